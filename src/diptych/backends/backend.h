@@ -1,0 +1,37 @@
+// The contract between Diptych and whatever runs its graphs. A backend is anything that turns a Graph into an Executable.
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "diptych/graph/graph.h"
+
+namespace diptych {
+
+/// A graph made ready to run.
+class Executable {
+ public:
+  virtual ~Executable() = default;
+  /// Runs the graph. `inputs` holds one tensor per graph input (undefined where a tangent is) and is consumed: an
+  /// executable frees each as soon as its last use has passed. Returns one tensor per graph output, undefined for none.
+  /// Called below autograd and with autocast off. Threads: any number at once.
+  virtual std::vector<at::Tensor> run(std::vector<at::Tensor>&& inputs) const = 0;
+};
+
+/// Turns one graph into something that runs; any callable of this form can be a forward, backward or inference compiler.
+using Compiler = std::function<std::shared_ptr<const Executable>(const Graph&)>;
+
+/// A named family of executables.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual std::string name() const = 0;
+  /// Whether this backend runs the node itself; other nodes are run by the interpreter, and reported.
+  virtual bool supports(const Graph& graph, const Node& node) const = 0;
+  virtual std::shared_ptr<const Executable> compile(const Graph& graph) const = 0;
+};
+
+}  // namespace diptych

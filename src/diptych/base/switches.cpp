@@ -1,0 +1,90 @@
+#include "diptych/base/switches.h"
+
+#include <array>
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+
+#include "diptych/base/error.h"
+
+namespace diptych {
+namespace {
+
+struct Switch {
+  std::string_view name;
+  Log kind;
+  std::string_view doc;
+};
+constexpr std::array<Switch, 5> kSwitches{{
+    {"graphs", Log::kGraphs, "every captured pair, as code"},
+    {"cache", Log::kCache, "cache hits, misses and the guard that failed"},
+    {"partition", Log::kPartition, "the residuals that a partitioner chose"},
+    {"backward", Log::kBackward, "backward variants as they are traced and compiled"},
+    {"passes", Log::kPasses, "each pass with its time and node counts"},
+}};
+
+unsigned bit_of(Log kind) { return 1U << static_cast<unsigned>(kind); }
+
+unsigned parse(std::string_view names) {
+  unsigned bits = 0;
+  while (!names.empty()) {
+    const auto comma = names.find(',');
+    const auto name = names.substr(0, comma);
+    names = comma == names.npos ? std::string_view() : names.substr(comma + 1);
+    if (name.empty()) continue;
+    if (name == "all") {
+      bits = ~0U;
+      continue;
+    }
+    unsigned found = 0;
+    std::string known;
+    for (const auto& entry : kSwitches) {
+      if (entry.name == name) found = bit_of(entry.kind);
+      known += fmt::format("{}{} ({})", known.empty() ? "" : ", ", entry.name, entry.doc);
+    }
+    DIPTYCH_CHECK(found != 0, "[DIPTYCH_LOG] got '{}', which is no switch; use 'all' or some of: {}", name, known);
+    bits |= found;
+  }
+  return bits;
+}
+
+std::atomic<unsigned>& bits() {
+  static std::atomic<unsigned> value{[] {
+    const char* names = std::getenv("DIPTYCH_LOG");
+    return names == nullptr ? 0U : parse(names);
+  }()};
+  return value;
+}
+
+std::mutex& sink_mutex() {
+  static std::mutex mutex;
+  return mutex;
+}
+std::function<void(std::string_view)>& sink() {
+  static std::function<void(std::string_view)> value;
+  return value;
+}
+
+}  // namespace
+
+bool log_enabled(Log kind) { return (bits().load(std::memory_order_relaxed) & bit_of(kind)) != 0; }
+
+void set_log(std::string_view names) { bits().store(parse(names)); }
+
+void set_log_sink(std::function<void(std::string_view)> new_sink) {
+  const std::lock_guard<std::mutex> lock(sink_mutex());
+  sink() = std::move(new_sink);
+}
+
+void detail::write_log(Log kind, std::string_view text) {
+  const std::lock_guard<std::mutex> lock(sink_mutex());
+  const auto line = fmt::format("[diptych {}] {}", kSwitches[static_cast<unsigned>(kind)].name, text);
+  if (sink()) {
+    sink()(line);
+  } else {
+    std::fprintf(stderr, "%s\n", line.c_str());
+  }
+}
+
+}  // namespace diptych

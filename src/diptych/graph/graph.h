@@ -1,0 +1,144 @@
+// The IR: a Graph is a value, a straight line of nodes in execution order, each output of which is a numbered Value.
+// No kernel is run here; tensors occur only as constants.
+#pragma once
+#include <ATen/core/ivalue.h>
+#include <c10/util/SmallVector.h>
+
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "diptych/base/interned_string.h"
+#include "diptych/graph/op.h"
+#include "diptych/graph/tensor_meta.h"
+
+namespace diptych {
+
+class Graph;
+
+/// A tensor in a graph, by number; `Value{}` is "none", the undefined tensor.
+struct Value {
+  int32_t id = -1;
+  explicit operator bool() const { return id >= 0; }
+  bool operator==(const Value& other) const { return id == other.id; }
+  bool operator<(const Value& other) const { return id < other.id; }
+};
+using ValueList = std::vector<Value>;
+
+/// A zero-dimensional tensor made from a C++ number, as in `x * 2.0`: it does not take part in dtype promotion as a
+/// tensor would, so a graph keeps it apart from tensors.
+struct WrappedNumber {
+  at::Scalar number;
+  at::ScalarType dtype = at::kDouble;
+};
+
+/// One argument of a node, in the order of the operator's schema. What each alternative stands for:
+/// Value: Tensor (or none); ValueList: Tensor[] and Tensor?[]; WrappedNumber: a Tensor from a number;
+/// SizeExpr and Sizes: SymInt and SymInt[] that hold a symbol; IValue: every constant (None, ints, floats, bools,
+/// strings, lists, Scalar, dtype, layout, device, memory format, generator; the schema tells which).
+using Operand = std::variant<Value, ValueList, WrappedNumber, SizeExpr, Sizes, c10::IValue>;
+
+/// Which side of a joint graph a node was recorded on.
+enum class Phase : uint8_t { kForward, kBackward };
+
+/// Where a node comes from.
+struct Provenance {
+  InternedString scope;     ///< the user's dp::scope, "block3/attn"; empty outside any
+  InternedString origin;    ///< the pass that made the node; empty for the trace
+  Value grad_of;            ///< for a backward node, the forward value whose gradient it takes part in; none if unknown
+  Phase phase = Phase::kForward;
+};
+
+/// An operator applied to operands.
+struct Node {
+  Op op;
+  c10::SmallVector<Operand, 4> operands;
+  /// One per tensor that the node returns, lists flattened; none where the operator returned an undefined tensor.
+  c10::SmallVector<Value, 2> outputs;
+  /// One per return of the schema: -1 for a Tensor, n for a Tensor[] of n, -2 for a return that is no tensor (dropped).
+  c10::SmallVector<int32_t, 2> returns;
+  std::vector<std::shared_ptr<const Graph>> subgraphs;
+  Provenance provenance;
+  /// Whether gradients were recorded when the node ran; false inside the user's no_grad regions. It matters when a
+  /// graph is differentiated again, and passes never merge nodes across it.
+  bool grad_enabled = true;
+};
+
+/// What is known of a value.
+struct ValueInfo {
+  TensorMeta meta;
+  int32_t node = -1;        ///< index of the producing node; -1 for inputs and constants
+  int32_t index = -1;       ///< which output of the node, which input, or which constant
+  enum class Kind : uint8_t { kInput, kConstant, kNode } kind = Kind::kNode;
+};
+
+/// What an input or output slot is for. See the Signature section of the design.
+enum class SlotKind : uint8_t { kArgument, kFreeVariable, kOutput, kMutated, kResidual, kTangent, kGradient };
+
+/// The name of one input or output of a graph; nothing ever reorders slots.
+struct Slot {
+  SlotKind kind = SlotKind::kArgument;
+  std::string path;         ///< "params.blocks.3.attn.weight"
+};
+
+/// A forward, backward or joint graph. Value-like: a copy is independent (subgraphs are shared, they never change).
+/// Threads: const members may be called from several threads.
+class Graph {
+ public:
+  explicit Graph(std::string name = "graph") : name_(std::move(name)) {}
+
+  const std::string& name() const { return name_; }
+  void set_name(std::string name) { name_ = std::move(name); }
+  const std::vector<Value>& inputs() const { return inputs_; }
+  const std::vector<Slot>& input_slots() const { return input_slots_; }
+  const std::vector<Value>& outputs() const { return outputs_; }
+  const std::vector<Slot>& output_slots() const { return output_slots_; }
+  const std::vector<Node>& nodes() const { return nodes_; }
+  const std::vector<at::Tensor>& constants() const { return constants_; }
+  size_t num_values() const { return values_.size(); }
+  const ValueInfo& info(Value value) const;
+  const TensorMeta& meta(Value value) const { return info(value).meta; }
+  TensorMeta& mutable_meta(Value value);
+  /// The node that makes `value`, or null for inputs and constants.
+  const Node* producer(Value value) const;
+
+  Value add_input(TensorMeta meta, Slot slot);
+  Value add_constant(at::Tensor tensor);
+  /// Appends a node and makes one value per entry of `metas`, in order; an empty optional is an undefined output.
+  /// Requires: operands refer to earlier values. Returns the node's index.
+  size_t add_node(Node node, const std::vector<std::optional<TensorMeta>>& metas);
+  void set_outputs(std::vector<Value> outputs, std::vector<Slot> slots);
+  void rename_slots(std::vector<Slot> inputs, std::vector<Slot> outputs);
+
+  /// Readable, typed text that parse() (graph/parse.h) reads back.
+  std::string code() const;
+  /// One row per node in aligned columns, for a terminal.
+  std::string table() const;
+
+ private:
+  std::string name_;
+  std::vector<Value> inputs_;
+  std::vector<Slot> input_slots_;
+  std::vector<Value> outputs_;
+  std::vector<Slot> output_slots_;
+  std::vector<Node> nodes_;
+  std::vector<ValueInfo> values_;
+  std::vector<at::Tensor> constants_;
+};
+
+/// Calls `visit(Value)` for each tensor operand of `node` in order, list elements too; skips none.
+template <class Visit>
+void for_each_operand_value(const Node& node, Visit&& visit) {
+  for (const auto& operand : node.operands) {
+    if (const auto* value = std::get_if<Value>(&operand)) {
+      if (*value) visit(*value);
+    } else if (const auto* list = std::get_if<ValueList>(&operand)) {
+      for (const Value value : *list) {
+        if (value) visit(value);
+      }
+    }
+  }
+}
+
+}  // namespace diptych

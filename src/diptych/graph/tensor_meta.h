@@ -1,0 +1,40 @@
+// What a graph knows of a tensor without holding one.
+#pragma once
+#include <ATen/core/Tensor.h>
+#include <c10/util/SmallVector.h>
+
+#include <string>
+
+#include "diptych/graph/size_expr.h"
+
+namespace diptych {
+
+using Sizes = c10::SmallVector<SizeExpr, 4>;
+
+/// The metadata of one value. Strides are in elements.
+struct TensorMeta {
+  at::ScalarType dtype = at::kFloat;
+  c10::Device device = c10::kCPU;
+  Sizes sizes;
+  Sizes strides;
+  bool requires_grad = false;
+
+  /// Reads the metadata of a strided tensor (real, fake or meta).
+  static TensorMeta of(const at::Tensor& tensor);
+  int64_t numel() const;    ///< elements, by the hints
+  int64_t nbytes() const;   ///< bytes of a dense tensor of this shape, by the hints
+  bool is_static() const;   ///< no size or stride is dynamic
+  std::vector<int64_t> size_hints() const;
+  std::vector<int64_t> stride_hints() const;
+  bool operator==(const TensorMeta& other) const;
+};
+
+/// Short dtype names as code() prints them: f32, f64, f16, bf16, i64, i32, i16, i8, u8, b8, c64, c128.
+/// Errors: UserError for a dtype that graphs do not hold (quantized types).
+std::string dtype_name(at::ScalarType dtype);
+/// The inverse of dtype_name. Errors: UserError lists the known names.
+at::ScalarType dtype_from_name(std::string_view name);
+/// "f32[128,512]"; dynamic sizes print as expressions. Strides are printed, as "f32[2,3]{1,2}", only where not contiguous.
+std::string type_string(const TensorMeta& meta);
+
+}  // namespace diptych

@@ -1,0 +1,1 @@
+// Exists so that the tests have one target that owns their precompiled header.
