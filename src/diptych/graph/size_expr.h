@@ -15,12 +15,15 @@ class SizeExpr {
   SizeExpr(int64_t value = 0) : hint_(value) {}  // NOLINT(google-explicit-constructor): a size is an integer first
   /// Makes the symbol `name` ([a-z][a-z0-9_]*), which had the value `hint` when traced.
   static SizeExpr symbol(std::string_view name, int64_t hint);
-  /// Parses what str() prints. Errors: UserError shows the text and the place.
+  /// Parses what str() prints. Errors: UserError shows the text and the place, or names a symbol that has no hint.
   static SizeExpr parse(std::string_view text, const std::map<std::string, int64_t>& hints = {});
 
   bool is_static() const { return polynomial_ == nullptr; }
   int64_t hint() const { return hint_; }
-  /// Returns the value for the given symbol values. Errors: UserError names a symbol that has no value.
+  /// The symbols that occur, with the value that each had when traced.
+  std::map<std::string, int64_t> symbols() const;
+  /// Returns the value for the given symbol values.
+  /// Errors: UserError names a symbol that has no value, or says that the divisor does not divide, or that 64 bits overflow.
   int64_t evaluate(const std::map<std::string, int64_t>& symbols) const;
   std::string str() const;
 

@@ -1,15 +1,15 @@
 // What a graph knows of a tensor without holding one.
 #pragma once
 #include <ATen/core/Tensor.h>
-#include <c10/util/SmallVector.h>
-
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "diptych/graph/size_expr.h"
 
 namespace diptych {
 
-using Sizes = c10::SmallVector<SizeExpr, 4>;
+using Sizes = std::vector<SizeExpr>;
 
 /// The metadata of one value. Strides are in elements.
 struct TensorMeta {
@@ -29,12 +29,16 @@ struct TensorMeta {
   bool operator==(const TensorMeta& other) const;
 };
 
-/// Short dtype names as code() prints them: f32, f64, f16, bf16, i64, i32, i16, i8, u8, b8, c64, c128.
+/// The strides of a contiguous tensor of these sizes, as ATen makes them.
+Sizes contiguous_strides(const Sizes& sizes);
+
+/// Short dtype names as code() prints them: f32, f64, f16, bf16, i64, i32, i16, i8, u8, b8, c64, c128 and some rarer.
 /// Errors: UserError for a dtype that graphs do not hold (quantized types).
 std::string dtype_name(at::ScalarType dtype);
 /// The inverse of dtype_name. Errors: UserError lists the known names.
 at::ScalarType dtype_from_name(std::string_view name);
-/// "f32[128,512]"; dynamic sizes print as expressions. Strides are printed, as "f32[2,3]{1,2}", only where not contiguous.
+/// "f32[128,512]"; dynamic sizes print as expressions. Strides are printed, as "f32[2,3]{1,2}", only where not contiguous, and
+/// the device, as "f32[2,3]@cuda:0", only where it is not the CPU.
 std::string type_string(const TensorMeta& meta);
 
 }  // namespace diptych
