@@ -32,7 +32,7 @@ Value Graph::add_constant(at::Tensor tensor) {
   return value;
 }
 
-size_t Graph::add_node(Node node, const std::vector<std::optional<TensorMeta>>& metas) {
+size_t Graph::add_node(Node node, std::vector<std::optional<TensorMeta>> metas) {
   const auto index = static_cast<int32_t>(nodes_.size());
   node.outputs.clear();
   for (size_t i = 0; i < metas.size(); ++i) {
@@ -41,7 +41,7 @@ size_t Graph::add_node(Node node, const std::vector<std::optional<TensorMeta>>& 
       continue;
     }
     node.outputs.push_back(Value{static_cast<int32_t>(values_.size())});
-    values_.push_back({*metas[i], index, static_cast<int32_t>(i), ValueInfo::Kind::kNode});
+    values_.push_back({std::move(*metas[i]), index, static_cast<int32_t>(i), ValueInfo::Kind::kNode});
   }
   nodes_.push_back(std::move(node));
   return static_cast<size_t>(index);

@@ -107,7 +107,7 @@ class Graph {
   Value add_constant(at::Tensor tensor);
   /// Appends a node and makes one value per entry of `metas`, in order; an empty optional is an undefined output.
   /// Requires: operands refer to earlier values. Returns the node's index.
-  size_t add_node(Node node, const std::vector<std::optional<TensorMeta>>& metas);
+  size_t add_node(Node node, std::vector<std::optional<TensorMeta>> metas);
   void set_outputs(std::vector<Value> outputs, std::vector<Slot> slots);
   void rename_slots(std::vector<Slot> inputs, std::vector<Slot> outputs);
 

@@ -22,10 +22,11 @@ void Rewriter::copy_node(const Node& node) {
   const Value grad_of = node.provenance.grad_of;
   copy.provenance.grad_of = grad_of && is_mapped(grad_of) ? map_[grad_of.id] : Value{};
   std::vector<std::optional<TensorMeta>> metas;
+  metas.reserve(node.outputs.size());
   for (const Value output : node.outputs) {
     metas.push_back(output ? std::optional(source_.meta(output)) : std::nullopt);
   }
-  const size_t index = graph_.add_node(std::move(copy), metas);
+  const size_t index = graph_.add_node(std::move(copy), std::move(metas));
   const auto& added = graph_.nodes()[index];
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     if (node.outputs[i]) map(node.outputs[i], added.outputs[i]);
@@ -48,7 +49,7 @@ Value Rewriter::operator[](Value old) {
 }
 
 c10::SmallVector<Operand, 4> Rewriter::map_operands(const Node& node) {
-  c10::SmallVector<Operand, 4> operands = node.operands;
+  c10::SmallVector<Operand, 4> operands(node.operands.begin(), node.operands.end());
   for (auto& operand : operands) {
     if (auto* value = std::get_if<Value>(&operand)) {
       *value = (*this)[*value];

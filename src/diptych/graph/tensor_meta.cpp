@@ -1,0 +1,140 @@
+#include "diptych/graph/tensor_meta.h"
+
+#include <array>
+
+#include "diptych/base/error.h"
+
+namespace diptych {
+namespace {
+
+struct DtypeName {
+  at::ScalarType dtype;
+  std::string_view name;
+};
+constexpr std::array<DtypeName, 21> kDtypeNames{{
+    {at::kFloat, "f32"},
+    {at::kDouble, "f64"},
+    {at::kHalf, "f16"},
+    {at::kBFloat16, "bf16"},
+    {at::kLong, "i64"},
+    {at::kInt, "i32"},
+    {at::kShort, "i16"},
+    {at::kChar, "i8"},
+    {at::kByte, "u8"},
+    {at::kBool, "b8"},
+    {at::kComplexFloat, "c64"},
+    {at::kComplexDouble, "c128"},
+    {at::kComplexHalf, "c32"},
+    {at::kUInt16, "u16"},
+    {at::kUInt32, "u32"},
+    {at::kUInt64, "u64"},
+    {at::kFloat8_e4m3fn, "f8e4m3fn"},
+    {at::kFloat8_e5m2, "f8e5m2"},
+    {at::kFloat8_e4m3fnuz, "f8e4m3fnuz"},
+    {at::kFloat8_e5m2fnuz, "f8e5m2fnuz"},
+    {at::kFloat8_e8m0fnu, "f8e8m0fnu"},
+}};
+
+template <class Range>
+void assign(Sizes& sizes, const Range& values) {
+  sizes.reserve(values.size());
+  for (const int64_t value : values) sizes.emplace_back(value);
+}
+
+void append(std::string& text, const Sizes& sizes) {
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if (i > 0) text += ',';
+    text += sizes[i].str();
+  }
+}
+
+std::vector<int64_t> hints(const Sizes& sizes) {
+  std::vector<int64_t> values;
+  values.reserve(sizes.size());
+  for (const auto& size : sizes) values.push_back(size.hint());
+  return values;
+}
+
+}  // namespace
+
+TensorMeta TensorMeta::of(const at::Tensor& tensor) {
+  // Asks the TensorImpl only: each at::Tensor method that dispatches would be seen by a recorder that is active.
+  const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
+  DIPTYCH_CHECK(tensor.defined(), "[graph] got an undefined tensor, expected a defined one; pass a tensor or leave it out");
+  DIPTYCH_CHECK(impl.layout() == at::kStrided, "[graph] got a tensor with layout {}, expected a strided one; call to_dense()",
+                c10::str(impl.layout()));
+  TensorMeta meta;
+  meta.dtype = c10::typeMetaToScalarType(impl.dtype());
+  meta.device = impl.device();
+  meta.requires_grad = impl.requires_grad();
+  assign(meta.sizes, impl.sizes());
+  assign(meta.strides, impl.strides());
+  return meta;
+}
+
+int64_t TensorMeta::numel() const {
+  int64_t count = 1;
+  for (const auto& size : sizes) count *= size.hint();
+  return count;
+}
+
+int64_t TensorMeta::nbytes() const { return numel() * static_cast<int64_t>(c10::elementSize(dtype)); }
+
+bool TensorMeta::is_static() const {
+  for (const auto& size : sizes) {
+    if (!size.is_static()) return false;
+  }
+  for (const auto& stride : strides) {
+    if (!stride.is_static()) return false;
+  }
+  return true;
+}
+
+std::vector<int64_t> TensorMeta::size_hints() const { return hints(sizes); }
+std::vector<int64_t> TensorMeta::stride_hints() const { return hints(strides); }
+
+bool TensorMeta::operator==(const TensorMeta& other) const {
+  return dtype == other.dtype && device == other.device && requires_grad == other.requires_grad &&
+         sizes == other.sizes && strides == other.strides;
+}
+
+Sizes contiguous_strides(const Sizes& sizes) {
+  Sizes strides(sizes.size(), SizeExpr(1));
+  for (size_t i = sizes.size(); i-- > 1;) {
+    strides[i - 1] = sizes[i] == SizeExpr(0) ? strides[i] : strides[i] * sizes[i];
+  }
+  return strides;
+}
+
+std::string dtype_name(at::ScalarType dtype) {
+  for (const auto& entry : kDtypeNames) {
+    if (entry.dtype == dtype) return std::string(entry.name);
+  }
+  detail::throw_user_error(fmt::format(
+      "[graph] got a tensor of dtype {}, which graphs do not hold; convert it to a floating, integer, bool or complex dtype",
+      c10::toString(dtype)));
+}
+
+at::ScalarType dtype_from_name(std::string_view name) {
+  std::string known;
+  for (const auto& entry : kDtypeNames) {
+    if (entry.name == name) return entry.dtype;
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", entry.name);
+  }
+  detail::throw_user_error(fmt::format("[dtype_from_name] got '{}', expected one of {}", name, known));
+}
+
+std::string type_string(const TensorMeta& meta) {
+  std::string text = dtype_name(meta.dtype) + "[";
+  append(text, meta.sizes);
+  text += ']';
+  if (meta.strides != contiguous_strides(meta.sizes)) {
+    text += '{';
+    append(text, meta.strides);
+    text += '}';
+  }
+  if (meta.device != c10::Device(c10::kCPU)) text += "@" + meta.device.str();
+  return text;
+}
+
+}  // namespace diptych
