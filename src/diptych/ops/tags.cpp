@@ -1,0 +1,361 @@
+#include "diptych/ops/tags.h"
+
+#include <ATen/core/enum_tag.h>
+
+#include <string_view>
+#include <unordered_map>
+
+namespace diptych {
+namespace {
+
+constexpr uint32_t bit(Tag tag) { return static_cast<uint32_t>(tag); }
+constexpr uint32_t operator|(Tag left, Tag right) { return bit(left) | bit(right); }
+
+struct Row {
+  std::string_view name;  // without overload: every overload has the tags
+  uint32_t tags;
+};
+
+// What neither the schema nor LibTorch's tags tell. Gradients of pointwise functions carry no tag in LibTorch.
+constexpr Row kRows[] = {
+    {"aten::binary_cross_entropy_backward", bit(Tag::kPointwise)},
+    {"aten::copy", Tag::kPointwise | Tag::kCopy},
+    {"aten::elu_backward", bit(Tag::kPointwise)},
+    {"aten::gelu_backward", bit(Tag::kPointwise)},
+    {"aten::hardshrink_backward", bit(Tag::kPointwise)},
+    {"aten::hardsigmoid_backward", bit(Tag::kPointwise)},
+    {"aten::hardswish", bit(Tag::kPointwise)},
+    {"aten::hardswish_backward", bit(Tag::kPointwise)},
+    {"aten::hardtanh_backward", bit(Tag::kPointwise)},
+    {"aten::leaky_relu_backward", bit(Tag::kPointwise)},
+    {"aten::log_sigmoid_backward", bit(Tag::kPointwise)},
+    {"aten::log_sigmoid_forward", bit(Tag::kPointwise)},
+    {"aten::_prelu_kernel", bit(Tag::kPointwise)},
+    {"aten::_prelu_kernel_backward", bit(Tag::kPointwise)},
+    {"aten::mish_backward", bit(Tag::kPointwise)},
+    {"aten::mse_loss_backward", bit(Tag::kPointwise)},
+    {"aten::huber_loss_backward", bit(Tag::kPointwise)},
+    {"aten::smooth_l1_loss_backward", bit(Tag::kPointwise)},
+    {"aten::softplus_backward", bit(Tag::kPointwise)},
+    {"aten::softshrink_backward", bit(Tag::kPointwise)},
+    {"aten::complex", bit(Tag::kPointwise)},
+    {"aten::polar", bit(Tag::kPointwise)},
+    {"aten::fill", bit(Tag::kPointwise)},
+    {"aten::zero", bit(Tag::kPointwise)},
+
+    {"aten::_log_softmax", bit(Tag::kReduction)},
+    {"aten::_log_softmax_backward_data", bit(Tag::kReduction)},
+    {"aten::_softmax", bit(Tag::kReduction)},
+    {"aten::_softmax_backward_data", bit(Tag::kReduction)},
+    {"aten::_safe_softmax", bit(Tag::kReduction)},
+    {"aten::_masked_softmax", bit(Tag::kReduction)},
+    {"aten::_masked_softmax_backward", bit(Tag::kReduction)},
+    {"aten::native_layer_norm", bit(Tag::kReduction)},
+    {"aten::native_layer_norm_backward", bit(Tag::kReduction)},
+    {"aten::native_group_norm", bit(Tag::kReduction)},
+    {"aten::native_group_norm_backward", bit(Tag::kReduction)},
+    {"aten::native_batch_norm", bit(Tag::kReduction)},
+    {"aten::native_batch_norm_backward", bit(Tag::kReduction)},
+    {"aten::batch_norm_backward", bit(Tag::kReduction)},
+    {"aten::_native_batch_norm_legit", bit(Tag::kReduction)},
+    {"aten::_native_batch_norm_legit_no_training", bit(Tag::kReduction)},
+    {"aten::_native_batch_norm_legit_functional", bit(Tag::kReduction)},
+    {"aten::_batch_norm_with_update", bit(Tag::kReduction)},
+    {"aten::_batch_norm_with_update_functional", bit(Tag::kReduction)},
+    {"aten::_batch_norm_no_update", bit(Tag::kReduction)},
+    {"aten::_fused_rms_norm", bit(Tag::kReduction)},
+    {"aten::_fused_rms_norm_backward", bit(Tag::kReduction)},
+    {"aten::nll_loss_forward", bit(Tag::kReduction)},
+    {"aten::nll_loss2d_forward", bit(Tag::kReduction)},
+    {"aten::mse_loss", bit(Tag::kReduction)},
+    {"aten::smooth_l1_loss", bit(Tag::kReduction)},
+    {"aten::huber_loss", bit(Tag::kReduction)},
+    {"aten::binary_cross_entropy", bit(Tag::kReduction)},
+    {"aten::median", bit(Tag::kReduction)},
+    {"aten::nanmedian", bit(Tag::kReduction)},
+    {"aten::mode", bit(Tag::kReduction)},
+    {"aten::kthvalue", bit(Tag::kReduction)},
+
+    {"aten::mm", bit(Tag::kComputeHeavy)},
+    {"aten::bmm", bit(Tag::kComputeHeavy)},
+    {"aten::mv", bit(Tag::kComputeHeavy)},
+    {"aten::dot", bit(Tag::kComputeHeavy)},
+    {"aten::vdot", bit(Tag::kComputeHeavy)},
+    {"aten::addmm", bit(Tag::kComputeHeavy)},
+    {"aten::_addmm_activation", bit(Tag::kComputeHeavy)},
+    {"aten::addmv", bit(Tag::kComputeHeavy)},
+    {"aten::addbmm", bit(Tag::kComputeHeavy)},
+    {"aten::baddbmm", bit(Tag::kComputeHeavy)},
+    {"aten::linear", bit(Tag::kComputeHeavy)},
+    {"aten::linear_backward", bit(Tag::kComputeHeavy)},
+    {"aten::matmul", bit(Tag::kComputeHeavy)},
+    {"aten::matmul_backward", bit(Tag::kComputeHeavy)},
+    {"aten::_trilinear", bit(Tag::kComputeHeavy)},
+    {"aten::convolution", bit(Tag::kComputeHeavy)},
+    {"aten::convolution_backward", bit(Tag::kComputeHeavy)},
+    {"aten::convolution_overrideable", bit(Tag::kComputeHeavy)},
+    {"aten::convolution_backward_overrideable", bit(Tag::kComputeHeavy)},
+    {"aten::_convolution", bit(Tag::kComputeHeavy)},
+    {"aten::mkldnn_convolution", bit(Tag::kComputeHeavy)},
+    {"aten::cudnn_convolution", bit(Tag::kComputeHeavy)},
+    {"aten::scaled_dot_product_attention", bit(Tag::kComputeHeavy)},
+    {"aten::_scaled_dot_product_attention_math", bit(Tag::kComputeHeavy)},
+    {"aten::_scaled_dot_product_flash_attention", bit(Tag::kComputeHeavy)},
+    {"aten::_scaled_dot_product_flash_attention_backward", bit(Tag::kComputeHeavy)},
+    {"aten::_scaled_dot_product_flash_attention_for_cpu", bit(Tag::kComputeHeavy)},
+    {"aten::_scaled_dot_product_flash_attention_for_cpu_backward", bit(Tag::kComputeHeavy)},
+    {"aten::_scaled_dot_product_efficient_attention", bit(Tag::kComputeHeavy)},
+    {"aten::_scaled_dot_product_efficient_attention_backward", bit(Tag::kComputeHeavy)},
+    {"aten::_scaled_dot_product_cudnn_attention", bit(Tag::kComputeHeavy)},
+    {"aten::_scaled_dot_product_cudnn_attention_backward", bit(Tag::kComputeHeavy)},
+    {"aten::_flash_attention_forward", bit(Tag::kComputeHeavy)},
+    {"aten::_flash_attention_backward", bit(Tag::kComputeHeavy)},
+    {"aten::_efficient_attention_forward", bit(Tag::kComputeHeavy)},
+    {"aten::_efficient_attention_backward", bit(Tag::kComputeHeavy)},
+    {"aten::lstm", bit(Tag::kComputeHeavy)},
+    {"aten::gru", bit(Tag::kComputeHeavy)},
+    {"aten::mkldnn_rnn_layer", bit(Tag::kComputeHeavy)},
+    {"aten::mkldnn_rnn_layer_backward", bit(Tag::kComputeHeavy)},
+    {"aten::_cdist_forward", bit(Tag::kComputeHeavy)},
+    {"aten::_cdist_backward", bit(Tag::kComputeHeavy)},
+    {"aten::_linalg_det", bit(Tag::kComputeHeavy)},
+    {"aten::_linalg_slogdet", bit(Tag::kComputeHeavy)},
+    {"aten::_linalg_solve_ex", bit(Tag::kComputeHeavy)},
+    {"aten::_linalg_eigh", bit(Tag::kComputeHeavy)},
+    {"aten::_linalg_svd", bit(Tag::kComputeHeavy)},
+    {"aten::linalg_cholesky_ex", bit(Tag::kComputeHeavy)},
+    {"aten::linalg_eig", bit(Tag::kComputeHeavy)},
+    {"aten::linalg_inv_ex", bit(Tag::kComputeHeavy)},
+    {"aten::linalg_lstsq", bit(Tag::kComputeHeavy)},
+    {"aten::linalg_lu", bit(Tag::kComputeHeavy)},
+    {"aten::linalg_lu_factor_ex", bit(Tag::kComputeHeavy)},
+    {"aten::linalg_lu_solve", bit(Tag::kComputeHeavy)},
+    {"aten::linalg_matrix_exp", bit(Tag::kComputeHeavy)},
+    {"aten::linalg_qr", bit(Tag::kComputeHeavy)},
+    {"aten::linalg_solve_triangular", bit(Tag::kComputeHeavy)},
+    {"aten::cholesky_solve", bit(Tag::kComputeHeavy)},
+    {"aten::cholesky_inverse", bit(Tag::kComputeHeavy)},
+    {"aten::triangular_solve", bit(Tag::kComputeHeavy)},
+    {"aten::_fft_c2c", bit(Tag::kComputeHeavy)},
+    {"aten::_fft_c2r", bit(Tag::kComputeHeavy)},
+    {"aten::_fft_r2c", bit(Tag::kComputeHeavy)},
+    {"aten::_ctc_loss", bit(Tag::kComputeHeavy)},
+    {"aten::_ctc_loss_backward", bit(Tag::kComputeHeavy)},
+    {"aten::sort", bit(Tag::kComputeHeavy)},
+    {"aten::topk", bit(Tag::kComputeHeavy)},
+
+    {"aten::empty_like", bit(Tag::kFactory)},
+    {"aten::full_like", bit(Tag::kFactory)},
+    {"aten::ones_like", bit(Tag::kFactory)},
+    {"aten::zeros_like", bit(Tag::kFactory)},
+    {"aten::rand_like", bit(Tag::kFactory)},
+    {"aten::randn_like", bit(Tag::kFactory)},
+    {"aten::randint_like", bit(Tag::kFactory)},
+    {"aten::new_empty", bit(Tag::kFactory)},
+    {"aten::new_empty_strided", bit(Tag::kFactory)},
+    {"aten::new_full", bit(Tag::kFactory)},
+    {"aten::new_ones", bit(Tag::kFactory)},
+    {"aten::new_zeros", bit(Tag::kFactory)},
+
+    {"aten::_local_scalar_dense", bit(Tag::kDataDependent)},
+    {"aten::is_nonzero", bit(Tag::kDataDependent)},
+    {"aten::is_set_to", bit(Tag::kDataDependent)},
+    {"aten::nonzero_numpy", bit(Tag::kDataDependent)},
+
+    {"aten::view", bit(Tag::kStrideSensitive)},
+    {"aten::_unsafe_view", bit(Tag::kStrideSensitive)},
+    {"aten::_reshape_alias", bit(Tag::kStrideSensitive)},
+    {"aten::as_strided", bit(Tag::kStrideSensitive)},
+    {"aten::as_strided_copy", bit(Tag::kStrideSensitive)},
+    {"aten::as_strided_scatter", bit(Tag::kStrideSensitive)},
+    {"aten::view_as_complex", bit(Tag::kStrideSensitive)},
+    {"aten::view_copy", bit(Tag::kStrideSensitive)},
+    {"aten::view_as_complex_copy", bit(Tag::kStrideSensitive)},
+
+    {"aten::clone", bit(Tag::kCopy)},
+    {"aten::contiguous", bit(Tag::kCopy)},
+    {"aten::_to_copy", Tag::kPointwise | Tag::kCopy},
+
+    {"aten::alias", bit(Tag::kIdentityView)},
+    {"aten::detach", bit(Tag::kIdentityView)},
+    {"aten::lift_fresh", bit(Tag::kIdentityView)},
+};
+
+// Operators that LibTorch tags more broadly than they deserve here.
+constexpr Row kNotTags[] = {
+    {"aten::equal", bit(Tag::kPointwise)},           // returns one bool
+    {"aten::index", bit(Tag::kDataDependent)},       // only with a mask, which its shape rule refuses
+    {"aten::slice_scatter", bit(Tag::kCopy)},        // tagged view_copy, yet it merges two tensors
+    {"aten::_fused_sdp_choice", bit(Tag::kRandom)},  // chooses a kernel, draws nothing
+    {"aten::_scaled_dot_product_flash_attention_for_cpu", bit(Tag::kRandom)},  // its kernel has no dropout
+};
+
+uint32_t row_tags(const Row* begin, const Row* end, std::string_view name) {
+  uint32_t found = 0;
+  for (const Row* row = begin; row != end; ++row) {
+    if (row->name == name) found |= row->tags;
+  }
+  return found;
+}
+
+uint32_t torch_tags(const c10::OperatorHandle& handle) {
+  uint32_t found = 0;
+  for (const auto tag : handle.getTags()) {
+    switch (tag) {
+      case at::Tag::pointwise:
+        found |= bit(Tag::kPointwise);
+        break;
+      case at::Tag::reduction:
+        found |= bit(Tag::kReduction);
+        break;
+      case at::Tag::nondeterministic_seeded:
+        found |= bit(Tag::kRandom);
+        break;
+      case at::Tag::data_dependent_output:
+      case at::Tag::dynamic_output_shape:
+        found |= bit(Tag::kDataDependent);
+        break;
+      case at::Tag::view_copy:
+        found |= bit(Tag::kCopy);
+        break;
+      default:
+        break;
+    }
+  }
+  return found;
+}
+
+bool is_tensor_type(const c10::TypePtr& type) {
+  return type->isSubtypeOf(*c10::OptionalType::create(c10::TensorType::get()));
+}
+
+bool holds_tensors(const c10::TypePtr& type) {
+  if (is_tensor_type(type)) return true;
+  const auto list = type->cast<c10::ListType>();
+  return list != nullptr && is_tensor_type(list->getElementType());
+}
+
+uint32_t schema_tags(const c10::FunctionSchema& schema) {
+  uint32_t found = 0;
+  if (schema.is_mutable()) found |= bit(Tag::kMutating);
+  bool makes_tensor = false;
+  for (const auto& returned : schema.returns()) {
+    makes_tensor = makes_tensor || holds_tensors(returned.type());
+    if (returned.alias_info() == nullptr || returned.alias_info()->isWrite()) continue;
+    found |= bit(Tag::kView);
+    if (returned.type()->kind() == c10::TypeKind::ListType) found |= bit(Tag::kMultiOutputView);
+  }
+  bool takes_tensor = false;
+  for (const auto& argument : schema.arguments()) takes_tensor = takes_tensor || holds_tensors(argument.type());
+  if (makes_tensor && !takes_tensor) found |= bit(Tag::kFactory);
+  return found;
+}
+
+uint32_t compute_tags(const c10::OperatorHandle& handle) {
+  const std::string_view name = handle.operator_name().name;
+  const uint32_t found =
+      schema_tags(handle.schema()) | torch_tags(handle) | row_tags(std::begin(kRows), std::end(kRows), name);
+  return found & ~row_tags(std::begin(kNotTags), std::end(kNotTags), name);
+}
+
+// Keyed by operator; per thread, so that the tracer's hot path takes no lock.
+template <class T>
+using OperatorCache = std::unordered_map<c10::OperatorHandle, T>;
+
+std::optional<size_t> argument_index(const c10::FunctionSchema& schema, std::string_view name) {
+  for (size_t i = 0; i < schema.arguments().size(); ++i) {
+    if (schema.arguments()[i].name() == name) return i;
+  }
+  return std::nullopt;
+}
+
+const c10::IValue* constant_argument(const Node& node, std::string_view name) {
+  const auto index = argument_index(node.op.schema(), name);
+  return index && *index < node.operands.size() ? std::get_if<c10::IValue>(&node.operands[*index]) : nullptr;
+}
+
+// Dropout outside training and attention without dropout draw nothing; native_dropout in training draws even with p =
+// 0.
+bool operands_rule_out_a_draw(const Node& node) {
+  const auto* probability = constant_argument(node, "dropout_p");
+  if (probability != nullptr && probability->isDouble() && probability->toDouble() == 0) return true;
+  for (const std::string_view name : {"train", "training"}) {
+    const auto* training = constant_argument(node, name);
+    if (training != nullptr && training->isBool() && !training->toBool()) return true;
+  }
+  return false;
+}
+
+template <class Predicate>
+bool any_subgraph_node(const Node& node, Predicate predicate) {
+  for (const auto& subgraph : node.subgraphs) {
+    for (const auto& inner : subgraph->nodes()) {
+      if (predicate(inner)) return true;
+    }
+  }
+  return false;
+}
+
+bool same_arguments(const c10::FunctionSchema& functional, const c10::FunctionSchema& inplace) {
+  const auto& wanted = functional.arguments();
+  const auto& got = inplace.arguments();
+  if (wanted.size() != got.size() || wanted.empty()) return false;
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    if (wanted[i].name() != got[i].name() || *wanted[i].type() != *got[i].type()) return false;
+    const bool written = got[i].alias_info() != nullptr && got[i].alias_info()->isWrite();
+    if (written != (i == 0) || wanted[i].alias_info() != nullptr) return false;
+  }
+  return wanted[0].type()->kind() == c10::TypeKind::TensorType && functional.returns().size() == 1 &&
+         inplace.returns().size() == 1 && functional.returns()[0].type()->kind() == c10::TypeKind::TensorType;
+}
+
+std::optional<Op> find_inplace_variant(const Op& op) {
+  // In-place forms of these change the tensor's shape or storage, not just its elements.
+  static constexpr std::string_view kReshaping[] = {"aten::resize",
+                                                    "aten::_resize_output",
+                                                    "aten::resize_as",
+                                                    "aten::resize_as_sparse",
+                                                    "aten::set",
+                                                    "aten::sparse_resize",
+                                                    "aten::sparse_resize_and_clear",
+                                                    "aten::copy_sparse_to_sparse"};
+  const auto& name = op.handle().operator_name();
+  if (has_tag(op, Tag::kView) || has_tag(op, Tag::kMutating)) return std::nullopt;
+  if (std::find(std::begin(kReshaping), std::end(kReshaping), name.name) != std::end(kReshaping)) return std::nullopt;
+  const auto found = c10::Dispatcher::singleton().findSchema({name.name + "_", name.overload_name});
+  if (!found || found->hasTag(at::Tag::inplace_view) || !same_arguments(op.schema(), found->schema())) {
+    return std::nullopt;
+  }
+  return Op(*found);
+}
+
+}  // namespace
+
+uint32_t tags(const Op& op) {
+  if (op.is_hop()) return 0;
+  thread_local OperatorCache<uint32_t> cache;
+  const auto [entry, is_new] = cache.try_emplace(op.handle(), 0);
+  if (is_new) entry->second = compute_tags(op.handle());
+  return entry->second;
+}
+
+bool draws_random(const Node& node) {
+  if (node.op.is_hop()) return any_subgraph_node(node, draws_random);
+  return has_tag(node.op, Tag::kRandom) && !operands_rule_out_a_draw(node);
+}
+
+bool has_effect(const Node& node) {
+  if (node.op.is_hop()) return any_subgraph_node(node, has_effect);
+  // An operator without results is there for what it does: assertions, prints.
+  return has_tag(node.op, Tag::kMutating) || node.op.schema().returns().empty() || draws_random(node);
+}
+
+std::optional<Op> inplace_variant(const Op& op) {
+  if (op.is_hop()) return std::nullopt;
+  thread_local OperatorCache<std::optional<Op>> cache;
+  const auto [entry, is_new] = cache.try_emplace(op.handle());
+  if (is_new) entry->second = find_inplace_variant(op);
+  return entry->second;
+}
+
+}  // namespace diptych
