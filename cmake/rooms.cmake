@@ -1,3 +1,11 @@
+# The umbrella target diptych::diptych: every room, and the header diptych/diptych.h. Rooms add themselves to it.
+add_library(diptych INTERFACE)
+add_library(diptych::diptych ALIAS diptych)
+file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/rooms/umbrella/diptych)
+file(CREATE_LINK ${PROJECT_SOURCE_DIR}/src/diptych/diptych.h ${PROJECT_BINARY_DIR}/rooms/umbrella/diptych/diptych.h SYMBOLIC)
+target_include_directories(diptych INTERFACE
+  $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/rooms/umbrella> $<INSTALL_INTERFACE:include>)
+
 # lib_room(<name> SOURCES ... DEPS ...) makes the target diptych_<name> from src/diptych/<name>.
 # A room sees its own headers and those of the rooms it names, and no others: each room gets an include
 # folder of its own that holds one link, so an include that points up fails to build.
@@ -13,13 +21,16 @@ function(lib_room name)
   target_include_directories(${target} PUBLIC
     $<BUILD_INTERFACE:${view}> $<INSTALL_INTERFACE:include>)
   # Torch's headers warn under -Wextra; they are not ours to mend.
-  target_include_directories(${target} SYSTEM PUBLIC $<BUILD_INTERFACE:${TORCH_INCLUDE_DIRS}>)
+  target_include_directories(${target} SYSTEM PUBLIC "$<BUILD_INTERFACE:${TORCH_INCLUDE_DIRS}>")
   list(TRANSFORM ROOM_DEPS PREPEND diptych_)
-  target_link_libraries(${target} PUBLIC ${ROOM_DEPS} torch fmt::fmt PRIVATE diptych_options)
+  target_link_libraries(${target} PUBLIC ${ROOM_DEPS} torch fmt::fmt PRIVATE $<BUILD_INTERFACE:diptych_options>)
   set_target_properties(${target} PROPERTIES EXPORT_NAME ${name})
   set_property(GLOBAL APPEND PROPERTY DIPTYCH_ROOMS ${target})
+  target_link_libraries(diptych INTERFACE ${target})
   if(name STREQUAL base)
-    target_precompile_headers(${target} PRIVATE ${PROJECT_SOURCE_DIR}/cmake/pch.h)
+    # Named by include path and not by absolute path, which would keep checkouts from sharing ccache's results.
+    target_precompile_headers(${target} PRIVATE [["pch.h"]])
+    target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/cmake)
   else()
     target_precompile_headers(${target} REUSE_FROM diptych_base)
   endif()

@@ -1,0 +1,46 @@
+# The two commands that matter are `make train` and `make test`; each sets the machine up, builds what it needs and runs.
+# `make help` lists the rest. JOBS limits parallel compilations: one needs up to 2 GB of memory.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help setup train test debug bench fuzz format tidy lint clean
+
+JOBS ?= $(shell tools/jobs.sh)
+ARGS ?=
+
+help: ## Show this list
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | while IFS=$$'\t' read -r name text; do printf '  make %-8s %s\n' "$$name" "$$text"; done
+
+setup: ## Install system packages (Debian 12) and make .venv with torch
+	@tools/setup.sh
+
+train: setup ## Train the GPT on the repository's text: make train ARGS="--steps 20"
+	@tools/build.sh release $(JOBS) train_gpt
+	@build/release/bin/train_gpt $(ARGS)
+
+test: setup ## Build everything and run every check: tests, layers, format, sizes
+	@tools/test.sh ci $(JOBS)
+
+debug: setup ## Build and test with address and undefined-behaviour sanitizers
+	@tools/test.sh debug $(JOBS)
+
+bench: setup ## Build and run the benchmarks: make bench ARGS="--benchmark_filter=capture"
+	@tools/build.sh bench $(JOBS) all
+	@tools/bench.sh build/bench $(ARGS)
+
+fuzz: setup ## Run 20,000 random programs against eager: make fuzz ARGS="--programs 1000 --seed 7"
+	@tools/build.sh release $(JOBS) fuzz_programs
+	@build/release/bin/fuzz_programs $(if $(ARGS),$(ARGS),--programs 20000)
+
+lint: setup ## Check layers, format and sizes, without a build
+	@tools/lint.sh
+
+format: setup ## Format every C++ file in place
+	@tools/format.sh
+
+tidy: setup ## Run clang-tidy on the C++ files that differ from main
+	@tools/build.sh ci $(JOBS) --configure-only
+	@tools/tidy.sh build/ci
+
+clean: ## Remove build folders; .venv and out/ stay
+	rm -rf build
