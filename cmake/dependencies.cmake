@@ -13,7 +13,7 @@ if(NOT Torch_FOUND)
   message(FATAL_ERROR "Diptych needs LibTorch ${DIPTYCH_TORCH_VERSION} and found none. "
     "Run make setup, which puts it into ${PROJECT_SOURCE_DIR}/.venv, or pass -DTorch_DIR=<torch>/share/cmake/Torch.")
 endif()
-find_package(fmt REQUIRED)
+find_package(fmt REQUIRED) # used header-only: torch brings headers of another fmt, which come first
 find_package(nlohmann_json REQUIRED)
 find_package(Boost 1.74 REQUIRED) # Boost.Graph's max-flow is header-only
 find_package(Threads REQUIRED)
