@@ -1,0 +1,100 @@
+// The table of shape functions and the helpers that its families share.
+#include "diptych/ops/shapes.h"
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/ExpandUtils.h>
+#include <ATen/TensorIterator.h>
+
+#include <unordered_map>
+
+#include "diptych/base/error.h"
+#include "diptych/ops/shapes_table.h"
+
+namespace diptych {
+namespace detail {
+
+at::Tensor meta_empty(at::IntArrayRef sizes, at::ScalarType dtype, at::MemoryFormat format) {
+  return at::Tensor(at::detail::empty_meta(sizes, dtype, format));
+}
+
+at::Tensor meta_strided(at::IntArrayRef sizes, at::IntArrayRef strides, at::ScalarType dtype) {
+  return at::Tensor(at::detail::empty_strided_meta(sizes, strides, dtype));
+}
+
+at::Tensor meta_like(const at::Tensor& self, OptionalDtype dtype) {
+  const at::ScalarType type = dtype.value_or(self.scalar_type());
+  if (self.is_non_overlapping_and_dense()) return meta_strided(self.sizes(), self.strides(), type);
+  return meta_strided(self.sizes(), at::infer_dense_strides(self.sizes(), self.strides()), type);
+}
+
+at::Tensor meta_like(const at::Tensor& self, at::MemoryFormat format) {
+  return meta_empty(self.sizes(), self.scalar_type(), format);
+}
+
+at::Tensor meta_contiguous_like(const at::Tensor& self, OptionalDtype dtype) {
+  const at::ScalarType type = dtype.value_or(self.scalar_type());
+  // A tensor that is contiguous already is kept as it is, odd strides of its size-1 dimensions included.
+  if (self.is_contiguous()) return meta_strided(self.sizes(), self.strides(), type);
+  return meta_empty(self.sizes(), type);
+}
+
+at::Tensor meta_pointwise(std::initializer_list<std::reference_wrapper<const at::Tensor>> inputs,
+                          at::ScalarType dtype) {
+  at::TensorIteratorConfig config;
+  config.check_all_same_dtype(false).declare_static_dtype_and_device(dtype, at::kMeta).add_owned_output(at::Tensor());
+  for (const at::Tensor& input : inputs) config.add_owned_const_input(input);
+  return config.build().output();
+}
+
+namespace {
+
+ShapeRows join_families() {
+  ShapeRows rows;
+  for (const auto& family :
+       {fast_shapes(), activation_shapes(), attention_shapes(), convolution_shapes(), embedding_shapes(),
+        indexing_shapes(), loss_shapes(), norm_shapes(), pool_shapes(), random_shapes(), recurrent_shapes(),
+        reduction_shapes()}) {
+    rows.insert(rows.end(), family.begin(), family.end());
+  }
+  return rows;
+}
+
+// "aten::add.Tensor" -> {"aten::add", "Tensor"}; the dot is searched for behind the namespace.
+c10::OperatorName parse_name(std::string_view name) {
+  const size_t dot = name.find('.', name.find("::"));
+  if (dot == std::string_view::npos) return {std::string(name), ""};
+  return {std::string(name.substr(0, dot)), std::string(name.substr(dot + 1))};
+}
+
+using ShapeTable = std::unordered_map<c10::OperatorName, ShapeRow>;
+
+ShapeTable index_rows() {
+  ShapeTable table;
+  for (const ShapeRow& row : all_shape_rows()) {
+    const bool is_new = table.emplace(parse_name(row.name), row).second;
+    DIPTYCH_ASSERT(is_new, "operator {} has two shape functions", row.name);
+  }
+  return table;
+}
+
+}  // namespace
+
+const ShapeRows& all_shape_rows() {
+  static const ShapeRows rows = join_families();
+  return rows;
+}
+
+}  // namespace detail
+
+ShapeFunction find_shape_function(const c10::OperatorHandle& op) {
+  static const detail::ShapeTable table = detail::index_rows();
+  const auto found = table.find(op.operator_name());
+  if (found == table.end()) return nullptr;
+  const detail::ShapeRow& row = found->second;
+  DIPTYCH_ASSERT(row.num_arguments == 0 || row.num_arguments == op.schema().arguments().size(),
+                 "the shape function of {} takes {} arguments but the operator takes {}", row.name, row.num_arguments,
+                 op.schema().arguments().size());
+  return row.function;
+}
+
+}  // namespace diptych

@@ -1,0 +1,70 @@
+// Shapes of embedding lookups and their gradients.
+#include <ATen/WrapDimUtils.h>
+
+#include "diptych/ops/shapes_table.h"
+
+namespace diptych::detail {
+namespace {
+
+at::Tensor embedding(const at::Tensor& weight, const at::Tensor& indices, int64_t, bool, bool) {
+  TORCH_CHECK(weight.dim() == 2, "'weight' must be 2-D");
+  auto sizes = indices.sizes().vec();
+  sizes.push_back(weight.size(1));
+  return meta_empty(sizes, weight.scalar_type());
+}
+
+at::Tensor embedding_dense_backward(const at::Tensor& grad, const at::Tensor&, int64_t num_weights, int64_t, bool) {
+  return meta_empty({num_weights, grad.size(-1)}, grad.scalar_type());
+}
+
+// Modes of embedding_bag, as ATen numbers them.
+constexpr int64_t kSum = 0;
+constexpr int64_t kMax = 2;
+
+// The kernel skips the bag map where it can add up without it: its condition is repeated here.
+bool is_fast_path(const at::Tensor& weight, const OptionalTensor& per_sample_weights) {
+  const auto type = weight.scalar_type();
+  const bool known_type = type == at::kFloat || type == at::kHalf || type == at::kByte || type == at::kBFloat16;
+  const bool weights_fit = !is_given(per_sample_weights) || per_sample_weights->stride(0) == 1;
+  return known_type && weight.stride(1) == 1 && weights_fit;
+}
+
+FourTensors embedding_bag(const at::Tensor& weight, const at::Tensor& indices, const at::Tensor& offsets, bool,
+                          int64_t mode, bool, const OptionalTensor& per_sample_weights, bool include_last_offset,
+                          int64_t) {
+  const int64_t num_bags = offsets.size(0) - (include_last_offset ? 1 : 0);
+  const auto index_type = at::promoteTypes(indices.scalar_type(), offsets.scalar_type());
+  const at::Tensor output = meta_empty({num_bags, weight.size(1)}, weight.scalar_type());
+  const at::Tensor bag_size = meta_empty({num_bags}, index_type);
+  const bool fast = mode == kSum && is_fast_path(weight, per_sample_weights);
+  const at::Tensor offset2bag = fast ? meta_empty({0}, index_type) : meta_empty(indices.sizes(), index_type);
+  const at::Tensor max_indices =
+      mode == kMax ? meta_empty({num_bags, weight.size(1)}, index_type) : meta_empty(bag_size.sizes(), index_type);
+  return {output, offset2bag, bag_size, max_indices};
+}
+
+at::Tensor embedding_bag_dense_backward(const at::Tensor& grad, const at::Tensor&, const at::Tensor&, const at::Tensor&,
+                                        const at::Tensor&, int64_t num_weights, bool, int64_t, const OptionalTensor&,
+                                        int64_t) {
+  return meta_empty({num_weights, grad.size(1)}, grad.scalar_type());
+}
+
+at::Tensor embedding_bag_weights_backward(const at::Tensor& grad, const at::Tensor&, const at::Tensor& indices,
+                                          const at::Tensor&, const at::Tensor&, int64_t, int64_t) {
+  return meta_empty({indices.size(0)}, grad.scalar_type());
+}
+
+}  // namespace
+
+ShapeRows embedding_shapes() {
+  return {
+      typed_row<embedding>("aten::embedding"),
+      typed_row<embedding_dense_backward>("aten::embedding_dense_backward"),
+      typed_row<embedding_bag>("aten::_embedding_bag"),
+      typed_row<embedding_bag>("aten::_embedding_bag_forward_only"),
+      typed_row<embedding_bag_dense_backward>("aten::_embedding_bag_dense_backward"),
+      typed_row<embedding_bag_weights_backward>("aten::_embedding_bag_per_sample_weights_backward"),
+  };
+}
+
+}  // namespace diptych::detail

@@ -1,0 +1,68 @@
+// Shapes of random operators that have no C++ Meta kernel.
+#include "diptych/ops/shapes_table.h"
+
+namespace diptych::detail {
+namespace {
+
+using OptionalGenerator = std::optional<at::Generator>;
+
+TwoTensors native_dropout(const at::Tensor& input, double, std::optional<bool>) {
+  return {meta_like(input), meta_like(input, at::kBool)};
+}
+
+at::Tensor native_dropout_backward(const at::Tensor& grad, const at::Tensor& mask, double) {
+  return meta_pointwise({grad, mask}, grad.scalar_type());
+}
+
+at::Tensor multinomial(const at::Tensor& self, int64_t num_samples, bool, const OptionalGenerator&) {
+  auto sizes = self.sizes().vec();
+  TORCH_CHECK(!sizes.empty() && sizes.size() <= 2, "prob_dist must be 1 or 2 dim");
+  sizes.back() = num_samples;
+  return meta_empty(sizes, at::kLong);
+}
+
+at::Tensor contiguous(const at::Tensor& self, const OptionalGenerator&) {
+  return meta_empty(self.sizes(), self.scalar_type());
+}
+
+at::Tensor binomial(const at::Tensor& count, const at::Tensor& prob, const OptionalGenerator&) {
+  return meta_pointwise({count, prob}, count.scalar_type());
+}
+
+at::Tensor standard_gamma_grad(const at::Tensor& self, const at::Tensor& output) {
+  return meta_pointwise({self, output}, self.scalar_type());
+}
+
+at::Tensor dirichlet_grad(const at::Tensor& x, const at::Tensor& alpha, const at::Tensor& total) {
+  return meta_pointwise({x, alpha, total}, x.scalar_type());
+}
+
+at::Tensor rrelu_with_noise(const at::Tensor& self, const at::Tensor&, const at::Scalar&, const at::Scalar&, bool,
+                            const OptionalGenerator&) {
+  return meta_like(self);
+}
+
+TwoTensors rrelu_with_noise_functional(const at::Tensor& self, const at::Tensor& noise, const at::Scalar&,
+                                       const at::Scalar&, bool, const OptionalGenerator&) {
+  return {meta_like(self), meta_like(noise)};
+}
+
+}  // namespace
+
+ShapeRows random_shapes() {
+  return {
+      typed_row<native_dropout>("aten::native_dropout"),
+      typed_row<native_dropout_backward>("aten::native_dropout_backward"),
+      typed_row<multinomial>("aten::multinomial"),
+      typed_row<contiguous>("aten::poisson"),
+      typed_row<contiguous>("aten::_standard_gamma"),
+      typed_row<contiguous>("aten::_sample_dirichlet"),
+      typed_row<binomial>("aten::binomial"),
+      typed_row<standard_gamma_grad>("aten::_standard_gamma_grad"),
+      typed_row<dirichlet_grad>("aten::_dirichlet_grad"),
+      typed_row<rrelu_with_noise>("aten::rrelu_with_noise"),
+      typed_row<rrelu_with_noise_functional>("aten::rrelu_with_noise_functional"),
+  };
+}
+
+}  // namespace diptych::detail

@@ -1,0 +1,86 @@
+// How the families of shape functions are written and joined to one table. A row names an operator and a plain function
+// with the operator's own C++ signature; boxing is done here.
+#pragma once
+#include <ATen/core/Tensor.h>
+#include <ATen/core/boxing/KernelFunction.h>
+#include <ATen/core/boxing/impl/WrapFunctionIntoFunctor.h>
+#include <ATen/core/boxing/impl/make_boxed_from_unboxed_functor.h>
+
+#include <optional>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include "diptych/ops/shapes.h"
+
+namespace diptych::detail {
+
+/// One row: the operator ("aten::add.Tensor"), its shape function, and how many arguments that takes off the stack
+/// (0: it reads the stack itself).
+struct ShapeRow {
+  std::string_view name;
+  ShapeFunction function;
+  size_t num_arguments = 0;
+};
+using ShapeRows = std::vector<ShapeRow>;
+
+/// Calls the typed function `F` with arguments from the stack and pushes what it returns.
+template <auto F>
+bool call_typed(const c10::OperatorHandle& op, c10::Stack& stack) {
+  using Pointer = c10::CompileTimeFunctionPointer<std::remove_pointer_t<decltype(F)>, F>;
+  using Functor = typename c10::impl::WrapFunctionIntoFunctor<Pointer>::type;
+  Functor functor;
+  c10::impl::make_boxed_from_unboxed_functor<Functor, /*AllowDeprecatedTypes=*/true>::call(&functor, op, {}, &stack);
+  return true;
+}
+
+template <class R, class... Args>
+constexpr size_t count_arguments(R (*)(Args...)) {
+  return sizeof...(Args);
+}
+
+/// Makes the row of a typed function, whose parameters are the operator's.
+template <auto F>
+ShapeRow typed_row(std::string_view name) {
+  return {name, &call_typed<F>, count_arguments(F)};
+}
+
+using OptionalTensor = std::optional<at::Tensor>;
+using OptionalDtype = std::optional<at::ScalarType>;
+using TwoTensors = std::tuple<at::Tensor, at::Tensor>;
+using ThreeTensors = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
+using FourTensors = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
+
+inline bool is_given(const OptionalTensor& tensor) { return tensor.has_value() && tensor->defined(); }
+
+/// A contiguous meta tensor, or one in the memory format given.
+at::Tensor meta_empty(at::IntArrayRef sizes, at::ScalarType dtype,
+                      at::MemoryFormat format = at::MemoryFormat::Contiguous);
+at::Tensor meta_strided(at::IntArrayRef sizes, at::IntArrayRef strides, at::ScalarType dtype);
+
+/// What at::empty_like gives: the same strides where `self` is dense, else dense strides in the same order.
+at::Tensor meta_like(const at::Tensor& self, OptionalDtype dtype = std::nullopt);
+/// A tensor of the same sizes in the given memory format.
+at::Tensor meta_like(const at::Tensor& self, at::MemoryFormat format);
+/// `self` laid out as self.contiguous() would be.
+at::Tensor meta_contiguous_like(const at::Tensor& self, OptionalDtype dtype = std::nullopt);
+/// The output of a pointwise kernel (one that uses TensorIterator) over these inputs: broadcast sizes, agreed strides.
+at::Tensor meta_pointwise(std::initializer_list<std::reference_wrapper<const at::Tensor>> inputs, at::ScalarType dtype);
+
+ShapeRows fast_shapes();
+ShapeRows activation_shapes();
+ShapeRows attention_shapes();
+ShapeRows convolution_shapes();
+ShapeRows embedding_shapes();
+ShapeRows indexing_shapes();
+ShapeRows loss_shapes();
+ShapeRows norm_shapes();
+ShapeRows pool_shapes();
+ShapeRows random_shapes();
+ShapeRows recurrent_shapes();
+ShapeRows reduction_shapes();
+
+/// All rows of all families; no name twice. Threads: any.
+const ShapeRows& all_shape_rows();
+
+}  // namespace diptych::detail
