@@ -1,0 +1,56 @@
+// The worker's side of the line protocol; python/protocol.py says what it is.
+#pragma once
+#include <chrono>
+#include <functional>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace diptych::bench {
+
+struct Reply {
+  std::vector<double> times_ns;
+  nlohmann::json facts = nlohmann::json::object();
+};
+/// A case is run `repeat` times for one reply.
+using Cases = std::map<std::string, std::function<Reply(int repeat)>>;
+
+/// Answers requests on standard input until it closes; an exception of a case becomes an error reply.
+void serve(const Cases& cases);
+
+template <class Once>
+double time_ns(Once&& once) {
+  const auto start = std::chrono::steady_clock::now();
+  once();
+  return std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count();
+}
+
+template <class Once>
+std::vector<double> timed(int repeat, Once&& once) {
+  std::vector<double> times;
+  for (int i = 0; i < repeat; ++i) times.push_back(time_ns(once));
+  return times;
+}
+
+/// The nanoseconds of one call, from `repeat` batches of `calls` calls.
+template <class Once>
+std::vector<double> timed_in_batches(int repeat, Once&& once, int calls = 2000) {
+  auto times = timed(repeat, [&] {
+    for (int i = 0; i < calls; ++i) once();
+  });
+  for (double& time : times) time /= calls;
+  return times;
+}
+
+/// VmRSS or VmHWM (the high-water mark) of this process. Units: bytes.
+int64_t memory_bytes(const std::string& key);
+
+/// Runs `once` and returns how far the live bytes of LibTorch's CPU allocator rose above where they stood.
+int64_t allocation_peak(const std::function<void()>& once);
+
+/// C++ eager, and Diptych; each its own file.
+Cases eager_cases();
+Cases diptych_cases();
+
+}  // namespace diptych::bench

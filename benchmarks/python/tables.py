@@ -1,0 +1,123 @@
+"""Turns what run.py measured into aligned Markdown tables."""
+
+import statistics
+
+#: Which engine the ratios of a section divide by.
+REFERENCE = {"capture": "Diptych", "call": "C++ eager", "step": "C++ eager"}
+TITLES = {
+    "capture": "Capture of the joint forward and backward graph",
+    "call": "One call of a five-operator function on two elements",
+    "step": "One training step (forward and backward, no optimizer)",
+    "residuals": "Bytes saved for the backward",
+}
+
+
+def report(results, machine):
+    """All tables, each under its own heading, with the machine first."""
+    parts = ["# Benchmark report", describe(machine)]
+    for section, title in TITLES.items():
+        rows = [row for row in results if row["case"].split("/")[0] == section]
+        if rows:
+            table = residual_table(rows) if section == "residuals" else time_table(section, rows)
+            parts += [f"## {title}", table]
+    return "\n\n".join(parts) + "\n"
+
+
+def describe(machine):
+    load = f"{machine['load_average'][0]:.1f} before, {machine['load_average_after'][0]:.1f} after"
+    return f"{machine['cpu']}, {machine['cores']} cores, {machine['system']}; load average {load}."
+
+
+def time_table(section, rows):
+    """Median and spread over all samples, and the ratio of each engine's turn to the reference's turn of that round."""
+    reference = REFERENCE[section]
+    header = ["case", "engine", "median", "quartiles", "min..max", f"times {reference}", "ratio's quartiles", "notes"]
+    lines = []
+    for row in rows:
+        line = [row["case"].split("/", 1)[1], row["engine"]]
+        if "error" in row:
+            lines.append(line + ["failed"] + [""] * 4 + [row["error"].splitlines()[0][:80]])
+            continue
+        samples = [sample for turn in row["turns"] for sample in turn]
+        low, middle, high = quartiles(samples)
+        line += [duration(middle), f"{duration(low)}..{duration(high)}"]
+        line += [f"{duration(min(samples))}..{duration(max(samples))}"]
+        lines.append(line + ratio_cells(row, rows, reference) + [notes(row["facts"])])
+    return markdown(header, lines)
+
+
+def ratio_cells(row, rows, reference):
+    base = next((r for r in rows if r["case"] == row["case"] and r["engine"] == reference and "error" not in r), None)
+    if base is None:
+        return ["", ""]
+    pairs = [statistics.median(a) / statistics.median(b) for a, b in zip(row["turns"], base["turns"])]
+    if row is base or not pairs:
+        return ["1", ""] if row is base else ["", ""]
+    low, middle, high = quartiles(pairs)
+    return [f"{middle:.3g}x", f"{low:.3g}x..{high:.3g}x"]
+
+
+def notes(facts):
+    found = []
+    if "joint_nodes" in facts:
+        found.append(f"{facts['joint_nodes']} nodes")
+    if "peak_allocated_bytes" in facts:
+        found.append(f"{size(facts['peak_allocated_bytes'])} allocated at the peak")
+    if "peak_rss_over_start_bytes" in facts:
+        found.append(f"RSS rose {size(facts['peak_rss_over_start_bytes'])} to {size(facts['peak_rss_bytes'])}")
+    return ", ".join(found)
+
+
+def residual_table(rows):
+    """New bytes are storages that are not a parameter's or the data's; each storage is counted once."""
+    header = ["model", "engine", "partition", "saved", "new bytes", "with inputs", "times PyTorch's min-cut"]
+    lines = []
+    for row in sorted(rows, key=lambda row: row["case"].split("/")[1]):
+        _, model, partition = row["case"].split("/", 2)
+        line = [model, row["engine"], partition]
+        if "error" in row:
+            lines.append(line + ["failed", "", "", row["error"].splitlines()[0][:80]])
+            continue
+        facts = row["facts"]
+        base = next((r["facts"] for r in rows if is_min_cut_of_pytorch(r, model)), None)
+        ratio = f"{facts['bytes_without_inputs'] / base['bytes_without_inputs']:.4f}x" if base else ""
+        lines.append(
+            line
+            + [f"{facts['saved']}", f"{facts['bytes_without_inputs']:,}", f"{facts['bytes_with_inputs']:,}", ratio]
+        )
+    return markdown(header, lines)
+
+
+def is_min_cut_of_pytorch(row, model):
+    return row["case"] == f"residuals/{model}/min_cut" and row["engine"] == "aot_function" and "error" not in row
+
+
+def quartiles(values):
+    if len(values) == 1:
+        return values[0], values[0], values[0]
+    return tuple(statistics.quantiles(values, n=4, method="inclusive"))
+
+
+def duration(nanoseconds):
+    for unit, scale in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
+        if nanoseconds >= scale:
+            return f"{nanoseconds / scale:.3g} {unit}" if nanoseconds < 999.5 * scale else f"{nanoseconds / scale:.0f} {unit}"
+    return f"{nanoseconds:.0f} ns"
+
+
+def size(count):
+    return f"{count / 2**20:.1f} MiB" if count >= 2**20 else f"{count:,} B"
+
+
+def markdown(header, lines):
+    """A Markdown table whose columns also line up in a terminal; words to the left, numbers to the right."""
+    lines = [[cell.replace("|", "\\|") for cell in line] for line in lines]
+    widths = [max(len(line[i]) for line in [header, *lines]) for i in range(len(header))]
+    words = [all(not line[i][:1].isdigit() for line in lines) for i in range(len(header))]
+
+    def fill(line):
+        cells = (cell.ljust(w) if word else cell.rjust(w) for cell, w, word in zip(line, widths, words))
+        return "| " + " | ".join(cells) + " |"
+
+    rule = ["-" * w if word else "-" * (w - 1) + ":" for w, word in zip(widths, words)]
+    return "\n".join([fill(header), fill(rule), *map(fill, lines)])
