@@ -1,0 +1,14 @@
+// A struct without a field list.
+#include "diptych/tree/tree.h"
+
+struct Params {
+  at::Tensor w;
+#ifdef MENDED
+  DIPTYCH_FIELDS(w)
+#endif
+};
+
+void visit(Params& params) {
+  diptych::LeafVisitor visitor;
+  diptych::visit_leaves(params, diptych::Path("params"), visitor);
+}
