@@ -187,7 +187,7 @@ def parse_options():
     parser.add_argument("--rounds", type=int, default=5, help="turns that each engine takes (default 5)")
     parser.add_argument("--timeout", type=float, default=600, help="seconds to wait for one answer (default 600)")
     parser.add_argument("--python", default=str(HERE.parent / ".venv-bench/bin/python"), help="the peers' Python")
-    parser.add_argument("--worker", default=str(HERE.parent / "build/release/benchmarks/worker"), help="our worker")
+    parser.add_argument("--worker", default=str(HERE.parent / "build/bench/bin/compare_worker"), help="our worker")
     parser.add_argument("--out", type=pathlib.Path, default=HERE.parent / "out/bench", help="folder for the results")
     return parser.parse_args()
 

@@ -17,26 +17,30 @@ void step(Model& model) {
 }
 
 /// A model that is stepped, and its memory, which is taken once: counting allocations costs a further step.
-struct Stepped {
-  std::string name;
-  int64_t start_rss = memory_bytes("VmRSS");
-  std::optional<Model> model;
-  nlohmann::json facts;
+class Stepped {
+ public:
+  explicit Stepped(std::string name) : name_(std::move(name)) {}
 
   Reply operator()(int repeat) {
-    if (!model) model = make_model(name, Fill::kValues);
-    auto times = timed(repeat, [&] { step(*model); });
-    if (facts.is_null()) facts = memory_facts();
-    return {std::move(times), facts};
+    if (!model_) model_ = make_model(name_, Fill::kValues);
+    auto times = timed(repeat, [&] { step(*model_); });
+    if (facts_.is_null()) facts_ = memory_facts();
+    return {std::move(times), facts_};
   }
 
+ private:
   nlohmann::json memory_facts() {
     const int64_t peak = memory_bytes("VmHWM");
-    for (auto& param : model->params) param.mutable_grad().reset();
+    for (auto& param : model_->params) param.mutable_grad().reset();
     return {{"peak_rss_bytes", peak},
-            {"peak_rss_over_start_bytes", peak - start_rss},
-            {"peak_allocated_bytes", allocation_peak([&] { step(*model); })}};
+            {"peak_rss_over_start_bytes", peak - start_rss_},
+            {"peak_allocated_bytes", allocation_peak([&] { step(*model_); })}};
   }
+
+  std::string name_;
+  int64_t start_rss_ = memory_bytes("VmRSS");
+  std::optional<Model> model_;
+  nlohmann::json facts_;
 };
 
 }  // namespace
@@ -52,7 +56,7 @@ Cases eager_cases() {
     return Reply{timed_in_batches(
         repeat, [&] { torch::autograd::grad({two_elements(inputs[0], inputs[1])}, {inputs[0], inputs[1]}); })};
   };
-  cases["step/gpt"] = Stepped{"gpt"};
+  cases["step/gpt"] = Stepped("gpt");
   return cases;
 }
 

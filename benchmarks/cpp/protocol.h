@@ -49,8 +49,7 @@ int64_t memory_bytes(const std::string& key);
 /// Runs `once` and returns how far the live bytes of LibTorch's CPU allocator rose above where they stood.
 int64_t allocation_peak(const std::function<void()>& once);
 
-/// C++ eager, and Diptych; each its own file.
+/// What C++ eager answers to.
 Cases eager_cases();
-Cases diptych_cases();
 
 }  // namespace diptych::bench
