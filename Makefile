@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup train test debug bench compare fuzz format tidy lint clean
+.PHONY: help setup train test debug bench fuzz format tidy lint clean
 
 JOBS ?= $(shell tools/jobs.sh)
 ARGS ?=
@@ -24,14 +24,8 @@ test: setup ## Build everything and run every check: tests, layers, format, size
 debug: setup ## Build and test with address and undefined-behaviour sanitizers
 	@tools/test.sh debug $(JOBS)
 
-bench: setup ## Run our benchmarks: make bench ARGS="--benchmark_filter=capture"
-	@tools/build.sh bench $(JOBS) all
-	@tools/bench.sh build/bench $(ARGS)
-
-compare: setup ## Run the peers beside ours and print ratios: make compare ARGS="'capture/*'"
-	@tools/setup.sh --peers
-	@tools/build.sh bench $(JOBS) all
-	@.venv/bin/python benchmarks/run.py $(ARGS)
+bench: setup ## Run our benchmarks and the peers beside them: make bench ARGS="'call/*' --rounds 9"
+	@benchmarks/run.sh $(ARGS)
 
 fuzz: setup ## Run 20,000 random programs against eager: make fuzz ARGS="--programs 1000 --seed 7"
 	@tools/build.sh ci $(JOBS) fuzz_programs

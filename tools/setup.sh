@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Makes the machine ready to build: system packages (Debian 12, by apt) and .venv with torch; with --peers also .venv-bench,
-# which holds what the benchmarks compare Diptych with. Safe to run at any time; when nothing is missing it takes a fraction
-# of a second and touches no network.
+# Makes the machine ready to build: system packages (Debian 12, by apt) and .venv with torch. Safe to run at any time;
+# when nothing is missing it takes a fraction of a second and touches no network.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 packages_file=tools/packages.txt
+requirements_file=tools/requirements.txt
 cpu_wheels=https://download.pytorch.org/whl/cpu
 
 say() { printf 'setup: %s\n' "$*" >&2; }
@@ -78,12 +78,12 @@ find_python() {
   return 1
 }
 
-# True if an environment holds exactly what its requirements name: environment_is_right <venv> <requirements>
+# True if .venv holds exactly what the requirements name, and torch's CMake files.
 environment_is_right() {
-  "$1/bin/python" - "$2" 2>/dev/null <<'PYTHON'
+  .venv/bin/python - "$requirements_file" 2>/dev/null <<'PYTHON'
 import importlib.metadata, pathlib, sys
 for line in pathlib.Path(sys.argv[1]).read_text().splitlines():
-    line = line.split("#")[0].split(";")[0].strip()
+    line = line.split("#")[0].strip()
     if line:
         name, version = line.split("==")
         # A local part such as 2.13.0+cpu is another build of the same version.
@@ -94,40 +94,36 @@ PYTHON
 }
 
 # The CPU build of torch is the one that links without CUDA's toolkit. Where pip's own indexes have it, it is taken from
-# there; else from PyTorch's index of CPU wheels; else torch is whatever the indexes call by that version.
+# there; else from PyTorch's index of CPU wheels; else torch is whatever the indexes call 2.13.0.
 install_requirements() {
-  local venv=$1 requirements=$2 torch
-  local pip=("$venv/bin/python" -m pip --disable-pip-version-check install --progress-bar off)
-  torch=$(sed -n 's/^torch==\([0-9.]*\).*/\1/p' "$requirements")
+  local pip=(.venv/bin/python -m pip --disable-pip-version-check install --progress-bar off) torch
+  torch=$(sed -n 's/^torch==\([0-9.]*\).*/\1/p' "$requirements_file")
   if [ "$(uname -sm)" = "Linux x86_64" ]; then
-    "${pip[@]}" -r "$requirements" "torch==$torch+cpu" >&2 2>/dev/null && return 0
-    "${pip[@]}" -r "$requirements" "torch==$torch+cpu" --extra-index-url "$cpu_wheels" >&2 && return 0
+    "${pip[@]}" -r "$requirements_file" "torch==$torch+cpu" >&2 2>/dev/null && return 0
+    "${pip[@]}" -r "$requirements_file" "torch==$torch+cpu" --extra-index-url "$cpu_wheels" >&2 && return 0
     say "no CPU build of torch $torch was found; trying any build of it"
   fi
-  "${pip[@]}" -r "$requirements" >&2
+  "${pip[@]}" -r "$requirements_file" >&2
 }
 
-# make_environment <venv> <requirements>: the stamp is the requirements' hash, so a changed line is noticed.
 make_environment() {
-  local venv=$1 requirements=$2 stamp=$1/.ready wanted python
-  wanted=$(sha256sum "$requirements" | cut -d' ' -f1)
-  if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ] && [ -x "$venv/bin/python" ]; then return 0; fi
-  if ! environment_is_right "$venv" "$requirements"; then
-    if ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
+  local stamp=.venv/.ready wanted python
+  wanted=$(sha256sum "$requirements_file" | cut -d' ' -f1)
+  if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ] && [ -x .venv/bin/python ]; then return 0; fi
+  if ! environment_is_right; then
+    if ! .venv/bin/python -m pip --version >/dev/null 2>&1; then
       python=$(find_python) ||
         die "needs: python3 from 3.10 on with the modules venv and ensurepip (Debian: apt-get install python3 python3-venv); set PYTHON to name another"
-      say "making $venv with $("$python" --version)"
-      rm -rf "$venv"
-      "$python" -m venv "$venv" >&2
+      say "making .venv with $("$python" --version)"
+      rm -rf .venv
+      "$python" -m venv .venv >&2
     fi
-    say "installing $(sed -e 's/#.*//' -e '/^[[:space:]]*$/d' "$requirements" | tr '\n' ' ')into $venv"
-    install_requirements "$venv" "$requirements" || die "pip could not install $requirements; its words are above"
-    environment_is_right "$venv" "$requirements" ||
-      die "$venv lacks what $requirements names after the installation; delete $venv and run again"
+    say "installing $(sed -e 's/#.*//' -e '/^[[:space:]]*$/d' "$requirements_file" | tr '\n' ' ')into .venv"
+    install_requirements || die "pip could not install $requirements_file; its words are above"
+    environment_is_right || die ".venv lacks what $requirements_file names after the installation; delete .venv and run again"
   fi
   printf '%s\n' "$wanted" >"$stamp"
 }
 
 if is_debian_12; then install_debian_packages; else check_other_system; fi
-make_environment .venv tools/requirements.txt
-if [ "${1:-}" = --peers ]; then make_environment .venv-bench benchmarks/requirements.txt; fi
+make_environment
