@@ -113,7 +113,7 @@ def markdown(header, lines):
     """A Markdown table whose columns also line up in a terminal; words to the left, numbers to the right."""
     lines = [[cell.replace("|", "\\|") for cell in line] for line in lines]
     widths = [max(len(line[i]) for line in [header, *lines]) for i in range(len(header))]
-    words = [all(not line[i][:1].isdigit() for line in lines) for i in range(len(header))]
+    words = [title == "notes" or not any(line[i][:1].isdigit() for line in lines) for i, title in enumerate(header)]
 
     def fill(line):
         cells = (cell.ljust(w) if word else cell.rjust(w) for cell, w, word in zip(line, widths, words))
