@@ -47,6 +47,20 @@ size_t Graph::add_node(Node node, std::vector<std::optional<TensorMeta>> metas) 
   return static_cast<size_t>(index);
 }
 
+void Graph::order_inputs(const std::vector<size_t>& order) {
+  DIPTYCH_ASSERT(order.size() == inputs_.size(), "graph '{}' has {} inputs, got an order of {}", name_, inputs_.size(),
+                 order.size());
+  std::vector<Value> inputs;
+  std::vector<Slot> slots;
+  for (const size_t position : order) {
+    values_[inputs_.at(position).id].index = static_cast<int32_t>(inputs.size());
+    inputs.push_back(inputs_[position]);
+    slots.push_back(std::move(input_slots_[position]));
+  }
+  inputs_ = std::move(inputs);
+  input_slots_ = std::move(slots);
+}
+
 void Graph::set_outputs(std::vector<Value> outputs, std::vector<Slot> slots) {
   DIPTYCH_ASSERT(outputs.size() == slots.size(), "graph '{}' got {} outputs and {} slots", name_, outputs.size(),
                  slots.size());

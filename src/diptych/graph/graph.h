@@ -44,9 +44,9 @@ enum class Phase : uint8_t { kForward, kBackward };
 
 /// Where a node comes from.
 struct Provenance {
-  InternedString scope;     ///< the user's dp::scope, "block3/attn"; empty outside any
-  InternedString origin;    ///< the pass that made the node; empty for the trace
-  Value grad_of;            ///< for a backward node, the forward value whose gradient it takes part in; none if unknown
+  InternedString scope;   ///< the user's dp::scope, "block3/attn"; empty outside any
+  InternedString origin;  ///< the pass that made the node; empty for the trace
+  Value grad_of;          ///< for a backward node, the forward value whose gradient it takes part in; none if unknown
   Phase phase = Phase::kForward;
 };
 
@@ -68,8 +68,8 @@ struct Node {
 /// What is known of a value.
 struct ValueInfo {
   TensorMeta meta;
-  int32_t node = -1;        ///< index of the producing node; -1 for inputs and constants
-  int32_t index = -1;       ///< which output of the node, which input, or which constant
+  int32_t node = -1;   ///< index of the producing node; -1 for inputs and constants
+  int32_t index = -1;  ///< which output of the node, which input, or which constant
   enum class Kind : uint8_t { kInput, kConstant, kNode } kind = Kind::kNode;
 };
 
@@ -79,7 +79,7 @@ enum class SlotKind : uint8_t { kArgument, kFreeVariable, kOutput, kMutated, kRe
 /// The name of one input or output of a graph; nothing ever reorders slots.
 struct Slot {
   SlotKind kind = SlotKind::kArgument;
-  std::string path;         ///< "params.blocks.3.attn.weight"
+  std::string path;  ///< "params.blocks.3.attn.weight"
 };
 
 /// A forward, backward or joint graph. Value-like: a copy is independent (subgraphs are shared, they never change).
@@ -104,6 +104,8 @@ class Graph {
   const Node* producer(Value value) const;
 
   Value add_input(TensorMeta meta, Slot slot);
+  /// Puts the inputs, with their slots, into the order of `order` (a permutation of input positions).
+  void order_inputs(const std::vector<size_t>& order);
   Value add_constant(at::Tensor tensor);
   /// Appends a node and makes one value per entry of `metas`, in order; an empty optional is an undefined output.
   /// Requires: operands refer to earlier values. Returns the node's index.

@@ -17,9 +17,10 @@ Op Op::find(std::string_view name) {
     qualified.resize(dot);
   }
   auto handle = c10::Dispatcher::singleton().findSchema({qualified, overload});
-  DIPTYCH_CHECK(handle.has_value(),
-                "[Op::find] this LibTorch has no operator '{}'; check the overload name, or load the library that registers it",
-                name);
+  DIPTYCH_CHECK(
+      handle.has_value(),
+      "[Op::find] this LibTorch has no operator '{}'; check the overload name, or load the library that registers it",
+      name);
   return Op(*handle);
 }
 

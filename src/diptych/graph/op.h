@@ -10,8 +10,8 @@ namespace diptych {
 
 /// The name and layout of a higher-order operator. Instances live in `ops/hop_schemas.h` and are never freed.
 struct HopSchema {
-  std::string_view name;       ///< printed as "hop.<name>"
-  int num_subgraphs = 0;       ///< -1: any number
+  std::string_view name;  ///< printed as "hop.<name>"
+  int num_subgraphs = 0;  ///< -1: any number
 };
 
 /// A handle to an operator; copies are cheap, equality is identity.
@@ -29,7 +29,9 @@ class Op {
   const c10::FunctionSchema& schema() const { return handle_->schema(); }
   /// "aten.add.Tensor", "aten.tanh", "hop.scan"; operators of other libraries keep their namespace.
   std::string name() const;
-  bool operator==(const Op& other) const { return hop_ == other.hop_ && (hop_ != nullptr || *handle_ == *other.handle_); }
+  bool operator==(const Op& other) const {
+    return hop_ == other.hop_ && (hop_ != nullptr || *handle_ == *other.handle_);
+  }
 
  private:
   std::optional<c10::OperatorHandle> handle_;

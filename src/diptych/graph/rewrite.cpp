@@ -93,8 +93,7 @@ std::vector<bool> needed_nodes(const Graph& source, const std::vector<Value>& in
 }  // namespace
 
 Graph extract(const Graph& source, std::string name, const std::vector<Value>& inputs, std::vector<Slot> input_slots,
-              const std::vector<Value>& outputs, std::vector<Slot> output_slots,
-              const std::vector<size_t>& also_keep) {
+              const std::vector<Value>& outputs, std::vector<Slot> output_slots, const std::vector<size_t>& also_keep) {
   DIPTYCH_ASSERT(inputs.size() == input_slots.size(), "extract '{}' got {} inputs and {} slots", name, inputs.size(),
                  input_slots.size());
   const auto needed = needed_nodes(source, inputs, outputs, also_keep);

@@ -20,7 +20,8 @@ class Rewriter {
   void copy_node(const Node& node);
   void map(Value old, Value replacement);
   bool is_mapped(Value old) const;
-  /// The new value for `old`; none maps to none; a constant is copied when first asked for. Requires: is_mapped(old) otherwise.
+  /// The new value for `old`; none maps to none; a constant is copied when first asked for. Requires: is_mapped(old)
+  /// otherwise.
   Value operator[](Value old);
   /// The operands of `node` in terms of the new graph.
   c10::SmallVector<Operand, 4> map_operands(const Node& node);

@@ -15,7 +15,8 @@ namespace {
 using Monomial = std::map<std::string, int>;
 
 int degree(const Monomial& monomial) {
-  return std::accumulate(monomial.begin(), monomial.end(), 0, [](int sum, const auto& factor) { return sum + factor.second; });
+  return std::accumulate(monomial.begin(), monomial.end(), 0,
+                         [](int sum, const auto& factor) { return sum + factor.second; });
 }
 
 // Highest degree first, as people write polynomials.
@@ -76,8 +77,8 @@ struct SizeExpr::Polynomial {
       int64_t product = coefficient;
       for (const auto& [symbol, power] : monomial) {
         const auto value = values.find(symbol);
-        DIPTYCH_CHECK(value != values.end(), "[SizeExpr::evaluate] symbol '{}' of '{}' has no value; give it one", symbol,
-                      reported ? reported->str() : symbol);
+        DIPTYCH_CHECK(value != values.end(), "[SizeExpr::evaluate] symbol '{}' of '{}' has no value; give it one",
+                      symbol, reported ? reported->str() : symbol);
         for (int i = 0; i < power; ++i) product = checked_multiply(product, value->second);
       }
       sum = checked_add(sum, product);
@@ -85,7 +86,8 @@ struct SizeExpr::Polynomial {
     return sum;
   }
 
-  // Drops zero terms and symbols that no term uses, and reduces the fraction, so that equal expressions are stored alike.
+  // Drops zero terms and symbols that no term uses, and reduces the fraction, so that equal expressions are stored
+  // alike.
   void normalize() {
     int64_t common = divisor;
     std::map<std::string, int64_t> used;
@@ -129,8 +131,8 @@ struct SizeExpr::Polynomial {
 SizeExpr SizeExpr::symbol(std::string_view name, int64_t hint) {
   bool valid = !name.empty() && name[0] >= 'a' && name[0] <= 'z';
   for (const char c : name) valid = valid && ((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_');
-  DIPTYCH_CHECK(valid, "[SizeExpr::symbol] got the name '{}', expected a lower-case letter, then letters, digits or '_'",
-                name);
+  DIPTYCH_CHECK(
+      valid, "[SizeExpr::symbol] got the name '{}', expected a lower-case letter, then letters, digits or '_'", name);
   Polynomial polynomial;
   polynomial.terms[{{std::string(name), 1}}] = 1;
   polynomial.hints[std::string(name)] = hint;
@@ -145,8 +147,8 @@ int64_t SizeExpr::evaluate(const std::map<std::string, int64_t>& symbols) const 
   if (!polynomial_) return hint_;
   const int64_t numerator = polynomial_->numerator(symbols, this);
   DIPTYCH_CHECK(numerator % polynomial_->divisor == 0,
-                "[SizeExpr::evaluate] '{}' is {}/{} here, expected an integer; use sizes that the divisor divides", str(),
-                numerator, polynomial_->divisor);
+                "[SizeExpr::evaluate] '{}' is {}/{} here, expected an integer; use sizes that the divisor divides",
+                str(), numerator, polynomial_->divisor);
   return numerator / polynomial_->divisor;
 }
 
@@ -198,8 +200,8 @@ SizeExpr SizeExpr::operator*(const SizeExpr& other) const {
     for (const auto& [other_monomial, other_coefficient] : right.terms) {
       Monomial joined = monomial;
       for (const auto& [symbol, power] : other_monomial) joined[symbol] += power;
-      DIPTYCH_CHECK(degree(joined) <= kMaxDegree, "[SizeExpr] got a term of degree {}, expected at most {}", degree(joined),
-                    kMaxDegree);
+      DIPTYCH_CHECK(degree(joined) <= kMaxDegree, "[SizeExpr] got a term of degree {}, expected at most {}",
+                    degree(joined), kMaxDegree);
       shifted[joined] = other_coefficient;
     }
     product.add(shifted, coefficient);
@@ -238,8 +240,8 @@ class SizeParser {
  private:
   [[noreturn]] void fail(std::string_view expected) const {
     const auto got = at_ < text_.size() ? fmt::format("'{}'", text_.substr(at_, 8)) : "the end";
-    detail::throw_user_error(
-        fmt::format("[SizeExpr::parse] '{}', column {}: got {}, expected {}", text_.substr(0, 200), at_ + 1, got, expected));
+    detail::throw_user_error(fmt::format("[SizeExpr::parse] '{}', column {}: got {}, expected {}", text_.substr(0, 200),
+                                         at_ + 1, got, expected));
   }
   char peek() const { return at_ < text_.size() ? text_[at_] : '\0'; }
   bool accept(char c) {

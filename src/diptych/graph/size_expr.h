@@ -23,7 +23,8 @@ class SizeExpr {
   /// The symbols that occur, with the value that each had when traced.
   std::map<std::string, int64_t> symbols() const;
   /// Returns the value for the given symbol values.
-  /// Errors: UserError names a symbol that has no value, or says that the divisor does not divide, or that 64 bits overflow.
+  /// Errors: UserError names a symbol that has no value, or says that the divisor does not divide, or that 64 bits
+  /// overflow.
   int64_t evaluate(const std::map<std::string, int64_t>& symbols) const;
   std::string str() const;
 

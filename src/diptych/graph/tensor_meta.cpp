@@ -60,8 +60,10 @@ std::vector<int64_t> hints(const Sizes& sizes) {
 TensorMeta TensorMeta::of(const at::Tensor& tensor) {
   // Asks the TensorImpl only: each at::Tensor method that dispatches would be seen by a recorder that is active.
   const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
-  DIPTYCH_CHECK(tensor.defined(), "[graph] got an undefined tensor, expected a defined one; pass a tensor or leave it out");
-  DIPTYCH_CHECK(impl.layout() == at::kStrided, "[graph] got a tensor with layout {}, expected a strided one; call to_dense()",
+  DIPTYCH_CHECK(tensor.defined(),
+                "[graph] got an undefined tensor, expected a defined one; pass a tensor or leave it out");
+  DIPTYCH_CHECK(impl.layout() == at::kStrided,
+                "[graph] got a tensor with layout {}, expected a strided one; call to_dense()",
                 c10::str(impl.layout()));
   TensorMeta meta;
   meta.dtype = c10::typeMetaToScalarType(impl.dtype());
@@ -106,21 +108,34 @@ Sizes contiguous_strides(const Sizes& sizes) {
   return strides;
 }
 
-std::string dtype_name(at::ScalarType dtype) {
+std::string_view find_dtype_name(at::ScalarType dtype) {
   for (const auto& entry : kDtypeNames) {
-    if (entry.dtype == dtype) return std::string(entry.name);
+    if (entry.dtype == dtype) return entry.name;
   }
-  detail::throw_user_error(fmt::format(
-      "[graph] got a tensor of dtype {}, which graphs do not hold; convert it to a floating, integer, bool or complex dtype",
-      c10::toString(dtype)));
+  return {};
+}
+
+std::optional<at::ScalarType> find_dtype(std::string_view name) {
+  for (const auto& entry : kDtypeNames) {
+    if (entry.name == name) return entry.dtype;
+  }
+  return std::nullopt;
+}
+
+std::string dtype_name(at::ScalarType dtype) {
+  const auto name = find_dtype_name(dtype);
+  DIPTYCH_CHECK(
+      !name.empty(),
+      "[graph] got a tensor of dtype {}, which graphs do not hold; convert it to a floating, integer, bool or "
+      "complex dtype",
+      c10::toString(dtype));
+  return std::string(name);
 }
 
 at::ScalarType dtype_from_name(std::string_view name) {
+  if (const auto dtype = find_dtype(name)) return *dtype;
   std::string known;
-  for (const auto& entry : kDtypeNames) {
-    if (entry.name == name) return entry.dtype;
-    known += fmt::format("{}{}", known.empty() ? "" : ", ", entry.name);
-  }
+  for (const auto& entry : kDtypeNames) known += fmt::format("{}{}", known.empty() ? "" : ", ", entry.name);
   detail::throw_user_error(fmt::format("[dtype_from_name] got '{}', expected one of {}", name, known));
 }
 

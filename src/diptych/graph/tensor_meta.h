@@ -1,6 +1,8 @@
 // What a graph knows of a tensor without holding one.
 #pragma once
 #include <ATen/core/Tensor.h>
+
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,9 +23,9 @@ struct TensorMeta {
 
   /// Reads the metadata of a strided tensor (real, fake or meta).
   static TensorMeta of(const at::Tensor& tensor);
-  int64_t numel() const;    ///< elements, by the hints
-  int64_t nbytes() const;   ///< bytes of a dense tensor of this shape, by the hints
-  bool is_static() const;   ///< no size or stride is dynamic
+  int64_t numel() const;   ///< elements, by the hints
+  int64_t nbytes() const;  ///< bytes of a dense tensor of this shape, by the hints
+  bool is_static() const;  ///< no size or stride is dynamic
   std::vector<int64_t> size_hints() const;
   std::vector<int64_t> stride_hints() const;
   bool operator==(const TensorMeta& other) const;
@@ -37,8 +39,11 @@ Sizes contiguous_strides(const Sizes& sizes);
 std::string dtype_name(at::ScalarType dtype);
 /// The inverse of dtype_name. Errors: UserError lists the known names.
 at::ScalarType dtype_from_name(std::string_view name);
-/// "f32[128,512]"; dynamic sizes print as expressions. Strides are printed, as "f32[2,3]{1,2}", only where not contiguous, and
-/// the device, as "f32[2,3]@cuda:0", only where it is not the CPU.
+/// The same without errors: an empty name, or no dtype, where there is none.
+std::string_view find_dtype_name(at::ScalarType dtype);
+std::optional<at::ScalarType> find_dtype(std::string_view name);
+/// "f32[128,512]"; dynamic sizes print as expressions. Strides are printed, as "f32[2,3]{1,2}", only where not
+/// contiguous, and the device, as "f32[2,3]@cuda:0", only where it is not the CPU.
 std::string type_string(const TensorMeta& meta);
 
 }  // namespace diptych

@@ -1,0 +1,101 @@
+#include "diptych/graph/identical.h"
+
+#include <algorithm>
+
+#include "diptych/graph/operand.h"
+#include "diptych/graph/walk.h"
+
+namespace diptych {
+namespace {
+
+bool same_sizes(const Sizes& a, const Sizes& b) { return identical(Operand(a), Operand(b)); }
+
+bool same_meta(const TensorMeta& a, const TensorMeta& b) {
+  return a.dtype == b.dtype && a.device == b.device && a.requires_grad == b.requires_grad &&
+         same_sizes(a.sizes, b.sizes) && same_sizes(a.strides, b.strides);
+}
+
+bool same_info(const ValueInfo& a, const ValueInfo& b) {
+  return a.kind == b.kind && a.node == b.node && a.index == b.index && same_meta(a.meta, b.meta);
+}
+
+bool same_slots(const std::vector<Slot>& a, const std::vector<Slot>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const Slot& x, const Slot& y) { return x.kind == y.kind && x.path == y.path; });
+}
+
+bool same_node(const Node& a, const Node& b) {
+  const bool same_origin = a.provenance.scope == b.provenance.scope && a.provenance.origin == b.provenance.origin &&
+                           a.provenance.grad_of == b.provenance.grad_of && a.provenance.phase == b.provenance.phase;
+  return same_origin && a.op == b.op && a.grad_enabled == b.grad_enabled &&
+         std::equal(a.outputs.begin(), a.outputs.end(), b.outputs.begin(), b.outputs.end()) &&
+         std::equal(a.returns.begin(), a.returns.end(), b.returns.begin(), b.returns.end()) &&
+         std::equal(a.operands.begin(), a.operands.end(), b.operands.begin(), b.operands.end(),
+                    [](const Operand& x, const Operand& y) { return identical(x, y); }) &&
+         std::equal(a.subgraphs.begin(), a.subgraphs.end(), b.subgraphs.begin(), b.subgraphs.end(),
+                    [](const auto& x, const auto& y) { return x == y || (x && y && identical(*x, *y)); });
+}
+
+// Copies row-major, one innermost run at a time where it is dense.
+void append_bytes(std::string& bytes, const char* data, at::IntArrayRef sizes, at::IntArrayRef strides, int64_t item) {
+  if (sizes.empty()) {
+    bytes.append(data, item);
+    return;
+  }
+  if (sizes.size() == 1 && strides[0] == 1) {
+    bytes.append(data, sizes[0] * item);
+    return;
+  }
+  for (int64_t i = 0; i < sizes[0]; ++i) {
+    append_bytes(bytes, data + i * strides[0] * item, sizes.slice(1), strides.slice(1), item);
+  }
+}
+
+}  // namespace
+
+std::string dense_bytes(const at::Tensor& tensor) {
+  const at::Tensor source = tensor.device().is_cpu() ? tensor : tensor.cpu();
+  std::string bytes;
+  if (source.numel() == 0) return bytes;
+  bytes.reserve(source.numel() * source.element_size());
+  append_bytes(bytes, static_cast<const char*>(source.const_data_ptr()), source.sizes(), source.strides(),
+               static_cast<int64_t>(source.element_size()));
+  return bytes;
+}
+
+bool identical_tensors(const at::Tensor& a, const at::Tensor& b) {
+  if (a.is_same(b)) return true;
+  return a.scalar_type() == b.scalar_type() && a.device() == b.device() && a.sizes() == b.sizes() &&
+         a.strides() == b.strides() && a.requires_grad() == b.requires_grad() && dense_bytes(a) == dense_bytes(b);
+}
+
+std::vector<at::Tensor> all_constants(const Graph& graph) {
+  std::vector<at::Tensor> constants;
+  walk(
+      graph,
+      [&](const Graph& owner, Value constant) { constants.push_back(owner.constants()[owner.info(constant).index]); },
+      [&](const Graph&, const Node& node) {
+        for (const auto& subgraph : node.subgraphs) {
+          const auto inner = all_constants(*subgraph);
+          constants.insert(constants.end(), inner.begin(), inner.end());
+        }
+      });
+  return constants;
+}
+
+bool identical(const Graph& a, const Graph& b) {
+  if (a.name() != b.name() || a.num_values() != b.num_values() || a.inputs() != b.inputs() ||
+      a.outputs() != b.outputs() || a.constants().size() != b.constants().size() ||
+      a.nodes().size() != b.nodes().size()) {
+    return false;
+  }
+  for (size_t i = 0; i < a.num_values(); ++i) {
+    const Value value{static_cast<int32_t>(i)};
+    if (!same_info(a.info(value), b.info(value))) return false;
+  }
+  return same_slots(a.input_slots(), b.input_slots()) && same_slots(a.output_slots(), b.output_slots()) &&
+         std::equal(a.nodes().begin(), a.nodes().end(), b.nodes().begin(), same_node) &&
+         std::equal(a.constants().begin(), a.constants().end(), b.constants().begin(), identical_tensors);
+}
+
+}  // namespace diptych

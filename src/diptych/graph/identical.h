@@ -1,0 +1,22 @@
+// When two graphs are the same graph.
+#pragma once
+#include <vector>
+
+#include "diptych/graph/graph.h"
+
+namespace diptych {
+
+/// Whether two graphs agree in everything: names, slots, numbers of values, metadata with hints, nodes, provenance,
+/// subgraphs, and the content of constants (bit for bit; where their data lies is all that is ignored).
+bool identical(const Graph& a, const Graph& b);
+
+/// Whether two constants have the same metadata and the same bytes.
+bool identical_tensors(const at::Tensor& a, const at::Tensor& b);
+
+/// The constants of a graph and of its subgraphs in the order in which code() numbers them; parse() wants them back.
+std::vector<at::Tensor> all_constants(const Graph& graph);
+
+/// The bytes of a strided tensor, dense and in row-major order.
+std::string dense_bytes(const at::Tensor& tensor);
+
+}  // namespace diptych

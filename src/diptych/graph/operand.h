@@ -1,0 +1,60 @@
+// What a schema says of an argument, in the few kinds that operands have; how operands compare, and how they print.
+#pragma once
+#include <string>
+
+#include "diptych/graph/graph.h"
+
+namespace diptych {
+
+/// The kinds of argument that operators take. kAny is an operand of a higher-order operator, which has no schema;
+/// kOpaque is a type that graphs hold only as None (Storage, Stream, classes).
+enum class OperandKind : uint8_t {
+  kAny,
+  kTensor,
+  kTensors,
+  kInt,
+  kInts,
+  kFloat,
+  kFloats,
+  kBool,
+  kBools,
+  kNumber,
+  kNumbers,
+  kString,
+  kStrings,
+  kDtype,
+  kLayout,
+  kMemoryFormat,
+  kDevice,
+  kGenerator,
+  kOpaque
+};
+
+/// The kind of one argument and whether it may be None.
+struct OperandType {
+  OperandKind kind = OperandKind::kAny;
+  bool is_optional = true;
+};
+
+/// The operand type of argument `index` of `op`; kAny for a higher-order operator.
+OperandType operand_type(const Op& op, size_t index);
+OperandType operand_type(const c10::Argument& argument);
+/// "int[]?" and the like, for messages.
+std::string describe(OperandType type);
+
+/// Prints an operand so that parse() can tell what it was. Undefined tensors print as `none`, None as `None`.
+std::string operand_text(const Operand& operand, OperandType type);
+/// Returns what is wrong with an operand in the place of `type`, "expected int[], got a float"; empty if nothing is.
+std::string operand_problem(const Operand& operand, OperandType type);
+/// The operand that stands for an argument's default, if it has one.
+std::optional<Operand> default_operand(const c10::Argument& argument);
+
+/// Whether two operands are the same alternative with the same content; numbers compare by bits, but for NaN.
+bool identical(const Operand& a, const Operand& b);
+
+/// A string in double quotes with escapes; what is no valid UTF-8 is escaped byte by byte.
+std::string quoted_text(std::string_view text);
+/// A number as code() prints it: the shortest text that reads back as the same number, with a point or an exponent.
+std::string float_text(double number);
+
+}  // namespace diptych

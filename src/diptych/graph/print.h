@@ -1,0 +1,19 @@
+// Pieces of the text of a graph, for messages that show a part of one.
+#pragma once
+#include <map>
+#include <string>
+
+#include "diptych/graph/graph.h"
+
+namespace diptych {
+
+/// One node as a line of code() without indentation; subgraphs print as `{ ... }`. Works on graphs that do not verify.
+std::string node_line(const Graph& graph, const Node& node);
+
+/// The nodes round `index` with their numbers, the one itself marked; for error messages.
+std::string nodes_around(const Graph& graph, size_t index, size_t radius = 3);
+
+/// The symbols of the graph's sizes (its subgraphs' not counted) with the values that they had when traced.
+std::map<std::string, int64_t> size_symbols(const Graph& graph);
+
+}  // namespace diptych

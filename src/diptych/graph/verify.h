@@ -1,0 +1,24 @@
+// The checker of graphs: what every pass may rely on, and every pass must keep.
+#pragma once
+#include <optional>
+#include <string>
+
+#include "diptych/graph/graph.h"
+
+namespace diptych {
+
+/// What is wrong with a graph, and at which node if it is a node's fault.
+struct GraphProblem {
+  std::optional<size_t> node;
+  std::string what;
+};
+
+/// Returns the first thing that is wrong with a graph: an operand that is used before it is made or does not fit the
+/// schema, results that do not fit it, metadata that can not be (rank of strides, negative sizes, symbols with two
+/// hints), slots on the wrong side, outputs that are not values, subgraphs that are missing or wrong themselves.
+std::optional<GraphProblem> find_problem(const Graph& graph);
+
+/// Throws InternalError with the problem and the nodes round it, if there is one.
+void verify(const Graph& graph);
+
+}  // namespace diptych

@@ -1,0 +1,27 @@
+// Which strings code() prints without quotes; print.cpp and parse.cpp must agree on them.
+#pragma once
+#include <string_view>
+
+namespace diptych {
+
+/// A character of a bare word: names of graphs, slots, scopes and passes consist of these, others are quoted.
+constexpr bool is_word_character(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' ||
+         c == '/' || c == '[' || c == ']';
+}
+
+/// Whether a string prints without quotes. "//" would start a remark.
+constexpr bool is_bare_word(std::string_view text) {
+  if (text.empty() || text.find("//") != text.npos) return false;
+  for (const char c : text) {
+    if (!is_word_character(c)) return false;
+  }
+  return true;
+}
+
+/// Words that mean something after the '#', so that a scope of that name is quoted.
+constexpr bool is_provenance_word(std::string_view text) {
+  return text == "grad" || text == "forward" || text == "backward" || text == "by" || text == "no_grad";
+}
+
+}  // namespace diptych
