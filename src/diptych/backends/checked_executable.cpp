@@ -1,0 +1,82 @@
+#include "diptych/backends/checked_executable.h"
+
+#include <fmt/ranges.h>
+
+#include <atomic>
+#include <map>
+#include <optional>
+
+#include "diptych/base/error.h"
+#include "diptych/interpreter/symbols.h"
+
+namespace diptych {
+namespace {
+
+constexpr const char* kRemedy = "a compiler must return what the graph's metadata says";
+
+class CheckedExecutable final : public Executable {
+ public:
+  CheckedExecutable(std::shared_ptr<const Executable> executable, const Graph& graph, std::string name)
+      : executable_(std::move(executable)), name_(std::move(name)), binder_(graph), slots_(graph.output_slots()) {
+    for (const Value value : graph.outputs()) {
+      expected_.push_back(value ? std::optional<TensorMeta>(graph.meta(value)) : std::nullopt);
+    }
+  }
+
+  std::vector<at::Tensor> run(std::vector<at::Tensor>&& inputs) const override {
+    if (is_checked_.load(std::memory_order_acquire)) return executable_->run(std::move(inputs));
+    // The inputs are consumed by the run; their sizes are read before.
+    std::map<std::string, int64_t> symbols;
+    if (binder_.has_symbols()) symbols = binder_.solve(binder_.observe(inputs));
+    auto outputs = executable_->run(std::move(inputs));
+    check(outputs, symbols);
+    is_checked_.store(true, std::memory_order_release);
+    return outputs;
+  }
+
+ private:
+  void check(const std::vector<at::Tensor>& outputs, const std::map<std::string, int64_t>& symbols) const {
+    DIPTYCH_CHECK(outputs.size() == expected_.size(), "[backend {}] returned {} outputs, expected {}; {}", name_,
+                  outputs.size(), expected_.size(), kRemedy);
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      const auto got = outputs[i].defined() ? describe(outputs[i]) : std::string("undefined");
+      const auto wanted = expected_[i] ? describe(*expected_[i], symbols) : std::string("undefined");
+      DIPTYCH_CHECK(got == wanted, "[backend {}] output {} ({}) came back as {}, expected {}; {}", name_, i,
+                    slots_[i].path, got, wanted, kRemedy);
+    }
+  }
+
+  // Strides are the backend's own business, so contiguous ones stand for all.
+  static std::string describe(at::ScalarType dtype, c10::Device device, at::IntArrayRef sizes) {
+    auto text = fmt::format("{}[{}]", dtype_name(dtype), fmt::join(sizes, ","));
+    return device.is_cpu() ? text : text + " on " + device.str();
+  }
+  static std::string describe(const at::Tensor& tensor) {
+    if (at::isQIntType(tensor.scalar_type())) return fmt::format("a {} tensor", toString(tensor.scalar_type()));
+    if (tensor.layout() != at::kStrided) return "a tensor that is not strided";
+    return describe(tensor.scalar_type(), tensor.device(), tensor.sizes());
+  }
+  static std::string describe(const TensorMeta& meta, const std::map<std::string, int64_t>& symbols) {
+    std::vector<int64_t> sizes;
+    for (const auto& size : meta.sizes) sizes.push_back(size.evaluate(symbols));
+    return describe(meta.dtype, meta.device, sizes);
+  }
+
+  std::shared_ptr<const Executable> executable_;
+  std::string name_;
+  SymbolBinder binder_;
+  std::vector<Slot> slots_;
+  std::vector<std::optional<TensorMeta>> expected_;
+  mutable std::atomic<bool> is_checked_{false};
+};
+
+}  // namespace
+
+std::shared_ptr<const Executable> checked_executable(std::shared_ptr<const Executable> executable, const Graph& graph,
+                                                     std::string name) {
+  DIPTYCH_CHECK(executable != nullptr, "[backend {}] returned no executable for graph '{}'; a compiler must return one",
+                name, graph.name());
+  return std::make_shared<CheckedExecutable>(std::move(executable), graph, std::move(name));
+}
+
+}  // namespace diptych

@@ -1,0 +1,17 @@
+// Trust, but verify once: what a backend returns on its first run is held against what the graph says.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "diptych/backends/backend.h"
+
+namespace diptych {
+
+/// Wraps an executable so that the outputs of its first run are checked: their number, and of each whether it is
+/// defined, its dtype, device and sizes. Later runs cost one atomic load more. A first run that throws does not count.
+/// `name` is the backend's, for the message.
+/// Errors: run() throws UserError "[backend llvm] output 2 (residual.0) came back as f32[3], expected f32[4]; ...".
+std::shared_ptr<const Executable> checked_executable(std::shared_ptr<const Executable> executable, const Graph& graph,
+                                                     std::string name);
+
+}  // namespace diptych

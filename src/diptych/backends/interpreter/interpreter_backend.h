@@ -1,0 +1,45 @@
+// The backend that every graph can fall back on: the interpreter behind the contract of backend.h.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "diptych/backends/backend.h"
+#include "diptych/interpreter/program.h"
+
+namespace diptych {
+
+struct InterpreterOptions {
+  ProgramOptions program;
+  /// Where every run adds the time and bytes of each node; null for none. Outlives the executables; a profile holds the
+  /// rows of one graph, so compile one graph with it.
+  Profile* profile = nullptr;
+};
+
+/// An executable that interprets. Its program is open for those who want to run it otherwise (differentiably, profiled).
+class InterpreterExecutable final : public Executable {
+ public:
+  InterpreterExecutable(const Graph& graph, const InterpreterOptions& options);
+  std::vector<at::Tensor> run(std::vector<at::Tensor>&& inputs) const override;
+  const Program& program() const { return program_; }
+
+ private:
+  Program program_;
+  RunOptions run_options_;
+};
+
+/// "interpreter": takes every ATen node, and every higher-order node that an interpreter rule is registered for.
+class InterpreterBackend final : public Backend {
+ public:
+  explicit InterpreterBackend(InterpreterOptions options = {}) : options_(options) {}
+  std::string name() const override { return "interpreter"; }
+  bool supports(const Graph& graph, const Node& node) const override;
+  std::shared_ptr<const Executable> compile(const Graph& graph) const override;
+
+ private:
+  InterpreterOptions options_;
+};
+
+/// The same as a function, to be given as a forward, backward or inference compiler.
+Compiler interpreter_compiler(const InterpreterOptions& options = {});
+
+}  // namespace diptych

@@ -1,0 +1,36 @@
+// How one node is called: everything that can be decided before the first run is decided when a caller is made.
+#pragma once
+#include <c10/util/SmallVector.h>
+
+#include <memory>
+
+#include "diptych/graph/graph.h"
+#include "diptych/interpreter/frame.h"
+#include "diptych/interpreter/operand_table.h"
+
+namespace diptych::detail {
+
+/// Registers that receive a node's outputs, one per output of the node; -1 drops one.
+using OutputRegisters = c10::SmallVector<int32_t, 2>;
+
+/// Calls one operator with operands from a frame and puts its outputs into registers. Operands are left where they
+/// are, or moved from at their last use; the program frees dead registers afterwards.
+class Caller {
+ public:
+  virtual ~Caller() = default;
+  /// Threads: any number at once, each with its own frame.
+  virtual void call(Frame& frame) const = 0;
+};
+
+/// Makes a caller that hands C++ arguments straight to the operator's typed entry, as `at::` functions do. Returns null
+/// where the operator's signature is not in the table, or an operand has no direct form. Operators of other libraries
+/// are never called so: what C++ types their kernels were registered with can't be seen from the schema.
+std::unique_ptr<Caller> make_typed_caller(const c10::OperatorHandle& handle, OperandTable& table,
+                                          c10::ArrayRef<Operand> operands, OutputRegisters outputs);
+
+/// Makes a caller that goes through the operator's boxed entry; it takes any operator. `dying` holds the registers
+/// whose values are used for the last time; they are moved onto the stack.
+std::unique_ptr<Caller> make_boxed_caller(const Node& node, OperandTable& table, OutputRegisters outputs,
+                                          c10::ArrayRef<int32_t> dying);
+
+}  // namespace diptych::detail

@@ -1,0 +1,50 @@
+#include "diptych/interpreter/hop_rules.h"
+
+#include <map>
+#include <mutex>
+#include <string>
+
+#include "diptych/base/error.h"
+
+namespace diptych {
+namespace {
+
+struct RuleTable {
+  std::mutex mutex;
+  std::map<std::string, HopRule, std::less<>> rules;
+};
+
+RuleTable& rule_table() {
+  static RuleTable table;
+  return table;
+}
+
+}  // namespace
+
+void register_interpreter_rule(const HopSchema& hop, HopRule rule) {
+  auto& table = rule_table();
+  const std::lock_guard lock(table.mutex);
+  table.rules.insert_or_assign(std::string(hop.name), std::move(rule));
+}
+
+bool has_interpreter_rule(const HopSchema& hop) {
+  auto& table = rule_table();
+  const std::lock_guard lock(table.mutex);
+  return table.rules.find(hop.name) != table.rules.end();
+}
+
+HopKernel detail::make_hop_kernel(const Node& node) {
+  HopRule rule;
+  {
+    auto& table = rule_table();
+    const std::lock_guard lock(table.mutex);
+    if (const auto found = table.rules.find(node.op.hop().name); found != table.rules.end()) rule = found->second;
+  }
+  DIPTYCH_CHECK(rule != nullptr,
+                "[interpreter] there is no interpreter rule for {}; call the function that registers this operator first",
+                node.op.name());
+  // Outside the lock: the rule compiles subgraphs, which may hold higher-order operators in turn.
+  return rule(node);
+}
+
+}  // namespace diptych

@@ -1,0 +1,34 @@
+// The interpreter's rules for higher-order operators. The table is defined here and filled by hops/, so nothing in this
+// room knows any operator by name.
+#pragma once
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+
+#include <functional>
+#include <vector>
+
+#include "diptych/graph/graph.h"
+
+namespace diptych {
+
+struct RunOptions;
+
+/// Runs one higher-order node: takes its operands in order (tensors, tensor lists, constants; sizes as integers) and
+/// returns its outputs, one tensor each, undefined where there is none. Operands may be moved from.
+using HopKernel = std::function<std::vector<at::Tensor>(std::vector<c10::IValue>&& operands, const RunOptions& options)>;
+
+/// Makes the kernel of one node; called once when a Program is compiled, so subgraphs are compiled here and not per run.
+using HopRule = std::function<HopKernel(const Node& node)>;
+
+/// Sets the rule of an operator, replacing an earlier one. Threads: any.
+void register_interpreter_rule(const HopSchema& hop, HopRule rule);
+
+/// Returns whether register_interpreter_rule was called for `hop`. Threads: any.
+bool has_interpreter_rule(const HopSchema& hop);
+
+namespace detail {
+/// Errors: UserError names a higher-order operator that has no rule.
+HopKernel make_hop_kernel(const Node& node);
+}  // namespace detail
+
+}  // namespace diptych

@@ -1,0 +1,192 @@
+#include "diptych/interpreter/program.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/grad_mode.h>
+#include <c10/util/SmallVector.h>
+
+#include <chrono>
+
+#include "diptych/base/error.h"
+#include "diptych/interpreter/node_text.h"
+#include "diptych/interpreter/plan.h"
+
+namespace diptych {
+
+using detail::Frame;
+using detail::Step;
+
+struct Program::Plan {
+  Plan(const Graph& source, const ProgramOptions& options)
+      : graph(source), compiled(detail::compile(graph, options)), sizes(graph, compiled.scalars, compiled.lists) {}
+
+  void check(const std::vector<at::Tensor>& inputs) const;
+  void run_steps(Frame& frame, size_t& current) const;
+  void run_steps_differentiably(Frame& frame, size_t& current) const;
+  void run_steps_profiled(Frame& frame, size_t& current) const;
+  std::vector<ProfileRow> empty_rows() const;
+  int64_t output_bytes(const Frame& frame, size_t index) const;
+  std::vector<std::string> operand_texts(const Frame& frame, size_t index) const;
+
+  Graph graph;
+  detail::Compiled compiled;
+  detail::SizeResolver sizes;
+};
+
+namespace {
+
+// Runs a step over its operand if that is nobody else's, else out of place. Returns whether it ran in place.
+inline bool call(const Step& step, Frame& frame) {
+  if (step.reuse && detail::may_overwrite(*step.reuse, frame.registers[step.reuse->reference])) {
+    step.reuse->caller->call(frame);
+    return true;
+  }
+  step.caller->call(frame);
+  return false;
+}
+
+inline void free_dead(const Step& step, const std::vector<int32_t>& dead, Frame& frame) {
+  for (uint32_t i = step.dead_begin; i < step.dead_end; ++i) frame.registers[dead[i]].reset();
+}
+
+}  // namespace
+
+void Program::Plan::check(const std::vector<at::Tensor>& inputs) const {
+  DIPTYCH_CHECK(inputs.size() == graph.inputs().size(), "[interpreter] graph '{}' got {} inputs, expected {}; pass one tensor per input slot",
+                graph.name(), inputs.size(), graph.inputs().size());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    DIPTYCH_CHECK(inputs[i].defined() || !compiled.required_inputs[i],
+                  "[interpreter] input {} ({}) of graph '{}' is undefined, expected {}; pass a tensor, or use a graph that was captured without it",
+                  i, graph.input_slots()[i].path, graph.name(), type_string(graph.meta(graph.inputs()[i])));
+  }
+}
+
+void Program::Plan::run_steps(Frame& frame, size_t& current) const {
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  for (const Step& step : compiled.steps) {
+    call(step, frame);
+    free_dead(step, compiled.dead, frame);
+    ++current;
+  }
+}
+
+void Program::Plan::run_steps_differentiably(Frame& frame, size_t& current) const {
+  for (const Step& step : compiled.steps) {
+    if (step.no_grad) {
+      const at::NoGradGuard no_grad;
+      step.caller->call(frame);
+    } else {
+      step.caller->call(frame);
+    }
+    free_dead(step, compiled.dead, frame);
+    ++current;
+  }
+}
+
+std::vector<ProfileRow> Program::Plan::empty_rows() const {
+  std::vector<ProfileRow> rows;
+  for (size_t i = 0; i < compiled.steps.size(); ++i) {
+    const Node& node = graph.nodes()[i];
+    const char* form = compiled.steps[i].is_direct ? "direct" : node.op.is_hop() ? "rule" : "boxed";
+    rows.push_back({detail::node_title(node), node.provenance.scope.str(), form});
+  }
+  return rows;
+}
+
+void Program::Plan::run_steps_profiled(Frame& frame, size_t& current) const {
+  using Clock = std::chrono::steady_clock;
+  std::optional<at::AutoDispatchBelowADInplaceOrView> below_autograd;
+  if (!frame.options->differentiable) below_autograd.emplace();
+  auto rows = empty_rows();
+  for (const Step& step : compiled.steps) {
+    auto& row = rows[current];
+    std::optional<at::NoGradGuard> no_grad;
+    if (frame.options->differentiable && step.no_grad) no_grad.emplace();
+    const auto start = Clock::now();
+    if (frame.options->differentiable) {
+      step.caller->call(frame);
+    } else if (call(step, frame)) {
+      row.call = "in place";
+    }
+    row.total_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start).count();
+    row.calls = 1;
+    row.output_bytes = output_bytes(frame, current);
+    free_dead(step, compiled.dead, frame);
+    ++current;
+  }
+  frame.options->profile->add(rows);
+}
+
+int64_t Program::Plan::output_bytes(const Frame& frame, size_t index) const {
+  int64_t bytes = 0;
+  for (const int32_t output : compiled.steps[index].outputs) {
+    if (output < 0 || !frame.registers[output].defined()) continue;
+    bytes += static_cast<int64_t>(frame.registers[output].numel() * frame.registers[output].itemsize());
+  }
+  return bytes;
+}
+
+std::vector<std::string> Program::Plan::operand_texts(const Frame& frame, size_t index) const {
+  std::vector<std::string> texts;
+  const auto& references = compiled.steps[index].operands;
+  size_t i = 0;
+  for_each_operand_value(graph.nodes()[index], [&](Value value) {
+    const auto& tensor = frame.tensor(references[i++]);
+    // A boxed call has taken its operands off the frame; the graph's word stands for them.
+    const bool is_known = tensor.defined() && tensor.layout() == at::kStrided && !at::isQIntType(tensor.scalar_type());
+    texts.push_back(fmt::format("%{}: {}", value.id,
+                                type_string(is_known ? TensorMeta::of(tensor) : graph.meta(value))));
+  });
+  return texts;
+}
+
+Program::Program(const Graph& graph, const ProgramOptions& options) : plan_(std::make_unique<Plan>(graph, options)) {}
+Program::~Program() = default;
+Program::Program(Program&&) noexcept = default;
+Program& Program::operator=(Program&&) noexcept = default;
+
+std::vector<at::Tensor> Program::run(std::vector<at::Tensor>&& inputs, const RunOptions& options) const {
+  const auto& compiled = plan_->compiled;
+  plan_->check(inputs);
+  const auto dynamic = plan_->sizes.resolve(inputs);
+  c10::SmallVector<at::Tensor, 32> registers(compiled.num_registers);
+  for (size_t i = 0; i < inputs.size(); ++i) registers[i] = std::move(inputs[i]);
+  for (const int32_t index : compiled.unused_inputs) registers[index].reset();
+  Frame frame{registers.data(), compiled.constants.data(), dynamic.get(), &options, {}};
+
+  size_t current = 0;
+  try {
+    if (options.profile != nullptr) {
+      plan_->run_steps_profiled(frame, current);
+    } else if (options.differentiable) {
+      plan_->run_steps_differentiably(frame, current);
+    } else {
+      plan_->run_steps(frame, current);
+    }
+  } catch (const std::exception&) {
+    detail::rethrow_in_node(plan_->graph, current, plan_->operand_texts(frame, current));
+  }
+
+  // The emptied vector of inputs serves for the outputs: one allocation less per run.
+  std::vector<at::Tensor> outputs = std::move(inputs);
+  outputs.resize(compiled.outputs.size());
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const auto& source = compiled.outputs[i];
+    outputs[i] = source.is_last ? std::move(registers[source.reference]) : frame.tensor(source.reference);
+  }
+  return outputs;
+}
+
+const Graph& Program::graph() const { return plan_->graph; }
+
+size_t Program::num_registers() const { return plan_->compiled.num_registers; }
+
+Program::CallCounts Program::call_counts() const {
+  CallCounts counts;
+  for (const auto& step : plan_->compiled.steps) {
+    ++(step.is_direct ? counts.direct : counts.boxed);
+    counts.reusing += step.reuse != nullptr ? 1 : 0;
+  }
+  return counts;
+}
+
+}  // namespace diptych

@@ -1,0 +1,101 @@
+#include "diptych/interpreter/symbols.h"
+
+#include "diptych/base/error.h"
+
+namespace diptych {
+namespace {
+
+// Multiplying by the divisor cancels it; divisors are the small denominators of fitted polynomials.
+std::pair<SizeExpr, int64_t> without_divisor(const SizeExpr& size) {
+  constexpr int64_t kLargestDivisor = 4096;
+  for (int64_t scale = 1; scale <= kLargestDivisor; ++scale) {
+    SizeExpr scaled = size * SizeExpr(scale);
+    if (scaled.str().find('/') == std::string::npos) return {scaled, scale};
+  }
+  return {size, 1};
+}
+
+}  // namespace
+
+SymbolBinder::SymbolBinder(const Graph& graph) : graph_name_(graph.name()) {
+  for (size_t i = 0; i < graph.inputs().size(); ++i) {
+    paths_.push_back(graph.input_slots()[i].path);
+    const auto& sizes = graph.meta(graph.inputs()[i]).sizes;
+    for (size_t d = 0; d < sizes.size(); ++d) {
+      if (sizes[d].is_static()) continue;
+      const auto [scaled, scale] = without_divisor(sizes[d]);
+      dimensions_.push_back({i, d, sizes[d], scaled, scale});
+    }
+  }
+}
+
+std::string SymbolBinder::describe(const Dimension& dimension) const {
+  return fmt::format("input {} ({}) of graph '{}', dimension {} ({})", dimension.input, paths_[dimension.input],
+                     graph_name_, dimension.dimension, dimension.size.str());
+}
+
+std::vector<int64_t> SymbolBinder::observe(const std::vector<at::Tensor>& inputs) const {
+  std::vector<int64_t> observed;
+  observed.reserve(dimensions_.size());
+  for (const auto& dimension : dimensions_) {
+    const auto& tensor = inputs[dimension.input];
+    // An undefined tangent says nothing; what depends on it is found out by solve().
+    if (!tensor.defined()) {
+      observed.push_back(-1);
+      continue;
+    }
+    DIPTYCH_CHECK(static_cast<size_t>(tensor.dim()) > dimension.dimension,
+                  "[interpreter] {} is missing: the tensor has {} dimensions; pass one of the rank that was traced",
+                  describe(dimension), tensor.dim());
+    observed.push_back(tensor.size(static_cast<int64_t>(dimension.dimension)));
+  }
+  return observed;
+}
+
+bool SymbolBinder::solve_one(const Dimension& dimension, int64_t observed,
+                             std::map<std::string, int64_t>& known) const {
+  std::string unknown;
+  for (const auto& [symbol, hint] : dimension.size.symbols()) {
+    if (known.count(symbol) != 0) continue;
+    if (!unknown.empty()) return false;
+    unknown = symbol;
+  }
+  if (unknown.empty()) return false;
+  auto trial = known;
+  const auto at = [&](int64_t value) {
+    trial[unknown] = value;
+    return dimension.scaled.evaluate(trial);
+  };
+  const int64_t base = at(0), slope = at(1) - base;
+  if (slope == 0 || at(2) - base != 2 * slope) return false;
+  const int64_t distance = observed * dimension.scale - base;
+  DIPTYCH_CHECK(distance % slope == 0, "[interpreter] {} is {}, which no value of {} gives; pass sizes of the traced form",
+                describe(dimension), observed, unknown);
+  known[unknown] = distance / slope;
+  return true;
+}
+
+std::map<std::string, int64_t> SymbolBinder::solve(const std::vector<int64_t>& observed) const {
+  std::map<std::string, int64_t> known;
+  for (bool progress = true; progress;) {
+    progress = false;
+    for (size_t i = 0; i < dimensions_.size(); ++i) {
+      if (observed[i] >= 0 && solve_one(dimensions_[i], observed[i], known)) progress = true;
+    }
+  }
+  for (size_t i = 0; i < dimensions_.size(); ++i) {
+    const auto& dimension = dimensions_[i];
+    for (const auto& [symbol, hint] : dimension.size.symbols()) {
+      DIPTYCH_CHECK(known.count(symbol) != 0 || observed[i] < 0,
+                    "[interpreter] {}: the size of {} does not follow from the inputs; pass a tensor that has it as a size",
+                    describe(dimension), symbol);
+    }
+    if (observed[i] < 0) continue;
+    const int64_t expected = dimension.size.evaluate(known);
+    DIPTYCH_CHECK(expected == observed[i], "[interpreter] {} is {}, expected {} by the other inputs; pass sizes that agree",
+                  describe(dimension), observed[i], expected);
+  }
+  return known;
+}
+
+}  // namespace diptych

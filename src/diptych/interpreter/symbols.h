@@ -1,0 +1,42 @@
+// Working out the symbols of a graph with dynamic sizes from the tensors that it is called with.
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "diptych/graph/graph.h"
+
+namespace diptych {
+
+/// Finds the value of each symbol that occurs in the sizes of a graph's inputs. A size with one symbol whose value is
+/// not yet known determines it where it is linear in it: `s0`, `2*s0+1`, `s0*s1/2` once s0 is known.
+class SymbolBinder {
+ public:
+  explicit SymbolBinder(const Graph& graph);
+  /// Whether any input has a dynamic size.
+  bool has_symbols() const { return !dimensions_.empty(); }
+  /// The input sizes that depend on symbols, in a fixed order: what the symbols' values follow from.
+  std::vector<int64_t> observe(const std::vector<at::Tensor>& inputs) const;
+  /// Returns the symbols' values. Errors: UserError names the input and dimension whose size fits no value, contradicts
+  /// another input, or leaves a symbol open.
+  std::map<std::string, int64_t> solve(const std::vector<int64_t>& observed) const;
+
+ private:
+  struct Dimension {
+    size_t input;
+    size_t dimension;
+    SizeExpr size;
+    SizeExpr scaled;  // size * scale, which has no divisor
+    int64_t scale;
+  };
+  bool solve_one(const Dimension& dimension, int64_t observed, std::map<std::string, int64_t>& known) const;
+  std::string describe(const Dimension& dimension) const;
+
+  std::string graph_name_;
+  std::vector<std::string> paths_;
+  std::vector<Dimension> dimensions_;
+};
+
+}  // namespace diptych
