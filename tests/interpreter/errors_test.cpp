@@ -1,0 +1,131 @@
+// The text of each message of the interpreter.
+#include "diptych/base/error.h"
+#include "diptych/interpreter/hop_rules.h"
+#include "diptych/interpreter/program.h"
+#include "interpreter/graph_builder.h"
+
+namespace diptych {
+namespace {
+
+using test::GraphBuilder;
+
+template <class Error, class Function>
+std::string message_of(Function&& function) {
+  try {
+    function();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error of that type was thrown";
+}
+
+void expect_contains(const std::string& text, const std::vector<std::string>& parts) {
+  for (const auto& part : parts) EXPECT_NE(text.find(part), std::string::npos) << "'" << part << "' is not in: " << text;
+}
+
+Graph product_graph() {
+  GraphBuilder builder("forward");
+  builder.scope = InternedString("block0/mlp");
+  const Value a = builder.input(torch::randn({2, 3}));
+  const Value b = builder.input(torch::randn({3, 4}));
+  const Value doubled = builder.node("aten.add.Tensor", {a, a});
+  return builder.finish({builder.node("aten.mm", {doubled, b})});
+}
+
+TEST(InterpreterErrors, NameTheNodeItsScopeAndItsOperands) {
+  const Program program(product_graph());
+  const auto text = message_of<UserError>([&] { program.run({torch::randn({2, 3}), torch::randn({5, 4})}); });
+  expect_contains(text, {"[interpreter] node 1 of graph 'forward' failed", "%3 : f32[2,4] = aten.mm(%2, %1)", "# block0/mlp",
+                         "operands: %2: f32[2,3], %1: f32[5,4]", "c10::Error", "mat1 and mat2 shapes cannot be multiplied"});
+}
+
+TEST(InterpreterErrors, NestTheKernelsOwnException) {
+  const Program program(product_graph());
+  try {
+    program.run({torch::randn({2, 3}), torch::randn({5, 4})});
+    FAIL() << "nothing was thrown";
+  } catch (const UserError& error) {
+    EXPECT_THROW(std::rethrow_if_nested(error), c10::Error);
+  }
+}
+
+TEST(InterpreterErrors, KeepTheTypeOfTheKernelsException) {
+  GraphBuilder builder;
+  const Value x = builder.input(torch::randn({3}));
+  const Value index = builder.input(torch::tensor({1}));
+  const Program program(builder.finish({builder.node("aten.index_select", {x, c10::IValue(0), index})}));
+  expect_contains(message_of<UserError>([&] { program.run({torch::randn({3}), torch::tensor({7})}); }),
+                  {"aten.index_select(%0, 0, %1)", "Error: ", "index out of range"});
+}
+
+TEST(InterpreterErrors, LeaveTheProgramUsable) {
+  const Program program(product_graph());
+  EXPECT_THROW(program.run({torch::randn({2, 3}), torch::randn({5, 4})}), UserError);
+  EXPECT_EQ(program.run({torch::randn({2, 3}), torch::randn({3, 4})})[0].sizes(), (std::vector<int64_t>{2, 4}));
+}
+
+TEST(InterpreterErrors, CountInputs) {
+  const Program program(product_graph());
+  expect_contains(message_of<UserError>([&] { program.run({torch::randn({2, 3})}); }),
+                  {"[interpreter] graph 'forward' got 1 inputs, expected 2"});
+}
+
+TEST(InterpreterErrors, NameAnUndefinedInput) {
+  const Program program(product_graph());
+  expect_contains(message_of<UserError>([&] { program.run({torch::randn({2, 3}), at::Tensor()}); }),
+                  {"[interpreter] input 1 (x1) of graph 'forward' is undefined, expected f32[3,4]"});
+}
+
+TEST(InterpreterErrors, TakeAnUndefinedInputThatIsOptional) {
+  GraphBuilder builder;
+  const Value x = builder.input(torch::randn({2, 3}));
+  const Value bias = builder.input(torch::randn({3}));
+  const auto normed = builder.nodes("aten.native_layer_norm",
+                                    {x, c10::IValue(std::vector<int64_t>{3}), Value{}, bias, c10::IValue(1e-5)});
+  const Program program(builder.finish({normed[0]}));
+  const auto input = torch::randn({2, 3});
+  const auto result = program.run({input, at::Tensor()})[0];
+  EXPECT_TRUE(test::same_bits(result, torch::layer_norm(input, {3})));
+}
+
+TEST(InterpreterErrors, NameAHigherOrderOperatorWithoutARule) {
+  static const HopSchema kUnruled{"test_unruled", 0};
+  GraphBuilder builder;
+  const Value x = builder.input(torch::randn({2}));
+  Node node = test::make_node(Op(&kUnruled));
+  node.operands = {x};
+  builder.graph().add_node(node, {TensorMeta::of(torch::randn({2}))});
+  const Graph graph = builder.finish({builder.graph().nodes()[0].outputs[0]});
+  expect_contains(message_of<UserError>([&] { Program{graph}; }),
+                  {"node 0 of graph 'graph' failed", "there is no interpreter rule for hop.test_unruled"});
+}
+
+TEST(InterpreterErrors, NameSizesThatContradictEachOther) {
+  Graph graph("dynamic");
+  const SizeExpr size = SizeExpr::symbol("s0", 4);
+  TensorMeta meta;
+  meta.sizes = {size};
+  meta.strides = {SizeExpr(1)};
+  const Value x = graph.add_input(meta, {SlotKind::kArgument, "x"});
+  const Value y = graph.add_input(meta, {SlotKind::kArgument, "y"});
+  Node node = test::make_node(Op::find("aten.add.Tensor"));
+  node.operands = {x, y, c10::IValue(1)};
+  graph.add_node(node, {meta});
+  graph.set_outputs({graph.nodes()[0].outputs[0]}, {{SlotKind::kOutput, "out"}});
+  const Program program(graph);
+  expect_contains(message_of<UserError>([&] { program.run({torch::randn({4}), torch::randn({1})}); }),
+                  {"input 1 (y) of graph 'dynamic', dimension 0 (s0) is 1, expected 4"});
+}
+
+TEST(InterpreterErrors, AreInternalForAMisshapenNode) {
+  GraphBuilder builder;
+  const Value x = builder.input(torch::randn({2}));
+  Node node = test::make_node(Op::find("aten.add.Tensor"));
+  node.operands = {x};
+  builder.graph().add_node(node, {TensorMeta::of(torch::randn({2}))});
+  const Graph graph = builder.finish({builder.graph().nodes()[0].outputs[0]});
+  expect_contains(message_of<InternalError>([&] { Program{graph}; }), {"has 1 operands, the schema has 3"});
+}
+
+}  // namespace
+}  // namespace diptych
