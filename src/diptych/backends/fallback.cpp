@@ -5,8 +5,8 @@
 #include "diptych/backends/interpreter/interpreter_backend.h"
 #include "diptych/base/error.h"
 #include "diptych/base/switches.h"
+#include "diptych/graph/print.h"
 #include "diptych/graph/rewrite.h"
-#include "diptych/interpreter/node_text.h"
 
 namespace diptych {
 namespace {
@@ -185,7 +185,7 @@ std::vector<FallbackNode> report(const Backend& backend, const Graph& graph, con
   for (const Part& part : parts) {
     if (part.is_supported) continue;
     for (size_t i = part.begin; i < part.end; ++i) {
-      fallback.push_back({i, detail::node_text(graph, graph.nodes()[i])});
+      fallback.push_back({i, node_line(graph, graph.nodes()[i])});
       log(Log::kGraphs, "[backend {}] the interpreter runs node {} of graph '{}': {}", backend.name(), i, graph.name(),
           fallback.back().text);
     }

@@ -5,7 +5,7 @@
 #include <exception>
 
 #include "diptych/base/error.h"
-#include "diptych/interpreter/node_text.h"
+#include "diptych/graph/print.h"
 #include "diptych/interpreter/plan.h"
 
 namespace diptych::detail {
@@ -14,7 +14,7 @@ namespace {
 std::string context(const Graph& graph, size_t node_index, const std::vector<std::string>& operands) {
   const Node& node = graph.nodes()[node_index];
   auto text = fmt::format("[interpreter] node {} of graph '{}' failed: {}", node_index, graph.name(),
-                          node_text(graph, node));
+                          node_line(graph, node));
   if (operands.empty()) return text;
   text += "\n  operands: ";
   for (size_t i = 0; i < operands.size(); ++i) text += (i == 0 ? "" : ", ") + operands[i];

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "diptych/base/error.h"
-#include "diptych/interpreter/node_text.h"
+#include "diptych/graph/print.h"
 
 namespace diptych::detail {
 namespace {
@@ -53,7 +53,7 @@ class PlanMaker {
     if (node.op.is_hop()) return;
     const size_t expected = node.op.schema().arguments().size();
     DIPTYCH_ASSERT(node.operands.size() == expected, "node {} of graph '{}' has {} operands, the schema has {}: {}",
-                   index, graph_.name(), node.operands.size(), expected, node_text(graph_, node));
+                   index, graph_.name(), node.operands.size(), expected, node_line(graph_, node));
   }
 
   void add_step(size_t index) {

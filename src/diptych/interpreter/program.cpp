@@ -7,7 +7,6 @@
 #include <chrono>
 
 #include "diptych/base/error.h"
-#include "diptych/interpreter/node_text.h"
 #include "diptych/interpreter/plan.h"
 
 namespace diptych {
@@ -33,6 +32,15 @@ struct Program::Plan {
 };
 
 namespace {
+
+// "%7 = aten.mm"
+std::string title(const Node& node) {
+  std::string text;
+  for (const Value value : node.outputs) {
+    text += (text.empty() ? "" : ", ") + (value ? fmt::format("%{}", value.id) : std::string("none"));
+  }
+  return text + " = " + node.op.name();
+}
 
 // Runs a step over its operand if that is nobody else's, else out of place. Returns whether it ran in place.
 inline bool call(const Step& step, Frame& frame) {
@@ -87,7 +95,7 @@ std::vector<ProfileRow> Program::Plan::empty_rows() const {
   for (size_t i = 0; i < compiled.steps.size(); ++i) {
     const Node& node = graph.nodes()[i];
     const char* form = compiled.steps[i].is_direct ? "direct" : node.op.is_hop() ? "rule" : "boxed";
-    rows.push_back({detail::node_title(node), node.provenance.scope.str(), form});
+    rows.push_back({title(node), node.provenance.scope.str(), form});
   }
   return rows;
 }
