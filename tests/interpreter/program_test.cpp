@@ -116,6 +116,17 @@ TEST(Program, CallsOperatorsOutsideTheSignatureTableBoxed) {
   expect_same_as_eager(builder, {real, parts[0]});
 }
 
+TEST(Program, RunsMutatingNodesOnTheTensorItself) {
+  GraphBuilder builder;
+  const Value x = builder.input(torch::zeros({3}));
+  const Value y = builder.node("aten.add_.Tensor", {x, WrappedNumber{at::Scalar(1)}});
+  const Program program(builder.finish({y}));
+  auto held = torch::zeros({3});
+  const auto result = program.run({held})[0];
+  EXPECT_TRUE(result.is_same(held));
+  EXPECT_TRUE(same_bits(held, torch::ones({3})));
+}
+
 TEST(Program, ReturnsInputsConstantsAndRepeatedValues) {
   GraphBuilder builder;
   const Value x = builder.input(torch::randn({2}));

@@ -1,4 +1,7 @@
 // Calls through an operator's boxed entry, and calls of higher-order operators.
+#include <ATen/core/function_schema.h>
+#include <ATen/core/jit_type.h>
+
 #include <utility>
 
 #include "diptych/base/error.h"
@@ -13,12 +16,21 @@ void put(Frame& frame, int32_t output, at::Tensor tensor) {
   if (output >= 0) frame.registers[output] = std::move(tensor);
 }
 
+// The forms of the returns of a node that does not say them itself; a list takes all outputs.
+c10::SmallVector<int32_t, 2> forms_by_schema(const c10::FunctionSchema& schema, int32_t outputs) {
+  c10::SmallVector<int32_t, 2> forms;
+  for (const auto& result : schema.returns()) {
+    const auto kind = result.type()->kind();
+    forms.push_back(kind == c10::TypeKind::TensorType ? -1 : kind == c10::TypeKind::ListType ? outputs : -2);
+  }
+  return forms;
+}
+
 class BoxedCaller final : public Caller {
  public:
   BoxedCaller(const Node& node, OperandTable& table, OutputRegisters outputs, c10::ArrayRef<int32_t> dying)
       : handle_(node.op.handle()), arguments_(node, table, dying), returns_(node.returns), outputs_(std::move(outputs)) {
-    // A node that says nothing of its returns has one tensor for each.
-    if (returns_.empty()) returns_.assign(handle_.schema().returns().size(), -1);
+    if (returns_.empty()) returns_ = forms_by_schema(handle_.schema(), static_cast<int32_t>(outputs_.size()));
   }
 
   void call(Frame& frame) const override {

@@ -4,6 +4,7 @@
 
 #include "diptych/base/error.h"
 #include "diptych/graph/print.h"
+#include "diptych/ops/tags.h"
 
 namespace diptych::detail {
 namespace {
@@ -102,7 +103,10 @@ class PlanMaker {
   void make_caller(size_t index, const OutputRegisters& outputs, c10::ArrayRef<int32_t> dying, Step& step) {
     const Node& node = graph_.nodes()[index];
     try {
-      if (!node.op.is_hop()) step.caller = make_typed_caller(node.op.handle(), table_, node.operands, outputs);
+      // Typed callers of mutating operators are for reuse: they return what they write to without a count of its own.
+      if (!node.op.is_hop() && !has_tag(node.op, Tag::kMutating)) {
+        step.caller = make_typed_caller(node.op.handle(), table_, node.operands, outputs);
+      }
       if (!step.caller) {
         step.is_direct = false;
         step.caller = make_boxed_caller(node, table_, outputs, dying);
