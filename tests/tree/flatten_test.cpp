@@ -24,7 +24,9 @@ struct Node {
 
 Node random_node(std::mt19937& random, int depth) {
   const auto roll = [&](int n) { return static_cast<int>(random() % n); };
-  Node node{.tensor = roll(8) == 0 ? at::Tensor() : at::rand({2}), .number = roll(3)};
+  Node node;
+  if (roll(8) != 0) node.tensor = at::rand({2});
+  node.number = roll(3);
   if (roll(2) == 0) node.maybe = at::rand({1});
   for (int i = roll(3); i > 0; --i) node.named["k" + std::to_string(roll(100))] = at::rand({1});
   if (depth == 0) return node;

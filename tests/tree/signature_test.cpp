@@ -96,7 +96,7 @@ TEST(Signature, PrintsAnAlignedTable) {
             "     1  argument       params.b  f32[4]    requires grad\n"
             "     2  argument       tokens    i64[8]\n"
             "     3  argument       state     f32[2]\n"
-            "     4  free variable  mask      f32[4]\n"
+            "     4  free_variable  mask      f32[4]\n"
             "forward outputs (4)\n"
             "     0  output         output.0  f32[4]\n"
             "     1  output         output.1  f32[4,4]  output 1 is a view of params.w\n"
@@ -175,7 +175,7 @@ TEST(Mismatch, TellsRequiresGradAndNames) {
   c.add_input(meta({2}, true), {SlotKind::kFreeVariable, "y"});
   EXPECT_EQ(mismatch(Signature(a), Signature(b)), "forward input 0 'x': expected requires_grad=true, got false");
   EXPECT_EQ(mismatch(Signature(a), Signature(c)),
-            "forward input 0 'y': expected the argument 'x', got the free variable 'y'");
+            "forward input 0 'y': expected the argument 'x', got the free_variable 'y'");
 }
 
 }  // namespace

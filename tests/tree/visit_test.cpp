@@ -217,11 +217,13 @@ TEST(Visit, NamesArgumentsAndNumbersTheRest) {
   EXPECT_EQ(log.lines, (Lines{"tensor params.weight", "constant params.heads", "tensor arg1", "tensor arg2"}));
 }
 
+struct FillWithOnes : LeafVisitor {
+  static constexpr bool kReplacesTensors = true;
+  void tensor(const Path&, at::Tensor& tensor) { tensor = at::ones({1}); }
+};
+
 TEST(Visit, LetsAVisitorReplaceTensorsInPlace) {
-  struct Replace : LeafVisitor {
-    static constexpr bool kReplacesTensors = true;
-    void tensor(const Path&, at::Tensor& tensor) { tensor = at::ones({1}); }
-  } replace;
+  FillWithOnes replace;
   std::tuple<at::Tensor, std::optional<at::Tensor>> value{at::Tensor(), at::Tensor()};
   visit_leaves(value, Path(), replace);
   EXPECT_TRUE(std::get<0>(value).defined());

@@ -44,7 +44,10 @@ struct Constant {
 
 template <ConstantLeaf X>
 Constant Constant::of(const X& value) {
-  if constexpr (std::is_same_v<X, bool>) {
+  if constexpr (std::is_same_v<X, std::nullptr_t> || std::is_same_v<X, std::nullopt_t> ||
+                std::is_same_v<X, std::monostate>) {
+    return {};
+  } else if constexpr (std::is_same_v<X, bool>) {
     return {ConstantKind::kBool, value, 0, {}};
   } else if constexpr (std::is_same_v<X, at::ScalarType>) {
     return {ConstantKind::kDtype, static_cast<uint64_t>(value), 0, {}};
@@ -65,10 +68,9 @@ Constant Constant::of(const X& value) {
     return value == nullptr ? Constant{} : Constant{ConstantKind::kString, 0, 0, value};
   } else if constexpr (std::is_convertible_v<X, std::string_view>) {
     return {ConstantKind::kString, 0, 0, value};
-  } else if constexpr (std::is_same_v<X, c10::Device>) {
-    return {ConstantKind::kDevice, static_cast<uint64_t>(value.type()), static_cast<uint64_t>(value.index()), {}};
   } else {
-    return {};
+    static_assert(std::is_same_v<X, c10::Device>, "a kind of constant has no encoding");
+    return {ConstantKind::kDevice, static_cast<uint64_t>(value.type()), static_cast<uint64_t>(value.index()), {}};
   }
 }
 

@@ -1,10 +1,13 @@
 #include "diptych/tree/signature.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <numeric>
 #include <ostream>
 
 #include "diptych/base/error.h"
+#include "diptych/graph/names.h"
 
 namespace diptych {
 namespace {
@@ -109,26 +112,6 @@ std::optional<std::string> list_mismatch(std::string_view list, const std::vecto
 }
 
 }  // namespace
-
-std::string_view slot_kind_name(SlotKind kind) {
-  switch (kind) {
-    case SlotKind::kArgument:
-      return "argument";
-    case SlotKind::kFreeVariable:
-      return "free variable";
-    case SlotKind::kOutput:
-      return "output";
-    case SlotKind::kMutated:
-      return "mutated";
-    case SlotKind::kResidual:
-      return "residual";
-    case SlotKind::kTangent:
-      return "tangent";
-    case SlotKind::kGradient:
-      return "gradient";
-  }
-  DIPTYCH_ASSERT(false, "unknown slot kind {}", static_cast<int>(kind));
-}
 
 Signature::Signature(const Graph& forward, std::vector<OutputAlias> aliases)
     : forward_inputs_(read_slots(forward, forward.inputs(), forward.input_slots())),

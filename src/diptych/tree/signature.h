@@ -87,9 +87,6 @@ class Signature {
 
 std::ostream& operator<<(std::ostream& stream, const Signature& signature);
 
-/// "argument", "free variable", "output", "mutated", "residual", "tangent", "gradient".
-std::string_view slot_kind_name(SlotKind kind);
-
 /// Says where and how two signatures first differ: "forward input 3 'params.w': expected f32[4,4], got f32[4,8]".
 /// Nothing if they are equal.
 std::optional<std::string> mismatch(const Signature& expected, const Signature& got);
