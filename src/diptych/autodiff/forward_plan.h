@@ -1,0 +1,59 @@
+// What must happen around a captured forward graph so that a caller sees what eager would show.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "diptych/graph/graph.h"
+
+namespace diptych {
+
+/// How one of the user's outputs is made from a run of the forward graph.
+struct OutputPlan {
+  enum class Kind : uint8_t {
+    kSlot,         ///< it is the tensor in its own forward slot
+    kPrimal,       ///< it is the primal number `index` itself
+    kPrimalData,   ///< it shares the data of primal number `index` and nothing else (x.data())
+    kSame,         ///< it is the same tensor as output number `index`
+    kRegenerated,  ///< it is a view, made anew outside the graph: output number `index` of the epilogue
+  };
+  Kind kind = Kind::kSlot;
+  size_t index = 0;
+  bool requires_grad = false;
+  bool is_fresh_leaf = false;  ///< the function made it and set requires_grad on it: a leaf of its own
+  bool retains_grad = false;
+  std::string alias_text;      ///< "is x", "is a view of x"; empty for a tensor of its own
+};
+
+/// What a call does to one primal.
+struct MutationPlan {
+  struct Geometry {
+    std::vector<int64_t> sizes;
+    std::vector<int64_t> strides;
+    int64_t offset = 0;  ///< from the tensor's own offset before the call
+  };
+  size_t primal = 0;
+  bool data = false;                 ///< its elements: the new value is in forward slot `slot`
+  size_t slot = 0;
+  bool under_no_grad = false;        ///< all of it happened where gradients were not recorded
+  std::optional<Geometry> geometry;  ///< its metadata (t_, transpose_, squeeze_ ...)
+};
+
+/// The plan of one captured forward. Primals are the arguments, then the free variables.
+struct ForwardPlan {
+  std::vector<OutputPlan> outputs;
+  std::vector<MutationPlan> mutations;
+  std::vector<size_t> differentiable;  ///< forward slots that have a tangent, in order
+  /// Views to make anew outside the graph, with autograd on; its inputs are named by `epilogue_inputs`.
+  Graph epilogue{"epilogue"};
+  struct EpilogueInput {
+    bool is_primal = false;
+    size_t index = 0;  ///< of the primal, or of the forward slot
+  };
+  std::vector<EpilogueInput> epilogue_inputs;
+  std::vector<std::string> output_paths;
+  bool has_custom_function = false;    ///< a torch::autograd::Function lies between outputs and primals
+};
+
+}  // namespace diptych

@@ -1,0 +1,158 @@
+#include "diptych/autodiff/joint_capture.h"
+
+#include <ATen/FunctionalTensorWrapper.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/functions/basic_ops.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <unordered_set>
+
+#include "diptych/autodiff/output_analysis.h"
+#include "diptych/base/error.h"
+#include "diptych/trace/recorder.h"
+
+namespace diptych {
+namespace {
+
+namespace ag = torch::autograd;
+
+bool is_custom_function(const ag::Node& node) { return node.name().find("CppNode<") != std::string::npos; }
+
+bool reaches_custom_function(const ag::edge_list& roots) {
+  std::vector<ag::Node*> pending;
+  std::unordered_set<ag::Node*> seen;
+  const auto push = [&](const ag::Edge& edge) {
+    if (edge.is_valid() && seen.insert(edge.function.get()).second) pending.push_back(edge.function.get());
+  };
+  for (const auto& root : roots) push(root);
+  while (!pending.empty()) {
+    ag::Node* node = pending.back();
+    pending.pop_back();
+    if (is_custom_function(*node)) return true;
+    for (const auto& edge : node->next_edges()) push(edge);
+  }
+  return false;
+}
+
+}  // namespace
+
+struct JointCapture::State {
+  explicit State(const CaptureOptions& options) : recorder(options.name) {}
+
+  detail::Recorder recorder;
+  size_t num_arguments = 0;
+  detail::OutputAnalysis analysis;
+  std::vector<at::Tensor> tangents;
+
+  void add_tangents();
+  ag::variable_list run_backward(const std::vector<bool>& defined);
+  Joint assemble(const std::vector<at::Tensor>& gradients);
+};
+
+void JointCapture::State::add_tangents() {
+  for (const size_t slot : analysis.plan.differentiable) {
+    const at::Tensor& output = analysis.slots[slot].tensor;
+    tangents.push_back(recorder.add_input(output, {SlotKind::kTangent, analysis.slots[slot].path}));
+  }
+}
+
+ag::variable_list JointCapture::State::run_backward(const std::vector<bool>& defined) {
+  ag::edge_list roots;
+  ag::variable_list given;
+  for (size_t i = 0; i < defined.size(); ++i) {
+    if (!defined[i]) continue;
+    roots.push_back(ag::impl::gradient_edge(analysis.slots[analysis.plan.differentiable[i]].tensor));
+    given.push_back(tangents[i]);
+  }
+  ag::edge_list wanted;
+  for (const auto& primal : recorder.primals()) {
+    if (primal.edge.is_valid()) wanted.push_back(primal.edge);
+  }
+  ag::variable_list gradients(recorder.primals().size());
+  if (roots.empty() || wanted.empty()) return gradients;
+  recorder.set_phase(Phase::kBackward);
+  const auto found = ag::Engine::get_default_engine().execute(roots, given, /*keep_graph=*/true, /*create_graph=*/false,
+                                                              /*accumulate_grad=*/false, wanted);
+  size_t next = 0;
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    if (recorder.primals()[i].edge.is_valid()) gradients[i] = found[next++];
+  }
+  return gradients;
+}
+
+Joint JointCapture::State::assemble(const std::vector<at::Tensor>& gradients) {
+  std::vector<Value> outputs;
+  std::vector<Slot> slots;
+  for (const auto& slot : analysis.slots) {
+    outputs.push_back(slot.tensor.defined() ? slot.value : Value{});
+    slots.push_back({slot.kind, slot.path});
+  }
+  for (size_t i = 0; i < recorder.primals().size(); ++i) {
+    const at::Tensor gradient = i < gradients.size() ? gradients[i] : at::Tensor();
+    outputs.push_back(recorder.value_of(recorder.stand_in(gradient)));
+    slots.push_back({SlotKind::kGradient, recorder.primals()[i].slot.path});
+  }
+  // Arguments, free variables, tangents, whenever each was met.
+  Graph graph = recorder.graph();
+  std::vector<size_t> order;
+  for (const auto kind : {SlotKind::kArgument, SlotKind::kFreeVariable, SlotKind::kTangent}) {
+    for (size_t i = 0; i < graph.inputs().size(); ++i) {
+      if (graph.input_slots()[i].kind == kind) order.push_back(i);
+    }
+  }
+  graph.order_inputs(order);
+  graph.set_outputs(std::move(outputs), std::move(slots));
+  JointLayout layout{num_arguments, recorder.primals().size() - num_arguments, tangents.size(),
+                     analysis.plan.outputs.size(), analysis.slots.size() - analysis.plan.outputs.size()};
+  return {std::move(graph), layout};
+}
+
+JointCapture::JointCapture(const FlatFunction& function, const std::vector<at::Tensor>& arguments,
+                           const std::vector<std::string>& paths, const CaptureOptions& options)
+    : state_(std::make_unique<State>(options)) {
+  State& state = *state_;
+  const detail::TraceGuard guard(state.recorder);
+  state.num_arguments = arguments.size();
+  std::vector<at::Tensor> stand_ins;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    DIPTYCH_CHECK(arguments[i].defined(),
+                  "[capture] argument '{}' is an undefined tensor; pass a defined one, or an absent optional", paths[i]);
+    stand_ins.push_back(state.recorder.add_primal(arguments[i], {SlotKind::kArgument, paths[i]}));
+  }
+  FlatResult result = function(stand_ins);
+  DIPTYCH_CHECK(!result.tensors.empty(), "[capture] the function returned no tensor; return at least one");
+  for (size_t i = 0; i < result.tensors.size(); ++i) {
+    DIPTYCH_CHECK(result.tensors[i].defined(), "[capture] output '{}' is an undefined tensor; return a defined one",
+                  result.paths[i]);
+    // A real tensor that is returned as it is, is a free variable.
+    result.tensors[i] = state.recorder.stand_in(result.tensors[i]);
+  }
+  state.analysis = detail::analyze_outputs(state.recorder, result, options.exact_outputs);
+  state.add_tangents();
+  ag::edge_list roots;
+  for (const size_t slot : state.analysis.plan.differentiable) {
+    roots.push_back(ag::impl::gradient_edge(state.analysis.slots[slot].tensor));
+  }
+  state.analysis.plan.has_custom_function = reaches_custom_function(roots);
+}
+
+JointCapture::~JointCapture() = default;
+
+Joint JointCapture::joint(const std::vector<bool>& defined) {
+  const detail::TraceGuard guard(state_->recorder);
+  return state_->assemble(state_->run_backward(defined));
+}
+
+Joint JointCapture::joint() { return joint(std::vector<bool>(state_->tangents.size(), true)); }
+
+const ForwardPlan& JointCapture::plan() const { return state_->analysis.plan; }
+
+std::vector<at::Tensor> JointCapture::free_variables() const {
+  std::vector<at::Tensor> real;
+  const auto& primals = state_->recorder.primals();
+  for (size_t i = state_->num_arguments; i < primals.size(); ++i) real.push_back(primals[i].real);
+  return real;
+}
+
+}  // namespace diptych

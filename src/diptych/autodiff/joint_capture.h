@@ -1,0 +1,57 @@
+// Capturing a function and its gradient as one joint graph, by running the C++ autograd engine on stand-ins.
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "diptych/autodiff/forward_plan.h"
+#include "diptych/passes/partition.h"
+
+namespace diptych {
+
+/// The results of a flat function, with a path for each ("0", "loss", ...).
+struct FlatResult {
+  std::vector<at::Tensor> tensors;
+  std::vector<std::string> paths;
+};
+/// A function on flat tensors; undefined arguments are passed through.
+using FlatFunction = std::function<FlatResult(const std::vector<at::Tensor>&)>;
+
+struct CaptureOptions {
+  std::string name = "joint";
+  /// Each output slot holds the output itself, with a tangent of its own: what a caller of the bare graphs wants.
+  /// Otherwise outputs that are inputs, or views, leave the graph as their base and are made anew around it.
+  bool exact_outputs = false;
+};
+
+/// One capture of a function, kept so that further backward variants can be traced from it.
+/// Threads: one at a time; any thread.
+class JointCapture {
+ public:
+  /// Traces the forward. `paths` names the arguments.
+  /// Errors: UserError for what a graph can't hold; whatever the function throws.
+  JointCapture(const FlatFunction& function, const std::vector<at::Tensor>& arguments,
+               const std::vector<std::string>& paths, const CaptureOptions& options = {});
+  ~JointCapture();
+  JointCapture(const JointCapture&) = delete;
+  JointCapture& operator=(const JointCapture&) = delete;
+
+  /// The joint graph for the case that the tangents marked in `defined` (one per plan().differentiable) are given.
+  /// Its forward nodes and their value numbers are the same at every call.
+  Joint joint(const std::vector<bool>& defined);
+  /// The joint graph with every tangent given; only the forward if nothing is differentiable.
+  Joint joint();
+
+  const ForwardPlan& plan() const;
+  /// The real tensors that the function captured, in order of first use.
+  std::vector<at::Tensor> free_variables() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace diptych

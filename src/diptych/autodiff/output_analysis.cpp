@@ -1,0 +1,241 @@
+#include "diptych/autodiff/output_analysis.h"
+
+#include <ATen/FunctionalTensorWrapper.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <map>
+
+#include "diptych/base/error.h"
+#include "diptych/graph/rewrite.h"
+#include "diptych/ops/tags.h"
+
+namespace diptych::detail {
+namespace {
+
+namespace ag = torch::autograd;
+
+class Analyzer {
+ public:
+  Analyzer(Recorder& recorder, const FlatResult& result, bool exact_outputs)
+      : recorder_(recorder), result_(result), exact_outputs_(exact_outputs) {}
+
+  OutputAnalysis run() {
+    for (size_t i = 0; i < recorder_.primals().size(); ++i) find_mutation(i);
+    for (size_t i = 0; i < result_.tensors.size(); ++i) {
+      analysis_.slots.push_back({SlotKind::kOutput, result_.paths[i], {}, {}});
+    }
+    find_outputs_of_their_own();
+    for (size_t i = 0; i < result_.tensors.size(); ++i) {
+      if (plan().outputs.size() <= i) plan().outputs.emplace_back();
+      plan_output(i);
+    }
+    add_mutated_slots();
+    build_epilogue();
+    for (size_t i = 0; i < analysis_.slots.size(); ++i) mark_differentiable(i);
+    plan().output_paths = result_.paths;
+    return std::move(analysis_);
+  }
+
+ private:
+  ForwardPlan& plan() { return analysis_.plan; }
+
+  void find_mutation(size_t index);
+  void find_outputs_of_their_own();
+  void plan_output(size_t index);
+  bool plan_alias_of_primal(size_t index, Value value);
+  bool plan_alias_of_intermediate(size_t index, Value value);
+  void plan_slot(size_t index, const at::Tensor& tensor);
+  void regenerate(size_t index, Value value, ForwardPlan::EpilogueInput base, Value base_value, std::string text);
+  void add_mutated_slots();
+  void build_epilogue();
+  void mark_differentiable(size_t slot);
+  /// The first value on the way back from `value` through views for which `is_end` holds; none if there is none.
+  template <class IsEnd>
+  Value walk_back(Value value, const IsEnd& is_end) const;
+
+  Recorder& recorder_;
+  const FlatResult& result_;
+  bool exact_outputs_;
+  OutputAnalysis analysis_;
+  std::map<Value, size_t> primal_of_value_;       // the value that a live primal has after the call
+  std::map<Value, size_t> replaced_;              // values that primals had before their geometry changed
+  std::vector<size_t> mutated_;                   // indices into plan().mutations that need a slot
+  std::map<const c10::TensorImpl*, size_t> slot_of_base_;
+  std::vector<Value> regenerated_;
+  std::vector<Value> epilogue_values_;
+};
+
+template <class IsEnd>
+Value Analyzer::walk_back(Value value, const IsEnd& is_end) const {
+  while (value && !is_end(value)) {
+    const Node* node = recorder_.graph().producer(value);
+    if (node == nullptr || !has_tag(node->op, Tag::kView) || node->operands.empty()) return Value{};
+    const auto* self = std::get_if<Value>(&node->operands[0]);
+    value = self == nullptr ? Value{} : *self;
+  }
+  return value;
+}
+
+void Analyzer::find_mutation(size_t index) {
+  const auto& primal = recorder_.primals()[index];
+  const Value now = recorder_.value_of(primal.stand_in);
+  primal_of_value_.emplace(now, index);
+  const bool was_differentiable = primal.edge.is_valid();
+  const bool edge_changed = primal.stand_in.requires_grad() != was_differentiable ||
+                            (was_differentiable && ag::impl::gradient_edge(primal.stand_in) != primal.edge);
+  if (now == primal.value) {
+    DIPTYCH_CHECK(!edge_changed,
+                  "[capture] the function changes whether '{}' requires grad, or its history, without changing its values; "
+                  "call requires_grad_() or detach_() outside the function",
+                  primal.slot.path);
+    return;
+  }
+  auto* wrapper = at::functionalization::impl::unsafeGetFunctionalWrapper(primal.stand_in);
+  MutationPlan mutation;
+  mutation.primal = index;
+  mutation.data = wrapper->has_data_mutation();
+  mutation.under_no_grad = !edge_changed;
+  if (wrapper->has_metadata_mutation()) {
+    const at::Tensor& meta = as_fake(primal.stand_in)->meta;
+    mutation.geometry = {meta.sizes().vec(), meta.strides().vec(), meta.storage_offset() - primal.real.storage_offset()};
+    replaced_.emplace(primal.value, index);
+  }
+  DIPTYCH_CHECK(mutation.data || mutation.geometry,
+                "[capture] the function gives '{}' another tensor's data (set_data); copy_ into it instead", primal.slot.path);
+  if (mutation.data) mutated_.push_back(plan().mutations.size());
+  plan().mutations.push_back(std::move(mutation));
+}
+
+// Outputs that are no views come first: a view of one of them is made from its slot.
+void Analyzer::find_outputs_of_their_own() {
+  if (exact_outputs_) return;
+  for (size_t i = 0; i < result_.tensors.size(); ++i) {
+    const at::Tensor& tensor = result_.tensors[i];
+    if (!tensor.is_view()) slot_of_base_.emplace(tensor.unsafeGetTensorImpl(), i);
+  }
+}
+
+void Analyzer::plan_output(size_t index) {
+  const at::Tensor& tensor = result_.tensors[index];
+  OutputPlan& output = plan().outputs[index];
+  output.requires_grad = tensor.requires_grad();
+  output.retains_grad = tensor.retains_grad() && !tensor.is_leaf();
+  const Value value = recorder_.value_of(tensor);
+  if (exact_outputs_) return plan_slot(index, tensor);
+  for (size_t earlier = 0; earlier < index; ++earlier) {
+    if (!result_.tensors[earlier].is_same(tensor)) continue;
+    output.kind = OutputPlan::Kind::kSame;
+    output.index = earlier;
+    output.alias_text = "is output " + result_.paths[earlier];
+    return;
+  }
+  if (plan_alias_of_primal(index, value) || plan_alias_of_intermediate(index, value)) return;
+  output.is_fresh_leaf = tensor.requires_grad() && tensor.is_leaf();
+  plan_slot(index, tensor);
+}
+
+bool Analyzer::plan_alias_of_primal(size_t index, Value value) {
+  const at::Tensor& tensor = result_.tensors[index];
+  OutputPlan& output = plan().outputs[index];
+  for (size_t i = 0; i < recorder_.primals().size(); ++i) {
+    if (!recorder_.primals()[i].stand_in.is_same(tensor)) continue;
+    output.kind = OutputPlan::Kind::kPrimal;
+    output.index = i;
+    output.alias_text = "is " + recorder_.primals()[i].slot.path;
+    return true;
+  }
+  const Value end = walk_back(value, [&](Value v) { return primal_of_value_.count(v) != 0 || replaced_.count(v) != 0; });
+  if (!end) return false;
+  const auto found = primal_of_value_.find(end);
+  DIPTYCH_CHECK(found != primal_of_value_.end(),
+                "[capture] output '{}' is a view of '{}' from before its shape was changed in place; take the view after it",
+                result_.paths[index], recorder_.primals()[replaced_.at(end)].slot.path);
+  const auto& path = recorder_.primals()[found->second].slot.path;
+  if (end == value) {
+    if (tensor.requires_grad()) return false;
+    output.kind = OutputPlan::Kind::kPrimalData;
+    output.index = found->second;
+    output.alias_text = "shares the data of " + path;
+    return true;
+  }
+  regenerate(index, value, {true, found->second}, end, "is a view of " + path);
+  return true;
+}
+
+bool Analyzer::plan_alias_of_intermediate(size_t index, Value value) {
+  const at::Tensor& tensor = result_.tensors[index];
+  if (!tensor.is_view()) return false;
+  const at::Tensor base = tensor._base();
+  if (!recorder_.owns(base)) return false;
+  const Value base_value = recorder_.value_of(base);
+  if (base_value == value || !walk_back(value, [&](Value v) { return v == base_value; })) return false;
+  const auto [slot, is_new] = slot_of_base_.emplace(base.unsafeGetTensorImpl(), index);
+  if (is_new) plan_slot(index, base);
+  const bool is_output = result_.tensors[slot->second].is_same(base);
+  regenerate(index, value, {false, slot->second}, base_value,
+             is_output ? "is a view of output " + result_.paths[slot->second]
+                       : "is a view of an intermediate, which stands in slot " + result_.paths[slot->second]);
+  return true;
+}
+
+void Analyzer::plan_slot(size_t index, const at::Tensor& tensor) {
+  auto& slot = analysis_.slots[index];
+  slot.tensor = tensor;
+  slot.value = recorder_.value_of(tensor);
+}
+
+void Analyzer::regenerate(size_t index, Value value, ForwardPlan::EpilogueInput base, Value base_value, std::string text) {
+  OutputPlan& output = plan().outputs[index];
+  output.kind = OutputPlan::Kind::kRegenerated;
+  output.index = regenerated_.size();
+  output.alias_text = std::move(text);
+  regenerated_.push_back(value);
+  if (std::find(epilogue_values_.begin(), epilogue_values_.end(), base_value) != epilogue_values_.end()) return;
+  epilogue_values_.push_back(base_value);
+  plan().epilogue_inputs.push_back(base);
+}
+
+void Analyzer::add_mutated_slots() {
+  for (const size_t index : mutated_) {
+    auto& mutation = plan().mutations[index];
+    const auto& primal = recorder_.primals()[mutation.primal];
+    mutation.slot = analysis_.slots.size();
+    analysis_.slots.push_back(
+        {SlotKind::kMutated, primal.slot.path, primal.stand_in, recorder_.value_of(primal.stand_in)});
+  }
+}
+
+void Analyzer::build_epilogue() {
+  std::vector<Slot> inputs;
+  for (const auto& input : plan().epilogue_inputs) {
+    inputs.push_back(input.is_primal ? Slot{SlotKind::kArgument, recorder_.primals()[input.index].slot.path}
+                                     : Slot{SlotKind::kOutput, analysis_.slots[input.index].path});
+  }
+  std::vector<Slot> outputs;
+  for (const auto& output : plan().outputs) {
+    if (output.kind != OutputPlan::Kind::kRegenerated) continue;
+    outputs.push_back({SlotKind::kOutput, fmt::format("view.{}", outputs.size())});
+  }
+  plan().epilogue = extract(recorder_.graph(), "epilogue", epilogue_values_, std::move(inputs), regenerated_,
+                            std::move(outputs));
+}
+
+void Analyzer::mark_differentiable(size_t index) {
+  const auto& slot = analysis_.slots[index];
+  if (!slot.tensor.defined() || !slot.tensor.requires_grad()) return;
+  if (slot.kind == SlotKind::kOutput && plan().outputs[index].is_fresh_leaf) return;
+  if (slot.kind == SlotKind::kMutated) {
+    for (const auto& mutation : plan().mutations) {
+      if (mutation.data && mutation.slot == index && mutation.under_no_grad) return;
+    }
+  }
+  plan().differentiable.push_back(index);
+}
+
+}  // namespace
+
+OutputAnalysis analyze_outputs(Recorder& recorder, const FlatResult& result, bool exact_outputs) {
+  return Analyzer(recorder, result, exact_outputs).run();
+}
+
+}  // namespace diptych::detail

@@ -1,0 +1,48 @@
+// The only file above the backends that names one.
+#include "diptych/backends/fallback.h"
+#include "diptych/backends/checked_executable.h"
+#include "diptych/backends/interpreter/interpreter_backend.h"
+#include "diptych/base/error.h"
+#include "diptych/compile/backends.h"
+
+namespace diptych {
+namespace {
+
+struct Row {
+  const char* name;
+  std::shared_ptr<const Backend> (*make)();
+};
+constexpr Row kBackends[] = {
+    {"interpreter", []() -> std::shared_ptr<const Backend> { return std::make_shared<InterpreterBackend>(); }},
+};
+
+}  // namespace
+
+std::vector<std::string> backend_names() {
+  std::vector<std::string> names;
+  for (const Row& row : kBackends) names.emplace_back(row.name);
+  return names;
+}
+
+std::shared_ptr<const Backend> backend_by_name(const std::string& name) {
+  for (const Row& row : kBackends) {
+    if (name == row.name) return row.make();
+  }
+  throw UserError(fmt::format("[backend] got '{}', expected one of: {}", name, fmt::join(backend_names(), ", ")));
+}
+
+Compiler compiler_of(std::shared_ptr<const Backend> backend) {
+  return [backend](const Graph& graph) {
+    return checked_executable(compile_with_fallback(*backend, graph), graph, backend->name());
+  };
+}
+
+Compiler checked_compiler(Compiler compiler, std::string role) {
+  return [compiler = std::move(compiler), role = std::move(role)](const Graph& graph) {
+    auto executable = compiler(graph);
+    DIPTYCH_CHECK(executable != nullptr, "[{} compiler] returned no executable for graph '{}'; return one", role, graph.name());
+    return checked_executable(std::move(executable), graph, role + " compiler");
+  };
+}
+
+}  // namespace diptych

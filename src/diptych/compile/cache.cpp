@@ -1,0 +1,61 @@
+#include "diptych/compile/cache.h"
+
+#include "diptych/base/switches.h"
+
+namespace diptych {
+
+void Cache::insert(std::shared_ptr<Entry> entry) {
+  const std::unique_lock<std::shared_mutex> lock(mutex_);
+  entry->last_used = ++clock_;
+  entries_.insert(entries_.begin(), std::move(entry));
+  while (limit_ > 0 && entries_.size() > limit_) {
+    const auto oldest = std::min_element(entries_.begin(), entries_.end(), [](const auto& a, const auto& b) {
+      return a->last_used.load() < b->last_used.load();
+    });
+    entries_.erase(oldest);
+    ++evictions_;
+    log(Log::kCache, "{}: over the limit of {} captures, the one used longest ago is discarded", name_, limit_);
+  }
+}
+
+// Against the most recently added entry of the same structure, or else the most recently added.
+std::string Cache::why_miss(const TreeSpec& spec, const Tensors& tensors) const {
+  if (entries_.empty()) return "";
+  const Entry* nearest = entries_.front().get();
+  for (const auto& entry : entries_) {
+    if (entry->spec == spec) {
+      nearest = entry.get();
+      break;
+    }
+  }
+  if (auto difference = first_difference(nearest->spec, spec)) return *difference;
+  auto text = nearest->state.difference(GlobalState::current());
+  if (text.empty()) {
+    text = nearest->guards.first_failure(tensors, [&](size_t index) { return spec.tensor_path(index); });
+  }
+  return text;
+}
+
+void Cache::record_miss(const TreeSpec& spec, const Tensors& tensors) {
+  const std::unique_lock<std::shared_mutex> lock(mutex_);
+  ++misses_;
+  last_miss_ = why_miss(spec, tensors);
+  log(Log::kCache, "{}: miss {}: {}", name_, misses_, last_miss_.empty() ? "first call" : last_miss_);
+}
+
+CacheStats Cache::stats() const {
+  const std::shared_lock<std::shared_mutex> lock(mutex_);
+  return {hits_.load(), misses_, evictions_, entries_.size(), last_miss_};
+}
+
+std::vector<std::shared_ptr<const Cache::Entry>> Cache::entries() const {
+  const std::shared_lock<std::shared_mutex> lock(mutex_);
+  return {entries_.begin(), entries_.end()};
+}
+
+void Cache::clear() {
+  const std::unique_lock<std::shared_mutex> lock(mutex_);
+  entries_.clear();
+}
+
+}  // namespace diptych

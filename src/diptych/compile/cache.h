@@ -1,0 +1,81 @@
+// The captures of one function, keyed by guards.
+#pragma once
+#include <atomic>
+#include <memory>
+#include <shared_mutex>
+#include <string>
+#include <typeinfo>
+#include <vector>
+
+#include "diptych/compile/compiled_function.h"
+#include "diptych/compile/tensor_guards.h"
+#include "diptych/tree/spec.h"
+
+namespace diptych {
+
+/// What a cache has done so far.
+struct CacheStats {
+  size_t hits = 0;
+  size_t misses = 0;
+  size_t evictions = 0;
+  size_t entries = 0;
+  std::string last_miss;  ///< why the last miss was one, against the nearest entry; empty for a first call
+};
+
+/// A list of captures, tried most recently used first. Threads: any number at once.
+class Cache {
+ public:
+  using Tensors = c10::SmallVector<const at::Tensor*, 16>;
+
+  struct Entry {
+    TreeSpec spec;
+    GlobalState state;
+    TensorGuards guards;
+    std::shared_ptr<CompiledFunction> code;
+    /// The caller's result without its tensors, to be filled, and its type.
+    std::shared_ptr<const void> result_example;
+    const std::type_info* result_type = nullptr;
+    mutable std::atomic<uint64_t> last_used{0};
+  };
+
+  Cache(std::string name, size_t limit) : name_(std::move(name)), limit_(limit) {}
+
+  /// The entry that fits this call, or null. `flatten(entry, tensors)` appends the call's tensors and returns true if the
+  /// call has the structure of the entry's spec; it is asked once per entry that is tried.
+  template <class Flatten>
+  std::shared_ptr<const Entry> find(const Flatten& flatten, Tensors& tensors) {
+    const GlobalState state = GlobalState::current();
+    const std::shared_lock<std::shared_mutex> lock(mutex_);
+    for (const auto& entry : entries_) {
+      tensors.clear();
+      if (!(entry->state == state) || !flatten(*entry, tensors) || !entry->guards.check(tensors)) continue;
+      entry->last_used.store(++clock_, std::memory_order_relaxed);
+      hits_.fetch_add(1, std::memory_order_relaxed);
+      return entry;
+    }
+    return nullptr;
+  }
+
+  /// Adds a capture in front; beyond the limit, the entry that was used longest ago goes.
+  void insert(std::shared_ptr<Entry> entry);
+  /// Counts a miss and says why it was one.
+  void record_miss(const TreeSpec& spec, const Tensors& tensors);
+  CacheStats stats() const;
+  std::vector<std::shared_ptr<const Entry>> entries() const;
+  void clear();
+
+ private:
+  std::string why_miss(const TreeSpec& spec, const Tensors& tensors) const;
+
+  std::string name_;
+  size_t limit_;
+  mutable std::shared_mutex mutex_;
+  std::vector<std::shared_ptr<Entry>> entries_;
+  std::atomic<uint64_t> clock_{0};
+  std::atomic<size_t> hits_{0};
+  size_t misses_ = 0;
+  size_t evictions_ = 0;
+  std::string last_miss_;
+};
+
+}  // namespace diptych

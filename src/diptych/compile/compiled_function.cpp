@@ -1,0 +1,250 @@
+#include "diptych/compile/compiled_function.h"
+
+#include <ATen/ops/as_strided.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <set>
+
+#include "diptych/base/error.h"
+#include "diptych/base/switches.h"
+#include "diptych/compile/backends.h"
+#include "diptych/compile/pair_node.h"
+#include "diptych/compile/pipeline.h"
+#include "diptych/compile/run_guards.h"
+#include "diptych/compile/second_order.h"
+#include "diptych/ops/tags.h"
+#include "diptych/passes/keep_outputs_apart.h"
+
+namespace diptych {
+namespace {
+
+namespace ag = torch::autograd;
+
+Compiler choose_compiler(const AotOptions& options, const Compiler& custom, const char* role) {
+  return custom ? checked_compiler(custom, role) : compiler_of(backend_by_name(options.backend));
+}
+
+// Per tangent, the strides to insist on: those of the trace if a node that depends on strides can see them.
+std::vector<std::optional<std::vector<int64_t>>> strides_to_keep(const Graph& backward, size_t num_tangents) {
+  std::vector<std::optional<std::vector<int64_t>>> wanted(num_tangents);
+  const size_t first = backward.inputs().size() - num_tangents;
+  for (size_t i = 0; i < num_tangents; ++i) {
+    const Value tangent = backward.inputs()[first + i];
+    std::vector<bool> reached(backward.num_values());
+    reached[tangent.id] = true;
+    for (const Node& node : backward.nodes()) {
+      bool reads = false;
+      for_each_operand_value(node, [&](Value value) { reads |= reached[value.id]; });
+      if (!reads) continue;
+      if (has_tag(node.op, Tag::kStrideSensitive)) {
+        wanted[i] = backward.meta(tangent).stride_hints();
+        break;
+      }
+      for (const Value output : node.outputs) {
+        if (output) reached[output.id] = true;
+      }
+    }
+  }
+  return wanted;
+}
+
+// The tensor as one of its own: no other handle of this call may receive the history that is set on it.
+void make_sole_owner(at::Tensor& tensor) {
+  if (tensor.use_count() > 1) tensor = tensor.tensor_data();
+}
+
+void apply_mutation(const MutationPlan& mutation, at::Tensor& primal, const at::Tensor& new_value) {
+  if (mutation.geometry) {
+    const auto& geometry = *mutation.geometry;
+    primal.as_strided_(geometry.sizes, geometry.strides, primal.storage_offset() + geometry.offset);
+  }
+  if (!mutation.data) return;
+  const at::AutoGradMode mode(!mutation.under_no_grad && c10::GradMode::is_enabled());
+  primal.copy_(new_value);
+}
+
+}  // namespace
+
+CompiledFunction::CompiledFunction(const FlatFunction& function, const std::vector<at::Tensor>& arguments,
+                                   const std::vector<std::string>& paths, AotOptions options)
+    : options_(std::move(options)),
+      capture_(std::make_unique<JointCapture>(function, arguments, paths, CaptureOptions{options_.name, false})) {
+  Joint joint = prepare_joint(capture_joint(), options_);
+  layout_ = joint.layout;
+  free_variables_ = capture_->free_variables();
+  split_ = split_joint(joint, options_.partition);
+  std::vector<size_t> mutated;
+  for (const auto& mutation : plan().mutations) {
+    if (mutation.data) mutated.push_back(mutation.primal);
+  }
+  forward_ = finish_forward(split_.forward, mutated);
+  draws_random_ = std::any_of(forward_.nodes().begin(), forward_.nodes().end(), diptych::draws_random);
+  const bool differentiable = is_differentiable();
+  forward_executable_ = choose_compiler(options_, differentiable ? options_.forward_compiler : options_.inference_compiler,
+                                        differentiable ? "forward" : "inference")(forward_);
+  if (!plan().epilogue_inputs.empty()) epilogue_ = std::make_unique<Program>(plan().epilogue);
+  log(Log::kGraphs, "{}", forward_.code());
+  log(Log::kPartition, "{}", explain(split_));
+  if (!differentiable) return;
+  find_residual_sources();
+  find_gradient_primals(joint);
+  if (backward_error_) return;
+  const std::vector<bool> all(plan().differentiable.size(), true);
+  GlobalState state;  // the first variant is traced with autocast off, where backward passes usually run
+  variants_.push_back({all, state, make_variant(std::move(joint), all)});
+}
+
+CompiledFunction::~CompiledFunction() = default;
+
+Joint CompiledFunction::capture_joint() {
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+  try {
+    return capture_->joint();
+  } catch (const c10::Error&) {
+    // Eager would throw this at the backward, which may never come.
+    backward_error_ = std::current_exception();
+    return capture_->joint(std::vector<bool>(plan().differentiable.size(), false));
+  }
+}
+
+void CompiledFunction::find_residual_sources() {
+  std::map<Value, ResidualSource> sources;
+  const size_t num_outputs = layout_.num_forward_outputs();
+  for (size_t i = 0; i < forward_.inputs().size(); ++i) {
+    sources.emplace(forward_.inputs()[i], ResidualSource{ResidualSource::Kind::kPrimal, i});
+  }
+  for (size_t i = 0; i < num_outputs; ++i) {
+    // New values of mutated primals are copied out of their slot, so nobody else holds it.
+    if (!forward_.outputs()[i] || forward_.output_slots()[i].kind == SlotKind::kMutated) continue;
+    sources.emplace(storage_root(forward_, forward_.outputs()[i]), ResidualSource{ResidualSource::Kind::kOutput, i});
+  }
+  for (size_t i = num_outputs; i < forward_.outputs().size(); ++i) {
+    const auto found = sources.find(storage_root(forward_, forward_.outputs()[i]));
+    residual_sources_.push_back(found == sources.end() ? ResidualSource{} : found->second);
+  }
+}
+
+void CompiledFunction::find_gradient_primals(const Joint& joint) {
+  const Graph& graph = joint.graph;
+  std::vector<bool> needed(graph.num_values());
+  for (size_t i = layout_.num_forward_outputs(); i < graph.outputs().size(); ++i) {
+    if (graph.outputs()[i]) needed[graph.outputs()[i].id] = true;
+  }
+  for (size_t i = graph.nodes().size(); i-- > 0;) {
+    const Node& node = graph.nodes()[i];
+    const bool is_needed = std::any_of(node.outputs.begin(), node.outputs.end(),
+                                       [&](Value output) { return output && needed[output.id]; });
+    // Every draw is repeated in order, so what any of them reads is needed.
+    if (is_needed || diptych::draws_random(node)) {
+      for_each_operand_value(node, [&](Value value) { needed[value.id] = true; });
+    }
+  }
+  for (size_t i = 0; i < layout_.num_primals(); ++i) {
+    if (needed[graph.inputs()[i].id]) gradient_primals_.push_back(i);
+  }
+}
+
+std::shared_ptr<BackwardVariant> CompiledFunction::make_variant(Joint joint, const std::vector<bool>& defined) const {
+  auto variant = std::make_shared<BackwardVariant>();
+  variant->defined = defined;
+  variant->joint = std::move(joint);
+  return variant;
+}
+
+void CompiledFunction::finish_variant(BackwardVariant& variant) const {
+  variant.graph = finish_backward(split_backward(variant.joint, split_.saved));
+  variant.executable = choose_compiler(options_, options_.backward_compiler, "backward")(variant.graph);
+  variant.wanted_strides = strides_to_keep(variant.graph, variant.joint.layout.num_tangents);
+  log(Log::kBackward, "{}: backward compiled, {} nodes", options_.name, variant.graph.nodes().size());
+  log(Log::kGraphs, "{}", variant.graph.code());
+}
+
+std::shared_ptr<const BackwardVariant> CompiledFunction::backward(const std::vector<bool>& defined) const {
+  if (backward_error_) std::rethrow_exception(backward_error_);
+  const GlobalState state = GlobalState::current();
+  const std::lock_guard<std::mutex> lock(variants_mutex_);
+  std::shared_ptr<BackwardVariant> found;
+  for (const auto& known : variants_) {
+    if (known.defined == defined && known.state.same_autocast(state)) found = known.variant;
+  }
+  if (!found) {
+    log(Log::kBackward, "{}: tracing a backward for tangents {}", options_.name, fmt::join(defined, ","));
+    found = make_variant(prepare_joint(capture_->joint(defined), options_), defined);
+    variants_.push_back({defined, state, found});
+  }
+  if (!found->executable) finish_variant(*found);
+  return found;
+}
+
+std::shared_ptr<SecondOrder> CompiledFunction::second_order(const BackwardVariant& variant) const {
+  const std::lock_guard<std::mutex> lock(variants_mutex_);
+  if (!variant.second_order) {
+    variant.second_order = std::make_shared<SecondOrder>(variant.joint, variant.defined, gradient_primals_, options_);
+  }
+  return variant.second_order;
+}
+
+std::vector<at::Tensor> CompiledFunction::call(c10::ArrayRef<const at::Tensor*> arguments) const {
+  std::vector<at::Tensor> primals;
+  primals.reserve(arguments.size() + free_variables_.size());
+  for (const at::Tensor* argument : arguments) primals.push_back(*argument);
+  primals.insert(primals.end(), free_variables_.begin(), free_variables_.end());
+  const bool differentiable = is_differentiable();
+  c10::intrusive_ptr<PairNode> node;
+  std::vector<at::Tensor> generator_states;
+  if (differentiable) {
+    node = c10::make_intrusive<PairNode>(shared_from_this());
+    ag::edge_list edges;
+    edges.reserve(primals.size());
+    for (const at::Tensor& primal : primals) {
+      edges.push_back(primal.requires_grad() ? ag::impl::gradient_edge(primal) : ag::Edge());
+    }
+    node->set_next_edges(std::move(edges));
+    if (draws_random_) generator_states = save_generator_states(forward_);
+  }
+  std::vector<at::Tensor> slots;
+  {
+    const RunBelowAutograd guard;
+    slots = forward_executable_->run(std::vector<at::Tensor>(primals));
+  }
+  std::vector<at::Tensor> residuals(std::make_move_iterator(slots.begin() + static_cast<int64_t>(layout_.num_forward_outputs())),
+                                    std::make_move_iterator(slots.end()));
+  slots.resize(layout_.num_forward_outputs());
+  for (const size_t slot : plan().differentiable) {
+    make_sole_owner(slots[slot]);
+    ag::set_history(slots[slot], node);
+  }
+  for (const auto& mutation : plan().mutations) {
+    apply_mutation(mutation, primals[mutation.primal], mutation.data ? slots[mutation.slot] : at::Tensor());
+  }
+  if (node) node->save(primals, slots, std::move(residuals), std::move(generator_states));
+  return make_outputs(primals, std::move(slots));
+}
+
+std::vector<at::Tensor> CompiledFunction::make_outputs(const std::vector<at::Tensor>& primals,
+                                                       std::vector<at::Tensor>&& slots) const {
+  std::vector<at::Tensor> views;
+  if (epilogue_) {
+    std::vector<at::Tensor> bases;
+    for (const auto& input : plan().epilogue_inputs) bases.push_back(input.is_primal ? primals[input.index] : slots[input.index]);
+    views = epilogue_->run(std::move(bases), {.differentiable = true});
+  }
+  std::vector<at::Tensor> outputs(plan().outputs.size());
+  using Kind = OutputPlan::Kind;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const OutputPlan& output = plan().outputs[i];
+    switch (output.kind) {
+      case Kind::kSlot: outputs[i] = slots[i]; break;
+      case Kind::kPrimal: outputs[i] = primals[output.index]; break;
+      case Kind::kPrimalData: outputs[i] = primals[output.index].detach(); break;
+      case Kind::kSame: outputs[i] = outputs[output.index]; break;
+      case Kind::kRegenerated: outputs[i] = views[output.index]; break;
+    }
+    if (output.is_fresh_leaf) outputs[i].set_requires_grad(true);
+    if (output.retains_grad) outputs[i].retain_grad();
+  }
+  return outputs;
+}
+
+}  // namespace diptych

@@ -1,0 +1,100 @@
+// One captured function, compiled: what a cache entry runs.
+#pragma once
+#include <ATen/core/Tensor.h>
+#include <c10/util/ArrayRef.h>
+
+#include <exception>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "diptych/autodiff/joint_capture.h"
+#include "diptych/compile/global_state.h"
+#include "diptych/compile/options.h"
+#include "diptych/interpreter/program.h"
+
+namespace diptych {
+
+class SecondOrder;
+
+/// The backward of a compiled function for one set of defined tangents and one autocast state.
+struct BackwardVariant {
+  std::vector<bool> defined;
+  Joint joint;
+  Graph graph;
+  std::shared_ptr<const Executable> executable;  ///< null until the first backward of this kind
+  /// Per tangent: the strides that the graph was traced for, if some node's legality depends on them.
+  std::vector<std::optional<std::vector<int64_t>>> wanted_strides;
+  mutable std::shared_ptr<SecondOrder> second_order;  ///< null until a backward is itself differentiated
+};
+
+/// A capture with its forward executable; backwards are traced and compiled when first needed.
+/// Threads: call() and backward() from any number at once.
+class CompiledFunction : public std::enable_shared_from_this<CompiledFunction> {
+ public:
+  /// Captures `function` on `arguments` under the caller's grad mode and autocast state.
+  /// Errors: as JointCapture; UserError from partitioners and compilers.
+  CompiledFunction(const FlatFunction& function, const std::vector<at::Tensor>& arguments,
+                   const std::vector<std::string>& paths, AotOptions options);
+  ~CompiledFunction();
+
+  /// Runs the function as eager would: mutates, aliases and requires grad alike. Requires: the guards hold.
+  std::vector<at::Tensor> call(c10::ArrayRef<const at::Tensor*> arguments) const;
+
+  /// The variant for the tangents marked in `defined`, made if it is the first of its kind.
+  std::shared_ptr<const BackwardVariant> backward(const std::vector<bool>& defined) const;
+
+  /// The gradients of `variant` as a differentiable function. Requires: `variant` is of this function.
+  std::shared_ptr<SecondOrder> second_order(const BackwardVariant& variant) const;
+
+  const AotOptions& options() const { return options_; }
+  const ForwardPlan& plan() const { return capture_->plan(); }
+  bool is_differentiable() const { return !plan().differentiable.empty(); }
+  /// The split that the forward graph and the residuals follow. Requires: is_differentiable().
+  const Split& split() const { return split_; }
+  const Graph& forward_graph() const { return forward_; }
+  const std::vector<at::Tensor>& free_variables() const { return free_variables_; }
+  size_t num_arguments() const { return layout_.num_arguments; }
+  /// Primals whose values a gradient depends on: what a backward of the backward starts from.
+  const std::vector<size_t>& gradient_primals() const { return gradient_primals_; }
+  bool draws_random() const { return draws_random_; }
+  /// Which primal or output each residual shares its storage with, so that a later mutation of it is noticed.
+  struct ResidualSource {
+    enum class Kind : uint8_t { kOwn, kPrimal, kOutput } kind = Kind::kOwn;
+    size_t index = 0;
+  };
+  const std::vector<ResidualSource>& residual_sources() const { return residual_sources_; }
+
+ private:
+  Joint capture_joint();
+  void find_gradient_primals(const Joint& joint);
+  void find_residual_sources();
+  std::shared_ptr<BackwardVariant> make_variant(Joint joint, const std::vector<bool>& defined) const;
+  void finish_variant(BackwardVariant& variant) const;
+  std::vector<at::Tensor> make_outputs(const std::vector<at::Tensor>& primals, std::vector<at::Tensor>&& slots) const;
+
+  AotOptions options_;
+  std::unique_ptr<JointCapture> capture_;
+  JointLayout layout_;
+  Split split_;
+  Graph forward_;
+  std::shared_ptr<const Executable> forward_executable_;
+  std::unique_ptr<Program> epilogue_;
+  std::vector<at::Tensor> free_variables_;
+  std::vector<size_t> gradient_primals_;
+  std::vector<ResidualSource> residual_sources_;
+  bool draws_random_ = false;
+  /// What tracing the backward threw: thrown when, and only if, a backward is asked for, as in eager.
+  std::exception_ptr backward_error_;
+
+  struct KeyedVariant {
+    std::vector<bool> defined;
+    GlobalState state;
+    std::shared_ptr<BackwardVariant> variant;
+  };
+  mutable std::mutex variants_mutex_;
+  mutable std::vector<KeyedVariant> variants_;
+};
+
+}  // namespace diptych

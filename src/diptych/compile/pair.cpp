@@ -1,0 +1,71 @@
+#include "diptych/compile/pair.h"
+
+#include "diptych/base/error.h"
+#include "diptych/compile/pipeline.h"
+#include "diptych/compile/run_guards.h"
+#include "diptych/graph/html.h"
+
+namespace diptych {
+namespace {
+
+// Exact outputs alias only what they are; views stand in the graph.
+Split split_capture(JointCapture& capture, const AotOptions& options) {
+  return split_joint(prepare_joint(capture.joint(), options), options.partition);
+}
+
+}  // namespace
+
+Pair capture_flat(const FlatFunction& function, const std::vector<at::Tensor>& arguments,
+                  const std::vector<std::string>& paths, const AotOptions& options) {
+  JointCapture capture(function, arguments, paths, {options.name, /*exact_outputs=*/true});
+  Pair pair{Graph(), Graph(), {}, {}, split_capture(capture, options), nullptr, nullptr};
+  pair.free_variables = capture.free_variables();
+  pair.forward = finish_forward(pair.split.forward, {});
+  pair.backward = finish_backward(pair.split.backward);
+  pair.forward.set_name("forward");
+  pair.backward.set_name("backward");
+  pair.signature = Signature(pair.forward, pair.backward);
+  pair.forward_program = std::make_shared<Program>(pair.forward);
+  pair.backward_program = std::make_shared<Program>(pair.backward);
+  return pair;
+}
+
+Pair::ForwardResult Pair::forward_call(std::vector<at::Tensor> arguments) const {
+  const size_t all = forward.inputs().size();
+  const size_t without = all - free_variables.size();
+  DIPTYCH_CHECK(arguments.size() == all || arguments.size() == without,
+                "[forward_call] got {} tensors, expected the {} flattened arguments{}", arguments.size(), without,
+                free_variables.empty() ? "" : fmt::format(", or {} with the free variables", all));
+  if (arguments.size() == without) arguments.insert(arguments.end(), free_variables.begin(), free_variables.end());
+  const RunBelowAutograd guard;
+  ForwardResult result;
+  result.outputs = forward_program->run(std::move(arguments));
+  const auto first_residual = result.outputs.begin() + static_cast<int64_t>(split.layout.num_forward_outputs());
+  result.residuals.assign(std::make_move_iterator(first_residual), std::make_move_iterator(result.outputs.end()));
+  result.outputs.erase(first_residual, result.outputs.end());
+  return result;
+}
+
+std::vector<at::Tensor> Pair::backward_call(std::vector<at::Tensor> residuals,
+                                            const std::vector<at::Tensor>& tangents) const {
+  const size_t num_residuals = backward.inputs().size() - split.layout.num_tangents;
+  DIPTYCH_CHECK(residuals.size() == num_residuals, "[backward_call] got {} residuals, expected the {} of forward_call",
+                residuals.size(), num_residuals);
+  DIPTYCH_CHECK(tangents.size() == split.layout.num_tangents,
+                "[backward_call] got {} tangents, expected one per differentiable output, {}", tangents.size(),
+                split.layout.num_tangents);
+  for (size_t i = 0; i < tangents.size(); ++i) {
+    DIPTYCH_CHECK(tangents[i].defined(), "[backward_call] tangent {} ({}) is undefined; pass zeros where nothing flows in", i,
+                  backward.input_slots()[num_residuals + i].path);
+  }
+  residuals.insert(residuals.end(), tangents.begin(), tangents.end());
+  const RunBelowAutograd guard;
+  return backward_program->run(std::move(residuals));
+}
+
+std::string Pair::code() const { return forward.code() + "\n" + backward.code(); }
+std::string Pair::table() const { return forward.table() + "\n" + backward.table(); }
+std::string Pair::html() const { return diptych::html(forward, backward, split.forward.name()); }
+std::string Pair::explain() const { return diptych::explain(split); }
+
+}  // namespace diptych

@@ -1,0 +1,68 @@
+// dp::capture: just the graphs of a function, to read, to save, or to build other operators from.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "diptych/compile/arguments.h"
+#include "diptych/compile/options.h"
+#include "diptych/interpreter/program.h"
+#include "diptych/tree/signature.h"
+
+namespace diptych {
+
+/// The two panels of a function: its forward graph (arguments, free variables) -> (outputs, new values of mutated
+/// inputs, residuals) and its backward graph (residuals, tangents) -> (one gradient per forward input, none where nothing
+/// flows). Slots never move: see signature. Copies share everything.
+struct Pair {
+  Graph forward;
+  Graph backward;
+  Signature signature;
+  std::vector<at::Tensor> free_variables;  ///< the captured tensors, in slot order
+  Split split;                             ///< what the partitioner did; see explain()
+
+  /// What forward_call returns.
+  struct ForwardResult {
+    std::vector<at::Tensor> outputs;    ///< the user's outputs, then new values of mutated inputs
+    std::vector<at::Tensor> residuals;
+  };
+  /// Runs the forward graph on plain values: no autograd, nothing is mutated. `arguments` are the flattened arguments,
+  /// with or without values for the free variables behind them.
+  /// Errors: UserError for a wrong number of arguments.
+  ForwardResult forward_call(std::vector<at::Tensor> arguments) const;
+  /// Runs the backward graph: one tangent per differentiable output, in order. Returns one gradient per forward input.
+  /// Errors: UserError for a wrong number of residuals or tangents, or an undefined tangent.
+  std::vector<at::Tensor> backward_call(std::vector<at::Tensor> residuals, const std::vector<at::Tensor>& tangents) const;
+
+  std::string code() const;     ///< both graphs as text
+  std::string table() const;    ///< both graphs as tables
+  std::string html() const;     ///< one page that draws the pair; needs no network
+  std::string explain() const;  ///< the residuals, their bytes, who made and who wants them
+
+  std::shared_ptr<const Program> forward_program;
+  std::shared_ptr<const Program> backward_program;
+};
+
+/// Captures a flat function. See capture().
+Pair capture_flat(const FlatFunction& function, const std::vector<at::Tensor>& arguments,
+                  const std::vector<std::string>& paths, const AotOptions& options);
+
+/// Captures `function` on `arguments` and returns its pair. Nothing is run and no argument changes.
+/// Errors: UserError for what a graph can't hold, naming it; what the function itself throws.
+template <class F, class... A>
+Pair capture_with(const AotOptions& options, F&& function, A&&... arguments) {
+  using Result = std::decay_t<decltype(function(std::declval<std::remove_cvref_t<A>&>()...))>;
+  static_assert(!std::is_void_v<Result>, "The function returns nothing; a captured function returns at least one tensor.");
+  const Flattened flat = detail::flatten_arguments(options.argument_names, arguments...);
+  std::shared_ptr<Result> example;
+  return capture_flat(detail::make_flat<Result>(function, example, arguments...), flat.tensors,
+                      flat.spec.tensor_paths(), options);
+}
+
+/// capture_with() and default options.
+template <class F, class... A>
+Pair capture(F&& function, A&&... arguments) {
+  return capture_with(AotOptions{.name = "capture"}, std::forward<F>(function), std::forward<A>(arguments)...);
+}
+
+}  // namespace diptych

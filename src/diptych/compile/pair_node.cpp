@@ -1,0 +1,105 @@
+#include "diptych/compile/pair_node.h"
+
+#include <ATen/ops/empty_strided.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/saved_variable.h>
+
+#include "diptych/base/error.h"
+#include "diptych/base/switches.h"
+#include "diptych/compile/run_guards.h"
+#include "diptych/compile/second_order.h"
+
+namespace diptych {
+
+using torch::autograd::variable_list;
+
+namespace {
+
+// A tangent of other strides than the graph was traced for is copied only where a node depends on them.
+at::Tensor with_strides(const at::Tensor& tangent, const std::optional<std::vector<int64_t>>& wanted) {
+  if (!wanted || !tangent.defined() || tangent.strides() == c10::IntArrayRef(*wanted)) return tangent;
+  return at::empty_strided(tangent.sizes(), *wanted, tangent.options()).copy_(tangent);
+}
+
+}  // namespace
+
+void PairNode::watch(std::vector<Watch>& watches, const at::Tensor& tensor, uint32_t version) {
+  if (!tensor.defined() || tensor.is_inference()) return;
+  watches.push_back({tensor.unsafeGetTensorImpl()->version_counter(), version,
+                     c10::str(tensor.toString(), " ", tensor.sizes())});
+}
+
+void PairNode::check(const std::vector<Watch>& watches) {
+  for (const Watch& watch : watches) {
+    TORCH_CHECK(watch.counter.current_version() == watch.version,
+                "one of the variables needed for gradient computation has been modified by an inplace operation: [",
+                watch.what, "] is at version ", watch.counter.current_version(), "; expected version ", watch.version,
+                " instead. Hint: the backward of the compiled function reads it; clone it before changing it.");
+  }
+}
+
+void PairNode::save(c10::ArrayRef<at::Tensor> primals, c10::ArrayRef<at::Tensor> slots,
+                    std::vector<at::Tensor>&& residuals, std::vector<at::Tensor>&& generator_states) {
+  residuals_ = std::move(residuals);
+  generator_states_ = std::move(generator_states);
+  using Kind = CompiledFunction::ResidualSource::Kind;
+  for (const auto& source : function_->residual_sources()) {
+    if (source.kind == Kind::kOwn) continue;
+    const at::Tensor& tensor = source.kind == Kind::kPrimal ? primals[source.index] : slots[source.index];
+    watch(residual_watches_, tensor, tensor.is_inference() ? 0 : tensor._version());
+  }
+  for (const size_t index : function_->gradient_primals()) {
+    const at::Tensor& primal = primals[index];
+    gradient_primals_.push_back(primal);
+    watch(gradient_primal_watches_, primal, primal.is_inference() ? 0 : primal._version());
+  }
+}
+
+void PairNode::release_variables() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  residuals_.clear();
+  gradient_primals_.clear();
+  generator_states_.clear();
+  released_ = true;
+}
+
+variable_list PairNode::apply(variable_list&& tangents) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  TORCH_CHECK(!released_, torch::autograd::ERR_BACKWARD_TWICE);
+  std::vector<bool> defined;
+  for (const at::Tensor& tangent : tangents) defined.push_back(tangent.defined());
+  if (std::find(defined.begin(), defined.end(), true) == defined.end()) return variable_list(num_outputs());
+  const auto variant = function_->backward(defined);
+  return c10::GradMode::is_enabled() ? run_second_order(*variant, tangents) : run_compiled(*variant, std::move(tangents));
+}
+
+variable_list PairNode::run_compiled(const BackwardVariant& variant, variable_list&& tangents) {
+  check(residual_watches_);
+  std::vector<at::Tensor> inputs;
+  inputs.reserve(residuals_.size() + tangents.size());
+  if (will_release_) {
+    // Handed over, so that each is freed when its last reader has run.
+    for (at::Tensor& residual : residuals_) inputs.push_back(std::move(residual));
+    residuals_.clear();
+    released_ = true;
+  } else {
+    inputs = residuals_;
+  }
+  const RunBelowAutograd guard;
+  for (size_t i = 0; i < tangents.size(); ++i) inputs.push_back(with_strides(tangents[i], variant.wanted_strides[i]));
+  tangents.clear();
+  auto gradients = variant.executable->run(std::move(inputs));
+  gradients.resize(num_outputs());
+  return gradients;
+}
+
+variable_list PairNode::run_second_order(const BackwardVariant& variant, const variable_list& tangents) {
+  DIPTYCH_CHECK(!function_->plan().has_custom_function,
+                "[{}] a torch::autograd::Function inside the function has a backward of its own, which is not differentiated "
+                "again; call backward without create_graph, or keep that Function outside the compiled function",
+                function_->options().name);
+  check(gradient_primal_watches_);
+  return function_->second_order(variant)->gradients(gradient_primals_, tangents, generator_states_);
+}
+
+}  // namespace diptych

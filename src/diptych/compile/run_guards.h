@@ -1,0 +1,15 @@
+// The thread's dispatch state while a graph runs.
+#pragma once
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/core/DispatchKeySet.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+namespace diptych {
+
+/// Kernels only: autograd has been captured, and autocast's casts stand in the graph.
+struct RunBelowAutograd {
+  at::AutoDispatchBelowADInplaceOrView below;
+  c10::impl::ExcludeDispatchKeyGuard no_autocast{c10::autocast_dispatch_keyset};
+};
+
+}  // namespace diptych

@@ -1,0 +1,166 @@
+#include "diptych/compile/second_order.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
+
+#include "diptych/base/error.h"
+#include "diptych/compile/run_guards.h"
+#include "diptych/graph/rewrite.h"
+#include "diptych/ops/tags.h"
+
+namespace diptych {
+namespace {
+
+// The generators that the random nodes of a graph draw from, each once, in order of first use.
+std::vector<at::Generator> generators(const Graph& graph) {
+  std::vector<at::Generator> found;
+  for (const Node& node : graph.nodes()) {
+    if (!draws_random(node)) continue;
+    at::Generator generator;
+    for (const auto& operand : node.operands) {
+      const auto* constant = std::get_if<c10::IValue>(&operand);
+      if (constant != nullptr && constant->isGenerator()) generator = constant->toGenerator();
+    }
+    if (!generator.defined()) {
+      const c10::Device device = node.outputs.empty() || !node.outputs[0] ? c10::kCPU : graph.meta(node.outputs[0]).device;
+      generator = at::globalContext().defaultGenerator(device);
+    }
+    if (std::find(found.begin(), found.end(), generator) == found.end()) found.push_back(generator);
+  }
+  return found;
+}
+
+at::Tensor get_state(at::Generator& generator) {
+  const std::lock_guard<std::mutex> lock(generator.mutex());
+  return generator.get_state();
+}
+
+void set_state(at::Generator& generator, const at::Tensor& state) {
+  const std::lock_guard<std::mutex> lock(generator.mutex());
+  generator.set_state(state);
+}
+
+// Puts generators into earlier states, and back when it goes.
+class Rewind {
+ public:
+  Rewind(std::vector<at::Generator> generators, const std::vector<at::Tensor>& states) : generators_(std::move(generators)) {
+    for (size_t i = 0; i < generators_.size(); ++i) {
+      now_.push_back(get_state(generators_[i]));
+      set_state(generators_[i], states.at(i));
+    }
+  }
+  ~Rewind() {
+    for (size_t i = 0; i < generators_.size(); ++i) set_state(generators_[i], now_[i]);
+  }
+  Rewind(const Rewind&) = delete;
+  Rewind& operator=(const Rewind&) = delete;
+
+ private:
+  std::vector<at::Generator> generators_;
+  std::vector<at::Tensor> now_;
+};
+
+std::vector<Slot> numbered_slots(SlotKind kind, const char* name, size_t count) {
+  std::vector<Slot> slots;
+  for (size_t i = 0; i < count; ++i) slots.push_back({kind, fmt::format("{}.{}", name, i)});
+  return slots;
+}
+
+// The values that random nodes among those needed for `outputs` make.
+std::vector<Value> random_values(const Graph& graph, const std::vector<Value>& outputs) {
+  std::vector<bool> needed(graph.num_values());
+  for (const Value output : outputs) needed[output.id] = true;
+  std::vector<Value> found;
+  for (size_t i = graph.nodes().size(); i-- > 0;) {
+    const Node& node = graph.nodes()[i];
+    const bool is_needed = std::any_of(node.outputs.begin(), node.outputs.end(),
+                                       [&](Value output) { return output && needed[output.id]; });
+    if (!is_needed) continue;
+    for_each_operand_value(node, [&](Value value) { needed[value.id] = true; });
+    if (!draws_random(node)) continue;
+    DIPTYCH_CHECK(node.outputs.size() == 1,
+                  "[second order] {} draws random numbers and computes with them at once, so that its gradient can't be "
+                  "differentiated again; draw a mask with bernoulli and multiply instead",
+                  node.op.name());
+    found.push_back(node.outputs[0]);
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+std::vector<size_t> also_random(const Graph& graph) {
+  std::vector<size_t> indices;
+  for (size_t i = 0; i < graph.nodes().size(); ++i) {
+    if (draws_random(graph.nodes()[i]) && graph.nodes()[i].provenance.phase == Phase::kForward) indices.push_back(i);
+  }
+  return indices;
+}
+
+}  // namespace
+
+std::vector<at::Tensor> save_generator_states(const Graph& graph) {
+  std::vector<at::Tensor> states;
+  for (auto& generator : generators(graph)) states.push_back(get_state(generator));
+  return states;
+}
+
+SecondOrder::SecondOrder(const Joint& joint, const std::vector<bool>& defined, const std::vector<size_t>& primals,
+                         const AotOptions& options) {
+  const Graph& graph = joint.graph;
+  const size_t first_gradient = joint.layout.num_forward_outputs();
+  std::vector<Value> outputs;
+  for (size_t i = 0; i < joint.layout.num_primals(); ++i) {
+    const Value gradient = graph.outputs()[first_gradient + i];
+    output_of_primal_.push_back(gradient ? std::optional(outputs.size()) : std::nullopt);
+    if (gradient) outputs.push_back(gradient);
+  }
+  const auto random = random_values(graph, outputs);
+  std::vector<Value> inputs;
+  for (const size_t primal : primals) inputs.push_back(graph.inputs()[primal]);
+  if (!random.empty()) {
+    draws_ = std::make_shared<Program>(extract(graph, "draws", inputs,
+                                               numbered_slots(SlotKind::kArgument, "primal", inputs.size()), random,
+                                               numbered_slots(SlotKind::kOutput, "draw", random.size()), also_random(graph)));
+  }
+  inputs.insert(inputs.end(), random.begin(), random.end());
+  for (size_t i = 0; i < joint.layout.num_tangents; ++i) {
+    if (defined[i]) inputs.push_back(graph.inputs()[joint.layout.num_primals() + i]);
+  }
+  gradients_ = std::make_shared<Program>(extract(graph, "gradients", inputs,
+                                                 numbered_slots(SlotKind::kArgument, "input", inputs.size()), outputs,
+                                                 numbered_slots(SlotKind::kOutput, "gradient", outputs.size())));
+  AotOptions nested = options;
+  nested.name += ".backward";
+  std::vector<std::string> paths;
+  for (const auto& slot : gradients_->graph().input_slots()) paths.push_back(slot.path);
+  const auto run = [program = gradients_](const std::vector<at::Tensor>& given) {
+    FlatResult result;
+    result.tensors = program->run(std::vector<at::Tensor>(given), {.differentiable = true});
+    for (const auto& slot : program->graph().output_slots()) result.paths.push_back(slot.path);
+    return result;
+  };
+  aot_ = std::make_unique<FlatAot>(run, paths, nested);
+}
+
+std::vector<at::Tensor> SecondOrder::draw_again(const std::vector<at::Tensor>& primals,
+                                                const std::vector<at::Tensor>& generator_states) const {
+  const RunBelowAutograd guard;
+  const Rewind rewind(generators(draws_->graph()), generator_states);
+  return draws_->run(std::vector<at::Tensor>(primals));
+}
+
+std::vector<at::Tensor> SecondOrder::gradients(const std::vector<at::Tensor>& primals,
+                                               const std::vector<at::Tensor>& tangents,
+                                               const std::vector<at::Tensor>& generator_states) {
+  std::vector<at::Tensor> inputs = primals;
+  if (draws_) {
+    for (at::Tensor& draw : draw_again(primals, generator_states)) inputs.push_back(std::move(draw));
+  }
+  std::copy_if(tangents.begin(), tangents.end(), std::back_inserter(inputs), [](const at::Tensor& t) { return t.defined(); });
+  const auto found = aot_->call(inputs);
+  std::vector<at::Tensor> gradients;
+  for (const auto& output : output_of_primal_) gradients.push_back(output ? found[*output] : at::Tensor());
+  return gradients;
+}
+
+}  // namespace diptych

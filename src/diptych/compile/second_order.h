@@ -1,0 +1,40 @@
+// Differentiating a backward: its graph, from the primals on, is a function like any other and is captured again.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "diptych/compile/flat_aot.h"
+#include "diptych/passes/partition.h"
+
+namespace diptych {
+
+/// The gradients of one backward variant as a differentiable function of primals and tangents. Random values that the
+/// forward drew are drawn again from saved generator states and enter as constants, so that a mask is the same mask.
+/// Note [Second order]: residuals are plain tensors without history, so the gradients can't be differentiated through
+/// them; they are computed from the primals again, by the joint graph run under autograd and captured in its turn. The
+/// capture has a backward of its own, so this works to any order.
+class SecondOrder {
+ public:
+  /// Errors: UserError if a random operator's result must itself be differentiated.
+  SecondOrder(const Joint& joint, const std::vector<bool>& defined, const std::vector<size_t>& primals,
+              const AotOptions& options);
+
+  /// Returns one gradient per primal of the joint. `primals` are those at the positions given at construction, with their
+  /// history; `tangents` has all tangents, defined as at construction.
+  std::vector<at::Tensor> gradients(const std::vector<at::Tensor>& primals, const std::vector<at::Tensor>& tangents,
+                                    const std::vector<at::Tensor>& generator_states);
+
+ private:
+  std::vector<at::Tensor> draw_again(const std::vector<at::Tensor>& primals,
+                                     const std::vector<at::Tensor>& generator_states) const;
+
+  std::shared_ptr<const Program> draws_;        // null if nothing random is needed
+  std::shared_ptr<const Program> gradients_;
+  std::vector<std::optional<size_t>> output_of_primal_;
+  std::unique_ptr<FlatAot> aot_;
+};
+
+/// The states of every generator that the random nodes of `graph` draw from, as they are now.
+std::vector<at::Tensor> save_generator_states(const Graph& graph);
+
+}  // namespace diptych

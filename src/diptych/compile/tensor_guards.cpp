@@ -1,0 +1,146 @@
+#include "diptych/compile/tensor_guards.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <cstring>
+
+namespace diptych {
+namespace {
+
+using Sharing = std::vector<std::pair<uint32_t, int64_t>>;
+
+const void* storage_of(const at::Tensor& tensor) {
+  if (!tensor.defined() || !tensor.has_storage()) return nullptr;
+  const auto* storage = tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+  // Storages without bytes can't overlap.
+  return storage == nullptr || storage->nbytes() == 0 ? nullptr : storage;
+}
+
+// An open-addressing table from storage to the first tensor that has it, kept per thread so that a check allocates nothing.
+class StorageTable {
+ public:
+  void start(size_t count) {
+    const size_t wanted = std::bit_ceil(count * 2 + 1);
+    if (slots_.size() < wanted) slots_.assign(wanted, {});
+    ++epoch_;
+  }
+  /// The position under which `storage` was first added, which is `position` if it is new.
+  uint32_t add(const void* storage, uint32_t position) {
+    const size_t mask = slots_.size() - 1;
+    size_t index = (reinterpret_cast<uintptr_t>(storage) * 0x9e3779b97f4a7c15ULL >> 20) & mask;
+    while (slots_[index].epoch == epoch_) {
+      if (slots_[index].storage == storage) return slots_[index].position;
+      index = (index + 1) & mask;
+    }
+    slots_[index] = {storage, epoch_, position};
+    return position;
+  }
+
+ private:
+  struct Entry {
+    const void* storage = nullptr;
+    uint64_t epoch = 0;
+    uint32_t position = 0;
+  };
+  std::vector<Entry> slots_;
+  uint64_t epoch_ = 0;
+};
+
+// Calls `visit(position, first position with the same storage)` until it returns false.
+template <class Visit>
+bool visit_sharing(c10::ArrayRef<const at::Tensor*> tensors, const Visit& visit) {
+  thread_local StorageTable table;
+  table.start(tensors.size());
+  for (uint32_t i = 0; i < tensors.size(); ++i) {
+    const void* storage = storage_of(*tensors[i]);
+    if (!visit(i, storage == nullptr ? i : table.add(storage, i))) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+TensorGuards::Facts TensorGuards::facts_of(const at::Tensor& tensor, uint32_t geometry) {
+  if (!tensor.defined()) {
+    return {at::ScalarType::Undefined, false, true, false, c10::kCPU, c10::kStrided, 0, geometry};
+  }
+  const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+  const bool requires_grad = impl->requires_grad();
+  return {c10::typeMetaToScalarType(impl->dtype()),
+          requires_grad,
+          !requires_grad || tensor.is_leaf(),
+          true,
+          impl->device(),
+          impl->layout(),
+          static_cast<uint32_t>(impl->dim()),
+          geometry};
+}
+
+bool TensorGuards::same_geometry(const at::Tensor& tensor, const Facts& facts) const {
+  const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+  const size_t bytes = facts.dim * sizeof(int64_t);
+  const int64_t* expected = geometry_.data() + facts.geometry;
+  return bytes == 0 || (std::memcmp(impl->sizes().data(), expected, bytes) == 0 &&
+                        std::memcmp(impl->strides().data(), expected + facts.dim, bytes) == 0);
+}
+
+TensorGuards::TensorGuards(c10::ArrayRef<const at::Tensor*> tensors) {
+  for (const at::Tensor* tensor : tensors) {
+    facts_.push_back(facts_of(*tensor, static_cast<uint32_t>(geometry_.size())));
+    if (!tensor->defined() || tensor->layout() != c10::kStrided) continue;
+    geometry_.insert(geometry_.end(), tensor->sizes().begin(), tensor->sizes().end());
+    geometry_.insert(geometry_.end(), tensor->strides().begin(), tensor->strides().end());
+  }
+  visit_sharing(tensors, [&](uint32_t i, uint32_t first) {
+    const int64_t apart = first == i ? 0 : tensors[i]->storage_offset() - tensors[first]->storage_offset();
+    sharing_.emplace_back(first, apart);
+    any_shared_ |= first != i;
+    return true;
+  });
+}
+
+bool TensorGuards::check(c10::ArrayRef<const at::Tensor*> tensors) const {
+  if (tensors.size() != facts_.size()) return false;
+  for (size_t i = 0; i < facts_.size(); ++i) {
+    const Facts& facts = facts_[i];
+    if (!(facts_of(*tensors[i], facts.geometry) == facts)) return false;
+    if (facts.defined && !same_geometry(*tensors[i], facts)) return false;
+  }
+  return visit_sharing(tensors, [&](uint32_t i, uint32_t first) {
+    if (sharing_[i].first != first) return false;
+    return first == i || sharing_[i].second == tensors[i]->storage_offset() - tensors[first]->storage_offset();
+  });
+}
+
+std::string TensorGuards::first_failure(c10::ArrayRef<const at::Tensor*> tensors,
+                                        const std::function<std::string(size_t)>& path_of) const {
+  if (tensors.size() != facts_.size()) return fmt::format("there were {} tensors, are {}", facts_.size(), tensors.size());
+  for (size_t i = 0; i < facts_.size(); ++i) {
+    const Facts& then = facts_[i];
+    const Facts now = facts_of(*tensors[i], then.geometry);
+    const auto says = [&](const char* what, const auto& was, const auto& is) {
+      return fmt::format("{}: {} was {}, is {}", path_of(i), what, c10::str(was), c10::str(is));
+    };
+    if (now.defined != then.defined) return says("definedness", then.defined, now.defined);
+    if (now.dtype != then.dtype) return says("dtype", then.dtype, now.dtype);
+    if (now.device != then.device) return says("device", then.device, now.device);
+    if (now.layout != then.layout) return says("layout", then.layout, now.layout);
+    if (now.requires_grad != then.requires_grad) return says("requires_grad", then.requires_grad, now.requires_grad);
+    if (now.is_leaf != then.is_leaf) return says("is_leaf", then.is_leaf, now.is_leaf);
+    const c10::IntArrayRef sizes(geometry_.data() + then.geometry, then.dim);
+    const c10::IntArrayRef strides(geometry_.data() + then.geometry + then.dim, then.dim);
+    if (now.dim != then.dim || (now.defined && tensors[i]->sizes() != sizes)) return says("size", sizes, tensors[i]->sizes());
+    if (now.defined && tensors[i]->strides() != strides) return says("stride", strides, tensors[i]->strides());
+  }
+  std::string text;
+  visit_sharing(tensors, [&](uint32_t i, uint32_t first) {
+    const int64_t apart = first == i ? 0 : tensors[i]->storage_offset() - tensors[first]->storage_offset();
+    if (sharing_[i] == std::pair(first, apart)) return true;
+    text = fmt::format("{}: which other inputs share its storage has changed", path_of(i));
+    return false;
+  });
+  return text;
+}
+
+}  // namespace diptych

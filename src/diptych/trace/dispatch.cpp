@@ -1,0 +1,131 @@
+// The two boxed kernels through which every operator of a traced function passes, and their registration.
+// Note [From a call to a node]: the user's call meets kFrontKey, where real tensors become stand-ins; then autocast and
+// autograd as in eager; then ATen's functionalization, which removes mutation; then kFakeKey, where it is recorded.
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/core/DispatchKeySet.h>
+#include <torch/library.h>
+
+#include "diptych/base/error.h"
+#include "diptych/trace/dispatch_keys.h"
+#include "diptych/trace/recorder.h"
+#include "diptych/trace/scope.h"
+
+namespace diptych::detail {
+namespace {
+
+using torch::jit::Stack;
+
+// A meta tensor that stands for nothing: functionalization checks an in-place operator on such before it runs it.
+bool is_plain_meta(const at::Tensor& tensor) { return tensor.defined() && tensor.is_meta() && !is_stand_in(tensor); }
+
+// Calls `visit` for each tensor among the arguments until it returns true.
+template <class Visit>
+bool any_tensor(const Stack& stack, const OperatorPlan& plan, const Visit& visit) {
+  const size_t begin = stack.size() - plan.takes_tensor.size();
+  for (size_t i = 0; i < plan.takes_tensor.size(); ++i) {
+    const auto& argument = stack[begin + i];
+    if (argument.isTensor()) {
+      if (visit(argument.toTensor())) return true;
+    } else if (plan.takes_list[i] && argument.isTensorList()) {
+      for (const at::Tensor& tensor : argument.toTensorList()) {
+        if (visit(tensor)) return true;
+      }
+    } else if (plan.takes_list[i] && !argument.isNone()) {
+      for (const std::optional<at::Tensor>& tensor : argument.toOptionalTensorVector()) {
+        if (tensor && visit(*tensor)) return true;
+      }
+    }
+  }
+  return false;
+}
+
+void refuse_unsupported(const c10::OperatorHandle& op, const OperatorPlan& plan) {
+  DIPTYCH_CHECK(!plan.refused,
+                "[trace] {} in scope '{}' changes a tensor's storage, which a graph can't hold; "
+                "copy_ into the tensor, or call it outside the traced function",
+                c10::toString(op.operator_name()), current_scope().str());
+  DIPTYCH_CHECK(!plan.reads_values,
+                "[trace] {} in scope '{}' needs the values of a tensor, which are not known while tracing; keep the "
+                "decision in tensors (where, masking), or move it out of the traced function",
+                c10::toString(op.operator_name()), current_scope().str());
+}
+
+// Exchanges the real tensors among the arguments for their stand-ins.
+void exchange_real_tensors(Recorder& recorder, const OperatorPlan& plan, Stack& stack) {
+  const auto is_foreign = [&](const at::Tensor& tensor) {
+    return tensor.defined() && !tensor.unsafeGetTensorImpl()->is_wrapped_number() && !recorder.owns(tensor);
+  };
+  if (!any_tensor(stack, plan, is_foreign)) return;
+  const auto exchange = [&](const at::Tensor& tensor) {
+    return is_foreign(tensor) ? recorder.stand_in(tensor) : tensor;
+  };
+  const size_t begin = stack.size() - plan.takes_tensor.size();
+  for (size_t i = 0; i < plan.takes_tensor.size(); ++i) {
+    auto& argument = stack[begin + i];
+    if (argument.isTensor()) {
+      argument = exchange(argument.toTensor());
+    } else if (plan.takes_list[i] && argument.isTensorList()) {
+      c10::List<at::Tensor> list;
+      for (const at::Tensor& tensor : argument.toTensorVector()) list.push_back(exchange(tensor));
+      argument = std::move(list);
+    } else if (plan.takes_list[i] && !argument.isNone()) {
+      c10::List<std::optional<at::Tensor>> list;
+      for (const std::optional<at::Tensor>& tensor : argument.toOptionalTensorVector()) {
+        list.push_back(tensor ? std::optional(exchange(*tensor)) : std::nullopt);
+      }
+      argument = std::move(list);
+    }
+  }
+}
+
+// Whether this call of an operator with undeclared mutation will mutate.
+bool mutates_hidden(const OperatorPlan& plan, const Stack& stack) {
+  const auto* arguments = &stack[stack.size() - plan.takes_tensor.size()];
+  const auto& mutated = arguments[plan.hidden_mutation.mutated_argument];
+  return mutated.isTensor() && mutated.toTensor().defined() && arguments[plan.hidden_mutation.condition_argument].toBool();
+}
+
+void front_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
+  const c10::DispatchKeySet below = keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kFrontKey);
+  const OperatorPlan& plan = plan_for(op);
+  Recorder* recorder = Recorder::current();
+  if (recorder == nullptr || any_tensor(*stack, plan, is_plain_meta)) return op.redispatchBoxed(below, stack);
+  refuse_unsupported(op, plan);
+  exchange_real_tensors(*recorder, plan, *stack);
+  if (plan.replacement && mutates_hidden(plan, *stack)) return plan.replacement->callBoxed(stack);
+  // What a composite calls inside has its stand-ins already.
+  if (plan.shows_inner_calls) return op.redispatchBoxed(below, stack);
+  const c10::impl::ExcludeDispatchKeyGuard guard(kFrontKey);
+  op.redispatchBoxed(below, stack);
+}
+
+void fake_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
+  const OperatorPlan& plan = plan_for(op);
+  Recorder* recorder = Recorder::current();
+  if (any_tensor(*stack, plan, is_plain_meta)) {
+    const c10::impl::ExcludeDispatchKeyGuard guard(kNotOnMeta);
+    return op.callBoxed(stack);
+  }
+  DIPTYCH_CHECK(recorder != nullptr,
+                "[trace] {} got a tensor that escaped from a trace that has ended; return it from the traced function "
+                "instead of storing it outside",
+                c10::toString(op.operator_name()));
+  refuse_unsupported(op, plan);
+  recorder->record(op, plan, stack);
+}
+
+}  // namespace
+
+void link_dispatch_kernels() {}
+
+}  // namespace diptych::detail
+
+TORCH_LIBRARY_IMPL(_, DeferredInit, m) {
+  static_assert(diptych::detail::kFrontKey == c10::DispatchKey::DeferredInit);
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&diptych::detail::front_kernel>());
+}
+
+TORCH_LIBRARY_IMPL(_, Fake, m) {
+  static_assert(diptych::detail::kFakeKey == c10::DispatchKey::Fake);
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&diptych::detail::fake_kernel>());
+}

@@ -1,0 +1,81 @@
+#include "diptych/trace/fake_tensor.h"
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/FunctionalTensorWrapper.h>
+
+#include "diptych/trace/dispatch_keys.h"
+
+namespace diptych::detail {
+namespace {
+
+// Every fake shares a storage of no bytes: autograd asks for a storage, and functionalization tracks aliasing in its own.
+c10::Storage empty_storage(c10::Device device) {
+  static auto* mutex = new std::mutex();
+  static auto* storages = new std::unordered_map<std::string, c10::Storage>();
+  if (device == c10::Device(c10::kCPU)) {
+    static auto* cpu = new c10::Storage(c10::Storage::use_byte_size_t(), 0, c10::DataPtr(nullptr, device), nullptr, false);
+    return *cpu;
+  }
+  const std::lock_guard<std::mutex> lock(*mutex);
+  auto& storage = (*storages)[device.str()];
+  if (!storage) storage = c10::Storage(c10::Storage::use_byte_size_t(), 0, c10::DataPtr(nullptr, device), nullptr, false);
+  return storage;
+}
+
+c10::DispatchKeySet fake_keys(c10::Device device) {
+  return c10::DispatchKeySet({kFakeKey, c10::computeDispatchKey(std::nullopt, c10::kStrided, device)});
+}
+
+template <class Version>
+c10::intrusive_ptr<c10::TensorImpl> shallow_copy(const FakeTensorImpl& fake, Version&& version, bool allow_change) {
+  auto copy = c10::make_intrusive<FakeTensorImpl>(fake.meta, fake.device(), fake.trace_id, fake.value);
+  copy->set_version_counter(std::forward<Version>(version));
+  copy->set_allow_tensor_metadata_change(allow_change);
+  return copy;
+}
+
+}  // namespace
+
+FakeTensorImpl::FakeTensorImpl(at::Tensor meta_tensor, c10::Device device, uint64_t trace, Value graph_value)
+    : TensorImpl(fake_keys(device), meta_tensor.dtype(), device),
+      meta(std::move(meta_tensor)),
+      trace_id(trace),
+      value(graph_value) {
+  storage_ = empty_storage(device);
+  set_sizes_and_strides(meta.sizes(), meta.strides(), meta.storage_offset());
+}
+
+c10::intrusive_ptr<c10::TensorImpl> FakeTensorImpl::shallow_copy_and_detach(const c10::VariableVersion& version_counter,
+                                                                            bool allow_tensor_metadata_change) const {
+  return shallow_copy(*this, version_counter, allow_tensor_metadata_change);
+}
+
+c10::intrusive_ptr<c10::TensorImpl> FakeTensorImpl::shallow_copy_and_detach(c10::VariableVersion&& version_counter,
+                                                                            bool allow_tensor_metadata_change) const {
+  return shallow_copy(*this, std::move(version_counter), allow_tensor_metadata_change);
+}
+
+at::Tensor make_fake(at::Tensor meta, c10::Device device, uint64_t trace_id, Value value) {
+  return at::detail::make_tensor<FakeTensorImpl>(std::move(meta), device, trace_id, value);
+}
+
+FakeTensorImpl* as_fake(const at::Tensor& tensor) {
+  if (!tensor.defined()) return nullptr;
+  c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+  if (impl->key_set().has(c10::DispatchKey::Functionalize)) {
+    const at::Tensor& inner = at::functionalization::impl::unsafeGetFunctionalWrapper(tensor)->value();
+    if (!inner.defined()) return nullptr;
+    impl = inner.unsafeGetTensorImpl();
+  }
+  return impl->key_set().has(kFakeKey) ? static_cast<FakeTensorImpl*>(impl) : nullptr;
+}
+
+bool is_stand_in(const at::Tensor& tensor) { return as_fake(tensor) != nullptr; }
+
+at::Tensor meta_like(const at::Tensor& tensor) {
+  const at::Tensor meta = at::detail::empty_strided_meta(tensor.sizes(), tensor.strides(), tensor.scalar_type());
+  if (tensor.storage_offset() != 0) meta.unsafeGetTensorImpl()->set_storage_offset(tensor.storage_offset());
+  return meta;
+}
+
+}  // namespace diptych::detail

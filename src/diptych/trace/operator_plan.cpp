@@ -1,0 +1,92 @@
+#include "diptych/trace/operator_plan.h"
+
+#include <array>
+#include <mutex>
+#include <string_view>
+
+namespace diptych::detail {
+namespace {
+
+// Operators that swap or resize storage: functionalization would accept some of them and lose the effect on callers.
+constexpr std::array<std::string_view, 7> kRefused{"aten::set_",     "aten::resize_",      "aten::resize_as_",
+                                                   "aten::set_data", "aten::_resize_output_", "aten::resize_as_sparse_",
+                                                   "aten::sparse_resize_"};
+
+// Composites that reach one of kReplacements.
+constexpr std::array<std::string_view, 4> kShowsInnerCalls{"aten::batch_norm", "aten::instance_norm",
+                                                           "aten::_batch_norm_impl_index", "aten::rrelu"};
+
+// Operators that mutate an argument without saying so in their schema, and the one that says so.
+struct Replacement {
+  std::string_view hidden;
+  const char* declared;
+  HiddenMutation when;
+};
+constexpr std::array<Replacement, 1> kReplacements{
+    {{"aten::native_batch_norm", "aten::_native_batch_norm_legit", {/*mutated_argument=*/3, /*condition_argument=*/5}}}};
+
+bool contains(const auto& names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+bool is_list_of_tensors(const c10::TypePtr& type) {
+  if (type->kind() != c10::TypeKind::ListType) return false;
+  const auto& element = type->expectRef<c10::ListType>().getElementType();
+  return element->isSubtypeOf(*c10::OptionalType::ofTensor());
+}
+
+void read_arguments(const c10::FunctionSchema& schema, OperatorPlan& plan) {
+  for (size_t i = 0; i < schema.arguments().size(); ++i) {
+    const auto& argument = schema.arguments()[i];
+    const auto& type = argument.type();
+    plan.takes_tensor.push_back(type->isSubtypeOf(*c10::OptionalType::ofTensor()) && type->kind() != c10::TypeKind::NoneType);
+    plan.takes_list.push_back(is_list_of_tensors(type));
+    // The real type keeps what the schema type shows as int.
+    const auto& real = argument.real_type();
+    const bool is_device = real->kind() == c10::TypeKind::DeviceObjType ||
+                           (real->kind() == c10::TypeKind::OptionalType &&
+                            real->expectRef<c10::OptionalType>().getElementType()->kind() == c10::TypeKind::DeviceObjType);
+    if (is_device) plan.device_argument = static_cast<int>(i);
+  }
+}
+
+OperatorPlan make_plan(const c10::OperatorHandle& op) {
+  OperatorPlan plan;
+  const auto& schema = op.schema();
+  const std::string_view name = op.operator_name().name;
+  read_arguments(schema, plan);
+  plan.mutates = schema.is_mutable();
+  plan.reads_values = op.hasTag(at::Tag::data_dependent_output) || op.hasTag(at::Tag::dynamic_output_shape);
+  plan.has_meta_kernel = op.hasComputedKernelForDispatchKey(c10::DispatchKey::Meta);
+  plan.refused = contains(kRefused, name);
+  plan.shows_inner_calls = contains(kShowsInnerCalls, name);
+  plan.shape = find_shape_function(op);
+  for (const auto& row : kReplacements) {
+    if (row.hidden == name && op.operator_name().overload_name.empty()) {
+      plan.replacement = c10::Dispatcher::singleton().findSchemaOrThrow(row.declared, "");
+      plan.hidden_mutation = row.when;
+    }
+  }
+  return plan;
+}
+
+const OperatorPlan* shared_plan(const c10::OperatorHandle& op) {
+  static auto* mutex = new std::mutex();
+  static auto* plans = new std::unordered_map<c10::OperatorName, std::unique_ptr<OperatorPlan>>();
+  const std::lock_guard<std::mutex> lock(*mutex);
+  auto& plan = (*plans)[op.operator_name()];
+  if (!plan) plan = std::make_unique<OperatorPlan>(make_plan(op));
+  return plan.get();
+}
+
+}  // namespace
+
+const OperatorPlan& plan_for(const c10::OperatorHandle& op) {
+  // The schema's address names the operator for as long as it is registered.
+  thread_local std::unordered_map<const c10::FunctionSchema*, const OperatorPlan*> known;
+  auto& plan = known[&op.schema()];
+  if (plan == nullptr) plan = shared_plan(op);
+  return *plan;
+}
+
+}  // namespace diptych::detail

@@ -1,0 +1,35 @@
+// What the recorder must know of an operator, worked out once per process.
+#pragma once
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <vector>
+
+#include "diptych/ops/shapes.h"
+
+namespace diptych::detail {
+
+/// When an operator with undeclared mutation mutates: if the argument it mutates is defined and the condition is true.
+struct HiddenMutation {
+  int mutated_argument = -1;
+  int condition_argument = -1;
+};
+
+/// Facts of one operator that every record of it needs.
+struct OperatorPlan {
+  std::vector<bool> takes_tensor;    ///< per argument: Tensor or Tensor?
+  std::vector<bool> takes_list;      ///< per argument: Tensor[] or Tensor?[]
+  int device_argument = -1;
+  bool mutates = false;
+  bool reads_values = false;         ///< the result's shape, or a number, depends on the tensors' values
+  bool has_meta_kernel = false;
+  bool refused = false;              ///< changes storage in a way that a graph can't hold (set_, resize_)
+  bool shows_inner_calls = false;    ///< a composite whose inner operators must pass the front key too
+  ShapeFunction shape = nullptr;
+  std::optional<c10::OperatorHandle> replacement;  ///< the operator with declared mutation that stands for this one
+  HiddenMutation hidden_mutation;
+};
+
+/// The plan of `op`; made when first asked for. Threads: any; the reference stays valid.
+const OperatorPlan& plan_for(const c10::OperatorHandle& op);
+
+}  // namespace diptych::detail

@@ -1,0 +1,300 @@
+#include "diptych/trace/recorder.h"
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/FunctionalTensorWrapper.h>
+#include <ATen/SequenceNumber.h>
+#include <ATen/autocast_mode.h>
+#include <torch/csrc/autograd/functions/basic_ops.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/node.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <atomic>
+
+#include "diptych/base/error.h"
+#include "diptych/trace/dispatch_keys.h"
+#include "diptych/trace/scope.h"
+#include "diptych/trace/shape_by_example.h"
+
+namespace diptych::detail {
+namespace {
+
+// The traces that this thread is inside of, innermost last.
+thread_local std::vector<Recorder*> active_recorders;
+
+bool is_active(uint64_t trace_id) {
+  return std::any_of(active_recorders.begin(), active_recorders.end(),
+                     [&](const Recorder* recorder) { return recorder->id() == trace_id; });
+}
+
+uint64_t next_trace_id() {
+  static std::atomic<uint64_t> counter{0};
+  return ++counter;
+}
+
+void check_supported(const at::Tensor& tensor) {
+  DIPTYCH_CHECK(tensor.layout() == c10::kStrided,
+                "[trace] got a tensor of layout {}, expected a strided one; convert it with to_dense() first",
+                c10::str(tensor.layout()));
+  DIPTYCH_CHECK(!tensor.is_quantized(), "[trace] got a quantized tensor ({}); dequantize() it first",
+                c10::toString(tensor.scalar_type()));
+  DIPTYCH_CHECK(!tensor.unsafeGetTensorImpl()->is_python_dispatch(),
+                "[trace] got a tensor subclass with its own dispatch; pass the plain tensor that it wraps");
+}
+
+at::Tensor meta_number(at::ScalarType dtype) {
+  at::Tensor meta = at::detail::empty_strided_meta({}, {}, dtype);
+  meta.unsafeGetTensorImpl()->set_wrapped_number(true);
+  return meta;
+}
+
+// A primal that is no leaf in eager must be none here, or in-place operators on it would be refused.
+// The returned tensor shares everything with `leaf` but has a grad_fn that hands gradients on.
+at::Tensor make_non_leaf(const at::Tensor& leaf) {
+  at::Tensor tensor = leaf.tensor_data();
+  const auto node = c10::make_intrusive<torch::autograd::Identity>();
+  node->set_next_edges({torch::autograd::impl::gradient_edge(leaf)});
+  torch::autograd::set_history(tensor, node);
+  return tensor;
+}
+
+bool is_differentiable(at::ScalarType dtype) { return c10::isFloatingType(dtype) || c10::isComplexType(dtype); }
+
+}  // namespace
+
+// What is learned of a call from its arguments.
+struct Recorder::Call {
+  std::optional<c10::Device> device;
+  bool any_requires_grad = false;
+};
+
+Recorder::Recorder(std::string graph_name) : id_(next_trace_id()), graph_(std::move(graph_name)) {}
+
+Recorder* Recorder::current() { return active_recorders.empty() ? nullptr : active_recorders.back(); }
+
+at::Tensor Recorder::add_input(const at::Tensor& example, Slot slot) {
+  check_supported(example);
+  TensorMeta meta = TensorMeta::of(example);
+  const Value value = graph_.add_input(std::move(meta), std::move(slot));
+  const c10::impl::ExcludeDispatchKeyGuard guard(kNotOnMeta);
+  return at::functionalization::impl::to_functional_tensor(
+      make_fake(meta_like(example), example.device(), id_, value));
+}
+
+bool Recorder::owns(const at::Tensor& tensor) const {
+  const FakeTensorImpl* fake = as_fake(tensor);
+  return fake != nullptr && fake->trace_id == id_;
+}
+
+const at::Tensor& Recorder::add_primal(const at::Tensor& real, Slot slot) {
+  at::Tensor stand_in = add_input(real, slot);
+  const Value value = as_fake(stand_in)->value;
+  torch::autograd::Edge edge;
+  if (real.requires_grad()) {
+    stand_in.set_requires_grad(true);
+    if (!real.is_leaf()) stand_in = make_non_leaf(stand_in);
+    edge = torch::autograd::impl::gradient_edge(stand_in);
+  }
+  primal_of_.emplace(real.unsafeGetTensorImpl(), primals_.size());
+  primals_.push_back({real, std::move(stand_in), value, std::move(edge), std::move(slot)});
+  return primals_.back().stand_in;
+}
+
+const at::Tensor& Recorder::stand_in(const at::Tensor& tensor) {
+  if (!tensor.defined() || owns(tensor)) return tensor;
+  const FakeTensorImpl* foreign = as_fake(tensor);
+  DIPTYCH_CHECK(foreign == nullptr || is_active(foreign->trace_id),
+                "[trace] got a tensor that escaped from a trace that has ended; return it from the traced function "
+                "instead of storing it outside");
+  const auto known = primal_of_.find(tensor.unsafeGetTensorImpl());
+  if (known != primal_of_.end()) return primals_[known->second].stand_in;
+  return add_primal(tensor, {SlotKind::kFreeVariable, fmt::format("free.{}", num_free_variables_++)});
+}
+
+Value Recorder::value_of(const at::Tensor& stand_in) {
+  if (!stand_in.defined()) return Value{};
+  if (at::functionalization::impl::isFunctionalTensor(stand_in)) at::functionalization::impl::sync(stand_in);
+  const FakeTensorImpl* fake = as_fake(stand_in);
+  DIPTYCH_ASSERT(fake != nullptr && fake->trace_id == id_, "value_of got a tensor that is not of trace {}", id_);
+  return fake->value;
+}
+
+Operand Recorder::tensor_operand(const at::Tensor& tensor, Call& call) {
+  if (!tensor.defined()) return Value{};
+  if (tensor.unsafeGetTensorImpl()->is_wrapped_number() && !owns(tensor)) {
+    return WrappedNumber{tensor.item(), tensor.scalar_type()};
+  }
+  const FakeTensorImpl* fake = as_fake(stand_in(tensor));
+  if (!call.device || *call.device == c10::kCPU) call.device = fake->device();
+  call.any_requires_grad |= graph_.meta(fake->value).requires_grad;
+  return fake->value;
+}
+
+Operand Recorder::make_operand(const c10::IValue& argument, bool takes_tensor, bool takes_list, Call& call) {
+  if (argument.isTensor()) return tensor_operand(argument.toTensor(), call);
+  if (takes_tensor && argument.isNone()) return Value{};
+  if (!takes_list || argument.isNone()) return argument;
+  ValueList values;
+  const auto add = [&](const at::Tensor& tensor) {
+    Operand operand = tensor_operand(tensor, call);
+    DIPTYCH_CHECK(std::holds_alternative<Value>(operand),
+                  "[trace] a list of tensors holds a number; make it a tensor of the right dtype first");
+    values.push_back(std::get<Value>(operand));
+  };
+  if (argument.isTensorList()) {
+    for (const at::Tensor& tensor : argument.toTensorList()) add(tensor);
+  } else {
+    for (const std::optional<at::Tensor>& tensor : argument.toOptionalTensorVector()) add(tensor.value_or(at::Tensor()));
+  }
+  return values;
+}
+
+void Recorder::exchange_for_meta(torch::jit::Stack& stack, const OperatorPlan& plan) {
+  const size_t begin = stack.size() - plan.takes_tensor.size();
+  const auto meta_of = [&](const at::Tensor& tensor) -> at::Tensor {
+    if (!tensor.defined()) return tensor;
+    if (tensor.unsafeGetTensorImpl()->is_wrapped_number() && !owns(tensor)) return meta_number(tensor.scalar_type());
+    return as_fake(stand_in(tensor))->meta;
+  };
+  for (size_t i = 0; i < plan.takes_tensor.size(); ++i) {
+    auto& argument = stack[begin + i];
+    if (argument.isTensor()) {
+      argument = meta_of(argument.toTensor());
+    } else if (plan.takes_list[i] && argument.isTensorList()) {
+      c10::List<at::Tensor> metas;
+      for (const at::Tensor& tensor : argument.toTensorList()) metas.push_back(meta_of(tensor));
+      argument = std::move(metas);
+    } else if (plan.takes_list[i] && !argument.isNone()) {
+      c10::List<std::optional<at::Tensor>> metas;
+      for (const std::optional<at::Tensor>& tensor : argument.toOptionalTensorVector()) {
+        metas.push_back(tensor && tensor->defined() ? std::optional(meta_of(*tensor)) : std::nullopt);
+      }
+      argument = std::move(metas);
+    } else if (static_cast<int>(i) == plan.device_argument) {
+      argument = c10::Device(c10::kMeta);
+    }
+  }
+}
+
+Provenance Recorder::provenance() {
+  Provenance provenance{current_scope(), {}, {}, phase_};
+  if (phase_ == Phase::kBackward) {
+    if (const auto node = torch::autograd::get_current_node()) {
+      const auto found = forward_values_.find(node->sequence_nr());
+      if (found != forward_values_.end()) provenance.grad_of = found->second;
+    }
+    if (provenance.grad_of) {
+      if (const Node* forward = graph_.producer(provenance.grad_of)) provenance.scope = forward->provenance.scope;
+    }
+  }
+  return provenance;
+}
+
+// The autograd kernel above has just made the grad_fn whose sequence number is one below the counter.
+void Recorder::remember_forward(const Node& node) {
+  if (phase_ != Phase::kForward || node.outputs.empty() || !node.outputs[0]) return;
+  if (graph_.meta(node.outputs[0]).requires_grad) forward_values_[at::sequence_number::peek() - 1] = node.outputs[0];
+}
+
+void Recorder::wrap_outputs(const c10::OperatorHandle& op, torch::jit::Stack& stack, size_t begin, Call& call) {
+  const c10::Device device = call.device.value_or(c10::kCPU);
+  auto& node = const_cast<Node&>(graph_.nodes().back());
+  size_t next = 0;
+  const auto wrap = [&](const at::Tensor& meta) -> at::Tensor {
+    const Value value = node.outputs[next++];
+    return value ? make_fake(meta, device, id_, value) : at::Tensor();
+  };
+  for (size_t i = begin; i < stack.size(); ++i) {
+    if (stack[i].isTensor()) {
+      stack[i] = wrap(stack[i].toTensor());
+    } else if (stack[i].isTensorList()) {
+      c10::List<at::Tensor> wrapped;
+      for (const at::Tensor& meta : stack[i].toTensorVector()) wrapped.push_back(wrap(meta));
+      stack[i] = std::move(wrapped);
+    }
+  }
+}
+
+void Recorder::record(const c10::OperatorHandle& op, const OperatorPlan& plan, torch::jit::Stack* stack) {
+  DIPTYCH_CHECK(!plan.mutates,
+                "[trace] {} in scope '{}' changes its argument in place and has no functional form; "
+                "use an out-of-place operator there",
+                c10::toString(op.operator_name()), current_scope().str());
+  Call call;
+  const size_t num_arguments = plan.takes_tensor.size();
+  const size_t begin = stack->size() - num_arguments;
+  Node node{Op(op), {}, {}, {}, {}, {}, phase_ == Phase::kBackward || c10::GradMode::is_enabled()};
+  for (size_t i = 0; i < num_arguments; ++i) {
+    node.operands.push_back(make_operand((*stack)[begin + i], plan.takes_tensor[i], plan.takes_list[i], call));
+  }
+  if (plan.device_argument >= 0 && (*stack)[begin + plan.device_argument].isDevice()) {
+    call.device = (*stack)[begin + plan.device_argument].toDevice();
+  }
+  {
+    const c10::impl::ExcludeDispatchKeyGuard guard(kNotOnMeta);
+    exchange_for_meta(*stack, plan);
+    if (plan.shape != nullptr && plan.shape(op, *stack)) {
+      // the table knew it
+    } else if (plan.has_meta_kernel) {
+      op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), stack);
+    } else {
+      run_shape_by_example(op, stack, call.device.value_or(c10::kCPU));
+    }
+  }
+  const bool requires_grad = call.any_requires_grad && phase_ == Phase::kForward && c10::GradMode::is_enabled();
+  std::vector<std::optional<TensorMeta>> metas;
+  const auto add_meta = [&](const at::Tensor& meta) {
+    if (!meta.defined()) return metas.push_back(std::nullopt);
+    metas.push_back(TensorMeta::of(meta));
+    metas.back()->device = call.device.value_or(c10::kCPU);
+    metas.back()->requires_grad = requires_grad && is_differentiable(meta.scalar_type());
+  };
+  for (size_t i = begin; i < stack->size(); ++i) {
+    const auto& result = (*stack)[i];
+    if (result.isTensor()) {
+      node.returns.push_back(-1);
+      add_meta(result.toTensor());
+    } else if (result.isTensorList()) {
+      const auto list = result.toTensorVector();
+      node.returns.push_back(static_cast<int32_t>(list.size()));
+      for (const at::Tensor& meta : list) add_meta(meta);
+    } else {
+      node.returns.push_back(-2);
+    }
+  }
+  node.provenance = provenance();
+  graph_.add_node(std::move(node), metas);
+  wrap_outputs(op, *stack, begin, call);
+  remember_forward(graph_.nodes().back());
+}
+
+TraceGuard::TraceGuard(Recorder& recorder)
+    : saved_keys_(c10::impl::tls_local_dispatch_key_set()),
+      saved_reapply_views_(at::functionalization::impl::getFunctionalizationReapplyViewsTLS()) {
+  auto keys = saved_keys_;
+  const c10::DispatchKeySet traced({kFakeKey, kFrontKey, c10::DispatchKey::Functionalize});
+  keys.included_ = keys.included_ | traced;
+  keys.excluded_ = keys.excluded_ - traced;
+  c10::impl::_force_tls_local_dispatch_key_set(keys);
+  at::functionalization::impl::setFunctionalizationReapplyViewsTLS(true);
+  active_recorders.push_back(&recorder);
+  link_dispatch_kernels();
+}
+
+TraceGuard::~TraceGuard() {
+  active_recorders.pop_back();
+  at::functionalization::impl::setFunctionalizationReapplyViewsTLS(saved_reapply_views_);
+  c10::impl::_force_tls_local_dispatch_key_set(saved_keys_);
+  // Autocast keeps casts of leaves by tensor; those of stand-ins must not live on.
+  if (active_recorders.empty()) at::autocast::clear_cache();
+}
+
+PauseTraceGuard::PauseTraceGuard() : saved_keys_(c10::impl::tls_local_dispatch_key_set()) {
+  auto keys = saved_keys_;
+  keys.included_ = keys.included_ - c10::DispatchKeySet({kFakeKey, kFrontKey, c10::DispatchKey::Functionalize});
+  c10::impl::_force_tls_local_dispatch_key_set(keys);
+}
+
+PauseTraceGuard::~PauseTraceGuard() { c10::impl::_force_tls_local_dispatch_key_set(saved_keys_); }
+
+}  // namespace diptych::detail

@@ -1,0 +1,104 @@
+// The state of one trace: the graph under construction and the stand-ins of the tensors that flow into it.
+#pragma once
+#include <ATen/core/Tensor.h>
+#include <ATen/core/stack.h>
+#include <torch/csrc/autograd/edge.h>
+#include <torch/csrc/autograd/node.h>
+
+#include <unordered_map>
+
+#include "diptych/graph/graph.h"
+#include "diptych/trace/fake_tensor.h"
+#include "diptych/trace/operator_plan.h"
+
+namespace diptych::detail {
+
+/// Records operators into a graph. One trace has one recorder; a thread records into `current()`, the innermost.
+/// Threads: a recorder is used by one thread at a time.
+class Recorder {
+ public:
+  explicit Recorder(std::string graph_name);
+  Recorder(const Recorder&) = delete;
+  Recorder& operator=(const Recorder&) = delete;
+
+  static Recorder* current();
+
+  /// Adds a graph input of the given kind that looks like `example` and returns its stand-in, which requires no grad.
+  at::Tensor add_input(const at::Tensor& example, Slot slot);
+  /// Adds a primal: a graph input that stands for `real`, leaf or not and requiring grad as it does. Captures of `real`
+  /// by the traced function mean the first primal that was added for it.
+  const at::Tensor& add_primal(const at::Tensor& real, Slot slot);
+  /// The stand-in of a tensor that is not of this trace: that of the argument it is, or of a new free variable.
+  /// Stand-ins of this trace come back as they are. Errors: UserError for tensors a trace can't hold.
+  const at::Tensor& stand_in(const at::Tensor& tensor);
+  bool owns(const at::Tensor& tensor) const;
+  /// The value that a stand-in of this trace has now, pending mutations applied.
+  Value value_of(const at::Tensor& stand_in);
+
+  /// Runs the operator on shapes and records it: the kernel of kFakeKey.
+  void record(const c10::OperatorHandle& op, const OperatorPlan& plan, torch::jit::Stack* stack);
+
+  /// A tensor from outside that the graph takes as input.
+  struct Primal {
+    at::Tensor real;
+    at::Tensor stand_in;
+    Value value;                        ///< what it stood for before the function ran
+    torch::autograd::Edge edge;         ///< where its gradient arrives; invalid if it requires none
+    Slot slot;
+  };
+  /// The arguments, then the free variables in order of first use.
+  const std::vector<Primal>& primals() const { return primals_; }
+  Graph& graph() { return graph_; }
+  uint64_t id() const { return id_; }
+  void set_phase(Phase phase) { phase_ = phase; }
+  Phase phase() const { return phase_; }
+
+ private:
+  struct Call;  // one operator call being recorded
+
+  Operand make_operand(const c10::IValue& argument, bool takes_tensor, bool takes_list, Call& call);
+  Operand tensor_operand(const at::Tensor& tensor, Call& call);
+  void exchange_for_meta(torch::jit::Stack& arguments, const OperatorPlan& plan);
+  void wrap_outputs(const c10::OperatorHandle& op, torch::jit::Stack& stack, size_t begin, Call& call);
+  Provenance provenance();
+  void remember_forward(const Node& node);
+
+  uint64_t id_;
+  Graph graph_;
+  Phase phase_ = Phase::kForward;
+  std::vector<Primal> primals_;
+  size_t num_free_variables_ = 0;
+  std::unordered_map<const c10::TensorImpl*, size_t> primal_of_;
+  /// Autograd's sequence number of a forward node to the last value that was recorded under it.
+  std::unordered_map<uint64_t, Value> forward_values_;
+};
+
+/// Does nothing; calling it makes the linker keep the registration of the dispatch kernels.
+void link_dispatch_kernels();
+
+/// Makes `recorder` current and switches tracing on for this thread; restores everything when it goes, exception or not.
+class TraceGuard {
+ public:
+  explicit TraceGuard(Recorder& recorder);
+  ~TraceGuard();
+  TraceGuard(const TraceGuard&) = delete;
+  TraceGuard& operator=(const TraceGuard&) = delete;
+
+ private:
+  c10::impl::LocalDispatchKeySet saved_keys_;
+  bool saved_reapply_views_;
+};
+
+/// Switches tracing off for this thread, for code that runs on real tensors inside a trace.
+class PauseTraceGuard {
+ public:
+  PauseTraceGuard();
+  ~PauseTraceGuard();
+  PauseTraceGuard(const PauseTraceGuard&) = delete;
+  PauseTraceGuard& operator=(const PauseTraceGuard&) = delete;
+
+ private:
+  c10::impl::LocalDispatchKeySet saved_keys_;
+};
+
+}  // namespace diptych::detail

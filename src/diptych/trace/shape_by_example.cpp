@@ -1,0 +1,66 @@
+#include "diptych/trace/shape_by_example.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/empty_strided.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include "diptych/base/error.h"
+#include "diptych/trace/fake_tensor.h"
+#include "diptych/trace/operator_plan.h"
+
+namespace diptych::detail {
+namespace {
+
+// Applies `change` to every tensor among the last `count` entries of the stack, lists included.
+template <class Change>
+void change_tensors(torch::jit::Stack& stack, size_t begin, const Change& change) {
+  for (size_t i = begin; i < stack.size(); ++i) {
+    if (stack[i].isTensor()) {
+      if (stack[i].toTensor().defined()) stack[i] = change(stack[i].toTensor());
+    } else if (stack[i].isTensorList()) {
+      c10::List<at::Tensor> list;
+      for (const at::Tensor& tensor : stack[i].toTensorVector()) list.push_back(tensor.defined() ? change(tensor) : tensor);
+      stack[i] = std::move(list);
+    } else if (stack[i].isOptionalTensorList()) {
+      c10::List<std::optional<at::Tensor>> list;
+      for (const std::optional<at::Tensor>& tensor : stack[i].toOptionalTensorVector()) {
+        list.push_back(tensor && tensor->defined() ? std::optional(change(*tensor)) : std::nullopt);
+      }
+      stack[i] = std::move(list);
+    }
+  }
+}
+
+class KeepDefaultGenerator {
+ public:
+  KeepDefaultGenerator() : generator_(at::detail::getDefaultCPUGenerator()), state_(generator_.get_state()) {}
+  ~KeepDefaultGenerator() { generator_.set_state(state_); }
+  KeepDefaultGenerator(const KeepDefaultGenerator&) = delete;
+  KeepDefaultGenerator& operator=(const KeepDefaultGenerator&) = delete;
+
+ private:
+  at::Generator generator_;
+  at::Tensor state_;
+};
+
+}  // namespace
+
+void run_shape_by_example(const c10::OperatorHandle& op, torch::jit::Stack* stack, c10::Device device) {
+  const KeepDefaultGenerator keep;
+  const size_t begin = stack->size() - op.schema().arguments().size();
+  change_tensors(*stack, begin, [&](const at::Tensor& meta) {
+    return at::empty_strided(meta.sizes(), meta.strides(), meta.options().device(device)).zero_();
+  });
+  const int device_argument = plan_for(op).device_argument;
+  if (device_argument >= 0) (*stack)[begin + device_argument] = device;
+  try {
+    op.callBoxed(stack);
+  } catch (const c10::Error& error) {
+    throw UserError(fmt::format("[trace] the shape of {} is not known to Diptych and its kernel refused zeros: {}; "
+                                "register a shape function, or call it outside the traced function",
+                                c10::toString(op.operator_name()), error.what_without_backtrace()));
+  }
+  change_tensors(*stack, begin, [](const at::Tensor& real) { return meta_like(real); });
+}
+
+}  // namespace diptych::detail
