@@ -117,7 +117,7 @@ TEST(Signature, NamesTheNearestPathsOfAnUnknownInput) {
             "[signature] got 'w', expected the path of an input. The nearest are: 'params.w', 'mask', 'state'.");
   EXPECT_EQ(
       error_of<UserError>([&] { signature.gradient_of("parms.b"); }),
-      "[signature] got 'parms.b', expected the path of an input. The nearest are: 'params.b', 'params.w', 'tokens'.");
+      "[signature] got 'parms.b', expected the path of an input. The nearest are: 'params.b', 'params.w', 'mask'.");
   EXPECT_EQ(error_of<UserError>([&] { signature.index_of_output("output"); }),
             "[signature] got 'output', expected the path of an output. The nearest are: 'output.0', 'output.1'.");
   EXPECT_EQ(error_of<UserError>([&] { Signature().index_of_input("w"); }),
