@@ -46,6 +46,14 @@ TEST(Tags, ViewsComeFromAliasInfo) {
   EXPECT_TRUE(has("aten.detach", Tag::kIdentityView));
 }
 
+TEST(Tags, UnsafeViewSharesStorageThoughItsSchemaDoesNotSay) {
+  const auto x = torch::rand({4, 6});
+  EXPECT_EQ(at::_unsafe_view(x, {24}).data_ptr(), x.data_ptr());
+  EXPECT_TRUE(has("aten._unsafe_view", Tag::kSharesStorage));
+  EXPECT_TRUE(has("aten.view", Tag::kSharesStorage));
+  EXPECT_FALSE(has("aten.clone", Tag::kSharesStorage));
+}
+
 TEST(Tags, MutationIsSeenInTheSchema) {
   EXPECT_TRUE(has("aten.add_.Tensor", Tag::kMutating));
   EXPECT_TRUE(has("aten.add.out", Tag::kMutating));

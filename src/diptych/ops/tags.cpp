@@ -10,6 +10,7 @@ namespace {
 
 constexpr uint32_t bit(Tag tag) { return static_cast<uint32_t>(tag); }
 constexpr uint32_t operator|(Tag left, Tag right) { return bit(left) | bit(right); }
+constexpr uint32_t operator|(uint32_t left, Tag right) { return left | bit(right); }
 
 struct Row {
   std::string_view name;  // without overload: every overload has the tags
@@ -162,9 +163,9 @@ constexpr Row kRows[] = {
     {"aten::is_set_to", bit(Tag::kDataDependent)},
     {"aten::nonzero_numpy", bit(Tag::kDataDependent)},
 
-    {"aten::view", bit(Tag::kStrideSensitive)},
-    {"aten::_unsafe_view", bit(Tag::kStrideSensitive)},
-    {"aten::_reshape_alias", bit(Tag::kStrideSensitive)},
+    {"aten::view", Tag::kStrideSensitive | Tag::kShapeView},
+    {"aten::_unsafe_view", Tag::kStrideSensitive | Tag::kSharesStorage | Tag::kShapeView},
+    {"aten::_reshape_alias", Tag::kStrideSensitive | Tag::kShapeView},
     {"aten::as_strided", bit(Tag::kStrideSensitive)},
     {"aten::as_strided_copy", bit(Tag::kStrideSensitive)},
     {"aten::as_strided_scatter", bit(Tag::kStrideSensitive)},
@@ -172,13 +173,47 @@ constexpr Row kRows[] = {
     {"aten::view_copy", bit(Tag::kStrideSensitive)},
     {"aten::view_as_complex_copy", bit(Tag::kStrideSensitive)},
 
+    {"aten::cat", bit(Tag::kGather)},
+    {"aten::stack", bit(Tag::kGather)},
+    {"aten::index", bit(Tag::kGather)},
+    {"aten::index_select", bit(Tag::kGather)},
+    {"aten::gather", bit(Tag::kGather)},
+    {"aten::take", bit(Tag::kGather)},
+    {"aten::embedding", bit(Tag::kGather)},
+    {"aten::flip", bit(Tag::kGather)},
+    {"aten::roll", bit(Tag::kGather)},
+    {"aten::repeat", bit(Tag::kGather)},
+    {"aten::tril", bit(Tag::kGather)},
+    {"aten::triu", bit(Tag::kGather)},
+    {"aten::constant_pad_nd", bit(Tag::kGather)},
+    {"aten::slice_scatter", bit(Tag::kGather)},
+    {"aten::select_scatter", bit(Tag::kGather)},
+    {"aten::diagonal_scatter", bit(Tag::kGather)},
+    {"aten::as_strided_scatter", bit(Tag::kGather)},
+    {"aten::diag_embed", bit(Tag::kGather)},
+    {"aten::unfold_copy", bit(Tag::kGather)},
+    {"aten::pixel_shuffle", bit(Tag::kGather)},
+    {"aten::pixel_unshuffle", bit(Tag::kGather)},
+    {"aten::im2col", bit(Tag::kGather)},
+
     {"aten::clone", bit(Tag::kCopy)},
     {"aten::contiguous", bit(Tag::kCopy)},
     {"aten::_to_copy", Tag::kPointwise | Tag::kCopy},
 
-    {"aten::alias", bit(Tag::kIdentityView)},
-    {"aten::detach", bit(Tag::kIdentityView)},
-    {"aten::lift_fresh", bit(Tag::kIdentityView)},
+    {"aten::diagonal", bit(Tag::kShapeView)},
+    {"aten::expand", bit(Tag::kShapeView)},
+    {"aten::permute", bit(Tag::kShapeView)},
+    {"aten::select", bit(Tag::kShapeView)},
+    {"aten::slice", bit(Tag::kShapeView)},
+    {"aten::squeeze", bit(Tag::kShapeView)},
+    {"aten::t", bit(Tag::kShapeView)},
+    {"aten::transpose", bit(Tag::kShapeView)},
+    {"aten::unfold", bit(Tag::kShapeView)},
+    {"aten::unsqueeze", bit(Tag::kShapeView)},
+
+    {"aten::alias", Tag::kIdentityView | Tag::kShapeView},
+    {"aten::detach", Tag::kIdentityView | Tag::kShapeView | Tag::kStopsGradient},
+    {"aten::lift_fresh", Tag::kIdentityView | Tag::kShapeView},
 };
 
 // Operators that LibTorch tags more broadly than they deserve here.
@@ -242,7 +277,7 @@ uint32_t schema_tags(const c10::FunctionSchema& schema) {
   for (const auto& returned : schema.returns()) {
     makes_tensor = makes_tensor || holds_tensors(returned.type());
     if (returned.alias_info() == nullptr || returned.alias_info()->isWrite()) continue;
-    found |= bit(Tag::kView);
+    found |= Tag::kView | Tag::kSharesStorage;
     if (returned.type()->kind() == c10::TypeKind::ListType) found |= bit(Tag::kMultiOutputView);
   }
   bool takes_tensor = false;

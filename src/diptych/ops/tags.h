@@ -22,7 +22,11 @@ enum class Tag : uint32_t {
   kFactory = 1U << 8,           ///< makes a tensor whose elements depend on no operand's elements
   kDataDependent = 1U << 9,     ///< a result's shape, or a number handed to C++, depends on elements
   kStrideSensitive = 1U << 10,  ///< whether a call is legal, or what it reads, depends on the operands' strides
-  kCopy = 1U << 11,             ///< moves elements and computes nothing: clone, _to_copy, view_copy
+  kCopy = 1U << 11,           ///< a copy of one tensor, in another layout or dtype at most: clone, _to_copy, view_copy
+  kSharesStorage = 1U << 12,  ///< free to run: a view, or _unsafe_view, whose schema does not say that it is one
+  kGather = 1U << 13,         ///< moves elements by index and computes nothing: index, embedding, cat, flip, tril
+  kShapeView = 1U << 14,  ///< a view that changes sizes and strides alone: with the same of both it is the same tensor
+  kStopsGradient = 1U << 15,  ///< its result is a constant to autograd: detach
 };
 
 /// Returns the tags of `op` as a bit set. A higher-order operator has none of its own. Threads: any; a hash look-up.

@@ -46,18 +46,21 @@ struct Partitioner {
 
 /// Saves what the backward nodes read, as eager does.
 Partitioner default_partition();
-/// Saves the fewest bytes: max-flow on the joint graph, recomputing cheap operators in the backward graph. Views are free;
-/// compute-heavy and random operators are not recomputed. Source: Chen et al., arXiv:1604.06174, and the min-cut
-/// formulation of PyTorch's rematerialization partitioner.
+/// Saves the fewest bytes: max-flow on the joint graph, recomputing cheap operators in the backward graph. Views are
+/// free; compute-heavy and random operators are not recomputed. An output of the user's is saved only if eager saves it
+/// too, for the user may write to it. Never keeps more bytes than default_partition. Source: Chen et al.,
+/// arXiv:1604.06174, and the min-cut formulation of PyTorch's rematerialization partitioner.
 Partitioner min_cut();
-/// Lies between min_cut's memory with everything recomputable recomputed (0) and default (1). Saved bytes never grow as `fraction` falls.
-/// Errors: UserError if `fraction` is outside [0, 1].
+/// Lies between min_cut's memory with everything recomputable recomputed (0) and default (1). Saved bytes never grow as
+/// `fraction` falls. Errors: UserError if `fraction` is outside [0, 1].
 Partitioner memory_budget(double fraction);
 /// Finds a partitioner by name, "memory_budget(0.3)" included. Errors: UserError lists the names.
 Partitioner partitioner_by_name(std::string_view name);
 
-/// Splits by the partitioner's choice. Random nodes stay in the forward graph, used or not. Recomputed nodes stand just before their first use in the backward graph.
-/// Errors: UserError if the partitioner chose a value that depends on a tangent; InternalError if a gradient can't be computed.
+/// Splits by the partitioner's choice. Random nodes stay in the forward graph, used or not. Recomputed nodes stand just
+/// before their first use in the backward graph. Errors: UserError if the partitioner chose a value that depends on a
+/// tangent; InternalError if a gradient can't be computed, because an input or a value that must not be made twice was
+/// not saved.
 Split split_joint(const Joint& joint, const Partitioner& partitioner);
 /// The backward graph for other gradients of the same forward nodes (a backward variant): `joint` shares its forward
 /// nodes, and their value numbers, with the one that was split.
@@ -65,16 +68,17 @@ Graph split_backward(const Joint& joint, const std::vector<Value>& saved);
 
 /// One row of explain(): a residual, its bytes, what made it and what wants it.
 struct ResidualRow {
-  std::string value;         ///< "%12"
-  std::string type;          ///< "f32[64,256]"
-  int64_t bytes = 0;         ///< 0 for a view or an input, whose storage lives anyway
-  std::string made_by;       ///< "aten.tanh in block0", "input params.w"
-  std::string wanted_by;     ///< "aten.tanh_backward"
+  std::string value;  ///< "%12"
+  std::string type;   ///< "f32[64,256]"
+  int64_t bytes = 0;  ///< new storage that it keeps alive; 0 where an input, an output or an earlier row has it already
+  std::string made_by;    ///< "aten.tanh in block0", "input params.w"
+  std::string wanted_by;  ///< "aten.tanh_backward"
 };
 std::vector<ResidualRow> explain_rows(const Split& split);
 /// explain_rows as an aligned table with a line of totals.
 std::string explain(const Split& split);
-/// Bytes of new storage that the forward keeps alive for the backward: residuals that are neither inputs nor views of them, each storage once.
+/// Bytes of new storage that the forward keeps alive for the backward: the storages of residuals that belong neither to
+/// an input nor to a user's output, each once.
 int64_t residual_bytes(const Split& split);
 
 }  // namespace diptych

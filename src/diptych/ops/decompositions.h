@@ -1,0 +1,37 @@
+// Decompositions: composite kernels written out as arithmetic that a backend with few operators can run.
+#pragma once
+#include <string_view>
+#include <vector>
+
+#include "diptych/ops/emitter.h"
+
+namespace diptych {
+
+/// Emits what stands in for a node and returns its results, one per output of the node (none where that is undefined or
+/// not asked for). An empty list says that this call is left as it is.
+using DecompositionRule = std::vector<Value> (*)(const Call&);
+
+/// One row of a table of decompositions.
+struct Decomposition {
+  std::string_view op;      ///< "aten.silu_backward"
+  std::string_view family;  ///< "activation", "loss", "normalization", "softmax", "linear", "dropout", "pointwise"
+  DecompositionRule rule;
+};
+
+/// Returns the row of `op`, or null. Threads: any.
+const Decomposition* find_decomposition(const Op& op);
+
+/// Every row, by family.
+const std::vector<Decomposition>& all_decompositions();
+
+namespace detail {
+// The tables of the families, each in its own file.
+std::vector<Decomposition> activation_decompositions();
+std::vector<Decomposition> activation_backward_decompositions();
+std::vector<Decomposition> linear_decompositions();
+std::vector<Decomposition> loss_decompositions();
+std::vector<Decomposition> normalization_decompositions();
+std::vector<Decomposition> softmax_decompositions();
+}  // namespace detail
+
+}  // namespace diptych

@@ -1,0 +1,77 @@
+#include "diptych/passes/decompose.h"
+
+#include <algorithm>
+
+#include "diptych/base/error.h"
+#include "diptych/graph/rewrite.h"
+#include "diptych/ops/decompositions.h"
+
+namespace diptych {
+namespace {
+
+bool is_static(const Graph& graph, const Node& node) {
+  bool all = true;
+  for_each_operand_value(node, [&](Value value) { all = all && graph.meta(value).is_static(); });
+  return all && std::none_of(node.operands.begin(), node.operands.end(), [](const Operand& operand) {
+           return std::holds_alternative<Sizes>(operand) || std::holds_alternative<SizeExpr>(operand);
+         });
+}
+
+// The result in the layout that the kernel would have given it.
+Value with_layout_of(Emitter& emitter, Value value, const TensorMeta& wanted, const Node& node) {
+  const auto& got = emitter.meta(value);
+  DIPTYCH_ASSERT(got.dtype == wanted.dtype && got.sizes == wanted.sizes, "{} decomposed to {}, expected {}",
+                 node.op.name(), type_string(got), type_string(wanted));
+  if (got.strides == wanted.strides) return value;
+  const Value empty = emitter.call(
+      "aten.empty_strided", {c10::IValue(wanted.size_hints()), c10::IValue(wanted.stride_hints()),
+                             c10::IValue(wanted.dtype), c10::IValue(), c10::IValue(wanted.device), c10::IValue()});
+  return emitter.call("aten.copy", {empty, value});
+}
+
+// One round over the graph; `changed` says whether any node was decomposed.
+Graph decompose_once(const Graph& graph, const KeepsNode& keeps, bool& changed) {
+  Rewriter rewriter(graph);
+  rewriter.copy_inputs();
+  for (const Node& node : graph.nodes()) {
+    const auto* row = find_decomposition(node.op);
+    if (row == nullptr || !is_static(graph, node) || (keeps && keeps(graph, node))) {
+      rewriter.copy_node(node);
+      continue;
+    }
+    const auto operands = rewriter.map_operands(node);
+    Node like = node;
+    const Value grad_of = node.provenance.grad_of;
+    like.provenance.grad_of = grad_of && rewriter.is_mapped(grad_of) ? rewriter[grad_of] : Value{};
+    Emitter emitter(rewriter.graph(), like);
+    const auto results = row->rule(Call(emitter, node, {operands.data(), operands.size()}));
+    if (results.empty()) {
+      rewriter.copy_node(node);
+      continue;
+    }
+    changed = true;
+    DIPTYCH_ASSERT(results.size() == node.outputs.size(), "{} decomposed to {} results, expected {}", node.op.name(),
+                   results.size(), node.outputs.size());
+    for (size_t i = 0; i < results.size(); ++i) {
+      if (!node.outputs[i]) continue;
+      const auto& wanted = graph.meta(node.outputs[i]);
+      const Value value = with_layout_of(emitter, results[i], wanted, node);
+      rewriter.graph().mutable_meta(value).requires_grad = wanted.requires_grad;
+      rewriter.map(node.outputs[i], value);
+    }
+  }
+  return rewriter.finish();
+}
+
+}  // namespace
+
+Graph decompose(const Graph& graph, const KeepsNode& keeps) {
+  Graph result = graph;
+  for (bool changed = true; changed;) {
+    changed = false;
+    result = decompose_once(result, keeps, changed);
+  }
+  return result;
+}
+
+}  // namespace diptych

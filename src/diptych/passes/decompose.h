@@ -1,0 +1,28 @@
+// Writes composite kernels out as arithmetic, for backends that know few operators.
+//
+//   graph f(%0 x : f32[2])
+//     %1 : f32[2] = aten.silu(%0)
+//     return (%1 y)
+// ==>
+//   graph f(%0 x : f32[2])
+//     %1 : f32[2] = aten.sigmoid(%0)
+//     %2 : f32[2] = aten.mul.Tensor(%0, %1)
+//     return (%2 y)
+#pragma once
+#include <functional>
+
+#include "diptych/graph/graph.h"
+
+namespace diptych {
+
+/// Says which nodes stay as they are; a backend's supports() has this form.
+using KeepsNode = std::function<bool(const Graph&, const Node&)>;
+
+/// Returns `graph` with every node decomposed that has a rule (ops/decompositions.h) and that `keeps` does not want,
+/// again and again until none is left; without `keeps`, every node that has a rule. Nodes with operands of dynamic size
+/// stay. Rounding may differ from the kernel's; sizes, strides and dtypes do not: where a rule lays a result out in
+/// another way it is copied.
+/// Requires: a graph that verifies. Ensures: slots are kept; new nodes have the origin "decompose"; idempotent.
+Graph decompose(const Graph& graph, const KeepsNode& keeps = {});
+
+}  // namespace diptych

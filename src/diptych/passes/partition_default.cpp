@@ -1,0 +1,11 @@
+// The partition that eager has: what autograd's nodes read is what the forward saves.
+#include "diptych/passes/joint_analysis.h"
+#include "diptych/passes/partition.h"
+
+namespace diptych {
+
+Partitioner default_partition() {
+  return {"default", [](const Joint& joint) { return detail::JointAnalysis(joint).required(/*either_is_late=*/true); }};
+}
+
+}  // namespace diptych

@@ -1,0 +1,52 @@
+// The partition that saves the fewest bytes while recomputing only what is cheap.
+#include <algorithm>
+
+#include "diptych/ops/tags.h"
+#include "diptych/passes/partition_flow.h"
+
+namespace diptych {
+namespace {
+
+// A value smaller than this is saved rather than computed by another call of an operator.
+constexpr int64_t kCallInBytes = 8;
+
+// Folding a dimension reads much to write little, so its result is worth keeping, and a normalization or softmax makes
+// several passes; what is left are sums over a few elements.
+bool is_cheap_reduction(const Graph& graph, const Node& node) {
+  int64_t read = 0;
+  int64_t written = 0;
+  for_each_operand_value(node, [&](Value value) { read += graph.meta(value).nbytes(); });
+  for (const Value output : node.outputs) written += output ? graph.meta(output).nbytes() : 0;
+  return written < read && written * 4 >= read;
+}
+
+// Source: the rules of PyTorch's min_cut_rematerialization_partition about what may be recomputed; its bans on long
+// chains follow here from the price, which adds up: after some sixty copies of its size a value is better saved.
+std::optional<int64_t> price_of_recomputing(const Graph& graph, const Node& node) {
+  const uint32_t known = tags(node.op);
+  const auto has = [known](Tag tag) { return (known & static_cast<uint32_t>(tag)) != 0; };
+  if (has(Tag::kComputeHeavy) || has(Tag::kDataDependent)) return std::nullopt;
+  const bool is_cheap = has(Tag::kPointwise) || has(Tag::kCopy) || has(Tag::kGather) || has(Tag::kFactory);
+  if (!is_cheap && !(has(Tag::kReduction) && is_cheap_reduction(graph, node))) return std::nullopt;
+  int64_t written = 0;
+  for (const Value output : node.outputs) written += output ? graph.meta(output).nbytes() : 0;
+  return written + kCallInBytes * detail::kPricePerByte;
+}
+
+std::vector<Value> choose(const Joint& joint) {
+  const detail::JointAnalysis analysis(joint);
+  detail::FlowCosts costs{[&](const Node& node) { return price_of_recomputing(joint.graph, node); }};
+  auto saved = detail::cut_joint(analysis, costs).saved;
+  // Pricing primals can trade an input for a smaller new value. That must not make the forward keep more than eager.
+  if (analysis.new_bytes(saved) > analysis.new_bytes(analysis.required(/*either_is_late=*/true))) {
+    costs.price_primals = false;
+    saved = detail::cut_joint(analysis, costs).saved;
+  }
+  return saved;
+}
+
+}  // namespace
+
+Partitioner min_cut() { return {"min_cut", choose}; }
+
+}  // namespace diptych

@@ -1,0 +1,69 @@
+// Graph text in, graph text out, with the test runner as the evaluator.
+#include "diptych/passes/fold_constants.h"
+
+#include <torch/torch.h>
+
+#include "diptych/base/error.h"
+#include "testing/pass_case.h"
+
+namespace diptych {
+namespace {
+
+std::vector<at::Tensor> evaluate(const Graph& graph) { return testing::run_graph(graph, {}); }
+Graph pass(const Graph& graph) { return fold_constants(graph, evaluate); }
+
+TEST(FoldConstants, ComputesWhatDependsOnNoInput) {
+  testing::expect_pass(pass, R"(graph f(%0 x : f32[2])
+  %1 : f32[2] = aten.ones([2])
+  %2 : f32[2] = constant 0
+  %3 : f32[2] = aten.sub.Tensor(%2, %1)
+  %4 : f32[2] = aten.add.Tensor(%0, %3)
+  return (%4 y)
+)",
+                       R"(graph f(%0 x : f32[2])
+  %1 : f32[2] = constant 0
+  %2 : f32[2] = aten.add.Tensor(%0, %1)
+  return (%2 y)
+)",
+                       {torch::full({2}, 3.0)});
+}
+
+TEST(FoldConstants, MakesOutputsAnewAtEachCall) {
+  const char* text = R"(graph f(%0 x : f32[2])
+  %1 : f32[2] = aten.ones([2])
+  %2 : f32[1,2] = aten.unsqueeze(%1, 0)
+  return (%2 y)
+)";
+  testing::expect_pass(pass, text, text);
+}
+
+TEST(FoldConstants, DrawsAnewAtEachCall) {
+  const char* text = R"(graph f(%0 x : f32[2])
+  %1 : f32[2] = aten.rand([2])
+  %2 : f32[2] = aten.add.Tensor(%0, %1)
+  return (%2 y)
+)";
+  testing::expect_pass(pass, text, text);
+}
+
+TEST(FoldConstants, LeavesLargeResultsToTheCall) {
+  const auto graph = parse(R"(graph f(%0 x : f32[100])
+  %1 : f32[100] = aten.ones([100])
+  %2 : f32[100] = aten.add.Tensor(%0, %1)
+  return (%2 y)
+)");
+  EXPECT_EQ(fold_constants(graph, evaluate, {.max_bytes = 399}).constants().size(), 0U);
+  EXPECT_EQ(fold_constants(graph, evaluate, {.max_bytes = 400}).constants().size(), 1U);
+}
+
+TEST(FoldConstants, ChecksTheEvaluator) {
+  const auto graph = parse(R"(graph f(%0 x : f32[2])
+  %1 : f32[2] = aten.ones([2])
+  %2 : f32[2] = aten.add.Tensor(%0, %1)
+  return (%2 y)
+)");
+  EXPECT_THROW(fold_constants(graph, [](const Graph&) { return std::vector<at::Tensor>{}; }), InternalError);
+}
+
+}  // namespace
+}  // namespace diptych
