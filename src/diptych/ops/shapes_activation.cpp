@@ -42,6 +42,22 @@ at::Tensor where_self(const at::Tensor& condition, const at::Tensor& self, const
   return meta_pointwise({condition, self, other}, at::result_type(self, other));
 }
 
+at::Tensor absolute(const at::Tensor& self) {
+  const auto dtype = self.scalar_type();
+  return meta_pointwise({self}, self.is_complex() ? c10::toRealValueType(dtype) : dtype);
+}
+
+at::Tensor nan_to_num(const at::Tensor& self, std::optional<double>, std::optional<double>, std::optional<double>) {
+  return unary(self);
+}
+
+at::Tensor logical_not(const at::Tensor& self) { return meta_pointwise({self}, at::kBool); }
+at::Tensor logical(const at::Tensor& a, const at::Tensor& b) { return meta_pointwise({a, b}, at::kBool); }
+
+at::Tensor complex_of(const at::Tensor& a, const at::Tensor& b) {
+  return meta_pointwise({a, b}, c10::toComplexType(a.scalar_type()));
+}
+
 at::Tensor rsub(const at::Tensor& self, const at::Tensor& other, const at::Scalar&) { return binary(other, self); }
 
 at::Tensor scalar_remainder(const at::Scalar& self, const at::Tensor& other) {
@@ -51,8 +67,7 @@ at::Tensor scalar_remainder(const at::Scalar& self, const at::Tensor& other) {
 at::Tensor shift_scalar(const at::Tensor& self, const at::Scalar&) { return unary(self); }
 
 TwoTensors log_sigmoid_forward(const at::Tensor& self) {
-  // The kernel asks for the same layout for both, so a contiguous input loses odd strides of size-1 dimensions.
-  return {meta_like(self), self.numel() == 0 ? meta_like(self) : meta_like(self)};
+  return {meta_empty(self.sizes(), self.scalar_type()), meta_empty(self.sizes(), self.scalar_type())};
 }
 
 at::Tensor log_sigmoid_backward(const at::Tensor& grad, const at::Tensor&, const at::Tensor&) {
@@ -78,6 +93,15 @@ ShapeRows activation_shapes() {
       typed_row<angle>("aten::angle"),
       typed_row<isnan>("aten::isnan"),
       typed_row<where_self>("aten::where.self"),
+      typed_row<absolute>("aten::abs"),
+      typed_row<nan_to_num>("aten::nan_to_num"),
+      typed_row<unary>("aten::conj_physical"),
+      typed_row<logical_not>("aten::logical_not"),
+      typed_row<logical>("aten::logical_and"),
+      typed_row<logical>("aten::logical_or"),
+      typed_row<logical>("aten::logical_xor"),
+      typed_row<complex_of>("aten::complex"),
+      typed_row<complex_of>("aten::polar"),
       typed_row<rsub>("aten::rsub.Tensor"),
       typed_row<binary>("aten::floor_divide"),
       typed_row<scalar_remainder>("aten::remainder.Scalar_Tensor"),

@@ -1,9 +1,12 @@
-// Shapes of convolutions and their gradients. The memory format follows the CPU kernels' choice: channels last where the
-// input or the weight is, except for float64.
+// Shapes of convolutions and their gradients. Sizes are arithmetic; the memory format follows the CPU kernels' choice,
+// which depends on the layouts of input and weight and, for small weights, on which library takes the convolution.
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
 #include <ATen/native/ConvUtils.h>
 #include <ATen/ops/squeeze.h>
 #include <ATen/ops/unsqueeze.h>
 
+#include <algorithm>
 #include <array>
 
 #include "diptych/ops/shapes_table.h"
@@ -22,14 +25,38 @@ std::vector<int64_t> spread(at::IntArrayRef values, int64_t dims) {
   return values.size() == 1 ? std::vector<int64_t>(static_cast<size_t>(dims), values[0]) : values.vec();
 }
 
+ConvolutionSettings settings_of(const at::Tensor& weight, at::IntArrayRef stride, at::IntArrayRef padding,
+                                at::IntArrayRef dilation, bool transposed, at::IntArrayRef output_padding,
+                                int64_t groups) {
+  const int64_t dims = weight.dim() - 2;
+  return {spread(stride, dims),         spread(padding, dims), spread(dilation, dims),
+          spread(output_padding, dims), transposed,            groups};
+}
+
+// Channels last where either tensor is; the 3-d kernel for float64 knows no channels last.
 at::MemoryFormat convolution_format(const at::Tensor& input, const at::Tensor& weight) {
-  if (input.scalar_type() == at::kDouble || weight.scalar_type() == at::kDouble) return at::MemoryFormat::Contiguous;
   const auto either = [&](at::MemoryFormat format) {
     return input.suggest_memory_format() == format || weight.suggest_memory_format() == format;
   };
+  if (input.numel() == 0) return at::MemoryFormat::Contiguous;
   if (weight.dim() == 4 && either(at::MemoryFormat::ChannelsLast)) return at::MemoryFormat::ChannelsLast;
-  if (weight.dim() == 5 && either(at::MemoryFormat::ChannelsLast3d)) return at::MemoryFormat::ChannelsLast3d;
-  return at::MemoryFormat::Contiguous;
+  const bool has_3d = weight.dim() == 5 && input.scalar_type() != at::kDouble;
+  return has_3d && either(at::MemoryFormat::ChannelsLast3d) ? at::MemoryFormat::ChannelsLast3d
+                                                            : at::MemoryFormat::Contiguous;
+}
+
+// ATen's rule for handing a convolution of these tensors to oneDNN instead of running its own kernel.
+bool runs_in_onednn(const at::Tensor& input, const at::Tensor& weight, const ConvolutionSettings& conv) {
+  if (!at::globalContext().userEnabledMkldnn() || input.scalar_type() == at::kDouble) return false;
+  if (input.scalar_type() != at::kFloat) return true;
+  const auto any_above_one = [](const std::vector<int64_t>& v) {
+    return std::any_of(v.begin(), v.end(), [](int64_t x) { return x != 1; });
+  };
+  const bool pays_off = any_above_one(conv.stride) || any_above_one(conv.dilation) || input.size(0) >= 16 ||
+                        weight.size(-1) != 1 || weight.size(-2) != 1 || at::get_num_threads() > 1;
+  const bool is_large = conv.groups > 1 || (weight.size(-1) > 3 && weight.size(-2) > 3) || input.size(0) > 1 ||
+                        input.size(0) * input.size(1) * input.size(2) * input.size(3) > 20480;
+  return pays_off && is_large;
 }
 
 std::vector<int64_t> output_sizes(const at::Tensor& input, const at::Tensor& weight, const ConvolutionSettings& conv) {
@@ -38,14 +65,6 @@ std::vector<int64_t> output_sizes(const at::Tensor& input, const at::Tensor& wei
   }
   return at::native::conv_input_size(input.sizes(), weight.sizes(), conv.padding, conv.output_padding, conv.stride,
                                      conv.dilation, conv.groups);
-}
-
-ConvolutionSettings settings_of(const at::Tensor& weight, at::IntArrayRef stride, at::IntArrayRef padding,
-                                at::IntArrayRef dilation, bool transposed, at::IntArrayRef output_padding,
-                                int64_t groups) {
-  const int64_t dims = weight.dim() - 2;
-  return {spread(stride, dims),         spread(padding, dims), spread(dilation, dims),
-          spread(output_padding, dims), transposed,            groups};
 }
 
 void check_convolution(const at::Tensor& input, const at::Tensor& weight, const ConvolutionSettings& conv) {
@@ -74,25 +93,29 @@ at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight, const 
   return meta_empty({sizes[0], sizes[1], 1, sizes[2]}, input.scalar_type(), format).squeeze(2);
 }
 
-at::Tensor grad_like(const at::Tensor& tensor, at::MemoryFormat format) {
-  return meta_empty(tensor.sizes(), tensor.scalar_type(), format);
-}
-
-at::Tensor grad_like_1d(const at::Tensor& tensor, at::MemoryFormat format) {
-  const auto sizes = tensor.sizes();
-  return meta_empty({sizes[0], sizes[1], 1, sizes[2]}, tensor.scalar_type(), format).squeeze(2);
+// ATen's own kernels ask for weight.contiguous(format), which keeps the strides of a weight that is so already; that is
+// seen for 1x1 and depthwise weights, which are contiguous in every format.
+at::Tensor grad_weight(const at::Tensor& input, const at::Tensor& weight, const ConvolutionSettings& conv) {
+  if (input.numel() == 0) return meta_like(weight);
+  const auto format = convolution_format(input, weight);
+  const bool keeps_strides = !runs_in_onednn(input, weight, conv) && weight.is_contiguous(format);
+  return keeps_strides ? meta_like(weight) : meta_like(weight, format);
 }
 
 ThreeTensors convolution_backward(const at::Tensor& grad, const at::Tensor& input, const at::Tensor& weight,
-                                  c10::OptionalArrayRef<int64_t>, at::IntArrayRef, at::IntArrayRef, at::IntArrayRef,
-                                  bool transposed, at::IntArrayRef, int64_t groups, std::array<bool, 3> mask) {
+                                  c10::OptionalArrayRef<int64_t>, at::IntArrayRef stride, at::IntArrayRef padding,
+                                  at::IntArrayRef dilation, bool transposed, at::IntArrayRef output_padding,
+                                  int64_t groups, std::array<bool, 3> mask) {
   const bool is_1d = weight.dim() == 3;
-  const auto format = is_1d ? convolution_format(input.unsqueeze(2), weight.unsqueeze(2))
-                            : convolution_format(input, weight);
-  const auto like = [&](const at::Tensor& t) { return is_1d ? grad_like_1d(t, format) : grad_like(t, format); };
-  at::Tensor grad_bias;
+  const at::Tensor x = is_1d ? input.unsqueeze(2) : input;
+  const at::Tensor w = is_1d ? weight.unsqueeze(2) : weight;
+  const auto conv = settings_of(weight, stride, padding, dilation, transposed, output_padding, groups);
+  const auto finish = [&](const at::Tensor& result) { return is_1d ? result.squeeze(2) : result; };
+  at::Tensor grad_x, grad_w, grad_bias;
+  if (mask[0]) grad_x = finish(x.numel() == 0 ? meta_like(x) : meta_like(x, convolution_format(x, w)));
+  if (mask[1]) grad_w = finish(grad_weight(x, w, conv));
   if (mask[2]) grad_bias = meta_empty({grad.size(1)}, grad.scalar_type());
-  return {mask[0] ? like(input) : at::Tensor(), mask[1] ? like(weight) : at::Tensor(), grad_bias};
+  return {grad_x, grad_w, grad_bias};
 }
 
 }  // namespace

@@ -29,18 +29,30 @@ bool is_fast_path(const at::Tensor& weight, const OptionalTensor& per_sample_wei
   return known_type && weight.stride(1) == 1 && weights_fit;
 }
 
+FourTensors bag_results(const at::Tensor& weight, const at::Tensor& indices, const at::Tensor& offsets, int64_t mode,
+                        bool fast, int64_t num_bags, int64_t num_sizes) {
+  const auto index_type = at::promoteTypes(indices.scalar_type(), offsets.scalar_type());
+  const at::Tensor bag_size = meta_empty({num_sizes}, index_type);
+  const at::Tensor offset2bag = fast ? meta_empty({0}, index_type) : meta_empty(indices.sizes(), index_type);
+  const at::Tensor max_indices = mode == kMax ? meta_empty({num_bags, weight.size(1)}, index_type) : meta_like(bag_size);
+  return {meta_empty({num_bags, weight.size(1)}, weight.scalar_type()), offset2bag, bag_size, max_indices};
+}
+
 FourTensors embedding_bag(const at::Tensor& weight, const at::Tensor& indices, const at::Tensor& offsets, bool,
                           int64_t mode, bool, const OptionalTensor& per_sample_weights, bool include_last_offset,
                           int64_t) {
   const int64_t num_bags = offsets.size(0) - (include_last_offset ? 1 : 0);
-  const auto index_type = at::promoteTypes(indices.scalar_type(), offsets.scalar_type());
-  const at::Tensor output = meta_empty({num_bags, weight.size(1)}, weight.scalar_type());
-  const at::Tensor bag_size = meta_empty({num_bags}, index_type);
   const bool fast = mode == kSum && is_fast_path(weight, per_sample_weights);
-  const at::Tensor offset2bag = fast ? meta_empty({0}, index_type) : meta_empty(indices.sizes(), index_type);
-  const at::Tensor max_indices =
-      mode == kMax ? meta_empty({num_bags, weight.size(1)}, index_type) : meta_empty(bag_size.sizes(), index_type);
-  return {output, offset2bag, bag_size, max_indices};
+  return bag_results(weight, indices, offsets, mode, fast, num_bags, num_bags);
+}
+
+// Without a backward to come, sums do not fill in the bags' sizes and leave that tensor as long as the offsets.
+FourTensors embedding_bag_forward_only(const at::Tensor& weight, const at::Tensor& indices, const at::Tensor& offsets,
+                                       bool, int64_t mode, bool, const OptionalTensor& per_sample_weights,
+                                       bool include_last_offset, int64_t) {
+  const int64_t num_bags = offsets.size(0) - (include_last_offset ? 1 : 0);
+  const bool fast = mode == kSum && is_fast_path(weight, per_sample_weights);
+  return bag_results(weight, indices, offsets, mode, fast, num_bags, mode == kSum ? offsets.size(0) : num_bags);
 }
 
 at::Tensor embedding_bag_dense_backward(const at::Tensor& grad, const at::Tensor&, const at::Tensor&, const at::Tensor&,
@@ -61,7 +73,7 @@ ShapeRows embedding_shapes() {
       typed_row<embedding>("aten::embedding"),
       typed_row<embedding_dense_backward>("aten::embedding_dense_backward"),
       typed_row<embedding_bag>("aten::_embedding_bag"),
-      typed_row<embedding_bag>("aten::_embedding_bag_forward_only"),
+      typed_row<embedding_bag_forward_only>("aten::_embedding_bag_forward_only"),
       typed_row<embedding_bag_dense_backward>("aten::_embedding_bag_dense_backward"),
       typed_row<embedding_bag_weights_backward>("aten::_embedding_bag_per_sample_weights_backward"),
   };

@@ -1,8 +1,6 @@
-// Fast paths for pointwise operators that training steps are full of. Their Meta kernels build a TensorIterator, which
+// Fast paths for operators that training steps are full of. Most of their Meta kernels build a TensorIterator, which
 // costs several times what making the result does. Each path takes only the inputs for which the result is plain to see
 // (same dtype, strides that TensorIterator hands through) and declines all others, so results equal the Meta kernels'.
-#include <ATen/native/TypeProperties.h>
-
 #include "diptych/ops/shapes_table.h"
 
 namespace diptych::detail {
@@ -60,7 +58,7 @@ at::Tensor binary_result(const at::Tensor& a, const at::Tensor& b, at::ScalarTyp
   return at::Tensor();
 }
 
-// Operators over two tensors; `kArguments` is how many arguments there are in all, `kFirst` the place of the first tensor.
+// Operators whose first two arguments are tensors of one float type; kArguments is how many arguments there are in all.
 template <size_t kArguments>
 bool float_binary(const c10::OperatorHandle&, c10::Stack& stack) {
   const at::Tensor& a = tensor_at(stack, 0, kArguments);
@@ -107,10 +105,47 @@ bool with_scalar(const c10::OperatorHandle&, c10::Stack& stack) {
   return true;
 }
 
+bool keeps_format(const c10::IValue& memory_format) {
+  return memory_format.isNone() || memory_format.toMemoryFormat() == at::MemoryFormat::Preserve;
+}
+
+bool clone(const c10::OperatorHandle&, c10::Stack& stack) {
+  if (!keeps_format(stack.back())) return false;
+  replace(stack, 2, meta_like(tensor_at(stack, 0, 2)));
+  return true;
+}
+
+// zeros_like, ones_like and _to_copy: a tensor, its new options from the second argument on, the memory format last.
+template <size_t kArguments>
+bool like_with_options(const c10::OperatorHandle&, c10::Stack& stack) {
+  const c10::IValue& dtype = stack[stack.size() - kArguments + 1];
+  const c10::IValue& layout = stack[stack.size() - kArguments + 2];
+  if (!keeps_format(stack.back()) || !(layout.isNone() || layout.toLayout() == at::kStrided)) return false;
+  const at::Tensor& self = tensor_at(stack, 0, kArguments);
+  replace(stack, kArguments, meta_like(self, dtype.isNone() ? self.scalar_type() : dtype.toScalarType()));
+  return true;
+}
+
+bool addmm(const c10::OperatorHandle&, c10::Stack& stack) {
+  const at::Tensor& bias = tensor_at(stack, 0, 5);
+  const at::Tensor& a = tensor_at(stack, 1, 5);
+  const at::Tensor& b = tensor_at(stack, 2, 5);
+  const bool fits = a.dim() == 2 && b.dim() == 2 && a.size(1) == b.size(0) && bias.dim() == 1 &&
+                    bias.size(0) == b.size(1) && a.dtype() == b.dtype() && a.dtype() == bias.dtype();
+  if (!fits) return false;
+  replace(stack, 5, meta_empty({a.size(0), b.size(1)}, a.scalar_type()));
+  return true;
+}
+
 }  // namespace
 
 ShapeRows fast_shapes() {
   return {
+      {"aten::addmm", &addmm},
+      {"aten::clone", &clone},
+      {"aten::zeros_like", &like_with_options<6>},
+      {"aten::ones_like", &like_with_options<6>},
+      {"aten::_to_copy", &like_with_options<7>},
       {"aten::add.Tensor", &float_binary<3>},
       {"aten::sub.Tensor", &float_binary<3>},
       {"aten::mul.Tensor", &float_binary<2>},

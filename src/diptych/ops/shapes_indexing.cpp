@@ -1,5 +1,8 @@
 // Shapes of operators that pick, move or look up elements.
 #include <ATen/WrapDimUtils.h>
+#include <ATen/ops/cat.h>
+
+#include <algorithm>
 
 #include "diptych/ops/shapes_table.h"
 
@@ -16,13 +19,24 @@ at::Tensor index_select(const at::Tensor& self, int64_t dim, const at::Tensor& i
 
 at::Tensor flip(const at::Tensor& self, at::IntArrayRef dims) {
   for (const int64_t dim : dims) at::maybe_wrap_dim(dim, self.dim());
-  return meta_like(self, self.suggest_memory_format());
+  return meta_like(self);
+}
+
+// One dimension is rolled by joining its two parts, so the layout is the one that cat chooses.
+at::Tensor roll_one(const at::Tensor& self, int64_t shift, int64_t dim) {
+  const int64_t size = self.size(dim);
+  const int64_t start = ((size - shift) % size + size) % size;
+  return at::cat({self.narrow(dim, start, size - start), self.narrow(dim, 0, start)}, dim);
 }
 
 at::Tensor roll(const at::Tensor& self, at::IntArrayRef shifts, at::IntArrayRef dims) {
   TORCH_CHECK(!shifts.empty() && (dims.empty() ? shifts.size() == 1 : shifts.size() == dims.size()),
               "roll: shifts and dimensions must align. shifts: ", shifts.size(), ", dims:", dims.size());
-  return meta_empty(self.sizes(), self.scalar_type());
+  if (self.numel() == 0) return meta_like(self);
+  if (dims.empty()) return meta_empty(self.sizes(), self.scalar_type());
+  at::Tensor result = self;
+  for (size_t i = 0; i < dims.size(); ++i) result = roll_one(result, shifts[i], dims[i]);
+  return result;
 }
 
 at::Tensor take(const at::Tensor& self, const at::Tensor& index) {

@@ -116,8 +116,8 @@ TwoTensors batch_norm_update_stats(const at::Tensor& input, const OptionalTensor
 
 TwoTensors weight_norm(const at::Tensor& direction, const at::Tensor& magnitude, int64_t) {
   const bool widen = magnitude.scalar_type() == at::kBFloat16;
-  return {meta_like(direction), meta_strided(magnitude.sizes(), magnitude.strides(),
-                                             widen ? at::kFloat : magnitude.scalar_type())};
+  return {meta_empty(direction.sizes(), direction.scalar_type()),
+          meta_empty(magnitude.sizes(), widen ? at::kFloat : magnitude.scalar_type())};
 }
 
 TwoTensors weight_norm_backward(const at::Tensor&, const at::Tensor& direction, const at::Tensor& magnitude,

@@ -25,26 +25,38 @@ at::Tensor contiguous(const at::Tensor& self, const OptionalGenerator&) {
   return meta_empty(self.sizes(), self.scalar_type());
 }
 
-at::Tensor binomial(const at::Tensor& count, const at::Tensor& prob, const OptionalGenerator&) {
-  return meta_pointwise({count, prob}, count.scalar_type());
+at::Tensor binomial(const at::Tensor& count, const at::Tensor&, const OptionalGenerator&) {
+  return meta_empty(count.sizes(), count.scalar_type());
 }
 
-at::Tensor standard_gamma_grad(const at::Tensor& self, const at::Tensor& output) {
-  return meta_pointwise({self, output}, self.scalar_type());
+at::Tensor standard_gamma_grad(const at::Tensor& self, const at::Tensor&) {
+  return meta_empty(self.sizes(), self.scalar_type());
 }
 
-at::Tensor dirichlet_grad(const at::Tensor& x, const at::Tensor& alpha, const at::Tensor& total) {
-  return meta_pointwise({x, alpha, total}, x.scalar_type());
+at::Tensor dirichlet_grad(const at::Tensor& x, const at::Tensor&, const at::Tensor&) {
+  return meta_empty(x.sizes(), x.scalar_type());
 }
 
 at::Tensor rrelu_with_noise(const at::Tensor& self, const at::Tensor&, const at::Scalar&, const at::Scalar&, bool,
                             const OptionalGenerator&) {
-  return meta_like(self);
+  return meta_empty(self.sizes(), self.scalar_type());
 }
 
 TwoTensors rrelu_with_noise_functional(const at::Tensor& self, const at::Tensor& noise, const at::Scalar&,
                                        const at::Scalar&, bool, const OptionalGenerator&) {
   return {meta_like(self), meta_like(noise)};
+}
+
+at::Tensor randperm(int64_t count, OptionalDtype dtype, std::optional<at::Layout>, std::optional<at::Device>,
+                    std::optional<bool>) {
+  TORCH_CHECK(count >= 0, "n must be non-negative, got", count);
+  return meta_empty({count}, dtype.value_or(at::kLong));
+}
+
+at::Tensor randperm_generator(int64_t count, const OptionalGenerator&, OptionalDtype dtype,
+                              std::optional<at::Layout> layout, std::optional<at::Device> device,
+                              std::optional<bool> pinned) {
+  return randperm(count, dtype, layout, device, pinned);
 }
 
 }  // namespace
@@ -60,6 +72,8 @@ ShapeRows random_shapes() {
       typed_row<binomial>("aten::binomial"),
       typed_row<standard_gamma_grad>("aten::_standard_gamma_grad"),
       typed_row<dirichlet_grad>("aten::_dirichlet_grad"),
+      typed_row<randperm>("aten::randperm"),
+      typed_row<randperm_generator>("aten::randperm.generator"),
       typed_row<rrelu_with_noise>("aten::rrelu_with_noise"),
       typed_row<rrelu_with_noise_functional>("aten::rrelu_with_noise_functional"),
   };

@@ -56,8 +56,7 @@ FourTensors rnn_layer(const at::Tensor& input, const at::Tensor& w0, const at::T
   const at::Tensor output = meta_empty({input.size(0), input.size(1), hidden_size}, dtype);
   const LayerSettings layer = {reverse,    batch_sizes.vec(), mode,        hidden_size, num_layers,
                                has_biases, bidirectional,     batch_first, train};
-  at::Tensor workspace;
-  if (train) workspace = meta_empty({workspace_size({input, w0, w1, w2, w3, hx, cx}, layer)}, at::kByte);
+  const at::Tensor workspace = meta_empty({workspace_size({input, w0, w1, w2, w3, hx, cx}, layer)}, at::kByte);
   return {output, meta_empty(hx.sizes(), hx.scalar_type()), meta_empty(cx.sizes(), cx.scalar_type()), workspace};
 }
 

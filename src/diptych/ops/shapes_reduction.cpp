@@ -70,7 +70,7 @@ TwoTensors cumulative_extreme(const at::Tensor& self, int64_t dim) {
 
 at::Tensor logcumsumexp(const at::Tensor& self, int64_t dim) {
   at::maybe_wrap_dim(dim, self.dim());
-  return meta_like(self);
+  return meta_empty(self.sizes(), self.scalar_type());
 }
 
 at::Tensor dot(const at::Tensor& self, const at::Tensor& other) {

@@ -73,12 +73,14 @@ ShapeRows attention_shapes();
 ShapeRows convolution_shapes();
 ShapeRows embedding_shapes();
 ShapeRows indexing_shapes();
+ShapeRows linalg_shapes();
 ShapeRows loss_shapes();
 ShapeRows norm_shapes();
 ShapeRows pool_shapes();
 ShapeRows random_shapes();
 ShapeRows recurrent_shapes();
 ShapeRows reduction_shapes();
+ShapeRows spatial_shapes();
 
 /// All rows of all families; no name twice. Threads: any.
 const ShapeRows& all_shape_rows();

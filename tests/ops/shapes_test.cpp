@@ -1,0 +1,78 @@
+// Shape functions against the CPU kernels, family by family.
+#include "diptych/ops/shapes.h"
+
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "diptych/ops/shapes_table.h"
+#include "ops/shapes_check.h"
+
+namespace diptych::test {
+namespace {
+
+TEST(Shapes, OfPointwiseOperatorsAreTheCpuKernels) { expect_shapes_match(pointwise_samples()); }
+TEST(Shapes, OfActivationsAreTheCpuKernels) { expect_shapes_match(activation_samples()); }
+TEST(Shapes, OfEmbeddingsAreTheCpuKernels) { expect_shapes_match(embedding_samples()); }
+TEST(Shapes, OfNormsAreTheCpuKernels) { expect_shapes_match(norm_samples()); }
+TEST(Shapes, OfAttentionAreTheCpuKernels) { expect_shapes_match(attention_samples()); }
+TEST(Shapes, OfConvolutionsAreTheCpuKernels) { expect_shapes_match(convolution_samples()); }
+TEST(Shapes, OfPoolsAreTheCpuKernels) { expect_shapes_match(pool_samples()); }
+TEST(Shapes, OfLossesAreTheCpuKernels) { expect_shapes_match(loss_samples()); }
+TEST(Shapes, OfRecurrentLayersAreTheCpuKernels) { expect_shapes_match(recurrent_samples()); }
+TEST(Shapes, OfReductionsAreTheCpuKernels) { expect_shapes_match(reduction_samples()); }
+TEST(Shapes, OfIndexingAreTheCpuKernels) { expect_shapes_match(indexing_samples()); }
+TEST(Shapes, OfRandomOperatorsAreTheCpuKernels) { expect_shapes_match(random_samples()); }
+TEST(Shapes, OfLinearAlgebraAreTheCpuKernels) { expect_shapes_match(linalg_samples()); }
+TEST(Shapes, OfSpatialOperatorsAreTheCpuKernels) { expect_shapes_match(spatial_samples()); }
+TEST(Shapes, OfStructuredOperatorsAreTheCpuKernels) { expect_shapes_match(structured_samples()); }
+
+TEST(Shapes, EveryRowAnswersSomeSample) {
+  const auto answered = operators_answered(all_samples());
+  for (const auto& row : detail::all_shape_rows()) EXPECT_TRUE(answered.count(std::string(row.name))) << row.name;
+}
+
+TEST(Shapes, FastPathsAnswerPlainInputs) {
+  const at::Tensor x = f32({4, 3, 5}), bias = f32({5});
+  const Samples plain = {sample("aten::add.Tensor", {x, x}), sample("aten::mul.Tensor", {x, bias}),
+                         sample("aten::tanh", {x}), sample("aten::mul.Scalar", {x, 2}),
+                         sample("aten::gelu_backward", {x, x})};
+  EXPECT_EQ(operators_answered(plain).size(), plain.size());
+}
+
+TEST(Shapes, FastPathsDeclineWhatTheyCannotSee) {
+  const at::Tensor x = f32({4, 3, 5});
+  const at::Tensor swapped = x.transpose(0, 1).contiguous().transpose(0, 1);
+  const Samples unclear = {sample("aten::add.Tensor", {x, f64({4, 3, 5})}), sample("aten::mul.Tensor", {x, i64({5}, 3)}),
+                           sample("aten::add.Tensor", {swapped, x}), sample("aten::tanh", {i64({3}, 5)})};
+  EXPECT_TRUE(operators_answered(unclear).empty());
+}
+
+TEST(Shapes, OperatorsThatMetaKernelsServeHaveNone) {
+  EXPECT_EQ(find_shape_function(sample("aten::mm", {f32({2, 3}), f32({3, 4})}).handle()), nullptr);
+}
+
+TEST(Shapes, WrongArgumentsAreRefusedInTheKernelsWords) {
+  const at::AutoDispatchBelowADInplaceOrView guard;
+  const auto refuse = [](const OpSample& wrong, const std::string& words) {
+    c10::Stack stack;
+    for (const auto& value : wrong.arguments) {
+      stack.push_back(value.isTensor() ? c10::IValue(value.toTensor().to(at::kMeta)) : value);
+    }
+    try {
+      find_shape_function(wrong.handle())(wrong.handle(), stack);
+      ADD_FAILURE() << wrong.op << " accepted wrong arguments";
+    } catch (const c10::Error& error) {
+      EXPECT_NE(std::string(error.what()).find(words), std::string::npos) << error.what();
+    }
+  };
+  const std::vector<int64_t> one = {1, 1}, none = {0, 0};
+  refuse(sample("aten::convolution", {f32({2, 3, 8, 8}), f32({4, 5, 3, 3}), c10::IValue(), one, none, one, false, none, 1}),
+         "to have 5 channels, but got 3 channels");
+  refuse(sample("aten::native_layer_norm", {f32({2, 3}), ints({4}), c10::IValue(), c10::IValue(), 1e-5}),
+         "Given normalized_shape=[4]");
+  refuse(sample("aten::embedding", {f32({3}), i64({2}, 2)}), "'weight' must be 2-D");
+  refuse(sample("aten::dot", {f32({3}), f32({4})}), "inconsistent tensor size");
+}
+
+}  // namespace
+}  // namespace diptych::test
