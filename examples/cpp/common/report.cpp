@@ -1,0 +1,135 @@
+// Writing the report page: one HTML file that needs nothing else but the pages it links to.
+#include "common/report.h"
+
+#include <ATen/Parallel.h>
+#include <diptych/base/error.h>
+#include <torch/torch.h>
+
+#include <fstream>
+
+#include "common/chart.h"
+
+namespace examples {
+namespace {
+
+constexpr const char* kStyle =
+    "body{font:15px/1.5 sans-serif;color:#1e293b;max-width:860px;margin:2em auto;padding:0 1em}"
+    "table{border-collapse:collapse;margin:.5em 0}td,th{border-bottom:1px solid #e2e8f0;padding:.2em .9em .2em "
+    "0;text-align:left}"
+    "td.n{text-align:right;font-variant-numeric:tabular-nums}h1{font-size:1.5em}h2{font-size:1.15em;margin-top:1.8em}"
+    "pre{background:#f8fafc;border:1px solid "
+    "#e2e8f0;padding:.8em;overflow-x:auto;white-space:pre-wrap}svg{max-width:100%;height:auto}";
+
+using Row = std::vector<std::string>;
+
+std::string table(const Row& head, const std::vector<Row>& rows) {
+  std::string html = "<table><tr>";
+  for (const auto& cell : head) html += "<th>" + escaped(cell) + "</th>";
+  html += "</tr>\n";
+  for (const auto& row : rows) {
+    html += "<tr>";
+    for (size_t i = 0; i < row.size(); ++i) html += (i == 0 ? "<td>" : "<td class=n>") + escaped(row[i]) + "</td>";
+    html += "</tr>\n";
+  }
+  return html + "</table>\n";
+}
+
+std::string milliseconds(double seconds) { return fmt::format("{:.2f}", seconds * 1e3); }
+
+std::string loss_curve(const ReportData& data) {
+  const auto& losses = data.run.state().losses;
+  std::vector<Series> series = {{"loss of each step", "#bfdbfe", losses, 1},
+                                {"smoothed", "#2563eb", smoothed(losses, 0.95), 2}};
+  if (data.comparison) series.push_back({"eager, the first steps", "#f97316", data.comparison->losses, 1});
+  return line_chart(fmt::format("{}: loss over {} steps", data.options.name, losses.size()), "step", "loss (nats)",
+                    series);
+}
+
+std::string configuration(const ReportData& data) {
+  std::vector<Row> rows;
+  for (const auto& [name, value] : data.options.run.items()) rows.push_back({name, value.get<std::string>()});
+  int64_t count = 0;
+  for (const auto& [name, tensor] : data.run.state().parameters) count += tensor.numel();
+  rows.push_back({"--steps", std::to_string(data.options.steps)});
+  rows.push_back({"--backend", data.options.backend});
+  rows.push_back(
+      {"--partition", data.options.backend == "eager" ? "(eager saves what autograd saves)" : data.options.partition});
+  rows.push_back({"parameters", fmt::format("{:.2f} million", static_cast<double>(count) / 1e6)});
+  rows.push_back({"LibTorch", fmt::format("{}, {} threads", TORCH_VERSION, at::get_num_threads())});
+  return "<h2>Configuration</h2>" + table({"option", "value"}, rows);
+}
+
+std::string timings(const ReportData& data) {
+  const auto& times = data.run.times();
+  if (times.empty()) return "";
+  const StepTimes ours = median_times(times);
+  const StepTimes eager = data.comparison ? median_times(data.comparison->times) : StepTimes{};
+  const auto row = [&](const char* name, double StepTimes::*phase) {
+    return Row{name, milliseconds(ours.*phase), data.comparison ? milliseconds(eager.*phase) : "",
+               milliseconds(times.front().*phase)};
+  };
+  std::vector<Row> rows = {row("forward", &StepTimes::forward), row("backward", &StepTimes::backward),
+                           row("optimizer", &StepTimes::optimizer)};
+  rows.push_back({"whole step", milliseconds(ours.total()), data.comparison ? milliseconds(eager.total()) : "",
+                  milliseconds(times.front().total())});
+  const auto speed = [&](double seconds) { return fmt::format("{:.0f}", data.task.units_per_step / seconds); };
+  rows.push_back({data.options.unit + " per second", speed(ours.total()), data.comparison ? speed(eager.total()) : "",
+                  speed(times.front().total())});
+  return "<h2>Timings</h2><p>Milliseconds, medians of the steps of this process but for its first, which captures and "
+         "compiles the graphs.</p>" +
+         table({"phase", data.options.backend, "eager", "first step"}, rows);
+}
+
+std::string comparison(const ReportData& data) {
+  if (!data.comparison) return "";
+  const auto& result = *data.comparison;
+  return fmt::format(
+      "<h2>The same run in eager</h2><p>Over {} steps from the same seed the losses differ by at most <b>{:.3g}</b> "
+      "(step {}); "
+      "{:g} is allowed.</p>",
+      result.steps, result.largest, result.largest_at, kLossTolerance);
+}
+
+std::string findings(const ReportData& data) {
+  std::string html = "<h2>Results</h2>";
+  for (const auto& [name, text] : data.findings) {
+    const bool is_long = text.find('\n') != std::string::npos;
+    html += is_long ? fmt::format("<p>{}:</p><pre>{}</pre>", escaped(name), escaped(text))
+                    : fmt::format("<p>{}: <b>{}</b></p>", escaped(name), escaped(text));
+  }
+  return html;
+}
+
+}  // namespace
+
+void write_text(const std::filesystem::path& path, const std::string& text) {
+  const std::filesystem::path temporary = path.string() + kTemporaryEnding;
+  std::ofstream file(temporary, std::ios::binary);
+  file << text;
+  file.close();
+  std::error_code error;
+  if (file) std::filesystem::rename(temporary, path, error);
+  if (!file || error) {
+    std::error_code ignored;
+    std::filesystem::remove(temporary, ignored);
+    DIPTYCH_CHECK(false, "[report] '{}' can't be written; choose another path", path.string());
+  }
+}
+
+ReportPaths write_report(const ReportData& data) {
+  const std::filesystem::path out = data.options.out;
+  const ReportPaths paths{
+      out / "loss.svg", data.options.report.empty() ? out / "report.html" : std::filesystem::path(data.options.report)};
+  const std::string curve = loss_curve(data);
+  write_text(paths.curve, curve);
+  const std::string title = escaped(data.options.name);
+  write_text(
+      paths.page,
+      fmt::format(
+          "<!doctype html><html lang=en><meta charset=utf-8><title>{0}</title><style>{1}</style>\n<h1>{0}</h1>\n{2}",
+          title, kStyle, curve) +
+          findings(data) + comparison(data) + timings(data) + configuration(data) + "</html>\n");
+  return paths;
+}
+
+}  // namespace examples

@@ -1,0 +1,39 @@
+// Trains an LSTM language model on the text that the repository ships.
+#include "common/parameters.h"
+#include "common/text_data.h"
+#include "common/trainer.h"
+#include "models/lstm.h"
+#include "models/sample.h"
+
+using namespace examples;
+
+int main(int argc, char** argv) {
+  TrainOptions options{.name = "train_lstm", .steps = 600, .batch = 32, .lr = 3e-3, .weight_decay = 0.01};
+  options.data = data_path("kjv_new_testament.txt");
+  LstmConfig config;
+  int64_t block = 64, sample_length = 300;
+  CLI::App app{"Trains an LSTM to continue a text, one token a character"};
+  add_train_options(app, options);
+  add_size_option(app, "--block", block, "Time steps that a gradient goes through, in characters");
+  add_size_option(app, "--width", config.width, "Numbers in the state");
+  app.add_option("--sample", sample_length, "Characters of sampled text at the end")
+      ->check(CLI::NonNegativeNumber)
+      ->group(kHowGroup);
+
+  return run_program(app, options, argc, argv, [&] {
+    const TextData text(options.data, block);
+    config.vocabulary = text.vocabulary();
+    const auto build = [&](const std::string& backend) {
+      const auto lstm = std::make_shared<const Lstm>(make_lstm(config));
+      const auto loss = [lstm](const Batch& batch) { return lstm_loss(*lstm, batch.inputs, batch.targets); };
+      const auto evaluate = [&, lstm, loss]() -> std::vector<Finding> {
+        const auto logits = [lstm](const at::Tensor& tokens) { return lstm_logits(*lstm, tokens); };
+        return {{"validation loss", validation_loss(text, options, loss)},
+                {"sampled text", sample_text(text, logits, block, sample_length, options.seed)}};
+      };
+      return Trainable{named_tensors(*lstm), {}, loss, evaluate};
+    };
+    const auto batch = [&](int64_t step) { return text.batch(Part::kTrain, options.seed, step, options.batch); };
+    return train(options, {static_cast<double>(options.batch * block), batch, build});
+  });
+}

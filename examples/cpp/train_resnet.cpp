@@ -1,0 +1,43 @@
+// Trains a ResNet-18 with BatchNorm on the handwritten digits, upscaled to 32x32.
+#include "common/digits_data.h"
+#include "common/parameters.h"
+#include "common/trainer.h"
+#include "models/resnet.h"
+
+using namespace examples;
+
+namespace {
+
+// Shapes: f32[n, 64] -> f32[n, 1, 32, 32].
+at::Tensor upscaled(const at::Tensor& images) {
+  return at::upsample_bilinear2d(images.view({-1, 1, 8, 8}), {32, 32}, /*align_corners=*/false);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  TrainOptions options{
+      .name = "train_resnet", .unit = "images", .steps = 100, .batch = 32, .lr = 1e-3, .weight_decay = 0.05};
+  options.data = data_path("digits.csv");
+  int64_t width = 64;
+  CLI::App app{"Trains a ResNet-18 to read handwritten digits, upscaled to 32x32"};
+  add_train_options(app, options);
+  add_size_option(app, "--width", width, "Channels of the first stage; the paper has 64");
+
+  return run_program(app, options, argc, argv, [&] {
+    const DigitsData digits(options.data);
+    const auto build = [&](const std::string& backend) {
+      ResNet18 resnet(/*channels=*/1, width, /*classes=*/10);
+      const auto loss = [resnet](const Batch& batch) mutable {
+        return at::cross_entropy_loss(resnet(upscaled(batch.inputs)), batch.targets);
+      };
+      const auto evaluate = [&digits, resnet]() mutable -> std::vector<Finding> {
+        resnet->eval();
+        return {digits_accuracy(digits, [&](const at::Tensor& x) { return resnet(upscaled(x)); })};
+      };
+      return Trainable{named_parameters(*resnet), named_buffers(*resnet), loss, evaluate};
+    };
+    const auto batch = [&](int64_t step) { return digits.batch(Part::kTrain, options.seed, step, options.batch); };
+    return train(options, {static_cast<double>(options.batch), batch, build});
+  });
+}
