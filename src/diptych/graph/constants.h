@@ -1,0 +1,18 @@
+// Constant tensors as a table in JSON and bytes beside it.
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace diptych {
+
+/// Appends each tensor's elements to `bytes`, row-major, a tensor that occurs twice once; returns the table that
+/// read_constants() wants. Errors: UserError for a lazily conjugated or negated tensor.
+nlohmann::json write_constants(const std::vector<at::Tensor>& tensors, std::string& bytes);
+/// The inverse; tensors get their strides, device and requires_grad back.
+std::vector<at::Tensor> read_constants(const nlohmann::json& table, std::string_view bytes);
+
+}  // namespace diptych

@@ -1,0 +1,21 @@
+// A graph, or a pair of them, as one web page that needs nothing but itself.
+#pragma once
+#include <string>
+
+#include "diptych/graph/graph.h"
+
+namespace diptych {
+
+/// Draws a pair: the forward graph downwards on the left, the residuals with their bytes in the middle, the backward
+/// graph upwards on the right, so that a residual's two ends stand near each other. The page pans, zooms and searches;
+/// a click on a node shows its line, metadata, operands and users. Residual slots are matched in order.
+std::string html(const Graph& forward, const Graph& backward, const std::string& title);
+
+/// Draws one graph.
+std::string html(const Graph& graph, const std::string& title);
+
+namespace detail {
+/// The page with `{{title}}` and `{{data}}` for html() to fill in.
+extern const char* const kHtmlPage;
+}  // namespace detail
+}  // namespace diptych

@@ -1,0 +1,44 @@
+// Graphs in files: readable JSON, with the constants' bytes behind it, under one checksum.
+//
+// A file starts with the line `diptych-graphs <version> <json bytes> <constant bytes> <checksum>`; then come the JSON
+// and the constants. Operators are saved with their schemas: a LibTorch that changed an operator refuses the file
+// rather than reading its operands as something else.
+#pragma once
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "diptych/graph/parse.h"
+
+namespace diptych {
+
+/// Files of this version are written, and no other is read: see "Serialized graphs" in the changelog for the window.
+inline constexpr int kGraphFileVersion = 1;
+
+/// What a file holds: graphs by name in order, and strings for whoever saved it.
+struct GraphFile {
+  std::vector<std::pair<std::string, Graph>> graphs;
+  std::map<std::string, std::string> metadata;
+
+  /// The graph called `name`. Errors: UserError lists the names.
+  const Graph& graph(std::string_view name) const;
+};
+
+/// One graph as JSON, without the bytes of its constants; from_json wants all_constants(graph) again.
+/// Errors: UserError for a graph that holds what JSON can not (a generator).
+std::string to_json(const Graph& graph);
+/// The inverse. Errors: UserError for text that is no graph, is damaged, is of another version or names an operator
+/// that this LibTorch does not have or defines otherwise.
+Graph from_json(std::string_view json, const std::vector<at::Tensor>& constants = {}, FindHop find_hop = nullptr);
+
+/// Writes a file whole or not at all: to `<path>.tmp-...`, which then takes the place of `path`.
+/// Errors: UserError as to_json, and with the system's reason where the file can't be written.
+void save(const GraphFile& file, const std::string& path);
+void save(const Graph& graph, const std::string& path);
+/// Reads a file; load(save(g)) is identical to g.
+/// Errors: UserError as from_json, and for a file that is missing, foreign, cut short or damaged.
+GraphFile load(const std::string& path, FindHop find_hop = nullptr);
+
+}  // namespace diptych
