@@ -100,7 +100,8 @@ TEST(Lifetimes, FreeInputsAtTheirLastUseAndUnusedOnesAtOnce) {
   Node node = test::make_node(Op::find("aten.mul.Tensor"));
   node.operands = {probed, late};
   builder.graph().add_node(node, {builder.graph().meta(late)});
-  const Program program(builder.finish({builder.graph().nodes().back().outputs[0]}));
+  // In place, the first product would live on in `early`.
+  const Program program(builder.finish({builder.graph().nodes().back().outputs[0]}), {.reuse_buffers = false});
   std::vector<at::Tensor> inputs{torch::randn({4}), torch::randn({4}), torch::randn({4})};
   for (const auto& input : inputs) probe.watched.emplace_back(input.getIntrusivePtr());
   program.run(std::move(inputs));

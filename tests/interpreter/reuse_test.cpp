@@ -105,8 +105,11 @@ TEST_P(PointwiseReuse, IsBitIdenticalToOutOfPlace) {
         std::vector<at::Tensor> held;  // the caller keeps the inputs, so only the operator itself may run in place
         for (int i = 0; i < one.tensors; ++i) held.push_back(make(i));
         const auto in_place = expect_same_with_and_without_reuse(builder.finish(outputs), [&] { return held; });
-        // Only an operand that some form of the operator writes to can be run over; the first always can.
-        if (dying == 0) {
+        // Only an operand that some form of the operator writes to can be run over; the first always can, where eager
+        // lays the result out as it (2 ** x.t() is laid out anew).
+        const bool same_layout = builder.example(outputs.back()).strides() == make(0).strides();
+        EXPECT_TRUE(same_layout || transposed) << one.op;
+        if (dying == 0 && same_layout) {
           EXPECT_EQ(in_place, 1U) << one.op;
         }
       }
