@@ -18,7 +18,7 @@ std::string argument_name(const std::vector<std::string>& names, size_t index);
 /// How an argument travels into the traced function: by value, with stand-ins for its tensors; a module is known by its
 /// address, and its tensors are exchanged when an operator meets them.
 template <class T>
-using Held = std::conditional_t<is_by_identity<T>(), T&, T>;
+using Held = std::conditional_t<is_by_identity<std::remove_cv_t<T>>(), T&, std::remove_cv_t<T>>;
 
 /// Puts tensors into the leaves in order, passing over those of modules.
 struct StandInFiller : LeafVisitor {

@@ -1,4 +1,6 @@
 // The only file above the backends that names one.
+#include <fmt/ranges.h>
+
 #include "diptych/backends/fallback.h"
 #include "diptych/backends/checked_executable.h"
 #include "diptych/backends/interpreter/interpreter_backend.h"

@@ -1,6 +1,7 @@
 #include "diptych/compile/compiled_function.h"
 
 #include <ATen/ops/as_strided.h>
+#include <fmt/ranges.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/variable.h>
 

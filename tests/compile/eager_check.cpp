@@ -1,0 +1,165 @@
+#include "compile/eager_check.h"
+
+#include <sstream>
+
+namespace diptych::testing {
+namespace {
+
+Observed observe(const Inputs& inputs, const Function& function, const CheckOptions& options) {
+  Observed seen;
+  const Tensors leaves = inputs.leaves();
+  seen.inputs = inputs.derive(leaves);
+  try {
+    seen.outputs = function(seen.inputs);
+    Tensors roots;
+    Tensors tangents;
+    torch::manual_seed(7);
+    const auto add_root = [&](const at::Tensor& tensor) {
+      if (!tensor.requires_grad() || !options.backward) return;
+      roots.push_back(tensor);
+      tangents.push_back(torch::randn_like(tensor));
+    };
+    for (const at::Tensor& output : seen.outputs) add_root(output);
+    for (const at::Tensor& input : seen.inputs) {
+      if (!input.is_leaf()) add_root(input);
+    }
+    if (!roots.empty()) torch::autograd::backward(roots, tangents);
+  } catch (const std::exception& error) {
+    seen.error = error.what();
+  }
+  for (const at::Tensor& leaf : leaves) seen.grads.push_back(leaf.grad());
+  return seen;
+}
+
+void expect_same(const at::Tensor& eager, const at::Tensor& ours, double tolerance, const std::string& what) {
+  ASSERT_EQ(eager.defined(), ours.defined()) << what;
+  if (!eager.defined()) return;
+  EXPECT_EQ(eager.sizes(), ours.sizes()) << what;
+  EXPECT_EQ(eager.strides(), ours.strides()) << what;
+  ASSERT_EQ(eager.scalar_type(), ours.scalar_type()) << what;
+  if (eager.sizes() != ours.sizes()) return;
+  const bool same = tolerance == 0 ? at::equal(eager.detach().nan_to_num(), ours.detach().nan_to_num())
+                                   : at::allclose(eager.detach(), ours.detach(), tolerance, tolerance, true);
+  EXPECT_TRUE(same) << what << "\neager:\n" << eager << "\nours:\n" << ours;
+}
+
+void expect_same_facts(const at::Tensor& eager, const at::Tensor& ours, const std::string& what) {
+  EXPECT_EQ(eager.requires_grad(), ours.requires_grad()) << what << ": requires_grad";
+  EXPECT_EQ(eager.is_leaf(), ours.is_leaf()) << what << ": is_leaf";
+  EXPECT_EQ(eager.is_view(), ours.is_view()) << what << ": is_view";
+}
+
+bool share(const at::Tensor& a, const at::Tensor& b) { return a.storage().is_alias_of(b.storage()); }
+
+// Which of all the tensors share storage, pair by pair.
+void expect_same_aliasing(const Observed& eager, const Observed& ours) {
+  const auto all = [](const Observed& seen) {
+    Tensors tensors = seen.inputs;
+    tensors.insert(tensors.end(), seen.outputs.begin(), seen.outputs.end());
+    return tensors;
+  };
+  const Tensors a = all(eager);
+  const Tensors b = all(ours);
+  for (size_t i = 0; i < a.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      if (a[i].numel() == 0 || a[j].numel() == 0) continue;
+      EXPECT_EQ(share(a[i], a[j]), share(b[i], b[j])) << "aliasing of tensors " << j << " and " << i << " (inputs first)";
+      EXPECT_EQ(a[i].is_same(a[j]), b[i].is_same(b[j])) << "identity of tensors " << j << " and " << i;
+    }
+  }
+}
+
+void compare(const Observed& eager, const Observed& ours, const CheckOptions& options) {
+  ASSERT_EQ(eager.error.empty(), ours.error.empty()) << "eager: " << eager.error << "\nours: " << ours.error;
+  if (!eager.error.empty()) return;
+  ASSERT_EQ(eager.outputs.size(), ours.outputs.size());
+  for (size_t i = 0; i < eager.outputs.size(); ++i) {
+    const std::string what = "output " + std::to_string(i);
+    expect_same(eager.outputs[i], ours.outputs[i], options.tolerance, what);
+    expect_same_facts(eager.outputs[i], ours.outputs[i], what);
+  }
+  for (size_t i = 0; i < eager.inputs.size(); ++i) {
+    const std::string what = "input " + std::to_string(i);
+    expect_same(eager.inputs[i], ours.inputs[i], options.tolerance, what);
+    expect_same_facts(eager.inputs[i], ours.inputs[i], what);
+  }
+  for (size_t i = 0; i < eager.grads.size(); ++i) {
+    expect_same(eager.grads[i], ours.grads[i], options.tolerance, "gradient of leaf " + std::to_string(i));
+  }
+  expect_same_aliasing(eager, ours);
+}
+
+}  // namespace
+
+void expect_as_eager(const Inputs& inputs, const Function& function, const CheckOptions& options) {
+  Function eager = function;
+  const auto compiled = aot_function(function, options.aot);
+  for (int call = 0; call < options.calls; ++call) {
+    SCOPED_TRACE("call " + std::to_string(call));
+    torch::manual_seed(100 + call);
+    const Observed expected = observe(inputs, eager, options);
+    torch::manual_seed(100 + call);
+    const Observed got = observe(inputs, [&](const Tensors& tensors) { return compiled(tensors); }, options);
+    compare(expected, got, options);
+  }
+  if (options.calls > 1 && !::testing::Test::HasFailure() && compiled.stats().misses > 0) {
+    EXPECT_EQ(compiled.stats().misses, 1U) << compiled.stats().last_miss;
+  }
+}
+
+void expect_as_eager(const std::function<Tensors()>& leaves, const Function& function, const CheckOptions& options) {
+  expect_as_eager(Inputs{leaves}, function, options);
+}
+
+namespace {
+
+// The sum of all outputs, each weighted by fixed numbers, so that no symmetric mistake cancels.
+at::Tensor weigh(const Tensors& outputs) {
+  at::Tensor total = torch::zeros({}, torch::kFloat64);
+  double phase = 0.3;
+  for (const at::Tensor& output : outputs) {
+    if (!output.defined() || !at::isFloatingType(output.scalar_type())) continue;
+    const auto weights = torch::arange(output.numel(), torch::kFloat64).reshape(output.sizes()).mul(0.7).add(phase).cos();
+    total = total + (output * weights).sum();
+    phase += 0.9;
+  }
+  return total;
+}
+
+void check_by_differences(const Tensors& inputs, const Function& function, const std::string& what) {
+  const auto loss = [&] { return weigh(function(inputs)); };
+  const at::Tensor value = loss();
+  ASSERT_TRUE(value.requires_grad()) << what;
+  const auto grads = torch::autograd::grad({value}, inputs, {}, std::nullopt, false, /*allow_unused=*/true);
+  const double eps = 1e-6;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const at::Tensor flat = inputs[i].detach().view({-1});
+    for (int64_t k = 0; k < flat.numel(); ++k) {
+      const double kept = flat[k].item<double>();
+      const auto value_at = [&](double x) {
+        flat[k].fill_(x);
+        return loss().item<double>();
+      };
+      const double expected = (value_at(kept + eps) - value_at(kept - eps)) / (2 * eps);
+      flat[k].fill_(kept);
+      const double got = grads[i].defined() ? grads[i].contiguous().view({-1})[k].item<double>() : 0.0;
+      EXPECT_NEAR(got, expected, 1e-5 + 1e-4 * std::abs(expected)) << what << ", input " << i << ", element " << k;
+    }
+  }
+}
+
+}  // namespace
+
+void expect_gradients_right(const Tensors& inputs, const Function& function, bool second_order, const AotOptions& options) {
+  const auto compiled = aot_function(function, options);
+  const Function call = [&](const Tensors& tensors) { return compiled(tensors); };
+  check_by_differences(inputs, call, "first order");
+  if (!second_order) return;
+  const Function gradients = [&](const Tensors& tensors) {
+    auto grads = torch::autograd::grad({weigh(call(tensors))}, tensors, {}, std::nullopt, /*create_graph=*/true, true);
+    return grads;
+  };
+  check_by_differences(inputs, gradients, "second order");
+}
+
+}  // namespace diptych::testing

@@ -1,0 +1,60 @@
+// Running one program in eager and compiled, side by side, and comparing everything that a caller can see.
+#pragma once
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "diptych/diptych.h"
+
+namespace diptych::testing {
+
+using Tensors = std::vector<at::Tensor>;
+using Function = std::function<Tensors(const Tensors&)>;
+
+/// What a caller can see of a call and its backward.
+struct Observed {
+  Tensors inputs;                  ///< after the call
+  Tensors outputs;
+  std::vector<at::Tensor> grads;   ///< of the leaves, undefined where none came
+  std::string error;               ///< of the call or its backward; empty if none
+};
+
+struct CheckOptions {
+  AotOptions aot = {};
+  bool backward = true;
+  double tolerance = 0;            ///< 0: bit-identical; else absolute and relative
+  int calls = 2;                   ///< the second call hits the cache
+};
+
+/// Makes the inputs anew: leaves, then what is derived from them. Must be deterministic.
+struct Inputs {
+  std::function<Tensors()> leaves;
+  std::function<Tensors(const Tensors& leaves)> derive = [](const Tensors& leaves) { return leaves; };
+};
+
+/// Expects that `function`, compiled, does to its inputs and returns what it does in eager, gradients of the leaves
+/// included, for several calls.
+void expect_as_eager(const Inputs& inputs, const Function& function, const CheckOptions& options = {});
+/// For a function of plain leaves.
+void expect_as_eager(const std::function<Tensors()>& leaves, const Function& function, const CheckOptions& options = {});
+
+/// gradcheck in float64 by central differences of `function` compiled, and of its compiled gradient (gradgradcheck).
+/// `inputs` are float64 leaves that require grad.
+void expect_gradients_right(const Tensors& inputs, const Function& function, bool second_order = true,
+                            const AotOptions& options = {});
+
+/// Expects that `action` throws E with `part` in its text.
+template <class E, class Action>
+void expect_error(const Action& action, const std::string& part) {
+  try {
+    action();
+    ADD_FAILURE() << "expected an error with \"" << part << "\"";
+  } catch (const E& error) {
+    EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace diptych::testing
