@@ -99,9 +99,9 @@ TEST(MergeCommonNodes, MergesViewsAndConstantsOfTheSameBytes) {
   return (%7 y)
 )",
               R"(graph f(%0 x : f32[2,2])
-  %1 : f32[2,2] = constant 0
-  %2 : f32[2,2]{1,2} = aten.t(%0)
-  %3 : f32[2,2] = aten.mm(%2, %1)
+  %1 : f32[2,2]{1,2} = aten.t(%0)
+  %2 : f32[2,2] = constant 0
+  %3 : f32[2,2] = aten.mm(%1, %2)
   %4 : f32[2,2] = aten.add.Tensor(%3, %3)
   return (%4 y)
 )",

@@ -6,6 +6,8 @@
 #include <chrono>
 
 #include "diptych/base/error.h"
+#include "diptych/graph/parse.h"
+#include "passes/torch_joints.h"
 #include "testing/random_joint.h"
 
 namespace diptych {
@@ -90,6 +92,14 @@ TEST(Partition, IsTheSameEveryTime) {
   for (const auto& partitioner : all_partitioners()) {
     EXPECT_EQ(split_joint(random_case(7).joint, partitioner).saved,
               split_joint(random_case(7).joint, partitioner).saved);
+  }
+}
+
+TEST(Partition, SavesNoMoreThanPyTorchOnItsOwnGraphs) {
+  for (const auto& theirs : testing::kTorchJoints) {
+    const Joint joint{parse(theirs.text), {theirs.primals, 0, theirs.tangents, theirs.outputs, 0}};
+    EXPECT_EQ(residual_bytes(split_joint(joint, default_partition())), theirs.default_bytes) << theirs.name;
+    EXPECT_LT(residual_bytes(split_joint(joint, min_cut())), theirs.min_cut_bytes) << theirs.name;
   }
 }
 

@@ -30,7 +30,7 @@ TEST(RemoveNeedlessCopies, ReadsTheOriginal) {
 
 TEST(RemoveNeedlessCopies, KeepsCopiesThatChangeDtypeOrLayout) {
   const char* text = R"(graph f(%0 x : f32[2,3]{1,2})
-  %1 : f32[2,3] = aten.clone(%0, memory_format=contiguous)
+  %1 : f32[2,3] = aten.clone(%0, memory_format=contiguous_format)
   %2 : f64[2,3] = aten._to_copy(%1, dtype=f64)
   %3 : f64[2,3] = aten.exp(%2)
   return (%3 y)

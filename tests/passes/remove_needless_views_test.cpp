@@ -33,9 +33,9 @@ TEST(RemoveNeedlessViews, SeesThroughViewsThatComeBack) {
 
 TEST(RemoveNeedlessViews, KeepsViewsThatShowOtherElements) {
   const char* text = R"(graph f(%0 x : f32[4])
-  %1 : f32[2] = aten.slice.Tensor(%0, 0, 0, 2)
-  %2 : f32[2] = aten.as_strided(%1, [2], [1], 2)
-  %3 : f32[2] = aten.slice.Tensor(%0, 0, 2, 4)
+  %1 : f32[2] = aten.slice.Tensor(%0, start=0, end=2)
+  %2 : f32[2] = aten.as_strided(%1, [2], [1], storage_offset=2)
+  %3 : f32[2] = aten.slice.Tensor(%0, start=2, end=4)
   %4 : f32[2] = aten.add.Tensor(%2, %3)
   return (%4 y)
 )";

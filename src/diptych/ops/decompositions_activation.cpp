@@ -97,8 +97,8 @@ std::vector<Value> rsub_scalar(const Call& call) {
 // Draws as the kernel does: one bool tensor of the input's sizes, contiguous.
 std::vector<Value> native_dropout(const Call& call) {
   const bool draws = !call.constant(2).isBool() || call.flag(2);
-  if (!draws) return {};
   const Expr x = call.tensor(0);
+  if (!draws || x.meta().numel() == 0) return {};
   const double keep = 1.0 - call.number(1);
   const Expr empty = x.apply("aten.new_zeros", {c10::IValue(x.meta().size_hints()), c10::IValue(at::kBool)});
   const Expr mask = empty.apply("aten.bernoulli.p", {c10::IValue(keep)});

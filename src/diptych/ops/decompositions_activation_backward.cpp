@@ -23,8 +23,7 @@ std::vector<Value> sigmoid_backward(const Call& call) {
 
 std::vector<Value> threshold_backward(const Call& call) {
   const Expr g = call.tensor(0);
-  const Expr zero = g.apply("aten.full_like", {c10::IValue(0)});
-  return {where(call.tensor(1).apply("aten.le.Scalar", {call.constant(2)}), zero, g).value};
+  return {where(call.tensor(1).apply("aten.le.Scalar", {call.constant(2)}), 0.0, g).value};
 }
 
 std::vector<Value> silu_backward(const Call& call) {
@@ -50,7 +49,7 @@ std::vector<Value> hardtanh_backward(const Call& call) {
   const Expr g = call.tensor(0);
   const Expr x = call.tensor(1);
   const Expr is_outside = (x <= call.number(2)) | (x >= call.number(3));
-  return {where(is_outside, g.apply("aten.full_like", {c10::IValue(0.0)}), g).value};
+  return {where(is_outside, 0.0, g).value};
 }
 
 std::vector<Value> hardsigmoid_backward(const Call& call) {

@@ -73,7 +73,7 @@ std::vector<Value> binary_cross_entropy(const Call& call) {
 }
 
 std::vector<Value> binary_cross_entropy_backward(const Call& call) {
-  constexpr double kSmallest = 1e-12;
+  constexpr double kSmallest = 1e-12F;  // a float in the kernel, whatever the dtype
   const Expr x = call.wide(1);
   const Expr variance = ((1.0 - x) * x).apply("aten.clamp", {c10::IValue(kSmallest)});
   const Expr slope = (x - call.wide(2)) / variance * spread_gradient(call, 4, 1);
@@ -97,7 +97,7 @@ Rows rows_of(const Call& call, size_t input, size_t target, size_t weight, size_
   const std::vector<int64_t> batch{classes.meta().size_hints()};
   const Expr each = weights ? weights->apply("aten.index_select", {c10::IValue(0), index.value})
                             : call.tensor(input).apply("aten.new_full", {c10::IValue(batch), c10::IValue(1.0)});
-  return {is_ignored, index, where(is_ignored, each, 0.0)};
+  return {is_ignored, index, where(is_ignored, 0.0, each)};
 }
 
 std::vector<Value> nll_loss_forward(const Call& call) {
@@ -107,7 +107,7 @@ std::vector<Value> nll_loss_forward(const Call& call) {
   const Expr picked =
       x.apply("aten.gather", {c10::IValue(1), rows.index.apply("aten.unsqueeze", {c10::IValue(1)}).value})
           .apply("aten.squeeze.dim", {c10::IValue(1)});
-  const Expr losses = where(rows.is_ignored, -(picked * rows.weight), 0.0);
+  const Expr losses = where(rows.is_ignored, 0.0, -(picked * rows.weight));
   const Expr total = sum_all(rows.weight);
   if (call.integer(3) == kNone) {
     return {losses.value, x.apply("aten.new_full", {c10::IValue(std::vector<int64_t>{}), c10::IValue(0.0)}).value};
@@ -123,11 +123,11 @@ std::vector<Value> nll_loss_backward(const Call& call) {
   const auto rows = rows_of(call, 1, 2, 3, 5);
   const bool is_mean = call.integer(4) == kMean;
   const Expr g = is_mean ? call.tensor(0) / call.tensor(6) : call.tensor(0);
-  const Expr per_row = where(rows.is_ignored, -(rows.weight * g), 0.0).apply("aten.unsqueeze", {c10::IValue(1)});
+  const Expr per_row = where(rows.is_ignored, 0.0, -(rows.weight * g)).apply("aten.unsqueeze", {c10::IValue(1)});
   const Value columns = call.emitter().call(
       "aten.arange", {c10::IValue(x.size(1)), c10::IValue(at::kLong), c10::IValue(), c10::IValue(x.meta().device)});
   const Expr is_class = rows.index.apply("aten.unsqueeze", {c10::IValue(1)}).apply("aten.eq.Tensor", {columns});
-  return {where(is_class, per_row, per_row.apply("aten.full_like", {c10::IValue(0.0)})).value};
+  return {where(is_class, per_row, 0.0).value};
 }
 
 }  // namespace

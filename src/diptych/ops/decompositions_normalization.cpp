@@ -104,14 +104,23 @@ std::vector<Value> batch_norm_functional(const Call& call) {
           moved(running_variance, unbiased, call.number(6)).to(running_variance.meta().dtype).value};
 }
 
-std::vector<Value> batch_norm_no_training(const Call& call) {
+// Outside training: the running statistics are read, and the kernel returns empty ones.
+std::vector<Value> batch_norm_by_running(const Call& call, double epsilon) {
   const Expr x = call.wide(0);
   if (x.rank() < 2) return {};
   const Channels channels(x);
-  const Expr invstd = inverse_root(call.wide(4), call.number(6));
+  const Expr invstd = inverse_root(call.wide(4), epsilon);
   const Expr y = scale_and_shift(call, channels, (x - channels.over(call.wide(3))) * channels.over(invstd));
   const auto nothing = [&] { return x.apply("aten.new_zeros", {c10::IValue(std::vector<int64_t>{0})}).value; };
   return {y.value, nothing(), nothing()};
+}
+
+std::vector<Value> batch_norm_no_training(const Call& call) { return batch_norm_by_running(call, call.number(6)); }
+
+std::vector<Value> batch_norm(const Call& call) {
+  // In training it writes to the running statistics, which a decomposition can not.
+  if (call.flag(5) || !call.optional_tensor(3) || !call.optional_tensor(4)) return {};
+  return batch_norm_by_running(call, call.number(7));
 }
 
 std::vector<Value> batch_norm_backward(const Call& call) {
@@ -145,6 +154,7 @@ std::vector<Decomposition> normalization_decompositions() {
   return {
       {"aten.native_layer_norm", "normalization", layer_norm},
       {"aten.native_layer_norm_backward", "normalization", layer_norm_backward},
+      {"aten.native_batch_norm", "normalization", batch_norm},
       {"aten._native_batch_norm_legit_functional", "normalization", batch_norm_functional},
       {"aten._native_batch_norm_legit_no_training", "normalization", batch_norm_no_training},
       {"aten.native_batch_norm_backward", "normalization", batch_norm_backward},

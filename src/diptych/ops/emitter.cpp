@@ -72,8 +72,11 @@ Expr operator|(Expr left, Expr right) { return left.apply("aten.logical_or", {ri
 Expr where(Expr condition, Expr yes, Expr no) { return condition.apply("aten.where.self", {yes.value, no.value}); }
 
 Expr where(Expr condition, Expr yes, double no) {
-  const Expr filler = yes.apply("aten.full_like", {c10::IValue(no)});
-  return where(condition, yes, filler);
+  return where(condition, yes, yes.apply("aten.full_like", {c10::IValue(no)}));
+}
+
+Expr where(Expr condition, double yes, Expr no) {
+  return where(condition, no.apply("aten.full_like", {c10::IValue(yes)}), no);
 }
 
 Expr Call::tensor(size_t i) const { return {&emitter_, std::get<Value>(operands_[i])}; }

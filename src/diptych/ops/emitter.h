@@ -61,6 +61,7 @@ Expr operator>=(Expr left, double right);
 Expr operator|(Expr left, Expr right);
 Expr where(Expr condition, Expr yes, Expr no);
 Expr where(Expr condition, Expr yes, double no);
+Expr where(Expr condition, double yes, Expr no);
 
 /// The node that a decomposition replaces, with operands in terms of the new graph.
 class Call {

@@ -72,8 +72,9 @@ class Merger {
 
   Graph run() {
     rewriter_.copy_inputs();
-    merge_constants();
+    find_equal_constants();
     for (const Node& node : graph_.nodes()) {
+      map_equal_constants(node);
       Candidate candidate{&node, rewriter_.map_operands(node)};
       if (!may_merge(node)) {
         rewriter_.copy_node(node);
@@ -103,22 +104,31 @@ class Merger {
     });
   }
 
-  void merge_constants() {
-    std::vector<Value> kept;
+  // Finds the first constant with the bytes of each later one. Outputs keep their own.
+  void find_equal_constants() {
+    std::vector<Value> firsts;
     for (size_t i = 0; i < graph_.num_values(); ++i) {
       const Value value{static_cast<int32_t>(i)};
       const auto& info = graph_.info(value);
       if (info.kind != ValueInfo::Kind::kConstant || escapes_[value.id]) continue;
       const auto& tensor = graph_.constants()[info.index];
-      const auto same = std::find_if(kept.begin(), kept.end(), [&](Value other) {
+      const auto same = std::find_if(firsts.begin(), firsts.end(), [&](Value other) {
         return identical_tensors(graph_.constants()[graph_.info(other).index], tensor);
       });
-      if (same == kept.end()) {
-        kept.push_back(value);
+      if (same == firsts.end()) {
+        firsts.push_back(value);
       } else {
-        rewriter_.map(value, rewriter_[*same]);
+        equal_constant_.emplace(value.id, *same);
       }
     }
+  }
+
+  void map_equal_constants(const Node& node) {
+    if (equal_constant_.empty()) return;
+    for_each_operand_value(node, [&](Value value) {
+      const auto found = equal_constant_.find(value.id);
+      if (found != equal_constant_.end()) rewriter_.map(value, rewriter_[found->second]);
+    });
   }
 
   const Graph& graph_;
@@ -126,6 +136,7 @@ class Merger {
   std::vector<Value> roots_;
   std::vector<bool> escapes_;
   std::vector<bool> is_output_;
+  std::unordered_map<int32_t, Value> equal_constant_;
   std::unordered_map<size_t, std::vector<Candidate>> seen_;
 };
 
