@@ -9,17 +9,26 @@
 
 namespace diptych {
 
+/// Where a tensor lies in its storage, in elements.
+struct Geometry {
+  std::vector<int64_t> sizes;
+  std::vector<int64_t> strides;
+  int64_t offset = 0;
+};
+
 /// How one of the user's outputs is made from a run of the forward graph.
 struct OutputPlan {
   enum class Kind : uint8_t {
     kSlot,         ///< it is the tensor in its own forward slot
     kPrimal,       ///< it is the primal number `index` itself
     kPrimalData,   ///< it shares the data of primal number `index` and nothing else (x.data())
+    kStrided,      ///< it is `geometry` of the storage of primal number `index`
     kSame,         ///< it is the same tensor as output number `index`
     kRegenerated,  ///< it is a view, made anew outside the graph: output number `index` of the epilogue
   };
   Kind kind = Kind::kSlot;
   size_t index = 0;
+  Geometry geometry = {};
   bool requires_grad = false;
   bool is_fresh_leaf = false;  ///< the function made it and set requires_grad on it: a leaf of its own
   bool retains_grad = false;
@@ -28,16 +37,11 @@ struct OutputPlan {
 
 /// What a call does to one primal.
 struct MutationPlan {
-  struct Geometry {
-    std::vector<int64_t> sizes;
-    std::vector<int64_t> strides;
-    int64_t offset = 0;  ///< from the tensor's own offset before the call
-  };
   size_t primal = 0;
   bool data = false;                 ///< its elements: the new value is in forward slot `slot`
   size_t slot = 0;
   bool under_no_grad = false;        ///< all of it happened where gradients were not recorded
-  std::optional<Geometry> geometry;  ///< its metadata (t_, transpose_, squeeze_ ...)
+  std::optional<Geometry> geometry;  ///< its metadata (t_, transpose_, squeeze_ ...); the offset counts from the one it had
 };
 
 /// The plan of one captured forward. Primals are the arguments, then the free variables.

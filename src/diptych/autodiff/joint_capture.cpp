@@ -6,6 +6,8 @@
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <map>
+#include <set>
 #include <unordered_set>
 
 #include "diptych/autodiff/output_analysis.h"
@@ -35,6 +37,13 @@ bool reaches_custom_function(const ag::edge_list& roots) {
   return false;
 }
 
+
+// Which primals to trace as views of one base, and the free variables known from the trace that found it out.
+struct Merging {
+  std::vector<std::vector<size_t>> groups;
+  std::vector<at::Tensor> free_variables;
+};
+
 }  // namespace
 
 struct JointCapture::State {
@@ -45,6 +54,9 @@ struct JointCapture::State {
   detail::OutputAnalysis analysis;
   std::vector<at::Tensor> tangents;
 
+  void trace(const FlatFunction& function, const std::vector<at::Tensor>& arguments,
+             const std::vector<std::string>& paths, bool exact_outputs, const Merging& merging);
+  Merging find_merging() const;
   void add_tangents();
   ag::variable_list run_backward(const std::vector<bool>& defined);
   Joint assemble(const std::vector<at::Tensor>& gradients);
@@ -108,33 +120,68 @@ Joint JointCapture::State::assemble(const std::vector<at::Tensor>& gradients) {
   return {std::move(graph), layout};
 }
 
-JointCapture::JointCapture(const FlatFunction& function, const std::vector<at::Tensor>& arguments,
-                           const std::vector<std::string>& paths, const CaptureOptions& options)
-    : state_(std::make_unique<State>(options)) {
-  State& state = *state_;
-  const detail::TraceGuard guard(state.recorder);
-  state.num_arguments = arguments.size();
-  std::vector<at::Tensor> stand_ins;
+void JointCapture::State::trace(const FlatFunction& function, const std::vector<at::Tensor>& arguments,
+                                const std::vector<std::string>& paths, bool exact_outputs, const Merging& merging) {
+  const detail::TraceGuard guard(recorder);
+  num_arguments = arguments.size();
   for (size_t i = 0; i < arguments.size(); ++i) {
     DIPTYCH_CHECK(arguments[i].defined(),
                   "[capture] argument '{}' is an undefined tensor; pass a defined one, or an absent optional", paths[i]);
-    stand_ins.push_back(state.recorder.add_primal(arguments[i], {SlotKind::kArgument, paths[i]}));
+    recorder.add_primal(arguments[i], {SlotKind::kArgument, paths[i]});
   }
+  for (const at::Tensor& tensor : merging.free_variables) recorder.stand_in(tensor);
+  for (const auto& members : merging.groups) recorder.merge(members);
+  std::vector<at::Tensor> stand_ins;
+  for (size_t i = 0; i < arguments.size(); ++i) stand_ins.push_back(recorder.primals()[i].stand_in);
   FlatResult result = function(stand_ins);
   DIPTYCH_CHECK(!result.tensors.empty(), "[capture] the function returned no tensor; return at least one");
   for (size_t i = 0; i < result.tensors.size(); ++i) {
     DIPTYCH_CHECK(result.tensors[i].defined(), "[capture] output '{}' is an undefined tensor; return a defined one",
                   result.paths[i]);
     // A real tensor that is returned as it is, is a free variable.
-    result.tensors[i] = state.recorder.stand_in(result.tensors[i]);
+    result.tensors[i] = recorder.stand_in(result.tensors[i]);
   }
-  state.analysis = detail::analyze_outputs(state.recorder, result, options.exact_outputs);
-  state.add_tangents();
+  analysis = detail::analyze_outputs(recorder, result, exact_outputs);
+  add_tangents();
   ag::edge_list roots;
-  for (const size_t slot : state.analysis.plan.differentiable) {
-    roots.push_back(ag::impl::gradient_edge(state.analysis.slots[slot].tensor));
+  for (const size_t slot : analysis.plan.differentiable) {
+    roots.push_back(ag::impl::gradient_edge(analysis.slots[slot].tensor));
   }
-  state.analysis.plan.has_custom_function = reaches_custom_function(roots);
+  analysis.plan.has_custom_function = reaches_custom_function(roots);
+}
+
+// The primals that share a storage of which some part was mutated; they must be traced as views of one base.
+Merging JointCapture::State::find_merging() const {
+  std::set<const c10::StorageImpl*> mutated;
+  const auto storage_of = [](const at::Tensor& tensor) { return tensor.storage().unsafeGetStorageImpl(); };
+  for (const auto& mutation : analysis.plan.mutations) {
+    if (mutation.data) mutated.insert(storage_of(recorder.primals()[mutation.primal].real));
+  }
+  std::map<const c10::StorageImpl*, size_t> group_of;
+  Merging merging;
+  std::vector<std::vector<size_t>> groups;
+  for (size_t i = 0; i < recorder.primals().size(); ++i) {
+    const auto& primal = recorder.primals()[i];
+    if (i >= num_arguments) merging.free_variables.push_back(primal.real);
+    if (detail::is_stand_in(primal.real) || mutated.count(storage_of(primal.real)) == 0) continue;
+    const auto [found, is_new] = group_of.emplace(storage_of(primal.real), groups.size());
+    if (is_new) groups.emplace_back();
+    groups[found->second].push_back(i);
+  }
+  for (auto& members : groups) {
+    if (members.size() > 1) merging.groups.push_back(std::move(members));
+  }
+  return merging;
+}
+
+JointCapture::JointCapture(const FlatFunction& function, const std::vector<at::Tensor>& arguments,
+                           const std::vector<std::string>& paths, const CaptureOptions& options)
+    : state_(std::make_unique<State>(options)) {
+  state_->trace(function, arguments, paths, options.exact_outputs, {});
+  const Merging merging = state_->find_merging();
+  if (merging.groups.empty()) return;
+  state_ = std::make_unique<State>(options);
+  state_->trace(function, arguments, paths, options.exact_outputs, merging);
 }
 
 JointCapture::~JointCapture() = default;

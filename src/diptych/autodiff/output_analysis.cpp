@@ -43,6 +43,7 @@ class Analyzer {
   void find_outputs_of_their_own();
   void plan_output(size_t index);
   bool plan_alias_of_primal(size_t index, Value value);
+  bool plan_part_of_merged_base(size_t index, Value value);
   bool plan_alias_of_intermediate(size_t index, Value value);
   void plan_slot(size_t index, const at::Tensor& tensor);
   void regenerate(size_t index, Value value, ForwardPlan::EpilogueInput base, Value base_value, std::string text);
@@ -97,7 +98,7 @@ void Analyzer::find_mutation(size_t index) {
   mutation.under_no_grad = !edge_changed;
   if (wrapper->has_metadata_mutation()) {
     const at::Tensor& meta = as_fake(primal.stand_in)->meta;
-    mutation.geometry = {meta.sizes().vec(), meta.strides().vec(), meta.storage_offset() - primal.real.storage_offset()};
+    mutation.geometry = Geometry{meta.sizes().vec(), meta.strides().vec(), meta.storage_offset() - primal.real.storage_offset()};
     replaced_.emplace(primal.value, index);
   }
   DIPTYCH_CHECK(mutation.data || mutation.geometry,
@@ -144,6 +145,7 @@ bool Analyzer::plan_alias_of_primal(size_t index, Value value) {
     output.alias_text = "is " + recorder_.primals()[i].slot.path;
     return true;
   }
+  if (plan_part_of_merged_base(index, value)) return true;
   const Value end = walk_back(value, [&](Value v) { return primal_of_value_.count(v) != 0 || replaced_.count(v) != 0; });
   if (!end) return false;
   const auto found = primal_of_value_.find(end);
@@ -162,10 +164,26 @@ bool Analyzer::plan_alias_of_primal(size_t index, Value value) {
   return true;
 }
 
+// Views of primals that were merged lead back to the base that the trace made for them.
+bool Analyzer::plan_part_of_merged_base(size_t index, Value value) {
+  for (const auto& merged : recorder_.merged_bases()) {
+    const Value base = recorder_.value_of(merged.base);
+    if (!walk_back(value, [&](Value v) { return v == base; })) continue;
+    OutputPlan& output = plan().outputs[index];
+    const at::Tensor& meta = as_fake(result_.tensors[index])->meta;
+    output.kind = OutputPlan::Kind::kStrided;
+    output.index = merged.primal;
+    output.geometry = {meta.sizes().vec(), meta.strides().vec(), meta.storage_offset()};
+    output.alias_text = "is a view of the storage of " + recorder_.primals()[merged.primal].slot.path;
+    return true;
+  }
+  return false;
+}
+
 bool Analyzer::plan_alias_of_intermediate(size_t index, Value value) {
   const at::Tensor& tensor = result_.tensors[index];
   if (!tensor.is_view()) return false;
-  const at::Tensor base = tensor._base();
+  const at::Tensor base(tensor._base());
   if (!recorder_.owns(base)) return false;
   const Value base_value = recorder_.value_of(base);
   if (base_value == value || !walk_back(value, [&](Value v) { return v == base_value; })) return false;

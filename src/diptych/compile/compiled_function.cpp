@@ -239,6 +239,11 @@ std::vector<at::Tensor> CompiledFunction::make_outputs(const std::vector<at::Ten
       case Kind::kSlot: outputs[i] = slots[i]; break;
       case Kind::kPrimal: outputs[i] = primals[output.index]; break;
       case Kind::kPrimalData: outputs[i] = primals[output.index].detach(); break;
+      case Kind::kStrided: {
+        const auto& [sizes, strides, offset] = output.geometry;
+        outputs[i] = primals[output.index].as_strided(sizes, strides, offset);
+        break;
+      }
       case Kind::kSame: outputs[i] = outputs[output.index]; break;
       case Kind::kRegenerated: outputs[i] = views[output.index]; break;
     }

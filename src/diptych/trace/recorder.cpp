@@ -4,6 +4,10 @@
 #include <ATen/FunctionalTensorWrapper.h>
 #include <ATen/SequenceNumber.h>
 #include <ATen/autocast_mode.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/as_strided.h>
+#include <ATen/ops/as_strided_scatter.h>
+#include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/functions/basic_ops.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/node.h>
@@ -109,6 +113,48 @@ const at::Tensor& Recorder::stand_in(const at::Tensor& tensor) {
   const auto known = primal_of_.find(tensor.unsafeGetTensorImpl());
   if (known != primal_of_.end()) return primals_[known->second].stand_in;
   return add_primal(tensor, {SlotKind::kFreeVariable, fmt::format("free.{}", num_free_variables_++)});
+}
+
+namespace {
+
+// One more than the last element of its storage that `tensor` has.
+int64_t storage_extent(const at::Tensor& tensor) {
+  if (tensor.numel() == 0) return 0;
+  int64_t last = tensor.storage_offset();
+  for (int64_t d = 0; d < tensor.dim(); ++d) last += (tensor.size(d) - 1) * tensor.stride(d);
+  return last + 1;
+}
+
+}  // namespace
+
+void Recorder::merge(const std::vector<size_t>& members) {
+  const Primal& first = primals_.at(members.at(0));
+  int64_t extent = 0;
+  for (const size_t member : members) {
+    const Primal& primal = primals_[member];
+    DIPTYCH_CHECK(primal.real.scalar_type() == first.real.scalar_type(),
+                  "[capture] '{}' and '{}' share storage under two dtypes and one of them is changed in place; "
+                  "pass one of them as a copy",
+                  first.slot.path, primal.slot.path);
+    DIPTYCH_CHECK(!primal.real.requires_grad(),
+                  "[capture] '{}' requires grad and shares storage with '{}', and one of them is changed in place; "
+                  "pass the tensor that both are views of, and take the views inside the function",
+                  primal.slot.path, primals_[members[member == members[0] ? 1 : 0]].slot.path);
+    extent = std::max(extent, storage_extent(primal.real));
+  }
+  // Below autograd: the members are inputs of their own to it, as they are in eager.
+  const at::AutoDispatchBelowADInplaceOrView guard;
+  at::Tensor base = at::zeros({extent}, first.real.options());
+  for (const size_t member : members) {
+    const at::Tensor& real = primals_[member].real;
+    base = at::as_strided_scatter(base, primals_[member].stand_in, real.sizes(), real.strides(), real.storage_offset());
+  }
+  for (const size_t member : members) {
+    Primal& primal = primals_[member];
+    primal.stand_in = at::as_strided(base, primal.real.sizes(), primal.real.strides(), primal.real.storage_offset());
+    primal.value = value_of(primal.stand_in);
+  }
+  merged_bases_.push_back({base, members[0]});
 }
 
 Value Recorder::value_of(const at::Tensor& stand_in) {

@@ -48,6 +48,16 @@ class Recorder {
   };
   /// The arguments, then the free variables in order of first use.
   const std::vector<Primal>& primals() const { return primals_; }
+  /// Makes the primals at the positions `members`, whose real tensors share one storage, views of one base, so that a
+  /// mutation of one is seen in the others. The base is put together by graph nodes; the slots stay as they are.
+  /// Requires: called before the traced function runs. Errors: UserError names members of several dtypes, or that
+  /// require grad.
+  void merge(const std::vector<size_t>& members);
+  struct MergedBase {
+    at::Tensor base;   ///< stands for the whole storage
+    size_t primal = 0; ///< one of its members
+  };
+  const std::vector<MergedBase>& merged_bases() const { return merged_bases_; }
   Graph& graph() { return graph_; }
   uint64_t id() const { return id_; }
   void set_phase(Phase phase) { phase_ = phase; }
@@ -68,6 +78,7 @@ class Recorder {
   Phase phase_ = Phase::kForward;
   std::vector<Primal> primals_;
   size_t num_free_variables_ = 0;
+  std::vector<MergedBase> merged_bases_;
   std::unordered_map<const c10::TensorImpl*, size_t> primal_of_;
   /// Autograd's sequence number of a forward node to the last value that was recorded under it.
   std::unordered_map<uint64_t, Value> forward_values_;

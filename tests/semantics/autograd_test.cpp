@@ -1,0 +1,343 @@
+// Cases 10 to 17 of the semantics: autograd around and inside a compiled function.
+#include <ATen/autocast_mode.h>
+
+#include <thread>
+
+#include "compile/eager_check.h"
+
+namespace diptych::testing {
+namespace {
+
+at::Tensor leaf(at::IntArrayRef sizes, double shift = 0) {
+  int64_t numel = 1;
+  for (const auto size : sizes) numel *= size;
+  return torch::arange(numel, torch::kFloat).mul(0.37).add(shift).cos().reshape(sizes).requires_grad_();
+}
+at::Tensor leaf64(at::IntArrayRef sizes, double shift = 0) {
+  return leaf(sizes, shift).detach().to(torch::kFloat64).requires_grad_();
+}
+Tensors two() { return {leaf({2, 3}), leaf({2, 3}, 0.5)}; }
+
+// 10. Regions.
+TEST(Case10, NoGradRegionsAreRespected) {
+  expect_as_eager(two, [](const Tensors& t) -> Tensors {
+    at::Tensor frozen;
+    {
+      const torch::NoGradGuard guard;
+      frozen = (t[0] * t[1]).exp();
+    }
+    return {frozen * t[0], (t[0] * t[1]).exp(), frozen};
+  });
+}
+
+TEST(Case10, EnableGradInsideNoGrad) {
+  const torch::NoGradGuard outer;
+  expect_as_eager(two, [](const Tensors& t) -> Tensors {
+    const at::Tensor plain = t[0].sin();
+    const torch::AutoGradMode inner(true);
+    return {plain, t[0].sin() * t[1]};
+  }, {.backward = false});
+}
+
+TEST(Case10, DetachCutsTheGraph) {
+  expect_as_eager(two, [](const Tensors& t) -> Tensors { return {t[0].exp().detach() * t[1] + t[0]}; });
+}
+
+TEST(Case10, NoGradRegionsSurviveSecondOrder) {
+  expect_gradients_right({leaf64({3})}, [](const Tensors& t) -> Tensors { return {t[0].pow(3)}; });
+  const auto g = [](const at::Tensor& x) {
+    at::Tensor frozen;
+    {
+      const torch::NoGradGuard guard;
+      frozen = x.exp();
+    }
+    return frozen * x.pow(3) + x.exp().detach() * x.pow(2);
+  };
+  const auto f = aot_function(g);
+  const auto second = [](const auto& function, const at::Tensor& x) {
+    const auto first = torch::autograd::grad({function(x).sum()}, {x}, {}, true, true)[0];
+    return torch::autograd::grad({first.sum()}, {x})[0];
+  };
+  EXPECT_TRUE(at::allclose(second(g, leaf64({3})), second(f, leaf64({3}))));
+}
+
+TEST(Case10, InferenceMode) {
+  const auto g = [](const at::Tensor& x) { return x.sin() * 2; };
+  const auto f = aot_function(g);
+  const at::Tensor x = leaf({3});
+  const c10::InferenceMode guard;
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_TRUE(at::equal(g(x), f(x)));
+    EXPECT_EQ(g(x).is_inference(), f(x).is_inference());
+  }
+}
+
+// 11. Custom functions.
+struct ScaledIdentity : torch::autograd::Function<ScaledIdentity> {
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x) {
+    context->save_for_backward({x});
+    return x * 2;
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 torch::autograd::variable_list grads) {
+    // Deliberately not the derivative of the forward.
+    return {grads[0] * 10 * context->get_saved_variables()[0]};
+  }
+};
+
+struct Unmaterialized : torch::autograd::Function<Unmaterialized> {
+  static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context, const at::Tensor& x) {
+    context->set_materialize_grads(false);
+    return {x * 2, x * 3};
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext*, torch::autograd::variable_list grads) {
+    at::Tensor result;
+    if (grads[0].defined()) result = grads[0] * 5;
+    if (grads[1].defined()) result = result.defined() ? result + grads[1] : grads[1] * 7;
+    return {result};
+  }
+};
+
+TEST(Case11, CustomBackwardIsTracedAndNotDerived) {
+  expect_as_eager(two, [](const Tensors& t) -> Tensors { return {ScaledIdentity::apply(t[0]) * t[1]}; });
+}
+
+TEST(Case11, UnmaterializedGradientsStayUndefined) {
+  expect_as_eager(two, [](const Tensors& t) -> Tensors { return {Unmaterialized::apply(t[0])[0] * t[1]}; });
+  expect_as_eager(two, [](const Tensors& t) -> Tensors { return {Unmaterialized::apply(t[0])[1]}; });
+}
+
+TEST(Case11, SecondOrderThroughACustomFunctionIsRefusedByName) {
+  const auto f = aot_function([](const at::Tensor& x) { return ScaledIdentity::apply(x).sum(); });
+  const at::Tensor x = leaf({3});
+  expect_error<UserError>([&] { torch::autograd::grad({f(x)}, {x}, {}, true, /*create_graph=*/true); },
+                          "torch::autograd::Function");
+}
+
+// 12. Hooks.
+TEST(Case12, HooksOnInputsRunAroundTheGraph) {
+  const auto g = [](const at::Tensor& x) { return (x * x).sum(); };
+  const auto f = aot_function(g);
+  int calls = 0;
+  const at::Tensor x = leaf({3});
+  x.register_hook([&](const at::Tensor& grad) {
+    ++calls;
+    return grad * 2;
+  });
+  f(x).backward();
+  EXPECT_EQ(calls, 1);
+  EXPECT_TRUE(at::allclose(x.grad(), 4 * x.detach()));
+}
+
+TEST(Case12, HooksOnIntermediatesRunInsideIt) {
+  expect_as_eager(two, [](const Tensors& t) -> Tensors {
+    const at::Tensor h = t[0] * t[1];
+    h.register_hook([](const at::Tensor& grad) { return grad * 3; });
+    return {h.sin()};
+  });
+}
+
+TEST(Case12, RetainGradOnAnOutput) {
+  const auto f = aot_function([](const at::Tensor& x) {
+    const at::Tensor h = x * 2;
+    h.retain_grad();
+    return std::pair(h, h.sin().sum());
+  });
+  for (int i = 0; i < 2; ++i) {
+    const at::Tensor x = leaf({3});
+    const auto [h, y] = f(x);
+    (h.sum() + y).backward();
+    EXPECT_TRUE(h.grad().defined());
+  }
+}
+
+TEST(Case12, RetainGradOnANonLeafInput) {
+  const auto f = aot_function([](const at::Tensor& x) { return x.sin().sum(); });
+  const at::Tensor a = leaf({3});
+  const at::Tensor h = a * 2;
+  h.retain_grad();
+  f(h).backward();
+  EXPECT_TRUE(at::allclose(h.grad(), h.detach().cos()));
+}
+
+// 13. Higher orders.
+TEST(Case13, SecondDerivatives) {
+  expect_gradients_right({leaf64({2, 3}), leaf64({3, 2}, 0.4)}, [](const Tensors& t) -> Tensors {
+    return {t[0].matmul(t[1]).tanh(), t[0].sigmoid() * t[0], torch::softmax(t[0], 1)};
+  });
+  expect_gradients_right({leaf64({2, 4}), leaf64({4}, 0.4), leaf64({4}, 0.1)}, [](const Tensors& t) -> Tensors {
+    return {torch::layer_norm(t[0], {4}, t[1], t[2])};
+  });
+}
+
+TEST(Case13, ThirdDerivative) {
+  const auto g = [](const at::Tensor& x) { return (x.sin() * x.pow(3)).sum(); };
+  const auto f = aot_function(g);
+  const auto third = [](const auto& function) {
+    const at::Tensor x = leaf64({3});
+    auto d = torch::autograd::grad({function(x)}, {x}, {}, true, true)[0];
+    d = torch::autograd::grad({d.sum()}, {x}, {}, true, true)[0];
+    return torch::autograd::grad({d.sum()}, {x})[0];
+  };
+  EXPECT_TRUE(at::allclose(third(g), third(f)));
+}
+
+TEST(Case13, GradInsideTheFunction) {
+  expect_as_eager(two, [](const Tensors& t) -> Tensors {
+    const at::Tensor y = (t[0].sin() * t[1]).sum();
+    const at::Tensor inner = torch::autograd::grad({y}, {t[0]}, {}, true, /*create_graph=*/true)[0];
+    return {inner.pow(2).sum() + y};
+  }, {.tolerance = 1e-6});
+}
+
+TEST(Case13, CreateGraphGivesGradientsThatRequireGrad) {
+  const auto f = aot_function([](const at::Tensor& x) { return x.pow(3).sum(); });
+  const at::Tensor x = leaf({3});
+  const auto with = torch::autograd::grad({f(x)}, {x}, {}, true, true)[0];
+  EXPECT_TRUE(with.requires_grad());
+  const auto without = torch::autograd::grad({f(x)}, {x})[0];
+  EXPECT_FALSE(without.requires_grad());
+  EXPECT_TRUE(at::allclose(with, without));
+}
+
+// 14. retain_graph.
+TEST(Case14, BackwardTwiceWithRetainGraph) {
+  const auto g = [](const at::Tensor& x) { return (x.exp() * x).sum(); };
+  const auto f = aot_function(g);
+  const at::Tensor a = leaf({3}), b = leaf({3});
+  const at::Tensor ya = g(a), yb = f(b);
+  ya.backward({}, true);
+  yb.backward({}, true);
+  ya.backward();
+  yb.backward();
+  EXPECT_TRUE(at::allclose(a.grad(), b.grad()));
+  expect_error<std::exception>([&] { yb.backward(); }, "Trying to backward through the graph a second time");
+}
+
+// 15. Autocast.
+TEST(Case15, AutocastInsideTheFunction) {
+  const auto g = [](const Tensors& t) -> Tensors {
+    const bool was = at::autocast::is_autocast_enabled(at::kCPU);
+    at::autocast::set_autocast_enabled(at::kCPU, true);
+    const at::Tensor y = t[0].matmul(t[1].t());
+    at::autocast::set_autocast_enabled(at::kCPU, false);
+    const at::Tensor z = t[0].matmul(t[1].t());
+    at::autocast::set_autocast_enabled(at::kCPU, was);
+    at::autocast::clear_cache();
+    return {y, z};
+  };
+  expect_as_eager(two, g);
+}
+
+TEST(Case15, AutocastAroundTheFunction) {
+  const auto g = [](const at::Tensor& x, const at::Tensor& w) { return x.matmul(w.t()).sum(); };
+  const auto f = aot_function(g);
+  const auto run = [](const auto& function, bool forward, bool backward) {
+    const at::Tensor x = leaf({2, 3}), w = leaf({2, 3}, 0.5);
+    at::autocast::set_autocast_enabled(at::kCPU, forward);
+    const at::Tensor y = function(x, w);
+    at::autocast::clear_cache();
+    at::autocast::set_autocast_enabled(at::kCPU, backward);
+    y.backward();
+    at::autocast::set_autocast_enabled(at::kCPU, false);
+    at::autocast::clear_cache();
+    return std::vector<at::Tensor>{y, x.grad(), w.grad()};
+  };
+  for (int mask = 0; mask < 4; ++mask) {
+    const auto expected = run(g, mask & 1, mask & 2);
+    const auto got = run(f, mask & 1, mask & 2);
+    for (size_t i = 0; i < 3; ++i) {
+      EXPECT_EQ(expected[i].scalar_type(), got[i].scalar_type());
+      EXPECT_TRUE(at::equal(expected[i], got[i])) << mask << " " << i;
+    }
+  }
+}
+
+TEST(Case15, GradientsComeInTheForwardsDtype) {
+  expect_as_eager([] { return Tensors{leaf({2, 3}).detach().to(torch::kBFloat16).requires_grad_(), leaf({2, 3})}; },
+                  [](const Tensors& t) -> Tensors { return {t[0].to(torch::kFloat) * t[1]}; });
+}
+
+// 16. Threads.
+TEST(Case16, BackwardFromAnotherThread) {
+  const auto f = aot_function([](const at::Tensor& x) { return (x.exp() * x).sum(); });
+  const at::Tensor x = leaf({3});
+  const at::Tensor y = f(x);
+  std::thread([&] { y.backward(); }).join();
+  EXPECT_TRUE(at::allclose(x.grad(), (x.exp() * (x + 1)).detach()));
+}
+
+TEST(Case16, CallsFromSeveralThreads) {
+  const auto f = aot_function([](const at::Tensor& x) { return (x.exp() * x).sum(); });
+  std::vector<std::thread> threads;
+  std::atomic<int> right{0};
+  for (int64_t i = 0; i < 4; ++i) {
+    threads.emplace_back([&, i] {
+      for (int round = 0; round < 20; ++round) {
+        const at::Tensor x = leaf({2 + i});
+        f(x).backward();
+        right += at::allclose(x.grad(), (x.exp() * (x + 1)).detach());
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(right.load(), 80);
+}
+
+// 17. Saved tensors that are changed before the backward.
+TEST(Case17, ChangingASavedInputIsEagersError) {
+  const auto f = aot_function([](const at::Tensor& x) { return x.sin().sum(); });
+  const at::Tensor x = leaf({3});
+  const at::Tensor y = f(x);
+  {
+    const torch::NoGradGuard guard;
+    x.add_(1);
+  }
+  expect_error<std::exception>([&] { y.backward(); }, "has been modified by an inplace operation");
+}
+
+TEST(Case17, ChangingAWeightThatIsSavedAsAViewIsEagersError) {
+  const at::Tensor w = leaf({4, 3});
+  const auto f = aot_function([&](const at::Tensor& x) { return torch::linear(x, w).sum(); });
+  const at::Tensor y = f(leaf({2, 3}));
+  {
+    const torch::NoGradGuard guard;
+    w.mul_(2);
+  }
+  expect_error<std::exception>([&] { y.backward(); }, "has been modified by an inplace operation");
+}
+
+TEST(Case17, ChangingASavedOutputIsEagersError) {
+  const auto f = aot_function([](const at::Tensor& x) { return x.exp(); });
+  const at::Tensor x = leaf({3});
+  const at::Tensor y = f(x);
+  y.mul_(2);
+  expect_error<std::exception>([&] { y.sum().backward(); }, "has been modified by an inplace operation");
+}
+
+TEST(Case17, MutationInsideThatBackwardNeedsFailsInTheBackwardOnly) {
+  const auto f = aot_function([](const at::Tensor& x) {
+    const at::Tensor h = x * 2;
+    const at::Tensor y = h.exp();
+    y.add_(1);
+    return y.sum();
+  });
+  const at::Tensor y = f(leaf({3}));
+  EXPECT_TRUE(y.requires_grad());
+  expect_error<std::exception>([&] { y.backward(); }, "has been modified by an inplace operation");
+}
+
+TEST(Case17, ChangingATensorThatBackwardDoesNotNeedIsFine) {
+  const auto f = aot_function([](const at::Tensor& x) { return (x * 3).sum(); });
+  const at::Tensor x = leaf({3});
+  const at::Tensor y = f(x);
+  {
+    const torch::NoGradGuard guard;
+    x.add_(1);
+  }
+  y.backward();
+  EXPECT_TRUE(at::equal(x.grad(), torch::full({3}, 3.0)));
+}
+
+}  // namespace
+}  // namespace diptych::testing
