@@ -53,6 +53,7 @@ Samples recurrent_samples();
 Samples reduction_samples();
 Samples indexing_samples();
 Samples random_samples();
+Samples fft_samples();
 Samples linalg_samples();
 Samples spatial_samples();
 /// Operators that have a C++ Meta kernel: matrix products, views, copies.

@@ -33,7 +33,7 @@ void add_class_losses(Samples& out, int64_t reduction) {
     out.push_back(sample("aten::multi_margin_loss_backward", {grad, x.tensor, target, 1, 1, kNone, reduction}, x.name));
     const at::Tensor labels = torch::tensor({0, 2, -1, -1}, at::kLong).repeat({6, 1});
     out.push_back(sample("aten::multilabel_margin_loss_forward", {x.tensor, labels, reduction}, x.name));
-    out.push_back(sample("aten::multilabel_margin_loss_backward", {grad, x.tensor, labels, reduction, f32({6, 4})}, x.name));
+    out.push_back(sample("aten::multilabel_margin_loss_backward", {grad, x.tensor, labels, reduction, torch::zeros({6, 4})}, x.name));
   }
   out.push_back(sample("aten::nll_loss_forward", {f32({4}), torch::tensor(1), kNone, reduction, -100}, "one sample"));
   out.push_back(sample("aten::multi_margin_loss", {f32({4}), torch::tensor(1), 1, 1, kNone, reduction}, "one sample"));

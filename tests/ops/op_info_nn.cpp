@@ -92,6 +92,7 @@ void add_group_norms(Samples& out, const Layout& x, bool affine) {
   out.push_back(sample("aten::native_group_norm", {t, weight, weight, n, c, rest, 2, 1e-5}, x.name));
   if (t.scalar_type() != at::kFloat) return;
   for (const auto& mask : std::vector<std::vector<bool>>{{true, affine, affine}, {false, affine, false}}) {
+    if (!mask[0] && !t.is_contiguous()) continue;  // the channels-last kernel crashes without a gradient to write to
     const at::Tensor stats = torch::ones({n, 2});
     out.push_back(sample("aten::native_group_norm_backward",
                          {f32(t.sizes()).contiguous(t.suggest_memory_format()), t, stats, stats, weight, n, c, rest, 2,
@@ -211,6 +212,8 @@ Samples attention_samples() {
   for (const auto dtype : {at::kFloat, at::kDouble, at::kBFloat16}) {
     auto queries = nonempty_layouts(f32({2, 3, 8, 4}).to(dtype));
     queries.push_back({f32({2, 8, 3, 4}).to(dtype).transpose(1, 2), "heads inside"});
+    queries.push_back({f32({2, 8, 36}).to(dtype).split(12, 2)[1].view({2, 8, 3, 4}).transpose(1, 2), "part of qkv"});
+    queries.push_back({f32({8, 2, 3, 4}).to(dtype).permute({1, 2, 0, 3}), "length first"});
     for (const Layout& q : queries) {
       if (q.tensor.stride(-1) != 1) continue;  // the kernel wants dense rows
       const at::Tensor k = f32({2, 3, 5, 4}).to(dtype), v = f32({2, 3, 5, 4}).to(dtype);

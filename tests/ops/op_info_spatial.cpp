@@ -6,6 +6,18 @@
 namespace diptych::test {
 namespace {
 
+void add_structured_2d(Samples& out, const Layout& x) {
+  const at::Tensor grad = f32({2, 3, 9, 7});
+  out.push_back(sample("aten::upsample_bicubic2d", {x.tensor, ints({9, 7}), false}, x.name));
+  out.push_back(sample("aten::_upsample_bilinear2d_aa", {x.tensor, ints({9, 7}), false}, x.name));
+  for (const at::Tensor& g : {grad, channels_last(grad)}) {
+    out.push_back(sample("aten::upsample_nearest2d_backward", {g, ints({9, 7}), ints({2, 3, 6, 5})}));
+    out.push_back(sample("aten::upsample_bilinear2d_backward", {g, ints({9, 7}), ints({2, 3, 6, 5}), false}));
+  }
+  out.push_back(sample("aten::pixel_unshuffle", {x.tensor.slice(3, 0, 4), 2}, x.name));
+  out.push_back(sample("aten::pixel_shuffle", {x.tensor.repeat({1, 4, 1, 1}), 2}, x.name));
+}
+
 void add_paddings(Samples& out) {
   for (const Layout& x : nonempty_layouts(f32({2, 3, 6, 5}))) {
     const auto pad = ints({1, 2, 3, 1});
@@ -17,11 +29,17 @@ void add_paddings(Samples& out) {
     out.push_back(sample("aten::upsample_nearest2d", {x.tensor, ints({9, 7})}, x.name));
     out.push_back(sample("aten::upsample_bilinear2d", {x.tensor, ints({9, 7}), false}, x.name));
     out.push_back(sample("aten::channel_shuffle", {x.tensor, 3}, x.name));
+    add_structured_2d(out, x);
   }
   out.push_back(sample("aten::reflection_pad2d", {f32({3, 6, 5}), ints({1, 2, 3, 1})}, "no batch"));
   for (const Layout& x : nonempty_layouts(f32({2, 3, 4, 6, 5}))) {
     const auto pad = ints({1, 2, 3, 1, 1, 1});
     out.push_back(sample("aten::replication_pad3d", {x.tensor, pad}, x.name));
+    out.push_back(sample("aten::reflection_pad3d", {x.tensor, pad}, x.name));
+    out.push_back(sample("aten::avg_pool3d", {x.tensor, ints({2, 2, 2})}, x.name));
+    out.push_back(sample("aten::adaptive_max_pool3d", {x.tensor, ints({2, 2, 2})}, x.name));
+    out.push_back(sample("aten::upsample_nearest3d", {x.tensor, ints({5, 9, 7})}, x.name));
+    out.push_back(sample("aten::upsample_trilinear3d", {x.tensor, ints({5, 9, 7}), false}, x.name));
     out.push_back(sample("aten::replication_pad3d_backward", {f32({2, 3, 6, 10, 8}), x.tensor, pad}, x.name));
   }
 }

@@ -22,6 +22,7 @@ TEST(Shapes, OfRecurrentLayersAreTheCpuKernels) { expect_shapes_match(recurrent_
 TEST(Shapes, OfReductionsAreTheCpuKernels) { expect_shapes_match(reduction_samples()); }
 TEST(Shapes, OfIndexingAreTheCpuKernels) { expect_shapes_match(indexing_samples()); }
 TEST(Shapes, OfRandomOperatorsAreTheCpuKernels) { expect_shapes_match(random_samples()); }
+TEST(Shapes, OfFourierTransformsAreTheCpuKernels) { expect_shapes_match(fft_samples()); }
 TEST(Shapes, OfLinearAlgebraAreTheCpuKernels) { expect_shapes_match(linalg_samples()); }
 TEST(Shapes, OfSpatialOperatorsAreTheCpuKernels) { expect_shapes_match(spatial_samples()); }
 TEST(Shapes, OfStructuredOperatorsAreTheCpuKernels) { expect_shapes_match(structured_samples()); }

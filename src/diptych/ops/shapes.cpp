@@ -38,8 +38,25 @@ at::Tensor meta_contiguous_like(const at::Tensor& self, OptionalDtype dtype) {
   return meta_empty(self.sizes(), type);
 }
 
-at::Tensor meta_pointwise(std::initializer_list<std::reference_wrapper<const at::Tensor>> inputs,
-                          at::ScalarType dtype) {
+// TensorIterator's own order of trial: contiguous, else channels last, else strides that all share.
+at::Tensor meta_pointwise_shortcut(TensorRefs inputs, at::ScalarType dtype) {
+  const at::Tensor& first = *inputs.begin();
+  bool contiguous = true, channels_last = true, same_strides = true;
+  for (const at::Tensor& input : inputs) {
+    if (input.sizes() != first.sizes()) return at::Tensor();
+    contiguous = contiguous && input.is_contiguous();
+    channels_last = channels_last && input.is_contiguous(at::MemoryFormat::ChannelsLast);
+    same_strides = same_strides && input.is_non_overlapping_and_dense() && input.strides() == first.strides();
+  }
+  if (contiguous) return meta_empty(first.sizes(), dtype);
+  if (channels_last) return meta_empty(first.sizes(), dtype, at::MemoryFormat::ChannelsLast);
+  if (same_strides) return meta_strided(first.sizes(), first.strides(), dtype);
+  return at::Tensor();
+}
+
+at::Tensor meta_pointwise(TensorRefs inputs, at::ScalarType dtype) {
+  at::Tensor result = meta_pointwise_shortcut(inputs, dtype);
+  if (result.defined()) return result;
   at::TensorIteratorConfig config;
   config.check_all_same_dtype(false).declare_static_dtype_and_device(dtype, at::kMeta).add_owned_output(at::Tensor());
   for (const at::Tensor& input : inputs) config.add_owned_const_input(input);
@@ -50,10 +67,10 @@ namespace {
 
 ShapeRows join_families() {
   ShapeRows rows;
-  for (const auto& family :
-       {fast_shapes(), activation_shapes(), attention_shapes(), convolution_shapes(), embedding_shapes(),
-        indexing_shapes(), linalg_shapes(), loss_shapes(), norm_shapes(), pool_shapes(), random_shapes(),
-        recurrent_shapes(), reduction_shapes(), spatial_shapes()}) {
+  for (const auto& family : {fast_shapes(),       activation_shapes(), attention_shapes(), convolution_shapes(),
+                             embedding_shapes(),  fft_shapes(),        indexing_shapes(),  linalg_shapes(),
+                             loss_shapes(),       norm_shapes(),       pool_shapes(),      random_shapes(),
+                             recurrent_shapes(),  reduction_shapes(),  spatial_shapes()}) {
     rows.insert(rows.end(), family.begin(), family.end());
   }
   return rows;

@@ -7,7 +7,7 @@ namespace diptych::detail {
 namespace {
 
 at::Tensor unary(const at::Tensor& self) { return meta_pointwise({self}, self.scalar_type()); }
-at::Tensor hardtanh(const at::Tensor& self, const at::Scalar&, const at::Scalar&) { return unary(self); }
+at::Tensor hardtanh(const at::Tensor& self, const at::Scalar&, const at::Scalar&) { return meta_like(self); }
 at::Tensor hardswish(const at::Tensor& self) { return unary(self); }
 
 at::Tensor binary(const at::Tensor& a, const at::Tensor& b) { return meta_pointwise({a, b}, at::result_type(a, b)); }
@@ -48,7 +48,7 @@ at::Tensor absolute(const at::Tensor& self) {
 }
 
 at::Tensor nan_to_num(const at::Tensor& self, std::optional<double>, std::optional<double>, std::optional<double>) {
-  return unary(self);
+  return meta_like(self);
 }
 
 at::Tensor logical_not(const at::Tensor& self) { return meta_pointwise({self}, at::kBool); }
@@ -58,10 +58,16 @@ at::Tensor complex_of(const at::Tensor& a, const at::Tensor& b) {
   return meta_pointwise({a, b}, c10::toComplexType(a.scalar_type()));
 }
 
+TwoTensors frexp(const at::Tensor& self) {
+  return {meta_pointwise({self}, self.scalar_type()), meta_pointwise({self}, at::kInt)};
+}
+
 at::Tensor rsub(const at::Tensor& self, const at::Tensor& other, const at::Scalar&) { return binary(other, self); }
 
 at::Tensor scalar_remainder(const at::Scalar& self, const at::Tensor& other) {
-  return meta_pointwise({other}, at::result_type(self, other));
+  const auto dtype = at::result_type(self, other);
+  const at::Tensor number = meta_empty({}, dtype);  // the kernel, too, makes the scalar an operand
+  return meta_pointwise({number, other}, dtype);
 }
 
 at::Tensor shift_scalar(const at::Tensor& self, const at::Scalar&) { return unary(self); }
@@ -102,6 +108,7 @@ ShapeRows activation_shapes() {
       typed_row<logical>("aten::logical_xor"),
       typed_row<complex_of>("aten::complex"),
       typed_row<complex_of>("aten::polar"),
+      typed_row<frexp>("aten::frexp.Tensor"),
       typed_row<rsub>("aten::rsub.Tensor"),
       typed_row<binary>("aten::floor_divide"),
       typed_row<scalar_remainder>("aten::remainder.Scalar_Tensor"),

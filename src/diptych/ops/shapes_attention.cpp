@@ -1,28 +1,29 @@
 // Shapes of the attention kernels that the CPU has.
 #include <ATen/OpMathType.h>
-#include <ATen/ops/transpose.h>
 
 #include "diptych/ops/shapes_table.h"
 
 namespace diptych::detail {
 namespace {
 
-// The kernel works on [batch, length, heads, ...] and hands out views with heads before length.
-at::Tensor heads_before_length(at::IntArrayRef sizes, at::ScalarType dtype) {
-  return meta_empty(sizes, dtype).transpose(1, 2);
-}
-
-TwoTensors flash_attention(const at::Tensor& query, const at::Tensor&, const at::Tensor& value, double, bool,
+// The output is laid out as the query; the other results as views, with heads before length, of what the kernel computes.
+TwoTensors flash_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, double, bool,
                            const OptionalTensor&, std::optional<double>) {
+  TORCH_CHECK(query.dim() == 4 && key.dim() == 4 && value.dim() == 4,
+              "scaled_dot_product_attention: query, key and value must be 4-d, but have ", query.dim(), ", ", key.dim(),
+              " and ", value.dim(), " dimensions");
+  TORCH_CHECK(query.size(3) == key.size(3) && query.size(3) == value.size(3),
+              "scaled_dot_product_attention: Q/K/V should have the same head size, but have ", query.size(3), ", ",
+              key.size(3), " and ", value.size(3));
   const int64_t batch = query.size(0), heads = query.size(1), length = query.size(2);
-  const auto dtype = query.scalar_type();
-  return {heads_before_length({batch, length, heads, value.size(3)}, dtype),
-          heads_before_length({batch, length, heads}, at::toOpMathType(dtype))};
+  return {meta_like(query), meta_strided({batch, heads, length}, {length * heads, 1, heads},
+                                         at::toOpMathType(query.scalar_type()))};
 }
 
-// Gradients keep the layout that the kernel computes in, whatever the layout of the inputs.
+// Gradients come as views of contiguous [batch, length, heads, size], whatever the layout of the inputs.
 at::Tensor attention_grad(const at::Tensor& input) {
-  return heads_before_length({input.size(0), input.size(2), input.size(1), input.size(3)}, input.scalar_type());
+  const int64_t heads = input.size(1), length = input.size(2), size = input.size(3);
+  return meta_strided(input.sizes(), {length * heads * size, size, heads * size, 1}, input.scalar_type());
 }
 
 ThreeTensors flash_attention_backward(const at::Tensor&, const at::Tensor& query, const at::Tensor& key,

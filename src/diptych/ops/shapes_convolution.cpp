@@ -3,8 +3,6 @@
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/native/ConvUtils.h>
-#include <ATen/ops/squeeze.h>
-#include <ATen/ops/unsqueeze.h>
 
 #include <algorithm>
 #include <array>
@@ -88,8 +86,8 @@ at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight, const 
     TORCH_CHECK(sizes[i] >= 0, "Kernel of size ", weight.sizes(), " is larger than the padded input ", input.sizes());
   }
   if (weight.dim() != 3) return meta_empty(sizes, input.scalar_type(), convolution_format(input, weight));
-  // The kernel runs a 1-d convolution as a 2-d one of height 1 and drops that dimension again.
-  const auto format = convolution_format(input.unsqueeze(2), weight.unsqueeze(2));
+  // The kernel runs a 1-d convolution of a contiguous input as a 2-d one of height 1 and drops that dimension again.
+  const auto format = convolution_format(input.contiguous().unsqueeze(2), weight.unsqueeze(2));
   return meta_empty({sizes[0], sizes[1], 1, sizes[2]}, input.scalar_type(), format).squeeze(2);
 }
 
@@ -107,7 +105,7 @@ ThreeTensors convolution_backward(const at::Tensor& grad, const at::Tensor& inpu
                                   at::IntArrayRef dilation, bool transposed, at::IntArrayRef output_padding,
                                   int64_t groups, std::array<bool, 3> mask) {
   const bool is_1d = weight.dim() == 3;
-  const at::Tensor x = is_1d ? input.unsqueeze(2) : input;
+  const at::Tensor x = is_1d ? input.contiguous().unsqueeze(2) : input;
   const at::Tensor w = is_1d ? weight.unsqueeze(2) : weight;
   const auto conv = settings_of(weight, stride, padding, dilation, transposed, output_padding, groups);
   const auto finish = [&](const at::Tensor& result) { return is_1d ? result.squeeze(2) : result; };

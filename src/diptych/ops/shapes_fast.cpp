@@ -17,16 +17,6 @@ void replace(c10::Stack& stack, size_t count, at::Tensor result) {
   stack.emplace_back(std::move(result));
 }
 
-// TensorIterator's rule for operands of equal sizes: contiguous, else channels last, else strides that all share.
-at::Tensor same_layout(const at::Tensor& self, at::ScalarType dtype) {
-  if (self.is_contiguous()) return meta_empty(self.sizes(), dtype);
-  if (self.is_contiguous(at::MemoryFormat::ChannelsLast)) {
-    return meta_empty(self.sizes(), dtype, at::MemoryFormat::ChannelsLast);
-  }
-  if (self.is_non_overlapping_and_dense()) return meta_strided(self.sizes(), self.strides(), dtype);
-  return at::Tensor();
-}
-
 // Whether the strides are exactly those of a new contiguous tensor, also in dimensions of size 1, and nothing is empty:
 // then broadcasting a smaller operand of the same kind into it cannot change the order of dimensions.
 bool has_canonical_strides(const at::Tensor& self) {
@@ -48,10 +38,7 @@ bool broadcasts_into(const at::Tensor& small, const at::Tensor& large) {
 }
 
 at::Tensor binary_result(const at::Tensor& a, const at::Tensor& b, at::ScalarType dtype) {
-  if (a.sizes() == b.sizes()) {
-    if (a.strides() == b.strides() || (a.is_contiguous() && b.is_contiguous())) return same_layout(a, dtype);
-    return at::Tensor();
-  }
+  if (a.sizes() == b.sizes()) return meta_pointwise_shortcut({a, b}, dtype);
   if (!has_canonical_strides(a) || !has_canonical_strides(b)) return at::Tensor();
   if (broadcasts_into(b, a)) return meta_empty(a.sizes(), dtype);
   if (broadcasts_into(a, b)) return meta_empty(b.sizes(), dtype);
@@ -85,7 +72,7 @@ template <size_t kArguments>
 bool float_unary(const c10::OperatorHandle&, c10::Stack& stack) {
   const at::Tensor& self = tensor_at(stack, 0, kArguments);
   if (!is_plain_float(self.scalar_type())) return false;
-  at::Tensor result = same_layout(self, self.scalar_type());
+  at::Tensor result = meta_pointwise_shortcut({self}, self.scalar_type());
   if (!result.defined()) return false;
   replace(stack, kArguments, std::move(result));
   return true;

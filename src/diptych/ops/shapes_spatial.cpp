@@ -11,11 +11,16 @@ namespace {
 
 at::Tensor contiguous(const at::Tensor& self) { return meta_empty(self.sizes(), self.scalar_type()); }
 
-at::Tensor reflection_pad2d(const at::Tensor& self, at::IntArrayRef padding) {
+// Paddings come in pairs, the pair of the last dimension first.
+at::Tensor pad(const at::Tensor& self, at::IntArrayRef padding) {
   auto sizes = self.sizes().vec();
-  TORCH_CHECK(padding.size() == 4 && sizes.size() >= 3, "reflection_pad2d expects 4 paddings of a 3D or 4D input");
-  sizes[sizes.size() - 1] += padding[0] + padding[1];
-  sizes[sizes.size() - 2] += padding[2] + padding[3];
+  TORCH_CHECK(padding.size() / 2 < sizes.size(), "padding of size ", padding.size(), " does not fit an input of ",
+              sizes.size(), " dimensions");
+  for (size_t i = 0; i < padding.size() / 2; ++i) {
+    int64_t& size = sizes[sizes.size() - 1 - i];
+    size += padding[2 * i] + padding[2 * i + 1];
+    TORCH_CHECK(size >= 1, "padding ", padding, " leaves nothing of an input of size ", self.sizes());
+  }
   return meta_empty(sizes, self.scalar_type(), self.suggest_memory_format());
 }
 
@@ -107,7 +112,9 @@ at::Tensor channel_shuffle(const at::Tensor& self, int64_t groups) {
 
 ShapeRows spatial_shapes() {
   return {
-      typed_row<reflection_pad2d>("aten::reflection_pad2d"),
+      typed_row<pad>("aten::reflection_pad2d"),
+      typed_row<pad>("aten::replication_pad2d"),
+      typed_row<pad>("aten::replication_pad3d"),
       typed_row<pad_backward>("aten::reflection_pad2d_backward"),
       typed_row<pad_backward>("aten::replication_pad2d_backward"),
       typed_row<pad_backward>("aten::replication_pad3d_backward"),

@@ -6,6 +6,8 @@
 #include <ATen/core/boxing/impl/WrapFunctionIntoFunctor.h>
 #include <ATen/core/boxing/impl/make_boxed_from_unboxed_functor.h>
 
+#include <functional>
+#include <initializer_list>
 #include <optional>
 #include <string_view>
 #include <tuple>
@@ -64,14 +66,19 @@ at::Tensor meta_like(const at::Tensor& self, OptionalDtype dtype = std::nullopt)
 at::Tensor meta_like(const at::Tensor& self, at::MemoryFormat format);
 /// `self` laid out as self.contiguous() would be.
 at::Tensor meta_contiguous_like(const at::Tensor& self, OptionalDtype dtype = std::nullopt);
+
+using TensorRefs = std::initializer_list<std::reference_wrapper<const at::Tensor>>;
 /// The output of a pointwise kernel (one that uses TensorIterator) over these inputs: broadcast sizes, agreed strides.
-at::Tensor meta_pointwise(std::initializer_list<std::reference_wrapper<const at::Tensor>> inputs, at::ScalarType dtype);
+at::Tensor meta_pointwise(TensorRefs inputs, at::ScalarType dtype);
+/// The same without building an iterator, for inputs of one size and layout; undefined for all others.
+at::Tensor meta_pointwise_shortcut(TensorRefs inputs, at::ScalarType dtype);
 
 ShapeRows fast_shapes();
 ShapeRows activation_shapes();
 ShapeRows attention_shapes();
 ShapeRows convolution_shapes();
 ShapeRows embedding_shapes();
+ShapeRows fft_shapes();
 ShapeRows indexing_shapes();
 ShapeRows linalg_shapes();
 ShapeRows loss_shapes();
