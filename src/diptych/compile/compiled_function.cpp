@@ -15,7 +15,7 @@
 #include "diptych/compile/run_guards.h"
 #include "diptych/compile/second_order.h"
 #include "diptych/ops/tags.h"
-#include "diptych/passes/keep_outputs_apart.h"
+#include "diptych/passes/storage_roots.h"
 
 namespace diptych {
 namespace {
@@ -110,6 +110,7 @@ Joint CompiledFunction::capture_joint() {
 }
 
 void CompiledFunction::find_residual_sources() {
+  const auto roots = detail::storage_roots(forward_);
   std::map<Value, ResidualSource> sources;
   const size_t num_outputs = layout_.num_forward_outputs();
   for (size_t i = 0; i < forward_.inputs().size(); ++i) {
@@ -118,10 +119,10 @@ void CompiledFunction::find_residual_sources() {
   for (size_t i = 0; i < num_outputs; ++i) {
     // New values of mutated primals are copied out of their slot, so nobody else holds it.
     if (!forward_.outputs()[i] || forward_.output_slots()[i].kind == SlotKind::kMutated) continue;
-    sources.emplace(storage_root(forward_, forward_.outputs()[i]), ResidualSource{ResidualSource::Kind::kOutput, i});
+    sources.emplace(roots[forward_.outputs()[i].id], ResidualSource{ResidualSource::Kind::kOutput, i});
   }
   for (size_t i = num_outputs; i < forward_.outputs().size(); ++i) {
-    const auto found = sources.find(storage_root(forward_, forward_.outputs()[i]));
+    const auto found = sources.find(roots[forward_.outputs()[i].id]);
     residual_sources_.push_back(found == sources.end() ? ResidualSource{} : found->second);
   }
 }

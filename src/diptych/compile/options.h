@@ -18,7 +18,7 @@ struct AotOptions {
   Compiler forward_compiler = {};
   Compiler backward_compiler = {};
   Compiler inference_compiler = {};
-  /// Families or names of operators to decompose before partitioning, as decompose() takes them; empty for none.
+  /// Operators to decompose before partitioning, by name ("aten.gelu"), or "all" that have a rule; empty for none.
   std::vector<std::string> decompositions = {};
   /// What paths of the arguments start with, in order; an argument without a name is called arg0, arg1 ...
   std::vector<std::string> argument_names = {};

@@ -20,8 +20,8 @@ Pair capture_flat(const FlatFunction& function, const std::vector<at::Tensor>& a
   JointCapture capture(function, arguments, paths, {options.name, /*exact_outputs=*/true});
   Pair pair{Graph(), Graph(), {}, {}, split_capture(capture, options), nullptr, nullptr};
   pair.free_variables = capture.free_variables();
-  pair.forward = finish_forward(pair.split.forward, {});
-  pair.backward = finish_backward(pair.split.backward);
+  pair.forward = finish_forward(pair.split.forward, {}, {.keep_gradient_stops = true});
+  pair.backward = finish_backward(pair.split.backward, {.keep_gradient_stops = true});
   pair.forward.set_name("forward");
   pair.backward.set_name("backward");
   pair.signature = Signature(pair.forward, pair.backward);
