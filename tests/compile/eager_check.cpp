@@ -31,28 +31,40 @@ Observed observe(const Inputs& inputs, const Function& function, const CheckOpti
   return seen;
 }
 
-void expect_same(const at::Tensor& eager, const at::Tensor& ours, double tolerance, const std::string& what) {
-  ASSERT_EQ(eager.defined(), ours.defined()) << what;
-  if (!eager.defined()) return;
-  EXPECT_EQ(eager.sizes(), ours.sizes()) << what;
-  EXPECT_EQ(eager.strides(), ours.strides()) << what;
-  ASSERT_EQ(eager.scalar_type(), ours.scalar_type()) << what;
-  if (eager.sizes() != ours.sizes()) return;
-  const bool same = tolerance == 0 ? at::equal(eager.detach().nan_to_num(), ours.detach().nan_to_num())
-                                   : at::allclose(eager.detach(), ours.detach(), tolerance, tolerance, true);
-  EXPECT_TRUE(same) << what << "\neager:\n" << eager << "\nours:\n" << ours;
+using Lines = std::vector<std::string>;
+
+template <class T>
+void compare_fact(const T& eager, const T& ours, const std::string& what, Lines& lines) {
+  if (eager != ours) lines.push_back(c10::str(what, ": eager ", eager, ", ours ", ours));
 }
 
-void expect_same_facts(const at::Tensor& eager, const at::Tensor& ours, const std::string& what) {
-  EXPECT_EQ(eager.requires_grad(), ours.requires_grad()) << what << ": requires_grad";
-  EXPECT_EQ(eager.is_leaf(), ours.is_leaf()) << what << ": is_leaf";
-  EXPECT_EQ(eager.is_view(), ours.is_view()) << what << ": is_view";
+bool close(const at::Tensor& eager, const at::Tensor& ours, double tolerance) {
+  if (tolerance == 0) return at::equal(eager.detach().nan_to_num(), ours.detach().nan_to_num());
+  const at::Tensor a = eager.detach();
+  const double scale = a.numel() == 0 ? 0 : a.to(at::kDouble).abs().nan_to_num(0, 0, 0).max().item<double>();
+  return at::allclose(a, ours.detach(), tolerance, tolerance * std::max(1.0, scale), /*equal_nan=*/true);
+}
+
+void compare_tensors(const at::Tensor& eager, const at::Tensor& ours, double tolerance, const std::string& what, Lines& lines) {
+  compare_fact(eager.defined(), ours.defined(), what + ": defined", lines);
+  if (!eager.defined() || !ours.defined()) return;
+  compare_fact(eager.sizes(), ours.sizes(), what + ": sizes", lines);
+  compare_fact(eager.strides(), ours.strides(), what + ": strides", lines);
+  compare_fact(eager.scalar_type(), ours.scalar_type(), what + ": dtype", lines);
+  if (eager.sizes() != ours.sizes() || eager.scalar_type() != ours.scalar_type()) return;
+  if (!close(eager, ours, tolerance)) lines.push_back(c10::str(what, ": values:\neager:\n", eager, "\nours:\n", ours));
+}
+
+void compare_facts(const at::Tensor& eager, const at::Tensor& ours, const std::string& what, Lines& lines) {
+  compare_fact(eager.requires_grad(), ours.requires_grad(), what + ": requires_grad", lines);
+  compare_fact(eager.is_leaf(), ours.is_leaf(), what + ": is_leaf", lines);
+  compare_fact(eager.is_view(), ours.is_view(), what + ": is_view", lines);
 }
 
 bool share(const at::Tensor& a, const at::Tensor& b) { return a.storage().is_alias_of(b.storage()); }
 
 // Which of all the tensors share storage, pair by pair.
-void expect_same_aliasing(const Observed& eager, const Observed& ours) {
+void compare_aliasing(const Observed& eager, const Observed& ours, Lines& lines) {
   const auto all = [](const Observed& seen) {
     Tensors tensors = seen.inputs;
     tensors.insert(tensors.end(), seen.outputs.begin(), seen.outputs.end());
@@ -63,33 +75,41 @@ void expect_same_aliasing(const Observed& eager, const Observed& ours) {
   for (size_t i = 0; i < a.size(); ++i) {
     for (size_t j = 0; j < i; ++j) {
       if (a[i].numel() == 0 || a[j].numel() == 0) continue;
-      EXPECT_EQ(share(a[i], a[j]), share(b[i], b[j])) << "aliasing of tensors " << j << " and " << i << " (inputs first)";
-      EXPECT_EQ(a[i].is_same(a[j]), b[i].is_same(b[j])) << "identity of tensors " << j << " and " << i;
+      const std::string pair = c10::str("tensors ", j, " and ", i, " (inputs first)");
+      compare_fact(share(a[i], a[j]), share(b[i], b[j]), pair + ": aliasing", lines);
+      compare_fact(a[i].is_same(a[j]), b[i].is_same(b[j]), pair + ": identity", lines);
     }
   }
 }
 
 void compare(const Observed& eager, const Observed& ours, const CheckOptions& options) {
-  ASSERT_EQ(eager.error.empty(), ours.error.empty()) << "eager: " << eager.error << "\nours: " << ours.error;
-  if (!eager.error.empty()) return;
-  ASSERT_EQ(eager.outputs.size(), ours.outputs.size());
-  for (size_t i = 0; i < eager.outputs.size(); ++i) {
-    const std::string what = "output " + std::to_string(i);
-    expect_same(eager.outputs[i], ours.outputs[i], options.tolerance, what);
-    expect_same_facts(eager.outputs[i], ours.outputs[i], what);
-  }
-  for (size_t i = 0; i < eager.inputs.size(); ++i) {
-    const std::string what = "input " + std::to_string(i);
-    expect_same(eager.inputs[i], ours.inputs[i], options.tolerance, what);
-    expect_same_facts(eager.inputs[i], ours.inputs[i], what);
-  }
-  for (size_t i = 0; i < eager.grads.size(); ++i) {
-    expect_same(eager.grads[i], ours.grads[i], options.tolerance, "gradient of leaf " + std::to_string(i));
-  }
-  expect_same_aliasing(eager, ours);
+  for (const std::string& line : differences(eager, ours, options.tolerance)) ADD_FAILURE() << line;
 }
 
 }  // namespace
+
+std::vector<std::string> differences(const Observed& eager, const Observed& ours, double tolerance) {
+  if (eager.error.empty() != ours.error.empty()) return {c10::str("error: eager: ", eager.error, "\nours: ", ours.error)};
+  if (!eager.error.empty()) return {};
+  Lines lines;
+  compare_fact(eager.outputs.size(), ours.outputs.size(), "number of outputs", lines);
+  if (!lines.empty()) return lines;
+  const auto compare_all = [&](const Tensors& a, const Tensors& b, const char* role) {
+    for (size_t i = 0; i < a.size(); ++i) {
+      const std::string what = c10::str(role, i);
+      compare_tensors(a[i], b[i], tolerance, what, lines);
+      compare_facts(a[i], b[i], what, lines);
+    }
+  };
+  compare_all(eager.outputs, ours.outputs, "output ");
+  compare_all(eager.inputs, ours.inputs, "input ");
+  compare_fact(eager.grads.size(), ours.grads.size(), "number of gradients", lines);
+  for (size_t i = 0; i < std::min(eager.grads.size(), ours.grads.size()); ++i) {
+    compare_tensors(eager.grads[i], ours.grads[i], tolerance, c10::str("gradient ", i), lines);
+  }
+  compare_aliasing(eager, ours, lines);
+  return lines;
+}
 
 void expect_as_eager(const Inputs& inputs, const Function& function, const CheckOptions& options) {
   Function eager = function;

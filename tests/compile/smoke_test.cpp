@@ -20,6 +20,27 @@ TEST(Aot, DifferentiatesToSecondOrder) {
                          [](const Tensors& t) -> Tensors { return {(t[0] * t[1]).tanh() * t[0].exp(), t[0].matmul(t[1].t())}; });
 }
 
+TEST(Aot, KeepsNoArgumentAlive) {
+  const auto f = aot_function([](const at::Tensor& x, const at::Tensor& w) { return (x * w).sum(); });
+  const at::Tensor w = torch::ones({3}).requires_grad_();
+  at::Tensor x = torch::ones({3});
+  const c10::weak_intrusive_ptr<c10::TensorImpl> watched(x.getIntrusivePtr());
+  f(x, w).backward();
+  x = at::Tensor();
+  EXPECT_TRUE(watched.expired());
+}
+
+TEST(Aot, FreesResidualsAfterTheBackward) {
+  const auto f = aot_function([](const at::Tensor& x) { return (x.exp() * x).sum(); });
+  at::Tensor x = torch::ones({3}).requires_grad_();
+  const c10::weak_intrusive_ptr<c10::TensorImpl> watched(x.getIntrusivePtr());
+  const at::Tensor y = f(x);
+  y.backward();
+  x = at::Tensor();
+  // The leaf lives on only as long as the graph that accumulates into it.
+  EXPECT_LE(watched.use_count(), 1U);
+}
+
 TEST(Capture, ShowsForwardAndBackward) {
   const auto x = torch::ones({2, 3}).requires_grad_();
   const auto w = torch::ones({3, 4}).requires_grad_();

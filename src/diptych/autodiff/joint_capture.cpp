@@ -193,6 +193,8 @@ Joint JointCapture::joint(const std::vector<bool>& defined) {
 
 Joint JointCapture::joint() { return joint(std::vector<bool>(state_->tangents.size(), true)); }
 
+void JointCapture::release_arguments() { state_->recorder.release_arguments(); }
+
 const ForwardPlan& JointCapture::plan() const { return state_->analysis.plan; }
 
 std::vector<at::Tensor> JointCapture::free_variables() const {

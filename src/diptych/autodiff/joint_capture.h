@@ -45,6 +45,9 @@ class JointCapture {
   /// The joint graph with every tangent given; only the forward if nothing is differentiable.
   Joint joint();
 
+  /// Lets go of the arguments that were captured with; a capture that is kept must not keep a batch alive.
+  void release_arguments();
+
   const ForwardPlan& plan() const;
   /// The real tensors that the function captured, in order of first use.
   std::vector<at::Tensor> free_variables() const;

@@ -74,6 +74,7 @@ CompiledFunction::CompiledFunction(const FlatFunction& function, const std::vect
   Joint joint = prepare_joint(capture_joint(), options_);
   layout_ = joint.layout;
   free_variables_ = capture_->free_variables();
+  capture_->release_arguments();
   split_ = split_joint(joint, options_.partition);
   std::vector<size_t> mutated;
   for (const auto& mutation : plan().mutations) {

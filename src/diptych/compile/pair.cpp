@@ -1,5 +1,7 @@
 #include "diptych/compile/pair.h"
 
+#include <fmt/ranges.h>
+
 #include "diptych/base/error.h"
 #include "diptych/compile/pipeline.h"
 #include "diptych/compile/run_guards.h"
@@ -11,6 +13,19 @@ namespace {
 // Exact outputs alias only what they are; views stand in the graph.
 Split split_capture(JointCapture& capture, const AotOptions& options) {
   return split_joint(prepare_joint(capture.joint(), options), options.partition);
+}
+
+// The graph was traced for these types, and would give nonsense or a kernel's own complaint for others. Strides are free.
+void check_fits(const char* who, const char* what, size_t index, const Slot& slot, const at::Tensor& tensor,
+                const TensorMeta& meta) {
+  DIPTYCH_CHECK(tensor.layout() == c10::kStrided, "[{}] {} {} ({}) is of layout {}, expected a strided tensor; call to_dense()",
+                who, what, index, slot.path, c10::str(tensor.layout()));
+  if (tensor.scalar_type() == meta.dtype && tensor.device() == meta.device && tensor.sizes() == c10::IntArrayRef(meta.size_hints())) {
+    return;
+  }
+  throw UserError(fmt::format("[{}] {} {} ({}) is {}[{}], expected {}[{}]; convert it, or capture again for such tensors", who,
+                              what, index, slot.path, dtype_name(tensor.scalar_type()), fmt::join(tensor.sizes(), ","),
+                              dtype_name(meta.dtype), fmt::join(meta.size_hints(), ",")));
 }
 
 }  // namespace
@@ -37,6 +52,12 @@ Pair::ForwardResult Pair::forward_call(std::vector<at::Tensor> arguments) const 
                 "[forward_call] got {} tensors, expected the {} flattened arguments{}", arguments.size(), without,
                 free_variables.empty() ? "" : fmt::format(", or {} with the free variables", all));
   if (arguments.size() == without) arguments.insert(arguments.end(), free_variables.begin(), free_variables.end());
+  for (size_t i = 0; i < all; ++i) {
+    const TensorMeta& meta = forward.meta(forward.inputs()[i]);
+    DIPTYCH_CHECK(arguments[i].defined(), "[forward_call] input {} ({}) is undefined, expected {}; pass a tensor", i,
+                  forward.input_slots()[i].path, type_string(meta));
+    check_fits("forward_call", "input", i, forward.input_slots()[i], arguments[i], meta);
+  }
   const RunBelowAutograd guard;
   ForwardResult result;
   result.outputs = forward_program->run(std::move(arguments));
@@ -57,6 +78,8 @@ std::vector<at::Tensor> Pair::backward_call(std::vector<at::Tensor> residuals,
   for (size_t i = 0; i < tangents.size(); ++i) {
     DIPTYCH_CHECK(tangents[i].defined(), "[backward_call] tangent {} ({}) is undefined; pass zeros where nothing flows in", i,
                   backward.input_slots()[num_residuals + i].path);
+    check_fits("backward_call", "tangent", i, backward.input_slots()[num_residuals + i], tangents[i],
+               backward.meta(backward.inputs()[num_residuals + i]));
   }
   residuals.insert(residuals.end(), tangents.begin(), tangents.end());
   const RunBelowAutograd guard;

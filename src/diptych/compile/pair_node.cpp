@@ -23,17 +23,18 @@ at::Tensor with_strides(const at::Tensor& tangent, const std::optional<std::vect
 
 }  // namespace
 
-void PairNode::watch(std::vector<Watch>& watches, const at::Tensor& tensor, uint32_t version) {
+void PairNode::watch(std::vector<Watch>& watches, const at::Tensor& tensor, size_t index) {
+  // Inference tensors have no version, and autograd refuses to save them.
   if (!tensor.defined() || tensor.is_inference()) return;
-  watches.push_back({tensor.unsafeGetTensorImpl()->version_counter(), version,
-                     c10::str(tensor.toString(), " ", tensor.sizes())});
+  watches.push_back({tensor.unsafeGetTensorImpl()->version_counter(), static_cast<uint32_t>(tensor._version()), index});
 }
 
-void PairNode::check(const std::vector<Watch>& watches) {
+void PairNode::check(const std::vector<Watch>& watches, const std::vector<at::Tensor>& needed) {
   for (const Watch& watch : watches) {
     TORCH_CHECK(watch.counter.current_version() == watch.version,
                 "one of the variables needed for gradient computation has been modified by an inplace operation: [",
-                watch.what, "] is at version ", watch.counter.current_version(), "; expected version ", watch.version,
+                needed[watch.index].toString(), " ", needed[watch.index].sizes(), "] is at version ",
+                watch.counter.current_version(), "; expected version ", watch.version,
                 " instead. Hint: the backward of the compiled function reads it; clone it before changing it.");
   }
 }
@@ -43,15 +44,14 @@ void PairNode::save(c10::ArrayRef<at::Tensor> primals, c10::ArrayRef<at::Tensor>
   residuals_ = std::move(residuals);
   generator_states_ = std::move(generator_states);
   using Kind = CompiledFunction::ResidualSource::Kind;
-  for (const auto& source : function_->residual_sources()) {
-    if (source.kind == Kind::kOwn) continue;
-    const at::Tensor& tensor = source.kind == Kind::kPrimal ? primals[source.index] : slots[source.index];
-    watch(residual_watches_, tensor, tensor.is_inference() ? 0 : tensor._version());
+  const auto& sources = function_->residual_sources();
+  for (size_t i = 0; i < sources.size(); ++i) {
+    if (sources[i].kind == Kind::kOwn) continue;
+    watch(residual_watches_, sources[i].kind == Kind::kPrimal ? primals[sources[i].index] : slots[sources[i].index], i);
   }
   for (const size_t index : function_->gradient_primals()) {
-    const at::Tensor& primal = primals[index];
-    gradient_primals_.push_back(primal);
-    watch(gradient_primal_watches_, primal, primal.is_inference() ? 0 : primal._version());
+    watch(gradient_primal_watches_, primals[index], gradient_primals_.size());
+    gradient_primals_.push_back(primals[index]);
   }
 }
 
@@ -74,7 +74,7 @@ variable_list PairNode::apply(variable_list&& tangents) {
 }
 
 variable_list PairNode::run_compiled(const BackwardVariant& variant, variable_list&& tangents) {
-  check(residual_watches_);
+  check(residual_watches_, residuals_);
   std::vector<at::Tensor> inputs;
   inputs.reserve(residuals_.size() + tangents.size());
   if (will_release_) {
@@ -98,7 +98,7 @@ variable_list PairNode::run_second_order(const BackwardVariant& variant, const v
                 "[{}] a torch::autograd::Function inside the function has a backward of its own, which is not differentiated "
                 "again; call backward without create_graph, or keep that Function outside the compiled function",
                 function_->options().name);
-  check(gradient_primal_watches_);
+  check(gradient_primal_watches_, gradient_primals_);
   return function_->second_order(variant)->gradients(gradient_primals_, tangents, generator_states_);
 }
 

@@ -29,7 +29,7 @@ class PairNode final : public torch::autograd::Node {
   struct Watch {
     c10::VariableVersion counter;
     uint32_t version = 0;
-    std::string what;
+    size_t index = 0;  ///< of the tensor that needs it, among residuals or gradient primals
   };
 
   torch::autograd::variable_list apply(torch::autograd::variable_list&& tangents) override;
@@ -37,8 +37,8 @@ class PairNode final : public torch::autograd::Node {
                                               torch::autograd::variable_list&& tangents);
   torch::autograd::variable_list run_second_order(const BackwardVariant& variant,
                                                   const torch::autograd::variable_list& tangents);
-  static void watch(std::vector<Watch>& watches, const at::Tensor& tensor, uint32_t version);
-  static void check(const std::vector<Watch>& watches);
+  static void watch(std::vector<Watch>& watches, const at::Tensor& tensor, size_t index);
+  static void check(const std::vector<Watch>& watches, const std::vector<at::Tensor>& needed);
 
   std::shared_ptr<const CompiledFunction> function_;
   std::vector<at::Tensor> residuals_;

@@ -36,14 +36,14 @@ uint64_t next_trace_id() {
   return ++counter;
 }
 
-void check_supported(const at::Tensor& tensor) {
+void check_supported(const at::Tensor& tensor, const std::string& path) {
   DIPTYCH_CHECK(tensor.layout() == c10::kStrided,
-                "[trace] got a tensor of layout {}, expected a strided one; convert it with to_dense() first",
+                "[capture] '{}' is a tensor of layout {}, expected a strided one; convert it with to_dense() first", path,
                 c10::str(tensor.layout()));
-  DIPTYCH_CHECK(!tensor.is_quantized(), "[trace] got a quantized tensor ({}); dequantize() it first",
-                c10::toString(tensor.scalar_type()));
+  DIPTYCH_CHECK(!tensor.is_quantized(), "[capture] '{}' is a quantized tensor ({}), expected a plain one; dequantize() it first",
+                path, c10::toString(tensor.scalar_type()));
   DIPTYCH_CHECK(!tensor.unsafeGetTensorImpl()->is_python_dispatch(),
-                "[trace] got a tensor subclass with its own dispatch; pass the plain tensor that it wraps");
+                "[capture] '{}' is a tensor subclass with its own dispatch; pass the plain tensor that it wraps", path);
 }
 
 at::Tensor meta_number(at::ScalarType dtype) {
@@ -77,7 +77,7 @@ Recorder::Recorder(std::string graph_name) : id_(next_trace_id()), graph_(std::m
 Recorder* Recorder::current() { return active_recorders.empty() ? nullptr : active_recorders.back(); }
 
 at::Tensor Recorder::add_input(const at::Tensor& example, Slot slot) {
-  check_supported(example);
+  check_supported(example, slot.path);
   TensorMeta meta = TensorMeta::of(example);
   const Value value = graph_.add_input(std::move(meta), std::move(slot));
   const c10::impl::ExcludeDispatchKeyGuard guard(kNotOnMeta);
@@ -113,6 +113,14 @@ const at::Tensor& Recorder::stand_in(const at::Tensor& tensor) {
   const auto known = primal_of_.find(tensor.unsafeGetTensorImpl());
   if (known != primal_of_.end()) return primals_[known->second].stand_in;
   return add_primal(tensor, {SlotKind::kFreeVariable, fmt::format("free.{}", num_free_variables_++)});
+}
+
+void Recorder::release_arguments() {
+  for (Primal& primal : primals_) {
+    if (primal.slot.kind != SlotKind::kArgument) continue;
+    primal_of_.erase(primal.real.unsafeGetTensorImpl());
+    primal.real = at::Tensor();
+  }
 }
 
 namespace {

@@ -53,6 +53,8 @@ class Recorder {
   /// Requires: called before the traced function runs. Errors: UserError names members of several dtypes, or that
   /// require grad.
   void merge(const std::vector<size_t>& members);
+  /// Lets go of the arguments' real tensors, which the caller owns; free variables stay.
+  void release_arguments();
   struct MergedBase {
     at::Tensor base;   ///< stands for the whole storage
     size_t primal = 0; ///< one of its members
