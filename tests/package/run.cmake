@@ -28,7 +28,7 @@ step(configure ${CMAKE_COMMAND} -G Ninja -S ${WORK}/source -B ${WORK}/build -DCM
   -DCMAKE_PREFIX_PATH=${WORK}/prefix "-DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER}" "-DCMAKE_CXX_FLAGS=${FLAGS}")
 step(build ${CMAKE_COMMAND} --build ${WORK}/build)
 step(run ${WORK}/build/diptych_user)
-foreach(expected "aten.tanh" "aten.mul.Tensor" "f32\\[2,3\\]")
+foreach(expected "aten.tanh" "aten.mul.Tensor" "f32\\[2,3\\]" "aten.tanh_backward" "eager.s values: true" "gradient is eager.s: true")
   if(NOT output MATCHES "${expected}")
     message(FATAL_ERROR "the example project's output lacks '${expected}':\n${output}")
   endif()

@@ -1,0 +1,11 @@
+// grad of a function that returns more than a tensor.
+#include "diptych/compile/gradients.h"
+
+void compile(const at::Tensor& x) {
+#ifdef MENDED
+  const auto f = [](const at::Tensor& t) { return t.sum(); };
+#else
+  const auto f = [](const at::Tensor& t) { return std::make_pair(t.sum(), t); };
+#endif
+  diptych::grad(f)(x);
+}

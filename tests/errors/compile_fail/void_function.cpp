@@ -1,0 +1,13 @@
+// A function that returns nothing.
+#include "diptych/compile/aot.h"
+#include "diptych/compile/pair.h"
+
+void compile(const at::Tensor& x) {
+#ifdef MENDED
+  const auto f = [](const at::Tensor& t) { return t * 2; };
+#else
+  const auto f = [](const at::Tensor& t) { t.mul_(2); };
+#endif
+  diptych::aot_function(f)(x);
+  (void)diptych::capture(f, x);
+}

@@ -1,0 +1,226 @@
+// What a function may not do while it is traced: read values, change storages, let tensors escape.
+#include <thread>
+
+#include "errors/refusal.h"
+
+namespace diptych::testing {
+namespace {
+
+using Tensors = std::vector<at::Tensor>;
+
+TEST(DataDependent, NamesTheOperatorAndTheScope) {
+  const auto f = [](const at::Tensor& x) {
+    const auto block = scope("block3");
+    const auto attn = scope("attn");
+    return x.sum().item<float>() > 0 ? x * 2 : x;
+  };
+  expect_capture_refused(f, {"[trace] aten::_local_scalar_dense in scope 'block3/attn' needs the values of a tensor", "where, masking"},
+                         torch::ones({2}));
+}
+
+TEST(DataDependent, RefusesShapesThatDependOnValues) {
+  expect_capture_refused([](const at::Tensor& x) { return x.nonzero(); }, {"aten::nonzero", "needs the values of a tensor"},
+                         torch::ones({2}));
+  expect_capture_refused([](const at::Tensor& x) { return x.masked_select(x > 0); }, {"aten::masked_select", "needs the values"},
+                         ones_leaf({2}));
+  expect_capture_refused([](const at::Tensor& x) { return std::get<0>(at::_unique(x)); }, {"aten::_unique", "needs the values"},
+                         torch::ones({2}));
+  expect_capture_refused([](const at::Tensor& x) { return x.index({x > 0}); }, {"needs the values"}, torch::ones({2}));
+}
+
+TEST(DataDependent, RefusesABoolOfATensor) {
+  expect_capture_refused([](const at::Tensor& x) { return at::equal(x, x) ? x * 2 : x; }, {"aten::equal", "needs the values"},
+                         torch::ones({2}));
+  expect_capture_refused([](const at::Tensor& x) { return x.is_nonzero() ? x * 2 : x; }, {"needs the values"}, torch::ones({}));
+}
+
+TEST(Storages, RefusesSetAndResize) {
+  expect_capture_refused([](const at::Tensor& x) { return x.mul(2).resize_({4}); },
+                         {"[trace] aten::resize_ in scope '' changes a tensor's storage", "copy_ into the tensor"}, torch::ones({2}));
+  expect_capture_refused([](const at::Tensor& x) { return x.mul(2).set_(torch::ones({3})); }, {"aten::set_", "changes a tensor's storage"},
+                         torch::ones({2}));
+}
+
+TEST(Storages, RefusesSetDataOnAnArgument) {
+  const auto f = [](const at::Tensor& x) {
+    x.set_data(torch::zeros({2}));
+    return x * 2;
+  };
+  expect_capture_refused<std::exception>(f, {"set_data"}, torch::ones({2}));
+}
+
+TEST(RequiresGrad, MayNotChangeOnAnArgument) {
+  const auto f = [](const at::Tensor& x) { return x.requires_grad_() * 2; };
+  expect_capture_refused(f, {"[capture] the function changes whether 'arg0' requires grad", "outside the function"}, torch::ones({2}));
+  const auto g = [](const at::Tensor& x) {
+    x.detach_();
+    return x * 2;
+  };
+  expect_capture_refused(g, {"[capture] the function changes whether 'arg0' requires grad", "detach_()"}, ones_leaf({2}));
+}
+
+TEST(Leaves, MayNotBeChangedInPlaceAsInEager) {
+  const auto f = [](const at::Tensor& x) { return x.add_(1) * 2; };
+  expect_capture_refused<c10::Error>(f, {"a leaf Variable that requires grad is being used in an in-place operation"}, ones_leaf({2}));
+  expect_capture_refused<c10::Error>([](const at::Tensor& x) { return x.select(0, 0).zero_(); },
+                                     {"a view of a leaf Variable that requires grad is being used in an in-place operation"},
+                                     ones_leaf({2}));
+}
+
+TEST(Shapes, KeepEagersWords) {
+  const auto f = [](const at::Tensor& x) { return x.matmul(torch::ones({5, 2})); };
+  expect_capture_refused<c10::Error>(f, {"mat1 and mat2 shapes cannot be multiplied (2x3 and 5x2)"}, ones_leaf({2, 3}));
+  expect_capture_refused<c10::Error>([](const at::Tensor& x) { return x + torch::ones({4}); },
+                                     {"The size of tensor a (3) must match the size of tensor b (4)"}, ones_leaf({2, 3}));
+}
+
+TEST(UsersExceptions, PassThroughUnchanged) {
+  struct Mine : std::runtime_error {
+    using std::runtime_error::runtime_error;
+  };
+  const auto f = [](const at::Tensor& x) -> at::Tensor {
+    const auto block = scope("block");
+    const torch::NoGradGuard no_grad;
+    const at::Tensor y = x * 2;
+    throw Mine("the user's own words");
+  };
+  expect_capture_refused<Mine>(f, {"the user's own words"}, ones_leaf({2}));
+}
+
+TEST(UsersExceptions, InAnAutocastRegionLeaveItAsItWas) {
+  at::autocast::set_autocast_enabled(c10::kCPU, true);
+  const auto f = [](const at::Tensor& x) -> at::Tensor {
+    const at::Tensor y = x.matmul(x);
+    throw std::runtime_error("in autocast");
+  };
+  const ThreadState before;
+  EXPECT_THROW((void)capture(f, ones_leaf({2, 2})), std::runtime_error);
+  EXPECT_TRUE(before == ThreadState());
+  at::autocast::set_autocast_enabled(c10::kCPU, false);
+  at::autocast::clear_cache();
+  expect_good_call();
+}
+
+// A stand-in that the function stored somewhere, and that outlived the trace.
+at::Tensor escaped_tensor() {
+  at::Tensor stored;
+  (void)capture([&](const at::Tensor& x) { return stored = x * 2; }, ones_leaf({2}));
+  return stored;
+}
+
+TEST(Escapes, AreRefusedOutsideATrace) {
+  const auto stored = escaped_tensor();
+  expect_refusal([&] { (void)(stored + 1); }, {"[trace]", "got a tensor that escaped from a trace that has ended", "return it"});
+  expect_refusal([&] { (void)stored.item(); }, {"got a tensor that escaped from a trace that has ended"});
+  expect_refusal([&] { stored.sum().backward(); }, {"got a tensor that escaped from a trace that has ended"});
+}
+
+TEST(Escapes, AreRefusedInsideAnotherTrace) {
+  const auto stored = escaped_tensor();
+  expect_capture_refused([&](const at::Tensor& x) { return x + stored; }, {"[trace] got a tensor that escaped from a trace"},
+                         ones_leaf({2}));
+  expect_capture_refused([&](const at::Tensor&) { return stored; }, {"got a tensor that escaped from a trace"}, ones_leaf({2}));
+}
+
+TEST(Escapes, AreRefusedAsArguments) {
+  const auto stored = escaped_tensor();
+  expect_capture_refused([](const at::Tensor& x) { return x * 2; }, {"got a tensor that escaped from a trace"}, stored);
+}
+
+TEST(Nesting, CapturesInsideACapture) {
+  const auto x = ones_leaf({3});
+  std::string inner_code;
+  const auto f = [&](const at::Tensor& t) {
+    const Pair inner = capture([](const at::Tensor& u) { return u.sin() * u; }, t * 2);
+    inner_code = inner.code();
+    return inner.forward_call({t * 2}).outputs[0] + t;
+  };
+  const ThreadState before;
+  const Pair outer = capture(f, x);
+  EXPECT_TRUE(before == ThreadState());
+  EXPECT_NE(inner_code.find("aten.sin"), std::string::npos) << inner_code;
+  EXPECT_TRUE(at::equal(outer.forward_call({x}).outputs[0], (x * 2).sin() * (x * 2) + x)) << outer.code();
+}
+
+TEST(Nesting, CapturesOnRealTensorsInsideACapture) {
+  const auto x = ones_leaf({3});
+  const auto real = torch::arange(3.0);
+  at::Tensor inner_value;
+  const auto f = [&](const at::Tensor& t) {
+    const Pair inner = capture([](const at::Tensor& u) { return u * 3; }, real);
+    EXPECT_EQ(inner.forward.nodes().size(), 1U);
+    return t * 2;
+  };
+  const Pair outer = capture(f, x);
+  EXPECT_EQ(outer.forward.nodes().size(), 1U) << outer.code();
+}
+
+TEST(Nesting, AnErrorInTheInnerCaptureMayBeCaught) {
+  const auto f = [](const at::Tensor& t) {
+    EXPECT_THROW((void)capture([](const at::Tensor& u) { return u.nonzero(); }, t), UserError);
+    return t.exp();
+  };
+  const auto x = ones_leaf({3});
+  const ThreadState before;
+  const auto y = aot_function(f)(x);
+  EXPECT_TRUE(before == ThreadState());
+  EXPECT_TRUE(at::equal(y, x.exp()));
+  y.sum().backward();
+  EXPECT_TRUE(at::equal(x.grad(), x.exp()));
+}
+
+TEST(Nesting, InlinesACompiledFunctionInACapture) {
+  const auto inner = aot_function([](const at::Tensor& t) { return t.tanh(); });
+  const auto x = ones_leaf({3});
+  const Pair pair = capture([&](const at::Tensor& t) { return inner(t) * t; }, x);
+  EXPECT_NE(pair.forward.code().find("aten.tanh"), std::string::npos);
+  EXPECT_EQ(inner.stats().misses, 0U);
+}
+
+TEST(Threads, TraceAtTheSameTime) {
+  constexpr int kThreads = 6;
+  std::vector<std::string> codes(kThreads), failures(kThreads);
+  const auto shared = ones_leaf({4});
+  const auto work = [&](int id) {
+    try {
+      const ThreadState before;
+      for (int round = 0; round < 8; ++round) {
+        const auto x = torch::full({4}, 0.1F * static_cast<float>(id + 1)).requires_grad_();
+        const auto f = [&](const at::Tensor& t) {
+          const auto block = scope("thread" + std::to_string(id));
+          at::Tensor y = t;
+          for (int i = 0; i <= id; ++i) y = (y * shared).tanh();
+          return y.sum();
+        };
+        if (round % 2 == 1) {
+          try {
+            (void)capture([](const at::Tensor& t) { return t.nonzero(); }, x);
+            failures[id] = "nonzero was not refused";
+          } catch (const UserError&) {
+          }
+        }
+        const auto value = aot_function(f)(x);
+        const auto gradients = torch::autograd::grad({value}, {x})[0];
+        const auto wanted = torch::autograd::grad({f(x)}, {x})[0];
+        if (!at::equal(gradients, wanted)) failures[id] = "wrong gradient";
+        codes[id] = capture(f, x).forward.code();
+      }
+      if (!(before == ThreadState())) failures[id] = "thread-local state left behind";
+    } catch (const std::exception& error) {
+      failures[id] = error.what();
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int id = 0; id < kThreads; ++id) threads.emplace_back(work, id);
+  for (auto& thread : threads) thread.join();
+  for (int id = 0; id < kThreads; ++id) {
+    EXPECT_EQ(failures[id], "") << id;
+    size_t tanhs = 0;
+    for (size_t at = codes[id].find("aten.tanh("); at != std::string::npos; at = codes[id].find("aten.tanh(", at + 1)) ++tanhs;
+    EXPECT_EQ(tanhs, static_cast<size_t>(id + 1)) << codes[id];
+    EXPECT_NE(codes[id].find("# thread" + std::to_string(id)), std::string::npos) << codes[id];
+  }
+}
+
+}  // namespace
+}  // namespace diptych::testing
