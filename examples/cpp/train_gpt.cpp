@@ -1,6 +1,7 @@
 // Trains a GPT on the text that the repository ships: `make train`, or `train_gpt --help`.
 #include <diptych/base/error.h>
 
+#include "common/compiled.h"
 #include "common/parameters.h"
 #include "common/text_data.h"
 #include "common/trainer.h"
@@ -32,14 +33,15 @@ int main(int argc, char** argv) {
     const TextData text(options.data, config.block);
     config.vocabulary = text.vocabulary();
     const auto build = [&](const std::string& backend) {
-      const auto gpt = std::make_shared<const Gpt>(make_gpt(config));
-      const auto loss = [gpt](const Batch& batch) { return gpt_loss(*gpt, batch.inputs, batch.targets); };
-      const auto evaluate = [&, gpt, loss]() -> std::vector<Finding> {
-        const auto logits = [gpt](const at::Tensor& tokens) { return gpt_logits(*gpt, tokens); };
+      const Gpt gpt = make_gpt(config);
+      Trainable trainable{named_tensors(gpt)};
+      set_loss(trainable, gpt_loss, gpt, options, backend);
+      trainable.evaluate = [&, gpt, loss = trainable.loss]() -> std::vector<Finding> {
+        const auto logits = [&gpt](const at::Tensor& tokens) { return gpt_logits(gpt, tokens); };
         return {{"validation loss", validation_loss(text, options, loss)},
                 {"sampled text", sample_text(text, logits, config.block, sample_length, options.seed)}};
       };
-      return Trainable{named_tensors(*gpt), {}, loss, evaluate};
+      return trainable;
     };
     const auto batch = [&](int64_t step) { return text.batch(Part::kTrain, options.seed, step, options.batch); };
     return train(options, {static_cast<double>(options.batch * config.block), batch, build});

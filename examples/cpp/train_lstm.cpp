@@ -1,4 +1,5 @@
 // Trains an LSTM language model on the text that the repository ships.
+#include "common/compiled.h"
 #include "common/parameters.h"
 #include "common/text_data.h"
 #include "common/trainer.h"
@@ -24,14 +25,15 @@ int main(int argc, char** argv) {
     const TextData text(options.data, block);
     config.vocabulary = text.vocabulary();
     const auto build = [&](const std::string& backend) {
-      const auto lstm = std::make_shared<const Lstm>(make_lstm(config));
-      const auto loss = [lstm](const Batch& batch) { return lstm_loss(*lstm, batch.inputs, batch.targets); };
-      const auto evaluate = [&, lstm, loss]() -> std::vector<Finding> {
-        const auto logits = [lstm](const at::Tensor& tokens) { return lstm_logits(*lstm, tokens); };
+      const Lstm lstm = make_lstm(config);
+      Trainable trainable{named_tensors(lstm)};
+      set_loss(trainable, lstm_loss, lstm, options, backend);
+      trainable.evaluate = [&, lstm, loss = trainable.loss]() -> std::vector<Finding> {
+        const auto logits = [&lstm](const at::Tensor& tokens) { return lstm_logits(lstm, tokens); };
         return {{"validation loss", validation_loss(text, options, loss)},
                 {"sampled text", sample_text(text, logits, block, sample_length, options.seed)}};
       };
-      return Trainable{named_tensors(*lstm), {}, loss, evaluate};
+      return trainable;
     };
     const auto batch = [&](int64_t step) { return text.batch(Part::kTrain, options.seed, step, options.batch); };
     return train(options, {static_cast<double>(options.batch * block), batch, build});

@@ -1,4 +1,5 @@
 // Trains a network of three fully connected layers on the handwritten digits.
+#include "common/compiled.h"
 #include "common/digits_data.h"
 #include "common/parameters.h"
 #include "common/trainer.h"
@@ -18,12 +19,13 @@ int main(int argc, char** argv) {
   return run_program(app, options, argc, argv, [&] {
     const DigitsData digits(options.data);
     const auto build = [&](const std::string& backend) {
-      const auto mlp = std::make_shared<const Mlp>(make_mlp({64, width, width, 10}));
-      const auto loss = [mlp](const Batch& batch) { return mlp_loss(*mlp, batch.inputs, batch.targets); };
-      const auto evaluate = [&digits, mlp]() -> std::vector<Finding> {
-        return {digits_accuracy(digits, [mlp](const at::Tensor& x) { return mlp_logits(*mlp, x); })};
+      const Mlp mlp = make_mlp({64, width, width, 10});
+      Trainable trainable{named_tensors(mlp)};
+      set_loss(trainable, mlp_loss, mlp, options, backend);
+      trainable.evaluate = [&digits, mlp] {
+        return std::vector{digits_accuracy(digits, [&](const at::Tensor& x) { return mlp_logits(mlp, x); })};
       };
-      return Trainable{named_tensors(*mlp), {}, loss, evaluate};
+      return trainable;
     };
     const auto batch = [&](int64_t step) { return digits.batch(Part::kTrain, options.seed, step, options.batch); };
     return train(options, {static_cast<double>(options.batch), batch, build});

@@ -1,19 +1,11 @@
 // Trains a ResNet-18 with BatchNorm on the handwritten digits, upscaled to 32x32.
+#include "common/compiled.h"
 #include "common/digits_data.h"
 #include "common/parameters.h"
 #include "common/trainer.h"
 #include "models/resnet.h"
 
 using namespace examples;
-
-namespace {
-
-// Shapes: f32[n, 64] -> f32[n, 1, 32, 32].
-at::Tensor upscaled(const at::Tensor& images) {
-  return at::upsample_bilinear2d(images.view({-1, 1, 8, 8}), {32, 32}, /*align_corners=*/false);
-}
-
-}  // namespace
 
 int main(int argc, char** argv) {
   TrainOptions options{
@@ -28,14 +20,13 @@ int main(int argc, char** argv) {
     const DigitsData digits(options.data);
     const auto build = [&](const std::string& backend) {
       ResNet18 resnet(/*channels=*/1, width, /*classes=*/10);
-      const auto loss = [resnet](const Batch& batch) mutable {
-        return at::cross_entropy_loss(resnet(upscaled(batch.inputs)), batch.targets);
-      };
-      const auto evaluate = [&digits, resnet]() mutable -> std::vector<Finding> {
+      Trainable trainable{named_parameters(*resnet), named_buffers(*resnet)};
+      set_loss(trainable, resnet_loss, resnet, options, backend);
+      trainable.evaluate = [&digits, resnet]() mutable {
         resnet->eval();
-        return {digits_accuracy(digits, [&](const at::Tensor& x) { return resnet(upscaled(x)); })};
+        return std::vector{digits_accuracy(digits, [&](const at::Tensor& x) { return resnet(upscaled(x)); })};
       };
-      return Trainable{named_parameters(*resnet), named_buffers(*resnet), loss, evaluate};
+      return trainable;
     };
     const auto batch = [&](int64_t step) { return digits.batch(Part::kTrain, options.seed, step, options.batch); };
     return train(options, {static_cast<double>(options.batch), batch, build});

@@ -136,7 +136,7 @@ TEST(DigitsData, SaysWhatIsWrongWithAFile) {
             "[digits] no file at '/no/such/file'; give the path of a file with --data");
   EXPECT_NE(error("").find("is empty"), std::string::npos);
   EXPECT_NE(error(good).find("holds 1 image; at least 2 are needed"), std::string::npos);
-  EXPECT_NE(error(good + good.substr(0, 40)).find("line 2, value 20: expected 65 comma-separated whole numbers"),
+  EXPECT_NE(error(good + good.substr(0, 40)).find("line 2, value 21: expected 65 comma-separated whole numbers"),
             std::string::npos);
   EXPECT_NE(error(good + digits_line("17", "4")).find("line 2, value 1: 17 is outside 0..16"), std::string::npos);
   EXPECT_NE(error(good + digits_line("1", "10")).find("line 2, value 65: 10 is outside 0..9"), std::string::npos);

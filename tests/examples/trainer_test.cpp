@@ -39,7 +39,7 @@ Task digits_task(const TrainOptions& options, const DigitsData& digits) {
   return task;
 }
 
-std::vector<float> losses_of(Run& run, int64_t steps) {
+std::vector<float> losses_of(TrainRun& run, int64_t steps) {
   while (run.state().step < steps) run.step();
   return run.state().losses;
 }
@@ -48,17 +48,17 @@ TEST(Trainer, ResumedRunHasTheSameLossesAsAnUninterruptedOne) {
   const DigitsData digits(data_path("digits.csv"));
   const TrainOptions options = small_options();
   const Task task = digits_task(options, digits);
-  Run whole(options, task, "eager");
+  TrainRun whole(options, task, "eager");
   const auto expected = losses_of(whole, options.steps);
   TemporaryFolder folder;
   const CheckpointFolder checkpoints(folder.path());
   {
-    Run first(options, task, "eager");
+    TrainRun first(options, task, "eager");
     losses_of(first, 5);
     checkpoints.save(first.state(), options.run);
   }
   torch::manual_seed(99);
-  Run second(options, task, "eager");
+  TrainRun second(options, task, "eager");
   second.resume(*checkpoints.newest());
   EXPECT_EQ(second.state().step, 5);
   EXPECT_EQ(losses_of(second, options.steps), expected);
@@ -71,12 +71,12 @@ TEST(Trainer, SameSeedSameLossesOtherSeedOthers) {
   const DigitsData digits(data_path("digits.csv"));
   TrainOptions options = small_options();
   const Task task = digits_task(options, digits);
-  Run one(options, task, "eager");
+  TrainRun one(options, task, "eager");
   const auto expected = losses_of(one, 3);
-  Run two(options, task, "eager");
+  TrainRun two(options, task, "eager");
   EXPECT_EQ(losses_of(two, 3), expected);
   options.seed = 2;
-  Run three(options, task, "eager");
+  TrainRun three(options, task, "eager");
   EXPECT_NE(losses_of(three, 3), expected);
 }
 
@@ -86,7 +86,7 @@ TEST(Trainer, RefusesACheckpointOfOtherOptions) {
   const Task task = digits_task(options, digits);
   TemporaryFolder folder;
   const CheckpointFolder checkpoints(folder.path());
-  Run run(options, task, "eager");
+  TrainRun run(options, task, "eager");
   run.step();
   checkpoints.save(run.state(), options.run);
   options.run["--width"] = "32";
@@ -103,11 +103,11 @@ TEST(Trainer, SaysAtWhichStepTheLossBroke) {
   TrainOptions options = small_options();
   const at::Tensor weight = at::ones({1}).requires_grad_();
   Task task;
-  task.batch = [](int64_t) { return Batch{at::full({1}, -1.0)}; };
+  task.batch = [](int64_t) { return Batch{at::full({1}, -1.0), {}}; };
   task.build = [&](const std::string&) {
     return Trainable{{{"w", weight}}, {}, [&](const Batch& batch) { return (weight * batch.inputs).log().sum(); }, {}};
   };
-  Run run(options, task, "eager");
+  TrainRun run(options, task, "eager");
   try {
     run.step();
     FAIL() << "no error";

@@ -3,6 +3,7 @@
 
 #include <c10/util/Exception.h>
 #include <diptych/base/error.h>
+#include <diptych/passes/partition.h>
 
 #include <cstdio>
 #include <iostream>
@@ -23,31 +24,53 @@ nlohmann::json run_options(const CLI::App& app) {
   nlohmann::json run = nlohmann::json::object();
   for (const CLI::Option* option : app.get_options()) {
     if (option->get_group() != kRunGroup) continue;
-    run[option->get_name()] = option->count() > 0 ? CLI::detail::join(option->results()) : option->get_default_str();
+    run[option->get_name()] =
+        option->count() > 0 ? CLI::detail::join(option->reduced_results()) : option->get_default_str();
   }
   return run;
+}
+
+// What is wrong with a partitioner's name; empty if nothing is.
+std::string partition_error(const std::string& name) {
+  try {
+    diptych::partitioner_by_name(name);
+    return "";
+  } catch (const diptych::UserError& error) {
+    return error.what();
+  }
+}
+
+std::string rate_error(const std::string& text) {
+  double rate = 0;
+  // Written so that nan is refused too.
+  const bool is_right = CLI::detail::lexical_cast(text, rate) && rate > 0 && rate <= 1e3;
+  return is_right ? "" : fmt::format("got {}, expected a number above 0 and up to 1000", text);
 }
 
 }  // namespace
 
 void add_train_options(CLI::App& app, TrainOptions& options) {
   if (options.out.empty()) options.out = "out/" + options.name;
-  app.option_defaults()->always_capture_default();
+  // A later value wins, so that a script's options can be followed by the user's.
+  app.option_defaults()->always_capture_default()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   app.add_option("--steps", options.steps, "Optimizer steps in all")
       ->check(CLI::Range(int64_t{1}, int64_t{100'000'000}))
       ->group(kHowGroup);
   app.add_option("--data", options.data, "File to train on")->group(kRunGroup);
   add_size_option(app, "--batch", options.batch, "Sequences or images in a step");
   app.add_option("--lr", options.lr, "Highest learning rate; it warms up, then falls to a tenth along a cosine")
-      ->check(CLI::Range(1e-12, 1e3))
+      ->check(CLI::Validator(rate_error, ""))
       ->group(kRunGroup);
-  app.add_option("--seed", options.seed, "Seed of the parameters and of the batches")->group(kRunGroup);
+  app.add_option("--seed", options.seed, "Seed of the parameters and of the batches")
+      ->check(CLI::NonNegativeNumber)
+      ->group(kRunGroup);
   app.add_option("--backend", options.backend, "interpreter: capture the graphs, then run them; eager: plain LibTorch")
       ->check(CLI::IsMember({"interpreter", "eager"}))
       ->group(kHowGroup);
   app.add_option(
          "--partition", options.partition,
          "What the forward graph saves for the backward graph: default, min_cut, or memory_budget(X) with X in 0..1")
+      ->check(CLI::Validator(partition_error, ""))
       ->group(kHowGroup);
   app.add_option("--out", options.out, "Folder of the checkpoints, the loss curve and the report")->group(kHowGroup);
   app.add_option("--report", options.report, "Path of the report page [report.html in --out]")

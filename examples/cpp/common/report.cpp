@@ -3,11 +3,15 @@
 
 #include <ATen/Parallel.h>
 #include <diptych/base/error.h>
+#include <diptych/compile/backends.h>
 #include <torch/torch.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 
 #include "common/chart.h"
+#include "common/lap.h"
 
 namespace examples {
 namespace {
@@ -38,8 +42,9 @@ std::string milliseconds(double seconds) { return fmt::format("{:.2f}", seconds 
 
 std::string loss_curve(const ReportData& data) {
   const auto& losses = data.run.state().losses;
+  const double smoothing_steps = std::clamp(static_cast<double>(losses.size()) / 50, 2.0, 50.0);
   std::vector<Series> series = {{"loss of each step", "#bfdbfe", losses, 1},
-                                {"smoothed", "#2563eb", smoothed(losses, 0.95), 2}};
+                                {"smoothed", "#2563eb", smoothed(losses, 1 - 1 / smoothing_steps), 2}};
   if (data.comparison) series.push_back({"eager, the first steps", "#f97316", data.comparison->losses, 1});
   return line_chart(fmt::format("{}: loss over {} steps", data.options.name, losses.size()), "step", "loss (nats)",
                     series);
@@ -90,6 +95,39 @@ std::string comparison(const ReportData& data) {
       result.steps, result.largest, result.largest_at, kLossTolerance);
 }
 
+// The pair that the loss was run by, captured once more beside a clock.
+std::string graphs(const ReportData& data, const std::filesystem::path& page) {
+  if (!data.run.model().capture) return "";
+  const Batch batch = data.task.batch(0);
+  Lap lap;
+  const diptych::Pair pair = data.run.model().capture(batch);
+  const double capture = lap.seconds();
+  const auto compile = diptych::compiler_of(diptych::backend_by_name(data.options.backend));
+  compile(pair.forward);
+  const double compile_forward = lap.seconds();
+  compile(pair.backward);
+  const double compile_backward = lap.seconds();
+  write_text(page, pair.html());
+  std::vector<Row> rows;
+  for (const auto& row : diptych::explain_rows(pair.split)) {
+    rows.push_back({row.value, row.type, fmt::format("{}", row.bytes), row.made_by, row.wanted_by});
+  }
+  const auto nodes = [](const diptych::Graph& graph) { return std::to_string(graph.nodes().size()); };
+  return fmt::format(
+             "<h2>The pair of graphs</h2><p><a href='{}'>The pair, drawn</a>. Between forward and backward it keeps "
+             "<b>{:.2f} MB</b> of new storage (--partition {}).</p>",
+             escaped(std::filesystem::relative(page, data.page_folder()).generic_string()),
+             static_cast<double>(diptych::residual_bytes(pair.split)) / 1e6, escaped(data.options.partition)) +
+         table({"", "forward", "backward"},
+               {{"nodes", nodes(pair.forward), nodes(pair.backward)},
+                {"inputs", std::to_string(pair.forward.inputs().size()), std::to_string(pair.backward.inputs().size())},
+                {"capture and partition, ms (both)", milliseconds(capture), ""},
+                {"compile, ms", milliseconds(compile_forward), milliseconds(compile_backward)}}) +
+         fmt::format("<details><summary>Residuals ({})</summary>", rows.size()) +
+         table({"residual", "type", "bytes", "made by", "wanted by"}, rows) +
+         "</details><details><summary>Signature</summary><pre>" + escaped(pair.signature.str()) + "</pre></details>";
+}
+
 std::string findings(const ReportData& data) {
   std::string html = "<h2>Results</h2>";
   for (const auto& [name, text] : data.findings) {
@@ -116,6 +154,21 @@ void write_text(const std::filesystem::path& path, const std::string& text) {
   }
 }
 
+std::filesystem::path ReportData::page_folder() const {
+  return options.report.empty() ? std::filesystem::path(options.out)
+                                : std::filesystem::absolute(options.report).parent_path();
+}
+
+void check_report_path(const TrainOptions& options) {
+  if (options.report.empty()) return;
+  const std::filesystem::path page = std::filesystem::absolute(options.report);
+  std::error_code error;
+  DIPTYCH_CHECK(
+      std::filesystem::is_directory(page.parent_path(), error) && !std::filesystem::is_directory(page, error) &&
+          ::access(page.parent_path().c_str(), W_OK | X_OK) == 0,
+      "[report] --report {}: give the path of a file in a folder that exists and can be written to", options.report);
+}
+
 ReportPaths write_report(const ReportData& data) {
   const std::filesystem::path out = data.options.out;
   const ReportPaths paths{
@@ -128,7 +181,8 @@ ReportPaths write_report(const ReportData& data) {
       fmt::format(
           "<!doctype html><html lang=en><meta charset=utf-8><title>{0}</title><style>{1}</style>\n<h1>{0}</h1>\n{2}",
           title, kStyle, curve) +
-          findings(data) + comparison(data) + timings(data) + configuration(data) + "</html>\n");
+          findings(data) + comparison(data) + timings(data) + graphs(data, out / "graphs.html") + configuration(data) +
+          "</html>\n");
   return paths;
 }
 

@@ -5,12 +5,12 @@
 #include <torch/torch.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <numbers>
 
+#include "common/lap.h"
 #include "common/progress.h"
 #include "common/report.h"
 
@@ -61,20 +61,6 @@ std::unique_ptr<torch::optim::AdamW> make_optimizer(const TrainOptions& options,
   return std::make_unique<torch::optim::AdamW>(groups, defaults);
 }
 
-// Seconds since the last call.
-class Lap {
- public:
-  double seconds() {
-    const auto now = std::chrono::steady_clock::now();
-    const double passed = std::chrono::duration<double>(now - last_).count();
-    last_ = now;
-    return passed;
-  }
-
- private:
-  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
-};
-
 double median(std::vector<double> values) {
   if (values.empty()) return 0;
   const auto middle = values.begin() + static_cast<int64_t>(values.size() / 2);
@@ -85,7 +71,7 @@ double median(std::vector<double> values) {
 Comparison compare_with_eager(const TrainOptions& options, const Task& task, const std::vector<float>& losses) {
   Comparison result;
   result.steps = std::min(options.compare_eager, static_cast<int64_t>(losses.size()));
-  Run eager(options, task, "eager");
+  TrainRun eager(options, task, "eager");
   Progress progress("the same in eager", 0, result.steps, task.units_per_step, options.unit);
   for (int64_t i = 0; i < result.steps && !StopOnSignal::asked(); ++i) {
     const float loss = eager.step();
@@ -100,7 +86,7 @@ Comparison compare_with_eager(const TrainOptions& options, const Task& task, con
 }
 
 // Where the run begins: the newest checkpoint, or nothing.
-void start(const TrainOptions& options, const CheckpointFolder& folder, Run& run) {
+void start(const TrainOptions& options, const CheckpointFolder& folder, TrainRun& run) {
   if (options.fresh) folder.clear();
   const auto found = folder.newest();
   DIPTYCH_CHECK(found || !options.resume,
@@ -115,7 +101,7 @@ void start(const TrainOptions& options, const CheckpointFolder& folder, Run& run
 
 // Steps until the end or a signal, with checkpoints on the way; returns the path of the last one.
 std::filesystem::path run_steps(const TrainOptions& options, const Task& task, const CheckpointFolder& folder,
-                                Run& run) {
+                                TrainRun& run) {
   Progress progress(options.name, run.state().step, options.steps, task.units_per_step, options.unit);
   std::filesystem::path last;
   while (run.state().step < options.steps && !StopOnSignal::asked()) {
@@ -128,7 +114,8 @@ std::filesystem::path run_steps(const TrainOptions& options, const Task& task, c
   return last;
 }
 
-void print_comparison(const TrainOptions& options, const Task& task, const Run& run, const Comparison& comparison) {
+void print_comparison(const TrainOptions& options, const Task& task, const TrainRun& run,
+                      const Comparison& comparison) {
   fmt::print("{} steps against eager: largest difference of the loss {:.3g} (step {}), allowed {:g}\n",
              comparison.steps, comparison.largest, comparison.largest_at, kLossTolerance);
   const double ours = median_times(run.times()).total(), eager = median_times(comparison.times).total();
@@ -159,7 +146,8 @@ StepTimes median_times(const std::vector<StepTimes>& times) {
   return {of(&StepTimes::forward), of(&StepTimes::backward), of(&StepTimes::optimizer)};
 }
 
-Run::Run(const TrainOptions& options, const Task& task, const std::string& backend) : options_(options), task_(task) {
+TrainRun::TrainRun(const TrainOptions& options, const Task& task, const std::string& backend)
+    : options_(options), task_(task) {
   torch::manual_seed(options.seed);
   model_ = task.build(backend);
   optimizer_ = make_optimizer(options, model_.parameters);
@@ -167,7 +155,7 @@ Run::Run(const TrainOptions& options, const Task& task, const std::string& backe
   torch::manual_seed(options.seed);
 }
 
-void Run::resume(const CheckpointFolder::Found& found) {
+void TrainRun::resume(const CheckpointFolder::Found& found) {
   for (const auto& [option, value] : options_.run.items()) {
     const auto then = found.options.value(option, std::string("(not there)"));
     DIPTYCH_CHECK(
@@ -179,7 +167,7 @@ void Run::resume(const CheckpointFolder::Found& found) {
   restore(found, state_);
 }
 
-float Run::step() {
+float TrainRun::step() {
   for (auto& group : optimizer_->param_groups()) {
     static_cast<torch::optim::AdamWOptions&>(group.options()).lr(learning_rate(options_, state_.step));
   }
@@ -206,7 +194,9 @@ float Run::step() {
 }
 
 int train(const TrainOptions& options, const Task& task) {
-  Run run(options, task, options.backend);
+  check_report_path(options);
+  task.batch(0);  // what is wrong with the data shows before anything is written
+  TrainRun run(options, task, options.backend);
   const CheckpointFolder folder(options.out);
   start(options, folder, run);
   const StopOnSignal signals;

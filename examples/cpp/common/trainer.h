@@ -1,6 +1,8 @@
 // The training loop: batches, AdamW with warm-up and cosine, checkpoints, progress, a clean stop on Ctrl-C, and the
 // comparison with eager.
 #pragma once
+#include <diptych/compile/pair.h>
+
 #include <functional>
 #include <optional>
 
@@ -13,10 +15,12 @@ namespace examples {
 
 /// A model that is ready to train.
 struct Trainable {
-  std::vector<NamedTensor> parameters, buffers;
-  std::function<at::Tensor(const Batch&)> loss;
+  std::vector<NamedTensor> parameters = {}, buffers = {};
+  std::function<at::Tensor(const Batch&)> loss = {};
+  /// The loss's graphs, for the report; empty where the loss runs in eager.
+  std::function<diptych::Pair(const Batch&)> capture = {};
   /// What is found out about the trained model at the end.
-  std::function<std::vector<Finding>()> evaluate;
+  std::function<std::vector<Finding>()> evaluate = {};
 };
 
 /// What a program trains.
@@ -34,10 +38,10 @@ struct StepTimes {
 };
 
 /// A model with its optimizer, part-way through a run.
-class Run {
+class TrainRun {
  public:
   /// Seeds torch's default generator, builds the model, and seeds again: dropout draws what eager's does.
-  Run(const TrainOptions& options, const Task& task, const std::string& backend);
+  TrainRun(const TrainOptions& options, const Task& task, const std::string& backend);
 
   /// Does one step. Errors: UserError if the loss is not finite.
   float step();

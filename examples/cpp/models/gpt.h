@@ -1,7 +1,8 @@
 // A GPT as plain structs of tensors: token and position embeddings, blocks of attention and a two-layer network, a
 // final norm, and a head that shares the token embedding's weight. Source: Radford et al. 2019; sizes as in nanoGPT.
 #pragma once
-#include <diptych/tree/fields.h>
+#include <diptych/trace/scope.h>
+#include <fmt/format.h>
 #include <torch/torch.h>
 
 #include <cmath>
@@ -66,7 +67,9 @@ inline at::Tensor attention(const GptBlock& block, const at::Tensor& x, int64_t 
 /// Scores of each next token. Shapes: tokens i64[batch, length <= block] -> f32[batch, length, vocabulary].
 inline at::Tensor gpt_logits(const Gpt& gpt, const at::Tensor& tokens) {
   at::Tensor x = at::embedding(gpt.tokens, tokens) + gpt.positions.slice(0, 0, tokens.size(1));
-  for (const auto& block : gpt.blocks) {
+  for (size_t i = 0; i < gpt.blocks.size(); ++i) {
+    const auto scope = diptych::scope(fmt::format("block{}", i));
+    const GptBlock& block = gpt.blocks[i];
     x = x + attention(block, apply(block.attention_norm, x), gpt.heads);
     x = x + apply(block.mlp_out, at::gelu(apply(block.mlp_in, apply(block.mlp_norm, x)), "tanh"));
   }

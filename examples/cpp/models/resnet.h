@@ -59,4 +59,14 @@ struct ResNet18Impl : torch::nn::Module {
 };
 TORCH_MODULE(ResNet18);
 
+/// The digits at the size that the network is made for. Shapes: f32[n, 64] -> f32[n, 1, 32, 32].
+inline at::Tensor upscaled(const at::Tensor& digits) {
+  return at::upsample_bilinear2d(digits.view({-1, 1, 8, 8}), {32, 32}, /*align_corners=*/false);
+}
+
+/// Shapes: digits f32[n, 64], labels i64[n] -> f32[].
+inline at::Tensor resnet_loss(ResNet18& resnet, const at::Tensor& digits, const at::Tensor& labels) {
+  return at::cross_entropy_loss(resnet(upscaled(digits)), labels);
+}
+
 }  // namespace examples
