@@ -1,0 +1,249 @@
+#include "fuzz/check.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <regex>
+
+#include "fuzz/operators.h"
+
+namespace diptych::fuzz {
+namespace {
+
+using testing::Function;
+using testing::Observed;
+
+// Sums are added up in another order than eager's; a mistake is larger.
+constexpr double kTolerance = 1e-4;
+constexpr unsigned kSecondsOfAnIsolatedCheck = 120;
+
+struct Run {
+  Observed seen;
+  std::string stage = "call";
+  bool user_error = false;
+};
+
+at::Tensor make_tangent(const at::Tensor& output, Tangent kind, uint64_t number) {
+  Leaf leaf{.dtype = output.scalar_type(), .sizes = output.sizes().vec()};
+  if (kind == Tangent::kTransposed) leaf.layout = Leaf::Layout::kTransposed;
+  if (kind == Tangent::kSliced) leaf.layout = Leaf::Layout::kSliced;
+  if (kind == Tangent::kExpanded) return make_leaf({.dtype = leaf.dtype}, number, false).expand(output.sizes());
+  return make_leaf(leaf, number, false);
+}
+
+struct Roots {
+  Tensors tensors;
+  Tensors tangents;
+};
+
+Roots choose_roots(const Program& program, const Observed& seen) {
+  Roots roots;
+  const auto add = [&](const at::Tensor& tensor, Tangent kind, uint64_t number) {
+    if (!tensor.requires_grad() || kind == Tangent::kNone) return;
+    roots.tensors.push_back(tensor);
+    roots.tangents.push_back(make_tangent(tensor, kind, number));
+  };
+  for (size_t i = 0; i < seen.outputs.size() && i < program.backward.tangents.size(); ++i) {
+    add(seen.outputs[i], program.backward.tangents[i], 100 + i);
+  }
+  for (size_t i = 0; program.backward.from_inputs && i < seen.inputs.size(); ++i) {
+    if (!seen.inputs[i].is_leaf()) add(seen.inputs[i], Tangent::kDense, 200 + i);
+  }
+  return roots;
+}
+
+at::Tensor sum_of_squares(const Tensors& gradients) {
+  at::Tensor total;
+  for (const at::Tensor& gradient : gradients) {
+    if (!gradient.defined() || !gradient.requires_grad()) continue;
+    const at::Tensor term = gradient.to(at::kDouble).square().sum();
+    total = total.defined() ? total + term : term;
+  }
+  return total;
+}
+
+void run_backward(const Program& program, Run& run, const Tensors& wanted) {
+  const Roots roots = choose_roots(program, run.seen);
+  if (roots.tensors.empty()) return;
+  using Mode = Backward::Mode;
+  const auto keep = [&](const Tensors& gradients) {
+    for (const at::Tensor& gradient : gradients) run.seen.grads.push_back(gradient.defined() ? gradient.detach().contiguous() : gradient);
+  };
+  const auto grad = [&](const Tensors& outputs, const Tensors& tangents, bool create_graph) {
+    return torch::autograd::grad(outputs, wanted, tangents, create_graph, create_graph, /*allow_unused=*/true);
+  };
+  switch (program.backward.mode) {
+    case Mode::kNone: return;
+    case Mode::kOnce: return torch::autograd::backward(roots.tensors, roots.tangents);
+    case Mode::kTwice:
+      torch::autograd::backward(roots.tensors, roots.tangents, /*retain_graph=*/true);
+      return torch::autograd::backward(roots.tensors, roots.tangents);
+    case Mode::kInTurn:
+      for (size_t i = 0; i < roots.tensors.size(); ++i) torch::autograd::backward({roots.tensors[i]}, {roots.tangents[i]}, true);
+      return;
+    case Mode::kGrad:
+      if (!wanted.empty()) keep(grad(roots.tensors, roots.tangents, false));
+      return;
+    case Mode::kSecondOrder: {
+      if (wanted.empty()) return;
+      const Tensors first = grad(roots.tensors, roots.tangents, true);
+      keep(first);
+      run.stage = "second order";
+      const at::Tensor total = sum_of_squares(first);
+      if (total.defined()) keep(grad({total}, {}, false));
+    }
+  }
+}
+
+void edit(const Program& program, const Observed& seen) {
+  if (program.edit.target == Edit::Target::kNone) return;
+  const at::AutoGradMode mode(!program.edit.no_grad);
+  const Tensors& tensors = program.edit.target == Edit::Target::kOutput ? seen.outputs : seen.inputs;
+  if (static_cast<size_t>(program.edit.index) < tensors.size()) tensors[program.edit.index].mul_(2);
+}
+
+Run observe(const Program& program, const Function& function, const Tensors& captured, int number) {
+  Run run;
+  const Call call = make_call(program, captured, number);
+  run.seen.inputs = call.arguments;
+  Tensors wanted;
+  Tensors leaves = call.leaves;
+  leaves.insert(leaves.end(), captured.begin(), captured.end());
+  for (at::Tensor& leaf : leaves) {
+    leaf.mutable_grad() = {};
+    if (leaf.requires_grad()) wanted.push_back(leaf);
+  }
+  try {
+    torch::manual_seed(program.seed + number);
+    {
+      const at::AutoGradMode mode(!program.called_without_grad);
+      run.seen.outputs = function(call.arguments);
+    }
+    run.stage = "edit";
+    edit(program, run.seen);
+    run.stage = "backward";
+    run_backward(program, run, wanted);
+  } catch (const InvalidProgram&) {
+    throw;
+  } catch (const UserError& error) {
+    run.user_error = true;
+    run.seen.error = error.what();
+  } catch (const c10::Error& error) {
+    run.seen.error = error.what_without_backtrace();
+  } catch (const std::exception& error) {
+    run.seen.error = error.what();
+  }
+  for (const at::Tensor& leaf : leaves) run.seen.grads.push_back(leaf.grad());
+  // What the function captures may be changed by it like any argument.
+  run.seen.inputs.insert(run.seen.inputs.end(), captured.begin(), captured.end());
+  return run;
+}
+
+// The first line, without what varies from program to program.
+std::string message_class(const std::string& text) {
+  std::string line = text.substr(0, text.find('\n'));
+  line = std::regex_replace(line, std::regex("'[^']*'"), "'_'");
+  line = std::regex_replace(line, std::regex("\\[[0-9, -]*\\]"), "[..]");
+  line = std::regex_replace(line, std::regex("-?[0-9]+"), "N");
+  return line.substr(0, 160);
+}
+
+Verdict judge_errors(const Program& program, const Run& eager, const Run& ours) {
+  Verdict verdict;
+  if (!eager.seen.error.empty() && !ours.seen.error.empty()) {
+    return {Outcome::kErrorInBoth, message_class(eager.seen.error), ""};
+  }
+  verdict.key = message_class(ours.seen.error);
+  verdict.details = "ours, in " + ours.stage + ": " + ours.seen.error;
+  const bool is_version = ours.seen.error.find("modified by an inplace operation") != std::string::npos;
+  if (ours.user_error) {
+    verdict.outcome = Outcome::kRefusedByName;
+  } else if (is_version && program.partition != "default") {
+    verdict.outcome = Outcome::kSavedVersion;
+  } else {
+    verdict.outcome = Outcome::kDisagreed;
+    verdict.key = (ours.seen.error.empty() ? "error in eager only: " + message_class(eager.seen.error)
+                                           : "error in ours only, in " + ours.stage + ": " + verdict.key);
+    if (ours.seen.error.empty()) verdict.details = "eager, in " + eager.stage + ": " + eager.seen.error;
+  }
+  return verdict;
+}
+
+Verdict judge(const Program& program, const Run& eager, const Run& ours) {
+  if (!eager.seen.error.empty() || !ours.seen.error.empty()) return judge_errors(program, eager, ours);
+  const auto lines = testing::differences(eager.seen, ours.seen, kTolerance);
+  if (lines.empty()) return {};
+  Verdict verdict{Outcome::kDisagreed, "", ""};
+  const size_t end = lines[0].find(": eager") != std::string::npos ? lines[0].find(": eager") : lines[0].find(":\n");
+  verdict.key = message_class(lines[0].substr(0, end));
+  for (const std::string& line : lines) verdict.details += line + "\n";
+  return verdict;
+}
+
+Verdict check_calls(const Program& program) {
+  const Tensors eager_captured = make_captured(program);
+  const Tensors our_captured = make_captured(program);
+  const Function eager = [&](const Tensors& arguments) { return run_body(program, arguments, eager_captured); };
+  const auto compiled = aot_function([&](const Tensors& arguments) { return run_body(program, arguments, our_captured); },
+                                     {.partition = partitioner_by_name(program.partition)});
+  const Function ours = [&](const Tensors& arguments) { return compiled(arguments); };
+  for (int number = 0; number < program.calls; ++number) {
+    const Run expected = observe(program, eager, eager_captured, number);
+    const Run got = observe(program, ours, our_captured, number);
+    Verdict verdict = judge(program, expected, got);
+    if (verdict.outcome == Outcome::kAgreed && diptych::detail::Recorder::current() != nullptr) {
+      verdict = {Outcome::kDisagreed, "a trace was left active", ""};
+    }
+    if (verdict.outcome == Outcome::kAgreed) continue;
+    verdict.details = "in call " + std::to_string(number) + ": " + verdict.details;
+    return verdict;
+  }
+  return {};
+}
+
+}  // namespace
+
+Verdict check(const Program& program) {
+  try {
+    return check_calls(program);
+  } catch (const InvalidProgram& error) {
+    return {Outcome::kInvalid, "", error.what()};
+  } catch (const std::exception& error) {
+    // The caller's own statements failed, before the function was called.
+    return {Outcome::kInvalid, "", error.what()};
+  }
+}
+
+testing::Observed observe_eager(const Program& program, int call) {
+  const Tensors captured = make_captured(program);
+  return observe(program, [&](const Tensors& arguments) { return run_body(program, arguments, captured); }, captured, call).seen;
+}
+
+Verdict check_isolated(const Program& program) {
+  int ends[2];
+  if (pipe(ends) != 0) throw std::runtime_error("no pipe");
+  const pid_t child = fork();
+  if (child < 0) throw std::runtime_error("no process");
+  if (child == 0) {
+    close(ends[0]);
+    alarm(kSecondsOfAnIsolatedCheck);
+    const Verdict verdict = check(program);
+    const std::string text = std::to_string(static_cast<int>(verdict.outcome)) + "\n" + verdict.key + "\n" + verdict.details;
+    const ssize_t written = write(ends[1], text.data(), std::min<size_t>(text.size(), 32768));
+    _exit(written < 0 ? 1 : 0);
+  }
+  close(ends[1]);
+  std::string text;
+  char buffer[4096];
+  for (ssize_t count = 0; (count = read(ends[0], buffer, sizeof buffer)) > 0;) text.append(buffer, count);
+  close(ends[0]);
+  int status = 0;
+  waitpid(child, &status, 0);
+  if (WIFSIGNALED(status)) return {Outcome::kCrashed, "signal " + std::to_string(WTERMSIG(status)), ""};
+  if (text.empty()) return {Outcome::kCrashed, "exit status " + std::to_string(WEXITSTATUS(status)), ""};
+  const size_t first = text.find('\n');
+  const size_t second = text.find('\n', first + 1);
+  return {static_cast<Outcome>(std::stoi(text.substr(0, first))), text.substr(first + 1, second - first - 1), text.substr(second + 1)};
+}
+
+}  // namespace diptych::fuzz

@@ -1,0 +1,35 @@
+// Running a random program in eager and compiled, and judging whether a caller could tell the two apart.
+#pragma once
+#include <string>
+
+#include "compile/eager_check.h"
+#include "fuzz/program.h"
+
+namespace diptych::fuzz {
+
+enum class Outcome {
+  kAgreed,
+  kErrorInBoth,        ///< eager refuses it, and so do we
+  kRefusedByName,      ///< eager runs it, we throw UserError
+  kSavedVersion,       ///< a partitioner of ours saved what eager does not, and the program then changed it
+  kDisagreed,
+  kCrashed,            ///< seen by check_isolated only
+  kInvalid,            ///< no program: see InvalidProgram
+};
+
+struct Verdict {
+  Outcome outcome = Outcome::kAgreed;
+  std::string key;      ///< what kind of difference or error, without numbers: equal keys fail in the same way
+  std::string details;
+
+  bool is_fault() const { return outcome == Outcome::kDisagreed || outcome == Outcome::kCrashed; }
+};
+
+/// Judges a program by running it.
+Verdict check(const Program& program);
+/// The same in a child process, which may crash or hang. Requires: no other thread runs.
+Verdict check_isolated(const Program& program);
+/// What eager does in one call of the program, for the generator to see whether it is worth running.
+testing::Observed observe_eager(const Program& program, int call);
+
+}  // namespace diptych::fuzz

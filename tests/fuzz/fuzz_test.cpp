@@ -1,0 +1,46 @@
+// A short run of the random programs, and of the machinery around them.
+#include <gtest/gtest.h>
+
+#include "fuzz/campaign.h"
+#include "fuzz/check.h"
+#include "fuzz/generate.h"
+#include "fuzz/shrink.h"
+
+namespace diptych::fuzz {
+namespace {
+
+TEST(Fuzz, RandomProgramsDoAsInEager) {
+  const Counts counts = run_campaign({.programs = 1000, .seed = 1, .most_faults = 5});
+  EXPECT_TRUE(counts.passed()) << to_string(counts);
+  EXPECT_EQ(counts.run, 1000);
+  EXPECT_GT(counts.agreed, 800) << to_string(counts);
+  EXPECT_LT(counts.refused_by_name, 30) << to_string(counts);
+}
+
+TEST(Fuzz, EqualSeedsGiveEqualPrograms) {
+  EXPECT_EQ(to_string(generate(7)), to_string(generate(7)));
+  EXPECT_NE(to_string(generate(7)), to_string(generate(8)));
+}
+
+TEST(Fuzz, ShrinkingKeepsOnlyWhatFails) {
+  // Stands in for a fault: any program in which sin is called.
+  const auto judge = [](const Program& program) {
+    for (const Statement& statement : program.body) {
+      if (statement.op == "sin") return Verdict{Outcome::kDisagreed, "sin", ""};
+    }
+    return Verdict{};
+  };
+  for (uint64_t seed = 0;; ++seed) {
+    const Program program = generate(seed);
+    if (program.body.size() < 5 || !judge(program).is_fault()) continue;
+    const Program small = shrink(program, judge(program), judge);
+    ASSERT_EQ(small.body.size(), 1U) << to_string(small);
+    EXPECT_EQ(small.outputs.size(), 1U);
+    EXPECT_TRUE(small.setup.empty());
+    EXPECT_EQ(small.partition, "default");
+    return;
+  }
+}
+
+}  // namespace
+}  // namespace diptych::fuzz

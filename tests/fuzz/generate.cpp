@@ -1,0 +1,226 @@
+#include "fuzz/generate.h"
+
+#include <algorithm>
+
+#include "fuzz/check.h"
+#include "fuzz/operators.h"
+
+namespace diptych::fuzz {
+namespace {
+
+// Larger numbers lose so many digits in sums that eager and compiled differ by rounding alone.
+constexpr double kLargest = 1e5;
+
+class Generator {
+ public:
+  explicit Generator(uint64_t seed) : seed_(seed), choose_(seed) {}
+
+  Program generate() {
+    for (int attempt = 0;; ++attempt) {
+      make();
+      if (is_worth_running() || attempt > 100) return program_;
+    }
+  }
+
+ private:
+  void make() {
+    program_ = {};
+    program_.seed = seed_;
+    make_leaves();
+    make_arguments();
+    make_body();
+    make_outputs();
+    make_what_follows();
+  }
+
+  Leaf random_leaf() {
+    static const std::vector<std::vector<int64_t>> kSizes = {{2, 3}, {2, 3}, {3}, {3, 3}, {2, 1}, {1, 3}, {2, 3, 4},
+                                                             {4}, {3, 4}, {}, {1}, {2, 0}, {0}, {2, 2, 3}};
+    static const std::vector<at::ScalarType> kTypes = {at::kFloat, at::kFloat, at::kFloat, at::kDouble, at::kDouble, at::kLong};
+    Leaf leaf{.dtype = choose_.one_of(kTypes), .sizes = choose_.one_of(kSizes)};
+    leaf.requires_grad = leaf.dtype != at::kLong && choose_.chance(0.65);
+    if (choose_.chance(0.25)) leaf.layout = choose_.chance(0.5) ? Leaf::Layout::kTransposed : Leaf::Layout::kSliced;
+    return leaf;
+  }
+
+  void make_leaves() {
+    for (int64_t i = choose_.below(3); i >= 0; --i) program_.leaves.push_back(random_leaf());
+    // Relatives have shapes and dtypes that go together.
+    for (auto& leaf : program_.leaves) {
+      if (!choose_.chance(0.5)) continue;
+      leaf.sizes = program_.leaves[0].sizes;
+      leaf.dtype = program_.leaves[0].dtype;
+      leaf.requires_grad = leaf.requires_grad && leaf.dtype != at::kLong;
+    }
+    for (int64_t i = choose_.chance(0.25) ? choose_.below(2) + 1 : 0; i > 0; --i) program_.captured.push_back(random_leaf());
+  }
+
+  // Adds a random statement that eager runs (or, seldom, one that it refuses). Returns the first variable it defines.
+  int add(std::vector<Statement>& statements, Tensors& variables, const std::function<bool(const Operator&)>& wanted) {
+    for (int attempt = 0; attempt < 20; ++attempt) {
+      const Operator& op = random_operator(wanted);
+      Statement statement{.op = op.name};
+      choose_.set_variables(variables);
+      if (!op.make(choose_, statement)) continue;
+      statement.no_grad = no_grad_;
+      if (try_statement(op, statement, variables)) {
+        statements.push_back(statement);
+        return statement.results.empty() ? -1 : statement.results[0];
+      }
+      if (failed_) {
+        statements.push_back(statement);
+        return -1;
+      }
+    }
+    return -1;
+  }
+
+  const Operator& random_operator(const std::function<bool(const Operator&)>& wanted) {
+    int64_t total = 0;
+    for (const Operator& op : operators()) total += wanted(op) ? op.weight : 0;
+    int64_t left = choose_.below(total);
+    for (const Operator& op : operators()) {
+      if (!wanted(op)) continue;
+      left -= op.weight;
+      if (left < 0) return op;
+    }
+    throw std::logic_error("no operator is wanted");
+  }
+
+  bool try_statement(const Operator& op, Statement& statement, Tensors& variables) {
+    Tensors arguments;
+    for (const int id : statement.args) arguments.push_back(variables[id]);
+    try {
+      const at::AutoGradMode mode(!statement.no_grad);
+      const Tensors results = op.run(arguments, statement);
+      for (const at::Tensor& result : results) {
+        if (result.numel() > 400) return false;
+        statement.results.push_back(static_cast<int>(variables.size()));
+        variables.push_back(result);
+      }
+      return true;
+    } catch (const std::exception&) {
+      failed_ = choose_.chance(0.03);
+      return false;
+    }
+  }
+
+  static bool is_view(const Operator& op) { return op.kind == Kind::kView; }
+
+  // A leaf, something computed from one, or a view of either.
+  int random_argument(Tensors& variables) {
+    const int leaf = static_cast<int>(choose_.below(static_cast<int64_t>(program_.leaves.size())));
+    if (choose_.chance(0.4)) return leaf;
+    if (choose_.chance(0.3) && variables.size() > program_.leaves.size()) {
+      const int view = add(program_.setup, variables, is_view);
+      return view < 0 ? leaf : view;
+    }
+    if (choose_.chance(0.3) && !program_.captured.empty()) return -1;
+    Statement statement{.op = choose_.chance(0.2) ? "detach" : "clone", .args = {leaf}, .results = {static_cast<int>(variables.size())}};
+    const int made = statement.results[0];
+    run(statement, variables);
+    program_.setup.push_back(statement);
+    return made;
+  }
+
+  void make_arguments() {
+    Tensors variables;
+    for (size_t i = 0; i < program_.leaves.size(); ++i) variables.push_back(make_leaf(program_.leaves[i], i, false));
+    no_grad_ = false;
+    failed_ = false;
+    for (int64_t i = choose_.below(4); i >= 0; --i) {
+      const bool again = !program_.arguments.empty() && choose_.chance(0.1);
+      program_.arguments.push_back(again ? choose_.one_of(program_.arguments) : random_argument(variables));
+    }
+  }
+
+  void make_body() {
+    const Tensors captured = make_captured(program_);
+    Tensors variables = make_call(program_, captured, 0).arguments;
+    variables.insert(variables.end(), captured.begin(), captured.end());
+    num_inputs_ = variables.size();
+    torch::manual_seed(seed_);
+    failed_ = false;
+    no_grad_ = false;
+    for (int64_t left = 1 + choose_.below(choose_.chance(0.3) ? 16 : 8); left > 0 && !failed_; --left) {
+      if (choose_.chance(no_grad_ ? 0.5 : 0.06)) no_grad_ = !no_grad_;
+      const double draw = static_cast<double>(choose_.below(100)) / 100;
+      const Kind kind = draw < 0.5 ? Kind::kPlain : draw < 0.78 ? Kind::kView : Kind::kInPlace;
+      add(program_.body, variables, [kind](const Operator& op) { return op.kind == kind; });
+    }
+    num_variables_ = variables.size();
+  }
+
+  void make_outputs() {
+    for (int64_t i = choose_.below(4); i >= 0; --i) {
+      const bool input = choose_.chance(0.12) || num_variables_ == num_inputs_;
+      const auto first = static_cast<int64_t>(input ? 0 : num_inputs_);
+      const auto end = static_cast<int64_t>(input ? num_inputs_ : num_variables_);
+      const int64_t a = first + choose_.below(end - first);
+      const int64_t b = first + choose_.below(end - first);
+      program_.outputs.push_back(static_cast<int>(std::max(a, b)));
+    }
+  }
+
+  void make_what_follows() {
+    using Mode = Backward::Mode;
+    static const std::vector<Mode> kModes = {Mode::kOnce, Mode::kOnce, Mode::kOnce, Mode::kOnce, Mode::kOnce, Mode::kTwice,
+                                             Mode::kInTurn, Mode::kGrad, Mode::kSecondOrder, Mode::kSecondOrder, Mode::kNone};
+    static const std::vector<Tangent> kTangents = {Tangent::kDense, Tangent::kDense, Tangent::kDense, Tangent::kNone,
+                                                   Tangent::kExpanded, Tangent::kTransposed, Tangent::kSliced};
+    static const std::vector<std::string> kPartitions = {"default", "default", "min_cut", "memory_budget(0)", "memory_budget(0.5)"};
+    program_.backward.mode = choose_.one_of(kModes);
+    for (size_t i = 0; i < program_.outputs.size(); ++i) program_.backward.tangents.push_back(choose_.one_of(kTangents));
+    program_.backward.from_inputs = choose_.chance(0.5);
+    if (choose_.chance(0.2)) {
+      const bool output = choose_.chance(0.6);
+      program_.edit.target = output ? Edit::Target::kOutput : Edit::Target::kArgument;
+      program_.edit.index = static_cast<int>(choose_.below(static_cast<int64_t>(output ? program_.outputs.size() : program_.arguments.size())));
+      program_.edit.no_grad = choose_.chance(0.5);
+    }
+    program_.partition = choose_.one_of(kPartitions);
+    program_.calls = choose_.chance(0.3) ? 3 : 2;
+    program_.called_without_grad = choose_.chance(0.04);
+    program_.new_sizes = choose_.chance(0.3);
+    if (program_.new_sizes && !runs(program_.calls - 1)) program_.new_sizes = false;
+  }
+
+  bool runs(int call) const {
+    try {
+      return observe_eager(program_, call).error.empty();
+    } catch (const std::exception&) {
+      return false;
+    }
+  }
+
+  static bool is_tame(const Tensors& tensors) {
+    return std::all_of(tensors.begin(), tensors.end(), [](const at::Tensor& tensor) {
+      if (!tensor.defined() || tensor.numel() == 0 || !detail::is_float(tensor)) return true;
+      return tensor.detach().abs().max().item<double>() < kLargest;  // false for NaN
+    });
+  }
+
+  bool is_worth_running() {
+    try {
+      const auto seen = observe_eager(program_, 0);
+      if (!seen.error.empty()) return choose_.chance(0.1);
+      return is_tame(seen.outputs) && is_tame(seen.grads) && is_tame(seen.inputs);
+    } catch (const std::exception&) {
+      return false;
+    }
+  }
+
+  uint64_t seed_;
+  Chooser choose_;
+  Program program_;
+  bool no_grad_ = false;
+  bool failed_ = false;
+  size_t num_inputs_ = 0;
+  size_t num_variables_ = 0;
+};
+
+}  // namespace
+
+Program generate(uint64_t seed) { return Generator(seed).generate(); }
+
+}  // namespace diptych::fuzz

@@ -1,0 +1,10 @@
+// Making random programs.
+#pragma once
+#include "fuzz/program.h"
+
+namespace diptych::fuzz {
+
+/// The program of this seed. Most run in eager without an error; some don't, on purpose.
+Program generate(uint64_t seed);
+
+}  // namespace diptych::fuzz

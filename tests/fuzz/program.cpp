@@ -1,0 +1,200 @@
+#include "fuzz/program.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <stdexcept>
+
+#include "fuzz/operators.h"
+
+namespace diptych::fuzz {
+namespace {
+
+void define(Tensors& variables, int id, at::Tensor tensor) {
+  if (variables.size() <= static_cast<size_t>(id)) variables.resize(id + 1);
+  variables[id] = std::move(tensor);
+}
+
+at::Tensor numbers_for(const Leaf& leaf, const std::vector<int64_t>& sizes, at::Generator& generator) {
+  const auto options = torch::dtype(leaf.dtype);
+  if (leaf.dtype == at::kLong) return torch::randint(-3, 6, sizes, generator, options);
+  if (leaf.dtype == at::kBool) return torch::randint(0, 2, sizes, generator, torch::kLong).to(at::kBool);
+  // Sixteenths: sums and products of few of them are exact, whatever their order.
+  return torch::randint(-32, 33, sizes, generator, torch::kLong).to(leaf.dtype).div(16);
+}
+
+}  // namespace
+
+void run(const Statement& statement, Tensors& variables) {
+  Tensors arguments;
+  for (const int id : statement.args) {
+    if (static_cast<size_t>(id) >= variables.size() || !variables[id].defined()) {
+      throw InvalidProgram("variable " + std::to_string(id) + " is not defined");
+    }
+    arguments.push_back(variables[id]);
+  }
+  const at::AutoGradMode mode(!statement.no_grad && c10::GradMode::is_enabled());
+  Tensors results = operator_named(statement.op).run(arguments, statement);
+  if (results.size() < statement.results.size()) throw InvalidProgram("fewer results than variables");
+  for (size_t i = 0; i < statement.results.size(); ++i) define(variables, statement.results[i], std::move(results[i]));
+}
+
+Tensors run_body(const Program& program, const Tensors& arguments, const Tensors& captured) {
+  Tensors variables = arguments;
+  variables.insert(variables.end(), captured.begin(), captured.end());
+  for (const Statement& statement : program.body) run(statement, variables);
+  Tensors outputs;
+  for (const int id : program.outputs) {
+    if (static_cast<size_t>(id) >= variables.size()) throw InvalidProgram("output is not defined");
+    outputs.push_back(variables[id]);
+  }
+  return outputs;
+}
+
+at::Tensor make_leaf(const Leaf& leaf, uint64_t number, bool new_sizes) {
+  const torch::NoGradGuard guard;
+  at::Generator generator = at::detail::createCPUGenerator(number);
+  std::vector<int64_t> sizes = leaf.sizes;
+  if (new_sizes) std::replace(sizes.begin(), sizes.end(), int64_t{3}, int64_t{5});
+  at::Tensor tensor;
+  switch (leaf.layout) {
+    case Leaf::Layout::kContiguous: tensor = numbers_for(leaf, sizes, generator); break;
+    case Leaf::Layout::kTransposed: {
+      std::reverse(sizes.begin(), sizes.end());
+      tensor = numbers_for(leaf, sizes, generator);
+      std::vector<int64_t> order(sizes.size());
+      for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int64_t>(order.size() - 1 - i);
+      tensor = tensor.permute(order).detach();
+      break;
+    }
+    case Leaf::Layout::kSliced: {
+      sizes.push_back(2);
+      tensor = numbers_for(leaf, sizes, generator).select(-1, 1).detach();
+      break;
+    }
+  }
+  return tensor.set_requires_grad(leaf.requires_grad);
+}
+
+Call make_call(const Program& program, const Tensors& captured, int number) {
+  Call call;
+  const bool new_sizes = program.new_sizes && number + 1 == program.calls;
+  for (size_t i = 0; i < program.leaves.size(); ++i) {
+    call.leaves.push_back(make_leaf(program.leaves[i], program.seed * 31 + number * 977 + i, new_sizes));
+  }
+  Tensors variables = call.leaves;
+  for (const Statement& statement : program.setup) run(statement, variables);
+  for (const int id : program.arguments) call.arguments.push_back(id < 0 ? captured.at(-1 - id) : variables.at(id));
+  return call;
+}
+
+Tensors make_captured(const Program& program) {
+  Tensors result;
+  for (size_t i = 0; i < program.captured.size(); ++i) {
+    result.push_back(make_leaf(program.captured[i], program.seed * 37 + 5000 + i, false));
+  }
+  return result;
+}
+
+namespace {
+
+using Namer = std::function<std::string(int)>;
+
+// "args", "ints", "0", "i0", "n0"; other braces are text.
+bool is_hole(const std::string& hole) {
+  if (hole == "args" || hole == "ints") return true;
+  return !hole.empty() && std::isdigit(hole.back()) != 0 && (hole.size() == 1 || (hole.size() == 2 && (hole[0] == 'i' || hole[0] == 'n')));
+}
+
+std::string expand_text(const Statement& statement, const Namer& name) {
+  std::vector<std::string> args;
+  for (const int id : statement.args) args.push_back(name(id));
+  const std::string form = operator_named(statement.op).text;
+  std::string text;
+  for (size_t i = 0; i < form.size(); ++i) {
+    const size_t end = form[i] == '{' ? form.find('}', i) : std::string::npos;
+    const std::string hole = end == std::string::npos ? "" : form.substr(i + 1, end - i - 1);
+    if (!is_hole(hole)) {
+      text += form[i];
+      continue;
+    }
+    if (hole == "args") text += fmt::format("{}", fmt::join(args, ", "));
+    else if (hole == "ints") text += fmt::format("{{{}}}", fmt::join(statement.ints, ", "));
+    else if (hole[0] == 'i') text += std::to_string(statement.ints.at(std::stoi(hole.substr(1))));
+    else if (hole[0] == 'n') text += fmt::format("{}", statement.numbers.at(std::stoi(hole.substr(1))));
+    else text += args.at(std::stoi(hole));
+    i = end;
+  }
+  return text;
+}
+
+std::string line(const Statement& statement, const Namer& name) {
+  std::vector<std::string> results;
+  for (const int id : statement.results) results.push_back(name(id));
+  std::string text = expand_text(statement, name);
+  if (results.size() == 1) text = fmt::format("auto {} = {}", results[0], text);
+  if (results.size() > 1) text = fmt::format("auto [{}] = {}", fmt::join(results, ", "), text);
+  return statement.no_grad ? fmt::format("{{ NoGradGuard g; {}; }}\n", text) : text + ";\n";
+}
+
+std::string to_string(const Leaf& leaf) {
+  static constexpr std::array<const char*, 3> kLayouts = {"", ", transposed", ", sliced"};
+  return fmt::format("{}[{}]{}{}", c10::toString(leaf.dtype), fmt::join(leaf.sizes, ","),
+                     leaf.requires_grad ? ", requires grad" : "", kLayouts[static_cast<size_t>(leaf.layout)]);
+}
+
+std::string after_call(const Program& program) {
+  static constexpr std::array<const char*, 6> kModes = {
+      "no backward", "backward", "backward twice with retain_graph", "backward of each output in turn with retain_graph",
+      "autograd::grad of the leaves", "autograd::grad with create_graph, and grad of the gradients' squares"};
+  static constexpr std::array<const char*, 5> kTangents = {"none", "dense", "expanded", "transposed", "sliced"};
+  std::string text;
+  if (program.edit.target != Edit::Target::kNone) {
+    text += fmt::format("then {}{}[{}].mul_(2)\n", program.edit.no_grad ? "without grad " : "",
+                        program.edit.target == Edit::Target::kOutput ? "outputs" : "arguments", program.edit.index);
+  }
+  std::vector<std::string> tangents;
+  for (const Tangent tangent : program.backward.tangents) tangents.emplace_back(kTangents[static_cast<size_t>(tangent)]);
+  text += fmt::format("then {}", kModes[static_cast<size_t>(program.backward.mode)]);
+  if (program.backward.mode != Backward::Mode::kNone) {
+    text += fmt::format("; tangents: {}{}", fmt::join(tangents, ", "),
+                        program.backward.from_inputs ? "; and of arguments that are no leaves" : "");
+  }
+  return text + "\n";
+}
+
+}  // namespace
+
+std::string to_string(const Program& program) {
+  const int num_arguments = static_cast<int>(program.arguments.size());
+  const int num_inputs = num_arguments + static_cast<int>(program.captured.size());
+  const Namer outer = [&](int id) {
+    if (id < 0) return fmt::format("c{}", -1 - id);
+    return fmt::format("{}{}", id < static_cast<int>(program.leaves.size()) ? "leaf" : "s", id);
+  };
+  const Namer inner = [&](int id) {
+    if (id < num_arguments) return fmt::format("a{}", id);
+    return id < num_inputs ? fmt::format("c{}", id - num_arguments) : fmt::format("v{}", id);
+  };
+  std::string text;
+  for (size_t i = 0; i < program.leaves.size(); ++i) text += fmt::format("leaf{}: {}\n", i, to_string(program.leaves[i]));
+  for (size_t i = 0; i < program.captured.size(); ++i) text += fmt::format("captured c{}: {}\n", i, to_string(program.captured[i]));
+  for (const Statement& statement : program.setup) text += line(statement, outer);
+  std::vector<std::string> passed;
+  std::vector<std::string> parameters;
+  std::vector<std::string> returned;
+  for (const int id : program.arguments) passed.push_back(outer(id));
+  for (int i = 0; i < num_arguments; ++i) parameters.push_back(inner(i));
+  for (const int id : program.outputs) returned.push_back(inner(id));
+  text += fmt::format("f = [&]({}) {{\n", fmt::join(parameters, ", "));
+  for (const Statement& statement : program.body) text += "  " + line(statement, inner);
+  text += fmt::format("  return {{{}}};\n}}\n", fmt::join(returned, ", "));
+  text += fmt::format("{}f({}), {} calls{}, partition {}\n", program.called_without_grad ? "without grad " : "",
+                      fmt::join(passed, ", "), program.calls, program.new_sizes ? " (in the last, sizes 3 are 5)" : "",
+                      program.partition);
+  return text + after_call(program);
+}
+
+}  // namespace diptych::fuzz

@@ -1,0 +1,92 @@
+// A random program as data: a list of statements over numbered tensors that can be run, printed and taken apart.
+#pragma once
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <functional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace diptych::fuzz {
+
+using Tensors = std::vector<at::Tensor>;
+
+/// One operator call. Variables are numbers that never change, so that statements can be dropped.
+struct Statement {
+  std::string op;                ///< the name of a row of operators()
+  std::vector<int> args;
+  std::vector<int64_t> ints;     ///< dimensions, sizes, indices
+  std::vector<double> numbers;
+  std::vector<int> results;      ///< the variables that it defines; none if it works in place
+  bool no_grad = false;          ///< runs where gradients are not recorded
+};
+
+/// A tensor that the program's caller makes: filled from the call's number, a leaf.
+struct Leaf {
+  enum class Layout { kContiguous, kTransposed, kSliced };
+  at::ScalarType dtype = at::kFloat;
+  std::vector<int64_t> sizes;
+  bool requires_grad = false;
+  Layout layout = Layout::kContiguous;
+};
+
+/// How an output's tangent is laid out; kNone leaves it undefined.
+enum class Tangent { kNone, kDense, kExpanded, kTransposed, kSliced };
+
+/// What happens after the call.
+struct Backward {
+  enum class Mode { kNone, kOnce, kTwice, kInTurn, kGrad, kSecondOrder };
+  Mode mode = Mode::kOnce;
+  std::vector<Tangent> tangents;  ///< per output
+  bool from_inputs = false;       ///< non-leaf arguments get tangents too: they may have been changed in place
+};
+
+/// An in-place edit by the caller between call and backward.
+struct Edit {
+  enum class Target { kNone, kOutput, kArgument };
+  Target target = Target::kNone;
+  int index = 0;
+  bool no_grad = false;
+};
+
+/// A whole test: how arguments are made, what the function does with them, and what the caller does with the results.
+struct Program {
+  uint64_t seed = 0;
+  std::vector<Leaf> leaves;          ///< caller's variables 0, 1, ...
+  std::vector<Statement> setup;      ///< the caller's own, before each call
+  std::vector<int> arguments;        ///< caller's variables; those below 0 are captured tensors: -1 is number 0
+  std::vector<Leaf> captured;        ///< free variables of the function, kept from call to call
+  std::vector<Statement> body;       ///< over arguments 0.., then the captured tensors, then its own
+  std::vector<int> outputs;          ///< variables of the body
+  Backward backward;
+  Edit edit;
+  std::string partition = "default";
+  int calls = 2;
+  bool new_sizes = false;            ///< a last call with every size 3 made 5
+  bool called_without_grad = false;
+};
+
+/// A program that means nothing: it uses a variable that nothing defines. Shrinking makes such ones and drops them.
+struct InvalidProgram : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// Runs one statement on its variables. Errors: InvalidProgram if one is not defined; what the operator throws.
+void run(const Statement& statement, Tensors& variables);
+/// What the function returns for these arguments.
+Tensors run_body(const Program& program, const Tensors& arguments, const Tensors& captured);
+/// Makes a leaf's tensor; equal numbers give equal data.
+at::Tensor make_leaf(const Leaf& leaf, uint64_t number, bool new_sizes);
+/// Makes what a call's caller has: leaves and arguments.
+struct Call {
+  Tensors leaves;
+  Tensors arguments;
+};
+Call make_call(const Program& program, const Tensors& captured, int number);
+Tensors make_captured(const Program& program);
+
+/// The program as readable text, C++ but for its types.
+std::string to_string(const Program& program);
+
+}  // namespace diptych::fuzz
