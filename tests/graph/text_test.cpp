@@ -230,7 +230,9 @@ TEST(Text, ErrorsSayWhereAndWhatWasExpected) {
       {"graph f(%0 x : i64[2] grad)\n return ()", "%0 is i64 and requires grad"},
       {"graph f(%0 x : f32[2]{1,2})\n return ()", "%0 has 1 sizes and 2 strides"},
       {"graph f(%0 x : f32[-2])\n return ()", "%0 has the negative size -2"},
-      {"graph f(%0 x : f32[9999999999,9999999999])\n return ()", "does not fit in 64 bits"},
+      {"graph f(%0 x : f32[9999999999,9999999999])\n return ()", "%0 has more bytes than 64 bits count"},
+      {"graph f(%0 x : f32[9999999999,9999999999,9999999999])\n return ()",
+       "[parse] line 1, column 16: [SizeExpr] the value does not fit in 64 bits"},
       {"graph f(%0 x : f32[2]@nowhere)\n return ()", "[parse] line 1, column 23:"},
       {"graph f(%0 x : f32[2] tangent)\n return (%0 y tangent)",
        "output 0 'y' has the slot kind 'tangent', which is none of an output"},
@@ -269,7 +271,7 @@ TEST(Table, AlignsColumnsAndSumsUp) {
   const auto table = parse(kSmall).table();
   EXPECT_NE(table.find("%4         f32[128,512]"), std::string::npos) << table;
   EXPECT_NE(table.find("%6, %7     f32[64,512], f32[64,512]"), std::string::npos) << table;
-  EXPECT_NE(table.find("forward: 9 nodes, 2 inputs, 3 outputs, 0 constants; 2.5 MiB in the values that nodes make"),
+  EXPECT_NE(table.find("forward: 9 nodes, 2 inputs, 3 outputs, 0 constants; 2.3 MiB in the values that nodes make"),
             std::string::npos)
       << table;
   std::vector<size_t> lengths;

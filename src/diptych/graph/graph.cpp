@@ -17,6 +17,11 @@ const Node* Graph::producer(Value value) const {
   return known.kind == ValueInfo::Kind::kNode ? &nodes_[known.node] : nullptr;
 }
 
+void Graph::reserve(size_t nodes) {
+  nodes_.reserve(nodes);
+  values_.reserve(nodes + nodes / 2);
+}
+
 Value Graph::add_input(TensorMeta meta, Slot slot) {
   const Value value{static_cast<int32_t>(values_.size())};
   values_.push_back({std::move(meta), -1, static_cast<int32_t>(inputs_.size()), ValueInfo::Kind::kInput});

@@ -103,6 +103,8 @@ class Graph {
   /// The node that makes `value`, or null for inputs and constants.
   const Node* producer(Value value) const;
 
+  /// Makes room for about that many nodes, so that adding them moves none.
+  void reserve(size_t nodes);
   Value add_input(TensorMeta meta, Slot slot);
   /// Puts the inputs, with their slots, into the order of `order` (a permutation of input positions).
   void order_inputs(const std::vector<size_t>& order);

@@ -63,14 +63,15 @@ svg text { font-family: ui-monospace, monospace; fill: var(--ink); pointer-event
 .box.constant rect.body { fill: var(--constant); } .box.residual rect.body { fill: var(--residual); }
 .edge { fill: none; stroke: var(--edge); stroke-width: 1.3; }
 .edge.link { stroke-dasharray: 5 4; }
-.far .box text { display: none; }
+.far .box text { display: none; } .far .box rect.body { vector-effect: non-scaling-stroke; }
+#map { width: 96px; cursor: pointer; background: var(--panel); border-right: 1px solid var(--rule); touch-action: none; }
 .box.hit rect.body { stroke: var(--hit); stroke-width: 3; }
 svg.searching .box:not(.hit) { opacity: .22; } svg.searching .edge { opacity: .3; }
 svg.only.searching .box:not(.hit):not(.selected):not(.operand):not(.user) { display: none; }
 svg.picked .edge { opacity: .35; }
 svg .edge.operand { stroke: var(--operand); stroke-width: 2.6; opacity: 1; }
 svg .edge.user { stroke: var(--user); stroke-width: 2.6; opacity: 1; }
-svg .box.operand, svg .box.user, svg .box.selected { opacity: 1; }
+svg .box.operand, svg .box.user, svg .box.selected { opacity: 1 !important; }
 .box.operand rect.body { stroke: var(--operand); stroke-width: 2.6; }
 .box.user rect.body { stroke: var(--user); stroke-width: 2.6; }
 .box.selected rect.body { stroke: var(--ink); stroke-width: 3.2; }
@@ -86,7 +87,7 @@ svg .box.operand, svg .box.user, svg .box.selected { opacity: 1; }
   <button id="fit" title="Show everything (f)">Fit</button><button id="top" title="Back to the top (t)">Top</button>
   <button id="theme" title="Light or dark">Theme</button>
 </header>
-<main><svg id="view" role="img" aria-label="The graph; its text is in the panel of a selected node"><g id="world"></g></svg><aside id="details"></aside></main>
+<main><canvas id="map" aria-label="Overview; click to go there"></canvas><svg id="view" role="img" aria-label="The graph; its text is in the panel of a selected node"><g id="world"></g></svg><aside id="details"></aside></main>
 <script type="application/json" id="data">{{data}}</script>
 <script>
 "use strict";
@@ -96,6 +97,7 @@ const W = 190, H = 38, GAP_X = 18, ROW = 66, LINK = 44;
 const $ = id => document.getElementById(id), view = $("view"), world = $("world");
 const escapeHtml = s => String(s).replace(/[&<>"]/g, c => ({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"}[c]));
 const short = (s, n) => s.length > n ? s.slice(0, n - 1) + "…" : s;
+const shortPath = (s, n) => s.length > n ? "…" + s.slice(s.length - n + 1) : s;
 const bytes = n => { const u = ["B", "KiB", "MiB", "GiB", "TiB"]; let i = 0; while (n >= 1024 && i < 4) { n /= 1024; i++; } return (i ? n.toFixed(1) : n) + " " + u[i]; };
 
 // Edges: from the box that makes a value to each box that uses it.
@@ -120,7 +122,7 @@ function rank(list) {
 }
 
 // Each row is sorted by where its operands stand, and put as near to them as the boxes' width allows.
-function place(list, flip) {
+function place(list) {
   const last = rank(list), rows = Array.from({length: last + 1}, () => []), mine = new Set(list);
   list.forEach(b => rows[b.rank].push(b));
   const settle = (row, neighbours) => {
@@ -140,30 +142,40 @@ function place(list, flip) {
     rows.forEach(row => settle(row, before));
     for (let r = last; r-- > 0;) settle(rows[r], b => { const users = after(b); return users.length ? users : before(b); });
   }
-  list.forEach(b => { b.y = (flip ? last - b.rank : b.rank) * ROW; });
   const left = Math.min(0, ...list.map(b => b.x)), right = Math.max(0, ...list.map(b => b.x)) + W;
-  return {left, width: right - left, height: last * ROW + H};
+  return {left, width: right - left, last};
 }
 
 const panels = [0, 1, 2].map(p => boxes.filter(b => b.p === p));
-const forward = place(panels[0], false);
+const forward = place(panels[0]);
 panels[0].forEach(b => { b.x -= forward.left; });
-let headings = [[forward.width / 2, data.panels[0]]], height = forward.height;
+// The shorter graph is stretched, so that a residual stands near both of its ends.
+function stretch(list, last, height, flip) {
+  const pitch = Math.min(3 * ROW, Math.max(ROW, last ? (height - H) / last : ROW));
+  list.forEach(b => { b.y = flip ? height - H - b.rank * pitch : b.rank * pitch; });
+}
+let headings = [[forward.width / 2, data.panels[0]]], height = forward.last * ROW + H;
 if (isPair) {
-  const backward = place(panels[2], true), middle = forward.width + 150, right = middle + W + 150;
-  height = Math.max(height, backward.height);
-  panels[2].forEach(b => { b.x += right - backward.left; b.y += height - backward.height; });
+  const backward = place(panels[2]), middle = forward.width + 150, right = middle + W + 150;
+  height = Math.max(height, backward.last * ROW + H, panels[1].length * LINK);
+  stretch(panels[2], backward.last, height, true);
+  panels[2].forEach(b => { b.x += right - backward.left; });
+}
+stretch(panels[0], forward.last, height, false);
+if (isPair) {
+  const middle = forward.width + 150;
   const ends = b => b.in.map(e => e.from.y).concat(b.out.map(e => e.to.y));
   panels[1].forEach(b => { const ys = ends(b); b.x = middle; b.y = ys.length ? ys.reduce((s, y) => s + y, 0) / ys.length : 0; });
   panels[1].sort((a, b) => a.y - b.y || a.i - b.i);
   let y = -LINK;
   for (const b of panels[1]) { y = b.y = Math.max(b.y, y + LINK); }
-  const overflow = Math.max(0, y + H - Math.max(height, panels[1].length * LINK));
+  const overflow = Math.max(0, y + H - height);
   for (let i = panels[1].length, limit = Infinity; i-- > 0 && overflow;) {
     panels[1][i].y = Math.min(panels[1][i].y - overflow, limit - LINK);
     limit = panels[1][i].y = Math.max(panels[1][i].y, i * LINK);
   }
-  headings.push([middle + W / 2, data.panels[1]], [right + backward.width / 2, data.panels[2]]);
+  const xs = panels[2].map(b => b.x);
+  headings.push([middle + W / 2, data.panels[1]], [xs.length ? (Math.min(...xs) + Math.max(...xs) + W) / 2 : middle + 2 * W, data.panels[2]]);
 }
 
 const hue = s => { let h = 7; for (const c of s) h = (h * 31 + c.charCodeAt(0)) % 360; return h; };
@@ -186,16 +198,47 @@ world.innerHTML =
     const radius = b.k === "node" ? 5 : 18;
     return `<g class="box ${b.k}" id="b${b.i}" data-i="${b.i}" transform="translate(${b.x.toFixed(1)} ${b.y.toFixed(1)})">` +
       `<rect class="body" width="${W}" height="${H}" rx="${radius}"/>${strip}` +
-      `<text class="title" x="${W / 2}" y="16" text-anchor="middle">${escapeHtml(short(b.t, 23))}</text>` +
+      `<text class="title" x="${W / 2}" y="16" text-anchor="middle">${escapeHtml(b.k === "node" ? short(b.t, 23) : shortPath(b.t, 23))}</text>` +
       `<text class="sub" x="${W / 2}" y="30" text-anchor="middle">${escapeHtml(short(sub, 28))}</text></g>`;
   }).join("");
 
 // Pan and zoom.
+let hits = [];
 const bounds = world.getBBox(), camera = {x: 0, y: 0, k: 1};
 function apply() {
   world.setAttribute("transform", `translate(${camera.x} ${camera.y}) scale(${camera.k})`);
   world.classList.toggle("far", camera.k < 0.28);
+  overview();
 }
+// The whole page squeezed into a strip: a graph of a thousand nodes is far taller than wide.
+const map = $("map");
+function overview() {
+  const w = map.clientWidth, h = map.clientHeight, css = getComputedStyle(document.documentElement), r = view.getBoundingClientRect();
+  const scale = window.devicePixelRatio || 1, pen = map.getContext("2d"), colour = name => css.getPropertyValue("--" + name);
+  map.width = w * scale; map.height = h * scale;
+  pen.scale(scale, scale);
+  const fx = (w - 8) / bounds.width, fy = (h - 8) / bounds.height;
+  const bar = b => pen.fillRect(4 + (b.x - bounds.x) * fx, 4 + (b.y - bounds.y) * fy, Math.max(2, W * fx), Math.max(1, H * fy * 0.8));
+  for (const [kind, name] of [["node", "edge"], ["constant", "edge"], ["input", "operand"], ["output", "operand"], ["residual", "user"]]) {
+    pen.fillStyle = colour(name);
+    boxes.forEach(b => { if (b.k === kind) bar(b); });
+  }
+  pen.fillStyle = colour("hit");
+  hits.forEach(bar);
+  pen.strokeStyle = colour("ink");
+  const x = 4 + (-camera.x / camera.k - bounds.x) * fx, y = 4 + (-camera.y / camera.k - bounds.y) * fy;
+  pen.strokeRect(Math.max(1, x), y, Math.min(w - 2, r.width / camera.k * fx), Math.max(3, r.height / camera.k * fy));
+}
+function jump(e) {
+  if (!(e.buttons & 1)) return;
+  const m = map.getBoundingClientRect(), r = view.getBoundingClientRect();
+  const wx = bounds.x + (e.clientX - m.left - 4) / (m.width - 8) * bounds.width, wy = bounds.y + (e.clientY - m.top - 4) / (m.height - 8) * bounds.height;
+  if (bounds.width * camera.k > r.width) camera.x = r.width / 2 - wx * camera.k;
+  camera.y = r.height / 2 - wy * camera.k;
+  apply();
+}
+map.addEventListener("pointerdown", jump); map.addEventListener("pointermove", jump);
+window.addEventListener("resize", overview);
 function zoom(factor, cx, cy) {
   const k = Math.min(4, Math.max(0.01, camera.k * factor)), f = k / camera.k;
   camera.x = cx - (cx - camera.x) * f; camera.y = cy - (cy - camera.y) * f; camera.k = k;
@@ -268,7 +311,7 @@ $("details").addEventListener("click", e => {
 });
 
 // Search: every word must occur in the box's text.
-let hits = [], at = -1;
+let at = -1;
 function search() {
   const words = $("search").value.toLowerCase().split(/\s+/).filter(Boolean);
   const text = b => [b.t, b.s, b.l, b.sc || "", b.by || "", b.slot || ""].join(" ").toLowerCase();
@@ -278,6 +321,7 @@ function search() {
   hits.forEach(b => $("b" + b.i).classList.add("hit"));
   view.classList.toggle("searching", words.length > 0);
   $("count").textContent = words.length ? `${hits.length} of ${boxes.length}` : "";
+  overview();
 }
 function next(step) {
   if (!hits.length) return;
@@ -298,6 +342,7 @@ $("fit").onclick = fit; $("top").onclick = top_;
 $("theme").onclick = () => {
   const root = document.documentElement, dark = getComputedStyle(root).getPropertyValue("--page").trim() === "#14171c";
   root.dataset.theme = dark ? "light" : "dark";
+  overview();
 };
 document.addEventListener("keydown", e => {
   if (e.target.matches("input") || e.ctrlKey || e.metaKey || e.altKey) return;

@@ -286,7 +286,7 @@ class GraphParser {
   }
 
   void parse_subgraphs(Node& node) {
-    if (!node.op.is_hop() || !cursor_.accept("{")) return;
+    if (!node.op.is_hop() || cursor_.at_line_end() || !cursor_.accept("{")) return;
     while (!cursor_.accept("}")) {
       GraphParser inner(cursor_, constants_, find_hop_, num_constants_, depth_ + 1);
       node.subgraphs.push_back(std::make_shared<const Graph>(inner.run()));

@@ -1,5 +1,6 @@
 #include "diptych/graph/size_expr.h"
 
+#include <algorithm>
 #include <cctype>
 #include <charconv>
 #include <numeric>
@@ -24,7 +25,9 @@ struct MonomialOrder {
   bool operator()(const Monomial& a, const Monomial& b) const {
     const int degree_a = degree(a), degree_b = degree(b);
     if (degree_a != degree_b) return degree_a > degree_b;
-    return a < b;
+    return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end(), [](const auto& x, const auto& y) {
+      return x.first != y.first ? x.first < y.first : x.second > y.second;
+    });
   }
 };
 using Terms = std::map<Monomial, int64_t, MonomialOrder>;

@@ -140,7 +140,10 @@ at::ScalarType dtype_from_name(std::string_view name) {
 }
 
 std::string type_string(const TensorMeta& meta) {
-  std::string text = dtype_name(meta.dtype) + "[";
+  // Messages show types that graphs do not hold, so this one does not refuse them.
+  const auto name = find_dtype_name(meta.dtype);
+  std::string text = name.empty() ? c10::toString(meta.dtype) : std::string(name);
+  text += '[';
   append(text, meta.sizes);
   text += ']';
   if (meta.strides != contiguous_strides(meta.sizes)) {
