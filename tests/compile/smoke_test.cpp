@@ -1,5 +1,6 @@
 // The first things that a user of aot_function and capture does.
 #include "compile/eager_check.h"
+#include "diptych/compile/module.h"
 
 namespace diptych::testing {
 namespace {
@@ -52,6 +53,136 @@ TEST(Capture, ShowsForwardAndBackward) {
   x.matmul(w).tanh().sum().backward();
   EXPECT_TRUE(at::equal(grads.at(0), x.grad()));
   EXPECT_TRUE(at::equal(grads.at(1), w.grad()));
+}
+
+TEST(Capture, SignatureTellsHowOutputsAlias) {
+  const auto x = torch::ones({2, 3}).requires_grad_();
+  const Pair pair = capture(
+      [](const at::Tensor& a) {
+        const at::Tensor y = a * 2;
+        return std::vector<at::Tensor>{a, a.view({-1}), y, y.t(), a + 1};
+      },
+      x);
+  EXPECT_EQ(pair.signature.alias_text(0), "output 0 is arg0");
+  EXPECT_EQ(pair.signature.alias_text(1), "output 1 is a view of arg0");
+  EXPECT_EQ(pair.signature.alias_text(2), "");
+  EXPECT_EQ(pair.signature.alias_text(3), "output 3 is a view of output 2");
+  EXPECT_EQ(pair.signature.alias_text(4), "");
+  EXPECT_EQ(pair.signature.gradient_of("arg0"), 0U);
+}
+
+TEST(Capture, SlotsDoNotMoveWithTheBody) {
+  struct Params {
+    at::Tensor w, b;
+    DIPTYCH_FIELDS(w, b)
+  };
+  const Params params{torch::ones({3}).requires_grad_(), torch::ones({3}).requires_grad_()};
+  const auto uses_both = [](const Params& p, const at::Tensor& x) { return (p.b + x * p.w).sum(); };
+  const auto uses_one = [](const Params& p, const at::Tensor& x) { return (x.exp() * p.b).sum(); };
+  const AotOptions names{.argument_names = {"params", "x"}};
+  for (const Pair& pair : {capture_with(names, uses_both, params, torch::ones({3})),
+                           capture_with(names, uses_one, params, torch::ones({3}))}) {
+    ASSERT_EQ(pair.forward.input_slots().size(), 3U);
+    EXPECT_EQ(pair.forward.input_slots()[0].path, "params.w");
+    EXPECT_EQ(pair.forward.input_slots()[1].path, "params.b");
+    EXPECT_EQ(pair.forward.input_slots()[2].path, "x");
+    EXPECT_EQ(pair.backward.outputs().size(), 3U);
+    EXPECT_FALSE(pair.backward.outputs()[2]);
+  }
+}
+
+TEST(Grad, GivesGradientsInTheTypeOfTheFirstArgument) {
+  const std::map<std::string, at::Tensor> params{{"b", torch::ones({3})}, {"w", torch::full({3}, 2.0)}, {"unused", torch::ones({2})}};
+  const auto loss = [](const std::map<std::string, at::Tensor>& p, const at::Tensor& x) {
+    return (p.at("w") * x + p.at("b")).pow(2).sum();
+  };
+  const auto both = value_and_grad(loss);
+  const at::Tensor x = torch::arange(3.0);
+  for (int i = 0; i < 2; ++i) {
+    const auto [value, grads] = both(params, x);
+    EXPECT_TRUE(at::allclose(value, (params.at("w") * x + params.at("b")).pow(2).sum()));
+    EXPECT_TRUE(at::allclose(grads.at("w"), 2 * (params.at("w") * x + params.at("b")) * x));
+    EXPECT_TRUE(at::equal(grads.at("unused"), torch::zeros({2})));
+    EXPECT_FALSE(grads.at("w").requires_grad());
+  }
+  EXPECT_EQ(both.stats().misses, 1U);
+}
+
+TEST(Grad, IsItselfDifferentiable) {
+  const auto second = grad([](const at::Tensor& x) { return grad([](const at::Tensor& y) { return y.pow(3).sum(); })(x).sum(); });
+  const at::Tensor x = torch::arange(3.0);
+  EXPECT_TRUE(at::allclose(second(x), 6 * x));
+}
+
+TEST(AotModule, TrainsAsTheModuleItself) {
+  torch::manual_seed(1);
+  torch::nn::Sequential ours(torch::nn::Linear(4, 8), torch::nn::Tanh(), torch::nn::Linear(8, 2));
+  torch::manual_seed(1);
+  torch::nn::Sequential eager(torch::nn::Linear(4, 8), torch::nn::Tanh(), torch::nn::Linear(8, 2));
+  const auto f = aot_function([&](const at::Tensor& x) { return ours->forward(x); });
+  auto compiled = aot_module(torch::nn::Linear(4, 2));
+  EXPECT_EQ(compiled(torch::ones({3, 4})).sizes(), at::IntArrayRef({3, 2}));
+  EXPECT_EQ(compiled.captures().at(0)->forward_graph().input_slots().at(0).path, "module.weight");
+  torch::optim::SGD a(ours->parameters(), 0.1), b(eager->parameters(), 0.1);
+  for (int i = 0; i < 5; ++i) {
+    const at::Tensor x = torch::randn({3, 4});
+    a.zero_grad();
+    b.zero_grad();
+    f(x).pow(2).sum().backward();
+    eager->forward(x).pow(2).sum().backward();
+    a.step();
+    b.step();
+  }
+  for (size_t i = 0; i < 4; ++i) EXPECT_TRUE(at::equal(ours->parameters()[i], eager->parameters()[i]));
+  EXPECT_EQ(f.stats().misses, 1U);
+}
+
+TEST(Cache, MissesAreNamedAndOldEntriesGo) {
+  const auto f = aot_function([](const at::Tensor& x, int64_t k) { return x * k; }, {.cache_limit = 2});
+  f(torch::ones({2}), 1);
+  f(torch::ones({3}), 1);
+  EXPECT_NE(f.stats().last_miss.find("arg0: size was [2], is [3]"), std::string::npos) << f.stats().last_miss;
+  f(torch::ones({3}), 2);
+  EXPECT_NE(f.stats().last_miss.find("arg1"), std::string::npos) << f.stats().last_miss;
+  EXPECT_EQ(f.stats().entries, 2U);
+  EXPECT_EQ(f.stats().evictions, 1U);
+  {
+    const torch::NoGradGuard guard;
+    f(torch::ones({3}), 2);
+  }
+  EXPECT_NE(f.stats().last_miss.find("grad mode was on, is off"), std::string::npos) << f.stats().last_miss;
+}
+
+TEST(Compilers, AnyCallableCompilesForwardBackwardAndInference) {
+  std::vector<std::string> compiled;
+  const auto recording = [&](const char* role) -> Compiler {
+    return [&compiled, role](const Graph& graph) {
+      compiled.emplace_back(role);
+      return backend_by_name("interpreter")->compile(graph);
+    };
+  };
+  const auto f = aot_function([](const at::Tensor& x) { return x.sin().sum(); },
+                              {.forward_compiler = recording("forward"),
+                               .backward_compiler = recording("backward"),
+                               .inference_compiler = recording("inference")});
+  const at::Tensor x = torch::ones({3}).requires_grad_();
+  const at::Tensor y = f(x);
+  EXPECT_EQ(compiled, std::vector<std::string>({"forward"}));
+  y.backward();
+  EXPECT_EQ(compiled, std::vector<std::string>({"forward", "backward"}));
+  f(torch::ones({3}));
+  EXPECT_EQ(compiled, std::vector<std::string>({"forward", "backward", "inference"}));
+}
+
+TEST(Decompositions, NamedOperatorsAreTakenApart) {
+  const auto g = [](const at::Tensor& x) { return torch::gelu(x).sum(); };
+  const at::Tensor x = torch::randn({8}, torch::kFloat64).requires_grad_();
+  const auto f = aot_function(g, {.decompositions = {"all"}});
+  const at::Tensor y = torch::randn({8}, torch::kFloat64).copy_(x.detach()).requires_grad_();
+  f(x).backward();
+  g(y).backward();
+  EXPECT_TRUE(at::allclose(x.grad(), y.grad()));
+  EXPECT_EQ(f.captures().at(0)->forward_graph().code().find("aten.gelu"), std::string::npos);
 }
 
 }  // namespace

@@ -2,17 +2,38 @@
 
 #include <fmt/ranges.h>
 
+#include <map>
+
 #include "diptych/base/error.h"
 #include "diptych/compile/pipeline.h"
 #include "diptych/compile/run_guards.h"
 #include "diptych/graph/html.h"
+#include "diptych/passes/storage_roots.h"
 
 namespace diptych {
 namespace {
 
-// Exact outputs alias only what they are; views stand in the graph.
-Split split_capture(JointCapture& capture, const AotOptions& options) {
-  return split_joint(prepare_joint(capture.joint(), options), options.partition);
+// Which of the user's outputs are, or share the storage of, an input or an earlier output.
+std::vector<OutputAlias> find_aliases(const Graph& forward, size_t num_outputs) {
+  using Kind = OutputAlias::Kind;
+  const auto roots = detail::storage_roots(forward);
+  std::map<Value, OutputAlias> owner;  // by root: what a further tensor of that storage is a view of
+  for (size_t i = 0; i < forward.inputs().size(); ++i) {
+    owner.emplace(roots[forward.inputs()[i].id], OutputAlias{Kind::kViewOfInput, 0, i});
+  }
+  std::vector<OutputAlias> aliases;
+  for (size_t i = 0; i < num_outputs; ++i) {
+    const Value output = forward.outputs()[i];
+    const auto [found, is_new] = owner.emplace(roots[output.id], OutputAlias{Kind::kViewOfOutput, 0, i});
+    if (is_new) continue;
+    OutputAlias alias = found->second;
+    alias.output = i;
+    const bool of_input = alias.kind == Kind::kViewOfInput;
+    const Value target = of_input ? forward.inputs()[alias.target] : forward.outputs()[alias.target];
+    if (output == target) alias.kind = of_input ? Kind::kIsInput : Kind::kIsOutput;
+    aliases.push_back(alias);
+  }
+  return aliases;
 }
 
 // The graph was traced for these types, and would give nonsense or a kernel's own complaint for others. Strides are free.
@@ -20,7 +41,8 @@ void check_fits(const char* who, const char* what, size_t index, const Slot& slo
                 const TensorMeta& meta) {
   DIPTYCH_CHECK(tensor.layout() == c10::kStrided, "[{}] {} {} ({}) is of layout {}, expected a strided tensor; call to_dense()",
                 who, what, index, slot.path, c10::str(tensor.layout()));
-  if (tensor.scalar_type() == meta.dtype && tensor.device() == meta.device && tensor.sizes() == c10::IntArrayRef(meta.size_hints())) {
+  if (tensor.scalar_type() == meta.dtype && tensor.device() == meta.device &&
+      tensor.sizes() == c10::IntArrayRef(meta.size_hints())) {
     return;
   }
   throw UserError(fmt::format("[{}] {} {} ({}) is {}[{}], expected {}[{}]; convert it, or capture again for such tensors", who,
@@ -33,13 +55,13 @@ void check_fits(const char* who, const char* what, size_t index, const Slot& slo
 Pair capture_flat(const FlatFunction& function, const std::vector<at::Tensor>& arguments,
                   const std::vector<std::string>& paths, const AotOptions& options) {
   JointCapture capture(function, arguments, paths, {options.name, /*exact_outputs=*/true});
-  Pair pair{Graph(), Graph(), {}, {}, split_capture(capture, options), nullptr, nullptr};
+  Pair pair{Graph(), Graph(), {}, {}, split_joint(prepare_joint(capture.joint(), options), options.partition), nullptr, nullptr};
   pair.free_variables = capture.free_variables();
   pair.forward = finish_forward(pair.split.forward, {}, {.keep_gradient_stops = true});
   pair.backward = finish_backward(pair.split.backward, {.keep_gradient_stops = true});
   pair.forward.set_name("forward");
   pair.backward.set_name("backward");
-  pair.signature = Signature(pair.forward, pair.backward);
+  pair.signature = Signature(pair.forward, pair.backward, find_aliases(pair.split.forward, pair.split.layout.num_outputs));
   pair.forward_program = std::make_shared<Program>(pair.forward);
   pair.backward_program = std::make_shared<Program>(pair.backward);
   return pair;

@@ -72,7 +72,10 @@ struct Recorder::Call {
   bool any_requires_grad = false;
 };
 
-Recorder::Recorder(std::string graph_name) : id_(next_trace_id()), graph_(std::move(graph_name)) {}
+Recorder::Recorder(std::string graph_name) : id_(next_trace_id()), graph_(std::move(graph_name)) {
+  // A model of some layers fits; moving nodes as the graph grows is a tenth of a large capture's time.
+  graph_.reserve(512);
+}
 
 Recorder* Recorder::current() { return active_recorders.empty() ? nullptr : active_recorders.back(); }
 
