@@ -110,7 +110,7 @@ Run observe(const Program& program, const Function& function, const Tensors& cap
   Tensors leaves = call.leaves;
   leaves.insert(leaves.end(), captured.begin(), captured.end());
   for (at::Tensor& leaf : leaves) {
-    leaf.mutable_grad() = {};
+    leaf.mutable_grad() = at::Tensor();
     if (leaf.requires_grad()) wanted.push_back(leaf);
   }
   try {
