@@ -77,7 +77,8 @@ TEST(Fallback, RunsUnsupportedNodesByTheInterpreterAndReportsThem) {
   EXPECT_NE(fallback[0].text.find("# block0"), std::string::npos);
   EXPECT_EQ(fallback[1].index, 4U);
   ASSERT_EQ(lines.size(), 2U);
-  EXPECT_NE(lines[0].find("[backend picky] the interpreter runs node 2 of graph 'graph': "), std::string::npos) << lines[0];
+  EXPECT_NE(lines[0].find("[backend picky] the interpreter runs node 2 of graph 'graph': "), std::string::npos)
+      << lines[0];
 
   ASSERT_EQ(backend.compiled.size(), 3U);
   EXPECT_EQ(backend.compiled[0].nodes().size(), 2U);  // neighbours are compiled together

@@ -79,8 +79,10 @@ TEST(CheckedExecutable, NamesTheOutputThatDiffers) {
             std::string("[backend liar] output 0 (y) came back as f64[4], expected f32[4]") + remedy);
   EXPECT_EQ(complaint({torch::ones({4}), at::Tensor()}),
             std::string("[backend liar] output 1 (residual.0) came back as undefined, expected f32[4]") + remedy);
-  EXPECT_EQ(complaint({torch::ones({4}), torch::ones({2, 2}).to_sparse()}),
-            std::string("[backend liar] output 1 (residual.0) came back as a tensor that is not strided, expected f32[4]") + remedy);
+  EXPECT_EQ(
+      complaint({torch::ones({4}), torch::ones({2, 2}).to_sparse()}),
+      std::string("[backend liar] output 1 (residual.0) came back as a tensor that is not strided, expected f32[4]") +
+          remedy);
 }
 
 TEST(CheckedExecutable, WantsUndefinedWhereTheGraphSaysNone) {

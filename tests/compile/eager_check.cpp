@@ -45,7 +45,8 @@ bool close(const at::Tensor& eager, const at::Tensor& ours, double tolerance) {
   return at::allclose(a, ours.detach(), tolerance, tolerance * std::max(1.0, scale), /*equal_nan=*/true);
 }
 
-void compare_tensors(const at::Tensor& eager, const at::Tensor& ours, double tolerance, const std::string& what, Lines& lines) {
+void compare_tensors(const at::Tensor& eager, const at::Tensor& ours, double tolerance, const std::string& what,
+                     Lines& lines) {
   compare_fact(eager.defined(), ours.defined(), what + ": defined", lines);
   if (!eager.defined() || !ours.defined()) return;
   compare_fact(eager.sizes(), ours.sizes(), what + ": sizes", lines);
@@ -89,7 +90,8 @@ void compare(const Observed& eager, const Observed& ours, const CheckOptions& op
 }  // namespace
 
 std::vector<std::string> differences(const Observed& eager, const Observed& ours, double tolerance) {
-  if (eager.error.empty() != ours.error.empty()) return {c10::str("error: eager: ", eager.error, "\nours: ", ours.error)};
+  if (eager.error.empty() != ours.error.empty())
+    return {c10::str("error: eager: ", eager.error, "\nours: ", ours.error)};
   if (!eager.error.empty()) return {};
   Lines lines;
   compare_fact(eager.outputs.size(), ours.outputs.size(), "number of outputs", lines);
@@ -119,7 +121,8 @@ void expect_as_eager(const Inputs& inputs, const Function& function, const Check
     torch::manual_seed(100 + call);
     const Observed expected = observe(inputs, eager, options);
     torch::manual_seed(100 + call);
-    const Observed got = observe(inputs, [&](const Tensors& tensors) { return compiled(tensors); }, options);
+    const Observed got = observe(
+        inputs, [&](const Tensors& tensors) { return compiled(tensors); }, options);
     compare(expected, got, options);
   }
   if (options.calls > 1 && !::testing::Test::HasFailure() && compiled.stats().misses > 0) {
@@ -139,7 +142,8 @@ at::Tensor weigh(const Tensors& outputs) {
   double phase = 0.3;
   for (const at::Tensor& output : outputs) {
     if (!output.defined() || !at::isFloatingType(output.scalar_type())) continue;
-    const auto weights = torch::arange(output.numel(), torch::kFloat64).reshape(output.sizes()).mul(0.7).add(phase).cos();
+    const auto weights =
+        torch::arange(output.numel(), torch::kFloat64).reshape(output.sizes()).mul(0.7).add(phase).cos();
     total = total + (output * weights).sum();
     phase += 0.9;
   }
@@ -170,7 +174,8 @@ void check_by_differences(const Tensors& inputs, const Function& function, const
 
 }  // namespace
 
-void expect_gradients_right(const Tensors& inputs, const Function& function, bool second_order, const AotOptions& options) {
+void expect_gradients_right(const Tensors& inputs, const Function& function, bool second_order,
+                            const AotOptions& options) {
   const auto compiled = aot_function(function, options);
   const Function call = [&](const Tensors& tensors) { return compiled(tensors); };
   check_by_differences(inputs, call, "first order");

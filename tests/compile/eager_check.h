@@ -16,17 +16,17 @@ using Function = std::function<Tensors(const Tensors&)>;
 
 /// What a caller can see of a call and its backward.
 struct Observed {
-  Tensors inputs;                  ///< after the call
+  Tensors inputs;  ///< after the call
   Tensors outputs;
-  std::vector<at::Tensor> grads;   ///< of the leaves, undefined where none came
-  std::string error;               ///< of the call or its backward; empty if none
+  std::vector<at::Tensor> grads;  ///< of the leaves, undefined where none came
+  std::string error;              ///< of the call or its backward; empty if none
 };
 
 struct CheckOptions {
   AotOptions aot = {};
   bool backward = true;
-  double tolerance = 0;            ///< 0: bit-identical; else absolute and relative
-  int calls = 2;                   ///< the second call hits the cache
+  double tolerance = 0;  ///< 0: bit-identical; else absolute and relative
+  int calls = 2;         ///< the second call hits the cache
 };
 
 /// What differs between the two, one line each that starts with what it is about: "output 1: strides: ...". Empty if a
@@ -43,7 +43,8 @@ struct Inputs {
 /// included, for several calls.
 void expect_as_eager(const Inputs& inputs, const Function& function, const CheckOptions& options = {});
 /// For a function of plain leaves.
-void expect_as_eager(const std::function<Tensors()>& leaves, const Function& function, const CheckOptions& options = {});
+void expect_as_eager(const std::function<Tensors()>& leaves, const Function& function,
+                     const CheckOptions& options = {});
 
 /// gradcheck in float64 by central differences of `function` compiled, and of its compiled gradient (gradgradcheck).
 /// `inputs` are float64 leaves that require grad.

@@ -5,7 +5,9 @@
 namespace diptych::testing {
 namespace {
 
-Tensors two_leaves() { return {torch::arange(6.0).reshape({2, 3}).requires_grad_(), torch::ones({2, 3}).mul(0.5).requires_grad_()}; }
+Tensors two_leaves() {
+  return {torch::arange(6.0).reshape({2, 3}).requires_grad_(), torch::ones({2, 3}).mul(0.5).requires_grad_()};
+}
 
 TEST(Aot, GivesValuesAndGradientsOfEager) {
   expect_as_eager(two_leaves, [](const Tensors& t) -> Tensors { return {((t[0] * t[1] + t[0]).tanh() * t[1]).sum()}; });
@@ -17,8 +19,11 @@ TEST(Aot, ComputesMatrixProducts) {
 
 TEST(Aot, DifferentiatesToSecondOrder) {
   torch::manual_seed(0);
-  expect_gradients_right({torch::randn({2, 3}, torch::kFloat64).requires_grad_(), torch::randn({2, 3}, torch::kFloat64).requires_grad_()},
-                         [](const Tensors& t) -> Tensors { return {(t[0] * t[1]).tanh() * t[0].exp(), t[0].matmul(t[1].t())}; });
+  expect_gradients_right(
+      {torch::randn({2, 3}, torch::kFloat64).requires_grad_(), torch::randn({2, 3}, torch::kFloat64).requires_grad_()},
+      [](const Tensors& t) -> Tensors {
+        return {(t[0] * t[1]).tanh() * t[0].exp(), t[0].matmul(t[1].t())};
+      });
 }
 
 TEST(Aot, KeepsNoArgumentAlive) {
@@ -92,7 +97,8 @@ TEST(Capture, SlotsDoNotMoveWithTheBody) {
 }
 
 TEST(Grad, GivesGradientsInTheTypeOfTheFirstArgument) {
-  const std::map<std::string, at::Tensor> params{{"b", torch::ones({3})}, {"w", torch::full({3}, 2.0)}, {"unused", torch::ones({2})}};
+  const std::map<std::string, at::Tensor> params{
+      {"b", torch::ones({3})}, {"w", torch::full({3}, 2.0)}, {"unused", torch::ones({2})}};
   const auto loss = [](const std::map<std::string, at::Tensor>& p, const at::Tensor& x) {
     return (p.at("w") * x + p.at("b")).pow(2).sum();
   };
@@ -109,7 +115,8 @@ TEST(Grad, GivesGradientsInTheTypeOfTheFirstArgument) {
 }
 
 TEST(Grad, IsItselfDifferentiable) {
-  const auto second = grad([](const at::Tensor& x) { return grad([](const at::Tensor& y) { return y.pow(3).sum(); })(x).sum(); });
+  const auto second =
+      grad([](const at::Tensor& x) { return grad([](const at::Tensor& y) { return y.pow(3).sum(); })(x).sum(); });
   const at::Tensor x = torch::arange(3.0);
   EXPECT_TRUE(at::allclose(second(x), 6 * x));
 }
@@ -161,10 +168,10 @@ TEST(Compilers, AnyCallableCompilesForwardBackwardAndInference) {
       return backend_by_name("interpreter")->compile(graph);
     };
   };
-  const auto f = aot_function([](const at::Tensor& x) { return x.sin().sum(); },
-                              {.forward_compiler = recording("forward"),
-                               .backward_compiler = recording("backward"),
-                               .inference_compiler = recording("inference")});
+  const auto f =
+      aot_function([](const at::Tensor& x) { return x.sin().sum(); }, {.forward_compiler = recording("forward"),
+                                                                       .backward_compiler = recording("backward"),
+                                                                       .inference_compiler = recording("inference")});
   const at::Tensor x = torch::ones({3}).requires_grad_();
   const at::Tensor y = f(x);
   EXPECT_EQ(compiled, std::vector<std::string>({"forward"}));

@@ -20,7 +20,8 @@ std::string message_of(Function&& function) {
 }
 
 void expect_contains(const std::string& text, const std::vector<std::string>& parts) {
-  for (const auto& part : parts) EXPECT_NE(text.find(part), std::string::npos) << "'" << part << "' is not in: " << text;
+  for (const auto& part : parts)
+    EXPECT_NE(text.find(part), std::string::npos) << "'" << part << "' is not in: " << text;
 }
 
 Graph product_graph() {
@@ -35,8 +36,9 @@ Graph product_graph() {
 TEST(InterpreterErrors, NameTheNodeItsScopeAndItsOperands) {
   const Program program(product_graph());
   const auto text = message_of<UserError>([&] { program.run({torch::randn({2, 3}), torch::randn({5, 4})}); });
-  expect_contains(text, {"[interpreter] node 1 of graph 'forward' failed", "%3 : f32[2,4] = aten.mm(%2, %1)", "# block0/mlp",
-                         "operands: %2: f32[2,3], %1: f32[5,4]", "c10::Error", "mat1 and mat2 shapes cannot be multiplied"});
+  expect_contains(text,
+                  {"[interpreter] node 1 of graph 'forward' failed", "%3 : f32[2,4] = aten.mm(%2, %1)", "# block0/mlp",
+                   "operands: %2: f32[2,3], %1: f32[5,4]", "c10::Error", "mat1 and mat2 shapes cannot be multiplied"});
 }
 
 TEST(InterpreterErrors, NestTheKernelsOwnException) {
@@ -54,7 +56,9 @@ TEST(InterpreterErrors, KeepTheTypeOfTheKernelsException) {
   const Value x = builder.input(torch::randn({3}));
   const Value index = builder.input(torch::tensor({1}));
   const Program program(builder.finish({builder.node("aten.index_select", {x, c10::IValue(0), index})}));
-  expect_contains(message_of<UserError>([&] { program.run({torch::randn({3}), torch::tensor({7})}); }),
+  expect_contains(message_of<UserError>([&] {
+                    program.run({torch::randn({3}), torch::tensor({7})});
+                  }),
                   {"aten.index_select(%0, 0, %1)", "Error: ", "index out of range"});
 }
 
@@ -66,13 +70,17 @@ TEST(InterpreterErrors, LeaveTheProgramUsable) {
 
 TEST(InterpreterErrors, CountInputs) {
   const Program program(product_graph());
-  expect_contains(message_of<UserError>([&] { program.run({torch::randn({2, 3})}); }),
+  expect_contains(message_of<UserError>([&] {
+                    program.run({torch::randn({2, 3})});
+                  }),
                   {"[interpreter] graph 'forward' got 1 inputs, expected 2"});
 }
 
 TEST(InterpreterErrors, NameAnUndefinedInput) {
   const Program program(product_graph());
-  expect_contains(message_of<UserError>([&] { program.run({torch::randn({2, 3}), at::Tensor()}); }),
+  expect_contains(message_of<UserError>([&] {
+                    program.run({torch::randn({2, 3}), at::Tensor()});
+                  }),
                   {"[interpreter] input 1 (x1) of graph 'forward' is undefined, expected f32[3,4]"});
 }
 
@@ -113,7 +121,9 @@ TEST(InterpreterErrors, NameSizesThatContradictEachOther) {
   graph.add_node(node, {meta});
   graph.set_outputs({graph.nodes()[0].outputs[0]}, {{SlotKind::kOutput, "out"}});
   const Program program(graph);
-  expect_contains(message_of<UserError>([&] { program.run({torch::randn({4}), torch::randn({1})}); }),
+  expect_contains(message_of<UserError>([&] {
+                    program.run({torch::randn({4}), torch::randn({1})});
+                  }),
                   {"input 1 (y) of graph 'dynamic', dimension 0 (s0) is 1, expected 4"});
 }
 

@@ -20,7 +20,8 @@ class GraphBuilder {
   explicit GraphBuilder(std::string name = "graph") : graph_(std::move(name)) {}
 
   Value input(const at::Tensor& example) {
-    const Value value = graph_.add_input(TensorMeta::of(example), {SlotKind::kArgument, "x" + std::to_string(graph_.inputs().size())});
+    const Value value =
+        graph_.add_input(TensorMeta::of(example), {SlotKind::kArgument, "x" + std::to_string(graph_.inputs().size())});
     remember(value, example);
     return value;
   }

@@ -51,16 +51,21 @@ TEST(Program, KeepsWrappedNumbersOutOfPromotion) {
 TEST(Program, PassesEveryKindOfConstant) {
   GraphBuilder builder;
   const Value x = builder.input(torch::randn({4, 6}));
-  const Value cast = builder.node("aten._to_copy", {x, c10::IValue(static_cast<int64_t>(at::kDouble)), c10::IValue(),
-                                                    c10::IValue(at::Device(at::kCPU)), c10::IValue(), c10::IValue(false),
-                                                    c10::IValue()});
+  const Value cast = builder.node(
+      "aten._to_copy", {x, c10::IValue(static_cast<int64_t>(at::kDouble)), c10::IValue(),
+                        c10::IValue(at::Device(at::kCPU)), c10::IValue(), c10::IValue(false), c10::IValue()});
   const Value viewed = builder.node("aten.view", {cast, c10::IValue(std::vector<int64_t>{2, 12})});
-  const Value summed = builder.node("aten.sum.dim_IntList", {viewed, c10::IValue(std::vector<int64_t>{1}), c10::IValue(true)});
+  const Value summed =
+      builder.node("aten.sum.dim_IntList", {viewed, c10::IValue(std::vector<int64_t>{1}), c10::IValue(true)});
   const Value divided = builder.node("aten.div.Tensor_mode", {viewed, summed, c10::IValue("floor")});
-  const Value sliced = builder.node("aten.slice.Tensor", {divided, c10::IValue(1), c10::IValue(2), c10::IValue(), c10::IValue(3)});
-  const Value ones = builder.node("aten.ones", {c10::IValue(std::vector<int64_t>{2, 1}), c10::IValue(static_cast<int64_t>(at::kDouble))});
-  const Value power = builder.node("aten.pow.Tensor_Scalar", {builder.node("aten.add.Tensor", {sliced, ones}), c10::IValue(2)});
-  const Value variance = builder.node("aten.var.correction", {power, c10::IValue(std::vector<int64_t>{0}), c10::IValue(1)});
+  const Value sliced =
+      builder.node("aten.slice.Tensor", {divided, c10::IValue(1), c10::IValue(2), c10::IValue(), c10::IValue(3)});
+  const Value ones = builder.node(
+      "aten.ones", {c10::IValue(std::vector<int64_t>{2, 1}), c10::IValue(static_cast<int64_t>(at::kDouble))});
+  const Value power =
+      builder.node("aten.pow.Tensor_Scalar", {builder.node("aten.add.Tensor", {sliced, ones}), c10::IValue(2)});
+  const Value variance =
+      builder.node("aten.var.correction", {power, c10::IValue(std::vector<int64_t>{0}), c10::IValue(1)});
   expect_same_as_eager(builder, {power, variance});
 }
 
@@ -108,7 +113,8 @@ TEST(Program, LeavesUndefinedOutputsUndefined) {
 TEST(Program, CallsOperatorsOutsideTheSignatureTableBoxed) {
   GraphBuilder builder;
   const Value x = builder.input(torch::randn({3, 8}));
-  const Value spectrum = builder.node("aten._fft_r2c", {x, c10::IValue(std::vector<int64_t>{1}), c10::IValue(0), c10::IValue(true)});
+  const Value spectrum =
+      builder.node("aten._fft_r2c", {x, c10::IValue(std::vector<int64_t>{1}), c10::IValue(0), c10::IValue(true)});
   const Value real = builder.node("aten.abs", {spectrum});
   const auto parts = builder.nodes("aten.histc", {real, c10::IValue(4)});
   const Graph graph = builder.finish({real, parts[0]});
@@ -204,7 +210,8 @@ TEST(Program, RunsOnSeveralThreadsAtOnce) {
   const Value x = builder.input(torch::randn({32}));
   Value value = x;
   for (int i = 0; i < 20; ++i) value = builder.node(i % 2 == 0 ? "aten.sin" : "aten.tanh", {value});
-  const Value product = builder.node("aten._fft_r2c", {value, c10::IValue(std::vector<int64_t>{0}), c10::IValue(0), c10::IValue(true)});
+  const Value product =
+      builder.node("aten._fft_r2c", {value, c10::IValue(std::vector<int64_t>{0}), c10::IValue(0), c10::IValue(true)});
   const Program program(builder.finish({value, product}));
   std::atomic<int> wrong{0};
   std::vector<std::thread> threads;

@@ -37,29 +37,41 @@ class RandomGraph {
   int pick(int count) { return static_cast<int>(random_() % static_cast<uint32_t>(count)); }
   Value any() { return values_[static_cast<size_t>(pick(static_cast<int>(values_.size())))]; }
   // Recent values are likelier, so that chains form and operands die.
-  Value recent() { return pick(3) == 0 ? any() : values_[values_.size() - 1 - static_cast<size_t>(pick(std::min<int>(4, static_cast<int>(values_.size()))))]; }
+  Value recent() {
+    return pick(3) == 0 ? any()
+                        : values_[values_.size() - 1 -
+                                  static_cast<size_t>(pick(std::min<int>(4, static_cast<int>(values_.size()))))];
+  }
   const at::Tensor& tensor(Value value) { return builder.example(value); }
 
   void grow() {
     switch (pick(7)) {
-      case 0: return unary();
+      case 0:
+        return unary();
       case 1:
-      case 2: return binary();
-      case 3: return view();
-      case 4: return reduce();
-      case 5: return join();
-      default: return numbers();
+      case 2:
+        return binary();
+      case 3:
+        return view();
+      case 4:
+        return reduce();
+      case 5:
+        return join();
+      default:
+        return numbers();
     }
   }
   void unary() {
-    static const char* kOps[] = {"aten.sin", "aten.tanh", "aten.relu", "aten.neg", "aten.abs", "aten.clone", "aten.sign"};
+    static const char* kOps[] = {"aten.sin", "aten.tanh",  "aten.relu", "aten.neg",
+                                 "aten.abs", "aten.clone", "aten.sign"};
     const Value x = recent();
     const auto* op = kOps[pick(std::size(kOps))];
     if (tensor(x).scalar_type() == at::kBool) return;
     values_.push_back(builder.node(op, {x}));
   }
   void binary() {
-    static const char* kOps[] = {"aten.add.Tensor", "aten.sub.Tensor", "aten.mul.Tensor", "aten.maximum", "aten.gt.Tensor"};
+    static const char* kOps[] = {"aten.add.Tensor", "aten.sub.Tensor", "aten.mul.Tensor", "aten.maximum",
+                                 "aten.gt.Tensor"};
     const Value x = recent(), y = recent();
     if (tensor(x).scalar_type() == at::kBool || tensor(y).scalar_type() == at::kBool) return;
     if (!at::are_expandable(tensor(x).sizes(), tensor(y).sizes())) return;
@@ -73,10 +85,14 @@ class RandomGraph {
     if (dims == 0) return;
     const c10::IValue dim(static_cast<int64_t>(pick(static_cast<int>(dims))));
     switch (pick(5)) {
-      case 0: return values_.push_back(builder.node("aten.unsqueeze", {x, dim}));
-      case 1: return values_.push_back(builder.node("aten.transpose.int", {x, dim, c10::IValue(0)}));
-      case 2: return values_.push_back(builder.node("aten.slice.Tensor", {x, dim, c10::IValue(0), c10::IValue(3)}));
-      case 3: return values_.push_back(builder.node("aten.select.int", {x, dim, c10::IValue(0)}));
+      case 0:
+        return values_.push_back(builder.node("aten.unsqueeze", {x, dim}));
+      case 1:
+        return values_.push_back(builder.node("aten.transpose.int", {x, dim, c10::IValue(0)}));
+      case 2:
+        return values_.push_back(builder.node("aten.slice.Tensor", {x, dim, c10::IValue(0), c10::IValue(3)}));
+      case 3:
+        return values_.push_back(builder.node("aten.select.int", {x, dim, c10::IValue(0)}));
       default:
         for (const Value part : builder.nodes("aten.split.Tensor", {x, c10::IValue(2), dim})) values_.push_back(part);
     }

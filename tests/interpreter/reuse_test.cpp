@@ -11,7 +11,8 @@ using test::GraphBuilder;
 using test::same_bits;
 
 // Runs the graph with and without reuse on `make_inputs()`, and returns how many nodes ran in place.
-size_t expect_same_with_and_without_reuse(const Graph& graph, const std::function<std::vector<at::Tensor>()>& make_inputs) {
+size_t expect_same_with_and_without_reuse(const Graph& graph,
+                                          const std::function<std::vector<at::Tensor>()>& make_inputs) {
   const Program plain(graph, {.reuse_buffers = false}), reusing(graph);
   const auto expected = plain.run(make_inputs());
   Profile profile;
@@ -171,10 +172,11 @@ TEST(Reuse, WaitsWhileAViewOfADeadOperandLives) {
   const Value x = builder.input(torch::randn({6}));
   const Value y = builder.node("aten.sin", {x});
   const Value view = builder.node("aten.view", {y, c10::IValue(std::vector<int64_t>{2, 3})});
-  const Value z = builder.node("aten.exp", {y});                       // y dies here, its memory does not
-  const Value w = builder.node("aten.mul.Tensor", {view, view});       // the view's last use: its memory is free now
+  const Value z = builder.node("aten.exp", {y});                  // y dies here, its memory does not
+  const Value w = builder.node("aten.mul.Tensor", {view, view});  // the view's last use: its memory is free now
   const auto held = torch::randn({6});
-  const auto in_place = expect_same_with_and_without_reuse(builder.finish({z, w}), [&] { return std::vector<at::Tensor>{held}; });
+  const auto in_place =
+      expect_same_with_and_without_reuse(builder.finish({z, w}), [&] { return std::vector<at::Tensor>{held}; });
   EXPECT_EQ(in_place, 1U);
 }
 
@@ -217,14 +219,15 @@ TEST(Reuse, TakesTheSecondOperandWhereTheFirstLives) {
   const Value y = builder.node("aten.sin", {x});
   const Value z = builder.node("aten.sub.Tensor", {x, y, c10::IValue(2)});
   const auto held = torch::randn({5});
-  EXPECT_EQ(expect_same_with_and_without_reuse(builder.finish({x, z}), [&] { return std::vector<at::Tensor>{held}; }), 1U);
+  EXPECT_EQ(expect_same_with_and_without_reuse(builder.finish({x, z}), [&] { return std::vector<at::Tensor>{held}; }),
+            1U);
 }
 
 TEST(Reuse, SkipsResultsOfAnotherType) {
   GraphBuilder builder;
   const Value x = builder.input(torch::randint(0, 9, {5}));
   const Value y = builder.node("aten.neg", {x});
-  const Value z = builder.node("aten.div.Tensor", {y, y});          // integers divide to floats
+  const Value z = builder.node("aten.div.Tensor", {y, y});              // integers divide to floats
   const Value w = builder.node("aten.gt.Scalar", {z, c10::IValue(0)});  // floats compare to bools
   const auto held = torch::randint(1, 9, {5});
   EXPECT_EQ(expect_same_with_and_without_reuse(builder.finish({w}), [&] { return std::vector<at::Tensor>{held}; }), 0U);

@@ -32,11 +32,13 @@ TEST(Case10, NoGradRegionsAreRespected) {
 
 TEST(Case10, EnableGradInsideNoGrad) {
   const torch::NoGradGuard outer;
-  expect_as_eager(two, [](const Tensors& t) -> Tensors {
-    const at::Tensor plain = t[0].sin();
-    const torch::AutoGradMode inner(true);
-    return {plain, t[0].sin() * t[1]};
-  }, {.backward = false});
+  expect_as_eager(two,
+                  [](const Tensors& t) -> Tensors {
+                    const at::Tensor plain = t[0].sin();
+                    const torch::AutoGradMode inner(true);
+                    return {plain, t[0].sin() * t[1]};
+                  },
+                  {.backward = false});
 }
 
 TEST(Case10, DetachCutsTheGraph) {
@@ -90,7 +92,8 @@ struct Unmaterialized : torch::autograd::Function<Unmaterialized> {
     context->set_materialize_grads(false);
     return {x * 2, x * 3};
   }
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext*, torch::autograd::variable_list grads) {
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext*,
+                                                 torch::autograd::variable_list grads) {
     at::Tensor result;
     if (grads[0].defined()) result = grads[0] * 5;
     if (grads[1].defined()) result = result.defined() ? result + grads[1] : grads[1] * 7;
@@ -165,9 +168,8 @@ TEST(Case13, SecondDerivatives) {
   expect_gradients_right({leaf64({2, 3}), leaf64({3, 2}, 0.4)}, [](const Tensors& t) -> Tensors {
     return {t[0].matmul(t[1]).tanh(), t[0].sigmoid() * t[0], torch::softmax(t[0], 1)};
   });
-  expect_gradients_right({leaf64({2, 4}), leaf64({4}, 0.4), leaf64({4}, 0.1)}, [](const Tensors& t) -> Tensors {
-    return {torch::layer_norm(t[0], {4}, t[1], t[2])};
-  });
+  expect_gradients_right({leaf64({2, 4}), leaf64({4}, 0.4), leaf64({4}, 0.1)},
+                         [](const Tensors& t) -> Tensors { return {torch::layer_norm(t[0], {4}, t[1], t[2])}; });
 }
 
 TEST(Case13, ThirdDerivative) {
@@ -183,11 +185,13 @@ TEST(Case13, ThirdDerivative) {
 }
 
 TEST(Case13, GradInsideTheFunction) {
-  expect_as_eager(two, [](const Tensors& t) -> Tensors {
-    const at::Tensor y = (t[0].sin() * t[1]).sum();
-    const at::Tensor inner = torch::autograd::grad({y}, {t[0]}, {}, true, /*create_graph=*/true)[0];
-    return {inner.pow(2).sum() + y};
-  }, {.tolerance = 1e-6});
+  expect_as_eager(two,
+                  [](const Tensors& t) -> Tensors {
+                    const at::Tensor y = (t[0].sin() * t[1]).sum();
+                    const at::Tensor inner = torch::autograd::grad({y}, {t[0]}, {}, true, /*create_graph=*/true)[0];
+                    return {inner.pow(2).sum() + y};
+                  },
+                  {.tolerance = 1e-6});
 }
 
 TEST(Case13, CreateGraphGivesGradientsThatRequireGrad) {
@@ -254,8 +258,11 @@ TEST(Case15, AutocastAroundTheFunction) {
 }
 
 TEST(Case15, GradientsComeInTheForwardsDtype) {
-  expect_as_eager([] { return Tensors{leaf({2, 3}).detach().to(torch::kBFloat16).requires_grad_(), leaf({2, 3})}; },
-                  [](const Tensors& t) -> Tensors { return {t[0].to(torch::kFloat) * t[1]}; });
+  expect_as_eager(
+      [] {
+        return Tensors{leaf({2, 3}).detach().to(torch::kBFloat16).requires_grad_(), leaf({2, 3})};
+      },
+      [](const Tensors& t) -> Tensors { return {t[0].to(torch::kFloat) * t[1]}; });
 }
 
 // 16. Threads.

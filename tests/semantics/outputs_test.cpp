@@ -1,4 +1,5 @@
-// Cases 1 to 9 of the semantics: what outputs and inputs are, alias and become. Test names start with the case's number.
+// Cases 1 to 9 of the semantics: what outputs and inputs are, alias and become. Test names start with the case's
+// number.
 #include "compile/eager_check.h"
 
 namespace diptych::testing {
@@ -28,9 +29,19 @@ TEST(Case1, OutputIsAViewOfAnInput) {
   // The three gradients are added up in another order than eager's.
   CheckOptions rounding;
   rounding.tolerance = 1e-6;
-  expect_as_eager(one, [](const Tensors& t) -> Tensors { return {t[0].view({-1}), t[0].t(), t[0][1]}; }, rounding);
+  expect_as_eager(
+      one,
+      [](const Tensors& t) -> Tensors {
+        return {t[0].view({-1}), t[0].t(), t[0][1]};
+      },
+      rounding);
   expect_as_eager(without_grad, [](const Tensors& t) -> Tensors { return {t[0].view({-1}), t[1].t()}; });
-  expect_as_eager(non_leaves(one), [](const Tensors& t) -> Tensors { return {t[0].view({-1}), t[0].sum()}; }, rounding);
+  expect_as_eager(
+      non_leaves(one),
+      [](const Tensors& t) -> Tensors {
+        return {t[0].view({-1}), t[0].sum()};
+      },
+      rounding);
 }
 
 TEST(Case1, LaterInPlaceEditOfAViewReachesTheInput) {
@@ -189,24 +200,31 @@ TEST(Case3, MutationIsSeenByEveryAliasOutside) {
 }
 
 TEST(Case3, InputBecomesTheValueOfAnother) {
-  expect_as_eager(Inputs{[] { return Tensors{leaf({2, 3}, false), leaf({2, 3})}; }}, [](const Tensors& t) -> Tensors {
-    t[0].copy_(t[1] * 2);
-    return {t[0] * 3};
-  });
+  expect_as_eager(Inputs{[] {
+                    return Tensors{leaf({2, 3}, false), leaf({2, 3})};
+                  }},
+                  [](const Tensors& t) -> Tensors {
+                    t[0].copy_(t[1] * 2);
+                    return {t[0] * 3};
+                  });
 }
 
 TEST(Case3, BatchNormBuffersAreUpdated) {
-  const auto make = [] {
-    return Tensors{leaf({4, 3, 2}), leaf({3}), leaf({3}), torch::zeros({3}), torch::ones({3})};
-  };
+  const auto make = [] { return Tensors{leaf({4, 3, 2}), leaf({3}), leaf({3}), torch::zeros({3}), torch::ones({3})}; };
   CheckOptions close;
   close.tolerance = 1e-6;
-  expect_as_eager(Inputs{make}, [](const Tensors& t) -> Tensors {
-    return {torch::batch_norm(t[0], t[1], t[2], t[3], t[4], /*training=*/true, 0.1, 1e-5, false)};
-  }, close);
-  expect_as_eager(Inputs{make}, [](const Tensors& t) -> Tensors {
-    return {torch::batch_norm(t[0], t[1], t[2], t[3], t[4], /*training=*/false, 0.1, 1e-5, false)};
-  }, close);
+  expect_as_eager(
+      Inputs{make},
+      [](const Tensors& t) -> Tensors {
+        return {torch::batch_norm(t[0], t[1], t[2], t[3], t[4], /*training=*/true, 0.1, 1e-5, false)};
+      },
+      close);
+  expect_as_eager(
+      Inputs{make},
+      [](const Tensors& t) -> Tensors {
+        return {torch::batch_norm(t[0], t[1], t[2], t[3], t[4], /*training=*/false, 0.1, 1e-5, false)};
+      },
+      close);
 }
 
 TEST(Case3, CapturedBuffersAreUpdatedToo) {
@@ -245,8 +263,12 @@ TEST(Case3, MetadataOfAnInputIsMutated) {
 
 // 4. Inputs that share storage, one of them mutated.
 TEST(Case4, InputsThatShareStorageOneMutated) {
-  const Inputs shared{[] { return Tensors{leaf({4, 3}, false)}; },
-                      [](const Tensors& t) { return Tensors{t[0].narrow(0, 0, 3), t[0].narrow(0, 1, 3), t[0]}; }};
+  const Inputs shared{[] {
+                        return Tensors{leaf({4, 3}, false)};
+                      },
+                      [](const Tensors& t) {
+                        return Tensors{t[0].narrow(0, 0, 3), t[0].narrow(0, 1, 3), t[0]};
+                      }};
   expect_as_eager(shared, [](const Tensors& t) -> Tensors {
     t[0].add_(1);
     return {t[0] * t[1], t[2].sum()};
@@ -259,8 +281,12 @@ TEST(Case4, InputsThatShareStorageOneMutated) {
 }
 
 TEST(Case4, InputsThatShareStorageNoneMutated) {
-  const Inputs shared{[] { return Tensors{leaf({4, 3})}; },
-                      [](const Tensors& t) { return Tensors{t[0].narrow(0, 0, 3), t[0].narrow(0, 1, 3)}; }};
+  const Inputs shared{[] {
+                        return Tensors{leaf({4, 3})};
+                      },
+                      [](const Tensors& t) {
+                        return Tensors{t[0].narrow(0, 0, 3), t[0].narrow(0, 1, 3)};
+                      }};
   expect_as_eager(shared, [](const Tensors& t) -> Tensors { return {t[0] * t[1]}; });
 }
 
@@ -289,8 +315,12 @@ TEST(Case4, CapturedTensorThatSharesStorageWithAnArgument) {
 }
 
 TEST(Case4, OutputsOfMergedInputsAliasThem) {
-  const Inputs shared{[] { return Tensors{leaf({4, 3}, false)}; },
-                      [](const Tensors& t) { return Tensors{t[0].narrow(0, 0, 3), t[0].narrow(0, 1, 3)}; }};
+  const Inputs shared{[] {
+                        return Tensors{leaf({4, 3}, false)};
+                      },
+                      [](const Tensors& t) {
+                        return Tensors{t[0].narrow(0, 0, 3), t[0].narrow(0, 1, 3)};
+                      }};
   expect_as_eager(shared, [](const Tensors& t) -> Tensors {
     t[0].add_(1);
     return {t[1].view({-1}), t[0].t(), t[1], t[0] + t[1]};
@@ -368,7 +398,9 @@ TEST(Case6, UnusedOutputCostsNothingAndGivesUndefinedGradients) {
 }
 
 TEST(Case6, EachSetOfDefinedTangentsHasItsBackward) {
-  const auto g = [](const at::Tensor& a, const at::Tensor& b) { return std::vector<at::Tensor>{a * b, a.sin(), b.cos()}; };
+  const auto g = [](const at::Tensor& a, const at::Tensor& b) {
+    return std::vector<at::Tensor>{a * b, a.sin(), b.cos()};
+  };
   const auto f = aot_function(g);
   for (int mask = 1; mask < 8; ++mask) {
     at::Tensor ea = leaf({3}), eb = leaf({3}), a = leaf({3}), b = leaf({3});
@@ -435,9 +467,7 @@ TEST(Case8, NoDifferentiableOutputAtAll) {
 }
 
 TEST(Case8, FreshLeafIsALeaf) {
-  const auto f = aot_function([](const at::Tensor& x) {
-    return std::pair(x * 2, torch::zeros({2}).requires_grad_());
-  });
+  const auto f = aot_function([](const at::Tensor& x) { return std::pair(x * 2, torch::zeros({2}).requires_grad_()); });
   const auto [y, fresh] = f(leaf({2}));
   EXPECT_TRUE(fresh.is_leaf() && fresh.requires_grad());
   EXPECT_FALSE(y.is_leaf());
@@ -452,9 +482,11 @@ TEST(Case8, RequiresGradUnderNoGrad) {
 // 9. What eager refuses, and what no graph can hold.
 TEST(Case9, LeafThatRequiresGradMutatedIsEagersError) {
   const auto f = aot_function([](const at::Tensor& x) { return x.add_(1); });
-  expect_error<std::exception>([&] { f(leaf({2})); }, "a leaf Variable that requires grad is being used in an in-place operation");
+  expect_error<std::exception>([&] { f(leaf({2})); },
+                               "a leaf Variable that requires grad is being used in an in-place operation");
   const auto g = aot_function([](const at::Tensor& x) { return x.view({-1}).add_(1); });
-  expect_error<std::exception>([&] { g(leaf({2})); }, "a view of a leaf Variable that requires grad is being used in an in-place operation");
+  expect_error<std::exception>([&] { g(leaf({2})); },
+                               "a view of a leaf Variable that requires grad is being used in an in-place operation");
 }
 
 TEST(Case9, StorageChangesAreRefusedByName) {

@@ -15,9 +15,12 @@ TEST(Case18, DropoutDrawsAsEagerAndKeepsOneMask) {
     SCOPED_TRACE(partition.name);
     CheckOptions options;
     options.aot.partition = partition;
-    expect_as_eager(one, [](const Tensors& t) -> Tensors {
-      return {torch::dropout(t[0].sin(), 0.5, true) * t[0], torch::dropout(t[0], 0.2, true).exp()};
-    }, options);
+    expect_as_eager(
+        one,
+        [](const Tensors& t) -> Tensors {
+          return {torch::dropout(t[0].sin(), 0.5, true) * t[0], torch::dropout(t[0], 0.2, true).exp()};
+        },
+        options);
   }
 }
 

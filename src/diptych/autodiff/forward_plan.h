@@ -32,16 +32,17 @@ struct OutputPlan {
   bool requires_grad = false;
   bool is_fresh_leaf = false;  ///< the function made it and set requires_grad on it: a leaf of its own
   bool retains_grad = false;
-  std::string alias_text;      ///< "is x", "is a view of x"; empty for a tensor of its own
+  std::string alias_text;  ///< "is x", "is a view of x"; empty for a tensor of its own
 };
 
 /// What a call does to one primal.
 struct MutationPlan {
   size_t primal = 0;
-  bool data = false;                 ///< its elements: the new value is in forward slot `slot`
+  bool data = false;  ///< its elements: the new value is in forward slot `slot`
   size_t slot = 0;
-  bool under_no_grad = false;        ///< all of it happened where gradients were not recorded
-  std::optional<Geometry> geometry;  ///< its metadata (t_, transpose_, squeeze_ ...); the offset counts from the one it had
+  bool under_no_grad = false;  ///< all of it happened where gradients were not recorded
+  std::optional<Geometry>
+      geometry;  ///< its metadata (t_, transpose_, squeeze_ ...); the offset counts from the one it had
 };
 
 /// The plan of one captured forward. Primals are the arguments, then the free variables.
@@ -57,7 +58,7 @@ struct ForwardPlan {
   };
   std::vector<EpilogueInput> epilogue_inputs;
   std::vector<std::string> output_paths;
-  bool has_custom_function = false;    ///< a torch::autograd::Function lies between outputs and primals
+  bool has_custom_function = false;  ///< a torch::autograd::Function lies between outputs and primals
 };
 
 }  // namespace diptych

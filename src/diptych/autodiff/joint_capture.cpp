@@ -37,7 +37,6 @@ bool reaches_custom_function(const ag::edge_list& roots) {
   return false;
 }
 
-
 // Which primals to trace as views of one base, and the free variables known from the trace that found it out.
 struct Merging {
   std::vector<std::vector<size_t>> groups;
@@ -126,7 +125,8 @@ void JointCapture::State::trace(const FlatFunction& function, const std::vector<
   num_arguments = arguments.size();
   for (size_t i = 0; i < arguments.size(); ++i) {
     DIPTYCH_CHECK(arguments[i].defined(),
-                  "[capture] argument '{}' is an undefined tensor; pass a defined one, or an absent optional", paths[i]);
+                  "[capture] argument '{}' is an undefined tensor; pass a defined one, or an absent optional",
+                  paths[i]);
     recorder.add_primal(arguments[i], {SlotKind::kArgument, paths[i]});
   }
   for (const at::Tensor& tensor : merging.free_variables) recorder.stand_in(tensor);

@@ -58,9 +58,9 @@ class Analyzer {
   const FlatResult& result_;
   bool exact_outputs_;
   OutputAnalysis analysis_;
-  std::map<Value, size_t> primal_of_value_;       // the value that a live primal has after the call
-  std::map<Value, size_t> replaced_;              // values that primals had before their geometry changed
-  std::vector<size_t> mutated_;                   // indices into plan().mutations that need a slot
+  std::map<Value, size_t> primal_of_value_;  // the value that a live primal has after the call
+  std::map<Value, size_t> replaced_;         // values that primals had before their geometry changed
+  std::vector<size_t> mutated_;              // indices into plan().mutations that need a slot
   std::map<const c10::TensorImpl*, size_t> slot_of_base_;
   std::vector<Value> regenerated_;
   std::vector<Value> epilogue_values_;
@@ -85,10 +85,11 @@ void Analyzer::find_mutation(size_t index) {
   const bool edge_changed = primal.stand_in.requires_grad() != was_differentiable ||
                             (was_differentiable && ag::impl::gradient_edge(primal.stand_in) != primal.edge);
   if (now == primal.value) {
-    DIPTYCH_CHECK(!edge_changed,
-                  "[capture] the function changes whether '{}' requires grad, or its history, without changing its values; "
-                  "call requires_grad_() or detach_() outside the function",
-                  primal.slot.path);
+    DIPTYCH_CHECK(
+        !edge_changed,
+        "[capture] the function changes whether '{}' requires grad, or its history, without changing its values; "
+        "call requires_grad_() or detach_() outside the function",
+        primal.slot.path);
     return;
   }
   auto* wrapper = at::functionalization::impl::unsafeGetFunctionalWrapper(primal.stand_in);
@@ -98,11 +99,13 @@ void Analyzer::find_mutation(size_t index) {
   mutation.under_no_grad = !edge_changed;
   if (wrapper->has_metadata_mutation()) {
     const at::Tensor& meta = as_fake(primal.stand_in)->meta;
-    mutation.geometry = Geometry{meta.sizes().vec(), meta.strides().vec(), meta.storage_offset() - primal.real.storage_offset()};
+    mutation.geometry =
+        Geometry{meta.sizes().vec(), meta.strides().vec(), meta.storage_offset() - primal.real.storage_offset()};
     replaced_.emplace(primal.value, index);
   }
   DIPTYCH_CHECK(mutation.data || mutation.geometry,
-                "[capture] the function gives '{}' another tensor's data (set_data); copy_ into it instead", primal.slot.path);
+                "[capture] the function gives '{}' another tensor's data (set_data); copy_ into it instead",
+                primal.slot.path);
   if (mutation.data) mutated_.push_back(plan().mutations.size());
   plan().mutations.push_back(std::move(mutation));
 }
@@ -146,12 +149,14 @@ bool Analyzer::plan_alias_of_primal(size_t index, Value value) {
     return true;
   }
   if (plan_part_of_merged_base(index, value)) return true;
-  const Value end = walk_back(value, [&](Value v) { return primal_of_value_.count(v) != 0 || replaced_.count(v) != 0; });
+  const Value end =
+      walk_back(value, [&](Value v) { return primal_of_value_.count(v) != 0 || replaced_.count(v) != 0; });
   if (!end) return false;
   const auto found = primal_of_value_.find(end);
-  DIPTYCH_CHECK(found != primal_of_value_.end(),
-                "[capture] output '{}' is a view of '{}' from before its shape was changed in place; take the view after it",
-                result_.paths[index], recorder_.primals()[replaced_.at(end)].slot.path);
+  DIPTYCH_CHECK(
+      found != primal_of_value_.end(),
+      "[capture] output '{}' is a view of '{}' from before its shape was changed in place; take the view after it",
+      result_.paths[index], recorder_.primals()[replaced_.at(end)].slot.path);
   const auto& path = recorder_.primals()[found->second].slot.path;
   if (end == value) {
     if (tensor.requires_grad()) return false;
@@ -202,7 +207,8 @@ void Analyzer::plan_slot(size_t index, const at::Tensor& tensor) {
   slot.value = recorder_.value_of(tensor);
 }
 
-void Analyzer::regenerate(size_t index, Value value, ForwardPlan::EpilogueInput base, Value base_value, std::string text) {
+void Analyzer::regenerate(size_t index, Value value, ForwardPlan::EpilogueInput base, Value base_value,
+                          std::string text) {
   OutputPlan& output = plan().outputs[index];
   output.kind = OutputPlan::Kind::kRegenerated;
   output.index = regenerated_.size();
@@ -234,8 +240,8 @@ void Analyzer::build_epilogue() {
     if (output.kind != OutputPlan::Kind::kRegenerated) continue;
     outputs.push_back({SlotKind::kOutput, fmt::format("view.{}", outputs.size())});
   }
-  plan().epilogue = extract(recorder_.graph(), "epilogue", epilogue_values_, std::move(inputs), regenerated_,
-                            std::move(outputs));
+  plan().epilogue =
+      extract(recorder_.graph(), "epilogue", epilogue_values_, std::move(inputs), regenerated_, std::move(outputs));
 }
 
 void Analyzer::mark_differentiable(size_t index) {

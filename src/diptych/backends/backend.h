@@ -1,4 +1,5 @@
-// The contract between Diptych and whatever runs its graphs. A backend is anything that turns a Graph into an Executable.
+// The contract between Diptych and whatever runs its graphs. A backend is anything that turns a Graph into an
+// Executable.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -21,7 +22,8 @@ class Executable {
   virtual std::vector<at::Tensor> run(std::vector<at::Tensor>&& inputs) const = 0;
 };
 
-/// Turns one graph into something that runs; any callable of this form can be a forward, backward or inference compiler.
+/// Turns one graph into something that runs; any callable of this form can be a forward, backward or inference
+/// compiler.
 using Compiler = std::function<std::shared_ptr<const Executable>(const Graph&)>;
 
 /// A named family of executables.

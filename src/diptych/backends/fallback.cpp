@@ -52,8 +52,9 @@ class StagedExecutable final : public Executable {
   }
 
   std::vector<at::Tensor> run(std::vector<at::Tensor>&& inputs) const override {
-    DIPTYCH_CHECK(inputs.size() == inputs_.size(), "[backend] graph '{}' got {} inputs, expected {}; pass one tensor per input slot",
-                  graph_name_, inputs.size(), inputs_.size());
+    DIPTYCH_CHECK(inputs.size() == inputs_.size(),
+                  "[backend] graph '{}' got {} inputs, expected {}; pass one tensor per input slot", graph_name_,
+                  inputs.size(), inputs_.size());
     std::vector<at::Tensor> values(num_values_);
     for (const auto& [id, constant] : constants_) values[id] = constant;
     for (size_t i = 0; i < inputs.size(); ++i) {
@@ -78,7 +79,8 @@ class StagedExecutable final : public Executable {
       arguments.push_back(stage.is_last[i] ? std::move(value) : value);
     }
     auto results = stage.executable->run(std::move(arguments));
-    DIPTYCH_CHECK(results.size() == stage.outputs.size(), "[backend] a part returned {} outputs, expected {}; a compiler must return what the graph says",
+    DIPTYCH_CHECK(results.size() == stage.outputs.size(),
+                  "[backend] a part returned {} outputs, expected {}; a compiler must return what the graph says",
                   results.size(), stage.outputs.size());
     for (size_t i = 0; i < results.size(); ++i) values[stage.outputs[i]] = std::move(results[i]);
   }
@@ -157,7 +159,8 @@ std::vector<Slot> name_slots(const std::vector<Value>& values, SlotKind kind) {
   return slots;
 }
 
-Graph cut_out(const Graph& graph, const Part& part, const std::vector<Value>& inputs, const std::vector<Value>& outputs) {
+Graph cut_out(const Graph& graph, const Part& part, const std::vector<Value>& inputs,
+              const std::vector<Value>& outputs) {
   std::vector<size_t> nodes;
   for (size_t i = part.begin; i < part.end; ++i) nodes.push_back(i);
   return extract(graph, fmt::format("{}.nodes_{}_to_{}", graph.name(), part.begin, part.end - 1), inputs,
@@ -170,8 +173,9 @@ Stage make_stage(const Backend& backend, const Graph& graph, const Borders& bord
   const Graph piece = cut_out(graph, part, inputs, outputs);
   Stage stage;
   stage.executable = part.is_supported ? backend.compile(piece) : InterpreterBackend().compile(piece);
-  DIPTYCH_CHECK(stage.executable != nullptr, "[backend {}] returned no executable for graph '{}'; a compiler must return one",
-                backend.name(), piece.name());
+  DIPTYCH_CHECK(stage.executable != nullptr,
+                "[backend {}] returned no executable for graph '{}'; a compiler must return one", backend.name(),
+                piece.name());
   for (const Value value : inputs) {
     stage.inputs.push_back(value.id);
     stage.is_last.push_back(borders.is_last(value, part));
@@ -200,8 +204,9 @@ std::shared_ptr<const Executable> compile_with_fallback(const Backend& backend, 
   const bool is_whole = std::all_of(parts.begin(), parts.end(), [](const Part& part) { return part.is_supported; });
   if (is_whole) {
     auto executable = backend.compile(graph);
-    DIPTYCH_CHECK(executable != nullptr, "[backend {}] returned no executable for graph '{}'; a compiler must return one",
-                  backend.name(), graph.name());
+    DIPTYCH_CHECK(executable != nullptr,
+                  "[backend {}] returned no executable for graph '{}'; a compiler must return one", backend.name(),
+                  graph.name());
     return executable;
   }
   const Borders borders(graph);

@@ -10,8 +10,8 @@ namespace diptych {
 
 /// A node that the interpreter runs in a backend's stead.
 struct FallbackNode {
-  size_t index = 0;   ///< in the graph that was compiled
-  std::string text;   ///< "%7 : f32[2,3] = aten.mm(%5, %6)  # block0"
+  size_t index = 0;  ///< in the graph that was compiled
+  std::string text;  ///< "%7 : f32[2,3] = aten.mm(%5, %6)  # block0"
 };
 
 /// Compiles `graph` with `backend` where it supports the nodes, and with the interpreter where it does not. Nodes keep

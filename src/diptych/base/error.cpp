@@ -9,8 +9,9 @@ void throw_user_error(std::string text) { throw UserError(text); }
 void throw_internal_error(const char* file, int line, const char* condition, const std::string& text) {
   const std::string_view path(file);
   const auto room = path.rfind("diptych/");
-  throw InternalError(fmt::format("diptych internal error: {} ({} is false, {}:{}); please report it with the text above",
-                                  text, condition, room == path.npos ? path : path.substr(room), line));
+  throw InternalError(
+      fmt::format("diptych internal error: {} ({} is false, {}:{}); please report it with the text above", text,
+                  condition, room == path.npos ? path : path.substr(room), line));
 }
 
 }  // namespace diptych::detail

@@ -17,8 +17,8 @@ namespace diptych {
 ///   loss(params, batch).backward();
 ///
 /// Arguments and results are any trees of tensors and constants (tree/tree.h). A tensor that `F` captures is an input
-/// like any other, known by identity: give the captured handle another tensor, and call clear(), or pass it as argument.
-/// Threads: may be called from several at once.
+/// like any other, known by identity: give the captured handle another tensor, and call clear(), or pass it as
+/// argument. Threads: may be called from several at once.
 template <class F>
 class Aot {
  public:
@@ -31,7 +31,8 @@ class Aot {
   template <class... A>
   auto operator()(A&&... arguments) const {
     using Result = std::decay_t<decltype(std::declval<F&>()(std::declval<std::remove_cvref_t<A>&>()...))>;
-    static_assert(!std::is_void_v<Result>, "The function returns nothing; a captured function returns at least one tensor.");
+    static_assert(!std::is_void_v<Result>,
+                  "The function returns nothing; a captured function returns at least one tensor.");
     if (detail::Recorder::current() != nullptr) return Result(state_->function(arguments...));
     return call<Result>(arguments...);
   }
@@ -48,7 +49,8 @@ class Aot {
 
  private:
   struct State {
-    State(F f, AotOptions o) : function(std::move(f)), options(std::move(o)), cache(options.name, options.cache_limit) {}
+    State(F f, AotOptions o)
+        : function(std::move(f)), options(std::move(o)), cache(options.name, options.cache_limit) {}
     F function;
     AotOptions options;
     Cache cache;

@@ -14,11 +14,12 @@ std::vector<std::string> backend_names();
 /// Finds a built-in backend. Errors: UserError lists the names.
 std::shared_ptr<const Backend> backend_by_name(const std::string& name);
 
-/// Makes a compiler of a backend: nodes that it does not support are run by the interpreter, and its results are checked
-/// against the graph's metadata on the first run.
+/// Makes a compiler of a backend: nodes that it does not support are run by the interpreter, and its results are
+/// checked against the graph's metadata on the first run.
 Compiler compiler_of(std::shared_ptr<const Backend> backend);
 
-/// Wraps a user's compiler so that its results are checked on the first run. `role`: "forward", "backward", "inference".
+/// Wraps a user's compiler so that its results are checked on the first run. `role`: "forward", "backward",
+/// "inference".
 Compiler checked_compiler(Compiler compiler, std::string role);
 
 }  // namespace diptych

@@ -1,8 +1,8 @@
 // The only file above the backends that names one.
 #include <fmt/ranges.h>
 
-#include "diptych/backends/fallback.h"
 #include "diptych/backends/checked_executable.h"
+#include "diptych/backends/fallback.h"
 #include "diptych/backends/interpreter/interpreter_backend.h"
 #include "diptych/base/error.h"
 #include "diptych/compile/backends.h"
@@ -42,7 +42,8 @@ Compiler compiler_of(std::shared_ptr<const Backend> backend) {
 Compiler checked_compiler(Compiler compiler, std::string role) {
   return [compiler = std::move(compiler), role = std::move(role)](const Graph& graph) {
     auto executable = compiler(graph);
-    DIPTYCH_CHECK(executable != nullptr, "[{} compiler] returned no executable for graph '{}'; return one", role, graph.name());
+    DIPTYCH_CHECK(executable != nullptr, "[{} compiler] returned no executable for graph '{}'; return one", role,
+                  graph.name());
     return checked_executable(std::move(executable), graph, role + " compiler");
   };
 }

@@ -40,8 +40,8 @@ class Cache {
 
   Cache(std::string name, size_t limit) : name_(std::move(name)), limit_(limit) {}
 
-  /// The entry that fits this call, or null. `flatten(entry, tensors)` appends the call's tensors and returns true if the
-  /// call has the structure of the entry's spec; it is asked once per entry that is tried.
+  /// The entry that fits this call, or null. `flatten(entry, tensors)` appends the call's tensors and returns true if
+  /// the call has the structure of the entry's spec; it is asked once per entry that is tried.
   template <class Flatten>
   std::shared_ptr<const Entry> find(const Flatten& flatten, Tensors& tensors) {
     const GlobalState state = GlobalState::current();

@@ -83,8 +83,9 @@ CompiledFunction::CompiledFunction(const FlatFunction& function, const std::vect
   forward_ = finish_forward(split_.forward, mutated);
   draws_random_ = std::any_of(forward_.nodes().begin(), forward_.nodes().end(), diptych::draws_random);
   const bool differentiable = is_differentiable();
-  forward_executable_ = choose_compiler(options_, differentiable ? options_.forward_compiler : options_.inference_compiler,
-                                        differentiable ? "forward" : "inference")(forward_);
+  forward_executable_ =
+      choose_compiler(options_, differentiable ? options_.forward_compiler : options_.inference_compiler,
+                      differentiable ? "forward" : "inference")(forward_);
   if (!plan().epilogue_inputs.empty()) epilogue_ = std::make_unique<Program>(plan().epilogue);
   log(Log::kGraphs, "{}", forward_.code());
   log(Log::kPartition, "{}", explain(split_));
@@ -211,8 +212,9 @@ std::vector<at::Tensor> CompiledFunction::call(c10::ArrayRef<const at::Tensor*> 
     const RunBelowAutograd guard;
     slots = forward_executable_->run(std::vector<at::Tensor>(primals));
   }
-  std::vector<at::Tensor> residuals(std::make_move_iterator(slots.begin() + static_cast<int64_t>(layout_.num_forward_outputs())),
-                                    std::make_move_iterator(slots.end()));
+  std::vector<at::Tensor> residuals(
+      std::make_move_iterator(slots.begin() + static_cast<int64_t>(layout_.num_forward_outputs())),
+      std::make_move_iterator(slots.end()));
   slots.resize(layout_.num_forward_outputs());
   for (const size_t slot : plan().differentiable) {
     make_sole_owner(slots[slot]);
@@ -230,7 +232,8 @@ std::vector<at::Tensor> CompiledFunction::make_outputs(const std::vector<at::Ten
   std::vector<at::Tensor> views;
   if (epilogue_) {
     std::vector<at::Tensor> bases;
-    for (const auto& input : plan().epilogue_inputs) bases.push_back(input.is_primal ? primals[input.index] : slots[input.index]);
+    for (const auto& input : plan().epilogue_inputs)
+      bases.push_back(input.is_primal ? primals[input.index] : slots[input.index]);
     views = epilogue_->run(std::move(bases), {.differentiable = true});
   }
   std::vector<at::Tensor> outputs(plan().outputs.size());
@@ -238,16 +241,26 @@ std::vector<at::Tensor> CompiledFunction::make_outputs(const std::vector<at::Ten
   for (size_t i = 0; i < outputs.size(); ++i) {
     const OutputPlan& output = plan().outputs[i];
     switch (output.kind) {
-      case Kind::kSlot: outputs[i] = slots[i]; break;
-      case Kind::kPrimal: outputs[i] = primals[output.index]; break;
-      case Kind::kPrimalData: outputs[i] = primals[output.index].detach(); break;
+      case Kind::kSlot:
+        outputs[i] = slots[i];
+        break;
+      case Kind::kPrimal:
+        outputs[i] = primals[output.index];
+        break;
+      case Kind::kPrimalData:
+        outputs[i] = primals[output.index].detach();
+        break;
       case Kind::kStrided: {
         const auto& [sizes, strides, offset] = output.geometry;
         outputs[i] = primals[output.index].as_strided(sizes, strides, offset);
         break;
       }
-      case Kind::kSame: outputs[i] = outputs[output.index]; break;
-      case Kind::kRegenerated: outputs[i] = views[output.index]; break;
+      case Kind::kSame:
+        outputs[i] = outputs[output.index];
+        break;
+      case Kind::kRegenerated:
+        outputs[i] = views[output.index];
+        break;
     }
     if (output.is_fresh_leaf) outputs[i].set_requires_grad(true);
     if (output.retains_grad) outputs[i].retain_grad();

@@ -28,7 +28,8 @@ bool GlobalState::same_autocast(const GlobalState& other) const {
 std::string GlobalState::difference(const GlobalState& now) const {
   std::string text;
   const auto add = [&](const char* what, const auto& then, const auto& is) {
-    if (then != is) text += fmt::format("{}{} was {}, is {}", text.empty() ? "" : "; ", what, c10::str(then), c10::str(is));
+    if (then != is)
+      text += fmt::format("{}{} was {}, is {}", text.empty() ? "" : "; ", what, c10::str(then), c10::str(is));
   };
   const auto on = [](bool value) { return std::string(value ? "on" : "off"); };
   add("grad mode", on(grad_mode), on(now.grad_mode));

@@ -11,10 +11,11 @@ std::vector<at::Tensor> differentiation_inputs(const Flattened& flat) {
   std::vector<at::Tensor> inputs;
   for (size_t i = 0; i < flat.tensors.size(); ++i) {
     const at::Tensor& tensor = flat.tensors[i];
-    DIPTYCH_CHECK(at::isFloatingType(tensor.scalar_type()) || at::isComplexType(tensor.scalar_type()),
-                  "[grad] leaf '{}' of the first argument is of dtype {}, expected a floating-point one; move it to another "
-                  "argument",
-                  flat.spec.tensor_path(i), c10::toString(tensor.scalar_type()));
+    DIPTYCH_CHECK(
+        at::isFloatingType(tensor.scalar_type()) || at::isComplexType(tensor.scalar_type()),
+        "[grad] leaf '{}' of the first argument is of dtype {}, expected a floating-point one; move it to another "
+        "argument",
+        flat.spec.tensor_path(i), c10::toString(tensor.scalar_type()));
     // A tensor that requires grad stays connected, so that the gradients can be differentiated again.
     inputs.push_back(tensor.requires_grad() ? at::alias(tensor) : tensor.detach().requires_grad_(true));
   }
@@ -26,7 +27,8 @@ std::vector<at::Tensor> scalar_gradients(const at::Tensor& value, const std::vec
   DIPTYCH_CHECK(value.defined() && value.numel() == 1 && at::isFloatingType(value.scalar_type()),
                 "[grad] the function returned {}, expected one floating-point number; reduce it with sum() or mean()",
                 value.defined() ? c10::str(value.toString(), " of shape ", value.sizes()) : "an undefined tensor");
-  const bool again = std::any_of(originals.begin(), originals.end(), [](const at::Tensor& t) { return t.requires_grad(); });
+  const bool again =
+      std::any_of(originals.begin(), originals.end(), [](const at::Tensor& t) { return t.requires_grad(); });
   std::vector<at::Tensor> gradients(inputs.size());
   if (value.requires_grad()) {
     gradients = torch::autograd::grad({value}, inputs, {}, /*retain_graph=*/again, /*create_graph=*/again,

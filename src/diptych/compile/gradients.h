@@ -20,7 +20,8 @@ struct ValueAndGrad {
   template <class First, class... Rest>
   auto operator()(First& first, Rest&... rest) {
     using Value = std::decay_t<decltype(function(first, rest...))>;
-    static_assert(std::is_same_v<Value, at::Tensor>, "grad and value_and_grad take a function that returns one tensor.");
+    static_assert(std::is_same_v<Value, at::Tensor>,
+                  "grad and value_and_grad take a function that returns one tensor.");
     const c10::AutoGradMode record(true);
     const Flattened flat = flatten(first, argument_name({}, 0));
     const auto inputs = differentiation_inputs(flat);

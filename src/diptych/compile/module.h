@@ -22,7 +22,8 @@ struct CallForward {
 template <class Module>
 class AotModule {
  public:
-  AotModule(Module module, AotOptions options) : module_(std::move(module)), forward_(detail::CallForward{}, named(std::move(options))) {}
+  AotModule(Module module, AotOptions options)
+      : module_(std::move(module)), forward_(detail::CallForward{}, named(std::move(options))) {}
   template <class... A>
   auto operator()(A&&... arguments) {
     return forward_(module_, std::forward<A>(arguments)...);

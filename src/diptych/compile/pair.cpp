@@ -36,18 +36,21 @@ std::vector<OutputAlias> find_aliases(const Graph& forward, size_t num_outputs) 
   return aliases;
 }
 
-// The graph was traced for these types, and would give nonsense or a kernel's own complaint for others. Strides are free.
+// The graph was traced for these types, and would give nonsense or a kernel's own complaint for others. Strides are
+// free.
 void check_fits(const char* who, const char* what, size_t index, const Slot& slot, const at::Tensor& tensor,
                 const TensorMeta& meta) {
-  DIPTYCH_CHECK(tensor.layout() == c10::kStrided, "[{}] {} {} ({}) is of layout {}, expected a strided tensor; call to_dense()",
-                who, what, index, slot.path, c10::str(tensor.layout()));
+  DIPTYCH_CHECK(tensor.layout() == c10::kStrided,
+                "[{}] {} {} ({}) is of layout {}, expected a strided tensor; call to_dense()", who, what, index,
+                slot.path, c10::str(tensor.layout()));
   if (tensor.scalar_type() == meta.dtype && tensor.device() == meta.device &&
       tensor.sizes() == c10::IntArrayRef(meta.size_hints())) {
     return;
   }
-  throw UserError(fmt::format("[{}] {} {} ({}) is {}[{}], expected {}[{}]; convert it, or capture again for such tensors", who,
-                              what, index, slot.path, dtype_name(tensor.scalar_type()), fmt::join(tensor.sizes(), ","),
-                              dtype_name(meta.dtype), fmt::join(meta.size_hints(), ",")));
+  throw UserError(
+      fmt::format("[{}] {} {} ({}) is {}[{}], expected {}[{}]; convert it, or capture again for such tensors", who,
+                  what, index, slot.path, dtype_name(tensor.scalar_type()), fmt::join(tensor.sizes(), ","),
+                  dtype_name(meta.dtype), fmt::join(meta.size_hints(), ",")));
 }
 
 }  // namespace
@@ -55,13 +58,15 @@ void check_fits(const char* who, const char* what, size_t index, const Slot& slo
 Pair capture_flat(const FlatFunction& function, const std::vector<at::Tensor>& arguments,
                   const std::vector<std::string>& paths, const AotOptions& options) {
   JointCapture capture(function, arguments, paths, {options.name, /*exact_outputs=*/true});
-  Pair pair{Graph(), Graph(), {}, {}, split_joint(prepare_joint(capture.joint(), options), options.partition), nullptr, nullptr};
+  Pair pair{Graph(), Graph(), {}, {}, split_joint(prepare_joint(capture.joint(), options), options.partition),
+            nullptr, nullptr};
   pair.free_variables = capture.free_variables();
   pair.forward = finish_forward(pair.split.forward, {}, {.keep_gradient_stops = true});
   pair.backward = finish_backward(pair.split.backward, {.keep_gradient_stops = true});
   pair.forward.set_name("forward");
   pair.backward.set_name("backward");
-  pair.signature = Signature(pair.forward, pair.backward, find_aliases(pair.split.forward, pair.split.layout.num_outputs));
+  pair.signature =
+      Signature(pair.forward, pair.backward, find_aliases(pair.split.forward, pair.split.layout.num_outputs));
   pair.forward_program = std::make_shared<Program>(pair.forward);
   pair.backward_program = std::make_shared<Program>(pair.backward);
   return pair;
@@ -98,7 +103,8 @@ std::vector<at::Tensor> Pair::backward_call(std::vector<at::Tensor> residuals,
                 "[backward_call] got {} tangents, expected one per differentiable output, {}", tangents.size(),
                 split.layout.num_tangents);
   for (size_t i = 0; i < tangents.size(); ++i) {
-    DIPTYCH_CHECK(tangents[i].defined(), "[backward_call] tangent {} ({}) is undefined; pass zeros where nothing flows in", i,
+    DIPTYCH_CHECK(tangents[i].defined(),
+                  "[backward_call] tangent {} ({}) is undefined; pass zeros where nothing flows in", i,
                   backward.input_slots()[num_residuals + i].path);
     check_fits("backward_call", "tangent", i, backward.input_slots()[num_residuals + i], tangents[i],
                backward.meta(backward.inputs()[num_residuals + i]));

@@ -12,8 +12,8 @@
 namespace diptych {
 
 /// The two panels of a function: its forward graph (arguments, free variables) -> (outputs, new values of mutated
-/// inputs, residuals) and its backward graph (residuals, tangents) -> (one gradient per forward input, none where nothing
-/// flows). Slots never move: see signature. Copies share everything.
+/// inputs, residuals) and its backward graph (residuals, tangents) -> (one gradient per forward input, none where
+/// nothing flows). Slots never move: see signature. Copies share everything.
 struct Pair {
   Graph forward;
   Graph backward;
@@ -23,7 +23,7 @@ struct Pair {
 
   /// What forward_call returns.
   struct ForwardResult {
-    std::vector<at::Tensor> outputs;    ///< the user's outputs, then new values of mutated inputs
+    std::vector<at::Tensor> outputs;  ///< the user's outputs, then new values of mutated inputs
     std::vector<at::Tensor> residuals;
   };
   /// Runs the forward graph on plain values: no autograd, nothing is mutated. `arguments` are the flattened arguments,
@@ -32,7 +32,8 @@ struct Pair {
   ForwardResult forward_call(std::vector<at::Tensor> arguments) const;
   /// Runs the backward graph: one tangent per differentiable output, in order. Returns one gradient per forward input.
   /// Errors: UserError for a wrong number of residuals or tangents, or an undefined tangent.
-  std::vector<at::Tensor> backward_call(std::vector<at::Tensor> residuals, const std::vector<at::Tensor>& tangents) const;
+  std::vector<at::Tensor> backward_call(std::vector<at::Tensor> residuals,
+                                        const std::vector<at::Tensor>& tangents) const;
 
   std::string code() const;     ///< both graphs as text
   std::string table() const;    ///< both graphs as tables
@@ -52,7 +53,8 @@ Pair capture_flat(const FlatFunction& function, const std::vector<at::Tensor>& a
 template <class F, class... A>
 Pair capture_with(const AotOptions& options, F&& function, A&&... arguments) {
   using Result = std::decay_t<decltype(function(std::declval<std::remove_cvref_t<A>&>()...))>;
-  static_assert(!std::is_void_v<Result>, "The function returns nothing; a captured function returns at least one tensor.");
+  static_assert(!std::is_void_v<Result>,
+                "The function returns nothing; a captured function returns at least one tensor.");
   const Flattened flat = detail::flatten_arguments(options.argument_names, arguments...);
   std::shared_ptr<Result> example;
   return capture_flat(detail::make_flat<Result>(function, example, arguments...), flat.tensors,

@@ -70,7 +70,8 @@ variable_list PairNode::apply(variable_list&& tangents) {
   for (const at::Tensor& tangent : tangents) defined.push_back(tangent.defined());
   if (std::find(defined.begin(), defined.end(), true) == defined.end()) return variable_list(num_outputs());
   const auto variant = function_->backward(defined);
-  return c10::GradMode::is_enabled() ? run_second_order(*variant, tangents) : run_compiled(*variant, std::move(tangents));
+  return c10::GradMode::is_enabled() ? run_second_order(*variant, tangents)
+                                     : run_compiled(*variant, std::move(tangents));
 }
 
 variable_list PairNode::run_compiled(const BackwardVariant& variant, variable_list&& tangents) {
@@ -94,10 +95,11 @@ variable_list PairNode::run_compiled(const BackwardVariant& variant, variable_li
 }
 
 variable_list PairNode::run_second_order(const BackwardVariant& variant, const variable_list& tangents) {
-  DIPTYCH_CHECK(!function_->plan().has_custom_function,
-                "[{}] a torch::autograd::Function inside the function has a backward of its own, which is not differentiated "
-                "again; call backward without create_graph, or keep that Function outside the compiled function",
-                function_->options().name);
+  DIPTYCH_CHECK(
+      !function_->plan().has_custom_function,
+      "[{}] a torch::autograd::Function inside the function has a backward of its own, which is not differentiated "
+      "again; call backward without create_graph, or keep that Function outside the compiled function",
+      function_->options().name);
   check(gradient_primal_watches_, gradient_primals_);
   return function_->second_order(variant)->gradients(gradient_primals_, tangents, generator_states_);
 }

@@ -23,8 +23,10 @@ Graph simplify(Graph graph, const PipelineOptions& options) {
   const bool stops = options.keep_gradient_stops;
   const auto run = [&](const char* name, const auto& pass) { graph = run_pass(name, graph, pass); };
   // Views first: a copy may be of a view that turns out to be the tensor itself.
-  run("remove_needless_views", [&](const Graph& g) { return remove_needless_views(g, {.keep_gradient_stops = stops}); });
-  run("remove_needless_copies", [&](const Graph& g) { return remove_needless_copies(g, {.keep_gradient_stops = stops}); });
+  run("remove_needless_views",
+      [&](const Graph& g) { return remove_needless_views(g, {.keep_gradient_stops = stops}); });
+  run("remove_needless_copies",
+      [&](const Graph& g) { return remove_needless_copies(g, {.keep_gradient_stops = stops}); });
   // After both, so that what reads the same tensor is seen to.
   run("merge_common_nodes", [&](const Graph& g) { return merge_common_nodes(g); });
   run("fold_constants", [&](const Graph& g) { return fold_constants(g, evaluate); });
@@ -41,7 +43,9 @@ KeepsNode kept_nodes(const std::vector<std::string>& names) {
   if (std::find(names.begin(), names.end(), "all") != names.end()) return {};
   std::vector<Op> wanted;
   for (const auto& name : names) wanted.push_back(Op::find(name));
-  return [wanted](const Graph&, const Node& node) { return std::find(wanted.begin(), wanted.end(), node.op) == wanted.end(); };
+  return [wanted](const Graph&, const Node& node) {
+    return std::find(wanted.begin(), wanted.end(), node.op) == wanted.end();
+  };
 }
 
 }  // namespace

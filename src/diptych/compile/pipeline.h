@@ -14,7 +14,8 @@ struct PipelineOptions {
 /// for every backward variant of one capture.
 Joint prepare_joint(Joint joint, const AotOptions& options);
 
-/// What happens to a forward graph after the split. `mutated` are the positions of inputs whose elements the call changes.
+/// What happens to a forward graph after the split. `mutated` are the positions of inputs whose elements the call
+/// changes.
 Graph finish_forward(const Graph& forward, const std::vector<size_t>& mutated, const PipelineOptions& options = {});
 
 /// What happens to a backward graph after the split.

@@ -22,7 +22,8 @@ std::vector<at::Generator> generators(const Graph& graph) {
       if (constant != nullptr && constant->isGenerator()) generator = constant->toGenerator();
     }
     if (!generator.defined()) {
-      const c10::Device device = node.outputs.empty() || !node.outputs[0] ? c10::kCPU : graph.meta(node.outputs[0]).device;
+      const c10::Device device =
+          node.outputs.empty() || !node.outputs[0] ? c10::kCPU : graph.meta(node.outputs[0]).device;
       generator = at::globalContext().defaultGenerator(device);
     }
     if (std::find(found.begin(), found.end(), generator) == found.end()) found.push_back(generator);
@@ -43,7 +44,8 @@ void set_state(at::Generator& generator, const at::Tensor& state) {
 // Puts generators into earlier states, and back when it goes.
 class Rewind {
  public:
-  Rewind(std::vector<at::Generator> generators, const std::vector<at::Tensor>& states) : generators_(std::move(generators)) {
+  Rewind(std::vector<at::Generator> generators, const std::vector<at::Tensor>& states)
+      : generators_(std::move(generators)) {
     for (size_t i = 0; i < generators_.size(); ++i) {
       now_.push_back(get_state(generators_[i]));
       set_state(generators_[i], states.at(i));
@@ -78,10 +80,11 @@ std::vector<Value> random_values(const Graph& graph, const std::vector<Value>& o
     if (!is_needed) continue;
     for_each_operand_value(node, [&](Value value) { needed[value.id] = true; });
     if (!draws_random(node)) continue;
-    DIPTYCH_CHECK(node.outputs.size() == 1,
-                  "[second order] {} draws random numbers and computes with them at once, so that its gradient can't be "
-                  "differentiated again; draw a mask with bernoulli and multiply instead",
-                  node.op.name());
+    DIPTYCH_CHECK(
+        node.outputs.size() == 1,
+        "[second order] {} draws random numbers and computes with them at once, so that its gradient can't be "
+        "differentiated again; draw a mask with bernoulli and multiply instead",
+        node.op.name());
     found.push_back(node.outputs[0]);
   }
   std::sort(found.begin(), found.end());
@@ -118,9 +121,9 @@ SecondOrder::SecondOrder(const Joint& joint, const std::vector<bool>& defined, c
   std::vector<Value> inputs;
   for (const size_t primal : primals) inputs.push_back(graph.inputs()[primal]);
   if (!random.empty()) {
-    draws_ = std::make_shared<Program>(extract(graph, "draws", inputs,
-                                               numbered_slots(SlotKind::kArgument, "primal", inputs.size()), random,
-                                               numbered_slots(SlotKind::kOutput, "draw", random.size()), also_random(graph)));
+    draws_ = std::make_shared<Program>(
+        extract(graph, "draws", inputs, numbered_slots(SlotKind::kArgument, "primal", inputs.size()), random,
+                numbered_slots(SlotKind::kOutput, "draw", random.size()), also_random(graph)));
   }
   inputs.insert(inputs.end(), random.begin(), random.end());
   for (size_t i = 0; i < joint.layout.num_tangents; ++i) {
@@ -156,7 +159,8 @@ std::vector<at::Tensor> SecondOrder::gradients(const std::vector<at::Tensor>& pr
   if (draws_) {
     for (at::Tensor& draw : draw_again(primals, generator_states)) inputs.push_back(std::move(draw));
   }
-  std::copy_if(tangents.begin(), tangents.end(), std::back_inserter(inputs), [](const at::Tensor& t) { return t.defined(); });
+  std::copy_if(tangents.begin(), tangents.end(), std::back_inserter(inputs),
+               [](const at::Tensor& t) { return t.defined(); });
   const auto found = aot_->call(inputs);
   std::vector<at::Tensor> gradients;
   for (const auto& output : output_of_primal_) gradients.push_back(output ? found[*output] : at::Tensor());

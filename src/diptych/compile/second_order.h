@@ -19,8 +19,8 @@ class SecondOrder {
   SecondOrder(const Joint& joint, const std::vector<bool>& defined, const std::vector<size_t>& primals,
               const AotOptions& options);
 
-  /// Returns one gradient per primal of the joint. `primals` are those at the positions given at construction, with their
-  /// history; `tangents` has all tangents, defined as at construction.
+  /// Returns one gradient per primal of the joint. `primals` are those at the positions given at construction, with
+  /// their history; `tangents` has all tangents, defined as at construction.
   std::vector<at::Tensor> gradients(const std::vector<at::Tensor>& primals, const std::vector<at::Tensor>& tangents,
                                     const std::vector<at::Tensor>& generator_states);
 
@@ -28,7 +28,7 @@ class SecondOrder {
   std::vector<at::Tensor> draw_again(const std::vector<at::Tensor>& primals,
                                      const std::vector<at::Tensor>& generator_states) const;
 
-  std::shared_ptr<const Program> draws_;        // null if nothing random is needed
+  std::shared_ptr<const Program> draws_;  // null if nothing random is needed
   std::shared_ptr<const Program> gradients_;
   std::vector<std::optional<size_t>> output_of_primal_;
   std::unique_ptr<FlatAot> aot_;

@@ -17,7 +17,8 @@ const void* storage_of(const at::Tensor& tensor) {
   return storage == nullptr || storage->nbytes() == 0 ? nullptr : storage;
 }
 
-// An open-addressing table from storage to the first tensor that has it, kept per thread so that a check allocates nothing.
+// An open-addressing table from storage to the first tensor that has it, kept per thread so that a check allocates
+// nothing.
 class StorageTable {
  public:
   void start(size_t count) {
@@ -115,7 +116,8 @@ bool TensorGuards::check(c10::ArrayRef<const at::Tensor*> tensors) const {
 
 std::string TensorGuards::first_failure(c10::ArrayRef<const at::Tensor*> tensors,
                                         const std::function<std::string(size_t)>& path_of) const {
-  if (tensors.size() != facts_.size()) return fmt::format("there were {} tensors, are {}", facts_.size(), tensors.size());
+  if (tensors.size() != facts_.size())
+    return fmt::format("there were {} tensors, are {}", facts_.size(), tensors.size());
   for (size_t i = 0; i < facts_.size(); ++i) {
     const Facts& then = facts_[i];
     const Facts now = facts_of(*tensors[i], then.geometry);
@@ -130,7 +132,8 @@ std::string TensorGuards::first_failure(c10::ArrayRef<const at::Tensor*> tensors
     if (now.is_leaf != then.is_leaf) return says("is_leaf", then.is_leaf, now.is_leaf);
     const c10::IntArrayRef sizes(geometry_.data() + then.geometry, then.dim);
     const c10::IntArrayRef strides(geometry_.data() + then.geometry + then.dim, then.dim);
-    if (now.dim != then.dim || (now.defined && tensors[i]->sizes() != sizes)) return says("size", sizes, tensors[i]->sizes());
+    if (now.dim != then.dim || (now.defined && tensors[i]->sizes() != sizes))
+      return says("size", sizes, tensors[i]->sizes());
     if (now.defined && tensors[i]->strides() != strides) return says("stride", strides, tensors[i]->strides());
   }
   std::string text;

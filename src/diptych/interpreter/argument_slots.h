@@ -137,7 +137,7 @@ struct TensorListSlot {
 /// Holds the tensors of a list for as long as the call lasts.
 struct GatheredTensors {
   c10::SmallVector<at::Tensor, 4> tensors;
-  operator at::TensorList() const { return tensors; }        // NOLINT(google-explicit-constructor)
+  operator at::TensorList() const { return tensors; }  // NOLINT(google-explicit-constructor)
   operator at::ITensorListRef() const { return at::ITensorListRef(at::TensorList(tensors)); }  // NOLINT
 };
 

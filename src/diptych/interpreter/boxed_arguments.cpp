@@ -87,17 +87,27 @@ void BoxedArguments::push_optional_list(Frame& frame, const Argument& argument, 
 void BoxedArguments::push(Frame& frame, torch::jit::Stack& stack) const {
   for (const auto& argument : arguments_) {
     switch (argument.kind) {
-      case Kind::kTensor: stack.emplace_back(take(frame, argument.index, argument.is_last)); break;
-      case Kind::kTensorList: push_list(frame, argument, stack); break;
-      case Kind::kOptionalTensorList: push_optional_list(frame, argument, stack); break;
-      case Kind::kSize: stack.emplace_back(frame.dynamic->scalars[argument.index]); break;
+      case Kind::kTensor:
+        stack.emplace_back(take(frame, argument.index, argument.is_last));
+        break;
+      case Kind::kTensorList:
+        push_list(frame, argument, stack);
+        break;
+      case Kind::kOptionalTensorList:
+        push_optional_list(frame, argument, stack);
+        break;
+      case Kind::kSize:
+        stack.emplace_back(frame.dynamic->scalars[argument.index]);
+        break;
       case Kind::kSizes: {
         std::vector<int64_t> sizes;
         for (const auto& size : frame.dynamic->lists[argument.index]) sizes.push_back(size.expect_int());
         stack.emplace_back(std::move(sizes));
         break;
       }
-      case Kind::kConstant: stack.push_back(argument.constant); break;
+      case Kind::kConstant:
+        stack.push_back(argument.constant);
+        break;
     }
   }
 }

@@ -29,7 +29,10 @@ c10::SmallVector<int32_t, 2> forms_by_schema(const c10::FunctionSchema& schema, 
 class BoxedCaller final : public Caller {
  public:
   BoxedCaller(const Node& node, OperandTable& table, OutputRegisters outputs, c10::ArrayRef<int32_t> dying)
-      : handle_(node.op.handle()), arguments_(node, table, dying), returns_(node.returns), outputs_(std::move(outputs)) {
+      : handle_(node.op.handle()),
+        arguments_(node, table, dying),
+        returns_(node.returns),
+        outputs_(std::move(outputs)) {
     if (returns_.empty()) returns_ = forms_by_schema(handle_.schema(), static_cast<int32_t>(outputs_.size()));
   }
 

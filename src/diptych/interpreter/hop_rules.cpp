@@ -40,9 +40,10 @@ HopKernel detail::make_hop_kernel(const Node& node) {
     const std::lock_guard lock(table.mutex);
     if (const auto found = table.rules.find(node.op.hop().name); found != table.rules.end()) rule = found->second;
   }
-  DIPTYCH_CHECK(rule != nullptr,
-                "[interpreter] there is no interpreter rule for {}; call the function that registers this operator first",
-                node.op.name());
+  DIPTYCH_CHECK(
+      rule != nullptr,
+      "[interpreter] there is no interpreter rule for {}; call the function that registers this operator first",
+      node.op.name());
   // Outside the lock: the rule compiles subgraphs, which may hold higher-order operators in turn.
   return rule(node);
 }

@@ -15,9 +15,11 @@ struct RunOptions;
 
 /// Runs one higher-order node: takes its operands in order (tensors, tensor lists, constants; sizes as integers) and
 /// returns its outputs, one tensor each, undefined where there is none. Operands may be moved from.
-using HopKernel = std::function<std::vector<at::Tensor>(std::vector<c10::IValue>&& operands, const RunOptions& options)>;
+using HopKernel =
+    std::function<std::vector<at::Tensor>(std::vector<c10::IValue>&& operands, const RunOptions& options)>;
 
-/// Makes the kernel of one node; called once when a Program is compiled, so subgraphs are compiled here and not per run.
+/// Makes the kernel of one node; called once when a Program is compiled, so subgraphs are compiled here and not per
+/// run.
 using HopRule = std::function<HopKernel(const Node& node)>;
 
 /// Sets the rule of an operator, replacing an earlier one. Threads: any.

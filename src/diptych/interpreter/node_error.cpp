@@ -13,8 +13,8 @@ namespace {
 
 std::string context(const Graph& graph, size_t node_index, const std::vector<std::string>& operands) {
   const Node& node = graph.nodes()[node_index];
-  auto text = fmt::format("[interpreter] node {} of graph '{}' failed: {}", node_index, graph.name(),
-                          node_line(graph, node));
+  auto text =
+      fmt::format("[interpreter] node {} of graph '{}' failed: {}", node_index, graph.name(), node_line(graph, node));
   if (operands.empty()) return text;
   text += "\n  operands: ";
   for (size_t i = 0; i < operands.size(); ++i) text += (i == 0 ? "" : ", ") + operands[i];

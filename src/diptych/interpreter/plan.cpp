@@ -65,7 +65,8 @@ class PlanMaker {
     step.no_grad = !node.grad_enabled;
     const Value reusable = options_.reuse_buffers ? find_reusable_operand(graph_, node, dying) : Value{};
     if (reusable) {
-      if (auto reuse = make_reuse(graph_, node, reusable, table_)) step.reuse = std::make_unique<Reuse>(std::move(*reuse));
+      if (auto reuse = make_reuse(graph_, node, reusable, table_))
+        step.reuse = std::make_unique<Reuse>(std::move(*reuse));
     }
     c10::SmallVector<int32_t, 4> dying_registers;
     for (const Value value : dying) dying_registers.push_back(table_.reference(value));
@@ -73,7 +74,8 @@ class PlanMaker {
     make_caller(index, outputs, dying_registers, step);
     step.outputs = outputs;
     for_each_operand_value(node, [&](Value value) { step.operands.push_back(table_.reference(value)); });
-    // Only now: an output may have taken the register of an operand, which callers had to find under the operand's name.
+    // Only now: an output may have taken the register of an operand, which callers had to find under the operand's
+    // name.
     for (size_t i = 0; i < outputs.size(); ++i) {
       if (outputs[i] >= 0) table_.set_register(node.outputs[i], outputs[i]);
     }
@@ -130,7 +132,8 @@ class PlanMaker {
     const auto& outputs = graph_.outputs();
     for (size_t i = 0; i < outputs.size(); ++i) {
       const int32_t reference = table_.reference(outputs[i]);
-      const bool comes_again = std::find(outputs.begin() + static_cast<std::ptrdiff_t>(i) + 1, outputs.end(), outputs[i]) != outputs.end();
+      const bool comes_again =
+          std::find(outputs.begin() + static_cast<std::ptrdiff_t>(i) + 1, outputs.end(), outputs[i]) != outputs.end();
       compiled_.outputs.push_back({reference, reference >= 0 && !comes_again});
     }
   }

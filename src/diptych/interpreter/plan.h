@@ -16,7 +16,7 @@ namespace diptych::detail {
 /// One node, ready to be called.
 struct Step {
   std::unique_ptr<Caller> caller;
-  std::unique_ptr<Reuse> reuse;      ///< null where the node can't run in place
+  std::unique_ptr<Reuse> reuse;           ///< null where the node can't run in place
   uint32_t dead_begin = 0, dead_end = 0;  ///< registers freed afterwards, in Compiled::dead
   bool no_grad = false;
   bool is_direct = true;

@@ -19,7 +19,8 @@ void Profile::add(const std::vector<ProfileRow>& run) {
   }
   DIPTYCH_ASSERT(rows_.size() == run.size(), "a profile of {} nodes was given a run of {}", rows_.size(), run.size());
   for (size_t i = 0; i < run.size(); ++i) {
-    DIPTYCH_ASSERT(rows_[i].node == run[i].node, "a profile of '{}' was given a run of '{}'", rows_[i].node, run[i].node);
+    DIPTYCH_ASSERT(rows_[i].node == run[i].node, "a profile of '{}' was given a run of '{}'", rows_[i].node,
+                   run[i].node);
     rows_[i].call = run[i].call;
     rows_[i].calls += run[i].calls;
     rows_[i].total_ns += run[i].total_ns;
@@ -46,11 +47,12 @@ std::string Profile::table() const {
                           scope_width, "call", "calls", "total us", "us/call", "share", "output bytes");
   for (const auto& row : sorted) {
     const double microseconds = static_cast<double>(row.total_ns) / 1e3;
-    text += fmt::format("{:<{}}  {:<{}}  {:<8}  {:>8}  {:>12.1f}  {:>10.2f}  {:>5.1f}%  {:>14}\n", row.node, node_width,
-                        row.scope, scope_width, row.call, row.calls, microseconds,
-                        row.calls > 0 ? microseconds / static_cast<double>(row.calls) : 0.0,
-                        total.total_ns > 0 ? 100.0 * static_cast<double>(row.total_ns) / static_cast<double>(total.total_ns) : 0.0,
-                        row.output_bytes);
+    text += fmt::format(
+        "{:<{}}  {:<{}}  {:<8}  {:>8}  {:>12.1f}  {:>10.2f}  {:>5.1f}%  {:>14}\n", row.node, node_width, row.scope,
+        scope_width, row.call, row.calls, microseconds,
+        row.calls > 0 ? microseconds / static_cast<double>(row.calls) : 0.0,
+        total.total_ns > 0 ? 100.0 * static_cast<double>(row.total_ns) / static_cast<double>(total.total_ns) : 0.0,
+        row.output_bytes);
   }
   return text;
 }

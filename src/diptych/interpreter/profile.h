@@ -9,9 +9,9 @@ namespace diptych {
 
 /// What the runs of one program spent on one node.
 struct ProfileRow {
-  std::string node;      ///< "%7 = aten.mm"
-  std::string scope;     ///< the user's scope
-  std::string call;      ///< "direct", "in place" (where it was on the last run), "boxed", "rule"
+  std::string node;   ///< "%7 = aten.mm"
+  std::string scope;  ///< the user's scope
+  std::string call;   ///< "direct", "in place" (where it was on the last run), "boxed", "rule"
   int64_t calls = 0;
   int64_t total_ns = 0;
   int64_t output_bytes = 0;  ///< bytes of the outputs over all calls; a view counts as the bytes that it shows

@@ -59,11 +59,13 @@ inline void free_dead(const Step& step, const std::vector<int32_t>& dead, Frame&
 }  // namespace
 
 void Program::Plan::check(const std::vector<at::Tensor>& inputs) const {
-  DIPTYCH_CHECK(inputs.size() == graph.inputs().size(), "[interpreter] graph '{}' got {} inputs, expected {}; pass one tensor per input slot",
-                graph.name(), inputs.size(), graph.inputs().size());
+  DIPTYCH_CHECK(inputs.size() == graph.inputs().size(),
+                "[interpreter] graph '{}' got {} inputs, expected {}; pass one tensor per input slot", graph.name(),
+                inputs.size(), graph.inputs().size());
   for (size_t i = 0; i < inputs.size(); ++i) {
     DIPTYCH_CHECK(inputs[i].defined() || !compiled.required_inputs[i],
-                  "[interpreter] input {} ({}) of graph '{}' is undefined, expected {}; pass a tensor, or use a graph that was captured without it",
+                  "[interpreter] input {} ({}) of graph '{}' is undefined, expected {}; pass a tensor, or use a graph "
+                  "that was captured without it",
                   i, graph.input_slots()[i].path, graph.name(), type_string(graph.meta(graph.inputs()[i])));
   }
 }
@@ -141,8 +143,8 @@ std::vector<std::string> Program::Plan::operand_texts(const Frame& frame, size_t
     const auto& tensor = frame.tensor(references[i++]);
     // A boxed call has taken its operands off the frame; the graph's word stands for them.
     const bool is_known = tensor.defined() && tensor.layout() == at::kStrided && !at::isQIntType(tensor.scalar_type());
-    texts.push_back(fmt::format("%{}: {}", value.id,
-                                type_string(is_known ? TensorMeta::of(tensor) : graph.meta(value))));
+    texts.push_back(
+        fmt::format("%{}: {}", value.id, type_string(is_known ? TensorMeta::of(tensor) : graph.meta(value))));
   });
   return texts;
 }

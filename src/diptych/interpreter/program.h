@@ -34,8 +34,8 @@ class Program {
   Program(Program&&) noexcept;
   Program& operator=(Program&&) noexcept;
 
-  /// Runs the graph. `inputs` has one tensor per graph input, undefined where none is given (a tangent), and is consumed:
-  /// each is freed at its last use, as is each intermediate value. Returns one tensor per graph output.
+  /// Runs the graph. `inputs` has one tensor per graph input, undefined where none is given (a tangent), and is
+  /// consumed: each is freed at its last use, as is each intermediate value. Returns one tensor per graph output.
   /// Errors: UserError for a wrong number of inputs, an input that is undefined and needed, sizes that contradict the
   /// graph's symbols, and for whatever a kernel throws: the text names the node, its scope and its operands, and the
   /// kernel's own exception is nested in it (std::rethrow_if_nested).

@@ -69,7 +69,8 @@ bool SymbolBinder::solve_one(const Dimension& dimension, int64_t observed,
   const int64_t base = at(0), slope = at(1) - base;
   if (slope == 0 || at(2) - base != 2 * slope) return false;
   const int64_t distance = observed * dimension.scale - base;
-  DIPTYCH_CHECK(distance % slope == 0, "[interpreter] {} is {}, which no value of {} gives; pass sizes of the traced form",
+  DIPTYCH_CHECK(distance % slope == 0,
+                "[interpreter] {} is {}, which no value of {} gives; pass sizes of the traced form",
                 describe(dimension), observed, unknown);
   known[unknown] = distance / slope;
   return true;
@@ -86,14 +87,16 @@ std::map<std::string, int64_t> SymbolBinder::solve(const std::vector<int64_t>& o
   for (size_t i = 0; i < dimensions_.size(); ++i) {
     const auto& dimension = dimensions_[i];
     for (const auto& [symbol, hint] : dimension.size.symbols()) {
-      DIPTYCH_CHECK(known.count(symbol) != 0 || observed[i] < 0,
-                    "[interpreter] {}: the size of {} does not follow from the inputs; pass a tensor that has it as a size",
-                    describe(dimension), symbol);
+      DIPTYCH_CHECK(
+          known.count(symbol) != 0 || observed[i] < 0,
+          "[interpreter] {}: the size of {} does not follow from the inputs; pass a tensor that has it as a size",
+          describe(dimension), symbol);
     }
     if (observed[i] < 0) continue;
     const int64_t expected = dimension.size.evaluate(known);
-    DIPTYCH_CHECK(expected == observed[i], "[interpreter] {} is {}, expected {} by the other inputs; pass sizes that agree",
-                  describe(dimension), observed[i], expected);
+    DIPTYCH_CHECK(expected == observed[i],
+                  "[interpreter] {} is {}, expected {} by the other inputs; pass sizes that agree", describe(dimension),
+                  observed[i], expected);
   }
   return known;
 }

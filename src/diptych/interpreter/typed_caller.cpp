@@ -12,21 +12,36 @@ namespace {
 // The letters of one schema type; "#" stands for a type that no row has.
 std::string type_code(const c10::TypePtr& type) {
   switch (type->kind()) {
-    case c10::TypeKind::TensorType: return "T";
-    case c10::TypeKind::NumberType: return "S";
-    case c10::TypeKind::IntType: return "I";
-    case c10::TypeKind::SymIntType: return "Y";
-    case c10::TypeKind::FloatType: return "F";
-    case c10::TypeKind::BoolType: return "B";
-    case c10::TypeKind::ScalarTypeType: return "D";
-    case c10::TypeKind::LayoutType: return "L";
-    case c10::TypeKind::DeviceObjType: return "V";
-    case c10::TypeKind::MemoryFormatType: return "M";
-    case c10::TypeKind::GeneratorType: return "G";
-    case c10::TypeKind::StringType: return "N";
-    case c10::TypeKind::OptionalType: return "?" + type_code(type->expectRef<c10::OptionalType>().getElementType());
-    case c10::TypeKind::ListType: return "[" + type_code(type->expectRef<c10::ListType>().getElementType());
-    default: return "#";
+    case c10::TypeKind::TensorType:
+      return "T";
+    case c10::TypeKind::NumberType:
+      return "S";
+    case c10::TypeKind::IntType:
+      return "I";
+    case c10::TypeKind::SymIntType:
+      return "Y";
+    case c10::TypeKind::FloatType:
+      return "F";
+    case c10::TypeKind::BoolType:
+      return "B";
+    case c10::TypeKind::ScalarTypeType:
+      return "D";
+    case c10::TypeKind::LayoutType:
+      return "L";
+    case c10::TypeKind::DeviceObjType:
+      return "V";
+    case c10::TypeKind::MemoryFormatType:
+      return "M";
+    case c10::TypeKind::GeneratorType:
+      return "G";
+    case c10::TypeKind::StringType:
+      return "N";
+    case c10::TypeKind::OptionalType:
+      return "?" + type_code(type->expectRef<c10::OptionalType>().getElementType());
+    case c10::TypeKind::ListType:
+      return "[" + type_code(type->expectRef<c10::ListType>().getElementType());
+    default:
+      return "#";
   }
 }
 

@@ -14,44 +14,77 @@
 
 namespace diptych::detail {
 
-// A signature's code: one group of letters per type, so that C++ signatures and schemas can be compared. The letters are:
-// T tensor, W written tensor, S Scalar, I int, Y SymInt, F float, B bool, D dtype, L layout, V device, M memory format,
-// G generator, N string; '?' before a letter is optional, '[' is a list.
+// A signature's code: one group of letters per type, so that C++ signatures and schemas can be compared. The letters
+// are: T tensor, W written tensor, S Scalar, I int, Y SymInt, F float, B bool, D dtype, L layout, V device, M memory
+// format, G generator, N string; '?' before a letter is optional, '[' is a list.
 template <class T>
 constexpr std::string_view kTypeCode = "";
-template <> inline constexpr std::string_view kTypeCode<const at::Tensor&> = "T";
-template <> inline constexpr std::string_view kTypeCode<at::Tensor> = "T";
-template <> inline constexpr std::string_view kTypeCode<at::Tensor&> = "W";
-template <> inline constexpr std::string_view kTypeCode<const std::optional<at::Tensor>&> = "?T";
-template <> inline constexpr std::string_view kTypeCode<at::TensorList> = "[T";
-template <> inline constexpr std::string_view kTypeCode<const at::ITensorListRef&> = "[T";
-template <> inline constexpr std::string_view kTypeCode<std::vector<at::Tensor>> = "[T";
-template <> inline constexpr std::string_view kTypeCode<const c10::List<std::optional<at::Tensor>>&> = "[?T";
-template <> inline constexpr std::string_view kTypeCode<const at::Scalar&> = "S";
-template <> inline constexpr std::string_view kTypeCode<const std::optional<at::Scalar>&> = "?S";
-template <> inline constexpr std::string_view kTypeCode<int64_t> = "I";
-template <> inline constexpr std::string_view kTypeCode<std::optional<int64_t>> = "?I";
-template <> inline constexpr std::string_view kTypeCode<at::IntArrayRef> = "[I";
-template <> inline constexpr std::string_view kTypeCode<at::OptionalIntArrayRef> = "?[I";
-template <> inline constexpr std::string_view kTypeCode<c10::SymInt> = "Y";
-template <> inline constexpr std::string_view kTypeCode<std::optional<c10::SymInt>> = "?Y";
-template <> inline constexpr std::string_view kTypeCode<c10::SymIntArrayRef> = "[Y";
-template <> inline constexpr std::string_view kTypeCode<at::OptionalSymIntArrayRef> = "?[Y";
-template <> inline constexpr std::string_view kTypeCode<double> = "F";
-template <> inline constexpr std::string_view kTypeCode<std::optional<double>> = "?F";
-template <> inline constexpr std::string_view kTypeCode<std::optional<at::ArrayRef<double>>> = "?[F";
-template <> inline constexpr std::string_view kTypeCode<bool> = "B";
-template <> inline constexpr std::string_view kTypeCode<std::optional<bool>> = "?B";
-template <size_t N> inline constexpr std::string_view kTypeCode<std::array<bool, N>> = "[B";
-template <> inline constexpr std::string_view kTypeCode<at::ScalarType> = "D";
-template <> inline constexpr std::string_view kTypeCode<std::optional<at::ScalarType>> = "?D";
-template <> inline constexpr std::string_view kTypeCode<std::optional<at::Layout>> = "?L";
-template <> inline constexpr std::string_view kTypeCode<std::optional<at::Device>> = "?V";
-template <> inline constexpr std::string_view kTypeCode<at::MemoryFormat> = "M";
-template <> inline constexpr std::string_view kTypeCode<std::optional<at::MemoryFormat>> = "?M";
-template <> inline constexpr std::string_view kTypeCode<std::optional<at::Generator>> = "?G";
-template <> inline constexpr std::string_view kTypeCode<c10::string_view> = "N";
-template <> inline constexpr std::string_view kTypeCode<std::optional<c10::string_view>> = "?N";
+template <>
+inline constexpr std::string_view kTypeCode<const at::Tensor&> = "T";
+template <>
+inline constexpr std::string_view kTypeCode<at::Tensor> = "T";
+template <>
+inline constexpr std::string_view kTypeCode<at::Tensor&> = "W";
+template <>
+inline constexpr std::string_view kTypeCode<const std::optional<at::Tensor>&> = "?T";
+template <>
+inline constexpr std::string_view kTypeCode<at::TensorList> = "[T";
+template <>
+inline constexpr std::string_view kTypeCode<const at::ITensorListRef&> = "[T";
+template <>
+inline constexpr std::string_view kTypeCode<std::vector<at::Tensor>> = "[T";
+template <>
+inline constexpr std::string_view kTypeCode<const c10::List<std::optional<at::Tensor>>&> = "[?T";
+template <>
+inline constexpr std::string_view kTypeCode<const at::Scalar&> = "S";
+template <>
+inline constexpr std::string_view kTypeCode<const std::optional<at::Scalar>&> = "?S";
+template <>
+inline constexpr std::string_view kTypeCode<int64_t> = "I";
+template <>
+inline constexpr std::string_view kTypeCode<std::optional<int64_t>> = "?I";
+template <>
+inline constexpr std::string_view kTypeCode<at::IntArrayRef> = "[I";
+template <>
+inline constexpr std::string_view kTypeCode<at::OptionalIntArrayRef> = "?[I";
+template <>
+inline constexpr std::string_view kTypeCode<c10::SymInt> = "Y";
+template <>
+inline constexpr std::string_view kTypeCode<std::optional<c10::SymInt>> = "?Y";
+template <>
+inline constexpr std::string_view kTypeCode<c10::SymIntArrayRef> = "[Y";
+template <>
+inline constexpr std::string_view kTypeCode<at::OptionalSymIntArrayRef> = "?[Y";
+template <>
+inline constexpr std::string_view kTypeCode<double> = "F";
+template <>
+inline constexpr std::string_view kTypeCode<std::optional<double>> = "?F";
+template <>
+inline constexpr std::string_view kTypeCode<std::optional<at::ArrayRef<double>>> = "?[F";
+template <>
+inline constexpr std::string_view kTypeCode<bool> = "B";
+template <>
+inline constexpr std::string_view kTypeCode<std::optional<bool>> = "?B";
+template <size_t N>
+inline constexpr std::string_view kTypeCode<std::array<bool, N>> = "[B";
+template <>
+inline constexpr std::string_view kTypeCode<at::ScalarType> = "D";
+template <>
+inline constexpr std::string_view kTypeCode<std::optional<at::ScalarType>> = "?D";
+template <>
+inline constexpr std::string_view kTypeCode<std::optional<at::Layout>> = "?L";
+template <>
+inline constexpr std::string_view kTypeCode<std::optional<at::Device>> = "?V";
+template <>
+inline constexpr std::string_view kTypeCode<at::MemoryFormat> = "M";
+template <>
+inline constexpr std::string_view kTypeCode<std::optional<at::MemoryFormat>> = "?M";
+template <>
+inline constexpr std::string_view kTypeCode<std::optional<at::Generator>> = "?G";
+template <>
+inline constexpr std::string_view kTypeCode<c10::string_view> = "N";
+template <>
+inline constexpr std::string_view kTypeCode<std::optional<c10::string_view>> = "?N";
 
 template <class T>
 struct ReturnTypes {
@@ -85,9 +118,8 @@ inline void store_all(Frame& frame, const OutputRegisters& outputs, at::Tensor&&
 inline void store_all(Frame&, const OutputRegisters&, at::Tensor&) {}
 template <class... Tensors>
 void store_all(Frame& frame, const OutputRegisters& outputs, std::tuple<Tensors...>&& results) {
-  [&]<size_t... I>(std::index_sequence<I...>) {
-    (store(frame, outputs, I, std::move(std::get<I>(results))), ...);
-  }(std::index_sequence_for<Tensors...>{});
+  [&]<size_t... I>(std::index_sequence<I...>) { (store(frame, outputs, I, std::move(std::get<I>(results))), ...); }
+  (std::index_sequence_for<Tensors...>{});
 }
 inline void store_all(Frame& frame, const OutputRegisters& outputs, std::vector<at::Tensor>&& results) {
   DIPTYCH_ASSERT(results.size() == outputs.size(), "a list came back with {} tensors, the graph says {}",
@@ -107,8 +139,7 @@ class TypedCaller<Return(Arguments...)> final : public Caller {
   }
 
   void call(Frame& frame) const override {
-    std::apply(
-        [&](const auto&... slots) { store_all(frame, outputs_, handle_.call(slots.get(frame)...)); }, slots_);
+    std::apply([&](const auto&... slots) { store_all(frame, outputs_, handle_.call(slots.get(frame)...)); }, slots_);
   }
 
  private:

@@ -82,7 +82,8 @@ void exchange_real_tensors(Recorder& recorder, const OperatorPlan& plan, Stack& 
 bool mutates_hidden(const OperatorPlan& plan, const Stack& stack) {
   const auto* arguments = &stack[stack.size() - plan.takes_tensor.size()];
   const auto& mutated = arguments[plan.hidden_mutation.mutated_argument];
-  return mutated.isTensor() && mutated.toTensor().defined() && arguments[plan.hidden_mutation.condition_argument].toBool();
+  return mutated.isTensor() && mutated.toTensor().defined() &&
+         arguments[plan.hidden_mutation.condition_argument].toBool();
 }
 
 void front_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {

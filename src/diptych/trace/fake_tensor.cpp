@@ -8,17 +8,20 @@
 namespace diptych::detail {
 namespace {
 
-// Every fake shares a storage of no bytes: autograd asks for a storage, and functionalization tracks aliasing in its own.
+// Every fake shares a storage of no bytes: autograd asks for a storage, and functionalization tracks aliasing in its
+// own.
 c10::Storage empty_storage(c10::Device device) {
   static auto* mutex = new std::mutex();
   static auto* storages = new std::unordered_map<std::string, c10::Storage>();
   if (device == c10::Device(c10::kCPU)) {
-    static auto* cpu = new c10::Storage(c10::Storage::use_byte_size_t(), 0, c10::DataPtr(nullptr, device), nullptr, false);
+    static auto* cpu =
+        new c10::Storage(c10::Storage::use_byte_size_t(), 0, c10::DataPtr(nullptr, device), nullptr, false);
     return *cpu;
   }
   const std::lock_guard<std::mutex> lock(*mutex);
   auto& storage = (*storages)[device.str()];
-  if (!storage) storage = c10::Storage(c10::Storage::use_byte_size_t(), 0, c10::DataPtr(nullptr, device), nullptr, false);
+  if (!storage)
+    storage = c10::Storage(c10::Storage::use_byte_size_t(), 0, c10::DataPtr(nullptr, device), nullptr, false);
   return storage;
 }
 

@@ -8,9 +8,9 @@ namespace diptych::detail {
 
 class Recorder;
 
-/// A TensorImpl that autograd and functionalization treat as a dense tensor of its device. It knows the graph value that
-/// it stands for and holds a meta tensor, on which shapes are computed.
-/// Threads: as any tensor; it must not outlive its use in the recorder's trace (checked by `trace_id`).
+/// A TensorImpl that autograd and functionalization treat as a dense tensor of its device. It knows the graph value
+/// that it stands for and holds a meta tensor, on which shapes are computed. Threads: as any tensor; it must not
+/// outlive its use in the recorder's trace (checked by `trace_id`).
 struct FakeTensorImpl final : c10::TensorImpl {
   FakeTensorImpl(at::Tensor meta, c10::Device device, uint64_t trace_id, Value value);
 

@@ -8,9 +8,10 @@ namespace diptych::detail {
 namespace {
 
 // Operators that swap or resize storage: functionalization would accept some of them and lose the effect on callers.
-constexpr std::array<std::string_view, 7> kRefused{"aten::set_",     "aten::resize_",      "aten::resize_as_",
-                                                   "aten::set_data", "aten::_resize_output_", "aten::resize_as_sparse_",
-                                                   "aten::sparse_resize_"};
+constexpr std::array<std::string_view, 7> kRefused{
+    "aten::set_",          "aten::resize_",         "aten::resize_as_",
+    "aten::set_data",      "aten::_resize_output_", "aten::resize_as_sparse_",
+    "aten::sparse_resize_"};
 
 // Composites that reach one of kReplacements.
 constexpr std::array<std::string_view, 4> kShowsInnerCalls{"aten::batch_norm", "aten::instance_norm",
@@ -22,8 +23,9 @@ struct Replacement {
   const char* declared;
   HiddenMutation when;
 };
-constexpr std::array<Replacement, 1> kReplacements{
-    {{"aten::native_batch_norm", "aten::_native_batch_norm_legit", {/*mutated_argument=*/3, /*condition_argument=*/5}}}};
+constexpr std::array<Replacement, 1> kReplacements{{{"aten::native_batch_norm",
+                                                     "aten::_native_batch_norm_legit",
+                                                     {/*mutated_argument=*/3, /*condition_argument=*/5}}}};
 
 bool contains(const auto& names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -39,13 +41,15 @@ void read_arguments(const c10::FunctionSchema& schema, OperatorPlan& plan) {
   for (size_t i = 0; i < schema.arguments().size(); ++i) {
     const auto& argument = schema.arguments()[i];
     const auto& type = argument.type();
-    plan.takes_tensor.push_back(type->isSubtypeOf(*c10::OptionalType::ofTensor()) && type->kind() != c10::TypeKind::NoneType);
+    plan.takes_tensor.push_back(type->isSubtypeOf(*c10::OptionalType::ofTensor()) &&
+                                type->kind() != c10::TypeKind::NoneType);
     plan.takes_list.push_back(is_list_of_tensors(type));
     // The real type keeps what the schema type shows as int.
     const auto& real = argument.real_type();
-    const bool is_device = real->kind() == c10::TypeKind::DeviceObjType ||
-                           (real->kind() == c10::TypeKind::OptionalType &&
-                            real->expectRef<c10::OptionalType>().getElementType()->kind() == c10::TypeKind::DeviceObjType);
+    const bool is_device =
+        real->kind() == c10::TypeKind::DeviceObjType ||
+        (real->kind() == c10::TypeKind::OptionalType &&
+         real->expectRef<c10::OptionalType>().getElementType()->kind() == c10::TypeKind::DeviceObjType);
     if (is_device) plan.device_argument = static_cast<int>(i);
   }
 }

@@ -16,14 +16,14 @@ struct HiddenMutation {
 
 /// Facts of one operator that every record of it needs.
 struct OperatorPlan {
-  std::vector<bool> takes_tensor;    ///< per argument: Tensor or Tensor?
-  std::vector<bool> takes_list;      ///< per argument: Tensor[] or Tensor?[]
+  std::vector<bool> takes_tensor;  ///< per argument: Tensor or Tensor?
+  std::vector<bool> takes_list;    ///< per argument: Tensor[] or Tensor?[]
   int device_argument = -1;
   bool mutates = false;
-  bool reads_values = false;         ///< the result's shape, or a number, depends on the tensors' values
+  bool reads_values = false;  ///< the result's shape, or a number, depends on the tensors' values
   bool has_meta_kernel = false;
-  bool refused = false;              ///< changes storage in a way that a graph can't hold (set_, resize_)
-  bool shows_inner_calls = false;    ///< a composite whose inner operators must pass the front key too
+  bool refused = false;            ///< changes storage in a way that a graph can't hold (set_, resize_)
+  bool shows_inner_calls = false;  ///< a composite whose inner operators must pass the front key too
   ShapeFunction shape = nullptr;
   std::optional<c10::OperatorHandle> replacement;  ///< the operator with declared mutation that stands for this one
   HiddenMutation hidden_mutation;

@@ -38,10 +38,11 @@ uint64_t next_trace_id() {
 
 void check_supported(const at::Tensor& tensor, const std::string& path) {
   DIPTYCH_CHECK(tensor.layout() == c10::kStrided,
-                "[capture] '{}' is a tensor of layout {}, expected a strided one; convert it with to_dense() first", path,
-                c10::str(tensor.layout()));
-  DIPTYCH_CHECK(!tensor.is_quantized(), "[capture] '{}' is a quantized tensor ({}), expected a plain one; dequantize() it first",
-                path, c10::toString(tensor.scalar_type()));
+                "[capture] '{}' is a tensor of layout {}, expected a strided one; convert it with to_dense() first",
+                path, c10::str(tensor.layout()));
+  DIPTYCH_CHECK(!tensor.is_quantized(),
+                "[capture] '{}' is a quantized tensor ({}), expected a plain one; dequantize() it first", path,
+                c10::toString(tensor.scalar_type()));
   DIPTYCH_CHECK(!tensor.unsafeGetTensorImpl()->is_python_dispatch(),
                 "[capture] '{}' is a tensor subclass with its own dispatch; pass the plain tensor that it wraps", path);
 }
@@ -84,8 +85,7 @@ at::Tensor Recorder::add_input(const at::Tensor& example, Slot slot) {
   TensorMeta meta = TensorMeta::of(example);
   const Value value = graph_.add_input(std::move(meta), std::move(slot));
   const c10::impl::ExcludeDispatchKeyGuard guard(kNotOnMeta);
-  return at::functionalization::impl::to_functional_tensor(
-      make_fake(meta_like(example), example.device(), id_, value));
+  return at::functionalization::impl::to_functional_tensor(make_fake(meta_like(example), example.device(), id_, value));
 }
 
 bool Recorder::owns(const at::Tensor& tensor) const {
@@ -201,7 +201,8 @@ Operand Recorder::make_operand(const c10::IValue& argument, bool takes_tensor, b
   if (argument.isTensorList()) {
     for (const at::Tensor& tensor : argument.toTensorList()) add(tensor);
   } else {
-    for (const std::optional<at::Tensor>& tensor : argument.toOptionalTensorVector()) add(tensor.value_or(at::Tensor()));
+    for (const std::optional<at::Tensor>& tensor : argument.toOptionalTensorVector())
+      add(tensor.value_or(at::Tensor()));
   }
   return values;
 }

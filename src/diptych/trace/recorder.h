@@ -42,8 +42,8 @@ class Recorder {
   struct Primal {
     at::Tensor real;
     at::Tensor stand_in;
-    Value value;                        ///< what it stood for before the function ran
-    torch::autograd::Edge edge;         ///< where its gradient arrives; invalid if it requires none
+    Value value;                 ///< what it stood for before the function ran
+    torch::autograd::Edge edge;  ///< where its gradient arrives; invalid if it requires none
     Slot slot;
   };
   /// The arguments, then the free variables in order of first use.
@@ -56,8 +56,8 @@ class Recorder {
   /// Lets go of the arguments' real tensors, which the caller owns; free variables stay.
   void release_arguments();
   struct MergedBase {
-    at::Tensor base;   ///< stands for the whole storage
-    size_t primal = 0; ///< one of its members
+    at::Tensor base;    ///< stands for the whole storage
+    size_t primal = 0;  ///< one of its members
   };
   const std::vector<MergedBase>& merged_bases() const { return merged_bases_; }
   Graph& graph() { return graph_; }
@@ -89,7 +89,8 @@ class Recorder {
 /// Does nothing; calling it makes the linker keep the registration of the dispatch kernels.
 void link_dispatch_kernels();
 
-/// Makes `recorder` current and switches tracing on for this thread; restores everything when it goes, exception or not.
+/// Makes `recorder` current and switches tracing on for this thread; restores everything when it goes, exception or
+/// not.
 class TraceGuard {
  public:
   explicit TraceGuard(Recorder& recorder);

@@ -19,7 +19,8 @@ void change_tensors(torch::jit::Stack& stack, size_t begin, const Change& change
       if (stack[i].toTensor().defined()) stack[i] = change(stack[i].toTensor());
     } else if (stack[i].isTensorList()) {
       c10::List<at::Tensor> list;
-      for (const at::Tensor& tensor : stack[i].toTensorVector()) list.push_back(tensor.defined() ? change(tensor) : tensor);
+      for (const at::Tensor& tensor : stack[i].toTensorVector())
+        list.push_back(tensor.defined() ? change(tensor) : tensor);
       stack[i] = std::move(list);
     } else if (stack[i].isOptionalTensorList()) {
       c10::List<std::optional<at::Tensor>> list;
@@ -56,9 +57,10 @@ void run_shape_by_example(const c10::OperatorHandle& op, torch::jit::Stack* stac
   try {
     op.callBoxed(stack);
   } catch (const c10::Error& error) {
-    throw UserError(fmt::format("[trace] the shape of {} is not known to Diptych and its kernel refused zeros: {}; "
-                                "register a shape function, or call it outside the traced function",
-                                c10::toString(op.operator_name()), error.what_without_backtrace()));
+    throw UserError(
+        fmt::format("[trace] the shape of {} is not known to Diptych and its kernel refused zeros: {}; "
+                    "register a shape function, or call it outside the traced function",
+                    c10::toString(op.operator_name()), error.what_without_backtrace()));
   }
   change_tensors(*stack, begin, [](const at::Tensor& real) { return meta_like(real); });
 }

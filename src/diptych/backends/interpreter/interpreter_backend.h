@@ -15,7 +15,8 @@ struct InterpreterOptions {
   Profile* profile = nullptr;
 };
 
-/// An executable that interprets. Its program is open for those who want to run it otherwise (differentiably, profiled).
+/// An executable that interprets. Its program is open for those who want to run it otherwise (differentiably,
+/// profiled).
 class InterpreterExecutable final : public Executable {
  public:
   InterpreterExecutable(const Graph& graph, const InterpreterOptions& options);
