@@ -45,12 +45,13 @@ dp::Pair capture_layer(const Layer& layer, const at::Tensor& x) {
   std::cout << "The backward graph:\n" << pair.backward.code() << '\n';
   check(pair.forward.code().find("aten.tanh") != std::string::npos, "the forward graph holds the tanh");
   check(pair.forward.code().find("# layer") != std::string::npos, "its nodes know their scope");
-  check(pair.backward.code().find("aten.tanh_backward") != std::string::npos, "the backward graph holds tanh's derivative");
+  check(pair.backward.code().find("aten.tanh_backward") != std::string::npos,
+        "the backward graph holds tanh's derivative");
   return pair;
 }
 
-// 3. The signature says what stands in each slot. Slots never move: arguments come flattened in the order of the fields,
-// then tensors that the function merely captured, and the gradients come in the order of the inputs.
+// 3. The signature says what stands in each slot. Slots never move: arguments come flattened in the order of the
+// fields, then tensors that the function merely captured, and the gradients come in the order of the inputs.
 void read_signature(const dp::Pair& pair) {
   std::cout << "The signature:\n" << pair.signature << '\n';
   check(pair.signature.index_of_input("layer.bias") == 1, "layer.bias is the second input");
@@ -75,7 +76,8 @@ void call_by_hand(const dp::Pair& pair, const Layer& layer, const at::Tensor& x)
   const at::Tensor eager = apply(layer, x);
   const auto wanted = torch::autograd::grad({eager}, {layer.weight, layer.bias}, {tangent});
   check(at::equal(outputs[0], eager), "the forward gives eager's values");
-  check(at::equal(gradients[pair.signature.gradient_of("layer.weight")], wanted[0]), "the weight's gradient is eager's");
+  check(at::equal(gradients[pair.signature.gradient_of("layer.weight")], wanted[0]),
+        "the weight's gradient is eager's");
   check(at::equal(gradients[pair.signature.gradient_of("layer.bias")], wanted[1]), "the bias's gradient is eager's");
   check(!gradients[2].defined(), "an input that nothing flows to has an undefined gradient, not zeros");
 }

@@ -38,6 +38,15 @@ Digits read_digits(const std::string& path) {
   return {table.narrow(1, 0, 64) / 16, table.select(1, 64).to(torch::kLong)};
 }
 
+// Every sixth image is held out; the network never trains on it.
+std::pair<Digits, Digits> split(const Digits& digits) {
+  const at::Tensor held_out = torch::arange(digits.labels.size(0)).remainder(6).eq(0);
+  const auto select = [&](const at::Tensor& which) {
+    return Digits{digits.images.index({which}), digits.labels.index({which})};
+  };
+  return {select(held_out.logical_not()), select(held_out)};
+}
+
 Digits rows(const Digits& digits, int64_t begin, int64_t end) {
   return {digits.images.slice(0, begin, end), digits.labels.slice(0, begin, end)};
 }
@@ -103,14 +112,15 @@ void compare_with_eager(const Digits& train) {
 // 5. The training itself, with the partitioner that keeps the fewest bytes between forward and backward.
 void train(const Mlp& mlp, const Digits& digits) {
   const auto compiled = dp::aot_function(loss_of, {.partition = dp::min_cut(), .name = "digits"});
-  constexpr int64_t kBatch = 75, kTrain = 1500;
+  constexpr int64_t kBatch = 75;
+  const int64_t batches = digits.labels.size(0) / kBatch;
   double first = 0, last = 0;
   for (int epoch = 0; epoch < 20; ++epoch) {
     double sum = 0;
-    for (int64_t begin = 0; begin < kTrain; begin += kBatch) {
-      sum += step(compiled, mlp, rows(digits, begin, begin + kBatch), 0.3);
+    for (int64_t i = 0; i < batches; ++i) {
+      sum += step(compiled, mlp, rows(digits, i * kBatch, (i + 1) * kBatch), 0.3);
     }
-    last = sum * kBatch / kTrain;
+    last = sum / static_cast<double>(batches);
     if (epoch == 0) first = last;
     if (epoch % 5 == 4) std::cout << "epoch " << epoch + 1 << ": loss " << last << '\n';
   }
@@ -126,14 +136,14 @@ void train(const Mlp& mlp, const Digits& digits) {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  const Digits digits = read_digits(argc > 1 ? argv[1] : "data/digits.csv");
-  const Digits held_out = rows(digits, 1500, digits.labels.size(0));
+  const auto [digits, held_out] = split(read_digits(argc > 1 ? argv[1] : "data/digits.csv"));
   compare_with_eager(digits);
   const Mlp mlp = make_mlp();
   std::cout << "read right before training: " << 100 * accuracy(mlp, held_out) << " %\n";
   train(mlp, digits);
   const double after = accuracy(mlp, held_out);
-  std::cout << "read right after training: " << 100 * after << " % of " << held_out.labels.size(0) << " held-out digits\n";
+  std::cout << "read right after training: " << 100 * after << " % of " << held_out.labels.size(0)
+            << " held-out digits\n";
   check(after > 0.9, "nine of ten held-out digits are read right");
   std::cout << "lesson 2: all checks hold\n";
 } catch (const std::exception& error) {

@@ -1,5 +1,5 @@
-// The smallest program that uses an installed Diptych from all sides: it parses and prints a graph, captures a function's
-// pair, and differentiates a compiled function. It returns 1 if a result is not eager's.
+// The smallest program that uses an installed Diptych from all sides: it parses and prints a graph, captures a
+// function's pair, and differentiates a compiled function. It returns 1 if a result is not eager's.
 #include <ATen/ops/equal.h>
 #include <ATen/ops/ones.h>
 #include <diptych/diptych.h>

@@ -10,6 +10,7 @@ int main() {
   const auto x = torch::arange(12.0).reshape({4, 3}) / 10;
 
   const dp::Pair pair = dp::capture(loss, w, x);  // just the graphs
+  std::cout.precision(4);
   std::cout << pair.forward.code() << pair.backward.code();
 
   const auto compiled = dp::aot_function(loss, {.partition = dp::min_cut()});

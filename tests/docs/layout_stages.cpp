@@ -23,7 +23,7 @@ at::Tensor function(const at::Tensor& x, const at::Tensor& w) {
 }
 
 const at::Tensor x = torch::tensor({{0.5F, -1.0F}, {2.0F, 0.0F}});
-const at::Tensor w = torch::tensor({1.0F, 3.0F}).requires_grad_();
+const at::Tensor w = torch::tensor({{1.0F, 3.0F}, {-1.0F, 2.0F}}).requires_grad_();
 
 void show(const char* name, const at::Tensor& tensor) {
   std::cout << name << " : " << tensor.toString() << ' ' << tensor.sizes()
@@ -42,8 +42,12 @@ void trace() {
   dp::detail::Recorder recorder("traced");
   const dp::detail::TraceGuard guard(recorder);
   const auto print_value = [&](const char* name, const at::Tensor& stand_in) {
-    std::cout << name << " stands for %" << recorder.value_of(stand_in).id << ", has no data, and autograd knows it as ";
-    std::cout << (stand_in.grad_fn() ? stand_in.grad_fn()->name() : stand_in.requires_grad() ? "a leaf" : "a constant") << '\n';
+    std::cout << name << " stands for %" << recorder.value_of(stand_in).id
+              << ", has no data, and autograd knows it as ";
+    std::cout << (stand_in.grad_fn()         ? stand_in.grad_fn()->name()
+                  : stand_in.requires_grad() ? "a leaf"
+                                             : "a constant")
+              << '\n';
   };
   const at::Tensor x_in = recorder.add_primal(x, {dp::SlotKind::kArgument, "x"});
   const at::Tensor w_in = recorder.add_primal(w, {dp::SlotKind::kArgument, "w"});
@@ -70,9 +74,14 @@ void partition() {
   std::cout << split.forward.code() << split.backward.code() << dp::explain(split);
 }
 
+void count(const char* name, const dp::Graph& before, const dp::Graph& after) {
+  std::cout << name << " : " << before.nodes().size() << " nodes, " << after.nodes().size() << " after the passes\n";
+}
+
 void passes() {
   const dp::Split split = split_of();
-  std::cout << dp::finish_forward(split.forward, {}).code() << dp::finish_backward(split.backward).code();
+  count("forward", split.forward, dp::finish_forward(split.forward, {}));
+  count("backward", split.backward, dp::finish_backward(split.backward));
 }
 
 void backend() {
@@ -82,7 +91,8 @@ void backend() {
   std::cout << "registers: " << program.num_registers() << "\ncalls: " << counts.direct << " direct, " << counts.boxed
             << " boxed, " << counts.reusing << " that may run in place\n";
   Tensors slots = executable->run({x, w.detach()});
-  for (size_t i = 0; i < slots.size(); ++i) std::cout << "slot " << i << " : " << slots[i].toString() << ' ' << slots[i].sizes() << '\n';
+  for (size_t i = 0; i < slots.size(); ++i)
+    std::cout << "slot " << i << " : " << slots[i].toString() << ' ' << slots[i].sizes() << '\n';
 }
 
 void run() {
@@ -97,8 +107,9 @@ void run() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::map<std::string, void (*)()> stages{{"tensors", tensors}, {"trace", trace},     {"joint", joint}, {"partition", partition},
-                                                 {"passes", passes},   {"backend", backend}, {"run", run}};
+  const std::map<std::string, void (*)()> stages{
+      {"tensors", tensors}, {"trace", trace},     {"joint", joint}, {"partition", partition},
+      {"passes", passes},   {"backend", backend}, {"run", run}};
   const auto found = argc == 2 ? stages.find(argv[1]) : stages.end();
   if (found == stages.end()) {
     std::cerr << "usage: layout_stages tensors|trace|joint|partition|passes|backend|run\n";

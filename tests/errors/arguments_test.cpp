@@ -11,21 +11,25 @@ using Tensors = std::vector<at::Tensor>;
 at::Tensor twice(const at::Tensor& x) { return x * 2; }
 
 TEST(Arguments, RefusesAnUndefinedOne) {
-  expect_capture_refused([](const at::Tensor& a, const at::Tensor& b) { return a + b; },
-                         {"[capture] argument 'arg1' is an undefined tensor", "pass a defined one, or an absent optional"},
-                         torch::ones({2}), at::Tensor());
+  expect_capture_refused(
+      [](const at::Tensor& a, const at::Tensor& b) { return a + b; },
+      {"[capture] argument 'arg1' is an undefined tensor", "pass a defined one, or an absent optional"},
+      torch::ones({2}), at::Tensor());
 }
 
 TEST(Arguments, NamesAnUndefinedLeafByItsPath) {
   const std::map<std::string, Tensors> params{{"w", {torch::ones({2}), at::Tensor()}}};
   const auto f = [](const std::map<std::string, Tensors>& p) { return p.at("w")[0] * 2; };
-  expect_refusal([&] { (void)aot_function(f, {.argument_names = {"params"}})(params); }, {"argument 'params.w.1' is an undefined"});
+  expect_refusal([&] { (void)aot_function(f, {.argument_names = {"params"}})(params); },
+                 {"argument 'params.w.1' is an undefined"});
 }
 
 TEST(Arguments, RefusesSparseTensors) {
-  expect_capture_refused(twice, {"[capture] 'arg0' is a tensor of layout Sparse", "expected a strided one", "to_dense()"},
+  expect_capture_refused(twice,
+                         {"[capture] 'arg0' is a tensor of layout Sparse", "expected a strided one", "to_dense()"},
                          torch::eye(3).to_sparse());
-  expect_capture_refused(twice, {"'arg0' is a tensor of layout SparseCsr", "to_dense()"}, torch::eye(3).to_sparse_csr());
+  expect_capture_refused(twice, {"'arg0' is a tensor of layout SparseCsr", "to_dense()"},
+                         torch::eye(3).to_sparse_csr());
 }
 
 TEST(Arguments, RefusesQuantizedTensors) {
@@ -35,33 +39,42 @@ TEST(Arguments, RefusesQuantizedTensors) {
 
 TEST(Arguments, RefusesSparseAndQuantizedFreeVariables) {
   const auto sparse = torch::eye(2).to_sparse();
-  expect_capture_refused([&](const at::Tensor& x) { return torch::mm(sparse, x); }, {"'free.0' is a tensor of layout Sparse"},
-                         torch::ones({2, 2}));
+  expect_capture_refused([&](const at::Tensor& x) { return torch::mm(sparse, x); },
+                         {"'free.0' is a tensor of layout Sparse"}, torch::ones({2, 2}));
   const auto quantized = torch::quantize_per_tensor(torch::ones({2}), 0.1, 0, torch::kQInt8);
-  expect_capture_refused([&](const at::Tensor& x) { return x + quantized.dequantize(); }, {"'free.0' is a quantized tensor"},
-                         torch::ones({2}));
+  expect_capture_refused([&](const at::Tensor& x) { return x + quantized.dequantize(); },
+                         {"'free.0' is a quantized tensor"}, torch::ones({2}));
 }
 
 TEST(Outputs, RefusesAnUndefinedOne) {
   expect_capture_refused([](const at::Tensor&) { return at::Tensor(); },
                          {"[capture] output 'out' is an undefined tensor; return a defined one"}, torch::ones({2}));
-  expect_capture_refused([](const at::Tensor& x) { return std::make_pair(x * 2, Tensors{x + 1, at::Tensor()}); },
-                         {"[capture] output '1.1' is an undefined tensor"}, torch::ones({2}));
+  expect_capture_refused(
+      [](const at::Tensor& x) {
+        return std::make_pair(x * 2, Tensors{x + 1, at::Tensor()});
+      },
+      {"[capture] output '1.1' is an undefined tensor"}, torch::ones({2}));
 }
 
 TEST(Outputs, RefusesAFunctionThatReturnsNoTensor) {
   expect_capture_refused([](const at::Tensor&) { return Tensors(); },
                          {"[capture] the function returned no tensor; return at least one"}, torch::ones({2}));
-  expect_capture_refused([](const at::Tensor&) { return std::optional<at::Tensor>(); }, {"returned no tensor"}, torch::ones({2}));
+  expect_capture_refused([](const at::Tensor&) { return std::optional<at::Tensor>(); }, {"returned no tensor"},
+                         torch::ones({2}));
 }
 
-TEST(Outputs, RefusesSparseResults) {
-  expect_capture_refused([](const at::Tensor& x) { return x.to_sparse(); }, {"to_sparse"}, torch::eye(3));
+TEST(Outputs, RefusesSparseAndQuantizedResults) {
+  expect_capture_refused([](const at::Tensor& x) { return x.to_sparse(); },
+                         {"[trace] aten::_to_sparse in scope '' gives a sparse or quantized tensor", "call it outside"},
+                         torch::eye(3));
+  expect_capture_refused([](const at::Tensor& x) { return torch::quantize_per_tensor(x, 0.1, 0, torch::kQInt8); },
+                         {"aten::quantize_per_tensor", "gives a sparse or quantized tensor"}, torch::eye(3));
 }
 
 // Calls with another structure are captured anew; the reason names the place.
 TEST(Structure, NamesThePathThatDiffers) {
-  const auto f = aot_function([](const Tensors& xs, double scale) { return xs[0] * scale; }, {.argument_names = {"xs", "scale"}});
+  const auto f =
+      aot_function([](const Tensors& xs, double scale) { return xs[0] * scale; }, {.argument_names = {"xs", "scale"}});
   f(Tensors{torch::ones({2})}, 2.0);
   EXPECT_EQ(f.stats().last_miss, "");
   f(Tensors{torch::ones({2}), torch::ones({2})}, 2.0);
@@ -109,30 +122,53 @@ TEST_F(PairCalls, RefusesAWrongNumberOfArguments) {
 }
 
 TEST_F(PairCalls, RefusesArgumentsThatDoNotFit) {
-  expect_refusal([&] { (void)pair.forward_call({x, at::Tensor()}); },
-                 {"[forward_call] input 1 (arg1) is undefined, expected f32[3,4]"});
-  expect_refusal([&] { (void)pair.forward_call({x, torch::ones({3, 5})}); },
-                 {"[forward_call] input 1 (arg1) is f32[3,5], expected f32[3,4]", "capture again"});
-  expect_refusal([&] { (void)pair.forward_call({x, torch::ones({3, 4}, torch::kDouble)}); }, {"is f64[3,4], expected f32[3,4]"});
-  expect_refusal([&] { (void)pair.forward_call({x, torch::eye(3, 4).to_sparse()}); },
-                 {"[forward_call] input 1 (arg1) is of layout Sparse", "to_dense()"});
+  expect_refusal(
+      [&] {
+        (void)pair.forward_call({x, at::Tensor()});
+      },
+      {"[forward_call] input 1 (arg1) is undefined, expected f32[3,4]"});
+  expect_refusal(
+      [&] {
+        (void)pair.forward_call({x, torch::ones({3, 5})});
+      },
+      {"[forward_call] input 1 (arg1) is f32[3,5], expected f32[3,4]", "capture again"});
+  expect_refusal(
+      [&] {
+        (void)pair.forward_call({x, torch::ones({3, 4}, torch::kDouble)});
+      },
+      {"is f64[3,4], expected f32[3,4]"});
+  expect_refusal(
+      [&] {
+        (void)pair.forward_call({x, torch::eye(3, 4).to_sparse()});
+      },
+      {"[forward_call] input 1 (arg1) is of layout Sparse", "to_dense()"});
 }
 
 TEST_F(PairCalls, RefusesAWrongNumberOfResidualsOrTangents) {
   const auto residuals = pair.forward_call({x, w}).residuals;
-  expect_refusal([&] { (void)pair.backward_call({}, {torch::ones({2, 4})}); },
-                 {"[backward_call] got 0 residuals, expected the " + std::to_string(residuals.size()) + " of forward_call"});
+  expect_refusal(
+      [&] {
+        (void)pair.backward_call({}, {torch::ones({2, 4})});
+      },
+      {"[backward_call] got 0 residuals, expected the " + std::to_string(residuals.size()) + " of forward_call"});
   expect_refusal([&] { (void)pair.backward_call(residuals, {}); },
                  {"[backward_call] got 0 tangents, expected one per differentiable output, 1"});
-  expect_refusal([&] { (void)pair.backward_call(residuals, {torch::ones({2, 4}), torch::ones({2, 4})}); }, {"got 2 tangents"});
+  expect_refusal(
+      [&] {
+        (void)pair.backward_call(residuals, {torch::ones({2, 4}), torch::ones({2, 4})});
+      },
+      {"got 2 tangents"});
 }
 
 TEST_F(PairCalls, RefusesTangentsThatDoNotFit) {
   const auto residuals = pair.forward_call({x, w}).residuals;
   expect_refusal([&] { (void)pair.backward_call(residuals, {at::Tensor()}); },
                  {"[backward_call] tangent 0 (out) is undefined; pass zeros where nothing flows in"});
-  expect_refusal([&] { (void)pair.backward_call(residuals, {torch::ones({4, 2})}); },
-                 {"[backward_call] tangent 0 (out) is f32[4,2], expected f32[2,4]"});
+  expect_refusal(
+      [&] {
+        (void)pair.backward_call(residuals, {torch::ones({4, 2})});
+      },
+      {"[backward_call] tangent 0 (out) is f32[4,2], expected f32[2,4]"});
 }
 
 TEST_F(PairCalls, NamesTheNearestPathOfAnUnknownOne) {
@@ -142,8 +178,10 @@ TEST_F(PairCalls, NamesTheNearestPathOfAnUnknownOne) {
 
 TEST(Trees, RefusesAWrongNumberOfTensors) {
   const Tensors example{torch::ones({1}), torch::ones({1})};
-  expect_refusal([&] { (void)unflatten(example, Tensors{torch::ones({1})}, "xs"); }, {"[unflatten] got 1 tensors", "'xs.1'"});
-  expect_refusal([&] { (void)unflatten(example, Tensors(3, torch::ones({1}))); }, {"[unflatten] got 3 tensors, expected 2"});
+  expect_refusal([&] { (void)unflatten(example, Tensors{torch::ones({1})}, "xs"); },
+                 {"[unflatten] got 1 tensors", "'xs.1'"});
+  expect_refusal([&] { (void)unflatten(example, Tensors(3, torch::ones({1}))); },
+                 {"[unflatten] got 3 tensors, expected 2"});
 }
 
 }  // namespace

@@ -40,14 +40,18 @@ void wrong_dtype(Tensors& outputs) { outputs[0] = outputs[0].to(at::kDouble); }
 void undefined(Tensors& outputs) { outputs[0] = at::Tensor(); }
 
 TEST(Compilers, MustReturnAnExecutable) {
-  expect_refusal([] { call({.forward_compiler = returns_null()}); }, {"[forward compiler] returned no executable for graph"});
-  expect_refusal([] { differentiate({.backward_compiler = returns_null()}); }, {"[backward compiler] returned no executable"});
-  expect_refusal([] { infer({.inference_compiler = returns_null()}); }, {"[inference compiler] returned no executable"});
+  expect_refusal([] { call({.forward_compiler = returns_null()}); },
+                 {"[forward compiler] returned no executable for graph"});
+  expect_refusal([] { differentiate({.backward_compiler = returns_null()}); },
+                 {"[backward compiler] returned no executable"});
+  expect_refusal([] { infer({.inference_compiler = returns_null()}); },
+                 {"[inference compiler] returned no executable"});
 }
 
 TEST(Compilers, MustReturnTheRightNumberOfOutputs) {
   expect_refusal([] { call({.forward_compiler = spoiled(too_few)}); },
-                 {"[backend forward compiler] returned", "outputs, expected", "a compiler must return what the graph's metadata says"});
+                 {"[backend forward compiler] returned", "outputs, expected",
+                  "a compiler must return what the graph's metadata says"});
   expect_refusal([] { infer({.inference_compiler = spoiled(too_few)}); },
                  {"[backend inference compiler] returned 0 outputs, expected 1"});
   expect_refusal([] { differentiate({.backward_compiler = spoiled(too_few)}); },
@@ -67,11 +71,14 @@ TEST(Compilers, MustReturnTheRightDtypes) {
 }
 
 TEST(Compilers, MustReturnDefinedTensors) {
-  expect_refusal([] { call({.forward_compiler = spoiled(undefined)}); }, {"output 0 (out) came back as undefined, expected f32[2,3]"});
+  expect_refusal([] { call({.forward_compiler = spoiled(undefined)}); },
+                 {"output 0 (out) came back as undefined, expected f32[2,3]"});
 }
 
 TEST(Compilers, PassOnWhatTheyThrow) {
-  const Compiler throws = [](const Graph&) -> std::shared_ptr<const Executable> { throw std::runtime_error("no code today"); };
+  const Compiler throws = [](const Graph&) -> std::shared_ptr<const Executable> {
+    throw std::runtime_error("no code today");
+  };
   expect_refusal<std::runtime_error>([&] { call({.forward_compiler = throws}); }, {"no code today"});
   const auto fails = spoiled([](Tensors&) { throw std::runtime_error("no run today"); });
   expect_refusal<std::runtime_error>([&] { call({.forward_compiler = fails}); }, {"no run today"});

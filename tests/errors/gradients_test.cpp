@@ -6,8 +6,8 @@ namespace {
 
 TEST(Grad, RefusesAFunctionOfMoreThanOneNumber) {
   const auto f = [](const at::Tensor& x) { return x * x; };
-  expect_refusal([&] { (void)grad(f)(torch::ones({2})); },
-                 {"[grad] the function returned", "of shape [2]", "expected one floating-point number", "sum() or mean()"});
+  expect_refusal([&] { (void)grad(f)(torch::ones({2})); }, {"[grad] the function returned", "of shape [2]",
+                                                            "expected one floating-point number", "sum() or mean()"});
   expect_refusal([&] { (void)value_and_grad(f)(torch::ones({2})); }, {"[grad] the function returned"});
   expect_refusal([] { (void)grad([](const at::Tensor& x) { return x.argmax(); })(torch::ones({2})); },
                  {"[grad] the function returned", "expected one floating-point number"});
@@ -18,8 +18,11 @@ TEST(Grad, RefusesAFunctionOfMoreThanOneNumber) {
 TEST(Grad, RefusesALeafThatIsNotFloatingPoint) {
   using Params = std::vector<at::Tensor>;
   const auto f = [](const Params& p) { return (p[0] * p[1]).sum(); };
-  expect_refusal([&] { (void)grad(f)(Params{torch::ones({2}), torch::ones({2}, torch::kLong)}); },
-                 {"[grad] leaf 'arg0.1' of the first argument is of dtype Long", "move it to another argument"});
+  expect_refusal(
+      [&] {
+        (void)grad(f)(Params{torch::ones({2}), torch::ones({2}, torch::kLong)});
+      },
+      {"[grad] leaf 'arg0.1' of the first argument is of dtype Long", "move it to another argument"});
 }
 
 TEST(Grad, RefusesAnUndefinedLeaf) {
@@ -42,8 +45,9 @@ struct Cube : torch::autograd::Function<Cube> {
 TEST(SecondOrder, RefusesACustomFunction) {
   const auto f = aot_function([](const at::Tensor& x) { return Cube::apply(x); }, {.name = "cube"});
   const auto x = ones_leaf({2});
-  expect_refusal([&] { (void)torch::autograd::grad({f(x).sum()}, {x}, {}, true, /*create_graph=*/true); },
-                 {"[cube] a torch::autograd::Function inside the function has a backward of its own", "without create_graph"});
+  expect_refusal(
+      [&] { (void)torch::autograd::grad({f(x).sum()}, {x}, {}, true, /*create_graph=*/true); },
+      {"[cube] a torch::autograd::Function inside the function has a backward of its own", "without create_graph"});
   EXPECT_TRUE(at::equal(torch::autograd::grad({f(x).sum()}, {x})[0], 3 * x.pow(2)));
 }
 
@@ -61,9 +65,10 @@ TEST(Backward, OfAMutatedResidualIsEagersError) {
   const auto w = torch::ones({2});
   const auto y = f(x, w).sum();
   w.add_(1);
-  expect_refusal<c10::Error>([&] { y.backward(); },
-                             {"one of the variables needed for gradient computation has been modified by an inplace operation",
-                              "the backward of the compiled function reads it"});
+  expect_refusal<c10::Error>(
+      [&] { y.backward(); },
+      {"one of the variables needed for gradient computation has been modified by an inplace operation",
+       "the backward of the compiled function reads it"});
 }
 
 // The forward runs; eager's error comes with the backward, if that is asked for.

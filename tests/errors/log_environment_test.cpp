@@ -15,7 +15,8 @@ TEST(LogEnvironment, IsCheckedAtTheFirstCall) {
     f(ones_leaf({2}));
     ADD_FAILURE() << "expected an error";
   } catch (const UserError& error) {
-    EXPECT_NE(std::string(error.what()).find("[DIPTYCH_LOG] got 'grahps', which is no switch"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("[DIPTYCH_LOG] got 'grahps', which is no switch"), std::string::npos)
+        << error.what();
   }
   EXPECT_TRUE(before == ThreadState());
   ::unsetenv("DIPTYCH_LOG");
