@@ -4,6 +4,8 @@
 #include <mutex>
 #include <string_view>
 
+#include "diptych/ops/tags.h"
+
 namespace diptych::detail {
 namespace {
 
@@ -12,10 +14,6 @@ constexpr std::array<std::string_view, 7> kRefused{
     "aten::set_",          "aten::resize_",         "aten::resize_as_",
     "aten::set_data",      "aten::_resize_output_", "aten::resize_as_sparse_",
     "aten::sparse_resize_"};
-
-// Composites that reach one of kReplacements.
-constexpr std::array<std::string_view, 4> kShowsInnerCalls{"aten::batch_norm", "aten::instance_norm",
-                                                           "aten::_batch_norm_impl_index", "aten::rrelu"};
 
 // Operators that mutate an argument without saying so in their schema, and the one that says so.
 struct Replacement {
@@ -29,6 +27,17 @@ constexpr std::array<Replacement, 1> kReplacements{{{"aten::native_batch_norm",
 
 bool contains(const auto& names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// Whether a call on meta tensors reaches a kernel. ATen's fallback for the rest, which only throws, counts as a
+// computed kernel, so registrations are asked for.
+bool has_meta_kernel(const c10::OperatorHandle& op) {
+  for (const auto key :
+       {c10::DispatchKey::Meta, c10::DispatchKey::CompositeExplicitAutograd,
+        c10::DispatchKey::CompositeExplicitAutogradNonFunctional, c10::DispatchKey::CompositeImplicitAutograd}) {
+    if (op.hasKernelForDispatchKey(key)) return true;
+  }
+  return false;
 }
 
 bool is_list_of_tensors(const c10::TypePtr& type) {
@@ -61,9 +70,11 @@ OperatorPlan make_plan(const c10::OperatorHandle& op) {
   read_arguments(schema, plan);
   plan.mutates = schema.is_mutable();
   plan.reads_values = op.hasTag(at::Tag::data_dependent_output) || op.hasTag(at::Tag::dynamic_output_shape);
-  plan.has_meta_kernel = op.hasComputedKernelForDispatchKey(c10::DispatchKey::Meta);
+  plan.has_meta_kernel = has_meta_kernel(op);
   plan.refused = contains(kRefused, name);
-  plan.shows_inner_calls = contains(kShowsInnerCalls, name);
+  plan.is_composite = op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
+  plan.is_view = has_tag(Op(op), Tag::kView);
+  plan.stops_gradient = has_tag(Op(op), Tag::kStopsGradient);
   plan.shape = find_shape_function(op);
   for (const auto& row : kReplacements) {
     if (row.hidden == name && op.operator_name().overload_name.empty()) {

@@ -47,6 +47,14 @@ void check_supported(const at::Tensor& tensor, const std::string& path) {
                 "[capture] '{}' is a tensor subclass with its own dispatch; pass the plain tensor that it wraps", path);
 }
 
+// A stand-in of another trace may only be met inside that trace.
+void check_not_escaped(const at::Tensor& tensor) {
+  const FakeTensorImpl* foreign = as_fake(tensor);
+  DIPTYCH_CHECK(foreign == nullptr || is_active(foreign->trace_id),
+                "[trace] got a tensor that escaped from a trace that has ended; return it from the traced function "
+                "instead of storing it outside");
+}
+
 at::Tensor meta_number(at::ScalarType dtype) {
   at::Tensor meta = at::detail::empty_strided_meta({}, {}, dtype);
   meta.unsafeGetTensorImpl()->set_wrapped_number(true);
@@ -94,6 +102,7 @@ bool Recorder::owns(const at::Tensor& tensor) const {
 }
 
 const at::Tensor& Recorder::add_primal(const at::Tensor& real, Slot slot) {
+  check_not_escaped(real);
   at::Tensor stand_in = add_input(real, slot);
   const Value value = as_fake(stand_in)->value;
   torch::autograd::Edge edge;
@@ -109,10 +118,6 @@ const at::Tensor& Recorder::add_primal(const at::Tensor& real, Slot slot) {
 
 const at::Tensor& Recorder::stand_in(const at::Tensor& tensor) {
   if (!tensor.defined() || owns(tensor)) return tensor;
-  const FakeTensorImpl* foreign = as_fake(tensor);
-  DIPTYCH_CHECK(foreign == nullptr || is_active(foreign->trace_id),
-                "[trace] got a tensor that escaped from a trace that has ended; return it from the traced function "
-                "instead of storing it outside");
   const auto known = primal_of_.find(tensor.unsafeGetTensorImpl());
   if (known != primal_of_.end()) return primals_[known->second].stand_in;
   return add_primal(tensor, {SlotKind::kFreeVariable, fmt::format("free.{}", num_free_variables_++)});

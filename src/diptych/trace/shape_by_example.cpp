@@ -7,6 +7,7 @@
 #include "diptych/base/error.h"
 #include "diptych/trace/fake_tensor.h"
 #include "diptych/trace/operator_plan.h"
+#include "diptych/trace/scope.h"
 
 namespace diptych::detail {
 namespace {
@@ -62,7 +63,14 @@ void run_shape_by_example(const c10::OperatorHandle& op, torch::jit::Stack* stac
                     "register a shape function, or call it outside the traced function",
                     c10::toString(op.operator_name()), error.what_without_backtrace()));
   }
-  change_tensors(*stack, begin, [](const at::Tensor& real) { return meta_like(real); });
+  change_tensors(*stack, begin, [&](const at::Tensor& real) {
+    DIPTYCH_CHECK(
+        real.layout() == c10::kStrided && !real.is_quantized(),
+        "[trace] {} in scope '{}' gives a sparse or quantized tensor, which a graph can't hold; call it outside the "
+        "traced function",
+        c10::toString(op.operator_name()), current_scope().str());
+    return meta_like(real);
+  });
 }
 
 }  // namespace diptych::detail
