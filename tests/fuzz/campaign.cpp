@@ -47,8 +47,8 @@ void report(const CampaignOptions& options, int64_t number, const Program& progr
   // Shrinking a program that may crash must not end the run.
   const Program small = shrink(program, verdict, options.isolate ? check_isolated : check);
   const Verdict again = options.isolate ? check_isolated(small) : check(small);
-  fmt::print("\nprogram {} of seed {} fails: {}\n{}{}\n(see it again: --seed {} --first {} --programs 1)\n", number, options.seed,
-             verdict.key, to_string(small), again.details.empty() ? verdict.details : again.details, options.seed, number);
+  fmt::print("\nprogram {} of seed {} {}: {}\n{}{}\n(see it again: --seed {} --first {} --programs 1)\n", number, options.seed,
+             verdict.is_fault() ? "fails" : "is refused", verdict.key, to_string(small), again.details.empty() ? verdict.details : again.details, options.seed, number);
   std::fflush(stdout);
 }
 
@@ -57,10 +57,11 @@ void run_one(const CampaignOptions& options, int64_t number, Counts& counts) {
   if (options.verbose) fmt::print("program {} of seed {}\n{}", number, options.seed, to_string(program));
   const Verdict verdict = check(program);
   if (options.verbose) fmt::print("{} {}\n\n", static_cast<int>(verdict.outcome), verdict.key);
-  const bool known = counts.faults.count(verdict.key) != 0;
+  const bool shown = verdict.is_fault() || (options.show_refused && verdict.outcome == Outcome::kRefusedByName);
+  const bool known = counts.faults.count(verdict.key) != 0 || counts.refusals.count(verdict.key) != 0;
   count(counts, verdict);
   // One program of each way to fail is enough to look at.
-  if (verdict.is_fault() && !known) report(options, number, program, verdict);
+  if (shown && !known) report(options, number, program, verdict);
 }
 
 std::string write_counts(const Counts& counts) {
@@ -91,6 +92,20 @@ void add_counts(const std::string& text, Counts& counts) {
   }
 }
 
+// What was counted between the two.
+Counts difference(Counts after, const Counts& before) {
+  for (const auto member : {&Counts::run, &Counts::agreed, &Counts::refused_by_name, &Counts::error_in_both, &Counts::saved_version,
+                            &Counts::disagreed, &Counts::crashed}) {
+    after.*member -= before.*member;
+  }
+  for (const auto member : {&Counts::refusals, &Counts::faults}) {
+    for (const auto& [key, number] : before.*member) {
+      if (((after.*member)[key] -= number) == 0) (after.*member).erase(key);
+    }
+  }
+  return after;
+}
+
 // Runs programs in a child. Returns the number to go on with: past the one that crashed, if one did.
 int64_t run_batch(const CampaignOptions& options, int64_t first, int64_t end, Counts& counts) {
   auto* current = static_cast<int64_t*>(mmap(nullptr, sizeof(int64_t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
@@ -105,14 +120,9 @@ int64_t run_batch(const CampaignOptions& options, int64_t first, int64_t end, Co
     for (int64_t number = first; number < end; ++number) {
       *current = number;
       Counts one;
-      one.faults = counts.faults;  // known ones are not printed again
-      const auto known = one.faults;
-      run_one(options, number, one);
-      for (const auto& [key, seen] : known) {
-        if ((one.faults[key] -= seen) == 0) one.faults.erase(key);
-      }
-      for (const auto& [key, seen] : one.faults) counts.faults[key] += seen;
-      const std::string text = write_counts(one) + "end\n";
+      const Counts before = counts;
+      run_one(options, number, counts);
+      const std::string text = write_counts(difference(counts, before)) + "end\n";
       if (write(ends[1], text.data(), text.size()) < 0) _exit(1);
     }
     std::fflush(stdout);
@@ -143,6 +153,11 @@ Counts run_campaign(const CampaignOptions& options) {
   using Clock = std::chrono::steady_clock;
   // Children are forked from this process, which must have no threads; the programs are too small for them anyhow.
   at::set_num_threads(1);
+  // Eager's warnings are about what the programs do, which nobody wrote.
+  struct Silent : c10::WarningHandler {
+    void process(const c10::Warning&) override {}
+  } silent;
+  const c10::WarningUtils::WarningHandlerGuard guard(&silent);
   const auto start = Clock::now();
   const auto seconds = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
   Counts counts;

@@ -12,6 +12,7 @@ struct CampaignOptions {
   int64_t first = 0;       ///< the number of the first program
   double minutes = 0;      ///< stop after so long; 0: never
   bool verbose = false;    ///< print every program
+  bool show_refused = false;  ///< print a program for each class of refusals, too
   bool isolate = false;    ///< run batches in children, so that a crash names its program
   bool progress = false;   ///< a line now and then
   int64_t most_faults = 20;  ///< give up after so many

@@ -109,6 +109,9 @@ Run observe(const Program& program, const Function& function, const Tensors& cap
   Tensors wanted;
   Tensors leaves = call.leaves;
   leaves.insert(leaves.end(), captured.begin(), captured.end());
+  for (const at::Tensor& tensor : captured) {
+    if (!tensor.is_leaf()) tensor.detach_();  // the last call has given it a history, and backward has freed that
+  }
   for (at::Tensor& leaf : leaves) {
     leaf.mutable_grad() = at::Tensor();
     if (leaf.requires_grad()) wanted.push_back(leaf);
@@ -133,7 +136,7 @@ Run observe(const Program& program, const Function& function, const Tensors& cap
   } catch (const std::exception& error) {
     run.seen.error = error.what();
   }
-  for (const at::Tensor& leaf : leaves) run.seen.grads.push_back(leaf.grad());
+  for (const at::Tensor& leaf : leaves) run.seen.grads.push_back(leaf.is_leaf() ? leaf.grad() : at::Tensor());
   // What the function captures may be changed by it like any argument.
   run.seen.inputs.insert(run.seen.inputs.end(), captured.begin(), captured.end());
   return run;
@@ -156,7 +159,9 @@ Verdict judge_errors(const Program& program, const Run& eager, const Run& ours) 
   verdict.key = message_class(ours.seen.error);
   verdict.details = "ours, in " + ours.stage + ": " + ours.seen.error;
   const bool is_version = ours.seen.error.find("modified by an inplace operation") != std::string::npos;
-  if (ours.user_error) {
+  // The interpreter names the node whose kernel failed; that is no refusal, for eager's kernel did not fail.
+  const bool is_refusal = ours.user_error && ours.seen.error.rfind("[interpreter]", 0) != 0;
+  if (is_refusal) {
     verdict.outcome = Outcome::kRefusedByName;
   } else if (is_version && program.partition != "default") {
     verdict.outcome = Outcome::kSavedVersion;

@@ -22,6 +22,7 @@ struct Verdict {
   std::string key;      ///< what kind of difference or error, without numbers: equal keys fail in the same way
   std::string details;
 
+  bool is_agreement() const { return outcome == Outcome::kAgreed || outcome == Outcome::kErrorInBoth; }
   bool is_fault() const { return outcome == Outcome::kDisagreed || outcome == Outcome::kCrashed; }
 };
 

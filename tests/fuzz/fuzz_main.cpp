@@ -15,6 +15,7 @@ int main(int argc, char** argv) {
   app.add_option("--minutes", options.minutes, "Stop after so many minutes; 0 means never")->capture_default_str()->check(CLI::NonNegativeNumber);
   app.add_option("--most-faults", options.most_faults, "Stop after so many programs that fail")->capture_default_str()->check(CLI::PositiveNumber);
   app.add_flag("--verbose", options.verbose, "Print every program");
+  app.add_flag("--show-refused", options.show_refused, "Print a program for each class of refusals, too");
   app.add_flag("--isolate", options.isolate, "Run programs in child processes, so that a crash names its program");
   CLI11_PARSE(app, argc, argv);
   const auto counts = diptych::fuzz::run_campaign(options);

@@ -90,6 +90,7 @@ class Generator {
   bool try_statement(const Operator& op, Statement& statement, Tensors& variables) {
     Tensors arguments;
     for (const int id : statement.args) arguments.push_back(variables[id]);
+    if (op.kind == Kind::kInPlace && !is_well_defined(arguments)) return false;
     try {
       const at::AutoGradMode mode(!statement.no_grad);
       const Tensors results = op.run(arguments, statement);
@@ -105,13 +106,38 @@ class Generator {
     }
   }
 
+  // Eager does not say what comes of writing to memory that is met twice, or that is read at another place.
+  static bool is_well_defined(const Tensors& arguments) {
+    const at::Tensor& target = arguments[0];
+    if (meets_itself(target)) return false;
+    return std::all_of(arguments.begin() + 1, arguments.end(), [&](const at::Tensor& other) {
+      return !other.storage().is_alias_of(target.storage()) ||
+             (other.storage_offset() == target.storage_offset() && other.sizes() == target.sizes() && other.strides() == target.strides());
+    });
+  }
+
+  static bool meets_itself(const at::Tensor& tensor) {
+    std::vector<std::pair<int64_t, int64_t>> dims;
+    for (int64_t i = 0; i < tensor.dim(); ++i) {
+      if (tensor.size(i) > 1) dims.emplace_back(tensor.stride(i), tensor.size(i));
+    }
+    std::sort(dims.begin(), dims.end());
+    int64_t reach = 0;
+    for (const auto& [stride, size] : dims) {
+      if (stride <= reach) return true;
+      reach += stride * (size - 1);
+    }
+    return false;
+  }
+
   static bool is_view(const Operator& op) { return op.kind == Kind::kView; }
 
   // A leaf, something computed from one, or a view of either.
   int random_argument(Tensors& variables) {
     const int leaf = static_cast<int>(choose_.below(static_cast<int64_t>(program_.leaves.size())));
-    if (choose_.chance(0.4)) return leaf;
-    if (choose_.chance(0.3) && variables.size() > program_.leaves.size()) {
+    const bool taken = std::find(program_.arguments.begin(), program_.arguments.end(), leaf) != program_.arguments.end();
+    if (choose_.chance(taken ? 0.1 : 0.4)) return leaf;
+    if (choose_.chance(0.2) && variables.size() > program_.leaves.size()) {
       const int view = add(program_.setup, variables, is_view);
       return view < 0 ? leaf : view;
     }

@@ -165,6 +165,12 @@ std::string after_call(const Program& program) {
   return text + "\n";
 }
 
+bool is_used(const Program& program, int leaf) {
+  const auto has = [leaf](const std::vector<int>& ids) { return std::find(ids.begin(), ids.end(), leaf) != ids.end(); };
+  return has(program.arguments) ||
+         std::any_of(program.setup.begin(), program.setup.end(), [&](const Statement& statement) { return has(statement.args); });
+}
+
 }  // namespace
 
 std::string to_string(const Program& program) {
@@ -179,7 +185,9 @@ std::string to_string(const Program& program) {
     return id < num_inputs ? fmt::format("c{}", id - num_arguments) : fmt::format("v{}", id);
   };
   std::string text;
-  for (size_t i = 0; i < program.leaves.size(); ++i) text += fmt::format("leaf{}: {}\n", i, to_string(program.leaves[i]));
+  for (size_t i = 0; i < program.leaves.size(); ++i) {
+    if (is_used(program, static_cast<int>(i))) text += fmt::format("leaf{}: {}\n", i, to_string(program.leaves[i]));
+  }
   for (size_t i = 0; i < program.captured.size(); ++i) text += fmt::format("captured c{}: {}\n", i, to_string(program.captured[i]));
   for (const Statement& statement : program.setup) text += line(statement, outer);
   std::vector<std::string> passed;

@@ -156,7 +156,7 @@ class Shrinker {
 Program shrink(Program program, const Verdict& verdict, const std::function<Verdict(const Program&)>& judge) {
   return Shrinker(std::move(program), [&](const Program& candidate) {
            const Verdict got = judge(candidate);
-           return got.is_fault() && got.outcome == verdict.outcome && got.key == verdict.key;
+           return got.outcome == verdict.outcome && got.key == verdict.key;
          }).run();
 }
 
