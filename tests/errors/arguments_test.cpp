@@ -102,6 +102,8 @@ TEST(Structure, NamesAMapsKeyAndAnAbsentOptional) {
   f(Named{{"v", torch::ones({2})}}, std::optional<at::Tensor>());
   EXPECT_NE(f.stats().last_miss.find("arg0"), std::string::npos) << f.stats().last_miss;
   EXPECT_NE(f.stats().last_miss.find('v'), std::string::npos) << f.stats().last_miss;
+  f.clear();
+  f(Named{{"w", torch::ones({2})}}, std::optional<at::Tensor>());
   f(Named{{"w", torch::ones({2})}}, std::optional<at::Tensor>(torch::ones({2})));
   EXPECT_NE(f.stats().last_miss.find("arg1"), std::string::npos) << f.stats().last_miss;
 }
@@ -173,7 +175,11 @@ TEST_F(PairCalls, RefusesTangentsThatDoNotFit) {
 
 TEST_F(PairCalls, NamesTheNearestPathOfAnUnknownOne) {
   expect_refusal([&] { (void)pair.signature.index_of_input("arg2"); }, {"arg2", "arg1"});
-  expect_refusal([&] { (void)pair.signature.gradient_of("free.0"); }, {"free.0"});
+  expect_refusal([&] { (void)pair.signature.gradient_of("arg3"); },
+                 {"[signature] got 'arg3', expected the path of an input", "arg1"});
+  expect_refusal([&] { (void)pair.signature.index_of_output("outt"); },
+                 {"[signature] got 'outt', expected the path of an output", "out"});
+  EXPECT_FALSE(pair.signature.has_gradient("free.0"));
 }
 
 TEST(Trees, RefusesAWrongNumberOfTensors) {

@@ -1,8 +1,15 @@
 #include "diptych/compile/cache.h"
 
+#include <algorithm>
+
 #include "diptych/base/switches.h"
 
 namespace diptych {
+
+TensorGuards Cache::guards_of(const CompiledFunction& code, Tensors tensors) {
+  code.append_free_variables(tensors);
+  return TensorGuards(tensors);
+}
 
 void Cache::insert(std::shared_ptr<Entry> entry) {
   const std::unique_lock<std::shared_mutex> lock(mutex_);
@@ -18,20 +25,29 @@ void Cache::insert(std::shared_ptr<Entry> entry) {
   }
 }
 
-// Against the most recently added entry of the same structure, or else the most recently added.
+// Against the most recently added entry of the same structure, or else one with the same tensors, whose constants must
+// differ, or else the most recently added.
 std::string Cache::why_miss(const TreeSpec& spec, const Tensors& tensors) const {
   if (entries_.empty()) return "";
-  const Entry* nearest = entries_.front().get();
-  for (const auto& entry : entries_) {
-    if (entry->spec == spec) {
-      nearest = entry.get();
-      break;
-    }
+  const auto find = [&](const auto& is_near) {
+    const auto found = std::find_if(entries_.begin(), entries_.end(), is_near);
+    return found == entries_.end() ? nullptr : found->get();
+  };
+  const Entry* nearest = find([&](const auto& entry) { return entry->spec == spec; });
+  if (nearest == nullptr) {
+    const auto paths = spec.tensor_paths();
+    nearest = find([&](const auto& entry) { return entry->spec.tensor_paths() == paths; });
   }
+  if (nearest == nullptr) nearest = entries_.front().get();
   if (auto difference = first_difference(nearest->spec, spec)) return *difference;
   auto text = nearest->state.difference(GlobalState::current());
   if (text.empty()) {
-    text = nearest->guards.first_failure(tensors, [&](size_t index) { return spec.tensor_path(index); });
+    Tensors all = tensors;
+    nearest->code->append_free_variables(all);
+    text = nearest->guards.first_failure(all, [&](size_t index) {
+      const size_t num = spec.num_tensors();
+      return index < num ? spec.tensor_path(index) : fmt::format("free.{}", index - num);
+    });
   }
   return text;
 }
