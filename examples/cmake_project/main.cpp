@@ -11,7 +11,7 @@ namespace dp = diptych;
 
 namespace {
 
-at::Tensor tanh_times_x(const at::Tensor& x) { return x.tanh() * x; }
+at::Tensor tanh_times_x(const at::Tensor& x) { return x.tanh().mul(x); }
 
 void print_a_graph() {
   const dp::Graph graph = dp::parse(R"(
