@@ -136,8 +136,8 @@ class Generator {
   int random_argument(Tensors& variables) {
     const int leaf = static_cast<int>(choose_.below(static_cast<int64_t>(program_.leaves.size())));
     const bool taken = std::find(program_.arguments.begin(), program_.arguments.end(), leaf) != program_.arguments.end();
-    if (choose_.chance(taken ? 0.1 : 0.4)) return leaf;
-    if (choose_.chance(0.2) && variables.size() > program_.leaves.size()) {
+    if (choose_.chance(taken ? 0.06 : 0.4)) return leaf;
+    if (choose_.chance(0.14) && variables.size() > program_.leaves.size()) {
       const int view = add(program_.setup, variables, is_view);
       return view < 0 ? leaf : view;
     }
@@ -155,7 +155,7 @@ class Generator {
     no_grad_ = false;
     failed_ = false;
     for (int64_t i = choose_.below(4); i >= 0; --i) {
-      const bool again = !program_.arguments.empty() && choose_.chance(0.1);
+      const bool again = !program_.arguments.empty() && choose_.chance(0.06);
       program_.arguments.push_back(again ? choose_.one_of(program_.arguments) : random_argument(variables));
     }
   }
