@@ -19,15 +19,23 @@ namespace {
 constexpr int64_t kBatch = 100;
 constexpr unsigned kSecondsOfABatch = 600;
 
-uint64_t seed_of(const CampaignOptions& options, int64_t number) { return options.seed * 1000003 + static_cast<uint64_t>(number); }
+uint64_t seed_of(const CampaignOptions& options, int64_t number) {
+  return options.seed * 1000003 + static_cast<uint64_t>(number);
+}
 
 void count(Counts& counts, const Verdict& verdict) {
   ++counts.run;
   switch (verdict.outcome) {
     case Outcome::kInvalid:
-    case Outcome::kAgreed: ++counts.agreed; break;
-    case Outcome::kErrorInBoth: ++counts.error_in_both; break;
-    case Outcome::kSavedVersion: ++counts.saved_version; break;
+    case Outcome::kAgreed:
+      ++counts.agreed;
+      break;
+    case Outcome::kErrorInBoth:
+      ++counts.error_in_both;
+      break;
+    case Outcome::kSavedVersion:
+      ++counts.saved_version;
+      break;
     case Outcome::kRefusedByName:
       ++counts.refused_by_name;
       ++counts.refusals[verdict.key];
@@ -47,8 +55,9 @@ void report(const CampaignOptions& options, int64_t number, const Program& progr
   // Shrinking a program that may crash must not end the run.
   const Program small = shrink(program, verdict, options.isolate ? check_isolated : check);
   const Verdict again = options.isolate ? check_isolated(small) : check(small);
-  fmt::print("\nprogram {} of seed {} {}: {}\n{}{}\n(see it again: --seed {} --first {} --programs 1)\n", number, options.seed,
-             verdict.is_fault() ? "fails" : "is refused", verdict.key, to_string(small), again.details.empty() ? verdict.details : again.details, options.seed, number);
+  fmt::print("\nprogram {} of seed {} {}: {}\n{}{}\n(see it again: --seed {} --first {} --programs 1)\n", number,
+             options.seed, verdict.is_fault() ? "fails" : "is refused", verdict.key, to_string(small),
+             again.details.empty() ? verdict.details : again.details, options.seed, number);
   std::fflush(stdout);
 }
 
@@ -76,7 +85,8 @@ std::string write_counts(const Counts& counts) {
 void add_counts(const std::string& text, Counts& counts) {
   std::istringstream in(text);
   Counts read;
-  in >> read.run >> read.agreed >> read.refused_by_name >> read.error_in_both >> read.saved_version >> read.disagreed >> read.crashed;
+  in >> read.run >> read.agreed >> read.refused_by_name >> read.error_in_both >> read.saved_version >> read.disagreed >>
+      read.crashed;
   counts.run += read.run;
   counts.agreed += read.agreed;
   counts.refused_by_name += read.refused_by_name;
@@ -94,8 +104,8 @@ void add_counts(const std::string& text, Counts& counts) {
 
 // What was counted between the two.
 Counts difference(Counts after, const Counts& before) {
-  for (const auto member : {&Counts::run, &Counts::agreed, &Counts::refused_by_name, &Counts::error_in_both, &Counts::saved_version,
-                            &Counts::disagreed, &Counts::crashed}) {
+  for (const auto member : {&Counts::run, &Counts::agreed, &Counts::refused_by_name, &Counts::error_in_both,
+                            &Counts::saved_version, &Counts::disagreed, &Counts::crashed}) {
     after.*member -= before.*member;
   }
   for (const auto member : {&Counts::refusals, &Counts::faults}) {
@@ -108,7 +118,8 @@ Counts difference(Counts after, const Counts& before) {
 
 // Runs programs in a child. Returns the number to go on with: past the one that crashed, if one did.
 int64_t run_batch(const CampaignOptions& options, int64_t first, int64_t end, Counts& counts) {
-  auto* current = static_cast<int64_t*>(mmap(nullptr, sizeof(int64_t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  auto* current =
+      static_cast<int64_t*>(mmap(nullptr, sizeof(int64_t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   int ends[2];
   if (current == MAP_FAILED || pipe(ends) != 0) throw std::runtime_error("no memory or pipe for a child process");
   std::fflush(stdout);
@@ -141,7 +152,8 @@ int64_t run_batch(const CampaignOptions& options, int64_t first, int64_t end, Co
   const int64_t last = *current;
   munmap(current, sizeof(int64_t));
   if (!WIFSIGNALED(status) && WEXITSTATUS(status) == 0) return end;
-  const Verdict verdict{Outcome::kCrashed, WIFSIGNALED(status) ? "signal " + std::to_string(WTERMSIG(status)) : "exit status", ""};
+  const Verdict verdict{Outcome::kCrashed,
+                        WIFSIGNALED(status) ? "signal " + std::to_string(WTERMSIG(status)) : "exit status", ""};
   count(counts, verdict);
   report(options, last, generate(seed_of(options, last)), verdict);
   return last + 1;
@@ -171,8 +183,8 @@ Counts run_campaign(const CampaignOptions& options) {
     }
     if (options.progress && seconds() > next_line) {
       next_line = seconds() + 10;
-      fmt::print("{} programs in {:.0f} s: {} disagreed, {} crashed, {} refused by name\n", counts.run, seconds(), counts.disagreed,
-                 counts.crashed, counts.refused_by_name);
+      fmt::print("{} programs in {:.0f} s: {} disagreed, {} crashed, {} refused by name\n", counts.run, seconds(),
+                 counts.disagreed, counts.crashed, counts.refused_by_name);
       std::fflush(stdout);
     }
     if (options.minutes > 0 && seconds() > options.minutes * 60) break;
@@ -185,10 +197,12 @@ std::string to_string(const Counts& counts) {
   std::string text;
   for (const auto& [key, number] : counts.refusals) text += fmt::format("{:6} refused: {}\n", number, key);
   for (const auto& [key, number] : counts.faults) text += fmt::format("{:6} FAULT: {}\n", number, key);
-  return text + fmt::format("{} run: {} agreed, {} refused by name, {} errors in both, {} saved more than eager and found it changed, "
-                            "{} disagreed, {} crashed\n",
-                            counts.run, counts.agreed, counts.refused_by_name, counts.error_in_both, counts.saved_version,
-                            counts.disagreed, counts.crashed);
+  return text +
+         fmt::format(
+             "{} run: {} agreed, {} refused by name, {} errors in both, {} saved more than eager and found it changed, "
+             "{} disagreed, {} crashed\n",
+             counts.run, counts.agreed, counts.refused_by_name, counts.error_in_both, counts.saved_version,
+             counts.disagreed, counts.crashed);
 }
 
 }  // namespace diptych::fuzz

@@ -9,13 +9,13 @@ namespace diptych::fuzz {
 struct CampaignOptions {
   int64_t programs = 1000;
   uint64_t seed = 1;
-  int64_t first = 0;       ///< the number of the first program
-  double minutes = 0;      ///< stop after so long; 0: never
-  bool verbose = false;    ///< print every program
+  int64_t first = 0;          ///< the number of the first program
+  double minutes = 0;         ///< stop after so long; 0: never
+  bool verbose = false;       ///< print every program
   bool show_refused = false;  ///< print a program for each class of refusals, too
-  bool isolate = false;    ///< run batches in children, so that a crash names its program
-  bool progress = false;   ///< a line now and then
-  int64_t most_faults = 20;  ///< give up after so many
+  bool isolate = false;       ///< run batches in children, so that a crash names its program
+  bool progress = false;      ///< a line now and then
+  int64_t most_faults = 20;   ///< give up after so many
 };
 
 struct Counts {

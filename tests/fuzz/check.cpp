@@ -67,19 +67,23 @@ void run_backward(const Program& program, Run& run, const Tensors& wanted) {
   if (roots.tensors.empty()) return;
   using Mode = Backward::Mode;
   const auto keep = [&](const Tensors& gradients) {
-    for (const at::Tensor& gradient : gradients) run.seen.grads.push_back(gradient.defined() ? gradient.detach().contiguous() : gradient);
+    for (const at::Tensor& gradient : gradients)
+      run.seen.grads.push_back(gradient.defined() ? gradient.detach().contiguous() : gradient);
   };
   const auto grad = [&](const Tensors& outputs, const Tensors& tangents, bool create_graph) {
     return torch::autograd::grad(outputs, wanted, tangents, create_graph, create_graph, /*allow_unused=*/true);
   };
   switch (program.backward.mode) {
-    case Mode::kNone: return;
-    case Mode::kOnce: return torch::autograd::backward(roots.tensors, roots.tangents);
+    case Mode::kNone:
+      return;
+    case Mode::kOnce:
+      return torch::autograd::backward(roots.tensors, roots.tangents);
     case Mode::kTwice:
       torch::autograd::backward(roots.tensors, roots.tangents, /*retain_graph=*/true);
       return torch::autograd::backward(roots.tensors, roots.tangents);
     case Mode::kInTurn:
-      for (size_t i = 0; i < roots.tensors.size(); ++i) torch::autograd::backward({roots.tensors[i]}, {roots.tangents[i]}, true);
+      for (size_t i = 0; i < roots.tensors.size(); ++i)
+        torch::autograd::backward({roots.tensors[i]}, {roots.tangents[i]}, true);
       return;
     case Mode::kGrad:
       if (!wanted.empty()) keep(grad(roots.tensors, roots.tangents, false));
@@ -189,8 +193,9 @@ Verdict check_calls(const Program& program) {
   const Tensors eager_captured = make_captured(program);
   const Tensors our_captured = make_captured(program);
   const Function eager = [&](const Tensors& arguments) { return run_body(program, arguments, eager_captured); };
-  const auto compiled = aot_function([&](const Tensors& arguments) { return run_body(program, arguments, our_captured); },
-                                     {.partition = partitioner_by_name(program.partition)});
+  const auto compiled =
+      aot_function([&](const Tensors& arguments) { return run_body(program, arguments, our_captured); },
+                   {.partition = partitioner_by_name(program.partition)});
   const Function ours = [&](const Tensors& arguments) { return compiled(arguments); };
   for (int number = 0; number < program.calls; ++number) {
     const Run expected = observe(program, eager, eager_captured, number);
@@ -221,7 +226,9 @@ Verdict check(const Program& program) {
 
 testing::Observed observe_eager(const Program& program, int call) {
   const Tensors captured = make_captured(program);
-  return observe(program, [&](const Tensors& arguments) { return run_body(program, arguments, captured); }, captured, call).seen;
+  return observe(
+             program, [&](const Tensors& arguments) { return run_body(program, arguments, captured); }, captured, call)
+      .seen;
 }
 
 Verdict check_isolated(const Program& program) {
@@ -233,7 +240,8 @@ Verdict check_isolated(const Program& program) {
     close(ends[0]);
     alarm(kSecondsOfAnIsolatedCheck);
     const Verdict verdict = check(program);
-    const std::string text = std::to_string(static_cast<int>(verdict.outcome)) + "\n" + verdict.key + "\n" + verdict.details;
+    const std::string text =
+        std::to_string(static_cast<int>(verdict.outcome)) + "\n" + verdict.key + "\n" + verdict.details;
     const ssize_t written = write(ends[1], text.data(), std::min<size_t>(text.size(), 32768));
     _exit(written < 0 ? 1 : 0);
   }
@@ -248,7 +256,8 @@ Verdict check_isolated(const Program& program) {
   if (text.empty()) return {Outcome::kCrashed, "exit status " + std::to_string(WEXITSTATUS(status)), ""};
   const size_t first = text.find('\n');
   const size_t second = text.find('\n', first + 1);
-  return {static_cast<Outcome>(std::stoi(text.substr(0, first))), text.substr(first + 1, second - first - 1), text.substr(second + 1)};
+  return {static_cast<Outcome>(std::stoi(text.substr(0, first))), text.substr(first + 1, second - first - 1),
+          text.substr(second + 1)};
 }
 
 }  // namespace diptych::fuzz

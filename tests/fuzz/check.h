@@ -9,17 +9,17 @@ namespace diptych::fuzz {
 
 enum class Outcome {
   kAgreed,
-  kErrorInBoth,        ///< eager refuses it, and so do we
-  kRefusedByName,      ///< eager runs it, we throw UserError
-  kSavedVersion,       ///< a partitioner of ours saved what eager does not, and the program then changed it
+  kErrorInBoth,    ///< eager refuses it, and so do we
+  kRefusedByName,  ///< eager runs it, we throw UserError
+  kSavedVersion,   ///< a partitioner of ours saved what eager does not, and the program then changed it
   kDisagreed,
-  kCrashed,            ///< seen by check_isolated only
-  kInvalid,            ///< no program: see InvalidProgram
+  kCrashed,  ///< seen by check_isolated only
+  kInvalid,  ///< no program: see InvalidProgram
 };
 
 struct Verdict {
   Outcome outcome = Outcome::kAgreed;
-  std::string key;      ///< what kind of difference or error, without numbers: equal keys fail in the same way
+  std::string key;  ///< what kind of difference or error, without numbers: equal keys fail in the same way
   std::string details;
 
   bool is_agreement() const { return outcome == Outcome::kAgreed || outcome == Outcome::kErrorInBoth; }

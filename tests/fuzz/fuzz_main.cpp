@@ -8,12 +8,21 @@
 int main(int argc, char** argv) {
   diptych::fuzz::CampaignOptions options;
   options.progress = true;
-  CLI::App app("Runs random programs in eager and through dp::aot_function, and compares what a caller can see.", "fuzz_programs");
-  app.add_option("--programs", options.programs, "How many programs to run")->capture_default_str()->check(CLI::PositiveNumber);
+  CLI::App app("Runs random programs in eager and through dp::aot_function, and compares what a caller can see.",
+               "fuzz_programs");
+  app.add_option("--programs", options.programs, "How many programs to run")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
   app.add_option("--seed", options.seed, "Which programs: equal seeds give equal programs")->capture_default_str();
-  app.add_option("--first", options.first, "The number of the first program")->capture_default_str()->check(CLI::NonNegativeNumber);
-  app.add_option("--minutes", options.minutes, "Stop after so many minutes; 0 means never")->capture_default_str()->check(CLI::NonNegativeNumber);
-  app.add_option("--most-faults", options.most_faults, "Stop after so many programs that fail")->capture_default_str()->check(CLI::PositiveNumber);
+  app.add_option("--first", options.first, "The number of the first program")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--minutes", options.minutes, "Stop after so many minutes; 0 means never")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--most-faults", options.most_faults, "Stop after so many programs that fail")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
   app.add_flag("--verbose", options.verbose, "Print every program");
   app.add_flag("--show-refused", options.show_refused, "Print a program for each class of refusals, too");
   app.add_flag("--isolate", options.isolate, "Run programs in child processes, so that a crash names its program");

@@ -35,8 +35,9 @@ class Generator {
 
   Leaf random_leaf() {
     static const std::vector<std::vector<int64_t>> kSizes = {{2, 3}, {2, 3}, {3}, {3, 3}, {2, 1}, {1, 3}, {2, 3, 4},
-                                                             {4}, {3, 4}, {}, {1}, {2, 0}, {0}, {2, 2, 3}};
-    static const std::vector<at::ScalarType> kTypes = {at::kFloat, at::kFloat, at::kFloat, at::kDouble, at::kDouble, at::kLong};
+                                                             {4},    {3, 4}, {},  {1},    {2, 0}, {0},    {2, 2, 3}};
+    static const std::vector<at::ScalarType> kTypes = {at::kFloat,  at::kFloat,  at::kFloat,
+                                                       at::kDouble, at::kDouble, at::kLong};
     Leaf leaf{.dtype = choose_.one_of(kTypes), .sizes = choose_.one_of(kSizes)};
     leaf.requires_grad = leaf.dtype != at::kLong && choose_.chance(0.65);
     if (choose_.chance(0.25)) leaf.layout = choose_.chance(0.5) ? Leaf::Layout::kTransposed : Leaf::Layout::kSliced;
@@ -52,7 +53,8 @@ class Generator {
       leaf.dtype = program_.leaves[0].dtype;
       leaf.requires_grad = leaf.requires_grad && leaf.dtype != at::kLong;
     }
-    for (int64_t i = choose_.chance(0.25) ? choose_.below(2) + 1 : 0; i > 0; --i) program_.captured.push_back(random_leaf());
+    for (int64_t i = choose_.chance(0.25) ? choose_.below(2) + 1 : 0; i > 0; --i)
+      program_.captured.push_back(random_leaf());
   }
 
   // Adds a random statement that eager runs (or, seldom, one that it refuses). Returns the first variable it defines.
@@ -112,7 +114,8 @@ class Generator {
     if (meets_itself(target)) return false;
     return std::all_of(arguments.begin() + 1, arguments.end(), [&](const at::Tensor& other) {
       return !other.storage().is_alias_of(target.storage()) ||
-             (other.storage_offset() == target.storage_offset() && other.sizes() == target.sizes() && other.strides() == target.strides());
+             (other.storage_offset() == target.storage_offset() && other.sizes() == target.sizes() &&
+              other.strides() == target.strides());
     });
   }
 
@@ -135,14 +138,17 @@ class Generator {
   // A leaf, something computed from one, or a view of either.
   int random_argument(Tensors& variables) {
     const int leaf = static_cast<int>(choose_.below(static_cast<int64_t>(program_.leaves.size())));
-    const bool taken = std::find(program_.arguments.begin(), program_.arguments.end(), leaf) != program_.arguments.end();
+    const bool taken =
+        std::find(program_.arguments.begin(), program_.arguments.end(), leaf) != program_.arguments.end();
     if (choose_.chance(taken ? 0.06 : 0.4)) return leaf;
     if (choose_.chance(0.14) && variables.size() > program_.leaves.size()) {
       const int view = add(program_.setup, variables, is_view);
       return view < 0 ? leaf : view;
     }
     if (choose_.chance(0.3) && !program_.captured.empty()) return -1;
-    Statement statement{.op = choose_.chance(0.2) ? "detach" : "clone", .args = {leaf}, .results = {static_cast<int>(variables.size())}};
+    Statement statement{.op = choose_.chance(0.2) ? "detach" : "clone",
+                        .args = {leaf},
+                        .results = {static_cast<int>(variables.size())}};
     const int made = statement.results[0];
     run(statement, variables);
     program_.setup.push_back(statement);
@@ -190,18 +196,23 @@ class Generator {
 
   void make_what_follows() {
     using Mode = Backward::Mode;
-    static const std::vector<Mode> kModes = {Mode::kOnce, Mode::kOnce, Mode::kOnce, Mode::kOnce, Mode::kOnce, Mode::kTwice,
-                                             Mode::kInTurn, Mode::kGrad, Mode::kSecondOrder, Mode::kSecondOrder, Mode::kNone};
-    static const std::vector<Tangent> kTangents = {Tangent::kDense, Tangent::kDense, Tangent::kDense, Tangent::kNone,
-                                                   Tangent::kExpanded, Tangent::kTransposed, Tangent::kSliced};
-    static const std::vector<std::string> kPartitions = {"default", "default", "min_cut", "memory_budget(0)", "memory_budget(0.5)"};
+    static const std::vector<Mode> kModes = {Mode::kOnce,        Mode::kOnce,        Mode::kOnce,   Mode::kOnce,
+                                             Mode::kOnce,        Mode::kTwice,       Mode::kInTurn, Mode::kGrad,
+                                             Mode::kSecondOrder, Mode::kSecondOrder, Mode::kNone};
+    static const std::vector<Tangent> kTangents = {Tangent::kDense, Tangent::kDense,    Tangent::kDense,
+                                                   Tangent::kNone,  Tangent::kExpanded, Tangent::kTransposed,
+                                                   Tangent::kSliced};
+    static const std::vector<std::string> kPartitions = {"default", "default", "min_cut", "memory_budget(0)",
+                                                         "memory_budget(0.5)"};
     program_.backward.mode = choose_.one_of(kModes);
-    for (size_t i = 0; i < program_.outputs.size(); ++i) program_.backward.tangents.push_back(choose_.one_of(kTangents));
+    for (size_t i = 0; i < program_.outputs.size(); ++i)
+      program_.backward.tangents.push_back(choose_.one_of(kTangents));
     program_.backward.from_inputs = choose_.chance(0.5);
     if (choose_.chance(0.2)) {
       const bool output = choose_.chance(0.6);
       program_.edit.target = output ? Edit::Target::kOutput : Edit::Target::kArgument;
-      program_.edit.index = static_cast<int>(choose_.below(static_cast<int64_t>(output ? program_.outputs.size() : program_.arguments.size())));
+      program_.edit.index = static_cast<int>(
+          choose_.below(static_cast<int64_t>(output ? program_.outputs.size() : program_.arguments.size())));
       program_.edit.no_grad = choose_.chance(0.5);
     }
     program_.partition = choose_.one_of(kPartitions);

@@ -22,7 +22,9 @@ class Chooser {
   /// A small scalar that is exact in float32.
   double number();
   template <class T>
-  const T& one_of(const std::vector<T>& choices) { return choices[below(static_cast<int64_t>(choices.size()))]; }
+  const T& one_of(const std::vector<T>& choices) {
+    return choices[below(static_cast<int64_t>(choices.size()))];
+  }
   /// A variable for which `fits` holds, recent ones more often; -1 if there is none.
   int variable(const std::function<bool(const at::Tensor&)>& fits);
 

@@ -60,7 +60,9 @@ at::Tensor make_leaf(const Leaf& leaf, uint64_t number, bool new_sizes) {
   if (new_sizes) std::replace(sizes.begin(), sizes.end(), int64_t{3}, int64_t{5});
   at::Tensor tensor;
   switch (leaf.layout) {
-    case Leaf::Layout::kContiguous: tensor = numbers_for(leaf, sizes, generator); break;
+    case Leaf::Layout::kContiguous:
+      tensor = numbers_for(leaf, sizes, generator);
+      break;
     case Leaf::Layout::kTransposed: {
       std::reverse(sizes.begin(), sizes.end());
       tensor = numbers_for(leaf, sizes, generator);
@@ -105,7 +107,8 @@ using Namer = std::function<std::string(int)>;
 // "args", "ints", "0", "i0", "n0"; other braces are text.
 bool is_hole(const std::string& hole) {
   if (hole == "args" || hole == "ints") return true;
-  return !hole.empty() && std::isdigit(hole.back()) != 0 && (hole.size() == 1 || (hole.size() == 2 && (hole[0] == 'i' || hole[0] == 'n')));
+  return !hole.empty() && std::isdigit(hole.back()) != 0 &&
+         (hole.size() == 1 || (hole.size() == 2 && (hole[0] == 'i' || hole[0] == 'n')));
 }
 
 std::string expand_text(const Statement& statement, const Namer& name) {
@@ -120,11 +123,16 @@ std::string expand_text(const Statement& statement, const Namer& name) {
       text += form[i];
       continue;
     }
-    if (hole == "args") text += fmt::format("{}", fmt::join(args, ", "));
-    else if (hole == "ints") text += fmt::format("{{{}}}", fmt::join(statement.ints, ", "));
-    else if (hole[0] == 'i') text += std::to_string(statement.ints.at(std::stoi(hole.substr(1))));
-    else if (hole[0] == 'n') text += fmt::format("{}", statement.numbers.at(std::stoi(hole.substr(1))));
-    else text += args.at(std::stoi(hole));
+    if (hole == "args")
+      text += fmt::format("{}", fmt::join(args, ", "));
+    else if (hole == "ints")
+      text += fmt::format("{{{}}}", fmt::join(statement.ints, ", "));
+    else if (hole[0] == 'i')
+      text += std::to_string(statement.ints.at(std::stoi(hole.substr(1))));
+    else if (hole[0] == 'n')
+      text += fmt::format("{}", statement.numbers.at(std::stoi(hole.substr(1))));
+    else
+      text += args.at(std::stoi(hole));
     i = end;
   }
   return text;
@@ -147,8 +155,12 @@ std::string to_string(const Leaf& leaf) {
 
 std::string after_call(const Program& program) {
   static constexpr std::array<const char*, 6> kModes = {
-      "no backward", "backward", "backward twice with retain_graph", "backward of each output in turn with retain_graph",
-      "autograd::grad of the leaves", "autograd::grad with create_graph, and grad of the gradients' squares"};
+      "no backward",
+      "backward",
+      "backward twice with retain_graph",
+      "backward of each output in turn with retain_graph",
+      "autograd::grad of the leaves",
+      "autograd::grad with create_graph, and grad of the gradients' squares"};
   static constexpr std::array<const char*, 5> kTangents = {"none", "dense", "expanded", "transposed", "sliced"};
   std::string text;
   if (program.edit.target != Edit::Target::kNone) {
@@ -156,7 +168,8 @@ std::string after_call(const Program& program) {
                         program.edit.target == Edit::Target::kOutput ? "outputs" : "arguments", program.edit.index);
   }
   std::vector<std::string> tangents;
-  for (const Tangent tangent : program.backward.tangents) tangents.emplace_back(kTangents[static_cast<size_t>(tangent)]);
+  for (const Tangent tangent : program.backward.tangents)
+    tangents.emplace_back(kTangents[static_cast<size_t>(tangent)]);
   text += fmt::format("then {}", kModes[static_cast<size_t>(program.backward.mode)]);
   if (program.backward.mode != Backward::Mode::kNone) {
     text += fmt::format("; tangents: {}{}", fmt::join(tangents, ", "),
@@ -167,8 +180,8 @@ std::string after_call(const Program& program) {
 
 bool is_used(const Program& program, int leaf) {
   const auto has = [leaf](const std::vector<int>& ids) { return std::find(ids.begin(), ids.end(), leaf) != ids.end(); };
-  return has(program.arguments) ||
-         std::any_of(program.setup.begin(), program.setup.end(), [&](const Statement& statement) { return has(statement.args); });
+  return has(program.arguments) || std::any_of(program.setup.begin(), program.setup.end(),
+                                               [&](const Statement& statement) { return has(statement.args); });
 }
 
 }  // namespace
@@ -188,7 +201,8 @@ std::string to_string(const Program& program) {
   for (size_t i = 0; i < program.leaves.size(); ++i) {
     if (is_used(program, static_cast<int>(i))) text += fmt::format("leaf{}: {}\n", i, to_string(program.leaves[i]));
   }
-  for (size_t i = 0; i < program.captured.size(); ++i) text += fmt::format("captured c{}: {}\n", i, to_string(program.captured[i]));
+  for (size_t i = 0; i < program.captured.size(); ++i)
+    text += fmt::format("captured c{}: {}\n", i, to_string(program.captured[i]));
   for (const Statement& statement : program.setup) text += line(statement, outer);
   std::vector<std::string> passed;
   std::vector<std::string> parameters;

@@ -14,12 +14,12 @@ using Tensors = std::vector<at::Tensor>;
 
 /// One operator call. Variables are numbers that never change, so that statements can be dropped.
 struct Statement {
-  std::string op;                ///< the name of a row of operators()
+  std::string op;  ///< the name of a row of operators()
   std::vector<int> args;
-  std::vector<int64_t> ints;     ///< dimensions, sizes, indices
+  std::vector<int64_t> ints;  ///< dimensions, sizes, indices
   std::vector<double> numbers;
-  std::vector<int> results;      ///< the variables that it defines; none if it works in place
-  bool no_grad = false;          ///< runs where gradients are not recorded
+  std::vector<int> results;  ///< the variables that it defines; none if it works in place
+  bool no_grad = false;      ///< runs where gradients are not recorded
 };
 
 /// A tensor that the program's caller makes: filled from the call's number, a leaf.
@@ -53,17 +53,17 @@ struct Edit {
 /// A whole test: how arguments are made, what the function does with them, and what the caller does with the results.
 struct Program {
   uint64_t seed = 0;
-  std::vector<Leaf> leaves;          ///< caller's variables 0, 1, ...
-  std::vector<Statement> setup;      ///< the caller's own, before each call
-  std::vector<int> arguments;        ///< caller's variables; those below 0 are captured tensors: -1 is number 0
-  std::vector<Leaf> captured;        ///< free variables of the function, kept from call to call
-  std::vector<Statement> body;       ///< over arguments 0.., then the captured tensors, then its own
-  std::vector<int> outputs;          ///< variables of the body
+  std::vector<Leaf> leaves;      ///< caller's variables 0, 1, ...
+  std::vector<Statement> setup;  ///< the caller's own, before each call
+  std::vector<int> arguments;    ///< caller's variables; those below 0 are captured tensors: -1 is number 0
+  std::vector<Leaf> captured;    ///< free variables of the function, kept from call to call
+  std::vector<Statement> body;   ///< over arguments 0.., then the captured tensors, then its own
+  std::vector<int> outputs;      ///< variables of the body
   Backward backward;
   Edit edit;
   std::string partition = "default";
   int calls = 2;
-  bool new_sizes = false;            ///< a last call with every size 3 made 5
+  bool new_sizes = false;  ///< a last call with every size 3 made 5
   bool called_without_grad = false;
 };
 

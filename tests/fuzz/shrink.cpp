@@ -41,7 +41,8 @@ class Shrinker {
       attempt([i](Program& program) {
         program.outputs.erase(program.outputs.begin() + static_cast<int64_t>(i));
         program.backward.tangents.erase(program.backward.tangents.begin() + static_cast<int64_t>(i));
-        if (program.edit.target == Edit::Target::kOutput && program.edit.index > static_cast<int>(i)) --program.edit.index;
+        if (program.edit.target == Edit::Target::kOutput && program.edit.index > static_cast<int>(i))
+          --program.edit.index;
       });
     }
   }
@@ -82,8 +83,10 @@ class Shrinker {
   static void remove_input(Program& program, int input) {
     const auto move = [input](std::vector<int>& ids) {
       for (int& id : ids) {
-        if (id == input) id = 1 << 20;
-        else if (id > input && id < (1 << 20)) --id;
+        if (id == input)
+          id = 1 << 20;
+        else if (id > input && id < (1 << 20))
+          --id;
       }
     };
     for (auto& statement : program.body) {
@@ -97,7 +100,8 @@ class Shrinker {
     for (size_t i = program_.arguments.size(); i-- > 0;) {
       attempt([i](Program& program) {
         program.arguments.erase(program.arguments.begin() + static_cast<int64_t>(i));
-        if (program.edit.target == Edit::Target::kArgument && program.edit.index > static_cast<int>(i)) --program.edit.index;
+        if (program.edit.target == Edit::Target::kArgument && program.edit.index > static_cast<int>(i))
+          --program.edit.index;
         remove_input(program, static_cast<int>(i));
       });
     }
@@ -110,7 +114,8 @@ class Shrinker {
 
   void simplify() {
     const auto set = [&](auto member, auto value) {
-      if (std::invoke(member, program_) != value) attempt([&](Program& program) { std::invoke(member, program) = value; });
+      if (std::invoke(member, program_) != value)
+        attempt([&](Program& program) { std::invoke(member, program) = value; });
     };
     set(&Program::partition, std::string("default"));
     set(&Program::new_sizes, false);
@@ -141,7 +146,8 @@ class Shrinker {
     for (size_t i = 0; i < (program_.*part).size(); ++i) {
       const Leaf leaf = (program_.*part)[i];
       if (leaf.requires_grad) attempt([=](Program& program) { (program.*part)[i].requires_grad = false; });
-      if (leaf.layout != Leaf::Layout::kContiguous) attempt([=](Program& program) { (program.*part)[i].layout = Leaf::Layout::kContiguous; });
+      if (leaf.layout != Leaf::Layout::kContiguous)
+        attempt([=](Program& program) { (program.*part)[i].layout = Leaf::Layout::kContiguous; });
       if (leaf.dtype == at::kDouble) attempt([=](Program& program) { (program.*part)[i].dtype = at::kFloat; });
     }
   }
@@ -154,10 +160,12 @@ class Shrinker {
 }  // namespace
 
 Program shrink(Program program, const Verdict& verdict, const std::function<Verdict(const Program&)>& judge) {
-  return Shrinker(std::move(program), [&](const Program& candidate) {
-           const Verdict got = judge(candidate);
-           return got.outcome == verdict.outcome && got.key == verdict.key;
-         }).run();
+  return Shrinker(std::move(program),
+                  [&](const Program& candidate) {
+                    const Verdict got = judge(candidate);
+                    return got.outcome == verdict.outcome && got.key == verdict.key;
+                  })
+      .run();
 }
 
 }  // namespace diptych::fuzz
