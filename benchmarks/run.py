@@ -32,6 +32,8 @@ def engines(python, worker):
     peer = lambda name, *options: [python, str(HERE / "python" / name), *options]  # noqa: E731
     return {
         "Diptych": [worker, "diptych"],
+        "Diptych, joint graph only": [worker, "diptych_joint"],
+        "Diptych, min_cut": [worker, "diptych_min_cut"],
         "C++ eager": [worker, "eager"],
         "Python eager": peer("peer_eager.py"),
         "aot_function": peer("peer_functorch.py"),
