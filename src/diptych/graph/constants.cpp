@@ -38,6 +38,16 @@ const char* scatter(char* data, at::IntArrayRef sizes, at::IntArrayRef strides, 
   return source;
 }
 
+// The bytes of a tensor, or -1 if no tensor has such sizes.
+int64_t counted_bytes(const TensorMeta& meta) {
+  auto bytes = static_cast<int64_t>(c10::elementSize(meta.dtype));
+  if (meta.sizes.size() != meta.strides.size()) return -1;
+  for (const auto& length : meta.sizes) {
+    if (length.hint() < 0 || __builtin_mul_overflow(bytes, length.hint(), &bytes)) return -1;
+  }
+  return bytes;
+}
+
 // The storage that the strides reach must be sane before it is allocated: bytes are what the file holds.
 void check_extent(const TensorMeta& meta, size_t bytes) {
   constexpr int64_t kMaxStretch = 1 << 20;
@@ -57,10 +67,8 @@ at::Tensor read_entry(const json& entry, std::string_view bytes) {
   const auto offset = entry.at("offset").get<size_t>(), size = entry.at("bytes").get<size_t>();
   DIPTYCH_CHECK(offset <= bytes.size() && size <= bytes.size() - offset,
                 "[graph file] a constant lies outside of the file");
-  bool negative = meta.sizes.size() != meta.strides.size();
-  for (const auto& length : meta.sizes) negative = negative || length.hint() < 0;
-  DIPTYCH_CHECK(!negative && static_cast<size_t>(meta.nbytes()) == size,
-                "[graph file] a constant {} has {} bytes, expected {}", type_string(meta), size, meta.nbytes());
+  DIPTYCH_CHECK(counted_bytes(meta) == static_cast<int64_t>(size),
+                "[graph file] a constant {} has {} bytes, which does not fit", type_string(meta), size);
   if (size > 0) check_extent(meta, size);
   at::Tensor tensor = at::detail::empty_strided_cpu(meta.size_hints(), meta.stride_hints(), meta.dtype);
   if (size > 0) {
