@@ -204,6 +204,49 @@ TEST(Case13, CreateGraphGivesGradientsThatRequireGrad) {
   EXPECT_TRUE(at::allclose(with, without));
 }
 
+TEST(Case13, SecondOrderOfAMutatedPrimal) {
+  const auto g = [](const at::Tensor& x) {
+    x.add_(x);
+    return x.mul(x);
+  };
+  const auto f = aot_function(g);
+  const auto second = [](const auto& function) {
+    const at::Tensor x = leaf64({3});
+    const at::Tensor first = torch::autograd::grad({function(x.clone()).sum()}, {x}, {}, true, true)[0];
+    return torch::autograd::grad({first.pow(2).sum()}, {x})[0];
+  };
+  EXPECT_TRUE(at::allclose(second(g), second(f)));
+}
+
+TEST(Case13, SecondOrderWhereAutogradHasASecondFormula) {
+  expect_gradients_right({leaf64({2, 3})}, [](const Tensors& t) -> Tensors { return {torch::silu(t[0])}; });
+}
+
+TEST(Case13, SecondOrderThroughACopy) {
+  const auto g = [](const at::Tensor& x) {
+    const at::Tensor y = torch::zeros({2, 3}, torch::kFloat64);
+    y[0].copy_(x.pow(3));
+    return y.exp().sum();
+  };
+  const auto f = aot_function(g);
+  const auto second = [](const auto& function) {
+    const at::Tensor x = leaf64({3});
+    const at::Tensor first = torch::autograd::grad({function(x)}, {x}, {}, true, true)[0];
+    return torch::autograd::grad({first.sum()}, {x})[0];
+  };
+  EXPECT_TRUE(at::allclose(second(g), second(f)));
+}
+
+TEST(Case13, SecondOrderIsRefusedWhereAutogradWasKeptFromSeeingAMutation) {
+  const auto f = aot_function([](const at::Tensor& x) {
+    const at::Tensor y = x * 2;
+    y.detach().add_(1);
+    return y.pow(3).sum();
+  });
+  const at::Tensor x = leaf({3});
+  expect_error<UserError>([&] { torch::autograd::grad({f(x)}, {x}, {}, true, true); }, "where autograd does not see it");
+}
+
 // 14. retain_graph.
 TEST(Case14, BackwardTwiceWithRetainGraph) {
   const auto g = [](const at::Tensor& x) { return (x.exp() * x).sum(); };

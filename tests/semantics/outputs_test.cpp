@@ -383,6 +383,44 @@ TEST(Case5, CapturedTensorMutatedThroughAView) {
   }
 }
 
+TEST(Case5, ACapturedTensorIsGuarded) {
+  const at::Tensor captured = torch::ones({3});
+  const auto f = aot_function([&](const at::Tensor& x) {
+    captured.unsqueeze_(0);
+    return x + captured.dim();
+  });
+  EXPECT_EQ(f(torch::zeros({1})).item<float>(), 2);
+  EXPECT_EQ(f(torch::zeros({1})).item<float>(), 3);
+  EXPECT_EQ(captured.dim(), 3);
+  EXPECT_NE(f.stats().last_miss.find("free.0"), std::string::npos) << f.stats().last_miss;
+}
+
+TEST(Case3, MetadataOfASlicedTensorKeepsItsStrides) {
+  const Inputs sliced{[] { return Tensors{leaf({4, 6}, false)}; },
+                      [](const Tensors& t) { return Tensors{t[0].slice(1, 0, 6, 2)}; }};
+  expect_as_eager(sliced, [](const Tensors& t) -> Tensors {
+    t[0].zero_();
+    t[0].unsqueeze_(1);
+    return {t[0] + 1};
+  });
+}
+
+TEST(Case10, ViewsTakenUnderNoGradAreTakenSoAgain) {
+  expect_as_eager(without_grad, [](const Tensors& t) -> Tensors {
+    t[0].fill_(1);
+    const torch::NoGradGuard guard;
+    return {t[0].view({-1}), t[1] * 2};
+  });
+  expect_as_eager(non_leaves(two), [](const Tensors& t) -> Tensors {
+    at::Tensor view;
+    {
+      const torch::NoGradGuard guard;
+      view = t[0].view({-1});
+    }
+    return {view, t[0] * t[1]};
+  });
+}
+
 // 6. Outputs that no backward uses, inputs that nothing reaches.
 TEST(Case6, UnusedOutputCostsNothingAndGivesUndefinedGradients) {
   const auto f = aot_function([](const at::Tensor& a, const at::Tensor& b) { return std::pair(a.exp(), b.sin()); });

@@ -58,6 +58,7 @@ struct ForwardPlan {
   };
   std::vector<EpilogueInput> epilogue_inputs;
   std::vector<std::string> output_paths;
+  bool hides_history = false;        ///< see Recorder::hides_history(): no second order
   bool has_custom_function = false;  ///< a torch::autograd::Function lies between outputs and primals
 };
 

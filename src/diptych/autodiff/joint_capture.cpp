@@ -57,7 +57,7 @@ struct JointCapture::State {
              const std::vector<std::string>& paths, bool exact_outputs, const Merging& merging);
   Merging find_merging() const;
   void add_tangents();
-  ag::variable_list run_backward(const std::vector<bool>& defined);
+  ag::variable_list run_backward(const std::vector<bool>& defined, bool create_graph);
   Joint assemble(const std::vector<at::Tensor>& gradients);
 };
 
@@ -68,7 +68,7 @@ void JointCapture::State::add_tangents() {
   }
 }
 
-ag::variable_list JointCapture::State::run_backward(const std::vector<bool>& defined) {
+ag::variable_list JointCapture::State::run_backward(const std::vector<bool>& defined, bool create_graph) {
   ag::edge_list roots;
   ag::variable_list given;
   for (size_t i = 0; i < defined.size(); ++i) {
@@ -83,7 +83,7 @@ ag::variable_list JointCapture::State::run_backward(const std::vector<bool>& def
   ag::variable_list gradients(recorder.primals().size());
   if (roots.empty() || wanted.empty()) return gradients;
   recorder.set_phase(Phase::kBackward);
-  const auto found = ag::Engine::get_default_engine().execute(roots, given, /*keep_graph=*/true, /*create_graph=*/false,
+  const auto found = ag::Engine::get_default_engine().execute(roots, given, /*keep_graph=*/true, create_graph,
                                                               /*accumulate_grad=*/false, wanted);
   size_t next = 0;
   for (size_t i = 0; i < gradients.size(); ++i) {
@@ -147,6 +147,7 @@ void JointCapture::State::trace(const FlatFunction& function, const std::vector<
   for (const size_t slot : analysis.plan.differentiable) {
     roots.push_back(ag::impl::gradient_edge(analysis.slots[slot].tensor));
   }
+  analysis.plan.hides_history = recorder.hides_history();
   analysis.plan.has_custom_function = reaches_custom_function(roots);
 }
 
@@ -186,9 +187,9 @@ JointCapture::JointCapture(const FlatFunction& function, const std::vector<at::T
 
 JointCapture::~JointCapture() = default;
 
-Joint JointCapture::joint(const std::vector<bool>& defined) {
+Joint JointCapture::joint(const std::vector<bool>& defined, bool create_graph) {
   const detail::TraceGuard guard(state_->recorder);
-  return state_->assemble(state_->run_backward(defined));
+  return state_->assemble(state_->run_backward(defined, create_graph));
 }
 
 Joint JointCapture::joint() { return joint(std::vector<bool>(state_->tangents.size(), true)); }

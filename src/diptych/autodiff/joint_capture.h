@@ -41,7 +41,9 @@ class JointCapture {
 
   /// The joint graph for the case that the tangents marked in `defined` (one per plan().differentiable) are given.
   /// Its forward nodes and their value numbers are the same at every call.
-  Joint joint(const std::vector<bool>& defined);
+  /// `create_graph`: by formulas that can be differentiated again, as autograd chooses them for a create_graph
+  /// backward.
+  Joint joint(const std::vector<bool>& defined, bool create_graph = false);
   /// The joint graph with every tangent given; only the forward if nothing is differentiable.
   Joint joint();
 

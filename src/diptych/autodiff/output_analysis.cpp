@@ -8,6 +8,7 @@
 #include "diptych/base/error.h"
 #include "diptych/graph/rewrite.h"
 #include "diptych/ops/tags.h"
+#include "diptych/trace/dispatch_keys.h"
 
 namespace diptych::detail {
 namespace {
@@ -40,6 +41,7 @@ class Analyzer {
   ForwardPlan& plan() { return analysis_.plan; }
 
   void find_mutation(size_t index);
+  Geometry geometry_after(size_t index) const;
   void find_outputs_of_their_own();
   void plan_output(size_t index);
   bool plan_alias_of_primal(size_t index, Value value);
@@ -47,6 +49,7 @@ class Analyzer {
   bool plan_alias_of_intermediate(size_t index, Value value);
   void plan_slot(size_t index, const at::Tensor& tensor);
   void regenerate(size_t index, Value value, ForwardPlan::EpilogueInput base, Value base_value, std::string text);
+  void set_grad_mode_of_view(const at::Tensor& tensor, Value value);
   void add_mutated_slots();
   void build_epilogue();
   void mark_differentiable(size_t slot);
@@ -98,9 +101,7 @@ void Analyzer::find_mutation(size_t index) {
   mutation.data = wrapper->has_data_mutation();
   mutation.under_no_grad = !edge_changed;
   if (wrapper->has_metadata_mutation()) {
-    const at::Tensor& meta = as_fake(primal.stand_in)->meta;
-    mutation.geometry =
-        Geometry{meta.sizes().vec(), meta.strides().vec(), meta.storage_offset() - primal.real.storage_offset()};
+    mutation.geometry = geometry_after(index);
     replaced_.emplace(primal.value, index);
   }
   DIPTYCH_CHECK(mutation.data || mutation.geometry,
@@ -108,6 +109,26 @@ void Analyzer::find_mutation(size_t index) {
                 primal.slot.path);
   if (mutation.data) mutated_.push_back(plan().mutations.size());
   plan().mutations.push_back(std::move(mutation));
+}
+
+// What in-place changes of metadata make of the real tensor: they are applied to its own strides, since the value that
+// stands for it in the trace may be laid out in another way once it has been written to.
+Geometry Analyzer::geometry_after(size_t index) const {
+  const auto& primal = recorder_.primals()[index];
+  for (size_t other = 0; other < recorder_.primals().size(); ++other) {
+    DIPTYCH_CHECK(other == index || !recorder_.primals()[other].real.is_same(primal.real),
+                  "[capture] '{}' and '{}' are one tensor, and the function changes its shape in place; pass it once",
+                  recorder_.primals()[std::min(index, other)].slot.path,
+                  recorder_.primals()[std::max(index, other)].slot.path);
+  }
+  const auto* wrapper = at::functionalization::impl::unsafeGetFunctionalWrapper(primal.stand_in);
+  at::Tensor start = meta_like(primal.real);
+  for (const auto& merged : recorder_.merged_bases()) {
+    if (merged.holds(index)) start = as_fake(merged.base)->meta;
+  }
+  const c10::impl::ExcludeDispatchKeyGuard guard(kNotOnMeta);
+  const at::Tensor meta = at::functionalization::impl::apply_view_meta_sequence(start, wrapper->view_metas());
+  return {meta.sizes().vec(), meta.strides().vec(), meta.storage_offset() - primal.real.storage_offset()};
 }
 
 // Outputs that are no views come first: a view of one of them is made from its slot.
@@ -207,10 +228,19 @@ void Analyzer::plan_slot(size_t index, const at::Tensor& tensor) {
   slot.value = recorder_.value_of(tensor);
 }
 
+// The view is taken again in the grad mode in which the user took it, which autograd remembers.
+void Analyzer::set_grad_mode_of_view(const at::Tensor& tensor, Value value) {
+  const auto* meta = tensor.is_view() ? ag::impl::get_view_autograd_meta(tensor) : nullptr;
+  if (meta == nullptr || !meta->has_bw_view()) return;
+  const bool enabled = meta->get_creation_meta() != ag::CreationMeta::NO_GRAD_MODE;
+  recorder_.graph().set_grad_enabled(value, enabled);
+}
+
 void Analyzer::regenerate(size_t index, Value value, ForwardPlan::EpilogueInput base, Value base_value,
                           std::string text) {
   OutputPlan& output = plan().outputs[index];
   output.kind = OutputPlan::Kind::kRegenerated;
+  set_grad_mode_of_view(result_.tensors[index], value);
   output.index = regenerated_.size();
   output.alias_text = std::move(text);
   regenerated_.push_back(value);

@@ -79,10 +79,12 @@ class Aot {
     tensors.clear();
     detail::match_arguments(flat.spec, tensors, arguments...);
     state_->cache.record_miss(flat.spec, tensors);
-    auto entry = std::make_shared<Cache::Entry>(flat.spec, GlobalState::current(), TensorGuards(tensors));
     std::shared_ptr<Result> example;
     const auto function = detail::make_flat<Result>(state_->function, example, arguments...);
-    entry->code = std::make_shared<CompiledFunction>(function, flat.tensors, flat.spec.tensor_paths(), state_->options);
+    const auto code =
+        std::make_shared<CompiledFunction>(function, flat.tensors, flat.spec.tensor_paths(), state_->options);
+    auto entry = std::make_shared<Cache::Entry>(std::move(flat.spec), GlobalState::current(),
+                                                Cache::guards_of(*code, tensors), code);
     entry->result_example = std::move(example);
     entry->result_type = &typeid(Result);
     state_->cache.insert(entry);

@@ -30,7 +30,7 @@ class Cache {
   struct Entry {
     TreeSpec spec;
     GlobalState state;
-    TensorGuards guards;
+    TensorGuards guards;  ///< of the arguments, then the free variables
     std::shared_ptr<CompiledFunction> code;
     /// The caller's result without its tensors, to be filled, and its type.
     std::shared_ptr<const void> result_example;
@@ -48,7 +48,12 @@ class Cache {
     const std::shared_lock<std::shared_mutex> lock(mutex_);
     for (const auto& entry : entries_) {
       tensors.clear();
-      if (!(entry->state == state) || !flatten(*entry, tensors) || !entry->guards.check(tensors)) continue;
+      if (!(entry->state == state) || !flatten(*entry, tensors)) continue;
+      const size_t num_arguments = tensors.size();
+      entry->code->append_free_variables(tensors);
+      const bool holds = entry->guards.check(tensors);
+      tensors.resize(num_arguments);
+      if (!holds) continue;
       entry->last_used.store(++clock_, std::memory_order_relaxed);
       hits_.fetch_add(1, std::memory_order_relaxed);
       return entry;
@@ -56,6 +61,8 @@ class Cache {
     return nullptr;
   }
 
+  /// The guards of a capture: of its arguments and its free variables.
+  static TensorGuards guards_of(const CompiledFunction& code, Tensors tensors);
   /// Adds a capture in front; beyond the limit, the entry that was used longest ago goes.
   void insert(std::shared_ptr<Entry> entry);
   /// Counts a miss and says why it was one.

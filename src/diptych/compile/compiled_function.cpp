@@ -76,8 +76,10 @@ CompiledFunction::CompiledFunction(const FlatFunction& function, const std::vect
   free_variables_ = capture_->free_variables();
   capture_->release_arguments();
   split_ = split_joint(joint, options_.partition);
+  is_mutated_.resize(layout_.num_primals());
   std::vector<size_t> mutated;
   for (const auto& mutation : plan().mutations) {
+    is_mutated_[mutation.primal] = true;
     if (mutation.data) mutated.push_back(mutation.primal);
   }
   forward_ = finish_forward(split_.forward, mutated);
@@ -184,7 +186,8 @@ std::shared_ptr<const BackwardVariant> CompiledFunction::backward(const std::vec
 std::shared_ptr<SecondOrder> CompiledFunction::second_order(const BackwardVariant& variant) const {
   const std::lock_guard<std::mutex> lock(variants_mutex_);
   if (!variant.second_order) {
-    variant.second_order = std::make_shared<SecondOrder>(variant.joint, variant.defined, gradient_primals_, options_);
+    variant.second_order = std::make_shared<SecondOrder>(capture_->joint(variant.defined, /*create_graph=*/true),
+                                                         variant.defined, gradient_primals_, options_);
   }
   return variant.second_order;
 }
@@ -220,10 +223,15 @@ std::vector<at::Tensor> CompiledFunction::call(c10::ArrayRef<const at::Tensor*> 
     make_sole_owner(slots[slot]);
     ag::set_history(slots[slot], node);
   }
+  std::vector<at::Tensor> gradient_primals;
+  for (const size_t index : gradient_primals_) {
+    // What a later derivative starts from is the primal as it was, with the history that it had.
+    gradient_primals.push_back(is_mutated_[index] ? primals[index].clone() : primals[index]);
+  }
   for (const auto& mutation : plan().mutations) {
     apply_mutation(mutation, primals[mutation.primal], mutation.data ? slots[mutation.slot] : at::Tensor());
   }
-  if (node) node->save(primals, slots, std::move(residuals), std::move(generator_states));
+  if (node) node->save(primals, slots, std::move(residuals), std::move(gradient_primals), std::move(generator_states));
   return make_outputs(primals, std::move(slots));
 }
 
@@ -252,7 +260,9 @@ std::vector<at::Tensor> CompiledFunction::make_outputs(const std::vector<at::Ten
         break;
       case Kind::kStrided: {
         const auto& [sizes, strides, offset] = output.geometry;
-        outputs[i] = primals[output.index].as_strided(sizes, strides, offset);
+        // Another member of the storage may have a history that this output has no part in.
+        const at::Tensor& member = primals[output.index];
+        outputs[i] = (output.requires_grad ? member : member.detach()).as_strided(sizes, strides, offset);
         break;
       }
       case Kind::kSame:

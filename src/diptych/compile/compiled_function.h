@@ -55,6 +55,11 @@ class CompiledFunction : public std::enable_shared_from_this<CompiledFunction> {
   const Split& split() const { return split_; }
   const Graph& forward_graph() const { return forward_; }
   const std::vector<at::Tensor>& free_variables() const { return free_variables_; }
+  /// Appends the addresses of the free variables, which a guard checks behind the arguments.
+  template <class Tensors>
+  void append_free_variables(Tensors& tensors) const {
+    for (const at::Tensor& tensor : free_variables_) tensors.push_back(&tensor);
+  }
   size_t num_arguments() const { return layout_.num_arguments; }
   /// Primals whose values a gradient depends on: what a backward of the backward starts from.
   const std::vector<size_t>& gradient_primals() const { return gradient_primals_; }
@@ -83,6 +88,7 @@ class CompiledFunction : public std::enable_shared_from_this<CompiledFunction> {
   std::unique_ptr<Program> epilogue_;
   std::vector<at::Tensor> free_variables_;
   std::vector<size_t> gradient_primals_;
+  std::vector<bool> is_mutated_;  ///< per primal, data or geometry
   std::vector<ResidualSource> residual_sources_;
   bool draws_random_ = false;
   /// What tracing the backward threw: thrown when, and only if, a backward is asked for, as in eager.

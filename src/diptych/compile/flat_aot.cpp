@@ -21,7 +21,8 @@ std::vector<at::Tensor> FlatAot::call(const std::vector<at::Tensor>& arguments) 
   for (const at::Tensor& argument : arguments) tensors.push_back(&argument);
   cache_.record_miss(spec, tensors);
   auto code = std::make_shared<CompiledFunction>(function_, arguments, paths_, options_);
-  cache_.insert(std::make_shared<Cache::Entry>(std::move(spec), GlobalState::current(), TensorGuards(tensors), code));
+  cache_.insert(
+      std::make_shared<Cache::Entry>(std::move(spec), GlobalState::current(), Cache::guards_of(*code, tensors), code));
   return code->call(tensors);
 }
 

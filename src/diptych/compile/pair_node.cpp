@@ -40,7 +40,8 @@ void PairNode::check(const std::vector<Watch>& watches, const std::vector<at::Te
 }
 
 void PairNode::save(c10::ArrayRef<at::Tensor> primals, c10::ArrayRef<at::Tensor> slots,
-                    std::vector<at::Tensor>&& residuals, std::vector<at::Tensor>&& generator_states) {
+                    std::vector<at::Tensor>&& residuals, std::vector<at::Tensor>&& gradient_primals,
+                    std::vector<at::Tensor>&& generator_states) {
   residuals_ = std::move(residuals);
   generator_states_ = std::move(generator_states);
   using Kind = CompiledFunction::ResidualSource::Kind;
@@ -49,10 +50,8 @@ void PairNode::save(c10::ArrayRef<at::Tensor> primals, c10::ArrayRef<at::Tensor>
     if (sources[i].kind == Kind::kOwn) continue;
     watch(residual_watches_, sources[i].kind == Kind::kPrimal ? primals[sources[i].index] : slots[sources[i].index], i);
   }
-  for (const size_t index : function_->gradient_primals()) {
-    watch(gradient_primal_watches_, primals[index], gradient_primals_.size());
-    gradient_primals_.push_back(primals[index]);
-  }
+  gradient_primals_ = std::move(gradient_primals);
+  for (size_t i = 0; i < gradient_primals_.size(); ++i) watch(gradient_primal_watches_, gradient_primals_[i], i);
 }
 
 void PairNode::release_variables() {
@@ -100,6 +99,10 @@ variable_list PairNode::run_second_order(const BackwardVariant& variant, const v
       "[{}] a torch::autograd::Function inside the function has a backward of its own, which is not differentiated "
       "again; call backward without create_graph, or keep that Function outside the compiled function",
       function_->options().name);
+  DIPTYCH_CHECK(!function_->plan().hides_history,
+                "[{}] the function changes a tensor in place where autograd does not see it (under no_grad, or through "
+                "detach()), so that its backward can't be differentiated again; use an out-of-place operator there",
+                function_->options().name);
   check(gradient_primal_watches_, gradient_primals_);
   return function_->second_order(variant)->gradients(gradient_primals_, tangents, generator_states_);
 }

@@ -18,7 +18,7 @@ class PairNode final : public torch::autograd::Node {
 
   /// Keeps what the backward needs of a call. `slots` are the forward's output slots, mutations done.
   void save(c10::ArrayRef<at::Tensor> primals, c10::ArrayRef<at::Tensor> slots, std::vector<at::Tensor>&& residuals,
-            std::vector<at::Tensor>&& generator_states);
+            std::vector<at::Tensor>&& gradient_primals, std::vector<at::Tensor>&& generator_states);
 
   std::string name() const override { return "DiptychBackward(" + function_->options().name + ")"; }
   void release_variables() override;

@@ -12,6 +12,11 @@ const ValueInfo& Graph::info(Value value) const {
 
 TensorMeta& Graph::mutable_meta(Value value) { return const_cast<ValueInfo&>(info(value)).meta; }
 
+void Graph::set_grad_enabled(Value value, bool enabled) {
+  DIPTYCH_ASSERT(info(value).kind == ValueInfo::Kind::kNode, "%{} of graph '{}' is made by no node", value.id, name_);
+  nodes_[info(value).node].grad_enabled = enabled;
+}
+
 const Node* Graph::producer(Value value) const {
   const auto& known = info(value);
   return known.kind == ValueInfo::Kind::kNode ? &nodes_[known.node] : nullptr;

@@ -100,6 +100,8 @@ class Graph {
   const ValueInfo& info(Value value) const;
   const TensorMeta& meta(Value value) const { return info(value).meta; }
   TensorMeta& mutable_meta(Value value);
+  /// Corrects Node::grad_enabled of the node that makes `value`. Requires: a node makes it.
+  void set_grad_enabled(Value value, bool enabled);
   /// The node that makes `value`, or null for inputs and constants.
   const Node* producer(Value value) const;
 

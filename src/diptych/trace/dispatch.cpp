@@ -94,8 +94,9 @@ void front_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack
   refuse_unsupported(op, plan);
   exchange_real_tensors(*recorder, plan, *stack);
   if (plan.replacement && mutates_hidden(plan, *stack)) return plan.replacement->callBoxed(stack);
-  // What a composite calls inside has its stand-ins already.
-  if (plan.shows_inner_calls) return op.redispatchBoxed(below, stack);
+  // A composite's inner operators come by here themselves, one by one, as the calls that autograd knows.
+  if (plan.is_composite) return op.redispatchBoxed(below, stack);
+  const Recorder::FrontCall call(*recorder, op, plan, *stack);
   const c10::impl::ExcludeDispatchKeyGuard guard(kFrontKey);
   op.redispatchBoxed(below, stack);
 }

@@ -15,6 +15,9 @@ constexpr std::array<std::string_view, 7> kRefused{
     "aten::set_data",      "aten::_resize_output_", "aten::resize_as_sparse_",
     "aten::sparse_resize_"};
 
+constexpr std::array<std::string_view, 4> kInverseViews{"aten::select_scatter", "aten::slice_scatter",
+                                                        "aten::diagonal_scatter", "aten::as_strided_scatter"};
+
 // Operators that mutate an argument without saying so in their schema, and the one that says so.
 struct Replacement {
   std::string_view hidden;
@@ -73,6 +76,8 @@ OperatorPlan make_plan(const c10::OperatorHandle& op) {
   plan.has_meta_kernel = has_meta_kernel(op);
   plan.refused = contains(kRefused, name);
   plan.is_composite = op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
+  plan.is_copy = name == "aten::copy" && op.operator_name().overload_name.empty();
+  plan.is_inverse_view = contains(kInverseViews, name);
   plan.is_view = has_tag(Op(op), Tag::kView);
   plan.stops_gradient = has_tag(Op(op), Tag::kStopsGradient);
   plan.shape = find_shape_function(op);

@@ -22,8 +22,12 @@ struct OperatorPlan {
   bool mutates = false;
   bool reads_values = false;  ///< the result's shape, or a number, depends on the tensors' values
   bool has_meta_kernel = false;
-  bool refused = false;            ///< changes storage in a way that a graph can't hold (set_, resize_)
-  bool shows_inner_calls = false;  ///< a composite whose inner operators must pass the front key too
+  bool refused = false;       ///< changes storage in a way that a graph can't hold (set_, resize_)
+  bool is_composite = false;  ///< decomposed by autograd: its inner operators pass the front key too
+  bool is_copy = false;       ///< aten::copy, the functional form of copy_
+  bool is_view = false;
+  bool is_inverse_view = false;  ///< what functionalization writes a view's new value back into its base with
+  bool stops_gradient = false;   ///< detach
   ShapeFunction shape = nullptr;
   std::optional<c10::OperatorHandle> replacement;  ///< the operator with declared mutation that stands for this one
   HiddenMutation hidden_mutation;

@@ -5,8 +5,10 @@
 #include <ATen/SequenceNumber.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/_to_copy.h>
 #include <ATen/ops/as_strided.h>
 #include <ATen/ops/as_strided_scatter.h>
+#include <ATen/ops/clone.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/functions/basic_ops.h>
 #include <torch/csrc/autograd/functions/utils.h>
@@ -69,6 +71,21 @@ at::Tensor make_non_leaf(const at::Tensor& leaf) {
   node->set_next_edges({torch::autograd::impl::gradient_edge(leaf)});
   torch::autograd::set_history(tensor, node);
   return tensor;
+}
+
+// Runs the Meta kernel; false, the arguments in place, where it is a composite that calls something without one.
+bool run_meta_kernel(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const size_t num_arguments = op.schema().arguments().size();
+  const size_t begin = stack->size() - num_arguments;
+  const torch::jit::Stack arguments(stack->end() - static_cast<int64_t>(num_arguments), stack->end());
+  try {
+    op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), stack);
+    return true;
+  } catch (const c10::NotImplementedError&) {
+    stack->resize(begin);
+    stack->insert(stack->end(), arguments.begin(), arguments.end());
+    return false;
+  }
 }
 
 bool is_differentiable(at::ScalarType dtype) { return c10::isFloatingType(dtype) || c10::isComplexType(dtype); }
@@ -170,7 +187,7 @@ void Recorder::merge(const std::vector<size_t>& members) {
     primal.stand_in = at::as_strided(base, primal.real.sizes(), primal.real.strides(), primal.real.storage_offset());
     primal.value = value_of(primal.stand_in);
   }
-  merged_bases_.push_back({base, members[0]});
+  merged_bases_.push_back({base, members[0], members});
 }
 
 Value Recorder::value_of(const at::Tensor& stand_in) {
@@ -278,15 +295,57 @@ void Recorder::wrap_outputs(const c10::OperatorHandle& op, torch::jit::Stack& st
   }
 }
 
+Recorder::FrontCall::FrontCall(Recorder& recorder, const c10::OperatorHandle& op, const OperatorPlan& plan,
+                               const torch::jit::Stack& stack)
+    : recorder_(recorder), outer_(recorder.front_) {
+  recorder.front_ = &op.schema();
+  if (recorder.phase_ != Phase::kForward || plan.takes_tensor.empty()) return;
+  if (!plan.mutates && !plan.is_view) return;
+  const auto& first = stack[stack.size() - plan.takes_tensor.size()];
+  if (!first.isTensor() || !first.toTensor().defined()) return;
+  const at::Tensor& self = first.toTensor();
+  const auto* storage = self.storage().unsafeGetStorageImpl();
+  const bool records = c10::GradMode::is_enabled();
+  if (plan.mutates) {
+    recorder.any_mutation_ = true;
+    recorder.blind_mutation_ |= !records || (!self.requires_grad() && recorder.detached_.count(storage) != 0);
+  } else if (self.requires_grad()) {
+    recorder.no_grad_view_ |= !records;
+    if (plan.stops_gradient) recorder.detached_.insert(storage);
+  }
+}
+
+// A view that is not the operator being called is one that functionalization takes again, or writes back through; the
+// call that it belongs to ran earlier, and recorded gradients unless hides_history() says otherwise.
+bool Recorder::gradients_enabled(const c10::OperatorHandle& op, const OperatorPlan& plan) const {
+  if (phase_ == Phase::kBackward || c10::GradMode::is_enabled()) return true;
+  return (plan.is_view || plan.is_inverse_view) && front_ != &op.schema();
+}
+
+// aten::copy is what functionalization makes of copy_; autograd has no formula for it, so it is recorded as the cast,
+// expansion and clone that it is wherever the result is laid out as a clone would be.
+bool Recorder::record_as_copy_of_source(torch::jit::Stack* stack) {
+  const size_t begin = stack->size() - 3;
+  const at::Tensor self = (*stack)[begin].toTensor();
+  const at::Tensor source = (*stack)[begin + 1].toTensor();
+  if (!self.is_contiguous() || self.device() != source.device()) return false;
+  const at::Tensor cast = source.scalar_type() == self.scalar_type() ? source : at::_to_copy(source, self.options());
+  const at::Tensor expanded = cast.sizes() == self.sizes() ? cast : cast.expand(self.sizes());
+  stack->resize(begin);
+  stack->emplace_back(at::clone(expanded, at::MemoryFormat::Contiguous));
+  return true;
+}
+
 void Recorder::record(const c10::OperatorHandle& op, const OperatorPlan& plan, torch::jit::Stack* stack) {
   DIPTYCH_CHECK(!plan.mutates,
                 "[trace] {} in scope '{}' changes its argument in place and has no functional form; "
                 "use an out-of-place operator there",
                 c10::toString(op.operator_name()), current_scope().str());
+  if (plan.is_copy && record_as_copy_of_source(stack)) return;
   Call call;
   const size_t num_arguments = plan.takes_tensor.size();
   const size_t begin = stack->size() - num_arguments;
-  Node node{Op(op), {}, {}, {}, {}, {}, phase_ == Phase::kBackward || c10::GradMode::is_enabled()};
+  Node node{Op(op), {}, {}, {}, {}, {}, gradients_enabled(op, plan)};
   for (size_t i = 0; i < num_arguments; ++i) {
     node.operands.push_back(make_operand((*stack)[begin + i], plan.takes_tensor[i], plan.takes_list[i], call));
   }
@@ -298,9 +357,7 @@ void Recorder::record(const c10::OperatorHandle& op, const OperatorPlan& plan, t
     exchange_for_meta(*stack, plan);
     if (plan.shape != nullptr && plan.shape(op, *stack)) {
       // the table knew it
-    } else if (plan.has_meta_kernel) {
-      op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), stack);
-    } else {
+    } else if (!plan.has_meta_kernel || !run_meta_kernel(op, stack)) {
       run_shape_by_example(op, stack, call.device.value_or(c10::kCPU));
     }
   }

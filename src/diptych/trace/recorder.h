@@ -5,7 +5,9 @@
 #include <torch/csrc/autograd/edge.h>
 #include <torch/csrc/autograd/node.h>
 
+#include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "diptych/graph/graph.h"
 #include "diptych/trace/fake_tensor.h"
@@ -35,6 +37,24 @@ class Recorder {
   /// The value that a stand-in of this trace has now, pending mutations applied.
   Value value_of(const at::Tensor& stand_in);
 
+  /// While it lives, `op` is the operator that the user, or autograd for him, calls: what is recorded under it and is
+  /// another view was taken by functionalization, whose grad mode is whatever holds when it happens to need it.
+  class FrontCall {
+   public:
+    FrontCall(Recorder& recorder, const c10::OperatorHandle& op, const OperatorPlan& plan,
+              const torch::jit::Stack& stack);
+    ~FrontCall() { recorder_.front_ = outer_; }
+    FrontCall(const FrontCall&) = delete;
+    FrontCall& operator=(const FrontCall&) = delete;
+
+   private:
+    Recorder& recorder_;
+    const c10::FunctionSchema* outer_;
+  };
+  /// Whether tensors were changed behind autograd's back (under no_grad, or through detach()), so that the recorded
+  /// graph, differentiated again, would not give what autograd gives.
+  bool hides_history() const { return blind_mutation_ || (any_mutation_ && no_grad_view_); }
+
   /// Runs the operator on shapes and records it: the kernel of kFakeKey.
   void record(const c10::OperatorHandle& op, const OperatorPlan& plan, torch::jit::Stack* stack);
 
@@ -58,6 +78,8 @@ class Recorder {
   struct MergedBase {
     at::Tensor base;    ///< stands for the whole storage
     size_t primal = 0;  ///< one of its members
+    std::vector<size_t> members;
+    bool holds(size_t index) const { return std::find(members.begin(), members.end(), index) != members.end(); }
   };
   const std::vector<MergedBase>& merged_bases() const { return merged_bases_; }
   Graph& graph() { return graph_; }
@@ -74,6 +96,8 @@ class Recorder {
   void wrap_outputs(const c10::OperatorHandle& op, torch::jit::Stack& stack, size_t begin, Call& call);
   Provenance provenance();
   void remember_forward(const Node& node);
+  bool record_as_copy_of_source(torch::jit::Stack* stack);
+  bool gradients_enabled(const c10::OperatorHandle& op, const OperatorPlan& plan) const;
 
   uint64_t id_;
   Graph graph_;
@@ -81,6 +105,11 @@ class Recorder {
   std::vector<Primal> primals_;
   size_t num_free_variables_ = 0;
   std::vector<MergedBase> merged_bases_;
+  const c10::FunctionSchema* front_ = nullptr;
+  bool any_mutation_ = false;
+  bool blind_mutation_ = false;
+  bool no_grad_view_ = false;
+  std::unordered_set<const c10::StorageImpl*> detached_;  ///< storages of which a detached alias exists
   std::unordered_map<const c10::TensorImpl*, size_t> primal_of_;
   /// Autograd's sequence number of a forward node to the last value that was recorded under it.
   std::unordered_map<uint64_t, Value> forward_values_;
