@@ -58,10 +58,10 @@ std::vector<Layout> layouts(const at::Tensor& tensor) {
 
 Samples all_samples() {
   Samples all;
-  for (const auto& family :
-       {pointwise_samples(), activation_samples(), embedding_samples(), norm_samples(), attention_samples(),
-        convolution_samples(), pool_samples(), loss_samples(), recurrent_samples(), reduction_samples(),
-        indexing_samples(), random_samples(), fft_samples(), linalg_samples(), spatial_samples(), structured_samples()}) {
+  for (const auto& family : {pointwise_samples(), activation_samples(), embedding_samples(), norm_samples(),
+                             attention_samples(), convolution_samples(), pool_samples(), loss_samples(),
+                             recurrent_samples(), reduction_samples(), indexing_samples(), random_samples(),
+                             fft_samples(), linalg_samples(), spatial_samples(), structured_samples()}) {
     all.insert(all.end(), family.begin(), family.end());
   }
   return all;

@@ -1,5 +1,5 @@
-// The operator table of the tests: sample arguments for ATen operators, as boxed stacks of real CPU tensors. A test takes
-// the samples of a family and runs each through whatever it compares with eager.
+// The operator table of the tests: sample arguments for ATen operators, as boxed stacks of real CPU tensors. A test
+// takes the samples of a family and runs each through whatever it compares with eager.
 #pragma once
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
@@ -11,9 +11,9 @@ namespace diptych::test {
 
 /// One call: an operator and all its arguments.
 struct OpSample {
-  std::string op;           ///< "aten::add.Tensor"
+  std::string op;  ///< "aten::add.Tensor"
   c10::Stack arguments;
-  std::string note;         ///< what is special about these arguments, for failure messages
+  std::string note;  ///< what is special about these arguments, for failure messages
 
   c10::OperatorHandle handle() const;
 };
@@ -27,13 +27,13 @@ struct Layout {
   std::string name;
 };
 
-/// `tensor` in the layouts that kernels tell apart: contiguous, transposed, with gaps, expanded over the first dimension,
-/// channels last (4-d and 5-d), and empty in its first dimension.
+/// `tensor` in the layouts that kernels tell apart: contiguous, transposed, with gaps, expanded over the first
+/// dimension, channels last (4-d and 5-d), and empty in its first dimension.
 std::vector<Layout> layouts(const at::Tensor& tensor);
 /// The same without the empty one.
 std::vector<Layout> nonempty_layouts(const at::Tensor& tensor);
 
-at::Tensor f32(at::IntArrayRef sizes);                 ///< standard normal
+at::Tensor f32(at::IntArrayRef sizes);  ///< standard normal
 at::Tensor f64(at::IntArrayRef sizes);
 at::Tensor i64(at::IntArrayRef sizes, int64_t below);  ///< uniform in [0, below)
 c10::IValue ints(std::vector<int64_t> values);

@@ -10,7 +10,8 @@ const c10::IValue kNone;
 
 void add_elementwise_losses(Samples& out, const Layout& x, int64_t reduction) {
   const at::Tensor p = x.tensor.sigmoid(), target = torch::rand(x.tensor.sizes(), x.tensor.dtype());
-  const at::Tensor grad = reduction == 0 ? torch::ones(x.tensor.sizes(), x.tensor.dtype()) : torch::ones({}, x.tensor.dtype());
+  const at::Tensor grad =
+      reduction == 0 ? torch::ones(x.tensor.sizes(), x.tensor.dtype()) : torch::ones({}, x.tensor.dtype());
   const at::Tensor self = p.as_strided(x.tensor.sizes(), p.strides());
   out.push_back(sample("aten::binary_cross_entropy", {self, target, kNone, reduction}, x.name));
   out.push_back(sample("aten::binary_cross_entropy_backward", {grad, self, target, kNone, reduction}, x.name));
@@ -27,13 +28,14 @@ void add_class_losses(Samples& out, int64_t reduction) {
     const at::Tensor target = i64({6}, 4);
     const at::Tensor grad = reduction == 0 ? torch::ones({6}) : torch::ones({});
     out.push_back(sample("aten::nll_loss_forward", {x.tensor, target, kNone, reduction, -100}, x.name));
-    out.push_back(sample("aten::nll_loss_backward", {grad, x.tensor, target, kNone, reduction, -100, torch::ones({})},
-                         x.name));
+    out.push_back(
+        sample("aten::nll_loss_backward", {grad, x.tensor, target, kNone, reduction, -100, torch::ones({})}, x.name));
     out.push_back(sample("aten::multi_margin_loss", {x.tensor, target, 1, 1, kNone, reduction}, x.name));
     out.push_back(sample("aten::multi_margin_loss_backward", {grad, x.tensor, target, 1, 1, kNone, reduction}, x.name));
     const at::Tensor labels = torch::tensor({0, 2, -1, -1}, at::kLong).repeat({6, 1});
     out.push_back(sample("aten::multilabel_margin_loss_forward", {x.tensor, labels, reduction}, x.name));
-    out.push_back(sample("aten::multilabel_margin_loss_backward", {grad, x.tensor, labels, reduction, torch::zeros({6, 4})}, x.name));
+    out.push_back(sample("aten::multilabel_margin_loss_backward",
+                         {grad, x.tensor, labels, reduction, torch::zeros({6, 4})}, x.name));
   }
   out.push_back(sample("aten::nll_loss_forward", {f32({4}), torch::tensor(1), kNone, reduction, -100}, "one sample"));
   out.push_back(sample("aten::multi_margin_loss", {f32({4}), torch::tensor(1), 1, 1, kNone, reduction}, "one sample"));
@@ -61,7 +63,8 @@ void add_pools_3d(Samples& out) {
   }
   out.push_back(sample("aten::max_pool3d_with_indices", {f32({3, 6, 7, 8}), ints({2, 3, 1})}, "no batch"));
   const at::Tensor indices = torch::arange(8, at::kLong).view({1, 1, 2, 2, 2});
-  out.push_back(sample("aten::max_unpool3d", {f32({1, 1, 2, 2, 2}), indices, ints({4, 4, 4}), ints({2, 2, 2}), ints({0, 0, 0})}));
+  out.push_back(
+      sample("aten::max_unpool3d", {f32({1, 1, 2, 2, 2}), indices, ints({4, 4, 4}), ints({2, 2, 2}), ints({0, 0, 0})}));
 }
 
 }  // namespace
@@ -82,11 +85,13 @@ Samples pool_samples() {
   for (const Layout& x : nonempty_layouts(f32({2, 3, 8, 7}))) {
     out.push_back(sample("aten::_adaptive_avg_pool2d", {x.tensor, ints({3, 2})}, x.name));
     out.push_back(sample("aten::_adaptive_avg_pool2d_backward", {f32({2, 3, 3, 2}), x.tensor}, x.name));
-    out.push_back(sample("aten::max_pool2d_with_indices", {x.tensor, ints({3, 3}), ints({2, 2}), ints({1, 1})}, x.name));
+    out.push_back(
+        sample("aten::max_pool2d_with_indices", {x.tensor, ints({3, 3}), ints({2, 2}), ints({1, 1})}, x.name));
     const auto [y, indices] = at::max_pool2d_with_indices(x.tensor, {3, 3}, {2, 2}, {1, 1});
-    out.push_back(sample("aten::max_pool2d_with_indices_backward",
-                         {torch::ones_like(y), x.tensor, ints({3, 3}), ints({2, 2}), ints({1, 1}), ints({1, 1}), false,
-                          indices}, x.name));
+    out.push_back(
+        sample("aten::max_pool2d_with_indices_backward",
+               {torch::ones_like(y), x.tensor, ints({3, 3}), ints({2, 2}), ints({1, 1}), ints({1, 1}), false, indices},
+               x.name));
     out.push_back(sample("aten::avg_pool2d", {x.tensor, ints({2, 2})}, x.name));
     out.push_back(sample("aten::avg_pool2d_backward",
                          {f32({2, 3, 4, 3}), x.tensor, ints({2, 2}), ints({2, 2}), ints({0, 0}), false, true, kNone},
@@ -104,7 +109,8 @@ Samples pool_samples() {
 Samples random_samples() {
   Samples out;
   for (const Layout& x : layouts(torch::rand({4, 3, 5}))) {
-    for (const bool train : {false, true}) out.push_back(sample("aten::native_dropout", {x.tensor, 0.5, train}, x.name));
+    for (const bool train : {false, true})
+      out.push_back(sample("aten::native_dropout", {x.tensor, 0.5, train}, x.name));
     out.push_back(sample("aten::native_dropout_backward", {x.tensor, x.tensor.gt(0.5), 2.0}, x.name));
     out.push_back(sample("aten::bernoulli", {x.tensor}, x.name));
     out.push_back(sample("aten::bernoulli.p", {x.tensor, 0.5}, x.name));
@@ -116,8 +122,8 @@ Samples random_samples() {
     out.push_back(sample("aten::_dirichlet_grad", {x.tensor, x.tensor, x.tensor}, x.name));
     for (const bool train : {false, true}) {
       out.push_back(sample("aten::rrelu_with_noise", {x.tensor, torch::zeros_like(x.tensor), 0.1, 0.3, train}, x.name));
-      out.push_back(
-          sample("aten::rrelu_with_noise_functional", {x.tensor, torch::zeros_like(x.tensor), 0.1, 0.3, train}, x.name));
+      out.push_back(sample("aten::rrelu_with_noise_functional",
+                           {x.tensor, torch::zeros_like(x.tensor), 0.1, 0.3, train}, x.name));
     }
     out.push_back(sample("aten::rand_like", {x.tensor}, x.name));
     out.push_back(sample("aten::normal_functional", {x.tensor}, x.name));

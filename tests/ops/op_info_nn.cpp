@@ -18,10 +18,10 @@ void add_bags(Samples& out) {
         const std::string note = "mode " + std::to_string(mode);
         for (const auto& op : {"aten::_embedding_bag", "aten::_embedding_bag_forward_only"}) {
           out.push_back(sample(op, {weight, indices, offsets, false, mode, false, weights, last_offset}, note));
-          out.push_back(sample(
-              op, {f64({10, 4}), indices, offsets, false, mode, false, weighted ? c10::IValue(f64({7})) : kNone,
-                   last_offset},
-              note + " f64"));
+          out.push_back(sample(op,
+                               {f64({10, 4}), indices, offsets, false, mode, false,
+                                weighted ? c10::IValue(f64({7})) : kNone, last_offset},
+                               note + " f64"));
         }
       }
     }
@@ -43,22 +43,23 @@ void add_batch_norms(Samples& out, const Layout& x, bool training, bool affine) 
   const auto vector = [&] { return torch::ones({channels}, dtype); };
   const c10::IValue weight = affine ? c10::IValue(vector()) : kNone, bias = affine ? c10::IValue(vector()) : kNone;
   const std::string note = x.name + (training ? ", training" : ", evaluating") + (affine ? ", affine" : "");
-  out.push_back(sample("aten::native_batch_norm", {x.tensor, weight, bias, vector(), vector(), training, 0.1, 1e-5}, note));
   out.push_back(
-      sample("aten::_native_batch_norm_legit", {x.tensor, weight, bias, vector(), vector(), training, 0.1, 1e-5}, note));
+      sample("aten::native_batch_norm", {x.tensor, weight, bias, vector(), vector(), training, 0.1, 1e-5}, note));
+  out.push_back(sample("aten::_native_batch_norm_legit",
+                       {x.tensor, weight, bias, vector(), vector(), training, 0.1, 1e-5}, note));
   out.push_back(sample("aten::_native_batch_norm_legit_functional",
                        {x.tensor, weight, bias, vector(), vector(), training, 0.1, 1e-5}, note));
   if (training) {
     out.push_back(sample("aten::native_batch_norm", {x.tensor, weight, bias, kNone, kNone, true, 0.1, 1e-5}, note));
-    out.push_back(
-        sample("aten::_native_batch_norm_legit.no_stats", {x.tensor, weight, bias, true, 0.1, 1e-5}, note));
+    out.push_back(sample("aten::_native_batch_norm_legit.no_stats", {x.tensor, weight, bias, true, 0.1, 1e-5}, note));
     out.push_back(
         sample("aten::_batch_norm_with_update", {x.tensor, weight, bias, vector(), vector(), 0.1, 1e-5}, note));
   } else {
     out.push_back(sample("aten::_native_batch_norm_legit_no_training",
                          {x.tensor, weight, bias, vector(), vector(), 0.1, 1e-5}, note));
   }
-  for (const auto& mask : std::vector<std::vector<bool>>{{true, true, true}, {true, false, false}, {false, true, true}}) {
+  for (const auto& mask :
+       std::vector<std::vector<bool>>{{true, true, true}, {true, false, false}, {false, true, true}}) {
     const c10::IValue grad = f32(x.tensor.sizes()).to(x.tensor.scalar_type());
     out.push_back(sample("aten::native_batch_norm_backward",
                          {grad, x.tensor, weight, vector(), vector(), vector(), vector(), training, 1e-5, bools(mask)},
@@ -81,7 +82,8 @@ void add_layer_norms(Samples& out, const Layout& x, bool affine) {
   const auto [y, mean, rstd] = at::native_layer_norm(x.tensor, shape, {}, {}, 1e-5);
   for (const auto& mask : std::vector<std::vector<bool>>{{true, affine, affine}, {false, affine, false}}) {
     out.push_back(sample("aten::native_layer_norm_backward",
-                         {f32(x.tensor.sizes()), x.tensor, ints(shape), mean, rstd, weight, bias, bools(mask)}, x.name));
+                         {f32(x.tensor.sizes()), x.tensor, ints(shape), mean, rstd, weight, bias, bools(mask)},
+                         x.name));
   }
 }
 
@@ -94,10 +96,10 @@ void add_group_norms(Samples& out, const Layout& x, bool affine) {
   for (const auto& mask : std::vector<std::vector<bool>>{{true, affine, affine}, {false, affine, false}}) {
     if (!mask[0] && !t.is_contiguous()) continue;  // the channels-last kernel crashes without a gradient to write to
     const at::Tensor stats = torch::ones({n, 2});
-    out.push_back(sample("aten::native_group_norm_backward",
-                         {f32(t.sizes()).contiguous(t.suggest_memory_format()), t, stats, stats, weight, n, c, rest, 2,
-                          bools(mask)},
-                         x.name));
+    out.push_back(sample(
+        "aten::native_group_norm_backward",
+        {f32(t.sizes()).contiguous(t.suggest_memory_format()), t, stats, stats, weight, n, c, rest, 2, bools(mask)},
+        x.name));
   }
 }
 
@@ -113,12 +115,14 @@ void add_convolution(Samples& out, const Convolution& c, const std::string& note
   const int64_t channels = c.transposed ? c.weight.size(1) * c.groups : c.weight.size(0);
   const at::Tensor bias = torch::ones({channels}, c.weight.dtype());
   for (const c10::IValue& b : {c10::IValue(bias), kNone}) {
-    out.push_back(sample("aten::convolution", {c.input, c.weight, b, c.stride, c.padding, c.dilation, c.transposed,
-                                               c.output_padding, c.groups}, note));
+    out.push_back(sample(
+        "aten::convolution",
+        {c.input, c.weight, b, c.stride, c.padding, c.dilation, c.transposed, c.output_padding, c.groups}, note));
   }
   const at::Tensor grad = torch::ones_like(at::convolution(c.input, c.weight, {}, c.stride, c.padding, c.dilation,
                                                            c.transposed, c.output_padding, c.groups));
-  for (const auto& mask : std::vector<std::vector<bool>>{{true, true, true}, {false, true, false}, {true, false, false}}) {
+  for (const auto& mask :
+       std::vector<std::vector<bool>>{{true, true, true}, {false, true, false}, {true, false, false}}) {
     out.push_back(sample("aten::convolution_backward",
                          {grad, c.input, c.weight, std::vector<int64_t>{channels}, c.stride, c.padding, c.dilation,
                           c.transposed, c.output_padding, c.groups, bools(mask)},
@@ -137,7 +141,8 @@ void add_convolutions_2d(Samples& out) {
         add_convolution(out, {x.tensor, weight, {2, 2}, {1, 0}, {2, 1}}, note + " dilated");
       }
       add_convolution(out, {x.tensor, f32({6, 2, 3, 3}).to(dtype), {1}, {1}, {1}, false, {0}, 2}, x.name + " groups");
-      add_convolution(out, {x.tensor, f32({4, 1, 3, 3}).to(dtype), {1}, {1}, {1}, false, {0}, 4}, x.name + " depthwise");
+      add_convolution(out, {x.tensor, f32({4, 1, 3, 3}).to(dtype), {1}, {1}, {1}, false, {0}, 4},
+                      x.name + " depthwise");
       add_convolution(out, {x.tensor, f32({6, 4, 1, 1}).to(dtype)}, x.name + " 1x1");
       add_convolution(out, {x.tensor, f32({4, 6, 3, 3}).to(dtype), {2, 2}, {1, 1}, {1, 1}, true, {1, 1}},
                       x.name + " transposed" + toString(dtype));
@@ -149,9 +154,11 @@ void add_convolutions_2d(Samples& out) {
       const std::string note = "batch of " + std::to_string(batch) + toString(dtype);
       add_convolution(out, {x, f32({6, 4, 1, 1}).to(dtype)}, note + ", 1x1");
       add_convolution(out, {x, channels_last(f32({6, 4, 1, 1}).to(dtype))}, note + ", 1x1 channels last");
-      add_convolution(out, {x, f32({4, 1, 3, 3}).to(dtype), {1, 1}, {0, 0}, {1, 1}, true, {0, 0}, 4}, note + ", depthwise");
+      add_convolution(out, {x, f32({4, 1, 3, 3}).to(dtype), {1, 1}, {0, 0}, {1, 1}, true, {0, 0}, 4},
+                      note + ", depthwise");
       add_convolution(out, {x, f32({4, 4, 9, 7}).to(dtype)}, note + ", output 1x1");
-      add_convolution(out, {channels_last(f32({batch, 1, 8, 8}).to(dtype)), f32({4, 1, 3, 3}).to(dtype)}, note + ", C=1");
+      add_convolution(out, {channels_last(f32({batch, 1, 8, 8}).to(dtype)), f32({4, 1, 3, 3}).to(dtype)},
+                      note + ", C=1");
     }
   }
   add_convolution(out, {f32({1, 3, 8, 8}), f32({4, 3, 3, 3}), {1, 1}, {1, 1}}, "batch of one");
@@ -190,8 +197,9 @@ Samples norm_samples() {
     }
     add_batch_norms(out, {f32({5, 3}), "2-d"}, true, affine);
     add_batch_norms(out, {f32({2, 4, 3, 6}).to(at::kBFloat16), "bf16"}, true, affine);
-    for (const Layout& x : {Layout{f32({2, 4, 3, 6}), "contiguous"}, Layout{channels_last(f32({2, 4, 3, 6})), "channels last"},
-                            Layout{f32({2, 4}), "2-d"}, Layout{f32({2, 4, 5, 6}).to(at::kBFloat16), "bf16"}}) {
+    for (const Layout& x :
+         {Layout{f32({2, 4, 3, 6}), "contiguous"}, Layout{channels_last(f32({2, 4, 3, 6})), "channels last"},
+          Layout{f32({2, 4}), "2-d"}, Layout{f32({2, 4, 5, 6}).to(at::kBFloat16), "bf16"}}) {
       add_group_norms(out, x, affine);
     }
   }
@@ -201,8 +209,8 @@ Samples norm_samples() {
     const at::Tensor g = torch::ones({4, 1, 1});
     out.push_back(sample("aten::_weight_norm_interface", {v.tensor, g, 0}, v.name));
     const auto norms = std::get<1>(at::_weight_norm_interface(v.tensor.contiguous(), g, 0));
-    out.push_back(sample("aten::_weight_norm_interface_backward",
-                         {f32({4, 3, 2}), v.tensor.contiguous(), g, norms, 0}, v.name));
+    out.push_back(
+        sample("aten::_weight_norm_interface_backward", {f32({4, 3, 2}), v.tensor.contiguous(), g, norms, 0}, v.name));
   }
   return out;
 }
@@ -218,14 +226,15 @@ Samples attention_samples() {
       if (q.tensor.stride(-1) != 1) continue;  // the kernel wants dense rows
       const at::Tensor k = f32({2, 3, 5, 4}).to(dtype), v = f32({2, 3, 5, 4}).to(dtype);
       for (const bool causal : {false, true}) {
-        out.push_back(sample("aten::_scaled_dot_product_flash_attention_for_cpu", {q.tensor, k, v, 0.0, causal}, q.name));
+        out.push_back(
+            sample("aten::_scaled_dot_product_flash_attention_for_cpu", {q.tensor, k, v, 0.0, causal}, q.name));
         const auto [y, lse] = at::_scaled_dot_product_flash_attention_for_cpu(q.tensor, k, v, 0.0, causal);
         out.push_back(sample("aten::_scaled_dot_product_flash_attention_for_cpu_backward",
                              {torch::ones_like(y), q.tensor, k, v, y, lse, 0.0, causal}, q.name));
       }
       const at::Tensor mask = torch::zeros({8, 5}, dtype);
-      out.push_back(sample("aten::_scaled_dot_product_flash_attention_for_cpu",
-                           {q.tensor, k, v, 0.0, false, mask, 0.5}, q.name + ", mask"));
+      out.push_back(sample("aten::_scaled_dot_product_flash_attention_for_cpu", {q.tensor, k, v, 0.0, false, mask, 0.5},
+                           q.name + ", mask"));
     }
   }
   const at::Tensor mask = torch::zeros({2, 3, 4, 4}, at::kBool), scores = f32({2, 3, 4, 4});
@@ -260,14 +269,36 @@ Samples recurrent_samples() {
         const at::Tensor x = batch_first ? f32({3, 5, 4}).transpose(0, 1) : f32({5, 3, 4});
         const at::Tensor w0 = f32({24, 4}), w1 = f32({24, 6}), b = f32({24}), h = f32({3, 6}), c = f32({3, 6});
         const std::string note = std::string(train ? "training" : "") + (reverse ? " reverse" : "");
-        out.push_back(sample("aten::mkldnn_rnn_layer", {x, w0, w1, b, b, h, c, reverse, ints({}), 2, 6, 1, true, false,
-                                                        batch_first, train}, note));
+        out.push_back(sample("aten::mkldnn_rnn_layer",
+                             {x, w0, w1, b, b, h, c, reverse, ints({}), 2, 6, 1, true, false, batch_first, train},
+                             note));
         if (!train) continue;
-        const auto [y, hy, cy, work] = at::mkldnn_rnn_layer(x, w0, w1, b, b, h, c, reverse, {}, 2, 6, 1, true, false,
-                                                            batch_first, train);
+        const auto [y, hy, cy, work] =
+            at::mkldnn_rnn_layer(x, w0, w1, b, b, h, c, reverse, {}, 2, 6, 1, true, false, batch_first, train);
         out.push_back(sample("aten::mkldnn_rnn_layer_backward",
-                             {x, w0, w1, b, b, h, c, y, hy, cy, torch::ones_like(y), torch::ones_like(hy),
-                              torch::ones_like(cy), reverse, 2, 6, 1, true, train, false, ints({}), batch_first, work},
+                             {x,
+                              w0,
+                              w1,
+                              b,
+                              b,
+                              h,
+                              c,
+                              y,
+                              hy,
+                              cy,
+                              torch::ones_like(y),
+                              torch::ones_like(hy),
+                              torch::ones_like(cy),
+                              reverse,
+                              2,
+                              6,
+                              1,
+                              true,
+                              train,
+                              false,
+                              ints({}),
+                              batch_first,
+                              work},
                              note));
       }
     }

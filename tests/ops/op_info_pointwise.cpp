@@ -10,17 +10,18 @@ const std::vector<std::string> kBinary = {"aten::add.Tensor", "aten::sub.Tensor"
                                           "aten::div.Tensor", "aten::maximum",    "aten::minimum",
                                           "aten::eq.Tensor",  "aten::ne.Tensor",  "aten::lt.Tensor",
                                           "aten::le.Tensor",  "aten::gt.Tensor",  "aten::ge.Tensor"};
-const std::vector<std::string> kUnary = {"aten::neg",  "aten::exp",        "aten::log",     "aten::sin",  "aten::cos",
-                                         "aten::tanh", "aten::sigmoid",    "aten::sqrt",    "aten::rsqrt",
-                                         "aten::silu", "aten::reciprocal", "aten::gelu",    "aten::relu", "aten::logit",
-                                         "aten::isnan", "aten::angle",     "aten::hardswish", "aten::hardtanh",
-                                         "aten::abs", "aten::nan_to_num"};
+const std::vector<std::string> kUnary = {"aten::neg",       "aten::exp",      "aten::log",        "aten::sin",
+                                         "aten::cos",       "aten::tanh",     "aten::sigmoid",    "aten::sqrt",
+                                         "aten::rsqrt",     "aten::silu",     "aten::reciprocal", "aten::gelu",
+                                         "aten::relu",      "aten::logit",    "aten::isnan",      "aten::angle",
+                                         "aten::hardswish", "aten::hardtanh", "aten::abs",        "aten::nan_to_num"};
 const std::vector<std::string> kWithScalar = {"aten::add.Scalar", "aten::sub.Scalar", "aten::rsub.Scalar",
                                               "aten::mul.Scalar", "aten::div.Scalar", "aten::pow.Tensor_Scalar",
                                               "aten::eq.Scalar",  "aten::ne.Scalar",  "aten::lt.Scalar",
                                               "aten::le.Scalar",  "aten::gt.Scalar",  "aten::ge.Scalar"};
-const std::vector<std::string> kBackward = {"aten::gelu_backward", "aten::silu_backward", "aten::tanh_backward",
-                                            "aten::sigmoid_backward", "aten::hardswish_backward"};
+const std::vector<std::string> kBackward = {"aten::gelu_backward",      "aten::silu_backward",
+                                            "aten::tanh_backward",      "aten::sigmoid_backward",
+                                            "aten::hardswish_backward", "aten::mish_backward"};
 
 struct Pair {
   at::Tensor a, b;
@@ -74,8 +75,8 @@ void add_gates(Samples& out) {
     for (const Layout& x : layouts(f32(shape))) {
       out.push_back(sample("aten::log_sigmoid_forward", {x.tensor}, x.name));
       const auto forward = at::log_sigmoid_forward(x.tensor);
-      out.push_back(
-          sample("aten::log_sigmoid_backward", {torch::ones(x.tensor.sizes()), x.tensor, std::get<1>(forward)}, x.name));
+      out.push_back(sample("aten::log_sigmoid_backward",
+                           {torch::ones(x.tensor.sizes()), x.tensor, std::get<1>(forward)}, x.name));
       out.push_back(sample("aten::glu", {x.tensor, 1}, x.name));
       out.push_back(sample("aten::glu_backward", {at::glu(x.tensor, 1), x.tensor, 1}, x.name));
     }

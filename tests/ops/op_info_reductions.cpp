@@ -112,7 +112,8 @@ Samples indexing_samples() {
     }
   }
   out.push_back(sample("aten::index_select", {f32({}), 0, torch::zeros({1}, at::kLong)}, "0-d"));
-  for (const Layout& x : nonempty_layouts(i64({2, 3}, 9))) out.push_back(sample("aten::take", {f32({9}), x.tensor}, x.name));
+  for (const Layout& x : nonempty_layouts(i64({2, 3}, 9)))
+    out.push_back(sample("aten::take", {f32({9}), x.tensor}, x.name));
   out.push_back(sample("aten::unfold_backward", {f32({3, 4, 2}), ints({3, 9}), 1, 2, 2}));
   for (const int64_t offset : {-5, -1, 0, 2, 9}) {
     for (const auto& op : {"aten::tril_indices", "aten::triu_indices"}) out.push_back(sample(op, {4, 5, offset}));

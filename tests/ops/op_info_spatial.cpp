@@ -15,7 +15,8 @@ void add_structured_2d(Samples& out, const Layout& x) {
     out.push_back(sample("aten::upsample_bilinear2d_backward", {g, ints({9, 7}), ints({2, 3, 6, 5}), false}));
   }
   out.push_back(sample("aten::pixel_unshuffle", {x.tensor.slice(3, 0, 4), 2}, x.name));
-  out.push_back(sample("aten::pixel_shuffle", {x.tensor.repeat({1, 4, 1, 1}), 2}, x.name));
+  const at::Tensor blocks = x.tensor.repeat({1, 4, 1, 1});
+  out.push_back(sample("aten::pixel_shuffle", {blocks.contiguous(x.tensor.suggest_memory_format()), 2}, x.name));
 }
 
 void add_paddings(Samples& out) {
@@ -29,6 +30,7 @@ void add_paddings(Samples& out) {
     out.push_back(sample("aten::upsample_nearest2d", {x.tensor, ints({9, 7})}, x.name));
     out.push_back(sample("aten::upsample_bilinear2d", {x.tensor, ints({9, 7}), false}, x.name));
     out.push_back(sample("aten::channel_shuffle", {x.tensor, 3}, x.name));
+    out.push_back(sample("aten::native_channel_shuffle", {x.tensor, 3}, x.name));
     add_structured_2d(out, x);
   }
   out.push_back(sample("aten::reflection_pad2d", {f32({3, 6, 5}), ints({1, 2, 3, 1})}, "no batch"));
@@ -36,6 +38,15 @@ void add_paddings(Samples& out) {
     const auto pad = ints({1, 2, 3, 1, 1, 1});
     out.push_back(sample("aten::replication_pad3d", {x.tensor, pad}, x.name));
     out.push_back(sample("aten::reflection_pad3d", {x.tensor, pad}, x.name));
+    out.push_back(sample("aten::reflection_pad3d_backward", {f32({2, 3, 6, 10, 8}), x.tensor, pad}, x.name));
+    out.push_back(sample(
+        "aten::avg_pool3d_backward",
+        {f32({2, 3, 2, 3, 2}), x.tensor, ints({2, 2, 2}), ints({2, 2, 2}), ints({0, 0, 0}), false, true, c10::IValue()},
+        x.name));
+    out.push_back(
+        sample("aten::upsample_nearest3d_backward", {x.tensor, ints({4, 6, 5}), ints({2, 3, 2, 3, 3})}, x.name));
+    out.push_back(sample("aten::upsample_trilinear3d_backward",
+                         {x.tensor, ints({4, 6, 5}), ints({2, 3, 2, 3, 3}), false}, x.name));
     out.push_back(sample("aten::avg_pool3d", {x.tensor, ints({2, 2, 2})}, x.name));
     out.push_back(sample("aten::adaptive_max_pool3d", {x.tensor, ints({2, 2, 2})}, x.name));
     out.push_back(sample("aten::upsample_nearest3d", {x.tensor, ints({5, 9, 7})}, x.name));
@@ -101,7 +112,8 @@ void add_ctc(Samples& out) {
     out.push_back(sample("aten::_ctc_loss", {log_probs, targets, input_lengths, target_lengths}, x.name));
     const auto [loss, alpha] = at::_ctc_loss(log_probs, targets, at::IntArrayRef({6, 5}), at::IntArrayRef({3, 2}));
     out.push_back(sample("aten::_ctc_loss_backward",
-                         {torch::ones({2}), log_probs, targets, input_lengths, target_lengths, loss, alpha, 0}, x.name));
+                         {torch::ones({2}), log_probs, targets, input_lengths, target_lengths, loss, alpha, 0},
+                         x.name));
   }
 }
 

@@ -39,8 +39,8 @@ void add_views(Samples& out, const Layout& x) {
     out.push_back(sample(op, {x.tensor}, x.name));
     out.push_back(sample(op, {x.tensor, at::kDouble}, x.name + " to f64"));
   }
-  out.push_back(sample("aten::_to_copy",
-                       {x.tensor, kNone, kNone, kNone, kNone, false, at::MemoryFormat::Contiguous}, x.name));
+  out.push_back(
+      sample("aten::_to_copy", {x.tensor, kNone, kNone, kNone, kNone, false, at::MemoryFormat::Contiguous}, x.name));
   out.push_back(sample("aten::cat", {std::vector<at::Tensor>{x.tensor, x.tensor}, 1}, x.name));
   out.push_back(sample("aten::stack", {std::vector<at::Tensor>{x.tensor, x.tensor}, 1}, x.name));
   out.push_back(sample("aten::_softmax", {x.tensor, -1, false}, x.name));

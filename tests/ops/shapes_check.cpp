@@ -29,7 +29,8 @@ c10::IValue to_meta(const c10::IValue& value) {
 c10::Stack real_arguments(const OpSample& sample) {
   c10::Stack stack;
   for (const c10::IValue& value : sample.arguments) {
-    const bool copies = value.isTensor() && value.toTensor().defined() && value.toTensor().is_non_overlapping_and_dense();
+    const bool copies =
+        value.isTensor() && value.toTensor().defined() && value.toTensor().is_non_overlapping_and_dense();
     stack.push_back(copies ? c10::IValue(value.toTensor().clone()) : value);
   }
   return stack;

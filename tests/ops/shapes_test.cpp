@@ -43,8 +43,9 @@ TEST(Shapes, FastPathsAnswerPlainInputs) {
 TEST(Shapes, FastPathsDeclineWhatTheyCannotSee) {
   const at::Tensor x = f32({4, 3, 5});
   const at::Tensor swapped = x.transpose(0, 1).contiguous().transpose(0, 1);
-  const Samples unclear = {sample("aten::add.Tensor", {x, f64({4, 3, 5})}), sample("aten::mul.Tensor", {x, i64({5}, 3)}),
-                           sample("aten::add.Tensor", {swapped, x}), sample("aten::tanh", {i64({3}, 5)})};
+  const Samples unclear = {sample("aten::add.Tensor", {x, f64({4, 3, 5})}),
+                           sample("aten::mul.Tensor", {x, i64({5}, 3)}), sample("aten::add.Tensor", {swapped, x}),
+                           sample("aten::tanh", {i64({3}, 5)})};
   EXPECT_TRUE(operators_answered(unclear).empty());
 }
 
@@ -67,7 +68,8 @@ TEST(Shapes, WrongArgumentsAreRefusedInTheKernelsWords) {
     }
   };
   const std::vector<int64_t> one = {1, 1}, none = {0, 0};
-  refuse(sample("aten::convolution", {f32({2, 3, 8, 8}), f32({4, 5, 3, 3}), c10::IValue(), one, none, one, false, none, 1}),
+  refuse(sample("aten::convolution",
+                {f32({2, 3, 8, 8}), f32({4, 5, 3, 3}), c10::IValue(), one, none, one, false, none, 1}),
          "to have 5 channels, but got 3 channels");
   refuse(sample("aten::native_layer_norm", {f32({2, 3}), ints({4}), c10::IValue(), c10::IValue(), 1e-5}),
          "Given normalized_shape=[4]");

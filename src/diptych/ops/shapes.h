@@ -1,5 +1,5 @@
-// Shape functions: what the outputs of an operator look like, for the operators that have no C++ Meta kernel, whose Meta
-// kernel disagrees with the CPU kernel, or whose Meta kernel is slow enough to be felt while tracing.
+// Shape functions: what the outputs of an operator look like, for the operators that have no C++ Meta kernel, whose
+// Meta kernel disagrees with the CPU kernel, or whose Meta kernel is slow enough to be felt while tracing.
 #pragma once
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
@@ -8,9 +8,8 @@ namespace diptych {
 
 /// Replaces an operator's boxed arguments on the stack by its results. Every tensor argument is a meta tensor with the
 /// real sizes, strides and dtype; the results are meta tensors with the sizes, strides and dtype that the CPU kernel
-/// would give, and undefined tensors where it gives those. Returns false, with the stack untouched, where the operator's
-/// own Meta kernel must be asked instead.
-/// Requires: autograd and functionalization keys are excluded.
+/// would give, and undefined tensors where it gives those. Returns false, with the stack untouched, where the
+/// operator's own Meta kernel must be asked instead. Requires: autograd and functionalization keys are excluded.
 /// Errors: c10::Error where the arguments' shapes do not fit together.
 using ShapeFunction = bool (*)(const c10::OperatorHandle&, c10::Stack&);
 

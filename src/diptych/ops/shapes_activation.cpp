@@ -25,8 +25,9 @@ TwoTensors prelu_kernel_backward(const at::Tensor& grad, const at::Tensor& self,
 
 // Integers become the default floating type.
 at::ScalarType float_dtype(const at::Tensor& self) {
-  return c10::isIntegralType(self.scalar_type(), /*includeBool=*/true) ? at::typeMetaToScalarType(c10::get_default_dtype())
-                                                                       : self.scalar_type();
+  return c10::isIntegralType(self.scalar_type(), /*includeBool=*/true)
+             ? at::typeMetaToScalarType(c10::get_default_dtype())
+             : self.scalar_type();
 }
 
 at::Tensor logit(const at::Tensor& self, std::optional<double>) { return meta_pointwise({self}, float_dtype(self)); }
@@ -58,9 +59,7 @@ at::Tensor complex_of(const at::Tensor& a, const at::Tensor& b) {
   return meta_pointwise({a, b}, c10::toComplexType(a.scalar_type()));
 }
 
-TwoTensors frexp(const at::Tensor& self) {
-  return {meta_pointwise({self}, self.scalar_type()), meta_pointwise({self}, at::kInt)};
-}
+TwoTensors frexp(const at::Tensor& self) { return {meta_like(self), meta_like(self, at::kInt)}; }
 
 at::Tensor rsub(const at::Tensor& self, const at::Tensor& other, const at::Scalar&) { return binary(other, self); }
 
@@ -93,6 +92,7 @@ ShapeRows activation_shapes() {
       typed_row<hardtanh_backward>("aten::hardtanh_backward"),
       typed_row<hardswish>("aten::hardswish"),
       typed_row<binary>("aten::hardswish_backward"),
+      typed_row<binary>("aten::mish_backward"),
       typed_row<prelu_kernel>("aten::_prelu_kernel"),
       typed_row<prelu_kernel_backward>("aten::_prelu_kernel_backward"),
       typed_row<logit>("aten::logit"),

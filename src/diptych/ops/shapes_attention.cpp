@@ -6,7 +6,8 @@
 namespace diptych::detail {
 namespace {
 
-// The output is laid out as the query; the other results as views, with heads before length, of what the kernel computes.
+// The output is laid out as the query; the other results as views, with heads before length, of what the kernel
+// computes.
 TwoTensors flash_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, double, bool,
                            const OptionalTensor&, std::optional<double>) {
   TORCH_CHECK(query.dim() == 4 && key.dim() == 4 && value.dim() == 4,
@@ -16,8 +17,8 @@ TwoTensors flash_attention(const at::Tensor& query, const at::Tensor& key, const
               "scaled_dot_product_attention: Q/K/V should have the same head size, but have ", query.size(3), ", ",
               key.size(3), " and ", value.size(3));
   const int64_t batch = query.size(0), heads = query.size(1), length = query.size(2);
-  return {meta_like(query), meta_strided({batch, heads, length}, {length * heads, 1, heads},
-                                         at::toOpMathType(query.scalar_type()))};
+  return {meta_like(query),
+          meta_strided({batch, heads, length}, {length * heads, 1, heads}, at::toOpMathType(query.scalar_type()))};
 }
 
 // Gradients come as views of contiguous [batch, length, heads, size], whatever the layout of the inputs.

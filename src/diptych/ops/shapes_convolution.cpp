@@ -27,8 +27,12 @@ ConvolutionSettings settings_of(const at::Tensor& weight, at::IntArrayRef stride
                                 at::IntArrayRef dilation, bool transposed, at::IntArrayRef output_padding,
                                 int64_t groups) {
   const int64_t dims = weight.dim() - 2;
-  return {spread(stride, dims),         spread(padding, dims), spread(dilation, dims),
-          spread(output_padding, dims), transposed,            groups};
+  return {spread(stride, dims),
+          spread(padding, dims),
+          spread(dilation, dims),
+          spread(output_padding, dims),
+          transposed,
+          groups};
 }
 
 // Channels last where either tensor is; the 3-d kernel for float64 knows no channels last.

@@ -34,7 +34,8 @@ FourTensors bag_results(const at::Tensor& weight, const at::Tensor& indices, con
   const auto index_type = at::promoteTypes(indices.scalar_type(), offsets.scalar_type());
   const at::Tensor bag_size = meta_empty({num_sizes}, index_type);
   const at::Tensor offset2bag = fast ? meta_empty({0}, index_type) : meta_empty(indices.sizes(), index_type);
-  const at::Tensor max_indices = mode == kMax ? meta_empty({num_bags, weight.size(1)}, index_type) : meta_like(bag_size);
+  const at::Tensor max_indices =
+      mode == kMax ? meta_empty({num_bags, weight.size(1)}, index_type) : meta_like(bag_size);
   return {meta_empty({num_bags, weight.size(1)}, weight.scalar_type()), offset2bag, bag_size, max_indices};
 }
 

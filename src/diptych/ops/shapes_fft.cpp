@@ -1,7 +1,7 @@
-// Shapes of Fourier transforms as MKL runs them: signals last and batches first in the order of their strides, then seen
-// through the permutation back. LibTorch builds without MKL lay their results out otherwise; for those nothing is claimed.
+// Shapes of Fourier transforms as MKL runs them: signals last and batches first in the order of their strides, then
+// seen through the permutation back. LibTorch builds without MKL lay their results out otherwise; for those nothing is
+// claimed.
 #include <ATen/Context.h>
-#include <ATen/WrapDimUtils.h>
 
 #include <algorithm>
 #include <numeric>
@@ -33,12 +33,6 @@ at::Tensor transform(const at::Tensor& self, at::IntArrayRef sizes, at::IntArray
   return meta_strided(sizes, strides, dtype);
 }
 
-std::vector<int64_t> wrapped(const at::Tensor& self, at::IntArrayRef dims) {
-  std::vector<int64_t> result;
-  for (const int64_t dim : dims) result.push_back(at::maybe_wrap_dim(dim, self.dim()));
-  return result;
-}
-
 // Dimensions by falling stride; the last one keeps its place where it is the real one.
 std::vector<int64_t> sorted_by_stride(const at::Tensor& self, std::vector<int64_t> dims, bool keep_last) {
   std::sort(dims.begin(), dims.end() - (keep_last ? 1 : 0),
@@ -49,13 +43,12 @@ std::vector<int64_t> sorted_by_stride(const at::Tensor& self, std::vector<int64_
 at::Tensor c2c(const at::Tensor& self, at::IntArrayRef dims, int64_t, bool) {
   TORCH_CHECK(self.is_complex(), "_fft_c2c expects a complex tensor, but got ", self.scalar_type());
   if (dims.empty()) return meta_like(self);
-  return transform(self, self.sizes(), sorted_by_stride(self, wrapped(self, dims), /*keep_last=*/false),
-                   self.scalar_type());
+  return transform(self, self.sizes(), sorted_by_stride(self, dims.vec(), /*keep_last=*/false), self.scalar_type());
 }
 
 at::Tensor r2c(const at::Tensor& self, at::IntArrayRef dims, int64_t, bool onesided) {
   TORCH_CHECK(self.is_floating_point(), "_fft_r2c expects a real tensor, but got ", self.scalar_type());
-  const auto sorted = sorted_by_stride(self, wrapped(self, dims), /*keep_last=*/true);
+  const auto sorted = sorted_by_stride(self, dims.vec(), /*keep_last=*/true);
   auto sizes = self.sizes().vec();
   if (onesided) sizes[static_cast<size_t>(sorted.back())] = self.size(sorted.back()) / 2 + 1;
   return transform(self, sizes, sorted, c10::toComplexType(self.scalar_type()));
@@ -65,10 +58,10 @@ at::Tensor c2r(const at::Tensor& self, at::IntArrayRef dims, int64_t normalizati
   TORCH_CHECK(self.is_complex(), "_fft_c2r expects a complex tensor, but got ", self.scalar_type());
   // All but the last dimension are transformed first, by a call of their own.
   const at::Tensor input = c2c(self, dims.slice(0, dims.size() - 1), normalization, /*forward=*/false);
-  const auto last = wrapped(self, dims.slice(dims.size() - 1));
   auto sizes = self.sizes().vec();
-  sizes[static_cast<size_t>(last[0])] = last_size;
-  return transform(dims.size() > 1 ? input : self, sizes, last, c10::toRealValueType(self.scalar_type()));
+  sizes[static_cast<size_t>(dims.back())] = last_size;
+  return transform(dims.size() > 1 ? input : self, sizes, dims.slice(dims.size() - 1),
+                   c10::toRealValueType(self.scalar_type()));
 }
 
 template <auto F>

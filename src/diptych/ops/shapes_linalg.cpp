@@ -1,5 +1,5 @@
-// Shapes of linear algebra that has no C++ Meta kernel. LAPACK's routines work on column-major matrices, so most results
-// come out with their last two dimensions transposed.
+// Shapes of linear algebra that has no C++ Meta kernel. LAPACK's routines work on column-major matrices, so most
+// results come out with their last two dimensions transposed.
 #include <ATen/ExpandUtils.h>
 
 #include "diptych/ops/shapes_table.h"

@@ -102,8 +102,8 @@ ThreeTensors native_batch_norm_backward(const at::Tensor&, const at::Tensor& inp
 
 ThreeTensors batch_norm_backward(const at::Tensor& grad, const at::Tensor& input, const at::Tensor& weight,
                                  const OptionalTensor& running_mean, const OptionalTensor& running_var,
-                                 const OptionalTensor& mean, const OptionalTensor& variance, bool update, double epsilon,
-                                 std::array<bool, 3> mask, const at::Tensor&) {
+                                 const OptionalTensor& mean, const OptionalTensor& variance, bool update,
+                                 double epsilon, std::array<bool, 3> mask, const at::Tensor&) {
   return native_batch_norm_backward(grad, input, weight, running_mean, running_var, mean, variance, update, epsilon,
                                     mask);
 }

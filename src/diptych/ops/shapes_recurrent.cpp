@@ -1,5 +1,5 @@
-// Shapes of the LSTM layer that oneDNN runs on the CPU. Its workspace is oneDNN's own and only oneDNN knows its size, so
-// that one number is learnt by running the real kernel once for each configuration, and remembered.
+// Shapes of the LSTM layer that oneDNN runs on the CPU. Its workspace is oneDNN's own and only oneDNN knows its size,
+// so that one number is learnt by running the real kernel once for each configuration, and remembered.
 #include <ATen/ops/mkldnn_rnn_layer.h>
 #include <ATen/ops/zeros.h>
 
@@ -25,9 +25,9 @@ at::Tensor zeros_like_meta(const at::Tensor& meta) {
 int64_t run_for_workspace(const std::vector<at::Tensor>& metas, const LayerSettings& layer) {
   std::vector<at::Tensor> real;
   for (const at::Tensor& meta : metas) real.push_back(zeros_like_meta(meta));
-  const auto outputs = at::mkldnn_rnn_layer(real[0], real[1], real[2], real[3], real[4], real[5], real[6], layer.reverse,
-                                            layer.batch_sizes, layer.mode, layer.hidden_size, layer.num_layers,
-                                            layer.has_biases, layer.bidirectional, layer.batch_first, layer.train);
+  const auto outputs = at::mkldnn_rnn_layer(
+      real[0], real[1], real[2], real[3], real[4], real[5], real[6], layer.reverse, layer.batch_sizes, layer.mode,
+      layer.hidden_size, layer.num_layers, layer.has_biases, layer.bidirectional, layer.batch_first, layer.train);
   return std::get<3>(outputs).numel();
 }
 
@@ -60,8 +60,7 @@ FourTensors rnn_layer(const at::Tensor& input, const at::Tensor& w0, const at::T
   return {output, meta_empty(hx.sizes(), hx.scalar_type()), meta_empty(cx.sizes(), cx.scalar_type()), workspace};
 }
 
-using SevenTensors =
-    std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
+using SevenTensors = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
 SevenTensors rnn_layer_backward(const at::Tensor& input, const at::Tensor& w0, const at::Tensor& w1,
                                 const at::Tensor& w2, const at::Tensor& w3, const at::Tensor& hx, const at::Tensor& cx,
                                 const at::Tensor&, const at::Tensor&, const at::Tensor&, const OptionalTensor&,

@@ -11,8 +11,10 @@ std::vector<int64_t> reduced_sizes(const at::Tensor& self, at::OptionalIntArrayR
   const auto mask = at::native::make_dim_mask(dims, self.dim(), /*allow_empty_dims=*/false);
   std::vector<int64_t> sizes;
   for (int64_t i = 0; i < self.dim(); ++i) {
-    if (!mask[static_cast<size_t>(i)]) sizes.push_back(self.size(i));
-    else if (keepdim) sizes.push_back(1);
+    if (!mask[static_cast<size_t>(i)])
+      sizes.push_back(self.size(i));
+    else if (keepdim)
+      sizes.push_back(1);
   }
   return sizes;
 }

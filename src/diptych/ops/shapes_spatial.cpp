@@ -108,14 +108,38 @@ at::Tensor channel_shuffle(const at::Tensor& self, int64_t groups) {
   return meta_like(self, self.suggest_memory_format());
 }
 
+at::Tensor shuffled(const at::Tensor& self, int64_t channels, int64_t height, int64_t width) {
+  auto sizes = self.sizes().vec();
+  sizes[sizes.size() - 3] = channels;
+  sizes[sizes.size() - 2] = height;
+  sizes[sizes.size() - 1] = width;
+  return meta_empty(sizes, self.scalar_type(), self.suggest_memory_format());
+}
+
+at::Tensor pixel_shuffle(const at::Tensor& self, int64_t factor) {
+  TORCH_CHECK(self.dim() >= 3 && factor > 0 && self.size(-3) % (factor * factor) == 0,
+              "pixel_shuffle expects its input's channels to be divisible by the square of upscale_factor ", factor,
+              ", but got an input of size ", self.sizes());
+  return shuffled(self, self.size(-3) / (factor * factor), self.size(-2) * factor, self.size(-1) * factor);
+}
+
+at::Tensor pixel_unshuffle(const at::Tensor& self, int64_t factor) {
+  TORCH_CHECK(self.dim() >= 3 && factor > 0 && self.size(-2) % factor == 0 && self.size(-1) % factor == 0,
+              "pixel_unshuffle expects height and width to be divisible by downscale_factor ", factor,
+              ", but got an input of size ", self.sizes());
+  return shuffled(self, self.size(-3) * factor * factor, self.size(-2) / factor, self.size(-1) / factor);
+}
+
 }  // namespace
 
 ShapeRows spatial_shapes() {
   return {
       typed_row<pad>("aten::reflection_pad2d"),
+      typed_row<pad>("aten::reflection_pad3d"),
       typed_row<pad>("aten::replication_pad2d"),
       typed_row<pad>("aten::replication_pad3d"),
       typed_row<pad_backward>("aten::reflection_pad2d_backward"),
+      typed_row<pad_backward>("aten::reflection_pad3d_backward"),
       typed_row<pad_backward>("aten::replication_pad2d_backward"),
       typed_row<pad_backward>("aten::replication_pad3d_backward"),
       typed_row<im2col>("aten::im2col"),
@@ -131,6 +155,9 @@ ShapeRows spatial_shapes() {
       typed_row<ctc_loss>("aten::_ctc_loss"),
       typed_row<ctc_loss_backward>("aten::_ctc_loss_backward"),
       typed_row<channel_shuffle>("aten::channel_shuffle"),
+      typed_row<channel_shuffle>("aten::native_channel_shuffle"),
+      typed_row<pixel_shuffle>("aten::pixel_shuffle"),
+      typed_row<pixel_unshuffle>("aten::pixel_unshuffle"),
   };
 }
 
