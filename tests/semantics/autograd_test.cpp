@@ -244,7 +244,8 @@ TEST(Case13, SecondOrderIsRefusedWhereAutogradWasKeptFromSeeingAMutation) {
     return y.pow(3).sum();
   });
   const at::Tensor x = leaf({3});
-  expect_error<UserError>([&] { torch::autograd::grad({f(x)}, {x}, {}, true, true); }, "where autograd does not see it");
+  expect_error<UserError>([&] { torch::autograd::grad({f(x)}, {x}, {}, true, true); },
+                          "where autograd does not see it");
 }
 
 // 14. retain_graph.

@@ -385,18 +385,26 @@ TEST(Case5, CapturedTensorMutatedThroughAView) {
 
 TEST(Case5, ACapturedTensorIsGuarded) {
   const at::Tensor captured = torch::ones({3});
-  const auto f = aot_function([&](const at::Tensor& x) {
-    captured.unsqueeze_(0);
-    return x + captured.dim();
-  });
-  EXPECT_EQ(f(torch::zeros({1})).item<float>(), 2);
-  EXPECT_EQ(f(torch::zeros({1})).item<float>(), 3);
-  EXPECT_EQ(captured.dim(), 3);
+  const auto f = aot_function([&](const at::Tensor& x) { return x * captured; });
+  EXPECT_FALSE(f(torch::ones({3})).requires_grad());
+  captured.requires_grad_();
+  EXPECT_TRUE(f(torch::ones({3})).requires_grad());
   EXPECT_NE(f.stats().last_miss.find("free.0"), std::string::npos) << f.stats().last_miss;
 }
 
+TEST(Case5, ShapeOfACapturedTensorIsNotChangedInPlace) {
+  const at::Tensor captured = torch::ones({3});
+  const auto f = aot_function([&](const at::Tensor& x) {
+    captured.unsqueeze_(0);
+    return x * 2;
+  });
+  expect_error<UserError>([&] { f(torch::zeros({1})); }, "changes the shape of a captured tensor");
+}
+
 TEST(Case3, MetadataOfASlicedTensorKeepsItsStrides) {
-  const Inputs sliced{[] { return Tensors{leaf({4, 6}, false)}; },
+  const Inputs sliced{[] {
+                        return Tensors{leaf({4, 6}, false)};
+                      },
                       [](const Tensors& t) { return Tensors{t[0].slice(1, 0, 6, 2)}; }};
   expect_as_eager(sliced, [](const Tensors& t) -> Tensors {
     t[0].zero_();

@@ -115,6 +115,10 @@ void Analyzer::find_mutation(size_t index) {
 // stands for it in the trace may be laid out in another way once it has been written to.
 Geometry Analyzer::geometry_after(size_t index) const {
   const auto& primal = recorder_.primals()[index];
+  // The function's own C++ code reads sizes off the real tensor, which keeps its shape until the call.
+  DIPTYCH_CHECK(primal.slot.kind != SlotKind::kFreeVariable,
+                "[capture] the function changes the shape of a captured tensor ({}) in place; pass it as an argument",
+                primal.slot.path);
   for (size_t other = 0; other < recorder_.primals().size(); ++other) {
     DIPTYCH_CHECK(other == index || !recorder_.primals()[other].real.is_same(primal.real),
                   "[capture] '{}' and '{}' are one tensor, and the function changes its shape in place; pass it once",
