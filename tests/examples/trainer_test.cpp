@@ -31,10 +31,9 @@ Task digits_task(const TrainOptions& options, const DigitsData& digits) {
   task.build = [](const std::string&) {
     torch::nn::Sequential net(torch::nn::Linear(64, 16), torch::nn::BatchNorm1d(16), torch::nn::Dropout(0.3),
                               torch::nn::ReLU(), torch::nn::Linear(16, 10));
-    return Trainable{
-        named_parameters(*net), named_buffers(*net),
-        [net](const Batch& batch) mutable { return at::cross_entropy_loss(net->forward(batch.inputs), batch.targets); },
-        [] { return std::vector<Finding>{}; }};
+    return Trainable{named_parameters(*net), named_buffers(*net), [net](const Batch& batch) mutable {
+                       return at::cross_entropy_loss(net->forward(batch.inputs), batch.targets);
+                     }};
   };
   return task;
 }
@@ -105,7 +104,7 @@ TEST(Trainer, SaysAtWhichStepTheLossBroke) {
   Task task;
   task.batch = [](int64_t) { return Batch{at::full({1}, -1.0), {}}; };
   task.build = [&](const std::string&) {
-    return Trainable{{{"w", weight}}, {}, [&](const Batch& batch) { return (weight * batch.inputs).log().sum(); }, {}};
+    return Trainable{{{"w", weight}}, {}, [&](const Batch& batch) { return (weight * batch.inputs).log().sum(); }};
   };
   TrainRun run(options, task, "eager");
   try {
