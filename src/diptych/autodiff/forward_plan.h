@@ -29,6 +29,7 @@ struct OutputPlan {
   Kind kind = Kind::kSlot;
   size_t index = 0;
   Geometry geometry = {};
+  bool is_view = false;  ///< for kStrided: as autograd sees it
   bool requires_grad = false;
   bool is_fresh_leaf = false;  ///< the function made it and set requires_grad on it: a leaf of its own
   bool retains_grad = false;

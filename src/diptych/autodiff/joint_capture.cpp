@@ -164,7 +164,7 @@ Merging JointCapture::State::find_merging() const {
   for (size_t i = 0; i < recorder.primals().size(); ++i) {
     const auto& primal = recorder.primals()[i];
     if (i >= num_arguments) merging.free_variables.push_back(primal.real);
-    if (detail::is_stand_in(primal.real) || mutated.count(storage_of(primal.real)) == 0) continue;
+    if (primal.same_as || detail::is_stand_in(primal.real) || mutated.count(storage_of(primal.real)) == 0) continue;
     const auto [found, is_new] = group_of.emplace(storage_of(primal.real), groups.size());
     if (is_new) groups.emplace_back();
     groups[found->second].push_back(i);

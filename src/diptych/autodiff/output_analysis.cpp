@@ -82,6 +82,7 @@ Value Analyzer::walk_back(Value value, const IsEnd& is_end) const {
 
 void Analyzer::find_mutation(size_t index) {
   const auto& primal = recorder_.primals()[index];
+  if (primal.same_as) return;  // its mutation is the first one's
   const Value now = recorder_.value_of(primal.stand_in);
   primal_of_value_.emplace(now, index);
   const bool was_differentiable = primal.edge.is_valid();
@@ -119,12 +120,6 @@ Geometry Analyzer::geometry_after(size_t index) const {
   DIPTYCH_CHECK(primal.slot.kind != SlotKind::kFreeVariable,
                 "[capture] the function changes the shape of a captured tensor ({}) in place; pass it as an argument",
                 primal.slot.path);
-  for (size_t other = 0; other < recorder_.primals().size(); ++other) {
-    DIPTYCH_CHECK(other == index || !recorder_.primals()[other].real.is_same(primal.real),
-                  "[capture] '{}' and '{}' are one tensor, and the function changes its shape in place; pass it once",
-                  recorder_.primals()[std::min(index, other)].slot.path,
-                  recorder_.primals()[std::max(index, other)].slot.path);
-  }
   const auto* wrapper = at::functionalization::impl::unsafeGetFunctionalWrapper(primal.stand_in);
   at::Tensor start = meta_like(primal.real);
   for (const auto& merged : recorder_.merged_bases()) {
@@ -202,6 +197,7 @@ bool Analyzer::plan_part_of_merged_base(size_t index, Value value) {
     OutputPlan& output = plan().outputs[index];
     const at::Tensor& meta = as_fake(result_.tensors[index])->meta;
     output.kind = OutputPlan::Kind::kStrided;
+    output.is_view = result_.tensors[index].is_view();
     output.index = merged.primal;
     output.geometry = {meta.sizes().vec(), meta.strides().vec(), meta.storage_offset()};
     output.alias_text = "is a view of the storage of " + recorder_.primals()[merged.primal].slot.path;
@@ -236,7 +232,7 @@ void Analyzer::plan_slot(size_t index, const at::Tensor& tensor) {
 void Analyzer::set_grad_mode_of_view(const at::Tensor& tensor, Value value) {
   const auto* meta = tensor.is_view() ? ag::impl::get_view_autograd_meta(tensor) : nullptr;
   if (meta == nullptr || !meta->has_bw_view()) return;
-  const bool enabled = meta->get_creation_meta() != ag::CreationMeta::NO_GRAD_MODE;
+  const bool enabled = meta->get_creation_meta() != ag::CreationMeta::NO_GRAD_MODE || tensor.grad_fn() != nullptr;
   recorder_.graph().set_grad_enabled(value, enabled);
 }
 

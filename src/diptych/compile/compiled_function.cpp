@@ -262,7 +262,8 @@ std::vector<at::Tensor> CompiledFunction::make_outputs(const std::vector<at::Ten
         const auto& [sizes, strides, offset] = output.geometry;
         // Another member of the storage may have a history that this output has no part in.
         const at::Tensor& member = primals[output.index];
-        outputs[i] = (output.requires_grad ? member : member.detach()).as_strided(sizes, strides, offset);
+        const at::Tensor view = (output.requires_grad ? member : member.detach()).as_strided(sizes, strides, offset);
+        outputs[i] = output.is_view ? view : view.detach();
         break;
       }
       case Kind::kSame:

@@ -8,8 +8,6 @@
 namespace diptych {
 namespace {
 
-using Sharing = std::vector<std::pair<uint32_t, int64_t>>;
-
 const void* storage_of(const at::Tensor& tensor) {
   if (!tensor.defined() || !tensor.has_storage()) return nullptr;
   const auto* storage = tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
@@ -86,6 +84,13 @@ bool TensorGuards::same_geometry(const at::Tensor& tensor, const Facts& facts) c
                         std::memcmp(impl->strides().data(), expected + facts.dim, bytes) == 0);
 }
 
+TensorGuards::Sharing TensorGuards::sharing_of(c10::ArrayRef<const at::Tensor*> tensors, uint32_t index,
+                                               uint32_t first) {
+  if (first == index) return {first, 0, true};
+  return {first, tensors[index]->storage_offset() - tensors[first]->storage_offset(),
+          tensors[index]->is_same(*tensors[first])};
+}
+
 TensorGuards::TensorGuards(c10::ArrayRef<const at::Tensor*> tensors) {
   for (const at::Tensor* tensor : tensors) {
     facts_.push_back(facts_of(*tensor, static_cast<uint32_t>(geometry_.size())));
@@ -94,9 +99,7 @@ TensorGuards::TensorGuards(c10::ArrayRef<const at::Tensor*> tensors) {
     geometry_.insert(geometry_.end(), tensor->strides().begin(), tensor->strides().end());
   }
   visit_sharing(tensors, [&](uint32_t i, uint32_t first) {
-    const int64_t apart = first == i ? 0 : tensors[i]->storage_offset() - tensors[first]->storage_offset();
-    sharing_.emplace_back(first, apart);
-    any_shared_ |= first != i;
+    sharing_.push_back(sharing_of(tensors, i, first));
     return true;
   });
 }
@@ -109,8 +112,8 @@ bool TensorGuards::check(c10::ArrayRef<const at::Tensor*> tensors) const {
     if (facts.defined && !same_geometry(*tensors[i], facts)) return false;
   }
   return visit_sharing(tensors, [&](uint32_t i, uint32_t first) {
-    if (sharing_[i].first != first) return false;
-    return first == i || sharing_[i].second == tensors[i]->storage_offset() - tensors[first]->storage_offset();
+    // Most tensors share with none, and are told so by their own position.
+    return first == i ? sharing_[i].first == i : sharing_[i] == sharing_of(tensors, i, first);
   });
 }
 
@@ -138,8 +141,7 @@ std::string TensorGuards::first_failure(c10::ArrayRef<const at::Tensor*> tensors
   }
   std::string text;
   visit_sharing(tensors, [&](uint32_t i, uint32_t first) {
-    const int64_t apart = first == i ? 0 : tensors[i]->storage_offset() - tensors[first]->storage_offset();
-    if (sharing_[i] == std::pair(first, apart)) return true;
+    if (sharing_[i] == sharing_of(tensors, i, first)) return true;
     text = fmt::format("{}: which other inputs share its storage has changed", path_of(i));
     return false;
   });

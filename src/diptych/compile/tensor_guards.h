@@ -36,9 +36,17 @@ class TensorGuards {
 
   std::vector<Facts> facts_;
   std::vector<int64_t> geometry_;
-  /// Per tensor the position of the first that has its storage, and how far apart their offsets are.
-  std::vector<std::pair<uint32_t, int64_t>> sharing_;
-  bool any_shared_ = false;
+  /// How a tensor shares its storage: with which first tensor, how far apart their offsets are, and whether they are
+  /// one.
+  struct Sharing {
+    uint32_t first = 0;
+    int64_t apart = 0;
+    bool same = true;
+    bool operator==(const Sharing&) const = default;
+  };
+  static Sharing sharing_of(c10::ArrayRef<const at::Tensor*> tensors, uint32_t index, uint32_t first);
+
+  std::vector<Sharing> sharing_;
 };
 
 }  // namespace diptych

@@ -39,12 +39,26 @@ bool any_tensor(const Stack& stack, const OperatorPlan& plan, const Visit& visit
   return false;
 }
 
-void refuse_unsupported(const c10::OperatorHandle& op, const OperatorPlan& plan) {
+// Indexing by a mask gives as many elements as the mask has true ones.
+bool selects_by_mask(const OperatorPlan& plan, const Stack& stack) {
+  if (!plan.may_select_by_mask) return false;
+  const size_t begin = stack.size() - plan.takes_tensor.size();
+  for (size_t i = 0; i < plan.takes_list.size(); ++i) {
+    if (!plan.takes_list[i] || stack[begin + i].isNone()) continue;
+    for (const std::optional<at::Tensor>& index : stack[begin + i].toOptionalTensorVector()) {
+      if (index && index->defined() && (index->scalar_type() == at::kBool || index->scalar_type() == at::kByte))
+        return true;
+    }
+  }
+  return false;
+}
+
+void refuse_unsupported(const c10::OperatorHandle& op, const OperatorPlan& plan, const Stack& stack) {
   DIPTYCH_CHECK(!plan.refused,
                 "[trace] {} in scope '{}' changes a tensor's storage, which a graph can't hold; "
                 "copy_ into the tensor, or call it outside the traced function",
                 c10::toString(op.operator_name()), current_scope().str());
-  DIPTYCH_CHECK(!plan.reads_values,
+  DIPTYCH_CHECK(!plan.reads_values && !selects_by_mask(plan, stack),
                 "[trace] {} in scope '{}' needs the values of a tensor, which are not known while tracing; keep the "
                 "decision in tensors (where, masking), or move it out of the traced function",
                 c10::toString(op.operator_name()), current_scope().str());
@@ -86,12 +100,27 @@ bool mutates_hidden(const OperatorPlan& plan, const Stack& stack) {
          arguments[plan.hidden_mutation.condition_argument].toBool();
 }
 
+// Functionalization checks an in-place operator by calling it on plain metas first. Where LibTorch has no Meta kernel
+// for it there is nothing to check, and the result, which is the first argument, is all that is asked for.
+void check_on_meta(const c10::OperatorHandle& op, const OperatorPlan& plan, Stack* stack) {
+  const c10::impl::ExcludeDispatchKeyGuard guard(kNotOnMeta);
+  const size_t begin = stack->size() - plan.takes_tensor.size();
+  const c10::IValue first = plan.mutates ? (*stack)[begin] : c10::IValue();
+  try {
+    op.callBoxed(stack);
+  } catch (const c10::NotImplementedError&) {
+    if (!plan.mutates) throw;
+    stack->resize(begin);
+    stack->push_back(first);
+  }
+}
+
 void front_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
   const c10::DispatchKeySet below = keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kFrontKey);
   const OperatorPlan& plan = plan_for(op);
   Recorder* recorder = Recorder::current();
   if (recorder == nullptr || any_tensor(*stack, plan, is_plain_meta)) return op.redispatchBoxed(below, stack);
-  refuse_unsupported(op, plan);
+  refuse_unsupported(op, plan, *stack);
   exchange_real_tensors(*recorder, plan, *stack);
   if (plan.replacement && mutates_hidden(plan, *stack)) return plan.replacement->callBoxed(stack);
   // A composite's inner operators come by here themselves, one by one, as the calls that autograd knows.
@@ -105,14 +134,13 @@ void fake_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack*
   const OperatorPlan& plan = plan_for(op);
   Recorder* recorder = Recorder::current();
   if (any_tensor(*stack, plan, is_plain_meta)) {
-    const c10::impl::ExcludeDispatchKeyGuard guard(kNotOnMeta);
-    return op.callBoxed(stack);
+    return check_on_meta(op, plan, stack);
   }
   DIPTYCH_CHECK(recorder != nullptr,
                 "[trace] {} got a tensor that escaped from a trace that has ended; return it from the traced function "
                 "instead of storing it outside",
                 c10::toString(op.operator_name()));
-  refuse_unsupported(op, plan);
+  refuse_unsupported(op, plan, *stack);
   recorder->record(op, plan, stack);
 }
 

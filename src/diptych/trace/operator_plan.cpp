@@ -72,7 +72,9 @@ OperatorPlan make_plan(const c10::OperatorHandle& op) {
   const std::string_view name = op.operator_name().name;
   read_arguments(schema, plan);
   plan.mutates = schema.is_mutable();
-  plan.reads_values = op.hasTag(at::Tag::data_dependent_output) || op.hasTag(at::Tag::dynamic_output_shape);
+  plan.reads_values = has_tag(Op(op), Tag::kDataDependent);
+  plan.may_select_by_mask = !plan.reads_values && op.hasTag(at::Tag::dynamic_output_shape);
+  plan.is_bernoulli = name == "aten::bernoulli" && op.operator_name().overload_name == "p";
   plan.has_meta_kernel = has_meta_kernel(op);
   plan.refused = contains(kRefused, name);
   plan.is_composite = op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);

@@ -20,7 +20,9 @@ struct OperatorPlan {
   std::vector<bool> takes_list;    ///< per argument: Tensor[] or Tensor?[]
   int device_argument = -1;
   bool mutates = false;
-  bool reads_values = false;  ///< the result's shape, or a number, depends on the tensors' values
+  bool reads_values = false;        ///< the result's shape, or a number, depends on the tensors' values
+  bool may_select_by_mask = false;  ///< so only where an index is a mask
+  bool is_bernoulli = false;        ///< the functional form of bernoulli_
   bool has_meta_kernel = false;
   bool refused = false;       ///< changes storage in a way that a graph can't hold (set_, resize_)
   bool is_composite = false;  ///< decomposed by autograd: its inner operators pass the front key too

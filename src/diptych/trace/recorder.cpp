@@ -16,6 +16,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <atomic>
+#include <numeric>
 
 #include "diptych/base/error.h"
 #include "diptych/trace/dispatch_keys.h"
@@ -121,6 +122,12 @@ bool Recorder::owns(const at::Tensor& tensor) const {
 const at::Tensor& Recorder::add_primal(const at::Tensor& real, Slot slot) {
   check_not_escaped(real);
   at::Tensor stand_in = add_input(real, slot);
+  const auto known = primal_of_.find(real.unsafeGetTensorImpl());
+  if (known != primal_of_.end()) {
+    const Primal first = primals_[known->second];
+    primals_.push_back({real, first.stand_in, first.value, {}, std::move(slot), known->second});
+    return primals_.back().stand_in;
+  }
   const Value value = as_fake(stand_in)->value;
   torch::autograd::Edge edge;
   if (real.requires_grad()) {
@@ -186,6 +193,11 @@ void Recorder::merge(const std::vector<size_t>& members) {
     Primal& primal = primals_[member];
     primal.stand_in = at::as_strided(base, primal.real.sizes(), primal.real.strides(), primal.real.storage_offset());
     primal.value = value_of(primal.stand_in);
+  }
+  for (Primal& primal : primals_) {
+    if (!primal.same_as) continue;
+    primal.stand_in = primals_[*primal.same_as].stand_in;
+    primal.value = primals_[*primal.same_as].value;
   }
   merged_bases_.push_back({base, members[0], members});
 }
@@ -336,12 +348,30 @@ bool Recorder::record_as_copy_of_source(torch::jit::Stack* stack) {
   return true;
 }
 
+// bernoulli_ draws in the order of memory and bernoulli in the order of indices; they differ where a dense tensor is
+// not contiguous. A mask must be eager's mask, so there the draw is recorded on the dimensions in the order of memory.
+bool Recorder::record_in_memory_order(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const size_t begin = stack->size() - op.schema().arguments().size();
+  const at::Tensor self = (*stack)[begin].toTensor();
+  if (front_ == &op.schema() || self.is_contiguous() || !self.is_non_overlapping_and_dense()) return false;
+  std::vector<int64_t> order(self.dim());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return self.stride(a) > self.stride(b); });
+  std::vector<int64_t> inverse(order.size());
+  for (size_t i = 0; i < order.size(); ++i) inverse[order[i]] = static_cast<int64_t>(i);
+  (*stack)[begin] = self.permute(order);
+  op.callBoxed(stack);
+  stack->back() = stack->back().toTensor().permute(inverse);
+  return true;
+}
+
 void Recorder::record(const c10::OperatorHandle& op, const OperatorPlan& plan, torch::jit::Stack* stack) {
   DIPTYCH_CHECK(!plan.mutates,
                 "[trace] {} in scope '{}' changes its argument in place and has no functional form; "
                 "use an out-of-place operator there",
                 c10::toString(op.operator_name()), current_scope().str());
   if (plan.is_copy && record_as_copy_of_source(stack)) return;
+  if (plan.is_bernoulli && record_in_memory_order(op, stack)) return;
   Call call;
   const size_t num_arguments = plan.takes_tensor.size();
   const size_t begin = stack->size() - num_arguments;

@@ -65,6 +65,7 @@ class Recorder {
     Value value;                 ///< what it stood for before the function ran
     torch::autograd::Edge edge;  ///< where its gradient arrives; invalid if it requires none
     Slot slot;
+    std::optional<size_t> same_as = {};  ///< the earlier primal that is the very same tensor, whose stand-in it shares
   };
   /// The arguments, then the free variables in order of first use.
   const std::vector<Primal>& primals() const { return primals_; }
@@ -97,6 +98,7 @@ class Recorder {
   Provenance provenance();
   void remember_forward(const Node& node);
   bool record_as_copy_of_source(torch::jit::Stack* stack);
+  bool record_in_memory_order(const c10::OperatorHandle& op, torch::jit::Stack* stack);
   bool gradients_enabled(const c10::OperatorHandle& op, const OperatorPlan& plan) const;
 
   uint64_t id_;
