@@ -7,6 +7,7 @@
 
 #include "diptych/base/error.h"
 #include "diptych/trace/dispatch_keys.h"
+#include "diptych/trace/fake_tensor.h"
 #include "diptych/trace/recorder.h"
 #include "diptych/trace/scope.h"
 
@@ -31,7 +32,7 @@ bool any_tensor(const Stack& stack, const OperatorPlan& plan, const Visit& visit
         if (visit(tensor)) return true;
       }
     } else if (plan.takes_list[i] && !argument.isNone()) {
-      for (const std::optional<at::Tensor>& tensor : argument.toOptionalTensorVector()) {
+      for (const std::optional<at::Tensor>& tensor : optional_tensors(argument)) {
         if (tensor && visit(*tensor)) return true;
       }
     }
@@ -45,7 +46,7 @@ bool selects_by_mask(const OperatorPlan& plan, const Stack& stack) {
   const size_t begin = stack.size() - plan.takes_tensor.size();
   for (size_t i = 0; i < plan.takes_list.size(); ++i) {
     if (!plan.takes_list[i] || stack[begin + i].isNone()) continue;
-    for (const std::optional<at::Tensor>& index : stack[begin + i].toOptionalTensorVector()) {
+    for (const std::optional<at::Tensor>& index : optional_tensors(stack[begin + i])) {
       if (index && index->defined() && (index->scalar_type() == at::kBool || index->scalar_type() == at::kByte))
         return true;
     }
@@ -84,7 +85,7 @@ void exchange_real_tensors(Recorder& recorder, const OperatorPlan& plan, Stack& 
       argument = std::move(list);
     } else if (plan.takes_list[i] && !argument.isNone()) {
       c10::List<std::optional<at::Tensor>> list;
-      for (const std::optional<at::Tensor>& tensor : argument.toOptionalTensorVector()) {
+      for (const std::optional<at::Tensor>& tensor : optional_tensors(argument)) {
         list.push_back(tensor ? std::optional(exchange(*tensor)) : std::nullopt);
       }
       argument = std::move(list);

@@ -81,4 +81,12 @@ at::Tensor meta_like(const at::Tensor& tensor) {
   return meta;
 }
 
+std::vector<std::optional<at::Tensor>> optional_tensors(const c10::IValue& list) {
+  std::vector<std::optional<at::Tensor>> tensors;
+  for (const c10::IValue& element : list.toListRef()) {
+    tensors.push_back(element.isNone() ? std::nullopt : std::optional(element.toTensor()));
+  }
+  return tensors;
+}
+
 }  // namespace diptych::detail

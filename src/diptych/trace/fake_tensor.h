@@ -36,4 +36,7 @@ bool is_stand_in(const at::Tensor& tensor);
 /// A meta tensor with the sizes, strides, offset and dtype of `tensor`.
 at::Tensor meta_like(const at::Tensor& tensor);
 
+/// The elements of a boxed Tensor[] or Tensor?[] argument; a caller may have boxed it as a list of either.
+std::vector<std::optional<at::Tensor>> optional_tensors(const c10::IValue& list);
+
 }  // namespace diptych::detail

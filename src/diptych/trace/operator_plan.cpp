@@ -67,6 +67,8 @@ void read_arguments(const c10::FunctionSchema& schema, OperatorPlan& plan) {
 }
 
 OperatorPlan make_plan(const c10::OperatorHandle& op) {
+  static const Op kCopy = Op::find("aten.copy");
+  static const Op kBernoulli = Op::find("aten.bernoulli.p");
   OperatorPlan plan;
   const auto& schema = op.schema();
   const std::string_view name = op.operator_name().name;
@@ -74,11 +76,11 @@ OperatorPlan make_plan(const c10::OperatorHandle& op) {
   plan.mutates = schema.is_mutable();
   plan.reads_values = has_tag(Op(op), Tag::kDataDependent);
   plan.may_select_by_mask = !plan.reads_values && op.hasTag(at::Tag::dynamic_output_shape);
-  plan.is_bernoulli = name == "aten::bernoulli" && op.operator_name().overload_name == "p";
+  plan.is_bernoulli = Op(op) == kBernoulli;
   plan.has_meta_kernel = has_meta_kernel(op);
   plan.refused = contains(kRefused, name);
   plan.is_composite = op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
-  plan.is_copy = name == "aten::copy" && op.operator_name().overload_name.empty();
+  plan.is_copy = Op(op) == kCopy;
   plan.is_inverse_view = contains(kInverseViews, name);
   plan.is_view = has_tag(Op(op), Tag::kView);
   plan.stops_gradient = has_tag(Op(op), Tag::kStopsGradient);

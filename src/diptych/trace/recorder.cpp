@@ -235,8 +235,7 @@ Operand Recorder::make_operand(const c10::IValue& argument, bool takes_tensor, b
   if (argument.isTensorList()) {
     for (const at::Tensor& tensor : argument.toTensorList()) add(tensor);
   } else {
-    for (const std::optional<at::Tensor>& tensor : argument.toOptionalTensorVector())
-      add(tensor.value_or(at::Tensor()));
+    for (const std::optional<at::Tensor>& tensor : optional_tensors(argument)) add(tensor.value_or(at::Tensor()));
   }
   return values;
 }
@@ -258,7 +257,7 @@ void Recorder::exchange_for_meta(torch::jit::Stack& stack, const OperatorPlan& p
       argument = std::move(metas);
     } else if (plan.takes_list[i] && !argument.isNone()) {
       c10::List<std::optional<at::Tensor>> metas;
-      for (const std::optional<at::Tensor>& tensor : argument.toOptionalTensorVector()) {
+      for (const std::optional<at::Tensor>& tensor : optional_tensors(argument)) {
         metas.push_back(tensor && tensor->defined() ? std::optional(meta_of(*tensor)) : std::nullopt);
       }
       argument = std::move(metas);

@@ -25,7 +25,7 @@ void change_tensors(torch::jit::Stack& stack, size_t begin, const Change& change
       stack[i] = std::move(list);
     } else if (stack[i].isOptionalTensorList()) {
       c10::List<std::optional<at::Tensor>> list;
-      for (const std::optional<at::Tensor>& tensor : stack[i].toOptionalTensorVector()) {
+      for (const std::optional<at::Tensor>& tensor : optional_tensors(stack[i])) {
         list.push_back(tensor && tensor->defined() ? std::optional(change(*tensor)) : std::nullopt);
       }
       stack[i] = std::move(list);
