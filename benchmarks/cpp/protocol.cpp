@@ -21,7 +21,8 @@ json answer(const Cases& cases, const json& request) {
   if (request.value("list", false)) return {{"cases", names}};
   const auto found = cases.find(request.value("case", ""));
   if (found == cases.end()) {
-    throw std::invalid_argument("unknown case '" + request.value("case", "") + "'; this worker has " + json(names).dump());
+    throw std::invalid_argument("unknown case '" + request.value("case", "") + "'; this worker has " +
+                                json(names).dump());
   }
   const Reply reply = found->second(request.value("repeat", 1));
   return {{"times_ns", reply.times_ns}, {"facts", reply.facts}};

@@ -49,7 +49,10 @@ int64_t memory_bytes(const std::string& key);
 /// Runs `once` and returns how far the live bytes of LibTorch's CPU allocator rose above where they stood.
 int64_t allocation_peak(const std::function<void()>& once);
 
-/// What C++ eager answers to.
+/// What each engine answers to: C++ eager, Diptych, its joint graph without a partition, and its steps under min_cut.
 Cases eager_cases();
+Cases diptych_cases();
+Cases diptych_joint_cases();
+Cases diptych_min_cut_cases();
 
 }  // namespace diptych::bench
