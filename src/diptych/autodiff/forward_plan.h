@@ -9,11 +9,11 @@
 
 namespace diptych {
 
-/// Where a tensor lies in its storage, in elements.
+/// Where a tensor lies in a storage, in elements.
 struct Geometry {
   std::vector<int64_t> sizes;
   std::vector<int64_t> strides;
-  int64_t offset = 0;
+  int64_t offset = 0;  ///< from the first element of the tensor whose storage it is
 };
 
 /// How one of the user's outputs is made from a run of the forward graph.
@@ -22,16 +22,17 @@ struct OutputPlan {
     kSlot,         ///< it is the tensor in its own forward slot
     kPrimal,       ///< it is the primal number `index` itself
     kPrimalData,   ///< it shares the data of primal number `index` and nothing else (x.data())
-    kStrided,      ///< it is `geometry` of the storage of primal number `index`
+    kOfPrimal,     ///< it is `geometry` of the storage of primal number `index`
+    kOfSlot,       ///< it is `geometry` of the storage of forward slot number `index`
     kSame,         ///< it is the same tensor as output number `index`
     kRegenerated,  ///< it is a view, made anew outside the graph: output number `index` of the epilogue
   };
   Kind kind = Kind::kSlot;
   size_t index = 0;
   Geometry geometry = {};
-  bool is_view = false;  ///< for kStrided: as autograd sees it
+  bool is_view = false;        ///< for kOfPrimal and kOfSlot: as autograd sees it
+  bool under_no_grad = false;  ///< for the same: the view was taken where gradients were not recorded
   bool requires_grad = false;
-  bool is_fresh_leaf = false;  ///< the function made it and set requires_grad on it: a leaf of its own
   bool retains_grad = false;
   std::string alias_text;  ///< "is x", "is a view of x"; empty for a tensor of its own
 };
@@ -42,8 +43,7 @@ struct MutationPlan {
   bool data = false;  ///< its elements: the new value is in forward slot `slot`
   size_t slot = 0;
   bool under_no_grad = false;  ///< all of it happened where gradients were not recorded
-  std::optional<Geometry>
-      geometry;  ///< its metadata (t_, transpose_, squeeze_ ...); the offset counts from the one it had
+  std::optional<Geometry> geometry;  ///< its metadata (t_, transpose_, squeeze_ ...), in terms of what it was
 };
 
 /// The plan of one captured forward. Primals are the arguments, then the free variables.
@@ -51,6 +51,7 @@ struct ForwardPlan {
   std::vector<OutputPlan> outputs;
   std::vector<MutationPlan> mutations;
   std::vector<size_t> differentiable;  ///< forward slots that have a tangent, in order
+  std::vector<size_t> fresh_leaves;    ///< forward slots that the function made and set requires_grad on
   /// Views to make anew outside the graph, with autograd on; its inputs are named by `epilogue_inputs`.
   Graph epilogue{"epilogue"};
   struct EpilogueInput {

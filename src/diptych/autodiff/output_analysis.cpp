@@ -15,6 +15,29 @@ namespace {
 
 namespace ag = torch::autograd;
 
+at::functionalization::FunctionalStorageImpl* functional_storage(const at::Tensor& tensor) {
+  return static_cast<at::functionalization::FunctionalStorageImpl*>(tensor.storage().unsafeGetStorageImpl());
+}
+
+bool share_storage(const at::Tensor& a, const at::Tensor& b) { return functional_storage(a) == functional_storage(b); }
+
+// Where the stand-in `tensor` lies in the storage of `origin`, if the tensor that its chain of views starts from is
+// laid out as `start`. The value that stands for it in the trace may be laid out in another way once the storage has
+// been written to.
+Geometry geometry_in(const at::Tensor& tensor, const at::Tensor& start, const at::Tensor& origin) {
+  const auto* wrapper = at::functionalization::impl::unsafeGetFunctionalWrapper(tensor);
+  const c10::impl::ExcludeDispatchKeyGuard guard(kNotOnMeta);
+  const at::Tensor meta = at::functionalization::impl::apply_view_meta_sequence(start, wrapper->view_metas());
+  return {meta.sizes().vec(), meta.strides().vec(), meta.storage_offset() - origin.storage_offset()};
+}
+
+// Autograd remembers in which grad mode the user took a view.
+bool was_taken_under_no_grad(const at::Tensor& tensor) {
+  const auto* meta = tensor.is_view() ? ag::impl::get_view_autograd_meta(tensor) : nullptr;
+  return meta != nullptr && meta->has_bw_view() && meta->get_creation_meta() == ag::CreationMeta::NO_GRAD_MODE &&
+         meta->grad_fn_ == nullptr;
+}
+
 class Analyzer {
  public:
   Analyzer(Recorder& recorder, const FlatResult& result, bool exact_outputs)
@@ -41,15 +64,15 @@ class Analyzer {
   ForwardPlan& plan() { return analysis_.plan; }
 
   void find_mutation(size_t index);
-  Geometry geometry_after(size_t index) const;
+  at::Tensor start_of(size_t primal) const;
   void find_outputs_of_their_own();
   void plan_output(size_t index);
   bool plan_alias_of_primal(size_t index, Value value);
-  bool plan_part_of_merged_base(size_t index, Value value);
+  bool plan_part_of_primal(size_t index);
   bool plan_alias_of_intermediate(size_t index, Value value);
+  void plan_strided(size_t index, OutputPlan::Kind kind, size_t origin, Geometry geometry, std::string text);
   void plan_slot(size_t index, const at::Tensor& tensor);
   void regenerate(size_t index, Value value, ForwardPlan::EpilogueInput base, Value base_value, std::string text);
-  void set_grad_mode_of_view(const at::Tensor& tensor, Value value);
   void add_mutated_slots();
   void build_epilogue();
   void mark_differentiable(size_t slot);
@@ -62,7 +85,6 @@ class Analyzer {
   bool exact_outputs_;
   OutputAnalysis analysis_;
   std::map<Value, size_t> primal_of_value_;  // the value that a live primal has after the call
-  std::map<Value, size_t> replaced_;         // values that primals had before their geometry changed
   std::vector<size_t> mutated_;              // indices into plan().mutations that need a slot
   std::map<const c10::TensorImpl*, size_t> slot_of_base_;
   std::vector<Value> regenerated_;
@@ -102,8 +124,12 @@ void Analyzer::find_mutation(size_t index) {
   mutation.data = wrapper->has_data_mutation();
   mutation.under_no_grad = !edge_changed;
   if (wrapper->has_metadata_mutation()) {
-    mutation.geometry = geometry_after(index);
-    replaced_.emplace(primal.value, index);
+    // The function's own C++ code reads sizes off the real tensor, which keeps its shape until the call.
+    DIPTYCH_CHECK(
+        primal.slot.kind != SlotKind::kFreeVariable,
+        "[capture] the function changes the shape of a captured tensor ({}) in place; pass it as an argument",
+        primal.slot.path);
+    mutation.geometry = geometry_in(primal.stand_in, start_of(index), primal.real);
   }
   DIPTYCH_CHECK(mutation.data || mutation.geometry,
                 "[capture] the function gives '{}' another tensor's data (set_data); copy_ into it instead",
@@ -112,22 +138,12 @@ void Analyzer::find_mutation(size_t index) {
   plan().mutations.push_back(std::move(mutation));
 }
 
-// What in-place changes of metadata make of the real tensor: they are applied to its own strides, since the value that
-// stands for it in the trace may be laid out in another way once it has been written to.
-Geometry Analyzer::geometry_after(size_t index) const {
-  const auto& primal = recorder_.primals()[index];
-  // The function's own C++ code reads sizes off the real tensor, which keeps its shape until the call.
-  DIPTYCH_CHECK(primal.slot.kind != SlotKind::kFreeVariable,
-                "[capture] the function changes the shape of a captured tensor ({}) in place; pass it as an argument",
-                primal.slot.path);
-  const auto* wrapper = at::functionalization::impl::unsafeGetFunctionalWrapper(primal.stand_in);
-  at::Tensor start = meta_like(primal.real);
+// What the chains of views of a primal's stand-in start from.
+at::Tensor Analyzer::start_of(size_t primal) const {
   for (const auto& merged : recorder_.merged_bases()) {
-    if (merged.holds(index)) start = as_fake(merged.base)->meta;
+    if (merged.holds(primal)) return as_fake(merged.base)->meta;
   }
-  const c10::impl::ExcludeDispatchKeyGuard guard(kNotOnMeta);
-  const at::Tensor meta = at::functionalization::impl::apply_view_meta_sequence(start, wrapper->view_metas());
-  return {meta.sizes().vec(), meta.strides().vec(), meta.storage_offset() - primal.real.storage_offset()};
+  return meta_like(recorder_.primals()[primal].real);
 }
 
 // Outputs that are no views come first: a view of one of them is made from its slot.
@@ -154,7 +170,6 @@ void Analyzer::plan_output(size_t index) {
     return;
   }
   if (plan_alias_of_primal(index, value) || plan_alias_of_intermediate(index, value)) return;
-  output.is_fresh_leaf = tensor.requires_grad() && tensor.is_leaf();
   plan_slot(index, tensor);
 }
 
@@ -168,15 +183,9 @@ bool Analyzer::plan_alias_of_primal(size_t index, Value value) {
     output.alias_text = "is " + recorder_.primals()[i].slot.path;
     return true;
   }
-  if (plan_part_of_merged_base(index, value)) return true;
-  const Value end =
-      walk_back(value, [&](Value v) { return primal_of_value_.count(v) != 0 || replaced_.count(v) != 0; });
-  if (!end) return false;
+  const Value end = walk_back(value, [&](Value v) { return primal_of_value_.count(v) != 0; });
+  if (!end) return plan_part_of_primal(index);
   const auto found = primal_of_value_.find(end);
-  DIPTYCH_CHECK(
-      found != primal_of_value_.end(),
-      "[capture] output '{}' is a view of '{}' from before its shape was changed in place; take the view after it",
-      result_.paths[index], recorder_.primals()[replaced_.at(end)].slot.path);
   const auto& path = recorder_.primals()[found->second].slot.path;
   if (end == value) {
     if (tensor.requires_grad()) return false;
@@ -189,21 +198,28 @@ bool Analyzer::plan_alias_of_primal(size_t index, Value value) {
   return true;
 }
 
-// Views of primals that were merged lead back to the base that the trace made for them.
-bool Analyzer::plan_part_of_merged_base(size_t index, Value value) {
-  for (const auto& merged : recorder_.merged_bases()) {
-    const Value base = recorder_.value_of(merged.base);
-    if (!walk_back(value, [&](Value v) { return v == base; })) continue;
-    OutputPlan& output = plan().outputs[index];
-    const at::Tensor& meta = as_fake(result_.tensors[index])->meta;
-    output.kind = OutputPlan::Kind::kStrided;
-    output.is_view = result_.tensors[index].is_view();
-    output.index = merged.primal;
-    output.geometry = {meta.sizes().vec(), meta.strides().vec(), meta.storage_offset()};
-    output.alias_text = "is a view of the storage of " + recorder_.primals()[merged.primal].slot.path;
+// An alias that no chain of views connects with the primal as it is after the call: the primal was merged with others,
+// or changed its shape after the view was taken.
+bool Analyzer::plan_part_of_primal(size_t index) {
+  const at::Tensor& tensor = result_.tensors[index];
+  for (size_t i = 0; i < recorder_.primals().size(); ++i) {
+    const auto& primal = recorder_.primals()[i];
+    if (!share_storage(primal.stand_in, tensor)) continue;
+    plan_strided(index, OutputPlan::Kind::kOfPrimal, i, geometry_in(tensor, start_of(i), primal.real),
+                 "is a view of the storage of " + primal.slot.path);
     return true;
   }
   return false;
+}
+
+void Analyzer::plan_strided(size_t index, OutputPlan::Kind kind, size_t origin, Geometry geometry, std::string text) {
+  OutputPlan& output = plan().outputs[index];
+  output.kind = kind;
+  output.index = origin;
+  output.geometry = std::move(geometry);
+  output.is_view = result_.tensors[index].is_view();
+  output.under_no_grad = was_taken_under_no_grad(result_.tensors[index]);
+  output.alias_text = std::move(text);
 }
 
 bool Analyzer::plan_alias_of_intermediate(size_t index, Value value) {
@@ -211,14 +227,21 @@ bool Analyzer::plan_alias_of_intermediate(size_t index, Value value) {
   if (!tensor.is_view()) return false;
   const at::Tensor base(tensor._base());
   if (!recorder_.owns(base)) return false;
+  if (!share_storage(tensor, base)) return false;
   const Value base_value = recorder_.value_of(base);
-  if (base_value == value || !walk_back(value, [&](Value v) { return v == base_value; })) return false;
   const auto [slot, is_new] = slot_of_base_.emplace(base.unsafeGetTensorImpl(), index);
   if (is_new) plan_slot(index, base);
   const bool is_output = result_.tensors[slot->second].is_same(base);
-  regenerate(index, value, {false, slot->second}, base_value,
-             is_output ? "is a view of output " + result_.paths[slot->second]
-                       : "is a view of an intermediate, which stands in slot " + result_.paths[slot->second]);
+  std::string text = is_output ? "is a view of output " + result_.paths[slot->second]
+                               : "is a view of an intermediate, which stands in slot " + result_.paths[slot->second];
+  if (base_value != value && walk_back(value, [&](Value v) { return v == base_value; })) {
+    regenerate(index, value, {false, slot->second}, base_value, std::move(text));
+    return true;
+  }
+  // The base changed its shape after the view was taken.
+  const at::Tensor& start = as_fake(functional_storage(base)->base())->meta;
+  plan_strided(index, OutputPlan::Kind::kOfSlot, slot->second, geometry_in(tensor, start, as_fake(base)->meta),
+               std::move(text));
   return true;
 }
 
@@ -228,19 +251,13 @@ void Analyzer::plan_slot(size_t index, const at::Tensor& tensor) {
   slot.value = recorder_.value_of(tensor);
 }
 
-// The view is taken again in the grad mode in which the user took it, which autograd remembers.
-void Analyzer::set_grad_mode_of_view(const at::Tensor& tensor, Value value) {
-  const auto* meta = tensor.is_view() ? ag::impl::get_view_autograd_meta(tensor) : nullptr;
-  if (meta == nullptr || !meta->has_bw_view()) return;
-  const bool enabled = meta->get_creation_meta() != ag::CreationMeta::NO_GRAD_MODE || tensor.grad_fn() != nullptr;
-  recorder_.graph().set_grad_enabled(value, enabled);
-}
-
 void Analyzer::regenerate(size_t index, Value value, ForwardPlan::EpilogueInput base, Value base_value,
                           std::string text) {
   OutputPlan& output = plan().outputs[index];
   output.kind = OutputPlan::Kind::kRegenerated;
-  set_grad_mode_of_view(result_.tensors[index], value);
+  // The view is taken again in the grad mode in which the user took it.
+  if (result_.tensors[index].is_view())
+    recorder_.graph().set_grad_enabled(value, !was_taken_under_no_grad(result_.tensors[index]));
   output.index = regenerated_.size();
   output.alias_text = std::move(text);
   regenerated_.push_back(value);
@@ -277,7 +294,7 @@ void Analyzer::build_epilogue() {
 void Analyzer::mark_differentiable(size_t index) {
   const auto& slot = analysis_.slots[index];
   if (!slot.tensor.defined() || !slot.tensor.requires_grad()) return;
-  if (slot.kind == SlotKind::kOutput && plan().outputs[index].is_fresh_leaf) return;
+  if (slot.kind == SlotKind::kOutput && slot.tensor.is_leaf()) return plan().fresh_leaves.push_back(index);
   if (slot.kind == SlotKind::kMutated) {
     for (const auto& mutation : plan().mutations) {
       if (mutation.data && mutation.slot == index && mutation.under_no_grad) return;

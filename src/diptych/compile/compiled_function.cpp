@@ -56,13 +56,21 @@ void make_sole_owner(at::Tensor& tensor) {
 }
 
 void apply_mutation(const MutationPlan& mutation, at::Tensor& primal, const at::Tensor& new_value) {
+  const at::AutoGradMode mode(!mutation.under_no_grad && c10::GradMode::is_enabled());
   if (mutation.geometry) {
     const auto& geometry = *mutation.geometry;
     primal.as_strided_(geometry.sizes, geometry.strides, primal.storage_offset() + geometry.offset);
   }
-  if (!mutation.data) return;
-  const at::AutoGradMode mode(!mutation.under_no_grad && c10::GradMode::is_enabled());
-  primal.copy_(new_value);
+  if (mutation.data) primal.copy_(new_value);
+}
+
+at::Tensor strided_alias(const OutputPlan& output, const at::Tensor& origin) {
+  const at::AutoGradMode mode(!output.under_no_grad && c10::GradMode::is_enabled());
+  // Another tensor of the storage may have a history that this output has no part in.
+  const at::Tensor start = output.requires_grad ? origin : origin.detach();
+  const auto& [sizes, strides, offset] = output.geometry;
+  const at::Tensor view = start.as_strided(sizes, strides, origin.storage_offset() + offset);
+  return output.is_view ? view : view.detach();
 }
 
 }  // namespace
@@ -94,22 +102,34 @@ CompiledFunction::CompiledFunction(const FlatFunction& function, const std::vect
   if (!differentiable) return;
   find_residual_sources();
   find_gradient_primals(joint);
-  if (backward_error_) return;
-  const std::vector<bool> all(plan().differentiable.size(), true);
+  std::vector<bool> defined;
+  for (const auto& error : tangent_errors_) defined.push_back(!error);
   GlobalState state;  // the first variant is traced with autocast off, where backward passes usually run
-  variants_.push_back({all, state, make_variant(std::move(joint), all)});
+  variants_.push_back({defined, state, make_variant(std::move(joint), defined)});
 }
 
 CompiledFunction::~CompiledFunction() = default;
 
 Joint CompiledFunction::capture_joint() {
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+  const size_t num_tangents = plan().differentiable.size();
+  tangent_errors_.resize(num_tangents);
   try {
     return capture_->joint();
   } catch (const c10::Error&) {
-    // Eager would throw this at the backward, which may never come.
-    backward_error_ = std::current_exception();
-    return capture_->joint(std::vector<bool>(plan().differentiable.size(), false));
+    // Eager would throw this at a backward that comes through the tangent at fault, which may never happen.
+    std::vector<bool> traceable(num_tangents);
+    for (size_t i = 0; i < num_tangents; ++i) {
+      std::vector<bool> alone(num_tangents);
+      alone[i] = true;
+      try {
+        capture_->joint(alone);
+        traceable[i] = true;
+      } catch (const c10::Error&) {
+        tangent_errors_[i] = std::current_exception();
+      }
+    }
+    return capture_->joint(traceable);
   }
 }
 
@@ -167,7 +187,9 @@ void CompiledFunction::finish_variant(BackwardVariant& variant) const {
 }
 
 std::shared_ptr<const BackwardVariant> CompiledFunction::backward(const std::vector<bool>& defined) const {
-  if (backward_error_) std::rethrow_exception(backward_error_);
+  for (size_t i = 0; i < defined.size(); ++i) {
+    if (defined[i] && tangent_errors_[i]) std::rethrow_exception(tangent_errors_[i]);
+  }
   const GlobalState state = GlobalState::current();
   const std::lock_guard<std::mutex> lock(variants_mutex_);
   std::shared_ptr<BackwardVariant> found;
@@ -237,6 +259,7 @@ std::vector<at::Tensor> CompiledFunction::call(c10::ArrayRef<const at::Tensor*> 
 
 std::vector<at::Tensor> CompiledFunction::make_outputs(const std::vector<at::Tensor>& primals,
                                                        std::vector<at::Tensor>&& slots) const {
+  for (const size_t leaf : plan().fresh_leaves) slots[leaf].set_requires_grad(true);
   std::vector<at::Tensor> views;
   if (epilogue_) {
     std::vector<at::Tensor> bases;
@@ -258,14 +281,12 @@ std::vector<at::Tensor> CompiledFunction::make_outputs(const std::vector<at::Ten
       case Kind::kPrimalData:
         outputs[i] = primals[output.index].detach();
         break;
-      case Kind::kStrided: {
-        const auto& [sizes, strides, offset] = output.geometry;
-        // Another member of the storage may have a history that this output has no part in.
-        const at::Tensor& member = primals[output.index];
-        const at::Tensor view = (output.requires_grad ? member : member.detach()).as_strided(sizes, strides, offset);
-        outputs[i] = output.is_view ? view : view.detach();
+      case Kind::kOfPrimal:
+        outputs[i] = strided_alias(output, primals[output.index]);
         break;
-      }
+      case Kind::kOfSlot:
+        outputs[i] = strided_alias(output, slots[output.index]);
+        break;
       case Kind::kSame:
         outputs[i] = outputs[output.index];
         break;
@@ -273,7 +294,6 @@ std::vector<at::Tensor> CompiledFunction::make_outputs(const std::vector<at::Ten
         outputs[i] = views[output.index];
         break;
     }
-    if (output.is_fresh_leaf) outputs[i].set_requires_grad(true);
     if (output.retains_grad) outputs[i].retain_grad();
   }
   return outputs;

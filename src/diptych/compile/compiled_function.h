@@ -91,8 +91,8 @@ class CompiledFunction : public std::enable_shared_from_this<CompiledFunction> {
   std::vector<bool> is_mutated_;  ///< per primal, data or geometry
   std::vector<ResidualSource> residual_sources_;
   bool draws_random_ = false;
-  /// What tracing the backward threw: thrown when, and only if, a backward is asked for, as in eager.
-  std::exception_ptr backward_error_;
+  /// Per tangent, what tracing its backward threw: thrown when, and only if, a backward comes with it, as in eager.
+  std::vector<std::exception_ptr> tangent_errors_;
 
   struct KeyedVariant {
     std::vector<bool> defined;

@@ -38,14 +38,16 @@ std::vector<bool> JointAnalysis::needed_by_forward_outputs() const {
 }
 
 // A node that autograd recorded with an effect, a random draw say, happens in the backward pass and nowhere else; what
-// reads its result follows it.
+// reads its result follows it. Of several tangents, some may be undefined: then autograd is asked for another backward,
+// which shares the nodes of the forward and no others, so that nothing that autograd recorded can be saved.
 void JointAnalysis::find_regions() {
   const auto in_forward = needed_by_forward_outputs();
+  const bool has_variants = joint_.layout.num_tangents > 1;
   late_.assign(graph().num_values(), false);
   for (size_t i = joint_.layout.num_primals(); i < graph().inputs().size(); ++i) late_[graph().inputs()[i].id] = true;
   for (size_t i = 0; i < graph().nodes().size(); ++i) {
     const Node& node = graph().nodes()[i];
-    bool is_late = node.provenance.phase == Phase::kBackward && !in_forward[i] && has_effect(node);
+    bool is_late = node.provenance.phase == Phase::kBackward && !in_forward[i] && (has_variants || has_effect(node));
     for_each_operand_value(node, [&](Value value) { is_late = is_late || late_[value.id]; });
     DIPTYCH_ASSERT(!is_late || !in_forward[i], "a forward output of joint graph '{}' depends on a tangent through {}",
                    graph().name(), node.op.name());

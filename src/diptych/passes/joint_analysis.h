@@ -11,7 +11,7 @@ namespace diptych::detail {
 enum class Region : uint8_t {
   kForward,   ///< recorded in the user's forward, or needed for a forward output
   kEither,    ///< recorded by autograd, yet independent of tangents: a mask, a derivative at the saved point
-  kBackward,  ///< depends on a tangent, or has an effect that belongs to the backward pass
+  kBackward,  ///< depends on a tangent, or belongs to the backward pass for another reason
 };
 
 /// Facts about a joint graph, computed once in time linear in its size.

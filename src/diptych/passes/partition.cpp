@@ -107,9 +107,10 @@ class BackwardBuilder {
       open.pop_back();
       const auto& info = source_.info(next);
       if (is_given_[next.id] || info.kind == ValueInfo::Kind::kConstant) continue;
-      DIPTYCH_ASSERT(info.kind == ValueInfo::Kind::kNode,
-                     "the backward of '{}' needs the input '{}', which the partitioner did not save", source_.name(),
-                     source_.input_slots()[info.index].path);
+      DIPTYCH_CHECK(info.kind == ValueInfo::Kind::kNode,
+                    "[split_joint] the backward of '{}' needs the input '{}', which the partitioner did not choose to "
+                    "save; choose every input that the backward reads or computes from",
+                    source_.name(), source_.input_slots()[info.index].path);
       const auto index = static_cast<size_t>(info.node);
       if (emitted_[index]) continue;
       emitted_[index] = true;
@@ -123,10 +124,10 @@ class BackwardBuilder {
   void emit(size_t index) {
     Node node = source_.nodes()[index];
     if (analysis_.region(index) == Region::kForward) {
-      DIPTYCH_ASSERT(
-          !has_effect(node),
-          "the backward of '{}' needs the result of {}, which must not run twice, and the partitioner did not save it",
-          source_.name(), node.op.name());
+      DIPTYCH_CHECK(!has_effect(node),
+                    "[split_joint] the backward of '{}' needs the result of {}, which must not run twice; the "
+                    "partitioner must choose to save it",
+                    source_.name(), node.op.name());
       static const InternedString kOrigin("recompute");
       node.provenance.origin = kOrigin;
     }
