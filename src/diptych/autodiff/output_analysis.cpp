@@ -1,6 +1,7 @@
 #include "diptych/autodiff/output_analysis.h"
 
 #include <ATen/FunctionalTensorWrapper.h>
+#include <ATen/MemoryOverlap.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <map>
@@ -134,7 +135,13 @@ void Analyzer::find_mutation(size_t index) {
   DIPTYCH_CHECK(mutation.data || mutation.geometry,
                 "[capture] the function gives '{}' another tensor's data (set_data); copy_ into it instead",
                 primal.slot.path);
-  if (mutation.data) mutated_.push_back(plan().mutations.size());
+  if (mutation.data) {
+    DIPTYCH_CHECK(at::has_internal_overlap(primal.real) != at::MemOverlap::Yes,
+                  "[capture] '{}' is expanded, so that several elements lie in one place, and is changed in place; "
+                  "pass a clone of it",
+                  primal.slot.path);
+    mutated_.push_back(plan().mutations.size());
+  }
   plan().mutations.push_back(std::move(mutation));
 }
 

@@ -67,6 +67,23 @@ at::Tensor unfold_backward(const at::Tensor& grad, at::IntArrayRef input_sizes, 
   return meta_empty(input_sizes, grad.scalar_type());
 }
 
+// ATen's own refuses an index without elements.
+at::Tensor index_add(const at::Tensor& self, int64_t dim, const at::Tensor& index, const at::Tensor& source,
+                     const at::Scalar&) {
+  const int64_t axis = at::maybe_wrap_dim(dim, self.dim());
+  TORCH_CHECK_INDEX(index.dim() <= 1, "index_add(): Index is supposed to be a vector, but got dim: ", index.dim());
+  TORCH_CHECK(self.scalar_type() == source.scalar_type(), "index_add(): self (", self.scalar_type(), ") and source (",
+              source.scalar_type(), ") must have the same scalar type");
+  TORCH_CHECK(source.dim() == self.dim() || source.dim() == 0, "index_add(): source has ", source.dim(),
+              " dimensions, self has ", self.dim());
+  for (int64_t d = 0; d < source.dim(); ++d) {
+    const int64_t expected = d == axis ? index.numel() : self.size(d);
+    TORCH_CHECK(source.size(d) == expected, "index_add(): source has size ", source.size(d), " in dimension ", d,
+                ", expected ", expected);
+  }
+  return meta_contiguous_like(self);
+}
+
 at::Tensor triangle_indices(bool lower, int64_t rows, int64_t cols, int64_t offset, OptionalDtype dtype) {
   int64_t count = 0;
   for (int64_t row = 0; row < rows; ++row) {
@@ -100,6 +117,7 @@ ShapeRows indexing_shapes() {
       typed_row<searchsorted>("aten::searchsorted.Tensor"),
       typed_row<searchsorted_scalar>("aten::searchsorted.Scalar"),
       typed_row<unfold_backward>("aten::unfold_backward"),
+      typed_row<index_add>("aten::index_add"),
       typed_row<tril_indices>("aten::tril_indices"),
       typed_row<triu_indices>("aten::triu_indices"),
   };

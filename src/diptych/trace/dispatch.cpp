@@ -126,9 +126,10 @@ void front_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack
   if (plan.replacement && mutates_hidden(plan, *stack)) return plan.replacement->callBoxed(stack);
   // A composite's inner operators come by here themselves, one by one, as the calls that autograd knows.
   if (plan.is_composite) return op.redispatchBoxed(below, stack);
-  const Recorder::FrontCall call(*recorder, op, plan, *stack);
+  Recorder::FrontCall call(*recorder, op, plan, *stack);
   const c10::impl::ExcludeDispatchKeyGuard guard(kFrontKey);
   op.redispatchBoxed(below, stack);
+  call.finish(*stack);
 }
 
 void fake_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {

@@ -69,6 +69,7 @@ void read_arguments(const c10::FunctionSchema& schema, OperatorPlan& plan) {
 OperatorPlan make_plan(const c10::OperatorHandle& op) {
   static const Op kCopy = Op::find("aten.copy");
   static const Op kBernoulli = Op::find("aten.bernoulli.p");
+  static const Op kUnfold = Op::find("aten.unfold");
   OperatorPlan plan;
   const auto& schema = op.schema();
   const std::string_view name = op.operator_name().name;
@@ -83,6 +84,7 @@ OperatorPlan make_plan(const c10::OperatorHandle& op) {
   plan.is_copy = Op(op) == kCopy;
   plan.is_inverse_view = contains(kInverseViews, name);
   plan.is_view = has_tag(Op(op), Tag::kView);
+  plan.is_unfold = Op(op) == kUnfold;
   plan.stops_gradient = has_tag(Op(op), Tag::kStopsGradient);
   plan.shape = find_shape_function(op);
   for (const auto& row : kReplacements) {

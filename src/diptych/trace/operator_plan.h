@@ -28,6 +28,7 @@ struct OperatorPlan {
   bool is_composite = false;  ///< decomposed by autograd: its inner operators pass the front key too
   bool is_copy = false;       ///< aten::copy, the functional form of copy_
   bool is_view = false;
+  bool is_unfold = false;
   bool is_inverse_view = false;  ///< what functionalization writes a view's new value back into its base with
   bool stops_gradient = false;   ///< detach
   ShapeFunction shape = nullptr;

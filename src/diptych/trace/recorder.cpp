@@ -5,10 +5,8 @@
 #include <ATen/SequenceNumber.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/core/LegacyTypeDispatch.h>
-#include <ATen/ops/_to_copy.h>
 #include <ATen/ops/as_strided.h>
 #include <ATen/ops/as_strided_scatter.h>
-#include <ATen/ops/clone.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/functions/basic_ops.h>
 #include <torch/csrc/autograd/functions/utils.h>
@@ -16,7 +14,6 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <atomic>
-#include <numeric>
 
 #include "diptych/base/error.h"
 #include "diptych/trace/dispatch_keys.h"
@@ -306,62 +303,11 @@ void Recorder::wrap_outputs(const c10::OperatorHandle& op, torch::jit::Stack& st
   }
 }
 
-Recorder::FrontCall::FrontCall(Recorder& recorder, const c10::OperatorHandle& op, const OperatorPlan& plan,
-                               const torch::jit::Stack& stack)
-    : recorder_(recorder), outer_(recorder.front_) {
-  recorder.front_ = &op.schema();
-  if (recorder.phase_ != Phase::kForward || plan.takes_tensor.empty()) return;
-  if (!plan.mutates && !plan.is_view) return;
-  const auto& first = stack[stack.size() - plan.takes_tensor.size()];
-  if (!first.isTensor() || !first.toTensor().defined()) return;
-  const at::Tensor& self = first.toTensor();
-  const auto* storage = self.storage().unsafeGetStorageImpl();
-  const bool records = c10::GradMode::is_enabled();
-  if (plan.mutates) {
-    recorder.any_mutation_ = true;
-    recorder.blind_mutation_ |= !records || (!self.requires_grad() && recorder.detached_.count(storage) != 0);
-  } else if (self.requires_grad()) {
-    recorder.no_grad_view_ |= !records;
-    if (plan.stops_gradient) recorder.detached_.insert(storage);
-  }
-}
-
 // A view that is not the operator being called is one that functionalization takes again, or writes back through; the
 // call that it belongs to ran earlier, and recorded gradients unless hides_history() says otherwise.
 bool Recorder::gradients_enabled(const c10::OperatorHandle& op, const OperatorPlan& plan) const {
   if (phase_ == Phase::kBackward || c10::GradMode::is_enabled()) return true;
   return (plan.is_view || plan.is_inverse_view) && front_ != &op.schema();
-}
-
-// aten::copy is what functionalization makes of copy_; autograd has no formula for it, so it is recorded as the cast,
-// expansion and clone that it is wherever the result is laid out as a clone would be.
-bool Recorder::record_as_copy_of_source(torch::jit::Stack* stack) {
-  const size_t begin = stack->size() - 3;
-  const at::Tensor self = (*stack)[begin].toTensor();
-  const at::Tensor source = (*stack)[begin + 1].toTensor();
-  if (!self.is_contiguous() || self.device() != source.device()) return false;
-  const at::Tensor cast = source.scalar_type() == self.scalar_type() ? source : at::_to_copy(source, self.options());
-  const at::Tensor expanded = cast.sizes() == self.sizes() ? cast : cast.expand(self.sizes());
-  stack->resize(begin);
-  stack->emplace_back(at::clone(expanded, at::MemoryFormat::Contiguous));
-  return true;
-}
-
-// bernoulli_ draws in the order of memory and bernoulli in the order of indices; they differ where a dense tensor is
-// not contiguous. A mask must be eager's mask, so there the draw is recorded on the dimensions in the order of memory.
-bool Recorder::record_in_memory_order(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  const size_t begin = stack->size() - op.schema().arguments().size();
-  const at::Tensor self = (*stack)[begin].toTensor();
-  if (front_ == &op.schema() || self.is_contiguous() || !self.is_non_overlapping_and_dense()) return false;
-  std::vector<int64_t> order(self.dim());
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return self.stride(a) > self.stride(b); });
-  std::vector<int64_t> inverse(order.size());
-  for (size_t i = 0; i < order.size(); ++i) inverse[order[i]] = static_cast<int64_t>(i);
-  (*stack)[begin] = self.permute(order);
-  op.callBoxed(stack);
-  stack->back() = stack->back().toTensor().permute(inverse);
-  return true;
 }
 
 void Recorder::record(const c10::OperatorHandle& op, const OperatorPlan& plan, torch::jit::Stack* stack) {

@@ -2,6 +2,7 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <ATen/core/stack.h>
+#include <c10/util/DimVector.h>
 #include <torch/csrc/autograd/edge.h>
 #include <torch/csrc/autograd/node.h>
 
@@ -47,9 +48,16 @@ class Recorder {
     FrontCall(const FrontCall&) = delete;
     FrontCall& operator=(const FrontCall&) = delete;
 
+    /// Sees to what the call has done. `stack` ends with its results.
+    void finish(const torch::jit::Stack& stack);
+
    private:
     Recorder& recorder_;
+    const OperatorPlan& plan_;
     const c10::FunctionSchema* outer_;
+    at::Tensor self_;  // what the operator writes to, as it was:
+    c10::DimVector strides_;
+    size_t num_views_ = 0;
   };
   /// Whether tensors were changed behind autograd's back (under no_grad, or through detach()), so that the recorded
   /// graph, differentiated again, would not give what autograd gives.
@@ -99,7 +107,11 @@ class Recorder {
   void remember_forward(const Node& node);
   bool record_as_copy_of_source(torch::jit::Stack* stack);
   bool record_in_memory_order(const c10::OperatorHandle& op, torch::jit::Stack* stack);
+  void restore_layout(const at::Tensor& tensor, c10::IntArrayRef strides);
   bool gradients_enabled(const c10::OperatorHandle& op, const OperatorPlan& plan) const;
+  void note_history(const OperatorPlan& plan, const at::Tensor& self);
+  void note_view(const OperatorPlan& plan, const at::Tensor& view);
+  void recover_views_by_strides(const at::Tensor& base);
 
   uint64_t id_;
   Graph graph_;
@@ -112,6 +124,8 @@ class Recorder {
   bool blind_mutation_ = false;
   bool no_grad_view_ = false;
   std::unordered_set<const c10::StorageImpl*> detached_;  ///< storages of which a detached alias exists
+  std::vector<c10::weak_intrusive_ptr<c10::TensorImpl>> views_;  ///< that the function took
+  std::unordered_set<const void*> overlapping_views_;            ///< steps in chains of views that unfold made
   std::unordered_map<const c10::TensorImpl*, size_t> primal_of_;
   /// Autograd's sequence number of a forward node to the last value that was recorded under it.
   std::unordered_map<uint64_t, Value> forward_values_;

@@ -1,0 +1,101 @@
+// What the recorder learns from the operators that the user calls, before functionalization takes them apart.
+#include <ATen/FunctionalTensorWrapper.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include "diptych/base/error.h"
+#include "diptych/trace/recorder.h"
+#include "diptych/trace/scope.h"
+
+namespace diptych::detail {
+
+namespace ag = torch::autograd;
+
+Recorder::FrontCall::FrontCall(Recorder& recorder, const c10::OperatorHandle& op, const OperatorPlan& plan,
+                               const torch::jit::Stack& stack)
+    : recorder_(recorder), plan_(plan), outer_(recorder.front_) {
+  recorder.front_ = &op.schema();
+  if (recorder.phase_ != Phase::kForward || plan.takes_tensor.empty()) return;
+  if (!plan.mutates && !plan.is_view) return;
+  const auto& first = stack[stack.size() - plan.takes_tensor.size()];
+  if (!first.isTensor() || !first.toTensor().defined()) return;
+  const at::Tensor& self = first.toTensor();
+  const auto* storage = self.storage().unsafeGetStorageImpl();
+  recorder.note_history(plan, self);
+  if (!plan.mutates || !at::functionalization::impl::isFunctionalTensor(self)) return;
+  self_ = self;
+  strides_.assign(self.strides().begin(), self.strides().end());
+  const auto& views = at::functionalization::impl::unsafeGetFunctionalWrapper(self)->view_metas();
+  num_views_ = views.size();
+  for (const auto& view : views) {
+    DIPTYCH_CHECK(recorder.overlapping_views_.count(view.get()) == 0,
+                  "[trace] {} in scope '{}' changes windows that unfold made, which overlap; change the tensor under "
+                  "them, or a clone of them",
+                  c10::toString(op.operator_name()), current_scope().str());
+  }
+}
+
+void Recorder::FrontCall::finish(const torch::jit::Stack& stack) {
+  if (self_.defined()) {
+    const auto* wrapper = at::functionalization::impl::unsafeGetFunctionalWrapper(self_);
+    if (wrapper->view_metas().size() != num_views_) {
+      recorder_.recover_views_by_strides(self_);
+    } else {
+      recorder_.restore_layout(self_, strides_);
+    }
+  } else if (plan_.is_view && recorder_.phase_ == Phase::kForward) {
+    const auto& result = stack.back();
+    if (result.isTensor()) {
+      recorder_.note_view(plan_, result.toTensor());
+    } else {
+      for (const at::Tensor& view : result.toTensorVector()) recorder_.note_view(plan_, view);
+    }
+  }
+}
+
+void Recorder::note_history(const OperatorPlan& plan, const at::Tensor& self) {
+  const auto* storage = self.storage().unsafeGetStorageImpl();
+  const bool records = c10::GradMode::is_enabled();
+  if (plan.mutates) {
+    any_mutation_ = true;
+    blind_mutation_ |= !records || (!self.requires_grad() && detached_.count(storage) != 0);
+  } else if (self.requires_grad()) {
+    no_grad_view_ |= !records;
+    if (plan.stops_gradient) detached_.insert(storage);
+  }
+}
+
+void Recorder::note_view(const OperatorPlan& plan, const at::Tensor& view) {
+  // Functionalization, too, takes views: of the values that it keeps.
+  if (!at::functionalization::impl::isFunctionalTensor(view)) return;
+  if (view.is_view()) views_.emplace_back(view.getIntrusivePtr());
+  if (!plan.is_unfold) return;
+  const auto& views = at::functionalization::impl::unsafeGetFunctionalWrapper(view)->view_metas();
+  if (!views.empty()) overlapping_views_.insert(views.back().get());
+}
+
+// Once a base has been written to, autograd takes its views' places in it anew. In eager it does so by the strides that
+// they have; for stand-ins it repeats the calls that made them, which mean something else on a base of another shape.
+void Recorder::recover_views_by_strides(const at::Tensor& base) {
+  for (const auto& weak : views_) {
+    const auto locked = weak.lock();
+    if (!locked) continue;
+    const at::Tensor view(locked);
+    auto* old = ag::impl::get_view_autograd_meta(view);
+    if (old == nullptr || !old->has_bw_view() || !old->get_backward_view().base_.is_same(base)) continue;
+    if (!old->get_backward_view().has_view_fn()) continue;
+    auto meta = std::make_unique<ag::DifferentiableViewMeta>(view.unsafeGetTensorImpl(),
+                                                             ag::ViewInfo(base, nullptr, nullptr), std::nullopt,
+                                                             /*shared_view_info=*/true, old->get_creation_meta());
+    meta->grad_fn_ = old->grad_fn_;
+    meta->output_nr_ = old->output_nr_;
+    meta->requires_grad_ = old->requires_grad_;
+    meta->retains_grad_ = old->retains_grad_;
+    meta->hooks_ = std::move(old->hooks_);
+    meta->cpp_hooks_list_ = old->cpp_hooks_list_;
+    meta->set_attr_version(old->get_attr_version());
+    view.unsafeGetTensorImpl()->set_autograd_meta(std::move(meta));
+  }
+}
+
+}  // namespace diptych::detail

@@ -1,0 +1,83 @@
+// Results laid out in memory as eager lays them out, where the functional operator that stands for an in-place one differs.
+#include <ATen/FunctionalTensorWrapper.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/_to_copy.h>
+#include <ATen/ops/clone.h>
+
+#include <numeric>
+
+#include "diptych/trace/recorder.h"
+
+namespace diptych::detail {
+namespace {
+
+// The dimensions of a dense tensor, the one of the largest stride first, and the permutation that undoes this.
+struct MemoryOrder {
+  explicit MemoryOrder(c10::IntArrayRef strides) : order(strides.size()), inverse(strides.size()) {
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return strides[a] > strides[b]; });
+    for (size_t i = 0; i < order.size(); ++i) inverse[order[i]] = static_cast<int64_t>(i);
+  }
+  std::vector<int64_t> order;
+  std::vector<int64_t> inverse;
+};
+
+at::Tensor clone_in_order(const at::Tensor& source, const MemoryOrder& memory) {
+  return at::clone(source.permute(memory.order), at::MemoryFormat::Contiguous).permute(memory.inverse);
+}
+
+bool same_layout(const at::Tensor& a, c10::IntArrayRef strides) {
+  for (int64_t d = 0; d < a.dim(); ++d) {
+    if (a.size(d) != 1 && a.stride(d) != strides[d]) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+// aten::copy is what functionalization makes of copy_; autograd has no formula for it, so it is recorded as the cast,
+// expansion and clone that it is.
+bool Recorder::record_as_copy_of_source(torch::jit::Stack* stack) {
+  const size_t begin = stack->size() - 3;
+  const at::Tensor self = (*stack)[begin].toTensor();
+  const at::Tensor source = (*stack)[begin + 1].toTensor();
+  if (self.device() != source.device()) return false;
+  const at::Tensor cast = source.scalar_type() == self.scalar_type() ? source : at::_to_copy(source, self.options());
+  const at::Tensor expanded = cast.sizes() == self.sizes() ? cast : cast.expand(self.sizes());
+  stack->resize(begin);
+  stack->emplace_back(self.is_contiguous() || !self.is_non_overlapping_and_dense()
+                          ? at::clone(expanded, at::MemoryFormat::Contiguous)
+                          : clone_in_order(expanded, MemoryOrder(self.strides())));
+  return true;
+}
+
+// bernoulli_ draws in the order of memory and bernoulli in the order of indices; they differ where a dense tensor is
+// not contiguous. A mask must be eager's mask, so there the draw is recorded on the dimensions in the order of memory.
+bool Recorder::record_in_memory_order(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const size_t begin = stack->size() - op.schema().arguments().size();
+  const at::Tensor self = (*stack)[begin].toTensor();
+  if (front_ == &op.schema() || self.is_contiguous() || !self.is_non_overlapping_and_dense()) return false;
+  const MemoryOrder memory(self.strides());
+  (*stack)[begin] = self.permute(memory.order);
+  op.callBoxed(stack);
+  stack->back() = stack->back().toTensor().permute(memory.inverse);
+  return true;
+}
+
+// The function's own code, and operators that take views, see the strides of what an in-place operator wrote to.
+void Recorder::restore_layout(const at::Tensor& tensor, c10::IntArrayRef strides) {
+  auto* wrapper = at::functionalization::impl::unsafeGetFunctionalWrapper(tensor);
+  if (!wrapper->isBaseTensor()) return;
+  at::functionalization::impl::sync(tensor);
+  const at::Tensor& value = wrapper->value();
+  if (same_layout(value, strides) || !as_fake(value)->meta.is_non_overlapping_and_dense()) return;
+  int64_t extent = 1;
+  for (int64_t d = 0; d < value.dim(); ++d) extent += (value.size(d) - 1) * strides[d];
+  if (extent != value.numel()) return;  // it had gaps, which a value of the graph has not
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  const at::AutoDispatchSkipFunctionalize below_functionalization;
+  wrapper->replace_(clone_in_order(value, MemoryOrder(strides)));
+  wrapper->commit_update();
+}
+
+}  // namespace diptych::detail
