@@ -22,10 +22,7 @@ GptShape gpt_of_layers(int64_t layers) {
 void joint_of_gpt(benchmark::State& state) {
   const FlatModel model(gpt(gpt_of_layers(state.range(0)), Fill::kUntouched));
   size_t nodes = 0;
-  for (auto _ : state) {
-    JointCapture capture(model.function, model.arguments, model.paths);
-    nodes = capture.joint().graph.nodes().size();
-  }
+  for (auto _ : state) nodes = joint_of(model).graph.nodes().size();
   report_nodes(state, nodes);
 }
 BENCHMARK(joint_of_gpt)->RangeMultiplier(2)->Range(3, 24)->Unit(benchmark::kMillisecond)->Complexity(benchmark::oN);
@@ -33,8 +30,7 @@ BENCHMARK(joint_of_gpt)->RangeMultiplier(2)->Range(3, 24)->Unit(benchmark::kMill
 /// Partitioning alone, on a joint graph made before the clock starts.
 void partition_of_gpt(benchmark::State& state, Partitioner (*partitioner)()) {
   const FlatModel model(gpt(gpt_of_layers(state.range(0)), Fill::kUntouched));
-  JointCapture capture(model.function, model.arguments, model.paths);
-  const Joint joint = capture.joint();
+  const Joint joint = joint_of(model);
   for (auto _ : state) benchmark::DoNotOptimize(split_joint(joint, partitioner()));
   report_nodes(state, joint.graph.nodes().size());
 }

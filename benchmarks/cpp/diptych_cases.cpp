@@ -1,12 +1,12 @@
 // Diptych's side of the comparisons, through its public interface.
-#include <torch/csrc/autograd/autograd.h>
-
 #include <algorithm>
 #include <string>
 #include <vector>
 
+#include "calls.h"
 #include "diptych/diptych.h"
 #include "diptych/passes/joint_analysis.h"
+#include "diptych/passes/storage_roots.h"
 #include "flat_model.h"
 #include "protocol.h"
 #include "stepped.h"
@@ -14,8 +14,8 @@
 namespace diptych::bench {
 namespace {
 
-Pair pair_of(const Model& model, const Partitioner& partitioner) {
-  return capture_with({.partition = partitioner, .name = "bench"}, model.loss, model.params, model.buffers, model.data);
+Pair pair_of(const Model& model, const AotOptions& options) {
+  return capture_with(options, model.loss, model.params, model.buffers, model.data);
 }
 
 /// Both graphs, split by the default partition, signature and programs included.
@@ -23,7 +23,8 @@ Reply run_capture(const std::string& name, int repeat) {
   const Model model = make_model(name, Fill::kUntouched);
   size_t nodes = 0;
   auto times = timed(repeat, [&] {
-    const Pair pair = pair_of(model, default_partition());
+    const Pair pair = pair_of(model, {});
+    check_gradients(c10::ArrayRef<Value>(pair.backward.outputs()).slice(0, model.params.size()));
     nodes = pair.forward.nodes().size() + pair.backward.nodes().size();
   });
   return {std::move(times), {{"joint_nodes", nodes}}};
@@ -33,10 +34,7 @@ Reply run_capture(const std::string& name, int repeat) {
 Reply run_joint_capture(const std::string& name, int repeat) {
   const FlatModel model(make_model(name, Fill::kUntouched));
   size_t nodes = 0;
-  auto times = timed(repeat, [&] {
-    JointCapture capture(model.function, model.arguments, model.paths);
-    nodes = capture.joint().graph.nodes().size();
-  });
+  auto times = timed(repeat, [&] { nodes = joint_of(model).graph.nodes().size(); });
   return {std::move(times), {{"joint_nodes", nodes}}};
 }
 
@@ -48,24 +46,28 @@ nlohmann::json residual_facts(const Split& split) {
   for (size_t i = split.layout.num_forward_outputs(); i < forward.outputs().size(); ++i) {
     kept.push_back(roots[forward.outputs()[i].id]);
   }
-  int64_t all = 0, fresh = 0;
-  for (const Value root : detail::sorted_unique(kept)) {
-    const int64_t bytes = forward.meta(root).nbytes();
-    all += bytes;
-    if (forward.info(root).kind == ValueInfo::Kind::kNode) fresh += bytes;
-  }
-  return {{"saved", kept.size()}, {"bytes_with_inputs", all}, {"bytes_without_inputs", fresh}};
+  int64_t all = 0;
+  for (const Value root : detail::sorted_unique(kept)) all += forward.meta(root).nbytes();
+  return {{"saved", kept.size()}, {"bytes_with_inputs", all}, {"new_bytes", residual_bytes(split)}};
 }
 
-Reply run_residuals(const std::string& name, const Partitioner& partitioner) {
+Reply run_residuals(const std::string& name, const AotOptions& options) {
   const Model model = make_model(name, Fill::kUntouched);
   Reply reply;
   reply.times_ns.push_back(time_ns([&] {
-    const Pair pair = pair_of(model, partitioner);
+    const Pair pair = pair_of(model, options);
     reply.facts = residual_facts(pair.split);
     reply.facts["backward_nodes"] = pair.backward.nodes().size();
   }));
   return reply;
+}
+
+/// The rows of the table of residuals by name.
+std::map<std::string, AotOptions> ways_to_save() {
+  return {{"default", {}},
+          {"min_cut", {.partition = min_cut()}},
+          {"min_cut_decomposed", {.partition = min_cut(), .decompositions = {"all"}}},
+          {"memory_budget(0.5)", {.partition = memory_budget(0.5)}}};
 }
 
 Stepped step_of_gpt(const Partitioner& partitioner) {
@@ -83,21 +85,11 @@ Cases diptych_cases() {
     cases["capture/" + name] = [name](int repeat) { return run_capture(name, repeat); };
   }
   for (const std::string name : {"gpt", "gpt2", "resnet18", "mlp", "lstm_cell"}) {
-    for (const auto& partitioner : {default_partition(), min_cut()}) {
-      cases["residuals/" + name + "/" + partitioner.name] = [=](int) { return run_residuals(name, partitioner); };
+    for (const auto& [way, options] : ways_to_save()) {
+      cases["residuals/" + name + "/" + way] = [name, options = options](int) { return run_residuals(name, options); };
     }
   }
-  const auto compiled = aot_function(two_elements, {.name = "two_elements"});
-  cases["call/forward"] = [compiled](int repeat) {
-    const auto inputs = two_element_inputs();
-    return Reply{timed_in_batches(repeat, [&] { compiled(inputs[0], inputs[1]); })};
-  };
-  cases["call/forward_backward"] = [compiled](int repeat) {
-    const auto inputs = two_element_inputs();
-    return Reply{timed_in_batches(repeat, [&] {
-      torch::autograd::grad({compiled(inputs[0], inputs[1])}, {inputs[0], inputs[1]});
-    })};
-  };
+  add_call_cases(cases, aot_function(two_elements, {.name = "two_elements"}));
   cases["step/gpt"] = step_of_gpt(default_partition());
   return cases;
 }

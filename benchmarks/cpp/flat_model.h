@@ -1,5 +1,6 @@
-// A benchmark model as the flat function that JointCapture takes.
+// A benchmark model as the flat function that JointCapture takes, and its joint graph.
 #pragma once
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -13,8 +14,9 @@ struct FlatModel {
   FlatFunction function;
   Tensors arguments;
   std::vector<std::string> paths;
+  size_t num_params;
 
-  explicit FlatModel(const Model& model) {
+  explicit FlatModel(const Model& model) : num_params(model.params.size()) {
     append("params.", model.params);
     append("buffers.", model.buffers);
     append("data.", model.data);
@@ -34,5 +36,21 @@ struct FlatModel {
     arguments.insert(arguments.end(), tensors.begin(), tensors.end());
   }
 };
+
+/// Errors: std::runtime_error if one of `gradients` is none: then less was captured than a training step needs.
+inline void check_gradients(c10::ArrayRef<Value> gradients) {
+  for (const Value gradient : gradients) {
+    if (!gradient) throw std::runtime_error("the graph lacks a parameter's gradient");
+  }
+}
+
+/// Captures the joint graph of `model`. Errors: as check_gradients.
+inline Joint joint_of(const FlatModel& model) {
+  JointCapture capture(model.function, model.arguments, model.paths);
+  Joint joint = capture.joint();
+  const c10::ArrayRef<Value> outputs = joint.graph.outputs();
+  check_gradients(outputs.slice(joint.layout.num_forward_outputs(), model.num_params));
+  return joint;
+}
 
 }  // namespace diptych::bench

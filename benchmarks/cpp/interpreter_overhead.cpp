@@ -3,6 +3,7 @@
 #include <benchmark/benchmark.h>
 #include <torch/torch.h>
 
+#include "checks.h"
 #include "diptych/interpreter/program.h"
 
 namespace {
@@ -10,8 +11,7 @@ namespace {
 using namespace diptych;  // NOLINT(google-build-using-namespace): a benchmark file
 
 Value add_node(Graph& graph, const char* name, std::initializer_list<Operand> operands, const TensorMeta& meta) {
-  Node node{Op::find(name)};
-  node.operands.assign(operands.begin(), operands.end());
+  Node node{Op::find(name), operands, {}, {}, {}, {}, true};
   const auto index = graph.add_node(std::move(node), {meta});
   return graph.nodes()[index].outputs[0];
 }
@@ -64,6 +64,7 @@ void FiveOperatorsDirectBelowAutograd(benchmark::State& state) {
 void FiveOperatorsProgram(benchmark::State& state) {
   const auto x = torch::randn({2}), w = torch::randn({2}), b = torch::randn({2});
   const Program program(five_operators(x), {.reuse_buffers = state.range(0) != 0});
+  bench::expect_close("the program", program.run({x, w, b}), {five_direct(x, w, b)});
   for (auto _ : state) benchmark::DoNotOptimize(program.run({x, w, b}));
 }
 
@@ -78,15 +79,19 @@ void run_chain(benchmark::State& state, Function&& step) {
   }
   state.SetItemsProcessed(state.iterations() * state.range(0));
 }
-void run_chain_program(benchmark::State& state, const char* op, bool reuse) {
+template <class Function>
+void run_chain_program(benchmark::State& state, const char* op, bool reuse, Function&& step) {
   const auto x = torch::randn({2, 2});
   const Program program(chain(op, state.range(0), x), {.reuse_buffers = reuse});
+  auto value = x;
+  for (int64_t i = 0; i < state.range(0); ++i) value = step(value);
+  bench::expect_close("the program", program.run({x}), {value});
   for (auto _ : state) benchmark::DoNotOptimize(program.run({x}));
   state.SetItemsProcessed(state.iterations() * state.range(0));
 }
-void ChainTanhDirect(benchmark::State& state) {
-  run_chain(state, [](const at::Tensor& x) { return at::tanh(x); });
-}
+at::Tensor tanh_of(const at::Tensor& x) { return at::tanh(x); }
+at::Tensor alias_of(const at::Tensor& x) { return at::alias(x); }
+void ChainTanhDirect(benchmark::State& state) { run_chain(state, tanh_of); }
 void ChainTanhBoxed(benchmark::State& state) {
   const auto op = Op::find("aten.tanh").handle();
   torch::jit::Stack stack;
@@ -97,12 +102,12 @@ void ChainTanhBoxed(benchmark::State& state) {
     return std::move(stack.back()).toTensor();
   });
 }
-void ChainTanhProgram(benchmark::State& state) { run_chain_program(state, "aten.tanh", /*reuse=*/false); }
-void ChainTanhProgramReusing(benchmark::State& state) { run_chain_program(state, "aten.tanh", /*reuse=*/true); }
-void ChainViewDirect(benchmark::State& state) {
-  run_chain(state, [](const at::Tensor& x) { return at::alias(x); });
+void ChainTanhProgram(benchmark::State& state) { run_chain_program(state, "aten.tanh", /*reuse=*/false, tanh_of); }
+void ChainTanhProgramReusing(benchmark::State& state) {
+  run_chain_program(state, "aten.tanh", /*reuse=*/true, tanh_of);
 }
-void ChainViewProgram(benchmark::State& state) { run_chain_program(state, "aten.alias", /*reuse=*/true); }
+void ChainViewDirect(benchmark::State& state) { run_chain(state, alias_of); }
+void ChainViewProgram(benchmark::State& state) { run_chain_program(state, "aten.alias", /*reuse=*/true, alias_of); }
 
 void CompileProgram(benchmark::State& state) {
   const Graph graph = chain("aten.tanh", state.range(0), torch::randn({2, 2}));

@@ -4,10 +4,12 @@
 #include <optional>
 #include <string>
 
-#include "models.h"
+#include "checks.h"
 #include "protocol.h"
 
 namespace diptych::bench {
+
+inline at::Tensor eager_loss(const Model& model) { return model.loss(model.params, model.buffers, model.data)[0]; }
 
 /// A case: forward and backward into fresh gradients; no optimizer, which would be the same for everyone.
 class Stepped {
@@ -19,8 +21,10 @@ class Stepped {
   Reply operator()(int repeat) {
     if (!model_) model_ = make_model(name_, Fill::kValues);
     auto times = timed(repeat, [&] { step(); });
-    // Once only: counting allocations costs a further step.
-    if (facts_.is_null()) facts_ = memory_facts();
+    if (facts_.is_null()) {
+      facts_ = memory_facts();
+      check();  // after them, for eager's step would raise the high-water mark
+    }
     return {std::move(times), facts_};
   }
 
@@ -32,6 +36,14 @@ class Stepped {
     drop_gradients();
     loss_(*model_).backward();
   }
+  Tensors loss_and_gradients(const Loss& loss) {
+    drop_gradients();
+    Tensors results{loss(*model_)};
+    results[0].backward();
+    for (const auto& param : model_->params) results.push_back(param.grad());
+    return results;
+  }
+  void check() { expect_close("a step of " + name_, loss_and_gradients(loss_), loss_and_gradients(eager_loss)); }
   nlohmann::json memory_facts() {
     const int64_t peak = memory_bytes("VmHWM");
     drop_gradients();
