@@ -10,6 +10,7 @@ import time
 
 import protocol
 import torch
+import torch._functorch.config
 from functorch.compile import aot_function, default_partition, min_cut_rematerialization_partition
 from models_torch import MODELS
 
@@ -35,8 +36,13 @@ def capture(model, partition, decompositions=None):
         seen["num_outputs"] = kwargs["num_fwd_outputs"]
         return seen["forward"], seen["backward"]
 
+    def loss(params, buffers, data):
+        result = model.loss(params, buffers, data)
+        seen["num_results"] = len(result) if isinstance(result, tuple) else 1
+        return result
+
     function = aot_function(
-        lambda params, buffers, data: model.loss(params, buffers, data),
+        loss,
         fw_compiler=compiler,
         bw_compiler=compiler,
         partition_fn=partition_fn,
@@ -100,26 +106,27 @@ def bytes_of(node):
 
 
 def residual_facts(seen):
-    """Counts what the forward graph saves: every slot, and new storage only (no inputs, each storage once)."""
+    """Counts what the forward graph saves: every slot, and new storage: each once, without inputs and user outputs."""
     output = next(node for node in seen["forward"].graph.nodes if node.op == "output")
     saved = [value for value in output.args[0][seen["num_outputs"] :] if isinstance(value, torch.fx.Node)]
     roots = dict.fromkeys(storage_root(node) for node in saved)
-    user_outputs = {storage_root(value) for value in output.args[0][: seen["num_outputs"]] if value is not None}
-    fresh = [root for root in roots if root.op != "placeholder"]
+    # The forward's first outputs are new values of mutated inputs; the function's own results come last.
+    results = output.args[0][seen["num_outputs"] - seen["num_results"] : seen["num_outputs"]]
+    returned = {storage_root(value) for value in results}
+    fresh = [root for root in roots if root.op != "placeholder" and root not in returned]
     return {
         "saved": len(saved),
-        "bytes_of_slots": sum(bytes_of(node) for node in saved),
         "bytes_with_inputs": sum(bytes_of(root) for root in roots),
-        "bytes_without_inputs": sum(bytes_of(root) for root in fresh),
-        "bytes_also_outputs": sum(bytes_of(root) for root in fresh if root in user_outputs),
+        "new_bytes": sum(bytes_of(root) for root in fresh),
         "joint_nodes": seen["joint_nodes"],
         "backward_nodes": count_operators(seen["backward"]),
     }
 
 
-def residual_case(name, partition, decompositions=None):
+def residual_case(name, partition, decompositions=None, **settings):
     def run(repeat):
-        seen = capture(MODELS[name](), partition, decompositions)
+        with torch._functorch.config.patch(settings):
+            seen = capture(MODELS[name](), partition, decompositions)
         return [seen["time_ns"]], residual_facts(seen)
 
     return run
@@ -129,12 +136,16 @@ def main():
     from torch._inductor.decomposition import select_decomp_table
 
     cases = {f"capture/{name}": capture_case(name) for name in ("gpt", "gpt2", "resnet18")}
+    min_cut = min_cut_rematerialization_partition
     for name in MODELS:
-        cases[f"residuals/{name}/default"] = residual_case(name, default_partition)
-        cases[f"residuals/{name}/min_cut"] = residual_case(name, min_cut_rematerialization_partition)
-        cases[f"residuals/{name}/min_cut_decomposed"] = residual_case(
-            name, min_cut_rematerialization_partition, select_decomp_table()
-        )
+        ways = {
+            "default": residual_case(name, default_partition),
+            "min_cut": residual_case(name, min_cut),
+            "min_cut_decomposed": residual_case(name, min_cut, select_decomp_table()),
+            "min_cut_aggressive": residual_case(name, min_cut, aggressive_recomputation=True),
+            "memory_budget(0.5)": residual_case(name, min_cut, activation_memory_budget=0.5),
+        }
+        cases.update({f"residuals/{name}/{way}": run for way, run in ways.items()})
     protocol.serve(cases)
 
 

@@ -69,7 +69,7 @@ def notes(facts):
 
 
 def residual_table(rows):
-    """New bytes are storages that are not a parameter's or the data's; each storage is counted once."""
+    """New bytes are storages that are not a parameter's, the data's or a result's; each storage is counted once."""
     header = ["model", "engine", "partition", "saved", "new bytes", "with inputs", "times PyTorch's min-cut"]
     lines = []
     for row in sorted(rows, key=lambda row: row["case"].split("/")[1]):
@@ -80,10 +80,9 @@ def residual_table(rows):
             continue
         facts = row["facts"]
         base = next((r["facts"] for r in rows if is_min_cut_of_pytorch(r, model)), None)
-        ratio = f"{facts['bytes_without_inputs'] / base['bytes_without_inputs']:.4f}x" if base else ""
+        ratio = f"{facts['new_bytes'] / base['new_bytes']:.4f}x" if base else ""
         lines.append(
-            line
-            + [f"{facts['saved']}", f"{facts['bytes_without_inputs']:,}", f"{facts['bytes_with_inputs']:,}", ratio]
+            line + [f"{facts['saved']}", f"{facts['new_bytes']:,}", f"{facts['bytes_with_inputs']:,}", ratio]
         )
     return markdown(header, lines)
 
