@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# Asks compare_worker for each of its cases once, but for the training steps, which take long: check_worker.sh <program>
+set -euo pipefail
+worker=$1
+status=0
+for engine in diptych diptych_joint diptych_min_cut eager; do
+  cases=$(echo '{"list": true}' | "$worker" "$engine" | grep -o '"[a-z]*/[^"]*"' | grep -v '"step/' || true)
+  for name in $cases; do
+    reply=$(echo "{\"case\": $name, \"repeat\": 1}" | "$worker" "$engine")
+    if [[ $reply != *'"times_ns"'* ]]; then
+      echo "$engine $name: $reply" >&2
+      status=1
+    fi
+  done
+done
+exit $status
