@@ -25,7 +25,9 @@ def report(results, machine):
 
 def describe(machine):
     load = f"{machine['load_average'][0]:.1f} before, {machine['load_average_after'][0]:.1f} after"
-    return f"{machine['cpu']}, {machine['cores']} cores, {machine['system']}; load average {load}."
+    busy = machine["load_average"][0] > machine["cores"] / 2
+    warning = " The machine was busy before the first case: trust no time below." if busy else ""
+    return f"{machine['cpu']}, {machine['cores']} cores, {machine['system']}; load average {load}.{warning}"
 
 
 def time_table(section, rows):
