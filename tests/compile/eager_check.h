@@ -29,6 +29,10 @@ struct CheckOptions {
   int calls = 2;         ///< the second call hits the cache
 };
 
+/// tensor.is_leaf(), after autograd has brought a view's gradient function up to date, which it otherwise does when it
+/// is first asked for it.
+bool is_leaf(const at::Tensor& tensor);
+
 /// What differs between the two, one line each that starts with what it is about: "output 1: strides: ...". Empty if a
 /// caller can't tell them apart. With a tolerance, it is relative to the element and to the tensor's largest.
 std::vector<std::string> differences(const Observed& eager, const Observed& ours, double tolerance);

@@ -36,6 +36,9 @@ void count(Counts& counts, const Verdict& verdict) {
     case Outcome::kSavedVersion:
       ++counts.saved_version;
       break;
+    case Outcome::kOnlyEagerRefuses:
+      ++counts.only_eager_refuses;
+      break;
     case Outcome::kRefusedByName:
       ++counts.refused_by_name;
       ++counts.refusals[verdict.key];
@@ -200,9 +203,9 @@ std::string to_string(const Counts& counts) {
   return text +
          fmt::format(
              "{} run: {} agreed, {} refused by name, {} errors in both, {} saved more than eager and found it changed, "
-             "{} disagreed, {} crashed\n",
+             "{} refused by eager alone, {} disagreed, {} crashed\n",
              counts.run, counts.agreed, counts.refused_by_name, counts.error_in_both, counts.saved_version,
-             counts.disagreed, counts.crashed);
+             counts.only_eager_refuses, counts.disagreed, counts.crashed);
 }
 
 }  // namespace diptych::fuzz

@@ -24,6 +24,7 @@ struct Counts {
   int64_t refused_by_name = 0;
   int64_t error_in_both = 0;
   int64_t saved_version = 0;
+  int64_t only_eager_refuses = 0;
   int64_t disagreed = 0;
   int64_t crashed = 0;
   std::map<std::string, int64_t> refusals;  ///< by the class of the text

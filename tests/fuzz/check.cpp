@@ -47,7 +47,7 @@ Roots choose_roots(const Program& program, const Observed& seen) {
     add(seen.outputs[i], program.backward.tangents[i], 100 + i);
   }
   for (size_t i = 0; program.backward.from_inputs && i < seen.inputs.size(); ++i) {
-    if (!seen.inputs[i].is_leaf()) add(seen.inputs[i], Tangent::kDense, 200 + i);
+    if (!testing::is_leaf(seen.inputs[i])) add(seen.inputs[i], Tangent::kDense, 200 + i);
   }
   return roots;
 }
@@ -162,11 +162,17 @@ Verdict judge_errors(const Program& program, const Run& eager, const Run& ours) 
   }
   verdict.key = message_class(ours.seen.error);
   verdict.details = "ours, in " + ours.stage + ": " + ours.seen.error;
-  const bool is_version = ours.seen.error.find("modified by an inplace operation") != std::string::npos;
+  const auto says = [](const Run& run, const char* text) { return run.seen.error.find(text) != std::string::npos; };
+  const bool is_version = says(ours, "modified by an inplace operation");
+  // What eager saved is gone, or it gives up on a view, where the compiled function has kept what it needs.
+  const bool only_eager_lost_it = ours.seen.error.empty() && (says(eager, "modified by an inplace operation") ||
+                                                              says(eager, "has been modified inplace"));
   // The interpreter names the node whose kernel failed; that is no refusal, for eager's kernel did not fail.
   const bool is_refusal = ours.user_error && ours.seen.error.rfind("[interpreter]", 0) != 0;
   if (is_refusal) {
     verdict.outcome = Outcome::kRefusedByName;
+  } else if (only_eager_lost_it) {
+    return {Outcome::kOnlyEagerRefuses, message_class(eager.seen.error), "eager: " + eager.seen.error};
   } else if (is_version && program.partition != "default") {
     verdict.outcome = Outcome::kSavedVersion;
   } else {

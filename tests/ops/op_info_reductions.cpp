@@ -99,6 +99,8 @@ Samples indexing_samples() {
       for (const int64_t dim : {0, 1, -1}) out.push_back(sample("aten::index_select", {x.tensor, dim, index}, x.name));
       out.push_back(sample("aten::index_select", {x.tensor, 1, index.slice(0, 0, 0)}, x.name + ", no index"));
       out.push_back(sample("aten::index_select", {x.tensor, 1, torch::tensor(1)}, x.name + ", 0-d index"));
+      for (const at::Tensor& some : {index, index.slice(0, 0, 0)})
+        out.push_back(sample("aten::index_add", {x.tensor, 1, some, x.tensor.index_select(1, some), 2}, x.name));
       out.push_back(sample("aten::take", {x.tensor, i64({2, 3}, 9)}, x.name));
       out.push_back(sample("aten::gather", {x.tensor, 0, torch::zeros_like(x.tensor, at::kLong)}, x.name));
       add_lookups(out, x);

@@ -238,7 +238,7 @@ TEST(Partition, SaysWhatAPartitionerForgotToSave) {
   GraphWriter writer("joint");
   const Joint joint = two_layers(8, 4, writer);
   const Partitioner nothing{"nothing", [](const Joint&) { return std::vector<Value>{}; }};
-  EXPECT_THROW(split_joint(joint, nothing), InternalError);
+  EXPECT_THROW(split_joint(joint, nothing), UserError);
   EXPECT_NE(thrown([&] { split_joint(joint, nothing); }).find("needs the input '"), std::string::npos);
 }
 

@@ -42,7 +42,7 @@ struct MutationPlan {
   size_t primal = 0;
   bool data = false;  ///< its elements: the new value is in forward slot `slot`
   size_t slot = 0;
-  bool under_no_grad = false;  ///< all of it happened where gradients were not recorded
+  bool under_no_grad = false;        ///< all of it happened where gradients were not recorded
   std::optional<Geometry> geometry;  ///< its metadata (t_, transpose_, squeeze_ ...), in terms of what it was
 };
 
@@ -60,6 +60,13 @@ struct ForwardPlan {
   };
   std::vector<EpilogueInput> epilogue_inputs;
   std::vector<std::string> output_paths;
+  /// A free variable that is no captured tensor but, in each call, what autograd has as the base of a primal.
+  struct DerivedPrimal {
+    size_t free_variable = 0;
+    size_t base_of = 0;  ///< primal
+  };
+  std::vector<DerivedPrimal> derived;
+  std::vector<size_t> parts;         ///< primals whose gradient arrives at the primal that they are views of
   bool hides_history = false;        ///< see Recorder::hides_history(): no second order
   bool has_custom_function = false;  ///< a torch::autograd::Function lies between outputs and primals
 };

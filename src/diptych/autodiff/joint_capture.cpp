@@ -130,7 +130,7 @@ void JointCapture::State::trace(const FlatFunction& function, const std::vector<
     recorder.add_primal(arguments[i], {SlotKind::kArgument, paths[i]});
   }
   for (const at::Tensor& tensor : merging.free_variables) recorder.stand_in(tensor);
-  for (const auto& members : merging.groups) recorder.merge(members);
+  for (const auto& members : merging.groups) recorder.merge(members, /*with_families=*/!exact_outputs);
   std::vector<at::Tensor> stand_ins;
   for (size_t i = 0; i < arguments.size(); ++i) stand_ins.push_back(recorder.primals()[i].stand_in);
   FlatResult result = function(stand_ins);
@@ -146,6 +146,11 @@ void JointCapture::State::trace(const FlatFunction& function, const std::vector<
   ag::edge_list roots;
   for (const size_t slot : analysis.plan.differentiable) {
     roots.push_back(ag::impl::gradient_edge(analysis.slots[slot].tensor));
+  }
+  for (size_t i = 0; i < recorder.primals().size(); ++i) {
+    const auto& primal = recorder.primals()[i];
+    if (primal.part_of) analysis.plan.parts.push_back(i);
+    if (primal.base_of) analysis.plan.derived.push_back({i - num_arguments, *primal.base_of});
   }
   analysis.plan.hides_history = recorder.hides_history();
   analysis.plan.has_custom_function = reaches_custom_function(roots);

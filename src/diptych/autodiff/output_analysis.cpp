@@ -65,6 +65,7 @@ class Analyzer {
   ForwardPlan& plan() { return analysis_.plan; }
 
   void find_mutation(size_t index);
+  void find_change_of_shape(size_t index);
   at::Tensor start_of(size_t primal) const;
   void find_outputs_of_their_own();
   void plan_output(size_t index);
@@ -106,6 +107,7 @@ Value Analyzer::walk_back(Value value, const IsEnd& is_end) const {
 void Analyzer::find_mutation(size_t index) {
   const auto& primal = recorder_.primals()[index];
   if (primal.same_as) return;  // its mutation is the first one's
+  if (primal.part_of) return find_change_of_shape(index);
   const Value now = recorder_.value_of(primal.stand_in);
   primal_of_value_.emplace(now, index);
   const bool was_differentiable = primal.edge.is_valid();
@@ -126,10 +128,9 @@ void Analyzer::find_mutation(size_t index) {
   mutation.under_no_grad = !edge_changed;
   if (wrapper->has_metadata_mutation()) {
     // The function's own C++ code reads sizes off the real tensor, which keeps its shape until the call.
-    DIPTYCH_CHECK(
-        primal.slot.kind != SlotKind::kFreeVariable,
-        "[capture] the function changes the shape of a captured tensor ({}) in place; pass it as an argument",
-        primal.slot.path);
+    DIPTYCH_CHECK(primal.slot.kind != SlotKind::kFreeVariable,
+                  "[capture] the function changes the shape of a captured tensor ({}) in place; pass it as an argument",
+                  primal.slot.path);
     mutation.geometry = geometry_in(primal.stand_in, start_of(index), primal.real);
   }
   DIPTYCH_CHECK(mutation.data || mutation.geometry,
@@ -142,6 +143,17 @@ void Analyzer::find_mutation(size_t index) {
                   primal.slot.path);
     mutated_.push_back(plan().mutations.size());
   }
+  plan().mutations.push_back(std::move(mutation));
+}
+
+// Of a view of another primal only the shape is its own.
+void Analyzer::find_change_of_shape(size_t index) {
+  const auto& primal = recorder_.primals()[index];
+  recorder_.value_of(primal.stand_in);
+  if (!at::functionalization::impl::unsafeGetFunctionalWrapper(primal.stand_in)->has_metadata_mutation()) return;
+  MutationPlan mutation;
+  mutation.primal = index;
+  mutation.geometry = geometry_in(primal.stand_in, start_of(index), primal.real);
   plan().mutations.push_back(std::move(mutation));
 }
 
@@ -209,14 +221,20 @@ bool Analyzer::plan_alias_of_primal(size_t index, Value value) {
 // or changed its shape after the view was taken.
 bool Analyzer::plan_part_of_primal(size_t index) {
   const at::Tensor& tensor = result_.tensors[index];
+  std::optional<size_t> found;
   for (size_t i = 0; i < recorder_.primals().size(); ++i) {
-    const auto& primal = recorder_.primals()[i];
-    if (!share_storage(primal.stand_in, tensor)) continue;
-    plan_strided(index, OutputPlan::Kind::kOfPrimal, i, geometry_in(tensor, start_of(i), primal.real),
-                 "is a view of the storage of " + primal.slot.path);
-    return true;
+    const at::Tensor& stand_in = recorder_.primals()[i].stand_in;
+    if (!share_storage(stand_in, tensor)) continue;
+    if (!found && !tensor.requires_grad()) found = i;
+    if (!stand_in.is_same(autograd_base(tensor))) continue;
+    found = i;  // the one that it has its history from
+    break;
   }
-  return false;
+  if (!found) return false;
+  const auto& primal = recorder_.primals()[*found];
+  plan_strided(index, OutputPlan::Kind::kOfPrimal, *found, geometry_in(tensor, start_of(*found), primal.real),
+               "is a view of the storage of " + primal.slot.path);
+  return true;
 }
 
 void Analyzer::plan_strided(size_t index, OutputPlan::Kind kind, size_t origin, Geometry geometry, std::string text) {

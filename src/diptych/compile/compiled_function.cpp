@@ -50,12 +50,24 @@ std::vector<std::optional<std::vector<int64_t>>> strides_to_keep(const Graph& ba
   return wanted;
 }
 
+// Which of the first `count` inputs some node or output reads.
+std::vector<bool> read_inputs(const Graph& graph, size_t count) {
+  std::vector<bool> is_read(graph.num_values());
+  for (const Node& node : graph.nodes()) for_each_operand_value(node, [&](Value value) { is_read[value.id] = true; });
+  for (const Value output : graph.outputs()) {
+    if (output) is_read[output.id] = true;
+  }
+  std::vector<bool> found;
+  for (size_t i = 0; i < count; ++i) found.push_back(is_read[graph.inputs()[i].id]);
+  return found;
+}
+
 // The tensor as one of its own: no other handle of this call may receive the history that is set on it.
 void make_sole_owner(at::Tensor& tensor) {
   if (tensor.use_count() > 1) tensor = tensor.tensor_data();
 }
 
-void apply_mutation(const MutationPlan& mutation, at::Tensor& primal, const at::Tensor& new_value) {
+void apply_mutation(const MutationPlan& mutation, const at::Tensor& primal, const at::Tensor& new_value) {
   const at::AutoGradMode mode(!mutation.under_no_grad && c10::GradMode::is_enabled());
   if (mutation.geometry) {
     const auto& geometry = *mutation.geometry;
@@ -82,6 +94,7 @@ CompiledFunction::CompiledFunction(const FlatFunction& function, const std::vect
   Joint joint = prepare_joint(capture_joint(), options_);
   layout_ = joint.layout;
   free_variables_ = capture_->free_variables();
+  for (const auto& derived : plan().derived) free_variables_[derived.free_variable] = at::Tensor();
   capture_->release_arguments();
   split_ = split_joint(joint, options_.partition);
   is_mutated_.resize(layout_.num_primals());
@@ -89,6 +102,7 @@ CompiledFunction::CompiledFunction(const FlatFunction& function, const std::vect
   for (const auto& mutation : plan().mutations) {
     is_mutated_[mutation.primal] = true;
     if (mutation.data) mutated.push_back(mutation.primal);
+    if (mutation.geometry) reshaped_.push_back(mutation.primal);
   }
   forward_ = finish_forward(split_.forward, mutated);
   draws_random_ = std::any_of(forward_.nodes().begin(), forward_.nodes().end(), diptych::draws_random);
@@ -181,6 +195,7 @@ std::shared_ptr<BackwardVariant> CompiledFunction::make_variant(Joint joint, con
 void CompiledFunction::finish_variant(BackwardVariant& variant) const {
   variant.graph = finish_backward(split_backward(variant.joint, split_.saved));
   variant.executable = choose_compiler(options_, options_.backward_compiler, "backward")(variant.graph);
+  variant.reads_residual = read_inputs(variant.graph, split_.saved.size());
   variant.wanted_strides = strides_to_keep(variant.graph, variant.joint.layout.num_tangents);
   log(Log::kBackward, "{}: backward compiled, {} nodes", options_.name, variant.graph.nodes().size());
   log(Log::kGraphs, "{}", variant.graph.code());
@@ -214,11 +229,23 @@ std::shared_ptr<SecondOrder> CompiledFunction::second_order(const BackwardVarian
   return variant.second_order;
 }
 
-std::vector<at::Tensor> CompiledFunction::call(c10::ArrayRef<const at::Tensor*> arguments) const {
+std::vector<at::Tensor> CompiledFunction::primals_of(c10::ArrayRef<const at::Tensor*> arguments) const {
+  c10::SmallVector<const at::Tensor*, 16> tensors(arguments.begin(), arguments.end());
+  append_free_variables(tensors);
   std::vector<at::Tensor> primals;
-  primals.reserve(arguments.size() + free_variables_.size());
-  for (const at::Tensor* argument : arguments) primals.push_back(*argument);
-  primals.insert(primals.end(), free_variables_.begin(), free_variables_.end());
+  primals.reserve(tensors.size());
+  for (const at::Tensor* tensor : tensors) primals.push_back(*tensor);
+  for (const size_t part : plan().parts) {
+    DIPTYCH_CHECK(!primals[part].retains_grad() && ag::impl::hooks(primals[part]).empty(),
+                  "[{}] argument {} has hooks or retains its gradient, and is a view of a tensor that other arguments "
+                  "share and the function changes, so that gradients pass it by; take the hooks off",
+                  options_.name, part);
+  }
+  return primals;
+}
+
+std::vector<at::Tensor> CompiledFunction::call(c10::ArrayRef<const at::Tensor*> arguments) const {
+  const std::vector<at::Tensor> primals = primals_of(arguments);
   const bool differentiable = is_differentiable();
   c10::intrusive_ptr<PairNode> node;
   std::vector<at::Tensor> generator_states;
@@ -235,7 +262,10 @@ std::vector<at::Tensor> CompiledFunction::call(c10::ArrayRef<const at::Tensor*> 
   std::vector<at::Tensor> slots;
   {
     const RunBelowAutograd guard;
-    slots = forward_executable_->run(std::vector<at::Tensor>(primals));
+    std::vector<at::Tensor> inputs = primals;
+    // A residual keeps the shape that the backward expects.
+    for (const size_t primal : reshaped_) inputs[primal] = primals[primal].tensor_data();
+    slots = forward_executable_->run(std::move(inputs));
   }
   std::vector<at::Tensor> residuals(
       std::make_move_iterator(slots.begin() + static_cast<int64_t>(layout_.num_forward_outputs())),

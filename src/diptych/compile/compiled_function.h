@@ -13,6 +13,7 @@
 #include "diptych/compile/global_state.h"
 #include "diptych/compile/options.h"
 #include "diptych/interpreter/program.h"
+#include "diptych/trace/recorder.h"
 
 namespace diptych {
 
@@ -24,6 +25,7 @@ struct BackwardVariant {
   Joint joint;
   Graph graph;
   std::shared_ptr<const Executable> executable;  ///< null until the first backward of this kind
+  std::vector<bool> reads_residual;              ///< per residual
   /// Per tangent: the strides that the graph was traced for, if some node's legality depends on them.
   std::vector<std::optional<std::vector<int64_t>>> wanted_strides;
   mutable std::shared_ptr<SecondOrder> second_order;  ///< null until a backward is itself differentiated
@@ -55,10 +57,14 @@ class CompiledFunction : public std::enable_shared_from_this<CompiledFunction> {
   const Split& split() const { return split_; }
   const Graph& forward_graph() const { return forward_; }
   const std::vector<at::Tensor>& free_variables() const { return free_variables_; }
-  /// Appends the addresses of the free variables, which a guard checks behind the arguments.
+  /// Appends to the addresses of the arguments those of the free variables, which guards check, too.
   template <class Tensors>
   void append_free_variables(Tensors& tensors) const {
+    const size_t begin = tensors.size();
     for (const at::Tensor& tensor : free_variables_) tensors.push_back(&tensor);
+    for (const auto& derived : plan().derived) {
+      tensors[begin + derived.free_variable] = &detail::autograd_base(*tensors[derived.base_of]);
+    }
   }
   size_t num_arguments() const { return layout_.num_arguments; }
   /// Primals whose values a gradient depends on: what a backward of the backward starts from.
@@ -77,6 +83,7 @@ class CompiledFunction : public std::enable_shared_from_this<CompiledFunction> {
   void find_residual_sources();
   std::shared_ptr<BackwardVariant> make_variant(Joint joint, const std::vector<bool>& defined) const;
   void finish_variant(BackwardVariant& variant) const;
+  std::vector<at::Tensor> primals_of(c10::ArrayRef<const at::Tensor*> arguments) const;
   std::vector<at::Tensor> make_outputs(const std::vector<at::Tensor>& primals, std::vector<at::Tensor>&& slots) const;
 
   AotOptions options_;
@@ -89,6 +96,7 @@ class CompiledFunction : public std::enable_shared_from_this<CompiledFunction> {
   std::vector<at::Tensor> free_variables_;
   std::vector<size_t> gradient_primals_;
   std::vector<bool> is_mutated_;  ///< per primal, data or geometry
+  std::vector<size_t> reshaped_;  ///< primals whose geometry is changed
   std::vector<ResidualSource> residual_sources_;
   bool draws_random_ = false;
   /// Per tangent, what tracing its backward threw: thrown when, and only if, a backward comes with it, as in eager.

@@ -29,8 +29,10 @@ void PairNode::watch(std::vector<Watch>& watches, const at::Tensor& tensor, size
   watches.push_back({tensor.unsafeGetTensorImpl()->version_counter(), static_cast<uint32_t>(tensor._version()), index});
 }
 
-void PairNode::check(const std::vector<Watch>& watches, const std::vector<at::Tensor>& needed) {
+void PairNode::check(const std::vector<Watch>& watches, const std::vector<at::Tensor>& needed,
+                     const std::vector<bool>* reads) {
   for (const Watch& watch : watches) {
+    if (reads != nullptr && !(*reads)[watch.index]) continue;
     TORCH_CHECK(watch.counter.current_version() == watch.version,
                 "one of the variables needed for gradient computation has been modified by an inplace operation: [",
                 needed[watch.index].toString(), " ", needed[watch.index].sizes(), "] is at version ",
@@ -74,7 +76,7 @@ variable_list PairNode::apply(variable_list&& tangents) {
 }
 
 variable_list PairNode::run_compiled(const BackwardVariant& variant, variable_list&& tangents) {
-  check(residual_watches_, residuals_);
+  check(residual_watches_, residuals_, &variant.reads_residual);
   std::vector<at::Tensor> inputs;
   inputs.reserve(residuals_.size() + tangents.size());
   if (will_release_) {

@@ -38,7 +38,9 @@ class PairNode final : public torch::autograd::Node {
   torch::autograd::variable_list run_second_order(const BackwardVariant& variant,
                                                   const torch::autograd::variable_list& tangents);
   static void watch(std::vector<Watch>& watches, const at::Tensor& tensor, size_t index);
-  static void check(const std::vector<Watch>& watches, const std::vector<at::Tensor>& needed);
+  /// `reads`: which of the tensors are read at all; null if every one is.
+  static void check(const std::vector<Watch>& watches, const std::vector<at::Tensor>& needed,
+                    const std::vector<bool>* reads = nullptr);
 
   std::shared_ptr<const CompiledFunction> function_;
   std::vector<at::Tensor> residuals_;

@@ -5,6 +5,8 @@
 #include <bit>
 #include <cstring>
 
+#include "diptych/trace/recorder.h"
+
 namespace diptych {
 namespace {
 
@@ -86,9 +88,11 @@ bool TensorGuards::same_geometry(const at::Tensor& tensor, const Facts& facts) c
 
 TensorGuards::Sharing TensorGuards::sharing_of(c10::ArrayRef<const at::Tensor*> tensors, uint32_t index,
                                                uint32_t first) {
-  if (first == index) return {first, 0, true};
-  return {first, tensors[index]->storage_offset() - tensors[first]->storage_offset(),
-          tensors[index]->is_same(*tensors[first])};
+  if (first == index) return {first};
+  const at::Tensor& tensor = *tensors[index];
+  const at::Tensor& other = *tensors[first];
+  return {first, tensor.storage_offset() - other.storage_offset(), tensor.is_same(other),
+          detail::autograd_base(tensor).is_same(detail::autograd_base(other))};
 }
 
 TensorGuards::TensorGuards(c10::ArrayRef<const at::Tensor*> tensors) {

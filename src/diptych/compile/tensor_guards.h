@@ -36,12 +36,13 @@ class TensorGuards {
 
   std::vector<Facts> facts_;
   std::vector<int64_t> geometry_;
-  /// How a tensor shares its storage: with which first tensor, how far apart their offsets are, and whether they are
-  /// one.
+  /// How a tensor shares its storage: with which first tensor, how far apart their offsets are, whether they are one,
+  /// and whether autograd sees them as views of one tensor.
   struct Sharing {
     uint32_t first = 0;
     int64_t apart = 0;
     bool same = true;
+    bool same_base = true;
     bool operator==(const Sharing&) const = default;
   };
   static Sharing sharing_of(c10::ArrayRef<const at::Tensor*> tensors, uint32_t index, uint32_t first);

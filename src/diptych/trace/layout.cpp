@@ -1,4 +1,5 @@
-// Results laid out in memory as eager lays them out, where the functional operator that stands for an in-place one differs.
+// Results laid out in memory as eager lays them out, where the functional operator that stands for an in-place one
+// differs.
 #include <ATen/FunctionalTensorWrapper.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/_to_copy.h>

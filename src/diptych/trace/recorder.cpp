@@ -5,11 +5,6 @@
 #include <ATen/SequenceNumber.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/core/LegacyTypeDispatch.h>
-#include <ATen/ops/as_strided.h>
-#include <ATen/ops/as_strided_scatter.h>
-#include <ATen/ops/zeros.h>
-#include <torch/csrc/autograd/functions/basic_ops.h>
-#include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/node.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -59,16 +54,6 @@ at::Tensor meta_number(at::ScalarType dtype) {
   at::Tensor meta = at::detail::empty_strided_meta({}, {}, dtype);
   meta.unsafeGetTensorImpl()->set_wrapped_number(true);
   return meta;
-}
-
-// A primal that is no leaf in eager must be none here, or in-place operators on it would be refused.
-// The returned tensor shares everything with `leaf` but has a grad_fn that hands gradients on.
-at::Tensor make_non_leaf(const at::Tensor& leaf) {
-  at::Tensor tensor = leaf.tensor_data();
-  const auto node = c10::make_intrusive<torch::autograd::Identity>();
-  node->set_next_edges({torch::autograd::impl::gradient_edge(leaf)});
-  torch::autograd::set_history(tensor, node);
-  return tensor;
 }
 
 // Runs the Meta kernel; false, the arguments in place, where it is a composite that calls something without one.
@@ -126,14 +111,9 @@ const at::Tensor& Recorder::add_primal(const at::Tensor& real, Slot slot) {
     return primals_.back().stand_in;
   }
   const Value value = as_fake(stand_in)->value;
-  torch::autograd::Edge edge;
-  if (real.requires_grad()) {
-    stand_in.set_requires_grad(true);
-    if (!real.is_leaf()) stand_in = make_non_leaf(stand_in);
-    edge = torch::autograd::impl::gradient_edge(stand_in);
-  }
   primal_of_.emplace(real.unsafeGetTensorImpl(), primals_.size());
-  primals_.push_back({real, std::move(stand_in), value, std::move(edge), std::move(slot)});
+  primals_.push_back({real, std::move(stand_in), value, {}, std::move(slot)});
+  give_history(primals_.back());
   return primals_.back().stand_in;
 }
 
@@ -146,57 +126,10 @@ const at::Tensor& Recorder::stand_in(const at::Tensor& tensor) {
 
 void Recorder::release_arguments() {
   for (Primal& primal : primals_) {
-    if (primal.slot.kind != SlotKind::kArgument) continue;
+    if (primal.slot.kind != SlotKind::kArgument && !primal.base_of) continue;
     primal_of_.erase(primal.real.unsafeGetTensorImpl());
     primal.real = at::Tensor();
   }
-}
-
-namespace {
-
-// One more than the last element of its storage that `tensor` has.
-int64_t storage_extent(const at::Tensor& tensor) {
-  if (tensor.numel() == 0) return 0;
-  int64_t last = tensor.storage_offset();
-  for (int64_t d = 0; d < tensor.dim(); ++d) last += (tensor.size(d) - 1) * tensor.stride(d);
-  return last + 1;
-}
-
-}  // namespace
-
-void Recorder::merge(const std::vector<size_t>& members) {
-  const Primal& first = primals_.at(members.at(0));
-  int64_t extent = 0;
-  for (const size_t member : members) {
-    const Primal& primal = primals_[member];
-    DIPTYCH_CHECK(primal.real.scalar_type() == first.real.scalar_type(),
-                  "[capture] '{}' and '{}' share storage under two dtypes and one of them is changed in place; "
-                  "pass one of them as a copy",
-                  first.slot.path, primal.slot.path);
-    DIPTYCH_CHECK(!primal.real.requires_grad(),
-                  "[capture] '{}' requires grad and shares storage with '{}', and one of them is changed in place; "
-                  "pass the tensor that both are views of, and take the views inside the function",
-                  primal.slot.path, primals_[members[member == members[0] ? 1 : 0]].slot.path);
-    extent = std::max(extent, storage_extent(primal.real));
-  }
-  // Below autograd: the members are inputs of their own to it, as they are in eager.
-  const at::AutoDispatchBelowADInplaceOrView guard;
-  at::Tensor base = at::zeros({extent}, first.real.options());
-  for (const size_t member : members) {
-    const at::Tensor& real = primals_[member].real;
-    base = at::as_strided_scatter(base, primals_[member].stand_in, real.sizes(), real.strides(), real.storage_offset());
-  }
-  for (const size_t member : members) {
-    Primal& primal = primals_[member];
-    primal.stand_in = at::as_strided(base, primal.real.sizes(), primal.real.strides(), primal.real.storage_offset());
-    primal.value = value_of(primal.stand_in);
-  }
-  for (Primal& primal : primals_) {
-    if (!primal.same_as) continue;
-    primal.stand_in = primals_[*primal.same_as].stand_in;
-    primal.value = primals_[*primal.same_as].value;
-  }
-  merged_bases_.push_back({base, members[0], members});
 }
 
 Value Recorder::value_of(const at::Tensor& stand_in) {

@@ -74,19 +74,20 @@ class Recorder {
     torch::autograd::Edge edge;  ///< where its gradient arrives; invalid if it requires none
     Slot slot;
     std::optional<size_t> same_as = {};  ///< the earlier primal that is the very same tensor, whose stand-in it shares
+    std::optional<size_t> part_of = {};  ///< merged: the primal that it is a view of, where its gradient arrives
+    std::optional<size_t> base_of = {};  ///< added by a merge: the primal that is a view of it
   };
   /// The arguments, then the free variables in order of first use.
   const std::vector<Primal>& primals() const { return primals_; }
   /// Makes the primals at the positions `members`, whose real tensors share one storage, views of one base, so that a
-  /// mutation of one is seen in the others. The base is put together by graph nodes; the slots stay as they are.
-  /// Requires: called before the traced function runs. Errors: UserError names members of several dtypes, or that
-  /// require grad.
-  void merge(const std::vector<size_t>& members);
+  /// mutation of one is seen in the others. The slots stay as they are; `with_families`, primals are added for tensors
+  /// of which several members are views. See Note [Merged primals]. Requires: called before the traced function runs.
+  /// Errors: UserError names members of several dtypes, or without families, that require grad.
+  void merge(const std::vector<size_t>& members, bool with_families);
   /// Lets go of the arguments' real tensors, which the caller owns; free variables stay.
   void release_arguments();
   struct MergedBase {
-    at::Tensor base;    ///< stands for the whole storage
-    size_t primal = 0;  ///< one of its members
+    at::Tensor base;  ///< stands for the whole storage
     std::vector<size_t> members;
     bool holds(size_t index) const { return std::find(members.begin(), members.end(), index) != members.end(); }
   };
@@ -107,6 +108,11 @@ class Recorder {
   void remember_forward(const Node& node);
   bool record_as_copy_of_source(torch::jit::Stack* stack);
   bool record_in_memory_order(const c10::OperatorHandle& op, torch::jit::Stack* stack);
+  void give_history(Primal& primal);
+  void check_mergeable(const std::vector<size_t>& members, bool with_families) const;
+  size_t find_head(const std::vector<size_t>& family);
+  at::Tensor put_on_one_storage(const std::vector<size_t>& heads, const std::vector<size_t>& members);
+  void make_part(size_t part, size_t head, const at::Tensor& storage);
   void restore_layout(const at::Tensor& tensor, c10::IntArrayRef strides);
   bool gradients_enabled(const c10::OperatorHandle& op, const OperatorPlan& plan) const;
   void note_history(const OperatorPlan& plan, const at::Tensor& self);
@@ -123,13 +129,16 @@ class Recorder {
   bool any_mutation_ = false;
   bool blind_mutation_ = false;
   bool no_grad_view_ = false;
-  std::unordered_set<const c10::StorageImpl*> detached_;  ///< storages of which a detached alias exists
+  std::unordered_set<const c10::StorageImpl*> detached_;         ///< storages of which a detached alias exists
   std::vector<c10::weak_intrusive_ptr<c10::TensorImpl>> views_;  ///< that the function took
   std::unordered_set<const void*> overlapping_views_;            ///< steps in chains of views that unfold made
   std::unordered_map<const c10::TensorImpl*, size_t> primal_of_;
   /// Autograd's sequence number of a forward node to the last value that was recorded under it.
   std::unordered_map<uint64_t, Value> forward_values_;
 };
+
+/// The tensor that autograd sees `tensor` as a view of, or itself.
+const at::Tensor& autograd_base(const at::Tensor& tensor);
 
 /// Does nothing; calling it makes the linker keep the registration of the dispatch kernels.
 void link_dispatch_kernels();

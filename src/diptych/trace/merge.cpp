@@ -1,0 +1,195 @@
+// Primals that share storage, one of them mutated: as views of one base, so that each sees what happens to the others.
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/as_strided.h>
+#include <ATen/ops/as_strided_scatter.h>
+#include <ATen/ops/zeros.h>
+#include <torch/csrc/autograd/functions/basic_ops.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include "diptych/base/error.h"
+#include "diptych/trace/recorder.h"
+
+namespace diptych::detail {
+
+namespace ag = torch::autograd;
+
+namespace {
+
+// A primal that is no leaf in eager must be none here, or in-place operators on it would be refused.
+// The returned tensor shares everything with `leaf` but has a grad_fn that hands gradients on.
+at::Tensor make_non_leaf(const at::Tensor& leaf) {
+  at::Tensor tensor = leaf.tensor_data();
+  const auto node = c10::make_intrusive<torch::autograd::Identity>();
+  node->set_next_edges({torch::autograd::impl::gradient_edge(leaf)});
+  torch::autograd::set_history(tensor, node);
+  return tensor;
+}
+
+// One more than the last element of its storage that `tensor` has.
+int64_t storage_extent(const at::Tensor& tensor) {
+  if (tensor.numel() == 0) return 0;
+  int64_t last = tensor.storage_offset();
+  for (int64_t d = 0; d < tensor.dim(); ++d) last += (tensor.size(d) - 1) * tensor.stride(d);
+  return last + 1;
+}
+
+at::Tensor place_of(const at::Tensor& real, const at::Tensor& storage) {
+  return at::as_strided(storage, real.sizes(), real.strides(), real.storage_offset());
+}
+
+// How autograd takes a part of its head again. A ViewFunc is what it asks of tensors that are no plain memory.
+struct TakePlace final : ag::ViewFunc {
+  explicit TakePlace(at::Tensor real_meta) : meta(std::move(real_meta)) {}
+  at::Tensor operator()(const at::Tensor& head) const override { return place_of(meta, head); }
+  std::unique_ptr<ViewFunc> clone_and_set(std::optional<std::vector<c10::SymInt>>,
+                                          std::optional<std::vector<at::Tensor>>) const override {
+    return std::make_unique<TakePlace>(meta);
+  }
+  at::Tensor meta;
+};
+
+// Makes `part` what autograd would make of a view of `head` that was taken by its strides, as `real` was taken of its
+// base. (Functionalization knows no strided view of a view, so autograd and it must not share one.)
+void relate(const at::Tensor& part, const at::Tensor& head, const at::Tensor& real) {
+  auto take = std::make_unique<TakePlace>(meta_like(real));
+  auto meta = std::make_unique<ag::DifferentiableViewMeta>(part.unsafeGetTensorImpl(),
+                                                           ag::ViewInfo(head, std::move(take), nullptr), std::nullopt,
+                                                           /*shared_view_info=*/true);
+  auto* related = meta.get();
+  part.unsafeGetTensorImpl()->set_autograd_meta(std::move(meta));
+  const auto* original = ag::impl::get_view_autograd_meta(real);
+  // Where autograd did not record the taking of the view, it has no gradient function.
+  if (head.requires_grad() && original->grad_fn_ != nullptr) {
+    related->set_attr_version(related->get_attr_version() - 1);  // stale, so that it is made when asked for
+    part.grad_fn();
+  }
+  related->set_creation_meta(original->get_creation_meta());
+}
+
+}  // namespace
+
+const at::Tensor& autograd_base(const at::Tensor& tensor) {
+  return tensor.is_view() ? ag::impl::get_view_autograd_meta(tensor)->get_backward_view().base_ : tensor;
+}
+
+void Recorder::give_history(Primal& primal) {
+  if (!primal.real.requires_grad()) return;
+  primal.stand_in.set_requires_grad(true);
+  if (!primal.real.is_leaf()) primal.stand_in = make_non_leaf(primal.stand_in);
+  primal.edge = ag::impl::gradient_edge(primal.stand_in);
+}
+
+// Note [Merged primals]
+// A family are the members that autograd sees as views of one tensor, its head, or that are the head. Values come from
+// a storage of the graph's own, into which the heads are written; that much lies below autograd. To autograd, heads are
+// primals of their own and the others are views of their heads, as in eager: a member's gradient arrives at its head.
+void Recorder::merge(const std::vector<size_t>& members, bool with_families) {
+  check_mergeable(members, with_families);
+  std::vector<std::pair<size_t, std::vector<size_t>>> families;
+  for (const size_t member : members) {
+    const at::Tensor& base = with_families ? autograd_base(primals_[member].real) : primals_[member].real;
+    const auto known = std::find_if(families.begin(), families.end(), [&](const auto& family) {
+      return with_families && autograd_base(primals_[family.first].real).is_same(base);
+    });
+    if (known == families.end()) {
+      families.push_back({member, {member}});
+    } else {
+      known->second.push_back(member);
+    }
+  }
+  MergedBase merged{{}, members};
+  std::vector<size_t> heads;
+  for (auto& [head, parts] : families) {
+    if (parts.size() > 1) head = find_head(parts);
+    heads.push_back(head);
+    if (std::find(members.begin(), members.end(), head) == members.end()) merged.members.push_back(head);
+  }
+  merged.base = put_on_one_storage(heads, merged.members);
+  for (const auto& [head, parts] : families) {
+    for (const size_t part : parts) {
+      if (part != head) make_part(part, head, merged.base);
+    }
+  }
+  for (Primal& primal : primals_) {
+    if (!primal.same_as) continue;
+    primal.stand_in = primals_[*primal.same_as].stand_in;
+    primal.value = primals_[*primal.same_as].value;
+  }
+  merged_bases_.push_back(std::move(merged));
+}
+
+void Recorder::check_mergeable(const std::vector<size_t>& members, bool with_families) const {
+  const Primal& first = primals_.at(members.at(0));
+  for (const size_t member : members) {
+    const Primal& primal = primals_[member];
+    DIPTYCH_CHECK(primal.real.scalar_type() == first.real.scalar_type(),
+                  "[capture] '{}' and '{}' share storage under two dtypes and one of them is changed in place; "
+                  "pass one of them as a copy",
+                  first.slot.path, primal.slot.path);
+    DIPTYCH_CHECK(with_families || !primal.real.requires_grad(),
+                  "[capture] '{}' requires grad and shares storage with '{}', and one of them is changed in place; "
+                  "pass the tensor that both are views of, and take the views inside the function",
+                  primal.slot.path, primals_[members[member == members[0] ? 1 : 0]].slot.path);
+  }
+}
+
+// The member that the others are views of, or else a primal that is added for it.
+size_t Recorder::find_head(const std::vector<size_t>& family) {
+  const at::Tensor base = autograd_base(primals_[family[0]].real);
+  for (const size_t member : family) {
+    if (primals_[member].real.is_same(base)) return member;
+  }
+  add_primal(base, {SlotKind::kFreeVariable, "base of " + primals_[family[0]].slot.path});
+  primals_.back().base_of = family[0];
+  return primals_.size() - 1;
+}
+
+at::Tensor Recorder::put_on_one_storage(const std::vector<size_t>& heads, const std::vector<size_t>& members) {
+  int64_t extent = 0;
+  for (const size_t member : members) extent = std::max(extent, storage_extent(primals_[member].real));
+  at::Tensor storage;
+  {
+    const at::AutoDispatchBelowADInplaceOrView below_autograd;
+    storage = at::zeros({extent}, primals_[heads[0]].real.options());
+    for (const size_t head : heads) {
+      const at::Tensor& real = primals_[head].real;
+      if (at::has_internal_overlap(real) == at::MemOverlap::Yes) continue;  // what it shows, others hold
+      storage = at::as_strided_scatter(storage, primals_[head].stand_in, real.sizes(), real.strides(),
+                                       real.storage_offset());
+    }
+    for (const size_t head : heads) primals_[head].stand_in = place_of(primals_[head].real, storage);
+  }
+  for (const size_t head : heads) {
+    Primal& primal = primals_[head];
+    give_history(primal);
+    primal.value = value_of(primal.stand_in);
+    // A tensor and its detach() count versions together, so that a change of one is noticed in what the other saved.
+    const at::Tensor& first = primals_[heads[0]].stand_in;
+    if (primal.real._version() == primals_[heads[0]].real._version()) {
+      primal.stand_in.unsafeGetTensorImpl()->set_version_counter(first.unsafeGetTensorImpl()->version_counter());
+    }
+    // One head's elements hide another's, which autograd knows nothing of.
+    if (heads.size() > 1) blind_mutation_ |= primal.real.requires_grad();
+  }
+  return storage;
+}
+
+void Recorder::make_part(size_t part, size_t head, const at::Tensor& storage) {
+  Primal& primal = primals_[part];
+  DIPTYCH_CHECK(primals_[head].real.is_non_overlapping_and_dense(),
+                "[capture] '{}' is a view of a tensor that has gaps or overlaps, shares it with other arguments, and "
+                "one of them is changed in place; pass a tensor with a storage of its own",
+                primal.slot.path);
+  {
+    const at::AutoDispatchBelowADInplaceOrView below_autograd;
+    primal.stand_in = place_of(primal.real, storage);
+  }
+  relate(primal.stand_in, primals_[head].stand_in, primal.real);
+  primal.value = value_of(primal.stand_in);
+  primal.edge = {};
+  primal.part_of = head;
+  blind_mutation_ = true;  // what the part shows comes from the head by way of the storage
+}
+
+}  // namespace diptych::detail
