@@ -9,9 +9,11 @@ namespace diptych::fuzz {
 
 enum class Outcome {
   kAgreed,
-  kErrorInBoth,       ///< eager refuses it, and so do we
-  kRefusedByName,     ///< eager runs it, we throw UserError
-  kSavedVersion,      ///< a partitioner of ours saved what eager does not, and the program then changed it
+  kErrorInBoth,    ///< eager refuses it, and so do we
+  kRefusedByName,  ///< eager runs it, we throw UserError
+  /// A partitioner of ours, or the second order, which starts from the primals, saved what eager does not, and the
+  /// program then changed it.
+  kSavedVersion,
   kOnlyEagerRefuses,  ///< eager no longer has what its backward needs; we have kept it
   kDisagreed,
   kCrashed,  ///< seen by check_isolated only

@@ -9,16 +9,14 @@
 namespace diptych::fuzz {
 namespace {
 
-// A ratchet: programs on which a compiled function is known to differ from eager, none of which crashes. `make fuzz`
-// prints each kind with a minimal program. The bounds may only be lowered; they are to become 0 and 30.
-constexpr int kMostDisagreements = 15;
-constexpr int kMostRefusals = 45;
+// Eager runs them and we refuse them by name: less than 3 %, as the design asks.
+constexpr int kMostRefusals = 29;
 
 TEST(Fuzz, RandomProgramsDoAsInEager) {
-  const Counts counts = run_campaign({.programs = 1000, .seed = 1, .most_faults = kMostDisagreements + 1});
+  const Counts counts = run_campaign({.programs = 1000, .seed = 1, .most_faults = 5});
   EXPECT_EQ(counts.run, 1000);
   EXPECT_EQ(counts.crashed, 0) << to_string(counts);
-  EXPECT_LE(counts.disagreed, kMostDisagreements) << to_string(counts);
+  EXPECT_EQ(counts.disagreed, 0) << to_string(counts);
   EXPECT_LE(counts.refused_by_name, kMostRefusals) << to_string(counts);
   EXPECT_GT(counts.agreed, 800) << to_string(counts);
 }

@@ -156,7 +156,8 @@ void JointCapture::State::trace(const FlatFunction& function, const std::vector<
   analysis.plan.has_custom_function = reaches_custom_function(roots);
 }
 
-// The primals that share a storage of which some part was mutated; they must be traced as views of one base.
+// The primals that share a storage of which some part was mutated; they must be traced as views of one base. So must a
+// mutated one that has gaps, or it would lose them.
 Merging JointCapture::State::find_merging() const {
   std::set<const c10::StorageImpl*> mutated;
   const auto storage_of = [](const at::Tensor& tensor) { return tensor.storage().unsafeGetStorageImpl(); };
@@ -175,7 +176,8 @@ Merging JointCapture::State::find_merging() const {
     groups[found->second].push_back(i);
   }
   for (auto& members : groups) {
-    if (members.size() > 1) merging.groups.push_back(std::move(members));
+    const bool is_dense = recorder.primals()[members[0]].real.is_non_overlapping_and_dense();
+    if (members.size() > 1 || !is_dense) merging.groups.push_back(std::move(members));
   }
   return merging;
 }

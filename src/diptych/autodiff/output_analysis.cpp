@@ -75,6 +75,7 @@ class Analyzer {
   void plan_strided(size_t index, OutputPlan::Kind kind, size_t origin, Geometry geometry, std::string text);
   void plan_slot(size_t index, const at::Tensor& tensor);
   void regenerate(size_t index, Value value, ForwardPlan::EpilogueInput base, Value base_value, std::string text);
+  void set_grad_modes(const at::Tensor& tensor, Value value, Value base);
   void add_mutated_slots();
   void build_epilogue();
   void mark_differentiable(size_t slot);
@@ -130,6 +131,10 @@ void Analyzer::find_mutation(size_t index) {
     // The function's own C++ code reads sizes off the real tensor, which keeps its shape until the call.
     DIPTYCH_CHECK(primal.slot.kind != SlotKind::kFreeVariable,
                   "[capture] the function changes the shape of a captured tensor ({}) in place; pass it as an argument",
+                  primal.slot.path);
+    DIPTYCH_CHECK(!was_differentiable || !primal.real.is_leaf(),
+                  "[capture] the function changes the shape of '{}' in place, a leaf that requires grad, whose "
+                  "gradient has the shape that it came with; pass a view of it",
                   primal.slot.path);
     mutation.geometry = geometry_in(primal.stand_in, start_of(index), primal.real);
   }
@@ -203,11 +208,11 @@ bool Analyzer::plan_alias_of_primal(size_t index, Value value) {
     return true;
   }
   const Value end = walk_back(value, [&](Value v) { return primal_of_value_.count(v) != 0; });
-  if (!end) return plan_part_of_primal(index);
+  if (!end || (end != value && !tensor.is_view())) return plan_part_of_primal(index);
   const auto found = primal_of_value_.find(end);
   const auto& path = recorder_.primals()[found->second].slot.path;
   if (end == value) {
-    if (tensor.requires_grad()) return false;
+    if (tensor.requires_grad()) return plan_part_of_primal(index);
     output.kind = OutputPlan::Kind::kPrimalData;
     output.index = found->second;
     output.alias_text = "shares the data of " + path;
@@ -221,18 +226,26 @@ bool Analyzer::plan_alias_of_primal(size_t index, Value value) {
 // or changed its shape after the view was taken.
 bool Analyzer::plan_part_of_primal(size_t index) {
   const at::Tensor& tensor = result_.tensors[index];
-  std::optional<size_t> found;
-  for (size_t i = 0; i < recorder_.primals().size(); ++i) {
+  std::optional<size_t> sharing;
+  std::optional<size_t> base;  // the one that it has its history from
+  for (size_t i = 0; i < recorder_.primals().size() && !base; ++i) {
     const at::Tensor& stand_in = recorder_.primals()[i].stand_in;
     if (!share_storage(stand_in, tensor)) continue;
-    if (!found && !tensor.requires_grad()) found = i;
-    if (!stand_in.is_same(autograd_base(tensor))) continue;
-    found = i;  // the one that it has its history from
-    break;
+    if (!sharing) sharing = i;
+    if (stand_in.is_same(autograd_base(tensor))) base = i;
   }
-  if (!found) return false;
-  const auto& primal = recorder_.primals()[*found];
-  plan_strided(index, OutputPlan::Kind::kOfPrimal, *found, geometry_in(tensor, start_of(*found), primal.real),
+  if (!sharing) return false;
+  const auto& primal = recorder_.primals()[base.value_or(*sharing)];
+  if (!base && tensor.requires_grad()) {
+    DIPTYCH_CHECK(
+        !at::functionalization::impl::unsafeGetFunctionalWrapper(tensor)->has_data_mutation(),
+        "[capture] output '{}' shares the memory of '{}', which is changed in place, and has a history of its "
+        "own; return a clone of it",
+        result_.paths[index], primal.slot.path);
+    return false;
+  }
+  const size_t origin = base.value_or(*sharing);
+  plan_strided(index, OutputPlan::Kind::kOfPrimal, origin, geometry_in(tensor, start_of(origin), primal.real),
                "is a view of the storage of " + primal.slot.path);
   return true;
 }
@@ -280,15 +293,23 @@ void Analyzer::regenerate(size_t index, Value value, ForwardPlan::EpilogueInput 
                           std::string text) {
   OutputPlan& output = plan().outputs[index];
   output.kind = OutputPlan::Kind::kRegenerated;
-  // The view is taken again in the grad mode in which the user took it.
-  if (result_.tensors[index].is_view())
-    recorder_.graph().set_grad_enabled(value, !was_taken_under_no_grad(result_.tensors[index]));
+  set_grad_modes(result_.tensors[index], value, base_value);
   output.index = regenerated_.size();
   output.alias_text = std::move(text);
   regenerated_.push_back(value);
   if (std::find(epilogue_values_.begin(), epilogue_values_.end(), base_value) != epilogue_values_.end()) return;
   epilogue_values_.push_back(base_value);
   plan().epilogue_inputs.push_back(base);
+}
+
+// Each step of the chain is taken again in the grad mode in which the user took it.
+void Analyzer::set_grad_modes(const at::Tensor& tensor, Value value, Value base) {
+  if (tensor.is_view()) recorder_.graph().set_grad_enabled(value, !was_taken_under_no_grad(tensor));
+  const auto& steps = at::functionalization::impl::unsafeGetFunctionalWrapper(tensor)->view_metas();
+  for (auto step = steps.rbegin(); step != steps.rend() && value != base; ++step) {
+    if (recorder_.was_under_no_grad(*step)) recorder_.graph().set_grad_enabled(value, false);
+    value = std::get<Value>(recorder_.graph().producer(value)->operands[0]);
+  }
 }
 
 void Analyzer::add_mutated_slots() {

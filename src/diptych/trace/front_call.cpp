@@ -6,6 +6,7 @@
 #include "diptych/base/error.h"
 #include "diptych/trace/recorder.h"
 #include "diptych/trace/scope.h"
+#include "diptych/trace/strided_view.h"
 
 namespace diptych::detail {
 
@@ -28,7 +29,7 @@ Recorder::FrontCall::FrontCall(Recorder& recorder, const c10::OperatorHandle& op
   const auto& views = at::functionalization::impl::unsafeGetFunctionalWrapper(self)->view_metas();
   num_views_ = views.size();
   for (const auto& view : views) {
-    DIPTYCH_CHECK(recorder.overlapping_views_.count(view.get()) == 0,
+    DIPTYCH_CHECK(recorder.overlapping_views_.count(view) == 0,
                   "[trace] {} in scope '{}' changes windows that unfold made, which overlap; change the tensor under "
                   "them, or a clone of them",
                   c10::toString(op.operator_name()), current_scope().str());
@@ -69,9 +70,10 @@ void Recorder::note_view(const OperatorPlan& plan, const at::Tensor& view) {
   // Functionalization, too, takes views: of the values that it keeps.
   if (!at::functionalization::impl::isFunctionalTensor(view)) return;
   if (view.is_view()) views_.emplace_back(view.getIntrusivePtr());
-  if (!plan.is_unfold) return;
   const auto& views = at::functionalization::impl::unsafeGetFunctionalWrapper(view)->view_metas();
-  if (!views.empty()) overlapping_views_.insert(views.back().get());
+  if (views.empty()) return;
+  if (plan.is_unfold) overlapping_views_.insert(views.back());
+  if (!c10::GradMode::is_enabled()) no_grad_views_.insert(views.back());
 }
 
 // Once a base has been written to, autograd takes its views' places in it anew. In eager it does so by the strides that
@@ -83,10 +85,7 @@ void Recorder::recover_views_by_strides(const at::Tensor& base) {
     const at::Tensor view(locked);
     auto* old = ag::impl::get_view_autograd_meta(view);
     if (old == nullptr || !old->has_bw_view() || !old->get_backward_view().base_.is_same(base)) continue;
-    if (!old->get_backward_view().has_view_fn()) continue;
-    auto meta = std::make_unique<ag::DifferentiableViewMeta>(view.unsafeGetTensorImpl(),
-                                                             ag::ViewInfo(base, nullptr, nullptr), std::nullopt,
-                                                             /*shared_view_info=*/true, old->get_creation_meta());
+    auto meta = strided_view_meta(view, base, as_fake(view)->meta, old->get_creation_meta());
     meta->grad_fn_ = old->grad_fn_;
     meta->output_nr_ = old->output_nr_;
     meta->requires_grad_ = old->requires_grad_;

@@ -1,6 +1,5 @@
 // Primals that share storage, one of them mutated: as views of one base, so that each sees what happens to the others.
 #include <ATen/core/LegacyTypeDispatch.h>
-#include <ATen/ops/as_strided.h>
 #include <ATen/ops/as_strided_scatter.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/functions/basic_ops.h>
@@ -9,6 +8,7 @@
 
 #include "diptych/base/error.h"
 #include "diptych/trace/recorder.h"
+#include "diptych/trace/strided_view.h"
 
 namespace diptych::detail {
 
@@ -34,28 +34,10 @@ int64_t storage_extent(const at::Tensor& tensor) {
   return last + 1;
 }
 
-at::Tensor place_of(const at::Tensor& real, const at::Tensor& storage) {
-  return at::as_strided(storage, real.sizes(), real.strides(), real.storage_offset());
-}
-
-// How autograd takes a part of its head again. A ViewFunc is what it asks of tensors that are no plain memory.
-struct TakePlace final : ag::ViewFunc {
-  explicit TakePlace(at::Tensor real_meta) : meta(std::move(real_meta)) {}
-  at::Tensor operator()(const at::Tensor& head) const override { return place_of(meta, head); }
-  std::unique_ptr<ViewFunc> clone_and_set(std::optional<std::vector<c10::SymInt>>,
-                                          std::optional<std::vector<at::Tensor>>) const override {
-    return std::make_unique<TakePlace>(meta);
-  }
-  at::Tensor meta;
-};
-
 // Makes `part` what autograd would make of a view of `head` that was taken by its strides, as `real` was taken of its
 // base. (Functionalization knows no strided view of a view, so autograd and it must not share one.)
 void relate(const at::Tensor& part, const at::Tensor& head, const at::Tensor& real) {
-  auto take = std::make_unique<TakePlace>(meta_like(real));
-  auto meta = std::make_unique<ag::DifferentiableViewMeta>(part.unsafeGetTensorImpl(),
-                                                           ag::ViewInfo(head, std::move(take), nullptr), std::nullopt,
-                                                           /*shared_view_info=*/true);
+  auto meta = strided_view_meta(part, head, meta_like(real), ag::CreationMeta::DEFAULT);
   auto* related = meta.get();
   part.unsafeGetTensorImpl()->set_autograd_meta(std::move(meta));
   const auto* original = ag::impl::get_view_autograd_meta(real);
@@ -127,7 +109,7 @@ void Recorder::check_mergeable(const std::vector<size_t>& members, bool with_fam
                   "[capture] '{}' and '{}' share storage under two dtypes and one of them is changed in place; "
                   "pass one of them as a copy",
                   first.slot.path, primal.slot.path);
-    DIPTYCH_CHECK(with_families || !primal.real.requires_grad(),
+    DIPTYCH_CHECK(with_families || members.size() == 1 || !primal.real.requires_grad(),
                   "[capture] '{}' requires grad and shares storage with '{}', and one of them is changed in place; "
                   "pass the tensor that both are views of, and take the views inside the function",
                   primal.slot.path, primals_[members[member == members[0] ? 1 : 0]].slot.path);
@@ -155,8 +137,8 @@ at::Tensor Recorder::put_on_one_storage(const std::vector<size_t>& heads, const 
     for (const size_t head : heads) {
       const at::Tensor& real = primals_[head].real;
       if (at::has_internal_overlap(real) == at::MemOverlap::Yes) continue;  // what it shows, others hold
-      storage = at::as_strided_scatter(storage, primals_[head].stand_in, real.sizes(), real.strides(),
-                                       real.storage_offset());
+      storage =
+          at::as_strided_scatter(storage, primals_[head].stand_in, real.sizes(), real.strides(), real.storage_offset());
     }
     for (const size_t head : heads) primals_[head].stand_in = place_of(primals_[head].real, storage);
   }
@@ -169,9 +151,8 @@ at::Tensor Recorder::put_on_one_storage(const std::vector<size_t>& heads, const 
     if (primal.real._version() == primals_[heads[0]].real._version()) {
       primal.stand_in.unsafeGetTensorImpl()->set_version_counter(first.unsafeGetTensorImpl()->version_counter());
     }
-    // One head's elements hide another's, which autograd knows nothing of.
-    if (heads.size() > 1) blind_mutation_ |= primal.real.requires_grad();
   }
+  blind_mutation_ = true;  // what a head shows comes by way of the storage, which autograd knows nothing of
   return storage;
 }
 
@@ -189,7 +170,6 @@ void Recorder::make_part(size_t part, size_t head, const at::Tensor& storage) {
   primal.value = value_of(primal.stand_in);
   primal.edge = {};
   primal.part_of = head;
-  blind_mutation_ = true;  // what the part shows comes from the head by way of the storage
 }
 
 }  // namespace diptych::detail

@@ -1,5 +1,6 @@
 // The state of one trace: the graph under construction and the stand-ins of the tensors that flow into it.
 #pragma once
+#include <ATen/FunctionalStorageImpl.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/stack.h>
 #include <c10/util/DimVector.h>
@@ -15,6 +16,9 @@
 #include "diptych/trace/operator_plan.h"
 
 namespace diptych::detail {
+
+/// A step in the chain of views that makes a stand-in, as functionalization keeps it.
+using ViewStep = std::shared_ptr<at::functionalization::ViewMeta>;
 
 /// Records operators into a graph. One trace has one recorder; a thread records into `current()`, the innermost.
 /// Threads: a recorder is used by one thread at a time.
@@ -59,6 +63,8 @@ class Recorder {
     c10::DimVector strides_;
     size_t num_views_ = 0;
   };
+  /// Whether a step in a chain of views was taken where gradients were not recorded.
+  bool was_under_no_grad(const ViewStep& step) const { return no_grad_views_.count(step) != 0; }
   /// Whether tensors were changed behind autograd's back (under no_grad, or through detach()), so that the recorded
   /// graph, differentiated again, would not give what autograd gives.
   bool hides_history() const { return blind_mutation_ || (any_mutation_ && no_grad_view_); }
@@ -80,9 +86,10 @@ class Recorder {
   /// The arguments, then the free variables in order of first use.
   const std::vector<Primal>& primals() const { return primals_; }
   /// Makes the primals at the positions `members`, whose real tensors share one storage, views of one base, so that a
-  /// mutation of one is seen in the others. The slots stay as they are; `with_families`, primals are added for tensors
-  /// of which several members are views. See Note [Merged primals]. Requires: called before the traced function runs.
-  /// Errors: UserError names members of several dtypes, or without families, that require grad.
+  /// mutation of one is seen in the others, and leaves the gaps between its elements. The slots stay as they are;
+  /// `with_families`, primals are added for tensors of which several members are views. See Note [Merged primals].
+  /// Requires: called before the traced function runs. Errors: UserError names members of several dtypes, or without
+  /// families, that require grad.
   void merge(const std::vector<size_t>& members, bool with_families);
   /// Lets go of the arguments' real tensors, which the caller owns; free variables stay.
   void release_arguments();
@@ -131,7 +138,9 @@ class Recorder {
   bool no_grad_view_ = false;
   std::unordered_set<const c10::StorageImpl*> detached_;         ///< storages of which a detached alias exists
   std::vector<c10::weak_intrusive_ptr<c10::TensorImpl>> views_;  ///< that the function took
-  std::unordered_set<const void*> overlapping_views_;            ///< steps in chains of views that unfold made
+  /// Steps in chains of views: those that unfold made, and those that were taken under no_grad.
+  std::unordered_set<ViewStep> overlapping_views_;
+  std::unordered_set<ViewStep> no_grad_views_;
   std::unordered_map<const c10::TensorImpl*, size_t> primal_of_;
   /// Autograd's sequence number of a forward node to the last value that was recorded under it.
   std::unordered_map<uint64_t, Value> forward_values_;
