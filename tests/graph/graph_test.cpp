@@ -218,6 +218,19 @@ TEST(Identical, SeesEachPartOfAGraph) {
   differs([](Graph& g) { g.add_input(g.meta(Value{0}), {}); });
 }
 
+TEST(Graph, ChangingACopyLeavesTheOriginalAsItWas) {
+  const Graph graph = parse(kFive);
+  const std::string before = graph.code();
+  Graph copy = graph;
+  copy.mutable_meta(Value{1}).sizes = {3};
+  copy.set_grad_enabled(Value{1}, false);
+  copy.add_input(graph.meta(Value{0}), {SlotKind::kArgument, "z"});
+  copy.set_outputs({}, {});
+  copy.set_name("other");
+  EXPECT_EQ(graph.code(), before);
+  EXPECT_NE(copy.code(), before);
+}
+
 TEST(Rewrite, CopiesAreIdenticalAndExtractKeepsWhatIsNeeded) {
   for (uint64_t seed = 0; seed < 40; ++seed) {
     const Graph graph = testing::RandomGraph(seed).make(8);

@@ -1,89 +1,115 @@
 #include "diptych/graph/graph.h"
 
+#include <atomic>
+
 #include "diptych/base/error.h"
 
 namespace diptych {
 
-const ValueInfo& Graph::info(Value value) const {
-  DIPTYCH_ASSERT(value.id >= 0 && static_cast<size_t>(value.id) < values_.size(), "%{} is not a value of graph '{}'",
-                 value.id, name_);
-  return values_[value.id];
+// The content, of which no copy of this graph sees a change.
+Graph::Content& Graph::change() {
+  if (content_.use_count() > 1) {
+    content_ = std::make_shared<Content>(*content_);
+  } else {
+    // What another thread read before it let go of its copy happened before.
+    std::atomic_thread_fence(std::memory_order_acquire);
+  }
+  return *content_;
 }
 
-TensorMeta& Graph::mutable_meta(Value value) { return const_cast<ValueInfo&>(info(value)).meta; }
+const ValueInfo& Graph::info(Value value) const {
+  DIPTYCH_ASSERT(value.id >= 0 && static_cast<size_t>(value.id) < num_values(), "%{} is not a value of graph '{}'",
+                 value.id, name_);
+  return content_->values[value.id];
+}
+
+TensorMeta& Graph::mutable_meta(Value value) {
+  DIPTYCH_ASSERT(value.id >= 0 && static_cast<size_t>(value.id) < num_values(), "%{} is not a value of graph '{}'",
+                 value.id, name_);
+  return change().values[value.id].meta;
+}
 
 void Graph::set_grad_enabled(Value value, bool enabled) {
   DIPTYCH_ASSERT(info(value).kind == ValueInfo::Kind::kNode, "%{} of graph '{}' is made by no node", value.id, name_);
-  nodes_[info(value).node].grad_enabled = enabled;
+  const auto node = static_cast<size_t>(info(value).node);
+  if (nodes()[node].grad_enabled != enabled) change().nodes[node].grad_enabled = enabled;
 }
 
 const Node* Graph::producer(Value value) const {
   const auto& known = info(value);
-  return known.kind == ValueInfo::Kind::kNode ? &nodes_[known.node] : nullptr;
+  return known.kind == ValueInfo::Kind::kNode ? &nodes()[known.node] : nullptr;
 }
 
 void Graph::reserve(size_t nodes) {
-  nodes_.reserve(nodes);
-  values_.reserve(nodes + nodes / 2);
+  Content& content = change();
+  content.nodes.reserve(nodes);
+  content.values.reserve(nodes + nodes / 2);
 }
 
 Value Graph::add_input(TensorMeta meta, Slot slot) {
-  const Value value{static_cast<int32_t>(values_.size())};
-  values_.push_back({std::move(meta), -1, static_cast<int32_t>(inputs_.size()), ValueInfo::Kind::kInput});
-  inputs_.push_back(value);
-  input_slots_.push_back(std::move(slot));
+  Content& content = change();
+  const Value value{static_cast<int32_t>(content.values.size())};
+  content.values.push_back({std::move(meta), -1, static_cast<int32_t>(content.inputs.size()), ValueInfo::Kind::kInput});
+  content.inputs.push_back(value);
+  content.input_slots.push_back(std::move(slot));
   return value;
 }
 
 Value Graph::add_constant(at::Tensor tensor) {
-  const Value value{static_cast<int32_t>(values_.size())};
-  values_.push_back({TensorMeta::of(tensor), -1, static_cast<int32_t>(constants_.size()), ValueInfo::Kind::kConstant});
-  constants_.push_back(std::move(tensor));
+  Content& content = change();
+  const Value value{static_cast<int32_t>(content.values.size())};
+  content.values.push_back(
+      {TensorMeta::of(tensor), -1, static_cast<int32_t>(content.constants.size()), ValueInfo::Kind::kConstant});
+  content.constants.push_back(std::move(tensor));
   return value;
 }
 
 size_t Graph::add_node(Node node, std::vector<std::optional<TensorMeta>> metas) {
-  const auto index = static_cast<int32_t>(nodes_.size());
+  Content& content = change();
+  const auto index = static_cast<int32_t>(content.nodes.size());
   node.outputs.clear();
   for (size_t i = 0; i < metas.size(); ++i) {
     if (!metas[i]) {
       node.outputs.push_back(Value{});
       continue;
     }
-    node.outputs.push_back(Value{static_cast<int32_t>(values_.size())});
-    values_.push_back({std::move(*metas[i]), index, static_cast<int32_t>(i), ValueInfo::Kind::kNode});
+    node.outputs.push_back(Value{static_cast<int32_t>(content.values.size())});
+    content.values.push_back({std::move(*metas[i]), index, static_cast<int32_t>(i), ValueInfo::Kind::kNode});
   }
-  nodes_.push_back(std::move(node));
+  content.nodes.push_back(std::move(node));
   return static_cast<size_t>(index);
 }
 
 void Graph::order_inputs(const std::vector<size_t>& order) {
-  DIPTYCH_ASSERT(order.size() == inputs_.size(), "graph '{}' has {} inputs, got an order of {}", name_, inputs_.size(),
-                 order.size());
+  Content& content = change();
+  DIPTYCH_ASSERT(order.size() == content.inputs.size(), "graph '{}' has {} inputs, got an order of {}", name_,
+                 content.inputs.size(), order.size());
   std::vector<Value> inputs;
   std::vector<Slot> slots;
   for (const size_t position : order) {
-    values_[inputs_.at(position).id].index = static_cast<int32_t>(inputs.size());
-    inputs.push_back(inputs_[position]);
-    slots.push_back(std::move(input_slots_[position]));
+    content.values[content.inputs.at(position).id].index = static_cast<int32_t>(inputs.size());
+    inputs.push_back(content.inputs[position]);
+    slots.push_back(std::move(content.input_slots[position]));
   }
-  inputs_ = std::move(inputs);
-  input_slots_ = std::move(slots);
+  content.inputs = std::move(inputs);
+  content.input_slots = std::move(slots);
 }
 
 void Graph::set_outputs(std::vector<Value> outputs, std::vector<Slot> slots) {
   DIPTYCH_ASSERT(outputs.size() == slots.size(), "graph '{}' got {} outputs and {} slots", name_, outputs.size(),
                  slots.size());
-  outputs_ = std::move(outputs);
-  output_slots_ = std::move(slots);
+  Content& content = change();
+  content.outputs = std::move(outputs);
+  content.output_slots = std::move(slots);
 }
 
 void Graph::rename_slots(std::vector<Slot> inputs, std::vector<Slot> outputs) {
-  DIPTYCH_ASSERT(inputs.size() == inputs_.size() && outputs.size() == outputs_.size(),
-                 "graph '{}' has {} inputs and {} outputs, got {} and {} slots", name_, inputs_.size(), outputs_.size(),
-                 inputs.size(), outputs.size());
-  input_slots_ = std::move(inputs);
-  output_slots_ = std::move(outputs);
+  Content& content = change();
+  DIPTYCH_ASSERT(inputs.size() == content.inputs.size() && outputs.size() == content.outputs.size(),
+                 "graph '{}' has {} inputs and {} outputs, got {} and {} slots", name_, content.inputs.size(),
+                 content.outputs.size(), inputs.size(), outputs.size());
+  content.input_slots = std::move(inputs);
+  content.output_slots = std::move(outputs);
 }
 
 }  // namespace diptych

@@ -82,21 +82,22 @@ struct Slot {
   std::string path;  ///< "params.blocks.3.attn.weight"
 };
 
-/// A forward, backward or joint graph. Value-like: a copy is independent (subgraphs are shared, they never change).
+/// A forward, backward or joint graph. Value-like: a copy is independent, and costs nothing until one of the two is
+/// changed (subgraphs are shared for good, they never change). A moved-from graph may only be assigned to or destroyed.
 /// Threads: const members may be called from several threads.
 class Graph {
  public:
-  explicit Graph(std::string name = "graph") : name_(std::move(name)) {}
+  explicit Graph(std::string name = "graph") : name_(std::move(name)), content_(std::make_shared<Content>()) {}
 
   const std::string& name() const { return name_; }
   void set_name(std::string name) { name_ = std::move(name); }
-  const std::vector<Value>& inputs() const { return inputs_; }
-  const std::vector<Slot>& input_slots() const { return input_slots_; }
-  const std::vector<Value>& outputs() const { return outputs_; }
-  const std::vector<Slot>& output_slots() const { return output_slots_; }
-  const std::vector<Node>& nodes() const { return nodes_; }
-  const std::vector<at::Tensor>& constants() const { return constants_; }
-  size_t num_values() const { return values_.size(); }
+  const std::vector<Value>& inputs() const { return content_->inputs; }
+  const std::vector<Slot>& input_slots() const { return content_->input_slots; }
+  const std::vector<Value>& outputs() const { return content_->outputs; }
+  const std::vector<Slot>& output_slots() const { return content_->output_slots; }
+  const std::vector<Node>& nodes() const { return content_->nodes; }
+  const std::vector<at::Tensor>& constants() const { return content_->constants; }
+  size_t num_values() const { return content_->values.size(); }
   const ValueInfo& info(Value value) const;
   const TensorMeta& meta(Value value) const { return info(value).meta; }
   TensorMeta& mutable_meta(Value value);
@@ -123,14 +124,19 @@ class Graph {
   std::string table() const;
 
  private:
+  struct Content {
+    std::vector<Value> inputs;
+    std::vector<Slot> input_slots;
+    std::vector<Value> outputs;
+    std::vector<Slot> output_slots;
+    std::vector<Node> nodes;
+    std::vector<ValueInfo> values;
+    std::vector<at::Tensor> constants;
+  };
+  Content& change();
+
   std::string name_;
-  std::vector<Value> inputs_;
-  std::vector<Slot> input_slots_;
-  std::vector<Value> outputs_;
-  std::vector<Slot> output_slots_;
-  std::vector<Node> nodes_;
-  std::vector<ValueInfo> values_;
-  std::vector<at::Tensor> constants_;
+  std::shared_ptr<Content> content_;  // shared with copies until changed
 };
 
 /// Calls `visit(Value)` for each tensor operand of `node` in order, list elements too; skips none.

@@ -4,7 +4,9 @@
 
 namespace diptych {
 
-Rewriter::Rewriter(const Graph& source) : source_(source), graph_(source.name()), map_(source.num_values()) {}
+Rewriter::Rewriter(const Graph& source) : source_(source), graph_(source.name()), map_(source.num_values()) {
+  graph_.reserve(source.nodes().size());
+}
 
 Value Rewriter::add_input(Value old, Slot slot) {
   const Value added = graph_.add_input(source_.meta(old), std::move(slot));

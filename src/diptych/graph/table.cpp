@@ -74,7 +74,7 @@ std::string plural(size_t count, std::string_view noun) {
 std::string Graph::table() const {
   std::vector<Row> rows{{"value", "type", "operator", "operands", "scope", "bytes"}};
   int64_t total = 0;
-  for (const Node& node : nodes_) {
+  for (const Node& node : nodes()) {
     int64_t bytes = 0;
     rows.push_back(row_of(*this, node, bytes));
     total += bytes;
@@ -88,9 +88,9 @@ std::string Graph::table() const {
   rows.insert(rows.begin() + 1, rule);
   std::string text;
   for (const auto& row : rows) text += line(row, widths);
-  return text + fmt::format("{}: {}, {}, {}, {}; {} in the values that nodes make\n", name_,
-                            plural(nodes_.size(), "node"), plural(inputs_.size(), "input"),
-                            plural(outputs_.size(), "output"), plural(constants_.size(), "constant"),
+  return text + fmt::format("{}: {}, {}, {}, {}; {} in the values that nodes make\n", name(),
+                            plural(nodes().size(), "node"), plural(inputs().size(), "input"),
+                            plural(outputs().size(), "output"), plural(constants().size(), "constant"),
                             bytes_text(total));
 }
 

@@ -1,5 +1,7 @@
 #include "diptych/passes/remove_dead_nodes.h"
 
+#include <algorithm>
+
 #include "diptych/graph/rewrite.h"
 #include "diptych/ops/tags.h"
 
@@ -17,6 +19,8 @@ Graph remove_dead_nodes(const Graph& graph, const RemoveDeadNodesOptions& option
     for (const Value output : node.outputs) lives[i] = lives[i] || (output && wanted[output.id]);
     if (lives[i]) for_each_operand_value(node, [&](Value value) { wanted[value.id] = true; });
   }
+  // Constants that nothing reads go, too.
+  if (graph.constants().empty() && std::find(lives.begin(), lives.end(), false) == lives.end()) return graph;
   Rewriter rewriter(graph);
   rewriter.copy_inputs();
   for (size_t i = 0; i < graph.nodes().size(); ++i) {

@@ -1,5 +1,7 @@
 #include "diptych/passes/remove_needless_copies.h"
 
+#include <algorithm>
+
 #include "diptych/graph/rewrite.h"
 #include "diptych/ops/tags.h"
 #include "diptych/passes/storage_roots.h"
@@ -32,6 +34,9 @@ class Copies {
     }
   }
 
+  bool any() const {
+    return std::any_of(copied_.begin(), copied_.end(), [](Value copied) { return static_cast<bool>(copied); });
+  }
   // What the node at `index` copies needlessly, or none.
   Value copied_by(size_t index) const { return copied_[index]; }
 
@@ -69,6 +74,7 @@ class Copies {
 Graph remove_needless_copies(const Graph& graph, const RemoveNeedlessCopiesOptions& options) {
   if (detail::has_mutation(graph)) return graph;
   const Copies copies(graph, options);
+  if (!copies.any()) return graph;
   Rewriter rewriter(graph);
   rewriter.copy_inputs();
   for (size_t i = 0; i < graph.nodes().size(); ++i) {

@@ -1,5 +1,7 @@
 #include "diptych/passes/remove_needless_views.h"
 
+#include <algorithm>
+
 #include "diptych/graph/rewrite.h"
 #include "diptych/ops/tags.h"
 
@@ -52,11 +54,15 @@ class Views {
 
 Graph remove_needless_views(const Graph& graph, const RemoveNeedlessViewsOptions& options) {
   const Views views(graph, options);
+  std::vector<Value> equal;
+  for (const Node& node : graph.nodes()) equal.push_back(views.equal_of(node));
+  if (std::none_of(equal.begin(), equal.end(), [](Value same) { return static_cast<bool>(same); })) return graph;
   Rewriter rewriter(graph);
   rewriter.copy_inputs();
-  for (const Node& node : graph.nodes()) {
-    if (const Value same = views.equal_of(node)) {
-      rewriter.map(node.outputs[0], rewriter[same]);
+  for (size_t i = 0; i < equal.size(); ++i) {
+    const Node& node = graph.nodes()[i];
+    if (equal[i]) {
+      rewriter.map(node.outputs[0], rewriter[equal[i]]);
     } else {
       rewriter.copy_node(node);
     }
