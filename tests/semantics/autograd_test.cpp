@@ -1,5 +1,6 @@
 // Cases 10 to 17 of the semantics: autograd around and inside a compiled function.
 #include <ATen/autocast_mode.h>
+#include <torch/csrc/autograd/utils/lambda_post_hook.h>
 
 #include <thread>
 
@@ -137,6 +138,23 @@ TEST(Case12, HooksOnIntermediatesRunInsideIt) {
     const at::Tensor h = t[0] * t[1];
     h.register_hook([](const at::Tensor& grad) { return grad * 3; });
     return {h.sin()};
+  });
+}
+
+TEST(Case12, HooksOnNodesRunInsideIt) {
+  expect_as_eager(two, [](const Tensors& t) -> Tensors {
+    const at::Tensor h = t[0] * t[1];
+    const auto tripled = [](const torch::autograd::variable_list& gradients) {
+      torch::autograd::variable_list result;
+      for (const at::Tensor& gradient : gradients) result.push_back(gradient.defined() ? gradient * 3 : gradient);
+      return result;
+    };
+    h.grad_fn()->add_post_hook(std::make_unique<torch::autograd::utils::LambdaPostHook>(
+        [=](const torch::autograd::variable_list& outputs, const torch::autograd::variable_list&) {
+          return tripled(outputs);
+        }));
+    const at::Tensor y = h.sin() + h.cos();
+    return {y * h};
   });
 }
 

@@ -1,7 +1,6 @@
 #include "diptych/autodiff/joint_capture.h"
 
 #include <ATen/FunctionalTensorWrapper.h>
-#include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/functions/basic_ops.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/variable.h>
@@ -10,6 +9,7 @@
 #include <set>
 #include <unordered_set>
 
+#include "diptych/autodiff/backward_walk.h"
 #include "diptych/autodiff/output_analysis.h"
 #include "diptych/base/error.h"
 #include "diptych/trace/recorder.h"
@@ -58,7 +58,8 @@ struct JointCapture::State {
   Merging find_merging() const;
   void add_tangents();
   ag::variable_list run_backward(const std::vector<bool>& defined, bool create_graph);
-  Joint assemble(const std::vector<at::Tensor>& gradients);
+  enum class Fate : uint8_t { kStays, kLeaves };
+  Joint assemble(const std::vector<at::Tensor>& gradients, Fate graph_fate);
 };
 
 void JointCapture::State::add_tangents() {
@@ -83,8 +84,7 @@ ag::variable_list JointCapture::State::run_backward(const std::vector<bool>& def
   ag::variable_list gradients(recorder.primals().size());
   if (roots.empty() || wanted.empty()) return gradients;
   recorder.set_phase(Phase::kBackward);
-  const auto found = ag::Engine::get_default_engine().execute(roots, given, /*keep_graph=*/true, create_graph,
-                                                              /*accumulate_grad=*/false, wanted);
+  const auto found = detail::walk_backward(recorder, roots, std::move(given), create_graph, wanted);
   size_t next = 0;
   for (size_t i = 0; i < gradients.size(); ++i) {
     if (recorder.primals()[i].edge.is_valid()) gradients[i] = found[next++];
@@ -92,7 +92,7 @@ ag::variable_list JointCapture::State::run_backward(const std::vector<bool>& def
   return gradients;
 }
 
-Joint JointCapture::State::assemble(const std::vector<at::Tensor>& gradients) {
+Joint JointCapture::State::assemble(const std::vector<at::Tensor>& gradients, Fate graph_fate) {
   std::vector<Value> outputs;
   std::vector<Slot> slots;
   for (const auto& slot : analysis.slots) {
@@ -105,7 +105,7 @@ Joint JointCapture::State::assemble(const std::vector<at::Tensor>& gradients) {
     slots.push_back({SlotKind::kGradient, recorder.primals()[i].slot.path});
   }
   // Arguments, free variables, tangents, whenever each was met.
-  Graph graph = recorder.graph();
+  Graph graph = graph_fate == Fate::kLeaves ? std::move(recorder.graph()) : recorder.graph();
   std::vector<size_t> order;
   for (const auto kind : {SlotKind::kArgument, SlotKind::kFreeVariable, SlotKind::kTangent}) {
     for (size_t i = 0; i < graph.inputs().size(); ++i) {
@@ -196,10 +196,16 @@ JointCapture::~JointCapture() = default;
 
 Joint JointCapture::joint(const std::vector<bool>& defined, bool create_graph) {
   const detail::TraceGuard guard(state_->recorder);
-  return state_->assemble(state_->run_backward(defined, create_graph));
+  return state_->assemble(state_->run_backward(defined, create_graph), State::Fate::kStays);
 }
 
 Joint JointCapture::joint() { return joint(std::vector<bool>(state_->tangents.size(), true)); }
+
+Joint JointCapture::take_joint() {
+  const detail::TraceGuard guard(state_->recorder);
+  const std::vector<bool> all(state_->tangents.size(), true);
+  return state_->assemble(state_->run_backward(all, /*create_graph=*/false), State::Fate::kLeaves);
+}
 
 void JointCapture::release_arguments() { state_->recorder.release_arguments(); }
 

@@ -46,6 +46,8 @@ class JointCapture {
   Joint joint(const std::vector<bool>& defined, bool create_graph = false);
   /// The joint graph with every tangent given; only the forward if nothing is differentiable.
   Joint joint();
+  /// The same, moved out instead of copied. Ensures: no further joint graph can be asked for.
+  Joint take_joint();
 
   /// Lets go of the arguments that were captured with; a capture that is kept must not keep a batch alive.
   void release_arguments();

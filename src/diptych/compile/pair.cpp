@@ -58,7 +58,7 @@ void check_fits(const char* who, const char* what, size_t index, const Slot& slo
 Pair capture_flat(const FlatFunction& function, const std::vector<at::Tensor>& arguments,
                   const std::vector<std::string>& paths, const AotOptions& options) {
   JointCapture capture(function, arguments, paths, {options.name, /*exact_outputs=*/true});
-  Pair pair{Graph(), Graph(), {}, {}, split_joint(prepare_joint(capture.joint(), options), options.partition),
+  Pair pair{Graph(), Graph(), {}, {}, split_joint(prepare_joint(capture.take_joint(), options), options.partition),
             nullptr, nullptr};
   pair.free_variables = capture.free_variables();
   pair.forward = finish_forward(pair.split.forward, {}, {.keep_gradient_stops = true});

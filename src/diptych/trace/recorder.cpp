@@ -200,10 +200,8 @@ void Recorder::exchange_for_meta(torch::jit::Stack& stack, const OperatorPlan& p
 Provenance Recorder::provenance() {
   Provenance provenance{current_scope(), {}, {}, phase_};
   if (phase_ == Phase::kBackward) {
-    if (const auto node = torch::autograd::get_current_node()) {
-      const auto found = forward_values_.find(node->sequence_nr());
-      if (found != forward_values_.end()) provenance.grad_of = found->second;
-    }
+    const auto found = forward_values_.find(backward_of_);
+    if (found != forward_values_.end()) provenance.grad_of = found->second;
     if (provenance.grad_of) {
       if (const Node* forward = graph_.producer(provenance.grad_of)) provenance.scope = forward->provenance.scope;
     }
@@ -254,6 +252,7 @@ void Recorder::record(const c10::OperatorHandle& op, const OperatorPlan& plan, t
   const size_t num_arguments = plan.takes_tensor.size();
   const size_t begin = stack->size() - num_arguments;
   Node node{Op(op), {}, {}, {}, {}, {}, gradients_enabled(op, plan)};
+  node.operands.reserve(num_arguments);
   for (size_t i = 0; i < num_arguments; ++i) {
     node.operands.push_back(make_operand((*stack)[begin + i], plan.takes_tensor[i], plan.takes_list[i], call));
   }
@@ -291,7 +290,7 @@ void Recorder::record(const c10::OperatorHandle& op, const OperatorPlan& plan, t
     }
   }
   node.provenance = provenance();
-  graph_.add_node(std::move(node), metas);
+  graph_.add_node(std::move(node), std::move(metas));
   wrap_outputs(op, *stack, begin, call);
   remember_forward(graph_.nodes().back());
 }

@@ -103,6 +103,8 @@ class Recorder {
   uint64_t id() const { return id_; }
   void set_phase(Phase phase) { phase_ = phase; }
   Phase phase() const { return phase_; }
+  /// Says whose gradient is being recorded: that of the autograd node of this sequence number.
+  void set_backward_of(uint64_t sequence_number) { backward_of_ = sequence_number; }
 
  private:
   struct Call;  // one operator call being recorded
@@ -129,6 +131,7 @@ class Recorder {
   uint64_t id_;
   Graph graph_;
   Phase phase_ = Phase::kForward;
+  uint64_t backward_of_ = 0;
   std::vector<Primal> primals_;
   size_t num_free_variables_ = 0;
   std::vector<MergedBase> merged_bases_;

@@ -1,0 +1,158 @@
+// Note [One task for the whole backward]: for each node the engine saves and restores every thread-local setting, takes
+// locks and asks for streams, which costs more than recording the node. So the engine is given one node that owns the
+// whole graph below it: it finds out what is needed, sets the grad mode and calls that node, which walks the graph.
+#include "diptych/autodiff/backward_walk.h"
+
+#include <ATen/ops/add.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/graph_task.h>
+
+#include <queue>
+#include <unordered_map>
+
+#include "diptych/base/error.h"
+
+namespace diptych::detail {
+namespace {
+
+namespace ag = torch::autograd;
+using ExecInfo = ag::GraphTask::ExecInfo;
+
+struct ReadyNode {
+  c10::intrusive_ptr<ag::Node> node;
+  ag::variable_list gradients;
+};
+
+// The engine's order: what ran last in the forward comes first.
+struct RanEarlier {
+  bool operator()(const ReadyNode& a, const ReadyNode& b) const {
+    return a.node->sequence_nr() < b.node->sequence_nr();
+  }
+};
+
+/// The node that stands for the whole backward.
+class Walk final : public ag::Node {
+ public:
+  Walk(Recorder& recorder, ag::edge_list roots, ag::variable_list gradients, size_t num_wanted)
+      : recorder_(recorder), roots_(std::move(roots)), gradients_(std::move(gradients)), found_(num_wanted) {
+    set_next_edges(ag::edge_list(roots_));
+    add_input_metadata(gradients_[0]);
+  }
+
+  ag::variable_list found() { return std::move(found_); }
+
+ private:
+  ag::variable_list apply(ag::variable_list&& inputs) override;
+  void count_dependencies();
+  void pass_on(const ag::edge_list& edges, ag::variable_list gradients);
+  void evaluate(ReadyNode ready);
+  const ExecInfo* find(const ag::Node* node) const;
+
+  Recorder& recorder_;
+  ag::edge_list roots_;
+  ag::variable_list gradients_;
+  ag::variable_list found_;
+  const std::unordered_map<ag::Node*, ExecInfo>* exec_info_ = nullptr;
+  /// How many gradients a node still waits for, and the sums of those that have arrived.
+  struct Waiting {
+    size_t missing = 0;
+    ag::variable_list gradients;
+  };
+  std::unordered_map<const ag::Node*, Waiting> waiting_;
+  std::priority_queue<ReadyNode, std::vector<ReadyNode>, RanEarlier> ready_;
+};
+
+// What leads to nothing that is wanted has no entry.
+const ExecInfo* Walk::find(const ag::Node* node) const {
+  const auto found = exec_info_->find(const_cast<ag::Node*>(node));
+  return found == exec_info_->end() || !found->second.should_execute() ? nullptr : &found->second;
+}
+
+void Walk::count_dependencies() {
+  std::vector<const ag::Node*> open;
+  const auto count = [&](const ag::edge_list& edges) {
+    for (const ag::Edge& edge : edges) {
+      if (edge.is_valid() && waiting_[edge.function.get()].missing++ == 0) open.push_back(edge.function.get());
+    }
+  };
+  count(roots_);
+  while (!open.empty()) {
+    const ag::Node* node = open.back();
+    open.pop_back();
+    const ExecInfo* info = find(node);
+    if (info != nullptr && info->needed_) count(node->next_edges());
+  }
+}
+
+void add(at::Tensor& sum, at::Tensor gradient) {
+  if (!gradient.defined()) return;
+  sum = sum.defined() ? at::add(sum, gradient) : std::move(gradient);
+}
+
+// Hands each gradient to the node that its edge leads to; the node is ready when its last one has come.
+void Walk::pass_on(const ag::edge_list& edges, ag::variable_list gradients) {
+  for (size_t i = 0; i < edges.size(); ++i) {
+    const ag::Edge& next = edges[i];
+    if (!next.is_valid()) continue;
+    Waiting& waiting = waiting_.at(next.function.get());
+    const bool is_ready = --waiting.missing == 0;
+    if (find(next.function.get()) == nullptr) continue;
+    if (waiting.gradients.empty()) waiting.gradients.resize(next.function->num_inputs());
+    add(waiting.gradients.at(next.input_nr), std::move(gradients[i]));
+    if (is_ready) ready_.push({next.function, std::move(waiting.gradients)});
+  }
+}
+
+ag::variable_list hooked(const auto& hooks, ag::variable_list gradients) {
+  for (const auto& hook : hooks) gradients = (*hook)(gradients);
+  return gradients;
+}
+
+void Walk::evaluate(ReadyNode ready) {
+  ag::Node& node = *ready.node;
+  const ExecInfo& info = *find(&node);
+  auto inputs = hooked(node.tensor_pre_hooks(), std::move(ready.gradients));
+  for (const auto& [output, hook] : node.retains_grad_hooks()) inputs = (*hook)(inputs);
+  if (info.captures_) {
+    for (const auto& capture : *info.captures_) found_[capture.output_idx_] = inputs[capture.input_idx_];
+  }
+  if (!info.needed_) return;
+  inputs = hooked(node.pre_hooks(), std::move(inputs));
+  recorder_.set_backward_of(node.sequence_nr());
+  const ag::variable_list kept = node.post_hooks().empty() ? ag::variable_list() : inputs;
+  ag::variable_list outputs = node(std::move(inputs));
+  ag::validate_outputs(node.next_edges(), outputs,
+                       [&](const std::string& problem) { return "Function " + node.name() + " " + problem; });
+  for (const auto& hook : node.post_hooks()) outputs = (*hook)(outputs, kept);
+  pass_on(node.next_edges(), std::move(outputs));
+}
+
+ag::variable_list Walk::apply(ag::variable_list&& /*inputs*/) {
+  exec_info_ = ag::get_current_graph_task_exec_info();
+  DIPTYCH_ASSERT(exec_info_ != nullptr, "autograd's engine does not say what a backward needs");
+  count_dependencies();
+  pass_on(roots_, std::move(gradients_));
+  while (!ready_.empty()) {
+    ReadyNode next = std::move(const_cast<ReadyNode&>(ready_.top()));
+    ready_.pop();
+    evaluate(std::move(next));
+  }
+  // The engine has nothing left to do.
+  set_next_edges({});
+  return {};
+}
+
+}  // namespace
+
+ag::variable_list walk_backward(Recorder& recorder, const ag::edge_list& roots, ag::variable_list gradients,
+                                bool create_graph, const ag::edge_list& wanted) {
+  ag::validate_outputs(roots, gradients, [](const std::string& problem) { return problem; });
+  const at::Tensor first = gradients[0];
+  const auto walk = c10::make_intrusive<Walk>(recorder, roots, std::move(gradients), wanted.size());
+  ag::Engine::get_default_engine().execute({ag::Edge(walk, 0)}, {first}, /*keep_graph=*/true, create_graph,
+                                           /*accumulate_grad=*/false, wanted);
+  return walk->found();
+}
+
+}  // namespace diptych::detail
