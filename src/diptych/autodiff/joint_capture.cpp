@@ -7,6 +7,7 @@
 
 #include <map>
 #include <set>
+#include <typeinfo>
 #include <unordered_set>
 
 #include "diptych/autodiff/backward_walk.h"
@@ -19,7 +20,10 @@ namespace {
 
 namespace ag = torch::autograd;
 
-bool is_custom_function(const ag::Node& node) { return node.name().find("CppNode<") != std::string::npos; }
+// By the mangled name: Node::name() would spell out that of each node in the graph.
+bool is_custom_function(const ag::Node& node) {
+  return std::string_view(typeid(node).name()).find("CppNode") != std::string_view::npos;
+}
 
 bool reaches_custom_function(const ag::edge_list& roots) {
   std::vector<ag::Node*> pending;

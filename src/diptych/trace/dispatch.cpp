@@ -116,6 +116,12 @@ void check_on_meta(const c10::OperatorHandle& op, const OperatorPlan& plan, Stac
   }
 }
 
+// A backward that is not recorded itself only passes through autograd's kernels of LibTorch's own operators, which is
+// half the cost of a view. Nobody asks its tensors whether they are views; in-place operators do check versions there.
+bool is_nothing_to_autograd(const Recorder& recorder, const OperatorPlan& plan) {
+  return recorder.phase() == Phase::kBackward && !c10::GradMode::is_enabled() && plan.is_native && !plan.mutates;
+}
+
 void front_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
   const c10::DispatchKeySet below = keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kFrontKey);
   const OperatorPlan& plan = plan_for(op);
@@ -127,6 +133,10 @@ void front_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack
   // A composite's inner operators come by here themselves, one by one, as the calls that autograd knows.
   if (plan.is_composite) return op.redispatchBoxed(below, stack);
   Recorder::FrontCall call(*recorder, op, plan, *stack);
+  if (is_nothing_to_autograd(*recorder, plan)) {
+    const c10::impl::ExcludeDispatchKeyGuard guard(kAutogradKeys | c10::DispatchKeySet(kFrontKey));
+    return op.redispatchBoxed(below - kAutogradKeys, stack);
+  }
   const c10::impl::ExcludeDispatchKeyGuard guard(kFrontKey);
   op.redispatchBoxed(below, stack);
   call.finish(*stack);

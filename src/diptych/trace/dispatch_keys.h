@@ -12,9 +12,11 @@ inline constexpr c10::DispatchKey kFakeKey = c10::DispatchKey::Fake;
 /// libraries outside its tree and registers nothing on it.
 inline constexpr c10::DispatchKey kFrontKey = c10::DispatchKey::DeferredInit;
 
+/// The keys of autograd's kernels.
+inline constexpr c10::DispatchKeySet kAutogradKeys = c10::autograd_dispatch_keyset_with_ADInplaceOrView;
+
 /// Keys that must not act while an operator runs on meta tensors.
-inline const c10::DispatchKeySet kNotOnMeta =
-    c10::autograd_dispatch_keyset_with_ADInplaceOrView |
-    c10::DispatchKeySet({kFakeKey, kFrontKey, c10::DispatchKey::Functionalize});
+inline constexpr c10::DispatchKeySet kNotOnMeta =
+    kAutogradKeys | c10::DispatchKeySet({kFakeKey, kFrontKey, c10::DispatchKey::Functionalize});
 
 }  // namespace diptych::detail

@@ -80,6 +80,7 @@ OperatorPlan make_plan(const c10::OperatorHandle& op) {
   plan.is_bernoulli = Op(op) == kBernoulli;
   plan.has_meta_kernel = has_meta_kernel(op);
   plan.refused = contains(kRefused, name);
+  plan.is_native = name.starts_with("aten::");
   plan.is_composite = op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
   plan.is_copy = Op(op) == kCopy;
   plan.is_inverse_view = contains(kInverseViews, name);
