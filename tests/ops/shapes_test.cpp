@@ -34,9 +34,13 @@ TEST(Shapes, EveryRowAnswersSomeSample) {
 
 TEST(Shapes, FastPathsAnswerPlainInputs) {
   const at::Tensor x = f32({4, 3, 5}), bias = f32({5});
-  const Samples plain = {sample("aten::add.Tensor", {x, x}), sample("aten::mul.Tensor", {x, bias}),
-                         sample("aten::tanh", {x}), sample("aten::mul.Scalar", {x, 2}),
-                         sample("aten::gelu_backward", {x, x})};
+  const Samples plain = {sample("aten::add.Tensor", {x, x}),
+                         sample("aten::mul.Tensor", {x, bias}),
+                         sample("aten::tanh", {x}),
+                         sample("aten::mul.Scalar", {x, 2}),
+                         sample("aten::gelu_backward", {x, x}),
+                         sample("aten::view", {x, ints({12, -1})}),
+                         sample("aten::sum.dim_IntList", {x, ints({-1}), true})};
   EXPECT_EQ(operators_answered(plain).size(), plain.size());
 }
 
@@ -50,7 +54,7 @@ TEST(Shapes, FastPathsDeclineWhatTheyCannotSee) {
 }
 
 TEST(Shapes, OperatorsThatMetaKernelsServeHaveNone) {
-  EXPECT_EQ(find_shape_function(sample("aten::mm", {f32({2, 3}), f32({3, 4})}).handle()), nullptr);
+  EXPECT_EQ(find_shape_function(sample("aten::bmm", {f32({1, 2, 3}), f32({1, 3, 4})}).handle()), nullptr);
 }
 
 TEST(Shapes, WrongArgumentsAreRefusedInTheKernelsWords) {

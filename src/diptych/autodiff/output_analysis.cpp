@@ -165,7 +165,7 @@ void Analyzer::find_change_of_shape(size_t index) {
 // What the chains of views of a primal's stand-in start from.
 at::Tensor Analyzer::start_of(size_t primal) const {
   for (const auto& merged : recorder_.merged_bases()) {
-    if (merged.holds(primal)) return as_fake(merged.base)->meta;
+    if (merged.holds(primal)) return as_fake(merged.base)->meta();
   }
   return meta_like(recorder_.primals()[primal].real);
 }
@@ -277,8 +277,8 @@ bool Analyzer::plan_alias_of_intermediate(size_t index, Value value) {
     return true;
   }
   // The base changed its shape after the view was taken.
-  const at::Tensor& start = as_fake(functional_storage(base)->base())->meta;
-  plan_strided(index, OutputPlan::Kind::kOfSlot, slot->second, geometry_in(tensor, start, as_fake(base)->meta),
+  const at::Tensor& start = as_fake(functional_storage(base)->base())->meta();
+  plan_strided(index, OutputPlan::Kind::kOfSlot, slot->second, geometry_in(tensor, start, as_fake(base)->meta()),
                std::move(text));
   return true;
 }

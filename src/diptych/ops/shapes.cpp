@@ -21,6 +21,15 @@ at::Tensor meta_strided(at::IntArrayRef sizes, at::IntArrayRef strides, at::Scal
   return at::Tensor(at::detail::empty_strided_meta(sizes, strides, dtype));
 }
 
+at::Tensor meta_of(const ResultShape& shape, c10::ArrayRef<c10::IValue> arguments) {
+  if (!shape.is_view_of_first) return meta_strided(shape.sizes, shape.strides, shape.dtype);
+  const at::Tensor& base = arguments[0].toTensor();
+  at::Tensor view = at::detail::make_tensor<c10::TensorImpl>(c10::TensorImpl::VIEW, c10::Storage(base.storage()),
+                                                             base.key_set(), base.dtype());
+  view.unsafeGetTensorImpl()->set_sizes_and_strides(shape.sizes, shape.strides, shape.offset);
+  return view;
+}
+
 at::Tensor meta_like(const at::Tensor& self, OptionalDtype dtype) {
   const at::ScalarType type = dtype.value_or(self.scalar_type());
   if (self.is_non_overlapping_and_dense()) return meta_strided(self.sizes(), self.strides(), type);
@@ -38,25 +47,44 @@ at::Tensor meta_contiguous_like(const at::Tensor& self, OptionalDtype dtype) {
   return meta_empty(self.sizes(), type);
 }
 
+bool give_empty(ResultShape& result, at::IntArrayRef sizes, at::ScalarType dtype) {
+  result.sizes.assign(sizes.begin(), sizes.end());
+  result.strides.resize(sizes.size());
+  int64_t stride = 1;
+  for (size_t i = sizes.size(); i-- > 0;) {
+    result.strides[i] = stride;
+    stride *= std::max<int64_t>(sizes[i], 1);
+  }
+  result.dtype = dtype;
+  return true;
+}
+
+bool give_strided(ResultShape& result, at::IntArrayRef sizes, at::IntArrayRef strides, at::ScalarType dtype) {
+  result.sizes.assign(sizes.begin(), sizes.end());
+  result.strides.assign(strides.begin(), strides.end());
+  result.dtype = dtype;
+  return true;
+}
+
 // TensorIterator's own order of trial: contiguous, else channels last, else strides that all share.
-at::Tensor meta_pointwise_shortcut(TensorRefs inputs, at::ScalarType dtype) {
+bool give_pointwise(ResultShape& result, TensorRefs inputs, at::ScalarType dtype) {
   const at::Tensor& first = *inputs.begin();
   bool contiguous = true, channels_last = true, same_strides = true;
   for (const at::Tensor& input : inputs) {
-    if (input.sizes() != first.sizes()) return at::Tensor();
+    if (input.sizes() != first.sizes()) return false;
     contiguous = contiguous && input.is_contiguous();
     channels_last = channels_last && input.is_contiguous(at::MemoryFormat::ChannelsLast);
     same_strides = same_strides && input.is_non_overlapping_and_dense() && input.strides() == first.strides();
   }
-  if (contiguous) return meta_empty(first.sizes(), dtype);
-  if (channels_last) return meta_empty(first.sizes(), dtype, at::MemoryFormat::ChannelsLast);
-  if (same_strides) return meta_strided(first.sizes(), first.strides(), dtype);
-  return at::Tensor();
+  if (contiguous) return give_empty(result, first.sizes(), dtype);
+  if (channels_last)
+    return give_strided(result, first.sizes(), c10::get_channels_last_strides_2d(first.sizes()), dtype);
+  return same_strides && give_strided(result, first.sizes(), first.strides(), dtype);
 }
 
 at::Tensor meta_pointwise(TensorRefs inputs, at::ScalarType dtype) {
-  at::Tensor result = meta_pointwise_shortcut(inputs, dtype);
-  if (result.defined()) return result;
+  ResultShape shape;
+  if (give_pointwise(shape, inputs, dtype)) return meta_of(shape, {});
   at::TensorIteratorConfig config;
   config.check_all_same_dtype(false).declare_static_dtype_and_device(dtype, at::kMeta).add_owned_output(at::Tensor());
   for (const at::Tensor& input : inputs) config.add_owned_const_input(input);
@@ -103,7 +131,9 @@ const ShapeRows& all_shape_rows() {
 
 }  // namespace detail
 
-ShapeFunction find_shape_function(const c10::OperatorHandle& op) {
+namespace {
+
+const detail::ShapeRow* find_row(const c10::OperatorHandle& op) {
   static const detail::ShapeTable table = detail::index_rows();
   const auto found = table.find(op.operator_name());
   if (found == table.end()) return nullptr;
@@ -111,7 +141,19 @@ ShapeFunction find_shape_function(const c10::OperatorHandle& op) {
   DIPTYCH_ASSERT(row.num_arguments == 0 || row.num_arguments == op.schema().arguments().size(),
                  "the shape function of {} takes {} arguments but the operator takes {}", row.name, row.num_arguments,
                  op.schema().arguments().size());
-  return row.function;
+  return &row;
+}
+
+}  // namespace
+
+ShapeFunction find_shape_function(const c10::OperatorHandle& op) {
+  const detail::ShapeRow* row = find_row(op);
+  return row == nullptr ? nullptr : row->function;
+}
+
+QuickShape find_quick_shape(const c10::OperatorHandle& op) {
+  const detail::ShapeRow* row = find_row(op);
+  return row == nullptr ? nullptr : row->quick;
 }
 
 }  // namespace diptych

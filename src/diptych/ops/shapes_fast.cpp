@@ -1,20 +1,32 @@
-// Fast paths for operators that training steps are full of. Most of their Meta kernels build a TensorIterator, which
-// costs several times what making the result does. Each path takes only the inputs for which the result is plain to see
-// (same dtype, strides that TensorIterator hands through) and declines all others, so results equal the Meta kernels'.
+// Shapes of the operators that training steps are full of, read off the arguments without making a tensor: what a Meta
+// kernel does, a TensorIterator above all, costs many times what the answer does. Each takes only the inputs for which
+// the result is plain to see (same dtype, strides that TensorIterator hands through) and declines all others, so
+// results equal the Meta kernels'.
+#include <ATen/ExpandUtils.h>
+#include <ATen/InferSize.h>
+#include <ATen/TensorUtils.h>
+#include <c10/core/WrapDimMinimal.h>
+
 #include "diptych/ops/shapes_table.h"
 
 namespace diptych::detail {
 namespace {
 
-bool is_plain_float(at::ScalarType dtype) { return c10::isFloatingType(dtype); }
+using Arguments = c10::ArrayRef<c10::IValue>;
 
-const at::Tensor& tensor_at(c10::Stack& stack, size_t from_first, size_t count) {
-  return stack[stack.size() - count + from_first].toTensor();
+bool is_plain_float(const at::Tensor& tensor) { return c10::isFloatingType(tensor.scalar_type()); }
+
+// What at::empty_like gives.
+bool give_like(ResultShape& result, const at::Tensor& self, at::ScalarType dtype) {
+  if (self.is_non_overlapping_and_dense()) return give_strided(result, self.sizes(), self.strides(), dtype);
+  return give_strided(result, self.sizes(), at::infer_dense_strides(self.sizes(), self.strides()), dtype);
 }
 
-void replace(c10::Stack& stack, size_t count, at::Tensor result) {
-  stack.resize(stack.size() - count);
-  stack.emplace_back(std::move(result));
+// A view of the first argument.
+bool give_view(ResultShape& result, const at::Tensor& self, at::IntArrayRef sizes, at::IntArrayRef strides) {
+  result.is_view_of_first = true;
+  result.offset = self.storage_offset();
+  return give_strided(result, sizes, strides, self.scalar_type());
 }
 
 // Whether the strides are exactly those of a new contiguous tensor, also in dimensions of size 1, and nothing is empty:
@@ -37,143 +49,176 @@ bool broadcasts_into(const at::Tensor& small, const at::Tensor& large) {
   return true;
 }
 
-at::Tensor binary_result(const at::Tensor& a, const at::Tensor& b, at::ScalarType dtype) {
-  if (a.sizes() == b.sizes()) return meta_pointwise_shortcut({a, b}, dtype);
-  if (!has_canonical_strides(a) || !has_canonical_strides(b)) return at::Tensor();
-  if (broadcasts_into(b, a)) return meta_empty(a.sizes(), dtype);
-  if (broadcasts_into(a, b)) return meta_empty(b.sizes(), dtype);
-  return at::Tensor();
+bool give_binary(ResultShape& result, const at::Tensor& a, const at::Tensor& b, at::ScalarType dtype) {
+  if (a.sizes() == b.sizes()) return give_pointwise(result, {a, b}, dtype);
+  if (!has_canonical_strides(a) || !has_canonical_strides(b)) return false;
+  if (broadcasts_into(b, a)) return give_empty(result, a.sizes(), dtype);
+  return broadcasts_into(a, b) && give_empty(result, b.sizes(), dtype);
 }
 
-// Operators whose first two arguments are tensors of one float type; kArguments is how many arguments there are in all.
-template <size_t kArguments>
-bool float_binary(const c10::OperatorHandle&, c10::Stack& stack) {
-  const at::Tensor& a = tensor_at(stack, 0, kArguments);
-  const at::Tensor& b = tensor_at(stack, 1, kArguments);
-  if (a.dtype() != b.dtype() || !is_plain_float(a.scalar_type())) return false;
-  at::Tensor result = binary_result(a, b, a.scalar_type());
-  if (!result.defined()) return false;
-  replace(stack, kArguments, std::move(result));
-  return true;
+// Operators whose first two arguments are tensors of one float type.
+bool float_binary(Arguments arguments, ResultShape& result) {
+  const at::Tensor& a = arguments[0].toTensor();
+  const at::Tensor& b = arguments[1].toTensor();
+  return a.dtype() == b.dtype() && is_plain_float(a) && give_binary(result, a, b, a.scalar_type());
 }
 
-template <size_t kArguments>
-bool comparison(const c10::OperatorHandle&, c10::Stack& stack) {
-  const at::Tensor& a = tensor_at(stack, 0, kArguments);
-  const at::Tensor& b = tensor_at(stack, 1, kArguments);
-  if (a.dtype() != b.dtype() || a.is_complex()) return false;
-  at::Tensor result = binary_result(a, b, at::kBool);
-  if (!result.defined()) return false;
-  replace(stack, kArguments, std::move(result));
-  return true;
+bool comparison(Arguments arguments, ResultShape& result) {
+  const at::Tensor& a = arguments[0].toTensor();
+  const at::Tensor& b = arguments[1].toTensor();
+  return a.dtype() == b.dtype() && !a.is_complex() && give_binary(result, a, b, at::kBool);
 }
 
-template <size_t kArguments>
-bool float_unary(const c10::OperatorHandle&, c10::Stack& stack) {
-  const at::Tensor& self = tensor_at(stack, 0, kArguments);
-  if (!is_plain_float(self.scalar_type())) return false;
-  at::Tensor result = meta_pointwise_shortcut({self}, self.scalar_type());
-  if (!result.defined()) return false;
-  replace(stack, kArguments, std::move(result));
-  return true;
+bool float_unary(Arguments arguments, ResultShape& result) {
+  const at::Tensor& self = arguments[0].toTensor();
+  return is_plain_float(self) && give_pointwise(result, {self}, self.scalar_type());
 }
 
 bool is_real(const c10::IValue& scalar) { return scalar.isInt() || scalar.isDouble() || scalar.isBool(); }
 
 // A tensor and a number: the number is a broadcast operand, so only canonical strides come out unchanged.
-template <size_t kArguments, bool kCompare>
-bool with_scalar(const c10::OperatorHandle&, c10::Stack& stack) {
-  const at::Tensor& self = tensor_at(stack, 0, kArguments);
-  for (size_t i = 1; i < kArguments; ++i) {
-    if (!is_real(stack[stack.size() - kArguments + i])) return false;
-  }
-  if (!is_plain_float(self.scalar_type()) || !has_canonical_strides(self)) return false;
-  replace(stack, kArguments, meta_empty(self.sizes(), kCompare ? at::kBool : self.scalar_type()));
-  return true;
+template <bool kCompare>
+bool with_scalar(Arguments arguments, ResultShape& result) {
+  const at::Tensor& self = arguments[0].toTensor();
+  if (!std::all_of(arguments.begin() + 1, arguments.end(), is_real)) return false;
+  if (!is_plain_float(self) || !has_canonical_strides(self)) return false;
+  return give_empty(result, self.sizes(), kCompare ? at::kBool : self.scalar_type());
 }
 
 bool keeps_format(const c10::IValue& memory_format) {
   return memory_format.isNone() || memory_format.toMemoryFormat() == at::MemoryFormat::Preserve;
 }
 
-bool clone(const c10::OperatorHandle&, c10::Stack& stack) {
-  if (!keeps_format(stack.back())) return false;
-  replace(stack, 2, meta_like(tensor_at(stack, 0, 2)));
-  return true;
+bool clone(Arguments arguments, ResultShape& result) {
+  const at::Tensor& self = arguments[0].toTensor();
+  return keeps_format(arguments[1]) && give_like(result, self, self.scalar_type());
 }
 
 // zeros_like, ones_like and _to_copy: a tensor, its new options from the second argument on, the memory format last.
-template <size_t kArguments>
-bool like_with_options(const c10::OperatorHandle&, c10::Stack& stack) {
-  const c10::IValue& dtype = stack[stack.size() - kArguments + 1];
-  const c10::IValue& layout = stack[stack.size() - kArguments + 2];
-  if (!keeps_format(stack.back()) || !(layout.isNone() || layout.toLayout() == at::kStrided)) return false;
-  const at::Tensor& self = tensor_at(stack, 0, kArguments);
-  replace(stack, kArguments, meta_like(self, dtype.isNone() ? self.scalar_type() : dtype.toScalarType()));
+bool like_with_options(Arguments arguments, ResultShape& result) {
+  const c10::IValue& dtype = arguments[1];
+  const c10::IValue& layout = arguments[2];
+  if (!keeps_format(arguments.back()) || !(layout.isNone() || layout.toLayout() == at::kStrided)) return false;
+  const at::Tensor& self = arguments[0].toTensor();
+  return give_like(result, self, dtype.isNone() ? self.scalar_type() : dtype.toScalarType());
+}
+
+bool mm(Arguments arguments, ResultShape& result) {
+  const at::Tensor& a = arguments[0].toTensor();
+  const at::Tensor& b = arguments[1].toTensor();
+  const bool fits = a.dim() == 2 && b.dim() == 2 && a.size(1) == b.size(0) && a.dtype() == b.dtype();
+  return fits && give_empty(result, {a.size(0), b.size(1)}, a.scalar_type());
+}
+
+bool addmm(Arguments arguments, ResultShape& result) {
+  const at::Tensor& bias = arguments[0].toTensor();
+  const bool fits = mm(arguments.slice(1), result) && bias.dim() == 1 && bias.size(0) == result.sizes[1];
+  return fits && bias.scalar_type() == result.dtype;
+}
+
+// Of floats over given dimensions, without a dtype of its own.
+bool sum(Arguments arguments, ResultShape& result) {
+  const at::Tensor& self = arguments[0].toTensor();
+  if (!is_plain_float(self) || !arguments[1].isIntList() || !arguments[3].isNone() || self.dim() == 0) return false;
+  at::DimVector sizes(self.sizes());
+  const auto dims = arguments[1].toDimVector();
+  for (const int64_t dim : dims) {
+    int64_t& size = sizes[c10::maybe_wrap_dim(dim, self.dim())];
+    if (size == -1) return false;  // named twice
+    size = -1;
+  }
+  if (dims.empty()) return false;
+  if (arguments[2].toBool()) {
+    std::replace(sizes.begin(), sizes.end(), int64_t{-1}, int64_t{1});
+  } else {
+    sizes.erase(std::remove(sizes.begin(), sizes.end(), -1), sizes.end());
+  }
+  return give_empty(result, sizes, self.scalar_type());
+}
+
+bool view(Arguments arguments, ResultShape& result) {
+  const at::Tensor& self = arguments[0].toTensor();
+  if (!arguments[1].isIntList()) return false;
+  const auto sizes = at::infer_size_dv(arguments[1].toDimVector(), self.numel());
+  const auto strides = at::detail::computeStride(self.sizes(), self.strides(), sizes);
+  return strides && give_view(result, self, sizes, *strides);
+}
+
+bool swap_dimensions(const at::Tensor& self, int64_t first, int64_t second, ResultShape& result) {
+  give_view(result, self, self.sizes(), self.strides());
+  if (self.dim() == 0) return true;
+  first = c10::maybe_wrap_dim(first, self.dim());
+  second = c10::maybe_wrap_dim(second, self.dim());
+  std::swap(result.sizes[first], result.sizes[second]);
+  std::swap(result.strides[first], result.strides[second]);
   return true;
 }
 
-bool addmm(const c10::OperatorHandle&, c10::Stack& stack) {
-  const at::Tensor& bias = tensor_at(stack, 0, 5);
-  const at::Tensor& a = tensor_at(stack, 1, 5);
-  const at::Tensor& b = tensor_at(stack, 2, 5);
-  const bool fits = a.dim() == 2 && b.dim() == 2 && a.size(1) == b.size(0) && bias.dim() == 1 &&
-                    bias.size(0) == b.size(1) && a.dtype() == b.dtype() && a.dtype() == bias.dtype();
-  if (!fits) return false;
-  replace(stack, 5, meta_empty({a.size(0), b.size(1)}, a.scalar_type()));
-  return true;
+bool transpose(Arguments arguments, ResultShape& result) {
+  const at::Tensor& self = arguments[0].toTensor();
+  return self.dim() > 0 && swap_dimensions(self, arguments[1].toInt(), arguments[2].toInt(), result);
+}
+
+bool t(Arguments arguments, ResultShape& result) {
+  const at::Tensor& self = arguments[0].toTensor();
+  return self.dim() <= 2 && swap_dimensions(self, 0, self.dim() < 2 ? 0 : 1, result);
 }
 
 }  // namespace
 
 ShapeRows fast_shapes() {
   return {
-      {"aten::addmm", &addmm},
-      {"aten::clone", &clone},
-      {"aten::zeros_like", &like_with_options<6>},
-      {"aten::ones_like", &like_with_options<6>},
-      {"aten::_to_copy", &like_with_options<7>},
-      {"aten::add.Tensor", &float_binary<3>},
-      {"aten::sub.Tensor", &float_binary<3>},
-      {"aten::mul.Tensor", &float_binary<2>},
-      {"aten::div.Tensor", &float_binary<2>},
-      {"aten::maximum", &float_binary<2>},
-      {"aten::minimum", &float_binary<2>},
-      {"aten::gelu_backward", &float_binary<3>},
-      {"aten::silu_backward", &float_binary<2>},
-      {"aten::tanh_backward", &float_binary<2>},
-      {"aten::sigmoid_backward", &float_binary<2>},
-      {"aten::threshold_backward", &float_binary<3>},
-      {"aten::eq.Tensor", &comparison<2>},
-      {"aten::ne.Tensor", &comparison<2>},
-      {"aten::lt.Tensor", &comparison<2>},
-      {"aten::le.Tensor", &comparison<2>},
-      {"aten::gt.Tensor", &comparison<2>},
-      {"aten::ge.Tensor", &comparison<2>},
-      {"aten::neg", &float_unary<1>},
-      {"aten::exp", &float_unary<1>},
-      {"aten::log", &float_unary<1>},
-      {"aten::sin", &float_unary<1>},
-      {"aten::cos", &float_unary<1>},
-      {"aten::tanh", &float_unary<1>},
-      {"aten::sigmoid", &float_unary<1>},
-      {"aten::sqrt", &float_unary<1>},
-      {"aten::rsqrt", &float_unary<1>},
-      {"aten::reciprocal", &float_unary<1>},
-      {"aten::silu", &float_unary<1>},
-      {"aten::gelu", &float_unary<2>},
-      {"aten::add.Scalar", &with_scalar<3, false>},
-      {"aten::sub.Scalar", &with_scalar<3, false>},
-      {"aten::rsub.Scalar", &with_scalar<3, false>},
-      {"aten::mul.Scalar", &with_scalar<2, false>},
-      {"aten::div.Scalar", &with_scalar<2, false>},
-      {"aten::pow.Tensor_Scalar", &with_scalar<2, false>},
-      {"aten::eq.Scalar", &with_scalar<2, true>},
-      {"aten::ne.Scalar", &with_scalar<2, true>},
-      {"aten::lt.Scalar", &with_scalar<2, true>},
-      {"aten::le.Scalar", &with_scalar<2, true>},
-      {"aten::gt.Scalar", &with_scalar<2, true>},
-      {"aten::ge.Scalar", &with_scalar<2, true>},
+      quick_row<&addmm>("aten::addmm"),
+      quick_row<&mm>("aten::mm"),
+      quick_row<&sum>("aten::sum.dim_IntList"),
+      quick_row<&view>("aten::view"),
+      quick_row<&t>("aten::t"),
+      quick_row<&transpose>("aten::transpose.int"),
+      quick_row<&clone>("aten::clone"),
+      quick_row<&like_with_options>("aten::zeros_like"),
+      quick_row<&like_with_options>("aten::ones_like"),
+      quick_row<&like_with_options>("aten::_to_copy"),
+      quick_row<&float_binary>("aten::add.Tensor"),
+      quick_row<&float_binary>("aten::sub.Tensor"),
+      quick_row<&float_binary>("aten::mul.Tensor"),
+      quick_row<&float_binary>("aten::div.Tensor"),
+      quick_row<&float_binary>("aten::maximum"),
+      quick_row<&float_binary>("aten::minimum"),
+      quick_row<&float_binary>("aten::gelu_backward"),
+      quick_row<&float_binary>("aten::silu_backward"),
+      quick_row<&float_binary>("aten::tanh_backward"),
+      quick_row<&float_binary>("aten::sigmoid_backward"),
+      quick_row<&float_binary>("aten::threshold_backward"),
+      quick_row<&comparison>("aten::eq.Tensor"),
+      quick_row<&comparison>("aten::ne.Tensor"),
+      quick_row<&comparison>("aten::lt.Tensor"),
+      quick_row<&comparison>("aten::le.Tensor"),
+      quick_row<&comparison>("aten::gt.Tensor"),
+      quick_row<&comparison>("aten::ge.Tensor"),
+      quick_row<&float_unary>("aten::neg"),
+      quick_row<&float_unary>("aten::exp"),
+      quick_row<&float_unary>("aten::log"),
+      quick_row<&float_unary>("aten::sin"),
+      quick_row<&float_unary>("aten::cos"),
+      quick_row<&float_unary>("aten::tanh"),
+      quick_row<&float_unary>("aten::sigmoid"),
+      quick_row<&float_unary>("aten::sqrt"),
+      quick_row<&float_unary>("aten::rsqrt"),
+      quick_row<&float_unary>("aten::reciprocal"),
+      quick_row<&float_unary>("aten::silu"),
+      quick_row<&float_unary>("aten::gelu"),
+      quick_row<&with_scalar<false>>("aten::add.Scalar"),
+      quick_row<&with_scalar<false>>("aten::sub.Scalar"),
+      quick_row<&with_scalar<false>>("aten::rsub.Scalar"),
+      quick_row<&with_scalar<false>>("aten::mul.Scalar"),
+      quick_row<&with_scalar<false>>("aten::div.Scalar"),
+      quick_row<&with_scalar<false>>("aten::pow.Tensor_Scalar"),
+      quick_row<&with_scalar<true>>("aten::eq.Scalar"),
+      quick_row<&with_scalar<true>>("aten::ne.Scalar"),
+      quick_row<&with_scalar<true>>("aten::lt.Scalar"),
+      quick_row<&with_scalar<true>>("aten::le.Scalar"),
+      quick_row<&with_scalar<true>>("aten::gt.Scalar"),
+      quick_row<&with_scalar<true>>("aten::ge.Scalar"),
   };
 }
 

@@ -23,6 +23,7 @@ struct ShapeRow {
   std::string_view name;
   ShapeFunction function;
   size_t num_arguments = 0;
+  QuickShape quick = nullptr;
 };
 using ShapeRows = std::vector<ShapeRow>;
 
@@ -45,6 +46,27 @@ constexpr size_t count_arguments(R (*)(Args...)) {
 template <auto F>
 ShapeRow typed_row(std::string_view name) {
   return {name, &call_typed<F>, count_arguments(F)};
+}
+
+/// The result that a quick shape describes, for arguments that are meta tensors.
+at::Tensor meta_of(const ResultShape& shape, c10::ArrayRef<c10::IValue> arguments);
+
+template <QuickShape F>
+bool call_quick(const c10::OperatorHandle& op, c10::Stack& stack) {
+  const size_t count = op.schema().arguments().size();
+  const c10::ArrayRef<c10::IValue> arguments(stack.data() + (stack.size() - count), count);
+  ResultShape shape;
+  if (!F(arguments, shape)) return false;
+  c10::IValue result = meta_of(shape, arguments);
+  stack.resize(stack.size() - count);
+  stack.push_back(std::move(result));
+  return true;
+}
+
+/// Makes the row of a quick shape.
+template <QuickShape F>
+ShapeRow quick_row(std::string_view name) {
+  return {name, &call_quick<F>, 0, F};
 }
 
 using OptionalTensor = std::optional<at::Tensor>;
@@ -70,8 +92,12 @@ at::Tensor meta_contiguous_like(const at::Tensor& self, OptionalDtype dtype = st
 using TensorRefs = std::initializer_list<std::reference_wrapper<const at::Tensor>>;
 /// The output of a pointwise kernel (one that uses TensorIterator) over these inputs: broadcast sizes, agreed strides.
 at::Tensor meta_pointwise(TensorRefs inputs, at::ScalarType dtype);
-/// The same without building an iterator, for inputs of one size and layout; undefined for all others.
-at::Tensor meta_pointwise_shortcut(TensorRefs inputs, at::ScalarType dtype);
+
+/// Fill in `result` and return true: a contiguous tensor, or one of these strides.
+bool give_empty(ResultShape& result, at::IntArrayRef sizes, at::ScalarType dtype);
+bool give_strided(ResultShape& result, at::IntArrayRef sizes, at::IntArrayRef strides, at::ScalarType dtype);
+/// What meta_pointwise() gives, without building an iterator, for inputs of one size and layout; false for all others.
+bool give_pointwise(ResultShape& result, TensorRefs inputs, at::ScalarType dtype);
 
 ShapeRows fast_shapes();
 ShapeRows activation_shapes();

@@ -26,12 +26,13 @@ c10::Storage empty_storage(c10::Device device) {
 }
 
 c10::DispatchKeySet fake_keys(c10::Device device) {
+  if (device.is_cpu()) return c10::DispatchKeySet({kFakeKey, c10::DispatchKey::CPU});
   return c10::DispatchKeySet({kFakeKey, c10::computeDispatchKey(std::nullopt, c10::kStrided, device)});
 }
 
 template <class Version>
 c10::intrusive_ptr<c10::TensorImpl> shallow_copy(const FakeTensorImpl& fake, Version&& version, bool allow_change) {
-  auto copy = c10::make_intrusive<FakeTensorImpl>(fake.meta, fake.device(), fake.trace_id, fake.value);
+  auto copy = c10::make_intrusive<FakeTensorImpl>(fake.meta(), fake.device(), fake.trace_id, fake.value);
   copy->set_version_counter(std::forward<Version>(version));
   copy->set_allow_tensor_metadata_change(allow_change);
   return copy;
@@ -39,13 +40,32 @@ c10::intrusive_ptr<c10::TensorImpl> shallow_copy(const FakeTensorImpl& fake, Ver
 
 }  // namespace
 
-FakeTensorImpl::FakeTensorImpl(at::Tensor meta_tensor, c10::Device device, uint64_t trace, Value graph_value)
-    : TensorImpl(fake_keys(device), meta_tensor.dtype(), device),
-      meta(std::move(meta_tensor)),
+FakeTensorImpl::FakeTensorImpl(at::Tensor meta, c10::Device device, uint64_t trace, Value graph_value)
+    : TensorImpl(fake_keys(device), meta.dtype(), device),
       trace_id(trace),
-      value(graph_value) {
+      value(graph_value),
+      meta_(std::move(meta)),
+      storage_size_(static_cast<int64_t>(meta_.storage().nbytes() / meta_.itemsize())) {
   storage_ = empty_storage(device);
-  set_sizes_and_strides(meta.sizes(), meta.strides(), meta.storage_offset());
+  set_sizes_and_strides(meta_.sizes(), meta_.strides(), meta_.storage_offset());
+}
+
+FakeTensorImpl::FakeTensorImpl(const ResultShape& shape, int64_t storage_size, c10::Device device, uint64_t trace,
+                               Value graph_value)
+    : TensorImpl(fake_keys(device), c10::scalarTypeToTypeMeta(shape.dtype), device),
+      trace_id(trace),
+      value(graph_value),
+      storage_size_(storage_size) {
+  storage_ = empty_storage(device);
+  set_sizes_and_strides(shape.sizes, shape.strides, shape.offset);
+}
+
+const at::Tensor& FakeTensorImpl::meta() const {
+  if (!meta_.defined()) {
+    meta_ = at::detail::empty_strided_meta({storage_size_}, {1}, c10::typeMetaToScalarType(dtype()));
+    meta_.unsafeGetTensorImpl()->set_sizes_and_strides(sizes(), strides(), storage_offset());
+  }
+  return meta_;
 }
 
 c10::intrusive_ptr<c10::TensorImpl> FakeTensorImpl::shallow_copy_and_detach(const c10::VariableVersion& version_counter,
@@ -60,6 +80,11 @@ c10::intrusive_ptr<c10::TensorImpl> FakeTensorImpl::shallow_copy_and_detach(c10:
 
 at::Tensor make_fake(at::Tensor meta, c10::Device device, uint64_t trace_id, Value value) {
   return at::detail::make_tensor<FakeTensorImpl>(std::move(meta), device, trace_id, value);
+}
+
+at::Tensor make_fake(const ResultShape& shape, int64_t storage_size, c10::Device device, uint64_t trace_id,
+                     Value value) {
+  return at::detail::make_tensor<FakeTensorImpl>(shape, storage_size, device, trace_id, value);
 }
 
 FakeTensorImpl* as_fake(const at::Tensor& tensor) {

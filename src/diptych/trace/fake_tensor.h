@@ -3,32 +3,44 @@
 #include <ATen/core/Tensor.h>
 
 #include "diptych/graph/graph.h"
+#include "diptych/ops/shapes.h"
 
 namespace diptych::detail {
 
 class Recorder;
 
 /// A TensorImpl that autograd and functionalization treat as a dense tensor of its device. It knows the graph value
-/// that it stands for and holds a meta tensor, on which shapes are computed. Threads: as any tensor; it must not
+/// that it stands for and has a meta tensor, on which shapes are computed. Threads: as any tensor; it must not
 /// outlive its use in the recorder's trace (checked by `trace_id`).
 struct FakeTensorImpl final : c10::TensorImpl {
+  /// Looks like `meta`.
   FakeTensorImpl(at::Tensor meta, c10::Device device, uint64_t trace_id, Value value);
+  /// Looks as `shape` says; `storage_size` is that of the storage it lies in, in elements.
+  FakeTensorImpl(const ResultShape& shape, int64_t storage_size, c10::Device device, uint64_t trace_id, Value value);
+
+  /// A meta tensor that looks like this one; made when first asked for.
+  const at::Tensor& meta() const;
+  int64_t storage_size() const { return storage_size_; }
 
   c10::intrusive_ptr<c10::TensorImpl> shallow_copy_and_detach(const c10::VariableVersion& version_counter,
                                                               bool allow_tensor_metadata_change) const override;
   c10::intrusive_ptr<c10::TensorImpl> shallow_copy_and_detach(c10::VariableVersion&& version_counter,
                                                               bool allow_tensor_metadata_change) const override;
 
-  at::Tensor meta;
   uint64_t trace_id;
   Value value;
 
  private:
+  mutable at::Tensor meta_;
+  int64_t storage_size_;
   const char* tensorimpl_type_name() const override { return "diptych::FakeTensor"; }
 };
 
 /// Makes a fake of `meta` on `device` for `value` of the trace.
 at::Tensor make_fake(at::Tensor meta, c10::Device device, uint64_t trace_id, Value value);
+/// The same for a tensor that looks as `shape` says and lies in a storage of that many elements.
+at::Tensor make_fake(const ResultShape& shape, int64_t storage_size, c10::Device device, uint64_t trace_id,
+                     Value value);
 /// The fake behind `tensor`, which may be wrapped by functionalization; null if there is none.
 FakeTensorImpl* as_fake(const at::Tensor& tensor);
 /// Whether `tensor` stands for a value of some trace, live or ended.

@@ -85,7 +85,7 @@ void Recorder::recover_views_by_strides(const at::Tensor& base) {
     const at::Tensor view(locked);
     auto* old = ag::impl::get_view_autograd_meta(view);
     if (old == nullptr || !old->has_bw_view() || !old->get_backward_view().base_.is_same(base)) continue;
-    auto meta = strided_view_meta(view, base, as_fake(view)->meta, old->get_creation_meta());
+    auto meta = strided_view_meta(view, base, as_fake(view)->meta(), old->get_creation_meta());
     meta->grad_fn_ = old->grad_fn_;
     meta->output_nr_ = old->output_nr_;
     meta->requires_grad_ = old->requires_grad_;

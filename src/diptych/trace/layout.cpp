@@ -71,7 +71,7 @@ void Recorder::restore_layout(const at::Tensor& tensor, c10::IntArrayRef strides
   if (!wrapper->isBaseTensor()) return;
   at::functionalization::impl::sync(tensor);
   const at::Tensor& value = wrapper->value();
-  if (same_layout(value, strides) || !as_fake(value)->meta.is_non_overlapping_and_dense()) return;
+  if (same_layout(value, strides) || !as_fake(value)->meta().is_non_overlapping_and_dense()) return;
   int64_t extent = 1;
   for (int64_t d = 0; d < value.dim(); ++d) extent += (value.size(d) - 1) * strides[d];
   if (extent != value.numel()) return;  // it had gaps, which a value of the graph has not

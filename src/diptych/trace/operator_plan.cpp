@@ -87,6 +87,7 @@ OperatorPlan make_plan(const c10::OperatorHandle& op) {
   plan.is_view = has_tag(Op(op), Tag::kView);
   plan.is_unfold = Op(op) == kUnfold;
   plan.stops_gradient = has_tag(Op(op), Tag::kStopsGradient);
+  plan.quick_shape = find_quick_shape(op);
   plan.shape = find_shape_function(op);
   for (const auto& row : kReplacements) {
     if (row.hidden == name && op.operator_name().overload_name.empty()) {

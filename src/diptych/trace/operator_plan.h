@@ -32,6 +32,7 @@ struct OperatorPlan {
   bool is_unfold = false;
   bool is_inverse_view = false;  ///< what functionalization writes a view's new value back into its base with
   bool stops_gradient = false;   ///< detach
+  QuickShape quick_shape = nullptr;
   ShapeFunction shape = nullptr;
   std::optional<c10::OperatorHandle> replacement;  ///< the operator with declared mutation that stands for this one
   HiddenMutation hidden_mutation;

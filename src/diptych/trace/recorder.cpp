@@ -79,6 +79,13 @@ bool is_differentiable(at::ScalarType dtype) { return c10::isFloatingType(dtype)
 struct Recorder::Call {
   std::optional<c10::Device> device;
   bool any_requires_grad = false;
+  bool requires_grad = false;  // what comes out, where it is differentiable
+
+  TensorMeta result(TensorMeta meta) const {
+    meta.device = device.value_or(c10::kCPU);
+    meta.requires_grad = requires_grad && is_differentiable(meta.dtype);
+    return meta;
+  }
 };
 
 Recorder::Recorder(std::string graph_name) : id_(next_trace_id()), graph_(std::move(graph_name)) {
@@ -175,7 +182,7 @@ void Recorder::exchange_for_meta(torch::jit::Stack& stack, const OperatorPlan& p
   const auto meta_of = [&](const at::Tensor& tensor) -> at::Tensor {
     if (!tensor.defined()) return tensor;
     if (tensor.unsafeGetTensorImpl()->is_wrapped_number() && !owns(tensor)) return meta_number(tensor.scalar_type());
-    return as_fake(stand_in(tensor))->meta;
+    return as_fake(stand_in(tensor))->meta();
   };
   for (size_t i = 0; i < plan.takes_tensor.size(); ++i) {
     auto& argument = stack[begin + i];
@@ -259,40 +266,65 @@ void Recorder::record(const c10::OperatorHandle& op, const OperatorPlan& plan, t
   if (plan.device_argument >= 0 && (*stack)[begin + plan.device_argument].isDevice()) {
     call.device = (*stack)[begin + plan.device_argument].toDevice();
   }
-  {
-    const c10::impl::ExcludeDispatchKeyGuard guard(kNotOnMeta);
-    exchange_for_meta(*stack, plan);
-    if (plan.shape != nullptr && plan.shape(op, *stack)) {
-      // the table knew it
-    } else if (!plan.has_meta_kernel || !run_meta_kernel(op, stack)) {
-      run_shape_by_example(op, stack, call.device.value_or(c10::kCPU));
-    }
-  }
-  const bool requires_grad = call.any_requires_grad && phase_ == Phase::kForward && c10::GradMode::is_enabled();
+  call.requires_grad = call.any_requires_grad && phase_ == Phase::kForward && c10::GradMode::is_enabled();
   std::vector<std::optional<TensorMeta>> metas;
-  const auto add_meta = [&](const at::Tensor& meta) {
-    if (!meta.defined()) return metas.push_back(std::nullopt);
-    metas.push_back(TensorMeta::of(meta));
-    metas.back()->device = call.device.value_or(c10::kCPU);
-    metas.back()->requires_grad = requires_grad && is_differentiable(meta.scalar_type());
+  ResultShape shape;
+  const c10::ArrayRef<c10::IValue> arguments(stack->data() + begin, num_arguments);
+  const bool is_quick = plan.quick_shape != nullptr && plan.quick_shape(arguments, shape);
+  if (is_quick) {
+    node.returns.push_back(-1);
+    metas.push_back(call.result({shape.dtype, c10::kCPU, Sizes(shape.sizes.begin(), shape.sizes.end()),
+                                 Sizes(shape.strides.begin(), shape.strides.end())}));
+  } else {
+    run_on_meta(op, plan, stack, call);
+    read_results(*stack, begin, call, node, metas);
+  }
+  node.provenance = provenance();
+  graph_.add_node(std::move(node), std::move(metas));
+  if (is_quick) {
+    replace_by_fake(*stack, begin, shape, call);
+  } else {
+    wrap_outputs(op, *stack, begin, call);
+  }
+  remember_forward(graph_.nodes().back());
+}
+
+void Recorder::run_on_meta(const c10::OperatorHandle& op, const OperatorPlan& plan, torch::jit::Stack* stack,
+                           const Call& call) {
+  const c10::impl::ExcludeDispatchKeyGuard guard(kNotOnMeta);
+  exchange_for_meta(*stack, plan);
+  if (plan.shape != nullptr && plan.shape(op, *stack)) return;
+  if (plan.has_meta_kernel && run_meta_kernel(op, stack)) return;
+  run_shape_by_example(op, stack, call.device.value_or(c10::kCPU));
+}
+
+void Recorder::read_results(const torch::jit::Stack& stack, size_t begin, const Call& call, Node& node,
+                            std::vector<std::optional<TensorMeta>>& metas) {
+  const auto read = [&](const at::Tensor& meta) {
+    metas.push_back(meta.defined() ? std::optional(call.result(TensorMeta::of(meta))) : std::nullopt);
   };
-  for (size_t i = begin; i < stack->size(); ++i) {
-    const auto& result = (*stack)[i];
+  for (size_t i = begin; i < stack.size(); ++i) {
+    const auto& result = stack[i];
     if (result.isTensor()) {
       node.returns.push_back(-1);
-      add_meta(result.toTensor());
+      read(result.toTensor());
     } else if (result.isTensorList()) {
       const auto list = result.toTensorVector();
       node.returns.push_back(static_cast<int32_t>(list.size()));
-      for (const at::Tensor& meta : list) add_meta(meta);
+      for (const at::Tensor& meta : list) read(meta);
     } else {
       node.returns.push_back(-2);
     }
   }
-  node.provenance = provenance();
-  graph_.add_node(std::move(node), std::move(metas));
-  wrap_outputs(op, *stack, begin, call);
-  remember_forward(graph_.nodes().back());
+}
+
+void Recorder::replace_by_fake(torch::jit::Stack& stack, size_t begin, const ResultShape& shape, const Call& call) {
+  const int64_t storage_size = shape.is_view_of_first ? as_fake(stand_in(stack[begin].toTensor()))->storage_size()
+                                                      : c10::multiply_integers(shape.sizes);
+  const Value value = graph_.nodes().back().outputs[0];
+  c10::IValue result = make_fake(shape, storage_size, call.device.value_or(c10::kCPU), id_, value);
+  stack.resize(begin);
+  stack.push_back(std::move(result));
 }
 
 TraceGuard::TraceGuard(Recorder& recorder)

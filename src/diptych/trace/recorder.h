@@ -112,7 +112,11 @@ class Recorder {
   Operand make_operand(const c10::IValue& argument, bool takes_tensor, bool takes_list, Call& call);
   Operand tensor_operand(const at::Tensor& tensor, Call& call);
   void exchange_for_meta(torch::jit::Stack& arguments, const OperatorPlan& plan);
+  void run_on_meta(const c10::OperatorHandle& op, const OperatorPlan& plan, torch::jit::Stack* stack, const Call& call);
+  static void read_results(const torch::jit::Stack& stack, size_t begin, const Call& call, Node& node,
+                           std::vector<std::optional<TensorMeta>>& metas);
   void wrap_outputs(const c10::OperatorHandle& op, torch::jit::Stack& stack, size_t begin, Call& call);
+  void replace_by_fake(torch::jit::Stack& stack, size_t begin, const ResultShape& shape, const Call& call);
   Provenance provenance();
   void remember_forward(const Node& node);
   bool record_as_copy_of_source(torch::jit::Stack* stack);
