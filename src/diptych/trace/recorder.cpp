@@ -90,7 +90,7 @@ struct Recorder::Call {
 
 Recorder::Recorder(std::string graph_name) : id_(next_trace_id()), graph_(std::move(graph_name)) {
   // A model of some layers fits; moving nodes as the graph grows is a tenth of a large capture's time.
-  graph_.reserve(512);
+  graph_.reserve(2048);
 }
 
 Recorder* Recorder::current() { return active_recorders.empty() ? nullptr : active_recorders.back(); }
@@ -99,8 +99,11 @@ at::Tensor Recorder::add_input(const at::Tensor& example, Slot slot) {
   check_supported(example, slot.path);
   TensorMeta meta = TensorMeta::of(example);
   const Value value = graph_.add_input(std::move(meta), std::move(slot));
-  const c10::impl::ExcludeDispatchKeyGuard guard(kNotOnMeta);
-  return at::functionalization::impl::to_functional_tensor(make_fake(meta_like(example), example.device(), id_, value));
+  const ResultShape shape{c10::DimVector(example.sizes()), c10::DimVector(example.strides()), example.storage_offset(),
+                          example.scalar_type()};
+  const auto storage_size = at::detail::computeStorageNbytes(example.sizes(), example.strides(), /*itemsize=*/1);
+  const at::Tensor fake = make_fake(shape, static_cast<int64_t>(storage_size), example.device(), id_, value);
+  return at::functionalization::impl::to_functional_tensor(fake);
 }
 
 bool Recorder::owns(const at::Tensor& tensor) const {
@@ -207,8 +210,7 @@ void Recorder::exchange_for_meta(torch::jit::Stack& stack, const OperatorPlan& p
 Provenance Recorder::provenance() {
   Provenance provenance{current_scope(), {}, {}, phase_};
   if (phase_ == Phase::kBackward) {
-    const auto found = forward_values_.find(backward_of_);
-    if (found != forward_values_.end()) provenance.grad_of = found->second;
+    provenance.grad_of = forward_value_of(backward_of_);
     if (provenance.grad_of) {
       if (const Node* forward = graph_.producer(provenance.grad_of)) provenance.scope = forward->provenance.scope;
     }
@@ -219,7 +221,17 @@ Provenance Recorder::provenance() {
 // The autograd kernel above has just made the grad_fn whose sequence number is one below the counter.
 void Recorder::remember_forward(const Node& node) {
   if (phase_ != Phase::kForward || node.outputs.empty() || !node.outputs[0]) return;
-  if (graph_.meta(node.outputs[0]).requires_grad) forward_values_[at::sequence_number::peek() - 1] = node.outputs[0];
+  if (!graph_.meta(node.outputs[0]).requires_grad) return;
+  const uint64_t number = at::sequence_number::peek() - 1;
+  if (forward_values_.empty()) first_forward_node_ = number;
+  if (number < first_forward_node_) return;
+  forward_values_.resize(std::max<size_t>(forward_values_.size(), number - first_forward_node_ + 1));
+  forward_values_[number - first_forward_node_] = node.outputs[0];
+}
+
+Value Recorder::forward_value_of(uint64_t sequence_number) const {
+  const uint64_t index = sequence_number - first_forward_node_;  // wraps around for earlier nodes
+  return index < forward_values_.size() ? forward_values_[index] : Value{};
 }
 
 void Recorder::wrap_outputs(const c10::OperatorHandle& op, torch::jit::Stack& stack, size_t begin, Call& call) {

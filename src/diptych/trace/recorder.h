@@ -119,6 +119,7 @@ class Recorder {
   void replace_by_fake(torch::jit::Stack& stack, size_t begin, const ResultShape& shape, const Call& call);
   Provenance provenance();
   void remember_forward(const Node& node);
+  Value forward_value_of(uint64_t sequence_number) const;
   bool record_as_copy_of_source(torch::jit::Stack* stack);
   bool record_in_memory_order(const c10::OperatorHandle& op, torch::jit::Stack* stack);
   void give_history(Primal& primal);
@@ -149,8 +150,9 @@ class Recorder {
   std::unordered_set<ViewStep> overlapping_views_;
   std::unordered_set<ViewStep> no_grad_views_;
   std::unordered_map<const c10::TensorImpl*, size_t> primal_of_;
-  /// Autograd's sequence number of a forward node to the last value that was recorded under it.
-  std::unordered_map<uint64_t, Value> forward_values_;
+  /// For each autograd node of the forward, counted from the first, the last value that was recorded under it.
+  std::vector<Value> forward_values_;
+  uint64_t first_forward_node_ = 0;
 };
 
 /// The tensor that autograd sees `tensor` as a view of, or itself.
