@@ -47,7 +47,7 @@ inline void check_gradients(c10::ArrayRef<Value> gradients) {
 /// Captures the joint graph of `model`. Errors: as check_gradients.
 inline Joint joint_of(const FlatModel& model) {
   JointCapture capture(model.function, model.arguments, model.paths);
-  Joint joint = capture.joint();
+  Joint joint = capture.take_joint();
   const c10::ArrayRef<Value> outputs = joint.graph.outputs();
   check_gradients(outputs.slice(joint.layout.num_forward_outputs(), model.num_params));
   return joint;

@@ -103,7 +103,7 @@ class Generator {
       }
       return true;
     } catch (const std::exception&) {
-      failed_ = choose_.chance(0.03);
+      failed_ = choose_.chance(0.03) && in_body_;  // what the caller does around the function must run
       return false;
     }
   }
@@ -160,6 +160,7 @@ class Generator {
     for (size_t i = 0; i < program_.leaves.size(); ++i) variables.push_back(make_leaf(program_.leaves[i], i, false));
     no_grad_ = false;
     failed_ = false;
+    in_body_ = false;
     for (int64_t i = choose_.below(4); i >= 0; --i) {
       const bool again = !program_.arguments.empty() && choose_.chance(0.06);
       program_.arguments.push_back(again ? choose_.one_of(program_.arguments) : random_argument(variables));
@@ -172,6 +173,7 @@ class Generator {
     variables.insert(variables.end(), captured.begin(), captured.end());
     num_inputs_ = variables.size();
     torch::manual_seed(seed_);
+    in_body_ = true;
     failed_ = false;
     no_grad_ = false;
     for (int64_t left = 1 + choose_.below(choose_.chance(0.3) ? 16 : 8); left > 0 && !failed_; --left) {
@@ -252,6 +254,7 @@ class Generator {
   Program program_;
   bool no_grad_ = false;
   bool failed_ = false;
+  bool in_body_ = false;
   size_t num_inputs_ = 0;
   size_t num_variables_ = 0;
 };

@@ -42,6 +42,15 @@ TEST(Case2, ViewOfAnIntermediateThatChangesItsShape) {
   });
 }
 
+TEST(Case2, ViewThatChangesItsOwnShape) {
+  expect_as_eager(cloned(), [](const Tensors& t) -> Tensors {
+    const at::Tensor rows = t[0].narrow(0, 1, 2);
+    rows.t_();
+    rows.select(1, 0).mul_(0.25);
+    return {rows};
+  });
+}
+
 TEST(Case2, ViewOfAFreshLeaf) {
   expect_as_eager(cloned(), [](const Tensors& t) -> Tensors {
     const at::Tensor fresh = torch::full({2, 3}, 0.5).requires_grad_();
@@ -54,6 +63,12 @@ TEST(Case3, ResultKeepsTheLayoutOfWhatItWasWrittenTo) {
     const at::Tensor x = t[0].t() + 3;
     x.masked_fill_(x.gt(3), 0.5);
     return {x, x.t().view({9})};
+  });
+  expect_as_eager(cloned(), [](const Tensors& t) -> Tensors {
+    const at::Tensor base = t[0] * 2;
+    const at::Tensor x = base.t();
+    x.masked_fill_(x.gt(0), 0.5);
+    return {x.exp(), base.view({9})};
   });
 }
 
@@ -95,7 +110,7 @@ TEST(Case9, WhatCanNotBeKeptIsRefusedByName) {
         x.unfold(0, 2, 1).mul_(2);
         return x + 0;
       },
-      torch::ones({4}), "changes windows that unfold made, which overlap");
+      torch::ones({4}), "changes a view whose elements overlap");
   refuses(
       [](const at::Tensor& x) {
         x.select(0, 0).mul_(2);
@@ -114,6 +129,13 @@ TEST(Case9, WhatCanNotBeKeptIsRefusedByName) {
         const at::Tensor alias = x.detach();
         alias.copy_(x * 2);
         return alias;
+      },
+      leaf({2, 3}), "has a history of its own; return a clone");
+  refuses(
+      [](const at::Tensor& x) {
+        const at::Tensor alias = x.detach();
+        alias.copy_(x);
+        return alias.view({6});
       },
       leaf({2, 3}), "has a history of its own; return a clone");
 }

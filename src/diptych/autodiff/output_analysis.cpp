@@ -210,7 +210,10 @@ bool Analyzer::plan_alias_of_primal(size_t index, Value value) {
   const Value end = walk_back(value, [&](Value v) { return primal_of_value_.count(v) != 0; });
   if (!end || (end != value && !tensor.is_view())) return plan_part_of_primal(index);
   const auto found = primal_of_value_.find(end);
-  const auto& path = recorder_.primals()[found->second].slot.path;
+  const auto& primal = recorder_.primals()[found->second];
+  // A view of a detached alias that was given a history has it from there.
+  if (tensor.requires_grad() && !autograd_base(tensor).is_same(primal.stand_in)) return plan_part_of_primal(index);
+  const auto& path = primal.slot.path;
   if (end == value) {
     if (tensor.requires_grad()) return plan_part_of_primal(index);
     output.kind = OutputPlan::Kind::kPrimalData;
@@ -251,12 +254,20 @@ bool Analyzer::plan_part_of_primal(size_t index) {
 }
 
 void Analyzer::plan_strided(size_t index, OutputPlan::Kind kind, size_t origin, Geometry geometry, std::string text) {
+  const at::Tensor& tensor = result_.tensors[index];
   OutputPlan& output = plan().outputs[index];
   output.kind = kind;
   output.index = origin;
   output.geometry = std::move(geometry);
-  output.is_view = result_.tensors[index].is_view();
-  output.under_no_grad = was_taken_under_no_grad(result_.tensors[index]);
+  output.is_view = tensor.is_view();
+  output.under_no_grad = was_taken_under_no_grad(tensor);
+  const auto& steps = at::functionalization::impl::unsafeGetFunctionalWrapper(tensor)->view_metas();
+  const bool is_cut_off =
+      std::any_of(steps.begin(), steps.end(), [&](const auto& step) { return recorder_.was_under_no_grad(step); });
+  DIPTYCH_CHECK(!tensor.requires_grad() || output.under_no_grad || !is_cut_off,
+                "[capture] output '{}' is a view of a view that was taken under no_grad, of a tensor that shares its "
+                "storage with others or has changed its shape; return a clone of it",
+                result_.paths[index]);
   output.alias_text = std::move(text);
 }
 

@@ -3,6 +3,8 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
 
+#include <numeric>
+
 #include "diptych/base/error.h"
 #include "diptych/compile/run_guards.h"
 #include "diptych/graph/rewrite.h"
@@ -61,6 +63,17 @@ class Rewind {
   std::vector<at::Generator> generators_;
   std::vector<at::Tensor> now_;
 };
+
+// The graph was traced for tangents of these strides, and some views are possible for no others.
+at::Tensor laid_out(const at::Tensor& tangent, const std::vector<int64_t>& strides) {
+  if (tangent.strides() == c10::IntArrayRef(strides)) return tangent;
+  std::vector<int64_t> order(strides.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return strides[a] > strides[b]; });
+  std::vector<int64_t> inverse(order.size());
+  for (size_t i = 0; i < order.size(); ++i) inverse[order[i]] = static_cast<int64_t>(i);
+  return tangent.permute(order).contiguous().permute(inverse);
+}
 
 std::vector<Slot> numbered_slots(SlotKind kind, const char* name, size_t count) {
   std::vector<Slot> slots;
@@ -127,7 +140,9 @@ SecondOrder::SecondOrder(const Joint& joint, const std::vector<bool>& defined, c
   }
   inputs.insert(inputs.end(), random.begin(), random.end());
   for (size_t i = 0; i < joint.layout.num_tangents; ++i) {
-    if (defined[i]) inputs.push_back(graph.inputs()[joint.layout.num_primals() + i]);
+    if (!defined[i]) continue;
+    inputs.push_back(graph.inputs()[joint.layout.num_primals() + i]);
+    tangent_strides_.push_back(graph.meta(inputs.back()).stride_hints());
   }
   gradients_ = std::make_shared<Program>(extract(graph, "gradients", inputs,
                                                  numbered_slots(SlotKind::kArgument, "input", inputs.size()), outputs,
@@ -159,8 +174,10 @@ std::vector<at::Tensor> SecondOrder::gradients(const std::vector<at::Tensor>& pr
   if (draws_) {
     for (at::Tensor& draw : draw_again(primals, generator_states)) inputs.push_back(std::move(draw));
   }
-  std::copy_if(tangents.begin(), tangents.end(), std::back_inserter(inputs),
-               [](const at::Tensor& t) { return t.defined(); });
+  size_t next = 0;
+  for (const at::Tensor& tangent : tangents) {
+    if (tangent.defined()) inputs.push_back(laid_out(tangent, tangent_strides_[next++]));
+  }
   const auto found = aot_->call(inputs);
   std::vector<at::Tensor> gradients;
   for (const auto& output : output_of_primal_) gradients.push_back(output ? found[*output] : at::Tensor());

@@ -31,6 +31,7 @@ class SecondOrder {
   std::shared_ptr<const Program> draws_;  // null if nothing random is needed
   std::shared_ptr<const Program> gradients_;
   std::vector<std::optional<size_t>> output_of_primal_;
+  std::vector<std::vector<int64_t>> tangent_strides_;  ///< of the defined ones
   std::unique_ptr<FlatAot> aot_;
 };
 

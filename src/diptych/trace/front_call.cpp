@@ -30,8 +30,8 @@ Recorder::FrontCall::FrontCall(Recorder& recorder, const c10::OperatorHandle& op
   num_views_ = views.size();
   for (const auto& view : views) {
     DIPTYCH_CHECK(recorder.overlapping_views_.count(view) == 0,
-                  "[trace] {} in scope '{}' changes windows that unfold made, which overlap; change the tensor under "
-                  "them, or a clone of them",
+                  "[trace] {} in scope '{}' changes a view whose elements overlap, as unfold makes them, or expand of "
+                  "booleans; change the tensor under it, or a clone of it",
                   c10::toString(op.operator_name()), current_scope().str());
   }
 }
@@ -40,7 +40,7 @@ void Recorder::FrontCall::finish(const torch::jit::Stack& stack) {
   if (self_.defined()) {
     const auto* wrapper = at::functionalization::impl::unsafeGetFunctionalWrapper(self_);
     if (wrapper->view_metas().size() != num_views_) {
-      recorder_.recover_views_by_strides(self_);
+      recorder_.recover_views_by_strides(autograd_base(self_));
     } else {
       recorder_.restore_layout(self_, strides_);
     }
@@ -72,12 +72,14 @@ void Recorder::note_view(const OperatorPlan& plan, const at::Tensor& view) {
   if (view.is_view()) views_.emplace_back(view.getIntrusivePtr());
   const auto& views = at::functionalization::impl::unsafeGetFunctionalWrapper(view)->view_metas();
   if (views.empty()) return;
-  if (plan.is_unfold) overlapping_views_.insert(views.back());
+  // What functionalization can't write back: windows, and booleans that stand for several, which it would add up.
+  if (plan.is_unfold || (plan.is_expand && view.scalar_type() == at::kBool)) overlapping_views_.insert(views.back());
   if (!c10::GradMode::is_enabled()) no_grad_views_.insert(views.back());
 }
 
 // Once a base has been written to, autograd takes its views' places in it anew. In eager it does so by the strides that
-// they have; for stand-ins it repeats the calls that made them, which mean something else on a base of another shape.
+// they have; for stand-ins it repeats the calls that made them, which mean something else on a base of another shape
+// and do not make a view that has changed its own.
 void Recorder::recover_views_by_strides(const at::Tensor& base) {
   for (const auto& weak : views_) {
     const auto locked = weak.lock();

@@ -68,7 +68,6 @@ bool Recorder::record_in_memory_order(const c10::OperatorHandle& op, torch::jit:
 // The function's own code, and operators that take views, see the strides of what an in-place operator wrote to.
 void Recorder::restore_layout(const at::Tensor& tensor, c10::IntArrayRef strides) {
   auto* wrapper = at::functionalization::impl::unsafeGetFunctionalWrapper(tensor);
-  if (!wrapper->isBaseTensor()) return;
   at::functionalization::impl::sync(tensor);
   const at::Tensor& value = wrapper->value();
   if (same_layout(value, strides) || !as_fake(value)->meta().is_non_overlapping_and_dense()) return;

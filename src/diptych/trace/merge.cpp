@@ -170,6 +170,7 @@ void Recorder::make_part(size_t part, size_t head, const at::Tensor& storage) {
   primal.value = value_of(primal.stand_in);
   primal.edge = {};
   primal.part_of = head;
+  views_.emplace_back(primal.stand_in.getIntrusivePtr());
 }
 
 }  // namespace diptych::detail

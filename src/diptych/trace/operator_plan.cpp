@@ -70,6 +70,7 @@ OperatorPlan make_plan(const c10::OperatorHandle& op) {
   static const Op kCopy = Op::find("aten.copy");
   static const Op kBernoulli = Op::find("aten.bernoulli.p");
   static const Op kUnfold = Op::find("aten.unfold");
+  static const Op kExpand = Op::find("aten.expand");
   OperatorPlan plan;
   const auto& schema = op.schema();
   const std::string_view name = op.operator_name().name;
@@ -86,6 +87,7 @@ OperatorPlan make_plan(const c10::OperatorHandle& op) {
   plan.is_inverse_view = contains(kInverseViews, name);
   plan.is_view = has_tag(Op(op), Tag::kView);
   plan.is_unfold = Op(op) == kUnfold;
+  plan.is_expand = Op(op) == kExpand;
   plan.stops_gradient = has_tag(Op(op), Tag::kStopsGradient);
   plan.quick_shape = find_quick_shape(op);
   plan.shape = find_shape_function(op);

@@ -30,6 +30,7 @@ struct OperatorPlan {
   bool is_copy = false;       ///< aten::copy, the functional form of copy_
   bool is_view = false;
   bool is_unfold = false;
+  bool is_expand = false;
   bool is_inverse_view = false;  ///< what functionalization writes a view's new value back into its base with
   bool stops_gradient = false;   ///< detach
   QuickShape quick_shape = nullptr;
