@@ -2,19 +2,18 @@
 
 #include <fmt/format.h>
 
+#include <torch/csrc/autograd/variable.h>
+
 #include <bit>
-#include <cstring>
 
 #include "diptych/trace/recorder.h"
 
 namespace diptych {
 namespace {
 
-const void* storage_of(const at::Tensor& tensor) {
+[[gnu::always_inline]] inline const c10::StorageImpl* storage_of(const at::Tensor& tensor) {
   if (!tensor.defined() || !tensor.has_storage()) return nullptr;
-  const auto* storage = tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
-  // Storages without bytes can't overlap.
-  return storage == nullptr || storage->nbytes() == 0 ? nullptr : storage;
+  return tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
 }
 
 // An open-addressing table from storage to the first tensor that has it, kept per thread so that a check allocates
@@ -23,15 +22,19 @@ class StorageTable {
  public:
   void start(size_t count) {
     const size_t wanted = std::bit_ceil(count * 2 + 1);
-    if (slots_.size() < wanted) slots_.assign(wanted, {});
-    ++epoch_;
+    // Entries of earlier checks are told by their epoch, until that comes round.
+    if (slots_.size() < wanted || ++epoch_ == 0) {
+      slots_.assign(std::max(wanted, slots_.size()), {});
+      epoch_ = 1;
+    }
   }
   /// The position under which `storage` was first added, which is `position` if it is new.
-  uint32_t add(const void* storage, uint32_t position) {
+  uint32_t add(const c10::StorageImpl* storage, uint32_t position) {
     const size_t mask = slots_.size() - 1;
     size_t index = (reinterpret_cast<uintptr_t>(storage) * 0x9e3779b97f4a7c15ULL >> 20) & mask;
     while (slots_[index].epoch == epoch_) {
-      if (slots_[index].storage == storage) return slots_[index].position;
+      // Storages without bytes can't overlap.
+      if (slots_[index].storage == storage) return storage->nbytes() == 0 ? position : slots_[index].position;
       index = (index + 1) & mask;
     }
     slots_[index] = {storage, epoch_, position};
@@ -40,12 +43,12 @@ class StorageTable {
 
  private:
   struct Entry {
-    const void* storage = nullptr;
-    uint64_t epoch = 0;
+    const c10::StorageImpl* storage = nullptr;
+    uint32_t epoch = 0;
     uint32_t position = 0;
   };
   std::vector<Entry> slots_;
-  uint64_t epoch_ = 0;
+  uint32_t epoch_ = 0;
 };
 
 // Calls `visit(position, first position with the same storage)` until it returns false.
@@ -54,23 +57,43 @@ bool visit_sharing(c10::ArrayRef<const at::Tensor*> tensors, const Visit& visit)
   thread_local StorageTable table;
   table.start(tensors.size());
   for (uint32_t i = 0; i < tensors.size(); ++i) {
-    const void* storage = storage_of(*tensors[i]);
+    const c10::StorageImpl* storage = storage_of(*tensors[i]);
     if (!visit(i, storage == nullptr ? i : table.add(storage, i))) return false;
+  }
+  return true;
+}
+
+// What autograd says of a tensor, read off its fields: the functions for it go through several libraries.
+struct AutogradFacts {
+  explicit AutogradFacts(const c10::TensorImpl& impl) {
+    const auto* meta = static_cast<const torch::autograd::AutogradMeta*>(impl.autograd_meta());
+    if (meta == nullptr) return;
+    requires_grad = meta->is_view_ ? meta->requires_grad() : meta->requires_grad_ || meta->grad_fn_;
+    is_leaf = !requires_grad || !meta->grad_fn_;
+  }
+  bool requires_grad = false;
+  bool is_leaf = true;
+};
+
+bool equal(c10::IntArrayRef values, const int64_t* expected) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (values[i] != expected[i]) return false;
   }
   return true;
 }
 
 }  // namespace
 
-TensorGuards::Facts TensorGuards::facts_of(const at::Tensor& tensor, uint32_t geometry) {
+// Inlined by force, as it runs for each input of each call.
+[[gnu::always_inline]] inline TensorGuards::Facts TensorGuards::facts_of(const at::Tensor& tensor, uint32_t geometry) {
   if (!tensor.defined()) {
     return {at::ScalarType::Undefined, false, true, false, c10::kCPU, c10::kStrided, 0, geometry};
   }
   const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
-  const bool requires_grad = impl->requires_grad();
+  const AutogradFacts autograd(*impl);
   return {c10::typeMetaToScalarType(impl->dtype()),
-          requires_grad,
-          !requires_grad || tensor.is_leaf(),
+          autograd.requires_grad,
+          autograd.is_leaf,
           true,
           impl->device(),
           impl->layout(),
@@ -78,12 +101,10 @@ TensorGuards::Facts TensorGuards::facts_of(const at::Tensor& tensor, uint32_t ge
           geometry};
 }
 
-bool TensorGuards::same_geometry(const at::Tensor& tensor, const Facts& facts) const {
+[[gnu::always_inline]] inline bool TensorGuards::same_geometry(const at::Tensor& tensor, const Facts& facts) const {
   const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
-  const size_t bytes = facts.dim * sizeof(int64_t);
   const int64_t* expected = geometry_.data() + facts.geometry;
-  return bytes == 0 || (std::memcmp(impl->sizes().data(), expected, bytes) == 0 &&
-                        std::memcmp(impl->strides().data(), expected + facts.dim, bytes) == 0);
+  return equal(impl->sizes(), expected) && equal(impl->strides(), expected + facts.dim);
 }
 
 TensorGuards::Sharing TensorGuards::sharing_of(c10::ArrayRef<const at::Tensor*> tensors, uint32_t index,
@@ -110,12 +131,10 @@ TensorGuards::TensorGuards(c10::ArrayRef<const at::Tensor*> tensors) {
 
 bool TensorGuards::check(c10::ArrayRef<const at::Tensor*> tensors) const {
   if (tensors.size() != facts_.size()) return false;
-  for (size_t i = 0; i < facts_.size(); ++i) {
+  return visit_sharing(tensors, [&](uint32_t i, uint32_t first) {
     const Facts& facts = facts_[i];
     if (!(facts_of(*tensors[i], facts.geometry) == facts)) return false;
     if (facts.defined && !same_geometry(*tensors[i], facts)) return false;
-  }
-  return visit_sharing(tensors, [&](uint32_t i, uint32_t first) {
     // Most tensors share with none, and are told so by their own position.
     return first == i ? sharing_[i].first == i : sharing_[i] == sharing_of(tensors, i, first);
   });
