@@ -128,10 +128,6 @@ void Analyzer::find_mutation(size_t index) {
   mutation.data = wrapper->has_data_mutation();
   mutation.under_no_grad = !edge_changed;
   if (wrapper->has_metadata_mutation()) {
-    // The function's own C++ code reads sizes off the real tensor, which keeps its shape until the call.
-    DIPTYCH_CHECK(primal.slot.kind != SlotKind::kFreeVariable,
-                  "[capture] the function changes the shape of a captured tensor ({}) in place; pass it as an argument",
-                  primal.slot.path);
     DIPTYCH_CHECK(!was_differentiable || !primal.real.is_leaf(),
                   "[capture] the function changes the shape of '{}' in place, a leaf that requires grad, whose "
                   "gradient has the shape that it came with; pass a view of it",

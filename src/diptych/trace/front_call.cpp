@@ -40,6 +40,7 @@ void Recorder::FrontCall::finish(const torch::jit::Stack& stack) {
   if (self_.defined()) {
     const auto* wrapper = at::functionalization::impl::unsafeGetFunctionalWrapper(self_);
     if (wrapper->view_metas().size() != num_views_) {
+      recorder_.check_not_captured(self_);
       recorder_.recover_views_by_strides(autograd_base(self_));
     } else {
       recorder_.restore_layout(self_, strides_);
@@ -51,6 +52,15 @@ void Recorder::FrontCall::finish(const torch::jit::Stack& stack) {
     } else {
       for (const at::Tensor& view : result.toTensorVector()) recorder_.note_view(plan_, view);
     }
+  }
+}
+
+// The function's own C++ code reads sizes off the real tensor, which keeps its shape until the call.
+void Recorder::check_not_captured(const at::Tensor& reshaped) const {
+  for (const Primal& primal : primals_) {
+    DIPTYCH_CHECK(primal.slot.kind != SlotKind::kFreeVariable || !primal.stand_in.is_same(reshaped),
+                  "[capture] the function changes the shape of a captured tensor ({}) in place; pass it as an argument",
+                  primal.slot.path);
   }
 }
 

@@ -69,6 +69,7 @@ void read_arguments(const c10::FunctionSchema& schema, OperatorPlan& plan) {
 OperatorPlan make_plan(const c10::OperatorHandle& op) {
   static const Op kCopy = Op::find("aten.copy");
   static const Op kBernoulli = Op::find("aten.bernoulli.p");
+  static const Op kZeroTensor = Op::find("aten._efficientzerotensor");
   static const Op kUnfold = Op::find("aten.unfold");
   static const Op kExpand = Op::find("aten.expand");
   OperatorPlan plan;
@@ -84,6 +85,7 @@ OperatorPlan make_plan(const c10::OperatorHandle& op) {
   plan.is_native = name.starts_with("aten::");
   plan.is_composite = op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
   plan.is_copy = Op(op) == kCopy;
+  plan.is_zero_tensor = Op(op) == kZeroTensor;
   plan.is_inverse_view = contains(kInverseViews, name);
   plan.is_view = has_tag(Op(op), Tag::kView);
   plan.is_unfold = Op(op) == kUnfold;

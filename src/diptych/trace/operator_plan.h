@@ -24,10 +24,11 @@ struct OperatorPlan {
   bool may_select_by_mask = false;  ///< so only where an index is a mask
   bool is_bernoulli = false;        ///< the functional form of bernoulli_
   bool has_meta_kernel = false;
-  bool refused = false;       ///< changes storage in a way that a graph can't hold (set_, resize_)
-  bool is_native = false;     ///< LibTorch's own, not a library's
-  bool is_composite = false;  ///< decomposed by autograd: its inner operators pass the front key too
-  bool is_copy = false;       ///< aten::copy, the functional form of copy_
+  bool refused = false;         ///< changes storage in a way that a graph can't hold (set_, resize_)
+  bool is_native = false;       ///< LibTorch's own, not a library's
+  bool is_composite = false;    ///< decomposed by autograd: its inner operators pass the front key too
+  bool is_copy = false;         ///< aten::copy, the functional form of copy_
+  bool is_zero_tensor = false;  ///< makes a tensor without memory, which no kernel may write to
   bool is_view = false;
   bool is_unfold = false;
   bool is_expand = false;

@@ -265,6 +265,9 @@ void Recorder::record(const c10::OperatorHandle& op, const OperatorPlan& plan, t
                 "[trace] {} in scope '{}' changes its argument in place and has no functional form; "
                 "use an out-of-place operator there",
                 c10::toString(op.operator_name()), current_scope().str());
+  // An interpreter writes into operands that die, so zeros must have memory; both operators take the same arguments.
+  static const auto kZeros = c10::Dispatcher::singleton().findSchemaOrThrow("aten::zeros", "");
+  if (plan.is_zero_tensor) return kZeros.callBoxed(stack);
   if (plan.is_copy && record_as_copy_of_source(stack)) return;
   if (plan.is_bernoulli && record_in_memory_order(op, stack)) return;
   Call call;

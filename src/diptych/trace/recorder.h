@@ -129,6 +129,7 @@ class Recorder {
   void make_part(size_t part, size_t head, const at::Tensor& storage);
   void restore_layout(const at::Tensor& tensor, c10::IntArrayRef strides);
   bool gradients_enabled(const c10::OperatorHandle& op, const OperatorPlan& plan) const;
+  void check_not_captured(const at::Tensor& reshaped) const;
   void note_history(const OperatorPlan& plan, const at::Tensor& self);
   void note_view(const OperatorPlan& plan, const at::Tensor& view);
   void recover_views_by_strides(const at::Tensor& base);
