@@ -240,6 +240,12 @@ TEST(Case13, SecondOrderWhereAutogradHasASecondFormula) {
   expect_gradients_right({leaf64({2, 3})}, [](const Tensors& t) -> Tensors { return {torch::silu(t[0])}; });
 }
 
+TEST(Case13, SecondOrderWhereADerivativeIsZero) {
+  // Autograd stands such zeros in for by tensors without memory.
+  expect_gradients_right({leaf64({2, 3, 4})},
+                         [](const Tensors& t) -> Tensors { return {(t[0] * t[0]).amax(2).abs()}; });
+}
+
 TEST(Case13, SecondOrderThroughACopy) {
   const auto g = [](const at::Tensor& x) {
     const at::Tensor y = torch::zeros({2, 3}, torch::kFloat64);
