@@ -90,7 +90,7 @@ void Recorder::note_view(const OperatorPlan& plan, const at::Tensor& view) {
 // Once a base has been written to, autograd takes its views' places in it anew. In eager it does so by the strides that
 // they have; for stand-ins it repeats the calls that made them, which mean something else on a base of another shape
 // and do not make a view that has changed its own.
-void Recorder::recover_views_by_strides(const at::Tensor& base) {
+void Recorder::recover_views_by_strides(at::Tensor base) {
   for (const auto& weak : views_) {
     const auto locked = weak.lock();
     if (!locked) continue;

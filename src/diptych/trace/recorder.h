@@ -132,7 +132,7 @@ class Recorder {
   void check_not_captured(const at::Tensor& reshaped) const;
   void note_history(const OperatorPlan& plan, const at::Tensor& self);
   void note_view(const OperatorPlan& plan, const at::Tensor& view);
-  void recover_views_by_strides(const at::Tensor& base);
+  void recover_views_by_strides(at::Tensor base);  // by value: what is exchanged holds the caller's reference
 
   uint64_t id_;
   Graph graph_;
