@@ -242,6 +242,18 @@ TEST(Partition, SaysWhatAPartitionerForgotToSave) {
   EXPECT_NE(thrown([&] { split_joint(joint, nothing); }).find("needs the input '"), std::string::npos);
 }
 
+TEST(Partition, SaysThatARandomResultMustBeSaved) {
+  GraphWriter writer("joint");
+  const Value x = writer.input(torch::rand({4}).requires_grad_(), "x");
+  const auto kept = writer.call_all("aten.native_dropout", {x, c10::IValue(0.5), c10::IValue(true)});
+  const Value tangent = writer.input(torch::rand({4}), "out", SlotKind::kTangent);
+  writer.phase = Phase::kBackward;
+  const Value gradient = writer.call("aten.native_dropout_backward", {tangent, kept[1], c10::IValue(2.0)});
+  const Joint joint{writer.finish({kept[0], gradient}), {1, 0, 1, 1, 0}};
+  const Partitioner inputs_only{"inputs", [x](const Joint&) { return std::vector<Value>{x}; }};
+  EXPECT_NE(thrown([&] { split_joint(joint, inputs_only); }).find("must not run twice"), std::string::npos);
+}
+
 TEST(Partition, NamesRoundTrip) {
   for (const char* name : {"default", "min_cut", "memory_budget(0.5)", "memory_budget(0)"}) {
     EXPECT_EQ(partitioner_by_name(name).name, name);

@@ -4,16 +4,11 @@
 
 #include <thread>
 
-#include "compile/eager_check.h"
+#include "semantics/values.h"
 
 namespace diptych::testing {
 namespace {
 
-at::Tensor leaf(at::IntArrayRef sizes, double shift = 0) {
-  int64_t numel = 1;
-  for (const auto size : sizes) numel *= size;
-  return torch::arange(numel, torch::kFloat).mul(0.37).add(shift).cos().reshape(sizes).requires_grad_();
-}
 at::Tensor leaf64(at::IntArrayRef sizes, double shift = 0) {
   return leaf(sizes, shift).detach().to(torch::kFloat64).requires_grad_();
 }

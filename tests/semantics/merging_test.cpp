@@ -1,18 +1,12 @@
 // Case 4 of the semantics: inputs that share storage, one of them mutated.
-#include "compile/eager_check.h"
+#include "semantics/values.h"
 
 namespace diptych::testing {
 namespace {
 
-at::Tensor leaf(at::IntArrayRef sizes, bool requires_grad = true) {
-  int64_t numel = 1;
-  for (const auto size : sizes) numel *= size;
-  return torch::arange(numel, torch::kFloat).mul(0.37).cos().reshape(sizes).set_requires_grad(requires_grad);
-}
-
 TEST(Case4, InputsThatShareStorageOneMutated) {
   const Inputs shared{[] {
-                        return Tensors{leaf({4, 3}, false)};
+                        return Tensors{values({4, 3})};
                       },
                       [](const Tensors& t) {
                         return Tensors{t[0].narrow(0, 0, 3), t[0].narrow(0, 1, 3), t[0]};
@@ -64,7 +58,7 @@ TEST(Case4, CapturedTensorThatSharesStorageWithAnArgument) {
 
 TEST(Case4, OutputsOfMergedInputsAliasThem) {
   const Inputs shared{[] {
-                        return Tensors{leaf({4, 3}, false)};
+                        return Tensors{values({4, 3})};
                       },
                       [](const Tensors& t) {
                         return Tensors{t[0].narrow(0, 0, 3), t[0].narrow(0, 1, 3)};
@@ -140,7 +134,7 @@ TEST(Case4, MergedWithTheTensorThatTheOthersAreViewsOf) {
 
 TEST(Case4, ViewGetsTheHistoryThatItsBaseIsGiven) {
   const Inputs inputs{[] {
-                        return Tensors{leaf({4, 3}), leaf({4, 3}, false)};
+                        return Tensors{leaf({4, 3}), values({4, 3})};
                       },
                       [](const Tensors& t) {
                         return Tensors{t[0], t[1], t[1].narrow(0, 1, 2)};

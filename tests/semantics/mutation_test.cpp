@@ -1,18 +1,15 @@
 // Cases 2, 3, 9 and 17 of the semantics where mutation meets views, layouts and what a backward has saved. Random
 // programs found most of them.
-#include "compile/eager_check.h"
+#include "semantics/values.h"
 
 namespace diptych::testing {
 namespace {
 
-at::Tensor leaf(at::IntArrayRef sizes, bool requires_grad = true) {
-  int64_t numel = 1;
-  for (const auto size : sizes) numel *= size;
-  return torch::arange(numel, torch::kFloat).mul(0.37).cos().reshape(sizes).set_requires_grad(requires_grad);
-}
-
 Inputs cloned(bool requires_grad = true) {
-  return {[=] { return Tensors{leaf({3, 3}, requires_grad)}; }, [](const Tensors& t) { return Tensors{t[0].clone()}; }};
+  return {[=] {
+            return Tensors{values({3, 3}).set_requires_grad(requires_grad)};
+          },
+          [](const Tensors& t) { return Tensors{t[0].clone()}; }};
 }
 
 TEST(Case1, AliasFromBeforeAChangeOfShape) {
@@ -74,7 +71,7 @@ TEST(Case3, ResultKeepsTheLayoutOfWhatItWasWrittenTo) {
 
 TEST(Case3, InputWithGapsKeepsThem) {
   const Inputs strided{[] {
-                         return Tensors{leaf({4, 6}, false)};
+                         return Tensors{values({4, 6})};
                        },
                        [](const Tensors& t) { return Tensors{t[0].slice(1, 0, 6, 2)}; }};
   expect_as_eager(strided, [](const Tensors& t) -> Tensors {
@@ -87,7 +84,7 @@ TEST(Case3, InputWithGapsKeepsThem) {
 
 TEST(Case3, ResidualOfAnInputThatChangesItsShape) {
   const Inputs two{[] {
-                     return Tensors{leaf({3, 3}, false), leaf({3, 3})};
+                     return Tensors{values({3, 3}), leaf({3, 3})};
                    },
                    [](const Tensors& t) {
                      return Tensors{t[0].clone(), t[1]};

@@ -1,19 +1,13 @@
 // Cases 1 to 9 of the semantics: what outputs and inputs are, alias and become. Test names start with the case's
 // number.
-#include "compile/eager_check.h"
+#include "semantics/values.h"
 
 namespace diptych::testing {
 namespace {
 
-at::Tensor leaf(at::IntArrayRef sizes, bool requires_grad = true) {
-  int64_t numel = 1;
-  for (const auto size : sizes) numel *= size;
-  return torch::arange(numel, torch::kFloat).mul(0.37).cos().reshape(sizes).set_requires_grad(requires_grad);
-}
-
 Tensors one() { return {leaf({2, 3})}; }
 Tensors two() { return {leaf({2, 3}), leaf({2, 3}).detach().add(0.5).requires_grad_()}; }
-Tensors without_grad() { return {leaf({2, 3}, false), leaf({2, 3}, false).add(1)}; }
+Tensors without_grad() { return {values({2, 3}), values({2, 3}).add(1)}; }
 
 // Leaves, and what is computed from them: the function's arguments are no leaves.
 Inputs non_leaves(std::function<Tensors()> leaves) {
@@ -201,7 +195,7 @@ TEST(Case3, MutationIsSeenByEveryAliasOutside) {
 
 TEST(Case3, InputBecomesTheValueOfAnother) {
   expect_as_eager(Inputs{[] {
-                    return Tensors{leaf({2, 3}, false), leaf({2, 3})};
+                    return Tensors{values({2, 3}), leaf({2, 3})};
                   }},
                   [](const Tensors& t) -> Tensors {
                     t[0].copy_(t[1] * 2);
@@ -279,7 +273,7 @@ TEST(Case5, ArgumentThatIsCapturedTooIsTheArgument) {
 
 TEST(Case5, CapturedTensorsAreFreeVariables) {
   const at::Tensor w = leaf({2, 3});
-  const at::Tensor b = leaf({3}, false);
+  const at::Tensor b = values({3});
   const auto g = [&](const at::Tensor& x) { return (x * w + b).tanh().sum(); };
   const auto f = aot_function(g);
   for (int i = 0; i < 2; ++i) {
@@ -328,7 +322,7 @@ TEST(Case5, ShapeOfACapturedTensorIsNotChangedInPlace) {
 
 TEST(Case3, MetadataOfASlicedTensorKeepsItsStrides) {
   const Inputs sliced{[] {
-                        return Tensors{leaf({4, 6}, false)};
+                        return Tensors{values({4, 6})};
                       },
                       [](const Tensors& t) { return Tensors{t[0].slice(1, 0, 6, 2)}; }};
   expect_as_eager(sliced, [](const Tensors& t) -> Tensors {

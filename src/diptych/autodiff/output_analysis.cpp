@@ -234,7 +234,8 @@ bool Analyzer::plan_part_of_primal(size_t index) {
     if (stand_in.is_same(autograd_base(tensor))) base = i;
   }
   if (!sharing) return false;
-  const auto& primal = recorder_.primals()[base.value_or(*sharing)];
+  const size_t origin = base.value_or(*sharing);
+  const auto& primal = recorder_.primals()[origin];
   if (!base && tensor.requires_grad()) {
     DIPTYCH_CHECK(
         !at::functionalization::impl::unsafeGetFunctionalWrapper(tensor)->has_data_mutation(),
@@ -243,7 +244,6 @@ bool Analyzer::plan_part_of_primal(size_t index) {
         result_.paths[index], primal.slot.path);
     return false;
   }
-  const size_t origin = base.value_or(*sharing);
   plan_strided(index, OutputPlan::Kind::kOfPrimal, origin, geometry_in(tensor, start_of(origin), primal.real),
                "is a view of the storage of " + primal.slot.path);
   return true;

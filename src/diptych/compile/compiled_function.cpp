@@ -230,11 +230,13 @@ std::shared_ptr<SecondOrder> CompiledFunction::second_order(const BackwardVarian
 }
 
 std::vector<at::Tensor> CompiledFunction::primals_of(c10::ArrayRef<const at::Tensor*> arguments) const {
-  c10::SmallVector<const at::Tensor*, 16> tensors(arguments.begin(), arguments.end());
-  append_free_variables(tensors);
   std::vector<at::Tensor> primals;
-  primals.reserve(tensors.size());
-  for (const at::Tensor* tensor : tensors) primals.push_back(*tensor);
+  primals.reserve(arguments.size() + free_variables_.size());
+  for (const at::Tensor* argument : arguments) primals.push_back(*argument);
+  primals.insert(primals.end(), free_variables_.begin(), free_variables_.end());
+  for (const auto& derived : plan().derived) {
+    primals[arguments.size() + derived.free_variable] = detail::autograd_base(primals[derived.base_of]);
+  }
   for (const size_t part : plan().parts) {
     DIPTYCH_CHECK(!primals[part].retains_grad() && ag::impl::hooks(primals[part]).empty(),
                   "[{}] argument {} has hooks or retains its gradient, and is a view of a tensor that other arguments "

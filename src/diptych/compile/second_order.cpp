@@ -3,12 +3,11 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
 
-#include <numeric>
-
 #include "diptych/base/error.h"
 #include "diptych/compile/run_guards.h"
 #include "diptych/graph/rewrite.h"
 #include "diptych/ops/tags.h"
+#include "diptych/trace/memory_order.h"
 
 namespace diptych {
 namespace {
@@ -67,12 +66,8 @@ class Rewind {
 // The graph was traced for tangents of these strides, and some views are possible for no others.
 at::Tensor laid_out(const at::Tensor& tangent, const std::vector<int64_t>& strides) {
   if (tangent.strides() == c10::IntArrayRef(strides)) return tangent;
-  std::vector<int64_t> order(strides.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return strides[a] > strides[b]; });
-  std::vector<int64_t> inverse(order.size());
-  for (size_t i = 0; i < order.size(); ++i) inverse[order[i]] = static_cast<int64_t>(i);
-  return tangent.permute(order).contiguous().permute(inverse);
+  const detail::MemoryOrder memory(strides);
+  return tangent.permute(memory.order).contiguous().permute(memory.inverse);
 }
 
 std::vector<Slot> numbered_slots(SlotKind kind, const char* name, size_t count) {

@@ -5,23 +5,11 @@
 #include <ATen/ops/_to_copy.h>
 #include <ATen/ops/clone.h>
 
-#include <numeric>
-
+#include "diptych/trace/memory_order.h"
 #include "diptych/trace/recorder.h"
 
 namespace diptych::detail {
 namespace {
-
-// The dimensions of a dense tensor, the one of the largest stride first, and the permutation that undoes this.
-struct MemoryOrder {
-  explicit MemoryOrder(c10::IntArrayRef strides) : order(strides.size()), inverse(strides.size()) {
-    std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return strides[a] > strides[b]; });
-    for (size_t i = 0; i < order.size(); ++i) inverse[order[i]] = static_cast<int64_t>(i);
-  }
-  std::vector<int64_t> order;
-  std::vector<int64_t> inverse;
-};
 
 at::Tensor clone_in_order(const at::Tensor& source, const MemoryOrder& memory) {
   return at::clone(source.permute(memory.order), at::MemoryFormat::Contiguous).permute(memory.inverse);

@@ -57,7 +57,8 @@ class Signature {
   /// The user's output called `path`. Errors: UserError names the nearest paths.
   size_t index_of_output(std::string_view path) const;
   /// The backward output that holds the gradient of the forward input `path`.
-  /// Errors: UserError if there is no such input (names the nearest), or if it is not differentiable (says why).
+  /// A captured pair has a slot for each input; where nothing flows it stays empty, see has_gradient().
+  /// Errors: UserError if there is no such input (names the nearest), or if the backward has no slot for it (says why).
   size_t gradient_of(std::string_view path) const;
   /// Whether anything flows to the forward input `path`; where not, its gradient is undefined. Errors: as
   /// gradient_of().
