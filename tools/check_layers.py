@@ -19,7 +19,7 @@ ROOMS = {
     "passes": ["ops"],
     "autodiff": ["trace", "interpreter", "passes"],
     "backends": ["interpreter", "passes"],
-    "hops": ["autodiff"],
+    "hops": ["autodiff", "tree"],
     "compile": ["hops", "backends", "tree"],
 }
 # The one file of compile/ that may name a single backend; the others know backends/backend.h alone.

@@ -12,6 +12,7 @@
 #include "diptych/graph/parse.h"
 #include "diptych/graph/serialize.h"
 #include "diptych/graph/verify.h"
+#include "diptych/hops/scan.h"
 #include "diptych/passes/partition.h"
 #include "diptych/trace/scope.h"
 #include "diptych/tree/signature.h"

@@ -1,33 +1,17 @@
 // Between the user's own argument and result types and flat lists of tensors, for one call of a captured function.
 #pragma once
-#include <memory>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
-#include "diptych/autodiff/joint_capture.h"
 #include "diptych/compile/cache.h"
+#include "diptych/hops/flat_function.h"
 #include "diptych/tree/flatten.h"
 
 namespace diptych::detail {
 
 /// Argument names as paths start with them: the given ones, then positions.
 std::string argument_name(const std::vector<std::string>& names, size_t index);
-
-/// How an argument travels into the traced function: by value, with stand-ins for its tensors; a module is known by its
-/// address, and its tensors are exchanged when an operator meets them.
-template <class T>
-using Held = std::conditional_t<is_by_identity<std::remove_cv_t<T>>(), T&, std::remove_cv_t<T>>;
-
-/// Puts tensors into the leaves in order, passing over those of modules.
-struct StandInFiller : LeafVisitor {
-  static constexpr bool kReplacesTensors = true;
-  c10::ArrayRef<at::Tensor> tensors;
-  size_t next = 0;
-  void tensor(const Path&, at::Tensor& leaf) { leaf = tensors[next++]; }
-  void module_tensor(const Path&, const at::Tensor&) { ++next; }
-};
 
 /// Calls `visit(argument, path)` for each argument in order.
 template <class Visit, class... A>
@@ -54,32 +38,6 @@ bool match_arguments(const TreeSpec& spec, Cache::Tensors& tensors, const A&... 
   TreeMatcher matcher(spec, [&](const at::Tensor& tensor) { tensors.push_back(&tensor); });
   (visit_leaves(arguments, Path(), matcher), ...);
   return matcher.matched();
-}
-
-/// The user's function on flat tensors. `result` receives what it returned, without tensors, when it has run.
-template <class Result, class F, class... A>
-FlatFunction make_flat(F& function, std::shared_ptr<Result>& result, A&... arguments) {
-  return [&function, &result, &arguments...](const std::vector<at::Tensor>& stand_ins) -> FlatResult {
-    std::tuple<Held<A>...> held(arguments...);
-    StandInFiller filler;
-    filler.tensors = stand_ins;
-    std::apply([&](auto&... argument) { (visit_leaves(argument, Path(), filler), ...); }, held);
-    Result value = std::apply([&](auto&... argument) -> Result { return function(argument...); }, held);
-    const bool is_tensor = std::is_same_v<Result, at::Tensor>;
-    Flattened flat = flatten(value, is_tensor ? "out" : "");
-    // The example keeps the structure and the constants, and no tensor of the trace.
-    result = std::make_shared<Result>(map_tensors(std::move(value), [](const at::Tensor&) { return at::Tensor(); }));
-    return {std::move(flat.tensors), flat.spec.tensor_paths()};
-  };
-}
-
-template <class Result>
-Result make_result(const Result& example, std::vector<at::Tensor>&& tensors) {
-  if constexpr (std::is_same_v<Result, at::Tensor>) {
-    return std::move(tensors[0]);
-  } else {
-    return unflatten(example, tensors);
-  }
 }
 
 }  // namespace diptych::detail

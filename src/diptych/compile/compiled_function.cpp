@@ -12,8 +12,8 @@
 #include "diptych/compile/backends.h"
 #include "diptych/compile/pair_node.h"
 #include "diptych/compile/pipeline.h"
-#include "diptych/compile/run_guards.h"
 #include "diptych/compile/second_order.h"
+#include "diptych/interpreter/run_guards.h"
 #include "diptych/ops/tags.h"
 #include "diptych/passes/storage_roots.h"
 

@@ -6,8 +6,8 @@
 
 #include "diptych/base/error.h"
 #include "diptych/compile/pipeline.h"
-#include "diptych/compile/run_guards.h"
 #include "diptych/graph/html.h"
+#include "diptych/interpreter/run_guards.h"
 #include "diptych/passes/storage_roots.h"
 
 namespace diptych {

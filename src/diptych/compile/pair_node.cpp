@@ -6,8 +6,8 @@
 
 #include "diptych/base/error.h"
 #include "diptych/base/switches.h"
-#include "diptych/compile/run_guards.h"
 #include "diptych/compile/second_order.h"
+#include "diptych/interpreter/run_guards.h"
 
 namespace diptych {
 

@@ -1,41 +1,12 @@
 #include "diptych/compile/pipeline.h"
 
-#include "diptych/compile/run_guards.h"
-#include "diptych/interpreter/program.h"
+#include "diptych/interpreter/evaluate.h"
 #include "diptych/passes/decompose.h"
-#include "diptych/passes/fold_constants.h"
 #include "diptych/passes/keep_residuals.h"
-#include "diptych/passes/merge_common_nodes.h"
-#include "diptych/passes/remove_dead_nodes.h"
-#include "diptych/passes/remove_needless_copies.h"
-#include "diptych/passes/remove_needless_views.h"
 #include "diptych/passes/run_pass.h"
+#include "diptych/passes/simplify.h"
 
 namespace diptych {
-namespace {
-
-std::vector<at::Tensor> evaluate(const Graph& graph) {
-  const RunBelowAutograd guard;
-  return Program(graph).run({});
-}
-
-Graph simplify(Graph graph, const PipelineOptions& options) {
-  const bool stops = options.keep_gradient_stops;
-  const auto run = [&](const char* name, const auto& pass) { graph = run_pass(name, graph, pass); };
-  // Views first: a copy may be of a view that turns out to be the tensor itself.
-  run("remove_needless_views",
-      [&](const Graph& g) { return remove_needless_views(g, {.keep_gradient_stops = stops}); });
-  run("remove_needless_copies",
-      [&](const Graph& g) { return remove_needless_copies(g, {.keep_gradient_stops = stops}); });
-  // After both, so that what reads the same tensor is seen to.
-  run("merge_common_nodes", [&](const Graph& g) { return merge_common_nodes(g); });
-  run("fold_constants", [&](const Graph& g) { return fold_constants(g, evaluate); });
-  run("remove_dead_nodes", [&](const Graph& g) { return remove_dead_nodes(g); });
-  return graph;
-}
-
-}  // namespace
-
 namespace {
 
 // Everything stays but the named operators; "all" names every one that has a rule.
@@ -57,12 +28,14 @@ Joint prepare_joint(Joint joint, const AotOptions& options) {
   return joint;
 }
 
-Graph finish_forward(const Graph& forward, const std::vector<size_t>& mutated, const PipelineOptions& options) {
-  const Graph graph = simplify(forward, options);
+Graph finish_forward(const Graph& forward, const std::vector<size_t>& mutated, const SimplifyOptions& options) {
+  const Graph graph = simplify(forward, evaluate, options);
   // Last, since it is about what the caller does after the graph has run.
   return keep_residuals_of_mutated_inputs(graph, mutated);
 }
 
-Graph finish_backward(const Graph& backward, const PipelineOptions& options) { return simplify(backward, options); }
+Graph finish_backward(const Graph& backward, const SimplifyOptions& options) {
+  return simplify(backward, evaluate, options);
+}
 
 }  // namespace diptych

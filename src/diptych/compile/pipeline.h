@@ -2,13 +2,9 @@
 #pragma once
 #include "diptych/compile/options.h"
 #include "diptych/passes/partition.h"
+#include "diptych/passes/simplify.h"
 
 namespace diptych {
-
-struct PipelineOptions {
-  /// The graph may be differentiated again by whoever gets it, so that detach and no_grad regions must stay visible.
-  bool keep_gradient_stops = false;
-};
 
 /// What happens to a joint graph before it is split. Forward nodes, and the numbers of their values, come out the same
 /// for every backward variant of one capture.
@@ -16,9 +12,9 @@ Joint prepare_joint(Joint joint, const AotOptions& options);
 
 /// What happens to a forward graph after the split. `mutated` are the positions of inputs whose elements the call
 /// changes.
-Graph finish_forward(const Graph& forward, const std::vector<size_t>& mutated, const PipelineOptions& options = {});
+Graph finish_forward(const Graph& forward, const std::vector<size_t>& mutated, const SimplifyOptions& options = {});
 
 /// What happens to a backward graph after the split.
-Graph finish_backward(const Graph& backward, const PipelineOptions& options = {});
+Graph finish_backward(const Graph& backward, const SimplifyOptions& options = {});
 
 }  // namespace diptych

@@ -4,8 +4,8 @@
 #include <ATen/Context.h>
 
 #include "diptych/base/error.h"
-#include "diptych/compile/run_guards.h"
 #include "diptych/graph/rewrite.h"
+#include "diptych/interpreter/run_guards.h"
 #include "diptych/ops/tags.h"
 #include "diptych/trace/memory_order.h"
 

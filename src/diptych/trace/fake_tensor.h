@@ -9,6 +9,9 @@ namespace diptych::detail {
 
 class Recorder;
 
+/// The trace id of a placeholder, which is of no trace and may be met in any.
+inline constexpr uint64_t kNoTrace = 0;
+
 /// A TensorImpl that autograd and functionalization treat as a dense tensor of its device. It knows the graph value
 /// that it stands for and has a meta tensor, on which shapes are computed. Threads: as any tensor; it must not
 /// outlive its use in the recorder's trace (checked by `trace_id`).

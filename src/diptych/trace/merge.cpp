@@ -2,11 +2,10 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/as_strided_scatter.h>
 #include <ATen/ops/zeros.h>
-#include <torch/csrc/autograd/functions/basic_ops.h>
-#include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include "diptych/base/error.h"
+#include "diptych/trace/placeholder.h"
 #include "diptych/trace/recorder.h"
 #include "diptych/trace/strided_view.h"
 
@@ -15,24 +14,6 @@ namespace diptych::detail {
 namespace ag = torch::autograd;
 
 namespace {
-
-// A primal that is no leaf in eager must be none here, or in-place operators on it would be refused.
-// The returned tensor shares everything with `leaf` but has a grad_fn that hands gradients on.
-at::Tensor make_non_leaf(const at::Tensor& leaf) {
-  at::Tensor tensor = leaf.tensor_data();
-  const auto node = c10::make_intrusive<torch::autograd::Identity>();
-  node->set_next_edges({torch::autograd::impl::gradient_edge(leaf)});
-  torch::autograd::set_history(tensor, node);
-  return tensor;
-}
-
-// One more than the last element of its storage that `tensor` has.
-int64_t storage_extent(const at::Tensor& tensor) {
-  if (tensor.numel() == 0) return 0;
-  int64_t last = tensor.storage_offset();
-  for (int64_t d = 0; d < tensor.dim(); ++d) last += (tensor.size(d) - 1) * tensor.stride(d);
-  return last + 1;
-}
 
 // Makes `part` what autograd would make of a view of `head` that was taken by its strides, as `real` was taken of its
 // base. (Functionalization knows no strided view of a view, so autograd and it must not share one.)
@@ -58,6 +39,7 @@ const at::Tensor& autograd_base(const at::Tensor& tensor) {
 void Recorder::give_history(Primal& primal) {
   if (!primal.real.requires_grad()) return;
   primal.stand_in.set_requires_grad(true);
+  // What is no leaf in eager must be none here, or in-place operators on it would be refused.
   if (!primal.real.is_leaf()) primal.stand_in = make_non_leaf(primal.stand_in);
   primal.edge = ag::impl::gradient_edge(primal.stand_in);
 }
@@ -128,12 +110,16 @@ size_t Recorder::find_head(const std::vector<size_t>& family) {
 }
 
 at::Tensor Recorder::put_on_one_storage(const std::vector<size_t>& heads, const std::vector<size_t>& members) {
-  int64_t extent = 0;
-  for (const size_t member : members) extent = std::max(extent, storage_extent(primals_[member].real));
+  size_t extent = 0;  // in elements
+  for (const size_t member : members) {
+    const at::Tensor& real = primals_[member].real;
+    extent = std::max(extent, at::detail::computeStorageNbytes(real.sizes(), real.strides(), /*itemsize_bytes=*/1,
+                                                               real.storage_offset()));
+  }
   at::Tensor storage;
   {
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
-    storage = at::zeros({extent}, primals_[heads[0]].real.options());
+    storage = at::zeros({static_cast<int64_t>(extent)}, primals_[heads[0]].real.options());
     for (const size_t head : heads) {
       const at::Tensor& real = primals_[head].real;
       if (at::has_internal_overlap(real) == at::MemOverlap::Yes) continue;  // what it shows, others hold

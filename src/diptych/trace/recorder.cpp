@@ -45,7 +45,7 @@ void check_supported(const at::Tensor& tensor, const std::string& path) {
 // A stand-in of another trace may only be met inside that trace.
 void check_not_escaped(const at::Tensor& tensor) {
   const FakeTensorImpl* foreign = as_fake(tensor);
-  DIPTYCH_CHECK(foreign == nullptr || is_active(foreign->trace_id),
+  DIPTYCH_CHECK(foreign == nullptr || foreign->trace_id == kNoTrace || is_active(foreign->trace_id),
                 "[trace] got a tensor that escaped from a trace that has ended; return it from the traced function "
                 "instead of storing it outside");
 }

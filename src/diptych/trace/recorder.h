@@ -72,6 +72,10 @@ class Recorder {
   /// Runs the operator on shapes and records it: the kernel of kFakeKey.
   void record(const c10::OperatorHandle& op, const OperatorPlan& plan, torch::jit::Stack* stack);
 
+  /// Adds a node of a higher-order operator, whose operands are values of this trace, and returns a stand-in for each
+  /// result; they have no history yet. Its provenance is set here.
+  std::vector<at::Tensor> record_hop(Node node, const std::vector<TensorMeta>& results);
+
   /// A tensor from outside that the graph takes as input.
   struct Primal {
     at::Tensor real;
@@ -158,6 +162,9 @@ class Recorder {
 
 /// The tensor that autograd sees `tensor` as a view of, or itself.
 const at::Tensor& autograd_base(const at::Tensor& tensor);
+
+/// Whether operators that are called on this thread are recorded.
+bool is_tracing();
 
 /// Does nothing; calling it makes the linker keep the registration of the dispatch kernels.
 void link_dispatch_kernels();

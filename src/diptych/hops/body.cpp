@@ -1,0 +1,113 @@
+#include "diptych/hops/body.h"
+
+#include <algorithm>
+
+#include "diptych/base/error.h"
+#include "diptych/graph/rewrite.h"
+#include "diptych/interpreter/evaluate.h"
+#include "diptych/ops/tags.h"
+#include "diptych/passes/simplify.h"
+#include "diptych/trace/placeholder.h"
+
+namespace diptych {
+namespace {
+
+bool any_draws(const Graph& graph) {
+  return std::any_of(graph.nodes().begin(), graph.nodes().end(), draws_random);
+}
+
+template <class T>
+std::vector<T> first(const std::vector<T>& list, size_t count) {
+  return {list.begin(), list.begin() + static_cast<int64_t>(count)};
+}
+
+// The forward alone: no tangents, and results without new values of mutated inputs. What draws stays, used or not.
+std::shared_ptr<const Graph> forward_graph(JointCapture& capture, const std::string& name) {
+  const Joint joint = capture.joint(std::vector<bool>(capture.plan().differentiable.size()));
+  std::vector<size_t> drawing;
+  for (size_t i = 0; i < joint.graph.nodes().size(); ++i) {
+    if (draws_random(joint.graph.nodes()[i])) drawing.push_back(i);
+  }
+  const size_t num_inputs = joint.layout.num_primals();
+  const size_t num_results = joint.layout.num_outputs;
+  Graph graph = extract(joint.graph, name, first(joint.graph.inputs(), num_inputs),
+                        first(joint.graph.input_slots(), num_inputs), first(joint.graph.outputs(), num_results),
+                        first(joint.graph.output_slots(), num_results), drawing);
+  return std::make_shared<const Graph>(simplify(std::move(graph), evaluate, {.keep_gradient_stops = true}));
+}
+
+// Its nodes know their grad mode, and its casts are nodes.
+FlatFunction function_of(std::shared_ptr<const Program> program) {
+  return [program = std::move(program)](const std::vector<at::Tensor>& inputs) {
+    FlatResult result;
+    result.tensors = program->run(std::vector<at::Tensor>(inputs), {.differentiable = true});
+    for (const auto& slot : program->graph().output_slots()) result.paths.push_back(slot.path);
+    return result;
+  };
+}
+
+}  // namespace
+
+Body::Body(const FlatFunction& function, const std::vector<at::Tensor>& arguments,
+           const std::vector<std::string>& paths, const std::string& name)
+    : capture_(std::make_shared<SharedCapture>(function, arguments, paths, CaptureOptions{name, true})) {
+  graph_ = forward_graph(capture_->capture, name);
+  free_variables_ = capture_->capture.free_variables();
+  mutations_ = capture_->capture.plan().mutations;
+  for (const at::Tensor& argument : arguments) traced_requires_grad_.push_back(argument.requires_grad());
+  for (const at::Tensor& variable : free_variables_) traced_requires_grad_.push_back(variable.requires_grad());
+  draws_ = any_draws(*graph_);
+}
+
+Body::Body(std::shared_ptr<const Graph> graph) : graph_(std::move(graph)), draws_(any_draws(*graph_)) {}
+
+const Program& Body::program() const {
+  const std::lock_guard lock(mutex_);
+  if (!program_) program_ = std::make_shared<const Program>(*graph_);
+  return *program_;
+}
+
+std::shared_ptr<SharedCapture> Body::capture_with(const std::vector<bool>& requires_grad) const {
+  if (capture_ && requires_grad == traced_requires_grad_) return capture_;
+  DIPTYCH_CHECK(!capture_ || !capture_->capture.plan().has_custom_function,
+                "[{}] the body calls a torch::autograd::Function, whose backward is known only for the inputs that it "
+                "was captured with; pass tensors that require grad alike",
+                graph_->name());
+  std::vector<at::Tensor> placeholders;
+  std::vector<std::string> paths;
+  for (size_t i = 0; i < num_inputs(); ++i) {
+    TensorMeta meta = input(i);
+    meta.requires_grad = requires_grad[i];
+    placeholders.push_back(make_placeholder(meta));
+    paths.push_back(graph_->input_slots()[i].path);
+  }
+  if (!program_) program_ = std::make_shared<const Program>(*graph_);
+  const at::AutoGradMode grad_mode(true);
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+  return std::make_shared<SharedCapture>(function_of(program_), placeholders, paths,
+                                        CaptureOptions{graph_->name(), true});
+}
+
+std::shared_ptr<const BodyPair> Body::pair(const std::vector<bool>& requires_grad, size_t num_carries,
+                                           bool create_graph) const {
+  const std::lock_guard lock(mutex_);
+  for (const auto& known : pairs_) {
+    const bool fits = known.requires_grad == requires_grad && known.num_carries == num_carries;
+    if (fits && known.create_graph == create_graph) return known.pair;
+  }
+  DIPTYCH_CHECK(!create_graph || !capture_ || !capture_->capture.plan().has_custom_function,
+                "[{}] the body calls a torch::autograd::Function, whose backward is not differentiated again; use "
+                "custom_vjp, or call backward without create_graph",
+                graph_->name());
+  DIPTYCH_CHECK(!create_graph || !capture_ || !capture_->capture.plan().hides_history,
+                "[{}] the body changes a tensor in place where autograd does not see it (under no_grad, or through "
+                "detach()), so that its backward can't be differentiated again; use an out-of-place operator there",
+                graph_->name());
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+  auto pair =
+      std::make_shared<const BodyPair>(capture_with(requires_grad), num_results(), num_carries, create_graph, min_cut());
+  pairs_.push_back({requires_grad, num_carries, create_graph, pair});
+  return pair;
+}
+
+}  // namespace diptych

@@ -1,0 +1,66 @@
+// A function captured once, as a higher-order operator holds it, and its halves.
+#pragma once
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "diptych/autodiff/joint_capture.h"
+#include "diptych/hops/body_pair.h"
+#include "diptych/interpreter/program.h"
+
+namespace diptych {
+
+/// A captured function: a graph from its arguments and free variables to its results, which is pure and draws no
+/// conclusions from data. Where it was captured from code, its derivative is that of the code, custom autograd
+/// functions included; where from a graph, that of the graph's operators. Threads: any.
+class Body {
+ public:
+  /// Captures `function` on `arguments`: placeholders, or real tensors that stand for themselves where the function
+  /// captures them. `paths` names the arguments.
+  /// Errors: as JointCapture.
+  Body(const FlatFunction& function, const std::vector<at::Tensor>& arguments, const std::vector<std::string>& paths,
+       const std::string& name);
+  explicit Body(std::shared_ptr<const Graph> graph);
+
+  /// Inputs: arguments, free variables. Outputs: results.
+  const std::shared_ptr<const Graph>& graph() const { return graph_; }
+  size_t num_inputs() const { return graph_->inputs().size(); }
+  size_t num_results() const { return graph_->outputs().size(); }
+  const TensorMeta& input(size_t index) const { return graph_->meta(graph_->inputs()[index]); }
+  const TensorMeta& result(size_t index) const { return graph_->meta(graph_->outputs()[index]); }
+  /// The tensors that the function captured, in order of first use; none for a graph.
+  const std::vector<at::Tensor>& free_variables() const { return free_variables_; }
+  /// What the function did to its inputs; nothing for a graph.
+  const std::vector<MutationPlan>& mutations() const { return mutations_; }
+  /// Whether running it draws random numbers.
+  bool draws() const { return draws_; }
+
+  /// The graph made ready to run; compiled at the first call.
+  const Program& program() const;
+  /// The halves for inputs of which those marked in `requires_grad` do, the first `num_carries` being carries.
+  /// `create_graph`: by formulas that can be differentiated again. Errors: UserError where the derivative of a derivative is not known.
+  std::shared_ptr<const BodyPair> pair(const std::vector<bool>& requires_grad, size_t num_carries,
+                                       bool create_graph) const;
+
+ private:
+  struct KeyedPair {
+    std::vector<bool> requires_grad;
+    size_t num_carries;
+    bool create_graph;
+    std::shared_ptr<const BodyPair> pair;
+  };
+  std::shared_ptr<SharedCapture> capture_with(const std::vector<bool>& requires_grad) const;
+
+  std::shared_ptr<const Graph> graph_;
+  std::shared_ptr<SharedCapture> capture_;  ///< of the code; null for a graph
+  std::vector<bool> traced_requires_grad_;
+  std::vector<at::Tensor> free_variables_;
+  std::vector<MutationPlan> mutations_;
+  bool draws_ = false;
+  mutable std::mutex mutex_;
+  mutable std::shared_ptr<const Program> program_;
+  mutable std::vector<KeyedPair> pairs_;
+};
+
+}  // namespace diptych

@@ -1,0 +1,63 @@
+// The forward and the backward half of a body.
+#pragma once
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "diptych/autodiff/joint_capture.h"
+#include "diptych/passes/partition.h"
+
+namespace diptych {
+
+/// A capture that several pairs are made from.
+struct SharedCapture {
+  template <class... A>
+  explicit SharedCapture(A&&... arguments) : capture(std::forward<A>(arguments)...) {}
+  std::mutex mutex;  ///< held where joint graphs are traced
+  JointCapture capture;
+};
+
+/// A body's forward that also gives what its backward reads, and its backward for any set of given tangents.
+/// Residuals that are inputs of the body are not given out: an operator has them already. Carries excepted, which it
+/// has only of the first step. Threads: any.
+class BodyPair {
+ public:
+  /// `num_results`: of the body; what else the capture gives (new values of mutated inputs) is left aside.
+  /// `num_carries`: how many of the first inputs are carries.
+  BodyPair(std::shared_ptr<SharedCapture> capture, size_t num_results, size_t num_carries, bool create_graph,
+           const Partitioner& partitioner);
+
+  /// Inputs: those of the body. Outputs: its results, then the residuals that are no inputs.
+  const std::shared_ptr<const Graph>& forward() const { return forward_; }
+  size_t num_results() const { return num_results_; }
+  size_t num_new_residuals() const { return forward_->outputs().size() - num_results_; }
+  /// Where a residual comes from: input `index` of the body, or output `index` of forward().
+  struct Residual {
+    bool is_input = false;
+    size_t index = 0;
+  };
+  const std::vector<Residual>& residuals() const { return residuals_; }
+  /// Per result, whether it requires grad and so has a tangent.
+  const std::vector<bool>& differentiable() const { return differentiable_; }
+  /// Per input of the body, whether a gradient reaches it when the tangents of the results marked in `given` are given.
+  std::vector<bool> reached(const std::vector<bool>& given) const;
+  /// Inputs: residuals(), then one tangent per differentiable result; those that are not marked in `given` are read by
+  /// nothing. Outputs: one gradient per input of the body, none where nothing flows.
+  Graph backward(const std::vector<bool>& given) const;
+
+ private:
+  std::vector<bool> tangents_of(const std::vector<bool>& given) const;
+
+  Joint trace_joint(const std::vector<bool>& given) const;
+
+  std::shared_ptr<SharedCapture> capture_;
+  size_t num_results_;
+  bool create_graph_;
+  Joint joint_;  ///< with every result's tangent
+  Split split_;
+  std::shared_ptr<const Graph> forward_;
+  std::vector<Residual> residuals_;
+  std::vector<bool> differentiable_;
+};
+
+}  // namespace diptych

@@ -1,0 +1,155 @@
+// Calling a hop: in a capture or outside, with autograd or without.
+#include <ATen/ops/alias.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/saved_variable.h>
+
+#include "diptych/base/error.h"
+#include "diptych/hops/hop.h"
+#include "diptych/interpreter/run_guards.h"
+#include "diptych/trace/recorder.h"
+
+namespace diptych {
+namespace {
+
+namespace ag = torch::autograd;
+
+// Tensors that a backward may read, each checked for changes when it is.
+class SavedTensors final : public SavedCall {
+ public:
+  SavedTensors(c10::ArrayRef<at::Tensor> operands, c10::ArrayRef<at::Tensor> residuals) {
+    for (const at::Tensor& tensor : operands) operands_.emplace_back(tensor, /*is_output=*/false);
+    for (const at::Tensor& tensor : residuals) residuals_.emplace_back(tensor, /*is_output=*/false);
+  }
+  at::Tensor operand(size_t index) const override { return operands_.at(index).unpack(); }
+  at::Tensor residual(size_t index) const override { return residuals_.at(index).unpack(); }
+  size_t num_operands() const { return operands_.size(); }
+
+ private:
+  std::vector<ag::SavedVariable> operands_;
+  std::vector<ag::SavedVariable> residuals_;
+};
+
+// The same call with residuals that have a history.
+class CalledAgain final : public SavedCall {
+ public:
+  CalledAgain(std::vector<at::Tensor> operands, std::vector<at::Tensor> residuals)
+      : operands_(std::move(operands)), residuals_(std::move(residuals)) {}
+  at::Tensor operand(size_t index) const override { return operands_.at(index); }
+  at::Tensor residual(size_t index) const override { return residuals_.at(index); }
+
+ private:
+  std::vector<at::Tensor> operands_;
+  std::vector<at::Tensor> residuals_;
+};
+
+/// The autograd node of one call. Everything a backward needs is in it, so that it may run on any thread.
+class HopNode final : public ag::Node {
+ public:
+  HopNode(HopPtr hop, std::shared_ptr<const Derivative> derivative, std::vector<bool> requires_grad)
+      : hop_(std::move(hop)), derivative_(std::move(derivative)), requires_grad_(std::move(requires_grad)) {}
+
+  void save(c10::ArrayRef<at::Tensor> operands, c10::ArrayRef<at::Tensor> residuals) {
+    saved_ = std::make_unique<SavedTensors>(operands, residuals);
+  }
+  std::string name() const override { return fmt::format("DiptychBackward(hop.{})", hop_->op().schema().name); }
+  void release_variables() override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    saved_.reset();
+  }
+
+ private:
+  ag::variable_list apply(ag::variable_list&& given) override;
+  ag::variable_list apply_again(const std::vector<at::Tensor>& tangents) const;
+
+  HopPtr hop_;
+  std::shared_ptr<const Derivative> derivative_;
+  std::vector<bool> requires_grad_;
+  std::unique_ptr<SavedTensors> saved_;
+};
+
+ag::variable_list HopNode::apply(ag::variable_list&& given) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  TORCH_CHECK(saved_ != nullptr, ag::ERR_BACKWARD_TWICE);
+  // Only results that require grad have a tangent.
+  std::vector<at::Tensor> tangents(hop_->num_results());
+  size_t next = 0;
+  bool any = false;
+  for (size_t i = 0; i < tangents.size(); ++i) {
+    if (!derivative_->requires_grad()[i]) continue;
+    tangents[i] = std::move(given[next++]);
+    any = any || tangents[i].defined();
+  }
+  if (!any) return ag::variable_list(num_outputs());
+  return c10::GradMode::is_enabled() ? apply_again(tangents) : derivative_->backward(*saved_, tangents);
+}
+
+ag::variable_list HopNode::apply_again(const std::vector<at::Tensor>& tangents) const {
+  const auto derivative = hop_->derivative(requires_grad_, /*create_graph=*/true);
+  std::vector<at::Tensor> operands;
+  for (size_t i = 0; i < saved_->num_operands(); ++i) operands.push_back(saved_->operand(i));
+  auto results = call(derivative->forward(), operands);
+  results.erase(results.begin(), results.begin() + static_cast<int64_t>(hop_->num_results()));
+  return derivative->backward(CalledAgain(std::move(operands), std::move(results)), tangents);
+}
+
+std::vector<at::Tensor> record(const Hop& hop, const std::vector<at::Tensor>& operands,
+                               const std::vector<bool>& requires_grad) {
+  auto& recorder = *detail::Recorder::current();
+  std::vector<Value> values;
+  for (const at::Tensor& operand : operands) values.push_back(recorder.value_of(recorder.stand_in(operand)));
+  std::vector<TensorMeta> results = hop.results();
+  for (size_t i = 0; i < results.size(); ++i) results[i].requires_grad = i < requires_grad.size() && requires_grad[i];
+  return recorder.record_hop(hop.node(values), results);
+}
+
+}  // namespace
+
+std::vector<at::Tensor> detail::call_below_autograd(const Hop& hop, std::vector<at::Tensor> operands,
+                                                    const std::vector<bool>& requires_grad) {
+  if (is_tracing()) return record(hop, operands, requires_grad);
+  const RunBelowAutograd guard;
+  return hop.kernel()(std::move(operands));
+}
+
+std::vector<at::Tensor> HigherOrderOperator::call_with_grad(const HopPtr& hop,
+                                                            std::vector<at::Tensor>&& operands) const {
+  if (hop->draws()) {
+    const auto& lifted = hop->lifted_draws();
+    const auto drawn = detail::call_below_autograd(*lifted.draws, operands);
+    operands.insert(operands.begin() + static_cast<int64_t>(hop->begin(lifted.group + 1)),
+                    drawn.begin() + static_cast<int64_t>(lifted.first), drawn.end());
+    return call(lifted.rest, std::move(operands));
+  }
+  std::vector<bool> requires_grad;
+  for (const at::Tensor& operand : operands) requires_grad.push_back(operand.requires_grad());
+  const auto derivative = hop->derivative(requires_grad, /*create_graph=*/false);
+  const auto& differentiable = derivative->requires_grad();
+  if (std::find(differentiable.begin(), differentiable.end(), true) == differentiable.end()) {
+    return detail::call_below_autograd(*hop, std::move(operands));
+  }
+  const auto node = c10::make_intrusive<HopNode>(hop, derivative, requires_grad);
+  node->set_next_edges(ag::collect_next_edges(operands));
+  auto results = detail::call_below_autograd(*derivative->forward(), operands, differentiable);
+  const auto end = results.begin() + static_cast<int64_t>(hop->num_results());
+  node->save(operands, std::vector<at::Tensor>(std::make_move_iterator(end), std::make_move_iterator(results.end())));
+  results.erase(end, results.end());
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (differentiable[i]) ag::set_history(results[i], node);
+  }
+  return results;
+}
+
+std::vector<at::Tensor> call(const HopPtr& hop, std::vector<at::Tensor> operands) {
+  DIPTYCH_ASSERT(operands.size() == hop->num_operands(), "hop.{} got {} operands, expected {}", hop->op().schema().name,
+                 operands.size(), hop->num_operands());
+  if (detail::is_tracing()) {
+    for (at::Tensor& operand : operands) operand = detail::Recorder::current()->stand_in(operand);
+  }
+  const bool records = c10::GradMode::is_enabled() && std::any_of(operands.begin(), operands.end(),
+                                                                 [](const at::Tensor& t) { return t.requires_grad(); });
+  return records ? hop->op().call_with_grad(hop, std::move(operands))
+                 : detail::call_below_autograd(*hop, std::move(operands));
+}
+
+}  // namespace diptych

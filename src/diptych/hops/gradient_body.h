@@ -1,0 +1,31 @@
+// The body of a loop's backward, from the backward half of the loop's body.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "diptych/hops/body.h"
+
+namespace diptych::detail {
+
+/// One backward step. Inputs: gradients of carries, running sums of the gradients of what every step reads, slices, what
+/// every step reads. Outputs: gradients of carries one step earlier, the sums, gradients of the forward's slices.
+struct GradientBody {
+  std::shared_ptr<const Graph> graph;
+  std::vector<size_t> carries;  ///< forward carries that have a gradient here
+  std::vector<size_t> sums;     ///< free operands of the forward whose gradient is summed
+  /// Where the backward takes a slice or a free operand from.
+  struct Source {
+    enum class Kind : uint8_t { kResidual, kOperand, kTangent } kind = Kind::kResidual;
+    size_t index = 0;  ///< residual of the forward hop; operand of it; tangent of its result
+  };
+  std::vector<Source> slices;
+  std::vector<Source> free;
+  std::vector<size_t> sliced_gradients;  ///< forward slices whose gradient is stacked
+};
+
+/// Builds it for the case that the tangents of the loop's results marked in `given` are given. The tangent of a carry is
+/// also what a later step hands on.
+GradientBody make_gradient_body(const BodyPair& pair, const Body& body, size_t num_carries, size_t num_slices,
+                                const std::vector<bool>& given);
+
+}  // namespace diptych::detail

@@ -1,0 +1,155 @@
+// A higher-order operator: its rules, and one use of it.
+#pragma once
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "diptych/graph/graph.h"
+#include "diptych/hops/body.h"
+
+namespace diptych {
+
+class Hop;
+using HopPtr = std::shared_ptr<const Hop>;
+
+/// Runs a hop on real tensors below autograd: operands in order, results in order. Operands may be moved from.
+using HopFunction = std::function<std::vector<at::Tensor>(std::vector<at::Tensor>&& operands)>;
+
+/// What a backward may read of the call that it differentiates. Reading one that was changed in place since is eager's
+/// error.
+class SavedCall {
+ public:
+  virtual ~SavedCall() = default;
+  virtual at::Tensor operand(size_t index) const = 0;
+  /// Output number hop.num_results() + index of Derivative::forward.
+  virtual at::Tensor residual(size_t index) const = 0;
+};
+
+/// The derivative of a hop for one choice of operands that require grad. Note [Differentiating a hop]: the forward that
+/// is run, or recorded, gives residuals behind the results; they carry no history. The backward is written in calls of
+/// hops and operators, which autograd sees. When a backward is itself differentiated (create_graph), another derivative
+/// is made whose forward is *called* again, so that its residuals have a history, and whose backward is run under
+/// autograd; so this works to any order.
+class Derivative {
+ public:
+  Derivative() = default;
+  virtual ~Derivative() = default;
+  Derivative(const Derivative&) = delete;
+  Derivative& operator=(const Derivative&) = delete;
+
+  /// Takes the operands; gives the results, then residuals.
+  virtual const HopPtr& forward() const = 0;
+  /// Per result.
+  virtual const std::vector<bool>& requires_grad() const = 0;
+  /// One gradient per operand, undefined where nothing flows. `tangents`: one per result, undefined where none is given;
+  /// at least one is. Threads: any.
+  virtual std::vector<at::Tensor> backward(const SavedCall& saved, const std::vector<at::Tensor>& tangents) const = 0;
+};
+
+/// The rules of one higher-order operator. Implement it, make one instance that is never destroyed, and register_hop()
+/// it; everything else (autograd to any order, capture, the interpreter, draws) follows. Threads: members from any.
+class HigherOrderOperator {
+ public:
+  /// `name` is printed as "hop.<name>" and must outlive the process; `num_bodies`: -1 for any number.
+  HigherOrderOperator(std::string_view name, int num_bodies);
+  virtual ~HigherOrderOperator() = default;
+  const HopSchema& schema() const { return *schema_; }
+
+  /// The metadata of each result; requires_grad is not read.
+  virtual std::vector<TensorMeta> infer(const Hop& hop) const = 0;
+  /// Makes the kernel. Its results must share no memory with operands or each other: see own_results().
+  virtual HopFunction compile(const Hop& hop) const = 0;
+  /// The derivative, for operands of which those marked in `requires_grad` do. `hop` draws nothing.
+  /// Errors: UserError where it can't be differentiated.
+  virtual std::unique_ptr<Derivative> differentiate(const Hop& hop, const std::vector<bool>& requires_grad,
+                                                    bool create_graph) const = 0;
+
+  /// A hop taken apart into one that only draws and one that takes the drawn numbers as further operands.
+  struct LiftedDraws {
+    HopPtr draws;      ///< operands as the hop's; results: what is drawn, from number `first` on
+    HopPtr rest;       ///< draws nothing; the drawn tensors follow the operands of group `group`
+    size_t group = 0;
+    size_t first = 0;
+  };
+  /// Note [Lifted draws]: a hop whose body draws random numbers is taken apart before it is differentiated, so that
+  /// what is drawn is an operand like any other: nothing that is recomputed or differentiated again draws twice, and the
+  /// generator is read in eager's order. The default refuses.
+  virtual LiftedDraws lift_draws(const Hop& hop) const;
+
+  /// Calls a hop where gradients are recorded. The default runs differentiate()'s forward and hangs a node behind it.
+  virtual std::vector<at::Tensor> call_with_grad(const HopPtr& hop, std::vector<at::Tensor>&& operands) const;
+
+ private:
+  const HopSchema* schema_;
+};
+
+/// Makes `op` known to the interpreter and to graph files. Call it before the operator is used; again does nothing.
+void register_hop(const HigherOrderOperator& op);
+
+/// One use of a higher-order operator, its operands excepted: bodies, how many operands each group has, and constants.
+/// A node of a graph holds it as one list of tensors per group, then the constants, and the bodies' graphs. Threads:
+/// any.
+class Hop : public std::enable_shared_from_this<Hop> {
+ public:
+  Hop(const HigherOrderOperator& op, std::vector<std::shared_ptr<const Body>> bodies, std::vector<size_t> groups,
+      std::vector<c10::IValue> constants);
+  /// The use that a node of a graph stands for. Requires: the operator is registered.
+  static HopPtr of(const Node& node);
+
+  const HigherOrderOperator& op() const { return op_; }
+  const Body& body(size_t index) const { return *bodies_[index]; }
+  const std::vector<std::shared_ptr<const Body>>& bodies() const { return bodies_; }
+  const std::vector<size_t>& groups() const { return groups_; }
+  /// The position of the first operand of a group.
+  size_t begin(size_t group) const;
+  size_t num_operands() const { return begin(groups_.size()); }
+  const std::vector<c10::IValue>& constants() const { return constants_; }
+  const std::vector<TensorMeta>& results() const { return results_; }
+  size_t num_results() const { return results_.size(); }
+  bool draws() const;
+  /// The node for these operands.
+  Node node(const std::vector<Value>& operands) const;
+
+  const HopFunction& kernel() const;  ///< compiled at the first call
+  std::shared_ptr<const Derivative> derivative(const std::vector<bool>& requires_grad, bool create_graph) const;
+  const HigherOrderOperator::LiftedDraws& lifted_draws() const;
+
+ private:
+  struct KeyedDerivative {
+    std::vector<bool> requires_grad;
+    bool create_graph;
+    std::shared_ptr<const Derivative> derivative;
+  };
+  const HigherOrderOperator& op_;
+  std::vector<std::shared_ptr<const Body>> bodies_;
+  std::vector<size_t> groups_;
+  std::vector<c10::IValue> constants_;
+  std::vector<TensorMeta> results_;
+  mutable std::mutex mutex_;
+  mutable HopFunction kernel_;
+  mutable std::vector<KeyedDerivative> derivatives_;
+  mutable std::optional<HigherOrderOperator::LiftedDraws> lifted_;
+};
+
+/// Calls a hop: records it inside a capture, runs it outside, and takes part in autograd either way. Real tensors met
+/// inside a capture become its free variables. Requires: as many operands as the hop has.
+std::vector<at::Tensor> call(const HopPtr& hop, std::vector<at::Tensor> operands);
+
+namespace detail {
+/// call() without autograd. `requires_grad`: what a capture writes down of the first results.
+std::vector<at::Tensor> call_below_autograd(const Hop& hop, std::vector<at::Tensor> operands,
+                                            const std::vector<bool>& requires_grad = {});
+}  // namespace detail
+
+/// Gives each result that shares its storage with an operand, or with an earlier result, a copy of its own, and each
+/// the strides of `metas` where these are dense.
+void own_results(const std::vector<TensorMeta>& metas, c10::ArrayRef<at::Tensor> operands,
+                 std::vector<at::Tensor>& results);
+
+}  // namespace diptych

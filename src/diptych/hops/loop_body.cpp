@@ -1,0 +1,141 @@
+#include "diptych/hops/loop_body.h"
+
+#include "diptych/base/error.h"
+#include "diptych/hops/strides.h"
+#include "diptych/trace/placeholder.h"
+
+namespace diptych::detail {
+namespace {
+
+using Tensors = std::vector<at::Tensor>;
+
+/// One attempt after the other, until carries and buffers are known.
+class Capturer {
+ public:
+  Capturer(const char* who, const FlatFunction& step, const Flattened& init, const LoopInputs& inputs)
+      : who_(who), step_(step), init_(init), inputs_(inputs) {
+    for (size_t i = 0; i < init.tensors.size(); ++i) {
+      const at::Tensor& tensor = init.tensors[i];
+      DIPTYCH_CHECK(tensor.defined(), "[{}] '{}' is an undefined tensor; pass a defined one, or an absent optional", who,
+                    init.spec.tensor_path(i));
+      carries_.push_back(contiguous(TensorMeta::of(tensor)));
+    }
+  }
+
+  LoopBody run() {
+    while (true) {
+      auto body = capture();
+      check_carries(*body);
+      const bool more_grad = settle_requires_grad(*body);
+      const bool more_buffers = find_buffers(*body);
+      if (!more_grad && !more_buffers) return {std::move(body), buffers_};
+    }
+  }
+
+ private:
+  std::shared_ptr<const Body> capture() const;
+  void check_carries(const Body& body) const;
+  bool settle_requires_grad(const Body& body);
+  bool find_buffers(const Body& body);
+
+  const char* who_;
+  const FlatFunction& step_;
+  const Flattened& init_;
+  const LoopInputs& inputs_;
+  std::vector<TensorMeta> carries_;
+  Tensors buffers_;
+};
+
+// The code meets its buffers as tensors that it captures; as arguments too, they are one with those.
+std::shared_ptr<const Body> Capturer::capture() const {
+  Tensors arguments;
+  std::vector<std::string> paths;
+  const auto add = [&](at::Tensor tensor, std::string path) {
+    arguments.push_back(std::move(tensor));
+    paths.push_back(std::move(path));
+  };
+  for (size_t i = 0; i < carries_.size(); ++i) add(make_placeholder(carries_[i]), init_.spec.tensor_path(i));
+  for (size_t i = 0; i < buffers_.size(); ++i) add(buffers_[i], fmt::format("buffer.{}", i));
+  for (size_t i = 0; i < inputs_.metas.size(); ++i) add(make_placeholder(inputs_.metas[i]), inputs_.paths[i]);
+  const size_t num_carries = carries_.size();
+  const size_t num_buffers = buffers_.size();
+  const auto with_buffers = [&](const Tensors& stand_ins) {
+    const auto buffers_begin = stand_ins.begin() + static_cast<int64_t>(num_carries);
+    const auto buffers_end = buffers_begin + static_cast<int64_t>(num_buffers);
+    Tensors given(stand_ins.begin(), buffers_begin);
+    given.insert(given.end(), buffers_end, stand_ins.end());
+    FlatResult result = step_(given);
+    const auto place = static_cast<int64_t>(num_carries);
+    result.tensors.insert(result.tensors.begin() + place, buffers_begin, buffers_end);
+    for (size_t i = 0; i < result.paths.size(); ++i) {
+      // The code returns a pair of the carry and what is stacked.
+      result.paths[i] = i < num_carries ? paths[i] : "ys" + result.paths[i].substr(1);
+    }
+    result.paths.insert(result.paths.begin() + place, paths.begin() + place,
+                        paths.begin() + place + static_cast<int64_t>(num_buffers));
+    return result;
+  };
+  return std::make_shared<const Body>(with_buffers, arguments, paths, "body");
+}
+
+void Capturer::check_carries(const Body& body) const {
+  for (size_t i = 0; i < carries_.size(); ++i) {
+    const TensorMeta& before = carries_[i];
+    const TensorMeta& after = body.result(i);
+    const bool fits = before.dtype == after.dtype && before.sizes == after.sizes && before.device == after.device;
+    DIPTYCH_CHECK(fits,
+                  "[{}] '{}' is {} at first, but the body makes it {}; a carry keeps its sizes, dtype and device, so "
+                  "start with such a tensor, or convert what the body returns",
+                  who_, init_.spec.tensor_path(i), type_string(contiguous(before)), type_string(contiguous(after)));
+  }
+}
+
+// A carry requires grad in every step if it does in one.
+bool Capturer::settle_requires_grad(const Body& body) {
+  bool changed = false;
+  for (size_t i = 0; i < carries_.size(); ++i) {
+    if (carries_[i].requires_grad || !body.result(i).requires_grad) continue;
+    carries_[i].requires_grad = changed = true;
+  }
+  return changed;
+}
+
+bool Capturer::find_buffers(const Body& body) {
+  const size_t num_arguments = body.num_inputs() - body.free_variables().size();
+  bool found = false;
+  for (const auto& mutation : body.mutations()) {
+    const std::string& path = body.graph()->input_slots()[mutation.primal].path;
+    const bool is_buffer = mutation.primal >= carries_.size() && mutation.primal < carries_.size() + buffers_.size();
+    DIPTYCH_CHECK(is_buffer || mutation.primal >= num_arguments,
+                  "[{}] the body changes its argument '{}' in place; use an out-of-place operator, or clone it first",
+                  who_, path);
+    DIPTYCH_CHECK(!mutation.geometry,
+                  "[{}] the body changes the shape of a captured tensor ({}) in place; carry it, or reshape a view of it",
+                  who_, path);
+    if (is_buffer) continue;
+    const at::Tensor& buffer = body.free_variables()[mutation.primal - num_arguments];
+    DIPTYCH_CHECK(!buffer.requires_grad() && mutation.under_no_grad,
+                  "[{}] the body changes a captured tensor ({}) in place, and gradients flow through it; make it a part "
+                  "of the carry",
+                  who_, path);
+    buffers_.push_back(buffer);
+    found = true;
+  }
+  return found;
+}
+
+}  // namespace
+
+LoopBody capture_loop_body(const char* who, const FlatFunction& step, const Flattened& init, const LoopInputs& inputs) {
+  return Capturer(who, step, init, inputs).run();
+}
+
+Tensors LoopBody::write_buffers(Tensors results, size_t num_carries) const {
+  const auto begin = results.begin() + static_cast<int64_t>(num_carries);
+  const at::NoGradGuard no_grad;
+  for (size_t i = 0; i < buffers.size(); ++i) at::Tensor(buffers[i]).copy_(*(begin + static_cast<int64_t>(i)));
+  results.erase(begin, begin + static_cast<int64_t>(buffers.size()));
+  return results;
+}
+
+}  // namespace diptych::detail

@@ -1,0 +1,33 @@
+// Capturing the body of a loop from code: carries that settle, buffers that become carries, and what is refused.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "diptych/hops/body.h"
+#include "diptych/tree/flatten.h"
+
+namespace diptych::detail {
+
+/// What a body takes besides carries.
+struct LoopInputs {
+  std::vector<TensorMeta> metas;
+  std::vector<std::string> paths;
+};
+
+/// A captured loop body. Inputs: the carries of `init`, buffers, the further inputs, free variables. Outputs: the next
+/// carries, the buffers' new values, whatever else the code returns.
+struct LoopBody {
+  std::shared_ptr<const Body> body;
+  std::vector<at::Tensor> buffers;  ///< captured tensors that the code changes in place
+
+  /// Writes the last values of the buffers back, and takes them out of a loop's results.
+  std::vector<at::Tensor> write_buffers(std::vector<at::Tensor> results, size_t num_carries) const;
+};
+
+/// Captures `step`, which takes carries and `inputs` and returns carries first. `who`: names the operator in errors.
+/// Errors: UserError by path for a carry whose sizes or dtype change, for an argument that is changed in place, and for
+/// a captured tensor whose change can't be carried.
+LoopBody capture_loop_body(const char* who, const FlatFunction& step, const Flattened& init, const LoopInputs& inputs);
+
+}  // namespace diptych::detail

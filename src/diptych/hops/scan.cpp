@@ -1,0 +1,67 @@
+#include "diptych/hops/scan.h"
+
+#include "diptych/base/error.h"
+#include "diptych/hops/loop_body.h"
+#include "diptych/hops/scan_operator.h"
+#include "diptych/hops/strides.h"
+#include "diptych/trace/placeholder.h"
+
+namespace diptych {
+namespace {
+
+int64_t find_length(const Flattened& xs, const ScanOptions& options) {
+  std::optional<int64_t> length;
+  std::string where;
+  for (size_t i = 0; i < xs.tensors.size(); ++i) {
+    const at::Tensor& leaf = xs.tensors[i];
+    const std::string& path = xs.spec.tensor_path(i);
+    DIPTYCH_CHECK(leaf.defined(), "[scan] '{}' is an undefined tensor; pass a defined one, or an absent optional", path);
+    DIPTYCH_CHECK(leaf.dim() > 0, "[scan] '{}' has no dimension to take slices along; capture it in the body instead",
+                  path);
+    if (!length) where = path;
+    DIPTYCH_CHECK(!length || *length == leaf.size(0),
+                  "[scan] '{}' has {} slices along its first dimension, '{}' has {}; pass tensors of one length", path,
+                  leaf.size(0), where, *length);
+    length = leaf.size(0);
+  }
+  DIPTYCH_CHECK(length || options.length, "[scan] there are no slices; say how many steps to run with options.length");
+  DIPTYCH_CHECK(!length || !options.length || *length == *options.length,
+                "[scan] options.length is {}, but '{}' has {} slices; leave the option out", *options.length, where,
+                *length);
+  const int64_t found = length ? *length : *options.length;
+  DIPTYCH_CHECK(found >= 0, "[scan] options.length is {}, expected 0 or more", found);
+  return found;
+}
+
+detail::LoopInputs slice_inputs(const Flattened& xs) {
+  detail::LoopInputs inputs;
+  for (size_t i = 0; i < xs.tensors.size(); ++i) {
+    inputs.metas.push_back(slice_of(TensorMeta::of(xs.tensors[i])));
+    inputs.paths.push_back(xs.spec.tensor_path(i));
+  }
+  return inputs;
+}
+
+}  // namespace
+
+void detail::check_structure(const char* who, const char* what, const TreeSpec& expected, const TreeSpec& got) {
+  const auto difference = first_difference(expected, got);
+  DIPTYCH_CHECK(!difference, "[{}] {} has another structure than the one that it got: {}; return the same structure",
+                who, what, *difference);
+}
+
+std::vector<at::Tensor> detail::scan_flat(const FlatFunction& step, const Flattened& init, const Flattened& xs,
+                                          const ScanOptions& options) {
+  const int64_t length = find_length(xs, options);
+  const LoopBody loop = capture_loop_body("scan", step, init, slice_inputs(xs));
+  const size_t num_carries = init.tensors.size() + loop.buffers.size();
+  const auto hop = make_scan(loop.body, num_carries, xs.tensors.size(), length, options.reverse);
+  std::vector<at::Tensor> operands = init.tensors;
+  operands.insert(operands.end(), loop.buffers.begin(), loop.buffers.end());
+  operands.insert(operands.end(), xs.tensors.begin(), xs.tensors.end());
+  const auto& free = loop.body->free_variables();
+  operands.insert(operands.end(), free.begin(), free.end());
+  return loop.write_buffers(call(hop, std::move(operands)), init.tensors.size());
+}
+
+}  // namespace diptych

@@ -1,0 +1,68 @@
+// dp::scan: a loop over slices with a carry, captured once however long it is.
+#pragma once
+#include <optional>
+
+#include "diptych/hops/flat_function.h"
+
+namespace diptych {
+
+/// Options of scan().
+struct ScanOptions {
+  bool reverse = false;  ///< takes the last slice first; stacked outputs stay in the order of the slices
+  /// Needed where xs holds no tensor; else it must be the slices' number.
+  std::optional<int64_t> length = {};
+};
+
+namespace detail {
+
+/// scan() on flat tensors: `step` takes carries, then slices, and gives carries, then outputs; returns the last carries,
+/// then the stacks.
+std::vector<at::Tensor> scan_flat(const FlatFunction& step, const Flattened& init, const Flattened& xs,
+                                  const ScanOptions& options);
+
+/// Errors: UserError says where `got`, which `what` returned, differs in structure.
+void check_structure(const char* who, const char* what, const TreeSpec& expected, const TreeSpec& got);
+
+/// The user's step, which must give back a carry of the structure that it got.
+template <class F, class Carry>
+struct CheckedStep {
+  F& function;
+  const TreeSpec& spec;
+  template <class X>
+  auto operator()(Carry& carry, X& x) {
+    auto result = function(carry, x);
+    check_structure("scan", "the body's carry", spec, flatten(result.first, "carry").spec);
+    return result;
+  }
+};
+
+}  // namespace detail
+
+/// Runs `(carry, y) = f(carry, x)` for each slice x of `xs` along its first dimension, starting with `init`, and returns
+/// the last carry and the y stacked along a new first dimension. Carry, slices and outputs are any trees of tensors;
+/// f may capture tensors and modules, and everything is differentiable to any order, captured tensors included. A
+/// buffer that f changes in place, such as BatchNorm's, is carried along. f runs once, on stand-ins, so the cost of
+/// capturing does not grow with the length.
+/// Shapes: a leaf of xs is [length, ...], f sees [...]; a y of [...] becomes [length, ...]; a carry keeps its sizes and
+/// dtype. With length 0 the carry is init, and stacks are empty.
+/// Errors: UserError by path for a carry that changes structure, sizes or dtype, leaves of xs of unequal lengths, an
+/// argument that f changes in place; what f throws.
+/// Source: jax.lax.scan.
+template <class F, class Carry, class Xs>
+auto scan(F&& f, const Carry& init, const Xs& xs, const ScanOptions& options = {}) {
+  using Result = std::decay_t<decltype(f(std::declval<Carry&>(), std::declval<Xs&>()))>;
+  static_assert(
+      requires(Result result) {
+        result.first;
+        result.second;
+      }, "The body of a scan returns a std::pair of the next carry and this step's output.");
+  const Flattened carry = flatten(init, "carry");
+  const Flattened slices = flatten(xs, "xs");
+  detail::CheckedStep<std::remove_reference_t<F>, Carry> step{f, carry.spec};
+  std::shared_ptr<Result> example;
+  const auto flat = detail::make_flat<Result>(step, example, init, xs);
+  auto tensors = detail::scan_flat(flat, carry, slices, options);
+  return unflatten(*example, tensors);
+}
+
+}  // namespace diptych

@@ -1,0 +1,114 @@
+// The backward of a scan is a scan in the other direction: gradients of carries and sums of gradients of what every step
+// reads are its carries; residuals and gradients of stacks are its slices; gradients of slices are its stacks.
+#include <map>
+
+#include "diptych/hops/gradient_body.h"
+#include "diptych/hops/scan_operator.h"
+#include "diptych/hops/strides.h"
+
+namespace diptych {
+namespace {
+
+using Tensors = std::vector<at::Tensor>;
+
+// A carry requires grad where it ever does: at first, or from some step on.
+std::shared_ptr<const BodyPair> settled_pair(const Hop& scan, std::vector<bool> requires_grad, bool create_graph) {
+  const detail::ScanLayout layout(scan);
+  while (true) {
+    auto pair = scan.body(0).pair(requires_grad, layout.num_carries, create_graph);
+    bool changed = false;
+    for (size_t i = 0; i < layout.num_carries; ++i) {
+      if (!pair->differentiable()[i] || requires_grad[i]) continue;
+      requires_grad[i] = changed = true;
+    }
+    if (!changed) return pair;
+  }
+}
+
+class ScanDerivative final : public Derivative {
+ public:
+  ScanDerivative(const Hop& scan, const std::vector<bool>& requires_grad, bool create_graph)
+      : layout_(scan), body_(scan.bodies()[0]), pair_(settled_pair(scan, requires_grad, create_graph)) {
+    forward_ = make_scan(std::make_shared<const Body>(pair_->forward()), layout_.num_carries, layout_.num_slices,
+                         layout_.length, layout_.reverse);
+    requires_grad_ = pair_->differentiable();
+    if (layout_.length > 0) return;
+    for (size_t i = 0; i < requires_grad_.size(); ++i) {
+      requires_grad_[i] = i < layout_.num_carries && requires_grad[i];
+    }
+  }
+
+  const HopPtr& forward() const override { return forward_; }
+  const std::vector<bool>& requires_grad() const override { return requires_grad_; }
+  Tensors backward(const SavedCall& saved, const Tensors& tangents) const override;
+
+ private:
+  struct Plan {
+    detail::GradientBody body;
+    HopPtr scan;
+  };
+  const Plan& plan_for(const std::vector<bool>& given) const;
+  Tensors operands_for(const Plan& plan, const SavedCall& saved, const Tensors& tangents) const;
+
+  detail::ScanLayout layout_;
+  std::shared_ptr<const Body> body_;
+  std::shared_ptr<const BodyPair> pair_;
+  HopPtr forward_;
+  std::vector<bool> requires_grad_;
+  mutable std::mutex mutex_;
+  mutable std::map<std::vector<bool>, Plan> plans_;
+};
+
+const ScanDerivative::Plan& ScanDerivative::plan_for(const std::vector<bool>& given) const {
+  const std::lock_guard lock(mutex_);
+  const auto known = plans_.find(given);
+  if (known != plans_.end()) return known->second;
+  Plan plan{detail::make_gradient_body(*pair_, *body_, layout_.num_carries, layout_.num_slices, given), nullptr};
+  plan.scan = make_scan(std::make_shared<const Body>(plan.body.graph), plan.body.carries.size() + plan.body.sums.size(),
+                        plan.body.slices.size(), layout_.length, !layout_.reverse);
+  return plans_.emplace(given, std::move(plan)).first->second;
+}
+
+Tensors ScanDerivative::operands_for(const Plan& plan, const SavedCall& saved, const Tensors& tangents) const {
+  const auto& body = plan.body;
+  const size_t num_loop_operands = layout_.num_carries + layout_.num_slices;
+  Tensors operands;
+  for (const size_t carry : body.carries) {
+    operands.push_back(tangents[carry].defined() ? tangents[carry] : zeros_like_meta(body_->input(carry)));
+  }
+  for (const size_t sum : body.sums) operands.push_back(zeros_like_meta(body_->input(num_loop_operands + sum)));
+  const auto take = [&](const detail::GradientBody::Source& source) {
+    using Kind = detail::GradientBody::Source::Kind;
+    if (source.kind == Kind::kTangent) return tangents[source.index];
+    return source.kind == Kind::kOperand ? saved.operand(source.index) : saved.residual(source.index);
+  };
+  for (const auto& source : body.slices) operands.push_back(take(source));
+  for (const auto& source : body.free) operands.push_back(take(source));
+  return operands;
+}
+
+Tensors ScanDerivative::backward(const SavedCall& saved, const Tensors& tangents) const {
+  Tensors gradients(layout_.num_carries + layout_.num_slices + layout_.num_free);
+  if (layout_.length == 0) {
+    for (size_t i = 0; i < layout_.num_carries; ++i) gradients[i] = tangents[i];
+    return gradients;
+  }
+  std::vector<bool> given;
+  for (const at::Tensor& tangent : tangents) given.push_back(tangent.defined());
+  const Plan& plan = plan_for(given);
+  const auto results = call(plan.scan, operands_for(plan, saved, tangents));
+  auto next = results.begin();
+  for (const size_t carry : plan.body.carries) gradients[carry] = *next++;
+  for (const size_t sum : plan.body.sums) gradients[layout_.num_carries + layout_.num_slices + sum] = *next++;
+  for (const size_t slice : plan.body.sliced_gradients) gradients[layout_.num_carries + slice] = *next++;
+  return gradients;
+}
+
+}  // namespace
+
+std::unique_ptr<Derivative> ScanOperator::differentiate(const Hop& hop, const std::vector<bool>& requires_grad,
+                                                        bool create_graph) const {
+  return std::make_unique<ScanDerivative>(hop, requires_grad, create_graph);
+}
+
+}  // namespace diptych

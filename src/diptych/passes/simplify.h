@@ -1,0 +1,16 @@
+// The passes that tidy any graph, in the order in which each leaves the next one most to do.
+#pragma once
+#include "diptych/passes/fold_constants.h"
+
+namespace diptych {
+
+struct SimplifyOptions {
+  /// The graph may be differentiated again by whoever gets it, so that detach and no_grad regions must stay visible.
+  bool keep_gradient_stops = false;
+};
+
+/// Returns `graph` without needless views and copies, values computed twice, constants that can be folded, and nodes
+/// that nothing reads. Slots are kept. Errors: what `evaluator` throws.
+Graph simplify(Graph graph, const Evaluator& evaluator, const SimplifyOptions& options = {});
+
+}  // namespace diptych

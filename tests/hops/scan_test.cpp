@@ -1,0 +1,62 @@
+#include "hops/unrolled.h"
+
+namespace diptych::testing {
+namespace {
+
+Tensors join(std::pair<Tensors, Tensors> parts) {
+  parts.first.insert(parts.first.end(), parts.second.begin(), parts.second.end());
+  return parts.first;
+}
+
+at::Tensor leaf64(at::IntArrayRef sizes, double shift = 0) {
+  return values(sizes, shift).to(torch::kFloat64).requires_grad_();
+}
+
+// inputs: h [2,3], x [T,2,3], w [3,3], u [3,3]
+struct Rnn {
+  at::Tensor w, u;
+  std::pair<Tensors, Tensors> operator()(const Tensors& carry, const Tensors& x) const {
+    const at::Tensor h = torch::tanh(torch::mm(x[0], w) + torch::mm(carry[0], u));
+    return {{h}, {h * 2}};
+  }
+};
+
+Tensors scanned(const Tensors& t, const ScanOptions& options = {}) {
+  return join(scan(Rnn{t[2], t[3]}, Tensors{t[0]}, Tensors{t[1]}, options));
+}
+Tensors written_out(const Tensors& t, const ScanOptions& options = {}) {
+  return join(unrolled_scan(Rnn{t[2], t[3]}, Tensors{t[0]}, Tensors{t[1]}, options));
+}
+Tensors rnn_inputs(int64_t length) {
+  return {leaf64({2, 3}), leaf64({length, 2, 3}, 0.3), leaf64({3, 3}, 0.7), leaf64({3, 3}, 1.1)};
+}
+
+TEST(Scan, RunsAsTheLoop) {
+  const Tensors inputs = rnn_inputs(5);
+  for (const bool reverse : {false, true}) {
+    const Tensors ours = scanned(inputs, {.reverse = reverse});
+    const Tensors loop = written_out(inputs, {.reverse = reverse});
+    ASSERT_EQ(ours.size(), loop.size());
+    for (size_t i = 0; i < ours.size(); ++i) {
+      EXPECT_TRUE(torch::equal(ours[i], loop[i]));
+      EXPECT_TRUE(ours[i].requires_grad());
+    }
+    const auto gradients = [&](const Tensors& outputs) {
+      return torch::autograd::grad({outputs[0].sum() + (outputs[1] * outputs[1]).sum()},
+                                   torch::autograd::variable_list(inputs.begin(), inputs.end()));
+    };
+    const auto a = gradients(ours), b = gradients(loop);
+    for (size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(torch::allclose(a[i], b[i], 1e-12, 1e-12)) << i;
+  }
+}
+
+TEST(Scan, GradientsAreRightToTheSecondOrder) {
+  expect_gradients_right(rnn_inputs(3), [](const Tensors& t) { return scanned(t); });
+}
+
+TEST(Scan, CapturedAsInEager) {
+  expect_as_eager([] { return rnn_inputs(4); }, [](const Tensors& t) { return scanned(t); }, {.tolerance = 1e-12});
+}
+
+}  // namespace
+}  // namespace diptych::testing
