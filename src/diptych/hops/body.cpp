@@ -12,9 +12,7 @@
 namespace diptych {
 namespace {
 
-bool any_draws(const Graph& graph) {
-  return std::any_of(graph.nodes().begin(), graph.nodes().end(), draws_random);
-}
+bool any_draws(const Graph& graph) { return std::any_of(graph.nodes().begin(), graph.nodes().end(), draws_random); }
 
 template <class T>
 std::vector<T> first(const std::vector<T>& list, size_t count) {
@@ -30,9 +28,9 @@ std::shared_ptr<const Graph> forward_graph(JointCapture& capture, const std::str
   }
   const size_t num_inputs = joint.layout.num_primals();
   const size_t num_results = joint.layout.num_outputs;
-  Graph graph = extract(joint.graph, name, first(joint.graph.inputs(), num_inputs),
-                        first(joint.graph.input_slots(), num_inputs), first(joint.graph.outputs(), num_results),
-                        first(joint.graph.output_slots(), num_results), drawing);
+  Graph graph =
+      extract(joint.graph, name, first(joint.graph.inputs(), num_inputs), first(joint.graph.input_slots(), num_inputs),
+              first(joint.graph.outputs(), num_results), first(joint.graph.output_slots(), num_results), drawing);
   return std::make_shared<const Graph>(simplify(std::move(graph), evaluate, {.keep_gradient_stops = true}));
 }
 
@@ -69,7 +67,7 @@ const Program& Body::program() const {
 
 std::shared_ptr<SharedCapture> Body::capture_with(const std::vector<bool>& requires_grad) const {
   if (capture_ && requires_grad == traced_requires_grad_) return capture_;
-  DIPTYCH_CHECK(!capture_ || !capture_->capture.plan().has_custom_function,
+  DIPTYCH_CHECK(!has_custom_function(),
                 "[{}] the body calls a torch::autograd::Function, whose backward is known only for the inputs that it "
                 "was captured with; pass tensors that require grad alike",
                 graph_->name());
@@ -85,7 +83,7 @@ std::shared_ptr<SharedCapture> Body::capture_with(const std::vector<bool>& requi
   const at::AutoGradMode grad_mode(true);
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   return std::make_shared<SharedCapture>(function_of(program_), placeholders, paths,
-                                        CaptureOptions{graph_->name(), true});
+                                         CaptureOptions{graph_->name(), true});
 }
 
 std::shared_ptr<const BodyPair> Body::pair(const std::vector<bool>& requires_grad, size_t num_carries,
@@ -95,7 +93,7 @@ std::shared_ptr<const BodyPair> Body::pair(const std::vector<bool>& requires_gra
     const bool fits = known.requires_grad == requires_grad && known.num_carries == num_carries;
     if (fits && known.create_graph == create_graph) return known.pair;
   }
-  DIPTYCH_CHECK(!create_graph || !capture_ || !capture_->capture.plan().has_custom_function,
+  DIPTYCH_CHECK(!create_graph || !has_custom_function(),
                 "[{}] the body calls a torch::autograd::Function, whose backward is not differentiated again; use "
                 "custom_vjp, or call backward without create_graph",
                 graph_->name());
@@ -104,8 +102,8 @@ std::shared_ptr<const BodyPair> Body::pair(const std::vector<bool>& requires_gra
                 "detach()), so that its backward can't be differentiated again; use an out-of-place operator there",
                 graph_->name());
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-  auto pair =
-      std::make_shared<const BodyPair>(capture_with(requires_grad), num_results(), num_carries, create_graph, min_cut());
+  auto pair = std::make_shared<const BodyPair>(capture_with(requires_grad), num_results(), num_carries, create_graph,
+                                               min_cut());
   pairs_.push_back({requires_grad, num_carries, create_graph, pair});
   return pair;
 }

@@ -33,13 +33,16 @@ class Body {
   const std::vector<at::Tensor>& free_variables() const { return free_variables_; }
   /// What the function did to its inputs; nothing for a graph.
   const std::vector<MutationPlan>& mutations() const { return mutations_; }
+  /// Whether it has a backward, of a torch::autograd::Function, that its graph does not show.
+  bool has_custom_function() const { return capture_ && capture_->capture.plan().has_custom_function; }
   /// Whether running it draws random numbers.
   bool draws() const { return draws_; }
 
   /// The graph made ready to run; compiled at the first call.
   const Program& program() const;
   /// The halves for inputs of which those marked in `requires_grad` do, the first `num_carries` being carries.
-  /// `create_graph`: by formulas that can be differentiated again. Errors: UserError where the derivative of a derivative is not known.
+  /// `create_graph`: by formulas that can be differentiated again. Errors: UserError where the derivative of a
+  /// derivative is not known.
   std::shared_ptr<const BodyPair> pair(const std::vector<bool>& requires_grad, size_t num_carries,
                                        bool create_graph) const;
 

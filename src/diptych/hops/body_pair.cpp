@@ -13,8 +13,8 @@ constexpr SimplifyOptions kKeepStops{.keep_gradient_stops = true};
 
 }  // namespace
 
-BodyPair::BodyPair(std::shared_ptr<SharedCapture> capture, size_t num_results, size_t num_carries,
-                   bool create_graph, const Partitioner& partitioner)
+BodyPair::BodyPair(std::shared_ptr<SharedCapture> capture, size_t num_results, size_t num_carries, bool create_graph,
+                   const Partitioner& partitioner)
     : capture_(std::move(capture)), num_results_(num_results), create_graph_(create_graph) {
   differentiable_.resize(num_results);
   for (const size_t slot : capture_->capture.plan().differentiable) {
@@ -79,8 +79,7 @@ std::vector<bool> BodyPair::reached(const std::vector<bool>& given) const {
 }
 
 Graph BodyPair::backward(const std::vector<bool>& given) const {
-  Graph backward =
-      given == differentiable_ ? split_.backward : split_backward(trace_joint(given), split_.saved);
+  Graph backward = given == differentiable_ ? split_.backward : split_backward(trace_joint(given), split_.saved);
   backward.set_name("backward");
   return simplify(std::move(backward), evaluate, kKeepStops);
 }

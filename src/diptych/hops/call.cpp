@@ -5,7 +5,7 @@
 #include <torch/csrc/autograd/saved_variable.h>
 
 #include "diptych/base/error.h"
-#include "diptych/hops/hop.h"
+#include "diptych/hops/history.h"
 #include "diptych/interpreter/run_guards.h"
 #include "diptych/trace/recorder.h"
 
@@ -49,6 +49,7 @@ class HopNode final : public ag::Node {
   HopNode(HopPtr hop, std::shared_ptr<const Derivative> derivative, std::vector<bool> requires_grad)
       : hop_(std::move(hop)), derivative_(std::move(derivative)), requires_grad_(std::move(requires_grad)) {}
 
+  const Derivative& derivative() const { return *derivative_; }
   void save(c10::ArrayRef<at::Tensor> operands, c10::ArrayRef<at::Tensor> residuals) {
     saved_ = std::make_unique<SavedTensors>(operands, residuals);
   }
@@ -93,6 +94,25 @@ ag::variable_list HopNode::apply_again(const std::vector<at::Tensor>& tangents) 
   return derivative->backward(CalledAgain(std::move(operands), std::move(results)), tangents);
 }
 
+// The node of a call; null if no result would require grad. It is made before the call is recorded, which is known by
+// the node's sequence number.
+c10::intrusive_ptr<HopNode> make_node(const HopPtr& hop, const std::vector<at::Tensor>& operands) {
+  std::vector<bool> requires_grad;
+  for (const at::Tensor& operand : operands) requires_grad.push_back(operand.requires_grad());
+  const auto derivative = hop->derivative(requires_grad, /*create_graph=*/false);
+  const auto& differentiable = derivative->requires_grad();
+  if (std::find(differentiable.begin(), differentiable.end(), true) == differentiable.end()) return {};
+  auto node = c10::make_intrusive<HopNode>(hop, derivative, std::move(requires_grad));
+  node->set_next_edges(ag::collect_next_edges(operands));
+  return node;
+}
+
+void set_histories(std::vector<at::Tensor>& results, const c10::intrusive_ptr<HopNode>& node) {
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (node->derivative().requires_grad()[i]) ag::set_history(results[i], node);
+  }
+}
+
 std::vector<at::Tensor> record(const Hop& hop, const std::vector<at::Tensor>& operands,
                                const std::vector<bool>& requires_grad) {
   auto& recorder = *detail::Recorder::current();
@@ -121,22 +141,24 @@ std::vector<at::Tensor> HigherOrderOperator::call_with_grad(const HopPtr& hop,
                     drawn.begin() + static_cast<int64_t>(lifted.first), drawn.end());
     return call(lifted.rest, std::move(operands));
   }
-  std::vector<bool> requires_grad;
-  for (const at::Tensor& operand : operands) requires_grad.push_back(operand.requires_grad());
-  const auto derivative = hop->derivative(requires_grad, /*create_graph=*/false);
-  const auto& differentiable = derivative->requires_grad();
-  if (std::find(differentiable.begin(), differentiable.end(), true) == differentiable.end()) {
-    return detail::call_below_autograd(*hop, std::move(operands));
-  }
-  const auto node = c10::make_intrusive<HopNode>(hop, derivative, requires_grad);
-  node->set_next_edges(ag::collect_next_edges(operands));
-  auto results = detail::call_below_autograd(*derivative->forward(), operands, differentiable);
+  const auto node = make_node(hop, operands);
+  if (!node) return detail::call_below_autograd(*hop, std::move(operands));
+  auto results =
+      detail::call_below_autograd(*node->derivative().forward(), operands, node->derivative().requires_grad());
   const auto end = results.begin() + static_cast<int64_t>(hop->num_results());
   node->save(operands, std::vector<at::Tensor>(std::make_move_iterator(end), std::make_move_iterator(results.end())));
   results.erase(end, results.end());
-  for (size_t i = 0; i < results.size(); ++i) {
-    if (differentiable[i]) ag::set_history(results[i], node);
-  }
+  set_histories(results, node);
+  return results;
+}
+
+std::vector<at::Tensor> detail::attach_history(const HopPtr& hop, const std::vector<at::Tensor>& operands,
+                                               std::vector<at::Tensor> results,
+                                               const std::vector<at::Tensor>& residuals) {
+  const auto node = make_node(hop, operands);
+  if (!node) return results;
+  node->save(operands, residuals);
+  set_histories(results, node);
   return results;
 }
 
@@ -146,8 +168,9 @@ std::vector<at::Tensor> call(const HopPtr& hop, std::vector<at::Tensor> operands
   if (detail::is_tracing()) {
     for (at::Tensor& operand : operands) operand = detail::Recorder::current()->stand_in(operand);
   }
-  const bool records = c10::GradMode::is_enabled() && std::any_of(operands.begin(), operands.end(),
-                                                                 [](const at::Tensor& t) { return t.requires_grad(); });
+  const bool records =
+      c10::GradMode::is_enabled() &&
+      std::any_of(operands.begin(), operands.end(), [](const at::Tensor& t) { return t.requires_grad(); });
   return records ? hop->op().call_with_grad(hop, std::move(operands))
                  : detail::call_below_autograd(*hop, std::move(operands));
 }

@@ -1,8 +1,8 @@
 #include "diptych/hops/gradient_body.h"
 
 #include "diptych/graph/rewrite.h"
+#include "diptych/hops/graph_edit.h"
 #include "diptych/hops/strides.h"
-#include "diptych/ops/emitter.h"
 
 namespace diptych::detail {
 namespace {
@@ -16,7 +16,6 @@ class Builder {
       : pair_(pair), body_(body), num_carries_(num_carries), num_slices_(num_slices), given_(std::move(given)) {
     settle_tangents();
     half_ = pair.backward(given_);
-    like_.provenance.phase = Phase::kBackward;
   }
 
   GradientBody build() {
@@ -105,7 +104,7 @@ class Builder {
   }
 
   void finish(Rewriter& rewriter) {
-    Emitter emitter(rewriter.graph(), like_);
+    BackwardEmitter emitter(rewriter.graph());
     std::vector<Value> outputs;
     std::vector<Slot> slots;
     const auto add = [&](Value value, size_t input) {
@@ -113,7 +112,9 @@ class Builder {
       slots.push_back({SlotKind::kGradient, path(input)});
     };
     for (const size_t carry : result_.carries) {
-      add(gradient(carry) ? rewriter[gradient(carry)] : zeros(emitter, body_.input(carry)), carry);
+      add(gradient(carry) ? rewriter[gradient(carry)]
+                          : add_filler(rewriter.graph(), body_.input(carry), Filler::kZeros),
+          carry);
     }
     for (size_t i = 0; i < sums_.size(); ++i) {
       const size_t input = num_carries_ + num_slices_ + result_.sums[i];
@@ -127,18 +128,12 @@ class Builder {
     rewriter.graph().set_outputs(std::move(outputs), std::move(slots));
   }
 
-  static Value zeros(Emitter& emitter, const TensorMeta& meta) {
-    return emitter.call("aten.zeros", {c10::IValue(meta.size_hints()), c10::IValue(meta.dtype), c10::IValue(),
-                                       c10::IValue(meta.device), c10::IValue()});
-  }
-
   const BodyPair& pair_;
   const Body& body_;
   size_t num_carries_;
   size_t num_slices_;
   std::vector<bool> given_;
   Graph half_;
-  Node like_{Op::find("aten.add.Tensor"), {}, {}, {}, {}, {}};
   std::vector<Value> sums_;
   GradientBody result_;
 };

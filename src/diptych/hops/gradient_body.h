@@ -7,8 +7,8 @@
 
 namespace diptych::detail {
 
-/// One backward step. Inputs: gradients of carries, running sums of the gradients of what every step reads, slices, what
-/// every step reads. Outputs: gradients of carries one step earlier, the sums, gradients of the forward's slices.
+/// One backward step. Inputs: gradients of carries, running sums of the gradients of what every step reads, slices,
+/// what every step reads. Outputs: gradients of carries one step earlier, the sums, gradients of the forward's slices.
 struct GradientBody {
   std::shared_ptr<const Graph> graph;
   std::vector<size_t> carries;  ///< forward carries that have a gradient here
@@ -23,8 +23,8 @@ struct GradientBody {
   std::vector<size_t> sliced_gradients;  ///< forward slices whose gradient is stacked
 };
 
-/// Builds it for the case that the tangents of the loop's results marked in `given` are given. The tangent of a carry is
-/// also what a later step hands on.
+/// Builds it for the case that the tangents of the loop's results marked in `given` are given. The tangent of a carry
+/// is also what a later step hands on.
 GradientBody make_gradient_body(const BodyPair& pair, const Body& body, size_t num_carries, size_t num_slices,
                                 const std::vector<bool>& given);
 

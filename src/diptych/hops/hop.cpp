@@ -28,8 +28,8 @@ const HigherOrderOperator& operator_of(const HopSchema& schema) {
   for (const auto* op : registry().operators) {
     if (&op->schema() == &schema) return *op;
   }
-  throw UserError(fmt::format("[hops] hop.{} has no rules here; call register_hop() with its operator first",
-                              schema.name));
+  throw UserError(
+      fmt::format("[hops] hop.{} has no rules here; call register_hop() with its operator first", schema.name));
 }
 
 std::vector<at::Tensor> tensors_of(std::vector<c10::IValue>&& operands) {
@@ -145,8 +145,8 @@ void own_results(const std::vector<TensorMeta>& metas, c10::ArrayRef<at::Tensor>
   for (size_t i = 0; i < results.size(); ++i) {
     const auto is_shared = [&](const at::Tensor& other) { return shares(results[i], other); };
     const auto own_end = results.begin() + static_cast<int64_t>(i);
-    const bool copies = std::any_of(operands.begin(), operands.end(), is_shared) ||
-                        std::any_of(results.begin(), own_end, is_shared);
+    const bool copies =
+        std::any_of(operands.begin(), operands.end(), is_shared) || std::any_of(results.begin(), own_end, is_shared);
     const at::Tensor laid_out = with_strides(results[i], metas[i]);
     results[i] = copies && laid_out.is_same(results[i]) ? results[i].clone() : laid_out;
   }

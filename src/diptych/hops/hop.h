@@ -47,8 +47,8 @@ class Derivative {
   virtual const HopPtr& forward() const = 0;
   /// Per result.
   virtual const std::vector<bool>& requires_grad() const = 0;
-  /// One gradient per operand, undefined where nothing flows. `tangents`: one per result, undefined where none is given;
-  /// at least one is. Threads: any.
+  /// One gradient per operand, undefined where nothing flows. `tangents`: one per result, undefined where none is
+  /// given; at least one is. Threads: any.
   virtual std::vector<at::Tensor> backward(const SavedCall& saved, const std::vector<at::Tensor>& tangents) const = 0;
 };
 
@@ -72,14 +72,14 @@ class HigherOrderOperator {
 
   /// A hop taken apart into one that only draws and one that takes the drawn numbers as further operands.
   struct LiftedDraws {
-    HopPtr draws;      ///< operands as the hop's; results: what is drawn, from number `first` on
-    HopPtr rest;       ///< draws nothing; the drawn tensors follow the operands of group `group`
+    HopPtr draws;  ///< operands as the hop's; results: what is drawn, from number `first` on
+    HopPtr rest;   ///< draws nothing; the drawn tensors follow the operands of group `group`
     size_t group = 0;
     size_t first = 0;
   };
   /// Note [Lifted draws]: a hop whose body draws random numbers is taken apart before it is differentiated, so that
-  /// what is drawn is an operand like any other: nothing that is recomputed or differentiated again draws twice, and the
-  /// generator is read in eager's order. The default refuses.
+  /// what is drawn is an operand like any other: nothing that is recomputed or differentiated again draws twice, and
+  /// the generator is read in eager's order. The default refuses.
   virtual LiftedDraws lift_draws(const Hop& hop) const;
 
   /// Calls a hop where gradients are recorded. The default runs differentiate()'s forward and hangs a node behind it.

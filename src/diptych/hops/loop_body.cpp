@@ -16,8 +16,8 @@ class Capturer {
       : who_(who), step_(step), init_(init), inputs_(inputs) {
     for (size_t i = 0; i < init.tensors.size(); ++i) {
       const at::Tensor& tensor = init.tensors[i];
-      DIPTYCH_CHECK(tensor.defined(), "[{}] '{}' is an undefined tensor; pass a defined one, or an absent optional", who,
-                    init.spec.tensor_path(i));
+      DIPTYCH_CHECK(tensor.defined(), "[{}] '{}' is an undefined tensor; pass a defined one, or an absent optional",
+                    who, init.spec.tensor_path(i));
       carries_.push_back(contiguous(TensorMeta::of(tensor)));
     }
   }
@@ -109,15 +109,17 @@ bool Capturer::find_buffers(const Body& body) {
     DIPTYCH_CHECK(is_buffer || mutation.primal >= num_arguments,
                   "[{}] the body changes its argument '{}' in place; use an out-of-place operator, or clone it first",
                   who_, path);
-    DIPTYCH_CHECK(!mutation.geometry,
-                  "[{}] the body changes the shape of a captured tensor ({}) in place; carry it, or reshape a view of it",
-                  who_, path);
+    DIPTYCH_CHECK(
+        !mutation.geometry,
+        "[{}] the body changes the shape of a captured tensor ({}) in place; carry it, or reshape a view of it", who_,
+        path);
     if (is_buffer) continue;
     const at::Tensor& buffer = body.free_variables()[mutation.primal - num_arguments];
-    DIPTYCH_CHECK(!buffer.requires_grad() && mutation.under_no_grad,
-                  "[{}] the body changes a captured tensor ({}) in place, and gradients flow through it; make it a part "
-                  "of the carry",
-                  who_, path);
+    DIPTYCH_CHECK(
+        !buffer.requires_grad() && mutation.under_no_grad,
+        "[{}] the body changes a captured tensor ({}) in place, and gradients flow through it; make it a part "
+        "of the carry",
+        who_, path);
     buffers_.push_back(buffer);
     found = true;
   }

@@ -15,7 +15,8 @@ int64_t find_length(const Flattened& xs, const ScanOptions& options) {
   for (size_t i = 0; i < xs.tensors.size(); ++i) {
     const at::Tensor& leaf = xs.tensors[i];
     const std::string& path = xs.spec.tensor_path(i);
-    DIPTYCH_CHECK(leaf.defined(), "[scan] '{}' is an undefined tensor; pass a defined one, or an absent optional", path);
+    DIPTYCH_CHECK(leaf.defined(), "[scan] '{}' is an undefined tensor; pass a defined one, or an absent optional",
+                  path);
     DIPTYCH_CHECK(leaf.dim() > 0, "[scan] '{}' has no dimension to take slices along; capture it in the body instead",
                   path);
     if (!length) where = path;

@@ -15,8 +15,8 @@ struct ScanOptions {
 
 namespace detail {
 
-/// scan() on flat tensors: `step` takes carries, then slices, and gives carries, then outputs; returns the last carries,
-/// then the stacks.
+/// scan() on flat tensors: `step` takes carries, then slices, and gives carries, then outputs; returns the last
+/// carries, then the stacks.
 std::vector<at::Tensor> scan_flat(const FlatFunction& step, const Flattened& init, const Flattened& xs,
                                   const ScanOptions& options);
 
@@ -38,13 +38,12 @@ struct CheckedStep {
 
 }  // namespace detail
 
-/// Runs `(carry, y) = f(carry, x)` for each slice x of `xs` along its first dimension, starting with `init`, and returns
-/// the last carry and the y stacked along a new first dimension. Carry, slices and outputs are any trees of tensors;
-/// f may capture tensors and modules, and everything is differentiable to any order, captured tensors included. A
-/// buffer that f changes in place, such as BatchNorm's, is carried along. f runs once, on stand-ins, so the cost of
-/// capturing does not grow with the length.
-/// Shapes: a leaf of xs is [length, ...], f sees [...]; a y of [...] becomes [length, ...]; a carry keeps its sizes and
-/// dtype. With length 0 the carry is init, and stacks are empty.
+/// Runs `(carry, y) = f(carry, x)` for each slice x of `xs` along its first dimension, starting with `init`, and
+/// returns the last carry and the y stacked along a new first dimension. Carry, slices and outputs are any trees of
+/// tensors; f may capture tensors and modules, and everything is differentiable to any order, captured tensors
+/// included. A buffer that f changes in place, such as BatchNorm's, is carried along. f runs once, on stand-ins, so the
+/// cost of capturing does not grow with the length. Shapes: a leaf of xs is [length, ...], f sees [...]; a y of [...]
+/// becomes [length, ...]; a carry keeps its sizes and dtype. With length 0 the carry is init, and stacks are empty.
 /// Errors: UserError by path for a carry that changes structure, sizes or dtype, leaves of xs of unequal lengths, an
 /// argument that f changes in place; what f throws.
 /// Source: jax.lax.scan.
@@ -55,7 +54,8 @@ auto scan(F&& f, const Carry& init, const Xs& xs, const ScanOptions& options = {
       requires(Result result) {
         result.first;
         result.second;
-      }, "The body of a scan returns a std::pair of the next carry and this step's output.");
+      },
+      "The body of a scan returns a std::pair of the next carry and this step's output.");
   const Flattened carry = flatten(init, "carry");
   const Flattened slices = flatten(xs, "xs");
   detail::CheckedStep<std::remove_reference_t<F>, Carry> step{f, carry.spec};

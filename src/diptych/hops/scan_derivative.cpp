@@ -1,5 +1,5 @@
-// The backward of a scan is a scan in the other direction: gradients of carries and sums of gradients of what every step
-// reads are its carries; residuals and gradients of stacks are its slices; gradients of slices are its stacks.
+// The backward of a scan is a scan in the other direction: gradients of carries and sums of gradients of what every
+// step reads are its carries; residuals and gradients of stacks are its slices; gradients of slices are its stacks.
 #include <map>
 
 #include "diptych/hops/gradient_body.h"

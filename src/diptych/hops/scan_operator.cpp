@@ -99,8 +99,8 @@ HopFunction ScanOperator::compile(const Hop& hop) const { return ScanKernel(hop)
 
 HigherOrderOperator::LiftedDraws ScanOperator::lift_draws(const Hop& hop) const {
   const detail::ScanLayout layout(hop);
-  const auto bodies = detail::split_draws(*hop.body(0).graph(), layout.num_carries,
-                                          layout.num_carries + layout.num_slices);
+  const auto bodies =
+      detail::split_draws(*hop.body(0).graph(), layout.num_carries, layout.num_carries + layout.num_slices);
   const auto scan_of = [&](std::shared_ptr<const Graph> graph, size_t num_slices) {
     return make_scan(std::make_shared<const Body>(std::move(graph)), layout.num_carries, num_slices, layout.length,
                      layout.reverse);

@@ -1,0 +1,46 @@
+// Operators that run one of their bodies once: hop.cond, and hop.invoke, which has but one.
+#pragma once
+#include "diptych/hops/hop.h"
+
+namespace diptych {
+
+/// Groups: what chooses the body (none for one body), the arguments, then what each body captured. A body takes the
+/// arguments and what it captured, and gives the results.
+class BranchOperator final : public HigherOrderOperator {
+ public:
+  /// A bool chooses the first body (true) or the second.
+  static const BranchOperator& cond();
+  static const BranchOperator& invoke();
+
+  std::vector<TensorMeta> infer(const Hop& hop) const override;
+  HopFunction compile(const Hop& hop) const override;
+  std::unique_ptr<Derivative> differentiate(const Hop& hop, const std::vector<bool>& requires_grad,
+                                            bool create_graph) const override;
+  LiftedDraws lift_draws(const Hop& hop) const override;
+
+ private:
+  using HigherOrderOperator::HigherOrderOperator;
+};
+
+/// The call of one body.
+HopPtr make_invoke(std::shared_ptr<const Body> body, size_t num_arguments);
+
+namespace detail {
+
+/// How a branching hop's operands are divided.
+struct BranchLayout {
+  explicit BranchLayout(const Hop& hop);
+  size_t num_choosers;
+  size_t num_arguments;
+  size_t num_results;
+  std::vector<size_t> num_free;    ///< per body
+  std::vector<size_t> first_free;  ///< per body, the position among the operands
+
+  /// The operand that input `input` of body `body` takes.
+  size_t operand(size_t body, size_t input) const {
+    return input < num_arguments ? num_choosers + input : first_free[body] + input - num_arguments;
+  }
+};
+
+}  // namespace detail
+}  // namespace diptych

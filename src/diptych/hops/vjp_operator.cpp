@@ -1,0 +1,173 @@
+#include "diptych/hops/vjp_operator.h"
+
+#include <ATen/ops/alias.h>
+#include <ATen/ops/zeros_like.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <map>
+
+#include "diptych/base/error.h"
+#include "diptych/hops/strides.h"
+#include "diptych/trace/autograd_guard.h"
+#include "diptych/trace/recorder.h"
+
+namespace diptych {
+namespace {
+
+using Tensors = std::vector<at::Tensor>;
+
+struct VjpLayout {
+  explicit VjpLayout(const Hop& hop) : num_inputs(hop.groups().at(0)) {
+    for (const bool flag : hop.constants().at(0).toBoolList()) wanted.push_back(flag);
+    for (const bool flag : hop.constants().at(1).toBoolList()) given.push_back(flag);
+  }
+  size_t num_inputs;
+  std::vector<bool> wanted;
+  std::vector<bool> given;
+};
+
+// `inputs` are the body's, cut off from whatever made them where a gradient is wanted.
+Tensors gradients_of(const Body& body, const VjpLayout& layout, const Tensors& inputs, const Tensors& tangents,
+                     bool create_graph) {
+  const Tensors results = body.program().run(Tensors(inputs), {.differentiable = true});
+  Tensors roots, given, wanted;
+  size_t next = 0;
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (!layout.given[i]) continue;
+    const at::Tensor& tangent = tangents[next++];
+    if (!results[i].requires_grad()) continue;
+    roots.push_back(results[i]);
+    given.push_back(tangent);
+  }
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (layout.wanted[i]) wanted.push_back(inputs[i]);
+  }
+  Tensors gradients(wanted.size());
+  if (!roots.empty()) {
+    gradients = torch::autograd::grad(roots, wanted, given, /*retain_graph=*/create_graph, create_graph,
+                                      /*allow_unused=*/true);
+  }
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    if (!gradients[i].defined()) gradients[i] = at::zeros_like(wanted[i]);
+  }
+  return gradients;
+}
+
+/// See replay_derivative().
+class ReplayDerivative final : public Derivative {
+ public:
+  ReplayDerivative(const Hop& hop, const std::vector<TensorMeta>& operands, const std::vector<bool>& requires_grad)
+      : forward_(hop.shared_from_this()), wanted_(requires_grad) {
+    Graph graph("forward");
+    std::vector<Value> values;
+    for (size_t i = 0; i < operands.size(); ++i) {
+      TensorMeta meta = operands[i];
+      meta.requires_grad = requires_grad[i];
+      values.push_back(graph.add_input(meta, {SlotKind::kArgument, fmt::format("operand.{}", i)}));
+    }
+    Node node = hop.node(values);
+    node.returns.assign(hop.num_results(), -1);
+    const size_t index = graph.add_node(std::move(node), {hop.results().begin(), hop.results().end()});
+    std::vector<Slot> slots;
+    for (size_t i = 0; i < hop.num_results(); ++i) slots.push_back({SlotKind::kOutput, fmt::format("result.{}", i)});
+    const auto& outputs = graph.nodes()[index].outputs;
+    graph.set_outputs({outputs.begin(), outputs.end()}, std::move(slots));
+    body_ = std::make_shared<const Body>(std::make_shared<const Graph>(std::move(graph)));
+    for (const TensorMeta& result : hop.results()) {
+      requires_grad_.push_back(c10::isFloatingType(result.dtype) || c10::isComplexType(result.dtype));
+    }
+  }
+
+  const HopPtr& forward() const override { return forward_; }
+  const std::vector<bool>& requires_grad() const override { return requires_grad_; }
+  Tensors backward(const SavedCall& saved, const Tensors& tangents) const override {
+    Tensors operands;
+    for (size_t i = 0; i < wanted_.size(); ++i) operands.push_back(saved.operand(i));
+    c10::List<bool> given, wanted;
+    for (const bool flag : wanted_) wanted.push_back(flag);
+    for (const at::Tensor& tangent : tangents) {
+      given.push_back(tangent.defined());
+      if (tangent.defined()) operands.push_back(tangent);
+    }
+    const std::vector<size_t> groups{wanted_.size(), operands.size() - wanted_.size()};
+    const auto vjp = std::make_shared<const Hop>(VjpOperator::get(), std::vector<std::shared_ptr<const Body>>{body_},
+                                                 groups, std::vector<c10::IValue>{wanted, given});
+    const auto found = call(vjp, std::move(operands));
+    Tensors gradients(wanted_.size());
+    size_t next = 0;
+    for (size_t i = 0; i < wanted_.size(); ++i) {
+      if (wanted_[i]) gradients[i] = found[next++];
+    }
+    return gradients;
+  }
+
+ private:
+  HopPtr forward_;
+  std::vector<bool> wanted_;
+  std::vector<bool> requires_grad_;
+  std::shared_ptr<const Body> body_;
+};
+
+}  // namespace
+
+const VjpOperator& VjpOperator::get() {
+  static const auto* const op = new VjpOperator;
+  return *op;
+}
+
+std::vector<TensorMeta> VjpOperator::infer(const Hop& hop) const {
+  const VjpLayout layout(hop);
+  std::vector<TensorMeta> metas;
+  for (size_t i = 0; i < layout.num_inputs; ++i) {
+    if (layout.wanted[i]) metas.push_back(contiguous(hop.body(0).input(i)));
+  }
+  return metas;
+}
+
+HopFunction VjpOperator::compile(const Hop& hop) const {
+  return [body = hop.bodies()[0], metas = hop.results(), layout = VjpLayout(hop)](Tensors&& operands) {
+    const detail::AutogradGuard autograd;
+    Tensors inputs(operands.begin(), operands.begin() + static_cast<int64_t>(layout.num_inputs));
+    const Tensors tangents(operands.begin() + static_cast<int64_t>(layout.num_inputs), operands.end());
+    for (size_t i = 0; i < inputs.size(); ++i) inputs[i] = inputs[i].detach().set_requires_grad(layout.wanted[i]);
+    Tensors gradients = gradients_of(*body, layout, inputs, tangents, /*create_graph=*/false);
+    own_results(metas, operands, gradients);
+    return gradients;
+  };
+}
+
+Tensors VjpOperator::call_with_grad(const HopPtr& hop, Tensors&& operands) const {
+  if (detail::is_tracing()) return HigherOrderOperator::call_with_grad(hop, std::move(operands));
+  const VjpLayout layout(*hop);
+  Tensors inputs(operands.begin(), operands.begin() + static_cast<int64_t>(layout.num_inputs));
+  const Tensors tangents(operands.begin() + static_cast<int64_t>(layout.num_inputs), operands.end());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!layout.wanted[i]) continue;
+    inputs[i] = inputs[i].requires_grad() ? at::alias(inputs[i]) : inputs[i].detach().set_requires_grad(true);
+  }
+  return gradients_of(hop->body(0), layout, inputs, tangents, /*create_graph=*/true);
+}
+
+std::unique_ptr<Derivative> VjpOperator::differentiate(const Hop& hop, const std::vector<bool>& requires_grad,
+                                                       bool /*create_graph*/) const {
+  const VjpLayout layout(hop);
+  std::vector<TensorMeta> operands;
+  for (size_t i = 0; i < layout.num_inputs; ++i) operands.push_back(hop.body(0).input(i));
+  for (size_t i = 0; i < layout.given.size(); ++i) {
+    if (layout.given[i]) operands.push_back(contiguous(hop.body(0).result(i)));
+  }
+  return replay_derivative(hop, operands, requires_grad);
+}
+
+std::unique_ptr<Derivative> replay_derivative(const Hop& hop, const std::vector<TensorMeta>& operands,
+                                              const std::vector<bool>& requires_grad) {
+  for (const auto& body : hop.bodies()) {
+    DIPTYCH_CHECK(!body->has_custom_function(),
+                  "[{}] the body calls a torch::autograd::Function, whose backward the graph of hop.{} does not hold; "
+                  "use custom_vjp",
+                  hop.op().schema().name, hop.op().schema().name);
+  }
+  return std::make_unique<ReplayDerivative>(hop, operands, requires_grad);
+}
+
+}  // namespace diptych

@@ -1,0 +1,27 @@
+// hop.vjp: the gradients of a graph, found by running it under autograd when the gradient is asked for. What has no
+// backward that could be written down before it runs, such as a loop of unknown length, is differentiated by it.
+#pragma once
+#include "diptych/hops/hop.h"
+
+namespace diptych {
+
+/// Groups: the inputs of the body, the tangents of its results. Constants: per input whether its gradient is wanted, per
+/// result whether its tangent is among the operands. Results: the wanted gradients, zeros where nothing flows.
+class VjpOperator final : public HigherOrderOperator {
+ public:
+  VjpOperator() : HigherOrderOperator("vjp", 1) {}
+  static const VjpOperator& get();
+
+  std::vector<TensorMeta> infer(const Hop& hop) const override;
+  HopFunction compile(const Hop& hop) const override;
+  std::unique_ptr<Derivative> differentiate(const Hop& hop, const std::vector<bool>& requires_grad,
+                                            bool create_graph) const override;
+  std::vector<at::Tensor> call_with_grad(const HopPtr& hop, std::vector<at::Tensor>&& operands) const override;
+};
+
+/// A derivative that saves the operands alone and runs the hop again in its backward, by hop.vjp. `operands`: their
+/// metadata. Errors: UserError where a body has a backward that its graph does not show.
+std::unique_ptr<Derivative> replay_derivative(const Hop& hop, const std::vector<TensorMeta>& operands,
+                                              const std::vector<bool>& requires_grad);
+
+}  // namespace diptych

@@ -1,0 +1,164 @@
+#include "diptych/hops/while_operator.h"
+
+#include <ATen/ops/stack.h>
+
+#include "diptych/hops/draws.h"
+#include "diptych/hops/history.h"
+#include "diptych/hops/scan_operator.h"
+#include "diptych/hops/strides.h"
+#include "diptych/hops/vjp_operator.h"
+#include "diptych/interpreter/run_guards.h"
+#include "diptych/trace/recorder.h"
+
+namespace diptych {
+namespace {
+
+using Tensors = std::vector<at::Tensor>;
+
+template <class T>
+std::vector<T> part(const std::vector<T>& list, size_t begin, size_t count) {
+  return {list.begin() + static_cast<int64_t>(begin), list.begin() + static_cast<int64_t>(begin + count)};
+}
+
+Tensors joined(Tensors first, const Tensors& second) {
+  first.insert(first.end(), second.begin(), second.end());
+  return first;
+}
+
+struct WhileLayout {
+  explicit WhileLayout(const Hop& hop)
+      : num_carries(hop.groups().at(0)), num_condition_free(hop.groups().at(1)), num_free(hop.groups().at(2)) {}
+  size_t num_carries;
+  size_t num_condition_free;
+  size_t num_free;
+
+  Tensors carries(const Tensors& operands) const { return part(operands, 0, num_carries); }
+  Tensors condition_free(const Tensors& operands) const { return part(operands, num_carries, num_condition_free); }
+  Tensors free(const Tensors& operands) const {
+    return part(operands, num_carries + num_condition_free, num_free);
+  }
+};
+
+bool holds(const Body& condition, const Tensors& carries, const Tensors& free) {
+  return condition.program().run(joined(carries, free))[0].item<bool>();
+}
+
+void lay_out(Tensors& carries, const Body& body) {
+  for (size_t i = 0; i < carries.size(); ++i) carries[i] = with_strides(carries[i], body.input(i));
+}
+
+/// Rows of tensors, one row a step, that become one stack per column.
+class Columns {
+ public:
+  void add(const Tensors& row) {
+    columns_.resize(row.size());
+    for (size_t i = 0; i < row.size(); ++i) columns_[i].push_back(row[i]);
+  }
+  Tensors stacks(const std::vector<TensorMeta>& metas) const {
+    Tensors found;
+    for (size_t i = 0; i < metas.size(); ++i) {
+      found.push_back(i < columns_.size() ? at::stack(columns_[i]) : empty_like_meta(metas[i]));
+    }
+    return found;
+  }
+
+ private:
+  std::vector<Tensors> columns_;
+};
+
+/// The body of a loop that gradients flow through, as a scan of so many steps would have it.
+struct Trajectory {
+  Tensors carries;
+  Columns draws;
+  Columns residuals;
+  int64_t length = 0;
+};
+
+}  // namespace
+
+const WhileOperator& WhileOperator::get() {
+  static const auto* const op = new WhileOperator;
+  return *op;
+}
+
+std::vector<TensorMeta> WhileOperator::infer(const Hop& hop) const {
+  std::vector<TensorMeta> metas;
+  for (size_t i = 0; i < hop.groups().at(0); ++i) metas.push_back(hop.body(1).input(i));
+  return metas;
+}
+
+HopFunction WhileOperator::compile(const Hop& hop) const {
+  return [bodies = hop.bodies(), metas = hop.results(), layout = WhileLayout(hop)](Tensors&& operands) {
+    const Tensors condition_free = layout.condition_free(operands);
+    const Tensors free = layout.free(operands);
+    Tensors carries = layout.carries(operands);
+    lay_out(carries, *bodies[1]);
+    while (holds(*bodies[0], carries, condition_free)) {
+      carries = bodies[1]->program().run(joined(std::move(carries), free));
+      lay_out(carries, *bodies[1]);
+    }
+    own_results(metas, operands, carries);
+    return carries;
+  };
+}
+
+std::unique_ptr<Derivative> WhileOperator::differentiate(const Hop& hop, const std::vector<bool>& requires_grad,
+                                                         bool /*create_graph*/) const {
+  const WhileLayout layout(hop);
+  std::vector<TensorMeta> operands;
+  for (size_t i = 0; i < layout.num_carries; ++i) operands.push_back(hop.body(1).input(i));
+  for (size_t i = 0; i < layout.num_condition_free; ++i) {
+    operands.push_back(hop.body(0).input(layout.num_carries + i));
+  }
+  for (size_t i = 0; i < layout.num_free; ++i) operands.push_back(hop.body(1).input(layout.num_carries + i));
+  return replay_derivative(hop, operands, requires_grad);
+}
+
+Tensors WhileOperator::call_with_grad(const HopPtr& hop, Tensors&& operands) const {
+  if (detail::is_tracing()) return HigherOrderOperator::call_with_grad(hop, std::move(operands));
+  const WhileLayout layout(*hop);
+  std::shared_ptr<const Body> step = hop->bodies()[1];
+  std::shared_ptr<const Body> drawing;
+  if (step->draws()) {
+    const auto split = detail::split_draws(*step->graph(), layout.num_carries, layout.num_carries);
+    drawing = std::make_shared<const Body>(split.draws);
+    step = std::make_shared<const Body>(split.rest);
+  }
+  const size_t num_draws = step->num_inputs() - layout.num_carries - layout.num_free;
+  // A scan of no steps has the derivative of any length.
+  std::vector<bool> requires_grad;
+  const Tensors free = layout.free(operands);
+  for (const at::Tensor& carry : layout.carries(operands)) requires_grad.push_back(carry.requires_grad());
+  requires_grad.insert(requires_grad.end(), num_draws, false);
+  for (const at::Tensor& tensor : free) requires_grad.push_back(tensor.requires_grad());
+  const auto shape = make_scan(step, layout.num_carries, num_draws, 0, false);
+  const HopPtr forward = shape->derivative(requires_grad, false)->forward();
+  Trajectory path;
+  {
+    const RunBelowAutograd guard;
+    const Tensors condition_free = layout.condition_free(operands);
+    path.carries = layout.carries(operands);
+    lay_out(path.carries, *step);
+    for (; holds(hop->body(0), path.carries, condition_free); ++path.length) {
+      Tensors draws;
+      if (drawing) draws = drawing->program().run(joined(path.carries, free));
+      if (drawing) draws.erase(draws.begin(), draws.begin() + static_cast<int64_t>(layout.num_carries));
+      Tensors results = forward->body(0).program().run(joined(joined(path.carries, draws), free));
+      path.draws.add(draws);
+      path.residuals.add(part(results, layout.num_carries, results.size() - layout.num_carries));
+      path.carries = part(results, 0, layout.num_carries);
+      lay_out(path.carries, *step);
+    }
+    own_results(hop->results(), operands, path.carries);
+  }
+  std::vector<TensorMeta> draw_metas;
+  for (size_t i = 0; i < num_draws; ++i) draw_metas.push_back(stacked(step->input(layout.num_carries + i), 0));
+  const Tensors draws = path.draws.stacks(draw_metas);
+  const Tensors residuals = path.residuals.stacks(part(forward->results(), layout.num_carries,
+                                                       forward->num_results() - layout.num_carries));
+  const auto scan = make_scan(step, layout.num_carries, num_draws, path.length, false);
+  return detail::attach_history(scan, joined(joined(layout.carries(operands), draws), free), std::move(path.carries),
+                                residuals);
+}
+
+}  // namespace diptych

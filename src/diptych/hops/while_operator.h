@@ -1,0 +1,23 @@
+// hop.while_loop: runs a body for as long as a condition holds.
+#pragma once
+#include "diptych/hops/hop.h"
+
+namespace diptych {
+
+/// Groups: the first carries, what the condition captured, what the body captured. Bodies: the condition, which takes
+/// carries and gives one bool, and the step, which takes carries and gives carries. Results: the last carries.
+class WhileOperator final : public HigherOrderOperator {
+ public:
+  WhileOperator() : HigherOrderOperator("while_loop", 2) {}
+  static const WhileOperator& get();
+
+  std::vector<TensorMeta> infer(const Hop& hop) const override;
+  HopFunction compile(const Hop& hop) const override;
+  /// In a capture, where the number of steps is not known: the loop is run again when its backward runs.
+  std::unique_ptr<Derivative> differentiate(const Hop& hop, const std::vector<bool>& requires_grad,
+                                            bool create_graph) const override;
+  /// Outside a capture residuals are collected while the loop runs; then it is a scan of as many steps.
+  std::vector<at::Tensor> call_with_grad(const HopPtr& hop, std::vector<at::Tensor>&& operands) const override;
+};
+
+}  // namespace diptych

@@ -1,0 +1,66 @@
+#include "hops/unrolled.h"
+
+namespace diptych::testing {
+namespace {
+
+at::Tensor leaf64(at::IntArrayRef sizes, double shift = 0) {
+  return values(sizes, shift).to(torch::kFloat64).requires_grad_();
+}
+
+Tensors branch(const Tensors& t) {
+  return {cond(t[0].sum() > 0.5, [&](const at::Tensor& x) { return x * t[1]; },
+               [&](const at::Tensor& x) { return (x.sin() * t[2]).exp(); }, t[0])};
+}
+
+TEST(Cond, GradientsAreRightToTheSecondOrder) {
+  for (const double shift : {0.0, 2.0}) {
+    expect_gradients_right({leaf64({3}, shift), leaf64({3}, 0.3), leaf64({3}, 0.7)}, branch);
+  }
+}
+
+TEST(Cond, EagerAgreesWithTheBranch) {
+  for (const double shift : {0.0, 2.0}) {
+    const Tensors t{leaf64({3}, shift), leaf64({3}, 0.3), leaf64({3}, 0.7)};
+    const bool chosen = (t[0].sum() > 0.5).item<bool>();
+    const at::Tensor ours = branch(t)[0];
+    const at::Tensor theirs = chosen ? t[0] * t[1] : (t[0].sin() * t[2]).exp();
+    EXPECT_TRUE(torch::equal(ours, theirs));
+    const auto g = torch::autograd::grad({ours.sum()}, t);
+    EXPECT_EQ(g[chosen ? 2 : 1].abs().sum().item<double>(), 0.0);
+  }
+}
+
+Tensors loop(const Tensors& t) {
+  const auto last = while_loop([](const Tensors& c) { return c[1] < 4; },
+                               [&](const Tensors& c) { return Tensors{torch::tanh(c[0] * t[1] + 0.1), c[1] + 1}; },
+                               Tensors{t[0], torch::zeros({}, torch::kLong)});
+  return {last[0]};
+}
+
+TEST(WhileLoop, RunsAsTheLoop) {
+  const Tensors t{leaf64({3}), leaf64({3}, 0.3)};
+  at::Tensor c = t[0];
+  for (int i = 0; i < 4; ++i) c = torch::tanh(c * t[1] + 0.1);
+  const at::Tensor ours = loop(t)[0];
+  EXPECT_TRUE(torch::equal(ours, c));
+  const auto a = torch::autograd::grad({ours.square().sum()}, t, {}, true, true);
+  const auto b = torch::autograd::grad({c.square().sum()}, t, {}, true, true);
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(torch::allclose(a[i], b[i], 1e-12, 1e-12));
+  const auto a2 = torch::autograd::grad({a[0].sum() + a[1].sum()}, t);
+  const auto b2 = torch::autograd::grad({b[0].sum() + b[1].sum()}, t);
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(torch::allclose(a2[i], b2[i], 1e-12, 1e-12));
+}
+
+TEST(WhileLoop, GradientsAreRightToTheSecondOrder) { expect_gradients_right({leaf64({3}), leaf64({3}, 0.3)}, loop); }
+
+TEST(Map, IsTheFunctionOnEachSlice) {
+  const at::Tensor x = leaf64({4, 3}), w = leaf64({3}, 0.4);
+  const at::Tensor ours = map([&](const at::Tensor& row) { return (row * w).sum(); }, x);
+  EXPECT_TRUE(torch::allclose(ours, (x * w).sum(1)));
+  expect_gradients_right({x, w}, [](const Tensors& t) -> Tensors {
+    return {map([&](const at::Tensor& row) { return (row * t[1]).sum().sin(); }, t[0])};
+  });
+}
+
+}  // namespace
+}  // namespace diptych::testing
