@@ -8,8 +8,9 @@ at::Tensor leaf64(at::IntArrayRef sizes, double shift = 0) {
 }
 
 Tensors branch(const Tensors& t) {
-  return {cond(t[0].sum() > 0.5, [&](const at::Tensor& x) { return x * t[1]; },
-               [&](const at::Tensor& x) { return (x.sin() * t[2]).exp(); }, t[0])};
+  return {cond(
+      t[0].sum() > 0.5, [&](const at::Tensor& x) { return x * t[1]; },
+      [&](const at::Tensor& x) { return (x.sin() * t[2]).exp(); }, t[0])};
 }
 
 TEST(Cond, GradientsAreRightToTheSecondOrder) {
@@ -32,7 +33,9 @@ TEST(Cond, EagerAgreesWithTheBranch) {
 
 Tensors loop(const Tensors& t) {
   const auto last = while_loop([](const Tensors& c) { return c[1] < 4; },
-                               [&](const Tensors& c) { return Tensors{torch::tanh(c[0] * t[1] + 0.1), c[1] + 1}; },
+                               [&](const Tensors& c) {
+                                 return Tensors{torch::tanh(c[0] * t[1] + 0.1), c[1] + 1};
+                               },
                                Tensors{t[0], torch::zeros({}, torch::kLong)});
   return {last[0]};
 }

@@ -31,7 +31,7 @@ struct CheckedStep {
   template <class X>
   auto operator()(Carry& carry, X& x) {
     auto result = function(carry, x);
-    check_structure("scan", "the body's carry", spec, flatten(result.first, "carry").spec);
+    check_structure("scan", "the body's carry", spec, diptych::flatten(result.first, "carry").spec);
     return result;
   }
 };
@@ -56,8 +56,8 @@ auto scan(F&& f, const Carry& init, const Xs& xs, const ScanOptions& options = {
         result.second;
       },
       "The body of a scan returns a std::pair of the next carry and this step's output.");
-  const Flattened carry = flatten(init, "carry");
-  const Flattened slices = flatten(xs, "xs");
+  const Flattened carry = diptych::flatten(init, "carry");
+  const Flattened slices = diptych::flatten(xs, "xs");
   detail::CheckedStep<std::remove_reference_t<F>, Carry> step{f, carry.spec};
   std::shared_ptr<Result> example;
   const auto flat = detail::make_flat<Result>(step, example, init, xs);

@@ -5,8 +5,8 @@
 
 namespace diptych {
 
-/// Groups: the inputs of the body, the tangents of its results. Constants: per input whether its gradient is wanted, per
-/// result whether its tangent is among the operands. Results: the wanted gradients, zeros where nothing flows.
+/// Groups: the inputs of the body, the tangents of its results. Constants: per input whether its gradient is wanted,
+/// per result whether its tangent is among the operands. Results: the wanted gradients, zeros where nothing flows.
 class VjpOperator final : public HigherOrderOperator {
  public:
   VjpOperator() : HigherOrderOperator("vjp", 1) {}

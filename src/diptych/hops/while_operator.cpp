@@ -34,9 +34,7 @@ struct WhileLayout {
 
   Tensors carries(const Tensors& operands) const { return part(operands, 0, num_carries); }
   Tensors condition_free(const Tensors& operands) const { return part(operands, num_carries, num_condition_free); }
-  Tensors free(const Tensors& operands) const {
-    return part(operands, num_carries + num_condition_free, num_free);
-  }
+  Tensors free(const Tensors& operands) const { return part(operands, num_carries + num_condition_free, num_free); }
 };
 
 bool holds(const Body& condition, const Tensors& carries, const Tensors& free) {
@@ -154,8 +152,8 @@ Tensors WhileOperator::call_with_grad(const HopPtr& hop, Tensors&& operands) con
   std::vector<TensorMeta> draw_metas;
   for (size_t i = 0; i < num_draws; ++i) draw_metas.push_back(stacked(step->input(layout.num_carries + i), 0));
   const Tensors draws = path.draws.stacks(draw_metas);
-  const Tensors residuals = path.residuals.stacks(part(forward->results(), layout.num_carries,
-                                                       forward->num_results() - layout.num_carries));
+  const Tensors residuals =
+      path.residuals.stacks(part(forward->results(), layout.num_carries, forward->num_results() - layout.num_carries));
   const auto scan = make_scan(step, layout.num_carries, num_draws, path.length, false);
   return detail::attach_history(scan, joined(joined(layout.carries(operands), draws), free), std::move(path.carries),
                                 residuals);

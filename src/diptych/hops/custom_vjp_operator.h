@@ -1,0 +1,40 @@
+// hop.custom_vjp: a function whose backward the user has written.
+#pragma once
+#include "diptych/hops/hop.h"
+
+namespace diptych {
+
+/// Groups: arguments, what fwd captured, what bwd captured. Bodies: fwd, which gives results, then residuals; bwd, which
+/// takes residuals, then one tangent per result, and gives gradients. Constants: how many of fwd's outputs are results,
+/// how often the hop gives the residuals behind them, per argument whether bwd gives its gradient.
+class CustomVjpOperator final : public HigherOrderOperator {
+ public:
+  CustomVjpOperator() : HigherOrderOperator("custom_vjp", 2) {}
+  static const CustomVjpOperator& get();
+
+  std::vector<TensorMeta> infer(const Hop& hop) const override;
+  HopFunction compile(const Hop& hop) const override;
+  std::unique_ptr<Derivative> differentiate(const Hop& hop, const std::vector<bool>& requires_grad,
+                                            bool create_graph) const override;
+  LiftedDraws lift_draws(const Hop& hop) const override;
+};
+
+namespace detail {
+
+/// How a custom_vjp hop's operands and outputs are divided.
+struct CustomLayout {
+  explicit CustomLayout(const Hop& hop);
+  size_t num_arguments;
+  size_t num_free;     ///< captured by fwd
+  size_t num_bwd_free;
+  size_t num_results;  ///< that have tangents
+  size_t copies;       ///< of the residuals
+  std::vector<bool> has_gradient;
+
+  std::vector<size_t> groups() const { return {num_arguments, num_free, num_bwd_free}; }
+  std::vector<c10::IValue> constants() const;
+};
+
+}  // namespace detail
+
+}  // namespace diptych
