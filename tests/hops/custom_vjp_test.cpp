@@ -19,7 +19,10 @@ auto softplus() {
 
 // The identity forward, whose gradient is scaled: no operator's derivative is that.
 auto scale_gradient(double factor) {
-  return custom_vjp([](const at::Tensor& x) { return x * 1; }, [](const at::Tensor& x) { return std::pair{x * 1, std::tuple<>()}; },
+  return custom_vjp([](const at::Tensor& x) { return x * 1; },
+                    [](const at::Tensor& x) {
+                      return std::pair{x * 1, std::tuple<>()};
+                    },
                     [factor](const std::tuple<>&, const at::Tensor& g) { return std::tuple{g * factor}; });
 }
 
@@ -63,7 +66,10 @@ TEST(CustomVjp, RefusesByName) {
   const auto sized = custom_vjp(id, keep, [](const std::tuple<>&, const at::Tensor& g) { return std::tuple{g.sum()}; });
   expect_error<UserError>([&] { sized(x); }, "bwd gives f64[] as the gradient of 'arg0', expected f64[3]");
   const auto captures = custom_vjp(
-      id, [&](const at::Tensor& t) { return std::pair{t * w, std::tuple<>()}; },
+      id,
+      [&](const at::Tensor& t) {
+        return std::pair{t * w, std::tuple<>()};
+      },
       [](const std::tuple<>&, const at::Tensor& g) { return std::tuple{g}; });
   expect_error<UserError>([&] { captures(x); }, "fwd captures a tensor that requires grad");
   const auto mutates = custom_vjp(

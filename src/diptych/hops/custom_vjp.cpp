@@ -10,8 +10,9 @@ namespace {
 
 void check_pure(const Body& body, const char* name) {
   for (const auto& mutation : body.mutations()) {
-    throw UserError(fmt::format("[custom_vjp] {} changes '{}' in place; use an out-of-place operator, or clone it first",
-                                name, body.graph()->input_slots()[mutation.primal].path));
+    throw UserError(
+        fmt::format("[custom_vjp] {} changes '{}' in place; use an out-of-place operator, or clone it first", name,
+                    body.graph()->input_slots()[mutation.primal].path));
   }
 }
 

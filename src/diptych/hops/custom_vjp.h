@@ -7,8 +7,8 @@ namespace detail {
 
 /// The user's fwd and bwd as functions of flat tensors.
 struct FlatRules {
-  FlatFunction fwd;  ///< arguments to results, then residuals
-  FlatFunction bwd;  ///< residuals, then tangents to gradients, undefined where there is none
+  FlatFunction fwd;                     ///< arguments to results, then residuals
+  FlatFunction bwd;                     ///< residuals, then tangents to gradients, undefined where there is none
   std::function<size_t()> num_results;  ///< of fwd, once it has run
 };
 
@@ -57,13 +57,14 @@ class CustomVjp {
   Bwd bwd_;
 };
 
-/// Returns a function that gives function(arguments...) and is differentiated by the user's rules, in eager, in captures
-/// and in bodies of higher-order operators alike: where gradients are recorded, `fwd(arguments...)` is captured instead,
-/// a std::pair of the same result and of residuals, any tree of tensors; and the backward is `bwd(residuals, tangents)`,
-/// where the tangents have the type of the result, zeros where none was given; it returns a std::tuple of one gradient
-/// per argument. Differentiated again, the gradient is that of bwd's operators, and of fwd's on the way to residuals.
-/// Errors: UserError for a gradient of other sizes or dtype than the argument, by path; where fwd captures a tensor that
-/// requires grad; where fwd or bwd change a tensor in place that is not theirs. Source: jax.custom_vjp.
+/// Returns a function that gives function(arguments...) and is differentiated by the user's rules, in eager, in
+/// captures and in bodies of higher-order operators alike: where gradients are recorded, `fwd(arguments...)` is
+/// captured instead, a std::pair of the same result and of residuals, any tree of tensors; and the backward is
+/// `bwd(residuals, tangents)`, where the tangents have the type of the result, zeros where none was given; it returns a
+/// std::tuple of one gradient per argument. Differentiated again, the gradient is that of bwd's operators, and of fwd's
+/// on the way to residuals. Errors: UserError for a gradient of other sizes or dtype than the argument, by path; where
+/// fwd captures a tensor that requires grad; where fwd or bwd change a tensor in place that is not theirs. Source:
+/// jax.custom_vjp.
 template <class F, class Fwd, class Bwd>
 CustomVjp<std::decay_t<F>, std::decay_t<Fwd>, std::decay_t<Bwd>> custom_vjp(F&& function, Fwd&& fwd, Bwd&& bwd) {
   return {std::forward<F>(function), std::forward<Fwd>(fwd), std::forward<Bwd>(bwd)};

@@ -4,9 +4,9 @@
 
 namespace diptych {
 
-/// Groups: arguments, what fwd captured, what bwd captured. Bodies: fwd, which gives results, then residuals; bwd, which
-/// takes residuals, then one tangent per result, and gives gradients. Constants: how many of fwd's outputs are results,
-/// how often the hop gives the residuals behind them, per argument whether bwd gives its gradient.
+/// Groups: arguments, what fwd captured, what bwd captured. Bodies: fwd, which gives results, then residuals; bwd,
+/// which takes residuals, then one tangent per result, and gives gradients. Constants: how many of fwd's outputs are
+/// results, how often the hop gives the residuals behind them, per argument whether bwd gives its gradient.
 class CustomVjpOperator final : public HigherOrderOperator {
  public:
   CustomVjpOperator() : HigherOrderOperator("custom_vjp", 2) {}
@@ -25,7 +25,7 @@ namespace detail {
 struct CustomLayout {
   explicit CustomLayout(const Hop& hop);
   size_t num_arguments;
-  size_t num_free;     ///< captured by fwd
+  size_t num_free;  ///< captured by fwd
   size_t num_bwd_free;
   size_t num_results;  ///< that have tangents
   size_t copies;       ///< of the residuals

@@ -56,7 +56,9 @@ std::shared_ptr<const Body> Capturer::capture() const {
   };
   for (size_t i = 0; i < carries_.size(); ++i) add(make_placeholder(carries_[i]), init_.spec.tensor_path(i));
   for (size_t i = 0; i < buffers_.size(); ++i) add(buffers_[i], fmt::format("buffer.{}", i));
-  for (size_t i = 0; i < inputs_.metas.size(); ++i) add(make_placeholder(inputs_.metas[i]), inputs_.paths[i]);
+  for (size_t i = 0; i < inputs_.metas.size(); ++i) {
+    add(inputs_.examples.empty() ? make_placeholder(inputs_.metas[i]) : inputs_.examples[i], inputs_.paths[i]);
+  }
   const size_t num_carries = carries_.size();
   const size_t num_buffers = buffers_.size();
   const auto with_buffers = [&](const Tensors& stand_ins) {
@@ -105,15 +107,17 @@ bool Capturer::find_buffers(const Body& body) {
   bool found = false;
   for (const auto& mutation : body.mutations()) {
     const std::string& path = body.graph()->input_slots()[mutation.primal].path;
+    const bool is_example = !inputs_.examples.empty() && mutation.primal >= carries_.size() + buffers_.size() &&
+                            mutation.primal < num_arguments;
     const bool is_buffer = mutation.primal >= carries_.size() && mutation.primal < carries_.size() + buffers_.size();
-    DIPTYCH_CHECK(is_buffer || mutation.primal >= num_arguments,
+    DIPTYCH_CHECK(is_buffer || is_example || mutation.primal >= num_arguments,
                   "[{}] the body changes its argument '{}' in place; use an out-of-place operator, or clone it first",
                   who_, path);
     DIPTYCH_CHECK(
         !mutation.geometry,
         "[{}] the body changes the shape of a captured tensor ({}) in place; carry it, or reshape a view of it", who_,
         path);
-    if (is_buffer) continue;
+    if (is_buffer || is_example) continue;
     const at::Tensor& buffer = body.free_variables()[mutation.primal - num_arguments];
     DIPTYCH_CHECK(
         !buffer.requires_grad() && mutation.under_no_grad,

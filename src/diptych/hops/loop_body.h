@@ -13,6 +13,9 @@ namespace diptych::detail {
 struct LoopInputs {
   std::vector<TensorMeta> metas;
   std::vector<std::string> paths;
+  /// If not empty: real tensors that the code captures and that these inputs stand for. It may change them in place;
+  /// what becomes of that is the caller's to see to.
+  std::vector<at::Tensor> examples = {};
 };
 
 /// A captured loop body. Inputs: the carries of `init`, buffers, the further inputs, free variables. Outputs: the next
