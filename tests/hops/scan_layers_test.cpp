@@ -1,5 +1,5 @@
-#include "diptych/compile/module.h"
 #include "diptych/hops/scan_layers.h"
+#include "diptych/compile/module.h"
 #include "hops/unrolled.h"
 
 namespace diptych::testing {

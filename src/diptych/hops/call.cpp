@@ -90,7 +90,7 @@ ag::variable_list HopNode::apply_again(const std::vector<at::Tensor>& tangents) 
   std::vector<at::Tensor> operands;
   for (size_t i = 0; i < saved_->num_operands(); ++i) operands.push_back(saved_->operand(i));
   auto results = call(derivative->forward(), operands);
-  results.erase(results.begin(), results.begin() + static_cast<int64_t>(hop_->num_results()));
+  results.erase(results.begin(), results.begin() + static_cast<int64_t>(derivative->first_residual(*hop_)));
   return derivative->backward(CalledAgain(std::move(operands), std::move(results)), tangents);
 }
 

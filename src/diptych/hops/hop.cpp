@@ -52,6 +52,8 @@ HopKernel make_kernel(const Node& node) {
 
 }  // namespace
 
+size_t Derivative::first_residual(const Hop& hop) const { return hop.num_results(); }
+
 HigherOrderOperator::HigherOrderOperator(std::string_view name, int num_bodies)
     : schema_(add_hop_schema({name, num_bodies})) {}
 

@@ -45,6 +45,8 @@ class Derivative {
 
   /// Takes the operands; gives the results, then residuals.
   virtual const HopPtr& forward() const = 0;
+  /// How many of forward()'s outputs stand before the residuals. One that is only called again may lack results.
+  virtual size_t first_residual(const Hop& hop) const;
   /// Per result.
   virtual const std::vector<bool>& requires_grad() const = 0;
   /// One gradient per operand, undefined where nothing flows. `tangents`: one per result, undefined where none is

@@ -1,9 +1,11 @@
 #include "diptych/hops/scan.h"
 
 #include "diptych/base/error.h"
+#include "diptych/hops/checkpointed_scan.h"
 #include "diptych/hops/loop_body.h"
 #include "diptych/hops/scan_operator.h"
 #include "diptych/hops/strides.h"
+#include "diptych/hops/treeverse.h"
 #include "diptych/trace/placeholder.h"
 
 namespace diptych {
@@ -34,6 +36,18 @@ int64_t find_length(const Flattened& xs, const ScanOptions& options) {
   return found;
 }
 
+// Nothing where a plain scan does the same.
+std::optional<Checkpoints> find_checkpoints(int64_t length, const ScanOptions& options) {
+  if (!options.max_saved_carries) return std::nullopt;
+  const int64_t carries = *options.max_saved_carries;
+  DIPTYCH_CHECK(carries > 0, "[scan] options.max_saved_carries is {}, expected 1 or more; leave it out to keep all",
+                carries);
+  const int64_t segment = options.segment.value_or(detail::default_segment(length, carries));
+  DIPTYCH_CHECK(segment > 0, "[scan] options.segment is {}, expected 1 or more; leave it out for the default", segment);
+  if (length <= segment) return std::nullopt;
+  return Checkpoints{segment, carries};
+}
+
 detail::LoopInputs slice_inputs(const Flattened& xs) {
   detail::LoopInputs inputs;
   for (size_t i = 0; i < xs.tensors.size(); ++i) {
@@ -56,7 +70,10 @@ std::vector<at::Tensor> detail::scan_flat(const FlatFunction& step, const Flatte
   const int64_t length = find_length(xs, options);
   const LoopBody loop = capture_loop_body("scan", step, init, slice_inputs(xs));
   const size_t num_carries = init.tensors.size() + loop.buffers.size();
-  const auto hop = make_scan(loop.body, num_carries, xs.tensors.size(), length, options.reverse);
+  const auto checkpoints = find_checkpoints(length, options);
+  const auto hop = checkpoints ? make_checkpointed_scan(loop.body, num_carries, xs.tensors.size(), length,
+                                                        options.reverse, *checkpoints)
+                               : make_scan(loop.body, num_carries, xs.tensors.size(), length, options.reverse);
   std::vector<at::Tensor> operands = init.tensors;
   operands.insert(operands.end(), loop.buffers.begin(), loop.buffers.end());
   operands.insert(operands.end(), xs.tensors.begin(), xs.tensors.end());

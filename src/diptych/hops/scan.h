@@ -11,6 +11,11 @@ struct ScanOptions {
   bool reverse = false;  ///< takes the last slice first; stacked outputs stay in the order of the slices
   /// Needed where xs holds no tensor; else it must be the slices' number.
   std::optional<int64_t> length = {};
+  /// Keeps at most so many carries for the backward, init included, and runs segments of steps again: binomial
+  /// checkpointing. Memory: that many carries, and the residuals of one segment. Differentiated twice, it keeps all.
+  std::optional<int64_t> max_saved_carries = {};
+  /// Steps in such a segment; by default so many that no step is run more than three times.
+  std::optional<int64_t> segment = {};
 };
 
 namespace detail {

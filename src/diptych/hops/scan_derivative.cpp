@@ -1,9 +1,9 @@
 // The backward of a scan is a scan in the other direction: gradients of carries and sums of gradients of what every
 // step reads are its carries; residuals and gradients of stacks are its slices; gradients of slices are its stacks.
+#include "diptych/hops/scan_derivative.h"
+
 #include <map>
 
-#include "diptych/hops/gradient_body.h"
-#include "diptych/hops/scan_operator.h"
 #include "diptych/hops/strides.h"
 
 namespace diptych {
@@ -11,24 +11,10 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-// A carry requires grad where it ever does: at first, or from some step on.
-std::shared_ptr<const BodyPair> settled_pair(const Hop& scan, std::vector<bool> requires_grad, bool create_graph) {
-  const detail::ScanLayout layout(scan);
-  while (true) {
-    auto pair = scan.body(0).pair(requires_grad, layout.num_carries, create_graph);
-    bool changed = false;
-    for (size_t i = 0; i < layout.num_carries; ++i) {
-      if (!pair->differentiable()[i] || requires_grad[i]) continue;
-      requires_grad[i] = changed = true;
-    }
-    if (!changed) return pair;
-  }
-}
-
 class ScanDerivative final : public Derivative {
  public:
   ScanDerivative(const Hop& scan, const std::vector<bool>& requires_grad, bool create_graph)
-      : layout_(scan), body_(scan.bodies()[0]), pair_(settled_pair(scan, requires_grad, create_graph)) {
+      : layout_(scan), body_(scan.bodies()[0]), pair_(detail::settled_pair(scan, requires_grad, create_graph)) {
     forward_ = make_scan(std::make_shared<const Body>(pair_->forward()), layout_.num_carries, layout_.num_slices,
                          layout_.length, layout_.reverse);
     requires_grad_ = pair_->differentiable();
@@ -71,12 +57,7 @@ const ScanDerivative::Plan& ScanDerivative::plan_for(const std::vector<bool>& gi
 
 Tensors ScanDerivative::operands_for(const Plan& plan, const SavedCall& saved, const Tensors& tangents) const {
   const auto& body = plan.body;
-  const size_t num_loop_operands = layout_.num_carries + layout_.num_slices;
-  Tensors operands;
-  for (const size_t carry : body.carries) {
-    operands.push_back(tangents[carry].defined() ? tangents[carry] : zeros_like_meta(body_->input(carry)));
-  }
-  for (const size_t sum : body.sums) operands.push_back(zeros_like_meta(body_->input(num_loop_operands + sum)));
+  Tensors operands = detail::first_gradients(body, *body_, layout_.num_carries + layout_.num_slices, tangents);
   const auto take = [&](const detail::GradientBody::Source& source) {
     using Kind = detail::GradientBody::Source::Kind;
     if (source.kind == Kind::kTangent) return tangents[source.index];
@@ -88,27 +69,60 @@ Tensors ScanDerivative::operands_for(const Plan& plan, const SavedCall& saved, c
 }
 
 Tensors ScanDerivative::backward(const SavedCall& saved, const Tensors& tangents) const {
-  Tensors gradients(layout_.num_carries + layout_.num_slices + layout_.num_free);
   if (layout_.length == 0) {
+    Tensors gradients(layout_.num_carries + layout_.num_slices + layout_.num_free);
     for (size_t i = 0; i < layout_.num_carries; ++i) gradients[i] = tangents[i];
     return gradients;
   }
   std::vector<bool> given;
   for (const at::Tensor& tangent : tangents) given.push_back(tangent.defined());
   const Plan& plan = plan_for(given);
-  const auto results = call(plan.scan, operands_for(plan, saved, tangents));
-  auto next = results.begin();
-  for (const size_t carry : plan.body.carries) gradients[carry] = *next++;
-  for (const size_t sum : plan.body.sums) gradients[layout_.num_carries + layout_.num_slices + sum] = *next++;
-  for (const size_t slice : plan.body.sliced_gradients) gradients[layout_.num_carries + slice] = *next++;
-  return gradients;
+  return detail::spread_gradients(plan.body, call(plan.scan, operands_for(plan, saved, tangents)), layout_);
 }
 
 }  // namespace
 
+std::shared_ptr<const BodyPair> detail::settled_pair(const Hop& scan, std::vector<bool> requires_grad,
+                                                     bool create_graph) {
+  const ScanLayout layout(scan);
+  while (true) {
+    auto pair = scan.body(0).pair(requires_grad, layout.num_carries, create_graph);
+    bool changed = false;
+    for (size_t i = 0; i < layout.num_carries; ++i) {
+      if (!pair->differentiable()[i] || requires_grad[i]) continue;
+      requires_grad[i] = changed = true;
+    }
+    if (!changed) return pair;
+  }
+}
+
+Tensors detail::first_gradients(const GradientBody& body, const Body& forward, size_t num_loop_inputs,
+                                const Tensors& tangents) {
+  Tensors first;
+  for (const size_t carry : body.carries) {
+    first.push_back(tangents[carry].defined() ? tangents[carry] : zeros_like_meta(forward.input(carry)));
+  }
+  for (const size_t sum : body.sums) first.push_back(zeros_like_meta(forward.input(num_loop_inputs + sum)));
+  return first;
+}
+
+Tensors detail::spread_gradients(const GradientBody& body, const Tensors& results, const ScanLayout& layout) {
+  Tensors gradients(layout.num_carries + layout.num_slices + layout.num_free);
+  auto next = results.begin();
+  for (const size_t carry : body.carries) gradients[carry] = *next++;
+  for (const size_t sum : body.sums) gradients[layout.num_carries + layout.num_slices + sum] = *next++;
+  for (const size_t slice : body.sliced_gradients) gradients[layout.num_carries + slice] = *next++;
+  return gradients;
+}
+
+std::unique_ptr<Derivative> detail::scan_derivative(const Hop& scan, const std::vector<bool>& requires_grad,
+                                                    bool create_graph) {
+  return std::make_unique<ScanDerivative>(scan, requires_grad, create_graph);
+}
+
 std::unique_ptr<Derivative> ScanOperator::differentiate(const Hop& hop, const std::vector<bool>& requires_grad,
                                                         bool create_graph) const {
-  return std::make_unique<ScanDerivative>(hop, requires_grad, create_graph);
+  return detail::scan_derivative(hop, requires_grad, create_graph);
 }
 
 }  // namespace diptych

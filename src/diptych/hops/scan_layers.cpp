@@ -13,10 +13,11 @@ namespace {
 using Tensors = std::vector<at::Tensor>;
 
 void check_layer(const LayerTensors& first, const LayerTensors& layer, size_t index) {
-  DIPTYCH_CHECK(layer.structure == first.structure && layer.paths == first.paths,
-                "[scan_layers] layer {} has other submodules, parameters or training flags than layer 0; pass modules of "
-                "one make, in one mode",
-                index);
+  DIPTYCH_CHECK(
+      layer.structure == first.structure && layer.paths == first.paths,
+      "[scan_layers] layer {} has other submodules, parameters or training flags than layer 0; pass modules of "
+      "one make, in one mode",
+      index);
   for (size_t i = 0; i < first.tensors.size(); ++i) {
     const TensorMeta wanted = TensorMeta::of(first.tensors[i]);
     const TensorMeta got = TensorMeta::of(layer.tensors[i]);

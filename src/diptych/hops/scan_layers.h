@@ -34,13 +34,13 @@ LayerTensors tensors_of_layer(const Layer& layer) {
 
 }  // namespace detail
 
-/// Returns x = layer->forward(x) for each of `layers` in order, captured from the first one alone: the others' parameters
-/// and buffers are stacked and take the place of its own, so that capturing costs one layer however many there are.
-/// Gradients land on each layer's own parameters; buffers that forward changes, such as BatchNorm's, are each updated.
-/// `layers`: a sequence of modules or holders of one type, with parameters and buffers of the same names, sizes and
-/// dtypes, whose forward does the same but for these. x: any tree of tensors, whose sizes and dtypes a layer keeps.
-/// Memory: one copy of all parameters while the forward and the backward run.
-/// Errors: UserError names the first layer that differs, by path; as scan().
+/// Returns x = layer->forward(x) for each of `layers` in order, captured from the first one alone: the others'
+/// parameters and buffers are stacked and take the place of its own, so that capturing costs one layer however many
+/// there are. Gradients land on each layer's own parameters; buffers that forward changes, such as BatchNorm's, are
+/// each updated. `layers`: a sequence of modules or holders of one type, with parameters and buffers of the same names,
+/// sizes and dtypes, whose forward does the same but for these. x: any tree of tensors, whose sizes and dtypes a layer
+/// keeps. Memory: one copy of all parameters while the forward and the backward run. Errors: UserError names the first
+/// layer that differs, by path; as scan().
 template <class Layers, class X>
 X scan_layers(const Layers& layers, const X& x) {
   std::vector<detail::LayerTensors> tensors;

@@ -1,0 +1,133 @@
+#include "diptych/hops/checkpointed_scan.h"
+
+#include "diptych/hops/strides.h"
+#include "diptych/hops/treeverse.h"
+
+namespace diptych {
+namespace {
+
+using Tensors = std::vector<at::Tensor>;
+using detail::SegmentLayout;
+
+template <class T>
+std::vector<T> part(const std::vector<T>& list, size_t begin, size_t count) {
+  return {list.begin() + static_cast<int64_t>(begin), list.begin() + static_cast<int64_t>(begin + count)};
+}
+
+std::vector<c10::IValue> constants_of(const SegmentLayout& layout) {
+  return {layout.scan.length, layout.scan.reverse, layout.segment, layout.carries, layout.copies};
+}
+
+/// Runs the whole scan, piece by piece where carries are to be kept.
+class CheckpointedKernel {
+ public:
+  explicit CheckpointedKernel(const Hop& hop)
+      : results_(hop.results()),
+        layout_(hop),
+        runner_(std::make_shared<detail::SegmentRunner>(hop.bodies()[0], layout_.scan.num_carries,
+                                                        layout_.scan.num_slices, layout_.scan.reverse)) {}
+
+  Tensors operator()(Tensors&& operands) const {
+    const auto& scan = layout_.scan;
+    const Tensors slices = part(operands, scan.num_carries, scan.num_slices);
+    const Tensors free = part(operands, scan.num_carries + scan.num_slices, scan.num_free);
+    Tensors carries = part(operands, 0, scan.num_carries);
+    if (layout_.copies == 0) return runner_->run(carries, slices, free, scan.length);
+    Tensors results;
+    for (const TensorMeta& meta : results_) results.push_back(empty_like_meta(meta));
+    auto stops = detail::kept_in_forward(layout_.num_segments(), layout_.carries - 1);
+    int64_t begin = 0;
+    for (size_t i = 0; i <= stops.size(); ++i) {
+      const int64_t end = i < stops.size() ? layout_.begin(stops[i]) : scan.length;
+      const int64_t place = detail::slices_begin(scan.length, scan.reverse, begin, end);
+      Tensors got = runner_->run(carries, detail::cut(slices, place, end - begin), free, end - begin);
+      for (size_t k = 0; k < scan.num_stacks; ++k) {
+        results[scan.num_carries + k].narrow(0, place, end - begin).copy_(got[scan.num_carries + k]);
+      }
+      carries = part(got, 0, scan.num_carries);
+      const size_t first_kept = scan.num_carries + scan.num_stacks;
+      for (size_t k = first_kept; i < stops.size() && k < results.size(); ++k) {
+        results[k][static_cast<int64_t>(i)].copy_(carries[(k - first_kept) % scan.num_carries]);
+      }
+      begin = end;
+    }
+    for (size_t k = 0; k < scan.num_carries; ++k) results[k] = carries[k];
+    return results;
+  }
+
+ private:
+  std::vector<TensorMeta> results_;
+  SegmentLayout layout_;
+  std::shared_ptr<const detail::SegmentRunner> runner_;
+};
+
+}  // namespace
+
+Tensors detail::SegmentRunner::run(const Tensors& carries, const Tensors& slices, const Tensors& free,
+                                   int64_t length) const {
+  HopPtr scan;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& known : scans_) {
+      if (known.first == length) scan = known.second;
+    }
+    if (!scan) {
+      scan = make_scan(body_, num_carries_, num_slices_, length, reverse_);
+      scans_.emplace_back(length, scan);
+    }
+  }
+  Tensors operands = carries;
+  operands.insert(operands.end(), slices.begin(), slices.end());
+  operands.insert(operands.end(), free.begin(), free.end());
+  return call_below_autograd(*scan, std::move(operands));
+}
+
+Tensors detail::cut(const Tensors& stacks, int64_t begin, int64_t count) {
+  Tensors pieces;
+  for (const at::Tensor& stack : stacks) pieces.push_back(stack.narrow(0, begin, count));
+  return pieces;
+}
+
+detail::SegmentLayout::SegmentLayout(const Hop& hop)
+    : scan(hop),
+      segment(hop.constants().at(2).toInt()),
+      carries(hop.constants().at(3).toInt()),
+      copies(hop.constants().at(4).toInt()) {}
+
+const CheckpointedScanOperator& CheckpointedScanOperator::get() {
+  static const auto* const op = new CheckpointedScanOperator;
+  return *op;
+}
+
+std::vector<TensorMeta> CheckpointedScanOperator::infer(const Hop& hop) const {
+  const SegmentLayout layout(hop);
+  auto metas = ScanOperator::get().infer(hop);
+  const auto kept = detail::kept_in_forward(layout.num_segments(), layout.carries - 1);
+  for (int64_t copy = 0; copy < layout.copies; ++copy) {
+    for (size_t i = 0; i < layout.scan.num_carries; ++i) {
+      metas.push_back(stacked(hop.body(0).input(i), static_cast<int64_t>(kept.size())));
+    }
+  }
+  return metas;
+}
+
+HopFunction CheckpointedScanOperator::compile(const Hop& hop) const { return CheckpointedKernel(hop); }
+
+HigherOrderOperator::LiftedDraws CheckpointedScanOperator::lift_draws(const Hop& hop) const {
+  const SegmentLayout layout(hop);
+  auto lifted = ScanOperator::get().lift_draws(hop);
+  lifted.rest = std::make_shared<const Hop>(*this, lifted.rest->bodies(), lifted.rest->groups(),
+                                            constants_of(layout));
+  return lifted;
+}
+
+HopPtr make_checkpointed_scan(std::shared_ptr<const Body> body, size_t num_carries, size_t num_slices, int64_t length,
+                              bool reverse, const Checkpoints& checkpoints) {
+  const size_t num_free = body->num_inputs() - num_carries - num_slices;
+  return std::make_shared<const Hop>(
+      CheckpointedScanOperator::get(), std::vector<std::shared_ptr<const Body>>{std::move(body)},
+      std::vector<size_t>{num_carries, num_slices, num_free},
+      std::vector<c10::IValue>{length, reverse, checkpoints.segment, checkpoints.carries, int64_t{0}});
+}
+
+}  // namespace diptych
