@@ -8,9 +8,7 @@ at::Tensor leaf64(at::IntArrayRef sizes, double shift = 0) {
   return values(sizes, shift).to(torch::kFloat64).requires_grad_();
 }
 
-Tensors inputs(int64_t length) {
-  return {leaf64({3}), leaf64({length, 3}, 0.3), leaf64({3}, 0.7), leaf64({3}, 1.1)};
-}
+Tensors inputs(int64_t length) { return {leaf64({3}), leaf64({length, 3}, 0.3), leaf64({3}, 0.7), leaf64({3}, 1.1)}; }
 
 Tensors run(const Tensors& t, const ScanOptions& options) {
   const auto step = [&](const std::pair<at::Tensor, at::Tensor>& carry, const at::Tensor& x) {
@@ -59,7 +57,8 @@ TEST(CheckpointedScan, GradientsAreRightToTheSecondOrder) {
 
 TEST(CheckpointedScan, CapturedAsInEager) {
   expect_as_eager([] { return inputs(9); },
-                  [](const Tensors& t) { return run(t, {.max_saved_carries = 3, .segment = 2}); }, {.tolerance = 1e-12});
+                  [](const Tensors& t) { return run(t, {.max_saved_carries = 3, .segment = 2}); },
+                  {.tolerance = 1e-12});
 }
 
 TEST(CheckpointedScan, DrawsOncePerStep) {
@@ -105,7 +104,8 @@ TEST(Treeverse, AdvancesAsLittleAsCanBe) {
       int64_t in_forward = 0;
       const auto kept = detail::kept_in_forward(count, spare);
       if (!kept.empty()) in_forward = kept.back();
-      EXPECT_EQ(detail::advanced_segments(count, spare) + in_forward, best(count, spare, known)) << count << " " << spare;
+      EXPECT_EQ(detail::advanced_segments(count, spare) + in_forward, best(count, spare, known))
+          << count << " " << spare;
       EXPECT_LE(static_cast<int64_t>(kept.size()), spare);
     }
   }

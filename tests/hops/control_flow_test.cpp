@@ -56,6 +56,28 @@ TEST(WhileLoop, RunsAsTheLoop) {
 
 TEST(WhileLoop, GradientsAreRightToTheSecondOrder) { expect_gradients_right({leaf64({3}), leaf64({3}, 0.3)}, loop); }
 
+TEST(WhileLoop, CheckpointedGivesTheSameGradients) {
+  const Tensors t{leaf64({3}), leaf64({3}, 0.3)};
+  const auto gradients = [&](int64_t steps, const WhileOptions& options) {
+    const auto last = while_loop([&](const Tensors& c) { return c[1] < steps; },
+                                 [&](const Tensors& c) {
+                                   return Tensors{torch::tanh(c[0] * t[1] + 0.1), c[1] + 1};
+                                 },
+                                 Tensors{t[0], torch::zeros({}, torch::kLong)}, options);
+    return torch::autograd::grad({last[0].square().sum()}, t, {}, {}, false, /*allow_unused=*/true);
+  };
+  for (const int64_t steps : {0, 1, 3, 4, 9}) {
+    for (const int64_t every : {1, 2, 4, 20}) {
+      const auto ours = gradients(steps, {.checkpoint_every = every}), theirs = gradients(steps, {});
+      for (size_t i = 0; i < ours.size(); ++i) {
+        ASSERT_EQ(ours[i].defined(), theirs[i].defined()) << steps;
+        if (ours[i].defined()) EXPECT_TRUE(torch::allclose(ours[i], theirs[i], 1e-13, 1e-13)) << steps << " " << every;
+      }
+    }
+  }
+  expect_error<UserError>([&] { gradients(2, {.checkpoint_every = 0}); }, "options.checkpoint_every is 0");
+}
+
 TEST(Map, IsTheFunctionOnEachSlice) {
   const at::Tensor x = leaf64({4, 3}), w = leaf64({3}, 0.4);
   const at::Tensor ours = map([&](const at::Tensor& row) { return (row * w).sum(); }, x);

@@ -116,8 +116,7 @@ HopFunction CheckpointedScanOperator::compile(const Hop& hop) const { return Che
 HigherOrderOperator::LiftedDraws CheckpointedScanOperator::lift_draws(const Hop& hop) const {
   const SegmentLayout layout(hop);
   auto lifted = ScanOperator::get().lift_draws(hop);
-  lifted.rest = std::make_shared<const Hop>(*this, lifted.rest->bodies(), lifted.rest->groups(),
-                                            constants_of(layout));
+  lifted.rest = std::make_shared<const Hop>(*this, lifted.rest->bodies(), lifted.rest->groups(), constants_of(layout));
   return lifted;
 }
 

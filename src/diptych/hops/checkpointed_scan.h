@@ -5,7 +5,8 @@
 namespace diptych {
 
 /// Groups and body as hop.scan. Constants: length, whether slices are taken last to first, steps in a segment, how many
-/// carries are kept, the first one included, how often the kept ones are given behind the results: a stack for each carry.
+/// carries are kept, the first one included, how often the kept ones are given behind the results: a stack for each
+/// carry.
 class CheckpointedScanOperator final : public HigherOrderOperator {
  public:
   CheckpointedScanOperator() : HigherOrderOperator("checkpointed_scan", 1) {}

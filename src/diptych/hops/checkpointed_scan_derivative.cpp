@@ -30,9 +30,10 @@ std::shared_ptr<const Body> carries_only(const Body& body, size_t num_carries) {
               part(graph.output_slots(), 0, num_carries))));
 }
 
-/// hop.reverse_segments: the backward of a checkpointed scan. Groups: first carries, stacks of kept carries, slices, free
-/// operands, gradients of the last carries and first sums, tangents of stacks. Bodies: the step's carries alone, the step
-/// with residuals, the backward step. Constants: those of the forward, then what GradientBody knows, as lists of ints.
+/// hop.reverse_segments: the backward of a checkpointed scan. Groups: first carries, stacks of kept carries, slices,
+/// free operands, gradients of the last carries and first sums, tangents of stacks. Bodies: the step's carries alone,
+/// the step with residuals, the backward step. Constants: those of the forward, then what GradientBody knows, as lists
+/// of ints.
 class ReverseSegmentsOperator final : public HigherOrderOperator {
  public:
   ReverseSegmentsOperator() : HigherOrderOperator("reverse_segments", 3) {}
@@ -167,8 +168,7 @@ void Reversal::reverse(int64_t from, int64_t to, const Tensors& carries, int64_t
 
 void Reversal::process(int64_t index, const Tensors& carries) {
   const int64_t count = layout_.end(index) - layout_.begin(index);
-  const int64_t place =
-      detail::slices_begin(layout_.length, layout_.reverse, layout_.begin(index), layout_.end(index));
+  const int64_t place = detail::slices_begin(layout_.length, layout_.reverse, layout_.begin(index), layout_.end(index));
   const Tensors slices = detail::cut(slices_, place, count);
   const Tensors forward = runners_.forward->run(carries, slices, free_, count);
   const size_t num_results = forward.size();
@@ -259,7 +259,8 @@ const CheckpointedDerivative::Plan& CheckpointedDerivative::plan_for(const std::
   const std::lock_guard lock(mutex_);
   const auto known = plans_.find(given);
   if (known != plans_.end()) return known->second;
-  Plan plan{detail::make_gradient_body(*pair_, *body_, layout_.scan.num_carries, layout_.scan.num_slices, given), nullptr};
+  Plan plan{detail::make_gradient_body(*pair_, *body_, layout_.scan.num_carries, layout_.scan.num_slices, given),
+            nullptr};
   plan.step = std::make_shared<const Body>(plan.body.graph);
   return plans_.emplace(given, std::move(plan)).first->second;
 }
@@ -275,8 +276,7 @@ Tensors CheckpointedDerivative::backward(const SavedCall& saved, const Tensors& 
   for (size_t i = scan.num_carries; i < scan.num_carries + scan.num_slices + scan.num_free; ++i) {
     operands.push_back(saved.operand(i));
   }
-  const Tensors running =
-      detail::first_gradients(plan.body, *body_, scan.num_carries + scan.num_slices, tangents);
+  const Tensors running = detail::first_gradients(plan.body, *body_, scan.num_carries + scan.num_slices, tangents);
   operands.insert(operands.end(), running.begin(), running.end());
   size_t num_tangents = 0;
   for (const auto& source : plan.body.slices) {

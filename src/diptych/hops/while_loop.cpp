@@ -41,8 +41,12 @@ std::shared_ptr<const Body> capture_condition(const FlatFunction& condition, con
 
 }  // namespace
 
-std::vector<at::Tensor> while_loop_flat(const FlatFunction& condition, const FlatFunction& step,
-                                        const Flattened& init) {
+std::vector<at::Tensor> while_loop_flat(const FlatFunction& condition, const FlatFunction& step, const Flattened& init,
+                                        const WhileOptions& options) {
+  const int64_t every = options.checkpoint_every.value_or(0);
+  DIPTYCH_CHECK(!options.checkpoint_every || every > 0,
+                "[while_loop] options.checkpoint_every is {}, expected 1 or more; leave it out to keep every step",
+                every);
   const LoopBody loop = capture_loop_body("while_loop", step, init, {});
   const auto test = capture_condition(condition, init, loop);
   std::vector<at::Tensor> operands = init.tensors;
@@ -54,7 +58,7 @@ std::vector<at::Tensor> while_loop_flat(const FlatFunction& condition, const Fla
   }
   const auto hop =
       std::make_shared<const Hop>(WhileOperator::get(), std::vector<std::shared_ptr<const Body>>{test, loop.body},
-                                  std::move(groups), std::vector<c10::IValue>{});
+                                  std::move(groups), std::vector<c10::IValue>{every});
   return loop.write_buffers(call(hop, std::move(operands)), init.tensors.size());
 }
 

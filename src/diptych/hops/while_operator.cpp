@@ -2,6 +2,7 @@
 
 #include <ATen/ops/stack.h>
 
+#include "diptych/hops/checkpointed_scan.h"
 #include "diptych/hops/draws.h"
 #include "diptych/hops/history.h"
 #include "diptych/hops/scan_operator.h"
@@ -27,10 +28,14 @@ Tensors joined(Tensors first, const Tensors& second) {
 
 struct WhileLayout {
   explicit WhileLayout(const Hop& hop)
-      : num_carries(hop.groups().at(0)), num_condition_free(hop.groups().at(1)), num_free(hop.groups().at(2)) {}
+      : num_carries(hop.groups().at(0)),
+        num_condition_free(hop.groups().at(1)),
+        num_free(hop.groups().at(2)),
+        every(hop.constants().at(0).toInt()) {}
   size_t num_carries;
   size_t num_condition_free;
   size_t num_free;
+  int64_t every;
 
   Tensors carries(const Tensors& operands) const { return part(operands, 0, num_carries); }
   Tensors condition_free(const Tensors& operands) const { return part(operands, num_carries, num_condition_free); }
@@ -64,12 +69,88 @@ class Columns {
   std::vector<Tensors> columns_;
 };
 
-/// The body of a loop that gradients flow through, as a scan of so many steps would have it.
-struct Trajectory {
-  Tensors carries;
-  Columns draws;
-  Columns residuals;
-  int64_t length = 0;
+/// A loop that gradients flow through, run outside a capture: as it runs it keeps what a scan of as many steps would
+/// have kept, be it residuals or some carries, and then takes that scan's history.
+class TracedLoop {
+ public:
+  TracedLoop(const HopPtr& hop, const Tensors& operands)
+      : hop_(hop), layout_(*hop), operands_(operands), step_(hop->bodies()[1]), free_(layout_.free(operands)) {
+    if (step_->draws()) {
+      const auto split = detail::split_draws(*step_->graph(), layout_.num_carries, layout_.num_carries);
+      drawing_ = std::make_shared<const Body>(split.draws);
+      step_ = std::make_shared<const Body>(split.rest);
+    }
+    num_draws_ = step_->num_inputs() - layout_.num_carries - layout_.num_free;
+    // A scan of no steps has the same halves as one of any length.
+    std::vector<bool> requires_grad;
+    for (const at::Tensor& carry : layout_.carries(operands)) requires_grad.push_back(carry.requires_grad());
+    requires_grad.insert(requires_grad.end(), num_draws_, false);
+    for (const at::Tensor& tensor : free_) requires_grad.push_back(tensor.requires_grad());
+    shape_ = make_scan(step_, layout_.num_carries, num_draws_, 0, false);
+    forward_ = shape_->derivative(requires_grad, false)->forward();
+  }
+
+  Tensors run() {
+    Tensors carries = run_steps();
+    std::vector<TensorMeta> draw_metas;
+    for (size_t i = 0; i < num_draws_; ++i) draw_metas.push_back(stacked(step_->input(layout_.num_carries + i), 0));
+    const Tensors draws = draws_.stacks(draw_metas);
+    const Tensors operands = joined(joined(layout_.carries(operands_), draws), free_);
+    return detail::attach_history(scan(), operands, std::move(carries), kept_.stacks(kept_metas()));
+  }
+
+ private:
+  bool keeps_carries() const { return layout_.every > 0 && length_ > 0; }
+
+  Tensors run_steps() {
+    const RunBelowAutograd guard;
+    const Tensors condition_free = layout_.condition_free(operands_);
+    Tensors carries = layout_.carries(operands_);
+    lay_out(carries, *step_);
+    for (; holds(hop_->body(0), carries, condition_free); ++length_) {
+      if (layout_.every > 0 && length_ > 0 && length_ % layout_.every == 0) kept_.add(carries);
+      Tensors draws;
+      if (drawing_) {
+        draws = drawing_->program().run(joined(carries, free_));
+        draws.erase(draws.begin(), draws.begin() + static_cast<int64_t>(layout_.num_carries));
+      }
+      draws_.add(draws);
+      const Body& body = layout_.every > 0 ? *step_ : forward_->body(0);
+      const Tensors results = body.program().run(joined(joined(carries, draws), free_));
+      if (layout_.every == 0) {
+        kept_.add(part(results, layout_.num_carries, results.size() - layout_.num_carries));
+      }
+      carries = part(results, 0, layout_.num_carries);
+      lay_out(carries, *step_);
+    }
+    own_results(hop_->results(), operands_, carries);
+    return carries;
+  }
+
+  HopPtr scan() const {
+    if (!keeps_carries()) return make_scan(step_, layout_.num_carries, num_draws_, length_, false);
+    const int64_t segments = (length_ + layout_.every - 1) / layout_.every;
+    return make_checkpointed_scan(step_, layout_.num_carries, num_draws_, length_, false, {layout_.every, segments});
+  }
+
+  std::vector<TensorMeta> kept_metas() const {
+    if (!keeps_carries()) {
+      return part(forward_->results(), layout_.num_carries, forward_->num_results() - layout_.num_carries);
+    }
+    std::vector<TensorMeta> metas;
+    for (size_t i = 0; i < layout_.num_carries; ++i) metas.push_back(stacked(step_->input(i), 0));
+    return metas;
+  }
+
+  const HopPtr& hop_;
+  WhileLayout layout_;
+  const Tensors& operands_;
+  std::shared_ptr<const Body> step_, drawing_;
+  Tensors free_;
+  size_t num_draws_ = 0;
+  HopPtr shape_, forward_;
+  Columns draws_, kept_;
+  int64_t length_ = 0;
 };
 
 }  // namespace
@@ -114,49 +195,7 @@ std::unique_ptr<Derivative> WhileOperator::differentiate(const Hop& hop, const s
 
 Tensors WhileOperator::call_with_grad(const HopPtr& hop, Tensors&& operands) const {
   if (detail::is_tracing()) return HigherOrderOperator::call_with_grad(hop, std::move(operands));
-  const WhileLayout layout(*hop);
-  std::shared_ptr<const Body> step = hop->bodies()[1];
-  std::shared_ptr<const Body> drawing;
-  if (step->draws()) {
-    const auto split = detail::split_draws(*step->graph(), layout.num_carries, layout.num_carries);
-    drawing = std::make_shared<const Body>(split.draws);
-    step = std::make_shared<const Body>(split.rest);
-  }
-  const size_t num_draws = step->num_inputs() - layout.num_carries - layout.num_free;
-  // A scan of no steps has the derivative of any length.
-  std::vector<bool> requires_grad;
-  const Tensors free = layout.free(operands);
-  for (const at::Tensor& carry : layout.carries(operands)) requires_grad.push_back(carry.requires_grad());
-  requires_grad.insert(requires_grad.end(), num_draws, false);
-  for (const at::Tensor& tensor : free) requires_grad.push_back(tensor.requires_grad());
-  const auto shape = make_scan(step, layout.num_carries, num_draws, 0, false);
-  const HopPtr forward = shape->derivative(requires_grad, false)->forward();
-  Trajectory path;
-  {
-    const RunBelowAutograd guard;
-    const Tensors condition_free = layout.condition_free(operands);
-    path.carries = layout.carries(operands);
-    lay_out(path.carries, *step);
-    for (; holds(hop->body(0), path.carries, condition_free); ++path.length) {
-      Tensors draws;
-      if (drawing) draws = drawing->program().run(joined(path.carries, free));
-      if (drawing) draws.erase(draws.begin(), draws.begin() + static_cast<int64_t>(layout.num_carries));
-      Tensors results = forward->body(0).program().run(joined(joined(path.carries, draws), free));
-      path.draws.add(draws);
-      path.residuals.add(part(results, layout.num_carries, results.size() - layout.num_carries));
-      path.carries = part(results, 0, layout.num_carries);
-      lay_out(path.carries, *step);
-    }
-    own_results(hop->results(), operands, path.carries);
-  }
-  std::vector<TensorMeta> draw_metas;
-  for (size_t i = 0; i < num_draws; ++i) draw_metas.push_back(stacked(step->input(layout.num_carries + i), 0));
-  const Tensors draws = path.draws.stacks(draw_metas);
-  const Tensors residuals =
-      path.residuals.stacks(part(forward->results(), layout.num_carries, forward->num_results() - layout.num_carries));
-  const auto scan = make_scan(step, layout.num_carries, num_draws, path.length, false);
-  return detail::attach_history(scan, joined(joined(layout.carries(operands), draws), free), std::move(path.carries),
-                                residuals);
+  return TracedLoop(hop, operands).run();
 }
 
 }  // namespace diptych

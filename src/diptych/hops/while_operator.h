@@ -5,7 +5,8 @@
 namespace diptych {
 
 /// Groups: the first carries, what the condition captured, what the body captured. Bodies: the condition, which takes
-/// carries and gives one bool, and the step, which takes carries and gives carries. Results: the last carries.
+/// carries and gives one bool, and the step, which takes carries and gives carries. Constants: after how many steps a
+/// carry is kept for the backward, 0 to keep residuals of every step. Results: the last carries.
 class WhileOperator final : public HigherOrderOperator {
  public:
   WhileOperator() : HigherOrderOperator("while_loop", 2) {}
