@@ -19,7 +19,7 @@ JointAnalysis::JointAnalysis(const Joint& joint) : joint_(joint) {
                      graph().outputs().size() >= layout.num_forward_outputs(),
                  "joint graph '{}' has {} inputs and {} outputs, which its layout does not fit", graph().name(),
                  graph().inputs().size(), graph().outputs().size());
-  find_regions();
+  find_places();
   find_roots();
 }
 
@@ -40,7 +40,7 @@ std::vector<bool> JointAnalysis::needed_by_forward_outputs() const {
 // A node that autograd recorded with an effect, a random draw say, happens in the backward pass and nowhere else; what
 // reads its result follows it. Of several tangents, some may be undefined: then autograd is asked for another backward,
 // which shares the nodes of the forward and no others, so that nothing that autograd recorded can be saved.
-void JointAnalysis::find_regions() {
+void JointAnalysis::find_places() {
   const auto in_forward = needed_by_forward_outputs();
   const bool has_variants = joint_.layout.num_tangents > 1;
   late_.assign(graph().num_values(), false);
@@ -52,7 +52,7 @@ void JointAnalysis::find_regions() {
     DIPTYCH_ASSERT(!is_late || !in_forward[i], "a forward output of joint graph '{}' depends on a tangent through {}",
                    graph().name(), node.op.name());
     const bool is_forward = in_forward[i] || node.provenance.phase == Phase::kForward;
-    regions_.push_back(is_late ? Region::kBackward : is_forward ? Region::kForward : Region::kEither);
+    places_.push_back(is_late ? Place::kBackward : is_forward ? Place::kForward : Place::kEither);
     for (const Value output : node.outputs) {
       if (output && is_late) late_[output.id] = true;
     }
@@ -80,7 +80,7 @@ std::vector<Value> JointAnalysis::required(bool either_is_late) const {
   const auto runs_in_backward = [&](Value value) {
     const auto& info = graph().info(value);
     if (info.kind != ValueInfo::Kind::kNode) return false;
-    return regions_[info.node] == Region::kBackward || (either_is_late && regions_[info.node] == Region::kEither);
+    return places_[info.node] == Place::kBackward || (either_is_late && places_[info.node] == Place::kEither);
   };
   const auto read = [&](Value value) {
     if (runs_in_backward(value)) {
@@ -93,7 +93,7 @@ std::vector<Value> JointAnalysis::required(bool either_is_late) const {
     if (graph().outputs()[i]) read(graph().outputs()[i]);
   }
   for (size_t i = nodes.size(); i-- > 0;) {
-    bool is_live = regions_[i] == Region::kBackward && has_effect(nodes[i]);
+    bool is_live = places_[i] == Place::kBackward && has_effect(nodes[i]);
     for (const Value output : nodes[i].outputs) is_live = is_live || (output && live[output.id]);
     if (is_live) for_each_operand_value(nodes[i], read);
   }

@@ -12,7 +12,7 @@ namespace diptych {
 namespace {
 
 using detail::JointAnalysis;
-using detail::Region;
+using detail::Place;
 
 template <class T>
 std::vector<T> slice(const std::vector<T>& all, size_t begin, size_t end) {
@@ -34,7 +34,7 @@ Graph forward_graph(const JointAnalysis& analysis, const std::vector<Value>& sav
   for (auto& slot : residual_slots(saved.size())) slots.push_back(std::move(slot));
   std::vector<size_t> effects;
   for (size_t i = 0; i < joint.nodes().size(); ++i) {
-    if (analysis.region(i) == Region::kForward && has_effect(joint.nodes()[i])) effects.push_back(i);
+    if (analysis.place(i) == Place::kForward && has_effect(joint.nodes()[i])) effects.push_back(i);
   }
   return extract(joint, "forward", slice(joint.inputs(), 0, layout.num_primals()),
                  slice(joint.input_slots(), 0, layout.num_primals()), outputs, std::move(slots), effects);
@@ -63,7 +63,7 @@ class BackwardBuilder {
     const auto gradients = slice(source_.outputs(), begin, source_.outputs().size());
     mark_needed(gradients);
     for (size_t i = 0; i < source_.nodes().size(); ++i) {
-      if (!needed_[i] || analysis_.region(i) != Region::kBackward) continue;
+      if (!needed_[i] || analysis_.place(i) != Place::kBackward) continue;
       for_each_operand_value(source_.nodes()[i], [&](Value value) { recompute(value); });
       emit(i);
     }
@@ -90,7 +90,7 @@ class BackwardBuilder {
     }
     for (size_t i = source_.nodes().size(); i-- > 0;) {
       const Node& node = source_.nodes()[i];
-      needed_[i] = analysis_.region(i) == Region::kBackward && has_effect(node);
+      needed_[i] = analysis_.place(i) == Place::kBackward && has_effect(node);
       for (const Value output : node.outputs) {
         needed_[i] = needed_[i] || (output && wanted[output.id] && !is_given_[output.id]);
       }
@@ -123,7 +123,7 @@ class BackwardBuilder {
 
   void emit(size_t index) {
     Node node = source_.nodes()[index];
-    if (analysis_.region(index) == Region::kForward) {
+    if (analysis_.place(index) == Place::kForward) {
       DIPTYCH_CHECK(!has_effect(node),
                     "[split_joint] the backward of '{}' needs the result of {}, which must not run twice; the "
                     "partitioner must choose to save it",

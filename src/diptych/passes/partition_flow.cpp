@@ -104,7 +104,7 @@ class CutBuilder {
 
   void add_node_edges(size_t i) {
     const Node& node = graph_.nodes()[i];
-    if (analysis_.region(i) == Region::kForward) {
+    if (analysis_.place(i) == Place::kForward) {
       const auto price = has_effect(node)                        ? std::nullopt
                          : has_tag(node.op, Tag::kSharesStorage) ? std::optional<int64_t>(0)
                                                                  : costs_.recompute(node);
