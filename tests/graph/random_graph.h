@@ -160,8 +160,11 @@ class RandomGraph {
   }
 
   Provenance provenance(const Graph& graph) {
-    Provenance from{InternedString(text()), InternedString(text()), value(graph),
-                    chance(2) ? Phase::kForward : Phase::kBackward};
+    Provenance from;
+    from.scope = InternedString(text());
+    from.origin = InternedString(text());
+    from.grad_of = value(graph);
+    from.phase = chance(2) ? Phase::kForward : Phase::kBackward;
     if (!chance(2)) return from;
     from.region = InternedString(pick<std::string>({"", "checkpoint.0", "checkpoint.0/checkpoint.12", "a//b \"c\""}));
     from.residual_name = InternedString(pick<std::string>({"", "q", "q,k", "region", "größe"}));
