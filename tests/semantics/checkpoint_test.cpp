@@ -4,6 +4,7 @@
 #include "compile/eager_check.h"
 #include "diptych/graph/identical.h"
 #include "diptych/ops/tags.h"
+#include "diptych/passes/storage_roots.h"
 
 namespace diptych::testing {
 namespace {
@@ -176,6 +177,48 @@ TEST(Checkpoint, NestedRegionsSaveTheOutermostInputs) {
   EXPECT_LT(count_recomputed(flat.backward, Tag::kComputeHeavy), 2U * (2 + 2 + 2));
   const Pair outer_saves = captured(nested(save_matrix_products(), save_nothing()), block_leaves(4));
   EXPECT_EQ(count_recomputed(outer_saves.backward, Tag::kComputeHeavy), 0U);
+}
+
+// The most bytes that the values of a backward graph hold at once, each storage from its making to its last use.
+int64_t peak_bytes(const Graph& graph) {
+  const auto roots = detail::storage_roots(graph);
+  std::vector<size_t> last_use(graph.num_values());
+  for (size_t i = 0; i < graph.nodes().size(); ++i) {
+    const auto use = [&](Value value) { last_use[roots[value.id].id] = i; };
+    for_each_operand_value(graph.nodes()[i], use);
+    for (const Value output : graph.nodes()[i].outputs) {
+      if (output) use(output);
+    }
+  }
+  int64_t peak = 0;
+  int64_t live = 0;
+  for (size_t i = 0; i < graph.nodes().size(); ++i) {
+    for (const Value output : graph.nodes()[i].outputs) {
+      if (output && roots[output.id] == output) live += graph.meta(output).nbytes();
+    }
+    peak = std::max(peak, live);
+    for (size_t id = 0; id < last_use.size(); ++id) {
+      const auto& info = graph.info(Value{static_cast<int32_t>(id)});
+      const bool is_made = info.kind == ValueInfo::Kind::kNode && roots[id].id == static_cast<int32_t>(id);
+      if (is_made && last_use[id] == i && static_cast<size_t>(info.node) <= i) live -= info.meta.nbytes();
+    }
+  }
+  return peak;
+}
+
+TEST(Checkpoint, NestingNeedsLessMemoryAtOnce) {
+  constexpr int kBlocks = 12;
+  const auto in_one_region = [](const Function& inside) -> Function {
+    return [=](const Tensors& t) { return checkpoint(save_nothing(), inside)(t); };
+  };
+  const CheckpointPolicy indifferent{"none", [](const Graph&, const Node&) { return Rematerialize::kAuto; }};
+  const Pair flat = captured(in_one_region(stack(kBlocks, indifferent)), block_leaves(kBlocks));
+  const Pair nested = captured(in_one_region(stack(kBlocks, save_nothing())), block_leaves(kBlocks));
+  EXPECT_EQ(residual_bytes(flat.split), 0);
+  EXPECT_EQ(residual_bytes(nested.split), 0);
+  // A block keeps five activations; nested, the blocks' inputs and one block's are there at once.
+  EXPECT_GT(peak_bytes(flat.backward), 5 * kBlocks * kActivation);
+  EXPECT_LT(peak_bytes(nested.backward), (kBlocks + 6) * kActivation);
 }
 
 TEST(Checkpoint, SurvivesDecomposition) {

@@ -90,7 +90,7 @@ class BackwardBuilder {
   }
 
   // The stage at which a reader that belongs to `region` finds `value`: that of the innermost region which holds both
-  // and which does not keep the value from the stage before. A value that never leaves its region has no readers
+  // and which drops the value that was made for the stage before. A value that never leaves its region has no readers
   // outside, whatever autograd's nodes say of where they belong.
   Stage stage_of(Value value, InternedString region) const {
     if (!analysis_.has_marks()) return {};
@@ -100,7 +100,7 @@ class BackwardBuilder {
     size_t depth = common_region_depth(from.region, region);
     const auto deciding = from.marks.deciding_depth();
     if (analysis_.must_recompute(index) && !analysis_.leaves_region(value)) depth = std::max(depth, *deciding + 1);
-    while (depth > 0 && from.marks.at(depth - 1) == Rematerialize::kSave) --depth;
+    while (depth > 0 && from.marks.at(depth - 1) != Rematerialize::kRecompute) --depth;
     return outer_region(from.region, depth);
   }
 
