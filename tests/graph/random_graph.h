@@ -160,8 +160,16 @@ class RandomGraph {
   }
 
   Provenance provenance(const Graph& graph) {
-    return {InternedString(text()), InternedString(text()), value(graph),
-            chance(2) ? Phase::kForward : Phase::kBackward};
+    Provenance from;
+    from.scope = InternedString(text());
+    from.origin = InternedString(text());
+    from.grad_of = value(graph);
+    from.phase = chance(2) ? Phase::kForward : Phase::kBackward;
+    if (!chance(2)) return from;
+    from.region = InternedString(pick<std::string>({"", "checkpoint.0", "checkpoint.0/checkpoint.12", "a//b \"c\""}));
+    from.residual_name = InternedString(pick<std::string>({"", "q", "q,k", "region", "größe"}));
+    for (size_t i = 0; i < region_depth(from.region); ++i) from.marks.set(i, static_cast<Rematerialize>(below(3)));
+    return from;
   }
 
   double real() {

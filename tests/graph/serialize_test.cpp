@@ -186,14 +186,33 @@ TEST_F(Serialize, ErrorsNameWhatIsWrong) {
   };
   expect("", "is no graph file (it does not start with 'diptych-graphs')");
   expect("PK\x03\x04 something else", "is no graph file");
-  expect("diptych-graphs 2" + rest, "has format version 2, but this Diptych reads 1; load it with the newer Diptych");
-  expect("diptych-graphs 0" + rest, "has format version 0, but this Diptych reads 1; capture again");
+  expect("diptych-graphs 3" + rest,
+         "has format version 3, but this Diptych reads 1 to 2; load it with the newer Diptych");
+  expect("diptych-graphs 0" + rest, "has format version 0, but this Diptych reads 1 to 2; capture again");
   expect(good.substr(0, 20), "is cut short in its first line");
   expect(good.substr(0, good.size() - 1), "the file is cut short or has grown");
   expect(good + "x", "the file is cut short or has grown");
   auto damaged = good;
   damaged[good.size() - 2] ^= 1;
   expect(damaged, "is damaged (its checksum does not match)");
+}
+
+// What version 2 added, version 1 has none of, and lacks the keys.
+TEST_F(Serialize, ReadsVersionOne) {
+  const Graph graph = small();
+  save(graph, path());
+  const auto bytes = read(path());
+  const auto line_end = bytes.find('\n');
+  const auto sizes = "1" + bytes.substr(16, bytes.rfind(' ', line_end) - 16);
+  ASSERT_EQ(bytes.substr(0, 16), "diptych-graphs 2");
+  const auto body = bytes.substr(line_end + 1);
+  const auto text = body.substr(0, std::stoul(sizes.substr(2)));
+  const auto sum = checksum(body.substr(text.size()), checksum(text, checksum(sizes)));
+  write(path(), fmt::format("diptych-graphs {} {:016x}\n", sizes, sum) + body);
+  EXPECT_TRUE(identical(load(path()).graphs[0].second, graph));
+  auto document = nlohmann::json::parse(to_json(graph));
+  document["version"] = 1;
+  EXPECT_TRUE(identical(from_json(document.dump(), all_constants(graph)), graph));
 }
 
 std::string json_error(const nlohmann::json& document, const std::vector<at::Tensor>& constants) {
@@ -220,7 +239,9 @@ TEST_F(Serialize, OperatorsThatAreMissingOrHaveChangedAreRefused) {
                 .find("aten.add.Tensor was saved as 'aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=2) -> "
                       "Tensor', but is"),
             std::string::npos);
-  EXPECT_NE(signed_with("\"version\":1", "\"version\":9").find("has format version 9"), std::string::npos);
+  EXPECT_NE(signed_with("\"version\":2", "\"version\":9").find("has format version 9"), std::string::npos);
+  EXPECT_NE(signed_with("\"scope\":\"block0\"", "\"marks\":\"keep\"").find("got the marks 'keep', expected"),
+            std::string::npos);
   EXPECT_NE(signed_with("diptych-graph", "other").find("got JSON that is no graph"), std::string::npos);
   EXPECT_NE(json_error({1, 2}, {}).find("got JSON that is no graph"), std::string::npos);
   EXPECT_NE(json_error(nlohmann::json::parse(to_json(graph)), {}).find("got constant 0, but there are 0"),

@@ -39,6 +39,50 @@ constexpr std::string_view kSmall = R"(graph forward(%0 x : f32[128,512], %1 par
 
 TEST(Text, PrintsWhatItParsed) { EXPECT_EQ(parse(kSmall).code(), kSmall); }
 
+constexpr std::string_view kRegions = R"(graph f(%0 x : f32[2] grad)
+  %1 : f32[2] grad = aten.sin(%0)  # block0 · region checkpoint.0 recompute
+  %2 : f32[2] grad = aten.tanh(%1)  # region checkpoint.0/checkpoint.1 auto/save · named "q,k" · by decompose
+  %3 : f32[2] = aten.tanh_backward(%0, %2)  # grad of %2 · region checkpoint.0/checkpoint.1
+  %4 : f32[2] = aten.neg(%3)  # "region" · region "a b" save · no_grad
+  return (%4 y)
+)";
+
+TEST(Text, HoldsRegionsMarksAndNames) {
+  const Graph graph = parse(kRegions);
+  EXPECT_EQ(graph.code(), kRegions);
+  const Provenance& second = graph.nodes()[1].provenance;
+  EXPECT_EQ(second.region.str(), "checkpoint.0/checkpoint.1");
+  EXPECT_EQ(second.marks.at(0), Rematerialize::kAuto);
+  EXPECT_EQ(second.marks.decision(), Rematerialize::kSave);
+  EXPECT_TRUE(has_residual_name(second.residual_name, "k"));
+  EXPECT_FALSE(has_residual_name(second.residual_name, "q,k"));
+  EXPECT_EQ(graph.nodes()[3].provenance.scope.str(), "region");
+  EXPECT_NE(graph.table().find("block0 · region checkpoint.0 recompute"), std::string::npos) << graph.table();
+  const auto line = [](std::string_view note) {
+    return fmt::format("graph f(%0 x : f32[2])\n  %1 : f32[2] = aten.sin(%0)  # {}\n  return (%1)", note);
+  };
+  EXPECT_NE(parse_error(line("region a maybe")).find("got 'maybe', expected 'auto', 'save' or 'recompute'"),
+            std::string::npos);
+  EXPECT_NE(parse_error(line("region a save/save")).find("which are more than the regions on the path 'a'"),
+            std::string::npos);
+  EXPECT_NE(parse_error(line("region a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a")).find("17 deep, expected at most 16"),
+            std::string::npos);
+  EXPECT_NE(parse_error(line("named x · oops")).find("got 'oops', expected 'grad of %3'"), std::string::npos);
+}
+
+TEST(Text, RegionPathsAreTakenApart) {
+  const InternedString path("a/b/c");
+  EXPECT_EQ(region_depth(path), 3U);
+  EXPECT_EQ(region_depth(InternedString()), 0U);
+  EXPECT_EQ(outer_region(path, 2).str(), "a/b");
+  EXPECT_EQ(outer_region(path, 3), path);
+  EXPECT_TRUE(outer_region(path, 0).empty());
+  EXPECT_EQ(common_region_depth(path, InternedString("a/b/d")), 2U);
+  EXPECT_EQ(common_region_depth(path, InternedString("a/bb")), 1U);
+  EXPECT_EQ(common_region_depth(path, path), 3U);
+  EXPECT_EQ(common_region_depth(path, InternedString()), 0U);
+}
+
 TEST(Text, HoldsWhatItSays) {
   const Graph graph = parse(kSmall);
   EXPECT_EQ(graph.name(), "forward");

@@ -277,6 +277,23 @@ TEST(Decompose, BatchNormAgreesInTrainingAndOutsideIt) {
   }
 }
 
+// What is saved of a node is its results; inside, only they are.
+TEST(Decompose, MarksAndNamesGoToTheResults) {
+  const auto pass = [](const Graph& graph) { return decompose(graph); };
+  testing::expect_pass(pass, R"(graph f(%0 x : f32[2])
+  %1 : f32[2] = aten.silu(%0)  # block · region a/b recompute/save · named h
+  %2 : f32[2] = aten.silu(%1)  # region a recompute
+  return (%2 y)
+)",
+                       R"(graph f(%0 x : f32[2])
+  %1 : f32[2] = aten.sigmoid(%0)  # block · region a/b recompute/recompute · by decompose
+  %2 : f32[2] = aten.mul.Tensor(%0, %1)  # block · region a/b recompute/save · named h · by decompose
+  %3 : f32[2] = aten.sigmoid(%2)  # region a recompute · by decompose
+  %4 : f32[2] = aten.mul.Tensor(%2, %3)  # region a recompute · by decompose
+  return (%4 y)
+)");
+}
+
 TEST(Decompose, EveryRowNamesAnOperatorOnce) {
   std::set<std::string_view> names;
   for (const auto& row : all_decompositions()) {

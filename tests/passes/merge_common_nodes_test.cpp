@@ -108,6 +108,31 @@ TEST(MergeCommonNodes, MergesViewsAndConstantsOfTheSameBytes) {
               {torch::ones({2, 2}), torch::ones({2, 2})});
 }
 
+TEST(MergeCommonNodes, KeepsRegionsMarksAndNamesApart) {
+  expect_pass([](const Graph& graph) { return merge_common_nodes(graph); }, R"(graph f(%0 x : f32[2])
+  %1 : f32[2] = aten.tanh(%0)
+  %2 : f32[2] = aten.tanh(%0)  # region a recompute
+  %3 : f32[2] = aten.tanh(%0)  # region a recompute
+  %4 : f32[2] = aten.tanh(%0)  # region a save
+  %5 : f32[2] = aten.tanh(%0)  # region b recompute
+  %6 : f32[2] = aten.tanh(%0)  # region b recompute · named h
+  %7 : f32[2] = aten.neg(%0)  # backward · region a
+  %8 : f32[2] = aten.neg(%0)  # backward · region b
+  %9 : f32[8,2] = aten.stack([%1, %2, %3, %4, %5, %6, %7, %8])
+  return (%9 y)
+)",
+              R"(graph f(%0 x : f32[2])
+  %1 : f32[2] = aten.tanh(%0)
+  %2 : f32[2] = aten.tanh(%0)  # region a recompute
+  %3 : f32[2] = aten.tanh(%0)  # region a save
+  %4 : f32[2] = aten.tanh(%0)  # region b recompute
+  %5 : f32[2] = aten.tanh(%0)  # region b recompute · named h
+  %6 : f32[2] = aten.neg(%0)  # backward · region a
+  %7 : f32[8,2] = aten.stack([%1, %2, %2, %3, %4, %5, %6, %6])
+  return (%7 y)
+)");
+}
+
 TEST(MergeCommonNodes, LeavesGraphsThatMutateAlone) {
   GraphWriter writer;
   const Value x = writer.input(torch::randn({2}));

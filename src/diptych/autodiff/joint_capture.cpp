@@ -13,6 +13,7 @@
 #include "diptych/autodiff/backward_walk.h"
 #include "diptych/autodiff/output_analysis.h"
 #include "diptych/base/error.h"
+#include "diptych/passes/mark_regions.h"
 #include "diptych/trace/recorder.h"
 
 namespace diptych {
@@ -56,6 +57,7 @@ struct JointCapture::State {
   size_t num_arguments = 0;
   detail::OutputAnalysis analysis;
   std::vector<at::Tensor> tangents;
+  std::optional<std::vector<RegionMarks>> marks;  ///< of the forward nodes, once a joint graph was asked for
 
   void trace(const FlatFunction& function, const std::vector<at::Tensor>& arguments,
              const std::vector<std::string>& paths, bool exact_outputs, const Merging& merging);
@@ -120,7 +122,12 @@ Joint JointCapture::State::assemble(const std::vector<at::Tensor>& gradients, Fa
   graph.set_outputs(std::move(outputs), std::move(slots));
   JointLayout layout{num_arguments, recorder.primals().size() - num_arguments, tangents.size(),
                      analysis.plan.outputs.size(), analysis.slots.size() - analysis.plan.outputs.size()};
-  return {std::move(graph), layout};
+  Joint joint{std::move(graph), layout};
+  if (recorder.regions().regions.empty()) return joint;
+  // Later joint graphs share the forward of the first, whose residuals they are split by.
+  if (!marks) marks = detail::find_region_marks(joint, recorder.regions());
+  detail::set_region_marks(joint.graph, *marks);
+  return joint;
 }
 
 void JointCapture::State::trace(const FlatFunction& function, const std::vector<at::Tensor>& arguments,

@@ -35,6 +35,11 @@ void Graph::set_grad_enabled(Value value, bool enabled) {
   if (nodes()[node].grad_enabled != enabled) change().nodes[node].grad_enabled = enabled;
 }
 
+void Graph::set_provenance(size_t node, const Provenance& provenance) {
+  DIPTYCH_ASSERT(node < nodes().size(), "graph '{}' has no node {}", name_, node);
+  change().nodes[node].provenance = provenance;
+}
+
 const Node* Graph::producer(Value value) const {
   const auto& known = info(value);
   return known.kind == ValueInfo::Kind::kNode ? &nodes()[known.node] : nullptr;

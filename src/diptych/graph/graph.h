@@ -11,6 +11,7 @@
 
 #include "diptych/base/interned_string.h"
 #include "diptych/graph/op.h"
+#include "diptych/graph/rematerialization.h"
 #include "diptych/graph/tensor_meta.h"
 
 namespace diptych {
@@ -48,6 +49,11 @@ struct Provenance {
   InternedString origin;  ///< the pass that made the node; empty for the trace
   Value grad_of;          ///< for a backward node, the forward value whose gradient it takes part in; none if unknown
   Phase phase = Phase::kForward;
+  /// The checkpoint regions that the node, or the forward node that it differentiates, was recorded in; empty outside
+  /// any. In a backward graph, for a recomputed node, those whose recomputation it is part of.
+  InternedString region;
+  RegionMarks marks;             ///< what those regions decided; see Note [Checkpoint regions]
+  InternedString residual_name;  ///< by which policies save its values; several are set apart by commas
 };
 
 /// An operator applied to operands.
@@ -103,6 +109,8 @@ class Graph {
   TensorMeta& mutable_meta(Value value);
   /// Corrects Node::grad_enabled of the node that makes `value`. Requires: a node makes it.
   void set_grad_enabled(Value value, bool enabled);
+  /// Corrects what is known of where a node comes from. Requires: an index of nodes().
+  void set_provenance(size_t node, const Provenance& provenance);
   /// The node that makes `value`, or null for inputs and constants.
   const Node* producer(Value value) const;
 

@@ -103,6 +103,8 @@ class Page {
     const Provenance& from = node.provenance;
     if (!from.scope.empty()) added["sc"] = from.scope.str();
     if (!from.origin.empty()) added["by"] = from.origin.str();
+    if (!from.region.empty()) added["re"] = region_text(from);
+    if (!from.residual_name.empty()) added["nm"] = from.residual_name.str();
     if (from.grad_of) added["of"] = fmt::format("%{}", from.grad_of.id);
     for (const auto& subgraph : node.subgraphs) added["sub"].push_back(subgraph->code());
     added["b"] = bytes;

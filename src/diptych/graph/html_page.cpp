@@ -297,7 +297,7 @@ function select(b) {
   b.in.forEach(e => mark(e, e.from, "operand"));
   b.out.forEach(e => mark(e, e.to, "user"));
   const facts = [["panel", data.panels[isPair ? b.p : 0]], ["kind", b.slot ? `${b.k} (${b.slot})` : b.k], ["type", b.s], ["bytes", `${bytes(b.b)} (${b.b})`],
-    ["scope", b.sc], ["made by", b.by], ["grad of", b.of], ["operands", b.in.length], ["users", b.out.length]];
+    ["scope", b.sc], ["made by", b.by], ["grad of", b.of], ["checkpoint", b.re], ["named", b.nm], ["operands", b.in.length], ["users", b.out.length]];
   const list = (kind, name, others) => others.length ? `<h3 class="${kind}">${name}</h3>` + others.map(o =>
     `<a data-go="${o.i}">${escapeHtml(o.t)} <small>${escapeHtml(o.s)}</small></a>`).join("") : "";
   $("details").innerHTML = `<h2>${escapeHtml(b.t)}</h2><pre>${escapeHtml(b.l)}</pre><dl>` +
@@ -314,7 +314,7 @@ $("details").addEventListener("click", e => {
 let at = -1;
 function search() {
   const words = $("search").value.toLowerCase().split(/\s+/).filter(Boolean);
-  const text = b => [b.t, b.s, b.l, b.sc || "", b.by || "", b.slot || ""].join(" ").toLowerCase();
+  const text = b => [b.t, b.s, b.l, b.sc || "", b.by || "", b.re || "", b.nm || "", b.slot || ""].join(" ").toLowerCase();
   hits = words.length ? boxes.filter(b => { const t = text(b); return words.every(w => /^%\d+$/.test(w) ? new RegExp(w + "\\b").test(t) : t.includes(w)); }) : [];
   at = -1;
   boxes.forEach(b => $("b" + b.i).classList.remove("hit"));

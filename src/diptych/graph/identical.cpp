@@ -26,7 +26,9 @@ bool same_slots(const std::vector<Slot>& a, const std::vector<Slot>& b) {
 
 bool same_node(const Node& a, const Node& b) {
   const bool same_origin = a.provenance.scope == b.provenance.scope && a.provenance.origin == b.provenance.origin &&
-                           a.provenance.grad_of == b.provenance.grad_of && a.provenance.phase == b.provenance.phase;
+                           a.provenance.grad_of == b.provenance.grad_of && a.provenance.phase == b.provenance.phase &&
+                           a.provenance.region == b.provenance.region && a.provenance.marks == b.provenance.marks &&
+                           a.provenance.residual_name == b.provenance.residual_name;
   return same_origin && a.op == b.op && a.grad_enabled == b.grad_enabled &&
          std::equal(a.outputs.begin(), a.outputs.end(), b.outputs.begin(), b.outputs.end()) &&
          std::equal(a.returns.begin(), a.returns.end(), b.returns.begin(), b.returns.end()) &&

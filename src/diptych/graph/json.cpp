@@ -56,6 +56,9 @@ json write_provenance(const Provenance& from) {
   if (!from.origin.empty()) result["by"] = from.origin.str();
   if (from.grad_of) result["grad_of"] = from.grad_of.id;
   if (from.phase == Phase::kBackward) result["phase"] = "backward";
+  if (!from.region.empty()) result["region"] = from.region.str();
+  if (!from.marks.empty()) result["marks"] = from.marks.str(from.marks.depth());
+  if (!from.residual_name.empty()) result["named"] = from.residual_name.str();
   return result;
 }
 
@@ -263,6 +266,12 @@ class GraphReader {
     provenance.scope = InternedString(from.value("scope", ""));
     provenance.origin = InternedString(from.value("by", ""));
     provenance.phase = from.value("phase", "forward") == "backward" ? Phase::kBackward : Phase::kForward;
+    provenance.region = InternedString(from.value("region", ""));
+    provenance.residual_name = InternedString(from.value("named", ""));
+    const auto text = from.value("marks", "");
+    const auto marks = RegionMarks::parse(text);
+    DIPTYCH_CHECK(marks.has_value(), "[graph file] got the marks '{}', expected those that code() prints", text);
+    provenance.marks = *marks;
     if (from.contains("grad_of")) parsed_.grad_of.emplace_back(parsed_.num_nodes(), read_number(from.at("grad_of")), 0);
   }
 

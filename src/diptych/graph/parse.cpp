@@ -310,17 +310,35 @@ class GraphParser {
         has_phase = true;
       } else if (!is_string && word == "by") {
         from.origin = InternedString(cursor_.word_or_string("the name of a pass"));
+      } else if (!is_string && word == "region") {
+        parse_region(from);
+      } else if (!is_string && word == "named") {
+        from.residual_name = InternedString(cursor_.word_or_string("the name of a residual"));
       } else if (!is_string && word == "no_grad") {
         node.grad_enabled = false;
       } else if (first) {
         from.scope = InternedString(word);
       } else {
-        cursor_.fail_at(at, fmt::format("got '{}', expected 'grad of %3', 'forward', 'backward', 'by pass' or "
-                                        "'no_grad'; a remark starts with //",
+        cursor_.fail_at(at, fmt::format("got '{}', expected 'grad of %3', 'forward', 'backward', "
+                                        "'region checkpoint.0', 'named x', 'by pass' or 'no_grad'; a remark starts "
+                                        "with //",
                                         word));
       }
       first = false;
     } while (!cursor_.at_line_end() && cursor_.accept("·"));
+  }
+
+  void parse_region(Provenance& from) {
+    from.region = InternedString(cursor_.word_or_string("the path of a region"));
+    if (cursor_.at_line_end() || cursor_.sees("·")) return;
+    const size_t at = cursor_.position();
+    const auto word = cursor_.word_or_string("the marks of a region");
+    const auto marks = RegionMarks::parse(word);
+    if (!marks)
+      cursor_.fail_at(at, fmt::format("got '{}', expected 'auto', 'save' or 'recompute' for each region on the path, "
+                                      "as in 'recompute/save'",
+                                      word));
+    from.marks = *marks;
   }
 
   void parse_return() {

@@ -98,6 +98,8 @@ std::string provenance_text(const Node& node) {
   // A node that takes part in a gradient is a backward node unless it says otherwise.
   const bool is_backward = from.phase == Phase::kBackward;
   if (is_backward != static_cast<bool>(from.grad_of)) notes.emplace_back(is_backward ? "backward" : "forward");
+  if (!from.region.empty()) notes.push_back(region_text(from));
+  if (!from.residual_name.empty()) notes.push_back("named " + word_or_quoted(from.residual_name.str()));
   if (!from.origin.empty()) notes.push_back("by " + word_or_quoted(from.origin.str()));
   if (!node.grad_enabled) notes.emplace_back("no_grad");
   std::string text;
@@ -180,6 +182,12 @@ std::map<std::string, int64_t> size_symbols(const Graph& graph) {
     }
   }
   return symbols;
+}
+
+std::string region_text(const Provenance& provenance) {
+  const auto path = word_or_quoted(provenance.region.str());
+  const auto marks = provenance.marks.empty() ? "" : " " + provenance.marks.str(region_depth(provenance.region));
+  return fmt::format("region {}{}", path, marks);
 }
 
 std::string node_line(const Graph& graph, const Node& node) {

@@ -13,6 +13,9 @@ std::string node_line(const Graph& graph, const Node& node);
 /// The nodes round `index` with their numbers, the one itself marked; for error messages.
 std::string nodes_around(const Graph& graph, size_t index, size_t radius = 3);
 
+/// A node's checkpoint regions with their marks as code() prints them: "region checkpoint.0 recompute".
+std::string region_text(const Provenance& provenance);
+
 /// The symbols of the graph's sizes (its subgraphs' not counted) with the values that they had when traced.
 std::map<std::string, int64_t> size_symbols(const Graph& graph);
 

@@ -49,13 +49,13 @@ auto structured(std::string_view what, Read&& read) {
 }
 
 void check_version(int64_t version, std::string_view what) {
-  DIPTYCH_CHECK(
-      version <= kGraphFileVersion,
-      "[graph file] {} has format version {}, but this Diptych reads {}; load it with the newer Diptych that saved it",
-      what, version, kGraphFileVersion);
-  DIPTYCH_CHECK(version == kGraphFileVersion,
-                "[graph file] {} has format version {}, but this Diptych reads {}; capture again", what, version,
-                kGraphFileVersion);
+  DIPTYCH_CHECK(version <= kGraphFileVersion,
+                "[graph file] {} has format version {}, but this Diptych reads {} to {}; load it with the newer "
+                "Diptych that saved it",
+                what, version, kOldestGraphFileVersion, kGraphFileVersion);
+  DIPTYCH_CHECK(version >= kOldestGraphFileVersion,
+                "[graph file] {} has format version {}, but this Diptych reads {} to {}; capture again", what, version,
+                kOldestGraphFileVersion, kGraphFileVersion);
 }
 
 std::string hex(uint64_t number) { return fmt::format("{:016x}", number); }

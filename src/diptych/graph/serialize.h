@@ -14,8 +14,10 @@
 
 namespace diptych {
 
-/// Files of this version are written, and no other is read: see "Serialized graphs" in the changelog for the window.
-inline constexpr int kGraphFileVersion = 1;
+/// Files of this version are written; those from kOldestGraphFileVersion on are read, as the changelog says. Version 2
+/// added checkpoint regions and names of residuals, which version 1 has none of.
+inline constexpr int kGraphFileVersion = 2;
+inline constexpr int kOldestGraphFileVersion = 1;
 
 /// What a file holds: graphs by name in order, and strings for whoever saved it.
 struct GraphFile {

@@ -5,6 +5,7 @@
 #include "diptych/graph/graph.h"
 #include "diptych/graph/names.h"
 #include "diptych/graph/operand.h"
+#include "diptych/graph/print.h"
 
 namespace diptych {
 namespace {
@@ -51,6 +52,7 @@ Row row_of(const Graph& graph, const Node& node, int64_t& bytes) {
     if (text != "None" && text != "none") row[3] += (row[3].empty() ? "" : ", ") + text;
   }
   row[4] = one_line(node.provenance.scope.str());
+  if (!node.provenance.region.empty()) row[4] += (row[4].empty() ? "" : " · ") + region_text(node.provenance);
   row[5] = bytes_text(bytes);
   for (auto& cell : row) cell = shortened(std::move(cell));
   return row;

@@ -116,6 +116,18 @@ class Checker {
     check_subgraphs(index);
     if (!is_value_or_none(node.provenance.grad_of))
       report(index, fmt::format("is the gradient of %{}, which is no value of the graph", node.provenance.grad_of.id));
+    check_marks(index);
+  }
+
+  void check_marks(size_t index) {
+    const Provenance& from = graph_.nodes()[index].provenance;
+    const size_t depth = region_depth(from.region);
+    if (depth > RegionMarks::kMaxDepth)
+      report(index, fmt::format("is in region '{}', {} deep, expected at most {}", from.region.str(), depth,
+                                RegionMarks::kMaxDepth));
+    if (from.marks.depth() > depth)
+      report(index, fmt::format("has the marks '{}', which are more than the regions on the path '{}'",
+                                from.marks.str(from.marks.depth()), from.region.str()));
   }
 
   void check_operand(size_t index, size_t i) {

@@ -21,7 +21,8 @@ constexpr bool is_bare_word(std::string_view text) {
 
 /// Words that mean something after the '#', so that a scope of that name is quoted.
 constexpr bool is_provenance_word(std::string_view text) {
-  return text == "grad" || text == "forward" || text == "backward" || text == "by" || text == "no_grad";
+  return text == "grad" || text == "forward" || text == "backward" || text == "by" || text == "no_grad" ||
+         text == "region" || text == "named";
 }
 
 }  // namespace diptych

@@ -5,6 +5,7 @@
 #include "diptych/base/error.h"
 #include "diptych/graph/rewrite.h"
 #include "diptych/ops/decompositions.h"
+#include "diptych/ops/tags.h"
 
 namespace diptych {
 namespace {
@@ -29,6 +30,33 @@ Value with_layout_of(Emitter& emitter, Value value, const TensorMeta& wanted, co
   return emitter.call("aten.copy", {empty, value});
 }
 
+// What a policy wants saved of a node are its results. The nodes inside follow the region's rule for what it did not
+// choose, which is to be recomputed, and carry no name.
+Provenance provenance_inside(Provenance from) {
+  for (size_t depth = 0; depth < from.marks.depth(); ++depth) {
+    if (from.marks.at(depth) == Rematerialize::kSave) from.marks.set(depth, Rematerialize::kRecompute);
+  }
+  from.residual_name = {};
+  return from;
+}
+
+// Gives the maker of a result its node's marks and name, and along a chain of views the maker of the storage, too;
+// nodes before `first` are not the decomposition's own.
+void mark_result(Graph& graph, Value result, size_t first, const Provenance& from) {
+  for (Value value = result; value;) {
+    const auto& info = graph.info(value);
+    if (info.kind != ValueInfo::Kind::kNode || static_cast<size_t>(info.node) < first) return;
+    const Node& node = graph.nodes()[info.node];
+    Provenance provenance = node.provenance;
+    provenance.marks = from.marks;
+    if (value == result) provenance.residual_name = from.residual_name;
+    const auto* base = has_tag(node.op, Tag::kSharesStorage) ? std::get_if<Value>(&node.operands[0]) : nullptr;
+    const Value next = base == nullptr ? Value{} : *base;
+    graph.set_provenance(info.node, provenance);
+    value = next;
+  }
+}
+
 // One round over the graph; `changed` says whether any node was decomposed.
 Graph decompose_once(const Graph& graph, const KeepsNode& keeps, bool& changed) {
   Rewriter rewriter(graph);
@@ -41,6 +69,8 @@ Graph decompose_once(const Graph& graph, const KeepsNode& keeps, bool& changed) 
     }
     const auto operands = rewriter.map_operands(node);
     Node like = node;
+    like.provenance = provenance_inside(node.provenance);
+    const size_t first = rewriter.graph().nodes().size();
     const Value grad_of = node.provenance.grad_of;
     like.provenance.grad_of = grad_of && rewriter.is_mapped(grad_of) ? rewriter[grad_of] : Value{};
     Emitter emitter(rewriter.graph(), like);
@@ -57,6 +87,7 @@ Graph decompose_once(const Graph& graph, const KeepsNode& keeps, bool& changed) 
       const auto& wanted = graph.meta(node.outputs[i]);
       const Value value = with_layout_of(emitter, results[i], wanted, node);
       rewriter.graph().mutable_meta(value).requires_grad = wanted.requires_grad;
+      mark_result(rewriter.graph(), value, first, node.provenance);
       rewriter.map(node.outputs[i], value);
     }
   }

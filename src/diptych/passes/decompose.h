@@ -22,7 +22,9 @@ using KeepsNode = std::function<bool(const Graph&, const Node&)>;
 /// again and again until none is left; without `keeps`, every node that has a rule. Nodes with operands of dynamic size
 /// stay. Rounding may differ from the kernel's; sizes, strides and dtypes do not: where a rule lays a result out in
 /// another way it is copied.
-/// Requires: a graph that verifies. Ensures: slots are kept; new nodes have the origin "decompose"; idempotent.
+/// Requires: a graph that verifies. Ensures: slots are kept; new nodes have the origin "decompose" and the regions of
+/// the node in whose place they stand; of a node that a checkpoint saves, or that has a residual name, the results are
+/// saved and named, and what is computed inside is recomputed; idempotent.
 Graph decompose(const Graph& graph, const KeepsNode& keeps = {});
 
 }  // namespace diptych

@@ -45,8 +45,9 @@ std::string maker_of(const Graph& graph, Value value) {
   if (info.kind == ValueInfo::Kind::kInput) return "input " + graph.input_slots()[info.index].path;
   const Node* node = graph.producer(value);
   if (node == nullptr) return "constant";
-  const auto& scope = node->provenance.scope;
-  return scope.empty() ? node->op.name() : fmt::format("{} in {}", node->op.name(), scope.str());
+  const auto& [scope, name] = std::tie(node->provenance.scope, node->provenance.residual_name);
+  std::string text = scope.empty() ? node->op.name() : fmt::format("{} in {}", node->op.name(), scope.str());
+  return name.empty() ? text : fmt::format("{}, named {}", text, name.str());
 }
 
 // Names of the operators that read each of the first `count` inputs, each name once, in order.
@@ -68,6 +69,24 @@ std::vector<std::string> readers_of_inputs(const Graph& graph, size_t count) {
   std::vector<std::string> joined;
   for (const auto& names : readers) joined.push_back(fmt::format("{}", fmt::join(names, ", ")));
   return joined;
+}
+
+// A line for each checkpoint region of which the backward computes something again, in order of that.
+std::string recomputed_text(const Graph& backward) {
+  static const InternedString kRecompute("recompute");
+  std::vector<std::pair<InternedString, size_t>> regions;
+  for (const Node& node : backward.nodes()) {
+    const Provenance& from = node.provenance;
+    if (from.region.empty() || !(from.origin == kRecompute)) continue;
+    const auto is_its = [&](const auto& entry) { return entry.first == from.region; };
+    const auto found = std::find_if(regions.begin(), regions.end(), is_its);
+    found == regions.end() ? void(regions.emplace_back(from.region, 1)) : void(++found->second);
+  }
+  std::string text;
+  for (const auto& [region, count] : regions) {
+    text += fmt::format("recomputed in {}: {} node{}\n", region.str(), count, count == 1 ? "" : "s");
+  }
+  return text;
 }
 
 using Columns = std::array<std::string, 5>;
@@ -110,7 +129,7 @@ std::string explain(const Split& split) {
     total += row.bytes;
   }
   table.push_back({"total", fmt::format("{} residuals", table.size() - 1), std::to_string(total), "", ""});
-  return aligned(table);
+  return aligned(table) + recomputed_text(split.backward);
 }
 
 int64_t residual_bytes(const Split& split) {

@@ -19,8 +19,9 @@ JointAnalysis::JointAnalysis(const Joint& joint) : joint_(joint) {
                      graph().outputs().size() >= layout.num_forward_outputs(),
                  "joint graph '{}' has {} inputs and {} outputs, which its layout does not fit", graph().name(),
                  graph().inputs().size(), graph().outputs().size());
-  find_regions();
+  find_places();
   find_roots();
+  find_marks();
 }
 
 std::vector<bool> JointAnalysis::needed_by_forward_outputs() const {
@@ -40,7 +41,7 @@ std::vector<bool> JointAnalysis::needed_by_forward_outputs() const {
 // A node that autograd recorded with an effect, a random draw say, happens in the backward pass and nowhere else; what
 // reads its result follows it. Of several tangents, some may be undefined: then autograd is asked for another backward,
 // which shares the nodes of the forward and no others, so that nothing that autograd recorded can be saved.
-void JointAnalysis::find_regions() {
+void JointAnalysis::find_places() {
   const auto in_forward = needed_by_forward_outputs();
   const bool has_variants = joint_.layout.num_tangents > 1;
   late_.assign(graph().num_values(), false);
@@ -52,7 +53,7 @@ void JointAnalysis::find_regions() {
     DIPTYCH_ASSERT(!is_late || !in_forward[i], "a forward output of joint graph '{}' depends on a tangent through {}",
                    graph().name(), node.op.name());
     const bool is_forward = in_forward[i] || node.provenance.phase == Phase::kForward;
-    regions_.push_back(is_late ? Region::kBackward : is_forward ? Region::kForward : Region::kEither);
+    places_.push_back(is_late ? Place::kBackward : is_forward ? Place::kForward : Place::kEither);
     for (const Value output : node.outputs) {
       if (output && is_late) late_[output.id] = true;
     }
@@ -73,31 +74,112 @@ bool JointAnalysis::is_primal(Value value) const {
 
 bool JointAnalysis::is_constant(Value value) const { return graph().info(value).kind == ValueInfo::Kind::kConstant; }
 
-std::vector<Value> JointAnalysis::required(bool either_is_late) const {
-  const auto& nodes = graph().nodes();
-  std::vector<bool> live(graph().num_values());
-  std::vector<Value> found;
-  const auto runs_in_backward = [&](Value value) {
-    const auto& info = graph().info(value);
-    if (info.kind != ValueInfo::Kind::kNode) return false;
-    return regions_[info.node] == Region::kBackward || (either_is_late && regions_[info.node] == Region::kEither);
-  };
-  const auto read = [&](Value value) {
-    if (runs_in_backward(value)) {
-      live[value.id] = true;
-    } else if (!late_[value.id] && !is_constant(value)) {
-      found.push_back(value);
+// A reader that autograd recorded counts to the region of the forward node whose gradient it takes part in.
+void JointAnalysis::find_marks() {
+  must_recompute_.assign(graph().nodes().size(), false);
+  leaves_region_.assign(graph().num_values(), false);
+  for (size_t i = 0; i < graph().nodes().size(); ++i) {
+    const Node& node = graph().nodes()[i];
+    const bool is_forward = places_[i] == Place::kForward;
+    if (is_forward) {
+      const auto decision = node.provenance.marks.decision();
+      has_marks_ = has_marks_ || decision != Rematerialize::kAuto;
+      must_recompute_[i] = decision == Rematerialize::kRecompute && !has_effect(node);
     }
-  };
+    if (!has_marks_ || places_[i] == Place::kBackward) continue;
+    for_each_operand_value(node, [&](Value value) {
+      const auto maker = graph().info(value).node;
+      if (maker < 0 || !must_recompute_[maker]) return;
+      if (is_forward) {
+        leaves_region_[value.id] = leaves_region_[value.id] || is_outside(value, node);
+      } else {
+        must_recompute_[i] = true;
+      }
+    });
+  }
+}
+
+bool JointAnalysis::must_save(size_t node) const {
+  return places_[node] == Place::kForward && graph().nodes()[node].provenance.marks.decision() == Rematerialize::kSave;
+}
+
+// Whether `reader` stands outside of the region that decided about the maker of `value`.
+bool JointAnalysis::is_outside(Value value, const Node& reader) const {
+  const Provenance& maker = graph().producer(value)->provenance;
+  const auto depth = maker.marks.deciding_depth();
+  return depth && common_region_depth(maker.region, reader.provenance.region) <= *depth;
+}
+
+// Walks from the gradients to what they need: `is_saved(node, value)` says whether a value of a node on which no mark
+// has decided is saved, or else computed in the backward. For values that leave their region it is asked, too, where
+// only the region itself needs them.
+template <class IsSaved>
+std::vector<Value> JointAnalysis::saved_if(const IsSaved& is_saved) const {
+  const auto& nodes = graph().nodes();
+  std::vector<bool> is_wanted(graph().num_values());
+  std::vector<bool> is_wanted_outside(has_marks_ ? graph().num_values() : 0);
+  std::vector<Value> saved;
   for (size_t i = joint_.layout.num_forward_outputs(); i < graph().outputs().size(); ++i) {
-    if (graph().outputs()[i]) read(graph().outputs()[i]);
+    if (graph().outputs()[i]) is_wanted[graph().outputs()[i].id] = true;
+  }
+  const auto is_kept = [&](size_t node, Value value) {
+    if (must_recompute_[node]) return leaves_region(value) && (is_wanted_outside[value.id] || is_saved(node, value));
+    return must_save(node) || has_effect(nodes[node]) || is_saved(node, value);
+  };
+  for (size_t i = nodes.size(); i-- > 0;) {
+    const bool is_late = places_[i] == Place::kBackward;
+    bool runs = is_late && has_effect(nodes[i]);
+    for (const Value output : nodes[i].outputs) {
+      if (!output || !is_wanted[output.id]) continue;
+      if (!is_late && is_kept(i, output)) {
+        saved.push_back(output);
+      } else {
+        runs = true;
+      }
+    }
+    if (!runs) continue;
+    for_each_operand_value(nodes[i], [&](Value value) {
+      is_wanted[value.id] = true;
+      if (has_marks_ && leaves_region(value) && is_outside(value, nodes[i])) is_wanted_outside[value.id] = true;
+    });
+  }
+  for (size_t i = 0; i < joint_.layout.num_primals(); ++i) {
+    if (is_wanted[graph().inputs()[i].id]) saved.push_back(graph().inputs()[i]);
+  }
+  return sorted_unique(std::move(saved));
+}
+
+std::vector<Value> JointAnalysis::required(bool either_is_late) const {
+  return saved_if([&](size_t node, Value) {
+    return !must_recompute_[node] && !(either_is_late && places_[node] == Place::kEither);
+  });
+}
+
+// The nodes that would run in the backward if a choice were taken at its word.
+std::vector<bool> JointAnalysis::recomputed_for(const std::vector<bool>& is_chosen) const {
+  const auto& nodes = graph().nodes();
+  std::vector<bool> is_wanted(graph().num_values());
+  std::vector<bool> runs(nodes.size());
+  for (size_t i = joint_.layout.num_forward_outputs(); i < graph().outputs().size(); ++i) {
+    if (graph().outputs()[i]) is_wanted[graph().outputs()[i].id] = true;
   }
   for (size_t i = nodes.size(); i-- > 0;) {
-    bool is_live = regions_[i] == Region::kBackward && has_effect(nodes[i]);
-    for (const Value output : nodes[i].outputs) is_live = is_live || (output && live[output.id]);
-    if (is_live) for_each_operand_value(nodes[i], read);
+    runs[i] = places_[i] == Place::kBackward && has_effect(nodes[i]);
+    for (const Value output : nodes[i].outputs) {
+      runs[i] = runs[i] || (output && is_wanted[output.id] && !is_chosen[output.id]);
+    }
+    if (runs[i]) for_each_operand_value(nodes[i], [&](Value value) { is_wanted[value.id] = true; });
   }
-  return sorted_unique(std::move(found));
+  return runs;
+}
+
+std::vector<Value> JointAnalysis::obey_marks(const std::vector<Value>& chosen) const {
+  std::vector<bool> is_chosen(graph().num_values());
+  for (const Value value : chosen) is_chosen[value.id] = true;
+  const auto was_recomputed = recomputed_for(is_chosen);
+  return saved_if([&](size_t node, Value value) {
+    return is_chosen[value.id] || (!must_recompute_[node] && !was_recomputed[node]);
+  });
 }
 
 int64_t JointAnalysis::new_bytes(const std::vector<Value>& values) const {

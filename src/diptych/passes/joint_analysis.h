@@ -8,7 +8,7 @@
 namespace diptych::detail {
 
 /// Where a node of a joint graph may run.
-enum class Region : uint8_t {
+enum class Place : uint8_t {
   kForward,   ///< recorded in the user's forward, or needed for a forward output
   kEither,    ///< recorded by autograd, yet independent of tangents: a mask, a derivative at the saved point
   kBackward,  ///< depends on a tangent, or belongs to the backward pass for another reason
@@ -22,8 +22,8 @@ class JointAnalysis {
 
   const Joint& joint() const { return joint_; }
   const Graph& graph() const { return joint_.graph; }
-  Region region(size_t node) const { return regions_[node]; }
-  /// Whether `value` exists only in the backward pass: a tangent, or made by a node of Region::kBackward.
+  Place place(size_t node) const { return places_[node]; }
+  /// Whether `value` exists only in the backward pass: a tangent, or made by a node of Place::kBackward.
   bool is_late(Value value) const { return late_[value.id]; }
   /// Whether `value` is an input of the joint graph that is no tangent.
   bool is_primal(Value value) const;
@@ -33,22 +33,45 @@ class JointAnalysis {
   /// Whether the storage of `root` is one of the user's outputs, so that it lives beyond the forward anyway.
   bool is_returned(Value root) const { return returned_[root.id]; }
   /// Values that nodes of the backward pass or gradients read and that are not late, by number: what must be saved or
-  /// recomputed if nodes of Region::kEither are left to the backward pass (`either_is_late`) or not.
+  /// recomputed if nodes of Place::kEither are left to the backward pass (`either_is_late`) or not. Where checkpoints
+  /// want values recomputed, what these are computed from stands in their place.
   std::vector<Value> required(bool either_is_late) const;
+
+  /// Whether any node carries a mark that decides about it; see Note [Checkpoint regions].
+  bool has_marks() const { return has_marks_; }
+  /// Whether a mark says that the node's values are saved where the backward needs them.
+  bool must_save(size_t node) const;
+  /// Whether the node runs again whenever the backward needs its values: a mark says so and it has no effect, or it
+  /// was recorded by autograd and reads such values.
+  bool must_recompute(size_t node) const { return must_recompute_[node]; }
+  /// Whether a node outside the region that decided about the maker of `value` reads it in the forward: such a value
+  /// may be saved although its maker must be recomputed.
+  bool leaves_region(Value value) const { return leaves_region_[value.id]; }
+  /// The saved values that a partitioner's choice becomes once the marks are obeyed: none of those that must be
+  /// recomputed, all of those that must be saved and are needed, and what the recomputed ones are computed from.
+  std::vector<Value> obey_marks(const std::vector<Value>& chosen) const;
   /// Bytes of new storage that saving `values` keeps alive: storages of primals, constants and returned values are not
   /// new, and each storage counts once.
   int64_t new_bytes(const std::vector<Value>& values) const;
 
  private:
-  void find_regions();
+  void find_places();
   void find_roots();
+  void find_marks();
+  std::vector<bool> recomputed_for(const std::vector<bool>& is_chosen) const;
+  bool is_outside(Value value, const Node& reader) const;
+  template <class IsSaved>
+  std::vector<Value> saved_if(const IsSaved& is_saved) const;
   std::vector<bool> needed_by_forward_outputs() const;
 
   const Joint& joint_;
   std::vector<bool> late_;
-  std::vector<Region> regions_;
+  std::vector<Place> places_;
   std::vector<Value> roots_;
   std::vector<bool> returned_;
+  bool has_marks_ = false;
+  std::vector<bool> must_recompute_;
+  std::vector<bool> leaves_region_;
 };
 
 /// Sorts by number and drops duplicates.

@@ -49,9 +49,18 @@ bool same_metas(const Graph& graph, const Node& left, const Node& right) {
                     [&](Value a, Value b) { return a && b ? graph.meta(a) == graph.meta(b) : !a && !b; });
 }
 
+// A recomputed node stands where it is so that its result need not live from one region's backward to the next, and one
+// with a mark or a name says what is saved. What autograd recorded has neither.
+bool same_checkpoint(const Provenance& left, const Provenance& right) {
+  return left.phase == Phase::kBackward ||
+         (left.region == right.region && left.marks == right.marks && left.residual_name == right.residual_name);
+}
+
 bool are_common(const Graph& graph, const Candidate& left, const Candidate& right) {
   return left.node->op == right.node->op && left.node->grad_enabled == right.node->grad_enabled &&
-         left.node->provenance.phase == right.node->provenance.phase && left.node->subgraphs == right.node->subgraphs &&
+         left.node->provenance.phase == right.node->provenance.phase &&
+         same_checkpoint(left.node->provenance, right.node->provenance) &&
+         left.node->subgraphs == right.node->subgraphs &&
          std::equal(left.operands.begin(), left.operands.end(), right.operands.begin(), right.operands.end(),
                     [](const Operand& a, const Operand& b) { return identical(a, b); }) &&
          same_metas(graph, *left.node, *right.node);

@@ -57,8 +57,10 @@ Partitioner memory_budget(double fraction);
 /// Finds a partitioner by name, "memory_budget(0.3)" included. Errors: UserError lists the names.
 Partitioner partitioner_by_name(std::string_view name);
 
-/// Splits by the partitioner's choice. Random nodes stay in the forward graph, used or not. Recomputed nodes stand just
-/// before their first use in the backward graph. Errors: UserError if the partitioner chose a value that depends on a
+/// Splits by the partitioner's choice, corrected where the marks of checkpoint regions (graph/rematerialization.h) say
+/// otherwise: whatever the partitioner, what they want recomputed is not saved, and what they want saved is not
+/// recomputed. Random nodes stay in the forward graph, used or not. Recomputed nodes stand just before their first use
+/// in the backward graph. Errors: UserError if the partitioner chose a value that depends on a
 /// tangent; InternalError if a gradient can't be computed, because an input or a value that must not be made twice was
 /// not saved.
 Split split_joint(const Joint& joint, const Partitioner& partitioner);
@@ -75,7 +77,7 @@ struct ResidualRow {
   std::string wanted_by;  ///< "aten.tanh_backward"
 };
 std::vector<ResidualRow> explain_rows(const Split& split);
-/// explain_rows as an aligned table with a line of totals.
+/// explain_rows as an aligned table with a line of totals, and one for each checkpoint region that is recomputed.
 std::string explain(const Split& split);
 /// Bytes of new storage that the forward keeps alive for the backward: the storages of residuals that belong neither to
 /// an input nor to a user's output, each once.

@@ -94,6 +94,17 @@ class CutBuilder {
     return graph_.meta(value).requires_grad ? bytes : bytes * (kPricePerByte / 4);
   }
 
+  // Where a mark has decided, there is nothing to weigh: what it wants saved is not run again, and of what it wants
+  // recomputed only values that leave their region come here, for readers outside it, for whom they are saved. Views
+  // stay free, as it is their base that the cut saves.
+  std::optional<int64_t> price_of_recomputing(size_t i) const {
+    const Node& node = graph_.nodes()[i];
+    if (has_effect(node)) return std::nullopt;
+    if (has_tag(node.op, Tag::kSharesStorage)) return 0;
+    if (analysis_.must_save(i) || analysis_.must_recompute(i)) return std::nullopt;
+    return costs_.recompute(node);
+  }
+
   void add_edge(size_t from, size_t to, int64_t capacity) {
     const Edge forward = boost::add_edge(from, to, network_).first;
     const Edge backward = boost::add_edge(to, from, network_).first;
@@ -104,10 +115,8 @@ class CutBuilder {
 
   void add_node_edges(size_t i) {
     const Node& node = graph_.nodes()[i];
-    if (analysis_.region(i) == Region::kForward) {
-      const auto price = has_effect(node)                        ? std::nullopt
-                         : has_tag(node.op, Tag::kSharesStorage) ? std::optional<int64_t>(0)
-                                                                 : costs_.recompute(node);
+    if (analysis_.place(i) == Place::kForward) {
+      const auto price = price_of_recomputing(i);
       if (!price || *price > 0) add_edge(kSource, node_vertex(i), price.value_or(kForbidden));
     }
     Value previous;

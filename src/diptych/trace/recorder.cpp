@@ -208,12 +208,19 @@ void Recorder::exchange_for_meta(torch::jit::Stack& stack, const OperatorPlan& p
 }
 
 Provenance Recorder::provenance() {
-  Provenance provenance{current_scope(), {}, {}, phase_};
+  Provenance provenance;
+  provenance.scope = current_scope();
+  provenance.phase = phase_;
   if (phase_ == Phase::kBackward) {
     provenance.grad_of = forward_value_of(backward_of_);
     if (provenance.grad_of) {
-      if (const Node* forward = graph_.producer(provenance.grad_of)) provenance.scope = forward->provenance.scope;
+      if (const Node* forward = graph_.producer(provenance.grad_of)) {
+        provenance.scope = forward->provenance.scope;
+        provenance.region = forward->provenance.region;
+      }
     }
+  } else if (!open_regions_.empty()) {
+    provenance.region = open_regions_.back();
   }
   return provenance;
 }

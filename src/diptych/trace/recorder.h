@@ -12,6 +12,7 @@
 #include <unordered_set>
 
 #include "diptych/graph/graph.h"
+#include "diptych/ops/checkpoint_policy.h"
 #include "diptych/trace/fake_tensor.h"
 #include "diptych/trace/operator_plan.h"
 
@@ -103,6 +104,14 @@ class Recorder {
     bool holds(size_t index) const { return std::find(members.begin(), members.end(), index) != members.end(); }
   };
   const std::vector<MergedBase>& merged_bases() const { return merged_bases_; }
+  /// Opens a checkpoint region inside the innermost open one; nodes of the forward that are recorded until it is left
+  /// belong to it. Errors: UserError if there are too many inside each other.
+  void enter_region(CheckpointPolicy policy);
+  void leave_region() { open_regions_.pop_back(); }
+  /// The regions that were opened, and names that were given to inputs.
+  const CheckpointedRegions& regions() const { return regions_; }
+  /// Gives the node that makes the value of `tensor` a residual name.
+  void name_residual(const at::Tensor& tensor, std::string_view name);
   Graph& graph() { return graph_; }
   uint64_t id() const { return id_; }
   void set_phase(Phase phase) { phase_ = phase; }
@@ -146,6 +155,8 @@ class Recorder {
   size_t num_free_variables_ = 0;
   std::vector<MergedBase> merged_bases_;
   const c10::FunctionSchema* front_ = nullptr;
+  CheckpointedRegions regions_;
+  std::vector<InternedString> open_regions_;
   bool any_mutation_ = false;
   bool blind_mutation_ = false;
   bool no_grad_view_ = false;
