@@ -29,7 +29,8 @@ std::vector<Tensors> derivatives(const Function& f, const Tensors& xs, int order
   std::vector<Tensors> result;
   at::Tensor value = weigh(f(xs));
   for (int i = 0; i < order && value.requires_grad(); ++i) {
-    result.push_back(torch::autograd::grad({value}, xs, {}, true, /*create_graph=*/true, /*allow_unused=*/true));
+    result.push_back(
+        torch::autograd::grad({value}, xs, {}, true, /*create_graph=*/i + 1 < order, /*allow_unused=*/true));
     for (size_t k = 0; k < xs.size(); ++k) {
       if (!result.back()[k].defined()) result.back()[k] = torch::zeros_like(xs[k]);
     }
@@ -146,6 +147,42 @@ TEST(AssociativeScanGradients, WorkWhereTheFunctionChangesItsIntermediates) {
   const Tensors xs = leaves_like(random_elements(affine, 9, 0));
   expect_same_derivatives([&](const Tensors& t) { return scan_by_loop(affine.f, t); }, scan, xs, 2);
   expect_as_eager([&] { return leaves_like(xs); }, scan, {.tolerance = 1e-12});
+}
+
+// The states of a recurrence over `x`, by a scan over time or by a loop.
+at::Tensor recurrence(const at::Tensor& weight, const at::Tensor& x, bool by_loop) {
+  const auto f = affine_operator().f;
+  const Tensors xs{(x * weight).sigmoid(), x.sin()};
+  return (by_loop ? scan_by_loop(f, xs) : associative_scan(f, xs))[1];
+}
+
+TEST(AssociativeScanGradients, ReachThroughBodiesOfOtherOperators) {
+  torch::manual_seed(5);
+  const Tensors xs = leaves_like({torch::randn({3, 5, 2}, torch::kFloat64), torch::randn({2}, torch::kFloat64)});
+  const Function in_bodies = [](const Tensors& t) -> Tensors {
+    const auto step = [&](const at::Tensor& carry, const at::Tensor& x) {
+      const at::Tensor states = recurrence(t[1], x + carry, /*by_loop=*/false);
+      return std::pair(states.narrow(0, 4, 1).squeeze(0), states);
+    };
+    const auto [last, rows] = scan(step, torch::zeros({2}, torch::kFloat64), t[0]);
+    const at::Tensor chosen = cond(
+        last.sum() < 1e9, [&](const at::Tensor& x) { return recurrence(t[1], x, /*by_loop=*/false); },
+        [](const at::Tensor& x) { return x * 1; }, rows[1]);
+    return {last, rows, chosen};
+  };
+  const Function by_loops = [](const Tensors& t) -> Tensors {
+    Tensors rows;
+    at::Tensor carry = torch::zeros({2}, torch::kFloat64);
+    for (int64_t i = 0; i < 3; ++i) {
+      rows.push_back(recurrence(t[1], t[0][i] + carry, /*by_loop=*/true));
+      carry = rows.back()[4];
+    }
+    return {carry, at::stack(rows), recurrence(t[1], rows[1], /*by_loop=*/true)};
+  };
+  const auto compiled = aot_function(in_bodies);
+  expect_same_derivatives(by_loops, in_bodies, xs, 2);
+  expect_same_derivatives(
+      by_loops, [&](const Tensors& t) { return compiled(t); }, xs, 2);
 }
 
 // Counts the bytes that this thread has allocated and not freed since it was made.
