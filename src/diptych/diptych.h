@@ -12,6 +12,7 @@
 #include "diptych/graph/parse.h"
 #include "diptych/graph/serialize.h"
 #include "diptych/graph/verify.h"
+#include "diptych/hops/associative_scan.h"
 #include "diptych/hops/cond.h"
 #include "diptych/hops/custom_vjp.h"
 #include "diptych/hops/map.h"

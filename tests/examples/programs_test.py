@@ -17,6 +17,7 @@ SMALL = {
     "train_lstm": "--steps 5 --batch 2 --block 8 --width 8 --sample 20 --compare-eager 5",
     "train_mlp": "--steps 5 --batch 4 --width 8 --compare-eager 5",
     "train_resnet": "--steps 5 --batch 2 --width 4 --compare-eager 5",
+    "train_ssm": "--steps 5 --batch 2 --block 9 --layers 2 --width 8 --states 2 --sample 20 --compare-eager 5",
 }
 
 
@@ -54,7 +55,7 @@ class Smoke(Case):
         return stdout
 
     def test_every_program_trains(self):
-        for program, finding in (("train_gpt", "sampled text"), ("train_lstm", "sampled text"),
+        for program, finding in (("train_gpt", "sampled text"), ("train_lstm", "sampled text"), ("train_ssm", "sampled text"),
                                  ("train_mlp", "validation accuracy"), ("train_resnet", "validation accuracy")):
             for backend in ("interpreter", "eager"):
                 with self.subTest(program=program, backend=backend):
@@ -65,6 +66,12 @@ class Smoke(Case):
         code, stdout, stderr = self.run_program("train_mlp", "--steps 300 --batch 32 --width 64")
         self.assertEqual(code, 0, stderr)
         self.assertGreater(float(re.search(r"validation accuracy: ([\d.]+) %", stdout)[1]), 85)
+
+    def test_ssm_learns_what_letters_follow(self):
+        code, stdout, stderr = self.run_program("train_ssm", "--steps 60 --batch 8 --block 32 --width 16 --lr 1e-2")
+        self.assertEqual(code, 0, stderr)
+        # Guessing evenly gives the logarithm of the vocabulary, 4.3; the letters' frequencies alone give 3.0.
+        self.assertLess(float(re.search(r"validation loss: ([\d.]+) nats", stdout)[1]), 2.7)
 
     def test_a_finished_run_is_not_done_again(self):
         self.run_program("train_mlp")

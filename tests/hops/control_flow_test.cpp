@@ -19,6 +19,24 @@ TEST(Cond, GradientsAreRightToTheSecondOrder) {
   }
 }
 
+TEST(Cond, ABackwardThatMakesZerosIsDifferentiatedAgain) {
+  // The second derivative with respect to the untouched part is zeros, which could be folded into a constant.
+  const auto scaled_rest = [](const Tensors& t) -> Tensors {
+    return {cond(
+        t[0].sum() < 1e9,
+        [&](const at::Tensor& x) {
+          const auto parts = x.split_with_sizes({1, 3});
+          return at::cat({parts[0], parts[1] * t[1]});
+        },
+        [](const at::Tensor& x) { return x.sin(); }, t[0])};
+  };
+  expect_gradients_right({leaf64({4}), leaf64({3}, 0.3)}, scaled_rest);
+  const Tensors t{leaf64({4}), leaf64({3}, 0.3)};
+  const auto first = torch::autograd::grad({scaled_rest(t)[0].sum()}, t, {}, true, /*create_graph=*/true);
+  const auto second = torch::autograd::grad({first[0].sum()}, {t[1]});
+  EXPECT_TRUE(torch::equal(second[0], torch::ones({3}, torch::kFloat64)));
+}
+
 TEST(Cond, EagerAgreesWithTheBranch) {
   for (const double shift : {0.0, 2.0}) {
     const Tensors t{leaf64({3}, shift), leaf64({3}, 0.3), leaf64({3}, 0.7)};

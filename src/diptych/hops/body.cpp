@@ -12,6 +12,9 @@
 namespace diptych {
 namespace {
 
+// A body is captured again for its derivatives.
+constexpr SimplifyOptions kForCapture{.keep_gradient_stops = true, .fold_constants = false};
+
 bool any_draws(const Graph& graph) { return std::any_of(graph.nodes().begin(), graph.nodes().end(), draws_random); }
 
 template <class T>
@@ -31,7 +34,7 @@ std::shared_ptr<const Graph> forward_graph(JointCapture& capture, const std::str
   Graph graph =
       extract(joint.graph, name, first(joint.graph.inputs(), num_inputs), first(joint.graph.input_slots(), num_inputs),
               first(joint.graph.outputs(), num_results), first(joint.graph.output_slots(), num_results), drawing);
-  return std::make_shared<const Graph>(simplify(std::move(graph), evaluate, {.keep_gradient_stops = true}));
+  return std::make_shared<const Graph>(simplify(std::move(graph), evaluate, kForCapture));
 }
 
 // Its nodes know their grad mode, and its casts are nodes.

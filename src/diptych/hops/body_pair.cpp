@@ -8,8 +8,8 @@
 namespace diptych {
 namespace {
 
-// Residuals of a half must be good for differentiating it again.
-constexpr SimplifyOptions kKeepStops{.keep_gradient_stops = true};
+// A half is captured again to be differentiated, and its residuals must be good for that.
+constexpr SimplifyOptions kForCapture{.keep_gradient_stops = true, .fold_constants = false};
 
 }  // namespace
 
@@ -40,7 +40,7 @@ BodyPair::BodyPair(std::shared_ptr<SharedCapture> capture, size_t num_results, s
   }
   forward.set_outputs(std::move(outputs), std::move(slots));
   forward.set_name("forward");
-  forward_ = std::make_shared<const Graph>(simplify(std::move(forward), evaluate, kKeepStops));
+  forward_ = std::make_shared<const Graph>(simplify(std::move(forward), evaluate, kForCapture));
 }
 
 // The capture's tangents are those of the differentiable results, and of mutated inputs, which come last.
@@ -81,7 +81,7 @@ std::vector<bool> BodyPair::reached(const std::vector<bool>& given) const {
 Graph BodyPair::backward(const std::vector<bool>& given) const {
   Graph backward = given == differentiable_ ? split_.backward : split_backward(trace_joint(given), split_.saved);
   backward.set_name("backward");
-  return simplify(std::move(backward), evaluate, kKeepStops);
+  return simplify(std::move(backward), evaluate, kForCapture);
 }
 
 }  // namespace diptych
