@@ -4,9 +4,8 @@
 
 #include "diptych/base/error.h"
 #include "diptych/graph/rewrite.h"
-#include "diptych/interpreter/evaluate.h"
+#include "diptych/hops/graph_edit.h"
 #include "diptych/ops/tags.h"
-#include "diptych/passes/simplify.h"
 #include "diptych/trace/placeholder.h"
 
 namespace diptych {
@@ -31,7 +30,7 @@ std::shared_ptr<const Graph> forward_graph(JointCapture& capture, const std::str
   Graph graph =
       extract(joint.graph, name, first(joint.graph.inputs(), num_inputs), first(joint.graph.input_slots(), num_inputs),
               first(joint.graph.outputs(), num_results), first(joint.graph.output_slots(), num_results), drawing);
-  return std::make_shared<const Graph>(simplify(std::move(graph), evaluate, {.keep_gradient_stops = true}));
+  return std::make_shared<const Graph>(detail::tidy(std::move(graph)));
 }
 
 // Its nodes know their grad mode, and its casts are nodes.

@@ -1,6 +1,9 @@
 #include "diptych/hops/graph_edit.h"
 
 #include "diptych/graph/rewrite.h"
+#include "diptych/interpreter/evaluate.h"
+#include "diptych/passes/simplify.h"
+#include "diptych/trace/recorder.h"
 
 namespace diptych::detail {
 
@@ -46,6 +49,14 @@ Graph insert_outputs(const Graph& graph, size_t position, const std::vector<Tens
   slots.insert(slots.begin() + place, fillers.size(), Slot{SlotKind::kResidual, "filler"});
   wider.set_outputs(std::move(outputs), std::move(slots));
   return wider;
+}
+
+Graph tidy(Graph graph) {
+  const auto evaluate_now = [](const Graph& constants) {
+    const PauseTraceGuard guard;
+    return evaluate(constants);
+  };
+  return simplify(std::move(graph), evaluate_now, {.keep_gradient_stops = true});
 }
 
 }  // namespace diptych::detail

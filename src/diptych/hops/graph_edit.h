@@ -28,4 +28,7 @@ class BackwardEmitter : public Emitter {
   static const Node& like();
 };
 
+/// Simplifies a graph that may be differentiated again. What it folds is computed even where calls are being recorded.
+Graph tidy(Graph graph);
+
 }  // namespace diptych::detail
