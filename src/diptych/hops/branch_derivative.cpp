@@ -98,8 +98,7 @@ std::vector<std::optional<Source>> BranchDerivative::input_sources(size_t body, 
     if (residual.is_input) {
       sources.push_back(Source{Source::Kind::kOperand, layout_.operand(body, residual.index)});
     } else {
-      sources.push_back(
-          Source{Source::Kind::kResidual, first_residual_[body] + residual.index - layout_.num_results});
+      sources.push_back(Source{Source::Kind::kResidual, first_residual_[body] + residual.index - layout_.num_results});
     }
   }
   for (size_t i = 0; i < layout_.num_results; ++i) {

@@ -18,9 +18,9 @@ std::shared_ptr<const Body> capture_branch(const FlatFunction& function, const F
   }
   auto body = std::make_shared<const Body>(function, placeholders, arguments.spec.tensor_paths(), name);
   for (const auto& mutation : body->mutations()) {
-    throw UserError(
-        fmt::format("[cond] the {} function changes '{}' in place; use an out-of-place operator, and return the new value",
-                    name, body->graph()->input_slots()[mutation.primal].path));
+    throw UserError(fmt::format(
+        "[cond] the {} function changes '{}' in place; use an out-of-place operator, and return the new value", name,
+        body->graph()->input_slots()[mutation.primal].path));
   }
   return body;
 }
@@ -41,8 +41,8 @@ void check_results(const Body& yes, const Body& no) {
 
 }  // namespace
 
-std::vector<at::Tensor> cond_flat(const at::Tensor& predicate, const FlatFunction& if_true, const FlatFunction& if_false,
-                                  const Flattened& arguments) {
+std::vector<at::Tensor> cond_flat(const at::Tensor& predicate, const FlatFunction& if_true,
+                                  const FlatFunction& if_false, const Flattened& arguments) {
   DIPTYCH_CHECK(predicate.defined() && predicate.numel() == 1 && predicate.scalar_type() == at::kBool,
                 "[cond] the predicate is {}, expected one element of dtype b8; compare, or reduce with any() or all()",
                 predicate.defined() ? type_string(TensorMeta::of(predicate)) : "an undefined tensor");
@@ -56,8 +56,9 @@ std::vector<at::Tensor> cond_flat(const at::Tensor& predicate, const FlatFunctio
     groups.push_back(body->free_variables().size());
     operands.insert(operands.end(), body->free_variables().begin(), body->free_variables().end());
   }
-  const auto hop = std::make_shared<const Hop>(BranchOperator::cond(), std::vector<std::shared_ptr<const Body>>{yes, no},
-                                               std::move(groups), std::vector<c10::IValue>{});
+  const auto hop =
+      std::make_shared<const Hop>(BranchOperator::cond(), std::vector<std::shared_ptr<const Body>>{yes, no},
+                                  std::move(groups), std::vector<c10::IValue>{});
   return call(hop, std::move(operands));
 }
 

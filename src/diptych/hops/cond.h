@@ -7,8 +7,8 @@ namespace diptych {
 namespace detail {
 
 /// cond() on flat tensors.
-std::vector<at::Tensor> cond_flat(const at::Tensor& predicate, const FlatFunction& if_true, const FlatFunction& if_false,
-                                  const Flattened& arguments);
+std::vector<at::Tensor> cond_flat(const at::Tensor& predicate, const FlatFunction& if_true,
+                                  const FlatFunction& if_false, const Flattened& arguments);
 
 /// The arguments as one list, called "arg0", "arg1" ...
 template <class... A>
@@ -26,13 +26,12 @@ Flattened flatten_all(const A&... arguments) {
 
 }  // namespace detail
 
-/// Returns if_true(arguments...) where `predicate` is true, else if_false(arguments...). Both are captured, on stand-ins;
-/// only the chosen one is run. They may capture tensors and modules, and everything is differentiable to any order. A
-/// gradient that flows in one of the two is zeros where the other was chosen.
-/// `predicate`: one element of dtype bool. Both functions return trees of one structure, with tensors of the same sizes
-/// and dtypes.
-/// Errors: UserError for another predicate, and by path where the results disagree; for an argument or a captured tensor
-/// that is changed in place; what the functions throw. Source: jax.lax.cond.
+/// Returns if_true(arguments...) where `predicate` is true, else if_false(arguments...). Both are captured, on
+/// stand-ins; only the chosen one is run. They may capture tensors and modules, and everything is differentiable to any
+/// order. A gradient that flows in one of the two is zeros where the other was chosen. `predicate`: one element of
+/// dtype bool. Both functions return trees of one structure, with tensors of the same sizes and dtypes. Errors:
+/// UserError for another predicate, and by path where the results disagree; for an argument or a captured tensor that
+/// is changed in place; what the functions throw. Source: jax.lax.cond.
 template <class True, class False, class... A>
 auto cond(const at::Tensor& predicate, True&& if_true, False&& if_false, const A&... arguments) {
   using Result = std::decay_t<decltype(if_true(std::declval<A&>()...))>;

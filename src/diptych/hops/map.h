@@ -4,8 +4,8 @@
 
 namespace diptych {
 
-/// Returns f(x) for each slice x of `xs` along its first dimension, stacked along a new first dimension. f runs once, on
-/// stand-ins. As scan() without a carry, also in errors. Source: jax.lax.map.
+/// Returns f(x) for each slice x of `xs` along its first dimension, stacked along a new first dimension. f runs once,
+/// on stand-ins. As scan() without a carry, also in errors. Source: jax.lax.map.
 template <class F, class Xs>
 auto map(F&& f, const Xs& xs) {
   const auto step = [&f](std::tuple<>&, Xs& x) {

@@ -11,24 +11,12 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-// A carry requires grad where it ever does: at first, or from some step on.
-std::shared_ptr<const BodyPair> settled_pair(const Hop& scan, std::vector<bool> requires_grad, bool create_graph) {
-  const detail::ScanLayout layout(scan);
-  while (true) {
-    auto pair = scan.body(0).pair(requires_grad, layout.num_carries, create_graph);
-    bool changed = false;
-    for (size_t i = 0; i < layout.num_carries; ++i) {
-      if (!pair->differentiable()[i] || requires_grad[i]) continue;
-      requires_grad[i] = changed = true;
-    }
-    if (!changed) return pair;
-  }
-}
-
 class ScanDerivative final : public Derivative {
  public:
   ScanDerivative(const Hop& scan, const std::vector<bool>& requires_grad, bool create_graph)
-      : layout_(scan), body_(scan.bodies()[0]), pair_(settled_pair(scan, requires_grad, create_graph)) {
+      : layout_(scan),
+        body_(scan.bodies()[0]),
+        pair_(detail::settled_pair(*body_, requires_grad, layout_.num_carries, create_graph)) {
     forward_ = make_scan(std::make_shared<const Body>(pair_->forward()), layout_.num_carries, layout_.num_slices,
                          layout_.length, layout_.reverse);
     requires_grad_ = pair_->differentiable();
@@ -98,7 +86,9 @@ Tensors ScanDerivative::backward(const SavedCall& saved, const Tensors& tangents
   const Plan& plan = plan_for(given);
   const auto results = call(plan.scan, operands_for(plan, saved, tangents));
   auto next = results.begin();
-  for (const size_t carry : plan.body.carries) gradients[carry] = *next++;
+  for (size_t i = 0; i < plan.body.carries.size(); ++i, ++next) {
+    if (plan.body.reached[i]) gradients[plan.body.carries[i]] = *next;
+  }
   for (const size_t sum : plan.body.sums) gradients[layout_.num_carries + layout_.num_slices + sum] = *next++;
   for (const size_t slice : plan.body.sliced_gradients) gradients[layout_.num_carries + slice] = *next++;
   return gradients;

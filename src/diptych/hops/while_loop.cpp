@@ -27,10 +27,11 @@ std::shared_ptr<const Body> capture_condition(const FlatFunction& condition, con
   };
   auto body = std::make_shared<const Body>(of_carry, arguments, paths, "condition");
   const TensorMeta& truth = body->result(0);
-  DIPTYCH_CHECK(truth.dtype == at::kBool && truth.numel() == 1,
-                "[while_loop] the condition gives {}, expected one element of dtype b8; compare, or reduce with any() or "
-                "all()",
-                type_string(contiguous(truth)));
+  DIPTYCH_CHECK(
+      truth.dtype == at::kBool && truth.numel() == 1,
+      "[while_loop] the condition gives {}, expected one element of dtype b8; compare, or reduce with any() or "
+      "all()",
+      type_string(contiguous(truth)));
   for (const auto& mutation : body->mutations()) {
     throw UserError(fmt::format("[while_loop] the condition changes '{}' in place; change it in the body",
                                 body->graph()->input_slots()[mutation.primal].path));
@@ -51,9 +52,9 @@ std::vector<at::Tensor> while_loop_flat(const FlatFunction& condition, const Fla
     groups.push_back(body->free_variables().size());
     operands.insert(operands.end(), body->free_variables().begin(), body->free_variables().end());
   }
-  const auto hop = std::make_shared<const Hop>(WhileOperator::get(),
-                                               std::vector<std::shared_ptr<const Body>>{test, loop.body},
-                                               std::move(groups), std::vector<c10::IValue>{});
+  const auto hop =
+      std::make_shared<const Hop>(WhileOperator::get(), std::vector<std::shared_ptr<const Body>>{test, loop.body},
+                                  std::move(groups), std::vector<c10::IValue>{});
   return loop.write_buffers(call(hop, std::move(operands)), init.tensors.size());
 }
 

@@ -24,12 +24,11 @@ struct CheckedWhileStep {
 }  // namespace detail
 
 /// Runs `carry = f(carry)` from `init` on for as long as condition(carry) holds, and returns the last carry. Both run
-/// once, on stand-ins, when the loop is captured. They may capture tensors and modules. Differentiable in reverse to any
-/// order: outside a capture residuals are collected while the loop runs, so memory grows with the number of steps; inside
-/// one the loop is run again when its gradient is asked for.
-/// `condition` returns one element of dtype bool. A carry keeps its structure, sizes and dtype.
-/// Errors: UserError by path for a carry that changes, for a condition of another kind, for what f or the condition
-/// changes in place; what they throw. Source: jax.lax.while_loop.
+/// once, on stand-ins, when the loop is captured. They may capture tensors and modules. Differentiable in reverse to
+/// any order: outside a capture residuals are collected while the loop runs, so memory grows with the number of steps;
+/// inside one the loop is run again when its gradient is asked for. `condition` returns one element of dtype bool. A
+/// carry keeps its structure, sizes and dtype. Errors: UserError by path for a carry that changes, for a condition of
+/// another kind, for what f or the condition changes in place; what they throw. Source: jax.lax.while_loop.
 template <class Condition, class F, class Carry>
 Carry while_loop(Condition&& condition, F&& f, const Carry& init) {
   const Flattened carry = flatten(init, "carry");
