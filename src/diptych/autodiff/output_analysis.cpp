@@ -347,7 +347,11 @@ void Analyzer::build_epilogue() {
 void Analyzer::mark_differentiable(size_t index) {
   const auto& slot = analysis_.slots[index];
   if (!slot.tensor.defined() || !slot.tensor.requires_grad()) return;
-  if (slot.kind == SlotKind::kOutput && slot.tensor.is_leaf()) return plan().fresh_leaves.push_back(index);
+  const auto is_stand_in = [&](const auto& primal) { return primal.stand_in.is_same(slot.tensor); };
+  const auto& primals = recorder_.primals();
+  // A leaf that is handed through, as exact outputs are, has its gradient from here; one that the function made, none.
+  const bool is_fresh = slot.tensor.is_leaf() && std::none_of(primals.begin(), primals.end(), is_stand_in);
+  if (slot.kind == SlotKind::kOutput && is_fresh) return plan().fresh_leaves.push_back(index);
   if (slot.kind == SlotKind::kMutated) {
     for (const auto& mutation : plan().mutations) {
       if (mutation.data && mutation.slot == index && mutation.under_no_grad) return;

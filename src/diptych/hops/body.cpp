@@ -4,16 +4,13 @@
 
 #include "diptych/base/error.h"
 #include "diptych/graph/rewrite.h"
-#include "diptych/interpreter/evaluate.h"
+#include "diptych/hops/graph_edit.h"
 #include "diptych/ops/tags.h"
-#include "diptych/passes/simplify.h"
 #include "diptych/trace/placeholder.h"
+#include "diptych/trace/recorder.h"
 
 namespace diptych {
 namespace {
-
-// A body is captured again for its derivatives.
-constexpr SimplifyOptions kForCapture{.keep_gradient_stops = true, .fold_constants = false};
 
 bool any_draws(const Graph& graph) { return std::any_of(graph.nodes().begin(), graph.nodes().end(), draws_random); }
 
@@ -34,14 +31,17 @@ std::shared_ptr<const Graph> forward_graph(JointCapture& capture, const std::str
   Graph graph =
       extract(joint.graph, name, first(joint.graph.inputs(), num_inputs), first(joint.graph.input_slots(), num_inputs),
               first(joint.graph.outputs(), num_results), first(joint.graph.output_slots(), num_results), drawing);
-  return std::make_shared<const Graph>(simplify(std::move(graph), evaluate, kForCapture));
+  return std::make_shared<const Graph>(detail::tidy(std::move(graph)));
 }
 
-// Its nodes know their grad mode, and its casts are nodes.
+// Its nodes know their grad mode, scopes and checkpoint regions, and its casts are nodes.
 FlatFunction function_of(std::shared_ptr<const Program> program) {
   return [program = std::move(program)](const std::vector<at::Tensor>& inputs) {
+    auto& recorder = *detail::Recorder::current();
+    const std::function<void(const Node&)> before = [&](const Node& node) { recorder.set_replayed(&node); };
     FlatResult result;
-    result.tensors = program->run(std::vector<at::Tensor>(inputs), {.differentiable = true});
+    result.tensors = program->run(std::vector<at::Tensor>(inputs), {.differentiable = true, .before = &before});
+    recorder.set_replayed(nullptr);
     for (const auto& slot : program->graph().output_slots()) result.paths.push_back(slot.path);
     return result;
   };

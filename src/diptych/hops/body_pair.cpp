@@ -2,17 +2,9 @@
 
 #include <map>
 
-#include "diptych/interpreter/evaluate.h"
-#include "diptych/passes/simplify.h"
+#include "diptych/hops/graph_edit.h"
 
 namespace diptych {
-namespace {
-
-// A half is captured again to be differentiated, and its residuals must be good for that.
-constexpr SimplifyOptions kForCapture{.keep_gradient_stops = true, .fold_constants = false};
-
-}  // namespace
-
 BodyPair::BodyPair(std::shared_ptr<SharedCapture> capture, size_t num_results, size_t num_carries, bool create_graph,
                    const Partitioner& partitioner)
     : capture_(std::move(capture)), num_results_(num_results), create_graph_(create_graph) {
@@ -40,7 +32,7 @@ BodyPair::BodyPair(std::shared_ptr<SharedCapture> capture, size_t num_results, s
   }
   forward.set_outputs(std::move(outputs), std::move(slots));
   forward.set_name("forward");
-  forward_ = std::make_shared<const Graph>(simplify(std::move(forward), evaluate, kForCapture));
+  forward_ = std::make_shared<const Graph>(detail::tidy(std::move(forward)));
 }
 
 // The capture's tangents are those of the differentiable results, and of mutated inputs, which come last.
@@ -81,7 +73,7 @@ std::vector<bool> BodyPair::reached(const std::vector<bool>& given) const {
 Graph BodyPair::backward(const std::vector<bool>& given) const {
   Graph backward = given == differentiable_ ? split_.backward : split_backward(trace_joint(given), split_.saved);
   backward.set_name("backward");
-  return simplify(std::move(backward), evaluate, kForCapture);
+  return detail::tidy(std::move(backward));
 }
 
 }  // namespace diptych

@@ -225,7 +225,9 @@ HopFunction ReverseSegmentsOperator::compile(const Hop& hop) const {
 class CheckpointedDerivative final : public Derivative {
  public:
   CheckpointedDerivative(const Hop& hop, const std::vector<bool>& requires_grad)
-      : layout_(hop), body_(hop.bodies()[0]), pair_(detail::settled_pair(hop, requires_grad, false)) {
+      : layout_(hop),
+        body_(hop.bodies()[0]),
+        pair_(detail::settled_pair(*body_, requires_grad, layout_.scan.num_carries, /*create_graph=*/false)) {
     auto constants = hop.constants();
     constants[4] = layout_.copies + 1;
     forward_ = std::make_shared<const Hop>(CheckpointedScanOperator::get(), hop.bodies(), hop.groups(), constants);

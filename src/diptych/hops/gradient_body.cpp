@@ -64,6 +64,7 @@ class Builder {
         continue;
       }
       result_.carries.push_back(i);
+      result_.reached.push_back(static_cast<bool>(gradient(i)));
     }
     const size_t first_free = num_carries_ + num_slices_;
     for (size_t i = first_free; i < body_.num_inputs(); ++i) {
@@ -139,6 +140,19 @@ class Builder {
 };
 
 }  // namespace
+
+std::shared_ptr<const BodyPair> settled_pair(const Body& body, std::vector<bool> requires_grad, size_t num_carries,
+                                             bool create_graph) {
+  while (true) {
+    auto pair = body.pair(requires_grad, num_carries, create_graph);
+    bool changed = false;
+    for (size_t i = 0; i < num_carries; ++i) {
+      if (!pair->differentiable()[i] || requires_grad[i]) continue;
+      requires_grad[i] = changed = true;
+    }
+    if (!changed) return pair;
+  }
+}
 
 GradientBody make_gradient_body(const BodyPair& pair, const Body& body, size_t num_carries, size_t num_slices,
                                 const std::vector<bool>& given) {

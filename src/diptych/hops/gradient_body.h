@@ -12,6 +12,7 @@ namespace diptych::detail {
 struct GradientBody {
   std::shared_ptr<const Graph> graph;
   std::vector<size_t> carries;  ///< forward carries that have a gradient here
+  std::vector<bool> reached;    ///< per carry of these, whether a step hands it a gradient; zeros if not
   std::vector<size_t> sums;     ///< free operands of the forward whose gradient is summed
   /// Where the backward takes a slice or a free operand from.
   struct Source {
@@ -22,6 +23,11 @@ struct GradientBody {
   std::vector<Source> free;
   std::vector<size_t> sliced_gradients;  ///< forward slices whose gradient is stacked
 };
+
+/// The halves of a loop's body. `requires_grad`: of its inputs; a carry does where it ever does, at first or from some
+/// step on.
+std::shared_ptr<const BodyPair> settled_pair(const Body& body, std::vector<bool> requires_grad, size_t num_carries,
+                                             bool create_graph);
 
 /// Builds it for the case that the tangents of the loop's results marked in `given` are given. The tangent of a carry
 /// is also what a later step hands on.

@@ -1,6 +1,7 @@
 #include "diptych/hops/graph_edit.h"
 
 #include "diptych/graph/rewrite.h"
+#include "diptych/passes/simplify.h"
 
 namespace diptych::detail {
 
@@ -47,5 +48,7 @@ Graph insert_outputs(const Graph& graph, size_t position, const std::vector<Tens
   wider.set_outputs(std::move(outputs), std::move(slots));
   return wider;
 }
+
+Graph tidy(Graph graph) { return simplify(std::move(graph), /*evaluator=*/nullptr, {.keep_gradient_stops = true}); }
 
 }  // namespace diptych::detail

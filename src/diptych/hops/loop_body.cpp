@@ -69,10 +69,7 @@ std::shared_ptr<const Body> Capturer::capture() const {
     FlatResult result = step_(given);
     const auto place = static_cast<int64_t>(num_carries);
     result.tensors.insert(result.tensors.begin() + place, buffers_begin, buffers_end);
-    for (size_t i = 0; i < result.paths.size(); ++i) {
-      // The code returns a pair of the carry and what is stacked.
-      result.paths[i] = i < num_carries ? paths[i] : "ys" + result.paths[i].substr(1);
-    }
+    for (size_t i = 0; i < num_carries; ++i) result.paths[i] = paths[i];
     result.paths.insert(result.paths.begin() + place, paths.begin() + place,
                         paths.begin() + place + static_cast<int64_t>(num_buffers));
     return result;

@@ -68,7 +68,13 @@ void detail::check_structure(const char* who, const char* what, const TreeSpec& 
 std::vector<at::Tensor> detail::scan_flat(const FlatFunction& step, const Flattened& init, const Flattened& xs,
                                           const ScanOptions& options) {
   const int64_t length = find_length(xs, options);
-  const LoopBody loop = capture_loop_body("scan", step, init, slice_inputs(xs));
+  // The code returns a pair of the carry and what is stacked.
+  const auto named = [&](const std::vector<at::Tensor>& stand_ins) {
+    FlatResult result = step(stand_ins);
+    for (size_t i = init.tensors.size(); i < result.paths.size(); ++i) result.paths[i].replace(0, 1, "ys");
+    return result;
+  };
+  const LoopBody loop = capture_loop_body("scan", named, init, slice_inputs(xs));
   const size_t num_carries = init.tensors.size() + loop.buffers.size();
   const auto checkpoints = find_checkpoints(length, options);
   const auto hop = checkpoints ? make_checkpointed_scan(loop.body, num_carries, xs.tensors.size(), length,

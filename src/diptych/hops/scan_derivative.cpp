@@ -14,7 +14,9 @@ using Tensors = std::vector<at::Tensor>;
 class ScanDerivative final : public Derivative {
  public:
   ScanDerivative(const Hop& scan, const std::vector<bool>& requires_grad, bool create_graph)
-      : layout_(scan), body_(scan.bodies()[0]), pair_(detail::settled_pair(scan, requires_grad, create_graph)) {
+      : layout_(scan),
+        body_(scan.bodies()[0]),
+        pair_(detail::settled_pair(*body_, requires_grad, layout_.num_carries, create_graph)) {
     forward_ = make_scan(std::make_shared<const Body>(pair_->forward()), layout_.num_carries, layout_.num_slices,
                          layout_.length, layout_.reverse);
     requires_grad_ = pair_->differentiable();
@@ -82,20 +84,6 @@ Tensors ScanDerivative::backward(const SavedCall& saved, const Tensors& tangents
 
 }  // namespace
 
-std::shared_ptr<const BodyPair> detail::settled_pair(const Hop& scan, std::vector<bool> requires_grad,
-                                                     bool create_graph) {
-  const ScanLayout layout(scan);
-  while (true) {
-    auto pair = scan.body(0).pair(requires_grad, layout.num_carries, create_graph);
-    bool changed = false;
-    for (size_t i = 0; i < layout.num_carries; ++i) {
-      if (!pair->differentiable()[i] || requires_grad[i]) continue;
-      requires_grad[i] = changed = true;
-    }
-    if (!changed) return pair;
-  }
-}
-
 Tensors detail::first_gradients(const GradientBody& body, const Body& forward, size_t num_loop_inputs,
                                 const Tensors& tangents) {
   Tensors first;
@@ -109,7 +97,9 @@ Tensors detail::first_gradients(const GradientBody& body, const Body& forward, s
 Tensors detail::spread_gradients(const GradientBody& body, const Tensors& results, const ScanLayout& layout) {
   Tensors gradients(layout.num_carries + layout.num_slices + layout.num_free);
   auto next = results.begin();
-  for (const size_t carry : body.carries) gradients[carry] = *next++;
+  for (size_t i = 0; i < body.carries.size(); ++i, ++next) {
+    if (body.reached[i]) gradients[body.carries[i]] = *next;
+  }
   for (const size_t sum : body.sums) gradients[layout.num_carries + layout.num_slices + sum] = *next++;
   for (const size_t slice : body.sliced_gradients) gradients[layout.num_carries + slice] = *next++;
   return gradients;

@@ -5,9 +5,6 @@
 
 namespace diptych::detail {
 
-/// The halves of a scan's body, with carries requiring grad where they ever do: at first, or from some step on.
-std::shared_ptr<const BodyPair> settled_pair(const Hop& scan, std::vector<bool> requires_grad, bool create_graph);
-
 /// The derivative of hop.scan, for any hop of its groups, first two constants and body.
 std::unique_ptr<Derivative> scan_derivative(const Hop& scan, const std::vector<bool>& requires_grad, bool create_graph);
 

@@ -56,8 +56,9 @@ Tensors gradients_of(const Body& body, const VjpLayout& layout, const Tensors& i
 /// See replay_derivative().
 class ReplayDerivative final : public Derivative {
  public:
-  ReplayDerivative(const Hop& hop, const std::vector<TensorMeta>& operands, const std::vector<bool>& requires_grad)
-      : forward_(hop.shared_from_this()), wanted_(requires_grad) {
+  ReplayDerivative(const Hop& hop, const std::vector<TensorMeta>& operands, const std::vector<bool>& requires_grad,
+                   std::optional<Reach> reach)
+      : forward_(hop.shared_from_this()), may_be_wanted_(requires_grad) {
     Graph graph("forward");
     std::vector<Value> values;
     for (size_t i = 0; i < operands.size(); ++i) {
@@ -73,37 +74,53 @@ class ReplayDerivative final : public Derivative {
     const auto& outputs = graph.nodes()[index].outputs;
     graph.set_outputs({outputs.begin(), outputs.end()}, std::move(slots));
     body_ = std::make_shared<const Body>(std::make_shared<const Graph>(std::move(graph)));
-    for (const TensorMeta& result : hop.results()) {
-      requires_grad_.push_back(c10::isFloatingType(result.dtype) || c10::isComplexType(result.dtype));
+    for (size_t i = 0; i < hop.num_results(); ++i) {
+      const auto dtype = hop.results()[i].dtype;
+      const bool is_differentiable = c10::isFloatingType(dtype) || c10::isComplexType(dtype);
+      requires_grad_.push_back(is_differentiable && (!reach || reach->results[i]));
     }
+    if (reach) reached_ = std::move(reach->operands);
   }
 
   const HopPtr& forward() const override { return forward_; }
   const std::vector<bool>& requires_grad() const override { return requires_grad_; }
   Tensors backward(const SavedCall& saved, const Tensors& tangents) const override {
+    const std::vector<bool> is_wanted = wanted_for(tangents);
+    Tensors gradients(is_wanted.size());
+    if (std::find(is_wanted.begin(), is_wanted.end(), true) == is_wanted.end()) return gradients;
     Tensors operands;
-    for (size_t i = 0; i < wanted_.size(); ++i) operands.push_back(saved.operand(i));
+    for (size_t i = 0; i < is_wanted.size(); ++i) operands.push_back(saved.operand(i));
     c10::List<bool> given, wanted;
-    for (const bool flag : wanted_) wanted.push_back(flag);
+    for (const bool flag : is_wanted) wanted.push_back(flag);
     for (const at::Tensor& tangent : tangents) {
       given.push_back(tangent.defined());
       if (tangent.defined()) operands.push_back(tangent);
     }
-    const std::vector<size_t> groups{wanted_.size(), operands.size() - wanted_.size()};
+    const std::vector<size_t> groups{is_wanted.size(), operands.size() - is_wanted.size()};
     const auto vjp = std::make_shared<const Hop>(VjpOperator::get(), std::vector<std::shared_ptr<const Body>>{body_},
                                                  groups, std::vector<c10::IValue>{wanted, given});
     const auto found = call(vjp, std::move(operands));
-    Tensors gradients(wanted_.size());
     size_t next = 0;
-    for (size_t i = 0; i < wanted_.size(); ++i) {
-      if (wanted_[i]) gradients[i] = found[next++];
+    for (size_t i = 0; i < is_wanted.size(); ++i) {
+      if (is_wanted[i]) gradients[i] = found[next++];
     }
     return gradients;
   }
 
  private:
+  std::vector<bool> wanted_for(const Tensors& tangents) const {
+    std::vector<bool> wanted = may_be_wanted_;
+    if (!reached_) return wanted;
+    std::vector<bool> given;
+    for (const at::Tensor& tangent : tangents) given.push_back(tangent.defined());
+    const auto reached = reached_(given);
+    for (size_t i = 0; i < wanted.size(); ++i) wanted[i] = wanted[i] && reached[i];
+    return wanted;
+  }
+
   HopPtr forward_;
-  std::vector<bool> wanted_;
+  std::vector<bool> may_be_wanted_;
+  std::function<std::vector<bool>(const std::vector<bool>& given)> reached_;
   std::vector<bool> requires_grad_;
   std::shared_ptr<const Body> body_;
 };
@@ -160,14 +177,16 @@ std::unique_ptr<Derivative> VjpOperator::differentiate(const Hop& hop, const std
 }
 
 std::unique_ptr<Derivative> replay_derivative(const Hop& hop, const std::vector<TensorMeta>& operands,
-                                              const std::vector<bool>& requires_grad) {
+                                              const std::vector<bool>& requires_grad,
+                                              const std::function<Reach()>& find_reach) {
   for (const auto& body : hop.bodies()) {
     DIPTYCH_CHECK(!body->has_custom_function(),
                   "[{}] the body calls a torch::autograd::Function, whose backward the graph of hop.{} does not hold; "
                   "use custom_vjp",
                   hop.op().schema().name, hop.op().schema().name);
   }
-  return std::make_unique<ReplayDerivative>(hop, operands, requires_grad);
+  return std::make_unique<ReplayDerivative>(hop, operands, requires_grad,
+                                            find_reach ? std::optional(find_reach()) : std::nullopt);
 }
 
 }  // namespace diptych

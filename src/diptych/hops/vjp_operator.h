@@ -19,9 +19,18 @@ class VjpOperator final : public HigherOrderOperator {
   std::vector<at::Tensor> call_with_grad(const HopPtr& hop, std::vector<at::Tensor>&& operands) const override;
 };
 
+/// What depends on what in a hop.
+struct Reach {
+  std::vector<bool> results;  ///< those that may require grad
+  /// The operands that a gradient may reach when the tangents of the results marked in `given` are given.
+  std::function<std::vector<bool>(const std::vector<bool>& given)> operands;
+};
+
 /// A derivative that saves the operands alone and runs the hop again in its backward, by hop.vjp. `operands`: their
 /// metadata. Errors: UserError where a body has a backward that its graph does not show.
+/// `find_reach`: if it is not known, every result depends on every operand.
 std::unique_ptr<Derivative> replay_derivative(const Hop& hop, const std::vector<TensorMeta>& operands,
-                                              const std::vector<bool>& requires_grad);
+                                              const std::vector<bool>& requires_grad,
+                                              const std::function<Reach()>& find_reach = {});
 
 }  // namespace diptych

@@ -4,6 +4,7 @@
 
 #include "diptych/hops/checkpointed_scan.h"
 #include "diptych/hops/draws.h"
+#include "diptych/hops/gradient_body.h"
 #include "diptych/hops/history.h"
 #include "diptych/hops/scan_operator.h"
 #include "diptych/hops/strides.h"
@@ -48,6 +49,27 @@ bool holds(const Body& condition, const Tensors& carries, const Tensors& free) {
 
 void lay_out(Tensors& carries, const Body& body) {
   for (size_t i = 0; i < carries.size(); ++i) carries[i] = with_strides(carries[i], body.input(i));
+}
+
+// What no number of steps lets depend on a carry or a captured tensor gets no gradient from it.
+Reach reach_of(const WhileLayout& layout, const std::shared_ptr<const Body>& step,
+               const std::vector<bool>& requires_grad) {
+  std::vector<bool> inputs = part(requires_grad, 0, layout.num_carries);
+  const auto of_free = part(requires_grad, layout.num_carries + layout.num_condition_free, layout.num_free);
+  inputs.insert(inputs.end(), of_free.begin(), of_free.end());
+  const auto pair = detail::settled_pair(*step, inputs, layout.num_carries, /*create_graph=*/false);
+  Reach reach{pair->differentiable(), {}};
+  // With no step at all, a carry is what it was.
+  for (size_t i = 0; i < layout.num_carries; ++i) reach.results[i] = reach.results[i] || requires_grad[i];
+  reach.operands = [=](const std::vector<bool>& given) {
+    const auto body = detail::make_gradient_body(*pair, *step, layout.num_carries, 0, given);
+    std::vector<bool> reached = given;
+    reached.resize(layout.num_carries + layout.num_condition_free + layout.num_free);
+    for (const size_t carry : body.carries) reached[carry] = true;
+    for (const size_t sum : body.sums) reached[layout.num_carries + layout.num_condition_free + sum] = true;
+    return reached;
+  };
+  return reach;
 }
 
 /// Rows of tensors, one row a step, that become one stack per column.
@@ -190,7 +212,8 @@ std::unique_ptr<Derivative> WhileOperator::differentiate(const Hop& hop, const s
     operands.push_back(hop.body(0).input(layout.num_carries + i));
   }
   for (size_t i = 0; i < layout.num_free; ++i) operands.push_back(hop.body(1).input(layout.num_carries + i));
-  return replay_derivative(hop, operands, requires_grad);
+  return replay_derivative(hop, operands, requires_grad,
+                           [&] { return reach_of(layout, hop.bodies()[1], requires_grad); });
 }
 
 Tensors WhileOperator::call_with_grad(const HopPtr& hop, Tensors&& operands) const {

@@ -80,7 +80,9 @@ void Program::Plan::run_steps(Frame& frame, size_t& current) const {
 }
 
 void Program::Plan::run_steps_differentiably(Frame& frame, size_t& current) const {
+  const auto* before = frame.options->before;
   for (const Step& step : compiled.steps) {
+    if (before != nullptr) (*before)(graph.nodes()[current]);
     if (step.no_grad) {
       const at::NoGradGuard no_grad;
       step.caller->call(frame);

@@ -3,6 +3,7 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -23,6 +24,8 @@ struct RunOptions {
   bool differentiable = false;
   /// Where to add the time and bytes of each node; null for none.
   Profile* profile = nullptr;
+  /// In a differentiable run, called before each node; null for none.
+  const std::function<void(const Node&)>* before = nullptr;
 };
 
 /// A graph made ready to run. Threads: run() may be called from any number at once, and from within itself.

@@ -219,6 +219,12 @@ Provenance Recorder::provenance() {
         provenance.region = forward->provenance.region;
       }
     }
+  } else if (replayed_ != nullptr) {
+    const Provenance& known = replayed_->provenance;
+    provenance.scope = known.scope;
+    provenance.region = known.region;
+    provenance.marks = known.marks;
+    provenance.residual_name = known.residual_name;
   } else if (!open_regions_.empty()) {
     provenance.region = open_regions_.back();
   }

@@ -108,6 +108,9 @@ class Recorder {
   /// belong to it. Errors: UserError if there are too many inside each other.
   void enter_region(CheckpointPolicy policy);
   void leave_region() { open_regions_.pop_back(); }
+  /// Says that what is recorded from now on in the forward stands for `node` of a graph that is traced again, whose
+  /// scope, regions, marks and names it takes over; null for nothing.
+  void set_replayed(const Node* node) { replayed_ = node; }
   /// The regions that were opened, and names that were given to inputs.
   const CheckpointedRegions& regions() const { return regions_; }
   /// Gives the node that makes the value of `tensor` a residual name.
@@ -157,6 +160,7 @@ class Recorder {
   const c10::FunctionSchema* front_ = nullptr;
   CheckpointedRegions regions_;
   std::vector<InternedString> open_regions_;
+  const Node* replayed_ = nullptr;
   bool any_mutation_ = false;
   bool blind_mutation_ = false;
   bool no_grad_view_ = false;

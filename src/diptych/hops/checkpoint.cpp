@@ -1,0 +1,33 @@
+#include "diptych/hops/checkpoint.h"
+
+#include "diptych/base/error.h"
+#include "diptych/hops/branch_operator.h"
+#include "diptych/hops/loop_body.h"
+
+namespace diptych::detail {
+
+// The function is the body of a loop of one step that carries nothing but the buffers that it changes.
+std::vector<at::Tensor> checkpoint_flat(const FlatFunction& function, const Flattened& arguments,
+                                        const CheckpointPolicy& policy) {
+  LoopInputs inputs;
+  for (size_t i = 0; i < arguments.tensors.size(); ++i) {
+    DIPTYCH_CHECK(arguments.tensors[i].defined(),
+                  "[checkpoint] '{}' is an undefined tensor; pass a defined one, or an absent optional",
+                  arguments.spec.tensor_path(i));
+    inputs.metas.push_back(TensorMeta::of(arguments.tensors[i]));
+    inputs.paths.push_back(arguments.spec.tensor_path(i));
+  }
+  const auto marked = [&](const std::vector<at::Tensor>& stand_ins) {
+    const CheckpointRegion region(policy);
+    return function(stand_ins);
+  };
+  const LoopBody body = capture_loop_body("checkpoint", marked, {}, inputs);
+  std::vector<at::Tensor> operands = body.buffers;
+  operands.insert(operands.end(), arguments.tensors.begin(), arguments.tensors.end());
+  const size_t num_arguments = operands.size();
+  const auto& free = body.body->free_variables();
+  operands.insert(operands.end(), free.begin(), free.end());
+  return body.write_buffers(call(make_invoke(body.body, num_arguments), std::move(operands)), 0);
+}
+
+}  // namespace diptych::detail
