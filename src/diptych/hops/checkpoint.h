@@ -2,6 +2,7 @@
 #pragma once
 #include "diptych/hops/custom_vjp.h"
 #include "diptych/trace/checkpoint_region.h"
+#include "diptych/trace/recorder.h"
 
 namespace diptych {
 namespace detail {
