@@ -2,6 +2,7 @@
 #include <ATen/autocast_mode.h>
 
 #include "compile/eager_check.h"
+#include "diptych/autodiff/joint_capture.h"
 #include "diptych/graph/identical.h"
 #include "diptych/ops/tags.h"
 #include "diptych/passes/storage_roots.h"
@@ -449,6 +450,18 @@ TEST(Case20, RegionBudgetsAreMonotone) {
     previous = bytes;
   }
   EXPECT_TRUE(is_between);
+}
+
+// A body is first asked for its forward alone, of which nothing is saved that a budget could be a part of.
+TEST(Case20, ABudgetIsOfTheFirstBackward) {
+  const auto leaves = block_leaves(2);
+  const auto function = stack(2, save_within_budget(0.5));
+  const auto flat = [&](const std::vector<at::Tensor>& given) { return FlatResult{function(given), {"0"}}; };
+  JointCapture capture(flat, leaves, {"x", "w0", "v0", "w1", "v1"}, {"joint", /*exact_outputs=*/true});
+  capture.joint({false});
+  const auto split = split_joint(capture.joint(), default_partition());
+  EXPECT_EQ(residual_bytes(split), saved_bytes(function, leaves, default_partition()));
+  EXPECT_GT(residual_bytes(split), saved_bytes(stack(2, save_nothing()), leaves, default_partition()));
 }
 
 }  // namespace

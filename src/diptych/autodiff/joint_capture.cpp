@@ -57,7 +57,7 @@ struct JointCapture::State {
   size_t num_arguments = 0;
   detail::OutputAnalysis analysis;
   std::vector<at::Tensor> tangents;
-  std::optional<std::vector<RegionMarks>> marks;  ///< of the forward nodes, once a joint graph was asked for
+  std::optional<std::vector<RegionMarks>> marks;  ///< of the first joint graph with gradients, if it has regions
 
   void trace(const FlatFunction& function, const std::vector<at::Tensor>& arguments,
              const std::vector<std::string>& paths, bool exact_outputs, const Merging& merging);
@@ -66,6 +66,7 @@ struct JointCapture::State {
   ag::variable_list run_backward(const std::vector<bool>& defined, bool create_graph);
   enum class Fate : uint8_t { kStays, kLeaves };
   Joint assemble(const std::vector<at::Tensor>& gradients, Fate graph_fate);
+  void mark_regions(Joint& joint);
 };
 
 void JointCapture::State::add_tangents() {
@@ -98,6 +99,19 @@ ag::variable_list JointCapture::State::run_backward(const std::vector<bool>& def
   return gradients;
 }
 
+// Backward variants are split by the residuals of the first joint graph, so its marks are theirs. A joint graph without
+// gradients leaves nothing to budget, and decides for itself alone.
+void JointCapture::State::mark_regions(Joint& joint) {
+  if (marks) return detail::set_region_marks(joint.graph, *marks);
+  auto found = detail::find_region_marks(joint, recorder.regions());
+  detail::set_region_marks(joint.graph, found);
+  const auto& outputs = joint.graph.outputs();
+  const auto first = outputs.begin() + static_cast<std::ptrdiff_t>(joint.layout.num_forward_outputs());
+  if (std::any_of(first, outputs.end(), [](Value gradient) { return static_cast<bool>(gradient); })) {
+    marks = std::move(found);
+  }
+}
+
 Joint JointCapture::State::assemble(const std::vector<at::Tensor>& gradients, Fate graph_fate) {
   std::vector<Value> outputs;
   std::vector<Slot> slots;
@@ -124,9 +138,7 @@ Joint JointCapture::State::assemble(const std::vector<at::Tensor>& gradients, Fa
                      analysis.plan.outputs.size(), analysis.slots.size() - analysis.plan.outputs.size()};
   Joint joint{std::move(graph), layout};
   if (recorder.regions().regions.empty()) return joint;
-  // Later joint graphs share the forward of the first, whose residuals they are split by.
-  if (!marks) marks = detail::find_region_marks(joint, recorder.regions());
-  detail::set_region_marks(joint.graph, *marks);
+  mark_regions(joint);
   return joint;
 }
 
