@@ -88,12 +88,19 @@ std::vector<Value> random_values(const Graph& graph, const std::vector<Value>& o
     if (!is_needed) continue;
     for_each_operand_value(node, [&](Value value) { needed[value.id] = true; });
     if (!draws_random(node)) continue;
+    // A sampler's result has no gradient; neither have those of a higher-order operator that only draws.
+    const bool only_draws =
+        node.outputs.size() == 1 ||
+        (node.op.is_hop() && std::none_of(node.outputs.begin(), node.outputs.end(),
+                                          [&](Value output) { return output && graph.meta(output).requires_grad; }));
     DIPTYCH_CHECK(
-        node.outputs.size() == 1,
+        only_draws,
         "[second order] {} draws random numbers and computes with them at once, so that its gradient can't be "
         "differentiated again; draw a mask with bernoulli and multiply instead",
         node.op.name());
-    found.push_back(node.outputs[0]);
+    for (const Value output : node.outputs) {
+      if (output) found.push_back(output);
+    }
   }
   std::sort(found.begin(), found.end());
   return found;
