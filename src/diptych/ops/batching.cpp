@@ -181,8 +181,8 @@ constexpr char kMean[] = "aten.mean.dim";
 /// Where an operator names dimensions; the rest of it is the same with one more dimension in front.
 struct DimRow {
   std::string_view name;
-  std::vector<size_t> dims;      ///< operands that are a dimension, or a list of them
-  bool takes_scalars = false;    ///< means the same for a step without dimensions
+  std::vector<size_t> dims;       ///< operands that are a dimension, or a list of them
+  bool takes_scalars = false;     ///< means the same for a step without dimensions
   std::vector<size_t> same = {};  ///< tensors that may be the same in every step
 };
 

@@ -20,8 +20,8 @@ using FindBatched = std::function<BatchedValue(Value)>;
 
 /// Appends nodes that compute what `node` of `body` computes in each of `length` steps, with stacked results; nothing
 /// where no rule fits, though nodes may have been appended then. Whether a rule fits depends on the node, on sizes, and
-/// on which operands are stacked, never on strides. Results have the elements of the steps' results; strides may differ.
-/// Requires: at least one operand is stacked; the node has no effect; metadata is static.
+/// on which operands are stacked, never on strides. Results have the elements of the steps' results; strides may
+/// differ. Requires: at least one operand is stacked; the node has no effect; metadata is static.
 std::optional<std::vector<Value>> batch_node(Emitter& emitter, const Graph& body, const Node& node,
                                              const FindBatched& find, int64_t length);
 

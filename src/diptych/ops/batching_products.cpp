@@ -72,8 +72,11 @@ struct Row {
 };
 
 constexpr Row kRows[] = {
-    {"aten.mm", batch_mm},   {"aten.addmm", batch_addmm},           {"aten.mv", batch_mv},
-    {"aten.bmm", batch_bmm}, {"aten.convolution", batch_convolution},
+    {"aten.mm", batch_mm},
+    {"aten.addmm", batch_addmm},
+    {"aten.mv", batch_mv},
+    {"aten.bmm", batch_bmm},
+    {"aten.convolution", batch_convolution},
 };
 
 }  // namespace

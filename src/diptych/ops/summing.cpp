@@ -29,9 +29,7 @@ Value sum_mm(const BatchedCall& call, const FindSum&) {
   const Expr left = call.tensor(0).apply("aten.permute", {c10::IValue(std::vector<int64_t>{1, 0, 2})});
   const Expr right = call.tensor(1);
   const int64_t inner = left.size(1) * left.size(2);
-  return reshaped(left, {left.size(0), inner})
-      .apply("aten.mm", {reshaped(right, {inner, right.size(2)}).value})
-      .value;
+  return reshaped(left, {left.size(0), inner}).apply("aten.mm", {reshaped(right, {inner, right.size(2)}).value}).value;
 }
 
 Value sum_bmm(const BatchedCall& call, const FindSum&) {
@@ -53,8 +51,8 @@ Value sum_dims(const BatchedCall& call, const FindSum&) {
   }
   const bool all = dims.size() == 1;
   for (int64_t i = 1; all && i <= rank; ++i) dims.push_back(i);
-  const Expr sum = call.tensor(0).apply(
-      "aten.sum.dim_IntList", {c10::IValue(dims), c10::IValue(false), c10::IValue(call.result().dtype)});
+  const Expr sum = call.tensor(0).apply("aten.sum.dim_IntList",
+                                        {c10::IValue(dims), c10::IValue(false), c10::IValue(call.result().dtype)});
   return reshaped(sum, call.result().size_hints()).value;
 }
 
@@ -151,7 +149,12 @@ SumRule sum_rule(const Graph& body, const Node& node, const std::function<bool(V
   if (row == nullptr || node.outputs.size() != 1 || !node.outputs[0]) return SumRule::kNone;
   Graph scratch;
   Emitter emitter(scratch, node);
-  const BatchedCall call(emitter, body, node, [&](Value value) { return BatchedValue{value, is_stacked(value)}; }, 1);
+  const BatchedCall call(
+      emitter, body, node,
+      [&](Value value) {
+        return BatchedValue{value, is_stacked(value)};
+      },
+      1);
   return row->fits(call) ? row->rule : SumRule::kNone;
 }
 
