@@ -129,7 +129,7 @@ std::vector<at::Tensor> detail::call_below_autograd(const Hop& hop, std::vector<
                                                     const std::vector<bool>& requires_grad) {
   if (is_tracing()) return record(hop, operands, requires_grad);
   const RunBelowAutograd guard;
-  return hop.kernel()(std::move(operands));
+  return hop.run(std::move(operands), requires_grad.empty() ? hop.num_results() : requires_grad.size());
 }
 
 std::vector<at::Tensor> HigherOrderOperator::call_with_grad(const HopPtr& hop,

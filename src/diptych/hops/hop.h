@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -119,6 +120,9 @@ class Hop : public std::enable_shared_from_this<Hop> {
   Node node(const std::vector<Value>& operands) const;
 
   const HopFunction& kernel() const;  ///< compiled at the first call
+  /// Runs it on real tensors below autograd, with the scans in it optimized. The first `num_returned` results have
+  /// memory of their own; later ones, residuals, may share theirs with operands and results, and their versions then.
+  std::vector<at::Tensor> run(std::vector<at::Tensor>&& operands, size_t num_returned) const;
   std::shared_ptr<const Derivative> derivative(const std::vector<bool>& requires_grad, bool create_graph) const;
   const HigherOrderOperator::LiftedDraws& lifted_draws() const;
 
@@ -128,12 +132,20 @@ class Hop : public std::enable_shared_from_this<Hop> {
     bool create_graph;
     std::shared_ptr<const Derivative> derivative;
   };
+  struct OptimizedRun {
+    size_t num_returned;
+    std::vector<TensorMeta> operands;
+    std::shared_ptr<const Program> program;  ///< null where there was nothing to optimize
+  };
+  const OptimizedRun& optimized(const std::vector<at::Tensor>& operands, size_t num_returned) const;
+
   const HigherOrderOperator& op_;
   std::vector<std::shared_ptr<const Body>> bodies_;
   std::vector<size_t> groups_;
   std::vector<c10::IValue> constants_;
   std::vector<TensorMeta> results_;
   mutable std::mutex mutex_;
+  mutable std::deque<OptimizedRun> runs_;  ///< entries keep their addresses
   mutable HopFunction kernel_;
   mutable std::vector<KeyedDerivative> derivatives_;
   mutable std::optional<HigherOrderOperator::LiftedDraws> lifted_;

@@ -68,6 +68,7 @@ void detail::check_structure(const char* who, const char* what, const TreeSpec& 
 std::vector<at::Tensor> detail::scan_flat(const FlatFunction& step, const Flattened& init, const Flattened& xs,
                                           const ScanOptions& options) {
   const int64_t length = find_length(xs, options);
+  DIPTYCH_CHECK(options.unroll > 0, "[scan] options.unroll is {}, expected 1 or more", options.unroll);
   // The code returns a pair of the carry and what is stacked.
   const auto named = [&](const std::vector<at::Tensor>& stand_ins) {
     FlatResult result = step(stand_ins);
@@ -77,9 +78,10 @@ std::vector<at::Tensor> detail::scan_flat(const FlatFunction& step, const Flatte
   const LoopBody loop = capture_loop_body("scan", named, init, slice_inputs(xs));
   const size_t num_carries = init.tensors.size() + loop.buffers.size();
   const auto checkpoints = find_checkpoints(length, options);
-  const auto hop = checkpoints ? make_checkpointed_scan(loop.body, num_carries, xs.tensors.size(), length,
-                                                        options.reverse, *checkpoints)
-                               : make_scan(loop.body, num_carries, xs.tensors.size(), length, options.reverse);
+  const auto hop =
+      checkpoints
+          ? make_checkpointed_scan(loop.body, num_carries, xs.tensors.size(), length, options.reverse, *checkpoints)
+          : make_scan(loop.body, num_carries, xs.tensors.size(), {length, options.reverse, options.unroll});
   std::vector<at::Tensor> operands = init.tensors;
   operands.insert(operands.end(), loop.buffers.begin(), loop.buffers.end());
   operands.insert(operands.end(), xs.tensors.begin(), xs.tensors.end());

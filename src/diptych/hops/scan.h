@@ -16,6 +16,9 @@ struct ScanOptions {
   std::optional<int64_t> max_saved_carries = {};
   /// Steps in such a segment; by default so many that no step is run more than three times.
   std::optional<int64_t> segment = {};
+  /// How many steps are run as one program. Results are the same bit for bit. It spares some of what a step costs
+  /// besides its operators, which is little: worth trying for bodies of a few operators on small tensors.
+  int64_t unroll = 1;
 };
 
 namespace detail {

@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "diptych/base/error.h"
 #include "diptych/hops/strides.h"
 
 namespace diptych {
@@ -17,8 +18,9 @@ class ScanDerivative final : public Derivative {
       : layout_(scan),
         body_(scan.bodies()[0]),
         pair_(detail::settled_pair(*body_, requires_grad, layout_.num_carries, create_graph)) {
-    forward_ = make_scan(std::make_shared<const Body>(pair_->forward()), layout_.num_carries, layout_.num_slices,
-                         layout_.length, layout_.reverse);
+    DIPTYCH_ASSERT(layout_.fronts.empty(), "a scan is differentiated whose stacks have a front");
+    forward_ =
+        make_scan(std::make_shared<const Body>(pair_->forward()), layout_.num_carries, layout_.num_slices, layout_);
     requires_grad_ = pair_->differentiable();
     if (layout_.length > 0) return;
     for (size_t i = 0; i < requires_grad_.size(); ++i) {
@@ -52,8 +54,10 @@ const ScanDerivative::Plan& ScanDerivative::plan_for(const std::vector<bool>& gi
   const auto known = plans_.find(given);
   if (known != plans_.end()) return known->second;
   Plan plan{detail::make_gradient_body(*pair_, *body_, layout_.num_carries, layout_.num_slices, given), nullptr};
+  ScanConstants constants = layout_;
+  constants.reverse = !constants.reverse;
   plan.scan = make_scan(std::make_shared<const Body>(plan.body.graph), plan.body.carries.size() + plan.body.sums.size(),
-                        plan.body.slices.size(), layout_.length, !layout_.reverse);
+                        plan.body.slices.size(), constants);
   return plans_.emplace(given, std::move(plan)).first->second;
 }
 

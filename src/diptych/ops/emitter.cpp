@@ -7,9 +7,8 @@
 namespace diptych {
 
 std::vector<Value> Emitter::call_all(std::string_view name, std::vector<Operand> operands) {
-  static const InternedString kOrigin("decompose");
   Node node{Op::find(name), {}, {}, {}, {}, replaced_.provenance, replaced_.grad_enabled};
-  node.provenance.origin = kOrigin;
+  node.provenance.origin = origin_;
   const auto& arguments = node.op.schema().arguments();
   for (size_t i = operands.size(); i < arguments.size(); ++i) {
     auto operand = default_operand(arguments[i]);

@@ -11,7 +11,9 @@ namespace diptych {
 /// Appends nodes to a graph in place of one other node, whose scope, phase and grad mode they take over.
 class Emitter {
  public:
-  Emitter(Graph& graph, const Node& replaced) : graph_(graph), replaced_(replaced) {}
+  /// `origin` names the pass that the nodes come from.
+  Emitter(Graph& graph, const Node& replaced, InternedString origin = InternedString("decompose"))
+      : graph_(graph), replaced_(replaced), origin_(origin) {}
   /// Appends `name` applied to `operands`; arguments left off at the end take the schema's defaults.
   /// Errors: InternalError if an argument without a default is left off.
   std::vector<Value> call_all(std::string_view name, std::vector<Operand> operands);
@@ -22,6 +24,7 @@ class Emitter {
  private:
   Graph& graph_;
   const Node& replaced_;
+  InternedString origin_;
 };
 
 /// A tensor in the graph that an emitter writes to.

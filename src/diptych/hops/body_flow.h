@@ -1,0 +1,39 @@
+// What the values of a scan's body depend on, and how many bytes they are.
+#pragma once
+#include <vector>
+
+#include "diptych/hops/scan_edit.h"
+
+namespace diptych::detail {
+
+/// Facts about a body, by the number of a value or of a node.
+class BodyFlow {
+ public:
+  explicit BodyFlow(const ScanEdit& edit);
+
+  /// Whether a value may differ from step to step: it depends on a slice, a carry, or a node with an effect.
+  bool varies(Value value) const { return varies_[value.id]; }
+  bool varies(const Node& node) const;
+  /// Whether it depends on a carry, or on a node with an effect: it is not known before the loop has run so far.
+  bool is_sequential(Value value) const { return sequential_[value.id]; }
+  bool is_slice(Value value) const { return slice_[value.id]; }
+  /// The nodes that read each value, in order.
+  const std::vector<size_t>& readers(Value value) const { return readers_[value.id]; }
+  /// The node that makes a value, or -1.
+  int32_t producer(Value value) const { return body_.info(value).node; }
+  int64_t bytes(Value value) const { return body_.meta(value).nbytes(); }
+  /// Bytes of one step's slices and outputs that are stacked.
+  int64_t step_bytes() const { return step_bytes_; }
+
+ private:
+  const Graph& body_;
+  std::vector<bool> varies_, sequential_, slice_;
+  std::vector<std::vector<size_t>> readers_;
+  int64_t step_bytes_ = 0;
+};
+
+/// A slice of up to so many bytes is cheap to keep: what an operator costs besides its elements is as much as writing
+/// and reading them in memory that caches no longer hold.
+inline constexpr int64_t kSmallSliceBytes = 8192;
+
+}  // namespace diptych::detail

@@ -1,0 +1,172 @@
+#include "diptych/hops/hoist_from_scans.h"
+
+#include <algorithm>
+#include <map>
+
+#include "diptych/base/error.h"
+#include "diptych/hops/body_flow.h"
+#include "diptych/ops/batching.h"
+#include "diptych/ops/tags.h"
+
+namespace diptych {
+namespace {
+
+using detail::BodyFlow;
+using detail::ScanEdit;
+
+// Matrix products may make this many times the scan's slices and stacks before they are left where they are.
+constexpr int64_t kMaxGrowth = 4;
+
+/// Note [What is hoisted]
+/// What reads only operands that are the same in every step moves out as it is. What reads slices becomes one operator
+/// on the stacks where ops/batching.h has a rule. Of the latter, matrix products are always worth it (one large product
+/// for T small ones), views cost nothing, and what makes less than it reads saves memory. An elementwise operator at
+/// the end of what is hoisted makes a stack of its own: written and read once more in memory instead of caches, against
+/// one call of an operator per step. That pays for small slices only; before a product or a reduction that is hoisted
+/// it comes along.
+class HoistPlan {
+ public:
+  explicit HoistPlan(const ScanEdit& edit) : edit_(edit), body_(edit.body()), flow_(edit) {
+    for (const auto& node : body_.nodes()) moved_.push_back(may_move(node));
+    while (keep_one()) {
+    }
+  }
+
+  bool any() const { return std::find(moved_.begin(), moved_.end(), true) != moved_.end(); }
+  bool is_moved(size_t node) const { return moved_[node]; }
+  bool varies(Value value) const { return flow_.varies(value); }
+
+  /// Moved values that the body still reads or gives, in order.
+  std::vector<Value> wanted() const {
+    std::vector<bool> is_wanted(body_.num_values());
+    const auto want = [&](Value value) {
+      const int32_t producer = flow_.producer(value);
+      is_wanted[value.id] = is_wanted[value.id] || (producer >= 0 && moved_[producer]);
+    };
+    for (size_t i = 0; i < moved_.size(); ++i) {
+      if (!moved_[i]) for_each_operand_value(body_.nodes()[i], want);
+    }
+    for (const Value output : body_.outputs()) want(output);
+    std::vector<Value> values;
+    for (size_t i = 0; i < is_wanted.size(); ++i) {
+      if (is_wanted[i]) values.push_back({static_cast<int32_t>(i)});
+    }
+    return values;
+  }
+
+ private:
+  bool may_move(const Node& node) const {
+    if (!is_movable(body_, node)) return false;
+    bool is_ready = true;
+    for_each_operand_value(node, [&](Value value) {
+      const int32_t producer = flow_.producer(value);
+      const bool is_known = producer < 0 ? !flow_.is_sequential(value) : static_cast<bool>(moved_[producer]);
+      is_ready = is_ready && is_known;
+    });
+    if (!is_ready || !flow_.varies(node)) return is_ready;
+    return can_batch(
+        body_, node, [&](Value value) { return flow_.varies(value); }, edit_.constants.length);
+  }
+
+  // The last node that is not worth moving; what it reads is looked at when the plan without it is known.
+  bool keep_one() {
+    for (size_t i = moved_.size(); i-- > 0;) {
+      if (!moved_[i] || is_worth(i)) continue;
+      moved_[i] = false;
+      return true;
+    }
+    return false;
+  }
+
+  bool is_worth(size_t index) const {
+    const Node& node = body_.nodes()[index];
+    if (!flow_.varies(node)) return true;
+    int64_t made = 0;
+    bool feeds_moved = false;
+    for (const Value output : node.outputs) {
+      if (!output) continue;
+      made += flow_.bytes(output);
+      for (const size_t reader : flow_.readers(output)) feeds_moved = feeds_moved || moved_[reader];
+    }
+    if (feeds_moved || has_tag(node.op, Tag::kSharesStorage)) return true;
+    if (has_tag(node.op, Tag::kComputeHeavy)) return made <= kMaxGrowth * flow_.step_bytes();
+    int64_t read = 0;
+    for_each_operand_value(node, [&](Value value) { read += flow_.varies(value) ? flow_.bytes(value) : 0; });
+    return made <= detail::kSmallSliceBytes || 2 * made <= read;
+  }
+
+  const ScanEdit& edit_;
+  const Graph& body_;
+  BodyFlow flow_;
+  std::vector<bool> moved_;
+};
+
+/// Writes what leaves the body in front of the scan.
+class Hoister {
+ public:
+  Hoister(ScanEdit& edit, const HoistPlan& plan) : edit_(edit), body_(edit.body()), plan_(plan) {
+    for (const auto& slice : edit.slices) known_[slice.in.id] = {slice.outer, true};
+    for (const auto& operand : edit.free) known_[operand.in.id] = {operand.outer, false};
+  }
+
+  void run() {
+    for (size_t i = 0; i < body_.nodes().size(); ++i) {
+      if (plan_.is_moved(i)) write(body_.nodes()[i]);
+    }
+    size_t count = 0;
+    for (const Value value : plan_.wanted()) {
+      const Slot slot{SlotKind::kArgument, fmt::format("hoisted.{}", count++)};
+      (plan_.varies(value) ? edit_.slices : edit_.free).push_back({known_.at(value.id).value, value, slot});
+    }
+    edit_.map_all(edit_.write());
+  }
+
+ private:
+  BatchedValue find(Value value) {
+    const auto [entry, is_new] = known_.try_emplace(value.id);
+    if (is_new) {
+      const auto& info = body_.info(value);
+      DIPTYCH_ASSERT(info.kind == ValueInfo::Kind::kConstant, "%{} is hoisted before what it is made of", value.id);
+      entry->second = {edit_.outer().graph().add_constant(body_.constants()[info.index]), false};
+    }
+    return entry->second;
+  }
+
+  void write(const Node& node) {
+    bool varies = false;
+    for_each_operand_value(node, [&](Value value) { varies = varies || plan_.varies(value); });
+    const auto outputs =
+        varies ? batch(node) : edit_.copy_outside(node, [&](Value value) { return find(value).value; });
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      if (node.outputs[i]) known_[node.outputs[i].id] = {outputs[i], varies};
+    }
+  }
+
+  std::vector<Value> batch(const Node& node) {
+    auto emitter = edit_.emitter(node);
+    auto outputs = batch_node(
+        emitter, body_, node, [&](Value value) { return find(value); }, edit_.constants.length);
+    DIPTYCH_ASSERT(outputs.has_value(), "{} was planned to run before its scan, and has no rule", node.op.name());
+    return std::move(*outputs);
+  }
+
+  ScanEdit& edit_;
+  const Graph& body_;
+  const HoistPlan& plan_;
+  std::map<int32_t, BatchedValue> known_;
+};
+
+// A loop without steps computes nothing, and what it would compute may be refused.
+bool hoist(ScanEdit& edit) {
+  if (edit.constants.length == 0) return false;
+  const HoistPlan plan(edit);
+  if (!plan.any()) return false;
+  Hoister(edit, plan).run();
+  return true;
+}
+
+}  // namespace
+
+Graph hoist_from_scans(const Graph& graph) { return detail::rewrite_scans(graph, "hoist_from_scans", hoist); }
+
+}  // namespace diptych

@@ -1,0 +1,14 @@
+// Takes out of scans what can be computed for all steps before the loop.
+//
+//   h' = tanh(mm(x, W) + mm(h, U))  for slices x   ==>   h' = tanh(p + mm(h, U))  for slices p of one product of all x
+#pragma once
+#include "diptych/graph/graph.h"
+
+namespace diptych {
+
+/// Returns `graph` with scans whose bodies compute nothing that depends on no carry, where computing it before the loop
+/// is less work; see Note [What is hoisted]. Nothing is moved across random numbers. Rounding may differ: large matrix
+/// products add up in another order. Slots of the graph are kept; idempotent.
+Graph hoist_from_scans(const Graph& graph);
+
+}  // namespace diptych

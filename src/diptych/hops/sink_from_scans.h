@@ -1,0 +1,20 @@
+// Takes out of scans what need not be computed step by step: sums over the steps, and what only stacked outputs need.
+//
+//   acc' = acc + mm(t(x), g)  for stacks x and g   ==>   acc + mm(all x as one matrix, all g as one)
+#pragma once
+#include "diptych/graph/graph.h"
+#include "diptych/hops/sink_plan.h"
+
+namespace diptych {
+
+/// Returns `graph` with running sums and outputs of scans computed after the loop, from stacks of what the loop makes,
+/// where that is less work; see Note [What is sunk]. Rounding may differ: sums are added up in another order. Slots of
+/// the graph are kept; idempotent.
+Graph sink_from_scans(const Graph& graph);
+
+namespace detail {
+/// The same for one scan; false where there was nothing to do.
+bool sink(ScanEdit& edit, const SinkOptions& options);
+}  // namespace detail
+
+}  // namespace diptych
