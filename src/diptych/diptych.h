@@ -13,6 +13,7 @@
 #include "diptych/graph/serialize.h"
 #include "diptych/graph/verify.h"
 #include "diptych/hops/associative_scan.h"
+#include "diptych/hops/builtin_hops.h"
 #include "diptych/hops/checkpoint.h"
 #include "diptych/hops/cond.h"
 #include "diptych/hops/custom_vjp.h"

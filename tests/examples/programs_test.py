@@ -17,6 +17,8 @@ SMALL = {
     "train_lstm": "--steps 5 --batch 2 --block 8 --width 8 --sample 20 --compare-eager 5",
     "train_mlp": "--steps 5 --batch 4 --width 8 --compare-eager 5",
     "train_resnet": "--steps 5 --batch 2 --width 4 --compare-eager 5",
+    "train_rnn": "--steps 5 --batch 2 --block 8 --width 8 --sample 20 --compare-eager 5",
+    "train_deep_gpt": "--steps 5 --batch 2 --block 16 --layers 3 --width 16 --heads 2 --sample 20 --compare-eager 5",
     "train_ssm": "--steps 5 --batch 2 --block 9 --layers 2 --width 8 --states 2 --sample 20 --compare-eager 5",
 }
 
@@ -56,6 +58,7 @@ class Smoke(Case):
 
     def test_every_program_trains(self):
         for program, finding in (("train_gpt", "sampled text"), ("train_lstm", "sampled text"), ("train_ssm", "sampled text"),
+                                 ("train_rnn", "sampled text"), ("train_deep_gpt", "sampled text"),
                                  ("train_mlp", "validation accuracy"), ("train_resnet", "validation accuracy")):
             for backend in ("interpreter", "eager"):
                 with self.subTest(program=program, backend=backend):

@@ -58,5 +58,20 @@ TEST(Scan, CapturedAsInEager) {
   expect_as_eager([] { return rnn_inputs(4); }, [](const Tensors& t) { return scanned(t); }, {.tolerance = 1e-12});
 }
 
+TEST(Scan, ReadBackFromTextAndFilesItRunsTheSame) {
+  const Tensors t = rnn_inputs(3);
+  const Pair pair = capture([](const at::Tensor& h, const at::Tensor& x, const at::Tensor& w, const at::Tensor& u) {
+    return scanned({h, x, w, u})[1];
+  }, t[0], t[1], t[2], t[3]);
+  const auto expected = pair.forward_call(t);
+  const Graph parsed = parse(pair.forward.code(), pair.forward.constants(), find_hop);
+  const Graph read = from_json(to_json(pair.forward), all_constants(pair.forward), find_hop);
+  for (const Graph& graph : {parsed, read}) {
+    EXPECT_EQ(graph.code(), pair.forward.code());
+    const at::NoGradGuard no_grad;
+    EXPECT_TRUE(torch::equal(Program(graph).run(Tensors(t))[0], expected.outputs[0]));
+  }
+}
+
 }  // namespace
 }  // namespace diptych::testing

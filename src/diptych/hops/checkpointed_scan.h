@@ -31,6 +31,9 @@ HopPtr make_checkpointed_scan(std::shared_ptr<const Body> body, size_t num_carri
 
 namespace detail {
 
+/// hop.reverse_segments, the backward of a checkpointed scan.
+const HigherOrderOperator& reverse_segments();
+
 /// A run of steps of a scan, by the bodies that work on it.
 class SegmentRunner {
  public:

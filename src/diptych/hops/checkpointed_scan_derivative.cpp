@@ -319,6 +319,8 @@ class PlainDerivative final : public Derivative {
 
 }  // namespace
 
+const HigherOrderOperator& detail::reverse_segments() { return ReverseSegmentsOperator::get(); }
+
 std::unique_ptr<Derivative> CheckpointedScanOperator::differentiate(const Hop& hop,
                                                                     const std::vector<bool>& requires_grad,
                                                                     bool create_graph) const {

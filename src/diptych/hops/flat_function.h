@@ -51,3 +51,9 @@ Result make_result(const Result& example, std::vector<at::Tensor>&& tensors) {
 }
 
 }  // namespace diptych::detail
+
+namespace diptych {
+// Operators from outside the library are built with these, too.
+using detail::make_flat;
+using detail::make_result;
+}  // namespace diptych

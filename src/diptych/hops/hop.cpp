@@ -57,6 +57,11 @@ size_t Derivative::first_residual(const Hop& hop) const { return hop.num_results
 HigherOrderOperator::HigherOrderOperator(std::string_view name, int num_bodies)
     : schema_(add_hop_schema({name, num_bodies})) {}
 
+std::unique_ptr<Derivative> HigherOrderOperator::differentiate(const Hop&, const std::vector<bool>&, bool) const {
+  throw UserError(fmt::format("[{}] hop.{} has no derivative; give its operator one (differentiate)", schema_->name,
+                              schema_->name));
+}
+
 HigherOrderOperator::LiftedDraws HigherOrderOperator::lift_draws(const Hop& hop) const {
   throw UserError(fmt::format(
       "[{}] the body draws random numbers, and gradients are to flow through it, which hop.{} does not support; draw "

@@ -34,3 +34,10 @@ struct LoopBody {
 LoopBody capture_loop_body(const char* who, const FlatFunction& step, const Flattened& init, const LoopInputs& inputs);
 
 }  // namespace diptych::detail
+
+namespace diptych {
+// Operators from outside the library are built with these, too.
+using detail::capture_loop_body;
+using detail::LoopBody;
+using detail::LoopInputs;
+}  // namespace diptych

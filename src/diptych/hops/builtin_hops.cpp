@@ -1,0 +1,25 @@
+#include "diptych/hops/builtin_hops.h"
+
+#include "diptych/hops/branch_operator.h"
+#include "diptych/hops/checkpointed_scan.h"
+#include "diptych/hops/custom_vjp_operator.h"
+#include "diptych/hops/scan_operator.h"
+#include "diptych/hops/vjp_operator.h"
+#include "diptych/hops/while_operator.h"
+#include "diptych/ops/hop_schemas.h"
+
+namespace diptych {
+
+const HopSchema* find_hop(std::string_view name) {
+  static const bool registered = [] {
+    const HigherOrderOperator* const builtin[] = {&BranchOperator::cond(),           &BranchOperator::invoke(),
+                                                  &CheckpointedScanOperator::get(),  &CustomVjpOperator::get(),
+                                                  &detail::reverse_segments(),       &ScanOperator::get(),
+                                                  &VjpOperator::get(),               &WhileOperator::get()};
+    for (const auto* op : builtin) register_hop(*op);
+    return true;
+  }();
+  return registered ? find_hop_schema(name) : nullptr;
+}
+
+}  // namespace diptych
