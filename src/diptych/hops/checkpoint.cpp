@@ -22,7 +22,7 @@ std::vector<at::Tensor> checkpoint_flat(const FlatFunction& function, const Flat
     return function(stand_ins);
   };
   const LoopBody body = capture_loop_body("checkpoint", marked, {}, inputs);
-  std::vector<at::Tensor> operands = body.buffers;
+  std::vector<at::Tensor> operands = body.buffer_operands();
   operands.insert(operands.end(), arguments.tensors.begin(), arguments.tensors.end());
   const size_t num_arguments = operands.size();
   const auto& free = body.body->free_variables();

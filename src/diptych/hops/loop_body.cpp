@@ -1,5 +1,7 @@
 #include "diptych/hops/loop_body.h"
 
+#include <ATen/ops/clone.h>
+
 #include "diptych/base/error.h"
 #include "diptych/hops/strides.h"
 #include "diptych/trace/placeholder.h"
@@ -131,6 +133,12 @@ bool Capturer::find_buffers(const Body& body) {
 
 LoopBody capture_loop_body(const char* who, const FlatFunction& step, const Flattened& init, const LoopInputs& inputs) {
   return Capturer(who, step, init, inputs).run();
+}
+
+Tensors LoopBody::buffer_operands() const {
+  Tensors copies;
+  for (const at::Tensor& buffer : buffers) copies.push_back(buffer.clone());
+  return copies;
 }
 
 Tensors LoopBody::write_buffers(Tensors results, size_t num_carries) const {

@@ -24,6 +24,8 @@ struct LoopBody {
   std::shared_ptr<const Body> body;
   std::vector<at::Tensor> buffers;  ///< captured tensors that the code changes in place
 
+  /// The buffers as operands: copies, since the loop's backward may read what they were before write_buffers().
+  std::vector<at::Tensor> buffer_operands() const;
   /// Writes the last values of the buffers back, and takes them out of a loop's results.
   std::vector<at::Tensor> write_buffers(std::vector<at::Tensor> results, size_t num_carries) const;
 };

@@ -83,7 +83,7 @@ std::vector<at::Tensor> detail::scan_flat(const FlatFunction& step, const Flatte
           ? make_checkpointed_scan(loop.body, num_carries, xs.tensors.size(), length, options.reverse, *checkpoints)
           : make_scan(loop.body, num_carries, xs.tensors.size(), {length, options.reverse, options.unroll});
   std::vector<at::Tensor> operands = init.tensors;
-  operands.insert(operands.end(), loop.buffers.begin(), loop.buffers.end());
+  for (at::Tensor& buffer : loop.buffer_operands()) operands.push_back(std::move(buffer));
   operands.insert(operands.end(), xs.tensors.begin(), xs.tensors.end());
   const auto& free = loop.body->free_variables();
   operands.insert(operands.end(), free.begin(), free.end());

@@ -90,7 +90,7 @@ Tensors scan_layers_flat(const FlatFunction& forward, const Flattened& x, const 
   const auto hop = make_scan(loop.body, x.tensors.size() + loop.buffers.size(), num_slices,
                              static_cast<int64_t>(layers.size()), /*reverse=*/false);
   Tensors operands = x.tensors;
-  operands.insert(operands.end(), loop.buffers.begin(), loop.buffers.end());
+  for (at::Tensor& buffer : loop.buffer_operands()) operands.push_back(std::move(buffer));
   for (const at::Tensor& stack : stack_layers(layers)) operands.push_back(stack);
   operands.insert(operands.end(), loop.body->free_variables().begin(), loop.body->free_variables().end());
   Tensors results = loop.write_buffers(call(hop, std::move(operands)), x.tensors.size());

@@ -50,7 +50,7 @@ std::vector<at::Tensor> while_loop_flat(const FlatFunction& condition, const Fla
   const LoopBody loop = capture_loop_body("while_loop", step, init, {});
   const auto test = capture_condition(condition, init, loop);
   std::vector<at::Tensor> operands = init.tensors;
-  operands.insert(operands.end(), loop.buffers.begin(), loop.buffers.end());
+  for (at::Tensor& buffer : loop.buffer_operands()) operands.push_back(std::move(buffer));
   std::vector<size_t> groups{operands.size()};
   for (const auto& body : {test, loop.body}) {
     groups.push_back(body->free_variables().size());
