@@ -71,7 +71,7 @@ Carry fori_loop(int64_t begin, int64_t end, F&& f, const Carry& init) {
   const dp::LoopBody loop =
       dp::capture_loop_body("fori_loop", dp::make_flat<Carry>(step, example, init, index), carry, inputs);
   Tensors operands = carry.tensors;
-  operands.insert(operands.end(), loop.buffers.begin(), loop.buffers.end());
+  for (const at::Tensor& buffer : loop.buffer_operands()) operands.push_back(buffer);
   const std::vector<size_t> groups{operands.size(), loop.body->free_variables().size()};
   operands.insert(operands.end(), loop.body->free_variables().begin(), loop.body->free_variables().end());
   const auto hop = std::make_shared<const dp::Hop>(
