@@ -1,3 +1,4 @@
+#include "diptych/graph/identical.h"
 #include "hops/unrolled.h"
 
 namespace diptych::testing {
@@ -64,7 +65,7 @@ TEST(Scan, ReadBackFromTextAndFilesItRunsTheSame) {
     return scanned({h, x, w, u})[1];
   }, t[0], t[1], t[2], t[3]);
   const auto expected = pair.forward_call(t);
-  const Graph parsed = parse(pair.forward.code(), pair.forward.constants(), find_hop);
+  const Graph parsed = parse(pair.forward.code(), all_constants(pair.forward), find_hop);
   const Graph read = from_json(to_json(pair.forward), all_constants(pair.forward), find_hop);
   for (const Graph& graph : {parsed, read}) {
     EXPECT_EQ(graph.code(), pair.forward.code());
