@@ -1,0 +1,169 @@
+// The passes over scans change no result: random bodies, each pass alone and all of them, against the loop.
+#include <cstdlib>
+
+#include "hops/random_body.h"
+
+namespace diptych::testing {
+namespace {
+
+const char* const kPasses[] = {"drop_dead_scan_parts", "drop_constant_carries", "hoist_from_scans", "sink_from_scans",
+                               "reuse_scan_stacks",    "simplify_scan_bodies"};
+
+// Switches off all passes but one for as long as it lives; none is on for "".
+class OnlyPass {
+ public:
+  explicit OnlyPass(const std::string& name) {
+    std::string off;
+    for (const std::string pass : kPasses) {
+      if (pass != name) off += (off.empty() ? "" : ",") + pass;
+    }
+    ::setenv("DIPTYCH_PASSES_OFF", off.c_str(), 1);
+  }
+  ~OnlyPass() { ::unsetenv("DIPTYCH_PASSES_OFF"); }
+  OnlyPass(const OnlyPass&) = delete;
+  OnlyPass& operator=(const OnlyPass&) = delete;
+};
+
+Tensors part(const Tensors& list, size_t begin, size_t count) {
+  return {list.begin() + static_cast<int64_t>(begin), list.begin() + static_cast<int64_t>(begin + count)};
+}
+
+Tensors join(std::pair<Tensors, Tensors> parts) {
+  parts.first.insert(parts.first.end(), parts.second.begin(), parts.second.end());
+  return parts.first;
+}
+
+struct Case {
+  uint64_t seed = 0;
+  int64_t length = 0;
+  ScanOptions options = {};
+
+  RandomBody body(const Tensors& t) const { return {seed, part(t, 7, 3)}; }
+  Tensors scanned(const Tensors& t) const { return join(scan(body(t), part(t, 0, 4), part(t, 4, 3), options)); }
+  Tensors written_out(const Tensors& t) const {
+    return join(unrolled_scan(body(t), part(t, 0, 4), part(t, 4, 3), options));
+  }
+};
+
+// Results, then gradients of all inputs; undefined where none comes.
+Tensors run(const Function& function, const Tensors& inputs) {
+  Tensors outputs = function(inputs);
+  at::Tensor loss = torch::zeros({}, torch::kFloat64);
+  for (size_t i = 0; i < outputs.size(); ++i) loss = loss + (outputs[i] * outputs[i].detach().cos()).sum();
+  const auto gradients = torch::autograd::grad({loss}, inputs, {}, false, false, /*allow_unused=*/true);
+  outputs.insert(outputs.end(), gradients.begin(), gradients.end());
+  return outputs;
+}
+
+void expect_close(const Tensors& got, const Tensors& expected) {
+  ASSERT_EQ(got.size(), expected.size());
+  for (size_t i = 0; i < got.size(); ++i) {
+    const at::Tensor zeros = got[i].defined() ? torch::zeros_like(got[i]) : at::Tensor();
+    const at::Tensor wanted = expected[i].defined() ? expected[i] : zeros;
+    const at::Tensor ours = got[i].defined() || !wanted.defined() ? got[i] : torch::zeros_like(wanted);
+    if (!wanted.defined()) continue;
+    EXPECT_TRUE(torch::allclose(ours, wanted, 1e-10, 1e-10)) << i << "\n" << ours << "\n" << wanted;
+  }
+}
+
+Tensors with_pass(const std::string& name, const Case& example, const Tensors& inputs) {
+  const OnlyPass only(name);
+  return run(aot_function([&](const Tensors& t) { return example.scanned(t); }), inputs);
+}
+
+class ScanPasses : public ::testing::TestWithParam<int64_t> {};
+
+TEST_P(ScanPasses, GiveWhatTheLoopGives) {
+  for (uint64_t seed = 0; seed < 30; ++seed) {
+    const Case example{seed, GetParam(), {.reverse = seed % 2 == 1, .unroll = 1 + static_cast<int64_t>(seed % 3)}};
+    SCOPED_TRACE(seed);
+    const Tensors inputs = RandomBody::inputs(example.length, static_cast<double>(seed));
+    const Tensors plain = with_pass("", example, inputs);
+    if (example.length > 0) {
+      expect_close(plain, run([&](const Tensors& t) { return example.written_out(t); }, inputs));
+    }
+    expect_close(run(aot_function([&](const Tensors& t) { return example.scanned(t); }), inputs), plain);
+    expect_close(run([&](const Tensors& t) { return example.scanned(t); }, inputs), plain);
+    if (::testing::Test::HasFailure()) return;
+  }
+}
+
+TEST_P(ScanPasses, GiveItEachAlone) {
+  for (uint64_t seed = 100; seed < 106; ++seed) {
+    const Case example{seed, GetParam(), {.reverse = seed % 2 == 1}};
+    SCOPED_TRACE(seed);
+    const Tensors inputs = RandomBody::inputs(example.length);
+    const Tensors plain = with_pass("", example, inputs);
+    for (const char* pass : kPasses) {
+      SCOPED_TRACE(pass);
+      expect_close(with_pass(pass, example, inputs), plain);
+    }
+    if (::testing::Test::HasFailure()) return;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Lengths, ScanPasses, ::testing::Values(0, 1, 2, 7));
+
+TEST(ScanPassesOnBodies, KeepTheSecondOrderRight) {
+  for (uint64_t seed = 200; seed < 204; ++seed) {
+    SCOPED_TRACE(seed);
+    const Case example{seed, 2, {.reverse = seed % 2 == 1}};
+    expect_gradients_right(RandomBody::inputs(2), [&](const Tensors& t) { return example.scanned(t); });
+  }
+}
+
+// A scan in a scan: rows of x, and in each row its elements.
+Tensors nested(const Tensors& t) {
+  const at::Tensor w = t[2], u = t[3];
+  const auto inner = [&](const Tensors& h, const Tensors& x) -> std::pair<Tensors, Tensors> {
+    const at::Tensor next = torch::tanh(x[0].mm(w) + h[0].mm(u));
+    return {{next}, {next}};
+  };
+  const auto outer = [&](const Tensors& h, const Tensors& x) -> std::pair<Tensors, Tensors> {
+    const auto [last, rows] = scan(inner, h, x, {.reverse = true});
+    return {last, {rows[0], (rows[0] * w).sum(0)}};
+  };
+  return join(scan(outer, Tensors{t[0]}, Tensors{t[1]}));
+}
+
+Tensors nested_inputs() {
+  const auto made = [](at::IntArrayRef sizes, double shift) {
+    return values(sizes, shift).to(torch::kFloat64).requires_grad_();
+  };
+  return {made({3, 3}, 0), made({2, 3, 3, 3}, 1), made({3, 3}, 2), made({3, 3}, 3)};
+}
+
+TEST(ScanPassesOnBodies, ReachScansInScans) {
+  Tensors plain;
+  {
+    const OnlyPass none("");
+    plain = run(aot_function(nested), nested_inputs());
+  }
+  expect_close(run(aot_function(nested), nested_inputs()), plain);
+  expect_close(run(nested, nested_inputs()), plain);
+  expect_gradients_right(nested_inputs(), nested);
+}
+
+TEST(ScanPassesOnBodies, DrawWhatTheLoopDraws) {
+  const auto body = [](const Tensors& free) {
+    return [free](const Tensors& h, const Tensors& x) -> std::pair<Tensors, Tensors> {
+      const at::Tensor noisy = torch::dropout(x[0].mm(free[0]), 0.5, true);
+      const at::Tensor next = torch::tanh(noisy + torch::dropout(h[0], 0.3, true));
+      return {{next}, {next * 2, noisy}};
+    };
+  };
+  const auto inputs = [] {
+    return Tensors{nested_inputs()[0], values({4, 3, 3}).to(torch::kFloat64).requires_grad_(), nested_inputs()[2]};
+  };
+  const auto draw = [&](const Function& function) {
+    torch::manual_seed(7);
+    return run(function, inputs());
+  };
+  const Function scanned = [&](const Tensors& t) { return join(scan(body({t[2]}), Tensors{t[0]}, Tensors{t[1]})); };
+  const Function loop = [&](const Tensors& t) { return join(unrolled_scan(body({t[2]}), {t[0]}, {t[1]})); };
+  expect_close(draw(aot_function(scanned)), draw(loop));
+  expect_close(draw(scanned), draw(loop));
+}
+
+}  // namespace
+}  // namespace diptych::testing
