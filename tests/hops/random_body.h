@@ -15,7 +15,7 @@ class RandomBody {
 
   /// Operands of the whole loop: the carries, the slices, the captured tensors.
   static Tensors inputs(int64_t length, double shift = 0) {
-    const std::vector<std::vector<int64_t>> sizes{{2, 3}, {2, 3}, {3, 3}, {3},    {length, 2, 3},
+    const std::vector<std::vector<int64_t>> sizes{{2, 3},      {2, 3},   {3, 3}, {3}, {length, 2, 3},
                                                   {length, 3}, {length}, {3, 3}, {3}, {2, 3}};
     Tensors made;
     for (size_t i = 0; i < sizes.size(); ++i) {

@@ -1,0 +1,293 @@
+// Each pass over scans, graph text in and graph text out.
+#include <cstdlib>
+
+#include "diptych/graph/identical.h"
+#include "diptych/graph/parse.h"
+#include "diptych/hops/drop_constant_carries.h"
+#include "diptych/hops/drop_dead_scan_parts.h"
+#include "diptych/hops/hoist_from_scans.h"
+#include "diptych/hops/optimize_scans.h"
+#include "diptych/hops/reuse_scan_stacks.h"
+#include "diptych/hops/scan_operator.h"
+#include "diptych/hops/sink_from_scans.h"
+#include "diptych/ops/hop_schemas.h"
+#include "hops/unrolled.h"
+#include "testing/pass_case.h"
+
+namespace diptych::testing {
+namespace {
+
+Graph parse_scan(std::string_view text) {
+  register_hop(ScanOperator::get());
+  return parse(text, {}, find_hop_schema);
+}
+
+// As expect_pass, for graphs that the interpreter alone can run, and with sums in another order.
+template <class Pass>
+void expect_scan_pass(Pass pass, std::string_view before, std::string_view after) {
+  const Graph source = parse_scan(before);
+  const Graph result = pass(source);
+  EXPECT_EQ(result.code(), after);
+  EXPECT_TRUE(identical(parse_scan(result.code()), result));
+  const auto expected = Program(source).run(random_inputs(source));
+  EXPECT_TRUE(agree(Program(result).run(random_inputs(source)), expected, 1e-12));
+  EXPECT_TRUE(identical(pass(result), result)) << pass(result).code();
+}
+
+TEST(HoistFromScans, MakesOneProductOfAllSteps) {
+  expect_scan_pass(hoist_from_scans, R"(graph f(%0 h : f64[2,3], %1 x : f64[5,2,3], %2 w : f64[3,3], %3 u : f64[3,3])
+  %4 : f64[2,3], %5 : f64[5,2,3] = hop.scan([%0], [%1], [%2, %3], 5, false) {
+    graph body(%0 h : f64[2,3], %1 x : f64[2,3], %2 w : f64[3,3], %3 u : f64[3,3])
+      %4 : f64[3,3]{1,3} = aten.t(%2)
+      %5 : f64[2,3] = aten.mm(%1, %4)
+      %6 : f64[2,3] = aten.mm(%0, %3)
+      %7 : f64[2,3] = aten.add.Tensor(%5, %6)
+      %8 : f64[2,3] = aten.tanh(%7)
+      return (%8 h, %8 y)
+  }
+  return (%4 h, %5 y)
+)",
+                   R"(graph f(%0 h : f64[2,3], %1 x : f64[5,2,3], %2 w : f64[3,3], %3 u : f64[3,3])
+  %4 : f64[3,3]{1,3} = aten.t(%2)  # by hoist_from_scans
+  %5 : f64[10,3] = aten.view(%1, [10, 3])  # by hoist_from_scans
+  %6 : f64[10,3] = aten.mm(%5, %4)  # by hoist_from_scans
+  %7 : f64[5,2,3] = aten.view(%6, [5, 2, 3])  # by hoist_from_scans
+  %8 : f64[2,3], %9 : f64[5,2,3] = hop.scan([%0], [%1, %7], [%2, %3], 5, false) {
+    graph body(%0 h : f64[2,3], %1 x : f64[2,3], %2 hoisted.0 : f64[2,3], %3 w : f64[3,3], %4 u : f64[3,3])
+      %5 : f64[2,3] = aten.mm(%0, %4)
+      %6 : f64[2,3] = aten.add.Tensor(%2, %5)
+      %7 : f64[2,3] = aten.tanh(%6)
+      return (%7 h, %7 y)
+  }
+  return (%8 h, %9 y)
+)");
+}
+
+TEST(SinkFromScans, MakesOneProductOfASumOfProducts) {
+  expect_scan_pass(sink_from_scans, R"(graph f(%0 g : f64[2,3], %1 x : f64[5,2,4], %2 d : f64[5,2,3], %3 u : f64[3,3])
+  %4 : f64[4,3] = aten.zeros([4, 3], dtype=f64)
+  %5 : f64[3] = aten.zeros([3], dtype=f64)
+  %6 : f64[2,3], %7 : f64[4,3], %8 : f64[3], %9 : f64[5,2,3] = hop.scan([%0, %4, %5], [%1, %2], [%3], 5, true) {
+    graph body(%0 g : f64[2,3], %1 dw : f64[4,3], %2 db : f64[3], %3 x : f64[2,4], %4 d : f64[2,3], %5 u : f64[3,3])
+      %6 : f64[2,3] = aten.add.Tensor(%0, %4)
+      %7 : f64[2,3] = aten.mm(%6, %5)
+      %8 : f64[4,2]{1,4} = aten.t(%3)
+      %9 : f64[4,3] = aten.mm(%8, %6)
+      %10 : f64[4,3] = aten.add.Tensor(%1, %9)
+      %11 : f64[3] = aten.sum.dim_IntList(%6, [0])
+      %12 : f64[3] = aten.add.Tensor(%2, %11)
+      %13 : f64[2,3] = aten.mul.Tensor(%6, %6)
+      return (%7 g, %10 dw, %12 db, %13 y)
+  }
+  return (%6 g, %7 dw, %8 db, %9 y)
+)",
+                   R"(graph f(%0 g : f64[2,3], %1 x : f64[5,2,4], %2 d : f64[5,2,3], %3 u : f64[3,3])
+  %4 : f64[4,3] = aten.zeros([4, 3], dtype=f64)
+  %5 : f64[3] = aten.zeros([3], dtype=f64)
+  %6 : f64[2,3], %7 : f64[5,2,3] = hop.scan([%0], [%1, %2], [%3], 5, true) {
+    graph body(%0 g : f64[2,3], %1 x : f64[2,4], %2 d : f64[2,3], %3 u : f64[3,3])
+      %4 : f64[2,3] = aten.add.Tensor(%0, %2)
+      %5 : f64[2,3] = aten.mm(%4, %3)
+      return (%5 g, %4 sunk.0)
+  }
+  %8 : f64[5,4,2]{8,1,4} = aten.transpose.int(%1, 1, 2)  # by sink_from_scans
+  %9 : f64[5,2,3] = aten.mul.Tensor(%7, %7)  # by sink_from_scans
+  %10 : f64[4,5,2]{1,8,4} = aten.permute(%8, [1, 0, 2])  # by sink_from_scans
+  %11 : f64[4,10]{1,4} = aten.view(%10, [4, 10])  # by sink_from_scans
+  %12 : f64[10,3] = aten.view(%7, [10, 3])  # by sink_from_scans
+  %13 : f64[4,3] = aten.mm(%11, %12)  # by sink_from_scans
+  %14 : f64[3] = aten.sum.dim_IntList(%7, [0, 1], dtype=f64)  # by sink_from_scans
+  return (%6 g, %13 dw, %14 db, %9 y)
+)");
+}
+
+TEST(ReuseScanStacks, StacksACarryOnceAsItGoesInAndComesOut) {
+  expect_scan_pass(reuse_scan_stacks, R"(graph f(%0 h : f64[2,3], %1 x : f64[5,2,3])
+  %2 : f64[2,3], %3 : f64[5,2,3], %4 : f64[5,3,2]{6,1,3}, %5 : f64[5,2,3], %6 : f64[5,2,3] = hop.scan([%0], [%1], [], 5, false) {
+    graph body(%0 h : f64[2,3], %1 x : f64[2,3])
+      %2 : f64[2,3] = aten.mul.Tensor(%0, %1)
+      %3 : f64[3,2]{1,3} = aten.t(%0)
+      return (%2 h, %2 y, %3 residual.0 residual, %2 residual.1 residual, %1 residual.2 residual)
+  }
+  return (%2 h, %3 y, %4 residual.0 residual, %5 residual.1 residual, %6 residual.2 residual)
+)",
+                   R"(graph f(%0 h : f64[2,3], %1 x : f64[5,2,3])
+  %2 : f64[2,3], %3 : f64[6,2,3] = hop.scan([%0], [%1], [], 5, false, 1, int[0]) {
+    graph body(%0 h : f64[2,3], %1 x : f64[2,3])
+      %2 : f64[2,3] = aten.mul.Tensor(%0, %1)
+      return (%2 h, %2 y)
+  }
+  %4 : f64[5,2,3] = aten.slice.Tensor(%3, start=1, end=6)  # by reuse_scan_stacks
+  %5 : f64[5,2,3] = aten.slice.Tensor(%3, start=1, end=6)  # by reuse_scan_stacks
+  %6 : f64[5,2,3] = aten.slice.Tensor(%3, start=0, end=5)  # by reuse_scan_stacks
+  %7 : f64[5,3,2]{6,1,3} = aten.transpose.int(%6, 1, 2)  # by reuse_scan_stacks
+  return (%2 h, %4 y, %7 residual.0 residual, %5 residual.1 residual, %1 residual.2 residual)
+)");
+}
+
+TEST(ReuseScanStacks, PutsTheFirstCarryBehindTheRowsOfAReverseScan) {
+  expect_scan_pass(reuse_scan_stacks, R"(graph f(%0 h : f64[2], %1 x : f64[5,2])
+  %2 : f64[2], %3 : f64[5,2], %4 : f64[5,2] = hop.scan([%0], [%1], [], 5, true) {
+    graph body(%0 h : f64[2], %1 x : f64[2])
+      %2 : f64[2] = aten.mul.Tensor(%0, %1)
+      return (%2 h, %0 before, %2 after)
+  }
+  return (%2 h, %3 before residual, %4 after residual)
+)",
+                   R"(graph f(%0 h : f64[2], %1 x : f64[5,2])
+  %2 : f64[2], %3 : f64[6,2] = hop.scan([%0], [%1], [], 5, true, 1, int[0]) {
+    graph body(%0 h : f64[2], %1 x : f64[2])
+      %2 : f64[2] = aten.mul.Tensor(%0, %1)
+      return (%2 h, %2 after)
+  }
+  %4 : f64[5,2] = aten.slice.Tensor(%3, start=1, end=6)  # by reuse_scan_stacks
+  %5 : f64[5,2] = aten.slice.Tensor(%3, start=0, end=5)  # by reuse_scan_stacks
+  return (%2 h, %4 before residual, %5 after residual)
+)");
+}
+
+TEST(ReuseScanStacks, GivesEachOutputMemoryOfItsOwn) {
+  expect_scan_pass(reuse_scan_stacks, R"(graph f(%0 h : f64[2], %1 x : f64[5,2])
+  %2 : f64[2], %3 : f64[5,2], %4 : f64[5,2] = hop.scan([%0], [%1], [], 5, false) {
+    graph body(%0 h : f64[2], %1 x : f64[2])
+      %2 : f64[2] = aten.mul.Tensor(%0, %1)
+      return (%2 h, %2 a, %2 b)
+  }
+  return (%2 h, %3 a, %4 b)
+)",
+                   R"(graph f(%0 h : f64[2], %1 x : f64[5,2])
+  %2 : f64[2], %3 : f64[5,2] = hop.scan([%0], [%1], [], 5, false) {
+    graph body(%0 h : f64[2], %1 x : f64[2])
+      %2 : f64[2] = aten.mul.Tensor(%0, %1)
+      return (%2 h, %2 a)
+  }
+  %4 : f64[5,2] = aten.clone(%3)  # by reuse_scan_stacks
+  return (%2 h, %3 a, %4 b)
+)");
+}
+
+TEST(DropConstantCarries, GivesThemToAllStepsAlike) {
+  expect_scan_pass(drop_constant_carries, R"(graph f(%0 h : f64[2], %1 k : f64[2], %2 x : f64[5,2])
+  %3 : f64[2], %4 : f64[2] = hop.scan([%0, %1], [%2], [], 5, false) {
+    graph body(%0 h : f64[2], %1 k : f64[2], %2 x : f64[2])
+      %3 : f64[2] = aten.addcmul(%2, %0, %1)
+      return (%3 h, %1 k)
+  }
+  return (%3 h, %4 k)
+)",
+                   R"(graph f(%0 h : f64[2], %1 k : f64[2], %2 x : f64[5,2])
+  %3 : f64[2] = hop.scan([%0], [%2], [%1], 5, false) {
+    graph body(%0 h : f64[2], %1 x : f64[2], %2 k : f64[2])
+      %3 : f64[2] = aten.addcmul(%1, %0, %2)
+      return (%3 h)
+  }
+  %4 : f64[2] = aten.clone(%1)  # by drop_constant_carries
+  return (%3 h, %4 k)
+)");
+}
+
+TEST(DropDeadScanParts, FollowsCarriesThatNobodyNeeds) {
+  expect_scan_pass(drop_dead_scan_parts, R"(graph f(%0 h : f64[2], %1 a : f64[2], %2 b : f64[2], %3 x : f64[5,2], %4 z : f64[5,2])
+  %5 : f64[2], %6 : f64[2], %7 : f64[2], %8 : f64[5,2] = hop.scan([%0, %1, %2], [%3, %4, %3], [%1], 5, false) {
+    graph body(%0 h : f64[2], %1 a : f64[2], %2 b : f64[2], %3 x : f64[2], %4 z : f64[2], %5 again : f64[2], %6 c : f64[2])
+      %7 : f64[2] = aten.mul.Tensor(%0, %3)
+      %8 : f64[2] = aten.add.Tensor(%7, %5)
+      %9 : f64[2] = aten.add.Tensor(%1, %2)
+      %10 : f64[2] = aten.mul.Tensor(%9, %4)
+      %11 : f64[2] = aten.mul.Tensor(%2, %6)
+      return (%8 h, %10 a, %11 b, %9 y)
+  }
+  return (%5 h)
+)",
+                   R"(graph f(%0 h : f64[2], %1 a : f64[2], %2 b : f64[2], %3 x : f64[5,2], %4 z : f64[5,2])
+  %5 : f64[2] = hop.scan([%0], [%3], [], 5, false) {
+    graph body(%0 h : f64[2], %1 x : f64[2])
+      %2 : f64[2] = aten.mul.Tensor(%0, %1)
+      %3 : f64[2] = aten.add.Tensor(%2, %1)
+      return (%3 h)
+  }
+  return (%5 h)
+)");
+}
+
+TEST(OptimizeScans, DoesNothingWhenItIsSwitchedOff) {
+  const Graph graph = parse_scan(R"(graph f(%0 h : f64[2], %1 k : f64[2], %2 x : f64[5,2])
+  %3 : f64[2], %4 : f64[2], %5 : f64[5,2] = hop.scan([%0, %1], [%2, %2], [], 5, false) {
+    graph body(%0 h : f64[2], %1 k : f64[2], %2 x : f64[2], %3 y : f64[2])
+      %4 : f64[2] = aten.addcmul(%2, %0, %1)
+      %5 : f64[2] = aten.mul.Tensor(%2, %3)
+      return (%4 h, %1 k, %5 y)
+  }
+  return (%3 h, %4 k, %5 y)
+)");
+  ::setenv("DIPTYCH_PASSES_OFF", "all", 1);
+  EXPECT_TRUE(identical(optimize_scans(graph), graph));
+  ::setenv("DIPTYCH_PASSES_OFF", "drop_constant_carries", 1);
+  EXPECT_NE(optimize_scans(graph).code().find("hop.scan([%0, %1], [%2]"), std::string::npos);
+  ::unsetenv("DIPTYCH_PASSES_OFF");
+  EXPECT_NE(optimize_scans(graph).code().find("hop.scan([%0], [%2], [%1]"), std::string::npos);
+}
+
+// What an RNN keeps is its carries, in memory that the caller has anyway where it gets them.
+TEST(OptimizeScans, KeepsOneStackForAnRnn) {
+  constexpr int64_t kSteps = 6, kBytes = 2 * 3 * 8;
+  const auto rnn = [](bool gives_stack) {
+    return [gives_stack](const Tensors& t) -> Tensors {
+      const auto step = [&](const Tensors& h, const Tensors& x) -> std::pair<Tensors, Tensors> {
+        const at::Tensor next = torch::tanh(torch::mm(x[0], t[2]) + torch::mm(h[0], t[3]) + t[4]);
+        return {{next}, {next}};
+      };
+      const auto [last, rows] = scan(step, Tensors{t[0]}, Tensors{t[1]});
+      return {gives_stack ? rows[0] : last[0].sum()};
+    };
+  };
+  const auto leaf64 = [](at::IntArrayRef sizes) { return values(sizes).to(torch::kFloat64).requires_grad_(); };
+  const Tensors inputs{leaf64({2, 3}), leaf64({kSteps, 2, 3}), leaf64({3, 3}), leaf64({3, 3}), leaf64({3})};
+  for (const bool gives_stack : {false, true}) {
+    const Pair pair = capture(rnn(gives_stack), inputs);
+    EXPECT_EQ(residual_bytes(pair.split), gives_stack ? 0 : (kSteps + 1) * kBytes) << explain(pair.split);
+  }
+}
+
+// An output that the backward reads may be changed by its owner; the backward says so, as eager does.
+TEST(OptimizeScans, NoticesWhenAnOutputThatItKeptIsChanged) {
+  const auto rows_of = [](const Tensors& t) {
+    const auto step = [](const Tensors& h, const Tensors& x) -> std::pair<Tensors, Tensors> {
+      const at::Tensor next = torch::tanh(h[0] * x[0]);
+      return {{next}, {next}};
+    };
+    return scan(step, Tensors{t[0]}, Tensors{t[1]}).second;
+  };
+  const Tensors inputs{leaf({3}), leaf({4, 3}, 0.5)};
+  const auto change = [&](const Function& function) {
+    const at::Tensor rows = function(inputs)[0];
+    const at::Tensor loss = rows.sum();
+    rows.detach().add_(1);
+    loss.backward();
+  };
+  expect_error<c10::Error>([&] { change(aot_function(rows_of)); }, "modified by an inplace operation");
+  expect_error<c10::Error>([&] { change(rows_of); }, "modified by an inplace operation");
+}
+
+TEST(Unroll, GivesTheSameBitForBit) {
+  const auto step = [](const Tensors& carry, const Tensors& x) -> std::pair<Tensors, Tensors> {
+    const at::Tensor h = torch::tanh(carry[1] + x[0]);
+    return {{h, carry[0] * x[0]}, {h + carry[0]}};
+  };
+  const auto run = [&](const Tensors& t, int64_t unroll, bool reverse) {
+    const auto [carries, rows] = scan(step, Tensors{t[0], t[1]}, Tensors{t[2]}, {.reverse = reverse, .unroll = unroll});
+    return Tensors{carries[0], carries[1], rows[0]};
+  };
+  const Tensors inputs{values({3}), values({3}, 1), values({7, 3}, 2)};
+  for (const bool reverse : {false, true}) {
+    const Tensors plain = run(inputs, 1, reverse);
+    for (const int64_t unroll : {2, 3, 7, 100}) {
+      const Tensors together = run(inputs, unroll, reverse);
+      for (size_t i = 0; i < plain.size(); ++i) EXPECT_TRUE(torch::equal(together[i], plain[i])) << unroll;
+    }
+  }
+  expect_error<UserError>([&] { run(inputs, 0, false); }, "[scan] options.unroll is 0, expected 1 or more");
+}
+
+}  // namespace
+}  // namespace diptych::testing
