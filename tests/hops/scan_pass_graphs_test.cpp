@@ -187,7 +187,8 @@ TEST(DropConstantCarries, GivesThemToAllStepsAlike) {
 }
 
 TEST(DropDeadScanParts, FollowsCarriesThatNobodyNeeds) {
-  expect_scan_pass(drop_dead_scan_parts, R"(graph f(%0 h : f64[2], %1 a : f64[2], %2 b : f64[2], %3 x : f64[5,2], %4 z : f64[5,2])
+  expect_scan_pass(drop_dead_scan_parts,
+                   R"(graph f(%0 h : f64[2], %1 a : f64[2], %2 b : f64[2], %3 x : f64[5,2], %4 z : f64[5,2])
   %5 : f64[2], %6 : f64[2], %7 : f64[2], %8 : f64[5,2] = hop.scan([%0, %1, %2], [%3, %4, %3], [%1], 5, false) {
     graph body(%0 h : f64[2], %1 a : f64[2], %2 b : f64[2], %3 x : f64[2], %4 z : f64[2], %5 again : f64[2], %6 c : f64[2])
       %7 : f64[2] = aten.mul.Tensor(%0, %3)
