@@ -1,8 +1,8 @@
 // Lesson 3: scan.
 //
-// A loop in C++ is written out when it is captured: a thousand steps are a thousand copies of the step. dp::scan keeps it
-// a loop. Its body is captured once, and what comes back for the backward is a loop as well, over the body's backward.
-// This lesson takes a recurrent network through that, then the loops whose length the data decide. Run it as
+// A loop in C++ is written out when it is captured: a thousand steps are a thousand copies of the step. dp::scan keeps
+// it a loop. Its body is captured once, and what comes back for the backward is a loop as well, over the body's
+// backward. This lesson takes a recurrent network through that, then the loops whose length the data decide. Run it as
 //   lesson_03_scan
 // Every claim below is checked as the program runs; it stops at the first that does not hold.
 #include <diptych/diptych.h>

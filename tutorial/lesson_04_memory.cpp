@@ -1,8 +1,8 @@
 // Lesson 4: memory.
 //
-// What a backward reads has to be kept from the forward, or computed again. This lesson goes from the partitioners, which
-// choose for a whole function, to checkpoints, which say it of a part, and to scans that keep but a few carries of
-// thousands. Run it as
+// What a backward reads has to be kept from the forward, or computed again. This lesson goes from the partitioners,
+// which choose for a whole function, to checkpoints, which say it of a part, and to scans that keep but a few carries
+// of thousands. Run it as
 //   lesson_04_memory
 // Every claim below is checked as the program runs; it stops at the first that does not hold.
 #include <diptych/diptych.h>
@@ -61,7 +61,8 @@ void checkpoints(const at::Tensor& x, const std::vector<at::Tensor>& weights) {
   const int64_t none = kept(with(dp::save_nothing()), dp::default_partition(), x, weights);
   const int64_t named = kept(with(dp::save_names({"hidden"})), dp::default_partition(), x, weights);
   std::cout << "kept with checkpoints " << none << " bytes, with the named values " << named << " bytes\n";
-  check(none <= static_cast<int64_t>(weights.size()) * one, "of each block its input is kept, of the first not even that");
+  check(none <= static_cast<int64_t>(weights.size()) * one,
+        "of each block its input is kept, of the first not even that");
   check(named == none + static_cast<int64_t>(weights.size()) * one, "and one named value of each block");
   // What is computed again is the same to the last bit.
   const auto a = torch::autograd::grad({plain(x, weights)}, {weights[0]})[0];

@@ -50,8 +50,8 @@ int main() {
 
   const Orbit guess{torch::tensor(0.1, torch::kFloat64).requires_grad_(),
                     torch::tensor(0.0, torch::kFloat64).requires_grad_()};
-  const auto loss = dp::aot_function(
-      [&](const Orbit& orbit) { return (positions(orbit, times) - seen).square().sum(1).mean(); });
+  const auto loss =
+      dp::aot_function([&](const Orbit& orbit) { return (positions(orbit, times) - seen).square().sum(1).mean(); });
   torch::optim::LBFGS optimizer({guess.eccentricity, guess.phase},
                                 torch::optim::LBFGSOptions(1).max_iter(60).line_search_fn("strong_wolfe"));
   int evaluations = 0;
@@ -62,10 +62,11 @@ int main() {
     value.backward();
     return value;
   });
-  std::cout << fmt::format("eccentricity {:.4f} (real: {:.4f}), phase {:.4f} (real: {:.4f}), after {} evaluations of one "
-                           "captured loss\n",
-                           guess.eccentricity.item<double>(), real.eccentricity.item<double>(),
-                           guess.phase.item<double>(), real.phase.item<double>(), evaluations);
+  std::cout << fmt::format(
+      "eccentricity {:.4f} (real: {:.4f}), phase {:.4f} (real: {:.4f}), after {} evaluations of one "
+      "captured loss\n",
+      guess.eccentricity.item<double>(), real.eccentricity.item<double>(), guess.phase.item<double>(),
+      real.phase.item<double>(), evaluations);
   const bool found = (guess.eccentricity - real.eccentricity).abs().item<double>() < 1e-3;
   return found && loss.stats().misses == 1 ? 0 : 1;
 }

@@ -59,8 +59,8 @@ class ForiLoop final : public dp::HigherOrderOperator {
   }
 };
 
-/// Runs `carry = f(i, carry)` for i from `begin` to `end`, which is not reached, and returns the last carry. f runs once,
-/// on stand-ins. Errors: as dp::scan().
+/// Runs `carry = f(i, carry)` for i from `begin` to `end`, which is not reached, and returns the last carry. f runs
+/// once, on stand-ins. Errors: as dp::scan().
 template <class F, class Carry>
 Carry fori_loop(int64_t begin, int64_t end, F&& f, const Carry& init) {
   const dp::Flattened carry = dp::flatten(init, "carry");
@@ -74,9 +74,9 @@ Carry fori_loop(int64_t begin, int64_t end, F&& f, const Carry& init) {
   for (const at::Tensor& buffer : loop.buffer_operands()) operands.push_back(buffer);
   const std::vector<size_t> groups{operands.size(), loop.body->free_variables().size()};
   operands.insert(operands.end(), loop.body->free_variables().begin(), loop.body->free_variables().end());
-  const auto hop = std::make_shared<const dp::Hop>(
-      ForiLoop::get(), std::vector<std::shared_ptr<const dp::Body>>{loop.body}, groups,
-      std::vector<c10::IValue>{begin, std::max<int64_t>(end - begin, 0)});
+  const auto hop =
+      std::make_shared<const dp::Hop>(ForiLoop::get(), std::vector<std::shared_ptr<const dp::Body>>{loop.body}, groups,
+                                      std::vector<c10::IValue>{begin, std::max<int64_t>(end - begin, 0)});
   return dp::unflatten(Carry(init), loop.write_buffers(dp::call(hop, std::move(operands)), carry.tensors.size()));
 }
 

@@ -1,5 +1,5 @@
-// A deep GPT whose blocks are equal modules, run as one scan over their stacked parameters: capturing it costs one block.
-// Each block is a checkpoint, so that of a block only its input is kept for the backward.
+// A deep GPT whose blocks are equal modules, run as one scan over their stacked parameters: capturing it costs one
+// block. Each block is a checkpoint, so that of a block only its input is kept for the backward.
 #pragma once
 #include <diptych/hops/checkpoint.h>
 #include <diptych/hops/scan_layers.h>

@@ -16,7 +16,7 @@ struct RnnConfig {
 };
 
 struct Rnn {
-  at::Tensor tokens;              ///< f32[vocabulary, width]
+  at::Tensor tokens;  ///< f32[vocabulary, width]
   Linear from_input, from_state;
   Linear head;
   DIPTYCH_FIELDS(tokens, from_input, from_state, head)

@@ -12,10 +12,10 @@ namespace diptych {
 
 const HopSchema* find_hop(std::string_view name) {
   static const bool registered = [] {
-    const HigherOrderOperator* const builtin[] = {&BranchOperator::cond(),           &BranchOperator::invoke(),
-                                                  &CheckpointedScanOperator::get(),  &CustomVjpOperator::get(),
-                                                  &detail::reverse_segments(),       &ScanOperator::get(),
-                                                  &VjpOperator::get(),               &WhileOperator::get()};
+    const HigherOrderOperator* const builtin[] = {
+        &BranchOperator::cond(),   &BranchOperator::invoke(),   &CheckpointedScanOperator::get(),
+        &CustomVjpOperator::get(), &detail::reverse_segments(), &ScanOperator::get(),
+        &VjpOperator::get(),       &WhileOperator::get()};
     for (const auto* op : builtin) register_hop(*op);
     return true;
   }();

@@ -68,9 +68,9 @@ class HigherOrderOperator {
   virtual std::vector<TensorMeta> infer(const Hop& hop) const = 0;
   /// Makes the kernel. Its results must share no memory with operands or each other: see own_results().
   virtual HopFunction compile(const Hop& hop) const = 0;
-  /// The derivative, for operands of which those marked in `requires_grad` do. `hop` draws nothing. The default refuses,
-  /// which is right for an operator whose call_with_grad() calls others.
-  /// Errors: UserError where it can't be differentiated.
+  /// The derivative, for operands of which those marked in `requires_grad` do. `hop` draws nothing. The default
+  /// refuses, which is right for an operator whose call_with_grad() calls others. Errors: UserError where it can't be
+  /// differentiated.
   virtual std::unique_ptr<Derivative> differentiate(const Hop& hop, const std::vector<bool>& requires_grad,
                                                     bool create_graph) const;
 
