@@ -168,8 +168,9 @@ std::vector<at::Tensor> call(const HopPtr& hop, std::vector<at::Tensor> operands
   if (detail::is_tracing()) {
     for (at::Tensor& operand : operands) operand = detail::Recorder::current()->stand_in(operand);
   }
+  // One without results is there for what it draws.
   const bool records =
-      c10::GradMode::is_enabled() &&
+      hop->num_results() > 0 && c10::GradMode::is_enabled() &&
       std::any_of(operands.begin(), operands.end(), [](const at::Tensor& t) { return t.requires_grad(); });
   return records ? hop->op().call_with_grad(hop, std::move(operands))
                  : detail::call_below_autograd(*hop, std::move(operands));
