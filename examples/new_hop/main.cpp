@@ -15,8 +15,8 @@ int main() {
     const auto term = [&](const at::Tensor& i, const at::Tensor& sum) { return (sum + (9 - i)) * x; };
     return example::fori_loop(0, 9, term, torch::zeros_like(x)).sum();
   };
-  const dp::Pair pair = dp::capture(series, w);
-  std::cout << pair.forward.code();
+  // Where no gradient is recorded the node is fori_loop's own; where one is, the scan that it amounts to.
+  std::cout << dp::capture(series, w.detach()).forward.code() << dp::capture(series, w).backward.code();
   const auto compiled = dp::aot_function(series);
   const auto gradient = torch::autograd::grad({compiled(w)}, {w}, {}, true, true)[0];
   const auto second = torch::autograd::grad({gradient.sum()}, {w})[0];
