@@ -7,6 +7,7 @@
 #include "diptych/hops/drop_dead_scan_parts.h"
 #include "diptych/hops/hoist_from_scans.h"
 #include "diptych/hops/optimize_scans.h"
+#include "diptych/hops/regroup_scan_sums.h"
 #include "diptych/hops/reuse_scan_stacks.h"
 #include "diptych/hops/scan_operator.h"
 #include "diptych/hops/sink_from_scans.h"
@@ -32,6 +33,33 @@ void expect_scan_pass(Pass pass, std::string_view before, std::string_view after
   const auto expected = Program(source).run(random_inputs(source));
   EXPECT_TRUE(agree(Program(result).run(random_inputs(source)), expected, 1e-12));
   EXPECT_TRUE(identical(pass(result), result)) << pass(result).code();
+}
+
+TEST(RegroupScanSums, AddsUpFirstWhatIsKnownBeforeTheLoop) {
+  expect_scan_pass(regroup_scan_sums,
+                   R"(graph f(%0 h : f64[2,3], %1 x : f64[5,2,3], %2 w : f64[3,3], %3 u : f64[3,3], %4 b : f64[3])
+  %5 : f64[2,3], %6 : f64[5,2,3] = hop.scan([%0], [%1], [%2, %3, %4], 5, false) {
+    graph body(%0 h : f64[2,3], %1 x : f64[2,3], %2 w : f64[3,3], %3 u : f64[3,3], %4 b : f64[3])
+      %5 : f64[2,3] = aten.mm(%0, %3)
+      %6 : f64[2,3] = aten.mm(%1, %2)
+      %7 : f64[2,3] = aten.add.Tensor(%6, %5)
+      %8 : f64[2,3] = aten.add.Tensor(%7, %4)
+      %9 : f64[2,3] = aten.tanh(%8)
+      return (%9 h, %9 y)
+  }
+  return (%5 h)
+)",
+                   R"(graph f(%0 h : f64[2,3], %1 x : f64[5,2,3], %2 w : f64[3,3], %3 u : f64[3,3], %4 b : f64[3])
+  %5 : f64[2,3], %6 : f64[5,2,3] = hop.scan([%0], [%1], [%2, %3, %4], 5, false) {
+    graph body(%0 h : f64[2,3], %1 x : f64[2,3], %2 w : f64[3,3], %3 u : f64[3,3], %4 b : f64[3])
+      %5 : f64[2,3] = aten.mm(%0, %3)
+      %6 : f64[2,3] = aten.addmm(%4, %1, %2)  # by regroup_scan_sums
+      %7 : f64[2,3] = aten.add.Tensor(%6, %5)  # by regroup_scan_sums
+      %8 : f64[2,3] = aten.tanh(%7)
+      return (%8 h, %8 y)
+  }
+  return (%5 h)
+)");
 }
 
 TEST(HoistFromScans, MakesOneProductOfAllSteps) {

@@ -6,8 +6,9 @@
 namespace diptych::testing {
 namespace {
 
-const char* const kPasses[] = {"drop_dead_scan_parts", "drop_constant_carries", "hoist_from_scans",
-                               "sink_from_scans",      "reuse_scan_stacks",     "simplify_scan_bodies"};
+const char* const kPasses[] = {"drop_dead_scan_parts", "drop_constant_carries", "regroup_scan_sums",
+                               "hoist_from_scans",     "sink_from_scans",       "reuse_scan_stacks",
+                               "simplify_scan_bodies"};
 
 // Switches off all passes but one for as long as it lives; none is on for "".
 class OnlyPass {

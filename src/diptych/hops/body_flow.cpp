@@ -39,4 +39,14 @@ bool BodyFlow::varies(const Node& node) const {
   return found;
 }
 
+bool is_plain_addition(const Node& node) {
+  static const Op kAdd = Op::find("aten.add.Tensor");
+  if (!(node.op == kAdd)) return false;
+  const auto* left = std::get_if<Value>(&node.operands[0]);
+  const auto* right = std::get_if<Value>(&node.operands[1]);
+  const auto* alpha = std::get_if<c10::IValue>(&node.operands[2]);
+  return left != nullptr && *left && right != nullptr && *right && alpha != nullptr &&
+         alpha->toScalar().toDouble() == 1;
+}
+
 }  // namespace diptych::detail

@@ -32,6 +32,9 @@ class BodyFlow {
   int64_t step_bytes_ = 0;
 };
 
+/// Whether a node adds two tensors and does nothing else.
+bool is_plain_addition(const Node& node);
+
 /// A slice of up to so many bytes is cheap to keep: what an operator costs besides its elements is as much as writing
 /// and reading them in memory that caches no longer hold.
 inline constexpr int64_t kSmallSliceBytes = 8192;

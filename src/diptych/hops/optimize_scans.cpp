@@ -4,6 +4,7 @@
 #include "diptych/hops/drop_constant_carries.h"
 #include "diptych/hops/drop_dead_scan_parts.h"
 #include "diptych/hops/hoist_from_scans.h"
+#include "diptych/hops/regroup_scan_sums.h"
 #include "diptych/hops/reuse_scan_stacks.h"
 #include "diptych/hops/scan_edit.h"
 #include "diptych/hops/sink_from_scans.h"
@@ -32,6 +33,7 @@ Graph optimize_scans(const Graph& graph, const SimplifyOptions& options) {
   // Dead parts first: what feeds them would keep the other passes from seeing what is left.
   run("drop_dead_scan_parts", drop_dead_scan_parts);
   run("drop_constant_carries", drop_constant_carries);
+  run("regroup_scan_sums", regroup_scan_sums);
   run("hoist_from_scans", hoist_from_scans);
   run("sink_from_scans", sink_from_scans);
   // After sinking, which stacks what it reads.

@@ -8,14 +8,6 @@
 namespace diptych::detail {
 namespace {
 
-// acc + f or f + acc.
-bool is_plain_addition(const Node& node) {
-  static const Op kAdd = Op::find("aten.add.Tensor");
-  if (!(node.op == kAdd)) return false;
-  const auto* alpha = std::get_if<c10::IValue>(&node.operands[2]);
-  return alpha != nullptr && alpha->toScalar().toDouble() == 1;
-}
-
 Value value_operand(const Node& node, size_t i) {
   const auto* value = std::get_if<Value>(&node.operands[i]);
   return value != nullptr ? *value : Value{};
