@@ -61,9 +61,11 @@ TEST(Scan, CapturedAsInEager) {
 
 TEST(Scan, ReadBackFromTextAndFilesItRunsTheSame) {
   const Tensors t = rnn_inputs(3);
-  const Pair pair = capture([](const at::Tensor& h, const at::Tensor& x, const at::Tensor& w, const at::Tensor& u) {
-    return scanned({h, x, w, u})[1];
-  }, t[0], t[1], t[2], t[3]);
+  const Pair pair = capture(
+      [](const at::Tensor& h, const at::Tensor& x, const at::Tensor& w, const at::Tensor& u) {
+        return scanned({h, x, w, u})[1];
+      },
+      t[0], t[1], t[2], t[3]);
   const auto expected = pair.forward_call(t);
   const Graph parsed = parse(pair.forward.code(), all_constants(pair.forward), find_hop);
   const Graph read = from_json(to_json(pair.forward), all_constants(pair.forward), find_hop);
