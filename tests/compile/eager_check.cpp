@@ -118,6 +118,15 @@ void compare(const Observed& eager, const Observed& ours, const CheckOptions& op
   for (const std::string& line : differences(eager, ours, options.tolerance)) ADD_FAILURE() << line;
 }
 
+void expect_alike_at(int call, const Inputs& inputs, const Function& expected, const Function& got,
+                     const CheckOptions& options) {
+  SCOPED_TRACE("call " + std::to_string(call));
+  torch::manual_seed(100 + call);
+  const Observed a = observe(inputs, expected, options);
+  torch::manual_seed(100 + call);
+  compare(a, observe(inputs, got, options), options);
+}
+
 }  // namespace
 
 std::vector<std::string> differences(const Observed& eager, const Observed& ours, double tolerance) {
@@ -144,18 +153,19 @@ std::vector<std::string> differences(const Observed& eager, const Observed& ours
   return lines;
 }
 
+void expect_alike(const Inputs& inputs, const Function& expected, const Function& got, const CheckOptions& options) {
+  for (int call = 0; call < options.calls; ++call) expect_alike_at(call, inputs, expected, got, options);
+}
+
 void expect_as_eager(const Inputs& inputs, const Function& function, const CheckOptions& options) {
-  Function eager = function;
+  expect_compiled_as(inputs, function, function, options);
+}
+
+void expect_compiled_as(const Inputs& inputs, const Function& expected, const Function& function,
+                        const CheckOptions& options) {
   const auto compiled = aot_function(function, options.aot);
-  for (int call = 0; call < options.calls; ++call) {
-    SCOPED_TRACE("call " + std::to_string(call));
-    torch::manual_seed(100 + call);
-    const Observed expected = observe(inputs, eager, options);
-    torch::manual_seed(100 + call);
-    const Observed got = observe(
-        inputs, [&](const Tensors& tensors) { return compiled(tensors); }, options);
-    compare(expected, got, options);
-  }
+  expect_alike(
+      inputs, expected, [&](const Tensors& tensors) { return compiled(tensors); }, options);
   if (options.calls > 1 && !::testing::Test::HasFailure() && compiled.stats().misses > 0) {
     EXPECT_EQ(compiled.stats().misses, 1U) << compiled.stats().last_miss;
   }
@@ -208,11 +218,16 @@ void check_by_differences(const Tensors& inputs, const Function& function, const
 void expect_gradients_right(const Tensors& inputs, const Function& function, bool second_order,
                             const AotOptions& options) {
   const auto compiled = aot_function(function, options);
-  const Function call = [&](const Tensors& tensors) { return compiled(tensors); };
-  check_by_differences(inputs, call, "first order");
+  expect_derivatives_right(
+      inputs, [&](const Tensors& tensors) { return compiled(tensors); }, second_order);
+}
+
+void expect_derivatives_right(const Tensors& inputs, const Function& function, bool second_order) {
+  check_by_differences(inputs, function, "first order");
   if (!second_order) return;
   const Function gradients = [&](const Tensors& tensors) {
-    auto grads = torch::autograd::grad({weigh(call(tensors))}, tensors, {}, std::nullopt, /*create_graph=*/true, true);
+    auto grads =
+        torch::autograd::grad({weigh(function(tensors))}, tensors, {}, std::nullopt, /*create_graph=*/true, true);
     return grads;
   };
   check_by_differences(inputs, gradients, "second order");

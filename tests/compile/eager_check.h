@@ -50,10 +50,20 @@ void expect_as_eager(const Inputs& inputs, const Function& function, const Check
 void expect_as_eager(const std::function<Tensors()>& leaves, const Function& function,
                      const CheckOptions& options = {});
 
+/// Expects that `got` does what `expected` does, both called as they are.
+void expect_alike(const Inputs& inputs, const Function& expected, const Function& got,
+                  const CheckOptions& options = {});
+/// The same of `function` compiled.
+void expect_compiled_as(const Inputs& inputs, const Function& expected, const Function& function,
+                        const CheckOptions& options = {});
+
 /// gradcheck in float64 by central differences of `function` compiled, and of its compiled gradient (gradgradcheck).
 /// `inputs` are float64 leaves that require grad.
 void expect_gradients_right(const Tensors& inputs, const Function& function, bool second_order = true,
                             const AotOptions& options = {});
+
+/// The same of `function` called as it is.
+void expect_derivatives_right(const Tensors& inputs, const Function& function, bool second_order = true);
 
 /// Expects that `action` throws E with `part` in its text.
 template <class E, class Action>

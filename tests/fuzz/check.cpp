@@ -5,6 +5,7 @@
 
 #include <regex>
 
+#include "fuzz/loops.h"
 #include "fuzz/operators.h"
 
 namespace diptych::fuzz {
@@ -15,6 +16,7 @@ using testing::Observed;
 
 // Sums are added up in another order than eager's; a mistake is larger.
 constexpr double kTolerance = 1e-4;
+constexpr double kLargest = 1e5;
 constexpr unsigned kSecondsOfAnIsolatedCheck = 120;
 
 struct Run {
@@ -175,11 +177,13 @@ Verdict judge_errors(const Program& program, const Run& eager, const Run& ours) 
                                                               says(eager, "has been modified inplace"));
   // The interpreter names the node whose kernel failed; that is no refusal, for eager's kernel did not fail.
   const bool is_refusal = ours.user_error && ours.seen.error.rfind("[interpreter]", 0) != 0;
+  // Bodies keep what their own partition chooses.
+  const bool is_partitioned = program.partition != "default" || program.loop.kind != Loop::Kind::kNone;
   if (is_refusal) {
     verdict.outcome = Outcome::kRefusedByName;
   } else if (only_eager_lost_it) {
     return {Outcome::kOnlyEagerRefuses, message_class(eager.seen.error), "eager: " + eager.seen.error};
-  } else if (is_version && (program.partition != "default" || program.backward.mode == Backward::Mode::kSecondOrder)) {
+  } else if (is_version && (is_partitioned || program.backward.mode == Backward::Mode::kSecondOrder)) {
     verdict.outcome = Outcome::kSavedVersion;
   } else {
     verdict.outcome = Outcome::kDisagreed;
@@ -190,9 +194,25 @@ Verdict judge_errors(const Program& program, const Run& eager, const Run& ours) 
   return verdict;
 }
 
+// A loop does not look at each step alone: where a gradient or a history could come with more or fewer steps, it gives
+// zeros for a gradient that eager leaves out, and a history to a result that eager gives none.
+void drop_coarseness(const Observed& ours, std::vector<std::string>& lines) {
+  const auto is_coarse = [&](const std::string& line) {
+    size_t index = 0;
+    if (std::sscanf(line.c_str(), "gradient %zu: defined: eager 0, ours 1", &index) == 1) {
+      return index < ours.grads.size() && ours.grads[index].defined() &&
+             ours.grads[index].count_nonzero().item<int>() == 0;
+    }
+    return line.find(": requires_grad: eager 0, ours 1") != std::string::npos ||
+           line.find(": is_leaf: eager 1, ours 0") != std::string::npos;
+  };
+  lines.erase(std::remove_if(lines.begin(), lines.end(), is_coarse), lines.end());
+}
+
 Verdict judge(const Program& program, const Run& eager, const Run& ours) {
   if (!eager.seen.error.empty() || !ours.seen.error.empty()) return judge_errors(program, eager, ours);
-  const auto lines = testing::differences(eager.seen, ours.seen, kTolerance);
+  auto lines = testing::differences(eager.seen, ours.seen, kTolerance);
+  if (program.loop.kind != Loop::Kind::kNone) drop_coarseness(ours.seen, lines);
   if (lines.empty()) return {};
   Verdict verdict{Outcome::kDisagreed, "", ""};
   const size_t end = lines[0].find(": eager") != std::string::npos ? lines[0].find(": eager") : lines[0].find(":\n");
@@ -201,14 +221,14 @@ Verdict judge(const Program& program, const Run& eager, const Run& ours) {
   return verdict;
 }
 
-Verdict check_calls(const Program& program) {
+using MakeFunction = std::function<Function(const Tensors& captured)>;
+
+// Each side keeps its captured tensors from call to call.
+Verdict check_calls(const Program& program, const MakeFunction& expected_by, const MakeFunction& got_by) {
   const Tensors eager_captured = make_captured(program);
   const Tensors our_captured = make_captured(program);
-  const Function eager = [&](const Tensors& arguments) { return run_body(program, arguments, eager_captured); };
-  const auto compiled =
-      aot_function([&](const Tensors& arguments) { return run_body(program, arguments, our_captured); },
-                   {.partition = partitioner_by_name(program.partition)});
-  const Function ours = [&](const Tensors& arguments) { return compiled(arguments); };
+  const Function eager = expected_by(eager_captured);
+  const Function ours = got_by(our_captured);
   for (int number = 0; number < program.calls; ++number) {
     const Run expected = observe(program, eager, eager_captured, number);
     const Run got = observe(program, ours, our_captured, number);
@@ -221,6 +241,31 @@ Verdict check_calls(const Program& program) {
     return verdict;
   }
   return {};
+}
+
+MakeFunction run_as(const Program& program, Way way) {
+  return [&program, way](const Tensors& captured) -> Function {
+    return
+        [&program, way, captured](const Tensors& arguments) { return run_function(program, arguments, captured, way); };
+  };
+}
+
+Verdict check_calls(const Program& program) {
+  const MakeFunction eager = run_as(program, Way::kWrittenOut);
+  const MakeFunction compiled = [&](const Tensors& captured) -> Function {
+    return [aot = aot_function(run_as(program, Way::kByOperator)(captured),
+                               {.partition = partitioner_by_name(program.partition)})](const Tensors& arguments) {
+      return aot(arguments);
+    };
+  };
+  if (program.loop.kind != Loop::Kind::kNone) {
+    Verdict verdict = check_calls(program, eager, run_as(program, Way::kByOperator));
+    if (!verdict.is_agreement()) {
+      verdict.key = "outside a capture: " + verdict.key;
+      return verdict;
+    }
+  }
+  return check_calls(program, eager, compiled);
 }
 
 }  // namespace
@@ -238,9 +283,17 @@ Verdict check(const Program& program) {
 
 testing::Observed observe_eager(const Program& program, int call) {
   const Tensors captured = make_captured(program);
-  return observe(
-             program, [&](const Tensors& arguments) { return run_body(program, arguments, captured); }, captured, call)
-      .seen;
+  return observe(program, run_as(program, Way::kWrittenOut)(captured), captured, call).seen;
+}
+
+bool is_tame(const Observed& seen) {
+  const auto are_small = [](const Tensors& tensors) {
+    return std::all_of(tensors.begin(), tensors.end(), [](const at::Tensor& tensor) {
+      if (!tensor.defined() || tensor.numel() == 0 || !detail::is_float(tensor)) return true;
+      return tensor.detach().abs().max().item<double>() < kLargest;  // false for NaN
+    });
+  };
+  return are_small(seen.outputs) && are_small(seen.grads) && are_small(seen.inputs);
 }
 
 Verdict check_isolated(const Program& program) {

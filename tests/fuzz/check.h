@@ -33,6 +33,8 @@ struct Verdict {
 Verdict check(const Program& program);
 /// The same in a child process, which may crash or hang. Requires: no other thread runs.
 Verdict check_isolated(const Program& program);
+/// Whether the numbers are small enough to compare: sums of large ones lose the digits in which two orders agree.
+bool is_tame(const testing::Observed& seen);
 /// What eager does in one call of the program, for the generator to see whether it is worth running.
 testing::Observed observe_eager(const Program& program, int call);
 

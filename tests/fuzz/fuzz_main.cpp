@@ -23,6 +23,7 @@ int main(int argc, char** argv) {
   app.add_option("--most-faults", options.most_faults, "Stop after so many programs that fail")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
+  app.add_flag("--loops", options.loops, "Make the programs bodies of scan, map, while_loop and cond");
   app.add_flag("--verbose", options.verbose, "Print every program");
   app.add_flag("--show-refused", options.show_refused, "Print a program for each class of refusals, too");
   app.add_flag("--isolate", options.isolate, "Run programs in child processes, so that a crash names its program");

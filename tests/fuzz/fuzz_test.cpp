@@ -21,6 +21,14 @@ TEST(Fuzz, RandomProgramsDoAsInEager) {
   EXPECT_GT(counts.agreed, 800) << to_string(counts);
 }
 
+TEST(Fuzz, RandomBodiesDoAsTheLoopWrittenOut) {
+  const Counts counts = run_campaign({.programs = 300, .seed = 1, .loops = true, .most_faults = 5});
+  EXPECT_EQ(counts.run, 300);
+  EXPECT_EQ(counts.crashed, 0) << to_string(counts);
+  EXPECT_EQ(counts.disagreed, 0) << to_string(counts);
+  EXPECT_GT(counts.agreed, 200) << to_string(counts);
+}
+
 TEST(Fuzz, EqualSeedsGiveEqualPrograms) {
   EXPECT_EQ(to_string(generate(7)), to_string(generate(7)));
   EXPECT_NE(to_string(generate(7)), to_string(generate(8)));

@@ -153,6 +153,17 @@ std::string to_string(const Leaf& leaf) {
                      leaf.requires_grad ? ", requires grad" : "", kLayouts[static_cast<size_t>(leaf.layout)]);
 }
 
+std::string to_string(const Loop& loop) {
+  static constexpr std::array<const char*, 5> kKinds = {"", "scan", "map", "while_loop", "cond"};
+  if (loop.kind == Loop::Kind::kNone) return "";
+  const auto name = [](Loop::Kind kind) { return kKinds[static_cast<size_t>(kind)]; };
+  std::string text = fmt::format("f is the body of a {}{} of {} steps: {} carries, {} slices, {}", name(loop.kind),
+                                 loop.reverse ? " in reverse" : "", loop.length, loop.carries, loop.slices,
+                                 loop.clones ? "both cloned first" : "as they are");
+  if (loop.inner != Loop::Kind::kNone) text += fmt::format("; in each step a {} of two steps", name(loop.inner));
+  return text + "\n";
+}
+
 std::string after_call(const Program& program) {
   static constexpr std::array<const char*, 6> kModes = {
       "no backward",
@@ -213,6 +224,7 @@ std::string to_string(const Program& program) {
   text += fmt::format("f = [&]({}) {{\n", fmt::join(parameters, ", "));
   for (const Statement& statement : program.body) text += "  " + line(statement, inner);
   text += fmt::format("  return {{{}}};\n}}\n", fmt::join(returned, ", "));
+  text += to_string(program.loop);
   text += fmt::format("{}f({}), {} calls{}, partition {}\n", program.called_without_grad ? "without grad " : "",
                       fmt::join(passed, ", "), program.calls, program.new_sizes ? " (in the last, sizes 3 are 5)" : "",
                       program.partition);

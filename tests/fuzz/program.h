@@ -42,6 +42,19 @@ struct Backward {
   bool from_inputs = false;       ///< non-leaf arguments get tangents too: they may have been changed in place
 };
 
+/// How the function runs its body: once, or as that of a higher-order operator. The first arguments are carries; those
+/// behind them are made into slices; the body captures the rest.
+struct Loop {
+  enum class Kind { kNone, kScan, kMap, kWhile, kCond };
+  Kind kind = Kind::kNone;
+  Kind inner = Kind::kNone;  ///< runs the body for two steps in each step of the outer one
+  int carries = 0;           ///< the first outputs are the next carries
+  int slices = 0;
+  int64_t length = 3;
+  bool reverse = false;
+  bool clones = true;  ///< the body starts with clones of carries and slices, which it may change
+};
+
 /// An in-place edit by the caller between call and backward.
 struct Edit {
   enum class Target { kNone, kOutput, kArgument };
@@ -59,6 +72,7 @@ struct Program {
   std::vector<Leaf> captured;    ///< free variables of the function, kept from call to call
   std::vector<Statement> body;   ///< over arguments 0.., then the captured tensors, then its own
   std::vector<int> outputs;      ///< variables of the body
+  Loop loop = {};
   Backward backward;
   Edit edit;
   std::string partition = "default";
@@ -74,7 +88,7 @@ struct InvalidProgram : std::runtime_error {
 
 /// Runs one statement on its variables. Errors: InvalidProgram if one is not defined; what the operator throws.
 void run(const Statement& statement, Tensors& variables);
-/// What the function returns for these arguments.
+/// What the body returns for these arguments.
 Tensors run_body(const Program& program, const Tensors& arguments, const Tensors& captured);
 /// Makes a leaf's tensor; equal numbers give equal data.
 at::Tensor make_leaf(const Leaf& leaf, uint64_t number, bool new_sizes);

@@ -119,6 +119,7 @@ class Shrinker {
     };
     set(&Program::partition, std::string("default"));
     set(&Program::new_sizes, false);
+    simplify_loop();
     set(&Program::called_without_grad, false);
     for (int calls = 1; calls < program_.calls; ++calls) {
       if (attempt([calls](Program& program) { program.calls = calls; })) break;
@@ -140,6 +141,25 @@ class Shrinker {
     for (size_t i = 0; i < program_.body.size(); ++i) {
       if (program_.body[i].no_grad) attempt([i](Program& program) { program.body[i].no_grad = false; });
     }
+  }
+
+  void simplify_loop() {
+    const Loop loop = program_.loop;
+    if (loop.kind == Loop::Kind::kNone) return;
+    if (loop.inner != Loop::Kind::kNone) {
+      attempt([](Program& program) { program.loop.inner = Loop::Kind::kNone; });
+      attempt([&](Program& program) { std::swap(program.loop.kind, program.loop.inner); }) &&
+          attempt([](Program& program) { program.loop.inner = Loop::Kind::kNone; });
+    }
+    for (int64_t length = 0; length < loop.length; ++length) {
+      if (attempt([=](Program& program) { program.loop.length = length; })) break;
+    }
+    if (loop.reverse) attempt([](Program& program) { program.loop.reverse = false; });
+    if (!loop.clones) attempt([](Program& program) { program.loop.clones = true; });
+    for (int i = 0; i < loop.carries && i < static_cast<int>(program_.outputs.size()); ++i) {
+      if (program_.outputs[i] != i) attempt([i](Program& program) { program.outputs[i] = i; });
+    }
+    if (loop.slices > 0) attempt([](Program& program) { --program.loop.slices; });
   }
 
   void simplify_leaves(std::vector<Leaf> Program::*part) {

@@ -4,6 +4,7 @@
 
 #include "diptych/base/error.h"
 #include "diptych/hops/strides.h"
+#include "diptych/trace/fake_tensor.h"
 #include "diptych/trace/placeholder.h"
 
 namespace diptych::detail {
@@ -39,6 +40,7 @@ class Capturer {
   void check_carries(const Body& body) const;
   bool settle_requires_grad(const Body& body);
   bool find_buffers(const Body& body);
+  void check_memory_is_its_own(const at::Tensor& buffer, const std::string& path, const Body& body) const;
 
   const char* who_;
   const FlatFunction& step_;
@@ -123,10 +125,28 @@ bool Capturer::find_buffers(const Body& body) {
         "[{}] the body changes a captured tensor ({}) in place, and gradients flow through it; make it a part "
         "of the carry",
         who_, path);
+    check_memory_is_its_own(buffer, path, body);
     buffers_.push_back(buffer);
     found = true;
   }
   return found;
+}
+
+// A carry is a value: what also sees the buffer's memory would not see it change. Real tensors are captured as views of
+// one another; those of another trace are not.
+void Capturer::check_memory_is_its_own(const at::Tensor& buffer, const std::string& path, const Body& body) const {
+  const auto check = [&](const at::Tensor& other, const std::string& other_path) {
+    DIPTYCH_CHECK(other.is_same(buffer) || !other.storage().is_alias_of(buffer.storage()),
+                  "[{}] the body changes a captured tensor ({}) in place, whose memory '{}' shares; capture one of "
+                  "them, and take views of it in the body",
+                  who_, path, other_path);
+  };
+  for (size_t i = 0; i < init_.tensors.size(); ++i) check(init_.tensors[i], init_.spec.tensor_path(i));
+  if (!is_stand_in(buffer)) return;
+  const size_t num_arguments = body.num_inputs() - body.free_variables().size();
+  for (size_t i = 0; i < body.free_variables().size(); ++i) {
+    check(body.free_variables()[i], body.graph()->input_slots()[num_arguments + i].path);
+  }
 }
 
 }  // namespace

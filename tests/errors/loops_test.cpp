@@ -1,0 +1,283 @@
+// What scan, map, cond and while_loop refuse, by the path of what is wrong and with the remedy.
+#include <map>
+
+#include "errors/refusal.h"
+
+namespace diptych::testing {
+namespace {
+
+using Tensors = std::vector<at::Tensor>;
+using Named = std::map<std::string, at::Tensor>;
+
+at::Tensor ones(at::IntArrayRef sizes) { return torch::ones(sizes); }
+
+// Both outside a capture and inside one.
+template <class Action>
+void expect_refused(const Action& action, const std::vector<std::string>& parts) {
+  expect_refusal([&] { (void)action(); }, parts);
+  expect_refusal(
+      [&] {
+        (void)capture(
+            [&](const at::Tensor& x) {
+              (void)action();
+              return x * 2;
+            },
+            ones({2}));
+      },
+      parts);
+}
+
+template <class Body, class Carry>
+auto scan_of(const Body& body, const Carry& init) {
+  return [=] { return scan(body, init, ones({3, 2})).second; };
+}
+
+// Carries.
+TEST(LoopErrors, ACarryThatChangesItsSizes) {
+  const auto body = [](const Tensors& c, const at::Tensor& x) { return std::pair(Tensors{c[0], c[1].sum()}, x); };
+  expect_refused(scan_of(body, Tensors{ones({2}), ones({2})}),
+                 {"[scan] 'carry.1' is f32[2] at first, but the body makes it f32[]", "convert what the body returns"});
+}
+
+TEST(LoopErrors, ACarryThatChangesItsDtype) {
+  const auto body = [](const Named& c, const at::Tensor& x) {
+    return std::pair(Named{{"h", c.at("h").to(torch::kFloat64)}}, x);
+  };
+  expect_refused(scan_of(body, Named{{"h", ones({2})}}),
+                 {"[scan] 'carry.h' is f32[2] at first, but the body makes it f64[2]"});
+  expect_refused(
+      [] {
+        return while_loop([](const at::Tensor& c) { return c.sum() < 3; },
+                          [](const at::Tensor& c) { return c.to(torch::kFloat64); }, ones({2}));
+      },
+      {"[while_loop] 'carry' is f32[2] at first, but the body makes it f64[2]"});
+}
+
+TEST(LoopErrors, ACarryThatChangesItsStructure) {
+  const auto body = [](Tensors c, const at::Tensor& x) {
+    c.push_back(x);
+    return std::pair(c, x);
+  };
+  expect_refused(scan_of(body, Tensors{ones({2})}), {"[scan] the body's carry has another structure", "return the same"});
+  expect_refused(
+      [] {
+        return while_loop([](const Tensors& c) { return c[0].sum() < 3; },
+                          [](const Tensors& c) { return Tensors{c[0], c[0]}; }, Tensors{ones({2})});
+      },
+      {"[while_loop] the body's carry has another structure"});
+}
+
+TEST(LoopErrors, AnUndefinedCarry) {
+  const auto body = [](const Tensors& c, const at::Tensor& x) { return std::pair(c, x); };
+  expect_refused(scan_of(body, Tensors{ones({2}), at::Tensor()}),
+                 {"[scan] 'carry.1' is an undefined tensor", "absent optional"});
+}
+
+// Slices and lengths.
+template <class Xs>
+auto scan_over(const Xs& xs, const ScanOptions& options = {}) {
+  return [=] {
+    return scan([](const at::Tensor& c, const Xs&) { return std::pair(c * 2, c); }, ones({2}), xs, options).second;
+  };
+}
+
+TEST(LoopErrors, SlicesOfUnequalLengths) {
+  expect_refused(scan_over(Tensors{ones({3, 2}), ones({4})}),
+                 {"[scan] 'xs.1' has 4 slices along its first dimension, 'xs.0' has 3", "one length"});
+  expect_refused([] { return map([](const Tensors& x) { return x[0]; }, Tensors{ones({3}), ones({2})}); },
+                 {"'xs.1' has 2 slices"});
+}
+
+TEST(LoopErrors, AScalarAmongTheSlices) {
+  expect_refused(scan_over(Tensors{ones({3}), ones({})}),
+                 {"[scan] 'xs.1' has no dimension to take slices along", "capture it in the body"});
+}
+
+TEST(LoopErrors, AnUndefinedSlice) {
+  expect_refused(scan_over(Tensors{ones({3}), at::Tensor()}), {"[scan] 'xs.1' is an undefined tensor"});
+}
+
+TEST(LoopErrors, NoLength) {
+  expect_refused(scan_over(Tensors{}), {"[scan] there are no slices", "options.length"});
+}
+
+TEST(LoopErrors, AnotherLengthThanTheSlices) {
+  expect_refused(scan_over(ones({3}), {.length = 4}), {"[scan] options.length is 4, but 'xs' has 3 slices"});
+}
+
+TEST(LoopErrors, ANegativeLength) {
+  expect_refused(scan_over(Tensors{}, {.length = -1}), {"[scan] options.length is -1, expected 0 or more"});
+}
+
+TEST(LoopErrors, FewerThanOneSavedCarry) {
+  expect_refused(scan_over(ones({3}), {.max_saved_carries = 0}), {"[scan] options.max_saved_carries is 0"});
+  expect_refused(scan_over(ones({3}), {.max_saved_carries = 2, .segment = 0}), {"[scan] options.segment is 0"});
+  expect_refused(scan_over(ones({3}), {.unroll = 0}), {"[scan] options.unroll is 0, expected 1 or more"});
+}
+
+// What bodies change.
+TEST(LoopErrors, AnArgumentChangedInPlace) {
+  const auto body = [](at::Tensor c, const at::Tensor& x) { return std::pair(c.add_(x), x); };
+  expect_refused(scan_of(body, ones({2})), {"[scan] the body changes its argument 'carry' in place", "clone it first"});
+  expect_refused([] { return map([](at::Tensor x) { return x.mul_(2); }, ones({3, 2})); }, {"argument 'xs' in place"});
+}
+
+TEST(LoopErrors, ACapturedTensorChangedWithGrad) {
+  const at::Tensor w = ones_leaf({2});
+  const auto body = [&](const at::Tensor& c, const at::Tensor& x) {
+    const torch::NoGradGuard guard;
+    w.detach().mul_(2);
+    at::Tensor(w).add_(1);
+    return std::pair(c * w, x);
+  };
+  expect_refusal([&] { (void)scan_of(body, ones({2}))(); }, {"[scan] the body changes a captured tensor", "a part of the"});
+}
+
+TEST(LoopErrors, ABufferWhoseMemoryIsSharedInsideACapture) {
+  const auto f = [](const at::Tensor& buffer, const at::Tensor& x) {
+    const at::Tensor view = buffer[0];
+    return scan(
+               [&](const at::Tensor& c, const at::Tensor& row) {
+                 const torch::NoGradGuard guard;
+                 at::Tensor(buffer).add_(1);
+                 return std::pair(c * view, row);
+               },
+               ones({2}), x)
+        .first;
+  };
+  expect_capture_refused(f, {"[scan] the body changes a captured tensor (free.0) in place, whose memory 'free.1' shares"},
+                         ones({3, 2}), ones({3, 2}));
+}
+
+TEST(LoopErrors, ABufferThatIsCarriedToo) {
+  const at::Tensor buffer = ones({2});
+  const auto body = [&](const at::Tensor& c, const at::Tensor& x) {
+    const torch::NoGradGuard guard;
+    at::Tensor(buffer).add_(1);
+    return std::pair(c * x, x);
+  };
+  expect_refusal([&] { (void)scan(body, buffer.view({2}), ones({3, 2})); },
+                 {"[scan] the body changes a captured tensor (free.0) in place, whose memory 'carry' shares"});
+}
+
+TEST(LoopErrors, ACapturedTensorReshaped) {
+  const at::Tensor w = ones({2, 1});
+  const auto body = [&](const at::Tensor& c, const at::Tensor& x) {
+    at::Tensor(w).t_();
+    return std::pair(c, x);
+  };
+  expect_refusal([&] { (void)scan_of(body, ones({2}))(); }, {"changes the shape of a captured tensor (free.0) in place"});
+}
+
+// Conditions.
+auto while_of(std::function<at::Tensor(const at::Tensor&)> condition) {
+  return [=] {
+    return while_loop([&](const at::Tensor& c) { return condition(c); }, [](const at::Tensor& c) { return c + 1; },
+                      ones({2}));
+  };
+}
+
+TEST(LoopErrors, AConditionThatIsNoBoolean) {
+  expect_refused(while_of([](const at::Tensor& c) { return c.sum(); }),
+                 {"[while_loop] the condition gives f32[], expected one element of dtype b8", "any() or all()"});
+  expect_refused(while_of([](const at::Tensor& c) { return c < 3; }), {"[while_loop] the condition gives b8[2]"});
+}
+
+TEST(LoopErrors, AConditionThatChangesWhatItGets) {
+  expect_refused(while_of([](const at::Tensor& c) { return at::Tensor(c).add_(1).sum() < 9; }),
+                 {"[while_loop] the condition changes 'carry' in place", "in the body"});
+}
+
+TEST(LoopErrors, NoStepsBetweenKeptCarries) {
+  expect_refused(
+      [] {
+        return while_loop([](const at::Tensor& c) { return c.sum() < 3; }, [](const at::Tensor& c) { return c + 1; },
+                          ones({2}), {.checkpoint_every = 0});
+      },
+      {"[while_loop] options.checkpoint_every is 0"});
+}
+
+// Branches.
+using Branch = std::function<Tensors(const at::Tensor&)>;
+auto cond_of(const at::Tensor& predicate, Branch if_true, Branch if_false, const at::Tensor& x = ones({2})) {
+  return [=] { return cond(predicate, if_true, if_false, x); };
+}
+Branch returning(const Tensors& tensors) {
+  return [=](const at::Tensor& x) {
+    Tensors results;
+    for (const at::Tensor& tensor : tensors) results.push_back(tensor * x.sum().to(tensor.scalar_type()));
+    return results;
+  };
+}
+
+TEST(LoopErrors, APredicateThatIsNoBoolean) {
+  const Branch same = returning({ones({2})});
+  expect_refused(cond_of(torch::ones({}), same, same), {"[cond] the predicate is f32[], expected one element"});
+  expect_refused(cond_of(torch::ones({2}, torch::kBool), same, same), {"[cond] the predicate is b8[2]"});
+  expect_refused(cond_of(at::Tensor(), same, same), {"[cond] the predicate is an undefined tensor"});
+}
+
+TEST(LoopErrors, BranchesThatReturnDifferentNumbers) {
+  expect_refused(cond_of(torch::tensor(true), returning({ones({2})}), returning({ones({2}), ones({2})})),
+                 {"[cond] the true function returns 1 tensors, the false function 2"});
+}
+
+TEST(LoopErrors, BranchesThatDisagreeAboutSizesOrDtype) {
+  expect_refused(cond_of(torch::tensor(true), returning({ones({2}), ones({3})}), returning({ones({2}), ones({4})})),
+                 {"[cond] '1' is f32[3] from the true function, f32[4] from the false one"});
+  expect_refused(cond_of(torch::tensor(true), returning({ones({2})}), returning({torch::ones({2}, torch::kLong)})),
+                 {"[cond] '0' is f32[2] from the true function, i64[2] from the false one"});
+}
+
+TEST(LoopErrors, BranchesOfDifferentStructure) {
+  const auto named = [](const char* name) {
+    return [=](const at::Tensor& x) { return Named{{name, x * 2}}; };
+  };
+  expect_refused([=] { return cond(torch::tensor(true), named("a"), named("b"), ones({2})); },
+                 {"[cond] the result of the false function has another structure"});
+}
+
+TEST(LoopErrors, AnArgumentOfCondThatIsUndefined) {
+  const Branch same = returning({ones({2})});
+  expect_refused(cond_of(torch::tensor(true), same, same, at::Tensor()), {"[cond] 'arg0' is an undefined tensor"});
+}
+
+TEST(LoopErrors, ABranchThatChangesItsArgument) {
+  const Branch changes = [](const at::Tensor& x) { return Tensors{at::Tensor(x).add_(1)}; };
+  expect_refused(cond_of(torch::tensor(true), returning({ones({2})}), changes),
+                 {"[cond] the false function changes 'arg0' in place", "return the new value"});
+}
+
+// Differentiation.
+TEST(LoopErrors, DropoutInAWhileLoopInsideACapture) {
+  const auto f = [](const at::Tensor& x) {
+    return while_loop([](const at::Tensor& c) { return c.sum() < 9; },
+                      [](const at::Tensor& c) { return torch::dropout(c, 0.5, true) + 1; }, x);
+  };
+  expect_capture_refused(f, {"[while_loop] the body draws random numbers", "pass the numbers in"}, ones_leaf({2}));
+}
+
+TEST(LoopErrors, DrawingAndComputingAtOnce) {
+  const at::Tensor x = ones_leaf({3, 2});
+  expect_refusal([&] { (void)map([](const at::Tensor& row) { return at::rrelu(row, 0.1, 0.3, true); }, x); },
+                 {"[hops]", "draws random numbers and computes with them at once", "bernoulli"});
+}
+
+TEST(LoopErrors, SecondOrderThroughAHiddenMutation) {
+  const at::Tensor x = ones_leaf({3, 2});
+  expect_refusal(
+      [&] {
+        const at::Tensor y = map(
+            [](const at::Tensor& row) {
+              const at::Tensor h = row * 2;
+              h.detach().add_(1);
+              return h.pow(3);
+            },
+            x);
+        (void)torch::autograd::grad({y.sum()}, {x}, {}, true, /*create_graph=*/true);
+      },
+      {"the body changes a tensor in place where autograd does not see it", "out-of-place"});
+}
+
+}  // namespace
+}  // namespace diptych::testing

@@ -1,0 +1,96 @@
+// Making random programs into bodies of loops and branches.
+#include <algorithm>
+
+#include "fuzz/check.h"
+#include "fuzz/generate.h"
+#include "fuzz/operators.h"
+
+namespace diptych::fuzz {
+namespace {
+
+using Kind = Loop::Kind;
+
+class LoopGenerator {
+ public:
+  explicit LoopGenerator(uint64_t seed) : seed_(seed), choose_(seed ^ 0x9e3779b97f4a7c15U) {}
+
+  Program generate() {
+    for (uint64_t attempt = 0;; ++attempt) {
+      program_ = fuzz::generate(seed_ * 1009 + attempt);
+      if ((make() && is_worth_running()) || attempt > 200) return program_;
+    }
+  }
+
+ private:
+  bool make() {
+    static const std::vector<Kind> kKinds = {Kind::kScan, Kind::kScan, Kind::kScan, Kind::kMap,
+                                             Kind::kWhile, Kind::kCond, Kind::kCond};
+    static const std::vector<Kind> kInner = {Kind::kNone, Kind::kNone, Kind::kNone, Kind::kNone,
+                                             Kind::kNone, Kind::kScan, Kind::kMap,  Kind::kWhile, Kind::kCond};
+    static const std::vector<int64_t> kLengths = {0, 1, 2, 2, 3, 3, 4};
+    Loop& loop = program_.loop;
+    loop.kind = choose_.one_of(kKinds);
+    loop.inner = choose_.one_of(kInner);
+    loop.length = choose_.one_of(kLengths);
+    loop.reverse = loop.kind == Kind::kScan && choose_.chance(0.3);
+    loop.clones = choose_.chance(0.8);
+    const auto count = static_cast<int64_t>(program_.arguments.size());
+    loop.carries = static_cast<int>(choose_.below(std::min<int64_t>(count, 2) + 1));
+    loop.slices = static_cast<int>(choose_.below(std::min<int64_t>(count - loop.carries, 2) + 1));
+    if (loop.inner == Kind::kWhile && loop.carries == 0) loop.inner = Kind::kNone;
+    program_.calls = 2;
+    return std::none_of(program_.body.begin(), program_.body.end(), is_another_case) && choose_outputs();
+  }
+
+  // What a body hands out differently: a leaf that it makes, whose gradient nobody can ask for, and a sample's gradient,
+  // which eager has as zeros.
+  static bool is_another_case(const Statement& statement) {
+    return statement.op == "full_leaf" || statement.op == "uniform_" || statement.op == "bernoulli";
+  }
+
+  // The next carries are variables like the carries, late ones rather; the rest of the outputs stays.
+  bool choose_outputs() {
+    Tensors variables;
+    try {
+      const Tensors captured = make_captured(program_);
+      variables = make_call(program_, captured, 0).arguments;
+      variables.insert(variables.end(), captured.begin(), captured.end());
+      for (const Statement& statement : program_.body) run(statement, variables);
+    } catch (const std::exception&) {
+      return false;
+    }
+    choose_.set_variables(variables);
+    std::vector<int> outputs;
+    for (int i = 0; i < program_.loop.carries; ++i) {
+      const at::Tensor carry = variables[i];
+      outputs.push_back(choose_.variable([&](const at::Tensor& other) {
+        return other.sizes() == carry.sizes() && other.scalar_type() == carry.scalar_type();
+      }));
+    }
+    outputs.insert(outputs.end(), program_.outputs.begin(), program_.outputs.end());
+    program_.backward.tangents.insert(program_.backward.tangents.begin(), program_.loop.carries, Tangent::kDense);
+    program_.outputs = std::move(outputs);
+    return true;
+  }
+
+  bool is_worth_running() {
+    try {
+      const auto seen = observe_eager(program_, 0);
+      if (!seen.error.empty()) return choose_.chance(0.05);
+      if (program_.new_sizes && !observe_eager(program_, program_.calls - 1).error.empty()) program_.new_sizes = false;
+      return !seen.outputs.empty() && is_tame(seen);
+    } catch (const std::exception&) {
+      return false;
+    }
+  }
+
+  uint64_t seed_;
+  Chooser choose_;
+  Program program_;
+};
+
+}  // namespace
+
+Program generate_loop(uint64_t seed) { return LoopGenerator(seed).generate(); }
+
+}  // namespace diptych::fuzz
