@@ -1,4 +1,5 @@
-// The library's operators as subjects of the generic set. A new one is added here, or wherever it lives, in as few lines.
+// The library's operators as subjects of the generic set. A new one is added here, or wherever it lives, in as few
+// lines.
 #include "hops/subject.h"
 
 namespace diptych::testing {
@@ -24,10 +25,11 @@ Subject scan_subject(const std::string& name, const ScanOptions& options = {}) {
   return {.name = name,
           .run = [=](const Step& step, const Tensors& init, const Tensors& xs,
                      int64_t length) { return scan(step, init, xs, with_length(length)); },
-          .reference = [=](const Step& step, const Tensors& init, const Tensors& xs, int64_t length) {
-            if (length == 0) return written_out(step, init, xs, length);
-            return unrolled_scan(step, init, xs, with_length(length));
-          },
+          .reference =
+              [=](const Step& step, const Tensors& init, const Tensors& xs, int64_t length) {
+                if (length == 0) return written_out(step, init, xs, length);
+                return unrolled_scan(step, init, xs, with_length(length));
+              },
           .runs_again = options.max_saved_carries.has_value()};
 }
 
@@ -43,13 +45,14 @@ Subject map_subject() {
           .run = [=](const Step& step, const Tensors& init, const Tensors& xs, int64_t) -> StepResult {
             return {{}, map(of_slice(step, init), xs)};
           },
-          .reference = [=](const Step& step, const Tensors& init, const Tensors& xs, int64_t length) {
-            const auto function = of_slice(step, init);
-            const Step without_carry = [&](const Tensors&, const Tensors& slices) {
-              return StepResult({}, function(slices));
-            };
-            return written_out(without_carry, {}, xs, length);
-          },
+          .reference =
+              [=](const Step& step, const Tensors& init, const Tensors& xs, int64_t length) {
+                const auto function = of_slice(step, init);
+                const Step without_carry = [&](const Tensors&, const Tensors& slices) {
+                  return StepResult({}, function(slices));
+                };
+                return written_out(without_carry, {}, xs, length);
+              },
           .has_carries = false};
 }
 
