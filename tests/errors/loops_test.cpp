@@ -58,11 +58,15 @@ TEST(LoopErrors, ACarryThatChangesItsStructure) {
     c.push_back(x);
     return std::pair(c, x);
   };
-  expect_refused(scan_of(body, Tensors{ones({2})}), {"[scan] the body's carry has another structure", "return the same"});
+  expect_refused(scan_of(body, Tensors{ones({2})}),
+                 {"[scan] the body's carry has another structure", "return the same"});
   expect_refused(
       [] {
         return while_loop([](const Tensors& c) { return c[0].sum() < 3; },
-                          [](const Tensors& c) { return Tensors{c[0], c[0]}; }, Tensors{ones({2})});
+                          [](const Tensors& c) {
+                            return Tensors{c[0], c[0]};
+                          },
+                          Tensors{ones({2})});
       },
       {"[while_loop] the body's carry has another structure"});
 }
@@ -84,8 +88,11 @@ auto scan_over(const Xs& xs, const ScanOptions& options = {}) {
 TEST(LoopErrors, SlicesOfUnequalLengths) {
   expect_refused(scan_over(Tensors{ones({3, 2}), ones({4})}),
                  {"[scan] 'xs.1' has 4 slices along its first dimension, 'xs.0' has 3", "one length"});
-  expect_refused([] { return map([](const Tensors& x) { return x[0]; }, Tensors{ones({3}), ones({2})}); },
-                 {"'xs.1' has 2 slices"});
+  expect_refused(
+      [] {
+        return map([](const Tensors& x) { return x[0]; }, Tensors{ones({3}), ones({2})});
+      },
+      {"'xs.1' has 2 slices"});
 }
 
 TEST(LoopErrors, AScalarAmongTheSlices) {
@@ -97,9 +104,7 @@ TEST(LoopErrors, AnUndefinedSlice) {
   expect_refused(scan_over(Tensors{ones({3}), at::Tensor()}), {"[scan] 'xs.1' is an undefined tensor"});
 }
 
-TEST(LoopErrors, NoLength) {
-  expect_refused(scan_over(Tensors{}), {"[scan] there are no slices", "options.length"});
-}
+TEST(LoopErrors, NoLength) { expect_refused(scan_over(Tensors{}), {"[scan] there are no slices", "options.length"}); }
 
 TEST(LoopErrors, AnotherLengthThanTheSlices) {
   expect_refused(scan_over(ones({3}), {.length = 4}), {"[scan] options.length is 4, but 'xs' has 3 slices"});
@@ -130,7 +135,8 @@ TEST(LoopErrors, ACapturedTensorChangedWithGrad) {
     at::Tensor(w).add_(1);
     return std::pair(c * w, x);
   };
-  expect_refusal([&] { (void)scan_of(body, ones({2}))(); }, {"[scan] the body changes a captured tensor", "a part of the"});
+  expect_refusal([&] { (void)scan_of(body, ones({2}))(); },
+                 {"[scan] the body changes a captured tensor", "a part of the"});
 }
 
 TEST(LoopErrors, ABufferWhoseMemoryIsSharedInsideACapture) {
@@ -145,7 +151,8 @@ TEST(LoopErrors, ABufferWhoseMemoryIsSharedInsideACapture) {
                ones({2}), x)
         .first;
   };
-  expect_capture_refused(f, {"[scan] the body changes a captured tensor (free.0) in place, whose memory 'free.1' shares"},
+  expect_capture_refused(f,
+                         {"[scan] the body changes a captured tensor (free.0) in place, whose memory 'free.1' shares"},
                          ones({3, 2}), ones({3, 2}));
 }
 
@@ -156,8 +163,11 @@ TEST(LoopErrors, ABufferThatIsCarriedToo) {
     at::Tensor(buffer).add_(1);
     return std::pair(c * x, x);
   };
-  expect_refusal([&] { (void)scan(body, buffer.view({2}), ones({3, 2})); },
-                 {"[scan] the body changes a captured tensor (free.0) in place, whose memory 'carry' shares"});
+  expect_refusal(
+      [&] {
+        (void)scan(body, buffer.view({2}), ones({3, 2}));
+      },
+      {"[scan] the body changes a captured tensor (free.0) in place, whose memory 'carry' shares"});
 }
 
 TEST(LoopErrors, ACapturedTensorReshaped) {
@@ -166,7 +176,8 @@ TEST(LoopErrors, ACapturedTensorReshaped) {
     at::Tensor(w).t_();
     return std::pair(c, x);
   };
-  expect_refusal([&] { (void)scan_of(body, ones({2}))(); }, {"changes the shape of a captured tensor (free.0) in place"});
+  expect_refusal([&] { (void)scan_of(body, ones({2}))(); },
+                 {"changes the shape of a captured tensor (free.0) in place"});
 }
 
 // Conditions.
@@ -230,9 +241,7 @@ TEST(LoopErrors, BranchesThatDisagreeAboutSizesOrDtype) {
 }
 
 TEST(LoopErrors, BranchesOfDifferentStructure) {
-  const auto named = [](const char* name) {
-    return [=](const at::Tensor& x) { return Named{{name, x * 2}}; };
-  };
+  const auto named = [](const char* name) { return [=](const at::Tensor& x) { return Named{{name, x * 2}}; }; };
   expect_refused([=] { return cond(torch::tensor(true), named("a"), named("b"), ones({2})); },
                  {"[cond] the result of the false function has another structure"});
 }

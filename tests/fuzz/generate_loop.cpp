@@ -23,10 +23,10 @@ class LoopGenerator {
 
  private:
   bool make() {
-    static const std::vector<Kind> kKinds = {Kind::kScan, Kind::kScan, Kind::kScan, Kind::kMap,
+    static const std::vector<Kind> kKinds = {Kind::kScan,  Kind::kScan, Kind::kScan, Kind::kMap,
                                              Kind::kWhile, Kind::kCond, Kind::kCond};
-    static const std::vector<Kind> kInner = {Kind::kNone, Kind::kNone, Kind::kNone, Kind::kNone,
-                                             Kind::kNone, Kind::kScan, Kind::kMap,  Kind::kWhile, Kind::kCond};
+    static const std::vector<Kind> kInner = {Kind::kNone, Kind::kNone, Kind::kNone,  Kind::kNone, Kind::kNone,
+                                             Kind::kScan, Kind::kMap,  Kind::kWhile, Kind::kCond};
     static const std::vector<int64_t> kLengths = {0, 1, 2, 2, 3, 3, 4};
     Loop& loop = program_.loop;
     loop.kind = choose_.one_of(kKinds);
@@ -42,8 +42,8 @@ class LoopGenerator {
     return std::none_of(program_.body.begin(), program_.body.end(), is_another_case) && choose_outputs();
   }
 
-  // What a body hands out differently: a leaf that it makes, whose gradient nobody can ask for, and a sample's gradient,
-  // which eager has as zeros.
+  // What a body hands out differently: a leaf that it makes, whose gradient nobody can ask for, and a sample's
+  // gradient, which eager has as zeros.
   static bool is_another_case(const Statement& statement) {
     return statement.op == "full_leaf" || statement.op == "uniform_" || statement.op == "bernoulli";
   }

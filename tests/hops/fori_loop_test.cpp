@@ -14,7 +14,8 @@ Carry fori_loop(int64_t begin, int64_t end, F&& f, const Carry& init) {
 
 TEST(ForiLoop, CountsFromTheBeginningToTheEnd) {
   const auto power = [](int64_t end) {
-    return fori_loop(1, end, [](const at::Tensor& i, const at::Tensor& c) { return c * i; }, torch::ones({}));
+    return fori_loop(
+        1, end, [](const at::Tensor& i, const at::Tensor& c) { return c * i; }, torch::ones({}));
   };
   EXPECT_EQ(power(6).item<float>(), 120);
   EXPECT_EQ(power(1).item<float>(), 1);

@@ -83,16 +83,18 @@ class Autocast {
 };
 
 Case float_cell(bool casts_inside) {
-  return {.leaves = [] { return Tensors{leaf({2, 3}), leaf({3, 2, 3}, 0.3), leaf({3, 3}, 0.7)}; },
-          .step =
-              [=](T c, T x, T w) -> StepResult {
-                at::Tensor h;
-                {
-                  const Autocast inside(casts_inside || at::autocast::is_autocast_enabled(at::kCPU));
-                  h = c[0].mm(w[0]);
-                }
-                return {{(h.to(torch::kFloat) + x[0]).tanh()}, {h, x[0].mm(w[0])}};
+  return {.leaves =
+              [] {
+                return Tensors{leaf({2, 3}), leaf({3, 2, 3}, 0.3), leaf({3, 3}, 0.7)};
               },
+          .step = [=](T c, T x, T w) -> StepResult {
+            at::Tensor h;
+            {
+              const Autocast inside(casts_inside || at::autocast::is_autocast_enabled(at::kCPU));
+              h = c[0].mm(w[0]);
+            }
+            return {{(h.to(torch::kFloat) + x[0]).tanh()}, {h, x[0].mm(w[0])}};
+          },
           .tolerance = 1e-2};
 }
 
@@ -146,17 +148,20 @@ Case custom_function_case() {
 }
 
 void custom_function(const Subject& subject) {
-  if (subject.has_unknown_length) return expect_alike({three}, custom_function_case().written_out_for(subject),
-                                                     custom_function_case().run_by(subject), {.tolerance = 1e-12});
+  if (subject.has_unknown_length)
+    return expect_alike({three}, custom_function_case().written_out_for(subject),
+                        custom_function_case().run_by(subject), {.tolerance = 1e-12});
   expect_as_loop(subject, custom_function_case());
 }
 
 void second_order_of_a_custom_function_is_refused(const Subject& subject) {
   const Case loop = custom_function_case();
-  expect_refusal([&] {
-    const Tensors inputs = loop.inputs();
-    torch::autograd::grad({loop.run_by(subject)(inputs)[0].sum()}, inputs, {}, true, /*create_graph=*/true, true);
-  }, {"torch::autograd::Function", "custom_vjp"});
+  expect_refusal(
+      [&] {
+        const Tensors inputs = loop.inputs();
+        torch::autograd::grad({loop.run_by(subject)(inputs)[0].sum()}, inputs, {}, true, /*create_graph=*/true, true);
+      },
+      {"torch::autograd::Function", "custom_vjp"});
 }
 
 // Buffers.
@@ -199,7 +204,10 @@ void batch_norm(const Subject& subject) {
 }
 
 void later_steps_see_a_changed_buffer(const Subject& subject) {
-  expect_as_loop(subject, {.leaves = [] { return Tensors{leaf64({2}), leaf64({3, 2}, 0.3), values64({2}, 0.7)}; },
+  expect_as_loop(subject, {.leaves =
+                               [] {
+                                 return Tensors{leaf64({2}), leaf64({3, 2}, 0.3), values64({2}, 0.7)};
+                               },
                            .step = [](T c, T x, T buffer) -> StepResult {
                              const at::Tensor before = buffer[0] * 1;
                              {
@@ -232,8 +240,9 @@ void changing_a_saved_operand_is_eagers_error(const Subject& subject) {
 
 void changing_what_backward_does_not_need_is_fine(const Subject& subject) {
   if (subject.runs_again) return;
-  const Case loop{.leaves = three,
-                  .step = [](T c, T x, T w) -> StepResult { return {{c[0] * 2 + x[0] + w[0]}, {c[0] - w[0]}}; }};
+  const Case loop{.leaves = three, .step = [](T c, T x, T w) -> StepResult {
+                    return {{c[0] * 2 + x[0] + w[0]}, {c[0] - w[0]}};
+                  }};
   for (const Caller& caller : callers()) {
     SCOPED_TRACE(caller.name);
     const Function function = caller.wrap(loop.run_by(subject));
@@ -271,11 +280,15 @@ void an_argument_changed_in_place_is_refused(const Subject& subject) {
 }
 
 void a_captured_tensor_changed_with_grad_is_refused(const Subject& subject) {
-  const Case loop{.leaves = three, .step = [](T c, T x, T w) -> StepResult {
+  const Case loop{.leaves = three,
+                  .step = [](T c, T x, T w) -> StepResult {
                     at::Tensor(w[0]).mul_(x[0]);
                     return {{c[0] * w[0]}, {x[0]}};
                   },
-                  .derive = [](T t) { return Tensors{t[0], t[1], t[2] * 1}; }};
+                  .derive =
+                      [](T t) {
+                        return Tensors{t[0], t[1], t[2] * 1};
+                      }};
   expect_refusal([&] { (void)loop.run_by(subject)(loop.inputs()); }, {"in place"});
 }
 

@@ -23,8 +23,9 @@ void expect_same(const Tensors& expected, const Tensors& got, double tolerance =
     ASSERT_EQ(expected[i].defined(), got[i].defined()) << i;
     if (!expected[i].defined()) continue;
     EXPECT_EQ(expected[i].requires_grad(), got[i].requires_grad()) << i;
-    EXPECT_TRUE(at::allclose(expected[i].detach(), got[i].detach(), tolerance, tolerance))
-        << i << "\n" << expected[i] << "\n" << got[i];
+    EXPECT_TRUE(at::allclose(expected[i].detach(), got[i].detach(), tolerance, tolerance)) << i << "\n"
+                                                                                           << expected[i] << "\n"
+                                                                                           << got[i];
   }
 }
 
@@ -91,7 +92,10 @@ void each_output_alone(const Subject& subject) {
 }
 
 void nothing_flows(const Subject& subject) {
-  const Case loop{.leaves = [] { return Tensors{leaf64({2}), leaf64({3, 2}, 0.3), leaf64({2}, 0.7)}; },
+  const Case loop{.leaves =
+                      [] {
+                        return Tensors{leaf64({2}), leaf64({3, 2}, 0.3), leaf64({2}, 0.7)};
+                      },
                   .step = [](const Tensors& c, const Tensors& x, const Tensors& w) -> StepResult {
                     return {{(c[0] * w[0]).detach()}, {x[0].detach() * 2}};
                   },

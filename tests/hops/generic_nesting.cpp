@@ -26,15 +26,19 @@ StepResult nested(const std::vector<Subject>& subjects, Way way, size_t depth, c
 }
 
 Case nested_case(std::vector<Subject> subjects, Way way, bool with_dropout) {
-  return {.leaves = [] { return Tensors{leaf64({2}), leaf64({2, 2}, 0.3), leaf64({2}, 0.7)}; },
-          .step = [=](T carry, T slices, T captured) {
-            const Step innermost = [&](T c, T x) -> StepResult {
-              at::Tensor h = (c[0] * captured[0] + x[0]).tanh();
-              if (with_dropout) h = torch::dropout(h, 0.3, true);
-              return {{h}, {h * captured[0]}};
-            };
-            return nested(subjects, way, 0, innermost, carry, slices);
-          },
+  return {.leaves =
+              [] {
+                return Tensors{leaf64({2}), leaf64({2, 2}, 0.3), leaf64({2}, 0.7)};
+              },
+          .step =
+              [=](T carry, T slices, T captured) {
+                const Step innermost = [&](T c, T x) -> StepResult {
+                  at::Tensor h = (c[0] * captured[0] + x[0]).tanh();
+                  if (with_dropout) h = torch::dropout(h, 0.3, true);
+                  return {{h}, {h * captured[0]}};
+                };
+                return nested(subjects, way, 0, innermost, carry, slices);
+              },
           .length = 2,
           .tolerance = 1e-10};
 }

@@ -31,19 +31,20 @@ std::vector<Caller> callers_that_draw(const Subject& subject) {
 void dropout(const Subject& subject) { expect_as_loop_or_refused(subject, dropout_case()); }
 
 void draws_that_nothing_uses(const Subject& subject) {
-  expect_as_loop_or_refused(subject, {.leaves = three, .step = [](T c, T x, T w) -> StepResult {
-                             (void)torch::rand({2});
-                             return {{c[0] * w[0] + torch::randn({3}, torch::kFloat64)}, {x[0] * torch::rand({3})}};
-                           }});
+  expect_as_loop_or_refused(subject,
+                            {.leaves = three, .step = [](T c, T x, T w) -> StepResult {
+                               (void)torch::rand({2});
+                               return {{c[0] * w[0] + torch::randn({3}, torch::kFloat64)}, {x[0] * torch::rand({3})}};
+                             }});
 }
 
 // What a step draws depends on what the steps before it drew.
 void probability_of_the_carry(const Subject& subject) {
   expect_as_loop_or_refused(subject, {.leaves = three, .step = [](T c, T x, T w) -> StepResult {
-                             const at::Tensor mask = torch::bernoulli(torch::sigmoid(c[0].detach() * 2));
-                             const at::Tensor h = c[0] * mask + x[0] * w[0] * (1 - mask);
-                             return {{h}, {mask, h * 2}};
-                           }});
+                                        const at::Tensor mask = torch::bernoulli(torch::sigmoid(c[0].detach() * 2));
+                                        const at::Tensor h = c[0] * mask + x[0] * w[0] * (1 - mask);
+                                        return {{h}, {mask, h * 2}};
+                                      }});
 }
 
 struct Drawn {

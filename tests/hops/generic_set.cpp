@@ -66,8 +66,8 @@ void expect_close(const at::Tensor& expected, const at::Tensor& got, double tole
   ASSERT_EQ(expected.sizes(), got.sizes()) << what;
   ASSERT_EQ(expected.scalar_type(), got.scalar_type()) << what;
   EXPECT_TRUE(at::allclose(expected.detach(), got.detach(), tolerance, tolerance)) << what << "\n"
-                                                                                     << expected << "\n"
-                                                                                     << got;
+                                                                                   << expected << "\n"
+                                                                                   << got;
 }
 
 // Values alone, and gradients where eager has some.
@@ -148,20 +148,20 @@ Case cell(int64_t length) {
               [=] {
                 return Tensors{leaf64({2, 3}), leaf64({length, 2, 3}, 0.3), leaf64({3, 3}, 0.7), leaf64({3, 3}, 1.1)};
               },
-          .step =
-              [](const Tensors& carry, const Tensors& slices, const Tensors& captured) -> StepResult {
-                const at::Tensor h = torch::tanh(slices[0].mm(captured[0]) + carry[0].mm(captured[1]));
-                return {{h}, {h * 2}};
-              },
+          .step = [](const Tensors& carry, const Tensors& slices, const Tensors& captured) -> StepResult {
+            const at::Tensor h = torch::tanh(slices[0].mm(captured[0]) + carry[0].mm(captured[1]));
+            return {{h}, {h * 2}};
+          },
           .length = length};
 }
 
 const std::vector<Caller>& callers() {
-  static const std::vector<Caller> kBoth{
-      {"in eager", [](const Function& function) { return function; }},
-      {"in an aot_function", [](const Function& function) -> Function {
-         return [compiled = aot_function(function)](const Tensors& inputs) { return compiled(inputs); };
-       }}};
+  static const std::vector<Caller> kBoth{{"in eager", [](const Function& function) { return function; }},
+                                         {"in an aot_function", [](const Function& function) -> Function {
+                                            return [compiled = aot_function(function)](const Tensors& inputs) {
+                                              return compiled(inputs);
+                                            };
+                                          }}};
   return kBoth;
 }
 
@@ -179,7 +179,8 @@ class GenericTest : public ::testing::Test {
 
 bool fits(const Subject& subject, const Check& check) {
   return (subject.has_carries || !check.needs_carries) && (subject.has_outputs || !check.needs_outputs) &&
-         (subject.has_buffers || !check.needs_buffers) && (subject.is_loop || !check.needs_loop) && (subject.captures || !check.needs_capture);
+         (subject.has_buffers || !check.needs_buffers) && (subject.is_loop || !check.needs_loop) &&
+         (subject.captures || !check.needs_capture);
 }
 
 }  // namespace

@@ -13,9 +13,9 @@ struct Case {
   int64_t length = 3;
   std::function<Tensors(const Tensors&)> derive = [](const Tensors& leaves) { return leaves; };
   double tolerance = 1e-12;
-  bool in_pair = true;            ///< also through capture(), whose gradients are per slot
-  bool any_layout = false;        ///< results may have other strides than the loop's
-  bool depends_on_length = false; ///< what requires grad would be another with no step at all
+  bool in_pair = true;             ///< also through capture(), whose gradients are per slot
+  bool any_layout = false;         ///< results may have other strides than the loop's
+  bool depends_on_length = false;  ///< what requires grad would be another with no step at all
 
   /// The loop as a function of all inputs, by the operator and written out.
   Function run_by(const Subject& subject) const;
@@ -24,8 +24,8 @@ struct Case {
 };
 
 /// Expects that the operator does what the loop does, called in eager, in an aot_function, and in a captured pair:
-/// values, gradients, which of them there are, requires_grad, is_leaf and aliasing. The loop's results own their memory,
-/// as an operator's do.
+/// values, gradients, which of them there are, requires_grad, is_leaf and aliasing. The loop's results own their
+/// memory, as an operator's do.
 void expect_as_loop(const Subject& subject, const Case& loop);
 
 struct Check {

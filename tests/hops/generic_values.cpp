@@ -42,15 +42,15 @@ void every_choice_of_grad(const Subject& subject) {
 
 // Grad reaches the first carry from the second, one step late.
 void carry_gains_grad_late(const Subject& subject) {
-  expect_as_loop(subject, {.leaves =
-                               [] {
-                                 return Tensors{values64({3}), values64({3}, 0.2), values64({3, 3}, 0.4),
-                                                leaf64({3}, 0.9)};
-                               },
-                           .num_carries = 2,
-                           .step = [](T c, T x, T w) -> StepResult {
-                             return {{c[1] + x[0], (c[0] * w[0]).sin()}, {c[0] * x[0]}};
-                           }});
+  expect_as_loop(subject,
+                 {.leaves =
+                      [] {
+                        return Tensors{values64({3}), values64({3}, 0.2), values64({3, 3}, 0.4), leaf64({3}, 0.9)};
+                      },
+                  .num_carries = 2,
+                  .step = [](T c, T x, T w) -> StepResult {
+                    return {{c[1] + x[0], (c[0] * w[0]).sin()}, {c[0] * x[0]}};
+                  }});
 }
 
 // What passes through.
@@ -63,38 +63,55 @@ void carry_becomes_a_constant(const Subject& subject) {
 }
 
 void outputs_without_carry(const Subject& subject) {
-  expect_as_loop(subject,
-                 {.leaves = [] { return three(); },
-                  .step = [](T c, T x, T w) -> StepResult { return {{c[0] * 0.5}, {x[0] * w[0], x[0].exp()}}; }});
+  expect_as_loop(subject, {.leaves = [] { return three(); },
+                           .step = [](T c, T x, T w) -> StepResult {
+                             return {{c[0] * 0.5}, {x[0] * w[0], x[0].exp()}};
+                           }});
 }
 
 void no_carry_at_all(const Subject& subject) {
-  expect_as_loop(subject, {.leaves = [] { return Tensors{leaf64({3, 2}), leaf64({2}, 0.4)}; },
+  expect_as_loop(subject, {.leaves =
+                               [] {
+                                 return Tensors{leaf64({3, 2}), leaf64({2}, 0.4)};
+                               },
                            .num_carries = 0,
-                           .step = [](T, T x, T w) -> StepResult { return {{}, {x[0] * w[0]}}; }});
+                           .step = [](T, T x, T w) -> StepResult {
+                             return {{}, {x[0] * w[0]}};
+                           }});
 }
 
 void no_slices_at_all(const Subject& subject) {
   if (subject.name == "map") return;  // its length is that of its slices
-  expect_as_loop(subject, {.leaves = [] { return Tensors{leaf64({2, 2}), leaf64({2, 2}, 0.4)}; },
+  expect_as_loop(subject, {.leaves =
+                               [] {
+                                 return Tensors{leaf64({2, 2}), leaf64({2, 2}, 0.4)};
+                               },
                            .num_slices = 0,
-                           .step = [](T c, T, T w) -> StepResult { return {{c[0].mm(w[0])}, {c[0].sum()}}; }});
+                           .step = [](T c, T, T w) -> StepResult {
+                             return {{c[0].mm(w[0])}, {c[0].sum()}};
+                           }});
 }
 
 void identity(const Subject& subject) {
   expect_as_loop(subject, {.leaves = [] { return three(); },
-                           .step = [](T c, T x, T) -> StepResult { return {{c[0]}, {x[0], c[0]}}; }});
+                           .step = [](T c, T x, T) -> StepResult {
+                             return {{c[0]}, {x[0], c[0]}};
+                           }});
 }
 
 void slice_becomes_carry(const Subject& subject) {
   expect_as_loop(subject, {.leaves = [] { return three(); },
-                           .step = [](T c, T x, T) -> StepResult { return {{x[0]}, {c[0]}}; },
+                           .step = [](T c, T x, T) -> StepResult {
+                             return {{x[0]}, {c[0]}};
+                           },
                            .depends_on_length = true});
 }
 
 void captured_is_returned(const Subject& subject) {
   expect_as_loop(subject, {.leaves = [] { return three(); },
-                           .step = [](T c, T x, T w) -> StepResult { return {{w[0]}, {w[0], c[0] * x[0]}}; },
+                           .step = [](T c, T x, T w) -> StepResult {
+                             return {{w[0]}, {w[0], c[0] * x[0]}};
+                           },
                            .depends_on_length = true});
 }
 
@@ -111,7 +128,10 @@ void one_value_twice(const Subject& subject) {
 }
 
 void views_of_one_value(const Subject& subject) {
-  expect_as_loop(subject, {.leaves = [] { return Tensors{leaf64({2, 2}), leaf64({3, 2, 2}, 0.3), leaf64({2}, 0.7)}; },
+  expect_as_loop(subject, {.leaves =
+                               [] {
+                                 return Tensors{leaf64({2, 2}), leaf64({3, 2, 2}, 0.3), leaf64({2}, 0.7)};
+                               },
                            .step = [](T c, T x, T w) -> StepResult {
                              const at::Tensor h = c[0] * w[0] + x[0];
                              return {{h.t()}, {h[0], h.t()[0], h.reshape({4}).slice(0, 1, 3)}};
@@ -120,36 +140,60 @@ void views_of_one_value(const Subject& subject) {
 }
 
 void carries_change_places(const Subject& subject) {
-  expect_as_loop(subject,
-                 {.leaves = [] { return Tensors{leaf64({2}), leaf64({2}, 0.1), leaf64({3, 2}, 0.3), leaf64({2}, 0.7)}; },
-                  .num_carries = 2,
-                  .step = [](T c, T x, T w) -> StepResult { return {{c[1], c[0] * x[0]}, {c[0] * w[0]}}; }});
+  expect_as_loop(subject, {.leaves =
+                               [] {
+                                 return Tensors{leaf64({2}), leaf64({2}, 0.1), leaf64({3, 2}, 0.3), leaf64({2}, 0.7)};
+                               },
+                           .num_carries = 2,
+                           .step = [](T c, T x, T w) -> StepResult {
+                             return {{c[1], c[0] * x[0]}, {c[0] * w[0]}};
+                           }});
 }
 
 // One tensor in several places.
 void one_tensor_as_two_carries(const Subject& subject) {
-  expect_as_loop(subject, {.leaves = [] { return Tensors{leaf64({2}), leaf64({3, 2}, 0.3), leaf64({2}, 0.7)}; },
+  expect_as_loop(subject, {.leaves =
+                               [] {
+                                 return Tensors{leaf64({2}), leaf64({3, 2}, 0.3), leaf64({2}, 0.7)};
+                               },
                            .num_carries = 2,
                            .step = [](T c, T x, T w) -> StepResult {
                              return {{c[0] * w[0], c[1] + x[0]}, {c[0] * c[1]}};
                            },
-                           .derive = [](T t) { return Tensors{t[0], t[0], t[1], t[2]}; },
+                           .derive =
+                               [](T t) {
+                                 return Tensors{t[0], t[0], t[1], t[2]};
+                               },
                            .in_pair = false});
 }
 
 void one_tensor_everywhere(const Subject& subject) {
-  expect_as_loop(subject, {.leaves = [] { return Tensors{leaf64({3, 3})}; },
+  expect_as_loop(subject, {.leaves =
+                               [] {
+                                 return Tensors{leaf64({3, 3})};
+                               },
                            .step = [](T c, T x, T w) -> StepResult {
                              return {{(c[0] * w[0]).sin() + x[0]}, {w[0].mv(x[0])}};
                            },
-                           .derive = [](T t) { return Tensors{t[0], t[0], t[0]}; },
+                           .derive =
+                               [](T t) {
+                                 return Tensors{t[0], t[0], t[0]};
+                               },
                            .in_pair = false});
 }
 
 void views_of_one_tensor(const Subject& subject) {
-  expect_as_loop(subject, {.leaves = [] { return Tensors{leaf64({5, 3})}; },
-                           .step = [](T c, T x, T w) -> StepResult { return {{c[0] * w[0] + x[0]}, {c[0] * x[0]}}; },
-                           .derive = [](T t) { return Tensors{t[0][0], t[0].slice(0, 1, 4), t[0][2]}; },
+  expect_as_loop(subject, {.leaves =
+                               [] {
+                                 return Tensors{leaf64({5, 3})};
+                               },
+                           .step = [](T c, T x, T w) -> StepResult {
+                             return {{c[0] * w[0] + x[0]}, {c[0] * x[0]}};
+                           },
+                           .derive =
+                               [](T t) {
+                                 return Tensors{t[0][0], t[0].slice(0, 1, 4), t[0][2]};
+                               },
                            .in_pair = false});
 }
 
@@ -157,8 +201,9 @@ void views_of_one_tensor(const Subject& subject) {
 void integers_and_booleans(const Subject& subject) {
   expect_as_loop(subject, {.leaves =
                                [] {
-                                 return Tensors{leaf64({2}), torch::zeros({2}, torch::kLong), torch::tensor(true),
-                                                leaf64({3, 2}, 0.3), torch::arange(3), leaf64({2}, 0.7)};
+                                 return Tensors{leaf64({2}),         torch::zeros({2}, torch::kLong),
+                                                torch::tensor(true), leaf64({3, 2}, 0.3),
+                                                torch::arange(3),    leaf64({2}, 0.7)};
                                },
                            .num_carries = 3,
                            .num_slices = 2,
@@ -169,45 +214,58 @@ void integers_and_booleans(const Subject& subject) {
 }
 
 void only_integers(const Subject& subject) {
-  expect_as_loop(
-      subject, {.leaves = [] { return Tensors{torch::zeros({2}, torch::kLong), torch::arange(6).reshape({3, 2})}; },
-                .step = [](T c, T x, T) -> StepResult { return {{c[0] * 3 + x[0]}, {c[0] > x[0]}}; }});
+  expect_as_loop(subject, {.leaves =
+                               [] {
+                                 return Tensors{torch::zeros({2}, torch::kLong), torch::arange(6).reshape({3, 2})};
+                               },
+                           .step = [](T c, T x, T) -> StepResult {
+                             return {{c[0] * 3 + x[0]}, {c[0] > x[0]}};
+                           }});
 }
 
 void mixed_floats(const Subject& subject) {
   expect_as_loop(subject, {.leaves =
                                [] {
-                                 return Tensors{leaf({2}), leaf({2}, 0.2).detach().to(torch::kBFloat16).requires_grad_(),
+                                 return Tensors{leaf({2}),
+                                                leaf({2}, 0.2).detach().to(torch::kBFloat16).requires_grad_(),
                                                 leaf({3, 2}, 0.3), leaf64({2}, 0.7)};
                                },
                            .num_carries = 2,
-                           .step =
-                               [](T c, T x, T w) -> StepResult {
-                                 const at::Tensor wide = c[0] * w[0] + x[0];
-                                 const at::Tensor narrow = (c[1] * 0.5 + c[0]).to(torch::kBFloat16);
-                                 return {{wide.to(torch::kFloat), narrow}, {wide, narrow.to(torch::kFloat)}};
-                               },
+                           .step = [](T c, T x, T w) -> StepResult {
+                             const at::Tensor wide = c[0] * w[0] + x[0];
+                             const at::Tensor narrow = (c[1] * 0.5 + c[0]).to(torch::kBFloat16);
+                             return {{wide.to(torch::kFloat), narrow}, {wide, narrow.to(torch::kFloat)}};
+                           },
                            .tolerance = 2e-2});
 }
 
 void complex_carry(const Subject& subject) {
-  expect_as_loop(subject,
-                 {.leaves =
-                      [] {
-                        return Tensors{torch::complex(values64({2}), values64({2}, 0.5)).requires_grad_(),
-                                       leaf64({3, 2}, 0.3), leaf64({2}, 0.7)};
-                      },
-                  .step = [](T c, T x, T w) -> StepResult { return {{c[0] * w[0] + x[0]}, {at::abs(c[0])}}; }});
+  expect_as_loop(subject, {.leaves =
+                               [] {
+                                 return Tensors{torch::complex(values64({2}), values64({2}, 0.5)).requires_grad_(),
+                                                leaf64({3, 2}, 0.3), leaf64({2}, 0.7)};
+                               },
+                           .step = [](T c, T x, T w) -> StepResult {
+                             return {{c[0] * w[0] + x[0]}, {at::abs(c[0])}};
+                           }});
 }
 
 // Shapes and layouts.
 void scalars(const Subject& subject) {
-  expect_as_loop(subject, {.leaves = [] { return Tensors{leaf64({}), leaf64({3}, 0.3), leaf64({}, 0.7)}; },
-                           .step = [](T c, T x, T w) -> StepResult { return {{c[0] * w[0] + x[0]}, {c[0].sin()}}; }});
+  expect_as_loop(subject, {.leaves =
+                               [] {
+                                 return Tensors{leaf64({}), leaf64({3}, 0.3), leaf64({}, 0.7)};
+                               },
+                           .step = [](T c, T x, T w) -> StepResult {
+                             return {{c[0] * w[0] + x[0]}, {c[0].sin()}};
+                           }});
 }
 
 void no_elements(const Subject& subject) {
-  expect_as_loop(subject, {.leaves = [] { return Tensors{leaf64({0, 2}), leaf64({3, 0, 2}), leaf64({2, 2}, 0.7)}; },
+  expect_as_loop(subject, {.leaves =
+                               [] {
+                                 return Tensors{leaf64({0, 2}), leaf64({3, 0, 2}), leaf64({2, 2}, 0.7)};
+                               },
                            .step = [](T c, T x, T w) -> StepResult {
                              const at::Tensor h = c[0].mm(w[0]) + x[0];
                              return {{h}, {h.sum(0) + w[0][0]}};
@@ -215,36 +273,46 @@ void no_elements(const Subject& subject) {
 }
 
 void strided_operands(const Subject& subject) {
-  expect_as_loop(subject, {.leaves = [] { return Tensors{leaf64({3, 2}), leaf64({2, 3, 3}, 0.3), leaf64({3, 4}, 0.7)}; },
+  expect_as_loop(subject, {.leaves =
+                               [] {
+                                 return Tensors{leaf64({3, 2}), leaf64({2, 3, 3}, 0.3), leaf64({3, 4}, 0.7)};
+                               },
                            .step = [](T c, T x, T w) -> StepResult {
                              const at::Tensor h = (c[0] * w[0] + x[0]).sin();
                              return {{h}, {h.reshape({6}) * 2}};
                            },
-                           .derive = [](T t) {
-                             return Tensors{t[0].t(), t[1].permute({2, 0, 1}), t[2].slice(1, 0, 4, 2).t()};
-                           },
+                           .derive =
+                               [](T t) {
+                                 return Tensors{t[0].t(), t[1].permute({2, 0, 1}), t[2].slice(1, 0, 4, 2).t()};
+                               },
                            .any_layout = true});
 }
 
 void expanded_operands(const Subject& subject) {
-  expect_as_loop(subject, {.leaves = [] { return Tensors{leaf64({1, 3}), leaf64({2, 3}, 0.3), leaf64({}, 0.7)}; },
+  expect_as_loop(subject, {.leaves =
+                               [] {
+                                 return Tensors{leaf64({1, 3}), leaf64({2, 3}, 0.3), leaf64({}, 0.7)};
+                               },
                            .step = [](T c, T x, T w) -> StepResult {
                              const at::Tensor h = (c[0] * w[0] + x[0]).sin();
                              return {{h}, {h * x[0]}};
                            },
-                           .derive = [](T t) {
-                             return Tensors{t[0].expand({2, 3}), t[1].expand({3, 2, 3}), t[2].expand({2, 3})};
-                           }});
+                           .derive =
+                               [](T t) {
+                                 return Tensors{t[0].expand({2, 3}), t[1].expand({3, 2, 3}), t[2].expand({2, 3})};
+                               }});
 }
 
 void channels_last(const Subject& subject) {
   expect_as_loop(subject,
-                 {.leaves = [] { return Tensors{leaf64({1, 2, 3, 3}), leaf64({3, 1, 2, 3, 3}, 0.3), leaf64({2, 2, 3, 3})}; },
-                  .step =
-                      [](T c, T x, T w) -> StepResult {
-                        const at::Tensor h = torch::conv2d(c[0] + x[0], w[0], {}, 1, 1).tanh();
-                        return {{h}, {h.contiguous().view({2, 9}).sum(1)}};
+                 {.leaves =
+                      [] {
+                        return Tensors{leaf64({1, 2, 3, 3}), leaf64({3, 1, 2, 3, 3}, 0.3), leaf64({2, 2, 3, 3})};
                       },
+                  .step = [](T c, T x, T w) -> StepResult {
+                    const at::Tensor h = torch::conv2d(c[0] + x[0], w[0], {}, 1, 1).tanh();
+                    return {{h}, {h.contiguous().view({2, 9}).sum(1)}};
+                  },
                   .derive =
                       [](T t) {
                         const auto format = at::MemoryFormat::ChannelsLast;

@@ -127,8 +127,11 @@ TEST(Structures, Cond) {
 
 TEST(Structures, Map) {
   const auto mapped = [](const Tensors& t) -> Tensors {
-    const auto found = map([&](const Slice& x) { return Given{{x.x * t[4], x.more[0].sin()}, "kept"}; },
-                           Slice{t[2], {t[3]}, std::nullopt});
+    const auto found = map(
+        [&](const Slice& x) {
+          return Given{{x.x * t[4], x.more[0].sin()}, "kept"};
+        },
+        Slice{t[2], {t[3]}, std::nullopt});
     EXPECT_EQ(found.name, "kept");
     return {found.values.first, *found.values.second};
   };
