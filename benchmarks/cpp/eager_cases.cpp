@@ -10,6 +10,7 @@ Cases eager_cases() {
   add_call_cases(cases, two_elements);
   cases["step/gpt"] = Stepped("gpt", eager_loss);
   add_eager_scan_cases(cases);
+  add_layer_cases(cases, LayerWay::kEager);
   return cases;
 }
 

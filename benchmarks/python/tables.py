@@ -9,6 +9,9 @@ REFERENCE = {
     "step": "C++ eager",
     "scan/time": "C++ eager",
     "scan/capture": "Diptych",
+    "layers/capture": "Diptych, one block",
+    "layers/step": "C++ eager",
+    "checkpoint": "Diptych",
 }
 TITLES = {
     "capture": "Capture of the joint forward and backward graph",
@@ -18,6 +21,9 @@ TITLES = {
     "scan/time": "A recurrent network of so many steps, forward and backward",
     "scan/capture": "Capture and compilation of a scan of so many steps",
     "scan/memory": "Bytes that a scan of so many steps saves for its backward, and the least that it needs",
+    "layers/capture": "Capture of a GPT of so many blocks",
+    "layers/step": "One training step of a GPT of so many blocks, and the memory that it takes",
+    "checkpoint": "A scan of so many steps that keeps few carries: time and memory",
 }
 #: Sections that are not timed: what a graph saves is the same each time.
 UNTIMED = ("residuals", "scan/memory")
@@ -39,8 +45,9 @@ def section_tables(section, rows):
         return [residual_table(rows)]
     rows = sorted(rows, key=lambda row: natural(row["case"]))
     timed = [] if section in UNTIMED else [time_table(section, rows)]
-    has_theory = any("predicted_bytes" in row["facts"] for row in rows)
-    return timed + ([memory_table(section, rows)] if has_theory else [])
+    has_theory = section in UNTIMED or any("predicted_bytes" in row["facts"] for row in rows)
+    factors = [factor_table(section, rows)] if section == "checkpoint" else []
+    return timed + factors + ([memory_table(section, rows)] if has_theory else [])
 
 
 def natural(case):
@@ -105,6 +112,8 @@ def memory_table(section, rows):
     lines = []
     for row in rows:
         facts = row["facts"]
+        if "error" in row:
+            lines.append([row["case"].removeprefix(section + "/"), row["engine"], "failed", "", "", row["error"][:80]])
         if "predicted_bytes" not in facts:
             continue
         measured = facts.get("new_bytes", facts.get("peak_allocated_bytes"))
@@ -113,6 +122,24 @@ def memory_table(section, rows):
             [row["case"].removeprefix(section + "/"), row["engine"], size(measured), size(facts["predicted_bytes"])]
             + [f"{measured / facts['predicted_bytes']:.3f}", terms]
         )
+    return markdown(header, lines)
+
+
+def factor_table(section, rows):
+    """How much longer a scan takes that keeps few carries: measured, and predicted from how often steps are run again.
+
+    A step that is run again is taken to cost what the plain scan's forward does, whose share of the time is measured.
+    """
+    header = ["case", "engine", "segment", "steps run again", "plain forward's share", "predicted", "measured", "quartiles"]
+    lines = []
+    for row in rows:
+        base = next((r for r in rows if r["case"] == row["case"] and "forward_share" in r["facts"]), None)
+        if base is None or "extra_forwards" not in row["facts"]:
+            continue
+        again, share = row["facts"]["extra_forwards"], base["facts"]["forward_share"]
+        line = [row["case"].removeprefix(section + "/"), row["engine"], str(row["facts"]["segment"])]
+        line += [f"{again:.3f} of each", f"{share:.3f}", f"{1 + again * share:.3g}x"]
+        lines.append(line + ratio_cells(row, rows, REFERENCE[section]))
     return markdown(header, lines)
 
 
