@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Asks compare_worker for each of its cases once, but for the training steps, which take long: check_worker.sh <program>
+# Asks compare_worker for each of its cases once, but for the training steps and the long loops, which take long:
+# check_worker.sh <program>
 set -euo pipefail
 worker=$1
 status=0
-for engine in diptych diptych_joint diptych_min_cut eager; do
+for engine in diptych diptych_{joint,min_cut,one_block,written_out,all_kept,64_carries,segment_32} eager; do
   listed=$(echo '{"list": true}' | "$worker" "$engine" | grep -o '"[a-z]*/[^"]*"') # none listed is an error
   for name in $listed; do
-    [[ $name != '"step/'* ]] || continue
+    [[ $name != '"step/'* && ! $name =~ /(256|1024|4096|65536|48)\"$ ]] || continue
     reply=$(echo "{\"case\": $name, \"repeat\": 1}" | "$worker" "$engine")
     if [[ $reply != *'"times_ns"'* ]]; then
       echo "$engine $name: $reply" >&2

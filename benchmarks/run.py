@@ -34,6 +34,11 @@ def engines(python, worker):
         "Diptych": [worker, "diptych"],
         "Diptych, joint graph only": [worker, "diptych_joint"],
         "Diptych, min_cut": [worker, "diptych_min_cut"],
+        "Diptych, one block": [worker, "diptych_one_block"],
+        "Diptych, written out": [worker, "diptych_written_out"],
+        "Diptych, all kept": [worker, "diptych_all_kept"],
+        "Diptych, 64 carries": [worker, "diptych_64_carries"],
+        "Diptych, 64 carries, segment 32": [worker, "diptych_segment_32"],
         "C++ eager": [worker, "eager"],
         "Python eager": peer("peer_eager.py"),
         "aot_function": peer("peer_functorch.py"),
@@ -134,7 +139,7 @@ class Session:
                 self.close(engine)
         rows = [{"case": case, "engine": engine, "turns": [], "facts": {}} for engine in names]
         rows = [row for row in rows if self._turn(row, warm_up=True)]
-        rounds = 0 if case.startswith("residuals/") else self.options.rounds
+        rounds = 0 if case.startswith(tables.UNTIMED) else self.options.rounds
         for _ in range(rounds):
             for row in rows:
                 if "error" not in row:
@@ -184,14 +189,18 @@ def machine():
 
 def parse_options():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("cases", nargs="*", default=["*"], help="patterns such as 'capture/*' or 'call/forward'")
+    parser.add_argument("cases", nargs="*", help="patterns such as 'capture/*' or 'call/forward'")
+    parser.add_argument("--suite", action="append", default=[], help="one suite's cases: the first word of their names")
     parser.add_argument("--engines", help="pattern of engine names, such as 'C++*'")
     parser.add_argument("--rounds", type=int, default=5, help="turns that each engine takes (default 5)")
     parser.add_argument("--timeout", type=float, default=600, help="seconds to wait for one answer (default 600)")
     parser.add_argument("--python", default=str(HERE.parent / ".venv-bench/bin/python"), help="the peers' Python")
     parser.add_argument("--worker", default=str(HERE.parent / "build/bench/bin/compare_worker"), help="our worker")
     parser.add_argument("--out", type=pathlib.Path, default=HERE.parent / "out/bench", help="folder for the results")
-    return parser.parse_args()
+    options = parser.parse_args()
+    options.cases += [f"{suite}/*" for suite in options.suite]
+    options.cases = options.cases or ["*"]
+    return options
 
 
 def main():

@@ -10,6 +10,7 @@
 #include "flat_model.h"
 #include "protocol.h"
 #include "stepped.h"
+#include "suites.h"
 
 namespace diptych::bench {
 namespace {
@@ -91,6 +92,9 @@ Cases diptych_cases() {
   }
   add_call_cases(cases, aot_function(two_elements, {.name = "two_elements"}));
   cases["step/gpt"] = step_of_gpt(default_partition());
+  add_scan_cases(cases);
+  add_layer_cases(cases, LayerWay::kScan);
+  add_checkpoint_cases(cases);
   return cases;
 }
 

@@ -55,4 +55,12 @@ Cases diptych_cases();
 Cases diptych_joint_cases();
 Cases diptych_min_cut_cases();
 
+/// Diptych in other ways, for the suites on loops: a GPT of one block, of blocks written out, of blocks that are not
+/// checkpoints; a scan that keeps 64 carries, with the default segment and with one of 32 steps.
+Cases diptych_one_block_cases();
+Cases diptych_written_out_cases();
+Cases diptych_all_kept_cases();
+Cases diptych_64_carries_cases();
+Cases diptych_segment_32_cases();
+
 }  // namespace diptych::bench

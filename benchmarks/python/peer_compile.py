@@ -1,10 +1,15 @@
-"""Worker: torch.compile with the backend named on the command line (inductor, aot_eager); call overhead, step time."""
+"""Worker: torch.compile with the backend named on the command line (inductor, aot_eager); call overhead, step time, loops."""
 
 import sys
+import time
 
 import protocol
+import rnn
 import torch
 from models_torch import MODELS, two_element_inputs, two_elements
+
+#: Compiling an unrolled loop takes minutes beyond this many steps.
+LONGEST_LOOP = 64
 
 
 def call_case(backend, backward):
@@ -45,11 +50,32 @@ def step_case(name, backend):
     return run
 
 
+def scan_case(length, backend):
+    """The loop is unrolled by the trace: the first call, which compiles, takes the longer the more steps there are."""
+    params = facts = None
+    compiled = torch.compile(rnn.loss, backend=backend, dynamic=False)
+    once = lambda: torch.autograd.grad(compiled(params), params)  # noqa: E731
+
+    def run(repeat):
+        nonlocal params, facts
+        if params is None:
+            params = rnn.params(length)
+            start = time.perf_counter()
+            once()
+            facts = {"first_call_ns": (time.perf_counter() - start) * 1e9}
+        return protocol.timed(repeat, once), facts
+
+    return run
+
+
 def main():
     backend = sys.argv[1] if len(sys.argv) > 1 else "inductor"
     cases = {"call/forward": call_case(backend, False), "call/forward_backward": call_case(backend, True)}
     if backend == "inductor":
         cases["step/gpt"] = step_case("gpt", backend)
+        for length in rnn.LENGTHS:
+            if length <= LONGEST_LOOP:
+                cases[f"scan/time/{length}"] = scan_case(length, backend)
     protocol.serve(cases)
 
 

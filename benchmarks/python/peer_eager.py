@@ -1,8 +1,9 @@
 """Worker: torch's eager mode from Python; call overhead, bytes saved for backward, and a training step."""
 
 import protocol
+import rnn
 import torch
-from models_torch import MODELS, two_element_inputs, two_elements
+from models_torch import MODELS, Model, two_element_inputs, two_elements
 
 
 def call_forward(repeat):
@@ -15,11 +16,11 @@ def call_forward_backward(repeat):
     return protocol.timed_in_batches(repeat, lambda: torch.autograd.grad(two_elements(*inputs), inputs)), {}
 
 
-def residual_case(name):
+def residual_case(make, more_facts=None):
     """Bytes that eager's autograd keeps: each storage once, with and without those of parameters and data."""
 
     def run(repeat):
-        model = MODELS[name](run=True)
+        model = make()
         saved = {}
 
         def pack(tensor):
@@ -36,7 +37,7 @@ def residual_case(name):
             "new_bytes": sum(size for key, size in saved.items() if key not in known),
         }
         del outputs
-        return [], facts
+        return [], {**facts, **(more_facts or {})}
 
     return run
 
@@ -65,7 +66,10 @@ def main():
     cases = {"call/forward": call_forward, "call/forward_backward": call_forward_backward, "step/gpt": step_case("gpt")}
     # GPT-2 is left out: its eager forward needs gigabytes that a small machine may not have.
     for name in ("gpt", "resnet18", "mlp", "lstm_cell"):
-        cases[f"residuals/{name}/eager"] = residual_case(name)
+        cases[f"residuals/{name}/eager"] = residual_case(lambda make=MODELS[name]: make(run=True))
+    for length in rnn.LENGTHS:
+        model = lambda length=length: Model(lambda p, b, d: rnn.loss(p), rnn.params(length))  # noqa: E731
+        cases[f"scan/memory/{length}"] = residual_case(model, {"predicted_bytes": rnn.state_bytes(length)})
     protocol.serve(cases)
 
 

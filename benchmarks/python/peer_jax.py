@@ -1,4 +1,4 @@
-"""Worker: JAX; capture by make_jaxpr(value_and_grad(f)), and the overhead of a call through jax.jit.
+"""Worker: JAX; capture by make_jaxpr(value_and_grad(f)), the overhead of a call through jax.jit, and jax.lax.scan.
 
 Each capture traces a new function object, so the model is traced anew. JAX also caches traces of the jitted helpers
 inside jax.numpy; they stay warm, as in a user's session, unless --cold clears them before each capture.
@@ -9,6 +9,7 @@ import sys
 import jax
 import jax.numpy as jnp
 import protocol
+import rnn_jax
 from jax.extend.core import jaxprs_in_params
 from models_jax import MODELS
 
@@ -63,6 +64,7 @@ def main():
     if not cold:
         cases["call/forward"] = call_case(two_elements)
         cases["call/forward_backward"] = call_case(jax.value_and_grad(two_elements, argnums=(0, 1)))
+        cases.update(rnn_jax.cases())
     protocol.serve(cases)
 
 

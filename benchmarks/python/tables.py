@@ -2,25 +2,57 @@
 
 import statistics
 
-#: Which engine the ratios of a section divide by.
-REFERENCE = {"capture": "Diptych", "call": "C++ eager", "step": "C++ eager"}
+#: Which engine the ratios of a section divide by. A section holds the cases whose names begin with its own.
+REFERENCE = {
+    "capture": "Diptych",
+    "call": "C++ eager",
+    "step": "C++ eager",
+    "scan/time": "C++ eager",
+    "scan/capture": "Diptych",
+    "layers/capture": "Diptych, one block",
+    "layers/step": "C++ eager",
+    "checkpoint": "Diptych",
+}
 TITLES = {
     "capture": "Capture of the joint forward and backward graph",
     "call": "One call of a five-operator function on two elements",
     "step": "One training step (forward and backward, no optimizer)",
     "residuals": "Bytes saved for the backward",
+    "scan/time": "A recurrent network of so many steps, forward and backward",
+    "scan/capture": "Capture and compilation of a scan of so many steps",
+    "scan/memory": "Bytes that a scan of so many steps saves for its backward, and the least that it needs",
+    "layers/capture": "Capture of a GPT of so many blocks",
+    "layers/step": "One training step of a GPT of so many blocks, and the memory that it takes",
+    "checkpoint": "A scan of so many steps that keeps few carries: time and memory",
 }
+#: Sections that are not timed: what a graph saves is the same each time.
+UNTIMED = ("residuals", "scan/memory")
 
 
 def report(results, machine):
     """All tables, each under its own heading, with the machine first."""
     parts = ["# Benchmark report", describe(machine)]
     for section, title in TITLES.items():
-        rows = [row for row in results if row["case"].split("/")[0] == section]
+        rows = [row for row in results if row["case"].startswith(section + "/")]
         if rows:
-            table = residual_table(rows) if section == "residuals" else time_table(section, rows)
-            parts += [f"## {title}", table]
+            parts += [f"## {title}", *section_tables(section, rows)]
     return "\n\n".join(parts) + "\n"
+
+
+def section_tables(section, rows):
+    """What a section prints: a table of times unless it is not timed, and one of memory where theory says how much."""
+    if section == "residuals":
+        return [residual_table(rows)]
+    rows = sorted(rows, key=lambda row: natural(row["case"]))
+    timed = [] if section in UNTIMED else [time_table(section, rows)]
+    has_theory = section in UNTIMED or any("predicted_bytes" in row["facts"] for row in rows)
+    factors = [factor_table(section, rows)] if section == "checkpoint" else []
+    return timed + factors + ([memory_table(section, rows)] if has_theory else [])
+
+
+def natural(case):
+    """Sorts cases by their numbers, not by their digits."""
+    return [int(part) if part.isdigit() else part for part in case.split("/")]
 
 
 def describe(machine):
@@ -36,7 +68,7 @@ def time_table(section, rows):
     header = ["case", "engine", "median", "quartiles", "min..max", f"times {reference}", "ratio's quartiles", "notes"]
     lines = []
     for row in rows:
-        line = [row["case"].split("/", 1)[1], row["engine"]]
+        line = [row["case"].removeprefix(section + "/"), row["engine"]]
         if "error" in row:
             lines.append(line + ["failed"] + [""] * 4 + [row["error"].splitlines()[0][:80]])
             continue
@@ -67,7 +99,48 @@ def notes(facts):
         found.append(f"{size(facts['peak_allocated_bytes'])} allocated at the peak")
     if "peak_rss_over_start_bytes" in facts:
         found.append(f"RSS rose {size(facts['peak_rss_over_start_bytes'])} to {size(facts['peak_rss_bytes'])}")
+    if "trace_ns" in facts:
+        found.append(f"trace {duration(facts['trace_ns'])}")
+    if "first_call_ns" in facts:
+        found.append(f"first call {duration(facts['first_call_ns'])}")
     return ", ".join(found)
+
+
+def memory_table(section, rows):
+    """Bytes measured beside those that theory predicts, which are the sum of some terms."""
+    header = ["case", "engine", "measured", "predicted", "measured / predicted", "notes"]
+    lines = []
+    for row in rows:
+        facts = row["facts"]
+        if "error" in row:
+            lines.append([row["case"].removeprefix(section + "/"), row["engine"], "failed", "", "", row["error"][:80]])
+        if "predicted_bytes" not in facts:
+            continue
+        measured = facts.get("new_bytes", facts.get("peak_allocated_bytes"))
+        terms = ", ".join(f"{name} {size(count)}" for name, count in facts.get("predicted_terms", {}).items())
+        lines.append(
+            [row["case"].removeprefix(section + "/"), row["engine"], size(measured), size(facts["predicted_bytes"])]
+            + [f"{measured / facts['predicted_bytes']:.3f}", terms]
+        )
+    return markdown(header, lines)
+
+
+def factor_table(section, rows):
+    """How much longer a scan takes that keeps few carries: measured, and predicted from how often steps are run again.
+
+    A step that is run again is taken to cost what the plain scan's forward does, whose share of the time is measured.
+    """
+    header = ["case", "engine", "segment", "steps run again", "plain forward's share", "predicted", "measured", "quartiles"]
+    lines = []
+    for row in rows:
+        base = next((r for r in rows if r["case"] == row["case"] and "forward_share" in r["facts"]), None)
+        if base is None or "extra_forwards" not in row["facts"]:
+            continue
+        again, share = row["facts"]["extra_forwards"], base["facts"]["forward_share"]
+        line = [row["case"].removeprefix(section + "/"), row["engine"], str(row["facts"]["segment"])]
+        line += [f"{again:.3f} of each", f"{share:.3f}", f"{1 + again * share:.3g}x"]
+        lines.append(line + ratio_cells(row, rows, REFERENCE[section]))
+    return markdown(header, lines)
 
 
 def residual_table(rows):

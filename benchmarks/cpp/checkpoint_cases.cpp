@@ -1,0 +1,64 @@
+// The checkpoint suite: a long, small recurrent network by a plain scan and by scans that keep few carries.
+#include <array>
+#include <string>
+
+#include "diptych/diptych.h"
+#include "diptych/hops/treeverse.h"
+#include "gradient_case.h"
+#include "rnn.h"
+#include "suites.h"
+
+namespace diptych::bench {
+namespace {
+
+constexpr int64_t kCarries = 64;
+constexpr int64_t kLongestChecked = 2048;
+
+RnnShape shape_of(int64_t length) { return {length, /*batch=*/4, /*hidden=*/32}; }
+
+/// What theory says. A plain scan keeps each state. Few carries: these, and the states of a segment; each step is run
+/// once more for its residuals, and those that are advanced over once for each time.
+nlohmann::json theory(int64_t length, const ScanOptions& options) {
+  const RnnShape shape = shape_of(length);
+  const int64_t state = shape.batch * shape.hidden * int64_t{sizeof(float)};
+  if (!options.max_saved_carries) return predicted({{"states", length * state}});
+  const int64_t carries = *options.max_saved_carries;
+  const int64_t segment = options.segment.value_or(detail::default_segment(length, carries));
+  const int64_t advanced = detail::advanced_segments((length + segment - 1) / segment, carries - 1);
+  nlohmann::json facts = predicted({{"carries", carries * state}, {"a segment's states", segment * state}});
+  facts["segment"] = segment;
+  facts["extra_forwards"] = 1 + static_cast<double>(advanced * segment) / static_cast<double>(length);
+  return facts;
+}
+
+GradientCase time_case(int64_t length, const ScanOptions& options) {
+  const auto compiled =
+      aot_function([options](const Tensors& params,
+                             const Tensors& data) { return rnn_by_scan(params, data[0], States::kLast, options); },
+                   {.name = "long_rnn"});
+  GradientCase::Parts parts{"checkpoint/" + std::to_string(length),
+                            [length] { return rnn(shape_of(length), States::kLast); },
+                            [compiled](const Model& model) { return compiled(model.params, model.data); }};
+  if (length <= kLongestChecked) {
+    parts.eager = [](const Model& model) { return rnn_in_eager(model.params, model.data[0], States::kLast); };
+  }
+  parts.facts = [=] { return theory(length, options); };
+  parts.forward_share = !options.max_saved_carries;
+  return GradientCase(std::move(parts));
+}
+
+Cases cases_of(const ScanOptions& options) {
+  Cases cases;
+  for (const int64_t length : {int64_t{2048}, int64_t{65536}}) {
+    cases["checkpoint/" + std::to_string(length)] = time_case(length, options);
+  }
+  return cases;
+}
+
+}  // namespace
+
+void add_checkpoint_cases(Cases& cases) { cases.merge(cases_of({})); }
+Cases diptych_64_carries_cases() { return cases_of({.max_saved_carries = kCarries}); }
+Cases diptych_segment_32_cases() { return cases_of({.max_saved_carries = kCarries, .segment = 32}); }
+
+}  // namespace diptych::bench

@@ -1,0 +1,21 @@
+// The suites on loops: scan, layers, checkpoint. Each function adds the cases that one engine has of a suite.
+#pragma once
+#include "protocol.h"
+
+namespace diptych::bench {
+
+void add_scan_cases(Cases& cases);
+void add_eager_scan_cases(Cases& cases);
+
+/// How the deep GPT's blocks are run, and what is kept of them.
+enum class LayerWay {
+  kScan,        ///< scan_layers over checkpointed blocks
+  kScanAll,     ///< scan_layers over blocks that keep all that their backward needs
+  kWrittenOut,  ///< checkpointed blocks, one after the other
+  kEager,
+};
+void add_layer_cases(Cases& cases, LayerWay way);
+
+void add_checkpoint_cases(Cases& cases);
+
+}  // namespace diptych::bench
