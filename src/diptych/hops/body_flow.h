@@ -36,7 +36,9 @@ class BodyFlow {
 bool is_plain_addition(const Node& node);
 
 /// A slice of up to so many bytes is cheap to keep: what an operator costs besides its elements is as much as writing
-/// and reading them in memory that caches no longer hold.
+/// and reading them in memory that caches do not hold. Measured on one x86 core for `x * 0.5` and sigmoid(x) over 64
+/// and 1024 slices: hoisting is 1.5 to 4 times as fast up to 8 KiB, about equal at 16 KiB, and slower from 64 KiB on,
+/// where the fresh memory of large stacks costs several times what the operator does.
 inline constexpr int64_t kSmallSliceBytes = 8192;
 
 }  // namespace diptych::detail
