@@ -39,6 +39,13 @@ bool BodyFlow::varies(const Node& node) const {
   return found;
 }
 
+bool BodyFlow::is_product_with_fixed(const Node& node) const {
+  bool has_fixed = false;
+  for_each_operand_value(
+      node, [&](Value value) { has_fixed = has_fixed || (!varies(value) && body_.meta(value).sizes.size() > 1); });
+  return has_fixed && has_tag(node.op, Tag::kComputeHeavy);
+}
+
 bool is_plain_addition(const Node& node) {
   static const Op kAdd = Op::find("aten.add.Tensor");
   if (!(node.op == kAdd)) return false;

@@ -17,6 +17,9 @@ class BodyFlow {
   /// Whether it depends on a carry, or on a node with an effect: it is not known before the loop has run so far.
   bool is_sequential(Value value) const { return sequential_[value.id]; }
   bool is_slice(Value value) const { return slice_[value.id]; }
+  /// Whether a node is a matrix product, or the like, of what varies with what does not: many steps of it are one
+  /// product of longer matrices. Where both vary, there are as many products of the same size.
+  bool is_product_with_fixed(const Node& node) const;
   /// The nodes that read each value, in order.
   const std::vector<size_t>& readers(Value value) const { return readers_[value.id]; }
   /// The node that makes a value, or -1.

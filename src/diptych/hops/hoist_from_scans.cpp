@@ -19,11 +19,11 @@ constexpr int64_t kMaxGrowth = 4;
 
 /// Note [What is hoisted]
 /// What reads only operands that are the same in every step moves out as it is. What reads slices becomes one operator
-/// on the stacks where ops/batching.h has a rule. Of the latter, matrix products are always worth it (one large product
-/// for T small ones), views cost nothing, and what makes less than it reads saves memory. An elementwise operator at
-/// the end of what is hoisted makes a stack of its own: written and read once more in memory instead of caches, against
-/// one call of an operator per step. That pays for small slices only; before a product or a reduction that is hoisted
-/// it comes along.
+/// on the stacks where ops/batching.h has a rule. Of the latter, products with a fixed matrix are worth it (one large
+/// product for T small ones), views cost nothing, and what makes less than it reads saves memory. An elementwise
+/// operator at the end of what is hoisted makes a stack of its own: written and read once more in memory instead of
+/// caches, against one call of an operator per step. That pays for small slices only; before a product or a reduction
+/// that is hoisted it comes along.
 class HoistPlan {
  public:
   explicit HoistPlan(const ScanEdit& edit) : edit_(edit), body_(edit.body()), flow_(edit) {
@@ -89,7 +89,7 @@ class HoistPlan {
       for (const size_t reader : flow_.readers(output)) feeds_moved = feeds_moved || moved_[reader];
     }
     if (feeds_moved || has_tag(node.op, Tag::kSharesStorage)) return true;
-    if (has_tag(node.op, Tag::kComputeHeavy)) return made <= kMaxGrowth * flow_.step_bytes();
+    if (flow_.is_product_with_fixed(node)) return made <= kMaxGrowth * flow_.step_bytes();
     int64_t read = 0;
     for_each_operand_value(node, [&](Value value) { read += flow_.varies(value) ? flow_.bytes(value) : 0; });
     return made <= detail::kSmallSliceBytes || 2 * made <= read;

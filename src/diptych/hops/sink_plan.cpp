@@ -33,7 +33,7 @@ SinkPlan::SinkPlan(const ScanEdit& edit, const SinkOptions& options)
   do {
     mark_needed();
     mark_moved();
-  } while (put_back_one() || drop_costly_sum());
+  } while (put_back_one() || keep_in_budget() || drop_costly_sum());
 }
 
 void SinkPlan::find_sums() {
@@ -147,26 +147,40 @@ int64_t SinkPlan::extra_bytes(size_t index) const {
   return bytes;
 }
 
+// Whether one node for all steps is much less work than one per step.
+bool SinkPlan::gains(size_t index) const {
+  const Node& node = body_.nodes()[index];
+  return flow_.is_product_with_fixed(node) || (only_summed_[index] && has_tag(node.op, Tag::kComputeHeavy));
+}
+
 // The first node that should not have been moved; others are looked at when the plan without it is known.
 bool SinkPlan::put_back_one() {
-  int64_t budget = flow_.step_bytes();
   for (size_t i = 0; i < moved_.size(); ++i) {
-    if (!moved_[i]) continue;
-    const Node& node = body_.nodes()[i];
-    const int64_t extra = extra_bytes(i);
-    if (extra == 0) continue;
+    const int64_t extra = moved_[i] ? extra_bytes(i) : 0;
+    if (extra == 0 || gains(i)) continue;
     int64_t made = 0;
-    for (const Value output : node.outputs) made += output ? flow_.bytes(output) : 0;
-    if (has_tag(node.op, Tag::kComputeHeavy)) {
-      budget -= extra;
-      if (budget >= 0) continue;
-    } else if (extra <= made && (has_tag(node.op, Tag::kSharesStorage) || extra <= kSmallSliceBytes)) {
-      continue;
-    }
+    for (const Value output : body_.nodes()[i].outputs) made += output ? flow_.bytes(output) : 0;
+    const bool is_free = has_tag(body_.nodes()[i].op, Tag::kSharesStorage) || extra <= kSmallSliceBytes;
+    if (extra <= made && is_free) continue;
     put_back_[i] = true;
     return true;
   }
   return false;
+}
+
+bool SinkPlan::keep_in_budget() {
+  int64_t total = 0;
+  Value largest;
+  for (const Value value : stacked()) {
+    const auto& readers = flow_.readers(value);
+    const bool is_new = !is_stacked_[value.id];
+    total += is_new ? flow_.bytes(value) : 0;
+    const bool is_wanted_by_moved = std::any_of(readers.begin(), readers.end(), [&](size_t i) { return moved_[i]; });
+    if (is_new && is_wanted_by_moved && (!largest || flow_.bytes(value) > flow_.bytes(largest))) largest = value;
+  }
+  if (!largest || total <= flow_.step_bytes()) return false;
+  for (const size_t reader : flow_.readers(largest)) put_back_[reader] = put_back_[reader] || moved_[reader];
+  return true;
 }
 
 bool SinkPlan::drop_costly_sum() {

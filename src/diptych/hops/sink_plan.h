@@ -16,11 +16,13 @@ struct SinkOptions {
 /// f over the steps, which ops/summing.h may know without computing any f. The plan starts with every node that no
 /// other carry needs and puts nodes back into the body,
 /// - from the end, where no rule fits or a reader stays in the body;
-/// - from the front, where stacking what a node reads takes more memory than stacking what it makes. Matrix products
-/// are
-///   exempt, for T small ones are much slower than one large, as long as what is stacked for their sake is no more than
-///   the scan's slices and stacks were before: memory at most doubles. So is what costs nothing, as everything that it
-///   reads is stacked anyway. An elementwise operator is worth an extra stack only for small slices.
+/// - from the front, where stacking what a node reads takes more memory than stacking what it makes. Exempt are matrix
+///   products with a fixed matrix, and those that are summed: T small ones are much slower than one large. So is what
+///   costs nothing, as everything that it reads is stacked anyway. An elementwise operator is worth an extra stack only
+///   for small slices;
+/// - where all that is stacked for their sake is more than the scan's slices and stacks were before, from the largest
+/// on.
+///   So memory at most doubles, and a body that computes again what it did not want to keep does not keep it here.
 /// A running sum whose f would have to be stacked stays in the loop, unless f is small: T values of f are rarely worth
 /// what one addition in place costs.
 class SinkPlan {
@@ -48,6 +50,8 @@ class SinkPlan {
   bool has_rule(size_t index) const;
   bool is_summed_by_all(Value value) const;
   bool put_back_one();
+  bool keep_in_budget();
+  bool gains(size_t index) const;
   bool drop_costly_sum();
   bool is_from_loop(Value value) const;
   int64_t extra_bytes(size_t index) const;
