@@ -129,6 +129,37 @@ TEST(SinkFromScans, MakesOneProductOfASumOfProducts) {
 )");
 }
 
+// Each layer's gradient is a product of its own; all of them at once would want what they read of all layers.
+TEST(SinkFromScans, LeavesProductsOfWhatVariesInTheLoop) {
+  const char* layers = R"(graph f(%0 g : f64[64,64], %1 x : f64[5,64,64], %2 w : f64[5,64,64], %3 v : f64[5,64,64])
+  %4 : f64[64,64], %5 : f64[5,64,64], %6 : f64[5,64] = hop.scan([%0], [%1, %2, %3], [], 5, true) {
+    graph body(%0 g : f64[64,64], %1 x : f64[64,64], %2 w : f64[64,64], %3 v : f64[64,64])
+      %4 : f64[64,64] = aten.mm(%0, %2)
+      %5 : f64[64,64] = aten.mm(%4, %3)
+      %6 : f64[64,64]{1,64} = aten.t(%1)
+      %7 : f64[64,64] = aten.mm(%6, %4)
+      %8 : f64[64] = aten.sum.dim_IntList(%5, [0])
+      return (%5 g, %7 dw, %8 db)
+  }
+  return (%4 g, %5 dw, %6 db)
+)";
+  expect_scan_pass(sink_from_scans, layers, layers);
+}
+
+TEST(HoistFromScans, LeavesElementwiseWorkOnLargeSlicesInTheLoop) {
+  const char* large = R"(graph f(%0 h : f64[4096], %1 x : f64[3,64,64])
+  %2 : f64[4096] = hop.scan([%0], [%1], [], 3, false) {
+    graph body(%0 h : f64[4096], %1 x : f64[64,64])
+      %2 : f64[64,64] = aten.sin(%1)
+      %3 : f64[4096] = aten.view(%2, [4096])
+      %4 : f64[4096] = aten.mul.Tensor(%0, %3)
+      return (%4 h)
+  }
+  return (%2 h)
+)";
+  expect_scan_pass(hoist_from_scans, large, large);
+}
+
 TEST(ReuseScanStacks, StacksACarryOnceAsItGoesInAndComesOut) {
   expect_scan_pass(reuse_scan_stacks, R"(graph f(%0 h : f64[2,3], %1 x : f64[5,2,3])
   %2 : f64[2,3], %3 : f64[5,2,3], %4 : f64[5,3,2]{6,1,3}, %5 : f64[5,2,3], %6 : f64[5,2,3] = hop.scan([%0], [%1], [], 5, false) {

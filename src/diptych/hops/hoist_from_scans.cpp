@@ -72,23 +72,40 @@ class HoistPlan {
   bool keep_one() {
     for (size_t i = moved_.size(); i-- > 0;) {
       if (!moved_[i] || is_worth(i)) continue;
-      moved_[i] = false;
+      keep(i);
       return true;
     }
     return false;
+  }
+  // With it stays what reads it: views, or it would have been worth moving.
+  void keep(size_t index) {
+    moved_[index] = false;
+    for (const Value output : body_.nodes()[index].outputs) {
+      if (!output) continue;
+      for (const size_t reader : flow_.readers(output)) {
+        if (moved_[reader]) keep(reader);
+      }
+    }
+  }
+
+  // Whether more than views of a node's results is computed before the loop.
+  bool feeds_moved(const Node& node) const {
+    return std::any_of(node.outputs.begin(), node.outputs.end(), [&](Value output) {
+      if (!output) return false;
+      const auto& readers = flow_.readers(output);
+      return std::any_of(readers.begin(), readers.end(), [&](size_t reader) {
+        const Node& next = body_.nodes()[reader];
+        return moved_[reader] && (!has_tag(next.op, Tag::kSharesStorage) || feeds_moved(next));
+      });
+    });
   }
 
   bool is_worth(size_t index) const {
     const Node& node = body_.nodes()[index];
     if (!flow_.varies(node)) return true;
+    if (has_tag(node.op, Tag::kSharesStorage) || feeds_moved(node)) return true;
     int64_t made = 0;
-    bool feeds_moved = false;
-    for (const Value output : node.outputs) {
-      if (!output) continue;
-      made += flow_.bytes(output);
-      for (const size_t reader : flow_.readers(output)) feeds_moved = feeds_moved || moved_[reader];
-    }
-    if (feeds_moved || has_tag(node.op, Tag::kSharesStorage)) return true;
+    for (const Value output : node.outputs) made += output ? flow_.bytes(output) : 0;
     if (flow_.is_product_with_fixed(node)) return made <= kMaxGrowth * flow_.step_bytes();
     int64_t read = 0;
     for_each_operand_value(node, [&](Value value) { read += flow_.varies(value) ? flow_.bytes(value) : 0; });

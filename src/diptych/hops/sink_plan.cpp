@@ -134,15 +134,34 @@ bool SinkPlan::is_from_loop(Value value) const {
   return flow_.varies(value) && !flow_.is_slice(value) && (producer < 0 || !moved_[producer]);
 }
 
-// What has to be stacked for the sake of one node alone.
+// What a moved node reads of the loop, past views that are moved with it.
+Value SinkPlan::base(Value value) const {
+  for (int32_t i = flow_.producer(value); i >= 0 && moved_[i]; i = flow_.producer(value)) {
+    if (!has_tag(body_.nodes()[i].op, Tag::kSharesStorage)) break;
+    value = std::get<Value>(body_.nodes()[i].operands[0]);
+  }
+  return value;
+}
+
+// Marks what is stacked for the sake of nodes that gain by it, which others may then read for nothing.
+void SinkPlan::mark_anchored() {
+  anchored_.assign(body_.num_values(), false);
+  for (size_t i = moved_.size(); i-- > 0;) {
+    if (!moved_[i]) continue;
+    const auto& outputs = body_.nodes()[i].outputs;
+    const bool is_anchored =
+        std::any_of(outputs.begin(), outputs.end(), [&](Value output) { return output && anchored_[output.id]; });
+    if (!is_anchored && !gains(i)) continue;
+    for_each_operand_value(body_.nodes()[i], [&](Value value) { anchored_[value.id] = true; });
+  }
+}
+
+// What has to be stacked for the sake of nodes that gain nothing by it, this one among them.
 int64_t SinkPlan::extra_bytes(size_t index) const {
   int64_t bytes = 0;
-  for_each_operand_value(body_.nodes()[index], [&](Value value) {
-    if (!is_from_loop(value) || is_stacked_[value.id]) return;
-    const auto& readers = flow_.readers(value);
-    const bool is_shared =
-        std::any_of(readers.begin(), readers.end(), [&](size_t reader) { return reader != index && moved_[reader]; });
-    if (!is_shared) bytes += flow_.bytes(value);
+  for_each_operand_value(body_.nodes()[index], [&](Value operand) {
+    const Value value = base(operand);
+    if (is_from_loop(value) && !is_stacked_[value.id] && !anchored_[value.id]) bytes += flow_.bytes(value);
   });
   return bytes;
 }
@@ -155,6 +174,7 @@ bool SinkPlan::gains(size_t index) const {
 
 // The first node that should not have been moved; others are looked at when the plan without it is known.
 bool SinkPlan::put_back_one() {
+  mark_anchored();
   for (size_t i = 0; i < moved_.size(); ++i) {
     const int64_t extra = moved_[i] ? extra_bytes(i) : 0;
     if (extra == 0 || gains(i)) continue;

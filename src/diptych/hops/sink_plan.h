@@ -52,6 +52,8 @@ class SinkPlan {
   bool put_back_one();
   bool keep_in_budget();
   bool gains(size_t index) const;
+  void mark_anchored();
+  Value base(Value value) const;
   bool drop_costly_sum();
   bool is_from_loop(Value value) const;
   int64_t extra_bytes(size_t index) const;
@@ -67,6 +69,7 @@ class SinkPlan {
   std::vector<bool> is_fronted_;  ///< by value: of a stack with a front, which stays what it is
   std::vector<bool> needed_;      ///< by node
   std::vector<bool> put_back_, moved_, only_summed_;
+  std::vector<bool> anchored_;  ///< by value: stacked for a node that gains by it
 };
 
 }  // namespace diptych::detail
