@@ -1,5 +1,5 @@
 // The checkpoint suite: a long, small recurrent network by a plain scan and by scans that keep few carries.
-#include <array>
+#include <algorithm>
 #include <string>
 
 #include "diptych/diptych.h"
@@ -16,16 +16,31 @@ constexpr int64_t kLongestChecked = 2048;
 
 RnnShape shape_of(int64_t length) { return {length, /*batch=*/4, /*hidden=*/32}; }
 
-/// What theory says. A plain scan keeps each state. Few carries: these, and the states of a segment; each step is run
-/// once more for its residuals, and those that are advanced over once for each time.
+/// The gradients of W, U, b and the first state.
+int64_t gradient_bytes(const RnnShape& shape) {
+  return (2 * shape.hidden * shape.hidden + shape.hidden + shape.batch * shape.hidden) * int64_t{sizeof(float)};
+}
+
+/// What theory says. A plain scan keeps each state, and one more number per state while it works: x W before the loop
+/// of the forward, what the gradients of W and U are made of behind that of the backward. Few carries: these, and for a
+/// segment what a plain scan of its length takes; carries that are found again lie beside the forward's, whose stack is
+/// one tensor. Each step is run once more for its residuals, and those that are advanced over once for each time.
 nlohmann::json theory(int64_t length, const ScanOptions& options) {
   const RnnShape shape = shape_of(length);
   const int64_t state = shape.batch * shape.hidden * int64_t{sizeof(float)};
-  if (!options.max_saved_carries) return predicted({{"states", length * state}});
+  const int64_t gradients = gradient_bytes(shape);
+  if (!options.max_saved_carries) {
+    return predicted({{"states", length * state}, {"products", length * state}, {"gradients", gradients}});
+  }
   const int64_t carries = *options.max_saved_carries;
   const int64_t segment = options.segment.value_or(detail::default_segment(length, carries));
-  const int64_t advanced = detail::advanced_segments((length + segment - 1) / segment, carries - 1);
-  nlohmann::json facts = predicted({{"carries", carries * state}, {"a segment's states", segment * state}});
+  const int64_t segments = (length + segment - 1) / segment;
+  const int64_t advanced = detail::advanced_segments(segments, carries - 1);
+  nlohmann::json facts = predicted({{"carries", carries * state},
+                                    {"carries found again", std::min(advanced, carries - 1) * state},
+                                    {"a segment's states", segment * state},
+                                    {"a segment's products", segment * state},
+                                    {"gradients", gradients}});
   facts["segment"] = segment;
   facts["extra_forwards"] = 1 + static_cast<double>(advanced * segment) / static_cast<double>(length);
   return facts;

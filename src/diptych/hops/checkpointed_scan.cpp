@@ -18,46 +18,58 @@ std::vector<c10::IValue> constants_of(const SegmentLayout& layout) {
   return {layout.scan.length, layout.scan.reverse, layout.segment, layout.carries, layout.copies};
 }
 
-/// Runs the whole scan, piece by piece where carries are to be kept.
+/// Runs the whole scan segment by segment, so that what the passes stack for one run is a segment's, and keeps the
+/// carries in front of some.
 class CheckpointedKernel {
  public:
   explicit CheckpointedKernel(const Hop& hop)
       : results_(hop.results()),
         layout_(hop),
         runner_(std::make_shared<detail::SegmentRunner>(hop.bodies()[0], layout_.scan.num_carries,
-                                                        layout_.scan.num_slices, layout_.scan.reverse)) {}
+                                                        layout_.scan.num_slices, layout_.scan.reverse)) {
+    if (layout_.copies > 0) stops_ = detail::kept_in_forward(layout_.num_segments(), layout_.carries - 1);
+  }
 
   Tensors operator()(Tensors&& operands) const {
     const auto& scan = layout_.scan;
-    const Tensors slices = part(operands, scan.num_carries, scan.num_slices);
-    const Tensors free = part(operands, scan.num_carries + scan.num_slices, scan.num_free);
-    Tensors carries = part(operands, 0, scan.num_carries);
-    if (layout_.copies == 0) return runner_->run(carries, slices, free, scan.length);
+    const Tensors kept = std::move(operands);
+    Tensors carries = part(kept, 0, scan.num_carries);
+    const Tensors slices = part(kept, scan.num_carries, scan.num_slices);
+    const Tensors free = part(kept, scan.num_carries + scan.num_slices, scan.num_free);
     Tensors results;
-    for (const TensorMeta& meta : results_) results.push_back(empty_like_meta(meta));
-    auto stops = detail::kept_in_forward(layout_.num_segments(), layout_.carries - 1);
-    int64_t begin = 0;
-    for (size_t i = 0; i <= stops.size(); ++i) {
-      const int64_t end = i < stops.size() ? layout_.begin(stops[i]) : scan.length;
-      const int64_t place = detail::slices_begin(scan.length, scan.reverse, begin, end);
-      Tensors got = runner_->run(carries, detail::cut(slices, place, end - begin), free, end - begin);
-      for (size_t k = 0; k < scan.num_stacks; ++k) {
-        results[scan.num_carries + k].narrow(0, place, end - begin).copy_(got[scan.num_carries + k]);
-      }
-      carries = part(got, 0, scan.num_carries);
-      const size_t first_kept = scan.num_carries + scan.num_stacks;
-      for (size_t k = first_kept; i < stops.size() && k < results.size(); ++k) {
-        results[k][static_cast<int64_t>(i)].copy_(carries[(k - first_kept) % scan.num_carries]);
-      }
-      begin = end;
+    const bool is_whole = layout_.num_segments() < 2;
+    if (is_whole) results = runner_->run(carries, slices, free, scan.length);
+    results.resize(std::max(results.size(), scan.num_carries));
+    for (size_t k = results.size(); k < results_.size(); ++k) results.push_back(empty_like_meta(results_[k]));
+    if (is_whole) {
+      own_results(results_, kept, results);
+      return results;
     }
-    for (size_t k = 0; k < scan.num_carries; ++k) results[k] = carries[k];
+    size_t num_kept = 0;
+    for (int64_t index = 0; index < layout_.num_segments(); ++index) {
+      if (num_kept < stops_.size() && stops_[num_kept] == index) keep(carries, num_kept++, results);
+      const int64_t count = layout_.end(index) - layout_.begin(index);
+      const int64_t place = detail::slices_begin(scan.length, scan.reverse, layout_.begin(index), layout_.end(index));
+      const Tensors got = runner_->run(carries, detail::cut(slices, place, count), free, count);
+      for (size_t k = scan.num_carries; k < got.size(); ++k) results[k].narrow(0, place, count).copy_(got[k]);
+      carries = part(got, 0, scan.num_carries);
+    }
+    std::copy(carries.begin(), carries.end(), results.begin());
     return results;
   }
 
  private:
+  // Writes the carries to row `row` of each of the copies.
+  void keep(const Tensors& carries, size_t row, Tensors& results) const {
+    const size_t first = layout_.scan.num_carries + layout_.scan.num_stacks;
+    for (size_t k = first; k < results.size(); ++k) {
+      results[k][static_cast<int64_t>(row)].copy_(carries[(k - first) % carries.size()]);
+    }
+  }
+
   std::vector<TensorMeta> results_;
   SegmentLayout layout_;
+  std::vector<int64_t> stops_;
   std::shared_ptr<const detail::SegmentRunner> runner_;
 };
 
@@ -79,7 +91,7 @@ Tensors detail::SegmentRunner::run(const Tensors& carries, const Tensors& slices
   Tensors operands = carries;
   operands.insert(operands.end(), slices.begin(), slices.end());
   operands.insert(operands.end(), free.begin(), free.end());
-  return call_below_autograd(*scan, std::move(operands));
+  return scan->run(std::move(operands), num_carries_);
 }
 
 Tensors detail::cut(const Tensors& stacks, int64_t begin, int64_t count) {

@@ -40,7 +40,8 @@ class SegmentRunner {
   /// `body` takes carries, slices and free operands, as one of a scan.
   SegmentRunner(std::shared_ptr<const Body> body, size_t num_carries, size_t num_slices, bool reverse)
       : body_(std::move(body)), num_carries_(num_carries), num_slices_(num_slices), reverse_(reverse) {}
-  /// Runs the body over slices that are cut out already. Returns carries, then stacks.
+  /// Runs the body over slices that are cut out already, below autograd. Returns carries, then stacks, which may share
+  /// memory with operands and each other.
   std::vector<at::Tensor> run(const std::vector<at::Tensor>& carries, const std::vector<at::Tensor>& slices,
                               const std::vector<at::Tensor>& free, int64_t length) const;
 
