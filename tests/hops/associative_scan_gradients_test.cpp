@@ -1,8 +1,6 @@
 // Derivatives of dp::associative_scan, of any order and with free variables, and what it saves for them.
-#include <c10/core/Allocator.h>
-#include <c10/util/ThreadLocalDebugInfo.h>
-
 #include "hops/associative_operators.h"
+#include "hops/live_bytes.h"
 
 namespace diptych::testing {
 namespace {
@@ -185,22 +183,14 @@ TEST(AssociativeScanGradients, ReachThroughBodiesOfOtherOperators) {
       by_loops, [&](const Tensors& t) { return compiled(t); }, xs, 2);
 }
 
-// Counts the bytes that this thread has allocated and not freed since it was made.
-struct LiveBytes : c10::MemoryReportingInfoBase {
-  void reportMemoryUsage(void*, int64_t size, size_t, size_t, c10::Device) override { bytes += size; }
-  bool memoryProfilingEnabled() const override { return true; }
-  int64_t bytes = 0;
-};
-
 // Bytes that live between forward and backward, besides the arguments and the results, over the arguments' bytes.
 double saved_share(const Function& f, const Tensors& xs) {
-  const auto live = std::make_shared<LiveBytes>();
-  const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, live);
+  const LiveBytes live;
   int64_t given = 0, returned = 0;
   for (const auto& x : xs) given += static_cast<int64_t>(x.nbytes());
   const Tensors ys = f(xs);
   for (const auto& y : ys) returned += static_cast<int64_t>(y.nbytes());
-  return static_cast<double>(live->bytes - returned) / static_cast<double>(given);
+  return static_cast<double>(live.now() - returned) / static_cast<double>(given);
 }
 
 TEST(AssociativeScanGradients, SavedBytesGrowWithTheLength) {

@@ -1,3 +1,4 @@
+#include "hops/live_bytes.h"
 #include "hops/unrolled.h"
 
 namespace diptych::testing {
@@ -31,15 +32,9 @@ TEST(Checkpoint, GradientsAreRightToTheSecondOrder) {
 
 // The bytes that eager's graph behind `y` keeps alive beside inputs: all that is freed with it.
 int64_t kept_bytes(const std::function<at::Tensor()>& forward) {
-  struct Counter : c10::MemoryReportingInfoBase {
-    int64_t bytes = 0;
-    void reportMemoryUsage(void*, int64_t size, size_t, size_t, c10::Device) override { bytes += size; }
-    bool memoryProfilingEnabled() const override { return true; }
-  };
-  const auto counter = std::make_shared<Counter>();
-  const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, counter);
+  const LiveBytes live;
   const at::Tensor y = forward();
-  return counter->bytes - static_cast<int64_t>(y.nbytes());
+  return live.now() - static_cast<int64_t>(y.nbytes());
 }
 
 TEST(Checkpoint, InEagerKeepsWhatThePolicySays) {
