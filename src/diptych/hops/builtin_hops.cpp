@@ -1,5 +1,6 @@
 #include "diptych/hops/builtin_hops.h"
 
+#include "diptych/hops/blocked_scan.h"
 #include "diptych/hops/branch_operator.h"
 #include "diptych/hops/checkpointed_scan.h"
 #include "diptych/hops/custom_vjp_operator.h"
@@ -12,10 +13,11 @@ namespace diptych {
 
 const HopSchema* find_hop(std::string_view name) {
   static const bool registered = [] {
-    const HigherOrderOperator* const builtin[] = {
-        &BranchOperator::cond(),   &BranchOperator::invoke(),   &CheckpointedScanOperator::get(),
-        &CustomVjpOperator::get(), &detail::reverse_segments(), &ScanOperator::get(),
-        &VjpOperator::get(),       &WhileOperator::get()};
+    const HigherOrderOperator* const builtin[] = {&BlockedScanOperator::get(), &BranchOperator::cond(),
+                                                  &BranchOperator::invoke(),   &CheckpointedScanOperator::get(),
+                                                  &CustomVjpOperator::get(),   &detail::reverse_segments(),
+                                                  &ScanOperator::get(),        &VjpOperator::get(),
+                                                  &WhileOperator::get()};
     for (const auto* op : builtin) register_hop(*op);
     return true;
   }();

@@ -26,8 +26,10 @@ constexpr int64_t kMaxGrowth = 4;
 /// that is hoisted it comes along.
 class HoistPlan {
  public:
-  explicit HoistPlan(const ScanEdit& edit) : edit_(edit), body_(edit.body()), flow_(edit) {
-    for (const auto& node : body_.nodes()) moved_.push_back(may_move(node));
+  HoistPlan(const ScanEdit& edit, const detail::HoistOptions& options) : edit_(edit), body_(edit.body()), flow_(edit) {
+    for (const auto& node : body_.nodes()) {
+      moved_.push_back((!options.only_fixed || !flow_.varies(node)) && may_move(node));
+    }
     while (keep_one()) {
     }
   }
@@ -173,17 +175,19 @@ class Hoister {
   std::map<int32_t, BatchedValue> known_;
 };
 
+}  // namespace
+
 // A loop without steps computes nothing, and what it would compute may be refused.
-bool hoist(ScanEdit& edit) {
+bool detail::hoist(ScanEdit& edit, const HoistOptions& options) {
   if (edit.constants.length == 0) return false;
-  const HoistPlan plan(edit);
+  const HoistPlan plan(edit, options);
   if (!plan.any()) return false;
   Hoister(edit, plan).run();
   return true;
 }
 
-}  // namespace
-
-Graph hoist_from_scans(const Graph& graph) { return detail::rewrite_scans(graph, "hoist_from_scans", hoist); }
+Graph hoist_from_scans(const Graph& graph) {
+  return detail::rewrite_scans(graph, "hoist_from_scans", [](ScanEdit& edit) { return detail::hoist(edit, {}); });
+}
 
 }  // namespace diptych

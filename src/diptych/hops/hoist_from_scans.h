@@ -2,7 +2,7 @@
 //
 //   h' = tanh(mm(x, W) + mm(h, U))  for slices x   ==>   h' = tanh(p + mm(h, U))  for slices p of one product of all x
 #pragma once
-#include "diptych/graph/graph.h"
+#include "diptych/hops/scan_edit.h"
 
 namespace diptych {
 
@@ -10,5 +10,13 @@ namespace diptych {
 /// is less work; see Note [What is hoisted]. Nothing is moved across random numbers. Rounding may differ: large matrix
 /// products add up in another order. Slots of the graph are kept; idempotent.
 Graph hoist_from_scans(const Graph& graph);
+
+namespace detail {
+struct HoistOptions {
+  bool only_fixed = false;  ///< leave what reads slices
+};
+/// Hoists from one scan.
+bool hoist(ScanEdit& edit, const HoistOptions& options);
+}  // namespace detail
 
 }  // namespace diptych

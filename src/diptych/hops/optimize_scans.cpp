@@ -1,6 +1,7 @@
 #include "diptych/hops/optimize_scans.h"
 
 #include "diptych/graph/identical.h"
+#include "diptych/hops/block_scans.h"
 #include "diptych/hops/drop_constant_carries.h"
 #include "diptych/hops/drop_dead_scan_parts.h"
 #include "diptych/hops/hoist_from_scans.h"
@@ -34,6 +35,8 @@ Graph optimize_scans(const Graph& graph, const SimplifyOptions& options) {
   run("drop_dead_scan_parts", drop_dead_scan_parts);
   run("drop_constant_carries", drop_constant_carries);
   run("regroup_scan_sums", regroup_scan_sums);
+  // Before whole stacks are hoisted and sunk.
+  run("block_scans", [&](const Graph& g) { return block_scans(g, options); });
   run("hoist_from_scans", hoist_from_scans);
   run("sink_from_scans", sink_from_scans);
   // After sinking, which stacks what it reads.

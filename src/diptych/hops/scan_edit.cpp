@@ -161,7 +161,7 @@ ScanConstants ScanEdit::settled_constants() const {
   return settled;
 }
 
-ScanEdit::Results ScanEdit::write() {
+ScanEdit::Results ScanEdit::write(const MakeHop& make) {
   auto body = write_body();
   // A node without results is taken for one that has effects, and no body can be captured again that returns nothing.
   if (body->outputs().empty() && body->nodes().empty()) return {};
@@ -169,8 +169,9 @@ ScanEdit::Results ScanEdit::write() {
   for (const Carry& carry : carries) operands.push_back(carry.outer);
   for (const Input& slice : slices) operands.push_back(slice.outer);
   for (const Input& operand : free) operands.push_back(operand.outer);
-  const auto hop =
-      make_scan(std::make_shared<const Body>(std::move(body)), carries.size(), slices.size(), settled_constants());
+  const auto made_of = std::make_shared<const Body>(std::move(body));
+  const auto hop = make ? make(made_of, carries.size(), slices.size(), settled_constants())
+                        : make_scan(made_of, carries.size(), slices.size(), settled_constants());
   Node scan = hop->node(operands);
   scan.provenance = node_.provenance;
   scan.provenance.grad_of = {};

@@ -74,8 +74,10 @@ class ScanEdit {
     std::vector<Value> carries;
     std::vector<Value> stacks;
   };
-  /// Appends the scan as the lists say. Old results are not mapped.
-  Results write();
+  /// Makes the operator of a body, how many carries and slices it takes, and constants.
+  using MakeHop = std::function<HopPtr(std::shared_ptr<const Body>, size_t, size_t, const ScanConstants&)>;
+  /// Appends the scan as the lists say. Old results are not mapped. `make`: of another operator with a scan's results.
+  Results write(const MakeHop& make = {});
   /// Says that `value` stands for an old result, with its layout, and with memory of its own if it escapes and
   /// `is_own` does not say that it has.
   void map(size_t result, Value value, bool is_own = false);

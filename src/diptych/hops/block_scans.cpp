@@ -1,0 +1,87 @@
+#include "diptych/hops/block_scans.h"
+
+#include "diptych/hops/blocked_scan.h"
+#include "diptych/hops/body_flow.h"
+#include "diptych/hops/hoist_from_scans.h"
+#include "diptych/hops/scan_edit.h"
+#include "diptych/hops/sink_from_scans.h"
+#include "diptych/hops/strides.h"
+#include "diptych/interpreter/evaluate.h"
+#include "diptych/ops/tags.h"
+
+namespace diptych {
+namespace {
+
+using detail::ScanEdit;
+
+// How many steps a block of this scan has, or 0 to leave it as it is.
+int64_t block_of(const ScanEdit& edit, const BlockLimits& limits) {
+  const int64_t length = edit.constants.length;
+  const int64_t step_bytes = detail::BodyFlow(edit).step_bytes();
+  if (step_bytes == 0 || step_bytes * length < limits.least_bytes) return 0;
+  for (int64_t block = std::max(limits.fewest_steps, limits.block_bytes / step_bytes); block >= limits.fewest_steps;
+       --block) {
+    if (length % block == 0) return block < length ? block : 0;
+  }
+  return 0;
+}
+
+// A graph of a scan of `block` steps, over the body as it is.
+Graph scan_of_block(const ScanEdit& edit, int64_t block) {
+  Graph graph("block");
+  std::vector<Value> operands;
+  const auto add = [&](const TensorMeta& meta, const Slot& slot) { operands.push_back(graph.add_input(meta, slot)); };
+  const Graph& body = edit.body();
+  for (const auto& carry : edit.carries) add(body.meta(carry.in), carry.in_slot);
+  for (const auto& slice : edit.slices) add(stacked(body.meta(slice.in), block), slice.slot);
+  for (const auto& operand : edit.free) add(body.meta(operand.in), operand.slot);
+  ScanConstants constants = edit.constants;
+  constants.length = block;
+  constants.fronts.clear();
+  const auto hop = make_scan(std::make_shared<const Body>(edit.node().subgraphs[0]), edit.carries.size(),
+                             edit.slices.size(), constants);
+  Node node = hop->node(operands);
+  node.provenance = edit.node().provenance;
+  node.provenance.grad_of = {};
+  node.grad_enabled = edit.node().grad_enabled;
+  node.returns.assign(hop->num_results(), -1);
+  const size_t index = graph.add_node(std::move(node), {hop->results().begin(), hop->results().end()});
+  const auto& outputs = graph.nodes()[index].outputs;
+  // Who runs a body copies what leaves it, as a caller does with residuals.
+  std::vector<Slot> slots;
+  for (const Slot& slot : body.output_slots()) slots.push_back({SlotKind::kResidual, slot.path});
+  graph.set_outputs({outputs.begin(), outputs.end()}, std::move(slots));
+  return graph;
+}
+
+// Whether something is computed beside the scan.
+bool has_work(const Graph& graph) {
+  return std::any_of(graph.nodes().begin(), graph.nodes().end(), [](const Node& node) {
+    return !node.op.is_hop() && has_tag(node.op, Tag::kComputeHeavy);
+  });
+}
+
+bool make_blocked(ScanEdit& edit, const SimplifyOptions& options, const BlockLimits& limits) {
+  const int64_t block = block_of(edit, limits);
+  if (block == 0) return false;
+  Graph graph = simplify(sink_from_scans(hoist_from_scans(scan_of_block(edit, block))), evaluate, options);
+  if (!has_work(graph)) return false;
+  graph.set_outputs(graph.outputs(), edit.body().output_slots());
+  const auto body = std::make_shared<const Body>(std::make_shared<const Graph>(std::move(graph)));
+  edit.map_all(edit.write([&](const auto&, size_t num_carries, size_t num_slices, const ScanConstants& constants) {
+    return make_blocked_scan(body, num_carries, num_slices, constants, block);
+  }));
+  return true;
+}
+
+}  // namespace
+
+Graph block_scans(const Graph& graph, const SimplifyOptions& options, const BlockLimits& limits) {
+  // What is the same in every step would else be computed once per block.
+  const Graph hoisted = detail::rewrite_scans(graph, "block_scans", [&](ScanEdit& edit) {
+    return block_of(edit, limits) > 0 && detail::hoist(edit, {.only_fixed = true});
+  });
+  return detail::rewrite_scans(hoisted, "block_scans", [&](ScanEdit& edit) { return make_blocked(edit, options, limits); });
+}
+
+}  // namespace diptych
