@@ -106,7 +106,8 @@ TEST(BlockScansChoice, LeavesAloneWhatGainsNothing) {
 
 // With limits as they are: enough data that blocks are made.
 TEST(BlockScansChoice, LongScansOfLargeSlicesAreBlocked) {
-  const at::Tensor w = (values({64, 64}, 0.3) * 0.1).requires_grad_(), u = (values({64, 64}, 0.9) * 0.1).requires_grad_();
+  const at::Tensor w = (values({64, 64}, 0.3) * 0.1).requires_grad_(),
+                   u = (values({64, 64}, 0.9) * 0.1).requires_grad_();
   const at::Tensor h = values({64, 64}, 0.2).requires_grad_(), xs = values({512, 64, 64}, 0.6).requires_grad_();
   const auto network = [&](const Tensors& t) {
     const auto step = [&](const at::Tensor& carry, const at::Tensor& x) {

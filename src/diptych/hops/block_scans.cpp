@@ -56,9 +56,8 @@ Graph scan_of_block(const ScanEdit& edit, int64_t block) {
 
 // Whether something is computed beside the scan.
 bool has_work(const Graph& graph) {
-  return std::any_of(graph.nodes().begin(), graph.nodes().end(), [](const Node& node) {
-    return !node.op.is_hop() && has_tag(node.op, Tag::kComputeHeavy);
-  });
+  return std::any_of(graph.nodes().begin(), graph.nodes().end(),
+                     [](const Node& node) { return !node.op.is_hop() && has_tag(node.op, Tag::kComputeHeavy); });
 }
 
 bool make_blocked(ScanEdit& edit, const SimplifyOptions& options, const BlockLimits& limits) {
@@ -81,7 +80,8 @@ Graph block_scans(const Graph& graph, const SimplifyOptions& options, const Bloc
   const Graph hoisted = detail::rewrite_scans(graph, "block_scans", [&](ScanEdit& edit) {
     return block_of(edit, limits) > 0 && detail::hoist(edit, {.only_fixed = true});
   });
-  return detail::rewrite_scans(hoisted, "block_scans", [&](ScanEdit& edit) { return make_blocked(edit, options, limits); });
+  return detail::rewrite_scans(hoisted, "block_scans",
+                               [&](ScanEdit& edit) { return make_blocked(edit, options, limits); });
 }
 
 }  // namespace diptych
