@@ -3,6 +3,7 @@
 #include <string>
 
 #include "diptych/diptych.h"
+#include "diptych/hops/block_scans.h"
 #include "diptych/hops/treeverse.h"
 #include "gradient_case.h"
 #include "rnn.h"
@@ -22,15 +23,19 @@ int64_t gradient_bytes(const RnnShape& shape) {
 }
 
 /// What theory says. A plain scan keeps each state, and one more number per state while it works: x W before the loop
-/// of the forward, what the gradients of W and U are made of behind that of the backward. Few carries: these, and for a
-/// segment what a plain scan of its length takes; carries that are found again lie beside the forward's, whose stack is
-/// one tensor. Each step is run once more for its residuals, and those that are advanced over once for each time.
+/// of the forward, what the gradients of W and U are made of behind that of the backward; a long one no more of these
+/// than a block has. Few carries: these, and for a segment what a plain scan of its length takes; carries that are
+/// found again lie beside the forward's, whose stack is one tensor. Each step is run once more for its residuals, and
+/// those that are advanced over once for each time.
 nlohmann::json theory(int64_t length, const ScanOptions& options) {
   const RnnShape shape = shape_of(length);
   const int64_t state = shape.batch * shape.hidden * int64_t{sizeof(float)};
   const int64_t gradients = gradient_bytes(shape);
   if (!options.max_saved_carries) {
-    return predicted({{"states", length * state}, {"products", length * state}, {"gradients", gradients}});
+    const BlockLimits limits;
+    const int64_t slices_and_stacks = 2 * length * state;
+    const int64_t products = slices_and_stacks < limits.least_bytes ? length * state : limits.block_bytes;
+    return predicted({{"states", length * state}, {"products", products}, {"gradients", gradients}});
   }
   const int64_t carries = *options.max_saved_carries;
   const int64_t segment = options.segment.value_or(detail::default_segment(length, carries));
