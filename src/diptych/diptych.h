@@ -5,6 +5,7 @@
 #include "diptych/base/switches.h"
 #include "diptych/compile/aot.h"
 #include "diptych/compile/backends.h"
+#include "diptych/compile/backward_capture.h"
 #include "diptych/compile/gradients.h"
 #include "diptych/compile/pair.h"
 #include "diptych/graph/graph.h"

@@ -3,6 +3,7 @@
 #include <ATen/ops/empty_strided.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/saved_variable.h>
+#include <torch/csrc/dynamo/compiled_autograd.h>
 
 #include "diptych/base/error.h"
 #include "diptych/base/switches.h"
@@ -62,6 +63,42 @@ void PairNode::release_variables() {
   gradient_primals_.clear();
   generator_states_.clear();
   released_ = true;
+}
+
+void PairNode::compiled_args(torch::dynamo::autograd::CompiledNodeArgs& args) const {
+  const auto& options = function_->options();
+  const bool is_interpreted =
+      !options.forward_compiler && !options.backward_compiler && options.backend == "interpreter";
+  TORCH_CHECK_NOT_IMPLEMENTED(is_interpreted && !c10::GradMode::is_enabled() && !released_,
+                              "the backward of a compiled function is run as it is");
+  check(residual_watches_, residuals_);
+  args.collect(reinterpret_cast<uint64_t>(function_.get()));
+  args.collect(residuals_);
+}
+
+variable_list PairNode::apply_with_saved(const variable_list& tangents,
+                                         torch::dynamo::autograd::SwapSavedVariables& saved) {
+  saved.before(residuals_);
+  const auto& compiler = torch::dynamo::autograd::getPyCompilerInterface();
+  const auto function = [this](const variable_list& given, const std::vector<c10::IValue>&) { return inlined(given); };
+  const std::string bound = compiler->bind_function(saved.get_py_compiler(), name(), function, {},
+                                                    /*is_custom_function=*/true, /*is_traceable=*/true);
+  auto gradients = compiler->call_function(saved.get_py_compiler(), "apply_functional", bound, tangents, {}, {});
+  saved.after(residuals_);
+  return gradients;
+}
+
+// The backward graph once more, on stand-ins.
+variable_list PairNode::inlined(const variable_list& tangents) const {
+  std::vector<bool> defined;
+  for (const at::Tensor& tangent : tangents) defined.push_back(tangent.defined());
+  if (std::find(defined.begin(), defined.end(), true) == defined.end()) return variable_list(num_outputs());
+  const auto variant = function_->backward(defined);
+  std::vector<at::Tensor> inputs = residuals_;
+  for (size_t i = 0; i < tangents.size(); ++i) inputs.push_back(with_strides(tangents[i], variant->wanted_strides[i]));
+  auto gradients = Program(variant->graph).run(std::move(inputs), {.differentiable = true});
+  gradients.resize(num_outputs());
+  return gradients;
 }
 
 variable_list PairNode::apply(variable_list&& tangents) {

@@ -23,6 +23,11 @@ class PairNode final : public torch::autograd::Node {
   std::string name() const override { return "DiptychBackward(" + function_->options().name + ")"; }
   void release_variables() override;
   void will_release_variables() override { will_release_ = true; }
+  /// In a captured backward the backward graph takes this node's place, unless it is to be differentiated again or was
+  /// compiled by someone else.
+  void compiled_args(torch::dynamo::autograd::CompiledNodeArgs& args) const override;
+  torch::autograd::variable_list apply_with_saved(const torch::autograd::variable_list& tangents,
+                                                  torch::dynamo::autograd::SwapSavedVariables& saved) override;
 
  private:
   /// A storage that a residual shares with a tensor in the caller's hands.
@@ -33,6 +38,7 @@ class PairNode final : public torch::autograd::Node {
   };
 
   torch::autograd::variable_list apply(torch::autograd::variable_list&& tangents) override;
+  torch::autograd::variable_list inlined(const torch::autograd::variable_list& tangents) const;
   torch::autograd::variable_list run_compiled(const BackwardVariant& variant,
                                               torch::autograd::variable_list&& tangents);
   torch::autograd::variable_list run_second_order(const BackwardVariant& variant,

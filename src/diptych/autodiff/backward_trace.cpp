@@ -1,0 +1,378 @@
+#include "diptych/autodiff/backward_trace.h"
+
+#include <ATen/ops/add.h>
+#include <ATen/ops/empty_strided.h>
+#include <torch/csrc/autograd/engine.h>
+
+#include <map>
+#include <unordered_map>
+
+#include "diptych/base/error.h"
+#include "diptych/trace/recorder.h"
+#include "diptych/trace/scope.h"
+
+namespace diptych::detail {
+namespace {
+
+namespace ag = torch::autograd;
+namespace ca = torch::dynamo::autograd;
+
+// What an error says, without a backtrace.
+std::string words_of(const std::exception& error) {
+  const auto* from_torch = dynamic_cast<const c10::Error*>(&error);
+  return from_torch != nullptr ? from_torch->what_without_backtrace() : error.what();
+}
+
+/// Replays the calls of one task. LibTorch hands it back as the "compiler" to the interface below.
+class Replay {
+ public:
+  Replay(const std::vector<TaskCall>& calls, TaskContents& contents, const std::vector<bool>& is_opaque,
+         size_t num_results)
+      : calls_(calls), contents_(contents), is_opaque_(is_opaque), recorder_("backward"), found_(num_results) {}
+
+  BackwardTrace run();
+
+  std::string bind(const std::string& name, ca::functional_apply_t function, bool is_custom, bool is_traceable);
+  ag::variable_list call(const std::string& name, const ag::variable_list& inputs,
+                         const std::vector<c10::IValue>& arguments);
+  /// Runs `body`; what it throws is kept until the node has been put back in order, and `otherwise` is returned.
+  template <class Body, class Result>
+  Result guarded(Body&& body, Result otherwise) {
+    if (failure_) return otherwise;
+    try {
+      return body();
+    } catch (const std::exception& error) {
+      failure_ = words_of(error);
+      return otherwise;
+    }
+  }
+  size_t num_outputs() const { return calls_[current_].node->num_outputs(); }
+
+ private:
+  void add_inputs();
+  void evaluate(size_t index);
+  ag::variable_list apply(const ag::variable_list& inputs);
+  void check_outputs(ag::variable_list& outputs);
+  void pass_on(ag::variable_list outputs);
+  std::vector<bool> wanted_outputs() const;
+  ag::variable_list live(LiveStage stage, const ag::variable_list& inputs, const std::vector<bool>& is_wanted);
+  ag::variable_list run_as_it_is(const ag::variable_list& inputs);
+  TensorMeta meta_of_result(LiveStage stage, const ag::variable_list& inputs, size_t index) const;
+  const Origins* origins_of(const at::Tensor& tensor) const;
+  void derive_origins(const ag::variable_list& inputs, const ag::variable_list& outputs);
+  void set_origins(const at::Tensor& tensor, Origins origins);
+  BackwardTrace finish();
+
+  const std::vector<TaskCall>& calls_;
+  TaskContents& contents_;
+  const std::vector<bool>& is_opaque_;
+  Recorder recorder_;
+  ag::variable_list found_;
+  size_t current_ = 0;
+  std::optional<std::string> failure_;
+  struct Custom {
+    ca::functional_apply_t apply;
+    bool is_traceable = false;
+  };
+  Custom custom_;  ///< bound and not yet called
+  std::unordered_map<const ag::Node*, ag::variable_list> waiting_;
+  std::unordered_map<const c10::TensorImpl*, Origins> origins_;
+  ag::variable_list kept_;  ///< the tensors that origins_ speaks of
+  int64_t num_numbers_ = 0;
+  bool runs_user_code_ = false;
+};
+
+/// What nodes call while they are replayed; each call finds the replay that it belongs to.
+class ReplayInterface final : public ca::PyCompilerInterface {
+ public:
+  static Replay& replay(PyObject* compiler) { return *reinterpret_cast<Replay*>(compiler); }
+
+  std::string bind_function(PyObject* compiler, const std::string& name, ca::functional_apply_t function,
+                            std::vector<at::TypePtr> /*schema*/, bool is_custom, bool is_traceable) const override {
+    return replay(compiler).bind(name, std::move(function), is_custom, is_traceable);
+  }
+  ag::variable_list call_function(PyObject* compiler, const char* /*method*/, const std::string& name,
+                                  const ag::variable_list& inputs, const std::vector<c10::IValue>& arguments,
+                                  const c10::IValue& /*output_metadata*/) const override {
+    return replay(compiler).call(name, inputs, arguments);
+  }
+  // An in-place operator on a view: the gradient of the base, the slice of it that the view was, and a copy of that.
+  ag::variable_list call_copy_slices_prologue(PyObject* compiler, const ag::variable_list& inputs,
+                                              const at::TensorGeometry& base,
+                                              const at::TensorGeometry& view) const override {
+    return replay(compiler).guarded(
+        [&]() -> ag::variable_list {
+          const at::Tensor result = at::empty_strided(base.sizes(), base.strides(), inputs[0].options());
+          result.copy_(inputs[0]);
+          const auto offset = view.storage_offset() - base.storage_offset();
+          const at::Tensor slice = result.as_strided(view.sizes(), view.strides(), offset);
+          return {result, slice, slice.clone()};
+        },
+        ag::variable_list(3));
+  }
+  ag::variable_list call_copy_slices_epilogue(PyObject* compiler, const std::vector<bool>& needs_input_grad,
+                                              const at::Tensor& result, const ag::variable_list& gradients,
+                                              const at::Tensor& slice) const override {
+    return replay(compiler).guarded(
+        [&] {
+          ag::variable_list found(needs_input_grad.size());
+          for (size_t i = 0; i < found.size(); ++i) {
+            if (!needs_input_grad[i] || !gradients[i].defined()) continue;
+            if (i == 0) slice.copy_(gradients[0]);
+            found[i] = i == 0 ? result : gradients[i];
+          }
+          return found;
+        },
+        ag::variable_list(needs_input_grad.size()));
+  }
+  at::Tensor call_unpack(PyObject* /*compiler*/, std::optional<size_t> /*hook*/, size_t /*input*/) const override {
+    throw InternalError("a saved tensor with hooks was to be unpacked in a graph");
+  }
+  at::Tensor call_accumulate_grad(PyObject* /*compiler*/, const at::Tensor& /*variable*/, const at::Tensor& /*grad*/,
+                                  const at::Tensor& /*incoming*/, bool /*has_post_hooks*/) const override {
+    throw InternalError("an accumulation was to be replayed, which is run as it is");
+  }
+};
+
+// LibTorch's own nodes bind their function once in a process, under the name that they call it by.
+std::map<std::string, ca::functional_apply_t>& functions_of_libtorch() {
+  static auto* const functions = new std::map<std::string, ca::functional_apply_t>;
+  return *functions;
+}
+
+// A node of the user's binds its function each time, and calls it by the name that it gets here.
+std::string Replay::bind(const std::string& name, ca::functional_apply_t function, bool is_custom, bool is_traceable) {
+  if (!is_custom) {
+    functions_of_libtorch().insert_or_assign(name, std::move(function));
+    return name;
+  }
+  custom_ = {std::move(function), is_traceable};
+  return "the user's";
+}
+
+ag::variable_list Replay::call(const std::string& name, const ag::variable_list& inputs,
+                               const std::vector<c10::IValue>& arguments) {
+  // It comes unbound, and is done after the replay.
+  if (name == "validate_outputs") return inputs;
+  return guarded(
+      [&]() -> ag::variable_list {
+        if (custom_.apply) {
+          const Custom custom = std::exchange(custom_, {});
+          return custom.is_traceable ? custom.apply(inputs, arguments) : run_as_it_is(inputs);
+        }
+        const auto found = functions_of_libtorch().find(name);
+        DIPTYCH_CHECK(found != functions_of_libtorch().end(),
+                      "[backward] {} gave its function to another capture of backwards in this process", name);
+        return found->second(inputs, arguments);
+      },
+      ag::variable_list(num_outputs()));
+}
+
+std::string short_name(const ag::Node& node) {
+  const std::string name = node.name();
+  constexpr std::string_view kNamespace = "torch::autograd::";
+  return name.rfind(kNamespace, 0) == 0 ? name.substr(kNamespace.size()) : name;
+}
+
+void Replay::add_inputs() {
+  auto& tensors = contents_.compiler().tensor_args;
+  for (size_t i = 0; i < tensors.inputs.size(); ++i) {
+    const size_t owner = contents_.owner_of_tensor(i);
+    const std::string path = fmt::format("{}.{}.{}", short_name(*calls_[owner].node), owner, i);
+    tensors.lookup(tensors.inputs[i]).proxy_tensor =
+        recorder_.add_input(tensors.inputs[i], {SlotKind::kArgument, path});
+  }
+}
+
+const Origins* Replay::origins_of(const at::Tensor& tensor) const {
+  const auto found = origins_.find(tensor.unsafeGetTensorImpl());
+  return found == origins_.end() ? nullptr : &found->second;
+}
+
+void Replay::set_origins(const at::Tensor& tensor, Origins origins) {
+  if (origins_.try_emplace(tensor.unsafeGetTensorImpl(), std::move(origins)).second) kept_.push_back(tensor);
+}
+
+// A replayed node gives something where something comes in.
+void Replay::derive_origins(const ag::variable_list& inputs, const ag::variable_list& outputs) {
+  Origins all;
+  bool any = false;
+  for (const at::Tensor& input : inputs) {
+    if (!input.defined()) continue;
+    const Origins* origins = origins_of(input);
+    if (origins == nullptr) return;
+    any = true;
+    all.insert(all.end(), origins->begin(), origins->end());
+  }
+  for (const at::Tensor& output : outputs) {
+    if (any && output.defined()) set_origins(output, all);
+  }
+}
+
+TensorMeta Replay::meta_of_result(LiveStage stage, const ag::variable_list& inputs, size_t index) const {
+  if (stage != LiveStage::kNode && inputs[index].defined()) return TensorMeta::of(inputs[index]);
+  const ag::Node& node = *calls_[current_].node;
+  const bool is_input = stage == LiveStage::kTensorHooks || stage == LiveStage::kPreHooks;
+  const ag::Edge edge = is_input ? ag::Edge() : node.next_edge(index);
+  const ag::InputMetadata& known = is_input ? node.input_metadata(index) : edge.function->input_metadata(edge.input_nr);
+  TensorMeta meta;
+  meta.dtype = c10::typeMetaToScalarType(known.dtype());
+  meta.device = known.device();
+  for (const c10::SymInt& size : known.shape_as_dim_vector()) meta.sizes.push_back(size.expect_int());
+  meta.strides = contiguous_strides(meta.sizes);
+  return meta;
+}
+
+ag::variable_list Replay::live(LiveStage stage, const ag::variable_list& inputs, const std::vector<bool>& is_wanted) {
+  LiveCall call{current_, stage, {}, {}, is_wanted, num_numbers_};
+  std::vector<Value> operands;
+  for (const at::Tensor& input : inputs) {
+    call.is_given.push_back(input.defined());
+    if (!input.defined()) continue;
+    operands.push_back(recorder_.value_of(recorder_.stand_in(input)));
+    const Origins* origins = origins_of(input);
+    call.origins.push_back(origins != nullptr ? *origins : Origins());
+  }
+  std::vector<TensorMeta> metas;
+  for (size_t i = 0; i < is_wanted.size(); ++i) {
+    if (is_wanted[i]) metas.push_back(meta_of_result(stage, inputs, i));
+  }
+  const auto made = recorder_.record_hop(make_live_node(call, operands), metas);
+  ag::variable_list results(is_wanted.size());
+  size_t next = 0;
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (!is_wanted[i]) continue;
+    results[i] = made[next++];
+    set_origins(results[i], {num_numbers_++});
+  }
+  return results;
+}
+
+std::vector<bool> Replay::wanted_outputs() const {
+  const ag::Node& node = *calls_[current_].node;
+  std::vector<bool> wanted;
+  for (size_t i = 0; i < node.num_outputs(); ++i) {
+    wanted.push_back(node.next_edge(i).is_valid() && node.task_should_compute_output(i));
+  }
+  return wanted;
+}
+
+ag::variable_list Replay::run_as_it_is(const ag::variable_list& inputs) {
+  runs_user_code_ = true;
+  return live(LiveStage::kNode, inputs, wanted_outputs());
+}
+
+void Replay::check_outputs(ag::variable_list& outputs) {
+  const ag::Node& node = *calls_[current_].node;
+  ag::validate_outputs(node.next_edges(), outputs,
+                       [&](const std::string& problem) { return "Function " + node.name() + " " + problem; });
+}
+
+ag::variable_list Replay::apply(const ag::variable_list& inputs) {
+  ag::Node& node = *calls_[current_].node;
+  ca::TraceState state(std::vector<std::optional<c10::SymInt>>(contents_.compiler().all_size_inputs.size()), 0);
+  const auto& call = contents_.compiler().node_calls.lookup(calls_[current_].node);
+  ca::SwapSavedVariables saved(contents_.compiler(), state, reinterpret_cast<PyObject*>(this), call);
+  ag::variable_list outputs = node.apply_with_saved(inputs, saved);
+  if (failure_) throw UnsupportedNode(current_, *failure_);
+  return outputs;
+}
+
+std::vector<bool> defined(const ag::variable_list& list) {
+  std::vector<bool> flags;
+  for (const at::Tensor& tensor : list) flags.push_back(tensor.defined());
+  return flags;
+}
+
+void Replay::evaluate(size_t index) {
+  const TaskCall& call = calls_[index];
+  ag::Node& node = *call.node;
+  current_ = index;
+  const Scope scope(short_name(node));
+  ag::variable_list inputs = std::move(waiting_[&node]);
+  waiting_.erase(&node);
+  inputs.resize(std::max<size_t>(inputs.size(), node.num_inputs()));
+  const auto with_hooks = [&](LiveStage stage, const ag::variable_list& list) {
+    runs_user_code_ = true;
+    return live(stage, list, defined(list));
+  };
+  if (!node.tensor_pre_hooks().empty() || !node.retains_grad_hooks().empty()) {
+    inputs = with_hooks(LiveStage::kTensorHooks, inputs);
+  }
+  for (const auto& capture : call.captures) found_[capture.output] = inputs[capture.input];
+  if (!call.needed) return;
+  if (contents_.is_live()[index] || is_opaque_[index]) {
+    runs_user_code_ = runs_user_code_ || !accumulates(node) || !node.post_hooks().empty() ||
+                      !node.pre_hooks().empty() || node.tensor_post_acc_grad_hooks() != nullptr;
+    return pass_on(live(LiveStage::kNode, inputs, wanted_outputs()));
+  }
+  if (!node.pre_hooks().empty()) inputs = with_hooks(LiveStage::kPreHooks, inputs);
+  ag::variable_list outputs = apply(inputs);
+  check_outputs(outputs);
+  derive_origins(inputs, outputs);
+  if (!node.post_hooks().empty()) {
+    ag::variable_list both = outputs;
+    both.insert(both.end(), inputs.begin(), inputs.end());
+    runs_user_code_ = true;
+    outputs = live(LiveStage::kPostHooks, both, defined(outputs));
+  }
+  pass_on(std::move(outputs));
+}
+
+void Replay::pass_on(ag::variable_list outputs) {
+  const ag::edge_list& edges = calls_[current_].node->next_edges();
+  for (size_t i = 0; i < std::min(outputs.size(), edges.size()); ++i) {
+    if (!edges[i].is_valid() || !outputs[i].defined()) continue;
+    auto& inputs = waiting_[edges[i].function.get()];
+    inputs.resize(edges[i].function->num_inputs());
+    at::Tensor& sum = inputs.at(edges[i].input_nr);
+    if (!sum.defined()) {
+      sum = std::move(outputs[i]);
+      continue;
+    }
+    const at::Tensor both = at::add(sum, outputs[i]);
+    derive_origins({sum, outputs[i]}, {both});
+    sum = both;
+  }
+}
+
+BackwardTrace Replay::finish() {
+  std::vector<Value> outputs;
+  std::vector<Slot> slots;
+  BackwardTrace trace{Graph(), {}, static_cast<size_t>(num_numbers_), runs_user_code_};
+  for (size_t i = 0; i < found_.size(); ++i) {
+    outputs.push_back(found_[i].defined() ? recorder_.value_of(recorder_.stand_in(found_[i])) : Value{});
+    slots.push_back({SlotKind::kGradient, fmt::format("gradient.{}", i)});
+    const Origins* origins = found_[i].defined() ? origins_of(found_[i]) : nullptr;
+    trace.origins.push_back(origins != nullptr ? *origins : Origins());
+  }
+  recorder_.graph().set_outputs(std::move(outputs), std::move(slots));
+  trace.graph = std::move(recorder_.graph());
+  return trace;
+}
+
+BackwardTrace Replay::run() {
+  const TraceGuard tracing(recorder_);
+  recorder_.set_phase(Phase::kBackward);
+  add_inputs();
+  for (size_t i = 0; i < calls_.size(); ++i) {
+    try {
+      evaluate(i);
+    } catch (const UnsupportedNode&) {
+      throw;
+    } catch (const std::exception& error) {
+      throw UnsupportedNode(i, words_of(error));
+    }
+  }
+  return finish();
+}
+
+}  // namespace
+
+BackwardTrace trace_backward(const std::vector<TaskCall>& calls, TaskContents& contents,
+                             const std::vector<bool>& is_opaque, size_t num_results) {
+  const ca::PyCompilerGuard guard(std::make_unique<ReplayInterface>());
+  return Replay(calls, contents, is_opaque, num_results).run();
+}
+
+}  // namespace diptych::detail

@@ -1,0 +1,34 @@
+// A task of autograd's engine as a graph: its nodes are replayed on stand-ins for the tensors that they have saved.
+#pragma once
+#include <stdexcept>
+
+#include "diptych/autodiff/live_nodes.h"
+#include "diptych/autodiff/task_key.h"
+
+namespace diptych::detail {
+
+struct BackwardTrace {
+  Graph graph;                   ///< from the tensors of a TaskContents, in order, to the task's results
+  std::vector<Origins> origins;  ///< per result; see Note [Undefined on the way]
+  size_t num_numbers = 0;
+  bool runs_user_code = false;  ///< hooks, or nodes that are run as they are; gradients are accumulated so, too
+};
+
+/// A node that can't be replayed on stand-ins.
+class UnsupportedNode : public std::runtime_error {
+ public:
+  UnsupportedNode(size_t call, const std::string& reason) : std::runtime_error(reason), call_(call) {}
+  size_t call() const { return call_; }
+
+ private:
+  size_t call_;
+};
+
+/// Traces a task. `is_opaque`: calls to run as they are besides those that `contents` names. Nothing is run, no hook is
+/// called, and the nodes are left as they were. Threads: one at a time in the process.
+/// Requires: the engine's task is current on this thread, with its grad mode.
+/// Errors: UnsupportedNode.
+BackwardTrace trace_backward(const std::vector<TaskCall>& calls, TaskContents& contents,
+                             const std::vector<bool>& is_opaque, size_t num_results);
+
+}  // namespace diptych::detail

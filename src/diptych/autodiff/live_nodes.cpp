@@ -1,0 +1,191 @@
+#include "diptych/autodiff/live_nodes.h"
+
+#include <ATen/ops/zeros_like.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/function_hook.h>
+
+#include "diptych/base/error.h"
+#include "diptych/interpreter/hop_rules.h"
+#include "diptych/interpreter/program.h"
+#include "diptych/ops/hop_schemas.h"
+
+namespace diptych::detail {
+namespace {
+
+namespace ag = torch::autograd;
+
+thread_local LiveRun* innermost = nullptr;
+
+c10::List<bool> flags(const std::vector<bool>& list) {
+  c10::List<bool> flags;
+  for (const bool flag : list) flags.push_back(flag);
+  return flags;
+}
+
+std::vector<bool> flags(const c10::IValue& value) {
+  std::vector<bool> list;
+  for (const bool flag : value.toBoolList()) list.push_back(flag);
+  return list;
+}
+
+// Each operand's count, then its numbers.
+c10::List<int64_t> encode(const std::vector<Origins>& origins) {
+  c10::List<int64_t> list;
+  for (const Origins& numbers : origins) {
+    list.push_back(static_cast<int64_t>(numbers.size()));
+    for (const int64_t number : numbers) list.push_back(number);
+  }
+  return list;
+}
+
+std::vector<Origins> decode(const std::vector<int64_t>& list) {
+  std::vector<Origins> origins;
+  for (size_t i = 0; i < list.size(); i += 1 + static_cast<size_t>(list[i])) {
+    const auto begin = list.begin() + static_cast<std::ptrdiff_t>(i) + 1;
+    origins.emplace_back(begin, begin + list[i]);
+  }
+  return origins;
+}
+
+enum Position : size_t { kOperands, kCall, kStage, kGiven, kOrigins, kWanted, kFirstNumber };
+
+LiveCall live_call_of(const Node& node) {
+  const auto constant = [&](size_t position) { return std::get<c10::IValue>(node.operands[position]); };
+  return {static_cast<size_t>(constant(kCall).toInt()),
+          static_cast<LiveStage>(constant(kStage).toInt()),
+          flags(constant(kGiven)),
+          decode(constant(kOrigins).toIntVector()),
+          flags(constant(kWanted)),
+          constant(kFirstNumber).toInt()};
+}
+
+const HopSchema& schema() {
+  static const HopSchema* const known = [] {
+    const HopSchema* const added = add_hop_schema({"autograd_node", 0});
+    register_interpreter_rule(*added, [](const Node& node) -> HopKernel {
+      return [live = live_call_of(node)](std::vector<c10::IValue>&& operands, const RunOptions& /*options*/) {
+        std::vector<at::Tensor> tensors;
+        auto list = std::move(operands[kOperands]).toTensorList();
+        operands.clear();
+        tensors.reserve(list.size());
+        for (size_t i = 0; i < list.size(); ++i) tensors.push_back(list.extract(i));
+        return LiveRun::current().call(live, std::move(tensors));
+      };
+    });
+    return added;
+  }();
+  return *known;
+}
+
+ag::variable_list hooked(const auto& hooks, ag::variable_list gradients) {
+  for (const auto& hook : hooks) gradients = (*hook)(gradients);
+  return gradients;
+}
+
+}  // namespace
+
+Node make_live_node(const LiveCall& live, const std::vector<Value>& operands) {
+  Node node{Op(&schema()), {}, {}, {}, {}, {}};
+  node.operands = {ValueList(operands.begin(), operands.end()),
+                   c10::IValue(static_cast<int64_t>(live.call)),
+                   c10::IValue(static_cast<int64_t>(live.stage)),
+                   c10::IValue(flags(live.is_given)),
+                   c10::IValue(encode(live.origins)),
+                   c10::IValue(flags(live.is_wanted)),
+                   c10::IValue(live.first_number)};
+  return node;
+}
+
+LiveRun::LiveRun(const std::vector<TaskCall>& calls, size_t num_numbers, bool keeps_graph)
+    : calls_(calls),
+      keeps_graph_(keeps_graph),
+      undefined_(num_numbers),
+      keys_(c10::impl::tls_local_dispatch_key_set()),
+      outer_(innermost) {
+  innermost = this;
+}
+
+LiveRun::~LiveRun() { innermost = outer_; }
+
+LiveRun& LiveRun::current() {
+  DIPTYCH_CHECK(
+      innermost != nullptr,
+      "[backward] the graph of a captured backward holds autograd nodes that are run as they are, and was run "
+      "outside a backward; call backward() while a BackwardCapture is alive");
+  return *innermost;
+}
+
+bool LiveRun::is_undefined(const Origins& origins) const {
+  return !origins.empty() &&
+         std::all_of(origins.begin(), origins.end(), [&](int64_t number) { return undefined_[number]; });
+}
+
+std::vector<at::Tensor> LiveRun::call(const LiveCall& live, std::vector<at::Tensor>&& operands) {
+  const c10::impl::ForceDispatchKeyGuard eager(keys_);
+  last_call_ = live.call;
+  std::vector<at::Tensor> inputs(live.is_given.size());
+  size_t next = 0;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!live.is_given[i]) continue;
+    if (!is_undefined(live.origins[next])) inputs[i] = std::move(operands[next]);
+    ++next;
+  }
+  operands.clear();
+  const auto& node = *calls_[live.call].node;
+  const std::vector<at::Tensor> like = live.stage == LiveStage::kNode ? std::vector<at::Tensor>() : inputs;
+  std::vector<at::Tensor> results = run_stage(live, std::move(inputs));
+  std::vector<at::Tensor> wanted;
+  for (size_t i = 0; i < live.is_wanted.size(); ++i) {
+    if (!live.is_wanted[i]) continue;
+    at::Tensor result = i < results.size() ? std::move(results[i]) : at::Tensor();
+    const bool is_undefined = !result.defined();
+    undefined_[live.first_number + static_cast<int64_t>(wanted.size())] = is_undefined;
+    if (is_undefined) {
+      const bool has_like = i < like.size() && like[i].defined();
+      const auto& edge = node.next_edges().size() > i ? node.next_edge(i) : ag::Edge();
+      result = has_like ? at::zeros_like(like[i])
+               : live.stage == LiveStage::kTensorHooks || live.stage == LiveStage::kPreHooks
+                   ? node.input_metadata(i).zeros_like()
+                   : edge.function->input_metadata(edge.input_nr).zeros_like();
+    }
+    wanted.push_back(std::move(result));
+  }
+  return wanted;
+}
+
+std::vector<at::Tensor> LiveRun::run_stage(const LiveCall& live, std::vector<at::Tensor>&& inputs) const {
+  ag::Node& node = *calls_[live.call].node;
+  switch (live.stage) {
+    case LiveStage::kTensorHooks:
+      inputs = hooked(node.tensor_pre_hooks(), std::move(inputs));
+      for (const auto& [output, hook] : node.retains_grad_hooks()) inputs = (*hook)(inputs);
+      return std::move(inputs);
+    case LiveStage::kPreHooks:
+      return hooked(node.pre_hooks(), std::move(inputs));
+    case LiveStage::kPostHooks: {
+      const auto middle = inputs.begin() + static_cast<std::ptrdiff_t>(node.num_outputs());
+      const ag::variable_list given(middle, inputs.end());
+      ag::variable_list outputs(inputs.begin(), middle);
+      inputs.clear();
+      for (const auto& hook : node.post_hooks()) outputs = (*hook)(outputs, given);
+      return outputs;
+    }
+    case LiveStage::kNode:
+      break;
+  }
+  return run_node(node, std::move(inputs));
+}
+
+std::vector<at::Tensor> LiveRun::run_node(ag::Node& node, std::vector<at::Tensor>&& inputs) const {
+  inputs = hooked(node.pre_hooks(), std::move(inputs));
+  if (!keeps_graph_) node.will_release_variables();
+  const ag::variable_list kept = node.post_hooks().empty() ? ag::variable_list() : inputs;
+  ag::variable_list outputs = node(std::move(inputs));
+  ag::validate_outputs(node.next_edges(), outputs,
+                       [&](const std::string& problem) { return "Function " + node.name() + " " + problem; });
+  for (const auto& hook : node.post_hooks()) outputs = (*hook)(outputs, kept);
+  if (!keeps_graph_) node.release_variables();
+  return outputs;
+}
+
+}  // namespace diptych::detail

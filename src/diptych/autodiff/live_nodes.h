@@ -1,0 +1,63 @@
+// hop.autograd_node: a node of the autograd graph, or one kind of its hooks, run as it is in the middle of a captured
+// backward. What a graph can't hold is so kept, in eager's order and on eager's tensors.
+#pragma once
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include "diptych/autodiff/task_order.h"
+#include "diptych/graph/graph.h"
+
+namespace diptych::detail {
+
+/// What a live call does with its node.
+enum class LiveStage : uint8_t {
+  kTensorHooks,  ///< hooks on tensors and retain_grad: gradients to gradients
+  kPreHooks,     ///< gradients to gradients
+  kNode,         ///< pre-hooks, the node itself, validation, post-hooks: gradients to the gradients of its inputs
+  kPostHooks,    ///< the gradients of its inputs, then its gradients, to the former
+};
+
+/// Note [Undefined on the way]: a graph's values are always defined, but what a hook or a node gives that is run as it
+/// is may turn out not to be. Zeros then flow in its place, and each live result has a number, so that whoever gets a
+/// value that only such zeros flowed into gets an undefined one after all. For each of its operands a live call knows
+/// the numbers; an empty list says that the value is defined whatever happens.
+using Origins = std::vector<int64_t>;
+
+struct LiveCall {
+  size_t call = 0;  ///< position among the task's calls
+  LiveStage stage = LiveStage::kNode;
+  std::vector<bool> is_given;    ///< per input of the stage, whether it is an operand; undefined if not
+  std::vector<Origins> origins;  ///< per operand
+  std::vector<bool> is_wanted;   ///< per result of the stage, whether it is a result of the node
+  int64_t first_number = 0;      ///< of its results
+};
+
+/// The node of the graph for a live call.
+Node make_live_node(const LiveCall& live, const std::vector<Value>& operands);
+
+/// One run of a captured backward: what its live calls read. Made before the graph is run, on the same thread.
+class LiveRun {
+ public:
+  LiveRun(const std::vector<TaskCall>& calls, size_t num_numbers, bool keeps_graph);
+  ~LiveRun();
+  LiveRun(const LiveRun&) = delete;
+  LiveRun& operator=(const LiveRun&) = delete;
+  static LiveRun& current();
+
+  std::vector<at::Tensor> call(const LiveCall& live, std::vector<at::Tensor>&& operands);
+  bool is_undefined(const Origins& origins) const;
+  /// The call that ran last, for what is left as eager would after an exception.
+  size_t last_call() const { return last_call_; }
+
+ private:
+  std::vector<at::Tensor> run_stage(const LiveCall& live, std::vector<at::Tensor>&& inputs) const;
+  std::vector<at::Tensor> run_node(torch::autograd::Node& node, std::vector<at::Tensor>&& inputs) const;
+
+  const std::vector<TaskCall>& calls_;
+  bool keeps_graph_;
+  std::vector<bool> undefined_;
+  c10::impl::LocalDispatchKeySet keys_;  ///< eager's
+  size_t last_call_ = 0;
+  LiveRun* outer_;
+};
+
+}  // namespace diptych::detail

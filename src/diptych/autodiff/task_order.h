@@ -1,0 +1,27 @@
+// What one call of autograd's engine is about to run, in its order.
+#pragma once
+#include <c10/util/SmallVector.h>
+#include <torch/csrc/autograd/graph_task.h>
+#include <torch/csrc/autograd/node.h>
+
+#include <vector>
+
+namespace diptych::detail {
+
+/// One autograd node of a task.
+struct TaskCall {
+  c10::intrusive_ptr<torch::autograd::Node> node;
+  bool needed = true;  ///< whether it runs; else its inputs are only handed out
+  struct Capture {
+    int input;
+    int output;
+  };
+  c10::SmallVector<Capture, 1> captures;  ///< which of its inputs are results of the task
+};
+
+/// The nodes that a task runs, in the order in which the engine runs them on one thread: of those whose gradients have
+/// all come, the one that ran last in the forward; gradients are accumulated as soon as they are there.
+std::vector<TaskCall> calls_in_order(const c10::intrusive_ptr<torch::autograd::Node>& root,
+                                     const torch::autograd::GraphTask& task);
+
+}  // namespace diptych::detail

@@ -1,0 +1,277 @@
+// Hooks in captured backwards: all kinds in random places are called as often, in the order and on the values of eager.
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
+#include <torch/csrc/autograd/utils/lambda_post_hook.h>
+#include <torch/torch.h>
+
+#include <random>
+
+#include "diptych/compile/backward_capture.h"
+
+namespace diptych::testing {
+namespace {
+
+namespace ag = torch::autograd;
+using Tensors = std::vector<at::Tensor>;
+
+/// What hooks saw, in order.
+using Diary = std::vector<std::pair<std::string, at::Tensor>>;
+
+struct PreHook final : ag::FunctionPreHook {
+  explicit PreHook(std::function<void(const at::Tensor&)> see) : see_(std::move(see)) {}
+  ag::variable_list operator()(const ag::variable_list& gradients) override {
+    ag::variable_list changed;
+    for (const at::Tensor& gradient : gradients) {
+      if (gradient.defined()) see_(gradient);
+      changed.push_back(gradient.defined() ? gradient * 1.5 : gradient);
+    }
+    return changed;
+  }
+  std::function<void(const at::Tensor&)> see_;
+};
+
+struct AfterAccumulation final : ag::PostAccumulateGradHook {
+  explicit AfterAccumulation(std::function<void(const at::Tensor&)> see) : see_(std::move(see)) {}
+  void operator()(const ag::Variable& tensor) override {
+    see_(tensor.grad());
+    tensor.mutable_grad() = tensor.grad() * 2;
+  }
+  std::function<void(const at::Tensor&)> see_;
+};
+
+/// A random chain of operators on two leaves with hooks at random places.
+class Program {
+ public:
+  Program(uint64_t seed, Diary& diary) : random_(seed), diary_(diary) {}
+
+  at::Tensor loss(const Tensors& leaves) {
+    for (const at::Tensor& leaf : leaves) hook_leaf(leaf);
+    Tensors pool = leaves;
+    for (int i = 0; i < 8; ++i) {
+      const at::Tensor &a = any(pool), &b = any(pool);
+      const std::vector<std::function<at::Tensor()>> operators{[&] { return a * b; }, [&] { return a + b.tanh(); },
+                                                               [&] { return a.matmul(b); }, [&] { return a.exp().t(); },
+                                                               [&] { return (a - b).sum(0, true) * b; }};
+      pool.push_back((operators[pick(operators.size())]() * 0.3).tanh());
+      hook_tensor(pool.back());
+    }
+    return pool.back().sum() + any(pool).mean();
+  }
+
+ private:
+  size_t pick(size_t count) { return std::uniform_int_distribution<size_t>(0, count - 1)(random_); }
+  const at::Tensor& any(const Tensors& pool) { return pool[pick(pool.size())]; }
+  auto see(const std::string& who) {
+    return [this, name = who + std::to_string(count_++)](const at::Tensor& t) {
+      diary_.emplace_back(name, t.detach().clone());
+    };
+  }
+
+  void hook_tensor(const at::Tensor& tensor) {
+    const auto node = tensor.grad_fn();
+    switch (pick(7)) {
+      case 0:
+        tensor.register_hook([look = see("tensor")](const at::Tensor& g) {
+          look(g);
+          return g * 0.5;
+        });
+        break;
+      case 1:
+        tensor.register_hook([look = see("silent")](const at::Tensor& g) { look(g); });
+        break;
+      case 2:
+        tensor.retain_grad();
+        retained_.push_back(tensor);
+        break;
+      case 3:
+        node->add_pre_hook(std::make_unique<PreHook>(see("pre")));
+        break;
+      case 4:
+        node->add_post_hook(std::make_unique<ag::utils::LambdaPostHook>(
+            [look = see("post")](const ag::variable_list& outputs, const ag::variable_list& inputs) {
+              look(inputs[0]);
+              ag::variable_list changed;
+              for (const at::Tensor& output : outputs) changed.push_back(output.defined() ? output * 0.9 : output);
+              return changed;
+            }));
+        break;
+      default:
+        break;
+    }
+  }
+
+  void hook_leaf(const at::Tensor& leaf) {
+    if (pick(2) == 0) {
+      leaf.register_hook([look = see("leaf")](const at::Tensor& g) {
+        look(g);
+        return g + 1;
+      });
+    }
+    if (pick(2) == 0) {
+      ag::impl::set_post_acc_grad_hooks(leaf, std::make_unique<AfterAccumulation>(see("accumulated")));
+    }
+  }
+
+ public:
+  Tensors retained_;
+
+ private:
+  std::mt19937_64 random_;
+  Diary& diary_;
+  size_t count_ = 0;
+};
+
+struct Outcome {
+  Diary diary;
+  Tensors gradients;
+};
+
+Outcome run(uint64_t seed, bool captured) {
+  Outcome outcome;
+  torch::manual_seed(static_cast<int64_t>(seed));
+  const Tensors leaves{torch::randn({3, 3}, torch::kFloat64).requires_grad_(),
+                       torch::randn({3, 3}, torch::kFloat64).requires_grad_()};
+  Program program(seed, outcome.diary);
+  const at::Tensor loss = program.loss(leaves);
+  std::optional<BackwardCapture> capture;
+  if (captured) capture.emplace();
+  loss.backward();
+  outcome.gradients = {leaves[0].grad(), leaves[1].grad()};
+  for (const at::Tensor& tensor : program.retained_) outcome.gradients.push_back(tensor.grad());
+  return outcome;
+}
+
+TEST(BackwardHooks, RandomOnesDoAsInEager) {
+  size_t seen = 0;
+  for (uint64_t seed = 0; seed < 150; ++seed) {
+    SCOPED_TRACE(seed);
+    backward_capture::reset();
+    const Outcome expected = run(seed, false);
+    for (int pass = 0; pass < 2; ++pass) {
+      const Outcome got = run(seed, true);
+      ASSERT_EQ(got.diary.size(), expected.diary.size());
+      for (size_t i = 0; i < got.diary.size(); ++i) {
+        EXPECT_EQ(got.diary[i].first, expected.diary[i].first);
+        EXPECT_TRUE(torch::allclose(got.diary[i].second, expected.diary[i].second)) << got.diary[i].first;
+      }
+      for (size_t i = 0; i < got.gradients.size(); ++i) {
+        ASSERT_EQ(got.gradients[i].defined(), expected.gradients[i].defined()) << i;
+        if (!got.gradients[i].defined()) continue;
+        EXPECT_TRUE(torch::allclose(got.gradients[i], expected.gradients[i])) << i;
+      }
+    }
+    seen += expected.diary.size();
+    EXPECT_EQ(backward_capture::statistics().captures, 1);
+    EXPECT_EQ(backward_capture::statistics().hits, 1);
+    if (HasFailure()) return;
+  }
+  EXPECT_GT(seen, 300);
+}
+
+TEST(BackwardHooks, NestedBackwardsInsideOne) {
+  const auto nested = [](bool captured) {
+    const at::Tensor x = torch::ones({2}, torch::kFloat64).requires_grad_(),
+                     w = torch::ones({2}, torch::kFloat64).requires_grad_();
+    const at::Tensor y = x * 3;
+    y.register_hook([&](const at::Tensor& g) {
+      const at::AutoGradMode grad_mode(true);
+      (w.exp() * g.detach()).sum().backward();
+      return g * w.grad();
+    });
+    std::optional<BackwardCapture> capture;
+    if (captured) capture.emplace();
+    y.square().sum().backward();
+    return Tensors{x.grad(), w.grad()};
+  };
+  const Tensors expected = nested(false);
+  for (int pass = 0; pass < 2; ++pass) {
+    const Tensors got = nested(true);
+    for (size_t i = 0; i < 2; ++i) EXPECT_TRUE(torch::allclose(got[i], expected[i]));
+  }
+}
+
+TEST(BackwardHooks, AnExceptionLeavesWhatEagerLeaves) {
+  const auto failing = [](bool captured) {
+    const at::Tensor x = torch::ones({2}).requires_grad_(), w = torch::ones({2}).requires_grad_();
+    const at::Tensor y = x * 3, z = (y * w).exp();
+    bool fails = true;
+    y.register_hook([&](const at::Tensor& g) -> at::Tensor {
+      if (fails) throw std::runtime_error("the hook's own words");
+      return g;
+    });
+    std::optional<BackwardCapture> capture;
+    if (captured) capture.emplace();
+    std::string words;
+    try {
+      z.sum().backward();
+    } catch (const std::runtime_error& error) {
+      words = error.what();
+    }
+    EXPECT_EQ(words, "the hook's own words");
+    const bool accumulated = w.grad().defined();
+    fails = false;
+    EXPECT_THROW(z.sum().backward(), c10::Error) << "what has run is released";
+    capture.reset();
+    const at::Tensor other = torch::ones({2}).requires_grad_();
+    (other * 2).sum().backward();
+    EXPECT_TRUE(other.grad().equal(torch::full({2}, 2.0)));
+    return std::pair{accumulated, x.grad().defined()};
+  };
+  EXPECT_EQ(failing(true), failing(false));
+}
+
+TEST(BackwardHooks, ThatGiveNothingLeaveGradientsUndefined) {
+  struct Nothing final : ag::FunctionPreHook {
+    ag::variable_list operator()(const ag::variable_list& gradients) override {
+      return ag::variable_list(gradients.size());
+    }
+  };
+  const auto cut = [](bool captured) {
+    const at::Tensor x = torch::ones({2}).requires_grad_(), w = torch::ones({2}).requires_grad_();
+    const at::Tensor y = x * 3;
+    y.grad_fn()->add_pre_hook(std::make_unique<Nothing>());
+    const at::Tensor loss = (y * w).sum();
+    std::optional<BackwardCapture> capture;
+    if (captured) capture.emplace();
+    loss.backward();
+    return std::pair{x.grad().defined(), w.grad().defined()};
+  };
+  EXPECT_EQ(cut(true), cut(false));
+  EXPECT_EQ(cut(true), (std::pair{false, true}));
+}
+
+TEST(BackwardHooks, FinalCallbacksRunAtTheEnd) {
+  const auto order = [](bool captured) {
+    std::vector<std::string> seen;
+    const at::Tensor x = torch::ones({2}).requires_grad_();
+    const at::Tensor y = x * 3;
+    y.register_hook([&](const at::Tensor& g) {
+      ag::Engine::get_default_engine().queue_callback([&] { seen.push_back(x.grad().defined() ? "end" : "early"); });
+      seen.push_back("hook");
+      return g;
+    });
+    std::optional<BackwardCapture> capture;
+    if (captured) capture.emplace();
+    y.sum().backward();
+    return seen;
+  };
+  EXPECT_EQ(order(true), order(false));
+}
+
+TEST(BackwardHooks, AnomalyModeIsRespected) {
+  const at::Tensor x = torch::zeros({2}).requires_grad_();
+  const torch::autograd::DetectAnomalyGuard anomaly;
+  const at::Tensor loss = (x / x).sum();
+  const BackwardCapture capture;
+  try {
+    loss.backward();
+    FAIL() << "the gradients are not numbers";
+  } catch (const c10::Error& error) {
+    EXPECT_NE(std::string(error.what()).find("returned nan values"), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace diptych::testing
