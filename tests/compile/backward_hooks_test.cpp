@@ -242,6 +242,40 @@ TEST(BackwardHooks, ThatGiveNothingLeaveGradientsUndefined) {
   EXPECT_EQ(cut(true), (std::pair{false, true}));
 }
 
+TEST(BackwardHooks, ThatChangeTheLayoutAreFollowed) {
+  const auto transposing = [](bool captured) {
+    const at::Tensor x = torch::arange(6, torch::kFloat64).view({2, 3}).requires_grad_();
+    const at::Tensor y = x * 2;
+    y.register_hook([](const at::Tensor& g) { return (g.t().contiguous() * 3).t(); });
+    const at::Tensor loss = (y.view({6}) * torch::arange(6)).sum() + x.sum();
+    std::optional<BackwardCapture> capture;
+    if (captured) capture.emplace();
+    loss.backward();
+    return x.grad();
+  };
+  const at::Tensor expected = transposing(false);
+  for (int pass = 0; pass < 2; ++pass) EXPECT_TRUE(transposing(true).equal(expected));
+}
+
+TEST(BackwardHooks, ThatChangeTheSizesAreRefusedByName) {
+  const at::Tensor x = torch::ones({2}).requires_grad_();
+  const at::Tensor y = x.exp();
+  struct Shorter final : ag::FunctionPreHook {
+    ag::variable_list operator()(const ag::variable_list& gradients) override { return {gradients[0].narrow(0, 0, 1)}; }
+  };
+  y.grad_fn()->add_pre_hook(std::make_unique<Shorter>());
+  const at::Tensor loss = y.sum();
+  const BackwardCapture capture;
+  try {
+    loss.backward();
+    FAIL() << "the sizes changed";
+  } catch (const std::exception& error) {
+    EXPECT_NE(std::string(error.what()).find("[backward] a hook of ExpBackward0 was given a gradient of sizes [2]"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
 TEST(BackwardHooks, FinalCallbacksRunAtTheEnd) {
   const auto order = [](bool captured) {
     std::vector<std::string> seen;

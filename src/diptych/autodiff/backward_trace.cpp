@@ -210,7 +210,11 @@ void Replay::derive_origins(const ag::variable_list& inputs, const ag::variable_
 }
 
 TensorMeta Replay::meta_of_result(LiveStage stage, const ag::variable_list& inputs, size_t index) const {
-  if (stage != LiveStage::kNode && inputs[index].defined()) return TensorMeta::of(inputs[index]);
+  if (stage != LiveStage::kNode && inputs[index].defined()) {
+    TensorMeta meta = TensorMeta::of(inputs[index]);
+    if (!inputs[index].is_non_overlapping_and_dense()) meta.strides = contiguous_strides(meta.sizes);
+    return meta;
+  }
   const ag::Node& node = *calls_[current_].node;
   const bool is_input = stage == LiveStage::kTensorHooks || stage == LiveStage::kPreHooks;
   const ag::Edge edge = is_input ? ag::Edge() : node.next_edge(index);

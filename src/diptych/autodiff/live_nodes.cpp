@@ -1,6 +1,8 @@
 #include "diptych/autodiff/live_nodes.h"
 
+#include <ATen/ops/empty_strided.h>
 #include <ATen/ops/zeros_like.h>
+#include <fmt/ranges.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function_hook.h>
 
@@ -77,6 +79,31 @@ const HopSchema& schema() {
   return *known;
 }
 
+// What is captured of a result: the layout of what a hook was given, if that is dense, and else a contiguous one. Other
+// strides would make views behind it illegal, or read something else.
+at::Tensor laid_out(const ag::Node& node, at::Tensor result, const at::Tensor& given) {
+  if (result.layout() != at::kStrided) return result;
+  if (given.defined()) {
+    DIPTYCH_CHECK(result.sizes() == given.sizes() && result.dtype() == given.dtype(),
+                  "[backward] a hook of {} was given a gradient of sizes {} and dtype {} and gave one of sizes {} and "
+                  "dtype {}; give one of the same, or call backward() without a BackwardCapture",
+                  node.name(), given.sizes(), dtype_name(given.scalar_type()), result.sizes(),
+                  dtype_name(result.scalar_type()));
+  }
+  const bool has_layout = given.defined() && given.is_non_overlapping_and_dense();
+  if (has_layout && result.strides() != given.strides()) {
+    return at::empty_strided(given.sizes(), given.strides(), result.options()).copy_(result);
+  }
+  return has_layout ? result : result.contiguous();
+}
+
+// Zeros in the place of a gradient of a node's inputs, or of one that goes into it.
+at::Tensor zeros_for(const ag::Node& node, LiveStage stage, size_t index) {
+  if (stage == LiveStage::kTensorHooks || stage == LiveStage::kPreHooks) return node.input_metadata(index).zeros_like();
+  const ag::Edge& edge = node.next_edge(index);
+  return edge.function->input_metadata(edge.input_nr).zeros_like();
+}
+
 ag::variable_list hooked(const auto& hooks, ag::variable_list gradients) {
   for (const auto& hook : hooks) gradients = (*hook)(gradients);
   return gradients;
@@ -131,24 +158,20 @@ std::vector<at::Tensor> LiveRun::call(const LiveCall& live, std::vector<at::Tens
     ++next;
   }
   operands.clear();
-  const auto& node = *calls_[live.call].node;
+  const ag::Node& node = *calls_[live.call].node;
   const std::vector<at::Tensor> like = live.stage == LiveStage::kNode ? std::vector<at::Tensor>() : inputs;
   std::vector<at::Tensor> results = run_stage(live, std::move(inputs));
+  results.resize(std::max(results.size(), live.is_wanted.size()));
   std::vector<at::Tensor> wanted;
   for (size_t i = 0; i < live.is_wanted.size(); ++i) {
     if (!live.is_wanted[i]) continue;
-    at::Tensor result = i < results.size() ? std::move(results[i]) : at::Tensor();
-    const bool is_undefined = !result.defined();
-    undefined_[live.first_number + static_cast<int64_t>(wanted.size())] = is_undefined;
-    if (is_undefined) {
-      const bool has_like = i < like.size() && like[i].defined();
-      const auto& edge = node.next_edges().size() > i ? node.next_edge(i) : ag::Edge();
-      result = has_like ? at::zeros_like(like[i])
-               : live.stage == LiveStage::kTensorHooks || live.stage == LiveStage::kPreHooks
-                   ? node.input_metadata(i).zeros_like()
-                   : edge.function->input_metadata(edge.input_nr).zeros_like();
+    undefined_[live.first_number + static_cast<int64_t>(wanted.size())] = !results[i].defined();
+    const at::Tensor given = i < like.size() ? like[i] : at::Tensor();
+    if (results[i].defined()) {
+      wanted.push_back(laid_out(node, std::move(results[i]), given));
+    } else {
+      wanted.push_back(given.defined() ? at::zeros_like(given) : zeros_for(node, live.stage, i));
     }
-    wanted.push_back(std::move(result));
   }
   return wanted;
 }
