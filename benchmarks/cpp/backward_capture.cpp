@@ -54,9 +54,8 @@ void pass_of_small_nodes(benchmark::State& state, bool captured) {
   const auto forward = [&] { return chain(x, state.range(0)); };
   check({x}, forward);
   time_backwards(state, {x}, captured, forward);
-  state.counters["time_per_node"] =
-      benchmark::Counter(static_cast<double>(state.range(0)),
-                         benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+  state.counters["time_per_node"] = benchmark::Counter(
+      static_cast<double>(state.range(0)), benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
 }
 BENCHMARK_CAPTURE(pass_of_small_nodes, eager, false)->RangeMultiplier(10)->Range(10, 10000);
 BENCHMARK_CAPTURE(pass_of_small_nodes, captured, true)->RangeMultiplier(10)->Range(10, 10000);

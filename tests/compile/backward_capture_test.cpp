@@ -173,6 +173,33 @@ TEST(BackwardCapture, GradOfSomeInputsAndUndefinedOnes) {
   EXPECT_FALSE(t[0].grad().defined());
 }
 
+// Passes with the same nodes in the same order, which end at different leaves.
+TEST(BackwardCapture, OfTwoLeavesEachHasItsPass) {
+  backward_capture::reset();
+  const Tensors t = leaves({{3}, {3}});
+  const BackwardCapture capture;
+  for (int pass = 0; pass < 2; ++pass) {
+    for (size_t i = 0; i < 2; ++i) {
+      const auto first = torch::autograd::grad({(t[0].exp() * t[1].exp()).sum()}, {t[i]}, {}, true, true);
+      EXPECT_TRUE(torch::allclose(first[0], (t[0] + t[1]).exp()));
+      const auto product = torch::autograd::grad({(t[0] * t[1]).sum()}, {t[i]});
+      EXPECT_TRUE(product[0].equal(t[1 - i])) << i;
+    }
+  }
+  EXPECT_EQ(backward_capture::statistics().captures, 4);
+}
+
+TEST(BackwardCapture, PairsThatAreGoneAreNotTakenForNewOnes) {
+  const BackwardCapture capture;
+  for (int i = 1; i < 20; ++i) {
+    const double factor = i;
+    const auto scaled = aot_function([factor](const at::Tensor& x) { return (x * factor).sum(); });
+    const at::Tensor x = torch::ones({2}, torch::kFloat64).requires_grad_();
+    scaled(x).backward();
+    EXPECT_TRUE(x.grad().equal(torch::full({2}, factor, torch::kFloat64))) << i;
+  }
+}
+
 TEST(BackwardCapture, BackwardIntoSomeInputs) {
   const Tensors t = leaves({{3}, {3}});
   const auto run = [&](const std::function<void(const at::Tensor&)>& backward) {

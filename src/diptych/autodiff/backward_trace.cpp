@@ -362,6 +362,9 @@ BackwardTrace Replay::run() {
   for (size_t i = 0; i < calls_.size(); ++i) {
     try {
       evaluate(i);
+      // Of another pass it would be another tensor.
+      DIPTYCH_CHECK(recorder_.primals().empty(), "[backward] {} reads a tensor that it does not say that it holds",
+                    short_name(*calls_[i].node));
     } catch (const UnsupportedNode&) {
       throw;
     } catch (const std::exception& error) {

@@ -123,6 +123,10 @@ Node make_live_node(const LiveCall& live, const std::vector<Value>& operands) {
   return node;
 }
 
+void drop_history(at::Tensor& gradient) {
+  if (!c10::GradMode::is_enabled() && gradient.defined() && gradient.requires_grad()) gradient = gradient.detach();
+}
+
 LiveRun::LiveRun(const std::vector<TaskCall>& calls, size_t num_numbers, bool keeps_graph)
     : calls_(calls),
       keeps_graph_(keeps_graph),
@@ -155,6 +159,7 @@ std::vector<at::Tensor> LiveRun::call(const LiveCall& live, std::vector<at::Tens
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!live.is_given[i]) continue;
     if (!is_undefined(live.origins[next])) inputs[i] = std::move(operands[next]);
+    drop_history(inputs[i]);
     ++next;
   }
   operands.clear();

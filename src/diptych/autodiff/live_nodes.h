@@ -60,4 +60,8 @@ class LiveRun {
   LiveRun* outer_;
 };
 
+/// Where gradients are not recorded, a gradient that is a tensor which some node has saved is handed out without its
+/// history: there an operator would have made another tensor.
+void drop_history(at::Tensor& gradient);
+
 }  // namespace diptych::detail

@@ -46,6 +46,8 @@ void TaskContents::collect(size_t index, const TaskCall& call) {
     append(key_.structure, static_cast<uint8_t>(count));
   }
   ca::NodeCall& node_call = compiler_.node_calls.lookup(call.node);
+  // Which of those that edges lead to: of two leaves, one may be asked for.
+  append(key_.structure, node_call.id);
   if (!call.needed) return;
   is_live_[index] = accumulates(node) || !collect_node(call, node_call);
   append(key_.structure, static_cast<bool>(is_live_[index]));

@@ -90,6 +90,7 @@ class CapturedPass {
       release(calls_.size());
       for (size_t i = 0; i < results.size(); ++i) {
         if (live.is_undefined(entry_.trace.origins[i])) results[i] = at::Tensor();
+        detail::drop_history(results[i]);
       }
       return results;
     } catch (...) {

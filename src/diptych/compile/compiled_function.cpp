@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/variable.h>
+#include <atomic>
 
 #include <set>
 
@@ -86,6 +87,11 @@ at::Tensor strided_alias(const OutputPlan& output, const at::Tensor& origin) {
 }
 
 }  // namespace
+
+uint64_t CompiledFunction::next_serial_number() {
+  static std::atomic<uint64_t> next{0};
+  return next++;
+}
 
 CompiledFunction::CompiledFunction(const FlatFunction& function, const std::vector<at::Tensor>& arguments,
                                    const std::vector<std::string>& paths, AotOptions options)

@@ -44,6 +44,9 @@ class CompiledFunction : public std::enable_shared_from_this<CompiledFunction> {
   /// Runs the function as eager would: mutates, aliases and requires grad alike. Requires: the guards hold.
   std::vector<at::Tensor> call(c10::ArrayRef<const at::Tensor*> arguments) const;
 
+  /// A number that no other function of this process has, or had.
+  uint64_t serial_number() const { return serial_number_; }
+
   /// The variant for the tangents marked in `defined`, made if it is the first of its kind.
   std::shared_ptr<const BackwardVariant> backward(const std::vector<bool>& defined) const;
 
@@ -86,6 +89,9 @@ class CompiledFunction : public std::enable_shared_from_this<CompiledFunction> {
   std::vector<at::Tensor> primals_of(c10::ArrayRef<const at::Tensor*> arguments) const;
   std::vector<at::Tensor> make_outputs(const std::vector<at::Tensor>& primals, std::vector<at::Tensor>&& slots) const;
 
+  static uint64_t next_serial_number();
+
+  uint64_t serial_number_ = next_serial_number();
   AotOptions options_;
   std::unique_ptr<JointCapture> capture_;
   JointLayout layout_;

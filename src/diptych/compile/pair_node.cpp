@@ -72,7 +72,7 @@ void PairNode::compiled_args(torch::dynamo::autograd::CompiledNodeArgs& args) co
   TORCH_CHECK_NOT_IMPLEMENTED(is_interpreted && !c10::GradMode::is_enabled() && !released_,
                               "the backward of a compiled function is run as it is");
   check(residual_watches_, residuals_);
-  args.collect(reinterpret_cast<uint64_t>(function_.get()));
+  args.collect(function_->serial_number());
   args.collect(residuals_);
 }
 
