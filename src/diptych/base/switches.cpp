@@ -16,11 +16,12 @@ struct Switch {
   Log kind;
   std::string_view doc;
 };
-constexpr std::array<Switch, 5> kSwitches{{
+constexpr std::array<Switch, 6> kSwitches{{
     {"graphs", Log::kGraphs, "every captured pair, as code"},
     {"cache", Log::kCache, "cache hits, misses and the guard that failed"},
     {"partition", Log::kPartition, "the residuals that a partitioner chose"},
-    {"backward", Log::kBackward, "backward variants as they are traced and compiled"},
+    {"backward", Log::kBackward, "backward variants and whole backwards as they are traced and compiled"},
+    {"backward_verbose", Log::kBackwardVerbose, "each node of a captured whole backward with its key, and its graph"},
     {"passes", Log::kPasses, "each pass with its time and node counts"},
 }};
 

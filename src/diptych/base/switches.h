@@ -9,7 +9,7 @@
 namespace diptych {
 
 /// What can be logged; a name in DIPTYCH_LOG (comma separated, or "all") turns its lines on.
-enum class Log { kGraphs, kCache, kPartition, kBackward, kPasses };
+enum class Log { kGraphs, kCache, kPartition, kBackward, kBackwardVerbose, kPasses };
 
 /// Returns whether lines of this kind are wanted. Threads: any.
 bool log_enabled(Log kind);

@@ -2,9 +2,12 @@
 #include <ATen/core/function_schema.h>
 #include <ATen/core/jit_type.h>
 
+#include <algorithm>
+#include <mutex>
 #include <utility>
 
 #include "diptych/base/error.h"
+#include "diptych/graph/map_sizes.h"
 #include "diptych/interpreter/boxed_arguments.h"
 #include "diptych/interpreter/caller.h"
 #include "diptych/interpreter/hop_rules.h"
@@ -70,18 +73,50 @@ class BoxedCaller final : public Caller {
   OutputRegisters outputs_;
 };
 
+/// The kernels of a higher-order node. They plan for the sizes of its subgraphs, so that where those are dynamic there
+/// is one for each set of sizes that was met, the last few. Threads: any.
+class HopKernels {
+ public:
+  explicit HopKernels(const Node& node) {
+    if (has_dynamic_sizes(node)) {
+      node_ = node;
+    } else {
+      sized_.push_back({{}, std::make_shared<const HopKernel>(make_hop_kernel(node))});
+    }
+  }
+
+  std::shared_ptr<const HopKernel> find(const Frame& frame) const {
+    if (!node_) return sized_.front().kernel;
+    const auto& symbols = frame.dynamic->symbols;
+    const std::lock_guard lock(mutex_);
+    const auto known =
+        std::find_if(sized_.begin(), sized_.end(), [&](const Sized& sized) { return sized.symbols == symbols; });
+    if (known != sized_.end()) return known->kernel;
+    if (sized_.size() == kMost) sized_.erase(sized_.begin());
+    sized_.push_back({symbols, std::make_shared<const HopKernel>(make_hop_kernel(instantiate(*node_, symbols)))});
+    return sized_.back().kernel;
+  }
+
+ private:
+  static constexpr size_t kMost = 16;
+  struct Sized {
+    std::map<std::string, int64_t> symbols;
+    std::shared_ptr<const HopKernel> kernel;
+  };
+  std::optional<Node> node_;
+  mutable std::mutex mutex_;
+  mutable std::vector<Sized> sized_;
+};
+
 class HopCaller final : public Caller {
  public:
   HopCaller(const Node& node, OperandTable& table, OutputRegisters outputs, c10::ArrayRef<int32_t> dying)
-      : name_(node.op.name()),
-        kernel_(make_hop_kernel(node)),
-        arguments_(node, table, dying),
-        outputs_(std::move(outputs)) {}
+      : name_(node.op.name()), kernels_(node), arguments_(node, table, dying), outputs_(std::move(outputs)) {}
 
   void call(Frame& frame) const override {
     std::vector<c10::IValue> operands;
     arguments_.push(frame, operands);
-    auto results = kernel_(std::move(operands), *frame.options);
+    auto results = (*kernels_.find(frame))(std::move(operands), *frame.options);
     DIPTYCH_ASSERT(results.size() == outputs_.size(), "{} returned {} tensors, the graph says {}", name_,
                    results.size(), outputs_.size());
     for (size_t i = 0; i < results.size(); ++i) put(frame, outputs_[i], std::move(results[i]));
@@ -89,7 +124,7 @@ class HopCaller final : public Caller {
 
  private:
   std::string name_;
-  HopKernel kernel_;
+  HopKernels kernels_;
   BoxedArguments arguments_;
   OutputRegisters outputs_;
 };

@@ -5,6 +5,8 @@
 #include <ATen/core/stack.h>
 #include <c10/core/SymInt.h>
 
+#include <map>
+#include <string>
 #include <vector>
 
 namespace diptych {
@@ -17,6 +19,7 @@ namespace detail {
 struct DynamicSizes {
   std::vector<int64_t> scalars;
   std::vector<std::vector<c10::SymInt>> lists;
+  std::map<std::string, int64_t> symbols;  ///< what they follow from
 };
 
 /// The state of one run. References to tensors are plain numbers: r >= 0 is a register, r < 0 is constant ~r;

@@ -160,8 +160,9 @@ std::shared_ptr<const DynamicSizes> SizeResolver::resolve(const std::vector<at::
     const std::lock_guard lock(mutex_);
     if (last_ && observed == last_observed_) return last_;
   }
-  const auto symbols = binder_.solve(observed);
   auto sizes = std::make_shared<DynamicSizes>();
+  sizes->symbols = binder_.solve(observed);
+  const auto& symbols = sizes->symbols;
   for (const auto& scalar : scalars_) sizes->scalars.push_back(scalar.evaluate(symbols));
   for (const auto& list : lists_) {
     auto& evaluated = sizes->lists.emplace_back();

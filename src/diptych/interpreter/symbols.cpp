@@ -1,6 +1,9 @@
 #include "diptych/interpreter/symbols.h"
 
+#include <algorithm>
+
 #include "diptych/base/error.h"
+#include "diptych/graph/print.h"
 
 namespace diptych {
 namespace {
@@ -15,9 +18,29 @@ std::pair<SizeExpr, int64_t> without_divisor(const SizeExpr& size) {
   return {size, 1};
 }
 
+void add_symbols(const SizeExpr& size, std::set<std::string>& symbols) {
+  for (const auto& [symbol, hint] : size.symbols()) symbols.insert(symbol);
+}
+
+// What a node reads of sizes: its operands, and all that its subgraphs say.
+void add_needed(const Node& node, std::set<std::string>& symbols) {
+  for (const Operand& operand : node.operands) {
+    if (const auto* size = std::get_if<SizeExpr>(&operand)) add_symbols(*size, symbols);
+    if (const auto* sizes = std::get_if<Sizes>(&operand)) {
+      for (const SizeExpr& size : *sizes) add_symbols(size, symbols);
+    }
+  }
+  for (const auto& subgraph : node.subgraphs) {
+    if (!subgraph) continue;
+    for (const auto& [symbol, hint] : size_symbols(*subgraph)) symbols.insert(symbol);
+    for (const Node& inner : subgraph->nodes()) add_needed(inner, symbols);
+  }
+}
+
 }  // namespace
 
 SymbolBinder::SymbolBinder(const Graph& graph) : graph_name_(graph.name()) {
+  for (const Node& node : graph.nodes()) add_needed(node, needed_);
   for (size_t i = 0; i < graph.inputs().size(); ++i) {
     paths_.push_back(graph.input_slots()[i].path);
     const auto& sizes = graph.meta(graph.inputs()[i]).sizes;
@@ -76,7 +99,7 @@ bool SymbolBinder::solve_one(const Dimension& dimension, int64_t observed,
   return true;
 }
 
-std::map<std::string, int64_t> SymbolBinder::solve(const std::vector<int64_t>& observed) const {
+std::map<std::string, int64_t> SymbolBinder::deduce(const std::vector<int64_t>& observed) const {
   std::map<std::string, int64_t> known;
   for (bool progress = true; progress;) {
     progress = false;
@@ -84,15 +107,32 @@ std::map<std::string, int64_t> SymbolBinder::solve(const std::vector<int64_t>& o
       if (observed[i] >= 0 && solve_one(dimensions_[i], observed[i], known)) progress = true;
     }
   }
+  return known;
+}
+
+std::optional<std::string> SymbolBinder::open_symbol() const {
+  std::vector<int64_t> hints;
+  for (const auto& dimension : dimensions_) hints.push_back(dimension.size.hint());
+  const auto known = deduce(hints);
+  const auto open =
+      std::find_if(needed_.begin(), needed_.end(), [&](const auto& symbol) { return known.count(symbol) == 0; });
+  return open == needed_.end() ? std::nullopt : std::optional(*open);
+}
+
+std::map<std::string, int64_t> SymbolBinder::solve(const std::vector<int64_t>& observed) const {
+  const auto known = deduce(observed);
   for (size_t i = 0; i < dimensions_.size(); ++i) {
     const auto& dimension = dimensions_[i];
     for (const auto& [symbol, hint] : dimension.size.symbols()) {
       DIPTYCH_CHECK(
-          known.count(symbol) != 0 || observed[i] < 0,
+          known.count(symbol) != 0 || observed[i] < 0 || needed_.count(symbol) == 0,
           "[interpreter] {}: the size of {} does not follow from the inputs; pass a tensor that has it as a size",
           describe(dimension), symbol);
     }
-    if (observed[i] < 0) continue;
+    const auto symbols = dimension.size.symbols();
+    const bool is_known =
+        std::all_of(symbols.begin(), symbols.end(), [&](const auto& symbol) { return known.count(symbol.first) != 0; });
+    if (observed[i] < 0 || !is_known) continue;
     const int64_t expected = dimension.size.evaluate(known);
     DIPTYCH_CHECK(expected == observed[i],
                   "[interpreter] {} is {}, expected {} by the other inputs; pass sizes that agree", describe(dimension),

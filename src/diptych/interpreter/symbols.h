@@ -3,6 +3,8 @@
 #include <ATen/core/Tensor.h>
 
 #include <map>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -22,8 +24,11 @@ class SymbolBinder {
   /// Returns the symbols' values. Errors: UserError names the input and dimension whose size fits no value, contradicts
   /// another input, or leaves a symbol open.
   std::map<std::string, int64_t> solve(const std::vector<int64_t>& observed) const;
+  /// A symbol that a node needs and solve() could not find; none if all follow from the inputs.
+  std::optional<std::string> open_symbol() const;
 
  private:
+  std::map<std::string, int64_t> deduce(const std::vector<int64_t>& observed) const;
   struct Dimension {
     size_t input;
     size_t dimension;
@@ -37,6 +42,7 @@ class SymbolBinder {
   std::string graph_name_;
   std::vector<std::string> paths_;
   std::vector<Dimension> dimensions_;
+  std::set<std::string> needed_;  ///< by operands and subgraphs of nodes
 };
 
 }  // namespace diptych

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "diptych/base/error.h"
+#include "diptych/graph/map_sizes.h"
 #include "diptych/graph/rewrite.h"
 #include "diptych/ops/tags.h"
 #include "diptych/passes/storage_roots.h"
@@ -33,7 +34,8 @@ Folding find_folding(const Graph& graph, const FoldConstantsOptions& options) {
   std::vector<bool> is_read(graph.num_values());
   for (size_t i = 0; i < graph.nodes().size(); ++i) {
     const Node& node = graph.nodes()[i];
-    bool folds = !node.op.is_hop() && !has_effect(node) && is_small(graph, node, options.max_bytes);
+    bool folds =
+        !node.op.is_hop() && !has_effect(node) && !has_dynamic_sizes(node) && is_small(graph, node, options.max_bytes);
     for_each_operand_value(node, [&](Value value) { folds = folds && is_known[value.id]; });
     for (const Value output : node.outputs) folds = folds && (!output || !escapes[roots[output.id].id]);
     found.folds[i] = folds;

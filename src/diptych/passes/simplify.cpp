@@ -18,7 +18,8 @@ Graph simplify(Graph graph, const Evaluator& evaluator, const SimplifyOptions& o
       [&](const Graph& g) { return remove_needless_copies(g, {.keep_gradient_stops = stops}); });
   // After both, so that what reads the same tensor is seen to.
   run("merge_common_nodes", [&](const Graph& g) { return merge_common_nodes(g); });
-  if (evaluator) run("fold_constants", [&](const Graph& g) { return fold_constants(g, evaluator); });
+  if (evaluator && options.fold_constants)
+    run("fold_constants", [&](const Graph& g) { return fold_constants(g, evaluator); });
   run("remove_dead_nodes", [&](const Graph& g) { return remove_dead_nodes(g); });
   return graph;
 }

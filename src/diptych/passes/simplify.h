@@ -7,6 +7,9 @@ namespace diptych {
 struct SimplifyOptions {
   /// The graph may be differentiated again by whoever gets it, so that detach and no_grad regions must stay visible.
   bool keep_gradient_stops = false;
+  /// Whether constants are folded; a graph that is to be unified with others of other sizes must not hold any that
+  /// depend on them.
+  bool fold_constants = true;
 };
 
 /// Returns `graph` without needless views and copies, values computed twice, constants that can be folded, and nodes

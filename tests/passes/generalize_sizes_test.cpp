@@ -1,0 +1,102 @@
+// One graph for several sizes.
+#include "diptych/passes/generalize_sizes.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "diptych/graph/parse.h"
+
+namespace diptych {
+namespace {
+
+Graph viewed(int64_t rows, int64_t columns, const char* op = "aten.view") {
+  return parse(fmt::format("graph f(%0 x : f32[{0},{1}])\n  %1 : f32[{2}] = {3}(%0, [{2}])\n  return (%1 y)\n", rows,
+                           columns, rows * columns, op));
+}
+
+std::vector<Graph> graphs_at(const std::vector<SymbolValues>& points) {
+  std::vector<Graph> graphs;
+  for (const auto& point : points) graphs.push_back(viewed(point[0], 3));
+  return graphs;
+}
+
+const std::vector<SymbolValues> kPoints{{4}, {2}, {7}, {11}};
+
+TEST(UnifySizes, IntegersBecomePolynomials) {
+  const auto unified = unify_sizes(graphs_at(kPoints), kPoints, 1);
+  ASSERT_TRUE(unified);
+  EXPECT_EQ(unified->code(), R"(graph f(%0 x : f32[s0,3]) where s0=4
+  %1 : f32[3*s0] = aten.view(%0, [3*s0])
+  return (%1 y)
+)");
+}
+
+TEST(UnifySizes, WhatDiffersIsNamed) {
+  std::string why;
+  auto graphs = graphs_at(kPoints);
+  graphs[2] = viewed(7, 3, "aten.reshape");
+  EXPECT_FALSE(unify_sizes(graphs, kPoints, 1, &why));
+  EXPECT_EQ(why, "node 0, aten.view and aten.reshape");
+  graphs[2] = viewed(8, 3);
+  EXPECT_FALSE(unify_sizes(graphs, kPoints, 1, &why));
+  EXPECT_EQ(why, "%0: 4 to 11 is no polynomial");
+}
+
+TEST(UnifySizes, StructureIsAllButIntegers) {
+  EXPECT_TRUE(same_structure(viewed(2, 3), viewed(5, 7)));
+  EXPECT_FALSE(same_structure(viewed(2, 3), viewed(2, 3, "aten.reshape")));
+}
+
+std::optional<GeneralizedSizes> generalize(const TraceAt& trace, std::string& why) {
+  const std::vector<std::vector<int64_t>> examples{{4, 3}, {6, 3}};
+  const auto pattern = SizePattern::of(examples);
+  return generalize_sizes(*pattern, *pattern->match({6, 3}), trace, why);
+}
+
+TEST(GeneralizeSizes, UpToFourTimesWhatWasMet) {
+  std::string why;
+  const auto found = generalize([](const SymbolValues& s) { return std::vector{viewed(s[0], 3)}; }, why);
+  ASSERT_TRUE(found) << why;
+  EXPECT_EQ(found->pattern.ranges()[0].first, 2);
+  EXPECT_EQ(found->pattern.ranges()[0].last, 24);
+  EXPECT_EQ(found->points.size(), num_fit_points(1));
+  EXPECT_EQ(found->points[0][0], 6);
+}
+
+TEST(GeneralizeSizes, EndsWhereTheFunctionDoes) {
+  std::string why;
+  const auto found = generalize(
+      [](const SymbolValues& s) -> std::optional<std::vector<Graph>> {
+        if (s[0] > 13) return std::nullopt;
+        return std::vector{viewed(s[0], 3, s[0] < 4 ? "aten.reshape" : "aten.view")};
+      },
+      why);
+  ASSERT_TRUE(found) << why;
+  EXPECT_EQ(found->pattern.ranges()[0].first, 4);
+  EXPECT_EQ(found->pattern.ranges()[0].last, 13);
+}
+
+TEST(GeneralizeSizes, NotFromSizesOneApart) {
+  std::string why;
+  const std::vector<std::vector<int64_t>> examples{{4, 3}, {5, 3}};
+  const auto pattern = SizePattern::of(examples);
+  const auto found = generalize_sizes(
+      *pattern, *pattern->match({5, 3}),
+      [](const SymbolValues& s) -> std::optional<std::vector<Graph>> {
+        if (s[0] < 4 || s[0] > 5) return std::nullopt;
+        return std::vector{viewed(s[0], 3)};
+      },
+      why);
+  EXPECT_FALSE(found);
+  EXPECT_NE(why.find("too few sizes"), std::string::npos) << why;
+}
+
+TEST(GeneralizeSizes, NotIfEverySizeIsAnother) {
+  std::string why;
+  EXPECT_FALSE(
+      generalize([](const SymbolValues& s) { return std::vector{viewed(s[0] % 2 == 0 ? s[0] : s[0] + 5, 3)}; }, why));
+  EXPECT_NE(why.find("is no polynomial"), std::string::npos) << why;
+}
+
+}  // namespace
+}  // namespace diptych
