@@ -8,6 +8,8 @@
 #include <unordered_map>
 
 #include "diptych/base/error.h"
+#include "diptych/graph/error_words.h"
+#include "diptych/trace/hollow_tensor.h"
 #include "diptych/trace/recorder.h"
 #include "diptych/trace/scope.h"
 
@@ -17,18 +19,17 @@ namespace {
 namespace ag = torch::autograd;
 namespace ca = torch::dynamo::autograd;
 
-// What an error says, without a backtrace.
-std::string words_of(const std::exception& error) {
-  const auto* from_torch = dynamic_cast<const c10::Error*>(&error);
-  return from_torch != nullptr ? from_torch->what_without_backtrace() : error.what();
-}
-
 /// Replays the calls of one task. LibTorch hands it back as the "compiler" to the interface below.
 class Replay {
  public:
   Replay(const std::vector<TaskCall>& calls, TaskContents& contents, const std::vector<bool>& is_opaque,
-         size_t num_results)
-      : calls_(calls), contents_(contents), is_opaque_(is_opaque), recorder_("backward"), found_(num_results) {}
+         size_t num_results, const std::vector<int64_t>& sizes)
+      : calls_(calls),
+        contents_(contents),
+        is_opaque_(is_opaque),
+        sizes_(sizes),
+        recorder_("backward"),
+        found_(num_results) {}
 
   BackwardTrace run();
 
@@ -50,6 +51,7 @@ class Replay {
 
  private:
   void add_inputs();
+  void read_input_metadata();
   void evaluate(size_t index);
   ag::variable_list apply(const ag::variable_list& inputs);
   void check_outputs(ag::variable_list& outputs);
@@ -66,7 +68,10 @@ class Replay {
   const std::vector<TaskCall>& calls_;
   TaskContents& contents_;
   const std::vector<bool>& is_opaque_;
+  const std::vector<int64_t>& sizes_;
   Recorder recorder_;
+  /// What nodes expect of the gradients that come to them, with the sizes to trace for.
+  std::map<std::pair<const ag::Node*, uint32_t>, ag::InputMetadata> expected_;
   ag::variable_list found_;
   size_t current_ = 0;
   std::optional<std::string> failure_;
@@ -179,8 +184,30 @@ void Replay::add_inputs() {
   for (size_t i = 0; i < tensors.inputs.size(); ++i) {
     const size_t owner = contents_.owner_of_tensor(i);
     const std::string path = fmt::format("{}.{}.{}", short_name(*calls_[owner].node), owner, i);
-    tensors.lookup(tensors.inputs[i]).proxy_tensor =
-        recorder_.add_input(tensors.inputs[i], {SlotKind::kArgument, path});
+    const at::Tensor& tensor = tensors.inputs[i];
+    const int64_t* place = sizes_.data() + contents_.place_of_tensor(i);
+    const at::IntArrayRef sizes(place, tensor.dim()), strides(place + tensor.dim(), tensor.dim());
+    const bool is_as_it_is =
+        tensor.layout() != at::kStrided || (sizes == tensor.sizes() && strides == tensor.strides());
+    tensors.lookup(tensor).proxy_tensor =
+        recorder_.add_input(is_as_it_is ? tensor : hollow_like(tensor, sizes, strides), {SlotKind::kArgument, path});
+  }
+}
+
+void Replay::read_input_metadata() {
+  for (size_t i = 0; i < calls_.size(); ++i) {
+    if (!calls_[i].needed) continue;
+    size_t next = contents_.first_edge_size(i);
+    for (const ag::Edge& edge : calls_[i].node->next_edges()) {
+      if (!edge.is_valid()) continue;
+      const ag::InputMetadata& known = edge.function->input_metadata(edge.input_nr);
+      ag::SymIntSmallVec sizes;
+      for (size_t d = 0; d < known.shape_as_dim_vector().size(); ++d) {
+        sizes.emplace_back(sizes_[contents_.place_of_size(next++)]);
+      }
+      expected_.try_emplace({edge.function.get(), edge.input_nr}, known.options(), std::move(sizes),
+                            known.is_tensor_subclass(), known.is_nested_tensor(), known.grad_dtype());
+    }
   }
 }
 
@@ -218,7 +245,8 @@ TensorMeta Replay::meta_of_result(LiveStage stage, const ag::variable_list& inpu
   const ag::Node& node = *calls_[current_].node;
   const bool is_input = stage == LiveStage::kTensorHooks || stage == LiveStage::kPreHooks;
   const ag::Edge edge = is_input ? ag::Edge() : node.next_edge(index);
-  const ag::InputMetadata& known = is_input ? node.input_metadata(index) : edge.function->input_metadata(edge.input_nr);
+  const ag::InputMetadata& known = is_input ? expected_.at({&node, static_cast<uint32_t>(index)})
+                                            : expected_.at({edge.function.get(), edge.input_nr});
   TensorMeta meta;
   meta.dtype = c10::typeMetaToScalarType(known.dtype());
   meta.device = known.device();
@@ -268,13 +296,22 @@ ag::variable_list Replay::run_as_it_is(const ag::variable_list& inputs) {
 
 void Replay::check_outputs(ag::variable_list& outputs) {
   const ag::Node& node = *calls_[current_].node;
-  ag::validate_outputs(node.next_edges(), outputs,
+  std::vector<std::optional<ag::InputMetadata>> expected;
+  for (const ag::Edge& edge : node.next_edges()) {
+    const auto found = expected_.find({edge.function.get(), edge.input_nr});
+    expected.push_back(found == expected_.end() ? std::nullopt : std::optional(found->second));
+  }
+  ag::validate_outputs(expected, outputs,
                        [&](const std::string& problem) { return "Function " + node.name() + " " + problem; });
 }
 
 ag::variable_list Replay::apply(const ag::variable_list& inputs) {
   ag::Node& node = *calls_[current_].node;
-  ca::TraceState state(std::vector<std::optional<c10::SymInt>>(contents_.compiler().all_size_inputs.size()), 0);
+  std::vector<std::optional<c10::SymInt>> sizes;
+  for (size_t i = contents_.first_size(current_); i < contents_.first_edge_size(current_); ++i) {
+    sizes.emplace_back(sizes_[contents_.place_of_size(i)]);
+  }
+  ca::TraceState state(std::move(sizes), 0);
   const auto& call = contents_.compiler().node_calls.lookup(calls_[current_].node);
   ca::SwapSavedVariables saved(contents_.compiler(), state, reinterpret_cast<PyObject*>(this), call);
   ag::variable_list outputs = node.apply_with_saved(inputs, saved);
@@ -359,6 +396,7 @@ BackwardTrace Replay::run() {
   const TraceGuard tracing(recorder_);
   recorder_.set_phase(Phase::kBackward);
   add_inputs();
+  read_input_metadata();
   for (size_t i = 0; i < calls_.size(); ++i) {
     try {
       evaluate(i);
@@ -377,9 +415,10 @@ BackwardTrace Replay::run() {
 }  // namespace
 
 BackwardTrace trace_backward(const std::vector<TaskCall>& calls, TaskContents& contents,
-                             const std::vector<bool>& is_opaque, size_t num_results) {
+                             const std::vector<bool>& is_opaque, size_t num_results,
+                             const std::vector<int64_t>& sizes) {
   const ca::PyCompilerGuard guard(std::make_unique<ReplayInterface>());
-  return Replay(calls, contents, is_opaque, num_results).run();
+  return Replay(calls, contents, is_opaque, num_results, sizes).run();
 }
 
 }  // namespace diptych::detail

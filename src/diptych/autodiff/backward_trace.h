@@ -24,11 +24,12 @@ class UnsupportedNode : public std::runtime_error {
   size_t call_;
 };
 
-/// Traces a task. `is_opaque`: calls to run as they are besides those that `contents` names. Nothing is run, no hook is
-/// called, and the nodes are left as they were. Threads: one at a time in the process.
+/// Traces a task. `is_opaque`: calls to run as they are besides those that `contents` names. `sizes`: those of the key,
+/// or others in their place, for which the task is traced as if its nodes had them. Nothing is run, no hook is called,
+/// and the nodes are left as they were. Threads: one at a time in the process.
 /// Requires: the engine's task is current on this thread, with its grad mode.
 /// Errors: UnsupportedNode.
 BackwardTrace trace_backward(const std::vector<TaskCall>& calls, TaskContents& contents,
-                             const std::vector<bool>& is_opaque, size_t num_results);
+                             const std::vector<bool>& is_opaque, size_t num_results, const std::vector<int64_t>& sizes);
 
 }  // namespace diptych::detail

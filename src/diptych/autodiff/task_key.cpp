@@ -29,7 +29,9 @@ TaskContents::TaskContents(const std::vector<TaskCall>& calls, bool records_grad
     : compiler_(ca::SizeInput::STATIC), is_live_(calls.size()) {
   append(key_.structure, records_gradients);
   key_.parts.reserve(calls.size());
+  calls_.reserve(calls.size());
   for (size_t i = 0; i < calls.size(); ++i) {
+    calls_.push_back({compiler_.all_size_inputs.size(), 0});
     collect(i, calls[i]);
     append_sizes(i);
     key_.parts.push_back({static_cast<uint32_t>(key_.structure.size()), static_cast<uint32_t>(key_.sizes.size())});
@@ -51,6 +53,7 @@ void TaskContents::collect(size_t index, const TaskCall& call) {
   if (!call.needed) return;
   is_live_[index] = accumulates(node) || !collect_node(call, node_call);
   append(key_.structure, static_cast<bool>(is_live_[index]));
+  calls_[index].first_edge_size = compiler_.all_size_inputs.size();
   ca::CompiledNodeArgs edges(compiler_, node_call);
   edges.collect(node.next_edges());
   append(key_.structure, edges);
@@ -72,13 +75,15 @@ bool TaskContents::collect_node(const TaskCall& call, ca::NodeCall& node_call) {
 }
 
 void TaskContents::append_sizes(size_t index) {
-  for (; num_sizes_ < compiler_.all_size_inputs.size(); ++num_sizes_) {
-    key_.sizes.push_back(compiler_.all_size_inputs[num_sizes_].value);
+  while (size_places_.size() < compiler_.all_size_inputs.size()) {
+    const int64_t size = compiler_.all_size_inputs[size_places_.size()].value;
+    size_places_.push_back(key_.sizes.size());
+    key_.sizes.push_back(size);
   }
-  for (; num_tensors_ < compiler_.tensor_args.inputs.size(); ++num_tensors_) {
-    const at::Tensor& tensor = compiler_.tensor_args.inputs[num_tensors_];
-    owners_.push_back(index);
+  while (tensors_.size() < compiler_.tensor_args.inputs.size()) {
+    const at::Tensor& tensor = compiler_.tensor_args.inputs[tensors_.size()];
     key_.sizes.push_back(tensor.dim());
+    tensors_.push_back({index, key_.sizes.size()});
     key_.sizes.insert(key_.sizes.end(), tensor.sizes().begin(), tensor.sizes().end());
     if (tensor.layout() != at::kStrided) continue;
     key_.sizes.insert(key_.sizes.end(), tensor.strides().begin(), tensor.strides().end());

@@ -19,8 +19,6 @@ struct TaskKey {
     uint32_t sizes_end;
   };
   std::vector<Part> parts;  ///< one per call
-
-  bool operator==(const TaskKey& other) const { return structure == other.structure && sizes == other.sizes; }
 };
 
 /// What a task's nodes say of themselves to whoever compiles them.
@@ -34,7 +32,15 @@ class TaskContents {
   /// Whether a call's node is run as it is, because it accumulates a gradient or can't say what it holds.
   const std::vector<bool>& is_live() const { return is_live_; }
   /// The call whose node a tensor is of, the first where there are several.
-  size_t owner_of_tensor(size_t index) const { return owners_[index]; }
+  size_t owner_of_tensor(size_t index) const { return tensors_[index].owner; }
+  /// Where a tensor's sizes, then its strides, stand in the key's sizes.
+  size_t place_of_tensor(size_t index) const { return tensors_[index].place; }
+  /// Which of the compiler's sizes are those that a call's node holds itself: from here to where its edges' begin.
+  size_t first_size(size_t call) const { return calls_[call].first_size; }
+  /// Of those, the first that describes what the node's edges expect: dimensions, edge after edge.
+  size_t first_edge_size(size_t call) const { return calls_[call].first_edge_size; }
+  /// Where one of the compiler's sizes stands in the key's.
+  size_t place_of_size(size_t index) const { return size_places_[index]; }
 
  private:
   void collect(size_t index, const TaskCall& call);
@@ -44,8 +50,18 @@ class TaskContents {
   torch::dynamo::autograd::AutogradCompilerCall compiler_;
   TaskKey key_;
   std::vector<bool> is_live_;
-  std::vector<size_t> owners_;
-  size_t num_sizes_ = 0, num_tensors_ = 0, num_lifted_ = 0;
+  struct TensorPlace {
+    size_t owner;
+    size_t place;
+  };
+  std::vector<TensorPlace> tensors_;
+  struct CallSizes {
+    size_t first_size;
+    size_t first_edge_size;
+  };
+  std::vector<CallSizes> calls_;
+  std::vector<size_t> size_places_;
+  size_t num_lifted_ = 0;
 };
 
 /// Whether a node is the end of the graph: a leaf's.

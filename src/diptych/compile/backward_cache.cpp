@@ -1,17 +1,18 @@
 #include "diptych/compile/backward_cache.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "diptych/base/error.h"
 #include "diptych/base/switches.h"
+#include "diptych/compile/sizes_slot.h"
+#include "diptych/passes/generalize_sizes.h"
 
 namespace diptych::detail {
 namespace {
 
-size_t hash_of(const TaskKey& key) {
-  const std::string_view sizes(reinterpret_cast<const char*>(key.sizes.data()), key.sizes.size() * sizeof(int64_t));
-  return std::hash<std::string_view>()(key.structure) * 31 + std::hash<std::string_view>()(sizes);
-}
+size_t hash_of(const TaskKey& key) { return std::hash<std::string_view>()(key.structure); }
 
 std::string name_of(const TaskCall& call) { return call.node->name(); }
 
@@ -28,6 +29,33 @@ size_t common_calls(const TaskKey& a, const TaskKey& b) {
   return count;
 }
 
+// Makes `entry` one for all sizes of a range; false if there is no graph for them.
+bool unify_traces(const std::vector<TaskCall>& calls, TaskContents& contents, size_t num_results,
+                  const SizePattern& pattern, BackwardEntry& entry) {
+  const auto actual = *pattern.match(contents.key().sizes);
+  const TraceAt trace = [&](const SymbolValues& symbols) -> std::optional<std::vector<Graph>> {
+    try {
+      auto traced = trace_backward(calls, contents, entry.is_opaque, num_results, pattern.at(symbols));
+      if (symbols == actual) entry.trace = traced;
+      return std::vector{std::move(traced.graph)};
+    } catch (const UnsupportedNode& node) {
+      log(Log::kBackwardVerbose, "no trace at {}: call {}: {}", fmt::join(symbols, ", "), node.call(), node.what());
+      return std::nullopt;
+    }
+  };
+  std::string why;
+  auto general = generalize_sizes(pattern, actual, trace, why);
+  if (!general) {
+    log(Log::kBackward, "sizes stay as they are: {}", why);
+    return false;
+  }
+  entry.trace.graph = std::move(general->graphs[0]);
+  entry.trace.graph.add_input(sizes_meta(pattern.num_symbols(), actual), {SlotKind::kArgument, "sizes"});
+  entry.program = std::make_shared<const Program>(entry.trace.graph);
+  entry.pattern = std::move(general->pattern);
+  return true;
+}
+
 }  // namespace
 
 BackwardCache& BackwardCache::instance() {
@@ -35,52 +63,105 @@ BackwardCache& BackwardCache::instance() {
   return *cache;
 }
 
-std::shared_ptr<const BackwardEntry> BackwardCache::find(const std::vector<TaskCall>& calls, TaskContents& contents,
-                                                         size_t num_results) {
+std::optional<BackwardCache::Found> BackwardCache::find_known(size_t hash, const TaskKey& key) {
+  const auto [begin, end] = by_structure_.equal_range(hash);
+  for (auto known = begin; known != end; ++known) {
+    const BackwardEntry& entry = **known->second;
+    if (entry.key.structure != key.structure) continue;
+    SymbolValues symbols{};
+    if (entry.pattern) {
+      const auto match = entry.pattern->match(key.sizes);
+      if (!match) continue;
+      symbols = *match;
+    } else if (entry.key.sizes != key.sizes) {
+      continue;
+    }
+    entries_.splice(entries_.begin(), entries_, known->second);
+    return Found{entries_.front(), symbols};
+  }
+  return std::nullopt;
+}
+
+void BackwardCache::add(size_t hash, Entry entry) {
+  entries_.push_front(std::move(entry));
+  by_structure_.emplace(hash, entries_.begin());
+  if (entries_.size() <= kMostEntries) return;
+  const auto oldest = std::prev(entries_.end());
+  const auto same = by_structure_.equal_range(hash_of((*oldest)->key));
+  by_structure_.erase(std::find_if(same.first, same.second, [&](const auto& known) { return known.second == oldest; }));
+  entries_.erase(oldest);
+}
+
+BackwardCache::Found BackwardCache::find(const std::vector<TaskCall>& calls, TaskContents& contents,
+                                         size_t num_results) {
   const size_t hash = hash_of(contents.key());
   const std::lock_guard lock(mutex_);
-  const auto [begin, end] = by_hash_.equal_range(hash);
-  for (auto known = begin; known != end; ++known) {
-    if (!((*known->second)->key == contents.key())) continue;
-    entries_.splice(entries_.begin(), entries_, known->second);
-    ++((*known->second)->program ? statistics_.hits : statistics_.eager);
-    return *known->second;
+  if (auto known = find_known(hash, contents.key())) {
+    ++(known->entry->program ? statistics_.hits : statistics_.eager);
+    return *known;
   }
-  statistics_.misses.push_back(explain(calls, contents.key()));
-  log(Log::kBackward, "miss: {}", statistics_.misses.back());
-  entries_.push_front(capture(calls, contents, num_results));
-  by_hash_.emplace(hash, entries_.begin());
-  if (entries_.size() > kMostEntries) {
-    const auto oldest = std::prev(entries_.end());
-    const auto same = by_hash_.equal_range(hash_of((*oldest)->key));
-    by_hash_.erase(std::find_if(same.first, same.second, [&](const auto& entry) { return entry.second == oldest; }));
-    entries_.erase(oldest);
-  }
-  return entries_.front();
+  std::string reason = explain(calls, contents.key());
+  auto entry = generalize(hash, calls, contents, num_results);
+  if (entry) reason += ": now dynamic";
+  log(Log::kBackward, "miss: {}", reason);
+  statistics_.misses.push_back(std::move(reason));
+  if (!entry) entry = capture(calls, contents, num_results);
+  add(hash, entry);
+  return {entry, entry->pattern ? *entry->pattern->match(contents.key().sizes) : SymbolValues{}};
 }
 
 // Nodes that turn out not to be replayable are left as they are, one after the other.
-BackwardCache::Entry BackwardCache::capture(const std::vector<TaskCall>& calls, TaskContents& contents,
-                                            size_t num_results) {
+std::shared_ptr<BackwardEntry> BackwardCache::capture(const std::vector<TaskCall>& calls, TaskContents& contents,
+                                                      size_t num_results) {
   auto entry = std::make_shared<BackwardEntry>();
   entry->key = contents.key();
+  entry->is_opaque.resize(calls.size());
   for (const TaskCall& call : calls) entry->names.push_back(name_of(call));
-  std::vector<bool> is_opaque(calls.size());
   while (!entry->program) {
     try {
-      entry->trace = trace_backward(calls, contents, is_opaque, num_results);
+      entry->trace = trace_backward(calls, contents, entry->is_opaque, num_results, contents.key().sizes);
       entry->program = std::make_shared<const Program>(entry->trace.graph);
       ++statistics_.captures;
     } catch (const UnsupportedNode& node) {
       log(Log::kBackward, "{} (call {}) is run as it is: {}", entry->names[node.call()], node.call(), node.what());
-      if (is_opaque[node.call()] || node.call() == 0) {
+      if (entry->is_opaque[node.call()] || node.call() == 0) {
         ++statistics_.eager;
         break;
       }
-      is_opaque[node.call()] = true;
+      entry->is_opaque[node.call()] = true;
     }
   }
   return entry;
+}
+
+std::shared_ptr<BackwardEntry> BackwardCache::generalize(size_t hash, const std::vector<TaskCall>& calls,
+                                                         TaskContents& contents, size_t num_results) {
+  const auto known = of_structure(hash, contents.key());
+  if (known.empty() || failures_[hash] == kMostFailures) return nullptr;
+  std::vector<std::vector<int64_t>> examples;
+  for (const Entry& entry : known) examples.push_back(entry->key.sizes);
+  const auto pattern = SizePattern::with(examples, contents.key().sizes);
+  if (!pattern) return nullptr;
+  auto entry = std::make_shared<BackwardEntry>();
+  entry->key = contents.key();
+  entry->names = known.front()->names;
+  entry->is_opaque = known.front()->is_opaque;
+  if (!unify_traces(calls, contents, num_results, *pattern, *entry)) {
+    ++failures_[hash];
+    return nullptr;
+  }
+  ++statistics_.captures;
+  return entry;
+}
+
+std::vector<BackwardCache::Entry> BackwardCache::of_structure(size_t hash, const TaskKey& key) const {
+  std::vector<Entry> entries;
+  const auto [begin, end] = by_structure_.equal_range(hash);
+  for (auto known = begin; known != end; ++known) {
+    const Entry& entry = *known->second;
+    if (entry->key.structure == key.structure && entry->program) entries.push_back(entry);
+  }
+  return entries;
 }
 
 // Compared with the known pass that begins most alike.
@@ -117,7 +198,8 @@ backward_capture::Statistics BackwardCache::statistics() const {
 void BackwardCache::clear() {
   const std::lock_guard lock(mutex_);
   entries_.clear();
-  by_hash_.clear();
+  by_structure_.clear();
+  failures_.clear();
   statistics_ = {};
 }
 

@@ -7,14 +7,18 @@
 
 #include "diptych/autodiff/backward_trace.h"
 #include "diptych/compile/backward_capture.h"
+#include "diptych/graph/size_pattern.h"
 #include "diptych/interpreter/program.h"
 
 namespace diptych::detail {
 
-/// A captured pass. Where nothing could be captured there is no program.
+/// A captured pass. Where nothing could be captured there is no program. Where sizes are dynamic, the graph has one
+/// input more: a tensor of no elements whose sizes are the symbols' values, then 0.
 struct BackwardEntry {
   TaskKey key;
-  std::vector<std::string> names;  ///< of the nodes, in order
+  std::optional<SizePattern> pattern;  ///< of the key's sizes, if some are dynamic
+  std::vector<std::string> names;      ///< of the nodes, in order
+  std::vector<bool> is_opaque;         ///< which of them can't be replayed
   BackwardTrace trace;
   std::shared_ptr<const Program> program;
 };
@@ -24,21 +28,33 @@ class BackwardCache {
  public:
   static BackwardCache& instance();
 
+  struct Found {
+    std::shared_ptr<const BackwardEntry> entry;
+    SymbolValues symbols{};  ///< if sizes are dynamic
+  };
   /// The entry of a task, captured now if there is none.
-  std::shared_ptr<const BackwardEntry> find(const std::vector<TaskCall>& calls, TaskContents& contents,
-                                            size_t num_results);
+  Found find(const std::vector<TaskCall>& calls, TaskContents& contents, size_t num_results);
   backward_capture::Statistics statistics() const;
   void clear();
 
  private:
   using Entry = std::shared_ptr<const BackwardEntry>;
-  Entry capture(const std::vector<TaskCall>& calls, TaskContents& contents, size_t num_results);
+  std::optional<Found> find_known(size_t hash, const TaskKey& key);
+  std::shared_ptr<BackwardEntry> capture(const std::vector<TaskCall>& calls, TaskContents& contents,
+                                         size_t num_results);
+  /// A graph for the sizes of this task and those of the entries that have its structure; null if there is none.
+  std::shared_ptr<BackwardEntry> generalize(size_t hash, const std::vector<TaskCall>& calls, TaskContents& contents,
+                                            size_t num_results);
+  std::vector<Entry> of_structure(size_t hash, const TaskKey& key) const;
+  void add(size_t hash, Entry entry);
   std::string explain(const std::vector<TaskCall>& calls, const TaskKey& key) const;
 
   static constexpr size_t kMostEntries = 256;
+  static constexpr size_t kMostFailures = 3;
   mutable std::mutex mutex_;
   std::list<Entry> entries_;  ///< the one used last in front
-  std::unordered_multimap<size_t, std::list<Entry>::iterator> by_hash_;
+  std::unordered_multimap<size_t, std::list<Entry>::iterator> by_structure_;
+  std::unordered_map<size_t, size_t> failures_;  ///< by structure, how often its sizes had nothing in common
   backward_capture::Statistics statistics_;
 };
 

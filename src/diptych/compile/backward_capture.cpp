@@ -11,6 +11,7 @@
 #include "diptych/base/error.h"
 #include "diptych/base/switches.h"
 #include "diptych/compile/backward_cache.h"
+#include "diptych/compile/sizes_slot.h"
 #include "diptych/interpreter/run_guards.h"
 #include "diptych/trace/recorder.h"
 
@@ -145,10 +146,11 @@ ag::variable_list run_task(const NodePtr& root, const ag::GraphTask& task, bool 
   const bool records_gradients = c10::GradMode::is_enabled();
   const auto calls = detail::calls_in_order(root, task);
   detail::TaskContents contents(calls, records_gradients);
-  const auto entry = detail::BackwardCache::instance().find(calls, contents, task.captured_vars_.size());
+  const auto [entry, symbols] = detail::BackwardCache::instance().find(calls, contents, task.captured_vars_.size());
   last = entry;
   if (!entry->program) return run_in_eager(root, task);
   auto inputs = std::move(contents.compiler().tensor_args.inputs);
+  if (entry->pattern) inputs.push_back(detail::sizes_tensor(entry->pattern->num_symbols(), symbols));
   auto results = CapturedPass(*entry, calls, task.keep_graph_).run(std::move(inputs), records_gradients);
   run_final_callbacks(mutable_task);
   return results;
