@@ -1,6 +1,7 @@
 // dp::aot_function: a function that captures its forward and backward graphs on first use and runs them from then on.
 #pragma once
 #include <memory>
+#include <optional>
 #include <type_traits>
 #include <utility>
 
@@ -78,13 +79,19 @@ class Aot {
     Flattened flat = detail::flatten_arguments(state_->options.argument_names, arguments...);
     tensors.clear();
     detail::match_arguments(flat.spec, tensors, arguments...);
-    state_->cache.record_miss(flat.spec, tensors);
     std::shared_ptr<Result> example;
     const auto function = detail::make_flat<Result>(state_->function, example, arguments...);
-    const auto code =
-        std::make_shared<CompiledFunction>(function, flat.tensors, flat.spec.tensor_paths(), state_->options);
-    auto entry = std::make_shared<Cache::Entry>(std::move(flat.spec), GlobalState::current(),
-                                                Cache::guards_of(*code, tensors), code);
+    const auto paths = flat.spec.tensor_paths();
+    std::optional<TreeSpec> result;
+    const auto capture_at = [&](const std::vector<at::Tensor>& given,
+                                const SimplifyOptions& simplify) -> std::shared_ptr<CompiledFunction> {
+      auto code = std::make_shared<CompiledFunction>(function, given, paths, state_->options, simplify);
+      const TreeSpec spec = diptych::flatten(*example).spec;
+      if (result && !(spec == *result)) return nullptr;
+      result = spec;
+      return code;
+    };
+    auto entry = state_->cache.make(std::move(flat.spec), flat.tensors, tensors, capture_at, state_->options.dynamic);
     entry->result_example = std::move(example);
     entry->result_type = &typeid(Result);
     state_->cache.insert(entry);

@@ -11,6 +11,45 @@ TensorGuards Cache::guards_of(const CompiledFunction& code, Tensors tensors) {
   return TensorGuards(tensors);
 }
 
+std::shared_ptr<Cache::Entry> Cache::make(TreeSpec spec, const std::vector<at::Tensor>& arguments,
+                                          const Tensors& tensors, const CaptureAt& capture, bool dynamic) {
+  record_miss(spec, tensors);
+  if (dynamic) {
+    if (auto entry = make_dynamic(spec, arguments, tensors, capture)) return entry;
+  }
+  auto code = capture(arguments, {});
+  TensorGuards guards = guards_of(*code, tensors);
+  return std::make_shared<Entry>(std::move(spec), GlobalState::current(), std::move(guards), std::move(code));
+}
+
+std::shared_ptr<Cache::Entry> Cache::make_dynamic(const TreeSpec& spec, const std::vector<at::Tensor>& arguments,
+                                                  const Tensors& tensors, const CaptureAt& capture) {
+  constexpr size_t kMostFailures = 3;
+  const auto state = GlobalState::current();
+  std::vector<std::vector<int64_t>> examples;
+  std::optional<TensorGuards> guards;
+  for (const auto& entry : entries()) {
+    if (!(entry->spec == spec) || !(entry->state == state)) continue;
+    TensorGuards here = guards_of(*entry->code, tensors);
+    if (!here.same_but_geometry(entry->guards)) continue;
+    examples.push_back(entry->guards.geometry());
+    guards = std::move(here);
+  }
+  if (!guards || failed_patterns_ == kMostFailures) return nullptr;
+  const auto pattern = SizePattern::with(examples, guards->geometry());
+  if (!pattern) return nullptr;
+  std::string why;
+  const auto sized = SizedFunctions::make(*pattern, *guards, arguments, capture, why);
+  if (!sized) {
+    log(Log::kCache, "{}: sizes stay as they are: {}", name_, why);
+    ++failed_patterns_;
+    return nullptr;
+  }
+  log(Log::kCache, "{}: sizes are dynamic now", name_);
+  guards->generalize(sized->pattern());
+  return std::make_shared<Entry>(spec, state, std::move(*guards), std::make_shared<CompiledFunction>(sized));
+}
+
 void Cache::insert(std::shared_ptr<Entry> entry) {
   const std::unique_lock<std::shared_mutex> lock(mutex_);
   entry->last_used = ++clock_;

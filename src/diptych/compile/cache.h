@@ -7,8 +7,7 @@
 #include <typeinfo>
 #include <vector>
 
-#include "diptych/compile/compiled_function.h"
-#include "diptych/compile/tensor_guards.h"
+#include "diptych/compile/sized_functions.h"
 #include "diptych/tree/spec.h"
 
 namespace diptych {
@@ -61,18 +60,24 @@ class Cache {
     return nullptr;
   }
 
-  /// The guards of a capture: of its arguments and its free variables.
-  static TensorGuards guards_of(const CompiledFunction& code, Tensors tensors);
+  /// A new entry, not yet inserted, for a call that no entry fits: for all sizes of a range if `dynamic` and an entry
+  /// that differs in sizes alone shows how; counts a miss and says why it was one. `tensors` are the addresses of
+  /// `arguments`. Throws what `capture` throws.
+  std::shared_ptr<Entry> make(TreeSpec spec, const std::vector<at::Tensor>& arguments, const Tensors& tensors,
+                              const CaptureAt& capture, bool dynamic);
   /// Adds a capture in front; beyond the limit, the entry that was used longest ago goes.
   void insert(std::shared_ptr<Entry> entry);
-  /// Counts a miss and says why it was one.
-  void record_miss(const TreeSpec& spec, const Tensors& tensors);
   CacheStats stats() const;
   std::vector<std::shared_ptr<const Entry>> entries() const;
   void clear();
 
  private:
+  /// The guards of a capture: of its arguments and its free variables.
+  static TensorGuards guards_of(const CompiledFunction& code, Tensors tensors);
+  void record_miss(const TreeSpec& spec, const Tensors& tensors);
   std::string why_miss(const TreeSpec& spec, const Tensors& tensors) const;
+  std::shared_ptr<Entry> make_dynamic(const TreeSpec& spec, const std::vector<at::Tensor>& arguments,
+                                      const Tensors& tensors, const CaptureAt& capture);
 
   std::string name_;
   size_t limit_;
@@ -82,6 +87,7 @@ class Cache {
   std::atomic<size_t> hits_{0};
   size_t misses_ = 0;
   size_t evictions_ = 0;
+  size_t failed_patterns_ = 0;  ///< how often sizes that changed had nothing in common
   std::string last_miss_;
 };
 

@@ -14,6 +14,7 @@
 #include "diptych/compile/pair_node.h"
 #include "diptych/compile/pipeline.h"
 #include "diptych/compile/second_order.h"
+#include "diptych/compile/sized_functions.h"
 #include "diptych/interpreter/run_guards.h"
 #include "diptych/ops/tags.h"
 #include "diptych/passes/storage_roots.h"
@@ -28,8 +29,8 @@ Compiler choose_compiler(const AotOptions& options, const Compiler& custom, cons
 }
 
 // Per tangent, the strides to insist on: those of the trace if a node that depends on strides can see them.
-std::vector<std::optional<std::vector<int64_t>>> strides_to_keep(const Graph& backward, size_t num_tangents) {
-  std::vector<std::optional<std::vector<int64_t>>> wanted(num_tangents);
+std::vector<std::optional<WantedStrides>> strides_to_keep(const Graph& backward, size_t num_tangents) {
+  std::vector<std::optional<WantedStrides>> wanted(num_tangents);
   const size_t first = backward.inputs().size() - num_tangents;
   for (size_t i = 0; i < num_tangents; ++i) {
     const Value tangent = backward.inputs()[first + i];
@@ -40,7 +41,8 @@ std::vector<std::optional<std::vector<int64_t>>> strides_to_keep(const Graph& ba
       for_each_operand_value(node, [&](Value value) { reads |= reached[value.id]; });
       if (!reads) continue;
       if (has_tag(node.op, Tag::kStrideSensitive)) {
-        wanted[i] = backward.meta(tangent).stride_hints();
+        const TensorMeta& meta = backward.meta(tangent);
+        wanted[i] = WantedStrides{meta.stride_hints(), !meta.is_static()};
         break;
       }
       for (const Value output : node.outputs) {
@@ -94,9 +96,11 @@ uint64_t CompiledFunction::next_serial_number() {
 }
 
 CompiledFunction::CompiledFunction(const FlatFunction& function, const std::vector<at::Tensor>& arguments,
-                                   const std::vector<std::string>& paths, AotOptions options)
+                                   const std::vector<std::string>& paths, AotOptions options,
+                                   const SimplifyOptions& simplify)
     : options_(std::move(options)),
-      capture_(std::make_unique<JointCapture>(function, arguments, paths, CaptureOptions{options_.name, false})) {
+      simplify_(simplify),
+      capture_(std::make_shared<JointCapture>(function, arguments, paths, CaptureOptions{options_.name, false})) {
   Joint joint = prepare_joint(capture_joint(), options_);
   layout_ = joint.layout;
   free_variables_ = capture_->free_variables();
@@ -110,25 +114,57 @@ CompiledFunction::CompiledFunction(const FlatFunction& function, const std::vect
     if (mutation.data) mutated.push_back(mutation.primal);
     if (mutation.geometry) reshaped_.push_back(mutation.primal);
   }
-  forward_ = finish_forward(split_.forward, mutated);
+  forward_ = finish_forward(split_.forward, mutated, simplify_);
   draws_random_ = std::any_of(forward_.nodes().begin(), forward_.nodes().end(), diptych::draws_random);
-  const bool differentiable = is_differentiable();
-  forward_executable_ =
-      choose_compiler(options_, differentiable ? options_.forward_compiler : options_.inference_compiler,
-                      differentiable ? "forward" : "inference")(forward_);
   if (!plan().epilogue_inputs.empty()) epilogue_ = std::make_unique<Program>(plan().epilogue);
-  log(Log::kGraphs, "{}", forward_.code());
+  compile_forward();
   log(Log::kPartition, "{}", explain(split_));
-  if (!differentiable) return;
+  if (!is_differentiable()) return;
   find_residual_sources();
   find_gradient_primals(joint);
-  std::vector<bool> defined;
-  for (const auto& error : tangent_errors_) defined.push_back(!error);
+  const auto defined = traceable_tangents();
   GlobalState state;  // the first variant is traced with autocast off, where backward passes usually run
   variants_.push_back({defined, state, make_variant(std::move(joint), defined)});
 }
 
+// What is true of one of the captures, but for its graphs, is true of all.
+CompiledFunction::CompiledFunction(std::shared_ptr<const SizedFunctions> sized)
+    : options_(sized->first().options_),
+      sized_(std::move(sized)),
+      capture_(sized_->first().capture_),
+      layout_(sized_->first().layout_),
+      split_(sized_->first().split_),
+      forward_(sized_->forward()),
+      free_variables_(sized_->first().free_variables_),
+      gradient_primals_(sized_->first().gradient_primals_),
+      is_mutated_(sized_->first().is_mutated_),
+      reshaped_(sized_->first().reshaped_),
+      residual_sources_(sized_->first().residual_sources_),
+      draws_random_(sized_->first().draws_random_),
+      tangent_errors_(sized_->first().tangent_errors_) {
+  if (!plan().epilogue_inputs.empty()) epilogue_ = std::make_unique<Program>(sized_->epilogue());
+  compile_forward();
+}
+
 CompiledFunction::~CompiledFunction() = default;
+
+void CompiledFunction::compile_forward() {
+  const bool differentiable = is_differentiable();
+  forward_executable_ =
+      choose_compiler(options_, differentiable ? options_.forward_compiler : options_.inference_compiler,
+                      differentiable ? "forward" : "inference")(forward_);
+  log(Log::kGraphs, "{}", forward_.code());
+}
+
+std::vector<bool> CompiledFunction::traceable_tangents() const {
+  std::vector<bool> traceable;
+  for (const auto& error : tangent_errors_) traceable.push_back(!error);
+  return traceable;
+}
+
+Joint CompiledFunction::joint(const std::vector<bool>& defined) const {
+  return sized_ ? sized_->joint(defined) : capture_->joint(defined, /*create_graph=*/true);
+}
 
 Joint CompiledFunction::capture_joint() {
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
@@ -198,11 +234,18 @@ std::shared_ptr<BackwardVariant> CompiledFunction::make_variant(Joint joint, con
   return variant;
 }
 
+Graph CompiledFunction::graph_of(const BackwardVariant& variant, const SimplifyOptions& simplify) const {
+  // A captured backward asks for it in the middle of a trace; nothing that is computed here is part of that.
+  const detail::PauseTraceGuard real;
+  return sized_ ? sized_->backward(variant.defined, simplify)
+                : finish_backward(split_backward(variant.joint, split_.saved), simplify);
+}
+
 void CompiledFunction::finish_variant(BackwardVariant& variant) const {
-  variant.graph = finish_backward(split_backward(variant.joint, split_.saved));
+  variant.graph = graph_of(variant, simplify_);
   variant.executable = choose_compiler(options_, options_.backward_compiler, "backward")(variant.graph);
   variant.reads_residual = read_inputs(variant.graph, split_.saved.size());
-  variant.wanted_strides = strides_to_keep(variant.graph, variant.joint.layout.num_tangents);
+  variant.wanted_strides = strides_to_keep(variant.graph, layout_.num_tangents);
   log(Log::kBackward, "{}: backward compiled, {} nodes", options_.name, variant.graph.nodes().size());
   log(Log::kGraphs, "{}", variant.graph.code());
 }
@@ -219,18 +262,26 @@ std::shared_ptr<const BackwardVariant> CompiledFunction::backward(const std::vec
   }
   if (!found) {
     log(Log::kBackward, "{}: tracing a backward for tangents {}", options_.name, fmt::join(defined, ","));
-    found = make_variant(prepare_joint(capture_->joint(defined), options_), defined);
+    found = make_variant(sized_ ? Joint() : prepare_joint(capture_->joint(defined), options_), defined);
     variants_.push_back({defined, state, found});
   }
   if (!found->executable) finish_variant(*found);
   return found;
 }
 
+std::shared_ptr<const Program> CompiledFunction::inlined(const BackwardVariant& variant) const {
+  const std::lock_guard<std::mutex> lock(variants_mutex_);
+  if (!variant.inlined) {
+    variant.inlined = std::make_shared<const Program>(graph_of(variant, {.fold_constants = false}));
+  }
+  return variant.inlined;
+}
+
 std::shared_ptr<SecondOrder> CompiledFunction::second_order(const BackwardVariant& variant) const {
   const std::lock_guard<std::mutex> lock(variants_mutex_);
   if (!variant.second_order) {
-    variant.second_order = std::make_shared<SecondOrder>(capture_->joint(variant.defined, /*create_graph=*/true),
-                                                         variant.defined, gradient_primals_, options_);
+    variant.second_order =
+        std::make_shared<SecondOrder>(joint(variant.defined), variant.defined, gradient_primals_, options_);
   }
   return variant.second_order;
 }

@@ -13,22 +13,30 @@
 #include "diptych/compile/global_state.h"
 #include "diptych/compile/options.h"
 #include "diptych/interpreter/program.h"
+#include "diptych/passes/simplify.h"
 #include "diptych/trace/recorder.h"
 
 namespace diptych {
 
 class SecondOrder;
+class SizedFunctions;
+
+/// What sizes and strides a backward graph wants of a tangent, if some node's legality depends on them.
+struct WantedStrides {
+  std::vector<int64_t> strides;  ///< as traced
+  bool is_dynamic = false;       ///< then only the order of the dimensions counts, which fill their memory
+};
 
 /// The backward of a compiled function for one set of defined tangents and one autocast state.
 struct BackwardVariant {
   std::vector<bool> defined;
   Joint joint;
   Graph graph;
-  std::shared_ptr<const Executable> executable;  ///< null until the first backward of this kind
-  std::vector<bool> reads_residual;              ///< per residual
-  /// Per tangent: the strides that the graph was traced for, if some node's legality depends on them.
-  std::vector<std::optional<std::vector<int64_t>>> wanted_strides;
-  mutable std::shared_ptr<SecondOrder> second_order;  ///< null until a backward is itself differentiated
+  std::shared_ptr<const Executable> executable;              ///< null until the first backward of this kind
+  std::vector<bool> reads_residual;                          ///< per residual
+  std::vector<std::optional<WantedStrides>> wanted_strides;  ///< per tangent
+  mutable std::shared_ptr<SecondOrder> second_order;         ///< null until a backward is itself differentiated
+  mutable std::shared_ptr<const Program> inlined;            ///< null until a captured backward takes it in
 };
 
 /// A capture with its forward executable; backwards are traced and compiled when first needed.
@@ -38,7 +46,9 @@ class CompiledFunction : public std::enable_shared_from_this<CompiledFunction> {
   /// Captures `function` on `arguments` under the caller's grad mode and autocast state.
   /// Errors: as JointCapture; UserError from partitioners and compilers.
   CompiledFunction(const FlatFunction& function, const std::vector<at::Tensor>& arguments,
-                   const std::vector<std::string>& paths, AotOptions options);
+                   const std::vector<std::string>& paths, AotOptions options, const SimplifyOptions& simplify = {});
+  /// The function for all the sizes that `sized` stands for.
+  explicit CompiledFunction(std::shared_ptr<const SizedFunctions> sized);
   ~CompiledFunction();
 
   /// Runs the function as eager would: mutates, aliases and requires grad alike. Requires: the guards hold.
@@ -50,11 +60,20 @@ class CompiledFunction : public std::enable_shared_from_this<CompiledFunction> {
   /// The variant for the tangents marked in `defined`, made if it is the first of its kind.
   std::shared_ptr<const BackwardVariant> backward(const std::vector<bool>& defined) const;
 
+  /// The graph of `variant` without constants, to be run on stand-ins.
+  std::shared_ptr<const Program> inlined(const BackwardVariant& variant) const;
+
   /// The gradients of `variant` as a differentiable function. Requires: `variant` is of this function.
   std::shared_ptr<SecondOrder> second_order(const BackwardVariant& variant) const;
 
+  /// Which tangents a backward can be traced for, as eager has one for them.
+  std::vector<bool> traceable_tangents() const;
+  /// The joint graph whose gradients can be differentiated again.
+  Joint joint(const std::vector<bool>& defined) const;
+
   const AotOptions& options() const { return options_; }
   const ForwardPlan& plan() const { return capture_->plan(); }
+  bool is_dynamic() const { return sized_ != nullptr; }
   bool is_differentiable() const { return !plan().differentiable.empty(); }
   /// The split that the forward graph and the residuals follow. Requires: is_differentiable().
   const Split& split() const { return split_; }
@@ -82,9 +101,11 @@ class CompiledFunction : public std::enable_shared_from_this<CompiledFunction> {
 
  private:
   Joint capture_joint();
+  void compile_forward();
   void find_gradient_primals(const Joint& joint);
   void find_residual_sources();
   std::shared_ptr<BackwardVariant> make_variant(Joint joint, const std::vector<bool>& defined) const;
+  Graph graph_of(const BackwardVariant& variant, const SimplifyOptions& simplify) const;
   void finish_variant(BackwardVariant& variant) const;
   std::vector<at::Tensor> primals_of(c10::ArrayRef<const at::Tensor*> arguments) const;
   std::vector<at::Tensor> make_outputs(const std::vector<at::Tensor>& primals, std::vector<at::Tensor>&& slots) const;
@@ -93,7 +114,9 @@ class CompiledFunction : public std::enable_shared_from_this<CompiledFunction> {
 
   uint64_t serial_number_ = next_serial_number();
   AotOptions options_;
-  std::unique_ptr<JointCapture> capture_;
+  SimplifyOptions simplify_;
+  std::shared_ptr<const SizedFunctions> sized_;  ///< null if sizes are what they were when captured
+  std::shared_ptr<JointCapture> capture_;
   JointLayout layout_;
   Split split_;
   Graph forward_;

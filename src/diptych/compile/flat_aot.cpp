@@ -19,11 +19,12 @@ std::vector<at::Tensor> FlatAot::call(const std::vector<at::Tensor>& arguments) 
   TreeSpec spec = flatten(arguments).spec;
   tensors.clear();
   for (const at::Tensor& argument : arguments) tensors.push_back(&argument);
-  cache_.record_miss(spec, tensors);
-  auto code = std::make_shared<CompiledFunction>(function_, arguments, paths_, options_);
-  cache_.insert(
-      std::make_shared<Cache::Entry>(std::move(spec), GlobalState::current(), Cache::guards_of(*code, tensors), code));
-  return code->call(tensors);
+  const auto capture = [&](const std::vector<at::Tensor>& given, const SimplifyOptions& simplify) {
+    return std::make_shared<CompiledFunction>(function_, given, paths_, options_, simplify);
+  };
+  const auto entry = cache_.make(std::move(spec), arguments, tensors, capture, options_.dynamic);
+  cache_.insert(entry);
+  return entry->code->call(tensors);
 }
 
 }  // namespace diptych

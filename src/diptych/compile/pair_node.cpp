@@ -9,6 +9,7 @@
 #include "diptych/base/switches.h"
 #include "diptych/compile/second_order.h"
 #include "diptych/interpreter/run_guards.h"
+#include "diptych/trace/memory_order.h"
 
 namespace diptych {
 
@@ -16,10 +17,24 @@ using torch::autograd::variable_list;
 
 namespace {
 
+// Strides that fill the memory, with the dimensions in the order of `strides`.
+std::vector<int64_t> dense_strides(at::IntArrayRef sizes, at::IntArrayRef strides) {
+  const detail::MemoryOrder memory(strides);
+  std::vector<int64_t> dense(sizes.size());
+  int64_t next = 1;
+  for (auto dim = memory.order.rbegin(); dim != memory.order.rend(); ++dim) {
+    dense[*dim] = next;
+    next *= std::max<int64_t>(sizes[*dim], 1);
+  }
+  return dense;
+}
+
 // A tangent of other strides than the graph was traced for is copied only where a node depends on them.
-at::Tensor with_strides(const at::Tensor& tangent, const std::optional<std::vector<int64_t>>& wanted) {
-  if (!wanted || !tangent.defined() || tangent.strides() == c10::IntArrayRef(*wanted)) return tangent;
-  return at::empty_strided(tangent.sizes(), *wanted, tangent.options()).copy_(tangent);
+at::Tensor with_strides(const at::Tensor& tangent, const std::optional<WantedStrides>& wanted) {
+  if (!wanted || !tangent.defined()) return tangent;
+  const auto strides = wanted->is_dynamic ? dense_strides(tangent.sizes(), wanted->strides) : wanted->strides;
+  if (tangent.strides() == at::IntArrayRef(strides)) return tangent;
+  return at::empty_strided(tangent.sizes(), strides, tangent.options()).copy_(tangent);
 }
 
 }  // namespace
@@ -96,7 +111,7 @@ variable_list PairNode::inlined(const variable_list& tangents) const {
   const auto variant = function_->backward(defined);
   std::vector<at::Tensor> inputs = residuals_;
   for (size_t i = 0; i < tangents.size(); ++i) inputs.push_back(with_strides(tangents[i], variant->wanted_strides[i]));
-  auto gradients = Program(variant->graph).run(std::move(inputs), {.differentiable = true});
+  auto gradients = function_->inlined(*variant)->run(std::move(inputs), {.differentiable = true});
   gradients.resize(num_outputs());
   return gradients;
 }

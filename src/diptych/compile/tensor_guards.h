@@ -4,8 +4,11 @@
 #include <c10/util/ArrayRef.h>
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "diptych/graph/size_pattern.h"
 
 namespace diptych {
 
@@ -18,6 +21,19 @@ class TensorGuards {
   /// The first guard that fails, naming tensors by `path_of`: "x: sizes were [2, 3], are [4, 3]"; empty if none does.
   std::string first_failure(c10::ArrayRef<const at::Tensor*> tensors,
                             const std::function<std::string(size_t)>& path_of) const;
+
+  /// Sizes, then strides, of the tensors that were given, one after the other.
+  const std::vector<int64_t>& geometry() const { return geometry_; }
+  size_t size() const { return facts_.size(); }
+  /// Where a tensor's part of geometry() begins.
+  size_t place_of(size_t tensor) const { return facts_[tensor].geometry; }
+  /// Whether the tensors of two calls differ in sizes and strides alone, if at all.
+  bool same_but_geometry(const TensorGuards& other) const {
+    return facts_ == other.facts_ && sharing_ == other.sharing_;
+  }
+  /// From now on all geometries that match `pattern` pass.
+  void generalize(SizePattern pattern) { pattern_ = std::move(pattern); }
+  bool is_dynamic() const { return pattern_.has_value(); }
 
  private:
   struct Facts {
@@ -34,8 +50,11 @@ class TensorGuards {
   static Facts facts_of(const at::Tensor& tensor, uint32_t geometry);
   bool same_geometry(const at::Tensor& tensor, const Facts& facts) const;
 
+  bool matches(c10::ArrayRef<const at::Tensor*> tensors) const;
+
   std::vector<Facts> facts_;
   std::vector<int64_t> geometry_;
+  std::optional<SizePattern> pattern_;
   /// How a tensor shares its storage: with which first tensor, how far apart their offsets are, whether they are one,
   /// and whether autograd sees them as views of one tensor.
   struct Sharing {

@@ -1,0 +1,216 @@
+#include "diptych/compile/sized_functions.h"
+
+#include <fmt/ranges.h>
+#include <torch/csrc/autograd/functions/basic_ops.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include "diptych/base/error.h"
+#include "diptych/base/switches.h"
+#include "diptych/compile/sizes_slot.h"
+#include "diptych/graph/error_words.h"
+#include "diptych/interpreter/evaluate.h"
+#include "diptych/interpreter/symbols.h"
+#include "diptych/passes/remove_dead_nodes.h"
+#include "diptych/trace/hollow_tensor.h"
+
+namespace diptych {
+namespace {
+
+// A tensor of other sizes that the function can be traced with in the place of an argument.
+at::Tensor stand_in_for(const at::Tensor& argument, at::IntArrayRef sizes, at::IntArrayRef strides) {
+  at::Tensor hollow = detail::hollow_like(argument, sizes, strides);
+  if (argument.is_leaf()) return hollow;
+  hollow = hollow.detach();
+  const auto history = c10::make_intrusive<torch::autograd::Error>("a stand-in has no backward");
+  torch::autograd::impl::set_gradient_edge(hollow, {history, history->add_input_metadata(hollow)});
+  return hollow;
+}
+
+/// The arguments of a call as they would be at other sizes.
+class SizedArguments {
+ public:
+  SizedArguments(const SizePattern& pattern, const TensorGuards& guards, const std::vector<at::Tensor>& arguments)
+      : pattern_(pattern), guards_(guards), arguments_(arguments) {}
+
+  /// Whether free variables keep their sizes, and arguments of changing sizes share their storage with no other.
+  bool can_change(size_t num_tensors, std::string& why) const {
+    for (size_t i = 0; i < num_tensors; ++i) {
+      if (!changes(i)) continue;
+      if (i >= arguments_.size()) why = fmt::format("free variable {} changes its sizes", i - arguments_.size());
+      if (i < arguments_.size() && shares(i)) why = fmt::format("argument {} shares its storage with another", i);
+    }
+    return why.empty();
+  }
+
+  std::vector<at::Tensor> at(const SymbolValues& symbols) const {
+    const auto geometry = pattern_.at(symbols);
+    std::map<const c10::TensorImpl*, at::Tensor> made;
+    std::vector<at::Tensor> sized = arguments_;
+    for (size_t i = 0; i < sized.size(); ++i) {
+      if (!changes(i)) continue;
+      const auto dim = static_cast<size_t>(arguments_[i].dim());
+      const int64_t* place = geometry.data() + guards_.place_of(i);
+      at::Tensor& one = made[arguments_[i].unsafeGetTensorImpl()];
+      if (!one.defined()) one = stand_in_for(arguments_[i], {place, dim}, {place + dim, dim});
+      sized[i] = one;
+    }
+    return sized;
+  }
+
+ private:
+  bool changes(size_t tensor) const {
+    const size_t begin = guards_.place_of(tensor);
+    const size_t end = tensor + 1 < guards_.size() ? guards_.place_of(tensor + 1) : guards_.geometry().size();
+    for (size_t i = begin; i < end; ++i) {
+      if (pattern_.is_dynamic(i)) return true;
+    }
+    return false;
+  }
+
+  bool shares(size_t index) const {
+    for (size_t i = 0; i < arguments_.size(); ++i) {
+      const bool is_other = !arguments_[i].is_same(arguments_[index]);
+      if (is_other && arguments_[i].has_storage() && arguments_[i].is_alias_of(arguments_[index])) return true;
+    }
+    return false;
+  }
+
+  const SizePattern& pattern_;
+  const TensorGuards& guards_;
+  const std::vector<at::Tensor>& arguments_;
+};
+
+bool same_geometry(const Geometry& a, const Geometry& b) {
+  return a.sizes == b.sizes && a.strides == b.strides && a.offset == b.offset;
+}
+
+bool same_output(const OutputPlan& a, const OutputPlan& b) {
+  return a.kind == b.kind && a.index == b.index && same_geometry(a.geometry, b.geometry) && a.is_view == b.is_view &&
+         a.under_no_grad == b.under_no_grad && a.requires_grad == b.requires_grad && a.retains_grad == b.retains_grad;
+}
+
+bool same_mutation(const MutationPlan& a, const MutationPlan& b) {
+  return a.primal == b.primal && a.data == b.data && a.slot == b.slot && a.under_no_grad == b.under_no_grad &&
+         a.geometry.has_value() == b.geometry.has_value() && (!a.geometry || same_geometry(*a.geometry, *b.geometry));
+}
+
+bool same_plan(const ForwardPlan& a, const ForwardPlan& b) {
+  const auto all = [](const auto& x, const auto& y, auto same) {
+    return std::equal(x.begin(), x.end(), y.begin(), y.end(), same);
+  };
+  return all(a.outputs, b.outputs, same_output) && all(a.mutations, b.mutations, same_mutation) &&
+         a.differentiable == b.differentiable && a.fresh_leaves == b.fresh_leaves && a.output_paths == b.output_paths &&
+         a.parts == b.parts && a.hides_history == b.hides_history && a.has_custom_function == b.has_custom_function &&
+         all(a.epilogue_inputs, b.epilogue_inputs,
+             [](const auto& x, const auto& y) { return x.is_primal == y.is_primal && x.index == y.index; }) &&
+         all(a.derived, b.derived,
+             [](const auto& x, const auto& y) { return x.free_variable == y.free_variable && x.base_of == y.base_of; });
+}
+
+bool same_captures(const CompiledFunction& a, const CompiledFunction& b) {
+  const auto& left = a.free_variables();
+  const auto& right = b.free_variables();
+  return same_plan(a.plan(), b.plan()) && a.traceable_tangents() == b.traceable_tangents() &&
+         std::equal(left.begin(), left.end(), right.begin(), right.end(),
+                    [](const at::Tensor& x, const at::Tensor& y) { return x.is_same(y); });
+}
+
+std::vector<Graph> graphs_of(const CompiledFunction& function) {
+  std::vector<Graph> graphs{function.forward_graph(), function.plan().epilogue};
+  if (function.is_differentiable()) graphs.push_back(function.backward(function.traceable_tangents())->graph);
+  return graphs;
+}
+
+}  // namespace
+
+std::shared_ptr<const SizedFunctions> SizedFunctions::make(const SizePattern& pattern, const TensorGuards& guards,
+                                                           const std::vector<at::Tensor>& arguments,
+                                                           const CaptureAt& capture, std::string& why) {
+  const SizedArguments sized(pattern, guards, arguments);
+  if (!sized.can_change(guards.size(), why)) return nullptr;
+  std::map<SymbolValues, std::shared_ptr<CompiledFunction>> captured;
+  const SymbolValues actual = *pattern.match(guards.geometry());
+  const TraceAt trace = [&](const SymbolValues& symbols) -> std::optional<std::vector<Graph>> {
+    try {
+      auto& known = captured[symbols];
+      if (!known) known = capture(sized.at(symbols), {.fold_constants = false});
+      if (!known || !same_captures(*known, *captured.at(actual))) return std::nullopt;
+      return graphs_of(*known);
+    } catch (const std::exception& error) {
+      log(Log::kCache, "no capture at {}: {}", fmt::join(symbols, ", "), detail::words_of(error));
+      return std::nullopt;
+    }
+  };
+  auto general = generalize_sizes(pattern, actual, trace, why);
+  if (!general) return nullptr;
+  auto functions = std::make_shared<SizedFunctions>();
+  functions->pattern_ = std::move(general->pattern);
+  functions->points_ = std::move(general->points);
+  for (const SymbolValues& point : functions->points_) functions->members_.push_back(captured.at(point));
+  functions->forward_ = functions->with_sizes(std::move(general->graphs[0]));
+  functions->epilogue_ = std::move(general->graphs[1]);
+  for (const Graph* graph : {&functions->forward_, &functions->epilogue_}) {
+    if (const auto open = SymbolBinder(*graph).open_symbol()) {
+      why = fmt::format("{} does not follow from the sizes of what graph '{}' takes", *open, graph->name());
+      return nullptr;
+    }
+  }
+  return functions;
+}
+
+// The sizes leave the forward behind its other residuals.
+Graph SizedFunctions::with_sizes(Graph forward) const {
+  const auto fold = [](const Graph& graph) { return remove_dead_nodes(fold_constants(graph, evaluate)); };
+  if (!first().is_differentiable()) return fold(forward);
+  TensorMeta meta = detail::sizes_meta(pattern_.num_symbols(), points_[0]);
+  const c10::IValue none;
+  Node node{Op::find("aten.empty.memory_format"), {}, {}, {}, {}, {}};
+  node.operands = {meta.sizes, c10::IValue(meta.dtype), none, c10::IValue(meta.device), none, none};
+  auto outputs = forward.outputs();
+  auto slots = forward.output_slots();
+  const size_t index = forward.add_node(std::move(node), {meta});
+  outputs.push_back(forward.nodes()[index].outputs[0]);
+  slots.push_back({SlotKind::kResidual, "sizes"});
+  forward.set_outputs(std::move(outputs), std::move(slots));
+  return fold(forward);
+}
+
+Graph SizedFunctions::unify(const std::function<Graph(CompiledFunction&)>& graph_of, const char* what) const {
+  std::vector<Graph> graphs;
+  for (const auto& member : members_) graphs.push_back(graph_of(*member));
+  std::string why;
+  auto unified = unify_sizes(graphs, points_, pattern_.num_symbols(), &why);
+  DIPTYCH_CHECK(unified.has_value(),
+                "[{}] its {} has graphs that differ with its sizes ({}), though its forward has not; set "
+                "AotOptions::dynamic to false",
+                first().options().name, what, why);
+  return std::move(*unified);
+}
+
+Graph SizedFunctions::backward(const std::vector<bool>& defined, const SimplifyOptions& simplify) const {
+  Graph graph = unify([&](CompiledFunction& member) { return member.backward(defined)->graph; }, "backward");
+  graph.add_input(detail::sizes_meta(pattern_.num_symbols(), points_[0]), {SlotKind::kResidual, "sizes"});
+  std::vector<size_t> order;
+  for (const auto kind : {SlotKind::kResidual, SlotKind::kTangent}) {
+    for (size_t i = 0; i < graph.inputs().size(); ++i) {
+      if (graph.input_slots()[i].kind == kind) order.push_back(i);
+    }
+  }
+  graph.order_inputs(order);
+  return simplify.fold_constants ? remove_dead_nodes(fold_constants(graph, evaluate)) : graph;
+}
+
+Joint SizedFunctions::joint(const std::vector<bool>& defined) const {
+  // Each member is asked once, as its trace grows with each joint graph.
+  JointLayout layout;
+  Graph graph = unify(
+      [&](CompiledFunction& member) {
+        Joint joint = member.joint(defined);
+        layout = joint.layout;
+        return std::move(joint.graph);
+      },
+      "second derivative");
+  return {std::move(graph), layout};
+}
+
+}  // namespace diptych
