@@ -58,16 +58,19 @@ void report(const CampaignOptions& options, int64_t number, const Program& progr
   // Shrinking a program that may crash must not end the run.
   const Program small = shrink(program, verdict, options.isolate ? check_isolated : check);
   const Verdict again = options.isolate ? check_isolated(small) : check(small);
-  fmt::print("\nprogram {} of seed {} {}: {}\n{}{}\n(see it again: {}--seed {} --first {} --programs 1)\n", number,
+  fmt::print("\nprogram {} of seed {} {}: {}\n{}{}\n(see it again: {}{}{}--seed {} --first {} --programs 1)\n", number,
              options.seed, verdict.is_fault() ? "fails" : "is refused", verdict.key, to_string(small),
-             again.details.empty() ? verdict.details : again.details, options.loops ? "--loops " : "", options.seed,
-             number);
+             again.details.empty() ? verdict.details : again.details, options.loops ? "--loops " : "",
+             options.dynamic ? "--dynamic " : "", options.captured ? "--captured " : "", options.seed, number);
   std::fflush(stdout);
 }
 
 void run_one(const CampaignOptions& options, int64_t number, Counts& counts) {
   const uint64_t seed = seed_of(options, number);
-  const Program program = options.loops ? generate_loop(seed) : generate(seed);
+  Program program = options.loops ? generate_loop(seed) : generate(seed);
+  program.captures_backward = options.captured;
+  program.dynamic = options.dynamic;
+  if (options.dynamic) program.calls = 6;
   if (options.verbose) fmt::print("program {} of seed {}\n{}", number, options.seed, to_string(program));
   const Verdict verdict = check(program);
   if (options.verbose) fmt::print("{} {}\n\n", static_cast<int>(verdict.outcome), verdict.key);

@@ -14,6 +14,8 @@ struct CampaignOptions {
   bool verbose = false;       ///< print every program
   bool show_refused = false;  ///< print a program for each class of refusals, too
   bool isolate = false;       ///< run batches in children, so that a crash names its program
+  bool dynamic = false;       ///< see Program::dynamic
+  bool captured = false;      ///< see Program::captures_backward
   bool loops = false;         ///< bodies are those of loops and branches
   bool progress = false;      ///< a line now and then
   int64_t most_faults = 20;   ///< give up after so many

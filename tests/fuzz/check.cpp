@@ -29,8 +29,8 @@ at::Tensor make_tangent(const at::Tensor& output, Tangent kind, uint64_t number)
   Leaf leaf{.dtype = output.scalar_type(), .sizes = output.sizes().vec()};
   if (kind == Tangent::kTransposed) leaf.layout = Leaf::Layout::kTransposed;
   if (kind == Tangent::kSliced) leaf.layout = Leaf::Layout::kSliced;
-  if (kind == Tangent::kExpanded) return make_leaf({.dtype = leaf.dtype}, number, false).expand(output.sizes());
-  return make_leaf(leaf, number, false);
+  if (kind == Tangent::kExpanded) return make_leaf({.dtype = leaf.dtype}, number).expand(output.sizes());
+  return make_leaf(leaf, number);
 }
 
 struct Roots {
@@ -114,7 +114,8 @@ void edit(const Program& program, const Observed& seen) {
   if (static_cast<size_t>(program.edit.index) < tensors.size()) tensors[program.edit.index].mul_(2);
 }
 
-Run observe(const Program& program, const Function& function, const Tensors& captured, int number) {
+Run observe(const Program& program, const Function& function, const Tensors& captured, int number,
+            bool captures_backward = false) {
   Run run;
   const Call call = make_call(program, captured, number);
   run.seen.inputs = call.arguments;
@@ -137,6 +138,8 @@ Run observe(const Program& program, const Function& function, const Tensors& cap
     run.stage = "edit";
     edit(program, run.seen);
     run.stage = "backward";
+    std::optional<BackwardCapture> capture;
+    if (captures_backward) capture.emplace();
     run_backward(program, run, wanted);
   } catch (const InvalidProgram&) {
     throw;
@@ -231,7 +234,7 @@ Verdict check_calls(const Program& program, const MakeFunction& expected_by, con
   const Function ours = got_by(our_captured);
   for (int number = 0; number < program.calls; ++number) {
     const Run expected = observe(program, eager, eager_captured, number);
-    const Run got = observe(program, ours, our_captured, number);
+    const Run got = observe(program, ours, our_captured, number, program.captures_backward);
     Verdict verdict = judge(program, expected, got);
     if (verdict.outcome == Outcome::kAgreed && diptych::detail::Recorder::current() != nullptr) {
       verdict = {Outcome::kDisagreed, "a trace was left active", ""};
@@ -254,14 +257,20 @@ Verdict check_calls(const Program& program) {
   const MakeFunction eager = run_as(program, Way::kWrittenOut);
   const MakeFunction compiled = [&](const Tensors& captured) -> Function {
     return [aot = aot_function(run_as(program, Way::kByOperator)(captured),
-                               {.partition = partitioner_by_name(program.partition)})](const Tensors& arguments) {
-      return aot(arguments);
-    };
+                               {.partition = partitioner_by_name(program.partition), .dynamic = program.dynamic})](
+               const Tensors& arguments) { return aot(arguments); };
   };
   if (program.loop.kind != Loop::Kind::kNone) {
     Verdict verdict = check_calls(program, eager, run_as(program, Way::kByOperator));
     if (!verdict.is_agreement()) {
       verdict.key = "outside a capture: " + verdict.key;
+      return verdict;
+    }
+  }
+  if (program.captures_backward) {
+    Verdict verdict = check_calls(program, eager, run_as(program, Way::kByOperator));
+    if (!verdict.is_agreement()) {
+      verdict.key = "of eager's forward: " + verdict.key;
       return verdict;
     }
   }

@@ -29,6 +29,22 @@ TEST(Fuzz, RandomBodiesDoAsTheLoopWrittenOut) {
   EXPECT_GT(counts.agreed, 200) << to_string(counts);
 }
 
+TEST(Fuzz, SizesThatChangeDoAsInEager) {
+  const Counts counts = run_campaign({.programs = 300, .seed = 1, .dynamic = true, .most_faults = 5});
+  EXPECT_EQ(counts.run, 300);
+  EXPECT_EQ(counts.crashed, 0) << to_string(counts);
+  EXPECT_EQ(counts.disagreed, 0) << to_string(counts);
+  EXPECT_GT(counts.agreed, 200) << to_string(counts);
+}
+
+TEST(Fuzz, CapturedBackwardsDoAsInEager) {
+  const Counts counts = run_campaign({.programs = 300, .seed = 2, .captured = true, .most_faults = 5});
+  EXPECT_EQ(counts.run, 300);
+  EXPECT_EQ(counts.crashed, 0) << to_string(counts);
+  EXPECT_EQ(counts.disagreed, 0) << to_string(counts);
+  EXPECT_GT(counts.agreed, 250) << to_string(counts);
+}
+
 TEST(Fuzz, EqualSeedsGiveEqualPrograms) {
   EXPECT_EQ(to_string(generate(7)), to_string(generate(7)));
   EXPECT_NE(to_string(generate(7)), to_string(generate(8)));

@@ -154,7 +154,7 @@ class Generator {
 
   void make_arguments() {
     Tensors variables;
-    for (size_t i = 0; i < program_.leaves.size(); ++i) variables.push_back(make_leaf(program_.leaves[i], i, false));
+    for (size_t i = 0; i < program_.leaves.size(); ++i) variables.push_back(make_leaf(program_.leaves[i], i));
     no_grad_ = false;
     failed_ = false;
     in_body_ = false;

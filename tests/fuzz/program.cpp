@@ -53,11 +53,11 @@ Tensors run_body(const Program& program, const Tensors& arguments, const Tensors
   return outputs;
 }
 
-at::Tensor make_leaf(const Leaf& leaf, uint64_t number, bool new_sizes) {
+at::Tensor make_leaf(const Leaf& leaf, uint64_t number, int64_t three) {
   const torch::NoGradGuard guard;
   at::Generator generator = at::detail::createCPUGenerator(number);
   std::vector<int64_t> sizes = leaf.sizes;
-  if (new_sizes) std::replace(sizes.begin(), sizes.end(), int64_t{3}, int64_t{5});
+  std::replace(sizes.begin(), sizes.end(), int64_t{3}, three);
   at::Tensor tensor;
   switch (leaf.layout) {
     case Leaf::Layout::kContiguous:
@@ -80,11 +80,17 @@ at::Tensor make_leaf(const Leaf& leaf, uint64_t number, bool new_sizes) {
   return tensor.set_requires_grad(leaf.requires_grad);
 }
 
+int64_t three_in(const Program& program, int call) {
+  constexpr std::array<int64_t, 6> kSizes{3, 5, 7, 4, 11, 2};
+  if (program.dynamic) return kSizes[static_cast<size_t>(call) % kSizes.size()];
+  return program.new_sizes && call + 1 == program.calls ? 5 : 3;
+}
+
 Call make_call(const Program& program, const Tensors& captured, int number) {
   Call call;
-  const bool new_sizes = program.new_sizes && number + 1 == program.calls;
   for (size_t i = 0; i < program.leaves.size(); ++i) {
-    call.leaves.push_back(make_leaf(program.leaves[i], program.seed * 31 + number * 977 + i, new_sizes));
+    call.leaves.push_back(
+        make_leaf(program.leaves[i], program.seed * 31 + number * 977 + i, three_in(program, number)));
   }
   Tensors variables = call.leaves;
   for (const Statement& statement : program.setup) run(statement, variables);
@@ -95,7 +101,7 @@ Call make_call(const Program& program, const Tensors& captured, int number) {
 Tensors make_captured(const Program& program) {
   Tensors result;
   for (size_t i = 0; i < program.captured.size(); ++i) {
-    result.push_back(make_leaf(program.captured[i], program.seed * 37 + 5000 + i, false));
+    result.push_back(make_leaf(program.captured[i], program.seed * 37 + 5000 + i));
   }
   return result;
 }
@@ -225,9 +231,12 @@ std::string to_string(const Program& program) {
   for (const Statement& statement : program.body) text += "  " + line(statement, inner);
   text += fmt::format("  return {{{}}};\n}}\n", fmt::join(returned, ", "));
   text += to_string(program.loop);
-  text += fmt::format("{}f({}), {} calls{}, partition {}\n", program.called_without_grad ? "without grad " : "",
-                      fmt::join(passed, ", "), program.calls, program.new_sizes ? " (in the last, sizes 3 are 5)" : "",
-                      program.partition);
+  std::vector<int64_t> threes;
+  for (int call = 0; call < program.calls; ++call) threes.push_back(three_in(program, call));
+  text += fmt::format("{}f({}), {} calls, in which sizes 3 are {}, partition {}{}{}\n",
+                      program.called_without_grad ? "without grad " : "", fmt::join(passed, ", "), program.calls,
+                      fmt::join(threes, ", "), program.partition, program.dynamic ? ", dynamic" : "",
+                      program.captures_backward ? ", backward captured" : "");
   return text + after_call(program);
 }
 

@@ -78,6 +78,8 @@ struct Program {
   std::string partition = "default";
   int calls = 2;
   bool new_sizes = false;  ///< a last call with every size 3 made 5
+  bool dynamic = false;    ///< every call has another size in the place of 3, and is to be served by one capture
+  bool captures_backward = false;  ///< it runs as a captured graph of the whole pass
   bool called_without_grad = false;
 };
 
@@ -90,8 +92,10 @@ struct InvalidProgram : std::runtime_error {
 void run(const Statement& statement, Tensors& variables);
 /// What the body returns for these arguments.
 Tensors run_body(const Program& program, const Tensors& arguments, const Tensors& captured);
-/// Makes a leaf's tensor; equal numbers give equal data.
-at::Tensor make_leaf(const Leaf& leaf, uint64_t number, bool new_sizes);
+/// Makes a leaf's tensor, with sizes 3 made `three`; equal numbers give equal data.
+at::Tensor make_leaf(const Leaf& leaf, uint64_t number, int64_t three = 3);
+/// What sizes 3 are in a call.
+int64_t three_in(const Program& program, int call);
 /// Makes what a call's caller has: leaves and arguments.
 struct Call {
   Tensors leaves;

@@ -119,6 +119,8 @@ class Shrinker {
     };
     set(&Program::partition, std::string("default"));
     set(&Program::new_sizes, false);
+    set(&Program::dynamic, false);
+    set(&Program::captures_backward, false);
     simplify_loop();
     set(&Program::called_without_grad, false);
     for (int calls = 1; calls < program_.calls; ++calls) {
