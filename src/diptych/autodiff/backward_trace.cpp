@@ -2,6 +2,7 @@
 
 #include <ATen/ops/add.h>
 #include <ATen/ops/empty_strided.h>
+#include <fmt/ranges.h>
 #include <torch/csrc/autograd/engine.h>
 
 #include <map>
@@ -51,6 +52,7 @@ class Replay {
  private:
   void add_inputs();
   void evaluate(size_t index);
+  void tell_ending(const TaskCall& call);
   ag::variable_list apply(const ag::variable_list& inputs);
   void check_outputs(ag::variable_list& outputs);
   void pass_on(ag::variable_list outputs);
@@ -62,6 +64,7 @@ class Replay {
   void derive_origins(const ag::variable_list& inputs, const ag::variable_list& outputs);
   void set_origins(const at::Tensor& tensor, Origins origins);
   BackwardTrace finish();
+  BackwardTrace finish_with(PassEnding& ending);
 
   const std::vector<TaskCall>& calls_;
   TaskContents& contents_;
@@ -78,6 +81,7 @@ class Replay {
   std::unordered_map<const ag::Node*, ag::variable_list> waiting_;
   std::unordered_map<const c10::TensorImpl*, Origins> origins_;
   ag::variable_list kept_;  ///< the tensors that origins_ speaks of
+  ag::variable_list ending_inputs_;
   int64_t num_numbers_ = 0;
   bool runs_user_code_ = false;
 };
@@ -181,6 +185,9 @@ void Replay::add_inputs() {
     const std::string path = fmt::format("{}.{}.{}", short_name(*calls_[owner].node), owner, i);
     tensors.lookup(tensors.inputs[i]).proxy_tensor =
         recorder_.add_input(tensors.inputs[i], {SlotKind::kArgument, path});
+  }
+  for (const auto& [path, tensor] : contents_.ending_inputs()) {
+    ending_inputs_.push_back(recorder_.add_input(tensor, {SlotKind::kArgument, path}));
   }
 }
 
@@ -340,7 +347,43 @@ void Replay::pass_on(ag::variable_list outputs) {
   }
 }
 
+// Apart from the node, so that what an ending throws is not taken for the node's.
+void Replay::tell_ending(const TaskCall& call) {
+  if (contents_.ending() == nullptr) return;
+  for (const auto& capture : call.captures) {
+    at::Tensor& gradient = found_[capture.output];
+    if (!gradient.defined()) continue;
+    gradient = recorder_.stand_in(gradient);
+    contents_.ending()->gradient_is_ready(capture.output, gradient);
+  }
+}
+
+BackwardTrace Replay::finish_with(PassEnding& ending) {
+  std::vector<FoundGradient> gradients;
+  for (const at::Tensor& gradient : found_) {
+    const Origins* origins = gradient.defined() ? origins_of(gradient) : nullptr;
+    gradients.push_back({gradient, origins != nullptr ? *origins : Origins()});
+  }
+  const auto results = ending.finish(gradients, ending_inputs_);
+  DIPTYCH_CHECK(recorder_.primals().empty(),
+                "[backward] what ends the pass reads a tensor of sizes {} that is not among its inputs; compute from "
+                "the gradients alone",
+                recorder_.primals()[0].real.sizes());
+  BackwardTrace trace{Graph(), std::vector<Origins>(results.size()), static_cast<size_t>(num_numbers_),
+                      runs_user_code_};
+  std::vector<Value> outputs;
+  std::vector<Slot> slots;
+  for (size_t i = 0; i < results.size(); ++i) {
+    outputs.push_back(recorder_.value_of(results[i]));
+    slots.push_back({SlotKind::kOutput, fmt::format("result.{}", i)});
+  }
+  recorder_.graph().set_outputs(std::move(outputs), std::move(slots));
+  trace.graph = std::move(recorder_.graph());
+  return trace;
+}
+
 BackwardTrace Replay::finish() {
+  if (contents_.ending() != nullptr) return finish_with(*contents_.ending());
   std::vector<Value> outputs;
   std::vector<Slot> slots;
   BackwardTrace trace{Graph(), {}, static_cast<size_t>(num_numbers_), runs_user_code_};
@@ -359,6 +402,7 @@ BackwardTrace Replay::run() {
   const TraceGuard tracing(recorder_);
   recorder_.set_phase(Phase::kBackward);
   add_inputs();
+  if (contents_.ending() != nullptr) contents_.ending()->begin();
   for (size_t i = 0; i < calls_.size(); ++i) {
     try {
       evaluate(i);
@@ -370,6 +414,7 @@ BackwardTrace Replay::run() {
     } catch (const std::exception& error) {
       throw UnsupportedNode(i, words_of(error));
     }
+    tell_ending(calls_[i]);
   }
   return finish();
 }

@@ -25,14 +25,27 @@ void append(std::string& bytes, const ca::CompiledNodeArgs& args) {
 
 bool accumulates(const ag::Node& node) { return typeid(node) == typeid(ag::AccumulateGrad); }
 
-TaskContents::TaskContents(const std::vector<TaskCall>& calls, bool records_gradients)
-    : compiler_(ca::SizeInput::STATIC), is_live_(calls.size()) {
+TaskContents::TaskContents(const std::vector<TaskCall>& calls, bool records_gradients, PassEnding* ending)
+    : compiler_(ca::SizeInput::STATIC), is_live_(calls.size()), ending_(ending) {
   append(key_.structure, records_gradients);
   key_.parts.reserve(calls.size());
   for (size_t i = 0; i < calls.size(); ++i) {
     collect(i, calls[i]);
     append_sizes(i);
     key_.parts.push_back({static_cast<uint32_t>(key_.structure.size()), static_cast<uint32_t>(key_.sizes.size())});
+  }
+  if (ending_ != nullptr) append_ending();
+}
+
+void TaskContents::append_ending() {
+  key_.ending = ending_->key() + '\n';
+  ending_inputs_ = ending_->inputs();
+  for (const auto& [path, tensor] : ending_inputs_) {
+    append(key_.ending, tensor.scalar_type());
+    append(key_.ending, tensor.dim());
+    for (const auto& list : {tensor.sizes(), tensor.strides()}) {
+      for (const int64_t size : list) append(key_.ending, size);
+    }
   }
 }
 

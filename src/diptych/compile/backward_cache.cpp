@@ -10,7 +10,8 @@ namespace {
 
 size_t hash_of(const TaskKey& key) {
   const std::string_view sizes(reinterpret_cast<const char*>(key.sizes.data()), key.sizes.size() * sizeof(int64_t));
-  return std::hash<std::string_view>()(key.structure) * 31 + std::hash<std::string_view>()(sizes);
+  return std::hash<std::string_view>()(key.structure) * 31 + std::hash<std::string_view>()(sizes) * 17 +
+         std::hash<std::string_view>()(key.ending);
 }
 
 std::string name_of(const TaskCall& call) { return call.node->name(); }
@@ -26,6 +27,18 @@ size_t common_calls(const TaskKey& a, const TaskKey& b) {
     ++count;
   }
   return count;
+}
+
+// Its line of words; the layouts behind it are bytes.
+std::string_view words_of_ending(const TaskKey& key) {
+  return std::string_view(key.ending).substr(0, key.ending.find('\n'));
+}
+
+std::string explain_ending(const TaskKey& was, const TaskKey& is) {
+  const auto before = words_of_ending(was), now = words_of_ending(is);
+  if (before == now) return "what follows the pass has other inputs";
+  if (before.empty() || now.empty()) return now.empty() ? "nothing follows the pass" : fmt::format("{} follows", now);
+  return fmt::format("what follows the pass changed {} -> {}", before, now);
 }
 
 }  // namespace
@@ -100,6 +113,7 @@ std::string BackwardCache::explain(const std::vector<TaskCall>& calls, const Tas
   }
   const auto& known = nearest->key.sizes;
   const auto [was, is] = std::mismatch(known.begin(), known.end(), key.sizes.begin(), key.sizes.end());
+  if (known == key.sizes) return explain_ending(nearest->key, key);
   if (was == known.end() || is == key.sizes.end()) return "the number of sizes changed";
   const auto position = static_cast<uint32_t>(is - key.sizes.begin());
   size_t call = 0;
