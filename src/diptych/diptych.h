@@ -8,6 +8,7 @@
 #include "diptych/compile/backward_capture.h"
 #include "diptych/compile/gradients.h"
 #include "diptych/compile/pair.h"
+#include "diptych/compile/step.h"
 #include "diptych/graph/graph.h"
 #include "diptych/graph/html.h"
 #include "diptych/graph/parse.h"

@@ -369,8 +369,10 @@ BackwardTrace Replay::finish_with(PassEnding& ending) {
                 "[backward] what ends the pass reads a tensor of sizes {} that is not among its inputs; compute from "
                 "the gradients alone",
                 recorder_.primals()[0].real.sizes());
-  BackwardTrace trace{Graph(), std::vector<Origins>(results.size()), static_cast<size_t>(num_numbers_),
-                      runs_user_code_};
+  BackwardTrace trace{
+      Graph(), std::vector<Origins>(results.size()), static_cast<size_t>(num_numbers_), {}, runs_user_code_};
+  for (const auto& gradient : gradients)
+    trace.dense.insert(trace.dense.end(), gradient.origins.begin(), gradient.origins.end());
   std::vector<Value> outputs;
   std::vector<Slot> slots;
   for (size_t i = 0; i < results.size(); ++i) {
@@ -386,7 +388,7 @@ BackwardTrace Replay::finish() {
   if (contents_.ending() != nullptr) return finish_with(*contents_.ending());
   std::vector<Value> outputs;
   std::vector<Slot> slots;
-  BackwardTrace trace{Graph(), {}, static_cast<size_t>(num_numbers_), runs_user_code_};
+  BackwardTrace trace{Graph(), {}, static_cast<size_t>(num_numbers_), {}, runs_user_code_};
   for (size_t i = 0; i < found_.size(); ++i) {
     outputs.push_back(found_[i].defined() ? recorder_.value_of(recorder_.stand_in(found_[i])) : Value{});
     slots.push_back({SlotKind::kGradient, fmt::format("gradient.{}", i)});

@@ -11,6 +11,7 @@ struct BackwardTrace {
   Graph graph;  ///< from the tensors of a TaskContents, in order, to the task's results, or to those of its ending
   std::vector<Origins> origins;  ///< per result; see Note [Undefined on the way]
   size_t num_numbers = 0;
+  Origins dense;                ///< live results that an ending takes
   bool runs_user_code = false;  ///< hooks, or nodes that are run as they are; gradients are accumulated so, too
 };
 

@@ -84,7 +84,7 @@ class CapturedPass {
       : entry_(entry), calls_(calls), keeps_graph_(keeps_graph) {}
 
   ag::variable_list run(std::vector<at::Tensor>&& inputs, bool records_gradients) {
-    detail::LiveRun live(calls_, entry_.trace.num_numbers, keeps_graph_);
+    detail::LiveRun live(calls_, entry_.trace.num_numbers, keeps_graph_, entry_.trace.dense);
     // Where nobody's code runs on the way, nobody can see that what nodes have saved is let go before.
     if (!entry_.trace.runs_user_code) release(calls_.size());
     try {

@@ -380,8 +380,8 @@ bool draws_random(const Node& node) {
 }
 
 bool has_effect(const Node& node) {
-  if (node.op.is_hop()) return any_subgraph_node(node, has_effect);
-  // An operator without results is there for what it does: assertions, prints.
+  // An operator without results is there for what it does: assertions, prints, updates.
+  if (node.op.is_hop()) return node.outputs.empty() || any_subgraph_node(node, has_effect);
   return has_tag(node.op, Tag::kMutating) || node.op.schema().returns().empty() || draws_random(node);
 }
 
