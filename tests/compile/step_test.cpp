@@ -6,6 +6,9 @@
 #include "compile/step_check.h"
 #include "diptych/compile/aot.h"
 #include "diptych/compile/backward_capture.h"
+#include "diptych/graph/parse.h"
+#include "diptych/graph/verify.h"
+#include "diptych/ops/hop_schemas.h"
 #include "diptych/passes/remove_dead_nodes.h"
 
 namespace diptych::testing {
@@ -56,6 +59,38 @@ TEST_F(Step, SurvivesPassesThatRemoveWhatNobodyReads) {
   capture_step (*optimizer)(loss_of(p));
   const Graph graph = remove_dead_nodes(backward_capture::last_graph());
   EXPECT_EQ(count_nodes(graph, "hop.update_parameters"), 1);
+}
+
+TEST_F(Step, IsAGraphThatPrintsAndParses) {
+  const Tensors p = layer();
+  optim::SGD optimizer(p, optim::SGDOptions(0.1).momentum(0.9));
+  p[0].register_hook([](const at::Tensor& g) { return g * 2; });
+  capture_step(optimizer, {.max_gradient_norm = 1.0})(loss_of(p));
+  const Graph graph = backward_capture::last_graph();
+  verify(graph);
+  EXPECT_EQ(parse(graph.code(), {}, find_hop_schema).code(), graph.code());
+}
+
+TEST_F(Step, MissesOfEndingsAreExplained) {
+  const at::Tensor x = torch::ones({2}).requires_grad_(), unused = torch::ones({3}).requires_grad_();
+  const auto loss = [&] { return x.square().sum(); };
+  {
+    const BackwardCapture capture;
+    loss().backward();
+  }
+  optim::SGD sgd({unused}, optim::SGDOptions(0.1));
+  capture_step(sgd)(loss());
+  optim::SGD other({torch::ones({4}).requires_grad_()}, optim::SGDOptions(0.1));
+  capture_step(other)(loss());
+  const auto misses = backward_capture::statistics().misses;
+  const std::string words = "sgd [1 parameters, momentum=0, dampening=0, weight_decay=0, nesterov=0]";
+  EXPECT_EQ(misses, (std::vector<std::string>{"the first backward", words + " follows",
+                                              "what follows the pass has other inputs"}));
+  backward_capture::reset();
+  capture_step(sgd)(loss());
+  const BackwardCapture capture;
+  loss().backward();
+  EXPECT_EQ(backward_capture::statistics().misses.back(), "nothing follows the pass");
 }
 
 TEST_F(Step, ChangedOptionsAreAnExplainedMiss) {
