@@ -9,6 +9,8 @@
 #include "diptych/compile/gradients.h"
 #include "diptych/compile/pair.h"
 #include "diptych/compile/step.h"
+#include "diptych/distributed/gradient_reduction.h"
+#include "diptych/distributed/process.h"
 #include "diptych/graph/graph.h"
 #include "diptych/graph/html.h"
 #include "diptych/graph/parse.h"
