@@ -81,13 +81,17 @@ at::Tensor gradient(int64_t r, size_t index, at::IntArrayRef sizes, at::ScalarTy
   return torch::randn(sizes, generator, torch::dtype(torch::kFloat64)).to(dtype);
 }
 
+// A parameter; what it holds does not matter.
+at::Tensor parameter(at::IntArrayRef sizes, at::ScalarType dtype = torch::kFloat64) {
+  return torch::zeros(sizes, torch::dtype(dtype).requires_grad(true));
+}
+
 at::Tensor mean_gradient(size_t index, at::IntArrayRef sizes, at::ScalarType dtype = torch::kFloat64) {
   return (gradient(0, index, sizes, dtype) + gradient(1, index, sizes, dtype)) / 2;
 }
 
 TEST(Reduction, GivesTheMeanWhateverTheBucketsAre) {
-  const std::vector<at::Tensor> parameters{torch::zeros({3, 2}, torch::kFloat64), torch::zeros({}, torch::kFloat64),
-                                           torch::zeros({7}, torch::kFloat64), torch::zeros({0, 4}, torch::kFloat64)};
+  const std::vector<at::Tensor> parameters{parameter({3, 2}), parameter({}), parameter({7}), parameter({0, 4})};
   for (const int64_t bytes : {int64_t{1}, int64_t{56}, int64_t{1} << 20}) {
     GradientReduction reduction(process(), parameters, {.bucket_bytes = bytes, .first_bucket_bytes = bytes});
     std::vector<at::Tensor> gradients;
@@ -111,8 +115,8 @@ TEST(Reduction, GivesTheMeanWhateverTheBucketsAre) {
 }
 
 TEST(Reduction, KeepsDtypesAndLayouts) {
-  const auto weight = torch::zeros({2, 3, 4, 4}).contiguous(at::MemoryFormat::ChannelsLast);
-  const std::vector<at::Tensor> parameters{weight, torch::zeros({3}, torch::kFloat64), torch::zeros({2}, torch::kHalf)};
+  const auto weight = torch::zeros({2, 3, 4, 4}).contiguous(at::MemoryFormat::ChannelsLast).requires_grad_();
+  const std::vector<at::Tensor> parameters{weight, parameter({3}), parameter({2}, torch::kHalf)};
   GradientReduction reduction(process(), parameters);
   EXPECT_EQ(reduction.buckets().size(), 3U);
   const auto means = reduction.finish(
@@ -126,7 +130,7 @@ TEST(Reduction, KeepsDtypesAndLayouts) {
 
 // Each process lacks another gradient; one lacks everywhere.
 TEST(Reduction, ZerosStandInForGradientsThatAreUndefinedHere) {
-  const std::vector<at::Tensor> parameters(4, torch::zeros({3}, torch::kFloat64));
+  const std::vector<at::Tensor> parameters(4, parameter({3}));
   for (const int64_t bytes : {int64_t{1}, int64_t{1} << 20}) {
     GradientReduction reduction(process(), parameters, {.bucket_bytes = bytes, .first_bucket_bytes = bytes});
     std::vector<at::Tensor> gradients(4);
@@ -144,8 +148,15 @@ TEST(Reduction, ZerosStandInForGradientsThatAreUndefinedHere) {
   }
 }
 
+TEST(Reduction, LeavesFrozenParametersAlone) {
+  GradientReduction reduction(process(), {parameter({3}), torch::zeros({3}, torch::kFloat64)});
+  const auto means = reduction.finish({gradient(process().rank(), 0, {3}), at::Tensor()});
+  EXPECT_TRUE(means[0].allclose(mean_gradient(0, {3})));
+  EXPECT_FALSE(means[1].defined());
+}
+
 TEST(Reduction, ForgetsAPassThatWasBrokenOff) {
-  const std::vector<at::Tensor> parameters(2, torch::zeros({3}, torch::kFloat64));
+  const std::vector<at::Tensor> parameters(2, parameter({3}));
   GradientReduction reduction(process(), parameters);
   reduction.is_ready(1, torch::full({3}, 99.0, torch::kFloat64));  // its bucket is not full: nothing is sent
   reduction.begin();

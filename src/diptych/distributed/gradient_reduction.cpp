@@ -107,7 +107,7 @@ std::vector<at::Tensor> GradientReduction::finish(std::vector<at::Tensor> gradie
     int64_t begin = 0;
     for (const size_t i : buckets_[b].members) {
       const int64_t count = parameters_[i].numel();
-      gradients[i] = laid_out(i, flat.narrow(0, begin, count));
+      if (parameters_[i].requires_grad()) gradients[i] = laid_out(i, flat.narrow(0, begin, count));
       begin += count;
     }
   }

@@ -19,7 +19,7 @@ namespace diptych::distributed {
 /// gradient is known and those of the buckets before it have begun, and is waited for behind the last gradient, so that
 /// it runs beside the rest of the backward. Every process reduces every bucket in the same order in every step. Where a
 /// parameter gets no gradient here, zeros are sent for it, and what comes back counts: a parameter that no process uses
-/// gets zeros.
+/// gets zeros. A parameter that requires no grad gets none; it is frozen on all processes, or on none.
 class GradientReduction : public GradientTransform {
  public:
   /// `parameters`: those of the optimizer, in its order. A collective: called by all processes at the same place.
