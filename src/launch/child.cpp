@@ -51,6 +51,7 @@ void become(const std::vector<std::string>& command, const Variables& variables,
   for (const auto& [name, value] : variables) ::setenv(name.c_str(), value.c_str(), /*overwrite=*/1);
   ::unsetenv("TORCHELASTIC_USE_AGENT_STORE");
   std::vector<char*> arguments;
+  arguments.reserve(command.size() + 1);
   for (const std::string& argument : command) arguments.push_back(const_cast<char*>(argument.c_str()));
   arguments.push_back(nullptr);
   ::execvp(arguments[0], arguments.data());

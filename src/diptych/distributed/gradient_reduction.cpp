@@ -87,7 +87,7 @@ at::Tensor GradientReduction::piece(size_t index) const {
 // As the parameter is, which is how autograd lays gradients out.
 at::Tensor GradientReduction::laid_out(size_t index, const at::Tensor& piece) const {
   const at::Tensor& parameter = parameters_[index];
-  const at::Tensor gradient = piece.view(parameter.sizes());
+  at::Tensor gradient = piece.view(parameter.sizes());
   if (parameter.is_contiguous() || !parameter.is_non_overlapping_and_dense()) return gradient;
   return at::empty_strided(parameter.sizes(), parameter.strides(), gradient.options()).copy_(gradient);
 }

@@ -55,6 +55,7 @@ class ReportingBackend final : public c10d::Backend {
   ReportingBackend(c10::intrusive_ptr<c10d::Backend> backend, std::shared_ptr<Speaker> speaker)
       : Backend(speaker->rank, speaker->size), backend_(std::move(backend)), speaker_(std::move(speaker)) {}
 
+  // NOLINTNEXTLINE(readability-const-return-type): as c10d declares it
   const std::string getBackendName() const override { return backend_->getBackendName(); }
   c10::intrusive_ptr<Options> getBackendOptions() override { return backend_->getBackendOptions(); }
   void setTimeout(std::chrono::milliseconds timeout) override { backend_->setTimeout(timeout); }
@@ -136,7 +137,7 @@ c10::intrusive_ptr<c10d::ProcessGroup> make_process_group(const Environment& env
     options->devices.push_back(make_device(environment));
     const auto gloo =
         c10::make_intrusive<c10d::ProcessGroupGloo>(store, environment.rank, environment.size, std::move(options));
-    const auto group = c10::make_intrusive<c10d::ProcessGroup>(store, environment.rank, environment.size);
+    auto group = c10::make_intrusive<c10d::ProcessGroup>(store, environment.rank, environment.size);
     group->setBackend(c10::kCPU, c10d::ProcessGroup::GLOO, c10::make_intrusive<ReportingBackend>(gloo, speaker));
     group->setDefaultBackend(c10d::ProcessGroup::GLOO);
     return group;
