@@ -168,6 +168,7 @@ void expect_clear_error(const Result& result) {
   EXPECT_TRUE(has(result, kLost)) << result.output;
   EXPECT_TRUE(has(result, kAdvice)) << result.output;
   EXPECT_FALSE(has(result, "terminate called")) << result.output;
+  EXPECT_FALSE(has(result, "unwaited collective calls")) << result.output;
   EXPECT_NE(result.status, 0);
 }
 
@@ -198,6 +199,16 @@ TEST(LostProcess, IsNoticedWithinTheTimeoutWhenItHangs) {
   const Result result = launch_member("--processes 2 --grace 1", "hang 2");
   expect_clear_error(result);
   EXPECT_TRUE(has(result, "Timed out waiting")) << result.output;
+}
+
+// Rank 0 notices it in the graph of its step, behind which the update stands.
+TEST(LostProcess, IsNoticedInAStepWhichThenChangesNothing) {
+  EXPECT_EQ(launch_member("--processes 2", "'' 250 in-step").output, "");
+  for (const char* how : {"die 250 in-step", "throw 250 in-step"}) {
+    const Result result = launch_member("--processes 2 --grace 250", how);
+    expect_clear_error(result);
+    EXPECT_FALSE(has(result, "changed a parameter")) << result.output;
+  }
 }
 
 TEST(LostProcess, AProgramOutsideALauncherIsToldToUseOne) {

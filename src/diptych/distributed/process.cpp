@@ -45,7 +45,7 @@ int64_t digest(const std::string& text) {
 
 struct Process::Group {
   Membership membership;
-  std::shared_ptr<detail::Speaker> speaker;
+  std::shared_ptr<detail::GroupState> state;
   c10::intrusive_ptr<c10d::ProcessGroup> group;
   int exceptions = std::uncaught_exceptions();
 
@@ -63,23 +63,22 @@ const std::string& Process::group_name() {
 Process::Process(const ProcessOptions& options) : environment_(Environment::read()) {
   const auto timeout = timeout_of(options);
   group_ = std::make_unique<Group>();
-  group_->speaker = std::make_shared<detail::Speaker>();
-  group_->speaker->rank = environment_.rank;
-  group_->speaker->size = environment_.size;
-  group_->group = detail::make_process_group(environment_, timeout, group_->speaker);
+  group_->state = std::make_shared<detail::GroupState>(environment_.rank, environment_.size);
+  group_->group = detail::make_process_group(environment_, timeout, group_->state);
   group_->group->setGroupName(group_name());
   c10d::register_process_group(group_name(), group_->group);
 }
 
 // A process that leaves early would look like a lost one to those that still exchange something.
 Process::~Process() {
-  if (!group_->speaker->has_failed && std::uncaught_exceptions() == group_->exceptions) {
+  if (!group_->state->has_failed() && std::uncaught_exceptions() == group_->exceptions) {
     try {
       barrier();
     } catch (const UserError&) {
       // Another one has failed, and says so itself.
     }
   }
+  group_->state->abandon_works();
   c10d::unregister_process_group(group_name());
 }
 

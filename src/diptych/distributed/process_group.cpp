@@ -25,8 +25,8 @@ std::string words_of(const std::exception& error) {
 /// A collective in flight. Its failure is told in the user's words.
 class ReportingWork final : public c10d::Work {
  public:
-  ReportingWork(c10::intrusive_ptr<c10d::Work> work, std::shared_ptr<Speaker> speaker)
-      : Work(speaker->rank, work->retrieveOpType()), work_(std::move(work)), speaker_(std::move(speaker)) {}
+  ReportingWork(c10::intrusive_ptr<c10d::Work> work, std::shared_ptr<GroupState> state)
+      : Work(state->rank(), work->retrieveOpType()), work_(std::move(work)), state_(std::move(state)) {}
 
   bool isCompleted() override { return work_->isCompleted(); }
   bool isSuccess() const override { return work_->isSuccess(); }
@@ -37,23 +37,24 @@ class ReportingWork final : public c10d::Work {
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return work_->getFuture(); }
   uint64_t getSequencenumber() const override { return work_->getSequencenumber(); }
   bool wait(std::chrono::milliseconds timeout) override {
+    state_->remove(*this);
     try {
       return work_->wait(timeout);
     } catch (const std::exception& error) {
-      speaker_->report(c10d::opTypeToString(opType_), error);
+      state_->report(c10d::opTypeToString(opType_), error);
     }
   }
 
  private:
   c10::intrusive_ptr<c10d::Work> work_;
-  std::shared_ptr<Speaker> speaker_;
+  std::shared_ptr<GroupState> state_;
 };
 
 /// A backend whose collectives report: the one place that they all come by, from graphs and from a Process alike.
 class ReportingBackend final : public c10d::Backend {
  public:
-  ReportingBackend(c10::intrusive_ptr<c10d::Backend> backend, std::shared_ptr<Speaker> speaker)
-      : Backend(speaker->rank, speaker->size), backend_(std::move(backend)), speaker_(std::move(speaker)) {}
+  ReportingBackend(c10::intrusive_ptr<c10d::Backend> backend, std::shared_ptr<GroupState> state)
+      : Backend(state->rank(), state->size()), backend_(std::move(backend)), state_(std::move(state)) {}
 
   // NOLINTNEXTLINE(readability-const-return-type): as c10d declares it
   const std::string getBackendName() const override { return backend_->getBackendName(); }
@@ -86,14 +87,16 @@ class ReportingBackend final : public c10d::Backend {
   template <class Issue>
   Work issue(const char* what, Issue&& collective) {
     try {
-      return c10::make_intrusive<ReportingWork>(collective(), speaker_);
+      auto work = c10::make_intrusive<ReportingWork>(collective(), state_);
+      state_->add(work);
+      return work;
     } catch (const std::exception& error) {
-      speaker_->report(what, error);
+      state_->report(what, error);
     }
   }
 
   c10::intrusive_ptr<c10d::Backend> backend_;
-  std::shared_ptr<Speaker> speaker_;
+  std::shared_ptr<GroupState> state_;
 };
 
 c10::intrusive_ptr<c10d::Store> make_store(const Environment& environment, std::chrono::milliseconds timeout) {
@@ -120,17 +123,33 @@ auto make_device(const Environment& environment) {
 
 }  // namespace
 
-void Speaker::report(const std::string& what, const std::exception& error) {
-  has_failed = true;
+void GroupState::report(const std::string& what, const std::exception& error) {
+  has_failed_ = true;
   throw UserError(
       fmt::format("[distributed] rank {} of {}: a collective failed ({}): {}; another process probably ended, or "
                   "stopped answering: see its output; restart all of them from the last checkpoint",
-                  rank, size, what, words_of(error)));
+                  rank_, size_, what, words_of(error)));
+}
+
+void GroupState::add(c10::intrusive_ptr<c10d::Work> work) {
+  const std::lock_guard lock(mutex_);
+  works_.push_back(std::move(work));
+}
+
+void GroupState::remove(const c10d::Work& work) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(works_, [&](const auto& known) { return known.get() == &work; });
+}
+
+void GroupState::abandon_works() {
+  const std::lock_guard lock(mutex_);
+  for (const auto& work : works_) c10d::unregister_work(work);
+  works_.clear();
 }
 
 c10::intrusive_ptr<c10d::ProcessGroup> make_process_group(const Environment& environment,
                                                           std::chrono::milliseconds timeout,
-                                                          const std::shared_ptr<Speaker>& speaker) {
+                                                          const std::shared_ptr<GroupState>& state) {
   try {
     const auto store = make_store(environment, timeout);
     auto options = c10d::ProcessGroupGloo::Options::create(timeout);
@@ -138,7 +157,7 @@ c10::intrusive_ptr<c10d::ProcessGroup> make_process_group(const Environment& env
     const auto gloo =
         c10::make_intrusive<c10d::ProcessGroupGloo>(store, environment.rank, environment.size, std::move(options));
     auto group = c10::make_intrusive<c10d::ProcessGroup>(store, environment.rank, environment.size);
-    group->setBackend(c10::kCPU, c10d::ProcessGroup::GLOO, c10::make_intrusive<ReportingBackend>(gloo, speaker));
+    group->setBackend(c10::kCPU, c10d::ProcessGroup::GLOO, c10::make_intrusive<ReportingBackend>(gloo, state));
     group->setDefaultBackend(c10d::ProcessGroup::GLOO);
     return group;
   } catch (const std::exception& error) {
