@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup train test debug bench fuzz format tidy lint clean
+.PHONY: help setup train test debug threads bench fuzz format tidy lint clean
 
 JOBS ?= $(shell tools/jobs.sh)
 ARGS ?=
@@ -23,6 +23,10 @@ test: setup ## Build everything and run every check: tests, layers, format, size
 
 debug: setup ## Build and test with address and undefined-behaviour sanitizers
 	@tools/test.sh debug $(JOBS)
+
+threads: setup ## Build and run the tests with several threads under the thread sanitizer
+	@tools/build.sh threads $(JOBS) test_compile_backward_capture test_compile_backward_hooks test_compile_backward_threads
+	@ctest --preset threads --no-tests=error
 
 bench: setup ## Run our benchmarks and the peers beside them: make bench ARGS="'call/*' --rounds 9"
 	@benchmarks/run.sh $(ARGS)

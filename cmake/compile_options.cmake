@@ -21,6 +21,6 @@ target_compile_options(diptych_options INTERFACE
 if(DIPTYCH_SANITIZE)
   # vptr checks want LibTorch's type information, which it hides; g++ 12 takes instrumented code for uninitialized.
   target_compile_options(diptych_options INTERFACE
-    $<BUILD_INTERFACE:-fsanitize=address,undefined;-fno-omit-frame-pointer;-fno-sanitize=vptr;-Wno-maybe-uninitialized>)
-  target_link_options(diptych_options INTERFACE $<BUILD_INTERFACE:-fsanitize=address,undefined>)
+    $<BUILD_INTERFACE:-fsanitize=${DIPTYCH_SANITIZE};-fno-omit-frame-pointer;-fno-sanitize=vptr;-Wno-maybe-uninitialized>)
+  target_link_options(diptych_options INTERFACE $<BUILD_INTERFACE:-fsanitize=${DIPTYCH_SANITIZE}>)
 endif()

@@ -12,6 +12,10 @@ foreach(target ${rooms})
 endforeach()
 install(FILES ${PROJECT_SOURCE_DIR}/src/diptych/diptych.h DESTINATION include/diptych)
 
+if(DIPTYCH_LAUNCHER)
+  install(TARGETS diptych_launch RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+
 set(config_folder ${CMAKE_INSTALL_LIBDIR}/cmake/Diptych)
 install(EXPORT DiptychTargets NAMESPACE diptych:: DESTINATION ${config_folder})
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/DiptychConfig.cmake.in

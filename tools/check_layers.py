@@ -19,8 +19,9 @@ ROOMS = {
     "passes": ["ops"],
     "autodiff": ["trace", "interpreter", "passes"],
     "backends": ["interpreter", "passes"],
+    "distributed": ["autodiff"],
     "hops": ["autodiff", "tree"],
-    "compile": ["hops", "backends", "tree"],
+    "compile": ["hops", "backends", "tree", "distributed"],
 }
 # The one file of compile/ that may name a single backend; the others know backends/backend.h alone.
 NAMES_BACKENDS = "compile/builtin_backends.cpp"

@@ -2,11 +2,17 @@
 // small nodes is nearly all lookup on one side and the engine on the other.
 #include <benchmark/benchmark.h>
 #include <torch/csrc/autograd/autograd.h>
+#include <torch/nn/utils/clip_grad.h>
+#include <torch/optim/adamw.h>
 
+#include <algorithm>
+#include <chrono>
 #include <optional>
 #include <stdexcept>
 
+#include "diptych/compile/aot.h"
 #include "diptych/compile/backward_capture.h"
+#include "diptych/compile/step.h"
 #include "models.h"
 
 namespace diptych::bench {
@@ -93,6 +99,78 @@ void first_pass_of_gpt(benchmark::State& state) {
   if (backward_capture::statistics().captures != 1) state.SkipWithError("not captured");
 }
 BENCHMARK(first_pass_of_gpt)->Unit(benchmark::kMillisecond);
+
+/// A model in training: forward, backward, clipping and AdamW.
+class Training {
+ public:
+  explicit Training(bool captured)
+      : model_(gpt(small_gpt(), Fill::kValues)), optimizer_(model_.params, torch::optim::AdamWOptions(1e-4)) {
+    if (!captured) return;
+    forward_.emplace([loss = model_.loss](const Tensors& params, const Tensors& buffers, const Tensors& data) {
+      return loss(params, buffers, data)[0];
+    });
+    step_.emplace(optimizer_, StepOptions{.max_gradient_norm = 1.0});
+  }
+
+  /// Returns the loss before the step.
+  double step() {
+    if (step_) {
+      const at::Tensor loss = (*forward_)(model_.params, model_.buffers, model_.data);
+      (*step_)(loss);
+      return loss.item<double>();
+    }
+    const at::Tensor loss = model_.loss(model_.params, model_.buffers, model_.data)[0];
+    optimizer_.zero_grad();
+    torch::autograd::backward({loss}, {});
+    torch::nn::utils::clip_grad_norm_(model_.params, 1.0);
+    optimizer_.step();
+    return loss.item<double>();
+  }
+
+ private:
+  using Loss = std::function<at::Tensor(const Tensors&, const Tensors&, const Tensors&)>;
+  Model model_;
+  torch::optim::AdamW optimizer_;
+  std::optional<Aot<Loss>> forward_;
+  std::optional<TrainingStep> step_;
+};
+
+double quantile(std::vector<double> values, double fraction) {
+  std::sort(values.begin(), values.end());
+  return values[static_cast<size_t>(fraction * static_cast<double>(values.size() - 1))];
+}
+
+/// Steps of both sides in turns, so that what else the machine does meets both. Timed: the captured step; the counters
+/// have the medians of both in ms, and of captured over eager of neighbours, with the tenth and the ninetieth percent.
+void step_of_gpt(benchmark::State& state) {
+  const auto make = [](bool captured) {
+    at::manual_seed(0);
+    return std::make_unique<Training>(captured);
+  };
+  const auto eager = make(false), captured = make(true);
+  const auto time = [](Training& training, double& loss) {
+    const auto begin = std::chrono::steady_clock::now();
+    loss = training.step();
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  };
+  double expected = 0, got = 0;
+  time(*eager, expected);
+  time(*captured, got);
+  std::vector<double> eager_times, captured_times, ratios;
+  for (auto _ : state) {
+    eager_times.push_back(time(*eager, expected));
+    captured_times.push_back(time(*captured, got));
+    ratios.push_back(captured_times.back() / eager_times.back());
+    state.SetIterationTime(captured_times.back());
+  }
+  if (std::abs(got - expected) > 1e-3 * expected) state.SkipWithError("captured steps do not train as eager ones");
+  state.counters["eager_ms"] = 1e3 * quantile(eager_times, 0.5);
+  state.counters["captured_ms"] = 1e3 * quantile(captured_times, 0.5);
+  state.counters["ratio"] = quantile(ratios, 0.5);
+  state.counters["ratio_p10"] = quantile(ratios, 0.1);
+  state.counters["ratio_p90"] = quantile(ratios, 0.9);
+}
+BENCHMARK(step_of_gpt)->Unit(benchmark::kMillisecond)->UseManualTime()->Iterations(40);
 
 }  // namespace
 }  // namespace diptych::bench

@@ -29,7 +29,10 @@ TEST(Shapes, OfStructuredOperatorsAreTheCpuKernels) { expect_shapes_match(struct
 
 TEST(Shapes, EveryRowAnswersSomeSample) {
   const auto answered = operators_answered(all_samples());
-  for (const auto& row : detail::all_shape_rows()) EXPECT_TRUE(answered.count(std::string(row.name))) << row.name;
+  for (const auto& row : detail::all_shape_rows()) {
+    if (row.name.starts_with("_c10d_functional::")) continue;  // tests/distributed runs these, in several processes
+    EXPECT_TRUE(answered.count(std::string(row.name))) << row.name;
+  }
 }
 
 TEST(Shapes, FastPathsAnswerPlainInputs) {

@@ -108,6 +108,21 @@ TEST(Tags, AssertionsAndMutationsAreEffects) {
   EXPECT_FALSE(has_effect(node_of("aten.add.Tensor", {Value{0}, Value{1}, c10::IValue(1)})));
 }
 
+TEST(Tags, CollectivesAreEffects) {
+  EXPECT_TRUE(has_effect(node_of("_c10d_functional.all_reduce", {Value{0}, c10::IValue("sum"), c10::IValue("group")})));
+  EXPECT_TRUE(has_effect(node_of("_c10d_functional.wait_tensor", {Value{0}})));
+  EXPECT_TRUE(has_tag(Op::find("_c10d_functional.wait_tensor"), Tag::kSharesStorage));
+  for (const auto& name : c10::Dispatcher::singleton().getAllOpNames()) {
+    const bool writes = c10::Dispatcher::singleton()
+                            .findSchemaOrThrow(name.name.c_str(), name.overload_name.c_str())
+                            .schema()
+                            .is_mutable();
+    if (!name.name.starts_with("_c10d_functional::") || writes) continue;
+    EXPECT_TRUE(has_tag(Op(c10::Dispatcher::singleton().findSchemaOrThrow(name.name.c_str(), "")), Tag::kCollective))
+        << name.name;
+  }
+}
+
 TEST(Tags, AHigherOrderOperatorIsAsRandomAsItsBody) {
   auto body = std::make_shared<Graph>("body");
   body->add_input(TensorMeta{}, {SlotKind::kArgument, "x"});

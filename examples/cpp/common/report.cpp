@@ -73,8 +73,7 @@ std::string timings(const ReportData& data) {
     return Row{name, milliseconds(ours.*phase), data.comparison ? milliseconds(eager.*phase) : "",
                milliseconds(times.front().*phase)};
   };
-  std::vector<Row> rows = {row("forward", &StepTimes::forward), row("backward", &StepTimes::backward),
-                           row("optimizer", &StepTimes::optimizer)};
+  std::vector<Row> rows = {row("forward", &StepTimes::forward), row("backward, clipping, update", &StepTimes::update)};
   rows.push_back({"whole step", milliseconds(ours.total()), data.comparison ? milliseconds(eager.total()) : "",
                   milliseconds(times.front().total())});
   const auto speed = [&](double seconds) { return fmt::format("{:.0f}", data.task.units_per_step / seconds); };

@@ -61,6 +61,17 @@ std::unique_ptr<torch::optim::AdamW> make_optimizer(const TrainOptions& options,
   return std::make_unique<torch::optim::AdamW>(groups, defaults);
 }
 
+void update_in_eager(torch::optim::AdamW& optimizer, const at::Tensor& loss) {
+  loss.backward();
+  std::vector<at::Tensor> parameters;
+  for (const auto& group : optimizer.param_groups()) {
+    parameters.insert(parameters.end(), group.params().begin(), group.params().end());
+  }
+  torch::nn::utils::clip_grad_norm_(parameters, kClipNorm);
+  optimizer.step();
+  optimizer.zero_grad();
+}
+
 double median(std::vector<double> values) {
   if (values.empty()) return 0;
   const auto middle = values.begin() + static_cast<int64_t>(values.size() / 2);
@@ -143,7 +154,7 @@ StepTimes median_times(const std::vector<StepTimes>& times) {
     return median(std::move(values));
   };
   if (times.empty()) return {};
-  return {of(&StepTimes::forward), of(&StepTimes::backward), of(&StepTimes::optimizer)};
+  return {of(&StepTimes::forward), of(&StepTimes::update)};
 }
 
 TrainRun::TrainRun(const TrainOptions& options, const Task& task, const std::string& backend)
@@ -151,6 +162,7 @@ TrainRun::TrainRun(const TrainOptions& options, const Task& task, const std::str
   torch::manual_seed(options.seed);
   model_ = task.build(backend);
   optimizer_ = make_optimizer(options, model_.parameters);
+  if (backend != "eager") update_ = diptych::capture_step(*optimizer_, {.max_gradient_norm = kClipNorm});
   state_ = {.parameters = model_.parameters, .buffers = model_.buffers, .optimizer = optimizer_.get()};
   torch::manual_seed(options.seed);
 }
@@ -176,17 +188,15 @@ float TrainRun::step() {
   Lap lap;
   const at::Tensor loss = model_.loss(batch);
   times.forward = lap.seconds();
-  loss.backward();
-  times.backward = lap.seconds();
   const float value = loss.item<float>();
   DIPTYCH_CHECK(std::isfinite(value), "[train] the loss of step {} is {}; try a smaller --lr than {}", state_.step + 1,
                 value, options_.lr);
-  std::vector<at::Tensor> tensors;
-  for (const auto& [name, tensor] : model_.parameters) tensors.push_back(tensor);
-  torch::nn::utils::clip_grad_norm_(tensors, kClipNorm);
-  optimizer_->step();
-  optimizer_->zero_grad();
-  times.optimizer = lap.seconds();
+  if (update_) {
+    (*update_)(loss);
+  } else {
+    update_in_eager(*optimizer_, loss);
+  }
+  times.update = lap.seconds();
   state_.losses.push_back(value);
   ++state_.step;
   times_.push_back(times);

@@ -2,6 +2,7 @@
 // comparison with eager.
 #pragma once
 #include <diptych/compile/pair.h>
+#include <diptych/compile/step.h>
 
 #include <functional>
 #include <optional>
@@ -31,10 +32,10 @@ struct Task {
   std::function<Trainable(const std::string& backend)> build;
 };
 
-/// Seconds that one step's phases took.
+/// Seconds that one step's phases took: the loss, and its backward with clipping and the parameters' update.
 struct StepTimes {
-  double forward = 0, backward = 0, optimizer = 0;
-  double total() const { return forward + backward + optimizer; }
+  double forward = 0, update = 0;
+  double total() const { return forward + update; }
 };
 
 /// A model with its optimizer, part-way through a run.
@@ -57,6 +58,7 @@ class TrainRun {
   const Task& task_;
   Trainable model_;
   std::unique_ptr<torch::optim::AdamW> optimizer_;
+  std::optional<diptych::TrainingStep> update_;  // not in eager
   TrainState state_;
   std::vector<StepTimes> times_;  // of this process's steps
 };

@@ -2,6 +2,7 @@
 
 #include <ATen/ops/add.h>
 #include <ATen/ops/empty_strided.h>
+#include <fmt/ranges.h>
 #include <torch/csrc/autograd/engine.h>
 
 #include <map>
@@ -53,6 +54,7 @@ class Replay {
   void add_inputs();
   void read_input_metadata();
   void evaluate(size_t index);
+  void tell_ending(const TaskCall& call);
   ag::variable_list apply(const ag::variable_list& inputs);
   void check_outputs(ag::variable_list& outputs);
   void pass_on(ag::variable_list outputs);
@@ -64,6 +66,7 @@ class Replay {
   void derive_origins(const ag::variable_list& inputs, const ag::variable_list& outputs);
   void set_origins(const at::Tensor& tensor, Origins origins);
   BackwardTrace finish();
+  BackwardTrace finish_with(PassEnding& ending);
 
   const std::vector<TaskCall>& calls_;
   TaskContents& contents_;
@@ -83,6 +86,7 @@ class Replay {
   std::unordered_map<const ag::Node*, ag::variable_list> waiting_;
   std::unordered_map<const c10::TensorImpl*, Origins> origins_;
   ag::variable_list kept_;  ///< the tensors that origins_ speaks of
+  ag::variable_list ending_inputs_;
   int64_t num_numbers_ = 0;
   bool runs_user_code_ = false;
 };
@@ -197,17 +201,20 @@ void Replay::add_inputs() {
 void Replay::read_input_metadata() {
   for (size_t i = 0; i < calls_.size(); ++i) {
     if (!calls_[i].needed) continue;
-    size_t next = contents_.first_edge_size(i);
+    size_t next = contents_.place_of_edges(i);
     for (const ag::Edge& edge : calls_[i].node->next_edges()) {
       if (!edge.is_valid()) continue;
       const ag::InputMetadata& known = edge.function->input_metadata(edge.input_nr);
       ag::SymIntSmallVec sizes;
       for (size_t d = 0; d < known.shape_as_dim_vector().size(); ++d) {
-        sizes.emplace_back(sizes_[contents_.place_of_size(next++)]);
+        sizes.emplace_back(sizes_[next++]);
       }
       expected_.try_emplace({edge.function.get(), edge.input_nr}, known.options(), std::move(sizes),
                             known.is_tensor_subclass(), known.is_nested_tensor(), known.grad_dtype());
     }
+  }
+  for (const auto& [path, tensor] : contents_.ending_inputs()) {
+    ending_inputs_.push_back(recorder_.add_input(tensor, {SlotKind::kArgument, path}));
   }
 }
 
@@ -308,9 +315,8 @@ void Replay::check_outputs(ag::variable_list& outputs) {
 ag::variable_list Replay::apply(const ag::variable_list& inputs) {
   ag::Node& node = *calls_[current_].node;
   std::vector<std::optional<c10::SymInt>> sizes;
-  for (size_t i = contents_.first_size(current_); i < contents_.first_edge_size(current_); ++i) {
-    sizes.emplace_back(sizes_[contents_.place_of_size(i)]);
-  }
+  const auto [begin, end] = contents_.places_of_node(current_);
+  for (size_t i = begin; i < end; ++i) sizes.emplace_back(sizes_[i]);
   ca::TraceState state(std::move(sizes), 0);
   const auto& call = contents_.compiler().node_calls.lookup(calls_[current_].node);
   ca::SwapSavedVariables saved(contents_.compiler(), state, reinterpret_cast<PyObject*>(this), call);
@@ -377,10 +383,48 @@ void Replay::pass_on(ag::variable_list outputs) {
   }
 }
 
-BackwardTrace Replay::finish() {
+// Apart from the node, so that what an ending throws is not taken for the node's.
+void Replay::tell_ending(const TaskCall& call) {
+  if (contents_.ending() == nullptr) return;
+  for (const auto& capture : call.captures) {
+    at::Tensor& gradient = found_[capture.output];
+    if (!gradient.defined()) continue;
+    gradient = recorder_.stand_in(gradient);
+    contents_.ending()->gradient_is_ready(capture.output, gradient);
+  }
+}
+
+BackwardTrace Replay::finish_with(PassEnding& ending) {
+  std::vector<FoundGradient> gradients;
+  for (const at::Tensor& gradient : found_) {
+    const Origins* origins = gradient.defined() ? origins_of(gradient) : nullptr;
+    gradients.push_back({gradient, origins != nullptr ? *origins : Origins()});
+  }
+  const auto results = ending.finish(gradients, ending_inputs_);
+  DIPTYCH_CHECK(recorder_.primals().empty(),
+                "[backward] what ends the pass reads a tensor of sizes {} that is not among its inputs; compute from "
+                "the gradients alone",
+                recorder_.primals()[0].real.sizes());
+  BackwardTrace trace{
+      Graph(), std::vector<Origins>(results.size()), static_cast<size_t>(num_numbers_), {}, runs_user_code_};
+  for (const auto& gradient : gradients)
+    trace.dense.insert(trace.dense.end(), gradient.origins.begin(), gradient.origins.end());
   std::vector<Value> outputs;
   std::vector<Slot> slots;
-  BackwardTrace trace{Graph(), {}, static_cast<size_t>(num_numbers_), runs_user_code_};
+  for (size_t i = 0; i < results.size(); ++i) {
+    outputs.push_back(recorder_.value_of(results[i]));
+    slots.push_back({SlotKind::kOutput, fmt::format("result.{}", i)});
+  }
+  recorder_.graph().set_outputs(std::move(outputs), std::move(slots));
+  trace.graph = std::move(recorder_.graph());
+  return trace;
+}
+
+BackwardTrace Replay::finish() {
+  if (contents_.ending() != nullptr) return finish_with(*contents_.ending());
+  std::vector<Value> outputs;
+  std::vector<Slot> slots;
+  BackwardTrace trace{Graph(), {}, static_cast<size_t>(num_numbers_), {}, runs_user_code_};
   for (size_t i = 0; i < found_.size(); ++i) {
     outputs.push_back(found_[i].defined() ? recorder_.value_of(recorder_.stand_in(found_[i])) : Value{});
     slots.push_back({SlotKind::kGradient, fmt::format("gradient.{}", i)});
@@ -397,6 +441,7 @@ BackwardTrace Replay::run() {
   recorder_.set_phase(Phase::kBackward);
   add_inputs();
   read_input_metadata();
+  if (contents_.ending() != nullptr) contents_.ending()->begin();
   for (size_t i = 0; i < calls_.size(); ++i) {
     try {
       evaluate(i);
@@ -408,6 +453,7 @@ BackwardTrace Replay::run() {
     } catch (const std::exception& error) {
       throw UnsupportedNode(i, words_of(error));
     }
+    tell_ending(calls_[i]);
   }
   return finish();
 }

@@ -8,9 +8,10 @@
 namespace diptych::detail {
 
 struct BackwardTrace {
-  Graph graph;                   ///< from the tensors of a TaskContents, in order, to the task's results
+  Graph graph;  ///< from the tensors of a TaskContents, in order, to the task's results, or to those of its ending
   std::vector<Origins> origins;  ///< per result; see Note [Undefined on the way]
   size_t num_numbers = 0;
+  Origins dense;                ///< live results that an ending takes
   bool runs_user_code = false;  ///< hooks, or nodes that are run as they are; gradients are accumulated so, too
 };
 
@@ -28,7 +29,7 @@ class UnsupportedNode : public std::runtime_error {
 /// or others in their place, for which the task is traced as if its nodes had them. Nothing is run, no hook is called,
 /// and the nodes are left as they were. Threads: one at a time in the process.
 /// Requires: the engine's task is current on this thread, with its grad mode.
-/// Errors: UnsupportedNode.
+/// Errors: UnsupportedNode; what the ending throws.
 BackwardTrace trace_backward(const std::vector<TaskCall>& calls, TaskContents& contents,
                              const std::vector<bool>& is_opaque, size_t num_results, const std::vector<int64_t>& sizes);
 

@@ -127,10 +127,11 @@ void drop_history(at::Tensor& gradient) {
   if (!c10::GradMode::is_enabled() && gradient.defined() && gradient.requires_grad()) gradient = gradient.detach();
 }
 
-LiveRun::LiveRun(const std::vector<TaskCall>& calls, size_t num_numbers, bool keeps_graph)
+LiveRun::LiveRun(const std::vector<TaskCall>& calls, size_t num_numbers, bool keeps_graph, const Origins& dense)
     : calls_(calls),
       keeps_graph_(keeps_graph),
       undefined_(num_numbers),
+      dense_(dense),
       keys_(c10::impl::tls_local_dispatch_key_set()),
       outer_(innermost) {
   innermost = this;
@@ -170,7 +171,13 @@ std::vector<at::Tensor> LiveRun::call(const LiveCall& live, std::vector<at::Tens
   std::vector<at::Tensor> wanted;
   for (size_t i = 0; i < live.is_wanted.size(); ++i) {
     if (!live.is_wanted[i]) continue;
-    undefined_[live.first_number + static_cast<int64_t>(wanted.size())] = !results[i].defined();
+    const int64_t number = live.first_number + static_cast<int64_t>(wanted.size());
+    undefined_[number] = !results[i].defined();
+    DIPTYCH_CHECK(!results[i].defined() || results[i].layout() == at::kStrided ||
+                      std::find(dense_.begin(), dense_.end(), number) == dense_.end(),
+                  "[step] {} gives a parameter a gradient of layout {}, expected a strided one; leave out sparse=true, "
+                  "or call backward() and the optimizer's own step()",
+                  node.name(), c10::str(results[i].layout()));
     const at::Tensor given = i < like.size() ? like[i] : at::Tensor();
     if (results[i].defined()) {
       wanted.push_back(laid_out(node, std::move(results[i]), given));

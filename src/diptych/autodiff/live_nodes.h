@@ -37,7 +37,8 @@ Node make_live_node(const LiveCall& live, const std::vector<Value>& operands);
 /// One run of a captured backward: what its live calls read. Made before the graph is run, on the same thread.
 class LiveRun {
  public:
-  LiveRun(const std::vector<TaskCall>& calls, size_t num_numbers, bool keeps_graph);
+  /// `dense`: numbers of results that must not be sparse, as what follows the pass takes them.
+  LiveRun(const std::vector<TaskCall>& calls, size_t num_numbers, bool keeps_graph, const Origins& dense = {});
   ~LiveRun();
   LiveRun(const LiveRun&) = delete;
   LiveRun& operator=(const LiveRun&) = delete;
@@ -55,6 +56,7 @@ class LiveRun {
   const std::vector<TaskCall>& calls_;
   bool keeps_graph_;
   std::vector<bool> undefined_;
+  const Origins& dense_;
   c10::impl::LocalDispatchKeySet keys_;  ///< eager's
   size_t last_call_ = 0;
   LiveRun* outer_;

@@ -25,16 +25,31 @@ void append(std::string& bytes, const ca::CompiledNodeArgs& args) {
 
 bool accumulates(const ag::Node& node) { return typeid(node) == typeid(ag::AccumulateGrad); }
 
-TaskContents::TaskContents(const std::vector<TaskCall>& calls, bool records_gradients)
-    : compiler_(ca::SizeInput::STATIC), is_live_(calls.size()) {
+TaskContents::TaskContents(const std::vector<TaskCall>& calls, bool records_gradients, PassEnding* ending)
+    : compiler_(ca::SizeInput::STATIC), is_live_(calls.size()), ending_(ending) {
   append(key_.structure, records_gradients);
   key_.parts.reserve(calls.size());
   calls_.reserve(calls.size());
+  key_.structure.reserve(calls.size() * 128);
+  key_.sizes.reserve(calls.size() * 8);
   for (size_t i = 0; i < calls.size(); ++i) {
-    calls_.push_back({compiler_.all_size_inputs.size(), 0});
+    calls_.push_back({{key_.sizes.size(), key_.sizes.size()}, 0});
     collect(i, calls[i]);
-    append_sizes(i);
+    append_tensors(i);
     key_.parts.push_back({static_cast<uint32_t>(key_.structure.size()), static_cast<uint32_t>(key_.sizes.size())});
+  }
+  if (ending_ != nullptr) append_ending();
+}
+
+void TaskContents::append_ending() {
+  key_.ending = ending_->key() + '\n';
+  ending_inputs_ = ending_->inputs();
+  for (const auto& [path, tensor] : ending_inputs_) {
+    append(key_.ending, tensor.scalar_type());
+    append(key_.ending, tensor.dim());
+    for (const auto& list : {tensor.sizes(), tensor.strides()}) {
+      for (const int64_t size : list) append(key_.ending, size);
+    }
   }
 }
 
@@ -47,39 +62,60 @@ void TaskContents::collect(size_t index, const TaskCall& call) {
                              node.post_hooks().size(), call.captures.size()}) {
     append(key_.structure, static_cast<uint8_t>(count));
   }
-  ca::NodeCall& node_call = compiler_.node_calls.lookup(call.node);
-  // Which of those that edges lead to: of two leaves, one may be asked for.
-  append(key_.structure, node_call.id);
+  // By which edges lead to it: of two leaves, one may be asked for.
+  append(key_.structure, call.id);
   if (!call.needed) return;
-  is_live_[index] = accumulates(node) || !collect_node(call, node_call);
+  is_live_[index] = accumulates(node) || !collect_node(index, call);
   append(key_.structure, static_cast<bool>(is_live_[index]));
-  calls_[index].first_edge_size = compiler_.all_size_inputs.size();
-  ca::CompiledNodeArgs edges(compiler_, node_call);
-  edges.collect(node.next_edges());
-  append(key_.structure, edges);
+  calls_[index].edges = key_.sizes.size();
+  collect_edges(call);
+}
+
+// What edges lead to, and what is expected there.
+void TaskContents::collect_edges(const TaskCall& call) {
+  const ag::edge_list& edges = call.node->next_edges();
+  append(key_.structure, static_cast<uint32_t>(edges.size()));
+  for (size_t i = 0; i < edges.size(); ++i) {
+    append(key_.structure, call.next[i]);
+    if (!edges[i].is_valid()) continue;
+    append(key_.structure, edges[i].input_nr);
+    const ag::InputMetadata& expected = edges[i].function->input_metadata(edges[i].input_nr);
+    if (expected.is_nested_tensor()) {
+      can_be_captured_ = false;
+      continue;
+    }
+    const auto sizes = expected.shape_as_dim_vector();
+    append(key_.structure, expected.dtype());
+    append(key_.structure, expected.device());
+    append(key_.structure, expected.layout());
+    append(key_.structure, expected.is_tensor_subclass());
+    append(key_.structure, static_cast<uint32_t>(sizes.size()));
+    for (const c10::SymInt& size : sizes) key_.sizes.push_back(size.expect_int());
+  }
 }
 
 // A node that can't say what it holds may have said some of it; what it added is not used.
-bool TaskContents::collect_node(const TaskCall& call, ca::NodeCall& node_call) {
+bool TaskContents::collect_node(size_t index, const TaskCall& call) {
   const size_t num_lifted = compiler_.lifted_ivalue_args.args.size();
+  bool says_all = true;
   try {
+    ca::NodeCall node_call(call.id, call.node);
     ca::CompiledNodeArgs args(compiler_, node_call);
     call.node->compiled_args(args);
     append(key_.structure, args);
-    return true;
   } catch (const std::exception&) {
     auto& lifted = compiler_.lifted_ivalue_args.args;
     lifted.erase(lifted.begin() + static_cast<std::ptrdiff_t>(num_lifted), lifted.end());
-    return false;
+    says_all = false;
   }
+  for (; num_sizes_ < compiler_.all_size_inputs.size(); ++num_sizes_) {
+    key_.sizes.push_back(compiler_.all_size_inputs[num_sizes_].value);
+  }
+  calls_[index].own.end = key_.sizes.size();
+  return says_all;
 }
 
-void TaskContents::append_sizes(size_t index) {
-  while (size_places_.size() < compiler_.all_size_inputs.size()) {
-    const int64_t size = compiler_.all_size_inputs[size_places_.size()].value;
-    size_places_.push_back(key_.sizes.size());
-    key_.sizes.push_back(size);
-  }
+void TaskContents::append_tensors(size_t index) {
   while (tensors_.size() < compiler_.tensor_args.inputs.size()) {
     const at::Tensor& tensor = compiler_.tensor_args.inputs[tensors_.size()];
     key_.sizes.push_back(tensor.dim());

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "diptych/autodiff/pass_ending.h"
 #include "diptych/autodiff/task_order.h"
 
 namespace diptych::detail {
@@ -19,13 +20,17 @@ struct TaskKey {
     uint32_t sizes_end;
   };
   std::vector<Part> parts;  ///< one per call
+  std::string ending;       ///< what follows the pass: its key, a line of its own, and the layouts of its inputs
+
+  /// Whether two keys differ in sizes alone, if at all.
+  bool same_structure(const TaskKey& other) const { return structure == other.structure && ending == other.ending; }
 };
 
 /// What a task's nodes say of themselves to whoever compiles them.
 class TaskContents {
  public:
-  /// `opaque`: calls whose nodes are not asked, being run as they are.
-  TaskContents(const std::vector<TaskCall>& calls, bool records_gradients);
+  /// `ending`: what follows the pass in its graph, or null. Lives as long as the contents.
+  TaskContents(const std::vector<TaskCall>& calls, bool records_gradients, PassEnding* ending = nullptr);
 
   const TaskKey& key() const { return key_; }
   torch::dynamo::autograd::AutogradCompilerCall& compiler() { return compiler_; }
@@ -35,33 +40,44 @@ class TaskContents {
   size_t owner_of_tensor(size_t index) const { return tensors_[index].owner; }
   /// Where a tensor's sizes, then its strides, stand in the key's sizes.
   size_t place_of_tensor(size_t index) const { return tensors_[index].place; }
-  /// Which of the compiler's sizes are those that a call's node holds itself: from here to where its edges' begin.
-  size_t first_size(size_t call) const { return calls_[call].first_size; }
-  /// Of those, the first that describes what the node's edges expect: dimensions, edge after edge.
-  size_t first_edge_size(size_t call) const { return calls_[call].first_edge_size; }
-  /// Where one of the compiler's sizes stands in the key's.
-  size_t place_of_size(size_t index) const { return size_places_[index]; }
+  /// Where in the key's sizes those stand that a call's node holds itself.
+  struct Places {
+    size_t begin;
+    size_t end;
+  };
+  Places places_of_node(size_t call) const { return calls_[call].own; }
+  /// Where the dimensions stand that the nodes at the ends of a call's edges expect of its gradients, edge after edge.
+  size_t place_of_edges(size_t call) const { return calls_[call].edges; }
+  /// Whether the pass can be looked at at all: not if a gradient in it is a nested tensor.
+  bool can_be_captured() const { return can_be_captured_; }
+  PassEnding* ending() const { return ending_; }
+  /// The tensors that the graph takes after those of the nodes.
+  const std::vector<EndingInput>& ending_inputs() const { return ending_inputs_; }
 
  private:
   void collect(size_t index, const TaskCall& call);
-  bool collect_node(const TaskCall& call, torch::dynamo::autograd::NodeCall& node_call);
-  void append_sizes(size_t index);
+  bool collect_node(size_t index, const TaskCall& call);
+  void collect_edges(const TaskCall& call);
+  void append_tensors(size_t index);
+  void append_ending();
 
   torch::dynamo::autograd::AutogradCompilerCall compiler_;
   TaskKey key_;
   std::vector<bool> is_live_;
+  PassEnding* ending_;
+  std::vector<EndingInput> ending_inputs_;
   struct TensorPlace {
     size_t owner;
     size_t place;
   };
   std::vector<TensorPlace> tensors_;
   struct CallSizes {
-    size_t first_size;
-    size_t first_edge_size;
+    Places own;
+    size_t edges;
   };
   std::vector<CallSizes> calls_;
-  std::vector<size_t> size_places_;
-  size_t num_lifted_ = 0;
+  bool can_be_captured_ = true;
+  size_t num_sizes_ = 0, num_lifted_ = 0;
 };
 
 /// Whether a node is the end of the graph: a leaf's.

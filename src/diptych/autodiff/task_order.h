@@ -11,12 +11,14 @@ namespace diptych::detail {
 /// One autograd node of a task.
 struct TaskCall {
   c10::intrusive_ptr<torch::autograd::Node> node;
+  uint32_t id = 0;     ///< by which the calls that lead to it know it
   bool needed = true;  ///< whether it runs; else its inputs are only handed out
   struct Capture {
     int input;
     int output;
   };
   c10::SmallVector<Capture, 1> captures;  ///< which of its inputs are results of the task
+  c10::SmallVector<uint32_t, 3> next;     ///< if it runs, the ids of the nodes that its edges lead to; 0 for none
 };
 
 /// The nodes that a task runs, in the order in which the engine runs them on one thread: of those whose gradients have

@@ -7,12 +7,15 @@
 #include "diptych/base/error.h"
 #include "diptych/base/switches.h"
 #include "diptych/compile/sizes_slot.h"
+#include "diptych/graph/error_words.h"
 #include "diptych/passes/generalize_sizes.h"
 
 namespace diptych::detail {
 namespace {
 
-size_t hash_of(const TaskKey& key) { return std::hash<std::string_view>()(key.structure); }
+size_t hash_of(const TaskKey& key) {
+  return std::hash<std::string_view>()(key.structure) * 31 + std::hash<std::string_view>()(key.ending);
+}
 
 std::string name_of(const TaskCall& call) { return call.node->name(); }
 
@@ -38,8 +41,8 @@ bool unify_traces(const std::vector<TaskCall>& calls, TaskContents& contents, si
       auto traced = trace_backward(calls, contents, entry.is_opaque, num_results, pattern.at(symbols));
       if (symbols == actual) entry.trace = traced;
       return std::vector{std::move(traced.graph)};
-    } catch (const UnsupportedNode& node) {
-      log(Log::kBackwardVerbose, "no trace at {}: call {}: {}", fmt::join(symbols, ", "), node.call(), node.what());
+    } catch (const std::exception& error) {
+      log(Log::kBackwardVerbose, "no trace at {}: {}", fmt::join(symbols, ", "), words_of(error));
       return std::nullopt;
     }
   };
@@ -56,6 +59,34 @@ bool unify_traces(const std::vector<TaskCall>& calls, TaskContents& contents, si
   return true;
 }
 
+// A line for each call, with what it brings to the key, and the graph.
+void log_entry(const BackwardEntry& entry) {
+  if (!log_enabled(Log::kBackwardVerbose)) return;
+  TaskKey::Part last{0, 0};
+  for (size_t i = 0; i < entry.names.size(); ++i) {
+    const TaskKey::Part& part = entry.key.parts[i];
+    const auto structure =
+        std::string_view(entry.key.structure).substr(last.structure_end, part.structure_end - last.structure_end);
+    log(Log::kBackwardVerbose, "call {}: {}{}, key {:016x} of {} bytes, sizes {}", i, entry.names[i],
+        entry.is_opaque[i] ? " (run as it is)" : "", std::hash<std::string_view>()(structure), structure.size(),
+        fmt::join(entry.key.sizes.begin() + last.sizes_end, entry.key.sizes.begin() + part.sizes_end, ","));
+    last = part;
+  }
+  if (entry.program) log(Log::kBackwardVerbose, "{}", entry.program->graph().code());
+}
+
+// Its line of words; the layouts behind it are bytes.
+std::string_view words_of_ending(const TaskKey& key) {
+  return std::string_view(key.ending).substr(0, key.ending.find('\n'));
+}
+
+std::string explain_ending(const TaskKey& was, const TaskKey& is) {
+  const auto before = words_of_ending(was), now = words_of_ending(is);
+  if (before == now) return "what follows the pass has other inputs";
+  if (before.empty() || now.empty()) return now.empty() ? "nothing follows the pass" : fmt::format("{} follows", now);
+  return fmt::format("what follows the pass changed {} -> {}", before, now);
+}
+
 }  // namespace
 
 BackwardCache& BackwardCache::instance() {
@@ -67,7 +98,7 @@ std::optional<BackwardCache::Found> BackwardCache::find_known(size_t hash, const
   const auto [begin, end] = by_structure_.equal_range(hash);
   for (auto known = begin; known != end; ++known) {
     const BackwardEntry& entry = **known->second;
-    if (entry.key.structure != key.structure) continue;
+    if (!entry.key.same_structure(key)) continue;
     SymbolValues symbols{};
     if (entry.pattern) {
       const auto match = entry.pattern->match(key.sizes);
@@ -100,12 +131,14 @@ BackwardCache::Found BackwardCache::find(const std::vector<TaskCall>& calls, Tas
     ++(known->entry->program ? statistics_.hits : statistics_.eager);
     return *known;
   }
-  std::string reason = explain(calls, contents.key());
+  auto [kind, reason] = explain(calls, contents.key());
   auto entry = generalize(hash, calls, contents, num_results);
   if (entry) reason += ": now dynamic";
   log(Log::kBackward, "miss: {}", reason);
+  ++statistics_.misses_by_reason[kind];
   statistics_.misses.push_back(std::move(reason));
   if (!entry) entry = capture(calls, contents, num_results);
+  log_entry(*entry);
   add(hash, entry);
   return {entry, entry->pattern ? *entry->pattern->match(contents.key().sizes) : SymbolValues{}};
 }
@@ -159,13 +192,13 @@ std::vector<BackwardCache::Entry> BackwardCache::of_structure(size_t hash, const
   const auto [begin, end] = by_structure_.equal_range(hash);
   for (auto known = begin; known != end; ++known) {
     const Entry& entry = *known->second;
-    if (entry->key.structure == key.structure && entry->program) entries.push_back(entry);
+    if (entry->key.same_structure(key) && entry->program) entries.push_back(entry);
   }
   return entries;
 }
 
 // Compared with the known pass that begins most alike.
-std::string BackwardCache::explain(const std::vector<TaskCall>& calls, const TaskKey& key) const {
+BackwardCache::Miss BackwardCache::explain(const std::vector<TaskCall>& calls, const TaskKey& key) const {
   const BackwardEntry* nearest = nullptr;
   size_t common = 0;
   for (const Entry& entry : entries_) {
@@ -174,20 +207,23 @@ std::string BackwardCache::explain(const std::vector<TaskCall>& calls, const Tas
     nearest = entry.get();
     common = count;
   }
-  if (nearest == nullptr) return "the first backward";
+  if (nearest == nullptr) return {"first backward", "the first backward"};
   if (common < calls.size() || common < nearest->names.size()) {
-    if (common == calls.size()) return fmt::format("the pass ends after {} autograd nodes", common);
-    return fmt::format("new autograd node {} (call {})", name_of(calls[common]), common);
+    if (common == calls.size()) {
+      return {"fewer autograd nodes", fmt::format("the pass ends after {} autograd nodes", common)};
+    }
+    return {"new autograd node", fmt::format("new autograd node {} (call {})", name_of(calls[common]), common)};
   }
   const auto& known = nearest->key.sizes;
   const auto [was, is] = std::mismatch(known.begin(), known.end(), key.sizes.begin(), key.sizes.end());
-  if (was == known.end() || is == key.sizes.end()) return "the number of sizes changed";
+  if (known == key.sizes) return {"other ending", explain_ending(nearest->key, key)};
+  if (was == known.end() || is == key.sizes.end()) return {"size changed", "the number of sizes changed"};
   const auto position = static_cast<uint32_t>(is - key.sizes.begin());
   size_t call = 0;
   while (key.parts[call].sizes_end <= position) ++call;
   const uint32_t first = call == 0 ? 0 : key.parts[call - 1].sizes_end;
-  return fmt::format("size {} of {} (call {}) changed {} -> {}", position - first, name_of(calls[call]), call, *was,
-                     *is);
+  return {"size changed", fmt::format("size {} of {} (call {}) changed {} -> {}", position - first,
+                                      name_of(calls[call]), call, *was, *is)};
 }
 
 backward_capture::Statistics BackwardCache::statistics() const {

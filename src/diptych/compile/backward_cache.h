@@ -47,7 +47,11 @@ class BackwardCache {
                                             size_t num_results);
   std::vector<Entry> of_structure(size_t hash, const TaskKey& key) const;
   void add(size_t hash, Entry entry);
-  std::string explain(const std::vector<TaskCall>& calls, const TaskKey& key) const;
+  struct Miss {
+    std::string kind;
+    std::string reason;
+  };
+  Miss explain(const std::vector<TaskCall>& calls, const TaskKey& key) const;
 
   static constexpr size_t kMostEntries = 256;
   static constexpr size_t kMostFailures = 3;

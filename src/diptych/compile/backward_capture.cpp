@@ -11,6 +11,8 @@
 #include "diptych/base/error.h"
 #include "diptych/base/switches.h"
 #include "diptych/compile/backward_cache.h"
+#include "diptych/compile/ending_scope.h"
+#include "diptych/compile/engine_entry.h"
 #include "diptych/compile/sizes_slot.h"
 #include "diptych/interpreter/run_guards.h"
 #include "diptych/trace/recorder.h"
@@ -36,6 +38,7 @@ Switches& switches() {
 
 thread_local size_t guards = 0;
 thread_local std::shared_ptr<const BackwardEntry> last;
+thread_local detail::PassEnding* next_ending = nullptr;  ///< of the pass that starts next
 
 ag::variable_list run_task(const NodePtr& root, const ag::GraphTask& task, bool accumulate,
                            const ag::edge_list& outputs);
@@ -43,7 +46,11 @@ ag::variable_list run_task(const NodePtr& root, const ag::GraphTask& task, bool 
 void add_user() {
   auto& state = switches();
   const std::lock_guard lock(state.mutex);
-  if (state.count == 0) ag::Engine::set_compiled_autograd(run_task);
+  if (state.count == 0) {
+    detail::make_entries_orderly();
+    ag::Engine::set_compiled_autograd(run_task);
+    detail::set_entries_watched(true);
+  }
   ++state.count;
 }
 
@@ -54,6 +61,7 @@ void remove_user() noexcept {
   if (--state.count > 0) return;
   try {
     ag::Engine::set_compiled_autograd(nullptr);
+    detail::set_entries_watched(false);
   } catch (const c10::Error&) {
     log(Log::kBackward, "capture stays installed, as another thread is in a backward");
   }
@@ -83,7 +91,7 @@ class CapturedPass {
       : entry_(entry), calls_(calls), keeps_graph_(keeps_graph) {}
 
   ag::variable_list run(std::vector<at::Tensor>&& inputs, bool records_gradients) {
-    detail::LiveRun live(calls_, entry_.trace.num_numbers, keeps_graph_);
+    detail::LiveRun live(calls_, entry_.trace.num_numbers, keeps_graph_, entry_.trace.dense);
     // Where nobody's code runs on the way, nobody can see that what nodes have saved is let go before.
     if (!entry_.trace.runs_user_code) release(calls_.size());
     try {
@@ -131,8 +139,8 @@ class CapturedPass {
   bool keeps_graph_;
 };
 
-bool captures_here() {
-  const bool wanted = guards > 0 || switches().all_threads;
+bool captures_here(const detail::PassEnding* ending) {
+  const bool wanted = ending != nullptr || guards > 0 || switches().all_threads;
   // The engine also runs the backward of a function that is being captured itself. In anomaly mode it looks at what
   // each node gives.
   return wanted && !detail::is_tracing() && !ag::AnomalyMode::is_enabled();
@@ -140,23 +148,39 @@ bool captures_here() {
 
 ag::variable_list run_task(const NodePtr& root, const ag::GraphTask& task, bool /*accumulate*/,
                            const ag::edge_list& /*outputs*/) {
-  if (!captures_here()) return run_in_eager(root, task);
+  detail::leave_entry();
+  // A pass that starts inside this one has none.
+  detail::PassEnding* const ending = std::exchange(next_ending, nullptr);
+  if (!captures_here(ending)) return run_in_eager(root, task);
   auto& mutable_task = const_cast<ag::GraphTask&>(task);
   const at::ThreadLocalStateGuard state(mutable_task.thread_locals_);
   const bool records_gradients = c10::GradMode::is_enabled();
-  const auto calls = detail::calls_in_order(root, task);
-  detail::TaskContents contents(calls, records_gradients);
-  const auto [entry, symbols] = detail::BackwardCache::instance().find(calls, contents, task.captured_vars_.size());
+  auto calls = detail::calls_in_order(root, task);
+  if (ending != nullptr) detail::hand_out_gradients(calls, ending->leaves());
+  detail::TaskContents contents(calls, records_gradients, ending);
+  if (!contents.can_be_captured()) return run_in_eager(root, task);
+  const size_t num_results = ending != nullptr ? ending->leaves().size() : task.captured_vars_.size();
+  const auto [entry, symbols] = detail::BackwardCache::instance().find(calls, contents, num_results);
   last = entry;
   if (!entry->program) return run_in_eager(root, task);
   auto inputs = std::move(contents.compiler().tensor_args.inputs);
+  for (const auto& input : contents.ending_inputs()) inputs.push_back(input.tensor);
   if (entry->pattern) inputs.push_back(detail::sizes_tensor(entry->pattern->num_symbols(), symbols));
   auto results = CapturedPass(*entry, calls, task.keep_graph_).run(std::move(inputs), records_gradients);
+  if (ending != nullptr) ending->take_results(std::exchange(results, {}));
   run_final_callbacks(mutable_task);
   return results;
 }
 
 }  // namespace
+
+detail::EngineCapture::EngineCapture() { add_user(); }
+
+detail::EngineCapture::~EngineCapture() { remove_user(); }
+
+detail::EndingScope::EndingScope(PassEnding& ending) : outer_(std::exchange(next_ending, &ending)) {}
+
+detail::EndingScope::~EndingScope() { next_ending = outer_; }
 
 BackwardCapture::BackwardCapture() {
   add_user();

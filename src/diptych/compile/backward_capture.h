@@ -1,5 +1,6 @@
 // Whole-backward capture: backward() and torch::autograd::grad() as one graph each.
 #pragma once
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -36,7 +37,10 @@ struct Statistics {
   size_t captures = 0;              ///< graphs that were traced
   size_t hits = 0;                  ///< passes that ran a graph that was there
   size_t eager = 0;                 ///< passes that were run in eager, as they could not be captured
-  std::vector<std::string> misses;  ///< why each capture had to be made
+  std::vector<std::string> misses;  ///< why each capture had to be made, in a line
+  /// How many of them there were of each kind: "first backward", "new autograd node", "fewer autograd nodes", "size
+  /// changed", "other ending".
+  std::map<std::string, size_t> misses_by_reason;
 };
 Statistics statistics();
 

@@ -65,6 +65,8 @@ class Cache {
   /// `arguments`. Throws what `capture` throws.
   std::shared_ptr<Entry> make(TreeSpec spec, const std::vector<at::Tensor>& arguments, const Tensors& tensors,
                               const CaptureAt& capture, bool dynamic);
+  /// The guards of a capture: of its arguments and its free variables.
+  static TensorGuards guards_of(const CompiledFunction& code, Tensors tensors);
   /// Adds a capture in front; beyond the limit, the entry that was used longest ago goes.
   void insert(std::shared_ptr<Entry> entry);
   CacheStats stats() const;
@@ -72,8 +74,6 @@ class Cache {
   void clear();
 
  private:
-  /// The guards of a capture: of its arguments and its free variables.
-  static TensorGuards guards_of(const CompiledFunction& code, Tensors tensors);
   void record_miss(const TreeSpec& spec, const Tensors& tensors);
   std::string why_miss(const TreeSpec& spec, const Tensors& tensors) const;
   std::shared_ptr<Entry> make_dynamic(const TreeSpec& spec, const std::vector<at::Tensor>& arguments,

@@ -35,6 +35,8 @@ OperandKind scalar_kind(const c10::Type& type) {
       return OperandKind::kDevice;
     case c10::TypeKind::GeneratorType:
       return OperandKind::kGenerator;
+    case c10::TypeKind::AnyType:  // a process group's name
+      return OperandKind::kAny;
     default:
       return OperandKind::kOpaque;
   }

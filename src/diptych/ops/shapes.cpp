@@ -96,9 +96,9 @@ namespace {
 ShapeRows join_families() {
   ShapeRows rows;
   for (const auto& family :
-       {fast_shapes(), activation_shapes(), attention_shapes(), convolution_shapes(), embedding_shapes(), fft_shapes(),
-        indexing_shapes(), linalg_shapes(), loss_shapes(), norm_shapes(), pool_shapes(), random_shapes(),
-        recurrent_shapes(), reduction_shapes(), spatial_shapes()}) {
+       {fast_shapes(), activation_shapes(), attention_shapes(), collective_shapes(), convolution_shapes(),
+        embedding_shapes(), fft_shapes(), indexing_shapes(), linalg_shapes(), loss_shapes(), norm_shapes(),
+        pool_shapes(), random_shapes(), recurrent_shapes(), reduction_shapes(), spatial_shapes()}) {
     rows.insert(rows.end(), family.begin(), family.end());
   }
   return rows;

@@ -102,6 +102,7 @@ bool give_pointwise(ResultShape& result, TensorRefs inputs, at::ScalarType dtype
 ShapeRows fast_shapes();
 ShapeRows activation_shapes();
 ShapeRows attention_shapes();
+ShapeRows collective_shapes();
 ShapeRows convolution_shapes();
 ShapeRows embedding_shapes();
 ShapeRows fft_shapes();

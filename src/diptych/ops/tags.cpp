@@ -214,6 +214,20 @@ constexpr Row kRows[] = {
     {"aten::alias", Tag::kIdentityView | Tag::kShapeView},
     {"aten::detach", Tag::kIdentityView | Tag::kShapeView | Tag::kStopsGradient},
     {"aten::lift_fresh", Tag::kIdentityView | Tag::kShapeView},
+
+    {"_c10d_functional::all_gather_into_tensor", bit(Tag::kCollective)},
+    {"_c10d_functional::all_gather_into_tensor_coalesced", bit(Tag::kCollective)},
+    {"_c10d_functional::all_reduce", bit(Tag::kCollective)},
+    {"_c10d_functional::all_reduce_coalesced", bit(Tag::kCollective)},
+    {"_c10d_functional::all_to_all_single", bit(Tag::kCollective)},
+    {"_c10d_functional::batch_p2p_ops", bit(Tag::kCollective)},
+    {"_c10d_functional::broadcast", bit(Tag::kCollective)},
+    {"_c10d_functional::irecv", bit(Tag::kCollective)},
+    {"_c10d_functional::isend", bit(Tag::kCollective)},
+    {"_c10d_functional::reduce_scatter_tensor", bit(Tag::kCollective)},
+    {"_c10d_functional::reduce_scatter_tensor_coalesced", bit(Tag::kCollective)},
+    // It gives back the tensor that it waits for.
+    {"_c10d_functional::wait_tensor", Tag::kCollective | Tag::kSharesStorage},
 };
 
 // Operators that LibTorch tags more broadly than they deserve here.
@@ -380,9 +394,10 @@ bool draws_random(const Node& node) {
 }
 
 bool has_effect(const Node& node) {
-  if (node.op.is_hop()) return any_subgraph_node(node, has_effect);
-  // An operator without results is there for what it does: assertions, prints.
-  return has_tag(node.op, Tag::kMutating) || node.op.schema().returns().empty() || draws_random(node);
+  // An operator without results is there for what it does: assertions, prints, updates.
+  if (node.op.is_hop()) return node.outputs.empty() || any_subgraph_node(node, has_effect);
+  return has_tag(node.op, Tag::kMutating) || has_tag(node.op, Tag::kCollective) || node.op.schema().returns().empty() ||
+         draws_random(node);
 }
 
 std::optional<Op> inplace_variant(const Op& op) {

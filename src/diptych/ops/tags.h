@@ -27,6 +27,7 @@ enum class Tag : uint32_t {
   kGather = 1U << 13,         ///< moves elements by index and computes nothing: index, embedding, cat, flip, tril
   kShapeView = 1U << 14,  ///< a view that changes sizes and strides alone: with the same of both it is the same tensor
   kStopsGradient = 1U << 15,  ///< its result is a constant to autograd: detach
+  kCollective = 1U << 16,     ///< processes take part in it together, or wait for it: each must call it, in one order
 };
 
 /// Returns the tags of `op` as a bit set. A higher-order operator has none of its own. Threads: any; a hash look-up.
@@ -40,7 +41,7 @@ inline bool has_tag(const Op& op, Tag tag) { return (tags(op) & static_cast<uint
 bool draws_random(const Node& node);
 
 /// Returns whether running `node` does anything but compute its outputs from its operands: it draws random numbers,
-/// writes to an operand, asserts, or has a subgraph that does.
+/// writes to an operand, asserts, exchanges data with other processes, or has a subgraph that does.
 bool has_effect(const Node& node);
 
 /// Returns the operator that writes the result of `op` into its first operand, such as aten.add_.Tensor for

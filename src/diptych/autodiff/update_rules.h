@@ -1,0 +1,34 @@
+// The optimizers that a graph can hold: what each keeps for a parameter, and the kernel that does its update.
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <string_view>
+#include <vector>
+
+namespace diptych::detail {
+
+/// Parameters of one dtype that are updated alike; tensors of one parameter have one dense layout.
+struct UpdateBatch {
+  std::vector<at::Tensor> parameters, gradients;
+  std::vector<std::vector<at::Tensor>> states;  ///< per kind of state, one tensor per parameter
+  int64_t step = 1;                             ///< the number of this update, from 1
+  bool is_first = false;                        ///< the states hold nothing yet
+  double learning_rate = 0;
+  const std::vector<double>* options = nullptr;  ///< by the rule's names
+};
+
+struct UpdateRule {
+  std::string_view name;
+  std::vector<std::string_view> option_names;
+  size_t (*num_states)(const std::vector<double>& options);
+  void (*update)(const UpdateBatch& batch, const std::vector<double>& options);
+};
+
+/// Errors: InternalError for a name that is not there.
+const UpdateRule& find_update_rule(std::string_view name);
+
+/// Updates all parameters in one parallel region, each thread an equal share of their elements: the kernels themselves
+/// would begin a region per tensor, however small, and wait for all threads at its end.
+void update_in_parallel(const UpdateRule& rule, const std::vector<UpdateBatch>& batches);
+
+}  // namespace diptych::detail
