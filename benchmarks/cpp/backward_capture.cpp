@@ -11,7 +11,8 @@
 #include <stdexcept>
 
 #include "diptych/compile/aot.h"
-#include "diptych/compile/backward_capture.h"
+#include "diptych/compile/backward_cache.h"
+#include "diptych/compile/engine_entry.h"
 #include "diptych/compile/step.h"
 #include "models.h"
 
@@ -65,6 +66,37 @@ void pass_of_small_nodes(benchmark::State& state, bool captured) {
 }
 BENCHMARK_CAPTURE(pass_of_small_nodes, eager, false)->RangeMultiplier(10)->Range(10, 10000);
 BENCHMARK_CAPTURE(pass_of_small_nodes, captured, true)->RangeMultiplier(10)->Range(10, 10000);
+
+double lookup_seconds = 0;
+
+/// Stands in for what capture installs, and stops where the graph would run.
+torch::autograd::variable_list look_up(const c10::intrusive_ptr<torch::autograd::Node>& root,
+                                       const torch::autograd::GraphTask& task, bool /*accumulates*/,
+                                       const torch::autograd::edge_list& /*outputs*/) {
+  detail::leave_entry();
+  const auto begin = std::chrono::steady_clock::now();
+  const auto calls = detail::calls_in_order(root, task);
+  detail::TaskContents contents(calls, /*records_gradients=*/false);
+  benchmark::DoNotOptimize(detail::BackwardCache::instance().find(calls, contents, task.captured_vars_.size()));
+  lookup_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return torch::autograd::variable_list(task.captured_vars_.size());
+}
+
+/// What a hit costs before its graph runs: the nodes in order, their key, and the search for it.
+void lookup_of_small_nodes(benchmark::State& state) {
+  const at::Tensor x = at::randn({4}).set_requires_grad(true);
+  backward_capture::reset();
+  torch::autograd::Engine::set_compiled_autograd(look_up);
+  for (auto _ : state) {
+    torch::autograd::grad({chain(x, state.range(0))}, {x}, {}, {}, false, /*allow_unused=*/true);
+    state.SetIterationTime(lookup_seconds);
+  }
+  torch::autograd::Engine::set_compiled_autograd(nullptr);
+  state.counters["time_per_node"] = benchmark::Counter(
+      static_cast<double>(state.range(0)), benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+  if (backward_capture::statistics().captures != 1) state.SkipWithError("not one capture");
+}
+BENCHMARK(lookup_of_small_nodes)->RangeMultiplier(10)->Range(10, 10000)->UseManualTime();
 
 GptShape small_gpt() {
   GptShape shape = kGpt;

@@ -53,6 +53,23 @@ TEST_F(Step, MakesATrainingStepTwoGraphs) {
   EXPECT_EQ(count_nodes(graph, "hop.update_parameters"), 1);
 }
 
+TEST_F(Step, IsCapturedTwiceForAnyNumberOfBatchSizes) {
+  const Tensors values{torch::randn({3, 4}, torch::kFloat64), torch::randn({4}, torch::kFloat64)};
+  const Tensors ours = new_leaves(values), eagers = new_leaves(values);
+  const auto our_optimizer = adamw(ours), eager_optimizer = adamw(eagers);
+  const StepOptions options{.max_gradient_norm = 0.5};
+  const auto step = capture_step(*our_optimizer, options);
+  for (const int64_t batch : {4, 6, 5, 9, 3, 2, 12, 7}) {
+    const at::Tensor x = torch::randn({batch, 3}, torch::kFloat64);
+    const auto loss = [&](const Tensors& p) { return at::addmm(p[1], x, p[0]).tanh().square().mean(); };
+    const auto norm = step(loss(ours));
+    EXPECT_NEAR(*norm, *eager_step(*eager_optimizer, loss(eagers), options), 1e-12);
+  }
+  expect_same_training(*our_optimizer, ours, *eager_optimizer, eagers, 1e-12);
+  EXPECT_EQ(backward_capture::statistics().captures, 2);
+  EXPECT_EQ(backward_capture::statistics().hits, 6);
+}
+
 TEST_F(Step, SurvivesPassesThatRemoveWhatNobodyReads) {
   const Tensors p = layer();
   const auto optimizer = adamw(p);
