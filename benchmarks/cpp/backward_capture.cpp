@@ -2,6 +2,7 @@
 // small nodes is nearly all lookup on one side and the engine on the other.
 #include <benchmark/benchmark.h>
 #include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/engine.h>
 #include <torch/nn/utils/clip_grad.h>
 #include <torch/optim/adamw.h>
 
