@@ -19,7 +19,7 @@ SIZES = (10, 100, 1000, 10000)
 
 def of_diptych(binary, nodes):
     command = [binary, f"--benchmark_filter=lookup_of_small_nodes/{nodes}/", "--benchmark_format=json",
-               "--benchmark_min_time=0.1s"]
+               "--benchmark_min_time=0.1"]
     report = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     return report["benchmarks"][0]["real_time"] * 1e-9
 
