@@ -1,37 +1,19 @@
 // Two processes together. Every process runs every test, in the same order.
-#include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include "diptych/base/error.h"
 #include "diptych/compile/pair.h"
 #include "diptych/distributed/gradient_reduction.h"
 #include "diptych/graph/parse.h"
+#include "distributed/together.h"
+#include "testing/message_of.h"
 
 namespace diptych::distributed {
 namespace {
 
-std::optional<Process> joined;
+using testing::message_of;
 
-class Joined : public ::testing::Environment {
- public:
-  void SetUp() override { joined.emplace(ProcessOptions{.timeout = 120}); }
-  void TearDown() override { joined.reset(); }
-};
-[[maybe_unused]] auto* const kJoined = ::testing::AddGlobalTestEnvironment(new Joined);
-
-const Process& process() { return *joined; }
 double rank() { return process().rank(); }
 double size() { return process().size(); }
-
-template <class F>
-std::string refusal(F&& function) {
-  try {
-    function();
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "nothing was refused";
-}
 
 TEST(Parallel, SumsAndMeans) {
   const at::Tensor x = torch::full({3, 2}, rank()).t();  // of other strides
@@ -66,7 +48,7 @@ TEST(Parallel, BroadcastTakesModulesWithTheirBuffers) {
 
 TEST(Parallel, DisagreementIsToldToAll) {
   process().check_same("the seed", "1");
-  EXPECT_EQ(refusal([] { process().check_same("the seed", std::to_string(process().rank())); }),
+  EXPECT_EQ(message_of([] { process().check_same("the seed", std::to_string(process().rank())); }),
             fmt::format("[distributed] rank {} of 2: the processes disagree on the seed; here: {}; start all of them "
                         "with the same program and options",
                         rank(), rank()));
@@ -166,7 +148,7 @@ TEST(Reduction, ForgetsAPassThatWasBrokenOff) {
 
 TEST(Reduction, RefusesProcessesWithOtherParameters) {
   const auto own = torch::zeros({2 + process().rank()});
-  const std::string text = refusal([&] { GradientReduction(process(), {own}); });
+  const std::string text = message_of([&] { GradientReduction(process(), {own}); });
   EXPECT_EQ(text, fmt::format("[distributed] rank {} of 2: the processes disagree on the parameters of a "
                               "GradientReduction, or its buckets; here: mean over 2 processes of group diptych, "
                               "buckets 0:Float[{}]; start all of them with the same program and options",
@@ -225,7 +207,7 @@ TEST(CollectivesInGraphs, WithoutAShapeRuleAreRefused) {
     c10::Dispatcher::singleton().findSchemaOrThrow("_c10d_functional::all_reduce_coalesced", "").callBoxed(&stack);
     return stack[0].toTensorVector()[0];
   };
-  EXPECT_NE(refusal([&] { capture(coalesced, torch::ones({4})); })
+  EXPECT_NE(message_of([&] { capture(coalesced, torch::ones({4})); })
                 .find("[trace] _c10d_functional::all_reduce_coalesced has no shape rule, and asking its kernel would "
                       "call the other processes; use all_reduce, broadcast, all_gather_into_tensor or "
                       "reduce_scatter_tensor, or call it outside the traced function"),

@@ -8,11 +8,13 @@
 
 #include <cstdlib>
 
-#include "diptych/base/error.h"
 #include "diptych/distributed/gradient_reduction.h"
+#include "testing/message_of.h"
 
 namespace diptych::distributed {
 namespace {
+
+using testing::message_of;
 
 constexpr const char* kLaunchers =
     "start the program with a launcher: diptych_launch --processes 2 -- <program>, or torchrun --no-python "
@@ -47,16 +49,6 @@ class ProcessAlone : public ::testing::Test {
   }
 };
 
-template <class F>
-std::string refusal(F&& function) {
-  try {
-    function();
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "nothing was refused";
-}
-
 using EnvironmentAlone = ProcessAlone;
 
 TEST_F(EnvironmentAlone, IsReadFromTorchrunsVariables) {
@@ -73,7 +65,7 @@ TEST_F(EnvironmentAlone, NamesTheVariableThatIsMissing) {
   for (const char* name : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}) {
     SetUp();
     ::unsetenv(name);
-    EXPECT_EQ(refusal([] { Environment::read(); }),
+    EXPECT_EQ(message_of([] { Environment::read(); }),
               fmt::format("[distributed] the environment variable {} is not set; {}", name, kLaunchers));
   }
 }
@@ -94,7 +86,7 @@ TEST_F(EnvironmentAlone, NamesTheVariableThatMakesNoSense) {
                                                             {"MASTER_PORT", "65536", "1 to 65535"}}) {
     SetUp();
     set({{name, value}});
-    EXPECT_EQ(refusal([] { Environment::read(); }),
+    EXPECT_EQ(message_of([] { Environment::read(); }),
               fmt::format("[distributed] the environment variable {} is '{}', expected a whole number from {}; {}",
                           name, value, range, kLaunchers));
   }
@@ -118,18 +110,18 @@ TEST_F(ProcessAlone, MayLeaveAndJoinAgain) {
 
 TEST_F(ProcessAlone, IsAMemberOnce) {
   const auto process = init({.timeout = 20});
-  EXPECT_EQ(refusal([] { init(); }),
+  EXPECT_EQ(message_of([] { init(); }),
             "[distributed] this program is a member of its group already; keep the first Process and pass it on");
 }
 
 TEST_F(ProcessAlone, RefusesABackendThatIsNotThere) {
-  EXPECT_EQ(refusal([] { init({.backend = "nccl"}); }),
+  EXPECT_EQ(message_of([] { init({.backend = "nccl"}); }),
             "[distributed] backend 'nccl' is not there: this build has gloo alone, for the CPU; leave it out");
 }
 
 TEST_F(ProcessAlone, RefusesATimeoutThatIsNoTime) {
   for (const double timeout : {0.0, -1.0, std::nan("")}) {
-    EXPECT_EQ(refusal([&] { init({.timeout = timeout}); }),
+    EXPECT_EQ(message_of([&] { init({.timeout = timeout}); }),
               fmt::format("[distributed] the timeout is {} s, expected more than 0 and up to 1e+07", timeout));
   }
 }
@@ -137,7 +129,7 @@ TEST_F(ProcessAlone, RefusesATimeoutThatIsNoTime) {
 TEST_F(ProcessAlone, SaysWhomItDidNotMeet) {
   set({{"WORLD_SIZE", "2"}, {"LOCAL_WORLD_SIZE", "2"}});
   const std::string port = std::getenv("MASTER_PORT");
-  const std::string text = refusal([] { init({.timeout = 1}); });
+  const std::string text = message_of([] { init({.timeout = 1}); });
   EXPECT_EQ(text.find("[distributed] rank 0 of 2 did not meet the others at 127.0.0.1:" + port + " within 1 s: "), 0U)
       << text;
   EXPECT_NE(text.find("; see that all processes run, that rank 0 is reached there, and that the port is free"),
@@ -148,7 +140,7 @@ TEST_F(ProcessAlone, SaysWhomItDidNotMeet) {
 TEST_F(ProcessAlone, RefusesTheMeanOfIntegers) {
   const auto process = init({.timeout = 20});
   EXPECT_EQ(
-      refusal([&] { process.all_reduce(torch::ones({2}, torch::kLong)); }),
+      message_of([&] { process.all_reduce(torch::ones({2}, torch::kLong)); }),
       "[distributed] the mean of a tensor of dtype Long was asked for; convert it to a floating dtype, or ask for "
       "the sum");
   EXPECT_EQ(process.all_reduce(torch::ones({2}, torch::kLong), Reduce::kSum).sum().item<int64_t>(), 2);
@@ -156,15 +148,15 @@ TEST_F(ProcessAlone, RefusesTheMeanOfIntegers) {
 
 TEST_F(ProcessAlone, ReducesDenseGradientsOnly) {
   const auto process = init({.timeout = 20});
-  EXPECT_EQ(refusal([&] {
+  EXPECT_EQ(message_of([&] {
               GradientReduction(process, {torch::ones({2}), torch::eye(2).to_sparse()});
             }),
             "[distributed] parameter 1 of a GradientReduction is sparse, expected a dense tensor");
-  EXPECT_EQ(refusal([&] { GradientReduction(process, {at::Tensor()}); }),
+  EXPECT_EQ(message_of([&] { GradientReduction(process, {at::Tensor()}); }),
             "[distributed] parameter 0 of a GradientReduction is undefined, expected a dense tensor");
   GradientReduction reduction(process, {torch::eye(2)});
   EXPECT_EQ(
-      refusal([&] { reduction.finish({torch::eye(2).to_sparse()}); }),
+      message_of([&] { reduction.finish({torch::eye(2).to_sparse()}); }),
       "[distributed] the gradient of parameter 0 is sparse, which buckets can't hold; make it dense (an embedding "
       "without sparse=true)");
 }
@@ -172,7 +164,7 @@ TEST_F(ProcessAlone, ReducesDenseGradientsOnly) {
 TEST_F(ProcessAlone, ReducesTheOptimizersParametersOnly) {
   const auto process = init({.timeout = 20});
   GradientReduction reduction(process, {torch::eye(2)});
-  EXPECT_EQ(refusal([&] { reduction.finish({}); }),
+  EXPECT_EQ(message_of([&] { reduction.finish({}); }),
             "[distributed] a GradientReduction of 1 parameters got 0 gradients; give it the optimizer's parameters, in "
             "the optimizer's order");
 }

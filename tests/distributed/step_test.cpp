@@ -1,7 +1,6 @@
 // Training steps of two processes beside steps of one process on the whole batch. Every process runs every test.
 #include "diptych/compile/step.h"
 
-#include <gtest/gtest.h>
 #include <torch/torch.h>
 
 #include <iostream>
@@ -10,20 +9,10 @@
 #include "diptych/compile/aot.h"
 #include "diptych/compile/backward_capture.h"
 #include "diptych/distributed/gradient_reduction.h"
+#include "distributed/together.h"
 
 namespace diptych::distributed {
 namespace {
-
-std::optional<Process> joined;
-
-class Joined : public ::testing::Environment {
- public:
-  void SetUp() override { joined.emplace(ProcessOptions{.timeout = 120}); }
-  void TearDown() override { joined.reset(); }
-};
-[[maybe_unused]] auto* const kJoined = ::testing::AddGlobalTestEnvironment(new Joined);
-
-const Process& process() { return *joined; }
 
 constexpr int64_t kBatch = 8, kWidth = 6, kSteps = 4;
 

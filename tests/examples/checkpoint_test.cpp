@@ -1,15 +1,17 @@
 // Checkpoints: written whole or not at all, damage noticed, the newest sound one read back exactly.
 #include "common/checkpoint.h"
 
-#include <diptych/base/error.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "examples/temporary_folder.h"
+#include "testing/message_of.h"
 
 namespace examples {
 namespace {
+
+using diptych::testing::message_of;
 
 // A small model with an optimizer that has made some steps.
 struct Model {
@@ -35,15 +37,6 @@ void spoil(const std::filesystem::path& path, int64_t offset) {
   const auto byte = static_cast<char>(file.get() ^ 1);
   file.seekp(offset);
   file.put(byte);
-}
-
-std::string error_of(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const diptych::UserError& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 TEST(TensorFile, ReadsBackWhatWasWritten) {
@@ -72,27 +65,27 @@ TEST(TensorFile, NoticesEveryKindOfDamage) {
   const auto size = static_cast<int64_t>(std::filesystem::file_size(path));
   for (const int64_t offset : {int64_t{0}, int64_t{7}, int64_t{20}, size / 2, size - 1}) {
     spoil(path, offset);
-    EXPECT_NE(error_of([&] { read_tensor_file(path); }).find("checksum does not match"), std::string::npos)
+    EXPECT_NE(message_of([&] { read_tensor_file(path); }).find("checksum does not match"), std::string::npos)
         << "byte " << offset;
     spoil(path, offset);
   }
-  EXPECT_EQ(error_of([&] { read_tensor_file(path); }), "no error");
+  EXPECT_EQ(message_of([&] { read_tensor_file(path); }), "nothing was thrown");
   for (const int64_t kept : {size - 1, size / 2, int64_t{13}, int64_t{5}, int64_t{0}}) {
     std::filesystem::resize_file(path, kept);
-    EXPECT_NE(error_of([&] { read_tensor_file(path); }), "no error") << "cut to " << kept;
+    EXPECT_NE(message_of([&] { read_tensor_file(path); }), "nothing was thrown") << "cut to " << kept;
   }
 }
 
 TEST(TensorFile, LeavesTheOldFileWhenTheDiskRefuses) {
   TemporaryFolder folder;
-  EXPECT_NE(error_of([&] {
+  EXPECT_NE(message_of([&] {
               write_tensor_file(folder.path() / "no" / "t", {{{"a", at::ones(1)}}, {}});
             }).find("can't open"),
             std::string::npos);
   // /dev/full takes the file but no bytes.
   std::filesystem::create_symlink("/dev/full", folder.path() / "t.tmp");
   folder.file("t", "old");
-  EXPECT_NE(error_of([&] {
+  EXPECT_NE(message_of([&] {
               write_tensor_file(folder.path() / "t", {{{"a", at::ones(1)}}, {}});
             }).find("can't write"),
             std::string::npos);
@@ -152,7 +145,7 @@ TEST(Checkpoint, PassesOverADamagedOneAndSaysSo) {
   ASSERT_EQ(found->skipped.size(), 1u);
   EXPECT_NE(found->skipped[0].find(newer.string()), std::string::npos);
   spoil(older, 100);
-  EXPECT_NE(error_of([&] { checkpoints.newest(); }).find("every checkpoint in"), std::string::npos);
+  EXPECT_NE(message_of([&] { checkpoints.newest(); }).find("every checkpoint in"), std::string::npos);
   checkpoints.clear();
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
@@ -162,7 +155,7 @@ TEST(Checkpoint, RefusesAModelOfOtherSizes) {
   const CheckpointFolder checkpoints(folder.path());
   Model trained(8), other(9);
   checkpoints.save(trained.state, {});
-  EXPECT_NE(error_of([&] {
+  EXPECT_NE(message_of([&] {
               restore(*checkpoints.newest(), other.state);
             }).find("parameters.w has shape [8, 4] in the checkpoint and [9, 4] in this model"),
             std::string::npos);
@@ -171,8 +164,8 @@ TEST(Checkpoint, RefusesAModelOfOtherSizes) {
 TEST(Checkpoint, RefusesAFolderThatCannotBeMade) {
   TemporaryFolder folder;
   const auto file = folder.file("taken", "x");
-  EXPECT_NE(error_of([&] { CheckpointFolder("/proc/none/run"); }).find("can't be made"), std::string::npos);
-  EXPECT_NE(error_of([&] { CheckpointFolder{file}; }).find("choose another --out"), std::string::npos);
+  EXPECT_NE(message_of([&] { CheckpointFolder("/proc/none/run"); }).find("can't be made"), std::string::npos);
+  EXPECT_NE(message_of([&] { CheckpointFolder{file}; }).find("choose another --out"), std::string::npos);
 }
 
 // Writes checkpoints whose tensors all hold the step, until it is killed.

@@ -1,24 +1,14 @@
 // The data sets: what they read, what they draw, and what they say about files that are no data.
-#include <diptych/base/error.h>
-
 #include "common/digits_data.h"
 #include "common/program.h"
 #include "common/text_data.h"
 #include "examples/temporary_folder.h"
+#include "testing/message_of.h"
 
 namespace examples {
 namespace {
 
-// The text of the UserError that `body` throws.
-template <class Body>
-std::string error_of(Body&& body) {
-  try {
-    body();
-  } catch (const diptych::UserError& error) {
-    return error.what();
-  }
-  return "no error";
-}
+using diptych::testing::message_of;
 
 std::string digits_line(const std::string& grey, const std::string& label) {
   std::string line;
@@ -33,7 +23,7 @@ TEST(TextData, GivesEachByteThatOccursAToken) {
   EXPECT_EQ(text.size(), 12);
   EXPECT_TRUE(at::equal(text.encode("cab"), torch::tensor({2, 0, 1}, at::kLong)));
   EXPECT_EQ(text.decode(text.encode("bca")), "bca");
-  EXPECT_NE(error_of([&] { text.encode("abx"); }).find("the character 'x' (byte 120) does not occur"),
+  EXPECT_NE(message_of([&] { text.encode("abx"); }).find("the character 'x' (byte 120) does not occur"),
             std::string::npos);
 }
 
@@ -85,15 +75,15 @@ TEST(TextData, DrawsFromTheSmallestTextThatItTakes) {
 
 TEST(TextData, SaysWhatIsWrongWithAFile) {
   TemporaryFolder folder;
-  EXPECT_EQ(error_of([&] { TextData("/no/such/file", 8); }),
+  EXPECT_EQ(message_of([&] { TextData("/no/such/file", 8); }),
             "[text data] no file at '/no/such/file'; give the path of a file with --data");
-  EXPECT_NE(error_of([&] { TextData(folder.path(), 8); }).find("is no regular file"), std::string::npos);
+  EXPECT_NE(message_of([&] { TextData(folder.path(), 8); }).find("is no regular file"), std::string::npos);
   const auto empty = folder.file("empty", "");
-  EXPECT_EQ(error_of([&] { TextData(empty, 8); }),
+  EXPECT_EQ(message_of([&] { TextData(empty, 8); }),
             "[text data] '" + empty.string() + "' is empty; give a file that holds data with --data");
   const auto tiny = folder.file("tiny", "0123456789");
   EXPECT_EQ(
-      error_of([&] { TextData(tiny, 5); }),
+      message_of([&] { TextData(tiny, 5); }),
       "[text data] '" + tiny.string() +
           "' holds 10 bytes, which is too short: blocks of 5 need at least 12 (one window to train on, one to validate "
           "on); give a longer text or a smaller --block");
@@ -131,8 +121,8 @@ TEST(DigitsData, AnEpochShowsEachImageOnce) {
 TEST(DigitsData, SaysWhatIsWrongWithAFile) {
   TemporaryFolder folder;
   const std::string good = digits_line("3", "4");
-  const auto error = [&](const std::string& text) { return error_of([&] { DigitsData(folder.file("d", text)); }); };
-  EXPECT_EQ(error_of([] { DigitsData("/no/such/file"); }),
+  const auto error = [&](const std::string& text) { return message_of([&] { DigitsData(folder.file("d", text)); }); };
+  EXPECT_EQ(message_of([] { DigitsData("/no/such/file"); }),
             "[digits] no file at '/no/such/file'; give the path of a file with --data");
   EXPECT_NE(error("").find("is empty"), std::string::npos);
   EXPECT_NE(error(good).find("holds 1 image; at least 2 are needed"), std::string::npos);
@@ -146,7 +136,7 @@ TEST(DigitsData, SaysWhatIsWrongWithAFile) {
 
 TEST(DigitsData, RefusesABatchThatIsLargerThanTheData) {
   const DigitsData digits(data_path("digits.csv"));
-  EXPECT_NE(error_of([&] {
+  EXPECT_NE(message_of([&] {
               digits.batch(Part::kTrain, 1, 0, 5000);
             }).find("a batch of 5000 was asked for, but there are 1498 images"),
             std::string::npos);

@@ -1,26 +1,18 @@
 // Sizes, metadata, the verifier, rewriting and the page.
 #include <gtest/gtest.h>
 
-#include "diptych/base/error.h"
 #include "diptych/graph/html.h"
 #include "diptych/graph/identical.h"
 #include "diptych/graph/parse.h"
 #include "diptych/graph/rewrite.h"
 #include "diptych/graph/verify.h"
 #include "graph/random_graph.h"
+#include "testing/message_of.h"
 
 namespace diptych {
 namespace {
 
-template <class Error, class Act>
-std::string message_of(Act&& act) {
-  try {
-    act();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
+using testing::message_of;
 
 TEST(SizeExpr, ComputesAndComparesPolynomials) {
   const auto a = SizeExpr::symbol("a", 6), b = SizeExpr::symbol("b", 4);

@@ -1,23 +1,14 @@
 // The text of each message of the interpreter.
-#include "diptych/base/error.h"
 #include "diptych/interpreter/hop_rules.h"
 #include "diptych/interpreter/program.h"
 #include "interpreter/graph_builder.h"
+#include "testing/message_of.h"
 
 namespace diptych {
 namespace {
 
 using test::GraphBuilder;
-
-template <class Error, class Function>
-std::string message_of(Function&& function) {
-  try {
-    function();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error of that type was thrown";
-}
+using testing::message_of;
 
 void expect_contains(const std::string& text, const std::vector<std::string>& parts) {
   for (const auto& part : parts)

@@ -6,10 +6,12 @@
 
 #include <sstream>
 
-#include "diptych/base/error.h"
+#include "testing/message_of.h"
 
 namespace diptych {
 namespace {
+
+using testing::message_of;
 
 TensorMeta meta(at::IntArrayRef sizes, bool requires_grad = false, at::ScalarType dtype = at::kFloat) {
   TensorMeta result = TensorMeta::of(at::empty(sizes, at::TensorOptions(dtype)));
@@ -43,16 +45,6 @@ Graph backward_graph(std::string residual = "%7", std::string gradient = "params
 
 Signature make_signature(int64_t width = 4) {
   return Signature(forward_graph(width), backward_graph(), {{OutputAlias::Kind::kViewOfInput, 1, 0}});
-}
-
-template <class Error, class Function>
-std::string error_of(Function&& function) {
-  try {
-    function();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 TEST(Signature, AnswersWhatStandsWhere) {
@@ -113,32 +105,32 @@ TEST(Signature, PrintsAnAlignedTable) {
 
 TEST(Signature, NamesTheNearestPathsOfAnUnknownInput) {
   const Signature signature = make_signature();
-  EXPECT_EQ(error_of<UserError>([&] { signature.index_of_input("w"); }),
+  EXPECT_EQ(message_of<UserError>([&] { signature.index_of_input("w"); }),
             "[signature] got 'w', expected the path of an input. The nearest are: 'params.w', 'mask', 'state'.");
   EXPECT_EQ(
-      error_of<UserError>([&] { signature.gradient_of("parms.b"); }),
+      message_of<UserError>([&] { signature.gradient_of("parms.b"); }),
       "[signature] got 'parms.b', expected the path of an input. The nearest are: 'params.b', 'params.w', 'mask'.");
-  EXPECT_EQ(error_of<UserError>([&] { signature.index_of_output("output"); }),
+  EXPECT_EQ(message_of<UserError>([&] { signature.index_of_output("output"); }),
             "[signature] got 'output', expected the path of an output. The nearest are: 'output.0', 'output.1'.");
-  EXPECT_EQ(error_of<UserError>([&] { Signature().index_of_input("w"); }),
+  EXPECT_EQ(message_of<UserError>([&] { Signature().index_of_input("w"); }),
             "[signature] got 'w', expected the path of an input. There are none.");
 }
 
 TEST(Signature, SaysWhyAnInputHasNoGradient) {
   EXPECT_EQ(
-      error_of<UserError>([&] { make_signature().gradient_of("tokens"); }),
+      message_of<UserError>([&] { make_signature().gradient_of("tokens"); }),
       "[signature] got 'tokens', expected an input with a gradient; it is i64[8], which does not require grad. The "
       "inputs with gradients are those that are floating-point or complex and require grad.");
   EXPECT_EQ(
-      error_of<UserError>([&] { Signature(forward_graph()).gradient_of("params.w"); }),
+      message_of<UserError>([&] { Signature(forward_graph()).gradient_of("params.w"); }),
       "[signature] got 'params.w', expected an input with a gradient; nothing was differentiated here. Capture with "
       "an input that requires grad.");
-  EXPECT_EQ(error_of<UserError>([&] { make_signature().alias_of(2); }),
+  EXPECT_EQ(message_of<UserError>([&] { make_signature().alias_of(2); }),
             "[signature] got output 2, expected one of the 2 outputs.");
 }
 
 TEST(Signature, RefusesGraphsThatDoNotFit) {
-  const auto text_of = [](auto&& make) { return error_of<InternalError>(make); };
+  const auto text_of = [](auto&& make) { return message_of<InternalError>(make); };
   EXPECT_NE(text_of([] {
               Signature(forward_graph(), backward_graph("%8"));
             }).find("the forward graph makes the residuals [%7], the backward graph takes [%8]"),
