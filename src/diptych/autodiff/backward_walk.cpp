@@ -4,13 +4,12 @@
 #include "diptych/autodiff/backward_walk.h"
 
 #include <ATen/ops/add.h>
-#include <torch/csrc/autograd/engine.h>
-#include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/graph_task.h>
 
 #include <queue>
 #include <unordered_map>
 
+#include "diptych/autodiff/node_hooks.h"
 #include "diptych/base/error.h"
 
 namespace diptych::detail {
@@ -104,11 +103,6 @@ void Walk::pass_on(const ag::edge_list& edges, ag::variable_list gradients) {
   }
 }
 
-ag::variable_list hooked(const auto& hooks, ag::variable_list gradients) {
-  for (const auto& hook : hooks) gradients = (*hook)(gradients);
-  return gradients;
-}
-
 void Walk::evaluate(ReadyNode ready) {
   ag::Node& node = *ready.node;
   const ExecInfo& info = *find(&node);
@@ -122,8 +116,7 @@ void Walk::evaluate(ReadyNode ready) {
   recorder_.set_backward_of(node.sequence_nr());
   const ag::variable_list kept = node.post_hooks().empty() ? ag::variable_list() : inputs;
   ag::variable_list outputs = node(std::move(inputs));
-  ag::validate_outputs(node.next_edges(), outputs,
-                       [&](const std::string& problem) { return "Function " + node.name() + " " + problem; });
+  validate_outputs_of(node, node.next_edges(), outputs);
   for (const auto& hook : node.post_hooks()) outputs = (*hook)(outputs, kept);
   pass_on(node.next_edges(), std::move(outputs));
 }

@@ -3,9 +3,8 @@
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/zeros_like.h>
 #include <fmt/ranges.h>
-#include <torch/csrc/autograd/engine.h>
-#include <torch/csrc/autograd/function_hook.h>
 
+#include "diptych/autodiff/node_hooks.h"
 #include "diptych/base/error.h"
 #include "diptych/interpreter/hop_rules.h"
 #include "diptych/interpreter/program.h"
@@ -30,25 +29,6 @@ std::vector<bool> flags(const c10::IValue& value) {
   return list;
 }
 
-// Each operand's count, then its numbers.
-c10::List<int64_t> encode(const std::vector<Origins>& origins) {
-  c10::List<int64_t> list;
-  for (const Origins& numbers : origins) {
-    list.push_back(static_cast<int64_t>(numbers.size()));
-    for (const int64_t number : numbers) list.push_back(number);
-  }
-  return list;
-}
-
-std::vector<Origins> decode(const std::vector<int64_t>& list) {
-  std::vector<Origins> origins;
-  for (size_t i = 0; i < list.size(); i += 1 + static_cast<size_t>(list[i])) {
-    const auto begin = list.begin() + static_cast<std::ptrdiff_t>(i) + 1;
-    origins.emplace_back(begin, begin + list[i]);
-  }
-  return origins;
-}
-
 enum Position : size_t { kOperands, kCall, kStage, kGiven, kOrigins, kWanted, kFirstNumber };
 
 LiveCall live_call_of(const Node& node) {
@@ -56,7 +36,7 @@ LiveCall live_call_of(const Node& node) {
   return {static_cast<size_t>(constant(kCall).toInt()),
           static_cast<LiveStage>(constant(kStage).toInt()),
           flags(constant(kGiven)),
-          decode(constant(kOrigins).toIntVector()),
+          decode_origins(constant(kOrigins).toIntVector()),
           flags(constant(kWanted)),
           constant(kFirstNumber).toInt()};
 }
@@ -66,12 +46,7 @@ const HopSchema& schema() {
     const HopSchema* const added = add_hop_schema({"autograd_node", 0});
     register_interpreter_rule(*added, [](const Node& node) -> HopKernel {
       return [live = live_call_of(node)](std::vector<c10::IValue>&& operands, const RunOptions& /*options*/) {
-        std::vector<at::Tensor> tensors;
-        auto list = std::move(operands[kOperands]).toTensorList();
-        operands.clear();
-        tensors.reserve(list.size());
-        for (size_t i = 0; i < list.size(); ++i) tensors.push_back(list.extract(i));
-        return LiveRun::current().call(live, std::move(tensors));
+        return LiveRun::current().call(live, take_tensor_list(operands[kOperands]));
       };
     });
     return added;
@@ -104,11 +79,6 @@ at::Tensor zeros_for(const ag::Node& node, LiveStage stage, size_t index) {
   return edge.function->input_metadata(edge.input_nr).zeros_like();
 }
 
-ag::variable_list hooked(const auto& hooks, ag::variable_list gradients) {
-  for (const auto& hook : hooks) gradients = (*hook)(gradients);
-  return gradients;
-}
-
 }  // namespace
 
 Node make_live_node(const LiveCall& live, const std::vector<Value>& operands) {
@@ -117,7 +87,7 @@ Node make_live_node(const LiveCall& live, const std::vector<Value>& operands) {
                    c10::IValue(static_cast<int64_t>(live.call)),
                    c10::IValue(static_cast<int64_t>(live.stage)),
                    c10::IValue(flags(live.is_given)),
-                   c10::IValue(encode(live.origins)),
+                   c10::IValue(encode_origins(live.origins)),
                    c10::IValue(flags(live.is_wanted)),
                    c10::IValue(live.first_number)};
   return node;
@@ -216,8 +186,7 @@ std::vector<at::Tensor> LiveRun::run_node(ag::Node& node, std::vector<at::Tensor
   if (!keeps_graph_) node.will_release_variables();
   const ag::variable_list kept = node.post_hooks().empty() ? ag::variable_list() : inputs;
   ag::variable_list outputs = node(std::move(inputs));
-  ag::validate_outputs(node.next_edges(), outputs,
-                       [&](const std::string& problem) { return "Function " + node.name() + " " + problem; });
+  validate_outputs_of(node, node.next_edges(), outputs);
   for (const auto& hook : node.post_hooks()) outputs = (*hook)(outputs, kept);
   if (!keeps_graph_) node.release_variables();
   return outputs;

@@ -3,6 +3,7 @@
 #pragma once
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
+#include "diptych/autodiff/origins.h"
 #include "diptych/autodiff/task_order.h"
 #include "diptych/graph/graph.h"
 
@@ -15,12 +16,6 @@ enum class LiveStage : uint8_t {
   kNode,         ///< pre-hooks, the node itself, validation, post-hooks: gradients to the gradients of its inputs
   kPostHooks,    ///< the gradients of its inputs, then its gradients, to the former
 };
-
-/// Note [Undefined on the way]: a graph's values are always defined, but what a hook or a node gives that is run as it
-/// is may turn out not to be. Zeros then flow in its place, and each live result has a number, so that whoever gets a
-/// value that only such zeros flowed into gets an undefined one after all. For each of its operands a live call knows
-/// the numbers; an empty list says that the value is defined whatever happens.
-using Origins = std::vector<int64_t>;
 
 struct LiveCall {
   size_t call = 0;  ///< position among the task's calls

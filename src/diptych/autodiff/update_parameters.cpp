@@ -10,6 +10,7 @@
 #include "diptych/base/error.h"
 #include "diptych/interpreter/hop_rules.h"
 #include "diptych/ops/hop_schemas.h"
+#include "diptych/trace/memory_order.h"
 #include "diptych/trace/recorder.h"
 
 namespace diptych::detail {
@@ -27,23 +28,15 @@ at::Tensor dense_like(const at::Tensor& parameter) {
   return parameter.is_non_overlapping_and_dense() ? parameter : at::empty_like(parameter, at::MemoryFormat::Contiguous);
 }
 
-// Strides of dimensions of one element say nothing.
-bool are_laid_out_alike(const at::Tensor& a, const at::Tensor& b) {
-  for (int64_t d = 0; d < a.dim(); ++d) {
-    if (a.size(d) != 1 && a.stride(d) != b.stride(d)) return false;
-  }
-  return true;
-}
-
 /// What a kernel is given in the place of tensors that are laid out otherwise than their parameter, and puts back.
 class Layouts {
  public:
   at::Tensor read(const at::Tensor& tensor, const at::Tensor& like) const {
-    if (are_laid_out_alike(tensor, like)) return tensor;
+    if (has_layout(tensor, like.strides())) return tensor;
     return at::empty_like(like).copy_(tensor);
   }
   at::Tensor write(const at::Tensor& tensor, const at::Tensor& like) {
-    if (are_laid_out_alike(tensor, like)) return tensor;
+    if (has_layout(tensor, like.strides())) return tensor;
     copies_.emplace_back(tensor, read(tensor, like));
     return copies_.back().second;
   }
@@ -156,7 +149,6 @@ void run_update(const UpdatePlan& plan, UpdateTensors& tensors) {
 
 enum Position : size_t { kParameters, kGradients, kStates, kSteps, kRates, kRule, kOptions, kPlaces, kOrigins };
 
-// Origins: each parameter's count, then its numbers.
 UpdatePlan plan_of(const Node& node) {
   const auto constant = [&](size_t position) { return std::get<c10::IValue>(node.operands[position]); };
   UpdatePlan plan{std::string(constant(kRule).toStringRef()), {}, {}};
@@ -166,22 +158,11 @@ UpdatePlan plan_of(const Node& node) {
     plan.options.emplace_back(next, next + static_cast<std::ptrdiff_t>(num_options));
   }
   const auto places = constant(kPlaces).toIntVector();
-  const auto origins = constant(kOrigins).toIntVector();
-  auto next = origins.begin();
-  for (size_t i = 0; i < places.size(); i += 2) {
-    const auto begin = next + 1;
-    next = begin + *next;
-    plan.parameters.push_back({places[i], places[i + 1], Origins(begin, next)});
+  auto origins = decode_origins(constant(kOrigins).toIntVector());
+  for (size_t i = 0; i < origins.size(); ++i) {
+    plan.parameters.push_back({places[2 * i], places[2 * i + 1], std::move(origins[i])});
   }
   return plan;
-}
-
-std::vector<at::Tensor> take_list(c10::IValue& operand) {
-  auto list = std::move(operand).toTensorList();
-  operand = c10::IValue();
-  std::vector<at::Tensor> tensors;
-  for (size_t i = 0; i < list.size(); ++i) tensors.push_back(list.extract(i));
-  return tensors;
 }
 
 const HopSchema& schema() {
@@ -189,8 +170,9 @@ const HopSchema& schema() {
     const HopSchema* const added = add_hop_schema({"update_parameters", 0});
     register_interpreter_rule(*added, [](const Node& node) -> HopKernel {
       return [plan = plan_of(node)](std::vector<c10::IValue>&& operands, const RunOptions& /*options*/) {
-        UpdateTensors tensors{take_list(operands[kParameters]), take_list(operands[kGradients]),
-                              take_list(operands[kStates]), operands[kSteps].toTensor(), operands[kRates].toTensor()};
+        UpdateTensors tensors{take_tensor_list(operands[kParameters]), take_tensor_list(operands[kGradients]),
+                              take_tensor_list(operands[kStates]), operands[kSteps].toTensor(),
+                              operands[kRates].toTensor()};
         run_update(plan, tensors);
         return std::vector<at::Tensor>();
       };
@@ -211,12 +193,12 @@ Node make_node(const UpdatePlan& plan, const UpdateTensors& tensors, Recorder& r
   for (const auto& group : plan.options) {
     for (const double option : group) options.push_back(option);
   }
-  c10::List<int64_t> places, origins;
+  c10::List<int64_t> places;
+  std::vector<Origins> origins;
   for (const UpdatedParameter& parameter : plan.parameters) {
     places.push_back(parameter.group);
     places.push_back(parameter.position);
-    origins.push_back(static_cast<int64_t>(parameter.origins.size()));
-    for (const int64_t number : parameter.origins) origins.push_back(number);
+    origins.push_back(parameter.origins);
   }
   Node node{Op(&schema()), {}, {}, {}, {}, {}};
   node.operands = {values(tensors.parameters),
@@ -227,7 +209,7 @@ Node make_node(const UpdatePlan& plan, const UpdateTensors& tensors, Recorder& r
                    c10::IValue(plan.rule),
                    c10::IValue(options),
                    c10::IValue(places),
-                   c10::IValue(origins)};
+                   c10::IValue(encode_origins(origins))};
   return node;
 }
 

@@ -118,8 +118,10 @@ void BackwardCache::add(size_t hash, Entry entry) {
   by_structure_.emplace(hash, entries_.begin());
   if (entries_.size() <= kMostEntries) return;
   const auto oldest = std::prev(entries_.end());
-  const auto same = by_structure_.equal_range(hash_of((*oldest)->key));
+  const size_t forgotten = hash_of((*oldest)->key);
+  const auto same = by_structure_.equal_range(forgotten);
   by_structure_.erase(std::find_if(same.first, same.second, [&](const auto& known) { return known.second == oldest; }));
+  if (by_structure_.find(forgotten) == by_structure_.end()) failures_.erase(forgotten);
   entries_.erase(oldest);
 }
 

@@ -17,24 +17,12 @@ using torch::autograd::variable_list;
 
 namespace {
 
-// Strides that fill the memory, with the dimensions in the order of `strides`.
-std::vector<int64_t> dense_strides(at::IntArrayRef sizes, at::IntArrayRef strides) {
-  const detail::MemoryOrder memory(strides);
-  std::vector<int64_t> dense(sizes.size());
-  int64_t next = 1;
-  for (auto dim = memory.order.rbegin(); dim != memory.order.rend(); ++dim) {
-    dense[*dim] = next;
-    next *= std::max<int64_t>(sizes[*dim], 1);
-  }
-  return dense;
-}
-
 // A tangent of other strides than the graph was traced for is copied only where a node depends on them.
 at::Tensor with_strides(const at::Tensor& tangent, const std::optional<WantedStrides>& wanted) {
   if (!wanted || !tangent.defined()) return tangent;
-  const auto strides = wanted->is_dynamic ? dense_strides(tangent.sizes(), wanted->strides) : wanted->strides;
-  if (tangent.strides() == at::IntArrayRef(strides)) return tangent;
-  return at::empty_strided(tangent.sizes(), strides, tangent.options()).copy_(tangent);
+  if (wanted->is_dynamic) return detail::in_order(tangent, detail::MemoryOrder(wanted->strides));
+  if (tangent.strides() == at::IntArrayRef(wanted->strides)) return tangent;
+  return at::empty_strided(tangent.sizes(), wanted->strides, tangent.options()).copy_(tangent);
 }
 
 }  // namespace

@@ -66,8 +66,7 @@ class Rewind {
 // The graph was traced for tangents of these strides, and some views are possible for no others.
 at::Tensor laid_out(const at::Tensor& tangent, const std::vector<int64_t>& strides) {
   if (tangent.strides() == c10::IntArrayRef(strides)) return tangent;
-  const detail::MemoryOrder memory(strides);
-  return tangent.permute(memory.order).contiguous().permute(memory.inverse);
+  return detail::in_order(tangent, detail::MemoryOrder(strides));
 }
 
 std::vector<Slot> numbered_slots(SlotKind kind, const char* name, size_t count) {

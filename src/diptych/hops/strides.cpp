@@ -6,6 +6,8 @@
 
 #include <numeric>
 
+#include "diptych/trace/memory_order.h"
+
 namespace diptych {
 namespace {
 
@@ -26,22 +28,13 @@ bool is_dense(const std::vector<int64_t>& sizes, const std::vector<int64_t>& str
   return true;
 }
 
-// Strides of dimensions with one element mean nothing.
-bool same_layout(const at::Tensor& tensor, const std::vector<int64_t>& strides) {
-  for (size_t i = 0; i < strides.size(); ++i) {
-    const auto dim = static_cast<int64_t>(i);
-    if (tensor.stride(dim) != strides[i] && tensor.size(dim) > 1) return false;
-  }
-  return true;
-}
-
 at::TensorOptions options_of(const TensorMeta& meta) { return at::TensorOptions(meta.dtype).device(meta.device); }
 
 }  // namespace
 
 at::Tensor with_strides(const at::Tensor& tensor, const TensorMeta& meta) {
   const auto strides = meta.stride_hints();
-  if (tensor.strides() == c10::IntArrayRef(strides) || same_layout(tensor, strides)) return tensor;
+  if (detail::has_layout(tensor, strides)) return tensor;
   if (!is_dense(meta.size_hints(), strides)) return tensor;
   return at::empty_strided(tensor.sizes(), strides, tensor.options()).copy_(tensor);
 }

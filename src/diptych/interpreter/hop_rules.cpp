@@ -33,6 +33,15 @@ bool has_interpreter_rule(const HopSchema& hop) {
   return table.rules.find(hop.name) != table.rules.end();
 }
 
+std::vector<at::Tensor> detail::take_tensor_list(c10::IValue& operand) {
+  auto list = std::move(operand).toTensorList();
+  operand = c10::IValue();
+  std::vector<at::Tensor> tensors;
+  tensors.reserve(list.size());
+  for (size_t i = 0; i < list.size(); ++i) tensors.push_back(list.extract(i));
+  return tensors;
+}
+
 HopKernel detail::make_hop_kernel(const Node& node) {
   HopRule rule;
   {

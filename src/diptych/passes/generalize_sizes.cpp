@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 namespace diptych {
 namespace {
@@ -11,34 +12,45 @@ using Range = SizePattern::Range;
 /// One search for ranges and points.
 class Search {
  public:
-  Search(const SizePattern& pattern, const SymbolValues& actual, const TraceAt& trace, std::vector<Graph> first)
-      : pattern_(pattern), actual_(actual), trace_(trace), first_(std::move(first)) {}
+  Search(const SizePattern& pattern, const SymbolValues& actual, const TraceAt& trace)
+      : pattern_(pattern), actual_(actual), trace_(trace) {}
 
-  std::vector<Range> widest() const;
-  std::optional<GeneralizedSizes> unify(const std::vector<Range>& ranges, std::string& why) const;
+  bool can_trace() { return graphs_at(actual_).has_value(); }
+  std::vector<Range> widest();
+  std::optional<GeneralizedSizes> unify(const std::vector<Range>& ranges, std::string& why);
 
  private:
-  bool holds(size_t symbol, int64_t value) const;
-  int64_t furthest(size_t symbol, int64_t met, int64_t wanted) const;
+  using Graphs = std::optional<std::vector<Graph>>;
+  const Graphs& graphs_at(const SymbolValues& point);
+  bool holds(size_t symbol, int64_t value);
+  int64_t furthest(size_t symbol, int64_t met, int64_t wanted);
   std::vector<int64_t> ladder(Range range, int64_t actual, size_t count) const;
   std::optional<std::vector<SymbolValues>> points_in(const std::vector<Range>& ranges) const;
 
   const SizePattern& pattern_;
   const SymbolValues& actual_;
   const TraceAt& trace_;
-  std::vector<Graph> first_;
+  std::map<SymbolValues, Graphs> traced_;
 };
 
-bool Search::holds(size_t symbol, int64_t value) const {
+// Each point once: the ends of a range are tried, and then used for the fit.
+const Search::Graphs& Search::graphs_at(const SymbolValues& point) {
+  const auto [found, is_new] = traced_.try_emplace(point);
+  if (is_new) found->second = trace_(point);
+  return found->second;
+}
+
+bool Search::holds(size_t symbol, int64_t value) {
   SymbolValues point = actual_;
   point[symbol] = value;
-  const auto traced = trace_(point);
-  return traced && std::equal(traced->begin(), traced->end(), first_.begin(), first_.end(), same_structure);
+  const auto& first = *graphs_at(actual_);
+  const auto& traced = graphs_at(point);
+  return traced && std::equal(traced->begin(), traced->end(), first.begin(), first.end(), same_structure);
 }
 
 // The value nearest to `wanted` at which the structure holds. It need not at `met`: a GPT's longest sequence takes all
 // of its positions, a shorter one a slice of them.
-int64_t Search::furthest(size_t symbol, int64_t met, int64_t wanted) const {
+int64_t Search::furthest(size_t symbol, int64_t met, int64_t wanted) {
   int64_t known = actual_[symbol];
   if (known == wanted || holds(symbol, wanted)) return wanted;
   if (known != met) (holds(symbol, met) ? known : wanted) = met;
@@ -49,7 +61,7 @@ int64_t Search::furthest(size_t symbol, int64_t met, int64_t wanted) const {
   return known;
 }
 
-std::vector<Range> Search::widest() const {
+std::vector<Range> Search::widest() {
   std::vector<Range> ranges = pattern_.ranges();
   for (size_t s = 0; s < ranges.size(); ++s) {
     ranges[s] = {furthest(s, ranges[s].first, 2), furthest(s, ranges[s].last, 4 * ranges[s].last)};
@@ -101,20 +113,20 @@ std::vector<Range> spanned(const std::vector<SymbolValues>& points, size_t num_s
   return ranges;
 }
 
-std::optional<GeneralizedSizes> Search::unify(const std::vector<Range>& ranges, std::string& why) const {
+std::optional<GeneralizedSizes> Search::unify(const std::vector<Range>& ranges, std::string& why) {
   const auto points = points_in(ranges);
   if (!points) {
     why = "there are too few sizes between those that were met to tell";
     return std::nullopt;
   }
-  std::vector<std::vector<Graph>> by_graph(first_.size());
+  std::vector<std::vector<Graph>> by_graph(graphs_at(actual_)->size());
   for (const SymbolValues& point : *points) {
-    const auto traced = trace_(point);
-    if (!traced || traced->size() != first_.size()) {
+    const auto& traced = graphs_at(point);
+    if (!traced || traced->size() != by_graph.size()) {
       why = "the function can't be traced, or makes other graphs, at a size in between";
       return std::nullopt;
     }
-    for (size_t i = 0; i < first_.size(); ++i) by_graph[i].push_back((*traced)[i]);
+    for (size_t i = 0; i < by_graph.size(); ++i) by_graph[i].push_back((*traced)[i]);
   }
   GeneralizedSizes result{{}, pattern_, *points};
   for (const auto& graphs : by_graph) {
@@ -130,12 +142,11 @@ std::optional<GeneralizedSizes> Search::unify(const std::vector<Range>& ranges, 
 
 std::optional<GeneralizedSizes> generalize_sizes(const SizePattern& pattern, const SymbolValues& actual,
                                                  const TraceAt& trace, std::string& why) {
-  auto first = trace(actual);
-  if (!first) {
+  Search search(pattern, actual, trace);
+  if (!search.can_trace()) {
     why = "the function can't be traced";
     return std::nullopt;
   }
-  const Search search(pattern, actual, trace, std::move(*first));
   auto widest = search.unify(search.widest(), why);
   if (widest) return widest;
   std::string why_not_less;

@@ -3,26 +3,11 @@
 #include <ATen/FunctionalTensorWrapper.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/_to_copy.h>
-#include <ATen/ops/clone.h>
 
 #include "diptych/trace/memory_order.h"
 #include "diptych/trace/recorder.h"
 
 namespace diptych::detail {
-namespace {
-
-at::Tensor clone_in_order(const at::Tensor& source, const MemoryOrder& memory) {
-  return at::clone(source.permute(memory.order), at::MemoryFormat::Contiguous).permute(memory.inverse);
-}
-
-bool same_layout(const at::Tensor& a, c10::IntArrayRef strides) {
-  for (int64_t d = 0; d < a.dim(); ++d) {
-    if (a.size(d) != 1 && a.stride(d) != strides[d]) return false;
-  }
-  return true;
-}
-
-}  // namespace
 
 // aten::copy is what functionalization makes of copy_; autograd has no formula for it, so it is recorded as the cast,
 // expansion and clone that it is.
@@ -58,7 +43,7 @@ void Recorder::restore_layout(const at::Tensor& tensor, c10::IntArrayRef strides
   auto* wrapper = at::functionalization::impl::unsafeGetFunctionalWrapper(tensor);
   at::functionalization::impl::sync(tensor);
   const at::Tensor& value = wrapper->value();
-  if (same_layout(value, strides) || !as_fake(value)->meta().is_non_overlapping_and_dense()) return;
+  if (has_layout(value, strides) || !as_fake(value)->meta().is_non_overlapping_and_dense()) return;
   int64_t extent = 1;
   for (int64_t d = 0; d < value.dim(); ++d) extent += (value.size(d) - 1) * strides[d];
   if (extent != value.numel()) return;  // it had gaps, which a value of the graph has not

@@ -1,6 +1,7 @@
-// The dimensions of a dense tensor in the order in which they lie in memory.
+// The dimensions of a dense tensor in the order in which they lie in memory, and tensors laid out like others.
 #pragma once
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/clone.h>
 
 #include <algorithm>
 #include <numeric>
@@ -18,5 +19,33 @@ struct MemoryOrder {
   std::vector<int64_t> order;
   std::vector<int64_t> inverse;
 };
+
+/// Whether the tensor is laid out by these strides; those of dimensions of one element say nothing.
+inline bool has_layout(const at::Tensor& tensor, c10::IntArrayRef strides) {
+  for (int64_t d = 0; d < tensor.dim(); ++d) {
+    if (tensor.size(d) != 1 && tensor.stride(d) != strides[d]) return false;
+  }
+  return true;
+}
+
+/// Whether the tensor's elements lie one after the other, with its dimensions in this order.
+inline bool is_dense_in_order(const at::Tensor& tensor, const MemoryOrder& memory) {
+  int64_t next = 1;
+  for (auto dim = memory.order.rbegin(); dim != memory.order.rend(); ++dim) {
+    if (tensor.size(*dim) != 1 && tensor.stride(*dim) != next) return false;
+    next *= tensor.size(*dim);
+  }
+  return true;
+}
+
+/// A copy without gaps, with its dimensions in this order.
+inline at::Tensor clone_in_order(const at::Tensor& source, const MemoryOrder& memory) {
+  return at::clone(source.permute(memory.order), at::MemoryFormat::Contiguous).permute(memory.inverse);
+}
+
+/// The tensor if it is laid out so, else such a copy of it.
+inline at::Tensor in_order(const at::Tensor& tensor, const MemoryOrder& memory) {
+  return is_dense_in_order(tensor, memory) ? tensor : clone_in_order(tensor, memory);
+}
 
 }  // namespace diptych::detail
