@@ -2,9 +2,19 @@
 
 #include <string_view>
 
-namespace diptych::detail {
+#include "diptych/base/last_error.h"
 
-void throw_user_error(std::string text) { throw UserError(text); }
+namespace diptych::detail {
+namespace {
+thread_local std::string last_text;
+}
+
+const std::string& last_user_error() { return last_text; }
+
+void throw_user_error(std::string text) {
+  last_text = text;
+  throw UserError(text);
+}
 
 void throw_internal_error(const char* file, int line, const char* condition, const std::string& text) {
   const std::string_view path(file);

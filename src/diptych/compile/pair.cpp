@@ -2,39 +2,14 @@
 
 #include <fmt/ranges.h>
 
-#include <map>
-
 #include "diptych/base/error.h"
+#include "diptych/compile/output_aliases.h"
 #include "diptych/compile/pipeline.h"
 #include "diptych/graph/html.h"
 #include "diptych/interpreter/run_guards.h"
-#include "diptych/passes/storage_roots.h"
 
 namespace diptych {
 namespace {
-
-// Which of the user's outputs are, or share the storage of, an input or an earlier output.
-std::vector<OutputAlias> find_aliases(const Graph& forward, size_t num_outputs) {
-  using Kind = OutputAlias::Kind;
-  const auto roots = detail::storage_roots(forward);
-  std::map<Value, OutputAlias> owner;  // by root: what a further tensor of that storage is a view of
-  for (size_t i = 0; i < forward.inputs().size(); ++i) {
-    owner.emplace(roots[forward.inputs()[i].id], OutputAlias{Kind::kViewOfInput, 0, i});
-  }
-  std::vector<OutputAlias> aliases;
-  for (size_t i = 0; i < num_outputs; ++i) {
-    const Value output = forward.outputs()[i];
-    const auto [found, is_new] = owner.emplace(roots[output.id], OutputAlias{Kind::kViewOfOutput, 0, i});
-    if (is_new) continue;
-    OutputAlias alias = found->second;
-    alias.output = i;
-    const bool of_input = alias.kind == Kind::kViewOfInput;
-    const Value target = of_input ? forward.inputs()[alias.target] : forward.outputs()[alias.target];
-    if (output == target) alias.kind = of_input ? Kind::kIsInput : Kind::kIsOutput;
-    aliases.push_back(alias);
-  }
-  return aliases;
-}
 
 // The graph was traced for these types, and would give nonsense or a kernel's own complaint for others. Strides are
 // free.
@@ -66,7 +41,7 @@ Pair capture_flat(const FlatFunction& function, const std::vector<at::Tensor>& a
   pair.forward.set_name("forward");
   pair.backward.set_name("backward");
   pair.signature =
-      Signature(pair.forward, pair.backward, find_aliases(pair.split.forward, pair.split.layout.num_outputs));
+      Signature(pair.forward, pair.backward, detail::find_aliases(pair.split.forward, pair.split.layout.num_outputs));
   pair.forward_program = std::make_shared<Program>(pair.forward);
   pair.backward_program = std::make_shared<Program>(pair.backward);
   return pair;

@@ -1,6 +1,6 @@
 #include "diptych/interpreter/operand_table.h"
 
-#include <ATen/ops/scalar_tensor.h>
+#include <ATen/ScalarOps.h>
 
 #include <limits>
 
@@ -12,7 +12,8 @@ namespace {
 constexpr int32_t kUnset = std::numeric_limits<int32_t>::min();
 
 at::Tensor make_wrapped_number(const WrappedNumber& wrapped) {
-  auto tensor = at::scalar_tensor(wrapped.number, at::TensorOptions(at::kCPU).dtype(wrapped.dtype));
+  // Not by an operator, which a trace around would take for the traced function's.
+  auto tensor = at::detail::scalar_tensor_static(wrapped.number, wrapped.dtype, c10::Device(at::kCPU));
   tensor.unsafeGetTensorImpl()->set_wrapped_number(true);
   return tensor;
 }

@@ -1,8 +1,8 @@
 #include "diptych/ops/infer_metas.h"
 
+#include <ATen/ScalarOps.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/empty_strided.h>
-#include <ATen/ops/scalar_tensor.h>
 
 #include "diptych/base/error.h"
 #include "diptych/ops/shapes.h"
@@ -58,7 +58,7 @@ class MetaCall {
     }
     if (const auto* values = std::get_if<ValueList>(&operand)) return list(*values, type);
     if (const auto* wrapped = std::get_if<WrappedNumber>(&operand)) {
-      at::Tensor tensor = at::scalar_tensor(wrapped->number, at::TensorOptions(wrapped->dtype));
+      auto tensor = at::detail::scalar_tensor_static(wrapped->number, wrapped->dtype, c10::Device(at::kCPU));
       tensor.unsafeGetTensorImpl()->set_wrapped_number(true);
       return tensor;
     }

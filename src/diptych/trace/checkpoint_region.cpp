@@ -1,8 +1,8 @@
 #include "diptych/trace/checkpoint_region.h"
 
 #include "diptych/base/error.h"
+#include "diptych/trace/location.h"
 #include "diptych/trace/recorder.h"
-#include "diptych/trace/scope.h"
 
 namespace diptych {
 namespace detail {
@@ -12,7 +12,7 @@ void Recorder::enter_region(CheckpointPolicy policy) {
       open_regions_.size() < RegionMarks::kMaxDepth,
       "[checkpoint] got a region inside {} others in scope '{}', expected at most {}; take checkpoints inside "
       "checkpoints apart",
-      open_regions_.size(), current_scope().str(), RegionMarks::kMaxDepth - 1);
+      open_regions_.size(), current_place().str(), RegionMarks::kMaxDepth - 1);
   const auto name = fmt::format("checkpoint.{}", regions_.regions.size());
   const InternedString path(open_regions_.empty() ? name : open_regions_.back().str() + "/" + name);
   regions_.regions.push_back({path, std::move(policy)});

@@ -8,8 +8,8 @@
 #include "diptych/base/error.h"
 #include "diptych/trace/dispatch_keys.h"
 #include "diptych/trace/fake_tensor.h"
+#include "diptych/trace/location.h"
 #include "diptych/trace/recorder.h"
-#include "diptych/trace/scope.h"
 
 namespace diptych::detail {
 namespace {
@@ -58,11 +58,11 @@ void refuse_unsupported(const c10::OperatorHandle& op, const OperatorPlan& plan,
   DIPTYCH_CHECK(!plan.refused,
                 "[trace] {} in scope '{}' changes a tensor's storage, which a graph can't hold; "
                 "copy_ into the tensor, or call it outside the traced function",
-                c10::toString(op.operator_name()), current_scope().str());
+                c10::toString(op.operator_name()), current_place().str());
   DIPTYCH_CHECK(!plan.reads_values && !selects_by_mask(plan, stack),
                 "[trace] {} in scope '{}' needs the values of a tensor, which are not known while tracing; keep the "
-                "decision in tensors (where, masking), or move it out of the traced function",
-                c10::toString(op.operator_name()), current_scope().str());
+                "decision in tensors (where, masking, dp::cond), or move it out of the traced function",
+                c10::toString(op.operator_name()), current_place().str());
 }
 
 // Exchanges the real tensors among the arguments for their stand-ins.
@@ -122,6 +122,15 @@ bool is_nothing_to_autograd(const Recorder& recorder, const OperatorPlan& plan) 
   return recorder.phase() == Phase::kBackward && !c10::GradMode::is_enabled() && plan.is_native && !plan.mutates;
 }
 
+void forbid_data_of_results(const c10::OperatorHandle& op, const Stack& stack) {
+  for (size_t i = stack.size() - op.schema().returns().size(); i < stack.size(); ++i) {
+    const c10::IValue& result = stack[i];
+    if (result.isTensor()) forbid_data(result.toTensor());
+    if (!result.isTensorList()) continue;
+    for (const at::Tensor& tensor : result.toTensorList()) forbid_data(tensor);
+  }
+}
+
 void front_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
   const c10::DispatchKeySet below = keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kFrontKey);
   const OperatorPlan& plan = plan_for(op);
@@ -135,11 +144,13 @@ void front_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack
   Recorder::FrontCall call(*recorder, op, plan, *stack);
   if (is_nothing_to_autograd(*recorder, plan)) {
     const c10::impl::ExcludeDispatchKeyGuard guard(kAutogradKeys | c10::DispatchKeySet(kFrontKey));
-    return op.redispatchBoxed(below - kAutogradKeys, stack);
+    op.redispatchBoxed(below - kAutogradKeys, stack);
+  } else {
+    const c10::impl::ExcludeDispatchKeyGuard guard(kFrontKey);
+    op.redispatchBoxed(below, stack);
+    call.finish(*stack);
   }
-  const c10::impl::ExcludeDispatchKeyGuard guard(kFrontKey);
-  op.redispatchBoxed(below, stack);
-  call.finish(*stack);
+  forbid_data_of_results(op, *stack);
 }
 
 void fake_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {

@@ -100,6 +100,12 @@ FakeTensorImpl* as_fake(const at::Tensor& tensor) {
 
 bool is_stand_in(const at::Tensor& tensor) { return as_fake(tensor) != nullptr; }
 
+// Not by the flag that has reads through const pointers refused, too: autograd reads a wrapper's device through one.
+void forbid_data(const at::Tensor& stand_in) {
+  if (!stand_in.defined() || !at::functionalization::impl::isFunctionalTensor(stand_in)) return;
+  stand_in.storage().unsafeGetStorageImpl()->set_throw_on_mutable_data_ptr();
+}
+
 at::Tensor meta_like(const at::Tensor& tensor) {
   const at::Tensor meta = at::detail::empty_strided_meta(tensor.sizes(), tensor.strides(), tensor.scalar_type());
   if (tensor.storage_offset() != 0) meta.unsafeGetTensorImpl()->set_storage_offset(tensor.storage_offset());

@@ -4,8 +4,8 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include "diptych/base/error.h"
+#include "diptych/trace/location.h"
 #include "diptych/trace/recorder.h"
-#include "diptych/trace/scope.h"
 #include "diptych/trace/strided_view.h"
 
 namespace diptych::detail {
@@ -32,7 +32,7 @@ Recorder::FrontCall::FrontCall(Recorder& recorder, const c10::OperatorHandle& op
     DIPTYCH_CHECK(recorder.overlapping_views_.count(view) == 0,
                   "[trace] {} in scope '{}' changes a view whose elements overlap, as unfold makes them, or expand of "
                   "booleans; change the tensor under it, or a clone of it",
-                  c10::toString(op.operator_name()), current_scope().str());
+                  c10::toString(op.operator_name()), current_place().str());
   }
 }
 

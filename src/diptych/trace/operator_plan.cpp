@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "diptych/ops/tags.h"
+#include "diptych/trace/meta_kernel.h"
 
 namespace diptych::detail {
 namespace {
@@ -81,6 +82,7 @@ OperatorPlan make_plan(const c10::OperatorHandle& op) {
   plan.may_select_by_mask = !plan.reads_values && op.hasTag(at::Tag::dynamic_output_shape);
   plan.is_bernoulli = Op(op) == kBernoulli;
   plan.has_meta_kernel = has_meta_kernel(op);
+  plan.meta_kernel = find_meta_kernel(op);
   plan.refused = contains(kRefused, name);
   plan.is_native = name.starts_with("aten::");
   plan.is_composite = op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);

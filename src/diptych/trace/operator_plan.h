@@ -23,7 +23,8 @@ struct OperatorPlan {
   bool reads_values = false;        ///< the result's shape, or a number, depends on the tensors' values
   bool may_select_by_mask = false;  ///< so only where an index is a mask
   bool is_bernoulli = false;        ///< the functional form of bernoulli_
-  bool has_meta_kernel = false;
+  bool has_meta_kernel = false;     ///< of C++ or of Python
+  const c10::KernelFunction* meta_kernel = nullptr;  ///< see Note [Kernels for shapes]
   bool refused = false;         ///< changes storage in a way that a graph can't hold (set_, resize_)
   bool is_native = false;       ///< LibTorch's own, not a library's
   bool is_composite = false;    ///< decomposed by autograd: its inner operators pass the front key too

@@ -12,6 +12,7 @@
 
 #include "diptych/base/error.h"
 #include "diptych/trace/dispatch_keys.h"
+#include "diptych/trace/location.h"
 #include "diptych/trace/scope.h"
 #include "diptych/trace/shape_by_example.h"
 
@@ -57,12 +58,17 @@ at::Tensor meta_number(at::ScalarType dtype) {
 }
 
 // Runs the Meta kernel; false, the arguments in place, where it is a composite that calls something without one.
-bool run_meta_kernel(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+bool run_meta_kernel(const c10::OperatorHandle& op, const OperatorPlan& plan, torch::jit::Stack* stack) {
   const size_t num_arguments = op.schema().arguments().size();
   const size_t begin = stack->size() - num_arguments;
   const torch::jit::Stack arguments(stack->end() - static_cast<int64_t>(num_arguments), stack->end());
   try {
-    op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), stack);
+    constexpr c10::DispatchKeySet kMeta(c10::DispatchKey::Meta);
+    if (plan.meta_kernel != nullptr) {
+      plan.meta_kernel->callBoxed(op, kMeta, stack);
+    } else {
+      op.redispatchBoxed(kMeta, stack);
+    }
     return true;
   } catch (const c10::NotImplementedError&) {
     stack->resize(begin);
@@ -103,7 +109,9 @@ at::Tensor Recorder::add_input(const at::Tensor& example, Slot slot) {
                           example.scalar_type()};
   const auto storage_size = at::detail::computeStorageNbytes(example.sizes(), example.strides(), /*itemsize=*/1);
   const at::Tensor fake = make_fake(shape, static_cast<int64_t>(storage_size), example.device(), id_, value);
-  return at::functionalization::impl::to_functional_tensor(fake);
+  const at::Tensor stand_in = at::functionalization::impl::to_functional_tensor(fake);
+  forbid_data(stand_in);
+  return stand_in;
 }
 
 bool Recorder::owns(const at::Tensor& tensor) const {
@@ -153,6 +161,7 @@ Value Recorder::value_of(const at::Tensor& stand_in) {
 Operand Recorder::tensor_operand(const at::Tensor& tensor, Call& call) {
   if (!tensor.defined()) return Value{};
   if (tensor.unsafeGetTensorImpl()->is_wrapped_number() && !owns(tensor)) {
+    const PauseTraceGuard pause;  // it is known, and not of the trace
     return WrappedNumber{tensor.item(), tensor.scalar_type()};
   }
   const FakeTensorImpl* fake = as_fake(stand_in(tensor));
@@ -184,7 +193,10 @@ void Recorder::exchange_for_meta(torch::jit::Stack& stack, const OperatorPlan& p
   const size_t begin = stack.size() - plan.takes_tensor.size();
   const auto meta_of = [&](const at::Tensor& tensor) -> at::Tensor {
     if (!tensor.defined()) return tensor;
-    if (tensor.unsafeGetTensorImpl()->is_wrapped_number() && !owns(tensor)) return meta_number(tensor.scalar_type());
+    if (tensor.unsafeGetTensorImpl()->is_wrapped_number() && !owns(tensor)) {
+      const bool is_pythons = plan.has_meta_kernel && plan.meta_kernel == nullptr;
+      return is_pythons ? tensor : meta_number(tensor.scalar_type());  // Python's take a number that they can read
+    }
     return as_fake(stand_in(tensor))->meta();
   };
   for (size_t i = 0; i < plan.takes_tensor.size(); ++i) {
@@ -209,7 +221,7 @@ void Recorder::exchange_for_meta(torch::jit::Stack& stack, const OperatorPlan& p
 
 Provenance Recorder::provenance() {
   Provenance provenance;
-  provenance.scope = current_scope();
+  provenance.scope = phase_ == Phase::kForward ? current_place() : current_scope();
   provenance.phase = phase_;
   if (phase_ == Phase::kBackward) {
     provenance.grad_of = forward_value_of(backward_of_);
@@ -277,7 +289,7 @@ void Recorder::record(const c10::OperatorHandle& op, const OperatorPlan& plan, t
   DIPTYCH_CHECK(!plan.mutates,
                 "[trace] {} in scope '{}' changes its argument in place and has no functional form; "
                 "use an out-of-place operator there",
-                c10::toString(op.operator_name()), current_scope().str());
+                c10::toString(op.operator_name()), current_place().str());
   // An interpreter writes into operands that die, so zeros must have memory; both operators take the same arguments.
   static const auto kZeros = c10::Dispatcher::singleton().findSchemaOrThrow("aten::zeros", "");
   if (plan.is_zero_tensor) return kZeros.callBoxed(stack);
@@ -322,7 +334,7 @@ void Recorder::run_on_meta(const c10::OperatorHandle& op, const OperatorPlan& pl
   const c10::impl::ExcludeDispatchKeyGuard guard(kNotOnMeta);
   exchange_for_meta(*stack, plan);
   if (plan.shape != nullptr && plan.shape(op, *stack)) return;
-  if (plan.has_meta_kernel && run_meta_kernel(op, stack)) return;
+  if (plan.has_meta_kernel && run_meta_kernel(op, plan, stack)) return;
   run_shape_by_example(op, stack, call.device.value_or(c10::kCPU));
 }
 

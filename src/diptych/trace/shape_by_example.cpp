@@ -6,8 +6,8 @@
 
 #include "diptych/base/error.h"
 #include "diptych/trace/fake_tensor.h"
+#include "diptych/trace/location.h"
 #include "diptych/trace/operator_plan.h"
-#include "diptych/trace/scope.h"
 
 namespace diptych::detail {
 namespace {
@@ -58,7 +58,7 @@ void run_shape_by_example(const c10::OperatorHandle& op, torch::jit::Stack* stac
   try {
     op.callBoxed(stack);
   } catch (const c10::Error& error) {
-    throw UserError(
+    detail::throw_user_error(
         fmt::format("[trace] the shape of {} is not known to Diptych and its kernel refused zeros: {}; "
                     "register a shape function, or call it outside the traced function",
                     c10::toString(op.operator_name()), error.what_without_backtrace()));
@@ -68,7 +68,7 @@ void run_shape_by_example(const c10::OperatorHandle& op, torch::jit::Stack* stac
         real.layout() == c10::kStrided && !real.is_quantized(),
         "[trace] {} in scope '{}' gives a sparse or quantized tensor, which a graph can't hold; call it outside the "
         "traced function",
-        c10::toString(op.operator_name()), current_scope().str());
+        c10::toString(op.operator_name()), current_place().str());
     return meta_like(real);
   });
 }

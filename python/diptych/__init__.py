@@ -1,0 +1,66 @@
+"""Diptych: the forward and backward graphs of functions on torch tensors, with a signature that never moves.
+
+    loss_fn = diptych.aot_function(loss_fn, partition="min_cut")
+    loss_fn(params, batch).backward()
+
+    pair = diptych.capture(loss_fn, params, batch)
+    print(pair.forward.code(), pair.backward.code(), pair.signature)
+
+Functions are traced by running them on stand-ins for their arguments: no bytecode is read, and what torch code does is
+recorded, whoever wrote it. Arguments and results are trees: tuples, lists, dicts (in the order of their sorted keys, as in
+JAX), named tuples, dataclasses, classes registered with torch.utils._pytree, and torch.nn modules, whose parameters and
+buffers are inputs under their names.
+"""
+from . import _torch_check as _  # before the library is loaded: it fits one version of torch
+from ._build import VERSION as _version
+from ._core import (
+    Aot,
+    BackwardStatistics,
+    CacheStats,
+    CheckpointPolicy,
+    Graph,
+    InternalError,
+    Node,
+    Options,
+    Pair,
+    Program,
+    Scope as scope,
+    Signature,
+    SlotInfo,
+    TensorMeta,
+    UserError,
+    Value,
+    associative_scan,
+    backend_names,
+    cond,
+    load_tensors,
+    make_pair,
+    map,
+    name_residual,
+    parse,
+    save_everything_but_pointwise,
+    save_matrix_products,
+    save_names,
+    save_nothing,
+    save_tensors,
+    save_within_budget,
+    scan,
+    scan_layers,
+    while_loop,
+)
+from . import backward_capture, fx
+from ._files import load, save
+from ._functions import (
+    AotModule,
+    aot_function,
+    aot_module,
+    capture,
+    capture_with,
+    checkpoint,
+    custom_vjp,
+    grad,
+    value_and_grad,
+)
+
+__version__ = _version
+__all__ = sorted(name for name in globals() if not name.startswith("_"))

@@ -1,0 +1,64 @@
+#include "diptych/compile/backward_capture.h"
+
+#include <pybind11/stl.h>
+
+#include <optional>
+
+#include "bindings.h"
+#include "diptych/graph/graph.h"
+#include "diptych/trace/scope.h"
+#include "function.h"
+
+namespace diptych::python {
+namespace {
+
+/// `with BackwardCapture():`, or a scope. Requires: entered and left on one thread.
+template <class Guard, class... Arguments>
+class Context {
+ public:
+  explicit Context(Arguments... arguments) : arguments_(std::move(arguments)...) {}
+  void enter() {
+    std::apply([this](const auto&... arguments) { guard_.emplace_back(std::make_unique<Guard>(arguments...)); },
+               arguments_);
+  }
+  void exit() { guard_.pop_back(); }
+
+ private:
+  std::tuple<Arguments...> arguments_;
+  std::vector<std::unique_ptr<Guard>> guard_;
+};
+
+template <class C>
+py::class_<C> bind_context(py::module_& module, const char* name, const char* doc) {
+  return py::class_<C>(module, name, doc)
+      .def("__enter__",
+           [](py::object self) {
+             self.cast<C&>().enter();
+             return self;
+           })
+      .def("__exit__", [](C& self, const py::args&) { self.exit(); });
+}
+
+}  // namespace
+
+void bind_backward_capture(py::module_& module) {
+  using namespace backward_capture;
+  bind_context<Context<BackwardCapture>>(module, "BackwardCapture", R"(While entered, backward passes that this thread
+starts run through a captured graph of the whole pass, hooks and the accumulation of gradients among its nodes.)")
+      .def(py::init<>());
+  bind_context<Context<Scope, std::string>>(module, "Scope", "Names what is traced while it is entered.")
+      .def(py::init<std::string>(), py::arg("name"));
+  py::class_<Statistics>(module, "BackwardStatistics", "What happened since the last reset.")
+      .def_readonly("captures", &Statistics::captures)
+      .def_readonly("hits", &Statistics::hits)
+      .def_readonly("eager", &Statistics::eager)
+      .def_readonly("misses", &Statistics::misses)
+      .def_readonly("misses_by_reason", &Statistics::misses_by_reason);
+  module.def("enable_backward_capture", &enable, "As BackwardCapture, for all threads and until it is disabled.");
+  module.def("disable_backward_capture", &disable);
+  module.def("backward_statistics", &statistics);
+  module.def("reset_backward_capture", &reset, "Forgets all graphs, and the statistics.");
+  module.def("last_backward_graph", &last_graph, "The graph of the pass that ran last on this thread.");
+}
+
+}  // namespace diptych::python

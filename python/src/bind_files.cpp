@@ -1,0 +1,25 @@
+// Graphs, pairs and tensors in files.
+#include <pybind11/stl.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include "bindings.h"
+#include "diptych/compile/pair_file.h"
+#include "diptych/graph/safetensors.h"
+#include "diptych/graph/serialize.h"
+#include "diptych/hops/builtin_hops.h"
+
+namespace diptych::python {
+
+void bind_files(py::module_& module) {
+  module.def(
+      "make_pair", &make_pair, py::arg("forward"), py::arg("backward"),
+      py::arg("free_variables") = std::vector<at::Tensor>(),
+      "Makes a pair of two graphs whose slots fit each other: those of a captured pair, perhaps rewritten since.");
+  module.def("save_pair", py::overload_cast<const Pair&, const std::string&>(&save), py::arg("pair"), py::arg("path"));
+  module.def("load_pair", &load_pair, py::arg("path"));
+  module.def("save_tensors", &save_tensors, py::arg("tensors"), py::arg("path"),
+             "Writes tensors by name to a safetensors file, whole or not at all.");
+  module.def("load_tensors", &load_tensors, py::arg("path"), "Reads a safetensors file.");
+}
+
+}  // namespace diptych::python

@@ -1,0 +1,209 @@
+#include "diptych/graph/graph.h"
+
+#include <pybind11/operators.h>
+#include <pybind11/stl.h>
+#include <torch/csrc/jit/python/pybind_utils.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include "bindings.h"
+#include "diptych/graph/html.h"
+#include "diptych/graph/identical.h"
+#include "diptych/graph/names.h"
+#include "diptych/graph/parse.h"
+#include "diptych/graph/verify.h"
+#include "diptych/graph/with_slots.h"
+#include "diptych/hops/builtin_hops.h"
+#include "diptych/interpreter/program.h"
+#include "function.h"
+
+namespace diptych::python {
+namespace {
+
+py::object to_python(const SizeExpr& size) { return size.is_static() ? py::cast(size.hint()) : py::cast(size); }
+
+py::object to_python(const Sizes& sizes) {
+  py::list list;
+  for (const SizeExpr& size : sizes) list.append(to_python(size));
+  return py::tuple(list);
+}
+
+// Constants as Python has them: a dtype is a number inside ATen, which its schema tells apart.
+py::object constant_to_python(const c10::IValue& value, const c10::Argument* argument) {
+  if (argument != nullptr && value.isInt()) {
+    const c10::Type* type = argument->real_type().get();
+    if (const auto* optional = type->castRaw<c10::OptionalType>()) type = optional->getElementType().get();
+    const auto number = value.toInt();
+    switch (type->kind()) {
+      case c10::TypeKind::ScalarTypeType:
+        return py::cast(static_cast<at::ScalarType>(number));
+      case c10::TypeKind::LayoutType:
+        return py::cast(static_cast<at::Layout>(number));
+      case c10::TypeKind::MemoryFormatType:
+        return py::cast(static_cast<at::MemoryFormat>(number));
+      default:
+        break;
+    }
+  }
+  return torch::jit::toPyObject(value);
+}
+
+py::object operand_to_python(const Node& node, size_t index) {
+  const auto value = [](diptych::Value v) -> py::object { return v ? py::cast(v) : py::none(); };
+  const auto visit = [&](const auto& operand) -> py::object {
+    using T = std::decay_t<decltype(operand)>;
+    if constexpr (std::is_same_v<T, diptych::Value>) {
+      return value(operand);
+    } else if constexpr (std::is_same_v<T, ValueList>) {
+      py::list list;
+      for (const diptych::Value element : operand) list.append(value(element));
+      return list;
+    } else if constexpr (std::is_same_v<T, WrappedNumber>) {
+      return torch::jit::toPyObject(c10::IValue(operand.number));
+    } else if constexpr (std::is_same_v<T, SizeExpr>) {
+      return to_python(operand);
+    } else if constexpr (std::is_same_v<T, Sizes>) {
+      return to_python(operand);
+    } else {
+      return constant_to_python(operand, node.op.is_hop() ? nullptr : &node.op.schema().arguments()[index]);
+    }
+  };
+  return std::visit(visit, node.operands[index]);
+}
+
+std::vector<py::object> operands_to_python(const Node& node) {
+  std::vector<py::object> operands;
+  for (size_t i = 0; i < node.operands.size(); ++i) operands.push_back(operand_to_python(node, i));
+  return operands;
+}
+
+std::vector<std::optional<diptych::Value>> defined_or_none(c10::ArrayRef<diptych::Value> values) {
+  std::vector<std::optional<diptych::Value>> list;
+  for (const diptych::Value value : values) list.push_back(value ? std::optional(value) : std::nullopt);
+  return list;
+}
+
+std::shared_ptr<Program> program_of_node(const Graph& graph, size_t index) {
+  const Node& node = graph.nodes().at(index);
+  Graph single(node.op.name());
+  size_t num_inputs = 0;
+  Node copy = node;
+  const auto input_for = [&](diptych::Value value) {
+    if (!value) return value;
+    return single.add_input(graph.meta(value), {SlotKind::kArgument, fmt::format("operand.{}", num_inputs++)});
+  };
+  for (Operand& operand : copy.operands) {
+    if (auto* value = std::get_if<diptych::Value>(&operand)) *value = input_for(*value);
+    if (auto* list = std::get_if<ValueList>(&operand))
+      std::transform(list->begin(), list->end(), list->begin(), input_for);
+  }
+  copy.provenance.grad_of = {};
+  std::vector<std::optional<TensorMeta>> metas;
+  std::vector<Slot> slots;
+  for (const diptych::Value output : node.outputs) {
+    metas.push_back(output ? std::optional(graph.meta(output)) : std::nullopt);
+    slots.push_back({SlotKind::kOutput, fmt::format("result.{}", slots.size())});
+  }
+  copy.outputs.clear();
+  const size_t added = single.add_node(std::move(copy), std::move(metas));
+  const auto& outputs = single.nodes()[added].outputs;
+  single.set_outputs({outputs.begin(), outputs.end()}, std::move(slots));
+  return std::make_shared<Program>(single);
+}
+
+void bind_node(py::module_& module) {
+  py::class_<diptych::Value>(module, "Value", "A tensor in a graph, by number.")
+      .def_readonly("id", &diptych::Value::id)
+      .def("__repr__", [](diptych::Value value) { return fmt::format("%{}", value.id); })
+      .def("__hash__", [](diptych::Value value) { return value.id; })
+      .def(py::self == py::self);
+  py::class_<SizeExpr>(module, "DynamicSize",
+                       "A size that is an expression in symbols; hint is what it was when traced.")
+      .def_property_readonly("hint", &SizeExpr::hint)
+      .def("__repr__", &SizeExpr::str)
+      .def("__eq__", [](const SizeExpr& a, const SizeExpr& b) { return a == b; });
+  py::class_<TensorMeta>(module, "TensorMeta", "What a graph knows of a tensor.")
+      .def_readonly("dtype", &TensorMeta::dtype)
+      .def_readonly("device", &TensorMeta::device)
+      .def_readonly("requires_grad", &TensorMeta::requires_grad)
+      .def_property_readonly("shape", [](const TensorMeta& meta) { return to_python(meta.sizes); })
+      .def_property_readonly("stride", [](const TensorMeta& meta) { return to_python(meta.strides); })
+      .def("__repr__", &type_string);
+  py::class_<Node>(module, "Node", "An operator applied to operands.")
+      .def_property_readonly("name", [](const Node& node) { return node.op.name(); })
+      .def_property_readonly("operands", &operands_to_python, "Values, lists of them, and constants.")
+      .def_property_readonly("outputs", [](const Node& node) { return defined_or_none(node.outputs); })
+      .def_property_readonly(
+          "returns", [](const Node& node) { return std::vector<int>(node.returns.begin(), node.returns.end()); },
+          "Per return of the operator: -1 for a tensor, n for a list of n, -2 for no tensor.")
+      .def_property_readonly("is_higher_order", [](const Node& node) { return node.op.is_hop(); })
+      .def_property_readonly("subgraphs",
+                             [](const Node& node) {
+                               std::vector<Graph> graphs;
+                               for (const auto& graph : node.subgraphs) graphs.push_back(*graph);
+                               return graphs;
+                             })
+      .def_property_readonly(
+          "scope", [](const Node& node) { return std::string(node.provenance.scope.str()); },
+          "Where the user's code called it.")
+      .def_property_readonly("is_backward", [](const Node& node) { return node.provenance.phase == Phase::kBackward; });
+}
+
+}  // namespace
+
+void bind_graph(py::module_& module) {
+  bind_node(module);
+  py::class_<Slot>(module, "Slot", "The name of one input or output of a graph.")
+      .def_readonly("path", &Slot::path)
+      .def_property_readonly("kind", [](const Slot& slot) { return std::string(slot_kind_name(slot.kind)); })
+      .def("__repr__", [](const Slot& slot) { return fmt::format("{} {}", slot.path, slot_kind_name(slot.kind)); });
+  py::class_<Graph>(module, "Graph", "A straight line of nodes in execution order.")
+      .def_property_readonly("name", &Graph::name)
+      .def_property_readonly("inputs", &Graph::inputs)
+      .def_property_readonly("input_slots", &Graph::input_slots)
+      .def_property_readonly("outputs", [](const Graph& graph) { return defined_or_none(graph.outputs()); })
+      .def_property_readonly("output_slots", &Graph::output_slots)
+      .def_property_readonly("nodes", &Graph::nodes)
+      .def_property_readonly("constants", &Graph::constants)
+      .def("meta", &Graph::meta, "What is known of a value.")
+      .def(
+          "constant_of",
+          [](const Graph& graph, diptych::Value value) -> std::optional<at::Tensor> {
+            const ValueInfo& info = graph.info(value);
+            if (info.kind != ValueInfo::Kind::kConstant) return std::nullopt;
+            return graph.constants()[info.index];
+          },
+          "The tensor that a value is, if it is a constant.")
+      .def("code", &Graph::code, "Readable, typed text that parse() reads back.")
+      .def("table", &Graph::table, "One row per node in aligned columns.")
+      .def(
+          "html", [](const Graph& graph) { return html(graph, graph.name()); }, "One page that draws the graph.")
+      .def("verify", &verify, "Raises InternalError for a graph that contradicts itself.")
+      .def("__str__", &Graph::code)
+      .def("__repr__",
+           [](const Graph& graph) { return fmt::format("<Graph {} of {} nodes>", graph.name(), graph.nodes().size()); })
+      .def("__eq__", &identical);
+  module.def(
+      "parse",
+      [](const std::string& text, const std::vector<at::Tensor>& constants) {
+        return parse(text, constants, find_hop);
+      },
+      py::arg("text"), py::arg("constants") = std::vector<at::Tensor>(), "The inverse of Graph.code().");
+  module.def("with_slots_of", &with_slots_of, py::arg("graph"), py::arg("like"), py::arg("constants"),
+             "The graph with the inputs and outputs of another one, whose computation it is.");
+  module.def("program_of_node", &program_of_node, py::arg("graph"), py::arg("index"),
+             "A program of one node: its tensor operands in, its results out.");
+  py::class_<Program, std::shared_ptr<Program>>(module, "Program", "A graph made ready to run by the interpreter.")
+      .def(py::init([](const Graph& graph) { return std::make_shared<Program>(graph); }))
+      .def(
+          "__call__",
+          [](const Program& program, std::vector<std::optional<at::Tensor>> inputs, bool differentiable) {
+            std::vector<at::Tensor> tensors;
+            for (auto& input : inputs) tensors.push_back(input.value_or(at::Tensor()));
+            inputs.clear();
+            return without_gil([&] { return program.run(std::move(tensors), {.differentiable = differentiable}); });
+          },
+          py::arg("inputs"), py::kw_only(), py::arg("differentiable") = false,
+          "Runs the graph: one tensor per input, None where there is none.");
+}
+
+}  // namespace diptych::python

@@ -1,0 +1,128 @@
+// Higher-order operators on Python functions.
+#include <pybind11/stl.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include "bindings.h"
+#include "diptych/diptych.h"
+#include "diptych/hops/scan_layers.h"
+#include "function.h"
+
+namespace diptych::python {
+namespace {
+
+py::object python_scan(const py::object& f, const py::object& init, const py::object& xs, bool reverse,
+                       std::optional<int64_t> length, std::optional<int64_t> max_saved_carries,
+                       std::optional<int64_t> segment, int64_t unroll) {
+  const ScanOptions options{reverse, length, max_saved_carries, segment, unroll};
+  PairFunction step{Function(f), "scan"};
+  const Value carry(init), slices(xs);
+  const auto [last, stacks] = without_gil([&] { return scan(step, carry, slices, options); });
+  return py::make_tuple(to_python(last), to_python(stacks));
+}
+
+py::object python_map(const py::object& f, const py::object& xs) {
+  Function function(f);
+  const Value slices(xs);
+  return to_python(without_gil([&] { return diptych::map(function, slices); }));
+}
+
+py::object python_cond(const at::Tensor& predicate, const py::object& if_true, const py::object& if_false,
+                       const py::args& args) {
+  const Arguments arguments(args, {}, parameter_names(if_true), Handle(py::none()));
+  Function yes(if_true), no(if_false);
+  return to_python(without_gil([&] { return cond(predicate, yes, no, arguments); }));
+}
+
+py::object python_while_loop(const py::object& condition, const py::object& f, const py::object& init,
+                             std::optional<int64_t> checkpoint_every) {
+  TensorFunction holds{Function(condition), "while_loop"};
+  Function step(f);
+  const Value carry(init);
+  return to_python(without_gil([&] { return while_loop(holds, step, carry, WhileOptions{checkpoint_every}); }));
+}
+
+py::object python_associative_scan(const py::object& f, const py::object& xs, bool reverse, int64_t dim) {
+  Function combine(f);
+  const Value elements(xs);
+  return to_python(without_gil([&] {
+    return associative_scan(combine, elements, AssociativeScanOptions{reverse, dim});
+  }));
+}
+
+/// A module whose forward is the body.
+struct Layer {
+  Value module;
+  const Layer* operator->() const { return this; }
+  Value forward(const Value& x) const { return Function(module.handle.object())(x); }
+};
+
+py::object python_scan_layers(const py::iterable& modules, const py::object& x) {
+  std::vector<Layer> layers;
+  for (const py::handle module : modules) layers.push_back({Value(py::reinterpret_borrow<py::object>(module))});
+  const Value carry(x);
+  return to_python(without_gil([&] { return scan_layers(layers, carry); }));
+}
+
+/// fwd and bwd of the user's; bwd returns a tuple of one gradient per argument, None for none.
+py::object python_custom_vjp(const py::object& function, const py::object& fwd, const py::object& bwd,
+                             const py::args& args) {
+  const Arguments arguments(args, {}, parameter_names(function), Handle(py::none()));
+  const auto gradients = [backward = Function(bwd), &args](const Value& residuals, const Value& tangents) {
+    const py::gil_scoped_acquire gil;
+    const Value result = backward(residuals, tangents);
+    const auto fill = py::module_::import("diptych._tree").attr("fill_gradients");
+    return std::tuple<Value>(Value(fill(result.handle.get(), args)));
+  };
+  const auto rule = custom_vjp(Function(function), PairFunction{Function(fwd), "custom_vjp"}, gradients);
+  return to_python(without_gil([&] { return rule(arguments); }));
+}
+
+}  // namespace
+}  // namespace diptych::python
+
+namespace diptych {
+template <>
+struct Tree<python::Layer> {
+  template <class Object, class Visitor>
+  static void visit(Object& layer, const Path& path, Visitor& visitor) {
+    visit_leaves(layer.module, path, visitor);
+  }
+};
+}  // namespace diptych
+
+namespace diptych::python {
+
+void bind_hops(py::module_& module) {
+  module.def("scan", &python_scan, py::arg("f"), py::arg("init"), py::arg("xs"), py::kw_only(),
+             py::arg("reverse") = false, py::arg("length") = py::none(), py::arg("max_saved_carries") = py::none(),
+             py::arg("segment") = py::none(), py::arg("unroll") = 1,
+             R"(Runs carry, y = f(carry, x) for each slice x of xs along its first dimension.
+
+Returns (last carry, the y stacked). f runs once, on stand-ins, however long the scan is; it may capture tensors and
+modules, and everything is differentiable to any order.
+Shapes: a leaf of xs is [length, ...], f sees [...]; a y of [...] becomes [length, ...]; a carry keeps its sizes and dtype.
+max_saved_carries: keeps at most so many carries for the backward and runs segments of steps again.
+Errors: UserError by path for a carry that changes, leaves of unequal lengths, an argument changed in place.
+Source: jax.lax.scan.)");
+  module.def("map", &python_map, py::arg("f"), py::arg("xs"), "Returns f(x) for each slice x of xs, stacked.");
+  module.def("cond", &python_cond, py::arg("predicate"), py::arg("if_true"), py::arg("if_false"),
+             R"(Returns if_true(*args) where predicate holds, else if_false(*args).
+
+Both are captured, only the chosen one is run; they return trees of one structure, with tensors of the same sizes and dtypes.
+predicate: a tensor of one element of dtype bool. Source: jax.lax.cond.)");
+  module.def("while_loop", &python_while_loop, py::arg("condition"), py::arg("f"), py::arg("init"), py::kw_only(),
+             py::arg("checkpoint_every") = py::none(),
+             R"(Runs carry = f(carry) from init on while condition(carry) holds; returns the last carry.
+
+condition returns one element of dtype bool. Differentiable in reverse to any order. Source: jax.lax.while_loop.)");
+  module.def("associative_scan", &python_associative_scan, py::arg("f"), py::arg("xs"), py::kw_only(),
+             py::arg("reverse") = false, py::arg("dim") = 0,
+             R"(All prefixes of xs along dim under the associative function f, in a logarithmic number of steps.
+
+f(a, b) combines two trees like xs at once for many elements. Source: jax.lax.associative_scan.)");
+  module.def("scan_layers", &python_scan_layers, py::arg("layers"), py::arg("x"),
+             "Returns x = layer(x) for each of the modules in order, captured from the first alone.");
+  module.def("call_custom_vjp", &python_custom_vjp, py::arg("function"), py::arg("fwd"), py::arg("bwd"));
+}
+
+}  // namespace diptych::python

@@ -1,0 +1,83 @@
+#include <pybind11/functional.h>
+#include <pybind11/stl.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include "bindings.h"
+#include "diptych/compile/backends.h"
+#include "function.h"
+
+namespace diptych::python {
+namespace {
+
+/// A Python callable of a list of tensors that gives a list of tensors, None for none.
+class PythonExecutable final : public Executable {
+ public:
+  explicit PythonExecutable(py::object callable) : callable_(std::move(callable)) {}
+  std::vector<at::Tensor> run(std::vector<at::Tensor>&& inputs) const override {
+    const py::gil_scoped_acquire gil;
+    py::list given;
+    for (at::Tensor& input : inputs) given.append(py::cast(std::exchange(input, at::Tensor())));
+    const py::object results = callable_.get()(std::move(given));
+    std::vector<at::Tensor> tensors;
+    for (const py::handle result : results) {
+      tensors.push_back(result.is_none() ? at::Tensor() : result.cast<at::Tensor>());
+    }
+    return tensors;
+  }
+
+ private:
+  Handle callable_;
+};
+
+Compiler compiler_from(const py::object& callable) {
+  if (callable.is_none()) return {};
+  return [handle = Handle(callable)](const Graph& graph) -> std::shared_ptr<const Executable> {
+    const py::gil_scoped_acquire gil;
+    return std::make_shared<PythonExecutable>(handle.get()(graph));
+  };
+}
+
+AotOptions make_options(std::string name, std::string backend, const std::string& partition,
+                        std::vector<std::string> decompositions, bool dynamic, size_t cache_limit,
+                        const py::object& forward_compiler, const py::object& backward_compiler,
+                        const py::object& inference_compiler) {
+  AotOptions options;
+  options.name = std::move(name);
+  options.backend = std::move(backend);
+  options.partition = partitioner_by_name(partition);
+  options.decompositions = std::move(decompositions);
+  options.dynamic = dynamic;
+  options.cache_limit = cache_limit;
+  options.argument_names = {""};  // one argument stands for all, whose parts have the names
+  options.forward_compiler = compiler_from(forward_compiler);
+  options.backward_compiler = compiler_from(backward_compiler);
+  options.inference_compiler = compiler_from(inference_compiler);
+  return options;
+}
+
+}  // namespace
+
+void bind_options(py::module_& module) {
+  py::class_<AotOptions>(module, "Options", R"doc(What a caller may choose about how a function is captured and run.
+
+name: names the function in logs, graphs and errors.
+backend: which built-in backend compiles the graphs, see backend_names().
+partition: what the forward saves for the backward: "default", "min_cut" or "memory_budget(0.5)".
+decompositions: operators to decompose before partitioning ("aten.gelu"), or ["all"].
+dynamic: whether sizes that change become dynamic.
+cache_limit: how many captures are kept.
+forward_compiler, backward_compiler, inference_compiler: callables that take a Graph and return a callable from a list of
+tensors to a list of tensors, in place of the backend.)doc")
+      .def(py::init(&make_options), py::kw_only(), py::arg("name") = "aot", py::arg("backend") = "interpreter",
+           py::arg("partition") = "default", py::arg("decompositions") = std::vector<std::string>(),
+           py::arg("dynamic") = false, py::arg("cache_limit") = 64, py::arg("forward_compiler") = py::none(),
+           py::arg("backward_compiler") = py::none(), py::arg("inference_compiler") = py::none())
+      .def_readonly("name", &AotOptions::name)
+      .def_readonly("backend", &AotOptions::backend)
+      .def_property_readonly("partition", [](const AotOptions& options) { return options.partition.name; })
+      .def_readonly("dynamic", &AotOptions::dynamic)
+      .def_readonly("cache_limit", &AotOptions::cache_limit);
+  module.def("backend_names", &backend_names, "The names that Options(backend=...) takes in this build.");
+}
+
+}  // namespace diptych::python

@@ -1,0 +1,67 @@
+#include "diptych/compile/pair.h"
+
+#include <pybind11/stl.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include "bindings.h"
+#include "function.h"
+
+namespace diptych::python {
+namespace {
+
+std::vector<at::Tensor> tensors_from(const std::vector<std::optional<at::Tensor>>& given) {
+  std::vector<at::Tensor> tensors;
+  for (const auto& tensor : given) tensors.push_back(tensor.value_or(at::Tensor()));
+  return tensors;
+}
+
+Pair capture_python(const AotOptions& options, const py::object& function, const py::args& args,
+                    const py::kwargs& kwargs) {
+  const Arguments arguments(args, kwargs, parameter_names(function), Handle(function));
+  const Function callable(function);
+  return without_gil([&] { return capture_with(options, callable, arguments); });
+}
+
+}  // namespace
+
+void bind_pair(py::module_& module) {
+  py::class_<Pair>(module, "Pair", R"(The forward and the backward graph of a function.
+
+forward: (arguments, free variables) -> (outputs, new values of mutated inputs, residuals).
+backward: (residuals, tangents) -> (one gradient per forward input, none where nothing flows).)")
+      .def_readonly("forward", &Pair::forward)
+      .def_readonly("backward", &Pair::backward)
+      .def_readonly("signature", &Pair::signature)
+      .def_readonly("free_variables", &Pair::free_variables, "The captured tensors, in the order of their slots.")
+      .def(
+          "forward_call",
+          [](const Pair& pair, const std::vector<std::optional<at::Tensor>>& arguments) {
+            auto result = without_gil([&] { return pair.forward_call(tensors_from(arguments)); });
+            return py::make_tuple(result.outputs, result.residuals);
+          },
+          py::arg("arguments"), R"(Runs the forward graph on plain values: no autograd, nothing is mutated.
+
+arguments: the flattened arguments, with or without the free variables behind them.
+Returns (outputs, residuals).)")
+      .def(
+          "backward_call",
+          [](const Pair& pair, const std::vector<std::optional<at::Tensor>>& residuals,
+             const std::vector<std::optional<at::Tensor>>& tangents) {
+            const auto gradients =
+                without_gil([&] { return pair.backward_call(tensors_from(residuals), tensors_from(tangents)); });
+            py::list list;
+            for (const at::Tensor& gradient : gradients)
+              list.append(gradient.defined() ? py::cast(gradient) : py::none());
+            return list;
+          },
+          py::arg("residuals"), py::arg("tangents"), "Runs the backward graph; None where nothing flows.")
+      .def("code", &Pair::code, "Both graphs as text.")
+      .def("table", &Pair::table, "Both graphs as tables.")
+      .def("html", &Pair::html, "One page that draws the pair; needs no network.")
+      .def("explain", &Pair::explain, "The residuals, their bytes, who made them and who wants them.")
+      .def("__str__", &Pair::code);
+  module.def("capture_with", &capture_python, py::arg("options"), py::arg("function"),
+             "Captures function(*args, **kwargs) and returns its Pair. Nothing is run, no argument changes.");
+}
+
+}  // namespace diptych::python

@@ -1,0 +1,23 @@
+// One function per file of bindings.
+#pragma once
+#include <pybind11/pybind11.h>
+
+#include <string>
+
+#include "diptych/compile/options.h"
+
+namespace diptych::python {
+
+namespace py = pybind11;
+
+void bind_graph(py::module_& module);
+void bind_signature(py::module_& module);
+void bind_pair(py::module_& module);
+void bind_options(py::module_& module);
+void bind_aot(py::module_& module);
+void bind_hops(py::module_& module);
+void bind_checkpoint(py::module_& module);
+void bind_backward_capture(py::module_& module);
+void bind_files(py::module_& module);
+
+}  // namespace diptych::python

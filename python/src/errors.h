@@ -1,0 +1,15 @@
+// Errors on their way between Python and C++.
+#pragma once
+#include <pybind11/pybind11.h>
+
+namespace diptych::python {
+
+namespace py = pybind11;
+
+/// Makes diptych.UserError and diptych.InternalError, and has LibTorch's errors raised as torch raises them.
+void bind_errors(py::module_& module);
+
+/// Raises a RuntimeError that torch made of a UserError as the UserError that it was, with its traceback.
+void restore_user_error(py::error_already_set& error);
+
+}  // namespace diptych::python

@@ -1,0 +1,99 @@
+#include "function.h"
+
+#include <algorithm>
+
+#include "errors.h"
+
+namespace diptych::python {
+namespace {
+
+py::object call(py::handle callable, const py::tuple& args, const py::dict& kwargs = {}) {
+  try {
+    return callable(*args, **kwargs);
+  } catch (py::error_already_set& error) {
+    restore_user_error(error);
+    throw;
+  }
+}
+
+struct AnyUndefined : LeafVisitor {
+  bool found = false;
+  void tensor(const Path&, const at::Tensor& tensor) { found = found || !tensor.defined(); }
+};
+
+py::object none_for_absent(py::handle object) {
+  return py::module_::import("diptych._tree").attr("none_for_absent")(object);
+}
+
+}  // namespace
+
+Arguments::Arguments(const py::args& args, const py::kwargs& kwargs, std::shared_ptr<const Names> names,
+                     Handle callable)
+    : names(std::move(names)), callable(std::move(callable)) {
+  for (const py::handle argument : args) positional.emplace_back(py::reinterpret_borrow<py::object>(argument));
+  for (const auto& [name, argument] : kwargs) {
+    keyword.emplace_back(name.cast<std::string>(), Value(py::reinterpret_borrow<py::object>(argument)));
+  }
+  const auto order = [this](const auto& entry) {
+    const auto found = std::find(this->names->begin(), this->names->end(), entry.first);
+    return std::pair(found - this->names->begin(), entry.first);
+  };
+  std::sort(keyword.begin(), keyword.end(), [&](const auto& a, const auto& b) { return order(a) < order(b); });
+}
+
+std::shared_ptr<const Arguments::Names> parameter_names(py::handle callable) {
+  const auto names = py::module_::import("diptych._tree").attr("parameter_names")(callable);
+  return std::make_shared<const Arguments::Names>(names.cast<Arguments::Names>());
+}
+
+Value Function::operator()(const Arguments& arguments) const {
+  const py::gil_scoped_acquire gil;
+  py::tuple args(arguments.positional.size());
+  for (size_t i = 0; i < args.size(); ++i) args[i] = arguments.positional[i].handle.object();
+  py::dict kwargs;
+  for (const auto& [name, value] : arguments.keyword) kwargs[py::str(name)] = value.handle.object();
+  return Value(call(callable_.get(), args, kwargs));
+}
+
+Value Function::operator()(const Value& first, const Arguments& rest) const {
+  Arguments all = rest;
+  all.positional.insert(all.positional.begin(), first);
+  return (*this)(all);
+}
+
+Value Function::operator()(const Value& argument) const {
+  const py::gil_scoped_acquire gil;
+  return Value(call(callable_.get(), py::make_tuple(argument.handle.get())));
+}
+
+Value Function::operator()(const Value& first, const Value& second) const {
+  const py::gil_scoped_acquire gil;
+  return Value(call(callable_.get(), py::make_tuple(first.handle.get(), second.handle.get())));
+}
+
+at::Tensor TensorFunction::tensor_of(const Value& result) const {
+  const py::gil_scoped_acquire gil;
+  const py::handle object = result.handle.get();
+  if (kind_of(object) == Kind::kTensor) return THPVariable_Unpack(object.ptr());
+  throw UserError(
+      fmt::format("[{}] the function returned a {}, expected one tensor; return that alone", role, type_name(object)));
+}
+
+std::pair<Value, Value> PairFunction::pair_of(const Value& result) const {
+  const py::gil_scoped_acquire gil;
+  const py::handle object = result.handle.get();
+  if (!PyTuple_Check(object.ptr()) || py::len(object) != 2) {
+    throw UserError(fmt::format("[{}] the function returned a {}, expected a tuple of two; return both, in that order",
+                                role, type_name(object)));
+  }
+  const auto pair = py::reinterpret_borrow<py::tuple>(object);
+  return {Value(pair[0]), Value(pair[1])};
+}
+
+py::object to_python(const Value& result) {
+  AnyUndefined undefined;
+  visit_leaves(result, Path(), undefined);
+  return undefined.found ? none_for_absent(result.handle.get()) : result.handle.object();
+}
+
+}  // namespace diptych::python

@@ -1,0 +1,107 @@
+// The user's Python functions as C++ ones, which the templates of the library take.
+#pragma once
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "closure.h"
+
+namespace diptych::python {
+
+/// The arguments of one call: positional ones, then keyword ones in the order of the function's parameters.
+struct Arguments {
+  using Names = std::vector<std::string>;
+  /// `names` are those of the function's positional parameters; `callable` is who is called.
+  Arguments(const py::args& args, const py::kwargs& kwargs, std::shared_ptr<const Names> names, Handle callable);
+
+  std::vector<Value> positional;
+  std::vector<std::pair<std::string, Value>> keyword;
+  std::shared_ptr<const Names> names;
+  Handle callable;
+};
+
+/// The names of a callable's positional parameters; "args.0", ... follow them where it takes any number.
+std::shared_ptr<const Arguments::Names> parameter_names(py::handle callable);
+
+/// A Python callable. What it throws passes through; an error of Diptych's that came to it through torch, which makes a
+/// RuntimeError of it, is a UserError again. Threads: any; calls take the GIL.
+class Function {
+ public:
+  explicit Function(py::object callable) : callable_(std::move(callable)) {}
+
+  Value operator()(const Arguments& arguments) const;
+  /// With the first argument given apart.
+  Value operator()(const Value& first, const Arguments& rest) const;
+  Value operator()(const Value& argument) const;
+  Value operator()(const Value& first, const Value& second) const;
+  Handle callable() const { return callable_; }
+
+ private:
+  Handle callable_;
+};
+
+/// A callable that returns one tensor: a loss, or a condition. Errors: UserError, naming `role`, for something else.
+struct TensorFunction {
+  Function function;
+  const char* role;
+  template <class... A>
+  at::Tensor operator()(const A&... arguments) const {
+    return tensor_of(function(arguments...));
+  }
+
+ private:
+  at::Tensor tensor_of(const Value& result) const;
+};
+
+/// A callable that returns a tuple of two.
+struct PairFunction {
+  Function function;
+  const char* role;
+  template <class... A>
+  std::pair<Value, Value> operator()(const A&... arguments) const {
+    return pair_of(function(arguments...));
+  }
+
+ private:
+  std::pair<Value, Value> pair_of(const Value& result) const;
+};
+
+/// Hands a result to Python: None stands where no tensor is.
+py::object to_python(const Value& result);
+
+/// Runs `body` without the GIL.
+template <class Body>
+auto without_gil(Body&& body) {
+  const py::gil_scoped_release release;
+  return body();
+}
+
+}  // namespace diptych::python
+
+namespace diptych {
+
+template <>
+struct Tree<python::Arguments> {
+  template <class Object, class Visitor>
+  static void visit(Object& arguments, const Path& path, Visitor& visitor) {
+    const pybind11::gil_scoped_acquire gil;
+    visitor.structure(path, Structure::kTuple, static_cast<int64_t>(arguments.positional.size()));
+    for (size_t i = 0; i < arguments.positional.size(); ++i) {
+      const auto& names = *arguments.names;
+      if (i < names.size()) {
+        visit_leaves(arguments.positional[i], Path(path, names[i]), visitor);
+      } else {
+        const Path rest(path, "args");
+        visit_leaves(arguments.positional[i], Path(rest, static_cast<int64_t>(i - names.size())), visitor);
+      }
+    }
+    detail::visit_entries(
+        arguments.keyword, [](auto& entry) -> auto& { return entry; }, path, visitor);
+    if constexpr (!detail::replaces_tensors<Visitor>()) {
+      python::ClosureReader<Visitor>(visitor).visit(arguments.callable.get(), Path(path, "closure"));
+    }
+  }
+};
+
+}  // namespace diptych

@@ -1,0 +1,118 @@
+#include "kinds.h"
+
+#include <torch/csrc/Device.h>
+#include <torch/csrc/Dtype.h>
+#include <torch/csrc/Layout.h>
+#include <torch/csrc/MemoryFormat.h>
+#include <torch/csrc/autograd/python_variable.h>
+
+#include <unordered_map>
+
+#include "diptych/base/error.h"
+
+namespace diptych::python {
+namespace {
+
+/// What is asked of torch and the standard library once.
+struct Known {
+  py::object module = py::module_::import("torch.nn").attr("Module");
+  py::object tensors =
+      py::make_tuple(py::module_::import("torch").attr("Tensor"), py::module_::import("torch.nn").attr("Parameter"),
+                     py::module_::import("torch.nn").attr("Buffer"));
+  py::object enumeration = py::module_::import("enum").attr("Enum");
+  py::object registered = py::module_::import("torch.utils._pytree").attr("SUPPORTED_NODES");
+  py::object is_dataclass = py::module_::import("dataclasses").attr("is_dataclass");
+  py::object fields = py::module_::import("dataclasses").attr("fields");
+  py::object absent = py::module_::import("diptych._tree").attr("ABSENT");
+};
+
+const Known& known() {
+  static const Known* const known = new Known;
+  return *known;
+}
+
+bool is_constant(PyObject* object) {
+  return object == Py_None || PyBool_Check(object) || PyLong_CheckExact(object) || PyFloat_CheckExact(object) ||
+         PyComplex_CheckExact(object) || PyUnicode_CheckExact(object) || THPDtype_Check(object) ||
+         THPDevice_Check(object) || THPLayout_Check(object) || THPMemoryFormat_Check(object);
+}
+
+Kind find_kind(py::handle object) {
+  PyObject* const pointer = object.ptr();
+  const py::object type = py::type::of(object);
+  if (THPVariable_Check(pointer)) return known().tensors.contains(type) ? Kind::kTensor : Kind::kSubclass;
+  if (object.is(known().absent)) return Kind::kAbsent;
+  if (is_constant(pointer)) return Kind::kConstant;
+  if (PyList_CheckExact(pointer)) return Kind::kList;
+  if (PyTuple_Check(pointer)) return py::hasattr(type, "_fields") ? Kind::kNamedTuple : Kind::kTuple;
+  if (PyDict_Check(pointer)) return Kind::kDict;
+  if (py::isinstance(object, known().module)) return Kind::kModule;
+  if (known().registered.contains(type)) return Kind::kRegistered;
+  if (!PyType_Check(pointer) && known().is_dataclass(object).cast<bool>()) return Kind::kDataclass;
+  return Kind::kObject;
+}
+
+}  // namespace
+
+std::string type_name(py::handle object) {
+  const auto type = py::type::of(object);
+  const auto module = type.attr("__module__").cast<std::string>();
+  const auto name = type.attr("__qualname__").cast<std::string>();
+  return module == "builtins" ? name : module + "." + name;
+}
+
+// A type is kept alive, so that its address stays its own.
+Kind kind_of(py::handle object) {
+  static auto* const kinds = new std::unordered_map<PyTypeObject*, Kind>;
+  PyTypeObject* const type = Py_TYPE(object.ptr());
+  const auto found = kinds->find(type);
+  if (found != kinds->end()) return found->second;
+  const Kind kind = find_kind(object);
+  Py_INCREF(type);
+  kinds->emplace(type, kind);
+  return kind;
+}
+
+py::handle absent_tensor() { return known().absent; }
+
+std::weak_ptr<const void> lifetime_of(py::handle object) {
+  static auto* const lifetimes = new std::unordered_map<PyObject*, std::shared_ptr<const char>>;
+  PyObject* const address = object.ptr();
+  if (const auto found = lifetimes->find(address); found != lifetimes->end()) return found->second;
+  auto life = std::make_shared<const char>();
+  if (PyType_Check(address) || py::isinstance(object, known().enumeration)) {
+    object.inc_ref();  // it stays for good
+    return lifetimes->emplace(address, life).first->second;
+  }
+  const auto end = py::cpp_function([address](py::handle reference) {
+    lifetimes->erase(address);
+    reference.dec_ref();
+  });
+  PyObject* const reference = PyWeakref_NewRef(address, end.ptr());
+  if (reference == nullptr) {
+    PyErr_Clear();
+    throw UserError(fmt::format(
+        "[tree] got an object of type {}, expected tensors, numbers, strings, lists, tuples, dicts, dataclasses, "
+        "modules, or classes registered with torch.utils._pytree; pass its tensors and numbers instead",
+        type_name(object)));
+  }
+  lifetimes->emplace(address, life);
+  return life;
+}
+
+py::tuple field_names(py::handle dataclass) {
+  py::list names;
+  for (const py::handle field : known().fields(dataclass)) names.append(field.attr("name"));
+  return names;
+}
+
+Parts parts_of(py::handle object) {
+  const py::tuple parts = known().registered[py::type::of(object)].attr("flatten_fn")(object);
+  return {py::list(parts[0]), parts[1]};
+}
+
+py::object from_parts(py::handle type, py::list children, const py::object& context) {
+  return known().registered[type].attr("unflatten_fn")(children, context);
+}
+
+}  // namespace diptych::python

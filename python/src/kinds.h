@@ -1,0 +1,56 @@
+// What a Python object is to Diptych.
+#pragma once
+#include <c10/core/Device.h>
+#include <c10/core/Layout.h>
+#include <c10/core/MemoryFormat.h>
+#include <c10/core/ScalarType.h>
+#include <pybind11/pybind11.h>
+
+#include <memory>
+#include <string>
+
+namespace diptych::python {
+
+namespace py = pybind11;
+
+/// How an object takes part in a tree.
+enum class Kind : uint8_t {
+  kTensor,    ///< torch.Tensor itself, Parameter and Buffer
+  kSubclass,  ///< a tensor of another class, which may redefine what operators do
+  kAbsent,    ///< absent_tensor(): the place of a tensor that is undefined, or not known yet
+  kConstant,  ///< None, bool, int, float, complex, str, dtype, device, layout, memory format: guarded by value
+  kList,
+  kTuple,
+  kNamedTuple,
+  kDict,
+  kDataclass,
+  kModule,      ///< torch.nn.Module
+  kRegistered,  ///< a class that torch.utils._pytree knows how to flatten
+  kObject,      ///< anything else: guarded by identity
+};
+
+/// The kind of an object; remembered by type. Requires: the GIL.
+Kind kind_of(py::handle object);
+
+/// Stands in a tree where a tensor belongs and none is there.
+py::handle absent_tensor();
+
+/// The name of an object's class, with its module.
+std::string type_name(py::handle object);
+
+/// Something that lives for as long as the object: the address of a dead object may be another's.
+/// Errors: UserError names a type that can't be weakly referenced.
+std::weak_ptr<const void> lifetime_of(py::handle object);
+
+/// Attributes of a dataclass in the order of their declaration.
+py::tuple field_names(py::handle dataclass);
+
+/// The children of an object of a registered class, and what else it is made of.
+struct Parts {
+  py::list children;
+  py::object context;
+};
+Parts parts_of(py::handle object);
+py::object from_parts(py::handle type, py::list children, const py::object& context);
+
+}  // namespace diptych::python

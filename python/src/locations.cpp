@@ -1,0 +1,64 @@
+#include "locations.h"
+
+#include <fmt/format.h>
+#include <pybind11/pybind11.h>
+
+#include <algorithm>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "diptych/trace/location.h"
+
+namespace diptych::python {
+namespace {
+
+namespace py = pybind11;
+
+/// Folders whose code is not the user's.
+bool is_of_library(const std::string& file) {
+  static const auto* const folders = new std::vector<std::string>{
+      py::module_::import("torch").attr("__path__").attr("__getitem__")(0).cast<std::string>(),
+      py::module_::import("diptych").attr("__path__").attr("__getitem__")(0).cast<std::string>()};
+  return std::any_of(folders->begin(), folders->end(),
+                     [&](const std::string& folder) { return file.rfind(folder, 0) == 0; });
+}
+
+/// What is known of a code object, which is kept alive: null for code that is not the user's.
+const std::string* place_of(PyCodeObject* code) {
+  static auto* const places = new std::unordered_map<PyCodeObject*, std::string>;
+  const auto [found, is_new] = places->try_emplace(code);
+  if (is_new) {
+    Py_INCREF(code);
+    const auto file = py::handle(code->co_filename).cast<std::string>();
+    if (!is_of_library(file)) {
+      found->second = file.substr(file.rfind('/') + 1) + ":{} " + py::handle(code->co_name).cast<std::string>();
+    }
+  }
+  return found->second.empty() ? nullptr : &found->second;
+}
+
+InternedString location() {
+  const py::gil_scoped_acquire gil;  // operators give it away while they run
+  PyFrameObject* frame = PyEval_GetFrame();
+  Py_XINCREF(frame);
+  InternedString found;
+  while (frame != nullptr && found.empty()) {
+    PyCodeObject* const code = PyFrame_GetCode(frame);
+    if (const std::string* place = place_of(code)) {
+      found = InternedString(fmt::format(fmt::runtime(*place), PyFrame_GetLineNumber(frame)));
+    }
+    Py_DECREF(code);
+    PyFrameObject* const back = PyFrame_GetBack(frame);
+    Py_DECREF(frame);
+    frame = back;
+  }
+  Py_XDECREF(frame);
+  return found;
+}
+
+}  // namespace
+
+void tell_locations() { set_location_source(location); }
+
+}  // namespace diptych::python

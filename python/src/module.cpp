@@ -1,0 +1,22 @@
+// diptych._core: what Python sees of the library.
+#include <ATen/core/Tensor.h>
+
+#include "bindings.h"
+#include "errors.h"
+#include "locations.h"
+
+PYBIND11_MODULE(_core, module) {
+  using namespace diptych::python;
+  module.doc() = "Forward and backward graphs of functions on torch tensors.";
+  bind_errors(module);
+  bind_options(module);
+  bind_graph(module);
+  bind_signature(module);
+  bind_pair(module);
+  bind_aot(module);
+  bind_hops(module);
+  bind_checkpoint(module);
+  bind_backward_capture(module);
+  bind_files(module);
+  tell_locations();
+}

@@ -1,0 +1,30 @@
+#include "value.h"
+
+namespace diptych::python {
+
+void refuse_subclass(py::handle object, const Path& path) {
+  throw UserError(fmt::format(
+      "[tree] '{}' is a {}, expected a plain torch.Tensor, a Parameter or a Buffer: a subclass may redefine what "
+      "operators do; pass x.as_subclass(torch.Tensor)",
+      path.str(), type_name(object)));
+}
+
+py::list sorted_keys(const py::dict& dict, const Path& path) {
+  py::list keys;
+  size_t num_strings = 0, num_integers = 0;
+  for (const auto& [key, value] : dict) {
+    num_strings += PyUnicode_Check(key.ptr());
+    num_integers += PyLong_CheckExact(key.ptr());
+    keys.append(key);
+  }
+  if (num_strings != keys.size() && num_integers != keys.size()) {
+    throw UserError(
+        fmt::format("[tree] '{}' is a dict with keys such as {}, expected all strings or all integers, by "
+                    "which its values are ordered; convert the keys",
+                    path.str(), py::repr(keys[0]).cast<std::string>()));
+  }
+  if (PyList_Sort(keys.ptr()) != 0) throw py::error_already_set();
+  return keys;
+}
+
+}  // namespace diptych::python

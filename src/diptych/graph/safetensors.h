@@ -1,0 +1,20 @@
+// Tensors by name in files of the safetensors format, which Python's safetensors and others read and write.
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <map>
+#include <string>
+
+namespace diptych {
+
+/// Writes a file whole or not at all. Tensors are written dense, in row-major order, sorted by name.
+/// Errors: UserError names a tensor that the format can't hold (undefined, not strided, of another dtype), and gives
+/// the system's reason where the file can't be written. Source: the format of github.com/huggingface/safetensors: 8
+/// bytes of length, a JSON header, the bytes.
+void save_tensors(const std::map<std::string, at::Tensor>& tensors, const std::string& path);
+
+/// Reads such a file; tensors are contiguous, on the CPU, and own their memory.
+/// Errors: UserError for a file that is missing, cut short or no safetensors file, naming the tensor at fault.
+std::map<std::string, at::Tensor> load_tensors(const std::string& path);
+
+}  // namespace diptych

@@ -1,0 +1,14 @@
+// A graph that takes another one's place.
+#pragma once
+#include <vector>
+
+#include "diptych/graph/graph.h"
+
+namespace diptych {
+
+/// Returns `graph` with the name, the inputs and the outputs of `like`, whose computation it is, perhaps by other
+/// nodes: slots are those of `like`, outputs that are none there are none, and its inputs behind those of `like` are
+/// the tensors `constants`. Errors: UserError for another number of inputs, constants or outputs.
+Graph with_slots_of(const Graph& graph, const Graph& like, const std::vector<at::Tensor>& constants);
+
+}  // namespace diptych

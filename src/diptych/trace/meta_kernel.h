@@ -1,0 +1,13 @@
+// LibTorch's own kernels for meta tensors, which a process with Python in it hides.
+#pragma once
+#include <ATen/core/dispatch/Dispatcher.h>
+
+namespace diptych::detail {
+
+/// Note [Kernels for shapes]: `import torch` registers more than a thousand Meta kernels written in Python over those
+/// of C++. They cost a hundred times as much, and do not take numbers that are wrapped as tensors of the meta device.
+/// This finds the kernel that a program without Python would use; null if C++ has none, and Python's, if any, is the
+/// only one. The pointer is good for the process: LibTorch never takes its own registrations back.
+const c10::KernelFunction* find_meta_kernel(const c10::OperatorHandle& op);
+
+}  // namespace diptych::detail

@@ -1,0 +1,124 @@
+"""Graphs in other hands: fx, Dynamo, files, the command."""
+import subprocess
+import sys
+
+import diptych
+import pytest
+import torch
+from torch import nn
+
+
+def loss(params, x):
+    hidden = nn.functional.gelu(nn.functional.linear(x, params["w"], params["b"]))
+    top, _ = hidden.sort(dim=1)
+    a, b = hidden.split([2, 3], dim=1)
+    return (top * hidden).mean() + a.sum() * b.square().mean()
+
+
+def inputs():
+    torch.manual_seed(0)
+    return {"w": torch.randn(5, 4, requires_grad=True), "b": torch.randn(5, requires_grad=True)}, torch.randn(3, 4)
+
+
+def with_scan(w, xs):
+    carry, ys = diptych.scan(lambda c, x: (torch.tanh(c @ w + x), c * 2), torch.zeros(3), xs)
+    return carry.sum() + ys.sum()
+
+
+def run_pair(pair, arguments):
+    outputs, residuals = pair.forward_call(arguments)
+    return outputs, pair.backward_call(residuals, [torch.ones_like(output) for output in outputs])
+
+
+def compare(a, b):
+    (outputs_a, gradients_a), (outputs_b, gradients_b) = a, b
+    torch.testing.assert_close(outputs_a, outputs_b)
+    for x, y in zip(gradients_a, gradients_b, strict=True):
+        assert (x is None) == (y is None)
+        if x is not None:
+            torch.testing.assert_close(x, y)
+
+
+@pytest.mark.parametrize("make", [
+    lambda: (diptych.capture(loss, *inputs()), [inputs()[0]["b"], inputs()[0]["w"], inputs()[1]]),
+    lambda: (diptych.capture(with_scan, torch.eye(3, requires_grad=True), torch.ones(4, 3)), [torch.eye(3), torch.ones(4, 3)]),
+])
+def test_fx_and_back(make):
+    pair, arguments = make()
+    forward, backward = (diptych.fx.to_graph_module(graph) for graph in (pair.forward, pair.backward))
+    forward.graph.lint()
+    backward.graph.lint()
+    assert "placeholder" in str(forward.graph)
+    with torch.no_grad():
+        results = forward(*arguments)
+        count = len(pair.signature.forward_outputs) - len(pair.signature.residuals)
+        outputs, residuals = list(results[:count]), results[count:]
+        gradients = backward(*residuals, *[torch.ones_like(output) for output in outputs])
+    expected = run_pair(pair, arguments)
+    compare((outputs, gradients), expected)
+    again = diptych.make_pair(
+        diptych.fx.from_graph_module(forward, like=pair.forward), diptych.fx.from_graph_module(backward, like=pair.backward)
+    )
+    for name in ("forward_inputs", "forward_outputs", "backward_inputs", "backward_outputs"):
+        slots = [(info.kind, info.path) for info in getattr(again.signature, name)]
+        assert slots == [(info.kind, info.path) for info in getattr(pair.signature, name)]
+    compare(run_pair(again, arguments), expected)
+
+
+def test_dynamo_compiles_by_us():
+    from diptych._dynamo import backend
+
+    model = nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.Linear(8, 2))
+    compiled = torch.compile(model, backend=backend)
+    for size in (3, 3):
+        x = torch.randn(size, 4)
+        model.zero_grad()
+        model(x).square().sum().backward()
+        expected = [p.grad.clone() for p in model.parameters()]
+        model.zero_grad()
+        got = compiled(x)
+        torch.testing.assert_close(got, model(x))
+        got.square().sum().backward()
+        torch.testing.assert_close([p.grad for p in model.parameters()], expected)
+
+
+def test_files(tmp_path):
+    pair = diptych.capture(loss, *inputs())
+    params, x = inputs()
+    path = tmp_path / "pair.dp"
+    diptych.save(pair, path, params)
+    loaded, tensors = diptych.load(path, with_parameters=True)
+    assert loaded.forward == pair.forward and loaded.backward == pair.backward
+    assert sorted(tensors) == ["b", "w"]
+    torch.testing.assert_close(tensors["w"], params["w"].detach())
+    compare(run_pair(loaded, [params["b"], params["w"], x]), run_pair(pair, [params["b"], params["w"], x]))
+    with pytest.raises(diptych.UserError, match="No such file"):
+        diptych.load(tmp_path / "none.dp")
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["pair.dp", "pair.dp.safetensors"]
+
+
+def command(*arguments, **options):
+    return subprocess.run(
+        [sys.executable, "-m", "diptych._command", *arguments], capture_output=True, text=True, **options
+    )
+
+
+def test_the_command(tmp_path):
+    (tmp_path / "model.py").write_text("import torch\ndef f(x, w):\n    return torch.tanh(x @ w).sum()\n")
+    run = command("capture", "model:f", "f32[3,4]", "f32[4,2]!", "--save", "f.dp", "--html", "f.html", cwd=tmp_path)
+    assert run.returncode == 0, run.stderr
+    assert (tmp_path / "f.html").read_text().startswith("<!")
+    run = command("show", "f.dp", "--table", cwd=tmp_path)
+    assert run.returncode == 0 and "aten.tanh" in run.stdout
+    run = command("capture", "model:f", "f32[3,4]", "f32[4,2]!", cwd=tmp_path)
+    assert "graph backward" in run.stdout
+    run = command("doctor")
+    assert run.returncode == 0 and "a capture  works" in run.stdout
+    for wrong, words in [
+        (("show", "none.dp"), "No such file"),
+        (("capture", "model:g", "f32[3]"), "can't be imported"),
+        (("capture", "model:f", "q[3]"), "expected one such as f32[8,16]"),
+        (("capture", "model", "f32[3]"), "expected module:function"),
+    ]:
+        run = command(*wrong, cwd=tmp_path)
+        assert run.returncode != 0 and words in run.stderr, run.stderr

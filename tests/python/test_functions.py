@@ -1,0 +1,252 @@
+"""Compiled functions beside eager: values, gradients, structure, guards."""
+import dataclasses
+from typing import NamedTuple
+
+import diptych
+import pytest
+import torch
+from torch import nn
+
+
+def agree(function, *make_args, calls=2):
+    """Calls `function` in eager and compiled on equal arguments; compares results and the leaves' gradients."""
+    compiled = diptych.aot_function(function)
+    for _ in range(calls):
+        torch.manual_seed(0)
+        eager_args = [make() for make in make_args]
+        torch.manual_seed(0)
+        our_args = [make() for make in make_args]
+        torch.manual_seed(1)
+        expected = function(*eager_args)
+        torch.manual_seed(1)
+        got = compiled(*our_args)
+        compare(expected, got)
+        losses = [sum(t.sum() for t in tensors(result) if t.requires_grad) for result in (expected, got)]
+        if isinstance(losses[0], torch.Tensor):
+            for loss in losses:
+                loss.backward()
+        for a, b in zip(tensors(eager_args), tensors(our_args), strict=True):
+            torch.testing.assert_close(a, b)
+            assert (a.grad is None) == (b.grad is None)
+            if a.grad is not None:
+                torch.testing.assert_close(a.grad, b.grad)
+    assert compiled.stats().misses == 1 and compiled.stats().hits == calls - 1, compiled.stats().last_miss
+
+
+def tensors(tree):
+    from torch.utils import _pytree
+
+    leaves, _ = _pytree.tree_flatten(tree)
+    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+
+
+def compare(expected, got):
+    assert type(expected) is type(got)
+    a, b = tensors(expected), tensors(got)
+    assert len(a) == len(b)
+    for x, y in zip(a, b):
+        assert x.requires_grad == y.requires_grad
+        assert x.stride() == y.stride()
+        torch.testing.assert_close(x, y)
+
+
+def leaf(*sizes):
+    return lambda: torch.randn(*sizes, requires_grad=True)
+
+
+class Point(NamedTuple):
+    x: torch.Tensor
+    y: torch.Tensor
+
+
+@dataclasses.dataclass
+class Config:
+    scale: float
+    weight: torch.Tensor
+
+
+def test_a_function_of_two_tensors():
+    agree(lambda x, y: (x * y).sin().sum(1), leaf(3, 4), leaf(4))
+
+
+def test_results_keep_their_structure():
+    agree(lambda x: {"b": (x, [x.exp()]), "a": Point(x.sin(), x.cos()), "n": 3, "s": "text", "none": None}, leaf(3))
+
+
+def test_arguments_of_every_kind():
+    def f(pair, options, point, config, scale):
+        return pair[0] * options["w"] + point.x * point.y * config.scale + config.weight * scale
+
+    agree(
+        f,
+        lambda: [torch.randn(3, requires_grad=True), 2],
+        lambda: {"w": torch.randn(3, requires_grad=True), "a": "unused"},
+        lambda: Point(torch.randn(3), torch.randn(3, requires_grad=True)),
+        lambda: Config(2.5, torch.randn(3)),
+        lambda: 1.5,
+    )
+
+
+def test_keywords_are_named_as_parameters():
+    def f(x, *rest, scale=1.0, **more):
+        return x * scale + sum(rest) + more["bias"]
+
+    x, y, bias = torch.randn(2), torch.randn(2), torch.randn(2)
+    pair = diptych.capture(f, x, y, bias=bias, scale=2.0)
+    assert [info.path for info in pair.signature.forward_inputs] == ["x", "args.0", "bias"]
+    torch.testing.assert_close(diptych.aot_function(f)(x, y, bias=bias, scale=2.0), f(x, y, bias=bias, scale=2.0))
+
+
+def test_dict_arguments_are_sorted():
+    x, y = torch.randn(2), torch.randn(2)
+    for arguments in ({"b": x, "a": y}, {"a": y, "b": x}):
+        pair = diptych.capture(lambda d: d["a"] - d["b"], arguments)
+        assert [info.path for info in pair.signature.forward_inputs] == ["d.a", "d.b"]
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(4, 8)
+        self.norm = nn.BatchNorm1d(8)
+        self.last = nn.Linear(8, 2)
+        self.scale = 2.0
+
+    def forward(self, x):
+        return self.last(nn.functional.gelu(self.norm(self.first(x)))) * self.scale
+
+
+def test_a_module_beside_eager():
+    torch.manual_seed(0)
+    eager = Net()
+    ours = Net()
+    ours.load_state_dict(eager.state_dict())
+    compiled = diptych.aot_module(ours)
+    for step in range(3):
+        x = torch.randn(5, 4)
+        eager(x).square().sum().backward()
+        compiled(x).square().sum().backward()
+        for (name, a), b in zip(eager.named_parameters(), ours.parameters()):
+            torch.testing.assert_close(a.grad, b.grad, msg=name)
+        for a, b in zip(eager.buffers(), ours.buffers()):
+            torch.testing.assert_close(a, b)
+    assert compiled.stats().misses == 1
+    graph = compiled.forward_graphs()[0]
+    assert [slot.path for slot in graph.input_slots][:2] == ["module.first.weight", "module.first.bias"]
+
+
+@pytest.mark.parametrize("change", [
+    lambda net: setattr(net, "scale", 3.0),
+    lambda net: net.eval(),
+    lambda net: setattr(net.norm, "momentum", 0.5),
+    lambda net: net.last.register_forward_hook(lambda module, inputs, output: output * 2),
+    lambda net: setattr(net, "last", nn.Linear(8, 2)),
+])
+def test_a_changed_module_is_captured_again(change):
+    torch.manual_seed(0)
+    net = Net()
+    compiled = diptych.aot_module(net)
+    x = torch.randn(5, 4)
+    compiled(x)
+    change(net)
+    state = {name: tensor.clone() for name, tensor in net.state_dict().items()}
+    expected = net(x)
+    net.load_state_dict(state)
+    torch.testing.assert_close(compiled(x), expected)
+    assert compiled.stats().misses == 2
+
+
+def test_closures_are_guarded():
+    scale, weight, steps = 2.0, torch.randn(3), [1.0]
+
+    def f(x):
+        return x * scale + weight * steps[0]
+
+    compiled = diptych.aot_function(f)
+    x = torch.randn(3)
+    torch.testing.assert_close(compiled(x), f(x))
+    scale = 3.0
+    torch.testing.assert_close(compiled(x), f(x))
+    weight = torch.randn(3)
+    torch.testing.assert_close(compiled(x), f(x))
+    steps[0] = 5.0
+    torch.testing.assert_close(compiled(x), f(x))
+    assert compiled.stats().misses == 4
+    torch.testing.assert_close(compiled(x), f(x))
+    assert compiled.stats().hits == 1
+
+
+def test_free_variables_stand_behind_the_arguments():
+    a, b = torch.randn(3, requires_grad=True), torch.randn(3)
+    pair = diptych.capture(lambda x: x * b + a, torch.randn(3))
+    assert pair.signature.num_arguments == 1
+    assert len(pair.free_variables) == 2
+    assert pair.free_variables[0] is b and pair.free_variables[1] is a
+
+
+def test_a_pair_is_run_by_hand():
+    x, w = torch.randn(4, 3), torch.randn(3, 2, requires_grad=True)
+    pair = diptych.capture(lambda x, w: torch.tanh(x @ w), x, w)
+    outputs, residuals = pair.forward_call([x, w])
+    tangent = torch.randn(4, 2)
+    gradients = pair.backward_call(residuals, [tangent])
+    y = torch.tanh(x @ w)
+    torch.testing.assert_close(outputs[0], y.detach())
+    torch.testing.assert_close(gradients[1], torch.autograd.grad(y, w, tangent)[0])
+    assert gradients[0] is None
+
+
+def test_autograd_functions():
+    class Cube(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x**3
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient * 3 * ctx.saved_tensors[0] ** 2
+
+    agree(lambda x: Cube.apply(x) + x, leaf(3))
+
+
+def test_dropout_draws_as_in_eager():
+    agree(lambda x: nn.functional.dropout(x, 0.5), leaf(100))
+
+
+def test_mutation_and_views():
+    def f(x, buffer):
+        buffer.add_(x.detach().sum())
+        return x.view(6).t(), buffer
+
+    x, buffer = torch.randn(2, 3, requires_grad=True), torch.zeros(3)
+    result, same = diptych.aot_function(f)(x, buffer)
+    assert same is buffer
+    torch.testing.assert_close(buffer, x.detach().sum().expand(3))
+    assert result._is_view() and result._base is x
+
+
+def test_value_and_grad():
+    params = {"w": torch.randn(3), "b": torch.randn(())}
+    value, gradients = diptych.value_and_grad(lambda p, x: (p["w"] @ x + p["b"]).square())(params, torch.ones(3))
+    leaves = {name: tensor.clone().requires_grad_() for name, tensor in params.items()}
+    expected = (leaves["w"] @ torch.ones(3) + leaves["b"]).square()
+    expected.backward()
+    torch.testing.assert_close(value, expected.detach())
+    for name in params:
+        torch.testing.assert_close(gradients[name], leaves[name].grad)
+
+
+def test_second_order():
+    x = torch.randn(4, dtype=torch.float64, requires_grad=True)
+    compiled = diptych.aot_function(lambda x: (x.sin() * x).sum())
+    assert torch.autograd.gradcheck(compiled, x)
+    assert torch.autograd.gradgradcheck(compiled, x)
+
+
+def test_nodes_say_where_they_come_from():
+    def f(x):
+        return nn.functional.gelu(x) * 2
+
+    pair = diptych.capture(f, torch.randn(3))
+    assert all("test_functions.py" in node.scope and " f" in node.scope for node in pair.forward.nodes)
