@@ -6,19 +6,21 @@ import pathlib
 import platform
 import re
 import sys
-import tempfile
-
-DTYPES = {"f32": "float32", "f64": "float64", "f16": "float16", "bf16": "bfloat16", "i64": "int64", "i32": "int32", "b8": "bool"}
 
 
 def example(text):
     """Makes a tensor of a type such as f32[8,16]; a trailing ! asks for its gradient."""
     import torch
 
+    from diptych import _core
+
     match = re.fullmatch(r"(\w+)\[([\d,]*)\](!?)", text)
-    if match is None or match.group(1) not in DTYPES:
-        raise SystemExit(f"diptych: got the input type '{text}', expected one such as f32[8,16] or f32[16]!, of {', '.join(DTYPES)}")
-    dtype = getattr(torch, DTYPES[match.group(1)])
+    if match is None:
+        raise SystemExit(f"diptych: got the input type '{text}', expected one such as f32[8,16] or f32[16]!")
+    try:
+        dtype = _core.dtype_from_name(match.group(1))
+    except _core.UserError as error:
+        raise SystemExit(f"diptych: got the input type '{text}', expected one such as f32[8,16] or f32[16]!: {error}") from error
     sizes = [int(size) for size in match.group(2).split(",") if size]
     if dtype.is_floating_point:
         return torch.randn(sizes, dtype=dtype, requires_grad=bool(match.group(3)))
@@ -41,11 +43,10 @@ def find_function(name):
 
 
 def write(path, text):
-    """Writes a file whole or not at all."""
-    path = pathlib.Path(path)
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=f"{path.name}.tmp-", delete=False) as file:
-        file.write(text)
-    os.replace(file.name, path)
+    """Writes a file whole or not at all, and says so."""
+    from diptych import _core
+
+    _core.write_file(path, text)
     print(f"wrote {path}")
 
 

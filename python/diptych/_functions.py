@@ -53,34 +53,25 @@ def aot_function(function=None, **options):
     return _Compiled(function, _core.Aot(function, _named(options, function)))
 
 
-class AotModule:
+class AotModule(_Compiled):
     """A module whose forward is compiled; other attributes are the module's."""
 
     def __init__(self, module, **options):
-        self.module = module
-
         def forward(module, *args, **kwargs):
             return module(*args, **kwargs)
 
         parameters = inspect.signature(module.forward).parameters.values()
         first = inspect.Parameter("module", inspect.Parameter.POSITIONAL_ONLY)
         forward.__signature__ = inspect.Signature([first, *parameters], __validate_parameters__=False)
-        self._compiled = _core.Aot(forward, _core.Options(**{"name": type(module).__name__, **options}))
+        super().__init__(forward, _core.Aot(forward, _core.Options(**{"name": type(module).__name__, **options})))
+        self.module = module
         self.__doc__ = module.__doc__
 
     def __call__(self, *args, **kwargs):
-        return self._compiled(self.module, *args, **kwargs)
+        return super().__call__(self.module, *args, **kwargs)
 
     def __getattr__(self, name):
         return getattr(self.__dict__["module"], name)
-
-    def stats(self):
-        """Hits, misses, and why the last miss was one."""
-        return self._compiled.stats()
-
-    def forward_graphs(self):
-        """The forward graphs of the captures that are cached, most recent first."""
-        return self._compiled.forward_graphs()
 
 
 def aot_module(module, **options):

@@ -4,9 +4,8 @@
 
 #include "bindings.h"
 #include "diptych/compile/pair_file.h"
+#include "diptych/graph/file.h"
 #include "diptych/graph/safetensors.h"
-#include "diptych/graph/serialize.h"
-#include "diptych/hops/builtin_hops.h"
 
 namespace diptych::python {
 
@@ -20,6 +19,9 @@ void bind_files(py::module_& module) {
   module.def("save_tensors", &save_tensors, py::arg("tensors"), py::arg("path"),
              "Writes tensors by name to a safetensors file, whole or not at all.");
   module.def("load_tensors", &load_tensors, py::arg("path"), "Reads a safetensors file.");
+  module.def(
+      "write_file", [](const std::string& path, const std::string& text) { write_file_atomically(path, {text}); },
+      py::arg("path"), py::arg("text"), "Writes a file whole or not at all.");
 }
 
 }  // namespace diptych::python

@@ -10,11 +10,13 @@
 #include "diptych/graph/identical.h"
 #include "diptych/graph/names.h"
 #include "diptych/graph/parse.h"
+#include "diptych/graph/rewrite.h"
 #include "diptych/graph/verify.h"
 #include "diptych/graph/with_slots.h"
 #include "diptych/hops/builtin_hops.h"
 #include "diptych/interpreter/program.h"
 #include "function.h"
+#include "tensors.h"
 
 namespace diptych::python {
 namespace {
@@ -84,30 +86,18 @@ std::vector<std::optional<diptych::Value>> defined_or_none(c10::ArrayRef<diptych
 
 std::shared_ptr<Program> program_of_node(const Graph& graph, size_t index) {
   const Node& node = graph.nodes().at(index);
-  Graph single(node.op.name());
-  size_t num_inputs = 0;
-  Node copy = node;
-  const auto input_for = [&](diptych::Value value) {
-    if (!value) return value;
-    return single.add_input(graph.meta(value), {SlotKind::kArgument, fmt::format("operand.{}", num_inputs++)});
-  };
-  for (Operand& operand : copy.operands) {
-    if (auto* value = std::get_if<diptych::Value>(&operand)) *value = input_for(*value);
-    if (auto* list = std::get_if<ValueList>(&operand))
-      std::transform(list->begin(), list->end(), list->begin(), input_for);
+  std::vector<diptych::Value> operands;
+  std::vector<Slot> operand_slots, result_slots;
+  for_each_operand_value(node, [&](diptych::Value value) {
+    operand_slots.push_back({SlotKind::kArgument, fmt::format("operand.{}", operands.size())});
+    operands.push_back(value);
+  });
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    result_slots.push_back({SlotKind::kOutput, fmt::format("result.{}", i)});
   }
-  copy.provenance.grad_of = {};
-  std::vector<std::optional<TensorMeta>> metas;
-  std::vector<Slot> slots;
-  for (const diptych::Value output : node.outputs) {
-    metas.push_back(output ? std::optional(graph.meta(output)) : std::nullopt);
-    slots.push_back({SlotKind::kOutput, fmt::format("result.{}", slots.size())});
-  }
-  copy.outputs.clear();
-  const size_t added = single.add_node(std::move(copy), std::move(metas));
-  const auto& outputs = single.nodes()[added].outputs;
-  single.set_outputs({outputs.begin(), outputs.end()}, std::move(slots));
-  return std::make_shared<Program>(single);
+  const std::vector<diptych::Value> results(node.outputs.begin(), node.outputs.end());
+  return std::make_shared<Program>(
+      extract(graph, node.op.name(), operands, operand_slots, results, result_slots, {index}));
 }
 
 void bind_node(py::module_& module) {
@@ -188,6 +178,7 @@ void bind_graph(py::module_& module) {
         return parse(text, constants, find_hop);
       },
       py::arg("text"), py::arg("constants") = std::vector<at::Tensor>(), "The inverse of Graph.code().");
+  module.def("dtype_from_name", &dtype_from_name, py::arg("name"), "The dtype that code() calls f32, i64, ...");
   module.def("with_slots_of", &with_slots_of, py::arg("graph"), py::arg("like"), py::arg("constants"),
              "The graph with the inputs and outputs of another one, whose computation it is.");
   module.def("program_of_node", &program_of_node, py::arg("graph"), py::arg("index"),
@@ -196,10 +187,8 @@ void bind_graph(py::module_& module) {
       .def(py::init([](const Graph& graph) { return std::make_shared<Program>(graph); }))
       .def(
           "__call__",
-          [](const Program& program, std::vector<std::optional<at::Tensor>> inputs, bool differentiable) {
-            std::vector<at::Tensor> tensors;
-            for (auto& input : inputs) tensors.push_back(input.value_or(at::Tensor()));
-            inputs.clear();
+          [](const Program& program, MaybeTensors inputs, bool differentiable) {
+            auto tensors = tensors_from(std::move(inputs));
             return without_gil([&] { return program.run(std::move(tensors), {.differentiable = differentiable}); });
           },
           py::arg("inputs"), py::kw_only(), py::arg("differentiable") = false,

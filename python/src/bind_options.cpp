@@ -1,10 +1,9 @@
 #include <pybind11/functional.h>
-#include <pybind11/stl.h>
-#include <torch/csrc/utils/pybind.h>
 
 #include "bindings.h"
 #include "diptych/compile/backends.h"
 #include "function.h"
+#include "tensors.h"
 
 namespace diptych::python {
 namespace {
@@ -17,12 +16,7 @@ class PythonExecutable final : public Executable {
     const py::gil_scoped_acquire gil;
     py::list given;
     for (at::Tensor& input : inputs) given.append(py::cast(std::exchange(input, at::Tensor())));
-    const py::object results = callable_.get()(std::move(given));
-    std::vector<at::Tensor> tensors;
-    for (const py::handle result : results) {
-      tensors.push_back(result.is_none() ? at::Tensor() : result.cast<at::Tensor>());
-    }
-    return tensors;
+    return tensors_from(callable_.get()(std::move(given)).cast<MaybeTensors>());
   }
 
  private:

@@ -1,19 +1,11 @@
 #include "diptych/compile/pair.h"
 
-#include <pybind11/stl.h>
-#include <torch/csrc/utils/pybind.h>
-
 #include "bindings.h"
 #include "function.h"
+#include "tensors.h"
 
 namespace diptych::python {
 namespace {
-
-std::vector<at::Tensor> tensors_from(const std::vector<std::optional<at::Tensor>>& given) {
-  std::vector<at::Tensor> tensors;
-  for (const auto& tensor : given) tensors.push_back(tensor.value_or(at::Tensor()));
-  return tensors;
-}
 
 Pair capture_python(const AotOptions& options, const py::object& function, const py::args& args,
                     const py::kwargs& kwargs) {
@@ -35,7 +27,7 @@ backward: (residuals, tangents) -> (one gradient per forward input, none where n
       .def_readonly("free_variables", &Pair::free_variables, "The captured tensors, in the order of their slots.")
       .def(
           "forward_call",
-          [](const Pair& pair, const std::vector<std::optional<at::Tensor>>& arguments) {
+          [](const Pair& pair, const MaybeTensors& arguments) {
             auto result = without_gil([&] { return pair.forward_call(tensors_from(arguments)); });
             return py::make_tuple(result.outputs, result.residuals);
           },
@@ -45,14 +37,8 @@ arguments: the flattened arguments, with or without the free variables behind th
 Returns (outputs, residuals).)")
       .def(
           "backward_call",
-          [](const Pair& pair, const std::vector<std::optional<at::Tensor>>& residuals,
-             const std::vector<std::optional<at::Tensor>>& tangents) {
-            const auto gradients =
-                without_gil([&] { return pair.backward_call(tensors_from(residuals), tensors_from(tangents)); });
-            py::list list;
-            for (const at::Tensor& gradient : gradients)
-              list.append(gradient.defined() ? py::cast(gradient) : py::none());
-            return list;
+          [](const Pair& pair, const MaybeTensors& residuals, const MaybeTensors& tangents) {
+            return without_gil([&] { return pair.backward_call(tensors_from(residuals), tensors_from(tangents)); });
           },
           py::arg("residuals"), py::arg("tangents"), "Runs the backward graph; None where nothing flows.")
       .def("code", &Pair::code, "Both graphs as text.")

@@ -11,6 +11,8 @@
 namespace diptych {
 namespace {
 
+using testing::message_of;
+
 /// A recursive struct with something of everything in it.
 struct Node {
   at::Tensor tensor;
@@ -37,16 +39,6 @@ Node random_node(std::mt19937& random, int depth) {
 
 bool same_handles(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](auto& x, auto& y) { return x.is_same(y); });
-}
-
-template <class Function>
-std::string user_error(Function&& function) {
-  try {
-    function();
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 TEST(Flatten, ListsTensorsInOrderWithTheirPaths) {
@@ -104,9 +96,9 @@ TEST(Unflatten, RefusesAWrongNumberOfTensors) {
   const std::vector<at::Tensor> example(2);
   const auto x = at::rand({1});
   EXPECT_EQ(
-      user_error([&] { unflatten(example, {x}, "grads"); }),
+      message_of([&] { unflatten(example, {x}, "grads"); }),
       "[unflatten] got 1 tensors, expected more: none is left for 'grads.1'. Pass one tensor per leaf of the example.");
-  EXPECT_EQ(user_error([&] {
+  EXPECT_EQ(message_of([&] {
               unflatten(example, {x, x, x});
             }),
             "[unflatten] got 3 tensors, expected 2, one per leaf of the example.");
