@@ -4,6 +4,7 @@
 
 #include "bindings.h"
 #include "diptych/compile/pair_file.h"
+#include "diptych/compile/pair_parameters.h"
 #include "diptych/graph/file.h"
 #include "diptych/graph/safetensors.h"
 
@@ -16,6 +17,15 @@ void bind_files(py::module_& module) {
       "Makes a pair of two graphs whose slots fit each other: those of a captured pair, perhaps rewritten since.");
   module.def("save_pair", py::overload_cast<const Pair&, const std::string&>(&save), py::arg("pair"), py::arg("path"));
   module.def("load_pair", &load_pair, py::arg("path"));
+  module.def("save_with_tensors", &save_with_tensors, py::arg("pair"), py::arg("tensors"), py::arg("path"));
+  module.def("load_with_tensors", &load_with_tensors, py::arg("path"));
+  module.def("tensors_of_argument", &tensors_of_argument, py::arg("signature"), py::arg("argument"), py::arg("tensors"),
+             py::arg("prefix") = "",
+             R"(The tensors that one argument of a pair is made of, in the order of their slots.
+
+For the argument "params" the slot "params.block.weight" takes the tensor `prefix` + "block.weight"; names without the
+prefix are the caller's. Errors: UserError names a tensor that is missing, one of another dtype or other sizes, and one
+that no slot takes.)");
   module.def("save_tensors", &save_tensors, py::arg("tensors"), py::arg("path"),
              "Writes tensors by name to a safetensors file, whole or not at all.");
   module.def("load_tensors", &load_tensors, py::arg("path"), "Reads a safetensors file.");

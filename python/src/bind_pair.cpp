@@ -1,6 +1,7 @@
 #include "diptych/compile/pair.h"
 
 #include "bindings.h"
+#include "diptych/compile/pair_call.h"
 #include "function.h"
 #include "tensors.h"
 
@@ -48,6 +49,16 @@ Returns (outputs, residuals).)")
       .def("__str__", &Pair::code);
   module.def("capture_with", &capture_python, py::arg("options"), py::arg("function"),
              "Captures function(*args, **kwargs) and returns its Pair. Nothing is run, no argument changes.");
+  module.def(
+      "call_pair",
+      [](const Pair& pair, const MaybeTensors& arguments) {
+        return without_gil([&] { return call_pair(pair, tensors_from(arguments)); });
+      },
+      py::arg("pair"), py::arg("arguments"),
+      R"(Calls the captured function on its flattened arguments; returns its outputs.
+
+Values are those of the forward graph, gradients, to any order, those of the backward graph; inputs that the function
+changes are changed. In eager each differentiable call looks at the graphs anew; inside aot_function once.)");
 }
 
 }  // namespace diptych::python

@@ -9,7 +9,8 @@ namespace py = pybind11;
 /// Makes diptych.UserError and diptych.InternalError, and has LibTorch's errors raised as torch raises them.
 void bind_errors(py::module_& module);
 
-/// Raises a RuntimeError that torch made of a UserError as the UserError that it was, with its traceback.
+/// Raises a RuntimeError that torch made of a UserError as the UserError that it was, with its traceback; within a
+/// capture torch's refusal to read the memory of a stand-in as a UserError, too.
 void restore_user_error(py::error_already_set& error);
 
 }  // namespace diptych::python

@@ -277,6 +277,19 @@ TEST(Decompose, BatchNormAgreesInTrainingAndOutsideIt) {
   }
 }
 
+TEST(Decompose, SlicesWrittenIntoACopy) {
+  for (const auto dtype : {torch::kDouble, torch::kComplexDouble, torch::kLong}) {
+    const auto x = torch::arange(20).reshape({4, 5}).to(dtype);
+    const auto none = c10::IValue();
+    expect_same({"aten.slice_scatter", {x, -x.slice(0, 1, 3), 0, 1, 3, 1}}, 0);
+    expect_same({"aten.slice_scatter", {x, -x.slice(1, 0, 5, 2), -1, none, none, 2}}, 0);
+    expect_same({"aten.slice_scatter", {x.t(), -x.t().slice(0, -3, 9), 0, -3, 9, 1}}, 0);
+    expect_same({"aten.slice_scatter", {x, x.slice(0, 2, 2), 0, 2, 2, 1}}, 0);
+    expect_same({"aten.select_scatter", {x, -x.select(1, 2), 1, 2}}, 0);
+    expect_same({"aten.select_scatter", {x, -x.select(0, -1), -2, -1}}, 0);
+  }
+}
+
 // What is saved of a node is its results; inside, only they are.
 TEST(Decompose, MarksAndNamesGoToTheResults) {
   const auto pass = [](const Graph& graph) { return decompose(graph); };

@@ -83,6 +83,25 @@ struct ScaledIdentity : torch::autograd::Function<ScaledIdentity> {
   }
 };
 
+struct CubeByRule : torch::autograd::Function<CubeByRule> {
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x) {
+    context->save_for_backward({x});
+    return x.pow(3);
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 torch::autograd::variable_list grads) {
+    return {grads[0] * 3 * context->get_saved_variables()[0].pow(2)};
+  }
+};
+
+struct TripledView : torch::autograd::Function<TripledView> {
+  static at::Tensor forward(torch::autograd::AutogradContext*, const at::Tensor& x) { return x.view({-1}); }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext*,
+                                                 torch::autograd::variable_list grads) {
+    return {grads[0] * 3};
+  }
+};
+
 struct Unmaterialized : torch::autograd::Function<Unmaterialized> {
   static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context, const at::Tensor& x) {
     context->set_materialize_grads(false);
@@ -106,11 +125,31 @@ TEST(Case11, UnmaterializedGradientsStayUndefined) {
   expect_as_eager(two, [](const Tensors& t) -> Tensors { return {Unmaterialized::apply(t[0])[1]}; });
 }
 
+// The rule reads inputs alone: its second derivative is that of what it computes.
+TEST(Case11, SecondOrderOfARuleThatReadsInputs) {
+  const auto function = [](const at::Tensor& x) { return CubeByRule::apply(x); };
+  const at::Tensor x = leaf({3});
+  const auto second = [&](const at::Tensor& y) {
+    const at::Tensor first = torch::autograd::grad({y.sum()}, {x}, {}, true, /*create_graph=*/true)[0];
+    return torch::autograd::grad({first.sum()}, {x})[0];
+  };
+  EXPECT_TRUE(at::equal(second(aot_function(function)(x)), second(function(x))));
+}
+
 TEST(Case11, SecondOrderThroughACustomFunctionIsRefusedByName) {
-  const auto f = aot_function([](const at::Tensor& x) { return ScaledIdentity::apply(x).sum(); });
+  const auto f = aot_function([](const at::Tensor& x) { return ScaledIdentity::apply(x).square().sum(); });
   const at::Tensor x = leaf({3});
   expect_error<UserError>([&] { torch::autograd::grad({f(x)}, {x}, {}, true, /*create_graph=*/true); },
-                          "torch::autograd::Function");
+                          "torch.autograd.Function");
+}
+
+// The gradient is the Function's, and not that of the view that it gives.
+TEST(Case11, AViewThatAFunctionGivesKeepsTheFunctionsGradient) {
+  for (const bool of_an_input : {true, false}) {
+    expect_as_eager(two, [of_an_input](const Tensors& t) -> Tensors {
+      return {TripledView::apply(of_an_input ? t[0] : t[0] * t[1]), t[1] * 2};
+    });
+  }
 }
 
 // 12. Hooks.

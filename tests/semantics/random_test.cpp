@@ -76,5 +76,25 @@ TEST(Case18, AGeneratorOfTheCallersOwn) {
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(at::equal(f(torch::zeros({3})), at::rand({3}, twin)));
 }
 
+TEST(Case18, SeedsInsideTheFunctionAreRefused) {
+  const auto seeds = aot_function([](const at::Tensor& x) {
+    torch::manual_seed(1);
+    return x + at::rand({3});
+  });
+  expect_error<UserError>([&] { seeds(torch::zeros({3})); }, "seeds the default generator");
+  const auto makes = aot_function(
+      [](const at::Tensor& x) { return x + at::rand({3}, at::make_generator<at::CPUGeneratorImpl>(42)).sin(); });
+  expect_error<UserError>([&] { makes(torch::zeros({3})); }, "aten.rand.generator in scope '' draws from a generator");
+}
+
+TEST(Case18, ACaptureLeavesTheGeneratorAsItWas) {
+  torch::manual_seed(5);
+  const auto seed = at::detail::getDefaultCPUGenerator().current_seed();
+  const at::Tensor state = at::detail::getDefaultCPUGenerator().get_state();
+  (void)capture([](const at::Tensor& x) { return x + at::rand({3}); }, torch::zeros({3}));
+  EXPECT_EQ(at::detail::getDefaultCPUGenerator().current_seed(), seed);
+  EXPECT_TRUE(at::equal(at::detail::getDefaultCPUGenerator().get_state(), state));
+}
+
 }  // namespace
 }  // namespace diptych::testing

@@ -14,6 +14,7 @@
 #include "diptych/autodiff/output_analysis.h"
 #include "diptych/base/error.h"
 #include "diptych/passes/mark_regions.h"
+#include "diptych/trace/generator_watch.h"
 #include "diptych/trace/recorder.h"
 
 namespace diptych {
@@ -21,9 +22,10 @@ namespace {
 
 namespace ag = torch::autograd;
 
-// By the mangled name: Node::name() would spell out that of each node in the graph.
+// A Function of C++'s or of Python's. By the mangled name: Node::name() would spell out that of each node in the graph.
 bool is_custom_function(const ag::Node& node) {
-  return std::string_view(typeid(node).name()).find("CppNode") != std::string_view::npos;
+  const std::string_view name = typeid(node).name();
+  return name.find("CppNode") != std::string_view::npos || name.find("PyNode") != std::string_view::npos;
 }
 
 bool reaches_custom_function(const ag::edge_list& roots) {
@@ -40,6 +42,26 @@ bool reaches_custom_function(const ag::edge_list& roots) {
     for (const auto& edge : node->next_edges()) push(edge);
   }
   return false;
+}
+
+// The graph of the gradients is differentiated as it stands, so no rule of a Function's may be on the way.
+void check_differentiable_again(const ag::variable_list& gradients) {
+  ag::edge_list edges;
+  for (const at::Tensor& gradient : gradients) {
+    if (gradient.defined() && gradient.requires_grad()) edges.push_back(ag::impl::gradient_edge(gradient));
+  }
+  DIPTYCH_CHECK(!reaches_custom_function(edges),
+                "[second order] the gradient depends on what a torch.autograd.Function computes, whose own backward is "
+                "not differentiated again; write the rule with custom_vjp, call backward without create_graph, or keep "
+                "that Function outside the compiled function");
+}
+
+FlatResult call_watched(const FlatFunction& function, const std::vector<at::Tensor>& stand_ins,
+                        detail::Recorder& recorder) {
+  const detail::GeneratorWatch watch;
+  FlatResult result = function(stand_ins);
+  watch.check(recorder.graph());
+  return result;
 }
 
 // Which primals to trace as views of one base, and the free variables known from the trace that found it out.
@@ -156,7 +178,7 @@ void JointCapture::State::trace(const FlatFunction& function, const std::vector<
   for (const auto& members : merging.groups) recorder.merge(members, /*with_families=*/!exact_outputs);
   std::vector<at::Tensor> stand_ins;
   for (size_t i = 0; i < arguments.size(); ++i) stand_ins.push_back(recorder.primals()[i].stand_in);
-  FlatResult result = function(stand_ins);
+  FlatResult result = call_watched(function, stand_ins, recorder);
   DIPTYCH_CHECK(!result.tensors.empty(), "[capture] the function returned no tensor; return at least one");
   for (size_t i = 0; i < result.tensors.size(); ++i) {
     DIPTYCH_CHECK(result.tensors[i].defined(), "[capture] output '{}' is an undefined tensor; return a defined one",
@@ -219,7 +241,9 @@ JointCapture::~JointCapture() = default;
 
 Joint JointCapture::joint(const std::vector<bool>& defined, bool create_graph) {
   const detail::TraceGuard guard(state_->recorder);
-  return state_->assemble(state_->run_backward(defined, create_graph), State::Fate::kStays);
+  const auto gradients = state_->run_backward(defined, create_graph);
+  if (create_graph) check_differentiable_again(gradients);
+  return state_->assemble(gradients, State::Fate::kStays);
 }
 
 Joint JointCapture::joint() { return joint(std::vector<bool>(state_->tangents.size(), true)); }

@@ -39,6 +39,13 @@ bool was_taken_under_no_grad(const at::Tensor& tensor) {
          meta->grad_fn_ == nullptr;
 }
 
+// Its gradient is what the Function's backward says, and not that of the view.
+bool was_taken_in_a_function(const at::Tensor& tensor) {
+  const auto* meta = tensor.is_view() ? ag::impl::get_view_autograd_meta(tensor) : nullptr;
+  return meta != nullptr && meta->has_bw_view() && tensor.requires_grad() &&
+         meta->get_creation_meta() == ag::CreationMeta::IN_CUSTOM_FUNCTION;
+}
+
 class Analyzer {
  public:
   Analyzer(Recorder& recorder, const FlatResult& result, bool exact_outputs)
@@ -181,7 +188,7 @@ void Analyzer::plan_output(size_t index) {
   output.requires_grad = tensor.requires_grad();
   output.retains_grad = tensor.retains_grad() && !tensor.is_leaf();
   const Value value = recorder_.value_of(tensor);
-  if (exact_outputs_) return plan_slot(index, tensor);
+  if (exact_outputs_ || was_taken_in_a_function(tensor)) return plan_slot(index, tensor);
   for (size_t earlier = 0; earlier < index; ++earlier) {
     if (!result_.tensors[earlier].is_same(tensor)) continue;
     output.kind = OutputPlan::Kind::kSame;

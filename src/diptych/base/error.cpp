@@ -1,5 +1,6 @@
 #include "diptych/base/error.h"
 
+#include <atomic>
 #include <string_view>
 
 #include "diptych/base/last_error.h"
@@ -7,9 +8,12 @@
 namespace diptych::detail {
 namespace {
 thread_local std::string last_text;
-}
+std::atomic<HostThrow> installed_host_throw{nullptr};
+}  // namespace
 
 const std::string& last_user_error() { return last_text; }
+void set_host_throw(HostThrow host_throw) { installed_host_throw = host_throw; }
+HostThrow host_throw() { return installed_host_throw; }
 
 void throw_user_error(std::string text) {
   last_text = text;

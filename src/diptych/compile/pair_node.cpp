@@ -5,7 +5,7 @@
 #include <torch/csrc/autograd/saved_variable.h>
 #include <torch/csrc/dynamo/compiled_autograd.h>
 
-#include "diptych/base/error.h"
+#include "diptych/base/last_error.h"
 #include "diptych/base/switches.h"
 #include "diptych/compile/second_order.h"
 #include "diptych/interpreter/run_guards.h"
@@ -110,9 +110,11 @@ variable_list PairNode::apply(variable_list&& tangents) {
   std::vector<bool> defined;
   for (const at::Tensor& tangent : tangents) defined.push_back(tangent.defined());
   if (std::find(defined.begin(), defined.end(), true) == defined.end()) return variable_list(num_outputs());
-  const auto variant = function_->backward(defined);
-  return c10::GradMode::is_enabled() ? run_second_order(*variant, tangents)
-                                     : run_compiled(*variant, std::move(tangents));
+  return detail::called_by_engine([&] {
+    const auto variant = function_->backward(defined);
+    return c10::GradMode::is_enabled() ? run_second_order(*variant, tangents)
+                                       : run_compiled(*variant, std::move(tangents));
+  });
 }
 
 variable_list PairNode::run_compiled(const BackwardVariant& variant, variable_list&& tangents) {
@@ -136,11 +138,6 @@ variable_list PairNode::run_compiled(const BackwardVariant& variant, variable_li
 }
 
 variable_list PairNode::run_second_order(const BackwardVariant& variant, const variable_list& tangents) {
-  DIPTYCH_CHECK(
-      !function_->plan().has_custom_function,
-      "[{}] a torch::autograd::Function inside the function has a backward of its own, which is not differentiated "
-      "again; call backward without create_graph, or keep that Function outside the compiled function",
-      function_->options().name);
   DIPTYCH_CHECK(!function_->plan().hides_history,
                 "[{}] the function changes a tensor in place where autograd does not see it (under no_grad, or through "
                 "detach()), so that its backward can't be differentiated again; use an out-of-place operator there",

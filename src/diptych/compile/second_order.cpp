@@ -6,7 +6,9 @@
 #include "diptych/base/error.h"
 #include "diptych/graph/rewrite.h"
 #include "diptych/interpreter/run_guards.h"
+#include "diptych/ops/decompositions.h"
 #include "diptych/ops/tags.h"
+#include "diptych/passes/decompose.h"
 #include "diptych/trace/memory_order.h"
 
 namespace diptych {
@@ -105,6 +107,12 @@ std::vector<Value> random_values(const Graph& graph, const std::vector<Value>& o
   return found;
 }
 
+// A complex slice that is written into a copy is below autograd in the first trace, and is not in the second.
+bool is_known_to_autograd(const Graph& graph, const Node& node) {
+  const auto* row = find_decomposition(node.op);
+  return row == nullptr || row->family != "scatter" || !c10::isComplexType(graph.meta(node.outputs[0]).dtype);
+}
+
 std::vector<size_t> also_random(const Graph& graph) {
   std::vector<size_t> indices;
   for (size_t i = 0; i < graph.nodes().size(); ++i) {
@@ -131,6 +139,7 @@ SecondOrder::SecondOrder(const Joint& joint, const std::vector<bool>& defined, c
     output_of_primal_.push_back(gradient ? std::optional(outputs.size()) : std::nullopt);
     if (gradient) outputs.push_back(gradient);
   }
+  if (outputs.empty()) return;
   const auto random = random_values(graph, outputs);
   std::vector<Value> inputs;
   for (const size_t primal : primals) inputs.push_back(graph.inputs()[primal]);
@@ -145,9 +154,10 @@ SecondOrder::SecondOrder(const Joint& joint, const std::vector<bool>& defined, c
     inputs.push_back(graph.inputs()[joint.layout.num_primals() + i]);
     tangent_strides_.push_back(graph.meta(inputs.back()).stride_hints());
   }
-  gradients_ = std::make_shared<Program>(extract(graph, "gradients", inputs,
-                                                 numbered_slots(SlotKind::kArgument, "input", inputs.size()), outputs,
-                                                 numbered_slots(SlotKind::kOutput, "gradient", outputs.size())));
+  const Graph extracted =
+      extract(graph, "gradients", inputs, numbered_slots(SlotKind::kArgument, "input", inputs.size()), outputs,
+              numbered_slots(SlotKind::kOutput, "gradient", outputs.size()));
+  gradients_ = std::make_shared<Program>(decompose(extracted, is_known_to_autograd));
   AotOptions nested = options;
   nested.name += ".backward";
   std::vector<std::string> paths;
@@ -171,6 +181,7 @@ std::vector<at::Tensor> SecondOrder::draw_again(const std::vector<at::Tensor>& p
 std::vector<at::Tensor> SecondOrder::gradients(const std::vector<at::Tensor>& primals,
                                                const std::vector<at::Tensor>& tangents,
                                                const std::vector<at::Tensor>& generator_states) {
+  if (!aot_) return std::vector<at::Tensor>(output_of_primal_.size());
   std::vector<at::Tensor> inputs = primals;
   if (draws_) {
     for (at::Tensor& draw : draw_again(primals, generator_states)) inputs.push_back(std::move(draw));

@@ -4,7 +4,7 @@
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/saved_variable.h>
 
-#include "diptych/base/error.h"
+#include "diptych/base/last_error.h"
 #include "diptych/hops/history.h"
 #include "diptych/interpreter/run_guards.h"
 #include "diptych/trace/recorder.h"
@@ -82,7 +82,8 @@ ag::variable_list HopNode::apply(ag::variable_list&& given) {
     any = any || tangents[i].defined();
   }
   if (!any) return ag::variable_list(num_outputs());
-  return c10::GradMode::is_enabled() ? apply_again(tangents) : derivative_->backward(*saved_, tangents);
+  return detail::called_by_engine(
+      [&] { return c10::GradMode::is_enabled() ? apply_again(tangents) : derivative_->backward(*saved_, tangents); });
 }
 
 ag::variable_list HopNode::apply_again(const std::vector<at::Tensor>& tangents) const {

@@ -14,7 +14,7 @@ using DecompositionRule = std::vector<Value> (*)(const Call&);
 /// One row of a table of decompositions.
 struct Decomposition {
   std::string_view op;      ///< "aten.silu_backward"
-  std::string_view family;  ///< "activation", "loss", "normalization", "softmax", "linear", "dropout", "pointwise"
+  std::string_view family;  ///< "activation", "loss", "normalization", "scatter", "softmax", "linear"
   DecompositionRule rule;
 };
 
@@ -31,6 +31,7 @@ std::vector<Decomposition> activation_backward_decompositions();
 std::vector<Decomposition> linear_decompositions();
 std::vector<Decomposition> loss_decompositions();
 std::vector<Decomposition> normalization_decompositions();
+std::vector<Decomposition> scatter_decompositions();
 std::vector<Decomposition> softmax_decompositions();
 }  // namespace detail
 

@@ -162,6 +162,7 @@ constexpr Row kRows[] = {
     {"aten::is_nonzero", bit(Tag::kDataDependent)},
     {"aten::is_set_to", bit(Tag::kDataDependent)},
     {"aten::nonzero_numpy", bit(Tag::kDataDependent)},
+    {"aten::tensor_split.tensor_indices_or_sections", bit(Tag::kDataDependent)},
 
     {"aten::view", Tag::kStrideSensitive | Tag::kShapeView},
     {"aten::_unsafe_view", Tag::kStrideSensitive | Tag::kSharesStorage | Tag::kShapeView},
@@ -302,8 +303,10 @@ uint32_t schema_tags(const c10::FunctionSchema& schema) {
 
 uint32_t compute_tags(const c10::OperatorHandle& handle) {
   const std::string_view name = handle.operator_name().name;
-  const uint32_t found =
+  const std::string with_overload = c10::toString(handle.operator_name());
+  uint32_t found =
       schema_tags(handle.schema()) | torch_tags(handle) | row_tags(std::begin(kRows), std::end(kRows), name);
+  if (with_overload != name) found |= row_tags(std::begin(kRows), std::end(kRows), with_overload);
   return found & ~row_tags(std::begin(kNotTags), std::end(kNotTags), name);
 }
 
