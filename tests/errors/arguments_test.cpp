@@ -58,7 +58,8 @@ TEST(Outputs, RefusesAnUndefinedOne) {
 
 TEST(Outputs, RefusesAFunctionThatReturnsNoTensor) {
   expect_capture_refused([](const at::Tensor&) { return Tensors(); },
-                         {"[capture] the function returned no tensor; return at least one"}, torch::ones({2}));
+                         {"[capture] the function returned no tensor and changed none; return at least one"},
+                         torch::ones({2}));
   expect_capture_refused([](const at::Tensor&) { return std::optional<at::Tensor>(); }, {"returned no tensor"},
                          torch::ones({2}));
 }

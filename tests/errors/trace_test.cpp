@@ -44,6 +44,62 @@ TEST(Storages, RefusesSetAndResize) {
                          {"aten::set_", "changes a tensor's storage"}, torch::ones({2}));
 }
 
+at::Tensor double_in_place(at::Tensor x) { return x.mul_(2); }
+TORCH_LIBRARY(diptych_test, m) { m.def("double_in_place(Tensor(a!) x) -> Tensor(a!)", double_in_place); }
+TORCH_LIBRARY_FRAGMENT(diptych_test, m) { m.def("kernel_in_place(Tensor(a!) x) -> Tensor(a!)"); }
+TORCH_LIBRARY_IMPL(diptych_test, CPU, m) { m.impl("kernel_in_place", double_in_place); }
+
+TEST(Operators, RefusesOnesThatChangeWhatFunctionalizationDoesNotKnow) {
+  const auto call = [](const char* name, const at::Tensor& x) {
+    return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<at::Tensor(at::Tensor)>().call(x.clone());
+  };
+  const auto refused = [&](const at::Tensor& x) { return call("diptych_test::kernel_in_place", x); };
+  EXPECT_TRUE(at::equal(refused(torch::ones({2})), torch::full({2}, 2.0F)));
+  expect_capture_refused(refused, {"[trace] diptych_test::kernel_in_place in scope '' changes an argument"},
+                         torch::ones({2}));
+  const auto composite = [&](const at::Tensor& x) { return call("diptych_test::double_in_place", x) + 1; };
+  EXPECT_TRUE(at::equal(aot_function(composite)(torch::ones({2})), torch::full({2}, 3.0F)));
+}
+
+TEST(Views, RefusesAChangeOfStridesOfAView) {
+  expect_capture_refused([](const at::Tensor& x) { return x.mul(2).slice(0, 0, 2).as_strided({2}, {2}).add_(1); },
+                         {"[trace] aten::add_", "as_strided of another view"}, torch::ones({4}));
+}
+
+TEST(Gradients, RefusesABackwardThatReachesTheOutside) {
+  const auto w = ones_leaf({2});
+  for (const at::Tensor& outside : {w, w * 2}) {
+    expect_capture_refused(
+        [&](const at::Tensor& x) {
+          (outside * x).sum().backward();
+          return x * 2;
+        },
+        {"[capture] the function calls backward(), which reaches 'free.0'", "value_and_grad"}, torch::ones({2}));
+  }
+  const auto inside = [](const at::Tensor& x) {
+    const auto leaf = x.detach().requires_grad_();
+    leaf.square().sum().backward();
+    return leaf.grad() + 0;
+  };
+  EXPECT_TRUE(at::equal(aot_function(inside)(torch::ones({2})), inside(torch::ones({2}))));
+}
+
+TEST(Gradients, RefusesHooksAndRetainedGradientsThatWouldMissAPart) {
+  expect_capture_refused(
+      [](const at::Tensor& x) {
+        x.register_hook([](const at::Tensor& grad) { return grad * 2; });
+        return x;
+      },
+      {"[capture] the function registers a hook on 'arg0' and returns it as output 'out'"}, ones_leaf({2}));
+  expect_capture_refused(
+      [](const at::Tensor& x) {
+        const at::Tensor y = x.sin();
+        y.retain_grad();
+        return std::make_pair(y, y * 3);
+      },
+      {"[capture] output '0' retains its gradient, and other results are computed from it"}, ones_leaf({2}));
+}
+
 TEST(Storages, RefusesSetDataOnAnArgument) {
   const auto f = [](const at::Tensor& x) {
     x.set_data(torch::zeros({2}));

@@ -122,3 +122,22 @@ def test_the_command(tmp_path):
     ]:
         run = command(*wrong, cwd=tmp_path)
         assert run.returncode != 0 and words in run.stderr, run.stderr
+
+
+def test_a_pair_is_called_in_the_place_of_its_function(tmp_path):
+    params, x = inputs()
+    pair = diptych.capture(loss, params, x)
+    diptych.save(pair, tmp_path / "pair", {f"params.{name}": tensor for name, tensor in params.items()})
+    loaded, tensors = diptych.load(tmp_path / "pair", with_parameters=True)
+    leaves = [tensor.requires_grad_() for tensor in diptych.tensors_of_argument(loaded.signature, "params", tensors, "params.")]
+    expected = torch.autograd.grad(loss(params, x), [params["b"], params["w"]])
+    compiled = diptych.aot_function(lambda *arguments: diptych.call_pair(loaded, arguments)[0])
+    for value in (diptych.call_pair(loaded, [*leaves, x])[0], compiled(*leaves, x)):
+        torch.testing.assert_close(value, loss(params, x))
+        torch.testing.assert_close(torch.autograd.grad(value, leaves), expected)
+    assert "hop.custom_vjp" in compiled.forward_graphs()[0].code()
+    with pytest.raises(diptych.UserError, match="got 2 tensors, expected the 3 flattened arguments"):
+        diptych.call_pair(loaded, leaves)
+    del tensors["params.w"]
+    with pytest.raises(diptych.UserError, match="there is no tensor 'params.w'"):
+        diptych.tensors_of_argument(loaded.signature, "params", tensors, "params.")

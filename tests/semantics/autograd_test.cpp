@@ -152,6 +152,14 @@ TEST(Case11, AViewThatAFunctionGivesKeepsTheFunctionsGradient) {
   }
 }
 
+TEST(Case11, AViewThatAFunctionGivesMayNotBeChanged) {
+  const auto f = aot_function([](const at::Tensor& x) { return TripledView::apply(x); });
+  const at::Tensor base = leaf({2, 3}) * 1;
+  const at::Tensor view = f(base);
+  EXPECT_TRUE(view.is_view() && view.is_alias_of(base));
+  expect_error<c10::Error>([&] { view.mul_(2); }, "custom Function");
+}
+
 // 12. Hooks.
 TEST(Case12, HooksOnInputsRunAroundTheGraph) {
   const auto g = [](const at::Tensor& x) { return (x * x).sum(); };

@@ -38,6 +38,18 @@ TEST(Case1, OutputIsAViewOfAnInput) {
       rounding);
 }
 
+TEST(Case1, OutputIsAnInputAsAnotherDtype) {
+  CheckOptions options;
+  options.backward = false;
+  for (const auto dtype : {torch::kFloat, torch::kInt, torch::kByte, torch::kLong}) {
+    expect_as_eager(
+        [] {
+          return Tensors{torch::ones({3, 4}, torch::kDouble)};
+        },
+        [&](const Tensors& t) -> Tensors { return {t[0].view(dtype)}; }, options);
+  }
+}
+
 TEST(Case1, LaterInPlaceEditOfAViewReachesTheInput) {
   const auto f = aot_function([](const at::Tensor& x) { return x.view({-1}); });
   for (int i = 0; i < 2; ++i) {

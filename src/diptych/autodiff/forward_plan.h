@@ -66,6 +66,15 @@ struct ForwardPlan {
     size_t base_of = 0;  ///< primal
   };
   std::vector<DerivedPrimal> derived;
+  /// A forward slot that a torch::autograd::Function has made as a view: autograd refuses to have it changed in place.
+  struct FunctionView {
+    size_t slot = 0;
+    EpilogueInput base;
+    bool operator==(const FunctionView& other) const {
+      return slot == other.slot && base.is_primal == other.base.is_primal && base.index == other.base.index;
+    }
+  };
+  std::vector<FunctionView> function_views;
   std::vector<size_t> parts;         ///< primals whose gradient arrives at the primal that they are views of
   bool hides_history = false;        ///< see Recorder::hides_history(): no second order
   bool has_custom_function = false;  ///< a torch::autograd::Function lies between outputs and primals

@@ -76,6 +76,7 @@ class Analyzer {
   at::Tensor start_of(size_t primal) const;
   void find_outputs_of_their_own();
   void plan_output(size_t index);
+  bool plan_function_view(size_t index);
   bool plan_alias_of_primal(size_t index, Value value);
   bool plan_part_of_primal(size_t index);
   bool plan_alias_of_intermediate(size_t index, Value value);
@@ -188,7 +189,7 @@ void Analyzer::plan_output(size_t index) {
   output.requires_grad = tensor.requires_grad();
   output.retains_grad = tensor.retains_grad() && !tensor.is_leaf();
   const Value value = recorder_.value_of(tensor);
-  if (exact_outputs_ || was_taken_in_a_function(tensor)) return plan_slot(index, tensor);
+  if (exact_outputs_) return plan_slot(index, tensor);
   for (size_t earlier = 0; earlier < index; ++earlier) {
     if (!result_.tensors[earlier].is_same(tensor)) continue;
     output.kind = OutputPlan::Kind::kSame;
@@ -196,8 +197,24 @@ void Analyzer::plan_output(size_t index) {
     output.alias_text = "is output " + result_.paths[earlier];
     return;
   }
-  if (plan_alias_of_primal(index, value) || plan_alias_of_intermediate(index, value)) return;
+  if (plan_function_view(index) || plan_alias_of_primal(index, value) || plan_alias_of_intermediate(index, value))
+    return;
   plan_slot(index, tensor);
+}
+
+// The graph makes the view, and its base is found by the storage. One whose base nobody has is no view to anyone.
+bool Analyzer::plan_function_view(size_t index) {
+  const at::Tensor& tensor = result_.tensors[index];
+  if (!was_taken_in_a_function(tensor)) return false;
+  plan_slot(index, tensor);
+  for (size_t i = 0; i < recorder_.primals().size(); ++i) {
+    if (!share_storage(recorder_.primals()[i].stand_in, tensor)) continue;
+    plan().function_views.push_back({index, {true, i}});
+    return true;
+  }
+  const auto base = slot_of_base_.find(autograd_base(tensor).unsafeGetTensorImpl());
+  if (base != slot_of_base_.end()) plan().function_views.push_back({index, {false, base->second}});
+  return true;
 }
 
 bool Analyzer::plan_alias_of_primal(size_t index, Value value) {
@@ -211,7 +228,10 @@ bool Analyzer::plan_alias_of_primal(size_t index, Value value) {
     return true;
   }
   const Value end = walk_back(value, [&](Value v) { return primal_of_value_.count(v) != 0; });
-  if (!end || (end != value && !tensor.is_view())) return plan_part_of_primal(index);
+  // A view as another dtype is none to autograd, and can't be told by strides.
+  const bool is_view =
+      tensor.is_view() || (end && recorder_.graph().meta(end).dtype != recorder_.graph().meta(value).dtype);
+  if (!end || (end != value && !is_view)) return plan_part_of_primal(index);
   const auto found = primal_of_value_.find(end);
   const auto& primal = recorder_.primals()[found->second];
   // A view of a detached alias that was given a history has it from there.

@@ -284,7 +284,7 @@ BackwardTrace Replay::finish() {
 
 BackwardTrace Replay::run() {
   const TraceGuard tracing(recorder_);
-  recorder_.set_phase(Phase::kBackward);
+  recorder_.begin_backward(/*create_graph=*/false);
   add_inputs();
   read_input_metadata();
   if (contents_.ending() != nullptr) contents_.ending()->begin();

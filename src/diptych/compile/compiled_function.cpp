@@ -2,6 +2,7 @@
 
 #include <ATen/ops/as_strided.h>
 #include <fmt/ranges.h>
+#include <torch/csrc/autograd/VariableTypeUtils.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/variable.h>
 #include <atomic>
@@ -68,6 +69,13 @@ std::vector<bool> read_inputs(const Graph& graph, size_t count) {
 // The tensor as one of its own: no other handle of this call may receive the history that is set on it.
 void make_sole_owner(at::Tensor& tensor) {
   if (tensor.use_count() > 1) tensor = tensor.tensor_data();
+}
+
+// A compiler may have made it a tensor of its own; then there is nothing to guard.
+void mark_as_view_of_function(at::Tensor& tensor, const at::Tensor& base) {
+  if (!tensor.is_alias_of(base)) return;
+  tensor = ag::as_view(base, tensor, /*is_bw_differentiable=*/true, /*is_fw_differentiable=*/false, nullptr, nullptr,
+                       ag::CreationMeta::IN_CUSTOM_FUNCTION);
 }
 
 void apply_mutation(const MutationPlan& mutation, const at::Tensor& primal, const at::Tensor& new_value) {
@@ -330,10 +338,12 @@ std::vector<at::Tensor> CompiledFunction::call(c10::ArrayRef<const at::Tensor*> 
       std::make_move_iterator(slots.begin() + static_cast<int64_t>(layout_.num_forward_outputs())),
       std::make_move_iterator(slots.end()));
   slots.resize(layout_.num_forward_outputs());
-  for (const size_t slot : plan().differentiable) {
-    make_sole_owner(slots[slot]);
-    ag::set_history(slots[slot], node);
+  for (const size_t slot : plan().differentiable) make_sole_owner(slots[slot]);
+  for (const auto& view : plan().function_views) {
+    const at::Tensor& base = view.base.is_primal ? primals[view.base.index] : slots[view.base.index];
+    if (node) mark_as_view_of_function(slots[view.slot], base);
   }
+  for (const size_t slot : plan().differentiable) ag::set_history(slots[slot], node);
   std::vector<at::Tensor> gradient_primals;
   for (const size_t index : gradient_primals_) {
     // What a later derivative starts from is the primal as it was, with the history that it had.

@@ -1,34 +1,13 @@
 #include "diptych/compile/pair.h"
 
-#include <fmt/ranges.h>
-
 #include "diptych/base/error.h"
 #include "diptych/compile/output_aliases.h"
 #include "diptych/compile/pipeline.h"
+#include "diptych/compile/slot_fit.h"
 #include "diptych/graph/html.h"
 #include "diptych/interpreter/run_guards.h"
 
 namespace diptych {
-namespace {
-
-// The graph was traced for these types, and would give nonsense or a kernel's own complaint for others. Strides are
-// free.
-void check_fits(const char* who, const char* what, size_t index, const Slot& slot, const at::Tensor& tensor,
-                const TensorMeta& meta) {
-  DIPTYCH_CHECK(tensor.layout() == c10::kStrided,
-                "[{}] {} {} ({}) is of layout {}, expected a strided tensor; call to_dense()", who, what, index,
-                slot.path, c10::str(tensor.layout()));
-  if (tensor.scalar_type() == meta.dtype && tensor.device() == meta.device &&
-      tensor.sizes() == c10::IntArrayRef(meta.size_hints())) {
-    return;
-  }
-  throw UserError(
-      fmt::format("[{}] {} {} ({}) is {}[{}], expected {}[{}]; convert it, or capture again for such tensors", who,
-                  what, index, slot.path, dtype_name(tensor.scalar_type()), fmt::join(tensor.sizes(), ","),
-                  dtype_name(meta.dtype), fmt::join(meta.size_hints(), ",")));
-}
-
-}  // namespace
 
 Pair capture_flat(const FlatFunction& function, const std::vector<at::Tensor>& arguments,
                   const std::vector<std::string>& paths, const AotOptions& options) {
@@ -58,7 +37,7 @@ Pair::ForwardResult Pair::forward_call(std::vector<at::Tensor> arguments) const 
     const TensorMeta& meta = forward.meta(forward.inputs()[i]);
     DIPTYCH_CHECK(arguments[i].defined(), "[forward_call] input {} ({}) is undefined, expected {}; pass a tensor", i,
                   forward.input_slots()[i].path, type_string(meta));
-    check_fits("forward_call", "input", i, forward.input_slots()[i], arguments[i], meta);
+    detail::check_fits("forward_call", "input", i, forward.input_slots()[i], arguments[i], meta);
   }
   const RunBelowAutograd guard;
   ForwardResult result;
@@ -81,8 +60,8 @@ std::vector<at::Tensor> Pair::backward_call(std::vector<at::Tensor> residuals,
     DIPTYCH_CHECK(tangents[i].defined(),
                   "[backward_call] tangent {} ({}) is undefined; pass zeros where nothing flows in", i,
                   backward.input_slots()[num_residuals + i].path);
-    check_fits("backward_call", "tangent", i, backward.input_slots()[num_residuals + i], tangents[i],
-               backward.meta(backward.inputs()[num_residuals + i]));
+    detail::check_fits("backward_call", "tangent", i, backward.input_slots()[num_residuals + i], tangents[i],
+                       backward.meta(backward.inputs()[num_residuals + i]));
   }
   residuals.insert(residuals.end(), tangents.begin(), tangents.end());
   const RunBelowAutograd guard;

@@ -60,12 +60,13 @@ void PairNode::save(c10::ArrayRef<at::Tensor> primals, c10::ArrayRef<at::Tensor>
   for (size_t i = 0; i < gradient_primals_.size(); ++i) watch(gradient_primal_watches_, gradient_primals_[i], i);
 }
 
+// As in eager, a node that has saved nothing may run again.
 void PairNode::release_variables() {
   const std::lock_guard<std::mutex> lock(mutex_);
+  released_ = released_ || !residuals_.empty() || !gradient_primals_.empty() || !generator_states_.empty();
   residuals_.clear();
   gradient_primals_.clear();
   generator_states_.clear();
-  released_ = true;
 }
 
 void PairNode::compiled_args(torch::dynamo::autograd::CompiledNodeArgs& args) const {
@@ -106,10 +107,10 @@ variable_list PairNode::inlined(const variable_list& tangents) const {
 
 variable_list PairNode::apply(variable_list&& tangents) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  TORCH_CHECK(!released_, torch::autograd::ERR_BACKWARD_TWICE);
   std::vector<bool> defined;
   for (const at::Tensor& tangent : tangents) defined.push_back(tangent.defined());
   if (std::find(defined.begin(), defined.end(), true) == defined.end()) return variable_list(num_outputs());
+  TORCH_CHECK(!released_, torch::autograd::ERR_BACKWARD_TWICE);
   return detail::called_by_engine([&] {
     const auto variant = function_->backward(defined);
     return c10::GradMode::is_enabled() ? run_second_order(*variant, tangents)
@@ -124,8 +125,8 @@ variable_list PairNode::run_compiled(const BackwardVariant& variant, variable_li
   if (will_release_) {
     // Handed over, so that each is freed when its last reader has run.
     for (at::Tensor& residual : residuals_) inputs.push_back(std::move(residual));
+    released_ = !residuals_.empty() || !gradient_primals_.empty();
     residuals_.clear();
-    released_ = true;
   } else {
     inputs = residuals_;
   }

@@ -100,7 +100,8 @@ bool same_plan(const ForwardPlan& a, const ForwardPlan& b) {
   };
   return all(a.outputs, b.outputs, same_output) && all(a.mutations, b.mutations, same_mutation) &&
          a.differentiable == b.differentiable && a.fresh_leaves == b.fresh_leaves && a.output_paths == b.output_paths &&
-         a.parts == b.parts && a.hides_history == b.hides_history && a.has_custom_function == b.has_custom_function &&
+         a.parts == b.parts && a.function_views == b.function_views && a.hides_history == b.hides_history &&
+         a.has_custom_function == b.has_custom_function &&
          all(a.epilogue_inputs, b.epilogue_inputs,
              [](const auto& x, const auto& y) { return x.is_primal == y.is_primal && x.index == y.index; }) &&
          all(a.derived, b.derived,

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "diptych/base/error.h"
+#include "diptych/graph/checksum.h"
 #include "diptych/graph/file.h"
 #include "diptych/graph/identical.h"
 
@@ -30,6 +31,16 @@ constexpr std::array<std::pair<const char*, at::ScalarType>, 13> kDtypes{{{"BOOL
                                                                           {"F8_E4M3", at::kFloat8_e4m3fn},
                                                                           {"F8_E5M2", at::kFloat8_e5m2}}};
 
+// The format's place for strings of whoever wrote the file. Its own readers pass over ours, and files of others have
+// none.
+constexpr const char* kMetadata = "__metadata__";
+constexpr const char* kChecksum = "diptych.checksum";
+
+/// Of the tensors' descriptions, `header` without its metadata, and of their bytes.
+std::string checksum_text(const Json& header, std::string_view data) {
+  return fmt::format("{:016x}", checksum(data, checksum(header.dump())));
+}
+
 const char* dtype_word(at::ScalarType dtype) {
   for (const auto& [word, known] : kDtypes) {
     if (known == dtype) return word;
@@ -49,6 +60,16 @@ struct File {
   }
 };
 
+void check_sum(const File& file) {
+  const auto metadata = file.header.find(kMetadata);
+  if (metadata == file.header.end() || !metadata->is_object()) return;
+  const auto expected = metadata->find(kChecksum);
+  if (expected == metadata->end()) return;
+  Json described = file.header;
+  described.erase(kMetadata);
+  if (*expected != checksum_text(described, file.data)) file.refuse("is damaged (its checksum does not match)");
+}
+
 File open(const std::string& path) {
   File file{path, read_file(path), {}, {}};
   uint64_t length = 0;
@@ -59,6 +80,7 @@ File open(const std::string& path) {
   file.header = Json::parse(rest.substr(0, length), nullptr, /*allow_exceptions=*/false);
   if (!file.header.is_object()) file.refuse("has no safetensors header");
   file.data = rest.substr(length);
+  check_sum(file);
   return file;
 }
 
@@ -105,6 +127,7 @@ void save_tensors(const std::map<std::string, at::Tensor>& tensors, const std::s
     data += dense_bytes(tensor.detach().cpu());
     header[name] = {{"dtype", word}, {"shape", tensor.sizes().vec()}, {"data_offsets", {begin, data.size()}}};
   }
+  header[kMetadata] = {{kChecksum, checksum_text(header, data)}};
   std::string text = header.dump();
   text.append((8 - text.size() % 8) % 8, ' ');  // so that the data are aligned
   const uint64_t length = text.size();
@@ -115,7 +138,7 @@ std::map<std::string, at::Tensor> load_tensors(const std::string& path) {
   const File file = open(path);
   std::map<std::string, at::Tensor> tensors;
   for (const auto& [name, entry] : file.header.items()) {
-    if (name != "__metadata__") tensors.emplace(name, read_tensor(file, name, entry));
+    if (name != kMetadata) tensors.emplace(name, read_tensor(file, name, entry));
   }
   return tensors;
 }

@@ -34,16 +34,15 @@ std::shared_ptr<const Body> capture_bwd(const FlatRules& rules, const Body& fwd,
   std::vector<at::Tensor> placeholders;
   std::vector<std::string> paths;
   const size_t num_results = rules.num_results();
-  const auto add = [&](TensorMeta meta, bool is_differentiable, std::string path) {
-    meta.requires_grad = is_differentiable && (c10::isFloatingType(meta.dtype) || c10::isComplexType(meta.dtype));
+  const auto add = [&](TensorMeta meta, std::string path) {
+    meta.requires_grad = c10::isFloatingType(meta.dtype) || c10::isComplexType(meta.dtype);
     placeholders.push_back(make_placeholder(meta));
     paths.push_back(std::move(path));
   };
   for (size_t i = num_results; i < fwd.num_results(); ++i) {
-    // One that fwd has no derivative of is none for bwd either: some operators refuse it where it required grad.
-    add(fwd.result(i), fwd.result(i).requires_grad, fmt::format("residual.{}", i - num_results));
+    add(fwd.result(i), fmt::format("residual.{}", i - num_results));
   }
-  for (size_t i = 0; i < num_results; ++i) add(contiguous(fwd.result(i)), true, fmt::format("tangent.{}", i));
+  for (size_t i = 0; i < num_results; ++i) add(contiguous(fwd.result(i)), fmt::format("tangent.{}", i));
   const auto defined_gradients = [&](const std::vector<at::Tensor>& given) {
     const FlatResult all = rules.bwd(given);
     FlatResult found;

@@ -28,6 +28,12 @@ c10::IValue static_sizes(const Sizes& sizes) {
 
 }  // namespace
 
+bool is_absent_optional(const Node& node, size_t position) {
+  const auto* value = std::get_if<Value>(&node.operands[position]);
+  return value != nullptr && !*value &&
+         node.op.schema().arguments()[position].type()->kind() == c10::TypeKind::OptionalType;
+}
+
 OptionalTensorListMaker::OptionalTensorListMaker(size_t size)
     : list_(c10::OptionalType::create(c10::TensorType::get())) {
   list_.reserve(size);
@@ -53,6 +59,8 @@ BoxedArguments::Argument BoxedArguments::make(const Node& node, size_t position,
     if (!all_static(*sizes)) argument.kind = Kind::kSizes, argument.index = table.dynamic_list(*sizes);
   } else if (const auto* constant = std::get_if<c10::IValue>(&operand); constant && !constant->isTensor()) {
     argument.constant = *constant;
+  } else if (is_absent_optional(node, position)) {
+    argument.constant = c10::IValue();  // some kernels ask whether there is a tensor, and not whether it is defined
   } else {
     argument.kind = Kind::kTensor;
     argument.index = table.tensor_reference(operand);

@@ -1,5 +1,5 @@
-// Writing a slice into a copy: functionalization makes these nodes of in-place writes. Autograd refuses them for complex
-// numbers, and knows the copy by index that stands in for them.
+// Writing a slice into a copy: functionalization makes these nodes of in-place writes. Autograd refuses them for
+// complex numbers, and knows the copy by index that stands in for them.
 #include "diptych/ops/decompositions.h"
 
 namespace diptych::detail {

@@ -98,7 +98,7 @@ ShapeRows join_families() {
   for (const auto& family :
        {fast_shapes(), activation_shapes(), attention_shapes(), collective_shapes(), convolution_shapes(),
         embedding_shapes(), fft_shapes(), indexing_shapes(), linalg_shapes(), loss_shapes(), norm_shapes(),
-        pool_shapes(), random_shapes(), recurrent_shapes(), reduction_shapes(), spatial_shapes()}) {
+        pool_shapes(), random_shapes(), range_shapes(), recurrent_shapes(), reduction_shapes(), spatial_shapes()}) {
     rows.insert(rows.end(), family.begin(), family.end());
   }
   return rows;

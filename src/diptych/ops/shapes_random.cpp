@@ -12,7 +12,9 @@ TwoTensors native_dropout(const at::Tensor& input, double, std::optional<bool>) 
 }
 
 at::Tensor native_dropout_backward(const at::Tensor& grad, const at::Tensor& mask, double) {
-  return meta_pointwise({grad, mask}, grad.scalar_type());
+  const bool is_integral = c10::isIntegralType(grad.scalar_type(), /*includeBool=*/true);
+  const auto usual = c10::typeMetaToScalarType(at::get_default_dtype());
+  return meta_pointwise({grad, mask}, is_integral ? usual : grad.scalar_type());  // times a number that is a double
 }
 
 at::Tensor multinomial(const at::Tensor& self, int64_t num_samples, bool, const OptionalGenerator&) {

@@ -112,6 +112,7 @@ ShapeRows loss_shapes();
 ShapeRows norm_shapes();
 ShapeRows pool_shapes();
 ShapeRows random_shapes();
+ShapeRows range_shapes();
 ShapeRows recurrent_shapes();
 ShapeRows reduction_shapes();
 ShapeRows spatial_shapes();

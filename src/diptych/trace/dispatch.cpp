@@ -2,6 +2,7 @@
 // Note [From a call to a node]: the user's call meets kFrontKey, where real tensors become stand-ins; then autocast and
 // autograd as in eager; then ATen's functionalization, which removes mutation; then kFakeKey, where it is recorded.
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/copy.h>
 #include <c10/core/DispatchKeySet.h>
 #include <torch/library.h>
 
@@ -10,6 +11,7 @@
 #include "diptych/trace/fake_tensor.h"
 #include "diptych/trace/location.h"
 #include "diptych/trace/recorder.h"
+#include "diptych/trace/stack_tensors.h"
 
 namespace diptych::detail {
 namespace {
@@ -18,27 +20,6 @@ using torch::jit::Stack;
 
 // A meta tensor that stands for nothing: functionalization checks an in-place operator on such before it runs it.
 bool is_plain_meta(const at::Tensor& tensor) { return tensor.defined() && tensor.is_meta() && !is_stand_in(tensor); }
-
-// Calls `visit` for each tensor among the arguments until it returns true.
-template <class Visit>
-bool any_tensor(const Stack& stack, const OperatorPlan& plan, const Visit& visit) {
-  const size_t begin = stack.size() - plan.takes_tensor.size();
-  for (size_t i = 0; i < plan.takes_tensor.size(); ++i) {
-    const auto& argument = stack[begin + i];
-    if (argument.isTensor()) {
-      if (visit(argument.toTensor())) return true;
-    } else if (plan.takes_list[i] && argument.isTensorList()) {
-      for (const at::Tensor& tensor : argument.toTensorList()) {
-        if (visit(tensor)) return true;
-      }
-    } else if (plan.takes_list[i] && !argument.isNone()) {
-      for (const std::optional<at::Tensor>& tensor : optional_tensors(argument)) {
-        if (tensor && visit(*tensor)) return true;
-      }
-    }
-  }
-  return false;
-}
 
 // Indexing by a mask gives as many elements as the mask has true ones.
 bool selects_by_mask(const OperatorPlan& plan, const Stack& stack) {
@@ -58,6 +39,11 @@ void refuse_unsupported(const c10::OperatorHandle& op, const OperatorPlan& plan,
   DIPTYCH_CHECK(!plan.refused,
                 "[trace] {} in scope '{}' changes a tensor's storage, which a graph can't hold; "
                 "copy_ into the tensor, or call it outside the traced function",
+                c10::toString(op.operator_name()), current_place().str());
+  DIPTYCH_CHECK(!plan.has_hidden_aliases,
+                "[trace] {} in scope '{}' changes an argument or returns a view of one, and has no kernel for "
+                "functionalization that "
+                "says how; use an operator that returns new tensors, or call it outside the traced function",
                 c10::toString(op.operator_name()), current_place().str());
   DIPTYCH_CHECK(!plan.reads_values && !selects_by_mask(plan, stack),
                 "[trace] {} in scope '{}' needs the values of a tensor, which are not known while tracing; keep the "
@@ -122,6 +108,19 @@ bool is_nothing_to_autograd(const Recorder& recorder, const OperatorPlan& plan) 
   return recorder.phase() == Phase::kBackward && !c10::GradMode::is_enabled() && plan.is_native && !plan.mutates;
 }
 
+// Some composites give tensors of their own where they take a stand-in for a subclass, and leave `out` as it was.
+void call_composite(const c10::OperatorHandle& op, const OperatorPlan& plan, c10::DispatchKeySet keys, Stack* stack) {
+  if (plan.num_out == 0) return op.redispatchBoxed(keys, stack);
+  const Stack out(stack->end() - static_cast<int64_t>(plan.num_out), stack->end());
+  op.redispatchBoxed(keys, stack);
+  for (size_t i = 0; i < out.size(); ++i) {
+    c10::IValue& result = (*stack)[stack->size() - out.size() + i];
+    if (result.toTensor().is_same(out[i].toTensor())) continue;
+    out[i].toTensor().copy_(result.toTensor());
+    result = out[i];
+  }
+}
+
 void forbid_data_of_results(const c10::OperatorHandle& op, const Stack& stack) {
   for (size_t i = stack.size() - op.schema().returns().size(); i < stack.size(); ++i) {
     const c10::IValue& result = stack[i];
@@ -140,7 +139,7 @@ void front_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack
   exchange_real_tensors(*recorder, plan, *stack);
   if (plan.replacement && mutates_hidden(plan, *stack)) return plan.replacement->callBoxed(stack);
   // A composite's inner operators come by here themselves, one by one, as the calls that autograd knows.
-  if (plan.is_composite) return op.redispatchBoxed(below, stack);
+  if (plan.is_composite) return call_composite(op, plan, below, stack);
   Recorder::FrontCall call(*recorder, op, plan, *stack);
   if (is_nothing_to_autograd(*recorder, plan)) {
     const c10::impl::ExcludeDispatchKeyGuard guard(kAutogradKeys | c10::DispatchKeySet(kFrontKey));

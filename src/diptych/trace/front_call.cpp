@@ -6,6 +6,7 @@
 #include "diptych/base/error.h"
 #include "diptych/trace/location.h"
 #include "diptych/trace/recorder.h"
+#include "diptych/trace/stack_tensors.h"
 #include "diptych/trace/strided_view.h"
 
 namespace diptych::detail {
@@ -16,6 +17,9 @@ Recorder::FrontCall::FrontCall(Recorder& recorder, const c10::OperatorHandle& op
                                const torch::jit::Stack& stack)
     : recorder_(recorder), plan_(plan), outer_(recorder.front_) {
   recorder.front_ = &op.schema();
+  if (recorder.create_graph_) {
+    any_tensor(stack, plan, [&](const at::Tensor& operand) { return recorder.note_lost_history(operand), false; });
+  }
   if (recorder.phase_ != Phase::kForward || plan.takes_tensor.empty()) return;
   if (!plan.mutates && !plan.is_view) return;
   const auto& first = stack[stack.size() - plan.takes_tensor.size()];
@@ -29,9 +33,9 @@ Recorder::FrontCall::FrontCall(Recorder& recorder, const c10::OperatorHandle& op
   const auto& views = at::functionalization::impl::unsafeGetFunctionalWrapper(self)->view_metas();
   num_views_ = views.size();
   for (const auto& view : views) {
-    DIPTYCH_CHECK(recorder.overlapping_views_.count(view) == 0,
+    DIPTYCH_CHECK(recorder.unwritable_views_.count(view) == 0,
                   "[trace] {} in scope '{}' changes a view whose elements overlap, as unfold makes them, or expand of "
-                  "booleans; change the tensor under it, or a clone of it",
+                  "booleans, or as_strided of another view; change the tensor under it, or a clone of it",
                   c10::toString(op.operator_name()), current_place().str());
   }
 }
@@ -53,6 +57,15 @@ void Recorder::FrontCall::finish(const torch::jit::Stack& stack) {
       for (const at::Tensor& view : result.toTensorVector()) recorder_.note_view(plan_, view);
     }
   }
+}
+
+// Autograd lets a tensor go on the history of another one where a Function or a hook on saved tensors has made it.
+void Recorder::note_lost_history(const at::Tensor& operand) {
+  const FakeTensorImpl* fake = operand.defined() ? as_fake(operand) : nullptr;
+  if (fake == nullptr || fake->trace_id != id_ || operand.is_leaf()) return;
+  const Node* producer = graph_.producer(fake->value);
+  const bool is_forwards = producer != nullptr && producer->provenance.phase == Phase::kForward;
+  if (is_forwards && !graph_.meta(fake->value).requires_grad) lost_history_ = fake->value;
 }
 
 // The function's own C++ code reads sizes off the real tensor, which keeps its shape until the call.
@@ -82,8 +95,11 @@ void Recorder::note_view(const OperatorPlan& plan, const at::Tensor& view) {
   if (view.is_view()) views_.emplace_back(view.getIntrusivePtr());
   const auto& views = at::functionalization::impl::unsafeGetFunctionalWrapper(view)->view_metas();
   if (views.empty()) return;
-  // What functionalization can't write back: windows, and booleans that stand for several, which it would add up.
-  if (plan.is_unfold || (plan.is_expand && view.scalar_type() == at::kBool)) overlapping_views_.insert(views.back());
+  // What functionalization can't write back: windows; booleans that stand for several, which it would add up; strides
+  // that count in the storage under several views.
+  const bool is_unwritable =
+      plan.is_unfold || (plan.is_expand && view.scalar_type() == at::kBool) || (plan.is_as_strided && views.size() > 1);
+  if (is_unwritable) unwritable_views_.insert(views.back());
   if (!c10::GradMode::is_enabled()) no_grad_views_.insert(views.back());
 }
 

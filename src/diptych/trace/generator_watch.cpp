@@ -4,13 +4,12 @@
 
 #include <map>
 #include <mutex>
+#include <utility>
 
 #include "diptych/base/error.h"
 
 namespace diptych::detail {
 namespace {
-
-constexpr uint64_t kMark = 0x6469707479636821;
 
 // Exchanges the number that the generator reports as its seed; what it draws depends on its state alone.
 uint64_t exchange_seed(uint64_t seed) {
@@ -29,6 +28,24 @@ uint64_t current_seed() {
   at::Generator generator = at::detail::getDefaultCPUGenerator();
   const std::lock_guard<std::mutex> lock(generator.mutex());
   return generator.current_seed();
+}
+
+// There is one default generator, and traces run in several threads and inside each other.
+struct Watches {
+  std::mutex mutex;
+  int num_open = 0;
+  bool was_seeded = false;  // since the first of those that are open
+  uint64_t seed = 0;        // the generator's own
+  uint64_t mark = 0x6469707479636800;
+};
+Watches watches;
+thread_local int num_open_here = 0;
+
+void check_mark() {
+  const std::lock_guard<std::mutex> lock(watches.mutex);
+  DIPTYCH_CHECK(!watches.was_seeded && current_seed() == watches.mark,
+                "[capture] the function seeds the default generator or sets its state, as torch.utils.checkpoint does, "
+                "which a graph can't do; call manual_seed before the function, or use Diptych's checkpoint()");
 }
 
 // How often a graph's nodes hold each generator, and one node that does.
@@ -52,16 +69,30 @@ std::map<const c10::GeneratorImpl*, Holder> holders(const Graph& graph) {
 
 }  // namespace
 
-GeneratorWatch::GeneratorWatch() : seed_(exchange_seed(kMark)) {}
-
-GeneratorWatch::~GeneratorWatch() {
-  if (current_seed() == kMark) exchange_seed(seed_);
+GeneratorWatch::GeneratorWatch() {
+  ++num_open_here;
+  const std::lock_guard<std::mutex> lock(watches.mutex);
+  const uint64_t before = exchange_seed(++watches.mark);
+  if (watches.num_open++ == 0) {
+    watches.seed = before;
+    watches.was_seeded = false;
+  } else {
+    watches.was_seeded = watches.was_seeded || before != watches.mark - 1;
+  }
 }
 
-void GeneratorWatch::check(const Graph& graph) const {
-  DIPTYCH_CHECK(current_seed() == kMark,
-                "[capture] the function seeds the default generator or sets its state, which a graph can't do; call "
-                "manual_seed before the function");
+GeneratorWatch::~GeneratorWatch() {
+  --num_open_here;
+  const std::lock_guard<std::mutex> lock(watches.mutex);
+  if (--watches.num_open == 0 && current_seed() == watches.mark) exchange_seed(watches.seed);
+}
+
+void GeneratorWatch::check_draw() {
+  if (num_open_here > 0) check_mark();
+}
+
+void GeneratorWatch::check(const Graph& graph) {
+  check_mark();
   for (const auto& [impl, holder] : holders(graph)) {
     const auto generator = c10::intrusive_ptr<c10::GeneratorImpl>::reclaim_copy(const_cast<c10::GeneratorImpl*>(impl));
     DIPTYCH_CHECK(generator.use_count() > holder.count + 1,

@@ -4,6 +4,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/_to_copy.h>
 
+#include "diptych/ops/tags.h"
 #include "diptych/trace/memory_order.h"
 #include "diptych/trace/recorder.h"
 
@@ -36,6 +37,17 @@ bool Recorder::record_in_memory_order(const c10::OperatorHandle& op, torch::jit:
   op.callBoxed(stack);
   stack->back() = stack->back().toTensor().permute(memory.inverse);
   return true;
+}
+
+// Whether what runs in the graph is conjugated lazily.
+bool Recorder::is_conjugate_view(const at::Tensor& tensor) const {
+  static const Op kConj = Op::find("aten._conj");
+  bool found = false;
+  for (const Node* node = graph_.producer(as_fake(tensor)->value); node != nullptr && has_tag(node->op, Tag::kView);) {
+    found = found != (node->op == kConj);
+    node = graph_.producer(std::get<Value>(node->operands[0]));
+  }
+  return found;
 }
 
 // The function's own code, and operators that take views, see the strides of what an in-place operator wrote to.

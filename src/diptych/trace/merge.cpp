@@ -134,7 +134,7 @@ at::Tensor Recorder::put_on_one_storage(const std::vector<size_t>& heads, const 
     primal.value = value_of(primal.stand_in);
     // A tensor and its detach() count versions together, so that a change of one is noticed in what the other saved.
     const at::Tensor& first = primals_[heads[0]].stand_in;
-    if (primal.real._version() == primals_[heads[0]].real._version()) {
+    if (!primal.real.is_inference() && primal.real._version() == primals_[heads[0]].real._version()) {
       primal.stand_in.unsafeGetTensorImpl()->set_version_counter(first.unsafeGetTensorImpl()->version_counter());
     }
   }

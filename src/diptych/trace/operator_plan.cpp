@@ -67,30 +67,46 @@ void read_arguments(const c10::FunctionSchema& schema, OperatorPlan& plan) {
   }
 }
 
+// Functionalization has kernels for most of LibTorch's own operators; of all others it takes those whose results are
+// new tensors.
+bool has_aliases_unknown_to_functionalization(const c10::OperatorHandle& op) {
+  return !op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&
+         !op.hasKernelForDispatchKey(c10::DispatchKey::Functionalize) && op.schema().hasAnyAliasInfo();
+}
+
 OperatorPlan make_plan(const c10::OperatorHandle& op) {
   static const Op kCopy = Op::find("aten.copy");
   static const Op kBernoulli = Op::find("aten.bernoulli.p");
+  static const Op kViewAsReal = Op::find("aten.view_as_real");
   static const Op kZeroTensor = Op::find("aten._efficientzerotensor");
   static const Op kUnfold = Op::find("aten.unfold");
+  static const Op kAsStrided = Op::find("aten.as_strided");
   static const Op kExpand = Op::find("aten.expand");
   OperatorPlan plan;
   const auto& schema = op.schema();
   const std::string_view name = op.operator_name().name;
   read_arguments(schema, plan);
   plan.mutates = schema.is_mutable();
+  const auto& arguments = schema.arguments();
+  const auto takes_out = std::count_if(arguments.begin(), arguments.end(), [](const auto& a) { return a.is_out(); });
+  plan.num_out = static_cast<size_t>(takes_out) == schema.returns().size() ? schema.returns().size() : 0;
   plan.reads_values = has_tag(Op(op), Tag::kDataDependent);
   plan.may_select_by_mask = !plan.reads_values && op.hasTag(at::Tag::dynamic_output_shape);
+  plan.draws_random = has_tag(Op(op), Tag::kRandom);
   plan.is_bernoulli = Op(op) == kBernoulli;
   plan.has_meta_kernel = has_meta_kernel(op);
   plan.meta_kernel = find_meta_kernel(op);
   plan.refused = contains(kRefused, name);
+  plan.has_hidden_aliases = has_aliases_unknown_to_functionalization(op);
   plan.is_native = name.starts_with("aten::");
   plan.is_composite = op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
   plan.is_copy = Op(op) == kCopy;
   plan.is_zero_tensor = Op(op) == kZeroTensor;
+  plan.is_view_as_real = Op(op) == kViewAsReal;
   plan.is_inverse_view = contains(kInverseViews, name);
   plan.is_view = has_tag(Op(op), Tag::kView);
   plan.is_unfold = Op(op) == kUnfold;
+  plan.is_as_strided = Op(op) == kAsStrided;
   plan.is_expand = Op(op) == kExpand;
   plan.stops_gradient = has_tag(Op(op), Tag::kStopsGradient);
   plan.quick_shape = find_quick_shape(op);

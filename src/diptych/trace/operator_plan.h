@@ -19,18 +19,23 @@ struct OperatorPlan {
   std::vector<bool> takes_tensor;  ///< per argument: Tensor or Tensor?
   std::vector<bool> takes_list;    ///< per argument: Tensor[] or Tensor?[]
   int device_argument = -1;
+  size_t num_out = 0;  ///< tensors at the end of the arguments that the results are written to, and are
   bool mutates = false;
   bool reads_values = false;        ///< the result's shape, or a number, depends on the tensors' values
   bool may_select_by_mask = false;  ///< so only where an index is a mask
+  bool draws_random = false;        ///< may draw from a generator
   bool is_bernoulli = false;        ///< the functional form of bernoulli_
   bool has_meta_kernel = false;     ///< of C++ or of Python
   const c10::KernelFunction* meta_kernel = nullptr;  ///< see Note [Kernels for shapes]
-  bool refused = false;         ///< changes storage in a way that a graph can't hold (set_, resize_)
-  bool is_native = false;       ///< LibTorch's own, not a library's
-  bool is_composite = false;    ///< decomposed by autograd: its inner operators pass the front key too
-  bool is_copy = false;         ///< aten::copy, the functional form of copy_
-  bool is_zero_tensor = false;  ///< makes a tensor without memory, which no kernel may write to
+  bool refused = false;             ///< changes storage in a way that a graph can't hold (set_, resize_)
+  bool has_hidden_aliases = false;  ///< mutates or gives views, and functionalization can't tell of what
+  bool is_native = false;           ///< LibTorch's own, not a library's
+  bool is_composite = false;        ///< decomposed by autograd: its inner operators pass the front key too
+  bool is_copy = false;             ///< aten::copy, the functional form of copy_
+  bool is_zero_tensor = false;      ///< makes a tensor without memory, which no kernel may write to
+  bool is_view_as_real = false;
   bool is_view = false;
+  bool is_as_strided = false;
   bool is_unfold = false;
   bool is_expand = false;
   bool is_inverse_view = false;  ///< what functionalization writes a view's new value back into its base with

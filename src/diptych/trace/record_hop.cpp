@@ -15,7 +15,7 @@ bool is_tracing() {
 std::vector<at::Tensor> Recorder::record_hop(Node node, const std::vector<TensorMeta>& results) {
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   node.provenance = provenance();
-  node.grad_enabled = phase_ == Phase::kBackward || c10::GradMode::is_enabled();
+  node.grad_enabled = records_gradients();
   std::vector<std::optional<TensorMeta>> metas(results.begin(), results.end());
   node.returns.assign(results.size(), -1);
   graph_.add_node(std::move(node), std::move(metas));

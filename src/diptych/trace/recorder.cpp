@@ -12,6 +12,7 @@
 
 #include "diptych/base/error.h"
 #include "diptych/trace/dispatch_keys.h"
+#include "diptych/trace/generator_watch.h"
 #include "diptych/trace/location.h"
 #include "diptych/trace/scope.h"
 #include "diptych/trace/shape_by_example.h"
@@ -278,10 +279,21 @@ void Recorder::wrap_outputs(const c10::OperatorHandle& op, torch::jit::Stack& st
   }
 }
 
+void Recorder::begin_backward(bool create_graph) {
+  phase_ = Phase::kBackward;
+  create_graph_ = create_graph;
+  lost_history_ = {};
+}
+
+// Without create_graph the mode is off throughout a backward and says nothing about its parts.
+bool Recorder::records_gradients() const {
+  return (phase_ == Phase::kBackward && !create_graph_) || c10::GradMode::is_enabled();
+}
+
 // A view that is not the operator being called is one that functionalization takes again, or writes back through; the
 // call that it belongs to ran earlier, and recorded gradients unless hides_history() says otherwise.
 bool Recorder::gradients_enabled(const c10::OperatorHandle& op, const OperatorPlan& plan) const {
-  if (phase_ == Phase::kBackward || c10::GradMode::is_enabled()) return true;
+  if (records_gradients()) return true;
   return (plan.is_view || plan.is_inverse_view) && front_ != &op.schema();
 }
 
@@ -294,6 +306,10 @@ void Recorder::record(const c10::OperatorHandle& op, const OperatorPlan& plan, t
   static const auto kZeros = c10::Dispatcher::singleton().findSchemaOrThrow("aten::zeros", "");
   if (plan.is_zero_tensor) return kZeros.callBoxed(stack);
   if (plan.is_copy && record_as_copy_of_source(stack)) return;
+  // Stand-ins have no conjugate bit that resolve_conj() would see; what runs in the graph has.
+  if (plan.is_view_as_real && is_conjugate_view(stack->back().toTensor()))
+    stack->back() = stack->back().toTensor().clone();
+  if (plan.draws_random) GeneratorWatch::check_draw();
   if (plan.is_bernoulli && record_in_memory_order(op, stack)) return;
   Call call;
   const size_t num_arguments = plan.takes_tensor.size();

@@ -117,7 +117,11 @@ class Recorder {
   void name_residual(const at::Tensor& tensor, std::string_view name);
   Graph& graph() { return graph_; }
   uint64_t id() const { return id_; }
-  void set_phase(Phase phase) { phase_ = phase; }
+  /// From now on a backward is recorded; with `create_graph` one that autograd records as well.
+  void begin_backward(bool create_graph);
+  /// A value of the forward that the last backward with `create_graph` read, and that has a history for autograd and
+  /// none in the graph; none if there is none.
+  Value lost_history() const { return lost_history_; }
   Phase phase() const { return phase_; }
   /// Says whose gradient is being recorded: that of the autograd node of this sequence number.
   void set_backward_of(uint64_t sequence_number) { backward_of_ = sequence_number; }
@@ -137,6 +141,7 @@ class Recorder {
   void remember_forward(const Node& node);
   Value forward_value_of(uint64_t sequence_number) const;
   bool record_as_copy_of_source(torch::jit::Stack* stack);
+  bool is_conjugate_view(const at::Tensor& tensor) const;
   bool record_in_memory_order(const c10::OperatorHandle& op, torch::jit::Stack* stack);
   void give_history(Primal& primal);
   void check_mergeable(const std::vector<size_t>& members, bool with_families) const;
@@ -144,6 +149,8 @@ class Recorder {
   at::Tensor put_on_one_storage(const std::vector<size_t>& heads, const std::vector<size_t>& members);
   void make_part(size_t part, size_t head, const at::Tensor& storage);
   void restore_layout(const at::Tensor& tensor, c10::IntArrayRef strides);
+  bool records_gradients() const;
+  void note_lost_history(const at::Tensor& operand);
   bool gradients_enabled(const c10::OperatorHandle& op, const OperatorPlan& plan) const;
   void check_not_captured(const at::Tensor& reshaped) const;
   void note_history(const OperatorPlan& plan, const at::Tensor& self);
@@ -153,6 +160,8 @@ class Recorder {
   uint64_t id_;
   Graph graph_;
   Phase phase_ = Phase::kForward;
+  bool create_graph_ = false;  // of the backward that is recorded
+  Value lost_history_;
   uint64_t backward_of_ = 0;
   std::vector<Primal> primals_;
   size_t num_free_variables_ = 0;
@@ -167,7 +176,7 @@ class Recorder {
   std::unordered_set<const c10::StorageImpl*> detached_;         ///< storages of which a detached alias exists
   std::vector<c10::weak_intrusive_ptr<c10::TensorImpl>> views_;  ///< that the function took
   /// Steps in chains of views: those that unfold made, and those that were taken under no_grad.
-  std::unordered_set<ViewStep> overlapping_views_;
+  std::unordered_set<ViewStep> unwritable_views_;
   std::unordered_set<ViewStep> no_grad_views_;
   std::unordered_map<const c10::TensorImpl*, size_t> primal_of_;
   /// For each autograd node of the forward, counted from the first, the last value that was recorded under it.

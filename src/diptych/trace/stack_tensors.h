@@ -1,0 +1,29 @@
+// The tensors among the arguments of a boxed call.
+#pragma once
+#include "diptych/trace/fake_tensor.h"
+#include "diptych/trace/operator_plan.h"
+
+namespace diptych::detail {
+
+/// Calls `visit` for each tensor among the arguments, which end the stack, until it returns true; says whether it did.
+template <class Visit>
+bool any_tensor(const torch::jit::Stack& stack, const OperatorPlan& plan, const Visit& visit) {
+  const size_t begin = stack.size() - plan.takes_tensor.size();
+  for (size_t i = 0; i < plan.takes_tensor.size(); ++i) {
+    const auto& argument = stack[begin + i];
+    if (argument.isTensor()) {
+      if (visit(argument.toTensor())) return true;
+    } else if (plan.takes_list[i] && argument.isTensorList()) {
+      for (const at::Tensor& tensor : argument.toTensorList()) {
+        if (visit(tensor)) return true;
+      }
+    } else if (plan.takes_list[i] && !argument.isNone()) {
+      for (const std::optional<at::Tensor>& tensor : optional_tensors(argument)) {
+        if (tensor && visit(*tensor)) return true;
+      }
+    }
+  }
+  return false;
+}
+
+}  // namespace diptych::detail
