@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup train test debug threads bench fuzz format tidy lint clean
+.PHONY: help setup train test docs debug threads bench fuzz format tidy lint clean
 
 JOBS ?= $(shell tools/jobs.sh)
 ARGS ?=
@@ -20,6 +20,9 @@ train: setup ## Train the GPT on the repository's text: make train ARGS="--steps
 
 test: setup ## Build everything and run every check: tests, layers, format, sizes
 	@tools/test.sh ci $(JOBS)
+
+docs: setup ## Build the documentation site, and say where it is
+	@tools/build.sh ci $(JOBS) site
 
 debug: setup ## Build and test with address and undefined-behaviour sanitizers
 	@tools/test.sh debug $(JOBS)

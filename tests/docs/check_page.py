@@ -1,60 +1,138 @@
 #!/usr/bin/env python3
-"""Checks the marked blocks of a page, or with --update rewrites them.
+"""Checks the code and the output that pages show, or with --update rewrites them.
 
 A fenced block is marked by an HTML comment on the line before it:
   <!-- file: examples/cpp/readme_example.cpp -->     holds what that file holds
   <!-- output: layout_stages joint -->               holds what that program prints
+  <!-- prints -->                                    holds what the Python blocks above it print
+Python blocks are run in order, all of a page in one process, as lines of a file example.py; after <!-- run: jax --> it is
+another Python, for the rest of the page or until <!-- run: python -->. A page without <!-- prints --> is only run. What no
+--program or --python names is not checked.
 """
 import argparse
 import difflib
+import json
 import re
 import subprocess
 import sys
 from pathlib import Path
 
-BLOCK = re.compile(r"(<!-- (file|output): ([^>]*?) -->\n```[a-z]*\n)(.*?)(```\n)", re.S)
+BLOCK = re.compile(
+    r"(?:<!-- run: (?P<run>\w+) -->\n+)?"
+    r"(?P<head>(?:<!-- (?P<kind>file|output|prints):? ?(?P<what>[^>]*?) ?-->\n)?```(?P<language>\w*)\n)(?P<text>.*?)(?P<tail>```\n)",
+    re.S,
+)
+MARKER = re.compile(r"^<!-- (?:file:|output:|prints)", re.M)
+# Runs a list of blocks, and gives what each has printed.
+SESSION = """
+import contextlib, io, json, linecache, sys, types
+main, printed = types.ModuleType("__main__"), []
+sys.modules["__main__"] = main
+for place, code in json.load(sys.stdin):
+    linecache.cache["example.py"] = (len(code), None, code.splitlines(True), "example.py")
+    try:
+        with contextlib.redirect_stdout(io.StringIO()) as text:
+            exec(compile(code, "example.py", "exec"), main.__dict__)
+    except BaseException:
+        print("the block at line", place, "raised:", file=sys.stderr)
+        raise
+    printed.append(text.getvalue())
+json.dump(printed, sys.stdout)
+"""
 
 
-def expected(kind, what, root, programs):
-    """What a block of this kind must hold."""
-    if kind == "file":
-        return (root / what).read_text()
-    name, *arguments = what.split()
-    if name not in programs:
-        sys.exit(f"{name} is not among the programs: {', '.join(sorted(programs))}")
-    done = subprocess.run([programs[name], *arguments], capture_output=True, text=True, check=False)
+def run(command, what, **options):
+    done = subprocess.run(command, capture_output=True, text=True, check=False, **options)
     if done.returncode != 0:
         sys.exit(f"{what} failed with {done.returncode}:\n{done.stdout}{done.stderr}")
     return done.stdout
 
 
+def line_of(block):
+    return block.string.count("\n", 0, block.start("text"))
+
+
+def run_python(page, blocks, pythons):
+    """{position of a Python block or of what follows it: (what it printed)} of all blocks of the page that are run."""
+    sessions, python = {}, "python"
+    for block in blocks:
+        python = block["run"] or python
+        if block["language"] == "python" and block["kind"] is None or block["kind"] == "prints":
+            sessions.setdefault(python, []).append(block)
+    expected = {}
+    for python, members in sessions.items():
+        if python not in pythons:
+            continue
+        code = [(line_of(block), block["text"]) for block in members if block["kind"] is None]
+        printed = iter(json.loads(run([pythons[python], "-c", SESSION], f"{page} ({python})", input=json.dumps(code))))
+        text = ""
+        for block in members:
+            if block["kind"] is None:
+                text += next(printed)
+            else:
+                expected[block.start()], text = text.rstrip("\n") + "\n", ""
+        if text and any(block["kind"] for block in members):
+            sys.exit(f"{page}: its last Python block prints what no block shows:\n{text}")
+    return expected
+
+
+def expected_texts(page, blocks, options):
+    """{start of a block: what it must hold}."""
+    expected = run_python(page, blocks, options.python)
+    for block in blocks:
+        if block["kind"] == "file":
+            expected[block.start()] = (options.root / block["what"]).read_text()
+        elif block["kind"] == "output" and options.program:
+            name, *arguments = block["what"].split()
+            if name not in options.program:
+                sys.exit(f"{page}: {name} is not among the programs: {', '.join(sorted(options.program))}")
+            expected[block.start()] = run([options.program[name], *arguments], block["what"])
+    return expected
+
+
+def check(page, options):
+    """Compares or rewrites the blocks of a page; returns how many there are, and which are wrong."""
+    text = page.read_text()
+    blocks = list(BLOCK.finditer(text))
+    marked = sum(block["kind"] is not None for block in blocks)
+    if marked != len(MARKER.findall(text)):
+        sys.exit(f"{page}: a marker without a block behind it")
+    expected = expected_texts(page, blocks, options)
+    wrong = []
+    for block in reversed(blocks):
+        want = expected.get(block.start(), block["text"])
+        if want != block["text"]:
+            wrong.append(f"{page}: {block['what'] or f'line {line_of(block)}'}")
+            diff = difflib.unified_diff(block["text"].splitlines(True), want.splitlines(True), wrong[-1], "real")
+            sys.stdout.writelines(diff)
+            if options.update:
+                page.write_text(text := text[: block.start("text")] + want + text[block.end("text"):])
+    return len(expected), wrong
+
+
+def pairs(given):
+    return dict(pair.split("=", 1) for pair in given)
+
+
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("page", type=Path)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("pages", type=Path, nargs="+", help="pages, or folders whose pages are meant")
     parser.add_argument("--root", type=Path, required=True)
     parser.add_argument("--program", action="append", default=[], metavar="NAME=PATH")
+    parser.add_argument("--python", action="append", default=[], metavar="NAME=PATH")
     parser.add_argument("--update", action="store_true")
     options = parser.parse_args()
-    programs = dict(pair.split("=", 1) for pair in options.program)
-    page = options.page.read_text()
-    wrong = []
-
-    def compare(match):
-        head, kind, what, got, tail = match.groups()
-        want = expected(kind, what, options.root, programs)
-        if want != got:
-            wrong.append(what)
-            sys.stdout.writelines(difflib.unified_diff(got.splitlines(True), want.splitlines(True), f"{options.page}: {what}", "real"))
-        return head + want + tail
-
-    updated, count = BLOCK.subn(compare, page)
-    if count == 0 or count != len(re.findall(r"^<!-- (?:file|output):", page, re.M)):
-        sys.exit(f"{options.page}: a marker without a block behind it, or no marker at all")
-    if options.update:
-        options.page.write_text(updated)
-    elif wrong:
-        sys.exit(f"{options.page}: out of date: {', '.join(wrong)}; run this script with --update")
-    print(f"{options.page}: {count} blocks are real")
+    options.program, options.python = pairs(options.program), pairs(options.python)
+    count, wrong = 0, []
+    for given in options.pages:
+        for page in sorted(given.rglob("*.md")) if given.is_dir() else [given]:
+            found, faults = check(page, options)
+            count, wrong = count + found, wrong + faults
+    if count == 0:
+        sys.exit("no page shows anything that is checked")
+    if wrong and not options.update:
+        sys.exit(f"out of date: {', '.join(wrong)}; run this script with --update")
+    print(f"{count} blocks are real")
 
 
 if __name__ == "__main__":
