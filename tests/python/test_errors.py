@@ -34,10 +34,40 @@ def test_a_subclass_is_refused():
 
 
 def test_numpy_is_refused():
-    with pytest.raises(RuntimeError, match="Cannot access data pointer of Tensor"):
-        diptych.aot_function(lambda x: torch.from_numpy(x.numpy()))(torch.randn(3))
-    with pytest.raises(RuntimeError):
-        diptych.aot_function(lambda x: x * x.tolist()[0])(torch.randn(3))
+    for function in (lambda x: torch.from_numpy(x.numpy()), lambda x: x * x.tolist()[0], lambda x: x.tensor_split(x.long())[0]):
+        caught = refusal(diptych.aot_function(function), torch.randn(3))
+        assert "test_errors.py:" in str(caught.value)
+        assert "reads the memory of a tensor" in str(caught.value) or "needs the values of a tensor" in str(caught.value)
+
+
+def test_seeds_inside_are_refused():
+    def seeds(x):
+        torch.manual_seed(0)
+        return x + torch.rand(3)
+
+    def makes(x):
+        return x + torch.rand(3, generator=torch.Generator().manual_seed(0))
+
+    for function, words in ((seeds, "seeds the default generator"), (makes, "draws from a generator that the function makes")):
+        caught = refusal(diptych.aot_function(function), torch.randn(3))
+        assert words in str(caught.value)
+
+
+def test_a_refusal_in_the_backward_is_ours():
+    class Doubled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, tangent):
+            return tangent * 2
+
+    x = torch.randn(3, requires_grad=True)
+    result = diptych.aot_function(lambda x: Doubled.apply(x).square().sum())(x)
+    with pytest.raises(diptych.UserError, match="depends on what a torch.autograd.Function computes"):
+        torch.autograd.grad(result, x, create_graph=True)
+    torch.testing.assert_close(torch.autograd.grad(result, x)[0], 8 * x.detach())
 
 
 def test_dict_keys_of_other_kinds():
@@ -64,3 +94,32 @@ def test_options_are_checked():
         diptych.aot_function(lambda x: x, cache_size=3)
     caught = refusal(lambda: diptych.Options(partition="best"))
     assert "min_cut" in str(caught.value)
+
+
+def test_a_module_that_binds_its_buffer_anew_is_refused():
+    class Counting(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("total", torch.zeros(()))
+
+        def forward(self, x):
+            self.total = self.total + x.sum()
+            self.seen = x * 2
+            return x * self.total
+
+    module = Counting()
+    before = module.total
+    caught = refusal(diptych.aot_module(module), torch.ones(3))
+    assert "the forward of Counting binds 'total' to another tensor" in str(caught.value)
+    assert module.total is before and not hasattr(module, "seen")
+    torch.testing.assert_close(module(torch.ones(3)), torch.full((3,), 3.0))
+
+
+def test_what_a_hook_binds_before_each_forward_is_no_fault():
+    module = torch.nn.utils.weight_norm(torch.nn.Linear(3, 2))
+    compiled, x = diptych.aot_module(module), torch.randn(4, 3)
+    for scale in (1.0, 2.0):
+        with torch.no_grad():
+            module.weight_g.fill_(scale)
+        torch.testing.assert_close(compiled(x), module(x))
+    assert compiled.stats().entries <= 2

@@ -176,6 +176,26 @@ def test_closures_are_guarded():
     assert compiled.stats().hits == 1
 
 
+def test_modules_of_objects_are_guarded():
+    class Trainer:
+        def __init__(self):
+            self.model = nn.Linear(2, 2)
+            self.model.owner = (self.model, self)  # objects that hold each other
+            self.scale = torch.ones(2)
+
+        def loss(self, x):
+            return (self.model(x) * self.scale).sum()
+
+    trainer = Trainer()
+    compiled = diptych.aot_function(trainer.loss)
+    x = torch.ones(2)
+    for change in (lambda: None, lambda: setattr(trainer, "model", nn.Linear(2, 2)), lambda: setattr(trainer, "scale", torch.zeros(2))):
+        change()
+        torch.testing.assert_close(compiled(x), trainer.loss(x))
+    kinds = [slot.kind for slot in diptych.capture(trainer.loss, x).signature.forward_inputs]
+    assert kinds == ["argument", "free_variable", "free_variable", "free_variable"]
+
+
 def test_free_variables_stand_behind_the_arguments():
     a, b = torch.randn(3, requires_grad=True), torch.randn(3)
     pair = diptych.capture(lambda x: x * b + a, torch.randn(3))

@@ -1,0 +1,18 @@
+"""A function beside eager: what tests of other people's cases share."""
+import diptych
+import torch
+
+
+def agree(look, *functions):
+    """look(function), a list of tensors and plain values, is the same for each of the functions."""
+    seen = []
+    for function in functions:
+        torch.manual_seed(0)
+        seen.append(look(function))
+    for other in seen[1:]:
+        torch.testing.assert_close(other, seen[0])
+
+
+def both(function, **options):
+    """The function in eager and compiled."""
+    return function, diptych.aot_function(function, **options)

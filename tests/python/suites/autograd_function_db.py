@@ -1,0 +1,49 @@
+"""PyTorch's databases of custom autograd Functions and of custom operators as a judge: values, first and second gradients beside eager.
+
+    python tests/python/suites/autograd_function_db.py [--only Select]
+
+A Function that reads its tensors by NumPy can't be traced and has to be refused by name. An operator may: it is one node.
+"""
+import itertools
+from functools import partial
+
+import judge
+import torch
+from torch.testing._internal.autograd_function_db import autograd_function_db
+from torch.testing._internal.custom_op_db import custom_op_db
+
+DTYPES = (torch.float32, torch.float64, torch.int64)
+
+
+def judge_samples(function, op, dtype, order, limit):
+    import diptych
+
+    def outcomes():
+        for sample in itertools.islice(op.sample_inputs("cpu", dtype, requires_grad=order > 0), limit):
+            def look(call, order):
+                arguments, keywords = judge.clone(((sample.input, *sample.args), sample.kwargs))
+                return judge.observe(call, judge.tensors((arguments, keywords)), arguments, keywords, order)
+
+            yield judge.judge_to_order(partial(look, function), partial(look, diptych.aot_function(function)), order)
+
+    return judge.worst(outcomes())
+
+
+def entry(op, limit):
+    variants = [("", lambda *args, **kwargs: op.op(*args, **kwargs))]
+    if op.inplace_variant is not None:
+        variants.append((" in place", lambda x, **kwargs: op.inplace_variant(x.clone(), **kwargs)))
+    for dtype in DTYPES:
+        if dtype not in op.supported_dtypes("cpu"):
+            continue
+        order = 0 if not dtype.is_floating_point else 1 if dtype == torch.float32 else 2
+        for variant, function in variants:
+            yield f"{str(dtype)[6:]}{variant}", lambda: judge_samples(function, op, dtype, order, limit)
+
+
+def entries(options):
+    return [(op.name, lambda op=op: entry(op, options.samples)) for op in autograd_function_db + custom_op_db]
+
+
+if __name__ == "__main__":
+    judge.main("autograd_function_db", __doc__, entries)

@@ -1,0 +1,315 @@
+"""How the suites judge: one call in eager and one of the compiled function on equal arguments, all that can be seen of both compared.
+
+A suite is a list of entries, each judged in a process of its own, so that a crash is a row of the table and not the end of the run. What may be refused
+is in expected.json: a refusal that is not there fails the suite, as does one that is there and no longer happens.
+"""
+import argparse
+import collections
+import contextlib
+import copy
+import json
+import multiprocessing
+import pathlib
+import re
+import signal
+import sys
+import tempfile
+import traceback
+import warnings
+
+import torch
+from torch.utils import _pytree
+
+OUTCOMES = ("passed", "eager refuses", "refused", "wrong", "error", "slow", "crashed")  # from good to bad
+EAGER_RAISES = "a result is returned, expected what eager raises:"
+FAILED = ("[interpreter] node", "[backend ")  # what was captured does not run: no refusal, whatever the type
+ESCAPED = "got a tensor that escaped from a trace"  # used where no binding of ours makes a UserError of it
+EXPECTED = pathlib.Path(__file__).with_name("expected.json")
+
+
+def tensors(tree):
+    return [leaf for leaf in _pytree.tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
+
+
+def clone(tree):
+    """The tree with tensors of their own, laid out and requiring grad as before; one that occurs twice is one tensor again."""
+    copies = {}
+
+    def one(leaf):
+        if not isinstance(leaf, torch.Tensor):
+            return copy.deepcopy(leaf) if isinstance(leaf, tuple) else leaf  # a tuple that is no node: a packed sequence
+        if id(leaf) not in copies:
+            fresh = leaf.detach().clone()
+            if leaf.layout == torch.strided and fresh.stride() != leaf.stride() and not torch._debug_has_internal_overlap(leaf):
+                fresh = torch.empty_strided(leaf.shape, leaf.stride(), dtype=leaf.dtype).copy_(leaf.detach())
+            copies[id(leaf)] = fresh.requires_grad_(leaf.requires_grad)
+        return copies[id(leaf)]
+
+    return _pytree.tree_map(one, tree)
+
+
+class Seen(list):
+    """What was seen of a call: (what it is, tensor or plain value) in order."""
+
+    def note(self, label, value):
+        self.append((label, value.detach().clone() if isinstance(value, torch.Tensor) else value))
+
+    def note_all(self, label, values):
+        for index, value in enumerate(values):
+            self.note(f"{label} {index}", value)
+
+
+def storage_of(tensor):
+    return tensor.untyped_storage()._cdata if tensor.layout == torch.strided else id(tensor)
+
+
+def note_result(seen, result, given, aliases):
+    """Structure and values of a result and what autograd says of them; with `aliases`, what they share with what was given."""
+    results = tensors(result)
+    seen.note("structure", str(_pytree.tree_map(lambda leaf: "tensor" if isinstance(leaf, torch.Tensor) else repr(leaf), result)))
+    objects = [id(tensor) for tensor in given + results]
+    storages = [storage_of(tensor) for tensor in given + results]
+    for index, tensor in enumerate(results):
+        label, position = f"result {index}", len(given) + index
+        seen.note(label, tensor)
+        seen.note(f"{label}: dtype", tensor.dtype)
+        seen.note(f"{label}: requires_grad, is_leaf", (tensor.requires_grad, tensor.is_leaf))
+        if not aliases:
+            continue
+        if tensor.layout == torch.strided:
+            seen.note(f"{label}: strides", tensor.stride())
+        seen.note(f"{label}: is the tensor", objects.index(objects[position]))
+        sharing = [other for other, storage in enumerate(storages) if storage == storages[position] and other != position]
+        seen.note(f"{label}: shares the storage of", sharing)
+        seen.note(f"{label}: is view", bool(sharing) and tensor._is_view())  # if nothing else has the storage, nobody can see it
+
+
+def tangent_like(output, transposed):
+    """A random tangent; transposed, its strides are the reverse of contiguous ones."""
+    sizes = tuple(reversed(output.shape)) if transposed else output.shape
+    tangent = torch.randn(sizes, dtype=output.dtype)
+    return tangent.permute(*reversed(range(output.dim()))) if transposed else tangent
+
+
+def note_gradients(seen, outputs, leaves, order, transposed=False, none_is_zero=False, around=contextlib.nullcontext):
+    """Gradients of the outputs in the direction of random tangents, and theirs, up to `order`; each taken with `around` entered."""
+    for depth in range(1, order + 1):
+        outputs = [output for output in outputs if output is not None and output.requires_grad]
+        wanted = [leaf for leaf in leaves if leaf.requires_grad]
+        if not wanted or not (outputs or none_is_zero):
+            return
+        torch.manual_seed(7 + depth)
+        tangents = [tangent_like(output, transposed).requires_grad_(depth < order) for output in outputs]
+        with around():
+            found = torch.autograd.grad(outputs, wanted, tangents, create_graph=depth < order, allow_unused=True) if outputs else ()
+        outputs = found or (None,) * len(wanted)
+        noted = [torch.zeros_like(leaf) if none_is_zero and got is None else got for leaf, got in zip(wanted, outputs)]
+        seen.note_all(f"gradient of order {depth}:", noted)
+
+
+def observe(call, leaves, arguments, keywords, order, state=(), aliases=True, **how):
+    """Calls, and notes the result, what became of the arguments and of `state`, and gradients with respect to `leaves`.
+    order: 0 for values alone. aliases: whether strides and shared storages are observed. how: see note_gradients; transposed: whether tangents have odd
+    strides; none_is_zero: whether an undefined gradient is one of zeros, as for a result that depends on data which of its inputs it uses."""
+    seen = Seen()
+    given = tensors((arguments, keywords)) + list(state)
+    torch.manual_seed(7)
+    result = call(*arguments, **keywords)
+    note_result(seen, result, given, aliases)
+    seen.note_all("argument after the call", given)
+    seen.note_all("strides of argument after the call", [(t.stride() if t.layout == torch.strided else None, t.requires_grad) for t in given])
+    seen.note_all("grad of leaf", [leaf.grad for leaf in leaves])
+    changed = [tensor for tensor in given if tensor.grad_fn is not None]
+    note_gradients(seen, tensors(result) + changed, leaves, order, **how)
+    return seen
+
+
+def difference(expected, got):
+    """The first thing in which two observations differ, in words; None if they agree."""
+    for (label, x), (other, y) in zip(expected, got):
+        if label != other:
+            return f"'{other}' was seen, expected '{label}'"
+        if not isinstance(x, torch.Tensor) or not isinstance(y, torch.Tensor):
+            if isinstance(x, torch.Tensor) or isinstance(y, torch.Tensor) or x != y:
+                return f"{label} is {summary(y)}, expected {summary(x)}"
+            continue
+        tolerance = 1e-9 if x.dtype in (torch.float64, torch.complex128) else 1e-2 if x.dtype in (torch.float16, torch.bfloat16) else 1e-5
+        try:
+            torch.testing.assert_close(y, x, equal_nan=True, rtol=tolerance, atol=tolerance, check_stride=False)
+        except AssertionError as error:
+            return f"{label}: {' '.join(str(error).split())[:160]}"
+    if len(expected) != len(got):
+        return f"{len(got)} things were seen, expected {len(expected)}"
+    return None
+
+
+def summary(value):
+    return f"a tensor {tuple(value.shape)}" if isinstance(value, torch.Tensor) else str(value)[:200]
+
+
+def words(error):
+    text = str(error).strip()
+    return f"{type(error).__name__}: {text.splitlines()[0] if text else ''}"[:300]
+
+
+def judge_to_order(eager, ours, order):
+    """judge() for two functions of the order, which falls to the highest at which eager differentiates."""
+    outcome = judge(lambda: eager(order), lambda: ours(order))
+    if order > 1 and outcome[1].startswith(EAGER_RAISES) or outcome[0] == "eager refuses":
+        lower = judge_to_order(eager, ours, order - 1) if order > 0 else outcome
+        return outcome if lower[0] == "eager refuses" else lower
+    return outcome
+
+
+def judge(eager, ours):
+    """Outcome and words for two thunks that observe. Where eager raises, the compiled function must raise as well."""
+    import diptych
+
+    expected = refusal = None
+    try:
+        expected = eager()
+    except Exception as error:  # whatever it is, eager says so
+        refusal = words(error)
+    try:
+        got = ours()
+    except Exception as error:
+        if refusal:
+            return "eager refuses", refusal
+        if (isinstance(error, diptych.UserError) and not str(error).startswith(FAILED)) or ESCAPED in str(error):
+            return "refused", words(error)
+        return "error", words(error) + " | " + " < ".join(f"{f.filename.rsplit('/', 1)[-1]}:{f.lineno}" for f in traceback.extract_tb(error.__traceback__)[-2:])
+    if refusal:
+        return "wrong", f"{EAGER_RAISES} {refusal}"
+    wrong = difference(expected, got)
+    return ("wrong", wrong) if wrong else ("passed", "")
+
+
+def worst(outcomes):
+    """The worst of some (outcome, words); passed for none."""
+    return max(outcomes, key=lambda outcome: OUTCOMES.index(outcome[0]), default=("eager refuses", "no samples"))
+
+
+def _child(entry, path, done):
+    """Judges an entry, which yields (group, thunk giving outcome and words), but for the groups that are done; writes what it begins and what it ends."""
+    with open(path, "a", buffering=1) as file:
+        try:
+            for group, thunk in entry():
+                if group not in done:
+                    file.write(json.dumps([group]) + "\n")
+                    file.write(json.dumps([group, *thunk()]) + "\n")
+        except Exception as error:
+            file.write(json.dumps(["suite", "error", "of the suite or its samples: " + words(error)]) + "\n")
+
+
+def run_entry(name, entry, seconds):
+    """The rows (name, group, outcome, words) of an entry that is judged in a process of its own; in another one from where the first crashed."""
+    rows = []
+    while True:
+        with tempfile.NamedTemporaryFile("r", suffix=".jsonl") as file:
+            done = {group for _, group, _, _ in rows}
+            process = multiprocessing.get_context("fork").Process(target=_child, args=(entry, file.name, done))
+            process.start()
+            process.join(seconds)
+            ended = process.exitcode
+            if ended is None:
+                process.kill()
+                process.join()
+            lines = [json.loads(line) for line in file.read().splitlines()]
+        rows += [(name, *line) for line in lines if len(line) == 3]
+        if ended == 0:
+            return rows
+        group = lines[-1][0] if lines and len(lines[-1]) == 1 else "suite"
+        if ended is None:
+            return [*rows, (name, group, "slow", f"not done after {seconds} s")]
+        rows.append((name, group, "crashed", signal.Signals(-ended).name if ended < 0 else f"exit {ended}"))
+        if group == "suite":
+            return rows
+
+
+def unexpected(suite, rows, complete, every_sample=True):
+    """What differs from expected.json, in words. Its refusals are {"entry group": part of the words}, "entry *" for all groups of an entry. Whether each is
+    still refused, and how many passed, is asked only if the suite ran as far as that takes."""
+    known = json.loads(EXPECTED.read_text()).get(suite, {})
+    refusals, used, complaints = known.get("refused", {}), set(), []
+    for name, group, outcome, said in rows:
+        key = next((key for key in (f"{name} {group}", f"{name} *") if refusals.get(key, "\0") in said), None)
+        if outcome == "refused" and key is None:
+            complaints.append(f"refused, and expected.json does not say so: {name} {group}: {said[:160]}")
+        elif outcome == "refused":
+            used.add(key)
+    passed = sum(row[2] == "passed" for row in rows)
+    if complete and every_sample:
+        complaints += [f"expected.json says that {key} is refused with '{refusals[key]}', and it is not" for key in refusals if key not in used]
+    if complete and passed < known.get("passed", 0):
+        complaints.append(f"{passed} passed, expected at least {known['passed']}")
+    return complaints
+
+
+def gist(said):
+    """The part of a refusal's words that stays the same when lines of files move."""
+    parts = re.split(r" in scope '|\S+\.py:\d+:? ?", said.split(": ", 1)[1])
+    return next((part for part in parts if len(part) >= 16), parts[0])[:80]
+
+
+def accept(suite, rows):
+    """Writes the refusals and the number of passed rows to expected.json."""
+    by_entry = collections.defaultdict(dict)
+    for name, group, outcome, said in rows:
+        by_entry[name][group] = gist(said) if outcome == "refused" else None
+    refused = {}
+    for name, groups in by_entry.items():
+        if None not in groups.values() and len(set(groups.values())) == 1:
+            refused[f"{name} *"] = next(iter(groups.values()))
+        else:
+            refused.update({f"{name} {group}": words for group, words in groups.items() if words})
+    known = json.loads(EXPECTED.read_text())
+    known[suite] = {"passed": sum(row[2] == "passed" for row in rows), "refused": refused}
+    EXPECTED.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")
+
+
+def print_table(rows):
+    counts = collections.defaultdict(collections.Counter)
+    for _, group, outcome, _ in rows:
+        counts[group.split(" ")[0]][outcome] += 1
+        counts["all"][outcome] += 1
+    print("| group | " + " | ".join(OUTCOMES) + " |")
+    print("| --- |" + " ---: |" * len(OUTCOMES))
+    for group in sorted(counts, key=lambda group: (group == "all", group)):
+        print(f"| {group} | " + " | ".join(str(counts[group][outcome]) for outcome in OUTCOMES) + " |")
+
+
+def main(suite, doc, make_entries, add_arguments=None):
+    """Runs a suite from the command line. make_entries(options) gives (name, entry); see _child for entries. add_arguments(parser): those of the suite."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", help="names, set apart by commas; of each, what starts with it")
+    parser.add_argument("--samples", type=int, help="at most so many samples of each entry")
+    parser.add_argument("--seconds", type=int, default=120, help="for one entry")
+    parser.add_argument("--list", action="store_true", help="prints every row that did not pass, refusals as well")
+    parser.add_argument("--accept", action="store_true", help="writes what was refused to expected.json")
+    parser.add_argument("--out", help="writes the rows as JSON")
+    if add_arguments is not None:
+        add_arguments(parser)
+    options = parser.parse_args()
+    import diptych  # noqa: F401  # imported once, before the processes fork
+
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    wanted = tuple(options.only.split(",")) if options.only else ()
+    rows = []
+    for name, entry in make_entries(options):
+        if wanted and not name.startswith(wanted):
+            continue
+        found = run_entry(name, entry, options.seconds)
+        rows += found
+        for row in found:
+            if OUTCOMES.index(row[2]) > OUTCOMES.index("refused") or (options.list and row[2] != "passed"):
+                print(f"{row[2]:8} {row[0]} {row[1]}: {row[3]}", flush=True)
+    print_table(rows)
+    if options.accept:
+        accept(suite, rows)
+    complaints = unexpected(suite, rows, complete=not wanted, every_sample=not options.samples)
+    print("\n".join(complaints))
+    if options.out:
+        pathlib.Path(options.out).write_text(json.dumps(rows, indent=1))
+    bad = [row for row in rows if OUTCOMES.index(row[2]) > OUTCOMES.index("refused")]
+    sys.exit(1 if bad or complaints or not rows else 0)

@@ -1,0 +1,90 @@
+"""PyTorch's operator database once more, for what op_db.py does not look at: what results share with arguments, in-place variants, out= and guards.
+
+    python tests/python/suites/op_variants.py [--only view,add] [--samples 2]
+
+Each variant of an operator is a function whose arguments are computed from leaves, so that it may change them; they are looked at afterwards, too. One compiled
+function gets all samples, so that guards have to tell them apart; "dynamic", whose sizes are dynamic, gets three times as many. "backward" runs in eager, and
+its backward passes are captured as a whole.
+"""
+import contextlib
+import itertools
+from functools import partial
+
+import judge
+import torch
+from torch.testing._internal import common_methods_invocations
+from torch.testing._internal.common_methods_invocations import op_db
+
+DTYPES = (torch.float64, torch.int64)
+WITHOUT_VALUES = ("empty", "new_empty")  # what these start with gives memory as it was
+GRADIENT_READS_VALUES = ("linalg.eig",)  # eager refuses gradients by what the eigenvectors are, which no graph sees
+
+
+# The database seeds the generator inside of random operators, which a graph can't hold; the judge does before it calls one, so that draws are compared.
+common_methods_invocations.wrapper_set_seed = lambda operator, *args, **kwargs: operator(*args, **kwargs)
+
+
+def observe(given, order, call, around=contextlib.nullcontext):
+    """What is seen of a call on arguments that are no leaves."""
+    leaves = judge.clone(given)
+    arguments, keywords = judge._pytree.tree_map(lambda leaf: leaf * 1 if isinstance(leaf, torch.Tensor) and leaf.requires_grad else leaf, leaves)
+    return judge.observe(call, judge.tensors(leaves), arguments, keywords, order, around=around)
+
+
+def with_out(op):
+    """The operator writing its result into a tensor that is an argument of the function, the first one."""
+
+    def function(out, *args, **kwargs):
+        op.op(*args, out=out, **kwargs)
+        return out if isinstance(out, torch.Tensor) else list(out)
+
+    return function
+
+
+def variants(op, dtype):
+    """(name, function, whether a result is to be made for out=) of the variants that an operator has."""
+    yield "as it is", lambda *args, **kwargs: op.op(*args, **kwargs), False
+    if dtype.is_floating_point:
+        for name in ("dynamic", "backward"):
+            yield name, lambda *args, **kwargs: op.op(*args, **kwargs), False
+    if op.inplace_variant is not None:
+        yield "in place", lambda *args, **kwargs: op.inplace_variant(*args, **kwargs), False
+    if op.supports_out:
+        yield "out", with_out(op), True
+
+
+def judge_samples(op, dtype, name, function, needs_out, limit):
+    import diptych
+
+    differentiable = dtype.is_floating_point and op.supports_autograd and dtype in op.supported_backward_dtypes("cpu")
+    differentiable = differentiable and not needs_out and op.name not in GRADIENT_READS_VALUES
+    outcomes, compiled = [], diptych.aot_function(function, dynamic=name == "dynamic")
+    samples = op.sample_inputs("cpu", dtype, requires_grad=differentiable)
+    for sample in itertools.islice(samples, limit * 3 if name == "dynamic" else limit):
+        arguments = (sample.input, *sample.args)
+        if needs_out:
+            try:
+                result = op.op(*judge.clone(arguments), **judge.clone(sample.kwargs))
+                arguments = (judge._pytree.tree_map(lambda leaf: torch.zeros_like(leaf).contiguous(), result), *arguments)
+            except Exception:  # eager says so below as well
+                continue
+        look = partial(observe, (arguments, sample.kwargs), 1 if differentiable else 0)
+        ours = partial(look, function, diptych.backward_capture.capture) if name == "backward" else partial(look, compiled)
+        outcomes.append(judge.judge(partial(look, function), ours))
+    return judge.worst(outcomes)
+
+
+def entry(op, limit):
+    for dtype in DTYPES:
+        if dtype not in op.supported_dtypes("cpu"):
+            continue
+        for name, function, needs_out in variants(op, dtype):
+            yield f"{str(dtype)[6:]}, {name}", partial(judge_samples, op, dtype, name, function, needs_out, limit or 3)
+
+
+def entries(options):
+    return [(f"{op.name}.{op.variant_test_name}".rstrip("."), partial(entry, op, options.samples)) for op in op_db if not op.name.startswith(WITHOUT_VALUES)]
+
+
+if __name__ == "__main__":
+    judge.main("op_variants", __doc__, entries)

@@ -1,0 +1,115 @@
+"""The judge of the suites finds what is wrong: each test has a function in the place of a compiled one that differs from eager in one thing."""
+import faulthandler
+import os
+import pathlib
+import sys
+import time
+
+import diptych
+import pytest
+import torch
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent / "suites"))
+
+import judge  # noqa: E402
+
+
+def verdict(eager, ours, order=2, needs=True):
+    def look(function):
+        torch.manual_seed(0)
+        x = torch.randn(3, 4, dtype=torch.float64, requires_grad=needs)
+        argument = x * 1
+        return judge.observe(function, [x], [argument], {}, order)
+
+    return judge.judge(lambda: look(eager), lambda: look(ours))
+
+
+class Detached(torch.autograd.Function):
+    """sin, whose gradient does not depend on its argument in autograd's eyes."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.cosine = x.detach().cos()
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * ctx.cosine
+
+
+@pytest.mark.parametrize("words, eager, ours", [
+    ("close", lambda x: x.sin(), lambda x: x.sin() + 1e-6),
+    ("dtype", lambda x: x.sin(), lambda x: x.sin().float()),
+    ("strides", lambda x: x.sin(), lambda x: x.sin().t().contiguous().t()),
+    ("requires_grad", lambda x: x.sin(), lambda x: x.sin().detach()),
+    ("structure", lambda x: (x.sin(), 1), lambda x: (x.sin(), 2)),
+    ("structure", lambda x: (x.sin(),), lambda x: [x.sin()]),
+    ("structure", lambda x: x.sort(0), lambda x: tuple(x.sort(0))),
+    ("is the tensor", lambda x: x, lambda x: x.view_as(x)),
+    ("shares the storage", lambda x: x.view(-1), lambda x: x.view(-1).clone()),
+    ("shares the storage", lambda x: [x.sin()] * 2, lambda x: [x.sin(), x.sin()]),
+    ("argument after the call", lambda x: x.mul_(2).sum(), lambda x: (x * 2).sum()),
+    ("argument after the call", lambda x: x.t_().sum(), lambda x: x.sum()),
+    ("gradient of order 1", lambda x: x.sin(), lambda x: x.sin() + (x - x.detach())),
+    ("gradient of order 2", lambda x: x.sin(), Detached.apply),
+    ("expected what eager raises", lambda x: x.view(5), lambda x: x.sin()),
+])
+def test_a_difference_is_found(words, eager, ours):
+    assert verdict(eager, eager)[0] in ("passed", "eager refuses")
+    outcome, said = verdict(eager, ours)
+    assert outcome == "wrong" and words in said, (outcome, said)
+
+
+def test_errors_and_refusals_are_told_apart():
+    def raises(error):
+        def f(x):
+            raise error
+
+        return f
+
+    assert verdict(torch.sin, raises(ValueError("no")))[0] == "error"
+    assert verdict(torch.sin, raises(diptych.UserError("[trace] no")))[0] == "refused"
+    assert verdict(torch.sin, raises(diptych.UserError("[interpreter] node 0 of graph 'forward' failed")))[0] == "error"
+    assert verdict(raises(ValueError("no")), raises(diptych.UserError("[trace] no")))[0] == "eager refuses"
+
+
+def test_the_highest_order_that_eager_has_is_judged():
+    def eager(order):
+        if order > 1:
+            raise RuntimeError("no second order")
+        return judge.Seen([("order", order)])
+
+    assert judge.judge_to_order(eager, lambda order: judge.Seen([("order", order)]), 2) == ("passed", "")
+    assert judge.judge_to_order(eager, lambda order: judge.Seen([("order", 7)]), 2)[0] == "wrong"
+
+
+def test_a_crash_and_a_hang_are_rows():
+    def crash():
+        faulthandler.disable()  # its report is not ours
+        os.abort()
+
+    def entry():
+        yield "first", lambda: ("passed", "")
+        yield "second", crash
+        yield "third", lambda: ("passed", "")
+
+    passed = [("name", group, "passed", "") for group in ("first", "third")]
+    assert judge.run_entry("name", entry, 60) == [passed[0], ("name", "second", "crashed", "SIGABRT"), passed[1]]
+
+    def hangs():
+        yield "first", lambda: time.sleep(60)
+
+    assert judge.run_entry("name", hangs, 1)[0][:3] == ("name", "first", "slow")
+
+
+def test_refusals_may_not_come_or_go_unseen(tmp_path, monkeypatch):
+    path = tmp_path / "expected.json"
+    path.write_text('{"suite": {"passed": 2, "refused": {"a *": "item", "b float32": "sparse"}}}')
+    monkeypatch.setattr(judge, "EXPECTED", path)
+    rows = [("a", "x", "refused", "item"), ("b", "float32", "refused", "sparse"), ("c", "x", "passed", ""), ("d", "x", "passed", "")]
+    assert judge.unexpected("suite", rows, complete=True) == []
+    assert len(judge.unexpected("suite", [*rows, ("c", "y", "refused", "item")], complete=True)) == 1
+    assert len(judge.unexpected("suite", [("a", "x", "refused", "other"), *rows[1:]], complete=False)) == 1
+    assert len(judge.unexpected("suite", rows[1:], complete=True)) == 1
+    assert len(judge.unexpected("suite", rows[:3], complete=True)) == 1
+    assert judge.unexpected("suite", rows[2:], complete=True, every_sample=False) == []
