@@ -77,7 +77,7 @@ torch::autograd::variable_list look_up(const c10::intrusive_ptr<torch::autograd:
   detail::leave_entry();
   const auto begin = std::chrono::steady_clock::now();
   const auto calls = detail::calls_in_order(root, task);
-  detail::TaskContents contents(calls, /*records_gradients=*/false);
+  detail::TaskContents contents(calls, task.captured_vars_.size(), /*records_gradients=*/false);
   benchmark::DoNotOptimize(detail::BackwardCache::instance().find(calls, contents, task.captured_vars_.size()));
   lookup_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return torch::autograd::variable_list(task.captured_vars_.size());

@@ -11,7 +11,7 @@ recorded, whoever wrote it. Arguments and results are trees: tuples, lists, dict
 JAX), named tuples, dataclasses, classes registered with torch.utils._pytree, and torch.nn modules, whose parameters and
 buffers are inputs under their names.
 """
-from . import _torch_check as _  # before the library is loaded: it fits one version of torch
+from . import _torch_check  # before the library is loaded: it fits one version of torch
 from ._build import VERSION as _version
 from ._core import (
     Aot,
@@ -32,6 +32,7 @@ from ._core import (
     Value,
     associative_scan,
     backend_names,
+    call_pair,
     cond,
     load_tensors,
     make_pair,
@@ -46,9 +47,10 @@ from ._core import (
     save_within_budget,
     scan,
     scan_layers,
+    tensors_of_argument,
     while_loop,
 )
-from . import backward_capture, fx
+from . import _display, backward_capture, fx
 from ._files import load, save
 from ._functions import (
     AotModule,

@@ -1,11 +1,22 @@
-"""torch.compile(backend="diptych")."""
+"""torch.compile(backend="diptych"): an entry point of the group torch_dynamo_backends, which Dynamo finds by itself."""
+from . import _core
 from ._functions import aot_function
 
 
-def backend(module, example_inputs, **options):
-    """Compiles what Dynamo found: `module` is an fx.GraphModule, which is captured when it is first called."""
+def backend(module, example_inputs, options=None, mode=None):
+    """Compiles what Dynamo found: `module` is an fx.GraphModule, which is captured when it is first called.
+    options: those of Options, as torch.compile(options={"partition": "min_cut"}) gives them.
+    Errors: UserError for an option that Options has not, and for a mode."""
+    if mode is not None:
+        raise _core.UserError(f"[torch.compile] got mode='{mode}', which Inductor has; expected options=, see diptych.Options")
+    chosen = {"name": "dynamo", **(options or {})}
+    try:
+        _core.Options(**chosen)
+    except TypeError as error:
+        names = ", ".join(sorted(options))
+        raise _core.UserError(f"[torch.compile] got options {names}, expected those of diptych.Options: {error}") from None
 
     def call(*inputs):
         return module(*inputs)
 
-    return aot_function(call, **{"name": "dynamo", **options})
+    return aot_function(call, **chosen)

@@ -1,34 +1,44 @@
 """The verbs that take a Python function."""
 import functools
 import inspect
+from collections.abc import Callable
+from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 import torch
 
 from . import _core
+from ._module_state import kept
+
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
 
 
-class _Compiled:
+class _Compiled(Generic[_Arguments, _Result]):
     """A compiled function: calls it, and passes on what else is asked of it."""
 
-    def __init__(self, function, core):
+    def __init__(self, function: Callable[_Arguments, _Result], core: _core.Aot) -> None:
         functools.update_wrapper(self, function)
         self._core = core
 
-    def __call__(self, *args, **kwargs):
+    def __call__(self, *args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
         return self._core(*args, **kwargs)
+
+    def __repr__(self):
+        stats = self.stats()
+        return f"<compiled {getattr(self, '__name__', 'function')}: {stats.entries} captures, {stats.hits} hits>"
 
     def __get__(self, instance, owner=None):
         return self if instance is None else functools.partial(self, instance)
 
-    def stats(self):
+    def stats(self) -> _core.CacheStats:
         """Hits, misses, and why the last miss was one."""
         return self._core.stats()
 
-    def clear(self):
+    def clear(self) -> None:
         """Forgets every capture."""
         self._core.clear()
 
-    def forward_graphs(self):
+    def forward_graphs(self) -> list[_core.Graph]:
         """The forward graphs of the captures that are cached, most recent first."""
         return self._core.forward_graphs()
 
@@ -38,9 +48,14 @@ def _named(options, function):
     return _core.Options(**{"name": name, **options})
 
 
+@overload
+def aot_function(function: Callable[_Arguments, _Result], **options: Any) -> _Compiled[_Arguments, _Result]: ...
+@overload
+def aot_function(function: None = None, **options: Any) -> Callable[[Callable[_Arguments, _Result]], _Compiled[_Arguments, _Result]]: ...
 def aot_function(function=None, **options):
     """Makes a compiled function of `function`, which gives what `function` gives in eager: values, gradients, aliasing,
-    mutation and errors. Also a decorator, with options or without. Options: see Options.
+    mutation and errors. Also a decorator, with options or without: those that Options takes. What it returns has the methods
+    stats(), clear() and forward_graphs() of AotModule; a torch.nn.Module gives what aot_module() gives.
 
     What the function reads besides its arguments is guarded: numbers, strings, lists and dicts of its closure and of the
     globals that it names by value, tensors and modules by identity; a tensor found so is an input of the graph, after the
@@ -53,12 +68,13 @@ def aot_function(function=None, **options):
     return _Compiled(function, _core.Aot(function, _named(options, function)))
 
 
-class AotModule(_Compiled):
+class AotModule(_Compiled[..., Any]):
     """A module whose forward is compiled; other attributes are the module's."""
 
-    def __init__(self, module, **options):
+    def __init__(self, module: torch.nn.Module, **options: Any) -> None:
         def forward(module, *args, **kwargs):
-            return module(*args, **kwargs)
+            with kept(module):
+                return module(*args, **kwargs)
 
         parameters = inspect.signature(module.forward).parameters.values()
         first = inspect.Parameter("module", inspect.Parameter.POSITIONAL_ONLY)
@@ -67,31 +83,32 @@ class AotModule(_Compiled):
         self.module = module
         self.__doc__ = module.__doc__
 
-    def __call__(self, *args, **kwargs):
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return super().__call__(self.module, *args, **kwargs)
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Any:
         return getattr(self.__dict__["module"], name)
 
 
-def aot_module(module, **options):
+def aot_module(module: torch.nn.Module, **options: Any) -> AotModule:
     """Compiles a torch.nn.Module: its parameters and buffers are inputs of the graph under their names, "module.weight".
-    Gradients land on the module's parameters, and buffers such as BatchNorm's are updated, as in eager."""
+    Gradients land on the module's parameters, and buffers such as BatchNorm's are updated, as in eager. Other attributes of
+    the result are the module's. Errors, when called: UserError for what a graph can't hold, naming it."""
     return AotModule(module, **options)
 
 
-def capture_with(options, function, *args, **kwargs):
-    """capture() with Options."""
+def capture_with(options: _core.Options, function: Callable[..., Any], *args: Any, **kwargs: Any) -> _core.Pair:
+    """Captures function(*args, **kwargs) as capture() does, by the Options given: partition, decompositions, name."""
     return _core.capture_with(options, function, *args, **kwargs)
 
 
-def capture(function, *args, **kwargs):
+def capture(function: Callable[..., Any], *args: Any, **kwargs: Any) -> _core.Pair:
     """Captures function(*args, **kwargs) and returns its Pair: the forward and the backward graph. Nothing is run and no
     argument changes. Errors: UserError for what a graph can't hold, naming it; what the function itself raises."""
     return _core.capture_with(_core.Options(name="capture"), function, *args, **kwargs)
 
 
-def value_and_grad(function, **options):
+def value_and_grad(function: Callable[_Arguments, torch.Tensor], **options: Any) -> Callable[_Arguments, tuple[torch.Tensor, Any]]:
     """Returns a compiled function of the same arguments that gives (value, gradients): the gradients of the scalar that
     `function` returns with respect to its first argument, in that argument's tree. Leaves that nothing reaches get zeros.
     Errors, when called: UserError for a leaf of the first argument that is not floating point, and for a value that is no
@@ -105,8 +122,8 @@ def value_and_grad(function, **options):
     return compiled
 
 
-def grad(function, **options):
-    """value_and_grad() without the value."""
+def grad(function: Callable[_Arguments, torch.Tensor], **options: Any) -> Callable[_Arguments, Any]:
+    """Returns a compiled function of the same arguments that gives the gradients alone: see value_and_grad()."""
     both = value_and_grad(function, **options)
 
     @functools.wraps(function)
@@ -116,9 +133,11 @@ def grad(function, **options):
     return compiled
 
 
-def checkpoint(function, policy=None):
+def checkpoint(function: Callable[_Arguments, _Result], policy: _core.CheckpointPolicy | None = None) -> Callable[_Arguments, _Result]:
     """Returns a function that gives what `function` gives and keeps for the backward what `policy` says, by default its
-    inputs alone; the rest is computed again when the backward comes to it. Random numbers are drawn once.
+    inputs alone; the rest is computed again when the backward comes to it. In a capture it marks the nodes, and every
+    partitioner obeys; outside it captures the function. Random numbers are drawn once, and buffers changed once.
+    Errors, when called: UserError for an argument that is changed in place; what the function raises.
     Source: torch.utils.checkpoint; jax.checkpoint."""
     policy = policy if policy is not None else _core.save_nothing()
 
@@ -129,9 +148,12 @@ def checkpoint(function, policy=None):
     return checkpointed
 
 
-def custom_vjp(function, fwd, bwd):
+def custom_vjp(function: Callable[_Arguments, _Result], fwd: Callable[..., Any], bwd: Callable[..., Any]) -> Callable[_Arguments, _Result]:
     """Returns a function that gives function(*args) and is differentiated by the rules fwd(*args) -> (result, residuals)
-    and bwd(residuals, tangents) -> a tuple of one gradient per argument, None for none. Source: jax.custom_vjp."""
+    and bwd(residuals, tangents) -> a tuple of one gradient per argument, None for none; tangents come in the result's tree.
+    Shapes: a gradient has the sizes and the dtype of its argument.
+    Errors, when called: UserError for another number of gradients, and by path for one of other sizes or dtype.
+    Source: jax.custom_vjp."""
 
     @functools.wraps(function)
     def with_rules(*args):

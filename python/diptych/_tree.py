@@ -1,5 +1,9 @@
 """Small helpers that the bindings call."""
+import collections
+import dataclasses
+import functools
 import inspect
+import types
 
 
 class _Absent:
@@ -56,3 +60,57 @@ def fill_gradients(gradients, arguments):
         return gradient
 
     return (tuple(fill(*pair) for pair in zip(gradients, arguments)), {})
+
+
+def _contents(value):
+    """What an object that is no tree holds, with a name for each: its attributes, the elements of a set, what a function or
+    a generator refers to."""
+    if isinstance(value, (set, frozenset, collections.deque)):
+        return [(f"[{index}]", element) for index, element in enumerate(value)]
+    if isinstance(value, functools.partial):
+        return [(".args", value.args), (".keywords", value.keywords)]
+    if inspect.isgenerator(value):
+        return [(f".{name}", local) for name, local in inspect.getgeneratorlocals(value).items()]
+    if inspect.isfunction(value):
+        return [(f".{name}", held) for name, held in inspect.getclosurevars(value).nonlocals.items()]
+    names = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ()) if isinstance(name, str)]
+    held = {**{name: getattr(value, name) for name in names if hasattr(value, name)}, **getattr(value, "__dict__", {})}
+    return [(f".{name}", attribute) for name, attribute in held.items()]
+
+
+def _hidden_stand_in(value, path, is_inside, depth):
+    """The path of a tensor of the trace that `value` holds where no tree is visited, or None."""
+    import torch
+    from torch.utils import _pytree
+
+    from . import _core
+
+    if isinstance(value, torch.Tensor):
+        return path if is_inside and _core.is_stand_in(value) else None
+    if depth == 0 or value is None or isinstance(value, (bool, int, float, complex, str, bytes, type, torch.nn.Module, types.ModuleType)):
+        return None
+    if isinstance(value, (list, tuple)):
+        parts = [(f".{index}", element) for index, element in enumerate(value)]
+    elif isinstance(value, dict):
+        parts = [(f".{key}", element) for key, element in value.items()]
+    elif dataclasses.is_dataclass(value):
+        parts = [(f".{field.name}", getattr(value, field.name)) for field in dataclasses.fields(value)]
+    elif not is_inside and type(value) in _pytree.SUPPORTED_NODES:
+        return None
+    else:
+        parts, is_inside = _contents(value), True
+    found = (_hidden_stand_in(part, path + name, is_inside, depth - 1) for name, part in parts)
+    return next((hidden for hidden in found if hidden), None)
+
+
+def refuse_hidden_tensors(result):
+    """Refuses what a traced function returned if an object in it that is no tree holds a tensor of the trace, which would be
+    dead in the hands of the caller. Errors: UserError by path."""
+    hidden = _hidden_stand_in(result, "", False, 5)
+    if hidden:
+        from . import UserError
+
+        raise UserError(
+            f"[capture] the function returned an object that holds a tensor, at 'result{hidden}', expected tensors in lists, "
+            "tuples, dicts, dataclasses or classes registered with torch.utils._pytree; return the tensor itself"
+        )

@@ -8,6 +8,7 @@ import re
 
 import torch
 from torch import fx
+from torch.fx.passes.shape_prop import TensorMetadata
 
 from . import _core
 
@@ -48,7 +49,9 @@ class _Writer:
 
     def write(self):
         for value, slot in zip(self.graph.inputs, self.graph.input_slots):
-            self.nodes[value] = self.fx.placeholder(_identifier(slot.path))
+            has_name = slot.path and not slot.path[0].isdigit()
+            name = slot.path if has_name else f"{slot.kind}_{slot.path}".rstrip("_")
+            self.name(value, self.fx.placeholder(_identifier(name)))
         for index, node in enumerate(self.graph.nodes):
             if node.is_higher_order:
                 self.write_higher_order(index, node)
@@ -80,19 +83,19 @@ class _Writer:
         args, kwargs = [], {}
         for argument, operand in zip(target._schema.arguments, node.operands):
             value = self.operand(node, operand)
-            if argument.kwarg_only:
-                kwargs[argument.name] = value
-            else:
+            if not argument.kwarg_only:
                 args.append(value)
+            elif not argument.has_default_value() or value != argument.default_value:  # backends know few of them
+                kwargs[argument.name] = value
         call = self.fx.call_function(target, tuple(args), kwargs)
         self.note(call, node)
         results = iter(node.outputs)
         for position, count in enumerate(node.returns):
-            part = call if len(node.returns) == 1 else self.fx.call_function(operator.getitem, (call, position))
+            part = call if len(node.returns) == 1 else self.element(node, call, position)
             if count == -1:
                 self.name(next(results), part)
             for element in range(max(count, 0)):
-                self.name(next(results), self.fx.call_function(operator.getitem, (part, element)))
+                self.name(next(results), self.element(node, part, element))
 
     def write_higher_order(self, index, node):
         name = f"{_identifier(node.name)}_{index}"
@@ -105,16 +108,28 @@ class _Writer:
         call = self.fx.call_module(name, tuple(tensors))
         self.note(call, node)
         for position, value in enumerate(node.outputs):
-            self.name(value, self.fx.call_function(operator.getitem, (call, position)))
+            self.name(value, self.element(node, call, position))
+
+    def element(self, node, results, position):
+        part = self.fx.call_function(operator.getitem, (results, position))
+        self.note(part, node)
+        return part
 
     def name(self, value, node):
         if value is not None:
             self.nodes[value] = node
-            node.meta["type"] = repr(self.graph.meta(value))
+            meta = self.graph.meta(value)
+            node.meta["type"] = repr(meta)
+            if not any(isinstance(size, _core.DynamicSize) for size in (*meta.shape, *meta.stride)):
+                shape = torch.Size(meta.shape)
+                node.meta["tensor_meta"] = TensorMetadata(shape, meta.dtype, meta.requires_grad, meta.stride, None, False, {})
 
     @staticmethod
     def note(call, node):
-        if node.scope:
+        place = re.search(r"(\S+):(\d+) (.+)$", node.scope)
+        if place:  # as Python's traceback writes it, where fx looks for it
+            call.meta["stack_trace"] = 'File "{}", line {}, in {}\n{}'.format(*place.groups(), node.scope)
+        elif node.scope:
             call.meta["stack_trace"] = node.scope
 
 

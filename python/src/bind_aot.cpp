@@ -5,6 +5,7 @@
 
 #include "bindings.h"
 #include "diptych/compile/gradients.h"
+#include "diptych/trace/fake_tensor.h"
 #include "function.h"
 
 namespace diptych::python {
@@ -80,6 +81,8 @@ void bind_aot(py::module_& module) {
   py::class_<CompiledGradients>(module, "AotGradients", "A function that gives a value and its gradients.")
       .def(py::init<const py::object&, const AotOptions&>(), py::arg("function"), py::arg("options"))
       .def("__call__", &CompiledGradients::call);
+  module.def("is_stand_in", &diptych::detail::is_stand_in, py::arg("tensor"),
+             "Whether a tensor stands for another one in a trace.");
 }
 
 }  // namespace diptych::python

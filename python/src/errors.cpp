@@ -2,8 +2,12 @@
 
 #include <torch/csrc/Exceptions.h>
 
+#include <algorithm>
+#include <string_view>
+
 #include "diptych/base/last_error.h"
 #include "diptych/trace/recorder.h"
+#include "kinds.h"
 
 namespace diptych::python {
 namespace {
@@ -20,10 +24,36 @@ void raise_as_torch_does(const c10::Error& error) {
   PyErr_SetString(type, error.what_without_backtrace());
 }
 
-// Torch's words where something wants the data of a stand-in.
-bool reads_memory(const std::string& text) {
-  return text.starts_with("Cannot access data pointer of Tensor") ||
-         text.find("its data is not allocated yet") != text.npos;
+// What torch says of a function that can't be traced, and what it means.
+struct Refusal {
+  std::string_view words;
+  std::string_view meaning;
+};
+constexpr std::string_view kReadsMemory =
+    "reads the memory of a tensor (by numpy(), data_ptr() or an extension), which has none while it is traced; use "
+    "operators of torch, or do that outside the function";
+constexpr Refusal kRefusals[] = {
+    {"Cannot access data pointer of Tensor", kReadsMemory},
+    {"its data is not allocated yet", kReadsMemory},
+    {"a tensor with unallocated storage", kReadsMemory},
+    {"You're trying to run this operator with meta Tensors",
+     "calls an operator whose result has a size that depends on values, which are not known while it is traced; keep "
+     "the "
+     "decision in tensors, or call it outside the function"},
+    {"could not find kernel for HigherOrderOperator",
+     "calls a higher-order operator of torch; use the one of that name in diptych"},
+    {"torch._dynamo",
+     "calls what torch compiles by Dynamo, as torch.cond and its other higher-order operators do; use the operator of "
+     "that "
+     "name in diptych, or call it outside the function"},
+};
+
+const Refusal* find_refusal(const std::string& type, const std::string& text) {
+  const auto says = [&](const Refusal& row) {
+    return text.find(row.words) != text.npos || type.starts_with(row.words);
+  };
+  const auto* found = std::find_if(std::begin(kRefusals), std::end(kRefusals), says);
+  return found == std::end(kRefusals) ? nullptr : found;
 }
 
 // "file.py:12", the innermost line of the traceback.
@@ -33,6 +63,17 @@ std::string traced_line(const py::error_already_set& error) {
   while (!at.attr("tb_next").is_none()) at = at.attr("tb_next");
   const auto path = at.attr("tb_frame").attr("f_code").attr("co_filename").cast<std::string>();
   return fmt::format("{}:{}", path.substr(path.rfind('/') + 1), at.attr("tb_lineno").cast<int>());
+}
+
+// What is raised, as restore_user_error() has it.
+void raise_anew() {
+  try {
+    py::error_already_set raised;
+    restore_user_error(raised);
+    raised.restore();
+  } catch (py::error_already_set& ours) {
+    ours.restore();
+  }
 }
 
 }  // namespace
@@ -58,6 +99,7 @@ void bind_errors(py::module_& module) {
       PyErr_SetString(internal.ptr(), error.what());
     } catch (python_error& error) {
       error.restore();
+      raise_anew();
     } catch (const c10::Error& error) {
       raise_as_torch_does(error);
     }
@@ -65,14 +107,12 @@ void bind_errors(py::module_& module) {
 }
 
 void restore_user_error(py::error_already_set& error) {
-  if (!error.matches(PyExc_RuntimeError) || error.matches(user_error)) return;
+  if (error.matches(user_error)) return;
   std::string text = py::str(error.value());
-  if (diptych::detail::Recorder::current() != nullptr && reads_memory(text)) {
-    text = fmt::format(
-        "[capture] {}: the function reads the memory of a tensor (by numpy(), data_ptr() or an extension), which has "
-        "none while it is traced; use operators of torch, or do that outside the function",
-        traced_line(error));
-  } else if (text != diptych::detail::last_user_error()) {
+  const bool is_traced = diptych::detail::Recorder::current() != nullptr;
+  if (const Refusal* known = is_traced ? find_refusal(type_name(error.value()), text) : nullptr) {
+    text = fmt::format("[capture] {}: the function {}", traced_line(error), known->meaning);
+  } else if (!error.matches(PyExc_RuntimeError) || text != diptych::detail::last_user_error()) {
     return;
   }
   const py::object restored = py::handle(user_error)(text);

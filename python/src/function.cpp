@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "diptych/trace/recorder.h"
 #include "errors.h"
 
 namespace diptych::python {
@@ -52,7 +53,11 @@ Value Function::operator()(const Arguments& arguments) const {
   for (size_t i = 0; i < args.size(); ++i) args[i] = arguments.positional[i].handle.object();
   py::dict kwargs;
   for (const auto& [name, value] : arguments.keyword) kwargs[py::str(name)] = value.handle.object();
-  return Value(call(callable_.get(), args, kwargs));
+  const py::object result = call(callable_.get(), args, kwargs);
+  if (diptych::detail::Recorder::current() != nullptr) {
+    py::module_::import("diptych._tree").attr("refuse_hidden_tensors")(result);
+  }
+  return Value(result);
 }
 
 Value Function::operator()(const Value& first, const Arguments& rest) const {

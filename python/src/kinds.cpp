@@ -33,8 +33,8 @@ const Known& known() {
 
 bool is_constant(PyObject* object) {
   return object == Py_None || PyBool_Check(object) || PyLong_CheckExact(object) || PyFloat_CheckExact(object) ||
-         PyComplex_CheckExact(object) || PyUnicode_CheckExact(object) || THPDtype_Check(object) ||
-         THPDevice_Check(object) || THPLayout_Check(object) || THPMemoryFormat_Check(object);
+         PyComplex_CheckExact(object) || PyUnicode_CheckExact(object) || is_known_by_its_text(object) ||
+         THPDtype_Check(object) || THPDevice_Check(object) || THPLayout_Check(object) || THPMemoryFormat_Check(object);
 }
 
 Kind find_kind(py::handle object) {
@@ -44,7 +44,10 @@ Kind find_kind(py::handle object) {
   if (object.is(known().absent)) return Kind::kAbsent;
   if (is_constant(pointer)) return Kind::kConstant;
   if (PyList_CheckExact(pointer)) return Kind::kList;
-  if (PyTuple_Check(pointer)) return py::hasattr(type, "_fields") ? Kind::kNamedTuple : Kind::kTuple;
+  // Results such as torch.return_types.sort are tuples, too.
+  if (PyTuple_CheckExact(pointer)) return Kind::kTuple;
+  if (PyTuple_Check(pointer) && py::hasattr(type, "_fields")) return Kind::kNamedTuple;
+  if (PyTuple_Check(pointer)) return known().registered.contains(type) ? Kind::kRegistered : Kind::kTuple;
   if (PyDict_Check(pointer)) return Kind::kDict;
   if (py::isinstance(object, known().module)) return Kind::kModule;
   if (known().registered.contains(type)) return Kind::kRegistered;

@@ -51,13 +51,21 @@ enum class Inside : uint8_t {
   kArgument,  ///< leaves
   kModule,    ///< parts of a module, which nobody replaces
   kClosure,   ///< known by identity; a capture lifts them as free variables
+  kHeld,      ///< as in a closure, for an object that one holds: objects inside it do not count
+};
+
+/// The objects that are being read, innermost first: one that holds itself is not read again.
+struct Open {
+  PyObject* object;
+  const Open* outer;
 };
 
 /// Reads an object.
 template <class Visitor>
 class Reader {
  public:
-  explicit Reader(Visitor& visitor, Inside inside = Inside::kArgument) : visitor_(visitor), inside_(inside) {}
+  explicit Reader(Visitor& visitor, Inside inside = Inside::kArgument, const Open* open = nullptr)
+      : visitor_(visitor), inside_(inside), open_(open) {}
 
   void visit(py::handle object, const Path& path) {
     switch (kind_of(object)) {
@@ -90,7 +98,19 @@ class Reader {
 
   /// Reads what a module, a closure or an object holds: values inside it count, objects inside those do not.
   void attribute(py::handle value, const Path& path) {
-    switch (kind_of(value)) {
+    const Kind kind = kind_of(value);
+    if (kind == Kind::kTensor || kind == Kind::kConstant || kind == Kind::kAbsent) return visit(value, path);
+    for (const Open* open = open_; open != nullptr; open = open->outer) {
+      if (open->object == value.ptr()) return identity(path, value.ptr(), {});
+    }
+    const Open open{value.ptr(), open_};
+    Reader(visitor_, inside_, &open).holder(value, kind, path);
+  }
+
+ private:
+  // What is read is on the list of open objects.
+  void holder(py::handle value, Kind kind, const Path& path) {
+    switch (kind) {
       case Kind::kDict:
         return entries_in_order(py::reinterpret_borrow<py::dict>(value), path);
       case Kind::kList:
@@ -99,20 +119,20 @@ class Reader {
         return elements(py::reinterpret_borrow<py::tuple>(value), path);
       case Kind::kSubclass:
         return identity(path, value.ptr(), {});
-      // A module is visited where it is registered.
+      // A module inside a module is visited where it is registered.
       case Kind::kModule:
-        return inside_ == Inside::kClosure ? module(value, path) : void();
+        return inside_ == Inside::kModule ? void() : module(value, path);
       case Kind::kRegistered:
         return;
       case Kind::kDataclass:
       case Kind::kObject:
+        // A module's forward may stand among its attributes.
+        if (inside_ != Inside::kArgument && PyCallable_Check(value.ptr()) != 0) identity(path, value.ptr(), {});
         return inside_ == Inside::kClosure ? members(value, path) : void();
       default:
         return visit(value, path);
     }
   }
-
- private:
   void tensor(const at::Tensor& tensor, const Path& path) {
     if (inside_ == Inside::kArgument) {
       // One that replaces tensors is given modules alone.
@@ -166,21 +186,22 @@ class Reader {
   }
   void members(py::handle object, const Path& path) {
     if (PyObject** const members = _PyObject_GetDictPtr(object.ptr()); members != nullptr && *members != nullptr) {
-      Reader(visitor_, Inside::kModule).entries_in_order(py::reinterpret_borrow<py::dict>(*members), path);
+      Reader(visitor_, Inside::kHeld, open_).entries_in_order(py::reinterpret_borrow<py::dict>(*members), path);
     }
   }
 
   void module(py::handle object, const Path& path) {
     module_facts(object, path);
-    const Inside tensors = inside_ == Inside::kClosure ? Inside::kClosure : Inside::kModule;
+    const Inside tensors = inside_of_module();
     module_tensors(object, "_parameters", tensors, path);
     module_tensors(object, "_buffers", tensors, path);
   }
+  Inside inside_of_module() const { return inside_ == Inside::kArgument ? Inside::kModule : inside_; }
   // Its own identity, and all that its forward may read without going through a tensor: attributes and hooks.
   void module_facts(py::handle object, const Path& path) {
     identity(path, object.ptr(), lifetime_of(object));
     const py::dict members = object.attr("__dict__");
-    Reader inside(visitor_, inside_ == Inside::kClosure ? Inside::kClosure : Inside::kModule);
+    Reader inside(visitor_, inside_of_module(), open_);
     for (const auto& [name, value] : members) {
       if (is_registry(name)) continue;
       with_key(name, [&, &value = value](auto key) { inside.attribute(value, Path(path, key)); });
@@ -223,6 +244,7 @@ class Reader {
 
   Visitor& visitor_;
   Inside inside_;
+  const Open* open_;
 };
 
 /// Makes an object anew, with its tensors replaced by what the visitor puts in their place. Modules stay.
@@ -242,7 +264,7 @@ class Rebuilder {
       case Kind::kList:
         return elements(py::reinterpret_borrow<py::list>(object), path);
       case Kind::kTuple:
-        return py::tuple(elements(py::reinterpret_borrow<py::tuple>(object), path));
+        return tuple(object, path);
       case Kind::kNamedTuple:
         return named_tuple(object, path);
       case Kind::kDict:
@@ -272,6 +294,10 @@ class Rebuilder {
     py::list made(given.size());
     for (size_t i = 0; i < given.size(); ++i) made[i] = rebuild(given[i], Path(path, static_cast<int64_t>(i)));
     return made;
+  }
+  py::object tuple(py::handle object, const Path& path) {
+    py::tuple made = elements(py::reinterpret_borrow<py::tuple>(object), path);
+    return PyTuple_CheckExact(object.ptr()) ? made : py::type::of(object)(made);  // torch.Size, for one
   }
   py::object named_tuple(py::handle object, const Path& path) {
     py::list made;
@@ -313,6 +339,7 @@ void with_constant(py::handle object, const Take& take) {
   if (PyFloat_Check(pointer)) return take(PyFloat_AS_DOUBLE(pointer));
   if (PyComplex_Check(pointer)) return take(object.cast<std::complex<double>>());
   if (PyUnicode_Check(pointer)) return with_key(object, take);
+  if (is_known_by_its_text(pointer)) return take(py::repr(object).cast<std::string>());
   if (THPDtype_Check(pointer)) return take(reinterpret_cast<THPDtype*>(pointer)->scalar_type);
   if (THPDevice_Check(pointer)) return take(reinterpret_cast<THPDevice*>(pointer)->device);
   if (THPLayout_Check(pointer)) return take(reinterpret_cast<THPLayout*>(pointer)->layout);

@@ -327,6 +327,34 @@ TEST(BackwardCapture, EveryMissIsExplained) {
   EXPECT_EQ(statistics.misses[2], "new autograd node ExpBackward0 (call 2)");
 }
 
+TEST(BackwardCapture, ReturnsAsManyGradientsAsAreAskedFor) {
+  const BackwardCapture capture;
+  const at::Tensor w = torch::ones({3}).requires_grad_();
+  const at::Tensor x = torch::ones({3}).requires_grad_(), z = torch::ones({3}).requires_grad_();
+  for (const std::vector<at::Tensor>& inputs : {std::vector<at::Tensor>{w, x}, {w, x, z}, {w}, {w, x, z}}) {
+    const auto found = torch::autograd::grad({(w * 2).sum()}, inputs, {}, {}, false, /*allow_unused=*/true);
+    ASSERT_EQ(found.size(), inputs.size());
+    EXPECT_TRUE(at::equal(found[0], torch::full({3}, 2.0F)));
+    for (size_t i = 1; i < found.size(); ++i) EXPECT_FALSE(found[i].defined());
+  }
+}
+
+TEST(BackwardCapture, FormulasMayAskWhetherWhatTheySavedRequiresGrad) {
+  const at::Tensor a = (torch::eye(3, torch::kDouble) * 2).requires_grad_();
+  const at::Tensor b = torch::ones({3, 2}, torch::kDouble).requires_grad_();
+  for (const bool again : {false, true}) {
+    const auto gradients = [&] {
+      auto found = torch::autograd::grad({at::linalg_solve(a, b).square().sum()}, {a, b}, {}, {}, again);
+      if (again) found = torch::autograd::grad({found[0].square().sum() + found[1].sum()}, {a, b});
+      return found;
+    };
+    const auto expected = gradients();
+    const BackwardCapture capture;
+    const auto found = gradients();
+    for (size_t i = 0; i < 2; ++i) EXPECT_TRUE(at::allclose(found[i], expected[i])) << i << again;
+  }
+}
+
 TEST(BackwardCapture, LastGraphNeedsAPass) {
   std::thread([] { EXPECT_THROW(backward_capture::last_graph(), UserError); }).join();
 }

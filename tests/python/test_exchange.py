@@ -141,3 +141,13 @@ def test_a_pair_is_called_in_the_place_of_its_function(tmp_path):
     del tensors["params.w"]
     with pytest.raises(diptych.UserError, match="there is no tensor 'params.w'"):
         diptych.tensors_of_argument(loaded.signature, "params", tensors, "params.")
+
+
+def test_inductor_compiles_our_backward():
+    x, w = torch.randn(3, 4), torch.randn(4, 2, requires_grad=True)
+    pair = diptych.capture(lambda x, w: torch.tanh(x @ w).sum(), x, w)
+    residuals = pair.forward_call([x, w])[1]
+    compiled = torch.compile(diptych.fx.to_graph_module(pair.backward), backend="inductor", fullgraph=True)
+    with torch.no_grad():
+        found = compiled(*residuals, torch.ones(()))
+    compare(((), found), ((), pair.backward_call(residuals, [torch.ones(())])))

@@ -8,10 +8,10 @@
 
 #include <map>
 #include <set>
-#include <typeinfo>
 #include <unordered_set>
 
 #include "diptych/autodiff/backward_walk.h"
+#include "diptych/autodiff/custom_function.h"
 #include "diptych/autodiff/output_analysis.h"
 #include "diptych/base/error.h"
 #include "diptych/passes/mark_regions.h"
@@ -22,12 +22,6 @@ namespace diptych {
 namespace {
 
 namespace ag = torch::autograd;
-
-// A Function of C++'s or of Python's. By the mangled name: Node::name() would spell out that of each node in the graph.
-bool is_custom_function(const ag::Node& node) {
-  const std::string_view name = typeid(node).name();
-  return name.find("CppNode") != std::string_view::npos || name.find("PyNode") != std::string_view::npos;
-}
 
 template <class IsWanted>
 bool reaches(const ag::edge_list& roots, const IsWanted& is_wanted) {
@@ -52,7 +46,7 @@ void check_differentiable_again(const ag::variable_list& gradients, detail::Reco
   for (const at::Tensor& gradient : gradients) {
     if (gradient.defined() && gradient.requires_grad()) edges.push_back(ag::impl::gradient_edge(gradient));
   }
-  DIPTYCH_CHECK(!reaches(edges, is_custom_function),
+  DIPTYCH_CHECK(!reaches(edges, detail::is_custom_function),
                 "[second order] the gradient depends on what a torch.autograd.Function computes, whose own backward is "
                 "not differentiated again; write the rule with custom_vjp, call backward without create_graph, or keep "
                 "that Function outside the compiled function");
@@ -97,10 +91,11 @@ const ag::AccumulateGrad* accumulator_of(const detail::Recorder::Primal& primal)
 void check_accumulated(const detail::Recorder& recorder) {
   for (const auto& primal : recorder.primals()) {
     const auto* accumulator = accumulator_of(primal);
-    DIPTYCH_CHECK(accumulator == nullptr || !accumulator->variable.grad().defined(),
-                  "[capture] the function calls backward(), which reaches '{}' and would change its .grad, which a graph "
-                  "can't do; use autograd's grad() inside the function, or value_and_grad() of Diptych",
-                  primal.slot.path);
+    DIPTYCH_CHECK(
+        accumulator == nullptr || !accumulator->variable.grad().defined(),
+        "[capture] the function calls backward(), which reaches '{}' and would change its .grad, which a graph "
+        "can't do; use autograd's grad() inside the function, or value_and_grad() of Diptych",
+        primal.slot.path);
   }
 }
 
@@ -161,6 +156,8 @@ ag::variable_list JointCapture::State::run_backward(const std::vector<bool>& def
   for (size_t i = 0; i < defined.size(); ++i) {
     if (!defined[i]) continue;
     roots.push_back(ag::impl::gradient_edge(analysis.slots[analysis.plan.differentiable[i]].tensor));
+    // Who asks for the gradient's gradient may ask for that with respect to the tangent.
+    if (create_graph) tangents[i].set_requires_grad(true);
     given.push_back(tangents[i]);
   }
   ag::edge_list wanted;
@@ -260,7 +257,7 @@ void JointCapture::State::trace(const FlatFunction& function, const std::vector<
     if (primal.base_of) analysis.plan.derived.push_back({i - num_arguments, *primal.base_of});
   }
   analysis.plan.hides_history = recorder.hides_history();
-  analysis.plan.has_custom_function = reaches(roots, is_custom_function);
+  analysis.plan.has_custom_function = reaches(roots, detail::is_custom_function);
 }
 
 // The primals that share a storage of which some part was mutated; they must be traced as views of one base. So must a

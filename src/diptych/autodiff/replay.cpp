@@ -73,8 +73,10 @@ void Replay::add_inputs() {
     const at::IntArrayRef sizes(place, tensor.dim()), strides(place + tensor.dim(), tensor.dim());
     const bool is_as_it_is =
         tensor.layout() != at::kStrided || (sizes == tensor.sizes() && strides == tensor.strides());
-    tensors.lookup(tensor).proxy_tensor =
+    at::Tensor& stand_in = tensors.lookup(tensor).proxy_tensor;
+    stand_in =
         recorder_.add_input(is_as_it_is ? tensor : hollow_like(tensor, sizes, strides), {SlotKind::kArgument, path});
+    if (tensor.requires_grad()) stand_in.set_requires_grad(true);  // some formulas ask what they saved
   }
   for (const auto& [path, tensor] : contents_.ending_inputs()) {
     ending_inputs_.push_back(recorder_.add_input(tensor, {SlotKind::kArgument, path}));

@@ -4,6 +4,8 @@
 
 #include <typeinfo>
 
+#include "diptych/autodiff/custom_function.h"
+
 namespace diptych::detail {
 namespace {
 
@@ -25,8 +27,10 @@ void append(std::string& bytes, const ca::CompiledNodeArgs& args) {
 
 bool accumulates(const ag::Node& node) { return typeid(node) == typeid(ag::AccumulateGrad); }
 
-TaskContents::TaskContents(const std::vector<TaskCall>& calls, bool records_gradients, PassEnding* ending)
+TaskContents::TaskContents(const std::vector<TaskCall>& calls, size_t num_results, bool records_gradients,
+                           PassEnding* ending)
     : compiler_(ca::SizeInput::STATIC), is_live_(calls.size()), ending_(ending) {
+  key_.num_results = num_results;
   append(key_.structure, records_gradients);
   key_.parts.reserve(calls.size());
   calls_.reserve(calls.size());
@@ -94,8 +98,10 @@ void TaskContents::collect_edges(const TaskCall& call) {
   }
 }
 
-// A node that can't say what it holds may have said some of it; what it added is not used.
+// A node that can't say what it holds may have said some of it; what it added is not used. One of Python's would ask a
+// compiler in Python.
 bool TaskContents::collect_node(size_t index, const TaskCall& call) {
+  if (is_python_function(*call.node)) return false;
   const size_t num_lifted = compiler_.lifted_ivalue_args.args.size();
   bool says_all = true;
   try {

@@ -20,17 +20,22 @@ struct TaskKey {
     uint32_t sizes_end;
   };
   std::vector<Part> parts;  ///< one per call
+  size_t num_results = 0;   ///< gradients that the pass returns, also those that nothing reaches
   std::string ending;       ///< what follows the pass: its key, a line of its own, and the layouts of its inputs
 
   /// Whether two keys differ in sizes alone, if at all.
-  bool same_structure(const TaskKey& other) const { return structure == other.structure && ending == other.ending; }
+  bool same_structure(const TaskKey& other) const {
+    return structure == other.structure && num_results == other.num_results && ending == other.ending;
+  }
 };
 
 /// What a task's nodes say of themselves to whoever compiles them.
 class TaskContents {
  public:
-  /// `ending`: what follows the pass in its graph, or null. Lives as long as the contents.
-  TaskContents(const std::vector<TaskCall>& calls, bool records_gradients, PassEnding* ending = nullptr);
+  /// `num_results`: as in the key. `ending`: what follows the pass in its graph, or null. Lives as long as the
+  /// contents.
+  TaskContents(const std::vector<TaskCall>& calls, size_t num_results, bool records_gradients,
+               PassEnding* ending = nullptr);
 
   const TaskKey& key() const { return key_; }
   torch::dynamo::autograd::AutogradCompilerCall& compiler() { return compiler_; }

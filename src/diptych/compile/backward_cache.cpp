@@ -14,7 +14,8 @@ namespace diptych::detail {
 namespace {
 
 size_t hash_of(const TaskKey& key) {
-  return std::hash<std::string_view>()(key.structure) * 31 + std::hash<std::string_view>()(key.ending);
+  const std::hash<std::string_view> hash;
+  return (hash(key.structure) * 31 + hash(key.ending)) * 31 + key.num_results;
 }
 
 std::string name_of(const TaskCall& call) { return call.node->name(); }
@@ -215,6 +216,10 @@ BackwardCache::Miss BackwardCache::explain(const std::vector<TaskCall>& calls, c
       return {"fewer autograd nodes", fmt::format("the pass ends after {} autograd nodes", common)};
     }
     return {"new autograd node", fmt::format("new autograd node {} (call {})", name_of(calls[common]), common)};
+  }
+  if (nearest->key.num_results != key.num_results) {
+    return {"other results", fmt::format("the pass returns {} gradients, and one that is known {}", key.num_results,
+                                         nearest->key.num_results)};
   }
   const auto& known = nearest->key.sizes;
   const auto [was, is] = std::mismatch(known.begin(), known.end(), key.sizes.begin(), key.sizes.end());

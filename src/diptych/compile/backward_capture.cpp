@@ -157,9 +157,9 @@ ag::variable_list run_task(const NodePtr& root, const ag::GraphTask& task, bool 
   const bool records_gradients = c10::GradMode::is_enabled();
   auto calls = detail::calls_in_order(root, task);
   if (ending != nullptr) detail::hand_out_gradients(calls, ending->leaves());
-  detail::TaskContents contents(calls, records_gradients, ending);
-  if (!contents.can_be_captured()) return run_in_eager(root, task);
   const size_t num_results = ending != nullptr ? ending->leaves().size() : task.captured_vars_.size();
+  detail::TaskContents contents(calls, num_results, records_gradients, ending);
+  if (!contents.can_be_captured()) return run_in_eager(root, task);
   const auto [entry, symbols] = detail::BackwardCache::instance().find(calls, contents, num_results);
   last = entry;
   if (!entry->program) return run_in_eager(root, task);

@@ -1,6 +1,8 @@
 // Calls through an operator's boxed entry, and calls of higher-order operators.
 #include <ATen/core/function_schema.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/core/jit_type.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <algorithm>
 #include <mutex>
@@ -33,6 +35,7 @@ class BoxedCaller final : public Caller {
  public:
   BoxedCaller(const Node& node, OperandTable& table, OutputRegisters outputs, c10::ArrayRef<int32_t> dying)
       : handle_(node.op.handle()),
+        is_of_a_library_(!std::string_view(node.op.name()).starts_with("aten.")),
         arguments_(node, table, dying),
         returns_(node.returns),
         outputs_(std::move(outputs)) {
@@ -44,13 +47,20 @@ class BoxedCaller final : public Caller {
     // A kernel may run another program on this thread, which has a frame of its own; still, start from a known state.
     stack.clear();
     arguments_.push(frame, stack);
-    handle_.callBoxed(&stack);
+    call_operator(stack);
     size_t next = 0;
     for (size_t i = 0; i < returns_.size(); ++i) store_return(frame, returns_[i], stack[i], next);
     stack.clear();
   }
 
  private:
+  // Below autograd the kernel of a library's operator finds what autograd's kernels leave it: gradients are not
+  // recorded.
+  void call_operator(torch::jit::Stack& stack) const {
+    const bool is_below = is_of_a_library_ && c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::AutogradCPU);
+    const at::AutoGradMode mode(!is_below && c10::GradMode::is_enabled());
+    handle_.callBoxed(&stack);
+  }
   void store_return(Frame& frame, int32_t form, c10::IValue& result, size_t& next) const {
     if (form == -2) return;
     if (form == -1) {
@@ -68,6 +78,7 @@ class BoxedCaller final : public Caller {
   }
 
   c10::OperatorHandle handle_;
+  bool is_of_a_library_;
   BoxedArguments arguments_;
   c10::SmallVector<int32_t, 2> returns_;
   OutputRegisters outputs_;

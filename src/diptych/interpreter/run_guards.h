@@ -1,7 +1,6 @@
 // The thread's dispatch state while a graph runs.
 #pragma once
 #include <ATen/core/LegacyTypeDispatch.h>
-#include <ATen/core/grad_mode.h>
 #include <c10/core/DispatchKeySet.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
@@ -11,7 +10,6 @@ namespace diptych {
 struct RunBelowAutograd {
   at::AutoDispatchBelowADInplaceOrView below;
   c10::impl::ExcludeDispatchKeyGuard no_autocast{c10::autocast_dispatch_keyset};
-  at::AutoGradMode no_grad{false};  // as under autograd's own kernels: the kernel of a user's operator may ask
 };
 
 }  // namespace diptych

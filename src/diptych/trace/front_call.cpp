@@ -62,10 +62,13 @@ void Recorder::FrontCall::finish(const torch::jit::Stack& stack) {
 // Autograd lets a tensor go on the history of another one where a Function or a hook on saved tensors has made it.
 void Recorder::note_lost_history(const at::Tensor& operand) {
   const FakeTensorImpl* fake = operand.defined() ? as_fake(operand) : nullptr;
-  if (fake == nullptr || fake->trace_id != id_ || operand.is_leaf()) return;
+  if (fake == nullptr || fake->trace_id != id_ || !operand.requires_grad()) return;
   const Node* producer = graph_.producer(fake->value);
   const bool is_forwards = producer != nullptr && producer->provenance.phase == Phase::kForward;
-  if (is_forwards && !graph_.meta(fake->value).requires_grad) lost_history_ = fake->value;
+  if (!is_forwards || graph_.meta(fake->value).requires_grad) return;
+  const auto is_its_history = [edge = ag::impl::gradient_edge(operand)](const Primal& p) { return p.edge == edge; };
+  // A leaf that the function made has nothing outside.
+  if (!operand.is_leaf() || std::any_of(primals_.begin(), primals_.end(), is_its_history)) lost_history_ = fake->value;
 }
 
 // The function's own C++ code reads sizes off the real tensor, which keeps its shape until the call.

@@ -1,0 +1,35 @@
+"""What a module holds, before and after its forward is captured."""
+import contextlib
+
+import torch
+
+from . import _core
+
+
+def _registries(module):
+    """Where a module and its children hold tensors: (path, child, dict)."""
+    for path, child in module.named_modules():
+        for registry in (child._parameters, child._buffers, child.__dict__):
+            yield path, child, registry
+
+
+@contextlib.contextmanager
+def kept(module):
+    """Gives a module back the tensors that it had. Errors: UserError if the forward has bound an attribute to a tensor of the trace: a later call of
+    the graph would not bind it again. What a hook before the forward computes anew each time, as that of torch.nn.utils.weight_norm, is excepted."""
+    before = [(*where, {name: value for name, value in where[-1].items() if isinstance(value, torch.Tensor)}) for where in _registries(module)]
+    rebound = []
+    try:
+        yield
+    finally:
+        for path, child, registry, tensors in before:
+            for name in [name for name, value in registry.items() if isinstance(value, torch.Tensor) and _core.is_stand_in(value)]:
+                del registry[name]
+                registry.update({name: tensors[name]} if name in tensors else {})
+                if registry is not child.__dict__ or not child._forward_pre_hooks:
+                    rebound.append(".".join(filter(None, (path, name))))
+    if rebound:
+        raise _core.UserError(
+            f"[capture] the forward of {type(module).__name__} binds '{rebound[0]}' to another tensor, expected the one that it had; change that one "
+            "in place, with copy_() or add_(), or return the new one"
+        )
