@@ -36,6 +36,7 @@ constexpr Refusal kRefusals[] = {
     {"Cannot access data pointer of Tensor", kReadsMemory},
     {"its data is not allocated yet", kReadsMemory},
     {"a tensor with unallocated storage", kReadsMemory},
+    {"on an invalid python storage", kReadsMemory},
     {"You're trying to run this operator with meta Tensors",
      "calls an operator whose result has a size that depends on values, which are not known while it is traced; keep "
      "the "

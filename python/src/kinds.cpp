@@ -4,6 +4,7 @@
 #include <torch/csrc/Dtype.h>
 #include <torch/csrc/Layout.h>
 #include <torch/csrc/MemoryFormat.h>
+#include <torch/csrc/Size.h>
 #include <torch/csrc/autograd/python_variable.h>
 
 #include <unordered_map>
@@ -45,7 +46,7 @@ Kind find_kind(py::handle object) {
   if (is_constant(pointer)) return Kind::kConstant;
   if (PyList_CheckExact(pointer)) return Kind::kList;
   // Results such as torch.return_types.sort are tuples, too.
-  if (PyTuple_CheckExact(pointer)) return Kind::kTuple;
+  if (PyTuple_CheckExact(pointer) || THPSize_Check(pointer)) return Kind::kTuple;
   if (PyTuple_Check(pointer) && py::hasattr(type, "_fields")) return Kind::kNamedTuple;
   if (PyTuple_Check(pointer)) return known().registered.contains(type) ? Kind::kRegistered : Kind::kTuple;
   if (PyDict_Check(pointer)) return Kind::kDict;

@@ -134,6 +134,15 @@ Samples random_samples() {
     out.push_back(sample("aten::multinomial", {p.tensor, 1, true}, p.name));
   }
   out.push_back(sample("aten::multinomial", {torch::rand({6}), 2}, "vector"));
+  const auto start = at::scalar_tensor(1.5), stop = at::scalar_tensor(4);
+  for (const c10::IValue& dtype : {kNone, c10::IValue(at::kDouble)}) {
+    out.push_back(sample("aten::linspace.Tensor_Tensor", {start, stop, 5, dtype}));
+    out.push_back(sample("aten::linspace.Tensor_Scalar", {start, 4.0, 5, dtype}));
+    out.push_back(sample("aten::linspace.Scalar_Tensor", {1.5, stop, 0, dtype}));
+    out.push_back(sample("aten::logspace.Tensor_Tensor", {start, stop, 5, 2.0, dtype}));
+    out.push_back(sample("aten::logspace.Tensor_Scalar", {start, 4.0, 1, 10.0, dtype}));
+    out.push_back(sample("aten::logspace.Scalar_Tensor", {1.5, stop, 5, 2.0, dtype}));
+  }
   out.push_back(sample("aten::randperm", {7}));
   out.push_back(sample("aten::randperm.generator", {7, kNone}));
   out.push_back(sample("aten::randperm", {7, at::kInt}, "i32"));

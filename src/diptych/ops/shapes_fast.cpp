@@ -85,6 +85,29 @@ bool with_scalar(Arguments arguments, ResultShape& result) {
   return give_empty(result, self.sizes(), kCompare ? at::kBool : self.scalar_type());
 }
 
+// Expanded tensors, which the backward of a mean divides, are worth an iterator: Python's Meta kernels for them import
+// for a second.
+template <bool kCompare>
+bool with_scalar_or_expanded(const c10::OperatorHandle& op, c10::Stack& stack) {
+  if (call_quick<&with_scalar<kCompare>>(op, stack)) return true;
+  const size_t count = op.schema().arguments().size();
+  const Arguments arguments(stack.data() + (stack.size() - count), count);
+  const at::Tensor& self = arguments[0].toTensor();
+  if (!std::all_of(arguments.begin() + 1, arguments.end(), is_real)) return false;
+  if (!is_plain_float(self) || self.is_non_overlapping_and_dense()) return false;
+  const auto dtype = kCompare ? at::kBool : self.scalar_type();
+  const at::Tensor number = meta_empty(std::vector<int64_t>(), dtype);
+  c10::IValue result = meta_pointwise({self, number}, dtype);
+  stack.resize(stack.size() - count);
+  stack.push_back(std::move(result));
+  return true;
+}
+
+template <bool kCompare>
+ShapeRow scalar_row(std::string_view name) {
+  return {name, &with_scalar_or_expanded<kCompare>, 0, &with_scalar<kCompare>};
+}
+
 bool keeps_format(const c10::IValue& memory_format) {
   return memory_format.isNone() || memory_format.toMemoryFormat() == at::MemoryFormat::Preserve;
 }
@@ -207,18 +230,18 @@ ShapeRows fast_shapes() {
       quick_row<&float_unary>("aten::reciprocal"),
       quick_row<&float_unary>("aten::silu"),
       quick_row<&float_unary>("aten::gelu"),
-      quick_row<&with_scalar<false>>("aten::add.Scalar"),
-      quick_row<&with_scalar<false>>("aten::sub.Scalar"),
-      quick_row<&with_scalar<false>>("aten::rsub.Scalar"),
-      quick_row<&with_scalar<false>>("aten::mul.Scalar"),
-      quick_row<&with_scalar<false>>("aten::div.Scalar"),
-      quick_row<&with_scalar<false>>("aten::pow.Tensor_Scalar"),
-      quick_row<&with_scalar<true>>("aten::eq.Scalar"),
-      quick_row<&with_scalar<true>>("aten::ne.Scalar"),
-      quick_row<&with_scalar<true>>("aten::lt.Scalar"),
-      quick_row<&with_scalar<true>>("aten::le.Scalar"),
-      quick_row<&with_scalar<true>>("aten::gt.Scalar"),
-      quick_row<&with_scalar<true>>("aten::ge.Scalar"),
+      scalar_row<false>("aten::add.Scalar"),
+      scalar_row<false>("aten::sub.Scalar"),
+      scalar_row<false>("aten::rsub.Scalar"),
+      scalar_row<false>("aten::mul.Scalar"),
+      scalar_row<false>("aten::div.Scalar"),
+      scalar_row<false>("aten::pow.Tensor_Scalar"),
+      scalar_row<true>("aten::eq.Scalar"),
+      scalar_row<true>("aten::ne.Scalar"),
+      scalar_row<true>("aten::lt.Scalar"),
+      scalar_row<true>("aten::le.Scalar"),
+      scalar_row<true>("aten::gt.Scalar"),
+      scalar_row<true>("aten::ge.Scalar"),
   };
 }
 

@@ -34,6 +34,9 @@ uint64_t next_trace_id() {
 }
 
 void check_supported(const at::Tensor& tensor, const std::string& path) {
+  DIPTYCH_CHECK(!tensor.is_nested(),
+                "[capture] '{}' is a nested tensor, expected a strided one; convert it with to_padded_tensor() first",
+                path);
   DIPTYCH_CHECK(tensor.layout() == c10::kStrided,
                 "[capture] '{}' is a tensor of layout {}, expected a strided one; convert it with to_dense() first",
                 path, c10::str(tensor.layout()));

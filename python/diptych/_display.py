@@ -1,0 +1,42 @@
+"""How graphs and pairs show themselves in notebooks and at the prompt; attached to the classes of the library."""
+from . import _core
+
+
+def _page_in_a_frame(page):
+    """The page inside a notebook: its styles and its script keep to themselves."""
+    import html
+
+    return f'<iframe srcdoc="{html.escape(page)}" title="diptych" style="width: 100%; height: 32em; border: 0"></iframe>'
+
+
+def _repr_html(self):
+    return _page_in_a_frame(self.html())
+
+
+def _pair_repr(pair):
+    forward, backward = len(pair.forward.nodes), len(pair.backward.nodes)
+    return f"<Pair of {forward} nodes forward, {backward} nodes backward and {len(pair.signature.residuals)} residuals>"
+
+
+def _print_tabular(self):
+    """Prints table(). Source: torch.fx.Graph.print_tabular."""
+    print(self.table())
+
+
+def _print_readable(self, print_output=True):
+    """Prints the graph as the Python code of an fx.GraphModule, of a pair both graphs, and returns the text.
+    Errors: UserError for a graph with dynamic sizes. Source: torch.fx.GraphModule.print_readable."""
+    from . import fx
+
+    graphs = (self.forward, self.backward) if isinstance(self, _core.Pair) else (self,)
+    text = "\n".join(fx.to_graph_module(graph).print_readable(print_output=False) for graph in graphs)
+    if print_output:
+        print(text)
+    return text
+
+
+for _class in (_core.Graph, _core.Pair):
+    setattr(_class, "_repr_html_", _repr_html)
+    setattr(_class, "print_tabular", _print_tabular)
+    setattr(_class, "print_readable", _print_readable)
+setattr(_core.Pair, "__repr__", _pair_repr)

@@ -1,0 +1,135 @@
+"""Builds the wheel, looks into it, and uses it as its users do: in an environment of its own, outside the repository.
+
+The wheel is built against the torch of `make setup`, with the compiler and the flags of the build that the test belongs to,
+so that ccache has all of it. The environment holds torch and pytest, from the indexes that pip is configured with, and is kept
+between runs, since torch takes half a minute; it has no NumPy, no compiler and nothing of the repository in it."""
+import argparse
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import textwrap
+import venv
+import zipfile
+
+PIP = ("-m", "pip", "--disable-pip-version-check")
+
+
+def run(*command, expect="", status=0, **options):
+    """Runs a command without the variables that could lead it to another installation; returns what it printed."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    environment |= {"OMP_NUM_THREADS": "1", **options.pop("env", {})}
+    command = [str(part) for part in command]
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
+    if done.returncode != status or expect not in done.stdout:
+        sys.exit(f"{' '.join(command)}\nexited with {done.returncode}, expected {status} and '{expect}' in its output:\n{done.stdout}")
+    return done.stdout
+
+
+def check_refusal(options, folder):
+    """A build that finds another torch says which one it wants, where, and what to run."""
+    shutil.rmtree(folder, ignore_errors=True)
+    config = folder / "site-packages" / "torch" / "share" / "cmake" / "Torch"
+    config.mkdir(parents=True)
+    (config / "TorchConfig.cmake").touch()
+    (config / "TorchConfigVersion.cmake").write_text("set(PACKAGE_VERSION 2.12.0)\nset(PACKAGE_VERSION_COMPATIBLE FALSE)\n")
+    words = run("cmake", "-G", "Ninja", "-S", options.source, "-B", folder / "build", "-DSKBUILD=2", f"-DCMAKE_CXX_COMPILER={options.compiler}",
+                f"-DCMAKE_PREFIX_PATH={folder / 'site-packages'}", status=1)
+    for part in ("Diptych needs torch 2.13", "versions that are there: 2.12.0", "pip install torch==2.13.0", "--no-build-isolation"):
+        if part not in " ".join(words.split()):
+            sys.exit(f"the refusal of torch 2.12 lacks '{part}':\n{words}")
+
+
+def build_wheel(options, folder):
+    shutil.rmtree(folder, ignore_errors=True)
+    run(sys.executable, *PIP, "wheel", options.source, "--no-deps", "--no-build-isolation", "--wheel-dir", folder,
+        "-C", f"cmake.define.Torch_DIR={options.torch_dir}", "-C", f"build-dir={options.build}",
+        env={"CXX": options.compiler, "CMAKE_BUILD_PARALLEL_LEVEL": options.jobs})
+    [wheel] = folder.glob("*.whl")
+    return wheel
+
+
+def check_contents(wheel, source):
+    """The files that should be there, and no others."""
+    name, version, *_ = wheel.name.split("-")
+    information = f"{name}-{version}.dist-info"
+    expected = {f"{name}/{file.name}" for file in (source / "python" / name).iterdir() if file.is_file()} | {f"{name}/_build.py"}
+    expected |= {f"{information}/{file}" for file in ("METADATA", "WHEEL", "RECORD", "entry_points.txt", "licenses/LICENSE")}
+    archive = zipfile.ZipFile(wheel)
+    found = set(archive.namelist())
+    libraries = {file for file in found if file.startswith(f"{name}/_core.") and file.endswith(".so")}
+    if len(libraries) != 1 or found - libraries != expected or not {f"{name}/py.typed", f"{name}/_core.pyi"} <= found:
+        sys.exit(f"{wheel.name} lacks {sorted(expected - found)} and has {sorted(found - expected - libraries)}; {len(libraries)} libraries")
+    dynamic = run("readelf", "-d", archive.extract(*libraries, wheel.parent))
+    if "PATH)" in dynamic:
+        sys.exit(f"the library leads to folders of this machine:\n{dynamic}")
+
+
+def make_environment(folder, torch, pytest):
+    """An environment with torch and pytest in it, and without Diptych."""
+    python, stamp = folder / "bin" / "python", folder / "made-for"
+    wanted = f"{torch} {pytest} {sys.version}"
+    if not stamp.exists() or stamp.read_text() != wanted:
+        shutil.rmtree(folder, ignore_errors=True)
+        venv.create(folder, with_pip=True)
+        indexes = ["--extra-index-url", "https://download.pytorch.org/whl/cpu"] if "+cpu" in torch else []
+        run(python, *PIP, "install", "--no-compile", f"torch=={torch}", f"pytest=={pytest}", *indexes)
+        stamp.write_text(wanted)
+    run(python, *PIP, "uninstall", "--yes", "diptych")
+    return python
+
+
+SESSION = """
+    import diptych, torch
+    loss = diptych.aot_function(lambda w, x: torch.tanh(x @ w).square().mean(), partition="min_cut")
+    w = torch.ones(3, 2, requires_grad=True)
+    loss(w, torch.ones(4, 3)).backward()
+    print(tuple(w.grad.shape), loss, diptych.__file__)
+"""
+
+
+def use(python, wheel, tests, outside):
+    """The package of the wheel, from a folder that knows nothing of the repository."""
+    shutil.rmtree(outside, ignore_errors=True)
+    outside.mkdir(parents=True)
+    run(python, "-c", "import diptych", cwd=outside, status=1, expect="No module named 'diptych'")
+    run(python, *PIP, "install", "--no-index", wheel)  # so its requirements are met by what is there
+    run(python, *PIP, "check")
+    printed = run(python, "-c", textwrap.dedent(SESSION), cwd=outside, expect="(3, 2) <compiled <lambda>: 1 captures, 0 hits>")
+    if str(python.parent.parent) not in printed:
+        sys.exit(f"another installation was imported: {printed}")
+    command = python.with_name("diptych")
+    run(command, "doctor", cwd=outside, expect="a capture  works")
+    (outside / "model.py").write_text("def f(x, w):\n    return (x @ w).tanh().sum()\n")
+    run(command, "capture", "model:f", "f32[3,4]", "f32[4,2]!", cwd=outside, expect="graph backward")
+    run(command, "show", "none.dp", cwd=outside, status=1, expect="No such file")
+    for test in tests:
+        shutil.copy(test, outside)
+    print(run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", outside, cwd=outside, expect=" passed"))
+    run(python, *PIP, "uninstall", "--yes", "diptych")
+    if left := list(python.parent.parent.glob("lib/python3*/site-packages/diptych*")):
+        sys.exit(f"the uninstalled package left {left}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--source", type=pathlib.Path, required=True, help="the repository")
+    parser.add_argument("--work", type=pathlib.Path, required=True, help="a scratch folder")
+    parser.add_argument("--build", type=pathlib.Path, required=True, help="the build folder; beside that of make test, as ccache sees paths from there")
+    parser.add_argument("--torch-dir", required=True, help="where TorchConfig.cmake is")
+    parser.add_argument("--compiler", required=True)
+    parser.add_argument("--jobs", default="2", help="compilations at once")
+    options = parser.parse_args()
+    import importlib.metadata
+
+    check_refusal(options, options.work / "refusal")
+    wheel = build_wheel(options, options.work / "wheels")
+    check_contents(wheel, options.source)
+    python = make_environment(options.work / "environment", importlib.metadata.version("torch"), importlib.metadata.version("pytest"))
+    tests = options.source / "tests" / "python"
+    use(python, wheel, [tests / "test_functions.py", tests / "test_stubs.py", tests / "test_dynamo.py"], options.work / "outside")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+"""A build for another torch says so before its library is loaded."""
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+import diptych
+import pytest
+import torch
+
+HERE = pathlib.Path(diptych.__file__).parent
+
+
+def import_built_for(version, folder):
+    """Imports a copy of the package that says it was built for a version; it has no library, so to load one would fail."""
+    package = folder / "diptych"
+    package.mkdir()
+    for file in HERE.glob("*.py"):
+        shutil.copy(file, package)
+    facts = (HERE / "_build.py").read_text()
+    changed = re.sub(r'TORCH_VERSION = ".*"', f'TORCH_VERSION = "{version}"', facts)
+    (package / "_build.py").write_text(changed)
+    return subprocess.run([sys.executable, "-W", "ignore", "-c", "import diptych"], capture_output=True, text=True, cwd=folder,
+                          env={"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"})
+
+
+@pytest.mark.parametrize("version", ["2.12.1", "2.14.0+cpu", "3.13.0"])
+def test_another_torch_is_refused(version, tmp_path):
+    run = import_built_for(version, tmp_path)
+    assert run.returncode == 1
+    last = run.stderr.strip().splitlines()[-1]
+    assert last == (
+        f"ImportError: this build of diptych is for torch {version}, and torch {torch.__version__} is installed; install that torch, or a diptych that "
+        "was built for yours"
+    )
+
+
+def test_a_patch_release_of_the_same_torch_is_accepted(tmp_path):
+    run = import_built_for(".".join(torch.__version__.split(".")[:2]) + ".99+other", tmp_path)
+    assert "No module named 'diptych._core'" in run.stderr  # it came as far as the library
+
+
+def test_the_facts_of_the_build():
+    from diptych import _build
+
+    assert torch.__version__.startswith(_build.TORCH_VERSION)
+    assert diptych.__version__ == _build.VERSION
