@@ -57,13 +57,15 @@ const Refusal* find_refusal(const std::string& type, const std::string& text) {
   return found == std::end(kRefusals) ? nullptr : found;
 }
 
-// "file.py:12", the innermost line of the traceback.
+// "file.py:12", the innermost line of the traceback that is not torch's.
 std::string traced_line(const py::error_already_set& error) {
-  py::object at = error.trace();
-  if (!at) return "a line that is not known";
-  while (!at.attr("tb_next").is_none()) at = at.attr("tb_next");
-  const auto path = at.attr("tb_frame").attr("f_code").attr("co_filename").cast<std::string>();
-  return fmt::format("{}:{}", path.substr(path.rfind('/') + 1), at.attr("tb_lineno").cast<int>());
+  std::string line = "a line that is not known";
+  for (py::object at = error.trace() ? error.trace() : py::none(); !at.is_none(); at = at.attr("tb_next")) {
+    const auto path = at.attr("tb_frame").attr("f_code").attr("co_filename").cast<std::string>();
+    if (path.find("/torch/") != path.npos) continue;
+    line = fmt::format("{}:{}", path.substr(path.rfind('/') + 1), at.attr("tb_lineno").cast<int>());
+  }
+  return line;
 }
 
 // What is raised, as restore_user_error() has it.

@@ -1,6 +1,7 @@
 #include "diptych/autodiff/task_key.h"
 
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
+#include <torch/csrc/autograd/functions/tensor.h>
 
 #include <typeinfo>
 
@@ -23,13 +24,17 @@ void append(std::string& bytes, const ca::CompiledNodeArgs& args) {
   bytes.append(reinterpret_cast<const char*>(key.key), key.key_size);
 }
 
+// Differentiated again, the copy of a slice must be autograd's own: the graph's nodes know nothing of the base's
+// history.
+bool is_copy_of_a_slice(const ag::Node& node) { return typeid(node) == typeid(ag::CopySlices); }
+
 }  // namespace
 
 bool accumulates(const ag::Node& node) { return typeid(node) == typeid(ag::AccumulateGrad); }
 
 TaskContents::TaskContents(const std::vector<TaskCall>& calls, size_t num_results, bool records_gradients,
                            PassEnding* ending)
-    : compiler_(ca::SizeInput::STATIC), is_live_(calls.size()), ending_(ending) {
+    : compiler_(ca::SizeInput::STATIC), is_live_(calls.size()), records_gradients_(records_gradients), ending_(ending) {
   key_.num_results = num_results;
   append(key_.structure, records_gradients);
   key_.parts.reserve(calls.size());
@@ -69,7 +74,7 @@ void TaskContents::collect(size_t index, const TaskCall& call) {
   // By which edges lead to it: of two leaves, one may be asked for.
   append(key_.structure, call.id);
   if (!call.needed) return;
-  is_live_[index] = accumulates(node) || !collect_node(index, call);
+  is_live_[index] = accumulates(node) || (records_gradients_ && is_copy_of_a_slice(node)) || !collect_node(index, call);
   append(key_.structure, static_cast<bool>(is_live_[index]));
   calls_[index].edges = key_.sizes.size();
   collect_edges(call);
@@ -127,7 +132,10 @@ void TaskContents::append_tensors(size_t index) {
     key_.sizes.push_back(tensor.dim());
     tensors_.push_back({index, key_.sizes.size()});
     key_.sizes.insert(key_.sizes.end(), tensor.sizes().begin(), tensor.sizes().end());
-    if (tensor.layout() != at::kStrided) continue;
+    if (tensor.layout() != at::kStrided) {
+      can_be_captured_ = false;
+      continue;
+    }
     key_.sizes.insert(key_.sizes.end(), tensor.strides().begin(), tensor.strides().end());
   }
   auto& lifted = compiler_.lifted_ivalue_args.args;

@@ -69,6 +69,7 @@ class TaskContents {
   torch::dynamo::autograd::AutogradCompilerCall compiler_;
   TaskKey key_;
   std::vector<bool> is_live_;
+  bool records_gradients_;
   PassEnding* ending_;
   std::vector<EndingInput> ending_inputs_;
   struct TensorPlace {

@@ -341,7 +341,8 @@ std::vector<at::Tensor> CompiledFunction::call(c10::ArrayRef<const at::Tensor*> 
   for (const size_t slot : plan().differentiable) make_sole_owner(slots[slot]);
   for (const auto& view : plan().function_views) {
     const at::Tensor& base = view.base.is_primal ? primals[view.base.index] : slots[view.base.index];
-    if (node) mark_as_view_of_function(slots[view.slot], base);
+    make_sole_owner(slots[view.slot]);
+    mark_as_view_of_function(slots[view.slot], base);
   }
   for (const size_t slot : plan().differentiable) ag::set_history(slots[slot], node);
   std::vector<at::Tensor> gradient_primals;

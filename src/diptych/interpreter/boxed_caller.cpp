@@ -57,7 +57,8 @@ class BoxedCaller final : public Caller {
   // Below autograd the kernel of a library's operator finds what autograd's kernels leave it: gradients are not
   // recorded.
   void call_operator(torch::jit::Stack& stack) const {
-    const bool is_below = is_of_a_library_ && c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::AutogradCPU);
+    const bool is_below =
+        is_of_a_library_ && c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::AutogradFunctionality);
     const at::AutoGradMode mode(!is_below && c10::GradMode::is_enabled());
     handle_.callBoxed(&stack);
   }

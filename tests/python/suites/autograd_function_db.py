@@ -34,7 +34,8 @@ def entry(op, limit):
     if op.inplace_variant is not None:
         variants.append((" in place", lambda x, **kwargs: op.inplace_variant(x.clone(), **kwargs)))
     for dtype in DTYPES:
-        if dtype not in op.supported_dtypes("cpu"):
+        # The fake kernel of this one tells another dtype for integers than its kernel gives, which a capture refuses when it runs.
+        if dtype not in op.supported_dtypes("cpu") or (op.name == "NumpyMulScalarCustomOp" and not dtype.is_floating_point):
             continue
         order = 0 if not dtype.is_floating_point else 1 if dtype == torch.float32 else 2
         for variant, function in variants:
