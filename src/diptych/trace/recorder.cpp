@@ -81,6 +81,17 @@ bool run_meta_kernel(const c10::OperatorHandle& op, const OperatorPlan& plan, to
   }
 }
 
+// Functionalization casts what it has computed to the dtype of what it writes to. Kernels that write refuse some casts.
+void check_cast(const c10::OperatorHandle& op, const c10::FunctionSchema* front, const torch::jit::Stack& stack) {
+  static const auto kToCopy = c10::Dispatcher::singleton().findSchemaOrThrow("aten::_to_copy", "");
+  if (op != kToCopy || front == nullptr || !front->is_mutable() || front->name() == "aten::copy_") return;
+  const size_t begin = stack.size() - op.schema().arguments().size();
+  if (!stack[begin + 1].isInt()) return;
+  const auto from = stack[begin].toTensor().scalar_type(), to = stack[begin + 1].toScalarType();
+  TORCH_CHECK(c10::canCast(from, to), front->name(), " gives a result of type ", from,
+              ", which can't be cast to the desired output type ", to);
+}
+
 bool is_differentiable(at::ScalarType dtype) { return c10::isFloatingType(dtype) || c10::isComplexType(dtype); }
 
 }  // namespace
@@ -309,6 +320,7 @@ void Recorder::record(const c10::OperatorHandle& op, const OperatorPlan& plan, t
   static const auto kZeros = c10::Dispatcher::singleton().findSchemaOrThrow("aten::zeros", "");
   if (plan.is_zero_tensor) return kZeros.callBoxed(stack);
   if (plan.is_copy && record_as_copy_of_source(stack)) return;
+  check_cast(op, front_, *stack);
   // Stand-ins have no conjugate bit that resolve_conj() would see; what runs in the graph has.
   if (plan.is_view_as_real && is_conjugate_view(stack->back().toTensor()))
     stack->back() = stack->back().toTensor().clone();
