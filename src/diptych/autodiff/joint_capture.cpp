@@ -71,7 +71,10 @@ void check_hooks(const detail::Recorder& recorder, const ForwardPlan& plan) {
   for (size_t i = 0; i < plan.outputs.size(); ++i) {
     if (plan.outputs[i].kind != OutputPlan::Kind::kPrimal) continue;
     const auto& primal = recorder.primals()[plan.outputs[i].index];
-    DIPTYCH_CHECK(!primal.edge.is_valid() || primal.edge.function->tensor_pre_hooks().empty(),
+    // Those of a leaf stand with the leaf until its accumulator runs.
+    const bool has_hooks = primal.edge.is_valid() && (!primal.edge.function->tensor_pre_hooks().empty() ||
+                                                      !ag::impl::hooks(primal.stand_in).empty());
+    DIPTYCH_CHECK(!has_hooks,
                   "[capture] the function registers a hook on '{}' and returns it as output '{}', so that the hook "
                   "would miss what arrives there; register the hook outside the function, or return a view of it",
                   primal.slot.path, plan.output_paths[i]);

@@ -217,7 +217,7 @@ BackwardCache::Miss BackwardCache::explain(const std::vector<TaskCall>& calls, c
     }
     return {"new autograd node", fmt::format("new autograd node {} (call {})", name_of(calls[common]), common)};
   }
-  if (nearest->key.num_results != key.num_results) {
+  if (nearest->key.ending == key.ending && nearest->key.num_results != key.num_results) {
     return {"other results", fmt::format("the pass returns {} gradients, and one that is known {}", key.num_results,
                                          nearest->key.num_results)};
   }
