@@ -7,6 +7,7 @@
 #include <random>
 
 #include "diptych/base/error.h"
+#include "testing/message_of.h"
 
 namespace diptych {
 namespace {
