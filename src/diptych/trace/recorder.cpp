@@ -83,8 +83,8 @@ bool run_meta_kernel(const c10::OperatorHandle& op, const OperatorPlan& plan, to
 
 // Functionalization casts what it has computed to the dtype of what it writes to. Kernels that write refuse some casts.
 void check_cast(const c10::OperatorHandle& op, const c10::FunctionSchema* front, const torch::jit::Stack& stack) {
-  static const auto kToCopy = c10::Dispatcher::singleton().findSchemaOrThrow("aten::_to_copy", "");
-  if (op != kToCopy || front == nullptr || !front->is_mutable() || front->name() == "aten::copy_") return;
+  static const Op kToCopy = Op::find("aten._to_copy"), kCopyInPlace = Op::find("aten.copy_");
+  if (Op(op) != kToCopy || front == nullptr || !front->is_mutable() || front == &kCopyInPlace.schema()) return;
   const size_t begin = stack.size() - op.schema().arguments().size();
   if (!stack[begin + 1].isInt()) return;
   const auto from = stack[begin].toTensor().scalar_type(), to = stack[begin + 1].toScalarType();
