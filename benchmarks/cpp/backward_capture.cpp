@@ -78,7 +78,7 @@ torch::autograd::variable_list look_up(const c10::intrusive_ptr<torch::autograd:
   const auto begin = std::chrono::steady_clock::now();
   const auto calls = detail::calls_in_order(root, task);
   detail::TaskContents contents(calls, task.captured_vars_.size(), /*records_gradients=*/false);
-  benchmark::DoNotOptimize(detail::BackwardCache::instance().find(calls, contents, task.captured_vars_.size()));
+  benchmark::DoNotOptimize(detail::BackwardCache::instance().find(calls, contents));
   lookup_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return torch::autograd::variable_list(task.captured_vars_.size());
 }

@@ -66,10 +66,9 @@ class ReplayInterface final : public ca::PyCompilerInterface {
 }  // namespace
 
 BackwardTrace trace_backward(const std::vector<TaskCall>& calls, TaskContents& contents,
-                             const std::vector<bool>& is_opaque, size_t num_results,
-                             const std::vector<int64_t>& sizes) {
+                             const std::vector<bool>& is_opaque, const std::vector<int64_t>& sizes) {
   const ca::PyCompilerGuard guard(std::make_unique<ReplayInterface>());
-  return Replay(calls, contents, is_opaque, num_results, sizes).run();
+  return Replay(calls, contents, is_opaque, sizes).run();
 }
 
 }  // namespace diptych::detail

@@ -31,6 +31,6 @@ class UnsupportedNode : public std::runtime_error {
 /// Requires: the engine's task is current on this thread, with its grad mode.
 /// Errors: UnsupportedNode; what the ending throws.
 BackwardTrace trace_backward(const std::vector<TaskCall>& calls, TaskContents& contents,
-                             const std::vector<bool>& is_opaque, size_t num_results, const std::vector<int64_t>& sizes);
+                             const std::vector<bool>& is_opaque, const std::vector<int64_t>& sizes);
 
 }  // namespace diptych::detail

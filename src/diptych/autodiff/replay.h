@@ -15,13 +15,13 @@ namespace diptych::detail {
 class Replay {
  public:
   Replay(const std::vector<TaskCall>& calls, TaskContents& contents, const std::vector<bool>& is_opaque,
-         size_t num_results, const std::vector<int64_t>& sizes)
+         const std::vector<int64_t>& sizes)
       : calls_(calls),
         contents_(contents),
         is_opaque_(is_opaque),
         sizes_(sizes),
         recorder_("backward"),
-        found_(num_results) {}
+        found_(contents.key().num_results) {}
 
   BackwardTrace run();
 

@@ -34,12 +34,12 @@ size_t common_calls(const TaskKey& a, const TaskKey& b) {
 }
 
 // Makes `entry` one for all sizes of a range; false if there is no graph for them.
-bool unify_traces(const std::vector<TaskCall>& calls, TaskContents& contents, size_t num_results,
-                  const SizePattern& pattern, BackwardEntry& entry) {
+bool unify_traces(const std::vector<TaskCall>& calls, TaskContents& contents, const SizePattern& pattern,
+                  BackwardEntry& entry) {
   const auto actual = *pattern.match(contents.key().sizes);
   const TraceAt trace = [&](const SymbolValues& symbols) -> std::optional<std::vector<Graph>> {
     try {
-      auto traced = trace_backward(calls, contents, entry.is_opaque, num_results, pattern.at(symbols));
+      auto traced = trace_backward(calls, contents, entry.is_opaque, pattern.at(symbols));
       if (symbols == actual) entry.trace = traced;
       return std::vector{std::move(traced.graph)};
     } catch (const std::exception& error) {
@@ -126,8 +126,7 @@ void BackwardCache::add(size_t hash, Entry entry) {
   entries_.erase(oldest);
 }
 
-BackwardCache::Found BackwardCache::find(const std::vector<TaskCall>& calls, TaskContents& contents,
-                                         size_t num_results) {
+BackwardCache::Found BackwardCache::find(const std::vector<TaskCall>& calls, TaskContents& contents) {
   const size_t hash = hash_of(contents.key());
   const std::lock_guard lock(mutex_);
   if (auto known = find_known(hash, contents.key())) {
@@ -135,27 +134,26 @@ BackwardCache::Found BackwardCache::find(const std::vector<TaskCall>& calls, Tas
     return *known;
   }
   auto [kind, reason] = explain(calls, contents.key());
-  auto entry = generalize(hash, calls, contents, num_results);
+  auto entry = generalize(hash, calls, contents);
   if (entry) reason += ": now dynamic";
   log(Log::kBackward, "miss: {}", reason);
   ++statistics_.misses_by_reason[kind];
   statistics_.misses.push_back(std::move(reason));
-  if (!entry) entry = capture(calls, contents, num_results);
+  if (!entry) entry = capture(calls, contents);
   log_entry(*entry);
   add(hash, entry);
   return {entry, entry->pattern ? *entry->pattern->match(contents.key().sizes) : SymbolValues{}};
 }
 
 // Nodes that turn out not to be replayable are left as they are, one after the other.
-std::shared_ptr<BackwardEntry> BackwardCache::capture(const std::vector<TaskCall>& calls, TaskContents& contents,
-                                                      size_t num_results) {
+std::shared_ptr<BackwardEntry> BackwardCache::capture(const std::vector<TaskCall>& calls, TaskContents& contents) {
   auto entry = std::make_shared<BackwardEntry>();
   entry->key = contents.key();
   entry->is_opaque.resize(calls.size());
   for (const TaskCall& call : calls) entry->names.push_back(name_of(call));
   while (!entry->program) {
     try {
-      entry->trace = trace_backward(calls, contents, entry->is_opaque, num_results, contents.key().sizes);
+      entry->trace = trace_backward(calls, contents, entry->is_opaque, contents.key().sizes);
       entry->program = std::make_shared<const Program>(entry->trace.graph);
       ++statistics_.captures;
     } catch (const UnsupportedNode& node) {
@@ -171,7 +169,7 @@ std::shared_ptr<BackwardEntry> BackwardCache::capture(const std::vector<TaskCall
 }
 
 std::shared_ptr<BackwardEntry> BackwardCache::generalize(size_t hash, const std::vector<TaskCall>& calls,
-                                                         TaskContents& contents, size_t num_results) {
+                                                         TaskContents& contents) {
   const auto known = of_structure(hash, contents.key());
   if (known.empty() || failures_[hash] == kMostFailures) return nullptr;
   std::vector<std::vector<int64_t>> examples;
@@ -182,7 +180,7 @@ std::shared_ptr<BackwardEntry> BackwardCache::generalize(size_t hash, const std:
   entry->key = contents.key();
   entry->names = known.front()->names;
   entry->is_opaque = known.front()->is_opaque;
-  if (!unify_traces(calls, contents, num_results, *pattern, *entry)) {
+  if (!unify_traces(calls, contents, *pattern, *entry)) {
     ++failures_[hash];
     return nullptr;
   }

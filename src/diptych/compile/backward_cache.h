@@ -33,18 +33,16 @@ class BackwardCache {
     SymbolValues symbols{};  ///< if sizes are dynamic
   };
   /// The entry of a task, captured now if there is none.
-  Found find(const std::vector<TaskCall>& calls, TaskContents& contents, size_t num_results);
+  Found find(const std::vector<TaskCall>& calls, TaskContents& contents);
   backward_capture::Statistics statistics() const;
   void clear();
 
  private:
   using Entry = std::shared_ptr<const BackwardEntry>;
   std::optional<Found> find_known(size_t hash, const TaskKey& key);
-  std::shared_ptr<BackwardEntry> capture(const std::vector<TaskCall>& calls, TaskContents& contents,
-                                         size_t num_results);
+  std::shared_ptr<BackwardEntry> capture(const std::vector<TaskCall>& calls, TaskContents& contents);
   /// A graph for the sizes of this task and those of the entries that have its structure; null if there is none.
-  std::shared_ptr<BackwardEntry> generalize(size_t hash, const std::vector<TaskCall>& calls, TaskContents& contents,
-                                            size_t num_results);
+  std::shared_ptr<BackwardEntry> generalize(size_t hash, const std::vector<TaskCall>& calls, TaskContents& contents);
   std::vector<Entry> of_structure(size_t hash, const TaskKey& key) const;
   void add(size_t hash, Entry entry);
   struct Miss {

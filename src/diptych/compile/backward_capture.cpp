@@ -160,7 +160,7 @@ ag::variable_list run_task(const NodePtr& root, const ag::GraphTask& task, bool 
   const size_t num_results = ending != nullptr ? ending->leaves().size() : task.captured_vars_.size();
   detail::TaskContents contents(calls, num_results, records_gradients, ending);
   if (!contents.can_be_captured()) return run_in_eager(root, task);
-  const auto [entry, symbols] = detail::BackwardCache::instance().find(calls, contents, num_results);
+  const auto [entry, symbols] = detail::BackwardCache::instance().find(calls, contents);
   last = entry;
   if (!entry->program) return run_in_eager(root, task);
   auto inputs = std::move(contents.compiler().tensor_args.inputs);
