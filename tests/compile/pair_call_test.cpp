@@ -71,6 +71,132 @@ TEST(PairCall, GivesBackAnInputThatItsFunctionGivesBack) {
   EXPECT_TRUE(call_pair(capture(function, Tensors{x}), {x})[0].is_same(x));
 }
 
+Inputs derived_from_a_leaf() {
+  return {[] {
+            return Tensors{torch::tensor({1.0F, 2.0F}).requires_grad_()};
+          },
+          [](const Tensors& leaves) { return Tensors{leaves[0] * 3}; }};
+}
+
+Tensors double_under_no_grad(const Tensors& in) {
+  {
+    const at::NoGradGuard guard;
+    in[0].mul_(2);
+  }
+  return {in[0].square().sum()};
+}
+
+TEST(PairCall, ChangesUnderNoGradLeaveTheHistoryOfAnInput) {
+  expect_pair_as_function(derived_from_a_leaf(), double_under_no_grad);
+  const Inputs inputs = derived_from_a_leaf();
+  const Pair pair = capture(double_under_no_grad, inputs.derive(inputs.leaves()));
+  const auto called = [&](const Tensors& in) { return call_pair(pair, in); };
+  for (const Function& each : {Function(double_under_no_grad), Function(called), Function(aot_function(called))}) {
+    const Tensors leaves = inputs.leaves(), in = inputs.derive(leaves);
+    const auto history = in[0].grad_fn();
+    const auto version = in[0]._version();
+    each(in);
+    EXPECT_EQ(in[0].grad_fn(), history);
+    EXPECT_EQ(in[0]._version(), version + 1);
+    EXPECT_TRUE(in[0].equal(torch::tensor({6.0F, 12.0F})));
+    in[0].sum().backward();
+    EXPECT_TRUE(leaves[0].grad().equal(torch::full({2}, 3.0F)));
+  }
+}
+
+TEST(PairCall, ChangesALeafUnderNoGrad) {
+  const auto leaves = [] {
+    torch::manual_seed(5);
+    return Tensors{torch::ones({3}).requires_grad_(), torch::rand({3})};
+  };
+  expect_pair_as_function({leaves}, [](const Tensors& in) -> Tensors {
+    const at::Tensor loss = (in[0] * in[1]).sum();
+    const at::NoGradGuard guard;
+    in[0].sub_(in[1], 0.1);
+    return {loss};
+  });
+}
+
+TEST(PairCall, ChangesWithGradientsGiveAnInputTheirHistory) {
+  expect_pair_as_function(derived_from_a_leaf(), [](const Tensors& in) -> Tensors {
+    in[0].mul_(in[0].detach().cos());
+    return {in[0].sum(), in[0].sin()};
+  });
+}
+
+// As custom_vjp has it, and so without gradients, too.
+TEST(PairCall, OutputsShareNoMemory) {
+  const Function function = [](const Tensors& in) -> Tensors {
+    const at::Tensor own = in[0] * 2;
+    return {in[0].view({-1}), in[0].t(), own, own.select(0, 0), in[0].detach(), in[1][0]};
+  };
+  const at::Tensor plain = torch::ones({2, 3}), leaf = torch::ones({2, 3}).requires_grad_(), row = torch::ones({1, 2});
+  for (const at::Tensor& example : {plain, leaf}) {
+    const Pair pair = capture(function, Tensors{example, row});
+    const Function called = [&](const Tensors& in) { return call_pair(pair, in); };
+    for (const Function& each : {called, Function(aot_function(called))}) {
+      for (const bool gradients : {false, true}) {
+        SCOPED_TRACE(fmt::format("requires grad {}, gradients {}", example.requires_grad(), gradients));
+        const at::AutoGradMode mode(gradients);
+        const Tensors results = each({example, row}), wanted = function({example, row});
+        for (size_t i = 0; i < results.size(); ++i) {
+          EXPECT_TRUE(results[i].equal(wanted[i])) << i;
+          EXPECT_EQ(results[i].requires_grad(), gradients && wanted[i].requires_grad()) << i;
+          for (const at::Tensor& other : {example, row}) EXPECT_FALSE(results[i].is_alias_of(other)) << i;
+          for (size_t j = 0; j < i; ++j) EXPECT_FALSE(results[i].is_alias_of(results[j])) << i << " and " << j;
+        }
+      }
+    }
+  }
+}
+
+// What a view is to the forward graph says nothing of its gradient.
+struct Reversal : torch::autograd::Function<Reversal> {
+  static at::Tensor forward(torch::autograd::AutogradContext*, const at::Tensor& x) { return x.view_as(x); }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext*,
+                                                 torch::autograd::variable_list tangents) {
+    return {-tangents[0]};
+  }
+};
+
+TEST(PairCall, GivesAViewTheGradientOfItsFunction) {
+  const Function function = [](const Tensors& in) -> Tensors { return {Reversal::apply(in[0])}; };
+  const at::Tensor x = torch::ones({2}).requires_grad_();
+  for (const Pair& pair : {capture(function, Tensors{x}), through_file(capture(function, Tensors{x}))}) {
+    const auto gradient = torch::autograd::grad({call_pair(pair, {x})[0].sum()}, {x})[0];
+    EXPECT_TRUE(gradient.equal(torch::full({2}, -1.0F))) << gradient;
+  }
+}
+
+TEST(PairCall, GivesNoGradientToWhatHadNoneAtTheCapture) {
+  const Function function = [](const Tensors& in) -> Tensors { return {in[0] * 2}; };
+  const Pair pair = capture(function, Tensors{torch::ones({2})});
+  const Function called = [&](const Tensors& in) { return call_pair(pair, in); };
+  const at::Tensor leaf = torch::ones({2}).requires_grad_();
+  EXPECT_FALSE(called({leaf})[0].requires_grad());
+  EXPECT_FALSE(aot_function(called)(Tensors{leaf})[0].requires_grad());
+}
+
+TEST(PairCall, KeepsTheShapesOfInputs) {
+  const Function changes = [](const Tensors& in) -> Tensors {
+    in[1].t_();
+    return {in[0] * 2};
+  };
+  const Tensors inputs{torch::ones({2}), torch::ones({2, 3})};
+  EXPECT_EQ(message_of([&] { capture_with({.argument_names = {"t"}}, changes, inputs); }),
+            "[capture] the function changes the shape of 't.1' in place, from [2,3] to [3,2], which the graphs of a "
+            "pair can't do to a caller's tensor; use an operator that is not in place, or aot_function()");
+  expect_pair_as_function({[] {
+                            return Tensors{torch::ones({2, 3})};
+                          }},
+                          [](const Tensors& in) -> Tensors {
+                            in[0].t_();
+                            in[0].mul_(3);
+                            in[0].t_();
+                            return {in[0] * 2};
+                          });
+}
+
 TEST(PairCall, IsDifferentiatedAgain) {
   const auto f = [](const Tensors& in) -> Tensors { return {(in[0] * in[1]).sin().exp(), in[0].tanh() * in[0]}; };
   const auto leaf = [] { return torch::randn({3}, at::kDouble).requires_grad_(); };

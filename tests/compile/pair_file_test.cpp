@@ -64,5 +64,84 @@ TEST_F(PairFile, RefusesGraphsThatAreNoPair) {
             std::string::npos);
 }
 
+constexpr const char* kForward =
+    "graph forward(%0 x : f32[2,3] grad, %1 w : f32[2,3] grad)\n"
+    "  %2 : f32[2,3] grad = aten.mul.Tensor(%0, %1)\n"
+    "  %3 : f32[2,3] grad = aten.sin(%2)\n"
+    "  return (%3 y, %2 product residual, %1 factor residual)\n";
+constexpr const char* kBackward =
+    "graph backward(%0 product : f32[2,3] residual, %1 factor : f32[2,3] residual, %2 y : f32[2,3] tangent)\n"
+    "  %3 : f32[2,3] = aten.cos(%0)\n"
+    "  %4 : f32[2,3] = aten.mul.Tensor(%2, %3)\n"
+    "  %5 : f32[2,3] = aten.mul.Tensor(%4, %1)\n"
+    "  return (%5 x gradient, none w gradient)\n";
+
+std::string replaced(std::string text, const std::string& part, const std::string& by) {
+  const size_t at = text.find(part);
+  EXPECT_NE(at, std::string::npos) << part;
+  return text.replace(at, part.size(), by);
+}
+
+std::string refusal_of(const std::string& forward, const std::string& backward) {
+  return message_of([&] { make_pair(parse(forward), parse(backward)); });
+}
+
+std::string no_pair(const std::string& reason) {
+  return "[make_pair] the graphs are no pair: " + reason + "; pass a forward and its backward";
+}
+
+TEST_F(PairFile, RefusesTypesThatDiffer) {
+  EXPECT_EQ(refusal_of(kForward, kBackward), "nothing was thrown");
+  EXPECT_EQ(refusal_of(kForward, replaced(kBackward, "product : f32[2,3]", "product : f64[2,3]")),
+            no_pair("for the residual 'product' the forward graph has f32[2,3], and the backward graph f64[2,3]"));
+  EXPECT_EQ(refusal_of(kForward, replaced(kBackward, "factor : f32[2,3]", "factor : f32[3]")),
+            no_pair("for the residual 'factor' the forward graph has f32[2,3], and the backward graph f32[3]"));
+  EXPECT_EQ(refusal_of(kForward, replaced(kBackward, "y : f32[2,3]", "y : f32[6]")),
+            no_pair("for the tangent 'y' the forward graph has f32[2,3], and the backward graph f32[6]"));
+  EXPECT_EQ(refusal_of(kForward, replaced(kBackward, "%5 : f32[2,3]", "%5 : bf16[2,3]")),
+            no_pair("for the gradient 'x' the forward graph has f32[2,3], and the backward graph bf16[2,3]"));
+  EXPECT_EQ(refusal_of(replaced(kForward, "%2 product residual", "none product residual"), kBackward),
+            no_pair("the forward graph makes no residual 'product'"));
+}
+
+// Numbers do not depend on strides, but for what is read by them.
+TEST_F(PairFile, RefusesStridesOfAResidualThatTheBackwardReadsBy) {
+  const std::string transposed = replaced(kBackward, "product : f32[2,3]", "product : f32[2,3]{1,2}");
+  EXPECT_EQ(refusal_of(kForward, transposed), "nothing was thrown");
+  EXPECT_EQ(refusal_of(kForward, replaced(transposed, "aten.cos(%0)", "aten.view(%0, [2,3])")),
+            no_pair("for the residual 'product' the forward graph has f32[2,3], and the backward graph "
+                    "f32[2,3]{1,2}"));
+}
+
+TEST_F(PairFile, RefusesSlotsInAnotherOrder) {
+  EXPECT_EQ(
+      refusal_of(kForward, replaced(kBackward, "(%5 x gradient, none w gradient)", "(none w gradient, %5 x gradient)")),
+      no_pair("gradient 0 is that of 'w', expected that of 'x', forward input 0"));
+  EXPECT_EQ(refusal_of(kForward, replaced(kBackward, ", none w gradient", "")),
+            no_pair("the backward graph gives 1 gradients for 2 forward inputs, expected one each, none where nothing "
+                    "flows"));
+  EXPECT_EQ(refusal_of(replaced(kForward, "x : f32[2,3] grad", "x : f32[2,3] grad free_variable"), kBackward),
+            no_pair("forward input 1 'w' is of the kind argument, expected the kinds argument, free_variable, in this "
+                    "order"));
+  EXPECT_EQ(refusal_of(replaced(kForward, "(%3 y, %2 product residual, %1 factor residual)",
+                                "(%2 product residual, %3 y, %1 factor residual)"),
+                       kBackward),
+            no_pair("forward output 1 'y' is of the kind output, expected the kinds output, mutated, residual, in this "
+                    "order"));
+  EXPECT_EQ(refusal_of(kForward, replaced(kBackward, "factor : f32[2,3] residual, %2 y : f32[2,3] tangent",
+                                          "y : f32[2,3] tangent, %2 factor : f32[2,3] residual")),
+            no_pair("backward input 2 'factor' is of the kind residual, expected the kinds residual, tangent, in this "
+                    "order"));
+}
+
+TEST_F(PairFile, RefusesAFreeVariableThatIsNoTensor) {
+  const Graph not_constant = parse("graph free_variables(%0 x : f32[2])\n  return (%0 free.0)\n");
+  save(GraphFile{{{"forward", parse(kForward)}, {"backward", parse(kBackward)}, {"free_variables", not_constant}},
+                 {{"kind", "pair"}}},
+       path);
+  EXPECT_EQ(message_of([&] { load_pair(path); }),
+            "[load_pair] '" + path + "' holds the free variable 0 as no tensor; save the pair again");
+}
+
 }  // namespace
 }  // namespace diptych::testing

@@ -99,6 +99,11 @@ TEST_F(PairParameters, AreNotWrittenBesideAPairThatNoFileCanHold) {
   const auto draws = [&](const at::Tensor& t) { return (t * at::rand({2}, generator)).sum(); };
   const Pair unsavable = capture(draws, torch::ones({2}).requires_grad_());
   EXPECT_NE(message_of([&] { save_with_tensors(unsavable, tensors, path); }).find("generator"), std::string::npos);
+  const at::Tensor free = torch::ones({2});
+  Pair conjugated = capture([&](const at::Tensor& t) { return t * free; }, torch::ones({2}).requires_grad_());
+  conjugated.free_variables[0] = torch::ones({2}, at::kComplexFloat).conj();
+  EXPECT_NE(message_of([&] { save_with_tensors(conjugated, tensors, path); }).find("lazy conjugate"),
+            std::string::npos);
   NamedTensors sparse = tensors;
   sparse["params.bias"] = torch::ones({2}).to_sparse();
   EXPECT_NE(message_of([&] { save_with_tensors(pair, sparse, path); }).find("'params.bias'"), std::string::npos);

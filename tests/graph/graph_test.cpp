@@ -6,6 +6,7 @@
 #include "diptych/graph/parse.h"
 #include "diptych/graph/rewrite.h"
 #include "diptych/graph/verify.h"
+#include "diptych/graph/with_slots.h"
 #include "graph/random_graph.h"
 #include "testing/message_of.h"
 
@@ -239,6 +240,33 @@ TEST(Rewrite, CopiesAreIdenticalAndExtractKeepsWhatIsNeeded) {
   EXPECT_EQ(
       part.code(),
       "graph part(%0 a : f32[2])\n  %1 : f32[2] = aten.tanh(%0)\n  %2 : f32[2] = aten.exp(%1)\n  return (%2 b)\n");
+}
+
+TEST(WithSlots, TakesThePlaceOfTheGraphThatItIsLike) {
+  const Graph like =
+      parse("graph f(%0 x : f32[n,3]) where n=2\n  %1 : f32[n,3] = aten.tanh(%0)\n  return (%1 y, none z)\n");
+  const std::string other =
+      "graph g(%0 a : f32[n,3], %1 free : f32[3]) where n=2\n  %2 : f32[n,3] = aten.mul.Tensor(%0, %1)\n  return (%2 "
+      "0)\n";
+  const std::vector<at::Tensor> constants{at::ones({3})};
+  EXPECT_EQ(
+      with_slots_of(parse(other), like, constants).code(),
+      "graph f(%0 x : f32[n,3]) where n=2\n  %1 : f32[3] = constant 0\n  %2 : f32[n,3] = aten.mul.Tensor(%0, %1)\n"
+      "  return (%2 y, none z)\n");
+  const auto refusal = [&](const std::string& part, const std::string& by) {
+    std::string text = other;
+    for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; at += by.size()) {
+      text.replace(at, part.size(), by);
+    }
+    return message_of<UserError>([&] { with_slots_of(parse(text), like, constants); });
+  };
+  const std::string remedy = "; keep dtypes and sizes of the graph that it was made from";
+  EXPECT_EQ(refusal("%2 : f32[n,3]", "%2 : f64[n,3]"),
+            "[with_slots_of] output 0 ('y') is f64[n,3], expected f32[n,3]" + remedy);
+  EXPECT_EQ(refusal("%2 : f32[n,3]", "%2 : f32[2,3]"),
+            "[with_slots_of] output 0 ('y') is f32[2,3], expected f32[n,3]" + remedy);
+  EXPECT_EQ(refusal("a : f32[n,3]", "a : i64[2,n]"),
+            "[with_slots_of] input 0 ('x') is i64[2,n], expected f32[n,3]" + remedy);
 }
 
 TEST(Html, HoldsThePairAndEscapesIt) {

@@ -53,6 +53,16 @@ TEST_F(Safetensors, ReadsWhatWasWritten) {
   }
 }
 
+// The bits say that the elements in memory are others.
+TEST_F(Safetensors, ReadsWhatWasALazyConjugateOrNegative) {
+  const at::Tensor conjugate = torch::randn({3}, at::kComplexFloat).conj(), negative = torch::imag(conjugate);
+  ASSERT_TRUE(conjugate.is_conj() && negative.is_neg());
+  save_tensors({{"conjugate", conjugate}, {"negative", negative}}, path);
+  const auto read = load_tensors(path);
+  EXPECT_TRUE(read.at("conjugate").equal(conjugate));
+  EXPECT_TRUE(read.at("negative").equal(negative));
+}
+
 // The bytes as the format's own words describe them.
 TEST_F(Safetensors, WritesTheFormat) {
   save_tensors({{"w", torch::tensor({1, 2}, at::kInt)}}, path);
@@ -124,6 +134,11 @@ TEST_F(Safetensors, RefusesWhatTheFormatCanNotHold) {
               save_tensors({{"w", torch::ones({2}, at::kComplexDouble)}}, path);
             }).find("'w' is c128"),
             std::string::npos);
+  EXPECT_EQ(message_of([&] {
+              save_tensors({{"__metadata__", torch::ones({2})}}, path);
+            }),
+            "[save_tensors] a tensor is called '__metadata__', which names something else in a safetensors file; "
+            "rename it");
   EXPECT_FALSE(std::filesystem::exists(path));
 }
 

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "diptych/base/error.h"
+#include "diptych/graph/parse.h"
 #include "diptych/interpreter/hop_rules.h"
 #include "interpreter/graph_builder.h"
 
@@ -266,6 +267,20 @@ TEST(Program, RunsHigherOrderNodesByTheirRule) {
   }
   for (auto& thread : threads) thread.join();
   EXPECT_EQ(wrong, 0);
+}
+
+// A capture makes none, but a text may hold one.
+TEST(Program, HandsHigherOrderNodesAnAbsentOperand) {
+  static const HopSchema kGaps{"test_gaps", 0};
+  register_interpreter_rule(kGaps, [](const Node&) -> HopKernel {
+    return [](std::vector<c10::IValue>&& operands, const RunOptions&) {
+      EXPECT_FALSE(operands.at(0).toTensor().defined());
+      return std::vector<at::Tensor>{operands.at(1).toTensor() + 1};
+    };
+  });
+  const Graph graph = parse("graph f(%0 x : f32[2])\n  %1 : f32[2] = hop.test_gaps(none, %0)\n  return (%1 y)\n", {},
+                            [](std::string_view) -> const HopSchema* { return &kGaps; });
+  EXPECT_TRUE(Program(graph).run({torch::ones({2})})[0].equal(torch::full({2}, 2.0F)));
 }
 
 TEST(Program, RecordsGradientsInDifferentiableMode) {

@@ -16,6 +16,7 @@
 #include "diptych/compile/pipeline.h"
 #include "diptych/compile/second_order.h"
 #include "diptych/compile/sized_functions.h"
+#include "diptych/compile/slot_fit.h"
 #include "diptych/interpreter/run_guards.h"
 #include "diptych/ops/tags.h"
 #include "diptych/passes/storage_roots.h"
@@ -35,21 +36,9 @@ std::vector<std::optional<WantedStrides>> strides_to_keep(const Graph& backward,
   const size_t first = backward.inputs().size() - num_tangents;
   for (size_t i = 0; i < num_tangents; ++i) {
     const Value tangent = backward.inputs()[first + i];
-    std::vector<bool> reached(backward.num_values());
-    reached[tangent.id] = true;
-    for (const Node& node : backward.nodes()) {
-      bool reads = false;
-      for_each_operand_value(node, [&](Value value) { reads |= reached[value.id]; });
-      if (!reads) continue;
-      if (has_tag(node.op, Tag::kStrideSensitive)) {
-        const TensorMeta& meta = backward.meta(tangent);
-        wanted[i] = WantedStrides{meta.stride_hints(), !meta.is_static()};
-        break;
-      }
-      for (const Value output : node.outputs) {
-        if (output) reached[output.id] = true;
-      }
-    }
+    if (!detail::strides_matter(backward, tangent)) continue;
+    const TensorMeta& meta = backward.meta(tangent);
+    wanted[i] = WantedStrides{meta.stride_hints(), !meta.is_static()};
   }
   return wanted;
 }

@@ -1,5 +1,7 @@
 #include "diptych/compile/pair.h"
 
+#include <fmt/ranges.h>
+
 #include "diptych/base/error.h"
 #include "diptych/compile/output_aliases.h"
 #include "diptych/compile/pipeline.h"
@@ -8,6 +10,23 @@
 #include "diptych/interpreter/run_guards.h"
 
 namespace diptych {
+namespace {
+
+// A pair hands out the new elements of an input, and has no place for a new shape.
+void check_shapes_stay(const ForwardPlan& plan, const Graph& forward, const std::vector<at::Tensor>& primals) {
+  for (const auto& mutation : plan.mutations) {
+    const at::Tensor& primal = primals[mutation.primal];
+    const std::string& path = forward.input_slots()[mutation.primal].path;
+    const auto& [sizes, strides, offset] =
+        mutation.geometry.value_or(Geometry{primal.sizes().vec(), primal.strides().vec()});
+    DIPTYCH_CHECK(primal.sizes().equals(sizes) && primal.strides().equals(strides) && offset == 0,
+                  "[capture] the function changes the shape of '{}' in place, from [{}] to [{}], which the graphs of a "
+                  "pair can't do to a caller's tensor; use an operator that is not in place, or aot_function()",
+                  path, fmt::join(primal.sizes(), ","), fmt::join(sizes, ","));
+  }
+}
+
+}  // namespace
 
 Pair capture_flat(const FlatFunction& function, const std::vector<at::Tensor>& arguments,
                   const std::vector<std::string>& paths, const AotOptions& options) {
@@ -17,6 +36,9 @@ Pair capture_flat(const FlatFunction& function, const std::vector<at::Tensor>& a
   pair.free_variables = capture.free_variables();
   pair.forward = finish_forward(pair.split.forward, {}, {.keep_gradient_stops = true});
   pair.backward = finish_backward(pair.split.backward, {.keep_gradient_stops = true});
+  std::vector<at::Tensor> primals = arguments;
+  primals.insert(primals.end(), pair.free_variables.begin(), pair.free_variables.end());
+  check_shapes_stay(capture.plan(), pair.forward, primals);
   pair.forward.set_name("forward");
   pair.backward.set_name("backward");
   pair.signature =
@@ -33,12 +55,7 @@ Pair::ForwardResult Pair::forward_call(std::vector<at::Tensor> arguments) const 
                 "[forward_call] got {} tensors, expected the {} flattened arguments{}", arguments.size(), without,
                 free_variables.empty() ? "" : fmt::format(", or {} with the free variables", all));
   if (arguments.size() == without) arguments.insert(arguments.end(), free_variables.begin(), free_variables.end());
-  for (size_t i = 0; i < all; ++i) {
-    const TensorMeta& meta = forward.meta(forward.inputs()[i]);
-    DIPTYCH_CHECK(arguments[i].defined(), "[forward_call] input {} ({}) is undefined, expected {}; pass a tensor", i,
-                  forward.input_slots()[i].path, type_string(meta));
-    detail::check_fits("forward_call", "input", i, forward.input_slots()[i], arguments[i], meta);
-  }
+  detail::check_inputs_fit("forward_call", forward, arguments);
   const RunBelowAutograd guard;
   ForwardResult result;
   result.outputs = forward_program->run(std::move(arguments));

@@ -49,7 +49,9 @@ Pair capture_flat(const FlatFunction& function, const std::vector<at::Tensor>& a
                   const std::vector<std::string>& paths, const AotOptions& options);
 
 /// Captures `function` on `arguments` and returns its pair. Nothing is run and no argument changes.
-/// Errors: UserError for what a graph can't hold, naming it; what the function itself throws.
+/// Errors: UserError for what a graph can't hold, naming it, and for an input whose shape the function changes in place
+/// (t_(), unsqueeze_()), or that it detaches and changes, which a pair has no slot for; what the function itself
+/// throws.
 template <class F, class... A>
 Pair capture_with(const AotOptions& options, F&& function, A&&... arguments) {
   using Result = std::decay_t<decltype(function(std::declval<std::remove_cvref_t<A>&>()...))>;

@@ -1,5 +1,7 @@
 #include "diptych/compile/pair_call.h"
 
+#include <algorithm>
+
 #include "diptych/base/error.h"
 #include "diptych/compile/slot_fit.h"
 #include "diptych/hops/custom_vjp.h"
@@ -14,13 +16,7 @@ void check_arguments(const Pair& pair, const Tensors& arguments) {
   DIPTYCH_CHECK(arguments.size() == pair.signature.num_arguments(),
                 "[call_pair] got {} tensors, expected the {} flattened arguments; see pair.signature", arguments.size(),
                 pair.signature.num_arguments());
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    const Slot& slot = pair.forward.input_slots()[i];
-    const TensorMeta& meta = pair.forward.meta(pair.forward.inputs()[i]);
-    DIPTYCH_CHECK(arguments[i].defined(), "[call_pair] input {} ({}) is undefined, expected {}; pass a tensor", i,
-                  slot.path, type_string(meta));
-    detail::check_fits("call_pair", "input", i, slot, arguments[i], meta);
-  }
+  detail::check_inputs_fit("call_pair", pair.forward, arguments);
 }
 
 /// The pair's graphs as the rules of a custom_vjp, for one call. The forward is traced before the backward.
@@ -57,6 +53,15 @@ class Rules {
   std::vector<bool> is_differentiable_;  ///< per output of the forward graph
 };
 
+// As custom_vjp gives them: none shares memory with an input or another output.
+void own_views(const Signature& signature, Tensors& results) {
+  using Kind = OutputAlias::Kind;
+  for (const OutputAlias& alias : signature.aliases()) {
+    const bool is_view = alias.kind == Kind::kViewOfInput || alias.kind == Kind::kViewOfOutput;
+    if (is_view) results[alias.output] = results[alias.output].clone();
+  }
+}
+
 // The outputs, then the new values of changed inputs.
 Tensors results_of(const Pair& pair, const Tensors& inputs) {
   const size_t num_results = pair.split.layout.num_forward_outputs();
@@ -71,9 +76,12 @@ Tensors results_of(const Pair& pair, const Tensors& inputs) {
     for (const size_t output : pair.signature.differentiable_outputs()) results[output] = all[output];
     return results;
   }
-  if (detail::Recorder::current() == nullptr) return pair.forward_call(inputs).outputs;
-  Tensors results = rules.forward(inputs).tensors;
+  // Nothing flows to inputs that require grad now and did not at the capture.
+  const at::AutoGradMode mode(c10::GradMode::is_enabled() && !detail::records_gradients(inputs));
+  Tensors results =
+      detail::Recorder::current() == nullptr ? pair.forward_call(inputs).outputs : rules.forward(inputs).tensors;
   results.resize(num_results);
+  own_views(pair.signature, results);
   return results;
 }
 
@@ -85,8 +93,13 @@ Tensors call_pair(const Pair& pair, Tensors arguments) {
   Tensors results = results_of(pair, arguments);
   const Signature& signature = pair.signature;
   const std::vector<std::string> mutated = signature.mutated();
+  const std::vector<size_t> differentiable = signature.differentiable_outputs();
   for (size_t i = 0; i < mutated.size(); ++i) {
-    arguments[signature.index_of_input(mutated[i])].copy_(results[signature.num_outputs() + i]);
+    const size_t slot = signature.num_outputs() + i;
+    const bool has_tangent = std::find(differentiable.begin(), differentiable.end(), slot) != differentiable.end();
+    // What was changed under no_grad keeps the history that it has, as in eager.
+    const at::AutoGradMode mode(has_tangent && c10::GradMode::is_enabled());
+    arguments[signature.index_of_input(mutated[i])].copy_(results[slot]);
   }
   results.resize(signature.num_outputs());
   for (const OutputAlias& alias : signature.aliases()) {

@@ -9,8 +9,11 @@ namespace diptych {
 
 /// Calls the captured function on its flattened arguments and returns its outputs. Values are those of the forward
 /// graph, gradients those of the backward graph; differentiated again, the gradient is that of the graphs' operators.
-/// Inputs that the function changes in place are changed, and an output that is an input is that input; other outputs
-/// share no memory with the inputs. Gradients reach the inputs that required grad when the pair was captured.
+/// Inputs that the function changes in place are changed; those that it changes under no_grad keep their history. An
+/// output that is an input, and is not changed, is that input, and one that is an earlier output is that output. Other
+/// outputs share no memory with inputs or each other, with gradients or without, so that a view comes back as a copy
+/// (see signature.aliases()): the gradient of a view is the backward graph's, which need not be that of a view.
+/// Gradients reach the inputs that required grad when the pair was captured.
 ///
 /// In eager each differentiable call looks at the graphs anew; compiled, a call costs what it cost the function:
 ///

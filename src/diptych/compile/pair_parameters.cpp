@@ -7,8 +7,8 @@
 #include "diptych/base/error.h"
 #include "diptych/compile/pair_file.h"
 #include "diptych/compile/slot_fit.h"
+#include "diptych/graph/file.h"
 #include "diptych/graph/safetensors.h"
-#include "diptych/graph/serialize.h"
 
 namespace diptych {
 namespace {
@@ -47,10 +47,10 @@ void check_all_taken(const NamedTensors& tensors, std::string_view prefix, const
 }  // namespace
 
 void save_with_tensors(const Pair& pair, const NamedTensors& tensors, const std::string& path) {
-  // A graph that no file can hold is found before the tensors are written.
-  for (const Graph* graph : {&pair.forward, &pair.backward}) (void)to_json(*graph);
+  // What no file can hold is found before the tensors are written.
+  const auto parts = detail::file_parts(detail::file_of(pair));
   save_tensors(tensors, beside(path));
-  save(pair, path);
+  write_file_atomically(path, {parts.first_line, parts.text, parts.constants});
 }
 
 std::pair<Pair, NamedTensors> load_with_tensors(const std::string& path) {

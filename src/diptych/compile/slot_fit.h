@@ -1,4 +1,4 @@
-// Whether a tensor may stand in a slot of a graph that was captured for tensors of one type.
+// Whether a tensor may stand in a slot of a graph that was captured for tensors of one type, and what of it matters.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -11,5 +11,11 @@ namespace diptych::detail {
 /// graph would give nonsense, or a kernel's own complaint, for other tensors.
 void check_fits(const char* who, const char* what, size_t index, const Slot& slot, const at::Tensor& tensor,
                 const TensorMeta& meta);
+
+/// Checks one tensor for each of the first inputs of `graph`. Errors: UserError for one that is undefined; as above.
+void check_inputs_fit(const char* who, const Graph& graph, c10::ArrayRef<at::Tensor> tensors);
+
+/// Whether the strides of `value` may decide if a node of `graph` is legal, or what it reads.
+bool strides_matter(const Graph& graph, Value value);
 
 }  // namespace diptych::detail

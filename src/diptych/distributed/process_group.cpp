@@ -125,7 +125,7 @@ auto make_device(const Environment& environment) {
 
 void GroupState::report(const std::string& what, const std::exception& error) {
   has_failed_ = true;
-  throw UserError(
+  diptych::detail::throw_user_error(
       fmt::format("[distributed] rank {} of {}: a collective failed ({}): {}; another process probably ended, or "
                   "stopped answering: see its output; restart all of them from the last checkpoint",
                   rank_, size_, what, words_of(error)));

@@ -118,13 +118,17 @@ void save_tensors(const std::map<std::string, at::Tensor>& tensors, const std::s
   Json header = Json::object();
   std::string data;
   for (const auto& [name, tensor] : tensors) {
+    DIPTYCH_CHECK(name != kMetadata,
+                  "[save_tensors] a tensor is called '{}', which names something else in a safetensors file; rename it",
+                  name);
     const bool is_plain = tensor.defined() && tensor.layout() == at::kStrided;
     const char* word = is_plain ? dtype_word(tensor.scalar_type()) : nullptr;
     DIPTYCH_CHECK(word != nullptr,
                   "[save_tensors] '{}' is {}, expected a strided tensor of a dtype that safetensors have; convert it",
                   name, is_plain ? dtype_name(tensor.scalar_type()) : "undefined or not strided");
     const size_t begin = data.size();
-    data += dense_bytes(tensor.detach().cpu());
+    // The format has no lazy conjugates and negatives.
+    data += dense_bytes(tensor.detach().cpu().resolve_conj().resolve_neg());
     header[name] = {{"dtype", word}, {"shape", tensor.sizes().vec()}, {"data_offsets", {begin, data.size()}}};
   }
   header[kMetadata] = {{kChecksum, checksum_text(header, data)}};

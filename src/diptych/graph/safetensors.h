@@ -9,8 +9,8 @@ namespace diptych {
 
 /// Writes a file whole or not at all, with a checksum of its bytes among its metadata. Tensors are written dense, in
 /// row-major order, sorted by name. Errors: UserError names a tensor that the format can't hold (undefined, not
-/// strided, of another dtype), and gives the system's reason where the file can't be written. Source: the format of
-/// github.com/huggingface/safetensors: 8 bytes of length, a JSON header, the bytes.
+/// strided, of another dtype, called "__metadata__"), and gives the system's reason where the file can't be written.
+/// Source: the format of github.com/huggingface/safetensors: 8 bytes of length, a JSON header, the bytes.
 void save_tensors(const std::map<std::string, at::Tensor>& tensors, const std::string& path);
 
 /// Reads such a file; tensors are contiguous, on the CPU, and own their memory.

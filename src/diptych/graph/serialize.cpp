@@ -96,7 +96,7 @@ Graph from_json(std::string_view text, const std::vector<at::Tensor>& constants,
   });
 }
 
-void save(const GraphFile& file, const std::string& path) {
+detail::FileParts detail::file_parts(const GraphFile& file) {
   JsonWriter writer;
   json graphs = json::array();
   for (const auto& [name, graph] : file.graphs) graphs.push_back({{"name", name}, {"graph", writer.write(graph)}});
@@ -106,7 +106,12 @@ void save(const GraphFile& file, const std::string& path) {
       dump({{"metadata", file.metadata}, {"graphs", graphs}, {"operators", writer.operators()}, {"constants", table}});
   const auto sizes = fmt::format("{} {} {}", kGraphFileVersion, text.size(), constants.size());
   const auto sum = checksum(constants, checksum(text, checksum(sizes)));
-  write_file_atomically(path, {fmt::format("{} {} {}\n", kMagic, sizes, hex(sum)), text, constants});
+  return {fmt::format("{} {} {}\n", kMagic, sizes, hex(sum)), text, std::move(constants)};
+}
+
+void save(const GraphFile& file, const std::string& path) {
+  const auto parts = detail::file_parts(file);
+  write_file_atomically(path, {parts.first_line, parts.text, parts.constants});
 }
 
 void save(const Graph& graph, const std::string& path) { save(GraphFile{{{graph.name(), graph}}, {}}, path); }

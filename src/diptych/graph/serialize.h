@@ -39,6 +39,16 @@ Graph from_json(std::string_view json, const std::vector<at::Tensor>& constants 
 /// Errors: UserError as to_json, and with the system's reason where the file can't be written.
 void save(const GraphFile& file, const std::string& path);
 void save(const Graph& graph, const std::string& path);
+
+namespace detail {
+/// The parts of a file, in order.
+struct FileParts {
+  std::string first_line, text, constants;
+};
+/// What save() writes. Errors: as save(), but for those of the system.
+FileParts file_parts(const GraphFile& file);
+}  // namespace detail
+
 /// Reads a file; load(save(g)) is identical to g.
 /// Errors: UserError as from_json, and for a file that is missing, foreign, cut short or damaged.
 GraphFile load(const std::string& path, FindHop find_hop = nullptr);

@@ -29,6 +29,7 @@ c10::IValue static_sizes(const Sizes& sizes) {
 }  // namespace
 
 bool is_absent_optional(const Node& node, size_t position) {
+  if (node.op.is_hop()) return false;
   const auto* value = std::get_if<Value>(&node.operands[position]);
   return value != nullptr && !*value &&
          node.op.schema().arguments()[position].type()->kind() == c10::TypeKind::OptionalType;

@@ -13,8 +13,9 @@ using DecompositionRule = std::vector<Value> (*)(const Call&);
 
 /// One row of a table of decompositions.
 struct Decomposition {
-  std::string_view op;      ///< "aten.silu_backward"
-  std::string_view family;  ///< "activation", "loss", "normalization", "scatter", "softmax", "linear"
+  std::string_view op;  ///< "aten.silu_backward"
+  std::string_view
+      family;  ///< "activation", "dropout", "linear", "loss", "normalization", "pointwise", "scatter", "softmax"
   DecompositionRule rule;
 };
 
