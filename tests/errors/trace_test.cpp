@@ -118,6 +118,38 @@ TEST(RequiresGrad, MayNotChangeOnAnArgument) {
   };
   expect_capture_refused(g, {"[capture] the function changes whether 'arg0' requires grad", "detach_()"},
                          ones_leaf({2}));
+  for (const bool requires_grad : {false, true}) {
+    const auto cuts = [&](const at::Tensor& x) {
+      x.detach_();
+      return x.mul_(2).requires_grad_(requires_grad).sum();
+    };
+    expect_capture_refused(cuts, {"[capture] the function cuts 'arg0' off from its history", "call detach_() outside"},
+                           ones_leaf({2}) * 2);
+  }
+}
+
+TEST(Hooks, MayNotStandBeforeWhatIsMadeOutsideTheGraph) {
+  const auto twice = [](const at::Tensor& gradient) { return gradient * 2; };
+  const auto on_the_argument = [&](const at::Tensor& x) {
+    x.register_hook(twice);
+    return x.view(-1);
+  };
+  const auto on_the_view = [&](const at::Tensor& x) {
+    const at::Tensor view = x.view(-1);
+    view.register_hook(twice);
+    return view;
+  };
+  const auto on_a_view_of_a_result = [&](const at::Tensor& x) {
+    const at::Tensor y = x * 2, view = y.view(-1);
+    view.register_hook(twice);
+    return std::vector<at::Tensor>{y, view};
+  };
+  const std::vector<std::string> words{"is a view, which is taken again outside the graph", "return a clone"};
+  for (const at::Tensor& x : {ones_leaf({2}), ones_leaf({2}) * 2}) {
+    expect_refusal([&] { (void)aot_function(on_the_argument)(x); }, words);
+    expect_refusal([&] { (void)aot_function(on_the_view)(x); }, words);
+    expect_refusal([&] { (void)aot_function(on_a_view_of_a_result)(x); }, words);
+  }
 }
 
 TEST(Leaves, MayNotBeChangedInPlaceAsInEager) {

@@ -86,6 +86,9 @@ TEST(ScanLayers, RefusesUnequalLayersByName) {
   blocks = make_blocks(2);
   blocks[1]->linear->weight.set_requires_grad(false);
   expect_error<UserError>([&] { scan_layers(blocks, x); }, "layer 1 is f64[4,4], of layer 0 f64[4,4] grad");
+  const std::vector<torch::nn::Sequential> stacks{torch::nn::Sequential(torch::nn::Linear(4, 4), torch::nn::Tanh()),
+                                                  torch::nn::Sequential(torch::nn::Linear(4, 4), torch::nn::Sigmoid())};
+  expect_error<UserError>([&] { scan_layers(stacks, torch::ones({2, 4})); }, "layer 1 has other submodules");
 }
 
 }  // namespace

@@ -82,6 +82,13 @@ TEST(Case18, SeedsInsideTheFunctionAreRefused) {
     return x + at::rand({3});
   });
   expect_error<UserError>([&] { seeds(torch::zeros({3})); }, "seeds the default generator");
+  const auto repeats = aot_function([](const at::Tensor& x) {
+    auto generator = at::detail::getDefaultCPUGenerator();
+    const at::Tensor state = generator.get_state(), first = at::rand({3});
+    generator.set_state(state);
+    return x + first + at::rand({3});
+  });
+  expect_error<UserError>([&] { repeats(torch::zeros({3})); }, "seeds the default generator");
   const auto makes = aot_function(
       [](const at::Tensor& x) { return x + at::rand({3}, at::make_generator<at::CPUGeneratorImpl>(42)).sin(); });
   expect_error<UserError>([&] { makes(torch::zeros({3})); }, "aten.rand.generator in scope '' draws from a generator");

@@ -1,17 +1,16 @@
 #include "diptych/autodiff/joint_capture.h"
 
 #include <ATen/FunctionalTensorWrapper.h>
-#include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/functions/basic_ops.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <map>
 #include <set>
-#include <unordered_set>
 
 #include "diptych/autodiff/backward_walk.h"
 #include "diptych/autodiff/custom_function.h"
+#include "diptych/autodiff/gradient_checks.h"
 #include "diptych/autodiff/output_analysis.h"
 #include "diptych/base/error.h"
 #include "diptych/passes/mark_regions.h"
@@ -23,30 +22,13 @@ namespace {
 
 namespace ag = torch::autograd;
 
-template <class IsWanted>
-bool reaches(const ag::edge_list& roots, const IsWanted& is_wanted) {
-  std::vector<ag::Node*> pending;
-  std::unordered_set<ag::Node*> seen;
-  const auto push = [&](const ag::Edge& edge) {
-    if (edge.is_valid() && seen.insert(edge.function.get()).second) pending.push_back(edge.function.get());
-  };
-  for (const auto& root : roots) push(root);
-  while (!pending.empty()) {
-    ag::Node* node = pending.back();
-    pending.pop_back();
-    if (is_wanted(*node)) return true;
-    for (const auto& edge : node->next_edges()) push(edge);
-  }
-  return false;
-}
-
 // The graph of the gradients is differentiated as it stands, so no rule of a Function's may be on the way.
 void check_differentiable_again(const ag::variable_list& gradients, detail::Recorder& recorder) {
   ag::edge_list edges;
   for (const at::Tensor& gradient : gradients) {
     if (gradient.defined() && gradient.requires_grad()) edges.push_back(ag::impl::gradient_edge(gradient));
   }
-  DIPTYCH_CHECK(!reaches(edges, detail::is_custom_function),
+  DIPTYCH_CHECK(!detail::reaches(edges, detail::is_custom_function),
                 "[second order] the gradient depends on what a torch.autograd.Function computes, whose own backward is "
                 "not differentiated again; write the rule with custom_vjp, call backward without create_graph, or keep "
                 "that Function outside the compiled function");
@@ -63,60 +45,6 @@ FlatResult call_watched(const FlatFunction& function, const std::vector<at::Tens
   FlatResult result = function(stand_ins);
   detail::GeneratorWatch::check(recorder.graph());
   return result;
-}
-
-// What a hook of the function's does to an argument's gradient is inside the graph; an argument that is returned as it
-// is gets its gradient outside.
-void check_hooks(const detail::Recorder& recorder, const ForwardPlan& plan) {
-  for (size_t i = 0; i < plan.outputs.size(); ++i) {
-    if (plan.outputs[i].kind != OutputPlan::Kind::kPrimal) continue;
-    const auto& primal = recorder.primals()[plan.outputs[i].index];
-    // Those of a leaf stand with the leaf until its accumulator runs.
-    const bool has_hooks = primal.edge.is_valid() && (!primal.edge.function->tensor_pre_hooks().empty() ||
-                                                      !ag::impl::hooks(primal.stand_in).empty());
-    DIPTYCH_CHECK(!has_hooks,
-                  "[capture] the function registers a hook on '{}' and returns it as output '{}', so that the hook "
-                  "would miss what arrives there; register the hook outside the function, or return a view of it",
-                  primal.slot.path, plan.output_paths[i]);
-  }
-}
-
-// The place where a primal's gradients accumulate, behind the node that makes it no leaf.
-const ag::AccumulateGrad* accumulator_of(const detail::Recorder::Primal& primal) {
-  const ag::Node* node = primal.edge.function.get();
-  if (node == nullptr) return nullptr;
-  const auto* here = dynamic_cast<const ag::AccumulateGrad*>(node);
-  return here != nullptr || node->num_outputs() == 0
-             ? here
-             : dynamic_cast<const ag::AccumulateGrad*>(node->next_edge(0).function.get());
-}
-
-void check_accumulated(const detail::Recorder& recorder) {
-  for (const auto& primal : recorder.primals()) {
-    const auto* accumulator = accumulator_of(primal);
-    DIPTYCH_CHECK(
-        accumulator == nullptr || !accumulator->variable.grad().defined(),
-        "[capture] the function calls backward(), which reaches '{}' and would change its .grad, which a graph "
-        "can't do; use autograd's grad() inside the function, or value_and_grad() of Diptych",
-        primal.slot.path);
-  }
-}
-
-// An output's gradient is what arrives from outside; the function's other results would add to it inside the graph.
-void check_retained(const detail::OutputAnalysis& analysis) {
-  const auto edge_of = [&](size_t slot) { return ag::impl::gradient_edge(analysis.slots[slot].tensor); };
-  const auto& differentiable = analysis.plan.differentiable;
-  for (const size_t slot : differentiable) {
-    if (slot >= analysis.plan.outputs.size() || !analysis.plan.outputs[slot].retains_grad) continue;
-    ag::edge_list others;
-    for (const size_t other : differentiable) {
-      if (other != slot && edge_of(other).function != edge_of(slot).function) others.push_back(edge_of(other));
-    }
-    DIPTYCH_CHECK(!reaches(others, [&](const ag::Node& node) { return &node == edge_of(slot).function.get(); }),
-                  "[capture] output '{}' retains its gradient, and other results are computed from it, whose part of "
-                  "the gradient arises inside the graph; compute them outside the function, or return a view of it",
-                  analysis.slots[slot].path);
-  }
 }
 
 // Which primals to trace as views of one base, and the free variables known from the trace that found it out.
@@ -172,6 +100,7 @@ ag::variable_list JointCapture::State::run_backward(const std::vector<bool>& def
   recorder.begin_backward(create_graph);
   const detail::GeneratorWatch watch;
   const auto found = detail::walk_backward(recorder, roots, std::move(given), create_graph, wanted);
+  detail::GeneratorWatch::check_untouched();
   size_t next = 0;
   for (size_t i = 0; i < gradients.size(); ++i) {
     if (recorder.primals()[i].edge.is_valid()) gradients[i] = found[next++];
@@ -246,9 +175,7 @@ void JointCapture::State::trace(const FlatFunction& function, const std::vector<
   analysis = detail::analyze_outputs(recorder, result, exact_outputs);
   DIPTYCH_CHECK(!result.tensors.empty() || !analysis.plan.mutations.empty(),
                 "[capture] the function returned no tensor and changed none; return at least one");
-  check_accumulated(recorder);
-  check_hooks(recorder, analysis.plan);
-  check_retained(analysis);
+  detail::check_gradients_pass(recorder, result.tensors, analysis);
   add_tangents();
   ag::edge_list roots;
   for (const size_t slot : analysis.plan.differentiable) {
@@ -260,7 +187,7 @@ void JointCapture::State::trace(const FlatFunction& function, const std::vector<
     if (primal.base_of) analysis.plan.derived.push_back({i - num_arguments, *primal.base_of});
   }
   analysis.plan.hides_history = recorder.hides_history();
-  analysis.plan.has_custom_function = reaches(roots, detail::is_custom_function);
+  analysis.plan.has_custom_function = detail::reaches(roots, detail::is_custom_function);
 }
 
 // The primals that share a storage of which some part was mutated; they must be traced as views of one base. So must a

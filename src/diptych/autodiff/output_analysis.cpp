@@ -130,6 +130,11 @@ void Analyzer::find_mutation(size_t index) {
         primal.slot.path);
     return;
   }
+  DIPTYCH_CHECK(
+      !edge_changed || !was_differentiable || !primal.stand_in.is_leaf(),
+      "[capture] the function cuts '{}' off from its history and changes its values, which a graph can't do to "
+      "a caller's tensor; call detach_() outside the function",
+      primal.slot.path);
   auto* wrapper = at::functionalization::impl::unsafeGetFunctionalWrapper(primal.stand_in);
   MutationPlan mutation;
   mutation.primal = index;

@@ -9,6 +9,7 @@
 #include "diptych/ops/decompositions.h"
 #include "diptych/ops/tags.h"
 #include "diptych/passes/decompose.h"
+#include "diptych/trace/generator_watch.h"
 #include "diptych/trace/memory_order.h"
 
 namespace diptych {
@@ -39,11 +40,6 @@ at::Tensor get_state(at::Generator& generator) {
   return generator.get_state();
 }
 
-void set_state(at::Generator& generator, const at::Tensor& state) {
-  const std::lock_guard<std::mutex> lock(generator.mutex());
-  generator.set_state(state);
-}
-
 // Puts generators into earlier states, and back when it goes.
 class Rewind {
  public:
@@ -51,11 +47,11 @@ class Rewind {
       : generators_(std::move(generators)) {
     for (size_t i = 0; i < generators_.size(); ++i) {
       now_.push_back(get_state(generators_[i]));
-      set_state(generators_[i], states.at(i));
+      detail::set_state_unseen(generators_[i], states.at(i));
     }
   }
   ~Rewind() {
-    for (size_t i = 0; i < generators_.size(); ++i) set_state(generators_[i], now_[i]);
+    for (size_t i = 0; i < generators_.size(); ++i) detail::set_state_unseen(generators_[i], now_[i]);
   }
   Rewind(const Rewind&) = delete;
   Rewind& operator=(const Rewind&) = delete;

@@ -33,11 +33,12 @@ FlatFunction make_flat(F& function, std::shared_ptr<Result>& result, A&... argum
     filler.tensors = stand_ins;
     std::apply([&](auto&... argument) { (visit_leaves(argument, Path(), filler), ...); }, held);
     Result value = std::apply([&](auto&... argument) -> Result { return function(argument...); }, held);
-    const bool is_tensor = std::is_same_v<Result, at::Tensor>;
-    Flattened flat = flatten(value, is_tensor ? "out" : "");
+    Flattened flat = diptych::flatten(value);
+    std::vector<std::string> paths = flat.spec.tensor_paths();
+    if (paths.size() == 1 && paths[0].empty()) paths[0] = "out";  // the result is a tensor itself
     // The example keeps the structure and the constants, and no tensor of the trace.
     result = std::make_shared<Result>(map_tensors(std::move(value), [](const at::Tensor&) { return at::Tensor(); }));
-    return {std::move(flat.tensors), flat.spec.tensor_paths()};
+    return {std::move(flat.tensors), std::move(paths)};
   };
 }
 

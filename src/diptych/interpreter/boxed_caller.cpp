@@ -13,6 +13,7 @@
 #include "diptych/interpreter/boxed_arguments.h"
 #include "diptych/interpreter/caller.h"
 #include "diptych/interpreter/hop_rules.h"
+#include "diptych/ops/tags.h"
 
 namespace diptych::detail {
 namespace {
@@ -35,7 +36,7 @@ class BoxedCaller final : public Caller {
  public:
   BoxedCaller(const Node& node, OperandTable& table, OutputRegisters outputs, c10::ArrayRef<int32_t> dying)
       : handle_(node.op.handle()),
-        is_of_a_library_(!std::string_view(node.op.name()).starts_with("aten.")),
+        is_of_a_library_(!has_tag(node.op, Tag::kNative)),
         arguments_(node, table, dying),
         returns_(node.returns),
         outputs_(std::move(outputs)) {

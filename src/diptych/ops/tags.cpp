@@ -288,6 +288,7 @@ bool holds_tensors(const c10::TypePtr& type) {
 uint32_t schema_tags(const c10::FunctionSchema& schema) {
   uint32_t found = 0;
   if (schema.is_mutable()) found |= bit(Tag::kMutating);
+  if (schema.getNamespace() == "aten") found |= bit(Tag::kNative);
   bool makes_tensor = false;
   for (const auto& returned : schema.returns()) {
     makes_tensor = makes_tensor || holds_tensors(returned.type());

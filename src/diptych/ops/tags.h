@@ -28,6 +28,7 @@ enum class Tag : uint32_t {
   kShapeView = 1U << 14,  ///< a view that changes sizes and strides alone: with the same of both it is the same tensor
   kStopsGradient = 1U << 15,  ///< its result is a constant to autograd: detach
   kCollective = 1U << 16,     ///< processes take part in it together, or wait for it: each must call it, in one order
+  kNative = 1U << 17,         ///< LibTorch's own, not a library's
 };
 
 /// Returns the tags of `op` as a bit set. A higher-order operator has none of its own. Threads: any; a hash look-up.

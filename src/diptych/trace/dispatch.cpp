@@ -42,12 +42,12 @@ void refuse_unsupported(const c10::OperatorHandle& op, const OperatorPlan& plan,
                 c10::toString(op.operator_name()), current_place().str());
   DIPTYCH_CHECK(!plan.has_hidden_aliases,
                 "[trace] {} in scope '{}' changes an argument or returns a view of one, and has no kernel for "
-                "functionalization that "
-                "says how; use an operator that returns new tensors, or call it outside the traced function",
+                "functionalization that says how; use an operator that returns new tensors, or call it outside the "
+                "traced function",
                 c10::toString(op.operator_name()), current_place().str());
   DIPTYCH_CHECK(!plan.reads_values && !selects_by_mask(plan, stack),
                 "[trace] {} in scope '{}' needs the values of a tensor, which are not known while tracing; keep the "
-                "decision in tensors (where, masking, dp::cond), or move it out of the traced function",
+                "decision in tensors (where, masking, cond), or move it out of the traced function",
                 c10::toString(op.operator_name()), current_place().str());
 }
 

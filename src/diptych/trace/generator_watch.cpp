@@ -88,8 +88,13 @@ GeneratorWatch::~GeneratorWatch() {
 }
 
 void GeneratorWatch::check_draw() {
-  if (num_open_here > 0) check_mark();
+  if (num_open_here == 0) return;
+  check_mark();
+  const std::lock_guard<std::mutex> lock(watches.mutex);
+  exchange_seed(++watches.mark);
 }
+
+void GeneratorWatch::check_untouched() { check_mark(); }
 
 void GeneratorWatch::check(const Graph& graph) {
   check_mark();
@@ -100,6 +105,17 @@ void GeneratorWatch::check(const Graph& graph) {
                   "next call where the function makes a new one; make it outside and pass it",
                   holder.node->op.name(), holder.node->provenance.scope.str());
   }
+}
+
+void set_state_unseen(at::Generator& generator, const at::Tensor& state) {
+  const std::lock_guard<std::mutex> lock(watches.mutex);
+  const bool is_watched = generator == at::detail::getDefaultCPUGenerator();
+  const uint64_t reported = is_watched ? current_seed() : 0;
+  {
+    const std::lock_guard<std::mutex> generator_lock(generator.mutex());
+    generator.set_state(state);
+  }
+  if (is_watched) exchange_seed(reported);
 }
 
 }  // namespace diptych::detail

@@ -22,16 +22,36 @@ bool is_of_python(const c10::impl::AnnotatedKernel& kernel) { return kernel.debu
 }  // namespace
 
 // In the dispatcher's order for the Meta key; of each key, the registration that came first.
-const c10::KernelFunction* find_meta_kernel(const c10::OperatorHandle& op) {
+const c10::KernelFunction* find_meta_kernel(const c10::OperatorHandle& op, bool with_composites) {
   const Registrations& registrations = registrations_of(entry_of(op));
   for (const auto key : {c10::DispatchKey::Meta, c10::DispatchKey::CompositeExplicitAutogradNonFunctional,
                          c10::DispatchKey::CompositeExplicitAutograd, c10::DispatchKey::CompositeImplicitAutograd}) {
+    if (key != c10::DispatchKey::Meta && !with_composites) break;
     const auto found = registrations.find(key);
     if (found == registrations.end() || found->second.empty()) continue;
     const auto& first = found->second.back();
     if (!is_of_python(first)) return &first.kernel;
   }
   return nullptr;
+}
+
+bool run_meta_kernel(const c10::OperatorHandle& op, const c10::KernelFunction* kernel, torch::jit::Stack* stack) {
+  const size_t num_arguments = op.schema().arguments().size();
+  const size_t begin = stack->size() - num_arguments;
+  const torch::jit::Stack arguments(stack->end() - static_cast<int64_t>(num_arguments), stack->end());
+  try {
+    constexpr c10::DispatchKeySet kMeta(c10::DispatchKey::Meta);
+    if (kernel != nullptr) {
+      kernel->callBoxed(op, kMeta, stack);
+    } else {
+      op.redispatchBoxed(kMeta, stack);
+    }
+    return true;
+  } catch (const c10::NotImplementedError&) {
+    stack->resize(begin);
+    stack->insert(stack->end(), arguments.begin(), arguments.end());
+    return false;
+  }
 }
 
 }  // namespace diptych::detail

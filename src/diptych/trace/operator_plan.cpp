@@ -44,6 +44,14 @@ bool has_meta_kernel(const c10::OperatorHandle& op) {
   return false;
 }
 
+// A library's kernel for every device may read memory, and goes when the library does.
+void read_meta_kernels(const c10::OperatorHandle& op, OperatorPlan& plan) {
+  const c10::KernelFunction* const found = find_meta_kernel(op, /*with_composites=*/plan.is_native);
+  plan.has_meta_kernel = has_meta_kernel(op);
+  plan.has_python_meta_kernel = plan.has_meta_kernel && found == nullptr;
+  plan.meta_kernel = plan.is_native ? found : nullptr;
+}
+
 bool is_list_of_tensors(const c10::TypePtr& type) {
   if (type->kind() != c10::TypeKind::ListType) return false;
   const auto& element = type->expectRef<c10::ListType>().getElementType();
@@ -78,6 +86,7 @@ OperatorPlan make_plan(const c10::OperatorHandle& op) {
   static const Op kCopy = Op::find("aten.copy");
   static const Op kBernoulli = Op::find("aten.bernoulli.p");
   static const Op kViewAsReal = Op::find("aten.view_as_real");
+  static const Op kToCopy = Op::find("aten._to_copy");
   static const Op kZeroTensor = Op::find("aten._efficientzerotensor");
   static const Op kUnfold = Op::find("aten.unfold");
   static const Op kAsStrided = Op::find("aten.as_strided");
@@ -94,13 +103,13 @@ OperatorPlan make_plan(const c10::OperatorHandle& op) {
   plan.may_select_by_mask = !plan.reads_values && op.hasTag(at::Tag::dynamic_output_shape);
   plan.draws_random = has_tag(Op(op), Tag::kRandom);
   plan.is_bernoulli = Op(op) == kBernoulli;
-  plan.has_meta_kernel = has_meta_kernel(op);
-  plan.meta_kernel = find_meta_kernel(op);
   plan.refused = contains(kRefused, name);
   plan.has_hidden_aliases = has_aliases_unknown_to_functionalization(op);
-  plan.is_native = name.starts_with("aten::");
+  plan.is_native = has_tag(Op(op), Tag::kNative);
+  read_meta_kernels(op, plan);
   plan.is_composite = op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
   plan.is_copy = Op(op) == kCopy;
+  plan.is_cast = Op(op) == kToCopy;
   plan.is_zero_tensor = Op(op) == kZeroTensor;
   plan.is_view_as_real = Op(op) == kViewAsReal;
   plan.is_inverse_view = contains(kInverseViews, name);

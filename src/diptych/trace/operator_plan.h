@@ -26,12 +26,14 @@ struct OperatorPlan {
   bool draws_random = false;        ///< may draw from a generator
   bool is_bernoulli = false;        ///< the functional form of bernoulli_
   bool has_meta_kernel = false;     ///< of C++ or of Python
-  const c10::KernelFunction* meta_kernel = nullptr;  ///< see Note [Kernels for shapes]
+  bool has_python_meta_kernel = false;
+  const c10::KernelFunction* meta_kernel = nullptr;  ///< of a native operator: see Note [Kernels for shapes]
   bool refused = false;             ///< changes storage in a way that a graph can't hold (set_, resize_)
   bool has_hidden_aliases = false;  ///< mutates or gives views, and functionalization can't tell of what
   bool is_native = false;           ///< LibTorch's own, not a library's
   bool is_composite = false;        ///< decomposed by autograd: its inner operators pass the front key too
   bool is_copy = false;             ///< aten::copy, the functional form of copy_
+  bool is_cast = false;             ///< aten::_to_copy
   bool is_zero_tensor = false;      ///< makes a tensor without memory, which no kernel may write to
   bool is_view_as_real = false;
   bool is_view = false;

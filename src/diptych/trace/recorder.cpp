@@ -2,7 +2,6 @@
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/FunctionalTensorWrapper.h>
-#include <ATen/SequenceNumber.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <torch/csrc/autograd/node.h>
@@ -14,7 +13,7 @@
 #include "diptych/trace/dispatch_keys.h"
 #include "diptych/trace/generator_watch.h"
 #include "diptych/trace/location.h"
-#include "diptych/trace/scope.h"
+#include "diptych/trace/meta_kernel.h"
 #include "diptych/trace/shape_by_example.h"
 
 namespace diptych::detail {
@@ -61,33 +60,11 @@ at::Tensor meta_number(at::ScalarType dtype) {
   return meta;
 }
 
-// Runs the Meta kernel; false, the arguments in place, where it is a composite that calls something without one.
-bool run_meta_kernel(const c10::OperatorHandle& op, const OperatorPlan& plan, torch::jit::Stack* stack) {
-  const size_t num_arguments = op.schema().arguments().size();
-  const size_t begin = stack->size() - num_arguments;
-  const torch::jit::Stack arguments(stack->end() - static_cast<int64_t>(num_arguments), stack->end());
-  try {
-    constexpr c10::DispatchKeySet kMeta(c10::DispatchKey::Meta);
-    if (plan.meta_kernel != nullptr) {
-      plan.meta_kernel->callBoxed(op, kMeta, stack);
-    } else {
-      op.redispatchBoxed(kMeta, stack);
-    }
-    return true;
-  } catch (const c10::NotImplementedError&) {
-    stack->resize(begin);
-    stack->insert(stack->end(), arguments.begin(), arguments.end());
-    return false;
-  }
-}
-
 // Functionalization casts what it has computed to the dtype of what it writes to. Kernels that write refuse some casts.
-void check_cast(const c10::OperatorHandle& op, const c10::FunctionSchema* front, const torch::jit::Stack& stack) {
-  static const Op kToCopy = Op::find("aten._to_copy"), kCopyInPlace = Op::find("aten.copy_");
-  if (Op(op) != kToCopy || front == nullptr || !front->is_mutable() || front == &kCopyInPlace.schema()) return;
-  const size_t begin = stack.size() - op.schema().arguments().size();
-  if (!stack[begin + 1].isInt()) return;
-  const auto from = stack[begin].toTensor().scalar_type(), to = stack[begin + 1].toScalarType();
+void check_cast(const c10::FunctionSchema* front, const c10::IValue& source, const c10::IValue& dtype) {
+  static const Op kCopyInPlace = Op::find("aten.copy_");
+  if (front == nullptr || !front->is_mutable() || front == &kCopyInPlace.schema() || !dtype.isInt()) return;
+  const auto from = source.toTensor().scalar_type(), to = dtype.toScalarType();
   TORCH_CHECK(c10::canCast(from, to), front->name(), " gives a result of type ", from,
               ", which can't be cast to the desired output type ", to);
 }
@@ -209,8 +186,9 @@ void Recorder::exchange_for_meta(torch::jit::Stack& stack, const OperatorPlan& p
   const auto meta_of = [&](const at::Tensor& tensor) -> at::Tensor {
     if (!tensor.defined()) return tensor;
     if (tensor.unsafeGetTensorImpl()->is_wrapped_number() && !owns(tensor)) {
-      const bool is_pythons = plan.has_meta_kernel && plan.meta_kernel == nullptr;
-      return is_pythons ? tensor : meta_number(tensor.scalar_type());  // Python's take a number that they can read
+      return plan.has_python_meta_kernel
+                 ? tensor
+                 : meta_number(tensor.scalar_type());  // Python's take a number that they can read
     }
     return as_fake(stand_in(tensor))->meta();
   };
@@ -232,46 +210,6 @@ void Recorder::exchange_for_meta(torch::jit::Stack& stack, const OperatorPlan& p
       argument = c10::Device(c10::kMeta);
     }
   }
-}
-
-Provenance Recorder::provenance() {
-  Provenance provenance;
-  provenance.scope = phase_ == Phase::kForward ? current_place() : current_scope();
-  provenance.phase = phase_;
-  if (phase_ == Phase::kBackward) {
-    provenance.grad_of = forward_value_of(backward_of_);
-    if (provenance.grad_of) {
-      if (const Node* forward = graph_.producer(provenance.grad_of)) {
-        provenance.scope = forward->provenance.scope;
-        provenance.region = forward->provenance.region;
-      }
-    }
-  } else if (replayed_ != nullptr) {
-    const Provenance& known = replayed_->provenance;
-    provenance.scope = known.scope;
-    provenance.region = known.region;
-    provenance.marks = known.marks;
-    provenance.residual_name = known.residual_name;
-  } else if (!open_regions_.empty()) {
-    provenance.region = open_regions_.back();
-  }
-  return provenance;
-}
-
-// The autograd kernel above has just made the grad_fn whose sequence number is one below the counter.
-void Recorder::remember_forward(const Node& node) {
-  if (phase_ != Phase::kForward || node.outputs.empty() || !node.outputs[0]) return;
-  if (!graph_.meta(node.outputs[0]).requires_grad) return;
-  const uint64_t number = at::sequence_number::peek() - 1;
-  if (forward_values_.empty()) first_forward_node_ = number;
-  if (number < first_forward_node_) return;
-  forward_values_.resize(std::max<size_t>(forward_values_.size(), number - first_forward_node_ + 1));
-  forward_values_[number - first_forward_node_] = node.outputs[0];
-}
-
-Value Recorder::forward_value_of(uint64_t sequence_number) const {
-  const uint64_t index = sequence_number - first_forward_node_;  // wraps around for earlier nodes
-  return index < forward_values_.size() ? forward_values_[index] : Value{};
 }
 
 void Recorder::wrap_outputs(const c10::OperatorHandle& op, torch::jit::Stack& stack, size_t begin, Call& call) {
@@ -320,7 +258,6 @@ void Recorder::record(const c10::OperatorHandle& op, const OperatorPlan& plan, t
   static const auto kZeros = c10::Dispatcher::singleton().findSchemaOrThrow("aten::zeros", "");
   if (plan.is_zero_tensor) return kZeros.callBoxed(stack);
   if (plan.is_copy && record_as_copy_of_source(stack)) return;
-  check_cast(op, front_, *stack);
   // Stand-ins have no conjugate bit that resolve_conj() would see; what runs in the graph has.
   if (plan.is_view_as_real && is_conjugate_view(stack->back().toTensor()))
     stack->back() = stack->back().toTensor().clone();
@@ -329,6 +266,7 @@ void Recorder::record(const c10::OperatorHandle& op, const OperatorPlan& plan, t
   Call call;
   const size_t num_arguments = plan.takes_tensor.size();
   const size_t begin = stack->size() - num_arguments;
+  if (plan.is_cast) check_cast(front_, (*stack)[begin], (*stack)[begin + 1]);
   Node node{Op(op), {}, {}, {}, {}, {}, gradients_enabled(op, plan)};
   node.operands.reserve(num_arguments);
   for (size_t i = 0; i < num_arguments; ++i) {
@@ -365,7 +303,7 @@ void Recorder::run_on_meta(const c10::OperatorHandle& op, const OperatorPlan& pl
   const c10::impl::ExcludeDispatchKeyGuard guard(kNotOnMeta);
   exchange_for_meta(*stack, plan);
   if (plan.shape != nullptr && plan.shape(op, *stack)) return;
-  if (plan.has_meta_kernel && run_meta_kernel(op, plan, stack)) return;
+  if (plan.has_meta_kernel && run_meta_kernel(op, plan.meta_kernel, stack)) return;
   run_shape_by_example(op, stack, call.device.value_or(c10::kCPU));
 }
 

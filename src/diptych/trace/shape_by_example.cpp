@@ -6,6 +6,7 @@
 
 #include "diptych/base/error.h"
 #include "diptych/trace/fake_tensor.h"
+#include "diptych/trace/generator_watch.h"
 #include "diptych/trace/location.h"
 #include "diptych/trace/operator_plan.h"
 
@@ -35,8 +36,11 @@ void change_tensors(torch::jit::Stack& stack, size_t begin, const Change& change
 
 class KeepDefaultGenerator {
  public:
-  KeepDefaultGenerator() : generator_(at::detail::getDefaultCPUGenerator()), state_(generator_.get_state()) {}
-  ~KeepDefaultGenerator() { generator_.set_state(state_); }
+  KeepDefaultGenerator() : generator_(at::detail::getDefaultCPUGenerator()) {
+    const std::lock_guard<std::mutex> lock(generator_.mutex());
+    state_ = generator_.get_state();
+  }
+  ~KeepDefaultGenerator() { set_state_unseen(generator_, state_); }
   KeepDefaultGenerator(const KeepDefaultGenerator&) = delete;
   KeepDefaultGenerator& operator=(const KeepDefaultGenerator&) = delete;
 

@@ -1,12 +1,13 @@
 // Visiting torch::nn modules and their holders: for each module of the tree, in the order of named_modules(), its
-// identity, its training flag and how many parameters, buffers and submodules it has; then all parameters in the order
-// of named_parameters(), then all buffers in the order of named_buffers(), under those names. A header of its own
-// because torch's is slow to read.
+// identity, its class, its training flag and how many parameters, buffers and submodules it has; then all parameters in
+// the order of named_parameters(), then all buffers in the order of named_buffers(), under those names. A header of its
+// own because torch's is slow to read.
 #pragma once
 #include <torch/nn/module.h>
 
 #include <memory>
 #include <type_traits>
+#include <typeinfo>
 
 #include "diptych/tree/tree.h"
 
@@ -27,6 +28,7 @@ template <class Visitor>
 void visit_module_facts(const torch::nn::Module& module, const Path& path, Visitor& visitor) {
   // Options such as a stride or a dropout rate are not visible here, so two modules are never taken for one another.
   visitor.identity(path, &module, [&module] { return std::weak_ptr<const void>(module.weak_from_this()); });
+  visitor.constant(Path(path, "class"), static_cast<int64_t>(typeid(module).hash_code()));
   visitor.constant(Path(path, "training"), module.is_training());
   visitor.structure(path, Structure::kParameters, count_defined(own_parameters(module)));
   visitor.structure(path, Structure::kBuffers, count_defined(own_buffers(module)));

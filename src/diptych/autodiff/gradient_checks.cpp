@@ -1,0 +1,112 @@
+#include "diptych/autodiff/gradient_checks.h"
+
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+
+#include "diptych/base/error.h"
+
+namespace diptych::detail {
+
+namespace ag = torch::autograd;
+
+namespace {
+
+bool is_made_outside(const OutputPlan& output) {
+  return output.kind == OutputPlan::Kind::kOfPrimal || output.kind == OutputPlan::Kind::kOfSlot ||
+         output.kind == OutputPlan::Kind::kRegenerated;
+}
+
+// Whether a gradient that arrives at a tensor passes a hook before it comes to one of `ends`.
+bool meets_hook(const at::Tensor& tensor, const std::unordered_set<const ag::Node*>& hooked,
+                const std::unordered_set<const ag::Node*>& ends) {
+  ag::Node* node = tensor.grad_fn().get();
+  while (node != nullptr && !ends.contains(node)) {
+    const bool has_hooks =
+        !node->tensor_pre_hooks().empty() || !node->pre_hooks().empty() || !node->post_hooks().empty();
+    if (has_hooks || hooked.contains(node)) return true;
+    node = node->num_outputs() == 0 ? nullptr : node->next_edge(0).function.get();
+  }
+  return false;
+}
+
+// What a hook of the function's does to a gradient is inside the graph; an argument that is returned as it is gets its
+// gradient outside, and so do views that are taken again there.
+void check_hooks(const Recorder& recorder, const std::vector<at::Tensor>& outputs, const OutputAnalysis& analysis) {
+  std::unordered_set<const ag::Node*> hooked, inside;
+  for (const auto& primal : recorder.primals()) {
+    // Those of a leaf stand with the leaf until its accumulator runs.
+    if (!primal.edge.is_valid() ||
+        (primal.edge.function->tensor_pre_hooks().empty() && ag::impl::hooks(primal.stand_in).empty())) {
+      continue;
+    }
+    hooked.insert(primal.edge.function.get());
+    const auto found = std::find_if(outputs.begin(), outputs.end(),
+                                    [&](const at::Tensor& output) { return output.is_same(primal.stand_in); });
+    DIPTYCH_CHECK(found == outputs.end(),
+                  "[capture] the function registers a hook on '{}' and returns it as output '{}', so that the hook "
+                  "would miss what arrives there; register the hook outside the function, or return a clone of it",
+                  primal.slot.path, analysis.plan.output_paths[static_cast<size_t>(found - outputs.begin())]);
+  }
+  for (const auto& slot : analysis.slots) {
+    if (slot.tensor.defined()) inside.insert(slot.tensor.grad_fn().get());
+  }
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    DIPTYCH_CHECK(!is_made_outside(analysis.plan.outputs[i]) || !meets_hook(outputs[i], hooked, inside),
+                  "[capture] output '{}' is a view, which is taken again outside the graph, and the function registers "
+                  "a hook on it or on what it is a view of, which would miss what arrives there; register the hook "
+                  "outside the function, or return a clone",
+                  analysis.plan.output_paths[i]);
+  }
+}
+
+// The place where a primal's gradients accumulate, behind the node that makes it no leaf.
+const ag::AccumulateGrad* accumulator_of(const Recorder::Primal& primal) {
+  const ag::Node* node = primal.edge.function.get();
+  if (node == nullptr) return nullptr;
+  const auto* here = dynamic_cast<const ag::AccumulateGrad*>(node);
+  return here != nullptr || node->num_outputs() == 0
+             ? here
+             : dynamic_cast<const ag::AccumulateGrad*>(node->next_edge(0).function.get());
+}
+
+void check_accumulated(const Recorder& recorder) {
+  for (const auto& primal : recorder.primals()) {
+    const auto* accumulator = accumulator_of(primal);
+    DIPTYCH_CHECK(
+        accumulator == nullptr || !accumulator->variable.grad().defined(),
+        "[capture] the function calls backward(), which reaches '{}' and would change its .grad, which a graph "
+        "can't do; use autograd's grad() inside the function, or value_and_grad() of Diptych",
+        primal.slot.path);
+  }
+}
+
+// An output's gradient is what arrives from outside; the function's other results would add to it inside the graph.
+void check_retained(const OutputAnalysis& analysis) {
+  const auto edge_of = [&](size_t slot) { return ag::impl::gradient_edge(analysis.slots[slot].tensor); };
+  const auto& differentiable = analysis.plan.differentiable;
+  for (const size_t slot : differentiable) {
+    if (slot >= analysis.plan.outputs.size() || !analysis.plan.outputs[slot].retains_grad) continue;
+    ag::edge_list others;
+    for (const size_t other : differentiable) {
+      if (other != slot && edge_of(other).function != edge_of(slot).function) others.push_back(edge_of(other));
+    }
+    DIPTYCH_CHECK(!reaches(others, [&](const ag::Node& node) { return &node == edge_of(slot).function.get(); }),
+                  "[capture] output '{}' retains its gradient, and other results are computed from it, whose part of "
+                  "the gradient arises inside the graph; compute them outside the function, or return a view of it",
+                  analysis.slots[slot].path);
+  }
+}
+
+}  // namespace
+
+void check_gradients_pass(const Recorder& recorder, const std::vector<at::Tensor>& outputs,
+                          const OutputAnalysis& analysis) {
+  check_accumulated(recorder);
+  check_hooks(recorder, outputs, analysis);
+  check_retained(analysis);
+}
+
+}  // namespace diptych::detail
