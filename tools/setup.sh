@@ -48,7 +48,7 @@ install_debian_packages() {
 
 # On a system that is not Debian 12: says what is missing and stops.
 check_other_system() {
-  local absent=() package version probe
+  local absent=() package version probe python
   while read -r package version probe; do
     case $probe in
       program:*) command -v "${probe#program:}" >/dev/null || absent+=("$package (${probe#program:} not found on PATH; Debian 12 has $version)") ;;
@@ -56,6 +56,10 @@ check_other_system() {
         command -v g++ >/dev/null || continue # g++ itself is named already
         g++ -std=c++20 -E -x c++ -include "${probe#header:}" /dev/null >/dev/null 2>&1 ||
           absent+=("$package (header <${probe#header:}> not found by g++; Debian 12 has $version)") ;;
+      python:*)
+        python=$(python_in_use) || continue # make_environment says what it needs
+        has_python_header "$python" "${probe#python:}" ||
+          absent+=("$package (header <${probe#python:}> not found for $python; Debian 12 has $version)") ;;
     esac
   done < <(package_rows)
   if [ ${#absent[@]} -gt 0 ]; then
@@ -76,6 +80,16 @@ find_python() {
     fi
   done
   return 1
+}
+
+# Prints the Python that .venv has, or will be made of.
+python_in_use() {
+  if [ -x .venv/bin/python ]; then echo .venv/bin/python; else find_python; fi
+}
+
+# True if a Python ($1) comes with a header ($2) for extensions: other Pythons' do not fit it.
+has_python_header() {
+  "$1" -c 'import os, sys, sysconfig; sys.exit(not os.path.exists(os.path.join(sysconfig.get_path("include"), sys.argv[1])))' "$2"
 }
 
 # True if .venv holds exactly what the requirements name, and torch's CMake files.

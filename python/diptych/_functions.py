@@ -57,9 +57,10 @@ def aot_function(function=None, **options):
     mutation and errors. Also a decorator, with options or without: those that Options takes. What it returns has the methods
     stats(), clear() and forward_graphs() of AotModule; a torch.nn.Module gives what aot_module() gives.
 
-    What the function reads besides its arguments is guarded: numbers, strings, lists and dicts of its closure and of the
-    globals that it names by value, tensors and modules by identity; a tensor found so is an input of the graph, after the
-    arguments. Errors, when called: UserError for what a graph can't hold, naming it.
+    What the function reads besides its arguments is guarded: what its closure, the globals that it names and the object that
+    it is a method of hold; numbers, strings and containers by value, tensors by identity, modules and objects by their
+    class and attributes, two objects deep. A tensor found so is an input of the graph, after the arguments.
+    Errors, when called: UserError for what a graph can't hold, naming it.
     """
     if function is None:
         return functools.partial(aot_function, **options)
@@ -69,25 +70,58 @@ def aot_function(function=None, **options):
 
 
 class AotModule(_Compiled[..., Any]):
-    """A module whose forward is compiled; other attributes are the module's."""
+    """A module whose forward is compiled; other attributes are the module's, to read and to set. copy.deepcopy() and pickle
+    make another module, compiled anew with the same options."""
 
     def __init__(self, module: torch.nn.Module, **options: Any) -> None:
         def forward(module, *args, **kwargs):
             with kept(module):
                 return module(*args, **kwargs)
 
-        parameters = inspect.signature(module.forward).parameters.values()
+        signature = inspect.signature(module.forward)
         first = inspect.Parameter("module", inspect.Parameter.POSITIONAL_ONLY)
-        forward.__signature__ = inspect.Signature([first, *parameters], __validate_parameters__=False)
+        forward.__signature__ = inspect.Signature([first, *signature.parameters.values()], __validate_parameters__=False)
         super().__init__(forward, _core.Aot(forward, _core.Options(**{"name": type(module).__name__, **options})))
-        self.module = module
+        self.__signature__ = signature
         self.__doc__ = module.__doc__
+        self._options = options
+        self.module = module  # the last: from here on others are the module's
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return super().__call__(self.module, *args, **kwargs)
 
+    def _is_own(self, name):
+        """Whether an attribute is not the module's. What Python asks of any object, as copy and pickle do, is not asked of it."""
+        return name in self.__dict__ or hasattr(type(self), name) or name.startswith("__") or "module" not in self.__dict__
+
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.__dict__["module"], name)
+        if self._is_own(name):
+            raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'", name=name, obj=self)
+        found = getattr(self.module, name)
+        if not inspect.ismethod(found) or found.__self__ is not self.module:
+            return found
+
+        @functools.wraps(found)
+        def method(*args, **kwargs):
+            result = found(*args, **kwargs)
+            return self if result is self.module else result  # train(), to() and the like
+
+        return method
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if self._is_own(name):
+            super().__setattr__(name, value)
+        else:
+            setattr(self.module, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        if self._is_own(name):
+            super().__delattr__(name)
+        else:
+            delattr(self.module, name)
+
+    def __reduce__(self):
+        return functools.partial(type(self), **self._options), (self.module,)
 
 
 def aot_module(module: torch.nn.Module, **options: Any) -> AotModule:
@@ -108,29 +142,42 @@ def capture(function: Callable[..., Any], *args: Any, **kwargs: Any) -> _core.Pa
     return _core.capture_with(_core.Options(name="capture"), function, *args, **kwargs)
 
 
+def _name_of_first(function):
+    """The name by which a call may give the first argument; None where it has none."""
+    try:
+        first = next(iter(inspect.signature(function).parameters.values()), None)
+    except (TypeError, ValueError):
+        return None
+    return first.name if first is not None and first.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD else None
+
+
+def _with_first_argument(function, call):
+    """call(first, *args, **kwargs) as a function of the arguments of `function`: the first may come by its name."""
+    name = _name_of_first(function)
+
+    @functools.wraps(function)
+    def compiled(*args, **kwargs):
+        if args:
+            return call(*args, **kwargs)
+        if name in kwargs:
+            return call(kwargs.pop(name), **kwargs)
+        raise TypeError(f"{getattr(function, '__name__', 'the function')}() got no first argument, expected what the gradients are for")
+
+    return compiled
+
+
 def value_and_grad(function: Callable[_Arguments, torch.Tensor], **options: Any) -> Callable[_Arguments, tuple[torch.Tensor, Any]]:
     """Returns a compiled function of the same arguments that gives (value, gradients): the gradients of the scalar that
     `function` returns with respect to its first argument, in that argument's tree. Leaves that nothing reaches get zeros.
     Errors, when called: UserError for a leaf of the first argument that is not floating point, and for a value that is no
     scalar. Source: jax.value_and_grad."""
-    core = _core.AotGradients(function, _named(options, function))
-
-    @functools.wraps(function)
-    def compiled(first, *args, **kwargs):
-        return core(first, *args, **kwargs)
-
-    return compiled
+    return _with_first_argument(function, _core.AotGradients(function, _named(options, function)))
 
 
 def grad(function: Callable[_Arguments, torch.Tensor], **options: Any) -> Callable[_Arguments, Any]:
     """Returns a compiled function of the same arguments that gives the gradients alone: see value_and_grad()."""
-    both = value_and_grad(function, **options)
-
-    @functools.wraps(function)
-    def compiled(first, *args, **kwargs):
-        return both(first, *args, **kwargs)[1]
-
-    return compiled
+    core = _core.AotGradients(function, _named(options, function))
+    return _with_first_argument(function, lambda *args, **kwargs: core(*args, **kwargs)[1])
 
 
 def checkpoint(function: Callable[_Arguments, _Result], policy: _core.CheckpointPolicy | None = None) -> Callable[_Arguments, _Result]:
@@ -150,9 +197,10 @@ def checkpoint(function: Callable[_Arguments, _Result], policy: _core.Checkpoint
 
 def custom_vjp(function: Callable[_Arguments, _Result], fwd: Callable[..., Any], bwd: Callable[..., Any]) -> Callable[_Arguments, _Result]:
     """Returns a function that gives function(*args) and is differentiated by the rules fwd(*args) -> (result, residuals)
-    and bwd(residuals, tangents) -> a tuple of one gradient per argument, None for none; tangents come in the result's tree.
+    and bwd(residuals, tangents) -> a tuple of one gradient per argument, each in the argument's tree, with None at any depth
+    for what has none; tangents come in the result's tree.
     Shapes: a gradient has the sizes and the dtype of its argument.
-    Errors, when called: UserError for another number of gradients, and by path for one of other sizes or dtype.
+    Errors, when called: UserError for another number of gradients, and by path for one of another tree, other sizes or dtype.
     Source: jax.custom_vjp."""
 
     @functools.wraps(function)

@@ -28,6 +28,12 @@ def parameter_names(function):
     return [parameter.name for parameter in parameters if parameter.kind in kinds]
 
 
+def field_names(value):
+    """The fields of a dataclass that are set, in the order of their declaration, then its other attributes."""
+    fields = [field.name for field in dataclasses.fields(value) if hasattr(value, field.name)]
+    return (*fields, *(name for name in getattr(value, "__dict__", ()) if name not in fields))
+
+
 def none_for_absent(tree):
     """The tree with None in the place of what is absent."""
     from torch.utils import _pytree
@@ -35,11 +41,61 @@ def none_for_absent(tree):
     return _pytree.tree_map(lambda leaf: None if leaf is ABSENT else leaf, tree)
 
 
-def fill_gradients(gradients, arguments):
-    """What bwd returned, as the arguments' tree: None becomes the absence of every gradient that it stands for."""
+def _parts(value):
+    """{name: part} of what is a tree of parts, as C++ sees it; None for a leaf."""
     import torch
     from torch.utils import _pytree
 
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return {name: getattr(value, name) for name in value._fields}
+    if type(value) in (list, tuple) or isinstance(value, tuple) and type(value) not in _pytree.SUPPORTED_NODES:
+        return dict(enumerate(value))
+    if isinstance(value, dict):
+        return value
+    if isinstance(value, torch.nn.Module):
+        return {name: tensor for kind in (value.named_parameters, value.named_buffers) for name, tensor in kind(remove_duplicate=False)}
+    if type(value) in _pytree.SUPPORTED_NODES:
+        return dict(enumerate(_pytree.SUPPORTED_NODES[type(value)].flatten_fn(value)[0]))
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {name: getattr(value, name) for name in field_names(value)}
+    return None
+
+
+def _described(value):
+    """A value in the words of a message: its type, and the names of its parts."""
+    parts = _parts(value)
+    return f"a {type(value).__name__}" + (f" of {', '.join(map(str, parts))}" if parts else "")
+
+
+def _gradients_of(gradient, argument, path):
+    """One gradient per tensor of the argument, in the order in which C++ visits them."""
+    import torch
+
+    from . import UserError
+
+    parts, given = _parts(argument), _parts(gradient)
+    if isinstance(argument, dict):
+        parts = {key: argument[key] for key in sorted(argument)}
+    if gradient is None or gradient is ABSENT:
+        if isinstance(argument, torch.Tensor):
+            return [ABSENT]
+        return [leaf for part in (parts or {}).values() for leaf in _gradients_of(None, part, path)]
+    if parts is None:
+        is_tensor = isinstance(argument, torch.Tensor)
+        if isinstance(gradient, torch.Tensor) == is_tensor and given is None:
+            return [gradient] if is_tensor else []  # a constant's place may hold anything that is no tensor
+    elif given is not None and given.keys() == parts.keys():
+        return [leaf for name, part in parts.items() for leaf in _gradients_of(given[name], part, f"{path}.{name}")]
+    raise UserError(
+        f"[custom_vjp] bwd gives {_described(gradient)} as the gradient of {path}, which is {_described(argument)}; return a tree of "
+        "the same parts, with None for what has no gradient"
+    )
+
+
+def fill_gradients(gradients, arguments):
+    """What bwd returned, as a list with one gradient per tensor of the arguments: None becomes the absence of every gradient
+    that it stands for. Errors: UserError for another number of gradients than arguments, and for one that is no tree like its
+    argument."""
     if not isinstance(gradients, tuple):
         gradients = (gradients,)
     if len(gradients) != len(arguments):
@@ -49,17 +105,8 @@ def fill_gradients(gradients, arguments):
             f"[custom_vjp] bwd returned {len(gradients)} gradients, expected one for each of the {len(arguments)} "
             "arguments; return a tuple, with None for an argument that has none"
         )
-
-    def fill(gradient, argument):
-        if gradient is None:
-            return _pytree.tree_map(lambda leaf: ABSENT if isinstance(leaf, torch.Tensor) else leaf, argument)
-        if isinstance(argument, dict):
-            return {key: fill(gradient[key], argument[key]) for key in argument}
-        if isinstance(argument, (list, tuple)):
-            return type(argument)(fill(*pair) for pair in zip(gradient, argument, strict=True))
-        return gradient
-
-    return (tuple(fill(*pair) for pair in zip(gradients, arguments)), {})
+    pairs = enumerate(zip(gradients, arguments))
+    return [leaf for index, (gradient, argument) in pairs for leaf in _gradients_of(gradient, argument, f"argument {index}")]
 
 
 def _contents(value):

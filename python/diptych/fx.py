@@ -3,6 +3,7 @@
     module = diptych.fx.to_graph_module(pair.backward)
     graph = diptych.fx.from_graph_module(module, like=pair.backward)
 """
+import keyword
 import operator
 import re
 
@@ -29,7 +30,9 @@ class HigherOrderNode(torch.nn.Module):
 
 
 def _identifier(path):
-    name = re.sub(r"\W", "_", path)
+    name = re.sub(r"\W", "_", path, flags=re.ASCII)
+    if keyword.iskeyword(name) or name == "self":  # which stands before the arguments of a module's forward
+        return f"{name}_"
     return name if name and not name[0].isdigit() else f"_{name}"
 
 
@@ -51,7 +54,9 @@ class _Writer:
         for value, slot in zip(self.graph.inputs, self.graph.input_slots):
             has_name = slot.path and not slot.path[0].isdigit()
             name = slot.path if has_name else f"{slot.kind}_{slot.path}".rstrip("_")
-            self.name(value, self.fx.placeholder(_identifier(name)))
+            node = self.fx.create_node("placeholder", "", name=_identifier(name))
+            node.target = node.name  # what fx has made unique: 'x.a' and 'x_a' are one identifier
+            self.name(value, node)
         for index, node in enumerate(self.graph.nodes):
             if node.is_higher_order:
                 self.write_higher_order(index, node)

@@ -40,7 +40,8 @@ class CompiledGradients {
   py::object call(const py::object& first, const py::args& args, const py::kwargs& kwargs) const {
     auto rest = std::make_shared<Arguments::Names>(names_->begin() + !names_->empty(), names_->end());
     const Arguments arguments(args, kwargs, std::move(rest), callable_);
-    const auto [value, gradients] = without_gil([&] { return aot_(Value(first), arguments); });
+    const Argument parameters(first);
+    const auto [value, gradients] = without_gil([&] { return aot_(parameters, arguments); });
     return py::make_tuple(py::cast(value), to_python(gradients));
   }
 
@@ -65,10 +66,11 @@ std::vector<Graph> forward_graphs(const Compiled& compiled) {
 
 void bind_aot(py::module_& module) {
   py::class_<CacheStats>(module, "CacheStats", "What the cache of a compiled function has done so far.")
-      .def_readonly("hits", &CacheStats::hits)
-      .def_readonly("misses", &CacheStats::misses)
-      .def_readonly("evictions", &CacheStats::evictions)
-      .def_readonly("entries", &CacheStats::entries)
+      .def_readonly("hits", &CacheStats::hits, "Calls that a capture was there for.")
+      .def_readonly("misses", &CacheStats::misses, "Calls that made one.")
+      .def_readonly("evictions", &CacheStats::evictions,
+                    "Captures that were dropped, as there were more than cache_limit.")
+      .def_readonly("entries", &CacheStats::entries, "Captures that are kept now.")
       .def_readonly("last_miss", &CacheStats::last_miss, "Why the last miss was one; empty for a first call.");
   py::class_<Compiled>(module, "Aot", "A function that is captured on first use and runs its graphs from then on.")
       .def(py::init<const py::object&, const AotOptions&>(), py::arg("function"), py::arg("options"))

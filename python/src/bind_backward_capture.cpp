@@ -49,11 +49,11 @@ starts run through a captured graph of the whole pass, hooks and the accumulatio
   bind_context<Context<Scope, std::string>>(module, "Scope", "Names what is traced while it is entered.")
       .def(py::init<std::string>(), py::arg("name"));
   py::class_<Statistics>(module, "BackwardStatistics", "What happened since the last reset.")
-      .def_readonly("captures", &Statistics::captures)
-      .def_readonly("hits", &Statistics::hits)
-      .def_readonly("eager", &Statistics::eager)
-      .def_readonly("misses", &Statistics::misses)
-      .def_readonly("misses_by_reason", &Statistics::misses_by_reason);
+      .def_readonly("captures", &Statistics::captures, "Graphs made.")
+      .def_readonly("hits", &Statistics::hits, "Passes run by a graph that was there.")
+      .def_readonly("eager", &Statistics::eager, "Passes run by autograd's engine, for want of a graph.")
+      .def_readonly("misses", &Statistics::misses, "Why each pass that was captured had no graph, in order.")
+      .def_readonly("misses_by_reason", &Statistics::misses_by_reason, "How often, by kind of reason.");
   module.def("enable_backward_capture", &enable, "As BackwardCapture, for all threads and until it is disabled.");
   module.def("disable_backward_capture", &disable);
   module.def("backward_statistics", &statistics);

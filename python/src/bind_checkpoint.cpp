@@ -21,7 +21,7 @@ py::object call_checkpointed(const py::object& function, const CheckpointPolicy&
 
 void bind_checkpoint(py::module_& module) {
   py::class_<CheckpointPolicy>(module, "CheckpointPolicy", "What a checkpointed function saves for the backward.")
-      .def_readonly("name", &CheckpointPolicy::name)
+      .def_readonly("name", &CheckpointPolicy::name, "What it is called in graphs.")
       .def("__repr__", [](const CheckpointPolicy& policy) { return policy.name; });
   module.def("save_nothing", &save_nothing, "Recomputes everything; only the inputs are saved.");
   module.def("save_everything_but_pointwise", &save_everything_but_pointwise, "Recomputes what is cheap.");

@@ -102,40 +102,54 @@ std::shared_ptr<Program> program_of_node(const Graph& graph, size_t index) {
 
 void bind_node(py::module_& module) {
   py::class_<diptych::Value>(module, "Value", "A tensor in a graph, by number.")
-      .def_readonly("id", &diptych::Value::id)
+      .def_readonly("id", &diptych::Value::id, "Its number, as code() prints it behind %; from 1 on.")
       .def("__repr__", [](diptych::Value value) { return fmt::format("%{}", value.id); })
       .def("__hash__", [](diptych::Value value) { return value.id; })
       .def(py::self == py::self);
   py::class_<SizeExpr>(module, "DynamicSize",
                        "A size that is an expression in symbols; hint is what it was when traced.")
-      .def_property_readonly("hint", &SizeExpr::hint)
+      .def_property_readonly("hint", &SizeExpr::hint, "What it was when traced.")
       .def("__repr__", &SizeExpr::str)
       .def("__eq__", [](const SizeExpr& a, const SizeExpr& b) { return a == b; });
   py::class_<TensorMeta>(module, "TensorMeta", "What a graph knows of a tensor.")
-      .def_readonly("dtype", &TensorMeta::dtype)
-      .def_readonly("device", &TensorMeta::device)
-      .def_readonly("requires_grad", &TensorMeta::requires_grad)
-      .def_property_readonly("shape", [](const TensorMeta& meta) { return to_python(meta.sizes); })
-      .def_property_readonly("stride", [](const TensorMeta& meta) { return to_python(meta.strides); })
+      .def_readonly("dtype", &TensorMeta::dtype, "Its torch.dtype.")
+      .def_readonly("device", &TensorMeta::device, "Its torch.device.")
+      .def_readonly("requires_grad", &TensorMeta::requires_grad, "Whether a gradient of it is asked for.")
+      .def_property_readonly(
+          "shape", [](const TensorMeta& meta) { return to_python(meta.sizes); },
+          "Its sizes in elements: ints, or DynamicSizes.")
+      .def_property_readonly(
+          "stride", [](const TensorMeta& meta) { return to_python(meta.strides); },
+          "Its strides in elements: ints, or DynamicSizes.")
       .def("__repr__", &type_string);
   py::class_<Node>(module, "Node", "An operator applied to operands.")
-      .def_property_readonly("name", [](const Node& node) { return node.op.name(); })
+      .def_property_readonly(
+          "name", [](const Node& node) { return node.op.name(); },
+          "The operator, as in \"aten.add.Tensor\", or a higher-order one's, as in \"scan\".")
       .def_property_readonly("operands", &operands_to_python, "Values, lists of them, and constants.")
-      .def_property_readonly("outputs", [](const Node& node) { return defined_or_none(node.outputs); })
+      .def_property_readonly(
+          "outputs", [](const Node& node) { return defined_or_none(node.outputs); },
+          "The values that it makes; None for a tensor that is undefined.")
       .def_property_readonly(
           "returns", [](const Node& node) { return std::vector<int>(node.returns.begin(), node.returns.end()); },
           "Per return of the operator: -1 for a tensor, n for a list of n, -2 for no tensor.")
-      .def_property_readonly("is_higher_order", [](const Node& node) { return node.op.is_hop(); })
-      .def_property_readonly("subgraphs",
-                             [](const Node& node) {
-                               std::vector<Graph> graphs;
-                               for (const auto& graph : node.subgraphs) graphs.push_back(*graph);
-                               return graphs;
-                             })
+      .def_property_readonly(
+          "is_higher_order", [](const Node& node) { return node.op.is_hop(); },
+          "Whether it owns subgraphs, as scan does.")
+      .def_property_readonly(
+          "subgraphs",
+          [](const Node& node) {
+            std::vector<Graph> graphs;
+            for (const auto& graph : node.subgraphs) graphs.push_back(*graph);
+            return graphs;
+          },
+          "The bodies of a higher-order operator.")
       .def_property_readonly(
           "scope", [](const Node& node) { return std::string(node.provenance.scope.str()); },
           "Where the user's code called it.")
-      .def_property_readonly("is_backward", [](const Node& node) { return node.provenance.phase == Phase::kBackward; });
+      .def_property_readonly(
+          "is_backward", [](const Node& node) { return node.provenance.phase == Phase::kBackward; },
+          "Whether it was recorded in the backward.");
 }
 
 }  // namespace
@@ -143,17 +157,21 @@ void bind_node(py::module_& module) {
 void bind_graph(py::module_& module) {
   bind_node(module);
   py::class_<Slot>(module, "Slot", "The name of one input or output of a graph.")
-      .def_readonly("path", &Slot::path)
-      .def_property_readonly("kind", [](const Slot& slot) { return std::string(slot_kind_name(slot.kind)); })
+      .def_readonly("path", &Slot::path, "As in the user's code: \"params.w\".")
+      .def_property_readonly(
+          "kind", [](const Slot& slot) { return std::string(slot_kind_name(slot.kind)); },
+          "argument, free_variable, output, mutated, residual, tangent or gradient.")
       .def("__repr__", [](const Slot& slot) { return fmt::format("{} {}", slot.path, slot_kind_name(slot.kind)); });
   py::class_<Graph>(module, "Graph", "A straight line of nodes in execution order.")
-      .def_property_readonly("name", &Graph::name)
-      .def_property_readonly("inputs", &Graph::inputs)
-      .def_property_readonly("input_slots", &Graph::input_slots)
-      .def_property_readonly("outputs", [](const Graph& graph) { return defined_or_none(graph.outputs()); })
-      .def_property_readonly("output_slots", &Graph::output_slots)
-      .def_property_readonly("nodes", &Graph::nodes)
-      .def_property_readonly("constants", &Graph::constants)
+      .def_property_readonly("name", &Graph::name, "What code() calls it.")
+      .def_property_readonly("inputs", &Graph::inputs, "The values that it is given.")
+      .def_property_readonly("input_slots", &Graph::input_slots, "The name of each input.")
+      .def_property_readonly(
+          "outputs", [](const Graph& graph) { return defined_or_none(graph.outputs()); },
+          "The values that it gives; None where there is none.")
+      .def_property_readonly("output_slots", &Graph::output_slots, "The name of each output.")
+      .def_property_readonly("nodes", &Graph::nodes, "In execution order.")
+      .def_property_readonly("constants", &Graph::constants, "The tensors that it holds.")
       .def("meta", &Graph::meta, "What is known of a value.")
       .def(
           "constant_of",
@@ -177,7 +195,10 @@ void bind_graph(py::module_& module) {
       [](const std::string& text, const std::vector<at::Tensor>& constants) {
         return parse(text, constants, find_hop);
       },
-      py::arg("text"), py::arg("constants") = std::vector<at::Tensor>(), "The inverse of Graph.code().");
+      py::arg("text"), py::arg("constants") = std::vector<at::Tensor>(), R"(The inverse of Graph.code().
+
+constants: the tensors that the text's constants stand for, in their order.
+Errors: UserError names the line and the column of what can't be read, or an operator that is not there.)");
   module.def("dtype_from_name", &dtype_from_name, py::arg("name"), "The dtype that code() calls f32, i64, ...");
   module.def("with_slots_of", &with_slots_of, py::arg("graph"), py::arg("like"), py::arg("constants"),
              "The graph with the inputs and outputs of another one, whose computation it is.");

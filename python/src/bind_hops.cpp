@@ -51,14 +51,17 @@ py::object python_associative_scan(const py::object& f, const py::object& xs, bo
 
 /// A module whose forward is the body.
 struct Layer {
-  Value module;
+  explicit Layer(py::object object) : module(object), call(std::move(object)) {}
   const Layer* operator->() const { return this; }
-  Value forward(const Value& x) const { return Function(module.handle.object())(x); }
+  Value forward(const Value& x) const { return call(x); }
+
+  Value module;
+  Function call;
 };
 
 py::object python_scan_layers(const py::iterable& modules, const py::object& x) {
   std::vector<Layer> layers;
-  for (const py::handle module : modules) layers.push_back({Value(py::reinterpret_borrow<py::object>(module))});
+  for (const py::handle module : modules) layers.emplace_back(py::reinterpret_borrow<py::object>(module));
   const Value carry(x);
   return to_python(without_gil([&] { return scan_layers(layers, carry); }));
 }
@@ -104,24 +107,36 @@ Shapes: a leaf of xs is [length, ...], f sees [...]; a y of [...] becomes [lengt
 max_saved_carries: keeps at most so many carries for the backward and runs segments of steps again.
 Errors: UserError by path for a carry that changes, leaves of unequal lengths, an argument changed in place.
 Source: jax.lax.scan.)");
-  module.def("map", &python_map, py::arg("f"), py::arg("xs"), "Returns f(x) for each slice x of xs, stacked.");
+  module.def("map", &python_map, py::arg("f"), py::arg("xs"),
+             R"(Returns f(x) for each slice x of xs along its first dimension, stacked.
+
+f runs once, on stand-ins. Shapes: a leaf of xs is [length, ...], f sees [...]; a result of [...] becomes [length, ...].
+Errors: UserError by path for leaves of unequal lengths or none, an argument changed in place. Source: jax.lax.map.)");
   module.def("cond", &python_cond, py::arg("predicate"), py::arg("if_true"), py::arg("if_false"),
              R"(Returns if_true(*args) where predicate holds, else if_false(*args).
 
 Both are captured, only the chosen one is run; they return trees of one structure, with tensors of the same sizes and dtypes.
-predicate: a tensor of one element of dtype bool. Source: jax.lax.cond.)");
+predicate: a tensor of one element of dtype bool.
+Errors: UserError by path where the two results differ, for another predicate, for an argument changed in place.
+Source: jax.lax.cond.)");
   module.def("while_loop", &python_while_loop, py::arg("condition"), py::arg("f"), py::arg("init"), py::kw_only(),
              py::arg("checkpoint_every") = py::none(),
              R"(Runs carry = f(carry) from init on while condition(carry) holds; returns the last carry.
 
-condition returns one element of dtype bool. Differentiable in reverse to any order. Source: jax.lax.while_loop.)");
+condition returns one element of dtype bool. Differentiable in reverse to any order.
+checkpoint_every: keeps one carry in so many for the backward and runs the steps between again.
+Errors: UserError by path for a carry that changes its sizes or dtype, for another condition.
+Source: jax.lax.while_loop.)");
   module.def("associative_scan", &python_associative_scan, py::arg("f"), py::arg("xs"), py::kw_only(),
              py::arg("reverse") = false, py::arg("dim") = 0,
              R"(All prefixes of xs along dim under the associative function f, in a logarithmic number of steps.
 
-f(a, b) combines two trees like xs at once for many elements. Source: jax.lax.associative_scan.)");
+f(a, b) combines two trees like xs at once for many elements.
+Errors: UserError by path for a result unlike its arguments, leaves of unequal lengths. Source: jax.lax.associative_scan.)");
   module.def("scan_layers", &python_scan_layers, py::arg("layers"), py::arg("x"),
-             "Returns x = layer(x) for each of the modules in order, captured from the first alone.");
+             R"(Runs x = layer(x) for each of the modules in order; returns the last x. The first alone is captured.
+
+Errors: UserError names the first layer that differs in more than the values of its tensors, by path; as scan().)");
   module.def("call_custom_vjp", &python_custom_vjp, py::arg("function"), py::arg("fwd"), py::arg("bwd"));
 }
 

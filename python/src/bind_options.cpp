@@ -66,11 +66,13 @@ tensors to a list of tensors, in place of the backend.)doc")
            py::arg("partition") = "default", py::arg("decompositions") = std::vector<std::string>(),
            py::arg("dynamic") = false, py::arg("cache_limit") = 64, py::arg("forward_compiler") = py::none(),
            py::arg("backward_compiler") = py::none(), py::arg("inference_compiler") = py::none())
-      .def_readonly("name", &AotOptions::name)
-      .def_readonly("backend", &AotOptions::backend)
-      .def_property_readonly("partition", [](const AotOptions& options) { return options.partition.name; })
-      .def_readonly("dynamic", &AotOptions::dynamic)
-      .def_readonly("cache_limit", &AotOptions::cache_limit);
+      .def_readonly("name", &AotOptions::name, "Of the function, in logs, graphs and errors.")
+      .def_readonly("backend", &AotOptions::backend, "The built-in backend.")
+      .def_property_readonly(
+          "partition", [](const AotOptions& options) { return options.partition.name; },
+          "How the joint graph is split.")
+      .def_readonly("dynamic", &AotOptions::dynamic, "Whether sizes that change become dynamic.")
+      .def_readonly("cache_limit", &AotOptions::cache_limit, "How many captures are kept.");
   module.def("backend_names", &backend_names, "The names that Options(backend=...) takes in this build.");
 }
 

@@ -22,9 +22,9 @@ void bind_pair(py::module_& module) {
 
 forward: (arguments, free variables) -> (outputs, new values of mutated inputs, residuals).
 backward: (residuals, tangents) -> (one gradient per forward input, none where nothing flows).)")
-      .def_readonly("forward", &Pair::forward)
-      .def_readonly("backward", &Pair::backward)
-      .def_readonly("signature", &Pair::signature)
+      .def_readonly("forward", &Pair::forward, "The forward Graph.")
+      .def_readonly("backward", &Pair::backward, "The backward Graph.")
+      .def_readonly("signature", &Pair::signature, "What stands in each slot of both.")
       .def_readonly("free_variables", &Pair::free_variables, "The captured tensors, in the order of their slots.")
       .def(
           "forward_call",

@@ -24,29 +24,27 @@ void raise_as_torch_does(const c10::Error& error) {
   PyErr_SetString(type, error.what_without_backtrace());
 }
 
-// What torch says of a function that can't be traced, and what it means.
+// What torch says of a function that can't be traced, and what it means: {} is the line.
 struct Refusal {
   std::string_view words;
-  std::string_view meaning;
+  const char* meaning;
 };
-constexpr std::string_view kReadsMemory =
-    "reads the memory of a tensor (by numpy(), data_ptr() or an extension), which has none while it is traced; use "
-    "operators of torch, or do that outside the function";
+constexpr const char* kReadsMemory =
+    "[capture] {}: the function reads the memory of a tensor (by numpy(), data_ptr() or an extension), which has none "
+    "while it is traced; use operators of torch, or do that outside the function";
 constexpr Refusal kRefusals[] = {
     {"Cannot access data pointer of Tensor", kReadsMemory},
     {"its data is not allocated yet", kReadsMemory},
     {"a tensor with unallocated storage", kReadsMemory},
     {"on an invalid python storage", kReadsMemory},
     {"You're trying to run this operator with meta Tensors",
-     "calls an operator whose result has a size that depends on values, which are not known while it is traced; keep "
-     "the "
-     "decision in tensors, or call it outside the function"},
+     "[capture] {}: the function calls an operator whose result has a size that depends on values, which are not known "
+     "while it is traced; keep the decision in tensors, or call it outside the function"},
     {"could not find kernel for HigherOrderOperator",
-     "calls a higher-order operator of torch; use the one of that name in diptych"},
+     "[capture] {}: the function calls a higher-order operator of torch; use the one of that name in diptych"},
     {"torch._dynamo",
-     "calls what torch compiles by Dynamo, as torch.cond and its other higher-order operators do; use the operator of "
-     "that "
-     "name in diptych, or call it outside the function"},
+     "[capture] {}: the function calls what torch compiles by Dynamo, as torch.cond and its other higher-order "
+     "operators do; use the operator of that name in diptych, or call it outside the function"},
 };
 
 const Refusal* find_refusal(const std::string& type, const std::string& text) {
@@ -84,6 +82,9 @@ void raise_anew() {
 void bind_errors(py::module_& module) {
   static py::exception<UserError> user(module, "UserError", PyExc_RuntimeError);
   static py::exception<InternalError> internal(module, "InternalError", PyExc_RuntimeError);
+  user.doc() =
+      "A case that Diptych does not support, or a wrong argument: says who, what was got and expected, what to change.";
+  internal.doc() = "A fault of Diptych's own.";
   user_error = user.ptr();
   diptych::detail::set_host_throw([](const UserError& error) {
     if (diptych::detail::Recorder::current() != nullptr) return;  // a capture is above, and not torch's binding
@@ -114,7 +115,7 @@ void restore_user_error(py::error_already_set& error) {
   std::string text = py::str(error.value());
   const bool is_traced = diptych::detail::Recorder::current() != nullptr;
   if (const Refusal* known = is_traced ? find_refusal(type_name(error.value()), text) : nullptr) {
-    text = fmt::format("[capture] {}: the function {}", traced_line(error), known->meaning);
+    text = fmt::format(fmt::runtime(known->meaning), traced_line(error));
   } else if (!error.matches(PyExc_RuntimeError) || text != diptych::detail::last_user_error()) {
     return;
   }

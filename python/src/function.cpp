@@ -35,11 +35,23 @@ Arguments::Arguments(const py::args& args, const py::kwargs& kwargs, std::shared
   for (const auto& [name, argument] : kwargs) {
     keyword.emplace_back(name.cast<std::string>(), Value(py::reinterpret_borrow<py::object>(argument)));
   }
-  const auto order = [this](const auto& entry) {
+  const auto place = [this](const auto& entry) {
     const auto found = std::find(this->names->begin(), this->names->end(), entry.first);
     return std::pair(found - this->names->begin(), entry.first);
   };
-  std::sort(keyword.begin(), keyword.end(), [&](const auto& a, const auto& b) { return order(a) < order(b); });
+  std::vector<std::string> called;
+  for (const auto& [name, argument] : keyword) called.push_back(name);
+  std::sort(keyword.begin(), keyword.end(), [&](const auto& a, const auto& b) { return place(a) < place(b); });
+  set_order(called);
+}
+
+void Arguments::set_order(const std::vector<std::string>& called) {
+  for (const std::string& name : called) {
+    if (std::find(names->begin(), names->end(), name) != names->end()) continue;
+    const auto found = std::find_if(keyword.begin(), keyword.end(), [&](const auto& k) { return k.first == name; });
+    order.push_back(static_cast<size_t>(found - keyword.begin()));
+  }
+  if (std::is_sorted(order.begin(), order.end())) order.clear();
 }
 
 std::shared_ptr<const Arguments::Names> parameter_names(py::handle callable) {
@@ -52,7 +64,10 @@ Value Function::operator()(const Arguments& arguments) const {
   py::tuple args(arguments.positional.size());
   for (size_t i = 0; i < args.size(); ++i) args[i] = arguments.positional[i].handle.object();
   py::dict kwargs;
-  for (const auto& [name, value] : arguments.keyword) kwargs[py::str(name)] = value.handle.object();
+  const auto add = [&](const auto& entry) { kwargs[py::str(entry.first)] = entry.second.handle.object(); };
+  const size_t num_in_place = arguments.keyword.size() - arguments.order.size();
+  std::for_each_n(arguments.keyword.begin(), num_in_place, add);
+  for (const size_t place : arguments.order) add(arguments.keyword[place]);
   const py::object result = call(callable_.get(), args, kwargs);
   if (diptych::detail::Recorder::current() != nullptr) {
     py::module_::import("diptych._tree").attr("refuse_hidden_tensors")(result);
@@ -62,7 +77,7 @@ Value Function::operator()(const Arguments& arguments) const {
 
 Value Function::operator()(const Value& first, const Arguments& rest) const {
   Arguments all = rest;
-  all.positional.insert(all.positional.begin(), first);
+  all.positional.insert(all.positional.begin(), Argument(first));
   return (*this)(all);
 }
 

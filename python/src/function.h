@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "closure.h"
+#include "value.h"
 
 namespace diptych::python {
 
@@ -15,10 +16,16 @@ struct Arguments {
   /// `names` are those of the function's positional parameters; `callable` is who is called.
   Arguments(const py::args& args, const py::kwargs& kwargs, std::shared_ptr<const Names> names, Handle callable);
 
-  std::vector<Value> positional;
-  std::vector<std::pair<std::string, Value>> keyword;
+  std::vector<Argument> positional;
+  std::vector<std::pair<std::string, Argument>> keyword;
+  /// The places in `keyword` of what the function knows by no name of its own, in the caller's order; if that is not
+  /// theirs.
+  std::vector<size_t> order;
   std::shared_ptr<const Names> names;
   Handle callable;
+
+ private:
+  void set_order(const std::vector<std::string>& called);
 };
 
 /// The names of a callable's positional parameters; "args.0", ... follow them where it takes any number.
@@ -98,8 +105,10 @@ struct Tree<python::Arguments> {
     }
     detail::visit_entries(
         arguments.keyword, [](auto& entry) -> auto& { return entry; }, path, visitor);
+    for (const size_t place : arguments.order) visitor.constant(Path(path, "order"), static_cast<int64_t>(place));
     if constexpr (!detail::replaces_tensors<Visitor>()) {
-      python::ClosureReader<Visitor>(visitor).visit(arguments.callable.get(), Path(path, "closure"));
+      python::Met met;
+      python::ClosureReader<Visitor>(visitor, met).visit(arguments.callable.get(), Path(path, "closure"));
     }
   }
 };

@@ -1,5 +1,6 @@
 #include "kinds.h"
 
+#include <pybind11/gil_safe_call_once.h>
 #include <torch/csrc/Device.h>
 #include <torch/csrc/Dtype.h>
 #include <torch/csrc/Layout.h>
@@ -7,6 +8,8 @@
 #include <torch/csrc/Size.h>
 #include <torch/csrc/autograd/python_variable.h>
 
+#include <algorithm>
+#include <string_view>
 #include <unordered_map>
 
 #include "diptych/base/error.h"
@@ -23,19 +26,27 @@ struct Known {
   py::object enumeration = py::module_::import("enum").attr("Enum");
   py::object registered = py::module_::import("torch.utils._pytree").attr("SUPPORTED_NODES");
   py::object is_dataclass = py::module_::import("dataclasses").attr("is_dataclass");
-  py::object fields = py::module_::import("dataclasses").attr("fields");
+  py::object field_names = py::module_::import("diptych._tree").attr("field_names");
   py::object absent = py::module_::import("diptych._tree").attr("ABSENT");
 };
 
 const Known& known() {
-  static const Known* const known = new Known;
-  return *known;
+  PYBIND11_CONSTINIT static py::gil_safe_call_once_and_store<Known> storage;
+  return storage.call_once_and_store_result([] { return Known(); }).get_stored();
+}
+
+bool is_numpy_scalar(PyTypeObject* type) {
+  const py::handle bases = type->tp_mro;
+  return std::any_of(bases.begin(), bases.end(), [](py::handle base) {
+    return std::string_view(reinterpret_cast<PyTypeObject*>(base.ptr())->tp_name) == "numpy.generic";
+  });
 }
 
 bool is_constant(PyObject* object) {
-  return object == Py_None || PyBool_Check(object) || PyLong_CheckExact(object) || PyFloat_CheckExact(object) ||
-         PyComplex_CheckExact(object) || PyUnicode_CheckExact(object) || is_known_by_its_text(object) ||
-         THPDtype_Check(object) || THPDevice_Check(object) || THPLayout_Check(object) || THPMemoryFormat_Check(object);
+  return object == Py_None || PyBool_Check(object) || PyLong_Check(object) || PyFloat_Check(object) ||
+         PyComplex_Check(object) || PyUnicode_Check(object) || PySlice_Check(object) || PyRange_Check(object) ||
+         PyBytes_Check(object) || object == Py_Ellipsis || is_numpy_scalar(Py_TYPE(object)) || THPDtype_Check(object) ||
+         THPDevice_Check(object) || THPLayout_Check(object) || THPMemoryFormat_Check(object);
 }
 
 Kind find_kind(py::handle object) {
@@ -104,11 +115,7 @@ std::weak_ptr<const void> lifetime_of(py::handle object) {
   return life;
 }
 
-py::tuple field_names(py::handle dataclass) {
-  py::list names;
-  for (const py::handle field : known().fields(dataclass)) names.append(field.attr("name"));
-  return names;
-}
+py::tuple field_names(py::handle dataclass) { return known().field_names(dataclass); }
 
 Parts parts_of(py::handle object) {
   const py::tuple parts = known().registered[py::type::of(object)].attr("flatten_fn")(object);

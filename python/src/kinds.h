@@ -18,8 +18,8 @@ enum class Kind : uint8_t {
   kTensor,    ///< torch.Tensor itself, Parameter and Buffer
   kSubclass,  ///< a tensor of another class, which may redefine what operators do
   kAbsent,    ///< absent_tensor(): the place of a tensor that is undefined, or not known yet
-  kConstant,  ///< None, bool, int, float, complex, str, dtype, device, layout, memory format, slice, range, bytes,
-              ///< Ellipsis: guarded by value
+  kConstant,  ///< None, bool, int, float, complex, str, classes made of these, scalars of numpy, dtype, device, layout,
+              ///< memory format, slice, range, bytes, Ellipsis: guarded by value
   kList,
   kTuple,
   kNamedTuple,
@@ -33,11 +33,6 @@ enum class Kind : uint8_t {
 /// The kind of an object; remembered by type. Requires: the GIL.
 Kind kind_of(py::handle object);
 
-/// Whether the text of a constant says all about it: slices, ranges, bytes, Ellipsis.
-inline bool is_known_by_its_text(PyObject* object) {
-  return PySlice_Check(object) || PyRange_Check(object) || PyBytes_CheckExact(object) || object == Py_Ellipsis;
-}
-
 /// Stands in a tree where a tensor belongs and none is there.
 py::handle absent_tensor();
 
@@ -48,7 +43,7 @@ std::string type_name(py::handle object);
 /// Errors: UserError names a type that can't be weakly referenced.
 std::weak_ptr<const void> lifetime_of(py::handle object);
 
-/// Attributes of a dataclass in the order of their declaration.
+/// The fields of a dataclass that are set, in the order of their declaration, then its other attributes.
 py::tuple field_names(py::handle dataclass);
 
 /// The children of an object of a registered class, and what else it is made of.

@@ -4,6 +4,7 @@
 #include <pybind11/pybind11.h>
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -24,18 +25,24 @@ bool is_of_library(const std::string& file) {
                      [&](const std::string& folder) { return file.rfind(folder, 0) == 0; });
 }
 
+/// Where a line stands: both are the user's words, and no format.
+struct Place {
+  std::string file;
+  std::string function;
+};
+
 /// What is known of a code object, which is kept alive: null for code that is not the user's.
-const std::string* place_of(PyCodeObject* code) {
-  static auto* const places = new std::unordered_map<PyCodeObject*, std::string>;
+const Place* place_of(PyCodeObject* code) {
+  static auto* const places = new std::unordered_map<PyCodeObject*, std::optional<Place>>;
   const auto [found, is_new] = places->try_emplace(code);
   if (is_new) {
     Py_INCREF(code);
     const auto file = py::handle(code->co_filename).cast<std::string>();
     if (!is_of_library(file)) {
-      found->second = file.substr(file.rfind('/') + 1) + ":{} " + py::handle(code->co_name).cast<std::string>();
+      found->second = Place{file.substr(file.rfind('/') + 1), py::handle(code->co_name).cast<std::string>()};
     }
   }
-  return found->second.empty() ? nullptr : &found->second;
+  return found->second ? &*found->second : nullptr;
 }
 
 InternedString location() {
@@ -45,8 +52,8 @@ InternedString location() {
   InternedString found;
   while (frame != nullptr && found.empty()) {
     PyCodeObject* const code = PyFrame_GetCode(frame);
-    if (const std::string* place = place_of(code)) {
-      found = InternedString(fmt::format(fmt::runtime(*place), PyFrame_GetLineNumber(frame)));
+    if (const Place* place = place_of(code)) {
+      found = InternedString(fmt::format("{}:{} {}", place->file, PyFrame_GetLineNumber(frame), place->function));
     }
     Py_DECREF(code);
     PyFrameObject* const back = PyFrame_GetBack(frame);

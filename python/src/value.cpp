@@ -27,4 +27,22 @@ py::list sorted_keys(const py::dict& dict, const Path& path) {
   return keys;
 }
 
+bool is_key(py::handle key) {
+  if (PyUnicode_CheckExact(key.ptr())) return true;
+  int overflow = 0;
+  return PyLong_CheckExact(key.ptr()) && (PyLong_AsLongLongAndOverflow(key.ptr(), &overflow), overflow == 0);
+}
+
+// A class of its own may have a repr() that says less than its base's.
+std::string text_of_constant(py::handle object) {
+  reprfunc repr = PyObject_Repr;
+  if (PyLong_Check(object.ptr())) repr = PyLong_Type.tp_repr;
+  if (PyFloat_Check(object.ptr())) repr = PyFloat_Type.tp_repr;
+  if (PyComplex_Check(object.ptr())) repr = PyComplex_Type.tp_repr;
+  if (PyUnicode_Check(object.ptr())) repr = PyUnicode_Type.tp_repr;
+  const auto text = py::reinterpret_steal<py::str>(repr(object.ptr()));
+  if (!text) throw py::error_already_set();
+  return type_name(object) + " " + text.cast<std::string>();
+}
+
 }  // namespace diptych::python

@@ -95,6 +95,8 @@ class Exchange(Case):
 class Refusals(Case):
     def setUp(self):
         super().setUp()
+        self.addCleanup(os.chdir, os.getcwd())
+        os.chdir(self.folder)
         self.losses(PYTHON, "--steps", 1, "--save", "run")
         self.parameters = diptych.load_tensors(str(self.folder / "run.safetensors"))
 
@@ -102,7 +104,7 @@ class Refusals(Case):
         if program is CPP:
             return super().start(program, *arguments)
         out, err = io.StringIO(), io.StringIO()
-        with contextlib.chdir(self.folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             status = train_gpt().main([*(SMALL if "--load" not in arguments else []), *map(str, arguments)])
         return subprocess.CompletedProcess(program, status, out.getvalue(), err.getvalue())
 

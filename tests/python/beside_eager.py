@@ -16,3 +16,12 @@ def agree(look, *functions):
 def both(function, **options):
     """The function in eager and compiled."""
     return function, diptych.aot_function(function, **options)
+
+
+def loop(step, carry, xs):
+    """What diptych.scan(step, carry, xs) gives, by a loop of Python."""
+    ys = []
+    for x in xs:
+        carry, y = step(carry, x)
+        ys.append(y)
+    return carry, torch.stack(ys)

@@ -48,7 +48,12 @@ def test_seeds_inside_are_refused():
     def makes(x):
         return x + torch.rand(3, generator=torch.Generator().manual_seed(0))
 
-    for function, words in ((seeds, "seeds the default generator"), (makes, "draws from a generator that the function makes")):
+    def repeats(x):
+        with torch.random.fork_rng():
+            first = torch.rand(3)
+        return x + first + torch.rand(3)
+
+    for function, words in ((seeds, "seeds the default generator"), (repeats, "seeds the default generator"), (makes, "draws from a generator that the function makes")):
         caught = refusal(diptych.aot_function(function), torch.randn(3))
         assert words in str(caught.value)
 

@@ -1,4 +1,6 @@
 """Graphs in other hands: fx, Dynamo, files, the command."""
+import pathlib
+import re
 import subprocess
 import sys
 
@@ -65,6 +67,23 @@ def test_fx_and_back(make):
     compare(run_pair(again, arguments), expected)
 
 
+def test_fx_names_every_input_apart():
+    """Paths that are one identifier, Python's keywords, and names that fx gives to other things."""
+    def f(self, x, x_a, **more):
+        return self * x["a"] * x_a * more["class"] * more["torch"] * more["mul_tensor"] * more["x_a_1"] + more["W"] * more["w"]
+
+    more = {name: torch.randn(3) for name in ("class", "torch", "mul_tensor", "x_a_1", "W", "w")}
+    arguments = (torch.randn(3), {"a": torch.randn(3)}, torch.randn(3))
+    pair = diptych.capture(f, *arguments, **more)
+    module = diptych.fx.to_graph_module(pair.forward)
+    module.graph.lint()
+    compile(pair.print_readable(print_output=False), "readable", "exec")
+    inputs = [arguments[0], arguments[1]["a"], arguments[2], *(more[info.path] for info in pair.signature.forward_inputs[3:])]
+    torch.testing.assert_close(module(*inputs)[0], f(*arguments, **more))
+    names = [node.target for node in module.graph.nodes if node.op == "placeholder"]
+    assert len(set(names)) == len(names) == 9 and {"x_a", "W", "w"} <= set(names), names
+
+
 def test_dynamo_compiles_by_us():
     from diptych._dynamo import backend
 
@@ -122,6 +141,17 @@ def test_the_command(tmp_path):
     ]:
         run = command(*wrong, cwd=tmp_path)
         assert run.returncode != 0 and words in run.stderr, run.stderr
+
+
+def test_the_reference_names_every_option_of_the_command():
+    page = (pathlib.Path(__file__).parents[2] / "docs/python_api.md").read_text()
+    section = page.partition("## The `diptych` command")[2].partition("\n## ")[0]
+    names = re.findall(r"^    (\w+) ", command("--help").stdout, flags=re.M)
+    assert len(names) == 3
+    for name in names:
+        assert f"diptych {name}" in section
+        for option in re.findall(r"--\w+", command(name, "--help").stdout):
+            assert option in section, f"{name} {option}"
 
 
 def test_a_pair_is_called_in_the_place_of_its_function(tmp_path):

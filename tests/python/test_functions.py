@@ -1,5 +1,8 @@
 """Compiled functions beside eager: values, gradients, structure, guards."""
+import copy
 import dataclasses
+import inspect
+import pickle
 from typing import NamedTuple
 
 import diptych
@@ -156,6 +159,48 @@ def test_a_changed_module_is_captured_again(change):
     assert compiled.stats().misses == 2
 
 
+def test_a_compiled_module_shows_the_signature_of_its_forward():
+    compiled = diptych.aot_module(Net())
+    assert str(inspect.signature(compiled)) == "(x)"
+    pair = diptych.capture(compiled, torch.randn(5, 4))
+    assert pair.signature.forward_inputs[0].path == "x"
+    slots = [slot.path for slot in diptych.capture(lambda x: compiled(x), torch.randn(5, 4)).forward.input_slots]
+    assert slots[0] == "x"
+
+
+def test_a_compiled_module_is_its_module_but_for_the_call():
+    net = Net()
+    compiled, x = diptych.aot_module(net), torch.randn(5, 4)
+    for same in (compiled.eval(), compiled.train(), compiled.to(torch.float64), compiled.float(), compiled.requires_grad_(True)):
+        assert same is compiled
+    assert not compiled.eval().training and not net.training
+    torch.testing.assert_close(compiled(x), net(x))
+    compiled.scale = 3.0
+    assert net.scale == 3.0 and compiled.scale == 3.0
+    torch.testing.assert_close(compiled(x), net(x))
+    compiled.last = nn.Linear(8, 3)
+    assert "last.weight" in net.state_dict() and compiled(x).shape == (5, 3)
+    del compiled.scale
+    assert not hasattr(net, "scale") and not hasattr(compiled, "scale")
+    with pytest.raises(AttributeError, match="scale"):
+        del compiled.scale
+    assert compiled.module is net and compiled.stats().misses == 3 and len(list(compiled.parameters())) == 6
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda compiled: pickle.loads(pickle.dumps(compiled))])
+def test_a_copy_of_a_compiled_module_has_tensors_of_its_own(copied):
+    compiled, x = diptych.aot_module(Net(), partition="min_cut").eval(), torch.randn(5, 4)
+    expected = compiled(x)
+    other = copied(compiled)
+    assert type(other) is diptych.AotModule and other.module is not compiled.module
+    torch.testing.assert_close(other(x), expected)
+    with torch.no_grad():
+        other.last.weight.zero_()
+    torch.testing.assert_close(compiled(x), expected)
+    assert other.stats().misses == 1 and compiled.stats().misses == 1
+    assert copy.copy(compiled).module is compiled.module
+
+
 def test_closures_are_guarded():
     scale, weight, steps = 2.0, torch.randn(3), [1.0]
 
@@ -257,6 +302,30 @@ def test_value_and_grad():
         torch.testing.assert_close(gradients[name], leaves[name].grad)
 
 
+def test_gradients_take_the_first_argument_by_its_name():
+    def loss(params, x, first=1.0):
+        return (params * x).square().sum() * first
+
+    params, x = torch.randn(3), torch.randn(3)
+    both, alone = diptych.value_and_grad(loss), diptych.grad(loss)
+    value, gradient = both(params, x)
+    for arguments, keywords in [((params,), {"x": x}), ((), {"params": params, "x": x}), ((), {"x": x, "first": 1.0, "params": params})]:
+        torch.testing.assert_close(both(*arguments, **keywords), (value, gradient))
+        torch.testing.assert_close(alone(*arguments, **keywords), gradient)
+    torch.testing.assert_close(alone(params, x, first=2.0), 2 * gradient)
+    assert inspect.signature(both) == inspect.signature(loss)
+    with pytest.raises(TypeError, match=r"loss\(\) got no first argument"):
+        both(x=x)
+    with pytest.raises(TypeError, match="multiple values for argument 'params'"):
+        both(x, params=params)
+    with pytest.raises(TypeError, match="got no first argument"):
+        diptych.grad(lambda params, /, **more: params.sum())(params=params)
+
+
+def test_gradients_of_a_function_that_does_not_say_its_parameters():
+    torch.testing.assert_close(diptych.grad(torch.dot)(torch.ones(2), torch.full((2,), 3.0)), torch.full((2,), 3.0))
+
+
 def test_second_order():
     x = torch.randn(4, dtype=torch.float64, requires_grad=True)
     compiled = diptych.aot_function(lambda x: (x.sin() * x).sum())
@@ -270,3 +339,10 @@ def test_nodes_say_where_they_come_from():
 
     pair = diptych.capture(f, torch.randn(3))
     assert all("test_functions.py" in node.scope and " f" in node.scope for node in pair.forward.nodes)
+
+
+def test_a_file_name_with_braces_is_a_place_as_any_other():
+    names = {}
+    exec(compile("def f(x):\n    return x.sin()\n", "/folder/{{x}}{}{:d}.py", "exec"), names)
+    pair = diptych.capture(names["f"], torch.randn(3))
+    assert {node.scope for node in pair.forward.nodes} == {"{{x}}{}{:d}.py:2 f"}

@@ -1,16 +1,15 @@
 """Higher-order operators on Python functions against loops written out."""
+import dataclasses
+import re
+from typing import NamedTuple
+
 import diptych
 import pytest
 import torch
 from torch import nn
+from torch.utils import _pytree
 
-
-def loop(f, carry, xs):
-    ys = []
-    for x in xs:
-        carry, y = f(carry, x)
-        ys.append(y)
-    return carry, torch.stack(ys)
+from beside_eager import loop
 
 
 def check(function, expected_function, *inputs):
@@ -167,3 +166,95 @@ def test_backward_capture():
     statistics = diptych.backward_capture.statistics()
     assert (statistics.captures, statistics.hits, statistics.eager) == (1, 1, 0)
     assert "tanh" in diptych.backward_capture.last_graph().code()
+
+
+class Pair(NamedTuple):
+    a: object
+    b: object
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    b: object
+    scale: float
+    a: object
+
+
+class Registered:
+    def __init__(self, a, b):
+        self.a, self.b = a, b
+
+
+_pytree.register_pytree_node(Registered, lambda r: ([r.b, r.a], None), lambda children, _: Registered(children[1], children[0]))
+
+
+class Frozen(nn.Module):
+    """A module whose tensors have no gradient, around which others may have one."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("one", torch.ones(3, dtype=torch.float64))
+
+
+def members(tree):
+    return (tree["a"], tree["b"]) if isinstance(tree, dict) else (tree.a, tree.b)
+
+
+ARGUMENTS = {
+    "dataclass": lambda a, b: Config(b, 2.0, a),
+    "named tuple": Pair,
+    "dict": lambda a, b: {"b": b, "a": a, "mode": "text"},
+    "registered": Registered,
+    "nested": lambda a, b: Config({"x": Pair(b, [b, 3])}, 1.0, (a, Frozen())),
+}
+
+
+@pytest.mark.parametrize("kind", ARGUMENTS)
+@pytest.mark.parametrize("given", ["a and b", "a", "b", "none"])
+def test_custom_vjp_of_trees(kind, given):
+    """The rules' gradients are those of autograd, and None at any depth is none for the tensors in its place."""
+    make = ARGUMENTS[kind]
+
+    def inner(tree):
+        a, b = members(tree)
+        return (a[0], b["x"].a) if kind == "nested" else (a, b)
+
+    def f(tree, x):
+        a, b = inner(tree)
+        return (a * b).sin() * x
+
+    def fwd(tree, x):
+        a, b = inner(tree)
+        return f(tree, x), (a, b, x)
+
+    def bwd(residuals, tangent):
+        a, b, x = residuals
+        slope = tangent * (a * b).cos() * x
+        of_a, of_b = slope * b if "a" in given.split() else None, slope * a if "b" in given.split() else None
+        if kind == "nested" and given != "none":
+            tree = Config({"x": Pair(of_b, None)}, 1.0, None if of_a is None else (of_a, None))
+        else:
+            tree = None if given == "none" else make(of_a, of_b)
+        return tree, tangent * (a * b).sin()
+
+    ours = diptych.custom_vjp(f, fwd, bwd)
+    for run in (ours, diptych.aot_function(ours)):
+        a, b, x = (randn(3).requires_grad_() for _ in range(3))
+        expected = torch.autograd.grad(f(make(a, b), x).sum(), (a, b, x))
+        run(make(a, b), x).sum().backward()
+        torch.testing.assert_close(x.grad, expected[2])
+        for name, leaf, gradient in (("a", a, expected[0]), ("b", b, expected[1])):
+            torch.testing.assert_close(leaf.grad if leaf.grad is not None else torch.zeros(3).double(), gradient * (name in given.split()))
+
+
+@pytest.mark.parametrize("gradient, words", [
+    (lambda g: g, "bwd gives a Tensor as the gradient of argument 0, which is a dict of w, n"),
+    (lambda g: {"w": g}, "bwd gives a dict of w as the gradient of argument 0, which is a dict of w, n"),
+    (lambda g: {"w": [g], "n": None}, "bwd gives a list of 0 as the gradient of argument 0.w, which is a Tensor; return a tree of the same parts"),
+    (lambda g: {"w": g, "n": g}, "bwd gives a Tensor as the gradient of argument 0.n, which is a float"),
+    (lambda g: (g, g), "bwd returned 2 gradients, expected one for each of the 1 arguments"),
+])
+def test_a_gradient_that_is_no_tree_like_its_argument_is_named(gradient, words):
+    f = diptych.custom_vjp(lambda d: d["w"] * d["n"], lambda d: (d["w"] * d["n"], ()), lambda residuals, tangent: gradient(tangent))
+    with pytest.raises(diptych.UserError, match=re.escape(words)):
+        f({"w": randn(3).requires_grad_(), "n": 2.0})

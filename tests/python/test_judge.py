@@ -71,6 +71,9 @@ def test_errors_and_refusals_are_told_apart():
     assert verdict(torch.sin, raises(diptych.UserError("[trace] no")))[0] == "refused"
     assert verdict(torch.sin, raises(diptych.UserError("[interpreter] node 0 of graph 'forward' failed")))[0] == "error"
     assert verdict(raises(ValueError("no")), raises(diptych.UserError("[trace] no")))[0] == "eager refuses"
+    for eager in (torch.sin, raises(ValueError("no"))):
+        outcome, said = verdict(eager, raises(diptych.InternalError("[verify] no")))
+        assert outcome == "error" and "InternalError: [verify] no" in said
 
 
 def test_the_highest_order_that_eager_has_is_judged():

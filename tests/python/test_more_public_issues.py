@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from beside_eager import agree, both
+from beside_eager import agree, both, loop
 
 
 def same_as_eager(f, look=None, **options):
@@ -302,13 +302,6 @@ def test_153679_gradients_of_all_layers_of_a_recurrent_network_in_a_scan():
             states.append(x)
         return states, x
 
-    def loop(init, xs):
-        ys = []
-        for x in xs:
-            init, y = step(init, x)
-            ys.append(y)
-        return init, torch.stack(ys)
-
     def look(run):
         layers.zero_grad()
         init = [torch.zeros(2, 3, dtype=torch.float64) for _ in layers]
@@ -316,7 +309,10 @@ def test_153679_gradients_of_all_layers_of_a_recurrent_network_in_a_scan():
         ys.square().sum().backward()
         return [ys, *(parameter.grad for parameter in layers.parameters())]
 
-    agree(look, loop, lambda init, xs: diptych.scan(step, init, xs), diptych.aot_function(lambda init, xs: diptych.scan(step, init, xs)))
+    def scan(init, xs):
+        return diptych.scan(step, init, xs)
+
+    agree(look, lambda init, xs: loop(step, init, xs), scan, diptych.aot_function(scan))
 
 
 def test_135207_a_post_accumulate_hook_on_a_number():

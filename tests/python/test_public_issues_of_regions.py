@@ -10,7 +10,7 @@ import torch
 from torch import distributed, nn
 from torch.nn import functional as F
 
-from beside_eager import agree, both
+from beside_eager import agree, both, loop
 
 
 @pytest.mark.parametrize("around_backward", [False, True])
@@ -147,13 +147,6 @@ def test_184528_a_closed_over_parameter_under_a_carry_that_needs_no_gradient(use
 
         carry, ys = run(step, torch.zeros((), dtype=torch.float64), torch.linspace(0.1, 1, 5, dtype=torch.float64))
         return ys.square().sum() + (carry if use_carry else 0)
-
-    def loop(step, carry, xs):
-        ys = []
-        for x in xs:
-            carry, y = step(carry, x)
-            ys.append(y)
-        return carry, torch.stack(ys)
 
     def look(f):
         a = torch.tensor(0.5, dtype=torch.float64, requires_grad=True)

@@ -2,6 +2,7 @@
 import ast
 import importlib.resources
 import re
+import types
 
 import diptych
 import pytest
@@ -106,3 +107,13 @@ def test_classes(name):
         doc = own[key].fget.__doc__ if is_property else own[key].__doc__
         if doc and re.match(r"\w*\(self: ", doc):  # what diptych._display attaches is written in Python
             compare(f"{name}.{key}", node, doc.splitlines()[0])
+
+
+@pytest.mark.parametrize("name", diptych.__all__)
+def test_everything_public_has_a_docstring(name):
+    found = getattr(diptych, name)
+    if not isinstance(found, types.ModuleType | str):
+        assert found.__doc__, name
+    if isinstance(found, type):
+        bare = [key for key, value in vars(found).items() if not key.startswith("_") and not re.sub(r"^\w+\(.*\) -> .*\n*", "", value.__doc__ or "")]
+        assert not bare, f"{name}: {bare}"

@@ -2,6 +2,7 @@
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import unittest
 from pathlib import Path
@@ -87,6 +88,16 @@ class Setup(unittest.TestCase):
         (self.root / "os-release").write_text("ID=other\n")
         (self.root / "tools" / "packages.txt").write_text("bash 5.0 program:bash\nlibc 2.36 header:stdio.h\n")
         self.assertEqual(self.run_setup().returncode, 0)
+
+    def test_another_system_is_asked_for_the_headers_of_the_python_that_is_used(self):
+        (self.root / "os-release").write_text("ID=other\n")
+        (self.root / "tools" / "packages.txt").write_text("python3-dev 3.11.2 python:Python.h\npython3-odd 1.0 python:odd/none.h\n")
+        (self.root / ".venv" / "bin" / "python").unlink()
+        (self.root / ".venv" / "bin" / "python").symlink_to(Path(sys.executable).resolve())
+        result = self.run_setup()
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("python3-odd (header <odd/none.h> not found for .venv/bin/python; Debian 12 has 1.0)", result.stderr)
+        self.assertNotIn("python3-dev", result.stderr)
 
     def test_no_python_that_can_make_an_environment_is_an_error(self):
         shutil.rmtree(self.root / ".venv")

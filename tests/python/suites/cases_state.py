@@ -115,6 +115,38 @@ def hooks_on_an_input_that_is_returned(x):
     return x
 
 
+@case(lambda n: (computed(n, 4),))
+def hooks_on_an_input_of_which_a_view_is_returned(x):
+    if x.requires_grad:
+        x.register_hook(lambda gradient: gradient * 2)
+    return x.view(-1), x * 1
+
+
+@case(lambda n: (leaf(n, 4),))
+def hooks_on_a_view_that_is_returned(x):
+    view = x.view(-1)
+    if view.requires_grad:
+        view.register_hook(lambda gradient: gradient * 2)
+    return view
+
+
+@case(lambda n: (leaf(n, 4),))
+def hooks_on_a_view_of_a_result(x):
+    y = x * 2
+    view = y.view(-1)[1:]
+    if view.requires_grad:
+        view.register_hook(lambda gradient: gradient * 2)
+    return y, view
+
+
+@case(lambda n: (leaf(n, 4),))
+def hooks_on_a_result_of_which_a_view_is_returned(x):
+    y = x * 2
+    if y.requires_grad:
+        y.register_hook(lambda gradient: gradient * 2)
+    return y, y.view(-1), y[0]
+
+
 @case(lambda n: (leaf(n, 4),), pure=True)
 def hooks_on_an_intermediate(x):
     y = x.sin()

@@ -162,7 +162,7 @@ def judge_to_order(eager, ours, order):
 
 
 def judge(eager, ours):
-    """Outcome and words for two thunks that observe. Where eager raises, the compiled function must raise as well."""
+    """Outcome and words for two thunks that observe. Where eager raises, the compiled function must raise as well, and no fault of ours."""
     import diptych
 
     expected = refusal = None
@@ -173,7 +173,7 @@ def judge(eager, ours):
     try:
         got = ours()
     except Exception as error:
-        if refusal:
+        if refusal and not isinstance(error, diptych.InternalError):
             return "eager refuses", refusal
         if (isinstance(error, diptych.UserError) and not str(error).startswith(FAILED)) or ESCAPED in str(error):
             return "refused", words(error)

@@ -1,0 +1,306 @@
+// Visits what a Python object holds, as the Tree of a C++ value visits its fields.
+#pragma once
+#include <torch/csrc/autograd/python_variable.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include <algorithm>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "diptych/base/error.h"
+#include "diptych/tree/tree.h"
+#include "held.h"
+#include "kinds.h"
+
+namespace diptych::python {
+
+/// A visitor may keep the address of what it is told.
+inline const at::Tensor kUndefined;
+
+[[noreturn]] void refuse_subclass(py::handle object, const Path& path);
+
+/// The keys of a dict, sorted; all strings, or all integers. Errors: UserError for other keys.
+py::list sorted_keys(const py::dict& dict, const Path& path);
+
+/// Calls `visit` with a key as visitors see it.
+template <class Visit>
+void with_key(py::handle key, const Visit& visit) {
+  if (PyUnicode_Check(key.ptr())) {
+    Py_ssize_t size = 0;
+    const char* text = PyUnicode_AsUTF8AndSize(key.ptr(), &size);
+    if (text == nullptr) throw py::error_already_set();
+    visit(std::string_view(text, static_cast<size_t>(size)));
+  } else {
+    visit(key.cast<int64_t>());
+  }
+}
+
+/// Whether a dict's key is one that visitors know.
+bool is_key(py::handle key);
+
+/// The text that says all about a constant which has no other form in C++.
+std::string text_of_constant(py::handle object);
+
+/// Calls `take` with a constant as the C++ value that it is.
+template <class Take>
+void with_constant(py::handle object, const Take& take) {
+  PyObject* const pointer = object.ptr();
+  if (pointer == Py_None) return take(nullptr);
+  if (PyBool_Check(pointer)) return take(pointer == Py_True);
+  if (PyLong_CheckExact(pointer)) {
+    int overflow = 0;
+    const long long number = PyLong_AsLongLongAndOverflow(pointer, &overflow);
+    return overflow == 0 ? take(static_cast<int64_t>(number)) : take(text_of_constant(object));
+  }
+  if (PyFloat_CheckExact(pointer)) return take(PyFloat_AS_DOUBLE(pointer));
+  if (PyComplex_CheckExact(pointer)) return take(object.cast<std::complex<double>>());
+  if (PyUnicode_CheckExact(pointer)) return with_key(object, take);
+  if (THPDtype_Check(pointer)) return take(reinterpret_cast<THPDtype*>(pointer)->scalar_type);
+  if (THPDevice_Check(pointer)) return take(reinterpret_cast<THPDevice*>(pointer)->device);
+  if (THPLayout_Check(pointer)) return take(reinterpret_cast<THPLayout*>(pointer)->layout);
+  if (THPMemoryFormat_Check(pointer)) return take(reinterpret_cast<THPMemoryFormat*>(pointer)->memory_format);
+  take(text_of_constant(object));
+}
+
+/// What tensors inside an object are to a visitor.
+enum class Inside : uint8_t {
+  kArgument,  ///< leaves
+  kModule,    ///< parts of a module, which nobody replaces
+  kClosure,   ///< known by identity; a capture lifts them as free variables
+};
+
+/// What one visit has met: an object that holds itself, or that several hold, is read once.
+struct Met {
+  std::unordered_set<PyObject*> objects;  ///< modules, functions, and objects with attributes
+  std::vector<PyObject*> open;            ///< containers that are being read
+};
+
+template <class Visitor>
+class ClosureReader;
+
+/// Reads an object.
+///
+/// Note [What is guarded]: a graph stands for one state of all that its function reads without going through a tensor.
+/// Arguments are read as trees. What a module, a closure or an object holds is read by value as far as Python's own
+/// containers go; the attributes of objects are read as well, and those of the objects that these hold. Objects further
+/// inside, attributes of imported modules, the insides of the standard library's objects and of functions of other
+/// modules are taken for constant: reading all that can be reached would cost more than many a call, and would see
+/// changes that the function does not.
+template <class Visitor>
+class Reader {
+ public:
+  explicit Reader(Visitor& visitor, Met& met, Inside inside = Inside::kArgument, int depth = 0)
+      : visitor_(visitor), met_(met), inside_(inside), depth_(depth) {}
+
+  /// Reads an argument, or a result. `is_guarded`: whether the order of a dict's keys and its class count, too, since
+  /// what is captured is given the dict.
+  void visit(py::handle object, const Path& path, bool is_guarded = false) {
+    is_guarded_ = is_guarded;
+    argument(object, path);
+  }
+
+  /// Reads what a module, a closure or an object holds.
+  void attribute(py::handle value, const Path& path) {
+    const Kind kind = kind_of(value);
+    if (kind == Kind::kTensor || kind == Kind::kConstant || kind == Kind::kAbsent) return argument(value, path);
+    if (std::find(met_.open.begin(), met_.open.end(), value.ptr()) != met_.open.end()) {
+      return identity(path, value);
+    }
+    met_.open.push_back(value.ptr());
+    held(value, kind, path);
+    met_.open.pop_back();
+  }
+
+  /// The class of an object: by name, for who reads why a capture did not fit, and by address.
+  void type_of(py::handle object, const Path& path) {
+    kind_of(object);  // keeps the class
+    visitor_.constant(path, std::string_view(Py_TYPE(object.ptr())->tp_name));
+    visitor_.constant(path, reinterpret_cast<int64_t>(Py_TYPE(object.ptr())));
+  }
+
+ private:
+  void argument(py::handle object, const Path& path) {
+    switch (kind_of(object)) {
+      case Kind::kTensor:
+        return tensor(object, path);
+      case Kind::kSubclass:
+        return refuse_subclass(object, path);
+      case Kind::kAbsent:
+        return absent(path);
+      case Kind::kConstant:
+        return with_constant(object, [&](const auto& value) { visitor_.constant(path, value); });
+      case Kind::kList:
+        return sequence(py::reinterpret_borrow<py::list>(object), Structure::kSequence, path);
+      case Kind::kTuple:
+        return sequence(py::reinterpret_borrow<py::tuple>(object), Structure::kTuple, path);
+      case Kind::kNamedTuple:
+        return attributes(object, py::tuple(object.attr("_fields")), path);
+      case Kind::kDict:
+        return dict(py::reinterpret_borrow<py::dict>(object), path);
+      case Kind::kDataclass:
+        return attributes(object, field_names(object), path);
+      case Kind::kModule:
+        return module(object, path);
+      case Kind::kRegistered:
+        return registered(object, path);
+      case Kind::kObject:
+        visitor_.identity(path, object.ptr(), [&] { return lifetime_of(object); });
+        if (is_guarded_) closure_reader().object(object, path);
+    }
+  }
+  void held(py::handle value, Kind kind, const Path& path) {
+    switch (kind) {
+      case Kind::kDict:
+        return entries(py::reinterpret_borrow<py::dict>(value), path);
+      case Kind::kList:
+        return elements(py::reinterpret_borrow<py::list>(value), path);
+      case Kind::kTuple:
+      case Kind::kNamedTuple:
+        type_of(value, path);
+        return elements(py::reinterpret_borrow<py::tuple>(value), path);
+      case Kind::kSubclass:
+        return identity(path, value);
+      case Kind::kModule:  // one that is registered is no attribute
+        return closure_reader().module(value, path);
+      case Kind::kRegistered: {
+        const Parts parts = parts_of(value);
+        type_of(value, path);
+        attribute(parts.context, Path(path, "context"));
+        return elements(parts.children, path);
+      }
+      default:
+        return closure_reader().object(value, path);
+    }
+  }
+
+  void tensor(py::handle object, const Path& path) {
+    const at::Tensor& tensor = THPVariable_Unpack(object.ptr());
+    if (inside_ == Inside::kModule) return visitor_.module_tensor(path, tensor);
+    if (inside_ == Inside::kArgument) return leaf(tensor, path);
+    visitor_.identity(path, tensor.unsafeGetTensorImpl(), [&] { return lifetime_if_any(object); });
+    visitor_.constant(path, tensor.requires_grad());
+    for (const int64_t size : tensor.sizes()) visitor_.constant(path, size);
+  }
+  void absent(const Path& path) {
+    inside_ == Inside::kArgument ? leaf(kUndefined, path) : type_of(absent_tensor(), path);
+  }
+  // One that replaces tensors is given modules alone.
+  void leaf(const at::Tensor& tensor, const Path& path) {
+    if constexpr (!diptych::detail::replaces_tensors<Visitor>()) visitor_.tensor(path, tensor);
+  }
+  void identity(const Path& path, py::handle object) {
+    visitor_.identity(path, object.ptr(), [&] { return lifetime_if_any(object); });
+  }
+  template <class Sequence>
+  void sequence(const Sequence& elements, Structure structure, const Path& path) {
+    visitor_.structure(path, structure, static_cast<int64_t>(elements.size()));
+    int64_t index = 0;
+    for (const py::handle element : elements) argument(element, Path(path, index++));
+  }
+  template <class Names>
+  void attributes(py::handle object, const Names& names, const Path& path) {
+    type_of(object, path);
+    visitor_.structure(path, Structure::kStruct, static_cast<int64_t>(names.size()));
+    for (const py::handle name : names) {
+      with_key(name, [&](auto key) { argument(object.attr(name), Path(path, key)); });
+    }
+  }
+  void dict(const py::dict& dict, const Path& path) {
+    const py::list keys = sorted_keys(dict, path);
+    if (is_guarded_ && !PyDict_CheckExact(dict.ptr())) type_of(dict, path);
+    visitor_.structure(path, Structure::kMap, static_cast<int64_t>(keys.size()));
+    for (const py::handle key : keys) with_key(key, [&](auto name) { visitor_.key(path, name); });
+    if (is_guarded_ && !has_order(dict, keys)) {
+      for (const auto& [key, value] : dict)
+        with_key(key, [&](auto name) { visitor_.constant(Path(path, "order"), name); });
+    }
+    for (const py::handle key : keys) with_key(key, [&](auto name) { argument(dict[key], Path(path, name)); });
+  }
+  static bool has_order(const py::dict& dict, const py::list& keys) {
+    size_t index = 0;
+    return std::all_of(dict.begin(), dict.end(), [&](const auto& entry) { return entry.first.is(keys[index++]); });
+  }
+  void registered(py::handle object, const Path& path) {
+    const Parts parts = parts_of(object);
+    type_of(object, path);
+    argument(parts.context, Path(path, "context"));
+    sequence(parts.children, Structure::kSequence, path);
+  }
+
+  template <class Sequence>
+  void elements(const Sequence& values, const Path& path) {
+    visitor_.structure(path, Structure::kSequence, static_cast<int64_t>(values.size()));
+    int64_t index = 0;
+    for (const py::handle value : values) attribute(value, Path(path, index++));
+  }
+  // In their own order, which a reader of the dict sees.
+  void entries(const py::dict& dict, const Path& path) {
+    visitor_.structure(path, Structure::kMap, static_cast<int64_t>(dict.size()));
+    for (const auto& [key, value] : dict) {
+      if (is_key(key)) {
+        with_key(key, [&, &value = value](auto name) {
+          visitor_.key(path, name);
+          attribute(value, Path(path, name));
+        });
+      } else {
+        attribute(key, Path(path, "key"));
+        attribute(value, Path(path, "value"));
+      }
+    }
+  }
+
+  void module(py::handle object, const Path& path) {
+    const bool is_new = met_.objects.insert(object.ptr()).second;
+    if (inside_ == Inside::kClosure && !is_new) return identity(path, object);
+    module_facts(object, path);
+    const Inside tensors = inside_ == Inside::kArgument ? Inside::kModule : inside_;
+    module_tensors(object, "_parameters", tensors, path);
+    module_tensors(object, "_buffers", tensors, path);
+  }
+  // Its own identity, and all that its forward may read without going through a tensor: attributes, hooks, globals.
+  void module_facts(py::handle object, const Path& path) {
+    identity(path, object);
+    type_of(object, path);
+    closure_reader().method(object, "forward", Path(path, "forward"));
+    const py::dict members = object.attr("__dict__");
+    Reader inside(visitor_, met_, inside_ == Inside::kArgument ? Inside::kModule : inside_, depth_);
+    for (const auto& [name, value] : members) {
+      if (is_registry(name)) continue;
+      with_key(name, [&, &value = value](auto key) { inside.attribute(value, Path(path, key)); });
+    }
+    const py::dict children = members["_modules"];
+    visitor_.structure(path, Structure::kChildren, static_cast<int64_t>(children.size()));
+    for_each_in(children, [&](auto key, py::handle child) { module_facts(child, Path(path, key)); });
+  }
+  template <class Visit>
+  static void for_each_in(const py::dict& registry, const Visit& visit) {
+    for (const auto& [name, member] : registry) {
+      if (member.is_none()) continue;
+      with_key(name, [&, &member = member](auto key) { visit(key, member); });
+    }
+  }
+  static bool is_registry(py::handle name) {
+    const auto text = name.cast<std::string_view>();
+    return text == "_parameters" || text == "_buffers" || text == "_modules";
+  }
+  void module_tensors(py::handle object, const char* registry, Inside inside, const Path& path) {
+    const py::dict members = object.attr("__dict__");
+    Reader reader(visitor_, met_, inside, depth_);
+    for_each_in(members[registry], [&](auto key, py::handle tensor) { reader.argument(tensor, Path(path, key)); });
+    for_each_in(members["_modules"],
+                [&](auto key, py::handle child) { module_tensors(child, registry, inside, Path(path, key)); });
+  }
+
+  ClosureReader<Visitor> closure_reader() { return ClosureReader<Visitor>(visitor_, met_, depth_); }
+
+  Visitor& visitor_;
+  Met& met_;
+  Inside inside_;
+  int depth_;  ///< of objects inside objects
+  bool is_guarded_ = false;
+};
+
+}  // namespace diptych::python
+
+#include "closure.h"  // what the reader reads by

@@ -1,0 +1,91 @@
+// Makes Python objects anew with other tensors in them.
+#pragma once
+#include "value_reader.h"
+
+namespace diptych::python {
+
+/// Makes an object anew, with its tensors replaced by what the visitor puts in their place. Modules stay.
+template <class Visitor>
+class Rebuilder {
+ public:
+  explicit Rebuilder(Visitor& visitor) : visitor_(visitor) {}
+
+  py::object rebuild(py::handle object, const Path& path) {
+    switch (kind_of(object)) {
+      case Kind::kTensor:
+        return tensor(THPVariable_Unpack(object.ptr()), path);
+      case Kind::kSubclass:
+        return refuse_subclass(object, path), py::object();
+      case Kind::kAbsent:
+        return tensor(at::Tensor(), path);
+      case Kind::kList:
+        return elements(py::reinterpret_borrow<py::list>(object), path);
+      case Kind::kTuple:
+        return tuple(object, path);
+      case Kind::kNamedTuple:
+        return named_tuple(object, path);
+      case Kind::kDict:
+        return dict(py::reinterpret_borrow<py::dict>(object), path);
+      case Kind::kDataclass:
+        return dataclass(object, path);
+      case Kind::kRegistered: {
+        const Parts parts = parts_of(object);
+        return from_parts(py::type::of(object), elements(parts.children, path), parts.context);
+      }
+      case Kind::kModule:
+        read(object, path);
+        [[fallthrough]];
+      default:
+        return py::reinterpret_borrow<py::object>(object);
+    }
+  }
+
+ private:
+  void read(py::handle object, const Path& path) {
+    Met met;
+    Reader<Visitor>(visitor_, met).visit(object, path);
+  }
+  static py::object copied(py::handle object) { return py::module_::import("copy").attr("copy")(object); }
+  py::object tensor(at::Tensor tensor, const Path& path) {
+    visitor_.tensor(path, tensor);
+    if (!tensor.defined()) return py::reinterpret_borrow<py::object>(absent_tensor());
+    return py::reinterpret_steal<py::object>(THPVariable_Wrap(tensor));
+  }
+  template <class Sequence>
+  py::list elements(const Sequence& given, const Path& path) {
+    py::list made(given.size());
+    for (size_t i = 0; i < given.size(); ++i) made[i] = rebuild(given[i], Path(path, static_cast<int64_t>(i)));
+    return made;
+  }
+  py::object tuple(py::handle object, const Path& path) {
+    py::tuple made = elements(py::reinterpret_borrow<py::tuple>(object), path);
+    return PyTuple_CheckExact(object.ptr()) ? made : py::type::of(object)(made);  // torch.Size, for one
+  }
+  py::object named_tuple(py::handle object, const Path& path) {
+    py::list made;
+    for (const py::handle name : py::tuple(object.attr("_fields"))) {
+      with_key(name, [&](auto key) { made.append(rebuild(object.attr(name), Path(path, key))); });
+    }
+    return py::type::of(object).attr("_make")(made);
+  }
+  py::object dict(const py::dict& given, const Path& path) {
+    const py::object made = PyDict_CheckExact(given.ptr()) ? given.attr("copy")() : copied(given);
+    for (const py::handle key : sorted_keys(given, path)) {
+      with_key(key, [&](auto name) { made[key] = rebuild(given[key], Path(path, name)); });
+    }
+    return made;
+  }
+  // Past its constructor, which may have conditions of its own, and past a frozen class's refusal.
+  py::object dataclass(py::handle object, const Path& path) {
+    const py::object made = copied(object);
+    const py::object set = py::module_::import("builtins").attr("object").attr("__setattr__");
+    for (const py::handle name : field_names(object)) {
+      with_key(name, [&](auto key) { set(made, name, rebuild(object.attr(name), Path(path, key))); });
+    }
+    return made;
+  }
+
+  Visitor& visitor_;
+};
+
+}  // namespace diptych::python
