@@ -20,7 +20,7 @@ class _Compiled(Generic[_Arguments, _Result]):
         functools.update_wrapper(self, function)
         self._core = core
 
-    def __call__(self, *args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
+    def __call__(self, /, *args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
         return self._core(*args, **kwargs)
 
     def __repr__(self):
@@ -87,7 +87,7 @@ class AotModule(_Compiled[..., Any]):
         self._options = options
         self.module = module  # the last: from here on others are the module's
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         return super().__call__(self.module, *args, **kwargs)
 
     def _is_own(self, name):
@@ -131,12 +131,12 @@ def aot_module(module: torch.nn.Module, **options: Any) -> AotModule:
     return AotModule(module, **options)
 
 
-def capture_with(options: _core.Options, function: Callable[..., Any], *args: Any, **kwargs: Any) -> _core.Pair:
+def capture_with(options: _core.Options, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> _core.Pair:
     """Captures function(*args, **kwargs) as capture() does, by the Options given: partition, decompositions, name."""
     return _core.capture_with(options, function, *args, **kwargs)
 
 
-def capture(function: Callable[..., Any], *args: Any, **kwargs: Any) -> _core.Pair:
+def capture(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> _core.Pair:
     """Captures function(*args, **kwargs) and returns its Pair: the forward and the backward graph. Nothing is run and no
     argument changes. Errors: UserError for what a graph can't hold, naming it; what the function itself raises."""
     return _core.capture_with(_core.Options(name="capture"), function, *args, **kwargs)

@@ -31,7 +31,7 @@ void bind_checkpoint(py::module_& module) {
              "Saves at most that fraction, 0 to 1, of the bytes that eager would.");
   module.def("name_residual", &name_residual, py::arg("tensor"), py::arg("name"),
              "Names the tensor's value, so that save_names() finds it; returns the tensor.");
-  module.def("call_checkpointed", &call_checkpointed, py::arg("function"), py::arg("policy"));
+  module.def("call_checkpointed", &call_checkpointed);
 }
 
 }  // namespace diptych::python

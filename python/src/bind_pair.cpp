@@ -47,7 +47,7 @@ Returns (outputs, residuals).)")
       .def("html", &Pair::html, "One page that draws the pair; needs no network.")
       .def("explain", &Pair::explain, "The residuals, their bytes, who made them and who wants them.")
       .def("__str__", &Pair::code);
-  module.def("capture_with", &capture_python, py::arg("options"), py::arg("function"),
+  module.def("capture_with", &capture_python,
              "Captures function(*args, **kwargs) and returns its Pair. Nothing is run, no argument changes.");
   module.def(
       "call_pair",

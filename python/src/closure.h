@@ -29,7 +29,8 @@ class ClosureReader {
 
   void object(py::handle value, const Path& path) {
     PyObject* const object = value.ptr();
-    if (PyFunction_Check(object)) return is_of_library(object) ? known(path, value) : function(object, path);
+    if (PyObject* const own = users_function(object)) function(own, path);
+    if (PyFunction_Check(object)) return is_of_library(object) ? known(path, value) : void();
     if (PyMethod_Check(object)) {
       reader_.attribute(PyMethod_GET_SELF(object), Path(path, "self"));
       return method_function(PyMethod_GET_FUNCTION(object), Py_TYPE(PyMethod_GET_SELF(object)), path);
@@ -64,6 +65,7 @@ class ClosureReader {
     visitor_.structure(path, Structure::kStruct, static_cast<int64_t>(held.size()));
     Reader<Visitor> inside(visitor_, met_, Inside::kClosure, depth_ + 1);
     for (const auto& [name, attribute] : held) {
+      if (!is_key(name)) continue;  // no attribute: of those that hold others besides
       with_key(name, [&, &attribute = attribute](auto key) { inside.attribute(attribute, Path(path, key)); });
     }
   }
@@ -132,11 +134,10 @@ class ClosureReader {
     PyObject* const found = _PyType_Lookup(type, name);
     if (found == nullptr) return;
     if (is_plain(found)) return reader_.attribute(found, path);
-    const bool is_property = Py_TYPE(found) == &PyProperty_Type;
-    method_function(is_property ? py::handle(found).attr("fget").ptr() : found, type, path);
+    method_function(method_behind(found).ptr(), type, path);
   }
   void method_function(PyObject* found, PyTypeObject* self, const Path& path) {
-    if (PyFunction_Check(found) && !is_of_library(found)) function(found, path, self);
+    if (PyObject* const own = users_function(found)) function(own, path, self);
   }
 
   Visitor& visitor_;

@@ -127,8 +127,32 @@ bool is_of_library(PyObject* function) {
          file.starts_with(standard().folder) || name == "diptych" || name.starts_with("diptych.");
 }
 
+PyObject* users_function(PyObject* callable) {
+  static ByType<bool> remembers;  // functools.lru_cache
+  while (callable != nullptr) {
+    PyObject* attributes = nullptr;
+    if (PyFunction_Check(callable)) {
+      if (!is_of_library(callable)) return callable;
+      attributes = reinterpret_cast<PyFunctionObject*>(callable)->func_dict;
+    } else if (remembers.get(Py_TYPE(callable), [](py::handle type) {
+                 return type.attr("__qualname__").cast<std::string>() == "_lru_cache_wrapper";
+               })) {
+      attributes = py::handle(callable).attr("__dict__").ptr();  // which the callable holds
+    }
+    callable = attributes == nullptr ? nullptr : PyDict_GetItemString(attributes, "__wrapped__");
+  }
+  return nullptr;
+}
+
+py::object method_behind(py::handle attribute) {
+  const PyTypeObject* const type = Py_TYPE(attribute.ptr());
+  if (type == &PyProperty_Type) return attribute.attr("fget");
+  if (type == &PyStaticMethod_Type || type == &PyClassMethod_Type) return attribute.attr("__func__");
+  return py::reinterpret_borrow<py::object>(attribute);
+}
+
 std::weak_ptr<const void> lifetime_if_any(py::handle object) {
-  const bool is_referable = PyType_SUPPORTS_WEAKREFS(Py_TYPE(object.ptr()));
+  const bool is_referable = Py_TYPE(object.ptr())->tp_weaklistoffset != 0;
   return is_referable ? lifetime_of(object) : std::weak_ptr<const void>();
 }
 

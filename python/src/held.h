@@ -29,6 +29,12 @@ py::dict attributes_of(py::handle object);
 /// Whether a function is of an installed library, the standard one, or ours; what it reads is not read.
 bool is_of_library(PyObject* function);
 
+/// The user's Python function that a callable is, or that a decorator of a library's has put inside it; null if none.
+PyObject* users_function(PyObject* callable);
+
+/// What is called when an attribute that a class has is used: behind a property, a static or a class method.
+py::object method_behind(py::handle attribute);
+
 /// Something that lives for as long as the object, or nothing where that can't be told.
 std::weak_ptr<const void> lifetime_if_any(py::handle object);
 

@@ -346,3 +346,16 @@ def test_a_file_name_with_braces_is_a_place_as_any_other():
     exec(compile("def f(x):\n    return x.sin()\n", "/folder/{{x}}{}{:d}.py", "exec"), names)
     pair = diptych.capture(names["f"], torch.randn(3))
     assert {node.scope for node in pair.forward.nodes} == {"{{x}}{}{:d}.py:2 f"}
+
+
+def test_keywords_of_any_name_are_the_functions():
+    def f(x, function=None, options=2, policy=3, self=4):
+        return x * options * policy * self
+
+    x, words = torch.randn(3), {"function": "a", "options": 3, "policy": 4, "self": 5}
+    expected = f(x, **words)
+    torch.testing.assert_close(diptych.aot_function(f)(x, **words), expected)
+    torch.testing.assert_close(diptych.checkpoint(f)(x, **words), expected)
+    torch.testing.assert_close(diptych.call_pair(diptych.capture(f, x, **words), [x])[0], expected)
+    value, _ = diptych.value_and_grad(lambda x, **words: f(x, **words).sum())(x.requires_grad_(), **words)
+    torch.testing.assert_close(value, expected.sum())

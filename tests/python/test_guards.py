@@ -56,7 +56,7 @@ class Reader(nn.Module):
 
     def __init__(self, forward, **attributes):
         super().__init__()
-        self.linear = nn.Linear(3, 3)
+        self.linear = nn.Linear(3, 16)
         self.run = forward
         self.__dict__.update(attributes)
 
@@ -315,6 +315,55 @@ def a_global_in_a_property_of_a_module():
     return Change(PropertyReader(), raise_the_scale)
 
 
+@change
+def a_global_in_a_static_method_of_a_module():
+    return Change(StaticReader(), raise_the_scale)
+
+
+@change
+def a_global_in_a_decorated_function():
+    return Change(lambda x: without_gradients(x), raise_the_scale)
+
+
+@change
+def a_global_in_a_decorated_forward():
+    return Change(DecoratedReader(), raise_the_scale)
+
+
+@change
+def a_global_in_a_function_that_remembers():
+    def f(x):
+        remembering.cache_clear()
+        return remembering(x.shape[0]) * x
+
+    return Change(f, raise_the_scale)
+
+
+@torch.no_grad()
+def without_gradients(x):
+    return x * SCALE
+
+
+@functools.lru_cache
+def remembering(n):
+    return n * SCALE
+
+
+class DecoratedReader(nn.Module):
+    @torch.no_grad()
+    def forward(self, x):
+        return x * SCALE
+
+
+class StaticReader(nn.Module):
+    @staticmethod
+    def scaled(x):
+        return x * SCALE
+
+    def forward(self, x):
+        return self.scaled(x)
+
+
 class Settings:
     scale = 2.0
 
@@ -389,6 +438,7 @@ def globals_as_they_were():
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_change_is_seen(name):
+    torch.manual_seed(0)
     case = CHANGES[name]()
     compiled, x = diptych.aot_function(case.function), torch.randn(3)
     for _ in range(2):
@@ -499,6 +549,13 @@ def test_what_a_dataclass_holds_besides_its_fields():
     assert compiled.stats().misses == 1
 
 
+def test_an_object_with_a_number_among_its_attributes():
+    held = Plain()
+    held.__dict__[3] = 4
+    compiled, x = diptych.aot_function(lambda x: x * held.scale), torch.randn(3)
+    torch.testing.assert_close(compiled(x), x * 2)
+
+
 def test_objects_that_hold_each_other():
     module = Reader(lambda self, x: x * self.parent.scale, parent=Plain())
     module.parent.inner = module
@@ -518,12 +575,20 @@ def test_addresses_that_are_used_again():
 
 
 def test_layers_that_differ_are_refused():
-    x = torch.randn(2, 4)
+    class Activated(nn.Module):
+        def __init__(self, act):
+            super().__init__()
+            self.linear, self.act = nn.Linear(4, 4), act
+
+        def forward(self, x):
+            return self.act(self.linear(x))
+
     stacks = (
         [nn.Sequential(nn.Linear(4, 4), nn.Tanh()), nn.Sequential(nn.Linear(4, 4), nn.Sigmoid())],
-        [Reader(lambda self, x: self.act(x), act=F.relu), Reader(lambda self, x: self.act(x), act=F.gelu)],
+        [Activated(F.relu), Activated(F.gelu)],
         [nn.LeakyReLU(0.1), nn.LeakyReLU(0.2)],
     )
     for layers in stacks:
         with pytest.raises(diptych.UserError, match="scan_layers"):
-            diptych.scan_layers(layers, x[:, :3] if isinstance(layers[0], Reader) else x)
+            diptych.scan_layers(layers, torch.randn(2, 4))
+    diptych.scan_layers([Activated(F.relu), Activated(F.relu)], torch.randn(2, 4))
