@@ -19,10 +19,17 @@ bool is_made_outside(const OutputPlan& output) {
          output.kind == OutputPlan::Kind::kRegenerated;
 }
 
+// As it stands: to ask a view for it makes it anew where its base has changed, which is an error for some that nobody
+// uses.
+ag::Node* node_of(const at::Tensor& tensor) {
+  const auto* meta = ag::impl::get_autograd_meta(tensor);
+  return meta == nullptr ? nullptr : meta->grad_fn_.get();
+}
+
 // Whether a gradient that arrives at a tensor passes a hook before it comes to one of `ends`.
 bool meets_hook(const at::Tensor& tensor, const std::unordered_set<const ag::Node*>& hooked,
                 const std::unordered_set<const ag::Node*>& ends) {
-  ag::Node* node = tensor.grad_fn().get();
+  ag::Node* node = node_of(tensor);
   while (node != nullptr && !ends.contains(node)) {
     const bool has_hooks =
         !node->tensor_pre_hooks().empty() || !node->pre_hooks().empty() || !node->post_hooks().empty();
@@ -51,7 +58,7 @@ void check_hooks(const Recorder& recorder, const std::vector<at::Tensor>& output
                   primal.slot.path, analysis.plan.output_paths[static_cast<size_t>(found - outputs.begin())]);
   }
   for (const auto& slot : analysis.slots) {
-    if (slot.tensor.defined()) inside.insert(slot.tensor.grad_fn().get());
+    if (slot.tensor.defined()) inside.insert(node_of(slot.tensor));
   }
   for (size_t i = 0; i < outputs.size(); ++i) {
     DIPTYCH_CHECK(!is_made_outside(analysis.plan.outputs[i]) || !meets_hook(outputs[i], hooked, inside),
