@@ -84,8 +84,8 @@ class ClosureReader;
 /// Note [What is guarded]: a graph stands for one state of all that its function reads without going through a tensor.
 /// Arguments are read as trees. What a module, a closure or an object holds is read by value as far as Python's own
 /// containers go; the attributes of objects are read as well, and those of the objects that these hold. Objects further
-/// inside, attributes of imported modules, the insides of the standard library's objects and of functions of other
-/// modules are taken for constant: reading all that can be reached would cost more than many a call, and would see
+/// inside, attributes of imported modules, the insides of the standard library's objects and of functions of installed
+/// libraries are taken for constant: reading all that can be reached would cost more than many a call, and would see
 /// changes that the function does not.
 template <class Visitor>
 class Reader {
