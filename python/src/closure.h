@@ -59,7 +59,7 @@ class ClosureReader {
   void attributes(py::handle value, const Path& path) {
     reader_.type_of(value, path);
     if (depth_ == kMostDepth) return;
-    if (!met_.objects.insert(value.ptr()).second) return identity(path, value);
+    if (!met_.enter(value.ptr())) return identity(path, value);
     method(value, "__call__", path);
     const py::dict held = attributes_of(value);
     visitor_.structure(path, Structure::kStruct, static_cast<int64_t>(held.size()));
@@ -81,7 +81,8 @@ class ClosureReader {
 
   // `self`: the class of the first argument, where it is known.
   void function(PyObject* function, const Path& path, PyTypeObject* self = nullptr) {
-    if (!met_.objects.insert(function).second) return;
+    // Which of those that were read it is counts here as well; its address may be another's with each call.
+    if (!met_.enter(function)) return visitor_.constant(path, met_.places.at(function));
     PyObject* const code = PyFunction_GetCode(function);
     known(path, code);
     if (PyObject* const defaults = PyFunction_GetDefaults(function)) {

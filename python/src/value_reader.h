@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <string>
-#include <unordered_set>
+#include <unordered_map>
 #include <vector>
 
 #include "diptych/base/error.h"
@@ -72,8 +72,11 @@ enum class Inside : uint8_t {
 
 /// What one visit has met: an object that holds itself, or that several hold, is read once.
 struct Met {
-  std::unordered_set<PyObject*> objects;  ///< modules, functions, and objects with attributes
-  std::vector<PyObject*> open;            ///< containers that are being read
+  std::unordered_map<PyObject*, int64_t> places;  ///< of modules, functions and objects with attributes, by first sight
+  std::vector<PyObject*> open;                    ///< containers that are being read
+
+  /// Whether an object is met for the first time.
+  bool enter(PyObject* object) { return places.try_emplace(object, static_cast<int64_t>(places.size())).second; }
 };
 
 template <class Visitor>
@@ -251,7 +254,7 @@ class Reader {
   }
 
   void module(py::handle object, const Path& path) {
-    const bool is_new = met_.objects.insert(object.ptr()).second;
+    const bool is_new = met_.enter(object.ptr());
     if (inside_ == Inside::kClosure && !is_new) return identity(path, object);
     module_facts(object, path);
     const Inside tensors = inside_ == Inside::kArgument ? Inside::kModule : inside_;

@@ -364,6 +364,35 @@ class StaticReader(nn.Module):
         return self.scaled(x)
 
 
+@change
+def which_of_two_functions_a_list_holds():
+    held = []
+
+    def f(x):
+        return 0 * (times_two(x) + times_three(x)) + held[0](x)
+
+    held.append(times_two)
+    return Change(f, lambda: held.append(held.pop() and times_three))
+
+
+@change
+def which_of_two_closures_of_one_code_a_list_holds():
+    def times(scale):
+        return lambda x: x * scale
+
+    two, three = times(2.0), times(3.0)
+    zheld = [two]  # cells are read by the order of their names
+    return Change(lambda x: 0 * (three(x) + two(x)) + zheld[0](x), lambda: zheld.append(zheld.pop() and three))
+
+
+def times_two(x):
+    return x * 2
+
+
+def times_three(x):
+    return x * 3
+
+
 class Settings:
     scale = 2.0
 
