@@ -103,10 +103,11 @@ std::vector<Value> random_values(const Graph& graph, const std::vector<Value>& o
   return found;
 }
 
-// A complex slice that is written into a copy is below autograd in the first trace, and is not in the second.
-bool is_known_to_autograd(const Graph& graph, const Node& node) {
+// A complex slice that is written into a copy is below autograd in the first trace, and is not in the second. The rules
+// leave others as they are.
+bool is_known_to_autograd(const Graph& /*graph*/, const Node& node) {
   const auto* row = find_decomposition(node.op);
-  return row == nullptr || row->family != "scatter" || !c10::isComplexType(graph.meta(node.outputs[0]).dtype);
+  return row == nullptr || row->family != "scatter";
 }
 
 std::vector<size_t> also_random(const Graph& graph) {

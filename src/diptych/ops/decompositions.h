@@ -14,8 +14,8 @@ using DecompositionRule = std::vector<Value> (*)(const Call&);
 /// One row of a table of decompositions.
 struct Decomposition {
   std::string_view op;  ///< "aten.silu_backward"
-  std::string_view
-      family;  ///< "activation", "dropout", "linear", "loss", "normalization", "pointwise", "scatter", "softmax"
+  /// "activation", "dropout", "linear", "loss", "normalization", "pointwise", "scatter", "softmax"
+  std::string_view family;
   DecompositionRule rule;
 };
 
