@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup train test docs debug threads bench fuzz format tidy lint clean
+.PHONY: help setup train test wheel docs debug threads bench fuzz format tidy lint clean
 
 JOBS ?= $(shell tools/jobs.sh)
 ARGS ?=
@@ -21,6 +21,10 @@ train: setup ## Train the GPT on the repository's text: make train ARGS="--steps
 test: setup ## Build everything and run every check: tests, layers, format, sizes
 	@tools/test.sh ci $(JOBS)
 
+wheel: setup ## Build the Python package and leave its wheel in dist/
+	@tools/build.sh ci $(JOBS) diptych_python
+	@tools/wheel.sh build/ci dist
+
 docs: setup ## Build the documentation site, and say where it is
 	@tools/build.sh ci $(JOBS) site
 
@@ -34,9 +38,10 @@ threads: setup ## Build and run the tests with several threads under the thread 
 bench: setup ## Run our benchmarks and the peers beside them: make bench ARGS="'call/*' --rounds 9"
 	@benchmarks/run.sh $(ARGS)
 
-fuzz: setup ## Run 20,000 random programs against eager: make fuzz ARGS="--programs 1000 --seed 7"
-	@tools/build.sh ci $(JOBS) fuzz_programs
-	@build/ci/bin/fuzz_programs $(if $(ARGS),$(ARGS),--programs 20000)
+fuzz: setup ## Run 20,000 random programs against eager, in C++ and in Python: make fuzz ARGS="--programs 1000 --seed 7"
+	@tools/build.sh ci $(JOBS) fuzz_programs diptych_python
+	@build/ci/bin/fuzz_programs $(if $(ARGS),$(ARGS),--programs 20000); status=$$?; \
+	PYTHONPATH=build/ci/python .venv/bin/python tests/python/fuzz/run.py --show $(if $(ARGS),$(ARGS),--programs 20000) && exit $$status
 
 lint: setup ## Check layers, format and sizes, without a build
 	@tools/lint.sh
@@ -48,5 +53,5 @@ tidy: setup ## Run clang-tidy on the C++ files that differ from main
 	@tools/build.sh ci $(JOBS) --configure-only
 	@tools/tidy.sh build/ci
 
-clean: ## Remove build folders; .venv and out/ stay
-	rm -rf build
+clean: ## Remove build folders and wheels; .venv and out/ stay
+	rm -rf build dist

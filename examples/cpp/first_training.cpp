@@ -1,5 +1,4 @@
 // A training loop: a torch::nn module learns the sine, by a function that is compiled ahead of its backward.
-#include <diptych/compile/module.h>
 #include <diptych/diptych.h>
 #include <torch/torch.h>
 
@@ -9,7 +8,8 @@ namespace dp = diptych;
 
 int main() {
   torch::manual_seed(0);
-  const torch::nn::Sequential net(torch::nn::Linear(1, 32), torch::nn::Tanh(), torch::nn::Linear(32, 1));
+  const torch::nn::Linear first(1, 32), last(32, 1);
+  const torch::nn::Sequential net(first, torch::nn::Tanh(), last);
   torch::optim::Adam optimizer(net->parameters(), 0.02);
   const auto loss = dp::aot_function([](torch::nn::Sequential net, const at::Tensor& x,
                                         const at::Tensor& y) { return torch::mse_loss(net->forward(x), y); },

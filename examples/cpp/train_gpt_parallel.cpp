@@ -2,6 +2,7 @@
 //   diptych_launch --processes 2 -- train_gpt_parallel, or torchrun --no-python --nproc_per_node 2 train_gpt_parallel.
 #include <diptych/base/error.h>
 #include <diptych/diptych.h>
+#include <torch/optim.h>
 
 #include <algorithm>
 #include <cmath>

@@ -4,7 +4,8 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <diptych/base/error.h>
 #include <fmt/ranges.h>
-#include <torch/torch.h>
+#include <torch/optim.h>
+#include <torch/types.h>
 #include <unistd.h>
 
 #include <algorithm>

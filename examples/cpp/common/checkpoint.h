@@ -1,6 +1,7 @@
 // The state of a training run on the disk: written whole or not at all, the last two kept, the newest sound one read
 // back.
 #pragma once
+#include <torch/optim.h>
 #include <torch/optim/adamw.h>
 
 #include <nlohmann/json.hpp>

@@ -4,7 +4,8 @@
 #include <ATen/Parallel.h>
 #include <diptych/base/error.h>
 #include <diptych/compile/backends.h>
-#include <torch/torch.h>
+#include <torch/types.h>
+#include <torch/version.h>
 #include <unistd.h>
 
 #include <algorithm>

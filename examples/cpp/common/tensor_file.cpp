@@ -3,7 +3,7 @@
 
 #include <diptych/base/error.h>
 #include <fcntl.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 #include <unistd.h>
 
 #include <boost/crc.hpp>

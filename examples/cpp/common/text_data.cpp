@@ -2,7 +2,7 @@
 #include "common/text_data.h"
 
 #include <diptych/base/error.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <algorithm>
 #include <fstream>

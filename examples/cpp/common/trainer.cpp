@@ -2,7 +2,10 @@
 #include "common/trainer.h"
 
 #include <diptych/base/error.h>
-#include <torch/torch.h>
+#include <torch/autograd.h>
+#include <torch/nn.h>
+#include <torch/optim.h>
+#include <torch/types.h>
 
 #include <algorithm>
 #include <cmath>
@@ -171,7 +174,7 @@ void TrainRun::resume(const CheckpointFolder::Found& found) {
   for (const auto& [option, value] : options_.run.items()) {
     const auto then = found.options.value(option, std::string("(not there)"));
     DIPTYCH_CHECK(
-        then == value,
+        then == value.get<std::string>(),
         "[train] the checkpoint '{}' was made with {} {}, and this run has {}; give the same, start over with --fresh, "
         "or choose another --out",
         found.path.string(), option, then, value.get<std::string>());

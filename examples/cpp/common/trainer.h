@@ -3,6 +3,7 @@
 #pragma once
 #include <diptych/compile/pair.h>
 #include <diptych/compile/step.h>
+#include <torch/optim.h>
 
 #include <functional>
 #include <optional>

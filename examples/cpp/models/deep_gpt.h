@@ -3,6 +3,7 @@
 #pragma once
 #include <diptych/hops/checkpoint.h>
 #include <diptych/hops/scan_layers.h>
+#include <torch/nn.h>
 
 #include <vector>
 

@@ -3,7 +3,7 @@
 #pragma once
 #include <diptych/trace/scope.h>
 #include <fmt/format.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <cmath>
 #include <vector>

@@ -1,7 +1,7 @@
 // Layers as plain structs of tensors, which Diptych sees through their field lists.
 #pragma once
 #include <diptych/tree/fields.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 namespace examples {
 

@@ -1,7 +1,7 @@
 // What is asked of a trained language model: its loss on text that it has not seen, and a text of its own.
 #pragma once
 #include <fmt/format.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "common/program.h"
 #include "common/text_data.h"

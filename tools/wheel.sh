@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Makes the Python package's wheel of what a build folder holds: tools/wheel.sh <build folder> <folder for the wheel>.
+# The library goes into it as it was built and tested there, so this takes seconds; `pip install .` compiles its own.
+# PYTHON names the Python that the build was made for, where that is not .venv's.
+set -euo pipefail
+build=$(realpath "$1")
+mkdir -p "$2"
+to=$(realpath "$2")
+cd "$(dirname "$0")/.."
+python=${PYTHON:-.venv/bin/python}
+
+staged=$build/wheel
+rm -rf "$staged"
+cmake --install "$build" --component python --strip --prefix "$staged" >"$build/wheel.log"
+library=$staged/diptych/_core$("$python" -c 'import sysconfig; print(sysconfig.get_config_var("EXT_SUFFIX"))')
+[ -f "$library" ] || { echo "wheel: $build was built for another Python than $python: it has no $(basename "$library")" >&2; exit 1; }
+
+# Nothing is configured or compiled: the package's sources and the staged files are packed, for the platform that Python is for.
+rm -f "$to"/diptych-*.whl
+"$python" -m pip --disable-pip-version-check wheel . --no-deps --no-build-isolation --wheel-dir "$to" \
+  -C wheel.cmake=false -C wheel.platlib=true -C "wheel.force-include.$staged/diptych=diptych" >>"$build/wheel.log" 2>&1 ||
+  { cat "$build/wheel.log" >&2; exit 1; }
+
+# The newest of the versioned symbols that a prefix stands before: what a system must have at least.
+newest() { readelf --version-info --wide "$library" | grep -o "$1_[0-9.]*" | sort -V | tail -1; }
+for wheel in "$to"/diptych-*.whl; do
+  echo "wheel: $wheel, $(du -h "$wheel" | cut -f1), needs torch 2.13, $(newest GLIBC) and $(newest GLIBCXX)"
+done
