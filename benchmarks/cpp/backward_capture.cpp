@@ -3,7 +3,9 @@
 #include <benchmark/benchmark.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/engine.h>
+#include <torch/nn.h>
 #include <torch/nn/utils/clip_grad.h>
+#include <torch/optim.h>
 #include <torch/optim/adamw.h>
 
 #include <algorithm>
@@ -77,7 +79,7 @@ torch::autograd::variable_list look_up(const c10::intrusive_ptr<torch::autograd:
   detail::leave_entry();
   const auto begin = std::chrono::steady_clock::now();
   const auto calls = detail::calls_in_order(root, task);
-  detail::TaskContents contents(calls, task.captured_vars_.size(), /*records_gradients=*/false);
+  detail::TaskContents contents(calls, task.captured_vars_.size(), /*records_gradients=*/false, /*surroundings=*/"");
   benchmark::DoNotOptimize(detail::BackwardCache::instance().find(calls, contents));
   lookup_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return torch::autograd::variable_list(task.captured_vars_.size());

@@ -1,7 +1,7 @@
 // What the interpreter costs per node: the same small operators called directly (below autograd, as compiled code
 // would), by a Program with and without buffer reuse, boxed through the dispatcher, and in eager with autograd on.
 #include <benchmark/benchmark.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "checks.h"
 #include "diptych/interpreter/program.h"

@@ -1,4 +1,5 @@
 // The layers suite: a deep, narrow GPT whose blocks are equal modules, by dp::scan_layers and written out.
+#include <torch/nn.h>
 #include <torch/nn/module.h>
 #include <torch/nn/pimpl.h>
 

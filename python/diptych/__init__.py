@@ -34,6 +34,7 @@ from ._core import (
     backend_names,
     call_pair,
     cond,
+    eager_calls,
     load_tensors,
     make_pair,
     map,

@@ -1,6 +1,7 @@
 """The verbs that take a Python function."""
 import functools
 import inspect
+import sys
 from collections.abc import Callable
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
@@ -16,9 +17,10 @@ _Result = TypeVar("_Result")
 class _Compiled(Generic[_Arguments, _Result]):
     """A compiled function: calls it, and passes on what else is asked of it."""
 
-    def __init__(self, function: Callable[_Arguments, _Result], core: _core.Aot) -> None:
+    def __init__(self, function: Callable[_Arguments, _Result], core: _core.Aot, options: dict[str, Any]) -> None:
         functools.update_wrapper(self, function)
         self._core = core
+        self._options = options
 
     def __call__(self, /, *args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
         return self._core(*args, **kwargs)
@@ -29,6 +31,12 @@ class _Compiled(Generic[_Arguments, _Result]):
 
     def __get__(self, instance, owner=None):
         return self if instance is None else functools.partial(self, instance)
+
+    def __reduce__(self):
+        """Kept by its name where it stands in the function's place, as functions are; else compiled anew, with the same options."""
+        names = getattr(self, "__qualname__", "").split(".")
+        found = functools.reduce(lambda holder, name: getattr(holder, name, None), names, sys.modules.get(self.__module__))
+        return self.__qualname__ if found is self else (_remade, (self.__wrapped__, self._options))
 
     def stats(self) -> _core.CacheStats:
         """Hits, misses, and why the last miss was one."""
@@ -41,6 +49,18 @@ class _Compiled(Generic[_Arguments, _Result]):
     def forward_graphs(self) -> list[_core.Graph]:
         """The forward graphs of the captures that are cached, most recent first."""
         return self._core.forward_graphs()
+
+
+def _remade(function, options):
+    return aot_function(function, **options)
+
+
+def _as_written(function):
+    """What torch.compile() made a function of, whose state is guarded then and not the compiler's; another as it is. A module stays
+    what it is, since torch.compile's has hooks of its own; its trace runs what it was made of all the same."""
+    while not isinstance(function, torch.nn.Module) and getattr(function, "_torchdynamo_wrapper_id", None) == id(function):
+        function = function._torchdynamo_orig_callable
+    return function
 
 
 def _named(options, function):
@@ -60,13 +80,15 @@ def aot_function(function=None, **options):
     What the function reads besides its arguments is guarded: what its closure, the globals that it names and the object that
     it is a method of hold; numbers, strings and containers by value, tensors by identity, modules and objects by their
     class and attributes, two objects deep. A tensor found so is an input of the graph, after the arguments.
+    What torch.compile() made is taken as it was written: `function` itself, and what it calls.
     Errors, when called: UserError for what a graph can't hold, naming it.
     """
     if function is None:
         return functools.partial(aot_function, **options)
+    function = _as_written(function)
     if isinstance(function, torch.nn.Module):
         return aot_module(function, **options)
-    return _Compiled(function, _core.Aot(function, _named(options, function)))
+    return _Compiled(function, _core.Aot(function, _named(options, function)), options)
 
 
 class AotModule(_Compiled[..., Any]):
@@ -81,10 +103,9 @@ class AotModule(_Compiled[..., Any]):
         signature = inspect.signature(module.forward)
         first = inspect.Parameter("module", inspect.Parameter.POSITIONAL_ONLY)
         forward.__signature__ = inspect.Signature([first, *signature.parameters.values()], __validate_parameters__=False)
-        super().__init__(forward, _core.Aot(forward, _core.Options(**{"name": type(module).__name__, **options})))
+        super().__init__(forward, _core.Aot(forward, _core.Options(**{"name": type(module).__name__, **options})), options)
         self.__signature__ = signature
         self.__doc__ = module.__doc__
-        self._options = options
         self.module = module  # the last: from here on others are the module's
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
@@ -166,18 +187,27 @@ def _with_first_argument(function, call):
     return compiled
 
 
-def value_and_grad(function: Callable[_Arguments, torch.Tensor], **options: Any) -> Callable[_Arguments, tuple[torch.Tensor, Any]]:
+def value_and_grad(function: Callable[_Arguments, Any], has_aux: bool = False, **options: Any) -> Callable[_Arguments, tuple[Any, Any]]:
     """Returns a compiled function of the same arguments that gives (value, gradients): the gradients of the scalar that
     `function` returns with respect to its first argument, in that argument's tree. Leaves that nothing reaches get zeros.
+    has_aux: `function` returns (value, extras), and the result is ((value, extras), gradients).
     Errors, when called: UserError for a leaf of the first argument that is not floating point, and for a value that is no
     scalar. Source: jax.value_and_grad."""
-    return _with_first_argument(function, _core.AotGradients(function, _named(options, function)))
+    function = _as_written(function)
+    return _with_first_argument(function, _core.AotGradients(function, _named(options, function), has_aux))
 
 
-def grad(function: Callable[_Arguments, torch.Tensor], **options: Any) -> Callable[_Arguments, Any]:
-    """Returns a compiled function of the same arguments that gives the gradients alone: see value_and_grad()."""
-    core = _core.AotGradients(function, _named(options, function))
-    return _with_first_argument(function, lambda *args, **kwargs: core(*args, **kwargs)[1])
+def grad(function: Callable[_Arguments, Any], has_aux: bool = False, **options: Any) -> Callable[_Arguments, Any]:
+    """Returns a compiled function of the same arguments that gives the gradients alone, or with `has_aux` (gradients, extras):
+    see value_and_grad()."""
+    function = _as_written(function)
+    core = _core.AotGradients(function, _named(options, function), has_aux)
+
+    def gradients(*args, **kwargs):
+        value, found = core(*args, **kwargs)
+        return (found, value[1]) if has_aux else found
+
+    return _with_first_argument(function, gradients)
 
 
 def checkpoint(function: Callable[_Arguments, _Result], policy: _core.CheckpointPolicy | None = None) -> Callable[_Arguments, _Result]:

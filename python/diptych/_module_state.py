@@ -4,6 +4,7 @@ import contextlib
 import torch
 
 from . import _core
+from ._host_state import may_do
 
 
 def _registries(module):
@@ -15,8 +16,9 @@ def _registries(module):
 
 @contextlib.contextmanager
 def kept(module):
-    """Gives a module back the tensors that it had. Errors: UserError if the forward has bound an attribute to a tensor of the trace: a later call of
-    the graph would not bind it again. What a hook before the forward computes anew each time, as that of torch.nn.utils.weight_norm, is excepted."""
+    """Gives a module back the tensors that it had. If the forward has bound an attribute to a tensor of the trace, which a later call of the graph
+    would not do again, calls run the forward itself. Errors: UserError where they can't. What a hook before the forward computes anew each time, as
+    that of torch.nn.utils.weight_norm, is excepted."""
     before = [(*where, {name: value for name, value in where[-1].items() if isinstance(value, torch.Tensor)}) for where in _registries(module)]
     rebound = []
     try:
@@ -28,7 +30,7 @@ def kept(module):
                 registry.update({name: tensors[name]} if name in tensors else {})
                 if registry is not child.__dict__ or not child._forward_pre_hooks:
                     rebound.append(".".join(filter(None, (path, name))))
-    if rebound:
+    if rebound and not may_do(f"binds '{rebound[0]}' to another tensor"):
         raise _core.UserError(
             f"[capture] the forward of {type(module).__name__} binds '{rebound[0]}' to another tensor, expected the one that it had; change that one "
             "in place, with copy_() or add_(), or return the new one"

@@ -18,6 +18,19 @@ class _Absent:
 ABSENT = _Absent()
 
 
+def values_of_the_standard_library():
+    """Classes whose objects never change, and whose repr() says all of them."""
+    import datetime
+    import decimal
+    import fractions
+    import pathlib
+    import uuid
+
+    dates = (datetime.date, datetime.time, datetime.datetime, datetime.timedelta, datetime.timezone)
+    paths = (pathlib.PurePosixPath, pathlib.PureWindowsPath, type(pathlib.Path()))
+    return (decimal.Decimal, fractions.Fraction, uuid.UUID, *dates, *paths)
+
+
 def parameter_names(function):
     """The names of a callable's positional parameters, in order; none where it does not say."""
     try:
@@ -26,6 +39,23 @@ def parameter_names(function):
         return []
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return [parameter.name for parameter in parameters if parameter.kind in kinds]
+
+
+def keep_random_states():
+    """What puts the random numbers of Python and of NumPy, where it is loaded, back to where they are now."""
+    import random
+    import sys
+
+    state = random.getstate()
+    numpy_random = getattr(sys.modules.get("numpy"), "random", None)
+    numpy_state = numpy_random.get_state() if numpy_random is not None else None
+
+    def restore():
+        random.setstate(state)
+        if numpy_random is not None:
+            numpy_random.set_state(numpy_state)
+
+    return restore
 
 
 def field_names(value):

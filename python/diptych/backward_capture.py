@@ -1,8 +1,9 @@
 """Whole-backward capture: backward() and torch.autograd.grad() as one graph each.
 
-    with diptych.backward_capture.capture():
+    with diptych.backward_capture.capture() as capture:
         loss.backward()
     print(diptych.backward_capture.last_graph().code())
+    print(capture.stats().captures, capture.stats().eager_by_reason)
 """
 from ._core import BackwardCapture as capture
 from ._core import backward_statistics as statistics

@@ -77,7 +77,7 @@ class _Writer:
             return self.node_of(operand)
         if isinstance(operand, (list, tuple)):
             return [self.operand(node, element) for element in operand]
-        if isinstance(operand, _core.DynamicSize):
+        if isinstance(operand, (_core.DynamicSize, _core.DynamicNumber)):
             raise _core.UserError(
                 f"[fx] {node.name} has the dynamic size {operand}, expected numbers; capture with dynamic=False"
             )

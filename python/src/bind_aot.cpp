@@ -3,9 +3,12 @@
 
 #include <pybind11/stl.h>
 
+#include <functional>
+
 #include "bindings.h"
 #include "diptych/compile/gradients.h"
 #include "diptych/trace/fake_tensor.h"
+#include "diptych/trace/transforms.h"
 #include "function.h"
 
 namespace diptych::python {
@@ -29,23 +32,44 @@ class Compiled {
   Aot<Function> aot_;
 };
 
+py::object value_to_python(const at::Tensor& value) { return py::cast(value); }
+py::object value_to_python(const std::pair<at::Tensor, Value>& value) {
+  return py::make_tuple(value.first, to_python(value.second));
+}
+
 /// Gradients with respect to the first argument.
 class CompiledGradients {
  public:
-  CompiledGradients(const py::object& function, const AotOptions& options)
-      : callable_(function),
-        names_(parameter_names(function)),
-        aot_(value_and_grad(TensorFunction{Function(function), "value_and_grad"}, named(options))) {}
+  CompiledGradients(const py::object& function, const AotOptions& options, bool has_aux)
+      : callable_(function), names_(parameter_names(function)), has_aux_(has_aux) {
+    constexpr const char* kRole = "value_and_grad";
+    const Function inner(function);
+    call_ = has_aux ? compiled(LossFunction{inner, kRole}, named(options))
+                    : compiled(TensorFunction{inner, kRole}, named(options));
+  }
 
   py::object call(const py::object& first, const py::args& args, const py::kwargs& kwargs) const {
     auto rest = std::make_shared<Arguments::Names>(names_->begin() + !names_->empty(), names_->end());
-    const Arguments arguments(args, kwargs, std::move(rest), callable_);
-    const Argument parameters(first);
-    const auto [value, gradients] = without_gil([&] { return aot_(parameters, arguments); });
-    return py::make_tuple(py::cast(value), to_python(gradients));
+    if (diptych::detail::transform_of_levels()) return by_torch(first, args, kwargs);
+    return call_(Argument(first), Arguments(args, kwargs, std::move(rest), callable_));
   }
 
  private:
+  using Call = std::function<py::object(const Argument& parameters, const Arguments& rest)>;
+
+  template <class F>
+  static Call compiled(F function, const AotOptions& options) {
+    return [aot = value_and_grad(std::move(function), options)](const Argument& parameters, const Arguments& rest) {
+      const auto [value, gradients] = without_gil([&] { return aot(parameters, rest); });
+      return py::make_tuple(value_to_python(value), to_python(gradients));
+    };
+  }
+  // Gradients that may be wrapped and batched are torch.func's to take.
+  py::object by_torch(const py::object& first, const py::args& args, const py::kwargs& kwargs) const {
+    diptych::detail::note_eager_call("value_and_grad", *diptych::detail::transform_of_levels());
+    return py::module_::import("diptych._transforms")
+        .attr("value_and_grad")(callable_.get(), has_aux_, first, args, kwargs);
+  }
   AotOptions named(AotOptions options) const {
     options.argument_names = {names_->empty() ? "arg0" : names_->front(), ""};
     return options;
@@ -53,13 +77,25 @@ class CompiledGradients {
 
   Handle callable_;
   std::shared_ptr<const Arguments::Names> names_;
-  Aot<detail::ValueAndGrad<TensorFunction>> aot_;
+  bool has_aux_;
+  Call call_;
 };
 
 std::vector<Graph> forward_graphs(const Compiled& compiled) {
   std::vector<Graph> graphs;
   for (const auto& code : compiled.aot().captures()) graphs.push_back(code->forward_graph());
   return graphs;
+}
+
+// Python's own random numbers and NumPy's, as they were.
+std::shared_ptr<void> keep_random_states() {
+  const py::gil_scoped_acquire gil;
+  const Handle restore(py::module_::import("diptych._tree").attr("keep_random_states")());
+  const auto put_back = [restore](void*) {
+    const py::gil_scoped_acquire held;
+    restore.get()();
+  };
+  return {nullptr, put_back};
 }
 
 }  // namespace
@@ -71,7 +107,16 @@ void bind_aot(py::module_& module) {
       .def_readonly("evictions", &CacheStats::evictions,
                     "Captures that were dropped, as there were more than cache_limit.")
       .def_readonly("entries", &CacheStats::entries, "Captures that are kept now.")
-      .def_readonly("last_miss", &CacheStats::last_miss, "Why the last miss was one; empty for a first call.");
+      .def_readonly("last_miss", &CacheStats::last_miss, "Why the last miss was one; empty for a first call.")
+      .def_readonly("size_checks", &CacheStats::size_checks,
+                    "Hits that were traced, as a dynamic capture met their sizes for the first time.")
+      .def_readonly("originals", &CacheStats::originals,
+                    "Calls that ran the function itself, as no graph stands for them: for what it does on the host, or "
+                    "under modes and transforms.")
+      .def_readonly("last_original", &CacheStats::last_original, "What that was, the last time; empty if never.")
+      .def_readonly("original_reasons", &CacheStats::original_reasons,
+                    "How many of them for which reason, where it was a mode or a transform.")
+      .def_readonly("checks", &CacheStats::checks, "Calls that were compared with the original function.");
   py::class_<Compiled>(module, "Aot", "A function that is captured on first use and runs its graphs from then on.")
       .def(py::init<const py::object&, const AotOptions&>(), py::arg("function"), py::arg("options"))
       .def("__call__", &Compiled::call)
@@ -81,8 +126,13 @@ void bind_aot(py::module_& module) {
           "clear", [](const Compiled& self) { self.aot().clear(); }, "Forgets every capture.")
       .def("forward_graphs", &forward_graphs, "The forward graphs of the cached captures, most recent first.");
   py::class_<CompiledGradients>(module, "AotGradients", "A function that gives a value and its gradients.")
-      .def(py::init<const py::object&, const AotOptions&>(), py::arg("function"), py::arg("options"))
+      .def(py::init<const py::object&, const AotOptions&, bool>(), py::arg("function"), py::arg("options"),
+           py::arg("has_aux") = false)
       .def("__call__", &CompiledGradients::call);
+  module.def(
+      "eager_calls", &eager_calls,
+      "How many calls, of all compiled functions and operators, their functions ran themselves: by '[who] why'.");
+  diptych::detail::set_keep_host_state(&keep_random_states);
   module.def("is_stand_in", &diptych::detail::is_stand_in, py::arg("tensor"),
              "Whether a tensor stands for another one in a trace.");
 }

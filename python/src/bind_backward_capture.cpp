@@ -2,9 +2,11 @@
 
 #include <pybind11/stl.h>
 
-#include <optional>
+#include <memory>
+#include <vector>
 
 #include "bindings.h"
+#include "diptych/autodiff/task_key.h"
 #include "diptych/graph/graph.h"
 #include "diptych/trace/scope.h"
 #include "function.h"
@@ -39,25 +41,51 @@ py::class_<C> bind_context(py::module_& module, const char* name, const char* do
       .def("__exit__", [](C& self, const py::args&) { self.exit(); });
 }
 
+/// A BackwardCapture, which is asked what happened also when it has been left.
+class Capture {
+ public:
+  void enter() { guards_.push_back(std::make_unique<BackwardCapture>()); }
+  void exit() {
+    last_ = guards_.back()->stats();
+    guards_.pop_back();
+  }
+  backward_capture::Statistics stats() const { return guards_.empty() ? last_ : guards_.back()->stats(); }
+
+ private:
+  std::vector<std::unique_ptr<BackwardCapture>> guards_;
+  backward_capture::Statistics last_;
+};
+
+// Held while nodes are asked for what they hold: hooks of saved tensors, and what they packed, are Python's objects.
+std::shared_ptr<void> interpreter_lock() { return std::make_shared<py::gil_scoped_acquire>(); }
+
 }  // namespace
 
 void bind_backward_capture(py::module_& module) {
   using namespace backward_capture;
-  bind_context<Context<BackwardCapture>>(module, "BackwardCapture", R"(While entered, backward passes that this thread
-starts run through a captured graph of the whole pass, hooks and the accumulation of gradients among its nodes.)")
-      .def(py::init<>());
-  bind_context<Context<Scope, std::string>>(module, "Scope", "Names what is traced while it is entered.")
-      .def(py::init<std::string>(), py::arg("name"));
-  py::class_<Statistics>(module, "BackwardStatistics", "What happened since the last reset.")
+  // Whoever traces a pass may wait for the interpreter with the cache in hand.
+  using WithoutLock = py::call_guard<py::gil_scoped_release>;
+  detail::set_asking_guard(interpreter_lock);
+  py::class_<Statistics>(module, "BackwardStatistics", "What happened to backward passes.")
       .def_readonly("captures", &Statistics::captures, "Graphs made.")
       .def_readonly("hits", &Statistics::hits, "Passes run by a graph that was there.")
       .def_readonly("eager", &Statistics::eager, "Passes run by autograd's engine, for want of a graph.")
+      .def_readonly("size_checks", &Statistics::size_checks,
+                    "Hits that were traced, as a graph for many sizes met these for the first time.")
       .def_readonly("misses", &Statistics::misses, "Why each pass that was captured had no graph, in order.")
-      .def_readonly("misses_by_reason", &Statistics::misses_by_reason, "How often, by kind of reason.");
+      .def_readonly("misses_by_reason", &Statistics::misses_by_reason, "How often, by kind of reason.")
+      .def_readonly("eager_by_reason", &Statistics::eager_by_reason,
+                    "Why autograd's engine ran passes, and how often.");
+  bind_context<Capture>(module, "BackwardCapture", R"(While entered, backward passes that this thread
+starts run through a captured graph of the whole pass, hooks and the accumulation of gradients among its nodes.)")
+      .def(py::init<>())
+      .def("stats", &Capture::stats, "What happened to the passes of this thread since it was entered last.");
+  bind_context<Context<Scope, std::string>>(module, "Scope", "Names what is traced while it is entered.")
+      .def(py::init<std::string>(), py::arg("name"));
   module.def("enable_backward_capture", &enable, "As BackwardCapture, for all threads and until it is disabled.");
   module.def("disable_backward_capture", &disable);
-  module.def("backward_statistics", &statistics);
-  module.def("reset_backward_capture", &reset, "Forgets all graphs, and the statistics.");
+  module.def("backward_statistics", &statistics, WithoutLock(), "Of all threads, since the last reset.");
+  module.def("reset_backward_capture", &reset, WithoutLock(), "Forgets all graphs, and the process's statistics.");
   module.def("last_backward_graph", &last_graph, "The graph of the pass that ran last on this thread.");
 }
 

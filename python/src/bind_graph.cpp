@@ -65,6 +65,8 @@ py::object operand_to_python(const Node& node, size_t index) {
       return to_python(operand);
     } else if constexpr (std::is_same_v<T, Sizes>) {
       return to_python(operand);
+    } else if constexpr (std::is_same_v<T, SizeNumber>) {
+      return py::cast(operand);
     } else {
       return constant_to_python(operand, node.op.is_hop() ? nullptr : &node.op.schema().arguments()[index]);
     }
@@ -106,6 +108,10 @@ void bind_node(py::module_& module) {
       .def("__repr__", [](diptych::Value value) { return fmt::format("%{}", value.id); })
       .def("__hash__", [](diptych::Value value) { return value.id; })
       .def(py::self == py::self);
+  py::class_<SizeNumber>(module, "DynamicNumber", "A number of an operand that follows from dynamic sizes.")
+      .def_property_readonly("hint", &SizeNumber::hint, "What it was when traced.")
+      .def("__repr__", &SizeNumber::str)
+      .def("__eq__", [](const SizeNumber& a, const SizeNumber& b) { return a == b; });
   py::class_<SizeExpr>(module, "DynamicSize",
                        "A size that is an expression in symbols; hint is what it was when traced.")
       .def_property_readonly("hint", &SizeExpr::hint, "What it was when traced.")

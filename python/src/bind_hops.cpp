@@ -6,6 +6,7 @@
 #include "diptych/diptych.h"
 #include "diptych/hops/scan_layers.h"
 #include "function.h"
+#include "host_watch.h"
 
 namespace diptych::python {
 namespace {
@@ -16,21 +17,38 @@ py::object python_scan(const py::object& f, const py::object& init, const py::ob
   const ScanOptions options{reverse, length, max_saved_carries, segment, unroll};
   PairFunction step{Function(f), "scan"};
   const Value carry(init), slices(xs);
+  HostRefusal watch("scan", f);
   const auto [last, stacks] = without_gil([&] { return scan(step, carry, slices, options); });
+  watch.finish();
   return py::make_tuple(to_python(last), to_python(stacks));
 }
 
 py::object python_map(const py::object& f, const py::object& xs) {
   Function function(f);
   const Value slices(xs);
-  return to_python(without_gil([&] { return diptych::map(function, slices); }));
+  HostRefusal watch("map", f);
+  const Value result = without_gil([&] { return diptych::map(function, slices); });
+  watch.finish();
+  return to_python(result);
 }
 
-py::object python_cond(const at::Tensor& predicate, const py::object& if_true, const py::object& if_false,
+py::object python_cond(const py::object& chosen, const py::object& if_true, const py::object& if_false,
                        const py::args& args) {
+  if (PyBool_Check(chosen.ptr())) return (chosen.ptr() == Py_True ? if_true : if_false)(*args);  // no tensor decides
+  if (!THPVariable_Check(chosen.ptr())) {
+    throw UserError(
+        fmt::format("[cond] the predicate is a {}, expected a tensor of one element of dtype bool, or a bool; compare, "
+                    "or call bool() "
+                    "on it",
+                    type_name(chosen)));
+  }
+  const at::Tensor predicate = THPVariable_Unpack(chosen.ptr());
   const Arguments arguments(args, {}, parameter_names(if_true), Handle(py::none()));
   Function yes(if_true), no(if_false);
-  return to_python(without_gil([&] { return cond(predicate, yes, no, arguments); }));
+  HostRefusal watch("cond", if_true);
+  const Value result = without_gil([&] { return cond(predicate, yes, no, arguments); });
+  watch.finish();
+  return to_python(result);
 }
 
 py::object python_while_loop(const py::object& condition, const py::object& f, const py::object& init,
@@ -38,15 +56,21 @@ py::object python_while_loop(const py::object& condition, const py::object& f, c
   TensorFunction holds{Function(condition), "while_loop"};
   Function step(f);
   const Value carry(init);
-  return to_python(without_gil([&] { return while_loop(holds, step, carry, WhileOptions{checkpoint_every}); }));
+  HostRefusal watch("while_loop", f);
+  const Value last = without_gil([&] { return while_loop(holds, step, carry, WhileOptions{checkpoint_every}); });
+  watch.finish();
+  return to_python(last);
 }
 
 py::object python_associative_scan(const py::object& f, const py::object& xs, bool reverse, int64_t dim) {
   Function combine(f);
   const Value elements(xs);
-  return to_python(without_gil([&] {
+  HostRefusal watch("associative_scan", f);
+  const Value result = without_gil([&] {
     return associative_scan(combine, elements, AssociativeScanOptions{reverse, dim});
-  }));
+  });
+  watch.finish();
+  return to_python(result);
 }
 
 /// A module whose forward is the body.
@@ -63,18 +87,29 @@ py::object python_scan_layers(const py::iterable& modules, const py::object& x) 
   std::vector<Layer> layers;
   for (const py::handle module : modules) layers.emplace_back(py::reinterpret_borrow<py::object>(module));
   const Value carry(x);
-  return to_python(without_gil([&] { return scan_layers(layers, carry); }));
+  HostRefusal watch("scan_layers", x);
+  const Value last = without_gil([&] { return scan_layers(layers, carry); });
+  watch.finish();
+  return to_python(last);
 }
 
 /// fwd and bwd of the user's; bwd returns a tuple of one gradient per argument, None for none.
 py::object python_custom_vjp(const py::object& function, const py::object& fwd, const py::object& bwd,
                              const py::args& args) {
   const Arguments arguments(args, {}, parameter_names(function), Handle(py::none()));
-  const auto gradients = [backward = Function(bwd), &args](const Value& residuals, const Value& tangents) {
+  const Flattened flat = diptych::detail::flatten_all(arguments);
+  const bool any_dual = std::any_of(flat.tensors.begin(), flat.tensors.end(), diptych::detail::has_tangent);
+  if (const auto why = any_dual ? std::nullopt : diptych::detail::why_no_rule(flat)) {
+    diptych::detail::note_eager_call("custom_vjp", *why);
+    return py::module_::import("diptych._transforms").attr("custom_vjp")(fwd, bwd, args);
+  }
+  // The backward comes when this call, and what it was given, is long over.
+  const auto gradients = [backward = Function(bwd), given = Handle(args)](const Value& residuals,
+                                                                          const Value& tangents) {
     const py::gil_scoped_acquire gil;
     const Value result = backward(residuals, tangents);
     const auto fill = py::module_::import("diptych._tree").attr("fill_gradients");
-    return std::tuple<Value>(Value(fill(result.handle.get(), args)));
+    return std::tuple<Value>(Value(fill(result.handle.get(), given.get())));
   };
   const auto rule = custom_vjp(Function(function), PairFunction{Function(fwd), "custom_vjp"}, gradients);
   return to_python(without_gil([&] { return rule(arguments); }));
@@ -116,7 +151,7 @@ Errors: UserError by path for leaves of unequal lengths or none, an argument cha
              R"(Returns if_true(*args) where predicate holds, else if_false(*args).
 
 Both are captured, only the chosen one is run; they return trees of one structure, with tensors of the same sizes and dtypes.
-predicate: a tensor of one element of dtype bool.
+predicate: a tensor of one element of dtype bool; or a bool of Python's, by which the function is called as it is.
 Errors: UserError by path where the two results differ, for another predicate, for an argument changed in place.
 Source: jax.lax.cond.)");
   module.def("while_loop", &python_while_loop, py::arg("condition"), py::arg("f"), py::arg("init"), py::kw_only(),

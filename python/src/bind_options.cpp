@@ -32,16 +32,19 @@ Compiler compiler_from(const py::object& callable) {
 }
 
 AotOptions make_options(std::string name, std::string backend, const std::string& partition,
-                        std::vector<std::string> decompositions, bool dynamic, size_t cache_limit,
-                        const py::object& forward_compiler, const py::object& backward_compiler,
-                        const py::object& inference_compiler) {
+                        std::vector<std::string> decompositions, bool dynamic, bool check_sizes, size_t cache_limit,
+                        size_t check, std::optional<double> check_tolerance, const py::object& forward_compiler,
+                        const py::object& backward_compiler, const py::object& inference_compiler) {
   AotOptions options;
   options.name = std::move(name);
   options.backend = std::move(backend);
   options.partition = partitioner_by_name(partition);
   options.decompositions = std::move(decompositions);
   options.dynamic = dynamic;
+  options.check_sizes = check_sizes;
   options.cache_limit = cache_limit;
+  options.check = check;
+  options.check_tolerance = check_tolerance;
   options.argument_names = {""};  // one argument stands for all, whose parts have the names
   options.forward_compiler = compiler_from(forward_compiler);
   options.backward_compiler = compiler_from(backward_compiler);
@@ -59,12 +62,19 @@ backend: which built-in backend compiles the graphs, see backend_names().
 partition: what the forward saves for the backward: "default", "min_cut" or "memory_budget(0.5)".
 decompositions: operators to decompose before partitioning ("aten.gelu"), or ["all"].
 dynamic: whether sizes that change become dynamic.
+check_sizes: whether a dynamic capture is compared with a trace at each size that it meets for the first time, so that
+branches on sizes are as in eager; False trusts a range of sizes that was traced at its ends and at likely sizes.
 cache_limit: how many captures are kept.
+check: every check-th call also runs the original function, on copies, and compares what both have done, gradients
+included; the first difference is a UserError. 0: as the environment variable DIPTYCH_CHECK says, or never.
+check_tolerance: how far values may differ, absolute and relative to a tensor's largest; 0 for bit for bit, None for 1e-4 of
+float32 and likewise for other dtypes.
 forward_compiler, backward_compiler, inference_compiler: callables that take a Graph and return a callable from a list of
 tensors to a list of tensors, in place of the backend.)doc")
       .def(py::init(&make_options), py::kw_only(), py::arg("name") = "aot", py::arg("backend") = "interpreter",
            py::arg("partition") = "default", py::arg("decompositions") = std::vector<std::string>(),
-           py::arg("dynamic") = false, py::arg("cache_limit") = 64, py::arg("forward_compiler") = py::none(),
+           py::arg("dynamic") = false, py::arg("check_sizes") = true, py::arg("cache_limit") = 64, py::arg("check") = 0,
+           py::arg("check_tolerance") = py::none(), py::arg("forward_compiler") = py::none(),
            py::arg("backward_compiler") = py::none(), py::arg("inference_compiler") = py::none())
       .def_readonly("name", &AotOptions::name, "Of the function, in logs, graphs and errors.")
       .def_readonly("backend", &AotOptions::backend, "The built-in backend.")
@@ -72,7 +82,10 @@ tensors to a list of tensors, in place of the backend.)doc")
           "partition", [](const AotOptions& options) { return options.partition.name; },
           "How the joint graph is split.")
       .def_readonly("dynamic", &AotOptions::dynamic, "Whether sizes that change become dynamic.")
-      .def_readonly("cache_limit", &AotOptions::cache_limit, "How many captures are kept.");
+      .def_readonly("check_sizes", &AotOptions::check_sizes, "Whether each size is traced before it is served.")
+      .def_readonly("cache_limit", &AotOptions::cache_limit, "How many captures are kept.")
+      .def_readonly("check", &AotOptions::check, "Every how many calls one is compared with the original function.")
+      .def_readonly("check_tolerance", &AotOptions::check_tolerance, "How far values may differ in a check.");
   module.def("backend_names", &backend_names, "The names that Options(backend=...) takes in this build.");
 }
 

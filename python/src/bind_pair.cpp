@@ -3,6 +3,7 @@
 #include "bindings.h"
 #include "diptych/compile/pair_call.h"
 #include "function.h"
+#include "host_watch.h"
 #include "tensors.h"
 
 namespace diptych::python {
@@ -12,7 +13,10 @@ Pair capture_python(const AotOptions& options, const py::object& function, const
                     const py::kwargs& kwargs) {
   const Arguments arguments(args, kwargs, parameter_names(function), Handle(function));
   const Function callable(function);
-  return without_gil([&] { return capture_with(options, callable, arguments); });
+  HostRefusal watch("capture", function);
+  Pair pair = without_gil([&] { return capture_with(options, callable, arguments); });
+  watch.finish();
+  return pair;
 }
 
 }  // namespace

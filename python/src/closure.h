@@ -30,17 +30,19 @@ class ClosureReader {
   void object(py::handle value, const Path& path) {
     PyObject* const object = value.ptr();
     if (PyObject* const own = users_function(object)) function(own, path);
-    if (PyFunction_Check(object)) return is_of_library(object) ? known(path, value) : void();
+    if (PyFunction_Check(object)) return is_of_library(object) ? function_of_library(value, path) : void();
     if (PyMethod_Check(object)) {
       reader_.attribute(PyMethod_GET_SELF(object), Path(path, "self"));
-      return method_function(PyMethod_GET_FUNCTION(object), Py_TYPE(PyMethod_GET_SELF(object)), path);
+      PyObject* const own = users_function(PyMethod_GET_FUNCTION(object));
+      return own != nullptr ? function(own, path) : void();
     }
     switch (holds(value)) {
       case Holds::kNothing:
+        class_of(value, Path(path, "class"));
         return known(path, value);
       case Holds::kClass:
         known(path, value);
-        return is_class_of_library(value) ? void() : names_of_class(value, path);
+        return is_class_of_library(value) ? void() : class_that_is_named(value, path);
       case Holds::kElements:
         visitor_.structure(path, Structure::kSequence, PySet_Size(object));
         for (const py::handle element : value) reader_.attribute(element, Path(path, "element"));
@@ -48,19 +50,30 @@ class ClosureReader {
       case Holds::kArguments:
         for (const char* part : {"func", "args", "keywords"}) reader_.attribute(value.attr(part), Path(path, part));
         return;
+      case Holds::kMemory:
+        known(path, value);
+        if (const auto hash = hash_of_memory(value)) return visitor_.constant(path, static_cast<int64_t>(*hash));
+        return reader_.attribute(value.attr("tolist")(), path);
+      case Holds::kMapping:
+        return reader_.attribute(py::dict(py::reinterpret_borrow<py::object>(value)), path);
       case Holds::kAttributes:
         return attributes(value, path);
     }
   }
+
+  /// What an object of this class has by it: attributes that code names, which may be properties, methods or what the
+  /// class or a base of it holds, and what Python calls by itself.
+  void class_of(py::handle object, const Path& path) { class_members(Py_TYPE(object.ptr()), path); }
 
  private:
   static constexpr int kMostDepth = 2;
 
   void attributes(py::handle value, const Path& path) {
     reader_.type_of(value, path);
+    class_of(value, Path(path, "class"));
     if (depth_ == kMostDepth) return;
     if (!met_.enter(value.ptr())) return identity(path, value);
-    method(value, "__call__", path);
+    if (PyList_Check(value.ptr())) reader_.elements_of(value, path);
     const py::dict held = attributes_of(value);
     visitor_.structure(path, Structure::kStruct, static_cast<int64_t>(held.size()));
     Reader<Visitor> inside(visitor_, met_, Inside::kClosure, depth_ + 1);
@@ -73,14 +86,20 @@ class ClosureReader {
     visitor_.identity(path, object.ptr(), [&] { return lifetime_if_any(object); });
   }
 
+  void function_of_library(py::handle value, const Path& path) {
+    known(path, value);
+    PyObject* const members = reinterpret_cast<PyFunctionObject*>(value.ptr())->func_dict;
+    PyObject* const registry = members == nullptr ? nullptr : PyDict_GetItemString(members, "registry");
+    if (registry != nullptr) reader_.attribute(registry, Path(path, "registry"));  // functools.singledispatch
+  }
+
   // One that does not change; layers of a stack may share it.
   void known(const Path& path, py::handle object) {
     identity(path, object);
     visitor_.constant(path, reinterpret_cast<int64_t>(object.ptr()));
   }
 
-  // `self`: the class of the first argument, where it is known.
-  void function(PyObject* function, const Path& path, PyTypeObject* self = nullptr) {
+  void function(PyObject* function, const Path& path) {
     // Which of those that were read it is counts here as well; its address may be another's with each call.
     if (!met_.enter(function)) return visitor_.constant(path, met_.places.at(function));
     PyObject* const code = PyFunction_GetCode(function);
@@ -91,54 +110,85 @@ class ClosureReader {
     if (PyObject* const defaults = PyFunction_GetKwDefaults(function)) {
       reader_.attribute(defaults, Path(path, "defaults"));
     }
-    if (PyObject* const members = reinterpret_cast<PyFunctionObject*>(function)->func_dict) {
+    PyObject* const members = reinterpret_cast<PyFunctionObject*>(function)->func_dict;
+    if (members != nullptr && PyDict_Size(members) > 0) {  // whoever asks for it makes an empty one
       reader_.attribute(members, Path(path, "attributes"));
     }
     if (PyObject* const closure = PyFunction_GetClosure(function)) cells(code, closure, path);
-    names(code, PyFunction_GetGlobals(function), self, path);
+    names(code, PyFunction_GetGlobals(function), path);
   }
   void cells(py::handle code, PyObject* closure, const Path& path) {
     const auto names = py::reinterpret_borrow<py::tuple>(code.attr("co_freevars"));
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(closure); ++i) {
       PyObject* const content = PyCell_GET(PyTuple_GET_ITEM(closure, i));
       if (content == nullptr) continue;
-      with_key(names[i], [&](auto name) { reader_.attribute(content, Path(path, name)); });
+      with_key(names[i], [&](auto name) { variable(content, names_of_code(code.ptr()), Path(path, name)); });
     }
   }
   // What the code names, and the code inside it: comprehensions, lambdas, functions.
-  void names(PyObject* code, PyObject* globals, PyTypeObject* self, const Path& path) {
-    const auto* const parts = reinterpret_cast<PyCodeObject*>(code);
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(parts->co_names); ++i) {
-      PyObject* const name = PyTuple_GET_ITEM(parts->co_names, i);
-      if (PyObject* const value = PyDict_GetItem(globals, name)) {
-        if (!PyModule_Check(value)) with_key(name, [&](auto key) { reader_.attribute(value, Path(path, key)); });
-      } else if (self != nullptr) {
-        with_key(name, [&](auto key) { method_of(self, name, Path(path, key)); });
-      }
+  void names(PyObject* code, PyObject* globals, const Path& path) {
+    const CodeNames& parts = names_of_code(code);
+    for (PyObject* const name : parts.variables) {
+      PyObject* value = PyDict_GetItem(globals, name);
+      if (value == nullptr) value = users_module_called(name);  // which the code may import
+      if (value != nullptr) with_key(name, [&](auto key) { variable(value, parts, Path(path, key)); });
     }
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(parts->co_consts); ++i) {
-      PyObject* const constant = PyTuple_GET_ITEM(parts->co_consts, i);
-      if (PyCode_Check(constant)) names(constant, globals, self, path);
+    // Any of the objects that are met may be whose attributes the code names.
+    met_.codes.push_back(&parts);
+    for (size_t i = 0; i < met_.classes.size(); ++i) named(parts, met_.classes[i], path);
+  }
+  // Of a module of the user's, what the code names.
+  void variable(PyObject* value, const CodeNames& names, const Path& path) {
+    if (!PyModule_Check(value)) return reader_.attribute(value, path);
+    if (!is_users_module(value)) return;
+    PyObject* const variables = PyModule_GetDict(value);
+    for (PyObject* const name : names.attributes) {
+      PyObject* const held = PyDict_GetItem(variables, name);
+      if (held == nullptr || PyModule_Check(held)) continue;
+      with_key(name, [&](auto key) { reader_.attribute(held, Path(path, key)); });
     }
   }
-  void names_of_class(py::handle type, const Path& path) {
-    for (const auto& [name, value] : py::dict(type.attr("__dict__"))) {
-      if (!is_plain(value) || name.template cast<std::string_view>().starts_with("__")) continue;
-      with_key(name, [&, &value = value](auto key) { reader_.attribute(value, Path(path, key)); });
+  void class_members(PyTypeObject* type, const Path& path) {
+    if (!has_users_base(type)) return;
+    if (std::find(met_.classes.begin(), met_.classes.end(), type) != met_.classes.end()) return;
+    met_.classes.push_back(type);
+    const auto known = members_of_class(type);
+    members(known->special, path);
+    for (size_t i = 0; i < met_.codes.size(); ++i) named(*met_.codes[i], type, path);
+  }
+  void named(const CodeNames& code, PyTypeObject* type, const Path& path) {
+    const auto found = members_named(code, type);
+    members(*found, path);
+  }
+  void members(const Members& found, const Path& path) {
+    for (const auto& [name, value] : found) {
+      with_key(name, [&, &value = value](auto key) { member(value, Path(path, key)); });
     }
+  }
+  // Its objects may be made and used. All functions of a torch.autograd.Function may be called, by torch.
+  void class_that_is_named(py::handle value, const Path& path) {
+    auto* const type = reinterpret_cast<PyTypeObject*>(value.ptr());
+    for (const auto& [name, held] : py::reinterpret_borrow<py::dict>(type->tp_dict)) {
+      if (!is_plain(held) || name.template cast<std::string_view>().starts_with("__")) continue;
+      with_key(name, [&, &held = held](auto key) { reader_.attribute(held, Path(path, key)); });
+    }
+    class_members(type, path);
+    class_members(Py_TYPE(value.ptr()), path);
+    const auto known = members_of_class(type);
+    members(known->is_autograd ? known->functions : known->makers, path);
   }
   static bool is_plain(py::handle value) {
     const Kind kind = kind_of(value);
     return kind == Kind::kConstant || kind == Kind::kList || kind == Kind::kTuple || kind == Kind::kDict;
   }
   void method_of(PyTypeObject* type, PyObject* name, const Path& path) {
-    PyObject* const found = _PyType_Lookup(type, name);
-    if (found == nullptr) return;
-    if (is_plain(found)) return reader_.attribute(found, path);
-    method_function(method_behind(found).ptr(), type, path);
+    if (PyObject* const found = _PyType_Lookup(type, name)) member(found, path);
   }
-  void method_function(PyObject* found, PyTypeObject* self, const Path& path) {
-    if (PyObject* const own = users_function(found)) function(own, path, self);
+  void member(py::handle found, const Path& path) {
+    if (is_plain(found)) return reader_.attribute(found, path);
+    const py::object behind = method_behind(found);
+    if (PyObject* const own = users_function(behind.ptr())) return function(own, path);
+    if (!PyFunction_Check(behind.ptr())) reader_.attribute(found, path);  // a descriptor, a tensor, an object
   }
 
   Visitor& visitor_;

@@ -40,6 +40,13 @@ constexpr Refusal kRefusals[] = {
     {"You're trying to run this operator with meta Tensors",
      "[capture] {}: the function calls an operator whose result has a size that depends on values, which are not known "
      "while it is traced; keep the decision in tensors, or call it outside the function"},
+    {"appears to not have been used in the graph",
+     "[capture] {}: the function asks for the gradient of a tensor that it captures, or that nothing was computed "
+     "from; "
+     "pass the tensor as an argument, or say allow_unused=True"},
+    {"There was no fake impl registered for",
+     "[capture] {}: the function calls an operator of a library that has no fake kernel, which would say the sizes of "
+     "its results; give it one with register_fake(), or call it outside the function"},
     {"could not find kernel for HigherOrderOperator",
      "[capture] {}: the function calls a higher-order operator of torch; use the one of that name in diptych"},
     {"torch._dynamo",
@@ -53,6 +60,33 @@ const Refusal* find_refusal(const std::string& type, const std::string& text) {
   };
   const auto* found = std::find_if(std::begin(kRefusals), std::end(kRefusals), says);
   return found == std::end(kRefusals) ? nullptr : found;
+}
+
+// What to do where torch's own Python asks for a value, by the file that does.
+struct Advice {
+  std::string_view file;
+  const char* words;
+};
+constexpr Advice kAdvice[] = {
+    {"/torch/distributions/",
+     "; a distribution looks at the values of its arguments to check them: pass validate_args=False"},
+    {"/torch/_tensor_str.py", "; the text of a tensor holds its values: print it outside the function"},
+    {"/torch/nn/modules/batchnorm.py",
+     "; with momentum=None the layer divides by a count that is a tensor: give it a momentum"},
+    {"/torch/nn/modules/transformer.py",
+     "; without is_causal the layer looks at the values of its mask: pass is_causal=True or False"},
+};
+
+const char* advice_for(const std::string& text, const py::error_already_set& error) {
+  const char* words = "";
+  if (text.find("needs the values of a tensor") == text.npos) return words;
+  for (py::object at = error.trace() ? error.trace() : py::none(); !at.is_none(); at = at.attr("tb_next")) {
+    const auto path = at.attr("tb_frame").attr("f_code").attr("co_filename").cast<std::string>();
+    for (const Advice& advice : kAdvice) {
+      if (path.find(advice.file) != path.npos) words = advice.words;
+    }
+  }
+  return words;
 }
 
 // "file.py:12", the innermost line of the traceback that is not torch's.
@@ -118,6 +152,8 @@ void restore_user_error(py::error_already_set& error) {
     text = fmt::format(fmt::runtime(known->meaning), traced_line(error));
   } else if (!error.matches(PyExc_RuntimeError) || text != diptych::detail::last_user_error()) {
     return;
+  } else {
+    text += advice_for(text, error);
   }
   const py::object restored = py::handle(user_error)(text);
   PyException_SetTraceback(restored.ptr(), error.trace() ? error.trace().ptr() : Py_None);

@@ -3,12 +3,14 @@
 #include <algorithm>
 
 #include "diptych/trace/recorder.h"
+#include "dynamo.h"
 #include "errors.h"
 
 namespace diptych::python {
 namespace {
 
 py::object call(py::handle callable, const py::tuple& args, const py::dict& kwargs = {}) {
+  const DynamoPause pause;
   try {
     return callable(*args, **kwargs);
   } catch (py::error_already_set& error) {
@@ -68,8 +70,12 @@ Value Function::operator()(const Arguments& arguments) const {
   const size_t num_in_place = arguments.keyword.size() - arguments.order.size();
   std::for_each_n(arguments.keyword.begin(), num_in_place, add);
   for (const size_t place : arguments.order) add(arguments.keyword[place]);
+  const bool is_traced = diptych::detail::Recorder::current() != nullptr;
+  if (const HostWatch* const watch = is_traced ? HostWatch::current() : nullptr) {
+    watch->enter(callable_.get(), args, kwargs, *arguments.names);
+  }
   const py::object result = call(callable_.get(), args, kwargs);
-  if (diptych::detail::Recorder::current() != nullptr) {
+  if (is_traced) {
     py::module_::import("diptych._tree").attr("refuse_hidden_tensors")(result);
   }
   return Value(result);
@@ -91,10 +97,10 @@ Value Function::operator()(const Value& first, const Value& second) const {
   return Value(call(callable_.get(), py::make_tuple(first.handle.get(), second.handle.get())));
 }
 
-at::Tensor TensorFunction::tensor_of(const Value& result) const {
+at::Tensor tensor_of(const Value& result, const char* role) {
   const py::gil_scoped_acquire gil;
   const py::handle object = result.handle.get();
-  if (kind_of(object) == Kind::kTensor) return THPVariable_Unpack(object.ptr());
+  if (THPVariable_Check(object.ptr())) return THPVariable_Unpack(object.ptr());
   throw UserError(
       fmt::format("[{}] the function returned a {}, expected one tensor; return that alone", role, type_name(object)));
 }

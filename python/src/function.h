@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "closure.h"
+#include "host_watch.h"
+#include "modes.h"
 #include "value.h"
 
 namespace diptych::python {
@@ -43,22 +45,25 @@ class Function {
   Value operator()(const Value& argument) const;
   Value operator()(const Value& first, const Value& second) const;
   Handle callable() const { return callable_; }
+  /// See Note [What a function does on the host].
+  std::unique_ptr<CaptureWatch> watch_capture() const { return HostWatch::begin(callable_.get(), true); }
 
  private:
   Handle callable_;
 };
 
+/// The tensor that a result is. Errors: UserError, naming `role`, for something else.
+at::Tensor tensor_of(const Value& result, const char* role);
+
 /// A callable that returns one tensor: a loss, or a condition. Errors: UserError, naming `role`, for something else.
 struct TensorFunction {
   Function function;
   const char* role;
+  std::unique_ptr<CaptureWatch> watch_capture() const { return function.watch_capture(); }
   template <class... A>
   at::Tensor operator()(const A&... arguments) const {
-    return tensor_of(function(arguments...));
+    return tensor_of(function(arguments...), role);
   }
-
- private:
-  at::Tensor tensor_of(const Value& result) const;
 };
 
 /// A callable that returns a tuple of two.
@@ -72,6 +77,18 @@ struct PairFunction {
 
  private:
   std::pair<Value, Value> pair_of(const Value& result) const;
+};
+
+/// A callable that returns a loss and what else it computed. Errors: as TensorFunction and PairFunction.
+struct LossFunction {
+  Function function;
+  const char* role;
+  std::unique_ptr<CaptureWatch> watch_capture() const { return function.watch_capture(); }
+  template <class... A>
+  std::pair<at::Tensor, Value> operator()(const A&... arguments) const {
+    auto [loss, extras] = PairFunction{function, role}(arguments...);
+    return {tensor_of(loss, role), std::move(extras)};
+  }
 };
 
 /// Hands a result to Python: None stands where no tensor is.
@@ -94,20 +111,25 @@ struct Tree<python::Arguments> {
   static void visit(Object& arguments, const Path& path, Visitor& visitor) {
     const pybind11::gil_scoped_acquire gil;
     visitor.structure(path, Structure::kTuple, static_cast<int64_t>(arguments.positional.size()));
+    python::Met met;
+    const auto visit = [&](auto& argument, const Path& at) {
+      python::visit_argument(argument, at, visitor, met.classes);
+    };
     for (size_t i = 0; i < arguments.positional.size(); ++i) {
       const auto& names = *arguments.names;
       if (i < names.size()) {
-        visit_leaves(arguments.positional[i], Path(path, names[i]), visitor);
+        visit(arguments.positional[i], Path(path, names[i]));
       } else {
         const Path rest(path, "args");
-        visit_leaves(arguments.positional[i], Path(rest, static_cast<int64_t>(i - names.size())), visitor);
+        visit(arguments.positional[i], Path(rest, static_cast<int64_t>(i - names.size())));
       }
     }
-    detail::visit_entries(
-        arguments.keyword, [](auto& entry) -> auto& { return entry; }, path, visitor);
+    visitor.structure(path, Structure::kMap, static_cast<int64_t>(arguments.keyword.size()));
+    for (const auto& [name, argument] : arguments.keyword) visitor.key(path, std::string_view(name));
+    for (auto& [name, argument] : arguments.keyword) visit(argument, Path(path, std::string_view(name)));
     for (const size_t place : arguments.order) visitor.constant(Path(path, "order"), static_cast<int64_t>(place));
+    python::visit_default_devices(path, visitor);
     if constexpr (!detail::replaces_tensors<Visitor>()) {
-      python::Met met;
       python::ClosureReader<Visitor>(visitor, met).visit(arguments.callable.get(), Path(path, "closure"));
     }
   }

@@ -2,9 +2,12 @@
 
 #include <pybind11/gil_safe_call_once.h>
 
+#include <algorithm>
+#include <functional>
 #include <string_view>
 #include <unordered_map>
 
+#include "diptych/tree/spec.h"
 #include "kinds.h"
 
 namespace diptych::python {
@@ -31,6 +34,9 @@ struct Standard {
   py::object modules = py::module_::import("sys").attr("stdlib_module_names");
   std::string folder = py::module_::import("sysconfig").attr("get_path")("stdlib").cast<std::string>() + "/";
   py::object partial = py::module_::import("functools").attr("partial");
+  py::object cached_property = py::module_::import("functools").attr("cached_property");
+  py::object local = py::module_::import("_thread").attr("_local");
+  py::object read_only = py::module_::import("types").attr("MappingProxyType");
   py::object enumeration = py::module_::import("enum").attr("Enum");
   py::object namespaces = py::make_tuple(py::module_::import("types").attr("SimpleNamespace"),
                                          py::module_::import("argparse").attr("Namespace"));
@@ -75,9 +81,26 @@ Holds find_holds(py::handle object) {
   if (py::isinstance(object, known.partial)) return Holds::kArguments;
   if (PyType_Check(object.ptr())) return Holds::kClass;
   if (py::isinstance(object, known.enumeration)) return Holds::kNothing;
+  if (PyObject_CheckBuffer(object.ptr()) != 0) return Holds::kMemory;
   const py::object type = py::type::of(object);
-  if (!known.namespaces.contains(type) && known.modules.contains(package_of(type))) return Holds::kNothing;
+  if (type.is(known.read_only)) return Holds::kMapping;
+  if (py::isinstance(object, known.local)) return Holds::kAttributes;
+  const std::string package = package_of(type);  // UserDict, WeakKeyDictionary, Queue
+  const bool is_collection = package == "collections" || package == "weakref" || package == "queue";
+  if (is_collection && has_attributes(object)) return Holds::kAttributes;
+  if (!known.namespaces.contains(type) && known.modules.contains(package)) return Holds::kNothing;
   return has_attributes(object) ? Holds::kAttributes : Holds::kNothing;
+}
+
+// Of much memory every so many bytes, as a call should not cost more than what it guards.
+uint64_t hash_of_bytes(std::string_view bytes, uint64_t hash) {
+  constexpr size_t kAll = size_t{1} << 20, kBlock = 64;
+  const size_t step = std::max(kBlock, bytes.size() / (kAll / kBlock));
+  if (bytes.size() <= kAll) return std::hash<std::string_view>()(bytes) ^ hash;
+  for (size_t i = 0; i < bytes.size(); i += step) {
+    hash = diptych::detail::mix(hash, 0, std::hash<std::string_view>()(bytes.substr(i, kBlock)));
+  }
+  return hash;
 }
 
 }  // namespace
@@ -101,6 +124,10 @@ py::dict attributes_of(py::handle object) {
     attributes = py::reinterpret_steal<py::dict>(members);
   } else {
     PyErr_Clear();
+    static ByType<bool> locals;
+    const bool is_local =
+        locals.get(Py_TYPE(object.ptr()), [&](py::handle) { return py::isinstance(object, standard().local); });
+    if (is_local) return object.attr("__dict__");
   }
   const py::list slots = slots_of(Py_TYPE(object.ptr()));
   if (slots.empty()) return attributes;
@@ -148,7 +175,30 @@ py::object method_behind(py::handle attribute) {
   const PyTypeObject* const type = Py_TYPE(attribute.ptr());
   if (type == &PyProperty_Type) return attribute.attr("fget");
   if (type == &PyStaticMethod_Type || type == &PyClassMethod_Type) return attribute.attr("__func__");
+  if (reinterpret_cast<PyObject*>(const_cast<PyTypeObject*>(type)) == standard().cached_property.ptr()) {
+    return attribute.attr("func");
+  }
   return py::reinterpret_borrow<py::object>(attribute);
+}
+
+bool is_all_it_holds(py::handle object) {
+  if (PyAnySet_Check(object.ptr())) return true;
+  return Py_TYPE(object.ptr())->tp_weaklistoffset == 0 && holds(object) == Holds::kAttributes;
+}
+
+std::optional<uint64_t> hash_of_memory(py::handle object) {
+  Py_buffer view;
+  if (PyObject_GetBuffer(object.ptr(), &view, PyBUF_FULL_RO) != 0) return PyErr_Clear(), std::nullopt;
+  const std::unique_ptr<Py_buffer, void (*)(Py_buffer*)> release(&view, &PyBuffer_Release);
+  const std::string_view format = view.format == nullptr ? "B" : view.format;
+  if (format.find('O') != format.npos) return std::nullopt;
+  uint64_t hash = std::hash<std::string_view>()(format);
+  for (int i = 0; i < view.ndim; ++i) hash = diptych::detail::mix(hash, 0, static_cast<uint64_t>(view.shape[i]));
+  const auto size = static_cast<size_t>(view.len);
+  if (PyBuffer_IsContiguous(&view, 'C') != 0) return hash_of_bytes({static_cast<const char*>(view.buf), size}, hash);
+  std::string bytes(size, '\0');
+  if (PyBuffer_ToContiguous(bytes.data(), &view, view.len, 'C') != 0) return PyErr_Clear(), std::nullopt;
+  return hash_of_bytes(bytes, hash);
 }
 
 std::weak_ptr<const void> lifetime_if_any(py::handle object) {

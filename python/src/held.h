@@ -2,7 +2,11 @@
 #pragma once
 #include <pybind11/pybind11.h>
 
+#include <cstdint>
 #include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
 
 namespace diptych::python {
 
@@ -15,10 +19,51 @@ enum class Holds : uint8_t {
   kElements,    ///< a set
   kArguments,   ///< functools.partial
   kAttributes,  ///< what its class does not know
+  kMemory,      ///< an array of numpy's, a bytearray: its bytes
+  kMapping,     ///< a read-only view of a dict
 };
 
 /// What an object of no other kind holds; remembered by type. Requires: the GIL.
 Holds holds(py::handle object);
+
+/// What code, and the code inside it, names besides its own variables. Remembered for good. Requires: the GIL.
+struct CodeNames {
+  std::vector<PyObject*> variables;   ///< globals, and modules that it imports
+  std::vector<PyObject*> attributes;  ///< attributes, and strings that may be names of such
+};
+const CodeNames& names_of_code(PyObject* code);
+
+/// Whether a module is the user's, and not of an installed library. Requires: the GIL.
+bool is_users_module(PyObject* module);
+/// The module of the user's of a name, if it has been imported; null if not.
+PyObject* users_module_called(PyObject* name);
+
+/// Attributes of a class and its bases, by name; a base's stands behind the one that hides it, as super() finds it.
+using Members = std::vector<std::pair<PyObject*, py::object>>;
+
+/// What a class of the user's gives its objects by a function, as far as guards read it. Remembered for a state of the
+/// class and its bases.
+struct ClassMembers {
+  Members special;           ///< what Python calls by itself: __call__, __getattr__, __mul__
+  Members makers;            ///< what makes an object: __init__
+  Members functions;         ///< all functions
+  bool is_autograd = false;  ///< whether it is a torch.autograd.Function, all of whose functions may be called
+};
+std::shared_ptr<const ClassMembers> members_of_class(PyTypeObject* type);
+
+/// The attributes of the user's that `code` names, in objects of a class. Remembered likewise.
+std::shared_ptr<const Members> members_named(const CodeNames& code, PyTypeObject* type);
+
+/// Whether a class or a base of it is the user's. Remembered. Requires: the GIL.
+bool has_users_base(PyTypeObject* type);
+
+/// Whether an object given as an argument is known by what it holds, and not by its address: a set, and one of the
+/// user's that can't be weakly referenced.
+bool is_all_it_holds(py::handle object);
+
+/// A hash of the bytes of an object of Holds::kMemory, of a sample of them if there are more than a million, of its
+/// shape and its format; none if they are not plain bytes.
+std::optional<uint64_t> hash_of_memory(py::handle object);
 
 /// Whether a class is torch's, of the standard library, or ours. Remembered. Requires: the GIL.
 bool is_class_of_library(py::handle type);

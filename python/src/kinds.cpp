@@ -24,6 +24,7 @@ struct Known {
       py::make_tuple(py::module_::import("torch").attr("Tensor"), py::module_::import("torch.nn").attr("Parameter"),
                      py::module_::import("torch.nn").attr("Buffer"));
   py::object enumeration = py::module_::import("enum").attr("Enum");
+  py::object values = py::module_::import("diptych._tree").attr("values_of_the_standard_library")();
   py::object registered = py::module_::import("torch.utils._pytree").attr("SUPPORTED_NODES");
   py::object is_dataclass = py::module_::import("dataclasses").attr("is_dataclass");
   py::object field_names = py::module_::import("diptych._tree").attr("field_names");
@@ -54,7 +55,7 @@ Kind find_kind(py::handle object) {
   const py::object type = py::type::of(object);
   if (THPVariable_Check(pointer)) return known().tensors.contains(type) ? Kind::kTensor : Kind::kSubclass;
   if (object.is(known().absent)) return Kind::kAbsent;
-  if (is_constant(pointer)) return Kind::kConstant;
+  if (is_constant(pointer) || known().values.contains(type)) return Kind::kConstant;
   if (PyList_CheckExact(pointer)) return Kind::kList;
   // Results such as torch.return_types.sort are tuples, too.
   if (PyTuple_CheckExact(pointer) || THPSize_Check(pointer)) return Kind::kTuple;

@@ -19,7 +19,7 @@ enum class Kind : uint8_t {
   kSubclass,  ///< a tensor of another class, which may redefine what operators do
   kAbsent,    ///< absent_tensor(): the place of a tensor that is undefined, or not known yet
   kConstant,  ///< None, bool, int, float, complex, str, classes made of these, scalars of numpy, dtype, device, layout,
-              ///< memory format, slice, range, bytes, Ellipsis: guarded by value
+              ///< memory format, slice, range, bytes, Ellipsis, Fraction, Decimal, dates, paths: guarded by value
   kList,
   kTuple,
   kNamedTuple,

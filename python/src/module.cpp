@@ -18,5 +18,6 @@ PYBIND11_MODULE(_core, module) {
   bind_checkpoint(module);
   bind_backward_capture(module);
   bind_files(module);
+  bind_modes();
   tell_locations();
 }

@@ -2,11 +2,12 @@
 
 namespace diptych::python {
 
-void refuse_subclass(py::handle object, const Path& path) {
-  throw UserError(fmt::format(
-      "[tree] '{}' is a {}, expected a plain torch.Tensor, a Parameter or a Buffer: a subclass may redefine what "
-      "operators do; pass x.as_subclass(torch.Tensor)",
-      path.str(), type_name(object)));
+void refuse_uninitialized(py::handle object, const Path& path) {
+  if (type_name(object).find(".Uninitialized") == std::string::npos) return;
+  throw UserError(
+      fmt::format("[tree] '{}' is an uninitialized tensor of a lazy module, expected one that has sizes; call the "
+                  "module once before, outside Diptych",
+                  path.str()));
 }
 
 py::list sorted_keys(const py::dict& dict, const Path& path) {
@@ -25,6 +26,20 @@ py::list sorted_keys(const py::dict& dict, const Path& path) {
   }
   if (PyList_Sort(keys.ptr()) != 0) throw py::error_already_set();
   return keys;
+}
+
+py::list keys_in_order(const py::dict& dict) {
+  const auto keys = py::reinterpret_steal<py::list>(PySequence_List(dict.ptr()));
+  if (!keys) throw py::error_already_set();
+  return keys;
+}
+
+void refuse_depth(const Path& path) {
+  throw UserError(
+      fmt::format("[tree] '{}...' is nested more than 500 deep, or holds itself, expected lists, dicts and the like "
+                  "that come to an "
+                  "end; pass the tensors in one list, and leave out what leads back",
+                  path.str().substr(0, 60)));
 }
 
 bool is_key(py::handle key) {

@@ -4,6 +4,7 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include <algorithm>
+#include <complex>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -18,7 +19,8 @@ namespace diptych::python {
 /// A visitor may keep the address of what it is told.
 inline const at::Tensor kUndefined;
 
-[[noreturn]] void refuse_subclass(py::handle object, const Path& path);
+/// Errors: UserError for a parameter or buffer of a lazy module, which has no sizes yet.
+void refuse_uninitialized(py::handle object, const Path& path);
 
 /// The keys of a dict, sorted; all strings, or all integers. Errors: UserError for other keys.
 py::list sorted_keys(const py::dict& dict, const Path& path);
@@ -35,6 +37,9 @@ void with_key(py::handle key, const Visit& visit) {
     visit(key.cast<int64_t>());
   }
 }
+
+/// The keys of a dict in the order in which it gives them: that of an OrderedDict may be another than its entries'.
+py::list keys_in_order(const py::dict& dict);
 
 /// Whether a dict's key is one that visitors know.
 bool is_key(py::handle key);
@@ -54,7 +59,8 @@ void with_constant(py::handle object, const Take& take) {
     return overflow == 0 ? take(static_cast<int64_t>(number)) : take(text_of_constant(object));
   }
   if (PyFloat_CheckExact(pointer)) return take(PyFloat_AS_DOUBLE(pointer));
-  if (PyComplex_CheckExact(pointer)) return take(object.cast<std::complex<double>>());
+  if (PyComplex_CheckExact(pointer))
+    return take(std::complex<double>(PyComplex_RealAsDouble(pointer), PyComplex_ImagAsDouble(pointer)));
   if (PyUnicode_CheckExact(pointer)) return with_key(object, take);
   if (THPDtype_Check(pointer)) return take(reinterpret_cast<THPDtype*>(pointer)->scalar_type);
   if (THPDevice_Check(pointer)) return take(reinterpret_cast<THPDevice*>(pointer)->device);
@@ -74,9 +80,31 @@ enum class Inside : uint8_t {
 struct Met {
   std::unordered_map<PyObject*, int64_t> places;  ///< of modules, functions and objects with attributes, by first sight
   std::vector<PyObject*> open;                    ///< containers that are being read
+  std::vector<PyTypeObject*> classes;             ///< of the user's, of the objects that were met
+  std::vector<const CodeNames*> codes;            ///< of the functions that were met
+  int depth = 0;                                  ///< of what is being read
 
   /// Whether an object is met for the first time.
   bool enter(PyObject* object) { return places.try_emplace(object, static_cast<int64_t>(places.size())).second; }
+};
+
+[[noreturn]] void refuse_depth(const Path& path);
+
+/// While it lives, one object more is being read, or made anew, around what follows.
+/// Errors: UserError for too many inside each other, or one inside itself.
+class Nesting {
+ public:
+  Nesting(int& depth, const Path& path) : depth_(depth) {
+    constexpr int kMost = 500;
+    if (depth == kMost) refuse_depth(path);
+    ++depth_;
+  }
+  ~Nesting() { --depth_; }
+  Nesting(const Nesting&) = delete;
+  Nesting& operator=(const Nesting&) = delete;
+
+ private:
+  int& depth_;
 };
 
 template <class Visitor>
@@ -86,10 +114,13 @@ class ClosureReader;
 ///
 /// Note [What is guarded]: a graph stands for one state of all that its function reads without going through a tensor.
 /// Arguments are read as trees. What a module, a closure or an object holds is read by value as far as Python's own
-/// containers go; the attributes of objects are read as well, and those of the objects that these hold. Objects further
-/// inside, attributes of imported modules, the insides of the standard library's objects and of functions of installed
-/// libraries are taken for constant: reading all that can be reached would cost more than many a call, and would see
-/// changes that the function does not.
+/// containers go; the attributes of objects are read as well, and those of the objects that these hold. Of the classes
+/// of all these objects, what code that is read names is read, too: attributes of classes and their bases, properties,
+/// methods, and what Python calls by itself. So are variables of the user's modules that code names. Objects further
+/// inside, the insides of the standard library's objects and of functions of installed libraries are taken for
+/// constant: reading all that can be reached would cost more than many a call, and would see changes that the function
+/// does not. What a function reads that nothing leads to, a file or the clock: see Note [What a function does on the
+/// host].
 template <class Visitor>
 class Reader {
  public:
@@ -110,10 +141,13 @@ class Reader {
     if (std::find(met_.open.begin(), met_.open.end(), value.ptr()) != met_.open.end()) {
       return identity(path, value);
     }
+    const Nesting nesting(met_.depth, path);
     met_.open.push_back(value.ptr());
     held(value, kind, path);
     met_.open.pop_back();
   }
+
+  void elements_of(py::handle list, const Path& path) { elements(py::reinterpret_borrow<py::list>(list), path); }
 
   /// The class of an object: by name, for who reads why a capture did not fit, and by address.
   void type_of(py::handle object, const Path& path) {
@@ -124,15 +158,20 @@ class Reader {
 
  private:
   void argument(py::handle object, const Path& path) {
-    switch (kind_of(object)) {
+    const Kind kind = kind_of(object);
+    if (kind == Kind::kTensor) return tensor(object, path);
+    if (kind == Kind::kConstant) return constant(object, path);
+    const Nesting nesting(met_.depth, path);
+    switch (kind) {
       case Kind::kTensor:
-        return tensor(object, path);
+      case Kind::kConstant:
+        return;
       case Kind::kSubclass:
-        return refuse_subclass(object, path);
+        refuse_uninitialized(object, path);
+        visitor_.subclass(path, type_name(object));
+        return inside_ == Inside::kClosure ? identity(path, object) : tensor(object, path);
       case Kind::kAbsent:
         return absent(path);
-      case Kind::kConstant:
-        return with_constant(object, [&](const auto& value) { visitor_.constant(path, value); });
       case Kind::kList:
         return sequence(py::reinterpret_borrow<py::list>(object), Structure::kSequence, path);
       case Kind::kTuple:
@@ -148,9 +187,18 @@ class Reader {
       case Kind::kRegistered:
         return registered(object, path);
       case Kind::kObject:
-        visitor_.identity(path, object.ptr(), [&] { return lifetime_of(object); });
+        if (!is_guarded_ || !is_all_it_holds(object)) {
+          visitor_.identity(path, object.ptr(), [&] { return lifetime_of(object); });
+        }
         if (is_guarded_) closure_reader().object(object, path);
     }
+  }
+  void constant(py::handle object, const Path& path) {
+    with_constant(object, [&](const auto& value) { visitor_.constant(path, value); });
+  }
+  // An argument's class may give it more than its fields.
+  void guarded_class(py::handle object, const Path& path) {
+    if (is_guarded_) closure_reader().class_of(object, Path(path, "class"));
   }
   void held(py::handle value, Kind kind, const Path& path) {
     switch (kind) {
@@ -161,14 +209,17 @@ class Reader {
       case Kind::kTuple:
       case Kind::kNamedTuple:
         type_of(value, path);
+        if (kind == Kind::kNamedTuple) closure_reader().class_of(value, Path(path, "class"));
         return elements(py::reinterpret_borrow<py::tuple>(value), path);
       case Kind::kSubclass:
+        visitor_.subclass(path, type_name(value));
         return identity(path, value);
       case Kind::kModule:  // one that is registered is no attribute
         return closure_reader().module(value, path);
       case Kind::kRegistered: {
         const Parts parts = parts_of(value);
         type_of(value, path);
+        closure_reader().class_of(value, Path(path, "class"));
         attribute(parts.context, Path(path, "context"));
         return elements(parts.children, path);
       }
@@ -204,6 +255,7 @@ class Reader {
   template <class Names>
   void attributes(py::handle object, const Names& names, const Path& path) {
     type_of(object, path);
+    guarded_class(object, path);
     visitor_.structure(path, Structure::kStruct, static_cast<int64_t>(names.size()));
     for (const py::handle name : names) {
       with_key(name, [&](auto key) { argument(object.attr(name), Path(path, key)); });
@@ -211,22 +263,27 @@ class Reader {
   }
   void dict(const py::dict& dict, const Path& path) {
     const py::list keys = sorted_keys(dict, path);
-    if (is_guarded_ && !PyDict_CheckExact(dict.ptr())) type_of(dict, path);
+    if (is_guarded_ && !PyDict_CheckExact(dict.ptr())) {
+      type_of(dict, path);
+      guarded_class(dict, path);
+    }
     visitor_.structure(path, Structure::kMap, static_cast<int64_t>(keys.size()));
     for (const py::handle key : keys) with_key(key, [&](auto name) { visitor_.key(path, name); });
     if (is_guarded_ && !has_order(dict, keys)) {
-      for (const auto& [key, value] : dict)
+      for (const py::handle key : keys_in_order(dict))
         with_key(key, [&](auto name) { visitor_.constant(Path(path, "order"), name); });
     }
     for (const py::handle key : keys) with_key(key, [&](auto name) { argument(dict[key], Path(path, name)); });
   }
   static bool has_order(const py::dict& dict, const py::list& keys) {
     size_t index = 0;
+    if (PyODict_Check(dict.ptr())) return keys_in_order(dict).equal(keys);
     return std::all_of(dict.begin(), dict.end(), [&](const auto& entry) { return entry.first.is(keys[index++]); });
   }
   void registered(py::handle object, const Path& path) {
     const Parts parts = parts_of(object);
     type_of(object, path);
+    guarded_class(object, path);
     argument(parts.context, Path(path, "context"));
     sequence(parts.children, Structure::kSequence, path);
   }
@@ -240,16 +297,26 @@ class Reader {
   // In their own order, which a reader of the dict sees.
   void entries(const py::dict& dict, const Path& path) {
     visitor_.structure(path, Structure::kMap, static_cast<int64_t>(dict.size()));
-    for (const auto& [key, value] : dict) {
-      if (is_key(key)) {
-        with_key(key, [&, &value = value](auto name) {
-          visitor_.key(path, name);
-          attribute(value, Path(path, name));
-        });
-      } else {
-        attribute(key, Path(path, "key"));
-        attribute(value, Path(path, "value"));
-      }
+    if (dict.size() > 1 && PyODict_Check(dict.ptr())) {  // whose order is not that of the dict that it is made of
+      const py::list keys = keys_in_order(dict);
+      for (const py::handle key : keys) entry_key(key, path);
+      for (const py::handle key : keys) entry(key, py::object(dict[key]), path);
+    } else {
+      for (const auto& [key, value] : dict) entry_key(key, path);
+      for (const auto& [key, value] : dict) entry(key, value, path);
+    }
+    if (!PyDict_CheckExact(dict.ptr()) && has_users_base(Py_TYPE(dict.ptr()))) closure_reader().object(dict, path);
+  }
+  void entry_key(py::handle key, const Path& path) {
+    if (!is_key(key)) return visitor_.key(path, std::string_view("an object"));
+    with_key(key, [&](auto name) { visitor_.key(path, name); });
+  }
+  void entry(py::handle key, py::handle value, const Path& path) {
+    if (is_key(key)) {
+      with_key(key, [&](auto name) { attribute(value, Path(path, name)); });
+    } else {
+      attribute(key, Path(path, "key"));
+      attribute(value, Path(path, "value"));
     }
   }
 
@@ -263,9 +330,11 @@ class Reader {
   }
   // Its own identity, and all that its forward may read without going through a tensor: attributes, hooks, globals.
   void module_facts(py::handle object, const Path& path) {
+    const Nesting nesting(met_.depth, path);
     identity(path, object);
     type_of(object, path);
     closure_reader().method(object, "forward", Path(path, "forward"));
+    closure_reader().class_of(object, Path(path, "class"));
     const py::dict members = object.attr("__dict__");
     Reader inside(visitor_, met_, inside_ == Inside::kArgument ? Inside::kModule : inside_, depth_);
     for (const auto& [name, value] : members) {
@@ -288,6 +357,7 @@ class Reader {
     return text == "_parameters" || text == "_buffers" || text == "_modules";
   }
   void module_tensors(py::handle object, const char* registry, Inside inside, const Path& path) {
+    const Nesting nesting(met_.depth, path);
     const py::dict members = object.attr("__dict__");
     Reader reader(visitor_, met_, inside, depth_);
     for_each_in(members[registry], [&](auto key, py::handle tensor) { reader.argument(tensor, Path(path, key)); });

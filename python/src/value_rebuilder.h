@@ -11,11 +11,11 @@ class Rebuilder {
   explicit Rebuilder(Visitor& visitor) : visitor_(visitor) {}
 
   py::object rebuild(py::handle object, const Path& path) {
+    const Nesting nesting(depth_, path);
     switch (kind_of(object)) {
       case Kind::kTensor:
-        return tensor(THPVariable_Unpack(object.ptr()), path);
       case Kind::kSubclass:
-        return refuse_subclass(object, path), py::object();
+        return tensor(THPVariable_Unpack(object.ptr()), path);
       case Kind::kAbsent:
         return tensor(at::Tensor(), path);
       case Kind::kList:
@@ -86,6 +86,7 @@ class Rebuilder {
   }
 
   Visitor& visitor_;
+  int depth_ = 0;
 };
 
 }  // namespace diptych::python

@@ -97,8 +97,10 @@ TEST(CheckedExecutable, ChecksTheFirstRunOnly) {
   auto liar = std::make_shared<Liar>(std::vector<at::Tensor>{torch::ones({4}), torch::ones({4})});
   const auto executable = checked_executable(liar, sine_graph(), "liar");
   executable->run({torch::randn({4})});
-  liar->outputs_ = {torch::ones({9})};
-  EXPECT_EQ(executable->run({torch::randn({4})}).size(), 1U);
+  liar->outputs_ = {torch::ones({9}), torch::ones({9})};
+  EXPECT_EQ(executable->run({torch::randn({4})}).size(), 2U);
+  liar->outputs_ = {torch::ones({9})};  // but for their number, which later code relies on
+  EXPECT_THROW((void)executable->run({torch::randn({4})}), UserError);
 }
 
 TEST(CheckedExecutable, RefusesACompilerThatReturnsNothing) {

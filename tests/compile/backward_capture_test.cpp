@@ -2,7 +2,9 @@
 #include "diptych/compile/backward_capture.h"
 
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/autograd.h>
+#include <torch/nn.h>
+#include <torch/types.h>
 
 #include <thread>
 

@@ -1,10 +1,11 @@
 // Hooks in captured backwards: all kinds in random places are called as often, in the order and on the values of eager.
 #include <gtest/gtest.h>
+#include <torch/autograd.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/utils/lambda_post_hook.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <random>
 

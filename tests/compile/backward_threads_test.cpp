@@ -1,6 +1,7 @@
 // Captured backwards from several threads at once. `make threads` runs these under the thread sanitizer.
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/autograd.h>
+#include <torch/types.h>
 
 #include <atomic>
 #include <thread>

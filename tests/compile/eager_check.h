@@ -1,7 +1,7 @@
 // Running one program in eager and compiled, side by side, and comparing everything that a caller can see.
 #pragma once
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <functional>
 #include <string>

@@ -1,4 +1,6 @@
 #include "compile/step_check.h"
+#include <torch/nn.h>
+#include <torch/optim.h>
 
 #include "diptych/compile/backward_capture.h"
 

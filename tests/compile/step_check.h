@@ -1,7 +1,8 @@
 // Two trainings of one model side by side: by torch::optim in eager, and by a captured step.
 #pragma once
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/optim.h>
+#include <torch/types.h>
 
 #include <functional>
 #include <vector>

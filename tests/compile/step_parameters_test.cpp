@@ -1,4 +1,6 @@
 // Captured steps on parameters and gradients of all kinds: unused, tied, undefined, aliased, large, of several dtypes.
+#include <ATen/Parallel.h>
+#include <torch/optim.h>
 #include "compile/step_check.h"
 #include "diptych/compile/backward_capture.h"
 

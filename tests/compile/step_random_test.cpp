@@ -1,5 +1,8 @@
 // Captured steps against torch::optim: random models, optimizers, options, schedules, hooks, and eager steps between.
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
+#include <torch/optim.h>
+#include <torch/serialize.h>
 
 #include <random>
 #include <sstream>

@@ -2,6 +2,7 @@
 #include "diptych/compile/step.h"
 
 #include <gtest/gtest.h>
+#include <torch/optim.h>
 
 #include "compile/step_check.h"
 #include "diptych/compile/aot.h"

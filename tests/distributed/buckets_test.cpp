@@ -1,7 +1,7 @@
 #include "diptych/distributed/buckets.h"
 
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "diptych/base/error.h"
 

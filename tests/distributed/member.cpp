@@ -1,6 +1,7 @@
 // A program of two processes, one of which comes to an end that its argument names.
 #include <ATen/ops/ones.h>
 #include <signal.h>
+#include <torch/optim.h>
 #include <torch/optim/sgd.h>
 #include <unistd.h>
 

@@ -1,5 +1,6 @@
 // Two processes together. Every process runs every test, in the same order.
-#include <torch/torch.h>
+#include <torch/nn.h>
+#include <torch/types.h>
 
 #include "diptych/base/last_error.h"
 #include "diptych/compile/pair.h"

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <cstdlib>
 

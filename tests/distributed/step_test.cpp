@@ -1,7 +1,10 @@
 // Training steps of two processes beside steps of one process on the whole batch. Every process runs every test.
 #include "diptych/compile/step.h"
 
-#include <torch/torch.h>
+#include <torch/autograd.h>
+#include <torch/nn.h>
+#include <torch/optim.h>
+#include <torch/types.h>
 
 #include <iostream>
 

@@ -1,6 +1,7 @@
 // Follows one small function through every room and prints what each makes of it: layout_stages <stage>, for
 // docs/layout.md, which shows these outputs.
-#include <torch/torch.h>
+#include <torch/autograd.h>
+#include <torch/types.h>
 
 #include <iostream>
 

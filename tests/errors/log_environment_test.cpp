@@ -2,10 +2,27 @@
 // variable is read once.
 #include <cstdlib>
 
+#include "diptych/base/switches.h"
 #include "errors/refusal.h"
 
 namespace diptych::testing {
 namespace {
+
+TEST(LogEnvironment, TheSwitchForCheckedCallsIsReadOnce) {
+  ::setenv("DIPTYCH_CHECK_CALLS", "yes", 1);
+  try {
+    (void)checks_calls();
+    ADD_FAILURE() << "expected an error";
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("[DIPTYCH_CHECK_CALLS] got 'yes', expected 0 or 1; leave it out"),
+              std::string::npos)
+        << error.what();
+  }
+  ::setenv("DIPTYCH_CHECK_CALLS", "1", 1);
+  EXPECT_TRUE(checks_calls());
+  ::unsetenv("DIPTYCH_CHECK_CALLS");
+  EXPECT_TRUE(checks_calls());
+}
 
 TEST(LogEnvironment, IsCheckedAtTheFirstCall) {
   ::setenv("DIPTYCH_LOG", "grahps", 1);

@@ -3,7 +3,8 @@
 #include <ATen/FunctionalTensorWrapper.h>
 #include <ATen/autocast_mode.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/autograd.h>
+#include <torch/types.h>
 
 #include <string>
 #include <type_traits>

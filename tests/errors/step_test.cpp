@@ -3,6 +3,7 @@
 
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/utils/lambda_post_hook.h>
+#include <torch/optim.h>
 
 #include "diptych/autodiff/update_rules.h"
 #include "diptych/compile/backward_capture.h"

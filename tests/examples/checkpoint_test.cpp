@@ -1,8 +1,10 @@
 // Checkpoints: written whole or not at all, damage noticed, the newest sound one read back exactly.
 #include "common/checkpoint.h"
 
+#include <ATen/Parallel.h>
 #include <signal.h>
 #include <sys/wait.h>
+#include <torch/optim.h>
 #include <unistd.h>
 
 #include "examples/temporary_folder.h"

@@ -2,6 +2,8 @@
 #include "common/trainer.h"
 
 #include <diptych/base/error.h>
+#include <torch/nn.h>
+#include <torch/optim.h>
 
 #include <cmath>
 

@@ -87,6 +87,10 @@ void run_backward(const Program& program, Run& run, const Tensors& wanted) {
       for (size_t i = 0; i < roots.tensors.size(); ++i)
         torch::autograd::backward({roots.tensors[i]}, {roots.tangents[i]}, true);
       return;
+    case Mode::kInTurnOnce:
+      for (size_t i = 0; i < roots.tensors.size(); ++i)
+        torch::autograd::backward({roots.tensors[i]}, {roots.tangents[i]});
+      return;
     case Mode::kGrad:
       if (!wanted.empty()) keep(grad(roots.tensors, roots.tangents, false));
       return;

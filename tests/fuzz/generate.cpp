@@ -89,7 +89,7 @@ class Generator {
   bool try_statement(const Operator& op, Statement& statement, Tensors& variables) {
     Tensors arguments;
     for (const int id : statement.args) arguments.push_back(variables[id]);
-    if (op.kind == Kind::kInPlace && !is_well_defined(arguments)) return false;
+    if (op.kind == Kind::kInPlace && !is_well_defined(arguments, writes_one_value(op))) return false;
     try {
       const at::AutoGradMode mode(!statement.no_grad);
       const Tensors results = op.run(arguments, statement);
@@ -105,10 +105,13 @@ class Generator {
     }
   }
 
-  // Eager does not say what comes of writing to memory that is met twice, or that is read at another place.
-  static bool is_well_defined(const Tensors& arguments) {
+  static bool writes_one_value(const Operator& op) { return op.name == "fill_" || op.name == "zero_"; }
+
+  // Eager does not say what comes of writing to memory that is met twice, unless one value is written all over, or of
+  // writing to what is read at another place.
+  static bool is_well_defined(const Tensors& arguments, bool is_one_value) {
     const at::Tensor& target = arguments[0];
-    if (meets_itself(target)) return false;
+    if (meets_itself(target) && !is_one_value) return false;
     return std::all_of(arguments.begin() + 1, arguments.end(), [&](const at::Tensor& other) {
       return !other.storage().is_alias_of(target.storage()) ||
              (other.storage_offset() == target.storage_offset() && other.sizes() == target.sizes() &&
@@ -152,6 +155,19 @@ class Generator {
     return made;
   }
 
+  // At times, the memory of a leaf under another owner.
+  int random_argument_or_alias(Tensors& variables) {
+    const int made = random_argument(variables);
+    if (made < 0 || !choose_.chance(0.08) || variables[made].requires_grad() || !variables[made].is_contiguous()) {
+      return made;
+    }
+    Statement statement{.op = "other_owner", .args = {made}, .results = {static_cast<int>(variables.size())}};
+    run(statement, variables);
+    program_.setup.push_back(statement);
+    if (choose_.chance(0.7)) program_.arguments.push_back(made);
+    return statement.results[0];
+  }
+
   void make_arguments() {
     Tensors variables;
     for (size_t i = 0; i < program_.leaves.size(); ++i) variables.push_back(make_leaf(program_.leaves[i], i));
@@ -160,7 +176,7 @@ class Generator {
     in_body_ = false;
     for (int64_t i = choose_.below(4); i >= 0; --i) {
       const bool again = !program_.arguments.empty() && choose_.chance(0.06);
-      program_.arguments.push_back(again ? choose_.one_of(program_.arguments) : random_argument(variables));
+      program_.arguments.push_back(again ? choose_.one_of(program_.arguments) : random_argument_or_alias(variables));
     }
   }
 
@@ -197,7 +213,7 @@ class Generator {
     using Mode = Backward::Mode;
     static const std::vector<Mode> kModes = {Mode::kOnce,        Mode::kOnce,        Mode::kOnce,   Mode::kOnce,
                                              Mode::kOnce,        Mode::kTwice,       Mode::kInTurn, Mode::kGrad,
-                                             Mode::kSecondOrder, Mode::kSecondOrder, Mode::kNone};
+                                             Mode::kSecondOrder, Mode::kSecondOrder, Mode::kNone,   Mode::kInTurnOnce};
     static const std::vector<Tangent> kTangents = {Tangent::kDense, Tangent::kDense,    Tangent::kDense,
                                                    Tangent::kNone,  Tangent::kExpanded, Tangent::kTransposed,
                                                    Tangent::kSliced};

@@ -52,6 +52,45 @@ std::vector<Operator> unary() {
   };
 }
 
+// A number that is not zero, and a whole one as often as not.
+Make with_a_divisor() {
+  return [](Chooser& choose, Statement& statement) {
+    const int id = choose.variable(is_float);
+    if (id < 0) return false;
+    statement.args = {id};
+    statement.numbers = {choose.one_of(std::vector<double>{2, 3, -2, 0.5, 1.5})};
+    return true;
+  };
+}
+
+// A tensor that the function makes of numbers, as a capture could keep it, in the shape of what there is.
+Make literal() {
+  return [](Chooser& choose, Statement& statement) {
+    statement.numbers = {choose.number(), choose.number(), choose.number()};
+    return true;
+  };
+}
+
+std::vector<Operator> literals() {
+  return {
+      {"tensor_of_number", "torch::tensor({n0})", 1, Kind::kPlain, literal(),
+       [](A, S s) -> Tensors { return {torch::tensor(static_cast<float>(s.numbers[0]))}; }},
+      {"tensor_of_numbers", "torch::tensor({{n0}, {n1}, {n2}})", 2, Kind::kPlain, literal(),
+       [](A, S s) -> Tensors {
+         return {torch::tensor(
+             {static_cast<float>(s.numbers[0]), static_cast<float>(s.numbers[1]), static_cast<float>(s.numbers[2])})};
+       }},
+      {"scalar_tensor", "at::scalar_tensor({n0})", 1, Kind::kPlain, literal(),
+       [](A, S s) -> Tensors { return {at::scalar_tensor(s.numbers[0])}; }},
+      {"leaf_made_inside", "torch::tensor({{n0}, {n1}, {n2}}).requires_grad_()", 1, Kind::kPlain, literal(),
+       [](A, S s) -> Tensors {
+         return {torch::tensor({static_cast<float>(s.numbers[0]), static_cast<float>(s.numbers[1]),
+                                static_cast<float>(s.numbers[2])})
+                     .requires_grad_()};
+       }},
+  };
+}
+
 std::vector<Operator> with_numbers() {
   return {
       {"add_number", "{0}.add({n0})", 4, Kind::kPlain, one_with_numbers(is_float, 1),
@@ -60,6 +99,16 @@ std::vector<Operator> with_numbers() {
        [](A a, S s) -> Tensors { return {a[0].mul(s.numbers[0])}; }},
       {"rsub_number", "at::rsub({0}, {n0})", 1, Kind::kPlain, one_with_numbers(is_float, 1),
        [](A a, S s) -> Tensors { return {at::rsub(a[0], s.numbers[0])}; }},
+      {"floor_divide_number", "{0}.floor_divide({n0})", 2, Kind::kPlain, with_a_divisor(),
+       [](A a, S s) -> Tensors { return {a[0].detach().mul(3).floor_divide(s.numbers[0])}; }},
+      {"number_floor_divided", "at::floor_divide(wrapped({n0}), {0})", 1, Kind::kPlain, with_a_divisor(),
+       [](A a, S s) -> Tensors {
+         const at::Tensor number = c10::scalar_to_tensor(s.numbers[0] * 8);
+         number.unsafeGetTensorImpl()->set_wrapped_number(true);
+         return {at::floor_divide(number, a[0].detach().abs().add(1))};
+       }},
+      {"remainder_number", "{0}.remainder({n0})", 1, Kind::kPlain, with_a_divisor(),
+       [](A a, S s) -> Tensors { return {a[0].mul(3).remainder(s.numbers[0])}; }},
       {"div_number", "{0}.div(4)", 1, Kind::kPlain, one(is_number), [](A a, S) -> Tensors { return {a[0].div(4)}; }},
       {"clamp", "{0}.clamp(-1, {n0})", 2, Kind::kPlain, one_with_numbers(is_float, 1),
        [](A a, S s) -> Tensors { return {a[0].clamp(-1, s.numbers[0])}; }},
@@ -168,7 +217,7 @@ std::vector<Operator> made_or_random() {
 
 std::vector<Operator> pointwise_operators() {
   std::vector<Operator> all;
-  for (const auto& rows : {unary(), with_numbers(), several(), made_or_random()})
+  for (const auto& rows : {unary(), with_numbers(), literals(), several(), made_or_random()})
     all.insert(all.end(), rows.begin(), rows.end());
   return all;
 }

@@ -109,6 +109,11 @@ std::vector<Operator> view_operators() {
   const auto matrix = of_rank(is_any, 2);
   return {
       {"view", "{0}.view({ints})", 4, Kind::kView, reshaped(), [](A a, S s) -> Tensors { return {a[0].view(s.ints)}; }},
+      {"other_owner", "at::from_blob({0}.data_ptr(), {0}.sizes())", 0, Kind::kView, one(is_any),
+       [](A a, S) -> Tensors {
+         return {at::from_blob(
+             a[0].data_ptr(), a[0].sizes(), [kept = a[0]](void*) {}, a[0].options())};
+       }},
       {"reshape", "{0}.reshape({ints})", 3, Kind::kView, reshaped(),
        [](A a, S s) -> Tensors { return {a[0].reshape(s.ints)}; }},
       {"transpose", "{0}.transpose({i0}, {i1})", 3, Kind::kView, two_dims(),

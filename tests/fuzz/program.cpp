@@ -171,13 +171,14 @@ std::string to_string(const Loop& loop) {
 }
 
 std::string after_call(const Program& program) {
-  static constexpr std::array<const char*, 6> kModes = {
+  static constexpr std::array<const char*, 7> kModes = {
       "no backward",
       "backward",
       "backward twice with retain_graph",
       "backward of each output in turn with retain_graph",
       "autograd::grad of the leaves",
-      "autograd::grad with create_graph, and grad of the gradients' squares"};
+      "autograd::grad with create_graph, and grad of the gradients' squares",
+      "backward of each output in turn"};
   static constexpr std::array<const char*, 5> kTangents = {"none", "dense", "expanded", "transposed", "sliced"};
   std::string text;
   if (program.edit.target != Edit::Target::kNone) {

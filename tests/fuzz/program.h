@@ -1,6 +1,6 @@
 // A random program as data: a list of statements over numbered tensors that can be run, printed and taken apart.
 #pragma once
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <cstdint>
 #include <functional>
@@ -36,7 +36,7 @@ enum class Tangent { kNone, kDense, kExpanded, kTransposed, kSliced };
 
 /// What happens after the call.
 struct Backward {
-  enum class Mode { kNone, kOnce, kTwice, kInTurn, kGrad, kSecondOrder };
+  enum class Mode { kNone, kOnce, kTwice, kInTurn, kGrad, kSecondOrder, kInTurnOnce };
   Mode mode = Mode::kOnce;
   std::vector<Tangent> tangents;  ///< per output
   bool from_inputs = false;       ///< non-leaf arguments get tangents too: they may have been changed in place

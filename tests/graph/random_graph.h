@@ -1,6 +1,6 @@
 // Random graphs over every ATen operator that a graph can hold, with every kind of operand, for round-trip tests.
 #pragma once
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <cmath>
 #include <limits>

@@ -2,7 +2,7 @@
 #include "diptych/graph/safetensors.h"
 
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 #include <unistd.h>
 
 #include <filesystem>

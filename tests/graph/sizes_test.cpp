@@ -1,11 +1,14 @@
 // Patterns of sizes, polynomials through them, and graphs for given ones.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <random>
 
+#include "diptych/base/error.h"
 #include "diptych/graph/map_sizes.h"
 #include "diptych/graph/parse.h"
 #include "diptych/graph/size_fit.h"
+#include "diptych/graph/size_fitter.h"
 #include "diptych/graph/size_pattern.h"
 
 namespace diptych {
@@ -118,6 +121,101 @@ TEST(Instantiate, EverySymbolBecomesItsValue) {
   %1 : f32[21] = aten.view(%0, [21])
   return (%1 y)
 )");
+}
+
+TEST(SizeExpr, RoundsDown) {
+  const SizeExpr n = SizeExpr::symbol("s0", 7);
+  const SizeExpr half = (n + SizeExpr(1)).divided_by(2).floor();
+  EXPECT_EQ(half.str(), "floor((s0+1)/2)");
+  EXPECT_EQ(half.hint(), 4);
+  EXPECT_EQ(half.evaluate({{"s0", 8}}), 4);
+  EXPECT_EQ((half * half - n).str(), "floor((s0+1)/2)^2-s0");
+  EXPECT_EQ((half * half - n).evaluate({{"s0", 9}}), 16);
+  EXPECT_EQ(half.symbols(), (std::map<std::string, int64_t>{{"s0", 7}}));
+  EXPECT_EQ(half.divided_by(2).floor().str(), "floor(floor((s0+1)/2)/2)");
+  EXPECT_EQ(half.divided_by(2).floor().evaluate({{"s0", 12}}), 3);
+  EXPECT_EQ((n - SizeExpr(9)).divided_by(4).floor().evaluate({{"s0", 8}}), -1) << "down, and not towards zero";
+  EXPECT_TRUE(half.has_floors());
+  EXPECT_FALSE((half - half).has_floors());
+  EXPECT_EQ(n.floor(), n);
+  EXPECT_EQ(SizeExpr(7).divided_by(2).floor(), SizeExpr(3));
+}
+
+TEST(SizeExpr, ReadsWhatItPrints) {
+  const std::map<std::string, int64_t> hints{{"s0", 7}, {"s1", 5}};
+  for (const char* text : {"floor(s0/2)", "3*floor((s0+1)/2)*s1-4", "(s0^2+floor(s1/3))/2", "floor(floor(s0/2)/3)^2"}) {
+    const SizeExpr size = SizeExpr::parse(text, hints);
+    EXPECT_EQ(size.str(), text);
+    EXPECT_EQ(SizeExpr::parse(size.str(), hints), size);
+  }
+  EXPECT_THROW(SizeExpr::parse("floor(s0/2", hints), UserError);
+}
+
+// Values of `number` at points that a search would choose.
+template <class Number, class Fit>
+auto fitted(const Number& number, const Fit& fit) {
+  std::vector<SymbolValues> points{{12, 9}, {2, 30}, {7, 4}, {25, 11}, {40, 2}, {3, 17}, {31, 23}, {19, 6}};
+  for (int64_t step = 1; step <= 8; ++step) {
+    points.push_back({12 + step, 9});
+    points.push_back({12, 9 + step});
+  }
+  std::vector<decltype(number(0, 0))> values;
+  for (const auto& point : points) values.push_back(number(point[0], point[1]));
+  SizeFitter fitter(points, 2);
+  return fit(fitter, values);
+}
+
+template <class Number>
+std::string fitted_size(const Number& number) {
+  const auto found =
+      fitted(number, [](SizeFitter& fitter, const std::vector<int64_t>& values) { return fitter.fit(values); });
+  return found ? found->str() : "none";
+}
+
+TEST(SizeFitter, QuotientsThatAreRounded) {
+  EXPECT_EQ(fitted_size([](int64_t n, int64_t) { return n / 2; }), "floor(s0/2)");
+  EXPECT_EQ(fitted_size([](int64_t, int64_t m) { return (m + 1) / 4; }), "floor((s1+1)/4)");
+  EXPECT_EQ(fitted_size([](int64_t n, int64_t m) { return n * m / 3; }), "floor(s0*s1/3)");
+  EXPECT_EQ(fitted_size([](int64_t n, int64_t) { return 3 * n / 2; }), "floor(3*s0/2)");
+  EXPECT_EQ(fitted_size([](int64_t n, int64_t) { return n * n; }), "s0^2") << "what is a polynomial stays one";
+  EXPECT_EQ(fitted_size([](int64_t n, int64_t) { return n % 2 == 0 ? n : 3 * n + 1; }), "none");
+}
+
+TEST(SizeFitter, ProductsOfQuotientsThatItHasFound) {
+  const auto second = [](const auto& number) {
+    return fitted([&](int64_t n, int64_t m) { return std::pair((n + 1) / 2, number(n, m, (n + 1) / 2)); },
+                  [](SizeFitter& fitter, const auto& pairs) {
+                    std::vector<int64_t> halves, values;
+                    for (const auto& [half, value] : pairs) {
+                      halves.push_back(half);
+                      values.push_back(value);
+                    }
+                    fitter.fit(halves);
+                    const auto found = fitter.fit(values);
+                    return found ? found->str() : "none";
+                  });
+  };
+  EXPECT_EQ(second([](int64_t, int64_t m, int64_t half) { return 16 * m * half; }), "16*floor((s0+1)/2)*s1");
+  EXPECT_EQ(second([](int64_t, int64_t, int64_t half) { return half * half - 2; }), "floor((s0+1)/2)^2-2");
+  EXPECT_EQ(second([](int64_t n, int64_t, int64_t half) { return n - half; }), "floor(s0/2)");
+}
+
+TEST(SizeFitter, FunctionsOfQuotients) {
+  const auto text = [](const auto& number) {
+    const auto found =
+        fitted([&](int64_t n, int64_t m) { return number(static_cast<double>(n), static_cast<double>(m)); },
+               [](SizeFitter& fitter, const auto& values) { return fitter.fit_number(values); });
+    return found ? found->str() : "none";
+  };
+  EXPECT_EQ(text([](double n, double) { return 1 / n; }), "quotient(1, s0)");
+  EXPECT_EQ(text([](double n, double m) { return 2 / (n * m - 1); }), "quotient(2, s0*s1-1)");
+  EXPECT_EQ(text([](double n, double) { return n / 2; }), "quotient(s0, 2)");
+  EXPECT_EQ(text([](double n, double) { return (n - 1) / n; }), "quotient(s0-1, s0)");
+  EXPECT_EQ(text([](double, double m) { return std::sqrt(m); }), "root(s1, 1)");
+  EXPECT_EQ(text([](double n, double) { return 1 / std::sqrt(n); }), "inverse_root(s0, 1)");
+  EXPECT_EQ(text([](double n, double) { return std::log(n); }), "logarithm(s0, 1)");
+  EXPECT_EQ(text([](double n, double) { return std::sin(n); }), "none");
+  EXPECT_EQ(text([](double n, double) { return n > 20 ? std::nan("") : 1 / n; }), "none");
 }
 
 }  // namespace

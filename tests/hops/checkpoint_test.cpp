@@ -1,3 +1,4 @@
+#include <torch/nn.h>
 #include "hops/live_bytes.h"
 #include "hops/unrolled.h"
 

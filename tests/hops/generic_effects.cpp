@@ -1,5 +1,6 @@
 // The generic set: what bodies do besides computing, and what happens to tensors between forward and backward.
 #include <ATen/autocast_mode.h>
+#include <torch/nn.h>
 
 #include "errors/refusal.h"
 #include "hops/generic_set.h"

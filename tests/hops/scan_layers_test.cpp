@@ -1,4 +1,5 @@
 #include "diptych/hops/scan_layers.h"
+#include <torch/nn.h>
 #include "diptych/compile/module.h"
 #include "hops/unrolled.h"
 

@@ -1,4 +1,6 @@
 // The text of each message of the interpreter.
+#include "diptych/base/switches.h"
+#include "diptych/interpreter/call_checks.h"
 #include "diptych/interpreter/hop_rules.h"
 #include "diptych/interpreter/program.h"
 #include "interpreter/graph_builder.h"
@@ -126,6 +128,51 @@ TEST(InterpreterErrors, AreInternalForAMisshapenNode) {
   builder.graph().add_node(node, {TensorMeta::of(torch::randn({2}))});
   const Graph graph = builder.finish({builder.graph().nodes()[0].outputs[0]});
   expect_contains(message_of<InternalError>([&] { Program{graph}; }), {"has 1 operands, the schema has 3"});
+}
+
+/// Turns the comparison of every call with its graph on, while it lives.
+struct CheckedCalls {
+  CheckedCalls() { set_checks_calls(true); }
+  ~CheckedCalls() { set_checks_calls(was_on); }
+  bool was_on = checks_calls();
+};
+
+// A graph that says f32[3] of a node that gives f32[2].
+Graph mistaken_graph() {
+  Graph graph("mistaken");
+  const Value x = graph.add_input(TensorMeta::of(torch::ones({2})), {SlotKind::kArgument, "x"});
+  Node node = test::make_node(Op::find("aten.neg"));
+  node.operands = {x};
+  graph.add_node(node, {TensorMeta::of(torch::ones({3}))});
+  graph.set_outputs({graph.nodes()[0].outputs[0]}, {{SlotKind::kOutput, "out"}});
+  return graph;
+}
+
+TEST(InterpreterErrors, CheckedCallsNameTheNodeThatTheGraphIsMistakenAbout) {
+  const Program program(mistaken_graph());
+  const CheckedCalls checked;
+  for (const bool differentiable : {false, true}) {
+    expect_contains(
+        message_of<InternalError>([&] { program.run({torch::ones({2})}, {.differentiable = differentiable}); }),
+        {"result 0 of node 0 (%1 = aten.neg) of graph 'mistaken' is f32[2] on cpu, expected f32[3] on cpu"});
+  }
+  // A graph may be run on other sizes, and then says nothing of them.
+  EXPECT_EQ(program.run({torch::ones({5})})[0].numel(), 5);
+}
+
+TEST(InterpreterErrors, CheckedCallsNameTheInputThatAGraphIsNotFor) {
+  const Graph graph = product_graph();
+  const CheckedCalls checked;
+  detail::check_call(graph, {torch::ones({2, 3}), torch::ones({3, 4})});
+  detail::check_call(graph, {torch::ones({2, 3}), at::Tensor()});
+  const auto message = [&](std::vector<at::Tensor> inputs) {
+    return message_of<InternalError>([&] { detail::check_call(graph, inputs); });
+  };
+  expect_contains(message({torch::ones({2, 3})}), {"graph 'forward' takes 2 tensors and was called with 1"});
+  expect_contains(message({torch::ones({2, 3}), torch::ones({3, 4}, torch::kDouble)}),
+                  {"input 1 (x1) of graph 'forward' is f64[3,4] on cpu, expected f32[3,4] on cpu"});
+  set_checks_calls(false);
+  detail::check_call(graph, {});
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // Small graphs for tests, without a trace.
 #pragma once
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <string>
 #include <utility>

@@ -115,7 +115,9 @@ TEST(Lifetimes, HandADyingValueToItsKernelAlone) {
   const Program program(builder.finish({add_probe(builder, builder.node("aten.sin", {x}))}));
   Probe probe;
   current_probe = &probe;
-  program.run({torch::randn({4})});
+  std::vector<at::Tensor> inputs;  // an initializer list would hold the tensor as well, until the call is over
+  inputs.push_back(torch::randn({4}));
+  program.run(std::move(inputs));
   EXPECT_EQ(probe.use_count, 1U);
 }
 

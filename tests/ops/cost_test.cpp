@@ -1,7 +1,7 @@
 // Costs of nodes, against counts made by hand.
 #include "diptych/ops/cost.h"
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 namespace diptych {
 namespace {

@@ -1,7 +1,7 @@
 // Builders that the samples of all families share.
 #include "ops/op_info.h"
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 namespace diptych::test {
 

@@ -1,5 +1,5 @@
 // Samples of Fourier transforms.
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "ops/op_info.h"
 

@@ -1,5 +1,5 @@
 // Samples of losses, pools and random operators.
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "ops/op_info.h"
 

@@ -1,5 +1,5 @@
 // Samples of the operators that neural networks are made of: embeddings, norms, attention, convolutions, LSTM layers.
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "ops/op_info.h"
 

@@ -1,5 +1,5 @@
 // Samples of pointwise operators and activations.
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "ops/op_info.h"
 

@@ -1,5 +1,5 @@
 // Samples of reductions, scans and indexing.
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "ops/op_info.h"
 

@@ -1,5 +1,5 @@
 // Samples of operators on images and sequences, and of linear algebra.
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "ops/op_info.h"
 

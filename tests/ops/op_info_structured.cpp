@@ -1,5 +1,5 @@
 // Samples of operators that have C++ Meta kernels: matrix products, views, copies, softmax.
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "ops/op_info.h"
 

@@ -2,7 +2,7 @@
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "diptych/ops/shapes.h"
 

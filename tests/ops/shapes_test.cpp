@@ -2,7 +2,7 @@
 #include "diptych/ops/shapes.h"
 
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "diptych/ops/shapes_table.h"
 #include "ops/shapes_check.h"

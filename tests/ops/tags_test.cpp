@@ -1,7 +1,7 @@
 // Tags of operators, checked against what LibTorch's own schemas and kernels say.
 #include "diptych/ops/tags.h"
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <thread>
 

@@ -1,7 +1,7 @@
 // Every decomposition against the kernel that it stands for, in float64 over several shapes, and in the half types.
 #include "diptych/passes/decompose.h"
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <set>
 

@@ -1,5 +1,5 @@
 // The table of residuals, word for word.
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "diptych/passes/partition.h"
 #include "testing/graph_writer.h"

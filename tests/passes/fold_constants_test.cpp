@@ -1,7 +1,7 @@
 // Graph text in, graph text out, with the test runner as the evaluator.
 #include "diptych/passes/fold_constants.h"
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "diptych/base/error.h"
 #include "testing/pass_case.h"

@@ -1,7 +1,7 @@
 // Policies of checkpoint regions as the marks that they become, and memory budgets of regions.
 #include "diptych/passes/mark_regions.h"
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "diptych/graph/parse.h"
 #include "testing/random_joint.h"

@@ -1,6 +1,6 @@
 // Whatever checkpoints have decided about the nodes of a joint graph, every partitioner obeys, and the two graphs
 // compute what the joint graph computes.
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <set>
 

@@ -1,7 +1,8 @@
 // Every partitioner's two graphs must compute what the joint graph computes, and save no more than promised.
 #include "diptych/passes/partition.h"
 
-#include <torch/torch.h>
+#include <torch/autograd.h>
+#include <torch/types.h>
 
 #include <chrono>
 

@@ -1,7 +1,7 @@
 // Graph text in, graph text out.
 #include "diptych/passes/remove_dead_nodes.h"
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "testing/pass_case.h"
 

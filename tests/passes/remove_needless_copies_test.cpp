@@ -1,7 +1,7 @@
 // Graph text in, graph text out.
 #include "diptych/passes/remove_needless_copies.h"
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "testing/pass_case.h"
 #include "testing/random_joint.h"

@@ -1,7 +1,7 @@
 // What running a pass does besides the pass.
 #include "diptych/passes/run_pass.h"
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "diptych/base/error.h"
 #include "diptych/base/switches.h"

@@ -1,4 +1,5 @@
 """torch.compile(backend="diptych"), by the name that the package registers."""
+import copy
 import subprocess
 import sys
 
@@ -97,3 +98,99 @@ def test_dynamic_sizes():
         f(x).sum().backward()
         (y * size).relu().sum(0).sum().backward()
         torch.testing.assert_close(x.grad, y.grad)
+
+
+def never(module, example_inputs):
+    """A backend for what is compiled and must not be run so."""
+    raise AssertionError("Dynamo compiled what a trace runs")
+
+
+SCALE = 2.0
+
+
+def scaled(x, w):
+    return (x @ w).tanh() * SCALE
+
+
+def check_beside(compiled, eager, *arguments):
+    """Values and gradients of a function that was compiled twice are those of what was written."""
+    results = []
+    for function in (compiled, eager):
+        leaves = [argument.detach().clone().requires_grad_() for argument in arguments]
+        value = function(*leaves)
+        results.append([value, *torch.autograd.grad(value.sum(), leaves)])
+    torch.testing.assert_close(*results)
+
+
+def test_a_function_of_torch_compile_is_traced_as_it_was_written(monkeypatch):
+    x, w = torch.randn(4, 3), torch.randn(3, 2)
+    for wrap in (torch.compile(backend=never), torch.compile(backend=never, fullgraph=True, dynamic=True), torch.compiler.disable):
+        compiled = diptych.aot_function(wrap(scaled))
+        check_beside(compiled, scaled, x, w)
+        check_beside(compiled, scaled, x, w)
+        assert (compiled.stats().misses, compiled.stats().hits, compiled.__name__) == (1, 1, "scaled")
+        monkeypatch.setitem(globals(), "SCALE", SCALE + 1)
+        check_beside(compiled, scaled, x, w)
+        assert compiled.stats().misses == 2 and "SCALE" in compiled.stats().last_miss
+
+
+def test_what_torch_compile_made_may_stand_in_a_traced_function():
+    inner = torch.compile(scaled, backend=never)
+
+    class Holder:
+        @torch.compile(backend=never)
+        def method(self, x, w):
+            return inner(x, w).exp()
+
+    holder, x, w = Holder(), torch.randn(4, 3), torch.randn(3, 2)
+    for function, eager in (
+        (lambda x, w: inner(x, w).sin(), lambda x, w: scaled(x, w).sin()),
+        (holder.method, lambda x, w: scaled(x, w).exp()),
+        (diptych.checkpoint(inner), scaled),
+        (lambda x, w: diptych.scan(torch.compile(lambda c, x: (c + x, c), backend=never), w[0], w)[1] * x.sum(), lambda x, w: (w.cumsum(0) - w + w[0]) * x.sum()),
+    ):
+        compiled = diptych.aot_function(function)
+        check_beside(compiled, eager, x, w)
+        check_beside(compiled, eager, x, w)
+        assert compiled.stats().hits == 1, compiled.stats().last_miss
+    w.requires_grad_()
+    [expected] = torch.autograd.grad(scaled(x, w).sum(), w)
+    torch.testing.assert_close(diptych.grad(torch.compile(lambda w: inner(x, w).sum(), backend=never))(w), expected)
+    assert "aten.tanh" in diptych.capture(inner, x, w).code()
+
+
+def test_a_module_of_torch_compile_is_traced_as_it_was_written():
+    torch.manual_seed(0)
+    eager, x = Net(), torch.randn(3, 4)
+    in_place, whole = copy.deepcopy(eager), copy.deepcopy(eager)
+    in_place.compile(backend=never)
+    for module, compiled in ((whole, torch.compile(whole, backend=never)), (in_place, in_place)):
+        reference = copy.deepcopy(eager)
+        for ours in (diptych.aot_module(compiled), diptych.aot_function(lambda net, x: net(x))):
+            arguments = (x,) if isinstance(ours, diptych.AotModule) else (compiled, x)
+            for _ in range(2):
+                for run in (lambda: ours(*arguments), lambda: reference(x)):
+                    run()["y"].square().mean().backward()
+            assert ours.stats().hits == 1, ours.stats().last_miss
+        torch.testing.assert_close(module.state_dict(), reference.state_dict())
+        torch.testing.assert_close([p.grad for p in module.parameters()], [p.grad for p in reference.parameters()])
+    hooked = torch.compile(copy.deepcopy(eager).eval(), backend=never)
+    hooked.register_forward_hook(lambda module, arguments, result: {**result, "y": result["y"] + 1})
+    torch.testing.assert_close(diptych.aot_module(hooked)(x)["y"], copy.deepcopy(eager).eval()(x)["y"] + 1)
+
+
+def test_the_first_use_of_dynamo_inside_a_trace_is_refused_by_name():
+    program = "import diptych, torch; diptych.aot_function(lambda x: torch.compile(lambda x: x.sin(), backend='eager')(x))(torch.ones(2))"
+    run = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True)
+    assert run.returncode == 0 or "the function calls what torch compiles by Dynamo" in run.stderr, run.stderr
+
+
+def test_dynamo_goes_on_after_a_trace():
+    compiled, x = diptych.aot_function(torch.compile(lambda x: x.sin(), backend=never)), torch.ones(3)
+    torch.testing.assert_close(compiled(x), x.sin())
+    with pytest.raises(Exception, match="compiled what a trace runs"):
+        torch.compile(lambda x: x.cos(), backend=never)(x)
+    broken = diptych.aot_function(torch.compile(lambda x: x.sum().item() * x, backend=never))
+    with pytest.raises(diptych.UserError, match="needs the values"):
+        broken(x)
+    torch.testing.assert_close(torch.compile(lambda x: compiled(x) * 2, backend="eager")(x), x.sin() * 2)

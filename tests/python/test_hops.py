@@ -135,6 +135,29 @@ def test_checkpoint():
     assert {node.name for node in pair.backward.nodes} >= {"aten.tanh", "aten.sin"}
 
 
+def test_cond_by_a_bool_calls_one_function():
+    x, called = randn(3).requires_grad_(), []
+    for function in (lambda x, flag: diptych.cond(flag, lambda x: (called.append(1), x.sin())[1], lambda x: x.cos(), x),):
+        for call in (function, diptych.aot_function(function)):
+            torch.testing.assert_close(call(x, True), x.sin())
+            torch.testing.assert_close(call(x, False), x.cos())
+    assert len(called) == 2
+    for predicate in (1, 0.5, None, "yes"):
+        with pytest.raises(diptych.UserError, match=r"\[cond\] the predicate is a .*, expected a tensor of one element of dtype bool, or a bool"):
+            diptych.cond(predicate, torch.sin, torch.cos, x)
+
+
+def test_a_number_that_changes_is_no_carry():
+    def step(carry, x):
+        return carry + x.sum(), carry
+
+    for init in (0.0, 0):
+        with pytest.raises(diptych.UserError, match=r"\[scan\] .*return the same structure, and tensors for numbers that change"):
+            diptych.scan(step, init, randn(3, 2))
+    last, _ = diptych.scan(step, torch.tensor(0.0), torch.ones(3, 2))
+    assert last == 6
+
+
 def test_custom_vjp():
     def fwd(x, scale):
         return (x * scale).sin(), ((x * scale).cos(), scale)
@@ -258,3 +281,49 @@ def test_a_gradient_that_is_no_tree_like_its_argument_is_named(gradient, words):
     f = diptych.custom_vjp(lambda d: d["w"] * d["n"], lambda d: (d["w"] * d["n"], ()), lambda residuals, tangent: gradient(tangent))
     with pytest.raises(diptych.UserError, match=re.escape(words)):
         f({"w": randn(3).requires_grad_(), "n": 2.0})
+
+
+@pytest.mark.parametrize("number", [2, 0, 0.5, -0.0])
+@pytest.mark.parametrize("shape", [(), (1,)])
+def test_a_number_is_a_predicate(number, shape):
+    def f(predicate, x):
+        return diptych.cond(predicate, torch.sin, lambda x: x * 2, x)
+
+    predicate, x = torch.full(shape, number), torch.ones(3, requires_grad=True)
+    expected = torch.sin(x) if number else x * 2
+    torch.testing.assert_close(f(predicate, x), expected)
+    torch.testing.assert_close(diptych.aot_function(f)(predicate, x), expected)
+
+
+def test_a_number_is_the_condition_of_a_loop():
+    last = diptych.while_loop(lambda c: (5 - c).relu().sum(), lambda c: c + 2, torch.tensor(0.0))
+    assert last == 6
+
+
+def test_what_a_body_can_not_do_is_refused_with_the_way_round_it():
+    x = torch.arange(3.0)
+    with pytest.raises(diptych.UserError, match="carry.0: expected 0, got 1.*tensors for numbers that change"):
+        diptych.while_loop(lambda c: c[1].sum() < 9, lambda c: (c[0] + 1, c[1] + 1), (0, x))
+    with pytest.raises(diptych.UserError, match="index_select or gather for an index that is a tensor"):
+        diptych.scan(lambda c, i: (c, c[i]), x, torch.arange(3))
+    last, picked = diptych.scan(lambda c, i: (c, c.index_select(0, i.reshape(1))[0]), x, torch.arange(3).flip(0))
+    torch.testing.assert_close(picked, x.flip(0))
+
+
+def test_an_operator_without_a_fake_kernel_is_named():
+    @torch.library.custom_op("diptych_test_hops::twice", mutates_args=())
+    def twice(a: torch.Tensor) -> torch.Tensor:
+        return a * 2
+
+    with pytest.raises(diptych.UserError, match="diptych_test_hops::twice .* has no fake kernel.*register_fake"):
+        diptych.aot_function(lambda a: twice(a) + 1)(torch.ones(2))
+    twice.register_fake(torch.empty_like)
+    torch.testing.assert_close(diptych.aot_function(lambda a: twice(a) + 1)(torch.ones(2)), torch.full((2,), 3.0))
+
+
+def test_a_packed_sequence_is_refused_by_name():
+    def f(x, lengths):
+        return nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True).data
+
+    with pytest.raises(diptych.UserError, match="_pack_padded_sequence.*a mask instead of a packed sequence"):
+        diptych.aot_function(f)(torch.ones(2, 3, 4), torch.tensor([3, 2]))

@@ -201,7 +201,7 @@ TEST(Case4, WhatMergingCannotKeepIsRefusedByName) {
   const at::Tensor base = leaf({4}) * 1;
   const at::Tensor a = base.narrow(0, 0, 3);
   const at::Tensor b = base.narrow(0, 1, 3);
-  expect_error<UserError>([&] { capture(body, a, b); }, "shares storage with");
+  expect_error<UserError>([&] { capture(body, a, b); }, "shares memory with");
   const auto f = aot_function(body);
   b.register_hook([](const at::Tensor& gradient) { return gradient * 10; });
   expect_error<UserError>([&] { f(a, b); }, "has hooks");

@@ -1,6 +1,6 @@
 // Runs a graph node by node through the dispatcher. Slow and simple, so that rooms below the interpreter can be tested.
 #pragma once
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "diptych/graph/graph.h"
 

@@ -1,6 +1,7 @@
 // The check of a call against a stored structure allocates nothing. A program of its own, as it replaces operator new.
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/nn.h>
+#include <torch/types.h>
 
 #include <atomic>
 #include <cstdlib>

@@ -2,7 +2,7 @@
 #include "diptych/tree/flatten.h"
 
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <random>
 

@@ -2,7 +2,8 @@
 #include "diptych/tree/module.h"
 
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/nn.h>
+#include <torch/types.h>
 
 #include "diptych/base/error.h"
 #include "diptych/tree/flatten.h"

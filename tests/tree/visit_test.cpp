@@ -2,7 +2,7 @@
 #include "diptych/tree/tree.h"
 
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 namespace lib {
 // Stands for structs of another library, which can't be edited.
@@ -218,7 +218,7 @@ TEST(Visit, NamesArgumentsAndNumbersTheRest) {
 }
 
 struct FillWithOnes : LeafVisitor {
-  static constexpr bool kReplacesTensors = true;
+  [[maybe_unused]] static constexpr bool kReplacesTensors = true;
   void tensor(const Path&, at::Tensor& tensor) { tensor = at::ones({1}); }
 };
 

@@ -4,6 +4,7 @@
 
 #include "diptych/autodiff/live_nodes.h"
 #include "diptych/autodiff/task_key.h"
+#include "diptych/base/error.h"
 
 namespace diptych::detail {
 
@@ -25,11 +26,17 @@ class UnsupportedNode : public std::runtime_error {
   size_t call_;
 };
 
+/// A node that was not put back in order after it had been replayed.
+class LostNode : public InternalError {
+ public:
+  using InternalError::InternalError;
+};
+
 /// Traces a task. `is_opaque`: calls to run as they are besides those that `contents` names. `sizes`: those of the key,
 /// or others in their place, for which the task is traced as if its nodes had them. Nothing is run, no hook is called,
 /// and the nodes are left as they were. Threads: one at a time in the process.
 /// Requires: the engine's task is current on this thread, with its grad mode.
-/// Errors: UnsupportedNode; what the ending throws.
+/// Errors: UnsupportedNode; LostNode; what the ending throws.
 BackwardTrace trace_backward(const std::vector<TaskCall>& calls, TaskContents& contents,
                              const std::vector<bool>& is_opaque, const std::vector<int64_t>& sizes);
 

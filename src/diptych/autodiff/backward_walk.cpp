@@ -6,6 +6,7 @@
 #include <ATen/ops/add.h>
 #include <torch/csrc/autograd/graph_task.h>
 
+#include <algorithm>
 #include <queue>
 #include <unordered_map>
 
@@ -33,8 +34,12 @@ struct RanEarlier {
 /// The node that stands for the whole backward.
 class Walk final : public ag::Node {
  public:
-  Walk(Recorder& recorder, ag::edge_list roots, ag::variable_list gradients, size_t num_wanted)
-      : recorder_(recorder), roots_(std::move(roots)), gradients_(std::move(gradients)), found_(num_wanted) {
+  Walk(Recorder& recorder, ag::edge_list roots, ag::variable_list gradients, size_t num_wanted, const WalkPart& part)
+      : recorder_(recorder),
+        part_(part),
+        roots_(std::move(roots)),
+        gradients_(std::move(gradients)),
+        found_(num_wanted) {
     set_next_edges(ag::edge_list(roots_));
     add_input_metadata(gradients_[0]);
   }
@@ -47,8 +52,11 @@ class Walk final : public ag::Node {
   void pass_on(const ag::edge_list& edges, ag::variable_list gradients);
   void evaluate(ReadyNode ready);
   const ExecInfo* find(const ag::Node* node) const;
+  bool is_later(const ag::Node& node) const { return part_.stages.of(&node) > part_.stage; }
+  bool reads_forward(size_t first_node, const ag::variable_list& results) const;
 
   Recorder& recorder_;
+  const WalkPart& part_;
   ag::edge_list roots_;
   ag::variable_list gradients_;
   ag::variable_list found_;
@@ -80,7 +88,7 @@ void Walk::count_dependencies() {
     const ag::Node* node = open.back();
     open.pop_back();
     const ExecInfo* info = find(node);
-    if (info != nullptr && info->needed_) count(node->next_edges());
+    if (info != nullptr && info->needed_ && !is_later(*node)) count(node->next_edges());
   }
 }
 
@@ -103,19 +111,44 @@ void Walk::pass_on(const ag::edge_list& edges, ag::variable_list gradients) {
   }
 }
 
+// Whether what was recorded since reads a value of the forward, or a gradient is one.
+bool Walk::reads_forward(size_t first_node, const ag::variable_list& results) const {
+  const Graph& graph = recorder_.graph();
+  const auto is_forwards = [&](Value value) {
+    if (!value) return false;
+    const auto& info = graph.info(value);
+    if (info.kind == ValueInfo::Kind::kInput) return graph.input_slots()[info.index].kind != SlotKind::kTangent;
+    return info.kind == ValueInfo::Kind::kNode &&
+           graph.nodes()[static_cast<size_t>(info.node)].provenance.phase == Phase::kForward;
+  };
+  bool reads = false;
+  for (size_t i = first_node; i < graph.nodes().size() && !reads; ++i) {
+    for_each_operand_value(graph.nodes()[i], [&](Value value) { reads = reads || is_forwards(value); });
+  }
+  return reads || std::any_of(results.begin(), results.end(), [&](const at::Tensor& result) {
+           const FakeTensorImpl* fake = result.defined() ? as_fake(result) : nullptr;
+           return fake != nullptr && recorder_.owns(result) && is_forwards(fake->value);
+         });
+}
+
 void Walk::evaluate(ReadyNode ready) {
   ag::Node& node = *ready.node;
   const ExecInfo& info = *find(&node);
-  auto inputs = hooked(node.tensor_pre_hooks(), std::move(ready.gradients));
-  for (const auto& [output, hook] : node.retains_grad_hooks()) inputs = (*hook)(inputs);
+  const bool runs = !is_later(node);
+  auto inputs = runs ? hooked(node.tensor_pre_hooks(), std::move(ready.gradients)) : std::move(ready.gradients);
+  if (runs) {
+    for (const auto& [output, hook] : node.retains_grad_hooks()) inputs = (*hook)(inputs);
+  }
   if (info.captures_) {
     for (const auto& capture : *info.captures_) found_[capture.output_idx_] = inputs[capture.input_idx_];
   }
-  if (!info.needed_) return;
+  if (!info.needed_ || !runs) return;
   inputs = hooked(node.pre_hooks(), std::move(inputs));
   recorder_.set_backward_of(node.sequence_nr());
   const ag::variable_list kept = node.post_hooks().empty() ? ag::variable_list() : inputs;
+  const size_t first_node = recorder_.graph().nodes().size();
   ag::variable_list outputs = node(std::move(inputs));
+  if (reads_forward(first_node, outputs)) part_.saving.insert(&node);
   validate_outputs_of(node, node.next_edges(), outputs);
   for (const auto& hook : node.post_hooks()) outputs = (*hook)(outputs, kept);
   pass_on(node.next_edges(), std::move(outputs));
@@ -139,10 +172,10 @@ ag::variable_list Walk::apply(ag::variable_list&& /*inputs*/) {
 }  // namespace
 
 ag::variable_list walk_backward(Recorder& recorder, const ag::edge_list& roots, ag::variable_list gradients,
-                                bool create_graph, const ag::edge_list& wanted) {
+                                bool create_graph, const ag::edge_list& wanted, const WalkPart& part) {
   ag::validate_outputs(roots, gradients, [](const std::string& problem) { return problem; });
   const at::Tensor first = gradients[0];
-  const auto walk = c10::make_intrusive<Walk>(recorder, roots, std::move(gradients), wanted.size());
+  const auto walk = c10::make_intrusive<Walk>(recorder, roots, std::move(gradients), wanted.size(), part);
   ag::Engine::get_default_engine().execute({ag::Edge(walk, 0)}, {first}, /*keep_graph=*/true, create_graph,
                                            /*accumulate_grad=*/false, wanted);
   return walk->found();

@@ -3,11 +3,21 @@
 #include <torch/csrc/autograd/edge.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <unordered_set>
 #include <vector>
 
+#include "diptych/autodiff/stages.h"
 #include "diptych/trace/recorder.h"
 
 namespace diptych::detail {
+
+/// Which part of a trace's backward to run, and what is learned on the way.
+struct WalkPart {
+  const Stages& stages;
+  size_t stage = 0;  ///< nodes of later ones are not run; a gradient is wanted from them as it arrives
+  /// Receives the nodes that read values of the forward.
+  std::unordered_set<const torch::autograd::Node*>& saving;
+};
 
 /// The gradients of `wanted` given those of `roots`, in the engine's order and with its hooks, one per edge; undefined
 /// where none arrives. The autograd graph is kept. `create_graph`: the backward is recorded by autograd too.
@@ -15,6 +25,6 @@ namespace diptych::detail {
 /// Errors: whatever a node or a hook throws.
 torch::autograd::variable_list walk_backward(Recorder& recorder, const torch::autograd::edge_list& roots,
                                              torch::autograd::variable_list gradients, bool create_graph,
-                                             const torch::autograd::edge_list& wanted);
+                                             const torch::autograd::edge_list& wanted, const WalkPart& part);
 
 }  // namespace diptych::detail

@@ -33,6 +33,8 @@ struct OutputPlan {
   bool is_view = false;        ///< for kOfPrimal and kOfSlot: as autograd sees it
   bool under_no_grad = false;  ///< for the same: the view was taken where gradients were not recorded
   bool requires_grad = false;
+  bool is_own_leaf =
+      false;  ///< a view on which the function called requires_grad_(), and nothing before it requires grad
   bool retains_grad = false;
   std::string alias_text;  ///< "is x", "is a view of x"; empty for a tensor of its own
 };
@@ -51,7 +53,33 @@ struct ForwardPlan {
   std::vector<OutputPlan> outputs;
   std::vector<MutationPlan> mutations;
   std::vector<size_t> differentiable;  ///< forward slots that have a tangent, in order
-  std::vector<size_t> fresh_leaves;    ///< forward slots that the function made and set requires_grad on
+  /// The stage of each tangent's gradient, first those of `differentiable`, then those of `hidden`: see Note [Stages of
+  /// a backward].
+  std::vector<size_t> stage_of_tangent;
+  std::vector<TensorMeta> hidden;  ///< tangents that arrive from an earlier stage and from nowhere else
+  size_t num_stages = 1;
+  /// A place where gradients leave a stage for something else than a primal.
+  struct Crossing {
+    enum class Kind : uint8_t {
+      kSlot,    ///< the tensor in forward slot `index`, or the primal whose new value that is
+      kOutput,  ///< output number `index`, which is made outside the graph
+      kPrimal,  ///< primal number `index`, whose shape the call has changed
+      kLeaf,    ///< a leaf that the function made, in forward slot `index`
+      kHidden,  ///< tangent number `index`
+    };
+    Kind kind = Kind::kSlot;
+    size_t index = 0;
+    size_t stage = 0;  ///< stages before this one may hand gradients to it
+    Value value;       ///< of the joint graph, that it stands for; none for kHidden
+    bool operator==(const Crossing& other) const {
+      return kind == other.kind && index == other.index && stage == other.stage && value == other.value;
+    }
+  };
+  std::vector<Crossing> crossings;
+  /// Per stage, the primals, then the crossings, that its gradients lead to.
+  std::vector<std::vector<bool>> leads_to;
+  size_t num_tangents() const { return stage_of_tangent.size(); }
+  std::vector<size_t> fresh_leaves;  ///< forward slots that the function made and set requires_grad on
   /// Views to make anew outside the graph, with autograd on; its inputs are named by `epilogue_inputs`.
   Graph epilogue{"epilogue"};
   struct EpilogueInput {

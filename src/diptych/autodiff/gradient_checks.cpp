@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "diptych/autodiff/custom_function.h"
 #include "diptych/base/error.h"
 
 namespace diptych::detail {
@@ -90,7 +91,8 @@ void check_accumulated(const Recorder& recorder) {
   }
 }
 
-// An output's gradient is what arrives from outside; the function's other results would add to it inside the graph.
+// Without stages an output's gradient is what arrives from outside; the function's other results would add to it inside
+// the graph.
 void check_retained(const OutputAnalysis& analysis) {
   const auto edge_of = [&](size_t slot) { return ag::impl::gradient_edge(analysis.slots[slot].tensor); };
   const auto& differentiable = analysis.plan.differentiable;
@@ -107,13 +109,29 @@ void check_retained(const OutputAnalysis& analysis) {
   }
 }
 
+// It runs a backward of its own, which fills .grad, and only where autograd fills .grad as well.
+void check_checkpoints(const OutputAnalysis& analysis) {
+  ag::edge_list roots;
+  for (const size_t slot : analysis.plan.differentiable) {
+    roots.push_back(ag::impl::gradient_edge(analysis.slots[slot].tensor));
+  }
+  const auto is_reentrant = [](const ag::Node& node) {
+    return is_python_function(node) && node.name() == "CheckpointFunctionBackward";
+  };
+  DIPTYCH_CHECK(
+      !reaches(roots, is_reentrant),
+      "[capture] the function calls torch.utils.checkpoint with use_reentrant=True, whose backward fills .grad "
+      "of tensors, which a graph can't do; pass use_reentrant=False, or use Diptych's checkpoint()");
+}
+
 }  // namespace
 
 void check_gradients_pass(const Recorder& recorder, const std::vector<at::Tensor>& outputs,
-                          const OutputAnalysis& analysis) {
+                          const OutputAnalysis& analysis, bool has_stages) {
   check_accumulated(recorder);
+  check_checkpoints(analysis);
   check_hooks(recorder, outputs, analysis);
-  check_retained(analysis);
+  if (!has_stages) check_retained(analysis);
 }
 
 }  // namespace diptych::detail

@@ -27,9 +27,9 @@ bool reaches(const torch::autograd::edge_list& roots, const IsWanted& is_wanted)
 }
 
 /// Checks that the gradients of a function's outputs pass all that the function put on their way, wherever they enter
-/// the graph, and that it has accumulated none itself. `outputs`: stand-ins, all defined. Errors: UserError names the
-/// output or the argument.
+/// the graph, and that it has accumulated none itself. `outputs`: stand-ins, all defined. `has_stages`: see Note
+/// [Stages of a backward]. Errors: UserError names the output or the argument.
 void check_gradients_pass(const Recorder& recorder, const std::vector<at::Tensor>& outputs,
-                          const OutputAnalysis& analysis);
+                          const OutputAnalysis& analysis, bool has_stages);
 
 }  // namespace diptych::detail

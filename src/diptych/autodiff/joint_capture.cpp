@@ -5,24 +5,30 @@
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/variable.h>
 
-#include <map>
-#include <set>
-
 #include "diptych/autodiff/backward_walk.h"
 #include "diptych/autodiff/custom_function.h"
 #include "diptych/autodiff/gradient_checks.h"
 #include "diptych/autodiff/output_analysis.h"
+#include "diptych/autodiff/stages.h"
 #include "diptych/base/error.h"
 #include "diptych/passes/mark_regions.h"
 #include "diptych/trace/generator_watch.h"
+#include "diptych/trace/memory_overlap.h"
+#include "diptych/trace/placeholder.h"
 #include "diptych/trace/recorder.h"
+#include "diptych/trace/transforms.h"
 
 namespace diptych {
 namespace {
 
 namespace ag = torch::autograd;
 
-// The graph of the gradients is differentiated as it stands, so no rule of a Function's may be on the way.
+bool has_hooks(ag::Node& node) {
+  return !node.tensor_pre_hooks().empty() || !node.pre_hooks().empty() || !node.post_hooks().empty();
+}
+
+// The graph of the gradients is differentiated as it stands, so no rule of a Function's may be on the way, and no hook
+// that would see the gradient of the second order, too.
 void check_differentiable_again(const ag::variable_list& gradients, detail::Recorder& recorder) {
   ag::edge_list edges;
   for (const at::Tensor& gradient : gradients) {
@@ -32,6 +38,11 @@ void check_differentiable_again(const ag::variable_list& gradients, detail::Reco
                 "[second order] the gradient depends on what a torch.autograd.Function computes, whose own backward is "
                 "not differentiated again; write the rule with custom_vjp, call backward without create_graph, or keep "
                 "that Function outside the compiled function");
+  DIPTYCH_CHECK(
+      !detail::reaches(edges, has_hooks),
+      "[second order] the gradient depends on a tensor on which the function registers a hook, which would "
+      "have to run for the gradient's gradient as well; register the hook outside the compiled function, write "
+      "the rule with custom_vjp, or call backward without create_graph");
   const Value lost = recorder.lost_history();
   DIPTYCH_CHECK(!lost,
                 "[second order] the gradient reads a result of {} in scope '{}' whose history the graph does not know, "
@@ -61,14 +72,24 @@ struct JointCapture::State {
   detail::Recorder recorder;
   size_t num_arguments = 0;
   detail::OutputAnalysis analysis;
+  detail::Stages stages;
   std::vector<at::Tensor> tangents;
+  std::unordered_set<const ag::Node*> saving;     ///< nodes of the trace that read values of the forward
   std::optional<std::vector<RegionMarks>> marks;  ///< of the first joint graph with gradients, if it has regions
 
   void trace(const FlatFunction& function, const std::vector<at::Tensor>& arguments,
-             const std::vector<std::string>& paths, bool exact_outputs, const Merging& merging);
+             const std::vector<std::string>& paths, const CaptureOptions& options, const Merging& merging);
+  /// trace(), by which a graph is made or TransformMet is thrown: whatever else is thrown may come of what was met.
+  void trace_plain(const FlatFunction& function, const std::vector<at::Tensor>& arguments,
+                   const std::vector<std::string>& paths, const CaptureOptions& options, const Merging& merging);
   Merging find_merging() const;
+  void check_made_inside() const;
   void add_tangents();
+  void supersede_backward();
   ag::variable_list run_backward(const std::vector<bool>& defined, bool create_graph);
+  void run_stage(size_t stage, const std::vector<bool>& defined, bool create_graph, ag::variable_list& gradients);
+  std::vector<Value> values_outside();
+  void check_nothing_changed(const std::vector<Value>& before);
   enum class Fate : uint8_t { kStays, kLeaves };
   Joint assemble(const std::vector<at::Tensor>& gradients, Fate graph_fate);
   void mark_regions(Joint& joint);
@@ -79,32 +100,93 @@ void JointCapture::State::add_tangents() {
     const at::Tensor& output = analysis.slots[slot].tensor;
     tangents.push_back(recorder.add_input(output, {SlotKind::kTangent, analysis.slots[slot].path}));
   }
+  for (size_t i = 0; i < analysis.plan.hidden.size(); ++i) {
+    const at::Tensor example = make_placeholder(analysis.plan.hidden[i]);
+    tangents.push_back(recorder.add_input(example, {SlotKind::kTangent, fmt::format("hidden.{}", i)}));
+  }
 }
 
-ag::variable_list JointCapture::State::run_backward(const std::vector<bool>& defined, bool create_graph) {
-  ag::edge_list roots;
+// Adds what the tangents of one stage give to each primal and each crossing.
+void JointCapture::State::run_stage(size_t stage, const std::vector<bool>& defined, bool create_graph,
+                                    ag::variable_list& gradients) {
+  ag::edge_list roots, wanted;
   ag::variable_list given;
   for (size_t i = 0; i < defined.size(); ++i) {
-    if (!defined[i]) continue;
-    roots.push_back(ag::impl::gradient_edge(analysis.slots[analysis.plan.differentiable[i]].tensor));
+    if (!defined[i] || analysis.plan.stage_of_tangent[i] != stage) continue;
+    roots.push_back(stages.tangents[i]);
     // Who asks for the gradient's gradient may ask for that with respect to the tangent.
     if (create_graph) tangents[i].set_requires_grad(true);
     given.push_back(tangents[i]);
   }
-  ag::edge_list wanted;
-  for (const auto& primal : recorder.primals()) {
-    if (primal.edge.is_valid()) wanted.push_back(primal.edge);
+  std::vector<size_t> places;
+  const auto want = [&](size_t place, const ag::Edge& edge) {
+    wanted.push_back(edge);
+    places.push_back(place);
+  };
+  for (size_t i = 0; i < recorder.primals().size(); ++i) {
+    if (recorder.primals()[i].edge.is_valid()) want(i, recorder.primals()[i].edge);
   }
-  ag::variable_list gradients(recorder.primals().size());
-  if (roots.empty() || wanted.empty()) return gradients;
+  for (size_t i = 0; i < stages.crossings.size(); ++i) {
+    if (analysis.plan.crossings[i].stage > stage) want(recorder.primals().size() + i, stages.crossings[i]);
+  }
+  if (roots.empty() || wanted.empty()) return;
+  auto found = detail::walk_backward(recorder, roots, std::move(given), create_graph, wanted, {stages, stage, saving});
+  for (size_t i = 0; i < places.size(); ++i) {
+    at::Tensor& sum = gradients[places[i]];
+    if (found[i].defined()) sum = sum.defined() ? sum.add(found[i]) : std::move(found[i]);
+  }
+}
+
+// What tensors that exist outside the graph stand for now: the primals, and the results.
+std::vector<Value> JointCapture::State::values_outside() {
+  std::vector<Value> values;
+  for (const auto& slot : analysis.slots) values.push_back(recorder.value_of(slot.tensor));
+  for (const auto& primal : recorder.primals()) values.push_back(recorder.value_of(primal.stand_in));
+  return values;
+}
+
+// The forward graph has run long before its backward; nobody would do to a caller's tensor what the backward does to
+// it.
+void JointCapture::State::check_nothing_changed(const std::vector<Value>& before) {
+  const auto after = values_outside();
+  const size_t num_slots = analysis.slots.size();
+  for (size_t i = 0; i < after.size(); ++i) {
+    const bool is_slot = i < num_slots;
+    const Value was = i < before.size() ? before[i] : recorder.primals()[i - num_slots].value;
+    DIPTYCH_CHECK(
+        was == after[i],
+        "[capture] the backward of the function changes '{}' in place (in a Function's backward or in a hook), "
+        "which a graph of it can't do to a tensor from outside; make the change in the forward, or call the "
+        "function as it is and capture its backward with BackwardCapture",
+        is_slot ? analysis.slots[i].path : recorder.primals()[i - num_slots].slot.path);
+  }
+}
+
+// What an earlier backward of this trace checked or drew is no part of the next one.
+void JointCapture::State::supersede_backward() {
+  Graph& graph = recorder.graph();
+  for (size_t i = 0; i < graph.nodes().size(); ++i) {
+    Provenance provenance = graph.nodes()[i].provenance;
+    if (provenance.phase != Phase::kBackward || provenance.is_superseded) continue;
+    provenance.is_superseded = true;
+    graph.set_provenance(i, provenance);
+  }
+}
+
+ag::variable_list JointCapture::State::run_backward(const std::vector<bool>& defined, bool create_graph) {
+  ag::variable_list gradients(recorder.primals().size() + stages.crossings.size());
+  if (std::find(defined.begin(), defined.end(), true) == defined.end()) return gradients;
+  const auto before = values_outside();
+  const size_t num_primals = recorder.primals().size();
+  supersede_backward();
   recorder.begin_backward(create_graph);
   const detail::GeneratorWatch watch;
-  const auto found = detail::walk_backward(recorder, roots, std::move(given), create_graph, wanted);
+  for (size_t stage = 0; stage < analysis.plan.num_stages; ++stage) run_stage(stage, defined, create_graph, gradients);
   detail::GeneratorWatch::check_untouched();
-  size_t next = 0;
-  for (size_t i = 0; i < gradients.size(); ++i) {
-    if (recorder.primals()[i].edge.is_valid()) gradients[i] = found[next++];
-  }
+  check_nothing_changed(before);
+  // Tensors that only the backward reads have become primals, to which nothing flows.
+  const size_t num_new = recorder.primals().size() - num_primals;
+  gradients.insert(gradients.begin() + static_cast<std::ptrdiff_t>(num_primals), num_new, at::Tensor());
   return gradients;
 }
 
@@ -122,16 +204,20 @@ void JointCapture::State::mark_regions(Joint& joint) {
 }
 
 Joint JointCapture::State::assemble(const std::vector<at::Tensor>& gradients, Fate graph_fate) {
+  // A Function's backward may have met it.
+  if (!recorder.transform_met().empty()) throw detail::TransformMet(recorder.transform_met());
   std::vector<Value> outputs;
   std::vector<Slot> slots;
   for (const auto& slot : analysis.slots) {
     outputs.push_back(slot.tensor.defined() ? slot.value : Value{});
     slots.push_back({slot.kind, slot.path});
   }
-  for (size_t i = 0; i < recorder.primals().size(); ++i) {
+  const size_t num_primals = recorder.primals().size();
+  for (size_t i = 0; i < num_primals + stages.crossings.size(); ++i) {
     const at::Tensor gradient = i < gradients.size() ? gradients[i] : at::Tensor();
     outputs.push_back(recorder.value_of(recorder.stand_in(gradient)));
-    slots.push_back({SlotKind::kGradient, recorder.primals()[i].slot.path});
+    slots.push_back({SlotKind::kGradient,
+                     i < num_primals ? recorder.primals()[i].slot.path : fmt::format("crossing.{}", i - num_primals)});
   }
   // Arguments, free variables, tangents, whenever each was met.
   Graph graph = graph_fate == Fate::kLeaves ? std::move(recorder.graph()) : recorder.graph();
@@ -143,8 +229,12 @@ Joint JointCapture::State::assemble(const std::vector<at::Tensor>& gradients, Fa
   }
   graph.order_inputs(order);
   graph.set_outputs(std::move(outputs), std::move(slots));
-  JointLayout layout{num_arguments, recorder.primals().size() - num_arguments, tangents.size(),
-                     analysis.plan.outputs.size(), analysis.slots.size() - analysis.plan.outputs.size()};
+  JointLayout layout{num_arguments,
+                     recorder.primals().size() - num_arguments,
+                     tangents.size(),
+                     analysis.plan.outputs.size(),
+                     analysis.slots.size() - analysis.plan.outputs.size(),
+                     stages.crossings.size()};
   Joint joint{std::move(graph), layout};
   if (recorder.regions().regions.empty()) return joint;
   mark_regions(joint);
@@ -152,7 +242,8 @@ Joint JointCapture::State::assemble(const std::vector<at::Tensor>& gradients, Fa
 }
 
 void JointCapture::State::trace(const FlatFunction& function, const std::vector<at::Tensor>& arguments,
-                                const std::vector<std::string>& paths, bool exact_outputs, const Merging& merging) {
+                                const std::vector<std::string>& paths, const CaptureOptions& options,
+                                const Merging& merging) {
   const detail::TraceGuard guard(recorder);
   num_arguments = arguments.size();
   for (size_t i = 0; i < arguments.size(); ++i) {
@@ -162,7 +253,7 @@ void JointCapture::State::trace(const FlatFunction& function, const std::vector<
     recorder.add_primal(arguments[i], {SlotKind::kArgument, paths[i]});
   }
   for (const at::Tensor& tensor : merging.free_variables) recorder.stand_in(tensor);
-  for (const auto& members : merging.groups) recorder.merge(members, /*with_families=*/!exact_outputs);
+  for (const auto& members : merging.groups) recorder.merge(members, /*with_families=*/!options.exact_outputs);
   std::vector<at::Tensor> stand_ins;
   for (size_t i = 0; i < arguments.size(); ++i) stand_ins.push_back(recorder.primals()[i].stand_in);
   FlatResult result = call_watched(function, stand_ins, recorder);
@@ -172,58 +263,98 @@ void JointCapture::State::trace(const FlatFunction& function, const std::vector<
     // A real tensor that is returned as it is, is a free variable.
     result.tensors[i] = recorder.stand_in(result.tensors[i]);
   }
-  analysis = detail::analyze_outputs(recorder, result, exact_outputs);
+  analysis = detail::analyze_outputs(recorder, result, options.exact_outputs);
+  check_made_inside();
   DIPTYCH_CHECK(!result.tensors.empty() || !analysis.plan.mutations.empty(),
                 "[capture] the function returned no tensor and changed none; return at least one");
-  detail::check_gradients_pass(recorder, result.tensors, analysis);
+  detail::check_gradients_pass(recorder, result.tensors, analysis, options.stages);
+  stages = detail::find_stages(recorder, result.tensors, analysis, options.stages);
   add_tangents();
-  ag::edge_list roots;
-  for (const size_t slot : analysis.plan.differentiable) {
-    roots.push_back(ag::impl::gradient_edge(analysis.slots[slot].tensor));
-  }
   for (size_t i = 0; i < recorder.primals().size(); ++i) {
     const auto& primal = recorder.primals()[i];
     if (primal.part_of) analysis.plan.parts.push_back(i);
     if (primal.base_of) analysis.plan.derived.push_back({i - num_arguments, *primal.base_of});
   }
   analysis.plan.hides_history = recorder.hides_history();
-  analysis.plan.has_custom_function = detail::reaches(roots, detail::is_custom_function);
+  analysis.plan.has_custom_function = detail::reaches(stages.tangents, detail::is_custom_function);
 }
 
-// The primals that share a storage of which some part was mutated; they must be traced as views of one base. So must a
+void JointCapture::State::trace_plain(const FlatFunction& function, const std::vector<at::Tensor>& arguments,
+                                      const std::vector<std::string>& paths, const CaptureOptions& options,
+                                      const Merging& merging) {
+  try {
+    trace(function, arguments, paths, options, merging);
+  } catch (...) {
+    if (recorder.transform_met().empty()) throw;
+  }
+  if (!recorder.transform_met().empty()) throw detail::TransformMet(recorder.transform_met());
+}
+
+// The primals that share memory of which some part was mutated; they must be traced as views of one base. So must a
 // mutated one that has gaps, or it would lose them.
 Merging JointCapture::State::find_merging() const {
-  std::set<const c10::StorageImpl*> mutated;
-  const auto storage_of = [](const at::Tensor& tensor) { return tensor.storage().unsafeGetStorageImpl(); };
-  for (const auto& mutation : analysis.plan.mutations) {
-    if (mutation.data) mutated.insert(storage_of(recorder.primals()[mutation.primal].real));
-  }
-  std::map<const c10::StorageImpl*, size_t> group_of;
+  const auto& primals = recorder.primals();
   Merging merging;
-  std::vector<std::vector<size_t>> groups;
-  for (size_t i = 0; i < recorder.primals().size(); ++i) {
-    const auto& primal = recorder.primals()[i];
-    if (i >= num_arguments) merging.free_variables.push_back(primal.real);
-    if (primal.same_as || detail::is_stand_in(primal.real) || mutated.count(storage_of(primal.real)) == 0) continue;
-    const auto [found, is_new] = group_of.emplace(storage_of(primal.real), groups.size());
-    if (is_new) groups.emplace_back();
-    groups[found->second].push_back(i);
+  std::vector<at::Tensor> memory;
+  for (size_t i = 0; i < primals.size(); ++i) {
+    if (i >= num_arguments) merging.free_variables.push_back(primals[i].real);
+    memory.push_back(primals[i].same_as || detail::is_stand_in(primals[i].real) ? at::Tensor() : primals[i].real);
   }
-  for (auto& members : groups) {
-    const bool is_dense = recorder.primals()[members[0]].real.is_non_overlapping_and_dense();
-    if (members.size() > 1 || !is_dense) merging.groups.push_back(std::move(members));
+  const auto groups = detail::memory_groups(memory);
+  std::vector<bool> is_mutated(primals.size());
+  for (const auto& mutation : analysis.plan.mutations) {
+    if (mutation.data) is_mutated[groups[mutation.primal]] = true;
+  }
+  std::vector<std::vector<size_t>> members(primals.size());
+  for (size_t i = 0; i < primals.size(); ++i) {
+    if (memory[i].defined() && is_mutated[groups[i]]) members[groups[i]].push_back(i);
+  }
+  for (auto& group : members) {
+    if (group.empty()) continue;
+    if (group.size() > 1 || !memory[group[0]].is_non_overlapping_and_dense())
+      merging.groups.push_back(std::move(group));
   }
   return merging;
+}
+
+// A tensor that nobody holds any more, nor what it lies in, was made while the function ran: eager would make it anew.
+// Of one that is only read this makes no difference.
+void JointCapture::State::check_made_inside() const {
+  const auto& primals = recorder.primals();
+  std::vector<bool> leaves(primals.size());
+  for (const auto& mutation : analysis.plan.mutations) leaves[mutation.primal] = true;
+  for (const auto& input : analysis.plan.epilogue_inputs) {
+    if (input.is_primal) leaves[input.index] = true;
+  }
+  using Kind = OutputPlan::Kind;
+  for (const auto& output : analysis.plan.outputs) {
+    const bool is_of_primal =
+        output.kind == Kind::kPrimal || output.kind == Kind::kPrimalData || output.kind == Kind::kOfPrimal;
+    if (is_of_primal) leaves[output.index] = true;
+  }
+  for (size_t i = num_arguments; i < primals.size(); ++i) {
+    const at::Tensor& real = primals[i].real;
+    if (primals[i].base_of || detail::is_stand_in(real) || !real.has_storage()) continue;
+    const bool is_made_inside = real.use_count() == 1 && real.storage().use_count() == 1;
+    // Memory that nobody frees may be the function's own, and gone.
+    const bool is_unowned =
+        detail::is_lent(*real.storage().unsafeGetStorageImpl()) && real.storage().data_ptr().get_context() == nullptr;
+    DIPTYCH_CHECK(!is_made_inside || !(leaves[i] || is_unowned),
+                  "[capture] the function makes a tensor ({}) of memory that the capture can't know to be its own, as "
+                  "from_numpy, frombuffer, from_dlpack and from_blob do, and {}; make a copy of it (torch.tensor(), "
+                  "clone()) or make it outside the function",
+                  primals[i].slot.path, leaves[i] ? "returns it or changes it in place" : "nothing keeps that memory");
+  }
 }
 
 JointCapture::JointCapture(const FlatFunction& function, const std::vector<at::Tensor>& arguments,
                            const std::vector<std::string>& paths, const CaptureOptions& options)
     : state_(std::make_unique<State>(options)) {
-  state_->trace(function, arguments, paths, options.exact_outputs, {});
+  state_->trace_plain(function, arguments, paths, options, {});
   const Merging merging = state_->find_merging();
   if (merging.groups.empty()) return;
   state_ = std::make_unique<State>(options);
-  state_->trace(function, arguments, paths, options.exact_outputs, merging);
+  state_->trace_plain(function, arguments, paths, options, merging);
 }
 
 JointCapture::~JointCapture() = default;
@@ -241,6 +372,11 @@ Joint JointCapture::take_joint() {
   const detail::TraceGuard guard(state_->recorder);
   const std::vector<bool> all(state_->tangents.size(), true);
   return state_->assemble(state_->run_backward(all, /*create_graph=*/false), State::Fate::kLeaves);
+}
+
+std::vector<SavingNode> JointCapture::saving_nodes() const {
+  const auto& state = *state_;
+  return detail::find_saving_nodes(state.recorder, state.stages, state.analysis.plan, state.saving);
 }
 
 void JointCapture::release_arguments() { state_->recorder.release_arguments(); }

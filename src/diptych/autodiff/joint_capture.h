@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "diptych/autodiff/forward_plan.h"
+#include "diptych/autodiff/saving_nodes.h"
 #include "diptych/passes/partition.h"
 
 namespace diptych {
@@ -25,6 +26,8 @@ struct CaptureOptions {
   /// Each output slot holds the output itself, with a tangent of its own: what a caller of the bare graphs wants.
   /// Otherwise outputs that are inputs, or views, leave the graph as their base and are made anew around it.
   bool exact_outputs = false;
+  /// Cuts the backward where one result is computed from another, so that gradients with respect to results exist.
+  bool stages = false;
 };
 
 /// One capture of a function, kept so that further backward variants can be traced from it.
@@ -39,7 +42,7 @@ class JointCapture {
   JointCapture(const JointCapture&) = delete;
   JointCapture& operator=(const JointCapture&) = delete;
 
-  /// The joint graph for the case that the tangents marked in `defined` (one per plan().differentiable) are given.
+  /// The joint graph for the case that the tangents marked in `defined` (one per plan().stage_of_tangent) are given.
   /// Its forward nodes and their value numbers are the same at every call.
   /// `create_graph`: by formulas that can be differentiated again, as autograd chooses them for a create_graph
   /// backward.
@@ -48,6 +51,9 @@ class JointCapture {
   Joint joint();
   /// The same, moved out instead of copied. Ensures: no further joint graph can be asked for.
   Joint take_joint();
+
+  /// What eager's backward keeps, node by node. Requires: a joint graph has been traced for every tangent.
+  std::vector<SavingNode> saving_nodes() const;
 
   /// Lets go of the arguments that were captured with; a capture that is kept must not keep a batch alive.
   void release_arguments();

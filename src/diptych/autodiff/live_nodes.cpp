@@ -1,8 +1,11 @@
 #include "diptych/autodiff/live_nodes.h"
 
+#include <ATen/ops/add.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/zeros_like.h>
 #include <fmt/ranges.h>
+
+#include <algorithm>
 
 #include "diptych/autodiff/node_hooks.h"
 #include "diptych/base/error.h"
@@ -58,14 +61,15 @@ const HopSchema& schema() {
 // strides would make views behind it illegal, or read something else.
 at::Tensor laid_out(const ag::Node& node, at::Tensor result, const at::Tensor& given) {
   if (result.layout() != at::kStrided) return result;
-  if (given.defined()) {
+  const bool is_like_given = given.defined() && given.layout() == at::kStrided;
+  if (is_like_given) {
     DIPTYCH_CHECK(result.sizes() == given.sizes() && result.dtype() == given.dtype(),
                   "[backward] a hook of {} was given a gradient of sizes {} and dtype {} and gave one of sizes {} and "
                   "dtype {}; give one of the same, or call backward() without a BackwardCapture",
                   node.name(), given.sizes(), dtype_name(given.scalar_type()), result.sizes(),
                   dtype_name(result.scalar_type()));
   }
-  const bool has_layout = given.defined() && given.is_non_overlapping_and_dense();
+  const bool has_layout = is_like_given && given.is_non_overlapping_and_dense();
   if (has_layout && result.strides() != given.strides()) {
     return at::empty_strided(given.sizes(), given.strides(), result.options()).copy_(result);
   }
@@ -77,6 +81,36 @@ at::Tensor zeros_for(const ag::Node& node, LiveStage stage, size_t index) {
   if (stage == LiveStage::kTensorHooks || stage == LiveStage::kPreHooks) return node.input_metadata(index).zeros_like();
   const ag::Edge& edge = node.next_edge(index);
   return edge.function->input_metadata(edge.input_nr).zeros_like();
+}
+
+// As the engine adds up gradients: what is sparse comes second, where nobody differentiates the sum.
+at::Tensor sum_of(const at::Tensor& a, const at::Tensor& b) {
+  if (!a.defined()) return b;
+  if (!b.defined()) return a;
+  const bool comes_second = !c10::GradMode::is_enabled() && a.layout() != at::kStrided;
+  return comes_second ? at::add(b, a) : at::add(a, b);
+}
+
+/// How many tensors a stage of a node takes and gives.
+struct Arity {
+  size_t inputs;
+  size_t results;
+};
+
+Arity arity_of(const ag::Node& node, LiveStage stage) {
+  switch (stage) {
+    case LiveStage::kTensorHooks:
+    case LiveStage::kPreHooks:
+      return {node.num_inputs(), node.num_inputs()};
+    case LiveStage::kPostHooks:
+      return {node.num_outputs() + node.num_inputs(), node.num_outputs()};
+    case LiveStage::kSum:
+      return {2, 1};
+    case LiveStage::kNode:
+    case LiveStage::kBareNode:
+      break;
+  }
+  return {node.num_inputs(), node.num_outputs()};
 }
 
 }  // namespace
@@ -122,9 +156,33 @@ bool LiveRun::is_undefined(const Origins& origins) const {
          std::all_of(origins.begin(), origins.end(), [&](int64_t number) { return undefined_[number]; });
 }
 
+// Always, as it costs little: what a graph and the pass at hand do not agree on would else be read from memory that is
+// not there.
+void LiveRun::check(const LiveCall& live, const std::vector<at::Tensor>& operands) const {
+  DIPTYCH_ASSERT(live.call < calls_.size(), "the graph runs node {} of a pass of {} nodes", live.call, calls_.size());
+  const ag::Node& node = *calls_[live.call].node;
+  const auto [num_inputs, num_results] = arity_of(node, live.stage);
+  const auto num_given = static_cast<size_t>(std::count(live.is_given.begin(), live.is_given.end(), true));
+  const auto num_wanted = static_cast<size_t>(std::count(live.is_wanted.begin(), live.is_wanted.end(), true));
+  DIPTYCH_ASSERT(
+      live.is_given.size() == num_inputs && live.is_wanted.size() == num_results,
+      "the graph calls {} (call {}) with {} gradients for {} results, and in this pass it takes {} and gives {}",
+      node.name(), live.call, live.is_given.size(), live.is_wanted.size(), num_inputs, num_results);
+  DIPTYCH_ASSERT(operands.size() == num_given && live.origins.size() == num_given &&
+                     static_cast<size_t>(live.first_number) + num_wanted <= undefined_.size(),
+                 "{} (call {}) has {} operands, {} origins and results from number {} on, expected {} operands of {} "
+                 "numbers",
+                 node.name(), live.call, operands.size(), live.origins.size(), live.first_number, num_given,
+                 undefined_.size());
+}
+
 std::vector<at::Tensor> LiveRun::call(const LiveCall& live, std::vector<at::Tensor>&& operands) {
   const c10::impl::ForceDispatchKeyGuard eager(keys_);
+  check(live, operands);
   last_call_ = live.call;
+  // What results are laid out like: the sum of two as the first, whether or not that turns out to be undefined.
+  std::vector<at::Tensor> like;
+  if (live.stage == LiveStage::kSum) like = {operands[0]};
   std::vector<at::Tensor> inputs(live.is_given.size());
   size_t next = 0;
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -134,9 +192,14 @@ std::vector<at::Tensor> LiveRun::call(const LiveCall& live, std::vector<at::Tens
     ++next;
   }
   operands.clear();
+  const bool is_around_node = live.stage != LiveStage::kNode && live.stage != LiveStage::kBareNode;
+  if (is_around_node && like.empty()) like = inputs;
+  return wanted_of(live, run_stage(live, std::move(inputs)), like);
+}
+
+std::vector<at::Tensor> LiveRun::wanted_of(const LiveCall& live, std::vector<at::Tensor>&& results,
+                                           const std::vector<at::Tensor>& like) {
   const ag::Node& node = *calls_[live.call].node;
-  const std::vector<at::Tensor> like = live.stage == LiveStage::kNode ? std::vector<at::Tensor>() : inputs;
-  std::vector<at::Tensor> results = run_stage(live, std::move(inputs));
   results.resize(std::max(results.size(), live.is_wanted.size()));
   std::vector<at::Tensor> wanted;
   for (size_t i = 0; i < live.is_wanted.size(); ++i) {
@@ -175,6 +238,10 @@ std::vector<at::Tensor> LiveRun::run_stage(const LiveCall& live, std::vector<at:
       for (const auto& hook : node.post_hooks()) outputs = (*hook)(outputs, given);
       return outputs;
     }
+    case LiveStage::kSum:
+      return {sum_of(inputs[0], inputs[1])};
+    case LiveStage::kBareNode:
+      return run_bare_node(node, std::move(inputs));
     case LiveStage::kNode:
       break;
   }
@@ -183,12 +250,18 @@ std::vector<at::Tensor> LiveRun::run_stage(const LiveCall& live, std::vector<at:
 
 std::vector<at::Tensor> LiveRun::run_node(ag::Node& node, std::vector<at::Tensor>&& inputs) const {
   inputs = hooked(node.pre_hooks(), std::move(inputs));
-  if (!keeps_graph_) node.will_release_variables();
   const ag::variable_list kept = node.post_hooks().empty() ? ag::variable_list() : inputs;
-  ag::variable_list outputs = node(std::move(inputs));
-  validate_outputs_of(node, node.next_edges(), outputs);
+  ag::variable_list outputs = run_bare_node(node, std::move(inputs));
   for (const auto& hook : node.post_hooks()) outputs = (*hook)(outputs, kept);
   if (!keeps_graph_) node.release_variables();
+  return outputs;
+}
+
+// A post hook may still look at what the node has saved, which is let go of behind it, or else when the pass ends.
+std::vector<at::Tensor> LiveRun::run_bare_node(ag::Node& node, std::vector<at::Tensor>&& inputs) const {
+  if (!keeps_graph_) node.will_release_variables();
+  ag::variable_list outputs = node(std::move(inputs));
+  validate_outputs_of(node, node.next_edges(), outputs);
   return outputs;
 }
 

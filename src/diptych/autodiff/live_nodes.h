@@ -15,6 +15,8 @@ enum class LiveStage : uint8_t {
   kPreHooks,     ///< gradients to gradients
   kNode,         ///< pre-hooks, the node itself, validation, post-hooks: gradients to the gradients of its inputs
   kPostHooks,    ///< the gradients of its inputs, then its gradients, to the former
+  kBareNode,     ///< the node itself and validation, no hooks: gradients to the gradients of its inputs
+  kSum,          ///< two gradients to their sum, one of which may be sparse
 };
 
 struct LiveCall {
@@ -32,8 +34,8 @@ Node make_live_node(const LiveCall& live, const std::vector<Value>& operands);
 /// One run of a captured backward: what its live calls read. Made before the graph is run, on the same thread.
 class LiveRun {
  public:
-  /// `dense`: numbers of results that must not be sparse, as what follows the pass takes them.
-  LiveRun(const std::vector<TaskCall>& calls, size_t num_numbers, bool keeps_graph, const Origins& dense = {});
+  /// `dense`: numbers of results that must not be sparse, as what follows the pass takes them. It outlives the run.
+  LiveRun(const std::vector<TaskCall>& calls, size_t num_numbers, bool keeps_graph, const Origins& dense);
   ~LiveRun();
   LiveRun(const LiveRun&) = delete;
   LiveRun& operator=(const LiveRun&) = delete;
@@ -45,8 +47,12 @@ class LiveRun {
   size_t last_call() const { return last_call_; }
 
  private:
+  void check(const LiveCall& live, const std::vector<at::Tensor>& operands) const;
+  std::vector<at::Tensor> wanted_of(const LiveCall& live, std::vector<at::Tensor>&& results,
+                                    const std::vector<at::Tensor>& like);
   std::vector<at::Tensor> run_stage(const LiveCall& live, std::vector<at::Tensor>&& inputs) const;
   std::vector<at::Tensor> run_node(torch::autograd::Node& node, std::vector<at::Tensor>&& inputs) const;
+  std::vector<at::Tensor> run_bare_node(torch::autograd::Node& node, std::vector<at::Tensor>&& inputs) const;
 
   const std::vector<TaskCall>& calls_;
   bool keeps_graph_;

@@ -1,7 +1,7 @@
 #include "diptych/autodiff/output_analysis.h"
 
+#include <ATen/EmptyTensor.h>
 #include <ATen/FunctionalTensorWrapper.h>
-#include <ATen/MemoryOverlap.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <map>
@@ -10,6 +10,7 @@
 #include "diptych/graph/rewrite.h"
 #include "diptych/ops/tags.h"
 #include "diptych/trace/dispatch_keys.h"
+#include "diptych/trace/memory_overlap.h"
 
 namespace diptych::detail {
 namespace {
@@ -22,14 +23,23 @@ at::functionalization::FunctionalStorageImpl* functional_storage(const at::Tenso
 
 bool share_storage(const at::Tensor& a, const at::Tensor& b) { return functional_storage(a) == functional_storage(b); }
 
-// Where the stand-in `tensor` lies in the storage of `origin`, if the tensor that its chain of views starts from is
-// laid out as `start`. The value that stands for it in the trace may be laid out in another way once the storage has
-// been written to.
-Geometry geometry_in(const at::Tensor& tensor, const at::Tensor& start, const at::Tensor& origin) {
+// Where the stand-in `tensor` lies, counted from the element at `origin`, if the tensor that its chain of views starts
+// from is laid out as `start`. The value that stands for it in the trace may be laid out in another way once the
+// storage has been written to.
+Geometry geometry_in(const at::Tensor& tensor, const at::Tensor& start, int64_t origin) {
   const auto* wrapper = at::functionalization::impl::unsafeGetFunctionalWrapper(tensor);
   const c10::impl::ExcludeDispatchKeyGuard guard(kNotOnMeta);
   const at::Tensor meta = at::functionalization::impl::apply_view_meta_sequence(start, wrapper->view_metas());
-  return {meta.sizes().vec(), meta.strides().vec(), meta.storage_offset() - origin.storage_offset()};
+  return {meta.sizes().vec(), meta.strides().vec(), meta.storage_offset() - origin};
+}
+
+// Whether the storage that `real` lies in reaches from the first element of `geometry`, counted from that of `real`, to
+// its last.
+bool holds(const at::Tensor& real, const Geometry& geometry) {
+  const int64_t first = real.storage_offset() + geometry.offset;
+  const auto end = at::detail::computeStorageNbytes(geometry.sizes, geometry.strides, real.itemsize(),
+                                                    static_cast<size_t>(std::max<int64_t>(first, 0)));
+  return first >= 0 && (real.storage().nbytes() == 0 || end <= real.storage().nbytes());
 }
 
 // Autograd remembers in which grad mode the user took a view.
@@ -44,6 +54,12 @@ bool was_taken_in_a_function(const at::Tensor& tensor) {
   const auto* meta = tensor.is_view() ? ag::impl::get_view_autograd_meta(tensor) : nullptr;
   return meta != nullptr && meta->has_bw_view() && tensor.requires_grad() &&
          meta->get_creation_meta() == ag::CreationMeta::IN_CUSTOM_FUNCTION;
+}
+
+// Whether its gradient flows on to what it is a view of. That of a view on which the function called requires_grad_()
+// goes no further, nor does that of a view of such a one.
+bool is_view_with_history_of(const at::Tensor& tensor, const at::Tensor& base) {
+  return autograd_base(tensor).is_same(base) && base.requires_grad();
 }
 
 class Analyzer {
@@ -74,11 +90,14 @@ class Analyzer {
   void find_mutation(size_t index);
   void find_change_of_shape(size_t index);
   at::Tensor start_of(size_t primal) const;
+  Geometry geometry_of(const at::Tensor& tensor, size_t primal) const;
   void find_outputs_of_their_own();
   void plan_output(size_t index);
+  bool is_own_leaf(const at::Tensor& tensor) const;
   bool plan_function_view(size_t index);
   bool plan_alias_of_primal(size_t index, Value value);
   bool plan_part_of_primal(size_t index);
+  void check_strides_tell(size_t index) const;
   bool plan_alias_of_intermediate(size_t index, Value value);
   void plan_strided(size_t index, OutputPlan::Kind kind, size_t origin, Geometry geometry, std::string text);
   void plan_slot(size_t index, const at::Tensor& tensor);
@@ -145,14 +164,15 @@ void Analyzer::find_mutation(size_t index) {
                   "[capture] the function changes the shape of '{}' in place, a leaf that requires grad, whose "
                   "gradient has the shape that it came with; pass a view of it",
                   primal.slot.path);
-    mutation.geometry = geometry_in(primal.stand_in, start_of(index), primal.real);
+    mutation.geometry = geometry_in(primal.stand_in, start_of(index), primal.offset());
   }
   DIPTYCH_CHECK(mutation.data || mutation.geometry,
                 "[capture] the function gives '{}' another tensor's data (set_data); copy_ into it instead",
                 primal.slot.path);
   if (mutation.data) {
-    DIPTYCH_CHECK(at::has_internal_overlap(primal.real) != at::MemOverlap::Yes,
-                  "[capture] '{}' is expanded, so that several elements lie in one place, and is changed in place; "
+    DIPTYCH_CHECK(!has_overlap(primal.real.sizes(), primal.real.strides()),
+                  "[capture] '{}' is expanded, or taken by strides that overlap, so that several elements lie in one "
+                  "place, and is changed in place; "
                   "pass a clone of it",
                   primal.slot.path);
     mutated_.push_back(plan().mutations.size());
@@ -167,7 +187,7 @@ void Analyzer::find_change_of_shape(size_t index) {
   if (!at::functionalization::impl::unsafeGetFunctionalWrapper(primal.stand_in)->has_metadata_mutation()) return;
   MutationPlan mutation;
   mutation.primal = index;
-  mutation.geometry = geometry_in(primal.stand_in, start_of(index), primal.real);
+  mutation.geometry = geometry_in(primal.stand_in, start_of(index), primal.offset());
   plan().mutations.push_back(std::move(mutation));
 }
 
@@ -179,6 +199,11 @@ at::Tensor Analyzer::start_of(size_t primal) const {
   return meta_like(recorder_.primals()[primal].real);
 }
 
+// Where an alias of a primal lies, counted from the primal's first element.
+Geometry Analyzer::geometry_of(const at::Tensor& tensor, size_t primal) const {
+  return geometry_in(tensor, start_of(primal), recorder_.primals()[primal].offset());
+}
+
 // Outputs that are no views come first: a view of one of them is made from its slot.
 void Analyzer::find_outputs_of_their_own() {
   if (exact_outputs_) return;
@@ -188,10 +213,19 @@ void Analyzer::find_outputs_of_their_own() {
   }
 }
 
+// A view of what requires grad requires it too, also one that was taken under no_grad and has no history.
+bool Analyzer::is_own_leaf(const at::Tensor& tensor) const {
+  if (tensor.is_view() && tensor._base().requires_grad()) return false;
+  const auto is_stand_in = [&](const auto& primal) { return primal.stand_in.is_same(tensor); };
+  const auto& primals = recorder_.primals();
+  return tensor.requires_grad() && tensor.is_leaf() && std::none_of(primals.begin(), primals.end(), is_stand_in);
+}
+
 void Analyzer::plan_output(size_t index) {
   const at::Tensor& tensor = result_.tensors[index];
   OutputPlan& output = plan().outputs[index];
   output.requires_grad = tensor.requires_grad();
+  output.is_own_leaf = tensor.is_view() && is_own_leaf(tensor);
   output.retains_grad = tensor.retains_grad() && !tensor.is_leaf();
   const Value value = recorder_.value_of(tensor);
   if (exact_outputs_) return plan_slot(index, tensor);
@@ -225,6 +259,7 @@ bool Analyzer::plan_function_view(size_t index) {
 bool Analyzer::plan_alias_of_primal(size_t index, Value value) {
   const at::Tensor& tensor = result_.tensors[index];
   OutputPlan& output = plan().outputs[index];
+  const bool has_history = output.requires_grad && !output.is_own_leaf;
   for (size_t i = 0; i < recorder_.primals().size(); ++i) {
     if (!recorder_.primals()[i].stand_in.is_same(tensor)) continue;
     output.kind = OutputPlan::Kind::kPrimal;
@@ -240,10 +275,10 @@ bool Analyzer::plan_alias_of_primal(size_t index, Value value) {
   const auto found = primal_of_value_.find(end);
   const auto& primal = recorder_.primals()[found->second];
   // A view of a detached alias that was given a history has it from there.
-  if (tensor.requires_grad() && !autograd_base(tensor).is_same(primal.stand_in)) return plan_part_of_primal(index);
+  if (has_history && !is_view_with_history_of(tensor, primal.stand_in)) return plan_part_of_primal(index);
   const auto& path = primal.slot.path;
   if (end == value) {
-    if (tensor.requires_grad()) return plan_part_of_primal(index);
+    if (has_history) return plan_part_of_primal(index);
     output.kind = OutputPlan::Kind::kPrimalData;
     output.index = found->second;
     output.alias_text = "shares the data of " + path;
@@ -257,18 +292,23 @@ bool Analyzer::plan_alias_of_primal(size_t index, Value value) {
 // or changed its shape after the view was taken.
 bool Analyzer::plan_part_of_primal(size_t index) {
   const at::Tensor& tensor = result_.tensors[index];
+  const auto shares = [&](const auto& primal) { return share_storage(primal.stand_in, tensor); };
+  if (std::none_of(recorder_.primals().begin(), recorder_.primals().end(), shares)) return false;
+  check_strides_tell(index);
+  const bool has_history = tensor.requires_grad() && !plan().outputs[index].is_own_leaf;
   std::optional<size_t> sharing;
   std::optional<size_t> base;  // the one that it has its history from
   for (size_t i = 0; i < recorder_.primals().size() && !base; ++i) {
     const at::Tensor& stand_in = recorder_.primals()[i].stand_in;
     if (!share_storage(stand_in, tensor)) continue;
-    if (!sharing) sharing = i;
-    if (stand_in.is_same(autograd_base(tensor))) base = i;
+    // Of tensors that share memory under several storages, one whose own holds the view.
+    if (!sharing && holds(recorder_.primals()[i].real, geometry_of(tensor, i))) sharing = i;
+    if (has_history ? is_view_with_history_of(tensor, stand_in) : stand_in.is_same(autograd_base(tensor))) base = i;
   }
-  if (!sharing) return false;
-  const size_t origin = base.value_or(*sharing);
+  if (!base && !sharing) return false;
+  const size_t origin = base ? *base : *sharing;
   const auto& primal = recorder_.primals()[origin];
-  if (!base && tensor.requires_grad()) {
+  if (!base && has_history) {
     DIPTYCH_CHECK(
         !at::functionalization::impl::unsafeGetFunctionalWrapper(tensor)->has_data_mutation(),
         "[capture] output '{}' shares the memory of '{}', which is changed in place, and has a history of its "
@@ -276,9 +316,23 @@ bool Analyzer::plan_part_of_primal(size_t index) {
         result_.paths[index], primal.slot.path);
     return false;
   }
-  plan_strided(index, OutputPlan::Kind::kOfPrimal, origin, geometry_in(tensor, start_of(origin), primal.real),
+  plan_strided(index, OutputPlan::Kind::kOfPrimal, origin, geometry_of(tensor, origin),
                "is a view of the storage of " + primal.slot.path);
   return true;
+}
+
+// Strides say where elements lie, and not what they are read as.
+void Analyzer::check_strides_tell(size_t index) const {
+  const at::Tensor& tensor = result_.tensors[index];
+  const auto& steps = at::functionalization::impl::unsafeGetFunctionalWrapper(tensor)->view_metas();
+  const bool is_read_otherwise =
+      std::any_of(steps.begin(), steps.end(), [&](const auto& step) { return recorder_.reads_otherwise(step); });
+  DIPTYCH_CHECK(
+      !is_read_otherwise,
+      "[capture] output '{}' shows the memory of another tensor as conjugates, or as another dtype, and that "
+      "tensor was changed or shares its memory with others, so that the view can't be taken again outside the "
+      "graph; return a clone of it",
+      result_.paths[index]);
 }
 
 void Analyzer::plan_strided(size_t index, OutputPlan::Kind kind, size_t origin, Geometry geometry, std::string text) {
@@ -305,6 +359,8 @@ bool Analyzer::plan_alias_of_intermediate(size_t index, Value value) {
   const at::Tensor base(tensor._base());
   if (!recorder_.owns(base)) return false;
   if (!share_storage(tensor, base)) return false;
+  const OutputPlan& output = plan().outputs[index];
+  if (output.requires_grad && !output.is_own_leaf && !is_view_with_history_of(tensor, base)) return false;
   const Value base_value = recorder_.value_of(base);
   const auto [slot, is_new] = slot_of_base_.emplace(base.unsafeGetTensorImpl(), index);
   if (is_new) plan_slot(index, base);
@@ -316,9 +372,10 @@ bool Analyzer::plan_alias_of_intermediate(size_t index, Value value) {
     return true;
   }
   // The base changed its shape after the view was taken.
+  check_strides_tell(index);
   const at::Tensor& start = as_fake(functional_storage(base)->base())->meta();
-  plan_strided(index, OutputPlan::Kind::kOfSlot, slot->second, geometry_in(tensor, start, as_fake(base)->meta()),
-               std::move(text));
+  plan_strided(index, OutputPlan::Kind::kOfSlot, slot->second,
+               geometry_in(tensor, start, as_fake(base)->storage_offset()), std::move(text));
   return true;
 }
 
@@ -379,11 +436,8 @@ void Analyzer::build_epilogue() {
 void Analyzer::mark_differentiable(size_t index) {
   const auto& slot = analysis_.slots[index];
   if (!slot.tensor.defined() || !slot.tensor.requires_grad()) return;
-  const auto is_stand_in = [&](const auto& primal) { return primal.stand_in.is_same(slot.tensor); };
-  const auto& primals = recorder_.primals();
   // A leaf that is handed through, as exact outputs are, has its gradient from here; one that the function made, none.
-  const bool is_fresh = slot.tensor.is_leaf() && std::none_of(primals.begin(), primals.end(), is_stand_in);
-  if (slot.kind == SlotKind::kOutput && is_fresh) return plan().fresh_leaves.push_back(index);
+  if (slot.kind == SlotKind::kOutput && is_own_leaf(slot.tensor)) return plan().fresh_leaves.push_back(index);
   if (slot.kind == SlotKind::kMutated) {
     for (const auto& mutation : plan().mutations) {
       if (mutation.data && mutation.slot == index && mutation.under_no_grad) return;

@@ -53,7 +53,7 @@ ag::variable_list Replay::call(const std::string& name, const ag::variable_list&
       [&]() -> ag::variable_list {
         if (custom_.apply) {
           const Custom custom = std::exchange(custom_, {});
-          return custom.is_traceable ? custom.apply(inputs, arguments) : run_as_it_is(inputs);
+          return custom.is_traceable ? custom.apply(inputs, arguments) : run_node_as_it_is(inputs);
         }
         const auto found = functions_of_libtorch().find(name);
         DIPTYCH_CHECK(found != functions_of_libtorch().end(),
@@ -71,8 +71,7 @@ void Replay::add_inputs() {
     const at::Tensor& tensor = tensors.inputs[i];
     const int64_t* place = sizes_.data() + contents_.place_of_tensor(i);
     const at::IntArrayRef sizes(place, tensor.dim()), strides(place + tensor.dim(), tensor.dim());
-    const bool is_as_it_is =
-        tensor.layout() != at::kStrided || (sizes == tensor.sizes() && strides == tensor.strides());
+    const bool is_as_it_is = sizes == tensor.sizes() && strides == tensor.strides();
     at::Tensor& stand_in = tensors.lookup(tensor).proxy_tensor;
     stand_in =
         recorder_.add_input(is_as_it_is ? tensor : hollow_like(tensor, sizes, strides), {SlotKind::kArgument, path});
@@ -101,7 +100,8 @@ void Replay::read_input_metadata() {
 }
 
 TensorMeta Replay::meta_of_result(LiveStage stage, const ag::variable_list& inputs, size_t index) const {
-  if (stage != LiveStage::kNode && inputs[index].defined()) {
+  const bool is_around_node = stage != LiveStage::kNode && stage != LiveStage::kBareNode;
+  if (is_around_node && inputs[index].defined()) {
     TensorMeta meta = TensorMeta::of(inputs[index]);
     if (!inputs[index].is_non_overlapping_and_dense()) meta.strides = contiguous_strides(meta.sizes);
     return meta;
@@ -152,9 +152,10 @@ std::vector<bool> Replay::wanted_outputs() const {
   return wanted;
 }
 
-ag::variable_list Replay::run_as_it_is(const ag::variable_list& inputs) {
+// Its hooks run around it: they have nodes of their own.
+ag::variable_list Replay::run_node_as_it_is(const ag::variable_list& inputs) {
   runs_user_code_ = true;
-  return live(LiveStage::kNode, inputs, wanted_outputs());
+  return live(LiveStage::kBareNode, inputs, wanted_outputs());
 }
 
 void Replay::check_outputs(ag::variable_list& outputs) {
@@ -168,16 +169,32 @@ void Replay::check_outputs(ag::variable_list& outputs) {
 }
 
 ag::variable_list Replay::apply(const ag::variable_list& inputs) {
-  ag::Node& node = *calls_[current_].node;
   std::vector<std::optional<c10::SymInt>> sizes;
   const auto [begin, end] = contents_.places_of_node(current_);
   for (size_t i = begin; i < end; ++i) sizes.emplace_back(sizes_[i]);
   ca::TraceState state(std::move(sizes), 0);
   const auto& call = contents_.compiler().node_calls.lookup(calls_[current_].node);
+  contents_.compiler().lifted_ivalue_args.next = contents_.first_lifted(current_);
+  custom_ = {};
   ca::SwapSavedVariables saved(contents_.compiler(), state, reinterpret_cast<PyObject*>(this), call);
-  ag::variable_list outputs = node.apply_with_saved(inputs, saved);
+  const ag::variable_list outputs = with_stand_ins(saved, inputs);
   if (failure_) throw UnsupportedNode(current_, *failure_);
   return outputs;
+}
+
+// What a node calls does not throw; see guarded(). What throws nevertheless does so while stand-ins are swapped in or
+// out: the node has lost what it had saved, and nobody may run it.
+ag::variable_list Replay::with_stand_ins(ca::SwapSavedVariables& saved, const ag::variable_list& inputs) {
+  ag::Node& node = *calls_[current_].node;
+  try {
+    return node.apply_with_saved(inputs, saved);
+  } catch (const c10::NotImplementedError& error) {
+    throw UnsupportedNode(current_, words_of(error));
+  } catch (const std::exception& error) {
+    throw LostNode(fmt::format(
+        "[backward] {} (call {}) said that it holds other things than it takes out, and was left without them: {}",
+        short_name(node), current_, words_of(error)));
+  }
 }
 
 void Replay::evaluate(size_t index) {
@@ -187,15 +204,22 @@ void Replay::evaluate(size_t index) {
   const Scope scope(short_name(node));
   ag::variable_list inputs = std::move(waiting_[&node]);
   waiting_.erase(&node);
-  inputs.resize(std::max<size_t>(inputs.size(), node.num_inputs()));
+  DIPTYCH_ASSERT(inputs.size() <= node.num_inputs(), "{} takes {} gradients and got {}", short_name(node),
+                 node.num_inputs(), inputs.size());
+  inputs.resize(node.num_inputs());
   const auto with_hooks = [&](LiveStage stage, const ag::variable_list& list) {
     runs_user_code_ = true;
     return live(stage, list, defined(list));
   };
+  // Of a node that runs the engine hands out what came, of one that does not what its hooks made of it.
+  const auto hand_out = [&] {
+    for (const auto& capture : call.captures) found_[capture.output] = inputs[capture.input];
+  };
+  if (call.needed) hand_out();
   if (!node.tensor_pre_hooks().empty() || !node.retains_grad_hooks().empty()) {
     inputs = with_hooks(LiveStage::kTensorHooks, inputs);
   }
-  for (const auto& capture : call.captures) found_[capture.output] = inputs[capture.input];
+  if (!call.needed) hand_out();
   if (!call.needed) return;
   if (contents_.is_live()[index] || is_opaque_[index]) {
     runs_user_code_ = runs_user_code_ || !accumulates(node) || !node.post_hooks().empty() ||
@@ -205,6 +229,8 @@ void Replay::evaluate(size_t index) {
   if (!node.pre_hooks().empty()) inputs = with_hooks(LiveStage::kPreHooks, inputs);
   ag::variable_list outputs = apply(inputs);
   check_outputs(outputs);
+  // The graph would not.
+  if (warnings_.any()) throw UnsupportedNode(index, "it warns: " + warnings_.first());
   origins_.derive(inputs, outputs);
   if (!node.post_hooks().empty()) {
     ag::variable_list both = outputs;
@@ -213,6 +239,14 @@ void Replay::evaluate(size_t index) {
     outputs = live(LiveStage::kPostHooks, both, defined(outputs));
   }
   pass_on(std::move(outputs));
+}
+
+// What a live call gives, or follows from that alone, may turn out to be sparse, and then order matters.
+at::Tensor Replay::sum_of(const at::Tensor& a, const at::Tensor& b) {
+  if (!origins_.of(a).empty() || !origins_.of(b).empty()) return live(LiveStage::kSum, {a, b}, {true})[0];
+  const at::Tensor both = at::add(a, b);
+  origins_.derive({a, b}, {both});
+  return both;
 }
 
 void Replay::pass_on(ag::variable_list outputs) {
@@ -226,9 +260,7 @@ void Replay::pass_on(ag::variable_list outputs) {
       sum = std::move(outputs[i]);
       continue;
     }
-    const at::Tensor both = at::add(sum, outputs[i]);
-    origins_.derive({sum, outputs[i]}, {both});
-    sum = both;
+    sum = sum_of(sum, outputs[i]);
   }
 }
 
@@ -286,6 +318,8 @@ BackwardTrace Replay::finish() {
 
 BackwardTrace Replay::run() {
   const TraceGuard tracing(recorder_);
+  const c10::WarningUtils::WarningHandlerGuard listening(&warnings_);
+  const c10::WarningUtils::WarnAlways no_warning_is_used_up;
   recorder_.begin_backward(/*create_graph=*/false);
   add_inputs();
   read_input_metadata();
@@ -297,6 +331,8 @@ BackwardTrace Replay::run() {
       DIPTYCH_CHECK(recorder_.primals().empty(), "[backward] {} reads a tensor that it does not say that it holds",
                     short_name(*calls_[i].node));
     } catch (const UnsupportedNode&) {
+      throw;
+    } catch (const LostNode&) {
       throw;
     } catch (const std::exception& error) {
       throw UnsupportedNode(i, words_of(error));

@@ -11,6 +11,17 @@
 
 namespace diptych::detail {
 
+/// Keeps the warnings of what is replayed from the user, whom only what is run should warn.
+class KeptWarnings final : public c10::WarningHandler {
+ public:
+  void process(const c10::Warning& warning) override { words_.push_back(warning.msg()); }
+  bool any() const { return !words_.empty(); }
+  const std::string& first() const { return words_.front(); }
+
+ private:
+  std::vector<std::string> words_;
+};
+
 /// Replays the calls of one task. LibTorch hands it back as the "compiler" to the interface below.
 class Replay {
  public:
@@ -53,7 +64,10 @@ class Replay {
   std::vector<bool> wanted_outputs() const;
   torch::autograd::variable_list live(LiveStage stage, const torch::autograd::variable_list& inputs,
                                       const std::vector<bool>& is_wanted);
-  torch::autograd::variable_list run_as_it_is(const torch::autograd::variable_list& inputs);
+  torch::autograd::variable_list run_node_as_it_is(const torch::autograd::variable_list& inputs);
+  torch::autograd::variable_list with_stand_ins(torch::dynamo::autograd::SwapSavedVariables& saved,
+                                                const torch::autograd::variable_list& inputs);
+  at::Tensor sum_of(const at::Tensor& a, const at::Tensor& b);
   TensorMeta meta_of_result(LiveStage stage, const torch::autograd::variable_list& inputs, size_t index) const;
   BackwardTrace finish();
   BackwardTrace finish_with(PassEnding& ending);
@@ -75,6 +89,7 @@ class Replay {
   Custom custom_;  ///< bound and not yet called
   std::unordered_map<const torch::autograd::Node*, torch::autograd::variable_list> waiting_;
   OriginsOfTensors origins_;
+  KeptWarnings warnings_;
   torch::autograd::variable_list ending_inputs_;
   int64_t num_numbers_ = 0;
   bool runs_user_code_ = false;

@@ -2,6 +2,7 @@
 #pragma once
 #include <torch/csrc/dynamo/compiled_autograd.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -10,9 +11,11 @@
 
 namespace diptych::detail {
 
-/// A task's key. `structure` holds, call after call, what kind of node it is and its constants, and how the nodes are
-/// connected; `sizes` every size and stride of what they have saved, in the same order.
+/// A task's key. `structure` holds, call after call, what kind of node it is and its constants, how many gradients it
+/// takes and gives, its hooks, the kinds of the tensors that it has saved, and how the nodes are connected; `sizes`
+/// every size and stride of what they have saved, in the same order.
 struct TaskKey {
+  std::string surroundings;  ///< the thread's state, as whoever captures sums it up
   std::string structure;
   std::vector<int64_t> sizes;
   struct Part {
@@ -25,16 +28,22 @@ struct TaskKey {
 
   /// Whether two keys differ in sizes alone, if at all.
   bool same_structure(const TaskKey& other) const {
-    return structure == other.structure && num_results == other.num_results && ending == other.ending;
+    return structure == other.structure && num_results == other.num_results && ending == other.ending &&
+           surroundings == other.surroundings;
   }
 };
+
+/// Makes what is held while nodes are asked what they hold: where Python is loaded, its interpreter's lock, as saved
+/// tensors with hooks hand out Python objects. Set once, before any pass is captured; without it nothing is held.
+using AskingGuard = std::shared_ptr<void> (*)();
+void set_asking_guard(AskingGuard make);
 
 /// What a task's nodes say of themselves to whoever compiles them.
 class TaskContents {
  public:
-  /// `num_results`: as in the key. `ending`: what follows the pass in its graph, or null. Lives as long as the
-  /// contents.
-  TaskContents(const std::vector<TaskCall>& calls, size_t num_results, bool records_gradients,
+  /// `num_results`, `surroundings`: as in the key. `ending`: what follows the pass in its graph, or null. Lives as long
+  /// as the contents.
+  TaskContents(const std::vector<TaskCall>& calls, size_t num_results, bool records_gradients, std::string surroundings,
                PassEnding* ending = nullptr);
 
   const TaskKey& key() const { return key_; }
@@ -51,10 +60,12 @@ class TaskContents {
     size_t end;
   };
   Places places_of_node(size_t call) const { return calls_[call].own; }
+  /// The number of the first of the values that a call's node lifts into the graph, among those of all nodes.
+  size_t first_lifted(size_t call) const { return calls_[call].first_lifted; }
   /// Where the dimensions stand that the nodes at the ends of a call's edges expect of its gradients, edge after edge.
   size_t place_of_edges(size_t call) const { return calls_[call].edges; }
-  /// Whether the pass can be looked at at all: not if a gradient in it is a nested tensor.
-  bool can_be_captured() const { return can_be_captured_; }
+  /// Why the pass can't be captured, in a few words, or null.
+  const char* obstacle() const { return obstacle_; }
   PassEnding* ending() const { return ending_; }
   /// The tensors that the graph takes after those of the nodes.
   const std::vector<EndingInput>& ending_inputs() const { return ending_inputs_; }
@@ -64,7 +75,11 @@ class TaskContents {
   bool collect_node(size_t index, const TaskCall& call);
   void collect_edges(const TaskCall& call);
   void append_tensors(size_t index);
+  void append_lifted();
   void append_ending();
+  void note_obstacle(const char* reason) {
+    if (obstacle_ == nullptr) obstacle_ = reason;
+  }
 
   torch::dynamo::autograd::AutogradCompilerCall compiler_;
   TaskKey key_;
@@ -80,9 +95,10 @@ class TaskContents {
   struct CallSizes {
     Places own;
     size_t edges;
+    size_t first_lifted;
   };
   std::vector<CallSizes> calls_;
-  bool can_be_captured_ = true;
+  const char* obstacle_ = nullptr;
   size_t num_sizes_ = 0, num_lifted_ = 0;
 };
 

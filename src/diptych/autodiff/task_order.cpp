@@ -29,8 +29,10 @@ void read_info(const ag::GraphTask& task, TaskCall& call) {
   if (info == task.exec_info_.end()) return;
   call.needed = info->second.needed_;
   if (!info->second.captures_) return;
-  for (const auto& capture : *info->second.captures_)
+  for (const auto& capture : *info->second.captures_) {
     call.captures.push_back({capture.input_idx_, capture.output_idx_});
+    call.has_capture_hooks |= !capture.DO_NOT_USE_DEPRECATED_get_capture_hooks().empty();
+  }
 }
 
 }  // namespace

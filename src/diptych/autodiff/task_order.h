@@ -18,6 +18,7 @@ struct TaskCall {
     int output;
   };
   c10::SmallVector<Capture, 1> captures;  ///< which of its inputs are results of the task
+  bool has_capture_hooks = false;         ///< whether something is called with these results before they are returned
   c10::SmallVector<uint32_t, 3> next;     ///< if it runs, the ids of the nodes that its edges lead to; 0 for none
 };
 

@@ -2,11 +2,14 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <atomic>
 #include <map>
 #include <optional>
 
 #include "diptych/base/error.h"
+#include "diptych/base/switches.h"
+#include "diptych/interpreter/call_checks.h"
 #include "diptych/interpreter/symbols.h"
 
 namespace diptych {
@@ -17,30 +20,40 @@ constexpr const char* kRemedy = "a compiler must return what the graph's metadat
 class CheckedExecutable final : public Executable {
  public:
   CheckedExecutable(std::shared_ptr<const Executable> executable, const Graph& graph, std::string name)
-      : executable_(std::move(executable)), name_(std::move(name)), binder_(graph), slots_(graph.output_slots()) {
+      : executable_(std::move(executable)),
+        graph_(graph),
+        name_(std::move(name)),
+        binder_(graph),
+        slots_(graph.output_slots()) {
     for (const Value value : graph.outputs()) {
       expected_.push_back(value ? std::optional<TensorMeta>(graph.meta(value)) : std::nullopt);
     }
   }
 
   std::vector<at::Tensor> run(std::vector<at::Tensor>&& inputs) const override {
-    if (is_checked_.load(std::memory_order_acquire)) return executable_->run(std::move(inputs));
+    if (is_checked_.load(std::memory_order_acquire) && !checks_calls())
+      return counted(executable_->run(std::move(inputs)));
+    if (checks_calls()) detail::check_call(graph_, inputs);
     // The inputs are consumed by the run; their sizes are read before.
     std::map<std::string, int64_t> symbols;
     if (binder_.has_symbols()) symbols = binder_.solve(binder_.observe(inputs));
-    auto outputs = executable_->run(std::move(inputs));
+    auto outputs = counted(executable_->run(std::move(inputs)));
     check(outputs, symbols);
     is_checked_.store(true, std::memory_order_release);
     return outputs;
   }
 
  private:
-  void check(const std::vector<at::Tensor>& outputs, const std::map<std::string, int64_t>& symbols) const {
+  std::vector<at::Tensor> counted(std::vector<at::Tensor>&& outputs) const {
     DIPTYCH_CHECK(outputs.size() == expected_.size(), "[backend {}] returned {} outputs, expected {}; {}", name_,
                   outputs.size(), expected_.size(), kRemedy);
+    return std::move(outputs);
+  }
+
+  void check(const std::vector<at::Tensor>& outputs, const std::map<std::string, int64_t>& symbols) const {
     for (size_t i = 0; i < outputs.size(); ++i) {
       const auto got = outputs[i].defined() ? describe(outputs[i]) : std::string("undefined");
-      const auto wanted = expected_[i] ? describe(*expected_[i], symbols) : std::string("undefined");
+      const auto wanted = expected_[i] ? describe(*expected_[i], symbols, outputs[i]) : std::string("undefined");
       DIPTYCH_CHECK(got == wanted, "[backend {}] output {} ({}) came back as {}, expected {}; {}", name_, i,
                     slots_[i].path, got, wanted, kRemedy);
     }
@@ -56,13 +69,23 @@ class CheckedExecutable final : public Executable {
     if (tensor.layout() != at::kStrided) return "a tensor that is not strided";
     return describe(tensor.scalar_type(), tensor.device(), tensor.sizes());
   }
-  static std::string describe(const TensorMeta& meta, const std::map<std::string, int64_t>& symbols) {
+  // A size that only the kernel knows is what came back.
+  static std::string describe(const TensorMeta& meta, const std::map<std::string, int64_t>& symbols,
+                              const at::Tensor& got) {
     std::vector<int64_t> sizes;
-    for (const auto& size : meta.sizes) sizes.push_back(size.evaluate(symbols));
+    for (size_t d = 0; d < meta.sizes.size(); ++d) {
+      const auto wanted = meta.sizes[d].symbols();
+      const bool is_known = std::all_of(wanted.begin(), wanted.end(),
+                                        [&](const auto& symbol) { return symbols.count(symbol.first) != 0; });
+      const bool has_size = got.defined() && got.dim() > static_cast<int64_t>(d);
+      if (is_known) sizes.push_back(meta.sizes[d].evaluate(symbols));
+      if (!is_known) sizes.push_back(has_size ? got.size(static_cast<int64_t>(d)) : -1);
+    }
     return describe(meta.dtype, meta.device, sizes);
   }
 
   std::shared_ptr<const Executable> executable_;
+  const Graph graph_;
   std::string name_;
   SymbolBinder binder_;
   std::vector<Slot> slots_;

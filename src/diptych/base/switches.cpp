@@ -2,6 +2,7 @@
 
 #include <array>
 #include <atomic>
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
@@ -58,6 +59,24 @@ std::atomic<unsigned>& bits() {
   return value;
 }
 
+#ifdef NDEBUG
+constexpr bool kChecksCalls = false;
+#else
+constexpr bool kChecksCalls = true;
+#endif
+
+std::atomic<bool>& call_checks() {
+  static std::atomic<bool> value{[] {
+    const char* text = std::getenv("DIPTYCH_CHECK_CALLS");
+    if (text == nullptr || *text == '\0') return kChecksCalls;
+    const std::string_view word(text);
+    DIPTYCH_CHECK(word == "0" || word == "1",
+                  "[DIPTYCH_CHECK_CALLS] got '{}', expected 0 or 1; leave it out, or mend it", word);
+    return word == "1";
+  }()};
+  return value;
+}
+
 std::mutex& sink_mutex() {
   static std::mutex mutex;
   return mutex;
@@ -71,7 +90,27 @@ std::function<void(std::string_view)>& sink() {
 
 bool log_enabled(Log kind) { return (bits().load(std::memory_order_relaxed) & bit_of(kind)) != 0; }
 
+bool checks_calls() { return call_checks().load(std::memory_order_relaxed); }
+
+void set_checks_calls(bool checks) { call_checks().store(checks); }
+
 void set_log(std::string_view names) { bits().store(parse(names)); }
+
+size_t calls_per_check() {
+  static const size_t value = [] {
+    const char* text = std::getenv("DIPTYCH_CHECK");
+    if (text == nullptr || *text == '\0') return size_t{0};
+    size_t number = 0;
+    const std::string_view digits(text);
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+    DIPTYCH_CHECK(error == std::errc() && end == digits.data() + digits.size(),
+                  "[DIPTYCH_CHECK] got '{}', expected a whole number: every how many calls of a compiled function one "
+                  "is compared with the original function; 0 for none",
+                  text);
+    return number;
+  }();
+  return value;
+}
 
 void set_log_sink(std::function<void(std::string_view)> new_sink) {
   const std::lock_guard<std::mutex> lock(sink_mutex());

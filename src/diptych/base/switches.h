@@ -1,7 +1,9 @@
-// Debug switches, read once from the environment variable DIPTYCH_LOG, and the one sink that log lines go to.
+// Debug switches, read once from the environment variables DIPTYCH_LOG and DIPTYCH_CHECK_CALLS, and the one sink that
+// log lines go to.
 #pragma once
 #include <fmt/format.h>
 
+#include <cstddef>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -16,6 +18,15 @@ bool log_enabled(Log kind);
 
 /// Turns logging on or off for the process, as DIPTYCH_LOG=`names` would. Errors: UserError names an unknown switch.
 void set_log(std::string_view names);
+
+/// Whether every tensor of every run is compared with what the graph says of it: DIPTYCH_CHECK_CALLS=1 or 0, and where
+/// that is not set, whether the library is a debug build (preset debug or threads). Threads: any.
+bool checks_calls();
+void set_checks_calls(bool checks);
+
+/// What the environment variable DIPTYCH_CHECK says: every how many calls of a compiled function one is compared with
+/// the original function; 0 for none. Read once. Errors: UserError if it is no whole number.
+size_t calls_per_check();
 
 /// Sends every log line to `sink` instead of standard error; an empty function restores standard error.
 void set_log_sink(std::function<void(std::string_view line)> sink);

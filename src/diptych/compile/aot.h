@@ -7,7 +7,11 @@
 
 #include "diptych/compile/arguments.h"
 #include "diptych/compile/cache.h"
+#include "diptych/compile/capture_watch.h"
+#include "diptych/compile/check.h"
 #include "diptych/trace/recorder.h"
+#include "diptych/trace/shadow.h"
+#include "diptych/trace/transforms.h"
 
 namespace diptych {
 
@@ -34,11 +38,15 @@ class Aot {
     using Result = std::decay_t<decltype(std::declval<F&>()(std::declval<std::remove_cvref_t<A>&>()...))>;
     static_assert(!std::is_void_v<Result>,
                   "The function returns nothing; a captured function returns at least one tensor.");
-    if (detail::Recorder::current() != nullptr) return Result(state_->function(arguments...));
+    if (detail::runs_inlined()) return Result(state_->function(arguments...));
     return call<Result>(arguments...);
   }
 
-  CacheStats stats() const { return state_->cache.stats(); }
+  CacheStats stats() const {
+    CacheStats stats = state_->cache.stats();
+    stats.checks = state_->check.num_checks();
+    return stats;
+  }
   /// The captures that are cached, most recent first.
   std::vector<std::shared_ptr<const CompiledFunction>> captures() const {
     std::vector<std::shared_ptr<const CompiledFunction>> result;
@@ -51,50 +59,143 @@ class Aot {
  private:
   struct State {
     State(F f, AotOptions o)
-        : function(std::move(f)), options(std::move(o)), cache(options.name, options.cache_limit) {}
+        : function(std::move(f)),
+          options(std::move(o)),
+          cache(options.name, options.cache_limit),
+          check(options.check) {}
     F function;
     AotOptions options;
     Cache cache;
+    detail::CheckSchedule check;
   };
+
+  // The function itself, where no graph stands for the call: see Note [Transformed calls].
+  template <class Result, class... A>
+  Result in_eager(const std::string& why, A&... arguments) const {
+    state_->cache.count_original(why);
+    return Result(state_->function(arguments...));
+  }
 
   template <class Result, class... A>
   Result call(A&... arguments) const {
+    if (detail::thread_may_transform()) {
+      if (const auto why = detail::transform_of_thread()) return in_eager<Result>(*why, arguments...);
+    }
+    if (state_->cache.is_always_original()) [[unlikely]]
+      return run_original<Result>(arguments...);
     Cache::Tensors tensors;
     const auto entry = state_->cache.find(
         [&](const Cache::Entry& candidate, Cache::Tensors& out) {
           return *candidate.result_type == typeid(Result) && detail::match_arguments(candidate.spec, out, arguments...);
         },
         tensors);
-    if (entry) return run<Result>(*entry, tensors);
-    return run<Result>(*capture<Result>(tensors, arguments...), tensors);
+    if (entry) return serve<Result>(entry, tensors, arguments...);
+    Flattened flat = detail::flatten_arguments(state_->options.argument_names, arguments...);
+    if (const auto why = state_->cache.why_eager(flat)) return in_eager<Result>(*why, arguments...);
+    std::shared_ptr<const Cache::Entry> made;
+    try {
+      made = capture<Result>(std::move(flat), tensors, arguments...);
+    } catch (const detail::TransformMet& met) {
+      return in_eager<Result>(met.why(), arguments...);
+    }
+    return serve<Result>(made, tensors, arguments...);
   }
 
-  template <class Result>
-  static Result run(const Cache::Entry& entry, const Cache::Tensors& tensors) {
+  template <class Result, class... A>
+  Result serve(const std::shared_ptr<const Cache::Entry>& entry, const Cache::Tensors& tensors, A&... arguments) const {
+    if (state_->check.is_due()) [[unlikely]]
+      return call_checked<Result>(entry, tensors, arguments...);
+    return run<Result>(*entry, tensors, arguments...);
+  }
+
+  template <class Result, class... A>
+  Result call_checked(const std::shared_ptr<const Cache::Entry>& entry, const Cache::Tensors& tensors,
+                      A&... arguments) const {
+    if (!entry->original.empty()) return run<Result>(*entry, tensors, arguments...);
+    const auto& compiled = *static_cast<const Result*>(entry->result_example.get());
+    std::shared_ptr<Result> original;
+    detail::CheckedCall check(entry->code, tensors);
+    check.run_original(detail::make_flat<Result>(state_->function, original, arguments...));
+    auto outputs = check.run_compiled();
+    if (original) check.compare_structure(diptych::flatten(*original).spec, diptych::flatten(compiled).spec);
+    check.compare(outputs);
+    return detail::make_result(compiled, std::move(outputs));
+  }
+
+  template <class Result, class... A>
+  Result run_original(A&... arguments) const {
+    state_->cache.count_original();
+    return Result(state_->function(arguments...));
+  }
+
+  template <class Result, class... A>
+  Result run(const Cache::Entry& entry, const Cache::Tensors& tensors, A&... arguments) const {
+    if (!entry.original.empty() && !entry.is_done.exchange(false)) [[unlikely]]
+      return run_original<Result>(arguments...);
     return detail::make_result(*static_cast<const Result*>(entry.result_example.get()), entry.code->call(tensors));
   }
 
   template <class Result, class... A>
-  std::shared_ptr<const Cache::Entry> capture(Cache::Tensors& tensors, A&... arguments) const {
-    Flattened flat = detail::flatten_arguments(state_->options.argument_names, arguments...);
+  std::shared_ptr<const Cache::Entry> capture(Flattened flat, Cache::Tensors& tensors, A&... arguments) const {
     tensors.clear();
     detail::match_arguments(flat.spec, tensors, arguments...);
     std::shared_ptr<Result> example;
     const auto function = detail::make_flat<Result>(state_->function, example, arguments...);
     const auto paths = flat.spec.tensor_paths();
     std::optional<TreeSpec> result;
-    const auto capture_at = [&](const std::vector<at::Tensor>& given,
-                                const SimplifyOptions& simplify) -> std::shared_ptr<CompiledFunction> {
-      auto code = std::make_shared<CompiledFunction>(function, given, paths, state_->options, simplify);
+    const CaptureAt capture_at = [&](const std::vector<at::Tensor>& given,
+                                     CaptureExtent extent) -> std::shared_ptr<CompiledFunction> {
+      auto code = std::make_shared<CompiledFunction>(function, given, paths, state_->options, extent);
       const TreeSpec spec = diptych::flatten(*example).spec;
       if (result && !(spec == *result)) return nullptr;
       result = spec;
       return code;
     };
-    auto entry = state_->cache.make(std::move(flat.spec), flat.tensors, tensors, capture_at, state_->options.dynamic);
+    const auto has_same_result = [&](const Cache::Entry& entry) {
+      if (*entry.result_type != typeid(Result)) return false;
+      return diptych::flatten(*static_cast<const Result*>(entry.result_example.get())).spec == *result;
+    };
+    const Cache::Miss miss{flat.spec, flat.tensors, tensors, capture_at, has_same_result};
+    if (auto entry = find_by_trace(miss)) return entry;
+    auto entry = watched([&] { return state_->cache.make(miss, state_->options); });
     entry->result_example = std::move(example);
     entry->result_type = &typeid(Result);
     state_->cache.insert(entry);
+    return entry;
+  }
+
+  // A function that does something on the host at these sizes, and not at those that were captured, is another one
+  // here.
+  std::shared_ptr<const Cache::Entry> find_by_trace(Cache::Miss miss) const {
+    if (!state_->cache.has_unchecked(miss)) return nullptr;
+    const auto watch = detail::watch_capture(state_->function);
+    if (!watch) return state_->cache.find_by_trace(miss);
+    const CaptureAt capture = [&](const std::vector<at::Tensor>& given, CaptureExtent extent) {
+      try {
+        auto trace = miss.capture(given, extent);
+        return watch->finish().what.empty() ? trace : nullptr;
+      } catch (...) {
+        watch->forget();
+        throw;
+      }
+    };
+    return state_->cache.find_by_trace({miss.spec, miss.arguments, miss.tensors, capture, miss.has_same_result});
+  }
+
+  // What a binding sees the function do besides its operators makes calls of this kind run the function itself.
+  template <class Make>
+  std::shared_ptr<Cache::Entry> watched(const Make& make) const {
+    const auto watch = detail::watch_capture(state_->function);
+    if (!watch) return make();
+    std::shared_ptr<Cache::Entry> entry;
+    try {
+      entry = make();
+    } catch (...) {
+      watch->forget();
+      throw;
+    }
+    const CaptureWatch::Found found = watch->finish();
+    if (!found.what.empty()) state_->cache.run_original(*entry, found.what, found.is_undone);
     return entry;
   }
 

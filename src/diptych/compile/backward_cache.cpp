@@ -8,6 +8,7 @@
 #include "diptych/base/switches.h"
 #include "diptych/compile/sizes_slot.h"
 #include "diptych/graph/error_words.h"
+#include "diptych/graph/map_sizes.h"
 #include "diptych/passes/generalize_sizes.h"
 
 namespace diptych::detail {
@@ -15,7 +16,7 @@ namespace {
 
 size_t hash_of(const TaskKey& key) {
   const std::hash<std::string_view> hash;
-  return (hash(key.structure) * 31 + hash(key.ending)) * 31 + key.num_results;
+  return ((hash(key.structure) * 31 + hash(key.ending)) * 31 + hash(key.surroundings)) * 31 + key.num_results;
 }
 
 std::string name_of(const TaskCall& call) { return call.node->name(); }
@@ -48,12 +49,14 @@ bool unify_traces(const std::vector<TaskCall>& calls, TaskContents& contents, co
     }
   };
   std::string why;
-  auto general = generalize_sizes(pattern, actual, trace, why);
+  auto general = generalize_sizes(pattern, actual, trace, SizeTrust::kChecked, why);
   if (!general) {
     log(Log::kBackward, "sizes stay as they are: {}", why);
     return false;
   }
-  entry.trace.graph = std::move(general->graphs[0]);
+  entry.general = std::move(general->graphs[0]);
+  for (const SymbolValues& point : general->points) entry.checked.emplace(point, true);
+  entry.trace.graph = entry.general;
   entry.trace.graph.add_input(sizes_meta(pattern.num_symbols(), actual), {SlotKind::kArgument, "sizes"});
   entry.program = std::make_shared<const Program>(entry.trace.graph);
   entry.pattern = std::move(general->pattern);
@@ -103,13 +106,45 @@ std::optional<BackwardCache::Found> BackwardCache::find_known(size_t hash, const
     SymbolValues symbols{};
     if (entry.pattern) {
       const auto match = entry.pattern->match(key.sizes);
-      if (!match) continue;
+      const auto checked = match ? entry.checked.find(*match) : entry.checked.end();
+      if (checked == entry.checked.end() || !checked->second) continue;
       symbols = *match;
     } else if (entry.key.sizes != key.sizes) {
       continue;
     }
-    entries_.splice(entries_.begin(), entries_, known->second);
-    return Found{entries_.front(), symbols};
+    return used(known->second, symbols);
+  }
+  return std::nullopt;
+}
+
+BackwardCache::Found BackwardCache::used(std::list<Entry>::iterator place, const SymbolValues& symbols) {
+  entries_.splice(entries_.begin(), entries_, place);
+  return Found{entries_.front(), symbols, std::nullopt};
+}
+
+std::optional<BackwardCache::Found> BackwardCache::find_by_trace(size_t hash, const std::vector<TaskCall>& calls,
+                                                                 TaskContents& contents) {
+  const TaskKey& key = contents.key();
+  const auto [begin, end] = by_structure_.equal_range(hash);
+  for (auto known = begin; known != end; ++known) {
+    BackwardEntry& entry = **known->second;
+    if (!entry.pattern || !entry.key.same_structure(key)) continue;
+    const auto symbols = entry.pattern->match(key.sizes);
+    if (!symbols || entry.checked.count(*symbols) != 0) continue;
+    bool agrees = false;
+    try {
+      const auto traced = trace_backward(calls, contents, entry.is_opaque, key.sizes);
+      agrees = is_instance(entry.general, entry.pattern->named(*symbols), traced.graph);
+    } catch (const LostNode&) {
+      throw;
+    } catch (const std::exception& error) {
+      log(Log::kBackwardVerbose, "no trace at {}: {}", fmt::join(*symbols, ", "), words_of(error));
+    }
+    entry.checked.emplace(*symbols, agrees);
+    if (!agrees) continue;
+    Found found = used(known->second, *symbols);
+    found.was_traced = true;
+    return found;
   }
   return std::nullopt;
 }
@@ -129,20 +164,16 @@ void BackwardCache::add(size_t hash, Entry entry) {
 BackwardCache::Found BackwardCache::find(const std::vector<TaskCall>& calls, TaskContents& contents) {
   const size_t hash = hash_of(contents.key());
   const std::lock_guard lock(mutex_);
-  if (auto known = find_known(hash, contents.key())) {
-    ++(known->entry->program ? statistics_.hits : statistics_.eager);
-    return *known;
-  }
-  auto [kind, reason] = explain(calls, contents.key());
+  if (auto known = find_known(hash, contents.key())) return *known;
+  if (auto right = find_by_trace(hash, calls, contents)) return *right;
+  Miss miss = explain(calls, contents.key());
   auto entry = generalize(hash, calls, contents);
-  if (entry) reason += ": now dynamic";
-  log(Log::kBackward, "miss: {}", reason);
-  ++statistics_.misses_by_reason[kind];
-  statistics_.misses.push_back(std::move(reason));
+  if (entry) miss.reason += ": now dynamic";
+  log(Log::kBackward, "miss: {}", miss.reason);
   if (!entry) entry = capture(calls, contents);
   log_entry(*entry);
   add(hash, entry);
-  return {entry, entry->pattern ? *entry->pattern->match(contents.key().sizes) : SymbolValues{}};
+  return {entry, entry->pattern ? *entry->pattern->match(contents.key().sizes) : SymbolValues{}, std::move(miss)};
 }
 
 // Nodes that turn out not to be replayable are left as they are, one after the other.
@@ -155,13 +186,9 @@ std::shared_ptr<BackwardEntry> BackwardCache::capture(const std::vector<TaskCall
     try {
       entry->trace = trace_backward(calls, contents, entry->is_opaque, contents.key().sizes);
       entry->program = std::make_shared<const Program>(entry->trace.graph);
-      ++statistics_.captures;
     } catch (const UnsupportedNode& node) {
       log(Log::kBackward, "{} (call {}) is run as it is: {}", entry->names[node.call()], node.call(), node.what());
-      if (entry->is_opaque[node.call()] || node.call() == 0) {
-        ++statistics_.eager;
-        break;
-      }
+      if (entry->is_opaque[node.call()] || node.call() == 0) break;
       entry->is_opaque[node.call()] = true;
     }
   }
@@ -184,7 +211,6 @@ std::shared_ptr<BackwardEntry> BackwardCache::generalize(size_t hash, const std:
     ++failures_[hash];
     return nullptr;
   }
-  ++statistics_.captures;
   return entry;
 }
 
@@ -215,6 +241,9 @@ BackwardCache::Miss BackwardCache::explain(const std::vector<TaskCall>& calls, c
     }
     return {"new autograd node", fmt::format("new autograd node {} (call {})", name_of(calls[common]), common)};
   }
+  if (nearest->key.surroundings != key.surroundings) {
+    return {"other state", fmt::format("{} changed to {}", nearest->key.surroundings, key.surroundings)};
+  }
   if (nearest->key.ending == key.ending && nearest->key.num_results != key.num_results) {
     return {"other results", fmt::format("the pass returns {} gradients, and one that is known {}", key.num_results,
                                          nearest->key.num_results)};
@@ -231,17 +260,11 @@ BackwardCache::Miss BackwardCache::explain(const std::vector<TaskCall>& calls, c
                                       name_of(calls[call]), call, *was, *is)};
 }
 
-backward_capture::Statistics BackwardCache::statistics() const {
-  const std::lock_guard lock(mutex_);
-  return statistics_;
-}
-
 void BackwardCache::clear() {
   const std::lock_guard lock(mutex_);
   entries_.clear();
   by_structure_.clear();
   failures_.clear();
-  statistics_ = {};
 }
 
 }  // namespace diptych::detail

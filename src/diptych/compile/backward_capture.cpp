@@ -1,23 +1,40 @@
 #include "diptych/compile/backward_capture.h"
 
+#include <ATen/Context.h>
 #include <ATen/ThreadLocalState.h>
 #include <torch/csrc/autograd/anomaly_mode.h>
 #include <torch/csrc/autograd/engine.h>
 
+#include <atomic>
 #include <mutex>
-#include <unordered_set>
 
 #include "diptych/autodiff/backward_trace.h"
+#include "diptych/autodiff/task_limits.h"
 #include "diptych/base/error.h"
 #include "diptych/base/switches.h"
 #include "diptych/compile/backward_cache.h"
 #include "diptych/compile/ending_scope.h"
 #include "diptych/compile/engine_entry.h"
+#include "diptych/compile/global_state.h"
 #include "diptych/compile/sizes_slot.h"
+#include "diptych/interpreter/call_checks.h"
 #include "diptych/interpreter/run_guards.h"
 #include "diptych/trace/recorder.h"
 
 namespace diptych {
+namespace {
+
+thread_local BackwardCapture* innermost_guard = nullptr;
+
+}  // namespace
+
+/// The guards that live on this thread, the innermost first.
+struct detail::GuardsOfThread {
+  static void for_each(const auto& visit) {
+    for (BackwardCapture* guard = innermost_guard; guard != nullptr; guard = guard->outer_) visit(guard->stats_);
+  }
+};
+
 namespace {
 
 namespace ag = torch::autograd;
@@ -36,8 +53,8 @@ Switches& switches() {
   return *instance;
 }
 
-thread_local size_t guards = 0;
 thread_local std::shared_ptr<const BackwardEntry> last;
+thread_local size_t num_captured_passes = 0;             ///< that this thread is in the middle of, one inside the other
 thread_local detail::PassEnding* next_ending = nullptr;  ///< of the pass that starts next
 
 ag::variable_list run_task(const NodePtr& root, const ag::GraphTask& task, bool accumulate,
@@ -67,12 +84,25 @@ void remove_user() noexcept {
   }
 }
 
+/// What the engine has kept of its nodes' warnings. It replays them itself where nobody captures; LibTorch does not
+/// export what does so.
+struct KeptWarnings {
+  using type = std::vector<c10::Warning> ag::utils::DelayWarningHandler::*;
+  friend type member_of(KeptWarnings);
+};
+template <class Tag, typename Tag::type member>
+struct PrivateMember {
+  friend typename Tag::type member_of(Tag) { return member; }
+};
+template struct PrivateMember<KeptWarnings, &ag::utils::DelayWarningHandler::warnings_>;
+
 // What the engine does with a task that nobody captures.
 ag::variable_list run_in_eager(const NodePtr& root, const ag::GraphTask& task) {
   const auto shared = const_cast<ag::GraphTask&>(task).shared_from_this();
   const auto future =
       ag::Engine::get_default_engine().execute_with_graph_task(shared, root, ag::InputBuffer(ag::variable_list()));
   future->wait();
+  for (const c10::Warning& warning : shared->warning_handler_.*member_of(KeptWarnings())) c10::warn(warning);
   return future->value().toTensorVector();
 }
 
@@ -137,13 +167,106 @@ class CapturedPass {
   const BackwardEntry& entry_;
   const std::vector<detail::TaskCall>& calls_;
   bool keeps_graph_;
+  /// Counts this pass while it runs.
+  struct Inside {
+    Inside() { ++num_captured_passes; }
+    ~Inside() { --num_captured_passes; }
+    Inside(const Inside&) = delete;
+    Inside& operator=(const Inside&) = delete;
+  } inside_;
 };
 
+/// What became of a pass.
+struct Outcome {
+  const char* why_eager = nullptr;
+  bool is_captured = false;  ///< a graph was traced for it
+  std::optional<detail::BackwardCache::Miss> miss{};
+  bool was_traced = false;  ///< to see that a graph is right for sizes that are new to it
+};
+
+void add(const Outcome& outcome, backward_capture::Statistics& statistics) {
+  if (outcome.miss) {
+    statistics.misses.push_back(outcome.miss->reason);
+    ++statistics.misses_by_reason[outcome.miss->kind];
+  }
+  if (outcome.why_eager != nullptr) {
+    ++statistics.eager;
+    ++statistics.eager_by_reason[outcome.why_eager];
+  } else {
+    ++(outcome.is_captured ? statistics.captures : statistics.hits);
+    statistics.size_checks += outcome.was_traced ? 1 : 0;
+  }
+}
+
+/// Of the process.
+struct Totals {
+  std::mutex mutex;
+  backward_capture::Statistics statistics;
+};
+
+Totals& totals() {
+  static auto* const instance = new Totals;
+  return *instance;
+}
+
+void count(const Outcome& outcome) {
+  {
+    auto& all = totals();
+    const std::lock_guard lock(all.mutex);
+    add(outcome, all.statistics);
+  }
+  detail::GuardsOfThread::for_each([&](backward_capture::Statistics& own) { add(outcome, own); });
+}
+
 bool captures_here(const detail::PassEnding* ending) {
-  const bool wanted = ending != nullptr || guards > 0 || switches().all_threads;
-  // The engine also runs the backward of a function that is being captured itself. In anomaly mode it looks at what
-  // each node gives.
-  return wanted && !detail::is_tracing() && !ag::AnomalyMode::is_enabled();
+  const bool wanted = ending != nullptr || innermost_guard != nullptr || switches().all_threads;
+  // The engine also runs the backward of a function that is being captured itself.
+  return wanted && !detail::is_tracing();
+}
+
+// Note [Backwards inside backwards]: a backward that a hook or a node starts is captured like any other, on the stack
+// of the first. Deeper ones are the engine's, which goes on in another thread where a stack has had enough.
+constexpr size_t kMostNested = 8;
+
+const char* why_in_eager(const ag::GraphTask& task) {
+  // There the engine looks at what each node gives.
+  if (ag::AnomalyMode::is_enabled()) return "anomaly mode";
+  const auto num_outer = num_captured_passes + static_cast<size_t>(task.reentrant_depth_);
+  if (num_outer >= kMostNested) return "backwards nested too deep";
+  return detail::why_thread_is_not_plain();
+}
+
+// What else changes what nodes record: nothing where all is as at the start of a program.
+std::string surroundings() {
+  const GlobalState state = GlobalState::current();
+  std::string words;
+  const auto add = [&](bool differs, std::string_view what, std::string_view how) {
+    if (differs) words.append(words.empty() ? "" : ", ").append(what).append(how);
+  };
+  add(state.autocast_cpu, "autocast on CPU to ", c10::toString(state.autocast_cpu_dtype));
+  add(state.autocast_cuda, "autocast on CUDA to ", c10::toString(state.autocast_cuda_dtype));
+  add(state.default_dtype != at::kFloat, "default dtype ", c10::toString(state.default_dtype));
+  add(at::globalContext().deterministicAlgorithms(), "deterministic algorithms", "");
+  return words;
+}
+
+ag::variable_list run_counted_in_eager(const NodePtr& root, const ag::GraphTask& task, const char* why) {
+  log(Log::kBackward, "run in eager: {}", why);
+  count({why});
+  return run_in_eager(root, task);
+}
+
+ag::variable_list run_graph(const detail::BackwardCache::Found& found, const std::vector<detail::TaskCall>& calls,
+                            const ag::GraphTask& task, detail::TaskContents& contents) {
+  const auto& [entry, symbols, miss, was_traced] = found;
+  auto inputs = std::move(contents.compiler().tensor_args.inputs);
+  for (const auto& input : contents.ending_inputs()) inputs.push_back(input.tensor);
+  if (entry->pattern) inputs.push_back(detail::sizes_tensor(entry->pattern->num_symbols(), symbols));
+  DIPTYCH_ASSERT(calls.size() == entry->names.size() && inputs.size() == entry->trace.graph.inputs().size(),
+                 "a pass of {} nodes with {} tensors has the graph of one of {} nodes with {} tensors", calls.size(),
+                 inputs.size(), entry->names.size(), entry->trace.graph.inputs().size());
+  detail::check_call(entry->program->graph(), inputs);
+  return CapturedPass(*entry, calls, task.keep_graph_).run(std::move(inputs), c10::GradMode::is_enabled());
 }
 
 ag::variable_list run_task(const NodePtr& root, const ag::GraphTask& task, bool /*accumulate*/,
@@ -154,19 +277,25 @@ ag::variable_list run_task(const NodePtr& root, const ag::GraphTask& task, bool 
   if (!captures_here(ending)) return run_in_eager(root, task);
   auto& mutable_task = const_cast<ag::GraphTask&>(task);
   const at::ThreadLocalStateGuard state(mutable_task.thread_locals_);
-  const bool records_gradients = c10::GradMode::is_enabled();
+  if (const char* why = why_in_eager(task)) return run_counted_in_eager(root, task, why);
   auto calls = detail::calls_in_order(root, task);
   if (ending != nullptr) detail::hand_out_gradients(calls, ending->leaves());
   const size_t num_results = ending != nullptr ? ending->leaves().size() : task.captured_vars_.size();
-  detail::TaskContents contents(calls, num_results, records_gradients, ending);
-  if (!contents.can_be_captured()) return run_in_eager(root, task);
-  const auto [entry, symbols] = detail::BackwardCache::instance().find(calls, contents);
-  last = entry;
-  if (!entry->program) return run_in_eager(root, task);
-  auto inputs = std::move(contents.compiler().tensor_args.inputs);
-  for (const auto& input : contents.ending_inputs()) inputs.push_back(input.tensor);
-  if (entry->pattern) inputs.push_back(detail::sizes_tensor(entry->pattern->num_symbols(), symbols));
-  auto results = CapturedPass(*entry, calls, task.keep_graph_).run(std::move(inputs), records_gradients);
+  std::optional<detail::TaskContents> contents;
+  contents.emplace(calls, num_results, c10::GradMode::is_enabled(), surroundings(), ending);
+  if (const char* why = contents->obstacle()) {
+    contents.reset();
+    return run_counted_in_eager(root, task, why);
+  }
+  const auto found = detail::BackwardCache::instance().find(calls, *contents);
+  last = found.entry;
+  if (!found.entry->program) {
+    contents.reset();
+    count({"nodes that can't be replayed", false, found.miss});
+    return run_in_eager(root, task);
+  }
+  count({nullptr, found.miss.has_value(), found.miss, found.was_traced});
+  auto results = run_graph(found, calls, task, *contents);
   if (ending != nullptr) ending->take_results(std::exchange(results, {}));
   run_final_callbacks(mutable_task);
   return results;
@@ -182,13 +311,16 @@ detail::EndingScope::EndingScope(PassEnding& ending) : outer_(std::exchange(next
 
 detail::EndingScope::~EndingScope() { next_ending = outer_; }
 
-BackwardCapture::BackwardCapture() {
+BackwardCapture::BackwardCapture() : outer_(innermost_guard) {
   add_user();
-  ++guards;
+  innermost_guard = this;
 }
 
+// Guards that are not on the stack may go in another order than they came.
 BackwardCapture::~BackwardCapture() {
-  --guards;
+  BackwardCapture** link = &innermost_guard;
+  while (*link != nullptr && *link != this) link = &(*link)->outer_;
+  if (*link != nullptr) *link = outer_;
   remove_user();
 }
 
@@ -206,9 +338,16 @@ void backward_capture::disable() {
   if (switches().all_threads.exchange(false)) remove_user();
 }
 
-backward_capture::Statistics backward_capture::statistics() { return detail::BackwardCache::instance().statistics(); }
+backward_capture::Statistics backward_capture::statistics() {
+  const std::lock_guard lock(totals().mutex);
+  return totals().statistics;
+}
 
-void backward_capture::reset() { detail::BackwardCache::instance().clear(); }
+void backward_capture::reset() {
+  detail::BackwardCache::instance().clear();
+  const std::lock_guard lock(totals().mutex);
+  totals().statistics = {};
+}
 
 Graph backward_capture::last_graph() {
   DIPTYCH_CHECK(last != nullptr && last->program != nullptr,

@@ -1,35 +1,77 @@
 #include "diptych/compile/cache.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "diptych/base/switches.h"
+#include "diptych/hops/transformed_call.h"
 
 namespace diptych {
 
 TensorGuards Cache::guards_of(const CompiledFunction& code, Tensors tensors) {
   code.append_free_variables(tensors);
-  return TensorGuards(tensors);
+  const auto& mutations = code.plan().mutations;
+  const bool writes = std::any_of(mutations.begin(), mutations.end(), [](const auto& change) { return change.data; });
+  return TensorGuards(tensors, writes ? TensorGuards::Memory::kByAddress : TensorGuards::Memory::kByStorage);
 }
 
-std::shared_ptr<Cache::Entry> Cache::make(TreeSpec spec, const std::vector<at::Tensor>& arguments,
-                                          const Tensors& tensors, const CaptureAt& capture, bool dynamic) {
-  record_miss(spec, tensors);
-  if (dynamic) {
-    if (auto entry = make_dynamic(spec, arguments, tensors, capture)) return entry;
+// Entries whose guards hold at sizes that they were not compared with a trace at, and these.
+std::vector<std::pair<std::shared_ptr<Cache::Entry>, SymbolValues>> Cache::unchecked_entries(const Miss& miss) const {
+  std::vector<std::pair<std::shared_ptr<Entry>, SymbolValues>> found;
+  const auto state = GlobalState::current();
+  const std::shared_lock<std::shared_mutex> lock(mutex_);
+  for (const auto& entry : entries_) {
+    if (!entry->checked || !(entry->spec == miss.spec) || !(entry->state == state)) continue;
+    Tensors tensors = miss.tensors;
+    entry->code->append_free_variables(tensors);
+    SymbolValues sizes{};
+    if (entry->guards.check(tensors, &sizes) && entry->checked->count(sizes) == 0) found.emplace_back(entry, sizes);
   }
-  auto code = capture(arguments, {});
-  TensorGuards guards = guards_of(*code, tensors);
-  return std::make_shared<Entry>(std::move(spec), GlobalState::current(), std::move(guards), std::move(code));
+  return found;
 }
 
-std::shared_ptr<Cache::Entry> Cache::make_dynamic(const TreeSpec& spec, const std::vector<at::Tensor>& arguments,
-                                                  const Tensors& tensors, const CaptureAt& capture) {
+std::shared_ptr<const Cache::Entry> Cache::find_by_trace(const Miss& miss) {
+  const auto entries = unchecked_entries(miss);
+  if (entries.empty()) return nullptr;
+  const auto trace = miss.capture(miss.arguments, CaptureExtent::kTrace);
+  std::shared_ptr<const Entry> right;
+  for (const auto& [entry, sizes] : entries) {
+    const bool agrees = trace && miss.has_same_result(*entry) && entry->code->sized().agrees(*trace, sizes);
+    log(Log::kCache, "{}: a trace at sizes {} {}", name_, fmt::join(sizes, ", "),
+        agrees ? "agrees with a dynamic capture" : "differs from a dynamic capture");
+    const std::unique_lock<std::shared_mutex> lock(mutex_);
+    entry->checked->emplace(sizes, agrees);
+    if (!agrees) continue;
+    entry->last_used = ++clock_;
+    ++hits_;
+    ++size_checks_;
+    right = entry;
+    break;
+  }
+  return right;
+}
+
+std::shared_ptr<Cache::Entry> Cache::make(const Miss& miss, const AotOptions& options) {
+  record_miss(miss.spec, miss.tensors);
+  if (options.dynamic) {
+    const SizeTrust trust = options.check_sizes ? SizeTrust::kChecked : SizeTrust::kProbed;
+    if (auto entry = make_dynamic(miss, trust)) return entry;
+  }
+  const GlobalState state = GlobalState::current();  // as the function finds it
+  auto code = miss.capture(miss.arguments, CaptureExtent::kCallable);
+  TensorGuards guards = guards_of(*code, miss.tensors);
+  return std::make_shared<Entry>(miss.spec, state, std::move(guards), std::move(code));
+}
+
+std::shared_ptr<Cache::Entry> Cache::make_dynamic(const Miss& miss, SizeTrust trust) {
+  const auto& [spec, arguments, tensors, capture, has_same_result] = miss;
   constexpr size_t kMostFailures = 3;
   const auto state = GlobalState::current();
   std::vector<std::vector<int64_t>> examples;
   std::optional<TensorGuards> guards;
   for (const auto& entry : entries()) {
-    if (!(entry->spec == spec) || !(entry->state == state)) continue;
+    if (!(entry->spec == spec) || !(entry->state == state) || !entry->original.empty()) continue;
     TensorGuards here = guards_of(*entry->code, tensors);
     if (!here.same_but_geometry(entry->guards)) continue;
     examples.push_back(entry->guards.geometry());
@@ -39,15 +81,32 @@ std::shared_ptr<Cache::Entry> Cache::make_dynamic(const TreeSpec& spec, const st
   const auto pattern = SizePattern::with(examples, guards->geometry());
   if (!pattern) return nullptr;
   std::string why;
-  const auto sized = SizedFunctions::make(*pattern, *guards, arguments, capture, why);
+  const auto sized = SizedFunctions::make(*pattern, *guards, arguments, capture, trust, why);
   if (!sized) {
     log(Log::kCache, "{}: sizes stay as they are: {}", name_, why);
     ++failed_patterns_;
     return nullptr;
   }
   log(Log::kCache, "{}: sizes are dynamic now", name_);
+  failed_patterns_ = 0;
   guards->generalize(sized->pattern());
-  return std::make_shared<Entry>(spec, state, std::move(*guards), std::make_shared<CompiledFunction>(sized));
+  auto entry = std::make_shared<Entry>(spec, state, std::move(*guards), std::make_shared<CompiledFunction>(sized));
+  if (trust == SizeTrust::kProbed) return entry;
+  entry->checked.emplace();
+  for (const SymbolValues& point : sized->points()) entry->checked->emplace(point, true);
+  return entry;
+}
+
+void Cache::run_original(Entry& entry, const std::string& what, bool is_undone) {
+  constexpr size_t kMost = 16;
+  const std::unique_lock<std::shared_mutex> lock(mutex_);
+  entry.original = what;
+  entry.is_done = !is_undone;
+  last_original_ = what;
+  log(Log::kCache, "{}: runs the function itself, as it {}", name_, what);
+  if (++original_entries_ < kMost) return;
+  is_always_original_ = true;
+  log(Log::kCache, "{}: is not captured any more, as that was so {} times", name_, kMost);
 }
 
 void Cache::insert(std::shared_ptr<Entry> entry) {
@@ -98,9 +157,29 @@ void Cache::record_miss(const TreeSpec& spec, const Tensors& tensors) {
   log(Log::kCache, "{}: miss {}: {}", name_, misses_, last_miss_.empty() ? "first call" : last_miss_);
 }
 
+std::optional<std::string> Cache::why_eager(const Flattened& arguments) const {
+  if (auto why = detail::transform_of(arguments)) return why;
+  // Undefined are those that are made of arguments.
+  for (const auto& entry : entries()) {
+    for (const at::Tensor& tensor : entry->code->free_variables()) {
+      if (const auto why = detail::transform_of(tensor)) return "a captured tensor " + *why;
+    }
+  }
+  return std::nullopt;
+}
+
+void Cache::count_original(const std::string& why) {
+  detail::note_eager_call(name_, why);
+  const std::unique_lock<std::shared_mutex> lock(mutex_);
+  ++originals_;
+  ++original_reasons_[why];
+  last_original_ = why;
+}
+
 CacheStats Cache::stats() const {
   const std::shared_lock<std::shared_mutex> lock(mutex_);
-  return {hits_.load(), misses_, evictions_, entries_.size(), last_miss_};
+  return {hits_.load(),      misses_,        evictions_, entries_.size(), size_checks_,
+          originals_.load(), last_original_, 0,          last_miss_,      original_reasons_};
 }
 
 std::vector<std::shared_ptr<const Cache::Entry>> Cache::entries() const {
@@ -111,6 +190,8 @@ std::vector<std::shared_ptr<const Cache::Entry>> Cache::entries() const {
 void Cache::clear() {
   const std::unique_lock<std::shared_mutex> lock(mutex_);
   entries_.clear();
+  original_entries_ = 0;
+  is_always_original_ = false;
 }
 
 }  // namespace diptych

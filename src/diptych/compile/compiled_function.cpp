@@ -2,7 +2,6 @@
 
 #include <ATen/ops/as_strided.h>
 #include <fmt/ranges.h>
-#include <torch/csrc/autograd/VariableTypeUtils.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/variable.h>
 #include <atomic>
@@ -12,13 +11,15 @@
 #include "diptych/base/error.h"
 #include "diptych/base/switches.h"
 #include "diptych/compile/backends.h"
-#include "diptych/compile/pair_node.h"
 #include "diptych/compile/pipeline.h"
+#include "diptych/compile/release_rules.h"
+#include "diptych/compile/result_links.h"
 #include "diptych/compile/second_order.h"
 #include "diptych/compile/sized_functions.h"
 #include "diptych/compile/slot_fit.h"
 #include "diptych/interpreter/run_guards.h"
 #include "diptych/ops/tags.h"
+#include "diptych/passes/remove_dead_nodes.h"
 #include "diptych/passes/storage_roots.h"
 
 namespace diptych {
@@ -55,25 +56,32 @@ std::vector<bool> read_inputs(const Graph& graph, size_t count) {
   return found;
 }
 
-// The tensor as one of its own: no other handle of this call may receive the history that is set on it.
-void make_sole_owner(at::Tensor& tensor) {
-  if (tensor.use_count() > 1) tensor = tensor.tensor_data();
+bool is_of_slot(const ForwardPlan::Crossing& crossing) {
+  return crossing.kind == ForwardPlan::Crossing::Kind::kSlot || crossing.kind == ForwardPlan::Crossing::Kind::kLeaf;
 }
 
-// A compiler may have made it a tensor of its own; then there is nothing to guard.
-void mark_as_view_of_function(at::Tensor& tensor, const at::Tensor& base) {
-  if (!tensor.is_alias_of(base)) return;
-  tensor = ag::as_view(base, tensor, /*is_bw_differentiable=*/true, /*is_fw_differentiable=*/false, nullptr, nullptr,
-                       ag::CreationMeta::IN_CUSTOM_FUNCTION);
+// What a crossing stands for in a joint graph as it was traced.
+Value value_in(const Graph& joint, const ForwardPlan::Crossing& crossing) {
+  return is_of_slot(crossing) ? joint.outputs()[crossing.index] : crossing.value;
 }
 
-void apply_mutation(const MutationPlan& mutation, const at::Tensor& primal, const at::Tensor& new_value) {
-  const at::AutoGradMode mode(!mutation.under_no_grad && c10::GradMode::is_enabled());
-  if (mutation.geometry) {
-    const auto& geometry = *mutation.geometry;
-    primal.as_strided_(geometry.sizes, geometry.strides, primal.storage_offset() + geometry.offset);
+// The values that gradients depend on.
+std::vector<bool> needed_for_gradients(const Joint& joint) {
+  const Graph& graph = joint.graph;
+  std::vector<bool> needed(graph.num_values());
+  for (size_t i = joint.layout.num_forward_outputs(); i < graph.outputs().size(); ++i) {
+    if (graph.outputs()[i]) needed[graph.outputs()[i].id] = true;
   }
-  if (mutation.data) primal.copy_(new_value);
+  for (size_t i = graph.nodes().size(); i-- > 0;) {
+    const Node& node = graph.nodes()[i];
+    const bool is_needed = std::any_of(node.outputs.begin(), node.outputs.end(),
+                                       [&](Value output) { return output && needed[output.id]; });
+    // Every draw is repeated in order, so what any of them reads is needed.
+    if (is_needed || diptych::draws_random(node)) {
+      for_each_operand_value(node, [&](Value value) { needed[value.id] = true; });
+    }
+  }
+  return needed;
 }
 
 at::Tensor strided_alias(const OutputPlan& output, const at::Tensor& origin) {
@@ -93,16 +101,22 @@ uint64_t CompiledFunction::next_serial_number() {
 }
 
 CompiledFunction::CompiledFunction(const FlatFunction& function, const std::vector<at::Tensor>& arguments,
-                                   const std::vector<std::string>& paths, AotOptions options,
-                                   const SimplifyOptions& simplify)
+                                   const std::vector<std::string>& paths, AotOptions options, CaptureExtent extent)
     : options_(std::move(options)),
-      simplify_(simplify),
-      capture_(std::make_shared<JointCapture>(function, arguments, paths, CaptureOptions{options_.name, false})) {
-  Joint joint = prepare_joint(capture_joint(), options_);
+      extent_(extent),
+      simplify_{.fold_constants = extent == CaptureExtent::kCallable},
+      capture_(std::make_shared<JointCapture>(function, arguments, paths,
+                                              CaptureOptions{options_.name, false, /*stages=*/true})) {
+  Joint joint = capture_joint();
   layout_ = joint.layout;
+  if (extent != CaptureExtent::kCallable) traced_graph_ = remove_dead_nodes(joint.graph);
   free_variables_ = capture_->free_variables();
   for (const auto& derived : plan().derived) free_variables_[derived.free_variable] = at::Tensor();
   capture_->release_arguments();
+  if (extent != CaptureExtent::kTrace) make_graphs(prepare_joint(std::move(joint), options_));
+}
+
+void CompiledFunction::make_graphs(Joint joint) {
   split_ = split_joint(joint, options_.partition);
   is_mutated_.resize(layout_.num_primals());
   std::vector<size_t> mutated;
@@ -119,9 +133,10 @@ CompiledFunction::CompiledFunction(const FlatFunction& function, const std::vect
   if (!is_differentiable()) return;
   find_residual_sources();
   find_gradient_primals(joint);
+  find_stages();
   const auto defined = traceable_tangents();
-  GlobalState state;  // the first variant is traced with autocast off, where backward passes usually run
-  variants_.push_back({defined, state, make_variant(std::move(joint), defined)});
+  // The first variant is traced with autocast off, where backward passes usually run.
+  variants_.push_back({defined, {}, GlobalState::without_autocast(), make_variant(std::move(joint), defined)});
 }
 
 // What is true of one of the captures, but for its graphs, is true of all.
@@ -134,6 +149,8 @@ CompiledFunction::CompiledFunction(std::shared_ptr<const SizedFunctions> sized)
       forward_(sized_->forward()),
       free_variables_(sized_->first().free_variables_),
       gradient_primals_(sized_->first().gradient_primals_),
+      gradient_crossings_(sized_->first().gradient_crossings_),
+      tangents_of_stage_(sized_->first().tangents_of_stage_),
       is_mutated_(sized_->first().is_mutated_),
       reshaped_(sized_->first().reshaped_),
       residual_sources_(sized_->first().residual_sources_),
@@ -146,6 +163,7 @@ CompiledFunction::CompiledFunction(std::shared_ptr<const SizedFunctions> sized)
 CompiledFunction::~CompiledFunction() = default;
 
 void CompiledFunction::compile_forward() {
+  if (extent_ != CaptureExtent::kCallable) return;
   const bool differentiable = is_differentiable();
   forward_executable_ =
       choose_compiler(options_, differentiable ? options_.forward_compiler : options_.inference_compiler,
@@ -165,7 +183,7 @@ Joint CompiledFunction::joint(const std::vector<bool>& defined) const {
 
 Joint CompiledFunction::capture_joint() {
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-  const size_t num_tangents = plan().differentiable.size();
+  const size_t num_tangents = plan().num_tangents();
   tangent_errors_.resize(num_tangents);
   try {
     return capture_->joint();
@@ -206,22 +224,52 @@ void CompiledFunction::find_residual_sources() {
 
 void CompiledFunction::find_gradient_primals(const Joint& joint) {
   const Graph& graph = joint.graph;
-  std::vector<bool> needed(graph.num_values());
-  for (size_t i = layout_.num_forward_outputs(); i < graph.outputs().size(); ++i) {
-    if (graph.outputs()[i]) needed[graph.outputs()[i].id] = true;
-  }
-  for (size_t i = graph.nodes().size(); i-- > 0;) {
-    const Node& node = graph.nodes()[i];
-    const bool is_needed = std::any_of(node.outputs.begin(), node.outputs.end(),
-                                       [&](Value output) { return output && needed[output.id]; });
-    // Every draw is repeated in order, so what any of them reads is needed.
-    if (is_needed || diptych::draws_random(node)) {
-      for_each_operand_value(node, [&](Value value) { needed[value.id] = true; });
-    }
-  }
+  const auto needed = needed_for_gradients(joint);
   for (size_t i = 0; i < layout_.num_primals(); ++i) {
     if (needed[graph.inputs()[i].id]) gradient_primals_.push_back(i);
   }
+  using Kind = ForwardPlan::Crossing::Kind;
+  for (size_t i = 0; i < plan().crossings.size(); ++i) {
+    const auto& crossing = plan().crossings[i];
+    if (crossing.kind == Kind::kHidden) continue;
+    // Passes number other values anew.
+    if (!is_of_slot(crossing) || needed[graph.outputs()[crossing.index].id]) gradient_crossings_.push_back(i);
+  }
+}
+
+bool CompiledFunction::starts_at(size_t index, size_t stage) const {
+  const auto& crossing = plan().crossings[index];
+  if (is_own_result(index, stage)) return true;
+  const auto& leads_to = plan().leads_to[stage];
+  // Graphs for several sizes number other values anew.
+  return leads_to[leads_to.size() - plan().crossings.size() + index] && (is_of_slot(crossing) || !sized_);
+}
+
+// As in eager, what has saved its own result hands the gradient of the gradient to that.
+bool CompiledFunction::is_own_result(size_t index, size_t stage) const {
+  const auto& crossing = plan().crossings[index];
+  return crossing.kind == ForwardPlan::Crossing::Kind::kSlot && crossing.stage == stage &&
+         crossing.index < plan().outputs.size();
+}
+
+void CompiledFunction::find_stages() {
+  tangents_of_stage_.resize(plan().num_stages);
+  for (size_t i = 0; i < plan().num_tangents(); ++i) tangents_of_stage_[plan().stage_of_tangent[i]].push_back(i);
+}
+
+const std::vector<TensorMeta>& CompiledFunction::hidden_metas() const {
+  return sized_ ? sized_->hidden_metas() : plan().hidden;
+}
+
+// Of functions with dynamic sizes, all captures keep alike.
+const ReleaseRules& CompiledFunction::release_rules() const {
+  if (sized_) return sized_->first().release_rules();
+  std::call_once(rules_made_, [&] {
+    const std::lock_guard<std::mutex> lock(variants_mutex_);
+    release_rules_ = std::make_unique<ReleaseRules>(capture_->saving_nodes(), variants_.front().variant->joint,
+                                                    split_.saved, gradient_primals_);
+  });
+  return *release_rules_;
 }
 
 std::shared_ptr<BackwardVariant> CompiledFunction::make_variant(Joint joint, const std::vector<bool>& defined) const {
@@ -240,11 +288,29 @@ Graph CompiledFunction::graph_of(const BackwardVariant& variant, const SimplifyO
 
 void CompiledFunction::finish_variant(BackwardVariant& variant) const {
   variant.graph = graph_of(variant, simplify_);
+  variant.has_graph = true;
+  if (extent_ != CaptureExtent::kCallable) return;
+  compile_variant(variant);
+}
+
+void CompiledFunction::compile_variant(BackwardVariant& variant) const {
   variant.executable = choose_compiler(options_, options_.backward_compiler, "backward")(variant.graph);
   variant.reads_residual = read_inputs(variant.graph, split_.saved.size());
   variant.wanted_strides = strides_to_keep(variant.graph, layout_.num_tangents);
   log(Log::kBackward, "{}: backward compiled, {} nodes", options_.name, variant.graph.nodes().size());
   log(Log::kGraphs, "{}", variant.graph.code());
+}
+
+// Requires: the mutex is held.
+std::shared_ptr<BackwardVariant> CompiledFunction::find_variant(const std::vector<bool>& defined,
+                                                                const std::vector<bool>& gradients,
+                                                                const GlobalState& state) const {
+  for (const auto& known : variants_) {
+    if (known.defined == defined && known.gradients == gradients && known.state.same_for_backward(state)) {
+      return known.variant;
+    }
+  }
+  return nullptr;
 }
 
 std::shared_ptr<const BackwardVariant> CompiledFunction::backward(const std::vector<bool>& defined) const {
@@ -253,16 +319,37 @@ std::shared_ptr<const BackwardVariant> CompiledFunction::backward(const std::vec
   }
   const GlobalState state = GlobalState::current();
   const std::lock_guard<std::mutex> lock(variants_mutex_);
-  std::shared_ptr<BackwardVariant> found;
-  for (const auto& known : variants_) {
-    if (known.defined == defined && known.state.same_autocast(state)) found = known.variant;
-  }
+  auto found = find_variant(defined, {}, state);
   if (!found) {
     log(Log::kBackward, "{}: tracing a backward for tangents {}", options_.name, fmt::join(defined, ","));
     found = make_variant(sized_ ? Joint() : prepare_joint(capture_->joint(defined), options_), defined);
-    variants_.push_back({defined, state, found});
+    variants_.push_back({defined, {}, state, found});
   }
-  if (!found->executable) finish_variant(*found);
+  if (!found->has_graph) finish_variant(*found);
+  return found;
+}
+
+std::shared_ptr<const BackwardVariant> CompiledFunction::backward_part(const std::vector<bool>& defined,
+                                                                       const std::vector<bool>& gradients) const {
+  auto whole = backward(defined);
+  if (gradients.empty()) return whole;
+  const GlobalState state = GlobalState::current();
+  const std::lock_guard<std::mutex> lock(variants_mutex_);
+  auto found = find_variant(defined, gradients, state);
+  if (found) return found;
+  found = std::make_shared<BackwardVariant>();
+  found->defined = defined;
+  found->graph = whole->graph;
+  std::vector<Value> outputs = found->graph.outputs();
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (!gradients[i]) outputs[i] = Value{};
+  }
+  std::vector<Slot> slots = found->graph.output_slots();
+  found->graph.set_outputs(std::move(outputs), std::move(slots));
+  found->graph = remove_dead_nodes(found->graph);
+  found->has_graph = true;
+  compile_variant(*found);
+  variants_.push_back({defined, gradients, state, found});
   return found;
 }
 
@@ -274,11 +361,22 @@ std::shared_ptr<const Program> CompiledFunction::inlined(const BackwardVariant& 
   return variant.inlined;
 }
 
-std::shared_ptr<SecondOrder> CompiledFunction::second_order(const BackwardVariant& variant) const {
+std::shared_ptr<SecondOrder> CompiledFunction::second_order(const BackwardVariant& variant, size_t stage) const {
   const std::lock_guard<std::mutex> lock(variants_mutex_);
   if (!variant.second_order) {
-    variant.second_order =
-        std::make_shared<SecondOrder>(joint(variant.defined), variant.defined, gradient_primals_, options_);
+    const Joint again = joint(variant.defined);
+    const auto needed = needed_for_gradients(again);
+    std::vector<Value> starts;
+    const auto add = [&](Value value, bool is_possible) {
+      variant.starts.push_back(is_possible && needed[value.id]);
+      if (variant.starts.back()) starts.push_back(value);
+    };
+    for (const size_t primal : gradient_primals_) add(again.graph.inputs()[primal], true);
+    const size_t num_primals = starts.size();
+    for (const size_t crossing : gradient_crossings_) {
+      add(value_in(again.graph, plan().crossings[crossing]), starts_at(crossing, stage));
+    }
+    variant.second_order = std::make_shared<SecondOrder>(again, variant.defined, starts, num_primals, options_);
   }
   return variant.second_order;
 }
@@ -302,19 +400,9 @@ std::vector<at::Tensor> CompiledFunction::primals_of(c10::ArrayRef<const at::Ten
 
 std::vector<at::Tensor> CompiledFunction::call(c10::ArrayRef<const at::Tensor*> arguments) const {
   const std::vector<at::Tensor> primals = primals_of(arguments);
-  const bool differentiable = is_differentiable();
-  c10::intrusive_ptr<PairNode> node;
+  ResultLinks links(*this, primals);
   std::vector<at::Tensor> generator_states;
-  if (differentiable) {
-    node = c10::make_intrusive<PairNode>(shared_from_this());
-    ag::edge_list edges;
-    edges.reserve(primals.size());
-    for (const at::Tensor& primal : primals) {
-      edges.push_back(primal.requires_grad() ? ag::impl::gradient_edge(primal) : ag::Edge());
-    }
-    node->set_next_edges(std::move(edges));
-    if (draws_random_) generator_states = save_generator_states(forward_);
-  }
+  if (is_differentiable() && draws_random_) generator_states = save_generator_states(forward_);
   std::vector<at::Tensor> slots;
   {
     const RunBelowAutograd guard;
@@ -327,39 +415,47 @@ std::vector<at::Tensor> CompiledFunction::call(c10::ArrayRef<const at::Tensor*> 
       std::make_move_iterator(slots.begin() + static_cast<int64_t>(layout_.num_forward_outputs())),
       std::make_move_iterator(slots.end()));
   slots.resize(layout_.num_forward_outputs());
-  for (const size_t slot : plan().differentiable) make_sole_owner(slots[slot]);
-  for (const auto& view : plan().function_views) {
-    const at::Tensor& base = view.base.is_primal ? primals[view.base.index] : slots[view.base.index];
-    make_sole_owner(slots[view.slot]);
-    mark_as_view_of_function(slots[view.slot], base);
-  }
-  for (const size_t slot : plan().differentiable) ag::set_history(slots[slot], node);
   std::vector<at::Tensor> gradient_primals;
   for (const size_t index : gradient_primals_) {
     // What a later derivative starts from is the primal as it was, with the history that it had.
     gradient_primals.push_back(is_mutated_[index] ? primals[index].clone() : primals[index]);
   }
-  for (const auto& mutation : plan().mutations) {
-    apply_mutation(mutation, primals[mutation.primal], mutation.data ? slots[mutation.slot] : at::Tensor());
+  links.link(slots, residuals);
+  links.save(slots, std::move(residuals), std::move(gradient_primals), std::move(generator_states));
+  return make_outputs(primals, slots, std::move(links.made()));
+}
+
+std::vector<at::Tensor> CompiledFunction::make_views(const std::vector<at::Tensor>& primals,
+                                                     const std::vector<at::Tensor>& slots) const {
+  if (!epilogue_) return {};
+  std::vector<at::Tensor> bases;
+  for (const auto& input : plan().epilogue_inputs) {
+    bases.push_back(input.is_primal ? primals[input.index] : slots[input.index]);
   }
-  if (node) node->save(primals, slots, std::move(residuals), std::move(gradient_primals), std::move(generator_states));
-  return make_outputs(primals, std::move(slots));
+  return epilogue_->run(std::move(bases), {.differentiable = true});
+}
+
+at::Tensor CompiledFunction::make_output(size_t index, const std::vector<at::Tensor>& primals,
+                                         const std::vector<at::Tensor>& slots) const {
+  const OutputPlan& output = plan().outputs[index];
+  if (output.kind == OutputPlan::Kind::kOfPrimal) return strided_alias(output, primals[output.index]);
+  if (output.kind == OutputPlan::Kind::kOfSlot) return strided_alias(output, slots[output.index]);
+  return make_views(primals, slots)[output.index];
 }
 
 std::vector<at::Tensor> CompiledFunction::make_outputs(const std::vector<at::Tensor>& primals,
-                                                       std::vector<at::Tensor>&& slots) const {
-  for (const size_t leaf : plan().fresh_leaves) slots[leaf].set_requires_grad(true);
-  std::vector<at::Tensor> views;
-  if (epilogue_) {
-    std::vector<at::Tensor> bases;
-    for (const auto& input : plan().epilogue_inputs)
-      bases.push_back(input.is_primal ? primals[input.index] : slots[input.index]);
-    views = epilogue_->run(std::move(bases), {.differentiable = true});
-  }
-  std::vector<at::Tensor> outputs(plan().outputs.size());
+                                                       const std::vector<at::Tensor>& slots,
+                                                       std::vector<at::Tensor>&& made) const {
+  const std::vector<at::Tensor> views = make_views(primals, slots);
+  std::vector<at::Tensor> outputs = std::move(made);
+  outputs.resize(plan().outputs.size());
   using Kind = OutputPlan::Kind;
   for (size_t i = 0; i < outputs.size(); ++i) {
     const OutputPlan& output = plan().outputs[i];
+    if (outputs[i].defined()) {
+      if (output.retains_grad) outputs[i].retain_grad();
+      continue;
+    }
     switch (output.kind) {
       case Kind::kSlot:
         outputs[i] = slots[i];
@@ -383,6 +479,7 @@ std::vector<at::Tensor> CompiledFunction::make_outputs(const std::vector<at::Ten
         outputs[i] = views[output.index];
         break;
     }
+    if (output.is_own_leaf) outputs[i].set_requires_grad(true);
     if (output.retains_grad) outputs[i].retain_grad();
   }
   return outputs;

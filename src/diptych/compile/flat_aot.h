@@ -14,6 +14,8 @@ class FlatAot {
   std::vector<at::Tensor> call(const std::vector<at::Tensor>& arguments);
 
  private:
+  std::vector<at::Tensor> in_eager(const std::string& why, const std::vector<at::Tensor>& arguments);
+
   FlatFunction function_;
   std::vector<std::string> paths_;
   AotOptions options_;

@@ -1,4 +1,4 @@
-// The thread's state that changes what a function means, as a guard compares it.
+// The thread's and the process's state that changes what a function means, as a guard compares it.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -6,7 +6,7 @@
 
 namespace diptych {
 
-/// Grad mode, inference mode, autocast and the default dtype at one moment.
+/// Grad mode, inference mode, autocast, the default dtype and the modes of kernels at one moment.
 struct GlobalState {
   bool grad_mode = true;
   bool inference_mode = false;
@@ -15,10 +15,15 @@ struct GlobalState {
   at::ScalarType autocast_cpu_dtype = at::kBFloat16;
   at::ScalarType autocast_cuda_dtype = at::kHalf;
   at::ScalarType default_dtype = at::kFloat;
+  /// Switches that composite operators read while they are traced, and kernels while constants are computed: a bit for
+  /// each row of a table in the source.
+  uint32_t kernel_modes = 0;
 
   static GlobalState current();
-  /// Whether the autocast state, which alone matters to a backward pass, is the same.
-  bool same_autocast(const GlobalState& other) const;
+  /// The state now, but with autocast off.
+  static GlobalState without_autocast();
+  /// Whether what matters to a backward pass is the same: autocast and the modes of kernels.
+  bool same_for_backward(const GlobalState& other) const;
   bool operator==(const GlobalState&) const = default;
   /// "grad mode was on, is off"; empty if equal.
   std::string difference(const GlobalState& now) const;

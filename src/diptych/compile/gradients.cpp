@@ -1,11 +1,25 @@
 #include "diptych/compile/gradients.h"
 
+#include <ATen/ops/_make_dual.h>
+#include <ATen/ops/_unpack_dual.h>
 #include <ATen/ops/alias.h>
 #include <ATen/ops/zeros_like.h>
 
 #include "diptych/base/error.h"
+#include "diptych/trace/transforms.h"
 
 namespace diptych::detail {
+
+namespace {
+
+// As detach() drops it.
+at::Tensor with_tangent_of(const at::Tensor& dual, const at::Tensor& primal) {
+  if (!has_tangent(dual)) return primal;
+  const at::Tensor tangent = std::get<1>(at::_unpack_dual(dual, /*level=*/0));
+  return tangent.defined() ? at::_make_dual(primal, tangent, /*level=*/0) : primal;
+}
+
+}  // namespace
 
 std::vector<at::Tensor> differentiation_inputs(const Flattened& flat) {
   std::vector<at::Tensor> inputs;
@@ -17,7 +31,8 @@ std::vector<at::Tensor> differentiation_inputs(const Flattened& flat) {
         "argument",
         flat.spec.tensor_path(i), c10::toString(tensor.scalar_type()));
     // A tensor that requires grad stays connected, so that the gradients can be differentiated again.
-    inputs.push_back(tensor.requires_grad() ? at::alias(tensor) : tensor.detach().requires_grad_(true));
+    inputs.push_back(tensor.requires_grad() ? at::alias(tensor)
+                                            : with_tangent_of(tensor, tensor.detach().requires_grad_(true)));
   }
   return inputs;
 }
@@ -38,6 +53,14 @@ std::vector<at::Tensor> scalar_gradients(const at::Tensor& value, const std::vec
     if (!gradients[i].defined()) gradients[i] = at::zeros_like(originals[i]);
   }
   return gradients;
+}
+
+at::Tensor without_history(const at::Tensor& tensor, const std::vector<at::Tensor>& inputs,
+                           const std::vector<at::Tensor>& originals) {
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (tensor.is_same(inputs[i])) return originals[i];
+  }
+  return tensor.requires_grad() && !tensor.is_leaf() ? with_tangent_of(tensor, tensor.detach()) : tensor;
 }
 
 }  // namespace diptych::detail

@@ -14,23 +14,44 @@ std::vector<at::Tensor> differentiation_inputs(const Flattened& flat);
 std::vector<at::Tensor> scalar_gradients(const at::Tensor& value, const std::vector<at::Tensor>& inputs,
                                          const std::vector<at::Tensor>& originals);
 
+/// What a function whose gradients are taken may return: the value, or the value and what else it computed.
+inline at::Tensor& value_in(at::Tensor& result) { return result; }
+template <class Extras>
+at::Tensor& value_in(std::pair<at::Tensor, Extras>& result) {
+  return result.first;
+}
+template <class Result>
+concept HasValue = requires(Result& result) {
+  value_in(result);
+};
+
+/// A tensor of the result without the history that the differentiation gave it: an input is its original again.
+at::Tensor without_history(const at::Tensor& tensor, const std::vector<at::Tensor>& inputs,
+                           const std::vector<at::Tensor>& originals);
+
 template <class F>
 struct ValueAndGrad {
   F function;
+  auto watch_capture() requires requires { function.watch_capture(); }
+  { return function.watch_capture(); }
   template <class First, class... Rest>
   auto operator()(First& first, Rest&... rest) {
     using Value = std::decay_t<decltype(function(first, rest...))>;
-    static_assert(std::is_same_v<Value, at::Tensor>,
-                  "grad and value_and_grad take a function that returns one tensor.");
+    static_assert(
+        HasValue<Value>,
+        "grad and value_and_grad take a function that returns one tensor, or a std::pair of one and what else "
+        "it computes.");
     const c10::AutoGradMode record(true);
     const Flattened flat = flatten(first, argument_name({}, 0));
     const auto inputs = differentiation_inputs(flat);
     First argument = unflatten(First(first), inputs);
-    at::Tensor value = function(argument, rest...);
-    First gradients = unflatten(First(first), scalar_gradients(value, inputs, flat.tensors));
+    Value value = function(argument, rest...);
+    First gradients = unflatten(First(first), scalar_gradients(value_in(value), inputs, flat.tensors));
     const bool differentiable = std::any_of(flat.tensors.begin(), flat.tensors.end(),
                                             [](const at::Tensor& tensor) { return tensor.requires_grad(); });
-    return std::pair<at::Tensor, First>(differentiable ? value : value.detach(), std::move(gradients));
+    const auto release = [&](const at::Tensor& tensor) { return without_history(tensor, inputs, flat.tensors); };
+    if (!differentiable) value = map_tensors(std::move(value), release);
+    return std::pair<Value, First>(std::move(value), std::move(gradients));
   }
 };
 
@@ -39,7 +60,12 @@ struct Grad {
   ValueAndGrad<F> both;
   template <class First, class... Rest>
   auto operator()(First& first, Rest&... rest) {
-    return both(first, rest...).second;
+    auto [value, gradients] = both(first, rest...);
+    if constexpr (std::is_same_v<decltype(value), at::Tensor>) {
+      return std::move(gradients);
+    } else {
+      return std::pair(std::move(gradients), std::move(value.second));
+    }
   }
 };
 
@@ -47,6 +73,7 @@ struct Grad {
 
 /// Returns a compiled function of the same arguments that gives {value, gradients}: the gradients of the scalar that
 /// `function` returns, with respect to its first argument and in its type. Leaves that nothing reaches get zeros.
+/// A function that returns a std::pair of the scalar and of what else it computed gives {{value, extras}, gradients}.
 /// The result is itself differentiable where the first argument requires grad, to any order.
 /// Errors, when called: UserError for a leaf of the first argument that is not floating point, and for a value that is
 /// no scalar.
@@ -55,7 +82,7 @@ auto value_and_grad(F&& function, AotOptions options = {.name = "value_and_grad"
   return aot_function(detail::ValueAndGrad<std::decay_t<F>>{std::forward<F>(function)}, std::move(options));
 }
 
-/// value_and_grad() without the value.
+/// value_and_grad() without the value: {gradients, extras} where there are any.
 template <class F>
 auto grad(F&& function, AotOptions options = {.name = "grad"}) {
   return aot_function(detail::Grad<std::decay_t<F>>{{std::forward<F>(function)}}, std::move(options));

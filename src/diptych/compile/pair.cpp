@@ -8,6 +8,7 @@
 #include "diptych/compile/slot_fit.h"
 #include "diptych/graph/html.h"
 #include "diptych/interpreter/run_guards.h"
+#include "diptych/trace/transforms.h"
 
 namespace diptych {
 namespace {
@@ -55,6 +56,7 @@ Pair::ForwardResult Pair::forward_call(std::vector<at::Tensor> arguments) const 
                 "[forward_call] got {} tensors, expected the {} flattened arguments{}", arguments.size(), without,
                 free_variables.empty() ? "" : fmt::format(", or {} with the free variables", all));
   if (arguments.size() == without) arguments.insert(arguments.end(), free_variables.begin(), free_variables.end());
+  detail::check_plain("forward_call", arguments);
   detail::check_inputs_fit("forward_call", forward, arguments);
   const RunBelowAutograd guard;
   ForwardResult result;
@@ -81,6 +83,7 @@ std::vector<at::Tensor> Pair::backward_call(std::vector<at::Tensor> residuals,
                        backward.meta(backward.inputs()[num_residuals + i]));
   }
   residuals.insert(residuals.end(), tangents.begin(), tangents.end());
+  detail::check_plain("backward_call", residuals);
   const RunBelowAutograd guard;
   return backward_program->run(std::move(residuals));
 }

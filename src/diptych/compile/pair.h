@@ -58,6 +58,7 @@ Pair capture_with(const AotOptions& options, F&& function, A&&... arguments) {
   static_assert(!std::is_void_v<Result>,
                 "The function returns nothing; a captured function returns at least one tensor.");
   const Flattened flat = detail::flatten_arguments(options.argument_names, arguments...);
+  detail::check_plain("capture", flat);
   std::shared_ptr<Result> example;
   return capture_flat(detail::make_flat<Result>(function, example, arguments...), flat.tensors,
                       flat.spec.tensor_paths(), options);

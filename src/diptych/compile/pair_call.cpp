@@ -16,6 +16,7 @@ void check_arguments(const Pair& pair, const Tensors& arguments) {
   DIPTYCH_CHECK(arguments.size() == pair.signature.num_arguments(),
                 "[call_pair] got {} tensors, expected the {} flattened arguments; see pair.signature", arguments.size(),
                 pair.signature.num_arguments());
+  detail::check_plain("call_pair", arguments);
   detail::check_inputs_fit("call_pair", pair.forward, arguments);
 }
 

@@ -126,25 +126,26 @@ std::vector<at::Tensor> save_generator_states(const Graph& graph) {
   return states;
 }
 
-SecondOrder::SecondOrder(const Joint& joint, const std::vector<bool>& defined, const std::vector<size_t>& primals,
-                         const AotOptions& options) {
+SecondOrder::SecondOrder(const Joint& joint, const std::vector<bool>& defined, const std::vector<Value>& starts,
+                         size_t num_primals, const AotOptions& options)
+    : num_primals_(num_primals) {
   const Graph& graph = joint.graph;
   const size_t first_gradient = joint.layout.num_forward_outputs();
   std::vector<Value> outputs;
-  for (size_t i = 0; i < joint.layout.num_primals(); ++i) {
+  for (size_t i = 0; i < joint.layout.num_gradients(); ++i) {
     const Value gradient = graph.outputs()[first_gradient + i];
-    output_of_primal_.push_back(gradient ? std::optional(outputs.size()) : std::nullopt);
+    output_of_gradient_.push_back(gradient ? std::optional(outputs.size()) : std::nullopt);
     if (gradient) outputs.push_back(gradient);
   }
   if (outputs.empty()) return;
   const auto random = random_values(graph, outputs);
-  std::vector<Value> inputs;
-  for (const size_t primal : primals) inputs.push_back(graph.inputs()[primal]);
+  std::vector<Value> inputs(starts.begin(), starts.begin() + static_cast<std::ptrdiff_t>(num_primals));
   if (!random.empty()) {
     draws_ = std::make_shared<Program>(
         extract(graph, "draws", inputs, numbered_slots(SlotKind::kArgument, "primal", inputs.size()), random,
                 numbered_slots(SlotKind::kOutput, "draw", random.size()), also_random(graph)));
   }
+  inputs = starts;
   inputs.insert(inputs.end(), random.begin(), random.end());
   for (size_t i = 0; i < joint.layout.num_tangents; ++i) {
     if (!defined[i]) continue;
@@ -175,12 +176,13 @@ std::vector<at::Tensor> SecondOrder::draw_again(const std::vector<at::Tensor>& p
   return draws_->run(std::vector<at::Tensor>(primals));
 }
 
-std::vector<at::Tensor> SecondOrder::gradients(const std::vector<at::Tensor>& primals,
+std::vector<at::Tensor> SecondOrder::gradients(const std::vector<at::Tensor>& starts,
                                                const std::vector<at::Tensor>& tangents,
                                                const std::vector<at::Tensor>& generator_states) {
-  if (!aot_) return std::vector<at::Tensor>(output_of_primal_.size());
-  std::vector<at::Tensor> inputs = primals;
+  if (!aot_) return std::vector<at::Tensor>(output_of_gradient_.size());
+  std::vector<at::Tensor> inputs = starts;
   if (draws_) {
+    const std::vector<at::Tensor> primals(starts.begin(), starts.begin() + static_cast<std::ptrdiff_t>(num_primals_));
     for (at::Tensor& draw : draw_again(primals, generator_states)) inputs.push_back(std::move(draw));
   }
   size_t next = 0;
@@ -189,7 +191,7 @@ std::vector<at::Tensor> SecondOrder::gradients(const std::vector<at::Tensor>& pr
   }
   const auto found = aot_->call(inputs);
   std::vector<at::Tensor> gradients;
-  for (const auto& output : output_of_primal_) gradients.push_back(output ? found[*output] : at::Tensor());
+  for (const auto& output : output_of_gradient_) gradients.push_back(output ? found[*output] : at::Tensor());
   return gradients;
 }
 

@@ -8,20 +8,22 @@
 
 namespace diptych {
 
-/// The gradients of one backward variant as a differentiable function of primals and tangents. Random values that the
+/// The gradients of one backward variant as a differentiable function of primals and tangents, and of other values of
+/// the forward that have a history of their own outside. Random values that the
 /// forward drew are drawn again from saved generator states and enter as constants, so that a mask is the same mask.
 /// Note [Second order]: residuals are plain tensors without history, so the gradients can't be differentiated through
 /// them; they are computed from the primals again, by the joint graph run under autograd and captured in its turn. The
 /// capture has a backward of its own, so this works to any order.
 class SecondOrder {
  public:
+  /// `starts` are values of the joint, the first `num_primals` of them inputs.
   /// Errors: UserError if a random operator's result must itself be differentiated.
-  SecondOrder(const Joint& joint, const std::vector<bool>& defined, const std::vector<size_t>& primals,
-              const AotOptions& options);
+  SecondOrder(const Joint& joint, const std::vector<bool>& defined, const std::vector<Value>& starts,
+              size_t num_primals, const AotOptions& options);
 
-  /// Returns one gradient per primal of the joint. `primals` are those at the positions given at construction, with
-  /// their history; `tangents` has all tangents, defined as at construction.
-  std::vector<at::Tensor> gradients(const std::vector<at::Tensor>& primals, const std::vector<at::Tensor>& tangents,
+  /// Returns one gradient per primal and crossing of the joint. `starts` are what the values given at construction
+  /// stand for, with their history; `tangents` has all tangents, defined as at construction.
+  std::vector<at::Tensor> gradients(const std::vector<at::Tensor>& starts, const std::vector<at::Tensor>& tangents,
                                     const std::vector<at::Tensor>& generator_states);
 
  private:
@@ -30,7 +32,8 @@ class SecondOrder {
 
   std::shared_ptr<const Program> draws_;  // null if nothing random is needed
   std::shared_ptr<const Program> gradients_;
-  std::vector<std::optional<size_t>> output_of_primal_;
+  std::vector<std::optional<size_t>> output_of_gradient_;
+  size_t num_primals_;
   std::vector<std::vector<int64_t>> tangent_strides_;  ///< of the defined ones
   std::unique_ptr<FlatAot> aot_;
 };

@@ -8,10 +8,12 @@
 #include "diptych/base/switches.h"
 #include "diptych/compile/sizes_slot.h"
 #include "diptych/graph/error_words.h"
+#include "diptych/graph/map_sizes.h"
 #include "diptych/interpreter/evaluate.h"
 #include "diptych/interpreter/symbols.h"
 #include "diptych/passes/remove_dead_nodes.h"
 #include "diptych/trace/hollow_tensor.h"
+#include "diptych/trace/memory_overlap.h"
 
 namespace diptych {
 namespace {
@@ -70,7 +72,7 @@ class SizedArguments {
   bool shares(size_t index) const {
     for (size_t i = 0; i < arguments_.size(); ++i) {
       const bool is_other = !arguments_[i].is_same(arguments_[index]);
-      if (is_other && arguments_[i].has_storage() && arguments_[i].is_alias_of(arguments_[index])) return true;
+      if (is_other && detail::may_share_memory(arguments_[i], arguments_[index])) return true;
     }
     return false;
   }
@@ -86,7 +88,8 @@ bool same_geometry(const Geometry& a, const Geometry& b) {
 
 bool same_output(const OutputPlan& a, const OutputPlan& b) {
   return a.kind == b.kind && a.index == b.index && same_geometry(a.geometry, b.geometry) && a.is_view == b.is_view &&
-         a.under_no_grad == b.under_no_grad && a.requires_grad == b.requires_grad && a.retains_grad == b.retains_grad;
+         a.under_no_grad == b.under_no_grad && a.requires_grad == b.requires_grad && a.is_own_leaf == b.is_own_leaf &&
+         a.retains_grad == b.retains_grad;
 }
 
 bool same_mutation(const MutationPlan& a, const MutationPlan& b) {
@@ -99,8 +102,10 @@ bool same_plan(const ForwardPlan& a, const ForwardPlan& b) {
     return std::equal(x.begin(), x.end(), y.begin(), y.end(), same);
   };
   return all(a.outputs, b.outputs, same_output) && all(a.mutations, b.mutations, same_mutation) &&
-         a.differentiable == b.differentiable && a.fresh_leaves == b.fresh_leaves && a.output_paths == b.output_paths &&
-         a.parts == b.parts && a.function_views == b.function_views && a.hides_history == b.hides_history &&
+         a.differentiable == b.differentiable && a.stage_of_tangent == b.stage_of_tangent &&
+         a.num_stages == b.num_stages && a.crossings == b.crossings && a.leads_to == b.leads_to &&
+         a.fresh_leaves == b.fresh_leaves && a.output_paths == b.output_paths && a.parts == b.parts &&
+         a.function_views == b.function_views && a.hides_history == b.hides_history &&
          a.has_custom_function == b.has_custom_function &&
          all(a.epilogue_inputs, b.epilogue_inputs,
              [](const auto& x, const auto& y) { return x.is_primal == y.is_primal && x.index == y.index; }) &&
@@ -118,6 +123,7 @@ bool same_captures(const CompiledFunction& a, const CompiledFunction& b) {
 
 std::vector<Graph> graphs_of(const CompiledFunction& function) {
   std::vector<Graph> graphs{function.forward_graph(), function.plan().epilogue};
+  graphs.push_back(function.traced_graph());
   if (function.is_differentiable()) graphs.push_back(function.backward(function.traceable_tangents())->graph);
   return graphs;
 }
@@ -126,7 +132,8 @@ std::vector<Graph> graphs_of(const CompiledFunction& function) {
 
 std::shared_ptr<const SizedFunctions> SizedFunctions::make(const SizePattern& pattern, const TensorGuards& guards,
                                                            const std::vector<at::Tensor>& arguments,
-                                                           const CaptureAt& capture, std::string& why) {
+                                                           const CaptureAt& capture, SizeTrust trust,
+                                                           std::string& why) {
   const SizedArguments sized(pattern, guards, arguments);
   if (!sized.can_change(guards.size(), why)) return nullptr;
   std::map<SymbolValues, std::shared_ptr<CompiledFunction>> captured;
@@ -134,7 +141,7 @@ std::shared_ptr<const SizedFunctions> SizedFunctions::make(const SizePattern& pa
   const TraceAt trace = [&](const SymbolValues& symbols) -> std::optional<std::vector<Graph>> {
     try {
       auto& known = captured[symbols];
-      if (!known) known = capture(sized.at(symbols), {.fold_constants = false});
+      if (!known) known = capture(sized.at(symbols), CaptureExtent::kGraphs);
       if (!known || !same_captures(*known, *captured.at(actual))) return std::nullopt;
       return graphs_of(*known);
     } catch (const std::exception& error) {
@@ -142,7 +149,7 @@ std::shared_ptr<const SizedFunctions> SizedFunctions::make(const SizePattern& pa
       return std::nullopt;
     }
   };
-  auto general = generalize_sizes(pattern, actual, trace, why);
+  auto general = generalize_sizes(pattern, actual, trace, trust, why);
   if (!general) return nullptr;
   auto functions = std::make_shared<SizedFunctions>();
   functions->pattern_ = std::move(general->pattern);
@@ -150,6 +157,15 @@ std::shared_ptr<const SizedFunctions> SizedFunctions::make(const SizePattern& pa
   for (const SymbolValues& point : functions->points_) functions->members_.push_back(captured.at(point));
   functions->forward_ = functions->with_sizes(std::move(general->graphs[0]));
   functions->epilogue_ = std::move(general->graphs[1]);
+  functions->traced_ = std::move(general->graphs[2]);
+  if (general->graphs.size() > 3) {
+    // The last tangents of the backward.
+    const Graph& backward = general->graphs[3];
+    const size_t num_hidden = functions->first().plan().hidden.size();
+    for (size_t i = backward.inputs().size() - num_hidden; i < backward.inputs().size(); ++i) {
+      functions->hidden_metas_.push_back(backward.meta(backward.inputs()[i]));
+    }
+  }
   for (const Graph* graph : {&functions->forward_, &functions->epilogue_}) {
     if (const auto open = SymbolBinder(*graph).open_symbol()) {
       why = fmt::format("{} does not follow from the sizes of what graph '{}' takes", *open, graph->name());
@@ -157,6 +173,12 @@ std::shared_ptr<const SizedFunctions> SizedFunctions::make(const SizePattern& pa
     }
   }
   return functions;
+}
+
+bool SizedFunctions::agrees(const CompiledFunction& trace, const SymbolValues& symbols) const {
+  const auto named = pattern_.named(symbols);
+  return same_captures(trace, first()) && is_instance(traced_, named, trace.traced_graph()) &&
+         is_instance(epilogue_, named, trace.plan().epilogue);
 }
 
 // The sizes leave the forward behind its other residuals.

@@ -14,8 +14,8 @@ namespace diptych {
 
 /// Captures the function for arguments that look like these; null if its result holds constants that were others the
 /// last time. Throws what tracing throws.
-using CaptureAt = std::function<std::shared_ptr<CompiledFunction>(const std::vector<at::Tensor>& arguments,
-                                                                  const SimplifyOptions& simplify)>;
+using CaptureAt =
+    std::function<std::shared_ptr<CompiledFunction>(const std::vector<at::Tensor>& arguments, CaptureExtent extent)>;
 
 /// What a function with dynamic sizes is made from. Graphs of its backwards have one residual more, named "sizes": a
 /// tensor of no elements whose sizes are the symbols' values, as not all of them follow from the other residuals.
@@ -26,13 +26,20 @@ class SizedFunctions {
   /// `why`, if sizes must stay as they are.
   static std::shared_ptr<const SizedFunctions> make(const SizePattern& pattern, const TensorGuards& guards,
                                                     const std::vector<at::Tensor>& arguments, const CaptureAt& capture,
-                                                    std::string& why);
+                                                    SizeTrust trust, std::string& why);
+
+  /// Whether the graphs are those of `trace`, a capture of the function where the symbols have these values: any branch
+  /// that the function takes by a size shows there. Requires: an extent other than kCallable.
+  bool agrees(const CompiledFunction& trace, const SymbolValues& symbols) const;
+  /// The values of the symbols at which the function was captured.
+  const std::vector<SymbolValues>& points() const { return points_; }
 
   /// The capture at the sizes of the call that asked for this.
   const CompiledFunction& first() const { return *members_[0]; }
   const SizePattern& pattern() const { return pattern_; }
   const Graph& forward() const { return forward_; }
   const Graph& epilogue() const { return epilogue_; }
+  const std::vector<TensorMeta>& hidden_metas() const { return hidden_metas_; }
   /// The backward for these tangents. Errors: UserError if it is another one at other sizes.
   Graph backward(const std::vector<bool>& defined, const SimplifyOptions& simplify) const;
   /// The joint graph whose gradients can be differentiated again. Errors: as backward().
@@ -47,6 +54,8 @@ class SizedFunctions {
   std::vector<std::shared_ptr<CompiledFunction>> members_;  ///< one per point
   Graph forward_;
   Graph epilogue_;
+  std::vector<TensorMeta> hidden_metas_;
+  Graph traced_;  ///< the joint graph as it is traced
 };
 
 }  // namespace diptych

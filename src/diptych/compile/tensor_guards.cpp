@@ -4,9 +4,12 @@
 
 #include <torch/csrc/autograd/variable.h>
 
+#include <algorithm>
 #include <bit>
 
+#include "diptych/trace/memory_overlap.h"
 #include "diptych/trace/recorder.h"
+#include "diptych/trace/transforms.h"
 
 namespace diptych {
 namespace {
@@ -75,6 +78,15 @@ struct AutogradFacts {
   bool is_leaf = true;
 };
 
+// Whether a tensor may be one that no capture was made for. What a view is a view of may have a tangent.
+[[gnu::always_inline]] inline bool may_be_transformed(const at::Tensor& tensor) {
+  const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
+  if (impl.key_set().has_any(detail::kTransformedKeys)) [[unlikely]]
+    return true;
+  const auto* meta = static_cast<const torch::autograd::AutogradMeta*>(impl.autograd_meta());
+  return meta != nullptr && (meta->fw_grad_ || meta->is_view_) && detail::has_tangent(tensor);
+}
+
 bool equal(c10::IntArrayRef values, const int64_t* expected) {
   for (size_t i = 0; i < values.size(); ++i) {
     if (values[i] != expected[i]) return false;
@@ -87,7 +99,7 @@ bool equal(c10::IntArrayRef values, const int64_t* expected) {
 // Inlined by force, as it runs for each input of each call.
 [[gnu::always_inline]] inline TensorGuards::Facts TensorGuards::facts_of(const at::Tensor& tensor, uint32_t geometry) {
   if (!tensor.defined()) {
-    return {at::ScalarType::Undefined, false, true, false, c10::kCPU, c10::kStrided, 0, geometry};
+    return {at::ScalarType::Undefined, false, true, false, c10::kCPU, c10::kStrided, false, false, 0, geometry};
   }
   const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
   const AutogradFacts autograd(*impl);
@@ -97,6 +109,8 @@ bool equal(c10::IntArrayRef values, const int64_t* expected) {
           true,
           impl->device(),
           impl->layout(),
+          impl->is_conj(),
+          impl->is_neg(),
           static_cast<uint32_t>(impl->dim()),
           geometry};
 }
@@ -116,7 +130,60 @@ TensorGuards::Sharing TensorGuards::sharing_of(c10::ArrayRef<const at::Tensor*> 
           detail::autograd_base(tensor).is_same(detail::autograd_base(other))};
 }
 
-TensorGuards::TensorGuards(c10::ArrayRef<const at::Tensor*> tensors) {
+// The storages in the order of their addresses, from which those that share memory are read off: each with the first
+// tensor that was given of all that it is connected with.
+std::vector<TensorGuards::Lent> TensorGuards::lent_memory(c10::ArrayRef<const at::Tensor*> tensors) {
+  struct Block {
+    detail::MemoryRange range;
+    uint32_t tensor;
+  };
+  std::vector<Block> blocks;
+  bool any_lent = false;
+  visit_sharing(tensors, [&](uint32_t i, uint32_t first) {
+    const c10::StorageImpl* storage = storage_of(*tensors[i]);
+    if (first != i || storage == nullptr) return true;
+    any_lent |= detail::is_lent(*storage);
+    const auto range = detail::MemoryRange::of(*storage);
+    if (range.begin < range.end) blocks.push_back({range, i});
+    return true;
+  });
+  if (!any_lent) return {};
+  std::sort(blocks.begin(), blocks.end(), [](const Block& a, const Block& b) {
+    return std::pair(a.range.begin, a.tensor) < std::pair(b.range.begin, b.tensor);
+  });
+  const auto address = [&](uint32_t tensor) {
+    return static_cast<int64_t>(detail::MemoryRange::of(*storage_of(*tensors[tensor])).begin) +
+           tensors[tensor]->storage_offset() * static_cast<int64_t>(tensors[tensor]->itemsize());
+  };
+  std::vector<Lent> lent;
+  for (size_t begin = 0, last = 0; begin < blocks.size(); begin = last) {
+    uintptr_t end = blocks[begin].range.end;
+    uint32_t first = blocks[begin].tensor;
+    for (last = begin + 1; last < blocks.size() && blocks[last].range.begin < end; ++last) {
+      end = std::max(end, blocks[last].range.end);
+      first = std::min(first, blocks[last].tensor);
+    }
+    for (size_t i = begin; i < last; ++i) {
+      const uint32_t tensor = blocks[i].tensor;
+      if (tensor != first) lent.push_back({tensor, first, address(tensor) - address(first)});
+    }
+  }
+  std::sort(lent.begin(), lent.end(), [](const Lent& a, const Lent& b) { return a.tensor < b.tensor; });
+  return lent;
+}
+
+bool TensorGuards::same_lent_memory(c10::ArrayRef<const at::Tensor*> tensors) const {
+  if (memory_ == Memory::kByStorage) return true;
+  const auto is_lent = [](const at::Tensor* tensor) {
+    const c10::StorageImpl* storage = storage_of(*tensor);
+    return storage != nullptr && detail::is_lent(*storage);
+  };
+  if (lent_.empty() && std::none_of(tensors.begin(), tensors.end(), is_lent)) return true;
+  return lent_memory(tensors) == lent_;
+}
+
+TensorGuards::TensorGuards(c10::ArrayRef<const at::Tensor*> tensors, Memory memory) : memory_(memory) {
+  if (memory == Memory::kByAddress) lent_ = lent_memory(tensors);
   for (const at::Tensor* tensor : tensors) {
     facts_.push_back(facts_of(*tensor, static_cast<uint32_t>(geometry_.size())));
     if (!tensor->defined() || tensor->layout() != c10::kStrided) continue;
@@ -129,33 +196,39 @@ TensorGuards::TensorGuards(c10::ArrayRef<const at::Tensor*> tensors) {
   });
 }
 
-bool TensorGuards::matches(c10::ArrayRef<const at::Tensor*> tensors) const {
+std::optional<SymbolValues> TensorGuards::match(c10::ArrayRef<const at::Tensor*> tensors) const {
   c10::SmallVector<int64_t, 64> geometry;
   for (const at::Tensor* tensor : tensors) {
     if (!tensor->defined() || tensor->layout() != c10::kStrided) continue;
     geometry.append(tensor->sizes().begin(), tensor->sizes().end());
     geometry.append(tensor->strides().begin(), tensor->strides().end());
   }
-  return pattern_->match(geometry).has_value();
+  return pattern_->match(geometry);
 }
 
-bool TensorGuards::check(c10::ArrayRef<const at::Tensor*> tensors) const {
+bool TensorGuards::check(c10::ArrayRef<const at::Tensor*> tensors, SymbolValues* symbols) const {
   if (tensors.size() != facts_.size()) return false;
-  if (pattern_ && !matches(tensors)) return false;
-  return visit_sharing(tensors, [&](uint32_t i, uint32_t first) {
+  if (pattern_) {
+    const auto found = match(tensors);
+    if (!found) return false;
+    if (symbols != nullptr) *symbols = *found;
+  }
+  const bool holds = visit_sharing(tensors, [&](uint32_t i, uint32_t first) {
     const Facts& facts = facts_[i];
+    if (may_be_transformed(*tensors[i])) return false;
     if (!(facts_of(*tensors[i], facts.geometry) == facts)) return false;
     if (facts.defined && !pattern_ && !same_geometry(*tensors[i], facts)) return false;
     // Most tensors share with none, and are told so by their own position.
     return first == i ? sharing_[i].first == i : sharing_[i] == sharing_of(tensors, i, first);
   });
+  return holds && same_lent_memory(tensors);
 }
 
 std::string TensorGuards::first_failure(c10::ArrayRef<const at::Tensor*> tensors,
                                         const std::function<std::string(size_t)>& path_of) const {
   if (tensors.size() != facts_.size())
     return fmt::format("there were {} tensors, are {}", facts_.size(), tensors.size());
-  const bool sizes_fit = pattern_ && matches(tensors);
+  const bool sizes_fit = pattern_ && match(tensors);
   for (size_t i = 0; i < facts_.size(); ++i) {
     const Facts& then = facts_[i];
     const Facts now = facts_of(*tensors[i], then.geometry);
@@ -168,6 +241,8 @@ std::string TensorGuards::first_failure(c10::ArrayRef<const at::Tensor*> tensors
     if (now.layout != then.layout) return says("layout", then.layout, now.layout);
     if (now.requires_grad != then.requires_grad) return says("requires_grad", then.requires_grad, now.requires_grad);
     if (now.is_leaf != then.is_leaf) return says("is_leaf", then.is_leaf, now.is_leaf);
+    if (now.is_conjugate != then.is_conjugate) return says("is_conj", then.is_conjugate, now.is_conjugate);
+    if (now.is_negative != then.is_negative) return says("is_neg", then.is_negative, now.is_negative);
     const c10::IntArrayRef sizes(geometry_.data() + then.geometry, then.dim);
     const c10::IntArrayRef strides(geometry_.data() + then.geometry + then.dim, then.dim);
     if (sizes_fit) continue;
@@ -181,6 +256,12 @@ std::string TensorGuards::first_failure(c10::ArrayRef<const at::Tensor*> tensors
     text = fmt::format("{}: which other inputs share its storage has changed", path_of(i));
     return false;
   });
+  if (text.empty() && !same_lent_memory(tensors)) {
+    const auto now = lent_memory(tensors);
+    const auto [was, is] = std::mismatch(lent_.begin(), lent_.end(), now.begin(), now.end());
+    const uint32_t tensor = was != lent_.end() ? was->tensor : is->tensor;
+    text = fmt::format("{}: which other inputs share its memory has changed", path_of(tensor));
+  }
   return text;
 }
 

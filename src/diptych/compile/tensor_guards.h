@@ -12,12 +12,18 @@
 
 namespace diptych {
 
-/// Sizes, strides, dtype, device, requires_grad, leafness and the pattern of shared storages of a list of tensors.
-/// check() neither allocates nor dispatches. Threads: const members from any.
+/// Sizes, strides, dtype, device, requires_grad, leafness and the pattern of shared storages of a list of tensors;
+/// where it matters, the pattern of memory that several storages share. check() neither allocates nor dispatches where
+/// no memory is lent. Threads: const members from any.
 class TensorGuards {
  public:
-  explicit TensorGuards(c10::ArrayRef<const at::Tensor*> tensors);
-  bool check(c10::ArrayRef<const at::Tensor*> tensors) const;
+  enum class Memory : uint8_t {
+    kByStorage,  ///< nothing is written to: memory that is shared is seen only where autograd sees it, by its storage
+    kByAddress   ///< a write to one tensor is seen in all that share its memory, under whatever storage
+  };
+  explicit TensorGuards(c10::ArrayRef<const at::Tensor*> tensors, Memory memory = Memory::kByStorage);
+  /// Where sizes are dynamic, `symbols` receives what they are.
+  bool check(c10::ArrayRef<const at::Tensor*> tensors, SymbolValues* symbols = nullptr) const;
   /// The first guard that fails, naming tensors by `path_of`: "x: sizes were [2, 3], are [4, 3]"; empty if none does.
   std::string first_failure(c10::ArrayRef<const at::Tensor*> tensors,
                             const std::function<std::string(size_t)>& path_of) const;
@@ -29,7 +35,7 @@ class TensorGuards {
   size_t place_of(size_t tensor) const { return facts_[tensor].geometry; }
   /// Whether the tensors of two calls differ in sizes and strides alone, if at all.
   bool same_but_geometry(const TensorGuards& other) const {
-    return facts_ == other.facts_ && sharing_ == other.sharing_;
+    return facts_ == other.facts_ && sharing_ == other.sharing_ && lent_ == other.lent_;
   }
   /// From now on all geometries that match `pattern` pass.
   void generalize(SizePattern pattern) { pattern_ = std::move(pattern); }
@@ -43,6 +49,8 @@ class TensorGuards {
     bool defined;
     c10::Device device;
     c10::Layout layout;
+    bool is_conjugate;
+    bool is_negative;
     uint32_t dim;
     uint32_t geometry;  ///< where this tensor's sizes, then strides, start in geometry_
     bool operator==(const Facts&) const = default;
@@ -50,7 +58,7 @@ class TensorGuards {
   static Facts facts_of(const at::Tensor& tensor, uint32_t geometry);
   bool same_geometry(const at::Tensor& tensor, const Facts& facts) const;
 
-  bool matches(c10::ArrayRef<const at::Tensor*> tensors) const;
+  std::optional<SymbolValues> match(c10::ArrayRef<const at::Tensor*> tensors) const;
 
   std::vector<Facts> facts_;
   std::vector<int64_t> geometry_;
@@ -66,7 +74,20 @@ class TensorGuards {
   };
   static Sharing sharing_of(c10::ArrayRef<const at::Tensor*> tensors, uint32_t index, uint32_t first);
 
+  /// A storage that shares memory with that of an earlier tensor: the first tensors of both, and how far apart they
+  /// are.
+  struct Lent {
+    uint32_t tensor = 0;
+    uint32_t first = 0;
+    int64_t bytes_apart = 0;
+    bool operator==(const Lent&) const = default;
+  };
+  static std::vector<Lent> lent_memory(c10::ArrayRef<const at::Tensor*> tensors);
+  bool same_lent_memory(c10::ArrayRef<const at::Tensor*> tensors) const;
+
   std::vector<Sharing> sharing_;
+  Memory memory_ = Memory::kByStorage;
+  std::vector<Lent> lent_;
 };
 
 }  // namespace diptych

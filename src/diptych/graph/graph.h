@@ -12,6 +12,7 @@
 #include "diptych/base/interned_string.h"
 #include "diptych/graph/op.h"
 #include "diptych/graph/rematerialization.h"
+#include "diptych/graph/size_number.h"
 #include "diptych/graph/tensor_meta.h"
 
 namespace diptych {
@@ -37,8 +38,9 @@ struct WrappedNumber {
 /// One argument of a node, in the order of the operator's schema. What each alternative stands for:
 /// Value: Tensor (or none); ValueList: Tensor[] and Tensor?[]; WrappedNumber: a Tensor from a number;
 /// SizeExpr and Sizes: SymInt and SymInt[] that hold a symbol; IValue: every constant (None, ints, floats, bools,
-/// strings, lists, Scalar, dtype, layout, device, memory format, generator; the schema tells which).
-using Operand = std::variant<Value, ValueList, WrappedNumber, SizeExpr, Sizes, c10::IValue>;
+/// strings, lists, Scalar, dtype, layout, device, memory format, generator; the schema tells which); SizeNumber: a
+/// float that follows from sizes. Where a Tensor is taken, a SizeExpr or SizeNumber is one from a number.
+using Operand = std::variant<Value, ValueList, WrappedNumber, SizeExpr, Sizes, c10::IValue, SizeNumber>;
 
 /// Which side of a joint graph a node was recorded on.
 enum class Phase : uint8_t { kForward, kBackward };
@@ -49,6 +51,7 @@ struct Provenance {
   InternedString origin;  ///< the pass that made the node; empty for the trace
   Value grad_of;          ///< for a backward node, the forward value whose gradient it takes part in; none if unknown
   Phase phase = Phase::kForward;
+  bool is_superseded = false;  ///< of an earlier backward of the same trace, whose effects are not this one's
   /// The checkpoint regions that the node, or the forward node that it differentiates, was recorded in; empty outside
   /// any. In a backward graph, for a recomputed node, those whose recomputation it is part of.
   InternedString region;

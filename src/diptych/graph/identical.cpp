@@ -24,18 +24,26 @@ bool same_slots(const std::vector<Slot>& a, const std::vector<Slot>& b) {
                     [](const Slot& x, const Slot& y) { return x.kind == y.kind && x.path == y.path; });
 }
 
-bool same_node(const Node& a, const Node& b) {
-  const bool same_origin = a.provenance.scope == b.provenance.scope && a.provenance.origin == b.provenance.origin &&
-                           a.provenance.grad_of == b.provenance.grad_of && a.provenance.phase == b.provenance.phase &&
-                           a.provenance.region == b.provenance.region && a.provenance.marks == b.provenance.marks &&
-                           a.provenance.residual_name == b.provenance.residual_name;
-  return same_origin && a.op == b.op && a.grad_enabled == b.grad_enabled &&
+bool same_origin(const Provenance& a, const Provenance& b) {
+  return a.scope == b.scope && a.origin == b.origin && a.grad_of == b.grad_of && a.phase == b.phase &&
+         a.region == b.region && a.marks == b.marks && a.residual_name == b.residual_name;
+}
+
+using SameGraph = bool (*)(const Graph& a, const Graph& b);
+
+// `same_graph` compares what a node owns.
+bool same_node(const Node& a, const Node& b, SameGraph same_graph) {
+  return a.op == b.op && a.grad_enabled == b.grad_enabled &&
          std::equal(a.outputs.begin(), a.outputs.end(), b.outputs.begin(), b.outputs.end()) &&
          std::equal(a.returns.begin(), a.returns.end(), b.returns.begin(), b.returns.end()) &&
          std::equal(a.operands.begin(), a.operands.end(), b.operands.begin(), b.operands.end(),
                     [](const Operand& x, const Operand& y) { return identical(x, y); }) &&
          std::equal(a.subgraphs.begin(), a.subgraphs.end(), b.subgraphs.begin(), b.subgraphs.end(),
-                    [](const auto& x, const auto& y) { return x == y || (x && y && identical(*x, *y)); });
+                    [&](const auto& x, const auto& y) { return x == y || (x && y && same_graph(*x, *y)); });
+}
+
+bool same_node(const Node& a, const Node& b) {
+  return same_origin(a.provenance, b.provenance) && same_node(a, b, identical);
 }
 
 // Copies row-major, one innermost run at a time where it is dense.
@@ -85,19 +93,33 @@ std::vector<at::Tensor> all_constants(const Graph& graph) {
   return constants;
 }
 
-bool identical(const Graph& a, const Graph& b) {
-  if (a.name() != b.name() || a.num_values() != b.num_values() || a.inputs() != b.inputs() ||
-      a.outputs() != b.outputs() || a.constants().size() != b.constants().size() ||
-      a.nodes().size() != b.nodes().size()) {
+namespace {
+
+bool same_values(const Graph& a, const Graph& b) {
+  if (a.num_values() != b.num_values() || a.inputs() != b.inputs() || a.outputs() != b.outputs() ||
+      a.constants().size() != b.constants().size() || a.nodes().size() != b.nodes().size()) {
     return false;
   }
   for (size_t i = 0; i < a.num_values(); ++i) {
     const Value value{static_cast<int32_t>(i)};
     if (!same_info(a.info(value), b.info(value))) return false;
   }
-  return same_slots(a.input_slots(), b.input_slots()) && same_slots(a.output_slots(), b.output_slots()) &&
-         std::equal(a.nodes().begin(), a.nodes().end(), b.nodes().begin(), same_node) &&
-         std::equal(a.constants().begin(), a.constants().end(), b.constants().begin(), identical_tensors);
+  return std::equal(a.constants().begin(), a.constants().end(), b.constants().begin(), identical_tensors);
+}
+
+}  // namespace
+
+bool identical(const Graph& a, const Graph& b) {
+  return a.name() == b.name() && same_slots(a.input_slots(), b.input_slots()) &&
+         same_slots(a.output_slots(), b.output_slots()) && same_values(a, b) &&
+         std::equal(a.nodes().begin(), a.nodes().end(), b.nodes().begin(),
+                    [](const Node& x, const Node& y) { return same_node(x, y); });
+}
+
+bool same_but_origins(const Graph& a, const Graph& b) {
+  return same_values(a, b) &&
+         std::equal(a.nodes().begin(), a.nodes().end(), b.nodes().begin(),
+                    [](const Node& x, const Node& y) { return same_node(x, y, same_but_origins); });
 }
 
 }  // namespace diptych

@@ -10,6 +10,9 @@ namespace diptych {
 /// subgraphs, and the content of constants (bit for bit; where their data lies is all that is ignored).
 bool identical(const Graph& a, const Graph& b);
 
+/// The same but for where nodes come from, and what their slots are called.
+bool same_but_origins(const Graph& a, const Graph& b);
+
 /// Whether two constants have the same metadata and the same bytes.
 bool identical_tensors(const at::Tensor& a, const at::Tensor& b);
 

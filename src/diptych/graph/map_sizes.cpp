@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "diptych/base/error.h"
+#include "diptych/graph/identical.h"
+#include "diptych/graph/operand.h"
 #include "diptych/graph/rewrite.h"
 
 namespace diptych {
@@ -21,8 +24,17 @@ TensorMeta instantiate(TensorMeta meta, const SymbolMap& symbols) {
   return meta;
 }
 
-Operand instantiate(const Operand& operand, const SymbolMap& symbols) {
-  if (const auto* size = std::get_if<SizeExpr>(&operand)) return c10::IValue(size->evaluate(symbols));
+Operand number_operand(const at::Scalar& number, bool is_tensor) {
+  if (is_tensor) return WrappedNumber{number, number.type()};
+  return c10::IValue(number);
+}
+
+// `is_tensor`: the operator takes a tensor there.
+Operand instantiate(const Operand& operand, bool is_tensor, const SymbolMap& symbols) {
+  if (const auto* size = std::get_if<SizeExpr>(&operand)) return number_operand(size->evaluate(symbols), is_tensor);
+  if (const auto* number = std::get_if<SizeNumber>(&operand)) {
+    return number_operand(number->evaluate(symbols), is_tensor);
+  }
   const auto* sizes = std::get_if<Sizes>(&operand);
   if (sizes == nullptr) return operand;
   std::vector<int64_t> values;
@@ -30,11 +42,27 @@ Operand instantiate(const Operand& operand, const SymbolMap& symbols) {
   return c10::IValue(std::move(values));
 }
 
+bool takes_tensor(const Node& node, size_t operand) {
+  return operand_type(node.op, operand).kind == OperandKind::kTensor;
+}
+
 bool is_dynamic(const Operand& operand) {
   if (const auto* size = std::get_if<SizeExpr>(&operand)) return !size->is_static();
+  if (const auto* number = std::get_if<SizeNumber>(&operand)) return !number->symbols().empty();
   const auto* sizes = std::get_if<Sizes>(&operand);
   return sizes != nullptr &&
          std::any_of(sizes->begin(), sizes->end(), [](const SizeExpr& size) { return !size.is_static(); });
+}
+
+// The symbols, and those of sizes that nothing tells but `traced`.
+SymbolMap with_unknown_sizes(const Graph& graph, SymbolMap symbols, const Graph& traced) {
+  for (size_t i = 0; i < std::min(graph.num_values(), traced.num_values()); ++i) {
+    const Value value{static_cast<int32_t>(i)};
+    const auto& sizes = graph.meta(value).sizes;
+    if (sizes.size() != 1 || traced.meta(value).sizes.size() != 1) continue;
+    for (const auto& [symbol, hint] : sizes[0].symbols()) symbols.emplace(symbol, traced.meta(value).sizes[0].hint());
+  }
+  return symbols;
 }
 
 }  // namespace
@@ -59,7 +87,8 @@ Graph instantiate(const Graph& graph, const SymbolMap& symbols) {
   return map_sizes(graph, {
                               [&](Value value) { return instantiate(graph.meta(value), symbols); },
                               [&](size_t node, size_t operand) {
-                                return instantiate(graph.nodes()[node].operands[operand], symbols);
+                                const Node& owner = graph.nodes()[node];
+                                return instantiate(owner.operands[operand], takes_tensor(owner, operand), symbols);
                               },
                               [&](size_t node, size_t subgraph) -> std::shared_ptr<const Graph> {
                                 const auto& owned = graph.nodes()[node].subgraphs[subgraph];
@@ -68,9 +97,23 @@ Graph instantiate(const Graph& graph, const SymbolMap& symbols) {
                           });
 }
 
+std::string unknown_size_name(Value value) { return fmt::format("u{}", value.id); }
+
+bool is_instance(const Graph& graph, const SymbolMap& symbols, const Graph& traced) {
+  try {
+    // A graph that is copied numbers its values anew.
+    const Graph copy = instantiate(traced, {});
+    return same_but_origins(instantiate(graph, with_unknown_sizes(graph, symbols, copy)), copy);
+  } catch (const UserError&) {
+    return false;  // an expression has no value at these sizes
+  }
+}
+
 Node instantiate(const Node& node, const SymbolMap& symbols) {
   Node copy = node;
-  for (Operand& operand : copy.operands) operand = instantiate(operand, symbols);
+  for (size_t i = 0; i < copy.operands.size(); ++i) {
+    copy.operands[i] = instantiate(node.operands[i], takes_tensor(node, i), symbols);
+  }
   for (auto& subgraph : copy.subgraphs) {
     if (subgraph) subgraph = std::make_shared<const Graph>(instantiate(*subgraph, symbols));
   }

@@ -25,6 +25,13 @@ Graph instantiate(const Graph& graph, const std::map<std::string, int64_t>& symb
 /// The same for what a node owns.
 Node instantiate(const Node& node, const std::map<std::string, int64_t>& symbols);
 
+/// The symbol of a size that only the kernel that makes the value knows, as that of a workspace: it follows from no
+/// other, and no operand depends on it.
+std::string unknown_size_name(Value value);
+
+/// Whether `graph`, for these values of its symbols, is `traced` but for where nodes come from and the names of slots.
+bool is_instance(const Graph& graph, const std::map<std::string, int64_t>& symbols, const Graph& traced);
+
 /// Whether the operands or subgraphs of a node have a size that is dynamic.
 bool has_dynamic_sizes(const Node& node);
 bool has_dynamic_sizes(const Graph& graph);

@@ -155,6 +155,10 @@ bool identical(const Operand& a, const Operand& b) {
     const auto& other = std::get<Sizes>(b);
     return std::equal(sizes->begin(), sizes->end(), other.begin(), other.end(), same_size);
   }
+  if (const auto* number = std::get_if<SizeNumber>(&a)) {
+    const auto& other = std::get<SizeNumber>(b);
+    return number->form == other.form && same_size(number->top, other.top) && same_size(number->bottom, other.bottom);
+  }
   return same_constant(std::get<c10::IValue>(a), std::get<c10::IValue>(b));
 }
 
@@ -213,8 +217,8 @@ bool fits(const c10::IValue& value, OperandKind kind) {
 }
 
 std::string_view alternative_name(const Operand& operand) {
-  constexpr std::array<std::string_view, 6> kNames{"a tensor", "a list of tensors", "a wrapped number",
-                                                   "a size",   "a list of sizes",   "a constant"};
+  constexpr std::array<std::string_view, 7> kNames{"a tensor",        "a list of tensors", "a wrapped number", "a size",
+                                                   "a list of sizes", "a constant",        "a number of sizes"};
   return kNames[operand.index()];
 }
 
@@ -227,11 +231,16 @@ std::string operand_problem(const Operand& operand, OperandType type) {
     fit = constant->isNone() ? type.is_optional : fits(*constant, type.kind);
     got += " of type " + (constant->isList() ? constant->toList().elementType()->str() + "[]" : constant->tagKind());
   } else if (type.kind == OperandKind::kTensor) {
-    fit = std::holds_alternative<Value>(operand) || std::holds_alternative<WrappedNumber>(operand);
+    fit = std::holds_alternative<Value>(operand) || std::holds_alternative<WrappedNumber>(operand) ||
+          std::holds_alternative<SizeExpr>(operand) || std::holds_alternative<SizeNumber>(operand);
   } else if (type.kind == OperandKind::kTensors) {
     fit = std::holds_alternative<ValueList>(operand);
-  } else if (type.kind == OperandKind::kInt || type.kind == OperandKind::kNumber) {
+  } else if (type.kind == OperandKind::kInt) {
     fit = std::holds_alternative<SizeExpr>(operand);
+  } else if (type.kind == OperandKind::kNumber) {
+    fit = std::holds_alternative<SizeExpr>(operand) || std::holds_alternative<SizeNumber>(operand);
+  } else if (type.kind == OperandKind::kFloat) {
+    fit = std::holds_alternative<SizeNumber>(operand);
   } else if (type.kind == OperandKind::kInts) {
     fit = std::holds_alternative<Sizes>(operand);
   }
@@ -349,6 +358,7 @@ std::string operand_text(const Operand& operand, OperandType type) {
   }
   if (const auto* size = std::get_if<SizeExpr>(&operand)) return size_text(*size, type);
   if (const auto* sizes = std::get_if<Sizes>(&operand)) return sizes_text(*sizes, type);
+  if (const auto* number = std::get_if<SizeNumber>(&operand)) return number->str();
   return constant_text(std::get<c10::IValue>(operand), type);
 }
 

@@ -185,6 +185,16 @@ c10::IValue parse_named_int(TextCursor& cursor, OperandKind kind) {
                              what));
 }
 
+SizeNumber parse_size_number(TextCursor& cursor, SizeNumber::Form form, const OperandScope& scope) {
+  cursor.expect(SizeNumber::name_of(form));
+  cursor.expect("(");
+  const SizeExpr top = parse_size(cursor, ")", scope);
+  cursor.expect(",");
+  const SizeExpr bottom = parse_size(cursor, ")", scope);
+  cursor.expect(")");
+  return {form, top, bottom};
+}
+
 // Forms that say themselves what they are, whatever the schema wants: they hold what the schema's own form can not.
 std::optional<Operand> parse_marked(TextCursor& cursor, OperandType type, const OperandScope& scope) {
   if (type.kind != OperandKind::kTensor && type.kind != OperandKind::kTensors && cursor.sees("sizes[")) {
@@ -197,6 +207,11 @@ std::optional<Operand> parse_marked(TextCursor& cursor, OperandType type, const 
     const SizeExpr size = parse_size(cursor, ")", scope);
     cursor.expect(")");
     return Operand(size);
+  }
+  for (const auto form : {SizeNumber::Form::kQuotient, SizeNumber::Form::kRoot, SizeNumber::Form::kInverseRoot,
+                          SizeNumber::Form::kLogarithm}) {
+    if (cursor.sees(std::string(SizeNumber::name_of(form)) + "("))
+      return Operand(parse_size_number(cursor, form, scope));
   }
   if (cursor.sees("generator(")) refuse_opaque(cursor, "a generator");
   if (cursor.sees("opaque(")) refuse_opaque(cursor, "an opaque constant");

@@ -179,6 +179,7 @@ std::map<std::string, int64_t> size_symbols(const Graph& graph) {
       if (const auto* sizes = std::get_if<Sizes>(&operand)) {
         for (const auto& size : *sizes) add_symbols(symbols, size);
       }
+      if (const auto* number = std::get_if<SizeNumber>(&operand)) symbols.merge(number->symbols());
     }
   }
   return symbols;

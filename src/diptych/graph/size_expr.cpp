@@ -12,7 +12,7 @@
 namespace diptych {
 namespace {
 
-// Symbols with their powers, by name; the empty monomial is the constant term.
+// Symbols and rounded quotients with their powers, by their text; the empty monomial is the constant term.
 using Monomial = std::map<std::string, int>;
 
 int degree(const Monomial& monomial) {
@@ -56,6 +56,7 @@ struct SizeExpr::Polynomial {
   Terms terms;
   int64_t divisor = 1;
   std::map<std::string, int64_t> hints;
+  std::map<std::string, SizeExpr> floors;  ///< of those whose text is a rounded quotient, what is rounded
 
   static Polynomial of(const SizeExpr& size) {
     if (size.polynomial_) return *size.polynomial_;
@@ -72,17 +73,45 @@ struct SizeExpr::Polynomial {
     }
   }
 
-  void merge_hints(const Polynomial& other) { hints.insert(other.hints.begin(), other.hints.end()); }
+  void merge_hints(const Polynomial& other) {
+    hints.insert(other.hints.begin(), other.hints.end());
+    floors.insert(other.floors.begin(), other.floors.end());
+  }
+
+  int64_t rounded(const std::map<std::string, int64_t>& values, const SizeExpr* reported) const {
+    return floor_divide(numerator(values, reported), divisor);
+  }
+
+  int64_t value_of(const std::string& symbol, const std::map<std::string, int64_t>& values,
+                   const SizeExpr* reported) const {
+    const auto floor = floors.find(symbol);
+    if (floor != floors.end()) return floor->second.polynomial_->rounded(values, reported);
+    const auto value = values.find(symbol);
+    DIPTYCH_CHECK(value != values.end(), "[SizeExpr::evaluate] symbol '{}' of '{}' has no value; give it one", symbol,
+                  reported ? reported->str() : symbol);
+    return value->second;
+  }
+
+  std::map<std::string, int64_t> symbols() const {
+    std::map<std::string, int64_t> found;
+    for (const auto& [symbol, hint] : hints) {
+      const auto floor = floors.find(symbol);
+      if (floor == floors.end()) {
+        found[symbol] = hint;
+      } else {
+        found.merge(floor->second.symbols());
+      }
+    }
+    return found;
+  }
 
   int64_t numerator(const std::map<std::string, int64_t>& values, const SizeExpr* reported) const {
     int64_t sum = 0;
     for (const auto& [monomial, coefficient] : terms) {
       int64_t product = coefficient;
       for (const auto& [symbol, power] : monomial) {
-        const auto value = values.find(symbol);
-        DIPTYCH_CHECK(value != values.end(), "[SizeExpr::evaluate] symbol '{}' of '{}' has no value; give it one",
-                      symbol, reported ? reported->str() : symbol);
-        for (int i = 0; i < power; ++i) product = checked_multiply(product, value->second);
+        const int64_t value = value_of(symbol, values, reported);
+        for (int i = 0; i < power; ++i) product = checked_multiply(product, value);
       }
       sum = checked_add(sum, product);
     }
@@ -105,6 +134,9 @@ struct SizeExpr::Polynomial {
       ++term;
     }
     hints = std::move(used);
+    for (auto floor = floors.begin(); floor != floors.end();) {
+      floor = hints.count(floor->first) == 0 ? floors.erase(floor) : std::next(floor);
+    }
     divisor /= common;
     for (auto& [monomial, coefficient] : terms) coefficient /= common;
   }
@@ -112,7 +144,7 @@ struct SizeExpr::Polynomial {
   // A polynomial without symbols and without a divisor is an integer.
   static SizeExpr finish(Polynomial polynomial) {
     polynomial.normalize();
-    SizeExpr result(floor_divide(polynomial.numerator(polynomial.hints, nullptr), polynomial.divisor));
+    SizeExpr result(polynomial.rounded(polynomial.symbols(), nullptr));
     const bool is_integer = polynomial.hints.empty() && polynomial.divisor == 1;
     if (!is_integer) result.polynomial_ = std::make_shared<const Polynomial>(std::move(polynomial));
     return result;
@@ -143,7 +175,7 @@ SizeExpr SizeExpr::symbol(std::string_view name, int64_t hint) {
 }
 
 std::map<std::string, int64_t> SizeExpr::symbols() const {
-  return polynomial_ ? polynomial_->hints : std::map<std::string, int64_t>{};
+  return polynomial_ ? polynomial_->symbols() : std::map<std::string, int64_t>{};
 }
 
 int64_t SizeExpr::evaluate(const std::map<std::string, int64_t>& symbols) const {
@@ -220,6 +252,22 @@ SizeExpr SizeExpr::divided_by(int64_t divisor) const {
   return Polynomial::finish(std::move(quotient));
 }
 
+SizeExpr SizeExpr::floor() const {
+  if (!polynomial_ || polynomial_->divisor == 1) return *this;
+  const int64_t hint = polynomial_->rounded(symbols(), nullptr);
+  if (polynomial_->hints.empty()) return hint;
+  const std::string text = fmt::format("floor({})", str());
+  Polynomial rounded;
+  rounded.terms[{{text, 1}}] = 1;
+  rounded.hints[text] = hint;
+  rounded.floors.emplace(text, *this);
+  return Polynomial::finish(std::move(rounded));
+}
+
+int64_t SizeExpr::divisor() const { return polynomial_ ? polynomial_->divisor : 1; }
+
+bool SizeExpr::has_floors() const { return polynomial_ && !polynomial_->floors.empty(); }
+
 bool SizeExpr::operator==(const SizeExpr& other) const {
   if (!polynomial_ || !other.polynomial_) return !polynomial_ && !other.polynomial_ && hint_ == other.hint_;
   return polynomial_ == other.polynomial_ ||
@@ -229,7 +277,7 @@ bool SizeExpr::operator==(const SizeExpr& other) const {
 namespace {
 
 // Reads sum := term (('+'|'-') term)*; term := factor ('*' factor | '/' integer)*;
-// factor := integer | symbol ['^' integer] | '(' sum ')' | '-' factor.
+// factor := integer | base ['^' integer] | '(' sum ')' | '-' factor; base := symbol | 'floor(' sum ')'.
 class SizeParser {
  public:
   SizeParser(std::string_view text, const std::map<std::string, int64_t>& hints) : text_(text), hints_(hints) {}
@@ -312,18 +360,26 @@ class SizeParser {
     if (!(peek() >= 'a' && peek() <= 'z')) fail("an integer, a symbol or '('");
     const auto first = at_;
     while ((peek() >= 'a' && peek() <= 'z') || std::isdigit(static_cast<unsigned char>(peek())) || peek() == '_') ++at_;
-    const std::string name(text_.substr(first, at_ - first));
+    const SizeExpr base = named(std::string(text_.substr(first, at_ - first)), first);
+    SizeExpr power = base;
+    const int64_t exponent = accept('^') ? integer(false) : 1;
+    if (exponent < 1 || exponent > kMaxDegree) fail("a power from 1 to 32 before this");
+    for (int64_t i = 1; i < exponent; ++i) power = power * base;
+    return power;
+  }
+
+  SizeExpr named(const std::string& name, size_t first) {
+    if (name == "floor" && accept('(')) {
+      const SizeExpr quotient = sum();
+      if (!accept(')')) fail("')'");
+      return quotient.floor();
+    }
     const auto hint = hints_.find(name);
     if (hint == hints_.end()) {
       at_ = first;
       fail("a symbol that has a hint");
     }
-    const SizeExpr symbol = SizeExpr::symbol(name, hint->second);
-    SizeExpr power = symbol;
-    const int64_t exponent = accept('^') ? integer(false) : 1;
-    if (exponent < 1 || exponent > kMaxDegree) fail("a power from 1 to 32 before this");
-    for (int64_t i = 1; i < exponent; ++i) power = power * symbol;
-    return power;
+    return SizeExpr::symbol(name, hint->second);
   }
 
   std::string_view text_;

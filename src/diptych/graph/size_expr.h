@@ -9,7 +9,8 @@
 namespace diptych {
 
 /// A size, stride or offset. Static sizes are plain integers; dynamic ones are integer polynomials divided by one
-/// positive integer, such as `s0*s1/2`. Every expression carries a hint: its value on the traced example.
+/// positive integer, such as `s0*s1/2`, in symbols and in quotients that are rounded down, such as `floor((s0+1)/2)`.
+/// Every expression carries a hint: its value on the traced example.
 class SizeExpr {
  public:
   SizeExpr(int64_t value = 0) : hint_(value) {}  // NOLINT(google-explicit-constructor): a size is an integer first
@@ -33,6 +34,12 @@ class SizeExpr {
   SizeExpr operator*(const SizeExpr& other) const;
   /// Divides by a positive integer; the polynomial keeps the divisor, so nothing is rounded before evaluation.
   SizeExpr divided_by(int64_t divisor) const;
+  /// The largest integer that is not above it.
+  SizeExpr floor() const;
+  /// What the polynomial is divided by; 1 for an integer.
+  int64_t divisor() const;
+  /// Whether a quotient in it is rounded, so that it is no polynomial of its symbols.
+  bool has_floors() const;
   /// Structural equality: same polynomial, or same integer.
   bool operator==(const SizeExpr& other) const;
 

@@ -9,7 +9,6 @@ namespace {
 
 using Examples = c10::ArrayRef<std::vector<int64_t>>;
 
-constexpr int64_t kLargestSize = int64_t{1} << 40;
 constexpr int64_t kLargestOffset = 8;
 
 SymbolValues symbols_of(const std::vector<int64_t>& example, const std::vector<uint32_t>& positions) {
@@ -152,6 +151,12 @@ std::optional<SymbolValues> SizePattern::match(c10::ArrayRef<int64_t> values) co
   }
   if (!std::equal(known + next, known + example_.size(), values.data() + next)) return std::nullopt;
   return symbols;
+}
+
+std::map<std::string, int64_t> SizePattern::named(const SymbolValues& symbols) const {
+  std::map<std::string, int64_t> values;
+  for (size_t i = 0; i < num_symbols(); ++i) values[name_of(i)] = symbols[i];
+  return values;
 }
 
 std::vector<int64_t> SizePattern::at(const SymbolValues& symbols) const {

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,6 +16,9 @@ namespace diptych {
 inline constexpr size_t kMostSymbols = 4;
 using Powers = std::array<uint8_t, kMostSymbols>;
 using SymbolValues = std::array<int64_t, kMostSymbols>;
+
+/// No size that changes is larger.
+inline constexpr int64_t kLargestSize = int64_t{1} << 40;
 
 /// All products of up to `degree` of the first `num_symbols` symbols, low degrees first: 1, s0, s1, s0*s0 ...
 std::vector<Powers> power_products(size_t num_symbols, int degree);
@@ -50,6 +54,8 @@ class SizePattern {
   /// The symbols of a list that is an instance of the pattern and within the ranges; else none. Those beyond
   /// num_symbols() are 0.
   std::optional<SymbolValues> match(c10::ArrayRef<int64_t> values) const;
+  /// These values by the names of the symbols.
+  std::map<std::string, int64_t> named(const SymbolValues& symbols) const;
   /// The list for these symbols.
   std::vector<int64_t> at(const SymbolValues& symbols) const;
   /// Whether an entry depends on a symbol.

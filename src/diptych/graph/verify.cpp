@@ -147,6 +147,9 @@ class Checker {
     auto problem = operand_problem(operand, operand_type(node.op, i));
     if (const auto* size = std::get_if<SizeExpr>(&operand); size && problem.empty()) problem = hints_.add(*size);
     if (const auto* sizes = std::get_if<Sizes>(&operand); sizes && problem.empty()) problem = hints_.add(*sizes);
+    if (const auto* number = std::get_if<SizeNumber>(&operand); number && problem.empty()) {
+      problem = hints_.add(Sizes{number->top, number->bottom});
+    }
     if (!problem.empty()) report(index, fmt::format("operand {}: {}", name, problem));
   }
 

@@ -4,10 +4,12 @@
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/saved_variable.h>
 
+#include "diptych/autodiff/batched_tangents.h"
 #include "diptych/base/last_error.h"
 #include "diptych/hops/history.h"
 #include "diptych/interpreter/run_guards.h"
 #include "diptych/trace/recorder.h"
+#include "diptych/trace/transforms.h"
 
 namespace diptych {
 namespace {
@@ -82,8 +84,14 @@ ag::variable_list HopNode::apply(ag::variable_list&& given) {
     any = any || tangents[i].defined();
   }
   if (!any) return ag::variable_list(num_outputs());
-  return detail::called_by_engine(
-      [&] { return c10::GradMode::is_enabled() ? apply_again(tangents) : derivative_->backward(*saved_, tangents); });
+  const auto backward = [&](const ag::variable_list& plain) {
+    return c10::GradMode::is_enabled() ? apply_again(plain) : derivative_->backward(*saved_, plain);
+  };
+  return detail::called_by_engine([&] {
+    return detail::is_transformed(tangents) && !detail::is_tracing()
+               ? detail::backward_by_element(hop_->op().schema().name, tangents, backward)
+               : backward(tangents);
+  });
 }
 
 ag::variable_list HopNode::apply_again(const std::vector<at::Tensor>& tangents) const {
@@ -168,6 +176,8 @@ std::vector<at::Tensor> call(const HopPtr& hop, std::vector<at::Tensor> operands
                  operands.size(), hop->num_operands());
   if (detail::is_tracing()) {
     for (at::Tensor& operand : operands) operand = detail::Recorder::current()->stand_in(operand);
+  } else {
+    detail::check_plain(hop->op().schema().name, operands);
   }
   // One without results is there for what it draws.
   const bool records =

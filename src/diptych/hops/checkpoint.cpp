@@ -5,10 +5,11 @@
 #include "diptych/hops/loop_body.h"
 
 namespace diptych::detail {
+namespace {
 
 // The function is the body of a loop of one step that carries nothing but the buffers that it changes.
-std::vector<at::Tensor> checkpoint_flat(const FlatFunction& function, const Flattened& arguments,
-                                        const CheckpointPolicy& policy) {
+std::vector<at::Tensor> captured_checkpoint(const FlatFunction& function, const Flattened& arguments,
+                                            const CheckpointPolicy& policy) {
   LoopInputs inputs;
   for (size_t i = 0; i < arguments.tensors.size(); ++i) {
     DIPTYCH_CHECK(arguments.tensors[i].defined(),
@@ -28,6 +29,15 @@ std::vector<at::Tensor> checkpoint_flat(const FlatFunction& function, const Flat
   const auto& free = body.body->free_variables();
   operands.insert(operands.end(), free.begin(), free.end());
   return body.write_buffers(call(make_invoke(body.body, num_arguments), std::move(operands)), 0);
+}
+
+}  // namespace
+
+std::vector<at::Tensor> checkpoint_flat(const FlatFunction& function, const Flattened& arguments,
+                                        const CheckpointPolicy& policy) {
+  return captured_or_eager(
+      "checkpoint", why_eager({&arguments}), [&] { return captured_checkpoint(function, arguments, policy); },
+      [&] { return function(arguments.tensors).tensors; });
 }
 
 }  // namespace diptych::detail

@@ -1,5 +1,6 @@
 #include "diptych/hops/checkpointed_scan.h"
 
+#include "diptych/base/list.h"
 #include "diptych/hops/strides.h"
 #include "diptych/hops/treeverse.h"
 
@@ -7,12 +8,8 @@ namespace diptych {
 namespace {
 
 using Tensors = std::vector<at::Tensor>;
+using detail::part;
 using detail::SegmentLayout;
-
-template <class T>
-std::vector<T> part(const std::vector<T>& list, size_t begin, size_t count) {
-  return {list.begin() + static_cast<int64_t>(begin), list.begin() + static_cast<int64_t>(begin + count)};
-}
 
 std::vector<c10::IValue> constants_of(const SegmentLayout& layout) {
   return {layout.scan.length, layout.scan.reverse, layout.segment, layout.carries, layout.copies};

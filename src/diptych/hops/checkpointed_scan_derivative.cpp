@@ -4,6 +4,7 @@
 #include <map>
 
 #include "diptych/base/error.h"
+#include "diptych/base/list.h"
 #include "diptych/graph/rewrite.h"
 #include "diptych/hops/checkpointed_scan.h"
 #include "diptych/hops/scan_derivative.h"
@@ -15,12 +16,8 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 using detail::GradientBody;
+using detail::part;
 using detail::SegmentLayout;
-
-template <class T>
-std::vector<T> part(const std::vector<T>& list, size_t begin, size_t count) {
-  return {list.begin() + static_cast<int64_t>(begin), list.begin() + static_cast<int64_t>(begin + count)};
-}
 
 // The body without its stacked outputs.
 std::shared_ptr<const Body> carries_only(const Body& body, size_t num_carries) {

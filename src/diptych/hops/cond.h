@@ -28,10 +28,10 @@ Flattened flatten_all(const A&... arguments) {
 
 /// Returns if_true(arguments...) where `predicate` is true, else if_false(arguments...). Both are captured, on
 /// stand-ins; only the chosen one is run. They may capture tensors and modules, and everything is differentiable to any
-/// order. A gradient that flows in one of the two is zeros where the other was chosen. `predicate`: one element of
-/// dtype bool. Both functions return trees of one structure, with tensors of the same sizes and dtypes. Errors:
-/// UserError for another predicate, and by path where the results disagree; for an argument or a captured tensor that
-/// is changed in place; what the functions throw. Source: jax.lax.cond.
+/// order. A gradient that flows in one of the two is zeros where the other was chosen. `predicate`: one element, true
+/// where it is not zero. Both functions return trees of one structure, with tensors of the same sizes and dtypes.
+/// Errors: UserError for another predicate, and by path where the results disagree; for an argument or a captured
+/// tensor that is changed in place; what the functions throw. Source: jax.lax.cond.
 template <class True, class False, class... A>
 auto cond(const at::Tensor& predicate, True&& if_true, False&& if_false, const A&... arguments) {
   using Result = std::decay_t<decltype(if_true(std::declval<A&>()...))>;
@@ -41,6 +41,8 @@ auto cond(const at::Tensor& predicate, True&& if_true, False&& if_false, const A
   const auto flat_true = detail::make_flat<Result>(if_true, example, arguments...);
   const auto flat_false = detail::make_flat<Result>(if_false, other, arguments...);
   auto tensors = detail::cond_flat(predicate, flat_true, flat_false, detail::flatten_all(arguments...));
+  // In eager, the chosen one alone has run.
+  if (!example || !other) return detail::make_result(example ? *example : *other, std::move(tensors));
   detail::check_structure("cond", "the result of the false function", diptych::flatten(*example, "out").spec,
                           diptych::flatten(*other, "out").spec);
   return detail::make_result(*example, std::move(tensors));

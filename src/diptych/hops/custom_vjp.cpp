@@ -1,5 +1,6 @@
 #include "diptych/hops/custom_vjp.h"
 
+#include "diptych/autodiff/batched_tangents.h"
 #include "diptych/base/error.h"
 #include "diptych/hops/custom_vjp_operator.h"
 #include "diptych/hops/strides.h"
@@ -80,12 +81,21 @@ void check_gradients(const Body& bwd, const std::vector<bool>& has_gradient, con
 }  // namespace
 
 bool records_gradients(const std::vector<at::Tensor>& tensors) {
-  return c10::GradMode::is_enabled() && std::any_of(tensors.begin(), tensors.end(), [](const at::Tensor& tensor) {
-           return tensor.defined() && tensor.requires_grad();
-         });
+  return c10::GradMode::is_enabled() && std::any_of(tensors.begin(), tensors.end(), requires_grad_inside);
+}
+
+std::optional<std::string> why_no_rule(const Flattened& arguments) {
+  if (!records_gradients(arguments.tensors)) return std::nullopt;
+  if (auto why = transform_of(arguments)) return why;
+  return thread_may_transform() ? transform_of_levels() : std::nullopt;
 }
 
 std::vector<at::Tensor> custom_vjp_flat(const FlatRules& rules, const Flattened& arguments) {
+  const auto why = why_no_rule(arguments);
+  DIPTYCH_CHECK(!why,
+                "[custom_vjp] {}, and gradients are recorded, which must be the rule's; take duals of tensors that "
+                "require no grad, or call the function itself",
+                why.value_or(""));
   const auto fwd = capture_fwd(rules, arguments);
   std::vector<bool> has_gradient;
   const auto bwd = capture_bwd(rules, *fwd, has_gradient);

@@ -15,8 +15,12 @@ struct FlatRules {
 /// Calls the hop; returns the results.
 std::vector<at::Tensor> custom_vjp_flat(const FlatRules& rules, const Flattened& arguments);
 
-/// Whether gradients are recorded for one of these.
+/// Whether gradients are recorded for one of these, or for what is inside it, as vmap and torch.func wrap tensors.
 bool records_gradients(const std::vector<at::Tensor>& tensors);
+
+/// Why gradients of a call on these arguments can't be the rule's: they are wrapped, or duals. Nothing else prevents
+/// it, nor anything where no gradients are recorded.
+std::optional<std::string> why_no_rule(const Flattened& arguments);
 
 }  // namespace detail
 
@@ -48,7 +52,8 @@ class CustomVjp {
       return detail::make_flat<Gradients>(bwd_, gradients, outputs->second, outputs->first)(given);
     };
     rules.num_results = [&] { return diptych::flatten(outputs->first).tensors.size(); };
-    return detail::make_result(outputs->first, detail::custom_vjp_flat(rules, flat));
+    auto tensors = detail::custom_vjp_flat(rules, flat);  // which fills `outputs`
+    return detail::make_result(outputs->first, std::move(tensors));
   }
 
  private:
@@ -63,8 +68,8 @@ class CustomVjp {
 /// `bwd(residuals, tangents)`, where the tangents have the type of the result, zeros where none was given; it returns a
 /// std::tuple of one gradient per argument. Differentiated again, the gradient is that of bwd's operators, and of fwd's
 /// on the way to residuals. Errors: UserError for a gradient of other sizes or dtype than the argument, by path; where
-/// fwd captures a tensor that requires grad; where fwd or bwd change a tensor in place that is not theirs. Source:
-/// jax.custom_vjp.
+/// fwd captures a tensor that requires grad; where fwd or bwd change a tensor in place that is not theirs; where
+/// gradients are recorded for forward-mode duals, or tensors that vmap or torch.func wrap. Source: jax.custom_vjp.
 template <class F, class Fwd, class Bwd>
 CustomVjp<std::decay_t<F>, std::decay_t<Fwd>, std::decay_t<Bwd>> custom_vjp(F&& function, Fwd&& fwd, Bwd&& bwd) {
   return {std::forward<F>(function), std::forward<Fwd>(fwd), std::forward<Bwd>(bwd)};

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "diptych/autodiff/joint_capture.h"
+#include "diptych/hops/transformed_call.h"
 #include "diptych/tree/flatten.h"
 
 namespace diptych::detail {
@@ -34,6 +35,7 @@ FlatFunction make_flat(F& function, std::shared_ptr<Result>& result, A&... argum
     std::apply([&](auto&... argument) { (visit_leaves(argument, Path(), filler), ...); }, held);
     Result value = std::apply([&](auto&... argument) -> Result { return function(argument...); }, held);
     Flattened flat = diptych::flatten(value);
+    note_subclass(flat.spec);
     std::vector<std::string> paths = flat.spec.tensor_paths();
     if (paths.size() == 1 && paths[0].empty()) paths[0] = "out";  // the result is a tensor itself
     // The example keeps the structure and the constants, and no tensor of the trace.

@@ -5,6 +5,7 @@
 #include "diptych/base/error.h"
 #include "diptych/hops/strides.h"
 #include "diptych/trace/fake_tensor.h"
+#include "diptych/trace/memory_overlap.h"
 #include "diptych/trace/placeholder.h"
 
 namespace diptych::detail {
@@ -83,13 +84,7 @@ std::shared_ptr<const Body> Capturer::capture() const {
 
 void Capturer::check_carries(const Body& body) const {
   for (size_t i = 0; i < carries_.size(); ++i) {
-    const TensorMeta& before = carries_[i];
-    const TensorMeta& after = body.result(i);
-    const bool fits = before.dtype == after.dtype && before.sizes == after.sizes && before.device == after.device;
-    DIPTYCH_CHECK(fits,
-                  "[{}] '{}' is {} at first, but the body makes it {}; a carry keeps its sizes, dtype and device, so "
-                  "start with such a tensor, or convert what the body returns",
-                  who_, init_.spec.tensor_path(i), type_string(contiguous(before)), type_string(contiguous(after)));
+    check_carry(who_, init_.spec.tensor_path(i), carries_[i], body.result(i));
   }
 }
 
@@ -136,7 +131,7 @@ bool Capturer::find_buffers(const Body& body) {
 // one another; those of another trace are not.
 void Capturer::check_memory_is_its_own(const at::Tensor& buffer, const std::string& path, const Body& body) const {
   const auto check = [&](const at::Tensor& other, const std::string& other_path) {
-    DIPTYCH_CHECK(other.is_same(buffer) || !other.storage().is_alias_of(buffer.storage()),
+    DIPTYCH_CHECK(other.is_same(buffer) || !may_share_memory(other, buffer),
                   "[{}] the body changes a captured tensor ({}) in place, whose memory '{}' shares; capture one of "
                   "them, and take views of it in the body",
                   who_, path, other_path);
@@ -150,6 +145,14 @@ void Capturer::check_memory_is_its_own(const at::Tensor& buffer, const std::stri
 }
 
 }  // namespace
+
+void check_carry(const char* who, const std::string& path, const TensorMeta& before, const TensorMeta& after) {
+  const bool fits = before.dtype == after.dtype && before.sizes == after.sizes && before.device == after.device;
+  DIPTYCH_CHECK(fits,
+                "[{}] '{}' is {} at first, but the body makes it {}; a carry keeps its sizes, dtype and device, so "
+                "start with such a tensor, or convert what the body returns",
+                who, path, type_string(contiguous(before)), type_string(contiguous(after)));
+}
 
 LoopBody capture_loop_body(const char* who, const FlatFunction& step, const Flattened& init, const LoopInputs& inputs) {
   return Capturer(who, step, init, inputs).run();

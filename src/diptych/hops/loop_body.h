@@ -9,6 +9,9 @@
 
 namespace diptych::detail {
 
+/// Errors: UserError, naming `who` and the carry at `path`, where a step makes another tensor of it than it was.
+void check_carry(const char* who, const std::string& path, const TensorMeta& before, const TensorMeta& after);
+
 /// What a body takes besides carries.
 struct LoopInputs {
   std::vector<TensorMeta> metas;

@@ -2,6 +2,7 @@
 
 #include "diptych/base/error.h"
 #include "diptych/hops/checkpointed_scan.h"
+#include "diptych/hops/eager_loops.h"
 #include "diptych/hops/loop_body.h"
 #include "diptych/hops/scan_operator.h"
 #include "diptych/hops/strides.h"
@@ -61,21 +62,23 @@ detail::LoopInputs slice_inputs(const Flattened& xs) {
 
 void detail::check_structure(const char* who, const char* what, const TreeSpec& expected, const TreeSpec& got) {
   const auto difference = first_difference(expected, got);
-  DIPTYCH_CHECK(!difference, "[{}] {} has another structure than the one that it got: {}; return the same structure",
+  DIPTYCH_CHECK(!difference,
+                "[{}] {} has another structure than the one that it got: {}; return the same structure, and "
+                "tensors for numbers that change",
                 who, what, *difference);
 }
 
-std::vector<at::Tensor> detail::scan_flat(const FlatFunction& step, const Flattened& init, const Flattened& xs,
-                                          const ScanOptions& options) {
-  const int64_t length = find_length(xs, options);
-  DIPTYCH_CHECK(options.unroll > 0, "[scan] options.unroll is {}, expected 1 or more", options.unroll);
+namespace {
+
+std::vector<at::Tensor> captured_scan(const FlatFunction& step, const Flattened& init, const Flattened& xs,
+                                      const ScanOptions& options, int64_t length) {
   // The code returns a pair of the carry and what is stacked.
   const auto named = [&](const std::vector<at::Tensor>& stand_ins) {
     FlatResult result = step(stand_ins);
     for (size_t i = init.tensors.size(); i < result.paths.size(); ++i) result.paths[i].replace(0, 1, "ys");
     return result;
   };
-  const LoopBody loop = capture_loop_body("scan", named, init, slice_inputs(xs));
+  const detail::LoopBody loop = detail::capture_loop_body("scan", named, init, slice_inputs(xs));
   const size_t num_carries = init.tensors.size() + loop.buffers.size();
   const auto checkpoints = find_checkpoints(length, options);
   const auto hop =
@@ -88,6 +91,17 @@ std::vector<at::Tensor> detail::scan_flat(const FlatFunction& step, const Flatte
   const auto& free = loop.body->free_variables();
   operands.insert(operands.end(), free.begin(), free.end());
   return loop.write_buffers(call(hop, std::move(operands)), init.tensors.size());
+}
+
+}  // namespace
+
+std::vector<at::Tensor> detail::scan_flat(const FlatFunction& step, const Flattened& init, const Flattened& xs,
+                                          const ScanOptions& options) {
+  const int64_t length = find_length(xs, options);
+  DIPTYCH_CHECK(options.unroll > 0, "[scan] options.unroll is {}, expected 1 or more", options.unroll);
+  return captured_or_eager(
+      "scan", why_eager({&init, &xs}), [&] { return captured_scan(step, init, xs, options, length); },
+      [&] { return scan_in_eager(step, init, xs, length, options.reverse); });
 }
 
 }  // namespace diptych

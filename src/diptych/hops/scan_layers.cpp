@@ -79,9 +79,7 @@ struct LayerCapture {
   }
 };
 
-}  // namespace
-
-Tensors scan_layers_flat(const FlatFunction& forward, const Flattened& x, const std::vector<LayerTensors>& layers) {
+Tensors captured_layers(const FlatFunction& forward, const Flattened& x, const std::vector<LayerTensors>& layers) {
   for (size_t i = 1; i < layers.size(); ++i) check_layer(layers[0], layers[i], i);
   LayerCapture capture{forward, x, layers[0]};
   capture.run();
@@ -101,6 +99,17 @@ Tensors scan_layers_flat(const FlatFunction& forward, const Flattened& x, const 
   }
   results.resize(x.tensors.size());
   return results;
+}
+
+}  // namespace
+
+Tensors scan_layers_flat(const FlatFunction& forward, const FlatFunction& in_order, const Flattened& x,
+                         const std::vector<LayerTensors>& layers) {
+  const auto transformed =
+      std::find_if(layers.begin(), layers.end(), [](const LayerTensors& layer) { return layer.transform.has_value(); });
+  return captured_or_eager(
+      "scan_layers", transformed == layers.end() ? why_eager({&x}) : transformed->transform,
+      [&] { return captured_layers(forward, x, layers); }, [&] { return in_order(x.tensors).tensors; });
 }
 
 }  // namespace diptych::detail

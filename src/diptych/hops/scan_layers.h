@@ -11,11 +11,13 @@ namespace detail {
 struct LayerTensors {
   std::vector<at::Tensor> tensors;
   std::vector<std::string> paths;
-  uint64_t structure = 0;  ///< of its submodules and training flags
+  uint64_t structure = 0;                ///< of its submodules and training flags
+  std::optional<std::string> transform;  ///< why it is for eager
 };
 
 /// scan_layers() on flat tensors: `forward` is the first layer's.
-std::vector<at::Tensor> scan_layers_flat(const FlatFunction& forward, const Flattened& x,
+/// `in_order`: those of all layers, one after the other.
+std::vector<at::Tensor> scan_layers_flat(const FlatFunction& forward, const FlatFunction& in_order, const Flattened& x,
                                          const std::vector<LayerTensors>& layers);
 
 /// Hashes what two layers must agree on; they are different objects.
@@ -29,7 +31,7 @@ LayerTensors tensors_of_layer(const Layer& layer) {
   const Flattened flat = diptych::flatten(layer, "layer");
   LayerHasher hasher;
   visit_leaves(layer, Path(), hasher);
-  return {flat.tensors, flat.spec.tensor_paths(), hasher.hash()};
+  return {flat.tensors, flat.spec.tensor_paths(), hasher.hash(), transform_of(flat)};
 }
 
 }  // namespace detail
@@ -53,9 +55,19 @@ X scan_layers(const Layers& layers, const X& x) {
     detail::check_structure("scan_layers", "the layer's result", carry.spec, diptych::flatten(next, "carry").spec);
     return next;
   };
+  const auto in_order = [&](X& value) {
+    X current = value;
+    for (const auto& layer : layers) {
+      auto handle = layer;
+      current = handle->forward(current);
+      detail::check_structure("scan_layers", "the layer's result", carry.spec, diptych::flatten(current, "carry").spec);
+    }
+    return current;
+  };
   std::shared_ptr<X> example;
   const auto flat = detail::make_flat<X>(step, example, x);
-  return unflatten(X(x), detail::scan_layers_flat(flat, carry, tensors));
+  const auto loop = detail::make_flat<X>(in_order, example, x);
+  return unflatten(X(x), detail::scan_layers_flat(flat, loop, carry, tensors));
 }
 
 }  // namespace diptych

@@ -36,7 +36,7 @@ struct CheckedWhileStep {
 /// once, on stand-ins, when the loop is captured. They may capture tensors and modules. Differentiable in reverse to
 /// any order: outside a capture residuals are collected while the loop runs, so memory grows with the number of steps;
 /// inside one the loop is run again when its gradient is asked for. options.checkpoint_every bounds that memory.
-/// `condition` returns one element of dtype bool. A
+/// `condition` returns one element, true where it is not zero. A
 /// carry keeps its structure, sizes and dtype. Errors: UserError by path for a carry that changes, for a condition of
 /// another kind, for what f or the condition changes in place; what they throw. Source: jax.lax.while_loop.
 template <class Condition, class F, class Carry>

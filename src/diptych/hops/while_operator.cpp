@@ -2,6 +2,7 @@
 
 #include <ATen/ops/stack.h>
 
+#include "diptych/base/list.h"
 #include "diptych/hops/checkpointed_scan.h"
 #include "diptych/hops/draws.h"
 #include "diptych/hops/gradient_body.h"
@@ -16,11 +17,7 @@ namespace diptych {
 namespace {
 
 using Tensors = std::vector<at::Tensor>;
-
-template <class T>
-std::vector<T> part(const std::vector<T>& list, size_t begin, size_t count) {
-  return {list.begin() + static_cast<int64_t>(begin), list.begin() + static_cast<int64_t>(begin + count)};
-}
+using detail::part;
 
 Tensors joined(Tensors first, const Tensors& second) {
   first.insert(first.end(), second.begin(), second.end());

@@ -5,6 +5,8 @@
 
 #include <set>
 
+#include "diptych/graph/operand.h"
+
 namespace diptych::detail {
 namespace {
 
@@ -18,6 +20,10 @@ bool wants_optional_elements(const Node& node, size_t position) {
   const auto& type = node.op.schema().arguments()[position].type();
   if (type->kind() != c10::TypeKind::ListType) return false;
   return type->expectRef<c10::ListType>().getElementType()->kind() == c10::TypeKind::OptionalType;
+}
+
+bool takes_number_as_tensor(const Node& node, size_t position) {
+  return operand_type(node.op, position).kind == OperandKind::kTensor;
 }
 
 c10::IValue static_sizes(const Sizes& sizes) {
@@ -52,6 +58,10 @@ BoxedArguments::Argument BoxedArguments::make(const Node& node, size_t position,
   if (const auto* list = std::get_if<ValueList>(&operand)) {
     argument.kind = wants_optional_elements(node, position) ? Kind::kOptionalTensorList : Kind::kTensorList;
     for (const Value value : *list) argument.list.emplace_back(table.reference(value), false);
+  } else if (std::holds_alternative<SizeNumber>(operand) ||
+             (std::holds_alternative<SizeExpr>(operand) && takes_number_as_tensor(node, position))) {
+    argument.kind = Kind::kNumber;
+    argument.index = table.dynamic_number({operand, takes_number_as_tensor(node, position)});
   } else if (const auto* size = std::get_if<SizeExpr>(&operand)) {
     argument.constant = size->hint();
     if (!size->is_static()) argument.kind = Kind::kSize, argument.index = table.dynamic_scalar(*size);
@@ -114,6 +124,9 @@ void BoxedArguments::push(Frame& frame, torch::jit::Stack& stack) const {
         stack.emplace_back(std::move(sizes));
         break;
       }
+      case Kind::kNumber:
+        stack.push_back(frame.dynamic->numbers[argument.index]);
+        break;
       case Kind::kConstant:
         stack.push_back(argument.constant);
         break;

@@ -19,10 +19,10 @@ class BoxedArguments {
   void push(Frame& frame, torch::jit::Stack& stack) const;
 
  private:
-  enum class Kind : uint8_t { kTensor, kTensorList, kOptionalTensorList, kSize, kSizes, kConstant };
+  enum class Kind : uint8_t { kTensor, kTensorList, kOptionalTensorList, kSize, kSizes, kNumber, kConstant };
   struct Argument {
     Kind kind = Kind::kConstant;
-    int32_t index = -1;  // a tensor reference, or the number of a dynamic size or list
+    int32_t index = -1;  // a tensor reference, or the number of a dynamic size, list or number
     bool is_last = false;
     c10::SmallVector<std::pair<int32_t, bool>, 4> list;  // references with is_last
     c10::IValue constant;

@@ -19,6 +19,7 @@ namespace detail {
 struct DynamicSizes {
   std::vector<int64_t> scalars;
   std::vector<std::vector<c10::SymInt>> lists;
+  std::vector<c10::IValue> numbers;        ///< numbers and tensors made of numbers, as operators take them
   std::map<std::string, int64_t> symbols;  ///< what they follow from
 };
 

@@ -28,6 +28,14 @@ int32_t find_or_append(std::vector<Expression>& expressions, const Expression& w
 
 }  // namespace
 
+c10::IValue DynamicNumber::evaluate(const std::map<std::string, int64_t>& symbols) const {
+  const auto* size = std::get_if<SizeExpr>(&expression);
+  const at::Scalar number =
+      size != nullptr ? at::Scalar(size->evaluate(symbols)) : std::get<SizeNumber>(expression).evaluate(symbols);
+  if (!is_tensor) return number;
+  return make_wrapped_number({number, number.type()});
+}
+
 OperandTable::OperandTable(const Graph& graph) : references_(graph.num_values(), kUnset), constants_(1) {
   for (size_t id = 0; id < graph.num_values(); ++id) {
     const Value value{static_cast<int32_t>(id)};
@@ -67,6 +75,11 @@ int32_t OperandTable::tensor_reference(const Operand& operand) {
 int32_t OperandTable::dynamic_scalar(const SizeExpr& size) { return find_or_append(scalars_, size); }
 
 int32_t OperandTable::dynamic_list(const Sizes& sizes) { return find_or_append(lists_, sizes); }
+
+int32_t OperandTable::dynamic_number(DynamicNumber number) {
+  numbers_.push_back(std::move(number));
+  return static_cast<int32_t>(numbers_.size() - 1);
+}
 
 bool all_static(const Sizes& sizes) {
   return std::all_of(sizes.begin(), sizes.end(), [](const SizeExpr& size) { return size.is_static(); });

@@ -3,11 +3,20 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
+#include <map>
+#include <string>
 #include <vector>
 
 #include "diptych/graph/graph.h"
 
 namespace diptych::detail {
+
+/// An operand that is a number of sizes: a SizeExpr or a SizeNumber, taken as a number or as a tensor made of one.
+struct DynamicNumber {
+  Operand expression;
+  bool is_tensor = false;
+  c10::IValue evaluate(const std::map<std::string, int64_t>& symbols) const;
+};
 
 /// Where the operands of one program's nodes are found at run time.
 class OperandTable {
@@ -26,9 +35,11 @@ class OperandTable {
   /// Remembers an expression to be evaluated once for each run, and returns its number in DynamicSizes.
   int32_t dynamic_scalar(const SizeExpr& size);
   int32_t dynamic_list(const Sizes& sizes);
+  int32_t dynamic_number(DynamicNumber number);
 
   const std::vector<SizeExpr>& scalars() const { return scalars_; }
   const std::vector<Sizes>& lists() const { return lists_; }
+  const std::vector<DynamicNumber>& numbers() const { return numbers_; }
   /// The constants, to be moved into the program when all callers are made.
   std::vector<at::Tensor> take_constants() { return std::move(constants_); }
 
@@ -37,6 +48,7 @@ class OperandTable {
   std::vector<at::Tensor> constants_;
   std::vector<SizeExpr> scalars_;
   std::vector<Sizes> lists_;
+  std::vector<DynamicNumber> numbers_;
 };
 
 /// Whether every size is a plain integer.

@@ -21,6 +21,7 @@ class PlanMaker {
     compiled_.constants = table_.take_constants();
     compiled_.scalars = table_.scalars();
     compiled_.lists = table_.lists();
+    compiled_.numbers = table_.numbers();
     compiled_.num_registers = pool_.size();
     return std::move(compiled_);
   }
@@ -150,11 +151,11 @@ class PlanMaker {
 
 Compiled compile(const Graph& graph, const ProgramOptions& options) { return PlanMaker(graph, options).make(); }
 
-SizeResolver::SizeResolver(const Graph& graph, std::vector<SizeExpr> scalars, std::vector<Sizes> lists)
-    : binder_(graph), scalars_(std::move(scalars)), lists_(std::move(lists)) {}
+SizeResolver::SizeResolver(const Graph& graph, const Compiled& compiled)
+    : binder_(graph), scalars_(compiled.scalars), lists_(compiled.lists), numbers_(compiled.numbers) {}
 
 std::shared_ptr<const DynamicSizes> SizeResolver::resolve(const std::vector<at::Tensor>& inputs) const {
-  if (!binder_.has_symbols() && scalars_.empty() && lists_.empty()) return nullptr;
+  if (!binder_.has_symbols() && scalars_.empty() && lists_.empty() && numbers_.empty()) return nullptr;
   auto observed = binder_.observe(inputs);
   {
     const std::lock_guard lock(mutex_);
@@ -168,6 +169,7 @@ std::shared_ptr<const DynamicSizes> SizeResolver::resolve(const std::vector<at::
     auto& evaluated = sizes->lists.emplace_back();
     for (const auto& size : list) evaluated.emplace_back(size.evaluate(symbols));
   }
+  for (const auto& number : numbers_) sizes->numbers.push_back(number.evaluate(symbols));
   const std::lock_guard lock(mutex_);
   last_observed_ = std::move(observed);
   last_ = sizes;

@@ -7,6 +7,7 @@
 
 #include "diptych/interpreter/caller.h"
 #include "diptych/interpreter/lifetimes.h"
+#include "diptych/interpreter/operand_table.h"
 #include "diptych/interpreter/program.h"
 #include "diptych/interpreter/reuse.h"
 #include "diptych/interpreter/symbols.h"
@@ -40,6 +41,7 @@ struct Compiled {
   std::vector<at::Tensor> constants;
   std::vector<SizeExpr> scalars;
   std::vector<Sizes> lists;
+  std::vector<DynamicNumber> numbers;
   size_t num_registers = 0;
 };
 
@@ -49,7 +51,8 @@ Compiled compile(const Graph& graph, const ProgramOptions& options);
 /// Works out a graph's sizes for the inputs of a run, remembering the last ones. Threads: any.
 class SizeResolver {
  public:
-  SizeResolver(const Graph& graph, std::vector<SizeExpr> scalars, std::vector<Sizes> lists);
+  /// For what `compiled` holds of sizes.
+  SizeResolver(const Graph& graph, const Compiled& compiled);
   /// Null if the graph has no dynamic size.
   std::shared_ptr<const DynamicSizes> resolve(const std::vector<at::Tensor>& inputs) const;
 
@@ -57,6 +60,7 @@ class SizeResolver {
   SymbolBinder binder_;
   std::vector<SizeExpr> scalars_;
   std::vector<Sizes> lists_;
+  std::vector<DynamicNumber> numbers_;
   mutable std::mutex mutex_;
   mutable std::vector<int64_t> last_observed_;
   mutable std::shared_ptr<const DynamicSizes> last_;

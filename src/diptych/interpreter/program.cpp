@@ -7,6 +7,8 @@
 #include <chrono>
 
 #include "diptych/base/error.h"
+#include "diptych/base/switches.h"
+#include "diptych/interpreter/call_checks.h"
 #include "diptych/interpreter/plan.h"
 
 namespace diptych {
@@ -16,12 +18,15 @@ using detail::Step;
 
 struct Program::Plan {
   Plan(const Graph& source, const ProgramOptions& options)
-      : graph(source), compiled(detail::compile(graph, options)), sizes(graph, compiled.scalars, compiled.lists) {}
+      : graph(source), compiled(detail::compile(graph, options)), sizes(graph, compiled) {}
 
   void check(const std::vector<at::Tensor>& inputs) const;
   void run_steps(Frame& frame, size_t& current) const;
   void run_steps_differentiably(Frame& frame, size_t& current) const;
   void run_steps_profiled(Frame& frame, size_t& current) const;
+  void run_steps_checked(Frame& frame, size_t& current) const;
+  bool is_made_for(const std::vector<at::Tensor>& inputs, const Frame& frame) const;
+  void check_outputs(const Frame& frame, size_t index) const;
   std::vector<ProfileRow> empty_rows() const;
   int64_t output_bytes(const Frame& frame, size_t index) const;
   std::vector<std::string> operand_texts(const Frame& frame, size_t index) const;
@@ -54,6 +59,11 @@ inline bool call(const Step& step, Frame& frame) {
 
 inline void free_dead(const Step& step, const std::vector<int32_t>& dead, Frame& frame) {
   for (uint32_t i = step.dead_begin; i < step.dead_end; ++i) frame.registers[dead[i]].reset();
+}
+
+const std::map<std::string, int64_t>& symbols_of(const Frame& frame) {
+  static const auto* const none = new std::map<std::string, int64_t>;
+  return frame.dynamic == nullptr ? *none : frame.dynamic->symbols;
 }
 
 }  // namespace
@@ -128,6 +138,50 @@ void Program::Plan::run_steps_profiled(Frame& frame, size_t& current) const {
   frame.options->profile->add(rows);
 }
 
+// A graph may be run on tensors of other sizes, where its nodes take them; what it says of values is not true then.
+bool Program::Plan::is_made_for(const std::vector<at::Tensor>& inputs, const Frame& frame) const {
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const TensorMeta& expected = graph.meta(graph.inputs()[i]);
+    const bool fits = inputs[i].defined() && inputs[i].layout() == at::kStrided &&
+                      detail::difference(expected, inputs[i], symbols_of(frame)).empty();
+    if (!fits) return false;
+  }
+  return true;
+}
+
+void Program::Plan::check_outputs(const Frame& frame, size_t index) const {
+  const Node& node = graph.nodes()[index];
+  const auto& outputs = compiled.steps[index].outputs;
+  DIPTYCH_ASSERT(outputs.size() == node.outputs.size(), "{} has {} results, the plan says {}", node.op.name(),
+                 node.outputs.size(), outputs.size());
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (outputs[i] < 0 || !frame.registers[outputs[i]].defined()) continue;
+    const std::string found =
+        detail::difference(graph.meta(node.outputs[i]), frame.registers[outputs[i]], symbols_of(frame));
+    DIPTYCH_ASSERT(found.empty(), "result {} of node {} ({}) of graph '{}' is {}", i, index, title(node), graph.name(),
+                   found);
+  }
+}
+
+void Program::Plan::run_steps_checked(Frame& frame, size_t& current) const {
+  std::optional<at::AutoDispatchBelowADInplaceOrView> below_autograd;
+  if (!frame.options->differentiable) below_autograd.emplace();
+  const auto* before = frame.options->differentiable ? frame.options->before : nullptr;
+  for (const Step& step : compiled.steps) {
+    if (before != nullptr) (*before)(graph.nodes()[current]);
+    std::optional<at::NoGradGuard> no_grad;
+    if (frame.options->differentiable && step.no_grad) no_grad.emplace();
+    if (frame.options->differentiable) {
+      step.caller->call(frame);
+    } else {
+      call(step, frame);
+    }
+    check_outputs(frame, current);
+    free_dead(step, compiled.dead, frame);
+    ++current;
+  }
+}
+
 int64_t Program::Plan::output_bytes(const Frame& frame, size_t index) const {
   int64_t bytes = 0;
   for (const int32_t output : compiled.steps[index].outputs) {
@@ -161,14 +215,17 @@ std::vector<at::Tensor> Program::run(std::vector<at::Tensor>&& inputs, const Run
   plan_->check(inputs);
   const auto dynamic = plan_->sizes.resolve(inputs);
   c10::SmallVector<at::Tensor, 32> registers(compiled.num_registers);
+  Frame frame{registers.data(), compiled.constants.data(), dynamic.get(), &options, {}};
+  const bool is_checked = checks_calls() && plan_->is_made_for(inputs, frame);
   for (size_t i = 0; i < inputs.size(); ++i) registers[i] = std::move(inputs[i]);
   for (const int32_t index : compiled.unused_inputs) registers[index].reset();
-  Frame frame{registers.data(), compiled.constants.data(), dynamic.get(), &options, {}};
 
   size_t current = 0;
   try {
     if (options.profile != nullptr) {
       plan_->run_steps_profiled(frame, current);
+    } else if (is_checked) {
+      plan_->run_steps_checked(frame, current);
     } else if (options.differentiable) {
       plan_->run_steps_differentiably(frame, current);
     } else {

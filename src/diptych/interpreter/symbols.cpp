@@ -8,14 +8,9 @@
 namespace diptych {
 namespace {
 
-// Multiplying by the divisor cancels it; divisors are the small denominators of fitted polynomials.
+// Multiplying by the divisor cancels it.
 std::pair<SizeExpr, int64_t> without_divisor(const SizeExpr& size) {
-  constexpr int64_t kLargestDivisor = 4096;
-  for (int64_t scale = 1; scale <= kLargestDivisor; ++scale) {
-    SizeExpr scaled = size * SizeExpr(scale);
-    if (scaled.str().find('/') == std::string::npos) return {scaled, scale};
-  }
-  return {size, 1};
+  return {size * SizeExpr(size.divisor()), size.divisor()};
 }
 
 void add_symbols(const SizeExpr& size, std::set<std::string>& symbols) {
@@ -28,6 +23,9 @@ void add_needed(const Node& node, std::set<std::string>& symbols) {
     if (const auto* size = std::get_if<SizeExpr>(&operand)) add_symbols(*size, symbols);
     if (const auto* sizes = std::get_if<Sizes>(&operand)) {
       for (const SizeExpr& size : *sizes) add_symbols(size, symbols);
+    }
+    if (const auto* number = std::get_if<SizeNumber>(&operand)) {
+      for (const auto& [symbol, hint] : number->symbols()) symbols.insert(symbol);
     }
   }
   for (const auto& subgraph : node.subgraphs) {
@@ -77,6 +75,7 @@ std::vector<int64_t> SymbolBinder::observe(const std::vector<at::Tensor>& inputs
 
 bool SymbolBinder::solve_one(const Dimension& dimension, int64_t observed,
                              std::map<std::string, int64_t>& known) const {
+  if (dimension.size.has_floors()) return false;
   std::string unknown;
   for (const auto& [symbol, hint] : dimension.size.symbols()) {
     if (known.count(symbol) != 0) continue;

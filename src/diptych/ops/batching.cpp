@@ -281,12 +281,12 @@ Result batch_with_dims(const BatchedCall& call, const DimRow& row) {
 
 // Look-up -------------------------------------------------------------------------------------------------------------
 
-struct Row {
+struct BatchRow {
   std::string_view name;
   BatchingRule rule;
 };
 
-constexpr Row kRows[] = {
+constexpr BatchRow kBatchRows[] = {
     {"aten.clone", batch_elementwise},
     {"aten.zeros_like", batch_elementwise},
     {"aten.ones_like", batch_elementwise},
@@ -309,7 +309,7 @@ using ByOperator = std::unordered_map<c10::OperatorHandle, Found>;
 BatchingRule find_rule(const Op& op) {
   static const auto* const rules = [] {
     auto* const made = new ByOperator<BatchingRule>;
-    for (const Row& row : kRows) made->emplace(Op::find(row.name).handle(), row.rule);
+    for (const BatchRow& row : kBatchRows) made->emplace(Op::find(row.name).handle(), row.rule);
     return made;
   }();
   const auto found = rules->find(op.handle());
@@ -346,7 +346,8 @@ bool is_movable(const Graph& body, const Node& node) {
   for_each_operand_value(node, check);
   for (const Value output : node.outputs) check(output);
   for (const auto& operand : node.operands) {
-    movable = movable && !std::holds_alternative<SizeExpr>(operand) && !std::holds_alternative<Sizes>(operand);
+    movable = movable && !std::holds_alternative<SizeExpr>(operand) && !std::holds_alternative<Sizes>(operand) &&
+              !std::holds_alternative<SizeNumber>(operand);
   }
   return movable;
 }

@@ -63,12 +63,12 @@ int64_t attention_flops(const View& view, size_t query, size_t key) {
 }
 
 using Rule = int64_t (*)(const View&);
-struct Row {
+struct FlopRow {
   std::string_view name;
   Rule flops;
 };
 
-constexpr Row kRows[] = {
+constexpr FlopRow kFlopRows[] = {
     {"aten::mm", [](const View& view) { return product_flops(view, 0); }},
     {"aten::bmm", [](const View& view) { return product_flops(view, 0); }},
     {"aten::mv", [](const View& view) { return product_flops(view, 0); }},
@@ -99,7 +99,7 @@ constexpr std::string_view kTranscendental[] = {
 
 int64_t flops_of(const View& view) {
   const std::string_view name = view.node.op.handle().operator_name().name;
-  for (const auto& row : kRows) {
+  for (const auto& row : kFlopRows) {
     if (row.name == name) return row.flops(view);
   }
   if (has_tag(view.node.op, Tag::kCopy) || has_tag(view.node.op, Tag::kGather)) return 0;

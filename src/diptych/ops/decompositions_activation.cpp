@@ -2,13 +2,10 @@
 #include <cmath>
 
 #include "diptych/ops/decompositions.h"
+#include "diptych/ops/gelu_constants.h"
 
 namespace diptych::detail {
 namespace {
-
-constexpr double kInverseSqrt2 = 0.70710678118654752440;
-constexpr double kSqrt2OverPi = 0.79788456080286535588;
-constexpr double kGeluCubic = 0.044715;
 
 std::vector<Value> silu(const Call& call) {
   const Expr x = call.wide(0);

@@ -1,13 +1,9 @@
 // Gradients of activations and dropout. The first operand is the gradient of the output.
 #include "diptych/ops/decompositions.h"
+#include "diptych/ops/gelu_constants.h"
 
 namespace diptych::detail {
 namespace {
-
-constexpr double kInverseSqrt2 = 0.70710678118654752440;
-constexpr double kInverseSqrt2Pi = 0.39894228040143267794;
-constexpr double kSqrt2OverPi = 0.79788456080286535588;
-constexpr double kGeluCubic = 0.044715;
 
 std::vector<Value> tanh_backward(const Call& call) {
   if (at::isComplexType(call.tensor(0).meta().dtype)) return {};

@@ -51,6 +51,12 @@ class MetaCall {
     return holds_optionals ? c10::IValue(std::move(optional_tensors)) : c10::IValue(std::move(tensors));
   }
 
+  static at::Tensor wrapped_tensor(const at::Scalar& number, at::ScalarType dtype) {
+    auto tensor = at::detail::scalar_tensor_static(number, dtype, c10::Device(at::kCPU));
+    tensor.unsafeGetTensorImpl()->set_wrapped_number(true);
+    return tensor;
+  }
+
   c10::IValue to_ivalue(const Operand& operand, const c10::Type& type) {
     if (const auto* value = std::get_if<Value>(&operand)) {
       if (*value) return meta_tensor(*value);
@@ -58,11 +64,15 @@ class MetaCall {
     }
     if (const auto* values = std::get_if<ValueList>(&operand)) return list(*values, type);
     if (const auto* wrapped = std::get_if<WrappedNumber>(&operand)) {
-      auto tensor = at::detail::scalar_tensor_static(wrapped->number, wrapped->dtype, c10::Device(at::kCPU));
-      tensor.unsafeGetTensorImpl()->set_wrapped_number(true);
-      return tensor;
+      return wrapped_tensor(wrapped->number, wrapped->dtype);
     }
-    if (const auto* size = std::get_if<SizeExpr>(&operand)) return size->hint();
+    const bool takes_tensor = type.isSubtypeOf(*c10::OptionalType::ofTensor());
+    if (const auto* size = std::get_if<SizeExpr>(&operand)) {
+      return takes_tensor ? c10::IValue(wrapped_tensor(size->hint(), at::kLong)) : c10::IValue(size->hint());
+    }
+    if (const auto* number = std::get_if<SizeNumber>(&operand)) {
+      return takes_tensor ? c10::IValue(wrapped_tensor(number->hint(), at::kDouble)) : c10::IValue(number->hint());
+    }
     if (const auto* sizes = std::get_if<Sizes>(&operand)) {
       c10::List<int64_t> numbers;
       for (const auto& size : *sizes) numbers.push_back(size.hint());

@@ -69,7 +69,9 @@ at::Tensor scalar_remainder(const at::Scalar& self, const at::Tensor& other) {
   return meta_pointwise({number, other}, dtype);
 }
 
-at::Tensor shift_scalar(const at::Tensor& self, const at::Scalar&) { return unary(self); }
+at::Tensor shift_scalar(const at::Tensor& self, const at::Scalar& other) {
+  return meta_pointwise({self}, at::result_type(self, other));
+}
 
 TwoTensors log_sigmoid_forward(const at::Tensor& self) {
   return {meta_empty(self.sizes(), self.scalar_type()), meta_empty(self.sizes(), self.scalar_type())};

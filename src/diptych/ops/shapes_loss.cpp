@@ -8,7 +8,6 @@ namespace diptych::detail {
 namespace {
 
 at::Tensor scalar(at::ScalarType dtype) { return meta_empty({}, dtype); }
-at::Tensor contiguous(const at::Tensor& self) { return meta_empty(self.sizes(), self.scalar_type()); }
 
 at::Tensor binary_cross_entropy(const at::Tensor& self, const at::Tensor&, const OptionalTensor&, int64_t reduction) {
   return reduction == at::Reduction::None ? meta_like(self) : scalar(self.scalar_type());
@@ -25,11 +24,11 @@ at::Tensor huber_loss(const at::Tensor& self, const at::Tensor& target, int64_t 
 }
 
 at::Tensor mse_loss_backward(const at::Tensor&, const at::Tensor& self, const at::Tensor&, int64_t) {
-  return contiguous(self);
+  return meta_empty(self.sizes(), self.scalar_type());
 }
 
 at::Tensor huber_loss_backward(const at::Tensor&, const at::Tensor& self, const at::Tensor&, int64_t, double) {
-  return contiguous(self);
+  return meta_empty(self.sizes(), self.scalar_type());
 }
 
 TwoTensors nll_loss2d_forward(const at::Tensor& self, const at::Tensor&, const OptionalTensor&, int64_t reduction,
@@ -41,7 +40,7 @@ TwoTensors nll_loss2d_forward(const at::Tensor& self, const at::Tensor&, const O
 
 at::Tensor nll_loss2d_backward(const at::Tensor&, const at::Tensor& self, const at::Tensor&, const OptionalTensor&,
                                int64_t, int64_t, const at::Tensor&) {
-  return contiguous(self);
+  return meta_empty(self.sizes(), self.scalar_type());
 }
 
 // Margin losses take one sample (0-d target) or a batch; only a batch without reduction keeps its dimension.
@@ -57,7 +56,7 @@ at::Tensor multi_margin_loss(const at::Tensor& self, const at::Tensor& target, c
 
 at::Tensor multi_margin_loss_backward(const at::Tensor&, const at::Tensor& self, const at::Tensor&, const at::Scalar&,
                                       const at::Scalar&, const OptionalTensor&, int64_t) {
-  return contiguous(self);
+  return meta_empty(self.sizes(), self.scalar_type());
 }
 
 TwoTensors multilabel_margin_loss_forward(const at::Tensor& self, const at::Tensor& target, int64_t reduction) {
@@ -68,7 +67,7 @@ TwoTensors multilabel_margin_loss_forward(const at::Tensor& self, const at::Tens
 
 at::Tensor multilabel_margin_loss_backward(const at::Tensor&, const at::Tensor& self, const at::Tensor&, int64_t,
                                            const at::Tensor&) {
-  return contiguous(self);
+  return meta_empty(self.sizes(), self.scalar_type());
 }
 
 }  // namespace

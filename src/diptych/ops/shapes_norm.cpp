@@ -90,10 +90,9 @@ FourTensors batch_norm_with_update(const at::Tensor& input, const OptionalTensor
   return {output, mean, inverse, meta_empty({0}, at::kByte)};
 }
 
-ThreeTensors native_batch_norm_backward(const at::Tensor&, const at::Tensor& input, const OptionalTensor& weight,
-                                        const OptionalTensor& running_mean, const OptionalTensor&,
-                                        const OptionalTensor&, const OptionalTensor&, bool, double,
-                                        std::array<bool, 3> mask) {
+ThreeTensors batch_norm_gradients(const at::Tensor&, const at::Tensor& input, const OptionalTensor& weight,
+                                  const OptionalTensor& running_mean, const OptionalTensor&, const OptionalTensor&,
+                                  const OptionalTensor&, bool, double, std::array<bool, 3> mask) {
   const auto dtype = batch_stats_dtype(input, weight, running_mean);
   const auto channels = [&](bool wanted) { return wanted ? meta_empty({input.size(1)}, dtype) : at::Tensor(); };
   const at::Tensor grad_input = mask[0] ? meta_like(input, input.suggest_memory_format()) : at::Tensor();
@@ -104,8 +103,7 @@ ThreeTensors batch_norm_backward(const at::Tensor& grad, const at::Tensor& input
                                  const OptionalTensor& running_mean, const OptionalTensor& running_var,
                                  const OptionalTensor& mean, const OptionalTensor& variance, bool update,
                                  double epsilon, std::array<bool, 3> mask, const at::Tensor&) {
-  return native_batch_norm_backward(grad, input, weight, running_mean, running_var, mean, variance, update, epsilon,
-                                    mask);
+  return batch_norm_gradients(grad, input, weight, running_mean, running_var, mean, variance, update, epsilon, mask);
 }
 
 TwoTensors batch_norm_update_stats(const at::Tensor& input, const OptionalTensor& running_mean, const OptionalTensor&,
@@ -139,7 +137,7 @@ ShapeRows norm_shapes() {
       typed_row<batch_norm_no_training>("aten::_native_batch_norm_legit_no_training"),
       typed_row<batch_norm_functional>("aten::_native_batch_norm_legit_functional"),
       typed_row<batch_norm_with_update>("aten::_batch_norm_with_update"),
-      typed_row<native_batch_norm_backward>("aten::native_batch_norm_backward"),
+      typed_row<batch_norm_gradients>("aten::native_batch_norm_backward"),
       typed_row<batch_norm_backward>("aten::batch_norm_backward"),
       typed_row<batch_norm_update_stats>("aten::batch_norm_update_stats"),
       typed_row<weight_norm>("aten::_weight_norm_interface"),

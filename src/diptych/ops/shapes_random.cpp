@@ -24,7 +24,7 @@ at::Tensor multinomial(const at::Tensor& self, int64_t num_samples, bool, const 
   return meta_empty(sizes, at::kLong);
 }
 
-at::Tensor contiguous(const at::Tensor& self, const OptionalGenerator&) {
+at::Tensor contiguous_sample(const at::Tensor& self, const OptionalGenerator&) {
   return meta_empty(self.sizes(), self.scalar_type());
 }
 
@@ -69,9 +69,9 @@ ShapeRows random_shapes() {
       typed_row<native_dropout>("aten::native_dropout"),
       typed_row<native_dropout_backward>("aten::native_dropout_backward"),
       typed_row<multinomial>("aten::multinomial"),
-      typed_row<contiguous>("aten::poisson"),
-      typed_row<contiguous>("aten::_standard_gamma"),
-      typed_row<contiguous>("aten::_sample_dirichlet"),
+      typed_row<contiguous_sample>("aten::poisson"),
+      typed_row<contiguous_sample>("aten::_standard_gamma"),
+      typed_row<contiguous_sample>("aten::_sample_dirichlet"),
       typed_row<binomial>("aten::binomial"),
       typed_row<standard_gamma_grad>("aten::_standard_gamma_grad"),
       typed_row<dirichlet_grad>("aten::_dirichlet_grad"),

@@ -101,14 +101,14 @@ bool keeps_dtype(const BatchedCall& call) {
   return call.step(0).dtype == call.result().dtype && !std::holds_alternative<Value>(call.operands()[1]);
 }
 
-struct Row {
+struct SumRow {
   std::string_view name;
   SumRule rule;
   Fits fits;
   Emit emit;
 };
 
-constexpr Row kRows[] = {
+constexpr SumRow kSumRows[] = {
     {"aten.mm", SumRule::kOfBatched, both_stacked, sum_mm},
     {"aten.bmm", SumRule::kOfBatched, both_stacked, sum_bmm},
     {"aten.sum.dim_IntList", SumRule::kOfBatched, first_stacked, sum_dims},
@@ -131,10 +131,10 @@ constexpr Row kRows[] = {
     {"aten.sub.Tensor", SumRule::kOfSums, same_sizes, apply_to_sums},
 };
 
-const Row* find_row(const Op& op) {
+const SumRow* find_row(const Op& op) {
   static const auto* const rows = [] {
-    auto* const made = new std::unordered_map<c10::OperatorHandle, const Row*>;
-    for (const Row& row : kRows) made->emplace(Op::find(row.name).handle(), &row);
+    auto* const made = new std::unordered_map<c10::OperatorHandle, const SumRow*>;
+    for (const SumRow& row : kSumRows) made->emplace(Op::find(row.name).handle(), &row);
     return made;
   }();
   if (op.is_hop()) return nullptr;
@@ -145,7 +145,7 @@ const Row* find_row(const Op& op) {
 }  // namespace
 
 SumRule sum_rule(const Graph& body, const Node& node, const std::function<bool(Value)>& is_stacked) {
-  const Row* const row = find_row(node.op);
+  const SumRow* const row = find_row(node.op);
   if (row == nullptr || node.outputs.size() != 1 || !node.outputs[0]) return SumRule::kNone;
   Graph scratch;
   Emitter emitter(scratch, node);
@@ -160,7 +160,7 @@ SumRule sum_rule(const Graph& body, const Node& node, const std::function<bool(V
 
 Value sum_steps(Emitter& emitter, const Graph& body, const Node& node, const FindBatched& find, const FindSum& find_sum,
                 int64_t length) {
-  const Row* const row = find_row(node.op);
+  const SumRow* const row = find_row(node.op);
   DIPTYCH_ASSERT(row != nullptr, "{} has no rule for its sum over steps", node.op.name());
   // What is summed before the rule uses it need not exist as a stack.
   const bool of_sums = row->rule == SumRule::kOfSums;

@@ -12,13 +12,13 @@ constexpr uint32_t bit(Tag tag) { return static_cast<uint32_t>(tag); }
 constexpr uint32_t operator|(Tag left, Tag right) { return bit(left) | bit(right); }
 constexpr uint32_t operator|(uint32_t left, Tag right) { return left | bit(right); }
 
-struct Row {
+struct TagRow {
   std::string_view name;  // without overload: every overload has the tags
   uint32_t tags;
 };
 
 // What neither the schema nor LibTorch's tags tell. Gradients of pointwise functions carry no tag in LibTorch.
-constexpr Row kRows[] = {
+constexpr TagRow kTagRows[] = {
     {"aten::binary_cross_entropy_backward", bit(Tag::kPointwise)},
     {"aten::copy", Tag::kPointwise | Tag::kCopy},
     {"aten::elu_backward", bit(Tag::kPointwise)},
@@ -160,6 +160,8 @@ constexpr Row kRows[] = {
 
     {"aten::_local_scalar_dense", bit(Tag::kDataDependent)},
     {"aten::is_nonzero", bit(Tag::kDataDependent)},
+    {"aten::_pack_padded_sequence", bit(Tag::kDataDependent)},
+    {"aten::_pad_packed_sequence", bit(Tag::kDataDependent)},
     {"aten::is_set_to", bit(Tag::kDataDependent)},
     {"aten::nonzero_numpy", bit(Tag::kDataDependent)},
     {"aten::tensor_split.tensor_indices_or_sections", bit(Tag::kDataDependent)},
@@ -212,6 +214,9 @@ constexpr Row kRows[] = {
     {"aten::unfold", bit(Tag::kShapeView)},
     {"aten::unsqueeze", bit(Tag::kShapeView)},
 
+    {"aten::_conj", bit(Tag::kLazyView)},
+    {"aten::_neg_view", bit(Tag::kLazyView)},
+
     {"aten::alias", Tag::kIdentityView | Tag::kShapeView},
     {"aten::detach", Tag::kIdentityView | Tag::kShapeView | Tag::kStopsGradient},
     {"aten::lift_fresh", Tag::kIdentityView | Tag::kShapeView},
@@ -232,7 +237,7 @@ constexpr Row kRows[] = {
 };
 
 // Operators that LibTorch tags more broadly than they deserve here.
-constexpr Row kNotTags[] = {
+constexpr TagRow kNotTags[] = {
     {"aten::equal", bit(Tag::kPointwise)},           // returns one bool
     {"aten::index", bit(Tag::kDataDependent)},       // only with a mask, which its shape rule refuses
     {"aten::slice_scatter", bit(Tag::kCopy)},        // tagged view_copy, yet it merges two tensors
@@ -240,9 +245,9 @@ constexpr Row kNotTags[] = {
     {"aten::_scaled_dot_product_flash_attention_for_cpu", bit(Tag::kRandom)},  // its kernel has no dropout
 };
 
-uint32_t row_tags(const Row* begin, const Row* end, std::string_view name) {
+uint32_t row_tags(const TagRow* begin, const TagRow* end, std::string_view name) {
   uint32_t found = 0;
-  for (const Row* row = begin; row != end; ++row) {
+  for (const TagRow* row = begin; row != end; ++row) {
     if (row->name == name) found |= row->tags;
   }
   return found;
@@ -306,8 +311,8 @@ uint32_t compute_tags(const c10::OperatorHandle& handle) {
   const std::string_view name = handle.operator_name().name;
   const std::string with_overload = c10::toString(handle.operator_name());
   uint32_t found =
-      schema_tags(handle.schema()) | torch_tags(handle) | row_tags(std::begin(kRows), std::end(kRows), name);
-  if (with_overload != name) found |= row_tags(std::begin(kRows), std::end(kRows), with_overload);
+      schema_tags(handle.schema()) | torch_tags(handle) | row_tags(std::begin(kTagRows), std::end(kTagRows), name);
+  if (with_overload != name) found |= row_tags(std::begin(kTagRows), std::end(kTagRows), with_overload);
   return found & ~row_tags(std::begin(kNotTags), std::end(kNotTags), name);
 }
 
@@ -392,12 +397,19 @@ uint32_t tags(const Op& op) {
   return entry->second;
 }
 
+bool leaves_values_unset(const Op& op) {
+  if (op.is_hop()) return false;
+  const std::string& name = op.handle().operator_name().name;
+  return name.starts_with("aten::empty") || name.starts_with("aten::new_empty");
+}
+
 bool draws_random(const Node& node) {
   if (node.op.is_hop()) return any_subgraph_node(node, draws_random);
   return has_tag(node.op, Tag::kRandom) && !operands_rule_out_a_draw(node);
 }
 
 bool has_effect(const Node& node) {
+  if (node.provenance.is_superseded) return false;
   // An operator without results is there for what it does: assertions, prints, updates.
   if (node.op.is_hop()) return node.outputs.empty() || any_subgraph_node(node, has_effect);
   return has_tag(node.op, Tag::kMutating) || has_tag(node.op, Tag::kCollective) || node.op.schema().returns().empty() ||

@@ -29,6 +29,7 @@ enum class Tag : uint32_t {
   kStopsGradient = 1U << 15,  ///< its result is a constant to autograd: detach
   kCollective = 1U << 16,     ///< processes take part in it together, or wait for it: each must call it, in one order
   kNative = 1U << 17,         ///< LibTorch's own, not a library's
+  kLazyView = 1U << 18,       ///< a view that reads its elements as their conjugates, or negated
 };
 
 /// Returns the tags of `op` as a bit set. A higher-order operator has none of its own. Threads: any; a hash look-up.
@@ -44,6 +45,9 @@ bool draws_random(const Node& node);
 /// Returns whether running `node` does anything but compute its outputs from its operands: it draws random numbers,
 /// writes to an operand, asserts, exchanges data with other processes, or has a subgraph that does.
 bool has_effect(const Node& node);
+
+/// Returns whether the elements of what `op` returns are whatever stood in memory: empty_like and its kin.
+bool leaves_values_unset(const Op& op);
 
 /// Returns the operator that writes the result of `op` into its first operand, such as aten.add_.Tensor for
 /// aten.add.Tensor; nothing where no such operator has the same arguments, or where in place means something else

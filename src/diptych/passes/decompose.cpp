@@ -14,7 +14,8 @@ bool is_static(const Graph& graph, const Node& node) {
   bool all = true;
   for_each_operand_value(node, [&](Value value) { all = all && graph.meta(value).is_static(); });
   return all && std::none_of(node.operands.begin(), node.operands.end(), [](const Operand& operand) {
-           return std::holds_alternative<Sizes>(operand) || std::holds_alternative<SizeExpr>(operand);
+           return std::holds_alternative<Sizes>(operand) || std::holds_alternative<SizeExpr>(operand) ||
+                  std::holds_alternative<SizeNumber>(operand);
          });
 }
 

@@ -10,16 +10,19 @@
 namespace diptych {
 
 /// How the slots of a joint graph are divided. Joint inputs: arguments, free variables, tangents. Joint outputs: the
-/// user's outputs, new values of mutated inputs, then one gradient per input (none where nothing flows).
+/// user's outputs, new values of mutated inputs, then one gradient per input (none where nothing flows), then those of
+/// crossings: see Note [Stages of a backward].
 struct JointLayout {
   size_t num_arguments = 0;
   size_t num_free_variables = 0;
   size_t num_tangents = 0;
   size_t num_outputs = 0;
   size_t num_mutated = 0;
+  size_t num_crossings = 0;
 
   size_t num_primals() const { return num_arguments + num_free_variables; }
   size_t num_forward_outputs() const { return num_outputs + num_mutated; }
+  size_t num_gradients() const { return num_primals() + num_crossings; }
 };
 
 /// A joint graph with its layout.

@@ -1,7 +1,15 @@
 #include "diptych/passes/partition_flow.h"
 
+// g++ takes the ends of Boost's ranges of edges, which are empty optionals, for uninitialized.
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
 #include <boost/graph/adjacency_list.hpp>
 #include <boost/graph/boykov_kolmogorov_max_flow.hpp>
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif
 #include <limits>
 
 #include "diptych/base/error.h"

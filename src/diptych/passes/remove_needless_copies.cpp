@@ -47,12 +47,26 @@ class Copies {
     const Value copy = node.outputs[0];
     if (source == nullptr || !*source || !copy || num_tensor_operands(node) != 1) return {};
     if (!is_same_layout(graph_.meta(*source), graph_.meta(copy)) || escapes_[copy.id]) return {};
+    if (may_be_lazy(*source)) return {};
     if (options_.keep_gradient_stops && !node.grad_enabled && graph_.meta(*source).requires_grad) return {};
     // The caller may write to what it gave or got between the two passes; eager's backward reads the copy.
     const Value root = roots_[source->id];
     const bool is_callers = graph_.info(root).kind == ValueInfo::Kind::kInput || escapes_[root.id];
     const bool outlives_call = node.provenance.phase == Phase::kForward && read_in_backward_[copy.id];
     return is_callers && outlives_call ? Value{} : *source;
+  }
+
+  // Whether the elements may lie in memory as conjugates or negated: then a copy, which holds them as they are, is what
+  // some views want. A caller's complex tensor may come so.
+  bool may_be_lazy(Value value) const {
+    const Node* node = graph_.producer(value);
+    for (; node != nullptr && has_tag(node->op, Tag::kView); node = graph_.producer(value)) {
+      if (has_tag(node->op, Tag::kLazyView)) return true;
+      const auto* base = std::get_if<Value>(&node->operands[0]);
+      if (base == nullptr) return false;
+      value = *base;
+    }
+    return graph_.info(value).kind == ValueInfo::Kind::kInput && c10::isComplexType(graph_.meta(value).dtype);
   }
 
   static int num_tensor_operands(const Node& node) {

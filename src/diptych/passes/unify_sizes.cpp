@@ -6,6 +6,7 @@
 #include "diptych/graph/identical.h"
 #include "diptych/graph/map_sizes.h"
 #include "diptych/graph/operand.h"
+#include "diptych/graph/size_fitter.h"
 
 namespace diptych {
 namespace {
@@ -19,12 +20,23 @@ void require(bool holds, const char* what) {
   if (!holds) throw Different{what};
 }
 
-// Alike in all but integers.
+bool are_ints(const at::Scalar& a, const at::Scalar& b) { return a.isIntegral(false) && b.isIntegral(false); }
+
+// Alike in all but numbers.
+bool alike(const WrappedNumber& a, const WrappedNumber& b) {
+  if (a.dtype == at::kLong && b.dtype == at::kLong) return are_ints(a.number, b.number);
+  return a.dtype == at::kDouble && b.dtype == at::kDouble && a.number.isFloatingPoint() && b.number.isFloatingPoint();
+}
+
 bool alike(const Operand& a, const Operand& b) {
+  const auto* wrapped = std::get_if<WrappedNumber>(&a);
+  const auto* other = std::get_if<WrappedNumber>(&b);
+  if (wrapped != nullptr && other != nullptr) return alike(*wrapped, *other) || identical(a, b);
   const auto* x = std::get_if<c10::IValue>(&a);
   const auto* y = std::get_if<c10::IValue>(&b);
   if (x == nullptr || y == nullptr) return identical(a, b);
   if (x->isInt() && y->isInt()) return true;
+  if (x->isDouble() && y->isDouble()) return true;
   if (x->isIntList() && y->isIntList()) return x->toIntVector().size() == y->toIntVector().size();
   return identical(a, b);
 }
@@ -65,11 +77,12 @@ void check_alike(const Graph& a, const Graph& b) {
 
 class Unifier {
  public:
-  Unifier(c10::ArrayRef<Graph> graphs, c10::ArrayRef<SymbolValues> points, size_t num_symbols)
-      : graphs_(graphs), points_(points), num_symbols_(num_symbols) {}
+  Unifier(c10::ArrayRef<Graph> graphs, SizeFitter& fitter, bool is_subgraph = false)
+      : graphs_(graphs), fitter_(fitter), is_subgraph_(is_subgraph) {}
 
   Graph run() const {
     for (const Graph& graph : graphs_) check_alike(first(), graph);
+    learn();
     return map_sizes(first(), {
                                   [&](Value value) { return meta(value); },
                                   [&](size_t node, size_t index) { return operand(node, index); },
@@ -84,16 +97,33 @@ class Unifier {
   std::shared_ptr<const Graph> subgraph(size_t node, size_t index) const;
   /// `values(graph)` are the integers of one place.
   template <class Values>
+  std::optional<Sizes> try_fit(const Values& values, std::string& misfit) const;
+  template <class Values>
   Sizes fit(const Values& values, const std::string& where) const;
+  template <class Number>
+  Operand fit_number(const Number& number, const std::string& where) const;
+  void learn() const;
   std::string title(size_t node) const { return first().nodes()[node].op.name(); }
 
   c10::ArrayRef<Graph> graphs_;
-  c10::ArrayRef<SymbolValues> points_;
-  size_t num_symbols_;
+  SizeFitter& fitter_;
+  bool is_subgraph_;
 };
 
+// Dimensions tell best which quotients are rounded; what is made of them is found when these are known.
+void Unifier::learn() const {
+  std::vector<int64_t> entry(graphs_.size());
+  for (size_t i = 0; i < first().num_values(); ++i) {
+    const Value value{static_cast<int32_t>(i)};
+    for (size_t d = 0; d < first().meta(value).sizes.size(); ++d) {
+      for (size_t g = 0; g < graphs_.size(); ++g) entry[g] = graphs_[g].meta(value).sizes[d].hint();
+      fitter_.learn(entry);
+    }
+  }
+}
+
 template <class Values>
-Sizes Unifier::fit(const Values& values, const std::string& where) const {
+std::optional<Sizes> Unifier::try_fit(const Values& values, std::string& misfit) const {
   std::vector<std::vector<int64_t>> lists;
   for (const Graph& graph : graphs_) lists.push_back(values(graph));
   Sizes sizes;
@@ -102,11 +132,37 @@ Sizes Unifier::fit(const Values& values, const std::string& where) const {
     for (size_t g = 0; g < lists.size(); ++g) {
       entry[g] = lists[g][i];
     }
-    const auto size = fit_size(entry, points_, num_symbols_);
-    if (!size) throw Different{fmt::format("{}: {} to {} is no polynomial", where, entry.front(), entry.back())};
+    const auto size = fitter_.fit(entry);
+    if (!size) {
+      misfit = fmt::format("{} to {} is no polynomial", entry.front(), entry.back());
+      return std::nullopt;
+    }
     sizes.push_back(*size);
   }
   return sizes;
+}
+
+template <class Values>
+Sizes Unifier::fit(const Values& values, const std::string& where) const {
+  std::string misfit;
+  auto sizes = try_fit(values, misfit);
+  if (!sizes) throw Different{where + ": " + misfit};
+  return std::move(*sizes);
+}
+
+// `number(graph)` is the number of one place, of one type everywhere.
+template <class Number>
+Operand Unifier::fit_number(const Number& number, const std::string& where) const {
+  if (number(first()).isInt()) {
+    return fit([&](const Graph& graph) { return std::vector{number(graph).toInt()}; }, where)[0];
+  }
+  std::vector<double> values;
+  for (const Graph& graph : graphs_) values.push_back(number(graph).toDouble());
+  const auto found = fitter_.fit_number(values);
+  if (!found) {
+    throw Different{fmt::format("{}: {} to {} is no known function of sizes", where, values.front(), values.back())};
+  }
+  return *found;
 }
 
 TensorMeta Unifier::meta(Value value) const {
@@ -115,7 +171,16 @@ TensorMeta Unifier::meta(Value value) const {
     return meta;
   }
   const std::string where = fmt::format("%{}", value.id);
-  meta.sizes = fit([&](const Graph& graph) { return graph.meta(value).size_hints(); }, where);
+  std::string misfit;
+  auto sizes = try_fit([&](const Graph& graph) { return graph.meta(value).size_hints(); }, misfit);
+  // Only its kernel knows how large a workspace is, and nobody else reads it.
+  const bool is_workspace = !sizes && !is_subgraph_ && meta.sizes.size() == 1 && meta.dtype == at::kByte;
+  if (is_workspace) {
+    meta.sizes = {SizeExpr::symbol(unknown_size_name(value), meta.sizes[0].hint())};
+    return meta;
+  }
+  if (!sizes) throw Different{where + ": " + misfit};
+  meta.sizes = std::move(*sizes);
   meta.strides = fit([&](const Graph& graph) { return graph.meta(value).stride_hints(); }, where);
   return meta;
 }
@@ -126,11 +191,13 @@ Operand Unifier::operand(size_t node, size_t index) const {
   if (std::all_of(graphs_.begin(), graphs_.end(), [&](const Graph& graph) { return identical(of(graph), known); })) {
     return known;
   }
-  // Alike and not identical: an integer or a list of them.
-  const auto constant = [&](const Graph& graph) { return std::get<c10::IValue>(of(graph)); };
-  if (constant(first()).isInt()) {
-    return fit([&](const Graph& graph) { return std::vector{constant(graph).toInt()}; }, title(node))[0];
+  // Alike and not identical: a number or a list of integers.
+  if (std::holds_alternative<WrappedNumber>(known)) {
+    return fit_number([&](const Graph& graph) { return c10::IValue(std::get<WrappedNumber>(of(graph)).number); },
+                      title(node));
   }
+  const auto constant = [&](const Graph& graph) { return std::get<c10::IValue>(of(graph)); };
+  if (!constant(first()).isIntList()) return fit_number(constant, title(node));
   return fit([&](const Graph& graph) { return constant(graph).toIntVector(); }, title(node));
 }
 
@@ -141,7 +208,7 @@ std::shared_ptr<const Graph> Unifier::subgraph(size_t node, size_t index) const 
     if (!subgraph) return nullptr;
     subgraphs.push_back(*subgraph);
   }
-  return std::make_shared<const Graph>(Unifier(subgraphs, points_, num_symbols_).run());
+  return std::make_shared<const Graph>(Unifier(subgraphs, fitter_, /*is_subgraph=*/true).run());
 }
 
 }  // namespace
@@ -158,7 +225,8 @@ bool same_structure(const Graph& a, const Graph& b) {
 std::optional<Graph> unify_sizes(c10::ArrayRef<Graph> graphs, c10::ArrayRef<SymbolValues> points, size_t num_symbols,
                                  std::string* why) {
   try {
-    return Unifier(graphs, points, num_symbols).run();
+    SizeFitter fitter(points, num_symbols);
+    return Unifier(graphs, fitter).run();
   } catch (const Different& difference) {
     if (why != nullptr) *why = difference.what;
     return std::nullopt;

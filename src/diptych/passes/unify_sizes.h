@@ -18,13 +18,13 @@
 
 namespace diptych {
 
-/// The graph that gives `graphs[i]` when its symbols are `points[i]`: alike in all but integers, each of which is found
-/// by fit_size(). The first point's values are the hints. None if there is no such graph; `why`, if given, then says
+/// The graph that gives `graphs[i]` when its symbols are `points[i]`: alike in all but numbers, each of which is found
+/// by SizeFitter. The first point's values are the hints. None if there is no such graph; `why`, if given, then says
 /// what differs, in a few words. Requires: num_fit_points(num_symbols) graphs at least, or nothing is checked.
 std::optional<Graph> unify_sizes(c10::ArrayRef<Graph> graphs, c10::ArrayRef<SymbolValues> points, size_t num_symbols,
                                  std::string* why = nullptr);
 
-/// Whether two graphs are alike in all but integers.
+/// Whether two graphs are alike in all but numbers.
 bool same_structure(const Graph& a, const Graph& b);
 
 }  // namespace diptych

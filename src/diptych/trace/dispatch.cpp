@@ -7,10 +7,13 @@
 #include <torch/library.h>
 
 #include "diptych/base/error.h"
+#include "diptych/ops/remedies.h"
 #include "diptych/trace/dispatch_keys.h"
+#include "diptych/trace/exchange_tensors.h"
 #include "diptych/trace/fake_tensor.h"
 #include "diptych/trace/location.h"
 #include "diptych/trace/recorder.h"
+#include "diptych/trace/shadow.h"
 #include "diptych/trace/stack_tensors.h"
 
 namespace diptych::detail {
@@ -46,37 +49,19 @@ void refuse_unsupported(const c10::OperatorHandle& op, const OperatorPlan& plan,
                 "traced function",
                 c10::toString(op.operator_name()), current_place().str());
   DIPTYCH_CHECK(!plan.reads_values && !selects_by_mask(plan, stack),
-                "[trace] {} in scope '{}' needs the values of a tensor, which are not known while tracing; keep the "
-                "decision in tensors (where, masking, cond), or move it out of the traced function",
-                c10::toString(op.operator_name()), current_place().str());
+                "[trace] {} in scope '{}' needs the values of a tensor, which are not known while tracing; {}",
+                c10::toString(op.operator_name()), current_place().str(), remedy_for_values(op.operator_name().name));
 }
 
-// Exchanges the real tensors among the arguments for their stand-ins.
+// Exchanges the real tensors among the arguments for their stand-ins; in a shadow, for those of their copies.
 void exchange_real_tensors(Recorder& recorder, const OperatorPlan& plan, Stack& stack) {
   const auto is_foreign = [&](const at::Tensor& tensor) {
     return tensor.defined() && !tensor.unsafeGetTensorImpl()->is_wrapped_number() && !recorder.owns(tensor);
   };
-  if (!any_tensor(stack, plan, is_foreign)) return;
-  const auto exchange = [&](const at::Tensor& tensor) {
-    return is_foreign(tensor) ? recorder.stand_in(tensor) : tensor;
-  };
-  const size_t begin = stack.size() - plan.takes_tensor.size();
-  for (size_t i = 0; i < plan.takes_tensor.size(); ++i) {
-    auto& argument = stack[begin + i];
-    if (argument.isTensor()) {
-      argument = exchange(argument.toTensor());
-    } else if (plan.takes_list[i] && argument.isTensorList()) {
-      c10::List<at::Tensor> list;
-      for (const at::Tensor& tensor : argument.toTensorVector()) list.push_back(exchange(tensor));
-      argument = std::move(list);
-    } else if (plan.takes_list[i] && !argument.isNone()) {
-      c10::List<std::optional<at::Tensor>> list;
-      for (const std::optional<at::Tensor>& tensor : optional_tensors(argument)) {
-        list.push_back(tensor ? std::optional(exchange(*tensor)) : std::nullopt);
-      }
-      argument = std::move(list);
-    }
-  }
+  const Shadow* shadow = Shadow::current();
+  exchange_tensors(plan, stack, is_foreign, [&](const at::Tensor& tensor) {
+    return recorder.stand_in(shadow == nullptr ? tensor : shadow->copy_of(tensor));
+  });
 }
 
 // Whether this call of an operator with undeclared mutation will mutate.
@@ -134,12 +119,23 @@ void front_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack
   const c10::DispatchKeySet below = keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kFrontKey);
   const OperatorPlan& plan = plan_for(op);
   Recorder* recorder = Recorder::current();
+  if (recorder == nullptr && Shadow::current() != nullptr) {
+    return Shadow::current()->call_in_front(op, plan, below, stack);
+  }
   if (recorder == nullptr || any_tensor(*stack, plan, is_plain_meta)) return op.redispatchBoxed(below, stack);
   refuse_unsupported(op, plan, *stack);
+  if (plan.is_lift) {
+    const at::Tensor lifted = recorder->lift(stack->back().toTensor());
+    if (lifted.defined()) {
+      stack->back() = lifted;
+      return;
+    }
+  }
   exchange_real_tensors(*recorder, plan, *stack);
   if (plan.replacement && mutates_hidden(plan, *stack)) return plan.replacement->callBoxed(stack);
   // A composite's inner operators come by here themselves, one by one, as the calls that autograd knows.
   if (plan.is_composite) return call_composite(op, plan, below, stack);
+  if (!plan.writes.empty() && recorder->write_by_strides(op, plan, stack)) return;
   Recorder::FrontCall call(*recorder, op, plan, *stack);
   if (is_nothing_to_autograd(*recorder, plan)) {
     const c10::impl::ExcludeDispatchKeyGuard guard(kAutogradKeys | c10::DispatchKeySet(kFrontKey));
@@ -155,6 +151,10 @@ void front_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack
 void fake_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
   const OperatorPlan& plan = plan_for(op);
   Recorder* recorder = Recorder::current();
+  if (recorder == nullptr && Shadow::current() != nullptr) {
+    const c10::DispatchKeySet below = keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kFakeKey);
+    return Shadow::current()->call_below(op, plan, below, stack);
+  }
   if (any_tensor(*stack, plan, is_plain_meta)) {
     return check_on_meta(op, plan, stack);
   }

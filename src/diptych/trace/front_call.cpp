@@ -4,7 +4,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include "diptych/base/error.h"
-#include "diptych/trace/location.h"
+#include "diptych/trace/memory_overlap.h"
 #include "diptych/trace/recorder.h"
 #include "diptych/trace/stack_tensors.h"
 #include "diptych/trace/strided_view.h"
@@ -25,19 +25,12 @@ Recorder::FrontCall::FrontCall(Recorder& recorder, const c10::OperatorHandle& op
   const auto& first = stack[stack.size() - plan.takes_tensor.size()];
   if (!first.isTensor() || !first.toTensor().defined()) return;
   const at::Tensor& self = first.toTensor();
-  const auto* storage = self.storage().unsafeGetStorageImpl();
   recorder.note_history(plan, self);
   if (!plan.mutates || !at::functionalization::impl::isFunctionalTensor(self)) return;
   self_ = self;
   strides_.assign(self.strides().begin(), self.strides().end());
   const auto& views = at::functionalization::impl::unsafeGetFunctionalWrapper(self)->view_metas();
   num_views_ = views.size();
-  for (const auto& view : views) {
-    DIPTYCH_CHECK(recorder.unwritable_views_.count(view) == 0,
-                  "[trace] {} in scope '{}' changes a view whose elements overlap, as unfold makes them, or expand of "
-                  "booleans, or as_strided of another view; change the tensor under it, or a clone of it",
-                  c10::toString(op.operator_name()), current_place().str());
-  }
 }
 
 void Recorder::FrontCall::finish(const torch::jit::Stack& stack) {
@@ -48,6 +41,7 @@ void Recorder::FrontCall::finish(const torch::jit::Stack& stack) {
       recorder_.recover_views_by_strides(autograd_base(self_));
     } else {
       recorder_.restore_layout(self_, strides_);
+      recorder_.resolve_base(self_);
     }
   } else if (plan_.is_view && recorder_.phase_ == Phase::kForward) {
     const auto& result = stack.back();
@@ -66,9 +60,25 @@ void Recorder::note_lost_history(const at::Tensor& operand) {
   const Node* producer = graph_.producer(fake->value);
   const bool is_forwards = producer != nullptr && producer->provenance.phase == Phase::kForward;
   if (!is_forwards || graph_.meta(fake->value).requires_grad) return;
-  const auto is_its_history = [edge = ag::impl::gradient_edge(operand)](const Primal& p) { return p.edge == edge; };
-  // A leaf that the function made has nothing outside.
-  if (!operand.is_leaf() || std::any_of(primals_.begin(), primals_.end(), is_its_history)) lost_history_ = fake->value;
+  // What only leaves lead to that the function made has nothing outside.
+  if (reaches_primal(ag::impl::gradient_edge(operand))) lost_history_ = fake->value;
+}
+
+bool Recorder::reaches_primal(const ag::Edge& from) const {
+  std::unordered_set<const ag::Node*> ends, seen;
+  for (const Primal& primal : primals_) {
+    if (primal.edge.is_valid()) ends.insert(primal.edge.function.get());
+  }
+  std::vector<const ag::Node*> open{from.function.get()};
+  while (!open.empty()) {
+    const ag::Node* node = open.back();
+    open.pop_back();
+    if (ends.contains(node)) return true;
+    for (const ag::Edge& edge : node->next_edges()) {
+      if (edge.is_valid() && seen.insert(edge.function.get()).second) open.push_back(edge.function.get());
+    }
+  }
+  return false;
 }
 
 // The function's own C++ code reads sizes off the real tensor, which keeps its shape until the call.
@@ -98,11 +108,13 @@ void Recorder::note_view(const OperatorPlan& plan, const at::Tensor& view) {
   if (view.is_view()) views_.emplace_back(view.getIntrusivePtr());
   const auto& views = at::functionalization::impl::unsafeGetFunctionalWrapper(view)->view_metas();
   if (views.empty()) return;
-  // What functionalization can't write back: windows; booleans that stand for several, which it would add up; strides
-  // that count in the storage under several views.
-  const bool is_unwritable =
-      plan.is_unfold || (plan.is_expand && view.scalar_type() == at::kBool) || (plan.is_as_strided && views.size() > 1);
+  // What functionalization can't write back: elements that stand for several, or windows, which it would add up;
+  // strides that count in the storage under several views.
+  const bool is_strided = plan.is_as_strided || plan.is_expand;
+  const bool is_unwritable = plan.is_unfold || (plan.is_as_strided && views.size() > 1 && !writes_by_strides_) ||
+                             (is_strided && has_overlap(view.sizes(), view.strides()));
   if (is_unwritable) unwritable_views_.insert(views.back());
+  if (plan.reads_otherwise) rereading_views_.insert(views.back());
   if (!c10::GradMode::is_enabled()) no_grad_views_.insert(views.back());
 }
 

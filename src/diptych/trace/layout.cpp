@@ -39,15 +39,29 @@ bool Recorder::record_in_memory_order(const c10::OperatorHandle& op, torch::jit:
   return true;
 }
 
-// Whether what runs in the graph is conjugated lazily.
-bool Recorder::is_conjugate_view(const at::Tensor& tensor) const {
+// Whether what runs in the graph is conjugated lazily: by the views that made it, or as the caller's tensor is.
+bool Recorder::is_conjugate_view(Value value) const {
   static const Op kConj = Op::find("aten._conj");
   bool found = false;
-  for (const Node* node = graph_.producer(as_fake(tensor)->value); node != nullptr && has_tag(node->op, Tag::kView);) {
+  const Node* node = graph_.producer(value);
+  for (; node != nullptr && has_tag(node->op, Tag::kView); node = graph_.producer(value)) {
     found = found != (node->op == kConj);
-    node = graph_.producer(std::get<Value>(node->operands[0]));
+    value = std::get<Value>(node->operands[0]);
   }
-  return found;
+  const auto is_of_value = [&](const Primal& primal) { return primal.value == value && primal.real.defined(); };
+  const auto primal = std::find_if(primals_.begin(), primals_.end(), is_of_value);
+  return found != (node == nullptr && primal != primals_.end() && primal->real.is_conj());
+}
+
+// A base whose new elements came by way of a conjugate view holds them as they are, as in eager, and not as the
+// conjugate of what was written.
+void Recorder::resolve_base(const at::Tensor& tensor) {
+  auto* wrapper = at::functionalization::impl::unsafeGetFunctionalWrapper(tensor);
+  if (!tensor.is_complex() || wrapper->view_metas().empty()) return;
+  auto* storage = static_cast<at::functionalization::FunctionalStorageImpl*>(tensor.storage().unsafeGetStorageImpl());
+  wrapper->apply_updates();
+  if (!is_conjugate_view(as_fake(storage->base())->value)) return;
+  replace_base(tensor);
 }
 
 // The function's own code, and operators that take views, see the strides of what an in-place operator wrote to.

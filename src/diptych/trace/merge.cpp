@@ -1,4 +1,4 @@
-// Primals that share storage, one of them mutated: as views of one base, so that each sees what happens to the others.
+// Primals that share memory, one of them mutated: as views of one base, so that each sees what happens to the others.
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/as_strided_scatter.h>
 #include <ATen/ops/zeros.h>
@@ -15,10 +15,17 @@ namespace ag = torch::autograd;
 
 namespace {
 
+at::Tensor place_of(const Recorder::Primal& primal, const at::Tensor& storage) {
+  return at::as_strided(storage, primal.real.sizes(), primal.real.strides(), primal.offset());
+}
+
 // Makes `part` what autograd would make of a view of `head` that was taken by its strides, as `real` was taken of its
 // base. (Functionalization knows no strided view of a view, so autograd and it must not share one.)
-void relate(const at::Tensor& part, const at::Tensor& head, const at::Tensor& real) {
-  auto meta = strided_view_meta(part, head, meta_like(real), ag::CreationMeta::DEFAULT);
+void relate(const at::Tensor& part, const at::Tensor& head, const Recorder::Primal& primal) {
+  const at::Tensor& real = primal.real;
+  at::Tensor place = meta_like(real);
+  place.unsafeGetTensorImpl()->set_storage_offset(primal.offset());
+  auto meta = strided_view_meta(part, head, std::move(place), ag::CreationMeta::DEFAULT);
   auto* related = meta.get();
   part.unsafeGetTensorImpl()->set_autograd_meta(std::move(meta));
   const auto* original = ag::impl::get_view_autograd_meta(real);
@@ -88,11 +95,11 @@ void Recorder::check_mergeable(const std::vector<size_t>& members, bool with_fam
   for (const size_t member : members) {
     const Primal& primal = primals_[member];
     DIPTYCH_CHECK(primal.real.scalar_type() == first.real.scalar_type(),
-                  "[capture] '{}' and '{}' share storage under two dtypes and one of them is changed in place; "
+                  "[capture] '{}' and '{}' share memory under two dtypes and one of them is changed in place; "
                   "pass one of them as a copy",
                   first.slot.path, primal.slot.path);
     DIPTYCH_CHECK(with_families || members.size() == 1 || !primal.real.requires_grad(),
-                  "[capture] '{}' requires grad and shares storage with '{}', and one of them is changed in place; "
+                  "[capture] '{}' requires grad and shares memory with '{}', and one of them is changed in place; "
                   "pass the tensor that both are views of, and take the views inside the function",
                   primal.slot.path, primals_[members[member == members[0] ? 1 : 0]].slot.path);
   }
@@ -109,12 +116,32 @@ size_t Recorder::find_head(const std::vector<size_t>& family) {
   return primals_.size() - 1;
 }
 
+// By addresses, since memory that was lent is known under several storages. What has none is a stand-in of its own.
+void Recorder::find_places(const std::vector<size_t>& members) {
+  const auto address = [&](size_t member) {
+    return reinterpret_cast<uintptr_t>(primals_[member].real.storage().unsafeGetStorageImpl()->data());
+  };
+  uintptr_t first = address(members[0]);
+  for (const size_t member : members) first = std::min(first, address(member));
+  for (const size_t member : members) {
+    Primal& primal = primals_[member];
+    const uintptr_t distance = address(member) - first;
+    DIPTYCH_CHECK(
+        distance % primal.real.itemsize() == 0,
+        "[capture] '{}' and '{}' share memory, {} bytes apart, so that an element of one lies across two of the "
+        "other, and one of them is changed in place; pass one of them as a copy",
+        primals_[members[0]].slot.path, primal.slot.path, distance);
+    primal.place = static_cast<int64_t>(distance / primal.real.itemsize()) + primal.real.storage_offset();
+  }
+}
+
 at::Tensor Recorder::put_on_one_storage(const std::vector<size_t>& heads, const std::vector<size_t>& members) {
+  find_places(members);
   size_t extent = 0;  // in elements
   for (const size_t member : members) {
     const at::Tensor& real = primals_[member].real;
     extent = std::max(extent, at::detail::computeStorageNbytes(real.sizes(), real.strides(), /*itemsize_bytes=*/1,
-                                                               real.storage_offset()));
+                                                               primals_[member].offset()));
   }
   at::Tensor storage;
   {
@@ -123,10 +150,10 @@ at::Tensor Recorder::put_on_one_storage(const std::vector<size_t>& heads, const 
     for (const size_t head : heads) {
       const at::Tensor& real = primals_[head].real;
       if (at::has_internal_overlap(real) == at::MemOverlap::Yes) continue;  // what it shows, others hold
-      storage =
-          at::as_strided_scatter(storage, primals_[head].stand_in, real.sizes(), real.strides(), real.storage_offset());
+      storage = at::as_strided_scatter(storage, primals_[head].stand_in, real.sizes(), real.strides(),
+                                       primals_[head].offset());
     }
-    for (const size_t head : heads) primals_[head].stand_in = place_of(primals_[head].real, storage);
+    for (const size_t head : heads) primals_[head].stand_in = place_of(primals_[head], storage);
   }
   for (const size_t head : heads) {
     Primal& primal = primals_[head];
@@ -134,7 +161,9 @@ at::Tensor Recorder::put_on_one_storage(const std::vector<size_t>& heads, const 
     primal.value = value_of(primal.stand_in);
     // A tensor and its detach() count versions together, so that a change of one is noticed in what the other saved.
     const at::Tensor& first = primals_[heads[0]].stand_in;
-    if (!primal.real.is_inference() && primal.real._version() == primals_[heads[0]].real._version()) {
+    const bool is_of_one_storage = primal.real.storage().is_alias_of(primals_[heads[0]].real.storage());
+    if (is_of_one_storage && !primal.real.is_inference() &&
+        primal.real._version() == primals_[heads[0]].real._version()) {
       primal.stand_in.unsafeGetTensorImpl()->set_version_counter(first.unsafeGetTensorImpl()->version_counter());
     }
   }
@@ -150,9 +179,9 @@ void Recorder::make_part(size_t part, size_t head, const at::Tensor& storage) {
                 primal.slot.path);
   {
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
-    primal.stand_in = place_of(primal.real, storage);
+    primal.stand_in = place_of(primal, storage);
   }
-  relate(primal.stand_in, primals_[head].stand_in, primal.real);
+  relate(primal.stand_in, primals_[head].stand_in, primal);
   primal.value = value_of(primal.stand_in);
   primal.edge = {};
   primal.part_of = head;

@@ -1,5 +1,10 @@
 #include "diptych/trace/meta_kernel.h"
 
+#include <string_view>
+
+#include "diptych/base/error.h"
+#include "diptych/trace/location.h"
+
 namespace diptych::detail {
 
 using Registrations = ska::flat_hash_map<c10::DispatchKey, std::list<c10::impl::AnnotatedKernel>>;
@@ -51,7 +56,15 @@ bool run_meta_kernel(const c10::OperatorHandle& op, const c10::KernelFunction* k
     stack->resize(begin);
     stack->insert(stack->end(), arguments.begin(), arguments.end());
     return false;
+  } catch (const std::exception& error) {
+    // Torch gives an operator that is written in Python a kernel that says so.
+    const std::string_view words = error.what();
+    if (words.find("no fake impl registered") == std::string_view::npos) throw;
   }
+  detail::throw_user_error(
+      fmt::format("[trace] {} in scope '{}' has no fake kernel, so that nobody knows what its results look like; "
+                  "register one with torch.library.register_fake(), or call it outside the traced function",
+                  c10::toString(op.operator_name()), current_place().str()));
 }
 
 }  // namespace diptych::detail

@@ -75,6 +75,16 @@ void read_arguments(const c10::FunctionSchema& schema, OperatorPlan& plan) {
   }
 }
 
+// An operator that changes shapes in place writes to no element.
+std::vector<bool> written_arguments(const c10::OperatorHandle& op) {
+  std::vector<bool> writes;
+  if (!op.schema().is_mutable() || op.hasTag(at::Tag::inplace_view)) return writes;
+  for (const auto& argument : op.schema().arguments()) {
+    writes.push_back(argument.alias_info() != nullptr && argument.alias_info()->isWrite());
+  }
+  return writes;
+}
+
 // Functionalization has kernels for most of LibTorch's own operators; of all others it takes those whose results are
 // new tensors.
 bool has_aliases_unknown_to_functionalization(const c10::OperatorHandle& op) {
@@ -91,11 +101,17 @@ OperatorPlan make_plan(const c10::OperatorHandle& op) {
   static const Op kUnfold = Op::find("aten.unfold");
   static const Op kAsStrided = Op::find("aten.as_strided");
   static const Op kExpand = Op::find("aten.expand");
+  static const Op kViewAsComplex = Op::find("aten.view_as_complex");
+  static const Op kViewAsDtype = Op::find("aten.view.dtype");
+  static const Op kFill = Op::find("aten.fill_.Scalar");
+  static const Op kZero = Op::find("aten.zero_");
+  static const Op kLift = Op::find("aten.lift_fresh");
   OperatorPlan plan;
   const auto& schema = op.schema();
   const std::string_view name = op.operator_name().name;
   read_arguments(schema, plan);
   plan.mutates = schema.is_mutable();
+  plan.writes = written_arguments(op);
   const auto& arguments = schema.arguments();
   const auto takes_out = std::count_if(arguments.begin(), arguments.end(), [](const auto& a) { return a.is_out(); });
   plan.num_out = static_cast<size_t>(takes_out) == schema.returns().size() ? schema.returns().size() : 0;
@@ -114,9 +130,13 @@ OperatorPlan make_plan(const c10::OperatorHandle& op) {
   plan.is_view_as_real = Op(op) == kViewAsReal;
   plan.is_inverse_view = contains(kInverseViews, name);
   plan.is_view = has_tag(Op(op), Tag::kView);
+  plan.reads_otherwise =
+      has_tag(Op(op), Tag::kLazyView) || plan.is_view_as_real || Op(op) == kViewAsComplex || Op(op) == kViewAsDtype;
   plan.is_unfold = Op(op) == kUnfold;
   plan.is_as_strided = Op(op) == kAsStrided;
   plan.is_expand = Op(op) == kExpand;
+  plan.fills = Op(op) == kFill || Op(op) == kZero;
+  plan.is_lift = Op(op) == kLift;
   plan.stops_gradient = has_tag(Op(op), Tag::kStopsGradient);
   plan.quick_shape = find_quick_shape(op);
   plan.shape = find_shape_function(op);

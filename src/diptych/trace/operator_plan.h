@@ -21,6 +21,7 @@ struct OperatorPlan {
   int device_argument = -1;
   size_t num_out = 0;  ///< tensors at the end of the arguments that the results are written to, and are
   bool mutates = false;
+  std::vector<bool> writes;         ///< per argument: its elements are written to; empty where none are
   bool reads_values = false;        ///< the result's shape, or a number, depends on the tensors' values
   bool may_select_by_mask = false;  ///< so only where an index is a mask
   bool draws_random = false;        ///< may draw from a generator
@@ -37,9 +38,12 @@ struct OperatorPlan {
   bool is_zero_tensor = false;      ///< makes a tensor without memory, which no kernel may write to
   bool is_view_as_real = false;
   bool is_view = false;
+  bool reads_otherwise = false;  ///< a view that shows elements as their conjugates, or as another dtype
   bool is_as_strided = false;
   bool is_unfold = false;
   bool is_expand = false;
+  bool fills = false;            ///< writes one value to all elements of its first argument, and reads none
+  bool is_lift = false;          ///< makes a tensor of a literal one of the trace
   bool is_inverse_view = false;  ///< what functionalization writes a view's new value back into its base with
   bool stops_gradient = false;   ///< detach
   QuickShape quick_shape = nullptr;

@@ -2,8 +2,11 @@
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/FunctionalTensorWrapper.h>
+#include <ATen/SavedTensorHooks.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/alias.h>
+#include <ATen/ops/clone.h>
 #include <torch/csrc/autograd/node.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -14,7 +17,9 @@
 #include "diptych/trace/generator_watch.h"
 #include "diptych/trace/location.h"
 #include "diptych/trace/meta_kernel.h"
+#include "diptych/trace/placeholder.h"
 #include "diptych/trace/shape_by_example.h"
+#include "diptych/trace/transforms.h"
 
 namespace diptych::detail {
 namespace {
@@ -42,8 +47,6 @@ void check_supported(const at::Tensor& tensor, const std::string& path) {
   DIPTYCH_CHECK(!tensor.is_quantized(),
                 "[capture] '{}' is a quantized tensor ({}), expected a plain one; dequantize() it first", path,
                 c10::toString(tensor.scalar_type()));
-  DIPTYCH_CHECK(!tensor.unsafeGetTensorImpl()->is_python_dispatch(),
-                "[capture] '{}' is a tensor subclass with its own dispatch; pass the plain tensor that it wraps", path);
 }
 
 // A stand-in of another trace may only be met inside that trace.
@@ -67,6 +70,11 @@ void check_cast(const c10::FunctionSchema* front, const c10::IValue& source, con
   const auto from = source.toTensor().scalar_type(), to = dtype.toScalarType();
   TORCH_CHECK(c10::canCast(from, to), front->name(), " gives a result of type ", from,
               ", which can't be cast to the desired output type ", to);
+}
+
+// A number of the caller's, in a tensor's clothes. A stand-in never is one: the mark is lost where it is wrapped.
+bool is_known_number(const at::Tensor& tensor) {
+  return tensor.unsafeGetTensorImpl()->is_wrapped_number() && !is_stand_in(tensor) && !tensor.is_meta();
 }
 
 bool is_differentiable(at::ScalarType dtype) { return c10::isFloatingType(dtype) || c10::isComplexType(dtype); }
@@ -111,17 +119,27 @@ bool Recorder::owns(const at::Tensor& tensor) const {
   return fake != nullptr && fake->trace_id == id_;
 }
 
-const at::Tensor& Recorder::add_primal(const at::Tensor& real, Slot slot) {
+void Recorder::note_transform(std::string why) {
+  if (transform_met_.empty()) transform_met_ = std::move(why);
+}
+
+const at::Tensor& Recorder::add_primal(const at::Tensor& given, Slot slot) {
+  at::Tensor real = given;
+  if (const auto why = transform_of(given)) {
+    note_transform(fmt::format("'{}' {}", slot.path, *why));
+    transformed_.push_back(given);
+    real = make_placeholder(logical_meta(given));
+  }
   check_not_escaped(real);
   at::Tensor stand_in = add_input(real, slot);
-  const auto known = primal_of_.find(real.unsafeGetTensorImpl());
+  const auto known = primal_of_.find(given.unsafeGetTensorImpl());
   if (known != primal_of_.end()) {
     const Primal first = primals_[known->second];
     primals_.push_back({real, first.stand_in, first.value, {}, std::move(slot), known->second});
     return primals_.back().stand_in;
   }
   const Value value = as_fake(stand_in)->value;
-  primal_of_.emplace(real.unsafeGetTensorImpl(), primals_.size());
+  primal_of_.emplace(given.unsafeGetTensorImpl(), primals_.size());
   primals_.push_back({real, std::move(stand_in), value, {}, std::move(slot)});
   give_history(primals_.back());
   return primals_.back().stand_in;
@@ -132,6 +150,18 @@ const at::Tensor& Recorder::stand_in(const at::Tensor& tensor) {
   const auto known = primal_of_.find(tensor.unsafeGetTensorImpl());
   if (known != primal_of_.end()) return primals_[known->second].stand_in;
   return add_primal(tensor, {SlotKind::kFreeVariable, fmt::format("free.{}", num_free_variables_++)});
+}
+
+at::Tensor Recorder::lift(const at::Tensor& literal) {
+  const bool is_literal = !is_stand_in(literal) && literal.layout() == c10::kStrided && literal.has_storage() &&
+                          literal.storage().resizable() && literal.storage().use_count() == 1;
+  if (!is_literal) return {};
+  check_supported(literal, "a literal");
+  const ResultShape shape{c10::DimVector(literal.sizes()), c10::DimVector(literal.strides()), literal.storage_offset(),
+                          literal.scalar_type()};
+  const at::Tensor constant = at::functionalization::impl::to_functional_tensor(
+      make_fake(shape, literal.numel(), literal.device(), id_, graph_.add_constant(literal)));
+  return at::clone(constant);
 }
 
 void Recorder::release_arguments() {
@@ -184,13 +214,12 @@ Operand Recorder::make_operand(const c10::IValue& argument, bool takes_tensor, b
 void Recorder::exchange_for_meta(torch::jit::Stack& stack, const OperatorPlan& plan) {
   const size_t begin = stack.size() - plan.takes_tensor.size();
   const auto meta_of = [&](const at::Tensor& tensor) -> at::Tensor {
-    if (!tensor.defined()) return tensor;
-    if (tensor.unsafeGetTensorImpl()->is_wrapped_number() && !owns(tensor)) {
-      return plan.has_python_meta_kernel
-                 ? tensor
-                 : meta_number(tensor.scalar_type());  // Python's take a number that they can read
-    }
-    return as_fake(stand_in(tensor))->meta();
+    if (!tensor.defined() || is_known_number(tensor)) return tensor;
+    const at::Tensor& meta = as_fake(stand_in(tensor))->meta();
+    if (!plan.is_view_as_real || !meta.is_conj()) return meta;
+    const at::Tensor resolved = at::alias(meta);  // as what it stands for is: see is_conjugate_view()
+    resolved._set_conj(false);
+    return resolved;
   };
   for (size_t i = 0; i < plan.takes_tensor.size(); ++i) {
     auto& argument = stack[begin + i];
@@ -259,7 +288,7 @@ void Recorder::record(const c10::OperatorHandle& op, const OperatorPlan& plan, t
   if (plan.is_zero_tensor) return kZeros.callBoxed(stack);
   if (plan.is_copy && record_as_copy_of_source(stack)) return;
   // Stand-ins have no conjugate bit that resolve_conj() would see; what runs in the graph has.
-  if (plan.is_view_as_real && is_conjugate_view(stack->back().toTensor()))
+  if (plan.is_view_as_real && is_conjugate_view(as_fake(stack->back().toTensor())->value))
     stack->back() = stack->back().toTensor().clone();
   if (plan.draws_random) GeneratorWatch::check_draw();
   if (plan.is_bernoulli && record_in_memory_order(op, stack)) return;
@@ -298,18 +327,38 @@ void Recorder::record(const c10::OperatorHandle& op, const OperatorPlan& plan, t
   remember_forward(graph_.nodes().back());
 }
 
+// Note [Numbers among tensors]: a number that stands where a tensor is expected is a tensor of the CPU, with a mark by
+// which types are promoted as for numbers. Shape functions and kernels of C++ take it as a meta tensor with that mark.
+// Kernels of Python lose the mark, or refuse two devices; for LibTorch's own operators, the kernel itself is asked,
+// with the number that it is.
 void Recorder::run_on_meta(const c10::OperatorHandle& op, const OperatorPlan& plan, torch::jit::Stack* stack,
                            const Call& call) {
   const c10::impl::ExcludeDispatchKeyGuard guard(kNotOnMeta);
   exchange_for_meta(*stack, plan);
+  const size_t begin = stack->size() - plan.takes_tensor.size();
+  c10::SmallVector<std::pair<size_t, at::Tensor>, 1> numbers;
+  for (size_t i = begin; i < stack->size(); ++i) {
+    auto& argument = (*stack)[i];
+    if (!argument.isTensor() || !argument.toTensor().defined() || !is_known_number(argument.toTensor())) continue;
+    numbers.emplace_back(i, argument.toTensor());
+    argument = meta_number(argument.toTensor().scalar_type());
+  }
   if (plan.shape != nullptr && plan.shape(op, *stack)) return;
-  if (plan.has_meta_kernel && run_meta_kernel(op, plan.meta_kernel, stack)) return;
+  const bool is_of_python = plan.has_python_meta_kernel && !numbers.empty();
+  if (plan.has_meta_kernel && !is_of_python && run_meta_kernel(op, plan.meta_kernel, stack)) return;
+  for (const auto& [i, number] : numbers) (*stack)[i] = number;
+  if (is_of_python && !plan.is_native && run_meta_kernel(op, plan.meta_kernel, stack)) return;
   run_shape_by_example(op, stack, call.device.value_or(c10::kCPU));
 }
 
 void Recorder::read_results(const torch::jit::Stack& stack, size_t begin, const Call& call, Node& node,
                             std::vector<std::optional<TensorMeta>>& metas) {
   const auto read = [&](const at::Tensor& meta) {
+    DIPTYCH_CHECK(!meta.defined() || meta.layout() == c10::kStrided,
+                  "[trace] {} in scope '{}' gives a sparse tensor, such as the gradient of an embedding that was made "
+                  "with sparse=True, which a graph can't hold; make it with sparse=False (sparse(false) in C++), or "
+                  "call what is sparse outside the traced function",
+                  node.op.name(), current_place().str());
     metas.push_back(meta.defined() ? std::optional(call.result(TensorMeta::of(meta))) : std::nullopt);
   };
   for (size_t i = begin; i < stack.size(); ++i) {
@@ -336,11 +385,18 @@ void Recorder::replace_by_fake(torch::jit::Stack& stack, size_t begin, const Res
   stack.push_back(std::move(result));
 }
 
+// Modes and hooks that are active round the outermost trace are the caller's, and not of what is traced: a backward may
+// be traced in the middle of them. Those that the traced function enters are its own.
 TraceGuard::TraceGuard(Recorder& recorder)
     : saved_keys_(c10::impl::tls_local_dispatch_key_set()),
+      saved_hooks_(at::SavedTensorDefaultHooks::get_tls_state()),
       saved_reapply_views_(at::functionalization::impl::getFunctionalizationReapplyViewsTLS()) {
   auto keys = saved_keys_;
   const c10::DispatchKeySet traced({kFakeKey, kFrontKey, c10::DispatchKey::Functionalize});
+  if (active_recorders.empty()) {
+    keys.included_ = keys.included_ & c10::default_included_set;
+    at::SavedTensorDefaultHooks::set_tls_state({});
+  }
   keys.included_ = keys.included_ | traced;
   keys.excluded_ = keys.excluded_ - traced;
   c10::impl::_force_tls_local_dispatch_key_set(keys);
@@ -351,6 +407,7 @@ TraceGuard::TraceGuard(Recorder& recorder)
 
 TraceGuard::~TraceGuard() {
   active_recorders.pop_back();
+  at::SavedTensorDefaultHooks::set_tls_state(saved_hooks_);
   at::functionalization::impl::setFunctionalizationReapplyViewsTLS(saved_reapply_views_);
   c10::impl::_force_tls_local_dispatch_key_set(saved_keys_);
   // Autocast keeps casts of leaves by tensor; those of stand-ins must not live on.

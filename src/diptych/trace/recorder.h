@@ -1,6 +1,7 @@
 // The state of one trace: the graph under construction and the stand-ins of the tensors that flow into it.
 #pragma once
 #include <ATen/FunctionalStorageImpl.h>
+#include <ATen/SavedTensorHooks.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/stack.h>
 #include <c10/util/DimVector.h>
@@ -8,6 +9,7 @@
 #include <torch/csrc/autograd/node.h>
 
 #include <algorithm>
+#include <optional>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -40,6 +42,14 @@ class Recorder {
   /// Stand-ins of this trace come back as they are. Errors: UserError for tensors a trace can't hold.
   const at::Tensor& stand_in(const at::Tensor& tensor);
   bool owns(const at::Tensor& tensor) const;
+  /// A tensor of this trace that holds what `literal` holds and is new in each call, as a literal of Python's is: a
+  /// copy of a constant. Undefined where others may see the memory of `literal`, as they see an array's.
+  at::Tensor lift(const at::Tensor& literal);
+  /// Says that this trace has met what no graph stands for, so that its graph must not be used: see Note [Transformed
+  /// calls]. What is met goes on as a plain tensor of its sizes, so that the traced function comes to its end.
+  void note_transform(std::string why);
+  /// What was met first; empty if nothing was.
+  const std::string& transform_met() const { return transform_met_; }
   /// The value that a stand-in of this trace has now, pending mutations applied.
   Value value_of(const at::Tensor& stand_in);
 
@@ -66,9 +76,16 @@ class Recorder {
   };
   /// Whether a step in a chain of views was taken where gradients were not recorded.
   bool was_under_no_grad(const ViewStep& step) const { return no_grad_views_.count(step) != 0; }
+  /// Whether a step in a chain of views shows elements as their conjugates, or as another dtype.
+  bool reads_otherwise(const ViewStep& step) const { return rereading_views_.count(step) != 0; }
   /// Whether tensors were changed behind autograd's back (under no_grad, or through detach()), so that the recorded
   /// graph, differentiated again, would not give what autograd gives.
   bool hides_history() const { return blind_mutation_ || (any_mutation_ && no_grad_view_); }
+
+  /// Sees to a write to elements that lie in one place, or that an operand shares: throws what eager throws, and calls
+  /// the operator on the same elements by another way where functionalization can't write back by the views that were
+  /// taken. Returns whether the operator was called. See Note [Overlapping writes].
+  bool write_by_strides(const c10::OperatorHandle& op, const OperatorPlan& plan, torch::jit::Stack* stack);
 
   /// Runs the operator on shapes and records it: the kernel of kFakeKey.
   void record(const c10::OperatorHandle& op, const OperatorPlan& plan, torch::jit::Stack* stack);
@@ -87,10 +104,13 @@ class Recorder {
     std::optional<size_t> same_as = {};  ///< the earlier primal that is the very same tensor, whose stand-in it shares
     std::optional<size_t> part_of = {};  ///< merged: the primal that it is a view of, where its gradient arrives
     std::optional<size_t> base_of = {};  ///< added by a merge: the primal that is a view of it
+    std::optional<int64_t> place = {};   ///< merged: where it begins in the storage that it is put on, in elements
+    /// Where it begins in what its stand-in's chain of views starts from.
+    int64_t offset() const { return place.value_or(real.storage_offset()); }
   };
   /// The arguments, then the free variables in order of first use.
   const std::vector<Primal>& primals() const { return primals_; }
-  /// Makes the primals at the positions `members`, whose real tensors share one storage, views of one base, so that a
+  /// Makes the primals at the positions `members`, whose real tensors share memory, views of one base, so that a
   /// mutation of one is seen in the others, and leaves the gaps between its elements. The slots stay as they are;
   /// `with_families`, primals are added for tensors of which several members are views. See Note [Merged primals].
   /// Requires: called before the traced function runs. Errors: UserError names members of several dtypes, or without
@@ -141,24 +161,32 @@ class Recorder {
   void remember_forward(const Node& node);
   Value forward_value_of(uint64_t sequence_number) const;
   bool record_as_copy_of_source(torch::jit::Stack* stack);
-  bool is_conjugate_view(const at::Tensor& tensor) const;
+  bool is_conjugate_view(Value value) const;
+  void resolve_base(const at::Tensor& tensor);
   bool record_in_memory_order(const c10::OperatorHandle& op, torch::jit::Stack* stack);
   void give_history(Primal& primal);
   void check_mergeable(const std::vector<size_t>& members, bool with_families) const;
   size_t find_head(const std::vector<size_t>& family);
   at::Tensor put_on_one_storage(const std::vector<size_t>& heads, const std::vector<size_t>& members);
+  void find_places(const std::vector<size_t>& members);
   void make_part(size_t part, size_t head, const at::Tensor& storage);
   void restore_layout(const at::Tensor& tensor, c10::IntArrayRef strides);
   bool records_gradients() const;
   void note_lost_history(const at::Tensor& operand);
+  bool reaches_primal(const torch::autograd::Edge& from) const;
   bool gradients_enabled(const c10::OperatorHandle& op, const OperatorPlan& plan) const;
   void check_not_captured(const at::Tensor& reshaped) const;
   void note_history(const OperatorPlan& plan, const at::Tensor& self);
   void note_view(const OperatorPlan& plan, const at::Tensor& view);
+  bool can_write_back(const at::Tensor& view) const;
+  at::Tensor same_elements_of_base(const at::Tensor& view, bool once);
+  void replace_base(const at::Tensor& base);
   void recover_views_by_strides(at::Tensor base);  // by value: what is exchanged holds the caller's reference
 
   uint64_t id_;
   Graph graph_;
+  std::string transform_met_;
+  std::vector<at::Tensor> transformed_;  ///< that were met: they keep their addresses
   Phase phase_ = Phase::kForward;
   bool create_graph_ = false;  // of the backward that is recorded
   Value lost_history_;
@@ -170,14 +198,17 @@ class Recorder {
   CheckpointedRegions regions_;
   std::vector<InternedString> open_regions_;
   const Node* replayed_ = nullptr;
+  bool writes_by_strides_ = false;
   bool any_mutation_ = false;
   bool blind_mutation_ = false;
   bool no_grad_view_ = false;
   std::unordered_set<const c10::StorageImpl*> detached_;         ///< storages of which a detached alias exists
   std::vector<c10::weak_intrusive_ptr<c10::TensorImpl>> views_;  ///< that the function took
-  /// Steps in chains of views: those that unfold made, and those that were taken under no_grad.
+  /// Steps in chains of views: those that functionalization can't write back through, and those that were taken under
+  /// no_grad.
   std::unordered_set<ViewStep> unwritable_views_;
   std::unordered_set<ViewStep> no_grad_views_;
+  std::unordered_set<ViewStep> rereading_views_;
   std::unordered_map<const c10::TensorImpl*, size_t> primal_of_;
   /// For each autograd node of the forward, counted from the first, the last value that was recorded under it.
   std::vector<Value> forward_values_;
@@ -194,7 +225,7 @@ bool is_tracing();
 void link_dispatch_kernels();
 
 /// Makes `recorder` current and switches tracing on for this thread; restores everything when it goes, exception or
-/// not.
+/// not. Hooks on saved tensors that are in force outside see nothing of a trace, whose tensors hold nothing.
 class TraceGuard {
  public:
   explicit TraceGuard(Recorder& recorder);
@@ -204,6 +235,7 @@ class TraceGuard {
 
  private:
   c10::impl::LocalDispatchKeySet saved_keys_;
+  at::impl::SavedTensorDefaultHooksTLS saved_hooks_;
   bool saved_reapply_views_;
 };
 

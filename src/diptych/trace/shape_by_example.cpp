@@ -5,6 +5,7 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include "diptych/base/error.h"
+#include "diptych/ops/tags.h"
 #include "diptych/trace/fake_tensor.h"
 #include "diptych/trace/generator_watch.h"
 #include "diptych/trace/location.h"
@@ -54,8 +55,12 @@ class KeepDefaultGenerator {
 void run_shape_by_example(const c10::OperatorHandle& op, torch::jit::Stack* stack, c10::Device device) {
   const KeepDefaultGenerator keep;
   const size_t begin = stack->size() - op.schema().arguments().size();
+  // Where values are only computed with, a one divides what a zero does not; where they may be indices, a zero is one.
+  const int64_t filling = has_tag(Op(op), Tag::kPointwise) ? 1 : 0;
   change_tensors(*stack, begin, [&](const at::Tensor& meta) {
-    return at::empty_strided(meta.sizes(), meta.strides(), meta.options().device(device)).zero_();
+    // A number among the tensors is known, and is more than its type: see Note [Numbers among tensors].
+    if (!meta.is_meta()) return meta;
+    return at::empty_strided(meta.sizes(), meta.strides(), meta.options().device(device)).fill_(filling);
   });
   const int device_argument = plan_for(op).device_argument;
   if (device_argument >= 0) (*stack)[begin + device_argument] = device;

@@ -237,6 +237,10 @@ void TreeRecorder::key(const Path& path, std::string_view key) {
   add(path, {Kind::kStringKey, 0, spec_.texts_.size() - 1, 0});
 }
 
+void TreeRecorder::subclass(const Path& path, std::string_view what) {
+  if (spec_.subclass_.empty()) spec_.subclass_ = fmt::format("'{}' is a {}", path.str(), what);
+}
+
 void TreeRecorder::add_identity(const Path& path, const void* object, std::weak_ptr<const void> owner) {
   const bool is_shared = !owner.expired();
   if (is_shared) spec_.owners_.push_back(std::move(owner));

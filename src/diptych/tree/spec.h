@@ -37,6 +37,8 @@ class TreeSpec {
   /// Whether tensor `index` belongs to a module.
   bool is_module_tensor(size_t index) const;
   uint64_t hash() const { return hash_; }
+  /// The first tensor whose class redefines what operators do: "'x' is a Mine"; empty if there is none. Not compared.
+  const std::string& subclass() const { return subclass_; }
   /// Whether both describe one structure; paths are not compared, as names of arguments do not matter.
   bool operator==(const TreeSpec& other) const;
   /// One line per tensor and constant: "params.w  tensor".
@@ -63,6 +65,7 @@ class TreeSpec {
   std::vector<std::string> texts_;
   std::vector<std::weak_ptr<const void>> owners_;
   std::vector<size_t> tensor_entries_;
+  std::string subclass_;
   uint64_t hash_ = 0;
 };
 
@@ -117,6 +120,7 @@ class TreeRecorder : public LeafVisitor {
   void structure(const Path& path, Structure kind, int64_t number);
   void key(const Path& path, int64_t key);
   void key(const Path& path, std::string_view key);
+  void subclass(const Path& path, std::string_view what);
   template <class MakeOwner>
   void identity(const Path& path, const void* object, MakeOwner&& make_owner) {
     hasher_.identity(path, object, make_owner);
@@ -170,6 +174,8 @@ class TreeMatcherBase : public LeafVisitor {
       take({TreeEntry::Kind::kConstant, kind, constant.bits, constant.more_bits});
     }
   }
+  /// No capture is made of one.
+  void subclass(const Path&, std::string_view) { fail(); }
   /// Whether all that was visited is all of the spec. Ask when the visit is over.
   bool matched() const { return next_ == end_ && next_ != nullptr; }
 

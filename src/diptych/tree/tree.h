@@ -64,6 +64,9 @@ struct LeafVisitor {
   void key(const Path& map_path, Key key) {}
   /// A parameter or buffer of a module, which can be read but not replaced: the module holds further handles to it.
   void module_tensor(const Path& path, const at::Tensor& tensor) {}
+  /// Says that the tensor that comes next, or one that is held here and not visited, is of a class of the host language
+  /// that redefines what operators do: `what`. No capture is made of it.
+  void subclass(const Path& path, std::string_view what) {}
   /// An object known by its address, such as a module. `make_owner()` returns a std::weak_ptr<const void> to it, by
   /// which a later check can tell that the address still means the same object; an empty one if nobody shares it.
   template <class MakeOwner>

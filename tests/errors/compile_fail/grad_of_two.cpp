@@ -5,7 +5,7 @@ void compile(const at::Tensor& x) {
 #ifdef MENDED
   const auto f = [](const at::Tensor& t) { return t.sum(); };
 #else
-  const auto f = [](const at::Tensor& t) { return std::make_pair(t.sum(), t); };
+  const auto f = [](const at::Tensor& t) { return std::vector<at::Tensor>{t.sum(), t}; };
 #endif
   diptych::grad(f)(x);
 }

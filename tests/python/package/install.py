@@ -1,24 +1,29 @@
-"""Builds the wheel, looks into it, and uses it as its users do: in an environment of its own, outside the repository.
+"""Makes the wheel as `make wheel` does, looks into it, and uses it as its users do: in an environment of its own, outside the repository.
 
-The wheel is built against the torch of `make setup`, with the compiler and the flags of the build that the test belongs to,
-so that ccache has all of it. The environment holds torch and pytest, from the indexes that pip is configured with, and is kept
-between runs, since torch takes half a minute; it has no NumPy, no compiler and nothing of the repository in it."""
+The wheel holds the library of the build that the test belongs to. The environment holds torch and pytest, from the indexes that
+pip is configured with, and is kept between runs, since torch takes half a minute; it has no NumPy and nothing of the repository
+in it, and no compiler, CMake or Ninja on its PATH."""
 import argparse
+import functools
 import os
 import pathlib
 import shutil
 import subprocess
 import sys
+import sysconfig
 import textwrap
 import venv
 import zipfile
 
 PIP = ("-m", "pip", "--disable-pip-version-check")
+TORCH_LIBRARIES = "$ORIGIN/../torch/lib"
+BUILD_TOOLS = ("cc", "c++", "gcc", "g++", "clang", "clang++", "clang-19", "clang++-19", "ccache", "cmake", "ninja", "make", "ld")
 
 
 def run(*command, expect="", status=0, **options):
     """Runs a command without the variables that could lead it to another installation; returns what it printed."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    without = ("PYTHON", "CC", "CXX", "LD_LIBRARY_PATH")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(without)}
     environment |= {"OMP_NUM_THREADS": "1", **options.pop("env", {})}
     command = [str(part) for part in command]
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
@@ -41,11 +46,18 @@ def check_refusal(options, folder):
             sys.exit(f"the refusal of torch 2.12 lacks '{part}':\n{words}")
 
 
-def build_wheel(options, folder):
+def check_configuration(options, folder):
+    """`pip install .` finds the torch of the environment that it installs into, and all else that it compiles with."""
     shutil.rmtree(folder, ignore_errors=True)
-    run(sys.executable, *PIP, "wheel", options.source, "--no-deps", "--no-build-isolation", "--wheel-dir", folder,
-        "-C", f"cmake.define.Torch_DIR={options.torch_dir}", "-C", f"build-dir={options.build}",
-        env={"CXX": options.compiler, "CMAKE_BUILD_PARALLEL_LEVEL": options.jobs})
+    site_packages = pathlib.Path(options.torch_dir).parents[3]
+    run("cmake", "-G", "Ninja", "-S", options.source, "-B", folder, "-DSKBUILD=2", f"-DCMAKE_CXX_COMPILER={options.compiler}", "-DDIPTYCH_PYTHON=ON",
+        "-DDIPTYCH_TESTS=OFF", "-DDIPTYCH_EXAMPLES=OFF", f"-DCMAKE_PREFIX_PATH={site_packages}", expect="Configuring done")
+    run("ninja", "-C", folder, "-t", "commands", "diptych_python", expect="_core.")
+
+
+def make_wheel(options, folder):
+    shutil.rmtree(folder, ignore_errors=True)
+    print(run(options.source / "tools" / "wheel.sh", options.build, folder, env={"PYTHON": sys.executable}, expect="wheel: "))
     [wheel] = folder.glob("*.whl")
     return wheel
 
@@ -61,9 +73,13 @@ def check_contents(wheel, source):
     libraries = {file for file in found if file.startswith(f"{name}/_core.") and file.endswith(".so")}
     if len(libraries) != 1 or found - libraries != expected or not {f"{name}/py.typed", f"{name}/_core.pyi"} <= found:
         sys.exit(f"{wheel.name} lacks {sorted(expected - found)} and has {sorted(found - expected - libraries)}; {len(libraries)} libraries")
-    dynamic = run("readelf", "-d", archive.extract(*libraries, wheel.parent))
-    if "PATH)" in dynamic:
-        sys.exit(f"the library leads to folders of this machine:\n{dynamic}")
+    dynamic = run("readelf", "-d", "--wide", archive.extract(*libraries, wheel.parent))
+    if [line.split("[")[1].rstrip("]") for line in dynamic.splitlines() if "PATH)" in line] != [TORCH_LIBRARIES]:
+        sys.exit(f"the library looks elsewhere than in {TORCH_LIBRARIES}:\n{dynamic}")
+    python, abi, platform = wheel.stem.split("-")[2:]
+    expected = f"cp{sys.version_info.major}{sys.version_info.minor}"
+    if (python, abi) != (expected, expected) or platform != sysconfig.get_platform().replace("-", "_").replace(".", "_"):
+        sys.exit(f"{wheel.name} is called for another Python or platform than this one")
 
 
 def make_environment(folder, torch, pytest):
@@ -90,24 +106,28 @@ SESSION = """
 
 
 def use(python, wheel, tests, outside):
-    """The package of the wheel, from a folder that knows nothing of the repository."""
+    """The package of the wheel, from a folder that knows nothing of the repository, without anything that could compile."""
     shutil.rmtree(outside, ignore_errors=True)
     outside.mkdir(parents=True)
-    run(python, "-c", "import diptych", cwd=outside, status=1, expect="No module named 'diptych'")
-    run(python, *PIP, "install", "--no-index", wheel)  # so its requirements are met by what is there
-    run(python, *PIP, "check")
-    printed = run(python, "-c", textwrap.dedent(SESSION), cwd=outside, expect="(3, 2) <compiled <lambda>: 1 captures, 0 hits>")
+    path = str(python.parent)
+    if tools := [tool for tool in BUILD_TOOLS if shutil.which(tool, path=path)]:
+        sys.exit(f"{path} has {tools} in it, so that the test would say nothing of an environment without them")
+    run_there = functools.partial(run, cwd=outside, env={"PATH": path})
+    run_there(python, "-c", "import diptych", status=1, expect="No module named 'diptych'")
+    run_there(python, *PIP, "install", "--no-index", wheel)  # so its requirements are met by what is there
+    run_there(python, *PIP, "check")
+    printed = run_there(python, "-c", textwrap.dedent(SESSION), expect="(3, 2) <compiled <lambda>: 1 captures, 0 hits>")
     if str(python.parent.parent) not in printed:
         sys.exit(f"another installation was imported: {printed}")
     command = python.with_name("diptych")
-    run(command, "doctor", cwd=outside, expect="a capture  works")
+    run_there(command, "doctor", expect="a capture  works")
     (outside / "model.py").write_text("def f(x, w):\n    return (x @ w).tanh().sum()\n")
-    run(command, "capture", "model:f", "f32[3,4]", "f32[4,2]!", cwd=outside, expect="graph backward")
-    run(command, "show", "none.dp", cwd=outside, status=1, expect="No such file")
+    run_there(command, "capture", "model:f", "f32[3,4]", "f32[4,2]!", expect="graph backward")
+    run_there(command, "show", "none.dp", status=1, expect="No such file")
     for test in tests:
         shutil.copy(test, outside)
-    print(run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", outside, cwd=outside, expect=" passed"))
-    run(python, *PIP, "uninstall", "--yes", "diptych")
+    print(run_there(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", outside, expect=" passed"))
+    run_there(python, *PIP, "uninstall", "--yes", "diptych")
     if left := list(python.parent.parent.glob("lib/python3*/site-packages/diptych*")):
         sys.exit(f"the uninstalled package left {left}")
 
@@ -116,15 +136,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--source", type=pathlib.Path, required=True, help="the repository")
     parser.add_argument("--work", type=pathlib.Path, required=True, help="a scratch folder")
-    parser.add_argument("--build", type=pathlib.Path, required=True, help="the build folder; beside that of make test, as ccache sees paths from there")
+    parser.add_argument("--build", type=pathlib.Path, required=True, help="the build folder, in which diptych_python is built")
     parser.add_argument("--torch-dir", required=True, help="where TorchConfig.cmake is")
     parser.add_argument("--compiler", required=True)
-    parser.add_argument("--jobs", default="2", help="compilations at once")
     options = parser.parse_args()
     import importlib.metadata
 
     check_refusal(options, options.work / "refusal")
-    wheel = build_wheel(options, options.work / "wheels")
+    check_configuration(options, options.work / "configuration")
+    wheel = make_wheel(options, options.work / "wheels")
     check_contents(wheel, options.source)
     python = make_environment(options.work / "environment", importlib.metadata.version("torch"), importlib.metadata.version("pytest"))
     tests = options.source / "tests" / "python"

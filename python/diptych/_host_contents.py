@@ -1,0 +1,391 @@
+"""What objects of the host hold, one level deep, so that a change of it is seen and taken back: containers, attributes, cells, globals, classes,
+iterators, arrays."""
+import array
+import collections
+import dis
+import functools
+import io
+import pickle
+import queue
+import sys
+import types
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import torch
+
+MISSING = object()
+_LARGE = 20_000  # elements of a container that is compared by its length and ends alone
+_LARGE_MEMORY = 1 << 24
+_OURS = ("torch", "functorch", "numpy", "diptych")
+_ATOMS = (bool, int, float, complex, str, bytes, type(None), torch.Tensor, torch.dtype, torch.device, torch.Size, torch.Generator, range, slice,
+          types.CodeType, types.BuiltinFunctionType)
+_ITERATORS = tuple({type(made) for made in (iter([]), iter(()), iter({}), iter({}.items()), iter({}.values()), iter(set()), iter(range(1)), iter(""),
+                                            reversed([]), enumerate([]), zip(), map(len, []), filter(None, []))})
+_ATTRIBUTES_OF_LIBRARY = (torch.nn.Module, types.SimpleNamespace, collections.UserDict, collections.UserList, collections.ChainMap, queue.Queue, weakref.WeakKeyDictionary,
+                          weakref.WeakValueDictionary, weakref.WeakSet)
+
+
+class Contents(NamedTuple):
+    """`read()` gives what an object holds now, as a list; `write` makes it hold that again, or is None; `parts` are what it leads to."""
+
+    read: Callable[[], list]
+    write: Callable[[list], Any] | None
+    parts: Callable[[], Iterator[tuple[str, Any]]]
+
+
+def _none():
+    return ()
+
+
+def _of_dict(value, is_ordered=True):
+    def read():
+        keys = list(value) if is_ordered else sorted(value, key=str)
+        return [*keys, *(value[key] for key in keys)]
+
+    def write(content):
+        half = len(content) // 2
+        value.clear()
+        for key, held in zip(content[:half], content[half:]):
+            value[key] = held
+
+    return Contents(read, write, lambda: [(f".{key}", value[key]) for key in value])
+
+
+def _of_list(value):
+    return Contents(lambda: list(value), lambda content: value.__setitem__(slice(None), content), lambda: [(f".{i}", x) for i, x in enumerate(value)])
+
+
+def _of_deque(value):
+    def write(content):
+        value.clear()
+        value.extend(content)
+
+    return Contents(lambda: list(value), write, lambda: [(f".{i}", x) for i, x in enumerate(value)])
+
+
+def _of_set(value):
+    def write(content):
+        value.clear()
+        value.update(content)
+
+    return Contents(lambda: list(value), write, _none)
+
+
+def _of_large(value):
+    ends = (lambda: [len(value), id(value[0]), id(value[-1])]) if isinstance(value, list) else (lambda: [len(value)])
+    return Contents(ends, None, _none)
+
+
+def _content(cell):
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return MISSING
+
+
+def _of_cell(cell):
+    def read():
+        return [_content(cell)]
+
+    def write(content):
+        if content[0] is MISSING:
+            del cell.cell_contents
+        else:
+            cell.cell_contents = content[0]
+
+    return Contents(read, write, lambda: [("", content) for content in read() if content is not MISSING])
+
+
+def names_by_use(code):
+    """(names of globals and of modules that are imported, names of attributes and strings that may be such) of code and the code inside it."""
+    variables, attributes = {}, {}
+    for instruction in dis.get_instructions(code):
+        name, opname = instruction.argval, instruction.opname
+        if not isinstance(name, str) or opname in ("LOAD_CONST", "LOAD_FAST", "STORE_FAST", "LOAD_DEREF", "STORE_DEREF"):
+            continue
+        kinds = (variables,) if opname.endswith(("_GLOBAL", "_NAME")) else (attributes,)
+        for kind in (variables, attributes) if opname.startswith("IMPORT_") else kinds:
+            kind[name] = None
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            for mine, inner in zip((variables, attributes), names_by_use(constant)):
+                mine.update(dict.fromkeys(inner))
+        if isinstance(constant, str) and constant.isidentifier():
+            attributes[constant] = None
+    return tuple(variables), tuple(attributes)
+
+
+def names_in(code):
+    """The names that code, and the code inside it, uses for what is not its own."""
+    inside = [part for part in code.co_consts if isinstance(part, types.CodeType)]
+    return dict.fromkeys([*code.co_names, *(name for part in inside for name in names_in(part))])
+
+
+def variables(variables_by_name, names):
+    """Of a dict of globals, or of a module's: those that have these names."""
+    names = list(names)
+
+    def write(content):
+        for name, value in zip(names, content[len(names) :]):
+            if value is MISSING:
+                variables_by_name.pop(name, None)
+            else:
+                variables_by_name[name] = value
+
+    def parts():
+        for name in names:
+            value = variables_by_name.get(name, MISSING)
+            if _is_users_module(value):
+                yield f".{name}", VariablesOf(vars(value), names)
+            elif value is not MISSING:
+                yield f".{name}", value
+
+    return Contents(lambda: [*names, *(variables_by_name.get(name, MISSING) for name in names)], write, parts)
+
+
+def _is_users_module(value):
+    return isinstance(value, types.ModuleType) and not is_library_module(value)
+
+
+def _of_function(function):
+    def write(content):
+        function.__code__, function.__defaults__, function.__kwdefaults__ = content
+
+    def parts():
+        names = names_in(function.__code__)
+        cells = list(zip(function.__code__.co_freevars, function.__closure__ or ()))
+        modules = [(name, _content(cell)) for name, cell in cells] + [(name, sys.modules.get(name)) for name in names]
+        modules = [(f".{name}", VariablesOf(vars(module), names)) for name, module in modules if _is_users_module(module)]
+        return [*((f".{name}", cell) for name, cell in cells), *modules, (".defaults", function.__defaults__), (".defaults", function.__kwdefaults__),
+                ("", vars(function)), ("", VariablesOf(function.__globals__, names))]
+
+    return Contents(lambda: [function.__code__, function.__defaults__, function.__kwdefaults__], write, parts)
+
+
+class VariablesOf(NamedTuple):
+    """The globals that a function's code names, or those of a module of the user's that it names."""
+
+    variables: dict
+    names: Any
+
+
+def _of_class(kind):
+    def read():
+        held = {name: value for name, value in vars(kind).items() if name not in ("__dict__", "__weakref__", "__doc__", "__abstractmethods__")}
+        return [*held, *held.values()]
+
+    def write(content):
+        half = len(content) // 2
+        before = dict(zip(content[:half], content[half:]))
+        for name in set(read()[: len(read()) // 2]) - before.keys():
+            type.__delattr__(kind, name)
+        for name, value in before.items():
+            if vars(kind).get(name, MISSING) is not value:
+                type.__setattr__(kind, name, value)
+
+    bases = [base for base in kind.__mro__[1:] if not is_of_library(base)]
+    return Contents(read, write, lambda: [*((f".{name}", value) for name, value in list(vars(kind).items())), *(("", base) for base in bases)])
+
+
+def _slots(kind):
+    for base in kind.__mro__:
+        names = vars(base).get("__slots__", ())
+        yield from (name for name in ((names,) if isinstance(names, str) else names) if name not in ("__dict__", "__weakref__"))
+
+
+def _of_object(value):
+    slots = list(_slots(type(value)))
+
+    def read():
+        return [type(value), *(getattr(value, name, MISSING) for name in slots)]
+
+    def write(content):
+        if type(value) is not content[0]:
+            value.__class__ = content[0]
+        for name, held in zip(slots, content[1:]):
+            if held is not MISSING:
+                object.__setattr__(value, name, held)
+            elif hasattr(value, name):
+                object.__delattr__(value, name)
+
+    def parts():
+        held = [(f".{name}", getattr(value, name)) for name in slots if hasattr(value, name)]
+        attributes = getattr(value, "__dict__", None)
+        known = _OF_MODULES if isinstance(value, torch.nn.Module) else ()
+        return [*held, *([("", Attributes(attributes, known))] if isinstance(attributes, dict) else []), ("", type(value))]
+
+    return Contents(read, write, parts)
+
+
+# What every module has; of these, guards see what comes into an empty one.
+_OF_MODULES = frozenset(vars(torch.nn.Module()))
+
+
+class Attributes:
+    """The dict of an object's attributes, whose order counts for nothing. Those of `known` lead nowhere while they are empty."""
+
+    def __init__(self, attributes, known=()):
+        self.attributes, self.known = attributes, known
+
+    def contents(self):
+        held, known = self.attributes, self.known
+        return _of_dict(held, is_ordered=False)._replace(parts=lambda: [(f".{key}", part) for key, part in held.items() if key not in known or part])
+
+
+def _state_of_iterator(iterator, depth=4):
+    """What an iterator has left, without taking it; iterators inside it as well."""
+    if isinstance(iterator, types.GeneratorType):
+        frame = iterator.gi_frame
+        local = [] if frame is None else [value for _, value in sorted(frame.f_locals.items())]
+        return [frame is None or frame.f_lasti, *(part for value in local for part in (_state_of_iterator(value, depth - 1) if depth and _is_iterator(value) else [value]))]
+    try:
+        _, arguments, *state = iterator.__reduce__()
+    except (TypeError, AttributeError):
+        return [getattr(iterator, "__length_hint__", lambda: 0)()]
+    state = [*arguments, *state]
+    return [part for value in state for part in (_state_of_iterator(value, depth - 1) if depth and _is_iterator(value) else [value])]
+
+
+def _is_iterator(value):
+    return isinstance(value, (*_ITERATORS, types.GeneratorType)) or type(value).__module__ == "itertools"
+
+
+def _of_iterator(iterator):
+    return Contents(lambda: _state_of_iterator(iterator), None, _none)
+
+
+def _of_file(file):
+    def read():
+        try:
+            return [file.tell()]
+        except (OSError, ValueError):
+            return [MISSING]
+
+    return Contents(read, lambda content: file.seek(content[0]), _none)
+
+
+def _of_bytes(value):
+    return Contents(lambda: [bytes(value)], lambda content: value.__setitem__(slice(None), content[0]), _none)
+
+
+def _of_array(value):
+    def write(content):
+        del value[:]
+        value.frombytes(content[0])
+
+    return Contents(lambda: [value.tobytes()], write, _none)
+
+
+def _of_array_of_numpy(value):
+    def write(content):
+        value[...] = type(value)(content[0], content[1], content[2])
+
+    return Contents(lambda: [value.shape, value.dtype, value.tobytes()], write, _none)
+
+
+def _of_numpy(value):
+    numpy = sys.modules["numpy"]
+    if isinstance(value, numpy.ndarray):
+        return _of_array_of_numpy(value) if not value.dtype.hasobject and value.nbytes < _LARGE_MEMORY else None
+    if isinstance(value, (numpy.random.Generator, numpy.random.RandomState, numpy.random.BitGenerator)):
+        return of_generator(value)
+    return None
+
+
+def of_generator(generator):
+    """The state of a generator of random numbers of numpy."""
+    if hasattr(generator, "get_state"):  # of the old kind, which keeps half a pair of normal numbers besides
+        return Contents(lambda: [pickle.dumps(generator.get_state())], lambda content: generator.set_state(pickle.loads(content[0])), _none)
+    bits = getattr(generator, "bit_generator", generator)
+
+    def write(content):
+        bits.state = pickle.loads(content[0])
+
+    return Contents(lambda: [pickle.dumps(bits.state)], write, _none)
+
+
+@functools.cache
+def _is_library(module):
+    """Whether a module, by its name, is of an installed library."""
+    package = module.partition(".")[0]
+    if package in _OURS or package in sys.stdlib_module_names:
+        return True
+    file = getattr(sys.modules.get(module), "__file__", None) or ""
+    return "/site-packages/" in file or "/dist-packages/" in file
+
+
+def is_library_module(module):
+    """Whether a module is of an installed library."""
+    return _is_library(module.__name__) or "/site-packages/" in (getattr(module, "__file__", None) or "")
+
+
+def is_of_library(kind):
+    """Whether a class, a function or a module is of an installed library; it is taken not to be written to."""
+    return _is_library(str(getattr(kind, "__module__", None) or getattr(kind, "__name__", "")))
+
+
+def _of_callable(value):
+    names = {types.MethodType: ("__self__", "__func__"), functools.partial: ("func", "args", "keywords"), property: ("fget",),
+             staticmethod: ("__func__",), classmethod: ("__func__",), functools.cached_property: ("func",)}[type(value)]
+    return Contents(_none, None, lambda: [("", getattr(value, name)) for name in names])
+
+
+_OF_TYPE = {
+    types.CellType: _of_cell, types.FunctionType: lambda value: None if _is_library(str(value.__globals__.get("__name__"))) else _of_function(value),
+    Attributes: Attributes.contents, VariablesOf: lambda value: variables(value.variables, value.names),
+    types.GeneratorType: _of_iterator, **{kind: _of_iterator for kind in _ITERATORS},
+    **{kind: _of_callable for kind in (types.MethodType, functools.partial, property, staticmethod, classmethod, functools.cached_property)},
+    tuple: lambda value: Contents(_none, None, lambda: [(f".{i}", x) for i, x in enumerate(value)]), bytearray: _of_bytes, array.array: _of_array,
+    queue.SimpleQueue: lambda value: Contents(lambda: [value.qsize()], None, _none),
+}
+_OF_KIND = ((dict, _of_dict), (list, _of_list), (set, _of_set), (collections.deque, _of_deque), (io.IOBase, _of_file))
+
+
+def contents_of(value):
+    """The Contents of an object, or None for one that nobody writes to."""
+    if of_type := _OF_TYPE.get(type(value)):
+        return of_type(value)
+    if isinstance(value, (dict, list)) and len(value) <= _LARGE:
+        return _of_dict(value) if isinstance(value, dict) else _of_list(value)
+    if isinstance(value, _ATOMS):
+        return None
+    for kind, of_kind in _OF_KIND:
+        if isinstance(value, kind):
+            return _of_large(value) if kind is not io.IOBase and len(value) > _LARGE else of_kind(value)
+    if isinstance(value, type):
+        return None if is_of_library(value) else _of_class(value)
+    package = type(value).__module__.partition(".")[0]
+    if package == "numpy":
+        return _of_numpy(value)
+    if isinstance(value, types.ModuleType):
+        return None  # what code names of it is among the code's variables
+    if type(value).__module__ == "itertools":
+        return _of_iterator(value)
+    if is_of_library(type(value)) and package in (*_OURS, *sys.stdlib_module_names) and not isinstance(value, _ATTRIBUTES_OF_LIBRARY):
+        return None
+    return _of_object(value)
+
+
+def subclass_attributes(value):
+    """The attributes that an object of a class derived from a container has besides its elements."""
+    attributes = getattr(value, "__dict__", None) if isinstance(value, (dict, list, set, collections.deque)) else None
+    return Attributes(attributes) if isinstance(attributes, dict) and attributes else None
+
+
+def _is_scalar_of_numpy(value):
+    return type(value).__module__ == "numpy" and isinstance(value, sys.modules["numpy"].generic)
+
+
+def same(before, after, depth=4):
+    """Whether two objects count as one: the same, or equal numbers, strings and tuples of such."""
+    if before is after:
+        return True
+    if type(before) is not type(after):
+        return False
+    if isinstance(before, (bool, int, float, complex, str, bytes, torch.Size, range, slice)) or _is_scalar_of_numpy(before):
+        return bool(before == after) or bool(before != before and after != after)
+    if isinstance(before, tuple) and depth:
+        return len(before) == len(after) and all(same(a, b, depth - 1) for a, b in zip(before, after))
+    return False

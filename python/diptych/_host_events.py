@@ -1,0 +1,84 @@
+"""What a traced function may ask of the host that another call would be told otherwise: random numbers, the time, files."""
+import _thread
+import builtins
+import contextvars
+import datetime
+import io
+import os
+import posix
+import random
+import sys
+import time
+
+# Of whom it is asked, and what that is in the words of a message.
+DRAWS, CLOCK, ENVIRONMENT, FILES, BY_NAME, CONTEXT, MAKES = (
+    "draws random numbers", "reads the clock", "reads the environment", "reads a file", "reads variables by name", "reads what belongs to a context or a thread", None)
+
+_OF_TIME = ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "process_time", "process_time_ns", "thread_time",
+            "thread_time_ns", "localtime", "gmtime", "ctime", "asctime", "strftime", "clock_gettime", "clock_gettime_ns")
+_OF_FILES = ("open", "read", "stat", "lstat", "listdir", "scandir", "access", "readlink")
+
+_IMPORTS = frozenset(("importlib", "zipimport", "_frozen_importlib", "_frozen_importlib_external"))
+# Who asks for no result's sake: what they are told is printed, or finds a module.
+_SILENT = frozenset(("logging", "warnings", "linecache", "traceback", "inspect", "tokenize", "torch", "functorch", "numpy", "diptych"))
+
+
+def _methods(kind, *names):
+    return [vars(kind)[name] for name in names if name in vars(kind)]
+
+
+def _functions(module, names):
+    return [getattr(module, name) for name in names if hasattr(module, name)]
+
+
+def watched():
+    """[(callable, what it is to ask for it)]; builtins, methods of builtin classes, and functions of Python's."""
+    of_random = _methods(random.Random.__mro__[1], "random", "getrandbits", "seed", "setstate", "getstate")
+    table = {
+        DRAWS: [*of_random, *_functions(posix, ("urandom", "getrandom")), *_uuid()],
+        CLOCK: [*_functions(time, _OF_TIME), *_methods(datetime.datetime, "now", "utcnow"), *_methods(datetime.date, "today"), posix.times],
+        ENVIRONMENT: [*_methods(os._Environ, "__getitem__", "__setitem__", "__delitem__", "__iter__", "__len__", "copy"), *_functions(posix, ("getcwd", "getloadavg"))],
+        FILES: [io.open, builtins.input, *_functions(posix, _OF_FILES), *_methods(io.TextIOWrapper, "read", "readline"),
+                *_methods(io.BufferedReader, "read", "readline")],
+        BY_NAME: [builtins.globals, builtins.eval, builtins.exec],
+        CONTEXT: [*_methods(contextvars.ContextVar, "get", "set", "reset"), _thread.get_ident],
+        MAKES: _methods(random.Random, "__init__"),
+    }
+    return [(function, kind) for kind, functions in table.items() for function in functions]
+
+
+def _uuid():
+    try:
+        import _uuid
+    except ImportError:
+        return []
+    return _functions(_uuid, ("generate_time_safe",))
+
+
+def culprit(frame, kind, root=None):
+    """The frame that is answerable for an event; None where nobody is whose results could depend on what was asked, as while a module is imported.
+    `root`: where the capture began."""
+    above = frame
+    while above is not None and above is not root:
+        if _package(above) in _IMPORTS:
+            return None
+        above = above.f_back
+    if kind in (BY_NAME, CONTEXT) and _package(frame) in sys.stdlib_module_names:
+        return None
+    while frame is not None:
+        package = _package(frame)
+        if package in _SILENT:
+            return None
+        if package not in sys.stdlib_module_names:
+            return frame
+        frame = frame.f_back
+    return None
+
+
+def _package(frame):
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
+
+
+def place(frame):
+    """Where a frame stands, as the nodes of a graph have it."""
+    return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno} {frame.f_code.co_name}"

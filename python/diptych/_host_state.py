@@ -1,0 +1,187 @@
+"""Watches what a traced function does on the host besides its operators: a graph would do none of it again."""
+import operator
+import random
+import sys
+import threading
+from typing import Any, NamedTuple
+
+import torch
+
+from . import _core
+from ._host_contents import contents_of, same, subclass_attributes
+from ._host_events import DRAWS, MAKES, culprit, place, watched
+
+__all__ = ["Watch", "watched"]
+
+_MOST_OBJECTS = 50_000
+_DEEPEST = 12
+_QUICK = frozenset((type(None), bool, int, float, str, bytes, torch.Tensor, torch.nn.Parameter))
+
+
+class _Seen(NamedTuple):
+    """An object as it was before the function ran."""
+
+    path: str
+    contents: Any
+    content: list
+
+
+def _walk(roots, known, seen):
+    """Adds to `seen` what `roots` lead to, once each; `known` keeps them."""
+    open_ends = [(path, value, 0) for path, value in reversed(roots)]
+    while open_ends and len(known) < _MOST_OBJECTS:
+        path, value, depth = open_ends.pop()
+        if type(value) in _QUICK or id(value) in known:
+            continue
+        known[id(value)] = value
+        try:
+            contents = contents_of(value)
+            if contents is None:
+                continue
+            seen.append(_Seen(path, contents, list(contents.read())))
+            parts = [*contents.parts(), ("", subclass_attributes(value))] if depth < _DEEPEST else []
+        except Exception:  # noqa: BLE001  # an object may answer anything when it is asked what it is
+            continue
+        if parts:
+            open_ends.extend((path + name, part, depth + 1) for name, part in reversed(parts) if type(part) not in _QUICK)
+
+
+def _holds_stand_in(value, depth=3):
+    if isinstance(value, torch.Tensor):
+        return _core.is_stand_in(value)
+    if depth and isinstance(value, (list, tuple, set)):
+        return any(_holds_stand_in(part, depth - 1) for part in value)
+    if depth and isinstance(value, dict):
+        return any(_holds_stand_in(part, depth - 1) for part in value.values())
+    return bool(depth) and any(_holds_stand_in(part, depth - 1) for part in getattr(value, "__dict__", {}).values()) and not isinstance(value, type)
+
+
+def _changed(seen):
+    """(what, what it holds now) of all that changed."""
+    for one in seen:
+        try:
+            now = list(one.contents.read())
+        except Exception:  # noqa: BLE001  # as when it was read first
+            continue
+        if len(now) == len(one.content) and all(map(operator.is_, one.content, now)):
+            continue
+        if len(now) != len(one.content) or not all(map(same, one.content, now)):
+            yield one, now
+
+
+def _path_of_change(one, now):
+    """The path to the first part that differs, where parts have names."""
+    half = len(now) // 2
+    if len(now) == len(one.content) and half and all(isinstance(name, str) for name in now[:half]) and now[:half] == one.content[:half]:
+        names = [name for name, before, after in zip(now[:half], one.content[half:], now[half:]) if not same(before, after)]
+        return one.path + (f".{names[0]}" if names else "")
+    return one.path
+
+
+class Found(NamedTuple):
+    """What a function did that its graph won't do, in words; nothing if `what` is empty."""
+
+    what: str = ""
+    is_undone: bool = True  # whether the host is as it was before, so that the function itself may run
+    is_lost: bool = False  # whether, that not being so, something of the trace is left on the host
+    draw: str = ""  # the first draw of random numbers
+
+
+_running = threading.local()
+
+
+def may_do(what):
+    """Tells the capture that runs on this thread what its function did, and that it is undone. Whether the function itself may run for it."""
+    watch = getattr(_running, "watch", None)
+    if watch is not None:
+        watch.note(what)
+    return watch is not None
+
+
+class Watch:
+    """One capture, seen from its beginning to its end; the profile events that watched() asks for come to `event`."""
+
+    def __init__(self, can_run):
+        _running.watch = self if can_run else None
+        self._root = sys._getframe().f_back  # of whom called the bindings, which have no frame
+        self._reasons = []
+        self._states = {}  # of generators that were drawn from, as they were
+        self._made = {}  # generators that the function makes from a seed
+        self._known, self._seen, self._copies = {}, [], []
+        self._runs = 0
+        self._numpy = self._state_of_numpy()
+        _walk([("", self._numpy)] if self._numpy is not None else [], self._known, self._seen)
+
+    @staticmethod
+    def _state_of_numpy():
+        """The generator of numpy's functions, as far as it is there."""
+        legacy = sys.modules.get("numpy.random.mtrand")
+        return legacy._rand if legacy is not None else None
+
+    def enter(self, function, args, kwargs, names):
+        """Before the function is run on stand-ins. Containers among the arguments are copies; `names` are those of parameters."""
+        self._runs += 1
+        _walk([("closure", function)], self._known, self._seen)
+        named = [(names[i] if i < len(names) else f"args.{i - len(names)}", value) for i, value in enumerate(args)]
+        _walk([*named, *kwargs.items()], self._known, self._copies)
+
+    def event(self, kind, frame, function):
+        """Something watched is called: by `frame`, or, if it is Python's own code, in it."""
+        if function is None and kind is not MAKES:
+            frame = frame.f_back
+        if kind is MAKES:
+            self._make(frame.f_locals["self"], frame.f_locals.get("x"), frame)
+            return
+        by = culprit(frame, kind, self._root)
+        if by is None:
+            return
+        generator = getattr(function, "__self__", None)
+        if isinstance(generator, random.Random):
+            if id(generator) in self._made:
+                return
+            self._states.setdefault(id(generator), (generator, random.Random.getstate(generator)))
+        self._add_reason(kind, getattr(function, "__qualname__", None) or "os.environ", by)
+
+    def _add_reason(self, kind, name, frame):
+        self._reasons.append(f"{kind} ({name}) at {place(frame)}")
+
+    def _make(self, generator, seed, frame):
+        self._made[id(generator)] = generator
+        by = culprit(frame, DRAWS, self._root) if seed is None else None
+        if by is not None:
+            self._add_reason(DRAWS, "random.Random", by)
+
+    def note(self, what):
+        self._reasons.append(what)
+
+    def finish(self):
+        """What was found. Unless it can't be, it is undone, so that the host is as it was."""
+        _running.watch = None
+        changed, of_copies = list(_changed(self._seen)), list(_changed(self._copies))
+        reasons = [*self._reasons]
+        for one, now in (*changed, *of_copies):
+            reasons.append("draws random numbers of numpy" if one.path == "" else _words(one, now))
+        if not reasons:
+            return Found()
+        taken = [_words(one, now) for one, now in (*changed, *of_copies) if one.contents.write is None]
+        is_undone = not taken
+        if is_undone:
+            self._undo([*changed, *of_copies])
+        is_lost = not is_undone and (self._runs > 1 or any(one.contents.write is not None for one, _ in of_copies) or any(_holds_stand_in(now) for _, now in changed))
+        return Found([*taken, *reasons][0], is_undone, is_lost, next((reason for reason in reasons if reason.startswith(DRAWS)), ""))
+
+    def forget(self):
+        """After an error: takes back what holds a tensor of the trace, which is dead."""
+        _running.watch = None
+        self._undo([(one, now) for one, now in _changed(self._seen) if one.contents.write is not None and _holds_stand_in(now)])
+
+    def _undo(self, changed):
+        for one, _ in changed:
+            one.contents.write(one.content)
+        for generator, state in self._states.values():
+            random.Random.setstate(generator, state)
+
+
+def _words(one, now):
+    verb = "changes" if one.contents.write is not None else "takes from"
+    return f"{verb} '{_path_of_change(one, now).lstrip('.')}'"

@@ -1,0 +1,156 @@
+#include "host_watch.h"
+
+#include <frameobject.h>
+#include <pybind11/gil_safe_call_once.h>
+#include <pybind11/stl.h>
+
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+#include "diptych/base/error.h"
+
+namespace diptych::python {
+namespace {
+
+thread_local HostWatch* current_watch = nullptr;
+
+/// The callables of watched() by what a call of one shows: the definition of a builtin, or the code of a function.
+using WatchedCalls = std::unordered_map<const void*, PyObject*>;
+
+const void* definition_of(py::handle callable) {
+  PyObject* const object = callable.ptr();
+  if (PyCFunction_Check(object)) return reinterpret_cast<PyCFunctionObject*>(object)->m_ml;
+  if (PyFunction_Check(object)) return PyFunction_GetCode(object);
+  const bool is_method = Py_TYPE(object) == &PyMethodDescr_Type || Py_TYPE(object) == &PyClassMethodDescr_Type;
+  return is_method ? reinterpret_cast<PyMethodDescrObject*>(object)->d_method : nullptr;
+}
+
+/// What there is to watch; both stay for good.
+struct Watched {
+  py::object state = py::module_::import("diptych._host_state");
+  py::list table = state.attr("watched")();
+  WatchedCalls calls;
+  Watched() {
+    for (const py::handle row : table) {
+      const auto pair = py::reinterpret_borrow<py::tuple>(row);
+      if (const void* const definition = definition_of(pair[0])) calls.emplace(definition, py::object(pair[1]).ptr());
+    }
+  }
+};
+
+const Watched& watched_calls() {
+  PYBIND11_CONSTINIT static py::gil_safe_call_once_and_store<Watched> storage;
+  return storage.call_once_and_store_result([] { return Watched(); }).get_stored();
+}
+
+const void* definition_of_event(PyFrameObject* frame, int what, PyObject* argument) {
+  if (what == PyTrace_C_CALL) {
+    return PyCFunction_Check(argument) ? reinterpret_cast<PyCFunctionObject*>(argument)->m_ml : nullptr;
+  }
+  if (what != PyTrace_CALL) return nullptr;
+  PyCodeObject* const code = PyFrame_GetCode(frame);
+  Py_DECREF(code);  // the frame has it
+  return code;
+}
+
+/// Whoever profiled this thread before goes on doing so.
+struct Profiler {
+  Py_tracefunc function = nullptr;
+  PyObject* object = nullptr;
+};
+thread_local Profiler earlier_profiler;
+
+int on_profile_event(PyObject* watch, PyFrameObject* frame, int what, PyObject* argument) {
+  if (const void* const definition = definition_of_event(frame, what, argument)) {
+    static const WatchedCalls& calls = watched_calls().calls;
+    if (const auto found = calls.find(definition); found != calls.end()) {
+      const py::object function = py::reinterpret_borrow<py::object>(what == PyTrace_C_CALL ? argument : Py_None);
+      try {
+        py::handle(watch).attr("event")(py::handle(found->second), py::handle(reinterpret_cast<PyObject*>(frame)),
+                                        function);
+      } catch (py::error_already_set& error) {
+        error.restore();
+        return -1;
+      }
+    }
+  }
+  const Profiler& earlier = earlier_profiler;
+  return earlier.function != nullptr ? earlier.function(earlier.object, frame, what, argument) : 0;
+}
+
+}  // namespace
+
+HostWatch* HostWatch::current() { return current_watch; }
+
+std::unique_ptr<HostWatch> HostWatch::begin(py::handle function, bool can_run) {
+  if (current_watch != nullptr) return nullptr;
+  const py::gil_scoped_acquire gil;
+  return std::unique_ptr<HostWatch>(new HostWatch(function, can_run));
+}
+
+HostWatch::HostWatch(py::handle function, bool can_run)
+    : function_(function.ptr()), watch_(watched_calls().state.attr("Watch")(can_run)), is_on_(true) {
+  const PyThreadState* const thread = PyThreadState_Get();
+  earlier_profiler = {thread->c_profilefunc, thread->c_profileobj};
+  Py_XINCREF(earlier_profiler.object);
+  current_watch = this;
+  PyEval_SetProfile(&on_profile_event, watch_.ptr());
+}
+
+HostWatch::~HostWatch() {
+  const py::gil_scoped_acquire gil;
+  stop();
+  watch_ = py::object();
+}
+
+void HostWatch::stop() {
+  if (!is_on_) return;
+  is_on_ = false;
+  current_watch = nullptr;
+  const Profiler earlier = std::exchange(earlier_profiler, {});
+  PyEval_SetProfile(earlier.function, earlier.object);
+  Py_XDECREF(earlier.object);
+}
+
+void HostWatch::enter(py::handle function, const py::tuple& args, const py::dict& kwargs,
+                      const std::vector<std::string>& names) const {
+  if (function.ptr() == function_) watch_.attr("enter")(function, args, kwargs, names);
+}
+
+CaptureWatch::Found HostWatch::finish() {
+  const py::gil_scoped_acquire gil;
+  stop();
+  const py::object found = watch_.attr("finish")();
+  const auto what = found.attr("what").cast<std::string>();
+  DIPTYCH_CHECK(
+      !found.attr("is_lost").cast<bool>(),
+      "[capture] the function {}, which can't be taken back so that the function itself might run, and leaves "
+      "a tensor of the trace or a change of an argument behind; pass what the iterator gives as an argument",
+      what);
+  return {what, found.attr("is_undone").cast<bool>()};
+}
+
+std::string HostWatch::finish_draws() {
+  const py::gil_scoped_acquire gil;
+  stop();
+  return watch_.attr("finish")().attr("draw").cast<std::string>();
+}
+
+void HostWatch::forget() {
+  const py::gil_scoped_acquire gil;
+  stop();
+  watch_.attr("forget")();
+}
+
+void HostRefusal::finish() {
+  if (!watch_) return;  // who watches further out sees it
+  const std::string draw = watch_->finish_draws();
+  DIPTYCH_CHECK(
+      draw.empty(),
+      "[{}] the function {}, expected one that does the same whenever it runs: it is captured once; draw outside "
+      "of it and pass the number, or use torch's random numbers",
+      who_, draw);
+}
+
+}  // namespace diptych::python

@@ -1,0 +1,85 @@
+#include "modes.h"
+
+#include <pybind11/gil_safe_call_once.h>
+#include <torch/csrc/PyInterpreter.h>
+#include <torch/csrc/autograd/python_variable.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include <optional>
+
+#include "bindings.h"
+#include "diptych/base/error.h"
+#include "diptych/hops/transformed_call.h"
+#include "diptych/trace/transforms.h"
+#include "kinds.h"
+
+namespace diptych::python {
+namespace {
+
+using Modes = at::impl::PythonTorchFunctionTLS;
+
+py::handle mode_at(int64_t index) { return Modes::get_stack_at(index)->ptr(getPyInterpreter()); }
+
+// A mode of torch's own that only says where new tensors lie, which guards know; on no real device there is nothing to
+// run.
+bool is_default_device(py::handle mode) {
+  PYBIND11_CONSTINIT static py::gil_safe_call_once_and_store<py::object> storage;
+  const py::object& type =
+      storage
+          .call_once_and_store_result([] { return py::module_::import("torch.utils._device").attr("DeviceContext"); })
+          .get_stored();
+  return py::type::of(mode).is(type) && py::str(mode.attr("device").attr("type")).cast<std::string>() != "meta";
+}
+
+std::optional<std::string> active_mode() {
+  const py::gil_scoped_acquire gil;
+  for (int64_t i = 0; i < Modes::stack_len(); ++i) {
+    if (!is_default_device(mode_at(i))) return fmt::format("the TorchFunctionMode {} is active", type_name(mode_at(i)));
+  }
+  return std::nullopt;
+}
+
+at::Tensor tensor_of(const py::object& result) {
+  DIPTYCH_CHECK(THPVariable_Check(result.ptr()), "[tree] a tensor's class gives a {} where a tensor is taken apart",
+                type_name(result));
+  return THPVariable_Unpack(result.ptr());
+}
+
+py::object python_tensor(const at::Tensor& tensor) {
+  return py::reinterpret_steal<py::object>(THPVariable_Wrap(tensor));
+}
+
+// As Python's own code takes slices and stacks, which a tensor's class may redefine.
+constexpr diptych::detail::EagerOperators kOfPython{
+    [](const at::Tensor& tensor, int64_t index) {
+      const py::gil_scoped_acquire gil;
+      return tensor_of(python_tensor(tensor)[py::int_(index)]);
+    },
+    [](const std::vector<at::Tensor>& tensors) {
+      const py::gil_scoped_acquire gil;
+      py::list list;
+      for (const at::Tensor& tensor : tensors) list.append(python_tensor(tensor));
+      return tensor_of(py::module_::import("torch").attr("stack")(list));
+    },
+    [](const at::Tensor& tensor) {
+      const py::gil_scoped_acquire gil;
+      return tensor_of(python_tensor(tensor).attr("clone")());
+    },
+};
+
+}  // namespace
+
+std::vector<std::string> default_devices() {
+  std::vector<std::string> devices;
+  for (int64_t i = 0; i < Modes::stack_len(); ++i) {
+    if (is_default_device(mode_at(i))) devices.push_back(py::str(mode_at(i).attr("device")).cast<std::string>());
+  }
+  return devices;
+}
+
+void bind_modes() {
+  diptych::detail::set_mode_reader(&active_mode);
+  diptych::detail::set_eager_operators(&kOfPython);
+}
+
+}  // namespace diptych::python

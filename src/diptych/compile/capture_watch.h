@@ -1,0 +1,36 @@
+// What a function does besides its operators, as a binding of another language sees it while the function is captured.
+#pragma once
+#include <memory>
+#include <string>
+
+namespace diptych {
+
+/// Watches one capture, from its making to finish() on the same thread. A function that needs one has a member
+/// `std::unique_ptr<CaptureWatch> watch_capture()`, which may give null.
+class CaptureWatch {
+ public:
+  struct Found {
+    std::string what;       ///< what a graph would not do again, "draws random numbers ..."; empty if there is nothing
+    bool is_undone = true;  ///< whether all is as it was before, so that the function may run again
+  };
+
+  virtual ~CaptureWatch() = default;
+  /// Ends the watch and takes back what was done, if it can be.
+  /// Errors: UserError where it can't be, and the capture is no use either.
+  virtual Found finish() = 0;
+  /// Ends the watch of a capture that failed: what it left of the trace is taken back.
+  virtual void forget() = 0;
+};
+
+namespace detail {
+template <class F>
+std::unique_ptr<CaptureWatch> watch_capture(F& function) {
+  if constexpr (requires { function.watch_capture(); }) {
+    return function.watch_capture();
+  } else {
+    return nullptr;
+  }
+}
+}  // namespace detail
+
+}  // namespace diptych

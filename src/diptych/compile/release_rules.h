@@ -1,0 +1,58 @@
+// Which backwards may follow one that did not retain the graph, and what they still need.
+//
+// Note [Released parts]: eager's nodes free what they have saved when a backward has come through them, one by one, and
+// a later backward that comes through such a node is an error; another that comes through other nodes is none. One node
+// of ours stands for many, so it remembers the backwards that it has run: from which tangents, to which gradients. The
+// rules say through which of eager's nodes such a backward comes, and which residuals the parts read that may still
+// run.
+#pragma once
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "diptych/autodiff/saving_nodes.h"
+#include "diptych/passes/partition.h"
+
+namespace diptych {
+
+/// A backward that a node runs: from which tangents of the function, to which primals and crossings.
+struct BackwardRun {
+  std::vector<bool> tangents;
+  std::vector<bool> gradients;  ///< empty for all
+  auto operator<=>(const BackwardRun&) const = default;
+};
+
+/// Threads: any.
+class ReleaseRules {
+ public:
+  /// `joint` has been split, `saved` are its residuals. `primals`: what derivatives of the gradients start from.
+  ReleaseRules(std::vector<SavingNode> nodes, const Joint& joint, const std::vector<Value>& saved,
+               const std::vector<size_t>& primals);
+
+  /// Whether eager would refuse `run` after the backwards in `released`.
+  bool is_refused(const BackwardRun& run, const std::vector<BackwardRun>& released) const;
+  struct Kept {
+    std::vector<bool> residuals;
+    std::vector<bool> primals;  ///< of those given at construction
+  };
+  /// What backwards read that may still run.
+  Kept kept(const std::vector<BackwardRun>& released) const;
+
+ private:
+  struct Part {
+    std::vector<bool> tangents;
+    std::vector<bool> gradients;
+    std::vector<bool> reads;  ///< residuals, then primals
+  };
+
+  std::vector<SavingNode> nodes_;
+  std::vector<Part> parts_;
+  size_t num_tangents_;
+  size_t num_gradients_;
+  size_t num_residuals_;
+  size_t num_primals_;
+  mutable std::mutex mutex_;
+  mutable std::map<std::vector<BackwardRun>, Kept> kept_;
+};
+
+}  // namespace diptych

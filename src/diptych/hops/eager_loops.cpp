@@ -1,0 +1,148 @@
+#include "diptych/hops/eager_loops.h"
+
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+
+#include "diptych/autodiff/batched_tangents.h"
+#include "diptych/base/error.h"
+#include "diptych/hops/loop_body.h"
+#include "diptych/hops/strides.h"
+#include "diptych/hops/transformed_call.h"
+#include "diptych/hops/truth.h"
+
+namespace diptych::detail {
+namespace {
+
+using Tensors = std::vector<at::Tensor>;
+
+int64_t version_in_loop(const at::Tensor& tensor) {
+  return !tensor.defined() || tensor.is_inference() ? 0 : static_cast<int64_t>(tensor._version());
+}
+
+// Calls a user's function, which leaves its arguments as they are.
+FlatResult call_purely(const char* who, const FlatFunction& function, const Tensors& arguments, const Flattened& first,
+                       const Flattened* second = nullptr) {
+  std::vector<int64_t> versions;
+  for (const at::Tensor& argument : arguments) versions.push_back(version_in_loop(argument));
+  FlatResult result = function(arguments);
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const size_t num_first = first.tensors.size();
+    DIPTYCH_CHECK(version_in_loop(arguments[i]) == versions[i],
+                  "[{}] the body changes its argument '{}' in place; use an out-of-place operator, or clone it first",
+                  who, i < num_first ? first.spec.tensor_path(i) : second->spec.tensor_path(i - num_first));
+  }
+  return result;
+}
+
+// Takes the next carries off the front of a step's results.
+Tensors take_carries(const char* who, const Flattened& init, FlatResult& result) {
+  const auto end = result.tensors.begin() + static_cast<int64_t>(init.tensors.size());
+  Tensors carries(result.tensors.begin(), end);
+  for (size_t i = 0; i < carries.size(); ++i) {
+    check_carry(who, init.spec.tensor_path(i), logical_meta(init.tensors[i]), logical_meta(carries[i]));
+  }
+  result.tensors.erase(result.tensors.begin(), end);
+  return carries;
+}
+
+// What a loop gives is nobody else's.
+void own_carries(Tensors& carries, Tensors given) {
+  for (at::Tensor& carry : carries) {
+    const bool is_given = std::any_of(given.begin(), given.end(), [&](const at::Tensor& tensor) {
+      return tensor.is_same(carry) ||
+             (tensor.has_storage() && carry.has_storage() && tensor.storage().is_alias_of(carry.storage()));
+    });
+    if (is_given) carry = eager_operators().clone(carry);
+    given.push_back(carry);
+  }
+}
+
+Tensors slices_at(const Flattened& xs, int64_t index) {
+  Tensors slices;
+  for (const at::Tensor& leaf : xs.tensors) {
+    slices.push_back(leaf.size(0) > 0 ? eager_operators().select(leaf, index)
+                                      : at::zeros(leaf.sizes().slice(1), leaf.options()));
+  }
+  return slices;
+}
+
+Tensors stack_columns(const std::vector<Tensors>& rows) {
+  Tensors stacks;
+  for (size_t i = 0; i < rows.at(0).size(); ++i) {
+    Tensors column;
+    for (const Tensors& row : rows) column.push_back(row[i]);
+    stacks.push_back(eager_operators().stack(column));
+  }
+  return stacks;
+}
+
+}  // namespace
+
+Tensors scan_in_eager(const FlatFunction& step, const Flattened& init, const Flattened& xs, int64_t length,
+                      bool reverse) {
+  Tensors carries = init.tensors;
+  std::vector<Tensors> rows;
+  // Without steps, one on zeros says what the stacks are stacks of.
+  for (int64_t k = 0; k < std::max<int64_t>(length, 1); ++k) {
+    Tensors given = carries;
+    for (at::Tensor& slice : slices_at(xs, reverse ? length - 1 - k : k)) given.push_back(std::move(slice));
+    FlatResult result = call_purely("scan", step, given, init, &xs);
+    Tensors next = take_carries("scan", init, result);
+    if (length > 0) carries = std::move(next);
+    rows.push_back(std::move(result.tensors));
+  }
+  if (reverse) std::reverse(rows.begin(), rows.end());
+  Tensors given = init.tensors;
+  given.insert(given.end(), xs.tensors.begin(), xs.tensors.end());
+  own_carries(carries, std::move(given));
+  for (at::Tensor& stack : stack_columns(rows)) {
+    carries.push_back(length > 0 ? std::move(stack) : stack.detach().slice(0, 0, 0).clone());
+  }
+  return carries;
+}
+
+void check_condition(const TensorMeta& truth) {
+  DIPTYCH_CHECK(truth.numel() == 1,
+                "[while_loop] the condition gives {}, expected one element; compare, or reduce with any() or all()",
+                type_string(contiguous(truth)));
+}
+
+Tensors while_loop_in_eager(const FlatFunction& condition, const FlatFunction& step, const Flattened& init) {
+  Tensors carries = init.tensors;
+  // What is traced here is given up, and its conditions are not known.
+  while (Recorder::current() == nullptr) {
+    const at::Tensor truth = call_purely("while_loop", condition, carries, init).tensors.at(0);
+    check_condition(logical_meta(truth));
+    if (!truth_of(truth).item().toBool()) break;
+    FlatResult result = call_purely("while_loop", step, carries, init);
+    carries = take_carries("while_loop", init, result);
+  }
+  own_carries(carries, init.tensors);
+  return carries;
+}
+
+Tensors cond_in_eager(const at::Tensor& predicate, const FlatFunction& if_true, const FlatFunction& if_false,
+                      const Flattened& arguments) {
+  const auto run = [&](const FlatFunction& function) {
+    return call_purely("cond", function, arguments.tensors, arguments);
+  };
+  // Both, for a trace that is given up: it may yet meet more, and has the structure of both.
+  if (!differs_within_a_batch(predicate) && Recorder::current() == nullptr) {
+    return run(truth_of(predicate).item().toBool() ? if_true : if_false).tensors;
+  }
+  FlatResult yes = run(if_true), no = run(if_false);
+  const auto metas = [](const Tensors& tensors) {
+    std::vector<TensorMeta> found;
+    for (const at::Tensor& tensor : tensors) found.push_back(logical_meta(tensor));
+    return found;
+  };
+  check_branches_agree(metas(yes.tensors), metas(no.tensors), yes.paths);
+  for (size_t i = 0; i < yes.tensors.size(); ++i) {
+    yes.tensors[i] = at::where(truth_of(predicate).reshape({}), yes.tensors[i], no.tensors[i]);
+  }
+  return std::move(yes.tensors);
+}
+
+}  // namespace diptych::detail

@@ -1,0 +1,10 @@
+// What to write instead of an operator that a graph can't hold: the last part of a refusal.
+#pragma once
+#include <string_view>
+
+namespace diptych::detail {
+
+/// Returns what to do where the operator `name` ("aten::nonzero") needs the values of a tensor.
+std::string_view remedy_for_values(std::string_view name);
+
+}  // namespace diptych::detail

@@ -1,0 +1,221 @@
+// Note [Overlapping writes]
+// Eager refuses most writes to a tensor of which several elements lie in one place, as expand makes them, and to one
+// that partly shares memory with another operand; which operators look is theirs to say, so they are asked, on an
+// example of the same geometry. What they accept is right in the graph as well: a fill, which may write a place twice,
+// and a write to elements that lie apart, taken through a view whose elements did not. Functionalization would write
+// either back through each view in turn and add up what lies in one place. Here the same elements are taken from the
+// base by strides, each once, and the operator is called on those. What else eager accepts depends on the order in
+// which its kernels write, and is refused.
+#include <ATen/FunctionalTensorWrapper.h>
+#include <ATen/MemoryOverlap.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/clone.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
+
+#include <map>
+
+#include "diptych/base/error.h"
+#include "diptych/ops/tags.h"
+#include "diptych/trace/dispatch_keys.h"
+#include "diptych/trace/location.h"
+#include "diptych/trace/memory_overlap.h"
+#include "diptych/trace/recorder.h"
+#include "diptych/trace/stack_tensors.h"
+
+namespace diptych::detail {
+namespace {
+
+namespace fn = at::functionalization;
+
+using TensorList = std::vector<at::Tensor>;
+
+// The fake of a stand-in as it is now, or null for what is none.
+const FakeTensorImpl* synced_fake(const at::Tensor& tensor) {
+  if (!tensor.defined()) return nullptr;
+  if (fn::impl::isFunctionalTensor(tensor)) fn::impl::sync(tensor);
+  return as_fake(tensor);
+}
+
+// A meta tensor that lies in its storage as the stand-in does; what an operator wrote lies by itself until it is read.
+at::Tensor place_in_storage(const at::Tensor& stand_in) {
+  if (!fn::impl::isFunctionalTensor(stand_in)) return as_fake(stand_in)->meta();
+  auto* storage = static_cast<fn::FunctionalStorageImpl*>(stand_in.storage().unsafeGetStorageImpl());
+  const c10::impl::ExcludeDispatchKeyGuard guard(kNotOnMeta);
+  return fn::impl::apply_view_meta_sequence(as_fake(storage->base())->meta(),
+                                            fn::impl::unsafeGetFunctionalWrapper(stand_in)->view_metas());
+}
+
+TensorList written_tensors(const OperatorPlan& plan, const torch::jit::Stack& stack) {
+  TensorList written;
+  const size_t begin = stack.size() - plan.writes.size();
+  for (size_t i = 0; i < plan.writes.size(); ++i) {
+    if (!plan.writes[i]) continue;
+    const auto& argument = stack[begin + i];
+    if (argument.isTensor() && argument.toTensor().defined()) written.push_back(argument.toTensor());
+    if (argument.isTensorList()) {
+      for (const at::Tensor& tensor : argument.toTensorList()) written.push_back(tensor);
+    }
+  }
+  return written;
+}
+
+// In bytes, from the first element to behind the last of a dense tensor.
+std::pair<int64_t, int64_t> dense_extent(const at::Tensor& place) {
+  const auto item = static_cast<int64_t>(place.itemsize());
+  return {place.storage_offset() * item, (place.storage_offset() + place.numel()) * item};
+}
+
+// As ATen judges it: two dense tensors that share some memory, but not each element its own place with the same one.
+bool overlaps_partly(const at::Tensor& a, const at::Tensor& b) {
+  if (a.is_same(b) || !is_stand_in(a) || !is_stand_in(b) || !a.storage().is_alias_of(b.storage())) return false;
+  const auto is_told_by_strides = [](const at::Tensor& tensor) {
+    if (!fn::impl::isFunctionalTensor(tensor)) return false;
+    const auto& steps = fn::impl::unsafeGetFunctionalWrapper(tensor)->view_metas();
+    return std::none_of(steps.begin(), steps.end(),
+                        [](const ViewStep& step) { return Recorder::current()->reads_otherwise(step); });
+  };
+  if (!is_told_by_strides(a) || !is_told_by_strides(b)) return false;
+  const at::Tensor left = place_in_storage(a);
+  const at::Tensor right = place_in_storage(b);
+  if (left.numel() == 0 || right.numel() == 0) return false;
+  if (!left.is_non_overlapping_and_dense() || !right.is_non_overlapping_and_dense()) return false;
+  const auto [left_begin, left_end] = dense_extent(left);
+  const auto [right_begin, right_end] = dense_extent(right);
+  if (left_begin == right_begin && left_end == right_end) return left.strides() != right.strides();
+  return left_begin < right_end && right_begin < left_end;
+}
+
+bool lies_in_one_place(const at::Tensor& tensor) {
+  const FakeTensorImpl* fake = synced_fake(tensor);
+  return fake != nullptr && at::has_internal_overlap(const_cast<FakeTensorImpl*>(fake)) == at::MemOverlap::Yes;
+}
+
+/// Real tensors of no meaning that lie as the stand-ins lie, those of one storage in one.
+class Example {
+ public:
+  at::Tensor of(const at::Tensor& stand_in) {
+    if (!stand_in.defined() || !is_stand_in(stand_in)) return stand_in;
+    const at::Tensor place = place_in_storage(stand_in);
+    const auto bytes = static_cast<int64_t>(place.storage().nbytes());
+    at::Tensor& memory = memory_[stand_in.storage().unsafeGetStorageImpl()];
+    if (!memory.defined()) memory = at::zeros({bytes}, at::dtype(at::kByte).device(stand_in.device()));
+    at::Tensor example = at::empty({0}, memory.options().dtype(place.dtype()));
+    return example.set_(memory.storage(), place.storage_offset(), place.sizes(), place.strides());
+  }
+
+ private:
+  std::map<const c10::StorageImpl*, at::Tensor> memory_;
+};
+
+// Calls the operator on an example and throws what it says of overlap; what else it may say is about other things than
+// zeros.
+void ask_kernel(const c10::OperatorHandle& op, const OperatorPlan& plan, const torch::jit::Stack& stack) {
+  torch::jit::Stack arguments(stack.end() - static_cast<int64_t>(plan.takes_tensor.size()), stack.end());
+  const PauseTraceGuard pause;
+  const at::NoGradGuard no_grad;
+  Example example;
+  for (auto& argument : arguments) {
+    if (argument.isTensor()) {
+      argument = example.of(argument.toTensor());
+    } else if (argument.isTensorList()) {
+      c10::List<at::Tensor> list;
+      for (const at::Tensor& tensor : argument.toTensorVector()) list.push_back(example.of(tensor));
+      argument = std::move(list);
+    }
+  }
+  try {
+    op.callBoxed(&arguments);
+  } catch (const c10::Error& error) {
+    if (std::string_view(error.what_without_backtrace()).find("single memory location") != std::string_view::npos)
+      throw;
+  }
+}
+
+[[noreturn]] void refuse_write(const c10::OperatorHandle& op) {
+  throw_user_error(
+      fmt::format("[trace] {} in scope '{}' changes a view whose elements overlap, or were taken from such a view, as "
+                  "expand, unfold and as_strided make them; change the tensor under it, or a clone of it",
+                  c10::toString(op.operator_name()), current_place().str()));
+}
+
+}  // namespace
+
+// What a chain of views starts from is a tensor without views, and only some views are written back through.
+bool Recorder::can_write_back(const at::Tensor& view) const {
+  if (unwritable_views_.empty() || !fn::impl::isFunctionalTensor(view)) return true;
+  const auto& steps = fn::impl::unsafeGetFunctionalWrapper(view)->view_metas();
+  return std::none_of(steps.begin(), steps.end(), [&](const ViewStep& step) { return unwritable_views_.count(step); });
+}
+
+// Undefined where strides do not tell: the base is no plain tensor, or of another dtype. `once`: of elements that lie
+// in one place along a dimension, the first.
+at::Tensor Recorder::same_elements_of_base(const at::Tensor& view, bool once) {
+  at::Tensor base = autograd_base(view);
+  const FakeTensorImpl* fake = synced_fake(view);
+  const FakeTensorImpl* base_fake = synced_fake(base);
+  if (!fn::impl::isFunctionalTensor(base) || !base.storage().is_alias_of(view.storage())) return {};
+  const bool is_start = fn::impl::unsafeGetFunctionalWrapper(base)->view_metas().empty();
+  if (!is_start || fake->dtype() != base_fake->dtype() || !base_fake->is_contiguous()) return {};
+  c10::DimVector sizes(fake->sizes().begin(), fake->sizes().end());
+  const c10::DimVector strides(fake->strides().begin(), fake->strides().end());
+  for (size_t i = 0; once && i < sizes.size(); ++i) {
+    if (strides[i] == 0) sizes[i] = 1;
+  }
+  const int64_t offset = fake->storage_offset() - base_fake->storage_offset();
+  if (offset == 0) return base.as_strided(sizes, strides);
+  // An offset counts from where a storage begins, and only of the graph's own is that known.
+  const Node* producer = graph_.producer(base_fake->value);
+  if (producer == nullptr || has_tag(producer->op, Tag::kView)) replace_base(base);
+  return base.as_strided(sizes, strides, offset);
+}
+
+// From now on the storage of `base` holds a copy of what it held.
+void Recorder::replace_base(const at::Tensor& base) {
+  auto* storage = static_cast<fn::FunctionalStorageImpl*>(base.storage().unsafeGetStorageImpl());
+  fn::impl::unsafeGetFunctionalWrapper(base)->apply_updates();
+  at::Tensor copy;
+  {
+    const at::AutoDispatchBelowADInplaceOrView below_autograd;
+    const at::AutoDispatchSkipFunctionalize below_functionalization;
+    copy = at::clone(storage->base());
+  }
+  storage->add_update(copy, {});
+  fn::impl::sync(base);
+}
+
+bool Recorder::write_by_strides(const c10::OperatorHandle& op, const OperatorPlan& plan, torch::jit::Stack* stack) {
+  if (phase_ != Phase::kForward || writes_by_strides_) return false;
+  const TensorList written = written_tensors(plan, *stack);
+  const auto is_overlapping = [&](const at::Tensor& tensor) {
+    const auto overlaps = [&](const at::Tensor& other) { return other.defined() && overlaps_partly(tensor, other); };
+    return lies_in_one_place(tensor) || any_tensor(*stack, plan, overlaps);
+  };
+  if (std::any_of(written.begin(), written.end(), is_overlapping)) ask_kernel(op, plan, *stack);
+  const auto is_plain = [&](const at::Tensor& tensor) {
+    return can_write_back(tensor) && (plan.fills || !lies_in_one_place(tensor));
+  };
+  if (std::all_of(written.begin(), written.end(), is_plain)) return false;
+  const size_t begin = stack->size() - plan.takes_tensor.size();
+  const size_t place = std::find(plan.writes.begin(), plan.writes.end(), true) - plan.writes.begin();
+  if (written.size() != 1 || !(*stack)[begin + place].isTensor()) refuse_write(op);
+  const at::Tensor self = written[0];
+  const FakeTensorImpl* fake = synced_fake(self);
+  if (!plan.fills && has_overlap(fake->sizes(), fake->strides())) refuse_write(op);
+  const struct Writing {
+    explicit Writing(bool& flag) : flag_(flag) { flag_ = true; }
+    ~Writing() { flag_ = false; }
+    bool& flag_;
+  } writing(writes_by_strides_);
+  const at::Tensor elements = same_elements_of_base(self, plan.fills);
+  if (!elements.defined()) refuse_write(op);
+  (*stack)[begin + place] = elements;
+  op.callBoxed(stack);
+  for (auto result = stack->begin() + static_cast<std::ptrdiff_t>(begin); result != stack->end(); ++result) {
+    if (result->isTensor() && result->toTensor().is_same(elements)) *result = self;
+  }
+  return true;
+}
+
+}  // namespace diptych::detail

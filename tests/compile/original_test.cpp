@@ -1,0 +1,152 @@
+// Functions of which a capture is no use, as whoever watched it says; and gradients of functions that compute more.
+#include <torch/autograd.h>
+
+#include <memory>
+#include <utility>
+
+#include "compile/eager_check.h"
+#include "diptych/base/error.h"
+#include "diptych/compile/gradients.h"
+
+namespace diptych::testing {
+namespace {
+
+/// What a binding would have seen, as a test tells it.
+struct Script {
+  CaptureWatch::Found found;
+  int runs = 0;
+  int finished = 0;
+  int forgotten = 0;
+};
+
+class ScriptedWatch final : public CaptureWatch {
+ public:
+  explicit ScriptedWatch(Script& script) : script_(script) {}
+  Found finish() override {
+    ++script_.finished;
+    return script_.found;
+  }
+  void forget() override { ++script_.forgotten; }
+
+ private:
+  Script& script_;
+};
+
+struct Watched {
+  std::shared_ptr<Script> script;
+  std::unique_ptr<CaptureWatch> watch_capture() const { return std::make_unique<ScriptedWatch>(*script); }
+  at::Tensor operator()(const at::Tensor& x) const {
+    ++script->runs;
+    return (x * script->runs).sum();
+  }
+};
+
+TEST(Original, RunsWhereACaptureIsNoUse) {
+  const auto script = std::make_shared<Script>(Script{{"counts its calls", true}});
+  const auto f = aot_function(Watched{script});
+  for (int call = 1; call < 4; ++call) {
+    EXPECT_EQ(f(torch::ones({2})).item<float>(), 2.0F * static_cast<float>(call + 1));  // the trace was a run, too
+  }
+  EXPECT_EQ(script->runs, 4);
+  EXPECT_EQ(script->finished, 1);
+  EXPECT_EQ(f.stats().originals, 3U);
+  EXPECT_EQ(f.stats().last_original, "counts its calls");
+  f(torch::ones({3}));  // of another size
+  EXPECT_EQ(script->runs, 5);
+}
+
+TEST(Original, RunsFromTheSecondCallOnIfTheFirstIsDone) {
+  const auto script = std::make_shared<Script>(Script{{"takes from an iterator", false}});
+  const auto f = aot_function(Watched{script});
+  for (int call = 1; call < 4; ++call) {
+    EXPECT_EQ(f(torch::ones({2})).item<float>(), 2.0F * static_cast<float>(call));
+  }
+  EXPECT_EQ(script->runs, 3);
+  EXPECT_EQ(f.stats().originals, 2U);
+}
+
+TEST(Original, HasGradients) {
+  const auto f = aot_function(Watched{std::make_shared<Script>(Script{{"counts its calls", true}})});
+  const at::Tensor x = torch::ones({2}).requires_grad_();
+  f(x).backward();
+  EXPECT_TRUE(at::equal(x.grad(), torch::full({2}, 2.0)));
+  const auto both = value_and_grad(Watched{std::make_shared<Script>(Script{{"counts its calls", true}})});
+  EXPECT_TRUE(at::equal(both(torch::ones({2})).second, torch::full({2}, 2.0)));
+}
+
+TEST(Original, IsAllThatRunsAfterManyCapturesOfNoUse) {
+  const auto script = std::make_shared<Script>(Script{{"counts its calls", true}});
+  struct Counted : Watched {
+    at::Tensor operator()(const at::Tensor& x, int64_t n) const { return Watched::operator()(x) + n; }
+  };
+  const auto counted = aot_function(Counted{{script}});
+  for (int64_t n = 0; n < 40; ++n) counted(torch::ones({2}), n);
+  EXPECT_EQ(counted.stats().originals, 40U);
+  EXPECT_EQ(counted.stats().misses, 16U);
+  counted.clear();
+  script->found = {};
+  counted(torch::ones({2}), 1);
+  counted(torch::ones({2}), 1);
+  EXPECT_EQ(counted.stats().hits, 1U);
+  EXPECT_EQ(counted.stats().originals, 40U);
+}
+
+TEST(Original, IsNotAskedForWhereNothingWasFound) {
+  const auto script = std::make_shared<Script>();
+  const auto f = aot_function(Watched{script});
+  for (int call = 0; call < 3; ++call) f(torch::ones({2}));
+  EXPECT_EQ(script->runs, 1);
+  EXPECT_EQ(f.stats().originals, 0U);
+  EXPECT_EQ(f.stats().hits, 2U);
+}
+
+TEST(Original, IsForgottenAfterAnError) {
+  struct Throws : Watched {
+    at::Tensor operator()(const at::Tensor& x) const { return x * x.sum().item<float>(); }
+  };
+  const auto script = std::make_shared<Script>();
+  const auto f = aot_function(Throws{{script}});
+  EXPECT_THROW(f(torch::ones({2})), UserError);
+  EXPECT_EQ(script->forgotten, 1);
+  EXPECT_EQ(script->finished, 0);
+}
+
+struct Extras {
+  at::Tensor prediction;
+  at::Tensor weight;
+  int64_t size = 0;
+  DIPTYCH_FIELDS(prediction, weight, size)
+};
+
+std::pair<at::Tensor, Extras> loss_and_extras(const at::Tensor& w, const at::Tensor& x) {
+  const at::Tensor prediction = w * x;
+  return {prediction.square().sum(), {prediction, w, x.size(0)}};
+}
+
+TEST(Extras, ComeWithTheValue) {
+  const at::Tensor w = torch::arange(1.0, 4.0), x = torch::ones({3}) * 2;
+  const auto both = value_and_grad(&loss_and_extras);
+  for (int call = 0; call < 2; ++call) {
+    const auto [result, gradient] = both(w, x);
+    EXPECT_TRUE(at::equal(result.first, (w * x).square().sum()));
+    EXPECT_TRUE(at::equal(result.second.prediction, w * x));
+    EXPECT_TRUE(at::equal(result.second.weight, w));
+    EXPECT_EQ(result.second.size, 3);
+    EXPECT_TRUE(at::equal(gradient, 2 * w * x * x));
+    EXPECT_FALSE(result.second.prediction.requires_grad() || result.second.weight.requires_grad());
+  }
+  EXPECT_EQ(both.stats().hits, 1U);
+  const auto [gradient, extras] = grad(&loss_and_extras)(w, x);
+  EXPECT_TRUE(at::equal(gradient, 2 * w * x * x));
+  EXPECT_TRUE(at::equal(extras.prediction, w * x));
+}
+
+TEST(Extras, AreDifferentiableWhereTheFirstArgumentRequiresGrad) {
+  const at::Tensor w = torch::arange(1.0, 4.0).requires_grad_(), x = torch::ones({3}) * 2;
+  const auto [result, gradient] = value_and_grad(&loss_and_extras)(w, x);
+  const auto second = torch::autograd::grad({gradient.sum() + result.second.prediction.sum()}, {w});
+  EXPECT_TRUE(at::equal(second[0], 2 * x * x + x));
+}
+
+}  // namespace
+}  // namespace diptych::testing

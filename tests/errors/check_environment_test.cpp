@@ -1,0 +1,30 @@
+// DIPTYCH_CHECK stands for the option of every compiled function, and is reported if it is no number. A program of its
+// own, since the variable is read once.
+#include <cstdlib>
+
+#include "errors/refusal.h"
+
+namespace diptych::testing {
+namespace {
+
+TEST(CheckEnvironment, MustBeANumberAndStandsForTheOption) {
+  double scale = 2;
+  const auto make = [&] { return aot_function([&](const at::Tensor& x) { return x * scale; }); };
+  ::setenv("DIPTYCH_CHECK", "often", 1);
+  try {
+    make();
+    ADD_FAILURE() << "expected an error";
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("[DIPTYCH_CHECK] got 'often', expected a whole number"),
+              std::string::npos);
+  }
+  ::setenv("DIPTYCH_CHECK", "2", 1);
+  const auto f = make();
+  f(torch::ones({2}));
+  scale = 3;
+  expect_refusal([&] { f(torch::ones({2})); }, {"[check aot] result 'out' is not as the original function has it"});
+  EXPECT_EQ(f.stats().checks, 1U);
+}
+
+}  // namespace
+}  // namespace diptych::testing

@@ -1,0 +1,119 @@
+"""Runs a program in eager and compiled, and says how the two compare; and the same in processes of their own."""
+import json
+import os
+import re
+import select
+import signal
+import time
+import warnings
+
+from programs import Program, simpler
+from watch import difference
+
+AGREED, ERROR_IN_BOTH, REFUSED, ONLY_EAGER_REFUSES = "equal to eager", "an error in both", "refused by UserError", "only eager refuses"
+WRONG, FOREIGN, CRASHED, UNSTABLE, CAUGHT = "wrong", "error in foreign words", "crash", "eager differs from run to run", "found by the check"
+FAULTS = (WRONG, FOREIGN, CRASHED)
+VERSION_WORDS = ("modified by an inplace operation", "has been modified inplace", "backward through the graph a second time")
+SECONDS_OF_A_PROGRAM = 60
+
+
+def message_class(text):
+    """The first line of a message, without what varies from program to program."""
+    line = re.sub(r"'[^']*'", "'_'", text.strip().split("\n")[0])
+    line = re.sub(r"\[[-0-9, ]*\]", "[..]", line)
+    line = re.sub(r"\w+\.py:\d+( \w+)?", "LINE", re.sub(r"<string>:\d+( \w+)?", "LINE", line))
+    return re.sub(r"-?\d+(\.\d+)?(e-?\d+)?", "N", line)[:150]
+
+
+def observe(program, wrap):
+    """(what was seen, the error that ended it or None)."""
+    log, names = [], {"__name__": "program"}
+    exec(compile(program.text(), "<string>", "exec"), names)
+    try:
+        names["program"](wrap, log)
+    except Exception as error:  # noqa: BLE001: what it is, is the question
+        return log, error
+    return log, None
+
+
+def judge(program, check=0):
+    """(outcome, key, details): equal keys fail in the same way."""
+    import diptych
+
+    def compiled(function, options):
+        return diptych.aot_function(function, **options, **({"check": check} if check else {}))
+
+    warnings.simplefilter("ignore")
+    expected, eager_error = observe(program, lambda function, options: function)
+    again, error_again = observe(program, lambda function, options: function)
+    if difference(expected, again) or type(eager_error) is not type(error_again):
+        return UNSTABLE, "", ""
+    got, error = observe(program, compiled)
+    text = str(error)
+    if isinstance(error, diptych.UserError):
+        if text.startswith("[check"):
+            return CAUGHT, message_class(text), text
+        if eager_error is not None:
+            return ERROR_IN_BOTH, message_class(text), text
+        outcome = FOREIGN if text.startswith("[interpreter]") else REFUSED
+        return outcome, message_class(text), text
+    where = difference(expected, got)
+    if error is not None and eager_error is not None:
+        return ERROR_IN_BOTH, message_class(str(eager_error)), ""
+    if error is not None:
+        words = f"{type(error).__name__}: {text}"
+        return FOREIGN, message_class(words), words
+    if eager_error is not None:
+        version = any(words in str(eager_error) for words in VERSION_WORDS)
+        return ONLY_EAGER_REFUSES if version else WRONG, "error in eager only: " + message_class(str(eager_error)), str(eager_error)
+    if where is None:
+        return AGREED, "", ""
+    return WRONG, f"{'+'.join(sorted(set(program.kinds) - {'arithmetic'}))}: {message_class(where.split(':', 1)[1])}", f"eager and compiled, in what is seen{where}"
+
+
+def in_child(programs, check):
+    """Yields a verdict for each of the programs, judged in a child; fewer than programs if the child dies."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(read)
+        devnull = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(devnull, 2)
+        with os.fdopen(write, "w") as pipe:
+            for program in programs:
+                signal.alarm(SECONDS_OF_A_PROGRAM)
+                pipe.write(json.dumps(judge(program, check)) + "\n")
+                pipe.flush()
+        os._exit(0)
+    os.close(write)
+    verdicts = []
+    with os.fdopen(read) as pipe:
+        for line in pipe:
+            verdicts.append(tuple(json.loads(line)))
+    _, status = os.waitpid(child, 0)
+    if len(verdicts) < len(programs):
+        signal_number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+        verdicts.append((CRASHED, f"signal {signal_number}" if signal_number else f"exit status {os.WEXITSTATUS(status)}", ""))
+    return verdicts
+
+
+def judge_all(programs, check=0, batch=40):
+    """Yields (program, verdict)."""
+    waiting = list(programs)
+    while waiting:
+        verdicts = in_child(waiting[:batch], check)
+        yield from zip(waiting, verdicts)
+        waiting = waiting[len(verdicts):]
+
+
+def shrink(program, verdict, check=0):
+    """The smallest program found that fails in the same way."""
+    fails = lambda candidate: in_child([candidate], check)[0][0] == verdict[0]
+    progress = True
+    while progress:
+        progress = False
+        for candidate in simpler(program):
+            if fails(candidate):
+                program, progress = candidate, True
+                break
+    return program

@@ -1,0 +1,173 @@
+"""Values of other kinds than numbers and tensors as arguments, in closures and as results, and values without an end."""
+import datetime
+import decimal
+import fractions
+import pathlib
+
+import diptych
+import pytest
+import torch
+
+
+@pytest.mark.parametrize("number", [1j, 2 + 3j, complex("nan"), 0j])
+def test_a_complex_number(number):
+    compiled, x = diptych.aot_function(lambda x, c: x * c), torch.randn(3)
+    for _ in range(2):
+        torch.testing.assert_close(compiled(x, number), x * number, equal_nan=True)
+        torch.testing.assert_close(diptych.aot_function(lambda x: x * number)(x), x * number, equal_nan=True)
+    torch.testing.assert_close(compiled(x, number.conjugate()), x * number.conjugate(), equal_nan=True)
+
+
+def test_a_complex_number_as_a_result():
+    compiled = diptych.aot_function(lambda x, c: (x * 2, c, {"c": c + 1j}))
+    for number in (1j, 2j, 1j):
+        _, first, second = compiled(torch.ones(2), number)
+        assert (first, second["c"]) == (number, number + 1j)
+    assert compiled.stats().misses == 2
+
+
+VALUES = {
+    "Fraction": (fractions.Fraction(1, 3), fractions.Fraction(2, 3), float),
+    "Decimal": (decimal.Decimal("0.1"), decimal.Decimal("0.10001"), float),
+    "date": (datetime.date(2020, 1, 2), datetime.date(2020, 1, 3), lambda value: float(value.day)),
+    "datetime": (datetime.datetime(2020, 1, 2), datetime.datetime(2020, 1, 2, 3), lambda value: float(value.hour + 1)),
+    "timedelta": (datetime.timedelta(seconds=1), datetime.timedelta(seconds=2), lambda value: value.total_seconds()),
+    "path": (pathlib.Path("a"), pathlib.Path("ab"), lambda value: float(len(str(value)))),
+    "frozenset": (frozenset("a"), frozenset("ab"), lambda value: float(len(value))),
+    "set": ({1, 2}, {1, 3}, lambda value: float(sum(value))),
+    "bytes": (b"a", b"b", lambda value: float(value[0])),
+    "tuple": ((1, (2.0, "x")), (1, (3.0, "x")), lambda value: value[1][0]),
+}
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_a_value_counts_by_what_it_is(name):
+    one, other, number = VALUES[name]
+    compiled, x = diptych.aot_function(lambda x, value: x * number(value)), torch.ones(2)
+    held = [one]
+    closed = diptych.aot_function(lambda x: x * number(held[0]))
+    for value in (one, other, one):
+        held[0] = value
+        torch.testing.assert_close(compiled(x, value), x * number(value))
+        torch.testing.assert_close(closed(x), x * number(value))
+    assert compiled.stats().misses == 2 and closed.stats().misses == 2
+
+
+class Slotted:
+    __slots__ = ("scale",)
+
+    def __init__(self, scale):
+        self.scale = scale
+
+
+def test_an_object_that_nothing_can_refer_to_weakly():
+    compiled, x = diptych.aot_function(lambda x, held: x * held.scale), torch.ones(2)
+    for scale in (2.0, 3.0, 2.0):
+        torch.testing.assert_close(compiled(x, Slotted(scale)), x * scale)
+    assert compiled.stats().misses == 2
+
+
+def nested(make, depth):
+    value = torch.ones(2)
+    for _ in range(depth):
+        value = make(value)
+    return value
+
+
+def within_itself(value):
+    if isinstance(value, dict):
+        value["self"] = value
+    else:
+        value.append(value)
+    return value
+
+
+ENDLESS = {
+    "a list that holds itself": lambda: within_itself([torch.ones(2)]),
+    "a dict that holds itself": lambda: within_itself({"x": torch.ones(2)}),
+    "two lists that hold each other": lambda: (lambda a, b: (a.append(b), b.append(a), a)[2])([torch.ones(2)], []),
+    "a list within lists": lambda: nested(lambda value: [value], 20_000),
+    "a tuple within tuples": lambda: nested(lambda value: (value,), 20_000),
+    "a dict within dicts": lambda: nested(lambda value: {"a": value}, 20_000),
+}
+REFUSAL = r"\[tree\] '.*\.\.\.' is nested more than 500 deep, or holds itself"
+
+
+@pytest.mark.parametrize("name", ENDLESS)
+def test_what_has_no_end_is_refused(name):
+    value, x = ENDLESS[name](), torch.ones(2)
+    for call in (diptych.aot_function(lambda x, value: x * 2), lambda x, value: diptych.capture(lambda x, value: x * 2, x, value)):
+        with pytest.raises(diptych.UserError, match=REFUSAL):
+            call(x, value)
+    with pytest.raises(diptych.UserError, match=REFUSAL):
+        diptych.aot_function(lambda x: (x * 2, value))(x)
+    with pytest.raises(diptych.UserError, match=REFUSAL):
+        diptych.scan(lambda c, s: (c, s), value, x)
+
+
+@pytest.mark.parametrize("name", [name for name in ENDLESS if "hold" not in name])
+def test_what_is_nested_too_deep_in_a_closure_is_refused(name):
+    value = ENDLESS[name]()
+    with pytest.raises(diptych.UserError, match=REFUSAL):
+        diptych.aot_function(lambda x: x * len(value))(torch.ones(2))
+
+
+@pytest.mark.parametrize("name", [name for name in ENDLESS if "hold" in name])
+def test_what_holds_itself_in_a_closure_is_read_once(name):
+    value = ENDLESS[name]()
+    compiled, x = diptych.aot_function(lambda x: x * len(value)), torch.ones(2)
+    for _ in range(2):
+        torch.testing.assert_close(compiled(x), x * len(value))
+    assert compiled.stats().misses == 1
+
+
+def test_a_module_that_holds_itself():
+    module = torch.nn.Linear(2, 2)
+    module.child = module
+    with pytest.raises(diptych.UserError, match=REFUSAL):
+        diptych.aot_module(module)(torch.ones(2))
+
+
+def test_what_is_nested_within_reason():
+    value, depth = nested(lambda value: [value], 200), 200
+    compiled = diptych.aot_function(lambda value: nested_part(value, depth) * 2)
+    torch.testing.assert_close(compiled(value), torch.full((2,), 2.0))
+
+
+def nested_part(value, depth):
+    for _ in range(depth):
+        value = value[0]
+    return value
+
+
+def loss_and_extras(w, x):
+    y = w * x
+    return y.square().sum(), {"y": y, "w": w, "x": x}
+
+
+def test_what_a_loss_computes_besides():
+    w, x = torch.randn(3), torch.randn(3)
+    for compiled in (diptych.value_and_grad(loss_and_extras, has_aux=True), diptych.value_and_grad(loss_and_extras, has_aux=True, backend="interpreter")):
+        for _ in range(2):
+            (value, extras), gradient = compiled(w, x)
+            expected, (expected_value, expected_extras) = torch.func.grad_and_value(loss_and_extras, has_aux=True)(w, x)
+            torch.testing.assert_close((value, extras, gradient), (expected_value, expected_extras, expected))
+            assert not any(tensor.requires_grad for tensor in (value, extras["y"], extras["w"], gradient))
+    gradient, extras = diptych.grad(loss_and_extras, has_aux=True)(w, x)
+    torch.testing.assert_close((gradient, extras), torch.func.grad(loss_and_extras, has_aux=True)(w, x))
+
+
+def test_extras_of_parameters_that_require_grad():
+    w, x = torch.randn(3, requires_grad=True), torch.randn(3)
+    (value, extras), gradient = diptych.value_and_grad(loss_and_extras, has_aux=True)(w, x)
+    torch.testing.assert_close(gradient, 2 * w * x * x)
+    (second,) = torch.autograd.grad(gradient.sum() + extras["y"].sum(), w)
+    torch.testing.assert_close(second, 2 * x * x + x)
+
+
+def test_a_loss_without_extras_is_refused():
+    for role, function in (("a tuple of two", lambda w: w.sum()), ("one tensor", lambda w: (2.0, w.sum()))):
+        with pytest.raises(diptych.UserError, match=rf"\[value_and_grad\] the function returned a .*expected {role}"):
+            diptych.value_and_grad(function, has_aux=True)(torch.ones(2))
+
+

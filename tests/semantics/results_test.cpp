@@ -1,0 +1,174 @@
+// How results stand in autograd's graph: gradients with respect to them, leaves among them, one backward after another.
+#include "semantics/values.h"
+
+namespace diptych::testing {
+namespace {
+
+namespace ag = torch::autograd;
+
+constexpr const char* kTwice = "Trying to backward through the graph a second time";
+
+at::Tensor leaf64(double shift = 0) { return values({3}, shift).to(torch::kFloat64).requires_grad_(); }
+
+at::Tensor grad_of(const at::Tensor& result, const at::Tensor& wanted, bool create_graph = false) {
+  return ag::grad({result.sum()}, {wanted}, {}, /*retain_graph=*/true, create_graph, /*allow_unused=*/true)[0];
+}
+
+void expect_same(const at::Tensor& got, const at::Tensor& expected) {
+  ASSERT_EQ(got.defined(), expected.defined());
+  if (got.defined()) EXPECT_TRUE(at::allclose(got, expected)) << got << expected;
+}
+
+// Two steps of a cell, whose states come out one by one and stacked.
+Tensors states(const at::Tensor& x) {
+  const at::Tensor first = at::tanh(x * x);
+  const at::Tensor second = at::tanh(first * x);
+  return {first, second, at::stack({first, second}), second.slice(0, 1)};
+}
+
+TEST(Results, HaveGradientsWithRespectToEachOther) {
+  const auto compiled = aot_function(states);
+  for (int call = 0; call < 2; ++call) {
+    const at::Tensor a = leaf64(), b = leaf64();
+    Tensors expected = states(a), got = compiled(b);
+    const size_t count = expected.size();
+    expected.push_back(a);
+    got.push_back(b);
+    for (size_t i = 0; i < count; ++i) {
+      for (size_t j = 0; j < expected.size(); ++j) {
+        expect_same(grad_of(got[i], got[j]), grad_of(expected[i], expected[j]));
+      }
+    }
+  }
+}
+
+TEST(Results, HaveSecondDerivativesWithRespectToEachOther) {
+  const auto compiled = aot_function(states);
+  const at::Tensor a = leaf64(), b = leaf64();
+  Tensors expected = states(a), got = compiled(b);
+  expected.push_back(a);
+  got.push_back(b);
+  for (size_t j : {0, 4}) {
+    const at::Tensor first = grad_of(expected[2], expected[j], true), ours = grad_of(got[2], got[j], true);
+    expect_same(ours, first);
+    if (!first.requires_grad()) continue;
+    for (size_t k : {j, size_t{4}}) expect_same(grad_of(ours, got[k]), grad_of(first, expected[k]));
+  }
+}
+
+TEST(Results, AreHookedWhereAllOfTheirGradientArrives) {
+  const auto gradients = [](const auto& function) {
+    const at::Tensor x = leaf64();
+    const Tensors results = function(x);
+    results[0].retain_grad();
+    results[1].register_hook([](const at::Tensor& gradient) { return gradient * 3; });
+    (results[2].sum() + results[0].sum()).backward();
+    return Tensors{results[0].grad(), x.grad()};
+  };
+  const auto expected = gradients(states), got = gradients(aot_function(states));
+  for (size_t i = 0; i < expected.size(); ++i) expect_same(got[i], expected[i]);
+}
+
+TEST(Results, OfAChangedArgumentLeadToTheArgument) {
+  const auto g = [](const at::Tensor& x) {
+    x.mul_(2);
+    return x.sin();
+  };
+  const auto gradient = [](const auto& function) {
+    const at::Tensor x = leaf64() * 1;
+    const at::Tensor y = function(x);
+    return grad_of(y, x);
+  };
+  expect_same(gradient(aot_function(g)), gradient(g));
+}
+
+TEST(Results, ALeafThatIsMadeInsideGetsItsGradient) {
+  const auto g = [](const at::Tensor& x) -> Tensors {
+    const at::Tensor w = torch::ones({3}, torch::kFloat64).requires_grad_();
+    return {w, (x * w * w).sum()};
+  };
+  const auto compiled = aot_function(g);
+  for (int call = 0; call < 2; ++call) {
+    const at::Tensor x = leaf64();
+    const Tensors results = compiled(x);
+    EXPECT_TRUE(results[0].is_leaf());
+    results[1].backward();
+    expect_same(results[0].grad(), x.detach() * 2);
+    expect_same(x.grad(), at::ones_like(x));
+  }
+}
+
+// Each backward runs what eager's would; one that comes through what another has freed is refused.
+TEST(Results, BackwardsInTurnShareOnlyWhatEagerShares) {
+  const auto g = [](const at::Tensor& x, const at::Tensor& w) -> Tensors {
+    const at::Tensor shared = x.exp();
+    return {x.sin(), w.exp(), x + w, shared.sin(), shared * 2};
+  };
+  const auto compiled = aot_function(g);
+  for (int call = 0; call < 2; ++call) {
+    const at::Tensor a = leaf64(), b = leaf64(1), x = leaf64(), w = leaf64(1);
+    const Tensors expected = g(a, b), got = compiled(x, w);
+    for (const size_t i : {0, 1, 2, 2, 3}) {
+      expected[i].sum().backward();
+      got[i].sum().backward();
+      expect_same(x.grad(), a.grad());
+      expect_same(w.grad(), b.grad());
+    }
+    for (const size_t i : {0, 1, 3, 4}) {
+      expect_error<std::exception>([&] { expected[i].sum().backward(); }, kTwice);
+      expect_error<std::exception>([&] { got[i].sum().backward(); }, kTwice);
+    }
+  }
+}
+
+TEST(Results, GradientsForOneArgumentLeaveThoseForAnother) {
+  const auto g = [](const at::Tensor& x, const at::Tensor& w) { return x.sin() + w.exp(); };
+  const auto compiled = aot_function(g);
+  const at::Tensor x = leaf64(), w = leaf64(1);
+  const at::Tensor y = compiled(x, w).sum();
+  expect_same(ag::grad({y}, {x}, {}, false)[0], x.cos());
+  expect_same(ag::grad({y}, {w}, {}, false)[0], w.exp());
+  expect_error<std::exception>([&] { ag::grad({y}, {x}, {}, false); }, kTwice);
+}
+
+TEST(Results, TheHistoryOfAnArgumentThatIsNotUsedIsLeftAlone) {
+  const auto compiled = aot_function([](const at::Tensor& x, const at::Tensor&) { return x.sin(); });
+  const at::Tensor x = leaf64(), w = leaf64(1);
+  const at::Tensor unused = w.exp();
+  compiled(x, unused).sum().backward();
+  unused.sum().backward();
+  expect_same(w.grad(), w.exp());
+}
+
+/// Adds one to a counter in its backward.
+struct Counting : ag::Function<Counting> {
+  static at::Tensor forward(ag::AutogradContext* context, const at::Tensor& x, const at::Tensor& count) {
+    context->save_for_backward({count});
+    return x * 2;
+  }
+  static ag::variable_list backward(ag::AutogradContext* context, const ag::variable_list& gradients) {
+    context->get_saved_variables()[0].add_(1);
+    return {gradients[0] * 2, at::Tensor()};
+  }
+};
+
+TEST(Results, ABackwardThatChangesATensorFromOutsideIsRefused) {
+  const at::Tensor count = torch::zeros({});
+  const auto compiled = aot_function([&](const at::Tensor& x) { return Counting::apply(x, count); });
+  expect_error<UserError>([&] { (void)compiled(leaf64()); }, "the backward of the function changes 'free.0' in place");
+  EXPECT_EQ(count.item<float>(), 0);
+}
+
+TEST(Results, ASecondOrderThatAHookOfTheFunctionHasAPartInIsRefused) {
+  const auto compiled = aot_function([](const at::Tensor& x) {
+    const at::Tensor y = x.sin();
+    y.register_hook([](const at::Tensor& gradient) { return gradient * 3; });
+    return (y * y).sum();
+  });
+  const at::Tensor x = leaf64();
+  expect_same(grad_of(compiled(x), x), 6 * x.sin() * x.cos());
+  expect_error<UserError>([&] { grad_of(compiled(x), x, true); }, "on which the function registers a hook");
+}
+
+}  // namespace
+}  // namespace diptych::testing
