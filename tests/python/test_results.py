@@ -360,6 +360,28 @@ def test_the_older_weight_norm_trains():
         torch.testing.assert_close(losses[1], losses[0])
 
 
+# A part of a loss depends on the eigenvectors' phases where the whole does not.
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize("chosen", ["values", "vectors", "both"])
+def test_eigenvectors_twice_differentiated(seed, symmetric, inside, chosen):
+    def f(a):
+        values, vectors = torch.linalg.eigh(a + a.mH) if symmetric else torch.linalg.eig(a)
+        return values, vectors.abs() if inside else vectors
+
+    def look(f):
+        torch.manual_seed(seed)
+        a = torch.randn(4, 4, dtype=torch.complex128 if symmetric else torch.float64).requires_grad_()
+        values, vectors = f(a)
+        outputs = [values] * (chosen != "vectors") + [vectors.abs()] * (chosen != "values")
+        tangents = [torch.randn_like(output) for output in outputs]
+        first = grad(outputs, a, tangents, create_graph=True)[0]
+        return [first.detach(), grad(first, a, torch.randn_like(first))[0]]
+
+    twice(look, f)
+
+
 # Checkpoints of torch's.
 def test_torchs_checkpoint_round_a_compiled_function():
     def f(x, w):

@@ -111,6 +111,18 @@ void Walk::pass_on(const ag::edge_list& edges, ag::variable_list gradients) {
   }
 }
 
+// Eigenvectors are known up to a phase, and the derivative of one part of a loss alone may depend on it. LibTorch's
+// formula puts the eigenvalues' gradient where that part of the vectors' stands, if it is given one: with zeros for one
+// that is not, the gradients of parts add up to that of the whole. Engines add before the formula; a backward that is
+// differentiated again has parts that come by different ways.
+void complete_gradients(const ag::Node& node, ag::variable_list& gradients) {
+  const std::string name = node.name();
+  if (name != "LinalgEigBackward0" && name != "LinalgEighBackward0") return;
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    if (!gradients[i].defined()) gradients[i] = node.input_metadata(i).zeros_like();
+  }
+}
+
 // Whether what was recorded since reads a value of the forward, or a gradient is one.
 bool Walk::reads_forward(size_t first_node, const ag::variable_list& results) const {
   const Graph& graph = recorder_.graph();
@@ -146,6 +158,7 @@ void Walk::evaluate(ReadyNode ready) {
   inputs = hooked(node.pre_hooks(), std::move(inputs));
   recorder_.set_backward_of(node.sequence_nr());
   const ag::variable_list kept = node.post_hooks().empty() ? ag::variable_list() : inputs;
+  complete_gradients(node, inputs);
   const size_t first_node = recorder_.graph().nodes().size();
   ag::variable_list outputs = node(std::move(inputs));
   if (reads_forward(first_node, outputs)) part_.saving.insert(&node);

@@ -438,6 +438,8 @@ void Analyzer::mark_differentiable(size_t index) {
   if (!slot.tensor.defined() || !slot.tensor.requires_grad()) return;
   // A leaf that is handed through, as exact outputs are, has its gradient from here; one that the function made, none.
   if (slot.kind == SlotKind::kOutput && is_own_leaf(slot.tensor)) return plan().fresh_leaves.push_back(index);
+  // A view that was taken under no_grad requires grad by its base and has no history.
+  if (slot.kind == SlotKind::kOutput && !exact_outputs_ && slot.tensor.is_view() && slot.tensor.is_leaf()) return;
   if (slot.kind == SlotKind::kMutated) {
     for (const auto& mutation : plan().mutations) {
       if (mutation.data && mutation.slot == index && mutation.under_no_grad) return;
