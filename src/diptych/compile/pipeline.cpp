@@ -1,5 +1,6 @@
 #include "diptych/compile/pipeline.h"
 
+#include "diptych/graph/rewrite.h"
 #include "diptych/hops/optimize_scans.h"
 #include "diptych/hops/reuse_scan_stacks.h"
 #include "diptych/hops/scan_edit.h"
@@ -22,6 +23,13 @@ KeepsNode kept_nodes(const std::vector<std::string>& names) {
   };
 }
 
+// Whether its forward has one, which is so of all variants of a joint or of none.
+bool scans_forward(const Graph& graph) {
+  return std::any_of(graph.nodes().begin(), graph.nodes().end(), [](const Node& node) {
+    return node.provenance.phase == Phase::kForward && detail::has_scan(node);
+  });
+}
+
 // What leaves a loop is simplified with what was around it.
 Graph finish(const Graph& graph, const SimplifyOptions& options) {
   const Graph simple = simplify(graph, evaluate, options);
@@ -31,8 +39,12 @@ Graph finish(const Graph& graph, const SimplifyOptions& options) {
 }  // namespace
 
 Joint prepare_joint(Joint joint, const AotOptions& options) {
+  const bool scans = scans_forward(joint.graph);
+  if (!scans && options.decompositions.empty()) return joint;
+  // What is saved is known by number in every variant of a joint, whether or not a pass finds something to do in it.
+  joint.graph = renumber(joint.graph);
   // Before the partition, which then finds one residual where there were two.
-  joint.graph = run_pass("reuse_scan_stacks", joint.graph, reuse_scan_stacks);
+  if (scans) joint.graph = run_pass("reuse_scan_stacks", joint.graph, reuse_scan_stacks);
   if (options.decompositions.empty()) return joint;
   const auto keeps = kept_nodes(options.decompositions);
   joint.graph = run_pass("decompose", joint.graph, [&](const Graph& graph) { return decompose(graph, keeps); });

@@ -94,6 +94,13 @@ std::vector<bool> needed_nodes(const Graph& source, const std::vector<Value>& in
 
 }  // namespace
 
+Graph renumber(const Graph& source) {
+  Rewriter rewriter(source);
+  rewriter.copy_inputs();
+  for (const Node& node : source.nodes()) rewriter.copy_node(node);
+  return rewriter.finish();
+}
+
 Graph extract(const Graph& source, std::string name, const std::vector<Value>& inputs, std::vector<Slot> input_slots,
               const std::vector<Value>& outputs, std::vector<Slot> output_slots, const std::vector<size_t>& also_keep) {
   DIPTYCH_ASSERT(inputs.size() == input_slots.size(), "extract '{}' got {} inputs and {} slots", name, inputs.size(),

@@ -35,6 +35,10 @@ class Rewriter {
   std::vector<Value> map_;
 };
 
+/// Returns the same graph with its values in order: inputs, then the results of nodes, constants where they are first
+/// used.
+Graph renumber(const Graph& source);
+
 /// Returns the subgraph that computes `outputs` from `inputs` (values of `source`), nodes in the source's order, with
 /// nothing that the outputs do not need but the nodes whose indices are in `also_keep` (random nodes of a forward
 /// graph, which must draw whether or not their result is used).

@@ -217,11 +217,13 @@ Value with_layout(Emitter& emitter, Value value, const TensorMeta& meta) {
   return emitter.call("aten.copy", {empty, value});
 }
 
+bool has_scan(const Node& node) {
+  return is_scan(node) || std::any_of(node.subgraphs.begin(), node.subgraphs.end(),
+                                      [](const auto& subgraph) { return has_scan(*subgraph); });
+}
+
 bool has_scan(const Graph& graph) {
-  return std::any_of(graph.nodes().begin(), graph.nodes().end(), [](const Node& node) {
-    return is_scan(node) || std::any_of(node.subgraphs.begin(), node.subgraphs.end(),
-                                        [](const auto& subgraph) { return has_scan(*subgraph); });
-  });
+  return std::any_of(graph.nodes().begin(), graph.nodes().end(), [](const Node& node) { return has_scan(node); });
 }
 
 namespace {
@@ -261,7 +263,8 @@ std::optional<Graph> rewrite(const Graph& graph, InternedString origin, const Sc
 Graph rewrite_scans(const Graph& graph, std::string_view origin, const ScanPass& pass) {
   if (!has_scan(graph)) return graph;
   auto result = rewrite(graph, InternedString(origin), pass, /*is_top=*/true);
-  return result ? std::move(*result) : graph;
+  if (result) return std::move(*result);
+  return graph;
 }
 
 }  // namespace diptych::detail

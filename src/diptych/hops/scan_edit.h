@@ -106,6 +106,7 @@ using ScanPass = std::function<bool(ScanEdit&)>;
 Graph rewrite_scans(const Graph& graph, std::string_view origin, const ScanPass& pass);
 
 /// Whether a graph holds a scan, in bodies of other operators too.
+bool has_scan(const Node& node);
 bool has_scan(const Graph& graph);
 
 /// `value` with the strides of `meta`: itself if it has them, else a copy.

@@ -11,7 +11,9 @@ namespace diptych::detail {
 namespace {
 
 at::Tensor take(Frame& frame, int32_t reference, bool is_last) {
-  return is_last ? std::move(frame.registers[reference]) : frame.tensor(reference);
+  // In one expression with a constant tensor, clang 19 takes what is moved for a constant, too, and copies it.
+  if (is_last) return std::move(frame.registers[reference]);
+  return frame.tensor(reference);
 }
 
 // `Tensor?[]` and `Tensor[]` are both value lists in a graph and different lists on a stack.

@@ -240,7 +240,11 @@ std::vector<at::Tensor> Program::run(std::vector<at::Tensor>&& inputs, const Run
   outputs.resize(compiled.outputs.size());
   for (size_t i = 0; i < outputs.size(); ++i) {
     const auto& source = compiled.outputs[i];
-    outputs[i] = source.is_last ? std::move(registers[source.reference]) : frame.tensor(source.reference);
+    if (source.is_last) {
+      outputs[i] = std::move(registers[source.reference]);
+    } else {
+      outputs[i] = frame.tensor(source.reference);
+    }
   }
   return outputs;
 }
