@@ -283,7 +283,7 @@ def main(suite, doc, make_entries, add_arguments=None):
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", help="names, set apart by commas; of each, what starts with it")
     parser.add_argument("--samples", type=int, help="at most so many samples of each entry")
-    parser.add_argument("--seconds", type=int, default=120, help="for one entry")
+    parser.add_argument("--seconds", type=int, default=300, help="for one entry")
     parser.add_argument("--list", action="store_true", help="prints every row that did not pass, refusals as well")
     parser.add_argument("--accept", action="store_true", help="writes what was refused to expected.json")
     parser.add_argument("--out", help="writes the rows as JSON")
