@@ -110,6 +110,9 @@ class Recorder {
   };
   /// The arguments, then the free variables in order of first use.
   const std::vector<Primal>& primals() const { return primals_; }
+  /// The primal that a stand-in is, or that the function took it from as a view; null if there is none. Merged primals
+  /// share a storage in the trace, and so do views of any of them.
+  const Primal* primal_behind(const at::Tensor& stand_in) const;
   /// Makes the primals at the positions `members`, whose real tensors share memory, views of one base, so that a
   /// mutation of one is seen in the others, and leaves the gaps between its elements. The slots stay as they are;
   /// `with_families`, primals are added for tensors of which several members are views. See Note [Merged primals].
