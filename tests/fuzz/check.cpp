@@ -187,9 +187,10 @@ Verdict judge_errors(const Program& program, const Run& eager, const Run& ours) 
   verdict.details = "ours, in " + ours.stage + ": " + ours.seen.error;
   const auto says = [](const Run& run, const char* text) { return run.seen.error.find(text) != std::string::npos; };
   const bool is_version = says(ours, "modified by an inplace operation");
-  // A loop is one operator, which has saved something where some of the nodes that eager has in its place have not.
-  const bool is_freed =
-      program.loop.kind != Loop::Kind::kNone && says(ours, "backward through the graph a second time");
+  // A loop is one operator, which has saved something where some of the nodes that eager has in its place have not; and
+  // after a captured backward all of a compiled function counts as used.
+  const bool is_freed = (program.loop.kind != Loop::Kind::kNone || program.captures_backward) &&
+                        says(ours, "backward through the graph a second time");
   // What eager saved is gone, or it gives up on a view, where the compiled function has kept what it needs.
   const bool only_eager_lost_it = ours.seen.error.empty() && (says(eager, "modified by an inplace operation") ||
                                                               says(eager, "has been modified inplace"));
