@@ -184,7 +184,10 @@ at::Tensor Recorder::put_on_one_storage(const std::vector<size_t>& heads, const 
       primal.stand_in.unsafeGetTensorImpl()->set_version_counter(first.unsafeGetTensorImpl()->version_counter());
     }
   }
-  blind_mutation_ = true;  // what a head shows comes by way of the storage, which autograd knows nothing of
+  // What a head shows comes by way of the storage, which autograd knows nothing of.
+  blind_mutation_ = true;
+  const auto requires_grad = [&](size_t member) { return primals_[member].real.requires_grad(); };
+  rewrites_unseen_ |= std::any_of(members.begin(), members.end(), requires_grad);
   return storage;
 }
 
