@@ -286,6 +286,21 @@ TEST(DynamicSizes, MutationAndViewsOfInputs) {
   }
 }
 
+// Eager's nodes of a sum have saved nothing, so that another backward may follow one that did not retain the graph.
+TEST(DynamicSizes, ABackwardAfterOneThatHadNothingToFree) {
+  const auto aot = aot_function([](const Tensors& in) { return Tensors{in[0] + in[1]}; }, {.dynamic = true});
+  const auto aot_product = aot_function([](const Tensors& in) { return Tensors{in[0] * in[1]}; }, {.dynamic = true});
+  for (const int64_t rows : {3, 5, 8}) {
+    const at::Tensor x = torch::ones({rows, 2}).requires_grad_(), y = torch::ones({rows, 1}).requires_grad_();
+    const at::Tensor sum = aot(Tensors{x, y})[0].sum(), product = aot_product(Tensors{x, y})[0].sum();
+    sum.backward();
+    sum.backward();
+    EXPECT_TRUE(at::equal(y.grad(), torch::full({rows, 1}, 4.0))) << rows;
+    product.backward();
+    EXPECT_THROW(product.backward(), std::exception);
+  }
+}
+
 TEST(DynamicSizes, TheGptWithAnyBatchAndLength) {
   torch::manual_seed(1);
   const auto gpt = examples::make_gpt({.vocabulary = 32, .block = 48, .layers = 2, .width = 16, .heads = 2});

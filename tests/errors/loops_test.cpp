@@ -170,6 +170,30 @@ TEST(LoopErrors, ABufferThatIsCarriedToo) {
       {"[scan] the body changes a captured tensor (free.0) in place, whose memory 'carry' shares"});
 }
 
+// The body meets the buffer itself, and what stands for it in the capture around the loop.
+TEST(LoopErrors, ABufferThatIsAnArgumentOfTheCaptureToo) {
+  const at::Tensor buffer = ones({2});
+  const auto change = [=] {
+    const torch::NoGradGuard guard;
+    at::Tensor(buffer).add_(1);
+  };
+  const auto read = [&](const at::Tensor& argument) {
+    return map([&](const at::Tensor& x) { return change(), x + argument; }, ones({3, 2}));
+  };
+  const auto carried = [&](const at::Tensor& argument) {
+    return scan([&](const at::Tensor& c, const at::Tensor& x) { return change(), std::pair(c + 1, x); }, argument,
+                ones({3, 2}));
+  };
+  const auto sliced = [&](const at::Tensor& argument) {
+    return map([&](const at::Tensor& x) { return change(), x + 1; }, argument);
+  };
+  expect_capture_refused(read, {"[scan] the body changes a captured tensor", "in place, whose memory 'free.1' shares"},
+                         buffer);
+  expect_capture_refused(carried, {"in place, whose memory 'carry' shares"}, buffer);
+  expect_capture_refused(sliced, {"in place, whose memory 'xs' shares"}, buffer);
+  expect_refusal([&] { (void)carried(buffer); }, {"in place, whose memory 'carry' shares"});
+}
+
 TEST(LoopErrors, ACapturedTensorReshaped) {
   const at::Tensor w = ones({2, 1});
   const auto body = [&](const at::Tensor& c, const at::Tensor& x) {
@@ -285,6 +309,24 @@ TEST(LoopErrors, SecondOrderThroughAHiddenMutation) {
         (void)torch::autograd::grad({y.sum()}, {x}, {}, true, /*create_graph=*/true);
       },
       {"the body changes a tensor in place where autograd does not see it", "out-of-place"});
+}
+
+// Autograd takes the gradient of what was there before; the graph, which is pure, knows nothing of that.
+TEST(LoopErrors, AHiddenMutationInALoopThatIsRunAgain) {
+  const at::Tensor x = ones_leaf({2});
+  const auto loop = [](const at::Tensor& t) {
+    const auto last = while_loop([](const Tensors& c) { return c[1] < 2; },
+                                 [&](const Tensors& c) {
+                                   const at::Tensor h = c[0] * t;
+                                   const torch::NoGradGuard guard;
+                                   h.zero_();
+                                   return Tensors{h, c[1] + 1};
+                                 },
+                                 Tensors{t, torch::zeros({}, torch::kLong)});
+    return last[0];
+  };
+  expect_refusal([&] { aot_function(loop)(x).sum().backward(); },
+                 {"[while_loop] the body changes a tensor in place where autograd does not see it", "out-of-place"});
 }
 
 }  // namespace

@@ -65,12 +65,17 @@ void report(const CampaignOptions& options, int64_t number, const Program& progr
   std::fflush(stdout);
 }
 
-void run_one(const CampaignOptions& options, int64_t number, Counts& counts) {
+Program make_program(const CampaignOptions& options, int64_t number) {
   const uint64_t seed = seed_of(options, number);
   Program program = options.loops ? generate_loop(seed) : generate(seed);
   program.captures_backward = options.captured;
   program.dynamic = options.dynamic;
   if (options.dynamic) program.calls = 6;
+  return program;
+}
+
+void run_one(const CampaignOptions& options, int64_t number, Counts& counts) {
+  const Program program = make_program(options, number);
   if (options.verbose) fmt::print("program {} of seed {}\n{}", number, options.seed, to_string(program));
   const Verdict verdict = check(program);
   if (options.verbose) fmt::print("{} {}\n\n", static_cast<int>(verdict.outcome), verdict.key);
@@ -84,7 +89,8 @@ void run_one(const CampaignOptions& options, int64_t number, Counts& counts) {
 std::string write_counts(const Counts& counts) {
   std::ostringstream out;
   out << counts.run << ' ' << counts.agreed << ' ' << counts.refused_by_name << ' ' << counts.error_in_both << ' '
-      << counts.saved_version << ' ' << counts.disagreed << ' ' << counts.crashed << '\n';
+      << counts.saved_version << ' ' << counts.only_eager_refuses << ' ' << counts.disagreed << ' ' << counts.crashed
+      << '\n';
   for (const auto& [key, number] : counts.refusals) out << 'r' << number << ' ' << key << '\n';
   for (const auto& [key, number] : counts.faults) out << 'f' << number << ' ' << key << '\n';
   return out.str();
@@ -93,13 +99,14 @@ std::string write_counts(const Counts& counts) {
 void add_counts(const std::string& text, Counts& counts) {
   std::istringstream in(text);
   Counts read;
-  in >> read.run >> read.agreed >> read.refused_by_name >> read.error_in_both >> read.saved_version >> read.disagreed >>
-      read.crashed;
+  in >> read.run >> read.agreed >> read.refused_by_name >> read.error_in_both >> read.saved_version >>
+      read.only_eager_refuses >> read.disagreed >> read.crashed;
   counts.run += read.run;
   counts.agreed += read.agreed;
   counts.refused_by_name += read.refused_by_name;
   counts.error_in_both += read.error_in_both;
   counts.saved_version += read.saved_version;
+  counts.only_eager_refuses += read.only_eager_refuses;
   counts.disagreed += read.disagreed;
   counts.crashed += read.crashed;
   std::string line;
@@ -112,8 +119,9 @@ void add_counts(const std::string& text, Counts& counts) {
 
 // What was counted between the two.
 Counts difference(Counts after, const Counts& before) {
-  for (const auto member : {&Counts::run, &Counts::agreed, &Counts::refused_by_name, &Counts::error_in_both,
-                            &Counts::saved_version, &Counts::disagreed, &Counts::crashed}) {
+  for (const auto member :
+       {&Counts::run, &Counts::agreed, &Counts::refused_by_name, &Counts::error_in_both, &Counts::saved_version,
+        &Counts::only_eager_refuses, &Counts::disagreed, &Counts::crashed}) {
     after.*member -= before.*member;
   }
   for (const auto member : {&Counts::refusals, &Counts::faults}) {
@@ -163,7 +171,7 @@ int64_t run_batch(const CampaignOptions& options, int64_t first, int64_t end, Co
   const Verdict verdict{Outcome::kCrashed,
                         WIFSIGNALED(status) ? "signal " + std::to_string(WTERMSIG(status)) : "exit status", ""};
   count(counts, verdict);
-  report(options, last, generate(seed_of(options, last)), verdict);
+  report(options, last, make_program(options, last), verdict);
   return last + 1;
 }
 
@@ -205,12 +213,12 @@ std::string to_string(const Counts& counts) {
   std::string text;
   for (const auto& [key, number] : counts.refusals) text += fmt::format("{:6} refused: {}\n", number, key);
   for (const auto& [key, number] : counts.faults) text += fmt::format("{:6} FAULT: {}\n", number, key);
-  return text +
-         fmt::format(
-             "{} run: {} agreed, {} refused by name, {} errors in both, {} saved more than eager and found it changed, "
-             "{} refused by eager alone, {} disagreed, {} crashed\n",
-             counts.run, counts.agreed, counts.refused_by_name, counts.error_in_both, counts.saved_version,
-             counts.only_eager_refuses, counts.disagreed, counts.crashed);
+  return text + fmt::format(
+                    "{} run: {} agreed, {} refused by name, {} errors in both, {} saved more than eager and found it "
+                    "changed or freed, "
+                    "{} refused by eager alone, {} disagreed, {} crashed\n",
+                    counts.run, counts.agreed, counts.refused_by_name, counts.error_in_both, counts.saved_version,
+                    counts.only_eager_refuses, counts.disagreed, counts.crashed);
 }
 
 }  // namespace diptych::fuzz

@@ -23,6 +23,8 @@ struct Run {
   Observed seen;
   std::string stage = "call";
   bool user_error = false;
+  /// Per output, then per argument, whether it is a root of the backward: it required grad where eager ran.
+  std::vector<bool> is_root;
 };
 
 at::Tensor make_tangent(const at::Tensor& output, Tangent kind, uint64_t number) {
@@ -38,18 +40,23 @@ struct Roots {
   Tensors tangents;
 };
 
-Roots choose_roots(const Program& program, const Observed& seen) {
+// Of ours, only what is a root in eager, too: a loop gives a history to a result that eager gives none.
+Roots choose_roots(const Program& program, Run& run, const Run* eager) {
   Roots roots;
   const auto add = [&](const at::Tensor& tensor, Tangent kind, uint64_t number) {
-    if (!tensor.requires_grad() || kind == Tangent::kNone) return;
+    const size_t place = run.is_root.size();
+    const bool is_other = eager != nullptr && place < eager->is_root.size() && !eager->is_root[place];
+    run.is_root.push_back(tensor.requires_grad() && kind != Tangent::kNone && !is_other);
+    if (!run.is_root.back()) return;
     roots.tensors.push_back(tensor);
     roots.tangents.push_back(make_tangent(tensor, kind, number));
   };
+  const Observed& seen = run.seen;
   for (size_t i = 0; i < seen.outputs.size() && i < program.backward.tangents.size(); ++i) {
     add(seen.outputs[i], program.backward.tangents[i], 100 + i);
   }
   for (size_t i = 0; program.backward.from_inputs && i < seen.inputs.size(); ++i) {
-    if (!testing::is_leaf(seen.inputs[i])) add(seen.inputs[i], Tangent::kDense, 200 + i);
+    add(seen.inputs[i], testing::is_leaf(seen.inputs[i]) ? Tangent::kNone : Tangent::kDense, 200 + i);
   }
   return roots;
 }
@@ -64,8 +71,8 @@ at::Tensor sum_of_squares(const Tensors& gradients) {
   return total;
 }
 
-void run_backward(const Program& program, Run& run, const Tensors& wanted) {
-  const Roots roots = choose_roots(program, run.seen);
+void run_backward(const Program& program, Run& run, const Tensors& wanted, const Run* eager) {
+  const Roots roots = choose_roots(program, run, eager);
   if (roots.tensors.empty()) return;
   using Mode = Backward::Mode;
   const auto keep = [&](const Tensors& gradients) {
@@ -118,8 +125,9 @@ void edit(const Program& program, const Observed& seen) {
   if (static_cast<size_t>(program.edit.index) < tensors.size()) tensors[program.edit.index].mul_(2);
 }
 
+// `eager`: what it is compared with, if it is ours.
 Run observe(const Program& program, const Function& function, const Tensors& captured, int number,
-            bool captures_backward = false) {
+            const Run* eager = nullptr) {
   Run run;
   const Call call = make_call(program, captured, number);
   run.seen.inputs = call.arguments;
@@ -143,8 +151,8 @@ Run observe(const Program& program, const Function& function, const Tensors& cap
     edit(program, run.seen);
     run.stage = "backward";
     std::optional<BackwardCapture> capture;
-    if (captures_backward) capture.emplace();
-    run_backward(program, run, wanted);
+    if (eager != nullptr && program.captures_backward) capture.emplace();
+    run_backward(program, run, wanted, eager);
   } catch (const InvalidProgram&) {
     throw;
   } catch (const UserError& error) {
@@ -179,6 +187,10 @@ Verdict judge_errors(const Program& program, const Run& eager, const Run& ours) 
   verdict.details = "ours, in " + ours.stage + ": " + ours.seen.error;
   const auto says = [](const Run& run, const char* text) { return run.seen.error.find(text) != std::string::npos; };
   const bool is_version = says(ours, "modified by an inplace operation");
+  // A loop is one operator, which has saved something where some of the nodes that eager has in its place have not; and
+  // after a captured backward all of a compiled function counts as used.
+  const bool is_freed = (program.loop.kind != Loop::Kind::kNone || program.captures_backward) &&
+                        says(ours, "backward through the graph a second time");
   // What eager saved is gone, or it gives up on a view, where the compiled function has kept what it needs.
   const bool only_eager_lost_it = ours.seen.error.empty() && (says(eager, "modified by an inplace operation") ||
                                                               says(eager, "has been modified inplace"));
@@ -190,7 +202,7 @@ Verdict judge_errors(const Program& program, const Run& eager, const Run& ours) 
     verdict.outcome = Outcome::kRefusedByName;
   } else if (only_eager_lost_it) {
     return {Outcome::kOnlyEagerRefuses, message_class(eager.seen.error), "eager: " + eager.seen.error};
-  } else if (is_version && (is_partitioned || program.backward.mode == Backward::Mode::kSecondOrder)) {
+  } else if (is_freed || (is_version && (is_partitioned || program.backward.mode == Backward::Mode::kSecondOrder))) {
     verdict.outcome = Outcome::kSavedVersion;
   } else {
     verdict.outcome = Outcome::kDisagreed;
@@ -238,7 +250,7 @@ Verdict check_calls(const Program& program, const MakeFunction& expected_by, con
   const Function ours = got_by(our_captured);
   for (int number = 0; number < program.calls; ++number) {
     const Run expected = observe(program, eager, eager_captured, number);
-    const Run got = observe(program, ours, our_captured, number, program.captures_backward);
+    const Run got = observe(program, ours, our_captured, number, &expected);
     Verdict verdict = judge(program, expected, got);
     if (verdict.outcome == Outcome::kAgreed && diptych::detail::Recorder::current() != nullptr) {
       verdict = {Outcome::kDisagreed, "a trace was left active", ""};

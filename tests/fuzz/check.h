@@ -11,8 +11,8 @@ enum class Outcome {
   kAgreed,
   kErrorInBoth,    ///< eager refuses it, and so do we
   kRefusedByName,  ///< eager runs it, we throw UserError
-  /// A partitioner of ours, or the second order, which starts from the primals, saved what eager does not, and the
-  /// program then changed it.
+  /// A partitioner of ours, a loop, or the second order, which starts from the primals, saved what eager does not, and
+  /// the program then changed it, or had a backward free it.
   kSavedVersion,
   kOnlyEagerRefuses,  ///< eager no longer has what its backward needs; we have kept it
   kDisagreed,

@@ -74,6 +74,24 @@ TEST(WhileLoop, RunsAsTheLoop) {
 
 TEST(WhileLoop, GradientsAreRightToTheSecondOrder) { expect_gradients_right({leaf64({3}), leaf64({3}, 0.3)}, loop); }
 
+// Where the carry requires no grad at first and the graph does not show what autograd sees.
+TEST(WhileLoop, GradientsPastAChangeThatAutogradDoesNotSee) {
+  const at::Tensor x = leaf64({3});
+  const auto step = [&](const Tensors& c) {
+    const at::Tensor h = c[0] + x;
+    const torch::NoGradGuard guard;
+    h.mul_(0.5);
+    return Tensors{h, c[1] + 1};
+  };
+  const Tensors start{values({3}).to(torch::kFloat64), torch::zeros({}, torch::kLong)};
+  const at::Tensor ours = while_loop([](const Tensors& c) { return c[1] < 3; }, step, start)[0];
+  Tensors theirs = start;
+  for (int i = 0; i < 3; ++i) theirs = step(theirs);
+  EXPECT_TRUE(torch::equal(ours, theirs[0]));
+  EXPECT_TRUE(
+      torch::equal(torch::autograd::grad({ours.sum()}, {x})[0], torch::autograd::grad({theirs[0].sum()}, {x})[0]));
+}
+
 TEST(WhileLoop, CheckpointedGivesTheSameGradients) {
   const Tensors t{leaf64({3}), leaf64({3}, 0.3)};
   const auto gradients = [&](int64_t steps, const WhileOptions& options) {

@@ -32,6 +32,52 @@ TEST(Case4, MemoryUnderTwoStoragesIsMerged) {
   }
 }
 
+// Each of the storages holds the view that is returned.
+TEST(Case4, AViewLiesInTheStorageThatItWasTakenOf) {
+  const auto all_of = [](const Tensors& leaves) {
+    const at::Tensor memory = leaves[0].clone();
+    return Tensors{memory, at::from_blob(
+                               memory.data_ptr(), {6}, [memory](void*) {}, at::kFloat)};
+  };
+  CheckOptions options;
+  options.backward = false;
+  const Inputs inputs{[] { return Tensors{values({6})}; }, all_of};
+  expect_as_eager(
+      inputs,
+      [](const Tensors& t) -> Tensors {
+        t[1].mul_(2);
+        return {t[1].detach(), t[0].narrow(0, 1, 2), t[1].narrow(0, 1, 2)};
+      },
+      options);
+}
+
+// Eager tells by storages whether operands overlap, and so runs what it would refuse of two views.
+TEST(Case4, OperandsThatOverlapUnderTwoStorages) {
+  const auto column_and = [](at::IntArrayRef sizes) {
+    return Inputs{[] {
+                    return Tensors{values({1, 2})};
+                  },
+                  [sizes = sizes.vec()](const Tensors& leaves) {
+                    const at::Tensor memory = leaves[0].clone();
+                    return Tensors{memory.t(), at::from_blob(
+                                                   memory.data_ptr(), sizes, [memory](void*) {}, at::kFloat)};
+                  }};
+  };
+  const auto add = [](const Tensors& t) -> Tensors {
+    t[1].add_(t[0]);
+    return {t[0] * 1};
+  };
+  CheckOptions options;
+  options.backward = false;
+  expect_as_eager(column_and({2, 1}), add, options);
+  const Inputs apart = two_storages(1);
+  const Tensors in = apart.derive(apart.leaves());
+  const auto add_first = [](const at::Tensor& a, const at::Tensor& b) {
+    return at::Tensor(a).narrow(0, 0, 3).add_(b.narrow(0, 0, 3)) * 1;
+  };
+  expect_error<UserError>([&] { (void)aot_function(add_first)(in[0], in[1]); }, "another operand sees a part of");
+}
+
 TEST(Case4, MemoryThatIsSharedLaterIsAnotherCapture) {
   const auto f = aot_function([](const at::Tensor& a, const at::Tensor& b) {
     a.mul_(10);

@@ -82,6 +82,21 @@ TEST(Results, OfAChangedArgumentLeadToTheArgument) {
   expect_same(gradient(aot_function(g)), gradient(g));
 }
 
+// The view has its place before the result that is computed from it, and a write after that would take it away.
+TEST(Results, AViewOfWhatWasChangedBehindAutogradsBack) {
+  const auto views = [](const at::Tensor& x) -> Tensors {
+    x.detach().mul_(2);
+    const at::Tensor view = x.split(2)[1].expand({2, 1});
+    return {view, view.clone()};
+  };
+  const at::Tensor a = leaf64(), b = leaf64();
+  const Tensors expected = views(a), got = aot_function(views)(b);
+  for (size_t i = 0; i < got.size(); ++i) {
+    expect_same(got[i], expected[i]);
+    expect_same(grad_of(got[i], b), grad_of(expected[i], a));
+  }
+}
+
 TEST(Results, ALeafThatIsMadeInsideGetsItsGradient) {
   const auto g = [](const at::Tensor& x) -> Tensors {
     const at::Tensor w = torch::ones({3}, torch::kFloat64).requires_grad_();

@@ -276,6 +276,7 @@ void JointCapture::State::trace(const FlatFunction& function, const std::vector<
     if (primal.base_of) analysis.plan.derived.push_back({i - num_arguments, *primal.base_of});
   }
   analysis.plan.hides_history = recorder.hides_history();
+  analysis.plan.rewrites_history = recorder.rewrites_history();
   analysis.plan.has_custom_function = detail::reaches(stages.tangents, detail::is_custom_function);
 }
 

@@ -301,8 +301,9 @@ bool Analyzer::plan_part_of_primal(size_t index) {
   for (size_t i = 0; i < recorder_.primals().size() && !base; ++i) {
     const at::Tensor& stand_in = recorder_.primals()[i].stand_in;
     if (!share_storage(stand_in, tensor)) continue;
-    // Of tensors that share memory under several storages, one whose own holds the view.
-    if (!sharing && holds(recorder_.primals()[i].real, geometry_of(tensor, i))) sharing = i;
+    // Of tensors that share memory under several storages, one whose own holds the view, best that which was viewed.
+    const bool is_viewed = recorder_.primal_behind(tensor) == &recorder_.primals()[i];
+    if ((!sharing || is_viewed) && holds(recorder_.primals()[i].real, geometry_of(tensor, i))) sharing = i;
     if (has_history ? is_view_with_history_of(tensor, stand_in) : stand_in.is_same(autograd_base(tensor))) base = i;
   }
   if (!base && !sharing) return false;

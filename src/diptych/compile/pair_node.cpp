@@ -80,13 +80,27 @@ bool PairNode::is_whole(const BackwardRun& run) const {
          std::all_of(tangents.begin(), tangents.end(), [&](size_t tangent) { return run.tangents[tangent]; });
 }
 
+// Dynamic sizes, the last residual, are no saved tensor: eager's nodes keep those of their results themselves.
+bool PairNode::has_saved() const {
+  const size_t num_sizes = function_->is_dynamic() ? 1 : 0;
+  const auto end = residuals_.end() - static_cast<std::ptrdiff_t>(std::min(num_sizes, residuals_.size()));
+  const auto is_defined = [](const at::Tensor& residual) { return residual.defined(); };
+  return std::any_of(residuals_.begin(), end, is_defined) || !gradient_primals_.empty() || !generator_states_.empty();
+}
+
+// What has saved nothing may run again, and then asks for the sizes, which hold no memory.
+void PairNode::drop_residuals() {
+  if (!function_->is_dynamic()) return residuals_.clear();
+  for (size_t i = 0; i + 1 < residuals_.size(); ++i) residuals_[i] = at::Tensor();
+}
+
 // As in eager, a node that has saved nothing may run again.
 void PairNode::release(const BackwardRun& run) {
   has_released_ = true;
   if (std::find(run.tangents.begin(), run.tangents.end(), true) == run.tangents.end()) return;
   if (is_whole(run)) {
     if (has_saved()) released_.push_back(run);
-    residuals_.clear();
+    drop_residuals();
     gradient_primals_.clear();
     generator_states_.clear();
     check_.reset();
@@ -241,7 +255,6 @@ variable_list PairNode::apply_transformed(const BackwardVariant& variant, const 
 
 // Undefined are those that an earlier backward has released.
 void PairNode::check_kept(const BackwardVariant& variant) const {
-  TORCH_CHECK(!function_->is_dynamic() || !residuals_.empty(), torch::autograd::ERR_BACKWARD_TWICE);
   for (size_t i = 0; i < variant.reads_residual.size(); ++i) {
     TORCH_CHECK(!variant.reads_residual[i] || (i < residuals_.size() && residuals_[i].defined()),
                 torch::autograd::ERR_BACKWARD_TWICE);
@@ -251,15 +264,8 @@ void PairNode::check_kept(const BackwardVariant& variant) const {
 // Those that nobody needs any more are handed over, so that each is freed when its last reader has run.
 std::vector<at::Tensor> PairNode::take_residuals(const BackwardRun* run) {
   if (run == nullptr) return residuals_;
-  if (!is_whole(*run)) {
-    std::vector<at::Tensor> taken = residuals_;
-    release(*run);
-    return taken;
-  }
-  const bool had_saved = has_saved();
-  std::vector<at::Tensor> taken = std::move(residuals_);
+  std::vector<at::Tensor> taken = residuals_;
   release(*run);
-  if (had_saved && released_.empty()) released_.push_back(*run);
   return taken;
 }
 

@@ -49,7 +49,8 @@ class PairNode final : public torch::autograd::Node {
   torch::autograd::variable_list all_tangents(torch::autograd::variable_list&& tangents) const;
   std::vector<bool> wanted_gradients() const;
   bool is_whole(const BackwardRun& run) const;
-  bool has_saved() const { return !residuals_.empty() || !gradient_primals_.empty() || !generator_states_.empty(); }
+  bool has_saved() const;
+  void drop_residuals();
   void release(const BackwardRun& run);
   torch::autograd::variable_list inlined(const torch::autograd::variable_list& tangents) const;
   /// `run` is released where it is given.

@@ -84,8 +84,13 @@ void ResultLinks::link(std::vector<at::Tensor>& slots, const std::vector<at::Ten
   if (function_.is_differentiable()) {
     nodes_.resize(plan.num_stages);
     crossing_edges_.resize(plan.crossings.size());
-    // What a stage hands its gradients to has its own place before.
-    if (plan.num_stages > 1) apply_mutations(slots, {});
+    // What a stage hands its gradients to has its own place before, and is as autograd will see it: a later write would
+    // have it make the place of a view anew.
+    std::vector<bool> unseen(slots.size());
+    for (const auto& mutation : plan.mutations) {
+      if (mutation.data && mutation.under_no_grad) unseen[mutation.slot] = true;
+    }
+    if (plan.num_stages > 1) apply_mutations(slots, unseen);
     for (size_t stage = plan.num_stages; stage-- > 0;) link_stage(stage, slots, residuals);
   }
   apply_mutations(slots, std::vector<bool>(slots.size(), true));

@@ -55,8 +55,9 @@ struct Provenance {
   /// The checkpoint regions that the node, or the forward node that it differentiates, was recorded in; empty outside
   /// any. In a backward graph, for a recomputed node, those whose recomputation it is part of.
   InternedString region;
-  RegionMarks marks;             ///< what those regions decided; see Note [Checkpoint regions]
-  InternedString residual_name;  ///< by which policies save its values; several are set apart by commas
+  bool rewrites_history = false;  ///< of a body that did so behind autograd's back: run under autograd, it tells less
+  RegionMarks marks;              ///< what those regions decided; see Note [Checkpoint regions]
+  InternedString residual_name;   ///< by which policies save its values; several are set apart by commas
 };
 
 /// An operator applied to operands.

@@ -31,7 +31,14 @@ std::shared_ptr<const Graph> forward_graph(JointCapture& capture, const std::str
   Graph graph =
       extract(joint.graph, name, first(joint.graph.inputs(), num_inputs), first(joint.graph.input_slots(), num_inputs),
               first(joint.graph.outputs(), num_results), first(joint.graph.output_slots(), num_results), drawing);
-  return std::make_shared<const Graph>(detail::tidy(std::move(graph)));
+  graph = detail::tidy(std::move(graph));
+  if (capture.plan().rewrites_history) mark_rewritten_history(graph);
+  return std::make_shared<const Graph>(std::move(graph));
+}
+
+bool any_rewritten_history(const Graph& graph) {
+  return std::any_of(graph.nodes().begin(), graph.nodes().end(),
+                     [](const Node& node) { return node.provenance.rewrites_history; });
 }
 
 // Its nodes know their grad mode, scopes and checkpoint regions, and its casts are nodes.
@@ -58,9 +65,17 @@ Body::Body(const FlatFunction& function, const std::vector<at::Tensor>& argument
   for (const at::Tensor& argument : arguments) traced_requires_grad_.push_back(argument.requires_grad());
   for (const at::Tensor& variable : free_variables_) traced_requires_grad_.push_back(variable.requires_grad());
   draws_ = any_draws(*graph_);
+  rewrites_history_ = capture_->capture.plan().rewrites_history;
+  differentiable_.resize(num_results());
+  for (const size_t slot : capture_->capture.plan().differentiable) {
+    if (slot < num_results()) differentiable_[slot] = true;
+  }
 }
 
-Body::Body(std::shared_ptr<const Graph> graph) : graph_(std::move(graph)), draws_(any_draws(*graph_)) {}
+Body::Body(std::shared_ptr<const Graph> graph)
+    : graph_(std::move(graph)), draws_(any_draws(*graph_)), rewrites_history_(any_rewritten_history(*graph_)) {
+  differentiable_.resize(num_results());
+}
 
 const Program& Body::program() const {
   const std::lock_guard lock(mutex_);
@@ -68,8 +83,23 @@ const Program& Body::program() const {
   return *program_;
 }
 
+// Nothing but the code itself says what gradients flow. What requires grad in the capture and not here has a gradient
+// that nobody takes.
+std::shared_ptr<SharedCapture> Body::capture_that_covers(const std::vector<bool>& requires_grad) const {
+  bool covers = capture_ != nullptr;
+  for (size_t i = 0; covers && i < requires_grad.size(); ++i) {
+    covers = traced_requires_grad_[i] || !requires_grad[i];
+  }
+  DIPTYCH_CHECK(covers,
+                "[{}] the body changes a tensor in place where autograd does not see it (under no_grad, or through "
+                "detach()), so that its graph alone does not tell its derivative; use an out-of-place operator there",
+                graph_->name());
+  return capture_;
+}
+
 std::shared_ptr<SharedCapture> Body::capture_with(const std::vector<bool>& requires_grad) const {
   if (capture_ && requires_grad == traced_requires_grad_) return capture_;
+  if (rewrites_history_) return capture_that_covers(requires_grad);
   DIPTYCH_CHECK(!has_custom_function(),
                 "[{}] the body calls a torch::autograd::Function, whose backward is known only for the inputs that it "
                 "was captured with; pass tensors that require grad alike",

@@ -29,12 +29,18 @@ class Body {
   size_t num_results() const { return graph_->outputs().size(); }
   const TensorMeta& input(size_t index) const { return graph_->meta(graph_->inputs()[index]); }
   const TensorMeta& result(size_t index) const { return graph_->meta(graph_->outputs()[index]); }
+  /// Whether a result requires grad where the inputs do as those did that it was captured with. Its node may say less,
+  /// where autograd has not seen that it was changed.
+  bool result_requires_grad(size_t index) const { return result(index).requires_grad || differentiable_[index]; }
   /// The tensors that the function captured, in order of first use; none for a graph.
   const std::vector<at::Tensor>& free_variables() const { return free_variables_; }
   /// What the function did to its inputs; nothing for a graph.
   const std::vector<MutationPlan>& mutations() const { return mutations_; }
   /// Whether it has a backward, of a torch::autograd::Function, that its graph does not show.
   bool has_custom_function() const { return capture_ && capture_->capture.plan().has_custom_function; }
+  /// Whether it changes a tensor with a history in place where autograd does not see it. Its graph, which is pure, run
+  /// under autograd, would not give its derivative.
+  bool rewrites_history() const { return rewrites_history_; }
   /// Whether running it draws random numbers.
   bool draws() const { return draws_; }
 
@@ -54,13 +60,16 @@ class Body {
     std::shared_ptr<const BodyPair> pair;
   };
   std::shared_ptr<SharedCapture> capture_with(const std::vector<bool>& requires_grad) const;
+  std::shared_ptr<SharedCapture> capture_that_covers(const std::vector<bool>& requires_grad) const;
 
   std::shared_ptr<const Graph> graph_;
   std::shared_ptr<SharedCapture> capture_;  ///< of the code; null for a graph
   std::vector<bool> traced_requires_grad_;
+  std::vector<bool> differentiable_;  ///< results, as the capture has them
   std::vector<at::Tensor> free_variables_;
   std::vector<MutationPlan> mutations_;
   bool draws_ = false;
+  bool rewrites_history_ = false;
   mutable std::mutex mutex_;
   mutable std::shared_ptr<const Program> program_;
   mutable std::vector<KeyedPair> pairs_;

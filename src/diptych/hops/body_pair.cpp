@@ -5,6 +5,15 @@
 #include "diptych/hops/graph_edit.h"
 
 namespace diptych {
+
+void mark_rewritten_history(Graph& graph) {
+  for (size_t i = 0; i < graph.nodes().size(); ++i) {
+    Provenance provenance = graph.nodes()[i].provenance;
+    provenance.rewrites_history = true;
+    graph.set_provenance(i, provenance);
+  }
+}
+
 BodyPair::BodyPair(std::shared_ptr<SharedCapture> capture, size_t num_results, size_t num_carries, bool create_graph,
                    const Partitioner& partitioner)
     : capture_(std::move(capture)), num_results_(num_results), create_graph_(create_graph) {
@@ -32,6 +41,7 @@ BodyPair::BodyPair(std::shared_ptr<SharedCapture> capture, size_t num_results, s
   }
   forward.set_outputs(std::move(outputs), std::move(slots));
   forward.set_name("forward");
+  if (capture_->capture.plan().rewrites_history) mark_rewritten_history(forward);
   forward_ = std::make_shared<const Graph>(detail::tidy(std::move(forward)));
 }
 

@@ -17,6 +17,10 @@ struct SharedCapture {
   JointCapture capture;
 };
 
+/// Says of each node of a graph that it is of a body that rewrites history: see Body::rewrites_history(). Nodes keep
+/// it through every pass.
+void mark_rewritten_history(Graph& graph);
+
 /// A body's forward that also gives what its backward reads, and its backward for any set of given tangents.
 /// Residuals that are inputs of the body are not given out: an operator has them already. Carries excepted, which it
 /// has only of the first step. Threads: any.

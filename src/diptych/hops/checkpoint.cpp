@@ -11,6 +11,7 @@ namespace {
 std::vector<at::Tensor> captured_checkpoint(const FlatFunction& function, const Flattened& arguments,
                                             const CheckpointPolicy& policy) {
   LoopInputs inputs;
+  inputs.given = arguments.tensors;
   for (size_t i = 0; i < arguments.tensors.size(); ++i) {
     DIPTYCH_CHECK(arguments.tensors[i].defined(),
                   "[checkpoint] '{}' is an undefined tensor; pass a defined one, or an absent optional",

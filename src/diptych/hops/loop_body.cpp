@@ -5,8 +5,8 @@
 #include "diptych/base/error.h"
 #include "diptych/hops/strides.h"
 #include "diptych/trace/fake_tensor.h"
-#include "diptych/trace/memory_overlap.h"
 #include "diptych/trace/placeholder.h"
+#include "diptych/trace/recorder.h"
 
 namespace diptych::detail {
 namespace {
@@ -92,7 +92,7 @@ void Capturer::check_carries(const Body& body) const {
 bool Capturer::settle_requires_grad(const Body& body) {
   bool changed = false;
   for (size_t i = 0; i < carries_.size(); ++i) {
-    if (carries_[i].requires_grad || !body.result(i).requires_grad) continue;
+    if (carries_[i].requires_grad || !body.result_requires_grad(i)) continue;
     carries_[i].requires_grad = changed = true;
   }
   return changed;
@@ -131,16 +131,18 @@ bool Capturer::find_buffers(const Body& body) {
 // one another; those of another trace are not.
 void Capturer::check_memory_is_its_own(const at::Tensor& buffer, const std::string& path, const Body& body) const {
   const auto check = [&](const at::Tensor& other, const std::string& other_path) {
-    DIPTYCH_CHECK(other.is_same(buffer) || !may_share_memory(other, buffer),
+    DIPTYCH_CHECK(!share_memory_in_traces(other, buffer),
                   "[{}] the body changes a captured tensor ({}) in place, whose memory '{}' shares; capture one of "
                   "them, and take views of it in the body",
                   who_, path, other_path);
   };
   for (size_t i = 0; i < init_.tensors.size(); ++i) check(init_.tensors[i], init_.spec.tensor_path(i));
-  if (!is_stand_in(buffer)) return;
+  for (size_t i = 0; i < inputs_.given.size(); ++i) check(inputs_.given[i], inputs_.paths[i]);
   const size_t num_arguments = body.num_inputs() - body.free_variables().size();
   for (size_t i = 0; i < body.free_variables().size(); ++i) {
-    check(body.free_variables()[i], body.graph()->input_slots()[num_arguments + i].path);
+    const at::Tensor& other = body.free_variables()[i];
+    if (other.is_same(buffer) || (!is_stand_in(buffer) && !is_stand_in(other))) continue;
+    check(other, body.graph()->input_slots()[num_arguments + i].path);
   }
 }
 

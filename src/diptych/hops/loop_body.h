@@ -19,6 +19,8 @@ struct LoopInputs {
   /// If not empty: real tensors that the code captures and that these inputs stand for. It may change them in place;
   /// what becomes of that is the caller's to see to.
   std::vector<at::Tensor> examples = {};
+  /// What the caller gives for these inputs, or takes slices of; they must not share memory with a buffer.
+  std::vector<at::Tensor> given = {};
 };
 
 /// A captured loop body. Inputs: the carries of `init`, buffers, the further inputs, free variables. Outputs: the next

@@ -51,6 +51,7 @@ std::optional<Checkpoints> find_checkpoints(int64_t length, const ScanOptions& o
 
 detail::LoopInputs slice_inputs(const Flattened& xs) {
   detail::LoopInputs inputs;
+  inputs.given = xs.tensors;
   for (size_t i = 0; i < xs.tensors.size(); ++i) {
     inputs.metas.push_back(slice_of(TensorMeta::of(xs.tensors[i])));
     inputs.paths.push_back(xs.spec.tensor_path(i));

@@ -35,6 +35,10 @@ Recorder::FrontCall::FrontCall(Recorder& recorder, const c10::OperatorHandle& op
 
 void Recorder::FrontCall::finish(const torch::jit::Stack& stack) {
   if (self_.defined()) {
+    if (self_.requires_grad()) {
+      recorder_.rewrites_ = true;
+      recorder_.with_history_.insert(self_.storage().unsafeGetStorageImpl());
+    }
     const auto* wrapper = at::functionalization::impl::unsafeGetFunctionalWrapper(self_);
     if (wrapper->view_metas().size() != num_views_) {
       recorder_.check_not_captured(self_);
@@ -94,12 +98,25 @@ void Recorder::note_history(const OperatorPlan& plan, const at::Tensor& self) {
   const auto* storage = self.storage().unsafeGetStorageImpl();
   const bool records = c10::GradMode::is_enabled();
   if (plan.mutates) {
+    const bool is_seen = records && self.requires_grad();
+    const bool has_history = may_have_history(self);
     any_mutation_ = true;
-    blind_mutation_ |= !records || (!self.requires_grad() && detached_.count(storage) != 0);
+    blind_mutation_ |= !records || (has_history && !is_seen);
+    rewrites_ |= has_history;
+    rewrites_unseen_ |= has_history && !is_seen;
   } else if (self.requires_grad()) {
     no_grad_view_ |= !records;
-    if (plan.stops_gradient) detached_.insert(storage);
+    if (plan.stops_gradient) with_history_.insert(storage);
   }
+}
+
+// Whether it, or what it shares memory with, requires grad.
+bool Recorder::may_have_history(const at::Tensor& self) const {
+  if (self.requires_grad() || with_history_.contains(self.storage().unsafeGetStorageImpl())) return true;
+  if (!at::functionalization::impl::isFunctionalTensor(self)) return false;
+  auto* storage = static_cast<at::functionalization::FunctionalStorageImpl*>(self.storage().unsafeGetStorageImpl());
+  const FakeTensorImpl* base = as_fake(storage->base());
+  return base != nullptr && base->trace_id == id_ && graph_.meta(base->value).requires_grad;
 }
 
 void Recorder::note_view(const OperatorPlan& plan, const at::Tensor& view) {

@@ -116,6 +116,23 @@ size_t Recorder::find_head(const std::vector<size_t>& family) {
   return primals_.size() - 1;
 }
 
+const Recorder::Primal* Recorder::primal_behind(const at::Tensor& stand_in) const {
+  const auto steps_of = [](const at::Tensor& tensor) -> const std::vector<ViewStep>& {
+    return at::functionalization::impl::unsafeGetFunctionalWrapper(tensor)->view_metas();
+  };
+  if (!at::functionalization::impl::isFunctionalTensor(stand_in)) return nullptr;
+  const Primal* found = nullptr;
+  for (const Primal& primal : primals_) {
+    if (primal.stand_in.is_same(stand_in)) return &primal;
+    if (!primal.stand_in.storage().is_alias_of(stand_in.storage())) continue;
+    const auto& all = steps_of(stand_in);
+    const auto& first = steps_of(primal.stand_in);
+    const bool begins = first.size() <= all.size() && std::equal(first.begin(), first.end(), all.begin());
+    if (begins && (found == nullptr || first.size() > steps_of(found->stand_in).size())) found = &primal;
+  }
+  return found;
+}
+
 // By addresses, since memory that was lent is known under several storages. What has none is a stand-in of its own.
 void Recorder::find_places(const std::vector<size_t>& members) {
   const auto address = [&](size_t member) {
@@ -167,7 +184,10 @@ at::Tensor Recorder::put_on_one_storage(const std::vector<size_t>& heads, const 
       primal.stand_in.unsafeGetTensorImpl()->set_version_counter(first.unsafeGetTensorImpl()->version_counter());
     }
   }
-  blind_mutation_ = true;  // what a head shows comes by way of the storage, which autograd knows nothing of
+  // What a head shows comes by way of the storage, which autograd knows nothing of.
+  blind_mutation_ = true;
+  const auto requires_grad = [&](size_t member) { return primals_[member].real.requires_grad(); };
+  rewrites_unseen_ |= std::any_of(members.begin(), members.end(), requires_grad);
   return storage;
 }
 

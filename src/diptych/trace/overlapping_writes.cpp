@@ -67,6 +67,23 @@ std::pair<int64_t, int64_t> dense_extent(const at::Tensor& place) {
   return {place.storage_offset() * item, (place.storage_offset() + place.numel()) * item};
 }
 
+// ATen tells by the storages whether two tensors may overlap: not where memory was lent to several.
+bool have_one_storage(const at::Tensor& a, const at::Tensor& b) {
+  const auto* left = Recorder::current()->primal_behind(a);
+  const auto* right = Recorder::current()->primal_behind(b);
+  if (left == nullptr || right == nullptr || left == right) return true;
+  return !left->real.defined() || !right->real.defined() || left->real.storage().is_alias_of(right->real.storage());
+}
+
+// Whether elements lie apart as those of the other do; the strides of dimensions of one element say nothing.
+bool lie_alike(const at::Tensor& a, const at::Tensor& b) {
+  if (a.sizes() != b.sizes()) return false;
+  for (int64_t i = 0; i < a.dim(); ++i) {
+    if (a.size(i) > 1 && a.stride(i) != b.stride(i)) return false;
+  }
+  return true;
+}
+
 // As ATen judges it: two dense tensors that share some memory, but not each element its own place with the same one.
 bool overlaps_partly(const at::Tensor& a, const at::Tensor& b) {
   if (a.is_same(b) || !is_stand_in(a) || !is_stand_in(b) || !a.storage().is_alias_of(b.storage())) return false;
@@ -83,7 +100,9 @@ bool overlaps_partly(const at::Tensor& a, const at::Tensor& b) {
   if (!left.is_non_overlapping_and_dense() || !right.is_non_overlapping_and_dense()) return false;
   const auto [left_begin, left_end] = dense_extent(left);
   const auto [right_begin, right_end] = dense_extent(right);
-  if (left_begin == right_begin && left_end == right_end) return left.strides() != right.strides();
+  if (left_begin == right_begin && left_end == right_end) {
+    return have_one_storage(a, b) ? left.strides() != right.strides() : !lie_alike(left, right);
+  }
   return left_begin < right_end && right_begin < left_end;
 }
 
@@ -109,9 +128,24 @@ class Example {
   std::map<const c10::StorageImpl*, at::Tensor> memory_;
 };
 
+[[noreturn]] void refuse_write(const c10::OperatorHandle& op) {
+  throw_user_error(
+      fmt::format("[trace] {} in scope '{}' changes a view whose elements overlap, or were taken from such a view, as "
+                  "expand, unfold and as_strided make them; change the tensor under it, or a clone of it",
+                  c10::toString(op.operator_name()), current_place().str()));
+}
+
+// Eager does not see it, and what it computes depends on the order in which its kernel goes.
+[[noreturn]] void refuse_lent_memory(const c10::OperatorHandle& op) {
+  throw_user_error(fmt::format(
+      "[trace] {} in scope '{}' changes memory that another operand sees a part of through a storage of its "
+      "own, as from_blob and from_dlpack make them; pass it a clone of one of them",
+      c10::toString(op.operator_name()), current_place().str()));
+}
+
 // Calls the operator on an example and throws what it says of overlap; what else it may say is about other things than
 // zeros.
-void ask_kernel(const c10::OperatorHandle& op, const OperatorPlan& plan, const torch::jit::Stack& stack) {
+void ask_kernel(const c10::OperatorHandle& op, const OperatorPlan& plan, const torch::jit::Stack& stack, bool is_seen) {
   torch::jit::Stack arguments(stack.end() - static_cast<int64_t>(plan.takes_tensor.size()), stack.end());
   const PauseTraceGuard pause;
   const at::NoGradGuard no_grad;
@@ -128,16 +162,11 @@ void ask_kernel(const c10::OperatorHandle& op, const OperatorPlan& plan, const t
   try {
     op.callBoxed(&arguments);
   } catch (const c10::Error& error) {
-    if (std::string_view(error.what_without_backtrace()).find("single memory location") != std::string_view::npos)
-      throw;
+    const std::string_view text = error.what_without_backtrace();
+    if (text.find("single memory location") == std::string_view::npos) return;
+    if (is_seen) throw;
+    refuse_lent_memory(op);
   }
-}
-
-[[noreturn]] void refuse_write(const c10::OperatorHandle& op) {
-  throw_user_error(
-      fmt::format("[trace] {} in scope '{}' changes a view whose elements overlap, or were taken from such a view, as "
-                  "expand, unfold and as_strided make them; change the tensor under it, or a clone of it",
-                  c10::toString(op.operator_name()), current_place().str()));
 }
 
 }  // namespace
@@ -188,11 +217,16 @@ void Recorder::replace_base(const at::Tensor& base) {
 bool Recorder::write_by_strides(const c10::OperatorHandle& op, const OperatorPlan& plan, torch::jit::Stack* stack) {
   if (phase_ != Phase::kForward || writes_by_strides_) return false;
   const TensorList written = written_tensors(plan, *stack);
+  bool is_seen = true;  // by eager
   const auto is_overlapping = [&](const at::Tensor& tensor) {
-    const auto overlaps = [&](const at::Tensor& other) { return other.defined() && overlaps_partly(tensor, other); };
+    const auto overlaps = [&](const at::Tensor& other) {
+      if (!other.defined() || !overlaps_partly(tensor, other)) return false;
+      is_seen = have_one_storage(tensor, other);
+      return true;
+    };
     return lies_in_one_place(tensor) || any_tensor(*stack, plan, overlaps);
   };
-  if (std::any_of(written.begin(), written.end(), is_overlapping)) ask_kernel(op, plan, *stack);
+  if (std::any_of(written.begin(), written.end(), is_overlapping)) ask_kernel(op, plan, *stack, is_seen);
   const auto is_plain = [&](const at::Tensor& tensor) {
     return can_write_back(tensor) && (plan.fills || !lies_in_one_place(tensor));
   };

@@ -16,6 +16,7 @@
 #include "diptych/trace/dispatch_keys.h"
 #include "diptych/trace/generator_watch.h"
 #include "diptych/trace/location.h"
+#include "diptych/trace/memory_overlap.h"
 #include "diptych/trace/meta_kernel.h"
 #include "diptych/trace/placeholder.h"
 #include "diptych/trace/shape_by_example.h"
@@ -100,6 +101,27 @@ Recorder::Recorder(std::string graph_name) : id_(next_trace_id()), graph_(std::m
 }
 
 Recorder* Recorder::current() { return active_recorders.empty() ? nullptr : active_recorders.back(); }
+
+bool share_memory_in_traces(const at::Tensor& a, const at::Tensor& b) {
+  const auto stood_for = [](const at::Tensor& tensor) {
+    std::vector<at::Tensor> found{tensor};
+    for (auto recorder = active_recorders.rbegin(); recorder != active_recorders.rend(); ++recorder) {
+      const size_t num_inner = found.size();
+      for (const auto& primal : (*recorder)->primals()) {
+        const auto shares = [&](const at::Tensor& one) { return may_share_memory(one, primal.stand_in); };
+        if (std::any_of(found.begin(), found.begin() + static_cast<std::ptrdiff_t>(num_inner), shares)) {
+          found.push_back(primal.real);
+        }
+      }
+    }
+    return found;
+  };
+  const auto left = stood_for(a), right = stood_for(b);
+  return std::any_of(left.begin(), left.end(), [&](const at::Tensor& one) {
+    return std::any_of(right.begin(), right.end(),
+                       [&](const at::Tensor& other) { return may_share_memory(one, other); });
+  });
+}
 
 at::Tensor Recorder::add_input(const at::Tensor& example, Slot slot) {
   check_supported(example, slot.path);

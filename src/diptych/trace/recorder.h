@@ -81,6 +81,9 @@ class Recorder {
   /// Whether tensors were changed behind autograd's back (under no_grad, or through detach()), so that the recorded
   /// graph, differentiated again, would not give what autograd gives.
   bool hides_history() const { return blind_mutation_ || (any_mutation_ && no_grad_view_); }
+  /// The same of tensors with a history alone: of these, what autograd sees and what the graph shows differ already
+  /// where the graph is run under autograd.
+  bool rewrites_history() const { return rewrites_unseen_ || (rewrites_ && no_grad_view_); }
 
   /// Sees to a write to elements that lie in one place, or that an operand shares: throws what eager throws, and calls
   /// the operator on the same elements by another way where functionalization can't write back by the views that were
@@ -110,6 +113,9 @@ class Recorder {
   };
   /// The arguments, then the free variables in order of first use.
   const std::vector<Primal>& primals() const { return primals_; }
+  /// The primal that a stand-in is, or that the function took it from as a view; null if there is none. Merged primals
+  /// share a storage in the trace, and so do views of any of them.
+  const Primal* primal_behind(const at::Tensor& stand_in) const;
   /// Makes the primals at the positions `members`, whose real tensors share memory, views of one base, so that a
   /// mutation of one is seen in the others, and leaves the gaps between its elements. The slots stay as they are;
   /// `with_families`, primals are added for tensors of which several members are views. See Note [Merged primals].
@@ -177,6 +183,7 @@ class Recorder {
   bool gradients_enabled(const c10::OperatorHandle& op, const OperatorPlan& plan) const;
   void check_not_captured(const at::Tensor& reshaped) const;
   void note_history(const OperatorPlan& plan, const at::Tensor& self);
+  bool may_have_history(const at::Tensor& self) const;
   void note_view(const OperatorPlan& plan, const at::Tensor& view);
   bool can_write_back(const at::Tensor& view) const;
   at::Tensor same_elements_of_base(const at::Tensor& view, bool once);
@@ -202,7 +209,9 @@ class Recorder {
   bool any_mutation_ = false;
   bool blind_mutation_ = false;
   bool no_grad_view_ = false;
-  std::unordered_set<const c10::StorageImpl*> detached_;         ///< storages of which a detached alias exists
+  bool rewrites_ = false;  ///< some tensor was changed in place that has a history, or shares memory with one that has
+  bool rewrites_unseen_ = false;                                 ///< and autograd did not see it
+  std::unordered_set<const c10::StorageImpl*> with_history_;     ///< storages of which some tensor requires grad
   std::vector<c10::weak_intrusive_ptr<c10::TensorImpl>> views_;  ///< that the function took
   /// Steps in chains of views: those that functionalization can't write back through, and those that were taken under
   /// no_grad.
@@ -217,6 +226,10 @@ class Recorder {
 
 /// The tensor that autograd sees `tensor` as a view of, or itself.
 const at::Tensor& autograd_base(const at::Tensor& tensor);
+
+/// Whether two tensors share memory as far as the traces in progress know: a stand-in lies where what it stands for
+/// does.
+bool share_memory_in_traces(const at::Tensor& a, const at::Tensor& b);
 
 /// Whether operators that are called on this thread are recorded.
 bool is_tracing();
