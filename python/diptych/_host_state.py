@@ -98,6 +98,12 @@ def may_do(what):
     return watch is not None
 
 
+def _hooks_of_all_modules():
+    """What torch calls for each module that the function calls, and nothing of the function's leads to."""
+    held = vars(torch.nn.modules.module)
+    return [(name, held[name]) for name in held if name.startswith("_global_") and held[name]]
+
+
 class Watch:
     """One capture, seen from its beginning to its end; the profile events that watched() asks for come to `event`."""
 
@@ -121,7 +127,7 @@ class Watch:
     def enter(self, function, args, kwargs, names):
         """Before the function is run on stand-ins. Containers among the arguments are copies; `names` are those of parameters."""
         self._runs += 1
-        _walk([("closure", function)], self._known, self._seen)
+        _walk([("closure", function), *_hooks_of_all_modules()], self._known, self._seen)
         named = [(names[i] if i < len(names) else f"args.{i - len(names)}", value) for i, value in enumerate(args)]
         _walk([*named, *kwargs.items()], self._known, self._copies)
 

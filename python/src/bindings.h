@@ -16,6 +16,7 @@ void bind_pair(py::module_& module);
 void bind_options(py::module_& module);
 void bind_aot(py::module_& module);
 void bind_modes();
+void bind_backward_reads();
 void bind_hops(py::module_& module);
 void bind_checkpoint(py::module_& module);
 void bind_backward_capture(py::module_& module);

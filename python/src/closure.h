@@ -1,6 +1,7 @@
 // What a Python function reads besides its arguments: guarded, as a captured graph stands for one state of it.
 #pragma once
 #include "held.h"
+#include "modes.h"
 #include "value_reader.h"
 
 namespace diptych::python {
@@ -20,6 +21,13 @@ class ClosureReader {
     reader_.attribute(callable, path);
   }
   void module(py::handle object, const Path& path) { reader_.visit(object, path); }
+
+  /// Any module that the function calls obeys these, and nothing of the function's leads to them.
+  void hooks(const Path& path) {
+    for (const auto& [name, held] : hooks_of_all_modules()) {
+      reader_.attribute(held, Path(path, std::string_view(name)));
+    }
+  }
 
   /// A module's or an object's method, if it is the user's.
   void method(py::handle object, const char* name, const Path& path) {

@@ -130,7 +130,9 @@ struct Tree<python::Arguments> {
     for (const size_t place : arguments.order) visitor.constant(Path(path, "order"), static_cast<int64_t>(place));
     python::visit_default_devices(path, visitor);
     if constexpr (!detail::replaces_tensors<Visitor>()) {
-      python::ClosureReader<Visitor>(visitor, met).visit(arguments.callable.get(), Path(path, "closure"));
+      python::ClosureReader<Visitor> reader(visitor, met);
+      reader.visit(arguments.callable.get(), Path(path, "closure"));
+      reader.hooks(Path(path, "hooks of all modules"));
     }
   }
 };

@@ -139,6 +139,7 @@ std::string HostWatch::finish_draws() {
 
 void HostWatch::forget() {
   const py::gil_scoped_acquire gil;
+  const py::error_scope error;  // that of a hook, which torch leaves set on its way here
   stop();
   watch_.attr("forget")();
 }

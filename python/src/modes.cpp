@@ -5,6 +5,8 @@
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include <algorithm>
+#include <array>
 #include <optional>
 
 #include "bindings.h"
@@ -75,6 +77,29 @@ std::vector<std::string> default_devices() {
     if (is_default_device(mode_at(i))) devices.push_back(py::str(mode_at(i).attr("device")).cast<std::string>());
   }
   return devices;
+}
+
+std::vector<std::pair<const char*, py::object>> hooks_of_all_modules() {
+  // Modules ask these as they are called; registering a parameter is no part of that.
+  static constexpr std::array kVariables{"_global_forward_pre_hooks",         "_global_forward_hooks",
+                                         "_global_forward_hooks_with_kwargs", "_global_forward_hooks_always_called",
+                                         "_global_backward_pre_hooks",        "_global_backward_hooks",
+                                         "_global_is_full_backward_hook"};
+  struct Variables {
+    py::object module_variables = py::module_::import("torch.nn.modules.module").attr("__dict__");
+    std::array<PyObject*, kVariables.size()> names{};
+    Variables() { std::transform(kVariables.begin(), kVariables.end(), names.begin(), &PyUnicode_InternFromString); }
+  };
+  PYBIND11_CONSTINIT static py::gil_safe_call_once_and_store<Variables> storage;
+  const Variables& variables = storage.call_once_and_store_result([] { return Variables(); }).get_stored();
+  std::vector<std::pair<const char*, py::object>> held;
+  for (size_t i = 0; i < kVariables.size(); ++i) {
+    PyObject* const value = PyDict_GetItem(variables.module_variables.ptr(), variables.names[i]);
+    if (value != nullptr && PyObject_IsTrue(value) == 1) {
+      held.emplace_back(kVariables[i], py::reinterpret_borrow<py::object>(value));
+    }
+  }
+  return held;
 }
 
 void bind_modes() {

@@ -1,8 +1,11 @@
-// Python's modes round a call: what the guards and the door of a compiled function know of them.
+// Python's modes round a call, and torch's hooks of all modules: what the guards and the door of a compiled function
+// know of them.
 #pragma once
 #include <ATen/PythonTorchFunctionTLS.h>
+#include <pybind11/pybind11.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "diptych/tree/tree.h"
@@ -18,5 +21,9 @@ void visit_default_devices(const Path& path, Visitor& visitor) {
   if (!at::impl::torch_function_mode_enabled()) return;
   for (const std::string& device : default_devices()) visitor.constant(Path(path, "default device"), device);
 }
+
+/// What torch.nn.modules.module keeps of the hooks of all modules, by the names of its variables: those that are not
+/// empty. Requires: the GIL.
+std::vector<std::pair<const char*, pybind11::object>> hooks_of_all_modules();
 
 }  // namespace diptych::python

@@ -19,5 +19,6 @@ PYBIND11_MODULE(_core, module) {
   bind_backward_capture(module);
   bind_files(module);
   bind_modes();
+  bind_backward_reads();
   tell_locations();
 }

@@ -621,3 +621,49 @@ def test_layers_that_differ_are_refused():
         with pytest.raises(diptych.UserError, match="scan_layers"):
             diptych.scan_layers(layers, torch.randn(2, 4))
     diptych.scan_layers([Activated(F.relu), Activated(F.relu)], torch.randn(2, 4))
+
+
+FACTORS = {"factor": 2.0}
+HOOKS_OF_ALL_MODULES = {
+    "forward": (nn.modules.module.register_module_forward_hook, lambda module, inputs, result: result * FACTORS["factor"]),
+    "forward_pre": (nn.modules.module.register_module_forward_pre_hook, lambda module, inputs: (inputs[0] * FACTORS["factor"],)),
+    "backward": (nn.modules.module.register_module_full_backward_hook, lambda module, given, taken: (given[0] * FACTORS["factor"],)),
+}
+
+
+@pytest.mark.parametrize("name", HOOKS_OF_ALL_MODULES)
+def test_a_hook_of_all_modules_is_seen(name, monkeypatch):
+    register, hook = HOOKS_OF_ALL_MODULES[name]
+    layer = nn.Linear(3, 3)
+
+    def gradient(function):
+        x = torch.linspace(0, 1, 6).view(2, 3).requires_grad_()
+        return torch.autograd.grad(function(x).sum(), x)[0]
+
+    def function(x):
+        return layer(x).sin()
+
+    compiled = diptych.aot_function(function)
+    before = gradient(function)
+    torch.testing.assert_close(gradient(compiled), before)
+    handle = register(hook)
+    try:
+        assert not torch.equal(gradient(function), before)
+        torch.testing.assert_close(gradient(compiled), gradient(function))
+        monkeypatch.setitem(FACTORS, "factor", 3.0)
+        torch.testing.assert_close(gradient(compiled), gradient(function))
+    finally:
+        handle.remove()
+    torch.testing.assert_close(gradient(compiled), before)
+
+
+def test_what_a_hook_of_all_modules_writes():
+    layer, calls = nn.Linear(3, 3), []
+    compiled = diptych.aot_function(lambda x: layer(x))
+    handle = nn.modules.module.register_module_forward_hook(lambda module, inputs, result: calls.append(1))
+    try:
+        for n in range(1, 4):
+            compiled(torch.randn(2, 3))
+            assert len(calls) == n
+    finally:
+        handle.remove()

@@ -262,3 +262,15 @@ def test_a_profiler_goes_on():
     finally:
         sys.setprofile(None)
     assert "f" in seen
+
+
+def test_a_hook_that_reads_a_value_is_refused_by_name():
+    seen = []
+
+    def f(x):
+        x.register_hook(lambda gradient: seen.append(float(gradient.sum())))
+        return x * 2
+
+    for _ in range(3):
+        with pytest.raises(diptych.UserError, match="needs the values"):
+            diptych.aot_function(f)(torch.ones(3, requires_grad=True))

@@ -183,3 +183,19 @@ def test_the_profiler_and_threads_are_no_transforms():
         f(X)
         f(X)
     assert f.stats().hits == 1 and f.stats().originals == 0
+
+
+@pytest.mark.parametrize("needs", [False, True])
+def test_views_in_inference_mode(needs):
+    def f(x):
+        with torch.inference_mode():
+            view, made = x.t(), x.sin()
+            product = made[:, :2] @ view[:2]
+        return view, product
+
+    compiled = diptych.aot_function(f)
+    for _ in range(2):
+        x = X.clone().requires_grad_(needs)
+        for ours, theirs in zip(compiled(x), f(x)):
+            close(ours, theirs)
+            assert ours.requires_grad == theirs.requires_grad

@@ -1,6 +1,7 @@
 """What programs of others do that a graph can't hold: each is refused in words of ours that say what to write instead."""
 import copy
 import pickle
+import sys
 
 import diptych
 import pytest
@@ -89,3 +90,53 @@ def test_compiled_functions_are_copied_and_pickled():
     scale = 3.0
     local = diptych.aot_function(lambda x: x * scale)
     torch.testing.assert_close(copy.deepcopy({"f": local})["f"](x), x * 3)
+
+
+@pytest.mark.parametrize("change", ["fill_(2.0)", "zero_()"])
+def test_a_fill_of_an_expanded_view_that_requires_grad(change):
+    def f(x):
+        base = x[0] * 1
+        exec(f"base.expand(2, 3).{change}")
+        return base + 1
+
+    with pytest.raises(RuntimeError, match="single memory location"):  # eager runs the forward, and no backward
+        f(torch.ones(2, 3, requires_grad=True)).sum().backward()
+    with pytest.raises(diptych.UserError, match="a view whose elements overlap"):
+        diptych.aot_function(f)(torch.ones(2, 3, requires_grad=True))
+    torch.testing.assert_close(diptych.aot_function(f)(torch.ones(2, 3)), f(torch.ones(2, 3)))
+
+
+SCALE = 2.0
+
+
+class ReadsItsScale(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * SCALE
+
+
+def test_what_a_backward_reads_changes_before_it_runs(monkeypatch):
+    compiled = diptych.aot_function(lambda x: ReadsItsScale.apply(x).sin())
+
+    def gradient(function):
+        x = torch.ones(3, requires_grad=True)
+        result = function(x)
+        yield
+        yield torch.autograd.grad(result.sum(), x)[0]
+
+    for scale in (2.0, 3.0, 2.0):  # before the call
+        monkeypatch.setattr(sys.modules[__name__], "SCALE", scale)
+        ours, theirs = gradient(compiled), gradient(lambda x: ReadsItsScale.apply(x).sin())
+        next(ours), next(theirs)
+        torch.testing.assert_close(next(ours), next(theirs))
+    for change in (lambda: monkeypatch.setattr(sys.modules[__name__], "SCALE", 5.0),
+                   lambda: monkeypatch.setattr(ReadsItsScale, "backward", staticmethod(lambda ctx, gradient: gradient * 7))):
+        late = gradient(compiled)
+        next(late)
+        change()
+        with pytest.raises(diptych.UserError, match="the backward of 'ReadsItsScale'.* has changed since the call"):
+            next(late)

@@ -499,3 +499,18 @@ def test_second_order_where_a_hook_has_no_part_in_it():
         return [first.detach(), grad(first.sum(), x)[0]]
 
     twice(look, f)
+
+
+def test_second_gradients_have_no_history():
+    def f(x, w):
+        y = x * w
+        return y, y.exp()
+
+    def seconds(function):
+        x, w = (torch.linspace(0.1, end, 6, requires_grad=True) for end in (1.0, 2.0))
+        first = torch.autograd.grad(function(x, w)[1].sum(), [x, w], create_graph=True)
+        return torch.autograd.grad(sum(gradient.sum() for gradient in first), [x, w])
+
+    ours, theirs = seconds(diptych.aot_function(f)), seconds(f)
+    torch.testing.assert_close(ours, theirs)
+    assert [gradient.requires_grad for gradient in ours] == [False, False]

@@ -461,3 +461,28 @@ def test_scan_of_layers_under_transforms():
     with forward_ad.dual_level():
         x = forward_ad.make_dual(X, T)
         close(forward_ad.unpack_dual(ours(x)).tangent, forward_ad.unpack_dual(theirs(x)).tangent)
+
+
+def test_what_a_function_wrote_before_a_dual_was_met():
+    held, calls = [X.clone()], []
+
+    def f(x):
+        calls.append(len(calls))
+        return x * held[0] * (2.0 if len(calls) % 2 else 1.0)
+
+    compiled = diptych.aot_function(f)
+    with forward_ad.dual_level():
+        held[0] = forward_ad.make_dual(X.clone(), torch.ones_like(X))
+        expected = forward_ad.unpack_dual(f(X))
+        calls.clear()
+        torch.testing.assert_close(tuple(forward_ad.unpack_dual(compiled(X))), tuple(expected))
+        assert calls == [0]
+
+
+def test_an_iterator_that_was_advanced_before_a_dual_was_met():
+    held, scales = [X.clone()], iter([2.0, 3.0, 4.0])
+    compiled = diptych.aot_function(lambda x: x * next(scales) * held[0])
+    with forward_ad.dual_level():
+        held[0] = forward_ad.make_dual(X.clone(), torch.ones_like(X))
+        with pytest.raises(diptych.UserError, match="takes from"):
+            compiled(X)

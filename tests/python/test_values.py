@@ -171,3 +171,11 @@ def test_a_loss_without_extras_is_refused():
             diptych.value_and_grad(function, has_aux=True)(torch.ones(2))
 
 
+
+
+@pytest.mark.parametrize("make", [lambda x: x.new_tensor([1.0, 2.0, 3.0]), lambda x: (x * 2).new_tensor([1, 2], dtype=torch.int64), lambda x: x.new(3).fill_(2.0)])
+def test_a_tensor_made_by_a_method_of_another(make):
+    x = torch.randn(2, 3)
+    compiled = diptych.aot_function(lambda x: (make(x), x.sin()))
+    for _ in range(2):
+        torch.testing.assert_close(compiled(x), (make(x), x.sin()))

@@ -10,6 +10,7 @@
 #include <queue>
 #include <unordered_map>
 
+#include "diptych/autodiff/custom_function.h"
 #include "diptych/autodiff/node_hooks.h"
 #include "diptych/base/error.h"
 
@@ -156,6 +157,9 @@ void Walk::evaluate(ReadyNode ready) {
   }
   if (!info.needed_ || !runs) return;
   inputs = hooked(node.pre_hooks(), std::move(inputs));
+  if (host_reads_of != nullptr && is_python_function(node) && !part_.host_reads.contains(node.sequence_nr())) {
+    if (auto reads = host_reads_of(node)) part_.host_reads.emplace(node.sequence_nr(), std::move(reads));
+  }
   recorder_.set_backward_of(node.sequence_nr());
   const ag::variable_list kept = node.post_hooks().empty() ? ag::variable_list() : inputs;
   complete_gradients(node, inputs);

@@ -3,9 +3,12 @@
 #include <torch/csrc/autograd/edge.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <map>
+#include <memory>
 #include <unordered_set>
 #include <vector>
 
+#include "diptych/autodiff/host_reads.h"
 #include "diptych/autodiff/stages.h"
 #include "diptych/trace/recorder.h"
 
@@ -17,6 +20,8 @@ struct WalkPart {
   size_t stage = 0;  ///< nodes of later ones are not run; a gradient is wanted from them as it arrives
   /// Receives the nodes that read values of the forward.
   std::unordered_set<const torch::autograd::Node*>& saving;
+  /// Receives what the nodes that a user has written read, by their place in the forward.
+  std::map<uint64_t, std::shared_ptr<const HostReads>>& host_reads;
 };
 
 /// The gradients of `wanted` given those of `roots`, in the engine's order and with its hooks, one per edge; undefined

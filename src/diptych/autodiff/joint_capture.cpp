@@ -74,7 +74,8 @@ struct JointCapture::State {
   detail::OutputAnalysis analysis;
   detail::Stages stages;
   std::vector<at::Tensor> tangents;
-  std::unordered_set<const ag::Node*> saving;     ///< nodes of the trace that read values of the forward
+  std::unordered_set<const ag::Node*> saving;  ///< nodes of the trace that read values of the forward
+  std::map<uint64_t, std::shared_ptr<const detail::HostReads>> host_reads;
   std::optional<std::vector<RegionMarks>> marks;  ///< of the first joint graph with gradients, if it has regions
 
   void trace(const FlatFunction& function, const std::vector<at::Tensor>& arguments,
@@ -130,7 +131,8 @@ void JointCapture::State::run_stage(size_t stage, const std::vector<bool>& defin
     if (analysis.plan.crossings[i].stage > stage) want(recorder.primals().size() + i, stages.crossings[i]);
   }
   if (roots.empty() || wanted.empty()) return;
-  auto found = detail::walk_backward(recorder, roots, std::move(given), create_graph, wanted, {stages, stage, saving});
+  auto found = detail::walk_backward(recorder, roots, std::move(given), create_graph, wanted,
+                                     {stages, stage, saving, host_reads});
   for (size_t i = 0; i < places.size(); ++i) {
     at::Tensor& sum = gradients[places[i]];
     if (found[i].defined()) sum = sum.defined() ? sum.add(found[i]) : std::move(found[i]);
@@ -378,6 +380,12 @@ Joint JointCapture::take_joint() {
 std::vector<SavingNode> JointCapture::saving_nodes() const {
   const auto& state = *state_;
   return detail::find_saving_nodes(state.recorder, state.stages, state.analysis.plan, state.saving);
+}
+
+std::vector<std::shared_ptr<const detail::HostReads>> JointCapture::host_reads() const {
+  std::vector<std::shared_ptr<const detail::HostReads>> reads;
+  for (const auto& [place, one] : state_->host_reads) reads.push_back(one);
+  return reads;
 }
 
 void JointCapture::release_arguments() { state_->recorder.release_arguments(); }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "diptych/autodiff/forward_plan.h"
+#include "diptych/autodiff/host_reads.h"
 #include "diptych/autodiff/saving_nodes.h"
 #include "diptych/passes/partition.h"
 
@@ -54,6 +55,9 @@ class JointCapture {
 
   /// What eager's backward keeps, node by node. Requires: a joint graph has been traced for every tangent.
   std::vector<SavingNode> saving_nodes() const;
+
+  /// What the backwards that a user has written read, of all that have been traced. See Note [What a backward reads].
+  std::vector<std::shared_ptr<const detail::HostReads>> host_reads() const;
 
   /// Lets go of the arguments that were captured with; a capture that is kept must not keep a batch alive.
   void release_arguments();

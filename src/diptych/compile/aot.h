@@ -174,6 +174,9 @@ class Aot {
       try {
         auto trace = miss.capture(given, extent);
         return watch->finish().what.empty() ? trace : nullptr;
+      } catch (const detail::TransformMet&) {
+        detail::take_back(*watch);
+        throw;
       } catch (...) {
         watch->forget();
         throw;
@@ -190,6 +193,9 @@ class Aot {
     std::shared_ptr<Cache::Entry> entry;
     try {
       entry = make();
+    } catch (const detail::TransformMet&) {
+      detail::take_back(*watch);
+      throw;
     } catch (...) {
       watch->forget();
       throw;

@@ -3,6 +3,8 @@
 #include <memory>
 #include <string>
 
+#include "diptych/base/error.h"
+
 namespace diptych {
 
 /// Watches one capture, from its making to finish() on the same thread. A function that needs one has a member
@@ -30,6 +32,16 @@ std::unique_ptr<CaptureWatch> watch_capture(F& function) {
   } else {
     return nullptr;
   }
+}
+
+/// Ends the watch of a capture in whose place the function itself runs next.
+/// Errors: UserError where that would do again what can't be taken back.
+inline void take_back(CaptureWatch& watch) {
+  const CaptureWatch::Found found = watch.finish();
+  DIPTYCH_CHECK(found.is_undone,
+                "[capture] the function {}, which can't be taken back so that the function itself might run, as a call "
+                "inside a transform or on its tensors does; pass what it takes as an argument",
+                found.what);
 }
 }  // namespace detail
 

@@ -109,6 +109,7 @@ CompiledFunction::CompiledFunction(const FlatFunction& function, const std::vect
                                               CaptureOptions{options_.name, false, /*stages=*/true})) {
   Joint joint = capture_joint();
   layout_ = joint.layout;
+  host_reads_ = capture_->host_reads();
   if (extent != CaptureExtent::kCallable) traced_graph_ = remove_dead_nodes(joint.graph);
   free_variables_ = capture_->free_variables();
   for (const auto& derived : plan().derived) free_variables_[derived.free_variable] = at::Tensor();
@@ -146,6 +147,7 @@ CompiledFunction::CompiledFunction(std::shared_ptr<const SizedFunctions> sized)
       capture_(sized_->first().capture_),
       layout_(sized_->first().layout_),
       split_(sized_->first().split_),
+      host_reads_(sized_->first().host_reads_),
       forward_(sized_->forward()),
       free_variables_(sized_->first().free_variables_),
       gradient_primals_(sized_->first().gradient_primals_),
@@ -396,6 +398,12 @@ std::vector<at::Tensor> CompiledFunction::primals_of(c10::ArrayRef<const at::Ten
                   options_.name, part);
   }
   return primals;
+}
+
+detail::HostState CompiledFunction::host_state() const {
+  detail::HostState state;
+  for (const auto& reads : host_reads_) state.emplace_back(reads, reads->hash());
+  return state;
 }
 
 std::vector<at::Tensor> CompiledFunction::call(c10::ArrayRef<const at::Tensor*> arguments) const {

@@ -96,6 +96,8 @@ class CompiledFunction : public std::enable_shared_from_this<CompiledFunction> {
   /// Whether it is a result of that stage, in a slot.
   bool is_own_result(size_t crossing, size_t stage) const;
   const ReleaseRules& release_rules() const;
+  /// What the backward reads on the host, as it is now. See Note [What a backward reads].
+  detail::HostState host_state() const;
 
   /// Which tangents a backward can be traced for, as eager has one for them.
   std::vector<bool> traceable_tangents() const;
@@ -163,6 +165,7 @@ class CompiledFunction : public std::enable_shared_from_this<CompiledFunction> {
   std::shared_ptr<JointCapture> capture_;
   JointLayout layout_;
   Split split_;
+  std::vector<std::shared_ptr<const detail::HostReads>> host_reads_;
   Graph traced_graph_;
   Graph forward_;
   std::shared_ptr<const Executable> forward_executable_;

@@ -130,6 +130,7 @@ void PairNode::compiled_args(torch::dynamo::autograd::CompiledNodeArgs& args) co
   TORCH_CHECK_NOT_IMPLEMENTED(is_interpreted && !c10::GradMode::is_enabled() && released_.empty() && !check_,
                               "the backward of a compiled function is run as it is");
   check(residual_watches_, residuals_);
+  check_host_state();
   args.collect(function_->serial_number());
   args.collect(stage_);
   args.collect(residuals_);
@@ -184,6 +185,17 @@ variable_list PairNode::for_edges(variable_list&& gradients) const {
   return std::move(gradients);
 }
 
+void PairNode::check_host_state() const {
+  for (const auto& [reads, hash] : host_state_) {
+    DIPTYCH_CHECK(
+        reads->hash() == hash,
+        "[backward] the backward of '{}', which is in the graph of '{}', reads a variable, an attribute or code "
+        "that has changed since the call, expected one that stays as the graph has it; change it before the "
+        "call or after the backward, or keep it in ctx",
+        reads->name(), function_->options().name);
+  }
+}
+
 // Empty for all that lead anywhere.
 std::vector<bool> PairNode::wanted_gradients() const {
   const auto* info = torch::autograd::get_current_graph_task_exec_info();
@@ -210,6 +222,7 @@ variable_list PairNode::apply(variable_list&& given) {
   TORCH_CHECK(released_.empty() || !function_->release_rules().is_refused(run, released_),
               torch::autograd::ERR_BACKWARD_TWICE);
   return detail::called_by_engine([&] {
+    check_host_state();
     const bool is_transformed = detail::is_transformed(tangents);
     if (c10::GradMode::is_enabled() || is_transformed) {
       const auto variant = function_->backward(run.tangents);
@@ -277,8 +290,17 @@ variable_list PairNode::run_compiled(const BackwardVariant& variant, variable_li
   inputs.resize(variant.graph.inputs().size() - tangents.size());
   const RunBelowAutograd guard;
   for (size_t i = 0; i < tangents.size(); ++i) inputs.push_back(with_strides(tangents[i], variant.wanted_strides[i]));
+  std::vector<const c10::TensorImpl*> given;
+  for (const at::Tensor& tangent : tangents) given.push_back(tangent.unsafeGetTensorImpl());
   tangents.clear();
-  return for_edges(variant.executable->run(std::move(inputs)));
+  variable_list gradients = variant.executable->run(std::move(inputs));
+  // One may be written over a residual that dies there, and was a result with a history; a tangent keeps its own.
+  for (at::Tensor& gradient : gradients) {
+    if (!gradient.defined() || !gradient.requires_grad()) continue;
+    const auto* impl = gradient.unsafeGetTensorImpl();
+    if (std::find(given.begin(), given.end(), impl) == given.end()) gradient = gradient.detach();
+  }
+  return for_edges(std::move(gradients));
 }
 
 // A result of this stage gets its history here, without which it was kept.

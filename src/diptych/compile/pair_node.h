@@ -28,6 +28,9 @@ class PairNode final : public torch::autograd::Node {
   void set_check(std::shared_ptr<detail::CheckedBackward> check) { check_ = std::move(check); }
 
   std::string name() const override { return "DiptychBackward(" + function_->options().name + ")"; }
+  /// What the backward reads on the host, at the time of the call.
+  void set_host_state(detail::HostState state) { host_state_ = std::move(state); }
+
   void release_variables() override;
   void will_release_variables() override { will_release_ = true; }
   /// In a captured backward the backward graph takes this node's place, unless it is to be differentiated again or was
@@ -47,6 +50,7 @@ class PairNode final : public torch::autograd::Node {
   torch::autograd::variable_list apply(torch::autograd::variable_list&& tangents) override;
   /// The tangents of the whole function, of which those of other stages are undefined.
   torch::autograd::variable_list all_tangents(torch::autograd::variable_list&& tangents) const;
+  void check_host_state() const;
   std::vector<bool> wanted_gradients() const;
   bool is_whole(const BackwardRun& run) const;
   bool has_saved() const;
@@ -80,6 +84,7 @@ class PairNode final : public torch::autograd::Node {
   std::vector<at::Tensor> gradient_primals_;
   std::vector<Watch> gradient_primal_watches_;
   std::vector<at::Tensor> generator_states_;
+  detail::HostState host_state_;
   std::shared_ptr<detail::CheckedBackward> check_;  ///< null but in a checked call
   bool will_release_ = false;
   bool has_released_ = false;  ///< what the engine is about to ask for has been done

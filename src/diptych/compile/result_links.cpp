@@ -113,6 +113,7 @@ void ResultLinks::link_stage(size_t stage, std::vector<at::Tensor>& slots, const
   if (tangents.empty()) return;
   auto& node = nodes_[stage];
   node = c10::make_intrusive<PairNode>(function_.shared_from_this(), stage);
+  node->set_host_state(function_.host_state());
   const auto& leads_to = plan.leads_to[stage];
   ag::edge_list edges(primals_.size() + plan.crossings.size());
   const size_t num_known = leads_to.size() - plan.crossings.size();  // primals that only the backward reads come later

@@ -3,7 +3,9 @@
 // autograd as in eager; then ATen's functionalization, which removes mutation; then kFakeKey, where it is recorded.
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/copy.h>
+#include <c10/core/AutogradState.h>
 #include <c10/core/DispatchKeySet.h>
+#include <c10/core/InferenceMode.h>
 #include <torch/library.h>
 
 #include "diptych/base/error.h"
@@ -106,14 +108,36 @@ void call_composite(const c10::OperatorHandle& op, const OperatorPlan& plan, c10
   }
 }
 
-void forbid_data_of_results(const c10::OperatorHandle& op, const Stack& stack) {
+void dress_results(const c10::OperatorHandle& op, const Stack& stack) {
   for (size_t i = stack.size() - op.schema().returns().size(); i < stack.size(); ++i) {
     const c10::IValue& result = stack[i];
-    if (result.isTensor()) forbid_data(result.toTensor());
+    if (result.isTensor()) look_dense(result.toTensor());
     if (!result.isTensorList()) continue;
-    for (const at::Tensor& tensor : result.toTensorList()) forbid_data(tensor);
+    for (const at::Tensor& tensor : result.toTensorList()) look_dense(tensor);
   }
 }
+
+// In inference mode a view of another tensor is no inference tensor: ATen makes it by a constructor of its own, which
+// does not ask for the mode as that of a stand-in does.
+class NormalViews {
+ public:
+  NormalViews(const OperatorPlan& plan, const Stack& stack)
+      : was_on_(c10::InferenceMode::is_enabled() && plan.is_view && is_of_normal_tensor(plan, stack)) {
+    if (was_on_) c10::AutogradState::get_tls_state().set_inference_mode(false);
+  }
+  ~NormalViews() {
+    if (was_on_) c10::AutogradState::get_tls_state().set_inference_mode(true);
+  }
+  NormalViews(const NormalViews&) = delete;
+  NormalViews& operator=(const NormalViews&) = delete;
+
+ private:
+  static bool is_of_normal_tensor(const OperatorPlan& plan, const Stack& stack) {
+    const c10::IValue& self = stack[stack.size() - plan.takes_tensor.size()];
+    return self.isTensor() && self.toTensor().defined() && !self.toTensor().is_inference();
+  }
+  bool was_on_;
+};
 
 void front_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
   const c10::DispatchKeySet below = keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kFrontKey);
@@ -142,10 +166,11 @@ void front_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack
     op.redispatchBoxed(below - kAutogradKeys, stack);
   } else {
     const c10::impl::ExcludeDispatchKeyGuard guard(kFrontKey);
+    const NormalViews normal_views(plan, *stack);
     op.redispatchBoxed(below, stack);
     call.finish(*stack);
   }
-  forbid_data_of_results(op, *stack);
+  dress_results(op, *stack);
 }
 
 void fake_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {

@@ -30,6 +30,13 @@ c10::DispatchKeySet fake_keys(c10::Device device) {
   return c10::DispatchKeySet({kFakeKey, c10::computeDispatchKey(std::nullopt, c10::kStrided, device)});
 }
 
+struct KeysOf : c10::TensorImpl {
+  static void remove(c10::TensorImpl& tensor, c10::DispatchKey key) {
+    c10::DispatchKeySet& keys = tensor.*(&KeysOf::key_set_);
+    keys = keys.remove(key);
+  }
+};
+
 template <class Version>
 c10::intrusive_ptr<c10::TensorImpl> shallow_copy(const FakeTensorImpl& fake, Version&& version, bool allow_change) {
   auto copy = c10::make_intrusive<FakeTensorImpl>(fake.meta(), fake.device(), fake.trace_id, fake.value);
@@ -100,10 +107,13 @@ FakeTensorImpl* as_fake(const at::Tensor& tensor) {
 
 bool is_stand_in(const at::Tensor& tensor) { return as_fake(tensor) != nullptr; }
 
-// Not by the flag that has reads through const pointers refused, too: autograd reads a wrapper's device through one.
-void forbid_data(const at::Tensor& stand_in) {
+// Data not by the flag that has reads through const pointers refused, too: autograd reads a wrapper's device through
+// one. Python's new() and new_tensor() ask a tensor's keys for its backend, and know nothing of kFakeKey; while a trace
+// runs, the thread includes that key, and the tensor inside has it for good.
+void look_dense(const at::Tensor& stand_in) {
   if (!stand_in.defined() || !at::functionalization::impl::isFunctionalTensor(stand_in)) return;
   stand_in.storage().unsafeGetStorageImpl()->set_throw_on_mutable_data_ptr();
+  KeysOf::remove(*stand_in.unsafeGetTensorImpl(), kFakeKey);
 }
 
 at::Tensor meta_like(const at::Tensor& tensor) {

@@ -48,8 +48,9 @@ at::Tensor make_fake(const ResultShape& shape, int64_t storage_size, c10::Device
 FakeTensorImpl* as_fake(const at::Tensor& tensor);
 /// Whether `tensor` stands for a value of some trace, live or ended.
 bool is_stand_in(const at::Tensor& tensor);
-/// Has whoever reads the memory of a stand-in, which has none, told so; else he would see a null pointer.
-void forbid_data(const at::Tensor& stand_in);
+/// Has whoever reads the memory of a stand-in, which has none, told so, else he would see a null pointer; and whoever
+/// asks for its backend told that of a dense tensor.
+void look_dense(const at::Tensor& stand_in);
 /// A meta tensor with the sizes, strides, offset and dtype of `tensor`.
 at::Tensor meta_like(const at::Tensor& tensor);
 

@@ -227,6 +227,11 @@ bool Recorder::write_by_strides(const c10::OperatorHandle& op, const OperatorPla
     return lies_in_one_place(tensor) || any_tensor(*stack, plan, overlaps);
   };
   if (std::any_of(written.begin(), written.end(), is_overlapping)) ask_kernel(op, plan, *stack, is_seen);
+  // The forward of a fill is right, and the backward of it in eager is an error: it writes to the view's gradient.
+  const auto has_no_backward = [](const at::Tensor& tensor) {
+    return c10::GradMode::is_enabled() && tensor.requires_grad() && lies_in_one_place(tensor);
+  };
+  if (std::any_of(written.begin(), written.end(), has_no_backward)) refuse_write(op);
   const auto is_plain = [&](const at::Tensor& tensor) {
     return can_write_back(tensor) && (plan.fills || !lies_in_one_place(tensor));
   };

@@ -28,7 +28,7 @@ std::vector<at::Tensor> Recorder::record_hop(Node node, const std::vector<Tensor
     const auto storage_size = at::detail::computeStorageNbytes(sizes, strides, /*itemsize_bytes=*/1);
     stand_ins.push_back(at::functionalization::impl::to_functional_tensor(
         make_fake(shape, static_cast<int64_t>(storage_size), results[i].device, id_, added.outputs[i])));
-    forbid_data(stand_ins.back());
+    look_dense(stand_ins.back());
   }
   remember_forward(added);
   return stand_ins;

@@ -132,7 +132,7 @@ at::Tensor Recorder::add_input(const at::Tensor& example, Slot slot) {
   const auto storage_size = at::detail::computeStorageNbytes(example.sizes(), example.strides(), /*itemsize=*/1);
   const at::Tensor fake = make_fake(shape, static_cast<int64_t>(storage_size), example.device(), id_, value);
   const at::Tensor stand_in = at::functionalization::impl::to_functional_tensor(fake);
-  forbid_data(stand_in);
+  look_dense(stand_in);
   return stand_in;
 }
 

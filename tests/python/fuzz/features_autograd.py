@@ -39,7 +39,7 @@ def module_hooks(rng, name):
     if "weight" in hook:
         module = "torch.nn.Linear(3, 3)"
     return Feature(
-        setup=["torch.manual_seed(0)", f"m{name} = {module}", f"handles{name} = []"],
+        setup=["torch.manual_seed(0)", f"m{name} = {module}; modules.append(m{name})", f"handles{name} = []"],
         body=[f"y = m{name}(y)"],
         after=[f"if n == {rng.randint(0, 1)}: handles{name}.append({hook})", f"if n == 2: [h.remove() for h in handles{name}]", f"backwards.append(lambda: see([p.grad for p in m{name}.parameters()]))", f"cleanup.append(lambda: [h.remove() for h in handles{name}])"],
     )
@@ -50,7 +50,7 @@ def module_state(rng, name):
     module = rng.choice(["torch.nn.BatchNorm1d(3)", "torch.nn.Dropout(0.5)", "torch.nn.Linear(3, 3)", "torch.nn.LayerNorm(3)", "torch.nn.BatchNorm1d(3, momentum=0.3)"])
     change = rng.choice(["m{0}.eval()", "m{0}.train(n % 2 == 0)", "m{0}.requires_grad_(False)", "m{0}.flag = n", "m{0}.load_state_dict({{k: v * 2 if v.is_floating_point() else v for k, v in m{0}.state_dict().items()}})", "m{0}.double().float()", "m{0}.zero_grad()", "[p.data.mul_(2.0) for p in m{0}.parameters()]", "m{0}.forward = lambda v: v * 2", "[setattr(p, 'grad', None) for p in m{0}.parameters()]"])
     return Feature(
-        setup=["torch.manual_seed(0)", f"m{name} = {module}"],
+        setup=["torch.manual_seed(0)", f"m{name} = {module}; modules.append(m{name})"],
         body=[f"y = m{name}(y)"],
         after=[f"if n == {rng.randint(0, 1)}: {change.format(name)}", f"see([b for b in m{name}.buffers()])", f"backwards.append(lambda: see([p.grad for p in m{name}.parameters()]))"],
     )

@@ -8,12 +8,11 @@ import time
 import warnings
 
 from programs import Program, simpler
-from watch import difference
+from watch import Refused, difference, is_of_versions
 
 AGREED, ERROR_IN_BOTH, REFUSED, ONLY_EAGER_REFUSES = "equal to eager", "an error in both", "refused by UserError", "only eager refuses"
 WRONG, FOREIGN, CRASHED, UNSTABLE, CAUGHT = "wrong", "error in foreign words", "crash", "eager differs from run to run", "found by the check"
 FAULTS = (WRONG, FOREIGN, CRASHED)
-VERSION_WORDS = ("modified by an inplace operation", "has been modified inplace", "backward through the graph a second time")
 SECONDS_OF_A_PROGRAM = 60
 
 
@@ -36,6 +35,16 @@ def observe(program, wrap):
     return log, None
 
 
+def refused_by_one(expected, got):
+    """Which of the two refuses a backward that the other runs, if all before it is equal: "eager", "compiled" or None."""
+    for one, other in zip(expected, got):
+        if Refused.MARK in (one, other) and one != other:
+            return "eager" if one == Refused.MARK else "compiled"
+        if difference(one, other):
+            return None
+    return None
+
+
 def judge(program, check=0):
     """(outcome, key, details): equal keys fail in the same way."""
     import diptych
@@ -55,8 +64,13 @@ def judge(program, check=0):
             return CAUGHT, message_class(text), text
         if eager_error is not None:
             return ERROR_IN_BOTH, message_class(text), text
+        if where := difference(expected[: len(got)], got):
+            return WRONG, f"before a refusal: {message_class(where.split(':', 1)[1])}", f"eager and compiled, in what is seen{where}"
         outcome = FOREIGN if text.startswith("[interpreter]") else REFUSED
         return outcome, message_class(text), text
+    refuses = refused_by_one(expected, got)
+    if refuses is not None:
+        return (ONLY_EAGER_REFUSES if refuses == "eager" else WRONG), f"{Refused.MARK}, by {refuses} only", ""
     where = difference(expected, got)
     if error is not None and eager_error is not None:
         return ERROR_IN_BOTH, message_class(str(eager_error)), ""
@@ -64,8 +78,7 @@ def judge(program, check=0):
         words = f"{type(error).__name__}: {text}"
         return FOREIGN, message_class(words), words
     if eager_error is not None:
-        version = any(words in str(eager_error) for words in VERSION_WORDS)
-        return ONLY_EAGER_REFUSES if version else WRONG, "error in eager only: " + message_class(str(eager_error)), str(eager_error)
+        return ONLY_EAGER_REFUSES if is_of_versions(eager_error) else WRONG, "error in eager only: " + message_class(str(eager_error)), str(eager_error)
     if where is None:
         return AGREED, "", ""
     return WRONG, f"{'+'.join(sorted(set(program.kinds) - {'arithmetic'}))}: {message_class(where.split(':', 1)[1])}", f"eager and compiled, in what is seen{where}"

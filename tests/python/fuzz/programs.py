@@ -11,16 +11,18 @@ PRELUDE = """\
 import collections, contextlib, dataclasses, enum, fractions, functools, itertools, math, os, random, time, types
 import diptych, numpy, torch, torch.autograd.forward_ad as fwAD, torch.nn.functional as F
 import diptych as operators
-from watch import Swap, make, snapshot
+from watch import Refused, Swap, is_of_versions, make, snapshot
 """
 FRAME = """\
 def program(wrap, log):
-    backwards, cleanup, extra = [], [], []
+    backwards, cleanup, extra, modules = [], [], [], []
     def see(*values): log.append([snapshot(v) for v in values])
     def tried(action):
         try: action()
         except diptych.UserError: raise
-        except Exception: log.append("raised")
+        except Exception as error:
+            if is_of_versions(error): raise Refused from error
+            log.append("raised")
     {w}
 {setup}
     def f(x, w):
@@ -31,18 +33,22 @@ def program(wrap, log):
     g = wrap(f, {options})
     try:
         for n in range({calls}):
-            torch.manual_seed(10 + n); w.grad = None; extra.clear()
+            torch.manual_seed(10 + n); w.grad = None; extra.clear(); backwards.clear()
             x = {x}
 {before}
             with contextlib.ExitStack() as stack:
 {around}
                 out = list(g(x, w))
             see(*out); see(x, w)
+            try:
 {after}
-            {backward}
+                {backward}
+            except Refused:
+                log.append(Refused.MARK)
+                for m in modules: m.zero_grad()
+                continue
             see(x.grad if x.is_leaf else None, w.grad)
             for look in backwards: look()
-            backwards.clear()
     finally:
         for undo in cleanup: undo()
 """
@@ -76,7 +82,7 @@ class Program:
         around = [f"stack.enter_context({mode})" for mode in gather("around")]
         code = FRAME.format(
             w=self.w, x=self.x, start=self.start, calls=self.calls, backward=self.backward, options=self.options, setup=indented(gather("setup"), 1),
-            body=indented(gather("body"), 2), before=indented(gather("before"), 3), around=indented(around, 4), after=indented(gather("after"), 3),
+            body=indented(gather("body"), 2), before=indented(gather("before"), 3), around=indented(around, 4), after=indented(gather("after"), 4),
         )  # fmt: skip
         return f"# seed {self.seed}: {', '.join(self.kinds)}\n{PRELUDE}\n{code}"
 

@@ -9,6 +9,20 @@ def make(sizes, number):
     return (torch.arange(1.0, math.prod(sizes) + 1) * (0.37 + 0.11 * number)).cos().view(sizes).contiguous()
 
 
+VERSION_WORDS = ("modified by an inplace operation", "has been modified inplace", "backward through the graph a second time")
+
+
+def is_of_versions(error):
+    """Whether autograd refuses a backward because of what has been freed or changed since the forward."""
+    return any(words in str(error) for words in VERSION_WORDS)
+
+
+class Refused(Exception):
+    """A backward is: which gradients have been given by then is the engine's affair, so a program looks at no more of that call's."""
+
+    MARK = "a backward of what has been freed or changed is refused"
+
+
 class Swap:
     """Puts into a list what is made inside a context."""
 
