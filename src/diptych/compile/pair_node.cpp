@@ -324,8 +324,8 @@ variable_list PairNode::run_second_order(const BackwardVariant& variant, const v
                 "[{}] the function changes a tensor in place where autograd does not see it (under no_grad, or through "
                 "detach()), so that its backward can't be differentiated again; use an out-of-place operator there",
                 function_->options().name);
-  check(gradient_primal_watches_, gradient_primals_);
   const auto second_order = function_->second_order(variant, stage_);
+  check(gradient_primal_watches_, gradient_primals_, &variant.starts);
   std::vector<at::Tensor> starts;
   for (size_t i = 0; i < variant.starts.size(); ++i) {
     if (!variant.starts[i]) continue;
