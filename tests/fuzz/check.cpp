@@ -178,12 +178,20 @@ std::string message_class(const std::string& text) {
   return line.substr(0, 160);
 }
 
+// What the library says in an error, without the nodes that it says it in: a body is run, and so refused, inside one.
+std::string without_nodes(const std::string& text) {
+  if (text.rfind("[interpreter]", 0) != 0) return text;
+  const size_t inner = text.rfind("\n  [");
+  return inner == std::string::npos ? text : text.substr(inner + 3);
+}
+
 Verdict judge_errors(const Program& program, const Run& eager, const Run& ours) {
   Verdict verdict;
   if (!eager.seen.error.empty() && !ours.seen.error.empty()) {
     return {Outcome::kErrorInBoth, message_class(eager.seen.error), ""};
   }
-  verdict.key = message_class(ours.seen.error);
+  const std::string said = without_nodes(ours.seen.error);
+  verdict.key = message_class(said);
   verdict.details = "ours, in " + ours.stage + ": " + ours.seen.error;
   const auto says = [](const Run& run, const char* text) { return run.seen.error.find(text) != std::string::npos; };
   const bool is_version = says(ours, "modified by an inplace operation");
@@ -195,7 +203,7 @@ Verdict judge_errors(const Program& program, const Run& eager, const Run& ours) 
   const bool only_eager_lost_it = ours.seen.error.empty() && (says(eager, "modified by an inplace operation") ||
                                                               says(eager, "has been modified inplace"));
   // The interpreter names the node whose kernel failed; that is no refusal, for eager's kernel did not fail.
-  const bool is_refusal = ours.user_error && ours.seen.error.rfind("[interpreter]", 0) != 0;
+  const bool is_refusal = ours.user_error && said.rfind("[interpreter]", 0) != 0;
   // Bodies keep what their own partition chooses.
   const bool is_partitioned = program.partition != "default" || program.loop.kind != Loop::Kind::kNone;
   if (is_refusal) {

@@ -110,13 +110,10 @@ void Recorder::note_history(const OperatorPlan& plan, const at::Tensor& self) {
   }
 }
 
-// Whether it, or what it shares memory with, requires grad.
+// Whether it, or what it shares memory with, requires grad. The metadata of a value says too much: of empty_like(),
+// too.
 bool Recorder::may_have_history(const at::Tensor& self) const {
-  if (self.requires_grad() || with_history_.contains(self.storage().unsafeGetStorageImpl())) return true;
-  if (!at::functionalization::impl::isFunctionalTensor(self)) return false;
-  auto* storage = static_cast<at::functionalization::FunctionalStorageImpl*>(self.storage().unsafeGetStorageImpl());
-  const FakeTensorImpl* base = as_fake(storage->base());
-  return base != nullptr && base->trace_id == id_ && graph_.meta(base->value).requires_grad;
+  return self.requires_grad() || with_history_.contains(self.storage().unsafeGetStorageImpl());
 }
 
 void Recorder::note_view(const OperatorPlan& plan, const at::Tensor& view) {
