@@ -123,9 +123,10 @@ void Recorder::note_view(const OperatorPlan& plan, const at::Tensor& view) {
   const auto& views = at::functionalization::impl::unsafeGetFunctionalWrapper(view)->view_metas();
   if (views.empty()) return;
   // What functionalization can't write back: elements that stand for several, or windows, which it would add up;
-  // strides that count in the storage under several views.
+  // strides that count in the storage under several views; through expand it subtracts, which bools can't be.
   const bool is_strided = plan.is_as_strided || plan.is_expand;
   const bool is_unwritable = plan.is_unfold || (plan.is_as_strided && views.size() > 1 && !writes_by_strides_) ||
+                             (plan.is_expand && view.scalar_type() == at::kBool) ||
                              (is_strided && has_overlap(view.sizes(), view.strides()));
   if (is_unwritable) unwritable_views_.insert(views.back());
   if (plan.reads_otherwise) rereading_views_.insert(views.back());
