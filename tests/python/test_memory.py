@@ -114,7 +114,7 @@ REFUSED = [lambda e: e.add_(1), lambda e: e.mul_(2), lambda e: e.copy_(torch.one
            lambda e: e[:2].sub_(1), lambda e: e.clamp_(0, 1), lambda e: e.scatter_(0, torch.zeros(1, 3, dtype=torch.long), 1.0)]
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.bool])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64])
 @pytest.mark.parametrize("write", FILLS, ids=range(len(FILLS)))
 def test_fills_of_expanded_tensors(write, dtype):
     def of_intermediate(x):
@@ -129,6 +129,18 @@ def test_fills_of_expanded_tensors(write, dtype):
     as_eager(of_intermediate, lambda: [torch.arange(3).to(dtype)])
     as_eager(of_argument, lambda: [torch.arange(3).to(dtype)])
     as_eager(of_argument, lambda: [torch.arange(6).to(dtype)[3:]])
+
+
+@pytest.mark.parametrize("write", [lambda e: e.fill_(True), lambda e: e.zero_(), lambda e: e[1:].fill_(True), lambda e: e.t().fill_(True),
+                                   lambda e: e.__setitem__(0, True)], ids=range(5))
+@pytest.mark.parametrize("sizes", [(3, 3), (1, 3)])
+def test_fills_of_expanded_bools(write, sizes):
+    def of_intermediate(x):
+        y = x.clone()
+        e = y.expand(*sizes)
+        write(e)
+        return y, e.clone(), e + 1
+    as_eager(of_intermediate, lambda: [torch.tensor([False, True, False])])
 
 
 @pytest.mark.parametrize("write", REFUSED, ids=range(len(REFUSED)))
