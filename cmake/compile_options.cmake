@@ -33,6 +33,7 @@ target_link_options(diptych_options INTERFACE $<BUILD_INTERFACE:$<$<BOOL:${DIPTY
 if(DIPTYCH_SANITIZE)
   # vptr checks want LibTorch's type information, which it hides; g++ 12 takes instrumented code for uninitialized.
   target_compile_options(diptych_options INTERFACE
-    $<BUILD_INTERFACE:-fsanitize=${DIPTYCH_SANITIZE};-fno-omit-frame-pointer;-fno-sanitize=vptr;-Wno-maybe-uninitialized>)
+    $<BUILD_INTERFACE:-fsanitize=${DIPTYCH_SANITIZE};-fno-omit-frame-pointer;-fno-sanitize=vptr>
+    $<$<NOT:$<BOOL:${DIPTYCH_CLANG_BUILD}>>:$<BUILD_INTERFACE:-Wno-maybe-uninitialized>>)
   target_link_options(diptych_options INTERFACE $<BUILD_INTERFACE:-fsanitize=${DIPTYCH_SANITIZE}>)
 endif()

@@ -3,6 +3,11 @@
 #pragma once
 #include <fmt/format.h>
 #include <torch/autograd.h>
+#include <torch/nn.h>
+#include <torch/optim.h>
 #include <torch/types.h>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
 
 #include "diptych/diptych.h"
