@@ -2,21 +2,11 @@
 
 #include <sstream>
 
+#include "diptych/compile/check_compare.h"
+
 namespace diptych::testing {
 
-namespace {
-
-// Brings a view's gradient function up to date; false for a view that autograd no longer lets anyone use.
-bool is_usable(const at::Tensor& tensor) {
-  try {
-    tensor.grad_fn();
-    return true;
-  } catch (const c10::Error&) {
-    return false;
-  }
-}
-
-}  // namespace
+using diptych::detail::is_usable;
 
 bool is_leaf(const at::Tensor& tensor) {
   is_usable(tensor);

@@ -164,6 +164,20 @@ class Aot {
     return entry;
   }
 
+  // Ends the watch of a capture that fails, and leaves that of another to the caller.
+  template <class Make>
+  static auto made_under(CaptureWatch& watch, const Make& make) {
+    try {
+      return make();
+    } catch (const detail::TransformMet&) {
+      detail::take_back(watch);
+      throw;
+    } catch (...) {
+      watch.forget();
+      throw;
+    }
+  }
+
   // A function that does something on the host at these sizes, and not at those that were captured, is another one
   // here.
   std::shared_ptr<const Cache::Entry> find_by_trace(Cache::Miss miss) const {
@@ -171,16 +185,8 @@ class Aot {
     const auto watch = detail::watch_capture(state_->function);
     if (!watch) return state_->cache.find_by_trace(miss);
     const CaptureAt capture = [&](const std::vector<at::Tensor>& given, CaptureExtent extent) {
-      try {
-        auto trace = miss.capture(given, extent);
-        return watch->finish().what.empty() ? trace : nullptr;
-      } catch (const detail::TransformMet&) {
-        detail::take_back(*watch);
-        throw;
-      } catch (...) {
-        watch->forget();
-        throw;
-      }
+      auto trace = made_under(*watch, [&] { return miss.capture(given, extent); });
+      return watch->finish().what.empty() ? trace : nullptr;
     };
     return state_->cache.find_by_trace({miss.spec, miss.arguments, miss.tensors, capture, miss.has_same_result});
   }
@@ -190,16 +196,7 @@ class Aot {
   std::shared_ptr<Cache::Entry> watched(const Make& make) const {
     const auto watch = detail::watch_capture(state_->function);
     if (!watch) return make();
-    std::shared_ptr<Cache::Entry> entry;
-    try {
-      entry = make();
-    } catch (const detail::TransformMet&) {
-      detail::take_back(*watch);
-      throw;
-    } catch (...) {
-      watch->forget();
-      throw;
-    }
+    const auto entry = made_under(*watch, make);
     const CaptureWatch::Found found = watch->finish();
     if (!found.what.empty()) state_->cache.run_original(*entry, found.what, found.is_undone);
     return entry;

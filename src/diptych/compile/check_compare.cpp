@@ -55,7 +55,8 @@ std::string elements(const double* values, int64_t from, int64_t count) {
   return fmt::format("{}{}", fmt::join(shown, ", "), from + 3 < count ? ", ..." : "");
 }
 
-// Brings a view's gradient function up to date; autograd no longer lets anyone use some.
+}  // namespace
+
 bool is_usable(const at::Tensor& tensor) {
   try {
     tensor.grad_fn();
@@ -64,8 +65,6 @@ bool is_usable(const at::Tensor& tensor) {
     return false;
   }
 }
-
-}  // namespace
 
 double tolerance_for(at::ScalarType dtype, const std::optional<double>& chosen) {
   if (chosen) return *chosen;

@@ -15,6 +15,9 @@ struct Difference {
   bool comes_of_a_node = true;  ///< that a node of the graph may be at fault
 };
 
+/// Brings a view's gradient function up to date; false for a view that autograd no longer lets anyone use.
+bool is_usable(const at::Tensor& tensor);
+
 /// How far values may differ: absolute and relative to a tensor's largest, by its dtype where nothing is chosen.
 double tolerance_for(at::ScalarType dtype, const std::optional<double>& chosen);
 

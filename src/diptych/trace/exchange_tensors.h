@@ -4,14 +4,9 @@
 
 namespace diptych::detail {
 
-/// Exchanges each argument, or element of a list, for which `is_foreign` holds for what `stand_in` gives for it.
-template <class IsForeign, class StandIn>
-void exchange_tensors(const OperatorPlan& plan, torch::jit::Stack& stack, const IsForeign& is_foreign,
-                      const StandIn& stand_in) {
-  if (!any_tensor(stack, plan, is_foreign)) return;
-  const auto exchange = [&](const at::Tensor& tensor) -> at::Tensor {
-    return is_foreign(tensor) ? stand_in(tensor) : tensor;
-  };
+/// Puts what `exchange` gives in the place of each argument that is a tensor, and of each element of a list of them.
+template <class Exchange>
+void exchange_each(const OperatorPlan& plan, torch::jit::Stack& stack, const Exchange& exchange) {
   const size_t begin = stack.size() - plan.takes_tensor.size();
   for (size_t i = 0; i < plan.takes_tensor.size(); ++i) {
     auto& argument = stack[begin + i];
@@ -24,11 +19,21 @@ void exchange_tensors(const OperatorPlan& plan, torch::jit::Stack& stack, const 
     } else if (plan.takes_list[i] && !argument.isNone()) {
       c10::List<std::optional<at::Tensor>> list;
       for (const std::optional<at::Tensor>& tensor : optional_tensors(argument)) {
-        list.push_back(tensor ? std::optional(exchange(*tensor)) : std::nullopt);
+        list.push_back(tensor && tensor->defined() ? std::optional(exchange(*tensor)) : std::nullopt);
       }
       argument = std::move(list);
     }
   }
+}
+
+/// Exchanges those for which `is_foreign` holds for what `stand_in` gives for them.
+template <class IsForeign, class StandIn>
+void exchange_tensors(const OperatorPlan& plan, torch::jit::Stack& stack, const IsForeign& is_foreign,
+                      const StandIn& stand_in) {
+  if (!any_tensor(stack, plan, is_foreign)) return;
+  exchange_each(plan, stack, [&](const at::Tensor& tensor) -> at::Tensor {
+    return is_foreign(tensor) ? stand_in(tensor) : tensor;
+  });
 }
 
 }  // namespace diptych::detail

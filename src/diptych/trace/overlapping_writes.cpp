@@ -19,6 +19,7 @@
 #include "diptych/base/error.h"
 #include "diptych/ops/tags.h"
 #include "diptych/trace/dispatch_keys.h"
+#include "diptych/trace/exchange_tensors.h"
 #include "diptych/trace/location.h"
 #include "diptych/trace/memory_overlap.h"
 #include "diptych/trace/recorder.h"
@@ -150,15 +151,7 @@ void ask_kernel(const c10::OperatorHandle& op, const OperatorPlan& plan, const t
   const PauseTraceGuard pause;
   const at::NoGradGuard no_grad;
   Example example;
-  for (auto& argument : arguments) {
-    if (argument.isTensor()) {
-      argument = example.of(argument.toTensor());
-    } else if (argument.isTensorList()) {
-      c10::List<at::Tensor> list;
-      for (const at::Tensor& tensor : argument.toTensorVector()) list.push_back(example.of(tensor));
-      argument = std::move(list);
-    }
-  }
+  exchange_each(plan, arguments, [&](const at::Tensor& tensor) { return example.of(tensor); });
   try {
     op.callBoxed(&arguments);
   } catch (const c10::Error& error) {

@@ -14,6 +14,7 @@
 
 #include "diptych/base/error.h"
 #include "diptych/trace/dispatch_keys.h"
+#include "diptych/trace/exchange_tensors.h"
 #include "diptych/trace/generator_watch.h"
 #include "diptych/trace/location.h"
 #include "diptych/trace/memory_overlap.h"
@@ -234,7 +235,6 @@ Operand Recorder::make_operand(const c10::IValue& argument, bool takes_tensor, b
 }
 
 void Recorder::exchange_for_meta(torch::jit::Stack& stack, const OperatorPlan& plan) {
-  const size_t begin = stack.size() - plan.takes_tensor.size();
   const auto meta_of = [&](const at::Tensor& tensor) -> at::Tensor {
     if (!tensor.defined() || is_known_number(tensor)) return tensor;
     const at::Tensor& meta = as_fake(stand_in(tensor))->meta();
@@ -243,24 +243,9 @@ void Recorder::exchange_for_meta(torch::jit::Stack& stack, const OperatorPlan& p
     resolved._set_conj(false);
     return resolved;
   };
-  for (size_t i = 0; i < plan.takes_tensor.size(); ++i) {
-    auto& argument = stack[begin + i];
-    if (argument.isTensor()) {
-      argument = meta_of(argument.toTensor());
-    } else if (plan.takes_list[i] && argument.isTensorList()) {
-      c10::List<at::Tensor> metas;
-      for (const at::Tensor& tensor : argument.toTensorList()) metas.push_back(meta_of(tensor));
-      argument = std::move(metas);
-    } else if (plan.takes_list[i] && !argument.isNone()) {
-      c10::List<std::optional<at::Tensor>> metas;
-      for (const std::optional<at::Tensor>& tensor : optional_tensors(argument)) {
-        metas.push_back(tensor && tensor->defined() ? std::optional(meta_of(*tensor)) : std::nullopt);
-      }
-      argument = std::move(metas);
-    } else if (static_cast<int>(i) == plan.device_argument) {
-      argument = c10::Device(c10::kMeta);
-    }
-  }
+  exchange_each(plan, stack, meta_of);
+  if (plan.device_argument < 0) return;
+  stack[stack.size() - plan.takes_tensor.size() + static_cast<size_t>(plan.device_argument)] = c10::Device(c10::kMeta);
 }
 
 void Recorder::wrap_outputs(const c10::OperatorHandle& op, torch::jit::Stack& stack, size_t begin, Call& call) {
