@@ -277,6 +277,13 @@ MakeFunction run_as(const Program& program, Way way) {
   };
 }
 
+// A body is traced where no step runs it, so that what its own operators refuse is met there.
+bool fails_with_a_step(Program program) {
+  program.loop.length = 1;
+  const Tensors captured = make_captured(program);
+  return !observe(program, run_as(program, Way::kWrittenOut)(captured), captured, 0).seen.error.empty();
+}
+
 Verdict check_calls(const Program& program) {
   const MakeFunction eager = run_as(program, Way::kWrittenOut);
   const MakeFunction compiled = [&](const Tensors& captured) -> Function {
@@ -286,6 +293,9 @@ Verdict check_calls(const Program& program) {
   };
   if (program.loop.kind != Loop::Kind::kNone) {
     Verdict verdict = check_calls(program, eager, run_as(program, Way::kByOperator));
+    if (verdict.outcome == Outcome::kDisagreed && program.loop.length == 0 && fails_with_a_step(program)) {
+      return {Outcome::kErrorInBoth, verdict.key, ""};
+    }
     if (!verdict.is_agreement()) {
       verdict.key = "outside a capture: " + verdict.key;
       return verdict;

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import diptych
 import pytest
 import torch
-from torch import nn
+from torch import library, nn
 from torch.utils import _pytree
 
 from beside_eager import loop
@@ -310,8 +310,50 @@ def test_what_a_body_can_not_do_is_refused_with_the_way_round_it():
     torch.testing.assert_close(picked, x.flip(0))
 
 
+@pytest.mark.parametrize("layout", ["dense", "transposed"])
+def test_a_body_may_reshape_what_is_laid_out_otherwise_at_each_call(layout):
+    def flat(x):
+        return x.reshape(6).sigmoid()
+
+    def laid_out(x):
+        return x if layout == "dense" else x.t().contiguous().t()
+
+    x = laid_out(randn(2, 3).double()).requires_grad_()
+    loops = {
+        "cond": lambda x: diptych.cond(torch.tensor(True), flat, flat, x),
+        "while_loop": lambda x: diptych.while_loop(lambda carry: carry[0] < 2, lambda carry: (carry[0] + 1, flat(carry[1]).reshape(2, 3)), (torch.tensor(0), x))[1],
+        "map": lambda x: diptych.map(flat, x[None]),
+    }
+    for loop in loops.values():
+        assert torch.autograd.gradcheck(loop, x) and torch.autograd.gradgradcheck(loop, x)
+        (gradient,) = torch.autograd.grad(loop(x).sum(), x, create_graph=True)
+        (again,) = torch.autograd.grad(gradient, x, laid_out(torch.ones(2, 3).double()))
+        assert again.isfinite().all()
+
+
+@pytest.mark.parametrize("layout", ["dense", "transposed"])
+def test_a_bwd_may_reshape_a_tangent_of_any_layout(layout):
+    f = diptych.custom_vjp(lambda x: x * 2, lambda x: (x * 2, ()), lambda residuals, tangent: tangent.reshape(6).mul(2).reshape(2, 3))
+    x, tangent = randn(2, 3).requires_grad_(), randn(2, 3) if layout == "dense" else randn(3, 2).t()
+    for function in (f, diptych.aot_function(lambda x: f(x))):
+        torch.testing.assert_close(torch.autograd.grad(function(x), x, tangent)[0], tangent * 2)
+
+
+def test_a_leaf_of_its_own_is_no_result_of_a_body():
+    def body(x):
+        return x * 2, torch.ones(3).requires_grad_()
+
+    def computed(x):
+        return x * 2, torch.ones(3).requires_grad_() * 2
+
+    for call in (lambda x: diptych.cond(torch.tensor(True), body, body, x), lambda x: diptych.map(computed, x)):
+        for function in (call, diptych.aot_function(call)):
+            with pytest.raises(diptych.UserError, match="the body returns '.*1', which requires grad by a leaf"):
+                function(randn(2, 3))
+
+
 def test_an_operator_without_a_fake_kernel_is_named():
-    @torch.library.custom_op("diptych_test_hops::twice", mutates_args=())
+    @library.custom_op("diptych_test_hops::twice", mutates_args=())
     def twice(a: torch.Tensor) -> torch.Tensor:
         return a * 2
 

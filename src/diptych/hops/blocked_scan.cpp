@@ -121,7 +121,7 @@ Tensors BlockedScanOperator::call_with_grad(const HopPtr& hop, Tensors&& operand
   const BlockedLayout layout(*hop);
   std::vector<Tensors> rows(hop->num_results() - layout.num_carries, Tensors(layout.num_blocks()));
   const auto run = [&](Tensors&& inputs) {
-    return hop->body(0).program().run(std::move(inputs), {.differentiable = true});
+    return hop->body(0).run(std::move(inputs), {.differentiable = true});
   };
   Tensors results = each_block(layout, operands, run, [&](int64_t number, size_t stack, const at::Tensor& block) {
     rows[stack][layout.place(number) / layout.block] = block;

@@ -5,6 +5,7 @@
 #include "diptych/base/error.h"
 #include "diptych/graph/rewrite.h"
 #include "diptych/hops/graph_edit.h"
+#include "diptych/hops/strides.h"
 #include "diptych/ops/tags.h"
 #include "diptych/trace/placeholder.h"
 #include "diptych/trace/recorder.h"
@@ -54,6 +55,18 @@ FlatFunction function_of(std::shared_ptr<const Program> program) {
   };
 }
 
+// A gradient that leads to leaves of the body's own alone is none that a caller could take, or an operator could have.
+void check_no_history_of_its_own(const ForwardPlan& plan, bool any_requires_grad, const std::string& name) {
+  std::vector<size_t> own = plan.fresh_leaves;
+  if (!any_requires_grad) own.insert(own.end(), plan.differentiable.begin(), plan.differentiable.end());
+  own.erase(std::remove_if(own.begin(), own.end(), [&](size_t slot) { return slot >= plan.output_paths.size(); }),
+            own.end());
+  DIPTYCH_CHECK(own.empty(),
+                "[{}] the body returns '{}', which requires grad by a leaf that the body makes itself, so that nobody "
+                "could take the gradient; return detach() of it, or make the leaf outside the body",
+                name, plan.output_paths[own.front()]);
+}
+
 }  // namespace
 
 Body::Body(const FlatFunction& function, const std::vector<at::Tensor>& arguments,
@@ -64,6 +77,9 @@ Body::Body(const FlatFunction& function, const std::vector<at::Tensor>& argument
   mutations_ = capture_->capture.plan().mutations;
   for (const at::Tensor& argument : arguments) traced_requires_grad_.push_back(argument.requires_grad());
   for (const at::Tensor& variable : free_variables_) traced_requires_grad_.push_back(variable.requires_grad());
+  const auto& traced = traced_requires_grad_;
+  check_no_history_of_its_own(capture_->capture.plan(), std::find(traced.begin(), traced.end(), true) != traced.end(),
+                              name);
   draws_ = any_draws(*graph_);
   rewrites_history_ = capture_->capture.plan().rewrites_history;
   differentiable_.resize(num_results());
@@ -81,6 +97,14 @@ const Program& Body::program() const {
   const std::lock_guard lock(mutex_);
   if (!program_) program_ = std::make_shared<const Program>(*graph_);
   return *program_;
+}
+
+std::vector<at::Tensor> Body::run(std::vector<at::Tensor>&& inputs, const RunOptions& options) const {
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    at::Tensor laid_out = with_strides(inputs[i], input(i));
+    inputs[i] = std::move(laid_out);
+  }
+  return program().run(std::move(inputs), options);
 }
 
 // Nothing but the code itself says what gradients flow. What requires grad in the capture and not here has a gradient

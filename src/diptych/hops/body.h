@@ -46,6 +46,9 @@ class Body {
 
   /// The graph made ready to run; compiled at the first call.
   const Program& program() const;
+  /// Runs it on `inputs`, each laid out as it was when the body was captured: a view of the capture may be none of
+  /// another layout.
+  std::vector<at::Tensor> run(std::vector<at::Tensor>&& inputs, const RunOptions& options = {}) const;
   /// The halves for inputs of which those marked in `requires_grad` do, the first `num_carries` being carries.
   /// `create_graph`: by formulas that can be differentiated again. Errors: UserError where the derivative of a
   /// derivative is not known.

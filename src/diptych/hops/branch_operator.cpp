@@ -46,7 +46,7 @@ HopFunction BranchOperator::compile(const Hop& hop) const {
     Tensors inputs;
     for (size_t i = 0; i < bodies[chosen]->num_inputs(); ++i) inputs.push_back(operands[layout.operand(chosen, i)]);
     operands.clear();
-    Tensors results = bodies[chosen]->program().run(std::move(inputs));
+    Tensors results = bodies[chosen]->run(std::move(inputs));
     own_results(metas, kept, results);
     return results;
   };

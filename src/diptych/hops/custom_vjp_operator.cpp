@@ -64,7 +64,7 @@ class CustomDerivative final : public Derivative {
     }
     const size_t num_fwd = layout_.num_arguments + layout_.num_free;
     for (size_t i = 0; i < layout_.num_bwd_free; ++i) inputs.push_back(saved.operand(num_fwd + i));
-    const Tensors found = bwd_->program().run(std::move(inputs), {.differentiable = true});
+    const Tensors found = bwd_->run(std::move(inputs), {.differentiable = true});
     Tensors gradients(num_fwd + layout_.num_bwd_free);
     size_t next = 0;
     for (size_t i = 0; i < layout_.num_arguments; ++i) {
@@ -117,7 +117,7 @@ HopFunction CustomVjpOperator::compile(const Hop& hop) const {
   return [fwd = hop.bodies()[0], metas = hop.results(), layout = CustomLayout(hop)](Tensors&& operands) {
     const Tensors kept = operands;
     operands.resize(fwd->num_inputs());
-    const Tensors outputs = fwd->program().run(std::move(operands));
+    const Tensors outputs = fwd->run(std::move(operands));
     const auto residuals = outputs.begin() + static_cast<int64_t>(layout.num_results);
     Tensors results(outputs.begin(), residuals);
     for (size_t round = 0; round < layout.copies; ++round) results.insert(results.end(), residuals, outputs.end());

@@ -29,7 +29,7 @@ struct VjpLayout {
 // `inputs` are the body's, cut off from whatever made them where a gradient is wanted.
 Tensors gradients_of(const Body& body, const VjpLayout& layout, const Tensors& inputs, const Tensors& tangents,
                      bool create_graph) {
-  const Tensors results = body.program().run(Tensors(inputs), {.differentiable = true});
+  const Tensors results = body.run(Tensors(inputs), {.differentiable = true});
   Tensors roots, given, wanted;
   size_t next = 0;
   for (size_t i = 0; i < results.size(); ++i) {

@@ -41,7 +41,7 @@ struct WhileLayout {
 };
 
 bool holds(const Body& condition, const Tensors& carries, const Tensors& free) {
-  return condition.program().run(joined(carries, free))[0].item<bool>();
+  return condition.run(joined(carries, free))[0].item<bool>();
 }
 
 void lay_out(Tensors& carries, const Body& body) {
@@ -130,12 +130,12 @@ class TracedLoop {
       if (layout_.every > 0 && length_ > 0 && length_ % layout_.every == 0) kept_.add(carries);
       Tensors draws;
       if (drawing_) {
-        draws = drawing_->program().run(joined(carries, free_));
+        draws = drawing_->run(joined(carries, free_));
         draws.erase(draws.begin(), draws.begin() + static_cast<int64_t>(layout_.num_carries));
       }
       draws_.add(draws);
       const Body& body = layout_.every > 0 ? *step_ : forward_->body(0);
-      const Tensors results = body.program().run(joined(joined(carries, draws), free_));
+      const Tensors results = body.run(joined(joined(carries, draws), free_));
       if (layout_.every == 0) {
         kept_.add(part(results, layout_.num_carries, results.size() - layout_.num_carries));
       }
@@ -192,7 +192,7 @@ HopFunction WhileOperator::compile(const Hop& hop) const {
     Tensors carries = layout.carries(operands);
     lay_out(carries, *bodies[1]);
     while (holds(*bodies[0], carries, condition_free)) {
-      carries = bodies[1]->program().run(joined(std::move(carries), free));
+      carries = bodies[1]->run(joined(std::move(carries), free));
       lay_out(carries, *bodies[1]);
     }
     own_results(metas, operands, carries);
