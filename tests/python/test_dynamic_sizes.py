@@ -208,3 +208,23 @@ def program(seed):
 def test_programs_that_branch_on_sizes(seed):
     draw = random.Random(-1 - seed)
     captures(program(seed), [((draw.randint(1, 40), draw.choice((2, 5, 9)) if seed % 3 == 0 else 4),) for _ in range(25)])
+
+
+@pytest.mark.parametrize("function", [
+    lambda x: x.sum(-1),
+    lambda x: x.mean(0) * 3,
+    lambda x: torch.nn.functional.dropout(x, 0.5),
+    lambda x: torch.nn.functional.pad(x, (1, 2)).sum(0),
+])
+def test_gradients_that_read_no_more_than_sizes_are_differentiated_again(function):
+    compiled = diptych.aot_function(function, dynamic=True)
+    for size in (3, 5, 8, 4):
+        results = []
+        for each in (function, compiled):
+            torch.manual_seed(size)
+            x = torch.ones(2, size, requires_grad=True)
+            result = each(x)
+            tangent = torch.arange(result.numel()).reshape(result.shape).add(1.0).requires_grad_()
+            (gradient,) = torch.autograd.grad(result, x, tangent, create_graph=True)
+            results.append((gradient, *torch.autograd.grad(gradient.square().sum(), tangent)))
+        torch.testing.assert_close(results[1], results[0])

@@ -366,9 +366,10 @@ std::shared_ptr<const Program> CompiledFunction::inlined(const BackwardVariant& 
 std::shared_ptr<SecondOrder> CompiledFunction::second_order(const BackwardVariant& variant, size_t stage) const {
   const std::lock_guard<std::mutex> lock(variants_mutex_);
   if (!variant.second_order) {
-    const Joint again = joint(variant.defined);
+    Joint again = joint(variant.defined);
     const auto needed = needed_for_gradients(again);
     std::vector<Value> starts;
+    if (sized_) starts.push_back(sized_->add_sizes(again.graph, SlotKind::kArgument));
     const auto add = [&](Value value, bool is_possible) {
       variant.starts.push_back(is_possible && needed[value.id]);
       if (variant.starts.back()) starts.push_back(value);

@@ -327,6 +327,7 @@ variable_list PairNode::run_second_order(const BackwardVariant& variant, const v
   const auto second_order = function_->second_order(variant, stage_);
   check(gradient_primal_watches_, gradient_primals_, &variant.starts);
   std::vector<at::Tensor> starts;
+  if (function_->is_dynamic()) starts.push_back(residuals_.back());
   for (size_t i = 0; i < variant.starts.size(); ++i) {
     if (!variant.starts[i]) continue;
     TORCH_CHECK(i < gradient_primals_.size() && gradient_primals_[i].defined(), torch::autograd::ERR_BACKWARD_TWICE);

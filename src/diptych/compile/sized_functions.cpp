@@ -210,9 +210,13 @@ Graph SizedFunctions::unify(const std::function<Graph(CompiledFunction&)>& graph
   return std::move(*unified);
 }
 
+Value SizedFunctions::add_sizes(Graph& graph, SlotKind kind) const {
+  return graph.add_input(detail::sizes_meta(pattern_.num_symbols(), points_[0]), {kind, "sizes"});
+}
+
 Graph SizedFunctions::backward(const std::vector<bool>& defined, const SimplifyOptions& simplify) const {
   Graph graph = unify([&](CompiledFunction& member) { return member.backward(defined)->graph; }, "backward");
-  graph.add_input(detail::sizes_meta(pattern_.num_symbols(), points_[0]), {SlotKind::kResidual, "sizes"});
+  add_sizes(graph, SlotKind::kResidual);
   std::vector<size_t> order;
   for (const auto kind : {SlotKind::kResidual, SlotKind::kTangent}) {
     for (size_t i = 0; i < graph.inputs().size(); ++i) {

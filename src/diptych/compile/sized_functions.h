@@ -42,6 +42,8 @@ class SizedFunctions {
   const std::vector<TensorMeta>& hidden_metas() const { return hidden_metas_; }
   /// The backward for these tangents. Errors: UserError if it is another one at other sizes.
   Graph backward(const std::vector<bool>& defined, const SimplifyOptions& simplify) const;
+  /// Adds such a tensor to the graph's inputs.
+  Value add_sizes(Graph& graph, SlotKind kind) const;
   /// The joint graph whose gradients can be differentiated again. Errors: as backward().
   Joint joint(const std::vector<bool>& defined) const;
 
