@@ -102,6 +102,13 @@ TEST(BackwardCapture, GivesEagersGradients) {
          x.narrow(0, 0, 2).mul_(t[0].narrow(0, 1, 2));
          return (x * x).sum();
        }},
+      {"in place on a view of a tensor with gaps",
+       [](const Tensors& t) {
+         const at::Tensor x = torch::ones({t[0].size(0), 8}, t[0].options()).slice(1, 0, 8, 2).detach();
+         x.narrow(0, 0, 2).mul_(t[0].narrow(0, 1, 2));
+         x.t().mul_(t[0].t());
+         return (x * x).sum();
+       }},
       {"split", [](const Tensors& t) { return (t[0].split(2, 0)[0].sum() * t[0].unbind(1)[1]).sum(); }},
       {"layer norm", [](const Tensors& t) { return (torch::layer_norm(t[0], {4}) * t[0]).sum(); }},
       {"softmax", [](const Tensors& t) { return (t[0].softmax(1).log() * t[0]).sum(); }},

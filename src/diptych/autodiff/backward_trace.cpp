@@ -1,6 +1,8 @@
 #include "diptych/autodiff/backward_trace.h"
 
+#include <ATen/ops/as_strided.h>
 #include <ATen/ops/empty_strided.h>
+#include <ATen/ops/zeros.h>
 
 #include "diptych/autodiff/replay.h"
 #include "diptych/base/error.h"
@@ -10,6 +12,13 @@ namespace {
 
 namespace ag = torch::autograd;
 namespace ca = torch::dynamo::autograd;
+
+// From a tensor's first element to its last.
+int64_t extent_of(const at::TensorGeometry& place) {
+  int64_t extent = place.numel() == 0 ? 0 : 1;
+  for (int64_t d = 0; d < place.dim() && extent > 0; ++d) extent += (place.size(d) - 1) * place.stride(d);
+  return extent;
+}
 
 /// What nodes call while they are replayed; each call finds the replay that it belongs to.
 class ReplayInterface final : public ca::PyCompilerInterface {
@@ -31,10 +40,15 @@ class ReplayInterface final : public ca::PyCompilerInterface {
                                               const at::TensorGeometry& view) const override {
     return replay(compiler).guarded(
         [&]() -> ag::variable_list {
-          const at::Tensor result = at::empty_strided(base.sizes(), base.strides(), inputs[0].options());
+          // A tensor with gaps is taken from all the memory that it reaches: a value of a graph has none.
+          const int64_t extent = extent_of(base);
+          const bool has_gaps = extent != base.numel();
+          const at::Tensor memory = has_gaps ? at::zeros({extent}, inputs[0].options())
+                                             : at::empty_strided(base.sizes(), base.strides(), inputs[0].options());
+          const at::Tensor result = has_gaps ? memory.as_strided(base.sizes(), base.strides(), 0) : memory;
           result.copy_(inputs[0]);
           const auto offset = view.storage_offset() - base.storage_offset();
-          const at::Tensor slice = result.as_strided(view.sizes(), view.strides(), offset);
+          const at::Tensor slice = memory.as_strided(view.sizes(), view.strides(), offset);
           return {result, slice, slice.clone()};
         },
         ag::variable_list(3));
