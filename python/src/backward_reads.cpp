@@ -1,13 +1,18 @@
-// What the backward of a torch.autograd.Function reads: see Note [What a backward reads].
+// What the backward of a torch.autograd.Function reads, and hooks on gradients: see Note [What a backward reads].
 #include <torch/csrc/autograd/python_cpp_function.h>
+#include <torch/csrc/autograd/python_hook.h>
 
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
 #include "bindings.h"
 #include "closure.h"
+#include "diptych/autodiff/custom_function.h"
 #include "diptych/autodiff/host_reads.h"
 #include "diptych/tree/spec.h"
 #include "handle.h"
@@ -16,13 +21,19 @@
 namespace diptych::python {
 namespace {
 
-class ReadsOfFunction final : public diptych::detail::HostReads {
+namespace ag = torch::autograd;
+
+// A Function's, which may be given another backward, and those of the hooks around it, which stay what they are.
+class ReadsOfNode final : public diptych::detail::HostReads {
  public:
-  explicit ReadsOfFunction(const py::object& kind) : kind_(kind) {}
+  bool is_empty() const { return !kind_ && hooks_.empty(); }
+  void add_function(const py::object& kind) { kind_.emplace(kind); }
+  void add_hook(py::handle hook) { hooks_.emplace_back(py::reinterpret_borrow<py::object>(hook)); }
 
   std::string name() const override {
     const py::gil_scoped_acquire gil;
-    return kind_.get().attr("__qualname__").cast<std::string>();
+    const py::handle named = kind_ ? kind_->get() : hooks_.front().get();
+    return py::str(py::getattr(named, "__qualname__", py::repr(named)));
   }
 
   uint64_t hash() const override {
@@ -30,23 +41,49 @@ class ReadsOfFunction final : public diptych::detail::HostReads {
     TreeHasher hasher;
     Met met;
     ClosureReader<TreeHasher> reader(hasher, met);
-    for (const char* const name : {"backward", "vjp"}) {
-      reader.visit(kind_.get().attr(name), Path(Path(), name));
+    if (kind_) {
+      for (const char* const name : {"backward", "vjp"}) reader.visit(kind_->get().attr(name), Path(Path(), name));
     }
+    for (const Handle& hook : hooks_) reader.visit(hook.get(), Path(Path(), "hook"));
     return hasher.hash();
   }
 
  private:
-  Handle kind_;
+  std::optional<Handle> kind_;
+  std::vector<Handle> hooks_;
 };
 
-std::shared_ptr<const diptych::detail::HostReads> reads_of(torch::autograd::Node& node) {
-  const py::gil_scoped_acquire gil;
-  const auto made = py::reinterpret_steal<py::object>(torch::autograd::functionToPyObject(node.getptr()));
+void add_function(ag::Node& node, ReadsOfNode& reads) {
+  if (!diptych::detail::is_python_function(node)) return;
+  const auto made = py::reinterpret_steal<py::object>(ag::functionToPyObject(node.getptr()));
   const py::object type = py::type::of(made);
-  if (!py::hasattr(type, "_forward_cls")) return nullptr;
+  if (!py::hasattr(type, "_forward_cls")) return;
   const py::object kind = type.attr("_forward_cls");
-  return is_class_of_library(kind) ? nullptr : std::make_shared<const ReadsOfFunction>(kind);
+  if (!is_class_of_library(kind)) reads.add_function(kind);
+}
+
+// torch's own, as of a module's backward hooks, keep what they need from one call to the next. By the mangled name:
+// torch does not export the types.
+template <class OfPython>
+void add_hooks(const auto& hooks, std::string_view type, ReadsOfNode& reads) {
+  for (const auto& hook : hooks) {
+    const auto& known = *hook;
+    if (std::string_view(typeid(known).name()).find(type) == std::string_view::npos) continue;
+    for (const auto& [key, function] : py::reinterpret_borrow<py::dict>(static_cast<const OfPython&>(known).dict)) {
+      const bool is_torchs = PyFunction_Check(function.ptr()) && is_of_library(function.ptr());
+      if (!is_torchs) reads.add_hook(function);
+    }
+  }
+}
+
+std::shared_ptr<const diptych::detail::HostReads> reads_of(ag::Node& node) {
+  const py::gil_scoped_acquire gil;
+  const auto reads = std::make_shared<ReadsOfNode>();
+  add_function(node, *reads);
+  add_hooks<ag::PyFunctionTensorPreHook>(node.tensor_pre_hooks(), "PyFunctionTensorPreHook", *reads);
+  add_hooks<ag::PyFunctionPreHook>(node.pre_hooks(), "PyFunctionPreHook", *reads);
+  add_hooks<ag::PyFunctionPostHook>(node.post_hooks(), "PyFunctionPostHook", *reads);
+  return reads->is_empty() ? nullptr : reads;
 }
 
 }  // namespace

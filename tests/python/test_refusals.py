@@ -6,11 +6,11 @@ import sys
 import diptych
 import pytest
 import torch
-from torch import nn
+from torch import library, nn
 from torch.nn import functional
 
 
-@torch.library.custom_op("diptych_refusals::doubled", mutates_args=())
+@library.custom_op("diptych_refusals::doubled", mutates_args=())
 def doubled(x: torch.Tensor) -> torch.Tensor:
     return torch.from_numpy(x.detach().numpy() * 2)
 
@@ -140,3 +140,37 @@ def test_what_a_backward_reads_changes_before_it_runs(monkeypatch):
         change()
         with pytest.raises(diptych.UserError, match="the backward of 'ReadsItsScale'.* has changed since the call"):
             next(late)
+
+
+def test_what_a_hook_reads_changes_before_it_runs(monkeypatch):
+    scales = {"local": 2.0}
+    shift = torch.ones(3)
+
+    def scaled(x):
+        y = x.sin()
+        y.register_hook(lambda gradient: gradient * SCALE * scales["local"] + shift)
+        y.register_hook(lambda gradient: gradient * y.detach())  # what the capture leaves in it is of the trace
+        return y * 3
+
+    def by_node(x):
+        y = x.sin()
+        y.grad_fn.register_prehook(lambda gradients: (gradients[0] * SCALE,))
+        y.grad_fn.register_hook(lambda to, given: (to[0] * scales["local"],))
+        return y * 3
+
+    def started(function):
+        x = torch.ones(3, requires_grad=True)
+        result = function(x)
+        return lambda: torch.autograd.grad(result.sum(), x)[0]
+
+    for function in (scaled, by_node):
+        compiled = diptych.aot_function(function)
+        for scale in (2.0, 3.0, 2.0):  # before the call
+            monkeypatch.setattr(sys.modules[__name__], "SCALE", scale)
+            torch.testing.assert_close(started(compiled)(), started(function)())
+        assert compiled.stats().originals == 0
+        for change in (lambda: monkeypatch.setattr(sys.modules[__name__], "SCALE", 5.0), lambda: scales.update(local=scales["local"] + 1)):
+            late = started(compiled)
+            change()
+            with pytest.raises(diptych.UserError, match="the backward of '.*lambda.* has changed since the call"):
+                late()

@@ -55,6 +55,7 @@ class Walk final : public ag::Node {
   const ExecInfo* find(const ag::Node* node) const;
   bool is_later(const ag::Node& node) const { return part_.stages.of(&node) > part_.stage; }
   bool reads_forward(size_t first_node, const ag::variable_list& results) const;
+  void note_host_reads(ag::Node& node);
 
   Recorder& recorder_;
   const WalkPart& part_;
@@ -144,6 +145,13 @@ bool Walk::reads_forward(size_t first_node, const ag::variable_list& results) co
          });
 }
 
+void Walk::note_host_reads(ag::Node& node) {
+  const bool has_hooks = !node.tensor_pre_hooks().empty() || !node.pre_hooks().empty() || !node.post_hooks().empty();
+  if (host_reads_of == nullptr || part_.host_reads.contains(node.sequence_nr())) return;
+  if (!has_hooks && !is_python_function(node)) return;
+  if (auto reads = host_reads_of(node)) part_.host_reads.emplace(node.sequence_nr(), std::move(reads));
+}
+
 void Walk::evaluate(ReadyNode ready) {
   ag::Node& node = *ready.node;
   const ExecInfo& info = *find(&node);
@@ -151,15 +159,13 @@ void Walk::evaluate(ReadyNode ready) {
   auto inputs = runs ? hooked(node.tensor_pre_hooks(), std::move(ready.gradients)) : std::move(ready.gradients);
   if (runs) {
     for (const auto& [output, hook] : node.retains_grad_hooks()) inputs = (*hook)(inputs);
+    note_host_reads(node);
   }
   if (info.captures_) {
     for (const auto& capture : *info.captures_) found_[capture.output_idx_] = inputs[capture.input_idx_];
   }
   if (!info.needed_ || !runs) return;
   inputs = hooked(node.pre_hooks(), std::move(inputs));
-  if (host_reads_of != nullptr && is_python_function(node) && !part_.host_reads.contains(node.sequence_nr())) {
-    if (auto reads = host_reads_of(node)) part_.host_reads.emplace(node.sequence_nr(), std::move(reads));
-  }
   recorder_.set_backward_of(node.sequence_nr());
   const ag::variable_list kept = node.post_hooks().empty() ? ag::variable_list() : inputs;
   complete_gradients(node, inputs);

@@ -11,9 +11,9 @@
 namespace diptych::detail {
 
 /// Note [What a backward reads]: guards read what a function reads when it is called. A Function that a user has
-/// written in Python has a backward, too, which in eager runs long after the call and reads variables as they are then;
-/// the backward graph stands for what they were. So what such a backward leads to is read at each call, and again as
-/// its graph is about to run. If it is not what it was, the backward is refused.
+/// written in Python has a backward, too, which in eager runs long after the call and reads variables as they are then,
+/// as do hooks that the function puts on gradients; the backward graph stands for what they were. So what these lead to
+/// is read at each call, and again as the graph is about to run. If it is not what it was, the backward is refused.
 class HostReads {
  public:
   virtual ~HostReads() = default;
@@ -26,7 +26,7 @@ class HostReads {
 /// With the hash at the time of a call.
 using HostState = std::vector<std::pair<std::shared_ptr<const HostReads>, uint64_t>>;
 
-/// A binding's; gives null for a node whose backward reads nothing.
+/// A binding's; gives null for a node whose backward and hooks read nothing.
 inline std::shared_ptr<const HostReads> (*host_reads_of)(torch::autograd::Node& node) = nullptr;
 
 }  // namespace diptych::detail
