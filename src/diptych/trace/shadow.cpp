@@ -63,10 +63,9 @@ const at::Tensor& Shadow::copy_of(const at::Tensor& tensor) const {
 
 // A copy's element stands at the address of the real one, less what lies before both in their storages.
 void Shadow::lend_all() {
-  std::unordered_set<const c10::StorageImpl*> lent;
   for (const auto& [impl, exchange] : exchanges_) {
     const auto& [real, copy, shares_layout] = exchange;
-    if (!shares_layout || !lent.insert(storage_of(real)).second) continue;
+    if (!shares_layout || own_storages_.contains(storage_of(real))) continue;
     const auto before = real.storage_offset() * static_cast<int64_t>(real.itemsize());
     lend(real.storage(), static_cast<char*>(copy.mutable_data_ptr()) - before);
   }
@@ -76,11 +75,13 @@ void Shadow::lend(const c10::Storage& storage, void* memory) {
   c10::DataPtr& held = storage.unsafeGetStorageImpl()->_mutable_data_ptr_no_checks();
   c10::DataPtr own = std::exchange(held, c10::DataPtr(memory, held.device()));
   loans_.push_back({storage, std::move(own)});
+  own_storages_.insert(storage.unsafeGetStorageImpl());  // an alias that is no exchange writes to what was lent
 }
 
 void Shadow::restore() {
   for (Loan& loan : loans_) {
     loan.storage.unsafeGetStorageImpl()->_mutable_data_ptr_no_checks() = std::move(loan.own);
+    own_storages_.erase(loan.storage.unsafeGetStorageImpl());
   }
   loans_.clear();
   for (const auto& [tensor, version] : versions_) {
@@ -93,7 +94,7 @@ void Shadow::restore() {
 void Shadow::protect(const at::Tensor& tensor) {
   const auto* storage = storage_of(tensor);
   if (storage == nullptr || storage->data() == nullptr || storage->nbytes() == 0) return;
-  if (!own_storages_.insert(storage).second) return;
+  if (own_storages_.contains(storage)) return;
   const at::AutoDispatchBelowADInplaceOrView below;
   const c10::impl::ExcludeDispatchKeyGuard plain(c10::python_ks | kNotOnMeta);
   const auto bytes = at::TensorOptions(at::kByte).device(tensor.device());

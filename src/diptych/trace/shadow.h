@@ -79,7 +79,7 @@ class Shadow {
     bool shares_layout = false;
   };
   std::unordered_map<const c10::TensorImpl*, Exchange> exchanges_;
-  std::unordered_set<const c10::StorageImpl*> own_storages_;  ///< of copies, and of what the shadow has made
+  std::unordered_set<const c10::StorageImpl*> own_storages_;  ///< of copies, of what the shadow has made, and lent ones
   std::vector<Loan> loans_;
   std::vector<Write> writes_;
   std::vector<std::pair<at::Tensor, int64_t>> versions_;  ///< of what was written to
