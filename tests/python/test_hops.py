@@ -369,3 +369,24 @@ def test_a_packed_sequence_is_refused_by_name():
 
     with pytest.raises(diptych.UserError, match="_pack_padded_sequence.*a mask instead of a packed sequence"):
         diptych.aot_function(f)(torch.ones(2, 3, 4), torch.tensor([3, 2]))
+
+
+@pytest.mark.parametrize("step", [lambda s: torch.flip(s, ()), lambda s: torch.squeeze(s, ()), lambda s: torch.sum(s, ()), lambda s: torch.amax(s, ())])
+def test_an_empty_list_of_dimensions_in_a_body(step):
+    x = randn(3, 2, 1).requires_grad_()
+    expected = torch.stack([step(row) for row in x])
+    _, results = diptych.scan(lambda c, s: (c + s.sum(), step(s)), x.new_zeros(()), x)
+    torch.testing.assert_close(results, expected)
+    torch.testing.assert_close(torch.autograd.grad(results.square().sum(), x), torch.autograd.grad(expected.square().sum(), x))
+
+
+@pytest.mark.parametrize("flag", [False, True])
+def test_a_running_sum_of_bools(flag):
+    flag = torch.tensor(flag)
+
+    def any_true(start, xs):
+        return diptych.scan(lambda c, x: (c + flag, x), start, xs)[0]
+
+    for call in (any_true, diptych.aot_function(any_true)):
+        last = call(torch.tensor(False), torch.zeros(4))
+        assert last.dtype == torch.bool and last == flag

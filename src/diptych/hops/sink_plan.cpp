@@ -55,6 +55,8 @@ void SinkPlan::find_sums() {
     if (!term || term == carry.in || is_other_output || has_front) continue;
     const auto& meta = body_.meta(term);
     if (meta.sizes != body_.meta(carry.in).sizes || meta.dtype != body_.meta(carry.in).dtype) continue;
+    if (meta.dtype == at::kBool)
+      continue;  // added up they say whether any is true, and a product with a number does not
     sums_.push_back({i, term});
   }
 }

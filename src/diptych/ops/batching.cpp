@@ -184,6 +184,7 @@ struct DimRow {
   std::vector<size_t> dims;       ///< operands that are a dimension, or a list of them
   bool takes_scalars = false;     ///< means the same for a step without dimensions
   std::vector<size_t> same = {};  ///< tensors that may be the same in every step
+  bool empty_is_none = false;     ///< an empty list of dimensions stands for none, and not for all
 };
 
 const std::vector<DimRow>& dim_rows() {
@@ -192,7 +193,7 @@ const std::vector<DimRow>& dim_rows() {
       {"aten.detach", {}, true},
       {"aten.unsqueeze", {1}, true},
       {"aten.squeeze.dim", {1}},
-      {"aten.squeeze.dims", {1}},
+      {"aten.squeeze.dims", {1}, false, {}, true},
       {"aten.transpose.int", {1, 2}},
       {"aten.select.int", {1}},
       {"aten.slice.Tensor", {1}},
@@ -201,7 +202,7 @@ const std::vector<DimRow>& dim_rows() {
       {"aten.split.Tensor", {2}},
       {"aten.split_with_sizes", {2}},
       {"aten.unbind.int", {1}},
-      {"aten.flip", {1}},
+      {"aten.flip", {1}, false, {}, true},
       {"aten.sum.dim_IntList", {1}},
       {"aten.mean.dim", {1}},
       {"aten.amax", {1}},
@@ -236,8 +237,8 @@ const std::vector<DimRow>& dim_rows() {
   return *rows;
 }
 
-// Negative dimensions count from the last. No list, or an empty one, stands for all of them.
-std::optional<c10::IValue> shifted(const c10::IValue& dims, int64_t rank) {
+// Negative dimensions count from the last. No list stands for all of them, as an empty one does in most rows.
+std::optional<c10::IValue> shifted(const c10::IValue& dims, int64_t rank, bool empty_is_none) {
   const auto shift = [](int64_t dim) { return dim < 0 ? dim : dim + 1; };
   if (dims.isInt()) return c10::IValue(shift(dims.toInt()));
   if (!dims.isNone() && !dims.isIntList()) return std::nullopt;
@@ -245,7 +246,7 @@ std::optional<c10::IValue> shifted(const c10::IValue& dims, int64_t rank) {
   if (dims.isIntList()) {
     for (const int64_t dim : dims.toIntVector()) list.push_back(shift(dim));
   }
-  if (!list.empty()) return c10::IValue(list);
+  if (!list.empty() || (dims.isIntList() && empty_is_none)) return c10::IValue(list);
   for (int64_t i = 1; i <= rank; ++i) list.push_back(i);
   return c10::IValue(list);
 }
@@ -272,7 +273,7 @@ Result batch_with_dims(const BatchedCall& call, const DimRow& row) {
     // Without a dimension argmax looks at all elements, and there is no list to say so.
     const bool is_list = operand_type(call.node().op.schema().arguments()[i]).kind == OperandKind::kInts;
     if (dims == nullptr || (dims->isNone() && !is_list)) return std::nullopt;
-    auto moved = shifted(*dims, rank);
+    auto moved = shifted(*dims, rank, row.empty_is_none);
     if (!moved) return std::nullopt;
     operands[i] = std::move(*moved);
   }
