@@ -152,3 +152,12 @@ def test_operators_with_bodies_are_checked():
     f = checked(lambda xs: diptych.scan(lambda c, x: (c * w + x, c.sin()), torch.zeros(3), xs)[1].sum())
     f(torch.ones(4, 3)).backward()
     assert w.grad is not None and f.stats().checks == 1
+
+
+def test_aliases_of_one_memory_have_it_back():
+    w = torch.tensor([1.0, 2.0])
+    outside = w.data
+    compiled = diptych.aot_function(lambda x: (outside.mul_(2), x * w)[1], check=1)
+    for factor in (2, 4, 8):
+        torch.testing.assert_close(compiled(torch.ones(2)), torch.tensor([1.0, 2.0]) * factor)
+        torch.testing.assert_close(w, torch.tensor([1.0, 2.0]) * factor)

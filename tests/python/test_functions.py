@@ -359,3 +359,47 @@ def test_keywords_of_any_name_are_the_functions():
     torch.testing.assert_close(diptych.call_pair(diptych.capture(f, x, **words), [x])[0], expected)
     value, _ = diptych.value_and_grad(lambda x, **words: f(x, **words).sum())(x.requires_grad_(), **words)
     torch.testing.assert_close(value, expected.sum())
+
+
+class Same(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x, x * 3
+
+    @staticmethod
+    def backward(ctx, same, other):
+        return same * 5 + other * 7
+
+
+class View(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 3, x.view(-1)
+
+    @staticmethod
+    def backward(ctx, other, view):
+        return (view * 5).view(2, 1) + other * 7
+
+
+class Both(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x, x[:1], x.view(-1)
+
+    @staticmethod
+    def backward(ctx, whole, first, flat):
+        return whole * 2 + 3 * first.sum() + flat.view(2, 1) * 5
+
+
+@pytest.mark.parametrize("function", [Same, View, Both])
+@pytest.mark.parametrize("before", [lambda x: x, lambda x: x * 1, lambda x: x.t().contiguous().t()])
+def test_results_of_a_function_that_are_views_of_what_it_is_given(function, before):
+    gradients = []
+    for call in (lambda x: function.apply(before(x)), diptych.aot_function(lambda x: function.apply(before(x)))):
+        for _ in range(2):
+            x = torch.tensor([[1.0], [2.0]], requires_grad=True)
+            results = call(x)
+            assert all(result.requires_grad and result.grad_fn is not None for result in results)
+            gradients.append([torch.autograd.grad(result.sum(), x, retain_graph=True)[0] for result in results])
+    for got in gradients[1:]:
+        torch.testing.assert_close(got, gradients[0])

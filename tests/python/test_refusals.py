@@ -174,3 +174,47 @@ def test_what_a_hook_reads_changes_before_it_runs(monkeypatch):
             change()
             with pytest.raises(diptych.UserError, match="the backward of '.*lambda.* has changed since the call"):
                 late()
+
+
+def test_data_of_a_captured_tensor():
+    def of(change):
+        w, layer = nn.Parameter(torch.ones(3)), nn.Linear(3, 2)
+        nn.init.ones_(layer.weight), nn.init.zeros_(layer.bias)
+        return lambda x: change(w, layer, x)
+
+    changes = (
+        lambda w, layer, x: (w.data.mul_(2), x * w)[1],
+        lambda w, layer, x: (x * w, w.data.add_(1))[0],
+        lambda w, layer, x: (layer.weight.data.clamp_(-0.1, 0.1), layer(x))[1],
+        lambda w, layer, x: (w.data.mul_(0.9).add_(layer.weight.data.sum(), alpha=0.1), layer(x) + w.sum())[1],
+        lambda w, layer, x: x * w.data + w,
+        lambda w, layer, x: (w.data[1:].zero_(), x * w)[1],
+    )
+    for change in changes:
+        eager, compiled = of(change), diptych.aot_function(of(change))
+        for _ in range(3):
+            expected, got = eager(torch.ones(3)), compiled(torch.ones(3))
+            torch.testing.assert_close(got, expected)
+            assert got.requires_grad == expected.requires_grad
+        assert compiled.stats().misses == 1 and compiled.stats().originals == 0
+
+
+def test_data_of_what_is_never_met_itself_is_refused_with_the_way_round_it():
+    w, layer = torch.ones(3), nn.Linear(3, 2)
+    functions = (
+        lambda x: x * w.data,
+        lambda x: (layer.weight.data.clamp_(-0.1, 0.1), x * 2)[1],
+        lambda x: w.data,
+        lambda x: diptych.scan(lambda c, i: (c * w.data, c), x, None, length=2)[0],
+    )
+    for function in functions:
+        with pytest.raises(diptych.UserError, match="where no operator is seen, as w.data does.*use w.detach"):
+            diptych.aot_function(function)(torch.ones(3))
+    outside = w.data
+    for function in (lambda x: x * w.detach() + x.data, lambda x: (outside.mul_(2), x * w)[1]):
+        compiled = diptych.aot_function(function)
+        for _ in range(2):
+            w.fill_(3)
+            expected = function(torch.ones(3))
+            w.fill_(3)
+            torch.testing.assert_close(compiled(torch.ones(3)), expected)

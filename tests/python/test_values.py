@@ -179,3 +179,15 @@ def test_a_tensor_made_by_a_method_of_another(make):
     compiled = diptych.aot_function(lambda x: (make(x), x.sin()))
     for _ in range(2):
         torch.testing.assert_close(compiled(x), (make(x), x.sin()))
+
+
+@pytest.mark.parametrize("size", [4, 5, 16])
+def test_a_transform_and_back(size):
+    # The formula of the one reads the sizes of a gradient that the formula of the other has written to.
+    def f(x):
+        return torch.fft.irfft(torch.fft.rfft(x), n=size)
+
+    for _ in range(3):
+        x = torch.arange(float(size), requires_grad=True)
+        weights = torch.arange(float(size)).cos()
+        torch.testing.assert_close(torch.autograd.grad(diptych.aot_function(f)(x), x, weights), torch.autograd.grad(f(x), x, weights))

@@ -62,7 +62,22 @@ FlatResult call_watched(const FlatFunction& function, const std::vector<at::Tens
 struct Merging {
   std::vector<std::vector<size_t>> groups;
   std::vector<at::Tensor> free_variables;
+  bool joins_aliases = false;
+  bool is_needed() const { return joins_aliases || !groups.empty(); }
 };
+
+// The object that Python has for it may be kept by the tensor itself.
+bool is_unheld_outside(const at::Tensor& primal) {
+  const size_t count = primal.use_count();
+  return count == 1 || (count == 2 && primal.unsafeGetTensorImpl()->pyobj_slot()->has_unique_reference());
+}
+
+// One that was made while the function ran, of memory that others hold. Views that operators take are recorded.
+bool is_unseen_alias(const detail::Recorder::Primal& primal) {
+  const at::Tensor& real = primal.real;
+  return primal.slot.kind == SlotKind::kFreeVariable && !primal.base_of && !detail::is_stand_in(real) &&
+         real.has_storage() && !real.is_view() && real.storage().use_count() > 1 && is_unheld_outside(real);
+}
 
 }  // namespace
 
@@ -255,6 +270,7 @@ void JointCapture::State::trace(const FlatFunction& function, const std::vector<
     recorder.add_primal(arguments[i], {SlotKind::kArgument, paths[i]});
   }
   for (const at::Tensor& tensor : merging.free_variables) recorder.stand_in(tensor);
+  if (merging.joins_aliases) recorder.join_aliases();
   for (const auto& members : merging.groups) recorder.merge(members, /*with_families=*/!options.exact_outputs);
   std::vector<at::Tensor> stand_ins;
   for (size_t i = 0; i < arguments.size(); ++i) stand_ins.push_back(recorder.primals()[i].stand_in);
@@ -298,9 +314,16 @@ void JointCapture::State::trace_plain(const FlatFunction& function, const std::v
 Merging JointCapture::State::find_merging() const {
   const auto& primals = recorder.primals();
   Merging merging;
+  std::vector<std::optional<size_t>> places;  // in the next trace, which makes unseen aliases anew
+  for (size_t i = 0; i < primals.size(); ++i) {
+    const bool is_known = !is_unseen_alias(primals[i]);
+    merging.joins_aliases = merging.joins_aliases || !is_known;
+    places.push_back(is_known ? std::optional(num_arguments + merging.free_variables.size()) : std::nullopt);
+    if (i < num_arguments) places.back() = i;
+    if (i >= num_arguments && is_known) merging.free_variables.push_back(primals[i].real);
+  }
   std::vector<at::Tensor> memory;
   for (size_t i = 0; i < primals.size(); ++i) {
-    if (i >= num_arguments) merging.free_variables.push_back(primals[i].real);
     memory.push_back(primals[i].same_as || detail::is_stand_in(primals[i].real) ? at::Tensor() : primals[i].real);
   }
   const auto groups = detail::memory_groups(memory);
@@ -310,12 +333,12 @@ Merging JointCapture::State::find_merging() const {
   }
   std::vector<std::vector<size_t>> members(primals.size());
   for (size_t i = 0; i < primals.size(); ++i) {
-    if (memory[i].defined() && is_mutated[groups[i]]) members[groups[i]].push_back(i);
+    if (memory[i].defined() && is_mutated[groups[i]] && places[i]) members[groups[i]].push_back(*places[i]);
   }
-  for (auto& group : members) {
-    if (group.empty()) continue;
-    if (group.size() > 1 || !memory[group[0]].is_non_overlapping_and_dense())
-      merging.groups.push_back(std::move(group));
+  for (size_t i = 0; i < members.size(); ++i) {
+    if (members[i].empty()) continue;
+    if (members[i].size() > 1 || !memory[i].is_non_overlapping_and_dense())
+      merging.groups.push_back(std::move(members[i]));
   }
   return merging;
 }
@@ -338,7 +361,12 @@ void JointCapture::State::check_made_inside() const {
   for (size_t i = num_arguments; i < primals.size(); ++i) {
     const at::Tensor& real = primals[i].real;
     if (primals[i].base_of || detail::is_stand_in(real) || !real.has_storage()) continue;
-    const bool is_made_inside = real.use_count() == 1 && real.storage().use_count() == 1;
+    DIPTYCH_CHECK(!recorder.joins_aliases() || !is_unseen_alias(primals[i]),
+                  "[capture] the function takes a tensor ({}: {}) of the memory of another one where no operator is "
+                  "seen, as w.data does with a tensor that the function captures; use w.detach(), or pass it as an "
+                  "argument",
+                  primals[i].slot.path, type_string(TensorMeta::of(real)));
+    const bool is_made_inside = is_unheld_outside(real) && real.storage().use_count() == 1;
     // Memory that nobody frees may be the function's own, and gone.
     const bool is_unowned =
         detail::is_lent(*real.storage().unsafeGetStorageImpl()) && real.storage().data_ptr().get_context() == nullptr;
@@ -355,7 +383,7 @@ JointCapture::JointCapture(const FlatFunction& function, const std::vector<at::T
     : state_(std::make_unique<State>(options)) {
   state_->trace_plain(function, arguments, paths, options, {});
   const Merging merging = state_->find_merging();
-  if (merging.groups.empty()) return;
+  if (!merging.is_needed()) return;
   state_ = std::make_unique<State>(options);
   state_->trace_plain(function, arguments, paths, options, merging);
 }

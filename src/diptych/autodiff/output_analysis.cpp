@@ -6,6 +6,7 @@
 
 #include <map>
 
+#include "diptych/autodiff/custom_function.h"
 #include "diptych/base/error.h"
 #include "diptych/graph/rewrite.h"
 #include "diptych/ops/tags.h"
@@ -49,11 +50,14 @@ bool was_taken_under_no_grad(const at::Tensor& tensor) {
          meta->grad_fn_ == nullptr;
 }
 
-// Its gradient is what the Function's backward says, and not that of the view.
+// Its gradient is what the Function's backward says, and not that of the view. Autograd marks one of several results as
+// it marks one of unbind's.
 bool was_taken_in_a_function(const at::Tensor& tensor) {
   const auto* meta = tensor.is_view() ? ag::impl::get_view_autograd_meta(tensor) : nullptr;
-  return meta != nullptr && meta->has_bw_view() && tensor.requires_grad() &&
-         meta->get_creation_meta() == ag::CreationMeta::IN_CUSTOM_FUNCTION;
+  if (meta == nullptr || !meta->has_bw_view() || !tensor.requires_grad()) return false;
+  const bool is_of_several = meta->get_creation_meta() == ag::CreationMeta::MULTI_OUTPUT_NODE &&
+                             meta->grad_fn_ != nullptr && is_custom_function(*meta->grad_fn_);
+  return is_of_several || meta->get_creation_meta() == ag::CreationMeta::IN_CUSTOM_FUNCTION;
 }
 
 // Whether its gradient flows on to what it is a view of. That of a view on which the function called requires_grad_()

@@ -3,6 +3,9 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/FunctionalTensorWrapper.h>
 
+#include <typeinfo>
+
+#include "diptych/base/error.h"
 #include "diptych/trace/dispatch_keys.h"
 
 namespace diptych::detail {
@@ -85,19 +88,36 @@ c10::intrusive_ptr<c10::TensorImpl> FakeTensorImpl::shallow_copy_and_detach(c10:
   return shallow_copy(*this, std::move(version_counter), allow_tensor_metadata_change);
 }
 
+namespace {
+
+// Of the traces that this thread is inside of. Whoever has asked a stand-in for its sizes, as formulas of gradients do,
+// still reads them when an in-place change has come to the stand-in and exchanged its fake for another.
+thread_local std::vector<at::Tensor> kept_fakes;
+
+at::Tensor kept(at::Tensor fake, uint64_t trace_id) {
+  return trace_id == kNoTrace ? fake : kept_fakes.emplace_back(std::move(fake));
+}
+
+}  // namespace
+
 at::Tensor make_fake(at::Tensor meta, c10::Device device, uint64_t trace_id, Value value) {
-  return at::detail::make_tensor<FakeTensorImpl>(std::move(meta), device, trace_id, value);
+  return kept(at::detail::make_tensor<FakeTensorImpl>(std::move(meta), device, trace_id, value), trace_id);
 }
 
 at::Tensor make_fake(const ResultShape& shape, int64_t storage_size, c10::Device device, uint64_t trace_id,
                      Value value) {
-  return at::detail::make_tensor<FakeTensorImpl>(shape, storage_size, device, trace_id, value);
+  return kept(at::detail::make_tensor<FakeTensorImpl>(shape, storage_size, device, trace_id, value), trace_id);
 }
+
+void release_fakes() { kept_fakes.clear(); }
 
 FakeTensorImpl* as_fake(const at::Tensor& tensor) {
   if (!tensor.defined()) return nullptr;
   c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
   if (impl->key_set().has(c10::DispatchKey::Functionalize)) {
+    DIPTYCH_CHECK(typeid(*impl) == typeid(at::FunctionalTensorWrapper),
+                  "[trace] a tensor that the traced function captures was given the data of one that the function "
+                  "computes (w.data = ...), which no graph can do to it; use w.copy_() under no_grad");
     const at::Tensor& inner = at::functionalization::impl::unsafeGetFunctionalWrapper(tensor)->value();
     if (!inner.defined()) return nullptr;
     impl = inner.unsafeGetTensorImpl();

@@ -44,6 +44,8 @@ at::Tensor make_fake(at::Tensor meta, c10::Device device, uint64_t trace_id, Val
 /// The same for a tensor that looks as `shape` says and lies in a storage of that many elements.
 at::Tensor make_fake(const ResultShape& shape, int64_t storage_size, c10::Device device, uint64_t trace_id,
                      Value value);
+/// Lets go of those that were made on this thread, when its outermost trace has ended.
+void release_fakes();
 /// The fake behind `tensor`, which may be wrapped by functionalization; null if there is none.
 FakeTensorImpl* as_fake(const at::Tensor& tensor);
 /// Whether `tensor` stands for a value of some trace, live or ended.

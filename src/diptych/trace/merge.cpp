@@ -116,6 +116,27 @@ size_t Recorder::find_head(const std::vector<size_t>& family) {
   return primals_.size() - 1;
 }
 
+// Note [Aliases that no operator made]
+// w.data makes a tensor of w's memory where nobody sees it, and another one each time. In a first trace that is a free
+// variable, which would stay what it is whatever becomes of w. If w is a primal too, the function is traced again, and
+// what lies where w lies is then w.detach(); if w is not, nobody knows of what it is an alias.
+const at::Tensor* Recorder::alias_of_primal(const at::Tensor& tensor) {
+  const auto known = aliases_.find(tensor.unsafeGetTensorImpl());
+  if (known != aliases_.end()) return &known->second.second;
+  if (is_stand_in(tensor) || !tensor.has_storage() || tensor.requires_grad()) return nullptr;
+  const auto lies_alike = [&](const Primal& primal) {
+    const at::Tensor& real = primal.real;
+    return real.defined() && !is_stand_in(real) && real.has_storage() && real.storage().is_alias_of(tensor.storage()) &&
+           real.storage_offset() == tensor.storage_offset() && real.sizes() == tensor.sizes() &&
+           real.strides() == tensor.strides() && real.scalar_type() == tensor.scalar_type() &&
+           real.is_conj() == tensor.is_conj() && real.is_neg() == tensor.is_neg();
+  };
+  const auto primal = std::find_if(primals_.begin(), primals_.end(), lies_alike);
+  if (primal == primals_.end()) return nullptr;
+  const at::Tensor base = primal->stand_in;
+  return &aliases_.emplace(tensor.unsafeGetTensorImpl(), std::pair(tensor, base.detach())).first->second.second;
+}
+
 const Recorder::Primal* Recorder::primal_behind(const at::Tensor& stand_in) const {
   const auto steps_of = [](const at::Tensor& tensor) -> const std::vector<ViewStep>& {
     return at::functionalization::impl::unsafeGetFunctionalWrapper(tensor)->view_metas();

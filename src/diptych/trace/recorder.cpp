@@ -172,6 +172,7 @@ const at::Tensor& Recorder::stand_in(const at::Tensor& tensor) {
   if (!tensor.defined() || owns(tensor)) return tensor;
   const auto known = primal_of_.find(tensor.unsafeGetTensorImpl());
   if (known != primal_of_.end()) return primals_[known->second].stand_in;
+  if (const at::Tensor* alias = joins_aliases_ ? alias_of_primal(tensor) : nullptr) return *alias;
   return add_primal(tensor, {SlotKind::kFreeVariable, fmt::format("free.{}", num_free_variables_++)});
 }
 
@@ -417,8 +418,10 @@ TraceGuard::~TraceGuard() {
   at::SavedTensorDefaultHooks::set_tls_state(saved_hooks_);
   at::functionalization::impl::setFunctionalizationReapplyViewsTLS(saved_reapply_views_);
   c10::impl::_force_tls_local_dispatch_key_set(saved_keys_);
+  if (!active_recorders.empty()) return;
   // Autocast keeps casts of leaves by tensor; those of stand-ins must not live on.
-  if (active_recorders.empty()) at::autocast::clear_cache();
+  at::autocast::clear_cache();
+  release_fakes();
 }
 
 PauseTraceGuard::PauseTraceGuard() : saved_keys_(c10::impl::tls_local_dispatch_key_set()) {

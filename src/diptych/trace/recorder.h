@@ -122,6 +122,10 @@ class Recorder {
   /// Requires: called before the traced function runs. Errors: UserError names members of several dtypes, or without
   /// families, that require grad.
   void merge(const std::vector<size_t>& members, bool with_families);
+  /// From now on, what lies where a primal lies and is none itself stands for the primal's detach(). See Note [Aliases
+  /// that no operator made].
+  void join_aliases() { joins_aliases_ = true; }
+  bool joins_aliases() const { return joins_aliases_; }
   /// Lets go of the arguments' real tensors, which the caller owns; free variables stay.
   void release_arguments();
   struct MergedBase {
@@ -182,6 +186,7 @@ class Recorder {
   bool reaches_primal(const torch::autograd::Edge& from) const;
   bool gradients_enabled(const c10::OperatorHandle& op, const OperatorPlan& plan) const;
   void check_not_captured(const at::Tensor& reshaped) const;
+  const at::Tensor* alias_of_primal(const at::Tensor& tensor);
   void note_history(const OperatorPlan& plan, const at::Tensor& self);
   bool may_have_history(const at::Tensor& self) const;
   void note_view(const OperatorPlan& plan, const at::Tensor& view);
@@ -201,6 +206,9 @@ class Recorder {
   std::vector<Primal> primals_;
   size_t num_free_variables_ = 0;
   std::vector<MergedBase> merged_bases_;
+  bool joins_aliases_ = false;
+  std::unordered_map<const c10::TensorImpl*, std::pair<at::Tensor, at::Tensor>>
+      aliases_;  ///< with what stands for them
   const c10::FunctionSchema* front_ = nullptr;
   CheckpointedRegions regions_;
   std::vector<InternedString> open_regions_;
