@@ -4,6 +4,7 @@
 #include <pybind11/gil_safe_call_once.h>
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -114,8 +115,14 @@ void HostWatch::stop() {
 }
 
 void HostWatch::enter(py::handle function, const py::tuple& args, const py::dict& kwargs,
-                      const std::vector<std::string>& names) const {
-  if (function.ptr() == function_) watch_.attr("enter")(function, args, kwargs, names);
+                      const std::vector<std::string>& names, std::vector<const void*> arguments) {
+  if (function.ptr() != function_) return;
+  arguments_ = std::move(arguments);
+  watch_.attr("enter")(function, args, kwargs, names);
+}
+
+bool HostWatch::is_argument(const at::Tensor& tensor) const {
+  return std::find(arguments_.begin(), arguments_.end(), tensor.unsafeGetTensorImpl()) != arguments_.end();
 }
 
 CaptureWatch::Found HostWatch::finish() {

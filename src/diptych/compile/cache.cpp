@@ -98,12 +98,21 @@ std::shared_ptr<Cache::Entry> Cache::make_dynamic(const Miss& miss, SizeTrust tr
 }
 
 void Cache::run_original(Entry& entry, const std::string& what, bool is_undone) {
-  constexpr size_t kMost = 16;
   const std::unique_lock<std::shared_mutex> lock(mutex_);
   entry.original = what;
   entry.is_done = !is_undone;
   last_original_ = what;
   log(Log::kCache, "{}: runs the function itself, as it {}", name_, what);
+  count_without_graph();
+}
+
+void Cache::count_given_up() {
+  const std::unique_lock<std::shared_mutex> lock(mutex_);
+  count_without_graph();
+}
+
+void Cache::count_without_graph() {
+  constexpr size_t kMost = 16;
   if (++original_entries_ < kMost) return;
   is_always_original_ = true;
   log(Log::kCache, "{}: is not captured any more, as that was so {} times", name_, kMost);

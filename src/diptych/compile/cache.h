@@ -113,6 +113,8 @@ class Cache {
   /// Says that calls of the kind of `entry`, not yet inserted, run the function itself: a graph would not do `what` it
   /// does. Where that happens again and again, all calls do so from then on.
   void run_original(Entry& entry, const std::string& what, bool is_undone);
+  /// Says that a capture was given up, for what no graph stands for, and the function itself runs. The same holds.
+  void count_given_up();
   /// Whether no call is captured any more.
   bool is_always_original() const { return is_always_original_.load(std::memory_order_relaxed); }
   void count_original() { originals_.fetch_add(1, std::memory_order_relaxed); }
@@ -121,6 +123,7 @@ class Cache {
   void clear();
 
  private:
+  void count_without_graph();
   void record_miss(const TreeSpec& spec, const Tensors& tensors);
   std::string why_miss(const TreeSpec& spec, const Tensors& tensors) const;
   std::shared_ptr<Entry> make_dynamic(const Miss& miss, SizeTrust trust);
