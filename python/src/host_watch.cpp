@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "diptych/base/error.h"
+#include "diptych/trace/transforms.h"
 
 namespace diptych::python {
 namespace {
@@ -135,6 +136,7 @@ CaptureWatch::Found HostWatch::finish() {
       "[capture] the function {}, which can't be taken back so that the function itself might run, and leaves "
       "a tensor of the trace or a change of an argument behind; pass what the iterator gives as an argument",
       what);
+  if (found.attr("is_once").cast<bool>()) throw diptych::detail::TransformMet("the function " + what);
   return {what, found.attr("is_undone").cast<bool>()};
 }
 

@@ -45,7 +45,7 @@ bool is_refused(const Attribute& attribute, PyObject* object, const char* verb) 
   const std::string what = fmt::format("the function {} .{} of a tensor that it is given or captures, at {}", verb,
                                        attribute.name, diptych::detail::current_place().str());
   recorder->note_transform(what);
-  PyErr_Format(PyExc_RuntimeError, "[trace] %s, which a graph does not stand for", what.c_str());
+  PyErr_Format(PyExc_RuntimeError, "a trace is given up: %s", what.c_str());
   return true;
 }
 

@@ -44,6 +44,7 @@ std::shared_ptr<const Cache::Entry> Cache::find_by_trace(const Miss& miss) {
     entry->checked->emplace(sizes, agrees);
     if (!agrees) continue;
     entry->last_used = ++clock_;
+  if (entry->original.empty()) original_entries_ = 0;
     ++hits_;
     ++size_checks_;
     right = entry;

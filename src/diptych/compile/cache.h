@@ -141,7 +141,7 @@ class Cache {
   size_t size_checks_ = 0;
   std::string last_miss_;
   std::atomic<size_t> originals_{0};
-  size_t original_entries_ = 0;
+  size_t original_entries_ = 0;  ///< in a row
   std::atomic<bool> is_always_original_{false};
   std::string last_original_;
   std::map<std::string, size_t> original_reasons_;
