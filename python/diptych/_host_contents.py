@@ -339,10 +339,14 @@ def _of_cached(cached):
     return Contents(lambda: of_trace(cached), lambda _: drop_of_trace(cached), lambda: [("", cached.__wrapped__), ("", vars(cached))], is_cache=True)
 
 
+def _of_tensor(tensor):
+    return Contents(_none, None, lambda: [("", Attributes(vars(tensor)))])
+
+
 _OF_TYPE = {
     types.CellType: _of_cell, types.FunctionType: lambda value: None if _is_library(str(value.__globals__.get("__name__"))) else _of_function(value),
     Attributes: Attributes.contents, VariablesOf: lambda value: variables(value.variables, value.names),
-    CACHED: _of_cached, types.GeneratorType: _of_iterator, **{kind: _of_iterator for kind in _ITERATORS},
+    torch.Tensor: _of_tensor, torch.nn.Parameter: _of_tensor, CACHED: _of_cached, types.GeneratorType: _of_iterator, **{kind: _of_iterator for kind in _ITERATORS},
     **{kind: _of_callable for kind in (types.MethodType, functools.partial, property, staticmethod, classmethod, functools.cached_property)},
     tuple: lambda value: Contents(_none, None, lambda: [(f".{i}", x) for i, x in enumerate(value)]), bytearray: _of_bytes, array.array: _of_array,
     queue.SimpleQueue: lambda value: Contents(lambda: [value.qsize()], None, _none),

@@ -10,12 +10,13 @@ import torch
 from ._host_caches import holds_stand_in
 from ._host_contents import contents_of, same, subclass_attributes
 from ._host_events import DRAWS, MAKES, culprit, place, watched
+from ._host_results import made_by_function, put_back, switches
 
 __all__ = ["Watch", "watched"]
 
 _MOST_OBJECTS = 50_000
 _DEEPEST = 12
-_QUICK = frozenset((type(None), bool, int, float, str, bytes, torch.Tensor, torch.nn.Parameter))
+_QUICK = frozenset((type(None), bool, int, float, str, bytes))
 
 
 class _Seen(NamedTuple):
@@ -121,6 +122,15 @@ class Watch:
         _walk([("closure", function), *_hooks_of_all_modules()], self._known, self._seen)
         named = [(names[i] if i < len(names) else f"args.{i - len(names)}", value) for i, value in enumerate(args)]
         _walk([*named, *kwargs.items()], self._known, self._copies)
+
+        self._switches = switches()
+
+    def leave(self, result):
+        """After it ran, and returned this."""
+        self._reasons.extend(f"sets {name}" for name in put_back(self._switches))
+        made = made_by_function(result, self._known)
+        if made:
+            self.note(made)
 
     def event(self, kind, frame, function):
         """Something watched is called: by `frame`, or, if it is Python's own code, in it."""

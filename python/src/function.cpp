@@ -91,6 +91,7 @@ Value Function::operator()(const Arguments& arguments) const {
   const py::object result = call(callable_.get(), args, kwargs);
   if (is_traced) {
     py::module_::import("diptych._tree").attr("refuse_hidden_tensors")(result);
+    if (const HostWatch* const watch = HostWatch::current()) watch->leave(callable_.get(), result);
   }
   return Value(result);
 }

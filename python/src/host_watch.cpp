@@ -122,6 +122,10 @@ void HostWatch::enter(py::handle function, const py::tuple& args, const py::dict
   watch_.attr("enter")(function, args, kwargs, names);
 }
 
+void HostWatch::leave(py::handle function, py::handle result) const {
+  if (function.ptr() == function_) watch_.attr("leave")(result);
+}
+
 bool HostWatch::is_argument(const at::Tensor& tensor) const {
   return std::find(arguments_.begin(), arguments_.end(), tensor.unsafeGetTensorImpl()) != arguments_.end();
 }

@@ -33,6 +33,8 @@ class HostWatch : public CaptureWatch {
   /// which the containers are copies. Requires: the GIL.
   void enter(py::handle function, const py::tuple& args, const py::dict& kwargs, const std::vector<std::string>& names,
              std::vector<const void*> arguments);
+  /// After it: looks at what it returned.
+  void leave(py::handle function, py::handle result) const;
   /// Whether a tensor is one of those that stand for the captured function's arguments.
   bool is_argument(const at::Tensor& tensor) const;
   Found finish() override;
