@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ._host_caches import CACHED, drop_of_trace, of_trace
+
 MISSING = object()
 _LARGE = 20_000  # elements of a container that is compared by its length and ends alone
 _LARGE_MEMORY = 1 << 24
@@ -23,7 +25,7 @@ _ATOMS = (bool, int, float, complex, str, bytes, type(None), torch.Tensor, torch
           types.CodeType, types.BuiltinFunctionType)
 _ITERATORS = tuple({type(made) for made in (iter([]), iter(()), iter({}), iter({}.items()), iter({}.values()), iter(set()), iter(range(1)), iter(""),
                                             reversed([]), enumerate([]), zip(), map(len, []), filter(None, []))})
-_ATTRIBUTES_OF_LIBRARY = (torch.nn.Module, types.SimpleNamespace, collections.UserDict, collections.UserList, collections.ChainMap, queue.Queue, weakref.WeakKeyDictionary,
+_ATTRIBUTES_OF_LIBRARY = (torch.nn.Module, torch.optim.Optimizer, types.SimpleNamespace, collections.UserDict, collections.UserList, collections.ChainMap, queue.Queue, weakref.WeakKeyDictionary,
                           weakref.WeakValueDictionary, weakref.WeakSet)
 
 
@@ -33,6 +35,7 @@ class Contents(NamedTuple):
     read: Callable[[], list]
     write: Callable[[list], Any] | None
     parts: Callable[[], Iterator[tuple[str, Any]]]
+    is_cache: bool = False  # whether what is taken back is there, anew, when the function itself has run
 
 
 def _none():
@@ -332,10 +335,18 @@ def _of_callable(value):
     return Contents(_none, None, lambda: [("", getattr(value, name)) for name in names])
 
 
+def _of_cached(cached):
+    return Contents(lambda: of_trace(cached), lambda _: drop_of_trace(cached), lambda: [("", cached.__wrapped__), ("", vars(cached))], is_cache=True)
+
+
+def _of_tensor(tensor):
+    return Contents(_none, None, lambda: [("", Attributes(vars(tensor)))])
+
+
 _OF_TYPE = {
     types.CellType: _of_cell, types.FunctionType: lambda value: None if _is_library(str(value.__globals__.get("__name__"))) else _of_function(value),
     Attributes: Attributes.contents, VariablesOf: lambda value: variables(value.variables, value.names),
-    types.GeneratorType: _of_iterator, **{kind: _of_iterator for kind in _ITERATORS},
+    torch.Tensor: _of_tensor, torch.nn.Parameter: _of_tensor, CACHED: _of_cached, types.GeneratorType: _of_iterator, **{kind: _of_iterator for kind in _ITERATORS},
     **{kind: _of_callable for kind in (types.MethodType, functools.partial, property, staticmethod, classmethod, functools.cached_property)},
     tuple: lambda value: Contents(_none, None, lambda: [(f".{i}", x) for i, x in enumerate(value)]), bytearray: _of_bytes, array.array: _of_array,
     queue.SimpleQueue: lambda value: Contents(lambda: [value.qsize()], None, _none),

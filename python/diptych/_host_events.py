@@ -10,9 +10,11 @@ import random
 import sys
 import time
 
+import torch
+
 # Of whom it is asked, and what that is in the words of a message.
-DRAWS, CLOCK, ENVIRONMENT, FILES, BY_NAME, CONTEXT, MAKES = (
-    "draws random numbers", "reads the clock", "reads the environment", "reads a file", "reads variables by name", "reads what belongs to a context or a thread", None)
+DRAWS, SEEDS, MEMORY, CLOCK, ENVIRONMENT, FILES, BY_NAME, CONTEXT, MAKES = (
+    "draws random numbers", "reads the state of torch's random numbers", "reads where a tensor lies", "reads the clock", "reads the environment", "reads a file", "reads variables by name", "reads what belongs to a context or a thread", None)
 
 _OF_TIME = ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "process_time", "process_time_ns", "thread_time",
             "thread_time_ns", "localtime", "gmtime", "ctime", "asctime", "strftime", "clock_gettime", "clock_gettime_ns")
@@ -21,6 +23,8 @@ _OF_FILES = ("open", "read", "stat", "lstat", "listdir", "scandir", "access", "r
 _IMPORTS = frozenset(("importlib", "zipimport", "_frozen_importlib", "_frozen_importlib_external"))
 # Who asks for no result's sake: what they are told is printed, or finds a module.
 _SILENT = frozenset(("logging", "warnings", "linecache", "traceback", "inspect", "tokenize", "torch", "functorch", "numpy", "diptych"))
+# Of torch, who does so for who calls.
+_ASKS_FOR_USER = frozenset(("torch.random", "torch._tensor", "torch.utils.dlpack"))
 
 
 def _methods(kind, *names):
@@ -36,6 +40,8 @@ def watched():
     of_random = _methods(random.Random.__mro__[1], "random", "getrandbits", "seed", "setstate", "getstate")
     table = {
         DRAWS: [*of_random, *_functions(posix, ("urandom", "getrandom")), *_uuid()],
+        SEEDS: _methods(torch._C.Generator, "get_state", "initial_seed", "seed"),
+        MEMORY: [*_methods(torch._C.TensorBase, "data_ptr", "storage_offset"), *_functions(torch._C, ("_to_dlpack", "_to_dlpack_versioned"))],
         CLOCK: [*_functions(time, _OF_TIME), *_methods(datetime.datetime, "now", "utcnow"), *_methods(datetime.date, "today"), posix.times],
         ENVIRONMENT: [*_methods(os._Environ, "__getitem__", "__setitem__", "__delitem__", "__iter__", "__len__", "copy"), *_functions(posix, ("getcwd", "getloadavg"))],
         FILES: [io.open, builtins.input, *_functions(posix, _OF_FILES), *_methods(io.TextIOWrapper, "read", "readline"),
@@ -67,9 +73,10 @@ def culprit(frame, kind, root=None):
         return None
     while frame is not None:
         package = _package(frame)
-        if package in _SILENT:
+        is_asked_for = kind in (SEEDS, MEMORY) and frame.f_globals.get("__name__") in _ASKS_FOR_USER
+        if package in _SILENT and not is_asked_for:
             return None
-        if package not in sys.stdlib_module_names:
+        if package not in _SILENT and package not in sys.stdlib_module_names:
             return frame
         frame = frame.f_back
     return None

@@ -7,15 +7,16 @@ from typing import Any, NamedTuple
 
 import torch
 
-from . import _core
+from ._host_caches import holds_stand_in
 from ._host_contents import contents_of, same, subclass_attributes
 from ._host_events import DRAWS, MAKES, culprit, place, watched
+from ._host_results import made_by_function, put_back, switches
 
 __all__ = ["Watch", "watched"]
 
 _MOST_OBJECTS = 50_000
 _DEEPEST = 12
-_QUICK = frozenset((type(None), bool, int, float, str, bytes, torch.Tensor, torch.nn.Parameter))
+_QUICK = frozenset((type(None), bool, int, float, str, bytes))
 
 
 class _Seen(NamedTuple):
@@ -44,16 +45,6 @@ def _walk(roots, known, seen):
             continue
         if parts:
             open_ends.extend((path + name, part, depth + 1) for name, part in reversed(parts) if type(part) not in _QUICK)
-
-
-def _holds_stand_in(value, depth=3):
-    if isinstance(value, torch.Tensor):
-        return _core.is_stand_in(value)
-    if depth and isinstance(value, (list, tuple, set)):
-        return any(_holds_stand_in(part, depth - 1) for part in value)
-    if depth and isinstance(value, dict):
-        return any(_holds_stand_in(part, depth - 1) for part in value.values())
-    return bool(depth) and any(_holds_stand_in(part, depth - 1) for part in getattr(value, "__dict__", {}).values()) and not isinstance(value, type)
 
 
 def _changed(seen):
@@ -85,6 +76,7 @@ class Found(NamedTuple):
     is_undone: bool = True  # whether the host is as it was before, so that the function itself may run
     is_lost: bool = False  # whether, that not being so, something of the trace is left on the host
     draw: str = ""  # the first draw of random numbers
+    is_once: bool = False  # whether the next call, finding it done, may be captured
 
 
 _running = threading.local()
@@ -131,6 +123,15 @@ class Watch:
         named = [(names[i] if i < len(names) else f"args.{i - len(names)}", value) for i, value in enumerate(args)]
         _walk([*named, *kwargs.items()], self._known, self._copies)
 
+        self._switches = switches()
+
+    def leave(self, result):
+        """After it ran, and returned this."""
+        self._reasons.extend(f"sets {name}" for name in put_back(self._switches))
+        made = made_by_function(result, self._known)
+        if made:
+            self.note(made)
+
     def event(self, kind, frame, function):
         """Something watched is called: by `frame`, or, if it is Python's own code, in it."""
         if function is None and kind is not MAKES:
@@ -173,13 +174,15 @@ class Watch:
         is_undone = not taken
         if is_undone:
             self._undo([*changed, *of_copies])
-        is_lost = not is_undone and (self._runs > 1 or any(one.contents.write is not None for one, _ in of_copies) or any(_holds_stand_in(now) for _, now in changed))
-        return Found([*taken, *reasons][0], is_undone, is_lost, next((reason for reason in reasons if reason.startswith(DRAWS)), ""))
+        is_lost = not is_undone and (self._runs > 1 or any(one.contents.write is not None for one, _ in of_copies) or any(holds_stand_in(now) for _, now in changed))
+        draw = next((reason for reason in reasons if reason.startswith(DRAWS)), "")
+        is_once = not self._reasons and not of_copies and all(one.contents.is_cache for one, _ in changed)
+        return Found([*taken, *reasons][0], is_undone, is_lost, draw, is_once)
 
     def forget(self):
         """After an error: takes back what holds a tensor of the trace, which is dead."""
         _running.watch = None
-        self._undo([(one, now) for one, now in _changed(self._seen) if one.contents.write is not None and _holds_stand_in(now)])
+        self._undo([(one, now) for one, now in _changed(self._seen) if one.contents.write is not None and (one.contents.is_cache or holds_stand_in(now))])
 
     def _undo(self, changed):
         for one, _ in changed:
@@ -189,5 +192,7 @@ class Watch:
 
 
 def _words(one, now):
+    if one.contents.is_cache:
+        return f"has functools.lru_cache keep a tensor, of '{one.path.lstrip('.')}'"
     verb = "changes" if one.contents.write is not None else "takes from"
     return f"{verb} '{_path_of_change(one, now).lstrip('.')}'"

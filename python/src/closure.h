@@ -20,6 +20,7 @@ class ClosureReader {
     if (PyFunction_Check(callable.ptr())) return function(callable.ptr(), path);
     reader_.attribute(callable, path);
   }
+  void attributes_of_tensor(const py::dict& held, const Path& path) { reader_.attribute(held, path); }
   void module(py::handle object, const Path& path) { reader_.visit(object, path); }
 
   /// Any module that the function calls obeys these, and nothing of the function's leads to them.

@@ -24,6 +24,20 @@ struct AnyUndefined : LeafVisitor {
   void tensor(const Path&, const at::Tensor& tensor) { found = found || !tensor.defined(); }
 };
 
+struct Addresses : LeafVisitor {
+  std::vector<const void*> found;
+  void tensor(const Path&, const at::Tensor& tensor) { found.push_back(tensor.unsafeGetTensorImpl()); }
+};
+
+std::vector<const void*> addresses_in(const Arguments& arguments) {
+  Addresses addresses;
+  for (const Value& value : arguments.positional) visit_leaves(value, Path(), addresses);
+  for (const auto& [name, value] : arguments.keyword) {
+    visit_leaves(static_cast<const Value&>(value), Path(), addresses);
+  }
+  return std::move(addresses.found);
+}
+
 py::object none_for_absent(py::handle object) {
   return py::module_::import("diptych._tree").attr("none_for_absent")(object);
 }
@@ -71,12 +85,13 @@ Value Function::operator()(const Arguments& arguments) const {
   std::for_each_n(arguments.keyword.begin(), num_in_place, add);
   for (const size_t place : arguments.order) add(arguments.keyword[place]);
   const bool is_traced = diptych::detail::Recorder::current() != nullptr;
-  if (const HostWatch* const watch = is_traced ? HostWatch::current() : nullptr) {
-    watch->enter(callable_.get(), args, kwargs, *arguments.names);
+  if (HostWatch* const watch = is_traced ? HostWatch::current() : nullptr) {
+    watch->enter(callable_.get(), args, kwargs, *arguments.names, addresses_in(arguments));
   }
   const py::object result = call(callable_.get(), args, kwargs);
   if (is_traced) {
     py::module_::import("diptych._tree").attr("refuse_hidden_tensors")(result);
+    if (const HostWatch* const watch = HostWatch::current()) watch->leave(callable_.get(), result);
   }
   return Value(result);
 }

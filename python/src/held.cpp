@@ -142,6 +142,12 @@ py::dict attributes_of(py::handle object) {
   return attributes;
 }
 
+py::dict attributes_of_tensor(py::handle tensor) {
+  PyObject* const members = PyObject_GenericGetDict(tensor.ptr(), nullptr);
+  if (members == nullptr) throw py::error_already_set();
+  return py::reinterpret_steal<py::dict>(members);
+}
+
 bool is_of_library(PyObject* function) {
   PyObject* const globals = PyFunction_GetGlobals(function);
   const auto text = [&](const char* key) {

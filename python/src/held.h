@@ -71,6 +71,9 @@ bool is_class_of_library(py::handle type);
 /// An object's attributes by name, those in slots as well; without asking its class for computed ones.
 py::dict attributes_of(py::handle object);
 
+/// The attributes that a tensor was given. Requires: nobody keeps it.
+py::dict attributes_of_tensor(py::handle tensor);
+
 /// Whether a function is of an installed library, the standard one, or ours; what it reads is not read.
 bool is_of_library(PyObject* function);
 

@@ -4,11 +4,13 @@
 #include <pybind11/gil_safe_call_once.h>
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <string>
 #include <unordered_map>
 #include <utility>
 
 #include "diptych/base/error.h"
+#include "diptych/trace/transforms.h"
 
 namespace diptych::python {
 namespace {
@@ -114,8 +116,18 @@ void HostWatch::stop() {
 }
 
 void HostWatch::enter(py::handle function, const py::tuple& args, const py::dict& kwargs,
-                      const std::vector<std::string>& names) const {
-  if (function.ptr() == function_) watch_.attr("enter")(function, args, kwargs, names);
+                      const std::vector<std::string>& names, std::vector<const void*> arguments) {
+  if (function.ptr() != function_) return;
+  arguments_ = std::move(arguments);
+  watch_.attr("enter")(function, args, kwargs, names);
+}
+
+void HostWatch::leave(py::handle function, py::handle result) const {
+  if (function.ptr() == function_) watch_.attr("leave")(result);
+}
+
+bool HostWatch::is_argument(const at::Tensor& tensor) const {
+  return std::find(arguments_.begin(), arguments_.end(), tensor.unsafeGetTensorImpl()) != arguments_.end();
 }
 
 CaptureWatch::Found HostWatch::finish() {
@@ -128,6 +140,7 @@ CaptureWatch::Found HostWatch::finish() {
       "[capture] the function {}, which can't be taken back so that the function itself might run, and leaves "
       "a tensor of the trace or a change of an argument behind; pass what the iterator gives as an argument",
       what);
+  if (found.attr("is_once").cast<bool>()) throw diptych::detail::TransformMet("the function " + what);
   return {what, found.attr("is_undone").cast<bool>()};
 }
 

@@ -1,5 +1,6 @@
 // Watches, while a Python function is captured, what it does on the host besides its operators.
 #pragma once
+#include <ATen/core/Tensor.h>
 #include <pybind11/pybind11.h>
 
 #include <memory>
@@ -30,8 +31,12 @@ class HostWatch : public CaptureWatch {
 
   /// Before a function runs on stand-ins: if it is the captured one, remembers what it and its arguments lead to, of
   /// which the containers are copies. Requires: the GIL.
-  void enter(py::handle function, const py::tuple& args, const py::dict& kwargs,
-             const std::vector<std::string>& names) const;
+  void enter(py::handle function, const py::tuple& args, const py::dict& kwargs, const std::vector<std::string>& names,
+             std::vector<const void*> arguments);
+  /// After it: looks at what it returned.
+  void leave(py::handle function, py::handle result) const;
+  /// Whether a tensor is one of those that stand for the captured function's arguments.
+  bool is_argument(const at::Tensor& tensor) const;
   Found finish() override;
   /// The same where draws of random numbers are all that counts: the first of them, in words.
   std::string finish_draws();
@@ -44,6 +49,7 @@ class HostWatch : public CaptureWatch {
   PyObject* function_;  // which the caller holds
   py::object watch_;
   bool is_on_ = false;
+  std::vector<const void*> arguments_;  ///< the addresses of what `args` holds, which live as long as the run
 };
 
 /// Watches a capture beside which the function itself can't be run: a pair's, or that of a body. What else was done is

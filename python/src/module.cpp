@@ -20,5 +20,6 @@ PYBIND11_MODULE(_core, module) {
   bind_files(module);
   bind_modes();
   bind_backward_reads();
+  watch_attributes();
   tell_locations();
 }

@@ -26,7 +26,7 @@ template <class Object, class Visitor>
 void visit_object(Object& value, const Path& path, Visitor& visitor, bool is_guarded) {
   const py::gil_scoped_acquire gil;
   if constexpr (!std::is_const_v<Object> && diptych::detail::replaces_tensors<Visitor>()) {
-    value = Object(Rebuilder<Visitor>(visitor).rebuild(value.handle.get(), path));
+    value = Object(Rebuilder<Visitor>(visitor, is_guarded).rebuild(value.handle.get(), path));
   } else {
     Met met;
     Reader<Visitor>(visitor, met).visit(value.handle.get(), path, is_guarded);
@@ -38,7 +38,7 @@ void visit_object(Object& value, const Path& path, Visitor& visitor, bool is_gua
 template <class Object, class Visitor>
 void visit_argument(Object& value, const Path& path, Visitor& visitor, std::vector<PyTypeObject*>& classes) {
   if constexpr (!std::is_const_v<Object> && diptych::detail::replaces_tensors<Visitor>()) {
-    value = Object(Rebuilder<Visitor>(visitor).rebuild(value.handle.get(), path));
+    value = Object(Rebuilder<Visitor>(visitor, /*is_argument=*/true).rebuild(value.handle.get(), path));
   } else {
     Met met;
     met.classes.swap(classes);

@@ -69,6 +69,9 @@ void with_constant(py::handle object, const Take& take) {
   take(text_of_constant(object));
 }
 
+/// A number for the dtype, the device, the strides and the offset of a tensor, and whether it has a history.
+uint64_t hash_of_layout(const at::Tensor& tensor);
+
 /// What tensors inside an object are to a visitor.
 enum class Inside : uint8_t {
   kArgument,  ///< leaves
@@ -230,11 +233,22 @@ class Reader {
 
   void tensor(py::handle object, const Path& path) {
     const at::Tensor& tensor = THPVariable_Unpack(object.ptr());
+    if (inside_ != Inside::kArgument || is_guarded_) what_is_its_own(object, path);
     if (inside_ == Inside::kModule) return visitor_.module_tensor(path, tensor);
     if (inside_ == Inside::kArgument) return leaf(tensor, path);
     visitor_.identity(path, tensor.unsafeGetTensorImpl(), [&] { return lifetime_if_any(object); });
     visitor_.constant(path, tensor.requires_grad());
     for (const int64_t size : tensor.sizes()) visitor_.constant(path, size);
+    visitor_.constant(Path(path, "layout"), static_cast<int64_t>(hash_of_layout(tensor)));
+  }
+  // What a function may ask of a tensor and no operator tells: whether it is a Parameter, and attributes that were set.
+  void what_is_its_own(py::handle object, const Path& path) {
+    if (reinterpret_cast<PyObject*>(Py_TYPE(object.ptr())) != THPVariableClass && kind_of(object) == Kind::kTensor &&
+        inside_ == Inside::kArgument) {
+      type_of(object, path);
+    }
+    const py::dict attributes = attributes_of_tensor(object);
+    if (attributes.size() > 0) closure_reader().attributes_of_tensor(attributes, Path(path, "attributes"));
   }
   void absent(const Path& path) {
     inside_ == Inside::kArgument ? leaf(kUndefined, path) : type_of(absent_tensor(), path);

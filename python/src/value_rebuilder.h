@@ -8,14 +8,15 @@ namespace diptych::python {
 template <class Visitor>
 class Rebuilder {
  public:
-  explicit Rebuilder(Visitor& visitor) : visitor_(visitor) {}
+  /// `is_argument`: of a function that is captured for it; a stand-in has the class and the attributes that it has.
+  explicit Rebuilder(Visitor& visitor, bool is_argument = false) : visitor_(visitor), is_argument_(is_argument) {}
 
   py::object rebuild(py::handle object, const Path& path) {
     const Nesting nesting(depth_, path);
     switch (kind_of(object)) {
       case Kind::kTensor:
       case Kind::kSubclass:
-        return tensor(THPVariable_Unpack(object.ptr()), path);
+        return dressed(tensor(THPVariable_Unpack(object.ptr()), path), object);
       case Kind::kAbsent:
         return tensor(at::Tensor(), path);
       case Kind::kList:
@@ -50,6 +51,14 @@ class Rebuilder {
     visitor_.tensor(path, tensor);
     if (!tensor.defined()) return py::reinterpret_borrow<py::object>(absent_tensor());
     return py::reinterpret_steal<py::object>(THPVariable_Wrap(tensor));
+  }
+  py::object dressed(py::object made, py::handle object) const {
+    const bool are_plain = kind_of(object) == Kind::kTensor && kind_of(made) == Kind::kTensor;
+    if (!is_argument_ || !are_plain || made.is(object)) return made;
+    if (!py::type::of(made).is(py::type::of(object))) made.attr("__class__") = py::type::of(object);
+    const py::dict attributes = attributes_of_tensor(object);
+    if (attributes.size() > 0) made.attr("__dict__").attr("update")(attributes);
+    return made;
   }
   template <class Sequence>
   py::list elements(const Sequence& given, const Path& path) {
@@ -86,6 +95,7 @@ class Rebuilder {
   }
 
   Visitor& visitor_;
+  bool is_argument_;
   int depth_ = 0;
 };
 

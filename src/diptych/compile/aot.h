@@ -96,6 +96,7 @@ class Aot {
     try {
       made = capture<Result>(std::move(flat), tensors, arguments...);
     } catch (const detail::TransformMet& met) {
+      state_->cache.count_given_up();
       return in_eager<Result>(met.why(), arguments...);
     }
     return serve<Result>(made, tensors, arguments...);

@@ -44,6 +44,7 @@ std::shared_ptr<const Cache::Entry> Cache::find_by_trace(const Miss& miss) {
     entry->checked->emplace(sizes, agrees);
     if (!agrees) continue;
     entry->last_used = ++clock_;
+  if (entry->original.empty()) original_entries_ = 0;
     ++hits_;
     ++size_checks_;
     right = entry;
@@ -98,12 +99,21 @@ std::shared_ptr<Cache::Entry> Cache::make_dynamic(const Miss& miss, SizeTrust tr
 }
 
 void Cache::run_original(Entry& entry, const std::string& what, bool is_undone) {
-  constexpr size_t kMost = 16;
   const std::unique_lock<std::shared_mutex> lock(mutex_);
   entry.original = what;
   entry.is_done = !is_undone;
   last_original_ = what;
   log(Log::kCache, "{}: runs the function itself, as it {}", name_, what);
+  count_without_graph();
+}
+
+void Cache::count_given_up() {
+  const std::unique_lock<std::shared_mutex> lock(mutex_);
+  count_without_graph();
+}
+
+void Cache::count_without_graph() {
+  constexpr size_t kMost = 16;
   if (++original_entries_ < kMost) return;
   is_always_original_ = true;
   log(Log::kCache, "{}: is not captured any more, as that was so {} times", name_, kMost);

@@ -113,6 +113,8 @@ class Cache {
   /// Says that calls of the kind of `entry`, not yet inserted, run the function itself: a graph would not do `what` it
   /// does. Where that happens again and again, all calls do so from then on.
   void run_original(Entry& entry, const std::string& what, bool is_undone);
+  /// Says that a capture was given up, for what no graph stands for, and the function itself runs. The same holds.
+  void count_given_up();
   /// Whether no call is captured any more.
   bool is_always_original() const { return is_always_original_.load(std::memory_order_relaxed); }
   void count_original() { originals_.fetch_add(1, std::memory_order_relaxed); }
@@ -121,6 +123,7 @@ class Cache {
   void clear();
 
  private:
+  void count_without_graph();
   void record_miss(const TreeSpec& spec, const Tensors& tensors);
   std::string why_miss(const TreeSpec& spec, const Tensors& tensors) const;
   std::shared_ptr<Entry> make_dynamic(const Miss& miss, SizeTrust trust);
@@ -138,7 +141,7 @@ class Cache {
   size_t size_checks_ = 0;
   std::string last_miss_;
   std::atomic<size_t> originals_{0};
-  size_t original_entries_ = 0;
+  size_t original_entries_ = 0;  ///< in a row
   std::atomic<bool> is_always_original_{false};
   std::string last_original_;
   std::map<std::string, size_t> original_reasons_;

@@ -1,0 +1,44 @@
+"""Tensors of a trace in the caches of functools, which would be dead when the function is asked for them again."""
+import functools
+import gc
+
+import torch
+
+from . import _core
+
+CACHED = type(functools.lru_cache(lambda: None))
+
+
+def holds_stand_in(value, depth=3):
+    """Whether a tensor of a trace is in an object, some containers and attributes deep."""
+    if isinstance(value, torch.Tensor):
+        return _core.is_stand_in(value)
+    if depth and isinstance(value, (list, tuple, set)):
+        return any(holds_stand_in(part, depth - 1) for part in value)
+    if depth and isinstance(value, dict):
+        return any(holds_stand_in(part, depth - 1) for part in value.values())
+    return bool(depth) and any(holds_stand_in(part, depth - 1) for part in getattr(value, "__dict__", {}).values()) and not isinstance(value, type)
+
+
+def _results(cached):
+    """(the dict in which a function under functools.lru_cache keeps its results, {key: result}). Where they are limited in number, the dict holds
+    links, and what these hold is told by the function: key, result and class of each, the oldest first; and of some that the dict has lost."""
+    told = gc.get_referents(cached)
+    dicts = [held for held in told if type(held) is dict and held is not cached.__dict__]
+    for results in dicts:
+        link = type(next(iter(results.values()), None))
+        if link.__name__ == "_lru_list_elem":
+            return results, {told[i - 2]: told[i - 1] for i, held in enumerate(told) if i >= 2 and held is link and told[i - 2] in results}
+    return (dicts[0], dicts[0]) if dicts else ({}, {})
+
+
+def of_trace(cached):
+    """The keys of the results that hold tensors of a trace."""
+    return [key for key, result in _results(cached)[1].items() if holds_stand_in(result)]
+
+
+def drop_of_trace(cached):
+    """Has these results computed anew; functools minds no result that another took away."""
+    results = _results(cached)[0]
+    for key in of_trace(cached):
+        results.pop(key, None)

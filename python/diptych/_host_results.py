@@ -1,0 +1,53 @@
+"""What a traced function returns besides tensors and trees of them, and the switches of torch that it leaves set."""
+import enum
+import types
+
+import torch
+
+from ._host_contents import contents_of
+from ._tree import _parts
+
+_SAME_EACH_TIME = (type, types.ModuleType, types.MethodType, types.BuiltinFunctionType, enum.Enum)
+_DEEPEST = 5
+
+
+def made_by_function(result, known, path="result", depth=_DEEPEST):
+    """What of a result a graph would give once and not anew at each call, in words: an object that can be written to and that nothing led to before,
+    or a tensor that was given attributes. None where there is nothing. `known`: what there was, by id."""
+    if id(result) in known:
+        return None
+    if isinstance(result, torch.Tensor):
+        return f"gives attributes to a tensor that it returns, '{path}'" if getattr(result, "__dict__", None) else None
+    parts = None if isinstance(result, torch.nn.Module) else _parts(result)
+    if parts is not None:
+        found = (made_by_function(part, known, f"{path}.{name}", depth - 1) for name, part in parts.items()) if depth else ()
+        return next((words for words in found if words), None)
+    if isinstance(result, _SAME_EACH_TIME) or contents_of(result) is None:
+        return None
+    return f"returns a {type(result).__name__} that it makes, '{path}', anew each time"
+
+
+_SWITCHES = {
+    "grad mode": (torch.is_grad_enabled, torch.set_grad_enabled),
+    "the default dtype": (torch.get_default_dtype, torch.set_default_dtype),
+    "the default device": (lambda: str(torch.get_default_device()), torch.set_default_device),
+    "deterministic algorithms": (torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms),
+    "the precision of matrix products": (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+    "anomaly detection": (torch.is_anomaly_enabled, torch.set_anomaly_enabled),
+    "the number of threads": (torch.get_num_threads, torch.set_num_threads),
+    "autocast on the CPU": (lambda: torch.is_autocast_enabled("cpu"), lambda value: torch.set_autocast_enabled("cpu", value)),
+    "autocast on CUDA": (lambda: torch.is_autocast_enabled("cuda"), lambda value: torch.set_autocast_enabled("cuda", value)),
+}
+
+
+def switches():
+    """How the switches stand, by name."""
+    return {name: read() for name, (read, _) in _SWITCHES.items()}
+
+
+def put_back(before):
+    """Sets the switches to what they were. The names of those that were changed."""
+    changed = [name for name, value in before.items() if _SWITCHES[name][0]() != value]
+    for name in changed:
+        _SWITCHES[name][1](before[name])
+    return changed
