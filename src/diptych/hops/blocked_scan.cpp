@@ -120,9 +120,7 @@ HopFunction BlockedScanOperator::compile(const Hop& hop) const { return BlockedK
 Tensors BlockedScanOperator::call_with_grad(const HopPtr& hop, Tensors&& operands) const {
   const BlockedLayout layout(*hop);
   std::vector<Tensors> rows(hop->num_results() - layout.num_carries, Tensors(layout.num_blocks()));
-  const auto run = [&](Tensors&& inputs) {
-    return hop->body(0).run(std::move(inputs), {.differentiable = true});
-  };
+  const auto run = [&](Tensors&& inputs) { return hop->body(0).run(std::move(inputs), {.differentiable = true}); };
   Tensors results = each_block(layout, operands, run, [&](int64_t number, size_t stack, const at::Tensor& block) {
     rows[stack][layout.place(number) / layout.block] = block;
   });

@@ -31,9 +31,8 @@ template <class IsForeign, class StandIn>
 void exchange_tensors(const OperatorPlan& plan, torch::jit::Stack& stack, const IsForeign& is_foreign,
                       const StandIn& stand_in) {
   if (!any_tensor(stack, plan, is_foreign)) return;
-  exchange_each(plan, stack, [&](const at::Tensor& tensor) -> at::Tensor {
-    return is_foreign(tensor) ? stand_in(tensor) : tensor;
-  });
+  exchange_each(plan, stack,
+                [&](const at::Tensor& tensor) -> at::Tensor { return is_foreign(tensor) ? stand_in(tensor) : tensor; });
 }
 
 }  // namespace diptych::detail
