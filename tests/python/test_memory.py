@@ -242,6 +242,16 @@ def test_slices_share_what_their_places_say():
     assert seen == {True, False}
 
 
+@pytest.mark.parametrize("pair", [
+    lambda b: (b, b.conj()), lambda b: (b.conj(), b), lambda b: (b.conj(), b.conj()), lambda b: (b.imag, b.conj().imag)], ids=range(4))
+def test_arguments_that_read_one_memory_in_two_ways(pair):
+    b = torch.randn(3, dtype=torch.complex64)
+    with pytest.raises(diptych.UserError, match="reads as conjugates or negated and the other as it is"):
+        diptych.aot_function(lambda x, y: x.mul_(2) + y)(*pair(b))
+    as_eager(lambda x, y: x * 2 + y, lambda: pair(torch.arange(3) * (1 + 2j)))
+    as_eager(lambda x, y: x.mul_(2) + y, lambda: [(torch.arange(3) * (1 + 2j)).conj()] * 2)
+
+
 def test_windows_and_strides():
     def fill(x):
         y = x.clone()
