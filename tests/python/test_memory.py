@@ -1,4 +1,5 @@
 """Whose memory a result, a literal or an argument lies in, and who sees a write to it, beside eager."""
+import random
 import re
 
 import numpy
@@ -172,6 +173,83 @@ def test_operands_that_share_memory_with_what_is_written(write):
         write(y)
         return y
     as_eager(body, lambda: [torch.arange(9.0)])
+
+
+@pytest.mark.parametrize("write", [
+    lambda y: y[:, 1:].add_(y[:, :-1]), lambda y: y[:, 1:].copy_(y[:, :-1]), lambda y: y.div_(y[:, :1]),
+    lambda y: y.sub_(y[1:2].expand(4, 4)), lambda y: y[:2].add_(y.t()[:2]), lambda y: y[:2, :2].copy_(y[:2, :2].t()),
+    lambda y: y[1:].add_(y[:-1, 1:2]), lambda y: y.addmm_(y, y), lambda y: y.masked_scatter_(y > 2, y),
+    lambda y: torch.mm(y, y, out=y), lambda y: torch.sum(y, 0, out=y[0]),
+    lambda y: torch._foreach_mul_([y[:2], y[1:]], 2.0), lambda y: torch._foreach_add_([y[0], y[1]], [y[1], y[0]]),
+    lambda y: y[:, 1:].view(torch.int32).add_(y[:, :-1].view(torch.int32))], ids=range(14))
+def test_what_depends_on_the_order_of_a_kernel_is_refused(write):
+    def body(x):
+        y = x.clone()
+        write(y)
+        return y
+    with pytest.raises(diptych.UserError, match="changes memory that another operand sees a part of"):
+        diptych.aot_function(body)(torch.arange(16.0).view(4, 4))
+
+
+def test_arguments_that_share_some_columns():
+    def add(a, b):
+        return b.add_(a) * 1
+    as_eager(add, lambda: torch.arange(12.0).view(3, 4).split(2, 1))
+    with pytest.raises(diptych.UserError, match="changes memory that another operand sees a part of"):
+        m = torch.arange(12.0).view(3, 4)
+        diptych.aot_function(add)(m[:, :2], m[:, 1:3])
+
+
+@pytest.mark.parametrize("write", [
+    lambda y: y.mul_(y.sum(0)), lambda y: y.div_(y.norm()), lambda y: y[:, 0].add_(y[:, 1]), lambda y: y.fill_(y[1, 1]),
+    lambda y: y[:, ::2].mul_(y[:, 1::2]), lambda y: y[:, 1:].mul_(y[:, 1:]), lambda y: y.t().mul_(y.t()),
+    lambda y: torch.tril(y, out=y), lambda y: torch.softmax(y, 0, out=y), lambda y: y.masked_fill_(y > 2, 1.0),
+    lambda y: torch.cumsum(y, 0, out=y), lambda y: y[:2, :2].add_(y[2:, :2]), lambda y: torch._foreach_add_([y[0]], [y[0]]),
+    lambda y: torch.view_as_complex(y.view(-1, 2)).mul_(torch.view_as_complex(y.view(-1, 2)).conj())], ids=range(14))
+def test_operands_that_share_nothing_or_everything(write):
+    def body(x):
+        y = x.clone()
+        write(y)
+        return y
+    as_eager(body, lambda: [torch.arange(16.0).view(4, 4)])
+
+
+def test_slices_share_what_their_places_say():
+    base = torch.arange(5.0 * 6 * 7).view(5, 6, 7)
+    chooser = random.Random(0)
+
+    def any_part():
+        index = []
+        for size in base.shape:
+            begin = chooser.randrange(size)
+            index.append(slice(begin, chooser.randint(begin + 1, size), chooser.randint(1, 3)))
+        return lambda y: y[tuple(index)]
+    seen = set()
+    for _ in range(150):
+        first, second = any_part(), any_part()
+
+        def body(x):
+            y = x.clone()
+            torch._foreach_mul_([first(y), second(y).permute(2, 0, 1)], 2.0)
+            return y
+        share = not set(first(base).flatten().tolist()).isdisjoint(second(base).flatten().tolist())
+        seen.add(share)
+        if share:
+            with pytest.raises(diptych.UserError, match="changes memory that another operand sees a part of"):
+                diptych.aot_function(body)(base)
+        else:
+            assert torch.equal(diptych.aot_function(body)(base), body(base))
+    assert seen == {True, False}
+
+
+@pytest.mark.parametrize("pair", [
+    lambda b: (b, b.conj()), lambda b: (b.conj(), b), lambda b: (b.conj(), b.conj()), lambda b: (b.imag, b.conj().imag)], ids=range(4))
+def test_arguments_that_read_one_memory_in_two_ways(pair):
+    b = torch.randn(3, dtype=torch.complex64)
+    with pytest.raises(diptych.UserError, match="reads as conjugates or negated and the other as it is"):
+        diptych.aot_function(lambda x, y: x.mul_(2) + y)(*pair(b))
+    as_eager(lambda x, y: x * 2 + y, lambda: pair(torch.arange(3) * (1 + 2j)))
+    as_eager(lambda x, y: x.mul_(2) + y, lambda: [(torch.arange(3) * (1 + 2j)).conj()] * 2)
 
 
 def test_windows_and_strides():

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -38,6 +39,105 @@ bool any_place_twice(c10::IntArrayRef sizes, c10::IntArrayRef strides) {
   return std::unordered_set<int64_t>(places.begin(), places.end()).size() != places.size();
 }
 
+constexpr int64_t kMostRuns = 1 << 20;
+
+// The bytes that a tensor's elements take up: runs of one length, repeated along steps of which each is larger than the
+// ones before it. What is seen through several indices counts once.
+struct Places {
+  struct Step {
+    int64_t stride;
+    int64_t size;
+  };
+  int64_t begin;
+  int64_t length;
+  std::vector<Step> steps;
+
+  explicit Places(const at::Tensor& tensor)
+      : begin(tensor.storage_offset() * static_cast<int64_t>(tensor.itemsize())),
+        length(static_cast<int64_t>(tensor.itemsize())) {
+    for (int64_t i = 0; i < tensor.dim(); ++i) {
+      if (tensor.size(i) > 1 && tensor.stride(i) != 0) steps.push_back({tensor.stride(i) * length, tensor.size(i)});
+    }
+    std::sort(steps.begin(), steps.end(), [](const Step& x, const Step& y) { return x.stride < y.stride; });
+    std::vector<Step> apart;
+    for (const Step& step : steps) {
+      if (apart.empty() && step.stride <= length) {
+        length += step.stride * (step.size - 1);
+      } else if (!apart.empty() && apart.back().stride == step.stride) {
+        apart.back().size += step.size - 1;
+      } else {
+        apart.push_back(step);
+      }
+    }
+    steps = std::move(apart);
+  }
+
+  int64_t end() const {
+    int64_t end = begin + length;
+    for (const Step& step : steps) end += step.stride * (step.size - 1);
+    return end;
+  }
+
+  int64_t num_runs() const {
+    int64_t count = 1;
+    for (const Step& step : steps) count *= step.size;
+    return count;
+  }
+
+  std::vector<int64_t> sorted_runs() const {
+    std::vector<int64_t> runs{begin};
+    for (const Step& step : steps) {
+      const size_t count = runs.size();
+      for (int64_t i = 1; i < step.size; ++i) {
+        for (size_t k = 0; k < count; ++k) runs.push_back(runs[k] + i * step.stride);
+      }
+    }
+    std::sort(runs.begin(), runs.end());
+    return runs;
+  }
+
+  /// Numbers blocks of `stride` bytes, and takes away all but where in its block each place is. Returns the numbers,
+  /// first and last, of the blocks; nothing where what lies in a block does not repeat in all.
+  std::optional<std::pair<int64_t, int64_t>> fold(int64_t stride) {
+    const int64_t first = begin / stride;
+    int64_t last = first;
+    begin %= stride;
+    if (!steps.empty() && steps.back().stride == stride) {
+      last += steps.back().size - 1;
+      steps.pop_back();
+    }
+    return end() <= stride ? std::optional(std::pair(first, last)) : std::nullopt;
+  }
+};
+
+bool any_runs_meet(const Places& a, const Places& b) {
+  if (a.num_runs() > kMostRuns || b.num_runs() > kMostRuns) return true;
+  const std::vector<int64_t> left = a.sorted_runs(), right = b.sorted_runs();
+  for (size_t i = 0, k = 0; i < left.size() && k < right.size();) {
+    if (left[i] + a.length <= right[k]) {
+      ++i;
+    } else if (right[k] + b.length <= left[i]) {
+      ++k;
+    } else {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool meet(const Places& a, const Places& b) {
+  if (a.begin >= b.end() || b.begin >= a.end()) return false;
+  if (a.steps.empty() && b.steps.empty()) return true;
+  int64_t stride = 0;
+  for (const Places* places : {&a, &b}) {
+    if (!places->steps.empty()) stride = std::max(stride, places->steps.back().stride);
+  }
+  Places in_block = a, other_in_block = b;
+  const auto blocks = in_block.fold(stride), others = other_in_block.fold(stride);
+  if (!blocks || !others) return any_runs_meet(a, b);
+  return blocks->first <= others->second && others->first <= blocks->second && meet(in_block, other_in_block);
+}
+
 const c10::StorageImpl* storage_impl(const at::Tensor& tensor) {
   return tensor.defined() && tensor.has_storage() ? tensor.storage().unsafeGetStorageImpl() : nullptr;
 }
@@ -48,6 +148,10 @@ bool has_overlap(c10::IntArrayRef sizes, c10::IntArrayRef strides) {
   const int64_t numel = c10::multiply_integers(sizes);
   if (numel < 2 || is_nested(sizes, strides)) return false;
   return numel > kMostCounted || any_place_twice(sizes, strides);
+}
+
+bool share_places(const at::Tensor& a, const at::Tensor& b) {
+  return a.numel() != 0 && b.numel() != 0 && meet(Places(a), Places(b));
 }
 
 MemoryRange MemoryRange::of(const c10::StorageImpl& storage) {

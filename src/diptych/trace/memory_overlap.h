@@ -13,6 +13,10 @@ namespace diptych::detail {
 /// strides that are too hard to tell count as overlapping.
 bool has_overlap(c10::IntArrayRef sizes, c10::IntArrayRef strides);
 
+/// Whether elements of two tensors lie in one place, if their storages are one. Exact where each goes by steps of its
+/// own or by those of the other; else up to a million runs of elements, and beyond they count as sharing.
+bool share_places(const at::Tensor& a, const at::Tensor& b);
+
 /// Where a storage lies in memory. That of one without elements, or whose elements are copied before anyone writes to
 /// them, is empty.
 struct MemoryRange {

@@ -37,6 +37,14 @@ void relate(const at::Tensor& part, const at::Tensor& head, const Recorder::Prim
   related->set_creation_meta(original->get_creation_meta());
 }
 
+// What is merged is seen without the bits by which a tensor reads its memory as something else.
+void check_bits(const Recorder::Primal& one, const Recorder::Primal& other) {
+  DIPTYCH_CHECK(one.real.is_conj() == other.real.is_conj() && one.real.is_neg() == other.real.is_neg(),
+                "[capture] '{}' and '{}' share memory, which one of them reads as conjugates or negated and the other "
+                "as it is, and one of them is changed in place; pass one of them as a copy",
+                one.slot.path, other.slot.path);
+}
+
 }  // namespace
 
 const at::Tensor& autograd_base(const at::Tensor& tensor) {
@@ -98,6 +106,7 @@ void Recorder::check_mergeable(const std::vector<size_t>& members, bool with_fam
                   "[capture] '{}' and '{}' share memory under two dtypes and one of them is changed in place; "
                   "pass one of them as a copy",
                   first.slot.path, primal.slot.path);
+    check_bits(first, primal);
     DIPTYCH_CHECK(with_families || members.size() == 1 || !primal.real.requires_grad(),
                   "[capture] '{}' requires grad and shares memory with '{}', and one of them is changed in place; "
                   "pass the tensor that both are views of, and take the views inside the function",
@@ -214,6 +223,7 @@ at::Tensor Recorder::put_on_one_storage(const std::vector<size_t>& heads, const 
 
 void Recorder::make_part(size_t part, size_t head, const at::Tensor& storage) {
   Primal& primal = primals_[part];
+  check_bits(primals_[head], primal);
   DIPTYCH_CHECK(primals_[head].real.is_non_overlapping_and_dense(),
                 "[capture] '{}' is a view of a tensor that has gaps or overlaps, shares it with other arguments, and "
                 "one of them is changed in place; pass a tensor with a storage of its own",

@@ -104,6 +104,7 @@ OperatorPlan make_plan(const c10::OperatorHandle& op) {
   static const Op kViewAsComplex = Op::find("aten.view_as_complex");
   static const Op kViewAsDtype = Op::find("aten.view.dtype");
   static const Op kFill = Op::find("aten.fill_.Scalar");
+  static const Op kFillByTensor = Op::find("aten.fill_.Tensor");
   static const Op kZero = Op::find("aten.zero_");
   static const Op kLift = Op::find("aten.lift_fresh");
   OperatorPlan plan;
@@ -135,7 +136,7 @@ OperatorPlan make_plan(const c10::OperatorHandle& op) {
   plan.is_unfold = Op(op) == kUnfold;
   plan.is_as_strided = Op(op) == kAsStrided;
   plan.is_expand = Op(op) == kExpand;
-  plan.fills = Op(op) == kFill || Op(op) == kZero;
+  plan.fills = Op(op) == kFill || Op(op) == kFillByTensor || Op(op) == kZero;
   plan.is_lift = Op(op) == kLift;
   plan.stops_gradient = has_tag(Op(op), Tag::kStopsGradient);
   plan.quick_shape = find_quick_shape(op);

@@ -5,10 +5,12 @@
 // and a write to elements that lie apart, taken through a view whose elements did not. Functionalization would write
 // either back through each view in turn and add up what lies in one place. Here the same elements are taken from the
 // base by strides, each once, and the operator is called on those. What else eager accepts depends on the order in
-// which its kernels write, and is refused.
+// which its kernels write, and is refused: so does ATen's own look at operands, which takes tensors with gaps to be too
+// hard to tell, where the places of the elements tell that some are shared.
 #include <ATen/FunctionalTensorWrapper.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/alias.h>
 #include <ATen/ops/clone.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
@@ -39,33 +41,61 @@ const FakeTensorImpl* synced_fake(const at::Tensor& tensor) {
   return as_fake(tensor);
 }
 
-// A meta tensor that lies in its storage as the stand-in does; what an operator wrote lies by itself until it is read.
-at::Tensor place_in_storage(const at::Tensor& stand_in) {
-  if (!fn::impl::isFunctionalTensor(stand_in)) return as_fake(stand_in)->meta();
+struct Place {
+  at::Tensor meta;       ///< lies in its storage as the stand-in does
+  bool is_lazy = false;  ///< elements are read as their conjugates, or negated: eager makes a copy that is read instead
+};
+
+// What an operator wrote lies by itself until it is read, so the views are taken of the storage's base. Their bits are
+// kept apart, since not every view can be taken of what has one.
+Place place_in_storage(const at::Tensor& stand_in) {
+  if (!fn::impl::isFunctionalTensor(stand_in)) return {as_fake(stand_in)->meta()};
   auto* storage = static_cast<fn::FunctionalStorageImpl*>(stand_in.storage().unsafeGetStorageImpl());
   const c10::impl::ExcludeDispatchKeyGuard guard(kNotOnMeta);
-  return fn::impl::apply_view_meta_sequence(as_fake(storage->base())->meta(),
-                                            fn::impl::unsafeGetFunctionalWrapper(stand_in)->view_metas());
-}
-
-TensorList written_tensors(const OperatorPlan& plan, const torch::jit::Stack& stack) {
-  TensorList written;
-  const size_t begin = stack.size() - plan.writes.size();
-  for (size_t i = 0; i < plan.writes.size(); ++i) {
-    if (!plan.writes[i]) continue;
-    const auto& argument = stack[begin + i];
-    if (argument.isTensor() && argument.toTensor().defined()) written.push_back(argument.toTensor());
-    if (argument.isTensorList()) {
-      for (const at::Tensor& tensor : argument.toTensorList()) written.push_back(tensor);
-    }
+  const auto* primal = Recorder::current()->primal_behind(stand_in);
+  bool is_conjugate = primal != nullptr && primal->real.defined() && primal->real.is_conj();
+  bool is_negative = primal != nullptr && primal->real.defined() && primal->real.is_neg();
+  at::Tensor meta = at::alias(as_fake(storage->base())->meta());
+  const auto take_bits = [&] {
+    is_conjugate = meta.is_complex() && is_conjugate != meta.is_conj();
+    is_negative = is_negative != meta.is_neg();
+    meta._set_conj(false);
+    meta._set_neg(false);
+  };
+  take_bits();
+  for (const auto& step : fn::impl::unsafeGetFunctionalWrapper(stand_in)->view_metas()) {
+    meta = step->forward(meta);
+    take_bits();
   }
-  return written;
+  return {meta, is_conjugate || is_negative};
 }
 
-// In bytes, from the first element to behind the last of a dense tensor.
-std::pair<int64_t, int64_t> dense_extent(const at::Tensor& place) {
-  const auto item = static_cast<int64_t>(place.itemsize());
-  return {place.storage_offset() * item, (place.storage_offset() + place.numel()) * item};
+/// A tensor among an operator's arguments.
+struct Given {
+  at::Tensor tensor;
+  size_t argument;
+  size_t element;  ///< of a list
+  bool is_written;
+};
+
+std::vector<Given> tensors_among(const OperatorPlan& plan, const torch::jit::Stack& stack) {
+  std::vector<Given> given;
+  const size_t begin = stack.size() - plan.takes_tensor.size();
+  for (size_t i = 0; i < plan.takes_tensor.size(); ++i) {
+    const auto& argument = stack[begin + i];
+    const auto add = [&](const at::Tensor& tensor, size_t element) {
+      if (tensor.defined()) given.push_back({tensor, i, element, static_cast<bool>(plan.writes[i])});
+    };
+    if (argument.isTensor()) add(argument.toTensor(), 0);
+    if (!plan.takes_list[i] || argument.isNone()) continue;
+    const auto list = optional_tensors(argument);
+    for (size_t k = 0; k < list.size(); ++k) add(list[k].value_or(at::Tensor()), k);
+  }
+  return given;
+}
+
+bool are_views_of_one(const at::Tensor& a, const at::Tensor& b) {
+  return fn::impl::isFunctionalTensor(a) && fn::impl::isFunctionalTensor(b) && a.storage().is_alias_of(b.storage());
 }
 
 // ATen tells by the storages whether two tensors may overlap: not where memory was lent to several.
@@ -76,35 +106,28 @@ bool have_one_storage(const at::Tensor& a, const at::Tensor& b) {
   return !left->real.defined() || !right->real.defined() || left->real.storage().is_alias_of(right->real.storage());
 }
 
-// Whether elements lie apart as those of the other do; the strides of dimensions of one element say nothing.
+// Whether two tensors are the same elements in the same order. Dimensions of one element say nothing.
 bool lie_alike(const at::Tensor& a, const at::Tensor& b) {
-  if (a.sizes() != b.sizes()) return false;
-  for (int64_t i = 0; i < a.dim(); ++i) {
-    if (a.size(i) > 1 && a.stride(i) != b.stride(i)) return false;
-  }
-  return true;
+  const auto begin = [](const at::Tensor& tensor) {
+    return tensor.storage_offset() * static_cast<int64_t>(tensor.itemsize());
+  };
+  const auto steps = [](const at::Tensor& tensor) {
+    std::vector<std::pair<int64_t, int64_t>> steps;
+    for (int64_t i = 0; i < tensor.dim(); ++i) {
+      if (tensor.size(i) > 1) steps.emplace_back(tensor.size(i), tensor.stride(i));
+    }
+    return steps;
+  };
+  return a.itemsize() == b.itemsize() && begin(a) == begin(b) && steps(a) == steps(b);
 }
 
-// As ATen judges it: two dense tensors that share some memory, but not each element its own place with the same one.
-bool overlaps_partly(const at::Tensor& a, const at::Tensor& b) {
-  if (a.is_same(b) || !is_stand_in(a) || !is_stand_in(b) || !a.storage().is_alias_of(b.storage())) return false;
-  const auto is_told_by_strides = [](const at::Tensor& tensor) {
-    if (!fn::impl::isFunctionalTensor(tensor)) return false;
-    const auto& steps = fn::impl::unsafeGetFunctionalWrapper(tensor)->view_metas();
-    return std::none_of(steps.begin(), steps.end(),
-                        [](const ViewStep& step) { return Recorder::current()->reads_otherwise(step); });
-  };
-  if (!is_told_by_strides(a) || !is_told_by_strides(b)) return false;
-  const at::Tensor left = place_in_storage(a);
-  const at::Tensor right = place_in_storage(b);
-  if (left.numel() == 0 || right.numel() == 0) return false;
-  if (!left.is_non_overlapping_and_dense() || !right.is_non_overlapping_and_dense()) return false;
-  const auto [left_begin, left_end] = dense_extent(left);
-  const auto [right_begin, right_end] = dense_extent(right);
-  if (left_begin == right_begin && left_end == right_end) {
-    return have_one_storage(a, b) ? left.strides() != right.strides() : !lie_alike(left, right);
-  }
-  return left_begin < right_end && right_begin < left_end;
+// Whether what an operator reads of one element it may write to others, before it has read those. LibTorch's tags tell
+// of most that do not; these are all that look at no overlap.
+bool mixes_elements(const c10::OperatorHandle& op) {
+  static constexpr std::string_view kMixing[] = {"aten::addmm_",   "aten::addmv_", "aten::addbmm_",
+                                                 "aten::baddbmm_", "aten::addr_",  "aten::masked_scatter_"};
+  const bool is_named = std::find(std::begin(kMixing), std::end(kMixing), op.operator_name().name) != std::end(kMixing);
+  return is_named || has_tag(Op(op), Tag::kComputeHeavy);
 }
 
 bool lies_in_one_place(const at::Tensor& tensor) {
@@ -117,7 +140,7 @@ class Example {
  public:
   at::Tensor of(const at::Tensor& stand_in) {
     if (!stand_in.defined() || !is_stand_in(stand_in)) return stand_in;
-    const at::Tensor place = place_in_storage(stand_in);
+    const at::Tensor place = place_in_storage(stand_in).meta;
     const auto bytes = static_cast<int64_t>(place.storage().nbytes());
     at::Tensor& memory = memory_[stand_in.storage().unsafeGetStorageImpl()];
     if (!memory.defined()) memory = at::zeros({bytes}, at::dtype(at::kByte).device(stand_in.device()));
@@ -136,17 +159,16 @@ class Example {
                   c10::toString(op.operator_name()), current_place().str()));
 }
 
-// Eager does not see it, and what it computes depends on the order in which its kernel goes.
-[[noreturn]] void refuse_lent_memory(const c10::OperatorHandle& op) {
-  throw_user_error(fmt::format(
-      "[trace] {} in scope '{}' changes memory that another operand sees a part of through a storage of its "
-      "own, as from_blob and from_dlpack make them; pass it a clone of one of them",
-      c10::toString(op.operator_name()), current_place().str()));
+[[noreturn]] void refuse_operands(const c10::OperatorHandle& op) {
+  throw_user_error(
+      fmt::format("[trace] {} in scope '{}' changes memory that another operand sees a part of, so that what it gives "
+                  "depends on the order in which its kernel goes; pass it a clone of that operand",
+                  c10::toString(op.operator_name()), current_place().str()));
 }
 
 // Calls the operator on an example and throws what it says of overlap; what else it may say is about other things than
 // zeros.
-void ask_kernel(const c10::OperatorHandle& op, const OperatorPlan& plan, const torch::jit::Stack& stack, bool is_seen) {
+void ask_kernel(const c10::OperatorHandle& op, const OperatorPlan& plan, const torch::jit::Stack& stack) {
   torch::jit::Stack arguments(stack.end() - static_cast<int64_t>(plan.takes_tensor.size()), stack.end());
   const PauseTraceGuard pause;
   const at::NoGradGuard no_grad;
@@ -156,9 +178,25 @@ void ask_kernel(const c10::OperatorHandle& op, const OperatorPlan& plan, const t
     op.callBoxed(&arguments);
   } catch (const c10::Error& error) {
     const std::string_view text = error.what_without_backtrace();
-    if (text.find("single memory location") == std::string_view::npos) return;
-    if (is_seen) throw;
-    refuse_lent_memory(op);
+    if (text.find("single memory location") != std::string_view::npos) throw;
+  }
+}
+
+// Operands are right in the graph, which reads them all before it writes, where they share nothing with what is written
+// or where each element is read for itself alone.
+void check_operands(const c10::OperatorHandle& op, const OperatorPlan& plan, const torch::jit::Stack& stack,
+                    const std::vector<Given>& given) {
+  for (const Given& written : given) {
+    for (const Given& read : given) {
+      const bool is_itself = read.argument == written.argument && read.element == written.element;
+      if (!written.is_written || is_itself || !are_views_of_one(written.tensor, read.tensor)) continue;
+      const Place to = place_in_storage(written.tensor), from = place_in_storage(read.tensor);
+      if (to.is_lazy || from.is_lazy || !share_places(to.meta, from.meta)) continue;
+      const bool is_own = read.element == written.element && lie_alike(to.meta, from.meta) && !mixes_elements(op);
+      if (is_own && has_tag(Op(op), Tag::kPointwise) && to.meta.strides() == from.meta.strides()) continue;
+      if (have_one_storage(written.tensor, read.tensor)) ask_kernel(op, plan, stack);
+      if (!is_own && !plan.fills) refuse_operands(op);
+    }
   }
 }
 
@@ -209,17 +247,13 @@ void Recorder::replace_base(const at::Tensor& base) {
 
 bool Recorder::write_by_strides(const c10::OperatorHandle& op, const OperatorPlan& plan, torch::jit::Stack* stack) {
   if (phase_ != Phase::kForward || writes_by_strides_) return false;
-  const TensorList written = written_tensors(plan, *stack);
-  bool is_seen = true;  // by eager
-  const auto is_overlapping = [&](const at::Tensor& tensor) {
-    const auto overlaps = [&](const at::Tensor& other) {
-      if (!other.defined() || !overlaps_partly(tensor, other)) return false;
-      is_seen = have_one_storage(tensor, other);
-      return true;
-    };
-    return lies_in_one_place(tensor) || any_tensor(*stack, plan, overlaps);
-  };
-  if (std::any_of(written.begin(), written.end(), is_overlapping)) ask_kernel(op, plan, *stack, is_seen);
+  const std::vector<Given> given = tensors_among(plan, *stack);
+  check_operands(op, plan, *stack, given);
+  TensorList written;
+  for (const Given& tensor : given) {
+    if (tensor.is_written) written.push_back(tensor.tensor);
+  }
+  if (std::any_of(written.begin(), written.end(), lies_in_one_place)) ask_kernel(op, plan, *stack);
   // The forward of a fill is right, and the backward of it in eager is an error: it writes to the view's gradient.
   const auto has_no_backward = [](const at::Tensor& tensor) {
     return c10::GradMode::is_enabled() && tensor.requires_grad() && lies_in_one_place(tensor);
