@@ -192,10 +192,16 @@ def _of_class(kind):
     return Contents(read, write, lambda: [*((f".{name}", value) for name, value in list(vars(kind).items())), *(("", base) for base in bases)])
 
 
+def _mangled(name, kind):
+    """The name that Python gives a private attribute."""
+    is_private = name.startswith("__") and not name.endswith("__") and kind.__name__.strip("_")
+    return f"_{kind.__name__.lstrip('_')}{name}" if is_private else name
+
+
 def _slots(kind):
     for base in kind.__mro__:
         names = vars(base).get("__slots__", ())
-        yield from (name for name in ((names,) if isinstance(names, str) else names) if name not in ("__dict__", "__weakref__"))
+        yield from (_mangled(name, base) for name in ((names,) if isinstance(names, str) else names) if name not in ("__dict__", "__weakref__"))
 
 
 def _of_object(value):
@@ -331,7 +337,7 @@ def is_of_library(kind):
 
 def _of_callable(value):
     names = {types.MethodType: ("__self__", "__func__"), functools.partial: ("func", "args", "keywords"), property: ("fget",),
-             staticmethod: ("__func__",), classmethod: ("__func__",), functools.cached_property: ("func",)}[type(value)]
+             staticmethod: ("__func__",), functools.partialmethod: ("func", "args", "keywords"), functools.singledispatchmethod: ("dispatcher", "func"), classmethod: ("__func__",), functools.cached_property: ("func",)}[type(value)]
     return Contents(_none, None, lambda: [("", getattr(value, name)) for name in names])
 
 
@@ -343,11 +349,25 @@ def _of_tensor(tensor):
     return Contents(_none, None, lambda: [("", Attributes(vars(tensor)))])
 
 
+def _of_any_function(function):
+    if not _is_library(str(function.__globals__.get("__name__"))):
+        return _of_function(function)
+    held = vars(function)  # with what a decorator has put inside it
+    names = [name for name in ("__wrapped__", "rules") if name in held]
+    return _of_dict(held, is_ordered=False)._replace(parts=lambda: [("", held[name]) for name in names]) if held else None
+
+
+def _of_builtin(function):
+    bound = function.__self__
+    return None if bound is None or isinstance(bound, types.ModuleType) else Contents(_none, None, lambda: [("", bound)])
+
+
 _OF_TYPE = {
-    types.CellType: _of_cell, types.FunctionType: lambda value: None if _is_library(str(value.__globals__.get("__name__"))) else _of_function(value),
+    types.CellType: _of_cell, types.FunctionType: _of_any_function, types.BuiltinFunctionType: _of_builtin, types.MethodWrapperType: _of_builtin,
     Attributes: Attributes.contents, VariablesOf: lambda value: variables(value.variables, value.names),
     torch.Tensor: _of_tensor, torch.nn.Parameter: _of_tensor, CACHED: _of_cached, types.GeneratorType: _of_iterator, **{kind: _of_iterator for kind in _ITERATORS},
-    **{kind: _of_callable for kind in (types.MethodType, functools.partial, property, staticmethod, classmethod, functools.cached_property)},
+    **{kind: _of_callable for kind in (types.MethodType, functools.partial, property, staticmethod, classmethod, functools.cached_property,
+                                              functools.partialmethod, functools.singledispatchmethod)},
     tuple: lambda value: Contents(_none, None, lambda: [(f".{i}", x) for i, x in enumerate(value)]), bytearray: _of_bytes, array.array: _of_array,
     queue.SimpleQueue: lambda value: Contents(lambda: [value.qsize()], None, _none),
 }
