@@ -18,8 +18,9 @@ import torch
 from ._host_caches import CACHED, drop_of_trace, of_trace
 
 MISSING = object()
-_LARGE = 20_000  # elements of a container that is compared by its length and ends alone
+LARGE = 1_000_000  # elements of a container that is compared by its length and ends alone
 _LARGE_MEMORY = 1 << 24
+PLAIN = frozenset((type(None), bool, int, float, str, bytes))
 _OURS = ("torch", "functorch", "numpy", "diptych")
 _ATOMS = (bool, int, float, complex, str, bytes, type(None), torch.Tensor, torch.dtype, torch.device, torch.Size, torch.Generator, range, slice,
           types.CodeType, types.BuiltinFunctionType)
@@ -35,6 +36,7 @@ class Contents(NamedTuple):
     read: Callable[[], list]
     write: Callable[[list], Any] | None
     parts: Callable[[], Iterator[tuple[str, Any]]]
+    is_all: bool = True  # whether `read` and `parts` leave nothing out
     is_cache: bool = False  # whether what is taken back is there, anew, when the function itself has run
 
 
@@ -53,11 +55,11 @@ def _of_dict(value, is_ordered=True):
         for key, held in zip(content[:half], content[half:]):
             value[key] = held
 
-    return Contents(read, write, lambda: [(f".{key}", value[key]) for key in value])
+    return Contents(read, write, lambda: [(f".{key}", value[key]) for key in value if type(value[key]) not in PLAIN])
 
 
 def _of_list(value):
-    return Contents(lambda: list(value), lambda content: value.__setitem__(slice(None), content), lambda: [(f".{i}", x) for i, x in enumerate(value)])
+    return Contents(lambda: list(value), lambda content: value.__setitem__(slice(None), content), lambda: [(f".{i}", x) for i, x in enumerate(value) if type(x) not in PLAIN])
 
 
 def _of_deque(value):
@@ -78,7 +80,7 @@ def _of_set(value):
 
 def _of_large(value):
     ends = (lambda: [len(value), id(value[0]), id(value[-1])]) if isinstance(value, list) else (lambda: [len(value)])
-    return Contents(ends, None, _none)
+    return Contents(ends, None, _none, is_all=False)
 
 
 def _content(cell):
@@ -378,13 +380,13 @@ def contents_of(value):
     """The Contents of an object, or None for one that nobody writes to."""
     if of_type := _OF_TYPE.get(type(value)):
         return of_type(value)
-    if isinstance(value, (dict, list)) and len(value) <= _LARGE:
+    if isinstance(value, (dict, list)) and len(value) <= LARGE:
         return _of_dict(value) if isinstance(value, dict) else _of_list(value)
     if isinstance(value, _ATOMS):
         return None
     for kind, of_kind in _OF_KIND:
         if isinstance(value, kind):
-            return _of_large(value) if kind is not io.IOBase and len(value) > _LARGE else of_kind(value)
+            return _of_large(value) if kind is not io.IOBase and len(value) > LARGE else of_kind(value)
     if isinstance(value, type):
         return None if is_of_library(value) else _of_class(value)
     package = type(value).__module__.partition(".")[0]

@@ -101,6 +101,7 @@ class ClosureReader {
     if (depth_ == kMostDepth) return;
     if (!met_.enter(value.ptr(), depth_)) return visitor_.constant(path, met_.places.at(value.ptr()));
     if (PyList_Check(value.ptr())) reader_.elements_of(value, path);
+    if (is_deque(value)) reader_.elements_of(py::list(py::reinterpret_borrow<py::object>(value)), path);
     const py::dict held = attributes_of(value);
     visitor_.structure(path, Structure::kStruct, static_cast<int64_t>(held.size()));
     Reader<Visitor> inside(visitor_, met_, Inside::kClosure, depth_ + 1);
@@ -223,7 +224,7 @@ class ClosureReader {
       if (own != behind.ptr()) named_attributes(behind, path);
       return function(own, path);
     }
-    if (!PyFunction_Check(behind.ptr())) reader_.attribute(found, path);  // a descriptor, a tensor, an object
+    if (!PyFunction_Check(behind.ptr())) reader_.attribute(behind, path);  // a descriptor, a tensor, an object
   }
 
   Visitor& visitor_;

@@ -38,6 +38,7 @@ struct Standard {
   py::object cached_property = py::module_::import("functools").attr("cached_property");
   py::object partial_method = py::module_::import("functools").attr("partialmethod");
   py::object dispatched_method = py::module_::import("functools").attr("singledispatchmethod");
+  py::object deque = py::module_::import("collections").attr("deque");
   py::object local = py::module_::import("_thread").attr("_local");
   py::object read_only = py::module_::import("types").attr("MappingProxyType");
   py::object enumeration = py::module_::import("enum").attr("Enum");
@@ -154,6 +155,11 @@ py::dict attributes_of(py::handle object) {
     }
   }
   return attributes;
+}
+
+bool is_deque(py::handle object) {
+  static ByType<bool> known;
+  return known.get(Py_TYPE(object.ptr()), [&](py::handle) { return py::isinstance(object, standard().deque); });
 }
 
 py::dict attributes_beside(py::handle object) {

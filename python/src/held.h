@@ -73,6 +73,9 @@ bool is_class_of_library(py::handle type);
 /// An object's attributes by name, those in slots as well; without asking its class for computed ones.
 py::dict attributes_of(py::handle object);
 
+/// Whether an object is a collections.deque, or of a class derived from it.
+bool is_deque(py::handle object);
+
 /// The attributes of an object whose class says little of them; empty where it can have none.
 py::dict attributes_beside(py::handle object);
 

@@ -211,6 +211,34 @@ def a_method_by_type():
     return lambda x: scaled.times(3, x), set_scale
 
 
+class Called:
+    def __init__(self):
+        self.scale = 1.0
+
+    def __call__(self, *_):
+        return self.scale
+
+
+@change
+def a_property_by_an_object():
+    called = Called()
+    own = type("Own", (), {"scale": property(called), "other": staticmethod(called)})()
+    return lambda x: x * own.scale + own.other(), lambda n: setattr(called, "scale", float(n))
+
+
+@change
+def a_static_method_by_a_partial():
+    values = [1.0]
+    own = type("Own", (), {"total": staticmethod(functools.partial(sum, values))})()
+    return lambda x: x * own.total(), lambda n: values.append(float(n))
+
+
+@change
+def elements_of_a_derived_deque():
+    values = type("Own", (collections.deque,), {})([1.0])
+    return lambda x: x * values[-1], lambda n: values.append(float(n))
+
+
 @change
 def a_module_inside_a_package():
     package, sub = types.ModuleType("own_package"), types.ModuleType("own_package.sub")
