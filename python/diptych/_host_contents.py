@@ -18,8 +18,9 @@ import torch
 from ._host_caches import CACHED, drop_of_trace, of_trace
 
 MISSING = object()
-_LARGE = 20_000  # elements of a container that is compared by its length and ends alone
+LARGE = 1_000_000  # elements of a container that is compared by its length and ends alone
 _LARGE_MEMORY = 1 << 24
+PLAIN = frozenset((type(None), bool, int, float, str, bytes))
 _OURS = ("torch", "functorch", "numpy", "diptych")
 _ATOMS = (bool, int, float, complex, str, bytes, type(None), torch.Tensor, torch.dtype, torch.device, torch.Size, torch.Generator, range, slice,
           types.CodeType, types.BuiltinFunctionType)
@@ -35,6 +36,7 @@ class Contents(NamedTuple):
     read: Callable[[], list]
     write: Callable[[list], Any] | None
     parts: Callable[[], Iterator[tuple[str, Any]]]
+    is_all: bool = True  # whether `read` and `parts` leave nothing out
     is_cache: bool = False  # whether what is taken back is there, anew, when the function itself has run
 
 
@@ -53,11 +55,11 @@ def _of_dict(value, is_ordered=True):
         for key, held in zip(content[:half], content[half:]):
             value[key] = held
 
-    return Contents(read, write, lambda: [(f".{key}", value[key]) for key in value])
+    return Contents(read, write, lambda: [(f".{key}", value[key]) for key in value if type(value[key]) not in PLAIN])
 
 
 def _of_list(value):
-    return Contents(lambda: list(value), lambda content: value.__setitem__(slice(None), content), lambda: [(f".{i}", x) for i, x in enumerate(value)])
+    return Contents(lambda: list(value), lambda content: value.__setitem__(slice(None), content), lambda: [(f".{i}", x) for i, x in enumerate(value) if type(x) not in PLAIN])
 
 
 def _of_deque(value):
@@ -78,7 +80,7 @@ def _of_set(value):
 
 def _of_large(value):
     ends = (lambda: [len(value), id(value[0]), id(value[-1])]) if isinstance(value, list) else (lambda: [len(value)])
-    return Contents(ends, None, _none)
+    return Contents(ends, None, _none, is_all=False)
 
 
 def _content(cell):
@@ -192,10 +194,16 @@ def _of_class(kind):
     return Contents(read, write, lambda: [*((f".{name}", value) for name, value in list(vars(kind).items())), *(("", base) for base in bases)])
 
 
+def _mangled(name, kind):
+    """The name that Python gives a private attribute."""
+    is_private = name.startswith("__") and not name.endswith("__") and kind.__name__.strip("_")
+    return f"_{kind.__name__.lstrip('_')}{name}" if is_private else name
+
+
 def _slots(kind):
     for base in kind.__mro__:
         names = vars(base).get("__slots__", ())
-        yield from (name for name in ((names,) if isinstance(names, str) else names) if name not in ("__dict__", "__weakref__"))
+        yield from (_mangled(name, base) for name in ((names,) if isinstance(names, str) else names) if name not in ("__dict__", "__weakref__"))
 
 
 def _of_object(value):
@@ -331,7 +339,7 @@ def is_of_library(kind):
 
 def _of_callable(value):
     names = {types.MethodType: ("__self__", "__func__"), functools.partial: ("func", "args", "keywords"), property: ("fget",),
-             staticmethod: ("__func__",), classmethod: ("__func__",), functools.cached_property: ("func",)}[type(value)]
+             staticmethod: ("__func__",), functools.partialmethod: ("func", "args", "keywords"), functools.singledispatchmethod: ("dispatcher", "func"), classmethod: ("__func__",), functools.cached_property: ("func",)}[type(value)]
     return Contents(_none, None, lambda: [("", getattr(value, name)) for name in names])
 
 
@@ -343,11 +351,25 @@ def _of_tensor(tensor):
     return Contents(_none, None, lambda: [("", Attributes(vars(tensor)))])
 
 
+def _of_any_function(function):
+    if not _is_library(str(function.__globals__.get("__name__"))):
+        return _of_function(function)
+    held = vars(function)  # with what a decorator has put inside it
+    names = [name for name in ("__wrapped__", "rules") if name in held]
+    return _of_dict(held, is_ordered=False)._replace(parts=lambda: [("", held[name]) for name in names]) if held else None
+
+
+def _of_builtin(function):
+    bound = function.__self__
+    return None if bound is None or isinstance(bound, types.ModuleType) else Contents(_none, None, lambda: [("", bound)])
+
+
 _OF_TYPE = {
-    types.CellType: _of_cell, types.FunctionType: lambda value: None if _is_library(str(value.__globals__.get("__name__"))) else _of_function(value),
+    types.CellType: _of_cell, types.FunctionType: _of_any_function, types.BuiltinFunctionType: _of_builtin, types.MethodWrapperType: _of_builtin,
     Attributes: Attributes.contents, VariablesOf: lambda value: variables(value.variables, value.names),
     torch.Tensor: _of_tensor, torch.nn.Parameter: _of_tensor, CACHED: _of_cached, types.GeneratorType: _of_iterator, **{kind: _of_iterator for kind in _ITERATORS},
-    **{kind: _of_callable for kind in (types.MethodType, functools.partial, property, staticmethod, classmethod, functools.cached_property)},
+    **{kind: _of_callable for kind in (types.MethodType, functools.partial, property, staticmethod, classmethod, functools.cached_property,
+                                              functools.partialmethod, functools.singledispatchmethod)},
     tuple: lambda value: Contents(_none, None, lambda: [(f".{i}", x) for i, x in enumerate(value)]), bytearray: _of_bytes, array.array: _of_array,
     queue.SimpleQueue: lambda value: Contents(lambda: [value.qsize()], None, _none),
 }
@@ -358,13 +380,13 @@ def contents_of(value):
     """The Contents of an object, or None for one that nobody writes to."""
     if of_type := _OF_TYPE.get(type(value)):
         return of_type(value)
-    if isinstance(value, (dict, list)) and len(value) <= _LARGE:
+    if isinstance(value, (dict, list)) and len(value) <= LARGE:
         return _of_dict(value) if isinstance(value, dict) else _of_list(value)
     if isinstance(value, _ATOMS):
         return None
     for kind, of_kind in _OF_KIND:
         if isinstance(value, kind):
-            return _of_large(value) if kind is not io.IOBase and len(value) > _LARGE else of_kind(value)
+            return _of_large(value) if kind is not io.IOBase and len(value) > LARGE else of_kind(value)
     if isinstance(value, type):
         return None if is_of_library(value) else _of_class(value)
     package = type(value).__module__.partition(".")[0]

@@ -8,15 +8,14 @@ from typing import Any, NamedTuple
 import torch
 
 from ._host_caches import holds_stand_in
-from ._host_contents import contents_of, same, subclass_attributes
+from ._host_contents import LARGE, PLAIN, contents_of, same, subclass_attributes
 from ._host_events import DRAWS, MAKES, culprit, place, watched
 from ._host_results import made_by_function, put_back, switches
 
 __all__ = ["Watch", "watched"]
 
-_MOST_OBJECTS = 50_000
-_DEEPEST = 12
-_QUICK = frozenset((type(None), bool, int, float, str, bytes))
+_MOST_OBJECTS = 100_000
+_DEEPEST = 40
 
 
 class _Seen(NamedTuple):
@@ -28,11 +27,12 @@ class _Seen(NamedTuple):
 
 
 def _walk(roots, known, seen):
-    """Adds to `seen` what `roots` lead to, once each; `known` keeps them."""
+    """Adds to `seen` what `roots` lead to, once each; `known` keeps them. Whether that was all."""
+    is_all = True
     open_ends = [(path, value, 0) for path, value in reversed(roots)]
     while open_ends and len(known) < _MOST_OBJECTS:
         path, value, depth = open_ends.pop()
-        if type(value) in _QUICK or id(value) in known:
+        if type(value) in PLAIN or id(value) in known:
             continue
         known[id(value)] = value
         try:
@@ -40,11 +40,14 @@ def _walk(roots, known, seen):
             if contents is None:
                 continue
             seen.append(_Seen(path, contents, list(contents.read())))
-            parts = [*contents.parts(), ("", subclass_attributes(value))] if depth < _DEEPEST else []
+            parts = [*contents.parts(), ("", subclass_attributes(value))]
+            is_all = is_all and contents.is_all
         except Exception:  # noqa: BLE001  # an object may answer anything when it is asked what it is
             continue
-        if parts:
-            open_ends.extend((path + name, part, depth + 1) for name, part in reversed(parts) if type(part) not in _QUICK)
+        parts = [(path + name, part, depth + 1) for name, part in reversed(parts) if type(part) not in PLAIN]
+        open_ends.extend(parts if depth < _DEEPEST else ())
+        is_all = is_all and (depth < _DEEPEST or not parts)
+    return is_all and not open_ends
 
 
 def _changed(seen):
@@ -119,9 +122,10 @@ class Watch:
     def enter(self, function, args, kwargs, names):
         """Before the function is run on stand-ins. Containers among the arguments are copies; `names` are those of parameters."""
         self._runs += 1
-        _walk([("closure", function), *_hooks_of_all_modules()], self._known, self._seen)
+        is_all = _walk([("closure", function), *_hooks_of_all_modules()], self._known, self._seen)
         named = [(names[i] if i < len(names) else f"args.{i - len(names)}", value) for i, value in enumerate(args)]
-        _walk([*named, *kwargs.items()], self._known, self._copies)
+        if not _walk([*named, *kwargs.items()], self._known, self._copies) or not is_all:
+            self.note(f"leads to more than is looked at, {_MOST_OBJECTS} objects or {LARGE} elements of one")
 
         self._switches = switches()
 

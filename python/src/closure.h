@@ -38,8 +38,10 @@ class ClosureReader {
 
   void object(py::handle value, const Path& path) {
     PyObject* const object = value.ptr();
-    if (PyObject* const own = users_function(object)) function(own, path);
+    PyObject* const own = users_function(object);
+    if (own != nullptr) function(own, path);
     if (PyFunction_Check(object)) return is_of_library(object) ? function_of_library(value, path) : void();
+    if (const py::object bound = bound_to(value)) return method_of_builtin(value, bound, path);
     if (PyMethod_Check(object)) {
       reader_.attribute(PyMethod_GET_SELF(object), Path(path, "self"));
       PyObject* const own = users_function(PyMethod_GET_FUNCTION(object));
@@ -48,6 +50,8 @@ class ClosureReader {
     switch (holds(value)) {
       case Holds::kNothing:
         class_of(value, Path(path, "class"));
+        // Others of the standard library's, such as a logger, lead to all that there is of their kind.
+        if (own != nullptr || has_users_base(Py_TYPE(object))) named_attributes(value, path);
         return known(path, value);
       case Holds::kClass:
         known(path, value);
@@ -55,16 +59,21 @@ class ClosureReader {
       case Holds::kElements:
         visitor_.structure(path, Structure::kSequence, PySet_Size(object));
         for (const py::handle element : value) reader_.attribute(element, Path(path, "element"));
-        return;
+        return named_attributes(value, path);
       case Holds::kArguments:
         for (const char* part : {"func", "args", "keywords"}) reader_.attribute(value.attr(part), Path(path, part));
-        return;
+        return named_attributes(value, path);
       case Holds::kMemory:
         known(path, value);
+        named_attributes(value, path);
         if (const auto hash = hash_of_memory(value)) return visitor_.constant(path, static_cast<int64_t>(*hash));
         return reader_.attribute(value.attr("tolist")(), path);
       case Holds::kMapping:
         return reader_.attribute(py::dict(py::reinterpret_borrow<py::object>(value)), path);
+      case Holds::kView:
+        return reader_.attribute(py::list(py::reinterpret_borrow<py::object>(value)), path);
+      case Holds::kReference:
+        return reader_.attribute(PyWeakref_GetObject(object), path);
       case Holds::kAttributes:
         return attributes(value, path);
     }
@@ -74,6 +83,15 @@ class ClosureReader {
   /// class or a base of it holds, and what Python calls by itself.
   void class_of(py::handle object, const Path& path) { class_members(Py_TYPE(object.ptr()), path); }
 
+  /// The attributes that an object has by name, of a class whose objects hold something else.
+  void named_attributes(py::handle object, const Path& path) {
+    const py::dict held = attributes_beside(object);
+    for (const auto& [name, attribute] : held) {
+      if (!PyUnicode_Check(name.ptr()) || name.template cast<std::string_view>().starts_with("_")) continue;
+      with_key(name, [&, &attribute = attribute](auto key) { reader_.attribute(attribute, Path(path, key)); });
+    }
+  }
+
  private:
   static constexpr int kMostDepth = 2;
 
@@ -81,8 +99,9 @@ class ClosureReader {
     reader_.type_of(value, path);
     class_of(value, Path(path, "class"));
     if (depth_ == kMostDepth) return;
-    if (!met_.enter(value.ptr())) return identity(path, value);
+    if (!met_.enter(value.ptr(), depth_)) return visitor_.constant(path, met_.places.at(value.ptr()));
     if (PyList_Check(value.ptr())) reader_.elements_of(value, path);
+    if (is_deque(value)) reader_.elements_of(py::list(py::reinterpret_borrow<py::object>(value)), path);
     const py::dict held = attributes_of(value);
     visitor_.structure(path, Structure::kStruct, static_cast<int64_t>(held.size()));
     Reader<Visitor> inside(visitor_, met_, Inside::kClosure, depth_ + 1);
@@ -97,9 +116,13 @@ class ClosureReader {
 
   void function_of_library(py::handle value, const Path& path) {
     known(path, value);
-    PyObject* const members = reinterpret_cast<PyFunctionObject*>(value.ptr())->func_dict;
-    PyObject* const registry = members == nullptr ? nullptr : PyDict_GetItemString(members, "registry");
-    if (registry != nullptr) reader_.attribute(registry, Path(path, "registry"));  // functools.singledispatch
+    named_attributes(value, path);  // the registry of functools.singledispatch, the rules of custom_vjp
+  }
+  // One that is made anew wherever it is asked for: what it is bound to counts.
+  void method_of_builtin(py::handle method, const py::object& bound, const Path& path) {
+    visitor_.constant(path, std::string_view(Py_TYPE(method.ptr())->tp_name));
+    reader_.attribute(method.attr("__name__"), Path(path, "name"));
+    reader_.attribute(bound, Path(path, "self"));
   }
 
   // One that does not change; layers of a stack may share it.
@@ -147,14 +170,15 @@ class ClosureReader {
     for (size_t i = 0; i < met_.classes.size(); ++i) named(parts, met_.classes[i], path);
   }
   // Of a module of the user's, what the code names.
-  void variable(PyObject* value, const CodeNames& names, const Path& path) {
+  void variable(PyObject* value, const CodeNames& names, const Path& path, int depth = 0) {
+    constexpr int kMostModules = 4;  // inside each other, which may hold each other
     if (!PyModule_Check(value)) return reader_.attribute(value, path);
-    if (!is_users_module(value)) return;
+    if (depth == kMostModules || !is_users_module(value)) return;
     PyObject* const variables = PyModule_GetDict(value);
     for (PyObject* const name : names.attributes) {
       PyObject* const held = PyDict_GetItem(variables, name);
-      if (held == nullptr || PyModule_Check(held)) continue;
-      with_key(name, [&](auto key) { reader_.attribute(held, Path(path, key)); });
+      if (held == nullptr) continue;
+      with_key(name, [&](auto key) { variable(held, names, Path(path, key), depth + 1); });
     }
   }
   void class_members(PyTypeObject* type, const Path& path) {
@@ -196,8 +220,11 @@ class ClosureReader {
   void member(py::handle found, const Path& path) {
     if (is_plain(found)) return reader_.attribute(found, path);
     const py::object behind = method_behind(found);
-    if (PyObject* const own = users_function(behind.ptr())) return function(own, path);
-    if (!PyFunction_Check(behind.ptr())) reader_.attribute(found, path);  // a descriptor, a tensor, an object
+    if (PyObject* const own = users_function(behind.ptr())) {
+      if (own != behind.ptr()) named_attributes(behind, path);
+      return function(own, path);
+    }
+    if (!PyFunction_Check(behind.ptr())) reader_.attribute(behind, path);  // a descriptor, a tensor, an object
   }
 
   Visitor& visitor_;

@@ -6,6 +6,7 @@
 #include <functional>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "diptych/tree/spec.h"
 #include "kinds.h"
@@ -35,6 +36,9 @@ struct Standard {
   std::string folder = py::module_::import("sysconfig").attr("get_path")("stdlib").cast<std::string>() + "/";
   py::object partial = py::module_::import("functools").attr("partial");
   py::object cached_property = py::module_::import("functools").attr("cached_property");
+  py::object partial_method = py::module_::import("functools").attr("partialmethod");
+  py::object dispatched_method = py::module_::import("functools").attr("singledispatchmethod");
+  py::object deque = py::module_::import("collections").attr("deque");
   py::object local = py::module_::import("_thread").attr("_local");
   py::object read_only = py::module_::import("types").attr("MappingProxyType");
   py::object enumeration = py::module_::import("enum").attr("Enum");
@@ -47,13 +51,22 @@ const Standard& standard() {
   return storage.call_once_and_store_result([] { return Standard(); }).get_stored();
 }
 
+// The name that Python gives a private attribute.
+py::str mangled(py::handle name, py::handle type) {
+  const auto text = name.cast<std::string>();
+  if (!text.starts_with("__") || text.ends_with("__")) return py::str(text);
+  const auto owner = type.attr("__name__").cast<std::string>();
+  const size_t start = owner.find_first_not_of('_');
+  return py::str(start == owner.npos ? text : "_" + owner.substr(start) + text);
+}
+
 py::list find_slots(py::handle type) {
   py::list slots;
   for (const py::handle base : type.attr("__mro__")) {
     py::object names = py::getattr(base, "__slots__", py::tuple());
     if (PyUnicode_Check(names.ptr())) names = py::make_tuple(names);
     for (const py::handle name : names) {
-      if (!name.equal(py::str("__dict__")) && !name.equal(py::str("__weakref__"))) slots.append(name);
+      if (!name.equal(py::str("__dict__")) && !name.equal(py::str("__weakref__"))) slots.append(mangled(name, base));
     }
   }
   return slots;
@@ -84,6 +97,8 @@ Holds find_holds(py::handle object) {
   if (PyObject_CheckBuffer(object.ptr()) != 0) return Holds::kMemory;
   const py::object type = py::type::of(object);
   if (type.is(known.read_only)) return Holds::kMapping;
+  if (PyDictViewSet_Check(object.ptr()) || PyDictValues_Check(object.ptr())) return Holds::kView;
+  if (PyWeakref_Check(object.ptr())) return Holds::kReference;
   if (py::isinstance(object, known.local)) return Holds::kAttributes;
   const std::string package = package_of(type);  // UserDict, WeakKeyDictionary, Queue
   const bool is_collection = package == "collections" || package == "weakref" || package == "queue";
@@ -142,6 +157,30 @@ py::dict attributes_of(py::handle object) {
   return attributes;
 }
 
+bool is_deque(py::handle object) {
+  static ByType<bool> known;
+  return known.get(Py_TYPE(object.ptr()), [&](py::handle) { return py::isinstance(object, standard().deque); });
+}
+
+py::dict attributes_beside(py::handle object) {
+  PyTypeObject* const type = Py_TYPE(object.ptr());
+  if (PyFunction_Check(object.ptr())) {  // whoever asks for its dict makes one
+    PyObject* const members = reinterpret_cast<PyFunctionObject*>(object.ptr())->func_dict;
+    return members == nullptr ? py::dict() : py::reinterpret_borrow<py::dict>(members);
+  }
+  if (type->tp_dictoffset == 0) return {};
+  PyObject* const members = PyObject_GenericGetDict(object.ptr(), nullptr);
+  if (members == nullptr) return PyErr_Clear(), py::dict();
+  return py::reinterpret_steal<py::dict>(members);
+}
+
+py::object bound_to(py::handle object) {
+  PyObject* bound = nullptr;
+  if (PyCFunction_Check(object.ptr())) bound = PyCFunction_GET_SELF(object.ptr());
+  if (Py_TYPE(object.ptr()) == &_PyMethodWrapper_Type) return object.attr("__self__");
+  return bound == nullptr || PyModule_Check(bound) ? py::object() : py::reinterpret_borrow<py::object>(bound);
+}
+
 py::dict attributes_of_tensor(py::handle tensor) {
   PyObject* const members = PyObject_GenericGetDict(tensor.ptr(), nullptr);
   if (members == nullptr) throw py::error_already_set();
@@ -180,10 +219,10 @@ PyObject* users_function(PyObject* callable) {
 py::object method_behind(py::handle attribute) {
   const PyTypeObject* const type = Py_TYPE(attribute.ptr());
   if (type == &PyProperty_Type) return attribute.attr("fget");
+  const auto is = [type](const py::object& kind) { return reinterpret_cast<const PyObject*>(type) == kind.ptr(); };
   if (type == &PyStaticMethod_Type || type == &PyClassMethod_Type) return attribute.attr("__func__");
-  if (reinterpret_cast<PyObject*>(const_cast<PyTypeObject*>(type)) == standard().cached_property.ptr()) {
-    return attribute.attr("func");
-  }
+  if (is(standard().cached_property) || is(standard().partial_method)) return attribute.attr("func");
+  if (is(standard().dispatched_method)) return attribute.attr("dispatcher");
   return py::reinterpret_borrow<py::object>(attribute);
 }
 
@@ -208,8 +247,11 @@ std::optional<uint64_t> hash_of_memory(py::handle object) {
 }
 
 std::weak_ptr<const void> lifetime_if_any(py::handle object) {
-  const bool is_referable = Py_TYPE(object.ptr())->tp_weaklistoffset != 0;
-  return is_referable ? lifetime_of(object) : std::weak_ptr<const void>();
+  if (Py_TYPE(object.ptr())->tp_weaklistoffset != 0) return lifetime_of(object);
+  static auto* const kept = new std::unordered_set<PyObject*>;  // so that the address of one stays its own
+  static const auto for_ever = std::make_shared<const char>();
+  if (kept->insert(object.ptr()).second) object.inc_ref();
+  return for_ever;
 }
 
 }  // namespace diptych::python

@@ -21,6 +21,8 @@ enum class Holds : uint8_t {
   kAttributes,  ///< what its class does not know
   kMemory,      ///< an array of numpy's, a bytearray: its bytes
   kMapping,     ///< a read-only view of a dict
+  kView,        ///< a view of a dict's keys, values or entries
+  kReference,   ///< a weak reference, or a proxy
 };
 
 /// What an object of no other kind holds; remembered by type. Requires: the GIL.
@@ -71,6 +73,15 @@ bool is_class_of_library(py::handle type);
 /// An object's attributes by name, those in slots as well; without asking its class for computed ones.
 py::dict attributes_of(py::handle object);
 
+/// Whether an object is a collections.deque, or of a class derived from it.
+bool is_deque(py::handle object);
+
+/// The attributes of an object whose class says little of them; empty where it can have none.
+py::dict attributes_beside(py::handle object);
+
+/// What a method of a builtin class is bound to; null for anything else, and for functions of modules.
+py::object bound_to(py::handle object);
+
 /// The attributes that a tensor was given. Requires: nobody keeps it.
 py::dict attributes_of_tensor(py::handle tensor);
 
@@ -83,7 +94,7 @@ PyObject* users_function(PyObject* callable);
 /// What is called when an attribute that a class has is used: behind a property, a static or a class method.
 py::object method_behind(py::handle attribute);
 
-/// Something that lives for as long as the object, or nothing where that can't be told.
+/// Something that lives for as long as the object; the object stays for good where that can't be told.
 std::weak_ptr<const void> lifetime_if_any(py::handle object);
 
 }  // namespace diptych::python

@@ -81,6 +81,7 @@ enum class Inside : uint8_t {
 
 /// What one visit has met: an object that holds itself, or that several hold, is read once.
 struct Met {
+  std::unordered_map<PyObject*, int> depths;      ///< of objects with attributes: inside how many others they were read
   std::unordered_map<PyObject*, int64_t> places;  ///< of modules, functions and objects with attributes, by first sight
   std::vector<PyObject*> open;                    ///< containers that are being read
   std::vector<PyTypeObject*> classes;             ///< of the user's, of the objects that were met
@@ -88,6 +89,15 @@ struct Met {
   int depth = 0;                                  ///< of what is being read
 
   /// Whether an object is met for the first time.
+  /// Whether an object that is read inside `depth` others is to be read, as it was not yet, or inside more, by which
+  /// less of what it leads to was.
+  bool enter(PyObject* object, int depth) {
+    const auto [found, is_new] = depths.try_emplace(object, depth);
+    if (!is_new && found->second <= depth) return false;
+    found->second = depth;
+    enter(object);
+    return true;
+  }
   bool enter(PyObject* object) { return places.try_emplace(object, static_cast<int64_t>(places.size())).second; }
 };
 
@@ -141,9 +151,8 @@ class Reader {
   void attribute(py::handle value, const Path& path) {
     const Kind kind = kind_of(value);
     if (kind == Kind::kTensor || kind == Kind::kConstant || kind == Kind::kAbsent) return argument(value, path);
-    if (std::find(met_.open.begin(), met_.open.end(), value.ptr()) != met_.open.end()) {
-      return identity(path, value);
-    }
+    const auto open = std::find(met_.open.begin(), met_.open.end(), value.ptr());
+    if (open != met_.open.end()) return visitor_.constant(path, static_cast<int64_t>(open - met_.open.begin()));
     const Nesting nesting(met_.depth, path);
     met_.open.push_back(value.ptr());
     held(value, kind, path);
@@ -213,6 +222,7 @@ class Reader {
       case Kind::kNamedTuple:
         type_of(value, path);
         if (kind == Kind::kNamedTuple) closure_reader().class_of(value, Path(path, "class"));
+        if (!PyTuple_CheckExact(value.ptr())) closure_reader().named_attributes(value, path);
         return elements(py::reinterpret_borrow<py::tuple>(value), path);
       case Kind::kSubclass:
         visitor_.subclass(path, type_name(value));

@@ -4,8 +4,9 @@
 // nor sets it; `.data = ...` gives it another memory, and _version counts what was written. A guard could tell what
 // such an attribute was, but only for tensors that it meets, and no graph could set one. So torch's getters and setters
 // are replaced by ours, which pass on what they are asked except where a trace runs on this thread and the tensor is
-// one of outside, or an argument: then the trace is given up, as one that meets a transform is (see Note [Transformed
-// calls]), before anything of it is left in the tensor. Tensors that the function makes are its own.
+// one of outside, or an argument: .data is then read of its stand-in, and for anything else the trace is given up, as
+// one that meets a transform is (see Note [Transformed calls]), before anything of it is left in the tensor. Tensors
+// that the function makes are its own.
 #include <descrobject.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/python_variable.h>
@@ -18,6 +19,7 @@
 #include "diptych/trace/location.h"
 #include "diptych/trace/recorder.h"
 #include "host_watch.h"
+#include "kinds.h"
 
 namespace diptych::python {
 namespace {
@@ -49,9 +51,25 @@ bool is_refused(const Attribute& attribute, PyObject* object, const char* verb) 
   return true;
 }
 
+// What the attributes of `object` are read of: for one of outside that is met in a trace, its stand-in, so that the
+// tensor that is read shares the stand-in's memory, as .data shares the tensor's.
+py::object read_in_trace(PyObject* object) {
+  Recorder* const recorder = Recorder::current();
+  if (recorder != nullptr && THPVariable_Check(object) && kind_of(object) == Kind::kTensor) {
+    try {
+      return py::reinterpret_steal<py::object>(THPVariable_Wrap(recorder->stand_in(THPVariable_Unpack(object))));
+    } catch (const UserError&) {  // which whoever uses the tensor is told
+    }
+  }
+  return py::reinterpret_borrow<py::object>(object);
+}
+
 PyObject* get(PyObject* object, void* closure) {
   const Attribute& attribute = *static_cast<const Attribute*>(closure);
-  if (attribute.is_read && is_refused(attribute, object, "reads")) return nullptr;
+  if (!attribute.is_read) {
+    return attribute.torchs->get(read_in_trace(object).ptr(), attribute.torchs->closure);
+  }
+  if (is_refused(attribute, object, "reads")) return nullptr;
   return attribute.torchs->get(object, attribute.torchs->closure);
 }
 

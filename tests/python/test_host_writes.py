@@ -528,3 +528,74 @@ def test_a_pair_leaves_no_tensor_in_a_cache():
     pair = diptych.capture(lambda x: x * table(2), torch.ones(2))
     assert len(pair.forward.inputs) == 1
     torch.testing.assert_close(table(2), torch.full((2,), 2.0))
+
+
+class Link:
+    def __init__(self, inside=None):
+        self.inside, self.count = inside, 0
+
+
+def in_the_middle_of_much():
+    values = [0] * 50_000
+
+    def f(x):
+        values[20_000] += 1
+        return x * 2
+
+    return f, lambda: values[20_000]
+
+
+def in_a_large_dict():
+    counts = dict.fromkeys(range(50_000), 0)
+
+    def f(x):
+        counts[7] += 1
+        return x * counts[7]
+
+    return f, lambda: counts[7]
+
+
+def far_inside():
+    innermost = link = Link()
+    for _ in range(12):
+        link = Link(link)
+
+    def f(x):
+        at = link
+        while at.inside is not None:
+            at = at.inside
+        at.count += 1
+        return x * 2
+
+    return f, lambda: innermost.count
+
+
+def further_than_is_looked_at():
+    innermost = link = Link()
+    for _ in range(60):
+        link = Link(link)
+
+    def f(x):
+        at = link
+        while at.inside is not None:
+            at = at.inside
+        at.count += 1
+        return x * at.count
+
+    return f, lambda: innermost.count
+
+
+@pytest.mark.parametrize("make", [in_the_middle_of_much, in_a_large_dict, far_inside])
+def test_writes_to_large_and_deep_objects(make):
+    assert agrees_with_eager(make).originals == 4
+
+
+def test_what_is_too_deep_to_be_watched_runs_itself():
+    function, look = further_than_is_looked_at()
+    compiled = diptych.aot_function(function)
+    compiled(torch.ones(2))
+    before = look()
+    for call in range(1, 4):
+        torch.testing.assert_close(compiled(torch.ones(2)), torch.full((2,), float(before + call)))
+    assert look() == before + 3 and compiled.stats().originals == 4
+    assert "leads to more than is looked at" in compiled.stats().last_original

@@ -200,6 +200,27 @@ def test_the_function_itself_runs(name):
     assert "of a tensor that it is given or captures, at test_tensor_attributes.py" in compiled.stats().last_original
 
 
+def test_data_of_a_captured_tensor_is_written_and_read():
+    def make(w):
+        def f(x):
+            w.data.mul_(2)
+            return x * w + w.data.sum()
+
+        return f
+
+    seen = []
+    for call_of in (lambda f: f, diptych.aot_function):
+        w, x = ones(), torch.tensor([1.0, 2.0])
+        call, found = call_of(make(w)), []
+        for _ in range(3):
+            y = call(x)
+            y.sum().backward()
+            found.append((y.detach(), w.detach().clone(), w.grad.clone()))
+        seen.append(found)
+    torch.testing.assert_close(seen[1], seen[0])
+    assert call.stats().originals == 0
+
+
 def test_gradients_of_what_the_function_makes_are_its_own():
     def f(x):
         inner = x.detach().clone().requires_grad_()
