@@ -369,3 +369,23 @@ def test_a_packed_sequence_is_refused_by_name():
 
     with pytest.raises(diptych.UserError, match="_pack_padded_sequence.*a mask instead of a packed sequence"):
         diptych.aot_function(f)(torch.ones(2, 3, 4), torch.tensor([3, 2]))
+
+
+def real_twice(x):
+    return torch.view_as_real(x) * 2
+
+
+@pytest.mark.parametrize("compile", [lambda f: f, diptych.aot_function], ids=["eager", "compiled"])
+@pytest.mark.parametrize("call", [
+    lambda x: diptych.map(real_twice, x), lambda x: diptych.checkpoint(real_twice)(x),
+    lambda x: diptych.cond(x.real.sum() > -99, real_twice, real_twice, x),
+    lambda x: diptych.scan(lambda c, row: (c, real_twice(row)), torch.zeros(()), x)[1],
+    lambda x: diptych.scan(lambda c, row: (c.conj(), real_twice(c) + row.imag[0]), x[0], x)[1][0] * 0 + real_twice(x),
+    lambda x: diptych.scan(lambda c, i: (c, real_twice(x) * i), torch.zeros(()), torch.ones(1))[1][0],
+    lambda x: torch.view_as_real(diptych.while_loop(
+        lambda c: torch.view_as_real(c[1]).sum() * 0 + c[0] < 2, lambda c: (c[0] + 1, c[1].conj()), (torch.tensor(0), x))[1]) * 2])
+def test_conjugates_go_into_bodies(call, compile):
+    function = compile(call)
+    for _ in range(2):
+        x = torch.view_as_complex(torch.arange(12.0).view(3, 2, 2)).conj()
+        assert torch.equal(function(x), torch.view_as_real(x.resolve_conj()) * 2)
