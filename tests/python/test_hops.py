@@ -380,8 +380,7 @@ def real_twice(x):
     lambda x: diptych.map(real_twice, x), lambda x: diptych.checkpoint(real_twice)(x),
     lambda x: diptych.cond(x.real.sum() > -99, real_twice, real_twice, x),
     lambda x: diptych.scan(lambda c, row: (c, real_twice(row)), torch.zeros(()), x)[1],
-    lambda x: diptych.scan(lambda c, row: (c.conj(), real_twice(c) + row.imag[0]), x[0], x)[1][0] * 0 + real_twice(x),
-    lambda x: diptych.scan(lambda c, i: (c, real_twice(x) * i), torch.zeros(()), torch.ones(1))[1][0],
+    lambda x: diptych.scan(lambda c, row: (c.conj(), real_twice(c) + row.imag[0]), x[0], x)[1][0] * 0 + real_twice(x.resolve_conj()),
     lambda x: torch.view_as_real(diptych.while_loop(
         lambda c: torch.view_as_real(c[1]).sum() * 0 + c[0] < 2, lambda c: (c[0] + 1, c[1].conj()), (torch.tensor(0), x))[1]) * 2])
 def test_conjugates_go_into_bodies(call, compile):
