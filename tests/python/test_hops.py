@@ -390,3 +390,22 @@ def test_a_running_sum_of_bools(flag):
     for call in (any_true, diptych.aot_function(any_true)):
         last = call(torch.tensor(False), torch.zeros(4))
         assert last.dtype == torch.bool and last == flag
+
+
+def real_twice(x):
+    return torch.view_as_real(x) * 2
+
+
+@pytest.mark.parametrize("compile", [lambda f: f, diptych.aot_function], ids=["eager", "compiled"])
+@pytest.mark.parametrize("call", [
+    lambda x: diptych.map(real_twice, x), lambda x: diptych.checkpoint(real_twice)(x),
+    lambda x: diptych.cond(x.real.sum() > -99, real_twice, real_twice, x),
+    lambda x: diptych.scan(lambda c, row: (c, real_twice(row)), torch.zeros(()), x)[1],
+    lambda x: diptych.scan(lambda c, row: (c.conj(), real_twice(c) + row.imag[0]), x[0], x)[1][0] * 0 + real_twice(x.resolve_conj()),
+    lambda x: torch.view_as_real(diptych.while_loop(
+        lambda c: torch.view_as_real(c[1]).sum() * 0 + c[0] < 2, lambda c: (c[0] + 1, c[1].conj()), (torch.tensor(0), x))[1]) * 2])
+def test_conjugates_go_into_bodies(call, compile):
+    function = compile(call)
+    for _ in range(2):
+        x = torch.view_as_complex(torch.arange(12.0).view(3, 2, 2)).conj()
+        assert torch.equal(function(x), torch.view_as_real(x.resolve_conj()) * 2)

@@ -252,6 +252,59 @@ def test_arguments_that_read_one_memory_in_two_ways(pair):
     as_eager(lambda x, y: x.mul_(2) + y, lambda: [(torch.arange(3) * (1 + 2j)).conj()] * 2)
 
 
+def changed(x):
+    return x.mul_(2)
+
+
+def changed_base(z, view):
+    y = z * 1
+    view(y).mul_(2)
+    return y
+
+
+@pytest.mark.parametrize("body", [
+    lambda x: changed(x).as_strided((2,), (1,), 3) * 1, lambda x: changed(x[1:]).as_strided((2,), (1,), 4) * 1,
+    lambda x: changed(x).view(2, 3).t().as_strided((2,), (3,), 3) * 1, lambda x: changed(x).as_strided((2,), (2,)) * 1,
+    lambda x: x.as_strided((2,), (1,), 3), lambda x: x.as_strided((2,), (1,), 3) * changed(x)[:2],
+    lambda x: changed(x.as_strided((2,), (1,))) * x[:2]], ids=range(7))
+def test_strides_that_count_from_where_a_storage_begins(body):
+    begins = iter([2, 2, 1, 1, 3, 3, 2, 2])  # of each call compiled, and in eager
+    as_eager(body, lambda: [torch.arange(12.0)[next(begins):][:6]], calls=4)
+
+
+def test_strides_that_lead_out_of_an_argument():
+    bodies = [lambda x: changed(x.as_strided((4,), (1,))).sum(), lambda x: x.as_strided((2,), (1,), 0) * 1,
+              lambda x: x.as_strided((2,), (3,)) * 1]
+    for body in bodies:
+        with pytest.raises(diptych.UserError, match="reaches elements of the storage of 'x' that are none of its own"):
+            diptych.aot_function(body)(torch.arange(12.0)[2:5])
+    with pytest.raises(diptych.UserError, match="none of its own"):
+        diptych.aot_function(lambda x: x.as_strided((2, 3), (4, 1)) * 1)(torch.arange(16.0).view(4, 4)[:, :2])
+    as_eager(lambda x: changed(x).as_strided((2, 2), (8, 1)) * 1, lambda: [torch.arange(16.0).view(4, 4)[:, :2]])
+
+
+@pytest.mark.parametrize("body", [
+    lambda x, w: (lambda v: v.mul_(w).sum())((x * 1)[0].as_strided((2,), (4,), 1)),
+    lambda x, w: (lambda y: (y[0].as_strided((2,), (4,), 1).mul_(w).sum() + y.sum()))(x * 1),
+    lambda x, w: (lambda y: ((y.expand(3, 2, 4)[1].mul_(3)[:, :2].mul_(w) ** 2).sum() + y.sum()))(x * 1),
+    lambda x, w: (lambda y: (lambda v: (v.mul_(w) * 2 * v.mul_(w)).sum())(y.t()[0].as_strided((2,), (1,), 5)))(x * 1)], ids=range(4))
+def test_gradients_of_strides_that_lead_out_of_a_view(body):
+    for function in both(body):
+        x, w = torch.arange(8.0).view(2, 4).requires_grad_(), torch.tensor([2.0, 3.0], requires_grad=True)
+        for _ in range(2):
+            function(x, w).backward()
+        if function is body:
+            wanted = x.grad, w.grad
+    assert torch.equal(x.grad, wanted[0]) and torch.equal(w.grad, wanted[1])
+
+
+def test_bases_of_lazy_views_that_were_written_to():
+    for body in (lambda z: changed_base(z, lambda y: y.conj().imag), lambda z: changed_base(z, lambda y: y.conj()[1:].imag),
+                 lambda z: changed_base(z, lambda y: y.conj().real), lambda z: changed_base(z, lambda y: y.conj()),
+                 lambda z: changed_base(z.real, torch._neg_view)):
+        as_eager(body, lambda: [torch.arange(3) * (1 + 2j)])
+
+
 def test_windows_and_strides():
     def fill(x):
         y = x.clone()

@@ -191,3 +191,27 @@ def test_a_transform_and_back(size):
         x = torch.arange(float(size), requires_grad=True)
         weights = torch.arange(float(size)).cos()
         torch.testing.assert_close(torch.autograd.grad(diptych.aot_function(f)(x), x, weights), torch.autograd.grad(f(x), x, weights))
+
+
+@pytest.mark.parametrize("target", [
+    lambda: torch.zeros(20, 2)[:, 0], lambda: torch.zeros(40)[::2], lambda: torch.zeros(8, 8)[:, :5], lambda: torch.zeros(3, 4).t()[:2],
+    lambda: torch.zeros(30, 40).t()[:20], lambda: torch.zeros(5, 6).t(), lambda: torch.zeros(4, 5, 6).permute(2, 0, 1)[:, 1:]])
+@pytest.mark.parametrize("draw", [
+    lambda x: x.normal_(), lambda x: x.uniform_(), lambda x: x.exponential_(), lambda x: x.random_(), lambda x: x.cauchy_(),
+    lambda x: x.log_normal_(), lambda x: x.geometric_(0.3), lambda x: x.bernoulli_(0.4), lambda x: x.bernoulli_(torch.full(x.shape, 0.4))],
+    ids=["normal", "uniform", "exponential", "random", "cauchy", "log_normal", "geometric", "bernoulli", "bernoulli of a tensor"])
+def test_draws_into_tensors_with_gaps(draw, target):
+    def run(function):
+        torch.manual_seed(3)
+        seen = []
+        for _ in range(2):
+            x = target()
+            seen += [function(x) * 1, x, torch.rand(1)]
+        return seen
+    try:
+        drawn = run(diptych.aot_function(lambda x: draw(x)))
+    except diptych.UserError as error:
+        assert "normal_ in scope" in str(error) and "draws into a tensor with gaps" in str(error)
+        return
+    for got, wanted in zip(drawn, run(draw)):
+        assert torch.equal(got, wanted)

@@ -56,6 +56,22 @@ TEST(Case4, CapturedTensorThatSharesStorageWithAnArgument) {
   }
 }
 
+TEST(Case4, DataOfACapturedTensorIsJoinedWithItOrRefused) {
+  const at::Tensor weight = torch::ones({3}).set_requires_grad(true);
+  const auto f = aot_function([weight](const at::Tensor& x) {
+    weight.data().mul_(2);
+    return x * weight + weight.data();
+  });
+  for (int call = 1; call <= 3; ++call) {
+    const double now = 1 << call;
+    EXPECT_TRUE(at::equal(f(torch::full({3}, 5.0)), torch::full({3}, 6 * now)));
+    EXPECT_TRUE(at::equal(weight.detach(), torch::full({3}, now)));
+  }
+  EXPECT_EQ(f.stats().misses, 1U);
+  const auto alone = aot_function([weight](const at::Tensor& x) { return x * weight.data(); });
+  EXPECT_THROW(alone(torch::ones({3})), UserError);
+}
+
 TEST(Case4, OutputsOfMergedInputsAliasThem) {
   const Inputs shared{[] {
                         return Tensors{values({4, 3})};

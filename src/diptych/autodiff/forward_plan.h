@@ -103,10 +103,11 @@ struct ForwardPlan {
     }
   };
   std::vector<FunctionView> function_views;
-  std::vector<size_t> parts;         ///< primals whose gradient arrives at the primal that they are views of
-  bool hides_history = false;        ///< see Recorder::hides_history(): no second order
-  bool rewrites_history = false;     ///< see Recorder::rewrites_history(): no derivative by running the graph again
-  bool has_custom_function = false;  ///< a torch::autograd::Function lies between outputs and primals
+  std::vector<size_t> counted_offsets;  ///< primals with whose storage offset the graph would be another
+  std::vector<size_t> parts;            ///< primals whose gradient arrives at the primal that they are views of
+  bool hides_history = false;           ///< see Recorder::hides_history(): no second order
+  bool rewrites_history = false;        ///< see Recorder::rewrites_history(): no derivative by running the graph again
+  bool has_custom_function = false;     ///< a torch::autograd::Function lies between outputs and primals
 };
 
 }  // namespace diptych

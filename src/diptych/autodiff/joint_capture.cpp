@@ -291,6 +291,7 @@ void JointCapture::State::trace(const FlatFunction& function, const std::vector<
   for (size_t i = 0; i < recorder.primals().size(); ++i) {
     const auto& primal = recorder.primals()[i];
     if (primal.part_of) analysis.plan.parts.push_back(i);
+    if (recorder.counts_offset_of(i)) analysis.plan.counted_offsets.push_back(i);
     if (primal.base_of) analysis.plan.derived.push_back({i - num_arguments, *primal.base_of});
   }
   analysis.plan.hides_history = recorder.hides_history();
@@ -310,7 +311,8 @@ void JointCapture::State::trace_plain(const FlatFunction& function, const std::v
 }
 
 // The primals that share memory of which some part was mutated; they must be traced as views of one base. So must a
-// mutated one that has gaps, or it would lose them.
+// mutated one that has gaps, or it would lose them, and one of which a view's offset counts from before it: its new
+// value lies at the beginning of a storage.
 Merging JointCapture::State::find_merging() const {
   const auto& primals = recorder.primals();
   Merging merging;
@@ -333,12 +335,15 @@ Merging JointCapture::State::find_merging() const {
   }
   std::vector<std::vector<size_t>> members(primals.size());
   for (size_t i = 0; i < primals.size(); ++i) {
-    if (memory[i].defined() && is_mutated[groups[i]] && places[i]) members[groups[i]].push_back(*places[i]);
+    if (memory[i].defined() && is_mutated[groups[i]] && places[i]) members[groups[i]].push_back(i);
   }
-  for (size_t i = 0; i < members.size(); ++i) {
-    if (members[i].empty()) continue;
-    if (members[i].size() > 1 || !memory[i].is_non_overlapping_and_dense())
-      merging.groups.push_back(std::move(members[i]));
+  for (auto& group : members) {
+    if (group.empty()) continue;
+    const at::Tensor& first = memory[group[0]];
+    const bool counts_offset = recorder.counts_offset_of(group[0]) && first.storage_offset() != 0;
+    if (group.size() == 1 && !counts_offset && first.is_non_overlapping_and_dense()) continue;
+    for (size_t& member : group) member = *places[member];
+    merging.groups.push_back(std::move(group));
   }
   return merging;
 }

@@ -13,7 +13,8 @@ TensorGuards Cache::guards_of(const CompiledFunction& code, Tensors tensors) {
   code.append_free_variables(tensors);
   const auto& mutations = code.plan().mutations;
   const bool writes = std::any_of(mutations.begin(), mutations.end(), [](const auto& change) { return change.data; });
-  return TensorGuards(tensors, writes ? TensorGuards::Memory::kByAddress : TensorGuards::Memory::kByStorage);
+  return TensorGuards(tensors, writes ? TensorGuards::Memory::kByAddress : TensorGuards::Memory::kByStorage,
+                      code.plan().counted_offsets);
 }
 
 // Entries whose guards hold at sizes that they were not compared with a trace at, and these.

@@ -182,7 +182,15 @@ bool TensorGuards::same_lent_memory(c10::ArrayRef<const at::Tensor*> tensors) co
   return lent_memory(tensors) == lent_;
 }
 
-TensorGuards::TensorGuards(c10::ArrayRef<const at::Tensor*> tensors, Memory memory) : memory_(memory) {
+size_t TensorGuards::first_other_offset(c10::ArrayRef<const at::Tensor*> tensors) const {
+  const auto is_other = [&](const Offset& then) { return tensors[then.tensor]->storage_offset() != then.offset; };
+  return std::find_if(offsets_.begin(), offsets_.end(), is_other) - offsets_.begin();
+}
+
+TensorGuards::TensorGuards(c10::ArrayRef<const at::Tensor*> tensors, Memory memory,
+                           c10::ArrayRef<size_t> counted_offsets)
+    : memory_(memory) {
+  for (const size_t tensor : counted_offsets) offsets_.push_back({tensor, tensors[tensor]->storage_offset()});
   if (memory == Memory::kByAddress) lent_ = lent_memory(tensors);
   for (const at::Tensor* tensor : tensors) {
     facts_.push_back(facts_of(*tensor, static_cast<uint32_t>(geometry_.size())));
@@ -221,7 +229,7 @@ bool TensorGuards::check(c10::ArrayRef<const at::Tensor*> tensors, SymbolValues*
     // Most tensors share with none, and are told so by their own position.
     return first == i ? sharing_[i].first == i : sharing_[i] == sharing_of(tensors, i, first);
   });
-  return holds && same_lent_memory(tensors);
+  return holds && first_other_offset(tensors) == offsets_.size() && same_lent_memory(tensors);
 }
 
 std::string TensorGuards::first_failure(c10::ArrayRef<const at::Tensor*> tensors,
@@ -256,6 +264,10 @@ std::string TensorGuards::first_failure(c10::ArrayRef<const at::Tensor*> tensors
     text = fmt::format("{}: which other inputs share its storage has changed", path_of(i));
     return false;
   });
+  if (const size_t other = first_other_offset(tensors); text.empty() && other != offsets_.size()) {
+    const auto& [tensor, was] = offsets_[other];
+    text = fmt::format("{}: storage offset was {}, is {}", path_of(tensor), was, tensors[tensor]->storage_offset());
+  }
   if (text.empty() && !same_lent_memory(tensors)) {
     const auto now = lent_memory(tensors);
     const auto [was, is] = std::mismatch(lent_.begin(), lent_.end(), now.begin(), now.end());

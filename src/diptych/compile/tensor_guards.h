@@ -21,7 +21,9 @@ class TensorGuards {
     kByStorage,  ///< nothing is written to: memory that is shared is seen only where autograd sees it, by its storage
     kByAddress   ///< a write to one tensor is seen in all that share its memory, under whatever storage
   };
-  explicit TensorGuards(c10::ArrayRef<const at::Tensor*> tensors, Memory memory = Memory::kByStorage);
+  /// `counted_offsets`: the tensors whose storage offset must be the same, too.
+  explicit TensorGuards(c10::ArrayRef<const at::Tensor*> tensors, Memory memory = Memory::kByStorage,
+                        c10::ArrayRef<size_t> counted_offsets = {});
   /// Where sizes are dynamic, `symbols` receives what they are.
   bool check(c10::ArrayRef<const at::Tensor*> tensors, SymbolValues* symbols = nullptr) const;
   /// The first guard that fails, naming tensors by `path_of`: "x: sizes were [2, 3], are [4, 3]"; empty if none does.
@@ -35,7 +37,7 @@ class TensorGuards {
   size_t place_of(size_t tensor) const { return facts_[tensor].geometry; }
   /// Whether the tensors of two calls differ in sizes and strides alone, if at all.
   bool same_but_geometry(const TensorGuards& other) const {
-    return facts_ == other.facts_ && sharing_ == other.sharing_ && lent_ == other.lent_;
+    return facts_ == other.facts_ && sharing_ == other.sharing_ && lent_ == other.lent_ && offsets_ == other.offsets_;
   }
   /// From now on all geometries that match `pattern` pass.
   void generalize(SizePattern pattern) { pattern_ = std::move(pattern); }
@@ -60,6 +62,15 @@ class TensorGuards {
 
   std::optional<SymbolValues> match(c10::ArrayRef<const at::Tensor*> tensors) const;
 
+  /// The first tensor whose offset is another one; as many as there are offsets where none is.
+  size_t first_other_offset(c10::ArrayRef<const at::Tensor*> tensors) const;
+
+  struct Offset {
+    size_t tensor;
+    int64_t offset;
+    bool operator==(const Offset&) const = default;
+  };
+  std::vector<Offset> offsets_;
   std::vector<Facts> facts_;
   std::vector<int64_t> geometry_;
   std::optional<SizePattern> pattern_;

@@ -155,7 +155,8 @@ class ScanKernel {
     }
     outputs.resize(layout_.num_carries);
     for (size_t i = 0; i < outputs.size(); ++i) {
-      if (outputs[i].strides() != c10::IntArrayRef(carry_strides_[i])) {
+      const bool is_lazy = outputs[i].is_conj() || outputs[i].is_neg();
+      if (is_lazy || outputs[i].strides() != c10::IntArrayRef(carry_strides_[i])) {
         outputs[i] = with_strides(outputs[i], body_->input(i));
       }
     }

@@ -33,6 +33,7 @@ at::TensorOptions options_of(const TensorMeta& meta) { return at::TensorOptions(
 }  // namespace
 
 at::Tensor with_strides(const at::Tensor& tensor, const TensorMeta& meta) {
+  if (tensor.is_conj() || tensor.is_neg()) return with_strides(tensor.resolve_conj().resolve_neg(), meta);
   const auto strides = meta.stride_hints();
   if (detail::has_layout(tensor, strides)) return tensor;
   if (!is_dense(meta.size_hints(), strides)) return tensor;

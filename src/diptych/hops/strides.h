@@ -7,7 +7,8 @@
 namespace diptych {
 
 /// `tensor` laid out with the strides of `meta`: itself where it has them, or where they are no dense layout, which no
-/// copy can have; else a copy. A body was traced for these strides, and some of its views are legal for no others.
+/// copy can have; else a copy. A body was traced for these strides, and some of its views are legal for no others. Nor
+/// are they of what is lazily conjugated or negated, so of that it is a copy, too.
 at::Tensor with_strides(const at::Tensor& tensor, const TensorMeta& meta);
 
 /// The metadata of `length` tensors like `meta`, stacked along a new first dimension, each in the layout of `meta` if

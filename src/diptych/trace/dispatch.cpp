@@ -14,6 +14,7 @@
 #include "diptych/trace/exchange_tensors.h"
 #include "diptych/trace/fake_tensor.h"
 #include "diptych/trace/location.h"
+#include "diptych/trace/memory_order.h"
 #include "diptych/trace/recorder.h"
 #include "diptych/trace/shadow.h"
 #include "diptych/trace/stack_tensors.h"
@@ -53,6 +54,21 @@ void refuse_unsupported(const c10::OperatorHandle& op, const OperatorPlan& plan,
   DIPTYCH_CHECK(!plan.reads_values && !selects_by_mask(plan, stack),
                 "[trace] {} in scope '{}' needs the values of a tensor, which are not known while tracing; {}",
                 c10::toString(op.operator_name()), current_place().str(), remedy_for_values(op.operator_name().name));
+}
+
+// On a CPU normal_ draws many numbers at once for a contiguous tensor and one after the other for any other, with other
+// results. What runs in the graph draws into a tensor without gaps, which may be contiguous where this one is not.
+void refuse_normal_with_gaps(const c10::OperatorHandle& op, const Stack& stack) {
+  static const Op kNormal = Op::find("aten.normal_");
+  constexpr int64_t kAtOnce = 16;
+  if (!(Op(op) == kNormal)) return;
+  const at::Tensor& self = stack[stack.size() - op.schema().arguments().size()].toTensor();
+  const auto order = MemoryOrder(self.strides()).order;  // what runs in the graph keeps it
+  const bool becomes_contiguous = !self.is_contiguous() && std::is_sorted(order.begin(), order.end());
+  DIPTYCH_CHECK(!becomes_contiguous || self.numel() < kAtOnce || !self.device().is_cpu(),
+                "[trace] {} in scope '{}' draws into a tensor with gaps, for which eager's kernel draws other numbers "
+                "than for one without; copy_ what randn gives into it",
+                c10::toString(op.operator_name()), current_place().str());
 }
 
 // Exchanges the real tensors among the arguments for their stand-ins; in a shadow, for those of their copies.
@@ -157,6 +173,7 @@ void front_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack
   }
   exchange_real_tensors(*recorder, plan, *stack);
   if (plan.replacement && mutates_hidden(plan, *stack)) return plan.replacement->callBoxed(stack);
+  if (plan.draws_random && plan.mutates) refuse_normal_with_gaps(op, *stack);
   // A composite's inner operators come by here themselves, one by one, as the calls that autograd knows.
   if (plan.is_composite) return call_composite(op, plan, below, stack);
   if (!plan.writes.empty() && recorder->write_by_strides(op, plan, stack)) return;

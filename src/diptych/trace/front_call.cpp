@@ -26,6 +26,7 @@ Recorder::FrontCall::FrontCall(Recorder& recorder, const c10::OperatorHandle& op
   if (!first.isTensor() || !first.toTensor().defined()) return;
   const at::Tensor& self = first.toTensor();
   recorder.note_history(plan, self);
+  if (plan.is_as_strided) recorder.note_strided(stack);
   if (!plan.mutates || !at::functionalization::impl::isFunctionalTensor(self)) return;
   self_ = self;
   strides_.assign(self.strides().begin(), self.strides().end());

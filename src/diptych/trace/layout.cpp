@@ -9,6 +9,21 @@
 #include "diptych/trace/recorder.h"
 
 namespace diptych::detail {
+namespace {
+
+// Goes from a value to what its chain of views starts from, and says whether `op` was among them an odd number of
+// times.
+bool is_odd_in_views(const Op& op, const Graph& graph, Value& value) {
+  bool found = false;
+  const Node* node = graph.producer(value);
+  for (; node != nullptr && has_tag(node->op, Tag::kView); node = graph.producer(value)) {
+    found = found != (node->op == op);
+    value = std::get<Value>(node->operands[0]);
+  }
+  return found;
+}
+
+}  // namespace
 
 // aten::copy is what functionalization makes of copy_; autograd has no formula for it, so it is recorded as the cast,
 // expansion and clone that it is.
@@ -26,13 +41,14 @@ bool Recorder::record_as_copy_of_source(torch::jit::Stack* stack) {
   return true;
 }
 
-// bernoulli_ draws in the order of memory and bernoulli in the order of indices; they differ where a dense tensor is
-// not contiguous. A mask must be eager's mask, so there the draw is recorded on the dimensions in the order of memory.
+// bernoulli_ draws in the order of memory, gaps or none, and bernoulli in the order of indices. A mask must be eager's
+// mask, so where they differ the draw is recorded on the dimensions in the order of memory.
 bool Recorder::record_in_memory_order(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const size_t begin = stack->size() - op.schema().arguments().size();
   const at::Tensor self = (*stack)[begin].toTensor();
-  if (front_ == &op.schema() || self.is_contiguous() || !self.is_non_overlapping_and_dense()) return false;
   const MemoryOrder memory(self.strides());
+  if (front_ == &op.schema() || self.is_contiguous() || std::is_sorted(memory.order.begin(), memory.order.end()))
+    return false;
   (*stack)[begin] = self.permute(memory.order);
   op.callBoxed(stack);
   stack->back() = stack->back().toTensor().permute(memory.inverse);
@@ -42,25 +58,22 @@ bool Recorder::record_in_memory_order(const c10::OperatorHandle& op, torch::jit:
 // Whether what runs in the graph is conjugated lazily: by the views that made it, or as the caller's tensor is.
 bool Recorder::is_conjugate_view(Value value) const {
   static const Op kConj = Op::find("aten._conj");
-  bool found = false;
-  const Node* node = graph_.producer(value);
-  for (; node != nullptr && has_tag(node->op, Tag::kView); node = graph_.producer(value)) {
-    found = found != (node->op == kConj);
-    value = std::get<Value>(node->operands[0]);
-  }
+  const bool found = is_odd_in_views(kConj, graph_, value);
   const auto is_of_value = [&](const Primal& primal) { return primal.value == value && primal.real.defined(); };
   const auto primal = std::find_if(primals_.begin(), primals_.end(), is_of_value);
-  return found != (node == nullptr && primal != primals_.end() && primal->real.is_conj());
+  return found != (graph_.producer(value) == nullptr && primal != primals_.end() && primal->real.is_conj());
 }
 
-// A base whose new elements came by way of a conjugate view holds them as they are, as in eager, and not as the
-// conjugate of what was written.
+// A base whose new elements came by way of a conjugate view, or a negative one, holds them as they are, as in eager,
+// and not as the conjugate of what was written.
 void Recorder::resolve_base(const at::Tensor& tensor) {
   auto* wrapper = at::functionalization::impl::unsafeGetFunctionalWrapper(tensor);
-  if (!tensor.is_complex() || wrapper->view_metas().empty()) return;
+  if (wrapper->view_metas().empty()) return;
   auto* storage = static_cast<at::functionalization::FunctionalStorageImpl*>(tensor.storage().unsafeGetStorageImpl());
   wrapper->apply_updates();
-  if (!is_conjugate_view(as_fake(storage->base())->value)) return;
+  static const Op kNegative = Op::find("aten._neg_view");
+  Value value = as_fake(storage->base())->value;
+  if (!is_conjugate_view(value) && !is_odd_in_views(kNegative, graph_, value)) return;
   replace_base(tensor);
 }
 

@@ -125,6 +125,23 @@ bool any_runs_meet(const Places& a, const Places& b) {
   return false;
 }
 
+// Runs of `whole` that follow each other without a gap count as one.
+bool covers(const Places& whole, const Places& part) {
+  if (whole.steps.empty()) return whole.begin <= part.begin && part.end() <= whole.end();
+  if (whole.num_runs() > kMostRuns || part.num_runs() > kMostRuns) return false;
+  const std::vector<int64_t> outer = whole.sorted_runs();
+  size_t i = 0;
+  for (const int64_t run : part.sorted_runs()) {
+    int64_t next = run;  // the first byte that is not known to be covered
+    while (i < outer.size() && outer[i] + whole.length <= next) ++i;
+    for (size_t k = i; k < outer.size() && outer[k] <= next && next < run + part.length; ++k) {
+      next = std::max(next, outer[k] + whole.length);
+    }
+    if (next < run + part.length) return false;
+  }
+  return true;
+}
+
 bool meet(const Places& a, const Places& b) {
   if (a.begin >= b.end() || b.begin >= a.end()) return false;
   if (a.steps.empty() && b.steps.empty()) return true;
@@ -152,6 +169,10 @@ bool has_overlap(c10::IntArrayRef sizes, c10::IntArrayRef strides) {
 
 bool share_places(const at::Tensor& a, const at::Tensor& b) {
   return a.numel() != 0 && b.numel() != 0 && meet(Places(a), Places(b));
+}
+
+bool has_places_of(const at::Tensor& whole, const at::Tensor& part) {
+  return part.numel() == 0 || (whole.numel() != 0 && covers(Places(whole), Places(part)));
 }
 
 MemoryRange MemoryRange::of(const c10::StorageImpl& storage) {

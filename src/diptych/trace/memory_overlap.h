@@ -17,6 +17,10 @@ bool has_overlap(c10::IntArrayRef sizes, c10::IntArrayRef strides);
 /// own or by those of the other; else up to a million runs of elements, and beyond they count as sharing.
 bool share_places(const at::Tensor& a, const at::Tensor& b);
 
+/// Whether all elements of `part` lie where elements of `whole` do, if their storages are one. Exact up to a million
+/// runs of elements, and beyond they count as lying elsewhere.
+bool has_places_of(const at::Tensor& whole, const at::Tensor& part);
+
 /// Where a storage lies in memory. That of one without elements, or whose elements are copied before anyone writes to
 /// them, is empty.
 struct MemoryRange {

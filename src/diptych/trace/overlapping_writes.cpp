@@ -10,7 +10,6 @@
 #include <ATen/FunctionalTensorWrapper.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/LegacyTypeDispatch.h>
-#include <ATen/ops/alias.h>
 #include <ATen/ops/clone.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
@@ -24,6 +23,7 @@
 #include "diptych/trace/exchange_tensors.h"
 #include "diptych/trace/location.h"
 #include "diptych/trace/memory_overlap.h"
+#include "diptych/trace/place_in_storage.h"
 #include "diptych/trace/recorder.h"
 #include "diptych/trace/stack_tensors.h"
 
@@ -39,35 +39,6 @@ const FakeTensorImpl* synced_fake(const at::Tensor& tensor) {
   if (!tensor.defined()) return nullptr;
   if (fn::impl::isFunctionalTensor(tensor)) fn::impl::sync(tensor);
   return as_fake(tensor);
-}
-
-struct Place {
-  at::Tensor meta;       ///< lies in its storage as the stand-in does
-  bool is_lazy = false;  ///< elements are read as their conjugates, or negated: eager makes a copy that is read instead
-};
-
-// What an operator wrote lies by itself until it is read, so the views are taken of the storage's base. Their bits are
-// kept apart, since not every view can be taken of what has one.
-Place place_in_storage(const at::Tensor& stand_in) {
-  if (!fn::impl::isFunctionalTensor(stand_in)) return {as_fake(stand_in)->meta()};
-  auto* storage = static_cast<fn::FunctionalStorageImpl*>(stand_in.storage().unsafeGetStorageImpl());
-  const c10::impl::ExcludeDispatchKeyGuard guard(kNotOnMeta);
-  const auto* primal = Recorder::current()->primal_behind(stand_in);
-  bool is_conjugate = primal != nullptr && primal->real.defined() && primal->real.is_conj();
-  bool is_negative = primal != nullptr && primal->real.defined() && primal->real.is_neg();
-  at::Tensor meta = at::alias(as_fake(storage->base())->meta());
-  const auto take_bits = [&] {
-    is_conjugate = meta.is_complex() && is_conjugate != meta.is_conj();
-    is_negative = is_negative != meta.is_neg();
-    meta._set_conj(false);
-    meta._set_neg(false);
-  };
-  take_bits();
-  for (const auto& step : fn::impl::unsafeGetFunctionalWrapper(stand_in)->view_metas()) {
-    meta = step->forward(meta);
-    take_bits();
-  }
-  return {meta, is_conjugate || is_negative};
 }
 
 /// A tensor among an operator's arguments.
@@ -281,6 +252,7 @@ bool Recorder::write_by_strides(const c10::OperatorHandle& op, const OperatorPla
   for (auto result = stack->begin() + static_cast<std::ptrdiff_t>(begin); result != stack->end(); ++result) {
     if (result->isTensor() && result->toTensor().is_same(elements)) *result = self;
   }
+  if (self.is_view()) recover_views_by_strides(autograd_base(self));
   return true;
 }
 

@@ -116,6 +116,9 @@ class Recorder {
   /// The primal that a stand-in is, or that the function took it from as a view; null if there is none. Merged primals
   /// share a storage in the trace, and so do views of any of them.
   const Primal* primal_behind(const at::Tensor& stand_in) const;
+  /// Whether the function has taken views whose offsets count from where the storage of this primal begins, and not
+  /// from the primal: with another offset of the primal's own they are other elements.
+  bool counts_offset_of(size_t primal) const { return counted_offsets_.count(primal) != 0; }
   /// Makes the primals at the positions `members`, whose real tensors share memory, views of one base, so that a
   /// mutation of one is seen in the others, and leaves the gaps between its elements. The slots stay as they are;
   /// `with_families`, primals are added for tensors of which several members are views. See Note [Merged primals].
@@ -190,6 +193,7 @@ class Recorder {
   void note_history(const OperatorPlan& plan, const at::Tensor& self);
   bool may_have_history(const at::Tensor& self) const;
   void note_view(const OperatorPlan& plan, const at::Tensor& view);
+  void note_strided(const torch::jit::Stack& stack);
   bool can_write_back(const at::Tensor& view) const;
   at::Tensor same_elements_of_base(const at::Tensor& view, bool once);
   void replace_base(const at::Tensor& base);
@@ -226,6 +230,7 @@ class Recorder {
   std::unordered_set<ViewStep> unwritable_views_;
   std::unordered_set<ViewStep> no_grad_views_;
   std::unordered_set<ViewStep> rereading_views_;
+  std::unordered_set<size_t> counted_offsets_;
   std::unordered_map<const c10::TensorImpl*, size_t> primal_of_;
   /// For each autograd node of the forward, counted from the first, the last value that was recorded under it.
   std::vector<Value> forward_values_;

@@ -1,0 +1,91 @@
+#include "diptych/trace/place_in_storage.h"
+
+#include <ATen/FunctionalTensorWrapper.h>
+#include <ATen/ops/alias.h>
+
+#include "diptych/base/error.h"
+#include "diptych/trace/dispatch_keys.h"
+#include "diptych/trace/location.h"
+#include "diptych/trace/memory_overlap.h"
+#include "diptych/trace/recorder.h"
+
+namespace diptych::detail {
+namespace {
+
+namespace fn = at::functionalization;
+
+const std::vector<ViewStep>& steps_of(const at::Tensor& stand_in) {
+  return fn::impl::unsafeGetFunctionalWrapper(stand_in)->view_metas();
+}
+
+/// Takes views of a tensor on meta. Its bits are kept apart, since not every view can be taken of what has one.
+class ViewTaker {
+ public:
+  ViewTaker(const at::Tensor& start, bool is_conjugate, bool is_negative)
+      : is_conjugate_(is_conjugate), is_negative_(is_negative) {
+    const c10::impl::ExcludeDispatchKeyGuard guard(kNotOnMeta);
+    meta_ = at::alias(start);
+    take_bits();
+  }
+
+  void take(const ViewStep& step) {
+    const c10::impl::ExcludeDispatchKeyGuard guard(kNotOnMeta);
+    meta_ = step->forward(meta_);
+    take_bits();
+  }
+
+  Place place() const { return {meta_, is_conjugate_ || is_negative_}; }
+
+ private:
+  void take_bits() {
+    is_conjugate_ = meta_.is_complex() && is_conjugate_ != meta_.is_conj();
+    is_negative_ = is_negative_ != meta_.is_neg();
+    meta_._set_conj(false);
+    meta_._set_neg(false);
+  }
+
+  at::Tensor meta_;
+  bool is_conjugate_;
+  bool is_negative_;
+};
+
+ViewTaker start_of(const Recorder::Primal* primal, const at::Tensor& meta) {
+  const bool is_known = primal != nullptr && primal->real.defined();
+  return {meta, is_known && primal->real.is_conj(), is_known && primal->real.is_neg()};
+}
+
+}  // namespace
+
+Place place_in_storage(const at::Tensor& stand_in) {
+  if (!fn::impl::isFunctionalTensor(stand_in)) return {as_fake(stand_in)->meta()};
+  auto* storage = static_cast<fn::FunctionalStorageImpl*>(stand_in.storage().unsafeGetStorageImpl());
+  ViewTaker views = start_of(Recorder::current()->primal_behind(stand_in), as_fake(storage->base())->meta());
+  for (const ViewStep& step : steps_of(stand_in)) views.take(step);
+  return views.place();
+}
+
+// Strides may lead to what stands before and behind a primal in its storage. That is no part of the graph: its input is
+// the primal, and once changed its new value, alone.
+void Recorder::note_strided(const torch::jit::Stack& stack) {
+  constexpr size_t kNumArguments = 4;
+  const auto* arguments = &stack[stack.size() - kNumArguments];
+  const at::Tensor& self = arguments[0].toTensor();
+  const Primal* primal = primal_behind(self);
+  if (primal == nullptr || !primal->real.defined()) return;
+  const at::Tensor whole = meta_like(primal->real);
+  ViewTaker views = start_of(primal, whole);
+  const auto& steps = steps_of(self);
+  for (size_t i = steps_of(primal->stand_in).size(); i < steps.size(); ++i) views.take(steps[i]);
+  const at::Tensor from = views.place().meta;
+  const at::Tensor part = at::detail::empty_strided_meta(arguments[1].toIntVector(), arguments[2].toIntVector(),
+                                                         from.scalar_type());
+  const bool is_counted = !arguments[3].isNone();
+  part.unsafeGetTensorImpl()->set_storage_offset(is_counted ? arguments[3].toInt() : from.storage_offset());
+  DIPTYCH_CHECK(has_places_of(whole, part),
+                "[trace] as_strided in scope '{}' reaches elements of the storage of '{}' that are none of its own; "
+                "pass the tensor that has them",
+                current_place().str(), primal->slot.path);
+  if (is_counted) counted_offsets_.insert(static_cast<size_t>(primal - primals_.data()));
+}
+
+}  // namespace diptych::detail
