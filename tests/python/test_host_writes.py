@@ -599,3 +599,12 @@ def test_what_is_too_deep_to_be_watched_runs_itself():
         torch.testing.assert_close(compiled(torch.ones(2)), torch.full((2,), float(before + call)))
     assert look() == before + 3 and compiled.stats().originals == 4
     assert "leads to more than is looked at" in compiled.stats().last_original
+
+
+def test_a_cache_that_is_filled_often_is_no_reason_to_give_up():
+    table = tables_of(functools.cache)
+    compiled = diptych.aot_function(lambda x: x * table(x.shape[0]), dynamic=False)
+    for n in range(2, 22):
+        for _ in range(3):
+            torch.testing.assert_close(compiled(torch.ones(n)), torch.full((n,), 2.0))
+    assert compiled.stats().originals == 20 and compiled.stats().hits == 20

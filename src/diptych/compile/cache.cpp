@@ -45,7 +45,6 @@ std::shared_ptr<const Cache::Entry> Cache::find_by_trace(const Miss& miss) {
     entry->checked->emplace(sizes, agrees);
     if (!agrees) continue;
     entry->last_used = ++clock_;
-  if (entry->original.empty()) original_entries_ = 0;
     ++hits_;
     ++size_checks_;
     right = entry;
@@ -123,6 +122,7 @@ void Cache::count_without_graph() {
 void Cache::insert(std::shared_ptr<Entry> entry) {
   const std::unique_lock<std::shared_mutex> lock(mutex_);
   entry->last_used = ++clock_;
+  if (entry->original.empty()) original_entries_ = 0;
   entries_.insert(entries_.begin(), std::move(entry));
   while (limit_ > 0 && entries_.size() > limit_) {
     const auto oldest = std::min_element(entries_.begin(), entries_.end(), [](const auto& a, const auto& b) {
