@@ -5,8 +5,8 @@
 // and a write to elements that lie apart, taken through a view whose elements did not. Functionalization would write
 // either back through each view in turn and add up what lies in one place. Here the same elements are taken from the
 // base by strides, each once, and the operator is called on those. What else eager accepts depends on the order in
-// which its kernels write, and is refused: so does ATen's own look at operands, which takes tensors with gaps to be too
-// hard to tell, where the places of the elements tell that some are shared.
+// which its kernels write, and is refused. ATen takes operands with gaps to be too hard to tell and lets them pass; the
+// places of their elements tell.
 #include <ATen/FunctionalTensorWrapper.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/LegacyTypeDispatch.h>

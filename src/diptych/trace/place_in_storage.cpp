@@ -77,8 +77,8 @@ void Recorder::note_strided(const torch::jit::Stack& stack) {
   const auto& steps = steps_of(self);
   for (size_t i = steps_of(primal->stand_in).size(); i < steps.size(); ++i) views.take(steps[i]);
   const at::Tensor from = views.place().meta;
-  const at::Tensor part = at::detail::empty_strided_meta(arguments[1].toIntVector(), arguments[2].toIntVector(),
-                                                         from.scalar_type());
+  const at::Tensor part =
+      at::detail::empty_strided_meta(arguments[1].toIntVector(), arguments[2].toIntVector(), from.scalar_type());
   const bool is_counted = !arguments[3].isNone();
   part.unsafeGetTensorImpl()->set_storage_offset(is_counted ? arguments[3].toInt() : from.storage_offset());
   DIPTYCH_CHECK(has_places_of(whole, part),
