@@ -409,3 +409,15 @@ def test_conjugates_go_into_bodies(call, compile):
     for _ in range(2):
         x = torch.view_as_complex(torch.arange(12.0).view(3, 2, 2)).conj()
         assert torch.equal(function(x), torch.view_as_real(x.resolve_conj()) * 2)
+
+
+@pytest.mark.parametrize("call", [
+    lambda x: diptych.scan(lambda c, _: (c, torch.nn.functional.gelu(x)), x.new_zeros(()), None, length=2)[1],
+    lambda x: diptych.map(lambda s: torch.nn.functional.gelu(x) * s, x.new_ones(3)),
+])
+def test_gradients_of_gelu_of_what_stays_the_same(call):
+    x = torch.arange(3.0, requires_grad=True)
+    results = call(x)
+    expected = torch.nn.functional.gelu(x)
+    weights = torch.arange(float(results.numel())).reshape(results.shape)
+    torch.testing.assert_close(torch.autograd.grad(results, x, weights), torch.autograd.grad(expected, x, weights.sum(0)))

@@ -128,6 +128,14 @@ Result batch_elementwise(const BatchedCall& call) {
   return call.emit(std::move(operands));
 }
 
+// oneDNN's kernels take no operands of unlike sizes, where ATen's own expand them.
+Result batch_of_like_sizes(const BatchedCall& call) {
+  for (size_t i = 0; i < call.operands().size(); ++i) {
+    if (call.is_tensor(i) && !call.is_stacked(i)) return std::nullopt;
+  }
+  return batch_elementwise(call);
+}
+
 // Views that say sizes ------------------------------------------------------------------------------------------------
 
 Result batch_reshape(const BatchedCall& call) {
@@ -288,6 +296,7 @@ struct BatchRow {
 };
 
 constexpr BatchRow kBatchRows[] = {
+    {"aten.gelu_backward", batch_of_like_sizes},
     {"aten.clone", batch_elementwise},
     {"aten.zeros_like", batch_elementwise},
     {"aten.ones_like", batch_elementwise},
