@@ -88,9 +88,8 @@ struct Met {
   std::vector<const CodeNames*> codes;            ///< of the functions that were met
   int depth = 0;                                  ///< of what is being read
 
-  /// Whether an object is met for the first time.
-  /// Whether an object that is read inside `depth` others is to be read, as it was not yet, or inside more, by which
-  /// less of what it leads to was.
+  /// Whether an object with attributes, inside `depth` others, has yet to be read: the first time, and again where it
+  /// was read inside more others, and so less deeply.
   bool enter(PyObject* object, int depth) {
     const auto [found, is_new] = depths.try_emplace(object, depth);
     if (!is_new && found->second <= depth) return false;
@@ -98,6 +97,7 @@ struct Met {
     enter(object);
     return true;
   }
+  /// Whether an object is met for the first time.
   bool enter(PyObject* object) { return places.try_emplace(object, static_cast<int64_t>(places.size())).second; }
 };
 

@@ -555,9 +555,9 @@ def in_a_large_dict():
     return f, lambda: counts[7]
 
 
-def far_inside():
+def counts_inside(links, result):
     innermost = link = Link()
-    for _ in range(12):
+    for _ in range(links):
         link = Link(link)
 
     def f(x):
@@ -565,24 +565,17 @@ def far_inside():
         while at.inside is not None:
             at = at.inside
         at.count += 1
-        return x * 2
+        return result(x, at)
 
     return f, lambda: innermost.count
+
+
+def far_inside():
+    return counts_inside(12, lambda x, at: x * 2)
 
 
 def further_than_is_looked_at():
-    innermost = link = Link()
-    for _ in range(60):
-        link = Link(link)
-
-    def f(x):
-        at = link
-        while at.inside is not None:
-            at = at.inside
-        at.count += 1
-        return x * at.count
-
-    return f, lambda: innermost.count
+    return counts_inside(60, lambda x, at: x * at.count)
 
 
 @pytest.mark.parametrize("make", [in_the_middle_of_much, in_a_large_dict, far_inside])

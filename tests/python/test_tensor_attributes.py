@@ -2,6 +2,7 @@
 import diptych
 import pytest
 import torch
+from torch import nn
 
 CASES = {}
 
@@ -407,3 +408,49 @@ def test_a_parameter_that_the_function_makes():
         return x * torch.nn.Parameter(torch.ones(2)) * 2
 
     agree_while(f, lambda call: None, torch.ones(2))
+
+
+def test_data_of_a_captured_tensor():
+    def of(change):
+        w, layer = nn.Parameter(torch.ones(3)), nn.Linear(3, 2)
+        nn.init.ones_(layer.weight), nn.init.zeros_(layer.bias)
+        return lambda x: change(w, layer, x)
+
+    changes = (
+        lambda w, layer, x: (w.data.mul_(2), x * w)[1],
+        lambda w, layer, x: (x * w, w.data.add_(1))[0],
+        lambda w, layer, x: (layer.weight.data.clamp_(-0.1, 0.1), layer(x))[1],
+        lambda w, layer, x: (w.data.mul_(0.9).add_(layer.weight.data.sum(), alpha=0.1), layer(x) + w.sum())[1],
+        lambda w, layer, x: x * w.data + w,
+        lambda w, layer, x: (w.data[1:].zero_(), x * w)[1],
+    )
+    for change in changes:
+        eager, compiled = of(change), diptych.aot_function(of(change))
+        for _ in range(3):
+            expected, got = eager(torch.ones(3)), compiled(torch.ones(3))
+            torch.testing.assert_close(got, expected)
+            assert got.requires_grad == expected.requires_grad
+        assert compiled.stats().misses == 1 and compiled.stats().originals == 0
+
+
+def test_data_of_what_is_never_met_itself():
+    w, layer = torch.ones(3), nn.Linear(3, 2)
+    outside = w.data
+    functions = (
+        lambda x: x * w.data,
+        lambda x: (layer.weight.data.clamp_(-0.1, 0.1), x * 2 + layer.weight.detach().sum())[1],
+        lambda x: w.data * 1,
+        lambda x: diptych.scan(lambda c, i: (c * w.data, c), x, None, length=2)[0],
+        lambda x: x * w.detach() + x.data,
+        lambda x: (outside.mul_(2), x * w)[1],
+    )
+    for function in functions:
+        compiled = diptych.aot_function(function)
+        for value in (3, 5):
+            results = []
+            for each in (function, compiled):
+                w.fill_(value), layer.weight.data.fill_(value)
+                results += [each(torch.ones(3)), w.clone(), layer.weight.detach().clone()]
+            torch.testing.assert_close(results[:3], results[3:])
+    w.data = torch.full((3,), 7.0)
+    torch.testing.assert_close(diptych.aot_function(functions[0])(torch.ones(3)), w)

@@ -1,5 +1,6 @@
 #include "diptych/autodiff/backward_trace.h"
 
+#include <ATen/EmptyTensor.h>
 #include <ATen/ops/as_strided.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/zeros.h>
@@ -12,13 +13,6 @@ namespace {
 
 namespace ag = torch::autograd;
 namespace ca = torch::dynamo::autograd;
-
-// From a tensor's first element to its last.
-int64_t extent_of(const at::TensorGeometry& place) {
-  int64_t extent = place.numel() == 0 ? 0 : 1;
-  for (int64_t d = 0; d < place.dim() && extent > 0; ++d) extent += (place.size(d) - 1) * place.stride(d);
-  return extent;
-}
 
 /// What nodes call while they are replayed; each call finds the replay that it belongs to.
 class ReplayInterface final : public ca::PyCompilerInterface {
@@ -41,7 +35,8 @@ class ReplayInterface final : public ca::PyCompilerInterface {
     return replay(compiler).guarded(
         [&]() -> ag::variable_list {
           // A tensor with gaps is taken from all the memory that it reaches: a value of a graph has none.
-          const int64_t extent = extent_of(base);
+          const auto extent = static_cast<int64_t>(
+              at::detail::computeStorageNbytes(base.sizes(), base.strides(), /*itemsize_bytes=*/1));
           const bool has_gaps = extent != base.numel();
           const at::Tensor memory = has_gaps ? at::zeros({extent}, inputs[0].options())
                                              : at::empty_strided(base.sizes(), base.strides(), inputs[0].options());
