@@ -8,27 +8,12 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "by_type.h"
 #include "diptych/tree/spec.h"
 #include "kinds.h"
 
 namespace diptych::python {
 namespace {
-
-/// What is known of classes. One is kept alive, so that its address stays its own.
-template <class Fact>
-class ByType {
- public:
-  template <class Find>
-  Fact get(PyTypeObject* type, const Find& find) {
-    if (const auto known = facts_->find(type); known != facts_->end()) return known->second;
-    const Fact fact = find(py::handle(reinterpret_cast<PyObject*>(type)));
-    if (facts_->emplace(type, fact).second) Py_INCREF(type);
-    return fact;
-  }
-
- private:
-  std::unordered_map<PyTypeObject*, Fact>* const facts_ = new std::unordered_map<PyTypeObject*, Fact>;
-};
 
 /// Classes of the standard library, and where its files are.
 struct Standard {
@@ -181,10 +166,10 @@ py::object bound_to(py::handle object) {
   return bound == nullptr || PyModule_Check(bound) ? py::object() : py::reinterpret_borrow<py::object>(bound);
 }
 
-py::dict attributes_of_tensor(py::handle tensor) {
-  PyObject* const members = PyObject_GenericGetDict(tensor.ptr(), nullptr);
-  if (members == nullptr) throw py::error_already_set();
-  return py::reinterpret_steal<py::dict>(members);
+py::object attributes_of_tensor(py::handle tensor) {
+  auto members = py::reinterpret_steal<py::object>(PyObject_GenericGetDict(tensor.ptr(), nullptr));
+  if (!members) throw py::error_already_set();
+  return PyDict_GET_SIZE(members.ptr()) == 0 ? py::object() : std::move(members);
 }
 
 bool is_of_library(PyObject* function) {

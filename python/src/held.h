@@ -82,8 +82,8 @@ py::dict attributes_beside(py::handle object);
 /// What a method of a builtin class is bound to; null for anything else, and for functions of modules.
 py::object bound_to(py::handle object);
 
-/// The attributes that a tensor was given. Requires: nobody keeps it.
-py::dict attributes_of_tensor(py::handle tensor);
+/// The dict of the attributes that a tensor was given; null where there are none. Requires: nobody keeps it.
+py::object attributes_of_tensor(py::handle tensor);
 
 /// Whether a function is of an installed library, the standard one, or ours; what it reads is not read.
 bool is_of_library(PyObject* function);

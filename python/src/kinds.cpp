@@ -12,6 +12,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "by_type.h"
 #include "diptych/base/error.h"
 
 namespace diptych::python {
@@ -77,16 +78,9 @@ std::string type_name(py::handle object) {
   return module == "builtins" ? name : module + "." + name;
 }
 
-// A type is kept alive, so that its address stays its own.
 Kind kind_of(py::handle object) {
-  static auto* const kinds = new std::unordered_map<PyTypeObject*, Kind>;
-  PyTypeObject* const type = Py_TYPE(object.ptr());
-  const auto found = kinds->find(type);
-  if (found != kinds->end()) return found->second;
-  const Kind kind = find_kind(object);
-  Py_INCREF(type);
-  kinds->emplace(type, kind);
-  return kind;
+  static ByType<Kind> kinds;
+  return kinds.get(Py_TYPE(object.ptr()), [&](py::handle) { return find_kind(object); });
 }
 
 py::handle absent_tensor() { return known().absent; }

@@ -1,7 +1,5 @@
 #include "value.h"
 
-#include "diptych/tree/spec.h"
-
 namespace diptych::python {
 
 void refuse_uninitialized(py::handle object, const Path& path) {
@@ -48,17 +46,6 @@ bool is_key(py::handle key) {
   if (PyUnicode_CheckExact(key.ptr())) return true;
   int overflow = 0;
   return PyLong_CheckExact(key.ptr()) && (PyLong_AsLongLongAndOverflow(key.ptr(), &overflow), overflow == 0);
-}
-
-uint64_t hash_of_layout(const at::Tensor& tensor) {
-  const c10::Device device = tensor.device();
-  uint64_t hash = static_cast<uint64_t>(tensor.scalar_type()) * 64 + static_cast<uint64_t>(tensor.layout());
-  hash = diptych::detail::mix(hash, static_cast<uint64_t>(device.type()), static_cast<uint64_t>(device.index()));
-  if (tensor.layout() == c10::kStrided) {
-    hash = diptych::detail::mix(hash, tensor.is_leaf() ? 1 : 0, static_cast<uint64_t>(tensor.storage_offset()));
-    for (const int64_t stride : tensor.strides()) hash = diptych::detail::mix(hash, 0, static_cast<uint64_t>(stride));
-  }
-  return hash;
 }
 
 // A class of its own may have a repr() that says less than its base's.

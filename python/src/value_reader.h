@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "diptych/base/error.h"
+#include "diptych/trace/autograd_facts.h"
+#include "diptych/tree/spec.h"
 #include "diptych/tree/tree.h"
 #include "held.h"
 #include "kinds.h"
@@ -70,7 +72,16 @@ void with_constant(py::handle object, const Take& take) {
 }
 
 /// A number for the dtype, the device, the strides and the offset of a tensor, and whether it has a history.
-uint64_t hash_of_layout(const at::Tensor& tensor);
+inline uint64_t hash_of_layout(const at::Tensor& tensor, bool is_leaf) {
+  const c10::Device device = tensor.device();
+  const auto byte = [](auto value) { return uint64_t{static_cast<uint8_t>(value)}; };
+  const uint64_t facts = byte(tensor.scalar_type()) | byte(tensor.layout()) << 8 | byte(device.type()) << 16 |
+                         byte(device.index()) << 24 | byte(is_leaf) << 32;
+  if (tensor.layout() != c10::kStrided) return facts;
+  uint64_t hash = diptych::detail::mix(0, facts, static_cast<uint64_t>(tensor.storage_offset()));
+  for (const int64_t stride : tensor.strides()) hash = diptych::detail::mix(hash, 0, static_cast<uint64_t>(stride));
+  return hash;
+}
 
 /// What tensors inside an object are to a visitor.
 enum class Inside : uint8_t {
@@ -247,9 +258,10 @@ class Reader {
     if (inside_ == Inside::kModule) return visitor_.module_tensor(path, tensor);
     if (inside_ == Inside::kArgument) return leaf(tensor, path);
     visitor_.identity(path, tensor.unsafeGetTensorImpl(), [&] { return lifetime_if_any(object); });
-    visitor_.constant(path, tensor.requires_grad());
+    const diptych::detail::AutogradFacts autograd(*tensor.unsafeGetTensorImpl());
+    visitor_.constant(path, autograd.requires_grad);
     for (const int64_t size : tensor.sizes()) visitor_.constant(path, size);
-    visitor_.constant(Path(path, "layout"), static_cast<int64_t>(hash_of_layout(tensor)));
+    visitor_.constant(Path(path, "layout"), static_cast<int64_t>(hash_of_layout(tensor, autograd.is_leaf)));
   }
   // What a function may ask of a tensor and no operator tells: whether it is a Parameter, and attributes that were set.
   void what_is_its_own(py::handle object, const Path& path) {
@@ -257,8 +269,9 @@ class Reader {
         inside_ == Inside::kArgument) {
       type_of(object, path);
     }
-    const py::dict attributes = attributes_of_tensor(object);
-    if (attributes.size() > 0) closure_reader().attributes_of_tensor(attributes, Path(path, "attributes"));
+    if (const py::object held = attributes_of_tensor(object)) {
+      closure_reader().attributes_of_tensor(held, Path(path, "attributes"));
+    }
   }
   void absent(const Path& path) {
     inside_ == Inside::kArgument ? leaf(kUndefined, path) : type_of(absent_tensor(), path);

@@ -56,8 +56,7 @@ class Rebuilder {
     const bool are_plain = kind_of(object) == Kind::kTensor && kind_of(made) == Kind::kTensor;
     if (!is_argument_ || !are_plain || made.is(object)) return made;
     if (!py::type::of(made).is(py::type::of(object))) made.attr("__class__") = py::type::of(object);
-    const py::dict attributes = attributes_of_tensor(object);
-    if (attributes.size() > 0) made.attr("__dict__").attr("update")(attributes);
+    if (const py::object attributes = attributes_of_tensor(object)) made.attr("__dict__").attr("update")(attributes);
     return made;
   }
   template <class Sequence>

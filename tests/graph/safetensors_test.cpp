@@ -98,6 +98,10 @@ TEST_F(Safetensors, RefusesWhatOthersWroteWrongly) {
     return message_of([&] { load_tensors(path); });
   };
   EXPECT_EQ(refusal("F32", "[4]", "[0,16]"), "nothing was thrown");
+  for (const char* const number : {"1e300", "4.0", "-1e300", "99999999999999999999"}) {
+    EXPECT_NE(refusal("F32", fmt::format("[{}]", number), "[0,16]").find("expected whole numbers of 64 bits"),
+              std::string::npos);
+  }
   EXPECT_NE(refusal("F99", "[4]", "[0,16]").find("holds 'w' with the unknown dtype F99"), std::string::npos);
   EXPECT_NE(refusal("F32", "[5]", "[0,16]").find("holds 16 bytes for 'w', expected 20"), std::string::npos);
   EXPECT_NE(refusal("F32", "{}", "[0,16]").find("describes 'w' otherwise than safetensors do"), std::string::npos);

@@ -76,5 +76,40 @@ TEST(Scan, ReadBackFromTextAndFilesItRunsTheSame) {
   }
 }
 
+// Draws fill a tensor in the order of its memory, so that the layout of a carry counts.
+struct Dropping {
+  std::function<at::Tensor(const at::Tensor&)> next;
+  std::pair<Tensors, Tensors> operator()(const Tensors& carry, const Tensors& x) const {
+    return {{next(carry[0]) + x[0].sum()}, {x[0]}};
+  }
+};
+
+void expect_draws_of_the_loop(const Dropping& body, const at::Tensor& init) {
+  const at::Tensor xs = values({3, 2});
+  torch::manual_seed(7);
+  const Tensors ours = join(scan(body, Tensors{init}, Tensors{xs}));
+  torch::manual_seed(7);
+  EXPECT_TRUE(torch::equal(ours[0], join(unrolled_scan(body, Tensors{init}, Tensors{xs}))[0]));
+}
+
+TEST(Scan, DrawsForCarriesInTheOrderOfTheirMemory) {
+  const at::Tensor plain = values({3, 3}), transposed = plain.t();
+  const auto dropped = [](const at::Tensor& t) { return torch::dropout(t, 0.5, true); };
+  const Dropping drops{dropped};
+  const Dropping turns{[=](const at::Tensor& t) { return dropped(t).t(); }};
+  const Dropping draws_apart{[](const at::Tensor& t) { return t * torch::rand({3, 3}); }};
+  const Dropping drops_product{[=](const at::Tensor& t) { return dropped(t.mm(values({3, 3}))).t().clone(); }};
+  expect_draws_of_the_loop(drops, plain);
+  for (const at::Tensor& init : {plain, transposed}) {
+    expect_draws_of_the_loop(draws_apart, init);
+    expect_draws_of_the_loop(drops_product, init);
+  }
+  for (const auto& [body, init] : {std::pair{drops, transposed}, {turns, plain}, {turns, transposed}}) {
+    expect_error<UserError>([&] { expect_draws_of_the_loop(body, init); },
+                            "[scan] the body draws random numbers for a tensor that is laid out as a carry is");
+  }
+  expect_draws_of_the_loop(drops, transposed.contiguous());
+}
+
 }  // namespace
 }  // namespace diptych::testing

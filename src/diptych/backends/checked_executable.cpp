@@ -2,7 +2,6 @@
 
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <atomic>
 #include <map>
 #include <optional>
@@ -69,19 +68,9 @@ class CheckedExecutable final : public Executable {
     if (tensor.layout() != at::kStrided) return "a tensor that is not strided";
     return describe(tensor.scalar_type(), tensor.device(), tensor.sizes());
   }
-  // A size that only the kernel knows is what came back.
   static std::string describe(const TensorMeta& meta, const std::map<std::string, int64_t>& symbols,
                               const at::Tensor& got) {
-    std::vector<int64_t> sizes;
-    for (size_t d = 0; d < meta.sizes.size(); ++d) {
-      const auto wanted = meta.sizes[d].symbols();
-      const bool is_known = std::all_of(wanted.begin(), wanted.end(),
-                                        [&](const auto& symbol) { return symbols.count(symbol.first) != 0; });
-      const bool has_size = got.defined() && got.dim() > static_cast<int64_t>(d);
-      if (is_known) sizes.push_back(meta.sizes[d].evaluate(symbols));
-      if (!is_known) sizes.push_back(has_size ? got.size(static_cast<int64_t>(d)) : -1);
-    }
-    return describe(meta.dtype, meta.device, sizes);
+    return describe(meta.dtype, meta.device, detail::sizes_by(meta.sizes, symbols, got));
   }
 
   std::shared_ptr<const Executable> executable_;

@@ -2,11 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <torch/csrc/autograd/variable.h>
-
 #include <algorithm>
 #include <bit>
 
+#include "diptych/trace/autograd_facts.h"
 #include "diptych/trace/memory_overlap.h"
 #include "diptych/trace/recorder.h"
 #include "diptych/trace/transforms.h"
@@ -66,18 +65,6 @@ bool visit_sharing(c10::ArrayRef<const at::Tensor*> tensors, const Visit& visit)
   return true;
 }
 
-// What autograd says of a tensor, read off its fields: the functions for it go through several libraries.
-struct AutogradFacts {
-  explicit AutogradFacts(const c10::TensorImpl& impl) {
-    const auto* meta = static_cast<const torch::autograd::AutogradMeta*>(impl.autograd_meta());
-    if (meta == nullptr) return;
-    requires_grad = meta->is_view_ ? meta->requires_grad() : meta->requires_grad_ || meta->grad_fn_;
-    is_leaf = !requires_grad || !meta->grad_fn_;
-  }
-  bool requires_grad = false;
-  bool is_leaf = true;
-};
-
 // Whether a tensor may be one that no capture was made for. What a view is a view of may have a tangent.
 [[gnu::always_inline]] inline bool may_be_transformed(const at::Tensor& tensor) {
   const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
@@ -102,7 +89,7 @@ bool equal(c10::IntArrayRef values, const int64_t* expected) {
     return {at::ScalarType::Undefined, false, true, false, c10::kCPU, c10::kStrided, false, false, 0, geometry};
   }
   const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
-  const AutogradFacts autograd(*impl);
+  const detail::AutogradFacts autograd(*impl);
   return {c10::typeMetaToScalarType(impl->dtype()),
           autograd.requires_grad,
           autograd.is_leaf,

@@ -120,6 +120,15 @@ json JsonWriter::write_node(const Graph& graph, const Node& node) {
   return result;
 }
 
+json parse_whole_numbers(std::string_view text, std::string_view what) {
+  return json::parse(text, [&](int, json::parse_event_t, const json& value) {
+    DIPTYCH_CHECK(!value.is_number_float(),
+                  "[file] {} holds the number {}, expected whole numbers of 64 bits; save it again", what,
+                  value.dump());
+    return true;
+  });
+}
+
 json JsonWriter::write(const Graph& graph) {
   json result{{"name", graph.name()},
               {"symbols", size_symbols(graph)},

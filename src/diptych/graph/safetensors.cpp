@@ -4,13 +4,13 @@
 
 #include <array>
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "diptych/base/error.h"
 #include "diptych/graph/checksum.h"
 #include "diptych/graph/file.h"
 #include "diptych/graph/identical.h"
+#include "diptych/graph/json.h"
 
 namespace diptych {
 namespace {
@@ -77,7 +77,10 @@ File open(const std::string& path) {
   std::memcpy(&length, file.bytes.data(), sizeof(length));
   if (length > file.bytes.size() - sizeof(length)) file.refuse("is no safetensors file, or was cut short");
   const std::string_view rest = std::string_view(file.bytes).substr(sizeof(length));
-  file.header = Json::parse(rest.substr(0, length), nullptr, /*allow_exceptions=*/false);
+  try {
+    file.header = parse_whole_numbers(rest.substr(0, length), path);
+  } catch (const Json::exception&) {  // no object, then
+  }
   if (!file.header.is_object()) file.refuse("has no safetensors header");
   file.data = rest.substr(length);
   check_sum(file);

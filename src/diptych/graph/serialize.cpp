@@ -28,7 +28,7 @@ std::string dump(const json& value) {
 
 json parse_json(std::string_view text, std::string_view what) {
   try {
-    return json::parse(text);
+    return parse_whole_numbers(text, what);
   } catch (const json::exception& error) {
     detail::throw_user_error(fmt::format("[graph file] {} is no JSON ({}); save it again", what, error.what()));
   }

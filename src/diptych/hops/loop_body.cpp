@@ -2,8 +2,11 @@
 
 #include <ATen/ops/clone.h>
 
+#include <algorithm>
+
 #include "diptych/base/error.h"
 #include "diptych/hops/strides.h"
+#include "diptych/ops/tags.h"
 #include "diptych/trace/fake_tensor.h"
 #include "diptych/trace/placeholder.h"
 #include "diptych/trace/recorder.h"
@@ -12,6 +15,23 @@ namespace diptych::detail {
 namespace {
 
 using Tensors = std::vector<at::Tensor>;
+using Layouts = std::vector<Sizes>;
+
+Layouts layouts(const std::vector<TensorMeta>& metas) {
+  Layouts found;
+  for (const TensorMeta& meta : metas) found.push_back(meta.strides);
+  return found;
+}
+
+// Whether two captures of a body for carries of several layouts draw the same numbers for the same elements: a draw into
+// what is not contiguous is one into what is, with views around it.
+bool draw_alike(const Graph& a, const Graph& b) {
+  const auto is_alike = [&](const Node& x, const Node& y) {
+    const bool is_same_op = x.op == y.op && x.outputs.size() == y.outputs.size();
+    return is_same_op && (x.outputs.empty() || !draws_random(x) || a.meta(x.outputs[0]).strides == b.meta(y.outputs[0]).strides);
+  };
+  return std::equal(a.nodes().begin(), a.nodes().end(), b.nodes().begin(), b.nodes().end(), is_alike);
+}
 
 /// One attempt after the other, until carries and buffers are known.
 class Capturer {
@@ -28,19 +48,22 @@ class Capturer {
 
   LoopBody run() {
     while (true) {
-      auto body = capture();
+      auto body = capture(carries_);
       check_carries(*body);
       const bool more_grad = settle_requires_grad(*body);
       const bool more_buffers = find_buffers(*body);
-      if (!more_grad && !more_buffers) return {std::move(body), buffers_};
+      if (more_grad || more_buffers) continue;
+      if (body->draws()) check_draws(body);
+      return {std::move(body), buffers_};
     }
   }
 
  private:
-  std::shared_ptr<const Body> capture() const;
+  std::shared_ptr<const Body> capture(const std::vector<TensorMeta>& carries) const;
   void check_carries(const Body& body) const;
   bool settle_requires_grad(const Body& body);
   bool find_buffers(const Body& body);
+  void check_draws(const std::shared_ptr<const Body>& body) const;
   void check_memory_is_its_own(const at::Tensor& buffer, const std::string& path, const Body& body) const;
 
   const char* who_;
@@ -52,19 +75,19 @@ class Capturer {
 };
 
 // The code meets its buffers as tensors that it captures; as arguments too, they are one with those.
-std::shared_ptr<const Body> Capturer::capture() const {
+std::shared_ptr<const Body> Capturer::capture(const std::vector<TensorMeta>& carries) const {
   Tensors arguments;
   std::vector<std::string> paths;
   const auto add = [&](at::Tensor tensor, std::string path) {
     arguments.push_back(std::move(tensor));
     paths.push_back(std::move(path));
   };
-  for (size_t i = 0; i < carries_.size(); ++i) add(make_placeholder(carries_[i]), init_.spec.tensor_path(i));
+  for (size_t i = 0; i < carries.size(); ++i) add(make_placeholder(carries[i]), init_.spec.tensor_path(i));
   for (size_t i = 0; i < buffers_.size(); ++i) add(buffers_[i], fmt::format("buffer.{}", i));
   for (size_t i = 0; i < inputs_.metas.size(); ++i) {
     add(inputs_.examples.empty() ? make_placeholder(inputs_.metas[i]) : inputs_.examples[i], inputs_.paths[i]);
   }
-  const size_t num_carries = carries_.size();
+  const size_t num_carries = carries.size();
   const size_t num_buffers = buffers_.size();
   const auto with_buffers = [&](const Tensors& stand_ins) {
     const auto buffers_begin = stand_ins.begin() + static_cast<int64_t>(num_carries);
@@ -125,6 +148,24 @@ bool Capturer::find_buffers(const Body& body) {
     found = true;
   }
   return found;
+}
+
+// The body runs on contiguous carries. Those of the loop written out are laid out as they come, and a draw fills what is
+// like one of them in the order of its memory: the same numbers, elsewhere.
+void Capturer::check_draws(const std::shared_ptr<const Body>& body) const {
+  std::vector<TensorMeta> carries = carries_;
+  for (size_t i = 0; i < carries.size(); ++i) carries[i].strides = TensorMeta::of(init_.tensors[i]).strides;
+
+  for (std::vector<Layouts> seen; std::find(seen.begin(), seen.end(), layouts(carries)) == seen.end();) {
+    seen.push_back(layouts(carries));
+    const auto as_they_come = seen.back() == layouts(carries_) ? body : capture(carries);
+    DIPTYCH_CHECK(draw_alike(*as_they_come->graph(), *body->graph()),
+                  "[{}] the body draws random numbers for a tensor that is laid out as a carry is, and a carry is not "
+                  "contiguous, so that they would not be those of the loop written out; start with contiguous(), and "
+                  "have the body return contiguous carries",
+                  who_);
+    for (size_t i = 0; i < carries.size(); ++i) carries[i].strides = as_they_come->result(i).strides;
+  }
 }
 
 // A carry is a value: what also sees the buffer's memory would not see it change. Real tensors are captured as views of

@@ -11,8 +11,7 @@ namespace diptych::detail {
 std::string difference(const TensorMeta& expected, const at::Tensor& tensor,
                        const std::map<std::string, int64_t>& symbols) {
   if (tensor.layout() != at::kStrided || at::isQIntType(tensor.scalar_type())) return "";
-  std::vector<int64_t> sizes;
-  for (const SizeExpr& size : expected.sizes) sizes.push_back(size.evaluate(symbols));
+  const std::vector<int64_t> sizes = sizes_by(expected.sizes, symbols, tensor);
   const bool is_alike = tensor.scalar_type() == expected.dtype && tensor.device().type() == expected.device.type() &&
                         tensor.sizes() == at::IntArrayRef(sizes);
   if (is_alike) return "";

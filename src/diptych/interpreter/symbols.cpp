@@ -140,4 +140,18 @@ std::map<std::string, int64_t> SymbolBinder::solve(const std::vector<int64_t>& o
   return known;
 }
 
+std::vector<int64_t> detail::sizes_by(const Sizes& sizes, const std::map<std::string, int64_t>& symbols,
+                                      const at::Tensor& tensor) {
+  std::vector<int64_t> values;
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    const auto wanted = sizes[d].symbols();
+    const bool is_known =
+        std::all_of(wanted.begin(), wanted.end(), [&](const auto& symbol) { return symbols.contains(symbol.first); });
+    const bool has_size = tensor.defined() && tensor.dim() > static_cast<int64_t>(d);
+    const int64_t found = has_size ? tensor.size(static_cast<int64_t>(d)) : -1;
+    values.push_back(is_known ? sizes[d].evaluate(symbols) : found);
+  }
+  return values;
+}
+
 }  // namespace diptych

@@ -45,4 +45,11 @@ class SymbolBinder {
   std::set<std::string> needed_;  ///< by operands and subgraphs of nodes
 };
 
+namespace detail {
+/// The sizes of a tensor by the values of symbols; those with a symbol that has no value are what `tensor` has, as only
+/// who computed it knows them. -1 where it has no such dimension.
+std::vector<int64_t> sizes_by(const Sizes& sizes, const std::map<std::string, int64_t>& symbols,
+                              const at::Tensor& tensor);
+}  // namespace detail
+
 }  // namespace diptych

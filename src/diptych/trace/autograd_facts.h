@@ -1,0 +1,19 @@
+// What autograd says of a tensor, for checks that run at each call.
+#pragma once
+#include <torch/csrc/autograd/variable.h>
+
+namespace diptych::detail {
+
+/// Read off autograd's fields: the functions of at::Tensor for it go through several libraries.
+struct AutogradFacts {
+  explicit AutogradFacts(const c10::TensorImpl& impl) {
+    const auto* meta = static_cast<const torch::autograd::AutogradMeta*>(impl.autograd_meta());
+    if (meta == nullptr) return;
+    requires_grad = meta->is_view_ ? meta->requires_grad() : meta->requires_grad_ || meta->grad_fn_;
+    is_leaf = !requires_grad || !meta->grad_fn_;
+  }
+  bool requires_grad = false;
+  bool is_leaf = true;
+};
+
+}  // namespace diptych::detail
