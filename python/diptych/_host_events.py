@@ -8,13 +8,14 @@ import os
 import posix
 import random
 import sys
+import threading
 import time
 
 import torch
 
 # Of whom it is asked, and what that is in the words of a message.
-DRAWS, SEEDS, MEMORY, CLOCK, ENVIRONMENT, FILES, BY_NAME, CONTEXT, MAKES = (
-    "draws random numbers", "reads the state of torch's random numbers", "reads where a tensor lies", "reads the clock", "reads the environment", "reads a file", "reads variables by name", "reads what belongs to a context or a thread", None)
+DRAWS, SEEDS, MEMORY, LAZY, SETTINGS, CLOCK, ENVIRONMENT, FILES, BY_NAME, CONTEXT, HOOKS, MAKES = (
+    "draws random numbers", "reads the state of torch's random numbers", "reads where a tensor lies", "asks whether a tensor is conjugated or negated lazily", "reads a setting of torch", "reads the clock", "reads the environment", "reads a file", "reads variables by name", "reads what belongs to a context or a thread", "sets what a backward does to a tensor that it is given or captures", None)
 
 _OF_TIME = ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "process_time", "process_time_ns", "thread_time",
             "thread_time_ns", "localtime", "gmtime", "ctime", "asctime", "strftime", "clock_gettime", "clock_gettime_ns")
@@ -42,12 +43,15 @@ def watched():
         DRAWS: [*of_random, *_functions(posix, ("urandom", "getrandom")), *_uuid()],
         SEEDS: _methods(torch._C.Generator, "get_state", "initial_seed", "seed"),
         MEMORY: [*_methods(torch._C.TensorBase, "data_ptr", "storage_offset"), *_functions(torch._C, ("_to_dlpack", "_to_dlpack_versioned"))],
+        LAZY: [*_methods(torch._C.TensorBase, "is_conj", "is_neg"), torch.is_conj, torch.is_neg],
+        SETTINGS: [torch.get_num_threads, torch.get_num_interop_threads, torch.get_float32_matmul_precision],
         CLOCK: [*_functions(time, _OF_TIME), *_methods(datetime.datetime, "now", "utcnow"), *_methods(datetime.date, "today"), posix.times],
         ENVIRONMENT: [*_methods(os._Environ, "__getitem__", "__setitem__", "__delitem__", "__iter__", "__len__", "copy"), *_functions(posix, ("getcwd", "getloadavg"))],
         FILES: [io.open, builtins.input, *_functions(posix, _OF_FILES), *_methods(io.TextIOWrapper, "read", "readline"),
                 *_methods(io.BufferedReader, "read", "readline")],
         BY_NAME: [builtins.globals, builtins.eval, builtins.exec],
-        CONTEXT: [*_methods(contextvars.ContextVar, "get", "set", "reset"), _thread.get_ident],
+        CONTEXT: [*_methods(contextvars.ContextVar, "get", "set", "reset"), _thread.get_ident, threading.current_thread],
+        HOOKS: _methods(torch.Tensor, "register_hook", "register_post_accumulate_grad_hook") + _methods(torch._C.TensorBase, "retain_grad"),
         MAKES: _methods(random.Random, "__init__"),
     }
     return [(function, kind) for kind, functions in table.items() for function in functions]

@@ -16,6 +16,8 @@ def made_by_function(result, known, path="result", depth=_DEEPEST):
     or a tensor that was given attributes. None where there is nothing. `known`: what there was, by id."""
     if id(result) in known:
         return None
+    if isinstance(result, torch.nn.Parameter):
+        return f"makes a {type(result).__name__} of a tensor, '{path}'"
     if isinstance(result, torch.Tensor):
         return f"gives attributes to a tensor that it returns, '{path}'" if getattr(result, "__dict__", None) else None
     parts = None if isinstance(result, torch.nn.Module) else _parts(result)

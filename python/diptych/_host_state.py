@@ -9,7 +9,7 @@ import torch
 
 from ._host_caches import holds_stand_in
 from ._host_contents import LARGE, PLAIN, contents_of, same, subclass_attributes
-from ._host_events import DRAWS, MAKES, culprit, place, watched
+from ._host_events import DRAWS, HOOKS, MAKES, culprit, place, watched
 from ._host_results import made_by_function, put_back, switches
 
 __all__ = ["Watch", "watched"]
@@ -107,11 +107,14 @@ class Watch:
         self._root = sys._getframe().f_back  # of whom called the bindings, which have no frame
         self._reasons = []
         self._states = {}  # of generators that were drawn from, as they were
+        self._hooked = {}  # tensors on which a hook was registered, and the hooks that they had
         self._made = {}  # generators that the function makes from a seed
-        self._known, self._seen, self._copies = {}, [], []
+        self.known = {}  # all that was looked at, by id
+        self._seen, self._copies = [], []
         self._runs = 0
+        self._switches = switches()
         self._numpy = self._state_of_numpy()
-        _walk([("", self._numpy)] if self._numpy is not None else [], self._known, self._seen)
+        _walk([("", self._numpy)] if self._numpy is not None else [], self.known, self._seen)
 
     @staticmethod
     def _state_of_numpy():
@@ -122,9 +125,9 @@ class Watch:
     def enter(self, function, args, kwargs, names):
         """Before the function is run on stand-ins. Containers among the arguments are copies; `names` are those of parameters."""
         self._runs += 1
-        is_all = _walk([("closure", function), *_hooks_of_all_modules()], self._known, self._seen)
+        is_all = _walk([("closure", function), *_hooks_of_all_modules()], self.known, self._seen)
         named = [(names[i] if i < len(names) else f"args.{i - len(names)}", value) for i, value in enumerate(args)]
-        if not _walk([*named, *kwargs.items()], self._known, self._copies) or not is_all:
+        if not _walk([*named, *kwargs.items()], self.known, self._copies) or not is_all:
             self.note(f"leads to more than is looked at, {_MOST_OBJECTS} objects or {LARGE} elements of one")
 
         self._switches = switches()
@@ -132,16 +135,19 @@ class Watch:
     def leave(self, result):
         """After it ran, and returned this."""
         self._reasons.extend(f"sets {name}" for name in put_back(self._switches))
-        made = made_by_function(result, self._known)
+        made = made_by_function(result, self.known)
         if made:
             self.note(made)
 
     def event(self, kind, frame, function):
         """Something watched is called: by `frame`, or, if it is Python's own code, in it."""
+        called = frame
         if function is None and kind is not MAKES:
             frame = frame.f_back
         if kind is MAKES:
             self._make(frame.f_locals["self"], frame.f_locals.get("x"), frame)
+            return
+        if kind is HOOKS and not self._hook(called.f_locals["self"] if function is None else function.__self__):
             return
         by = culprit(frame, kind, self._root)
         if by is None:
@@ -161,6 +167,14 @@ class Watch:
         by = culprit(frame, DRAWS, self._root) if seed is None else None
         if by is not None:
             self._add_reason(DRAWS, "random.Random", by)
+
+    def _hook(self, tensor):
+        """Whether a hook that is registered on a tensor now stays there: such tensors, as they were."""
+        if id(tensor) not in self.known:
+            return False
+        hooks = {name: getattr(tensor, name) for name in ("_backward_hooks", "_post_accumulate_grad_hooks")}
+        self._hooked.setdefault(id(tensor), (tensor, {name: dict(held or {}) for name, held in hooks.items()}))
+        return True
 
     def note(self, what):
         self._reasons.append(what)
@@ -183,16 +197,30 @@ class Watch:
         is_once = not self._reasons and not of_copies and all(one.contents.is_cache for one, _ in changed)
         return Found([*taken, *reasons][0], is_undone, is_lost, draw, is_once)
 
-    def forget(self):
-        """After an error: takes back what holds a tensor of the trace, which is dead."""
+    def forget(self, is_of_function):
+        """After an error: takes all back if the function is to raise it again, and can; else what holds a tensor of the trace, which is dead.
+        Returns whether all is as it was."""
         _running.watch = None
-        self._undo([(one, now) for one, now in _changed(self._seen) if one.contents.write is not None and (one.contents.is_cache or holds_stand_in(now))])
+        changed = [*_changed(self._seen), *_changed(self._copies)]
+        is_undone = is_of_function and all(one.contents.write is not None for one, _ in changed)
+        if is_undone:
+            put_back(self._switches)
+        else:
+            changed = [(one, now) for one, now in changed if one.contents.write is not None and (one.contents.is_cache or holds_stand_in(now))]
+        self._undo(changed)
+        return is_undone
 
     def _undo(self, changed):
         for one, _ in changed:
             one.contents.write(one.content)
         for generator, state in self._states.values():
             random.Random.setstate(generator, state)
+        for tensor, hooks in self._hooked.values():
+            for name, before in hooks.items():
+                held = getattr(tensor, name)
+                if held is not None:
+                    held.clear()
+                    held.update(before)
 
 
 def _words(one, now):

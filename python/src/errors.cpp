@@ -13,6 +13,7 @@ namespace diptych::python {
 namespace {
 
 PyObject* user_error = nullptr;
+PyObject* internal_error = nullptr;
 
 // LibTorch's classes of errors and Python's; without the lines of C++ that torch leaves out, too.
 void raise_as_torch_does(const c10::Error& error) {
@@ -120,6 +121,7 @@ void bind_errors(py::module_& module) {
       "A case that Diptych does not support, or a wrong argument: says who, what was got and expected, what to change.";
   internal.doc() = "A fault of Diptych's own.";
   user_error = user.ptr();
+  internal_error = internal.ptr();
   diptych::detail::set_host_throw([](const UserError& error) {
     if (diptych::detail::Recorder::current() != nullptr) return;  // a capture is above, and not torch's binding
     const py::gil_scoped_acquire gil;
@@ -142,6 +144,16 @@ void bind_errors(py::module_& module) {
       raise_as_torch_does(error);
     }
   });
+}
+
+bool is_of_function(const std::exception_ptr& thrown) {
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const py::error_already_set& error) {
+    return error.matches(PyExc_Exception) && !error.matches(user_error) && !error.matches(internal_error);
+  } catch (...) {
+    return false;
+  }
 }
 
 void restore_user_error(py::error_already_set& error) {

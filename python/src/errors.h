@@ -2,6 +2,8 @@
 #pragma once
 #include <pybind11/pybind11.h>
 
+#include <exception>
+
 namespace diptych::python {
 
 namespace py = pybind11;
@@ -12,5 +14,9 @@ void bind_errors(py::module_& module);
 /// Raises a RuntimeError that torch made of a UserError as the UserError that it was, with its traceback; within a
 /// capture torch's refusal to read the memory of a stand-in as a UserError, too.
 void restore_user_error(py::error_already_set& error);
+
+/// Whether an exception is one that Python code raised, and neither a refusal nor a fault of ours.
+/// Requires: the GIL; bind_errors() was called.
+bool is_of_function(const std::exception_ptr& thrown);
 
 }  // namespace diptych::python

@@ -231,6 +231,20 @@ std::optional<uint64_t> hash_of_memory(py::handle object) {
   return hash_of_bytes(bytes, hash);
 }
 
+diptych::detail::MemoryRange memory_of(py::handle object) {
+  Py_buffer view;
+  if (PyObject_CheckBuffer(object.ptr()) == 0) return {};
+  if (PyObject_GetBuffer(object.ptr(), &view, PyBUF_STRIDED_RO) != 0) return PyErr_Clear(), diptych::detail::MemoryRange();
+  const std::unique_ptr<Py_buffer, void (*)(Py_buffer*)> release(&view, &PyBuffer_Release);
+  int64_t before = 0, after = view.itemsize;
+  for (int i = 0; i < view.ndim; ++i) {
+    if (view.shape[i] == 0) return {};
+    (view.strides[i] < 0 ? before : after) += (view.shape[i] - 1) * view.strides[i];
+  }
+  const auto first = reinterpret_cast<uintptr_t>(view.buf);
+  return {first + before, first + after};
+}
+
 std::weak_ptr<const void> lifetime_if_any(py::handle object) {
   if (Py_TYPE(object.ptr())->tp_weaklistoffset != 0) return lifetime_of(object);
   static auto* const kept = new std::unordered_set<PyObject*>;  // so that the address of one stays its own

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "diptych/trace/memory_overlap.h"
+
 namespace diptych::python {
 
 namespace py = pybind11;
@@ -93,6 +95,9 @@ PyObject* users_function(PyObject* callable);
 
 /// What is called when an attribute that a class has is used: behind a property, a static or a class method.
 py::object method_behind(py::handle attribute);
+
+/// Where the memory lies that an object lends by the buffer protocol, as a numpy array does; empty where it lends none.
+diptych::detail::MemoryRange memory_of(py::handle object);
 
 /// Something that lives for as long as the object; the object stays for good where that can't be told.
 std::weak_ptr<const void> lifetime_if_any(py::handle object);

@@ -11,6 +11,8 @@
 
 #include "diptych/base/error.h"
 #include "diptych/trace/transforms.h"
+#include "errors.h"
+#include "held.h"
 
 namespace diptych::python {
 namespace {
@@ -130,9 +132,23 @@ bool HostWatch::is_argument(const at::Tensor& tensor) const {
   return std::find(arguments_.begin(), arguments_.end(), tensor.unsafeGetTensorImpl()) != arguments_.end();
 }
 
-CaptureWatch::Found HostWatch::finish() {
+// Of numpy's arrays, bytearrays and the like: no trace sees who reads them.
+void HostWatch::find_shared_memory(const std::vector<at::Tensor>& written) const {
+  for (const at::Tensor& tensor : written) {
+    if (!tensor.has_storage()) continue;
+    const auto range = diptych::detail::MemoryRange::of(*tensor.storage().unsafeGetStorageImpl());
+    const auto shares = [&](const auto& object) { return memory_of(object.second).overlaps(range); };
+    const py::dict known = watch_.attr("known");
+    if (std::any_of(known.begin(), known.end(), shares)) {
+      watch_.attr("note")("changes a tensor whose memory an array has that it leads to");
+    }
+  }
+}
+
+CaptureWatch::Found HostWatch::finish(const std::vector<at::Tensor>& written) {
   const py::gil_scoped_acquire gil;
   stop();
+  find_shared_memory(written);
   const py::object found = watch_.attr("finish")();
   const auto what = found.attr("what").cast<std::string>();
   DIPTYCH_CHECK(
@@ -150,11 +166,11 @@ std::string HostWatch::finish_draws() {
   return watch_.attr("finish")().attr("draw").cast<std::string>();
 }
 
-void HostWatch::forget() {
+bool HostWatch::forget() {
   const py::gil_scoped_acquire gil;
   const py::error_scope error;  // that of a hook, which torch leaves set on its way here
   stop();
-  watch_.attr("forget")();
+  return watch_.attr("forget")(is_of_function(std::current_exception())).cast<bool>();
 }
 
 void HostRefusal::finish() {

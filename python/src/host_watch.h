@@ -37,14 +37,15 @@ class HostWatch : public CaptureWatch {
   void leave(py::handle function, py::handle result) const;
   /// Whether a tensor is one of those that stand for the captured function's arguments.
   bool is_argument(const at::Tensor& tensor) const;
-  Found finish() override;
+  Found finish(const std::vector<at::Tensor>& written) override;
   /// The same where draws of random numbers are all that counts: the first of them, in words.
   std::string finish_draws();
-  void forget() override;
+  bool forget() override;
 
  private:
   HostWatch(py::handle function, bool can_run);
   void stop();
+  void find_shared_memory(const std::vector<at::Tensor>& written) const;
 
   PyObject* function_;  // which the caller holds
   py::object watch_;

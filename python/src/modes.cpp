@@ -83,8 +83,7 @@ std::vector<std::pair<const char*, py::object>> hooks_of_all_modules() {
   // Modules ask these as they are called; registering a parameter is no part of that.
   static constexpr std::array kVariables{"_global_forward_pre_hooks",         "_global_forward_hooks",
                                          "_global_forward_hooks_with_kwargs", "_global_forward_hooks_always_called",
-                                         "_global_backward_pre_hooks",        "_global_backward_hooks",
-                                         "_global_is_full_backward_hook"};
+                                         "_global_backward_pre_hooks",        "_global_backward_hooks"};
   struct Variables {
     py::object module_variables = py::module_::import("torch.nn.modules.module").attr("__dict__");
     std::array<PyObject*, kVariables.size()> names{};
@@ -95,10 +94,10 @@ std::vector<std::pair<const char*, py::object>> hooks_of_all_modules() {
   std::vector<std::pair<const char*, py::object>> held;
   for (size_t i = 0; i < kVariables.size(); ++i) {
     PyObject* const value = PyDict_GetItem(variables.module_variables.ptr(), variables.names[i]);
-    if (value != nullptr && PyObject_IsTrue(value) == 1) {
-      held.emplace_back(kVariables[i], py::reinterpret_borrow<py::object>(value));
-    }
+    if (value == nullptr || (PyDict_Check(value) && PyDict_GET_SIZE(value) == 0)) continue;  // as a rule
+    held.emplace_back(kVariables[i], py::reinterpret_borrow<py::object>(value));
   }
+  if (!held.empty()) held.emplace_back("kind", variables.module_variables["_global_is_full_backward_hook"]);
   return held;
 }
 

@@ -14,6 +14,8 @@ namespace {
 /// What a binding would have seen, as a test tells it.
 struct Script {
   CaptureWatch::Found found;
+  bool is_own_exception = false;
+  std::vector<at::Tensor> written = {};
   int runs = 0;
   int finished = 0;
   int forgotten = 0;
@@ -22,11 +24,15 @@ struct Script {
 class ScriptedWatch final : public CaptureWatch {
  public:
   explicit ScriptedWatch(Script& script) : script_(script) {}
-  Found finish() override {
+  Found finish(const std::vector<at::Tensor>& written) override {
     ++script_.finished;
+    script_.written = written;
     return script_.found;
   }
-  void forget() override { ++script_.forgotten; }
+  bool forget() override {
+    ++script_.forgotten;
+    return script_.is_own_exception;
+  }
 
  private:
   Script& script_;
@@ -109,6 +115,36 @@ TEST(Original, IsForgottenAfterAnError) {
   EXPECT_THROW(f(torch::ones({2})), UserError);
   EXPECT_EQ(script->forgotten, 1);
   EXPECT_EQ(script->finished, 0);
+}
+
+TEST(Original, RunsToRaiseAnExceptionOfItsOwn) {
+  struct Throws : Watched {
+    at::Tensor operator()(const at::Tensor& x) const {
+      x.add_(1);
+      throw std::out_of_range("of its own");
+    }
+  };
+  const auto script = std::make_shared<Script>();
+  const at::Tensor x = torch::zeros({2});
+  const auto f = aot_function(Throws{{script}});
+  for (const bool is_own : {false, true}) {
+    script->is_own_exception = is_own;
+    EXPECT_THROW(f(x), std::out_of_range);
+    EXPECT_EQ(x.sum().item<float>(), is_own ? 2 : 0);
+  }
+  EXPECT_EQ(f.stats().originals, 1U);
+}
+
+TEST(Original, IsToldWhatGraphsWriteTo) {
+  struct Writes : Watched {
+    at::Tensor operator()(const at::Tensor& x, const at::Tensor& y) const { return x * y.add_(1); }
+  };
+  const auto script = std::make_shared<Script>();
+  const auto f = aot_function(Writes{{script}});
+  const at::Tensor y = torch::ones({2});
+  f(torch::ones({2}), y);
+  ASSERT_EQ(script->written.size(), 1U);
+  EXPECT_TRUE(script->written[0].is_same(y));
 }
 
 struct Extras {

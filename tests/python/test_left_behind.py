@@ -1,4 +1,6 @@
 """What a function leaves set in torch, what it asks of its random numbers, and objects that it makes and returns."""
+import threading
+
 import diptych
 import numpy
 import pytest
@@ -107,3 +109,50 @@ def test_an_object_that_was_there():
         _, kept, (same, mine), *rest = compiled(torch.ones(2), own)
         assert kept is KEPT and same is seen and mine is own and rest[1] is Log
     assert compiled.stats().originals == 0
+
+
+HOOKS = {
+    "of a captured leaf": lambda w, x: (w.register_hook(lambda g: g * 2), x * w)[1],
+    "of an argument": lambda w, x: (x.register_hook(lambda g: g * 2), x * w)[1],
+    "after accumulation": lambda w, x: (w.register_post_accumulate_grad_hook(lambda p: [p.grad.mul_(3)].clear()), x * w)[1],
+    "that is removed": lambda w, x: ((handle := w.register_hook(lambda g: g * 2)), x * w, handle.remove())[1],
+    "retain_grad": lambda w, x: ((y := x * 1).retain_grad(), x.retain_grad(), y * w)[2],
+    "of a result of the function's": lambda w, x: ((y := x * w), y.register_hook(lambda g: g * 2))[0],
+}
+
+
+@pytest.mark.parametrize("name", HOOKS)
+def test_hooks_that_stay_are_registered_by_each_call(name):
+    def seen_by(call_of):
+        w, x, found = torch.ones(2, requires_grad=True), torch.full((2,), 3.0, requires_grad=True), []
+        w.register_hook(lambda g: g + 1)
+        call = call_of(lambda x: HOOKS[name](w, x))
+        for _ in range(3):
+            call(x * 1 if name == "retain_grad" else x).sum().backward()
+            found.append([w.grad.tolist(), x.grad.tolist(), len(w._backward_hooks or ()), len(x._backward_hooks or ())])
+            w.grad = x.grad = None
+        return found, call
+
+    found, compiled = seen_by(diptych.aot_function)
+    assert found == seen_by(lambda f: f)[0]
+    stays = name != "of a result of the function's"
+    assert compiled.stats().originals == (3 if stays else 0)
+    assert not stays or compiled.stats().last_original.startswith("sets what a backward does to a tensor that it is given or captures")
+
+
+@pytest.mark.parametrize("read", [torch.get_num_threads, torch.get_float32_matmul_precision, threading.current_thread])
+def test_settings_that_the_function_reads(read):
+    compiled, x = diptych.aot_function(lambda x: x * len(str(read()))), torch.ones(2)
+    torch.testing.assert_close(compiled(x), x * len(str(read())))
+    assert "reads " in compiled.stats().last_original
+
+
+def test_a_parameter_that_the_function_makes_is_one():
+    compiled, x = diptych.aot_function(lambda x: (torch.nn.Parameter(x * 2), x * 3)), torch.ones(2)
+    for _ in range(2):
+        made, plain = compiled(x)
+        assert type(made) is torch.nn.Parameter and made.requires_grad and type(plain) is torch.Tensor
+        torch.testing.assert_close(made.detach(), x * 2)
+    w = torch.nn.Parameter(x)
+    assert diptych.aot_function(lambda x: (w, x * 2))(x)[0] is w
+    assert diptych.aot_function(lambda x: (x, x * 2))(w)[0] is w

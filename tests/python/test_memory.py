@@ -1,4 +1,5 @@
 """Whose memory a result, a literal or an argument lies in, and who sees a write to it, beside eager."""
+import array
 import random
 import re
 
@@ -564,3 +565,32 @@ def test_floor_division_trains():
         function(x).backward()
         grads.append(x.grad)
     assert torch.equal(*grads)
+
+
+@pytest.mark.parametrize("lender", ["numpy", "numpy.part", "numpy.turned", "bytearray", "array", "memoryview"])
+@pytest.mark.parametrize("read", [True, False])
+def test_memory_of_an_array_that_a_written_tensor_has(lender, read):
+    """The function reads through the array what it has written through the tensor."""
+
+    def outcome(call_of):
+        whole = numpy.arange(4, dtype=numpy.float32) + 1
+        held = {"numpy": whole, "numpy.part": whole[:2], "numpy.turned": whole[::-1], "bytearray": bytearray(whole.tobytes()), "array": array.array("f", whole),
+                "memoryview": memoryview(whole)}[lender]
+        owner = held if lender in ("bytearray", "array") else whole
+        x, y = torch.frombuffer(owner, dtype=torch.float32), torch.ones(4)
+
+        def reads(x):
+            x.add_(1)
+            return x * held[0]
+
+        def reads_not(x):
+            x.add_(1)
+            return x * 2
+
+        call = call_of(reads if read else reads_not)
+        found = [call(x).tolist() for _ in range(3)] + [call(y).tolist()]
+        return found, x.tolist(), y.tolist()
+
+    compiled = []
+    assert outcome(lambda f: compiled.append(diptych.aot_function(f)) or compiled[0]) == outcome(lambda f: f)
+    assert compiled[0].stats().originals == (3 if read else 0)

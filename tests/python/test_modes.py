@@ -199,3 +199,24 @@ def test_views_in_inference_mode(needs):
         for ours, theirs in zip(compiled(x), f(x)):
             close(ours, theirs)
             assert ours.requires_grad == theirs.requires_grad
+
+
+@pytest.mark.parametrize("function", [lambda x: x * 2, lambda x: x.add_(1), lambda x: x[:1], lambda x: x * x])
+@pytest.mark.parametrize("order", [(0, 1, 0, 1), (1, 0, 1, 0)])
+def test_tensors_of_inference_mode_outside_it(function, order):
+    """Beside ordinary tensors of the same kind: what eager refuses to write to and to save is refused, the rest is computed."""
+
+    def outcomes(call):
+        with torch.inference_mode():
+            inference = torch.ones(3)
+        found = []
+        for number in order:
+            x = [torch.ones(3), inference][number]
+            try:
+                result = call(x)
+                found.append((result.tolist(), result.is_inference(), result.requires_grad, x.tolist()))
+            except RuntimeError as error:
+                found.append(str(error).split(".")[0])
+        return found
+
+    assert outcomes(diptych.aot_function(function)) == outcomes(function)

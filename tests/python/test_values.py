@@ -215,3 +215,22 @@ def test_draws_into_tensors_with_gaps(draw, target):
         return
     for got, wanted in zip(drawn, run(draw)):
         assert torch.equal(got, wanted)
+
+
+LAZY = [
+    lambda x: x * 2 if x.conj().is_conj() else x * 3,
+    lambda x: (x * 2).is_conj() or x.conj() * 2,
+    lambda x: x * 2 if x.conj().imag.is_neg() else x * 3,
+    lambda x: x * (2 if torch.is_conj(x.conj()) else 3),
+    lambda x: x * (2 if torch.is_neg(x.conj().imag) else 3),
+    lambda x: x.resolve_conj() * (2 if x.is_conj() else 3),
+]
+
+
+@pytest.mark.parametrize("number", range(len(LAZY)))
+def test_whether_a_tensor_is_conjugated_lazily(number):
+    compiled, x = diptych.aot_function(LAZY[number]), torch.tensor([1 + 2j, 3 - 1j])
+    for given in (x, x.conj(), x):
+        found, expected = compiled(given), LAZY[number](given)
+        assert (found == expected) if isinstance(expected, bool) else torch.equal(found, expected)
+    assert "asks whether a tensor is conjugated or negated lazily" in compiled.stats().last_original

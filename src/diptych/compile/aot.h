@@ -158,7 +158,7 @@ class Aot {
     };
     const Cache::Miss miss{flat.spec, flat.tensors, tensors, capture_at, has_same_result};
     if (auto entry = find_by_trace(miss)) return entry;
-    auto entry = watched([&] { return state_->cache.make(miss, state_->options); });
+    auto entry = watched(miss);
     entry->result_example = std::move(example);
     entry->result_type = &typeid(Result);
     state_->cache.insert(entry);
@@ -174,7 +174,7 @@ class Aot {
       detail::take_back(watch);
       throw;
     } catch (...) {
-      watch.forget();
+      if (watch.forget()) throw detail::TransformMet("the function raises an exception while it is captured");
       throw;
     }
   }
@@ -187,18 +187,19 @@ class Aot {
     if (!watch) return state_->cache.find_by_trace(miss);
     const CaptureAt capture = [&](const std::vector<at::Tensor>& given, CaptureExtent extent) {
       auto trace = made_under(*watch, [&] { return miss.capture(given, extent); });
-      return watch->finish().what.empty() ? trace : nullptr;
+      const auto written = trace ? trace->written(miss.tensors) : std::vector<at::Tensor>();
+      return watch->finish(written).what.empty() ? trace : nullptr;
     };
     return state_->cache.find_by_trace({miss.spec, miss.arguments, miss.tensors, capture, miss.has_same_result});
   }
 
   // What a binding sees the function do besides its operators makes calls of this kind run the function itself.
-  template <class Make>
-  std::shared_ptr<Cache::Entry> watched(const Make& make) const {
+  std::shared_ptr<Cache::Entry> watched(const Cache::Miss& miss) const {
+    const auto make = [&] { return state_->cache.make(miss, state_->options); };
     const auto watch = detail::watch_capture(state_->function);
     if (!watch) return make();
     const auto entry = made_under(*watch, make);
-    const CaptureWatch::Found found = watch->finish();
+    const CaptureWatch::Found found = watch->finish(entry->code->written(miss.tensors));
     if (!found.what.empty()) state_->cache.run_original(*entry, found.what, found.is_undone);
     return entry;
   }

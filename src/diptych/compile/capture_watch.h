@@ -1,7 +1,10 @@
 // What a function does besides its operators, as a binding of another language sees it while the function is captured.
 #pragma once
+#include <ATen/core/Tensor.h>
+
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "diptych/base/error.h"
 
@@ -17,11 +20,14 @@ class CaptureWatch {
   };
 
   virtual ~CaptureWatch() = default;
-  /// Ends the watch and takes back what was done, if it can be.
+  /// Ends the watch and takes back what was done, if it can be. `written`: tensors of the call that the graphs write to;
+  /// what else the function reads in their memory, no graph does.
   /// Errors: UserError where it can't be, and the capture is no use either.
-  virtual Found finish() = 0;
-  /// Ends the watch of a capture that failed: what it left of the trace is taken back.
-  virtual void forget() = 0;
+  virtual Found finish(const std::vector<at::Tensor>& written) = 0;
+  /// Ends the watch of a capture that failed by the exception that is being handled: what it left of the trace is taken
+  /// back. Returns whether the function may run in its place: the exception is the function's own, which it raises
+  /// again when it has done what it does before, and all is as it was.
+  virtual bool forget() = 0;
 };
 
 namespace detail {
@@ -37,7 +43,7 @@ std::unique_ptr<CaptureWatch> watch_capture(F& function) {
 /// Ends the watch of a capture in whose place the function itself runs next.
 /// Errors: UserError where that would do again what can't be taken back.
 inline void take_back(CaptureWatch& watch) {
-  const CaptureWatch::Found found = watch.finish();
+  const CaptureWatch::Found found = watch.finish({});
   DIPTYCH_CHECK(found.is_undone,
                 "[capture] the function {}, which can't be taken back so that the function itself might run, as a call "
                 "inside a transform or on its tensors does; pass what it takes as an argument",

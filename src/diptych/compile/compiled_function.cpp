@@ -401,6 +401,15 @@ std::vector<at::Tensor> CompiledFunction::primals_of(c10::ArrayRef<const at::Ten
   return primals;
 }
 
+std::vector<at::Tensor> CompiledFunction::written(c10::ArrayRef<const at::Tensor*> arguments) const {
+  const std::vector<at::Tensor> primals = primals_of(arguments);
+  std::vector<at::Tensor> found;
+  for (const MutationPlan& mutation : plan().mutations) {
+    if (mutation.data) found.push_back(primals.at(mutation.primal));
+  }
+  return found;
+}
+
 detail::HostState CompiledFunction::host_state() const {
   detail::HostState state;
   for (const auto& reads : host_reads_) state.emplace_back(reads, reads->hash());

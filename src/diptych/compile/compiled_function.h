@@ -125,6 +125,8 @@ class CompiledFunction : public std::enable_shared_from_this<CompiledFunction> {
       tensors[begin + derived.free_variable] = &detail::autograd_base(*tensors[derived.base_of]);
     }
   }
+  /// Of the arguments of a call and the free variables, those that it writes to.
+  std::vector<at::Tensor> written(c10::ArrayRef<const at::Tensor*> arguments) const;
   size_t num_arguments() const { return layout_.num_arguments; }
   /// Primals whose values a gradient depends on: what a backward of the backward starts from.
   const std::vector<size_t>& gradient_primals() const { return gradient_primals_; }

@@ -93,7 +93,7 @@ void ResultLinks::link(std::vector<at::Tensor>& slots, const std::vector<at::Ten
     if (plan.num_stages > 1) apply_mutations(slots, unseen);
     for (size_t stage = plan.num_stages; stage-- > 0;) link_stage(stage, slots, residuals);
   }
-  apply_mutations(slots, std::vector<bool>(slots.size(), true));
+  if (!plan.mutations.empty()) apply_mutations(slots, std::vector<bool>(slots.size(), true));
 }
 
 // Those of `of_slots`, and those of a shape alone.

@@ -86,7 +86,7 @@ bool equal(c10::IntArrayRef values, const int64_t* expected) {
 // Inlined by force, as it runs for each input of each call.
 [[gnu::always_inline]] inline TensorGuards::Facts TensorGuards::facts_of(const at::Tensor& tensor, uint32_t geometry) {
   if (!tensor.defined()) {
-    return {at::ScalarType::Undefined, false, true, false, c10::kCPU, c10::kStrided, false, false, 0, geometry};
+    return {.dtype = at::ScalarType::Undefined, .is_leaf = true, .device = c10::kCPU, .geometry = geometry};
   }
   const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
   const detail::AutogradFacts autograd(*impl);
@@ -98,6 +98,7 @@ bool equal(c10::IntArrayRef values, const int64_t* expected) {
           impl->layout(),
           impl->is_conj(),
           impl->is_neg(),
+          tensor.is_inference(),
           static_cast<uint32_t>(impl->dim()),
           geometry};
 }
@@ -238,6 +239,7 @@ std::string TensorGuards::first_failure(c10::ArrayRef<const at::Tensor*> tensors
     if (now.is_leaf != then.is_leaf) return says("is_leaf", then.is_leaf, now.is_leaf);
     if (now.is_conjugate != then.is_conjugate) return says("is_conj", then.is_conjugate, now.is_conjugate);
     if (now.is_negative != then.is_negative) return says("is_neg", then.is_negative, now.is_negative);
+    if (now.is_inference != then.is_inference) return says("is_inference", then.is_inference, now.is_inference);
     const c10::IntArrayRef sizes(geometry_.data() + then.geometry, then.dim);
     const c10::IntArrayRef strides(geometry_.data() + then.geometry + then.dim, then.dim);
     if (sizes_fit) continue;

@@ -46,14 +46,15 @@ class TensorGuards {
  private:
   struct Facts {
     at::ScalarType dtype;
-    bool requires_grad;
+    bool requires_grad = false;
     bool is_leaf;
-    bool defined;
+    bool defined = false;
     c10::Device device;
-    c10::Layout layout;
-    bool is_conjugate;
-    bool is_negative;
-    uint32_t dim;
+    c10::Layout layout = c10::kStrided;
+    bool is_conjugate = false;
+    bool is_negative = false;
+    bool is_inference = false;
+    uint32_t dim = 0;
     uint32_t geometry;  ///< where this tensor's sizes, then strides, start in geometry_
     bool operator==(const Facts&) const = default;
   };
