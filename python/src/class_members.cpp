@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "by_address.h"
 #include "held.h"
 
 namespace diptych::python {
@@ -109,14 +110,15 @@ Key* kept(Key* object) {
 }  // namespace
 
 const CodeNames& names_of_code(PyObject* code) {
-  static auto* const known = new std::unordered_map<PyObject*, CodeNames>;
-  const auto found = known->find(code);
-  if (found != known->end()) return found->second;
-  const auto pair = py::module_::import("diptych._host_contents").attr("names_by_use")(py::handle(code));
-  CodeNames& names = (*known)[kept(code)];
-  for (const py::handle name : py::reinterpret_borrow<py::tuple>(pair)[0]) add_once(names.variables, interned(name));
-  for (const py::handle name : py::reinterpret_borrow<py::tuple>(pair)[1]) add_once(names.attributes, interned(name));
-  return names;
+  static ByAddress<PyObject, const CodeNames*> known;
+  return *known.get(code, [](py::handle asked) {
+    const auto pair = py::module_::import("diptych._host_contents").attr("names_by_use")(asked);
+    auto* const names = new CodeNames;
+    for (const py::handle name : py::reinterpret_borrow<py::tuple>(pair)[0]) add_once(names->variables, interned(name));
+    for (const py::handle name : py::reinterpret_borrow<py::tuple>(pair)[1])
+      add_once(names->attributes, interned(name));
+    return names;
+  });
 }
 
 bool is_users_module(PyObject* module) {

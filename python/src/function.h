@@ -112,9 +112,7 @@ struct Tree<python::Arguments> {
     const pybind11::gil_scoped_acquire gil;
     visitor.structure(path, Structure::kTuple, static_cast<int64_t>(arguments.positional.size()));
     python::Met met;
-    const auto visit = [&](auto& argument, const Path& at) {
-      python::visit_argument(argument, at, visitor, met.classes);
-    };
+    const auto visit = [&](auto& argument, const Path& at) { python::visit_argument(argument, at, visitor, met); };
     for (size_t i = 0; i < arguments.positional.size(); ++i) {
       const auto& names = *arguments.names;
       if (i < names.size()) {

@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "by_type.h"
+#include "by_address.h"
 #include "diptych/tree/spec.h"
 #include "kinds.h"
 
@@ -234,7 +234,8 @@ std::optional<uint64_t> hash_of_memory(py::handle object) {
 diptych::detail::MemoryRange memory_of(py::handle object) {
   Py_buffer view;
   if (PyObject_CheckBuffer(object.ptr()) == 0) return {};
-  if (PyObject_GetBuffer(object.ptr(), &view, PyBUF_STRIDED_RO) != 0) return PyErr_Clear(), diptych::detail::MemoryRange();
+  if (PyObject_GetBuffer(object.ptr(), &view, PyBUF_STRIDED_RO) != 0)
+    return PyErr_Clear(), diptych::detail::MemoryRange();
   const std::unique_ptr<Py_buffer, void (*)(Py_buffer*)> release(&view, &PyBuffer_Release);
   int64_t before = 0, after = view.itemsize;
   for (int i = 0; i < view.ndim; ++i) {

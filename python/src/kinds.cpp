@@ -12,7 +12,7 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "by_type.h"
+#include "by_address.h"
 #include "diptych/base/error.h"
 
 namespace diptych::python {

@@ -86,14 +86,25 @@ std::vector<std::pair<const char*, py::object>> hooks_of_all_modules() {
                                          "_global_backward_pre_hooks",        "_global_backward_hooks"};
   struct Variables {
     py::object module_variables = py::module_::import("torch.nn.modules.module").attr("__dict__");
-    std::array<PyObject*, kVariables.size()> names{};
+    std::array<PyObject*, kVariables.size()> names{}, values{};
+    uint64_t version = 0;  ///< of the module's variables, when these values were looked up
     Variables() { std::transform(kVariables.begin(), kVariables.end(), names.begin(), &PyUnicode_InternFromString); }
+    void look_up() {
+      const auto value = [&](PyObject* name) { return PyDict_GetItem(module_variables.ptr(), name); };
+#if PY_VERSION_HEX < 0x030C0000  // a later Python does not say whether a dict was changed
+      const uint64_t now = reinterpret_cast<PyDictObject*>(module_variables.ptr())->ma_version_tag;
+      if (now == version) return;
+      version = now;
+#endif
+      std::transform(names.begin(), names.end(), values.begin(), value);
+    }
   };
   PYBIND11_CONSTINIT static py::gil_safe_call_once_and_store<Variables> storage;
-  const Variables& variables = storage.call_once_and_store_result([] { return Variables(); }).get_stored();
+  Variables& variables = storage.call_once_and_store_result([] { return Variables(); }).get_stored();
+  variables.look_up();
   std::vector<std::pair<const char*, py::object>> held;
   for (size_t i = 0; i < kVariables.size(); ++i) {
-    PyObject* const value = PyDict_GetItem(variables.module_variables.ptr(), variables.names[i]);
+    PyObject* const value = variables.values[i];
     if (value == nullptr || (PyDict_Check(value) && PyDict_GET_SIZE(value) == 0)) continue;  // as a rule
     held.emplace_back(kVariables[i], py::reinterpret_borrow<py::object>(value));
   }

@@ -33,17 +33,15 @@ void visit_object(Object& value, const Path& path, Visitor& visitor, bool is_gua
   }
 }
 
-/// Visits one of several arguments, and adds the classes of what it holds, of which the function may read attributes.
-/// Requires: the GIL.
+/// Visits one of several arguments. Of what it has met, `met` keeps the classes, of which the function may read
+/// attributes. Requires: the GIL.
 template <class Object, class Visitor>
-void visit_argument(Object& value, const Path& path, Visitor& visitor, std::vector<PyTypeObject*>& classes) {
+void visit_argument(Object& value, const Path& path, Visitor& visitor, Met& met) {
   if constexpr (!std::is_const_v<Object> && diptych::detail::replaces_tensors<Visitor>()) {
     value = Object(Rebuilder<Visitor>(visitor, /*is_argument=*/true).rebuild(value.handle.get(), path));
   } else {
-    Met met;
-    met.classes.swap(classes);
     Reader<Visitor>(visitor, met).visit(value.handle.get(), path, /*is_guarded=*/true);
-    classes.swap(met.classes);
+    met.keep_classes();
   }
 }
 

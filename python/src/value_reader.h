@@ -108,6 +108,13 @@ struct Met {
     enter(object);
     return true;
   }
+  /// Forgets all but the classes.
+  void keep_classes() {
+    if (!codes.empty()) codes.clear();
+    if (places.empty()) return;  // as where a tensor was read
+    depths.clear();
+    places.clear();
+  }
   /// Whether an object is met for the first time.
   bool enter(PyObject* object) { return places.try_emplace(object, static_cast<int64_t>(places.size())).second; }
 };

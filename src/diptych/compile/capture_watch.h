@@ -20,9 +20,9 @@ class CaptureWatch {
   };
 
   virtual ~CaptureWatch() = default;
-  /// Ends the watch and takes back what was done, if it can be. `written`: tensors of the call that the graphs write to;
-  /// what else the function reads in their memory, no graph does.
-  /// Errors: UserError where it can't be, and the capture is no use either.
+  /// Ends the watch and takes back what was done, if it can be. `written`: tensors of the call that the graphs write
+  /// to; what else the function reads in their memory, no graph does. Errors: UserError where it can't be, and the
+  /// capture is no use either.
   virtual Found finish(const std::vector<at::Tensor>& written) = 0;
   /// Ends the watch of a capture that failed by the exception that is being handled: what it left of the trace is taken
   /// back. Returns whether the function may run in its place: the exception is the function's own, which it raises

@@ -10,8 +10,8 @@
 
 namespace diptych {
 
-/// Parses a text whose numbers are all whole ones of 64 bits: the library makes such of others where it is asked for one,
-/// whatever their range. Errors: nlohmann's for what is no JSON; UserError names `what` for another number.
+/// Parses a text whose numbers are all whole ones of 64 bits: the library makes such of others where it is asked for
+/// one, whatever their range. Errors: nlohmann's for what is no JSON; UserError names `what` for another number.
 nlohmann::json parse_whole_numbers(std::string_view text, std::string_view what);
 
 /// Turns graphs into JSON. Operators and constants are collected over all graphs of one file.

@@ -23,12 +23,13 @@ Layouts layouts(const std::vector<TensorMeta>& metas) {
   return found;
 }
 
-// Whether two captures of a body for carries of several layouts draw the same numbers for the same elements: a draw into
-// what is not contiguous is one into what is, with views around it.
+// Whether two captures of a body for carries of several layouts draw the same numbers for the same elements: a draw
+// into what is not contiguous is one into what is, with views around it.
 bool draw_alike(const Graph& a, const Graph& b) {
   const auto is_alike = [&](const Node& x, const Node& y) {
     const bool is_same_op = x.op == y.op && x.outputs.size() == y.outputs.size();
-    return is_same_op && (x.outputs.empty() || !draws_random(x) || a.meta(x.outputs[0]).strides == b.meta(y.outputs[0]).strides);
+    return is_same_op &&
+           (x.outputs.empty() || !draws_random(x) || a.meta(x.outputs[0]).strides == b.meta(y.outputs[0]).strides);
   };
   return std::equal(a.nodes().begin(), a.nodes().end(), b.nodes().begin(), b.nodes().end(), is_alike);
 }
@@ -150,8 +151,8 @@ bool Capturer::find_buffers(const Body& body) {
   return found;
 }
 
-// The body runs on contiguous carries. Those of the loop written out are laid out as they come, and a draw fills what is
-// like one of them in the order of its memory: the same numbers, elsewhere.
+// The body runs on contiguous carries. Those of the loop written out are laid out as they come, and a draw fills what
+// is like one of them in the order of its memory: the same numbers, elsewhere.
 void Capturer::check_draws(const std::shared_ptr<const Body>& body) const {
   std::vector<TensorMeta> carries = carries_;
   for (size_t i = 0; i < carries.size(); ++i) carries[i].strides = TensorMeta::of(init_.tensors[i]).strides;
