@@ -1,5 +1,6 @@
 """What objects of the host hold, one level deep, so that a change of it is seen and taken back: containers, attributes, cells, globals, classes,
 iterators, arrays."""
+import _thread
 import array
 import collections
 import dis
@@ -8,6 +9,7 @@ import io
 import pickle
 import queue
 import sys
+import threading
 import types
 import weakref
 from collections.abc import Callable, Iterator
@@ -15,6 +17,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from . import _core
 from ._host_caches import CACHED, drop_of_trace, of_trace
 
 MISSING = object()
@@ -26,7 +29,7 @@ _ATOMS = (bool, int, float, complex, str, bytes, type(None), torch.Tensor, torch
           types.CodeType, types.BuiltinFunctionType)
 _ITERATORS = tuple({type(made) for made in (iter([]), iter(()), iter({}), iter({}.items()), iter({}.values()), iter(set()), iter(range(1)), iter(""),
                                             reversed([]), enumerate([]), zip(), map(len, []), filter(None, []))})
-_ATTRIBUTES_OF_LIBRARY = (torch.nn.Module, torch.optim.Optimizer, types.SimpleNamespace, collections.UserDict, collections.UserList, collections.ChainMap, queue.Queue, weakref.WeakKeyDictionary,
+_ATTRIBUTES_OF_LIBRARY = (torch.nn.Module, torch.optim.Optimizer, types.SimpleNamespace, collections.UserDict, collections.UserList, collections.ChainMap, queue.Queue, threading.Semaphore, threading.Event, threading.local, weakref.WeakKeyDictionary,
                           weakref.WeakValueDictionary, weakref.WeakSet)
 
 
@@ -348,7 +351,9 @@ def _of_cached(cached):
 
 
 def _of_tensor(tensor):
-    return Contents(_none, None, lambda: [("", Attributes(vars(tensor)))])
+    if _core.is_stand_in(tensor) or not tensor.is_leaf:
+        return Contents(_none, None, lambda: [("", Attributes(vars(tensor)))])
+    return Contents(lambda: [tensor.requires_grad], lambda content: tensor.requires_grad_(content[0]), lambda: [("", Attributes(vars(tensor)))])
 
 
 def _of_any_function(function):
@@ -371,7 +376,7 @@ _OF_TYPE = {
     **{kind: _of_callable for kind in (types.MethodType, functools.partial, property, staticmethod, classmethod, functools.cached_property,
                                               functools.partialmethod, functools.singledispatchmethod)},
     tuple: lambda value: Contents(_none, None, lambda: [(f".{i}", x) for i, x in enumerate(value)]), bytearray: _of_bytes, array.array: _of_array,
-    queue.SimpleQueue: lambda value: Contents(lambda: [value.qsize()], None, _none),
+    queue.SimpleQueue: lambda value: Contents(lambda: [value.qsize()], None, _none), _thread.LockType: lambda value: Contents(lambda: [value.locked()], None, _none),
 }
 _OF_KIND = ((dict, _of_dict), (list, _of_list), (set, _of_set), (collections.deque, _of_deque), (io.IOBase, _of_file))
 

@@ -9,13 +9,14 @@ import torch
 
 from ._host_caches import holds_stand_in
 from ._host_contents import LARGE, PLAIN, contents_of, same, subclass_attributes
-from ._host_events import DRAWS, HOOKS, MAKES, culprit, place, watched
+from ._host_events import DRAWS, ENVIRONMENT, FILES, HOOKS, MAKES, SEEDS, culprit, place, watched
 from ._host_results import made_by_function, put_back, switches
 
 __all__ = ["Watch", "watched"]
 
 _MOST_OBJECTS = 100_000
 _DEEPEST = 40
+_SETS = frozenset(("__setitem__", "__delitem__", "set", "reset"))  # of what is asked, those that change what the next one is told
 
 
 class _Seen(NamedTuple):
@@ -107,6 +108,7 @@ class Watch:
         self._root = sys._getframe().f_back  # of whom called the bindings, which have no frame
         self._reasons = []
         self._states = {}  # of generators that were drawn from, as they were
+        self._lasting = []  # those of the reasons that nobody can take back
         self._hooked = {}  # tensors on which a hook was registered, and the hooks that they had
         self._made = {}  # generators that the function makes from a seed
         self.known = {}  # all that was looked at, by id
@@ -157,7 +159,10 @@ class Watch:
             if id(generator) in self._made:
                 return
             self._states.setdefault(id(generator), (generator, random.Random.getstate(generator)))
-        self._add_reason(kind, getattr(function, "__qualname__", None) or "os.environ", by)
+        name = "os.environ" if kind is ENVIRONMENT and function is None else getattr(function, "__qualname__", called.f_code.co_name)
+        self._add_reason(kind, name, by)
+        if kind in (FILES, SEEDS) or called.f_code.co_name in _SETS or name.rpartition(".")[2] in _SETS:
+            self._lasting.append(self._reasons[-1])
 
     def _add_reason(self, kind, name, frame):
         self._reasons.append(f"{kind} ({name}) at {place(frame)}")
@@ -197,18 +202,25 @@ class Watch:
         is_once = not self._reasons and not of_copies and all(one.contents.is_cache for one, _ in changed)
         return Found([*taken, *reasons][0], is_undone, is_lost, draw, is_once)
 
-    def forget(self, is_of_function):
-        """After an error: takes all back if the function is to raise it again, and can; else what holds a tensor of the trace, which is dead.
-        Returns whether all is as it was."""
+    def forget(self, exception, has_written):
+        """After an error, `exception` if it is the function's own: takes back what holds a tensor of the trace, which is dead. Returns None, or, where
+        more than the host shows what the function did, as it has written to tensors or kept some, "" if all is as it was, so that it may do and raise that
+        itself, or what can't be taken back, in words."""
         _running.watch = None
         changed = [*_changed(self._seen), *_changed(self._copies)]
-        is_undone = is_of_function and all(one.contents.write is not None for one, _ in changed)
-        if is_undone:
-            put_back(self._switches)
-        else:
-            changed = [(one, now) for one, now in changed if one.contents.write is not None and (one.contents.is_cache or holds_stand_in(now))]
-        self._undo(changed)
-        return is_undone
+        of_trace = [(one, now) for one, now in changed if one.contents.write is not None and (one.contents.is_cache or holds_stand_in(now))]
+        if exception is None:
+            self._undo(of_trace)
+            return None
+        if not (has_written or self._hooked or of_trace or holds_stand_in([exception.args, vars(exception)])):
+            return None
+        lasting = [*self._lasting, *(_words(one, now) for one, now in changed if one.contents.write is None)]
+        try:
+            self._undo(of_trace if lasting else changed)
+        except Exception as error:  # noqa: BLE001  # of a class of the user's
+            lasting.append(f"changes what raises {error!r} when it is set to what it was")
+        put_back({} if lasting else self._switches)
+        return lasting[0] if lasting else ""
 
     def _undo(self, changed):
         for one, _ in changed:

@@ -146,19 +146,22 @@ void bind_errors(py::module_& module) {
   });
 }
 
-bool is_of_function(const std::exception_ptr& thrown) {
+py::object exception_of_function(const std::exception_ptr& thrown) {
   try {
     std::rethrow_exception(thrown);
   } catch (const py::error_already_set& error) {
-    return error.matches(PyExc_Exception) && !error.matches(user_error) && !error.matches(internal_error);
-  } catch (...) {
-    return false;
+    const bool is_ours = error.matches(user_error) || error.matches(internal_error);
+    if (error.matches(PyExc_Exception) && !is_ours) return error.value();
+  } catch (...) {  // NOLINT(bugprone-empty-catch): of C++
   }
+  return py::none();
 }
 
 void restore_user_error(py::error_already_set& error) {
   if (error.matches(user_error)) return;
-  std::string text = py::str(error.value());
+  const auto said = py::reinterpret_steal<py::object>(PyObject_Str(error.value().ptr()));
+  if (!said) return PyErr_Clear();  // of a class of the user's, or one that holds a tensor of the trace
+  auto text = said.cast<std::string>();
   const bool is_traced = diptych::detail::Recorder::current() != nullptr;
   if (const Refusal* known = is_traced ? find_refusal(type_name(error.value()), text) : nullptr) {
     text = fmt::format(fmt::runtime(known->meaning), traced_line(error));

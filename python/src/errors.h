@@ -15,8 +15,8 @@ void bind_errors(py::module_& module);
 /// capture torch's refusal to read the memory of a stand-in as a UserError, too.
 void restore_user_error(py::error_already_set& error);
 
-/// Whether an exception is one that Python code raised, and neither a refusal nor a fault of ours.
-/// Requires: the GIL; bind_errors() was called.
-bool is_of_function(const std::exception_ptr& thrown);
+/// The exception, if Python code raised it, and it is neither a refusal nor a fault of ours, nor one that ends a
+/// program; else None. Requires: the GIL; bind_errors() was called.
+py::object exception_of_function(const std::exception_ptr& thrown);
 
 }  // namespace diptych::python

@@ -88,7 +88,14 @@ Value Function::operator()(const Arguments& arguments) const {
   if (HostWatch* const watch = is_traced ? HostWatch::current() : nullptr) {
     watch->enter(callable_.get(), args, kwargs, *arguments.names, addresses_in(arguments));
   }
-  const py::object result = call(callable_.get(), args, kwargs);
+  py::object result;
+  try {
+    result = call(callable_.get(), args, kwargs);
+  } catch (const py::error_already_set& error) {
+    const HostWatch* const watch = is_traced ? HostWatch::current() : nullptr;
+    if (watch != nullptr) watch->leave_by(callable_.get(), error);
+    throw;
+  }
   if (is_traced) {
     py::module_::import("diptych._tree").attr("refuse_hidden_tensors")(result);
     if (const HostWatch* const watch = HostWatch::current()) watch->leave(callable_.get(), result);

@@ -237,12 +237,13 @@ diptych::detail::MemoryRange memory_of(py::handle object) {
   if (PyObject_GetBuffer(object.ptr(), &view, PyBUF_STRIDED_RO) != 0)
     return PyErr_Clear(), diptych::detail::MemoryRange();
   const std::unique_ptr<Py_buffer, void (*)(Py_buffer*)> release(&view, &PyBuffer_Release);
+  const auto first = reinterpret_cast<uintptr_t>(view.buf);
+  if (view.shape == nullptr || view.strides == nullptr) return {first, first + static_cast<uintptr_t>(view.len)};
   int64_t before = 0, after = view.itemsize;
   for (int i = 0; i < view.ndim; ++i) {
     if (view.shape[i] == 0) return {};
     (view.strides[i] < 0 ? before : after) += (view.shape[i] - 1) * view.strides[i];
   }
-  const auto first = reinterpret_cast<uintptr_t>(view.buf);
   return {first + before, first + after};
 }
 

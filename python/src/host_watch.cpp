@@ -10,9 +10,11 @@
 #include <utility>
 
 #include "diptych/base/error.h"
+#include "diptych/trace/traced_writes.h"
 #include "diptych/trace/transforms.h"
 #include "errors.h"
 #include "held.h"
+#include "kinds.h"
 
 namespace diptych::python {
 namespace {
@@ -94,7 +96,10 @@ std::unique_ptr<HostWatch> HostWatch::begin(py::handle function, bool can_run) {
 }
 
 HostWatch::HostWatch(py::handle function, bool can_run)
-    : function_(function.ptr()), watch_(watched_calls().state.attr("Watch")(can_run)), is_on_(true) {
+    : function_(function.ptr()),
+      watch_(watched_calls().state.attr("Watch")(can_run)),
+      is_on_(true),
+      writes_before_(diptych::detail::traced_writes) {
   const PyThreadState* const thread = PyThreadState_Get();
   earlier_profiler = {thread->c_profilefunc, thread->c_profileobj};
   Py_XINCREF(earlier_profiler.object);
@@ -126,6 +131,12 @@ void HostWatch::enter(py::handle function, const py::tuple& args, const py::dict
 
 void HostWatch::leave(py::handle function, py::handle result) const {
   if (function.ptr() == function_) watch_.attr("leave")(result);
+}
+
+// What the frames hold ends as it began, inside the trace: guards of modes, generators and their finally.
+void HostWatch::leave_by(py::handle function, const py::error_already_set& error) const {
+  if (function.ptr() != function_ || !error.trace()) return;
+  py::module_::import("traceback").attr("clear_frames")(error.trace());
 }
 
 bool HostWatch::is_argument(const at::Tensor& tensor) const {
@@ -170,7 +181,16 @@ bool HostWatch::forget() {
   const py::gil_scoped_acquire gil;
   const py::error_scope error;  // that of a hook, which torch leaves set on its way here
   stop();
-  return watch_.attr("forget")(is_of_function(std::current_exception())).cast<bool>();
+  const py::object exception = exception_of_function(std::current_exception());
+  const bool has_written = diptych::detail::traced_writes != writes_before_;
+  const py::object lasting = watch_.attr("forget")(exception, has_written);
+  if (lasting.is_none()) return false;
+  const auto words = lasting.cast<std::string>();
+  DIPTYCH_CHECK(words.empty(),
+                "[capture] the function raises {} when it has changed tensors or kept some, and {}, which can't be "
+                "taken back so that the function itself might run; raise before that, or do it outside the function",
+                type_name(exception), words);
+  return true;
 }
 
 void HostRefusal::finish() {

@@ -35,6 +35,8 @@ class HostWatch : public CaptureWatch {
              std::vector<const void*> arguments);
   /// After it: looks at what it returned.
   void leave(py::handle function, py::handle result) const;
+  /// The same where it raised an exception: what its frames hold is let go.
+  void leave_by(py::handle function, const py::error_already_set& error) const;
   /// Whether a tensor is one of those that stand for the captured function's arguments.
   bool is_argument(const at::Tensor& tensor) const;
   Found finish(const std::vector<at::Tensor>& written) override;
@@ -50,6 +52,7 @@ class HostWatch : public CaptureWatch {
   PyObject* function_;  // which the caller holds
   py::object watch_;
   bool is_on_ = false;
+  uint64_t writes_before_ = 0;
   std::vector<const void*> arguments_;  ///< the addresses of what `args` holds, which live as long as the run
 };
 

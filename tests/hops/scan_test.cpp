@@ -99,12 +99,19 @@ TEST(Scan, DrawsForCarriesInTheOrderOfTheirMemory) {
   const Dropping turns{[=](const at::Tensor& t) { return dropped(t).t(); }};
   const Dropping draws_apart{[](const at::Tensor& t) { return t * torch::rand({3, 3}); }};
   const Dropping drops_product{[=](const at::Tensor& t) { return dropped(t.mm(values({3, 3}))).t().clone(); }};
+  const Dropping drops_inside{[](const at::Tensor& t) {
+    return t + cond(
+                   t.sum() > -100, [](const at::Tensor& c) { return (torch::rand_like(c) * c).sum(); },
+                   [](const at::Tensor& c) { return c.sum(); }, t);
+  }};
   expect_draws_of_the_loop(drops, plain);
+  expect_draws_of_the_loop(drops_inside, plain);
   for (const at::Tensor& init : {plain, transposed}) {
     expect_draws_of_the_loop(draws_apart, init);
     expect_draws_of_the_loop(drops_product, init);
   }
-  for (const auto& [body, init] : {std::pair{drops, transposed}, {turns, plain}, {turns, transposed}}) {
+  for (const auto& [body, init] :
+       {std::pair{drops, transposed}, {turns, plain}, {turns, transposed}, {drops_inside, transposed}}) {
     expect_error<UserError>([&] { expect_draws_of_the_loop(body, init); },
                             "[scan] the body draws random numbers for a tensor that is laid out as a carry is");
   }

@@ -1,5 +1,8 @@
 """What a function has done when it raises an exception: as much as in eager, on tensors and on the host."""
+import contextvars
+import os
 import random
+import threading
 
 import diptych
 import pytest
@@ -12,9 +15,11 @@ class Stop(Exception):
 
 def outcome(call, *tensors):
     """The exception that a call raises, in words, and the tensors after it."""
-    with pytest.raises(Exception) as caught:
+    try:
         call(*tensors)
-    return type(caught.value), caught.value.args, [tensor.tolist() for tensor in tensors]
+    except Exception as error:  # noqa: BLE001  # whatever it is; and its frames go at once
+        return type(error), error.args, [tensor.tolist() for tensor in tensors]
+    raise AssertionError("nothing was raised")
 
 
 def raises_after_a_write(x):
@@ -88,15 +93,96 @@ def test_one_that_is_caught_inside_is_captured():
     assert [compiled(x).tolist() for _ in range(2)] == [[4.0, 4.0], [6.0, 6.0]] and compiled.stats().originals == 0
 
 
-def test_what_can_not_be_taken_back_is_not_done_twice():
-    numbers = iter(range(5))
+LASTING = {
+    "an iterator": lambda held: next(held["iterator"]),
+    "a file": lambda held: open(held["file"], "a").close(),
+    "the environment": lambda held: os.environ.update(DIPTYCH_TEST_COUNT=str(int(os.environ.get("DIPTYCH_TEST_COUNT", "0")) + 1)),
+    "a context": lambda held: held["context"].set(held["context"].get(0) + 1),
+    "a lock": lambda held: held["lock"].acquire(blocking=False),
+}
+
+
+@pytest.mark.parametrize("name", LASTING)
+@pytest.mark.parametrize("writes", [False, True])
+def test_what_can_not_be_taken_back_is_not_done_twice(name, writes, tmp_path, monkeypatch):
+    """Raised as it is where no tensor was written to, and else refused by name."""
+    monkeypatch.delenv("DIPTYCH_TEST_COUNT", raising=False)
+    held = {"iterator": iter(range(5)), "file": str(tmp_path / "file"), "context": contextvars.ContextVar("count"), "lock": threading.Lock()}
 
     def f(x):
-        raise Stop(next(numbers))
+        seen = LASTING[name](held)
+        if writes:
+            x.add_(1)
+        raise Stop(seen if name == "an iterator" else 0)
 
-    with pytest.raises(Stop) as caught:
-        diptych.aot_function(f)(torch.ones(2))
-    assert caught.value.args == (0,) and next(numbers) == 1
+    x = torch.ones(2)
+    with pytest.raises(diptych.UserError if writes else Stop, match="the function raises .*Stop.*can't be taken back" if writes else None):
+        diptych.aot_function(f)(x)
+    assert x.tolist() == [1, 1] and next(held["iterator"]) == (name == "an iterator")
+    assert os.environ.get("DIPTYCH_TEST_COUNT", "0") == str(int(name == "the environment"))
+    assert held["context"].get(0) == (name == "a context") and held["lock"].locked() == (name == "a lock")
+
+
+TAKEN_BACK = {
+    "a semaphore": lambda held, x: held["semaphore"].acquire(),
+    "a variable of a thread": lambda held, x: setattr(held["local"], "n", held["local"].n + 1),
+    "requires_grad": lambda held, x: held["layer"].requires_grad_(not held["layer"].weight.requires_grad),
+    "a generator that ends with its frame": lambda held, x: held["keep"](counted(held, x)),
+    "a mode that is left open": lambda held, x: held["keep"](in_inference_mode(x)),
+}
+
+
+def counted(held, x):
+    held["depth"] += 1
+    try:
+        yield x
+    finally:
+        held["depth"] -= 1
+
+
+def in_inference_mode(x):
+    with torch.inference_mode():
+        yield x + 1
+        yield x + 2
+
+
+@pytest.mark.parametrize("name", TAKEN_BACK)
+def test_the_host_and_the_thread_are_as_after_eager(name):
+    def outcomes(call_of):
+        held = {"semaphore": threading.Semaphore(9), "local": threading.local(), "layer": torch.nn.Linear(2, 2), "depth": 0}
+        held["local"].n = 0
+
+        def f(x):
+            kept = []
+            held["keep"] = lambda made: (kept.append(made), next(made))
+            TAKEN_BACK[name](held, x)
+            del held["keep"]
+            x.mul_(2)
+            raise Stop(held["depth"], held["layer"].weight.requires_grad)
+
+        call, x, found = call_of(f), torch.ones(2), []
+        for _ in range(3):
+            found.append(outcome(call, x))
+            found.append((held["semaphore"]._value, held["local"].n, held["layer"].weight.requires_grad, held["depth"], torch.is_inference_mode_enabled()))
+        return found, (torch.ones(1) + 1).tolist()
+
+    assert outcomes(diptych.aot_function) == outcomes(lambda f: f)
+
+
+def test_requires_grad_of_a_captured_layer_is_changed_by_the_function():
+    def outcomes(call_of):
+        layer = torch.nn.Linear(2, 2, bias=False)
+        torch.nn.init.ones_(layer.weight)
+
+        def f(x):
+            first = layer.weight.requires_grad
+            layer.requires_grad_(False)
+            return layer(x) * (2 if first else 3)
+
+        call = call_of(f)
+        return [(y.tolist(), y.requires_grad) for y in (call(torch.ones(2)) for _ in range(3))]
+
+    assert outcomes(diptych.aot_function) == outcomes(lambda f: f)
 
 
 def test_refusals_stay_what_they_are():

@@ -1,5 +1,6 @@
 """Whose memory a result, a literal or an argument lies in, and who sees a write to it, beside eager."""
 import array
+import ctypes
 import random
 import re
 
@@ -567,7 +568,7 @@ def test_floor_division_trains():
     assert torch.equal(*grads)
 
 
-@pytest.mark.parametrize("lender", ["numpy", "numpy.part", "numpy.turned", "bytearray", "array", "memoryview"])
+@pytest.mark.parametrize("lender", ["numpy", "numpy.part", "numpy.turned", "bytearray", "array", "memoryview", "ctypes"])
 @pytest.mark.parametrize("read", [True, False])
 def test_memory_of_an_array_that_a_written_tensor_has(lender, read):
     """The function reads through the array what it has written through the tensor."""
@@ -575,8 +576,8 @@ def test_memory_of_an_array_that_a_written_tensor_has(lender, read):
     def outcome(call_of):
         whole = numpy.arange(4, dtype=numpy.float32) + 1
         held = {"numpy": whole, "numpy.part": whole[:2], "numpy.turned": whole[::-1], "bytearray": bytearray(whole.tobytes()), "array": array.array("f", whole),
-                "memoryview": memoryview(whole)}[lender]
-        owner = held if lender in ("bytearray", "array") else whole
+                "memoryview": memoryview(whole), "ctypes": (ctypes.c_float * 4)(*whole)}[lender]
+        owner = held if lender in ("bytearray", "array", "ctypes") else whole
         x, y = torch.frombuffer(owner, dtype=torch.float32), torch.ones(4)
 
         def reads(x):

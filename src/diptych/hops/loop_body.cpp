@@ -26,9 +26,12 @@ Layouts layouts(const std::vector<TensorMeta>& metas) {
 // Whether two captures of a body for carries of several layouts draw the same numbers for the same elements: a draw
 // into what is not contiguous is one into what is, with views around it.
 bool draw_alike(const Graph& a, const Graph& b) {
+  const auto are_alike = [](const auto& x, const auto& y) { return draw_alike(*x, *y); };
   const auto is_alike = [&](const Node& x, const Node& y) {
     const bool is_same_op = x.op == y.op && x.outputs.size() == y.outputs.size();
-    return is_same_op &&
+    const bool is_same_inside =
+        std::equal(x.subgraphs.begin(), x.subgraphs.end(), y.subgraphs.begin(), y.subgraphs.end(), are_alike);
+    return is_same_op && is_same_inside &&
            (x.outputs.empty() || !draws_random(x) || a.meta(x.outputs[0]).strides == b.meta(y.outputs[0]).strides);
   };
   return std::equal(a.nodes().begin(), a.nodes().end(), b.nodes().begin(), b.nodes().end(), is_alike);

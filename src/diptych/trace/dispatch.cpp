@@ -18,6 +18,7 @@
 #include "diptych/trace/recorder.h"
 #include "diptych/trace/shadow.h"
 #include "diptych/trace/stack_tensors.h"
+#include "diptych/trace/traced_writes.h"
 
 namespace diptych::detail {
 namespace {
@@ -172,6 +173,7 @@ void front_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack
     }
   }
   exchange_real_tensors(*recorder, plan, *stack);
+  if (plan.mutates) ++traced_writes;
   if (plan.replacement && mutates_hidden(plan, *stack)) return plan.replacement->callBoxed(stack);
   if (plan.draws_random && plan.mutates) refuse_normal_with_gaps(op, *stack);
   // A composite's inner operators come by here themselves, one by one, as the calls that autograd knows.
