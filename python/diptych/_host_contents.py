@@ -351,9 +351,12 @@ def _of_cached(cached):
 
 
 def _of_tensor(tensor):
+    def parts():
+        return [("", Attributes(vars(tensor)))]
+
     if _core.is_stand_in(tensor) or not tensor.is_leaf:
-        return Contents(_none, None, lambda: [("", Attributes(vars(tensor)))])
-    return Contents(lambda: [tensor.requires_grad], lambda content: tensor.requires_grad_(content[0]), lambda: [("", Attributes(vars(tensor)))])
+        return Contents(_none, None, parts)
+    return Contents(lambda: [tensor.requires_grad], lambda content: tensor.requires_grad_(content[0]), parts)
 
 
 def _of_any_function(function):

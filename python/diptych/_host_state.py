@@ -16,7 +16,7 @@ __all__ = ["Watch", "watched"]
 
 _MOST_OBJECTS = 100_000
 _DEEPEST = 40
-_SETS = frozenset(("__setitem__", "__delitem__", "set", "reset"))  # of what is asked, those that change what the next one is told
+_SETS = frozenset(("__setitem__", "__delitem__", "set", "reset"))  # watched functions that change what others are told later
 
 
 class _Seen(NamedTuple):
@@ -159,9 +159,9 @@ class Watch:
             if id(generator) in self._made:
                 return
             self._states.setdefault(id(generator), (generator, random.Random.getstate(generator)))
-        name = "os.environ" if kind is ENVIRONMENT and function is None else getattr(function, "__qualname__", called.f_code.co_name)
-        self._add_reason(kind, name, by)
-        if kind in (FILES, SEEDS) or called.f_code.co_name in _SETS or name.rpartition(".")[2] in _SETS:
+        asked = called.f_code.co_name if function is None else function.__name__
+        self._add_reason(kind, "os.environ" if kind is ENVIRONMENT and function is None else getattr(function, "__qualname__", asked), by)
+        if kind in (FILES, SEEDS) or asked in _SETS:
             self._lasting.append(self._reasons[-1])
 
     def _add_reason(self, kind, name, frame):
@@ -174,7 +174,7 @@ class Watch:
             self._add_reason(DRAWS, "random.Random", by)
 
     def _hook(self, tensor):
-        """Whether a hook that is registered on a tensor now stays there: such tensors, as they were."""
+        """Whether a hook that is registered on this tensor stays there after the call. If so, remembers the hooks that the tensor has."""
         if id(tensor) not in self.known:
             return False
         hooks = {name: getattr(tensor, name) for name in ("_backward_hooks", "_post_accumulate_grad_hooks")}
@@ -203,9 +203,9 @@ class Watch:
         return Found([*taken, *reasons][0], is_undone, is_lost, draw, is_once)
 
     def forget(self, exception, has_written):
-        """After an error, `exception` if it is the function's own: takes back what holds a tensor of the trace, which is dead. Returns None, or, where
-        more than the host shows what the function did, as it has written to tensors or kept some, "" if all is as it was, so that it may do and raise that
-        itself, or what can't be taken back, in words."""
+        """After an error: takes back what holds a tensor of the trace, which is dead. `exception`: the function's own, or None for a refusal.
+        Returns None where the error may be raised as it is. An exception may not, if the function has written to tensors or kept some, which the trace
+        has not done for good: the function must run to do that. Then all is taken back, and "" is returned; or, in words, what can't be."""
         _running.watch = None
         changed = [*_changed(self._seen), *_changed(self._copies)]
         of_trace = [(one, now) for one, now in changed if one.contents.write is not None and (one.contents.is_cache or holds_stand_in(now))]

@@ -1,4 +1,4 @@
-// What is known of objects that stay as they are, classes and code, remembered.
+// Facts about objects that do not change (classes, code, modules), remembered by address.
 #pragma once
 #include <pybind11/pybind11.h>
 
@@ -8,7 +8,7 @@
 
 namespace diptych::python {
 
-/// One fact for each object. It is kept alive once it was asked for, so that its address stays its own.
+/// One fact for each object. An object is kept alive once its fact was asked for, so that its address stays its own.
 /// Requires: the GIL; one that lives as long as the process.
 template <class Object, class Fact>
 class ByAddress {

@@ -122,11 +122,10 @@ const CodeNames& names_of_code(PyObject* code) {
 }
 
 bool is_users_module(PyObject* module) {
-  static auto* const known = new std::unordered_map<PyObject*, bool>;
-  const auto found = known->find(module);
-  if (found != known->end()) return found->second;
-  const auto is_library = py::module_::import("diptych._host_contents").attr("is_library_module");
-  return known->emplace(kept(module), !is_library(py::handle(module)).cast<bool>()).first->second;
+  static ByAddress<PyObject, bool> known;
+  return known.get(module, [](py::handle asked) {
+    return !py::module_::import("diptych._host_contents").attr("is_library_module")(asked).cast<bool>();
+  });
 }
 
 PyObject* users_module_called(PyObject* name) {

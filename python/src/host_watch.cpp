@@ -133,7 +133,7 @@ void HostWatch::leave(py::handle function, py::handle result) const {
   if (function.ptr() == function_) watch_.attr("leave")(result);
 }
 
-// What the frames hold ends as it began, inside the trace: guards of modes, generators and their finally.
+// Guards of modes and generators that the frames hold began inside the trace, and must end there, too.
 void HostWatch::leave_by(py::handle function, const py::error_already_set& error) const {
   if (function.ptr() != function_ || !error.trace()) return;
   py::module_::import("traceback").attr("clear_frames")(error.trace());
@@ -143,16 +143,21 @@ bool HostWatch::is_argument(const at::Tensor& tensor) const {
   return std::find(arguments_.begin(), arguments_.end(), tensor.unsafeGetTensorImpl()) != arguments_.end();
 }
 
-// Of numpy's arrays, bytearrays and the like: no trace sees who reads them.
+// A trace does not see who reads the memory of a numpy array, a bytearray and the like.
 void HostWatch::find_shared_memory(const std::vector<at::Tensor>& written) const {
+  std::vector<diptych::detail::MemoryRange> ranges;
   for (const at::Tensor& tensor : written) {
     if (!tensor.has_storage()) continue;
-    const auto range = diptych::detail::MemoryRange::of(*tensor.storage().unsafeGetStorageImpl());
-    const auto shares = [&](const auto& object) { return memory_of(object.second).overlaps(range); };
-    const py::dict known = watch_.attr("known");
-    if (std::any_of(known.begin(), known.end(), shares)) {
-      watch_.attr("note")("changes a tensor whose memory an array has that it leads to");
-    }
+    ranges.push_back(diptych::detail::MemoryRange::of(*tensor.storage().unsafeGetStorageImpl()));
+  }
+  if (ranges.empty()) return;
+  const py::dict known = watch_.attr("known");
+  const auto is_written = [&](const auto& object) {
+    const auto memory = memory_of(object.second);
+    return std::any_of(ranges.begin(), ranges.end(), [&](const auto& range) { return range.overlaps(memory); });
+  };
+  if (std::any_of(known.begin(), known.end(), is_written)) {
+    watch_.attr("note")("writes to a tensor that shares its memory with an array that the function leads to");
   }
 }
 

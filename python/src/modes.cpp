@@ -105,7 +105,7 @@ std::vector<std::pair<const char*, py::object>> hooks_of_all_modules() {
   std::vector<std::pair<const char*, py::object>> held;
   for (size_t i = 0; i < kVariables.size(); ++i) {
     PyObject* const value = variables.values[i];
-    if (value == nullptr || (PyDict_Check(value) && PyDict_GET_SIZE(value) == 0)) continue;  // as a rule
+    if (value == nullptr || (PyDict_Check(value) && PyDict_GET_SIZE(value) == 0)) continue;  // no hooks, as a rule
     held.emplace_back(kVariables[i], py::reinterpret_borrow<py::object>(value));
   }
   if (!held.empty()) held.emplace_back("kind", variables.module_variables["_global_is_full_backward_hook"]);

@@ -2,9 +2,9 @@
 
 #include "diptych/backends/checked_executable.h"
 #include "diptych/base/error.h"
-#include "diptych/base/switches.h"
 #include "diptych/interpreter/hop_rules.h"
 #include "interpreter/graph_builder.h"
+#include "testing/call_checks.h"
 
 namespace diptych {
 namespace {
@@ -95,8 +95,7 @@ TEST(CheckedExecutable, WantsUndefinedWhereTheGraphSaysNone) {
 }
 
 TEST(CheckedExecutable, ChecksTheFirstRunOnly) {
-  const bool checks = checks_calls();  // each, in builds for debugging
-  set_checks_calls(false);
+  const testing::CallChecks off(false);
   auto liar = std::make_shared<Liar>(std::vector<at::Tensor>{torch::ones({4}), torch::ones({4})});
   const auto executable = checked_executable(liar, sine_graph(), "liar");
   executable->run({torch::randn({4})});
@@ -104,7 +103,6 @@ TEST(CheckedExecutable, ChecksTheFirstRunOnly) {
   EXPECT_EQ(executable->run({torch::randn({4})}).size(), 2U);
   liar->outputs_ = {torch::ones({9})};  // but for their number, which later code relies on
   EXPECT_THROW((void)executable->run({torch::randn({4})}), UserError);
-  set_checks_calls(checks);
 }
 
 TEST(CheckedExecutable, RefusesACompilerThatReturnsNothing) {

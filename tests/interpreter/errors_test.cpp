@@ -4,6 +4,7 @@
 #include "diptych/interpreter/hop_rules.h"
 #include "diptych/interpreter/program.h"
 #include "interpreter/graph_builder.h"
+#include "testing/call_checks.h"
 #include "testing/message_of.h"
 
 namespace diptych {
@@ -130,13 +131,6 @@ TEST(InterpreterErrors, AreInternalForAMisshapenNode) {
   expect_contains(message_of<InternalError>([&] { Program{graph}; }), {"has 1 operands, the schema has 3"});
 }
 
-/// Turns the comparison of every call with its graph on, while it lives.
-struct CheckedCalls {
-  CheckedCalls() { set_checks_calls(true); }
-  ~CheckedCalls() { set_checks_calls(was_on); }
-  bool was_on = checks_calls();
-};
-
 // A graph that says f32[3] of a node that gives f32[2].
 Graph mistaken_graph() {
   Graph graph("mistaken");
@@ -150,7 +144,7 @@ Graph mistaken_graph() {
 
 TEST(InterpreterErrors, CheckedCallsNameTheNodeThatTheGraphIsMistakenAbout) {
   const Program program(mistaken_graph());
-  const CheckedCalls checked;
+  const testing::CallChecks checked(true);
   for (const bool differentiable : {false, true}) {
     expect_contains(
         message_of<InternalError>([&] { program.run({torch::ones({2})}, {.differentiable = differentiable}); }),
@@ -162,7 +156,7 @@ TEST(InterpreterErrors, CheckedCallsNameTheNodeThatTheGraphIsMistakenAbout) {
 
 TEST(InterpreterErrors, CheckedCallsNameTheInputThatAGraphIsNotFor) {
   const Graph graph = product_graph();
-  const CheckedCalls checked;
+  const testing::CallChecks checked(true);
   detail::check_call(graph, {torch::ones({2, 3}), torch::ones({3, 4})});
   detail::check_call(graph, {torch::ones({2, 3}), at::Tensor()});
   const auto message = [&](std::vector<at::Tensor> inputs) {

@@ -159,7 +159,6 @@ bool Capturer::find_buffers(const Body& body) {
 void Capturer::check_draws(const std::shared_ptr<const Body>& body) const {
   std::vector<TensorMeta> carries = carries_;
   for (size_t i = 0; i < carries.size(); ++i) carries[i].strides = TensorMeta::of(init_.tensors[i]).strides;
-
   for (std::vector<Layouts> seen; std::find(seen.begin(), seen.end(), layouts(carries)) == seen.end();) {
     seen.push_back(layouts(carries));
     const auto as_they_come = seen.back() == layouts(carries_) ? body : capture(carries);
