@@ -19,9 +19,11 @@ ROOMS = {
     "passes": ["ops"],
     "autodiff": ["trace", "interpreter", "passes"],
     "backends": ["interpreter", "passes"],
-    "distributed": ["autodiff"],
+    "backward": ["trace", "interpreter", "passes"],
+    "distributed": ["backward"],
     "hops": ["autodiff", "tree"],
-    "compile": ["hops", "backends", "tree", "distributed"],
+    "compile": ["hops", "backends", "tree"],
+    "pair": ["compile"],
 }
 # The one file of compile/ that may name a single backend; the others know backends/backend.h alone.
 NAMES_BACKENDS = "compile/builtin_backends.cpp"

@@ -13,10 +13,10 @@
 #include <optional>
 #include <stdexcept>
 
+#include "diptych/backward/backward_cache.h"
+#include "diptych/backward/engine_gate.h"
+#include "diptych/backward/step.h"
 #include "diptych/compile/aot.h"
-#include "diptych/compile/backward_cache.h"
-#include "diptych/compile/engine_entry.h"
-#include "diptych/compile/step.h"
 #include "models.h"
 
 namespace diptych::bench {

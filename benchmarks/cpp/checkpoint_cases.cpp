@@ -4,7 +4,7 @@
 
 #include "diptych/diptych.h"
 #include "diptych/hops/block_scans.h"
-#include "diptych/hops/treeverse.h"
+#include "diptych/hops/checkpointed_scan/treeverse.h"
 #include "gradient_case.h"
 #include "rnn.h"
 #include "suites.h"

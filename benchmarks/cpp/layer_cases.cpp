@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "diptych/diptych.h"
-#include "diptych/hops/scan_layers.h"
+#include "diptych/hops/scan/scan_layers.h"
 #include "gradient_case.h"
 #include "stepped.h"
 #include "suites.h"

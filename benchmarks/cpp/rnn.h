@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include "diptych/hops/scan.h"
+#include "diptych/hops/scan/scan.h"
 #include "models.h"
 
 namespace diptych::bench {

@@ -2,9 +2,9 @@
 // Python is in this program. examples/python/train_gpt.py is the same program, and says what is in the files.
 #include <ATen/CPUGeneratorImpl.h>
 #include <diptych/base/error.h>
-#include <diptych/compile/pair_call.h>
-#include <diptych/compile/pair_parameters.h>
 #include <diptych/diptych.h>
+#include <diptych/pair/pair_call.h>
+#include <diptych/pair/pair_parameters.h>
 
 #include "common/parameters.h"
 #include "common/program.h"

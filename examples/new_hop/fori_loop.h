@@ -7,7 +7,7 @@
 #include <ATen/ops/scalar_tensor.h>
 #include <diptych/hops/flat_function.h>
 #include <diptych/hops/loop_body.h>
-#include <diptych/hops/scan_operator.h>
+#include <diptych/hops/scan/scan_operator.h>
 #include <diptych/hops/strides.h>
 
 namespace example {

@@ -12,8 +12,8 @@
 
 #include "bindings.h"
 #include "closure.h"
-#include "diptych/autodiff/custom_function.h"
 #include "diptych/autodiff/host_reads.h"
+#include "diptych/trace/custom_function.h"
 #include "diptych/tree/spec.h"
 #include "handle.h"
 #include "tensors.h"

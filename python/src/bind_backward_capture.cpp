@@ -1,4 +1,4 @@
-#include "diptych/compile/backward_capture.h"
+#include "diptych/backward/backward_capture.h"
 
 #include <pybind11/stl.h>
 
@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "bindings.h"
-#include "diptych/autodiff/task_key.h"
+#include "diptych/backward/run_key.h"
 #include "diptych/graph/graph.h"
 #include "diptych/trace/scope.h"
 #include "function.h"

@@ -3,10 +3,10 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include "bindings.h"
-#include "diptych/compile/pair_file.h"
-#include "diptych/compile/pair_parameters.h"
 #include "diptych/graph/file.h"
 #include "diptych/graph/safetensors.h"
+#include "diptych/pair/pair_file.h"
+#include "diptych/pair/pair_parameters.h"
 
 namespace diptych::python {
 

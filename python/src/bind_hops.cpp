@@ -4,7 +4,7 @@
 
 #include "bindings.h"
 #include "diptych/diptych.h"
-#include "diptych/hops/scan_layers.h"
+#include "diptych/hops/scan/scan_layers.h"
 #include "function.h"
 #include "host_watch.h"
 

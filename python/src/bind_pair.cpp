@@ -1,7 +1,7 @@
-#include "diptych/compile/pair.h"
+#include "diptych/pair/pair.h"
 
 #include "bindings.h"
-#include "diptych/compile/pair_call.h"
+#include "diptych/pair/pair_call.h"
 #include "function.h"
 #include "host_watch.h"
 #include "tensors.h"

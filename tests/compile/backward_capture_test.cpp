@@ -1,5 +1,5 @@
 // A captured backward against the engine's: what is accumulated, what is returned, and how often it is captured.
-#include "diptych/compile/backward_capture.h"
+#include "diptych/backward/backward_capture.h"
 
 #include <gtest/gtest.h>
 #include <torch/autograd.h>

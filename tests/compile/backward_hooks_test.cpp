@@ -9,7 +9,7 @@
 
 #include <random>
 
-#include "diptych/compile/backward_capture.h"
+#include "diptych/backward/backward_capture.h"
 
 namespace diptych::testing {
 namespace {

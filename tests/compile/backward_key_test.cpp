@@ -13,9 +13,9 @@
 #include <optional>
 #include <random>
 
-#include "diptych/autodiff/live_nodes.h"
+#include "diptych/backward/backward_capture.h"
+#include "diptych/backward/eager_nodes.h"
 #include "diptych/base/error.h"
-#include "diptych/compile/backward_capture.h"
 
 namespace diptych::testing {
 namespace {

@@ -4,7 +4,7 @@
 #include <torch/nn.h>
 
 #include "compile/eager_check.h"
-#include "diptych/compile/module.h"
+#include "diptych/pair/module.h"
 
 namespace diptych::testing {
 namespace {

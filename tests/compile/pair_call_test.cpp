@@ -1,6 +1,6 @@
 // A pair called in the place of its function: values, gradients of any order, mutation and random numbers are the
 // function's, in eager, compiled, and after a way through a file.
-#include "diptych/compile/pair_call.h"
+#include "diptych/pair/pair_call.h"
 
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
 // Pairs in files: graphs, signature and free variables come back, and what comes back computes and trains.
-#include "diptych/compile/pair_file.h"
+#include "diptych/pair/pair_file.h"
 
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
 // Parameters beside a pair: they come back, fit the pair or are named, and nothing is written that is only half right.
-#include "diptych/compile/pair_parameters.h"
+#include "diptych/pair/pair_parameters.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <gtest/gtest.h>

@@ -2,7 +2,7 @@
 #include <torch/nn.h>
 #include <torch/optim.h>
 
-#include "diptych/compile/backward_capture.h"
+#include "diptych/backward/backward_capture.h"
 
 namespace diptych::testing {
 

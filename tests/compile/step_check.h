@@ -7,7 +7,7 @@
 #include <functional>
 #include <vector>
 
-#include "diptych/compile/step.h"
+#include "diptych/backward/step.h"
 
 namespace diptych::testing {
 

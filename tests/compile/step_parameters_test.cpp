@@ -2,7 +2,7 @@
 #include <ATen/Parallel.h>
 #include <torch/optim.h>
 #include "compile/step_check.h"
-#include "diptych/compile/backward_capture.h"
+#include "diptych/backward/backward_capture.h"
 
 namespace diptych::testing {
 namespace {

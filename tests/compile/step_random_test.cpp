@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "compile/step_check.h"
-#include "diptych/compile/backward_capture.h"
+#include "diptych/backward/backward_capture.h"
 
 namespace diptych::testing {
 namespace {

@@ -1,12 +1,12 @@
 // Captured steps, one property a test; step_random_test.cpp has their numerics.
-#include "diptych/compile/step.h"
+#include "diptych/backward/step.h"
 
 #include <gtest/gtest.h>
 #include <torch/optim.h>
 
 #include "compile/step_check.h"
+#include "diptych/backward/backward_capture.h"
 #include "diptych/compile/aot.h"
-#include "diptych/compile/backward_capture.h"
 #include "diptych/graph/parse.h"
 #include "diptych/graph/verify.h"
 #include "diptych/ops/hop_schemas.h"

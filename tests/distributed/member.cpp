@@ -12,8 +12,8 @@
 #include <string>
 #include <thread>
 
+#include "diptych/backward/step.h"
 #include "diptych/base/error.h"
-#include "diptych/compile/step.h"
 #include "diptych/distributed/gradient_reduction.h"
 
 namespace {

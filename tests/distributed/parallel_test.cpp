@@ -3,9 +3,9 @@
 #include <torch/types.h>
 
 #include "diptych/base/last_error.h"
-#include "diptych/compile/pair.h"
 #include "diptych/distributed/gradient_reduction.h"
 #include "diptych/graph/parse.h"
+#include "diptych/pair/pair.h"
 #include "distributed/together.h"
 #include "testing/message_of.h"
 

@@ -1,5 +1,5 @@
 // Training steps of two processes beside steps of one process on the whole batch. Every process runs every test.
-#include "diptych/compile/step.h"
+#include "diptych/backward/step.h"
 
 #include <torch/autograd.h>
 #include <torch/nn.h>
@@ -8,9 +8,9 @@
 
 #include <iostream>
 
+#include "diptych/backward/backward_capture.h"
 #include "diptych/base/error.h"
 #include "diptych/compile/aot.h"
-#include "diptych/compile/backward_capture.h"
 #include "diptych/distributed/gradient_reduction.h"
 #include "distributed/together.h"
 

@@ -1,12 +1,12 @@
 // What capture_step refuses.
-#include "diptych/compile/step.h"
+#include "diptych/backward/step.h"
 
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/utils/lambda_post_hook.h>
 #include <torch/optim.h>
 
-#include "diptych/autodiff/update_rules.h"
-#include "diptych/compile/backward_capture.h"
+#include "diptych/backward/backward_capture.h"
+#include "diptych/backward/update_rules.h"
 #include "errors/refusal.h"
 
 namespace diptych::testing {

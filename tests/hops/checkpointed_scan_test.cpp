@@ -1,4 +1,4 @@
-#include "diptych/hops/treeverse.h"
+#include "diptych/hops/checkpointed_scan/treeverse.h"
 #include "hops/unrolled.h"
 
 namespace diptych::testing {

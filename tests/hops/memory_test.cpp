@@ -1,6 +1,6 @@
 // What loops need at once, against what theory says: fewer bytes would be a wrong theory, more a leak of the passes.
 #include <torch/nn.h>
-#include "diptych/hops/scan_layers.h"
+#include "diptych/hops/scan/scan_layers.h"
 #include "hops/live_bytes.h"
 #include "hops/unrolled.h"
 

@@ -1,6 +1,6 @@
-#include "diptych/hops/scan_layers.h"
+#include "diptych/hops/scan/scan_layers.h"
 #include <torch/nn.h>
-#include "diptych/compile/module.h"
+#include "diptych/pair/module.h"
 #include "hops/unrolled.h"
 
 namespace diptych::testing {

@@ -9,7 +9,7 @@
 #include "diptych/hops/optimize_scans.h"
 #include "diptych/hops/regroup_scan_sums.h"
 #include "diptych/hops/reuse_scan_stacks.h"
-#include "diptych/hops/scan_operator.h"
+#include "diptych/hops/scan/scan_operator.h"
 #include "diptych/hops/sink_from_scans.h"
 #include "diptych/ops/hop_schemas.h"
 #include "hops/unrolled.h"

@@ -13,8 +13,8 @@
 // Behind torch.func's headers, which would take its functions for theirs.
 #include <ATen/LegacyBatchedTensorImpl.h>
 
-#include "diptych/compile/module.h"
-#include "diptych/hops/scan_layers.h"
+#include "diptych/hops/scan/scan_layers.h"
+#include "diptych/pair/module.h"
 #include "diptych/trace/transforms.h"
 #include "semantics/values.h"
 #include "testing/message_of.h"

@@ -1,8 +1,8 @@
 // The training loop: batches, AdamW with warm-up and cosine, checkpoints, progress, a clean stop on Ctrl-C, and the
 // comparison with eager.
 #pragma once
-#include <diptych/compile/pair.h>
-#include <diptych/compile/step.h>
+#include <diptych/backward/step.h>
+#include <diptych/pair/pair.h>
 #include <torch/optim.h>
 
 #include <functional>

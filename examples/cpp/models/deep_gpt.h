@@ -2,7 +2,7 @@
 // block. Each block is a checkpoint, so that of a block only its input is kept for the backward.
 #pragma once
 #include <diptych/hops/checkpoint.h>
-#include <diptych/hops/scan_layers.h>
+#include <diptych/hops/scan/scan_layers.h>
 #include <torch/nn.h>
 
 #include <vector>

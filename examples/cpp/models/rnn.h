@@ -1,7 +1,7 @@
 // A language model with one recurrent layer, run by dp::scan: the graph holds one time step, however long the text.
 // Source: Elman 1990.
 #pragma once
-#include <diptych/hops/scan.h>
+#include <diptych/hops/scan/scan.h>
 
 #include <cmath>
 #include <utility>

@@ -10,9 +10,9 @@
 #include <queue>
 #include <unordered_map>
 
-#include "diptych/autodiff/custom_function.h"
-#include "diptych/autodiff/node_hooks.h"
 #include "diptych/base/error.h"
+#include "diptych/trace/custom_function.h"
+#include "diptych/trace/node_hooks.h"
 
 namespace diptych::detail {
 namespace {

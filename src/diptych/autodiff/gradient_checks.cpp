@@ -6,8 +6,8 @@
 
 #include <algorithm>
 
-#include "diptych/autodiff/custom_function.h"
 #include "diptych/base/error.h"
+#include "diptych/trace/custom_function.h"
 
 namespace diptych::detail {
 

@@ -6,12 +6,12 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include "diptych/autodiff/backward_walk.h"
-#include "diptych/autodiff/custom_function.h"
 #include "diptych/autodiff/gradient_checks.h"
 #include "diptych/autodiff/output_analysis.h"
 #include "diptych/autodiff/stages.h"
 #include "diptych/base/error.h"
 #include "diptych/passes/mark_regions.h"
+#include "diptych/trace/custom_function.h"
 #include "diptych/trace/generator_watch.h"
 #include "diptych/trace/memory_overlap.h"
 #include "diptych/trace/placeholder.h"

@@ -6,10 +6,10 @@
 
 #include <map>
 
-#include "diptych/autodiff/custom_function.h"
 #include "diptych/base/error.h"
 #include "diptych/graph/rewrite.h"
 #include "diptych/ops/tags.h"
+#include "diptych/trace/custom_function.h"
 #include "diptych/trace/dispatch_keys.h"
 #include "diptych/trace/memory_overlap.h"
 

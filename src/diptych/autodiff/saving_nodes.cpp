@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "diptych/autodiff/custom_function.h"
 #include "diptych/autodiff/stages.h"
+#include "diptych/trace/custom_function.h"
 
 namespace diptych::detail {
 namespace {

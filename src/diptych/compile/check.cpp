@@ -10,9 +10,9 @@
 
 #include "diptych/base/error.h"
 #include "diptych/base/switches.h"
+#include "diptych/compile/backward_node.h"
 #include "diptych/compile/check_backward.h"
 #include "diptych/compile/check_explain.h"
-#include "diptych/compile/pair_node.h"
 #include "diptych/interpreter/run_guards.h"
 #include "diptych/ops/tags.h"
 #include "diptych/passes/storage_roots.h"

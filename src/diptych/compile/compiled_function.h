@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "diptych/autodiff/joint_capture.h"
-#include "diptych/compile/global_state.h"
 #include "diptych/compile/options.h"
 #include "diptych/interpreter/program.h"
 #include "diptych/passes/simplify.h"
+#include "diptych/trace/global_state.h"
 #include "diptych/trace/recorder.h"
 
 namespace diptych {

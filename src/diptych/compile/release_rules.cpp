@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "diptych/graph/walk.h"
+#include "diptych/graph/print_order.h"
 #include "diptych/ops/tags.h"
 #include "diptych/passes/joint_analysis.h"
 

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "diptych/compile/pair_node.h"
+#include "diptych/compile/backward_node.h"
 #include "diptych/graph/size_pattern.h"
 
 namespace diptych {

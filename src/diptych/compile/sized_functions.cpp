@@ -5,11 +5,11 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include "diptych/base/error.h"
+#include "diptych/base/error_words.h"
 #include "diptych/base/switches.h"
-#include "diptych/compile/sizes_slot.h"
-#include "diptych/graph/error_words.h"
 #include "diptych/graph/map_sizes.h"
 #include "diptych/interpreter/evaluate.h"
+#include "diptych/interpreter/sizes_input.h"
 #include "diptych/interpreter/symbols.h"
 #include "diptych/passes/remove_dead_nodes.h"
 #include "diptych/trace/hollow_tensor.h"

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "diptych/autodiff/gradient_transform.h"
+#include "diptych/backward/gradient_transform.h"
 #include "diptych/distributed/buckets.h"
 #include "diptych/distributed/process.h"
 

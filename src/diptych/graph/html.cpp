@@ -6,7 +6,7 @@
 #include "diptych/graph/names.h"
 #include "diptych/graph/operand.h"
 #include "diptych/graph/print.h"
-#include "diptych/graph/walk.h"
+#include "diptych/graph/print_order.h"
 
 namespace diptych {
 namespace {

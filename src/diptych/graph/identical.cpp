@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "diptych/graph/operand.h"
-#include "diptych/graph/walk.h"
+#include "diptych/graph/print_order.h"
 
 namespace diptych {
 namespace {

@@ -8,8 +8,8 @@
 #include "diptych/graph/operand.h"
 #include "diptych/graph/parse_operand.h"
 #include "diptych/graph/print.h"
+#include "diptych/graph/print_order.h"
 #include "diptych/graph/verify.h"
-#include "diptych/graph/walk.h"
 
 namespace diptych {
 namespace {

@@ -3,11 +3,11 @@
 #include <set>
 
 #include "diptych/base/error.h"
+#include "diptych/graph/bare_words.h"
 #include "diptych/graph/names.h"
 #include "diptych/graph/number_values.h"
 #include "diptych/graph/parse_operand.h"
 #include "diptych/graph/verify.h"
-#include "diptych/graph/words.h"
 
 namespace diptych {
 namespace {

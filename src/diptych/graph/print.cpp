@@ -3,10 +3,10 @@
 #include <algorithm>
 
 #include "diptych/base/error.h"
+#include "diptych/graph/bare_words.h"
 #include "diptych/graph/names.h"
 #include "diptych/graph/operand.h"
-#include "diptych/graph/walk.h"
-#include "diptych/graph/words.h"
+#include "diptych/graph/print_order.h"
 
 namespace diptych {
 namespace {

@@ -4,8 +4,8 @@
 #include <charconv>
 
 #include "diptych/base/error.h"
+#include "diptych/graph/bare_words.h"
 #include "diptych/graph/operand.h"
-#include "diptych/graph/words.h"
 
 namespace diptych {
 namespace {

@@ -1,8 +1,8 @@
 #include "diptych/hops/block_scans.h"
 
-#include "diptych/hops/blocked_scan.h"
 #include "diptych/hops/body_flow.h"
 #include "diptych/hops/hoist_from_scans.h"
+#include "diptych/hops/scan/blocked_scan.h"
 #include "diptych/hops/scan_edit.h"
 #include "diptych/hops/sink_from_scans.h"
 #include "diptych/hops/strides.h"

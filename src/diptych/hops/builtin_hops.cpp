@@ -1,12 +1,12 @@
 #include "diptych/hops/builtin_hops.h"
 
-#include "diptych/hops/blocked_scan.h"
-#include "diptych/hops/branch_operator.h"
-#include "diptych/hops/checkpointed_scan.h"
-#include "diptych/hops/custom_vjp_operator.h"
-#include "diptych/hops/scan_operator.h"
+#include "diptych/hops/checkpointed_scan/checkpointed_scan.h"
+#include "diptych/hops/cond/cond_operator.h"
+#include "diptych/hops/custom_vjp/custom_vjp_operator.h"
+#include "diptych/hops/scan/blocked_scan.h"
+#include "diptych/hops/scan/scan_operator.h"
 #include "diptych/hops/vjp_operator.h"
-#include "diptych/hops/while_operator.h"
+#include "diptych/hops/while_loop/while_operator.h"
 #include "diptych/ops/hop_schemas.h"
 
 namespace diptych {

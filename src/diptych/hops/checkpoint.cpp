@@ -1,7 +1,7 @@
 #include "diptych/hops/checkpoint.h"
 
 #include "diptych/base/error.h"
-#include "diptych/hops/branch_operator.h"
+#include "diptych/hops/cond/cond_operator.h"
 #include "diptych/hops/loop_body.h"
 
 namespace diptych::detail {

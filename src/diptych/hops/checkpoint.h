@@ -1,6 +1,6 @@
 // dp::checkpoint: a function whose values are computed again in the backward instead of being kept.
 #pragma once
-#include "diptych/hops/custom_vjp.h"
+#include "diptych/hops/custom_vjp/custom_vjp.h"
 #include "diptych/trace/checkpoint_region.h"
 #include "diptych/trace/recorder.h"
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "diptych/graph/rewrite.h"
-#include "diptych/hops/scan_operator.h"
+#include "diptych/hops/scan/scan_operator.h"
 #include "diptych/ops/emitter.h"
 
 namespace diptych::detail {

@@ -1,6 +1,6 @@
 // A function that returns nothing.
 #include "diptych/compile/aot.h"
-#include "diptych/compile/pair.h"
+#include "diptych/pair/pair.h"
 
 void compile(const at::Tensor& x) {
 #ifdef MENDED

@@ -1,0 +1,71 @@
+// The graphs of captured backward passes, by what the passes' nodes say of themselves.
+#pragma once
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "diptych/backward/backward_trace.h"
+#include "diptych/graph/size_pattern.h"
+#include "diptych/interpreter/program.h"
+
+namespace diptych::detail {
+
+/// A captured pass. Where nothing could be captured there is no program. Where sizes are dynamic, the graph has one
+/// input more: a tensor of no elements whose sizes are the symbols' values, then 0.
+struct BackwardEntry {
+  TaskKey key;
+  std::optional<SizePattern> pattern;  ///< of the key's sizes, if some are dynamic
+  std::vector<std::string> names;      ///< of the nodes, in order
+  std::vector<bool> is_opaque;         ///< which of them can't be replayed
+  BackwardTrace trace;
+  Graph general;                         ///< as traces of it are, if some sizes are dynamic
+  std::map<SymbolValues, bool> checked;  ///< sizes at which a trace was compared with `general`, and whether it is that
+  std::shared_ptr<const Program> program;
+};
+
+/// Threads: any.
+class BackwardCache {
+ public:
+  static BackwardCache& instance();
+
+  struct Miss {
+    std::string kind;
+    std::string reason;
+  };
+  struct Found {
+    std::shared_ptr<const BackwardEntry> entry;
+    SymbolValues symbols{};    ///< if sizes are dynamic
+    std::optional<Miss> miss;  ///< if it was captured, or tried to be, for this task
+    bool was_traced = false;   ///< if a trace showed that an entry is right for sizes that are new to it
+  };
+  /// The entry of a task, captured now if there is none. Errors: LostNode, what the task's ending throws.
+  Found find(const std::vector<TaskCall>& calls, TaskContents& contents);
+  void clear();
+
+ private:
+  using Entry = std::shared_ptr<BackwardEntry>;
+  std::optional<Found> find_known(size_t hash, const TaskKey& key);
+  /// An entry with dynamic sizes that a trace at this task's sizes shows to be right for them.
+  std::optional<Found> find_by_trace(size_t hash, const std::vector<TaskCall>& calls, TaskContents& contents);
+  Found used(std::list<Entry>::iterator place, const SymbolValues& symbols);
+  std::shared_ptr<BackwardEntry> capture(const std::vector<TaskCall>& calls, TaskContents& contents);
+  /// A graph for the sizes of this task and those of the entries that have its structure; null if there is none.
+  std::shared_ptr<BackwardEntry> generalize(size_t hash, const std::vector<TaskCall>& calls, TaskContents& contents);
+  std::vector<Entry> of_structure(size_t hash, const TaskKey& key) const;
+  void add(size_t hash, Entry entry);
+  Miss explain(const std::vector<TaskCall>& calls, const TaskKey& key) const;
+
+  static constexpr size_t kMostEntries = 256;
+  static constexpr size_t kMostFailures = 3;
+  std::mutex mutex_;
+  std::list<Entry> entries_;  ///< the one used last in front
+  std::unordered_multimap<size_t, std::list<Entry>::iterator> by_structure_;
+  std::unordered_map<size_t, size_t> failures_;  ///< by structure, how often its sizes had nothing in common
+};
+
+}  // namespace diptych::detail

@@ -1,0 +1,359 @@
+#include "diptych/backward/backward_capture.h"
+
+#include <ATen/Context.h>
+#include <ATen/ThreadLocalState.h>
+#include <torch/csrc/autograd/anomaly_mode.h>
+#include <torch/csrc/autograd/engine.h>
+
+#include <atomic>
+#include <mutex>
+
+#include "diptych/backward/backward_cache.h"
+#include "diptych/backward/backward_trace.h"
+#include "diptych/backward/engine_gate.h"
+#include "diptych/backward/run_limits.h"
+#include "diptych/backward/scopes.h"
+#include "diptych/base/error.h"
+#include "diptych/base/switches.h"
+#include "diptych/interpreter/call_checks.h"
+#include "diptych/interpreter/run_guards.h"
+#include "diptych/interpreter/sizes_input.h"
+#include "diptych/trace/global_state.h"
+#include "diptych/trace/recorder.h"
+
+namespace diptych {
+namespace {
+
+thread_local BackwardCapture* innermost_guard = nullptr;
+
+}  // namespace
+
+/// The guards that live on this thread, the innermost first.
+struct detail::GuardsOfThread {
+  static void for_each(const auto& visit) {
+    for (BackwardCapture* guard = innermost_guard; guard != nullptr; guard = guard->outer_) visit(guard->stats_);
+  }
+};
+
+namespace {
+
+namespace ag = torch::autograd;
+using detail::BackwardEntry;
+using NodePtr = c10::intrusive_ptr<ag::Node>;
+
+/// Who captures: threads with a guard, or all of them.
+struct Switches {
+  std::mutex mutex;
+  size_t count = 0;  ///< guards of all threads, and 1 for enable()
+  std::atomic<bool> all_threads{false};
+};
+
+Switches& switches() {
+  static auto* const instance = new Switches;
+  return *instance;
+}
+
+thread_local std::shared_ptr<const BackwardEntry> last;
+thread_local size_t num_captured_passes = 0;             ///< that this thread is in the middle of, one inside the other
+thread_local detail::PassEnding* next_ending = nullptr;  ///< of the pass that starts next
+
+ag::variable_list run_task(const NodePtr& root, const ag::GraphTask& task, bool accumulate,
+                           const ag::edge_list& outputs);
+
+void add_user() {
+  auto& state = switches();
+  const std::lock_guard lock(state.mutex);
+  if (state.count == 0) {
+    detail::make_entries_orderly();
+    ag::Engine::set_compiled_autograd(run_task);
+    detail::set_entries_watched(true);
+  }
+  ++state.count;
+}
+
+// The engine refuses while another thread is in a backward; then the next one to leave does it.
+void remove_user() noexcept {
+  auto& state = switches();
+  const std::lock_guard lock(state.mutex);
+  if (--state.count > 0) return;
+  try {
+    ag::Engine::set_compiled_autograd(nullptr);
+    detail::set_entries_watched(false);
+  } catch (const c10::Error&) {
+    log(Log::kBackward, "capture stays installed, as another thread is in a backward");
+  }
+}
+
+/// What the engine has kept of its nodes' warnings. It replays them itself where nobody captures; LibTorch does not
+/// export what does so.
+struct KeptWarnings {
+  using type = std::vector<c10::Warning> ag::utils::DelayWarningHandler::*;
+  friend type member_of(KeptWarnings);
+};
+template <class Tag, typename Tag::type member>
+struct PrivateMember {
+  friend typename Tag::type member_of(Tag) { return member; }
+};
+template struct PrivateMember<KeptWarnings, &ag::utils::DelayWarningHandler::warnings_>;
+
+// What the engine does with a task that nobody captures.
+ag::variable_list run_in_eager(const NodePtr& root, const ag::GraphTask& task) {
+  const auto shared = const_cast<ag::GraphTask&>(task).shared_from_this();
+  const auto future =
+      ag::Engine::get_default_engine().execute_with_graph_task(shared, root, ag::InputBuffer(ag::variable_list()));
+  future->wait();
+  for (const c10::Warning& warning : shared->warning_handler_.*member_of(KeptWarnings())) c10::warn(warning);
+  return future->value().toTensorVector();
+}
+
+void run_final_callbacks(ag::GraphTask& task) {
+  // A callback may add another.
+  for (size_t i = 0; i < task.final_callbacks_.size(); ++i) {
+    const auto callback = task.final_callbacks_[i];
+    callback();
+  }
+}
+
+/// One pass through a graph that is there.
+class CapturedPass {
+ public:
+  CapturedPass(const BackwardEntry& entry, const std::vector<detail::TaskCall>& calls, bool keeps_graph)
+      : entry_(entry), calls_(calls), keeps_graph_(keeps_graph) {}
+
+  ag::variable_list run(std::vector<at::Tensor>&& inputs, bool records_gradients) {
+    detail::LiveRun live(calls_, entry_.trace.num_numbers, keeps_graph_, entry_.trace.dense);
+    // Where nobody's code runs on the way, nobody can see that what nodes have saved is let go before.
+    if (!entry_.trace.runs_user_code) release(calls_.size());
+    try {
+      ag::variable_list results = run_program(std::move(inputs), records_gradients);
+      release(calls_.size());
+      for (size_t i = 0; i < results.size(); ++i) {
+        if (live.is_undefined(entry_.trace.origins[i])) results[i] = at::Tensor();
+        detail::drop_history(results[i]);
+      }
+      return results;
+    } catch (...) {
+      release(live.last_call());
+      rethrow_users();
+    }
+  }
+
+ private:
+  ag::variable_list run_program(std::vector<at::Tensor>&& inputs, bool records_gradients) const {
+    if (records_gradients) return entry_.program->run(std::move(inputs), {.differentiable = true});
+    const RunBelowAutograd below;
+    return entry_.program->run(std::move(inputs));
+  }
+
+  // Nodes in front of number `end` have run.
+  void release(size_t end) const {
+    if (keeps_graph_) return;
+    for (size_t i = 0; i < end; ++i) {
+      if (calls_[i].needed) calls_[i].node->release_variables();
+    }
+  }
+
+  // What a hook or a node threw, as the user threw it: the interpreter wraps it in where it was.
+  [[noreturn]] static void rethrow_users() {
+    const auto error = std::current_exception();
+    try {
+      std::rethrow_exception(error);
+    } catch (const std::exception& wrapped) {
+      std::rethrow_if_nested(wrapped);
+    }
+    std::rethrow_exception(error);
+  }
+
+  const BackwardEntry& entry_;
+  const std::vector<detail::TaskCall>& calls_;
+  bool keeps_graph_;
+  /// Counts this pass while it runs.
+  struct Inside {
+    Inside() { ++num_captured_passes; }
+    ~Inside() { --num_captured_passes; }
+    Inside(const Inside&) = delete;
+    Inside& operator=(const Inside&) = delete;
+  } inside_;
+};
+
+/// What became of a pass.
+struct Outcome {
+  const char* why_eager = nullptr;
+  bool is_captured = false;  ///< a graph was traced for it
+  std::optional<detail::BackwardCache::Miss> miss{};
+  bool was_traced = false;  ///< to see that a graph is right for sizes that are new to it
+};
+
+void add(const Outcome& outcome, backward_capture::Statistics& statistics) {
+  if (outcome.miss) {
+    statistics.misses.push_back(outcome.miss->reason);
+    ++statistics.misses_by_reason[outcome.miss->kind];
+  }
+  if (outcome.why_eager != nullptr) {
+    ++statistics.eager;
+    ++statistics.eager_by_reason[outcome.why_eager];
+  } else {
+    ++(outcome.is_captured ? statistics.captures : statistics.hits);
+    statistics.size_checks += outcome.was_traced ? 1 : 0;
+  }
+}
+
+/// Of the process.
+struct Totals {
+  std::mutex mutex;
+  backward_capture::Statistics statistics;
+};
+
+Totals& totals() {
+  static auto* const instance = new Totals;
+  return *instance;
+}
+
+void count(const Outcome& outcome) {
+  {
+    auto& all = totals();
+    const std::lock_guard lock(all.mutex);
+    add(outcome, all.statistics);
+  }
+  detail::GuardsOfThread::for_each([&](backward_capture::Statistics& own) { add(outcome, own); });
+}
+
+bool captures_here(const detail::PassEnding* ending) {
+  const bool wanted = ending != nullptr || innermost_guard != nullptr || switches().all_threads;
+  // The engine also runs the backward of a function that is being captured itself.
+  return wanted && !detail::is_tracing();
+}
+
+// Note [Backwards inside backwards]: a backward that a hook or a node starts is captured like any other, on the stack
+// of the first. Deeper ones are the engine's, which goes on in another thread where a stack has had enough.
+constexpr size_t kMostNested = 8;
+
+const char* why_in_eager(const ag::GraphTask& task) {
+  // There the engine looks at what each node gives.
+  if (ag::AnomalyMode::is_enabled()) return "anomaly mode";
+  const auto num_outer = num_captured_passes + static_cast<size_t>(task.reentrant_depth_);
+  if (num_outer >= kMostNested) return "backwards nested too deep";
+  return detail::why_thread_is_not_plain();
+}
+
+// What else changes what nodes record: nothing where all is as at the start of a program.
+std::string surroundings() {
+  const GlobalState state = GlobalState::current();
+  std::string words;
+  const auto add = [&](bool differs, std::string_view what, std::string_view how) {
+    if (differs) words.append(words.empty() ? "" : ", ").append(what).append(how);
+  };
+  add(state.autocast_cpu, "autocast on CPU to ", c10::toString(state.autocast_cpu_dtype));
+  add(state.autocast_cuda, "autocast on CUDA to ", c10::toString(state.autocast_cuda_dtype));
+  add(state.default_dtype != at::kFloat, "default dtype ", c10::toString(state.default_dtype));
+  add(at::globalContext().deterministicAlgorithms(), "deterministic algorithms", "");
+  return words;
+}
+
+ag::variable_list run_counted_in_eager(const NodePtr& root, const ag::GraphTask& task, const char* why) {
+  log(Log::kBackward, "run in eager: {}", why);
+  count({why});
+  return run_in_eager(root, task);
+}
+
+ag::variable_list run_graph(const detail::BackwardCache::Found& found, const std::vector<detail::TaskCall>& calls,
+                            const ag::GraphTask& task, detail::TaskContents& contents) {
+  const auto& [entry, symbols, miss, was_traced] = found;
+  auto inputs = std::move(contents.compiler().tensor_args.inputs);
+  for (const auto& input : contents.ending_inputs()) inputs.push_back(input.tensor);
+  if (entry->pattern) inputs.push_back(detail::sizes_tensor(entry->pattern->num_symbols(), symbols));
+  DIPTYCH_ASSERT(calls.size() == entry->names.size() && inputs.size() == entry->trace.graph.inputs().size(),
+                 "a pass of {} nodes with {} tensors has the graph of one of {} nodes with {} tensors", calls.size(),
+                 inputs.size(), entry->names.size(), entry->trace.graph.inputs().size());
+  detail::check_call(entry->program->graph(), inputs);
+  return CapturedPass(*entry, calls, task.keep_graph_).run(std::move(inputs), c10::GradMode::is_enabled());
+}
+
+ag::variable_list run_task(const NodePtr& root, const ag::GraphTask& task, bool /*accumulate*/,
+                           const ag::edge_list& /*outputs*/) {
+  detail::leave_entry();
+  // A pass that starts inside this one has none.
+  detail::PassEnding* const ending = std::exchange(next_ending, nullptr);
+  if (!captures_here(ending)) return run_in_eager(root, task);
+  auto& mutable_task = const_cast<ag::GraphTask&>(task);
+  const at::ThreadLocalStateGuard state(mutable_task.thread_locals_);
+  if (const char* why = why_in_eager(task)) return run_counted_in_eager(root, task, why);
+  auto calls = detail::calls_in_order(root, task);
+  if (ending != nullptr) detail::hand_out_gradients(calls, ending->leaves());
+  const size_t num_results = ending != nullptr ? ending->leaves().size() : task.captured_vars_.size();
+  std::optional<detail::TaskContents> contents;
+  contents.emplace(calls, num_results, c10::GradMode::is_enabled(), surroundings(), ending);
+  if (const char* why = contents->obstacle()) {
+    contents.reset();
+    return run_counted_in_eager(root, task, why);
+  }
+  const auto found = detail::BackwardCache::instance().find(calls, *contents);
+  last = found.entry;
+  if (!found.entry->program) {
+    contents.reset();
+    count({"nodes that can't be replayed", false, found.miss});
+    return run_in_eager(root, task);
+  }
+  count({nullptr, found.miss.has_value(), found.miss, found.was_traced});
+  auto results = run_graph(found, calls, task, *contents);
+  if (ending != nullptr) ending->take_results(std::exchange(results, {}));
+  run_final_callbacks(mutable_task);
+  return results;
+}
+
+}  // namespace
+
+detail::EngineCapture::EngineCapture() { add_user(); }
+
+detail::EngineCapture::~EngineCapture() { remove_user(); }
+
+detail::EndingScope::EndingScope(PassEnding& ending) : outer_(std::exchange(next_ending, &ending)) {}
+
+detail::EndingScope::~EndingScope() { next_ending = outer_; }
+
+BackwardCapture::BackwardCapture() : outer_(innermost_guard) {
+  add_user();
+  innermost_guard = this;
+}
+
+// Guards that are not on the stack may go in another order than they came.
+BackwardCapture::~BackwardCapture() {
+  BackwardCapture** link = &innermost_guard;
+  while (*link != nullptr && *link != this) link = &(*link)->outer_;
+  if (*link != nullptr) *link = outer_;
+  remove_user();
+}
+
+void backward_capture::enable() {
+  if (switches().all_threads.exchange(true)) return;
+  try {
+    add_user();
+  } catch (...) {
+    switches().all_threads = false;
+    throw;
+  }
+}
+
+void backward_capture::disable() {
+  if (switches().all_threads.exchange(false)) remove_user();
+}
+
+backward_capture::Statistics backward_capture::statistics() {
+  const std::lock_guard lock(totals().mutex);
+  return totals().statistics;
+}
+
+void backward_capture::reset() {
+  detail::BackwardCache::instance().clear();
+  const std::lock_guard lock(totals().mutex);
+  totals().statistics = {};
+}
+
+Graph backward_capture::last_graph() {
+  DIPTYCH_CHECK(last != nullptr && last->program != nullptr,
+                "[backward] no captured backward has run on this thread; call backward() while a BackwardCapture is "
+                "alive");
+  return last->program->graph();
+}
+
+}  // namespace diptych

@@ -1,0 +1,268 @@
+#include "diptych/backward/eager_nodes.h"
+
+#include <ATen/ops/add.h>
+#include <ATen/ops/empty_strided.h>
+#include <ATen/ops/zeros_like.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "diptych/base/error.h"
+#include "diptych/interpreter/hop_rules.h"
+#include "diptych/interpreter/program.h"
+#include "diptych/ops/hop_schemas.h"
+#include "diptych/trace/node_hooks.h"
+
+namespace diptych::detail {
+namespace {
+
+namespace ag = torch::autograd;
+
+thread_local LiveRun* innermost = nullptr;
+
+c10::List<bool> flags(const std::vector<bool>& list) {
+  c10::List<bool> flags;
+  for (const bool flag : list) flags.push_back(flag);
+  return flags;
+}
+
+std::vector<bool> flags(const c10::IValue& value) {
+  std::vector<bool> list;
+  for (const bool flag : value.toBoolList()) list.push_back(flag);
+  return list;
+}
+
+enum Position : size_t { kOperands, kCall, kStage, kGiven, kOrigins, kWanted, kFirstNumber };
+
+LiveCall live_call_of(const Node& node) {
+  const auto constant = [&](size_t position) { return std::get<c10::IValue>(node.operands[position]); };
+  return {static_cast<size_t>(constant(kCall).toInt()),
+          static_cast<LiveStage>(constant(kStage).toInt()),
+          flags(constant(kGiven)),
+          decode_origins(constant(kOrigins).toIntVector()),
+          flags(constant(kWanted)),
+          constant(kFirstNumber).toInt()};
+}
+
+const HopSchema& schema() {
+  static const HopSchema* const known = [] {
+    const HopSchema* const added = add_hop_schema({"autograd_node", 0});
+    register_interpreter_rule(*added, [](const Node& node) -> HopKernel {
+      return [live = live_call_of(node)](std::vector<c10::IValue>&& operands, const RunOptions& /*options*/) {
+        return LiveRun::current().call(live, take_tensor_list(operands[kOperands]));
+      };
+    });
+    return added;
+  }();
+  return *known;
+}
+
+// What is captured of a result: the layout of what a hook was given, if that is dense, and else a contiguous one. Other
+// strides would make views behind it illegal, or read something else.
+at::Tensor laid_out(const ag::Node& node, at::Tensor result, const at::Tensor& given) {
+  if (result.layout() != at::kStrided) return result;
+  const bool is_like_given = given.defined() && given.layout() == at::kStrided;
+  if (is_like_given) {
+    DIPTYCH_CHECK(result.sizes() == given.sizes() && result.dtype() == given.dtype(),
+                  "[backward] a hook of {} was given a gradient of sizes {} and dtype {} and gave one of sizes {} and "
+                  "dtype {}; give one of the same, or call backward() without a BackwardCapture",
+                  node.name(), given.sizes(), dtype_name(given.scalar_type()), result.sizes(),
+                  dtype_name(result.scalar_type()));
+  }
+  const bool has_layout = is_like_given && given.is_non_overlapping_and_dense();
+  if (has_layout && result.strides() != given.strides()) {
+    return at::empty_strided(given.sizes(), given.strides(), result.options()).copy_(result);
+  }
+  return has_layout ? result : result.contiguous();
+}
+
+// Zeros in the place of a gradient of a node's inputs, or of one that goes into it.
+at::Tensor zeros_for(const ag::Node& node, LiveStage stage, size_t index) {
+  if (stage == LiveStage::kTensorHooks || stage == LiveStage::kPreHooks) return node.input_metadata(index).zeros_like();
+  const ag::Edge& edge = node.next_edge(index);
+  return edge.function->input_metadata(edge.input_nr).zeros_like();
+}
+
+// As the engine adds up gradients: what is sparse comes second, where nobody differentiates the sum.
+at::Tensor sum_of(const at::Tensor& a, const at::Tensor& b) {
+  if (!a.defined()) return b;
+  if (!b.defined()) return a;
+  const bool comes_second = !c10::GradMode::is_enabled() && a.layout() != at::kStrided;
+  return comes_second ? at::add(b, a) : at::add(a, b);
+}
+
+/// How many tensors a stage of a node takes and gives.
+struct Arity {
+  size_t inputs;
+  size_t results;
+};
+
+Arity arity_of(const ag::Node& node, LiveStage stage) {
+  switch (stage) {
+    case LiveStage::kTensorHooks:
+    case LiveStage::kPreHooks:
+      return {node.num_inputs(), node.num_inputs()};
+    case LiveStage::kPostHooks:
+      return {node.num_outputs() + node.num_inputs(), node.num_outputs()};
+    case LiveStage::kSum:
+      return {2, 1};
+    case LiveStage::kNode:
+    case LiveStage::kBareNode:
+      break;
+  }
+  return {node.num_inputs(), node.num_outputs()};
+}
+
+}  // namespace
+
+Node make_live_node(const LiveCall& live, const std::vector<Value>& operands) {
+  Node node{Op(&schema()), {}, {}, {}, {}, {}};
+  node.operands = {ValueList(operands.begin(), operands.end()),
+                   c10::IValue(static_cast<int64_t>(live.call)),
+                   c10::IValue(static_cast<int64_t>(live.stage)),
+                   c10::IValue(flags(live.is_given)),
+                   c10::IValue(encode_origins(live.origins)),
+                   c10::IValue(flags(live.is_wanted)),
+                   c10::IValue(live.first_number)};
+  return node;
+}
+
+void drop_history(at::Tensor& gradient) {
+  if (!c10::GradMode::is_enabled() && gradient.defined() && gradient.requires_grad()) gradient = gradient.detach();
+}
+
+LiveRun::LiveRun(const std::vector<TaskCall>& calls, size_t num_numbers, bool keeps_graph, const Origins& dense)
+    : calls_(calls),
+      keeps_graph_(keeps_graph),
+      undefined_(num_numbers),
+      dense_(dense),
+      keys_(c10::impl::tls_local_dispatch_key_set()),
+      outer_(innermost) {
+  innermost = this;
+}
+
+LiveRun::~LiveRun() { innermost = outer_; }
+
+LiveRun& LiveRun::current() {
+  DIPTYCH_CHECK(
+      innermost != nullptr,
+      "[backward] the graph of a captured backward holds autograd nodes that are run as they are, and was run "
+      "outside a backward; call backward() while a BackwardCapture is alive");
+  return *innermost;
+}
+
+bool LiveRun::is_undefined(const Origins& origins) const {
+  return !origins.empty() &&
+         std::all_of(origins.begin(), origins.end(), [&](int64_t number) { return undefined_[number]; });
+}
+
+// Always, as it costs little: what a graph and the pass at hand do not agree on would else be read from memory that is
+// not there.
+void LiveRun::check(const LiveCall& live, const std::vector<at::Tensor>& operands) const {
+  DIPTYCH_ASSERT(live.call < calls_.size(), "the graph runs node {} of a pass of {} nodes", live.call, calls_.size());
+  const ag::Node& node = *calls_[live.call].node;
+  const auto [num_inputs, num_results] = arity_of(node, live.stage);
+  const auto num_given = static_cast<size_t>(std::count(live.is_given.begin(), live.is_given.end(), true));
+  const auto num_wanted = static_cast<size_t>(std::count(live.is_wanted.begin(), live.is_wanted.end(), true));
+  DIPTYCH_ASSERT(
+      live.is_given.size() == num_inputs && live.is_wanted.size() == num_results,
+      "the graph calls {} (call {}) with {} gradients for {} results, and in this pass it takes {} and gives {}",
+      node.name(), live.call, live.is_given.size(), live.is_wanted.size(), num_inputs, num_results);
+  DIPTYCH_ASSERT(operands.size() == num_given && live.origins.size() == num_given &&
+                     static_cast<size_t>(live.first_number) + num_wanted <= undefined_.size(),
+                 "{} (call {}) has {} operands, {} origins and results from number {} on, expected {} operands of {} "
+                 "numbers",
+                 node.name(), live.call, operands.size(), live.origins.size(), live.first_number, num_given,
+                 undefined_.size());
+}
+
+std::vector<at::Tensor> LiveRun::call(const LiveCall& live, std::vector<at::Tensor>&& operands) {
+  const c10::impl::ForceDispatchKeyGuard eager(keys_);
+  check(live, operands);
+  last_call_ = live.call;
+  // What results are laid out like: the sum of two as the first, whether or not that turns out to be undefined.
+  std::vector<at::Tensor> like;
+  if (live.stage == LiveStage::kSum) like = {operands[0]};
+  std::vector<at::Tensor> inputs(live.is_given.size());
+  size_t next = 0;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!live.is_given[i]) continue;
+    if (!is_undefined(live.origins[next])) inputs[i] = std::move(operands[next]);
+    drop_history(inputs[i]);
+    ++next;
+  }
+  operands.clear();
+  const bool is_around_node = live.stage != LiveStage::kNode && live.stage != LiveStage::kBareNode;
+  if (is_around_node && like.empty()) like = inputs;
+  return wanted_of(live, run_stage(live, std::move(inputs)), like);
+}
+
+std::vector<at::Tensor> LiveRun::wanted_of(const LiveCall& live, std::vector<at::Tensor>&& results,
+                                           const std::vector<at::Tensor>& like) {
+  const ag::Node& node = *calls_[live.call].node;
+  results.resize(std::max(results.size(), live.is_wanted.size()));
+  std::vector<at::Tensor> wanted;
+  for (size_t i = 0; i < live.is_wanted.size(); ++i) {
+    if (!live.is_wanted[i]) continue;
+    const int64_t number = live.first_number + static_cast<int64_t>(wanted.size());
+    undefined_[number] = !results[i].defined();
+    DIPTYCH_CHECK(!results[i].defined() || results[i].layout() == at::kStrided ||
+                      std::find(dense_.begin(), dense_.end(), number) == dense_.end(),
+                  "[step] {} gives a parameter a gradient of layout {}, expected a strided one; leave out sparse=true, "
+                  "or call backward() and the optimizer's own step()",
+                  node.name(), c10::str(results[i].layout()));
+    const at::Tensor given = i < like.size() ? like[i] : at::Tensor();
+    if (results[i].defined()) {
+      wanted.push_back(laid_out(node, std::move(results[i]), given));
+    } else {
+      wanted.push_back(given.defined() ? at::zeros_like(given) : zeros_for(node, live.stage, i));
+    }
+  }
+  return wanted;
+}
+
+std::vector<at::Tensor> LiveRun::run_stage(const LiveCall& live, std::vector<at::Tensor>&& inputs) const {
+  ag::Node& node = *calls_[live.call].node;
+  switch (live.stage) {
+    case LiveStage::kTensorHooks:
+      inputs = hooked(node.tensor_pre_hooks(), std::move(inputs));
+      for (const auto& [output, hook] : node.retains_grad_hooks()) inputs = (*hook)(inputs);
+      return std::move(inputs);
+    case LiveStage::kPreHooks:
+      return hooked(node.pre_hooks(), std::move(inputs));
+    case LiveStage::kPostHooks: {
+      const auto middle = inputs.begin() + static_cast<std::ptrdiff_t>(node.num_outputs());
+      const ag::variable_list given(middle, inputs.end());
+      ag::variable_list outputs(inputs.begin(), middle);
+      inputs.clear();
+      for (const auto& hook : node.post_hooks()) outputs = (*hook)(outputs, given);
+      return outputs;
+    }
+    case LiveStage::kSum:
+      return {sum_of(inputs[0], inputs[1])};
+    case LiveStage::kBareNode:
+      return run_bare_node(node, std::move(inputs));
+    case LiveStage::kNode:
+      break;
+  }
+  return run_node(node, std::move(inputs));
+}
+
+std::vector<at::Tensor> LiveRun::run_node(ag::Node& node, std::vector<at::Tensor>&& inputs) const {
+  inputs = hooked(node.pre_hooks(), std::move(inputs));
+  const ag::variable_list kept = node.post_hooks().empty() ? ag::variable_list() : inputs;
+  ag::variable_list outputs = run_bare_node(node, std::move(inputs));
+  for (const auto& hook : node.post_hooks()) outputs = (*hook)(outputs, kept);
+  if (!keeps_graph_) node.release_variables();
+  return outputs;
+}
+
+// A post hook may still look at what the node has saved, which is let go of behind it, or else when the pass ends.
+std::vector<at::Tensor> LiveRun::run_bare_node(ag::Node& node, std::vector<at::Tensor>&& inputs) const {
+  if (!keeps_graph_) node.will_release_variables();
+  ag::variable_list outputs = node(std::move(inputs));
+  validate_outputs_of(node, node.next_edges(), outputs);
+  return outputs;
+}
+
+}  // namespace diptych::detail

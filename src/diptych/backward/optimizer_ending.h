@@ -1,0 +1,62 @@
+// The end of a training step's backward: gradients transformed, clipped, and used for the optimizer's update.
+#pragma once
+#include "diptych/backward/optimizer_view.h"
+#include "diptych/backward/run_ending.h"
+#include "diptych/backward/step.h"
+#include "diptych/backward/update_parameters.h"
+
+namespace diptych::detail {
+
+/// One step: made before its backward, from what the optimizer holds then.
+class StepEnding final : public PassEnding {
+ public:
+  /// Errors: UserError for parameters, state and hooks that a step can't hold.
+  StepEnding(torch::optim::Optimizer& optimizer, const StepOptions& options);
+
+  const std::vector<at::Tensor>& leaves() const override { return parameters_; }
+  std::string key() const override;
+  std::vector<EndingInput> inputs() const override;
+  void begin() override;
+  void gradient_is_ready(size_t index, const at::Tensor& gradient) override;
+  std::vector<at::Tensor> finish(const std::vector<FoundGradient>& gradients,
+                                 const std::vector<at::Tensor>& inputs) override;
+  void take_results(std::vector<at::Tensor> results) override;
+
+  /// Takes the gradients that a pass in eager has accumulated. Errors: UserError for those that are not strided.
+  void run_in_eager();
+  /// Whether the update has run.
+  bool is_done() const { return is_done_; }
+  /// Of the gradients before they were clipped; 0 if there was none.
+  double norm() const { return norm_; }
+
+ private:
+  /// What is kept for a parameter. Fresh state is memory without values, which the optimizer gets if it is used.
+  struct State {
+    size_t group = 0;
+    std::vector<at::Tensor> tensors;
+    int64_t steps = kNoState;
+  };
+
+  void add_parameter(const at::Tensor& parameter, size_t group);
+  void check_parameter(const at::Tensor& parameter) const;
+  void check_hooks(const at::Tensor& parameter) const;
+  State read_state(const at::Tensor& parameter, size_t group) const;
+  std::string path_of(size_t index) const;
+  std::string newest_path() const { return path_of(states_.size() - 1); }
+  std::vector<FoundGradient> transformed(std::vector<FoundGradient> gradients) const;
+  at::Tensor clip(std::vector<FoundGradient>& gradients) const;
+  void record_update(const std::vector<FoundGradient>& gradients, const std::vector<at::Tensor>& inputs) const;
+  void keep_gradients(const std::vector<at::Tensor>& results, size_t first) const;
+
+  torch::optim::Optimizer& optimizer_;
+  const StepOptions& options_;
+  const OptimizerClass& class_;
+  std::vector<std::vector<double>> group_options_;
+  std::vector<at::Tensor> parameters_;
+  std::vector<State> states_;  ///< per parameter
+  at::Tensor steps_, rates_;
+  double norm_ = 0;
+  bool is_done_ = false;
+};
+
+}  // namespace diptych::detail

@@ -1,0 +1,98 @@
+// The replay of a task's nodes on stand-ins, which records them.
+#pragma once
+#include <torch/csrc/autograd/input_metadata.h>
+
+#include <map>
+#include <unordered_map>
+
+#include "diptych/backward/backward_trace.h"
+#include "diptych/base/error_words.h"
+#include "diptych/trace/recorder.h"
+
+namespace diptych::detail {
+
+/// Keeps the warnings of what is replayed from the user, whom only what is run should warn.
+class KeptWarnings final : public c10::WarningHandler {
+ public:
+  void process(const c10::Warning& warning) override { words_.push_back(warning.msg()); }
+  bool any() const { return !words_.empty(); }
+  const std::string& first() const { return words_.front(); }
+
+ private:
+  std::vector<std::string> words_;
+};
+
+/// Replays the calls of one task. LibTorch hands it back as the "compiler" to the interface below.
+class Replay {
+ public:
+  Replay(const std::vector<TaskCall>& calls, TaskContents& contents, const std::vector<bool>& is_opaque,
+         const std::vector<int64_t>& sizes)
+      : calls_(calls),
+        contents_(contents),
+        is_opaque_(is_opaque),
+        sizes_(sizes),
+        recorder_("backward"),
+        found_(contents.key().num_results) {}
+
+  BackwardTrace run();
+
+  std::string bind(const std::string& name, torch::dynamo::autograd::functional_apply_t function, bool is_custom,
+                   bool is_traceable);
+  torch::autograd::variable_list call(const std::string& name, const torch::autograd::variable_list& inputs,
+                                      const std::vector<c10::IValue>& arguments);
+  /// Runs `body`; what it throws is kept until the node has been put back in order, and `otherwise` is returned.
+  template <class Body, class Result>
+  Result guarded(Body&& body, Result otherwise) {
+    if (failure_) return otherwise;
+    try {
+      return body();
+    } catch (const std::exception& error) {
+      failure_ = words_of(error);
+      return otherwise;
+    }
+  }
+  size_t num_outputs() const { return calls_[current_].node->num_outputs(); }
+
+ private:
+  void add_inputs();
+  void read_input_metadata();
+  void evaluate(size_t index);
+  void tell_ending(const TaskCall& call);
+  torch::autograd::variable_list apply(const torch::autograd::variable_list& inputs);
+  void check_outputs(torch::autograd::variable_list& outputs);
+  void pass_on(torch::autograd::variable_list outputs);
+  std::vector<bool> wanted_outputs() const;
+  torch::autograd::variable_list live(LiveStage stage, const torch::autograd::variable_list& inputs,
+                                      const std::vector<bool>& is_wanted);
+  torch::autograd::variable_list run_node_as_it_is(const torch::autograd::variable_list& inputs);
+  torch::autograd::variable_list with_stand_ins(torch::dynamo::autograd::SwapSavedVariables& saved,
+                                                const torch::autograd::variable_list& inputs);
+  at::Tensor sum_of(const at::Tensor& a, const at::Tensor& b);
+  TensorMeta meta_of_result(LiveStage stage, const torch::autograd::variable_list& inputs, size_t index) const;
+  BackwardTrace finish();
+  BackwardTrace finish_with(PassEnding& ending);
+
+  const std::vector<TaskCall>& calls_;
+  TaskContents& contents_;
+  const std::vector<bool>& is_opaque_;
+  const std::vector<int64_t>& sizes_;
+  Recorder recorder_;
+  /// What nodes expect of the gradients that come to them, with the sizes to trace for.
+  std::map<std::pair<const torch::autograd::Node*, uint32_t>, torch::autograd::InputMetadata> expected_;
+  torch::autograd::variable_list found_;
+  size_t current_ = 0;
+  std::optional<std::string> failure_;
+  struct Custom {
+    torch::dynamo::autograd::functional_apply_t apply;
+    bool is_traceable = false;
+  };
+  Custom custom_;  ///< bound and not yet called
+  std::unordered_map<const torch::autograd::Node*, torch::autograd::variable_list> waiting_;
+  OriginsOfTensors origins_;
+  KeptWarnings warnings_;
+  torch::autograd::variable_list ending_inputs_;
+  int64_t num_numbers_ = 0;
+  bool runs_user_code_ = false;
+};
+
+}  // namespace diptych::detail

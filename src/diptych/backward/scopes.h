@@ -1,0 +1,31 @@
+// How a pass gets an ending: the next one that the thread starts takes it.
+#pragma once
+#include "diptych/backward/run_ending.h"
+
+namespace diptych::detail {
+
+/// While one lives, the engine asks us about passes; those that nobody captures run as ever. Threads: any.
+/// Errors: c10::Error if another thread is in a backward pass while the process's first is made.
+class EngineCapture {
+ public:
+  EngineCapture();
+  ~EngineCapture();
+  EngineCapture(const EngineCapture&) = delete;
+  EngineCapture& operator=(const EngineCapture&) = delete;
+};
+
+/// While one lives, the next backward pass that this thread starts is captured, and ends with `ending`. A pass that
+/// can't be captured runs in eager, and the ending gets no results.
+/// Requires: an EngineCapture; the pass accumulates gradients (backward() without inputs), and not with create_graph.
+class EndingScope {
+ public:
+  explicit EndingScope(PassEnding& ending);
+  ~EndingScope();
+  EndingScope(const EndingScope&) = delete;
+  EndingScope& operator=(const EndingScope&) = delete;
+
+ private:
+  PassEnding* outer_;
+};
+
+}  // namespace diptych::detail

@@ -1,0 +1,51 @@
+// dp::cond: one of two functions, chosen by a value that is known only when the graph runs.
+#pragma once
+#include "diptych/hops/flat_function.h"
+#include "diptych/hops/scan/scan.h"
+
+namespace diptych {
+namespace detail {
+
+/// cond() on flat tensors.
+std::vector<at::Tensor> cond_flat(const at::Tensor& predicate, const FlatFunction& if_true,
+                                  const FlatFunction& if_false, const Flattened& arguments);
+
+/// The arguments as one list, called "arg0", "arg1" ...
+template <class... A>
+Flattened flatten_all(const A&... arguments) {
+  TreeRecorder recorder;
+  size_t index = 0;
+  (
+      [&] {
+        const std::string name = fmt::format("arg{}", index++);
+        visit_leaves(arguments, Path(name), recorder);
+      }(),
+      ...);
+  return {recorder.take_tensors(), recorder.take_spec()};
+}
+
+}  // namespace detail
+
+/// Returns if_true(arguments...) where `predicate` is true, else if_false(arguments...). Both are captured, on
+/// stand-ins; only the chosen one is run. They may capture tensors and modules, and everything is differentiable to any
+/// order. A gradient that flows in one of the two is zeros where the other was chosen. `predicate`: one element, true
+/// where it is not zero. Both functions return trees of one structure, with tensors of the same sizes and dtypes.
+/// Errors: UserError for another predicate, and by path where the results disagree; for an argument or a captured
+/// tensor that is changed in place; what the functions throw. Source: jax.lax.cond.
+template <class True, class False, class... A>
+auto cond(const at::Tensor& predicate, True&& if_true, False&& if_false, const A&... arguments) {
+  using Result = std::decay_t<decltype(if_true(std::declval<A&>()...))>;
+  static_assert(std::is_same_v<Result, std::decay_t<decltype(if_false(std::declval<A&>()...))>>,
+                "The two functions of a cond return values of one type.");
+  std::shared_ptr<Result> example, other;
+  const auto flat_true = detail::make_flat<Result>(if_true, example, arguments...);
+  const auto flat_false = detail::make_flat<Result>(if_false, other, arguments...);
+  auto tensors = detail::cond_flat(predicate, flat_true, flat_false, detail::flatten_all(arguments...));
+  // In eager, the chosen one alone has run.
+  if (!example || !other) return detail::make_result(example ? *example : *other, std::move(tensors));
+  detail::check_structure("cond", "the result of the false function", diptych::flatten(*example, "out").spec,
+                          diptych::flatten(*other, "out").spec);
+  return detail::make_result(*example, std::move(tensors));
+}
+
+}  // namespace diptych

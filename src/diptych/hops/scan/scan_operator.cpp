@@ -1,0 +1,102 @@
+#include "diptych/hops/scan/scan_operator.h"
+
+#include <ATen/ops/cat.h>
+
+#include "diptych/base/error.h"
+#include "diptych/hops/draws.h"
+#include "diptych/hops/strides.h"
+
+namespace diptych {
+namespace {
+
+// The constants that follow the length and the direction.
+enum Trailing : size_t { kUnroll = 2, kFronts = 3 };
+
+}  // namespace
+
+detail::ScanLayout::ScanLayout(const Hop& scan)
+    : ScanConstants(ScanConstants::of(scan)),
+      num_carries(scan.groups().at(0)),
+      num_slices(scan.groups().at(1)),
+      num_free(scan.groups().at(2)),
+      num_stacks(scan.body(0).num_results() - num_carries) {
+  DIPTYCH_ASSERT(scan.body(0).num_inputs() == scan.num_operands(), "a scan's body takes {} inputs, the scan has {}",
+                 scan.body(0).num_inputs(), scan.num_operands());
+  DIPTYCH_ASSERT(fronts.empty() || fronts.size() == num_stacks,
+                 "a scan has {} stacks, and says of {} what stands in front", num_stacks, fronts.size());
+}
+
+ScanConstants ScanConstants::of(const Hop& scan) {
+  const auto& constants = scan.constants();
+  return &scan.op() == &ScanOperator::get() ? of(constants)
+                                            : ScanConstants{constants[0].toInt(), constants[1].toBool()};
+}
+
+ScanConstants ScanConstants::of(const std::vector<c10::IValue>& constants) {
+  ScanConstants found{constants.at(0).toInt(), constants.at(1).toBool()};
+  if (constants.size() > kUnroll) found.unroll = constants[kUnroll].toInt();
+  if (constants.size() > kFronts) found.fronts = constants[kFronts].toIntVector();
+  return found;
+}
+
+std::vector<c10::IValue> ScanConstants::constants() const {
+  std::vector<c10::IValue> list{length, reverse};
+  const bool any_front = std::any_of(fronts.begin(), fronts.end(), [](int64_t carry) { return carry >= 0; });
+  if (unroll > 1 || any_front) list.emplace_back(unroll);
+  if (any_front) list.emplace_back(fronts);
+  return list;
+}
+
+const ScanOperator& ScanOperator::get() {
+  static const auto* const op = new ScanOperator;
+  return *op;
+}
+
+std::vector<TensorMeta> ScanOperator::infer(const Hop& hop) const {
+  const detail::ScanLayout layout(hop);
+  std::vector<TensorMeta> metas;
+  for (size_t i = 0; i < layout.num_carries; ++i) metas.push_back(hop.body(0).input(i));
+  for (size_t i = 0; i < layout.num_stacks; ++i) {
+    const int64_t rows = layout.length + (layout.has_front(i) ? 1 : 0);
+    metas.push_back(stacked(hop.body(0).result(layout.num_carries + i), rows));
+  }
+  return metas;
+}
+
+HopFunction ScanOperator::compile(const Hop& hop) const { return detail::make_scan_kernel(hop); }
+
+// Autograd is told what a front is in operators that it knows.
+std::vector<at::Tensor> ScanOperator::call_with_grad(const HopPtr& hop, std::vector<at::Tensor>&& operands) const {
+  const detail::ScanLayout layout(*hop);
+  if (layout.fronts.empty()) return HigherOrderOperator::call_with_grad(hop, std::move(operands));
+  ScanConstants plain = layout;
+  plain.fronts.clear();
+  auto results = call(make_scan(hop->bodies()[0], layout.num_carries, layout.num_slices, plain), operands);
+  for (size_t i = 0; i < layout.num_stacks; ++i) {
+    if (!layout.has_front(i)) continue;
+    at::Tensor& stack = results[layout.num_carries + i];
+    const at::Tensor front = operands[layout.fronts[i]].unsqueeze(0);
+    stack = plain.reverse ? at::cat({stack, front}) : at::cat({front, stack});
+  }
+  return results;
+}
+
+HigherOrderOperator::LiftedDraws ScanOperator::lift_draws(const Hop& hop) const {
+  const detail::ScanLayout layout(hop);
+  const auto bodies =
+      detail::split_draws(*hop.body(0).graph(), layout.num_carries, layout.num_carries + layout.num_slices);
+  const auto scan_of = [&](std::shared_ptr<const Graph> graph, size_t num_slices) {
+    return make_scan(std::make_shared<const Body>(std::move(graph)), layout.num_carries, num_slices, layout);
+  };
+  return {scan_of(bodies.draws, layout.num_slices), scan_of(bodies.rest, layout.num_slices + bodies.num_draws), 1,
+          layout.num_carries};
+}
+
+HopPtr make_scan(std::shared_ptr<const Body> body, size_t num_carries, size_t num_slices,
+                 const ScanConstants& constants) {
+  const size_t num_free = body->num_inputs() - num_carries - num_slices;
+  return std::make_shared<const Hop>(ScanOperator::get(), std::vector<std::shared_ptr<const Body>>{std::move(body)},
+                                     std::vector<size_t>{num_carries, num_slices, num_free}, constants.constants());
+}
+
+}  // namespace diptych

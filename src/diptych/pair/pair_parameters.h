@@ -1,0 +1,36 @@
+// What a pair is run on, in a file beside its own: parameters, and whatever else a training run goes on from, as
+// tensors by name.
+#pragma once
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "diptych/pair/pair.h"
+
+namespace diptych {
+
+/// Tensors by name, as safetensors files hold them.
+using NamedTensors = std::map<std::string, at::Tensor>;
+
+/// Writes `tensors` to `path`.safetensors and then the pair to `path`, each whole or not at all.
+/// Errors: UserError as save() of a pair and save_tensors(); what can't be written for what it is, is refused before
+/// either file is touched.
+void save_with_tensors(const Pair& pair, const NamedTensors& tensors, const std::string& path);
+
+/// Reads what save_with_tensors() wrote, or diptych.save() of Python. Errors: UserError as load_pair() and
+/// load_tensors().
+std::pair<Pair, NamedTensors> load_with_tensors(const std::string& path);
+
+/// The tensors that one argument of a pair is made of, in the order of their slots. For the argument "params" the slot
+/// "params.block.weight" takes the tensor that is called `prefix` + "block.weight"; an argument that is a tensor itself
+/// takes the one that is called `prefix` + its own name. Names without the prefix are the caller's, so that one file
+/// may hold parameters under "params." and an optimizer's state under another prefix.
+/// Ensures: each tensor fits its slot. Handles are shared: what is trained in place is what `tensors` holds.
+/// Errors: UserError names a tensor that is missing, one of another dtype or other sizes, and one that no slot takes;
+/// an argument that the pair doesn't have.
+std::vector<at::Tensor> tensors_of_argument(const Signature& signature, std::string_view argument,
+                                            const NamedTensors& tensors, std::string_view prefix = "");
+
+}  // namespace diptych
