@@ -21,7 +21,8 @@ ROOMS = {
     "backends": ["interpreter", "passes"],
     "backward": ["trace", "interpreter", "passes"],
     "distributed": ["backward"],
-    "hops": ["autodiff", "tree"],
+    "scan_passes": ["interpreter", "passes"],
+    "hops": ["autodiff", "scan_passes", "tree"],
     "compile": ["hops", "backends", "tree"],
     "pair": ["compile"],
 }

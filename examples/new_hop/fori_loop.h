@@ -5,6 +5,7 @@
 #pragma once
 #include <ATen/ops/arange.h>
 #include <ATen/ops/scalar_tensor.h>
+#include <diptych/hops/call.h>
 #include <diptych/hops/flat_function.h>
 #include <diptych/hops/loop_body.h>
 #include <diptych/hops/scan/scan_operator.h>
@@ -15,11 +16,11 @@ namespace example {
 namespace dp = diptych;
 using Tensors = std::vector<at::Tensor>;
 
-/// hop.fori_loop. Groups: the first carries, what the body captured. Constants: first index, how many. The body takes
-/// carries, the index i64[] and what it captured, and gives the next carries. Results: the last carries.
+/// hop.fori_loop. `init`: the first carries; `free`: what the body captured. The body takes carries, the index i64[] and
+/// what it captured, and returns the next carries. Results: the last carries.
 class ForiLoop final : public dp::HigherOrderOperator {
  public:
-  ForiLoop() : HigherOrderOperator("fori_loop", /*num_bodies=*/1) {}
+  ForiLoop() : HigherOrderOperator("fori_loop(Tensor[] init, Tensor[] free, int begin, int count)", {"step"}) {}
   static const ForiLoop& get() {
     static const auto* const op = new ForiLoop;  // never destroyed: graphs refer to it
     return *op;
@@ -28,14 +29,14 @@ class ForiLoop final : public dp::HigherOrderOperator {
   // 1. What results look like: a carry keeps its sizes and dtype.
   std::vector<dp::TensorMeta> infer(const dp::Hop& hop) const override {
     std::vector<dp::TensorMeta> metas;
-    for (size_t i = 0; i < hop.groups()[0]; ++i) metas.push_back(hop.body(0).input(i));
+    for (size_t i = 0; i < hop.group("init"); ++i) metas.push_back(hop.body(0).input(i));
     return metas;
   }
 
   // 2. How it is run on real tensors, below autograd. The function must not hold the hop, which holds it.
   dp::HopFunction compile(const dp::Hop& hop) const override {
-    return [body = hop.bodies()[0], metas = hop.results(), num_carries = hop.groups()[0],
-            begin = hop.constants()[0].toInt(), count = hop.constants()[1].toInt()](Tensors&& operands) {
+    return [body = hop.bodies()[0], metas = hop.results(), num_carries = hop.group("init"),
+            begin = hop.attributes().integer("begin"), count = hop.attributes().integer("count")](Tensors&& operands) {
       const auto free_begin = operands.begin() + static_cast<int64_t>(num_carries);
       Tensors carries(operands.begin(), free_begin);
       for (int64_t i = 0; i < count; ++i) {
@@ -51,8 +52,8 @@ class ForiLoop final : public dp::HigherOrderOperator {
 
   // 3. Where gradients are recorded, it is a scan over the indices.
   Tensors call_with_grad(const dp::HopPtr& hop, Tensors&& operands) const override {
-    const size_t num_carries = hop->groups()[0];
-    const int64_t begin = hop->constants()[0].toInt(), count = hop->constants()[1].toInt();
+    const size_t num_carries = hop->group("init");
+    const int64_t begin = hop->attributes().integer("begin"), count = hop->attributes().integer("count");
     const auto scan = dp::make_scan(hop->bodies()[0], num_carries, /*num_slices=*/1, count, /*reverse=*/false);
     operands.insert(operands.begin() + static_cast<int64_t>(num_carries), at::arange(begin, begin + count, at::kLong));
     return dp::call(scan, std::move(operands));
@@ -72,11 +73,11 @@ Carry fori_loop(int64_t begin, int64_t end, F&& f, const Carry& init) {
       dp::capture_loop_body("fori_loop", dp::make_flat<Carry>(step, example, init, index), carry, inputs);
   Tensors operands = carry.tensors;
   for (const at::Tensor& buffer : loop.buffer_operands()) operands.push_back(buffer);
-  const std::vector<size_t> groups{operands.size(), loop.body->free_variables().size()};
-  operands.insert(operands.end(), loop.body->free_variables().begin(), loop.body->free_variables().end());
-  const auto hop =
-      std::make_shared<const dp::Hop>(ForiLoop::get(), std::vector<std::shared_ptr<const dp::Body>>{loop.body}, groups,
-                                      std::vector<c10::IValue>{begin, std::max<int64_t>(end - begin, 0)});
+  const size_t num_carries = operands.size();
+  const Tensors& free = loop.body->free_variables();
+  operands.insert(operands.end(), free.begin(), free.end());
+  const auto hop = dp::make_hop(ForiLoop::get(), {loop.body}, {num_carries, free.size()},
+                                {{"begin", begin}, {"count", std::max<int64_t>(end - begin, 0)}});
   return dp::unflatten(Carry(init), loop.write_buffers(dp::call(hop, std::move(operands)), carry.tensors.size()));
 }
 

@@ -35,7 +35,7 @@ TEST(InterpreterBackend, TakesEveryAtenNodeAndRuledHigherOrderNodes) {
   const InterpreterBackend backend;
   const Graph graph = sine_graph();
   EXPECT_TRUE(backend.supports(graph, graph.nodes()[0]));
-  static const HopSchema kRuled{"test_ruled", 0}, kUnruled{"test_never_ruled", 0};
+  static const HopSchema kRuled("test_ruled()", {}), kUnruled("test_never_ruled()", {});
   EXPECT_FALSE(backend.supports(graph, test::make_node(Op(&kUnruled))));
   EXPECT_FALSE(backend.supports(graph, test::make_node(Op(&kRuled))));
   register_interpreter_rule(kRuled, [](const Node&) -> HopKernel { return nullptr; });

@@ -1,13 +1,19 @@
 // The graphs that docs/spec.md shows are graphs, print as they stand there, and break the rules that they are said to.
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <map>
 #include <regex>
 #include <sstream>
 
+#include "diptych/backward/eager_nodes.h"
+#include "diptych/backward/update_parameters.h"
 #include "diptych/base/error.h"
 #include "diptych/graph/parse.h"
 #include "diptych/graph/verify.h"
+#include "diptych/hops/builtin_hops.h"
+#include "diptych/ops/hop_schemas.h"
 
 namespace diptych::testing {
 namespace {
@@ -37,7 +43,7 @@ TEST(Spec, ShowsGraphsThatPrintAsTheyStand) {
   for (const auto& block : read_blocks()) {
     if (block.kind != "graph") continue;
     ++count;
-    const Graph graph = parse(block.text);
+    const Graph graph = parse(block.text, {}, find_hop);
     verify(graph);
     EXPECT_EQ(graph.code(), block.text);
   }
@@ -59,6 +65,27 @@ TEST(Spec, ShowsMistakesWithWhatParseSaysOfThem) {
     }
   }
   EXPECT_GE(count, 4U);
+}
+
+TEST(Spec, ListsEachHigherOrderOperatorAsItIsDeclared) {
+  std::map<std::string, std::string> rows;  // name, then declaration and bodies
+  std::ifstream stream(DIPTYCH_SPEC_PAGE);
+  const std::regex row("^\\| `hop\\.((\\w+)\\(.*\\))` \\| ([^|]*) \\|.*$");
+  for (std::string line; std::getline(stream, line);) {
+    std::smatch match;
+    if (std::regex_match(line, match, row)) rows[match[2]] = match[1].str() + " " + match[3].str();
+  }
+  detail::autograd_node_schema();
+  detail::update_parameters_schema();
+  for (const char* name : {"scan", "blocked_scan", "checkpointed_scan", "reverse_segments", "cond", "invoke", "while_loop",
+                           "custom_vjp", "vjp", "autograd_node", "update_parameters"}) {
+    const HopSchema* schema = find_hop(name);
+    ASSERT_NE(schema, nullptr) << name;
+    const auto bodies = schema->bodies().empty() ? "none" : fmt::format("{}", fmt::join(schema->bodies(), ", "));
+    EXPECT_EQ(rows[name], schema->declaration() + " " + bodies);
+    rows.erase(name);
+  }
+  EXPECT_TRUE(rows.empty()) << rows.begin()->first;
 }
 
 }  // namespace

@@ -150,7 +150,7 @@ TEST(Verify, FindsEachKindOfFault) {
     EXPECT_NE(text.find(part), std::string::npos) << text;
   };
   const Op tanh = Op::find("aten.tanh"), sum = Op::find("aten.sum.dim_IntList");
-  const Op any(testing::test_hop("any")), scan(testing::test_hop("scan"));
+  const Op nested(testing::test_hop("nested")), scan(testing::test_hop("scan"));
   expect(with_node({tanh, {}, {}, {-1}, {}, {}, true}, {meta}),
          "has 0 operands, but its schema aten::tanh(Tensor self) -> Tensor takes 1");
   expect(with_node({tanh, {c10::IValue(2)}, {}, {-1}, {}, {}, true}, {meta}),
@@ -166,8 +166,16 @@ TEST(Verify, FindsEachKindOfFault) {
   expect(with_node({tanh, {Value{0}}, {}, {1}, {}, {}, true}, {meta}), "return 0 is Tensor by the schema");
   expect(with_node({tanh, {Value{0}}, {}, {-1}, {std::make_shared<const Graph>()}, {}, true}, {meta}),
          "has 1 subgraphs, expected 0");
-  expect(with_node({scan, {}, {}, {}, {}, {}, true}, {}), "has 0 subgraphs, expected 1");
-  expect(with_node({any, {}, {}, {}, {nullptr}, {}, true}, {}), "subgraph 0 is missing");
+  const c10::IValue fronts(std::vector<int64_t>{});
+  const auto with_scan = [&](Operand init, Operand like, Operand length) {
+    return with_node({scan, {init, like, length, c10::IValue(0.5), fronts}, {}, {}, {}, {}, true}, {});
+  };
+  expect(with_scan(ValueList{}, Value{0}, c10::IValue(2)), "has 0 subgraphs, expected 1 (step)");
+  expect(with_scan(Value{0}, Value{0}, c10::IValue(2)), "operand 0 'init': expected Tensor[], got a tensor");
+  expect(with_scan(ValueList{}, ValueList{}, c10::IValue(2)), "operand 1 'like': expected Tensor, got a list of tensors");
+  expect(with_scan(ValueList{}, Value{0}, c10::IValue(0.5)), "operand 2 'length': expected int, got a constant of type");
+  expect(with_node({scan, {ValueList{}}, {}, {}, {}, {}, true}, {}), "has 1 operands, but its schema");
+  expect(with_node({nested, {}, {}, {}, {nullptr}, {}, true}, {}), "subgraph 0 is missing");
   Provenance from;
   from.grad_of = Value{99};
   expect(with_node({tanh, {Value{0}}, {}, {-1}, {}, from, true}, {meta}), "is the gradient of %99");

@@ -12,9 +12,12 @@
 namespace diptych::testing {
 
 inline const HopSchema* test_hop(std::string_view name) {
-  static const HopSchema scan{"scan", 1}, cond{"cond", 2}, any{"any", -1};
-  for (const HopSchema* hop : {&scan, &cond, &any}) {
-    if (hop->name == name) return hop;
+  static const HopSchema scan("scan(Tensor[] init, Tensor like, int length, float scale=0.5, int[] fronts=[])", {"step"});
+  static const HopSchema cond("cond(Tensor pred, Tensor[] args, str tag, bool[] flags, float[] rates)", {"true", "false"});
+  static const HopSchema attributes("attributes(bool reverse=False, int[] sizes=[1, 2], str[] names, int count=3)", {});
+  static const HopSchema nested("nested()", {"body"});
+  for (const HopSchema* hop : {&scan, &cond, &attributes, &nested}) {
+    if (hop->name() == name) return hop;
   }
   return nullptr;
 }
@@ -249,14 +252,10 @@ class RandomGraph {
   }
 
   void add_hop(Graph& graph, int depth) {
-    const HopSchema* hop = test_hop(pick<std::string>({"scan", "cond", "any"}));
+    const HopSchema* hop = test_hop(pick<std::string>({"scan", "cond", "attributes", "nested"}));
     Node node{Op(hop), {}, {}, {}, {}, provenance(graph), true};
-    for (uint64_t i = below(6); i > 0; --i) {
-      const auto kind = static_cast<OperandKind>(1 + below(static_cast<uint64_t>(OperandKind::kOpaque)));
-      node.operands.push_back(operand_of(graph, kind));
-    }
-    const auto count = hop->num_subgraphs < 0 ? int(below(3)) : hop->num_subgraphs;
-    for (int i = 0; i < count; ++i)
+    for (const auto& argument : hop->schema().arguments()) node.operands.push_back(operand(graph, argument));
+    for (size_t i = 0; i < hop->bodies().size(); ++i)
       node.subgraphs.push_back(std::make_shared<const Graph>(make(int(below(4)), depth + 1)));
     std::vector<std::optional<TensorMeta>> metas;
     for (uint64_t i = below(4); i > 0; --i) metas.push_back(chance(8) ? std::nullopt : std::optional(meta()));

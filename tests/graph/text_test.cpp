@@ -122,7 +122,7 @@ TEST(Text, KeepsSizeExpressionsWithTheirHints) {
 TEST(Text, NestsSubgraphsAndNumbersTheirConstantsInTheOrderOfTheText) {
   const std::string text = R"(graph f(%0 x : f32[3])
   %1 : f32[3] = constant 0
-  %2 : f32[3] = hop.scan(%0, [%1, none], int[1, 2], 0.5, "tag") {
+  %2 : f32[3] = hop.scan(init=[%0, %1, none], like=%0, length=3, scale=0.25, fronts=[1, 2]) {
     graph body(%0 c : f32[3])
       %1 : f32[3] = constant 1
       %2 : f32[3] = aten.mul.Tensor(%0, %1)
@@ -218,7 +218,7 @@ TEST(Text, MutatedTextIsRefusedOrRoundTrips) {
 
 TEST(Text, DeeplyNestedTextIsRefused) {
   std::string text;
-  for (int i = 0; i < 100000; ++i) text += "graph f() hop.any() {";
+  for (int i = 0; i < 100000; ++i) text += "graph f() hop.nested() {";
   EXPECT_NE(parse_error(text).find("at most 32 graphs"), std::string::npos);
 }
 
@@ -266,9 +266,18 @@ TEST(Text, ErrorsSayWhereAndWhatWasExpected) {
       {"graph f(%0 x : f32[2])\n  %1 : f32[2] = aten.tanh(%0)  # grad of %8\n return ()",
        "got 'grad of %8', expected a value of this graph"},
       {"graph f(%0 x : f32[2])\n  %1 : f32[2] = aten.tanh(%0) %3\n return ()", "expected the end of the line"},
-      {"graph f(%0 x : f32[2])\n  %1 : f32[2] = hop.nothing(%0)\n return ()",
+      {"graph f(%0 x : f32[2])\n  %1 : f32[2] = hop.nothing(x=%0)\n return ()",
        "got 'hop.nothing', expected a higher-order operator that is known here"},
-      {"graph f(%0 x : f32[2])\n  %1 : f32[2] = hop.scan(%0)\n return ()", "has 0 subgraphs, expected 1"},
+      {"graph f(%0 x : f32[2])\n  %1 : f32[2] = hop.scan(init=[%0], like=%0, length=2)\n return ()",
+       "has 0 subgraphs, expected 1 (step)"},
+      {"graph f(%0 x : f32[2])\n  %1 : f32[2] = hop.scan([%0], like=%0, length=2)\n return ()",
+       "got an operand without a name, expected one that is named, as in init=...; the schema of hop.scan is "
+       "scan(Tensor[] init, Tensor like, int length, float scale=0.5, int[] fronts=[])"},
+      {"graph f(%0 x : f32[2])\n  %1 : f32[2] = hop.scan(init=[%0], like=%0)\n return ()",
+       "hop.scan needs the operand 'length'"},
+      {"graph f(%0 x : f32[2])\n  %1 : f32[2] = hop.scan(init=[%0], like=%0, length=2, banana=1)\n return ()",
+       "hop.scan has no operand 'banana'"},
+      {"graph f(%0 x : f32[2])\n  %1 : f32[2] = hop.scan(init=%0, like=%0, length=2)\n return ()", "expected '['"},
       {"graph f(%0 x : f32[2])\n  %1 : f32[2] = constant 0\n return ()",
        "the text has constant 0, but 0 tensors were given"},
       {"graph f(%0 x : i64[2] grad)\n return ()", "%0 is i64 and requires grad"},

@@ -1,12 +1,12 @@
 // Running scans by blocks changes no result: random bodies, forward and backward graphs, and gradients through them.
-#include "diptych/hops/block_scans.h"
+#include "diptych/scan_passes/block_scans.h"
 
 #include <cstdlib>
 
 #include "diptych/graph/identical.h"
 #include "diptych/graph/parse.h"
 #include "diptych/hops/builtin_hops.h"
-#include "diptych/hops/reuse_scan_stacks.h"
+#include "diptych/scan_passes/reuse_scan_stacks.h"
 #include "hops/random_body.h"
 #include "testing/pass_case.h"
 

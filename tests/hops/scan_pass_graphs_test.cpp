@@ -3,14 +3,14 @@
 
 #include "diptych/graph/identical.h"
 #include "diptych/graph/parse.h"
-#include "diptych/hops/drop_constant_carries.h"
-#include "diptych/hops/drop_dead_scan_parts.h"
-#include "diptych/hops/hoist_from_scans.h"
-#include "diptych/hops/optimize_scans.h"
-#include "diptych/hops/regroup_scan_sums.h"
-#include "diptych/hops/reuse_scan_stacks.h"
+#include "diptych/scan_passes/drop_constant_carries.h"
+#include "diptych/scan_passes/drop_dead_scan_parts.h"
+#include "diptych/scan_passes/hoist_from_scans.h"
+#include "diptych/scan_passes/optimize_scans.h"
+#include "diptych/scan_passes/regroup_scan_sums.h"
+#include "diptych/scan_passes/reuse_scan_stacks.h"
 #include "diptych/hops/scan/scan_operator.h"
-#include "diptych/hops/sink_from_scans.h"
+#include "diptych/scan_passes/sink_from_scans.h"
 #include "diptych/ops/hop_schemas.h"
 #include "hops/unrolled.h"
 #include "testing/pass_case.h"
@@ -38,7 +38,7 @@ void expect_scan_pass(Pass pass, std::string_view before, std::string_view after
 TEST(RegroupScanSums, AddsUpFirstWhatIsKnownBeforeTheLoop) {
   expect_scan_pass(regroup_scan_sums,
                    R"(graph f(%0 h : f64[2,3], %1 x : f64[5,2,3], %2 w : f64[3,3], %3 u : f64[3,3], %4 b : f64[3])
-  %5 : f64[2,3], %6 : f64[5,2,3] = hop.scan([%0], [%1], [%2, %3, %4], 5, false) {
+  %5 : f64[2,3], %6 : f64[5,2,3] = hop.scan(init=[%0], xs=[%1], free=[%2, %3, %4], length=5, reverse=false) {
     graph body(%0 h : f64[2,3], %1 x : f64[2,3], %2 w : f64[3,3], %3 u : f64[3,3], %4 b : f64[3])
       %5 : f64[2,3] = aten.mm(%0, %3)
       %6 : f64[2,3] = aten.mm(%1, %2)
@@ -50,7 +50,7 @@ TEST(RegroupScanSums, AddsUpFirstWhatIsKnownBeforeTheLoop) {
   return (%5 h)
 )",
                    R"(graph f(%0 h : f64[2,3], %1 x : f64[5,2,3], %2 w : f64[3,3], %3 u : f64[3,3], %4 b : f64[3])
-  %5 : f64[2,3], %6 : f64[5,2,3] = hop.scan([%0], [%1], [%2, %3, %4], 5, false) {
+  %5 : f64[2,3], %6 : f64[5,2,3] = hop.scan(init=[%0], xs=[%1], free=[%2, %3, %4], length=5, reverse=false) {
     graph body(%0 h : f64[2,3], %1 x : f64[2,3], %2 w : f64[3,3], %3 u : f64[3,3], %4 b : f64[3])
       %5 : f64[2,3] = aten.mm(%0, %3)
       %6 : f64[2,3] = aten.addmm(%4, %1, %2)  # by regroup_scan_sums
@@ -64,7 +64,7 @@ TEST(RegroupScanSums, AddsUpFirstWhatIsKnownBeforeTheLoop) {
 
 TEST(HoistFromScans, MakesOneProductOfAllSteps) {
   expect_scan_pass(hoist_from_scans, R"(graph f(%0 h : f64[2,3], %1 x : f64[5,2,3], %2 w : f64[3,3], %3 u : f64[3,3])
-  %4 : f64[2,3], %5 : f64[5,2,3] = hop.scan([%0], [%1], [%2, %3], 5, false) {
+  %4 : f64[2,3], %5 : f64[5,2,3] = hop.scan(init=[%0], xs=[%1], free=[%2, %3], length=5, reverse=false) {
     graph body(%0 h : f64[2,3], %1 x : f64[2,3], %2 w : f64[3,3], %3 u : f64[3,3])
       %4 : f64[3,3]{1,3} = aten.t(%2)
       %5 : f64[2,3] = aten.mm(%1, %4)
@@ -80,7 +80,7 @@ TEST(HoistFromScans, MakesOneProductOfAllSteps) {
   %5 : f64[10,3] = aten.view(%1, [10, 3])  # by hoist_from_scans
   %6 : f64[10,3] = aten.mm(%5, %4)  # by hoist_from_scans
   %7 : f64[5,2,3] = aten.view(%6, [5, 2, 3])  # by hoist_from_scans
-  %8 : f64[2,3], %9 : f64[5,2,3] = hop.scan([%0], [%1, %7], [%2, %3], 5, false) {
+  %8 : f64[2,3], %9 : f64[5,2,3] = hop.scan(init=[%0], xs=[%1, %7], free=[%2, %3], length=5, reverse=false) {
     graph body(%0 h : f64[2,3], %1 x : f64[2,3], %2 hoisted.0 : f64[2,3], %3 w : f64[3,3], %4 u : f64[3,3])
       %5 : f64[2,3] = aten.mm(%0, %4)
       %6 : f64[2,3] = aten.add.Tensor(%2, %5)
@@ -95,7 +95,7 @@ TEST(SinkFromScans, MakesOneProductOfASumOfProducts) {
   expect_scan_pass(sink_from_scans, R"(graph f(%0 g : f64[2,3], %1 x : f64[5,2,4], %2 d : f64[5,2,3], %3 u : f64[3,3])
   %4 : f64[4,3] = aten.zeros([4, 3], dtype=f64)
   %5 : f64[3] = aten.zeros([3], dtype=f64)
-  %6 : f64[2,3], %7 : f64[4,3], %8 : f64[3], %9 : f64[5,2,3] = hop.scan([%0, %4, %5], [%1, %2], [%3], 5, true) {
+  %6 : f64[2,3], %7 : f64[4,3], %8 : f64[3], %9 : f64[5,2,3] = hop.scan(init=[%0, %4, %5], xs=[%1, %2], free=[%3], length=5, reverse=true) {
     graph body(%0 g : f64[2,3], %1 dw : f64[4,3], %2 db : f64[3], %3 x : f64[2,4], %4 d : f64[2,3], %5 u : f64[3,3])
       %6 : f64[2,3] = aten.add.Tensor(%0, %4)
       %7 : f64[2,3] = aten.mm(%6, %5)
@@ -112,7 +112,7 @@ TEST(SinkFromScans, MakesOneProductOfASumOfProducts) {
                    R"(graph f(%0 g : f64[2,3], %1 x : f64[5,2,4], %2 d : f64[5,2,3], %3 u : f64[3,3])
   %4 : f64[4,3] = aten.zeros([4, 3], dtype=f64)
   %5 : f64[3] = aten.zeros([3], dtype=f64)
-  %6 : f64[2,3], %7 : f64[5,2,3] = hop.scan([%0], [%1, %2], [%3], 5, true) {
+  %6 : f64[2,3], %7 : f64[5,2,3] = hop.scan(init=[%0], xs=[%1, %2], free=[%3], length=5, reverse=true) {
     graph body(%0 g : f64[2,3], %1 x : f64[2,4], %2 d : f64[2,3], %3 u : f64[3,3])
       %4 : f64[2,3] = aten.add.Tensor(%0, %2)
       %5 : f64[2,3] = aten.mm(%4, %3)
@@ -132,7 +132,7 @@ TEST(SinkFromScans, MakesOneProductOfASumOfProducts) {
 // Each layer's gradient is a product of its own; all of them at once would want what they read of all layers.
 TEST(SinkFromScans, LeavesProductsOfWhatVariesInTheLoop) {
   const char* layers = R"(graph f(%0 g : f64[64,64], %1 x : f64[5,64,64], %2 w : f64[5,64,64], %3 v : f64[5,64,64])
-  %4 : f64[64,64], %5 : f64[5,64,64], %6 : f64[5,64] = hop.scan([%0], [%1, %2, %3], [], 5, true) {
+  %4 : f64[64,64], %5 : f64[5,64,64], %6 : f64[5,64] = hop.scan(init=[%0], xs=[%1, %2, %3], free=[], length=5, reverse=true) {
     graph body(%0 g : f64[64,64], %1 x : f64[64,64], %2 w : f64[64,64], %3 v : f64[64,64])
       %4 : f64[64,64] = aten.mm(%0, %2)
       %5 : f64[64,64] = aten.mm(%4, %3)
@@ -148,7 +148,7 @@ TEST(SinkFromScans, LeavesProductsOfWhatVariesInTheLoop) {
 
 TEST(HoistFromScans, LeavesElementwiseWorkOnLargeSlicesInTheLoop) {
   const char* large = R"(graph f(%0 h : f64[4096], %1 x : f64[3,64,64])
-  %2 : f64[4096] = hop.scan([%0], [%1], [], 3, false) {
+  %2 : f64[4096] = hop.scan(init=[%0], xs=[%1], free=[], length=3, reverse=false) {
     graph body(%0 h : f64[4096], %1 x : f64[64,64])
       %2 : f64[64,64] = aten.sin(%1)
       %3 : f64[4096] = aten.view(%2, [4096])
@@ -162,7 +162,7 @@ TEST(HoistFromScans, LeavesElementwiseWorkOnLargeSlicesInTheLoop) {
 
 TEST(ReuseScanStacks, StacksACarryOnceAsItGoesInAndComesOut) {
   expect_scan_pass(reuse_scan_stacks, R"(graph f(%0 h : f64[2,3], %1 x : f64[5,2,3])
-  %2 : f64[2,3], %3 : f64[5,2,3], %4 : f64[5,3,2]{6,1,3}, %5 : f64[5,2,3], %6 : f64[5,2,3] = hop.scan([%0], [%1], [], 5, false) {
+  %2 : f64[2,3], %3 : f64[5,2,3], %4 : f64[5,3,2]{6,1,3}, %5 : f64[5,2,3], %6 : f64[5,2,3] = hop.scan(init=[%0], xs=[%1], free=[], length=5, reverse=false) {
     graph body(%0 h : f64[2,3], %1 x : f64[2,3])
       %2 : f64[2,3] = aten.mul.Tensor(%0, %1)
       %3 : f64[3,2]{1,3} = aten.t(%0)
@@ -171,7 +171,7 @@ TEST(ReuseScanStacks, StacksACarryOnceAsItGoesInAndComesOut) {
   return (%2 h, %3 y, %4 residual.0 residual, %5 residual.1 residual, %6 residual.2 residual)
 )",
                    R"(graph f(%0 h : f64[2,3], %1 x : f64[5,2,3])
-  %2 : f64[2,3], %3 : f64[6,2,3] = hop.scan([%0], [%1], [], 5, false, 1, int[0]) {
+  %2 : f64[2,3], %3 : f64[6,2,3] = hop.scan(init=[%0], xs=[%1], free=[], length=5, reverse=false, fronts=[0]) {
     graph body(%0 h : f64[2,3], %1 x : f64[2,3])
       %2 : f64[2,3] = aten.mul.Tensor(%0, %1)
       return (%2 h, %2 y)
@@ -186,7 +186,7 @@ TEST(ReuseScanStacks, StacksACarryOnceAsItGoesInAndComesOut) {
 
 TEST(ReuseScanStacks, PutsTheFirstCarryBehindTheRowsOfAReverseScan) {
   expect_scan_pass(reuse_scan_stacks, R"(graph f(%0 h : f64[2], %1 x : f64[5,2])
-  %2 : f64[2], %3 : f64[5,2], %4 : f64[5,2] = hop.scan([%0], [%1], [], 5, true) {
+  %2 : f64[2], %3 : f64[5,2], %4 : f64[5,2] = hop.scan(init=[%0], xs=[%1], free=[], length=5, reverse=true) {
     graph body(%0 h : f64[2], %1 x : f64[2])
       %2 : f64[2] = aten.mul.Tensor(%0, %1)
       return (%2 h, %0 before, %2 after)
@@ -194,7 +194,7 @@ TEST(ReuseScanStacks, PutsTheFirstCarryBehindTheRowsOfAReverseScan) {
   return (%2 h, %3 before residual, %4 after residual)
 )",
                    R"(graph f(%0 h : f64[2], %1 x : f64[5,2])
-  %2 : f64[2], %3 : f64[6,2] = hop.scan([%0], [%1], [], 5, true, 1, int[0]) {
+  %2 : f64[2], %3 : f64[6,2] = hop.scan(init=[%0], xs=[%1], free=[], length=5, reverse=true, fronts=[0]) {
     graph body(%0 h : f64[2], %1 x : f64[2])
       %2 : f64[2] = aten.mul.Tensor(%0, %1)
       return (%2 h, %2 after)
@@ -207,7 +207,7 @@ TEST(ReuseScanStacks, PutsTheFirstCarryBehindTheRowsOfAReverseScan) {
 
 TEST(ReuseScanStacks, GivesEachOutputMemoryOfItsOwn) {
   expect_scan_pass(reuse_scan_stacks, R"(graph f(%0 h : f64[2], %1 x : f64[5,2])
-  %2 : f64[2], %3 : f64[5,2], %4 : f64[5,2] = hop.scan([%0], [%1], [], 5, false) {
+  %2 : f64[2], %3 : f64[5,2], %4 : f64[5,2] = hop.scan(init=[%0], xs=[%1], free=[], length=5, reverse=false) {
     graph body(%0 h : f64[2], %1 x : f64[2])
       %2 : f64[2] = aten.mul.Tensor(%0, %1)
       return (%2 h, %2 a, %2 b)
@@ -215,7 +215,7 @@ TEST(ReuseScanStacks, GivesEachOutputMemoryOfItsOwn) {
   return (%2 h, %3 a, %4 b)
 )",
                    R"(graph f(%0 h : f64[2], %1 x : f64[5,2])
-  %2 : f64[2], %3 : f64[5,2] = hop.scan([%0], [%1], [], 5, false) {
+  %2 : f64[2], %3 : f64[5,2] = hop.scan(init=[%0], xs=[%1], free=[], length=5, reverse=false) {
     graph body(%0 h : f64[2], %1 x : f64[2])
       %2 : f64[2] = aten.mul.Tensor(%0, %1)
       return (%2 h, %2 a)
@@ -227,7 +227,7 @@ TEST(ReuseScanStacks, GivesEachOutputMemoryOfItsOwn) {
 
 TEST(DropConstantCarries, GivesThemToAllStepsAlike) {
   expect_scan_pass(drop_constant_carries, R"(graph f(%0 h : f64[2], %1 k : f64[2], %2 x : f64[5,2])
-  %3 : f64[2], %4 : f64[2] = hop.scan([%0, %1], [%2], [], 5, false) {
+  %3 : f64[2], %4 : f64[2] = hop.scan(init=[%0, %1], xs=[%2], free=[], length=5, reverse=false) {
     graph body(%0 h : f64[2], %1 k : f64[2], %2 x : f64[2])
       %3 : f64[2] = aten.addcmul(%2, %0, %1)
       return (%3 h, %1 k)
@@ -235,7 +235,7 @@ TEST(DropConstantCarries, GivesThemToAllStepsAlike) {
   return (%3 h, %4 k)
 )",
                    R"(graph f(%0 h : f64[2], %1 k : f64[2], %2 x : f64[5,2])
-  %3 : f64[2] = hop.scan([%0], [%2], [%1], 5, false) {
+  %3 : f64[2] = hop.scan(init=[%0], xs=[%2], free=[%1], length=5, reverse=false) {
     graph body(%0 h : f64[2], %1 x : f64[2], %2 k : f64[2])
       %3 : f64[2] = aten.addcmul(%1, %0, %2)
       return (%3 h)
@@ -248,7 +248,7 @@ TEST(DropConstantCarries, GivesThemToAllStepsAlike) {
 TEST(DropDeadScanParts, FollowsCarriesThatNobodyNeeds) {
   expect_scan_pass(drop_dead_scan_parts,
                    R"(graph f(%0 h : f64[2], %1 a : f64[2], %2 b : f64[2], %3 x : f64[5,2], %4 z : f64[5,2])
-  %5 : f64[2], %6 : f64[2], %7 : f64[2], %8 : f64[5,2] = hop.scan([%0, %1, %2], [%3, %4, %3], [%1], 5, false) {
+  %5 : f64[2], %6 : f64[2], %7 : f64[2], %8 : f64[5,2] = hop.scan(init=[%0, %1, %2], xs=[%3, %4, %3], free=[%1], length=5, reverse=false) {
     graph body(%0 h : f64[2], %1 a : f64[2], %2 b : f64[2], %3 x : f64[2], %4 z : f64[2], %5 again : f64[2], %6 c : f64[2])
       %7 : f64[2] = aten.mul.Tensor(%0, %3)
       %8 : f64[2] = aten.add.Tensor(%7, %5)
@@ -260,7 +260,7 @@ TEST(DropDeadScanParts, FollowsCarriesThatNobodyNeeds) {
   return (%5 h)
 )",
                    R"(graph f(%0 h : f64[2], %1 a : f64[2], %2 b : f64[2], %3 x : f64[5,2], %4 z : f64[5,2])
-  %5 : f64[2] = hop.scan([%0], [%3], [], 5, false) {
+  %5 : f64[2] = hop.scan(init=[%0], xs=[%3], free=[], length=5, reverse=false) {
     graph body(%0 h : f64[2], %1 x : f64[2])
       %2 : f64[2] = aten.mul.Tensor(%0, %1)
       %3 : f64[2] = aten.add.Tensor(%2, %1)
@@ -272,7 +272,7 @@ TEST(DropDeadScanParts, FollowsCarriesThatNobodyNeeds) {
 
 TEST(OptimizeScans, DoesNothingWhenItIsSwitchedOff) {
   const Graph graph = parse_scan(R"(graph f(%0 h : f64[2], %1 k : f64[2], %2 x : f64[5,2])
-  %3 : f64[2], %4 : f64[2], %5 : f64[5,2] = hop.scan([%0, %1], [%2, %2], [], 5, false) {
+  %3 : f64[2], %4 : f64[2], %5 : f64[5,2] = hop.scan(init=[%0, %1], xs=[%2, %2], free=[], length=5, reverse=false) {
     graph body(%0 h : f64[2], %1 k : f64[2], %2 x : f64[2], %3 y : f64[2])
       %4 : f64[2] = aten.addcmul(%2, %0, %1)
       %5 : f64[2] = aten.mul.Tensor(%2, %3)
@@ -283,9 +283,9 @@ TEST(OptimizeScans, DoesNothingWhenItIsSwitchedOff) {
   ::setenv("DIPTYCH_PASSES_OFF", "all", 1);
   EXPECT_TRUE(identical(optimize_scans(graph), graph));
   ::setenv("DIPTYCH_PASSES_OFF", "drop_constant_carries", 1);
-  EXPECT_NE(optimize_scans(graph).code().find("hop.scan([%0, %1], [%2]"), std::string::npos);
+  EXPECT_NE(optimize_scans(graph).code().find("hop.scan(init=[%0, %1], xs=[%2]"), std::string::npos);
   ::unsetenv("DIPTYCH_PASSES_OFF");
-  EXPECT_NE(optimize_scans(graph).code().find("hop.scan([%0], [%2], [%1]"), std::string::npos);
+  EXPECT_NE(optimize_scans(graph).code().find("hop.scan(init=[%0], xs=[%2], free=[%1]"), std::string::npos);
 }
 
 // What an RNN keeps is its carries, in memory that the caller has anyway where it gets them.

@@ -91,7 +91,7 @@ TEST(InterpreterErrors, TakeAnUndefinedInputThatIsOptional) {
 }
 
 TEST(InterpreterErrors, NameAHigherOrderOperatorWithoutARule) {
-  static const HopSchema kUnruled{"test_unruled", 0};
+  static const HopSchema kUnruled("test_unruled()", {});
   GraphBuilder builder;
   const Value x = builder.input(torch::randn({2}));
   Node node = test::make_node(Op(&kUnruled));

@@ -67,7 +67,7 @@ struct Probe {
   size_t use_count = 0;
 };
 Probe* current_probe = nullptr;
-const HopSchema kProbe{"test_probe", 0};
+const HopSchema kProbe("test_probe(Tensor probed)", {});
 
 Value add_probe(GraphBuilder& builder, Value value) {
   register_interpreter_rule(kProbe, [](const Node&) -> HopKernel {

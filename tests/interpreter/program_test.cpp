@@ -229,7 +229,7 @@ TEST(Program, RunsOnSeveralThreadsAtOnce) {
 }
 
 // A higher-order operator that runs its subgraph twice, for tests of the rule table and of re-entrance.
-const HopSchema kTwice{"test_twice", 1};
+const HopSchema kTwice("test_twice(Tensor x)", {"body"});
 
 void register_twice() {
   register_interpreter_rule(kTwice, [](const Node& node) -> HopKernel {
@@ -271,14 +271,14 @@ TEST(Program, RunsHigherOrderNodesByTheirRule) {
 
 // A capture makes none, but a text may hold one.
 TEST(Program, HandsHigherOrderNodesAnAbsentOperand) {
-  static const HopSchema kGaps{"test_gaps", 0};
+  static const HopSchema kGaps("test_gaps(Tensor absent, Tensor x)", {});
   register_interpreter_rule(kGaps, [](const Node&) -> HopKernel {
     return [](std::vector<c10::IValue>&& operands, const RunOptions&) {
       EXPECT_FALSE(operands.at(0).toTensor().defined());
       return std::vector<at::Tensor>{operands.at(1).toTensor() + 1};
     };
   });
-  const Graph graph = parse("graph f(%0 x : f32[2])\n  %1 : f32[2] = hop.test_gaps(none, %0)\n  return (%1 y)\n", {},
+  const Graph graph = parse("graph f(%0 x : f32[2])\n  %1 : f32[2] = hop.test_gaps(absent=none, x=%0)\n  return (%1 y)\n", {},
                             [](std::string_view) -> const HopSchema* { return &kGaps; });
   EXPECT_TRUE(Program(graph).run({torch::ones({2})})[0].equal(torch::full({2}, 2.0F)));
 }

@@ -126,7 +126,7 @@ TEST(Tags, CollectivesAreEffects) {
 TEST(Tags, AHigherOrderOperatorIsAsRandomAsItsBody) {
   auto body = std::make_shared<Graph>("body");
   body->add_input(TensorMeta{}, {SlotKind::kArgument, "x"});
-  Node outer{Op(add_hop_schema({"tags_test", 1})), {}, {}, {}, {body}, {}};
+  Node outer{Op(add_hop_schema("tags_test()", {"body"})), {}, {}, {}, {body}, {}};
   EXPECT_FALSE(draws_random(outer));
   auto random_body = std::make_shared<Graph>(*body);
   random_body->add_node(node_of("aten.bernoulli.p", {Value{0}, c10::IValue(0.5), c10::IValue()}), {TensorMeta{}});
@@ -162,12 +162,14 @@ TEST(Tags, AreTheSameOnEveryThread) {
 }
 
 TEST(HopSchemas, AreFoundByNameAndKeepTheirAddress) {
-  const auto* added = add_hop_schema({std::string("hop_schemas_") + "test", 2});
+  const auto* added = add_hop_schema(std::string("hop_schemas_") + "test(Tensor[] xs, int count=2)", {"a", "b"});
   EXPECT_EQ(find_hop_schema("hop_schemas_test"), added);
-  EXPECT_EQ(add_hop_schema({"hop_schemas_test", 2}), added);
+  EXPECT_EQ(add_hop_schema("hop_schemas_test(Tensor[] xs, int count=2)", {"a", "b"}), added);
   EXPECT_EQ(find_hop_schema("hop_schemas_missing"), nullptr);
   EXPECT_EQ(Op(added).name(), "hop.hop_schemas_test");
-  EXPECT_THROW(add_hop_schema({"hop_schemas_test", 1}), UserError);
+  EXPECT_THROW(add_hop_schema("hop_schemas_test(Tensor[] xs, int count=2)", {"a"}), UserError);
+  EXPECT_THROW(add_hop_schema("hop_schemas_test(Tensor[] xs, int count=3)", {"a", "b"}), UserError);
+  EXPECT_THROW(add_hop_schema("hop_schemas_test(Tensor[] ys, int count=2)", {"a", "b"}), UserError);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "diptych/base/error.h"
+#include "diptych/graph/hop_attributes.h"
 #include "diptych/interpreter/hop_rules.h"
 #include "diptych/interpreter/program.h"
 #include "diptych/ops/hop_schemas.h"
@@ -20,41 +21,14 @@ namespace ag = torch::autograd;
 
 thread_local LiveRun* innermost = nullptr;
 
-c10::List<bool> flags(const std::vector<bool>& list) {
-  c10::List<bool> flags;
-  for (const bool flag : list) flags.push_back(flag);
-  return flags;
-}
-
-std::vector<bool> flags(const c10::IValue& value) {
-  std::vector<bool> list;
-  for (const bool flag : value.toBoolList()) list.push_back(flag);
-  return list;
-}
-
-enum Position : size_t { kOperands, kCall, kStage, kGiven, kOrigins, kWanted, kFirstNumber };
-
 LiveCall live_call_of(const Node& node) {
-  const auto constant = [&](size_t position) { return std::get<c10::IValue>(node.operands[position]); };
-  return {static_cast<size_t>(constant(kCall).toInt()),
-          static_cast<LiveStage>(constant(kStage).toInt()),
-          flags(constant(kGiven)),
-          decode_origins(constant(kOrigins).toIntVector()),
-          flags(constant(kWanted)),
-          constant(kFirstNumber).toInt()};
-}
-
-const HopSchema& schema() {
-  static const HopSchema* const known = [] {
-    const HopSchema* const added = add_hop_schema({"autograd_node", 0});
-    register_interpreter_rule(*added, [](const Node& node) -> HopKernel {
-      return [live = live_call_of(node)](std::vector<c10::IValue>&& operands, const RunOptions& /*options*/) {
-        return LiveRun::current().call(live, take_tensor_list(operands[kOperands]));
-      };
-    });
-    return added;
-  }();
-  return *known;
+  const auto attributes = HopAttributes::of(node);
+  return {static_cast<size_t>(attributes.integer("call")),
+          static_cast<LiveStage>(attributes.integer("stage")),
+          attributes.flags("given"),
+          decode_origins(attributes.integers("maybe_undefined")),
+          attributes.flags("wanted"),
+          attributes.integer("first_number")};
 }
 
 // What is captured of a result: the layout of what a hook was given, if that is dense, and else a contiguous one. Other
@@ -115,16 +89,31 @@ Arity arity_of(const ag::Node& node, LiveStage stage) {
 
 }  // namespace
 
+const HopSchema& autograd_node_schema() {
+  static const HopSchema* const known = [] {
+    const HopSchema* const added = add_hop_schema(
+        "autograd_node(Tensor[] gradients, int call, int stage, bool[] given, int[] maybe_undefined, bool[] wanted, int "
+        "first_number)",
+        {});
+    register_interpreter_rule(*added, [](const Node& node) -> HopKernel {
+      return [live = live_call_of(node)](std::vector<c10::IValue>&& operands, const RunOptions& /*options*/) {
+        return LiveRun::current().call(live, take_tensor_list(operands[0]));
+      };
+    });
+    return added;
+  }();
+  return *known;
+}
+
 Node make_live_node(const LiveCall& live, const std::vector<Value>& operands) {
-  Node node{Op(&schema()), {}, {}, {}, {}, {}};
-  node.operands = {ValueList(operands.begin(), operands.end()),
-                   c10::IValue(static_cast<int64_t>(live.call)),
-                   c10::IValue(static_cast<int64_t>(live.stage)),
-                   c10::IValue(flags(live.is_given)),
-                   c10::IValue(encode_origins(live.origins)),
-                   c10::IValue(flags(live.is_wanted)),
-                   c10::IValue(live.first_number)};
-  return node;
+  return make_hop_node(autograd_node_schema(), {operands},
+                       {autograd_node_schema(),
+                        {{"call", static_cast<int64_t>(live.call)},
+                         {"stage", static_cast<int64_t>(live.stage)},
+                         {"given", flags_attribute(live.is_given)},
+                         {"maybe_undefined", encode_origins(live.origins)},
+                         {"wanted", flags_attribute(live.is_wanted)},
+                         {"first_number", live.first_number}}});
 }
 
 void drop_history(at::Tensor& gradient) {

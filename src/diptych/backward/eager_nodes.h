@@ -28,6 +28,8 @@ struct LiveCall {
   int64_t first_number = 0;      ///< of its results
 };
 
+const HopSchema& autograd_node_schema();
+
 /// The node of the graph for a live call.
 Node make_live_node(const LiveCall& live, const std::vector<Value>& operands);
 

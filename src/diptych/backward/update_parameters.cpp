@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "diptych/backward/update_rules.h"
+#include "diptych/graph/hop_attributes.h"
 #include "diptych/base/error.h"
 #include "diptych/interpreter/hop_rules.h"
 #include "diptych/ops/hop_schemas.h"
@@ -147,39 +148,23 @@ void run_update(const UpdatePlan& plan, UpdateTensors& tensors) {
   Update(plan, tensors).run();
 }
 
-enum Position : size_t { kParameters, kGradients, kStates, kSteps, kRates, kRule, kOptions, kPlaces, kOrigins };
+// The groups, as the schema has them.
+enum Group : size_t { kParameters, kGradients, kStates, kSteps, kRates };
 
 UpdatePlan plan_of(const Node& node) {
-  const auto constant = [&](size_t position) { return std::get<c10::IValue>(node.operands[position]); };
-  UpdatePlan plan{std::string(constant(kRule).toStringRef()), {}, {}};
+  const auto attributes = HopAttributes::of(node);
+  UpdatePlan plan{std::string(attributes.at("rule").toStringRef()), {}, {}};
   const size_t num_options = option_names(plan.rule).size();
-  const auto numbers = constant(kOptions).toDoubleVector();
+  const auto numbers = attributes.at("options").toDoubleVector();
   for (auto next = numbers.begin(); next != numbers.end(); next += static_cast<std::ptrdiff_t>(num_options)) {
     plan.options.emplace_back(next, next + static_cast<std::ptrdiff_t>(num_options));
   }
-  const auto places = constant(kPlaces).toIntVector();
-  auto origins = decode_origins(constant(kOrigins).toIntVector());
+  const auto places = attributes.integers("places");
+  auto origins = decode_origins(attributes.integers("maybe_undefined"));
   for (size_t i = 0; i < origins.size(); ++i) {
     plan.parameters.push_back({places[2 * i], places[2 * i + 1], std::move(origins[i])});
   }
   return plan;
-}
-
-const HopSchema& schema() {
-  static const HopSchema* const known = [] {
-    const HopSchema* const added = add_hop_schema({"update_parameters", 0});
-    register_interpreter_rule(*added, [](const Node& node) -> HopKernel {
-      return [plan = plan_of(node)](std::vector<c10::IValue>&& operands, const RunOptions& /*options*/) {
-        UpdateTensors tensors{take_tensor_list(operands[kParameters]), take_tensor_list(operands[kGradients]),
-                              take_tensor_list(operands[kStates]), operands[kSteps].toTensor(),
-                              operands[kRates].toTensor()};
-        run_update(plan, tensors);
-        return std::vector<at::Tensor>();
-      };
-    });
-    return added;
-  }();
-  return *known;
 }
 
 // It has no results, so passes know that it is there for what it does.
@@ -200,20 +185,40 @@ Node make_node(const UpdatePlan& plan, const UpdateTensors& tensors, Recorder& r
     places.push_back(parameter.position);
     origins.push_back(parameter.origins);
   }
-  Node node{Op(&schema()), {}, {}, {}, {}, {}};
-  node.operands = {values(tensors.parameters),
-                   values(tensors.gradients),
-                   values(tensors.states),
-                   recorder.value_of(tensors.steps),
-                   recorder.value_of(tensors.learning_rates),
-                   c10::IValue(plan.rule),
-                   c10::IValue(options),
-                   c10::IValue(places),
-                   c10::IValue(encode_origins(origins))};
-  return node;
+  return make_hop_node(update_parameters_schema(),
+                       {values(tensors.parameters),
+                        values(tensors.gradients),
+                        values(tensors.states),
+                        {recorder.value_of(tensors.steps)},
+                        {recorder.value_of(tensors.learning_rates)}},
+                       {update_parameters_schema(),
+                        {{"rule", plan.rule},
+                         {"options", options},
+                         {"places", places},
+                         {"maybe_undefined", encode_origins(origins)}}});
 }
 
 }  // namespace
+
+const HopSchema& update_parameters_schema() {
+  static const HopSchema* const known = [] {
+    const HopSchema* const added = add_hop_schema(
+        "update_parameters(Tensor[] parameters, Tensor[] gradients, Tensor[] states, Tensor steps, Tensor learning_rates, "
+        "str rule, float[] options, int[] places, int[] maybe_undefined)",
+        {});
+    register_interpreter_rule(*added, [](const Node& node) -> HopKernel {
+      return [plan = plan_of(node)](std::vector<c10::IValue>&& operands, const RunOptions& /*options*/) {
+        UpdateTensors tensors{take_tensor_list(operands[kParameters]), take_tensor_list(operands[kGradients]),
+                              take_tensor_list(operands[kStates]), operands[kSteps].toTensor(),
+                              operands[kRates].toTensor()};
+        run_update(plan, tensors);
+        return std::vector<at::Tensor>();
+      };
+    });
+    return added;
+  }();
+  return *known;
+}
 
 const std::vector<std::string_view>& option_names(std::string_view rule) { return find_update_rule(rule).option_names; }
 

@@ -34,6 +34,8 @@ struct UpdateTensors {
 };
 inline constexpr int64_t kNoState = -1;
 
+const HopSchema& update_parameters_schema();
+
 /// The names of a rule's options, in the order in which a plan gives their values; flags are 0 or 1.
 const std::vector<std::string_view>& option_names(std::string_view rule);
 /// How many tensors of state a parameter has.

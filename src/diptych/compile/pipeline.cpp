@@ -1,9 +1,9 @@
 #include "diptych/compile/pipeline.h"
 
 #include "diptych/graph/rewrite.h"
-#include "diptych/hops/optimize_scans.h"
-#include "diptych/hops/reuse_scan_stacks.h"
-#include "diptych/hops/scan_edit.h"
+#include "diptych/scan_passes/optimize_scans.h"
+#include "diptych/scan_passes/reuse_scan_stacks.h"
+#include "diptych/scan_passes/scan_edit.h"
 #include "diptych/interpreter/evaluate.h"
 #include "diptych/passes/decompose.h"
 #include "diptych/passes/keep_residuals.h"

@@ -1,5 +1,6 @@
 #include "diptych/graph/json.h"
 
+#include <algorithm>
 #include <set>
 
 #include "diptych/base/error.h"
@@ -78,6 +79,58 @@ Operand read_operand(const std::string& text, OperandType type, const OperandSco
   return operand;
 }
 
+// ATen's operands are a list, for the file holds their schema; those of a higher-order operator go by name, and what is
+// at its default is left out.
+json write_operands(const Node& node) {
+  json list = json::array(), named = json::object();
+  for (size_t i = 0; i < node.operands.size(); ++i) {
+    const auto& argument = node.op.schema().arguments().at(i);
+    const auto value = default_operand(argument);
+    if (!node.op.is_hop()) {
+      list.push_back(writable_operand(node, i));
+    } else if (!value || !identical(*value, node.operands[i])) {
+      named[argument.name()] = writable_operand(node, i);
+    }
+  }
+  return node.op.is_hop() ? named : list;
+}
+
+void read_named_operands(const json& operands, Node& node, const OperandScope& scope) {
+  const auto& arguments = node.op.schema().arguments();
+  for (const auto& [name, text] : operands.items()) {
+    DIPTYCH_CHECK(node.op.schema().argumentIndexWithName(name), "[graph file] got the operand '{}' of {}, expected one of "
+                  "{}; check the version of Diptych", name, node.op.name(), node.op.hop().declaration());
+  }
+  for (const auto& argument : arguments) {
+    const auto value = default_operand(argument);
+    DIPTYCH_CHECK(value || operands.contains(argument.name()), "[graph file] {} lacks the operand '{}'", node.op.name(),
+                  argument.name());
+    node.operands.push_back(operands.contains(argument.name())
+                                ? read_operand(operands.at(argument.name()).get<std::string>(), operand_type(argument), scope)
+                                : *value);
+  }
+}
+
+// Before version 3 operands of higher-order operators were a list without names: groups, all of them lists, then the
+// attributes, of which the last could be missing. hop.invoke began with an empty group.
+void read_unnamed_operands(const json& operands, Node& node, const OperandScope& scope) {
+  std::vector<Operand> given;
+  for (const auto& text : operands) given.push_back(read_operand(text.get<std::string>(), OperandType{}, scope));
+  const auto& arguments = node.op.schema().arguments();
+  const auto is_group = [](const Operand& operand) { return std::holds_alternative<ValueList>(operand); };
+  const auto num_lists = static_cast<size_t>(std::count_if(given.begin(), given.end(), is_group));
+  if (num_lists == node.op.hop().num_groups() + 1 && std::get<ValueList>(given[0]).empty()) given.erase(given.begin());
+  DIPTYCH_CHECK(given.size() <= arguments.size(), "[graph file] {} has {} operands, expected {}", node.op.name(),
+                given.size(), node.op.hop().declaration());
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const auto value = i < given.size() ? std::optional(given[i]) : default_operand(arguments[i]);
+    DIPTYCH_CHECK(value, "[graph file] {} lacks the operand '{}'", node.op.name(), arguments[i].name());
+    const auto* list = std::get_if<ValueList>(&*value);
+    const bool is_single = operand_type(arguments[i]).kind == OperandKind::kTensor;
+    node.operands.push_back(list != nullptr && is_single && list->size() == 1 ? Operand((*list)[0]) : *value);
+  }
+}
+
 }  // namespace
 
 json write_meta(const TensorMeta& meta) {
@@ -102,8 +155,7 @@ TensorMeta read_meta(const json& meta, const std::map<std::string, int64_t>& sym
 json JsonWriter::write_node(const Graph& graph, const Node& node) {
   const auto name = node.op.name();
   if (!node.op.is_hop()) operators_.emplace(name, c10::str(node.op.schema()));
-  json result{{"op", name}, {"operands", json::array()}, {"results", json::array()}};
-  for (size_t i = 0; i < node.operands.size(); ++i) result["operands"].push_back(writable_operand(node, i));
+  json result{{"op", name}, {"operands", write_operands(node)}, {"results", json::array()}};
   for (const Value output : node.outputs) {
     if (!output) {
       result["results"].push_back(nullptr);
@@ -219,10 +271,7 @@ class GraphReader {
     ParsedNode result;
     Node node{std::move(op), {}, {}, {}, std::move(subgraphs), {}, !json_node.value("no_grad", false)};
     for (const auto returned : json_node.at("returns").get<std::vector<int32_t>>()) node.returns.push_back(returned);
-    const auto& operands = json_node.at("operands");
-    for (size_t i = 0; i < operands.size(); ++i) {
-      node.operands.push_back(read_operand(operands[i].get<std::string>(), operand_type(node.op, i), scope_));
-    }
+    read_operands(json_node.at("operands"), node);
     read_provenance(json_node.value("from", json::object()), node.provenance);
     for (const auto& value : json_node.at("results")) {
       result.numbers.push_back(value.is_null() ? -1 : read_number(value.at("value")));
@@ -260,6 +309,16 @@ class GraphReader {
   }
 
  private:
+  void read_operands(const json& operands, Node& node) const {
+    if (node.op.is_hop()) {
+      return operands.is_object() ? read_named_operands(operands, node, scope_)
+                                  : read_unnamed_operands(operands, node, scope_);
+    }
+    for (size_t i = 0; i < operands.size(); ++i) {
+      node.operands.push_back(read_operand(operands[i].get<std::string>(), operand_type(node.op, i), scope_));
+    }
+  }
+
   static int32_t read_number(const json& number) {
     const auto value = number.get<int64_t>();
     DIPTYCH_CHECK(value >= 0 && value <= INT32_MAX, "[graph file] got the value number {}, expected one from 0", value);

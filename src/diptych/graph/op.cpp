@@ -25,7 +25,7 @@ Op Op::find(std::string_view name) {
 }
 
 std::string Op::name() const {
-  if (is_hop()) return fmt::format("hop.{}", hop_->name);
+  if (is_hop()) return fmt::format("hop.{}", hop_->name());
   const auto& full = handle_->operator_name();
   std::string text = full.name;
   if (const auto colons = text.find("::"); colons != std::string::npos) text.replace(colons, 2, ".");

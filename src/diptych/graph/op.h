@@ -6,13 +6,9 @@
 #include <string>
 #include <string_view>
 
-namespace diptych {
+#include "diptych/graph/hop_schema.h"
 
-/// The name and layout of a higher-order operator. Instances live in `ops/hop_schemas.h` and are never freed.
-struct HopSchema {
-  std::string_view name;  ///< printed as "hop.<name>"
-  int num_subgraphs = 0;  ///< -1: any number
-};
+namespace diptych {
 
 /// A handle to an operator; copies are cheap, equality is identity.
 class Op {
@@ -26,7 +22,8 @@ class Op {
   bool is_hop() const { return hop_ != nullptr; }
   const HopSchema& hop() const { return *hop_; }
   const c10::OperatorHandle& handle() const { return *handle_; }
-  const c10::FunctionSchema& schema() const { return handle_->schema(); }
+  /// Names and types of the operands. A higher-order operator returns any number of tensors, whatever its schema says.
+  const c10::FunctionSchema& schema() const { return is_hop() ? hop_->schema() : handle_->schema(); }
   /// "aten.add.Tensor", "aten.tanh", "hop.scan"; operators of other libraries keep their namespace.
   std::string name() const;
   bool operator==(const Op& other) const {

@@ -85,7 +85,7 @@ OperandType operand_type(const c10::Argument& argument) {
 }
 
 OperandType operand_type(const Op& op, size_t index) {
-  if (op.is_hop() || index >= op.schema().arguments().size()) return {};
+  if (index >= op.schema().arguments().size()) return {};
   return operand_type(op.schema().arguments()[index]);
 }
 

@@ -6,8 +6,9 @@
 
 namespace diptych {
 
-/// The kinds of argument that operators take. kAny is an operand of a higher-order operator, which has no schema;
-/// kOpaque is a type that graphs hold only as None (Storage, Stream, classes).
+/// The kinds of argument that operators take. kAny is an operand of any kind, which its text alone tells: such are those
+/// of higher-order operators in graph files before version 3. kOpaque is a type that graphs hold only as None (Storage,
+/// Stream, classes).
 enum class OperandKind : uint8_t {
   kAny,
   kTensor,
@@ -36,7 +37,7 @@ struct OperandType {
   bool is_optional = true;
 };
 
-/// The operand type of argument `index` of `op`; kAny for a higher-order operator.
+/// The operand type of argument `index` of `op`; kAny for one that the schema does not have.
 OperandType operand_type(const Op& op, size_t index);
 OperandType operand_type(const c10::Argument& argument);
 /// "int[]?" and the like, for messages.

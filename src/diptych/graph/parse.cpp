@@ -229,7 +229,7 @@ class GraphParser {
   // Operands come in the schema's order; those with defaults may be left out, and any may be named.
   void parse_operands(Node& node) {
     cursor_.expect("(");
-    const size_t count = node.op.is_hop() ? 0 : node.op.schema().arguments().size();
+    const size_t count = node.op.schema().arguments().size();
     std::vector<std::optional<Operand>> given(count);
     size_t next = 0;
     bool named = false;
@@ -237,20 +237,21 @@ class GraphParser {
       do {
         cursor_.peek();
         const size_t at = cursor_.position();
-        const auto name = node.op.is_hop() ? std::string() : parse_argument_name();
+        const auto name = parse_argument_name();
         named = named || !name.empty();
         if (named && name.empty()) cursor_.fail_at(at, "got an operand without a name after a named one; name it too");
+        if (node.op.is_hop() && name.empty())
+          cursor_.fail_at(at, fmt::format("got an operand without a name, expected one that is named, as in {}=...; the "
+                                          "schema of {} is {}",
+                                          count == 0 ? "name" : node.op.schema().arguments()[0].name(), node.op.name(),
+                                          node.op.hop().declaration()));
         const size_t index = named ? argument_index(node.op, name, at) : next++;
-        if (!node.op.is_hop() && index >= count)
+        if (index >= count)
           cursor_.fail_at(at, fmt::format("{} takes {} operands, got more", node.op.name(), count));
         Operand operand = parse_operand(cursor_, operand_type(node.op, index), scope_);
-        if (node.op.is_hop()) {
-          node.operands.push_back(std::move(operand));
-        } else if (given[index]) {
+        if (given[index])
           cursor_.fail_at(at, fmt::format("operand '{}' is given twice", node.op.schema().arguments()[index].name()));
-        } else {
-          given[index] = std::move(operand);
-        }
+        given[index] = std::move(operand);
       } while (cursor_.accept(","));
     }
     const size_t end = cursor_.position();

@@ -73,7 +73,7 @@ std::string operands_text(const Node& node) {
   for (size_t i = 0; i < node.operands.size(); ++i) {
     const Operand& operand = node.operands[i];
     const auto operand_string = operand_text(operand, operand_type(node.op, i));
-    if (node.op.is_hop() || i >= node.op.schema().arguments().size()) {
+    if (i >= node.op.schema().arguments().size()) {
       add(operand_string);
       continue;
     }

@@ -15,8 +15,8 @@
 namespace diptych {
 
 /// Files of this version are written; those from kOldestGraphFileVersion on are read, as the changelog says. Version 2
-/// added checkpoint regions and names of residuals, which version 1 has none of.
-inline constexpr int kGraphFileVersion = 2;
+/// added checkpoint regions and names of residuals; version 3 names the operands of higher-order operators.
+inline constexpr int kGraphFileVersion = 3;
 inline constexpr int kOldestGraphFileVersion = 1;
 
 /// What a file holds: graphs by name in order, and strings for whoever saved it.

@@ -2,6 +2,9 @@
 
 #include <array>
 
+#include <algorithm>
+#include <numeric>
+
 #include "diptych/base/error.h"
 
 namespace diptych {
@@ -153,6 +156,41 @@ std::string type_string(const TensorMeta& meta) {
   }
   if (meta.device != c10::Device(c10::kCPU)) text += "@" + meta.device.str();
   return text;
+}
+
+bool is_dense(const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides) {
+  std::vector<size_t> order(sizes.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return strides[a] != strides[b] ? strides[a] < strides[b] : sizes[a] < sizes[b];
+  });
+  int64_t expected = 1;
+  for (const size_t dim : order) {
+    if (sizes[dim] == 0) return true;
+    if (sizes[dim] == 1) continue;
+    if (strides[dim] != expected) return false;
+    expected *= sizes[dim];
+  }
+  return true;
+}
+
+TensorMeta stacked(const TensorMeta& meta, int64_t length) {
+  TensorMeta stack = is_dense(meta.size_hints(), meta.stride_hints()) ? meta : contiguous(meta);
+  stack.sizes.insert(stack.sizes.begin(), SizeExpr(length));
+  stack.strides.insert(stack.strides.begin(), SizeExpr(std::max<int64_t>(meta.numel(), 1)));
+  return stack;
+}
+
+TensorMeta slice_of(const TensorMeta& stack) {
+  TensorMeta slice = stack;
+  slice.sizes.erase(slice.sizes.begin());
+  slice.strides.erase(slice.strides.begin());
+  return slice;
+}
+
+TensorMeta contiguous(TensorMeta meta) {
+  meta.strides = contiguous_strides(meta.sizes);
+  return meta;
 }
 
 }  // namespace diptych

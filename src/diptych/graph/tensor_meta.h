@@ -34,6 +34,18 @@ struct TensorMeta {
 /// The strides of a contiguous tensor of these sizes, as ATen makes them.
 Sizes contiguous_strides(const Sizes& sizes);
 
+/// Whether elements with these sizes and strides fill a block of memory, each with a place of its own.
+bool is_dense(const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides);
+/// The metadata of `length` tensors like `meta`, stacked along a new first dimension, each in the layout of `meta` if
+/// that is dense and contiguous if not.
+TensorMeta stacked(const TensorMeta& meta, int64_t length);
+
+/// The metadata of one slice along the first dimension.
+TensorMeta slice_of(const TensorMeta& stack);
+
+/// `meta` as a contiguous tensor.
+TensorMeta contiguous(TensorMeta meta);
+
 /// Short dtype names as code() prints them: f32, f64, f16, bf16, i64, i32, i16, i8, u8, b8, c64, c128 and some rarer.
 /// Errors: UserError for a dtype that graphs do not hold (quantized types).
 std::string dtype_name(at::ScalarType dtype);

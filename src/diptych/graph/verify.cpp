@@ -1,5 +1,7 @@
 #include "diptych/graph/verify.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "diptych/base/error.h"
@@ -106,7 +108,7 @@ class Checker {
 
   void check_node(size_t index) {
     const Node& node = graph_.nodes()[index];
-    if (!node.op.is_hop() && node.operands.size() != node.op.schema().arguments().size()) {
+    if (node.operands.size() != node.op.schema().arguments().size()) {
       report(index, fmt::format("has {} operands, but its schema {} takes {}", node.operands.size(),
                                 c10::str(node.op.schema()), node.op.schema().arguments().size()));
       return;
@@ -133,8 +135,7 @@ class Checker {
   void check_operand(size_t index, size_t i) {
     const Node& node = graph_.nodes()[index];
     const Operand& operand = node.operands[i];
-    const auto name =
-        node.op.is_hop() ? std::to_string(i) : fmt::format("{} '{}'", i, node.op.schema().arguments()[i].name());
+    const auto name = fmt::format("{} '{}'", i, node.op.schema().arguments()[i].name());
     const auto check_use = [&](Value value) {
       if (value && !is_made_before(value, index))
         report(index, fmt::format("operand {} is %{}, which is not made before it", name, value.id));
@@ -192,9 +193,10 @@ class Checker {
 
   void check_subgraphs(size_t index) {
     const Node& node = graph_.nodes()[index];
-    const int wanted = node.op.is_hop() ? node.op.hop().num_subgraphs : 0;
-    if (wanted >= 0 && node.subgraphs.size() != static_cast<size_t>(wanted)) {
-      report(index, fmt::format("has {} subgraphs, expected {}", node.subgraphs.size(), wanted));
+    const auto wanted = node.op.is_hop() ? node.op.hop().bodies() : std::vector<std::string>();
+    if (node.subgraphs.size() != wanted.size()) {
+      report(index, fmt::format("has {} subgraphs, expected {} ({})", node.subgraphs.size(), wanted.size(),
+                                wanted.empty() ? "none" : fmt::format("{}", fmt::join(wanted, ", "))));
     }
     for (size_t i = 0; i < node.subgraphs.size(); ++i) {
       if (node.subgraphs[i] == nullptr) {

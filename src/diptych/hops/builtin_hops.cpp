@@ -1,6 +1,7 @@
 #include "diptych/hops/builtin_hops.h"
 
 #include "diptych/hops/checkpointed_scan/checkpointed_scan.h"
+#include "diptych/hops/checkpointed_scan/reverse_segments.h"
 #include "diptych/hops/cond/cond_operator.h"
 #include "diptych/hops/custom_vjp/custom_vjp_operator.h"
 #include "diptych/hops/scan/blocked_scan.h"
@@ -15,7 +16,7 @@ const HopSchema* find_hop(std::string_view name) {
   static const bool registered = [] {
     const HigherOrderOperator* const builtin[] = {&BlockedScanOperator::get(), &BranchOperator::cond(),
                                                   &BranchOperator::invoke(),   &CheckpointedScanOperator::get(),
-                                                  &CustomVjpOperator::get(),   &detail::reverse_segments(),
+                                                  &CustomVjpOperator::get(),   &ReverseSegmentsOperator::get(),
                                                   &ScanOperator::get(),        &VjpOperator::get(),
                                                   &WhileOperator::get()};
     for (const auto* op : builtin) register_hop(*op);

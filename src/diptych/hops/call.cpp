@@ -1,4 +1,5 @@
-// Calling a hop: in a capture or outside, with autograd or without.
+#include "diptych/hops/call.h"
+
 #include <ATen/ops/alias.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
@@ -6,7 +7,6 @@
 
 #include "diptych/autodiff/batched_tangents.h"
 #include "diptych/base/last_error.h"
-#include "diptych/hops/history.h"
 #include "diptych/interpreter/run_guards.h"
 #include "diptych/trace/recorder.h"
 #include "diptych/trace/transforms.h"
@@ -55,7 +55,7 @@ class HopNode final : public ag::Node {
   void save(c10::ArrayRef<at::Tensor> operands, c10::ArrayRef<at::Tensor> residuals) {
     saved_ = std::make_unique<SavedTensors>(operands, residuals);
   }
-  std::string name() const override { return fmt::format("DiptychBackward(hop.{})", hop_->op().schema().name); }
+  std::string name() const override { return fmt::format("DiptychBackward(hop.{})", hop_->op().schema().name()); }
   void release_variables() override {
     const std::lock_guard<std::mutex> lock(mutex_);
     saved_.reset();
@@ -89,7 +89,7 @@ ag::variable_list HopNode::apply(ag::variable_list&& given) {
   };
   return detail::called_by_engine([&] {
     return detail::is_transformed(tangents) && !detail::is_tracing()
-               ? detail::backward_by_element(hop_->op().schema().name, tangents, backward)
+               ? detail::backward_by_element(hop_->op().schema().name(), tangents, backward)
                : backward(tangents);
   });
 }
@@ -141,8 +141,7 @@ std::vector<at::Tensor> detail::call_below_autograd(const Hop& hop, std::vector<
   return hop.run(std::move(operands), requires_grad.empty() ? hop.num_results() : requires_grad.size());
 }
 
-std::vector<at::Tensor> HigherOrderOperator::call_with_grad(const HopPtr& hop,
-                                                            std::vector<at::Tensor>&& operands) const {
+std::vector<at::Tensor> detail::call_by_derivative(const HopPtr& hop, std::vector<at::Tensor>&& operands) {
   if (hop->draws()) {
     const auto& lifted = hop->lifted_draws();
     const auto drawn = detail::call_below_autograd(*lifted.draws, operands);
@@ -172,12 +171,12 @@ std::vector<at::Tensor> detail::attach_history(const HopPtr& hop, const std::vec
 }
 
 std::vector<at::Tensor> call(const HopPtr& hop, std::vector<at::Tensor> operands) {
-  DIPTYCH_ASSERT(operands.size() == hop->num_operands(), "hop.{} got {} operands, expected {}", hop->op().schema().name,
+  DIPTYCH_ASSERT(operands.size() == hop->num_operands(), "hop.{} got {} operands, expected {}", hop->op().schema().name(),
                  operands.size(), hop->num_operands());
   if (detail::is_tracing()) {
     for (at::Tensor& operand : operands) operand = detail::Recorder::current()->stand_in(operand);
   } else {
-    detail::check_plain(hop->op().schema().name, operands);
+    detail::check_plain(hop->op().schema().name(), operands);
   }
   // One without results is there for what it draws.
   const bool records =

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "diptych/graph/graph.h"
+#include "diptych/graph/hop_attributes.h"
 #include "diptych/hops/body.h"
 
 namespace diptych {
@@ -59,8 +59,10 @@ class Derivative {
 /// it; everything else (autograd to any order, capture, the interpreter, draws) follows. Threads: members from any.
 class HigherOrderOperator {
  public:
-  /// `name` is printed as "hop.<name>" and must outlive the process; `num_bodies`: -1 for any number.
-  HigherOrderOperator(std::string_view name, int num_bodies);
+  /// `declaration` and `bodies`: as HopSchema's, "fori_loop(Tensor[] init, Tensor[] free, int begin, int count)".
+  /// Errors: UserError for a declaration that can't be read, or that differs from one of the same name.
+  HigherOrderOperator(std::string_view declaration, std::vector<std::string> bodies);
+  explicit HigherOrderOperator(const HopSchema& schema) : schema_(&schema) {}
   virtual ~HigherOrderOperator() = default;
   const HopSchema& schema() const { return *schema_; }
 
@@ -96,24 +98,26 @@ class HigherOrderOperator {
 /// Makes `op` known to the interpreter and to graph files. Call it before the operator is used; again does nothing.
 void register_hop(const HigherOrderOperator& op);
 
-/// One use of a higher-order operator, its operands excepted: bodies, how many operands each group has, and constants.
-/// A node of a graph holds it as one list of tensors per group, then the constants, and the bodies' graphs. Threads:
-/// any.
+/// One use of a higher-order operator, its operands excepted: bodies, how many operands each group has, and attributes.
+/// Threads: any.
 class Hop : public std::enable_shared_from_this<Hop> {
  public:
   Hop(const HigherOrderOperator& op, std::vector<std::shared_ptr<const Body>> bodies, std::vector<size_t> groups,
-      std::vector<c10::IValue> constants);
+      HopAttributes attributes);
   /// The use that a node of a graph stands for. Requires: the operator is registered.
   static HopPtr of(const Node& node);
 
   const HigherOrderOperator& op() const { return op_; }
   const Body& body(size_t index) const { return *bodies_[index]; }
   const std::vector<std::shared_ptr<const Body>>& bodies() const { return bodies_; }
+  /// How many operands each group has, in the schema's order.
   const std::vector<size_t>& groups() const { return groups_; }
+  /// How many operands the group of that name has. Requires: the schema has it.
+  size_t group(std::string_view name) const;
   /// The position of the first operand of a group.
   size_t begin(size_t group) const;
   size_t num_operands() const { return begin(groups_.size()); }
-  const std::vector<c10::IValue>& constants() const { return constants_; }
+  const HopAttributes& attributes() const { return attributes_; }
   const std::vector<TensorMeta>& results() const { return results_; }
   size_t num_results() const { return results_.size(); }
   bool draws() const;
@@ -143,7 +147,7 @@ class Hop : public std::enable_shared_from_this<Hop> {
   const HigherOrderOperator& op_;
   std::vector<std::shared_ptr<const Body>> bodies_;
   std::vector<size_t> groups_;
-  std::vector<c10::IValue> constants_;
+  HopAttributes attributes_;
   std::vector<TensorMeta> results_;
   mutable std::mutex mutex_;
   mutable std::deque<OptimizedRun> runs_;  ///< entries keep their addresses
@@ -152,15 +156,10 @@ class Hop : public std::enable_shared_from_this<Hop> {
   mutable std::optional<HigherOrderOperator::LiftedDraws> lifted_;
 };
 
-/// Calls a hop: records it inside a capture, runs it outside, and takes part in autograd either way. Real tensors met
-/// inside a capture become its free variables. Requires: as many operands as the hop has.
-std::vector<at::Tensor> call(const HopPtr& hop, std::vector<at::Tensor> operands);
-
-namespace detail {
-/// call() without autograd. `requires_grad`: what a capture writes down of the first results.
-std::vector<at::Tensor> call_below_autograd(const Hop& hop, std::vector<at::Tensor> operands,
-                                            const std::vector<bool>& requires_grad = {});
-}  // namespace detail
+/// One use of `op`. `groups`: how many operands each has, in the schema's order. Requires: `attributes` holds all that
+/// have no default.
+HopPtr make_hop(const HigherOrderOperator& op, std::vector<std::shared_ptr<const Body>> bodies,
+                std::vector<size_t> groups, const std::vector<HopAttribute>& attributes = {});
 
 /// Gives each result that shares its storage with an operand, or with an earlier result, a copy of its own, and each
 /// the strides of `metas` where these are dense.

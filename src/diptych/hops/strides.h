@@ -11,16 +11,6 @@ namespace diptych {
 /// are they of what is lazily conjugated or negated, so of that it is a copy, too.
 at::Tensor with_strides(const at::Tensor& tensor, const TensorMeta& meta);
 
-/// The metadata of `length` tensors like `meta`, stacked along a new first dimension, each in the layout of `meta` if
-/// that is dense and contiguous if not.
-TensorMeta stacked(const TensorMeta& meta, int64_t length);
-
-/// The metadata of one slice along the first dimension.
-TensorMeta slice_of(const TensorMeta& stack);
-
-/// `meta` as a contiguous tensor.
-TensorMeta contiguous(TensorMeta meta);
-
 /// An uninitialized tensor of this metadata.
 at::Tensor empty_like_meta(const TensorMeta& meta);
 

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "diptych/base/error.h"
+#include "diptych/hops/call.h"
 #include "diptych/hops/strides.h"
 #include "diptych/trace/autograd_guard.h"
 #include "diptych/trace/recorder.h"
@@ -17,10 +18,10 @@ namespace {
 using Tensors = std::vector<at::Tensor>;
 
 struct VjpLayout {
-  explicit VjpLayout(const Hop& hop) : num_inputs(hop.groups().at(0)) {
-    for (const bool flag : hop.constants().at(0).toBoolList()) wanted.push_back(flag);
-    for (const bool flag : hop.constants().at(1).toBoolList()) given.push_back(flag);
-  }
+  explicit VjpLayout(const Hop& hop)
+      : num_inputs(hop.group("inputs")),
+        wanted(hop.attributes().flags("wanted")),
+        given(hop.attributes().flags("given")) {}
   size_t num_inputs;
   std::vector<bool> wanted;
   std::vector<bool> given;
@@ -90,15 +91,13 @@ class ReplayDerivative final : public Derivative {
     if (std::find(is_wanted.begin(), is_wanted.end(), true) == is_wanted.end()) return gradients;
     Tensors operands;
     for (size_t i = 0; i < is_wanted.size(); ++i) operands.push_back(saved.operand(i));
-    c10::List<bool> given, wanted;
-    for (const bool flag : is_wanted) wanted.push_back(flag);
+    std::vector<bool> given;
     for (const at::Tensor& tangent : tangents) {
       given.push_back(tangent.defined());
       if (tangent.defined()) operands.push_back(tangent);
     }
-    const std::vector<size_t> groups{is_wanted.size(), operands.size() - is_wanted.size()};
-    const auto vjp = std::make_shared<const Hop>(VjpOperator::get(), std::vector<std::shared_ptr<const Body>>{body_},
-                                                 groups, std::vector<c10::IValue>{wanted, given});
+    const auto vjp = make_hop(VjpOperator::get(), {body_}, {is_wanted.size(), operands.size() - is_wanted.size()},
+                              {{"wanted", flags_attribute(is_wanted)}, {"given", flags_attribute(given)}});
     const auto found = call(vjp, std::move(operands));
     size_t next = 0;
     for (size_t i = 0; i < is_wanted.size(); ++i) {
@@ -183,12 +182,12 @@ std::unique_ptr<Derivative> replay_derivative(const Hop& hop, const std::vector<
     DIPTYCH_CHECK(!body->has_custom_function(),
                   "[{}] the body calls a torch::autograd::Function, whose backward the graph of hop.{} does not hold; "
                   "use custom_vjp",
-                  hop.op().schema().name, hop.op().schema().name);
+                  hop.op().schema().name(), hop.op().schema().name());
     DIPTYCH_CHECK(!body->rewrites_history(),
                   "[{}] the body changes a tensor in place where autograd does not see it (under no_grad, or through "
                   "detach()), and is differentiated by running its graph again, which does not show that; use an "
                   "out-of-place operator there",
-                  hop.op().schema().name);
+                  hop.op().schema().name());
   }
   return std::make_unique<ReplayDerivative>(hop, operands, requires_grad,
                                             find_reach ? std::optional(find_reach()) : std::nullopt);

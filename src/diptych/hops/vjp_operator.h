@@ -5,11 +5,13 @@
 
 namespace diptych {
 
-/// Groups: the inputs of the body, the tangents of its results. Constants: per input whether its gradient is wanted,
-/// per result whether its tangent is among the operands. Results: the wanted gradients, zeros where nothing flows.
+/// Groups: the inputs of the body, the tangents of its results. `wanted`: per input whether its gradient is wanted;
+/// `given`: per result whether its tangent is among the operands. Results: the wanted gradients, zeros where nothing
+/// flows.
 class VjpOperator final : public HigherOrderOperator {
  public:
-  VjpOperator() : HigherOrderOperator("vjp", 1) {}
+  VjpOperator()
+      : HigherOrderOperator("vjp(Tensor[] inputs, Tensor[] tangents, bool[] wanted, bool[] given)", {"forward"}) {}
   static const VjpOperator& get();
 
   std::vector<TensorMeta> infer(const Hop& hop) const override;

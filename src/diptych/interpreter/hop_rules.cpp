@@ -24,13 +24,13 @@ RuleTable& rule_table() {
 void register_interpreter_rule(const HopSchema& hop, HopRule rule) {
   auto& table = rule_table();
   const std::lock_guard lock(table.mutex);
-  table.rules.insert_or_assign(std::string(hop.name), std::move(rule));
+  table.rules.insert_or_assign(hop.name(), std::move(rule));
 }
 
 bool has_interpreter_rule(const HopSchema& hop) {
   auto& table = rule_table();
   const std::lock_guard lock(table.mutex);
-  return table.rules.find(hop.name) != table.rules.end();
+  return table.rules.find(hop.name()) != table.rules.end();
 }
 
 std::vector<at::Tensor> detail::take_tensor_list(c10::IValue& operand) {
@@ -47,7 +47,7 @@ HopKernel detail::make_hop_kernel(const Node& node) {
   {
     auto& table = rule_table();
     const std::lock_guard lock(table.mutex);
-    if (const auto found = table.rules.find(node.op.hop().name); found != table.rules.end()) rule = found->second;
+    if (const auto found = table.rules.find(node.op.hop().name()); found != table.rules.end()) rule = found->second;
   }
   DIPTYCH_CHECK(
       rule != nullptr,

@@ -9,15 +9,14 @@
 namespace diptych {
 namespace {
 
-// A deque, so that schemas keep their addresses; names are copied, a caller's string need not live on.
+// A deque, so that schemas keep their addresses.
 struct Registry {
   std::mutex mutex;
-  std::deque<std::string> names;
   std::deque<HopSchema> schemas;
 
   const HopSchema* find(std::string_view name) const {
     for (const auto& schema : schemas) {
-      if (schema.name == name) return &schema;
+      if (schema.name() == name) return &schema;
     }
     return nullptr;
   }
@@ -35,16 +34,15 @@ const HopSchema* find_hop_schema(std::string_view name) {
   return registry().find(name);
 }
 
-const HopSchema* add_hop_schema(HopSchema schema) {
+const HopSchema* add_hop_schema(std::string_view declaration, std::vector<std::string> bodies) {
+  HopSchema schema(declaration, std::move(bodies));
   std::lock_guard lock(registry().mutex);
-  if (const auto* known = registry().find(schema.name)) {
-    DIPTYCH_CHECK(known->num_subgraphs == schema.num_subgraphs,
-                  "[add_hop_schema] 'hop.{}' is already known with {} subgraphs, got one with {}; choose another name",
-                  schema.name, known->num_subgraphs, schema.num_subgraphs);
+  if (const auto* known = registry().find(schema.name())) {
+    DIPTYCH_CHECK(*known == schema, "[add_hop_schema] hop.{} is already known as '{}', got '{}'; choose another name",
+                  schema.name(), known->declaration(), schema.declaration());
     return known;
   }
-  schema.name = registry().names.emplace_back(schema.name);
-  return &registry().schemas.emplace_back(schema);
+  return &registry().schemas.emplace_back(std::move(schema));
 }
 
 }  // namespace diptych

@@ -1,6 +1,7 @@
 #include "diptych/hops/checkpointed_scan/checkpointed_scan.h"
 
 #include "diptych/base/list.h"
+#include "diptych/hops/checkpointed_scan/checkpointed_scan_derivative.h"
 #include "diptych/hops/checkpointed_scan/treeverse.h"
 #include "diptych/hops/strides.h"
 
@@ -11,8 +12,12 @@ using Tensors = std::vector<at::Tensor>;
 using detail::part;
 using detail::SegmentLayout;
 
-std::vector<c10::IValue> constants_of(const SegmentLayout& layout) {
-  return {layout.scan.length, layout.scan.reverse, layout.segment, layout.carries, layout.copies};
+std::vector<HopAttribute> attributes_of(const SegmentLayout& layout) {
+  return {{"length", layout.scan.length},
+          {"reverse", layout.scan.reverse},
+          {"segment", layout.segment},
+          {"saved_carries", layout.carries},
+          {"copies", layout.copies}};
 }
 
 /// Runs the whole scan segment by segment, so that what the passes stack for one run is a segment's, and keeps the
@@ -99,9 +104,9 @@ Tensors detail::cut(const Tensors& stacks, int64_t begin, int64_t count) {
 
 detail::SegmentLayout::SegmentLayout(const Hop& hop)
     : scan(hop),
-      segment(hop.constants().at(2).toInt()),
-      carries(hop.constants().at(3).toInt()),
-      copies(hop.constants().at(4).toInt()) {}
+      segment(hop.attributes().integer("segment")),
+      carries(hop.attributes().integer("saved_carries")),
+      copies(hop.attributes().integer("copies")) {}
 
 const CheckpointedScanOperator& CheckpointedScanOperator::get() {
   static const auto* const op = new CheckpointedScanOperator;
@@ -122,20 +127,27 @@ std::vector<TensorMeta> CheckpointedScanOperator::infer(const Hop& hop) const {
 
 HopFunction CheckpointedScanOperator::compile(const Hop& hop) const { return CheckpointedKernel(hop); }
 
+std::unique_ptr<Derivative> CheckpointedScanOperator::differentiate(const Hop& hop,
+                                                                    const std::vector<bool>& requires_grad,
+                                                                    bool create_graph) const {
+  return detail::checkpointed_scan_derivative(hop, requires_grad, create_graph);
+}
+
 HigherOrderOperator::LiftedDraws CheckpointedScanOperator::lift_draws(const Hop& hop) const {
   const SegmentLayout layout(hop);
   auto lifted = ScanOperator::get().lift_draws(hop);
-  lifted.rest = std::make_shared<const Hop>(*this, lifted.rest->bodies(), lifted.rest->groups(), constants_of(layout));
+  lifted.rest = make_hop(*this, lifted.rest->bodies(), lifted.rest->groups(), attributes_of(layout));
   return lifted;
 }
 
 HopPtr make_checkpointed_scan(std::shared_ptr<const Body> body, size_t num_carries, size_t num_slices, int64_t length,
                               bool reverse, const Checkpoints& checkpoints) {
   const size_t num_free = body->num_inputs() - num_carries - num_slices;
-  return std::make_shared<const Hop>(
-      CheckpointedScanOperator::get(), std::vector<std::shared_ptr<const Body>>{std::move(body)},
-      std::vector<size_t>{num_carries, num_slices, num_free},
-      std::vector<c10::IValue>{length, reverse, checkpoints.segment, checkpoints.carries, int64_t{0}});
+  return make_hop(CheckpointedScanOperator::get(), {std::move(body)}, {num_carries, num_slices, num_free},
+                  {{"length", length},
+                   {"reverse", reverse},
+                   {"segment", checkpoints.segment},
+                   {"saved_carries", checkpoints.carries}});
 }
 
 }  // namespace diptych

@@ -4,12 +4,15 @@
 
 namespace diptych {
 
-/// Groups and body as hop.scan. Constants: length, whether slices are taken last to first, steps in a segment, how many
-/// carries are kept, the first one included, how often the kept ones are given behind the results: a stack for each
-/// carry.
+/// Groups, body, `length` and `reverse`: as hop.scan's. `segment`: steps in a segment; `saved_carries`: how many carries
+/// are kept, the first one included; `copies`: how often the kept ones are returned behind the results, as a stack for
+/// each carry.
 class CheckpointedScanOperator final : public HigherOrderOperator {
  public:
-  CheckpointedScanOperator() : HigherOrderOperator("checkpointed_scan", 1) {}
+  CheckpointedScanOperator()
+      : HigherOrderOperator("checkpointed_scan(Tensor[] init, Tensor[] xs, Tensor[] free, int length, bool reverse, "
+                            "int segment, int saved_carries, int copies=0)",
+                            {"step"}) {}
   static const CheckpointedScanOperator& get();
 
   std::vector<TensorMeta> infer(const Hop& hop) const override;
@@ -30,9 +33,6 @@ HopPtr make_checkpointed_scan(std::shared_ptr<const Body> body, size_t num_carri
                               bool reverse, const Checkpoints& checkpoints);
 
 namespace detail {
-
-/// hop.reverse_segments, the backward of a checkpointed scan.
-const HigherOrderOperator& reverse_segments();
 
 /// A run of steps of a scan, by the bodies that work on it.
 class SegmentRunner {

@@ -1,6 +1,7 @@
 #include "diptych/hops/cond/cond.h"
 
 #include "diptych/base/error.h"
+#include "diptych/hops/call.h"
 #include "diptych/hops/cond/cond_operator.h"
 #include "diptych/hops/eager_loops.h"
 #include "diptych/hops/strides.h"
@@ -51,10 +52,7 @@ std::vector<at::Tensor> captured_cond(const at::Tensor& predicate, const FlatFun
     groups.push_back(body->free_variables().size());
     operands.insert(operands.end(), body->free_variables().begin(), body->free_variables().end());
   }
-  const auto hop =
-      std::make_shared<const Hop>(BranchOperator::cond(), std::vector<std::shared_ptr<const Body>>{yes, no},
-                                  std::move(groups), std::vector<c10::IValue>{});
-  return call(hop, std::move(operands));
+  return call(make_hop(BranchOperator::cond(), {yes, no}, std::move(groups)), std::move(operands));
 }
 
 }  // namespace

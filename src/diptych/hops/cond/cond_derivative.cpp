@@ -1,7 +1,10 @@
+#include "diptych/hops/cond/cond_derivative.h"
+
 // The backward of a branch is a branch again. What one body saves, or whose gradient it gives, the others fill in.
 #include <map>
 
 #include "diptych/graph/rewrite.h"
+#include "diptych/hops/call.h"
 #include "diptych/hops/cond/cond_operator.h"
 #include "diptych/hops/graph_edit.h"
 #include "diptych/hops/strides.h"
@@ -87,7 +90,7 @@ void BranchDerivative::make_forward(const Hop& hop) {
     }
     forwards.push_back(std::make_shared<const Body>(std::make_shared<const Graph>(std::move(forward))));
   }
-  forward_ = std::make_shared<const Hop>(op_, std::move(forwards), hop.groups(), hop.constants());
+  forward_ = make_hop(op_, std::move(forwards), hop.groups());
 }
 
 // What each input of a body's backward half is; nothing for a tangent that is not given, which nobody reads.
@@ -182,9 +185,10 @@ BranchDerivative::Plan BranchDerivative::make_plan(const std::vector<bool>& give
     bodies.push_back(std::make_shared<const Body>(
         std::make_shared<const Graph>(finish_half(halves[body], sources[body], body, plan))));
   }
-  std::vector<size_t> groups{layout_.num_choosers, plan.arguments.size()};
+  std::vector<size_t> groups(layout_.num_choosers, 1);
+  groups.push_back(plan.arguments.size());
   groups.resize(groups.size() + bodies_.size());
-  plan.hop = std::make_shared<const Hop>(op_, std::move(bodies), std::move(groups), std::vector<c10::IValue>{});
+  plan.hop = make_hop(op_, std::move(bodies), std::move(groups));
   return plan;
 }
 
@@ -214,8 +218,8 @@ Tensors BranchDerivative::backward(const SavedCall& saved, const Tensors& tangen
 
 }  // namespace
 
-std::unique_ptr<Derivative> BranchOperator::differentiate(const Hop& hop, const std::vector<bool>& requires_grad,
-                                                          bool create_graph) const {
+std::unique_ptr<Derivative> detail::branch_derivative(const Hop& hop, const std::vector<bool>& requires_grad,
+                                                      bool create_graph) {
   return std::make_unique<BranchDerivative>(hop, requires_grad, create_graph);
 }
 

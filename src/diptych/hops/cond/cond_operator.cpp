@@ -1,5 +1,6 @@
 #include "diptych/hops/cond/cond_operator.h"
 
+#include "diptych/hops/cond/cond_derivative.h"
 #include "diptych/hops/draws.h"
 #include "diptych/hops/graph_edit.h"
 
@@ -16,20 +17,23 @@ std::shared_ptr<const Body> body_of(Graph graph) {
 }  // namespace
 
 detail::BranchLayout::BranchLayout(const Hop& hop)
-    : num_choosers(hop.groups().at(0)), num_arguments(hop.groups().at(1)), num_results(hop.body(0).num_results()) {
+    : num_choosers(hop.bodies().size() > 1 ? 1 : 0), num_arguments(hop.group("args")),
+      num_results(hop.body(0).num_results()) {
+  const size_t first = num_choosers + 1;
   for (size_t i = 0; i < hop.bodies().size(); ++i) {
-    num_free.push_back(hop.groups().at(i + 2));
-    first_free.push_back(hop.begin(i + 2));
+    num_free.push_back(hop.groups().at(first + i));
+    first_free.push_back(hop.begin(first + i));
   }
 }
 
 const BranchOperator& BranchOperator::cond() {
-  static const auto* const op = new BranchOperator("cond", 2);
+  static const auto* const op = new BranchOperator(
+      "cond(Tensor pred, Tensor[] args, Tensor[] true_free, Tensor[] false_free)", {"true", "false"});
   return *op;
 }
 
 const BranchOperator& BranchOperator::invoke() {
-  static const auto* const op = new BranchOperator("invoke", 1);
+  static const auto* const op = new BranchOperator("invoke(Tensor[] args, Tensor[] free)", {"body"});
   return *op;
 }
 
@@ -50,6 +54,11 @@ HopFunction BranchOperator::compile(const Hop& hop) const {
     own_results(metas, kept, results);
     return results;
   };
+}
+
+std::unique_ptr<Derivative> BranchOperator::differentiate(const Hop& hop, const std::vector<bool>& requires_grad,
+                                                          bool create_graph) const {
+  return detail::branch_derivative(hop, requires_grad, create_graph);
 }
 
 HigherOrderOperator::LiftedDraws BranchOperator::lift_draws(const Hop& hop) const {
@@ -80,15 +89,14 @@ HigherOrderOperator::LiftedDraws BranchOperator::lift_draws(const Hop& hop) cons
     rest.push_back(body_of(std::move(remaining)));
   }
   auto groups = hop.groups();
-  auto draws_hop = std::make_shared<const Hop>(*this, std::move(draws), groups, hop.constants());
-  groups[1] += draws_hop->num_results();
-  return {draws_hop, std::make_shared<const Hop>(*this, std::move(rest), groups, hop.constants()), 1, 0};
+  auto draws_hop = make_hop(*this, std::move(draws), groups);
+  groups[layout.num_choosers] += draws_hop->num_results();
+  return {draws_hop, make_hop(*this, std::move(rest), groups), layout.num_choosers, 0};
 }
 
 HopPtr make_invoke(std::shared_ptr<const Body> body, size_t num_arguments) {
   const size_t num_free = body->num_inputs() - num_arguments;
-  return std::make_shared<const Hop>(BranchOperator::invoke(), Bodies{std::move(body)},
-                                     std::vector<size_t>{0, num_arguments, num_free}, std::vector<c10::IValue>{});
+  return make_hop(BranchOperator::invoke(), {std::move(body)}, {num_arguments, num_free});
 }
 
 }  // namespace diptych

@@ -4,8 +4,8 @@
 
 namespace diptych {
 
-/// Groups: what chooses the body (none for one body), the arguments, then what each body captured. A body takes the
-/// arguments and what it captured, and gives the results.
+/// Groups: of hop.cond the predicate, which chooses the body; the arguments; then what each body captured. A body takes
+/// the arguments and what it captured, and returns the results.
 class BranchOperator final : public HigherOrderOperator {
  public:
   /// A bool chooses the first body (true) or the second.
@@ -30,7 +30,7 @@ namespace detail {
 /// How a branching hop's operands are divided.
 struct BranchLayout {
   explicit BranchLayout(const Hop& hop);
-  size_t num_choosers;
+  size_t num_choosers;  ///< 1 where there is a predicate
   size_t num_arguments;
   size_t num_results;
   std::vector<size_t> num_free;    ///< per body

@@ -2,6 +2,7 @@
 
 #include "diptych/autodiff/batched_tangents.h"
 #include "diptych/base/error.h"
+#include "diptych/hops/call.h"
 #include "diptych/hops/custom_vjp/custom_vjp_operator.h"
 #include "diptych/hops/strides.h"
 #include "diptych/trace/placeholder.h"
@@ -104,12 +105,10 @@ std::vector<at::Tensor> custom_vjp_flat(const FlatRules& rules, const Flattened&
   for (const auto& body : {fwd, bwd}) {
     operands.insert(operands.end(), body->free_variables().begin(), body->free_variables().end());
   }
-  c10::List<bool> flags;
-  for (const bool flag : has_gradient) flags.push_back(flag);
-  const auto hop = std::make_shared<const Hop>(
-      CustomVjpOperator::get(), std::vector<std::shared_ptr<const Body>>{fwd, bwd},
-      std::vector<size_t>{arguments.tensors.size(), fwd->free_variables().size(), bwd->free_variables().size()},
-      std::vector<c10::IValue>{static_cast<int64_t>(rules.num_results()), int64_t{0}, flags});
+  const auto hop = make_hop(
+      CustomVjpOperator::get(), {fwd, bwd},
+      {arguments.tensors.size(), fwd->free_variables().size(), bwd->free_variables().size()},
+      {{"num_results", static_cast<int64_t>(rules.num_results())}, {"has_gradient", flags_attribute(has_gradient)}});
   return call(hop, std::move(operands));
 }
 

@@ -13,9 +13,7 @@ using Tensors = std::vector<at::Tensor>;
 using detail::CustomLayout;
 
 HopPtr make_hop(std::shared_ptr<const Body> fwd, std::shared_ptr<const Body> bwd, const CustomLayout& layout) {
-  return std::make_shared<const Hop>(CustomVjpOperator::get(),
-                                     std::vector<std::shared_ptr<const Body>>{std::move(fwd), std::move(bwd)},
-                                     layout.groups(), layout.constants());
+  return make_hop(CustomVjpOperator::get(), {std::move(fwd), std::move(bwd)}, layout.groups(), layout.attributes());
 }
 
 // The body with its outputs from number `first` on given so many times more.
@@ -83,18 +81,17 @@ class CustomDerivative final : public Derivative {
 }  // namespace
 
 CustomLayout::CustomLayout(const Hop& hop)
-    : num_arguments(hop.groups().at(0)),
-      num_free(hop.groups().at(1)),
-      num_bwd_free(hop.groups().at(2)),
-      num_results(static_cast<size_t>(hop.constants().at(0).toInt())),
-      copies(static_cast<size_t>(hop.constants().at(1).toInt())) {
-  for (const bool flag : hop.constants().at(2).toBoolList()) has_gradient.push_back(flag);
-}
+    : num_arguments(hop.group("args")),
+      num_free(hop.group("fwd_free")),
+      num_bwd_free(hop.group("bwd_free")),
+      num_results(static_cast<size_t>(hop.attributes().integer("num_results"))),
+      copies(static_cast<size_t>(hop.attributes().integer("copies"))),
+      has_gradient(hop.attributes().flags("has_gradient")) {}
 
-std::vector<c10::IValue> CustomLayout::constants() const {
-  c10::List<bool> flags;
-  for (const bool flag : has_gradient) flags.push_back(flag);
-  return {static_cast<int64_t>(num_results), static_cast<int64_t>(copies), flags};
+std::vector<HopAttribute> CustomLayout::attributes() const {
+  return {{"num_results", static_cast<int64_t>(num_results)},
+          {"copies", static_cast<int64_t>(copies)},
+          {"has_gradient", flags_attribute(has_gradient)}};
 }
 
 const CustomVjpOperator& CustomVjpOperator::get() {
@@ -153,9 +150,8 @@ HigherOrderOperator::LiftedDraws CustomVjpOperator::lift_draws(const Hop& hop) c
   rest.num_arguments += split.num_draws;
   rest.has_gradient.resize(rest.num_arguments);
   // It is given what bwd captured, too, and does not read it.
-  auto draws = std::make_shared<const Hop>(
-      BranchOperator::invoke(), std::vector<std::shared_ptr<const Body>>{std::make_shared<const Body>(split.draws)},
-      std::vector<size_t>{0, layout.num_arguments, layout.num_free + layout.num_bwd_free}, std::vector<c10::IValue>{});
+  auto draws = make_hop(BranchOperator::invoke(), {std::make_shared<const Body>(split.draws)},
+                        {layout.num_arguments, layout.num_free + layout.num_bwd_free});
   return {draws, make_hop(std::make_shared<const Body>(split.rest), hop.bodies()[1], rest), 0, 0};
 }
 

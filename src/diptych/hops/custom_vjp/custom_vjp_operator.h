@@ -4,12 +4,16 @@
 
 namespace diptych {
 
-/// Groups: arguments, what fwd captured, what bwd captured. Bodies: fwd, which gives results, then residuals; bwd,
-/// which takes residuals, then one tangent per result, and gives gradients. Constants: how many of fwd's outputs are
-/// results, how often the hop gives the residuals behind them, per argument whether bwd gives its gradient.
+/// Groups: arguments, what fwd captured, what bwd captured. Bodies: fwd, which returns results, then residuals; bwd,
+/// which takes residuals, then one tangent per result, and returns gradients. `num_results`: how many of fwd's outputs
+/// are results; `copies`: how often the hop returns the residuals behind them; `has_gradient`: per argument whether bwd
+/// returns its gradient.
 class CustomVjpOperator final : public HigherOrderOperator {
  public:
-  CustomVjpOperator() : HigherOrderOperator("custom_vjp", 2) {}
+  CustomVjpOperator()
+      : HigherOrderOperator("custom_vjp(Tensor[] args, Tensor[] fwd_free, Tensor[] bwd_free, int num_results, int "
+                            "copies=0, bool[] has_gradient)",
+                            {"fwd", "bwd"}) {}
   static const CustomVjpOperator& get();
 
   std::vector<TensorMeta> infer(const Hop& hop) const override;
@@ -32,7 +36,7 @@ struct CustomLayout {
   std::vector<bool> has_gradient;
 
   std::vector<size_t> groups() const { return {num_arguments, num_free, num_bwd_free}; }
-  std::vector<c10::IValue> constants() const;
+  std::vector<HopAttribute> attributes() const;
 };
 
 }  // namespace detail

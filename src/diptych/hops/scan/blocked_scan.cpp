@@ -10,24 +10,18 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-struct BlockedLayout {
+struct BlockedLayout : ScanAttributes {
   explicit BlockedLayout(const Hop& hop)
-      : num_carries(hop.groups().at(0)),
-        num_slices(hop.groups().at(1)),
-        num_free(hop.groups().at(2)),
-        length(hop.constants().at(0).toInt()),
-        reverse(hop.constants().at(1).toBool()),
-        block(hop.constants().at(2).toInt()),
-        fronts(hop.constants().at(3).toIntVector()) {
+      : ScanAttributes(ScanAttributes::of(hop.attributes())),
+        num_carries(hop.group("init")),
+        num_slices(hop.group("xs")),
+        num_free(hop.group("free")),
+        block(hop.attributes().integer("block")) {
     DIPTYCH_ASSERT(block > 0 && length % block == 0, "blocks of {} do not make {} steps", block, length);
   }
   size_t num_carries, num_slices, num_free;
-  int64_t length;
-  bool reverse;
   int64_t block;
-  std::vector<int64_t> fronts;
 
-  bool has_front(size_t stack) const { return stack < fronts.size() && fronts[stack] >= 0; }
   int64_t num_blocks() const { return length / block; }
   /// Where the slices of a block begin.
   int64_t place(int64_t number) const { return (reverse ? num_blocks() - 1 - number : number) * block; }
@@ -105,14 +99,7 @@ const BlockedScanOperator& BlockedScanOperator::get() {
 
 std::vector<TensorMeta> BlockedScanOperator::infer(const Hop& hop) const {
   const BlockedLayout layout(hop);
-  const Body& body = hop.body(0);
-  std::vector<TensorMeta> metas;
-  for (size_t i = 0; i < layout.num_carries; ++i) metas.push_back(body.input(i));
-  for (size_t i = layout.num_carries; i < body.num_results(); ++i) {
-    const int64_t front = layout.has_front(i - layout.num_carries) ? 1 : 0;
-    metas.push_back(stacked(slice_of(body.result(i)), layout.length + front));
-  }
-  return metas;
+  return blocked_scan_results(*hop.body(0).graph(), layout.num_carries, layout);
 }
 
 HopFunction BlockedScanOperator::compile(const Hop& hop) const { return BlockedKernel(hop); }
@@ -132,15 +119,6 @@ Tensors BlockedScanOperator::call_with_grad(const HopPtr& hop, Tensors&& operand
     results.push_back(at::cat(rows[i]));
   }
   return results;
-}
-
-HopPtr make_blocked_scan(std::shared_ptr<const Body> body, size_t num_carries, size_t num_slices,
-                         const ScanConstants& scan, int64_t block) {
-  const size_t num_free = body->num_inputs() - num_carries - num_slices;
-  return std::make_shared<const Hop>(BlockedScanOperator::get(),
-                                     std::vector<std::shared_ptr<const Body>>{std::move(body)},
-                                     std::vector<size_t>{num_carries, num_slices, num_free},
-                                     std::vector<c10::IValue>{scan.length, scan.reverse, block, scan.fronts});
 }
 
 }  // namespace diptych

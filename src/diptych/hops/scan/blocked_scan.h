@@ -5,12 +5,12 @@
 
 namespace diptych {
 
-/// Groups: as hop.scan. The body takes carries, `block` slices of each stack at a time and the rest, and gives the next
-/// carries and `block` rows of each stack. Constants: length, direction, block, and the fronts: see Note [Stacks with a
-/// front]. Optimization makes it of hop.scan, after everything was differentiated.
+/// Groups: as hop.scan's. The body takes carries, `block` slices of each stack at a time and free operands, and returns
+/// the next carries and `block` rows of each stack. Optimization makes it of hop.scan, after everything was
+/// differentiated.
 class BlockedScanOperator final : public HigherOrderOperator {
  public:
-  BlockedScanOperator() : HigherOrderOperator("blocked_scan", 1) {}
+  BlockedScanOperator() : HigherOrderOperator(blocked_scan_schema()) {}
   static const BlockedScanOperator& get();
 
   std::vector<TensorMeta> infer(const Hop& hop) const override;
@@ -18,9 +18,5 @@ class BlockedScanOperator final : public HigherOrderOperator {
   /// Calls the body once per block.
   std::vector<at::Tensor> call_with_grad(const HopPtr& hop, std::vector<at::Tensor>&& operands) const override;
 };
-
-/// Requires: `block` divides the length; `scan` holds the length, direction and fronts.
-HopPtr make_blocked_scan(std::shared_ptr<const Body> body, size_t num_carries, size_t num_slices,
-                         const ScanConstants& scan, int64_t block);
 
 }  // namespace diptych

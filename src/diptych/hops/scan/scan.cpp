@@ -1,6 +1,7 @@
 #include "diptych/hops/scan/scan.h"
 
 #include "diptych/base/error.h"
+#include "diptych/hops/call.h"
 #include "diptych/hops/checkpointed_scan/checkpointed_scan.h"
 #include "diptych/hops/checkpointed_scan/treeverse.h"
 #include "diptych/hops/eager_loops.h"

@@ -1,6 +1,8 @@
+#include "diptych/hops/scan/scan_derivative.h"
+
 // The backward of a scan is a scan in the other direction: gradients of carries and sums of gradients of what every
 // step reads are its carries; residuals and gradients of stacks are its slices; gradients of slices are its stacks.
-#include "diptych/hops/scan/scan_derivative.h"
+#include "diptych/hops/call.h"
 
 #include <map>
 
@@ -54,10 +56,10 @@ const ScanDerivative::Plan& ScanDerivative::plan_for(const std::vector<bool>& gi
   const auto known = plans_.find(given);
   if (known != plans_.end()) return known->second;
   Plan plan{detail::make_gradient_body(*pair_, *body_, layout_.num_carries, layout_.num_slices, given), nullptr};
-  ScanConstants constants = layout_;
-  constants.reverse = !constants.reverse;
+  ScanAttributes attributes = layout_;
+  attributes.reverse = !attributes.reverse;
   plan.scan = make_scan(std::make_shared<const Body>(plan.body.graph), plan.body.carries.size() + plan.body.sums.size(),
-                        plan.body.slices.size(), constants);
+                        plan.body.slices.size(), attributes);
   return plans_.emplace(given, std::move(plan)).first->second;
 }
 
@@ -112,11 +114,6 @@ Tensors detail::spread_gradients(const GradientBody& body, const Tensors& result
 std::unique_ptr<Derivative> detail::scan_derivative(const Hop& scan, const std::vector<bool>& requires_grad,
                                                     bool create_graph) {
   return std::make_unique<ScanDerivative>(scan, requires_grad, create_graph);
-}
-
-std::unique_ptr<Derivative> ScanOperator::differentiate(const Hop& hop, const std::vector<bool>& requires_grad,
-                                                        bool create_graph) const {
-  return detail::scan_derivative(hop, requires_grad, create_graph);
 }
 
 }  // namespace diptych

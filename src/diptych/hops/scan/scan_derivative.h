@@ -5,7 +5,7 @@
 
 namespace diptych::detail {
 
-/// The derivative of hop.scan, for any hop of its groups, first two constants and body.
+/// The derivative of hop.scan, for any hop with its groups, `length`, `reverse` and body.
 std::unique_ptr<Derivative> scan_derivative(const Hop& scan, const std::vector<bool>& requires_grad, bool create_graph);
 
 /// What a backward loop starts with: gradients of the last carries, zeros where none is given, and zeros for sums.

@@ -1,7 +1,8 @@
-// Running a scan. What a step costs besides its operators is kept to a few dozen nanoseconds: views of slices are moved
+#include "diptych/hops/scan/scan_kernel.h"
+
+// What a step costs besides its operators is kept to a few dozen nanoseconds: views of slices are moved
 // along, not made anew, and what is stacked is copied as bytes where it lies as it is to lie.
 #include "diptych/base/error.h"
-#include "diptych/hops/scan/scan_operator.h"
 #include "diptych/hops/strides.h"
 #include "diptych/hops/unroll.h"
 

@@ -3,48 +3,24 @@
 #include <ATen/ops/cat.h>
 
 #include "diptych/base/error.h"
+#include "diptych/hops/call.h"
 #include "diptych/hops/draws.h"
+#include "diptych/hops/scan/scan_derivative.h"
+#include "diptych/hops/scan/scan_kernel.h"
 #include "diptych/hops/strides.h"
 
 namespace diptych {
-namespace {
-
-// The constants that follow the length and the direction.
-enum Trailing : size_t { kUnroll = 2, kFronts = 3 };
-
-}  // namespace
 
 detail::ScanLayout::ScanLayout(const Hop& scan)
-    : ScanConstants(ScanConstants::of(scan)),
-      num_carries(scan.groups().at(0)),
-      num_slices(scan.groups().at(1)),
-      num_free(scan.groups().at(2)),
+    : ScanAttributes(ScanAttributes::of(scan.attributes())),
+      num_carries(scan.group("init")),
+      num_slices(scan.group("xs")),
+      num_free(scan.group("free")),
       num_stacks(scan.body(0).num_results() - num_carries) {
   DIPTYCH_ASSERT(scan.body(0).num_inputs() == scan.num_operands(), "a scan's body takes {} inputs, the scan has {}",
                  scan.body(0).num_inputs(), scan.num_operands());
   DIPTYCH_ASSERT(fronts.empty() || fronts.size() == num_stacks,
                  "a scan has {} stacks, and says of {} what stands in front", num_stacks, fronts.size());
-}
-
-ScanConstants ScanConstants::of(const Hop& scan) {
-  const auto& constants = scan.constants();
-  return &scan.op() == &ScanOperator::get() ? of(constants)
-                                            : ScanConstants{constants[0].toInt(), constants[1].toBool()};
-}
-
-ScanConstants ScanConstants::of(const std::vector<c10::IValue>& constants) {
-  ScanConstants found{constants.at(0).toInt(), constants.at(1).toBool()};
-  if (constants.size() > kUnroll) found.unroll = constants[kUnroll].toInt();
-  if (constants.size() > kFronts) found.fronts = constants[kFronts].toIntVector();
-  return found;
-}
-
-std::vector<c10::IValue> ScanConstants::constants() const {
-  std::vector<c10::IValue> list{length, reverse};
-  const bool any_front = std::any_of(fronts.begin(), fronts.end(), [](int64_t carry) { return carry >= 0; });
-  if (unroll > 1 || any_front) list.emplace_back(unroll);
-  if (any_front) list.emplace_back(fronts);
-  return list;
 }
 
 const ScanOperator& ScanOperator::get() {
@@ -54,22 +30,21 @@ const ScanOperator& ScanOperator::get() {
 
 std::vector<TensorMeta> ScanOperator::infer(const Hop& hop) const {
   const detail::ScanLayout layout(hop);
-  std::vector<TensorMeta> metas;
-  for (size_t i = 0; i < layout.num_carries; ++i) metas.push_back(hop.body(0).input(i));
-  for (size_t i = 0; i < layout.num_stacks; ++i) {
-    const int64_t rows = layout.length + (layout.has_front(i) ? 1 : 0);
-    metas.push_back(stacked(hop.body(0).result(layout.num_carries + i), rows));
-  }
-  return metas;
+  return scan_results(*hop.body(0).graph(), layout.num_carries, layout);
 }
 
 HopFunction ScanOperator::compile(const Hop& hop) const { return detail::make_scan_kernel(hop); }
+
+std::unique_ptr<Derivative> ScanOperator::differentiate(const Hop& hop, const std::vector<bool>& requires_grad,
+                                                        bool create_graph) const {
+  return detail::scan_derivative(hop, requires_grad, create_graph);
+}
 
 // Autograd is told what a front is in operators that it knows.
 std::vector<at::Tensor> ScanOperator::call_with_grad(const HopPtr& hop, std::vector<at::Tensor>&& operands) const {
   const detail::ScanLayout layout(*hop);
   if (layout.fronts.empty()) return HigherOrderOperator::call_with_grad(hop, std::move(operands));
-  ScanConstants plain = layout;
+  ScanAttributes plain = layout;
   plain.fronts.clear();
   auto results = call(make_scan(hop->bodies()[0], layout.num_carries, layout.num_slices, plain), operands);
   for (size_t i = 0; i < layout.num_stacks; ++i) {
@@ -93,10 +68,11 @@ HigherOrderOperator::LiftedDraws ScanOperator::lift_draws(const Hop& hop) const 
 }
 
 HopPtr make_scan(std::shared_ptr<const Body> body, size_t num_carries, size_t num_slices,
-                 const ScanConstants& constants) {
+                 const ScanAttributes& attributes) {
   const size_t num_free = body->num_inputs() - num_carries - num_slices;
   return std::make_shared<const Hop>(ScanOperator::get(), std::vector<std::shared_ptr<const Body>>{std::move(body)},
-                                     std::vector<size_t>{num_carries, num_slices, num_free}, constants.constants());
+                                     std::vector<size_t>{num_carries, num_slices, num_free},
+                                     scan_attributes(attributes));
 }
 
 }  // namespace diptych

@@ -1,6 +1,7 @@
 #include "diptych/hops/while_loop/while_loop.h"
 
 #include "diptych/base/error.h"
+#include "diptych/hops/call.h"
 #include "diptych/hops/eager_loops.h"
 #include "diptych/hops/loop_body.h"
 #include "diptych/hops/strides.h"
@@ -50,8 +51,7 @@ std::vector<at::Tensor> captured_while_loop(const FlatFunction& condition, const
     operands.insert(operands.end(), body->free_variables().begin(), body->free_variables().end());
   }
   const auto hop =
-      std::make_shared<const Hop>(WhileOperator::get(), std::vector<std::shared_ptr<const Body>>{test, loop.body},
-                                  std::move(groups), std::vector<c10::IValue>{every});
+      make_hop(WhileOperator::get(), {test, loop.body}, std::move(groups), {{"checkpoint_every", every}});
   return loop.write_buffers(call(hop, std::move(operands)), init.tensors.size());
 }
 

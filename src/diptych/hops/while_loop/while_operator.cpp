@@ -3,10 +3,10 @@
 #include <ATen/ops/stack.h>
 
 #include "diptych/base/list.h"
+#include "diptych/hops/call.h"
 #include "diptych/hops/checkpointed_scan/checkpointed_scan.h"
 #include "diptych/hops/draws.h"
 #include "diptych/hops/gradient_body.h"
-#include "diptych/hops/history.h"
 #include "diptych/hops/scan/scan_operator.h"
 #include "diptych/hops/strides.h"
 #include "diptych/hops/vjp_operator.h"
@@ -26,10 +26,10 @@ Tensors joined(Tensors first, const Tensors& second) {
 
 struct WhileLayout {
   explicit WhileLayout(const Hop& hop)
-      : num_carries(hop.groups().at(0)),
-        num_condition_free(hop.groups().at(1)),
-        num_free(hop.groups().at(2)),
-        every(hop.constants().at(0).toInt()) {}
+      : num_carries(hop.group("init")),
+        num_condition_free(hop.group("condition_free")),
+        num_free(hop.group("step_free")),
+        every(hop.attributes().integer("checkpoint_every")) {}
   size_t num_carries;
   size_t num_condition_free;
   size_t num_free;
@@ -181,7 +181,7 @@ const WhileOperator& WhileOperator::get() {
 
 std::vector<TensorMeta> WhileOperator::infer(const Hop& hop) const {
   std::vector<TensorMeta> metas;
-  for (size_t i = 0; i < hop.groups().at(0); ++i) metas.push_back(hop.body(1).input(i));
+  for (size_t i = 0; i < hop.group("init"); ++i) metas.push_back(hop.body(1).input(i));
   return metas;
 }
 

@@ -5,11 +5,14 @@
 namespace diptych {
 
 /// Groups: the first carries, what the condition captured, what the body captured. Bodies: the condition, which takes
-/// carries and gives one bool, and the step, which takes carries and gives carries. Constants: after how many steps a
-/// carry is kept for the backward, 0 to keep residuals of every step. Results: the last carries.
+/// carries and returns one bool, and the step, which takes carries and returns carries. `checkpoint_every`: after how
+/// many steps a carry is kept for the backward, 0 to keep residuals of every step. Results: the last carries.
 class WhileOperator final : public HigherOrderOperator {
  public:
-  WhileOperator() : HigherOrderOperator("while_loop", 2) {}
+  WhileOperator()
+      : HigherOrderOperator(
+            "while_loop(Tensor[] init, Tensor[] condition_free, Tensor[] step_free, int checkpoint_every=0)",
+            {"condition", "step"}) {}
   static const WhileOperator& get();
 
   std::vector<TensorMeta> infer(const Hop& hop) const override;

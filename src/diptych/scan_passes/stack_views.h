@@ -1,6 +1,6 @@
 // The rows that a value of a scan's body has in the scan's results, and other small questions about results.
 #pragma once
-#include "diptych/hops/scan_edit.h"
+#include "diptych/scan_passes/scan_edit.h"
 
 namespace diptych::detail {
 
@@ -13,7 +13,7 @@ bool has_rows_of(const ScanEdit& edit, Value value);
 Value rows_of(Emitter& emitter, const ScanEdit& edit, const ScanEdit::Results& results, Value value);
 
 /// `length` rows of a stack with a front: those of the carry as it goes in, or as it comes out.
-Value rows_of_carry(Emitter& emitter, Value stack, const ScanConstants& constants, bool going_in);
+Value rows_of_carry(Emitter& emitter, Value stack, const ScanAttributes& scan, bool going_in);
 
 /// Whether a value is known to be zeros: made as such, or a constant full of them.
 bool is_zeros(const Graph& graph, Value value);

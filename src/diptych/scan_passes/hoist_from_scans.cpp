@@ -1,10 +1,10 @@
-#include "diptych/hops/hoist_from_scans.h"
+#include "diptych/scan_passes/hoist_from_scans.h"
 
 #include <algorithm>
 #include <map>
 
 #include "diptych/base/error.h"
-#include "diptych/hops/body_flow.h"
+#include "diptych/scan_passes/body_flow.h"
 #include "diptych/ops/batching.h"
 #include "diptych/ops/tags.h"
 
@@ -67,7 +67,7 @@ class HoistPlan {
     });
     if (!is_ready || !flow_.varies(node)) return is_ready;
     return can_batch(
-        body_, node, [&](Value value) { return flow_.varies(value); }, edit_.constants.length);
+        body_, node, [&](Value value) { return flow_.varies(value); }, edit_.attributes.length);
   }
 
   // The last node that is not worth moving; what it reads is looked at when the plan without it is known.
@@ -164,7 +164,7 @@ class Hoister {
   std::vector<Value> batch(const Node& node) {
     auto emitter = edit_.emitter(node);
     auto outputs = batch_node(
-        emitter, body_, node, [&](Value value) { return find(value); }, edit_.constants.length);
+        emitter, body_, node, [&](Value value) { return find(value); }, edit_.attributes.length);
     DIPTYCH_ASSERT(outputs.has_value(), "{} was planned to run before its scan, and has no rule", node.op.name());
     return std::move(*outputs);
   }
@@ -179,7 +179,7 @@ class Hoister {
 
 // A loop without steps computes nothing, and what it would compute may be refused.
 bool detail::hoist(ScanEdit& edit, const HoistOptions& options) {
-  if (edit.constants.length == 0) return false;
+  if (edit.attributes.length == 0) return false;
   const HoistPlan plan(edit, options);
   if (!plan.any()) return false;
   Hoister(edit, plan).run();

@@ -2,7 +2,7 @@
 #pragma once
 #include <vector>
 
-#include "diptych/hops/scan_edit.h"
+#include "diptych/scan_passes/scan_edit.h"
 
 namespace diptych::detail {
 

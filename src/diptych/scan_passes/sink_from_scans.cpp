@@ -1,10 +1,10 @@
-#include "diptych/hops/sink_from_scans.h"
+#include "diptych/scan_passes/sink_from_scans.h"
 
 #include <algorithm>
 #include <map>
 
 #include "diptych/base/error.h"
-#include "diptych/hops/stack_views.h"
+#include "diptych/scan_passes/stack_views.h"
 #include "diptych/ops/summing.h"
 #include "diptych/ops/tags.h"
 
@@ -95,7 +95,7 @@ class Sinker {
   void batch(const Node& node) {
     auto emitter = edit_.emitter(node);
     const auto outputs = batch_node(
-        emitter, body_, node, [&](Value value) { return find(value); }, edit_.constants.length);
+        emitter, body_, node, [&](Value value) { return find(value); }, edit_.attributes.length);
     DIPTYCH_ASSERT(outputs.has_value(), "{} was planned to run after its scan, and has no rule", node.op.name());
     for (size_t i = 0; i < outputs->size(); ++i) {
       if (node.outputs[i]) known_[node.outputs[i].id] = {(*outputs)[i], true};
@@ -109,10 +109,10 @@ class Sinker {
       const auto find_value = [&](Value operand) { return find(operand); };
       auto emitter = edit_.emitter(node);
       return sum_steps(
-          emitter, body_, node, find_value, [&](Value operand) { return sum_of(operand); }, edit_.constants.length);
+          emitter, body_, node, find_value, [&](Value operand) { return sum_of(operand); }, edit_.attributes.length);
     }
     auto emitter = edit_.emitter();
-    return sum_steps(emitter, find(value), body_.meta(value), edit_.constants.length);
+    return sum_steps(emitter, find(value), body_.meta(value), edit_.attributes.length);
   }
 
   void write_sum(const ScanEdit::Carry& carry, Value term) {

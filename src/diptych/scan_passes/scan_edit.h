@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "diptych/graph/rewrite.h"
-#include "diptych/hops/scan/scan_operator.h"
 #include "diptych/ops/emitter.h"
+#include "diptych/ops/scan_nodes.h"
 
 namespace diptych::detail {
 
@@ -50,7 +50,7 @@ class ScanEdit {
   std::vector<Input> slices;
   std::vector<Input> free;
   std::vector<Stack> stacks;
-  ScanConstants constants;
+  ScanAttributes attributes;
 
   const Graph& body() const { return *body_; }
   const Node& node() const { return node_; }
@@ -74,10 +74,10 @@ class ScanEdit {
     std::vector<Value> carries;
     std::vector<Value> stacks;
   };
-  /// Makes the operator of a body, how many carries and slices it takes, and constants.
-  using MakeHop = std::function<HopPtr(std::shared_ptr<const Body>, size_t, size_t, const ScanConstants&)>;
-  /// Appends the scan as the lists say. Old results are not mapped. `make`: of another operator with a scan's results.
-  Results write(const MakeHop& make = {});
+  /// Appends the scan as the lists say. Old results are not mapped.
+  Results write();
+  /// Appends a blocked scan in its place, over a body that makes `block` steps.
+  Results write_blocked(std::shared_ptr<const Graph> body, int64_t block);
   /// Says that `value` stands for an old result, with its layout, and with memory of its own if it escapes and
   /// `is_own` does not say that it has.
   void map(size_t result, Value value, bool is_own = false);
@@ -86,7 +86,9 @@ class ScanEdit {
 
  private:
   std::shared_ptr<const Graph> write_body();
-  ScanConstants settled_constants() const;
+  Results write_node(const HopSchema& hop, const HopAttributes& written, std::shared_ptr<const Graph> body,
+                     const std::vector<TensorMeta>& results);
+  ScanAttributes settled_attributes() const;
 
   const Graph& source_;
   const Node& node_;

@@ -1,8 +1,8 @@
-#include "diptych/hops/regroup_scan_sums.h"
+#include "diptych/scan_passes/regroup_scan_sums.h"
 
 #include <algorithm>
 
-#include "diptych/hops/body_flow.h"
+#include "diptych/scan_passes/body_flow.h"
 
 namespace diptych {
 namespace {

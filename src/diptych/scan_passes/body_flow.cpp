@@ -1,4 +1,4 @@
-#include "diptych/hops/body_flow.h"
+#include "diptych/scan_passes/body_flow.h"
 
 #include "diptych/ops/tags.h"
 

@@ -1,4 +1,4 @@
-#include "diptych/hops/scan_edit.h"
+#include "diptych/scan_passes/scan_edit.h"
 
 #include <algorithm>
 
@@ -10,7 +10,7 @@
 namespace diptych::detail {
 namespace {
 
-bool is_scan(const Node& node) { return node.op.is_hop() && &node.op.hop() == &ScanOperator::get().schema(); }
+bool is_scan(const Node& node) { return node.op.is_hop() && &node.op.hop() == &scan_schema(); }
 
 bool is_static(const Graph& graph) {
   for (size_t i = 0; i < graph.num_values(); ++i) {
@@ -25,9 +25,8 @@ bool is_static(const Graph& graph, const Node& node) {
   return found;
 }
 
-std::vector<Value> mapped(Rewriter& outer, const Operand& operand) {
-  std::vector<Value> values;
-  for (const Value value : std::get<ValueList>(operand)) values.push_back(outer[value]);
+std::vector<Value> mapped(Rewriter& outer, ValueList values) {
+  for (Value& value : values) value = outer[value];
   return values;
 }
 
@@ -45,28 +44,27 @@ ScanEdit::Uses::Uses(const Graph& graph, bool is_top) : is_read(graph.num_values
   }
 }
 
-// The operands of a scan's node: three lists, then constants.
 ScanEdit::ScanEdit(const Graph& source, const Node& node, Rewriter& outer, InternedString origin, const Uses& uses)
     : source_(source), node_(node), body_(node.subgraphs[0]), outer_(outer), origin_(origin), uses_(uses) {
-  std::vector<c10::IValue> given;
-  for (size_t i = 3; i < node.operands.size(); ++i) given.push_back(std::get<c10::IValue>(node.operands[i]));
-  constants = ScanConstants::of(given);
+  attributes = ScanAttributes::of(HopAttributes::of(node));
   size_t next = 0;
-  for (const Value value : mapped(outer, node.operands[0])) {
+  for (const Value value : mapped(outer, group_of(node, "init"))) {
     carries.push_back({value, body_->inputs()[next], body_->outputs()[next], body_->input_slots()[next],
                        body_->output_slots()[next], next});
     ++next;
   }
-  for (const size_t group : {1, 2}) {
-    for (const Value value : mapped(outer, node.operands[group])) {
-      (group == 1 ? slices : free).push_back({value, body_->inputs()[next], body_->input_slots()[next]});
+  const auto take = [&](std::string_view group, std::vector<Input>& inputs) {
+    for (const Value value : mapped(outer, group_of(node, group))) {
+      inputs.push_back({value, body_->inputs()[next], body_->input_slots()[next]});
       ++next;
     }
-  }
+  };
+  take("xs", slices);
+  take("free", free);
   for (size_t i = carries.size(); i < body_->outputs().size(); ++i) {
     Stack stack{body_->outputs()[i], body_->output_slots()[i], i};
     const size_t index = i - carries.size();
-    if (constants.has_front(index)) stack.front = carries[constants.fronts[index]].in;
+    if (attributes.has_front(index)) stack.front = carries[attributes.fronts[index]].in;
     stacks.push_back(std::move(stack));
   }
 }
@@ -149,8 +147,8 @@ std::shared_ptr<const Graph> ScanEdit::write_body() {
       extract(*body_, body_->name(), inputs, std::move(input_slots), outputs, std::move(output_slots), effects));
 }
 
-ScanConstants ScanEdit::settled_constants() const {
-  ScanConstants settled = constants;
+ScanAttributes ScanEdit::settled_attributes() const {
+  ScanAttributes settled = attributes;
   settled.fronts.clear();
   for (const Stack& stack : stacks) {
     const auto found = std::find_if(carries.begin(), carries.end(),
@@ -161,22 +159,32 @@ ScanConstants ScanEdit::settled_constants() const {
   return settled;
 }
 
-ScanEdit::Results ScanEdit::write(const MakeHop& make) {
+ScanEdit::Results ScanEdit::write() {
   auto body = write_body();
   // A node without results is taken for one that has effects, and no body can be captured again that returns nothing.
   if (body->outputs().empty() && body->nodes().empty()) return {};
-  std::vector<Value> operands;
-  for (const Carry& carry : carries) operands.push_back(carry.outer);
-  for (const Input& slice : slices) operands.push_back(slice.outer);
-  for (const Input& operand : free) operands.push_back(operand.outer);
-  const auto made_of = std::make_shared<const Body>(std::move(body));
-  const auto hop = make ? make(made_of, carries.size(), slices.size(), settled_constants())
-                        : make_scan(made_of, carries.size(), slices.size(), settled_constants());
-  Node scan = hop->node(operands);
+  const ScanAttributes settled = settled_attributes();
+  const auto results = scan_results(*body, carries.size(), settled);
+  return write_node(scan_schema(), scan_attributes(settled), std::move(body), results);
+}
+
+ScanEdit::Results ScanEdit::write_blocked(std::shared_ptr<const Graph> body, int64_t block) {
+  const ScanAttributes settled = settled_attributes();
+  const auto results = blocked_scan_results(*body, carries.size(), settled);
+  return write_node(blocked_scan_schema(), blocked_scan_attributes(settled, block), std::move(body), results);
+}
+
+ScanEdit::Results ScanEdit::write_node(const HopSchema& hop, const HopAttributes& written,
+                                       std::shared_ptr<const Graph> body, const std::vector<TensorMeta>& results) {
+  std::vector<ValueList> groups(3);
+  for (const Carry& carry : carries) groups[0].push_back(carry.outer);
+  for (const Input& slice : slices) groups[1].push_back(slice.outer);
+  for (const Input& operand : free) groups[2].push_back(operand.outer);
+  Node scan = make_hop_node(hop, groups, written, {std::move(body)});
   scan.provenance = node_.provenance;
   scan.provenance.grad_of = {};
   scan.grad_enabled = node_.grad_enabled;
-  std::vector<std::optional<TensorMeta>> metas(hop->results().begin(), hop->results().end());
+  std::vector<std::optional<TensorMeta>> metas(results.begin(), results.end());
   const auto set_requires_grad = [&](size_t index, std::optional<size_t> result) {
     metas[index]->requires_grad =
         result ? result_meta(*result).requires_grad : metas[index]->requires_grad && node_.grad_enabled;

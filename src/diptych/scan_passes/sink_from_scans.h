@@ -3,7 +3,7 @@
 //   acc' = acc + mm(t(x), g)  for stacks x and g   ==>   acc + mm(all x as one matrix, all g as one)
 #pragma once
 #include "diptych/graph/graph.h"
-#include "diptych/hops/sink_plan.h"
+#include "diptych/scan_passes/sink_plan.h"
 
 namespace diptych {
 

@@ -1,11 +1,9 @@
-#include "diptych/hops/block_scans.h"
+#include "diptych/scan_passes/block_scans.h"
 
-#include "diptych/hops/body_flow.h"
-#include "diptych/hops/hoist_from_scans.h"
-#include "diptych/hops/scan/blocked_scan.h"
-#include "diptych/hops/scan_edit.h"
-#include "diptych/hops/sink_from_scans.h"
-#include "diptych/hops/strides.h"
+#include "diptych/scan_passes/body_flow.h"
+#include "diptych/scan_passes/hoist_from_scans.h"
+#include "diptych/scan_passes/scan_edit.h"
+#include "diptych/scan_passes/sink_from_scans.h"
 #include "diptych/interpreter/evaluate.h"
 #include "diptych/ops/tags.h"
 
@@ -16,7 +14,7 @@ using detail::ScanEdit;
 
 // How many steps a block of this scan has, or 0 to leave it as it is.
 int64_t block_of(const ScanEdit& edit, const BlockLimits& limits) {
-  const int64_t length = edit.constants.length;
+  const int64_t length = edit.attributes.length;
   const int64_t step_bytes = detail::BodyFlow(edit).step_bytes();
   if (step_bytes == 0 || step_bytes * length < limits.least_bytes) return 0;
   for (int64_t block = std::max(limits.fewest_steps, limits.block_bytes / step_bytes); block >= limits.fewest_steps;
@@ -29,23 +27,23 @@ int64_t block_of(const ScanEdit& edit, const BlockLimits& limits) {
 // A graph of a scan of `block` steps, over the body as it is.
 Graph scan_of_block(const ScanEdit& edit, int64_t block) {
   Graph graph("block");
-  std::vector<Value> operands;
-  const auto add = [&](const TensorMeta& meta, const Slot& slot) { operands.push_back(graph.add_input(meta, slot)); };
+  std::vector<ValueList> groups(3);
   const Graph& body = edit.body();
-  for (const auto& carry : edit.carries) add(body.meta(carry.in), carry.in_slot);
-  for (const auto& slice : edit.slices) add(stacked(body.meta(slice.in), block), slice.slot);
-  for (const auto& operand : edit.free) add(body.meta(operand.in), operand.slot);
-  ScanConstants constants = edit.constants;
-  constants.length = block;
-  constants.fronts.clear();
-  const auto hop = make_scan(std::make_shared<const Body>(edit.node().subgraphs[0]), edit.carries.size(),
-                             edit.slices.size(), constants);
-  Node node = hop->node(operands);
+  for (const auto& carry : edit.carries) groups[0].push_back(graph.add_input(body.meta(carry.in), carry.in_slot));
+  for (const auto& slice : edit.slices) {
+    groups[1].push_back(graph.add_input(stacked(body.meta(slice.in), block), slice.slot));
+  }
+  for (const auto& operand : edit.free) groups[2].push_back(graph.add_input(body.meta(operand.in), operand.slot));
+  ScanAttributes attributes = edit.attributes;
+  attributes.length = block;
+  attributes.fronts.clear();
+  const auto results = scan_results(body, edit.carries.size(), attributes);
+  Node node = make_hop_node(scan_schema(), groups, scan_attributes(attributes), edit.node().subgraphs);
   node.provenance = edit.node().provenance;
   node.provenance.grad_of = {};
   node.grad_enabled = edit.node().grad_enabled;
-  node.returns.assign(hop->num_results(), -1);
-  const size_t index = graph.add_node(std::move(node), {hop->results().begin(), hop->results().end()});
+  node.returns.assign(results.size(), -1);
+  const size_t index = graph.add_node(std::move(node), {results.begin(), results.end()});
   const auto& outputs = graph.nodes()[index].outputs;
   // Who runs a body copies what leaves it, as a caller does with residuals.
   std::vector<Slot> slots;
@@ -66,10 +64,7 @@ bool make_blocked(ScanEdit& edit, const SimplifyOptions& options, const BlockLim
   Graph graph = simplify(sink_from_scans(hoist_from_scans(scan_of_block(edit, block))), evaluate, options);
   if (!has_work(graph)) return false;
   graph.set_outputs(graph.outputs(), edit.body().output_slots());
-  const auto body = std::make_shared<const Body>(std::make_shared<const Graph>(std::move(graph)));
-  edit.map_all(edit.write([&](const auto&, size_t num_carries, size_t num_slices, const ScanConstants& constants) {
-    return make_blocked_scan(body, num_carries, num_slices, constants, block);
-  }));
+  edit.map_all(edit.write_blocked(std::make_shared<const Graph>(std::move(graph)), block));
   return true;
 }
 

@@ -1,4 +1,4 @@
-#include "diptych/hops/sink_plan.h"
+#include "diptych/scan_passes/sink_plan.h"
 
 #include <algorithm>
 
@@ -127,7 +127,7 @@ bool SinkPlan::has_rule(size_t index) const {
   const Node& node = body_.nodes()[index];
   const auto is_varying = [&](Value value) { return flow_.varies(value); };
   if (only_summed_[index] && sum_rule(body_, node, is_varying) != SumRule::kNone) return true;
-  return can_batch(body_, node, is_varying, edit_.constants.length);
+  return can_batch(body_, node, is_varying, edit_.attributes.length);
 }
 
 // Made in the loop and not known outside already.

@@ -2,7 +2,7 @@
 #pragma once
 #include <vector>
 
-#include "diptych/hops/body_flow.h"
+#include "diptych/scan_passes/body_flow.h"
 
 namespace diptych::detail {
 

@@ -1,4 +1,4 @@
-#include "diptych/hops/stack_views.h"
+#include "diptych/scan_passes/stack_views.h"
 
 #include <ATen/Functions.h>
 
@@ -39,13 +39,13 @@ Value rows_of(Emitter& emitter, const ScanEdit& edit, const ScanEdit::Results& r
   const auto found = find_rows(edit, value);
   DIPTYCH_ASSERT(found.has_value(), "%{} of a scan's body is not stacked", value.id);
   const Value stack = results.stacks[found->stack];
-  return found->has_front ? rows_of_carry(emitter, stack, edit.constants, found->going_in) : stack;
+  return found->has_front ? rows_of_carry(emitter, stack, edit.attributes, found->going_in) : stack;
 }
 
-Value rows_of_carry(Emitter& emitter, Value stack, const ScanConstants& constants, bool going_in) {
-  const int64_t begin = going_in == constants.reverse ? 1 : 0;
+Value rows_of_carry(Emitter& emitter, Value stack, const ScanAttributes& scan, bool going_in) {
+  const int64_t begin = going_in == scan.reverse ? 1 : 0;
   return emitter.call("aten.slice.Tensor",
-                      {stack, c10::IValue(0), c10::IValue(begin), c10::IValue(begin + constants.length)});
+                      {stack, c10::IValue(0), c10::IValue(begin), c10::IValue(begin + scan.length)});
 }
 
 bool is_zeros(const Graph& graph, Value value) {

@@ -1,10 +1,10 @@
-#include "diptych/hops/reuse_scan_stacks.h"
+#include "diptych/scan_passes/reuse_scan_stacks.h"
 
 #include <algorithm>
 
-#include "diptych/hops/scan_edit.h"
-#include "diptych/hops/sink_from_scans.h"
-#include "diptych/hops/stack_views.h"
+#include "diptych/scan_passes/scan_edit.h"
+#include "diptych/scan_passes/sink_from_scans.h"
+#include "diptych/scan_passes/stack_views.h"
 
 namespace diptych {
 namespace {

@@ -1,8 +1,8 @@
-#include "diptych/hops/drop_constant_carries.h"
+#include "diptych/scan_passes/drop_constant_carries.h"
 
 #include <algorithm>
 
-#include "diptych/hops/scan_edit.h"
+#include "diptych/scan_passes/scan_edit.h"
 
 namespace diptych {
 namespace {

@@ -1,8 +1,8 @@
-#include "diptych/hops/drop_dead_scan_parts.h"
+#include "diptych/scan_passes/drop_dead_scan_parts.h"
 
 #include <algorithm>
 
-#include "diptych/hops/scan_edit.h"
+#include "diptych/scan_passes/scan_edit.h"
 #include "diptych/ops/tags.h"
 
 namespace diptych {

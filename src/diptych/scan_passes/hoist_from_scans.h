@@ -2,7 +2,7 @@
 //
 //   h' = tanh(mm(x, W) + mm(h, U))  for slices x   ==>   h' = tanh(p + mm(h, U))  for slices p of one product of all x
 #pragma once
-#include "diptych/hops/scan_edit.h"
+#include "diptych/scan_passes/scan_edit.h"
 
 namespace diptych {
 

@@ -1,0 +1,27 @@
+// Calling a hop: in a capture or outside, with autograd or without.
+#pragma once
+#include "diptych/hops/hop.h"
+
+namespace diptych {
+
+/// Calls a hop: records it inside a capture, runs it outside, and takes part in autograd either way. Real tensors met
+/// inside a capture become its free variables. Requires: as many operands as the hop has.
+std::vector<at::Tensor> call(const HopPtr& hop, std::vector<at::Tensor> operands);
+
+namespace detail {
+
+/// call() without autograd. `requires_grad`: what a capture writes down of the first results.
+std::vector<at::Tensor> call_below_autograd(const Hop& hop, std::vector<at::Tensor> operands,
+                                            const std::vector<bool>& requires_grad = {});
+
+/// HigherOrderOperator::call_with_grad() where an operator has none of its own: takes draws apart, runs the forward of
+/// the hop's derivative and puts an autograd node behind the results.
+std::vector<at::Tensor> call_by_derivative(const HopPtr& hop, std::vector<at::Tensor>&& operands);
+
+/// Gives `results` the history of a call of `hop` on `operands`, whose forward, or its equivalent, has run and returned
+/// `residuals`. Returns the results.
+std::vector<at::Tensor> attach_history(const HopPtr& hop, const std::vector<at::Tensor>& operands,
+                                       std::vector<at::Tensor> results, const std::vector<at::Tensor>& residuals);
+
+}  // namespace detail
+}  // namespace diptych
