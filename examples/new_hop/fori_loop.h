@@ -16,8 +16,8 @@ namespace example {
 namespace dp = diptych;
 using Tensors = std::vector<at::Tensor>;
 
-/// hop.fori_loop. `init`: the first carries; `free`: what the body captured. The body takes carries, the index i64[] and
-/// what it captured, and returns the next carries. Results: the last carries.
+/// hop.fori_loop. `init`: the first carries; `free`: what the body captured. The body takes carries, the index i64[]
+/// and what it captured, and returns the next carries. Results: the last carries.
 class ForiLoop final : public dp::HigherOrderOperator {
  public:
   ForiLoop() : HigherOrderOperator("fori_loop(Tensor[] init, Tensor[] free, int begin, int count)", {"step"}) {}

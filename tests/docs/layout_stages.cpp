@@ -7,8 +7,8 @@
 
 #include "diptych/autodiff/joint_capture.h"
 #include "diptych/backends/interpreter/interpreter_backend.h"
-#include "diptych/compile/pipeline.h"
 #include "diptych/diptych.h"
+#include "diptych/pipeline/pipeline.h"
 #include "diptych/trace/fake_tensor.h"
 #include "diptych/trace/recorder.h"
 
@@ -68,7 +68,7 @@ dp::Joint joint_of() {
 
 void joint() { std::cout << joint_of().graph.code(); }
 
-dp::Split split_of() { return dp::split_joint(dp::prepare_joint(joint_of(), {}), dp::min_cut()); }
+dp::Split split_of() { return dp::split_joint(dp::lower_joint(joint_of(), {}), dp::min_cut()); }
 
 void partition() {
   const dp::Split split = split_of();
@@ -81,12 +81,12 @@ void count(const char* name, const dp::Graph& before, const dp::Graph& after) {
 
 void passes() {
   const dp::Split split = split_of();
-  count("forward", split.forward, dp::finish_forward(split.forward, {}));
-  count("backward", split.backward, dp::finish_backward(split.backward));
+  count("forward", split.forward, dp::lower(dp::Stage::kForward, split.forward));
+  count("backward", split.backward, dp::lower(dp::Stage::kBackward, split.backward));
 }
 
 void backend() {
-  const auto executable = dp::InterpreterBackend().compile(dp::finish_forward(split_of().forward, {}));
+  const auto executable = dp::InterpreterBackend().compile(dp::lower(dp::Stage::kForward, split_of().forward));
   const auto& program = dynamic_cast<const dp::InterpreterExecutable&>(*executable).program();
   const auto counts = program.call_counts();
   std::cout << "registers: " << program.num_registers() << "\ncalls: " << counts.direct << " direct, " << counts.boxed

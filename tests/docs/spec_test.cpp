@@ -77,8 +77,8 @@ TEST(Spec, ListsEachHigherOrderOperatorAsItIsDeclared) {
   }
   detail::autograd_node_schema();
   detail::update_parameters_schema();
-  for (const char* name : {"scan", "blocked_scan", "checkpointed_scan", "reverse_segments", "cond", "invoke", "while_loop",
-                           "custom_vjp", "vjp", "autograd_node", "update_parameters"}) {
+  for (const char* name : {"scan", "blocked_scan", "checkpointed_scan", "reverse_segments", "cond", "invoke",
+                           "while_loop", "custom_vjp", "vjp", "autograd_node", "update_parameters"}) {
     const HopSchema* schema = find_hop(name);
     ASSERT_NE(schema, nullptr) << name;
     const auto bodies = schema->bodies().empty() ? "none" : fmt::format("{}", fmt::join(schema->bodies(), ", "));

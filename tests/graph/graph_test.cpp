@@ -172,8 +172,10 @@ TEST(Verify, FindsEachKindOfFault) {
   };
   expect(with_scan(ValueList{}, Value{0}, c10::IValue(2)), "has 0 subgraphs, expected 1 (step)");
   expect(with_scan(Value{0}, Value{0}, c10::IValue(2)), "operand 0 'init': expected Tensor[], got a tensor");
-  expect(with_scan(ValueList{}, ValueList{}, c10::IValue(2)), "operand 1 'like': expected Tensor, got a list of tensors");
-  expect(with_scan(ValueList{}, Value{0}, c10::IValue(0.5)), "operand 2 'length': expected int, got a constant of type");
+  expect(with_scan(ValueList{}, ValueList{}, c10::IValue(2)),
+         "operand 1 'like': expected Tensor, got a list of tensors");
+  expect(with_scan(ValueList{}, Value{0}, c10::IValue(0.5)),
+         "operand 2 'length': expected int, got a constant of type");
   expect(with_node({scan, {ValueList{}}, {}, {}, {}, {}, true}, {}), "has 1 operands, but its schema");
   expect(with_node({nested, {}, {}, {}, {nullptr}, {}, true}, {}), "subgraph 0 is missing");
   Provenance from;

@@ -9,8 +9,8 @@ namespace diptych {
 namespace {
 
 const HopSchema& loop() {
-  static const HopSchema schema("loop(Tensor[] init, Tensor limit, int length, bool reverse, int[] fronts=[], str tag=\"a\")",
-                                {"step"});
+  static const HopSchema schema(
+      "loop(Tensor[] init, Tensor limit, int length, bool reverse, int[] fronts=[], str tag=\"a\")", {"step"});
   return schema;
 }
 
@@ -51,8 +51,8 @@ TEST(HopSchema, AttributesAreReadByNameAndHaveDefaults) {
   EXPECT_EQ(attributes.at("tag").toStringRef(), "a");
   EXPECT_FALSE(attributes.has("init"));
   EXPECT_THROW(attributes.at("limit"), InternalError);
-  EXPECT_THROW(HopAttributes(loop(), {{"length", int64_t{7}}}), InternalError);                      // reverse is missing
-  EXPECT_THROW(HopAttributes(loop(), {{"length", 0.5}, {"reverse", true}}), InternalError);          // of another type
+  EXPECT_THROW(HopAttributes(loop(), {{"length", int64_t{7}}}), InternalError);              // reverse is missing
+  EXPECT_THROW(HopAttributes(loop(), {{"length", 0.5}, {"reverse", true}}), InternalError);  // of another type
   EXPECT_THROW(HopAttributes(loop(), {{"length", int64_t{7}}, {"reverse", true}, {"banana", true}}), InternalError);
 }
 

@@ -12,8 +12,10 @@
 namespace diptych::testing {
 
 inline const HopSchema* test_hop(std::string_view name) {
-  static const HopSchema scan("scan(Tensor[] init, Tensor like, int length, float scale=0.5, int[] fronts=[])", {"step"});
-  static const HopSchema cond("cond(Tensor pred, Tensor[] args, str tag, bool[] flags, float[] rates)", {"true", "false"});
+  static const HopSchema scan("scan(Tensor[] init, Tensor like, int length, float scale=0.5, int[] fronts=[])",
+                              {"step"});
+  static const HopSchema cond("cond(Tensor pred, Tensor[] args, str tag, bool[] flags, float[] rates)",
+                              {"true", "false"});
   static const HopSchema attributes("attributes(bool reverse=False, int[] sizes=[1, 2], str[] names, int count=3)", {});
   static const HopSchema nested("nested()", {"body"});
   for (const HopSchema* hop : {&scan, &cond, &attributes, &nested}) {

@@ -3,15 +3,15 @@
 
 #include "diptych/graph/identical.h"
 #include "diptych/graph/parse.h"
+#include "diptych/hops/scan/scan_operator.h"
+#include "diptych/ops/hop_schemas.h"
+#include "diptych/pipeline/pipeline.h"
 #include "diptych/scan_passes/drop_constant_carries.h"
 #include "diptych/scan_passes/drop_dead_scan_parts.h"
 #include "diptych/scan_passes/hoist_from_scans.h"
-#include "diptych/scan_passes/optimize_scans.h"
 #include "diptych/scan_passes/regroup_scan_sums.h"
 #include "diptych/scan_passes/reuse_scan_stacks.h"
-#include "diptych/hops/scan/scan_operator.h"
 #include "diptych/scan_passes/sink_from_scans.h"
-#include "diptych/ops/hop_schemas.h"
 #include "hops/unrolled.h"
 #include "testing/pass_case.h"
 

@@ -278,8 +278,9 @@ TEST(Program, HandsHigherOrderNodesAnAbsentOperand) {
       return std::vector<at::Tensor>{operands.at(1).toTensor() + 1};
     };
   });
-  const Graph graph = parse("graph f(%0 x : f32[2])\n  %1 : f32[2] = hop.test_gaps(absent=none, x=%0)\n  return (%1 y)\n", {},
-                            [](std::string_view) -> const HopSchema* { return &kGaps; });
+  const Graph graph =
+      parse("graph f(%0 x : f32[2])\n  %1 : f32[2] = hop.test_gaps(absent=none, x=%0)\n  return (%1 y)\n", {},
+            [](std::string_view) -> const HopSchema* { return &kGaps; });
   EXPECT_TRUE(Program(graph).run({torch::ones({2})})[0].equal(torch::full({2}, 2.0F)));
 }
 

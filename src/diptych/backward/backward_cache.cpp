@@ -10,6 +10,7 @@
 #include "diptych/graph/map_sizes.h"
 #include "diptych/interpreter/sizes_input.h"
 #include "diptych/passes/generalize_sizes.h"
+#include "diptych/pipeline/pipeline.h"
 
 namespace diptych::detail {
 namespace {
@@ -58,7 +59,7 @@ bool unify_traces(const std::vector<TaskCall>& calls, TaskContents& contents, co
   for (const SymbolValues& point : general->points) entry.checked.emplace(point, true);
   entry.trace.graph = entry.general;
   entry.trace.graph.add_input(sizes_meta(pattern.num_symbols(), actual), {SlotKind::kArgument, "sizes"});
-  entry.program = std::make_shared<const Program>(entry.trace.graph);
+  entry.program = std::make_shared<const Program>(lower(Stage::kBackwardRun, entry.trace.graph));
   entry.pattern = std::move(general->pattern);
   return true;
 }
@@ -185,7 +186,7 @@ std::shared_ptr<BackwardEntry> BackwardCache::capture(const std::vector<TaskCall
   while (!entry->program) {
     try {
       entry->trace = trace_backward(calls, contents, entry->is_opaque, contents.key().sizes);
-      entry->program = std::make_shared<const Program>(entry->trace.graph);
+      entry->program = std::make_shared<const Program>(lower(Stage::kBackwardRun, entry->trace.graph));
     } catch (const UnsupportedNode& node) {
       log(Log::kBackward, "{} (call {}) is run as it is: {}", entry->names[node.call()], node.call(), node.what());
       if (entry->is_opaque[node.call()] || node.call() == 0) break;

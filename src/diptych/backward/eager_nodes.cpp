@@ -92,7 +92,8 @@ Arity arity_of(const ag::Node& node, LiveStage stage) {
 const HopSchema& autograd_node_schema() {
   static const HopSchema* const known = [] {
     const HopSchema* const added = add_hop_schema(
-        "autograd_node(Tensor[] gradients, int call, int stage, bool[] given, int[] maybe_undefined, bool[] wanted, int "
+        "autograd_node(Tensor[] gradients, int call, int stage, bool[] given, int[] maybe_undefined, bool[] wanted, "
+        "int "
         "first_number)",
         {});
     register_interpreter_rule(*added, [](const Node& node) -> HopKernel {

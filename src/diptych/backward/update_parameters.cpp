@@ -7,8 +7,8 @@
 #include <unordered_set>
 
 #include "diptych/backward/update_rules.h"
-#include "diptych/graph/hop_attributes.h"
 #include "diptych/base/error.h"
+#include "diptych/graph/hop_attributes.h"
 #include "diptych/interpreter/hop_rules.h"
 #include "diptych/ops/hop_schemas.h"
 #include "diptych/trace/memory_order.h"
@@ -185,17 +185,15 @@ Node make_node(const UpdatePlan& plan, const UpdateTensors& tensors, Recorder& r
     places.push_back(parameter.position);
     origins.push_back(parameter.origins);
   }
-  return make_hop_node(update_parameters_schema(),
-                       {values(tensors.parameters),
-                        values(tensors.gradients),
-                        values(tensors.states),
-                        {recorder.value_of(tensors.steps)},
-                        {recorder.value_of(tensors.learning_rates)}},
-                       {update_parameters_schema(),
-                        {{"rule", plan.rule},
-                         {"options", options},
-                         {"places", places},
-                         {"maybe_undefined", encode_origins(origins)}}});
+  return make_hop_node(
+      update_parameters_schema(),
+      {values(tensors.parameters),
+       values(tensors.gradients),
+       values(tensors.states),
+       {recorder.value_of(tensors.steps)},
+       {recorder.value_of(tensors.learning_rates)}},
+      {update_parameters_schema(),
+       {{"rule", plan.rule}, {"options", options}, {"places", places}, {"maybe_undefined", encode_origins(origins)}}});
 }
 
 }  // namespace
@@ -203,7 +201,8 @@ Node make_node(const UpdatePlan& plan, const UpdateTensors& tensors, Recorder& r
 const HopSchema& update_parameters_schema() {
   static const HopSchema* const known = [] {
     const HopSchema* const added = add_hop_schema(
-        "update_parameters(Tensor[] parameters, Tensor[] gradients, Tensor[] states, Tensor steps, Tensor learning_rates, "
+        "update_parameters(Tensor[] parameters, Tensor[] gradients, Tensor[] states, Tensor steps, Tensor "
+        "learning_rates, "
         "str rule, float[] options, int[] places, int[] maybe_undefined)",
         {});
     register_interpreter_rule(*added, [](const Node& node) -> HopKernel {

@@ -7,6 +7,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 namespace diptych {
 
@@ -35,7 +36,15 @@ namespace detail {
 void write_log(Log kind, std::string_view text);
 }
 
-/// Formats and writes one log entry if its switch is on.
+/// Writes the text that `make` returns if the switch of its kind is on; else `make` is not called.
+template <class Make>
+requires std::is_invocable_r_v<std::string, Make>
+void log(Log kind, Make&& make) {
+  if (log_enabled(kind)) detail::write_log(kind, make());
+}
+
+/// Formats and writes one log entry if its switch is on. Arguments are evaluated whether it is or not: what takes time
+/// to make is for the other form.
 template <class... Args>
 void log(Log kind, fmt::format_string<Args...> format, Args&&... args) {
   if (log_enabled(kind)) detail::write_log(kind, fmt::format(format, std::forward<Args>(args)...));

@@ -145,8 +145,8 @@ class Aot {
     const auto paths = flat.spec.tensor_paths();
     std::optional<TreeSpec> result;
     const CaptureAt capture_at = [&](const std::vector<at::Tensor>& given,
-                                     CaptureExtent extent) -> std::shared_ptr<CompiledFunction> {
-      auto code = std::make_shared<CompiledFunction>(function, given, paths, state_->options, extent);
+                                     CaptureExtent extent) -> std::shared_ptr<CapturedFunction> {
+      auto code = std::make_shared<CapturedFunction>(function, given, paths, state_->options, extent);
       const TreeSpec spec = diptych::flatten(*example).spec;
       if (result && !(spec == *result)) return nullptr;
       result = spec;
@@ -199,7 +199,7 @@ class Aot {
     const auto watch = detail::watch_capture(state_->function);
     if (!watch) return make();
     const auto entry = made_under(*watch, make);
-    const CaptureWatch::Found found = watch->finish(entry->code->written(miss.tensors));
+    const CaptureWatch::Found found = watch->finish(entry->code->captured().written(miss.tensors));
     if (!found.what.empty()) state_->cache.run_original(*entry, found.what, found.is_undone);
     return entry;
   }

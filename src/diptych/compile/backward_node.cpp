@@ -63,8 +63,8 @@ void PairNode::save(c10::ArrayRef<at::Tensor> primals, c10::ArrayRef<at::Tensor>
                     std::vector<at::Tensor>&& generator_states) {
   residuals_ = std::move(residuals);
   generator_states_ = std::move(generator_states);
-  using Kind = CompiledFunction::ResidualSource::Kind;
-  const auto& sources = function_->residual_sources();
+  using Kind = CapturedFunction::ResidualSource::Kind;
+  const auto& sources = function_->captured().residual_sources();
   for (size_t i = 0; i < sources.size(); ++i) {
     if (sources[i].kind == Kind::kOwn) continue;
     watch(residual_watches_, sources[i].kind == Kind::kPrimal ? primals[sources[i].index] : slots[sources[i].index], i);
@@ -75,7 +75,7 @@ void PairNode::save(c10::ArrayRef<at::Tensor> primals, c10::ArrayRef<at::Tensor>
 
 // All that the node has been given tangents for, to all that it gives gradients to.
 bool PairNode::is_whole(const BackwardRun& run) const {
-  const auto& tangents = function_->tangents_of(stage_);
+  const auto& tangents = function_->captured().tangents_of(stage_);
   return run.gradients.empty() &&
          std::all_of(tangents.begin(), tangents.end(), [&](size_t tangent) { return run.tangents[tangent]; });
 }
@@ -107,7 +107,7 @@ void PairNode::release(const BackwardRun& run) {
     return;
   }
   released_.push_back(run);
-  const auto kept = function_->release_rules().kept(released_);
+  const auto kept = function_->captured().release_rules().kept(released_);
   for (size_t i = 0; i < residuals_.size() && i < kept.residuals.size(); ++i) {
     if (!kept.residuals[i]) residuals_[i] = at::Tensor();
   }
@@ -151,7 +151,7 @@ variable_list PairNode::apply_with_saved(const variable_list& tangents,
 variable_list PairNode::all_tangents(variable_list&& given) const {
   if (function_->plan().num_stages == 1) return std::move(given);
   variable_list tangents(function_->plan().num_tangents());
-  const auto& places = function_->tangents_of(stage_);
+  const auto& places = function_->captured().tangents_of(stage_);
   for (size_t i = 0; i < given.size(); ++i) tangents[places[i]] = std::move(given[i]);
   return tangents;
 }
@@ -172,9 +172,10 @@ variable_list PairNode::inlined_whole(const variable_list& tangents) const {
 }
 
 void PairNode::check_arity(const BackwardVariant& variant, size_t num_tangents) const {
-  DIPTYCH_ASSERT(num_inputs() == function_->tangents_of(stage_).size() && num_tangents == variant.wanted_strides.size(),
-                 "the backward of '{}' was called with {} tangents, has {} inputs, and was captured for {}",
-                 function_->options().name, num_tangents, num_inputs(), variant.wanted_strides.size());
+  DIPTYCH_ASSERT(
+      num_inputs() == function_->captured().tangents_of(stage_).size() && num_tangents == variant.wanted_strides.size(),
+      "the backward of '{}' was called with {} tangents, has {} inputs, and was captured for {}",
+      function_->options().name, num_tangents, num_inputs(), variant.wanted_strides.size());
 }
 
 // The graph gives gradients to the primals, of which this node has edges; none to those that came after the capture.
@@ -219,7 +220,7 @@ variable_list PairNode::apply(variable_list&& given) {
     if (releases) release(run);
     return variable_list(num_outputs());
   }
-  TORCH_CHECK(released_.empty() || !function_->release_rules().is_refused(run, released_),
+  TORCH_CHECK(released_.empty() || !function_->captured().release_rules().is_refused(run, released_),
               torch::autograd::ERR_BACKWARD_TWICE);
   return detail::called_by_engine([&] {
     check_host_state();
@@ -305,12 +306,12 @@ variable_list PairNode::run_compiled(const BackwardVariant& variant, variable_li
 
 // A result of this stage gets its history here, without which it was kept.
 at::Tensor PairNode::with_own_history(const at::Tensor& start, size_t index) {
-  const size_t num_primals = function_->gradient_primals().size();
+  const size_t num_primals = function_->captured().gradient_primals().size();
   if (index < num_primals) return start;
-  const size_t crossing = function_->gradient_crossings()[index - num_primals];
-  if (!function_->is_own_result(crossing, stage_)) return start;
+  const size_t crossing = function_->captured().gradient_crossings()[index - num_primals];
+  if (!function_->captured().is_own_result(crossing, stage_)) return start;
   const auto& plan = function_->plan();
-  const auto& tangents = function_->tangents_of(stage_);
+  const auto& tangents = function_->captured().tangents_of(stage_);
   const auto input = std::find_if(tangents.begin(), tangents.end(), [&](size_t tangent) {
     return tangent < plan.differentiable.size() && plan.differentiable[tangent] == plan.crossings[crossing].index;
   });

@@ -9,7 +9,7 @@
 
 namespace diptych {
 
-TensorGuards Cache::guards_of(const CompiledFunction& code, Tensors tensors) {
+TensorGuards Cache::guards_of(const CapturedFunction& code, Tensors tensors) {
   code.append_free_variables(tensors);
   const auto& mutations = code.plan().mutations;
   const bool writes = std::any_of(mutations.begin(), mutations.end(), [](const auto& change) { return change.data; });
@@ -25,7 +25,7 @@ std::vector<std::pair<std::shared_ptr<Cache::Entry>, SymbolValues>> Cache::unche
   for (const auto& entry : entries_) {
     if (!entry->checked || !(entry->spec == miss.spec) || !(entry->state == state)) continue;
     Tensors tensors = miss.tensors;
-    entry->code->append_free_variables(tensors);
+    entry->code->captured().append_free_variables(tensors);
     SymbolValues sizes{};
     if (entry->guards.check(tensors, &sizes) && entry->checked->count(sizes) == 0) found.emplace_back(entry, sizes);
   }
@@ -38,7 +38,7 @@ std::shared_ptr<const Cache::Entry> Cache::find_by_trace(const Miss& miss) {
   const auto trace = miss.capture(miss.arguments, CaptureExtent::kTrace);
   std::shared_ptr<const Entry> right;
   for (const auto& [entry, sizes] : entries) {
-    const bool agrees = trace && miss.has_same_result(*entry) && entry->code->sized().agrees(*trace, sizes);
+    const bool agrees = trace && miss.has_same_result(*entry) && entry->sized->agrees(*trace, sizes);
     log(Log::kCache, "{}: a trace at sizes {} {}", name_, fmt::join(sizes, ", "),
         agrees ? "agrees with a dynamic capture" : "differs from a dynamic capture");
     const std::unique_lock<std::shared_mutex> lock(mutex_);
@@ -60,9 +60,10 @@ std::shared_ptr<Cache::Entry> Cache::make(const Miss& miss, const AotOptions& op
     if (auto entry = make_dynamic(miss, trust)) return entry;
   }
   const GlobalState state = GlobalState::current();  // as the function finds it
-  auto code = miss.capture(miss.arguments, CaptureExtent::kCallable);
-  TensorGuards guards = guards_of(*code, miss.tensors);
-  return std::make_shared<Entry>(miss.spec, state, std::move(guards), std::move(code));
+  auto captured = miss.capture(miss.arguments, CaptureExtent::kCallable);
+  TensorGuards guards = guards_of(*captured, miss.tensors);
+  return std::make_shared<Entry>(miss.spec, state, std::move(guards),
+                                 std::make_shared<CompiledFunction>(std::move(captured)));
 }
 
 std::shared_ptr<Cache::Entry> Cache::make_dynamic(const Miss& miss, SizeTrust trust) {
@@ -73,7 +74,7 @@ std::shared_ptr<Cache::Entry> Cache::make_dynamic(const Miss& miss, SizeTrust tr
   std::optional<TensorGuards> guards;
   for (const auto& entry : entries()) {
     if (!(entry->spec == spec) || !(entry->state == state) || !entry->original.empty()) continue;
-    TensorGuards here = guards_of(*entry->code, tensors);
+    TensorGuards here = guards_of(entry->code->captured(), tensors);
     if (!here.same_but_geometry(entry->guards)) continue;
     examples.push_back(entry->guards.geometry());
     guards = std::move(here);
@@ -92,6 +93,7 @@ std::shared_ptr<Cache::Entry> Cache::make_dynamic(const Miss& miss, SizeTrust tr
   failed_patterns_ = 0;
   guards->generalize(sized->pattern());
   auto entry = std::make_shared<Entry>(spec, state, std::move(*guards), std::make_shared<CompiledFunction>(sized));
+  entry->sized = sized;
   if (trust == SizeTrust::kProbed) return entry;
   entry->checked.emplace();
   for (const SymbolValues& point : sized->points()) entry->checked->emplace(point, true);
@@ -152,7 +154,7 @@ std::string Cache::why_miss(const TreeSpec& spec, const Tensors& tensors) const 
   auto text = nearest->state.difference(GlobalState::current());
   if (text.empty()) {
     Tensors all = tensors;
-    nearest->code->append_free_variables(all);
+    nearest->code->captured().append_free_variables(all);
     text = nearest->guards.first_failure(all, [&](size_t index) {
       const size_t num = spec.num_tensors();
       return index < num ? spec.tensor_path(index) : fmt::format("free.{}", index - num);
@@ -172,7 +174,7 @@ std::optional<std::string> Cache::why_eager(const Flattened& arguments) const {
   if (auto why = detail::transform_of(arguments)) return why;
   // Undefined are those that are made of arguments.
   for (const auto& entry : entries()) {
-    for (const at::Tensor& tensor : entry->code->free_variables()) {
+    for (const at::Tensor& tensor : entry->code->captured().free_variables()) {
       if (const auto why = detail::transform_of(tensor)) return "a captured tensor " + *why;
     }
   }

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "diptych/compile/compiled_function.h"
 #include "diptych/compile/sized_functions.h"
 #include "diptych/tree/flatten.h"
 
@@ -40,7 +41,8 @@ class Cache {
     TreeSpec spec;
     GlobalState state;
     TensorGuards guards;  ///< of the arguments, then the free variables
-    std::shared_ptr<CompiledFunction> code;
+    std::shared_ptr<const CompiledFunction> code;
+    std::shared_ptr<const SizedFunctions> sized = nullptr;  ///< what `code` is made from where sizes are dynamic
     /// The caller's result without its tensors, to be filled, and its type.
     std::shared_ptr<const void> result_example;
     const std::type_info* result_type = nullptr;
@@ -72,7 +74,7 @@ class Cache {
       if (!(entry->state == state) || !flatten(*entry, tensors)) continue;
       if (!entry->original.empty()) return entry;
       const size_t num_arguments = tensors.size();
-      entry->code->append_free_variables(tensors);
+      entry->code->captured().append_free_variables(tensors);
       SymbolValues sizes{};
       const bool holds = entry->guards.check(tensors, &sizes) && (!entry->checked || entry->is_right_at(sizes));
       tensors.resize(num_arguments);
@@ -102,7 +104,7 @@ class Cache {
   /// how; counts a miss and says why it was one. Throws what `capture` throws.
   std::shared_ptr<Entry> make(const Miss& miss, const AotOptions& options);
   /// The guards of a capture: of its arguments and its free variables.
-  static TensorGuards guards_of(const CompiledFunction& code, Tensors tensors);
+  static TensorGuards guards_of(const CapturedFunction& code, Tensors tensors);
   /// Why a call on these arguments is for the function itself, or nothing: for them, or for what an earlier capture has
   /// lifted. Asked where no entry fits.
   std::optional<std::string> why_eager(const Flattened& arguments) const;

@@ -112,7 +112,7 @@ void report_difference(const std::string& function, const std::string& whose, co
 CheckedCall::CheckedCall(std::shared_ptr<const CompiledFunction> code, c10::ArrayRef<const at::Tensor*> arguments)
     : code_(std::move(code)), generators_(code_->forward_graph()) {
   std::vector<const at::Tensor*> all(arguments.begin(), arguments.end());
-  code_->append_free_variables(all);
+  code_->captured().append_free_variables(all);
   for (const at::Tensor* tensor : all) reals_.push_back(*tensor);
   // The original function may let go of what holds an argument.
   for (size_t i = 0; i < arguments.size(); ++i) arguments_.push_back(&reals_[i]);
@@ -277,7 +277,7 @@ std::string CheckedCall::where() const {
     return first_differing_node(graph, pristine_, records_, tolerance);
   };
   // The graph as it was traced says more to a reader than what the passes have made of it.
-  std::string text = code_->is_dynamic() ? "" : search(code_->split().forward);
+  std::string text = code_->is_dynamic() ? "" : search(code_->captured().split_forward());
   if (text.empty()) text = search(code_->forward_graph());
   generators.set(now);
   if (!text.empty()) return text;

@@ -30,7 +30,7 @@ std::vector<at::Tensor> FlatAot::call(const std::vector<at::Tensor>& arguments) 
   tensors.clear();
   for (const at::Tensor& argument : arguments) tensors.push_back(&argument);
   const CaptureAt capture = [&](const std::vector<at::Tensor>& given, CaptureExtent extent) {
-    return std::make_shared<CompiledFunction>(function_, given, paths_, options_, extent);
+    return std::make_shared<CapturedFunction>(function_, given, paths_, options_, extent);
   };
   const Cache::Miss miss{flat.spec, arguments, tensors, capture, [](const Cache::Entry&) { return true; }};
   if (const auto entry = cache_.find_by_trace(miss)) return entry->code->call(tensors);

@@ -59,7 +59,7 @@ at::Tensor with_history(const at::Tensor& tensor, const ag::Edge& edge) {
 
 ResultLinks::ResultLinks(const CompiledFunction& function, const std::vector<at::Tensor>& primals)
     : function_(function), primals_(primals) {
-  if (!function.is_differentiable()) return;
+  if (!function.captured().is_differentiable()) return;
   primal_edges_.reserve(primals.size());
   for (const at::Tensor& primal : primals) {
     primal_edges_.push_back(primal.requires_grad() ? ag::impl::gradient_edge(primal) : ag::Edge());
@@ -81,7 +81,7 @@ void ResultLinks::link(std::vector<at::Tensor>& slots, const std::vector<at::Ten
     mark_as_view_of_function(slots[view.slot], base);
   }
   is_applied_.resize(plan.mutations.size());
-  if (function_.is_differentiable()) {
+  if (function_.captured().is_differentiable()) {
     nodes_.resize(plan.num_stages);
     crossing_edges_.resize(plan.crossings.size());
     // What a stage hands its gradients to has its own place before, and is as autograd will see it: a later write would
@@ -109,11 +109,11 @@ void ResultLinks::apply_mutations(const std::vector<at::Tensor>& slots, const st
 
 void ResultLinks::link_stage(size_t stage, std::vector<at::Tensor>& slots, const std::vector<at::Tensor>& residuals) {
   const ForwardPlan& plan = function_.plan();
-  const auto& tangents = function_.tangents_of(stage);
+  const auto& tangents = function_.captured().tangents_of(stage);
   if (tangents.empty()) return;
   auto& node = nodes_[stage];
   node = c10::make_intrusive<PairNode>(function_.shared_from_this(), stage);
-  node->set_host_state(function_.host_state());
+  node->set_host_state(function_.captured().host_state());
   const auto& leads_to = plan.leads_to[stage];
   ag::edge_list edges(primals_.size() + plan.crossings.size());
   const size_t num_known = leads_to.size() - plan.crossings.size();  // primals that only the backward reads come later
@@ -160,7 +160,7 @@ ag::Edge ResultLinks::edge_of(const Crossing& crossing, const std::vector<at::Te
     case Crossing::Kind::kHidden:
       break;
   }
-  const auto& tangents = function_.tangents_of(crossing.stage);
+  const auto& tangents = function_.captured().tangents_of(crossing.stage);
   const auto position = std::find(tangents.begin(), tangents.end(), crossing.index) - tangents.begin();
   return {nodes_[crossing.stage], static_cast<uint32_t>(position)};
 }
@@ -170,7 +170,7 @@ at::Tensor ResultLinks::start_of(size_t index, size_t stage, const std::vector<a
   const auto& crossing = function_.plan().crossings[index];
   const ag::Edge& edge = crossing_edges_[index];
   // A node that held its own result with its history would hold itself.
-  if (function_.is_own_result(index, stage)) return slots[crossing.index].tensor_data();
+  if (function_.captured().is_own_result(index, stage)) return slots[crossing.index].tensor_data();
   switch (crossing.kind) {
     case Crossing::Kind::kLeaf:
       return slots[crossing.index];
@@ -198,7 +198,7 @@ void ResultLinks::save(const std::vector<at::Tensor>& slots, std::vector<at::Ten
     // Which of them a stage reads differs between its variants.
     std::vector<at::Tensor> read = residuals;
     std::vector<at::Tensor> starts = gradient_primals;
-    for (const size_t crossing : function_.gradient_crossings()) {
+    for (const size_t crossing : function_.captured().gradient_crossings()) {
       starts.push_back(function_.starts_at(crossing, stage) ? start_of(crossing, stage, slots) : at::Tensor());
     }
     nodes_[stage]->save(primals_, slots, std::move(read), std::move(starts), std::vector<at::Tensor>(generator_states));

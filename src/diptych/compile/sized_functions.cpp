@@ -113,7 +113,7 @@ bool same_plan(const ForwardPlan& a, const ForwardPlan& b) {
              [](const auto& x, const auto& y) { return x.free_variable == y.free_variable && x.base_of == y.base_of; });
 }
 
-bool same_captures(const CompiledFunction& a, const CompiledFunction& b) {
+bool same_captures(const CapturedFunction& a, const CapturedFunction& b) {
   const auto& left = a.free_variables();
   const auto& right = b.free_variables();
   return same_plan(a.plan(), b.plan()) && a.traceable_tangents() == b.traceable_tangents() &&
@@ -121,10 +121,11 @@ bool same_captures(const CompiledFunction& a, const CompiledFunction& b) {
                     [](const at::Tensor& x, const at::Tensor& y) { return x.is_same(y); });
 }
 
-std::vector<Graph> graphs_of(const CompiledFunction& function) {
-  std::vector<Graph> graphs{function.forward_graph(), function.plan().epilogue};
-  graphs.push_back(function.traced_graph());
-  if (function.is_differentiable()) graphs.push_back(function.backward(function.traceable_tangents())->graph);
+std::vector<Graph> graphs_of(const CapturedFunction& function) {
+  std::vector<Graph> graphs{function.forward(), function.epilogue(), function.traced_graph()};
+  if (function.is_differentiable()) {
+    graphs.push_back(function.backward(function.traceable_tangents(), function.simplify()));
+  }
   return graphs;
 }
 
@@ -136,7 +137,7 @@ std::shared_ptr<const SizedFunctions> SizedFunctions::make(const SizePattern& pa
                                                            std::string& why) {
   const SizedArguments sized(pattern, guards, arguments);
   if (!sized.can_change(guards.size(), why)) return nullptr;
-  std::map<SymbolValues, std::shared_ptr<CompiledFunction>> captured;
+  std::map<SymbolValues, std::shared_ptr<CapturedFunction>> captured;
   const SymbolValues actual = *pattern.match(guards.geometry());
   const TraceAt trace = [&](const SymbolValues& symbols) -> std::optional<std::vector<Graph>> {
     try {
@@ -161,7 +162,7 @@ std::shared_ptr<const SizedFunctions> SizedFunctions::make(const SizePattern& pa
   if (general->graphs.size() > 3) {
     // The last tangents of the backward.
     const Graph& backward = general->graphs[3];
-    const size_t num_hidden = functions->first().plan().hidden.size();
+    const size_t num_hidden = functions->captured().plan().hidden.size();
     for (size_t i = backward.inputs().size() - num_hidden; i < backward.inputs().size(); ++i) {
       functions->hidden_metas_.push_back(backward.meta(backward.inputs()[i]));
     }
@@ -175,16 +176,16 @@ std::shared_ptr<const SizedFunctions> SizedFunctions::make(const SizePattern& pa
   return functions;
 }
 
-bool SizedFunctions::agrees(const CompiledFunction& trace, const SymbolValues& symbols) const {
+bool SizedFunctions::agrees(const CapturedFunction& trace, const SymbolValues& symbols) const {
   const auto named = pattern_.named(symbols);
-  return same_captures(trace, first()) && is_instance(traced_, named, trace.traced_graph()) &&
+  return same_captures(trace, captured()) && is_instance(traced_, named, trace.traced_graph()) &&
          is_instance(epilogue_, named, trace.plan().epilogue);
 }
 
 // The sizes leave the forward behind its other residuals.
 Graph SizedFunctions::with_sizes(Graph forward) const {
   const auto fold = [](const Graph& graph) { return remove_dead_nodes(fold_constants(graph, evaluate)); };
-  if (!first().is_differentiable()) return fold(forward);
+  if (!captured().is_differentiable()) return fold(forward);
   TensorMeta meta = detail::sizes_meta(pattern_.num_symbols(), points_[0]);
   const c10::IValue none;
   Node node{Op::find("aten.empty.memory_format"), {}, {}, {}, {}, {}};
@@ -198,7 +199,7 @@ Graph SizedFunctions::with_sizes(Graph forward) const {
   return fold(forward);
 }
 
-Graph SizedFunctions::unify(const std::function<Graph(CompiledFunction&)>& graph_of, const char* what) const {
+Graph SizedFunctions::unify(const std::function<Graph(CapturedFunction&)>& graph_of, const char* what) const {
   std::vector<Graph> graphs;
   for (const auto& member : members_) graphs.push_back(graph_of(*member));
   std::string why;
@@ -206,16 +207,17 @@ Graph SizedFunctions::unify(const std::function<Graph(CompiledFunction&)>& graph
   DIPTYCH_CHECK(unified.has_value(),
                 "[{}] its {} has graphs that differ with its sizes ({}), though its forward has not; set "
                 "AotOptions::dynamic to false",
-                first().options().name, what, why);
+                captured().options().name, what, why);
   return std::move(*unified);
 }
 
-Value SizedFunctions::add_sizes(Graph& graph, SlotKind kind) const {
+std::optional<Value> SizedFunctions::add_sizes(Graph& graph, SlotKind kind) const {
   return graph.add_input(detail::sizes_meta(pattern_.num_symbols(), points_[0]), {kind, "sizes"});
 }
 
 Graph SizedFunctions::backward(const std::vector<bool>& defined, const SimplifyOptions& simplify) const {
-  Graph graph = unify([&](CompiledFunction& member) { return member.backward(defined)->graph; }, "backward");
+  Graph graph =
+      unify([&](CapturedFunction& member) { return member.backward(defined, member.simplify()); }, "backward");
   add_sizes(graph, SlotKind::kResidual);
   std::vector<size_t> order;
   for (const auto kind : {SlotKind::kResidual, SlotKind::kTangent}) {
@@ -231,7 +233,7 @@ Joint SizedFunctions::joint(const std::vector<bool>& defined) const {
   // Each member is asked once, as its trace grows with each joint graph.
   JointLayout layout;
   Graph graph = unify(
-      [&](CompiledFunction& member) {
+      [&](CapturedFunction& member) {
         Joint joint = member.joint(defined);
         layout = joint.layout;
         return std::move(joint.graph);

@@ -6,21 +6,14 @@
 #include <string>
 #include <vector>
 
-#include "diptych/compile/compiled_function.h"
+#include "diptych/compile/captured_function.h"
 #include "diptych/compile/tensor_guards.h"
 #include "diptych/passes/generalize_sizes.h"
 
 namespace diptych {
 
-/// Captures the function for arguments that look like these; null if its result holds constants that were others the
-/// last time. Throws what tracing throws.
-using CaptureAt =
-    std::function<std::shared_ptr<CompiledFunction>(const std::vector<at::Tensor>& arguments, CaptureExtent extent)>;
-
-/// What a function with dynamic sizes is made from. Graphs of its backwards have one residual more, named "sizes": a
-/// tensor of no elements whose sizes are the symbols' values, as not all of them follow from the other residuals.
-/// Threads: any.
-class SizedFunctions {
+/// What a function with dynamic sizes is made from. Threads: any.
+class SizedFunctions final : public GraphSource {
  public:
   /// `guards` are those of the arguments and free variables, `pattern` that of their geometry. Null, with the reason in
   /// `why`, if sizes must stay as they are.
@@ -30,30 +23,29 @@ class SizedFunctions {
 
   /// Whether the graphs are those of `trace`, a capture of the function where the symbols have these values: any branch
   /// that the function takes by a size shows there. Requires: an extent other than kCallable.
-  bool agrees(const CompiledFunction& trace, const SymbolValues& symbols) const;
+  bool agrees(const CapturedFunction& trace, const SymbolValues& symbols) const;
   /// The values of the symbols at which the function was captured.
   const std::vector<SymbolValues>& points() const { return points_; }
 
-  /// The capture at the sizes of the call that asked for this.
-  const CompiledFunction& first() const { return *members_[0]; }
   const SizePattern& pattern() const { return pattern_; }
-  const Graph& forward() const { return forward_; }
-  const Graph& epilogue() const { return epilogue_; }
-  const std::vector<TensorMeta>& hidden_metas() const { return hidden_metas_; }
-  /// The backward for these tangents. Errors: UserError if it is another one at other sizes.
-  Graph backward(const std::vector<bool>& defined, const SimplifyOptions& simplify) const;
-  /// Adds such a tensor to the graph's inputs.
-  Value add_sizes(Graph& graph, SlotKind kind) const;
-  /// The joint graph whose gradients can be differentiated again. Errors: as backward().
-  Joint joint(const std::vector<bool>& defined) const;
+
+  /// The capture at the sizes of the call that asked for this.
+  const CapturedFunction& captured() const override { return *members_[0]; }
+  const Graph& forward() const override { return forward_; }
+  const Graph& epilogue() const override { return epilogue_; }
+  const std::vector<TensorMeta>& hidden_metas() const override { return hidden_metas_; }
+  Graph backward(const std::vector<bool>& defined, const SimplifyOptions& simplify) const override;
+  Joint joint(const std::vector<bool>& defined) const override;
+  bool is_dynamic() const override { return true; }
+  std::optional<Value> add_sizes(Graph& graph, SlotKind kind) const override;
 
  private:
-  Graph unify(const std::function<Graph(CompiledFunction&)>& graph_of, const char* what) const;
+  Graph unify(const std::function<Graph(CapturedFunction&)>& graph_of, const char* what) const;
   Graph with_sizes(Graph forward) const;
 
   SizePattern pattern_;
   std::vector<SymbolValues> points_;
-  std::vector<std::shared_ptr<CompiledFunction>> members_;  ///< one per point
+  std::vector<std::shared_ptr<CapturedFunction>> members_;  ///< one per point
   Graph forward_;
   Graph epilogue_;
   std::vector<TensorMeta> hidden_metas_;

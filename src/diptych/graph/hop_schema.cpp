@@ -27,8 +27,8 @@ c10::FunctionSchema parse_declaration(std::string_view declaration) {
   try {
     return torch::jit::parseSchema(text);
   } catch (const c10::Error& error) {
-    throw UserError(fmt::format("[HopSchema] '{}' can't be read as a schema: {}", declaration,
-                                error.what_without_backtrace()));
+    throw UserError(
+        fmt::format("[HopSchema] '{}' can't be read as a schema: {}", declaration, error.what_without_backtrace()));
   }
 }
 
@@ -58,12 +58,14 @@ HopSchema::HopSchema(std::string_view declaration, std::vector<std::string> bodi
   for (const auto& argument : schema_.arguments()) {
     const auto type = operand_type(argument);
     const bool fits = !type.is_optional && (is_group(type.kind) || is_attribute(type.kind));
-    DIPTYCH_CHECK(fits, "[HopSchema] '{}' of hop.{} is {}, expected a group of tensors (Tensor[] or Tensor) or an int, "
-                        "bool, float or str, or a list of these",
+    DIPTYCH_CHECK(fits,
+                  "[HopSchema] '{}' of hop.{} is {}, expected a group of tensors (Tensor[] or Tensor) or an int, "
+                  "bool, float or str, or a list of these",
                   argument.name(), name_, argument.type()->str());
     if (!is_group(type.kind)) continue;
     DIPTYCH_CHECK(&argument == &schema_.arguments()[num_groups_],
-                  "[HopSchema] the group '{}' of hop.{} follows an attribute; put groups first", argument.name(), name_);
+                  "[HopSchema] the group '{}' of hop.{} follows an attribute; put groups first", argument.name(),
+                  name_);
     ++num_groups_;
   }
 }

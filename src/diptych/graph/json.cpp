@@ -98,16 +98,19 @@ json write_operands(const Node& node) {
 void read_named_operands(const json& operands, Node& node, const OperandScope& scope) {
   const auto& arguments = node.op.schema().arguments();
   for (const auto& [name, text] : operands.items()) {
-    DIPTYCH_CHECK(node.op.schema().argumentIndexWithName(name), "[graph file] got the operand '{}' of {}, expected one of "
-                  "{}; check the version of Diptych", name, node.op.name(), node.op.hop().declaration());
+    DIPTYCH_CHECK(node.op.schema().argumentIndexWithName(name),
+                  "[graph file] got the operand '{}' of {}, expected one of "
+                  "{}; check the version of Diptych",
+                  name, node.op.name(), node.op.hop().declaration());
   }
   for (const auto& argument : arguments) {
     const auto value = default_operand(argument);
     DIPTYCH_CHECK(value || operands.contains(argument.name()), "[graph file] {} lacks the operand '{}'", node.op.name(),
                   argument.name());
-    node.operands.push_back(operands.contains(argument.name())
-                                ? read_operand(operands.at(argument.name()).get<std::string>(), operand_type(argument), scope)
-                                : *value);
+    node.operands.push_back(
+        operands.contains(argument.name())
+            ? read_operand(operands.at(argument.name()).get<std::string>(), operand_type(argument), scope)
+            : *value);
   }
 }
 

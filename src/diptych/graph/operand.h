@@ -6,9 +6,9 @@
 
 namespace diptych {
 
-/// The kinds of argument that operators take. kAny is an operand of any kind, which its text alone tells: such are those
-/// of higher-order operators in graph files before version 3. kOpaque is a type that graphs hold only as None (Storage,
-/// Stream, classes).
+/// The kinds of argument that operators take. kAny is an operand of any kind, which its text alone tells: such are
+/// those of higher-order operators in graph files before version 3. kOpaque is a type that graphs hold only as None
+/// (Storage, Stream, classes).
 enum class OperandKind : uint8_t {
   kAny,
   kTensor,

@@ -241,13 +241,13 @@ class GraphParser {
         named = named || !name.empty();
         if (named && name.empty()) cursor_.fail_at(at, "got an operand without a name after a named one; name it too");
         if (node.op.is_hop() && name.empty())
-          cursor_.fail_at(at, fmt::format("got an operand without a name, expected one that is named, as in {}=...; the "
-                                          "schema of {} is {}",
-                                          count == 0 ? "name" : node.op.schema().arguments()[0].name(), node.op.name(),
-                                          node.op.hop().declaration()));
+          cursor_.fail_at(at,
+                          fmt::format("got an operand without a name, expected one that is named, as in {}=...; the "
+                                      "schema of {} is {}",
+                                      count == 0 ? "name" : node.op.schema().arguments()[0].name(), node.op.name(),
+                                      node.op.hop().declaration()));
         const size_t index = named ? argument_index(node.op, name, at) : next++;
-        if (index >= count)
-          cursor_.fail_at(at, fmt::format("{} takes {} operands, got more", node.op.name(), count));
+        if (index >= count) cursor_.fail_at(at, fmt::format("{} takes {} operands, got more", node.op.name(), count));
         Operand operand = parse_operand(cursor_, operand_type(node.op, index), scope_);
         if (given[index])
           cursor_.fail_at(at, fmt::format("operand '{}' is given twice", node.op.schema().arguments()[index].name()));

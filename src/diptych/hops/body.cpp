@@ -4,9 +4,9 @@
 
 #include "diptych/base/error.h"
 #include "diptych/graph/rewrite.h"
-#include "diptych/hops/graph_edit.h"
 #include "diptych/hops/strides.h"
 #include "diptych/ops/tags.h"
+#include "diptych/pipeline/pipeline.h"
 #include "diptych/trace/placeholder.h"
 #include "diptych/trace/recorder.h"
 
@@ -32,7 +32,7 @@ std::shared_ptr<const Graph> forward_graph(JointCapture& capture, const std::str
   Graph graph =
       extract(joint.graph, name, first(joint.graph.inputs(), num_inputs), first(joint.graph.input_slots(), num_inputs),
               first(joint.graph.outputs(), num_results), first(joint.graph.output_slots(), num_results), drawing);
-  graph = detail::tidy(std::move(graph));
+  graph = lower(Stage::kBody, std::move(graph), {.simplify = {.keep_gradient_stops = true}});
   if (capture.plan().rewrites_history) mark_rewritten_history(graph);
   return std::make_shared<const Graph>(std::move(graph));
 }

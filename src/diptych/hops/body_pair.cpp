@@ -2,7 +2,7 @@
 
 #include <map>
 
-#include "diptych/hops/graph_edit.h"
+#include "diptych/pipeline/pipeline.h"
 
 namespace diptych {
 
@@ -42,7 +42,8 @@ BodyPair::BodyPair(std::shared_ptr<SharedCapture> capture, size_t num_results, s
   forward.set_outputs(std::move(outputs), std::move(slots));
   forward.set_name("forward");
   if (capture_->capture.plan().rewrites_history) mark_rewritten_history(forward);
-  forward_ = std::make_shared<const Graph>(detail::tidy(std::move(forward)));
+  forward_ = std::make_shared<const Graph>(
+      lower(Stage::kBody, std::move(forward), {.simplify = {.keep_gradient_stops = true}}));
 }
 
 // The capture's tangents are those of the differentiable results, and of mutated inputs, which come last.
@@ -83,7 +84,7 @@ std::vector<bool> BodyPair::reached(const std::vector<bool>& given) const {
 Graph BodyPair::backward(const std::vector<bool>& given) const {
   Graph backward = given == differentiable_ ? split_.backward : split_backward(trace_joint(given), split_.saved);
   backward.set_name("backward");
-  return detail::tidy(std::move(backward));
+  return lower(Stage::kBody, std::move(backward), {.simplify = {.keep_gradient_stops = true}});
 }
 
 }  // namespace diptych

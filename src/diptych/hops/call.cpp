@@ -171,8 +171,8 @@ std::vector<at::Tensor> detail::attach_history(const HopPtr& hop, const std::vec
 }
 
 std::vector<at::Tensor> call(const HopPtr& hop, std::vector<at::Tensor> operands) {
-  DIPTYCH_ASSERT(operands.size() == hop->num_operands(), "hop.{} got {} operands, expected {}", hop->op().schema().name(),
-                 operands.size(), hop->num_operands());
+  DIPTYCH_ASSERT(operands.size() == hop->num_operands(), "hop.{} got {} operands, expected {}",
+                 hop->op().schema().name(), operands.size(), hop->num_operands());
   if (detail::is_tracing()) {
     for (at::Tensor& operand : operands) operand = detail::Recorder::current()->stand_in(operand);
   } else {

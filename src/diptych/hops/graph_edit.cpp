@@ -49,6 +49,4 @@ Graph insert_outputs(const Graph& graph, size_t position, const std::vector<Tens
   return wider;
 }
 
-Graph tidy(Graph graph) { return simplify(std::move(graph), /*evaluator=*/nullptr, {.keep_gradient_stops = true}); }
-
 }  // namespace diptych::detail

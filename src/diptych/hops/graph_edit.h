@@ -28,8 +28,4 @@ class BackwardEmitter : public Emitter {
   static const Node& like();
 };
 
-/// Simplifies a graph that is captured again to be differentiated. Constants stay nodes: the capture would take a
-/// folded one for a free variable, for which there is no operand.
-Graph tidy(Graph graph);
-
 }  // namespace diptych::detail

@@ -9,10 +9,9 @@
 #include "diptych/base/list.h"
 #include "diptych/hops/call.h"
 #include "diptych/hops/strides.h"
-#include "diptych/interpreter/evaluate.h"
 #include "diptych/interpreter/hop_rules.h"
 #include "diptych/ops/hop_schemas.h"
-#include "diptych/scan_passes/optimize_scans.h"
+#include "diptych/pipeline/pipeline.h"
 #include "diptych/scan_passes/scan_edit.h"
 
 namespace diptych {
@@ -212,7 +211,7 @@ const Hop::OptimizedRun& Hop::optimized(const std::vector<at::Tensor>& operands,
   Graph graph = one_node_graph(*this, metas, num_returned);
   std::shared_ptr<const Program> program;
   if (detail::has_scan(graph)) {
-    program = std::make_shared<const Program>(simplify(optimize_scans(graph), evaluate));
+    program = std::make_shared<const Program>(lower(Stage::kHop, graph));
   }
   return runs_.emplace_back(OptimizedRun{num_returned, std::move(metas), std::move(program)});
 }

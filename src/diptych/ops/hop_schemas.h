@@ -1,5 +1,5 @@
-// The higher-order operators that are known by name. The rooms above meet these operators by schema only; the rules that
-// give one its meaning are in hops/.
+// The higher-order operators that are known by name. The rooms above meet these operators by schema only; the rules
+// that give one its meaning are in hops/.
 #pragma once
 #include <string>
 #include <string_view>

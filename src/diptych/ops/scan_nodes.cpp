@@ -49,11 +49,9 @@ ScanAttributes ScanAttributes::of(const HopAttributes& attributes) {
 }
 
 HopAttributes scan_attributes(const ScanAttributes& scan) {
-  return {scan_schema(),
-          {{"length", scan.length},
-           {"reverse", scan.reverse},
-           {"unroll", scan.unroll},
-           {"fronts", written_fronts(scan)}}};
+  return {
+      scan_schema(),
+      {{"length", scan.length}, {"reverse", scan.reverse}, {"unroll", scan.unroll}, {"fronts", written_fronts(scan)}}};
 }
 
 HopAttributes blocked_scan_attributes(const ScanAttributes& scan, int64_t block) {

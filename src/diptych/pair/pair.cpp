@@ -4,10 +4,10 @@
 
 #include "diptych/base/error.h"
 #include "diptych/compile/check_slots.h"
-#include "diptych/compile/pipeline.h"
 #include "diptych/graph/html.h"
 #include "diptych/interpreter/run_guards.h"
 #include "diptych/pair/output_aliases.h"
+#include "diptych/pipeline/pipeline.h"
 #include "diptych/trace/transforms.h"
 
 namespace diptych {
@@ -32,11 +32,18 @@ void check_shapes_stay(const ForwardPlan& plan, const Graph& forward, const std:
 Pair capture_flat(const FlatFunction& function, const std::vector<at::Tensor>& arguments,
                   const std::vector<std::string>& paths, const AotOptions& options) {
   JointCapture capture(function, arguments, paths, {options.name, /*exact_outputs=*/true});
-  Pair pair{Graph(), Graph(), {}, {}, split_joint(prepare_joint(capture.take_joint(), options), options.partition),
-            nullptr, nullptr};
+  Pair pair{Graph(),
+            Graph(),
+            {},
+            {},
+            split_joint(lower_joint(capture.take_joint(), options.decompositions), options.partition),
+            nullptr,
+            nullptr};
   pair.free_variables = capture.free_variables();
-  pair.forward = finish_forward(pair.split.forward, {}, {.keep_gradient_stops = true});
-  pair.backward = finish_backward(pair.split.backward, {.keep_gradient_stops = true});
+  // Whoever has a pair may differentiate its graphs again.
+  const LowerOptions keep{.simplify = {.keep_gradient_stops = true}};
+  pair.forward = lower(Stage::kForward, pair.split.forward, keep);
+  pair.backward = lower(Stage::kBackward, pair.split.backward, keep);
   std::vector<at::Tensor> primals = arguments;
   primals.insert(primals.end(), pair.free_variables.begin(), pair.free_variables.end());
   check_shapes_stay(capture.plan(), pair.forward, primals);

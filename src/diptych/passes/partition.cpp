@@ -52,8 +52,8 @@ Split split_joint(const Joint& joint, const Partitioner& partitioner) {
   if (analysis.has_marks()) saved = analysis.obey_marks(saved);
   std::erase_if(saved, [&](Value value) { return analysis.is_constant(value); });
   Split split{forward_graph(analysis, saved), detail::build_backward(analysis, saved), joint.layout, saved};
-  log(Log::kPartition, "{} of '{}'\n{}", partitioner.name, joint.graph.name(),
-      log_enabled(Log::kPartition) ? explain(split) : "");
+  log(Log::kPartition,
+      [&] { return fmt::format("{} of '{}'\n{}", partitioner.name, joint.graph.name(), explain(split)); });
   return split;
 }
 

@@ -1,11 +1,11 @@
 #include "diptych/scan_passes/block_scans.h"
 
+#include "diptych/interpreter/evaluate.h"
+#include "diptych/ops/tags.h"
 #include "diptych/scan_passes/body_flow.h"
 #include "diptych/scan_passes/hoist_from_scans.h"
 #include "diptych/scan_passes/scan_edit.h"
 #include "diptych/scan_passes/sink_from_scans.h"
-#include "diptych/interpreter/evaluate.h"
-#include "diptych/ops/tags.h"
 
 namespace diptych {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "diptych/scan_passes/scan_edit.h"
 #include "diptych/ops/tags.h"
+#include "diptych/scan_passes/scan_edit.h"
 
 namespace diptych {
 namespace {

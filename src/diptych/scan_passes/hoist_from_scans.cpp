@@ -4,9 +4,9 @@
 #include <map>
 
 #include "diptych/base/error.h"
-#include "diptych/scan_passes/body_flow.h"
 #include "diptych/ops/batching.h"
 #include "diptych/ops/tags.h"
+#include "diptych/scan_passes/body_flow.h"
 
 namespace diptych {
 namespace {

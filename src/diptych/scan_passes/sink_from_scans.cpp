@@ -4,9 +4,9 @@
 #include <map>
 
 #include "diptych/base/error.h"
-#include "diptych/scan_passes/stack_views.h"
 #include "diptych/ops/summing.h"
 #include "diptych/ops/tags.h"
+#include "diptych/scan_passes/stack_views.h"
 
 namespace diptych {
 namespace {

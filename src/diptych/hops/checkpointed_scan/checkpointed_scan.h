@@ -4,15 +4,16 @@
 
 namespace diptych {
 
-/// Groups, body, `length` and `reverse`: as hop.scan's. `segment`: steps in a segment; `saved_carries`: how many carries
-/// are kept, the first one included; `copies`: how often the kept ones are returned behind the results, as a stack for
-/// each carry.
+/// Groups, body, `length` and `reverse`: as hop.scan's. `segment`: steps in a segment; `saved_carries`: how many
+/// carries are kept, the first one included; `copies`: how often the kept ones are returned behind the results, as a
+/// stack for each carry.
 class CheckpointedScanOperator final : public HigherOrderOperator {
  public:
   CheckpointedScanOperator()
-      : HigherOrderOperator("checkpointed_scan(Tensor[] init, Tensor[] xs, Tensor[] free, int length, bool reverse, "
-                            "int segment, int saved_carries, int copies=0)",
-                            {"step"}) {}
+      : HigherOrderOperator(
+            "checkpointed_scan(Tensor[] init, Tensor[] xs, Tensor[] free, int length, bool reverse, "
+            "int segment, int saved_carries, int copies=0)",
+            {"step"}) {}
   static const CheckpointedScanOperator& get();
 
   std::vector<TensorMeta> infer(const Hop& hop) const override;

@@ -12,10 +12,11 @@ namespace diptych {
 class ReverseSegmentsOperator final : public HigherOrderOperator {
  public:
   ReverseSegmentsOperator()
-      : HigherOrderOperator("reverse_segments(Tensor[] init, Tensor[] kept, Tensor[] xs, Tensor[] free, Tensor[] "
-                            "running, Tensor[] tangents, int length, bool reverse, int segment, int saved_carries, "
-                            "int[] slice_sources, int[] free_sources)",
-                            {"advance", "forward", "backward"}) {}
+      : HigherOrderOperator(
+            "reverse_segments(Tensor[] init, Tensor[] kept, Tensor[] xs, Tensor[] free, Tensor[] "
+            "running, Tensor[] tangents, int length, bool reverse, int segment, int saved_carries, "
+            "int[] slice_sources, int[] free_sources)",
+            {"advance", "forward", "backward"}) {}
   static const ReverseSegmentsOperator& get();
 
   std::vector<TensorMeta> infer(const Hop& hop) const override;

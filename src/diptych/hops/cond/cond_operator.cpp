@@ -17,7 +17,8 @@ std::shared_ptr<const Body> body_of(Graph graph) {
 }  // namespace
 
 detail::BranchLayout::BranchLayout(const Hop& hop)
-    : num_choosers(hop.bodies().size() > 1 ? 1 : 0), num_arguments(hop.group("args")),
+    : num_choosers(hop.bodies().size() > 1 ? 1 : 0),
+      num_arguments(hop.group("args")),
       num_results(hop.body(0).num_results()) {
   const size_t first = num_choosers + 1;
   for (size_t i = 0; i < hop.bodies().size(); ++i) {

@@ -11,9 +11,10 @@ namespace diptych {
 class CustomVjpOperator final : public HigherOrderOperator {
  public:
   CustomVjpOperator()
-      : HigherOrderOperator("custom_vjp(Tensor[] args, Tensor[] fwd_free, Tensor[] bwd_free, int num_results, int "
-                            "copies=0, bool[] has_gradient)",
-                            {"fwd", "bwd"}) {}
+      : HigherOrderOperator(
+            "custom_vjp(Tensor[] args, Tensor[] fwd_free, Tensor[] bwd_free, int num_results, int "
+            "copies=0, bool[] has_gradient)",
+            {"fwd", "bwd"}) {}
   static const CustomVjpOperator& get();
 
   std::vector<TensorMeta> infer(const Hop& hop) const override;

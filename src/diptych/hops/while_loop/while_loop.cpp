@@ -50,8 +50,7 @@ std::vector<at::Tensor> captured_while_loop(const FlatFunction& condition, const
     groups.push_back(body->free_variables().size());
     operands.insert(operands.end(), body->free_variables().begin(), body->free_variables().end());
   }
-  const auto hop =
-      make_hop(WhileOperator::get(), {test, loop.body}, std::move(groups), {{"checkpoint_every", every}});
+  const auto hop = make_hop(WhileOperator::get(), {test, loop.body}, std::move(groups), {{"checkpoint_every", every}});
   return loop.write_buffers(call(hop, std::move(operands)), init.tensors.size());
 }
 

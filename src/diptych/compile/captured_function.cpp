@@ -1,0 +1,233 @@
+#include "diptych/compile/captured_function.h"
+
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <map>
+
+#include "diptych/base/error.h"
+#include "diptych/compile/release_rules.h"
+#include "diptych/ops/tags.h"
+#include "diptych/passes/remove_dead_nodes.h"
+#include "diptych/passes/storage_roots.h"
+#include "diptych/pipeline/pipeline.h"
+
+namespace diptych {
+
+std::vector<bool> needed_for_gradients(const Joint& joint) {
+  const Graph& graph = joint.graph;
+  std::vector<bool> needed(graph.num_values());
+  for (size_t i = joint.layout.num_forward_outputs(); i < graph.outputs().size(); ++i) {
+    if (graph.outputs()[i]) needed[graph.outputs()[i].id] = true;
+  }
+  for (size_t i = graph.nodes().size(); i-- > 0;) {
+    const Node& node = graph.nodes()[i];
+    const bool is_needed = std::any_of(node.outputs.begin(), node.outputs.end(),
+                                       [&](Value output) { return output && needed[output.id]; });
+    // Every draw is repeated in order, so what any of them reads is needed.
+    if (is_needed || diptych::draws_random(node)) {
+      for_each_operand_value(node, [&](Value value) { needed[value.id] = true; });
+    }
+  }
+  return needed;
+}
+
+CapturedFunction::CapturedFunction(const FlatFunction& function, const std::vector<at::Tensor>& arguments,
+                                   const std::vector<std::string>& paths, AotOptions options, CaptureExtent extent)
+    : options_(std::move(options)),
+      simplify_{.fold_constants = extent == CaptureExtent::kCallable},
+      capture_(std::make_shared<JointCapture>(function, arguments, paths,
+                                              CaptureOptions{options_.name, false, /*stages=*/true})) {
+  Joint joint = trace_joint();
+  layout_ = joint.layout;
+  host_reads_ = capture_->host_reads();
+  if (extent != CaptureExtent::kCallable) traced_graph_ = remove_dead_nodes(joint.graph);
+  free_variables_ = capture_->free_variables();
+  for (const auto& derived : plan().derived) free_variables_[derived.free_variable] = at::Tensor();
+  capture_->release_arguments();
+  if (extent != CaptureExtent::kTrace) make_graphs(std::move(joint));
+}
+
+CapturedFunction::~CapturedFunction() = default;
+
+Joint CapturedFunction::trace_joint() {
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+  const size_t num_tangents = plan().num_tangents();
+  tangent_errors_.resize(num_tangents);
+  try {
+    return capture_->joint();
+  } catch (const c10::Error&) {
+    // Eager would throw this at a backward that comes through the tangent at fault, which may never happen.
+    std::vector<bool> traceable(num_tangents);
+    for (size_t i = 0; i < num_tangents; ++i) {
+      std::vector<bool> alone(num_tangents);
+      alone[i] = true;
+      try {
+        capture_->joint(alone);
+        traceable[i] = true;
+      } catch (const c10::Error&) {
+        tangent_errors_[i] = std::current_exception();
+      }
+    }
+    return capture_->joint(traceable);
+  }
+}
+
+// The order is Note [The pipeline]'s.
+void CapturedFunction::make_graphs(Joint traced) {
+  joint_ = lower_joint(std::move(traced), options_.decompositions);
+  Split split = split_joint(joint_, options_.partition);
+  saved_ = std::move(split.saved);
+  split_forward_ = std::move(split.forward);
+  find_mutated();
+  std::vector<size_t> mutated;
+  for (const auto& mutation : plan().mutations) {
+    if (mutation.data) mutated.push_back(mutation.primal);
+  }
+  forward_ = lower(Stage::kForward, split_forward_, {.simplify = simplify_, .mutated = std::move(mutated)});
+  draws_random_ = std::any_of(forward_.nodes().begin(), forward_.nodes().end(), diptych::draws_random);
+  if (!is_differentiable()) return;
+  find_residual_sources();
+  find_gradient_starts();
+  find_stages();
+  // It was traced with autocast off, where backward passes usually run.
+  halves_.push_back({traceable_tangents(), GlobalState::without_autocast(), std::move(split.backward)});
+}
+
+void CapturedFunction::find_mutated() {
+  is_mutated_.resize(layout_.num_primals());
+  for (const auto& mutation : plan().mutations) {
+    is_mutated_[mutation.primal] = true;
+    if (mutation.geometry) reshaped_.push_back(mutation.primal);
+  }
+}
+
+void CapturedFunction::find_residual_sources() {
+  const auto roots = detail::storage_roots(forward_);
+  std::map<Value, ResidualSource> sources;
+  const size_t num_outputs = layout_.num_forward_outputs();
+  for (size_t i = 0; i < forward_.inputs().size(); ++i) {
+    sources.emplace(forward_.inputs()[i], ResidualSource{ResidualSource::Kind::kPrimal, i});
+  }
+  for (size_t i = 0; i < num_outputs; ++i) {
+    // New values of mutated primals are copied out of their slot, so nobody else holds it.
+    if (!forward_.outputs()[i] || forward_.output_slots()[i].kind == SlotKind::kMutated) continue;
+    sources.emplace(roots[forward_.outputs()[i].id], ResidualSource{ResidualSource::Kind::kOutput, i});
+  }
+  for (size_t i = num_outputs; i < forward_.outputs().size(); ++i) {
+    const auto found = sources.find(roots[forward_.outputs()[i].id]);
+    residual_sources_.push_back(found == sources.end() ? ResidualSource{} : found->second);
+  }
+}
+
+void CapturedFunction::find_gradient_starts() {
+  const auto needed = needed_for_gradients(joint_);
+  for (size_t i = 0; i < layout_.num_primals(); ++i) {
+    if (needed[joint_.graph.inputs()[i].id]) gradient_primals_.push_back(i);
+  }
+  for (size_t i = 0; i < plan().crossings.size(); ++i) {
+    const auto& crossing = plan().crossings[i];
+    if (crossing.kind == ForwardPlan::Crossing::Kind::kHidden) continue;
+    // Passes give other values new numbers.
+    if (!is_of_slot(i) || needed[joint_.graph.outputs()[crossing.index].id]) gradient_crossings_.push_back(i);
+  }
+}
+
+void CapturedFunction::find_stages() {
+  tangents_of_stage_.resize(plan().num_stages);
+  for (size_t i = 0; i < plan().num_tangents(); ++i) tangents_of_stage_[plan().stage_of_tangent[i]].push_back(i);
+}
+
+Value CapturedFunction::value_in(const Graph& joint, size_t crossing) const {
+  const auto& found = plan().crossings[crossing];
+  return is_of_slot(crossing) ? joint.outputs()[found.index] : found.value;
+}
+
+bool CapturedFunction::is_of_slot(size_t crossing) const {
+  using Kind = ForwardPlan::Crossing::Kind;
+  const Kind kind = plan().crossings[crossing].kind;
+  return kind == Kind::kSlot || kind == Kind::kLeaf;
+}
+
+// As in eager, what has saved its own result hands the gradient of the gradient to that.
+bool CapturedFunction::is_own_result(size_t index, size_t stage) const {
+  const auto& crossing = plan().crossings[index];
+  return crossing.kind == ForwardPlan::Crossing::Kind::kSlot && crossing.stage == stage &&
+         crossing.index < plan().outputs.size();
+}
+
+std::vector<bool> CapturedFunction::traceable_tangents() const {
+  std::vector<bool> traceable;
+  for (const auto& error : tangent_errors_) traceable.push_back(!error);
+  return traceable;
+}
+
+void CapturedFunction::check_traceable(const std::vector<bool>& defined) const {
+  for (size_t i = 0; i < defined.size(); ++i) {
+    if (defined[i] && tangent_errors_[i]) std::rethrow_exception(tangent_errors_[i]);
+  }
+}
+
+// Requires: the mutex is held.
+Graph CapturedFunction::half(const std::vector<bool>& defined) const {
+  const GlobalState state = GlobalState::current();
+  for (const Half& known : halves_) {
+    if (known.defined == defined && known.state.same_for_backward(state)) return known.graph;
+  }
+  const Joint variant = lower_joint(capture_->joint(defined), options_.decompositions);
+  return halves_.emplace_back(Half{defined, state, split_backward(variant, saved_)}).graph;
+}
+
+Graph CapturedFunction::backward(const std::vector<bool>& defined, const SimplifyOptions& simplify) const {
+  check_traceable(defined);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return lower(Stage::kBackward, half(defined), {.simplify = simplify});
+}
+
+Joint CapturedFunction::joint(const std::vector<bool>& defined) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return capture_->joint(defined, /*create_graph=*/true);
+}
+
+const ReleaseRules& CapturedFunction::release_rules() const {
+  std::call_once(rules_made_, [&] {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    release_rules_ = std::make_unique<ReleaseRules>(capture_->saving_nodes(), joint_, saved_, gradient_primals_);
+  });
+  return *release_rules_;
+}
+
+detail::HostState CapturedFunction::host_state() const {
+  detail::HostState state;
+  for (const auto& reads : host_reads_) state.emplace_back(reads, reads->hash());
+  return state;
+}
+
+std::vector<at::Tensor> CapturedFunction::primals_of(c10::ArrayRef<const at::Tensor*> arguments) const {
+  std::vector<at::Tensor> primals;
+  primals.reserve(arguments.size() + free_variables_.size());
+  for (const at::Tensor* argument : arguments) primals.push_back(*argument);
+  primals.insert(primals.end(), free_variables_.begin(), free_variables_.end());
+  for (const auto& derived : plan().derived) {
+    primals[arguments.size() + derived.free_variable] = detail::autograd_base(primals[derived.base_of]);
+  }
+  for (const size_t part : plan().parts) {
+    DIPTYCH_CHECK(!primals[part].retains_grad() && torch::autograd::impl::hooks(primals[part]).empty(),
+                  "[{}] argument {} has hooks or retains its gradient, and is a view of a tensor that other arguments "
+                  "share and the function changes, so that gradients pass it by; take the hooks off",
+                  options_.name, part);
+  }
+  return primals;
+}
+
+std::vector<at::Tensor> CapturedFunction::written(c10::ArrayRef<const at::Tensor*> arguments) const {
+  const std::vector<at::Tensor> primals = primals_of(arguments);
+  std::vector<at::Tensor> found;
+  for (const MutationPlan& mutation : plan().mutations) {
+    if (mutation.data) found.push_back(primals.at(mutation.primal));
+  }
+  return found;
+}
+
+}  // namespace diptych

@@ -1,0 +1,43 @@
+// The one list of passes from what was captured to what is compiled: see pipeline.cpp.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "diptych/passes/partition.h"
+#include "diptych/passes/simplify.h"
+
+namespace diptych {
+
+/// The kinds of graph that go through the pipeline. Each goes through some of its steps.
+enum class Stage : uint8_t {
+  kJoint,        ///< forward and backward in one, before the split
+  kForward,      ///< the forward half of a function, or a function without a backward
+  kBackward,     ///< the backward half of a function
+  kBody,         ///< a half of a loop's or a branch's body, which is captured again when it is differentiated again
+  kHop,          ///< one higher-order operator that is run outside any capture
+  kBackwardRun,  ///< what a run of the autograd engine was traced to
+};
+
+/// What the steps need to know.
+struct LowerOptions {
+  SimplifyOptions simplify = {};
+  /// Of a joint graph: operators to decompose, by name ("aten.gelu"), or "all" that have a rule.
+  std::vector<std::string> decompositions = {};
+  /// Of a forward graph: positions of inputs whose elements the call changes after the graph has run.
+  std::vector<size_t> mutated = {};
+};
+
+/// Runs the steps of the pipeline that `stage` goes through. Forward nodes of a joint graph, and the numbers of their
+/// values, come out the same for every backward variant of one capture.
+/// Ensures: slots are kept. Errors: UserError names a decomposition that LibTorch does not have.
+Graph lower(Stage stage, Graph graph, const LowerOptions& options = {});
+
+/// The same for a joint graph with its layout.
+Joint lower_joint(Joint joint, const std::vector<std::string>& decompositions);
+
+/// Makes the scans of `graph` cheaper, those inside bodies of other operators too: what can be computed before or after
+/// the loop is, nothing is carried, stacked or passed in that nobody reads, and bodies are simplified. Each pass can be
+/// switched off by its name. `graph` itself is returned where it holds no scan. Slots are kept; rounding may differ.
+Graph optimize_scans(const Graph& graph, const SimplifyOptions& options = {});
+
+}  // namespace diptych
