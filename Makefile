@@ -11,7 +11,7 @@ ARGS ?=
 help: ## Show this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | while IFS=$$'\t' read -r name text; do printf '  make %-8s %s\n' "$$name" "$$text"; done
 
-setup: ## Install system packages (Debian 12) and make .venv with torch
+setup: ## Install system packages (Debian 12 or 13, Ubuntu 24.04) and make .venv with torch
 	@tools/setup.sh
 
 train: setup ## Train the GPT on the repository's text: make train ARGS="--steps 20"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes the machine ready to build: system packages (Debian 12, by apt) and .venv with torch. Safe to run at any time;
-# when nothing is missing it takes a fraction of a second and touches no network.
+# Makes the machine ready to build: system packages (by apt, on the systems of knows_packages) and .venv with torch. Safe
+# to run at any time; when nothing is missing it takes a fraction of a second and touches no network.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -11,9 +11,14 @@ cpu_wheels=https://download.pytorch.org/whl/cpu
 say() { printf 'setup: %s\n' "$*" >&2; }
 die() { say "$*"; exit 1; }
 
-is_debian_12() { [ -r /etc/os-release ] && (. /etc/os-release && [ "${ID:-}" = debian ] && [ "${VERSION_ID:-}" = 12 ]); }
+# Prints the system as /etc/os-release names it, such as debian-12.
+system_name() { (. /etc/os-release && printf '%s-%s\n' "${ID:-unknown}" "${VERSION_ID:-unknown}") 2>/dev/null || echo unknown; }
 
-# Prints "package version probe" rows.
+# True where the packages have the names of tools/packages.txt. Everything was run on Debian 12. The names were compared with
+# Debian 13's list of packages; Ubuntu 24.04's are taken to be the same. Nothing was run on these two.
+knows_packages() { case $1 in debian-12 | debian-13 | ubuntu-24.04) ;; *) return 1 ;; esac }
+
+# Prints rows of package, version and probe.
 package_rows() { sed -e 's/#.*//' -e '/^[[:space:]]*$/d' "$packages_file"; }
 
 missing_debian_packages() {
@@ -46,10 +51,10 @@ install_debian_packages() {
     die "could not install them (not root, no sudo, or apt failed; its words are above). As root run: apt-get install $missing"
 }
 
-# On a system that is not Debian 12: says what is missing and stops.
+# On a system whose packages have other names: says what is missing and stops.
 check_other_system() {
   local absent=() package version probe python
-  while read -r package version probe; do
+  while read -r package version probe _; do
     case $probe in
       program:*) command -v "${probe#program:}" >/dev/null || absent+=("$package (${probe#program:} not found on PATH; Debian 12 has $version)") ;;
       header:*)
@@ -63,7 +68,7 @@ check_other_system() {
     esac
   done < <(package_rows)
   if [ ${#absent[@]} -gt 0 ]; then
-    say "this is not Debian 12, so nothing is installed for you. needs:"
+    say "packages are installed on Debian 12, Debian 13 and Ubuntu 24.04 only, and this is $1. Install by hand what it needs:"
     printf '  %s\n' "${absent[@]}" >&2
     exit 1
   fi
@@ -139,5 +144,6 @@ make_environment() {
   printf '%s\n' "$wanted" >"$stamp"
 }
 
-if is_debian_12; then install_debian_packages; else check_other_system; fi
+system=$(system_name)
+if knows_packages "$system"; then install_debian_packages; else check_other_system "$system"; fi
 make_environment

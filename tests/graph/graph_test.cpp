@@ -183,7 +183,7 @@ TEST(Verify, FindsEachKindOfFault) {
   expect(with_node({tanh, {Value{0}}, {}, {-1}, {}, from, true}, {meta}), "is the gradient of %99");
   auto inner = std::make_shared<Graph>("body");
   inner->set_outputs({Value{3}}, {{SlotKind::kOutput, "y"}});
-  expect(with_node({scan, {}, {}, {}, {inner}, {}, true}, {}),
+  expect(with_node({nested, {}, {}, {}, {inner}, {}, true}, {}),
          "in its subgraph 0: graph 'body' output 0 is %3, which is no value of the graph");
   TensorMeta odd = meta;
   odd.strides.push_back(1);

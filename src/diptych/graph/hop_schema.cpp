@@ -3,6 +3,7 @@
 #include <torch/csrc/jit/frontend/function_schema_parser.h>
 
 #include "diptych/base/error.h"
+#include "diptych/base/error_words.h"
 #include "diptych/graph/operand.h"
 
 namespace diptych {
