@@ -315,12 +315,12 @@ TEST(BackwardKey, RandomPassesInOneCacheAreNotTakenForOneAnother) {
 TEST(BackwardKey, AGraphThatMeetsAnotherPassIsOurFault) {
   const at::Tensor x = leaf();
   const at::Tensor y = Fan::apply(x, 3, true)[0];
-  std::vector<detail::TaskCall> calls(1);
+  std::vector<detail::RunCall> calls(1);
   calls[0].node = y.grad_fn();
-  const detail::Origins none;
-  detail::LiveCall live{0, detail::LiveStage::kNode, {true}, {{}}, {true}, 0};
+  const detail::MaybeUndefined none;
+  detail::EagerCall live{0, detail::EagerStage::kNode, {true}, {{}}, {true}, 0};
   const auto message = [&] {
-    detail::LiveRun run(calls, /*num_numbers=*/1, /*keeps_graph=*/true, none);
+    detail::EagerRun run(calls, /*num_numbers=*/1, /*keeps_graph=*/true, none);
     try {
       run.call(live, {torch::ones({3})});
     } catch (const InternalError& error) {
@@ -328,8 +328,7 @@ TEST(BackwardKey, AGraphThatMeetsAnotherPassIsOurFault) {
     }
     return std::string();
   };
-  EXPECT_NE(message().find("with 1 gradients for 1 results, and in this pass it takes 3 and gives 1"),
-            std::string::npos)
+  EXPECT_NE(message().find("with 1 gradients for 1 results, and in this run it takes 3 and gives 1"), std::string::npos)
       << message();
   live.is_given = {true, false, false};
   EXPECT_EQ(message(), "");

@@ -103,12 +103,12 @@ TEST_F(Step, MissesOfEndingsAreExplained) {
   const auto misses = backward_capture::statistics().misses;
   const std::string words = "sgd [1 parameters, momentum=0, dampening=0, weight_decay=0, nesterov=0]";
   EXPECT_EQ(misses, (std::vector<std::string>{"the first backward", words + " follows",
-                                              "what follows the pass has other inputs"}));
+                                              "what follows the run has other inputs"}));
   backward_capture::reset();
   capture_step(sgd)(loss());
   const BackwardCapture capture;
   loss().backward();
-  EXPECT_EQ(backward_capture::statistics().misses.back(), "nothing follows the pass");
+  EXPECT_EQ(backward_capture::statistics().misses.back(), "nothing follows the run");
 }
 
 TEST_F(Step, ChangedOptionsAreAnExplainedMiss) {
@@ -122,7 +122,7 @@ TEST_F(Step, ChangedOptionsAreAnExplainedMiss) {
   const auto statistics = backward_capture::statistics();
   ASSERT_EQ(statistics.captures, 2);
   EXPECT_EQ(statistics.misses[1],
-            "what follows the pass changed sgd [2 parameters, momentum=0.9, dampening=0, weight_decay=0, nesterov=0] "
+            "what follows the run changed sgd [2 parameters, momentum=0.9, dampening=0, weight_decay=0, nesterov=0] "
             "-> sgd [2 parameters, momentum=0.5, dampening=0, weight_decay=0, nesterov=0]");
 }
 

@@ -152,7 +152,7 @@ TEST(StepErrors, TransformsThatGiveOtherThanGradients) {
                   "gave Float of sizes [] for parameter 0 of group 0, expected Float of sizes [2]"});
   const at::Tensor foreign = torch::ones({2});
   expect_refusal([&] { step_giving([&](const Tensors& g) { return Tensors{g[0] * foreign}; }); },
-                 {"[backward] what ends the pass reads a tensor of sizes [2] that is not among its inputs"});
+                 {"[backward] what ends the run reads a tensor of sizes [2] that is not among its inputs"});
 }
 
 TEST(StepErrors, ARuleThatIsNotThereIsOurFault) { EXPECT_THROW(detail::find_update_rule("adagrad"), InternalError); }

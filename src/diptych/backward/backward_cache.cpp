@@ -15,15 +15,15 @@
 namespace diptych::detail {
 namespace {
 
-size_t hash_of(const TaskKey& key) {
+size_t hash_of(const RunKey& key) {
   const std::hash<std::string_view> hash;
   return ((hash(key.structure) * 31 + hash(key.ending)) * 31 + hash(key.surroundings)) * 31 + key.num_results;
 }
 
-std::string name_of(const TaskCall& call) { return call.node->name(); }
+std::string name_of(const RunCall& call) { return call.node->name(); }
 
 // How many calls of two tasks are alike from the first on.
-size_t common_calls(const TaskKey& a, const TaskKey& b) {
+size_t common_calls(const RunKey& a, const RunKey& b) {
   const auto [left, right] =
       std::mismatch(a.structure.begin(), a.structure.end(), b.structure.begin(), b.structure.end());
   const auto same = static_cast<uint32_t>(left - a.structure.begin());
@@ -36,12 +36,12 @@ size_t common_calls(const TaskKey& a, const TaskKey& b) {
 }
 
 // Makes `entry` one for all sizes of a range; false if there is no graph for them.
-bool unify_traces(const std::vector<TaskCall>& calls, TaskContents& contents, const SizePattern& pattern,
+bool unify_traces(const std::vector<RunCall>& calls, RunContents& contents, const SizePattern& pattern,
                   BackwardEntry& entry) {
   const auto actual = *pattern.match(contents.key().sizes);
   const TraceAt trace = [&](const SymbolValues& symbols) -> std::optional<std::vector<Graph>> {
     try {
-      auto traced = trace_backward(calls, contents, entry.is_opaque, pattern.at(symbols));
+      auto traced = trace_backward(calls, contents, entry.stays_eager, pattern.at(symbols));
       if (symbols == actual) entry.trace = traced;
       return std::vector{std::move(traced.graph)};
     } catch (const std::exception& error) {
@@ -67,13 +67,13 @@ bool unify_traces(const std::vector<TaskCall>& calls, TaskContents& contents, co
 // A line for each call, with what it brings to the key, and the graph.
 void log_entry(const BackwardEntry& entry) {
   if (!log_enabled(Log::kBackwardVerbose)) return;
-  TaskKey::Part last{0, 0};
+  RunKey::Part last{0, 0};
   for (size_t i = 0; i < entry.names.size(); ++i) {
-    const TaskKey::Part& part = entry.key.parts[i];
+    const RunKey::Part& part = entry.key.parts[i];
     const auto structure =
         std::string_view(entry.key.structure).substr(last.structure_end, part.structure_end - last.structure_end);
     log(Log::kBackwardVerbose, "call {}: {}{}, key {:016x} of {} bytes, sizes {}", i, entry.names[i],
-        entry.is_opaque[i] ? " (run as it is)" : "", std::hash<std::string_view>()(structure), structure.size(),
+        entry.stays_eager[i] ? " (stays eager)" : "", std::hash<std::string_view>()(structure), structure.size(),
         fmt::join(entry.key.sizes.begin() + last.sizes_end, entry.key.sizes.begin() + part.sizes_end, ","));
     last = part;
   }
@@ -81,15 +81,15 @@ void log_entry(const BackwardEntry& entry) {
 }
 
 // Its line of words; the layouts behind it are bytes.
-std::string_view words_of_ending(const TaskKey& key) {
+std::string_view words_of_ending(const RunKey& key) {
   return std::string_view(key.ending).substr(0, key.ending.find('\n'));
 }
 
-std::string explain_ending(const TaskKey& was, const TaskKey& is) {
+std::string explain_ending(const RunKey& was, const RunKey& is) {
   const auto before = words_of_ending(was), now = words_of_ending(is);
-  if (before == now) return "what follows the pass has other inputs";
-  if (before.empty() || now.empty()) return now.empty() ? "nothing follows the pass" : fmt::format("{} follows", now);
-  return fmt::format("what follows the pass changed {} -> {}", before, now);
+  if (before == now) return "what follows the run has other inputs";
+  if (before.empty() || now.empty()) return now.empty() ? "nothing follows the run" : fmt::format("{} follows", now);
+  return fmt::format("what follows the run changed {} -> {}", before, now);
 }
 
 }  // namespace
@@ -99,7 +99,7 @@ BackwardCache& BackwardCache::instance() {
   return *cache;
 }
 
-std::optional<BackwardCache::Found> BackwardCache::find_known(size_t hash, const TaskKey& key) {
+std::optional<BackwardCache::Found> BackwardCache::find_known(size_t hash, const RunKey& key) {
   const auto [begin, end] = by_structure_.equal_range(hash);
   for (auto known = begin; known != end; ++known) {
     const BackwardEntry& entry = **known->second;
@@ -123,9 +123,9 @@ BackwardCache::Found BackwardCache::used(std::list<Entry>::iterator place, const
   return Found{entries_.front(), symbols, std::nullopt};
 }
 
-std::optional<BackwardCache::Found> BackwardCache::find_by_trace(size_t hash, const std::vector<TaskCall>& calls,
-                                                                 TaskContents& contents) {
-  const TaskKey& key = contents.key();
+std::optional<BackwardCache::Found> BackwardCache::find_by_trace(size_t hash, const std::vector<RunCall>& calls,
+                                                                 RunContents& contents) {
+  const RunKey& key = contents.key();
   const auto [begin, end] = by_structure_.equal_range(hash);
   for (auto known = begin; known != end; ++known) {
     BackwardEntry& entry = **known->second;
@@ -134,7 +134,7 @@ std::optional<BackwardCache::Found> BackwardCache::find_by_trace(size_t hash, co
     if (!symbols || entry.checked.count(*symbols) != 0) continue;
     bool agrees = false;
     try {
-      const auto traced = trace_backward(calls, contents, entry.is_opaque, key.sizes);
+      const auto traced = trace_backward(calls, contents, entry.stays_eager, key.sizes);
       agrees = is_instance(entry.general, entry.pattern->named(*symbols), traced.graph);
     } catch (const LostNode&) {
       throw;
@@ -162,7 +162,7 @@ void BackwardCache::add(size_t hash, Entry entry) {
   entries_.erase(oldest);
 }
 
-BackwardCache::Found BackwardCache::find(const std::vector<TaskCall>& calls, TaskContents& contents) {
+BackwardCache::Found BackwardCache::find(const std::vector<RunCall>& calls, RunContents& contents) {
   const size_t hash = hash_of(contents.key());
   const std::lock_guard lock(mutex_);
   if (auto known = find_known(hash, contents.key())) return *known;
@@ -178,26 +178,26 @@ BackwardCache::Found BackwardCache::find(const std::vector<TaskCall>& calls, Tas
 }
 
 // Nodes that turn out not to be replayable are left as they are, one after the other.
-std::shared_ptr<BackwardEntry> BackwardCache::capture(const std::vector<TaskCall>& calls, TaskContents& contents) {
+std::shared_ptr<BackwardEntry> BackwardCache::capture(const std::vector<RunCall>& calls, RunContents& contents) {
   auto entry = std::make_shared<BackwardEntry>();
   entry->key = contents.key();
-  entry->is_opaque.resize(calls.size());
-  for (const TaskCall& call : calls) entry->names.push_back(name_of(call));
+  entry->stays_eager.resize(calls.size());
+  for (const RunCall& call : calls) entry->names.push_back(name_of(call));
   while (!entry->program) {
     try {
-      entry->trace = trace_backward(calls, contents, entry->is_opaque, contents.key().sizes);
+      entry->trace = trace_backward(calls, contents, entry->stays_eager, contents.key().sizes);
       entry->program = std::make_shared<const Program>(lower(Stage::kBackwardRun, entry->trace.graph));
     } catch (const UnsupportedNode& node) {
-      log(Log::kBackward, "{} (call {}) is run as it is: {}", entry->names[node.call()], node.call(), node.what());
-      if (entry->is_opaque[node.call()] || node.call() == 0) break;
-      entry->is_opaque[node.call()] = true;
+      log(Log::kBackward, "{} (call {}) stays eager: {}", entry->names[node.call()], node.call(), node.what());
+      if (entry->stays_eager[node.call()] || node.call() == 0) break;
+      entry->stays_eager[node.call()] = true;
     }
   }
   return entry;
 }
 
-std::shared_ptr<BackwardEntry> BackwardCache::generalize(size_t hash, const std::vector<TaskCall>& calls,
-                                                         TaskContents& contents) {
+std::shared_ptr<BackwardEntry> BackwardCache::generalize(size_t hash, const std::vector<RunCall>& calls,
+                                                         RunContents& contents) {
   const auto known = of_structure(hash, contents.key());
   if (known.empty() || failures_[hash] == kMostFailures) return nullptr;
   std::vector<std::vector<int64_t>> examples;
@@ -207,7 +207,7 @@ std::shared_ptr<BackwardEntry> BackwardCache::generalize(size_t hash, const std:
   auto entry = std::make_shared<BackwardEntry>();
   entry->key = contents.key();
   entry->names = known.front()->names;
-  entry->is_opaque = known.front()->is_opaque;
+  entry->stays_eager = known.front()->stays_eager;
   if (!unify_traces(calls, contents, *pattern, *entry)) {
     ++failures_[hash];
     return nullptr;
@@ -215,7 +215,7 @@ std::shared_ptr<BackwardEntry> BackwardCache::generalize(size_t hash, const std:
   return entry;
 }
 
-std::vector<BackwardCache::Entry> BackwardCache::of_structure(size_t hash, const TaskKey& key) const {
+std::vector<BackwardCache::Entry> BackwardCache::of_structure(size_t hash, const RunKey& key) const {
   std::vector<Entry> entries;
   const auto [begin, end] = by_structure_.equal_range(hash);
   for (auto known = begin; known != end; ++known) {
@@ -225,8 +225,8 @@ std::vector<BackwardCache::Entry> BackwardCache::of_structure(size_t hash, const
   return entries;
 }
 
-// Compared with the known pass that begins most alike.
-BackwardCache::Miss BackwardCache::explain(const std::vector<TaskCall>& calls, const TaskKey& key) const {
+// Compared with the known run that begins most alike.
+BackwardCache::Miss BackwardCache::explain(const std::vector<RunCall>& calls, const RunKey& key) const {
   const BackwardEntry* nearest = nullptr;
   size_t common = 0;
   for (const Entry& entry : entries_) {
@@ -238,7 +238,7 @@ BackwardCache::Miss BackwardCache::explain(const std::vector<TaskCall>& calls, c
   if (nearest == nullptr) return {"first backward", "the first backward"};
   if (common < calls.size() || common < nearest->names.size()) {
     if (common == calls.size()) {
-      return {"fewer autograd nodes", fmt::format("the pass ends after {} autograd nodes", common)};
+      return {"fewer autograd nodes", fmt::format("the run ends after {} autograd nodes", common)};
     }
     return {"new autograd node", fmt::format("new autograd node {} (call {})", name_of(calls[common]), common)};
   }
@@ -246,7 +246,7 @@ BackwardCache::Miss BackwardCache::explain(const std::vector<TaskCall>& calls, c
     return {"other state", fmt::format("{} changed to {}", nearest->key.surroundings, key.surroundings)};
   }
   if (nearest->key.ending == key.ending && nearest->key.num_results != key.num_results) {
-    return {"other results", fmt::format("the pass returns {} gradients, and one that is known {}", key.num_results,
+    return {"other results", fmt::format("the run returns {} gradients, and one that is known {}", key.num_results,
                                          nearest->key.num_results)};
   }
   const auto& known = nearest->key.sizes;

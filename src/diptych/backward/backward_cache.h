@@ -1,4 +1,4 @@
-// The graphs of captured backward passes, by what the passes' nodes say of themselves.
+// The graphs of captured backward runs, by what the runs' nodes say of themselves.
 #pragma once
 #include <list>
 #include <map>
@@ -15,13 +15,13 @@
 
 namespace diptych::detail {
 
-/// A captured pass. Where nothing could be captured there is no program. Where sizes are dynamic, the graph has one
+/// A captured run. Where nothing could be captured there is no program. Where sizes are dynamic, the graph has one
 /// input more: a tensor of no elements whose sizes are the symbols' values, then 0.
 struct BackwardEntry {
-  TaskKey key;
+  RunKey key;
   std::optional<SizePattern> pattern;  ///< of the key's sizes, if some are dynamic
   std::vector<std::string> names;      ///< of the nodes, in order
-  std::vector<bool> is_opaque;         ///< which of them can't be replayed
+  std::vector<bool> stays_eager;       ///< which of them can't be replayed
   BackwardTrace trace;
   Graph general;                         ///< as traces of it are, if some sizes are dynamic
   std::map<SymbolValues, bool> checked;  ///< sizes at which a trace was compared with `general`, and whether it is that
@@ -44,21 +44,21 @@ class BackwardCache {
     bool was_traced = false;   ///< if a trace showed that an entry is right for sizes that are new to it
   };
   /// The entry of a task, captured now if there is none. Errors: LostNode, what the task's ending throws.
-  Found find(const std::vector<TaskCall>& calls, TaskContents& contents);
+  Found find(const std::vector<RunCall>& calls, RunContents& contents);
   void clear();
 
  private:
   using Entry = std::shared_ptr<BackwardEntry>;
-  std::optional<Found> find_known(size_t hash, const TaskKey& key);
+  std::optional<Found> find_known(size_t hash, const RunKey& key);
   /// An entry with dynamic sizes that a trace at this task's sizes shows to be right for them.
-  std::optional<Found> find_by_trace(size_t hash, const std::vector<TaskCall>& calls, TaskContents& contents);
+  std::optional<Found> find_by_trace(size_t hash, const std::vector<RunCall>& calls, RunContents& contents);
   Found used(std::list<Entry>::iterator place, const SymbolValues& symbols);
-  std::shared_ptr<BackwardEntry> capture(const std::vector<TaskCall>& calls, TaskContents& contents);
+  std::shared_ptr<BackwardEntry> capture(const std::vector<RunCall>& calls, RunContents& contents);
   /// A graph for the sizes of this task and those of the entries that have its structure; null if there is none.
-  std::shared_ptr<BackwardEntry> generalize(size_t hash, const std::vector<TaskCall>& calls, TaskContents& contents);
-  std::vector<Entry> of_structure(size_t hash, const TaskKey& key) const;
+  std::shared_ptr<BackwardEntry> generalize(size_t hash, const std::vector<RunCall>& calls, RunContents& contents);
+  std::vector<Entry> of_structure(size_t hash, const RunKey& key) const;
   void add(size_t hash, Entry entry);
-  Miss explain(const std::vector<TaskCall>& calls, const TaskKey& key) const;
+  Miss explain(const std::vector<RunCall>& calls, const RunKey& key) const;
 
   static constexpr size_t kMostEntries = 256;
   static constexpr size_t kMostFailures = 3;

@@ -54,8 +54,8 @@ Switches& switches() {
 }
 
 thread_local std::shared_ptr<const BackwardEntry> last;
-thread_local size_t num_captured_passes = 0;             ///< that this thread is in the middle of, one inside the other
-thread_local detail::PassEnding* next_ending = nullptr;  ///< of the pass that starts next
+thread_local size_t num_captured_passes = 0;            ///< that this thread is in the middle of, one inside the other
+thread_local detail::RunEnding* next_ending = nullptr;  ///< of the run that starts next
 
 ag::variable_list run_task(const NodePtr& root, const ag::GraphTask& task, bool accumulate,
                            const ag::edge_list& outputs);
@@ -114,26 +114,26 @@ void run_final_callbacks(ag::GraphTask& task) {
   }
 }
 
-/// One pass through a graph that is there.
-class CapturedPass {
+/// One run through a graph that is there.
+class CapturedRun {
  public:
-  CapturedPass(const BackwardEntry& entry, const std::vector<detail::TaskCall>& calls, bool keeps_graph)
+  CapturedRun(const BackwardEntry& entry, const std::vector<detail::RunCall>& calls, bool keeps_graph)
       : entry_(entry), calls_(calls), keeps_graph_(keeps_graph) {}
 
   ag::variable_list run(std::vector<at::Tensor>&& inputs, bool records_gradients) {
-    detail::LiveRun live(calls_, entry_.trace.num_numbers, keeps_graph_, entry_.trace.dense);
+    detail::EagerRun eager(calls_, entry_.trace.num_numbers, keeps_graph_, entry_.trace.dense);
     // Where nobody's code runs on the way, nobody can see that what nodes have saved is let go before.
     if (!entry_.trace.runs_user_code) release(calls_.size());
     try {
       ag::variable_list results = run_program(std::move(inputs), records_gradients);
       release(calls_.size());
       for (size_t i = 0; i < results.size(); ++i) {
-        if (live.is_undefined(entry_.trace.origins[i])) results[i] = at::Tensor();
+        if (eager.is_undefined(entry_.trace.maybe_undefined[i])) results[i] = at::Tensor();
         detail::drop_history(results[i]);
       }
       return results;
     } catch (...) {
-      release(live.last_call());
+      release(eager.last_call());
       rethrow_users();
     }
   }
@@ -165,9 +165,9 @@ class CapturedPass {
   }
 
   const BackwardEntry& entry_;
-  const std::vector<detail::TaskCall>& calls_;
+  const std::vector<detail::RunCall>& calls_;
   bool keeps_graph_;
-  /// Counts this pass while it runs.
+  /// Counts this run while it runs.
   struct Inside {
     Inside() { ++num_captured_passes; }
     ~Inside() { --num_captured_passes; }
@@ -176,7 +176,7 @@ class CapturedPass {
   } inside_;
 };
 
-/// What became of a pass.
+/// What became of a run.
 struct Outcome {
   const char* why_eager = nullptr;
   bool is_captured = false;  ///< a graph was traced for it
@@ -218,7 +218,7 @@ void count(const Outcome& outcome) {
   detail::GuardsOfThread::for_each([&](backward_capture::Statistics& own) { add(outcome, own); });
 }
 
-bool captures_here(const detail::PassEnding* ending) {
+bool captures_here(const detail::RunEnding* ending) {
   const bool wanted = ending != nullptr || innermost_guard != nullptr || switches().all_threads;
   // The engine also runs the backward of a function that is being captured itself.
   return wanted && !detail::is_tracing();
@@ -256,24 +256,24 @@ ag::variable_list run_counted_in_eager(const NodePtr& root, const ag::GraphTask&
   return run_in_eager(root, task);
 }
 
-ag::variable_list run_graph(const detail::BackwardCache::Found& found, const std::vector<detail::TaskCall>& calls,
-                            const ag::GraphTask& task, detail::TaskContents& contents) {
+ag::variable_list run_graph(const detail::BackwardCache::Found& found, const std::vector<detail::RunCall>& calls,
+                            const ag::GraphTask& task, detail::RunContents& contents) {
   const auto& [entry, symbols, miss, was_traced] = found;
   auto inputs = std::move(contents.compiler().tensor_args.inputs);
   for (const auto& input : contents.ending_inputs()) inputs.push_back(input.tensor);
   if (entry->pattern) inputs.push_back(detail::sizes_tensor(entry->pattern->num_symbols(), symbols));
   DIPTYCH_ASSERT(calls.size() == entry->names.size() && inputs.size() == entry->trace.graph.inputs().size(),
-                 "a pass of {} nodes with {} tensors has the graph of one of {} nodes with {} tensors", calls.size(),
+                 "a run of {} nodes with {} tensors has the graph of one of {} nodes with {} tensors", calls.size(),
                  inputs.size(), entry->names.size(), entry->trace.graph.inputs().size());
   detail::check_call(entry->program->graph(), inputs);
-  return CapturedPass(*entry, calls, task.keep_graph_).run(std::move(inputs), c10::GradMode::is_enabled());
+  return CapturedRun(*entry, calls, task.keep_graph_).run(std::move(inputs), c10::GradMode::is_enabled());
 }
 
 ag::variable_list run_task(const NodePtr& root, const ag::GraphTask& task, bool /*accumulate*/,
                            const ag::edge_list& /*outputs*/) {
   detail::leave_entry();
-  // A pass that starts inside this one has none.
-  detail::PassEnding* const ending = std::exchange(next_ending, nullptr);
+  // A run that starts inside this one has none.
+  detail::RunEnding* const ending = std::exchange(next_ending, nullptr);
   if (!captures_here(ending)) return run_in_eager(root, task);
   auto& mutable_task = const_cast<ag::GraphTask&>(task);
   const at::ThreadLocalStateGuard state(mutable_task.thread_locals_);
@@ -281,7 +281,7 @@ ag::variable_list run_task(const NodePtr& root, const ag::GraphTask& task, bool 
   auto calls = detail::calls_in_order(root, task);
   if (ending != nullptr) detail::hand_out_gradients(calls, ending->leaves());
   const size_t num_results = ending != nullptr ? ending->leaves().size() : task.captured_vars_.size();
-  std::optional<detail::TaskContents> contents;
+  std::optional<detail::RunContents> contents;
   contents.emplace(calls, num_results, c10::GradMode::is_enabled(), surroundings(), ending);
   if (const char* why = contents->obstacle()) {
     contents.reset();
@@ -307,7 +307,7 @@ detail::EngineCapture::EngineCapture() { add_user(); }
 
 detail::EngineCapture::~EngineCapture() { remove_user(); }
 
-detail::EndingScope::EndingScope(PassEnding& ending) : outer_(std::exchange(next_ending, &ending)) {}
+detail::EndingScope::EndingScope(RunEnding& ending) : outer_(std::exchange(next_ending, &ending)) {}
 
 detail::EndingScope::~EndingScope() { next_ending = outer_; }
 

@@ -15,12 +15,12 @@ struct GuardsOfThread;
 
 namespace backward_capture {
 
-/// What happened to backward passes.
+/// What happened to backward runs.
 struct Statistics {
   size_t captures = 0;              ///< graphs that were traced
-  size_t hits = 0;                  ///< passes that ran a graph that was there
+  size_t hits = 0;                  ///< runs that ran a graph that was there
   size_t size_checks = 0;           ///< hits that were traced, as a graph for many sizes met these for the first time
-  size_t eager = 0;                 ///< passes that autograd's engine ran, as they could not be captured
+  size_t eager = 0;                 ///< runs that autograd's engine ran, as they could not be captured
   std::vector<std::string> misses;  ///< why each capture had to be made, in a line
   /// How many of them there were of each kind: "first backward", "new autograd node", "fewer autograd nodes", "size
   /// changed", "other results", "other ending", "other state".
@@ -30,16 +30,16 @@ struct Statistics {
 
 }  // namespace backward_capture
 
-/// While one lives, backward passes that this thread starts run through a captured graph of the whole pass: of every
-/// autograd node, whoever made it, hooks and the accumulation of gradients among them. The first pass of a kind is
+/// While one lives, backward runs that this thread starts run through a captured graph of the whole run: of every
+/// autograd node, whoever made it, hooks and the accumulation of gradients among them. The first run of a kind is
 /// captured, later ones with nodes, constants, sizes and strides as the first run its graph. What a graph can't hold
 /// (hooks, accumulation, nodes that can't be replayed on stand-ins) stands in it as hop.autograd_node and runs as in
-/// eager, in eager's order. A pass that can't be captured at all runs in eager, which the statistics count by reason:
+/// eager, in eager's order. A run that can't be captured at all runs in eager, which the statistics count by reason:
 /// batched gradients, transforms of functions, dispatch modes, forward-mode differentiation, tensor subclasses, nested,
-/// sparse, quantized and lazily conjugated tensors, anomaly mode, and passes that are nested more than eight deep.
+/// sparse, quantized and lazily conjugated tensors, anomaly mode, and runs that are nested more than eight deep.
 /// Results, errors, warnings and what is accumulated are eager's. Threads: each has its own; others run in eager.
 /// Source: PyTorch's compiled autograd (torch/csrc/dynamo/compiled_autograd.h), whose interface to nodes it uses.
-/// Errors: c10::Error if another thread is in a backward pass while the process's first guard is made.
+/// Errors: c10::Error if another thread is in a backward run while the process's first guard is made.
 class BackwardCapture {
  public:
   BackwardCapture();
@@ -47,7 +47,7 @@ class BackwardCapture {
   BackwardCapture(const BackwardCapture&) = delete;
   BackwardCapture& operator=(const BackwardCapture&) = delete;
 
-  /// What happened to the passes that this thread started since the guard was made, those of guards inside it included.
+  /// What happened to the runs that this thread started since the guard was made, those of guards inside it included.
   const backward_capture::Statistics& stats() const { return stats_; }
 
  private:
@@ -68,7 +68,7 @@ Statistics statistics();
 /// Forgets all graphs, and the statistics.
 void reset();
 
-/// The graph of the pass that ran last on this thread: from what its nodes have saved to the gradients asked for.
+/// The graph of the run that ran last on this thread: from what its nodes have saved to the gradients asked for.
 /// Errors: UserError if none has run, or if it ran in eager.
 Graph last_graph();
 

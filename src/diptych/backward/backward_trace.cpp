@@ -68,16 +68,16 @@ class ReplayInterface final : public ca::PyCompilerInterface {
   }
   at::Tensor call_accumulate_grad(PyObject* /*compiler*/, const at::Tensor& /*variable*/, const at::Tensor& /*grad*/,
                                   const at::Tensor& /*incoming*/, bool /*has_post_hooks*/) const override {
-    throw InternalError("an accumulation was to be replayed, which is run as it is");
+    throw InternalError("an accumulation was to be replayed, but it stays eager");
   }
 };
 
 }  // namespace
 
-BackwardTrace trace_backward(const std::vector<TaskCall>& calls, TaskContents& contents,
-                             const std::vector<bool>& is_opaque, const std::vector<int64_t>& sizes) {
+BackwardTrace trace_backward(const std::vector<RunCall>& calls, RunContents& contents,
+                             const std::vector<bool>& stays_eager, const std::vector<int64_t>& sizes) {
   const ca::PyCompilerGuard guard(std::make_unique<ReplayInterface>());
-  return Replay(calls, contents, is_opaque, sizes).run();
+  return Replay(calls, contents, stays_eager, sizes).run();
 }
 
 }  // namespace diptych::detail

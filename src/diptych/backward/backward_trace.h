@@ -9,10 +9,10 @@
 namespace diptych::detail {
 
 struct BackwardTrace {
-  Graph graph;  ///< from the tensors of a TaskContents, in order, to the task's results, or to those of its ending
-  std::vector<Origins> origins;  ///< per result; see Note [Undefined on the way]
+  Graph graph;  ///< from the tensors of a RunContents, in order, to the task's results, or to those of its ending
+  std::vector<MaybeUndefined> maybe_undefined;  ///< per result; see Note [Undefined on the way]
   size_t num_numbers = 0;
-  Origins dense;                ///< live results that an ending takes
+  MaybeUndefined dense;         ///< eager results that an ending takes
   bool runs_user_code = false;  ///< hooks, or nodes that are run as they are; gradients are accumulated so, too
 };
 
@@ -32,12 +32,11 @@ class LostNode : public InternalError {
   using InternalError::InternalError;
 };
 
-/// Traces a task. `is_opaque`: calls to run as they are besides those that `contents` names. `sizes`: those of the key,
-/// or others in their place, for which the task is traced as if its nodes had them. Nothing is run, no hook is called,
-/// and the nodes are left as they were. Threads: one at a time in the process.
-/// Requires: the engine's task is current on this thread, with its grad mode.
-/// Errors: UnsupportedNode; LostNode; what the ending throws.
-BackwardTrace trace_backward(const std::vector<TaskCall>& calls, TaskContents& contents,
-                             const std::vector<bool>& is_opaque, const std::vector<int64_t>& sizes);
+/// Traces a task. `stays_eager`: calls to run as they are besides those that `contents` names. `sizes`: those of the
+/// key, or others in their place, for which the task is traced as if its nodes had them. Nothing is run, no hook is
+/// called, and the nodes are left as they were. Threads: one at a time in the process. Requires: the engine's task is
+/// current on this thread, with its grad mode. Errors: UnsupportedNode; LostNode; what the ending throws.
+BackwardTrace trace_backward(const std::vector<RunCall>& calls, RunContents& contents,
+                             const std::vector<bool>& stays_eager, const std::vector<int64_t>& sizes);
 
 }  // namespace diptych::detail

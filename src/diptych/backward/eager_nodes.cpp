@@ -19,14 +19,14 @@ namespace {
 
 namespace ag = torch::autograd;
 
-thread_local LiveRun* innermost = nullptr;
+thread_local EagerRun* innermost = nullptr;
 
-LiveCall live_call_of(const Node& node) {
+EagerCall eager_call_of(const Node& node) {
   const auto attributes = HopAttributes::of(node);
   return {static_cast<size_t>(attributes.integer("call")),
-          static_cast<LiveStage>(attributes.integer("stage")),
+          static_cast<EagerStage>(attributes.integer("stage")),
           attributes.flags("given"),
-          decode_origins(attributes.integers("maybe_undefined")),
+          decode_maybe_undefined(attributes.integers("maybe_undefined")),
           attributes.flags("wanted"),
           attributes.integer("first_number")};
 }
@@ -51,8 +51,9 @@ at::Tensor laid_out(const ag::Node& node, at::Tensor result, const at::Tensor& g
 }
 
 // Zeros in the place of a gradient of a node's inputs, or of one that goes into it.
-at::Tensor zeros_for(const ag::Node& node, LiveStage stage, size_t index) {
-  if (stage == LiveStage::kTensorHooks || stage == LiveStage::kPreHooks) return node.input_metadata(index).zeros_like();
+at::Tensor zeros_for(const ag::Node& node, EagerStage stage, size_t index) {
+  if (stage == EagerStage::kTensorHooks || stage == EagerStage::kPreHooks)
+    return node.input_metadata(index).zeros_like();
   const ag::Edge& edge = node.next_edge(index);
   return edge.function->input_metadata(edge.input_nr).zeros_like();
 }
@@ -71,17 +72,17 @@ struct Arity {
   size_t results;
 };
 
-Arity arity_of(const ag::Node& node, LiveStage stage) {
+Arity arity_of(const ag::Node& node, EagerStage stage) {
   switch (stage) {
-    case LiveStage::kTensorHooks:
-    case LiveStage::kPreHooks:
+    case EagerStage::kTensorHooks:
+    case EagerStage::kPreHooks:
       return {node.num_inputs(), node.num_inputs()};
-    case LiveStage::kPostHooks:
+    case EagerStage::kPostHooks:
       return {node.num_outputs() + node.num_inputs(), node.num_outputs()};
-    case LiveStage::kSum:
+    case EagerStage::kSum:
       return {2, 1};
-    case LiveStage::kNode:
-    case LiveStage::kBareNode:
+    case EagerStage::kNode:
+    case EagerStage::kBareNode:
       break;
   }
   return {node.num_inputs(), node.num_outputs()};
@@ -97,8 +98,8 @@ const HopSchema& autograd_node_schema() {
         "first_number)",
         {});
     register_interpreter_rule(*added, [](const Node& node) -> HopKernel {
-      return [live = live_call_of(node)](std::vector<c10::IValue>&& operands, const RunOptions& /*options*/) {
-        return LiveRun::current().call(live, take_tensor_list(operands[0]));
+      return [eager = eager_call_of(node)](std::vector<c10::IValue>&& operands, const RunOptions& /*options*/) {
+        return EagerRun::current().call(eager, take_tensor_list(operands[0]));
       };
     });
     return added;
@@ -106,22 +107,22 @@ const HopSchema& autograd_node_schema() {
   return *known;
 }
 
-Node make_live_node(const LiveCall& live, const std::vector<Value>& operands) {
+Node make_eager_node(const EagerCall& eager, const std::vector<Value>& operands) {
   return make_hop_node(autograd_node_schema(), {operands},
                        {autograd_node_schema(),
-                        {{"call", static_cast<int64_t>(live.call)},
-                         {"stage", static_cast<int64_t>(live.stage)},
-                         {"given", flags_attribute(live.is_given)},
-                         {"maybe_undefined", encode_origins(live.origins)},
-                         {"wanted", flags_attribute(live.is_wanted)},
-                         {"first_number", live.first_number}}});
+                        {{"call", static_cast<int64_t>(eager.call)},
+                         {"stage", static_cast<int64_t>(eager.stage)},
+                         {"given", flags_attribute(eager.is_given)},
+                         {"maybe_undefined", encode_maybe_undefined(eager.maybe_undefined)},
+                         {"wanted", flags_attribute(eager.is_wanted)},
+                         {"first_number", eager.first_number}}});
 }
 
 void drop_history(at::Tensor& gradient) {
   if (!c10::GradMode::is_enabled() && gradient.defined() && gradient.requires_grad()) gradient = gradient.detach();
 }
 
-LiveRun::LiveRun(const std::vector<TaskCall>& calls, size_t num_numbers, bool keeps_graph, const Origins& dense)
+EagerRun::EagerRun(const std::vector<RunCall>& calls, size_t num_numbers, bool keeps_graph, const MaybeUndefined& dense)
     : calls_(calls),
       keeps_graph_(keeps_graph),
       undefined_(num_numbers),
@@ -131,9 +132,9 @@ LiveRun::LiveRun(const std::vector<TaskCall>& calls, size_t num_numbers, bool ke
   innermost = this;
 }
 
-LiveRun::~LiveRun() { innermost = outer_; }
+EagerRun::~EagerRun() { innermost = outer_; }
 
-LiveRun& LiveRun::current() {
+EagerRun& EagerRun::current() {
   DIPTYCH_CHECK(
       innermost != nullptr,
       "[backward] the graph of a captured backward holds autograd nodes that are run as they are, and was run "
@@ -141,60 +142,61 @@ LiveRun& LiveRun::current() {
   return *innermost;
 }
 
-bool LiveRun::is_undefined(const Origins& origins) const {
-  return !origins.empty() &&
-         std::all_of(origins.begin(), origins.end(), [&](int64_t number) { return undefined_[number]; });
+bool EagerRun::is_undefined(const MaybeUndefined& maybe_undefined) const {
+  return !maybe_undefined.empty() && std::all_of(maybe_undefined.begin(), maybe_undefined.end(),
+                                                 [&](int64_t number) { return undefined_[number]; });
 }
 
-// Always, as it costs little: what a graph and the pass at hand do not agree on would else be read from memory that is
+// Always, as it costs little: what a graph and the run at hand do not agree on would else be read from memory that is
 // not there.
-void LiveRun::check(const LiveCall& live, const std::vector<at::Tensor>& operands) const {
-  DIPTYCH_ASSERT(live.call < calls_.size(), "the graph runs node {} of a pass of {} nodes", live.call, calls_.size());
-  const ag::Node& node = *calls_[live.call].node;
-  const auto [num_inputs, num_results] = arity_of(node, live.stage);
-  const auto num_given = static_cast<size_t>(std::count(live.is_given.begin(), live.is_given.end(), true));
-  const auto num_wanted = static_cast<size_t>(std::count(live.is_wanted.begin(), live.is_wanted.end(), true));
+void EagerRun::check(const EagerCall& eager, const std::vector<at::Tensor>& operands) const {
+  DIPTYCH_ASSERT(eager.call < calls_.size(), "the graph runs node {} of a run of {} nodes", eager.call, calls_.size());
+  const ag::Node& node = *calls_[eager.call].node;
+  const auto [num_inputs, num_results] = arity_of(node, eager.stage);
+  const auto num_given = static_cast<size_t>(std::count(eager.is_given.begin(), eager.is_given.end(), true));
+  const auto num_wanted = static_cast<size_t>(std::count(eager.is_wanted.begin(), eager.is_wanted.end(), true));
   DIPTYCH_ASSERT(
-      live.is_given.size() == num_inputs && live.is_wanted.size() == num_results,
-      "the graph calls {} (call {}) with {} gradients for {} results, and in this pass it takes {} and gives {}",
-      node.name(), live.call, live.is_given.size(), live.is_wanted.size(), num_inputs, num_results);
-  DIPTYCH_ASSERT(operands.size() == num_given && live.origins.size() == num_given &&
-                     static_cast<size_t>(live.first_number) + num_wanted <= undefined_.size(),
-                 "{} (call {}) has {} operands, {} origins and results from number {} on, expected {} operands of {} "
-                 "numbers",
-                 node.name(), live.call, operands.size(), live.origins.size(), live.first_number, num_given,
-                 undefined_.size());
+      eager.is_given.size() == num_inputs && eager.is_wanted.size() == num_results,
+      "the graph calls {} (call {}) with {} gradients for {} results, and in this run it takes {} and gives {}",
+      node.name(), eager.call, eager.is_given.size(), eager.is_wanted.size(), num_inputs, num_results);
+  DIPTYCH_ASSERT(
+      operands.size() == num_given && eager.maybe_undefined.size() == num_given &&
+          static_cast<size_t>(eager.first_number) + num_wanted <= undefined_.size(),
+      "{} (call {}) has {} operands, {} maybe_undefined and results from number {} on, expected {} operands of {} "
+      "numbers",
+      node.name(), eager.call, operands.size(), eager.maybe_undefined.size(), eager.first_number, num_given,
+      undefined_.size());
 }
 
-std::vector<at::Tensor> LiveRun::call(const LiveCall& live, std::vector<at::Tensor>&& operands) {
+std::vector<at::Tensor> EagerRun::call(const EagerCall& eager, std::vector<at::Tensor>&& operands) {
   const c10::impl::ForceDispatchKeyGuard eager(keys_);
-  check(live, operands);
-  last_call_ = live.call;
+  check(eager, operands);
+  last_call_ = eager.call;
   // What results are laid out like: the sum of two as the first, whether or not that turns out to be undefined.
   std::vector<at::Tensor> like;
-  if (live.stage == LiveStage::kSum) like = {operands[0]};
-  std::vector<at::Tensor> inputs(live.is_given.size());
+  if (eager.stage == EagerStage::kSum) like = {operands[0]};
+  std::vector<at::Tensor> inputs(eager.is_given.size());
   size_t next = 0;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    if (!live.is_given[i]) continue;
-    if (!is_undefined(live.origins[next])) inputs[i] = std::move(operands[next]);
+    if (!eager.is_given[i]) continue;
+    if (!is_undefined(eager.maybe_undefined[next])) inputs[i] = std::move(operands[next]);
     drop_history(inputs[i]);
     ++next;
   }
   operands.clear();
-  const bool is_around_node = live.stage != LiveStage::kNode && live.stage != LiveStage::kBareNode;
+  const bool is_around_node = eager.stage != EagerStage::kNode && eager.stage != EagerStage::kBareNode;
   if (is_around_node && like.empty()) like = inputs;
-  return wanted_of(live, run_stage(live, std::move(inputs)), like);
+  return wanted_of(eager, run_stage(eager, std::move(inputs)), like);
 }
 
-std::vector<at::Tensor> LiveRun::wanted_of(const LiveCall& live, std::vector<at::Tensor>&& results,
-                                           const std::vector<at::Tensor>& like) {
-  const ag::Node& node = *calls_[live.call].node;
-  results.resize(std::max(results.size(), live.is_wanted.size()));
+std::vector<at::Tensor> EagerRun::wanted_of(const EagerCall& eager, std::vector<at::Tensor>&& results,
+                                            const std::vector<at::Tensor>& like) {
+  const ag::Node& node = *calls_[eager.call].node;
+  results.resize(std::max(results.size(), eager.is_wanted.size()));
   std::vector<at::Tensor> wanted;
-  for (size_t i = 0; i < live.is_wanted.size(); ++i) {
-    if (!live.is_wanted[i]) continue;
-    const int64_t number = live.first_number + static_cast<int64_t>(wanted.size());
+  for (size_t i = 0; i < eager.is_wanted.size(); ++i) {
+    if (!eager.is_wanted[i]) continue;
+    const int64_t number = eager.first_number + static_cast<int64_t>(wanted.size());
     undefined_[number] = !results[i].defined();
     DIPTYCH_CHECK(!results[i].defined() || results[i].layout() == at::kStrided ||
                       std::find(dense_.begin(), dense_.end(), number) == dense_.end(),
@@ -205,22 +207,22 @@ std::vector<at::Tensor> LiveRun::wanted_of(const LiveCall& live, std::vector<at:
     if (results[i].defined()) {
       wanted.push_back(laid_out(node, std::move(results[i]), given));
     } else {
-      wanted.push_back(given.defined() ? at::zeros_like(given) : zeros_for(node, live.stage, i));
+      wanted.push_back(given.defined() ? at::zeros_like(given) : zeros_for(node, eager.stage, i));
     }
   }
   return wanted;
 }
 
-std::vector<at::Tensor> LiveRun::run_stage(const LiveCall& live, std::vector<at::Tensor>&& inputs) const {
-  ag::Node& node = *calls_[live.call].node;
-  switch (live.stage) {
-    case LiveStage::kTensorHooks:
+std::vector<at::Tensor> EagerRun::run_stage(const EagerCall& eager, std::vector<at::Tensor>&& inputs) const {
+  ag::Node& node = *calls_[eager.call].node;
+  switch (eager.stage) {
+    case EagerStage::kTensorHooks:
       inputs = hooked(node.tensor_pre_hooks(), std::move(inputs));
       for (const auto& [output, hook] : node.retains_grad_hooks()) inputs = (*hook)(inputs);
       return std::move(inputs);
-    case LiveStage::kPreHooks:
+    case EagerStage::kPreHooks:
       return hooked(node.pre_hooks(), std::move(inputs));
-    case LiveStage::kPostHooks: {
+    case EagerStage::kPostHooks: {
       const auto middle = inputs.begin() + static_cast<std::ptrdiff_t>(node.num_outputs());
       const ag::variable_list given(middle, inputs.end());
       ag::variable_list outputs(inputs.begin(), middle);
@@ -228,17 +230,17 @@ std::vector<at::Tensor> LiveRun::run_stage(const LiveCall& live, std::vector<at:
       for (const auto& hook : node.post_hooks()) outputs = (*hook)(outputs, given);
       return outputs;
     }
-    case LiveStage::kSum:
+    case EagerStage::kSum:
       return {sum_of(inputs[0], inputs[1])};
-    case LiveStage::kBareNode:
+    case EagerStage::kBareNode:
       return run_bare_node(node, std::move(inputs));
-    case LiveStage::kNode:
+    case EagerStage::kNode:
       break;
   }
   return run_node(node, std::move(inputs));
 }
 
-std::vector<at::Tensor> LiveRun::run_node(ag::Node& node, std::vector<at::Tensor>&& inputs) const {
+std::vector<at::Tensor> EagerRun::run_node(ag::Node& node, std::vector<at::Tensor>&& inputs) const {
   inputs = hooked(node.pre_hooks(), std::move(inputs));
   const ag::variable_list kept = node.post_hooks().empty() ? ag::variable_list() : inputs;
   ag::variable_list outputs = run_bare_node(node, std::move(inputs));
@@ -247,8 +249,8 @@ std::vector<at::Tensor> LiveRun::run_node(ag::Node& node, std::vector<at::Tensor
   return outputs;
 }
 
-// A post hook may still look at what the node has saved, which is let go of behind it, or else when the pass ends.
-std::vector<at::Tensor> LiveRun::run_bare_node(ag::Node& node, std::vector<at::Tensor>&& inputs) const {
+// A post hook may still look at what the node has saved, which is let go of behind it, or else when the run ends.
+std::vector<at::Tensor> EagerRun::run_bare_node(ag::Node& node, std::vector<at::Tensor>&& inputs) const {
   if (!keeps_graph_) node.will_release_variables();
   ag::variable_list outputs = node(std::move(inputs));
   validate_outputs_of(node, node.next_edges(), outputs);

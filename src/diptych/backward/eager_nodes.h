@@ -1,5 +1,5 @@
-// hop.autograd_node: a node of the autograd graph, or one kind of its hooks, run as it is in the middle of a captured
-// backward. What a graph can't hold is so kept, in eager's order and on eager's tensors.
+// hop.autograd_node: a node of the autograd graph, or one kind of its hooks, that stays eager in the middle of a
+// captured backward. What a graph can't hold is so kept, in eager's order and on eager's tensors.
 #pragma once
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
@@ -9,8 +9,8 @@
 
 namespace diptych::detail {
 
-/// What a live call does with its node.
-enum class LiveStage : uint8_t {
+/// What an eager call does with its node.
+enum class EagerStage : uint8_t {
   kTensorHooks,  ///< hooks on tensors and retain_grad: gradients to gradients
   kPreHooks,     ///< gradients to gradients
   kNode,         ///< pre-hooks, the node itself, validation, post-hooks: gradients to the gradients of its inputs
@@ -19,50 +19,50 @@ enum class LiveStage : uint8_t {
   kSum,          ///< two gradients to their sum, one of which may be sparse
 };
 
-struct LiveCall {
+struct EagerCall {
   size_t call = 0;  ///< position among the task's calls
-  LiveStage stage = LiveStage::kNode;
-  std::vector<bool> is_given;    ///< per input of the stage, whether it is an operand; undefined if not
-  std::vector<Origins> origins;  ///< per operand
-  std::vector<bool> is_wanted;   ///< per result of the stage, whether it is a result of the node
-  int64_t first_number = 0;      ///< of its results
+  EagerStage stage = EagerStage::kNode;
+  std::vector<bool> is_given;                   ///< per input of the stage, whether it is an operand; undefined if not
+  std::vector<MaybeUndefined> maybe_undefined;  ///< per operand
+  std::vector<bool> is_wanted;                  ///< per result of the stage, whether it is a result of the node
+  int64_t first_number = 0;                     ///< of its results
 };
 
 const HopSchema& autograd_node_schema();
 
-/// The node of the graph for a live call.
-Node make_live_node(const LiveCall& live, const std::vector<Value>& operands);
+/// The node of the graph for an eager call.
+Node make_eager_node(const EagerCall& eager, const std::vector<Value>& operands);
 
-/// One run of a captured backward: what its live calls read. Made before the graph is run, on the same thread.
-class LiveRun {
+/// One run of a captured backward: what its eager calls read. Made before the graph is run, on the same thread.
+class EagerRun {
  public:
-  /// `dense`: numbers of results that must not be sparse, as what follows the pass takes them. It outlives the run.
-  LiveRun(const std::vector<TaskCall>& calls, size_t num_numbers, bool keeps_graph, const Origins& dense);
-  ~LiveRun();
-  LiveRun(const LiveRun&) = delete;
-  LiveRun& operator=(const LiveRun&) = delete;
-  static LiveRun& current();
+  /// `dense`: numbers of results that must not be sparse, as what follows the run takes them. It outlives the run.
+  EagerRun(const std::vector<RunCall>& calls, size_t num_numbers, bool keeps_graph, const MaybeUndefined& dense);
+  ~EagerRun();
+  EagerRun(const EagerRun&) = delete;
+  EagerRun& operator=(const EagerRun&) = delete;
+  static EagerRun& current();
 
-  std::vector<at::Tensor> call(const LiveCall& live, std::vector<at::Tensor>&& operands);
-  bool is_undefined(const Origins& origins) const;
+  std::vector<at::Tensor> call(const EagerCall& eager, std::vector<at::Tensor>&& operands);
+  bool is_undefined(const MaybeUndefined& maybe_undefined) const;
   /// The call that ran last, for what is left as eager would after an exception.
   size_t last_call() const { return last_call_; }
 
  private:
-  void check(const LiveCall& live, const std::vector<at::Tensor>& operands) const;
-  std::vector<at::Tensor> wanted_of(const LiveCall& live, std::vector<at::Tensor>&& results,
+  void check(const EagerCall& eager, const std::vector<at::Tensor>& operands) const;
+  std::vector<at::Tensor> wanted_of(const EagerCall& eager, std::vector<at::Tensor>&& results,
                                     const std::vector<at::Tensor>& like);
-  std::vector<at::Tensor> run_stage(const LiveCall& live, std::vector<at::Tensor>&& inputs) const;
+  std::vector<at::Tensor> run_stage(const EagerCall& eager, std::vector<at::Tensor>&& inputs) const;
   std::vector<at::Tensor> run_node(torch::autograd::Node& node, std::vector<at::Tensor>&& inputs) const;
   std::vector<at::Tensor> run_bare_node(torch::autograd::Node& node, std::vector<at::Tensor>&& inputs) const;
 
-  const std::vector<TaskCall>& calls_;
+  const std::vector<RunCall>& calls_;
   bool keeps_graph_;
   std::vector<bool> undefined_;
-  const Origins& dense_;
+  const MaybeUndefined& dense_;
   c10::impl::LocalDispatchKeySet keys_;  ///< eager's
   size_t last_call_ = 0;
-  LiveRun* outer_;
+  EagerRun* outer_;
 };
 
 /// Where gradients are not recorded, a gradient that is a tensor which some node has saved is handed out without its

@@ -1,4 +1,4 @@
-// One backward at a time enters a captured pass.
+// One backward at a time enters a captured run.
 #pragma once
 namespace diptych::detail {
 
@@ -11,7 +11,7 @@ namespace diptych::detail {
 /// nothing is done. Threads: any.
 void make_entries_orderly();
 
-/// Says whether passes are captured at all; if not, nobody waits.
+/// Says whether runs are captured at all; if not, nobody waits.
 void set_entries_watched(bool watched);
 
 /// This thread has entered: the next may.

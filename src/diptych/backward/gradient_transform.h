@@ -10,7 +10,7 @@ namespace diptych {
 /// Changes the gradients of a captured step before they are clipped and used. It is called while the step's backward is
 /// traced, on stand-ins of the gradients: the ATen operators that it calls become nodes of the graph, in the order of
 /// the calls, and run in every step; its own code runs once a capture. Where a backward can't be captured it is called
-/// on the gradients themselves, after the pass. Requires: it reads no tensors but those that it is given and what it
+/// on the gradients themselves, after the run. Requires: it reads no tensors but those that it is given and what it
 /// computes from them.
 class GradientTransform {
  public:
@@ -20,7 +20,7 @@ class GradientTransform {
   /// reason that a miss gives.
   virtual std::string key() const = 0;
 
-  /// A trace begins; a pass may be traced more than once. Whatever was kept of an earlier trace is forgotten.
+  /// A trace begins; a run may be traced more than once. Whatever was kept of an earlier trace is forgotten.
   virtual void begin() {}
 
   /// Gradient `index`, as the optimizer's parameters are counted through all groups, is known now; the nodes behind it

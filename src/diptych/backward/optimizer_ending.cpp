@@ -215,7 +215,8 @@ void StepEnding::record_update(const std::vector<FoundGradient>& gradients,
     const auto end = first + static_cast<std::ptrdiff_t>(states_[i].tensors.size());
     next_state += states_[i].tensors.size();
     if (!gradients[i].tensor.defined()) continue;
-    plan.parameters.push_back({static_cast<int64_t>(states_[i].group), static_cast<int64_t>(i), gradients[i].origins});
+    plan.parameters.push_back(
+        {static_cast<int64_t>(states_[i].group), static_cast<int64_t>(i), gradients[i].maybe_undefined});
     tensors.parameters.push_back(inputs[2 + i]);
     tensors.gradients.push_back(gradients[i].tensor);
     tensors.states.insert(tensors.states.end(), first, end);

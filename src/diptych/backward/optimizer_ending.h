@@ -8,7 +8,7 @@
 namespace diptych::detail {
 
 /// One step: made before its backward, from what the optimizer holds then.
-class StepEnding final : public PassEnding {
+class StepEnding final : public RunEnding {
  public:
   /// Errors: UserError for parameters, state and hooks that a step can't hold.
   StepEnding(torch::optim::Optimizer& optimizer, const StepOptions& options);
@@ -22,7 +22,7 @@ class StepEnding final : public PassEnding {
                                  const std::vector<at::Tensor>& inputs) override;
   void take_results(std::vector<at::Tensor> results) override;
 
-  /// Takes the gradients that a pass in eager has accumulated. Errors: UserError for those that are not strided.
+  /// Takes the gradients that a run in eager has accumulated. Errors: UserError for those that are not strided.
   void run_in_eager();
   /// Whether the update has run.
   bool is_done() const { return is_done_; }

@@ -99,15 +99,15 @@ void Replay::read_input_metadata() {
   }
 }
 
-TensorMeta Replay::meta_of_result(LiveStage stage, const ag::variable_list& inputs, size_t index) const {
-  const bool is_around_node = stage != LiveStage::kNode && stage != LiveStage::kBareNode;
+TensorMeta Replay::meta_of_result(EagerStage stage, const ag::variable_list& inputs, size_t index) const {
+  const bool is_around_node = stage != EagerStage::kNode && stage != EagerStage::kBareNode;
   if (is_around_node && inputs[index].defined()) {
     TensorMeta meta = TensorMeta::of(inputs[index]);
     if (!inputs[index].is_non_overlapping_and_dense()) meta.strides = contiguous_strides(meta.sizes);
     return meta;
   }
   const ag::Node& node = *calls_[current_].node;
-  const bool is_input = stage == LiveStage::kTensorHooks || stage == LiveStage::kPreHooks;
+  const bool is_input = stage == EagerStage::kTensorHooks || stage == EagerStage::kPreHooks;
   const ag::Edge edge = is_input ? ag::Edge() : node.next_edge(index);
   const ag::InputMetadata& known = is_input ? expected_.at({&node, static_cast<uint32_t>(index)})
                                             : expected_.at({edge.function.get(), edge.input_nr});
@@ -119,26 +119,26 @@ TensorMeta Replay::meta_of_result(LiveStage stage, const ag::variable_list& inpu
   return meta;
 }
 
-ag::variable_list Replay::live(LiveStage stage, const ag::variable_list& inputs, const std::vector<bool>& is_wanted) {
-  LiveCall call{current_, stage, {}, {}, is_wanted, num_numbers_};
+ag::variable_list Replay::eager(EagerStage stage, const ag::variable_list& inputs, const std::vector<bool>& is_wanted) {
+  EagerCall call{current_, stage, {}, {}, is_wanted, num_numbers_};
   std::vector<Value> operands;
   for (const at::Tensor& input : inputs) {
     call.is_given.push_back(input.defined());
     if (!input.defined()) continue;
     operands.push_back(recorder_.value_of(recorder_.stand_in(input)));
-    call.origins.push_back(origins_.of(input));
+    call.maybe_undefined.push_back(maybe_undefined_.of(input));
   }
   std::vector<TensorMeta> metas;
   for (size_t i = 0; i < is_wanted.size(); ++i) {
     if (is_wanted[i]) metas.push_back(meta_of_result(stage, inputs, i));
   }
-  const auto made = recorder_.record_hop(make_live_node(call, operands), metas);
+  const auto made = recorder_.record_hop(make_eager_node(call, operands), metas);
   ag::variable_list results(is_wanted.size());
   size_t next = 0;
   for (size_t i = 0; i < results.size(); ++i) {
     if (!is_wanted[i]) continue;
     results[i] = made[next++];
-    origins_.set(results[i], {num_numbers_++});
+    maybe_undefined_.set(results[i], {num_numbers_++});
   }
   return results;
 }
@@ -155,7 +155,7 @@ std::vector<bool> Replay::wanted_outputs() const {
 // Its hooks run around it: they have nodes of their own.
 ag::variable_list Replay::run_node_as_it_is(const ag::variable_list& inputs) {
   runs_user_code_ = true;
-  return live(LiveStage::kBareNode, inputs, wanted_outputs());
+  return eager(EagerStage::kBareNode, inputs, wanted_outputs());
 }
 
 void Replay::check_outputs(ag::variable_list& outputs) {
@@ -198,7 +198,7 @@ ag::variable_list Replay::with_stand_ins(ca::SwapSavedVariables& saved, const ag
 }
 
 void Replay::evaluate(size_t index) {
-  const TaskCall& call = calls_[index];
+  const RunCall& call = calls_[index];
   ag::Node& node = *call.node;
   current_ = index;
   const Scope scope(short_name(node));
@@ -207,9 +207,9 @@ void Replay::evaluate(size_t index) {
   DIPTYCH_ASSERT(inputs.size() <= node.num_inputs(), "{} takes {} gradients and got {}", short_name(node),
                  node.num_inputs(), inputs.size());
   inputs.resize(node.num_inputs());
-  const auto with_hooks = [&](LiveStage stage, const ag::variable_list& list) {
+  const auto with_hooks = [&](EagerStage stage, const ag::variable_list& list) {
     runs_user_code_ = true;
-    return live(stage, list, defined(list));
+    return eager(stage, list, defined(list));
   };
   // Of a node that runs the engine hands out what came, of one that does not what its hooks made of it.
   const auto hand_out = [&] {
@@ -217,35 +217,36 @@ void Replay::evaluate(size_t index) {
   };
   if (call.needed) hand_out();
   if (!node.tensor_pre_hooks().empty() || !node.retains_grad_hooks().empty()) {
-    inputs = with_hooks(LiveStage::kTensorHooks, inputs);
+    inputs = with_hooks(EagerStage::kTensorHooks, inputs);
   }
   if (!call.needed) hand_out();
   if (!call.needed) return;
-  if (contents_.is_live()[index] || is_opaque_[index]) {
+  if (contents_.is_eager()[index] || stays_eager_[index]) {
     runs_user_code_ = runs_user_code_ || !accumulates(node) || !node.post_hooks().empty() ||
                       !node.pre_hooks().empty() || node.tensor_post_acc_grad_hooks() != nullptr;
-    return pass_on(live(LiveStage::kNode, inputs, wanted_outputs()));
+    return pass_on(eager(EagerStage::kNode, inputs, wanted_outputs()));
   }
-  if (!node.pre_hooks().empty()) inputs = with_hooks(LiveStage::kPreHooks, inputs);
+  if (!node.pre_hooks().empty()) inputs = with_hooks(EagerStage::kPreHooks, inputs);
   ag::variable_list outputs = apply(inputs);
   check_outputs(outputs);
   // The graph would not.
   if (warnings_.any()) throw UnsupportedNode(index, "it warns: " + warnings_.first());
-  origins_.derive(inputs, outputs);
+  maybe_undefined_.derive(inputs, outputs);
   if (!node.post_hooks().empty()) {
     ag::variable_list both = outputs;
     both.insert(both.end(), inputs.begin(), inputs.end());
     runs_user_code_ = true;
-    outputs = live(LiveStage::kPostHooks, both, defined(outputs));
+    outputs = eager(EagerStage::kPostHooks, both, defined(outputs));
   }
   pass_on(std::move(outputs));
 }
 
-// What a live call gives, or follows from that alone, may turn out to be sparse, and then order matters.
+// What an eager call gives, or follows from that alone, may turn out to be sparse, and then order matters.
 at::Tensor Replay::sum_of(const at::Tensor& a, const at::Tensor& b) {
-  if (!origins_.of(a).empty() || !origins_.of(b).empty()) return live(LiveStage::kSum, {a, b}, {true})[0];
+  if (!maybe_undefined_.of(a).empty() || !maybe_undefined_.of(b).empty())
+    return eager(EagerStage::kSum, {a, b}, {true})[0];
   const at::Tensor both = at::add(a, b);
-  origins_.derive({a, b}, {both});
+  maybe_undefined_.derive({a, b}, {both});
   return both;
 }
 
@@ -265,7 +266,7 @@ void Replay::pass_on(ag::variable_list outputs) {
 }
 
 // Apart from the node, so that what an ending throws is not taken for the node's.
-void Replay::tell_ending(const TaskCall& call) {
+void Replay::tell_ending(const RunCall& call) {
   if (contents_.ending() == nullptr) return;
   for (const auto& capture : call.captures) {
     at::Tensor& gradient = found_[capture.output];
@@ -275,20 +276,20 @@ void Replay::tell_ending(const TaskCall& call) {
   }
 }
 
-BackwardTrace Replay::finish_with(PassEnding& ending) {
+BackwardTrace Replay::finish_with(RunEnding& ending) {
   std::vector<FoundGradient> gradients;
   for (const at::Tensor& gradient : found_) {
-    gradients.push_back({gradient, origins_.of(gradient)});
+    gradients.push_back({gradient, maybe_undefined_.of(gradient)});
   }
   const auto results = ending.finish(gradients, ending_inputs_);
   DIPTYCH_CHECK(recorder_.primals().empty(),
-                "[backward] what ends the pass reads a tensor of sizes {} that is not among its inputs; compute from "
+                "[backward] what ends the run reads a tensor of sizes {} that is not among its inputs; compute from "
                 "the gradients alone",
                 recorder_.primals()[0].real.sizes());
   BackwardTrace trace{
-      Graph(), std::vector<Origins>(results.size()), static_cast<size_t>(num_numbers_), {}, runs_user_code_};
-  for (const auto& [gradient, origins] : gradients) {
-    trace.dense.insert(trace.dense.end(), origins.begin(), origins.end());
+      Graph(), std::vector<MaybeUndefined>(results.size()), static_cast<size_t>(num_numbers_), {}, runs_user_code_};
+  for (const auto& [gradient, maybe_undefined] : gradients) {
+    trace.dense.insert(trace.dense.end(), maybe_undefined.begin(), maybe_undefined.end());
   }
   std::vector<Value> outputs;
   std::vector<Slot> slots;
@@ -309,7 +310,7 @@ BackwardTrace Replay::finish() {
   for (size_t i = 0; i < found_.size(); ++i) {
     outputs.push_back(found_[i].defined() ? recorder_.value_of(recorder_.stand_in(found_[i])) : Value{});
     slots.push_back({SlotKind::kGradient, fmt::format("gradient.{}", i)});
-    trace.origins.push_back(origins_.of(found_[i]));
+    trace.maybe_undefined.push_back(maybe_undefined_.of(found_[i]));
   }
   recorder_.graph().set_outputs(std::move(outputs), std::move(slots));
   trace.graph = std::move(recorder_.graph());
@@ -327,7 +328,7 @@ BackwardTrace Replay::run() {
   for (size_t i = 0; i < calls_.size(); ++i) {
     try {
       evaluate(i);
-      // Of another pass it would be another tensor.
+      // Of another run it would be another tensor.
       DIPTYCH_CHECK(recorder_.primals().empty(), "[backward] {} reads a tensor that it does not say that it holds",
                     short_name(*calls_[i].node));
     } catch (const UnsupportedNode&) {

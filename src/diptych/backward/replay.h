@@ -25,11 +25,11 @@ class KeptWarnings final : public c10::WarningHandler {
 /// Replays the calls of one task. LibTorch hands it back as the "compiler" to the interface below.
 class Replay {
  public:
-  Replay(const std::vector<TaskCall>& calls, TaskContents& contents, const std::vector<bool>& is_opaque,
+  Replay(const std::vector<RunCall>& calls, RunContents& contents, const std::vector<bool>& stays_eager,
          const std::vector<int64_t>& sizes)
       : calls_(calls),
         contents_(contents),
-        is_opaque_(is_opaque),
+        stays_eager_(stays_eager),
         sizes_(sizes),
         recorder_("backward"),
         found_(contents.key().num_results) {}
@@ -57,24 +57,24 @@ class Replay {
   void add_inputs();
   void read_input_metadata();
   void evaluate(size_t index);
-  void tell_ending(const TaskCall& call);
+  void tell_ending(const RunCall& call);
   torch::autograd::variable_list apply(const torch::autograd::variable_list& inputs);
   void check_outputs(torch::autograd::variable_list& outputs);
   void pass_on(torch::autograd::variable_list outputs);
   std::vector<bool> wanted_outputs() const;
-  torch::autograd::variable_list live(LiveStage stage, const torch::autograd::variable_list& inputs,
-                                      const std::vector<bool>& is_wanted);
+  torch::autograd::variable_list eager(EagerStage stage, const torch::autograd::variable_list& inputs,
+                                       const std::vector<bool>& is_wanted);
   torch::autograd::variable_list run_node_as_it_is(const torch::autograd::variable_list& inputs);
   torch::autograd::variable_list with_stand_ins(torch::dynamo::autograd::SwapSavedVariables& saved,
                                                 const torch::autograd::variable_list& inputs);
   at::Tensor sum_of(const at::Tensor& a, const at::Tensor& b);
-  TensorMeta meta_of_result(LiveStage stage, const torch::autograd::variable_list& inputs, size_t index) const;
+  TensorMeta meta_of_result(EagerStage stage, const torch::autograd::variable_list& inputs, size_t index) const;
   BackwardTrace finish();
-  BackwardTrace finish_with(PassEnding& ending);
+  BackwardTrace finish_with(RunEnding& ending);
 
-  const std::vector<TaskCall>& calls_;
-  TaskContents& contents_;
-  const std::vector<bool>& is_opaque_;
+  const std::vector<RunCall>& calls_;
+  RunContents& contents_;
+  const std::vector<bool>& stays_eager_;
   const std::vector<int64_t>& sizes_;
   Recorder recorder_;
   /// What nodes expect of the gradients that come to them, with the sizes to trace for.
@@ -88,7 +88,7 @@ class Replay {
   };
   Custom custom_;  ///< bound and not yet called
   std::unordered_map<const torch::autograd::Node*, torch::autograd::variable_list> waiting_;
-  OriginsOfTensors origins_;
+  MaybeUndefinedTensors maybe_undefined_;
   KeptWarnings warnings_;
   torch::autograd::variable_list ending_inputs_;
   int64_t num_numbers_ = 0;

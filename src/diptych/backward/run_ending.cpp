@@ -8,12 +8,12 @@
 
 namespace diptych::detail {
 
-void hand_out_gradients(std::vector<TaskCall>& calls, const std::vector<at::Tensor>& leaves) {
+void hand_out_gradients(std::vector<RunCall>& calls, const std::vector<at::Tensor>& leaves) {
   std::unordered_map<const c10::TensorImpl*, int> index_of;
   for (size_t i = 0; i < leaves.size(); ++i) {
     index_of.emplace(leaves[i].unsafeGetTensorImpl(), static_cast<int>(i));
   }
-  for (TaskCall& call : calls) {
+  for (RunCall& call : calls) {
     if (!accumulates(*call.node)) continue;
     const auto& accumulation = static_cast<const torch::autograd::AccumulateGrad&>(*call.node);
     const auto found = index_of.find(accumulation.variable.unsafeGetTensorImpl());

@@ -51,7 +51,7 @@ struct CallHead {
 };
 static_assert(std::has_unique_object_representations_v<CallHead>);
 
-CallHead head_of(const TaskCall& call) {
+CallHead head_of(const RunCall& call) {
   ag::Node& node = *call.node;
   const bool has_followers = node.tensor_post_acc_grad_hooks() != nullptr;
   return {&typeid(node),
@@ -83,9 +83,12 @@ void set_asking_guard(AskingGuard make) { asking_guard = make; }
 
 bool accumulates(const ag::Node& node) { return typeid(node) == typeid(ag::AccumulateGrad); }
 
-TaskContents::TaskContents(const std::vector<TaskCall>& calls, size_t num_results, bool records_gradients,
-                           std::string surroundings, PassEnding* ending)
-    : compiler_(ca::SizeInput::STATIC), is_live_(calls.size()), records_gradients_(records_gradients), ending_(ending) {
+RunContents::RunContents(const std::vector<RunCall>& calls, size_t num_results, bool records_gradients,
+                         std::string surroundings, RunEnding* ending)
+    : compiler_(ca::SizeInput::STATIC),
+      is_eager_(calls.size()),
+      records_gradients_(records_gradients),
+      ending_(ending) {
   key_.surroundings = std::move(surroundings);
   key_.num_results = num_results;
   append(key_.structure, records_gradients);
@@ -104,7 +107,7 @@ TaskContents::TaskContents(const std::vector<TaskCall>& calls, size_t num_result
   if (ending_ != nullptr) append_ending();
 }
 
-void TaskContents::append_ending() {
+void RunContents::append_ending() {
   key_.ending = ending_->key() + '\n';
   ending_inputs_ = ending_->inputs();
   for (const auto& [path, tensor] : ending_inputs_) {
@@ -116,19 +119,20 @@ void TaskContents::append_ending() {
   }
 }
 
-void TaskContents::collect(size_t index, const TaskCall& call) {
+void RunContents::collect(size_t index, const RunCall& call) {
   ag::Node& node = *call.node;
   append(key_.structure, head_of(call));
   for (const auto& capture : call.captures) append(key_.structure, capture);
-  if (call.has_capture_hooks) note_obstacle("a hook on what the pass returns");
+  if (call.has_capture_hooks) note_obstacle("a hook on what the run returns");
   if (!call.needed) return;
-  is_live_[index] = accumulates(node) || (records_gradients_ && is_copy_of_a_slice(node)) || !collect_node(index, call);
-  append(key_.structure, static_cast<bool>(is_live_[index]));
+  is_eager_[index] =
+      accumulates(node) || (records_gradients_ && is_copy_of_a_slice(node)) || !collect_node(index, call);
+  append(key_.structure, static_cast<bool>(is_eager_[index]));
   calls_[index].edges = key_.sizes.size();
   collect_edges(call);
 }
 
-void TaskContents::collect_edges(const TaskCall& call) {
+void RunContents::collect_edges(const RunCall& call) {
   const ag::edge_list& edges = call.node->next_edges();
   append(key_.structure, static_cast<uint32_t>(edges.size()));
   for (size_t i = 0; i < edges.size(); ++i) {
@@ -154,7 +158,7 @@ void TaskContents::collect_edges(const TaskCall& call) {
 // A node that can't say what it holds may have said some of it; what it added is not used. So it is where a saved
 // tensor has hooks, which are called when the node takes it out, and where the node holds so much that LibTorch would
 // cut off what it says.
-bool TaskContents::collect_node(size_t index, const TaskCall& call) {
+bool RunContents::collect_node(size_t index, const RunCall& call) {
   if (is_closed(*call.node)) return false;
   constexpr size_t kMostHeld = 4096;
   const size_t num_lifted = compiler_.lifted_ivalue_args.args.size(), num_hooked = compiler_.sv_to_hooks.size(),
@@ -179,7 +183,7 @@ bool TaskContents::collect_node(size_t index, const TaskCall& call) {
   return says_all;
 }
 
-void TaskContents::append_tensors(size_t index) {
+void RunContents::append_tensors(size_t index) {
   while (tensors_.size() < compiler_.tensor_args.inputs.size()) {
     const at::Tensor& tensor = compiler_.tensor_args.inputs[tensors_.size()];
     tensors_.push_back({index, key_.sizes.size()});
@@ -195,7 +199,7 @@ void TaskContents::append_tensors(size_t index) {
   }
 }
 
-void TaskContents::append_lifted() {
+void RunContents::append_lifted() {
   auto& lifted = compiler_.lifted_ivalue_args.args;
   for (; num_lifted_ < lifted.size(); ++num_lifted_) {
     const c10::IValue& value = *lifted[num_lifted_].actual_ptr;

@@ -14,7 +14,7 @@ namespace diptych::detail {
 /// A task's key. `structure` holds, call after call, what kind of node it is and its constants, how many gradients it
 /// takes and gives, its hooks, the kinds of the tensors that it has saved, and how the nodes are connected; `sizes`
 /// every size and stride of what they have saved, in the same order.
-struct TaskKey {
+struct RunKey {
   std::string surroundings;  ///< the thread's state, as whoever captures sums it up
   std::string structure;
   std::vector<int64_t> sizes;
@@ -23,33 +23,33 @@ struct TaskKey {
     uint32_t sizes_end;
   };
   std::vector<Part> parts;  ///< one per call
-  size_t num_results = 0;   ///< gradients that the pass returns, also those that nothing reaches
-  std::string ending;       ///< what follows the pass: its key, a line of its own, and the layouts of its inputs
+  size_t num_results = 0;   ///< gradients that the run returns, also those that nothing reaches
+  std::string ending;       ///< what follows the run: its key, a line of its own, and the layouts of its inputs
 
   /// Whether two keys differ in sizes alone, if at all.
-  bool same_structure(const TaskKey& other) const {
+  bool same_structure(const RunKey& other) const {
     return structure == other.structure && num_results == other.num_results && ending == other.ending &&
            surroundings == other.surroundings;
   }
 };
 
 /// Makes what is held while nodes are asked what they hold: where Python is loaded, its interpreter's lock, as saved
-/// tensors with hooks hand out Python objects. Set once, before any pass is captured; without it nothing is held.
+/// tensors with hooks hand out Python objects. Set once, before any run is captured; without it nothing is held.
 using AskingGuard = std::shared_ptr<void> (*)();
 void set_asking_guard(AskingGuard make);
 
 /// What a task's nodes say of themselves to whoever compiles them.
-class TaskContents {
+class RunContents {
  public:
-  /// `num_results`, `surroundings`: as in the key. `ending`: what follows the pass in its graph, or null. Lives as long
+  /// `num_results`, `surroundings`: as in the key. `ending`: what follows the run in its graph, or null. Lives as long
   /// as the contents.
-  TaskContents(const std::vector<TaskCall>& calls, size_t num_results, bool records_gradients, std::string surroundings,
-               PassEnding* ending = nullptr);
+  RunContents(const std::vector<RunCall>& calls, size_t num_results, bool records_gradients, std::string surroundings,
+              RunEnding* ending = nullptr);
 
-  const TaskKey& key() const { return key_; }
+  const RunKey& key() const { return key_; }
   torch::dynamo::autograd::AutogradCompilerCall& compiler() { return compiler_; }
-  /// Whether a call's node is run as it is, because it accumulates a gradient or can't say what it holds.
-  const std::vector<bool>& is_live() const { return is_live_; }
+  /// Whether a call's node stays eager, because it accumulates a gradient or can't say what it holds.
+  const std::vector<bool>& is_eager() const { return is_eager_; }
   /// The call whose node a tensor is of, the first where there are several.
   size_t owner_of_tensor(size_t index) const { return tensors_[index].owner; }
   /// Where a tensor's sizes, then its strides, stand in the key's sizes.
@@ -64,16 +64,16 @@ class TaskContents {
   size_t first_lifted(size_t call) const { return calls_[call].first_lifted; }
   /// Where the dimensions stand that the nodes at the ends of a call's edges expect of its gradients, edge after edge.
   size_t place_of_edges(size_t call) const { return calls_[call].edges; }
-  /// Why the pass can't be captured, in a few words, or null.
+  /// Why the run can't be captured, in a few words, or null.
   const char* obstacle() const { return obstacle_; }
-  PassEnding* ending() const { return ending_; }
+  RunEnding* ending() const { return ending_; }
   /// The tensors that the graph takes after those of the nodes.
   const std::vector<EndingInput>& ending_inputs() const { return ending_inputs_; }
 
  private:
-  void collect(size_t index, const TaskCall& call);
-  bool collect_node(size_t index, const TaskCall& call);
-  void collect_edges(const TaskCall& call);
+  void collect(size_t index, const RunCall& call);
+  bool collect_node(size_t index, const RunCall& call);
+  void collect_edges(const RunCall& call);
   void append_tensors(size_t index);
   void append_lifted();
   void append_ending();
@@ -82,10 +82,10 @@ class TaskContents {
   }
 
   torch::dynamo::autograd::AutogradCompilerCall compiler_;
-  TaskKey key_;
-  std::vector<bool> is_live_;
+  RunKey key_;
+  std::vector<bool> is_eager_;
   bool records_gradients_;
-  PassEnding* ending_;
+  RunEnding* ending_;
   std::vector<EndingInput> ending_inputs_;
   struct TensorPlace {
     size_t owner;

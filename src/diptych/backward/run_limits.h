@@ -1,11 +1,11 @@
-// What keeps a backward pass from being captured. Autograd's engine runs it then.
+// What keeps a backward run from being captured. Autograd's engine runs it then.
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/autograd/input_metadata.h>
 
 namespace diptych::detail {
 
-/// Why no pass is captured on this thread now, in a few words, or null: a transform, a dispatch mode or forward-mode
+/// Why no run is captured on this thread now, in a few words, or null: a transform, a dispatch mode or forward-mode
 /// differentiation is under way, which sees each operator that eager calls, and another graph would show it others.
 const char* why_thread_is_not_plain();
 

@@ -24,7 +24,7 @@ struct Met {
   int missing;  ///< gradients
 };
 
-void read_info(const ag::GraphTask& task, TaskCall& call) {
+void read_info(const ag::GraphTask& task, RunCall& call) {
   const auto info = task.exec_info_.find(call.node.get());
   if (info == task.exec_info_.end()) return;
   call.needed = info->second.needed_;
@@ -37,17 +37,17 @@ void read_info(const ag::GraphTask& task, TaskCall& call) {
 
 }  // namespace
 
-std::vector<TaskCall> calls_in_order(const NodePtr& root, const ag::GraphTask& task) {
+std::vector<RunCall> calls_in_order(const NodePtr& root, const ag::GraphTask& task) {
   const bool is_filtered = !task.exec_info_.empty();
   ska::flat_hash_map<const ag::Node*, Met> met;
   met.reserve(task.dependencies_.size());
   std::priority_queue<Ready> ready;
-  std::vector<TaskCall> calls;
+  std::vector<RunCall> calls;
   calls.reserve(task.dependencies_.size() + 1);
   uint32_t last_id = 1;
   ready.push({root->sequence_nr(), last_id, root});
   while (!ready.empty()) {
-    TaskCall& call = calls.emplace_back();
+    RunCall& call = calls.emplace_back();
     call.node = ready.top().node;
     call.id = ready.top().id;
     ready.pop();

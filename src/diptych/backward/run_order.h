@@ -9,7 +9,7 @@
 namespace diptych::detail {
 
 /// One autograd node of a task.
-struct TaskCall {
+struct RunCall {
   c10::intrusive_ptr<torch::autograd::Node> node;
   uint32_t id = 0;     ///< by which the calls that lead to it know it
   bool needed = true;  ///< whether it runs; else its inputs are only handed out
@@ -24,7 +24,7 @@ struct TaskCall {
 
 /// The nodes that a task runs, in the order in which the engine runs them on one thread: of those whose gradients have
 /// all come, the one that ran last in the forward; gradients are accumulated as soon as they are there.
-std::vector<TaskCall> calls_in_order(const c10::intrusive_ptr<torch::autograd::Node>& root,
-                                     const torch::autograd::GraphTask& task);
+std::vector<RunCall> calls_in_order(const c10::intrusive_ptr<torch::autograd::Node>& root,
+                                    const torch::autograd::GraphTask& task);
 
 }  // namespace diptych::detail

@@ -1,11 +1,11 @@
-// How a pass gets an ending: the next one that the thread starts takes it.
+// How a run gets an ending: the next one that the thread starts takes it.
 #pragma once
 #include "diptych/backward/run_ending.h"
 
 namespace diptych::detail {
 
-/// While one lives, the engine asks us about passes; those that nobody captures run as ever. Threads: any.
-/// Errors: c10::Error if another thread is in a backward pass while the process's first is made.
+/// While one lives, the engine asks us about runs; those that nobody captures run as ever. Threads: any.
+/// Errors: c10::Error if another thread is in a backward run while the process's first is made.
 class EngineCapture {
  public:
   EngineCapture();
@@ -14,18 +14,18 @@ class EngineCapture {
   EngineCapture& operator=(const EngineCapture&) = delete;
 };
 
-/// While one lives, the next backward pass that this thread starts is captured, and ends with `ending`. A pass that
+/// While one lives, the next backward run that this thread starts is captured, and ends with `ending`. A run that
 /// can't be captured runs in eager, and the ending gets no results.
-/// Requires: an EngineCapture; the pass accumulates gradients (backward() without inputs), and not with create_graph.
+/// Requires: an EngineCapture; the run accumulates gradients (backward() without inputs), and not with create_graph.
 class EndingScope {
  public:
-  explicit EndingScope(PassEnding& ending);
+  explicit EndingScope(RunEnding& ending);
   ~EndingScope();
   EndingScope(const EndingScope&) = delete;
   EndingScope& operator=(const EndingScope&) = delete;
 
  private:
-  PassEnding* outer_;
+  RunEnding* outer_;
 };
 
 }  // namespace diptych::detail

@@ -64,7 +64,7 @@ class Update {
       const size_t count = rule_.num_states(plan.options[static_cast<size_t>(updated.group)]);
       const auto states = c10::ArrayRef<at::Tensor>(tensors.states).slice(next_state, count);
       next_state += count;
-      if (!updated.origins.empty() && LiveRun::current().is_undefined(updated.origins)) continue;
+      if (!updated.maybe_undefined.empty() && EagerRun::current().is_undefined(updated.maybe_undefined)) continue;
       shares_.push_back({&updated, tensors.parameters[i], std::move(tensors.gradients[i]), states});
     }
   }
@@ -160,9 +160,9 @@ UpdatePlan plan_of(const Node& node) {
     plan.options.emplace_back(next, next + static_cast<std::ptrdiff_t>(num_options));
   }
   const auto places = attributes.integers("places");
-  auto origins = decode_origins(attributes.integers("maybe_undefined"));
-  for (size_t i = 0; i < origins.size(); ++i) {
-    plan.parameters.push_back({places[2 * i], places[2 * i + 1], std::move(origins[i])});
+  auto maybe_undefined = decode_maybe_undefined(attributes.integers("maybe_undefined"));
+  for (size_t i = 0; i < maybe_undefined.size(); ++i) {
+    plan.parameters.push_back({places[2 * i], places[2 * i + 1], std::move(maybe_undefined[i])});
   }
   return plan;
 }
@@ -179,21 +179,23 @@ Node make_node(const UpdatePlan& plan, const UpdateTensors& tensors, Recorder& r
     for (const double option : group) options.push_back(option);
   }
   c10::List<int64_t> places;
-  std::vector<Origins> origins;
+  std::vector<MaybeUndefined> maybe_undefined;
   for (const UpdatedParameter& parameter : plan.parameters) {
     places.push_back(parameter.group);
     places.push_back(parameter.position);
-    origins.push_back(parameter.origins);
+    maybe_undefined.push_back(parameter.maybe_undefined);
   }
-  return make_hop_node(
-      update_parameters_schema(),
-      {values(tensors.parameters),
-       values(tensors.gradients),
-       values(tensors.states),
-       {recorder.value_of(tensors.steps)},
-       {recorder.value_of(tensors.learning_rates)}},
-      {update_parameters_schema(),
-       {{"rule", plan.rule}, {"options", options}, {"places", places}, {"maybe_undefined", encode_origins(origins)}}});
+  return make_hop_node(update_parameters_schema(),
+                       {values(tensors.parameters),
+                        values(tensors.gradients),
+                        values(tensors.states),
+                        {recorder.value_of(tensors.steps)},
+                        {recorder.value_of(tensors.learning_rates)}},
+                       {update_parameters_schema(),
+                        {{"rule", plan.rule},
+                         {"options", options},
+                         {"places", places},
+                         {"maybe_undefined", encode_maybe_undefined(maybe_undefined)}}});
 }
 
 }  // namespace

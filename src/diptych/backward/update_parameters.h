@@ -12,9 +12,9 @@ namespace diptych::detail {
 
 /// One parameter that is updated.
 struct UpdatedParameter {
-  int64_t group = 0;     ///< whose options and learning rate hold for it
-  int64_t position = 0;  ///< its step number's, in the list of them
-  Origins origins;       ///< of its gradient; where that turns out undefined, the parameter is left alone
+  int64_t group = 0;               ///< whose options and learning rate hold for it
+  int64_t position = 0;            ///< its step number's, in the list of them
+  MaybeUndefined maybe_undefined;  ///< of its gradient; where that turns out undefined, the parameter is left alone
 };
 
 /// What an update does, apart from its tensors.

@@ -40,14 +40,14 @@ std::vector<bool> which_are_defined(const variable_list& tangents) {
 
 }  // namespace
 
-void PairNode::watch(std::vector<Watch>& watches, const at::Tensor& tensor, size_t index) {
+void BackwardNode::watch(std::vector<Watch>& watches, const at::Tensor& tensor, size_t index) {
   // Inference tensors have no version, and autograd refuses to save them.
   if (!tensor.defined() || tensor.is_inference()) return;
   watches.push_back({tensor.unsafeGetTensorImpl()->version_counter(), static_cast<uint32_t>(tensor._version()), index});
 }
 
-void PairNode::check(const std::vector<Watch>& watches, const std::vector<at::Tensor>& needed,
-                     const std::vector<bool>* reads) {
+void BackwardNode::check(const std::vector<Watch>& watches, const std::vector<at::Tensor>& needed,
+                         const std::vector<bool>* reads) {
   for (const Watch& watch : watches) {
     if (reads != nullptr && !(*reads)[watch.index]) continue;
     TORCH_CHECK(watch.counter.current_version() == watch.version,
@@ -58,9 +58,9 @@ void PairNode::check(const std::vector<Watch>& watches, const std::vector<at::Te
   }
 }
 
-void PairNode::save(c10::ArrayRef<at::Tensor> primals, c10::ArrayRef<at::Tensor> slots,
-                    std::vector<at::Tensor>&& residuals, std::vector<at::Tensor>&& gradient_primals,
-                    std::vector<at::Tensor>&& generator_states) {
+void BackwardNode::save(c10::ArrayRef<at::Tensor> primals, c10::ArrayRef<at::Tensor> slots,
+                        std::vector<at::Tensor>&& residuals, std::vector<at::Tensor>&& gradient_primals,
+                        std::vector<at::Tensor>&& generator_states) {
   residuals_ = std::move(residuals);
   generator_states_ = std::move(generator_states);
   using Kind = CapturedFunction::ResidualSource::Kind;
@@ -74,14 +74,14 @@ void PairNode::save(c10::ArrayRef<at::Tensor> primals, c10::ArrayRef<at::Tensor>
 }
 
 // All that the node has been given tangents for, to all that it gives gradients to.
-bool PairNode::is_whole(const BackwardRun& run) const {
+bool BackwardNode::is_whole(const BackwardRun& run) const {
   const auto& tangents = function_->captured().tangents_of(stage_);
   return run.gradients.empty() &&
          std::all_of(tangents.begin(), tangents.end(), [&](size_t tangent) { return run.tangents[tangent]; });
 }
 
 // Dynamic sizes, the last residual, are no saved tensor: eager's nodes keep those of their results themselves.
-bool PairNode::has_saved() const {
+bool BackwardNode::has_saved() const {
   const size_t num_sizes = function_->is_dynamic() ? 1 : 0;
   const auto end = residuals_.end() - static_cast<std::ptrdiff_t>(std::min(num_sizes, residuals_.size()));
   const auto is_defined = [](const at::Tensor& residual) { return residual.defined(); };
@@ -89,13 +89,13 @@ bool PairNode::has_saved() const {
 }
 
 // What has saved nothing may run again, and then asks for the sizes, which hold no memory.
-void PairNode::drop_residuals() {
+void BackwardNode::drop_residuals() {
   if (!function_->is_dynamic()) return residuals_.clear();
   for (size_t i = 0; i + 1 < residuals_.size(); ++i) residuals_[i] = at::Tensor();
 }
 
 // As in eager, a node that has saved nothing may run again.
-void PairNode::release(const BackwardRun& run) {
+void BackwardNode::release(const BackwardRun& run) {
   has_released_ = true;
   if (std::find(run.tangents.begin(), run.tangents.end(), true) == run.tangents.end()) return;
   if (is_whole(run)) {
@@ -117,18 +117,18 @@ void PairNode::release(const BackwardRun& run) {
 }
 
 // After a captured backward all counts as used.
-void PairNode::release_variables() {
+void BackwardNode::release_variables() {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (!has_released_) release({std::vector<bool>(function_->plan().num_tangents(), true), {}});
   has_released_ = false;
 }
 
-void PairNode::compiled_args(torch::dynamo::autograd::CompiledNodeArgs& args) const {
+void BackwardNode::compiled_args(torch::dynamo::autograd::CompiledNodeArgs& args) const {
   const auto& options = function_->options();
   const bool is_interpreted =
       !options.forward_compiler && !options.backward_compiler && options.backend == "interpreter";
   TORCH_CHECK_NOT_IMPLEMENTED(is_interpreted && !c10::GradMode::is_enabled() && released_.empty() && !check_,
-                              "the backward of a compiled function is run as it is");
+                              "the backward of a compiled function stays eager");
   check(residual_watches_, residuals_);
   check_host_state();
   args.collect(function_->serial_number());
@@ -136,8 +136,8 @@ void PairNode::compiled_args(torch::dynamo::autograd::CompiledNodeArgs& args) co
   args.collect(residuals_);
 }
 
-variable_list PairNode::apply_with_saved(const variable_list& tangents,
-                                         torch::dynamo::autograd::SwapSavedVariables& saved) {
+variable_list BackwardNode::apply_with_saved(const variable_list& tangents,
+                                             torch::dynamo::autograd::SwapSavedVariables& saved) {
   saved.before(residuals_);
   const auto& compiler = torch::dynamo::autograd::getPyCompilerInterface();
   const auto function = [this](const variable_list& given, const std::vector<c10::IValue>&) { return inlined(given); };
@@ -148,7 +148,7 @@ variable_list PairNode::apply_with_saved(const variable_list& tangents,
   return gradients;
 }
 
-variable_list PairNode::all_tangents(variable_list&& given) const {
+variable_list BackwardNode::all_tangents(variable_list&& given) const {
   if (function_->plan().num_stages == 1) return std::move(given);
   variable_list tangents(function_->plan().num_tangents());
   const auto& places = function_->captured().tangents_of(stage_);
@@ -157,11 +157,11 @@ variable_list PairNode::all_tangents(variable_list&& given) const {
 }
 
 // The backward graph once more, on stand-ins.
-variable_list PairNode::inlined(const variable_list& given) const {
+variable_list BackwardNode::inlined(const variable_list& given) const {
   return inlined_whole(all_tangents(variable_list(given)));
 }
 
-variable_list PairNode::inlined_whole(const variable_list& tangents) const {
+variable_list BackwardNode::inlined_whole(const variable_list& tangents) const {
   const auto defined = which_are_defined(tangents);
   if (std::find(defined.begin(), defined.end(), true) == defined.end()) return variable_list(num_outputs());
   const auto variant = function_->backward(defined);
@@ -171,7 +171,7 @@ variable_list PairNode::inlined_whole(const variable_list& tangents) const {
   return for_edges(function_->inlined(*variant)->run(std::move(inputs), {.differentiable = true}));
 }
 
-void PairNode::check_arity(const BackwardVariant& variant, size_t num_tangents) const {
+void BackwardNode::check_arity(const BackwardVariant& variant, size_t num_tangents) const {
   DIPTYCH_ASSERT(
       num_inputs() == function_->captured().tangents_of(stage_).size() && num_tangents == variant.wanted_strides.size(),
       "the backward of '{}' was called with {} tangents, has {} inputs, and was captured for {}",
@@ -179,14 +179,14 @@ void PairNode::check_arity(const BackwardVariant& variant, size_t num_tangents) 
 }
 
 // The graph gives gradients to the primals, of which this node has edges; none to those that came after the capture.
-variable_list PairNode::for_edges(variable_list&& gradients) const {
+variable_list BackwardNode::for_edges(variable_list&& gradients) const {
   DIPTYCH_ASSERT(gradients.size() <= num_outputs(), "the backward of '{}' gave {} gradients for {} inputs",
                  function_->options().name, gradients.size(), num_outputs());
   gradients.resize(num_outputs());
   return std::move(gradients);
 }
 
-void PairNode::check_host_state() const {
+void BackwardNode::check_host_state() const {
   for (const auto& [reads, hash] : host_state_) {
     DIPTYCH_CHECK(
         reads->hash() == hash,
@@ -198,7 +198,7 @@ void PairNode::check_host_state() const {
 }
 
 // Empty for all that lead anywhere.
-std::vector<bool> PairNode::wanted_gradients() const {
+std::vector<bool> BackwardNode::wanted_gradients() const {
   const auto* info = torch::autograd::get_current_graph_task_exec_info();
   if (info == nullptr || info->empty()) return {};
   std::vector<bool> wanted(num_outputs());
@@ -210,7 +210,7 @@ std::vector<bool> PairNode::wanted_gradients() const {
   return all ? std::vector<bool>() : wanted;
 }
 
-variable_list PairNode::apply(variable_list&& given) {
+variable_list BackwardNode::apply(variable_list&& given) {
   const std::lock_guard<std::mutex> lock(mutex_);
   variable_list tangents = all_tangents(std::move(given));
   const bool releases = std::exchange(will_release_, false);
@@ -241,7 +241,8 @@ variable_list PairNode::apply(variable_list&& given) {
   });
 }
 
-variable_list PairNode::run_checked(const BackwardVariant& variant, variable_list&& tangents, const BackwardRun* run) {
+variable_list BackwardNode::run_checked(const BackwardVariant& variant, variable_list&& tangents,
+                                        const BackwardRun* run) {
   const auto check = check_;
   std::vector<at::Tensor> inputs = residuals_;
   inputs.resize(variant.graph.inputs().size() - tangents.size());
@@ -254,7 +255,7 @@ variable_list PairNode::run_checked(const BackwardVariant& variant, variable_lis
 
 // A batch by its elements; other tangents through the operators of the backward graph, each of which knows what to do
 // with them.
-variable_list PairNode::apply_transformed(const BackwardVariant& variant, const variable_list& tangents) {
+variable_list BackwardNode::apply_transformed(const BackwardVariant& variant, const variable_list& tangents) {
   if (detail::are_batches(tangents)) {
     return detail::backward_by_element(function_->options().name, tangents, [&](const variable_list& element) {
       if (c10::GradMode::is_enabled()) return run_second_order(variant, element);
@@ -268,7 +269,7 @@ variable_list PairNode::apply_transformed(const BackwardVariant& variant, const 
 }
 
 // Undefined are those that an earlier backward has released.
-void PairNode::check_kept(const BackwardVariant& variant) const {
+void BackwardNode::check_kept(const BackwardVariant& variant) const {
   for (size_t i = 0; i < variant.reads_residual.size(); ++i) {
     TORCH_CHECK(!variant.reads_residual[i] || (i < residuals_.size() && residuals_[i].defined()),
                 torch::autograd::ERR_BACKWARD_TWICE);
@@ -276,14 +277,15 @@ void PairNode::check_kept(const BackwardVariant& variant) const {
 }
 
 // Those that nobody needs any more are handed over, so that each is freed when its last reader has run.
-std::vector<at::Tensor> PairNode::take_residuals(const BackwardRun* run) {
+std::vector<at::Tensor> BackwardNode::take_residuals(const BackwardRun* run) {
   if (run == nullptr) return residuals_;
   std::vector<at::Tensor> taken = residuals_;
   release(*run);
   return taken;
 }
 
-variable_list PairNode::run_compiled(const BackwardVariant& variant, variable_list&& tangents, const BackwardRun* run) {
+variable_list BackwardNode::run_compiled(const BackwardVariant& variant, variable_list&& tangents,
+                                         const BackwardRun* run) {
   check_arity(variant, tangents.size());
   if (!released_.empty()) check_kept(variant);
   check(residual_watches_, residuals_, &variant.reads_residual);
@@ -305,7 +307,7 @@ variable_list PairNode::run_compiled(const BackwardVariant& variant, variable_li
 }
 
 // A result of this stage gets its history here, without which it was kept.
-at::Tensor PairNode::with_own_history(const at::Tensor& start, size_t index) {
+at::Tensor BackwardNode::with_own_history(const at::Tensor& start, size_t index) {
   const size_t num_primals = function_->captured().gradient_primals().size();
   if (index < num_primals) return start;
   const size_t crossing = function_->captured().gradient_crossings()[index - num_primals];
@@ -320,7 +322,7 @@ at::Tensor PairNode::with_own_history(const at::Tensor& start, size_t index) {
   return result;
 }
 
-variable_list PairNode::run_second_order(const BackwardVariant& variant, const variable_list& tangents) {
+variable_list BackwardNode::run_second_order(const BackwardVariant& variant, const variable_list& tangents) {
   DIPTYCH_CHECK(!function_->plan().hides_history,
                 "[{}] the function changes a tensor in place where autograd does not see it (under no_grad, or through "
                 "detach()), so that its backward can't be differentiated again; use an out-of-place operator there",

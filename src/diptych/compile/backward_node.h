@@ -14,9 +14,9 @@ namespace diptych {
 
 /// Holds one call's residuals and runs one stage of the backward. Everything a backward needs travels in it, so it may
 /// run on any thread. See Note [Stages of a backward] and Note [Released parts].
-class PairNode final : public torch::autograd::Node {
+class BackwardNode final : public torch::autograd::Node {
  public:
-  PairNode(std::shared_ptr<const CompiledFunction> function, size_t stage)
+  BackwardNode(std::shared_ptr<const CompiledFunction> function, size_t stage)
       : function_(std::move(function)), stage_(stage) {}
 
   /// Keeps what the stage needs of a call; what it does not is undefined. `slots` are the forward's output slots,

@@ -291,17 +291,17 @@ void CheckedCall::attach(const std::vector<at::Tensor>& outputs) {
   if (!code_->plan().parts.empty() || !code_->plan().derived.empty()) return;
   // Where results are computed from results, each node gives but a part of the gradients.
   if (code_->plan().num_stages > 1 || !code_->plan().crossings.empty()) return;
-  std::map<PairNode*, std::vector<at::Tensor>> found;
-  std::vector<PairNode*> order;
-  const auto node_of = [&](const at::Tensor& tensor) -> PairNode* {
+  std::map<BackwardNode*, std::vector<at::Tensor>> found;
+  std::vector<BackwardNode*> order;
+  const auto node_of = [&](const at::Tensor& tensor) -> BackwardNode* {
     if (!tensor.requires_grad()) return nullptr;
-    auto* node = dynamic_cast<PairNode*>(tensor.grad_fn().get());
+    auto* node = dynamic_cast<BackwardNode*>(tensor.grad_fn().get());
     const auto is_older = [&](const ag::Edge& edge) { return edge.function.get() == node; };
     return std::any_of(real_edges_.begin(), real_edges_.end(), is_older) ? nullptr : node;
   };
   const auto enter = [&](at::Tensor compiled, at::Tensor original) {
     if (!compiled.defined() || !original.defined()) return;
-    PairNode* node = node_of(compiled);
+    BackwardNode* node = node_of(compiled);
     if (node == nullptr) {
       compiled = autograd_base(compiled), original = autograd_base(original);
       node = node_of(compiled);
@@ -315,7 +315,7 @@ void CheckedCall::attach(const std::vector<at::Tensor>& outputs) {
   for (size_t i = 0; i < reals_.size(); ++i) enter(reals_[i], copies_->copies()[i]);
   std::vector<std::string> paths;
   for (size_t i = 0; i < reals_.size(); ++i) paths.push_back(path_of_input(i));
-  for (PairNode* node : order) {
+  for (BackwardNode* node : order) {
     node->set_check(std::make_shared<CheckedBackward>(
         code_->options().name, code_->options().check_tolerance,
         CheckedBackward::Inputs{paths, reals_, real_edges_, copies_, shadow_}, std::move(found[node])));

@@ -112,7 +112,7 @@ void ResultLinks::link_stage(size_t stage, std::vector<at::Tensor>& slots, const
   const auto& tangents = function_.captured().tangents_of(stage);
   if (tangents.empty()) return;
   auto& node = nodes_[stage];
-  node = c10::make_intrusive<PairNode>(function_.shared_from_this(), stage);
+  node = c10::make_intrusive<BackwardNode>(function_.shared_from_this(), stage);
   node->set_host_state(function_.captured().host_state());
   const auto& leads_to = plan.leads_to[stage];
   ag::edge_list edges(primals_.size() + plan.crossings.size());

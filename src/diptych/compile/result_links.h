@@ -9,7 +9,7 @@
 
 namespace diptych {
 
-class PairNode;
+class BackwardNode;
 
 /// One call between the run of the forward graph and the return of its results. See Note [Stages of a backward].
 class ResultLinks {
@@ -36,7 +36,7 @@ class ResultLinks {
   const CompiledFunction& function_;
   const std::vector<at::Tensor>& primals_;
   torch::autograd::edge_list primal_edges_;
-  std::vector<c10::intrusive_ptr<PairNode>> nodes_;  ///< per stage; null where no tangent arrives
+  std::vector<c10::intrusive_ptr<BackwardNode>> nodes_;  ///< per stage; null where no tangent arrives
   torch::autograd::edge_list crossing_edges_;
   std::vector<bool> is_applied_;  ///< per mutation
   std::vector<at::Tensor> made_;
