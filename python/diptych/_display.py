@@ -35,6 +35,15 @@ def _print_readable(self, print_output=True):
     return text
 
 
+def _statistics_repr(self):
+    """One line for each fact that says something: numbers other than 0, texts and lists that are not empty."""
+    facts = {name: getattr(self, name) for name in dir(type(self)) if isinstance(getattr(type(self), name), property)}
+    lines = [f"  {name}: {value}" for name, value in facts.items() if value]
+    return "\n".join([f"{type(self).__name__}:", *lines] if lines else [f"{type(self).__name__}: nothing has happened yet"])
+
+
+for _class in (_core.CacheStats, _core.BackwardStatistics):
+    setattr(_class, "__repr__", _statistics_repr)
 for _class in (_core.Graph, _core.Pair):
     setattr(_class, "_repr_html_", _repr_html)
     setattr(_class, "print_tabular", _print_tabular)

@@ -10,6 +10,12 @@ import torch
 from . import _core
 from ._module_state import kept
 
+# What Options takes, the first three of which say something of one capture; a test compares them with Options.
+_CAPTURE_OPTIONS = frozenset({"name", "partition", "decompositions"})
+_CALL_OPTIONS = frozenset(
+    {"backend", "dynamic", "check_sizes", "cache_limit", "check", "check_tolerance"}
+    | {"forward_compiler", "backward_compiler", "inference_compiler"}
+)
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
@@ -153,14 +159,39 @@ def aot_module(module: torch.nn.Module, **options: Any) -> AotModule:
 
 
 def capture_with(options: _core.Options, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> _core.Pair:
-    """Captures function(*args, **kwargs) as capture() does, by the Options given: partition, decompositions, name."""
+    """Captures function(*args, **kwargs) as capture() does, by the Options given. For a function that takes keywords which
+    capture() would take for options; else capture(function, ..., partition="min_cut") says the same."""
     return _core.capture_with(options, function, *args, **kwargs)
+
+
+def _is_taken(function):
+    """A predicate: whether the function itself takes a keyword of that name, or any."""
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return lambda name: False
+    if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return lambda name: True
+    return lambda name: name in parameters
 
 
 def capture(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> _core.Pair:
     """Captures function(*args, **kwargs) and returns its Pair: the forward and the backward graph. Nothing is run and no
-    argument changes. Errors: UserError for what a graph can't hold, naming it; what the function itself raises."""
-    return _core.capture_with(_core.Options(name="capture"), function, *args, **kwargs)
+    argument changes. The keywords partition, decompositions and name are options, as those of aot_function() are:
+    capture(f, x, partition="min_cut"). A keyword that the function takes itself is the function's.
+    Errors: UserError for what a graph can't hold, naming it, and for an option of calls, such as dynamic; what the function
+    itself raises."""
+    options = {"name": "capture"}
+    given = [name for name in kwargs if name in _CAPTURE_OPTIONS or name in _CALL_OPTIONS]
+    if given:
+        is_taken = _is_taken(function)
+        options.update((name, kwargs.pop(name)) for name in given if not is_taken(name))
+    for name in _CALL_OPTIONS.intersection(options):
+        raise _core.UserError(
+            f"[capture] {name} is an option of compiled functions, expected partition, decompositions or name; "
+            "use aot_function(), or capture_with() if the function takes it"
+        )
+    return _core.capture_with(_core.Options(**options), function, *args, **kwargs)
 
 
 def _name_of_first(function):
