@@ -3,8 +3,8 @@
 #include <ATen/Context.h>
 #include <torch/nn.h>
 
-#include "compile/eager_check.h"
 #include "diptych/compile/module.h"
+#include "testing/eager_check.h"
 
 namespace diptych::testing {
 namespace {

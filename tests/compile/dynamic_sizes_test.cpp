@@ -7,9 +7,9 @@
 #include <functional>
 #include <random>
 
-#include "compile/eager_check.h"
 #include "diptych/diptych.h"
 #include "models/gpt.h"
+#include "testing/eager_check.h"
 
 namespace diptych::testing {
 namespace {

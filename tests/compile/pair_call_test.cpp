@@ -6,7 +6,7 @@
 
 #include <filesystem>
 
-#include "compile/eager_check.h"
+#include "testing/eager_check.h"
 #include "testing/message_of.h"
 
 namespace diptych::testing {

@@ -5,8 +5,8 @@
 
 #include <filesystem>
 
-#include "compile/eager_check.h"
 #include "diptych/graph/identical.h"
+#include "testing/eager_check.h"
 #include "testing/message_of.h"
 
 namespace diptych::testing {

@@ -1,7 +1,7 @@
 // What may not go into a captured function or come out of it.
 #include <map>
 
-#include "errors/refusal.h"
+#include "testing/refusal.h"
 
 namespace diptych::testing {
 namespace {

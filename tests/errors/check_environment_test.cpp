@@ -2,7 +2,7 @@
 // own, since the variable is read once.
 #include <cstdlib>
 
-#include "errors/refusal.h"
+#include "testing/refusal.h"
 
 namespace diptych::testing {
 namespace {

@@ -1,5 +1,5 @@
 // What Diptych says to compilers, backends and partitioners that do not keep their side of the contract.
-#include "errors/refusal.h"
+#include "testing/refusal.h"
 
 namespace diptych::testing {
 namespace {

@@ -3,7 +3,7 @@
 #include <cstdlib>
 
 #include "diptych/base/switches.h"
-#include "errors/refusal.h"
+#include "testing/refusal.h"
 
 namespace diptych::testing {
 namespace {

@@ -1,7 +1,7 @@
 // What scan, map, cond and while_loop refuse, by the path of what is wrong and with the remedy.
 #include <map>
 
-#include "errors/refusal.h"
+#include "testing/refusal.h"
 
 namespace diptych::testing {
 namespace {

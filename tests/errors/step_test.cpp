@@ -7,7 +7,7 @@
 
 #include "diptych/autodiff/update_rules.h"
 #include "diptych/compile/backward_capture.h"
-#include "errors/refusal.h"
+#include "testing/refusal.h"
 
 namespace diptych::testing {
 namespace {

@@ -1,7 +1,7 @@
 // What a function may not do while it is traced: read values, change storages, let tensors escape.
 #include <thread>
 
-#include "errors/refusal.h"
+#include "testing/refusal.h"
 
 namespace diptych::testing {
 namespace {

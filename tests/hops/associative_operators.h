@@ -1,7 +1,7 @@
 // Associative functions of several kinds, with leaves for them, and the loop that a scan of them must agree with.
 #pragma once
-#include "compile/eager_check.h"
 #include "diptych/hops/associative_scan.h"
+#include "testing/eager_check.h"
 
 namespace diptych::testing {
 

@@ -1,5 +1,5 @@
 // Every message of dp::associative_scan.
-#include "errors/refusal.h"
+#include "testing/refusal.h"
 
 namespace diptych::testing {
 namespace {

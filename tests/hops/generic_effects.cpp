@@ -2,8 +2,8 @@
 #include <ATen/autocast_mode.h>
 #include <torch/nn.h>
 
-#include "errors/refusal.h"
 #include "hops/generic_set.h"
+#include "testing/refusal.h"
 
 namespace diptych::testing {
 namespace {

@@ -1,6 +1,6 @@
 // The generic set: bodies that draw random numbers draw what the loop draws, in its order, and once.
-#include "errors/refusal.h"
 #include "hops/generic_set.h"
+#include "testing/refusal.h"
 
 namespace diptych::testing {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <thread>
 
-#include "semantics/values.h"
+#include "testing/values.h"
 
 namespace diptych::testing {
 namespace {

@@ -1,11 +1,11 @@
 // Cases 18 to 20 of the semantics inside captured functions: checkpoint regions, their policies and their nesting.
 #include <ATen/autocast_mode.h>
 
-#include "compile/eager_check.h"
 #include "diptych/autodiff/joint_capture.h"
 #include "diptych/graph/identical.h"
 #include "diptych/ops/tags.h"
 #include "diptych/passes/storage_roots.h"
+#include "testing/eager_check.h"
 
 namespace diptych::testing {
 namespace {

@@ -2,7 +2,7 @@
 // kernels: what cases 3, 4 and 17 of the semantics rest on.
 #include <ATen/Context.h>
 
-#include "semantics/values.h"
+#include "testing/values.h"
 
 namespace diptych::testing {
 namespace {

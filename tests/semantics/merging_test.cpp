@@ -1,5 +1,5 @@
 // Case 4 of the semantics: inputs that share storage, one of them mutated.
-#include "semantics/values.h"
+#include "testing/values.h"
 
 namespace diptych::testing {
 namespace {

@@ -1,6 +1,6 @@
 // Cases 2, 3, 9 and 17 of the semantics where mutation meets views, layouts and what a backward has saved. Random
 // programs found most of them.
-#include "semantics/values.h"
+#include "testing/values.h"
 
 namespace diptych::testing {
 namespace {

@@ -1,7 +1,7 @@
 // Cases 1 to 9 of the semantics: what outputs and inputs are, alias and become. Test names start with the case's
 // number.
 #include <torch/nn.h>
-#include "semantics/values.h"
+#include "testing/values.h"
 
 namespace diptych::testing {
 namespace {

@@ -1,5 +1,5 @@
 // Case 18 of the semantics: random numbers.
-#include "compile/eager_check.h"
+#include "testing/eager_check.h"
 
 namespace diptych::testing {
 namespace {

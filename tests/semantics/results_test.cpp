@@ -1,5 +1,5 @@
 // How results stand in autograd's graph: gradients with respect to them, leaves among them, one backward after another.
-#include "semantics/values.h"
+#include "testing/values.h"
 
 namespace diptych::testing {
 namespace {

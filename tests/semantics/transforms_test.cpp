@@ -16,8 +16,8 @@
 #include "diptych/compile/module.h"
 #include "diptych/hops/scan_layers.h"
 #include "diptych/trace/transforms.h"
-#include "semantics/values.h"
 #include "testing/message_of.h"
+#include "testing/values.h"
 
 namespace diptych::testing {
 namespace {

@@ -1,4 +1,4 @@
-#include "compile/eager_check.h"
+#include "testing/eager_check.h"
 
 #include <sstream>
 

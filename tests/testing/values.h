@@ -1,6 +1,6 @@
 // Deterministic inputs of the semantic tests.
 #pragma once
-#include "compile/eager_check.h"
+#include "testing/eager_check.h"
 
 namespace diptych::testing {
 
