@@ -1,4 +1,4 @@
-// Cases 10 to 17 of the semantics: autograd around and inside a compiled function.
+// Autograd around and inside a compiled function.
 #include <ATen/autocast_mode.h>
 #include <torch/csrc/autograd/utils/lambda_post_hook.h>
 
@@ -14,8 +14,8 @@ at::Tensor leaf64(at::IntArrayRef sizes, double shift = 0) {
 }
 Tensors two() { return {leaf({2, 3}), leaf({2, 3}, 0.5)}; }
 
-// 10. Regions.
-TEST(Case10, NoGradRegionsAreRespected) {
+// Regions.
+TEST(GradModes, NoGradRegionsAreRespected) {
   expect_as_eager(two, [](const Tensors& t) -> Tensors {
     at::Tensor frozen;
     {
@@ -26,7 +26,7 @@ TEST(Case10, NoGradRegionsAreRespected) {
   });
 }
 
-TEST(Case10, EnableGradInsideNoGrad) {
+TEST(GradModes, EnableGradInsideNoGrad) {
   const torch::NoGradGuard outer;
   expect_as_eager(two,
                   [](const Tensors& t) -> Tensors {
@@ -37,11 +37,11 @@ TEST(Case10, EnableGradInsideNoGrad) {
                   {.backward = false});
 }
 
-TEST(Case10, DetachCutsTheGraph) {
+TEST(GradModes, DetachCutsTheGraph) {
   expect_as_eager(two, [](const Tensors& t) -> Tensors { return {t[0].exp().detach() * t[1] + t[0]}; });
 }
 
-TEST(Case10, NoGradRegionsSurviveSecondOrder) {
+TEST(GradModes, NoGradRegionsSurviveSecondOrder) {
   expect_gradients_right({leaf64({3})}, [](const Tensors& t) -> Tensors { return {t[0].pow(3)}; });
   const auto g = [](const at::Tensor& x) {
     at::Tensor frozen;
@@ -59,7 +59,7 @@ TEST(Case10, NoGradRegionsSurviveSecondOrder) {
   EXPECT_TRUE(at::allclose(second(g, leaf64({3})), second(f, leaf64({3}))));
 }
 
-TEST(Case10, InferenceMode) {
+TEST(GradModes, InferenceMode) {
   const auto g = [](const at::Tensor& x) { return x.sin() * 2; };
   const auto f = aot_function(g);
   const at::Tensor x = leaf({3});
@@ -70,7 +70,7 @@ TEST(Case10, InferenceMode) {
   }
 }
 
-// 11. Custom functions.
+// Custom functions.
 struct ScaledIdentity : torch::autograd::Function<ScaledIdentity> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x) {
     context->save_for_backward({x});
@@ -116,17 +116,17 @@ struct Unmaterialized : torch::autograd::Function<Unmaterialized> {
   }
 };
 
-TEST(Case11, CustomBackwardIsTracedAndNotDerived) {
+TEST(CustomFunctions, CustomBackwardIsTracedAndNotDerived) {
   expect_as_eager(two, [](const Tensors& t) -> Tensors { return {ScaledIdentity::apply(t[0]) * t[1]}; });
 }
 
-TEST(Case11, UnmaterializedGradientsStayUndefined) {
+TEST(CustomFunctions, UnmaterializedGradientsStayUndefined) {
   expect_as_eager(two, [](const Tensors& t) -> Tensors { return {Unmaterialized::apply(t[0])[0] * t[1]}; });
   expect_as_eager(two, [](const Tensors& t) -> Tensors { return {Unmaterialized::apply(t[0])[1]}; });
 }
 
 // The rule reads inputs alone: its second derivative is that of what it computes.
-TEST(Case11, SecondOrderOfARuleThatReadsInputs) {
+TEST(CustomFunctions, SecondOrderOfARuleThatReadsInputs) {
   const auto function = [](const at::Tensor& x) { return CubeByRule::apply(x); };
   const at::Tensor x = leaf({3});
   const auto second = [&](const at::Tensor& y) {
@@ -136,7 +136,7 @@ TEST(Case11, SecondOrderOfARuleThatReadsInputs) {
   EXPECT_TRUE(at::equal(second(aot_function(function)(x)), second(function(x))));
 }
 
-TEST(Case11, SecondOrderThroughACustomFunctionIsRefusedByName) {
+TEST(CustomFunctions, SecondOrderThroughACustomFunctionIsRefusedByName) {
   const auto f = aot_function([](const at::Tensor& x) { return ScaledIdentity::apply(x).square().sum(); });
   const at::Tensor x = leaf({3});
   expect_error<UserError>([&] { torch::autograd::grad({f(x)}, {x}, {}, true, /*create_graph=*/true); },
@@ -144,7 +144,7 @@ TEST(Case11, SecondOrderThroughACustomFunctionIsRefusedByName) {
 }
 
 // The gradient is the Function's, and not that of the view that it gives.
-TEST(Case11, AViewThatAFunctionGivesKeepsTheFunctionsGradient) {
+TEST(CustomFunctions, AViewThatAFunctionGivesKeepsTheFunctionsGradient) {
   for (const bool of_an_input : {true, false}) {
     expect_as_eager(two, [of_an_input](const Tensors& t) -> Tensors {
       return {TripledView::apply(of_an_input ? t[0] : t[0] * t[1]), t[1] * 2};
@@ -152,7 +152,7 @@ TEST(Case11, AViewThatAFunctionGivesKeepsTheFunctionsGradient) {
   }
 }
 
-TEST(Case11, AViewThatAFunctionGivesMayNotBeChanged) {
+TEST(CustomFunctions, AViewThatAFunctionGivesMayNotBeChanged) {
   const auto f = aot_function([](const at::Tensor& x) { return TripledView::apply(x); });
   const at::Tensor base = leaf({2, 3}) * 1;
   const at::Tensor view = f(base);
@@ -160,8 +160,8 @@ TEST(Case11, AViewThatAFunctionGivesMayNotBeChanged) {
   expect_error<c10::Error>([&] { view.mul_(2); }, "custom Function");
 }
 
-// 12. Hooks.
-TEST(Case12, HooksOnInputsRunAroundTheGraph) {
+// Hooks.
+TEST(Hooks, HooksOnInputsRunAroundTheGraph) {
   const auto g = [](const at::Tensor& x) { return (x * x).sum(); };
   const auto f = aot_function(g);
   int calls = 0;
@@ -175,7 +175,7 @@ TEST(Case12, HooksOnInputsRunAroundTheGraph) {
   EXPECT_TRUE(at::allclose(x.grad(), 4 * x.detach()));
 }
 
-TEST(Case12, HooksOnIntermediatesRunInsideIt) {
+TEST(Hooks, HooksOnIntermediatesRunInsideIt) {
   expect_as_eager(two, [](const Tensors& t) -> Tensors {
     const at::Tensor h = t[0] * t[1];
     h.register_hook([](const at::Tensor& grad) { return grad * 3; });
@@ -183,7 +183,7 @@ TEST(Case12, HooksOnIntermediatesRunInsideIt) {
   });
 }
 
-TEST(Case12, HooksOnNodesRunInsideIt) {
+TEST(Hooks, HooksOnNodesRunInsideIt) {
   expect_as_eager(two, [](const Tensors& t) -> Tensors {
     const at::Tensor h = t[0] * t[1];
     const auto tripled = [](const torch::autograd::variable_list& gradients) {
@@ -200,7 +200,7 @@ TEST(Case12, HooksOnNodesRunInsideIt) {
   });
 }
 
-TEST(Case12, RetainGradOnAnOutput) {
+TEST(Hooks, RetainGradOnAnOutput) {
   const auto f = aot_function([](const at::Tensor& x) {
     const at::Tensor h = x * 2;
     h.retain_grad();
@@ -214,7 +214,7 @@ TEST(Case12, RetainGradOnAnOutput) {
   }
 }
 
-TEST(Case12, RetainGradOnANonLeafInput) {
+TEST(Hooks, RetainGradOnANonLeafInput) {
   const auto f = aot_function([](const at::Tensor& x) { return x.sin().sum(); });
   const at::Tensor a = leaf({3});
   const at::Tensor h = a * 2;
@@ -223,8 +223,8 @@ TEST(Case12, RetainGradOnANonLeafInput) {
   EXPECT_TRUE(at::allclose(h.grad(), h.detach().cos()));
 }
 
-// 13. Higher orders.
-TEST(Case13, SecondDerivatives) {
+// Higher orders.
+TEST(HigherDerivatives, SecondDerivatives) {
   expect_gradients_right({leaf64({2, 3}), leaf64({3, 2}, 0.4)}, [](const Tensors& t) -> Tensors {
     return {t[0].matmul(t[1]).tanh(), t[0].sigmoid() * t[0], torch::softmax(t[0], 1)};
   });
@@ -232,7 +232,7 @@ TEST(Case13, SecondDerivatives) {
                          [](const Tensors& t) -> Tensors { return {torch::layer_norm(t[0], {4}, t[1], t[2])}; });
 }
 
-TEST(Case13, ThirdDerivative) {
+TEST(HigherDerivatives, ThirdDerivative) {
   const auto g = [](const at::Tensor& x) { return (x.sin() * x.pow(3)).sum(); };
   const auto f = aot_function(g);
   const auto third = [](const auto& function) {
@@ -244,7 +244,7 @@ TEST(Case13, ThirdDerivative) {
   EXPECT_TRUE(at::allclose(third(g), third(f)));
 }
 
-TEST(Case13, GradInsideTheFunction) {
+TEST(HigherDerivatives, GradInsideTheFunction) {
   expect_as_eager(two,
                   [](const Tensors& t) -> Tensors {
                     const at::Tensor y = (t[0].sin() * t[1]).sum();
@@ -254,7 +254,7 @@ TEST(Case13, GradInsideTheFunction) {
                   {.tolerance = 1e-6});
 }
 
-TEST(Case13, CreateGraphGivesGradientsThatRequireGrad) {
+TEST(HigherDerivatives, CreateGraphGivesGradientsThatRequireGrad) {
   const auto f = aot_function([](const at::Tensor& x) { return x.pow(3).sum(); });
   const at::Tensor x = leaf({3});
   const auto with = torch::autograd::grad({f(x)}, {x}, {}, true, true)[0];
@@ -264,7 +264,7 @@ TEST(Case13, CreateGraphGivesGradientsThatRequireGrad) {
   EXPECT_TRUE(at::allclose(with, without));
 }
 
-TEST(Case13, SecondOrderOfAMutatedPrimal) {
+TEST(HigherDerivatives, SecondOrderOfAMutatedPrimal) {
   const auto g = [](const at::Tensor& x) {
     x.add_(x);
     return x.mul(x);
@@ -278,17 +278,17 @@ TEST(Case13, SecondOrderOfAMutatedPrimal) {
   EXPECT_TRUE(at::allclose(second(g), second(f)));
 }
 
-TEST(Case13, SecondOrderWhereAutogradHasASecondFormula) {
+TEST(HigherDerivatives, SecondOrderWhereAutogradHasASecondFormula) {
   expect_gradients_right({leaf64({2, 3})}, [](const Tensors& t) -> Tensors { return {torch::silu(t[0])}; });
 }
 
-TEST(Case13, SecondOrderWhereADerivativeIsZero) {
+TEST(HigherDerivatives, SecondOrderWhereADerivativeIsZero) {
   // Autograd stands such zeros in for by tensors without memory.
   expect_gradients_right({leaf64({2, 3, 4})},
                          [](const Tensors& t) -> Tensors { return {(t[0] * t[0]).amax(2).abs()}; });
 }
 
-TEST(Case13, SecondOrderThroughACopy) {
+TEST(HigherDerivatives, SecondOrderThroughACopy) {
   const auto g = [](const at::Tensor& x) {
     const at::Tensor y = torch::zeros({2, 3}, torch::kFloat64);
     y[0].copy_(x.pow(3));
@@ -303,7 +303,7 @@ TEST(Case13, SecondOrderThroughACopy) {
   EXPECT_TRUE(at::allclose(second(g), second(f)));
 }
 
-TEST(Case13, SecondOrderIsRefusedWhereAutogradWasKeptFromSeeingAMutation) {
+TEST(HigherDerivatives, SecondOrderIsRefusedWhereAutogradWasKeptFromSeeingAMutation) {
   const auto f = aot_function([](const at::Tensor& x) {
     const at::Tensor y = x * 2;
     y.detach().add_(1);
@@ -314,8 +314,8 @@ TEST(Case13, SecondOrderIsRefusedWhereAutogradWasKeptFromSeeingAMutation) {
                           "where autograd does not see it");
 }
 
-// 14. retain_graph.
-TEST(Case14, BackwardTwiceWithRetainGraph) {
+// retain_graph.
+TEST(RetainedGraphs, BackwardTwiceWithRetainGraph) {
   const auto g = [](const at::Tensor& x) { return (x.exp() * x).sum(); };
   const auto f = aot_function(g);
   const at::Tensor a = leaf({3}), b = leaf({3});
@@ -328,8 +328,8 @@ TEST(Case14, BackwardTwiceWithRetainGraph) {
   expect_error<std::exception>([&] { yb.backward(); }, "Trying to backward through the graph a second time");
 }
 
-// 15. Autocast.
-TEST(Case15, AutocastInsideTheFunction) {
+// Autocast.
+TEST(Autocast, AutocastInsideTheFunction) {
   const auto g = [](const Tensors& t) -> Tensors {
     const bool was = at::autocast::is_autocast_enabled(at::kCPU);
     at::autocast::set_autocast_enabled(at::kCPU, true);
@@ -343,7 +343,7 @@ TEST(Case15, AutocastInsideTheFunction) {
   expect_as_eager(two, g);
 }
 
-TEST(Case15, AutocastAroundTheFunction) {
+TEST(Autocast, AutocastAroundTheFunction) {
   const auto g = [](const at::Tensor& x, const at::Tensor& w) { return x.matmul(w.t()).sum(); };
   const auto f = aot_function(g);
   const auto run = [](const auto& function, bool forward, bool backward) {
@@ -367,7 +367,7 @@ TEST(Case15, AutocastAroundTheFunction) {
   }
 }
 
-TEST(Case15, GradientsComeInTheForwardsDtype) {
+TEST(Autocast, GradientsComeInTheForwardsDtype) {
   expect_as_eager(
       [] {
         return Tensors{leaf({2, 3}).detach().to(torch::kBFloat16).requires_grad_(), leaf({2, 3})};
@@ -375,8 +375,8 @@ TEST(Case15, GradientsComeInTheForwardsDtype) {
       [](const Tensors& t) -> Tensors { return {t[0].to(torch::kFloat) * t[1]}; });
 }
 
-// 16. Threads.
-TEST(Case16, BackwardFromAnotherThread) {
+// Threads.
+TEST(Threads, BackwardFromAnotherThread) {
   const auto f = aot_function([](const at::Tensor& x) { return (x.exp() * x).sum(); });
   const at::Tensor x = leaf({3});
   const at::Tensor y = f(x);
@@ -384,7 +384,7 @@ TEST(Case16, BackwardFromAnotherThread) {
   EXPECT_TRUE(at::allclose(x.grad(), (x.exp() * (x + 1)).detach()));
 }
 
-TEST(Case16, CallsFromSeveralThreads) {
+TEST(Threads, CallsFromSeveralThreads) {
   const auto f = aot_function([](const at::Tensor& x) { return (x.exp() * x).sum(); });
   std::vector<std::thread> threads;
   std::atomic<int> right{0};
@@ -401,8 +401,8 @@ TEST(Case16, CallsFromSeveralThreads) {
   EXPECT_EQ(right.load(), 80);
 }
 
-// 17. Saved tensors that are changed before the backward.
-TEST(Case17, ChangingASavedInputIsEagersError) {
+// Saved tensors that are changed before the backward.
+TEST(SavedTensors, ChangingASavedInputIsEagersError) {
   const auto f = aot_function([](const at::Tensor& x) { return x.sin().sum(); });
   const at::Tensor x = leaf({3});
   const at::Tensor y = f(x);
@@ -413,7 +413,7 @@ TEST(Case17, ChangingASavedInputIsEagersError) {
   expect_error<std::exception>([&] { y.backward(); }, "has been modified by an inplace operation");
 }
 
-TEST(Case17, ChangingAWeightThatIsSavedAsAViewIsEagersError) {
+TEST(SavedTensors, ChangingAWeightThatIsSavedAsAViewIsEagersError) {
   const at::Tensor w = leaf({4, 3});
   const auto f = aot_function([&](const at::Tensor& x) { return torch::linear(x, w).sum(); });
   const at::Tensor y = f(leaf({2, 3}));
@@ -424,7 +424,7 @@ TEST(Case17, ChangingAWeightThatIsSavedAsAViewIsEagersError) {
   expect_error<std::exception>([&] { y.backward(); }, "has been modified by an inplace operation");
 }
 
-TEST(Case17, ChangingASavedOutputIsEagersError) {
+TEST(SavedTensors, ChangingASavedOutputIsEagersError) {
   const auto f = aot_function([](const at::Tensor& x) { return x.exp(); });
   const at::Tensor x = leaf({3});
   const at::Tensor y = f(x);
@@ -432,7 +432,7 @@ TEST(Case17, ChangingASavedOutputIsEagersError) {
   expect_error<std::exception>([&] { y.sum().backward(); }, "has been modified by an inplace operation");
 }
 
-TEST(Case17, MutationInsideThatBackwardNeedsFailsInTheBackwardOnly) {
+TEST(SavedTensors, MutationInsideThatBackwardNeedsFailsInTheBackwardOnly) {
   const auto f = aot_function([](const at::Tensor& x) {
     const at::Tensor h = x * 2;
     const at::Tensor y = h.exp();
@@ -444,7 +444,7 @@ TEST(Case17, MutationInsideThatBackwardNeedsFailsInTheBackwardOnly) {
   expect_error<std::exception>([&] { y.backward(); }, "has been modified by an inplace operation");
 }
 
-TEST(Case17, ChangingATensorThatBackwardDoesNotNeedIsFine) {
+TEST(SavedTensors, ChangingATensorThatBackwardDoesNotNeedIsFine) {
   const auto f = aot_function([](const at::Tensor& x) { return (x * 3).sum(); });
   const at::Tensor x = leaf({3});
   const at::Tensor y = f(x);

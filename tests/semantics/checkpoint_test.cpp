@@ -1,4 +1,4 @@
-// Cases 18 to 20 of the semantics inside captured functions: checkpoint regions, their policies and their nesting.
+// Checkpoint regions inside captured functions: their policies, their nesting and the state that they replay.
 #include <ATen/autocast_mode.h>
 
 #include "diptych/autodiff/joint_capture.h"
@@ -357,7 +357,7 @@ TEST(Checkpoint, DoubleBackward) {
   }
 }
 
-TEST(Case18, DropoutInARegionUsesOneMask) {
+TEST(CheckpointState, DropoutInARegionUsesOneMask) {
   const auto function = [](const Tensors& t) -> Tensors {
     const auto inner = [&](const at::Tensor& x) { return torch::mm(torch::dropout(x.sin(), 0.5, true), t[1]).tanh(); };
     return {checkpoint(save_nothing(), inner)(checkpoint(save_nothing(), inner)(t[0])), torch::rand({2})};
@@ -374,7 +374,7 @@ TEST(Case18, DropoutInARegionUsesOneMask) {
   }
 }
 
-TEST(Case18, SecondOrderOfARegionUsesTheSameMask) {
+TEST(CheckpointState, SecondOrderOfARegionUsesTheSameMask) {
   const auto g = [](const at::Tensor& x) {
     const CheckpointRegion region;
     return (torch::dropout(x.pow(3), 0.5, true) * x).sum();
@@ -388,7 +388,7 @@ TEST(Case18, SecondOrderOfARegionUsesTheSameMask) {
   EXPECT_TRUE(at::equal(second(aot_function(g)), second(g)));
 }
 
-TEST(Case19, AutocastInsideARegion) {
+TEST(CheckpointState, AutocastInsideARegion) {
   const auto function = [](const Tensors& t) -> Tensors {
     at::Tensor x = t[0];
     for (int i = 0; i < 2; ++i) {
@@ -411,7 +411,7 @@ TEST(Case19, AutocastInsideARegion) {
   }
 }
 
-TEST(Case19, BatchNormStatisticsUpdateOnce) {
+TEST(CheckpointState, BatchNormStatisticsUpdateOnce) {
   const auto leaves = [] {
     return Tensors{waves({kRows, kWidth}, 0.7).requires_grad_(), waves({kWidth}, 0.3).requires_grad_(),
                    waves({kWidth}, 0.5).requires_grad_(), torch::zeros({kWidth}), torch::ones({kWidth})};
@@ -430,7 +430,7 @@ TEST(Case19, BatchNormStatisticsUpdateOnce) {
   }
 }
 
-TEST(Case20, RegionBudgetsAreMonotone) {
+TEST(MemoryBudgets, RegionBudgetsAreMonotone) {
   const auto eager = saved_bytes(stack(3, save_within_budget(1)), block_leaves(3), default_partition());
   int64_t previous = saved_bytes(stack(3, save_nothing()), block_leaves(3), default_partition());
   EXPECT_EQ(eager, saved_bytes(
@@ -453,7 +453,7 @@ TEST(Case20, RegionBudgetsAreMonotone) {
 }
 
 // A body is first asked for its forward alone, of which nothing is saved that a budget could be a part of.
-TEST(Case20, ABudgetIsOfTheFirstBackward) {
+TEST(MemoryBudgets, ABudgetIsOfTheFirstBackward) {
   const auto leaves = block_leaves(2);
   const auto function = stack(2, save_within_budget(0.5));
   const auto flat = [&](const std::vector<at::Tensor>& given) { return FlatResult{function(given), {"0"}}; };

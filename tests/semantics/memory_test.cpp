@@ -1,5 +1,5 @@
 // Memory that is known under several storages, writes to elements that lie in one place, lazy conjugates, and modes of
-// kernels: what cases 3, 4 and 17 of the semantics rest on.
+// kernels.
 #include <ATen/Context.h>
 
 #include "testing/values.h"
@@ -18,7 +18,7 @@ Inputs two_storages(int64_t apart) {
           }};
 }
 
-TEST(Case4, MemoryUnderTwoStoragesIsMerged) {
+TEST(LentMemory, MemoryUnderTwoStoragesIsMerged) {
   for (const int64_t apart : {0, 2, 5}) {
     expect_as_eager(two_storages(apart), [](const Tensors& t) -> Tensors {
       t[0].mul_(10);
@@ -33,7 +33,7 @@ TEST(Case4, MemoryUnderTwoStoragesIsMerged) {
 }
 
 // Each of the storages holds the view that is returned.
-TEST(Case4, AViewLiesInTheStorageThatItWasTakenOf) {
+TEST(LentMemory, AViewLiesInTheStorageThatItWasTakenOf) {
   const auto all_of = [](const Tensors& leaves) {
     const at::Tensor memory = leaves[0].clone();
     return Tensors{memory, at::from_blob(
@@ -52,7 +52,7 @@ TEST(Case4, AViewLiesInTheStorageThatItWasTakenOf) {
 }
 
 // Eager tells by storages whether operands overlap, and so runs what it would refuse of two views.
-TEST(Case4, OperandsThatOverlapUnderTwoStorages) {
+TEST(LentMemory, OperandsThatOverlapUnderTwoStorages) {
   const auto column_and = [](at::IntArrayRef sizes) {
     return Inputs{[] {
                     return Tensors{values({1, 2})};
@@ -78,7 +78,7 @@ TEST(Case4, OperandsThatOverlapUnderTwoStorages) {
   expect_error<UserError>([&] { (void)aot_function(add_first)(in[0], in[1]); }, "another operand sees a part of");
 }
 
-TEST(Case4, MemoryThatIsSharedLaterIsAnotherCapture) {
+TEST(LentMemory, MemoryThatIsSharedLaterIsAnotherCapture) {
   const auto f = aot_function([](const at::Tensor& a, const at::Tensor& b) {
     a.mul_(10);
     return b * 1;
@@ -96,7 +96,7 @@ TEST(Case4, MemoryThatIsSharedLaterIsAnotherCapture) {
   EXPECT_NE(f.stats().last_miss.find("size"), std::string::npos) << f.stats().last_miss;
 }
 
-TEST(Case4, GuardSaysWhoseMemoryIsShared) {
+TEST(LentMemory, GuardSaysWhoseMemoryIsShared) {
   at::Tensor memory = torch::zeros({8});
   const auto part = [&](int64_t offset) { return at::from_blob(memory.data_ptr<float>() + offset, {4}, at::kFloat); };
   const auto f = aot_function([](const at::Tensor& a, const at::Tensor& b) {
@@ -109,7 +109,7 @@ TEST(Case4, GuardSaysWhoseMemoryIsShared) {
   EXPECT_EQ(f.stats().misses, 2U);
 }
 
-TEST(Case4, MemoryThatCanNotBeMergedIsRefused) {
+TEST(LentMemory, MemoryThatCanNotBeMergedIsRefused) {
   std::vector<uint8_t> bytes(32);
   const at::Tensor whole = at::from_blob(bytes.data(), {4}, at::kFloat);
   const at::Tensor off = at::from_blob(bytes.data() + 2, {4}, at::kFloat);
@@ -122,7 +122,7 @@ TEST(Case4, MemoryThatCanNotBeMergedIsRefused) {
   expect_error<UserError>([&] { (void)aot_function(body)(whole, ints); }, "share memory under two dtypes");
 }
 
-TEST(Case3, TensorsThatAreMadeInsideOfLentMemory) {
+TEST(LentMemory, TensorsThatAreMadeInsideOfLentMemory) {
   const std::vector<float> numbers{1, 2};
   const auto blob = [data = const_cast<float*>(numbers.data())] { return at::from_blob(data, {2}, at::kFloat); };
   expect_error<UserError>(
@@ -135,7 +135,7 @@ TEST(Case3, TensorsThatAreMadeInsideOfLentMemory) {
 
 const auto kThree = [] { return Tensors{values({3})}; };
 
-TEST(Case3, FillsOfExpandedTensors) {
+TEST(OverlappingWrites, FillsOfExpandedTensors) {
   expect_as_eager(kThree, [](const Tensors& t) -> Tensors {
     const at::Tensor y = t[0] * 1;
     y.expand({3, 3}).fill_(2);
@@ -154,7 +154,7 @@ TEST(Case3, FillsOfExpandedTensors) {
                   });
 }
 
-TEST(Case3, WindowsThatLieApartAreWritten) {
+TEST(OverlappingWrites, WindowsThatLieApartAreWritten) {
   expect_as_eager([] { return Tensors{values({7})}; },
                   [](const Tensors& t) -> Tensors {
                     t[0].unfold(0, 2, 3).mul_(2);
@@ -164,7 +164,7 @@ TEST(Case3, WindowsThatLieApartAreWritten) {
                   });
 }
 
-TEST(Case3, GradientsThroughWritesToElementsOfExpandedTensors) {
+TEST(OverlappingWrites, GradientsThroughWritesToElementsOfExpandedTensors) {
   expect_as_eager([] { return Tensors{leaf({3})}; },
                   [](const Tensors& t) -> Tensors {
                     const at::Tensor y = t[0] * 2;
@@ -187,7 +187,7 @@ void expect_eagers_error(const Function& body) {
   EXPECT_TRUE(at::equal(x, torch::ones({3})));
 }
 
-TEST(Case3, WritesThatEagerRefusesAreItsErrors) {
+TEST(OverlappingWrites, WritesThatEagerRefusesAreItsErrors) {
   expect_eagers_error([](const Tensors& t) -> Tensors { return {t[0].expand({3, 3}).add_(1)}; });
   expect_eagers_error([](const Tensors& t) -> Tensors {
     return {(t[0] * 1).expand({3, 3}).copy_(torch::ones({3, 3}))};
@@ -203,7 +203,7 @@ TEST(Case3, WritesThatEagerRefusesAreItsErrors) {
   });
 }
 
-TEST(Case3, WritesThroughConjugates) {
+TEST(Mutation, WritesThroughConjugates) {
   const auto complex_values = [] { return Tensors{at::view_as_complex(values({3, 2}))}; };
   expect_as_eager(complex_values, [](const Tensors& t) -> Tensors {
     const at::Tensor y = t[0] * 1;
@@ -217,7 +217,7 @@ TEST(Case3, WritesThroughConjugates) {
   });
 }
 
-TEST(Guards, ModesOfKernels) {
+TEST(KernelModes, ModesOfKernels) {
   const auto f = aot_function([](const at::Tensor& x) { return torch::empty({3}) + x; });
   f(torch::ones({3}));
   auto& context = at::globalContext();
@@ -228,7 +228,7 @@ TEST(Guards, ModesOfKernels) {
   context.setDeterministicAlgorithms(false, false);
 }
 
-TEST(Case8, ViewThatIsMadeALeaf) {
+TEST(RequiresGrad, ViewThatIsMadeALeaf) {
   const auto two = [] { return Tensors{values({2, 2})}; };
   expect_as_eager(two, [](const Tensors& t) -> Tensors {
     at::Tensor v = t[0].view({-1});

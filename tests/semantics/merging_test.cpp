@@ -1,10 +1,10 @@
-// Case 4 of the semantics: inputs that share storage, one of them mutated.
+// Inputs that share storage, one of them mutated.
 #include "testing/values.h"
 
 namespace diptych::testing {
 namespace {
 
-TEST(Case4, InputsThatShareStorageOneMutated) {
+TEST(SharedStorage, InputsThatShareStorageOneMutated) {
   const Inputs shared{[] {
                         return Tensors{values({4, 3})};
                       },
@@ -22,7 +22,7 @@ TEST(Case4, InputsThatShareStorageOneMutated) {
   });
 }
 
-TEST(Case4, InputsThatShareStorageNoneMutated) {
+TEST(SharedStorage, InputsThatShareStorageNoneMutated) {
   const Inputs shared{[] {
                         return Tensors{leaf({4, 3})};
                       },
@@ -32,7 +32,7 @@ TEST(Case4, InputsThatShareStorageNoneMutated) {
   expect_as_eager(shared, [](const Tensors& t) -> Tensors { return {t[0] * t[1]}; });
 }
 
-TEST(Case4, TheOverlapPatternIsAGuard) {
+TEST(SharedStorage, TheOverlapPatternIsAGuard) {
   const auto f = aot_function([](const at::Tensor& a, const at::Tensor& b) {
     a.add_(1);
     return b * 1;
@@ -44,7 +44,7 @@ TEST(Case4, TheOverlapPatternIsAGuard) {
   EXPECT_NE(f.stats().last_miss.find("share"), std::string::npos) << f.stats().last_miss;
 }
 
-TEST(Case4, CapturedTensorThatSharesStorageWithAnArgument) {
+TEST(SharedStorage, CapturedTensorThatSharesStorageWithAnArgument) {
   for (int i = 0; i < 2; ++i) {
     at::Tensor base = torch::zeros({4});
     const auto f = aot_function([row = base.narrow(0, 0, 2)](const at::Tensor& x) {
@@ -56,7 +56,7 @@ TEST(Case4, CapturedTensorThatSharesStorageWithAnArgument) {
   }
 }
 
-TEST(Case4, DataOfACapturedTensorIsJoinedWithItOrRefused) {
+TEST(SharedStorage, DataOfACapturedTensorIsJoinedWithItOrRefused) {
   const at::Tensor weight = torch::ones({3}).set_requires_grad(true);
   const auto f = aot_function([weight](const at::Tensor& x) {
     weight.data().mul_(2);
@@ -72,7 +72,7 @@ TEST(Case4, DataOfACapturedTensorIsJoinedWithItOrRefused) {
   EXPECT_THROW(alone(torch::ones({3})), UserError);
 }
 
-TEST(Case4, OutputsOfMergedInputsAliasThem) {
+TEST(SharedStorage, OutputsOfMergedInputsAliasThem) {
   const Inputs shared{[] {
                         return Tensors{values({4, 3})};
                       },
@@ -103,7 +103,7 @@ Inputs rows_that_require_grad() {
           }};
 }
 
-TEST(Case4, MergedViewsOfOneTensorThatRequireGrad) {
+TEST(SharedStorage, MergedViewsOfOneTensorThatRequireGrad) {
   Inputs without_base = rows_that_require_grad();
   without_base.derive = [derive = without_base.derive](const Tensors& leaves) {
     Tensors t = derive(leaves);
@@ -127,7 +127,7 @@ TEST(Case4, MergedViewsOfOneTensorThatRequireGrad) {
       rounding());
 }
 
-TEST(Case4, MergedWithTheTensorThatTheOthersAreViewsOf) {
+TEST(SharedStorage, MergedWithTheTensorThatTheOthersAreViewsOf) {
   expect_as_eager(
       rows_that_require_grad(),
       [](const Tensors& t) -> Tensors {
@@ -148,7 +148,7 @@ TEST(Case4, MergedWithTheTensorThatTheOthersAreViewsOf) {
       rounding());
 }
 
-TEST(Case4, ViewGetsTheHistoryThatItsBaseIsGiven) {
+TEST(SharedStorage, ViewGetsTheHistoryThatItsBaseIsGiven) {
   const Inputs inputs{[] {
                         return Tensors{leaf({4, 3}), values({4, 3})};
                       },
@@ -164,7 +164,7 @@ TEST(Case4, ViewGetsTheHistoryThatItsBaseIsGiven) {
       rounding());
 }
 
-TEST(Case4, MergedWithADetachedAlias) {
+TEST(SharedStorage, MergedWithADetachedAlias) {
   const Inputs inputs{[] {
                         return Tensors{leaf({4, 3})};
                       },
@@ -190,7 +190,7 @@ TEST(Case4, MergedWithADetachedAlias) {
       rounding());
 }
 
-TEST(Case4, TheBaseOfMergedViewsIsAGuard) {
+TEST(SharedStorage, TheBaseOfMergedViewsIsAGuard) {
   const auto f = aot_function([](const at::Tensor& a, const at::Tensor& b) {
     a.mul_(2);
     return a + b;
@@ -209,7 +209,7 @@ TEST(Case4, TheBaseOfMergedViewsIsAGuard) {
   EXPECT_EQ(f.stats().misses, 2U);
 }
 
-TEST(Case4, WhatMergingCannotKeepIsRefusedByName) {
+TEST(SharedStorage, WhatMergingCannotKeepIsRefusedByName) {
   const auto body = [](const at::Tensor& a, const at::Tensor& b) {
     a.mul_(2);
     return a + b;

@@ -1,5 +1,4 @@
-// Cases 2, 3, 9 and 17 of the semantics where mutation meets views, layouts and what a backward has saved. Random
-// programs found most of them.
+// Where mutation meets views, layouts and what a backward has saved. Random programs found most of these cases.
 #include "testing/values.h"
 
 namespace diptych::testing {
@@ -12,7 +11,7 @@ Inputs cloned(bool requires_grad = true) {
           [](const Tensors& t) { return Tensors{t[0].clone()}; }};
 }
 
-TEST(Case1, AliasFromBeforeAChangeOfShape) {
+TEST(InputAliases, AliasFromBeforeAChangeOfShape) {
   expect_as_eager(cloned(false), [](const Tensors& t) -> Tensors {
     const at::Tensor before = t[0].detach();
     const at::Tensor row = t[0].select(0, 1);
@@ -22,7 +21,7 @@ TEST(Case1, AliasFromBeforeAChangeOfShape) {
   });
 }
 
-TEST(Case2, ViewOfAnIntermediateThatChangesItsShape) {
+TEST(OutputAliases, ViewOfAnIntermediateThatChangesItsShape) {
   // The base is square: a view taken again from the changed base would fit, and be the wrong one.
   expect_as_eager(cloned(), [](const Tensors& t) -> Tensors {
     const at::Tensor base = t[0].exp();
@@ -39,7 +38,7 @@ TEST(Case2, ViewOfAnIntermediateThatChangesItsShape) {
   });
 }
 
-TEST(Case2, ViewThatChangesItsOwnShape) {
+TEST(OutputAliases, ViewThatChangesItsOwnShape) {
   expect_as_eager(cloned(), [](const Tensors& t) -> Tensors {
     const at::Tensor rows = t[0].narrow(0, 1, 2);
     rows.t_();
@@ -48,14 +47,14 @@ TEST(Case2, ViewThatChangesItsOwnShape) {
   });
 }
 
-TEST(Case2, ViewOfAFreshLeaf) {
+TEST(OutputAliases, ViewOfAFreshLeaf) {
   expect_as_eager(cloned(), [](const Tensors& t) -> Tensors {
     const at::Tensor fresh = torch::full({2, 3}, 0.5).requires_grad_();
     return {fresh.narrow(1, 0, 2), fresh, t[0] + 1};
   });
 }
 
-TEST(Case3, FunctionThatChangesItsInputAlone) {
+TEST(Mutation, FunctionThatChangesItsInputAlone) {
   const auto changes = [](const Tensors& t) -> Tensors {
     t[0].mul_(2);
     return {};
@@ -66,7 +65,7 @@ TEST(Case3, FunctionThatChangesItsInputAlone) {
 }
 
 // Where a stand-in is taken for a subclass, matrix_rank gives a tensor of its own.
-TEST(Case3, CompositeThatWritesIntoItsOut) {
+TEST(Mutation, CompositeThatWritesIntoItsOut) {
   CheckOptions options;
   options.backward = false;
   const auto inputs = [] { return Tensors{torch::eye(3), torch::zeros({}, torch::kLong)}; };
@@ -77,7 +76,7 @@ TEST(Case3, CompositeThatWritesIntoItsOut) {
   expect_as_eager(inputs, rank, options);
 }
 
-TEST(Case3, ViewsThatShareAStorageInInferenceMode) {
+TEST(Mutation, ViewsThatShareAStorageInInferenceMode) {
   const c10::InferenceMode inference;
   const auto f = [](const at::Tensor& a, const at::Tensor& b) { return a.mul_(2) + b; };
   const auto base = torch::ones({6}), same = torch::ones({6});
@@ -86,7 +85,7 @@ TEST(Case3, ViewsThatShareAStorageInInferenceMode) {
   EXPECT_TRUE(at::equal(base, same));
 }
 
-TEST(Case3, ResultKeepsTheLayoutOfWhatItWasWrittenTo) {
+TEST(Mutation, ResultKeepsTheLayoutOfWhatItWasWrittenTo) {
   expect_as_eager(cloned(), [](const Tensors& t) -> Tensors {
     const at::Tensor x = t[0].t() + 3;
     x.masked_fill_(x.gt(3), 0.5);
@@ -100,7 +99,7 @@ TEST(Case3, ResultKeepsTheLayoutOfWhatItWasWrittenTo) {
   });
 }
 
-TEST(Case3, InputWithGapsKeepsThem) {
+TEST(Mutation, InputWithGapsKeepsThem) {
   const Inputs strided{[] {
                          return Tensors{values({4, 6})};
                        },
@@ -113,7 +112,7 @@ TEST(Case3, InputWithGapsKeepsThem) {
   });
 }
 
-TEST(Case3, ResidualOfAnInputThatChangesItsShape) {
+TEST(Mutation, ResidualOfAnInputThatChangesItsShape) {
   const Inputs two{[] {
                      return Tensors{values({3, 3}), leaf({3, 3})};
                    },
@@ -128,7 +127,7 @@ TEST(Case3, ResidualOfAnInputThatChangesItsShape) {
   });
 }
 
-TEST(Case9, WhatCanNotBeKeptIsRefusedByName) {
+TEST(Refusals, WhatCanNotBeKeptIsRefusedByName) {
   const auto refuses = [](const auto& body, const at::Tensor& x, const std::string& part) {
     const auto f = aot_function(body);
     expect_error<UserError>([&] { f(x); }, part);
@@ -169,7 +168,7 @@ TEST(Case9, WhatCanNotBeKeptIsRefusedByName) {
       leaf({2, 3}), "has a history of its own; return a clone");
 }
 
-TEST(Case10, StepOfAViewTakenUnderNoGradStaysSo) {
+TEST(GradModes, StepOfAViewTakenUnderNoGradStaysSo) {
   expect_as_eager(cloned(), [](const Tensors& t) -> Tensors {
     t[0].add_(1);
     at::Tensor windows;
@@ -181,7 +180,7 @@ TEST(Case10, StepOfAViewTakenUnderNoGradStaysSo) {
   });
 }
 
-TEST(Case17, TangentThatCanNotBeTracedSpoilsNoOther) {
+TEST(SavedTensors, TangentThatCanNotBeTracedSpoilsNoOther) {
   // linear saves the second input, which is then changed; a backward of that input alone does not need it.
   const auto body = [](const at::Tensor& x, const at::Tensor& w) {
     const at::Tensor y = at::linear(x, w);
@@ -201,7 +200,7 @@ TEST(Case17, TangentThatCanNotBeTracedSpoilsNoOther) {
   }
 }
 
-TEST(Case17, OnlyWhatABackwardReadsIsChecked) {
+TEST(SavedTensors, OnlyWhatABackwardReadsIsChecked) {
   const auto f = aot_function([](const at::Tensor& x) {
     const at::Tensor sum = x + 1;
     return std::vector<at::Tensor>{sum, sum * sum};

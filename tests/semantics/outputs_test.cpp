@@ -1,5 +1,4 @@
-// Cases 1 to 9 of the semantics: what outputs and inputs are, alias and become. Test names start with the case's
-// number.
+// What outputs and inputs of a compiled function are, alias and become, beside eager.
 #include <torch/nn.h>
 #include "testing/values.h"
 
@@ -19,8 +18,8 @@ Inputs non_leaves(std::function<Tensors()> leaves) {
           }};
 }
 
-// 1. Output is a view of an input, or an input.
-TEST(Case1, OutputIsAViewOfAnInput) {
+// Output is a view of an input, or an input.
+TEST(InputAliases, OutputIsAViewOfAnInput) {
   // The three gradients are added up in another order than eager's.
   CheckOptions rounding;
   rounding.tolerance = 1e-6;
@@ -39,7 +38,7 @@ TEST(Case1, OutputIsAViewOfAnInput) {
       rounding);
 }
 
-TEST(Case1, OutputIsAnInputAsAnotherDtype) {
+TEST(InputAliases, OutputIsAnInputAsAnotherDtype) {
   CheckOptions options;
   options.backward = false;
   for (const auto dtype : {torch::kFloat, torch::kInt, torch::kByte, torch::kLong}) {
@@ -51,7 +50,7 @@ TEST(Case1, OutputIsAnInputAsAnotherDtype) {
   }
 }
 
-TEST(Case1, LaterInPlaceEditOfAViewReachesTheInput) {
+TEST(InputAliases, LaterInPlaceEditOfAViewReachesTheInput) {
   const auto f = aot_function([](const at::Tensor& x) { return x.view({-1}); });
   for (int i = 0; i < 2; ++i) {
     at::Tensor x = torch::zeros({2, 3});
@@ -65,20 +64,20 @@ TEST(Case1, LaterInPlaceEditOfAViewReachesTheInput) {
   }
 }
 
-TEST(Case1, OutputThatIsAnInputIsTheSameTensor) {
+TEST(InputAliases, OutputThatIsAnInputIsTheSameTensor) {
   expect_as_eager(two, [](const Tensors& t) -> Tensors { return {t[0], t[0] * t[1], t[1]}; });
   const auto f = aot_function([](const at::Tensor& x) { return x; });
   const at::Tensor x = torch::ones({2});
   EXPECT_TRUE(f(x).is_same(x));
 }
 
-TEST(Case1, DetachedInputSharesItsData) {
+TEST(InputAliases, DetachedInputSharesItsData) {
   expect_as_eager(one, [](const Tensors& t) -> Tensors { return {t[0].detach(), t[0] * 2}; });
   expect_as_eager(one, [](const Tensors& t) -> Tensors { return {t[0].data(), t[0] * 2}; });
 }
 
-// 2. Outputs that alias an intermediate, or each other.
-TEST(Case2, OutputsAliasAnIntermediate) {
+// Outputs that alias an intermediate, or each other.
+TEST(OutputAliases, OutputsAliasAnIntermediate) {
   expect_as_eager(one, [](const Tensors& t) -> Tensors {
     const auto y = t[0] * 2;
     return {y.view({-1}), y.t(), y};
@@ -90,7 +89,7 @@ TEST(Case2, OutputsAliasAnIntermediate) {
   expect_as_eager(one, [](const Tensors& t) -> Tensors { return {(t[0] * 2).view({-1})}; });
 }
 
-TEST(Case2, EditOfOneAliasingOutputReachesTheOther) {
+TEST(OutputAliases, EditOfOneAliasingOutputReachesTheOther) {
   const auto g = [](const at::Tensor& x) {
     const auto y = x * 2;
     return std::vector<at::Tensor>{y.view({-1}), y.t()};
@@ -110,14 +109,14 @@ TEST(Case2, EditOfOneAliasingOutputReachesTheOther) {
   }
 }
 
-TEST(Case2, MultiOutputViewsAreViewsOfOneBase) {
+TEST(OutputAliases, MultiOutputViewsAreViewsOfOneBase) {
   expect_as_eager(one, [](const Tensors& t) -> Tensors { return (t[0] * 2).unbind(0); });
   expect_as_eager(one, [](const Tensors& t) -> Tensors { return t[0].unbind(1); });
   expect_as_eager(one, [](const Tensors& t) -> Tensors { return (t[0] * 2).split(2, 1); });
   expect_as_eager(one, [](const Tensors& t) -> Tensors { return t[0].chunk(2, 0); });
 }
 
-TEST(Case2, TwoBackwardsInTurnThroughAliasingOutputs) {
+TEST(OutputAliases, TwoBackwardsInTurnThroughAliasingOutputs) {
   const auto g = [](const at::Tensor& x) { return (x * x).unbind(0); };
   const auto f = aot_function(g);
   for (int i = 0; i < 2; ++i) {
@@ -133,25 +132,25 @@ TEST(Case2, TwoBackwardsInTurnThroughAliasingOutputs) {
   }
 }
 
-TEST(Case2, InPlaceOnAMultiOutputViewIsEagersError) {
+TEST(OutputAliases, InPlaceOnAMultiOutputViewIsEagersError) {
   const auto f = aot_function([](const at::Tensor& x) { return (x * 2).unbind(0); });
   const auto outputs = f(leaf({2, 3}));
   expect_error<std::exception>([&] { outputs[0].mul_(2); }, "is a view and is being modified inplace");
 }
 
-TEST(Case2, OneTensorReturnedTwiceIsOneTensor) {
+TEST(OutputAliases, OneTensorReturnedTwiceIsOneTensor) {
   expect_as_eager(one, [](const Tensors& t) -> Tensors {
     const auto y = t[0].exp();
     return {y, y};
   });
 }
 
-TEST(Case2, EqualExpressionsReturnedTwiceAreTwoTensors) {
+TEST(OutputAliases, EqualExpressionsReturnedTwiceAreTwoTensors) {
   expect_as_eager(one, [](const Tensors& t) -> Tensors { return {t[0] + 1, t[0] + 1, t[0].clone(), t[0].clone()}; });
 }
 
-// 3. Inputs mutated in place.
-TEST(Case3, InputMutatedInPlace) {
+// Inputs mutated in place.
+TEST(Mutation, InputMutatedInPlace) {
   expect_as_eager(without_grad, [](const Tensors& t) -> Tensors {
     t[0].add_(1);
     return {t[0] * t[1]};
@@ -162,7 +161,7 @@ TEST(Case3, InputMutatedInPlace) {
   });
 }
 
-TEST(Case3, InputMutatedThroughAView) {
+TEST(Mutation, InputMutatedThroughAView) {
   expect_as_eager(without_grad, [](const Tensors& t) -> Tensors {
     t[0].view({-1}).select(0, 1).fill_(9);
     return {t[0] + t[1]};
@@ -173,7 +172,7 @@ TEST(Case3, InputMutatedThroughAView) {
   });
 }
 
-TEST(Case3, InputMutatedUnderNoGrad) {
+TEST(Mutation, InputMutatedUnderNoGrad) {
   expect_as_eager(two, [](const Tensors& t) -> Tensors {
     const auto y = t[0] + t[1];
     {
@@ -184,14 +183,14 @@ TEST(Case3, InputMutatedUnderNoGrad) {
   });
 }
 
-TEST(Case3, InputMutatedBehindAutogradsBack) {
+TEST(Mutation, InputMutatedBehindAutogradsBack) {
   expect_as_eager(two, [](const Tensors& t) -> Tensors {
     t[0].detach().add_(2);
     return {t[0] + t[1]};
   });
 }
 
-TEST(Case3, MutationIsSeenByEveryAliasOutside) {
+TEST(Mutation, MutationIsSeenByEveryAliasOutside) {
   const auto f = aot_function([](const at::Tensor& x) {
     x.mul_(2);
     return x.sum();
@@ -206,7 +205,7 @@ TEST(Case3, MutationIsSeenByEveryAliasOutside) {
   }
 }
 
-TEST(Case3, InputBecomesTheValueOfAnother) {
+TEST(Mutation, InputBecomesTheValueOfAnother) {
   expect_as_eager(Inputs{[] {
                     return Tensors{values({2, 3}), leaf({2, 3})};
                   }},
@@ -216,7 +215,7 @@ TEST(Case3, InputBecomesTheValueOfAnother) {
                   });
 }
 
-TEST(Case3, BatchNormBuffersAreUpdated) {
+TEST(Mutation, BatchNormBuffersAreUpdated) {
   const auto make = [] { return Tensors{leaf({4, 3, 2}), leaf({3}), leaf({3}), torch::zeros({3}), torch::ones({3})}; };
   CheckOptions close;
   close.tolerance = 1e-6;
@@ -234,7 +233,7 @@ TEST(Case3, BatchNormBuffersAreUpdated) {
       close);
 }
 
-TEST(Case3, CapturedBuffersAreUpdatedToo) {
+TEST(Mutation, CapturedBuffersAreUpdatedToo) {
   torch::nn::BatchNorm1d ours(3);
   torch::nn::BatchNorm1d eager(3);
   const auto f = aot_function([&](const at::Tensor& x) { return ours->forward(x).pow(2).sum(); });
@@ -252,7 +251,7 @@ TEST(Case3, CapturedBuffersAreUpdatedToo) {
   }
 }
 
-TEST(Case3, MetadataOfAnInputIsMutated) {
+TEST(Mutation, MetadataOfAnInputIsMutated) {
   expect_as_eager(without_grad, [](const Tensors& t) -> Tensors {
     t[0].t_();
     return {t[0] * 2};
@@ -268,13 +267,13 @@ TEST(Case3, MetadataOfAnInputIsMutated) {
   });
 }
 
-// 5. The same tensor twice; argument and captured.
-TEST(Case5, OneTensorPassedTwice) {
+// The same tensor twice; argument and captured.
+TEST(SharedStorage, OneTensorPassedTwice) {
   const Inputs twice{one, [](const Tensors& t) { return Tensors{t[0], t[0]}; }};
   expect_as_eager(twice, [](const Tensors& t) -> Tensors { return {t[0] * t[1].exp()}; });
 }
 
-TEST(Case5, ArgumentThatIsCapturedTooIsTheArgument) {
+TEST(CapturedTensors, ArgumentThatIsCapturedTooIsTheArgument) {
   const at::Tensor w = leaf({2, 3});
   const Pair pair = capture([&](const at::Tensor& x) { return x * w; }, w);
   EXPECT_TRUE(pair.free_variables.empty());
@@ -284,7 +283,7 @@ TEST(Case5, ArgumentThatIsCapturedTooIsTheArgument) {
   EXPECT_TRUE(at::allclose(w.grad(), 2 * w.detach()));
 }
 
-TEST(Case5, CapturedTensorsAreFreeVariables) {
+TEST(CapturedTensors, CapturedTensorsAreFreeVariables) {
   const at::Tensor w = leaf({2, 3});
   const at::Tensor b = values({3});
   const auto g = [&](const at::Tensor& x) { return (x * w + b).tanh().sum(); };
@@ -302,7 +301,7 @@ TEST(Case5, CapturedTensorsAreFreeVariables) {
   }
 }
 
-TEST(Case5, CapturedTensorMutatedThroughAView) {
+TEST(CapturedTensors, CapturedTensorMutatedThroughAView) {
   at::Tensor counter = torch::zeros({2, 2});
   const auto f = aot_function([&](const at::Tensor& x) {
     counter.t()[0].add_(1);
@@ -315,7 +314,7 @@ TEST(Case5, CapturedTensorMutatedThroughAView) {
   }
 }
 
-TEST(Case5, ACapturedTensorIsGuarded) {
+TEST(CapturedTensors, ACapturedTensorIsGuarded) {
   const at::Tensor captured = torch::ones({3});
   const auto f = aot_function([&](const at::Tensor& x) { return x * captured; });
   EXPECT_FALSE(f(torch::ones({3})).requires_grad());
@@ -324,7 +323,7 @@ TEST(Case5, ACapturedTensorIsGuarded) {
   EXPECT_NE(f.stats().last_miss.find("free.0"), std::string::npos) << f.stats().last_miss;
 }
 
-TEST(Case5, ShapeOfACapturedTensorIsNotChangedInPlace) {
+TEST(CapturedTensors, ShapeOfACapturedTensorIsNotChangedInPlace) {
   const at::Tensor captured = torch::ones({3});
   const auto f = aot_function([&](const at::Tensor& x) {
     captured.unsqueeze_(0);
@@ -333,7 +332,7 @@ TEST(Case5, ShapeOfACapturedTensorIsNotChangedInPlace) {
   expect_error<UserError>([&] { f(torch::zeros({1})); }, "changes the shape of a captured tensor");
 }
 
-TEST(Case3, MetadataOfASlicedTensorKeepsItsStrides) {
+TEST(Mutation, MetadataOfASlicedTensorKeepsItsStrides) {
   const Inputs sliced{[] {
                         return Tensors{values({4, 6})};
                       },
@@ -345,7 +344,7 @@ TEST(Case3, MetadataOfASlicedTensorKeepsItsStrides) {
   });
 }
 
-TEST(Case10, ViewsTakenUnderNoGradAreTakenSoAgain) {
+TEST(GradModes, ViewsTakenUnderNoGradAreTakenSoAgain) {
   expect_as_eager(without_grad, [](const Tensors& t) -> Tensors {
     t[0].fill_(1);
     const torch::NoGradGuard guard;
@@ -361,8 +360,8 @@ TEST(Case10, ViewsTakenUnderNoGradAreTakenSoAgain) {
   });
 }
 
-// 6. Outputs that no backward uses, inputs that nothing reaches.
-TEST(Case6, UnusedOutputCostsNothingAndGivesUndefinedGradients) {
+// Outputs that no backward uses, inputs that nothing reaches.
+TEST(UnusedOutputs, UnusedOutputCostsNothingAndGivesUndefinedGradients) {
   const auto f = aot_function([](const at::Tensor& a, const at::Tensor& b) { return std::pair(a.exp(), b.sin()); });
   for (int i = 0; i < 2; ++i) {
     const at::Tensor a = leaf({3});
@@ -375,7 +374,7 @@ TEST(Case6, UnusedOutputCostsNothingAndGivesUndefinedGradients) {
   }
 }
 
-TEST(Case6, EachSetOfDefinedTangentsHasItsBackward) {
+TEST(UnusedOutputs, EachSetOfDefinedTangentsHasItsBackward) {
   const auto g = [](const at::Tensor& a, const at::Tensor& b) {
     return std::vector<at::Tensor>{a * b, a.sin(), b.cos()};
   };
@@ -401,12 +400,12 @@ TEST(Case6, EachSetOfDefinedTangentsHasItsBackward) {
   }
 }
 
-TEST(Case6, InputsThatNothingReachesGetUndefinedGradients) {
+TEST(UnusedOutputs, InputsThatNothingReachesGetUndefinedGradients) {
   expect_as_eager(two, [](const Tensors& t) -> Tensors { return {t[0] * 2}; });
 }
 
-// 7. Tangents of odd layouts.
-TEST(Case7, TangentsOfOddStridesAreAccepted) {
+// Tangents of odd layouts.
+TEST(Tangents, TangentsOfOddStridesAreAccepted) {
   const auto g = [](const at::Tensor& x) { return x.view({3, 2}).mul(2).view({6}).view({2, 3}).sin(); };
   const auto f = aot_function(g);
   const std::vector<at::Tensor> tangents = {torch::ones({1, 1}).expand({2, 3}), torch::rand({3, 2}).t(),
@@ -420,7 +419,7 @@ TEST(Case7, TangentsOfOddStridesAreAccepted) {
   }
 }
 
-TEST(Case7, ChannelsLastTangents) {
+TEST(Tangents, ChannelsLastTangents) {
   const auto w = leaf({4, 3, 3, 3});
   const auto g = [&](const at::Tensor& x) { return torch::conv2d(x, w, {}, 1, 1); };
   const auto f = aot_function(g);
@@ -432,33 +431,33 @@ TEST(Case7, ChannelsLastTangents) {
   EXPECT_TRUE(at::allclose(a.grad(), b.grad(), 1e-4, 1e-5));
 }
 
-// 8. Outputs that can't be differentiated.
-TEST(Case8, IntegerArgmaxAndDetachedOutputs) {
+// Outputs that can't be differentiated.
+TEST(RequiresGrad, IntegerArgmaxAndDetachedOutputs) {
   expect_as_eager(one, [](const Tensors& t) -> Tensors {
     const auto y = t[0].exp();
     return {y.argmax(1), (y > 1), y.detach(), y, y.detach() * 2, torch::arange(3)};
   });
 }
 
-TEST(Case8, NoDifferentiableOutputAtAll) {
+TEST(RequiresGrad, NoDifferentiableOutputAtAll) {
   expect_as_eager(one, [](const Tensors& t) -> Tensors { return {t[0].argmax(1), t[0].detach() + 1}; });
 }
 
-TEST(Case8, FreshLeafIsALeaf) {
+TEST(RequiresGrad, FreshLeafIsALeaf) {
   const auto f = aot_function([](const at::Tensor& x) { return std::pair(x * 2, torch::zeros({2}).requires_grad_()); });
   const auto [y, fresh] = f(leaf({2}));
   EXPECT_TRUE(fresh.is_leaf() && fresh.requires_grad());
   EXPECT_FALSE(y.is_leaf());
 }
 
-TEST(Case8, RequiresGradUnderNoGrad) {
+TEST(RequiresGrad, RequiresGradUnderNoGrad) {
   const auto g = [](const Tensors& t) -> Tensors { return {t[0] * 2, t[0], t[0].view({-1})}; };
   const torch::NoGradGuard guard;
   expect_as_eager(one, g);
 }
 
-// 9. What eager refuses, and what no graph can hold.
-TEST(Case9, LeafThatRequiresGradMutatedIsEagersError) {
+// What eager refuses, and what no graph can hold.
+TEST(Refusals, LeafThatRequiresGradMutatedIsEagersError) {
   const auto f = aot_function([](const at::Tensor& x) { return x.add_(1); });
   expect_error<std::exception>([&] { f(leaf({2})); },
                                "a leaf Variable that requires grad is being used in an in-place operation");
@@ -467,14 +466,14 @@ TEST(Case9, LeafThatRequiresGradMutatedIsEagersError) {
                                "a view of a leaf Variable that requires grad is being used in an in-place operation");
 }
 
-TEST(Case9, StorageChangesAreRefusedByName) {
+TEST(Refusals, StorageChangesAreRefusedByName) {
   const auto set = aot_function([](const at::Tensor& x) { return x.set_(torch::zeros({3})); });
   expect_error<UserError>([&] { set(torch::ones({2})); }, "aten::set_");
   const auto resize = aot_function([](const at::Tensor& x) { return x.resize_({5}); });
   expect_error<UserError>([&] { resize(torch::ones({2})); }, "aten::resize_");
 }
 
-TEST(Case9, DataDependentValuesAreRefusedByNameAndScope) {
+TEST(Refusals, DataDependentValuesAreRefusedByNameAndScope) {
   const auto item = aot_function([](const at::Tensor& x) {
     const auto guard = scope("head");
     return x.sum().item<float>() > 0 ? x : -x;

@@ -1,4 +1,4 @@
-// Case 18 of the semantics: random numbers.
+// Random numbers that a compiled function draws.
 #include "testing/eager_check.h"
 
 namespace diptych::testing {
@@ -10,7 +10,7 @@ std::vector<Partitioner> partitioners() {
   return {default_partition(), min_cut(), memory_budget(0), memory_budget(0.5), memory_budget(1)};
 }
 
-TEST(Case18, DropoutDrawsAsEagerAndKeepsOneMask) {
+TEST(RandomNumbers, DropoutDrawsAsEagerAndKeepsOneMask) {
   for (const auto& partition : partitioners()) {
     SCOPED_TRACE(partition.name);
     CheckOptions options;
@@ -24,7 +24,7 @@ TEST(Case18, DropoutDrawsAsEagerAndKeepsOneMask) {
   }
 }
 
-TEST(Case18, UnusedDrawsStillAdvanceTheGenerator) {
+TEST(RandomNumbers, UnusedDrawsStillAdvanceTheGenerator) {
   const auto f = aot_function([](const at::Tensor& x) {
     (void)torch::rand({3});
     return x + torch::randn({4});
@@ -41,13 +41,13 @@ TEST(Case18, UnusedDrawsStillAdvanceTheGenerator) {
   }
 }
 
-TEST(Case18, EveryCallDrawsAnew) {
+TEST(RandomNumbers, EveryCallDrawsAnew) {
   const auto f = aot_function([](const at::Tensor& x) { return x + torch::rand({4}); });
   const at::Tensor x = torch::zeros({4});
   EXPECT_FALSE(at::equal(f(x), f(x)));
 }
 
-TEST(Case18, CaptureDrawsNothing) {
+TEST(RandomNumbers, CaptureDrawsNothing) {
   torch::manual_seed(5);
   const at::Tensor expected = torch::rand({2});
   torch::manual_seed(5);
@@ -55,7 +55,7 @@ TEST(Case18, CaptureDrawsNothing) {
   EXPECT_TRUE(at::equal(torch::rand({2}), expected));
 }
 
-TEST(Case18, SecondOrderUsesTheSameMask) {
+TEST(RandomNumbers, SecondOrderUsesTheSameMask) {
   const auto g = [](const at::Tensor& x) { return (torch::dropout(x.pow(3), 0.5, true) * x).sum(); };
   const auto f = aot_function(g);
   const auto second = [](const auto& function) {
@@ -69,14 +69,14 @@ TEST(Case18, SecondOrderUsesTheSameMask) {
   for (size_t i = 0; i < expected.size(); ++i) EXPECT_TRUE(at::allclose(expected[i], got[i])) << i;
 }
 
-TEST(Case18, AGeneratorOfTheCallersOwn) {
+TEST(RandomNumbers, AGeneratorOfTheCallersOwn) {
   auto generator = at::make_generator<at::CPUGeneratorImpl>(42);
   auto twin = at::make_generator<at::CPUGeneratorImpl>(42);
   const auto f = aot_function([&](const at::Tensor& x) { return x + at::rand({3}, generator); });
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(at::equal(f(torch::zeros({3})), at::rand({3}, twin)));
 }
 
-TEST(Case18, SeedsInsideTheFunctionAreRefused) {
+TEST(RandomNumbers, SeedsInsideTheFunctionAreRefused) {
   const auto seeds = aot_function([](const at::Tensor& x) {
     torch::manual_seed(1);
     return x + at::rand({3});
@@ -94,7 +94,7 @@ TEST(Case18, SeedsInsideTheFunctionAreRefused) {
   expect_error<UserError>([&] { makes(torch::zeros({3})); }, "aten.rand.generator in scope '' draws from a generator");
 }
 
-TEST(Case18, ACaptureLeavesTheGeneratorAsItWas) {
+TEST(RandomNumbers, ACaptureLeavesTheGeneratorAsItWas) {
   torch::manual_seed(5);
   const auto seed = at::detail::getDefaultCPUGenerator().current_seed();
   const at::Tensor state = at::detail::getDefaultCPUGenerator().get_state();
