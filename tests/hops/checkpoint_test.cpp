@@ -5,10 +5,6 @@
 namespace diptych::testing {
 namespace {
 
-at::Tensor leaf64(at::IntArrayRef sizes, double shift = 0) {
-  return values(sizes, shift).to(torch::kFloat64).requires_grad_();
-}
-
 at::Tensor block(const at::Tensor& x, const at::Tensor& w) { return torch::tanh(x.mm(w)).sin() + x; }
 
 Tensors deep(const Tensors& t) {

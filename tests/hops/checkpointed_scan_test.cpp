@@ -4,10 +4,6 @@
 namespace diptych::testing {
 namespace {
 
-at::Tensor leaf64(at::IntArrayRef sizes, double shift = 0) {
-  return values(sizes, shift).to(torch::kFloat64).requires_grad_();
-}
-
 Tensors inputs(int64_t length) { return {leaf64({3}), leaf64({length, 3}, 0.3), leaf64({3}, 0.7), leaf64({3}, 1.1)}; }
 
 Tensors run(const Tensors& t, const ScanOptions& options) {

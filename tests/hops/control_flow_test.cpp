@@ -3,10 +3,6 @@
 namespace diptych::testing {
 namespace {
 
-at::Tensor leaf64(at::IntArrayRef sizes, double shift = 0) {
-  return values(sizes, shift).to(torch::kFloat64).requires_grad_();
-}
-
 Tensors branch(const Tensors& t) {
   return {cond(
       t[0].sum() > 0.5, [&](const at::Tensor& x) { return x * t[1]; },

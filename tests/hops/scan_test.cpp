@@ -9,10 +9,6 @@ Tensors join(std::pair<Tensors, Tensors> parts) {
   return parts.first;
 }
 
-at::Tensor leaf64(at::IntArrayRef sizes, double shift = 0) {
-  return values(sizes, shift).to(torch::kFloat64).requires_grad_();
-}
-
 // inputs: h [2,3], x [T,2,3], w [3,3], u [3,3]
 struct Rnn {
   at::Tensor w, u;

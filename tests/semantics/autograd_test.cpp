@@ -9,9 +9,6 @@
 namespace diptych::testing {
 namespace {
 
-at::Tensor leaf64(at::IntArrayRef sizes, double shift = 0) {
-  return leaf(sizes, shift).detach().to(torch::kFloat64).requires_grad_();
-}
 Tensors two() { return {leaf({2, 3}), leaf({2, 3}, 0.5)}; }
 
 // Regions.

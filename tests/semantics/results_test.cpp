@@ -8,8 +8,6 @@ namespace ag = torch::autograd;
 
 constexpr const char* kTwice = "Trying to backward through the graph a second time";
 
-at::Tensor leaf64(double shift = 0) { return values({3}, shift).to(torch::kFloat64).requires_grad_(); }
-
 at::Tensor grad_of(const at::Tensor& result, const at::Tensor& wanted, bool create_graph = false) {
   return ag::grad({result.sum()}, {wanted}, {}, /*retain_graph=*/true, create_graph, /*allow_unused=*/true)[0];
 }
@@ -29,7 +27,7 @@ Tensors states(const at::Tensor& x) {
 TEST(Results, HaveGradientsWithRespectToEachOther) {
   const auto compiled = aot_function(states);
   for (int call = 0; call < 2; ++call) {
-    const at::Tensor a = leaf64(), b = leaf64();
+    const at::Tensor a = leaf64({3}), b = leaf64({3});
     Tensors expected = states(a), got = compiled(b);
     const size_t count = expected.size();
     expected.push_back(a);
@@ -44,7 +42,7 @@ TEST(Results, HaveGradientsWithRespectToEachOther) {
 
 TEST(Results, HaveSecondDerivativesWithRespectToEachOther) {
   const auto compiled = aot_function(states);
-  const at::Tensor a = leaf64(), b = leaf64();
+  const at::Tensor a = leaf64({3}), b = leaf64({3});
   Tensors expected = states(a), got = compiled(b);
   expected.push_back(a);
   got.push_back(b);
@@ -58,7 +56,7 @@ TEST(Results, HaveSecondDerivativesWithRespectToEachOther) {
 
 TEST(Results, AreHookedWhereAllOfTheirGradientArrives) {
   const auto gradients = [](const auto& function) {
-    const at::Tensor x = leaf64();
+    const at::Tensor x = leaf64({3});
     const Tensors results = function(x);
     results[0].retain_grad();
     results[1].register_hook([](const at::Tensor& gradient) { return gradient * 3; });
@@ -75,7 +73,7 @@ TEST(Results, OfAChangedArgumentLeadToTheArgument) {
     return x.sin();
   };
   const auto gradient = [](const auto& function) {
-    const at::Tensor x = leaf64() * 1;
+    const at::Tensor x = leaf64({3}) * 1;
     const at::Tensor y = function(x);
     return grad_of(y, x);
   };
@@ -89,7 +87,7 @@ TEST(Results, AViewOfWhatWasChangedBehindAutogradsBack) {
     const at::Tensor view = x.split(2)[1].expand({2, 1});
     return {view, view.clone()};
   };
-  const at::Tensor a = leaf64(), b = leaf64();
+  const at::Tensor a = leaf64({3}), b = leaf64({3});
   const Tensors expected = views(a), got = aot_function(views)(b);
   for (size_t i = 0; i < got.size(); ++i) {
     expect_same(got[i], expected[i]);
@@ -104,7 +102,7 @@ TEST(Results, ALeafThatIsMadeInsideGetsItsGradient) {
   };
   const auto compiled = aot_function(g);
   for (int call = 0; call < 2; ++call) {
-    const at::Tensor x = leaf64();
+    const at::Tensor x = leaf64({3});
     const Tensors results = compiled(x);
     EXPECT_TRUE(results[0].is_leaf());
     results[1].backward();
@@ -121,7 +119,7 @@ TEST(Results, BackwardsInTurnShareOnlyWhatEagerShares) {
   };
   const auto compiled = aot_function(g);
   for (int call = 0; call < 2; ++call) {
-    const at::Tensor a = leaf64(), b = leaf64(1), x = leaf64(), w = leaf64(1);
+    const at::Tensor a = leaf64({3}), b = leaf64({3}, 1), x = leaf64({3}), w = leaf64({3}, 1);
     const Tensors expected = g(a, b), got = compiled(x, w);
     for (const size_t i : {0, 1, 2, 2, 3}) {
       expected[i].sum().backward();
@@ -139,7 +137,7 @@ TEST(Results, BackwardsInTurnShareOnlyWhatEagerShares) {
 TEST(Results, GradientsForOneArgumentLeaveThoseForAnother) {
   const auto g = [](const at::Tensor& x, const at::Tensor& w) { return x.sin() + w.exp(); };
   const auto compiled = aot_function(g);
-  const at::Tensor x = leaf64(), w = leaf64(1);
+  const at::Tensor x = leaf64({3}), w = leaf64({3}, 1);
   const at::Tensor y = compiled(x, w).sum();
   expect_same(ag::grad({y}, {x}, {}, false)[0], x.cos());
   expect_same(ag::grad({y}, {w}, {}, false)[0], w.exp());
@@ -148,7 +146,7 @@ TEST(Results, GradientsForOneArgumentLeaveThoseForAnother) {
 
 TEST(Results, TheHistoryOfAnArgumentThatIsNotUsedIsLeftAlone) {
   const auto compiled = aot_function([](const at::Tensor& x, const at::Tensor&) { return x.sin(); });
-  const at::Tensor x = leaf64(), w = leaf64(1);
+  const at::Tensor x = leaf64({3}), w = leaf64({3}, 1);
   const at::Tensor unused = w.exp();
   compiled(x, unused).sum().backward();
   unused.sum().backward();
@@ -170,7 +168,8 @@ struct Counting : ag::Function<Counting> {
 TEST(Results, ABackwardThatChangesATensorFromOutsideIsRefused) {
   const at::Tensor count = torch::zeros({});
   const auto compiled = aot_function([&](const at::Tensor& x) { return Counting::apply(x, count); });
-  expect_error<UserError>([&] { (void)compiled(leaf64()); }, "the backward of the function changes 'free.0' in place");
+  expect_error<UserError>([&] { (void)compiled(leaf64({3})); },
+                          "the backward of the function changes 'free.0' in place");
   EXPECT_EQ(count.item<float>(), 0);
 }
 
@@ -180,7 +179,7 @@ TEST(Results, ASecondOrderThatAHookOfTheFunctionHasAPartInIsRefused) {
     y.register_hook([](const at::Tensor& gradient) { return gradient * 3; });
     return (y * y).sum();
   });
-  const at::Tensor x = leaf64();
+  const at::Tensor x = leaf64({3});
   expect_same(grad_of(compiled(x), x), 6 * x.sin() * x.cos());
   expect_error<UserError>([&] { grad_of(compiled(x), x, true); }, "on which the function registers a hook");
 }

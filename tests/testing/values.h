@@ -1,4 +1,4 @@
-// Deterministic inputs of the semantic tests.
+// Deterministic inputs.
 #pragma once
 #include "testing/eager_check.h"
 
@@ -13,5 +13,9 @@ inline at::Tensor values(at::IntArrayRef sizes, double shift = 0) {
 
 /// The same as a leaf that requires grad.
 inline at::Tensor leaf(at::IntArrayRef sizes, double shift = 0) { return values(sizes, shift).requires_grad_(); }
+
+/// Both in float64.
+inline at::Tensor values64(at::IntArrayRef sizes, double shift = 0) { return values(sizes, shift).to(torch::kFloat64); }
+inline at::Tensor leaf64(at::IntArrayRef sizes, double shift = 0) { return values64(sizes, shift).requires_grad_(); }
 
 }  // namespace diptych::testing
