@@ -1,8 +1,14 @@
-// Inputs that share storage, one of them mutated.
-#include "testing/values.h"
+// Inputs that share storage, or are one tensor; one of them may be changed in place.
+#include "semantics/inputs.h"
 
 namespace diptych::testing {
 namespace {
+
+// The same tensor twice; argument and captured.
+TEST(SharedStorage, OneTensorPassedTwice) {
+  const Inputs twice{one, [](const Tensors& t) { return Tensors{t[0], t[0]}; }};
+  expect_as_eager(twice, [](const Tensors& t) -> Tensors { return {t[0] * t[1].exp()}; });
+}
 
 TEST(SharedStorage, InputsThatShareStorageOneMutated) {
   const Inputs shared{[] {
