@@ -16,6 +16,7 @@
 #include "diptych/autodiff/live_nodes.h"
 #include "diptych/base/error.h"
 #include "diptych/compile/backward_capture.h"
+#include "testing/expect_error.h"
 
 namespace diptych::testing {
 namespace {
@@ -334,9 +335,9 @@ TEST(BackwardKey, AGraphThatMeetsAnotherPassIsOurFault) {
   live.is_given = {true, false, false};
   EXPECT_EQ(message(), "");
   live.first_number = 7;
-  EXPECT_NE(message().find("results from number 7 on"), std::string::npos);
+  expect_contains(message(), "results from number 7 on");
   live.call = 2;
-  EXPECT_NE(message().find("runs node 2 of a pass of 1 nodes"), std::string::npos);
+  expect_contains(message(), "runs node 2 of a pass of 1 nodes");
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include <filesystem>
 
 #include "testing/eager_check.h"
-#include "testing/message_of.h"
+#include "testing/expect_error.h"
 
 namespace diptych::testing {
 namespace {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "diptych/diptych.h"
+#include "testing/expect_error.h"
 
 namespace diptych::testing {
 
@@ -64,16 +65,5 @@ void expect_gradients_right(const Tensors& inputs, const Function& function, boo
 
 /// The same of `function` called as it is.
 void expect_derivatives_right(const Tensors& inputs, const Function& function, bool second_order = true);
-
-/// Expects that `action` throws E with `part` in its text.
-template <class E, class Action>
-void expect_error(const Action& action, const std::string& part) {
-  try {
-    action();
-    ADD_FAILURE() << "expected an error with \"" << part << "\"";
-  } catch (const E& error) {
-    EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
-  }
-}
 
 }  // namespace diptych::testing

@@ -8,9 +8,12 @@
 
 #include "diptych/base/error.h"
 #include "diptych/tree/flatten.h"
+#include "testing/expect_error.h"
 
 namespace diptych {
 namespace {
+
+using testing::message_of;
 
 /// Checks that all ways to compare agree, and returns the text of the difference, or "".
 template <class A, class B>
@@ -116,15 +119,9 @@ TEST(Constants, RefuseASymbolicScalar) {
     bool is_int() override { return true; }
   };
   const c10::SymInt symbol(c10::SymNode(c10::make_intrusive<Symbol>()));
-  try {
-    flatten(at::Scalar(symbol));
-    FAIL() << "expected an error";
-  } catch (const UserError& error) {
-    EXPECT_STREQ(
-        error.what(),
-        "[constants] got an at::Scalar that holds a symbolic number; expected a plain number. Pass the number as "
-        "an int64_t or a double.");
-  }
+  EXPECT_EQ(message_of([&] { flatten(at::Scalar(symbol)); }),
+            "[constants] got an at::Scalar that holds a symbolic number; expected a plain number. Pass the number as "
+            "an int64_t or a double.");
 }
 
 TEST(Spec, DoesNotDependOnTheNamesOfArguments) {
