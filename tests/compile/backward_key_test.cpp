@@ -17,12 +17,12 @@
 #include "diptych/base/error.h"
 #include "diptych/compile/backward_capture.h"
 #include "testing/expect_error.h"
+#include "testing/tensors.h"
 
 namespace diptych::testing {
 namespace {
 
 namespace ag = torch::autograd;
-using Tensors = std::vector<at::Tensor>;
 
 /// As many results as it is told: the argument times 1, 2, 3 ...
 struct Fan : ag::Function<Fan> {

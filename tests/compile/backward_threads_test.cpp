@@ -7,11 +7,10 @@
 #include <thread>
 
 #include "diptych/diptych.h"
+#include "testing/tensors.h"
 
 namespace diptych::testing {
 namespace {
-
-using Tensors = std::vector<at::Tensor>;
 
 constexpr int kThreads = 4;
 constexpr int kRounds = 25;

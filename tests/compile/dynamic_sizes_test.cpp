@@ -239,7 +239,7 @@ TEST(DynamicSizes, LoopsOverAnyNumberOfSteps) {
       return torch::autograd::grad({outputs[0].sum() + outputs[1].sin().sum()}, inputs);
     };
     const Tensors expected = gradients(unrolled), got = gradients(aot);
-    for (size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(at::allclose(expected[i], got[i])) << steps << " " << batch;
+    EXPECT_TRUE(same_tensors(got, expected, kClose)) << steps << " " << batch;
   }
   EXPECT_LE(aot.stats().misses, 4U);
 }
@@ -255,7 +255,7 @@ TEST(DynamicSizes, SecondOrder) {
       return torch::autograd::grad({first[0].square().sum() + first[1].square().sum()}, inputs);
     };
     const Tensors expected = second(f), got = second(aot);
-    for (size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(at::allclose(expected[i], got[i])) << rows;
+    EXPECT_TRUE(same_tensors(got, expected, kClose)) << rows;
   }
   EXPECT_EQ(aot.stats().misses, 2U);
 }
@@ -281,7 +281,7 @@ TEST(DynamicSizes, MutationAndViewsOfInputs) {
     const at::Tensor x = torch::ones({rows, 2}), y = x.clone();
     const Tensors expected = f({x}), got = aot(Tensors{y});
     EXPECT_TRUE(at::equal(x, y));
-    for (size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(at::equal(expected[i], got[i])) << rows;
+    EXPECT_TRUE(same_tensors(got, expected)) << rows;
     EXPECT_TRUE(got[1].is_alias_of(y));
   }
 }
@@ -311,9 +311,7 @@ TEST(DynamicSizes, TheGptWithAnyBatchAndLength) {
     const at::Tensor tokens = torch::randint(32, {batch, length}), targets = torch::randint(32, {batch, length});
     const auto expected = torch::autograd::grad({examples::gpt_loss(gpt, tokens, targets)}, parameters);
     const auto got = torch::autograd::grad({aot(gpt, tokens, targets)}, parameters);
-    for (size_t i = 0; i < got.size(); ++i) {
-      EXPECT_TRUE(at::allclose(expected[i], got[i], 1e-4, 1e-6)) << batch << "x" << length;
-    }
+    EXPECT_TRUE(same_tensors(got, expected, {.rtol = 1e-4, .atol = 1e-6})) << batch << "x" << length;
   };
   for (const int64_t batch : {4, 6, 5, 8, 3, 2, 7, 12, 16, 20}) check(batch, 9);
   EXPECT_EQ(aot.stats().misses, 2U) << "ten batch sizes";

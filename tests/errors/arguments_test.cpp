@@ -6,8 +6,6 @@
 namespace diptych::testing {
 namespace {
 
-using Tensors = std::vector<at::Tensor>;
-
 at::Tensor twice(const at::Tensor& x) { return x * 2; }
 
 TEST(Arguments, RefusesAnUndefinedOne) {

@@ -4,8 +4,6 @@
 namespace diptych::testing {
 namespace {
 
-using Tensors = std::vector<at::Tensor>;
-
 // Runs a graph rightly, then lets `spoil` change what it returns.
 class Spoiled final : public Executable {
  public:

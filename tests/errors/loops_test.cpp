@@ -6,7 +6,6 @@
 namespace diptych::testing {
 namespace {
 
-using Tensors = std::vector<at::Tensor>;
 using Named = std::map<std::string, at::Tensor>;
 
 at::Tensor ones(at::IntArrayRef sizes) { return torch::ones(sizes); }

@@ -14,7 +14,6 @@ namespace {
 
 namespace ag = torch::autograd;
 namespace optim = torch::optim;
-using Tensors = std::vector<at::Tensor>;
 
 optim::AdamW adamw(const Tensors& parameters) { return optim::AdamW(parameters, optim::AdamWOptions(0.1)); }
 

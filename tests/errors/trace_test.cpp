@@ -6,8 +6,6 @@
 namespace diptych::testing {
 namespace {
 
-using Tensors = std::vector<at::Tensor>;
-
 TEST(DataDependent, NamesTheOperatorAndTheScope) {
   const auto f = [](const at::Tensor& x) {
     const auto block = scope("block3");

@@ -73,15 +73,4 @@ inline Tensors random_elements(const AssociativeOperator& op, int64_t length, in
   return xs;
 }
 
-inline void expect_close(const Tensors& expected, const Tensors& got, double tolerance = 1e-9) {
-  ASSERT_EQ(expected.size(), got.size());
-  for (size_t i = 0; i < expected.size(); ++i) {
-    ASSERT_EQ(expected[i].sizes(), got[i].sizes()) << "tensor " << i;
-    ASSERT_EQ(expected[i].scalar_type(), got[i].scalar_type()) << "tensor " << i;
-    EXPECT_TRUE(at::allclose(expected[i], got[i], tolerance, tolerance)) << "tensor " << i << ":\n"
-                                                                         << expected[i] << "\ngot:\n"
-                                                                         << got[i];
-  }
-}
-
 }  // namespace diptych::testing

@@ -4,7 +4,6 @@
 namespace diptych::testing {
 namespace {
 
-using Tensors = std::vector<at::Tensor>;
 using Pair2 = std::pair<at::Tensor, at::Tensor>;
 
 Pair2 add_pairs(const Pair2& a, const Pair2& b) { return {a.first + b.first, a.second + b.second}; }

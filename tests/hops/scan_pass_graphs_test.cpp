@@ -31,7 +31,8 @@ void expect_scan_pass(Pass pass, std::string_view before, std::string_view after
   EXPECT_EQ(result.code(), after);
   EXPECT_TRUE(identical(parse_scan(result.code()), result));
   const auto expected = Program(source).run(random_inputs(source));
-  EXPECT_TRUE(agree(Program(result).run(random_inputs(source)), expected, 1e-12));
+  EXPECT_TRUE(same_tensors(Program(result).run(random_inputs(source)), expected,
+                           {.rtol = 1e-12, .atol = 1e-12, .equal_nan = true}));
   EXPECT_TRUE(identical(pass(result), result)) << pass(result).code();
 }
 
@@ -343,7 +344,7 @@ TEST(Unroll, GivesTheSameBitForBit) {
     const Tensors plain = run(inputs, 1, reverse);
     for (const int64_t unroll : {2, 3, 7, 100}) {
       const Tensors together = run(inputs, unroll, reverse);
-      for (size_t i = 0; i < plain.size(); ++i) EXPECT_TRUE(torch::equal(together[i], plain[i])) << unroll;
+      EXPECT_TRUE(same_tensors(together, plain)) << unroll;
     }
   }
   expect_error<UserError>([&] { run(inputs, 0, false); }, "[scan] options.unroll is 0, expected 1 or more");

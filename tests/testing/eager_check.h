@@ -9,10 +9,10 @@
 
 #include "diptych/diptych.h"
 #include "testing/expect_error.h"
+#include "testing/same_tensors.h"
 
 namespace diptych::testing {
 
-using Tensors = std::vector<at::Tensor>;
 using Function = std::function<Tensors(const Tensors&)>;
 
 /// What a caller can see of a call and its backward.

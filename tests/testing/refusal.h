@@ -13,6 +13,7 @@
 #include "diptych/diptych.h"
 #include "diptych/trace/recorder.h"
 #include "testing/expect_error.h"
+#include "testing/tensors.h"
 
 namespace diptych::testing {
 

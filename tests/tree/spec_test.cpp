@@ -9,6 +9,7 @@
 #include "diptych/base/error.h"
 #include "diptych/tree/flatten.h"
 #include "testing/expect_error.h"
+#include "testing/tensors.h"
 
 namespace diptych {
 namespace {
@@ -28,7 +29,7 @@ std::string difference(const A& expected, const B& got) {
   return text.value_or("");
 }
 
-using Tensors = std::vector<at::Tensor>;
+using testing::Tensors;
 enum class Mode : int8_t { kTrain = -1, kTest = 1 };
 
 struct Batch {
