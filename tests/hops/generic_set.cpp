@@ -178,8 +178,8 @@ bool fits(const Subject& subject, const Check& check) {
 
 bool add_generic_set(const Subject& subject) {
   const auto* const kept = new Subject(subject);  // tests run when this has returned
-  for (const auto* checks :
-       {&value_checks(), &gradient_checks(), &effect_checks(), &random_checks(), &nesting_checks()}) {
+  for (const auto* checks : {&value_checks(), &operand_checks(), &gradient_checks(), &effect_checks(), &random_checks(),
+                             &nesting_checks()}) {
     for (const Check& check : *checks) {
       if (!fits(*kept, check)) continue;
       ::testing::RegisterTest(kept->name.c_str(), check.name.c_str(), nullptr, nullptr, __FILE__, __LINE__,

@@ -38,6 +38,7 @@ struct Check {
   bool needs_capture = false;
 };
 const std::vector<Check>& value_checks();
+const std::vector<Check>& operand_checks();
 const std::vector<Check>& gradient_checks();
 const std::vector<Check>& effect_checks();
 const std::vector<Check>& random_checks();
