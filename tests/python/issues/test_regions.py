@@ -1,5 +1,5 @@
-"""Cases that users of PyTorch met, by number as in test_public_issues.py; here about autocast, threads, random numbers, checkpoints, memory, scans and whole
-backward passes."""
+"""Cases that users of PyTorch met, by the number of the issue or pull request of pytorch/pytorch where they are told; here about
+autocast, checkpoints, random numbers, threads, scans and captured backwards. What happens in eager is expected."""
 import copy
 import gc
 import threading
@@ -9,8 +9,103 @@ import pytest
 import torch
 from torch import distributed, nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
-from beside_eager import agree, both, loop
+from beside_eager import agree, both, loop, same_as_eager
+
+
+def test_153044_autocast_around_the_forward_alone():
+    layer = nn.Linear(8, 8)
+
+    def look(f):
+        layer.zero_grad()
+        x = torch.randn(4, 8, requires_grad=True)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            y = f(x)
+        y.float().mul(1e6).sum().backward()
+        return [y, x.grad, layer.weight.grad]
+
+    same_as_eager(lambda x: layer(x).sin(), look)
+
+
+def test_112583_a_layer_without_grad_then_with_it_under_one_autocast():
+    layer = nn.Linear(4, 4)
+
+    def f(x):
+        with torch.no_grad():
+            a = layer(x)
+        return a, layer(x)
+
+    def look(f):
+        layer.zero_grad()
+        with torch.autocast("cpu", dtype=torch.bfloat16, cache_enabled=False):
+            a, b = f(torch.randn(2, 4))
+        b.float().sum().backward()
+        return [a, b, a.requires_grad, b.requires_grad, layer.weight.grad]
+
+    same_as_eager(f, look)
+
+
+def test_62471_and_96136_a_checkpoint_updates_batch_norm_once():
+    def look(how):
+        norm = nn.BatchNorm1d(3)
+
+        def f(x):
+            return norm(x).sin()
+
+        call = {"eager": f, "checkpointed": diptych.checkpoint(f), "compiled": diptych.aot_function(diptych.checkpoint(f))}[how]
+        x = torch.randn(5, 3, requires_grad=True)
+        call(x).sum().backward()
+        return [x.grad, norm.running_mean, norm.num_batches_tracked]
+
+    agree(look, "eager", "checkpointed", "compiled")
+
+
+def test_141896_torchs_checkpoint_under_autocast():
+    layer = nn.Linear(4, 4)
+
+    def f(x):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return checkpoint(lambda x: layer(x).sin(), x, use_reentrant=False)
+
+    def look(f):
+        layer.zero_grad()
+        x = torch.randn(3, 4, requires_grad=True)
+        y = f(x)
+        y.float().sum().backward()
+        return [y, x.grad, layer.weight.grad]
+
+    same_as_eager(f, look)
+
+
+def test_113717_torchs_checkpoint_of_random_numbers_is_refused():
+    """It sets the generator's state back for what it computes again, which a graph can't hold; diptych.checkpoint keeps the numbers."""
+    x = torch.randn(3, 4, requires_grad=True)
+    with pytest.raises(diptych.UserError, match="checkpoint"):
+        diptych.aot_function(lambda x: checkpoint(lambda x: nn.functional.dropout(x.sin(), 0.5), x, use_reentrant=False))(x)
+
+
+def test_153679_gradients_of_all_layers_of_a_recurrent_network_in_a_scan():
+    layers = nn.ModuleList([nn.Linear(6, 3) for _ in range(3)]).double()
+
+    def step(carry, x):
+        states = []
+        for state, layer in zip(carry, layers):
+            x = state + layer(torch.cat((state, x), -1))
+            states.append(x)
+        return states, x
+
+    def look(run):
+        layers.zero_grad()
+        init = [torch.zeros(2, 3, dtype=torch.float64) for _ in layers]
+        _, ys = run(init, torch.randn(5, 2, 3, dtype=torch.float64))
+        ys.square().sum().backward()
+        return [ys, *(parameter.grad for parameter in layers.parameters())]
+
+    def scan(init, xs):
+        return diptych.scan(step, init, xs)
+
+    agree(look, lambda init, xs: loop(step, init, xs), scan, diptych.aot_function(scan))
 
 
 @pytest.mark.parametrize("around_backward", [False, True])
