@@ -37,3 +37,11 @@ def loop(step, carry, xs):
         carry, y = step(carry, x)
         ys.append(y)
     return carry, torch.stack(ys)
+
+
+class Cases(dict):
+    """Makers of cases by their names; stands over each of them as a decorator."""
+
+    def __call__(self, make):
+        self[make.__name__] = make
+        return make

@@ -15,13 +15,9 @@ import pytest
 import torch
 from host_cases import agrees_with_eager
 
-CASES = {}
-
-
-def case(make):
-    """make() gives a function of a tensor, and what else to look at after each call."""
-    CASES[make.__name__] = make
-    return make
+from beside_eager import Cases
+# make() gives a function of a tensor, and what else to look at after each call.
+case = Cases()
 
 
 @case
@@ -110,9 +106,9 @@ def a_draw_in_a_backward():
     return Noisy.apply
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", case)
 def test_it_is_as_in_eager(name):
-    stats = agrees_with_eager(CASES[name])
+    stats = agrees_with_eager(case[name])
     assert stats.originals > 0 and stats.last_original
 
 

@@ -1,4 +1,4 @@
-"""Modes, hooks on saved tensors, anomaly mode and the like round a call: they act during it as in eager, and not after."""
+"""Modes, hooks on saved tensors, anomaly mode and the like round a call: they act during it as in eager, and not after. Modes that kernels read."""
 import collections
 
 import diptych
@@ -220,3 +220,36 @@ def test_tensors_of_inference_mode_outside_it(function, order):
         return found
 
     assert outcomes(diptych.aot_function(function)) == outcomes(function)
+
+
+def test_a_mode_of_kernels_is_a_guard():
+    def body(x):
+        return torch.empty(3), torch.empty(2, 2).view(4), x + 1, torch.empty(3) + x
+    compiled = diptych.aot_function(body)
+    compiled(torch.ones(3))
+    before = torch.utils.deterministic.fill_uninitialized_memory
+    torch.use_deterministic_algorithms(True)
+    try:
+        torch.utils.deterministic.fill_uninitialized_memory = True
+        for _ in range(2):
+            empty, view, moved, both_of = compiled(torch.ones(3))
+            assert empty.isnan().all() and view.isnan().all() and both_of.isnan().all() and moved.eq(2).all()
+        assert "filling of uninitialized memory was off, is on" in compiled.stats().last_miss
+        torch.utils.deterministic.fill_uninitialized_memory = False
+        compiled(torch.ones(3))
+        assert "filling of uninitialized memory was on, is off" in compiled.stats().last_miss
+    finally:
+        torch.utils.deterministic.fill_uninitialized_memory = before
+        torch.use_deterministic_algorithms(False)
+
+
+def test_flushing_of_denormals_is_a_guard():
+    compiled = diptych.aot_function(lambda x: x + torch.tensor([1e-40]) * 1)
+    assert compiled(torch.zeros(1)).item() != 0
+    if not torch.set_flush_denormal(True):
+        pytest.skip("this processor can't")
+    try:
+        assert compiled(torch.zeros(1)).item() == 0
+    finally:
+        torch.set_flush_denormal(False)
+    assert compiled(torch.zeros(1)).item() != 0
