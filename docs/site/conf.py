@@ -18,7 +18,7 @@ copyright = "Diptych contributors, BSD-3-Clause"  # noqa: A001  (Sphinx's name)
 extensions = ["myst_parser", "sphinx.ext.autodoc", "breathe", "cpp_pages", "docstrings", "graph_text", "code_links", "navigation"]
 
 root_doc = "docs/index"
-pages = ["docs/*.md", "docs/design/*.md", "*.md", "src/README.md", "python/README.md", "benchmarks/README.md", "data/README.md", "examples/*/README.md"]
+pages = ["docs/*.md", "docs/design/*.md", "*.md", "src/README.md", "python/README.md", "tests/README.md", "benchmarks/README.md", "data/README.md", "examples/*/README.md"]
 include_patterns = [*pages, "tutorial/lesson_*.cpp", *navigation.linked_sources(ROOT, pages)]
 exclude_patterns = [".*", "build", "out", "node_modules", "**/__pycache__"]
 source_suffix = {".md": "markdown", ".cpp": "cpp", ".h": "cpp", ".py": "cpp", ".sh": "cpp"}

@@ -5,6 +5,7 @@
 #include "diptych/interpreter/hop_rules.h"
 #include "interpreter/graph_builder.h"
 #include "testing/call_checks.h"
+#include "testing/expect_error.h"
 
 namespace diptych {
 namespace {
@@ -61,15 +62,12 @@ class Liar final : public Executable {
 
 std::string complaint(std::vector<at::Tensor> outputs) {
   const auto executable = checked_executable(std::make_shared<Liar>(std::move(outputs)), sine_graph(), "liar");
-  try {
-    executable->run({torch::randn({4})});
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "";
+  return testing::message_of([&] { executable->run({torch::randn({4})}); });
 }
 
-TEST(CheckedExecutable, AcceptsWhatTheGraphSays) { EXPECT_EQ(complaint({torch::ones({4}), torch::ones({4})}), ""); }
+TEST(CheckedExecutable, AcceptsWhatTheGraphSays) {
+  EXPECT_EQ(complaint({torch::ones({4}), torch::ones({4})}), "nothing was thrown");
+}
 
 TEST(CheckedExecutable, NamesTheOutputThatDiffers) {
   const auto remedy = "; a compiler must return what the graph's metadata says";
@@ -106,12 +104,8 @@ TEST(CheckedExecutable, ChecksTheFirstRunOnly) {
 }
 
 TEST(CheckedExecutable, RefusesACompilerThatReturnsNothing) {
-  try {
-    checked_executable(nullptr, sine_graph(), "lazy");
-    FAIL() << "nothing was thrown";
-  } catch (const UserError& error) {
-    EXPECT_STREQ(error.what(), "[backend lazy] returned no executable for graph 'sine'; a compiler must return one");
-  }
+  EXPECT_EQ(testing::message_of([] { checked_executable(nullptr, sine_graph(), "lazy"); }),
+            "[backend lazy] returned no executable for graph 'sine'; a compiler must return one");
 }
 
 TEST(CheckedExecutable, EvaluatesDynamicSizes) {

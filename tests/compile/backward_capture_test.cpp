@@ -9,11 +9,10 @@
 #include <thread>
 
 #include "diptych/diptych.h"
+#include "testing/same_tensors.h"
 
 namespace diptych::testing {
 namespace {
-
-using Tensors = std::vector<at::Tensor>;
 
 struct Cube : torch::autograd::Function<Cube> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, at::Tensor x) {
@@ -61,17 +60,7 @@ Tensors gradients_of(const Loss& loss, const Tensors& inputs) {
   return gradients;
 }
 
-void expect_same(const Tensors& got, const Tensors& expected) {
-  ASSERT_EQ(got.size(), expected.size());
-  for (size_t i = 0; i < got.size(); ++i) {
-    ASSERT_EQ(got[i].defined(), expected[i].defined()) << i;
-    if (!got[i].defined()) continue;
-    EXPECT_EQ(got[i].is_sparse(), expected[i].is_sparse());
-    const at::Tensor ours = got[i].to_dense(), theirs = expected[i].to_dense();
-    EXPECT_EQ(ours.strides(), theirs.strides()) << i;
-    EXPECT_TRUE(torch::allclose(ours, theirs, 1e-12, 1e-12)) << i << "\n" << ours << "\n" << theirs;
-  }
-}
+constexpr Likeness kOfOneLayout{.rtol = 1e-12, .atol = 1e-12, .strides = true};
 
 // Three passes: captured once, run twice more.
 void expect_as_eager(const Loss& loss, const Tensors& inputs) {
@@ -79,7 +68,7 @@ void expect_as_eager(const Loss& loss, const Tensors& inputs) {
   const Tensors expected = gradients_of(loss, inputs);
   for (size_t pass = 0; pass < 3; ++pass) {
     const BackwardCapture capture;
-    expect_same(gradients_of(loss, inputs), expected);
+    EXPECT_TRUE(same_tensors(gradients_of(loss, inputs), expected, kOfOneLayout));
   }
   const auto statistics = backward_capture::statistics();
   EXPECT_EQ(statistics.captures, 1);
@@ -159,7 +148,7 @@ TEST(BackwardCapture, AccumulatesIntoWhatIsThere) {
     EXPECT_TRUE(t[0].grad().is_same(before)) << "in place";
     return Tensors{t[0].grad().clone()};
   };
-  expect_same(twice(true), twice(false));
+  EXPECT_TRUE(same_tensors(twice(true), twice(false), kOfOneLayout));
 }
 
 TEST(BackwardCapture, GradOfSomeInputsAndUndefinedOnes) {
@@ -177,7 +166,7 @@ TEST(BackwardCapture, GradOfSomeInputsAndUndefinedOnes) {
   const Tensors expected = run();
   for (int pass = 0; pass < 2; ++pass) {
     const BackwardCapture capture;
-    expect_same(run(), expected);
+    EXPECT_TRUE(same_tensors(run(), expected, kOfOneLayout));
   }
   EXPECT_FALSE(t[0].grad().defined());
 }
@@ -219,7 +208,7 @@ TEST(BackwardCapture, BackwardIntoSomeInputs) {
   const auto into_first = [&](const at::Tensor& loss) { loss.backward({}, {}, false, at::TensorList{t[0]}); };
   const Tensors expected = run(into_first);
   const BackwardCapture capture;
-  expect_same(run(into_first), expected);
+  EXPECT_TRUE(same_tensors(run(into_first), expected, kOfOneLayout));
 }
 
 TEST(BackwardCapture, RetainedGraphsAndThoseThatAreNot) {
@@ -250,7 +239,7 @@ TEST(BackwardCapture, HigherOrders) {
   const Tensors expected = third();
   for (int pass = 0; pass < 2; ++pass) {
     const BackwardCapture capture;
-    expect_same(third(), expected);
+    EXPECT_TRUE(same_tensors(third(), expected, kOfOneLayout));
   }
 }
 
@@ -283,37 +272,6 @@ TEST(BackwardCapture, SparseGradients) {
     return torch::embedding(t[0], torch::tensor({1, 3, 1}), -1, false, /*sparse=*/true).square().sum();
   };
   expect_as_eager(loss, weight);
-}
-
-TEST(BackwardCapture, ThreadsWithoutAGuardRunInEager) {
-  backward_capture::reset();
-  const BackwardCapture capture;
-  at::Tensor gradient;
-  std::thread([&] {
-    const at::Tensor x = torch::ones({2}).requires_grad_();
-    (x * 3).sum().backward();
-    gradient = x.grad();
-  }).join();
-  EXPECT_TRUE(gradient.equal(torch::full({2}, 3.0)));
-  EXPECT_EQ(backward_capture::statistics().captures, 0);
-}
-
-TEST(BackwardCapture, ThreadsWithGuardsCaptureAtOnce) {
-  backward_capture::reset();
-  std::vector<std::thread> threads;
-  std::atomic<int> wrong{0};
-  for (int k = 0; k < 4; ++k) {
-    threads.emplace_back([&wrong, k] {
-      for (int i = 0; i < 20; ++i) {
-        const BackwardCapture capture;
-        const at::Tensor x = torch::full({2}, 1.0 + k).requires_grad_();
-        (x * x * x).sum().backward();
-        if (!torch::allclose(x.grad(), 3 * x.detach() * x.detach())) ++wrong;
-      }
-    });
-  }
-  for (auto& thread : threads) thread.join();
-  EXPECT_EQ(wrong, 0);
 }
 
 TEST(BackwardCapture, EveryMissIsExplained) {
@@ -360,24 +318,12 @@ TEST(BackwardCapture, FormulasMayAskWhetherWhatTheySavedRequiresGrad) {
     const auto expected = gradients();
     const BackwardCapture capture;
     const auto found = gradients();
-    for (size_t i = 0; i < 2; ++i) EXPECT_TRUE(at::allclose(found[i], expected[i])) << i << again;
+    EXPECT_TRUE(same_tensors(found, expected, kClose)) << again;
   }
 }
 
 TEST(BackwardCapture, LastGraphNeedsAPass) {
   std::thread([] { EXPECT_THROW(backward_capture::last_graph(), UserError); }).join();
-}
-
-TEST(BackwardCapture, EnabledForAllThreads) {
-  backward_capture::reset();
-  backward_capture::enable();
-  std::thread([] {
-    const at::Tensor x = torch::ones({2}).requires_grad_();
-    (x * 3).sum().backward();
-    EXPECT_TRUE(x.grad().equal(torch::full({2}, 3.0)));
-  }).join();
-  backward_capture::disable();
-  EXPECT_EQ(backward_capture::statistics().captures, 1);
 }
 
 }  // namespace

@@ -10,12 +10,12 @@
 #include <random>
 
 #include "diptych/backward/backward_capture.h"
+#include "testing/same_tensors.h"
 
 namespace diptych::testing {
 namespace {
 
 namespace ag = torch::autograd;
-using Tensors = std::vector<at::Tensor>;
 
 /// What hooks saw, in order.
 using Diary = std::vector<std::pair<std::string, at::Tensor>>;
@@ -157,11 +157,7 @@ TEST(BackwardHooks, RandomOnesDoAsInEager) {
         EXPECT_EQ(got.diary[i].first, expected.diary[i].first);
         EXPECT_TRUE(torch::allclose(got.diary[i].second, expected.diary[i].second)) << got.diary[i].first;
       }
-      for (size_t i = 0; i < got.gradients.size(); ++i) {
-        ASSERT_EQ(got.gradients[i].defined(), expected.gradients[i].defined()) << i;
-        if (!got.gradients[i].defined()) continue;
-        EXPECT_TRUE(torch::allclose(got.gradients[i], expected.gradients[i])) << i;
-      }
+      EXPECT_TRUE(same_tensors(got.gradients, expected.gradients, kClose));
     }
     seen += expected.diary.size();
     EXPECT_EQ(backward_capture::statistics().captures, 1);
@@ -189,7 +185,7 @@ TEST(BackwardHooks, NestedBackwardsInsideOne) {
   const Tensors expected = nested(false);
   for (int pass = 0; pass < 2; ++pass) {
     const Tensors got = nested(true);
-    for (size_t i = 0; i < 2; ++i) EXPECT_TRUE(torch::allclose(got[i], expected[i]));
+    EXPECT_TRUE(same_tensors(got, expected, kClose));
   }
 }
 

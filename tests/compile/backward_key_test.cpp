@@ -13,15 +13,16 @@
 #include <optional>
 #include <random>
 
-#include "diptych/backward/backward_capture.h"
 #include "diptych/backward/eager_nodes.h"
 #include "diptych/base/error.h"
+#include "diptych/backward/backward_capture.h"
+#include "testing/expect_error.h"
+#include "testing/tensors.h"
 
 namespace diptych::testing {
 namespace {
 
 namespace ag = torch::autograd;
-using Tensors = std::vector<at::Tensor>;
 
 /// As many results as it is told: the argument times 1, 2, 3 ...
 struct Fan : ag::Function<Fan> {
@@ -328,14 +329,15 @@ TEST(BackwardKey, AGraphThatMeetsAnotherPassIsOurFault) {
     }
     return std::string();
   };
-  EXPECT_NE(message().find("with 1 gradients for 1 results, and in this run it takes 3 and gives 1"), std::string::npos)
+  EXPECT_NE(message().find("with 1 gradients for 1 results, and in this run it takes 3 and gives 1"),
+            std::string::npos)
       << message();
   live.is_given = {true, false, false};
   EXPECT_EQ(message(), "");
   live.first_number = 7;
-  EXPECT_NE(message().find("results from number 7 on"), std::string::npos);
+  expect_contains(message(), "results from number 7 on");
   live.call = 2;
-  EXPECT_NE(message().find("runs node 2 of a pass of 1 nodes"), std::string::npos);
+  expect_contains(message(), "runs node 2 of a pass of 1 nodes");
 }
 
 }  // namespace

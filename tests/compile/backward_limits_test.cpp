@@ -13,15 +13,15 @@
 #include <utility>
 #include <vector>
 
-#include "diptych/backward/backward_capture.h"
 #include "diptych/base/error.h"
 #include "diptych/compile/aot.h"
+#include "diptych/backward/backward_capture.h"
+#include "testing/tensors.h"
 
 namespace diptych::testing {
 namespace {
 
 namespace ag = torch::autograd;
-using Tensors = std::vector<at::Tensor>;
 
 void expect_as_eager_each_time(const std::function<at::Tensor()>& gradient) {
   const at::Tensor expected = gradient();

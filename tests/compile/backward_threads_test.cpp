@@ -7,11 +7,10 @@
 #include <thread>
 
 #include "diptych/diptych.h"
+#include "testing/tensors.h"
 
 namespace diptych::testing {
 namespace {
-
-using Tensors = std::vector<at::Tensor>;
 
 constexpr int kThreads = 4;
 constexpr int kRounds = 25;
@@ -162,6 +161,49 @@ TEST_F(BackwardThreads, BackwardsInsideHooks) {
       EXPECT_TRUE(inner.defined());
     }
   });
+}
+
+TEST(BackwardCaptureOfThreads, ThreadsWithoutAGuardRunInEager) {
+  backward_capture::reset();
+  const BackwardCapture capture;
+  at::Tensor gradient;
+  std::thread([&] {
+    const at::Tensor x = torch::ones({2}).requires_grad_();
+    (x * 3).sum().backward();
+    gradient = x.grad();
+  }).join();
+  EXPECT_TRUE(gradient.equal(torch::full({2}, 3.0)));
+  EXPECT_EQ(backward_capture::statistics().captures, 0);
+}
+
+TEST(BackwardCaptureOfThreads, ThreadsWithGuardsCaptureAtOnce) {
+  backward_capture::reset();
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong{0};
+  for (int k = 0; k < 4; ++k) {
+    threads.emplace_back([&wrong, k] {
+      for (int i = 0; i < 20; ++i) {
+        const BackwardCapture capture;
+        const at::Tensor x = torch::full({2}, 1.0 + k).requires_grad_();
+        (x * x * x).sum().backward();
+        if (!torch::allclose(x.grad(), 3 * x.detach() * x.detach())) ++wrong;
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST(BackwardCaptureOfThreads, EnabledForAllThreads) {
+  backward_capture::reset();
+  backward_capture::enable();
+  std::thread([] {
+    const at::Tensor x = torch::ones({2}).requires_grad_();
+    (x * 3).sum().backward();
+    EXPECT_TRUE(x.grad().equal(torch::full({2}, 3.0)));
+  }).join();
+  backward_capture::disable();
+  EXPECT_EQ(backward_capture::statistics().captures, 1);
 }
 
 }  // namespace

@@ -5,56 +5,12 @@
 
 #include <cmath>
 #include <functional>
-#include <random>
 
-#include "compile/eager_check.h"
-#include "diptych/diptych.h"
+#include "compile/dynamic_check.h"
 #include "models/gpt.h"
 
 namespace diptych::testing {
 namespace {
-
-struct Counted {
-  double worst = 0;  ///< absolute difference of values and gradients
-  CacheStats stats;
-};
-
-// Calls with inputs of these sizes, each compared with eager to the first order.
-template <class F>
-Counted compare(const F& function, const std::vector<std::vector<std::vector<int64_t>>>& calls,
-                AotOptions options = {}) {
-  options.dynamic = true;
-  const auto aot = aot_function(function, options);
-  Counted counted;
-  const auto run = [](const auto& f, const Tensors& inputs) {
-    Tensors seen = f(inputs);
-    at::Tensor total;
-    for (const at::Tensor& output : seen) {
-      const at::Tensor term = output.square().sum();
-      total = total.defined() ? total + term : term;
-    }
-    for (const at::Tensor& gradient : torch::autograd::grad({total}, inputs, {}, {}, false, true)) {
-      seen.push_back(gradient);
-    }
-    return seen;
-  };
-  for (const auto& sizes : calls) {
-    Tensors inputs;
-    for (const auto& size : sizes) inputs.push_back(torch::randn(size, torch::kFloat64).requires_grad_());
-    const Tensors expected = run(function, inputs), got = run(aot, inputs);
-    EXPECT_EQ(expected.size(), got.size());
-    for (size_t i = 0; i < got.size(); ++i) {
-      EXPECT_EQ(expected[i].defined(), got[i].defined()) << i;
-      if (!got[i].defined()) continue;
-      EXPECT_EQ(expected[i].sizes(), got[i].sizes()) << i;
-      EXPECT_EQ(expected[i].strides(), got[i].strides()) << i;
-      if (got[i].numel() > 0)
-        counted.worst = std::max(counted.worst, (expected[i] - got[i]).abs().max().item<double>());
-    }
-  }
-  counted.stats = aot.stats();
-  return counted;
-}
 
 TEST(DynamicSizes, TwoCapturesForAnyNumberOfBatchSizes) {
   const auto counted = compare(
@@ -90,80 +46,11 @@ TEST(DynamicSizes, ZeroAndOneAreCasesOfTheirOwn) {
   EXPECT_EQ(counted.stats.hits, 2U);
 }
 
-TEST(DynamicSizes, BranchesOnASizeAreSeenAtTheEndsOfTheRange) {
-  const auto f = [](const Tensors& in) -> Tensors { return {in[0].size(0) > 10 ? in[0].sin() : in[0].cos()}; };
-  const auto counted = compare(f, {{{4}}, {{6}}, {{10}}, {{11}}, {{7}}, {{30}}});
-  EXPECT_LE(counted.worst, 1e-12);
-  EXPECT_EQ(counted.stats.misses, 3U) << "one for sizes up to 10, and one for those beyond";
-}
-
 TEST(DynamicSizes, HalvesAreRounded) {
   const auto f = [](const Tensors& in) -> Tensors { return {in[0].chunk(2)[0]}; };
   const auto counted = compare(f, {{{4}}, {{6}}, {{7}}, {{9}}, {{24}}, {{31}}});
   EXPECT_LE(counted.worst, 1e-12);
   EXPECT_EQ(counted.stats.misses, 2U);
-}
-
-// Sizes of one dimension, each twice.
-std::vector<std::vector<std::vector<int64_t>>> lengths(int64_t first, int64_t last) {
-  std::vector<std::vector<std::vector<int64_t>>> calls;
-  for (int64_t n = first; n <= last; ++n) calls.push_back({{n, 3}});
-  for (int64_t n = last; n >= first; --n) calls.push_back({{n, 3}});
-  return calls;
-}
-
-TEST(DynamicSizes, BranchesThatTheFirstSizesDoNotShow) {
-  const auto thirds = [](const Tensors& in) -> Tensors { return {in[0].size(0) % 3 != 0 ? in[0] * 3 : in[0].sin()}; };
-  auto counted = compare(thirds, {{{4}}, {{8}}, {{16}}, {{9}}, {{10}}, {{12}}, {{33}}, {{1024}}, {{1023}}, {{999}}});
-  EXPECT_EQ(counted.worst, 0);
-  EXPECT_LE(counted.stats.misses, 3U);
-  const auto between = [](const Tensors& in) -> Tensors {
-    const int64_t n = in[0].size(0);
-    return {10 < n && n < 14 ? in[0] * 2 : in[0] * 3};
-  };
-  counted = compare(between, lengths(4, 30));
-  EXPECT_EQ(counted.worst, 0);
-  EXPECT_LE(counted.stats.misses, 5U) << "11, 12 and 13 are too few sizes for a capture of many";
-}
-
-TEST(DynamicSizes, EachSizeIsTracedOnceBeforeItIsServed) {
-  size_t calls = 0;
-  const auto f = [&calls](const Tensors& in) -> Tensors {
-    ++calls;
-    return {in[0] * 2};
-  };
-  const auto aot = aot_function(f, {.dynamic = true});
-  for (const int64_t n : {4, 6}) aot(Tensors{torch::ones({n})});
-  const size_t before = calls;
-  const CacheStats stats = aot.stats();
-  for (const int64_t n : {100, 101, 100, 101, 100}) EXPECT_EQ(aot(Tensors{torch::ones({n})})[0].size(0), n);
-  EXPECT_EQ(calls, before + 2);
-  EXPECT_EQ(aot.stats().size_checks, stats.size_checks + 2);
-  EXPECT_EQ(aot.stats().misses, 2U);
-}
-
-TEST(DynamicSizes, WithoutChecksARangeIsTrusted) {
-  const auto f = [](const Tensors& in) -> Tensors { return {in[0].size(0) == 21 ? in[0] * 2 : in[0] * 3}; };
-  const auto aot = aot_function(f, {.dynamic = true, .check_sizes = false});
-  const auto value = [&](int64_t n) { return aot(Tensors{torch::ones({n})})[0][0].item<float>(); };
-  for (const int64_t n : {4, 8, 30}) EXPECT_EQ(value(n), 3);
-  EXPECT_EQ(aot.stats().size_checks, 0U);
-  EXPECT_EQ(value(21), 3) << "the price that docs/concepts.md names";
-  const auto checked = aot_function(f, {.dynamic = true});
-  for (const int64_t n : {4, 8, 30}) checked(Tensors{torch::ones({n})});
-  EXPECT_EQ(checked(Tensors{torch::ones({21})})[0][0].item<float>(), 2);
-}
-
-TEST(DynamicSizes, WithoutChecksLikelyBranchesAreSeen) {
-  for (const int64_t special : {2, 3, 7, 8, 9, 15, 16, 17, 13, 31, 32, 33}) {
-    const auto f = [special](const Tensors& in) -> Tensors {
-      return {in[0].size(0) == special ? in[0] * 2 : in[0] * 3};
-    };
-    const auto aot = aot_function(f, {.dynamic = true, .check_sizes = false});
-    for (const int64_t n : std::vector<int64_t>{4, 10, 12, special, special + 1}) {
-      EXPECT_EQ(aot(Tensors{torch::ones({n})})[0][0].item<float>(), n == special ? 2 : 3) << special << " at " << n;
-    }
-  }
 }
 
 TEST(DynamicSizes, NumbersThatComeFromSizes) {
@@ -239,7 +126,7 @@ TEST(DynamicSizes, LoopsOverAnyNumberOfSteps) {
       return torch::autograd::grad({outputs[0].sum() + outputs[1].sin().sum()}, inputs);
     };
     const Tensors expected = gradients(unrolled), got = gradients(aot);
-    for (size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(at::allclose(expected[i], got[i])) << steps << " " << batch;
+    EXPECT_TRUE(same_tensors(got, expected, kClose)) << steps << " " << batch;
   }
   EXPECT_LE(aot.stats().misses, 4U);
 }
@@ -255,7 +142,7 @@ TEST(DynamicSizes, SecondOrder) {
       return torch::autograd::grad({first[0].square().sum() + first[1].square().sum()}, inputs);
     };
     const Tensors expected = second(f), got = second(aot);
-    for (size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(at::allclose(expected[i], got[i])) << rows;
+    EXPECT_TRUE(same_tensors(got, expected, kClose)) << rows;
   }
   EXPECT_EQ(aot.stats().misses, 2U);
 }
@@ -281,7 +168,7 @@ TEST(DynamicSizes, MutationAndViewsOfInputs) {
     const at::Tensor x = torch::ones({rows, 2}), y = x.clone();
     const Tensors expected = f({x}), got = aot(Tensors{y});
     EXPECT_TRUE(at::equal(x, y));
-    for (size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(at::equal(expected[i], got[i])) << rows;
+    EXPECT_TRUE(same_tensors(got, expected)) << rows;
     EXPECT_TRUE(got[1].is_alias_of(y));
   }
 }
@@ -311,9 +198,7 @@ TEST(DynamicSizes, TheGptWithAnyBatchAndLength) {
     const at::Tensor tokens = torch::randint(32, {batch, length}), targets = torch::randint(32, {batch, length});
     const auto expected = torch::autograd::grad({examples::gpt_loss(gpt, tokens, targets)}, parameters);
     const auto got = torch::autograd::grad({aot(gpt, tokens, targets)}, parameters);
-    for (size_t i = 0; i < got.size(); ++i) {
-      EXPECT_TRUE(at::allclose(expected[i], got[i], 1e-4, 1e-6)) << batch << "x" << length;
-    }
+    EXPECT_TRUE(same_tensors(got, expected, {.rtol = 1e-4, .atol = 1e-6})) << batch << "x" << length;
   };
   for (const int64_t batch : {4, 6, 5, 8, 3, 2, 7, 12, 16, 20}) check(batch, 9);
   EXPECT_EQ(aot.stats().misses, 2U) << "ten batch sizes";
@@ -332,114 +217,6 @@ TEST(DynamicSizes, ShorterThanTheLongest) {
     EXPECT_TRUE(at::allclose(examples::gpt_loss(gpt, tokens, targets), aot(gpt, tokens, targets))) << length;
   }
   EXPECT_EQ(aot.stats().misses, 2U);
-}
-
-/// A program that branches on its input's sizes, made from a seed.
-class BranchingProgram {
- public:
-  explicit BranchingProgram(uint64_t seed) : seed_(seed) {}
-
-  Tensors operator()(const Tensors& in) const {
-    std::mt19937_64 random(seed_);
-    const auto below = [&](int64_t end) { return static_cast<int64_t>(random() % static_cast<uint64_t>(end)); };
-    at::Tensor x = in[0];
-    for (int i = 0; i < 4; ++i) {
-      const int64_t condition = below(8), a = below(20) + 2, b = below(6) + 2, yes = below(10), no = below(10);
-      x = changed(x, holds(x.size(0), x.size(1), condition, a, b) ? yes : no, b);
-    }
-    return {x};
-  }
-
- private:
-  static bool holds(int64_t n, int64_t m, int64_t condition, int64_t a, int64_t b) {
-    switch (condition) {
-      case 0:
-        return n > a;
-      case 1:
-        return n % b == 0;
-      case 2:
-        return n == a;
-      case 3:
-        return a <= n && n < a + b;
-      case 4:
-        return n * m > a * b;
-      case 5:
-        return n > m;
-      case 6:
-        return (n & (n - 1)) == 0;
-      default:
-        return n / b % 2 == 0;
-    }
-  }
-  static at::Tensor changed(const at::Tensor& x, int64_t operation, int64_t b) {
-    const int64_t n = x.size(0);
-    switch (operation) {
-      case 0:
-        return x.sin();
-      case 1:
-        return x * n;
-      case 2:
-        return x / (1.0 + static_cast<double>(n));
-      case 3:
-        return x.narrow(0, n / b, n - n / b);
-      case 4:
-        return at::cat({x, x.narrow(0, 0, (n + 1) / 2)});
-      case 5:
-        return x - x.mean(0, true);
-      case 6:
-        return x.reshape({-1}).reshape({n, -1}) + n % b;
-      case 7:
-        return x * static_cast<double>(n % 5);
-      case 8:
-        return x.slice(0, 0, INT64_MAX, 1 + (n > 7 ? 1 : 0));
-      default:
-        return x + b;
-    }
-  }
-  uint64_t seed_;
-};
-
-TEST(DynamicSizes, ProgramsThatBranchOnTheirSizes) {
-  std::mt19937_64 random(11);
-  for (uint64_t seed = 0; seed < 60; ++seed) {
-    std::vector<std::vector<std::vector<int64_t>>> calls;
-    for (int i = 0; i < 25; ++i) {
-      calls.push_back(
-          {{static_cast<int64_t>(random() % 40 + 1), static_cast<int64_t>(seed % 3 == 0 ? random() % 9 + 2 : 4)}});
-    }
-    const auto counted = compare(BranchingProgram(seed), calls);
-    EXPECT_LE(counted.worst, 1e-6) << "seed " << seed;
-  }
-}
-
-// Branches on a size in its own backward.
-struct OddBackward : torch::autograd::Function<OddBackward> {
-  static at::Tensor forward(torch::autograd::AutogradContext*, const at::Tensor& x) { return x.clone(); }
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext*,
-                                                 const torch::autograd::variable_list& g) {
-    return {g[0].size(0) % 3 == 0 ? g[0] * 2 : g[0].cos()};
-  }
-};
-
-TEST(DynamicSizes, BranchesOfABackward) {
-  const auto f = [](const Tensors& in) -> Tensors { return {OddBackward::apply(in[0]) * 2}; };
-  const auto counted = compare(f, lengths(4, 20));
-  EXPECT_EQ(counted.worst, 0);
-  EXPECT_LE(counted.stats.misses, 4U);
-}
-
-TEST(DynamicSizes, BranchesOfACapturedBackward) {
-  backward_capture::reset();
-  const BackwardCapture guard;
-  for (const int64_t n : {4, 8, 16, 9, 10, 12, 33, 64, 9, 99}) {
-    const at::Tensor x = torch::randn({n}).requires_grad_();
-    const auto got = torch::autograd::grad({OddBackward::apply(x).square().sum()}, {x})[0];
-    const at::Tensor tangent = 2 * x.detach();
-    EXPECT_TRUE(at::allclose(got, n % 3 == 0 ? tangent * 2 : tangent.cos())) << n;
-  }
-  const auto statistics = backward_capture::statistics();
-  EXPECT_LE(statistics.captures, 4U);
-  EXPECT_GE(statistics.size_checks, 2U);
 }
 
 TEST(DynamicSizes, CapturedBackwardsOfTenBatchSizes) {

@@ -4,9 +4,9 @@
 #include <memory>
 #include <utility>
 
-#include "compile/eager_check.h"
 #include "diptych/base/error.h"
 #include "diptych/compile/gradients.h"
+#include "testing/eager_check.h"
 
 namespace diptych::testing {
 namespace {

@@ -6,8 +6,8 @@
 
 #include <filesystem>
 
-#include "compile/eager_check.h"
-#include "testing/message_of.h"
+#include "testing/eager_check.h"
+#include "testing/expect_error.h"
 
 namespace diptych::testing {
 namespace {

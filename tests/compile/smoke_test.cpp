@@ -1,8 +1,8 @@
 // The first things that a user of aot_function and capture does.
 #include <torch/nn.h>
 #include <torch/optim.h>
-#include "compile/eager_check.h"
 #include "diptych/pair/module.h"
+#include "testing/eager_check.h"
 
 namespace diptych::testing {
 namespace {

@@ -42,28 +42,14 @@ Tensors state_of(const optim::Optimizer& optimizer, const at::Tensor& parameter)
   return adam_state(dynamic_cast<const optim::AdamWParamState&>(*found->second));
 }
 
-void expect_close(const Tensors& got, const Tensors& expected, double tolerance) {
-  ASSERT_EQ(got.size(), expected.size());
-  for (size_t i = 0; i < got.size(); ++i) {
-    ASSERT_EQ(got[i].defined(), expected[i].defined()) << i;
-    if (!got[i].defined()) continue;
-    ASSERT_EQ(got[i].sizes(), expected[i].sizes()) << i;
-    ASSERT_EQ(got[i].dtype(), expected[i].dtype()) << i;
-    if (got[i].numel() == 0) continue;
-    const at::Tensor wide = expected[i].detach().to(torch::kFloat64), ours = got[i].detach().to(torch::kFloat64);
-    const double largest = wide.abs().max().item<double>();
-    const double difference = (ours - wide).abs().max().item<double>();
-    EXPECT_LE(difference, tolerance * std::max(largest, 1e-3)) << "tensor " << i << " of " << got[i].sizes();
-  }
-}
-
 void expect_same_training(const optim::Optimizer& got, const Tensors& got_parameters, const optim::Optimizer& expected,
                           const Tensors& expected_parameters, double tolerance) {
-  expect_close(got_parameters, expected_parameters, tolerance);
+  const Likeness how{.of_largest = tolerance};
+  EXPECT_TRUE(same_tensors(got_parameters, expected_parameters, how));
   EXPECT_EQ(got.state().size(), expected.state().size());
   for (size_t i = 0; i < got_parameters.size(); ++i) {
     SCOPED_TRACE("state of parameter " + std::to_string(i));
-    expect_close(state_of(got, got_parameters[i]), state_of(expected, expected_parameters[i]), tolerance);
+    EXPECT_TRUE(same_tensors(state_of(got, got_parameters[i]), state_of(expected, expected_parameters[i]), how));
   }
 }
 

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "diptych/backward/step.h"
+#include "testing/same_tensors.h"
 
 namespace diptych::testing {
 
-using Tensors = std::vector<at::Tensor>;
 using MakeOptimizer = std::function<std::unique_ptr<torch::optim::Optimizer>(const Tensors& parameters)>;
 
 /// The same values in new leaves, of the same strides.
@@ -31,10 +31,7 @@ std::optional<double> eager_step(torch::optim::Optimizer& optimizer, const at::T
 /// The state that an optimizer keeps for a parameter, its step number as a tensor; nothing if there is none.
 Tensors state_of(const torch::optim::Optimizer& optimizer, const at::Tensor& parameter);
 
-/// Expects equal values within `tolerance`, relative to the largest value of each tensor.
-void expect_close(const Tensors& got, const Tensors& expected, double tolerance);
-
-/// Expects parameters and state to be the same.
+/// Expects parameters and state to be the same within `tolerance`, relative to the largest value of each tensor.
 void expect_same_training(const torch::optim::Optimizer& got, const Tensors& got_parameters,
                           const torch::optim::Optimizer& expected, const Tensors& expected_parameters,
                           double tolerance);

@@ -4,6 +4,7 @@
 #include <torch/types.h>
 
 #include "diptych/base/error.h"
+#include "testing/expect_error.h"
 
 namespace diptych::distributed {
 namespace {
@@ -41,12 +42,8 @@ TEST(Buckets, DefaultsAreThoseOfPyTorch) {
 }
 
 TEST(Buckets, RefuseSizesThatAreNotPositive) {
-  try {
-    assign_buckets({}, {.bucket_bytes = 0});
-    FAIL();
-  } catch (const UserError& error) {
-    EXPECT_STREQ(error.what(), "[distributed] bucket_bytes is 0 and first_bucket_bytes 1048576; give sizes above 0");
-  }
+  EXPECT_EQ(testing::message_of([] { assign_buckets({}, {.bucket_bytes = 0}); }),
+            "[distributed] bucket_bytes is 0 and first_bucket_bytes 1048576; give sizes above 0");
 }
 
 TEST(Buckets, AreDescribedByParameterDtypeAndSizes) {

@@ -9,7 +9,11 @@
 #include <regex>
 #include <string>
 
+#include "testing/expect_error.h"
+
 namespace {
+
+using diptych::testing::expect_contains;
 
 struct Result {
   int status = -1;
@@ -146,9 +150,9 @@ TEST(Launch, RefusesWhatItDoesNotUnderstand) {
   EXPECT_EQ(refusal("--processes 2 --grase 3 -- true"),
             "diptych_launch: error: unknown option --grase; --help lists the options, and the program stands behind "
             "--\n");
-  EXPECT_NE(refusal("--processes 0 -- true").find("--processes: Value 0 not in range 1 to 4096"), std::string::npos);
-  EXPECT_NE(refusal("--processes 1 --master-port 65536 -- true").find("--master-port: "), std::string::npos);
-  EXPECT_NE(refusal("--processes 1 --max-restarts -1 -- true").find("--max-restarts: "), std::string::npos);
+  expect_contains(refusal("--processes 0 -- true"), "--processes: Value 0 not in range 1 to 4096");
+  expect_contains(refusal("--processes 1 --master-port 65536 -- true"), "--master-port: ");
+  expect_contains(refusal("--processes 1 --max-restarts -1 -- true"), "--max-restarts: ");
 }
 
 TEST(Launch, SaysThatAProgramCannotBeRun) {

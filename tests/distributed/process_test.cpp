@@ -9,7 +9,7 @@
 #include <cstdlib>
 
 #include "diptych/distributed/gradient_reduction.h"
-#include "testing/message_of.h"
+#include "testing/expect_error.h"
 
 namespace diptych::distributed {
 namespace {

@@ -1,12 +1,10 @@
 // What may not go into a captured function or come out of it.
 #include <map>
 
-#include "errors/refusal.h"
+#include "testing/refusal.h"
 
 namespace diptych::testing {
 namespace {
-
-using Tensors = std::vector<at::Tensor>;
 
 at::Tensor twice(const at::Tensor& x) { return x * 2; }
 

@@ -2,7 +2,7 @@
 // own, since the variable is read once.
 #include <cstdlib>
 
-#include "errors/refusal.h"
+#include "testing/refusal.h"
 
 namespace diptych::testing {
 namespace {
@@ -11,13 +11,7 @@ TEST(CheckEnvironment, MustBeANumberAndStandsForTheOption) {
   double scale = 2;
   const auto make = [&] { return aot_function([&](const at::Tensor& x) { return x * scale; }); };
   ::setenv("DIPTYCH_CHECK", "often", 1);
-  try {
-    make();
-    ADD_FAILURE() << "expected an error";
-  } catch (const UserError& error) {
-    EXPECT_NE(std::string(error.what()).find("[DIPTYCH_CHECK] got 'often', expected a whole number"),
-              std::string::npos);
-  }
+  expect_error([&] { (void)make(); }, "[DIPTYCH_CHECK] got 'often', expected a whole number");
   ::setenv("DIPTYCH_CHECK", "2", 1);
   const auto f = make();
   f(torch::ones({2}));

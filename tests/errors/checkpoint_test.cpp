@@ -1,5 +1,5 @@
 // Messages of checkpoint regions and their policies.
-#include "errors/refusal.h"
+#include "testing/refusal.h"
 
 namespace diptych::testing {
 namespace {

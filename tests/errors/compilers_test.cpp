@@ -1,10 +1,8 @@
 // What Diptych says to compilers, backends and partitioners that do not keep their side of the contract.
-#include "errors/refusal.h"
+#include "testing/refusal.h"
 
 namespace diptych::testing {
 namespace {
-
-using Tensors = std::vector<at::Tensor>;
 
 // Runs a graph rightly, then lets `spoil` change what it returns.
 class Spoiled final : public Executable {

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "errors/refusal.h"
+#include "testing/refusal.h"
 
 namespace diptych::testing {
 namespace {

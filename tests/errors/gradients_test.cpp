@@ -1,5 +1,5 @@
 // What Diptych says of gradients that can't be taken, when they are asked for and no sooner.
-#include "errors/refusal.h"
+#include "testing/refusal.h"
 
 namespace diptych::testing {
 namespace {

@@ -1,12 +1,11 @@
 // What scan, map, cond and while_loop refuse, by the path of what is wrong and with the remedy.
 #include <map>
 
-#include "errors/refusal.h"
+#include "testing/refusal.h"
 
 namespace diptych::testing {
 namespace {
 
-using Tensors = std::vector<at::Tensor>;
 using Named = std::map<std::string, at::Tensor>;
 
 at::Tensor ones(at::IntArrayRef sizes) { return torch::ones(sizes); }

@@ -5,16 +5,15 @@
 #include <torch/csrc/autograd/utils/lambda_post_hook.h>
 #include <torch/optim.h>
 
-#include "diptych/backward/backward_capture.h"
 #include "diptych/backward/update_rules.h"
-#include "errors/refusal.h"
+#include "diptych/backward/backward_capture.h"
+#include "testing/refusal.h"
 
 namespace diptych::testing {
 namespace {
 
 namespace ag = torch::autograd;
 namespace optim = torch::optim;
-using Tensors = std::vector<at::Tensor>;
 
 optim::AdamW adamw(const Tensors& parameters) { return optim::AdamW(parameters, optim::AdamWOptions(0.1)); }
 

@@ -1,12 +1,10 @@
 // What a function may not do while it is traced: read values, change storages, let tensors escape.
 #include <thread>
 
-#include "errors/refusal.h"
+#include "testing/refusal.h"
 
 namespace diptych::testing {
 namespace {
-
-using Tensors = std::vector<at::Tensor>;
 
 TEST(DataDependent, NamesTheOperatorAndTheScope) {
   const auto f = [](const at::Tensor& x) {
@@ -112,7 +110,7 @@ TEST(Storages, RefusesSetDataOnAnArgument) {
   expect_capture_refused<std::exception>(f, {"set_data"}, torch::ones({2}));
 }
 
-TEST(RequiresGrad, MayNotChangeOnAnArgument) {
+TEST(RefusedRequiresGrad, MayNotChangeOnAnArgument) {
   const auto f = [](const at::Tensor& x) { return x.requires_grad_() * 2; };
   expect_capture_refused(f, {"[capture] the function changes whether 'arg0' requires grad", "outside the function"},
                          torch::ones({2}));
@@ -132,7 +130,7 @@ TEST(RequiresGrad, MayNotChangeOnAnArgument) {
   }
 }
 
-TEST(Hooks, MayNotStandBeforeWhatIsMadeOutsideTheGraph) {
+TEST(RefusedHooks, MayNotStandBeforeWhatIsMadeOutsideTheGraph) {
   const auto twice = [](const at::Tensor& gradient) { return gradient * 2; };
   const auto on_the_argument = [&](const at::Tensor& x) {
     x.register_hook(twice);
@@ -278,7 +276,7 @@ TEST(Nesting, InlinesACompiledFunctionInACapture) {
   EXPECT_EQ(inner.stats().misses, 0U);
 }
 
-TEST(Threads, TraceAtTheSameTime) {
+TEST(ThreadsInTraces, TraceAtTheSameTime) {
   constexpr int kThreads = 6;
   std::vector<std::string> codes(kThreads), failures(kThreads);
   const auto shared = ones_leaf({4});

@@ -8,11 +8,12 @@
 #include <unistd.h>
 
 #include "examples/temporary_folder.h"
-#include "testing/message_of.h"
+#include "testing/expect_error.h"
 
 namespace examples {
 namespace {
 
+using diptych::testing::expect_error;
 using diptych::testing::message_of;
 
 // A small model with an optimizer that has made some steps.
@@ -80,17 +81,11 @@ TEST(TensorFile, NoticesEveryKindOfDamage) {
 
 TEST(TensorFile, LeavesTheOldFileWhenTheDiskRefuses) {
   TemporaryFolder folder;
-  EXPECT_NE(message_of([&] {
-              write_tensor_file(folder.path() / "no" / "t", {{{"a", at::ones(1)}}, {}});
-            }).find("can't open"),
-            std::string::npos);
+  expect_error([&] { write_tensor_file(folder.path() / "no" / "t", {{{"a", at::ones(1)}}, {}}); }, "can't open");
   // /dev/full takes the file but no bytes.
   std::filesystem::create_symlink("/dev/full", folder.path() / "t.tmp");
   folder.file("t", "old");
-  EXPECT_NE(message_of([&] {
-              write_tensor_file(folder.path() / "t", {{{"a", at::ones(1)}}, {}});
-            }).find("can't write"),
-            std::string::npos);
+  expect_error([&] { write_tensor_file(folder.path() / "t", {{{"a", at::ones(1)}}, {}}); }, "can't write");
   EXPECT_EQ(std::filesystem::file_size(folder.path() / "t"), 3u);
   EXPECT_FALSE(std::filesystem::exists(folder.path() / "t.tmp"));
 }
@@ -147,7 +142,7 @@ TEST(Checkpoint, PassesOverADamagedOneAndSaysSo) {
   ASSERT_EQ(found->skipped.size(), 1u);
   EXPECT_NE(found->skipped[0].find(newer.string()), std::string::npos);
   spoil(older, 100);
-  EXPECT_NE(message_of([&] { checkpoints.newest(); }).find("every checkpoint in"), std::string::npos);
+  expect_error([&] { checkpoints.newest(); }, "every checkpoint in");
   checkpoints.clear();
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
@@ -157,17 +152,15 @@ TEST(Checkpoint, RefusesAModelOfOtherSizes) {
   const CheckpointFolder checkpoints(folder.path());
   Model trained(8), other(9);
   checkpoints.save(trained.state, {});
-  EXPECT_NE(message_of([&] {
-              restore(*checkpoints.newest(), other.state);
-            }).find("parameters.w has shape [8, 4] in the checkpoint and [9, 4] in this model"),
-            std::string::npos);
+  expect_error([&] { restore(*checkpoints.newest(), other.state); },
+               "parameters.w has shape [8, 4] in the checkpoint and [9, 4] in this model");
 }
 
 TEST(Checkpoint, RefusesAFolderThatCannotBeMade) {
   TemporaryFolder folder;
   const auto file = folder.file("taken", "x");
-  EXPECT_NE(message_of([&] { CheckpointFolder("/proc/none/run"); }).find("can't be made"), std::string::npos);
-  EXPECT_NE(message_of([&] { CheckpointFolder{file}; }).find("choose another --out"), std::string::npos);
+  expect_error([&] { CheckpointFolder("/proc/none/run"); }, "can't be made");
+  expect_error([&] { CheckpointFolder{file}; }, "choose another --out");
 }
 
 // Writes checkpoints whose tensors all hold the step, until it is killed.

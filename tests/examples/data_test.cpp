@@ -3,11 +3,13 @@
 #include "common/program.h"
 #include "common/text_data.h"
 #include "examples/temporary_folder.h"
-#include "testing/message_of.h"
+#include "testing/expect_error.h"
 
 namespace examples {
 namespace {
 
+using diptych::testing::expect_contains;
+using diptych::testing::expect_error;
 using diptych::testing::message_of;
 
 std::string digits_line(const std::string& grey, const std::string& label) {
@@ -23,8 +25,7 @@ TEST(TextData, GivesEachByteThatOccursAToken) {
   EXPECT_EQ(text.size(), 12);
   EXPECT_TRUE(at::equal(text.encode("cab"), torch::tensor({2, 0, 1}, at::kLong)));
   EXPECT_EQ(text.decode(text.encode("bca")), "bca");
-  EXPECT_NE(message_of([&] { text.encode("abx"); }).find("the character 'x' (byte 120) does not occur"),
-            std::string::npos);
+  expect_error([&] { text.encode("abx"); }, "the character 'x' (byte 120) does not occur");
 }
 
 TEST(TextData, ReadsTheShippedText) {
@@ -77,7 +78,7 @@ TEST(TextData, SaysWhatIsWrongWithAFile) {
   TemporaryFolder folder;
   EXPECT_EQ(message_of([&] { TextData("/no/such/file", 8); }),
             "[text data] no file at '/no/such/file'; give the path of a file with --data");
-  EXPECT_NE(message_of([&] { TextData(folder.path(), 8); }).find("is no regular file"), std::string::npos);
+  expect_error([&] { TextData(folder.path(), 8); }, "is no regular file");
   const auto empty = folder.file("empty", "");
   EXPECT_EQ(message_of([&] { TextData(empty, 8); }),
             "[text data] '" + empty.string() + "' is empty; give a file that holds data with --data");
@@ -124,22 +125,19 @@ TEST(DigitsData, SaysWhatIsWrongWithAFile) {
   const auto error = [&](const std::string& text) { return message_of([&] { DigitsData(folder.file("d", text)); }); };
   EXPECT_EQ(message_of([] { DigitsData("/no/such/file"); }),
             "[digits] no file at '/no/such/file'; give the path of a file with --data");
-  EXPECT_NE(error("").find("is empty"), std::string::npos);
-  EXPECT_NE(error(good).find("holds 1 image; at least 2 are needed"), std::string::npos);
-  EXPECT_NE(error(good + good.substr(0, 40)).find("line 2, value 21: expected 65 comma-separated whole numbers"),
-            std::string::npos);
-  EXPECT_NE(error(good + digits_line("17", "4")).find("line 2, value 1: 17 is outside 0..16"), std::string::npos);
-  EXPECT_NE(error(good + digits_line("1", "10")).find("line 2, value 65: 10 is outside 0..9"), std::string::npos);
-  EXPECT_NE(error(good + digits_line("1", "4,4")).find("line 2, value 65: expected 65"), std::string::npos);
-  EXPECT_NE(error("In the beginning\n").find("line 1, value 1: expected 65"), std::string::npos);
+  expect_contains(error(""), "is empty");
+  expect_contains(error(good), "holds 1 image; at least 2 are needed");
+  expect_contains(error(good + good.substr(0, 40)), "line 2, value 21: expected 65 comma-separated whole numbers");
+  expect_contains(error(good + digits_line("17", "4")), "line 2, value 1: 17 is outside 0..16");
+  expect_contains(error(good + digits_line("1", "10")), "line 2, value 65: 10 is outside 0..9");
+  expect_contains(error(good + digits_line("1", "4,4")), "line 2, value 65: expected 65");
+  expect_contains(error("In the beginning\n"), "line 1, value 1: expected 65");
 }
 
 TEST(DigitsData, RefusesABatchThatIsLargerThanTheData) {
   const DigitsData digits(data_path("digits.csv"));
-  EXPECT_NE(message_of([&] {
-              digits.batch(Part::kTrain, 1, 0, 5000);
-            }).find("a batch of 5000 was asked for, but there are 1498 images"),
-            std::string::npos);
+  expect_error([&] { digits.batch(Part::kTrain, 1, 0, 5000); },
+               "a batch of 5000 was asked for, but there are 1498 images");
 }
 
 }  // namespace

@@ -15,9 +15,12 @@
 #include "models/lstm.h"
 #include "models/mlp.h"
 #include "models/resnet.h"
+#include "testing/expect_error.h"
 
 namespace examples {
 namespace {
+
+using diptych::testing::expect_error;
 
 TrainOptions small_options() {
   TrainOptions options{.name = "test", .steps = 12, .batch = 4, .lr = 1e-2};
@@ -91,13 +94,7 @@ TEST(Trainer, RefusesACheckpointOfOtherOptions) {
   run.step();
   checkpoints.save(run.state(), options.run);
   options.run["--width"] = "32";
-  try {
-    run.resume(*checkpoints.newest());
-    FAIL() << "no error";
-  } catch (const diptych::UserError& error) {
-    EXPECT_NE(std::string(error.what()).find("was made with --width 16, and this run has 32"), std::string::npos)
-        << error.what();
-  }
+  expect_error([&] { run.resume(*checkpoints.newest()); }, "was made with --width 16, and this run has 32");
 }
 
 TEST(Trainer, SaysAtWhichStepTheLossBroke) {
@@ -109,13 +106,7 @@ TEST(Trainer, SaysAtWhichStepTheLossBroke) {
     return Trainable{{{"w", weight}}, {}, [&](const Batch& batch) { return (weight * batch.inputs).log().sum(); }};
   };
   TrainRun run(options, task, "eager");
-  try {
-    run.step();
-    FAIL() << "no error";
-  } catch (const diptych::UserError& error) {
-    EXPECT_NE(std::string(error.what()).find("the loss of step 1 is nan; try a smaller --lr"), std::string::npos)
-        << error.what();
-  }
+  expect_error([&] { run.step(); }, "the loss of step 1 is nan; try a smaller --lr");
 }
 
 TEST(Trainer, LearningRateWarmsUpAndFallsToATenth) {

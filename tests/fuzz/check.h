@@ -2,8 +2,8 @@
 #pragma once
 #include <string>
 
-#include "compile/eager_check.h"
 #include "fuzz/program.h"
+#include "testing/eager_check.h"
 
 namespace diptych::fuzz {
 

@@ -9,7 +9,7 @@
 namespace diptych::fuzz {
 namespace {
 
-// Eager runs them and we refuse them by name: less than 3 %, as the design asks.
+// Programs that eager runs and Diptych refuses by name are less than 3 % of all.
 constexpr int kMostRefusals = 29;
 
 // Runs a campaign in which nothing may be wrong; what eager refuses too agrees with nothing, so it must not be most.

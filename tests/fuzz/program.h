@@ -8,9 +8,11 @@
 #include <string>
 #include <vector>
 
+#include "testing/tensors.h"
+
 namespace diptych::fuzz {
 
-using Tensors = std::vector<at::Tensor>;
+using testing::Tensors;
 
 /// One operator call. Variables are numbers that never change, so that statements can be dropped.
 struct Statement {

@@ -11,10 +11,14 @@
 #include "diptych/graph/identical.h"
 #include "diptych/graph/serialize.h"
 #include "graph/random_graph.h"
+#include "testing/expect_error.h"
 
 namespace diptych {
 namespace {
 
+using testing::expect_contains;
+using testing::expect_error;
+using testing::message_of;
 using testing::RandomGraph;
 using testing::test_hop;
 
@@ -36,12 +40,7 @@ class Serialize : public ::testing::Test {
   }
   std::string load_error(const std::string& bytes) {
     write(path("bad"), bytes);
-    try {
-      load(path("bad"), test_hop);
-    } catch (const UserError& error) {
-      return error.what();
-    }
-    return "nothing was thrown";
+    return message_of([&] { load(path("bad"), test_hop); });
   }
 
   std::filesystem::path folder_;
@@ -182,7 +181,7 @@ TEST_F(Serialize, ErrorsNameWhatIsWrong) {
   const auto good = read(path());
   const auto rest = good.substr(good.find(' ') + 2);
   const auto expect = [&](const std::string& bytes, std::string_view message) {
-    EXPECT_NE(load_error(bytes).find(message), std::string::npos) << load_error(bytes);
+    expect_contains(load_error(bytes), std::string(message));
   };
   expect("", "is no graph file (it does not start with 'diptych-graphs')");
   expect("PK\x03\x04 something else", "is no graph file");
@@ -216,12 +215,7 @@ TEST_F(Serialize, ReadsVersionOne) {
 }
 
 std::string json_error(const nlohmann::json& document, const std::vector<at::Tensor>& constants) {
-  try {
-    from_json(document.dump(), constants);
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
+  return message_of([&] { from_json(document.dump(), constants); });
 }
 
 TEST_F(Serialize, OperatorsThatAreMissingOrHaveChangedAreRefused) {
@@ -233,42 +227,29 @@ TEST_F(Serialize, OperatorsThatAreMissingOrHaveChangedAreRefused) {
     document["checksum"] = fmt::format("{:016x}", checksum(document["content"].dump()));
     return json_error(document, all_constants(graph));
   };
-  EXPECT_NE(signed_with("aten.mul.Tensor", "aten.mull.Tensor").find("this LibTorch has no operator 'aten.mull.Tensor'"),
-            std::string::npos);
-  EXPECT_NE(signed_with("Scalar alpha=1", "Scalar alpha=2")
-                .find("aten.add.Tensor was saved as 'aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=2) -> "
-                      "Tensor', but is"),
-            std::string::npos);
-  EXPECT_NE(signed_with("\"version\":2", "\"version\":9").find("has format version 9"), std::string::npos);
-  EXPECT_NE(signed_with("\"scope\":\"block0\"", "\"marks\":\"keep\"").find("got the marks 'keep', expected"),
-            std::string::npos);
-  EXPECT_NE(signed_with("diptych-graph", "other").find("got JSON that is no graph"), std::string::npos);
-  EXPECT_NE(json_error({1, 2}, {}).find("got JSON that is no graph"), std::string::npos);
-  EXPECT_NE(json_error(nlohmann::json::parse(to_json(graph)), {}).find("got constant 0, but there are 0"),
-            std::string::npos);
-  EXPECT_NE(json_error(nlohmann::json::parse(to_json(graph)), {at::ones({4})})
-                .find("constant 0 was given as f32[4], expected f32[3]"),
-            std::string::npos);
+  expect_contains(signed_with("aten.mul.Tensor", "aten.mull.Tensor"),
+                  "this LibTorch has no operator 'aten.mull.Tensor'");
+  expect_contains(signed_with("Scalar alpha=1", "Scalar alpha=2"),
+                  "aten.add.Tensor was saved as 'aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=2) -> "
+                  "Tensor', but is");
+  expect_contains(signed_with("\"version\":2", "\"version\":9"), "has format version 9");
+  expect_contains(signed_with("\"scope\":\"block0\"", "\"marks\":\"keep\""), "got the marks 'keep', expected");
+  expect_contains(signed_with("diptych-graph", "other"), "got JSON that is no graph");
+  expect_contains(json_error({1, 2}, {}), "got JSON that is no graph");
+  expect_contains(json_error(nlohmann::json::parse(to_json(graph)), {}), "got constant 0, but there are 0");
+  expect_contains(json_error(nlohmann::json::parse(to_json(graph)), {at::ones({4})}),
+                  "constant 0 was given as f32[4], expected f32[3]");
 }
 
 TEST_F(Serialize, AFileThatCanNotBeReadOrWrittenSaysWhy) {
-  const auto error = [](const auto& act) -> std::string {
-    try {
-      act();
-    } catch (const UserError& failure) {
-      return failure.what();
-    }
-    return "nothing was thrown";
-  };
-  EXPECT_NE(error([&] { load(path("absent")); }).find("No such file or directory"), std::string::npos);
-  EXPECT_NE(error([&] { load(folder_.string()); }).find("Is a directory"), std::string::npos);
-  EXPECT_NE(error([&] { save(small(), path("absent/f")); }).find("No such file or directory"), std::string::npos);
+  expect_error([&] { load(path("absent")); }, "No such file or directory");
+  expect_error([&] { load(folder_.string()); }, "Is a directory");
+  expect_error([&] { save(small(), path("absent/f")); }, "No such file or directory");
   save(small(), path());
-  EXPECT_NE(error([&] { load(path()).graph("backward"); }).find("got 'backward', expected one of 'forward'"),
-            std::string::npos);
+  expect_error([&] { load(path()).graph("backward"); }, "got 'backward', expected one of 'forward'");
   Graph odd("bad\xff");
   odd.set_outputs({}, {});
-  EXPECT_NE(error([&] { save(odd, path()); }).find("is not valid UTF-8"), std::string::npos);
+  expect_error([&] { save(odd, path()); }, "is not valid UTF-8");
   Graph random = small();
   random.add_node(Node{Op::find("aten.bernoulli"),
                        {Value{0}, c10::IValue(at::make_generator<at::CPUGeneratorImpl>())},
@@ -278,8 +259,7 @@ TEST_F(Serialize, AFileThatCanNotBeReadOrWrittenSaysWhy) {
                        {},
                        true},
                   {random.meta(Value{0})});
-  EXPECT_NE(error([&] { save(random, path()); }).find("is generator(cpu), which a file can not hold"),
-            std::string::npos);
+  expect_error([&] { save(random, path()); }, "is generator(cpu), which a file can not hold");
 }
 
 TEST_F(Serialize, AFailedSaveLeavesTheOldFileAndNoOther) {

@@ -1,7 +1,7 @@
 // Associative functions of several kinds, with leaves for them, and the loop that a scan of them must agree with.
 #pragma once
-#include "compile/eager_check.h"
 #include "diptych/hops/associative_scan.h"
+#include "testing/eager_check.h"
 
 namespace diptych::testing {
 
@@ -71,17 +71,6 @@ inline Tensors random_elements(const AssociativeOperator& op, int64_t length, in
     xs.push_back(torch::randn(sizes, torch::kFloat64));
   }
   return xs;
-}
-
-inline void expect_close(const Tensors& expected, const Tensors& got, double tolerance = 1e-9) {
-  ASSERT_EQ(expected.size(), got.size());
-  for (size_t i = 0; i < expected.size(); ++i) {
-    ASSERT_EQ(expected[i].sizes(), got[i].sizes()) << "tensor " << i;
-    ASSERT_EQ(expected[i].scalar_type(), got[i].scalar_type()) << "tensor " << i;
-    EXPECT_TRUE(at::allclose(expected[i], got[i], tolerance, tolerance)) << "tensor " << i << ":\n"
-                                                                         << expected[i] << "\ngot:\n"
-                                                                         << got[i];
-  }
 }
 
 }  // namespace diptych::testing

@@ -1,10 +1,9 @@
 // Every message of dp::associative_scan.
-#include "errors/refusal.h"
+#include "testing/refusal.h"
 
 namespace diptych::testing {
 namespace {
 
-using Tensors = std::vector<at::Tensor>;
 using Pair2 = std::pair<at::Tensor, at::Tensor>;
 
 Pair2 add_pairs(const Pair2& a, const Pair2& b) { return {a.first + b.first, a.second + b.second}; }

@@ -19,7 +19,7 @@ TEST(AssociativeScan, AgreesWithTheLoop) {
           SCOPED_TRACE(c10::str(op.name, ", length ", length, " along ", dim, reverse ? " in reverse" : ""));
           const Tensors xs = random_elements(op, length, dim);
           const AssociativeScanOptions options{.reverse = reverse, .dim = dim};
-          expect_close(scan_by_loop(op.f, xs, options), associative_scan(op.f, xs, options));
+          EXPECT_TRUE(same_tensors(associative_scan(op.f, xs, options), scan_by_loop(op.f, xs, options), within(1e-9)));
         }
       }
     }
@@ -82,7 +82,7 @@ TEST(AssociativeScan, TakesAnyTreeOfSeveralDtypesAndShapes) {
   };
   const Segment ys = associative_scan(join_segments, xs);
   EXPECT_EQ(ys.unit, "m");
-  expect_close(scan_by_loop(flat_join, flatten(xs).tensors), flatten(ys).tensors);
+  EXPECT_TRUE(same_tensors(flatten(ys).tensors, scan_by_loop(flat_join, flatten(xs).tensors), within(1e-9)));
 }
 
 TEST(AssociativeScan, TakesAResultOfAnotherTypeWithTheSameStructure) {
@@ -129,7 +129,7 @@ TEST(AssociativeScan, LetsTheFunctionChangeItsIntermediates) {
   };
   const auto affine = affine_operator();
   const Tensors xs = random_elements(affine, 11, 0);
-  expect_close(scan_by_loop(affine.f, xs), associative_scan(f, xs));
+  EXPECT_TRUE(same_tensors(associative_scan(f, xs), scan_by_loop(affine.f, xs), within(1e-9)));
 }
 
 TEST(AssociativeScan, NestsInItself) {

@@ -74,10 +74,12 @@ TEST_P(BlockScans, GiveWhatTheWholeScanGives) {
       const size_t count = num_blocked(graph);
       blocked += count;
       with_front += count > 0 && graph.code().find("reuse_scan_stacks") != std::string::npos ? 1 : 0;
-      EXPECT_TRUE(agree(Program(graph).run(random_inputs(whole)), Program(whole).run(random_inputs(whole)), 1e-10));
+      EXPECT_TRUE(same_tensors(Program(graph).run(random_inputs(whole)), Program(whole).run(random_inputs(whole)),
+                               {.rtol = 1e-10, .atol = 1e-10, .equal_nan = true}));
       // Fused backward operators have no derivative of their own.
       if (whole.name() != pair.backward.name()) {
-        EXPECT_TRUE(agree(differentiated(graph), differentiated(whole), 1e-9));
+        EXPECT_TRUE(same_tensors(differentiated(graph), differentiated(whole),
+                                 {.rtol = 1e-9, .atol = 1e-9, .equal_nan = true}));
       }
       EXPECT_TRUE(identical(parse(graph.code(), graph.constants(), find_hop), graph));
       EXPECT_TRUE(identical(block_scans(graph, {}, kAlways), graph)) << "again";
@@ -129,7 +131,7 @@ TEST(BlockScansChoice, LongScansOfLargeSlicesAreBlocked) {
     for (const at::Tensor& x : t[3].unbind(0)) rows.push_back(state = torch::tanh(x.mm(t[0]) + state.mm(t[1])));
     return torch::stack(rows);
   });
-  for (size_t i = 0; i < ours.size(); ++i) EXPECT_TRUE(torch::allclose(ours[i], theirs[i], 1e-4, 1e-6)) << i;
+  EXPECT_TRUE(same_tensors(ours, theirs, {.rtol = 1e-4, .atol = 1e-6}));
 }
 
 }  // namespace

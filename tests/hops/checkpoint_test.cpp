@@ -5,10 +5,6 @@
 namespace diptych::testing {
 namespace {
 
-at::Tensor leaf64(at::IntArrayRef sizes, double shift = 0) {
-  return values(sizes, shift).to(torch::kFloat64).requires_grad_();
-}
-
 at::Tensor block(const at::Tensor& x, const at::Tensor& w) { return torch::tanh(x.mm(w)).sin() + x; }
 
 Tensors deep(const Tensors& t) {
@@ -28,7 +24,7 @@ TEST(Checkpoint, GradientsAreRightToTheSecondOrder) {
     return torch::autograd::grad({g[0].sum() + g[1].square().sum()}, t);
   };
   const auto ours = second(deep(t)[0]), theirs = second(plain);
-  for (size_t i = 0; i < 2; ++i) EXPECT_TRUE(torch::allclose(ours[i], theirs[i], 1e-12, 1e-13));
+  EXPECT_TRUE(same_tensors(ours, theirs, {.rtol = 1e-12, .atol = 1e-13}));
 }
 
 // The bytes that eager's graph behind `y` keeps alive beside inputs: all that is freed with it.
@@ -65,7 +61,7 @@ TEST(Checkpoint, BuffersChangeOnceAndMasksAreOne) {
     return Tensors{y, g, norm->running_mean.clone(), norm->num_batches_tracked.clone(), torch::rand({1})};
   };
   const Tensors theirs = run(body), ours = run(checkpoint(body));
-  for (size_t i = 0; i < ours.size(); ++i) EXPECT_TRUE(torch::allclose(ours[i], theirs[i])) << i;
+  EXPECT_TRUE(same_tensors(ours, theirs, kClose));
 }
 
 TEST(Checkpoint, NestedAndInBodies) {

@@ -4,10 +4,6 @@
 namespace diptych::testing {
 namespace {
 
-at::Tensor leaf64(at::IntArrayRef sizes, double shift = 0) {
-  return values(sizes, shift).to(torch::kFloat64).requires_grad_();
-}
-
 Tensors inputs(int64_t length) { return {leaf64({3}), leaf64({length, 3}, 0.3), leaf64({3}, 0.7), leaf64({3}, 1.1)}; }
 
 Tensors run(const Tensors& t, const ScanOptions& options) {
@@ -33,9 +29,8 @@ TEST(CheckpointedScan, GivesThePlainScansGradients) {
           ScanOptions kept{.reverse = reverse, .max_saved_carries = carries};
           if (segment > 0) kept.segment = segment;
           const auto ours = gradients(t, kept), theirs = gradients(t, {.reverse = reverse});
-          for (size_t i = 0; i < ours.size(); ++i) {
-            EXPECT_TRUE(torch::allclose(ours[i], theirs[i], 1e-12, 1e-13)) << length << carries << segment << reverse;
-          }
+          EXPECT_TRUE(same_tensors(ours, theirs, {.rtol = 1e-12, .atol = 1e-13}))
+              << length << carries << segment << reverse;
         }
       }
     }
@@ -52,7 +47,7 @@ TEST(CheckpointedScan, GradientsAreRightToTheSecondOrder) {
     return torch::autograd::grad({first[0].sum() + first[1].square().sum() + first[2].sum()}, t);
   };
   const auto ours = second({.max_saved_carries = 2}), theirs = second({});
-  for (size_t i = 0; i < ours.size(); ++i) EXPECT_TRUE(torch::allclose(ours[i], theirs[i], 1e-12, 1e-13));
+  EXPECT_TRUE(same_tensors(ours, theirs, {.rtol = 1e-12, .atol = 1e-13}));
 }
 
 TEST(CheckpointedScan, CapturedAsInEager) {

@@ -3,10 +3,6 @@
 namespace diptych::testing {
 namespace {
 
-at::Tensor leaf64(at::IntArrayRef sizes, double shift = 0) {
-  return values(sizes, shift).to(torch::kFloat64).requires_grad_();
-}
-
 // log(1 + exp(x)) by its own, stable gradient.
 auto softplus() {
   return custom_vjp([](const at::Tensor& x) { return torch::log1p(torch::exp(x)); },

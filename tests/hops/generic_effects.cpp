@@ -2,8 +2,8 @@
 #include <ATen/autocast_mode.h>
 #include <torch/nn.h>
 
-#include "errors/refusal.h"
 #include "hops/generic_set.h"
+#include "testing/refusal.h"
 
 namespace diptych::testing {
 namespace {
@@ -62,7 +62,7 @@ void without_grad_but_enabled_inside(const Subject& subject) {
   for (const Caller& caller : callers()) {
     const Tensors expected = loop.written_out_for(subject)(loop.inputs());
     const Tensors got = caller.wrap(loop.run_by(subject))(loop.inputs());
-    for (size_t i = 0; i < expected.size(); ++i) EXPECT_TRUE(at::equal(expected[i], got[i])) << caller.name;
+    EXPECT_TRUE(same_tensors(got, expected)) << caller.name;
   }
 }
 
@@ -120,11 +120,7 @@ void autocast_around(const Subject& subject) {
     };
     const Tensors expected = run(loop.written_out_for(subject));
     const Tensors got = run(caller.wrap(loop.run_by(subject)));
-    ASSERT_EQ(expected.size(), got.size());
-    for (size_t i = 0; i < got.size(); ++i) {
-      EXPECT_EQ(expected[i].scalar_type(), got[i].scalar_type()) << i;
-      EXPECT_TRUE(at::allclose(expected[i], got[i], 1e-2, 1e-2)) << i;
-    }
+    EXPECT_TRUE(same_tensors(got, expected, within(1e-2)));
   }
 }
 
@@ -196,11 +192,7 @@ void batch_norm(const Subject& subject) {
   for (const Caller& caller : callers()) {
     SCOPED_TRACE(caller.name);
     const Tensors got = train(subject.run, caller);
-    ASSERT_EQ(expected.size(), got.size());
-    for (size_t i = 0; i < got.size(); ++i) {
-      EXPECT_EQ(expected[i].scalar_type(), got[i].scalar_type()) << i;
-      EXPECT_TRUE(at::allclose(expected[i], got[i], 1e-9, 1e-9)) << i << "\n" << expected[i] << "\n" << got[i];
-    }
+    EXPECT_TRUE(same_tensors(got, expected, within(1e-9)));
   }
 }
 

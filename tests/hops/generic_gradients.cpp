@@ -17,17 +17,7 @@ Tensors grad(const Tensors& roots, const Tensors& inputs, bool create_graph = fa
   return torch::autograd::grad(roots, inputs, {}, create_graph, create_graph, /*allow_unused=*/true);
 }
 
-void expect_same(const Tensors& expected, const Tensors& got, double tolerance = 1e-10) {
-  ASSERT_EQ(expected.size(), got.size());
-  for (size_t i = 0; i < expected.size(); ++i) {
-    ASSERT_EQ(expected[i].defined(), got[i].defined()) << i;
-    if (!expected[i].defined()) continue;
-    EXPECT_EQ(expected[i].requires_grad(), got[i].requires_grad()) << i;
-    EXPECT_TRUE(at::allclose(expected[i].detach(), got[i].detach(), tolerance, tolerance)) << i << "\n"
-                                                                                           << expected[i] << "\n"
-                                                                                           << got[i];
-  }
-}
+constexpr Likeness kRequiringGradAlike{.rtol = 1e-10, .atol = 1e-10, .requires_grad = true};
 
 // Runs `what` with the loop and with the operator, called in each way.
 void expect_same_for_all(const Subject& subject, const Case& loop,
@@ -35,7 +25,7 @@ void expect_same_for_all(const Subject& subject, const Case& loop,
   const Tensors expected = what(loop.written_out_for(subject));
   for (const Caller& caller : callers()) {
     SCOPED_TRACE(caller.name);
-    expect_same(expected, what(caller.wrap(loop.run_by(subject))));
+    EXPECT_TRUE(same_tensors(what(caller.wrap(loop.run_by(subject))), expected, kRequiringGradAlike));
   }
 }
 
@@ -150,7 +140,8 @@ void backward_twice(const Subject& subject) {
       expect_error<std::exception>([&] { loss.backward(); }, "Trying to backward through the graph a second time");
       return Tensors{inputs[0].grad(), inputs[1].grad(), inputs[2].grad()};
     };
-    expect_same(twice(loop.written_out_for(subject)), twice(caller.wrap(loop.run_by(subject))));
+    EXPECT_TRUE(same_tensors(twice(caller.wrap(loop.run_by(subject))), twice(loop.written_out_for(subject)),
+                             kRequiringGradAlike));
   }
 }
 
@@ -178,10 +169,7 @@ void calls_from_several_threads(const Subject& subject) {
     for (int i = 0; i < 3; ++i) {
       threads.emplace_back([&] {
         for (int round = 0; round < 3; ++round) {
-          const Tensors got = gradients(function);
-          bool all = true;
-          for (size_t k = 0; k < got.size(); ++k) all = all && at::allclose(expected[k], got[k], 1e-10, 1e-10);
-          right += all ? 1 : 0;
+          right += same_tensors(gradients(function), expected, within(1e-10)) ? 1 : 0;
         }
       });
     }

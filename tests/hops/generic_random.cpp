@@ -1,6 +1,6 @@
 // The generic set: bodies that draw random numbers draw what the loop draws, in its order, and once.
-#include "errors/refusal.h"
 #include "hops/generic_set.h"
+#include "testing/refusal.h"
 
 namespace diptych::testing {
 namespace {
@@ -74,10 +74,7 @@ void expect_same_draws(const Subject& subject, const Case& loop, bool second_ord
     const Function function = caller.wrap(loop.run_by(subject));
     for (int call = 0; call < 2; ++call) {
       const Drawn got = derivatives(function, loop, second_order);
-      ASSERT_EQ(expected.tensors.size(), got.tensors.size());
-      for (size_t i = 0; i < got.tensors.size(); ++i) {
-        EXPECT_TRUE(at::allclose(expected.tensors[i].detach(), got.tensors[i].detach(), 1e-10, 1e-10)) << i;
-      }
+      EXPECT_TRUE(same_tensors(got.tensors, expected.tensors, within(1e-10)));
       EXPECT_TRUE(at::equal(expected.next, got.next)) << "the generator ends in another state";
     }
   }

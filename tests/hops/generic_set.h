@@ -38,16 +38,11 @@ struct Check {
   bool needs_capture = false;
 };
 const std::vector<Check>& value_checks();
+const std::vector<Check>& operand_checks();
 const std::vector<Check>& gradient_checks();
 const std::vector<Check>& effect_checks();
 const std::vector<Check>& random_checks();
 const std::vector<Check>& nesting_checks();
-
-/// Numbers in float64 as a leaf that requires grad.
-inline at::Tensor leaf64(at::IntArrayRef sizes, double shift = 0) {
-  return values(sizes, shift).to(torch::kFloat64).requires_grad_();
-}
-inline at::Tensor values64(at::IntArrayRef sizes, double shift = 0) { return values(sizes, shift).to(torch::kFloat64); }
 
 /// A recurrent cell: carry [2,3], slices [2,3], two captured matrices [3,3]; gives out twice its carry.
 Case cell(int64_t length = 3);

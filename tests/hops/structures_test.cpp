@@ -7,10 +7,6 @@
 namespace diptych::testing {
 namespace {
 
-at::Tensor leaf64(at::IntArrayRef sizes, double shift = 0) {
-  return values(sizes, shift).to(torch::kFloat64).requires_grad_();
-}
-
 struct State {
   at::Tensor h;
   std::map<std::string, at::Tensor> sums;

@@ -1,7 +1,7 @@
 // What loops mean: the same written out, in eager.
 #pragma once
-#include "compile/eager_check.h"
-#include "semantics/values.h"
+#include "testing/eager_check.h"
+#include "testing/values.h"
 
 namespace diptych::testing {
 

@@ -5,18 +5,15 @@
 #include "diptych/interpreter/program.h"
 #include "interpreter/graph_builder.h"
 #include "testing/call_checks.h"
-#include "testing/message_of.h"
+#include "testing/expect_error.h"
 
 namespace diptych {
 namespace {
 
 using test::GraphBuilder;
+using testing::expect_contains;
+using testing::expect_error;
 using testing::message_of;
-
-void expect_contains(const std::string& text, const std::vector<std::string>& parts) {
-  for (const auto& part : parts)
-    EXPECT_NE(text.find(part), std::string::npos) << "'" << part << "' is not in: " << text;
-}
 
 Graph product_graph() {
   GraphBuilder builder("forward");
@@ -50,10 +47,11 @@ TEST(InterpreterErrors, KeepTheTypeOfTheKernelsException) {
   const Value x = builder.input(torch::randn({3}));
   const Value index = builder.input(torch::tensor({1}));
   const Program program(builder.finish({builder.node("aten.index_select", {x, c10::IValue(0), index})}));
-  expect_contains(message_of<UserError>([&] {
-                    program.run({torch::randn({3}), torch::tensor({7})});
-                  }),
-                  {"aten.index_select(%0, 0, %1)", "Error: ", "index out of range"});
+  expect_error<UserError>(
+      [&] {
+        program.run({torch::randn({3}), torch::tensor({7})});
+      },
+      {"aten.index_select(%0, 0, %1)", "Error: ", "index out of range"});
 }
 
 TEST(InterpreterErrors, LeaveTheProgramUsable) {
@@ -64,18 +62,20 @@ TEST(InterpreterErrors, LeaveTheProgramUsable) {
 
 TEST(InterpreterErrors, CountInputs) {
   const Program program(product_graph());
-  expect_contains(message_of<UserError>([&] {
-                    program.run({torch::randn({2, 3})});
-                  }),
-                  {"[interpreter] graph 'forward' got 1 inputs, expected 2"});
+  expect_error<UserError>(
+      [&] {
+        program.run({torch::randn({2, 3})});
+      },
+      {"[interpreter] graph 'forward' got 1 inputs, expected 2"});
 }
 
 TEST(InterpreterErrors, NameAnUndefinedInput) {
   const Program program(product_graph());
-  expect_contains(message_of<UserError>([&] {
-                    program.run({torch::randn({2, 3}), at::Tensor()});
-                  }),
-                  {"[interpreter] input 1 (x1) of graph 'forward' is undefined, expected f32[3,4]"});
+  expect_error<UserError>(
+      [&] {
+        program.run({torch::randn({2, 3}), at::Tensor()});
+      },
+      {"[interpreter] input 1 (x1) of graph 'forward' is undefined, expected f32[3,4]"});
 }
 
 TEST(InterpreterErrors, TakeAnUndefinedInputThatIsOptional) {
@@ -98,8 +98,8 @@ TEST(InterpreterErrors, NameAHigherOrderOperatorWithoutARule) {
   node.operands = {x};
   builder.graph().add_node(node, {TensorMeta::of(torch::randn({2}))});
   const Graph graph = builder.finish({builder.graph().nodes()[0].outputs[0]});
-  expect_contains(message_of<UserError>([&] { Program{graph}; }),
-                  {"node 0 of graph 'graph' failed", "there is no interpreter rule for hop.test_unruled"});
+  expect_error<UserError>([&] { Program{graph}; },
+                          {"node 0 of graph 'graph' failed", "there is no interpreter rule for hop.test_unruled"});
 }
 
 TEST(InterpreterErrors, NameSizesThatContradictEachOther) {
@@ -115,10 +115,11 @@ TEST(InterpreterErrors, NameSizesThatContradictEachOther) {
   graph.add_node(node, {meta});
   graph.set_outputs({graph.nodes()[0].outputs[0]}, {{SlotKind::kOutput, "out"}});
   const Program program(graph);
-  expect_contains(message_of<UserError>([&] {
-                    program.run({torch::randn({4}), torch::randn({1})});
-                  }),
-                  {"input 1 (y) of graph 'dynamic', dimension 0 (s0) is 1, expected 4"});
+  expect_error<UserError>(
+      [&] {
+        program.run({torch::randn({4}), torch::randn({1})});
+      },
+      {"input 1 (y) of graph 'dynamic', dimension 0 (s0) is 1, expected 4"});
 }
 
 TEST(InterpreterErrors, AreInternalForAMisshapenNode) {
@@ -128,7 +129,7 @@ TEST(InterpreterErrors, AreInternalForAMisshapenNode) {
   node.operands = {x};
   builder.graph().add_node(node, {TensorMeta::of(torch::randn({2}))});
   const Graph graph = builder.finish({builder.graph().nodes()[0].outputs[0]});
-  expect_contains(message_of<InternalError>([&] { Program{graph}; }), {"has 1 operands, the schema has 3"});
+  expect_error<InternalError>([&] { Program{graph}; }, {"has 1 operands, the schema has 3"});
 }
 
 // A graph that says f32[3] of a node that gives f32[2].
@@ -146,8 +147,8 @@ TEST(InterpreterErrors, CheckedCallsNameTheNodeThatTheGraphIsMistakenAbout) {
   const Program program(mistaken_graph());
   const testing::CallChecks checked(true);
   for (const bool differentiable : {false, true}) {
-    expect_contains(
-        message_of<InternalError>([&] { program.run({torch::ones({2})}, {.differentiable = differentiable}); }),
+    expect_error<InternalError>(
+        [&] { program.run({torch::ones({2})}, {.differentiable = differentiable}); },
         {"result 0 of node 0 (%1 = aten.neg) of graph 'mistaken' is f32[2] on cpu, expected f32[3] on cpu"});
   }
   // A graph may be run on other sizes, and then says nothing of them.

@@ -60,7 +60,7 @@ void expect_same(const Sample& sample, double tolerance, bool must_decompose = t
   const auto expected = testing::run_graph(graph, writer.inputs());
   torch::manual_seed(3);
   const auto got = testing::run_graph(result, writer.inputs());
-  EXPECT_TRUE(testing::agree(got, expected, tolerance));
+  EXPECT_TRUE(testing::same_tensors(got, expected, {.rtol = tolerance, .atol = tolerance, .equal_nan = true}));
   for (size_t i = 0; i < graph.outputs().size(); ++i) {
     EXPECT_EQ(result.meta(result.outputs()[i]), graph.meta(graph.outputs()[i]));
     EXPECT_EQ(got[i].strides(), expected[i].strides()) << i;

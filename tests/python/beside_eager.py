@@ -18,6 +18,18 @@ def both(function, **options):
     return function, diptych.aot_function(function, **options)
 
 
+def same_as_eager(f, look=None, **options):
+    """By default looks at the result of f on a tensor of 4, its requires_grad and the gradient of its sum."""
+
+    def by_default(f):
+        x = torch.randn(4, requires_grad=True)
+        y = f(x)
+        y.sum().backward()
+        return [y, y.requires_grad, x.grad]
+
+    agree(look or by_default, *both(f, **options))
+
+
 def loop(step, carry, xs):
     """What diptych.scan(step, carry, xs) gives, by a loop of Python."""
     ys = []
@@ -25,3 +37,11 @@ def loop(step, carry, xs):
         carry, y = step(carry, x)
         ys.append(y)
     return carry, torch.stack(ys)
+
+
+class Cases(dict):
+    """Makers of cases by their names; stands over each of them as a decorator."""
+
+    def __call__(self, make):
+        self[make.__name__] = make
+        return make

@@ -1,8 +1,6 @@
 """Compiled functions beside eager: values, gradients, structure, guards."""
-import copy
 import dataclasses
 import inspect
-import pickle
 from typing import NamedTuple
 
 import diptych
@@ -10,51 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-
-def agree(function, *make_args, calls=2):
-    """Calls `function` in eager and compiled on equal arguments; compares results and the leaves' gradients."""
-    compiled = diptych.aot_function(function)
-    for _ in range(calls):
-        torch.manual_seed(0)
-        eager_args = [make() for make in make_args]
-        torch.manual_seed(0)
-        our_args = [make() for make in make_args]
-        torch.manual_seed(1)
-        expected = function(*eager_args)
-        torch.manual_seed(1)
-        got = compiled(*our_args)
-        compare(expected, got)
-        losses = [sum(t.sum() for t in tensors(result) if t.requires_grad) for result in (expected, got)]
-        if isinstance(losses[0], torch.Tensor):
-            for loss in losses:
-                loss.backward()
-        for a, b in zip(tensors(eager_args), tensors(our_args), strict=True):
-            torch.testing.assert_close(a, b)
-            assert (a.grad is None) == (b.grad is None)
-            if a.grad is not None:
-                torch.testing.assert_close(a.grad, b.grad)
-    assert compiled.stats().misses == 1 and compiled.stats().hits == calls - 1, compiled.stats().last_miss
-
-
-def tensors(tree):
-    from torch.utils import _pytree
-
-    leaves, _ = _pytree.tree_flatten(tree)
-    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-
-
-def compare(expected, got):
-    assert type(expected) is type(got)
-    a, b = tensors(expected), tensors(got)
-    assert len(a) == len(b)
-    for x, y in zip(a, b):
-        assert x.requires_grad == y.requires_grad
-        assert x.stride() == y.stride()
-        torch.testing.assert_close(x, y)
-
-
-def leaf(*sizes):
-    return lambda: torch.randn(*sizes, requires_grad=True)
+from compiled_beside_eager import agree, leaf
 
 
 class Point(NamedTuple):
@@ -105,100 +59,6 @@ def test_dict_arguments_are_sorted():
     for arguments in ({"b": x, "a": y}, {"a": y, "b": x}):
         pair = diptych.capture(lambda d: d["a"] - d["b"], arguments)
         assert [info.path for info in pair.signature.forward_inputs] == ["d.a", "d.b"]
-
-
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.first = nn.Linear(4, 8)
-        self.norm = nn.BatchNorm1d(8)
-        self.last = nn.Linear(8, 2)
-        self.scale = 2.0
-
-    def forward(self, x):
-        return self.last(nn.functional.gelu(self.norm(self.first(x)))) * self.scale
-
-
-def test_a_module_beside_eager():
-    torch.manual_seed(0)
-    eager = Net()
-    ours = Net()
-    ours.load_state_dict(eager.state_dict())
-    compiled = diptych.aot_module(ours)
-    for step in range(3):
-        x = torch.randn(5, 4)
-        eager(x).square().sum().backward()
-        compiled(x).square().sum().backward()
-        for (name, a), b in zip(eager.named_parameters(), ours.parameters()):
-            torch.testing.assert_close(a.grad, b.grad, msg=name)
-        for a, b in zip(eager.buffers(), ours.buffers()):
-            torch.testing.assert_close(a, b)
-    assert compiled.stats().misses == 1
-    graph = compiled.forward_graphs()[0]
-    assert [slot.path for slot in graph.input_slots][:2] == ["module.first.weight", "module.first.bias"]
-
-
-@pytest.mark.parametrize("change", [
-    lambda net: setattr(net, "scale", 3.0),
-    lambda net: net.eval(),
-    lambda net: setattr(net.norm, "momentum", 0.5),
-    lambda net: net.last.register_forward_hook(lambda module, inputs, output: output * 2),
-    lambda net: setattr(net, "last", nn.Linear(8, 2)),
-])
-def test_a_changed_module_is_captured_again(change):
-    torch.manual_seed(0)
-    net = Net()
-    compiled = diptych.aot_module(net)
-    x = torch.randn(5, 4)
-    compiled(x)
-    change(net)
-    state = {name: tensor.clone() for name, tensor in net.state_dict().items()}
-    expected = net(x)
-    net.load_state_dict(state)
-    torch.testing.assert_close(compiled(x), expected)
-    assert compiled.stats().misses == 2
-
-
-def test_a_compiled_module_shows_the_signature_of_its_forward():
-    compiled = diptych.aot_module(Net())
-    assert str(inspect.signature(compiled)) == "(x)"
-    pair = diptych.capture(compiled, torch.randn(5, 4))
-    assert pair.signature.forward_inputs[0].path == "x"
-    slots = [slot.path for slot in diptych.capture(lambda x: compiled(x), torch.randn(5, 4)).forward.input_slots]
-    assert slots[0] == "x"
-
-
-def test_a_compiled_module_is_its_module_but_for_the_call():
-    net = Net()
-    compiled, x = diptych.aot_module(net), torch.randn(5, 4)
-    for same in (compiled.eval(), compiled.train(), compiled.to(torch.float64), compiled.float(), compiled.requires_grad_(True)):
-        assert same is compiled
-    assert not compiled.eval().training and not net.training
-    torch.testing.assert_close(compiled(x), net(x))
-    compiled.scale = 3.0
-    assert net.scale == 3.0 and compiled.scale == 3.0
-    torch.testing.assert_close(compiled(x), net(x))
-    compiled.last = nn.Linear(8, 3)
-    assert "last.weight" in net.state_dict() and compiled(x).shape == (5, 3)
-    del compiled.scale
-    assert not hasattr(net, "scale") and not hasattr(compiled, "scale")
-    with pytest.raises(AttributeError, match="scale"):
-        del compiled.scale
-    assert compiled.module is net and compiled.stats().misses == 3 and len(list(compiled.parameters())) == 6
-
-
-@pytest.mark.parametrize("copied", [copy.deepcopy, lambda compiled: pickle.loads(pickle.dumps(compiled))])
-def test_a_copy_of_a_compiled_module_has_tensors_of_its_own(copied):
-    compiled, x = diptych.aot_module(Net(), partition="min_cut").eval(), torch.randn(5, 4)
-    expected = compiled(x)
-    other = copied(compiled)
-    assert type(other) is diptych.AotModule and other.module is not compiled.module
-    torch.testing.assert_close(other(x), expected)
-    with torch.no_grad():
-        other.last.weight.zero_()
-    torch.testing.assert_close(compiled(x), expected)
-    assert other.stats().misses == 1 and compiled.stats().misses == 1
-    assert copy.copy(compiled).module is compiled.module
 
 
 def test_closures_are_guarded():

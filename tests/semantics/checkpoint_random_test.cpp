@@ -1,7 +1,7 @@
 // Random programs with checkpoint regions inside each other, of random policies, against eager.
 #include <random>
 
-#include "compile/eager_check.h"
+#include "testing/eager_check.h"
 
 namespace diptych::testing {
 namespace {

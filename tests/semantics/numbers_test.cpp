@@ -1,6 +1,6 @@
 // Numbers as operands, in the form in which bindings of other languages hand them to operators: tensors of no dimension
 // that count as numbers in type promotion.
-#include "compile/eager_check.h"
+#include "testing/eager_check.h"
 
 namespace diptych::testing {
 namespace {

@@ -1,5 +1,5 @@
 // How results stand in autograd's graph: gradients with respect to them, leaves among them, one backward after another.
-#include "semantics/values.h"
+#include "testing/values.h"
 
 namespace diptych::testing {
 namespace {
@@ -8,15 +8,8 @@ namespace ag = torch::autograd;
 
 constexpr const char* kTwice = "Trying to backward through the graph a second time";
 
-at::Tensor leaf64(double shift = 0) { return values({3}, shift).to(torch::kFloat64).requires_grad_(); }
-
 at::Tensor grad_of(const at::Tensor& result, const at::Tensor& wanted, bool create_graph = false) {
   return ag::grad({result.sum()}, {wanted}, {}, /*retain_graph=*/true, create_graph, /*allow_unused=*/true)[0];
-}
-
-void expect_same(const at::Tensor& got, const at::Tensor& expected) {
-  ASSERT_EQ(got.defined(), expected.defined());
-  if (got.defined()) EXPECT_TRUE(at::allclose(got, expected)) << got << expected;
 }
 
 // Two steps of a cell, whose states come out one by one and stacked.
@@ -29,14 +22,14 @@ Tensors states(const at::Tensor& x) {
 TEST(Results, HaveGradientsWithRespectToEachOther) {
   const auto compiled = aot_function(states);
   for (int call = 0; call < 2; ++call) {
-    const at::Tensor a = leaf64(), b = leaf64();
+    const at::Tensor a = leaf64({3}), b = leaf64({3});
     Tensors expected = states(a), got = compiled(b);
     const size_t count = expected.size();
     expected.push_back(a);
     got.push_back(b);
     for (size_t i = 0; i < count; ++i) {
       for (size_t j = 0; j < expected.size(); ++j) {
-        expect_same(grad_of(got[i], got[j]), grad_of(expected[i], expected[j]));
+        EXPECT_TRUE(same_tensor(grad_of(got[i], got[j]), grad_of(expected[i], expected[j]), kClose));
       }
     }
   }
@@ -44,21 +37,22 @@ TEST(Results, HaveGradientsWithRespectToEachOther) {
 
 TEST(Results, HaveSecondDerivativesWithRespectToEachOther) {
   const auto compiled = aot_function(states);
-  const at::Tensor a = leaf64(), b = leaf64();
+  const at::Tensor a = leaf64({3}), b = leaf64({3});
   Tensors expected = states(a), got = compiled(b);
   expected.push_back(a);
   got.push_back(b);
   for (size_t j : {0, 4}) {
     const at::Tensor first = grad_of(expected[2], expected[j], true), ours = grad_of(got[2], got[j], true);
-    expect_same(ours, first);
+    EXPECT_TRUE(same_tensor(ours, first, kClose));
     if (!first.requires_grad()) continue;
-    for (size_t k : {j, size_t{4}}) expect_same(grad_of(ours, got[k]), grad_of(first, expected[k]));
+    for (size_t k : {j, size_t{4}})
+      EXPECT_TRUE(same_tensor(grad_of(ours, got[k]), grad_of(first, expected[k]), kClose));
   }
 }
 
 TEST(Results, AreHookedWhereAllOfTheirGradientArrives) {
   const auto gradients = [](const auto& function) {
-    const at::Tensor x = leaf64();
+    const at::Tensor x = leaf64({3});
     const Tensors results = function(x);
     results[0].retain_grad();
     results[1].register_hook([](const at::Tensor& gradient) { return gradient * 3; });
@@ -66,7 +60,7 @@ TEST(Results, AreHookedWhereAllOfTheirGradientArrives) {
     return Tensors{results[0].grad(), x.grad()};
   };
   const auto expected = gradients(states), got = gradients(aot_function(states));
-  for (size_t i = 0; i < expected.size(); ++i) expect_same(got[i], expected[i]);
+  for (size_t i = 0; i < expected.size(); ++i) EXPECT_TRUE(same_tensor(got[i], expected[i], kClose));
 }
 
 TEST(Results, OfAChangedArgumentLeadToTheArgument) {
@@ -75,11 +69,11 @@ TEST(Results, OfAChangedArgumentLeadToTheArgument) {
     return x.sin();
   };
   const auto gradient = [](const auto& function) {
-    const at::Tensor x = leaf64() * 1;
+    const at::Tensor x = leaf64({3}) * 1;
     const at::Tensor y = function(x);
     return grad_of(y, x);
   };
-  expect_same(gradient(aot_function(g)), gradient(g));
+  EXPECT_TRUE(same_tensor(gradient(aot_function(g)), gradient(g), kClose));
 }
 
 // The view has its place before the result that is computed from it, and a write after that would take it away.
@@ -89,11 +83,11 @@ TEST(Results, AViewOfWhatWasChangedBehindAutogradsBack) {
     const at::Tensor view = x.split(2)[1].expand({2, 1});
     return {view, view.clone()};
   };
-  const at::Tensor a = leaf64(), b = leaf64();
+  const at::Tensor a = leaf64({3}), b = leaf64({3});
   const Tensors expected = views(a), got = aot_function(views)(b);
   for (size_t i = 0; i < got.size(); ++i) {
-    expect_same(got[i], expected[i]);
-    expect_same(grad_of(got[i], b), grad_of(expected[i], a));
+    EXPECT_TRUE(same_tensor(got[i], expected[i], kClose));
+    EXPECT_TRUE(same_tensor(grad_of(got[i], b), grad_of(expected[i], a), kClose));
   }
 }
 
@@ -104,12 +98,12 @@ TEST(Results, ALeafThatIsMadeInsideGetsItsGradient) {
   };
   const auto compiled = aot_function(g);
   for (int call = 0; call < 2; ++call) {
-    const at::Tensor x = leaf64();
+    const at::Tensor x = leaf64({3});
     const Tensors results = compiled(x);
     EXPECT_TRUE(results[0].is_leaf());
     results[1].backward();
-    expect_same(results[0].grad(), x.detach() * 2);
-    expect_same(x.grad(), at::ones_like(x));
+    EXPECT_TRUE(same_tensor(results[0].grad(), x.detach() * 2, kClose));
+    EXPECT_TRUE(same_tensor(x.grad(), at::ones_like(x), kClose));
   }
 }
 
@@ -121,13 +115,13 @@ TEST(Results, BackwardsInTurnShareOnlyWhatEagerShares) {
   };
   const auto compiled = aot_function(g);
   for (int call = 0; call < 2; ++call) {
-    const at::Tensor a = leaf64(), b = leaf64(1), x = leaf64(), w = leaf64(1);
+    const at::Tensor a = leaf64({3}), b = leaf64({3}, 1), x = leaf64({3}), w = leaf64({3}, 1);
     const Tensors expected = g(a, b), got = compiled(x, w);
     for (const size_t i : {0, 1, 2, 2, 3}) {
       expected[i].sum().backward();
       got[i].sum().backward();
-      expect_same(x.grad(), a.grad());
-      expect_same(w.grad(), b.grad());
+      EXPECT_TRUE(same_tensor(x.grad(), a.grad(), kClose));
+      EXPECT_TRUE(same_tensor(w.grad(), b.grad(), kClose));
     }
     for (const size_t i : {0, 1, 3, 4}) {
       expect_error<std::exception>([&] { expected[i].sum().backward(); }, kTwice);
@@ -139,20 +133,20 @@ TEST(Results, BackwardsInTurnShareOnlyWhatEagerShares) {
 TEST(Results, GradientsForOneArgumentLeaveThoseForAnother) {
   const auto g = [](const at::Tensor& x, const at::Tensor& w) { return x.sin() + w.exp(); };
   const auto compiled = aot_function(g);
-  const at::Tensor x = leaf64(), w = leaf64(1);
+  const at::Tensor x = leaf64({3}), w = leaf64({3}, 1);
   const at::Tensor y = compiled(x, w).sum();
-  expect_same(ag::grad({y}, {x}, {}, false)[0], x.cos());
-  expect_same(ag::grad({y}, {w}, {}, false)[0], w.exp());
+  EXPECT_TRUE(same_tensor(ag::grad({y}, {x}, {}, false)[0], x.cos(), kClose));
+  EXPECT_TRUE(same_tensor(ag::grad({y}, {w}, {}, false)[0], w.exp(), kClose));
   expect_error<std::exception>([&] { ag::grad({y}, {x}, {}, false); }, kTwice);
 }
 
 TEST(Results, TheHistoryOfAnArgumentThatIsNotUsedIsLeftAlone) {
   const auto compiled = aot_function([](const at::Tensor& x, const at::Tensor&) { return x.sin(); });
-  const at::Tensor x = leaf64(), w = leaf64(1);
+  const at::Tensor x = leaf64({3}), w = leaf64({3}, 1);
   const at::Tensor unused = w.exp();
   compiled(x, unused).sum().backward();
   unused.sum().backward();
-  expect_same(w.grad(), w.exp());
+  EXPECT_TRUE(same_tensor(w.grad(), w.exp(), kClose));
 }
 
 /// Adds one to a counter in its backward.
@@ -170,7 +164,8 @@ struct Counting : ag::Function<Counting> {
 TEST(Results, ABackwardThatChangesATensorFromOutsideIsRefused) {
   const at::Tensor count = torch::zeros({});
   const auto compiled = aot_function([&](const at::Tensor& x) { return Counting::apply(x, count); });
-  expect_error<UserError>([&] { (void)compiled(leaf64()); }, "the backward of the function changes 'free.0' in place");
+  expect_error<UserError>([&] { (void)compiled(leaf64({3})); },
+                          "the backward of the function changes 'free.0' in place");
   EXPECT_EQ(count.item<float>(), 0);
 }
 
@@ -180,8 +175,8 @@ TEST(Results, ASecondOrderThatAHookOfTheFunctionHasAPartInIsRefused) {
     y.register_hook([](const at::Tensor& gradient) { return gradient * 3; });
     return (y * y).sum();
   });
-  const at::Tensor x = leaf64();
-  expect_same(grad_of(compiled(x), x), 6 * x.sin() * x.cos());
+  const at::Tensor x = leaf64({3});
+  EXPECT_TRUE(same_tensor(grad_of(compiled(x), x), 6 * x.sin() * x.cos(), kClose));
   expect_error<UserError>([&] { grad_of(compiled(x), x, true); }, "on which the function registers a hook");
 }
 

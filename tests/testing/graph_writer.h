@@ -2,6 +2,7 @@
 // results from them, so that a test has the graph and what it must compute.
 #pragma once
 #include "testing/run_graph.h"
+#include "testing/same_tensors.h"
 
 namespace diptych::testing {
 
@@ -92,27 +93,5 @@ class GraphWriter {
 inline Operand number(double value) { return WrappedNumber{value, at::kDouble}; }
 /// An int[] operand.
 inline Operand ints(std::vector<int64_t> values) { return c10::IValue(std::move(values)); }
-
-/// Whether two lists of tensors agree: undefined where undefined, dtype, sizes, and elements up to `tolerance`, NaN
-/// equal.
-inline ::testing::AssertionResult agree(const std::vector<at::Tensor>& got, const std::vector<at::Tensor>& expected,
-                                        double tolerance = 0) {
-  if (got.size() != expected.size()) {
-    return ::testing::AssertionFailure() << got.size() << " tensors, expected " << expected.size();
-  }
-  for (size_t i = 0; i < got.size(); ++i) {
-    if (got[i].defined() != expected[i].defined())
-      return ::testing::AssertionFailure() << "output " << i << " definedness";
-    if (!got[i].defined()) continue;
-    if (got[i].dtype() != expected[i].dtype() || got[i].sizes() != expected[i].sizes()) {
-      return ::testing::AssertionFailure() << "output " << i << " is " << got[i].dtype() << got[i].sizes()
-                                           << ", expected " << expected[i].dtype() << expected[i].sizes();
-    }
-    if (!at::allclose(got[i].to(at::kDouble), expected[i].to(at::kDouble), tolerance, tolerance, /*equal_nan=*/true)) {
-      return ::testing::AssertionFailure() << "output " << i << " is\n" << got[i] << "\nexpected\n" << expected[i];
-    }
-  }
-  return ::testing::AssertionSuccess();
-}
 
 }  // namespace diptych::testing

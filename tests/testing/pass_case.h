@@ -24,7 +24,7 @@ inline ::testing::AssertionResult run_alike(const Graph& left, const Graph& righ
   torch::manual_seed(2);
   const auto expected = run_graph(left, inputs);
   torch::manual_seed(2);
-  return agree(run_graph(right, inputs), expected);
+  return same_tensors(run_graph(right, inputs), expected, {.equal_nan = true});
 }
 
 /// Checks that `pass` turns the graph `before` into `after`, that the two compute the same, and that running the pass

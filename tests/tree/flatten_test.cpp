@@ -7,7 +7,7 @@
 #include <random>
 
 #include "diptych/base/error.h"
-#include "testing/message_of.h"
+#include "testing/expect_error.h"
 
 namespace diptych {
 namespace {

@@ -7,9 +7,12 @@
 
 #include "diptych/base/error.h"
 #include "diptych/tree/flatten.h"
+#include "testing/expect_error.h"
 
 namespace diptych {
 namespace {
+
+using testing::message_of;
 
 struct NetImpl : torch::nn::Module {
   NetImpl() {
@@ -119,15 +122,9 @@ TEST(Module, NoticesAParameterThatIsRegisteredLater) {
 
 TEST(Module, CanNotBeUnflattened) {
   const auto value = std::make_tuple(torch::nn::Linear(1, 1));
-  try {
-    unflatten(value, flatten(value).tensors, "args");
-    FAIL() << "expected an error";
-  } catch (const UserError& error) {
-    EXPECT_STREQ(
-        error.what(),
-        "[unflatten] got a module, at 'args.0.weight'; expected a value whose tensors can be replaced. A module "
-        "keeps handles of its own to its parameters: put the tensors into a struct, vector or map instead.");
-  }
+  EXPECT_EQ(message_of([&] { unflatten(value, flatten(value).tensors, "args"); }),
+            "[unflatten] got a module, at 'args.0.weight'; expected a value whose tensors can be replaced. A module "
+            "keeps handles of its own to its parameters: put the tensors into a struct, vector or map instead.");
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 
 #include <sstream>
 
-#include "testing/message_of.h"
+#include "testing/expect_error.h"
 
 namespace diptych {
 namespace {

@@ -8,9 +8,13 @@
 
 #include "diptych/base/error.h"
 #include "diptych/tree/flatten.h"
+#include "testing/expect_error.h"
+#include "testing/tensors.h"
 
 namespace diptych {
 namespace {
+
+using testing::message_of;
 
 /// Checks that all ways to compare agree, and returns the text of the difference, or "".
 template <class A, class B>
@@ -25,7 +29,7 @@ std::string difference(const A& expected, const B& got) {
   return text.value_or("");
 }
 
-using Tensors = std::vector<at::Tensor>;
+using testing::Tensors;
 enum class Mode : int8_t { kTrain = -1, kTest = 1 };
 
 struct Batch {
@@ -116,15 +120,9 @@ TEST(Constants, RefuseASymbolicScalar) {
     bool is_int() override { return true; }
   };
   const c10::SymInt symbol(c10::SymNode(c10::make_intrusive<Symbol>()));
-  try {
-    flatten(at::Scalar(symbol));
-    FAIL() << "expected an error";
-  } catch (const UserError& error) {
-    EXPECT_STREQ(
-        error.what(),
-        "[constants] got an at::Scalar that holds a symbolic number; expected a plain number. Pass the number as "
-        "an int64_t or a double.");
-  }
+  EXPECT_EQ(message_of([&] { flatten(at::Scalar(symbol)); }),
+            "[constants] got an at::Scalar that holds a symbolic number; expected a plain number. Pass the number as "
+            "an int64_t or a double.");
 }
 
 TEST(Spec, DoesNotDependOnTheNamesOfArguments) {

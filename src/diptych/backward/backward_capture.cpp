@@ -28,7 +28,7 @@ thread_local BackwardCapture* innermost_guard = nullptr;
 
 }  // namespace
 
-/// The guards that live on this thread, the innermost first.
+/// The guards that eager on this thread, the innermost first.
 struct detail::GuardsOfThread {
   static void for_each(const auto& visit) {
     for (BackwardCapture* guard = innermost_guard; guard != nullptr; guard = guard->outer_) visit(guard->stats_);

@@ -1,0 +1,1 @@
+"""Makes this folder importable for the tests in its folders: they share beside_eager.py."""
