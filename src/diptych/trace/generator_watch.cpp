@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "diptych/base/error.h"
+#include "diptych/trace/location.h"
 
 namespace diptych::detail {
 namespace {
@@ -101,9 +102,9 @@ void GeneratorWatch::check(const Graph& graph) {
   for (const auto& [impl, holder] : holders(graph)) {
     const auto generator = c10::intrusive_ptr<c10::GeneratorImpl>::reclaim_copy(const_cast<c10::GeneratorImpl*>(impl));
     DIPTYCH_CHECK(generator.use_count() > holder.count + 1,
-                  "[capture] {} in scope '{}' draws from a generator that the function makes, which would go on in the "
-                  "next call where the function makes a new one; make it outside and pass it",
-                  holder.node->op.name(), holder.node->provenance.scope.str());
+                  "[capture] {} draws from a generator that the function makes, which would go on in the next call "
+                  "where the function makes a new one; make it outside and pass it",
+                  with_scope(holder.node->op.name(), holder.node->provenance.scope));
   }
 }
 

@@ -57,14 +57,14 @@ bool run_meta_kernel(const c10::OperatorHandle& op, const c10::KernelFunction* k
     stack->insert(stack->end(), arguments.begin(), arguments.end());
     return false;
   } catch (const std::exception& error) {
-    // Torch gives an operator that is written in Python a kernel that says so.
+    // Torch registers a kernel that throws this for an operator that is written in Python and has no fake kernel.
     const std::string_view words = error.what();
     if (words.find("no fake impl registered") == std::string_view::npos) throw;
   }
   detail::throw_user_error(fmt::format(
-      "[trace] {} in scope '{}' has no fake kernel, so that nobody knows what its results look like; "
-      "register one for meta tensors (in Python with register_fake()), or call it outside the traced function",
-      c10::toString(op.operator_name()), current_place().str()));
+      "[trace] {} has no fake kernel, so that nobody knows what its results look like; register one for meta tensors "
+      "(in Python with register_fake()), or call it outside the traced function",
+      with_place(op.operator_name())));
 }
 
 }  // namespace diptych::detail

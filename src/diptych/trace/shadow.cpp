@@ -6,6 +6,7 @@
 
 #include <utility>
 
+#include "diptych/trace/dispatch.h"
 #include "diptych/trace/dispatch_keys.h"
 #include "diptych/trace/exchange_tensors.h"
 #include "diptych/trace/location.h"
@@ -108,7 +109,7 @@ void Shadow::protect(const at::Tensor& tensor) {
 void Shadow::protect_written(const c10::OperatorHandle& op, const OperatorPlan& plan, const torch::jit::Stack& stack) {
   const auto& arguments = op.schema().arguments();
   const size_t begin = stack.size() - arguments.size();
-  const int hidden = plan.hidden_mutation.mutated_argument;
+  const int hidden = plan.hidden_mutation ? plan.hidden_mutation->mutated_argument : -1;
   for (size_t i = 0; i < arguments.size(); ++i) {
     const auto* alias = arguments[i].alias_info();
     const auto place = static_cast<int>(i);

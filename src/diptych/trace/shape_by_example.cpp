@@ -75,9 +75,8 @@ void run_shape_by_example(const c10::OperatorHandle& op, torch::jit::Stack* stac
   change_tensors(*stack, begin, [&](const at::Tensor& real) {
     DIPTYCH_CHECK(
         real.layout() == c10::kStrided && !real.is_quantized(),
-        "[trace] {} in scope '{}' gives a sparse or quantized tensor, which a graph can't hold; call it outside the "
-        "traced function",
-        c10::toString(op.operator_name()), current_place().str());
+        "[trace] {} gives a sparse or quantized tensor, which a graph can't hold; call it outside the traced function",
+        with_place(op.operator_name()));
     return meta_like(real);
   });
 }
