@@ -8,7 +8,7 @@
 namespace diptych {
 namespace {
 
-// Fronts that say nothing are the default, so that they are not printed.
+// If no stack has a front, the attribute has its default, so that it is not printed.
 std::vector<int64_t> written_fronts(const ScanAttributes& scan) {
   const bool any = std::any_of(scan.fronts.begin(), scan.fronts.end(), [](int64_t carry) { return carry >= 0; });
   return any ? scan.fronts : std::vector<int64_t>();
@@ -49,11 +49,9 @@ ScanAttributes ScanAttributes::of(const HopAttributes& attributes) {
 }
 
 HopAttributes scan_attributes(const ScanAttributes& scan) {
-  return {scan_schema(),
-          {{"length", scan.length},
-           {"reverse", scan.reverse},
-           {"unroll", scan.unroll},
-           {"fronts", written_fronts(scan)}}};
+  return {
+      scan_schema(),
+      {{"length", scan.length}, {"reverse", scan.reverse}, {"unroll", scan.unroll}, {"fronts", written_fronts(scan)}}};
 }
 
 HopAttributes blocked_scan_attributes(const ScanAttributes& scan, int64_t block) {

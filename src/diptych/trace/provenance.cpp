@@ -3,6 +3,7 @@
 #include <ATen/SequenceNumber.h>
 #include <c10/core/GradMode.h>
 #include <fmt/format.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
 
