@@ -1,5 +1,5 @@
-// The higher-order operators that are known by name. Rooms below hops/ know an operator by its schema only; hops/ has the
-// rules for what it does.
+// The higher-order operators that are known by name. Rooms below hops/ know an operator by its schema only; hops/ has
+// the rules for what it does.
 #pragma once
 #include <string>
 #include <string_view>
