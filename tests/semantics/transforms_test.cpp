@@ -169,7 +169,7 @@ TEST(Transforms, AFirstCallMeetsACapturedDual) {
   const auto f = aot_function([&](const at::Tensor& y) { return (y * w).sum(); });
   for (int call = 0; call < 2; ++call) expect_close(level.tangent(f(x)), (x * t).sum());
   EXPECT_EQ(f.stats().entries, 0);
-  expect_refusal("'free.0' has a forward-mode tangent, which a graph does not stand for",
+  expect_refusal("'free.0' has a forward-mode tangent, which a graph can't represent",
                  [&] { (void)(capture([&](const at::Tensor& y) { return y * w; }, x)); });
 }
 

@@ -20,7 +20,8 @@ class FrontCall {
   FrontCall(const FrontCall&) = delete;
   FrontCall& operator=(const FrontCall&) = delete;
 
-  /// Notes what the call has done, and gives what it wrote to the layout that eager has. `stack` ends with its results.
+  /// Notes what the call did, and restores eager's layout of the tensor that it wrote to. `stack` ends with its
+  /// results.
   void finish(const torch::jit::Stack& stack);
 
  private:

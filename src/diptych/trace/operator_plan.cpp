@@ -70,7 +70,7 @@ bool has_aliases_unknown_to_functionalization(const c10::OperatorHandle& op) {
          !op.hasKernelForDispatchKey(c10::DispatchKey::Functionalize) && op.schema().hasAnyAliasInfo();
 }
 
-// What the tables of ops/ hold of an operator.
+// Reads the tables of ops/.
 void read_tables(const Op& op, OperatorPlan& plan) {
   plan.draws_random = has_tag(op, Tag::kRandom);
   plan.changes_storage = has_tag(op, Tag::kChangesStorage);

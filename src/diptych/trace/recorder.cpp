@@ -62,7 +62,7 @@ ResultShape make_shape(c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t
 
 }  // namespace
 
-// What is learned of a call from its arguments.
+// Facts of a call that follow from its arguments.
 struct Recorder::Call {
   std::optional<c10::Device> device;
   bool any_requires_grad = false;
@@ -84,7 +84,7 @@ void Recorder::name_residual(const at::Tensor& tensor, std::string_view name) {
   provenance_.name_residual(owns(tensor) ? value_of(tensor) : Value{}, name);
 }
 
-// The stand-in lies in a storage that ends where its elements end.
+// The storage of the stand-in is as large as its sizes and strides reach.
 at::Tensor Recorder::make_stand_in(const ResultShape& shape, c10::Device device, Value value) const {
   const auto storage_size = at::detail::computeStorageNbytes(shape.sizes, shape.strides, /*itemsize_bytes=*/1);
   const at::Tensor fake = make_fake(shape, static_cast<int64_t>(storage_size), device, id_, value);
@@ -284,7 +284,7 @@ void Recorder::read_results(const torch::jit::Stack& stack, size_t begin, const 
                             std::vector<std::optional<TensorMeta>>& metas) {
   const auto read = [&](const at::Tensor& meta) {
     DIPTYCH_CHECK(!meta.defined() || meta.layout() == c10::kStrided,
-                  "[trace] {} gives a sparse tensor, such as the gradient of an embedding that was made with "
+                  "[trace] {} returns a sparse tensor, such as the gradient of an embedding that was made with "
                   "sparse=True, which a graph can't hold; make it with sparse=False (sparse(false) in C++), or call "
                   "what is sparse outside the traced function",
                   with_place(node.op.name()));

@@ -53,8 +53,8 @@ class Recorder {
 
   /// Adds a graph input of the given kind that looks like `example` and returns its stand-in, which requires no grad.
   at::Tensor add_input(const at::Tensor& example, Slot slot);
-  /// Adds a primal: a graph input that stands for `real`, and is a leaf and requires grad if `real` is and does. Where
-  /// the traced function captures `real`, the first primal that was added for it is used.
+  /// Adds a primal: a graph input that stands for `real`, with the same requires_grad and is_leaf. Where the traced
+  /// function captures `real`, the first primal that was added for it is used.
   const at::Tensor& add_primal(const at::Tensor& real, Slot slot);
   /// Returns the stand-in of a tensor from outside this trace: that of the argument that the tensor is, or that of a
   /// new free variable. Returns stand-ins of this trace unchanged.
@@ -70,7 +70,7 @@ class Recorder {
   /// Says that this trace has met a tensor or mode that no graph stands for, so that its graph must not be used: see
   /// Note [Transformed calls]. The trace goes on with a plain tensor of the same sizes, so that the function returns.
   void note_transform(std::string why);
-  /// What was met first; empty if nothing was.
+  /// Returns the first reason given to note_transform(); empty if there is none.
   const std::string& transform_met() const { return transform_met_; }
 
   /// The operator that the user, or autograd for him, calls; null outside such a call.

@@ -74,10 +74,10 @@ void run_shape_by_example(const c10::OperatorHandle& op, torch::jit::Stack* stac
                     c10::toString(op.operator_name()), error.what_without_backtrace()));
   }
   change_tensors(*stack, begin, [&](const at::Tensor& real) {
-    DIPTYCH_CHECK(
-        real.layout() == c10::kStrided && !real.is_quantized(),
-        "[trace] {} gives a sparse or quantized tensor, which a graph can't hold; call it outside the traced function",
-        with_place(op.operator_name()));
+    DIPTYCH_CHECK(real.layout() == c10::kStrided && !real.is_quantized(),
+                  "[trace] {} returns a sparse or quantized tensor, which a graph can't hold; call it outside the "
+                  "traced function",
+                  with_place(op.operator_name()));
     return meta_like(real);
   });
 }

@@ -34,7 +34,7 @@ EagerCalls& all_eager_calls() {
 
 std::atomic<detail::ModeReader> mode_reader{nullptr};
 
-// What a dispatch key of a tensor means.
+// The meaning of a dispatch key of a tensor.
 struct KeyMeaning {
   Key key;
   const char* meaning;
@@ -47,7 +47,7 @@ constexpr KeyMeaning kOfTensors[] = {
     {Key::Python, "is of a tensor subclass with its own dispatch"},
     {Key::Functionalize, "is a functional tensor of someone else's"},
 };
-// What a dispatch key that a thread includes means.
+// The meaning of a dispatch key that a thread includes.
 constexpr KeyMeaning kOfLevels[] = {
     {Key::FuncTorchDynamicLayerFrontMode, "a transform of torch.func is active"},
     {Key::VmapMode, "vmap is active"},
@@ -168,7 +168,7 @@ void note_eager_call(const std::string& who, const std::string& why) {
 }
 
 TransformMet::TransformMet(const std::string& why)
-    : UserError(fmt::format("[capture] {}, which a graph does not stand for; call the function itself there, or pass "
+    : UserError(fmt::format("[capture] {}, which a graph can't represent; call the function itself there, or pass "
                             "plain tensors",
                             why)),
       why_(why) {}
