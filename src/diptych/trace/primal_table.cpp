@@ -1,6 +1,5 @@
 #include "diptych/trace/primal_table.h"
 
-#include <torch/csrc/autograd/node.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <unordered_set>
