@@ -100,10 +100,13 @@ _OPERATOR = r'"(?:aten|prims|hop)(?:::|\.)\w[^"]*"(?:sv|s)?'
 # What an operator is named by: op.name(), node.op.hop().name, schema().name(), operator_name().name.
 _NAME = r"\b(?:op|op\(\)|hop\(\)|schema\(\)|operator_name\(\))(?:\.|->)name(?:\(\))?"
 _TESTS = r"(?:\.(?:r?find|compare|starts_with|ends_with)\s*\(|\s*[=!]=\s*\")"
+_FOUND = rf"\bOp::find\(\s*{_OPERATOR}"
 _NAME_TEST = re.compile(
     rf"[=!]=\s*{_OPERATOR}|{_OPERATOR}\s*[=!]=|{_NAME}{_TESTS}"
-    rf"|\.(?:r?find|compare|starts_with|ends_with)\s*\(\s*{_OPERATOR}"
+    rf"|\.(?:r?find|compare|starts_with|ends_with)\s*\(\s*{_OPERATOR}|{_FOUND}"
 )
+# An Op found by its name is there to be compared with others, unless a node begins with it: Node node{Op::find("aten.clone"), ...}.
+_BUILT_NODE = re.compile(rf"\bNode\s*\w*\{{{_FOUND}")
 
 
 def may_test_names(path: str) -> bool:
@@ -118,8 +121,8 @@ _REGISTRATION = re.compile(r"\b(?:TORCH_LIBRARY\w*|C10_REGISTER\w*)\s*\(")
 
 def check_lines(room: str, path: str, code: str) -> Iterator[tuple[int, str]]:
     for number, line in enumerate(code.splitlines(), 1):
-        if not may_test_names(path) and _NAME_TEST.search(line):
-            yield number, "tests an operator by its name; ask a tag of ops/ (add one if it is missing), or compare Ops"
+        if not may_test_names(path) and _NAME_TEST.search(_BUILT_NODE.sub("", line)):
+            yield number, "tests an operator by its name; ask a tag or a table of ops/ for the fact that is meant (add it if it is missing)"
         if path not in MAY_PRINT and _PRINT.search(line):
             yield number, "library code prints nothing; use diptych::log, or return the text"
         if _FOREIGN.search(line):

@@ -100,7 +100,7 @@ TEST(BackwardLimits, ACompiledFunctionNamesTheRemedyForASparseGradient) {
     FAIL() << "a graph holds a sparse tensor";
   } catch (const UserError& error) {
     const std::string text = error.what();
-    EXPECT_NE(text.find("gives a sparse tensor, such as the gradient of an embedding"), std::string::npos) << text;
+    EXPECT_NE(text.find("returns a sparse tensor, such as the gradient of an embedding"), std::string::npos) << text;
     EXPECT_NE(text.find("make it with sparse=False"), std::string::npos) << text;
   }
 }

@@ -64,10 +64,10 @@ TEST(Outputs, RefusesAFunctionThatReturnsNoTensor) {
 
 TEST(Outputs, RefusesSparseAndQuantizedResults) {
   expect_capture_refused([](const at::Tensor& x) { return x.to_sparse(); },
-                         {"[trace] aten::_to_sparse in scope '' gives a sparse or quantized tensor", "call it outside"},
+                         {"[trace] aten::_to_sparse returns a sparse or quantized tensor", "call it outside"},
                          torch::eye(3));
   expect_capture_refused([](const at::Tensor& x) { return torch::quantize_per_tensor(x, 0.1, 0, torch::kQInt8); },
-                         {"aten::quantize_per_tensor", "gives a sparse or quantized tensor"}, torch::eye(3));
+                         {"aten::quantize_per_tensor", "returns a sparse or quantized tensor"}, torch::eye(3));
 }
 
 // Calls with another structure are captured anew; the reason names the place.

@@ -53,7 +53,7 @@ TEST(Checkpoint, RegionsNestSixteenDeepAndNoDeeper) {
   const Pair pair = capture(dive_to(RegionMarks::kMaxDepth), ones_leaf({2}));
   EXPECT_EQ(region_depth(pair.forward.nodes().at(0).provenance.region), RegionMarks::kMaxDepth);
   expect_capture_refused(dive_to(RegionMarks::kMaxDepth + 1),
-                         {"[checkpoint] got a region inside 16 others in scope '', expected at most 15; take "
+                         {"[checkpoint] got a region inside 16 others, expected at most 15; take "
                           "checkpoints inside checkpoints apart"},
                          ones_leaf({2}));
 }

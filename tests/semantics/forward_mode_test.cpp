@@ -87,7 +87,7 @@ TEST(ForwardMode, AFirstCallMeetsACapturedDual) {
   for (int call = 0; call < 2; ++call) expect_close(level.tangent(f(x)), (x * t).sum());
   EXPECT_EQ(f.stats().entries, 0);
   expect_error([&] { (void)(capture([&](const at::Tensor& y) { return y * w; }, x)); },
-               "'free.0' has a forward-mode tangent, which a graph does not stand for");
+               "'free.0' has a forward-mode tangent, which a graph can't represent");
 }
 
 TEST(ForwardMode, AModulesParameterMayBeADual) {

@@ -68,13 +68,15 @@ class Lines(unittest.TestCase):
             'if (node.op.hop().name == "scan") {}',
             'if (op.schema().name().find("random") != npos) {}',
             'if (text.starts_with("aten::rand")) {}',
+            'static const Op kAdd = Op::find("aten.add.Tensor");',
+            'const Op kMakers[] = {Op::find("aten.zeros"), Op::find("aten.zeros_like")};',
         ):
             self.assertEqual(len(texts("passes/a.cpp", line + "\n")), 1, line)
             self.assertEqual(texts("ops/tags.cpp", line + "\n"), [], line)
             self.assertEqual(texts("backends/llvm/lower_scan.cpp", line + "\n"), [], line)
 
     def test_naming_an_operator_is_no_test(self):
-        for line in ('Op::find("aten::add.Tensor");', '{"aten.tanh", rule},', 'if (slot.name() == "x") {}', 'if (name.starts_with("hop.")) {}'):
+        for line in ('Node node{Op::find("aten::add.Tensor"), {}};', 'new Node{Op::find("aten.clone"), {}};', 'Op::find(name);', '{"aten.tanh", rule},', 'if (slot.name() == "x") {}', 'if (name.starts_with("hop.")) {}'):
             self.assertEqual(texts("autodiff/a.cpp", line + "\n"), [], line)
 
     def test_the_library_prints_nothing(self):

@@ -166,7 +166,7 @@ void Walk::evaluate(ReadyNode ready) {
   }
   if (!info.needed_ || !runs) return;
   inputs = hooked(node.pre_hooks(), std::move(inputs));
-  recorder_.set_backward_of(node.sequence_nr());
+  recorder_.provenance().set_backward_of(node.sequence_nr());
   const ag::variable_list kept = node.post_hooks().empty() ? ag::variable_list() : inputs;
   complete_gradients(node, inputs);
   const size_t first_node = recorder_.graph().nodes().size();

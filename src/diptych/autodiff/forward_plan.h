@@ -14,6 +14,7 @@ struct Geometry {
   std::vector<int64_t> sizes;
   std::vector<int64_t> strides;
   int64_t offset = 0;  ///< from the first element of the tensor whose storage it is
+  bool operator==(const Geometry&) const = default;
 };
 
 /// How one of the user's outputs is made from a run of the forward graph.
@@ -25,7 +26,7 @@ struct OutputPlan {
     kOfPrimal,     ///< it is `geometry` of the storage of primal number `index`
     kOfSlot,       ///< it is `geometry` of the storage of forward slot number `index`
     kSame,         ///< it is the same tensor as output number `index`
-    kRegenerated,  ///< it is a view, made anew outside the graph: output number `index` of the epilogue
+    kRegenerated,  ///< it is a view, taken again outside the graph: output number `index` of the epilogue
   };
   Kind kind = Kind::kSlot;
   size_t index = 0;
@@ -37,6 +38,7 @@ struct OutputPlan {
       false;  ///< a view on which the function called requires_grad_(), and nothing before it requires grad
   bool retains_grad = false;
   std::string alias_text;  ///< "is x", "is a view of x"; empty for a tensor of its own
+  bool operator==(const OutputPlan&) const = default;
 };
 
 /// What a call does to one primal.
@@ -46,17 +48,18 @@ struct MutationPlan {
   size_t slot = 0;
   bool under_no_grad = false;        ///< all of it happened where gradients were not recorded
   std::optional<Geometry> geometry;  ///< its metadata (t_, transpose_, squeeze_ ...), in terms of what it was
+  bool operator==(const MutationPlan&) const = default;
 };
 
-/// The plan of one captured forward. Primals are the arguments, then the free variables.
-struct ForwardPlan {
+/// The part of a plan that is compared as a whole: captures of one function at several sizes can only share a graph if
+/// it is the same in all. Primals are the arguments, then the free variables.
+struct PlanStructure {
   std::vector<OutputPlan> outputs;
   std::vector<MutationPlan> mutations;
   std::vector<size_t> differentiable;  ///< forward slots that have a tangent, in order
   /// The stage of each tangent's gradient, first those of `differentiable`, then those of `hidden`: see Note [Stages of
   /// a backward].
   std::vector<size_t> stage_of_tangent;
-  std::vector<TensorMeta> hidden;  ///< tangents that arrive from an earlier stage and from nowhere else
   size_t num_stages = 1;
   /// A place where gradients leave a stage for something else than a primal.
   struct Crossing {
@@ -71,43 +74,49 @@ struct ForwardPlan {
     size_t index = 0;
     size_t stage = 0;  ///< stages before this one may hand gradients to it
     Value value;       ///< of the joint graph, that it stands for; none for kHidden
-    bool operator==(const Crossing& other) const {
-      return kind == other.kind && index == other.index && stage == other.stage && value == other.value;
-    }
+    bool operator==(const Crossing&) const = default;
   };
   std::vector<Crossing> crossings;
   /// Per stage, the primals, then the crossings, that its gradients lead to.
   std::vector<std::vector<bool>> leads_to;
   size_t num_tangents() const { return stage_of_tangent.size(); }
   std::vector<size_t> fresh_leaves;  ///< forward slots that the function made and set requires_grad on
-  /// Views to make anew outside the graph, with autograd on; its inputs are named by `epilogue_inputs`.
-  Graph epilogue{"epilogue"};
+  /// An input of ForwardPlan::epilogue.
   struct EpilogueInput {
     bool is_primal = false;
     size_t index = 0;  ///< of the primal, or of the forward slot
+    bool operator==(const EpilogueInput&) const = default;
   };
   std::vector<EpilogueInput> epilogue_inputs;
   std::vector<std::string> output_paths;
-  /// A free variable that is no captured tensor but, in each call, what autograd has as the base of a primal.
+  /// A free variable that is not a captured tensor: in each call it is the tensor that autograd has as a primal's base.
   struct DerivedPrimal {
     size_t free_variable = 0;
     size_t base_of = 0;  ///< primal
+    bool operator==(const DerivedPrimal&) const = default;
   };
   std::vector<DerivedPrimal> derived;
   /// A forward slot that a torch::autograd::Function has made as a view: autograd refuses to have it changed in place.
   struct FunctionView {
     size_t slot = 0;
     EpilogueInput base;
-    bool operator==(const FunctionView& other) const {
-      return slot == other.slot && base.is_primal == other.base.is_primal && base.index == other.base.index;
-    }
+    bool operator==(const FunctionView&) const = default;
   };
   std::vector<FunctionView> function_views;
   std::vector<size_t> counted_offsets;  ///< primals with whose storage offset the graph would be another
   std::vector<size_t> parts;            ///< primals whose gradient arrives at the primal that they are views of
-  bool hides_history = false;           ///< see Recorder::hides_history(): no second order
-  bool rewrites_history = false;        ///< see Recorder::rewrites_history(): no derivative by running the graph again
-  bool has_custom_function = false;     ///< a torch::autograd::Function lies between outputs and primals
+  bool hides_history = false;           ///< see ViewLedger::hides_history(): no second order
+  bool rewrites_history = false;     ///< see ViewLedger::rewrites_history(): no derivative by running the graph again
+  bool has_custom_function = false;  ///< a torch::autograd::Function lies between outputs and primals
+  bool operator==(const PlanStructure&) const = default;
+};
+
+/// The plan of one captured forward. What it has besides its structure holds sizes, and may differ in another capture.
+struct ForwardPlan : PlanStructure {
+  std::vector<TensorMeta> hidden;  ///< tangents that arrive from an earlier stage and from nowhere else
+  /// Views to take again outside the graph, with autograd on; its inputs are named by `epilogue_inputs`.
+  Graph epilogue{"epilogue"};
+  const PlanStructure& structure() const { return *this; }
 };
 
 }  // namespace diptych

@@ -71,7 +71,7 @@ void check_hooks(const Recorder& recorder, const std::vector<at::Tensor>& output
 }
 
 // The place where a primal's gradients accumulate, behind the node that makes it no leaf.
-const ag::AccumulateGrad* accumulator_of(const Recorder::Primal& primal) {
+const ag::AccumulateGrad* accumulator_of(const Primal& primal) {
   const ag::Node* node = primal.edge.function.get();
   if (node == nullptr) return nullptr;
   const auto* here = dynamic_cast<const ag::AccumulateGrad*>(node);

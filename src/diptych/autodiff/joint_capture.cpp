@@ -13,9 +13,11 @@
 #include "diptych/passes/mark_regions.h"
 #include "diptych/trace/custom_function.h"
 #include "diptych/trace/generator_watch.h"
+#include "diptych/trace/location.h"
 #include "diptych/trace/memory_overlap.h"
 #include "diptych/trace/placeholder.h"
 #include "diptych/trace/recorder.h"
+#include "diptych/trace/shared_storage.h"
 #include "diptych/trace/transforms.h"
 
 namespace diptych {
@@ -43,11 +45,12 @@ void check_differentiable_again(const ag::variable_list& gradients, detail::Reco
       "[second order] the gradient depends on a tensor on which the function registers a hook, which would "
       "have to run for the gradient's gradient as well; register the hook outside the compiled function, write "
       "the rule with custom_vjp, or call backward without create_graph");
-  const Value lost = recorder.lost_history();
+  const Value lost = recorder.provenance().lost_history();
   DIPTYCH_CHECK(!lost,
-                "[second order] the gradient reads a result of {} in scope '{}' whose history the graph does not know, "
-                "as a hook on saved tensors makes it; call backward without create_graph",
-                recorder.graph().producer(lost)->op.name(), recorder.graph().producer(lost)->provenance.scope.str());
+                "[second order] the gradient reads a result of {} whose history the graph does not know, as a hook on "
+                "saved tensors makes it; call backward without create_graph",
+                detail::with_scope(recorder.graph().producer(lost)->op.name(),
+                                   recorder.graph().producer(lost)->provenance.scope));
 }
 
 FlatResult call_watched(const FlatFunction& function, const std::vector<at::Tensor>& stand_ins,
@@ -73,7 +76,7 @@ bool is_unheld_outside(const at::Tensor& primal) {
 }
 
 // One that was made while the function ran, of memory that others hold. Views that operators take are recorded.
-bool is_unseen_alias(const detail::Recorder::Primal& primal) {
+bool is_unseen_alias(const detail::Primal& primal) {
   const at::Tensor& real = primal.real;
   return primal.slot.kind == SlotKind::kFreeVariable && !primal.base_of && !detail::is_stand_in(real) &&
          real.has_storage() && !real.is_view() && real.storage().use_count() > 1 && is_unheld_outside(real);
@@ -211,7 +214,7 @@ ag::variable_list JointCapture::State::run_backward(const std::vector<bool>& def
 // gradients leaves nothing to budget, and decides for itself alone.
 void JointCapture::State::mark_regions(Joint& joint) {
   if (marks) return detail::set_region_marks(joint.graph, *marks);
-  auto found = detail::find_region_marks(joint, recorder.regions());
+  auto found = detail::find_region_marks(joint, recorder.provenance().regions());
   detail::set_region_marks(joint.graph, found);
   const auto& outputs = joint.graph.outputs();
   const auto first = outputs.begin() + static_cast<std::ptrdiff_t>(joint.layout.num_forward_outputs());
@@ -253,7 +256,7 @@ Joint JointCapture::State::assemble(const std::vector<at::Tensor>& gradients, Fa
                      analysis.slots.size() - analysis.plan.outputs.size(),
                      stages.crossings.size()};
   Joint joint{std::move(graph), layout};
-  if (recorder.regions().regions.empty()) return joint;
+  if (recorder.provenance().regions().regions.empty()) return joint;
   mark_regions(joint);
   return joint;
 }
@@ -270,8 +273,9 @@ void JointCapture::State::trace(const FlatFunction& function, const std::vector<
     recorder.add_primal(arguments[i], {SlotKind::kArgument, paths[i]});
   }
   for (const at::Tensor& tensor : merging.free_variables) recorder.stand_in(tensor);
-  if (merging.joins_aliases) recorder.join_aliases();
-  for (const auto& members : merging.groups) recorder.merge(members, /*with_families=*/!options.exact_outputs);
+  if (merging.joins_aliases) recorder.primal_table().join_aliases();
+  for (const auto& members : merging.groups)
+    detail::merge_primals(recorder, members, /*with_families=*/!options.exact_outputs);
   std::vector<at::Tensor> stand_ins;
   for (size_t i = 0; i < arguments.size(); ++i) stand_ins.push_back(recorder.primals()[i].stand_in);
   FlatResult result = call_watched(function, stand_ins, recorder);
@@ -291,11 +295,11 @@ void JointCapture::State::trace(const FlatFunction& function, const std::vector<
   for (size_t i = 0; i < recorder.primals().size(); ++i) {
     const auto& primal = recorder.primals()[i];
     if (primal.part_of) analysis.plan.parts.push_back(i);
-    if (recorder.counts_offset_of(i)) analysis.plan.counted_offsets.push_back(i);
+    if (recorder.views().counts_offset_of(i)) analysis.plan.counted_offsets.push_back(i);
     if (primal.base_of) analysis.plan.derived.push_back({i - num_arguments, *primal.base_of});
   }
-  analysis.plan.hides_history = recorder.hides_history();
-  analysis.plan.rewrites_history = recorder.rewrites_history();
+  analysis.plan.hides_history = recorder.views().hides_history();
+  analysis.plan.rewrites_history = recorder.views().rewrites_history();
   analysis.plan.has_custom_function = detail::reaches(stages.tangents, detail::is_custom_function);
 }
 
@@ -340,7 +344,7 @@ Merging JointCapture::State::find_merging() const {
   for (auto& group : members) {
     if (group.empty()) continue;
     const at::Tensor& first = memory[group[0]];
-    const bool counts_offset = recorder.counts_offset_of(group[0]) && first.storage_offset() != 0;
+    const bool counts_offset = recorder.views().counts_offset_of(group[0]) && first.storage_offset() != 0;
     if (group.size() == 1 && !counts_offset && first.is_non_overlapping_and_dense()) continue;
     for (size_t& member : group) member = *places[member];
     merging.groups.push_back(std::move(group));
@@ -366,7 +370,7 @@ void JointCapture::State::check_made_inside() const {
   for (size_t i = num_arguments; i < primals.size(); ++i) {
     const at::Tensor& real = primals[i].real;
     if (primals[i].base_of || detail::is_stand_in(real) || !real.has_storage()) continue;
-    DIPTYCH_CHECK(!recorder.joins_aliases() || !is_unseen_alias(primals[i]),
+    DIPTYCH_CHECK(!recorder.primal_table().joins_aliases() || !is_unseen_alias(primals[i]),
                   "[capture] the function takes a tensor ({}: {}) of the memory of another one where no operator is "
                   "seen, as w.data does with a tensor that the function captures; use w.detach(), or pass it as an "
                   "argument",
@@ -421,7 +425,7 @@ std::vector<std::shared_ptr<const detail::HostReads>> JointCapture::host_reads()
   return reads;
 }
 
-void JointCapture::release_arguments() { state_->recorder.release_arguments(); }
+void JointCapture::release_arguments() { state_->recorder.primal_table().release_arguments(); }
 
 const ForwardPlan& JointCapture::plan() const { return state_->analysis.plan; }
 

@@ -9,6 +9,7 @@
 #include "diptych/base/error.h"
 #include "diptych/graph/rewrite.h"
 #include "diptych/ops/tags.h"
+#include "diptych/trace/autograd_facts.h"
 #include "diptych/trace/custom_function.h"
 #include "diptych/trace/dispatch_keys.h"
 #include "diptych/trace/memory_overlap.h"
@@ -197,7 +198,7 @@ void Analyzer::find_change_of_shape(size_t index) {
 
 // What the chains of views of a primal's stand-in start from.
 at::Tensor Analyzer::start_of(size_t primal) const {
-  for (const auto& merged : recorder_.merged_bases()) {
+  for (const auto& merged : recorder_.primal_table().merged_bases()) {
     if (merged.holds(primal)) return as_fake(merged.base)->meta();
   }
   return meta_like(recorder_.primals()[primal].real);
@@ -306,7 +307,7 @@ bool Analyzer::plan_part_of_primal(size_t index) {
     const at::Tensor& stand_in = recorder_.primals()[i].stand_in;
     if (!share_storage(stand_in, tensor)) continue;
     // Of tensors that share memory under several storages, one whose own holds the view, best that which was viewed.
-    const bool is_viewed = recorder_.primal_behind(tensor) == &recorder_.primals()[i];
+    const bool is_viewed = recorder_.primal_table().behind(tensor) == &recorder_.primals()[i];
     if ((!sharing || is_viewed) && holds(recorder_.primals()[i].real, geometry_of(tensor, i))) sharing = i;
     if (has_history ? is_view_with_history_of(tensor, stand_in) : stand_in.is_same(autograd_base(tensor))) base = i;
   }
@@ -331,7 +332,7 @@ void Analyzer::check_strides_tell(size_t index) const {
   const at::Tensor& tensor = result_.tensors[index];
   const auto& steps = at::functionalization::impl::unsafeGetFunctionalWrapper(tensor)->view_metas();
   const bool is_read_otherwise =
-      std::any_of(steps.begin(), steps.end(), [&](const auto& step) { return recorder_.reads_otherwise(step); });
+      std::any_of(steps.begin(), steps.end(), [&](const auto& step) { return recorder_.views().reinterprets(step); });
   DIPTYCH_CHECK(
       !is_read_otherwise,
       "[capture] output '{}' shows the memory of another tensor as conjugates, or as another dtype, and that "
@@ -350,7 +351,7 @@ void Analyzer::plan_strided(size_t index, OutputPlan::Kind kind, size_t origin, 
   output.under_no_grad = was_taken_under_no_grad(tensor);
   const auto& steps = at::functionalization::impl::unsafeGetFunctionalWrapper(tensor)->view_metas();
   const bool is_cut_off =
-      std::any_of(steps.begin(), steps.end(), [&](const auto& step) { return recorder_.was_under_no_grad(step); });
+      std::any_of(steps.begin(), steps.end(), [&](const auto& step) { return recorder_.views().was_under_no_grad(step); });
   DIPTYCH_CHECK(!tensor.requires_grad() || output.under_no_grad || !is_cut_off,
                 "[capture] output '{}' is a view of a view that was taken under no_grad, of a tensor that shares its "
                 "storage with others or has changed its shape; return a clone of it",
@@ -408,7 +409,7 @@ void Analyzer::set_grad_modes(const at::Tensor& tensor, Value value, Value base)
   if (tensor.is_view()) recorder_.graph().set_grad_enabled(value, !was_taken_under_no_grad(tensor));
   const auto& steps = at::functionalization::impl::unsafeGetFunctionalWrapper(tensor)->view_metas();
   for (auto step = steps.rbegin(); step != steps.rend() && value != base; ++step) {
-    if (recorder_.was_under_no_grad(*step)) recorder_.graph().set_grad_enabled(value, false);
+    if (recorder_.views().was_under_no_grad(*step)) recorder_.graph().set_grad_enabled(value, false);
     value = std::get<Value>(recorder_.graph().producer(value)->operands[0]);
   }
 }

@@ -23,7 +23,7 @@ class Graph;
 struct Value {
   int32_t id = -1;
   explicit operator bool() const { return id >= 0; }
-  bool operator==(const Value& other) const { return id == other.id; }
+  bool operator==(const Value&) const = default;
   bool operator<(const Value& other) const { return id < other.id; }
 };
 using ValueList = std::vector<Value>;

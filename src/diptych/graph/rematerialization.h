@@ -43,7 +43,7 @@ class RegionMarks {
   /// How many regions there must be at least for these marks.
   size_t depth() const;
   bool empty() const { return bits_ == 0; }
-  bool operator==(const RegionMarks& other) const { return bits_ == other.bits_; }
+  bool operator==(const RegionMarks&) const = default;
 
   /// "recompute/save" for a path of two regions.
   std::string str(size_t depth) const;

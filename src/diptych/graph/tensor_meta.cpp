@@ -98,11 +98,6 @@ bool TensorMeta::is_static() const {
 std::vector<int64_t> TensorMeta::size_hints() const { return hints(sizes); }
 std::vector<int64_t> TensorMeta::stride_hints() const { return hints(strides); }
 
-bool TensorMeta::operator==(const TensorMeta& other) const {
-  return dtype == other.dtype && device == other.device && requires_grad == other.requires_grad &&
-         sizes == other.sizes && strides == other.strides;
-}
-
 Sizes contiguous_strides(const Sizes& sizes) {
   Sizes strides(sizes.size(), SizeExpr(1));
   for (size_t i = sizes.size(); i-- > 1;) {

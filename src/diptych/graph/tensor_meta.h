@@ -28,7 +28,7 @@ struct TensorMeta {
   bool is_static() const;  ///< no size or stride is dynamic
   std::vector<int64_t> size_hints() const;
   std::vector<int64_t> stride_hints() const;
-  bool operator==(const TensorMeta& other) const;
+  bool operator==(const TensorMeta&) const = default;
 };
 
 /// The strides of a contiguous tensor of these sizes, as ATen makes them.

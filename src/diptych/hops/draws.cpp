@@ -3,6 +3,7 @@
 #include "diptych/base/error.h"
 #include "diptych/graph/rewrite.h"
 #include "diptych/ops/tags.h"
+#include "diptych/trace/location.h"
 
 namespace diptych::detail {
 namespace {
@@ -19,10 +20,11 @@ std::vector<size_t> drawing_nodes(const Graph& body) {
 void check_samples_only(const Graph& body, const Node& node) {
   if (node.op.is_hop() || node.outputs.size() == 1) return;
   for (const Value output : node.outputs) {
-    DIPTYCH_CHECK(!output || !body.meta(output).requires_grad,
-                  "[hops] {} in scope '{}' draws random numbers and computes with them at once, so that a body which "
-                  "calls it can't be differentiated; draw a mask with bernoulli and multiply instead",
-                  node.op.name(), node.provenance.scope.str());
+    DIPTYCH_CHECK(
+        !output || !body.meta(output).requires_grad,
+        "[hops] {} draws random numbers and computes with them at once, so that a body which calls it can't be "
+        "differentiated; draw a mask with bernoulli and multiply instead",
+        detail::with_scope(node.op.name(), node.provenance.scope));
   }
 }
 

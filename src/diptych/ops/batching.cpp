@@ -82,14 +82,14 @@ using Result = std::optional<Values>;
 
 // Elementwise ---------------------------------------------------------------------------------------------------------
 
-// What an elementwise operator may take that is not about elements.
+// Operands that an elementwise operator may have besides elements.
 bool keeps_meaning(const BatchedCall& call) {
   const auto& arguments = call.node().op.schema().arguments();
   for (size_t i = 0; i < arguments.size(); ++i) {
     // A mean's gradient divides by the number of elements.
     const auto* constant = call.constant(i);
     if (arguments[i].name() == "reduction" && (constant == nullptr || constant->toInt() != 0)) return false;
-    // Some operators take a tensor that stands for one number, and no more.
+    // Some operators take a tensor for one number, and a stacked one would be many.
     if (arguments[i].name() == "value" && call.is_stacked(i)) return false;
     const auto type = operand_type(arguments[i]);
     if (type.kind != OperandKind::kMemoryFormat || constant == nullptr || constant->isNone()) continue;
@@ -99,7 +99,7 @@ bool keeps_meaning(const BatchedCall& call) {
   return !call.any_list_stacked();
 }
 
-// A tensor of no dimensions gives way to others where dtypes differ; stacked, it would not.
+// A tensor without dimensions does not decide the dtype of the result; stacked, it would.
 bool keeps_promotion(const BatchedCall& call) {
   bool has_scalar_stack = false;
   bool same = true;
@@ -113,7 +113,7 @@ bool keeps_promotion(const BatchedCall& call) {
   return same || !has_scalar_stack;
 }
 
-// Dimensions are matched from the last; what is stacked and has fewer gets ones behind the steps.
+// Dimensions are matched from the last. A stacked operand with fewer dimensions gets ones behind the steps.
 Result batch_elementwise(const BatchedCall& call) {
   if (!keeps_meaning(call) || !keeps_promotion(call)) return std::nullopt;
   const auto rank = static_cast<int64_t>(call.result().sizes.size());
@@ -128,7 +128,7 @@ Result batch_elementwise(const BatchedCall& call) {
   return call.emit(std::move(operands));
 }
 
-// oneDNN's kernels take no operands of unlike sizes, where ATen's own expand them.
+// oneDNN's kernels take no operands of different sizes, where ATen's own kernels expand them.
 Result batch_of_like_sizes(const BatchedCall& call) {
   for (size_t i = 0; i < call.operands().size(); ++i) {
     if (call.is_tensor(i) && !call.is_stacked(i)) return std::nullopt;
@@ -136,7 +136,7 @@ Result batch_of_like_sizes(const BatchedCall& call) {
   return batch_elementwise(call);
 }
 
-// Views that say sizes ------------------------------------------------------------------------------------------------
+// Views that name sizes -----------------------------------------------------------------------------------------------
 
 Result batch_reshape(const BatchedCall& call) {
   return call.is_stacked(0) ? Result(Values{reshaped(call.tensor(0), call.stacked_sizes()).value}) : std::nullopt;
@@ -186,13 +186,13 @@ constexpr char kMean[] = "aten.mean.dim";
 
 // Operators with dimensions among their operands ----------------------------------------------------------------------
 
-/// Where an operator names dimensions; the rest of it is the same with one more dimension in front.
+/// Where an operator names dimensions; apart from these it works the same with one more dimension in front.
 struct DimRow {
   std::string_view name;
   std::vector<size_t> dims;       ///< operands that are a dimension, or a list of them
-  bool takes_scalars = false;     ///< means the same for a step without dimensions
+  bool takes_scalars = false;     ///< has the same meaning for a step without dimensions
   std::vector<size_t> same = {};  ///< tensors that may be the same in every step
-  bool empty_is_none = false;     ///< an empty list of dimensions stands for none, and not for all
+  bool empty_is_none = false;     ///< an empty list means no dimensions, and not all of them
 };
 
 const std::vector<DimRow>& dim_rows() {
@@ -235,7 +235,7 @@ const std::vector<DimRow>& dim_rows() {
       {"aten.index_select", {1}, false, {2}},
       {"aten.cat", {1}},
       {"aten.stack", {1}},
-      // What these do to the last dimensions they do for every index of the ones before.
+      // These operators work on the last dimensions, for every index of the ones before.
       {"aten.tril", {}},
       {"aten.triu", {}},
       {"aten.constant_pad_nd", {}},
@@ -245,7 +245,7 @@ const std::vector<DimRow>& dim_rows() {
   return *rows;
 }
 
-// Negative dimensions count from the last. No list stands for all of them, as an empty one does in most rows.
+// Negative dimensions count from the last. A missing list means all dimensions, as an empty one does in most rows.
 std::optional<c10::IValue> shifted(const c10::IValue& dims, int64_t rank, bool empty_is_none) {
   const auto shift = [](int64_t dim) { return dim < 0 ? dim : dim + 1; };
   if (dims.isInt()) return c10::IValue(shift(dims.toInt()));
@@ -278,7 +278,7 @@ Result batch_with_dims(const BatchedCall& call, const DimRow& row) {
   auto operands = call.operands();
   for (const size_t i : row.dims) {
     const auto* dims = call.constant(i);
-    // Without a dimension argmax looks at all elements, and there is no list to say so.
+    // Without a dimension argmax looks at all elements; it has no list of dimensions to name them.
     const bool is_list = operand_type(call.node().op.schema().arguments()[i]).kind == OperandKind::kInts;
     if (dims == nullptr || (dims->isNone() && !is_list)) return std::nullopt;
     auto moved = shifted(*dims, rank, row.empty_is_none);
@@ -393,7 +393,7 @@ bool can_batch(const Graph& body, const Node& node, const std::function<bool(Val
   try {
     return batch_node(emitter, body, node, find, length).has_value();
   } catch (const c10::Error&) {
-    return false;  // the operator takes no more dimensions, and that is how it says so
+    return false;  // the operator does not take one more dimension
   }
 }
 

@@ -1,5 +1,5 @@
-// Doing the work of many steps at once: what one node of a loop's body computes for one step, written as nodes that
-// compute it for all steps, the steps being a new first dimension. A table of rules by operator.
+// Computing many steps of a loop at once: for a node of the loop's body, nodes that compute its results for all steps,
+// with the steps as a new first dimension. The rules are a table by operator.
 #pragma once
 #include <functional>
 #include <optional>
@@ -9,23 +9,23 @@
 
 namespace diptych {
 
-/// A value of a body as the graph around it knows it.
+/// A value of a body in the graph around it.
 struct BatchedValue {
   Value value;
-  bool is_stacked = false;  ///< [steps, ...], one row per step; else it is the same in every step
+  bool is_stacked = false;  ///< [steps, ...], one row per step; otherwise it is the same in every step
 };
 
-/// Looks up what stands for a value of the body outside.
+/// Looks up the value of the outer graph that stands for a value of the body.
 using FindBatched = std::function<BatchedValue(Value)>;
 
-/// Appends nodes that compute what `node` of `body` computes in each of `length` steps, with stacked results; nothing
-/// where no rule fits, though nodes may have been appended then. Whether a rule fits depends on the node, on sizes, and
-/// on which operands are stacked, never on strides. Results have the elements of the steps' results; strides may
-/// differ. Requires: at least one operand is stacked; the node has no effect; metadata is static.
+/// Appends nodes that compute what `node` of `body` computes in each of `length` steps, and returns the stacked
+/// results; nullopt where no rule fits, in which case nodes may have been appended. Whether a rule fits depends on the
+/// node, on sizes, and on which operands are stacked, never on strides. Results have the elements of the steps'
+/// results; strides may differ. Requires: at least one operand is stacked; the node has no effect; metadata is static.
 std::optional<std::vector<Value>> batch_node(Emitter& emitter, const Graph& body, const Node& node,
                                              const FindBatched& find, int64_t length);
 
-/// Returns whether batch_node would succeed for operands that are stacked as `is_stacked` says.
+/// Returns whether batch_node() would succeed for operands that are stacked as `is_stacked` says.
 bool can_batch(const Graph& body, const Node& node, const std::function<bool(Value)>& is_stacked, int64_t length);
 
 /// Returns whether `node` has static metadata throughout and could be computed elsewhere: it has no effect.
@@ -33,7 +33,7 @@ bool is_movable(const Graph& body, const Node& node);
 
 namespace detail {
 
-/// One node to batch, and its operands outside.
+/// One node to batch, and its operands in the outer graph.
 class BatchedCall {
  public:
   BatchedCall(Emitter& emitter, const Graph& body, const Node& node, const FindBatched& find, int64_t length);
@@ -45,10 +45,10 @@ class BatchedCall {
   const std::vector<Operand>& operands() const { return operands_; }
   bool is_tensor(size_t i) const;
   bool is_stacked(size_t i) const { return stacked_[i]; }
-  bool is_list_stacked(size_t i) const;  ///< whether all tensors of a list are
+  bool is_list_stacked(size_t i) const;  ///< whether all tensors of a list are stacked
   bool any_list_stacked() const;
   Expr tensor(size_t i) const { return {&emitter_, std::get<Value>(operands_[i])}; }
-  /// What one step sees of operand `i`, and what it makes.
+  /// The metadata of operand `i` in one step, and of the result.
   const TensorMeta& step(size_t i) const { return body_.meta(std::get<Value>(node_.operands[i])); }
   int64_t step_rank(size_t i) const { return static_cast<int64_t>(step(i).sizes.size()); }
   const TensorMeta& result(size_t i = 0) const { return body_.meta(node_.outputs[i]); }
@@ -71,9 +71,9 @@ class BatchedCall {
 
 using BatchingRule = std::optional<std::vector<Value>> (*)(const BatchedCall&);
 
-/// The rule of an operator that has one of its own, or null.
+/// Returns the operator's own rule, or null if it has none.
 BatchingRule find_product_rule(const Op& op);
-/// `expr` with other sizes; a view where its strides allow that.
+/// Returns `expr` with other sizes; a view where its strides allow that.
 Expr reshaped(Expr expr, std::vector<int64_t> sizes);
 
 }  // namespace detail

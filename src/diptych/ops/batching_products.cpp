@@ -1,4 +1,5 @@
-// Matrix products and convolutions of many steps: rows of all steps side by side against what every step reads alike.
+// Matrix products and convolutions of many steps: the rows of all steps together, times the operand that is the same in
+// every step.
 #include <unordered_map>
 
 #include "diptych/ops/batching.h"
@@ -28,7 +29,7 @@ Result batch_mm(const BatchedCall& call) {
 
 bool is_one(const c10::IValue* factor) { return factor != nullptr && factor->toScalar().toDouble() == 1; }
 
-// A bias of one row goes into the product; another is added to it.
+// A bias of one row is an operand of the product; any other bias is added to it.
 Result batch_addmm(const BatchedCall& call) {
   if (!call.is_stacked(1) || call.is_stacked(2) || !is_one(call.constant(3)) || !is_one(call.constant(4))) {
     return std::nullopt;

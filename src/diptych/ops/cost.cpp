@@ -83,7 +83,7 @@ constexpr FlopRow kFlopRows[] = {
     {"aten::_scaled_dot_product_flash_attention_for_cpu", [](const View& view) { return attention_flops(view, 0, 1); }},
     {"aten::_scaled_dot_product_flash_attention", [](const View& view) { return attention_flops(view, 0, 1); }},
     {"aten::_scaled_dot_product_efficient_attention", [](const View& view) { return attention_flops(view, 0, 1); }},
-    // The backward recomputes the scores and makes three gradients: five products for the forward's two.
+    // The backward recomputes the scores and computes three gradients: five products, where the forward has two.
     {"aten::_scaled_dot_product_flash_attention_for_cpu_backward",
      [](const View& view) { return attention_flops(view, 1, 2) * 5 / 2; }},
     {"aten::_scaled_dot_product_flash_attention_backward",
@@ -106,7 +106,7 @@ int64_t flops_of(const View& view) {
   int64_t elements = view.output_numel();
   for_each_operand_value(view.node,
                          [&](Value value) { elements = std::max(elements, view.graph.meta(value).numel()); });
-  // A factorization or another heavy operator without a rule: as if it were a product with a square matrix.
+  // A factorization or another heavy operator without a rule counts as a product with a square matrix.
   if (has_tag(view.node.op, Tag::kComputeHeavy)) return elements * std::max<int64_t>(view.size(0, -1), 1);
   const bool slow =
       std::find(std::begin(kTranscendental), std::end(kTranscendental), name) != std::end(kTranscendental);

@@ -7,8 +7,8 @@
 
 namespace diptych {
 
-/// Emits what stands in for a node and returns its results, one per output of the node (none where that is undefined or
-/// not asked for). An empty list says that this call is left as it is.
+/// Emits the nodes that replace a node and returns its results, one per output of the node (none for an output that is
+/// undefined or not asked for). An empty list means that the node is not replaced.
 using DecompositionRule = std::vector<Value> (*)(const Call&);
 
 /// One row of a table of decompositions.

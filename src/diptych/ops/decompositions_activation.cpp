@@ -81,7 +81,7 @@ std::vector<Value> lerp_scalar(const Call& call) {
   const Expr start = call.wide(0);
   const Expr end = call.wide(1);
   const double weight = call.number(2);
-  // From the nearer end, so that weights 0 and 1 give the ends exactly.
+  // Counted from the nearer end, so that the weights 0 and 1 return the ends exactly.
   return call.result(std::abs(weight) < 0.5 ? start + (end - start) * weight : end - (end - start) * (1.0 - weight));
 }
 
@@ -91,7 +91,7 @@ std::vector<Value> rsub_scalar(const Call& call) {
   return {(-(x * call.number(2)) + call.number(1)).value};
 }
 
-// Draws as the kernel does: one bool tensor of the input's sizes, contiguous.
+// Draws as the kernel does: a contiguous bool tensor with the input's sizes.
 std::vector<Value> native_dropout(const Call& call) {
   const bool draws = !call.constant(2).isBool() || call.flag(2);
   const Expr x = call.tensor(0);

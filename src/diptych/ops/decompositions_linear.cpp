@@ -1,10 +1,10 @@
-// Matrix products with something added, as a plain product and pointwise operators.
+// Matrix products with an addend, as a plain product and pointwise operators.
 #include "diptych/ops/decompositions.h"
 
 namespace diptych::detail {
 namespace {
 
-// beta * bias + alpha * product, where beta 0 means that the bias is not read, and integers stay integers.
+// beta * bias + alpha * product. With a beta of 0 the bias is not read, and integers stay integers.
 std::vector<Value> combine(const Call& call, Expr product, size_t beta, size_t alpha) {
   const auto scaled = [&](Expr tensor, size_t i) {
     const auto& factor = call.constant(i);

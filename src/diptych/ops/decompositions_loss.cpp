@@ -15,7 +15,7 @@ std::vector<Value> reduced(const Call& call, Expr losses, size_t reduction) {
   return call.result(total);
 }
 
-// The incoming gradient spread over the elements: divided by their number for a mean.
+// The incoming gradient for each element; for a mean it is divided by the number of elements.
 Expr spread_gradient(const Call& call, size_t reduction, size_t input) {
   const Expr g = call.wide(0);
   const int64_t count = call.tensor(input).meta().numel();
@@ -116,7 +116,7 @@ std::vector<Value> nll_loss_forward(const Call& call) {
   return {call.integer(3) == kMean ? (sum / total).value : sum.value, total.value};
 }
 
-// Each row's gradient stands at its class: where the number of the column equals it.
+// Each row has its gradient in the column of its class.
 std::vector<Value> nll_loss_backward(const Call& call) {
   const Expr x = call.tensor(1);
   if (x.rank() != 2) return {};

@@ -118,7 +118,7 @@ std::vector<Value> batch_norm_by_running(const Call& call, double epsilon) {
 std::vector<Value> batch_norm_no_training(const Call& call) { return batch_norm_by_running(call, call.number(6)); }
 
 std::vector<Value> batch_norm(const Call& call) {
-  // In training it writes to the running statistics, which a decomposition can not.
+  // In training the kernel writes to the running statistics, which a decomposition can't do.
   if (call.flag(5) || !call.optional_tensor(3) || !call.optional_tensor(4)) return {};
   return batch_norm_by_running(call, call.number(7));
 }

@@ -1,5 +1,5 @@
-// Writing a slice into a copy: functionalization makes these nodes of in-place writes. Autograd refuses them for
-// complex numbers, and knows the copy by index that stands in for them. Where it refuses nothing the kernel is simpler.
+// Writing a slice into a copy: functionalization makes these nodes from in-place writes. Autograd refuses them for
+// complex numbers, for which a copy by index replaces them. For other numbers the operator's own kernel is simpler.
 #include "diptych/ops/decompositions.h"
 
 namespace diptych::detail {

@@ -4,7 +4,7 @@
 namespace diptych::detail {
 namespace {
 
-// A maximum over nothing is refused by ATen; a tensor without elements needs no shift.
+// ATen refuses a maximum over no elements; a tensor without elements needs no shift.
 Expr shifted(Expr x, int64_t dim) {
   if (x.meta().numel() == 0) return x;
   return x - x.apply("aten.amax", {c10::IValue(std::vector<int64_t>{dim}), c10::IValue(true)});

@@ -34,7 +34,7 @@ Expr Expr::to(at::ScalarType dtype) const {
 }
 
 Expr Expr::sum(std::vector<int64_t> dims, bool keepdim) const {
-  // ATen takes an empty list for every dimension.
+  // ATen reads an empty list as all dimensions.
   if (dims.empty()) return *this;
   return apply("aten.sum.dim_IntList", {c10::IValue(std::move(dims)), c10::IValue(keepdim)});
 }

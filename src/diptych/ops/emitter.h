@@ -37,7 +37,7 @@ struct Expr {
   int64_t size(int64_t dim) const { return meta().sizes[dim < 0 ? dim + rank() : dim].hint(); }
   /// Applies an operator whose first operand is this tensor.
   Expr apply(std::string_view name, std::vector<Operand> rest = {}) const;
-  Expr to(at::ScalarType dtype) const;  ///< itself if it has the dtype already
+  Expr to(at::ScalarType dtype) const;  ///< this tensor if it has the dtype already
   Expr sum(std::vector<int64_t> dims, bool keepdim) const;
   Expr mean(std::vector<int64_t> dims, bool keepdim) const;
   Expr view(std::vector<int64_t> sizes) const;  ///< copies first where a view would not be legal
@@ -75,9 +75,9 @@ class Call {
   const Node& node() const { return node_; }
   Expr tensor(size_t i) const;
   Expr wide(size_t i) const;  ///< a tensor in the dtype that kernels compute in: f32 for the half types
-  /// One result, in the dtype of the first operand.
+  /// Returns one result, cast to the dtype of the first operand.
   std::vector<Value> result(Expr value) const { return {value.to(tensor(0).meta().dtype).value}; }
-  std::optional<Expr> optional_tensor(size_t i) const;  ///< nothing where the operand is none
+  std::optional<Expr> optional_tensor(size_t i) const;  ///< nullopt if the operand is none
   double number(size_t i) const;
   int64_t integer(size_t i) const;
   bool flag(size_t i) const;
@@ -93,7 +93,7 @@ class Call {
   c10::ArrayRef<Operand> operands_;
 };
 
-/// The dtype that kernels compute in: f32 for the half types, else `dtype` itself.
+/// Returns the dtype that kernels compute in: f32 for the half types, otherwise `dtype` itself.
 at::ScalarType compute_dtype(at::ScalarType dtype);
 
 }  // namespace diptych

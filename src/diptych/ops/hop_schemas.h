@@ -1,5 +1,5 @@
-// The higher-order operators that are known by name. The rooms above meet these operators by schema only; the rules
-// that give one its meaning are in hops/.
+// The higher-order operators that are known by name. Rooms below hops/ know an operator by its schema only; hops/ has
+// the rules for what it does.
 #pragma once
 #include <string>
 #include <string_view>
@@ -13,9 +13,9 @@ namespace diptych {
 const HopSchema* find_hop_schema(std::string_view name);
 
 /// Adds a schema; the room that gives the operator its rules calls this once from its register function, before any
-/// graph that holds the operator is parsed. The schema is never freed. Returns the one to make Ops with: the schema
-/// known by that name if it is known already.
-/// Errors: UserError if another schema has the name; as HopSchema's. Threads: any.
+/// graph that holds the operator is parsed. The schema is never freed. Returns the schema to make Ops with: the one
+/// that is known already, if it is equal.
+/// Errors: UserError if a different schema has the name, and the errors of HopSchema. Threads: any.
 const HopSchema* add_hop_schema(std::string_view declaration, std::vector<std::string> bodies);
 
 }  // namespace diptych

@@ -1,5 +1,5 @@
-// What an operator's results look like, without running it on real tensors: the shape functions of shapes.h, or else
-// the operator's own Meta kernel. This is the one place outside tracing where an operator is called.
+// Metadata of an operator's results, without running it on real tensors: by the shape functions of shapes.h, or by the
+// operator's own Meta kernel. This is the only place outside tracing where an operator is called.
 #pragma once
 #include <optional>
 #include <vector>

@@ -15,7 +15,7 @@ constexpr std::string_view kKeepTheShape =
     "its result has as many elements as the mask has true ones; keep the shape with where() or masked_fill(), multiply "
     "by the mask, or call it outside the traced function";
 constexpr std::string_view kCountOutside =
-    "the size of its result is a value; call it outside the traced function and pass what it gives";
+    "the size of its result is a value; call it outside the traced function and pass its result";
 constexpr std::string_view kKeepInTensors =
     "keep the decision in tensors (where, masking, cond; index_select or gather for an index that is a tensor), or "
     "move "

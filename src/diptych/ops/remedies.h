@@ -1,4 +1,4 @@
-// What to write instead of an operator that a graph can't hold: the last part of a refusal.
+// What a user can write instead of an operator that a graph can't hold, as the end of a refusal.
 #pragma once
 #include <string_view>
 

@@ -8,7 +8,7 @@
 namespace diptych {
 namespace {
 
-// Fronts that say nothing are the default, so that they are not printed.
+// If no stack has a front, the attribute has its default, so that it is not printed.
 std::vector<int64_t> written_fronts(const ScanAttributes& scan) {
   const bool any = std::any_of(scan.fronts.begin(), scan.fronts.end(), [](int64_t carry) { return carry >= 0; });
   return any ? scan.fronts : std::vector<int64_t>();

@@ -42,7 +42,7 @@ at::Tensor meta_like(const at::Tensor& self, at::MemoryFormat format) {
 
 at::Tensor meta_contiguous_like(const at::Tensor& self, OptionalDtype dtype) {
   const at::ScalarType type = dtype.value_or(self.scalar_type());
-  // A tensor that is contiguous already is kept as it is, odd strides of its size-1 dimensions included.
+  // A tensor that is contiguous already keeps its strides, also unusual ones of dimensions of size 1.
   if (self.is_contiguous()) return meta_strided(self.sizes(), self.strides(), type);
   return meta_empty(self.sizes(), type);
 }
@@ -66,7 +66,7 @@ bool give_strided(ResultShape& result, at::IntArrayRef sizes, at::IntArrayRef st
   return true;
 }
 
-// TensorIterator's own order of trial: contiguous, else channels last, else strides that all share.
+// TensorIterator tries these in order: contiguous, channels last, strides that all inputs share.
 bool give_pointwise(ResultShape& result, TensorRefs inputs, at::ScalarType dtype) {
   const at::Tensor& first = *inputs.begin();
   bool contiguous = true, channels_last = true, same_strides = true;

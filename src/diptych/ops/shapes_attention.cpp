@@ -6,8 +6,8 @@
 namespace diptych::detail {
 namespace {
 
-// The output is laid out as the query; the other results as views, with heads before length, of what the kernel
-// computes.
+// The output has the layout of the query. The other results are views, with heads before length, of the tensors that
+// the kernel computes.
 TwoTensors flash_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, double, bool,
                            const OptionalTensor&, std::optional<double>) {
   TORCH_CHECK(query.dim() == 4 && key.dim() == 4 && value.dim() == 4,

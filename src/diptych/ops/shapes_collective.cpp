@@ -1,4 +1,4 @@
-// Shapes of c10d's functional collectives. Their kernels serve meta tensors too, and would call the other processes.
+// Shapes of c10d's functional collectives, whose own kernels would call the other processes for meta tensors too.
 #include "diptych/base/error.h"
 #include "diptych/ops/shapes_table.h"
 

@@ -18,7 +18,7 @@ struct ConvolutionSettings {
   int64_t groups = 1;
 };
 
-// A list of one number stands for that number in every dimension.
+// A list of one number means that number in every dimension.
 std::vector<int64_t> spread(at::IntArrayRef values, int64_t dims) {
   return values.size() == 1 ? std::vector<int64_t>(static_cast<size_t>(dims), values[0]) : values.vec();
 }
@@ -95,8 +95,8 @@ at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight, const 
   return meta_empty({sizes[0], sizes[1], 1, sizes[2]}, input.scalar_type(), format).squeeze(2);
 }
 
-// ATen's own kernels ask for weight.contiguous(format), which keeps the strides of a weight that is so already; that is
-// seen for 1x1 and depthwise weights, which are contiguous in every format.
+// ATen's own kernels call weight.contiguous(format), which keeps the strides of a weight that is contiguous already,
+// such as 1x1 and depthwise weights, which are contiguous in every format.
 at::Tensor grad_weight(const at::Tensor& input, const at::Tensor& weight, const ConvolutionSettings& conv) {
   if (input.numel() == 0) return meta_like(weight);
   const auto format = convolution_format(input, weight);

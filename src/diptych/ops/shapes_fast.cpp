@@ -1,7 +1,7 @@
-// Shapes of the operators that training steps are full of, read off the arguments without making a tensor: what a Meta
-// kernel does, a TensorIterator above all, costs many times what the answer does. Each takes only the inputs for which
-// the result is plain to see (same dtype, strides that TensorIterator hands through) and declines all others, so
-// results equal the Meta kernels'.
+// Shapes of the most frequent operators of training steps, computed from the arguments without making a tensor: a Meta
+// kernel, above all its TensorIterator, costs many times as much. Each function takes only inputs for which the result
+// is simple (one dtype, strides that TensorIterator keeps) and declines all others, so results equal those of the Meta
+// kernels.
 #include <ATen/ExpandUtils.h>
 #include <ATen/InferSize.h>
 #include <ATen/TensorUtils.h>
@@ -16,7 +16,7 @@ using Arguments = c10::ArrayRef<c10::IValue>;
 
 bool is_plain_float(const at::Tensor& tensor) { return c10::isFloatingType(tensor.scalar_type()); }
 
-// What at::empty_like gives.
+// The result of at::empty_like.
 bool give_like(ResultShape& result, const at::Tensor& self, at::ScalarType dtype) {
   if (self.is_non_overlapping_and_dense()) return give_strided(result, self.sizes(), self.strides(), dtype);
   return give_strided(result, self.sizes(), at::infer_dense_strides(self.sizes(), self.strides()), dtype);
@@ -85,8 +85,8 @@ bool with_scalar(Arguments arguments, ResultShape& result) {
   return give_empty(result, self.sizes(), kCompare ? at::kBool : self.scalar_type());
 }
 
-// Expanded tensors, which the backward of a mean divides, are worth an iterator: Python's Meta kernels for them import
-// for a second.
+// Expanded tensors, which the backward of a mean divides, are worth a TensorIterator: Python's Meta kernels for them
+// spend a second on imports.
 template <bool kCompare>
 bool with_scalar_or_expanded(const c10::OperatorHandle& op, c10::Stack& stack) {
   if (call_quick<&with_scalar<kCompare>>(op, stack)) return true;
@@ -139,7 +139,7 @@ bool addmm(Arguments arguments, ResultShape& result) {
   return fits && bias.scalar_type() == result.dtype;
 }
 
-// Of floats over given dimensions, without a dtype of its own.
+// A reduction of floats over given dimensions, without a dtype argument.
 bool sum(Arguments arguments, ResultShape& result) {
   const at::Tensor& self = arguments[0].toTensor();
   if (!is_plain_float(self) || !arguments[1].isIntList() || !arguments[3].isNone() || self.dim() == 0) return false;

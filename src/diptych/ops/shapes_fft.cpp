@@ -1,6 +1,5 @@
-// Shapes of Fourier transforms as MKL runs them: signals last and batches first in the order of their strides, then
-// seen through the permutation back. LibTorch builds without MKL lay their results out otherwise; for those nothing is
-// claimed.
+// Shapes of Fourier transforms as MKL runs them: batches first, in the order of their strides, and signals last; the
+// result is permuted back. A LibTorch without MKL lays out results differently and is not covered.
 #include <ATen/Context.h>
 
 #include <algorithm>

@@ -22,7 +22,7 @@ at::Tensor flip(const at::Tensor& self, at::IntArrayRef dims) {
   return meta_like(self);
 }
 
-// One dimension is rolled by joining its two parts, so the layout is the one that cat chooses.
+// One dimension is rolled by joining its two parts, so cat chooses the layout.
 at::Tensor roll_one(const at::Tensor& self, int64_t shift, int64_t dim) {
   const int64_t size = self.size(dim);
   const int64_t start = ((size - shift) % size + size) % size;
@@ -67,7 +67,7 @@ at::Tensor unfold_backward(const at::Tensor& grad, at::IntArrayRef input_sizes, 
   return meta_empty(input_sizes, grad.scalar_type());
 }
 
-// ATen's own refuses an index without elements.
+// ATen's own function refuses an index without elements.
 at::Tensor index_add(const at::Tensor& self, int64_t dim, const at::Tensor& index, const at::Tensor& source,
                      const at::Scalar&) {
   const int64_t axis = at::maybe_wrap_dim(dim, self.dim());

@@ -7,7 +7,7 @@ namespace {
 using OptionalGenerator = std::optional<at::Generator>;
 
 TwoTensors native_dropout(const at::Tensor& input, double, std::optional<bool>) {
-  // The kernel does not bother to make a mask of bools for an empty input.
+  // The kernel makes no mask of bools for an empty input.
   return {meta_like(input), meta_like(input, input.numel() == 0 ? input.scalar_type() : at::kBool)};
 }
 

@@ -1,5 +1,5 @@
-// Shapes of ranges whose ends are tensors: Python's Meta kernels read their values, on which nothing of the shape
-// depends.
+// Shapes of ranges whose ends are tensors: Python's Meta kernels read the values, though the shape does not depend on
+// them.
 #include "diptych/ops/shapes_table.h"
 
 namespace diptych::detail {

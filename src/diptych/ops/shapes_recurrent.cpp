@@ -1,5 +1,5 @@
-// Shapes of the LSTM layer that oneDNN runs on the CPU. Its workspace is oneDNN's own and only oneDNN knows its size,
-// so that one number is learnt by running the real kernel once for each configuration, and remembered.
+// Shapes of the LSTM layer that oneDNN runs on the CPU. Only oneDNN knows the size of its workspace, so this number is
+// learned by running the real kernel once for each configuration, and remembered.
 #include <ATen/ops/mkldnn_rnn_layer.h>
 #include <ATen/ops/zeros.h>
 

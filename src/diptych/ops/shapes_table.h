@@ -1,5 +1,5 @@
 // How the families of shape functions are written and joined to one table. A row names an operator and a plain function
-// with the operator's own C++ signature; boxing is done here.
+// with the operator's own C++ signature; this file does the boxing.
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <ATen/core/boxing/KernelFunction.h>
@@ -82,7 +82,7 @@ at::Tensor meta_empty(at::IntArrayRef sizes, at::ScalarType dtype,
                       at::MemoryFormat format = at::MemoryFormat::Contiguous);
 at::Tensor meta_strided(at::IntArrayRef sizes, at::IntArrayRef strides, at::ScalarType dtype);
 
-/// What at::empty_like gives: the same strides where `self` is dense, else dense strides in the same order.
+/// The strides of at::empty_like: those of `self` if it is dense, and dense strides in the same order if not.
 at::Tensor meta_like(const at::Tensor& self, OptionalDtype dtype = std::nullopt);
 /// A tensor of the same sizes in the given memory format.
 at::Tensor meta_like(const at::Tensor& self, at::MemoryFormat format);
@@ -96,7 +96,7 @@ at::Tensor meta_pointwise(TensorRefs inputs, at::ScalarType dtype);
 /// Fill in `result` and return true: a contiguous tensor, or one of these strides.
 bool give_empty(ResultShape& result, at::IntArrayRef sizes, at::ScalarType dtype);
 bool give_strided(ResultShape& result, at::IntArrayRef sizes, at::IntArrayRef strides, at::ScalarType dtype);
-/// What meta_pointwise() gives, without building an iterator, for inputs of one size and layout; false for all others.
+/// The result of meta_pointwise(), without building an iterator, for inputs of one size and layout; false for others.
 bool give_pointwise(ResultShape& result, TensorRefs inputs, at::ScalarType dtype);
 
 ShapeRows fast_shapes();

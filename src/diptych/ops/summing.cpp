@@ -20,7 +20,7 @@ Value map_sum(const BatchedCall& call, const FindSum& find_sum, size_t operand) 
   return find_sum(std::get<Value>(call.node().operands[operand]));
 }
 
-// Of batched values ---------------------------------------------------------------------------------------------------
+// Sums from batched values --------------------------------------------------------------------------------------------
 
 bool both_stacked(const BatchedCall& call) { return call.is_stacked(0) && call.is_stacked(1); }
 
@@ -62,7 +62,7 @@ Value sum_all(const BatchedCall& call, const FindSum&) {
 
 bool first_stacked(const BatchedCall& call) { return call.is_stacked(0); }
 
-// It adds up the rows of equal indices, whatever dimensions they have.
+// The operator adds up the rows with equal indices, for indices of any number of dimensions.
 Value sum_embedding_gradients(const BatchedCall& call, const FindSum&) { return call.emit(call.operands())[0]; }
 
 bool counts_no_indices(const BatchedCall& call) {
@@ -70,7 +70,7 @@ bool counts_no_indices(const BatchedCall& call) {
   return both_stacked(call) && scales != nullptr && !scales->toBool();
 }
 
-// Of sums -------------------------------------------------------------------------------------------------------------
+// Sums from sums ------------------------------------------------------------------------------------------------------
 
 bool is_always(const BatchedCall&) { return true; }
 
@@ -91,7 +91,7 @@ Value apply_to_sums(const BatchedCall& call, const FindSum& find_sum) {
   return call.emit(std::move(operands))[0];
 }
 
-// Where an operand is broadcast, it would have to be counted as often.
+// An operand that is broadcast would count several times.
 bool same_sizes(const BatchedCall& call) {
   return call.is_tensor(0) && call.is_tensor(1) && call.step(0).sizes == call.step(1).sizes &&
          call.step(0).dtype == call.result().dtype && call.step(1).dtype == call.result().dtype;
@@ -162,7 +162,7 @@ Value sum_steps(Emitter& emitter, const Graph& body, const Node& node, const Fin
                 int64_t length) {
   const SumRow* const row = find_row(node.op);
   DIPTYCH_ASSERT(row != nullptr, "{} has no rule for its sum over steps", node.op.name());
-  // What is summed before the rule uses it need not exist as a stack.
+  // A rule for sums does not use the operands themselves, so these need not exist as stacks.
   const bool of_sums = row->rule == SumRule::kOfSums;
   const BatchedCall call(emitter, body, node, of_sums ? [](Value) { return BatchedValue{}; } : find, length);
   return row->emit(call, find_sum);

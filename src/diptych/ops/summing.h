@@ -1,13 +1,13 @@
-// Sums over the steps of a loop, with less work than stacking what each step makes: the sum of matrix products is one
-// product of longer matrices, the sum of views is a view of the sum.
+// Sums over the steps of a loop, with less work than stacking the results of all steps: the sum of matrix products is
+// one product of longer matrices, and the sum of views is a view of the sum.
 #pragma once
 #include "diptych/ops/batching.h"
 
 namespace diptych {
 
-/// Returns which operands of `node` must be known as batched values for sum_steps() to sum its only result over all
-/// steps without computing it in any; empty where no rule fits. For operands that are themselves to be summed, such as
-/// those of a view, the rule asks for their sums.
+/// Returns by which rule sum_steps() can sum the only result of `node` over all steps without computing it in any step:
+/// kOfBatched needs the operands as batched values, kOfSums needs the sums of the operands, as for a view, and kNone
+/// means that no rule fits.
 enum class SumRule : uint8_t { kNone, kOfBatched, kOfSums };
 SumRule sum_rule(const Graph& body, const Node& node, const std::function<bool(Value)>& is_stacked);
 

@@ -13,11 +13,11 @@ constexpr uint32_t operator|(Tag left, Tag right) { return bit(left) | bit(right
 constexpr uint32_t operator|(uint32_t left, Tag right) { return left | bit(right); }
 
 struct TagRow {
-  std::string_view name;  // without overload: every overload has the tags
+  std::string_view name;  // without an overload it stands for all overloads
   uint32_t tags;
 };
 
-// What neither the schema nor LibTorch's tags tell. Gradients of pointwise functions carry no tag in LibTorch.
+// Facts that neither the schema nor LibTorch's tags state. LibTorch tags no gradient of a pointwise function.
 constexpr TagRow kTagRows[] = {
     {"aten::binary_cross_entropy_backward", bit(Tag::kPointwise)},
     {"aten::copy", Tag::kPointwise | Tag::kCopy},
@@ -77,7 +77,7 @@ constexpr TagRow kTagRows[] = {
     {"aten::mode", bit(Tag::kReduction)},
     {"aten::kthvalue", bit(Tag::kReduction)},
 
-    {"aten::mm", bit(Tag::kComputeHeavy)},
+    {"aten::mm", Tag::kComputeHeavy | Tag::kMatrixProduct},
     {"aten::bmm", bit(Tag::kComputeHeavy)},
     {"aten::mv", bit(Tag::kComputeHeavy)},
     {"aten::dot", bit(Tag::kComputeHeavy)},
@@ -148,7 +148,8 @@ constexpr TagRow kTagRows[] = {
     {"aten::empty_like", bit(Tag::kFactory)},
     {"aten::full_like", bit(Tag::kFactory)},
     {"aten::ones_like", bit(Tag::kFactory)},
-    {"aten::zeros_like", bit(Tag::kFactory)},
+    {"aten::zeros", bit(Tag::kZeros)},
+    {"aten::zeros_like", Tag::kFactory | Tag::kZeros},
     {"aten::rand_like", bit(Tag::kFactory)},
     {"aten::randn_like", bit(Tag::kFactory)},
     {"aten::randint_like", bit(Tag::kFactory)},
@@ -156,7 +157,7 @@ constexpr TagRow kTagRows[] = {
     {"aten::new_empty_strided", bit(Tag::kFactory)},
     {"aten::new_full", bit(Tag::kFactory)},
     {"aten::new_ones", bit(Tag::kFactory)},
-    {"aten::new_zeros", bit(Tag::kFactory)},
+    {"aten::new_zeros", Tag::kFactory | Tag::kZeros},
 
     {"aten::_local_scalar_dense", bit(Tag::kDataDependent)},
     {"aten::is_nonzero", bit(Tag::kDataDependent)},
@@ -171,8 +172,8 @@ constexpr TagRow kTagRows[] = {
     {"aten::_reshape_alias", Tag::kStrideSensitive | Tag::kShapeView},
     {"aten::as_strided", bit(Tag::kStrideSensitive)},
     {"aten::as_strided_copy", bit(Tag::kStrideSensitive)},
-    {"aten::as_strided_scatter", bit(Tag::kStrideSensitive)},
-    {"aten::view_as_complex", bit(Tag::kStrideSensitive)},
+    {"aten::as_strided_scatter", Tag::kStrideSensitive | Tag::kGather | Tag::kInverseView},
+    {"aten::view_as_complex", Tag::kStrideSensitive | Tag::kReinterprets},
     {"aten::view_copy", bit(Tag::kStrideSensitive)},
     {"aten::view_as_complex_copy", bit(Tag::kStrideSensitive)},
 
@@ -189,10 +190,9 @@ constexpr TagRow kTagRows[] = {
     {"aten::tril", bit(Tag::kGather)},
     {"aten::triu", bit(Tag::kGather)},
     {"aten::constant_pad_nd", bit(Tag::kGather)},
-    {"aten::slice_scatter", bit(Tag::kGather)},
-    {"aten::select_scatter", bit(Tag::kGather)},
-    {"aten::diagonal_scatter", bit(Tag::kGather)},
-    {"aten::as_strided_scatter", bit(Tag::kGather)},
+    {"aten::slice_scatter", Tag::kGather | Tag::kInverseView},
+    {"aten::select_scatter", Tag::kGather | Tag::kInverseView},
+    {"aten::diagonal_scatter", Tag::kGather | Tag::kInverseView},
     {"aten::diag_embed", bit(Tag::kGather)},
     {"aten::unfold_copy", bit(Tag::kGather)},
     {"aten::pixel_shuffle", bit(Tag::kGather)},
@@ -214,8 +214,31 @@ constexpr TagRow kTagRows[] = {
     {"aten::unfold", bit(Tag::kShapeView)},
     {"aten::unsqueeze", bit(Tag::kShapeView)},
 
-    {"aten::_conj", bit(Tag::kLazyView)},
-    {"aten::_neg_view", bit(Tag::kLazyView)},
+    {"aten::_conj", Tag::kLazyView | Tag::kConjugates | Tag::kReinterprets},
+    {"aten::_neg_view", Tag::kLazyView | Tag::kNegates | Tag::kReinterprets},
+    {"aten::view.dtype", bit(Tag::kReinterprets)},
+    {"aten::view_as_real", bit(Tag::kReinterprets)},
+
+    {"aten::add.Tensor", bit(Tag::kAddition)},
+    {"aten::fill_", bit(Tag::kFills)},
+    {"aten::zero_", bit(Tag::kFills)},
+
+    // Kernels that read several elements for each one that they write, and do not look for operands that overlap it.
+    {"aten::addbmm_", bit(Tag::kMixesElements)},
+    {"aten::addmm_", bit(Tag::kMixesElements)},
+    {"aten::addmv_", bit(Tag::kMixesElements)},
+    {"aten::addr_", bit(Tag::kMixesElements)},
+    {"aten::baddbmm_", bit(Tag::kMixesElements)},
+    {"aten::masked_scatter_", bit(Tag::kMixesElements)},
+
+    // Functionalization would take some of these and lose what callers see of them.
+    {"aten::_resize_output_", bit(Tag::kChangesStorage)},
+    {"aten::resize_", bit(Tag::kChangesStorage)},
+    {"aten::resize_as_", bit(Tag::kChangesStorage)},
+    {"aten::resize_as_sparse_", bit(Tag::kChangesStorage)},
+    {"aten::set_", bit(Tag::kChangesStorage)},
+    {"aten::set_data", bit(Tag::kChangesStorage)},
+    {"aten::sparse_resize_", bit(Tag::kChangesStorage)},
 
     {"aten::alias", Tag::kIdentityView | Tag::kShapeView},
     {"aten::detach", Tag::kIdentityView | Tag::kShapeView | Tag::kStopsGradient},
@@ -232,13 +255,14 @@ constexpr TagRow kTagRows[] = {
     {"_c10d_functional::isend", bit(Tag::kCollective)},
     {"_c10d_functional::reduce_scatter_tensor", bit(Tag::kCollective)},
     {"_c10d_functional::reduce_scatter_tensor_coalesced", bit(Tag::kCollective)},
-    // It gives back the tensor that it waits for.
+    // It returns the tensor that it waits for.
     {"_c10d_functional::wait_tensor", Tag::kCollective | Tag::kSharesStorage},
 };
 
-// Operators that LibTorch tags more broadly than they deserve here.
+// Tags that LibTorch, or a row for all overloads, gives to an operator to which they do not apply.
 constexpr TagRow kNotTags[] = {
     {"aten::equal", bit(Tag::kPointwise)},           // returns one bool
+    {"aten::mm.dtype", bit(Tag::kMatrixProduct)},    // its third operand is the dtype of the result
     {"aten::index", bit(Tag::kDataDependent)},       // only with a mask, which its shape rule refuses
     {"aten::slice_scatter", bit(Tag::kCopy)},        // tagged view_copy, yet it merges two tensors
     {"aten::_fused_sdp_choice", bit(Tag::kRandom)},  // chooses a kernel, draws nothing
@@ -310,10 +334,11 @@ uint32_t schema_tags(const c10::FunctionSchema& schema) {
 uint32_t compute_tags(const c10::OperatorHandle& handle) {
   const std::string_view name = handle.operator_name().name;
   const std::string with_overload = c10::toString(handle.operator_name());
-  uint32_t found =
-      schema_tags(handle.schema()) | torch_tags(handle) | row_tags(std::begin(kTagRows), std::end(kTagRows), name);
-  if (with_overload != name) found |= row_tags(std::begin(kTagRows), std::end(kTagRows), with_overload);
-  return found & ~row_tags(std::begin(kNotTags), std::end(kNotTags), name);
+  const auto rows = [&](const auto& table) {
+    const uint32_t found = row_tags(std::begin(table), std::end(table), name);
+    return with_overload == name ? found : found | row_tags(std::begin(table), std::end(table), with_overload);
+  };
+  return (schema_tags(handle.schema()) | torch_tags(handle) | rows(kTagRows)) & ~rows(kNotTags);
 }
 
 // Keyed by operator; per thread, so that the tracer's hot path takes no lock.
@@ -332,8 +357,8 @@ const c10::IValue* constant_argument(const Node& node, std::string_view name) {
   return index && *index < node.operands.size() ? std::get_if<c10::IValue>(&node.operands[*index]) : nullptr;
 }
 
-// Dropout outside training and attention without dropout draw nothing; native_dropout in training draws even with p =
-// 0.
+// Dropout outside training and attention without dropout draw nothing; native_dropout in training draws even with a
+// probability of 0.
 bool operands_rule_out_a_draw(const Node& node) {
   const auto* probability = constant_argument(node, "dropout_p");
   if (probability != nullptr && probability->isDouble() && probability->toDouble() == 0) return true;
@@ -368,7 +393,7 @@ bool same_arguments(const c10::FunctionSchema& functional, const c10::FunctionSc
 }
 
 std::optional<Op> find_inplace_variant(const Op& op) {
-  // In-place forms of these change the tensor's shape or storage, not just its elements.
+  // The in-place forms of these change the tensor's shape or storage, not only its elements.
   static constexpr std::string_view kReshaping[] = {"aten::resize",
                                                     "aten::_resize_output",
                                                     "aten::resize_as",
@@ -410,7 +435,7 @@ bool draws_random(const Node& node) {
 
 bool has_effect(const Node& node) {
   if (node.provenance.is_superseded) return false;
-  // An operator without results is there for what it does: assertions, prints, updates.
+  // An operator without results is called for its effect: an assertion, a print, an update.
   if (node.op.is_hop()) return node.outputs.empty() || any_subgraph_node(node, has_effect);
   return has_tag(node.op, Tag::kMutating) || has_tag(node.op, Tag::kCollective) || node.op.schema().returns().empty() ||
          draws_random(node);

@@ -9,10 +9,9 @@ namespace diptych {
 namespace {
 
 Value add_clone(Graph& graph, Value value) {
-  static const Op clone = Op::find("aten.clone");
   Provenance provenance;
   provenance.origin = InternedString("keep_residuals_of_mutated_inputs");
-  Node node{clone, {value, c10::IValue()}, {}, {-1}, {}, provenance, true};
+  Node node{Op::find("aten.clone"), {value, c10::IValue()}, {}, {-1}, {}, provenance, true};
   const size_t index = graph.add_node(std::move(node), {graph.meta(value)});
   return graph.nodes()[index].outputs[0];
 }

@@ -47,8 +47,7 @@ bool BodyFlow::is_product_with_fixed(const Node& node) const {
 }
 
 bool is_plain_addition(const Node& node) {
-  static const Op kAdd = Op::find("aten.add.Tensor");
-  if (!(node.op == kAdd)) return false;
+  if (!has_tag(node.op, Tag::kAddition)) return false;
   const auto* left = std::get_if<Value>(&node.operands[0]);
   const auto* right = std::get_if<Value>(&node.operands[1]);
   const auto* alpha = std::get_if<c10::IValue>(&node.operands[2]);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "diptych/ops/tags.h"
 #include "diptych/scan_passes/body_flow.h"
 
 namespace diptych {
@@ -97,9 +98,8 @@ class Regrouper {
 
   // A product that nothing else reads, and a row that is added to each of its rows.
   bool is_product(Value value) const {
-    static const Op kMm = Op::find("aten.mm");
     const Node* producer = body_.producer(value);
-    return producer != nullptr && producer->op == kMm && is_private(value);
+    return producer != nullptr && has_tag(producer->op, Tag::kMatrixProduct) && is_private(value);
   }
   bool is_bias(Value value, Value product) const {
     const auto& sizes = body_.meta(value).sizes;

@@ -49,10 +49,9 @@ Value rows_of_carry(Emitter& emitter, Value stack, const ScanAttributes& scan, b
 }
 
 bool is_zeros(const Graph& graph, Value value) {
-  static const Op kMakers[] = {Op::find("aten.zeros"), Op::find("aten.zeros_like"), Op::find("aten.new_zeros")};
   if (const Node* producer = graph.producer(value)) {
     if (has_tag(producer->op, Tag::kSharesStorage)) return is_zeros(graph, std::get<Value>(producer->operands[0]));
-    return std::find(std::begin(kMakers), std::end(kMakers), producer->op) != std::end(kMakers);
+    return has_tag(producer->op, Tag::kZeros);
   }
   const auto& info = graph.info(value);
   if (info.kind != ValueInfo::Kind::kConstant) return false;

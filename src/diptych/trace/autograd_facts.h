@@ -1,10 +1,10 @@
-// What autograd says of a tensor, for checks that run at each call.
+// What autograd knows of a tensor, for checks that run at each call.
 #pragma once
 #include <torch/csrc/autograd/variable.h>
 
 namespace diptych::detail {
 
-/// Read off autograd's fields: the functions of at::Tensor for it go through several libraries.
+/// Read from autograd's own fields: the functions of at::Tensor for these facts go through several libraries.
 struct AutogradFacts {
   explicit AutogradFacts(const c10::TensorImpl& impl) {
     const auto* meta = static_cast<const torch::autograd::AutogradMeta*>(impl.autograd_meta());
@@ -15,5 +15,10 @@ struct AutogradFacts {
   bool requires_grad = false;
   bool is_leaf = true;
 };
+
+/// Returns the tensor that autograd sees `tensor` as a view of, or `tensor` itself.
+inline const at::Tensor& autograd_base(const at::Tensor& tensor) {
+  return tensor.is_view() ? torch::autograd::impl::get_view_autograd_meta(tensor)->get_backward_view().base_ : tensor;
+}
 
 }  // namespace diptych::detail

@@ -1,4 +1,4 @@
-// Autograd inside a kernel, which runs below it.
+// Autograd inside a kernel that runs below autograd.
 #pragma once
 #include <ATen/core/grad_mode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -7,7 +7,7 @@
 
 namespace diptych::detail {
 
-/// Switches autograd on for this thread, and recording of gradients; restores everything when it goes.
+/// Switches autograd and the recording of gradients on for this thread; its end restores both.
 class AutogradGuard {
  public:
   AutogradGuard() : saved_(c10::impl::tls_local_dispatch_key_set()) {

@@ -1,4 +1,4 @@
-// Nodes whose backward a user has written.
+// Autograd nodes whose backward a user has written.
 #pragma once
 #include <torch/csrc/autograd/function.h>
 
@@ -7,13 +7,13 @@
 
 namespace diptych::detail {
 
-/// A torch.autograd.Function of Python's. By the mangled name: Node::name() would spell out that of each node in a
-/// graph.
+/// Whether a node is a torch.autograd.Function of Python. This reads the mangled name of the type, because Node::name()
+/// would make a string for each node of a graph.
 inline bool is_python_function(const torch::autograd::Node& node) {
   return std::string_view(typeid(node).name()).find("PyNode") != std::string_view::npos;
 }
 
-/// One of Python's, or a torch::autograd::Function of C++'s.
+/// Whether a node is a torch.autograd.Function of Python or a torch::autograd::Function of C++.
 inline bool is_custom_function(const torch::autograd::Node& node) {
   return is_python_function(node) || std::string_view(typeid(node).name()).find("CppNode") != std::string_view::npos;
 }

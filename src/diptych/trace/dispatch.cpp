@@ -1,6 +1,5 @@
-// The two boxed kernels through which every operator of a traced function passes, and their registration.
-// Note [From a call to a node]: the user's call meets kFrontKey, where real tensors become stand-ins; then autocast and
-// autograd as in eager; then ATen's functionalization, which removes mutation; then kFakeKey, where it is recorded.
+#include "diptych/trace/dispatch.h"
+
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/copy.h>
 #include <c10/core/AutogradState.h>
@@ -12,9 +11,10 @@
 #include "diptych/ops/remedies.h"
 #include "diptych/trace/dispatch_keys.h"
 #include "diptych/trace/exchange_tensors.h"
-#include "diptych/trace/fake_tensor.h"
+#include "diptych/trace/front_call.h"
 #include "diptych/trace/location.h"
 #include "diptych/trace/memory_order.h"
+#include "diptych/trace/overlapping_writes.h"
 #include "diptych/trace/recorder.h"
 #include "diptych/trace/shadow.h"
 #include "diptych/trace/stack_tensors.h"
@@ -25,10 +25,11 @@ namespace {
 
 using torch::jit::Stack;
 
-// A meta tensor that stands for nothing: functionalization checks an in-place operator on such before it runs it.
+// Whether a tensor is a meta tensor of no trace: functionalization checks an in-place operator on these before it runs
+// it.
 bool is_plain_meta(const at::Tensor& tensor) { return tensor.defined() && tensor.is_meta() && !is_stand_in(tensor); }
 
-// Indexing by a mask gives as many elements as the mask has true ones.
+// Whether a call indexes by a mask: its result has as many elements as the mask has true ones.
 bool selects_by_mask(const OperatorPlan& plan, const Stack& stack) {
   if (!plan.may_select_by_mask) return false;
   const size_t begin = stack.size() - plan.takes_tensor.size();
@@ -43,36 +44,34 @@ bool selects_by_mask(const OperatorPlan& plan, const Stack& stack) {
 }
 
 void refuse_unsupported(const c10::OperatorHandle& op, const OperatorPlan& plan, const Stack& stack) {
-  DIPTYCH_CHECK(!plan.refused,
-                "[trace] {} in scope '{}' changes a tensor's storage, which a graph can't hold; "
-                "copy_ into the tensor, or call it outside the traced function",
-                c10::toString(op.operator_name()), current_place().str());
+  DIPTYCH_CHECK(!plan.changes_storage,
+                "[trace] {} changes a tensor's storage, which a graph can't hold; copy_ into the tensor, or call it "
+                "outside the traced function",
+                with_place(op.operator_name()));
   DIPTYCH_CHECK(!plan.has_hidden_aliases,
-                "[trace] {} in scope '{}' changes an argument or returns a view of one, and has no kernel for "
-                "functionalization that says how; use an operator that returns new tensors, or call it outside the "
-                "traced function",
-                c10::toString(op.operator_name()), current_place().str());
+                "[trace] {} changes an argument or returns a view of one, and has no kernel for functionalization that "
+                "says how; use an operator that returns new tensors, or call it outside the traced function",
+                with_place(op.operator_name()));
   DIPTYCH_CHECK(!plan.reads_values && !selects_by_mask(plan, stack),
-                "[trace] {} in scope '{}' needs the values of a tensor, which are not known while tracing; {}",
-                c10::toString(op.operator_name()), current_place().str(), remedy_for_values(op.operator_name().name));
+                "[trace] {} needs the values of a tensor, which are not known while tracing; {}",
+                with_place(op.operator_name()), remedy_for_values(op.operator_name().name));
 }
 
-// On a CPU normal_ draws many numbers at once for a contiguous tensor and one after the other for any other, with other
-// results. What runs in the graph draws into a tensor without gaps, which may be contiguous where this one is not.
-void refuse_normal_with_gaps(const c10::OperatorHandle& op, const Stack& stack) {
-  static const Op kNormal = Op::find("aten.normal_");
+// The graph draws into a tensor without gaps, which may be contiguous where the tensor of this call is not. On a CPU
+// the kernel then draws other numbers.
+void refuse_draw_with_gaps(const c10::OperatorHandle& op, const OperatorPlan& plan, const Stack& stack) {
   constexpr int64_t kAtOnce = 16;
-  if (!(Op(op) == kNormal)) return;
+  if (plan.trait != TraceTrait::kDrawsInBlocks) return;
   const at::Tensor& self = stack[stack.size() - op.schema().arguments().size()].toTensor();
-  const auto order = MemoryOrder(self.strides()).order;  // what runs in the graph keeps it
+  const auto order = MemoryOrder(self.strides()).order;  // the tensor of the graph keeps it
   const bool becomes_contiguous = !self.is_contiguous() && std::is_sorted(order.begin(), order.end());
   DIPTYCH_CHECK(!becomes_contiguous || self.numel() < kAtOnce || !self.device().is_cpu(),
-                "[trace] {} in scope '{}' draws into a tensor with gaps, for which eager's kernel draws other numbers "
-                "than for one without; copy_ what randn gives into it",
-                c10::toString(op.operator_name()), current_place().str());
+                "[trace] {} draws into a tensor with gaps, for which eager's kernel draws other numbers than for one "
+                "without; copy_ the result of randn into it",
+                with_place(op.operator_name()));
 }
 
-// Exchanges the real tensors among the arguments for their stand-ins; in a shadow, for those of their copies.
+// Exchanges the real tensors among the arguments for their stand-ins; in a shadow, for the stand-ins of their copies.
 void exchange_real_tensors(Recorder& recorder, const OperatorPlan& plan, Stack& stack) {
   const auto is_foreign = [&](const at::Tensor& tensor) {
     return tensor.defined() && !tensor.unsafeGetTensorImpl()->is_wrapped_number() && !recorder.owns(tensor);
@@ -83,16 +82,17 @@ void exchange_real_tensors(Recorder& recorder, const OperatorPlan& plan, Stack& 
   });
 }
 
-// Whether this call of an operator with undeclared mutation will mutate.
+// Whether this call of an operator with an undeclared mutation mutates.
 bool mutates_hidden(const OperatorPlan& plan, const Stack& stack) {
+  if (!plan.hidden_mutation) return false;
   const auto* arguments = &stack[stack.size() - plan.takes_tensor.size()];
-  const auto& mutated = arguments[plan.hidden_mutation.mutated_argument];
+  const auto& mutated = arguments[plan.hidden_mutation->mutated_argument];
   return mutated.isTensor() && mutated.toTensor().defined() &&
-         arguments[plan.hidden_mutation.condition_argument].toBool();
+         arguments[plan.hidden_mutation->condition_argument].toBool();
 }
 
-// Functionalization checks an in-place operator by calling it on plain metas first. Where LibTorch has no Meta kernel
-// for it there is nothing to check, and the result, which is the first argument, is all that is asked for.
+// Functionalization checks an in-place operator by calling it on plain meta tensors first. If LibTorch has no Meta
+// kernel for it, there is nothing to check, and only the result is needed, which is the first argument.
 void check_on_meta(const c10::OperatorHandle& op, const OperatorPlan& plan, Stack* stack) {
   const c10::impl::ExcludeDispatchKeyGuard guard(kNotOnMeta);
   const size_t begin = stack->size() - plan.takes_tensor.size();
@@ -106,13 +106,14 @@ void check_on_meta(const c10::OperatorHandle& op, const OperatorPlan& plan, Stac
   }
 }
 
-// A backward that is not recorded itself only passes through autograd's kernels of LibTorch's own operators, which is
-// half the cost of a view. Nobody asks its tensors whether they are views; in-place operators do check versions there.
+// Whether autograd's kernel for an operator has nothing to do. In a backward that autograd does not record, operators
+// of LibTorch only pass through these kernels, at half the cost of a view, and nothing asks whether a tensor is a view.
+// In-place operators check versions there.
 bool is_nothing_to_autograd(const Recorder& recorder, const OperatorPlan& plan) {
   return recorder.phase() == Phase::kBackward && !c10::GradMode::is_enabled() && plan.is_native && !plan.mutates;
 }
 
-// Some composites give tensors of their own where they take a stand-in for a subclass, and leave `out` as it was.
+// Some composites take a stand-in for a tensor subclass, return new tensors, and do not write to `out`.
 void call_composite(const c10::OperatorHandle& op, const OperatorPlan& plan, c10::DispatchKeySet keys, Stack* stack) {
   if (plan.num_out == 0) return op.redispatchBoxed(keys, stack);
   const Stack out(stack->end() - static_cast<int64_t>(plan.num_out), stack->end());
@@ -134,8 +135,8 @@ void dress_results(const c10::OperatorHandle& op, const Stack& stack) {
   }
 }
 
-// In inference mode a view of another tensor is no inference tensor: ATen makes it by a constructor of its own, which
-// does not ask for the mode as that of a stand-in does.
+// Lets views in inference mode be what they are in eager. There a view of a normal tensor is not an inference tensor,
+// because ATen makes it by a constructor that ignores the mode; the constructor of a stand-in does not ignore it.
 class NormalViews {
  public:
   NormalViews(const OperatorPlan& plan, const Stack& stack)
@@ -165,7 +166,7 @@ void front_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack
   }
   if (recorder == nullptr || any_tensor(*stack, plan, is_plain_meta)) return op.redispatchBoxed(below, stack);
   refuse_unsupported(op, plan, *stack);
-  if (plan.is_lift) {
+  if (plan.trait == TraceTrait::kLiftsLiteral) {
     const at::Tensor lifted = recorder->lift(stack->back().toTensor());
     if (lifted.defined()) {
       stack->back() = lifted;
@@ -174,12 +175,12 @@ void front_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack
   }
   exchange_real_tensors(*recorder, plan, *stack);
   if (plan.mutates) ++traced_writes;
-  if (plan.replacement && mutates_hidden(plan, *stack)) return plan.replacement->callBoxed(stack);
-  if (plan.draws_random && plan.mutates) refuse_normal_with_gaps(op, *stack);
-  // A composite's inner operators come by here themselves, one by one, as the calls that autograd knows.
+  if (mutates_hidden(plan, *stack)) return plan.hidden_mutation->declared.handle().callBoxed(stack);
+  refuse_draw_with_gaps(op, plan, *stack);
+  // The inner operators of a composite pass here themselves, one by one, as the calls that autograd knows.
   if (plan.is_composite) return call_composite(op, plan, below, stack);
-  if (!plan.writes.empty() && recorder->write_by_strides(op, plan, stack)) return;
-  Recorder::FrontCall call(*recorder, op, plan, *stack);
+  if (!plan.writes.empty() && write_by_strides(*recorder, op, plan, stack)) return;
+  FrontCall call(*recorder, op, plan, *stack);
   if (is_nothing_to_autograd(*recorder, plan)) {
     const c10::impl::ExcludeDispatchKeyGuard guard(kAutogradKeys | c10::DispatchKeySet(kFrontKey));
     op.redispatchBoxed(below - kAutogradKeys, stack);

@@ -1,15 +1,15 @@
-// The two dispatch keys that tracing stands on, named in one place.
+// The two dispatch keys that tracing is built on, named in one place.
 #pragma once
 #include <c10/core/DispatchKeySet.h>
 
 namespace diptych::detail {
 
-/// Below autograd and functionalization, above the backends: here operators are recorded. It has no kernels of its own
-/// in LibTorch 2.13; later versions give it a fake mode, and this constant is what must change then.
+/// The key at which operators are recorded: below autograd and functionalization, above the backends. LibTorch 2.13
+/// registers no kernels for it. Later versions have a fake mode there, and this constant must then change.
 inline constexpr c10::DispatchKey kFakeKey = c10::DispatchKey::Fake;
 
-/// Above autocast and autograd: here real tensors are exchanged for their stand-ins. LibTorch reserves this key for
-/// libraries outside its tree and registers nothing on it.
+/// The key at which real tensors are exchanged for their stand-ins: above autocast and autograd. LibTorch reserves it
+/// for libraries outside its tree and registers no kernels for it.
 inline constexpr c10::DispatchKey kFrontKey = c10::DispatchKey::DeferredInit;
 
 /// The keys of autograd's kernels.

@@ -1,10 +1,10 @@
-// Putting other tensors in the place of some among the arguments of a boxed call.
+// Exchanging tensors among the arguments of a boxed call for other tensors.
 #pragma once
 #include "diptych/trace/stack_tensors.h"
 
 namespace diptych::detail {
 
-/// Puts what `exchange` gives in the place of each argument that is a tensor, and of each element of a list of them.
+/// Replaces each tensor among the arguments, elements of lists included, by what `exchange` returns for it.
 template <class Exchange>
 void exchange_each(const OperatorPlan& plan, torch::jit::Stack& stack, const Exchange& exchange) {
   const size_t begin = stack.size() - plan.takes_tensor.size();
@@ -26,7 +26,7 @@ void exchange_each(const OperatorPlan& plan, torch::jit::Stack& stack, const Exc
   }
 }
 
-/// Exchanges those for which `is_foreign` holds for what `stand_in` gives for them.
+/// Replaces each tensor among the arguments for which `is_foreign` returns true by what `stand_in` returns for it.
 template <class IsForeign, class StandIn>
 void exchange_tensors(const OperatorPlan& plan, torch::jit::Stack& stack, const IsForeign& is_foreign,
                       const StandIn& stand_in) {

@@ -11,8 +11,8 @@
 namespace diptych::detail {
 namespace {
 
-// Every fake shares a storage of no bytes: autograd asks for a storage, and functionalization tracks aliasing in its
-// own.
+// All fake tensors of a device share a storage of no bytes. Autograd needs a storage, but aliasing is tracked by
+// functionalization's own storages.
 c10::Storage empty_storage(c10::Device device) {
   static auto* mutex = new std::mutex();
   static auto* storages = new std::unordered_map<std::string, c10::Storage>();
@@ -90,8 +90,8 @@ c10::intrusive_ptr<c10::TensorImpl> FakeTensorImpl::shallow_copy_and_detach(c10:
 
 namespace {
 
-// Of the traces that this thread is inside of. Whoever has asked a stand-in for its sizes, as formulas of gradients do,
-// still reads them when an in-place change has come to the stand-in and exchanged its fake for another.
+// The fake tensors of the traces that this thread is inside of. A formula of a gradient may hold a reference to the
+// sizes of a stand-in, and still read it after an in-place operator has exchanged the stand-in's fake tensor.
 thread_local std::vector<at::Tensor> kept_fakes;
 
 at::Tensor kept(at::Tensor fake, uint64_t trace_id) {
@@ -127,9 +127,9 @@ FakeTensorImpl* as_fake(const at::Tensor& tensor) {
 
 bool is_stand_in(const at::Tensor& tensor) { return as_fake(tensor) != nullptr; }
 
-// Data not by the flag that has reads through const pointers refused, too: autograd reads a wrapper's device through
-// one. Python's new() and new_tensor() ask a tensor's keys for its backend, and know nothing of kFakeKey; while a trace
-// runs, the thread includes that key, and the tensor inside has it for good.
+// Only mutable access to the data is refused, since autograd reads a wrapper's device through a const pointer. Python's
+// new() and new_tensor() look for the backend among a tensor's keys, where kFakeKey would confuse them; the wrapper can
+// lose it, since the thread includes the key while a trace runs, and the fake tensor inside keeps it.
 void look_dense(const at::Tensor& stand_in) {
   if (!stand_in.defined() || !at::functionalization::impl::isFunctionalTensor(stand_in)) return;
   stand_in.storage().unsafeGetStorageImpl()->set_throw_on_mutable_data_ptr();

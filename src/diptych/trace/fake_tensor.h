@@ -1,4 +1,4 @@
-// A tensor without data: the stand-in that flows through the user's function while it is traced.
+// The stand-in for a tensor: it has no data, and flows through the user's function while the function is traced.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -9,19 +9,19 @@ namespace diptych::detail {
 
 class Recorder;
 
-/// The trace id of a placeholder, which is of no trace and may be met in any.
+/// The trace id of a placeholder, which belongs to no trace and may be used in any.
 inline constexpr uint64_t kNoTrace = 0;
 
 /// A TensorImpl that autograd and functionalization treat as a dense tensor of its device. It knows the graph value
-/// that it stands for and has a meta tensor, on which shapes are computed. Threads: as any tensor; it must not
-/// outlive its use in the recorder's trace (checked by `trace_id`).
+/// that it stands for, and has a meta tensor on which shapes are computed. Threads: as any tensor. It must not be used
+/// after its trace, which `trace_id` checks.
 struct FakeTensorImpl final : c10::TensorImpl {
-  /// Looks like `meta`.
+  /// Has the sizes, strides, offset and dtype of `meta`.
   FakeTensorImpl(at::Tensor meta, c10::Device device, uint64_t trace_id, Value value);
-  /// Looks as `shape` says; `storage_size` is that of the storage it lies in, in elements.
+  /// Has the sizes, strides, offset and dtype of `shape`; `storage_size` is the size of its storage in elements.
   FakeTensorImpl(const ResultShape& shape, int64_t storage_size, c10::Device device, uint64_t trace_id, Value value);
 
-  /// A meta tensor that looks like this one; made when first asked for.
+  /// Returns a meta tensor that looks like this one, made when it is first asked for.
   const at::Tensor& meta() const;
   int64_t storage_size() const { return storage_size_; }
 
@@ -39,24 +39,24 @@ struct FakeTensorImpl final : c10::TensorImpl {
   const char* tensorimpl_type_name() const override { return "diptych::FakeTensor"; }
 };
 
-/// Makes a fake of `meta` on `device` for `value` of the trace.
+/// Makes a fake tensor that looks like `meta`, on `device`, for `value` of the trace.
 at::Tensor make_fake(at::Tensor meta, c10::Device device, uint64_t trace_id, Value value);
-/// The same for a tensor that looks as `shape` says and lies in a storage of that many elements.
+/// The same for a tensor that looks as `shape` says, in a storage of `storage_size` elements.
 at::Tensor make_fake(const ResultShape& shape, int64_t storage_size, c10::Device device, uint64_t trace_id,
                      Value value);
-/// Lets go of those that were made on this thread, when its outermost trace has ended.
+/// Releases the fake tensors that were made on this thread, once its outermost trace has ended.
 void release_fakes();
-/// The fake behind `tensor`, which may be wrapped by functionalization; null if there is none.
+/// Returns the fake tensor behind `tensor`, which functionalization may have wrapped; null if there is none.
 FakeTensorImpl* as_fake(const at::Tensor& tensor);
 /// Whether `tensor` stands for a value of some trace, live or ended.
 bool is_stand_in(const at::Tensor& tensor);
-/// Has whoever reads the memory of a stand-in, which has none, told so, else he would see a null pointer; and whoever
-/// asks for its backend told that of a dense tensor.
+/// Makes data_ptr() on a stand-in throw instead of returning null, and makes the stand-in report the backend of a dense
+/// tensor.
 void look_dense(const at::Tensor& stand_in);
-/// A meta tensor with the sizes, strides, offset and dtype of `tensor`.
+/// Returns a meta tensor with the sizes, strides, offset and dtype of `tensor`.
 at::Tensor meta_like(const at::Tensor& tensor);
 
-/// The elements of a boxed Tensor[] or Tensor?[] argument; a caller may have boxed it as a list of either.
+/// Returns the elements of a boxed Tensor[] or Tensor?[] argument, which a caller may have boxed as either list.
 std::vector<std::optional<at::Tensor>> optional_tensors(const c10::IValue& list);
 
 }  // namespace diptych::detail

@@ -7,11 +7,12 @@
 #include <utility>
 
 #include "diptych/base/error.h"
+#include "diptych/trace/location.h"
 
 namespace diptych::detail {
 namespace {
 
-// Exchanges the number that the generator reports as its seed; what it draws depends on its state alone.
+// Exchanges the number that the generator reports as its seed. Draws depend on its state alone, and do not change.
 uint64_t exchange_seed(uint64_t seed) {
   at::Generator generator = at::detail::getDefaultCPUGenerator();
   auto* impl = at::check_generator<at::CPUGeneratorImpl>(generator);
@@ -34,7 +35,7 @@ uint64_t current_seed() {
 struct Watches {
   std::mutex mutex;
   int num_open = 0;
-  bool was_seeded = false;  // since the first of those that are open
+  bool was_seeded = false;  // since the first open watch began
   uint64_t seed = 0;        // the generator's own
   uint64_t mark = 0x6469707479636800;
 };
@@ -48,7 +49,7 @@ void check_mark() {
                 "which a graph can't do; call manual_seed before the function, or use Diptych's checkpoint()");
 }
 
-// How often a graph's nodes hold each generator, and one node that does.
+// How many operands of a graph are one generator, and a node that has it.
 struct Holder {
   const Node* node;
   size_t count = 0;
@@ -101,9 +102,9 @@ void GeneratorWatch::check(const Graph& graph) {
   for (const auto& [impl, holder] : holders(graph)) {
     const auto generator = c10::intrusive_ptr<c10::GeneratorImpl>::reclaim_copy(const_cast<c10::GeneratorImpl*>(impl));
     DIPTYCH_CHECK(generator.use_count() > holder.count + 1,
-                  "[capture] {} in scope '{}' draws from a generator that the function makes, which would go on in the "
-                  "next call where the function makes a new one; make it outside and pass it",
-                  holder.node->op.name(), holder.node->provenance.scope.str());
+                  "[capture] {} draws from a generator that the function makes, which would go on in the next call "
+                  "where the function makes a new one; make it outside and pass it",
+                  with_scope(holder.node->op.name(), holder.node->provenance.scope));
   }
 }
 

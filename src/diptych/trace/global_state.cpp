@@ -14,7 +14,7 @@
 namespace diptych {
 namespace {
 
-// The processor's own switch, which each thread has for itself.
+// The processor's own switch, which each thread has.
 bool flushes_denormals() {
 #if defined(__SSE__)
   return (_mm_getcsr() & _MM_FLUSH_ZERO_MASK) != 0;
@@ -28,8 +28,9 @@ struct KernelMode {
   bool (*is_on)(const at::Context&);
 };
 
-// What kernels read each time they run needs no row: a graph runs the same kernels. The number of threads changes no
-// meaning. Attention chooses between its forms while it is traced; memory is filled where a constant is computed.
+// Switches that kernels read each time they run need no row, because a graph runs the same kernels. The number of
+// threads changes no meaning. Attention chooses its form while it is traced, and constants may be computed in
+// uninitialized memory.
 constexpr KernelMode kKernelModes[] = {
     {"deterministic algorithms", [](const at::Context& context) { return context.deterministicAlgorithms(); }},
     {"warnings alone of what is not deterministic",

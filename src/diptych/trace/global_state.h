@@ -1,4 +1,4 @@
-// The thread's and the process's state that changes what a function means, as a guard compares it.
+// State of the thread and of the process that changes what a function means, for guards to compare.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -15,14 +15,14 @@ struct GlobalState {
   at::ScalarType autocast_cpu_dtype = at::kBFloat16;
   at::ScalarType autocast_cuda_dtype = at::kHalf;
   at::ScalarType default_dtype = at::kFloat;
-  /// Switches that composite operators read while they are traced, and kernels while constants are computed: a bit for
-  /// each row of a table in the source.
+  /// Switches that composite operators read while they are traced, and kernels while constants are computed: one bit
+  /// for each row of a table in global_state.cpp.
   uint32_t kernel_modes = 0;
 
   static GlobalState current();
-  /// The state now, but with autocast off.
+  /// Returns the current state with autocast off.
   static GlobalState without_autocast();
-  /// Whether what matters to a backward pass is the same: autocast and the modes of kernels.
+  /// Whether the state that a backward depends on is the same: autocast and the modes of kernels.
   bool same_for_backward(const GlobalState& other) const;
   bool operator==(const GlobalState&) const = default;
   /// "grad mode was on, is off"; empty if equal.

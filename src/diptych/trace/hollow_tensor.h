@@ -1,11 +1,11 @@
-// A tensor of any size that takes no memory, to trace with.
+// A stand-in for tracing that has any size and takes no memory.
 #pragma once
 #include <ATen/core/Tensor.h>
 
 namespace diptych::detail {
 
-/// A tensor with the dtype, device, offset and requires_grad of `like` and other sizes and strides (of as many
-/// dimensions), over a storage of no bytes: its elements must not be read.
+/// Returns a tensor with the dtype, device, offset and requires_grad of `like`, and with the given sizes and strides,
+/// as many as it has dimensions. Its storage has no bytes, so its elements must not be read.
 at::Tensor hollow_like(const at::Tensor& like, at::IntArrayRef sizes, at::IntArrayRef strides);
 
 }  // namespace diptych::detail

@@ -1,5 +1,7 @@
 #include "diptych/trace/location.h"
 
+#include <fmt/format.h>
+
 #include "diptych/trace/scope.h"
 
 namespace diptych {
@@ -15,5 +17,13 @@ InternedString detail::current_place() {
   if (location.empty() || scope.empty()) return scope.empty() ? location : scope;
   return InternedString(scope.str() + "/" + location.str());
 }
+
+std::string detail::with_scope(std::string_view what, const InternedString& scope) {
+  return scope.empty() ? std::string(what) : fmt::format("{} in scope '{}'", what, scope.str());
+}
+
+std::string detail::with_place(std::string_view what) { return with_scope(what, current_place()); }
+
+std::string detail::with_place(const c10::OperatorName& op) { return with_place(c10::toString(op)); }
 
 }  // namespace diptych

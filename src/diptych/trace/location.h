@@ -1,19 +1,29 @@
-// Where the caller's code stands, as a binding of another language tells it.
+// Where the caller's code is, as a binding of another language knows it.
 #pragma once
+#include <ATen/core/operator_name.h>
+
+#include <string>
+#include <string_view>
+
 #include "diptych/base/interned_string.h"
 
 namespace diptych {
 
-/// Tells where the code stands that calls an operator, "model.py:12 forward"; empty if it does not know. Asked for each
-/// node of a forward that is traced; nodes carry it behind their scopes.
+/// Tells where the code is that calls an operator, "model.py:12 forward"; empty if it does not know. It is asked for
+/// each node of a forward that is traced; the node carries the answer behind its scopes.
 using LocationSource = InternedString (*)();
 
 /// Sets it for the process; null for none. Threads: call it before anything is traced.
 void set_location_source(LocationSource source);
 
 namespace detail {
-/// The scopes of this thread with the location behind them.
+/// Returns the scopes of this thread with the location behind them.
 InternedString current_place();
+/// Returns "what in scope 'scope'" for a message, or just "what" if the scope is empty.
+std::string with_scope(std::string_view what, const InternedString& scope);
+/// The same with current_place().
+std::string with_place(std::string_view what);
+std::string with_place(const c10::OperatorName& op);
 }  // namespace detail
 
 }  // namespace diptych

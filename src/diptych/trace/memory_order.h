@@ -1,4 +1,4 @@
-// The dimensions of a dense tensor in the order in which they lie in memory, and tensors laid out like others.
+// The dimensions of a dense tensor in the order of memory, and tensors with the layout of others.
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/clone.h>
@@ -9,7 +9,7 @@
 
 namespace diptych::detail {
 
-/// The dimensions, the one of the largest stride first, and the permutation that undoes this.
+/// The dimensions by falling stride, and the permutation that undoes this order.
 struct MemoryOrder {
   explicit MemoryOrder(c10::IntArrayRef strides) : order(strides.size()), inverse(strides.size()) {
     std::iota(order.begin(), order.end(), 0);
@@ -20,7 +20,7 @@ struct MemoryOrder {
   std::vector<int64_t> inverse;
 };
 
-/// Whether the tensor is laid out by these strides; those of dimensions of one element say nothing.
+/// Whether the tensor has these strides; strides of dimensions of size 1 do not matter.
 inline bool has_layout(const at::Tensor& tensor, c10::IntArrayRef strides) {
   for (int64_t d = 0; d < tensor.dim(); ++d) {
     if (tensor.size(d) != 1 && tensor.stride(d) != strides[d]) return false;
@@ -28,7 +28,7 @@ inline bool has_layout(const at::Tensor& tensor, c10::IntArrayRef strides) {
   return true;
 }
 
-/// Whether the tensor's elements lie one after the other, with its dimensions in this order.
+/// Whether the tensor's elements lie one after the other in memory, with its dimensions in this order.
 inline bool is_dense_in_order(const at::Tensor& tensor, const MemoryOrder& memory) {
   int64_t next = 1;
   for (auto dim = memory.order.rbegin(); dim != memory.order.rend(); ++dim) {
@@ -38,12 +38,12 @@ inline bool is_dense_in_order(const at::Tensor& tensor, const MemoryOrder& memor
   return true;
 }
 
-/// A copy without gaps, with its dimensions in this order.
+/// Returns a copy without gaps, with its dimensions in this order in memory.
 inline at::Tensor clone_in_order(const at::Tensor& source, const MemoryOrder& memory) {
   return at::clone(source.permute(memory.order), at::MemoryFormat::Contiguous).permute(memory.inverse);
 }
 
-/// The tensor if it is laid out so, else such a copy of it.
+/// Returns the tensor if is_dense_in_order() holds for it, and a copy by clone_in_order() if not.
 inline at::Tensor in_order(const at::Tensor& tensor, const MemoryOrder& memory) {
   return is_dense_in_order(tensor, memory) ? tensor : clone_in_order(tensor, memory);
 }

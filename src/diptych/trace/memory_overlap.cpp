@@ -13,7 +13,8 @@ namespace {
 
 constexpr int64_t kMostCounted = 1 << 16;
 
-// Whether each dimension steps over all that the smaller ones reach; enough, but not needed, to have no overlap.
+// Whether each dimension steps over everything that dimensions with smaller strides reach. Then there is no overlap;
+// there may be none otherwise, too.
 bool is_nested(c10::IntArrayRef sizes, c10::IntArrayRef strides) {
   std::vector<std::pair<int64_t, int64_t>> dims;
   for (size_t i = 0; i < sizes.size(); ++i) {
@@ -41,8 +42,8 @@ bool any_place_twice(c10::IntArrayRef sizes, c10::IntArrayRef strides) {
 
 constexpr int64_t kMostRuns = 1 << 20;
 
-// The bytes that a tensor's elements take up: runs of one length, repeated along steps of which each is larger than the
-// ones before it. What is seen through several indices counts once.
+// The bytes that a tensor's elements take up: runs of one length, repeated along steps, each of which is larger than
+// the ones before it. A byte that is reached by several indices counts once.
 struct Places {
   struct Step {
     int64_t stride;
@@ -96,8 +97,8 @@ struct Places {
     return runs;
   }
 
-  /// Numbers blocks of `stride` bytes, and takes away all but where in its block each place is. Returns the numbers,
-  /// first and last, of the blocks; nothing where what lies in a block does not repeat in all.
+  /// Numbers blocks of `stride` bytes, and reduces the places to those within one block. Returns the first and the last
+  /// number of the blocks that have places; nullopt if the places are not the same in all of them.
   std::optional<std::pair<int64_t, int64_t>> fold(int64_t stride) {
     const int64_t first = begin / stride;
     int64_t last = first;
@@ -207,7 +208,7 @@ std::vector<size_t> memory_groups(const std::vector<at::Tensor>& tensors) {
   }
   if (!any_lent) return groups;
   std::sort(ranges.begin(), ranges.end(), [](const auto& a, const auto& b) { return a.first.begin < b.first.begin; });
-  // From range to range, joined while one begins before the others end.
+  // Ranges are joined as long as the next one begins before the joined ones end.
   std::vector<size_t> first(tensors.size());
   std::iota(first.begin(), first.end(), 0);
   for (size_t begin = 0; begin < ranges.size();) {

@@ -1,4 +1,4 @@
-// Whether elements lie in one place: two of one tensor's, by its strides, and those of two storages, by their
+// Whether elements lie in one place in memory: elements of one tensor by its strides, elements of two storages by their
 // addresses.
 #pragma once
 #include <ATen/core/Tensor.h>
@@ -9,20 +9,20 @@
 
 namespace diptych::detail {
 
-/// Whether two elements of a tensor of these sizes and strides lie in one place. Exact up to 65,536 elements; beyond,
-/// strides that are too hard to tell count as overlapping.
+/// Whether two elements of a tensor with these sizes and strides lie in one place. Exact up to 65,536 elements; beyond
+/// that, strides that are too expensive to decide count as overlapping.
 bool has_overlap(c10::IntArrayRef sizes, c10::IntArrayRef strides);
 
-/// Whether elements of two tensors lie in one place, if their storages are one. Exact where each goes by steps of its
-/// own or by those of the other; else up to a million runs of elements, and beyond they count as sharing.
+/// Whether elements of two tensors on one storage lie in one place. Exact where the blocks of the larger strides do not
+/// overlap; otherwise exact up to a million runs of elements, and beyond that the tensors count as sharing.
 bool share_places(const at::Tensor& a, const at::Tensor& b);
 
-/// Whether all elements of `part` lie where elements of `whole` do, if their storages are one. Exact up to a million
-/// runs of elements, and beyond they count as lying elsewhere.
+/// Whether all elements of `part` are elements of `whole`, which lies on the same storage. Exact up to a million runs
+/// of elements; beyond that they count as lying elsewhere.
 bool has_places_of(const at::Tensor& whole, const at::Tensor& part);
 
-/// Where a storage lies in memory. That of one without elements, or whose elements are copied before anyone writes to
-/// them, is empty.
+/// Where a storage lies in memory. The range is empty for a storage without elements, or whose elements are copied
+/// before a write.
 struct MemoryRange {
   uintptr_t begin = 0;
   uintptr_t end = 0;
@@ -30,15 +30,15 @@ struct MemoryRange {
   bool overlaps(const MemoryRange& other) const { return begin < other.end && other.begin < end; }
 };
 
-/// Whether memory can be the same under two storages: one of them has it from somebody else, as from_blob() and what
-/// other libraries lend. Two that allocated their own have it for themselves.
+/// Whether the memory of a storage was lent to it, by from_blob() or another library, so that another storage may have
+/// the same memory. Storages that allocated their memory do not share it.
 inline bool is_lent(const c10::StorageImpl& storage) { return !storage.resizable(); }
 
 /// Whether two tensors share a storage, or have storages that share memory.
 bool may_share_memory(const at::Tensor& a, const at::Tensor& b);
 
-/// For each tensor, the position of the first one that it shares memory with, directly or by way of others; its own
-/// where there is none. Tensors without storage share with none.
+/// Returns for each tensor the position of the first tensor that it shares memory with, directly or through others; its
+/// own position if there is none. A tensor without storage shares memory with no other.
 std::vector<size_t> memory_groups(const std::vector<at::Tensor>& tensors);
 
 }  // namespace diptych::detail

@@ -9,9 +9,9 @@ namespace diptych::detail {
 
 using Registrations = ska::flat_hash_map<c10::DispatchKey, std::list<c10::impl::AnnotatedKernel>>;
 
-// The dispatcher keeps the registrations that later ones hide, and shows only the last. The one place where the
-// language lets private names be used from outside is the argument list of an explicit instantiation, which hands them
-// to these friends.
+// The dispatcher keeps registrations that later ones hide, but only shows the last. C++ lets code outside a class use
+// its private names in one place, the argument list of an explicit instantiation. The instantiation below hands them to
+// these friends.
 const c10::impl::OperatorEntry& entry_of(const c10::OperatorHandle& op);
 const Registrations& registrations_of(const c10::impl::OperatorEntry& entry);
 
@@ -26,7 +26,7 @@ namespace {
 bool is_of_python(const c10::impl::AnnotatedKernel& kernel) { return kernel.debug.find(".py:") != std::string::npos; }
 }  // namespace
 
-// In the dispatcher's order for the Meta key; of each key, the registration that came first.
+// Looks through the keys in the dispatcher's order for Meta, and takes the first registration for a key.
 const c10::KernelFunction* find_meta_kernel(const c10::OperatorHandle& op, bool with_composites) {
   const Registrations& registrations = registrations_of(entry_of(op));
   for (const auto key : {c10::DispatchKey::Meta, c10::DispatchKey::CompositeExplicitAutogradNonFunctional,
@@ -57,14 +57,14 @@ bool run_meta_kernel(const c10::OperatorHandle& op, const c10::KernelFunction* k
     stack->insert(stack->end(), arguments.begin(), arguments.end());
     return false;
   } catch (const std::exception& error) {
-    // Torch gives an operator that is written in Python a kernel that says so.
+    // Torch registers a kernel that throws this for an operator that is written in Python and has no fake kernel.
     const std::string_view words = error.what();
     if (words.find("no fake impl registered") == std::string_view::npos) throw;
   }
   detail::throw_user_error(fmt::format(
-      "[trace] {} in scope '{}' has no fake kernel, so that nobody knows what its results look like; "
-      "register one for meta tensors (in Python with register_fake()), or call it outside the traced function",
-      c10::toString(op.operator_name()), current_place().str()));
+      "[trace] {} has no fake kernel, so that nobody knows what its results look like; register one for meta tensors "
+      "(in Python with register_fake()), or call it outside the traced function",
+      with_place(op.operator_name())));
 }
 
 }  // namespace diptych::detail

@@ -1,8 +1,9 @@
 #include "diptych/trace/operator_plan.h"
 
-#include <array>
+#include <algorithm>
+#include <memory>
 #include <mutex>
-#include <string_view>
+#include <unordered_map>
 
 #include "diptych/ops/tags.h"
 #include "diptych/trace/meta_kernel.h"
@@ -10,31 +11,8 @@
 namespace diptych::detail {
 namespace {
 
-// Operators that swap or resize storage: functionalization would accept some of them and lose the effect on callers.
-constexpr std::array<std::string_view, 7> kRefused{
-    "aten::set_",          "aten::resize_",         "aten::resize_as_",
-    "aten::set_data",      "aten::_resize_output_", "aten::resize_as_sparse_",
-    "aten::sparse_resize_"};
-
-constexpr std::array<std::string_view, 4> kInverseViews{"aten::select_scatter", "aten::slice_scatter",
-                                                        "aten::diagonal_scatter", "aten::as_strided_scatter"};
-
-// Operators that mutate an argument without saying so in their schema, and the one that says so.
-struct Replacement {
-  std::string_view hidden;
-  const char* declared;
-  HiddenMutation when;
-};
-constexpr std::array<Replacement, 1> kReplacements{{{"aten::native_batch_norm",
-                                                     "aten::_native_batch_norm_legit",
-                                                     {/*mutated_argument=*/3, /*condition_argument=*/5}}}};
-
-bool contains(const auto& names, std::string_view name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
-
-// Whether a call on meta tensors reaches a kernel. ATen's fallback for the rest, which only throws, counts as a
-// computed kernel, so registrations are asked for.
+// Whether a call on meta tensors reaches a kernel. This asks for registrations: the fallback that ATen has for all
+// other operators, which only throws, counts as a computed kernel.
 bool has_meta_kernel(const c10::OperatorHandle& op) {
   for (const auto key :
        {c10::DispatchKey::Meta, c10::DispatchKey::CompositeExplicitAutograd,
@@ -44,7 +22,7 @@ bool has_meta_kernel(const c10::OperatorHandle& op) {
   return false;
 }
 
-// A library's kernel for every device may read memory, and goes when the library does.
+// A library's kernel for all devices may read memory, and is gone once the library is unloaded.
 void read_meta_kernels(const c10::OperatorHandle& op, OperatorPlan& plan) {
   const c10::KernelFunction* const found = find_meta_kernel(op, /*with_composites=*/plan.is_native);
   plan.has_meta_kernel = has_meta_kernel(op);
@@ -65,7 +43,7 @@ void read_arguments(const c10::FunctionSchema& schema, OperatorPlan& plan) {
     plan.takes_tensor.push_back(type->isSubtypeOf(*c10::OptionalType::ofTensor()) &&
                                 type->kind() != c10::TypeKind::NoneType);
     plan.takes_list.push_back(is_list_of_tensors(type));
-    // The real type keeps what the schema type shows as int.
+    // The schema type shows a device as int; the real type does not.
     const auto& real = argument.real_type();
     const bool is_device =
         real->kind() == c10::TypeKind::DeviceObjType ||
@@ -85,68 +63,45 @@ std::vector<bool> written_arguments(const c10::OperatorHandle& op) {
   return writes;
 }
 
-// Functionalization has kernels for most of LibTorch's own operators; of all others it takes those whose results are
-// new tensors.
+// Functionalization has kernels for most of LibTorch's own operators; of the others it takes only those that return new
+// tensors.
 bool has_aliases_unknown_to_functionalization(const c10::OperatorHandle& op) {
   return !op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&
          !op.hasKernelForDispatchKey(c10::DispatchKey::Functionalize) && op.schema().hasAnyAliasInfo();
 }
 
+// Reads the tables of ops/.
+void read_tables(const Op& op, OperatorPlan& plan) {
+  plan.draws_random = has_tag(op, Tag::kRandom);
+  plan.changes_storage = has_tag(op, Tag::kChangesStorage);
+  plan.is_native = has_tag(op, Tag::kNative);
+  plan.is_view = has_tag(op, Tag::kView);
+  plan.is_inverse_view = has_tag(op, Tag::kInverseView);
+  plan.reinterprets = has_tag(op, Tag::kReinterprets);
+  plan.stops_gradient = has_tag(op, Tag::kStopsGradient);
+  plan.fills = has_tag(op, Tag::kFills);
+  plan.write_back = write_back(op);
+  plan.trait = trace_trait(op);
+  plan.hidden_mutation = hidden_mutation(op);
+}
+
 OperatorPlan make_plan(const c10::OperatorHandle& op) {
-  static const Op kCopy = Op::find("aten.copy");
-  static const Op kBernoulli = Op::find("aten.bernoulli.p");
-  static const Op kViewAsReal = Op::find("aten.view_as_real");
-  static const Op kToCopy = Op::find("aten._to_copy");
-  static const Op kZeroTensor = Op::find("aten._efficientzerotensor");
-  static const Op kUnfold = Op::find("aten.unfold");
-  static const Op kAsStrided = Op::find("aten.as_strided");
-  static const Op kExpand = Op::find("aten.expand");
-  static const Op kViewAsComplex = Op::find("aten.view_as_complex");
-  static const Op kViewAsDtype = Op::find("aten.view.dtype");
-  static const Op kFill = Op::find("aten.fill_.Scalar");
-  static const Op kFillByTensor = Op::find("aten.fill_.Tensor");
-  static const Op kZero = Op::find("aten.zero_");
-  static const Op kLift = Op::find("aten.lift_fresh");
   OperatorPlan plan;
   const auto& schema = op.schema();
-  const std::string_view name = op.operator_name().name;
+  const auto& arguments = schema.arguments();
+  read_tables(Op(op), plan);
   read_arguments(schema, plan);
   plan.mutates = schema.is_mutable();
   plan.writes = written_arguments(op);
-  const auto& arguments = schema.arguments();
   const auto takes_out = std::count_if(arguments.begin(), arguments.end(), [](const auto& a) { return a.is_out(); });
   plan.num_out = static_cast<size_t>(takes_out) == schema.returns().size() ? schema.returns().size() : 0;
   plan.reads_values = has_tag(Op(op), Tag::kDataDependent);
   plan.may_select_by_mask = !plan.reads_values && op.hasTag(at::Tag::dynamic_output_shape);
-  plan.draws_random = has_tag(Op(op), Tag::kRandom);
-  plan.is_bernoulli = Op(op) == kBernoulli;
-  plan.refused = contains(kRefused, name);
   plan.has_hidden_aliases = has_aliases_unknown_to_functionalization(op);
-  plan.is_native = has_tag(Op(op), Tag::kNative);
-  read_meta_kernels(op, plan);
   plan.is_composite = op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
-  plan.is_copy = Op(op) == kCopy;
-  plan.is_cast = Op(op) == kToCopy;
-  plan.is_zero_tensor = Op(op) == kZeroTensor;
-  plan.is_view_as_real = Op(op) == kViewAsReal;
-  plan.is_inverse_view = contains(kInverseViews, name);
-  plan.is_view = has_tag(Op(op), Tag::kView);
-  plan.reads_otherwise =
-      has_tag(Op(op), Tag::kLazyView) || plan.is_view_as_real || Op(op) == kViewAsComplex || Op(op) == kViewAsDtype;
-  plan.is_unfold = Op(op) == kUnfold;
-  plan.is_as_strided = Op(op) == kAsStrided;
-  plan.is_expand = Op(op) == kExpand;
-  plan.fills = Op(op) == kFill || Op(op) == kFillByTensor || Op(op) == kZero;
-  plan.is_lift = Op(op) == kLift;
-  plan.stops_gradient = has_tag(Op(op), Tag::kStopsGradient);
+  read_meta_kernels(op, plan);
   plan.quick_shape = find_quick_shape(op);
   plan.shape = find_shape_function(op);
-  for (const auto& row : kReplacements) {
-    if (row.hidden == name && op.operator_name().overload_name.empty()) {
-      plan.replacement = c10::Dispatcher::singleton().findSchemaOrThrow(row.declared, "");
-      plan.hidden_mutation = row.when;
-    }
-  }
   return plan;
 }
 

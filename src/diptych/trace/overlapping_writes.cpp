@@ -1,31 +1,24 @@
-// Note [Overlapping writes]
-// Eager refuses most writes to a tensor of which several elements lie in one place, as expand makes them, and to one
-// that partly shares memory with another operand; which operators look is theirs to say, so they are asked, on an
-// example of the same geometry. What they accept is right in the graph as well: a fill, which may write a place twice,
-// and a write to elements that lie apart, taken through a view whose elements did not. Functionalization would write
-// either back through each view in turn and add up what lies in one place. Here the same elements are taken from the
-// base by strides, each once, and the operator is called on those. What else eager accepts depends on the order in
-// which its kernels write, and is refused. ATen takes operands with gaps to be too hard to tell and lets them pass; the
-// places of their elements tell.
+#include "diptych/trace/overlapping_writes.h"
+
 #include <ATen/FunctionalTensorWrapper.h>
 #include <ATen/MemoryOverlap.h>
-#include <ATen/core/LegacyTypeDispatch.h>
-#include <ATen/ops/clone.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
+#include <algorithm>
 #include <map>
 
 #include "diptych/base/error.h"
 #include "diptych/ops/tags.h"
-#include "diptych/trace/dispatch_keys.h"
+#include "diptych/trace/autograd_facts.h"
+#include "diptych/trace/eager_layout.h"
 #include "diptych/trace/exchange_tensors.h"
 #include "diptych/trace/location.h"
 #include "diptych/trace/memory_overlap.h"
 #include "diptych/trace/place_in_storage.h"
-#include "diptych/trace/recorder.h"
 #include "diptych/trace/stack_tensors.h"
+#include "diptych/trace/trace_guard.h"
 
 namespace diptych::detail {
 namespace {
@@ -34,7 +27,7 @@ namespace fn = at::functionalization;
 
 using TensorList = std::vector<at::Tensor>;
 
-// The fake of a stand-in as it is now, or null for what is none.
+// The fake tensor behind a stand-in, with pending writes applied; null for a tensor that is not a stand-in.
 const FakeTensorImpl* synced_fake(const at::Tensor& tensor) {
   if (!tensor.defined()) return nullptr;
   if (fn::impl::isFunctionalTensor(tensor)) fn::impl::sync(tensor);
@@ -69,15 +62,15 @@ bool are_views_of_one(const at::Tensor& a, const at::Tensor& b) {
   return fn::impl::isFunctionalTensor(a) && fn::impl::isFunctionalTensor(b) && a.storage().is_alias_of(b.storage());
 }
 
-// ATen tells by the storages whether two tensors may overlap: not where memory was lent to several.
+// ATen compares storages to find out whether two tensors may overlap, and misses memory that was lent to several.
 bool have_one_storage(const at::Tensor& a, const at::Tensor& b) {
-  const auto* left = Recorder::current()->primal_behind(a);
-  const auto* right = Recorder::current()->primal_behind(b);
+  const Primal* left = Recorder::current()->primal_table().behind(a);
+  const Primal* right = Recorder::current()->primal_table().behind(b);
   if (left == nullptr || right == nullptr || left == right) return true;
   return !left->real.defined() || !right->real.defined() || left->real.storage().is_alias_of(right->real.storage());
 }
 
-// Whether two tensors are the same elements in the same order. Dimensions of one element say nothing.
+// Whether two tensors are the same elements in the same order; strides of dimensions of size 1 do not matter.
 bool lie_alike(const at::Tensor& a, const at::Tensor& b) {
   const auto begin = [](const at::Tensor& tensor) {
     return tensor.storage_offset() * static_cast<int64_t>(tensor.itemsize());
@@ -92,21 +85,15 @@ bool lie_alike(const at::Tensor& a, const at::Tensor& b) {
   return a.itemsize() == b.itemsize() && begin(a) == begin(b) && steps(a) == steps(b);
 }
 
-// Whether what an operator reads of one element it may write to others, before it has read those. LibTorch's tags tell
-// of most that do not; these are all that look at no overlap.
-bool mixes_elements(const c10::OperatorHandle& op) {
-  static constexpr std::string_view kMixing[] = {"aten::addmm_",   "aten::addmv_", "aten::addbmm_",
-                                                 "aten::baddbmm_", "aten::addr_",  "aten::masked_scatter_"};
-  const bool is_named = std::find(std::begin(kMixing), std::end(kMixing), op.operator_name().name) != std::end(kMixing);
-  return is_named || has_tag(Op(op), Tag::kComputeHeavy);
-}
+// Whether an operator may write an element before it has read it for another one.
+bool mixes_elements(const Op& op) { return has_tag(op, Tag::kMixesElements) || has_tag(op, Tag::kComputeHeavy); }
 
 bool lies_in_one_place(const at::Tensor& tensor) {
   const FakeTensorImpl* fake = synced_fake(tensor);
   return fake != nullptr && at::has_internal_overlap(const_cast<FakeTensorImpl*>(fake)) == at::MemOverlap::Yes;
 }
 
-/// Real tensors of no meaning that lie as the stand-ins lie, those of one storage in one.
+/// Real tensors of zeros that lie in memory as the stand-ins lie; those of one storage share one.
 class Example {
  public:
   at::Tensor of(const at::Tensor& stand_in) {
@@ -125,20 +112,20 @@ class Example {
 
 [[noreturn]] void refuse_write(const c10::OperatorHandle& op) {
   throw_user_error(
-      fmt::format("[trace] {} in scope '{}' changes a view whose elements overlap, or were taken from such a view, as "
-                  "expand, unfold and as_strided make them; change the tensor under it, or a clone of it",
-                  c10::toString(op.operator_name()), current_place().str()));
+      fmt::format("[trace] {} changes a view whose elements overlap, or were taken from such a view, as expand, unfold "
+                  "and as_strided make them; change the tensor under it, or a clone of it",
+                  with_place(op.operator_name())));
 }
 
 [[noreturn]] void refuse_operands(const c10::OperatorHandle& op) {
   throw_user_error(
-      fmt::format("[trace] {} in scope '{}' changes memory that another operand sees a part of, so that what it gives "
-                  "depends on the order in which its kernel goes; pass it a clone of that operand",
-                  c10::toString(op.operator_name()), current_place().str()));
+      fmt::format("[trace] {} changes memory that another operand sees a part of, so that its result depends on the "
+                  "order in which its kernel writes; pass it a clone of that operand",
+                  with_place(op.operator_name())));
 }
 
-// Calls the operator on an example and throws what it says of overlap; what else it may say is about other things than
-// zeros.
+// Calls the operator on an example and throws its error if it is about overlap; another error would only tell that the
+// operator takes no zeros.
 void ask_kernel(const c10::OperatorHandle& op, const OperatorPlan& plan, const torch::jit::Stack& stack) {
   torch::jit::Stack arguments(stack.end() - static_cast<int64_t>(plan.takes_tensor.size()), stack.end());
   const PauseTraceGuard pause;
@@ -153,8 +140,8 @@ void ask_kernel(const c10::OperatorHandle& op, const OperatorPlan& plan, const t
   }
 }
 
-// Operands are right in the graph, which reads them all before it writes, where they share nothing with what is written
-// or where each element is read for itself alone.
+// The graph reads all operands before it writes. This computes what eager computes where an operand shares no memory
+// with a written tensor, or where each of its elements is read only for the element that is written in its place.
 void check_operands(const c10::OperatorHandle& op, const OperatorPlan& plan, const torch::jit::Stack& stack,
                     const std::vector<Given>& given) {
   for (const Given& written : given) {
@@ -163,7 +150,7 @@ void check_operands(const c10::OperatorHandle& op, const OperatorPlan& plan, con
       if (!written.is_written || is_itself || !are_views_of_one(written.tensor, read.tensor)) continue;
       const Place to = place_in_storage(written.tensor), from = place_in_storage(read.tensor);
       if (to.is_lazy || from.is_lazy || !share_places(to.meta, from.meta)) continue;
-      const bool is_own = read.element == written.element && lie_alike(to.meta, from.meta) && !mixes_elements(op);
+      const bool is_own = read.element == written.element && lie_alike(to.meta, from.meta) && !mixes_elements(Op(op));
       if (is_own && has_tag(Op(op), Tag::kPointwise) && to.meta.strides() == from.meta.strides()) continue;
       if (have_one_storage(written.tensor, read.tensor)) ask_kernel(op, plan, stack);
       if (!is_own && !plan.fills) refuse_operands(op);
@@ -171,23 +158,15 @@ void check_operands(const c10::OperatorHandle& op, const OperatorPlan& plan, con
   }
 }
 
-}  // namespace
-
-// What a chain of views starts from is a tensor without views, and only some views are written back through.
-bool Recorder::can_write_back(const at::Tensor& view) const {
-  if (unwritable_views_.empty() || !fn::impl::isFunctionalTensor(view)) return true;
-  const auto& steps = fn::impl::unsafeGetFunctionalWrapper(view)->view_metas();
-  return std::none_of(steps.begin(), steps.end(), [&](const ViewStep& step) { return unwritable_views_.count(step); });
-}
-
-// Undefined where strides do not tell: the base is no plain tensor, or of another dtype. `once`: of elements that lie
-// in one place along a dimension, the first.
-at::Tensor Recorder::same_elements_of_base(const at::Tensor& view, bool once) {
+// Takes the elements of `view` from its base by strides; undefined where strides can't express them, because the base
+// is not a plain tensor or has another dtype. `once`: of elements that lie in one place along a dimension, only the
+// first.
+at::Tensor same_elements_of_base(const Graph& graph, const at::Tensor& view, bool once) {
   at::Tensor base = autograd_base(view);
   const FakeTensorImpl* fake = synced_fake(view);
   const FakeTensorImpl* base_fake = synced_fake(base);
   if (!fn::impl::isFunctionalTensor(base) || !base.storage().is_alias_of(view.storage())) return {};
-  const bool is_start = fn::impl::unsafeGetFunctionalWrapper(base)->view_metas().empty();
+  const bool is_start = steps_of(base).empty();
   if (!is_start || fake->dtype() != base_fake->dtype() || !base_fake->is_contiguous()) return {};
   c10::DimVector sizes(fake->sizes().begin(), fake->sizes().end());
   const c10::DimVector strides(fake->strides().begin(), fake->strides().end());
@@ -196,42 +175,37 @@ at::Tensor Recorder::same_elements_of_base(const at::Tensor& view, bool once) {
   }
   const int64_t offset = fake->storage_offset() - base_fake->storage_offset();
   if (offset == 0) return base.as_strided(sizes, strides);
-  // An offset counts from where a storage begins, and only of the graph's own is that known.
-  const Node* producer = graph_.producer(base_fake->value);
+  // An offset counts from the beginning of a storage, which is only known for storages of the graph's own.
+  const Node* producer = graph.producer(base_fake->value);
   if (producer == nullptr || has_tag(producer->op, Tag::kView)) replace_base(base);
   return base.as_strided(sizes, strides, offset);
 }
 
-// From now on the storage of `base` holds a copy of what it held.
-void Recorder::replace_base(const at::Tensor& base) {
-  auto* storage = static_cast<fn::FunctionalStorageImpl*>(base.storage().unsafeGetStorageImpl());
-  fn::impl::unsafeGetFunctionalWrapper(base)->apply_updates();
-  at::Tensor copy;
-  {
-    const at::AutoDispatchBelowADInplaceOrView below_autograd;
-    const at::AutoDispatchSkipFunctionalize below_functionalization;
-    copy = at::clone(storage->base());
-  }
-  storage->add_update(copy, {});
-  fn::impl::sync(base);
+// Refuses writes that eager refuses, and those of which eager can't compute a gradient.
+void check_written(const c10::OperatorHandle& op, const OperatorPlan& plan, const torch::jit::Stack& stack,
+                   const TensorList& written) {
+  if (std::any_of(written.begin(), written.end(), lies_in_one_place)) ask_kernel(op, plan, stack);
+  // The forward of a fill is right. In eager its backward is an error, since it writes to the view's gradient.
+  const auto has_no_backward = [](const at::Tensor& tensor) {
+    return c10::GradMode::is_enabled() && tensor.requires_grad() && lies_in_one_place(tensor);
+  };
+  if (std::any_of(written.begin(), written.end(), has_no_backward)) refuse_write(op);
 }
 
-bool Recorder::write_by_strides(const c10::OperatorHandle& op, const OperatorPlan& plan, torch::jit::Stack* stack) {
-  if (phase_ != Phase::kForward || writes_by_strides_) return false;
+}  // namespace
+
+bool write_by_strides(Recorder& recorder, const c10::OperatorHandle& op, const OperatorPlan& plan,
+                      torch::jit::Stack* stack) {
+  if (recorder.phase() != Phase::kForward || recorder.views().writes_by_strides()) return false;
   const std::vector<Given> given = tensors_among(plan, *stack);
   check_operands(op, plan, *stack, given);
   TensorList written;
   for (const Given& tensor : given) {
     if (tensor.is_written) written.push_back(tensor.tensor);
   }
-  if (std::any_of(written.begin(), written.end(), lies_in_one_place)) ask_kernel(op, plan, *stack);
-  // The forward of a fill is right, and the backward of it in eager is an error: it writes to the view's gradient.
-  const auto has_no_backward = [](const at::Tensor& tensor) {
-    return c10::GradMode::is_enabled() && tensor.requires_grad() && lies_in_one_place(tensor);
-  };
-  if (std::any_of(written.begin(), written.end(), has_no_backward)) refuse_write(op);
+  check_written(op, plan, *stack, written);
   const auto is_plain = [&](const at::Tensor& tensor) {
-    return can_write_back(tensor) && (plan.fills || !lies_in_one_place(tensor));
+    return recorder.views().can_write_back(tensor) && (plan.fills || !lies_in_one_place(tensor));
   };
   if (std::all_of(written.begin(), written.end(), is_plain)) return false;
   const size_t begin = stack->size() - plan.takes_tensor.size();
@@ -240,19 +214,15 @@ bool Recorder::write_by_strides(const c10::OperatorHandle& op, const OperatorPla
   const at::Tensor self = written[0];
   const FakeTensorImpl* fake = synced_fake(self);
   if (!plan.fills && has_overlap(fake->sizes(), fake->strides())) refuse_write(op);
-  const struct Writing {
-    explicit Writing(bool& flag) : flag_(flag) { flag_ = true; }
-    ~Writing() { flag_ = false; }
-    bool& flag_;
-  } writing(writes_by_strides_);
-  const at::Tensor elements = same_elements_of_base(self, plan.fills);
+  const ViewLedger::StridedWrite writing(recorder.views());
+  const at::Tensor elements = same_elements_of_base(recorder.graph(), self, plan.fills);
   if (!elements.defined()) refuse_write(op);
   (*stack)[begin + place] = elements;
   op.callBoxed(stack);
   for (auto result = stack->begin() + static_cast<std::ptrdiff_t>(begin); result != stack->end(); ++result) {
     if (result->isTensor() && result->toTensor().is_same(elements)) *result = self;
   }
-  if (self.is_view()) recover_views_by_strides(autograd_base(self));
+  if (self.is_view()) recorder.views().recover_views_by_strides(autograd_base(self));
   return true;
 }
 

@@ -1,5 +1,7 @@
 #include "diptych/trace/place_in_storage.h"
 
+#include <ATen/EmptyTensor.h>
+#include <ATen/FunctionalStorageImpl.h>
 #include <ATen/FunctionalTensorWrapper.h>
 #include <ATen/ops/alias.h>
 
@@ -8,17 +10,15 @@
 #include "diptych/trace/location.h"
 #include "diptych/trace/memory_overlap.h"
 #include "diptych/trace/recorder.h"
+#include "diptych/trace/view_steps.h"
 
 namespace diptych::detail {
 namespace {
 
 namespace fn = at::functionalization;
 
-const std::vector<ViewStep>& steps_of(const at::Tensor& stand_in) {
-  return fn::impl::unsafeGetFunctionalWrapper(stand_in)->view_metas();
-}
-
-/// Takes views of a tensor on meta. Its bits are kept apart, since not every view can be taken of what has one.
+/// Takes views of a meta tensor. It keeps the conjugate and negative bits apart, since some views can't be taken of a
+/// tensor that has one.
 class ViewTaker {
  public:
   ViewTaker(const at::Tensor& start, bool is_conjugate, bool is_negative)
@@ -49,7 +49,7 @@ class ViewTaker {
   bool is_negative_;
 };
 
-ViewTaker start_of(const Recorder::Primal* primal, const at::Tensor& meta) {
+ViewTaker start_of(const Primal* primal, const at::Tensor& meta) {
   const bool is_known = primal != nullptr && primal->real.defined();
   return {meta, is_known && primal->real.is_conj(), is_known && primal->real.is_neg()};
 }
@@ -59,33 +59,27 @@ ViewTaker start_of(const Recorder::Primal* primal, const at::Tensor& meta) {
 Place place_in_storage(const at::Tensor& stand_in) {
   if (!fn::impl::isFunctionalTensor(stand_in)) return {as_fake(stand_in)->meta()};
   auto* storage = static_cast<fn::FunctionalStorageImpl*>(stand_in.storage().unsafeGetStorageImpl());
-  ViewTaker views = start_of(Recorder::current()->primal_behind(stand_in), as_fake(storage->base())->meta());
+  ViewTaker views = start_of(Recorder::current()->primal_table().behind(stand_in), as_fake(storage->base())->meta());
   for (const ViewStep& step : steps_of(stand_in)) views.take(step);
   return views.place();
 }
 
-// Strides may lead to what stands before and behind a primal in its storage. That is no part of the graph: its input is
-// the primal, and once changed its new value, alone.
-void Recorder::note_strided(const torch::jit::Stack& stack) {
-  constexpr size_t kNumArguments = 4;
-  const auto* arguments = &stack[stack.size() - kNumArguments];
-  const at::Tensor& self = arguments[0].toTensor();
-  const Primal* primal = primal_behind(self);
-  if (primal == nullptr || !primal->real.defined()) return;
-  const at::Tensor whole = meta_like(primal->real);
-  ViewTaker views = start_of(primal, whole);
-  const auto& steps = steps_of(self);
-  for (size_t i = steps_of(primal->stand_in).size(); i < steps.size(); ++i) views.take(steps[i]);
+// Strides may lead to elements before and behind a primal in its storage. The graph does not have those: its input is
+// the primal alone, or the primal's new value once it has been changed.
+void check_strided(const Primal& primal, c10::ArrayRef<c10::IValue> arguments) {
+  const at::Tensor whole = meta_like(primal.real);
+  ViewTaker views = start_of(&primal, whole);
+  const auto& steps = steps_of(arguments[0].toTensor());
+  for (size_t i = steps_of(primal.stand_in).size(); i < steps.size(); ++i) views.take(steps[i]);
   const at::Tensor from = views.place().meta;
   const at::Tensor part =
       at::detail::empty_strided_meta(arguments[1].toIntVector(), arguments[2].toIntVector(), from.scalar_type());
   const bool is_counted = !arguments[3].isNone();
   part.unsafeGetTensorImpl()->set_storage_offset(is_counted ? arguments[3].toInt() : from.storage_offset());
   DIPTYCH_CHECK(has_places_of(whole, part),
-                "[trace] as_strided in scope '{}' reaches elements of the storage of '{}' that are none of its own; "
-                "pass the tensor that has them",
-                current_place().str(), primal->slot.path);
-  if (is_counted) counted_offsets_.insert(static_cast<size_t>(primal - primals_.data()));
+                "[trace] {} reaches elements of the storage of '{}' that are none of its own; pass the tensor that "
+                "has them",
+                with_place("as_strided"), primal.slot.path);
 }
 
 }  // namespace diptych::detail

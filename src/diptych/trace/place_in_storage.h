@@ -1,16 +1,23 @@
 // Where the elements of a stand-in lie, by the views that it was taken by.
 #pragma once
 #include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+
+#include "diptych/trace/primal_table.h"
 
 namespace diptych::detail {
 
 struct Place {
   at::Tensor meta;       ///< lies in its storage as the stand-in does
-  bool is_lazy = false;  ///< elements are read as their conjugates, or negated: eager makes a copy that is read instead
+  bool is_lazy = false;  ///< elements are conjugated or negated when they are read: eager reads a copy instead
 };
 
-/// Where a stand-in lies in the storage that it shares with what it was taken from: what an operator wrote lies by
-/// itself until it is read. Requires: called in the trace.
+/// Returns where a stand-in lies in the storage that it shares with the tensor it was taken from; a tensor that an
+/// operator wrote lies by itself until it is read. Requires: called in the trace.
 Place place_in_storage(const at::Tensor& stand_in);
+
+/// Checks the arguments of an as_strided call on a stand-in of `primal`, or on a view of it.
+/// Errors: UserError if the result has elements that are not the primal's own.
+void check_strided(const Primal& primal, c10::ArrayRef<c10::IValue> arguments);
 
 }  // namespace diptych::detail

@@ -1,4 +1,4 @@
-// Examples for tracing a function whose real arguments do not exist yet, such as a step's slices in the body of a scan.
+// Examples for tracing a function whose real arguments do not exist yet, such as the slices for the body of a scan.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -6,12 +6,12 @@
 
 namespace diptych {
 
-/// A tensor without data that looks as `meta` says and is of no trace: JointCapture takes it as an argument. Where it
-/// requires grad it is no leaf, so that a function which changes it in place is told so by the capture.
+/// Returns a stand-in of no trace, without data, that looks as `meta` says; JointCapture takes it as an argument. If it
+/// requires grad it is not a leaf, so that the capture reports a function that changes it in place.
 at::Tensor make_placeholder(const TensorMeta& meta);
 
 namespace detail {
-/// Shares everything with `leaf` but has a grad_fn that hands gradients on.
+/// Returns a tensor that shares everything with `leaf`, and has a grad_fn that passes gradients on to it.
 at::Tensor make_non_leaf(const at::Tensor& leaf);
 }  // namespace detail
 

@@ -6,7 +6,7 @@
 
 namespace diptych {
 
-/// While it lives, nodes that are traced on this thread carry `name`, joined to outer scopes by "/": "block3/attn".
+/// While it lives, nodes that are traced on this thread carry `name` behind the names of outer scopes: "block3/attn".
 /// Outside a trace it costs almost nothing. Threads: each thread has its own scopes.
 class Scope {
  public:

@@ -6,6 +6,7 @@
 
 #include <utility>
 
+#include "diptych/trace/dispatch.h"
 #include "diptych/trace/dispatch_keys.h"
 #include "diptych/trace/exchange_tensors.h"
 #include "diptych/trace/location.h"
@@ -17,7 +18,7 @@ namespace {
 
 thread_local Shadow* current_shadow = nullptr;
 
-// More are no help to a reader, and a loop of Python may run millions.
+// A reader can't use more, and a Python loop may call millions of operators.
 constexpr size_t kMostRecords = 100000;
 
 const c10::StorageImpl* storage_of(const at::Tensor& tensor) {
@@ -61,7 +62,7 @@ const at::Tensor& Shadow::copy_of(const at::Tensor& tensor) const {
   return found == exchanges_.end() ? tensor : found->second.copy;
 }
 
-// A copy's element stands at the address of the real one, less what lies before both in their storages.
+// The storage of a real tensor is set to begin as far before the copy's memory as it began before the real tensor.
 void Shadow::lend_all() {
   for (const auto& [impl, exchange] : exchanges_) {
     const auto& [real, copy, shares_layout] = exchange;
@@ -75,7 +76,7 @@ void Shadow::lend(const c10::Storage& storage, void* memory) {
   c10::DataPtr& held = storage.unsafeGetStorageImpl()->_mutable_data_ptr_no_checks();
   c10::DataPtr own = std::exchange(held, c10::DataPtr(memory, held.device()));
   loans_.push_back({storage, std::move(own)});
-  own_storages_.insert(storage.unsafeGetStorageImpl());  // an alias that is no exchange writes to what was lent
+  own_storages_.insert(storage.unsafeGetStorageImpl());  // an alias that was not exchanged writes to the copy's memory
 }
 
 void Shadow::restore() {
@@ -108,11 +109,11 @@ void Shadow::protect(const at::Tensor& tensor) {
 void Shadow::protect_written(const c10::OperatorHandle& op, const OperatorPlan& plan, const torch::jit::Stack& stack) {
   const auto& arguments = op.schema().arguments();
   const size_t begin = stack.size() - arguments.size();
-  const int hidden = plan.hidden_mutation.mutated_argument;
+  const int hidden = plan.hidden_mutation ? plan.hidden_mutation->mutated_argument : -1;
   for (size_t i = 0; i < arguments.size(); ++i) {
     const auto* alias = arguments[i].alias_info();
     const auto place = static_cast<int>(i);
-    // Operators with undeclared mutation write to statistics that stand side by side.
+    // Operators with an undeclared mutation write to two arguments, one behind the other: running mean and variance.
     const bool is_hidden = hidden >= 0 && (place == hidden || place == hidden + 1);
     if ((alias == nullptr || !alias->isWrite()) && !is_hidden) continue;
     for_each_tensor(stack[begin + i], [&](const at::Tensor& tensor) { protect(tensor); });
@@ -141,10 +142,9 @@ void Shadow::call_in_front(const c10::OperatorHandle& op, const OperatorPlan& pl
 
 void Shadow::call_below(const c10::OperatorHandle& op, const OperatorPlan& plan, c10::DispatchKeySet below,
                         torch::jit::Stack* stack) {
-  // Memory from outside that a tensor is made of, as from_numpy() does it, is the function's own.
-  static const auto kLiftFresh = c10::Dispatcher::singleton().findSchemaOrThrow("aten::lift_fresh", "");
+  // Memory from outside that a new tensor is made of, as by from_numpy(), belongs to the function.
   std::unordered_set<const c10::StorageImpl*> given;
-  if (!(op == kLiftFresh)) {
+  if (plan.trait != TraceTrait::kLiftsLiteral) {
     any_tensor(*stack, plan, [&](const at::Tensor& tensor) { return given.insert(storage_of(tensor)), false; });
   }
   protect_written(op, plan, *stack);

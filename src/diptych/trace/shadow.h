@@ -1,11 +1,11 @@
-// A function that is run beside its compiled form, so that nobody but the two sees it.
+// Running a function beside its compiled form, without any effect on the program's tensors.
 //
-// Note [A shadow of a call]: the original function runs on copies, while all that it may reach stays as it is. Its
-// arguments are copies already. Tensors that it reaches in other ways (parameters of a module, what a closure holds)
-// are exchanged for copies when an operator meets them, as a trace does; and, as an attribute such as x.data comes by
-// no operator, their memory is lent the copy's elements for that time. A tensor that nobody knew of is given other
-// memory before an operator writes to it, and its own back at the end: what would have been written is kept, to be
-// compared with what the compiled function has written.
+// Note [A shadow of a call]: the original function runs on copies, and every tensor that it reaches stays unchanged.
+// Its arguments are copies already. Known tensors that it reaches in other ways (the parameters of a module, the
+// tensors of a closure) are exchanged for copies when an operator receives them, as a trace does it. An attribute such
+// as x.data does not come from an operator, so for the time of the call the storages of the real tensors use the
+// copies' memory. An unknown tensor gets other memory before an operator writes to it, and its own memory back at the
+// end. The written memory is kept, to be compared with what the compiled function wrote.
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <ATen/core/stack.h>
@@ -21,39 +21,39 @@
 
 namespace diptych::detail {
 
-/// One operator that ran below autograd: what it computed, and where the user's code stood.
+/// One operator that ran below autograd: what it computed, and the line of the user's code that called it.
 struct OperatorRecord {
-  std::string name;  ///< "mul", of mul.Tensor and mul_.Scalar alike
+  std::string name;  ///< "mul", for mul.Tensor and for mul_.Scalar
   std::string place;
   std::vector<ValueSketch> results;
 };
 
-/// The name under which OperatorRecords know an operator: without namespace, overload, and the mark of those in place.
+/// Returns the name that an OperatorRecord has for an operator: without namespace, overload, and trailing underscore.
 std::string plain_operator_name(std::string_view name);
 
 /// The state of one shadow. Threads: one at a time.
 class Shadow {
  public:
-  /// From now on `real` is `copy` to operators, and to whoever reads its memory where `shares_layout`: both then lie
-  /// alike in their storages.
+  /// From now on operators use `copy` for `real`. With `shares_layout`, which says that both lie alike in their
+  /// storages, code that reads the memory of `real` sees the copy as well.
   void exchange(const at::Tensor& real, const at::Tensor& copy, bool shares_layout);
-  /// What stands for `tensor`: its copy, or itself.
+  /// Returns the copy of `tensor` if there is one, and `tensor` itself if not.
   const at::Tensor& copy_of(const at::Tensor& tensor) const;
 
-  /// What the operators computed since the last call of this.
+  /// Returns what operators computed since the last call of this function.
   std::vector<OperatorRecord> take_records() { return std::exchange(records_, {}); }
 
-  /// A tensor that was no primal, and that the shadow wrote to.
+  /// A tensor that was not exchanged, and that the shadow wrote to.
   struct Write {
     at::Tensor real;
     at::Tensor written;  ///< its storage's bytes, as the shadow left them
   };
   std::vector<Write> take_writes() { return std::exchange(writes_, {}); }
 
-  /// The innermost of this thread, or null.
+  /// Returns the innermost shadow of this thread, or null.
   static Shadow* current();
 
-  /// The kernels of the two dispatch keys while one is current.
+  /// The kernels of the two dispatch keys while a shadow is current.
   void call_in_front(const c10::OperatorHandle& op, const OperatorPlan& plan, c10::DispatchKeySet below,
                      torch::jit::Stack* stack);
   void call_below(const c10::OperatorHandle& op, const OperatorPlan& plan, c10::DispatchKeySet below,
@@ -79,15 +79,15 @@ class Shadow {
     bool shares_layout = false;
   };
   std::unordered_map<const c10::TensorImpl*, Exchange> exchanges_;
-  std::unordered_set<const c10::StorageImpl*> own_storages_;  ///< of copies, of what the shadow has made, and lent ones
+  std::unordered_set<const c10::StorageImpl*> own_storages_;  ///< of copies, of tensors that the shadow made, and lent
   std::vector<Loan> loans_;
   std::vector<Write> writes_;
-  std::vector<std::pair<at::Tensor, int64_t>> versions_;  ///< of what was written to
+  std::vector<std::pair<at::Tensor, int64_t>> versions_;  ///< of tensors before the first write to them
   std::vector<OperatorRecord> records_;
 };
 
-/// Makes a shadow current for this thread, and restores everything when it goes, exception or not. The memory of what
-/// is exchanged is lent in the forward alone: a backward reads what is there when it runs.
+/// Makes a shadow current for this thread; its end restores everything, also when an exception is thrown.
+/// `lends_memory` is for a forward: a backward reads the memory that the tensors have when it runs.
 class ShadowGuard {
  public:
   ShadowGuard(Shadow& shadow, bool lends_memory);
@@ -101,7 +101,7 @@ class ShadowGuard {
   c10::impl::LocalDispatchKeySet saved_keys_;
 };
 
-/// Whether a compiled function that is called on this thread is inlined: inside a trace, or a shadow.
+/// Whether a compiled function that is called on this thread is inlined, as inside a trace or a shadow.
 bool runs_inlined();
 
 }  // namespace diptych::detail

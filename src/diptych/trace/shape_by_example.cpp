@@ -55,10 +55,11 @@ class KeepDefaultGenerator {
 void run_shape_by_example(const c10::OperatorHandle& op, torch::jit::Stack* stack, c10::Device device) {
   const KeepDefaultGenerator keep;
   const size_t begin = stack->size() - op.schema().arguments().size();
-  // Where values are only computed with, a one divides what a zero does not; where they may be indices, a zero is one.
+  // A pointwise operator may divide by an element, so it gets ones. Others may use it as an index, and 0 is a valid
+  // one.
   const int64_t filling = has_tag(Op(op), Tag::kPointwise) ? 1 : 0;
   change_tensors(*stack, begin, [&](const at::Tensor& meta) {
-    // A number among the tensors is known, and is more than its type: see Note [Numbers among tensors].
+    // A number among the tensors is passed with its value: see Note [Numbers among tensors].
     if (!meta.is_meta()) return meta;
     return at::empty_strided(meta.sizes(), meta.strides(), meta.options().device(device)).fill_(filling);
   });
@@ -73,11 +74,10 @@ void run_shape_by_example(const c10::OperatorHandle& op, torch::jit::Stack* stac
                     c10::toString(op.operator_name()), error.what_without_backtrace()));
   }
   change_tensors(*stack, begin, [&](const at::Tensor& real) {
-    DIPTYCH_CHECK(
-        real.layout() == c10::kStrided && !real.is_quantized(),
-        "[trace] {} in scope '{}' gives a sparse or quantized tensor, which a graph can't hold; call it outside the "
-        "traced function",
-        c10::toString(op.operator_name()), current_place().str());
+    DIPTYCH_CHECK(real.layout() == c10::kStrided && !real.is_quantized(),
+                  "[trace] {} returns a sparse or quantized tensor, which a graph can't hold; call it outside the "
+                  "traced function",
+                  with_place(op.operator_name()));
     return meta_like(real);
   });
 }

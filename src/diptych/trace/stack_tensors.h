@@ -5,7 +5,8 @@
 
 namespace diptych::detail {
 
-/// Calls `visit` for each tensor among the arguments, which end the stack, until it returns true; says whether it did.
+/// Calls `visit` for each tensor among the arguments, which end the stack, until it returns true. Returns whether it
+/// did.
 template <class Visit>
 bool any_tensor(const torch::jit::Stack& stack, const OperatorPlan& plan, const Visit& visit) {
   const size_t begin = stack.size() - plan.takes_tensor.size();

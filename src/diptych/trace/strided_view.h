@@ -1,4 +1,4 @@
-// A view by strides, as autograd takes it again once its base has been written to.
+// A view by strides, which autograd takes again once the base has been written to.
 #pragma once
 #include <ATen/ops/as_strided.h>
 #include <torch/csrc/autograd/variable.h>
@@ -7,12 +7,13 @@
 
 namespace diptych::detail {
 
-/// `storage` seen through the sizes, strides and offset of `place`.
+/// Returns `storage` as a tensor with the sizes, strides and offset of `place`.
 inline at::Tensor place_of(const at::Tensor& place, const at::Tensor& storage) {
   return at::as_strided(storage, place.sizes(), place.strides(), place.storage_offset());
 }
 
-/// For plain memory autograd does without such a function; of other tensors, stand-ins among them, it asks for one.
+/// The function by which autograd takes a view again. Autograd needs none for plain memory, but for other tensors, such
+/// as stand-ins.
 struct StridedView final : torch::autograd::ViewFunc {
   explicit StridedView(at::Tensor where) : place(std::move(where)) {}
   at::Tensor operator()(const at::Tensor& base) const override { return place_of(place, base); }
@@ -23,7 +24,7 @@ struct StridedView final : torch::autograd::ViewFunc {
   at::Tensor place;  ///< on meta
 };
 
-/// What autograd keeps of a tensor that is `place` of `base`.
+/// Returns autograd's metadata for `view`, which shows `base` with the sizes, strides and offset of `place`.
 inline std::unique_ptr<torch::autograd::DifferentiableViewMeta> strided_view_meta(
     const at::Tensor& view, const at::Tensor& base, at::Tensor place, torch::autograd::CreationMeta creation) {
   return std::make_unique<torch::autograd::DifferentiableViewMeta>(

@@ -34,7 +34,7 @@ EagerCalls& all_eager_calls() {
 
 std::atomic<detail::ModeReader> mode_reader{nullptr};
 
-// What it means that a tensor has a key.
+// The meaning of a dispatch key of a tensor.
 struct KeyMeaning {
   Key key;
   const char* meaning;
@@ -47,7 +47,7 @@ constexpr KeyMeaning kOfTensors[] = {
     {Key::Python, "is of a tensor subclass with its own dispatch"},
     {Key::Functionalize, "is a functional tensor of someone else's"},
 };
-// What it means that a thread includes a key.
+// The meaning of a dispatch key that a thread includes.
 constexpr KeyMeaning kOfLevels[] = {
     {Key::FuncTorchDynamicLayerFrontMode, "a transform of torch.func is active"},
     {Key::VmapMode, "vmap is active"},
@@ -69,7 +69,7 @@ bool function_modes_are_active() {
   return mode_reader.load(std::memory_order_relaxed) != nullptr && at::impl::torch_function_mode_enabled();
 }
 
-// Keys that the thread includes, or excludes, in the ordinary state it would not.
+// Names a dispatch key that the thread includes or excludes, and does not in the ordinary state.
 std::optional<std::string> transform_by_keys() {
   const auto keys = c10::impl::tls_local_dispatch_key_set();
   auto included = keys.included_ - c10::default_included_set;
@@ -168,7 +168,7 @@ void note_eager_call(const std::string& who, const std::string& why) {
 }
 
 TransformMet::TransformMet(const std::string& why)
-    : UserError(fmt::format("[capture] {}, which a graph does not stand for; call the function itself there, or pass "
+    : UserError(fmt::format("[capture] {}, which a graph can't represent; call the function itself there, or pass "
                             "plain tensors",
                             why)),
       why_(why) {}

@@ -1,12 +1,11 @@
-// What makes a call one for eager: tensors and states of the thread under which operators mean more than they mean in a
-// graph.
+// Tensors and states of a thread under which operators do more than a graph does, so that a call must run eagerly.
 //
 // Note [Transformed calls]: a graph stands for what a function does to plain tensors on a thread in its ordinary state.
-// Forward-mode duals, torch.func's and vmap's wrappers, tensor subclasses, and modes change what each operator does,
-// and are gone when the call is over; what a graph recorded under them would be wrong in the next call, and a graph
-// that was recorded without them gives no tangent. So they are looked for at the door of each compiled function and
-// higher-order operator, and such a call runs the user's own function, which does what it does in eager. A tensor that
-// the door does not see, as a function captures it, is met by the trace: see TransformMet.
+// Forward-mode duals, wrappers of torch.func and vmap, tensor subclasses and modes change what each operator does, and
+// are gone after the call. A graph recorded under them would be wrong in the next call, and a graph recorded without
+// them computes no tangents. Each compiled function and higher-order operator therefore looks for them when it is
+// called, and runs the user's own function if it finds one. A tensor that is not an argument, because the function
+// captures it, is found by the trace: see TransformMet.
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -21,13 +20,14 @@
 
 namespace diptych {
 
-/// How many calls were run by the function itself and not by a graph, by "[who] why", since the process began.
+/// Returns how many calls ran the function itself instead of a graph, by "[who] why", since the process began.
 /// Threads: any.
 std::map<std::string, size_t> eager_calls();
 
 namespace detail {
 
-/// Keys of tensors that stand for others, or of whose operators someone else has a say. Real plain tensors have none.
+/// Dispatch keys of tensors that wrap others, or whose operators other code intercepts. A plain tensor has none of
+/// them.
 inline constexpr c10::DispatchKeySet kTransformedKeys({
     c10::DispatchKey::FuncTorchGradWrapper,
     c10::DispatchKey::FuncTorchBatched,
@@ -38,37 +38,37 @@ inline constexpr c10::DispatchKeySet kTransformedKeys({
     c10::DispatchKey::Fake,
 });
 
-/// Whether a tensor has a forward-mode tangent, of its own or by what it is a view of.
+/// Whether a tensor, or the tensor that it is a view of, has a forward-mode tangent.
 bool has_tangent(const at::Tensor& tensor);
 
-/// Why operators on this tensor mean more than they mean in a graph: "has a forward-mode tangent"; nothing for a plain
-/// tensor, an undefined one, and a stand-in of a trace.
+/// Returns why operators on this tensor do more than they do in a graph: "has a forward-mode tangent"; nullopt for a
+/// plain tensor, an undefined one, and a stand-in of a trace.
 std::optional<std::string> transform_of(const at::Tensor& tensor);
 
-/// Why operators on this thread mean more than they mean in a graph: "a TorchDispatchMode is active"; nothing in the
-/// ordinary state. Inside a trace, what tracing itself sets does not count.
+/// Returns why operators on this thread do more than they do in a graph: "a TorchDispatchMode is active"; nullopt in
+/// the ordinary state. Inside a trace, the state that tracing itself sets does not count.
 std::optional<std::string> transform_of_thread();
 
-/// The same but for what changes no value that a graph would hold: hooks on saved tensors, and anomaly mode.
+/// The same without states that change no value in a graph: hooks on saved tensors, and anomaly mode.
 std::optional<std::string> transform_of_keys_and_modes();
 
-/// The same for transforms of torch.func and vmap alone.
+/// The same for transforms of torch.func and vmap only.
 std::optional<std::string> transform_of_levels();
 
-/// The thread's modes that only the host language knows, as a text, or nothing; asked where there are any at all.
+/// Reads the thread's modes that only the host language knows, as a text, or nullopt. It is asked if there are any.
 using ModeReader = std::optional<std::string> (*)();
 void set_mode_reader(ModeReader reader);
 
-/// False in the ordinary state: then transform_of_thread() has nothing to say. Costs some nanoseconds.
+/// Returns false in the ordinary state, in which transform_of_thread() returns nullopt. Costs some nanoseconds.
 bool thread_may_transform();
 
-/// The metadata of a tensor, plain or not, as a contiguous one: what wrapped tensors know of themselves.
+/// Returns the metadata of a tensor, plain or wrapped, as if it were contiguous: a wrapper may have no strides.
 TensorMeta logical_meta(const at::Tensor& tensor);
 
-/// Counts a call that was run by the function itself.
+/// Counts a call that ran the function itself.
 void note_eager_call(const std::string& who, const std::string& why);
 
-/// Thrown by a capture that has met what Note [Transformed calls] speaks of. Who has the function at hand runs it.
+/// Thrown by a capture that finds a transform; a caller that has the function runs it. See Note [Transformed calls].
 class TransformMet final : public UserError {
  public:
   explicit TransformMet(const std::string& why);
@@ -78,7 +78,8 @@ class TransformMet final : public UserError {
   std::string why_;
 };
 
-/// Errors: UserError, naming `who` and the tensor, for one that no graph stands for, where there is no function to run.
+/// Checks that tensors are plain, where there is no function to run instead of a graph. Errors: UserError names `who`
+/// and the tensor.
 void check_plain(std::string_view who, c10::ArrayRef<at::Tensor> tensors);
 
 }  // namespace detail

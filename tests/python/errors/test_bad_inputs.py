@@ -65,7 +65,7 @@ def test_values_that_are_not_known_name_the_line_and_the_way_out(function, opera
     text = refusal(function, EYE)
     assert operator in text and "needs the values of a tensor" in text
     assert f"test_bad_inputs.py:{function.__code__.co_firstlineno}" in text
-    assert any(way in text for way in ("where, masking", "keep the shape with where()", "pass what it gives", "outside the function"))
+    assert any(way in text for way in ("where, masking", "keep the shape with where()", "pass its result", "outside the function"))
 
 
 @pytest.mark.parametrize("function", [lambda x: x * x.detach().numpy().sum(), lambda x: x * (x.data_ptr() % 2)])
@@ -153,5 +153,5 @@ def test_objects_without_tensors_of_the_trace_are_returned():
 
 def test_the_sparse_gradient_of_an_embedding_names_the_remedy():
     layer = diptych.aot_module(torch.nn.Embedding(5, 2, sparse=True))
-    with pytest.raises(diptych.UserError, match="gives a sparse tensor, such as the gradient of an embedding.*sparse=False"):
+    with pytest.raises(diptych.UserError, match="returns a sparse tensor, such as the gradient of an embedding.*sparse=False"):
         layer(torch.tensor([1, 3])).sum().backward()

@@ -27,7 +27,7 @@ WEIGHT = nn.Parameter(torch.ones(3))
 CASES = {
     "mask": (lambda x: x[x > 0], "aten::index.Tensor in scope 'test_refusals.py", "where() or masked_fill()"),
     "nonzero": (lambda x: torch.where(x > 0), "aten::nonzero_numpy in scope", "keep the shape"),
-    "unique": (torch.unique, "aten::_unique2", "pass what it gives"),
+    "unique": (torch.unique, "aten::_unique2", "pass its result"),
     "one_hot": (lambda x: functional.one_hot(x.long(), 5), "aten::one_hot", "indices.unsqueeze(-1) == arange"),
     "ctc": (lambda x: functional.ctc_loss(x[:, None], x[0].long(), (4,), (2,)), "aten::_ctc_loss", "return the log-probabilities"),
     "repeats": (lambda x: x.repeat_interleave(torch.tensor([1, 2, 0, 1]), 0), "aten::repeat_interleave.Tensor", "by a number"),

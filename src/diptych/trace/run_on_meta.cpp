@@ -1,0 +1,65 @@
+#include "diptych/trace/run_on_meta.h"
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/ops/alias.h>
+
+#include "diptych/trace/dispatch_keys.h"
+#include "diptych/trace/exchange_tensors.h"
+#include "diptych/trace/meta_kernel.h"
+#include "diptych/trace/shape_by_example.h"
+
+namespace diptych::detail {
+namespace {
+
+at::Tensor meta_number(at::ScalarType dtype) {
+  at::Tensor meta = at::detail::empty_strided_meta({}, {}, dtype);
+  meta.unsafeGetTensorImpl()->set_wrapped_number(true);
+  return meta;
+}
+
+// Whether a tensor is a number of the caller's that was wrapped as a tensor. A stand-in is not: wrapping it for
+// functionalization loses the mark.
+bool is_known_number(const at::Tensor& tensor) {
+  return tensor.unsafeGetTensorImpl()->is_wrapped_number() && !is_stand_in(tensor) && !tensor.is_meta();
+}
+
+void exchange_for_meta(Recorder& recorder, torch::jit::Stack& stack, const OperatorPlan& plan) {
+  const auto meta_of = [&](const at::Tensor& tensor) -> at::Tensor {
+    if (!tensor.defined() || is_known_number(tensor)) return tensor;
+    const at::Tensor& meta = as_fake(recorder.stand_in(tensor))->meta();
+    if (plan.trait != TraceTrait::kReadsResolved || !meta.is_conj()) return meta;
+    const at::Tensor resolved = at::alias(meta);  // as Recorder::record() has resolved the value
+    resolved._set_conj(false);
+    return resolved;
+  };
+  exchange_each(plan, stack, meta_of);
+  if (plan.device_argument < 0) return;
+  stack[stack.size() - plan.takes_tensor.size() + static_cast<size_t>(plan.device_argument)] = c10::Device(c10::kMeta);
+}
+
+}  // namespace
+
+// Note [Numbers among tensors]: a number in the place of a tensor is a CPU tensor with a mark, by which types are
+// promoted as for numbers. Shape functions and C++ kernels take it as a meta tensor with that mark. Python kernels lose
+// the mark, or refuse two devices; for LibTorch's own operators the CPU kernel is run instead, with the number itself.
+void run_on_meta(Recorder& recorder, const c10::OperatorHandle& op, const OperatorPlan& plan, torch::jit::Stack* stack,
+                 c10::Device device) {
+  const c10::impl::ExcludeDispatchKeyGuard guard(kNotOnMeta);
+  exchange_for_meta(recorder, *stack, plan);
+  const size_t begin = stack->size() - plan.takes_tensor.size();
+  c10::SmallVector<std::pair<size_t, at::Tensor>, 1> numbers;
+  for (size_t i = begin; i < stack->size(); ++i) {
+    auto& argument = (*stack)[i];
+    if (!argument.isTensor() || !argument.toTensor().defined() || !is_known_number(argument.toTensor())) continue;
+    numbers.emplace_back(i, argument.toTensor());
+    argument = meta_number(argument.toTensor().scalar_type());
+  }
+  if (plan.shape != nullptr && plan.shape(op, *stack)) return;
+  const bool is_of_python = plan.has_python_meta_kernel && !numbers.empty();
+  if (plan.has_meta_kernel && !is_of_python && run_meta_kernel(op, plan.meta_kernel, stack)) return;
+  for (const auto& [i, number] : numbers) (*stack)[i] = number;
+  if (is_of_python && !plan.is_native && run_meta_kernel(op, plan.meta_kernel, stack)) return;
+  run_shape_by_example(op, stack, device);
+}
+
+}  // namespace diptych::detail

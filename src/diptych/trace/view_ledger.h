@@ -1,0 +1,89 @@
+// The views that a traced function takes, and the writes that autograd or functionalization does not follow.
+#pragma once
+#include <ATen/core/Tensor.h>
+#include <ATen/core/stack.h>
+
+#include <unordered_set>
+#include <vector>
+
+#include "diptych/trace/operator_plan.h"
+#include "diptych/trace/primal_table.h"
+#include "diptych/trace/view_steps.h"
+
+namespace diptych::detail {
+
+/// Knows which views the function took, under which grad mode and by which kind of operator, and which writes happened
+/// behind autograd's back. From this follow the views that must be written back by strides, and whether the graph may
+/// be differentiated again.
+/// Assumes: note_*() is called for the operators of a forward that the user, or autograd for him, calls; those that
+/// functionalization calls are not noted.
+class ViewLedger {
+ public:
+  /// Notes that an operator is about to write to `self`, a stand-in or a tensor that shares its memory.
+  void note_write(const at::Tensor& self);
+  /// Notes that an operator is about to take a view of `self`.
+  void note_view_of(const OperatorPlan& plan, const at::Tensor& self);
+  /// Notes that an operator has written to `self`.
+  void note_written(const at::Tensor& self);
+  /// Notes a view that an operator has returned.
+  void note_view(const OperatorPlan& plan, const at::Tensor& view);
+  /// Notes a call of as_strided, whose arguments end the stack. Errors: UserError if it reaches elements of a primal's
+  /// storage that are not the primal's own.
+  void note_strided(const PrimalTable& primals, const torch::jit::Stack& stack);
+  /// Notes that primals were merged, and whether one of them requires grad: their elements come from a storage that
+  /// autograd does not know.
+  void note_merged(bool any_requires_grad);
+  /// Keeps a view of a merged primal among those that the function took.
+  void add(const at::Tensor& view);
+
+  /// Whether a step in a chain of views was taken where gradients were not recorded.
+  bool was_under_no_grad(const ViewStep& step) const { return no_grad_steps_.contains(step); }
+  /// Whether a step in a chain of views shows elements as their conjugates, or as another dtype.
+  bool reinterprets(const ViewStep& step) const { return reinterpreting_steps_.contains(step); }
+  /// Whether tensors were changed without autograd noticing (under no_grad, or through detach()), so that the recorded
+  /// graph, differentiated again, would not compute what autograd computes.
+  bool hides_history() const { return blind_write_ || (any_write_ && no_grad_view_); }
+  /// The same, but only for tensors with a history: for these autograd and the graph disagree as soon as the graph is
+  /// run under autograd.
+  bool rewrites_history() const { return rewrites_unseen_ || (rewrites_ && no_grad_view_); }
+  /// Whether the function has taken views whose offsets count from where the storage of this primal begins, and not
+  /// from the primal: at another offset of the primal they would be other elements.
+  bool counts_offset_of(size_t primal) const { return counted_offsets_.contains(primal); }
+
+  /// Whether functionalization can write through all views that `view` was taken by.
+  bool can_write_back(const at::Tensor& view) const;
+  /// Lets autograd take the views of `base` again by their strides, after `base` was written to.
+  void recover_views_by_strides(at::Tensor base);  // by value: autograd's old metadata may hold the caller's reference
+
+  /// While it lives, an operator writes to elements that were taken by strides, and views of those can be written back.
+  class StridedWrite {
+   public:
+    explicit StridedWrite(ViewLedger& ledger) : ledger_(ledger) { ledger_.writes_by_strides_ = true; }
+    ~StridedWrite() { ledger_.writes_by_strides_ = false; }
+    StridedWrite(const StridedWrite&) = delete;
+    StridedWrite& operator=(const StridedWrite&) = delete;
+
+   private:
+    ViewLedger& ledger_;
+  };
+  bool writes_by_strides() const { return writes_by_strides_; }
+
+ private:
+  bool may_have_history(const at::Tensor& self) const;
+  bool is_unwritable(const OperatorPlan& plan, const at::Tensor& view) const;
+
+  bool writes_by_strides_ = false;
+  bool any_write_ = false;
+  bool blind_write_ = false;
+  bool no_grad_view_ = false;
+  bool rewrites_ = false;         ///< a tensor was changed in place that has a history, or shares memory with one
+  bool rewrites_unseen_ = false;  ///< the same, and autograd did not notice
+  std::unordered_set<const c10::StorageImpl*> with_history_;     ///< storages of which a tensor requires grad
+  std::vector<c10::weak_intrusive_ptr<c10::TensorImpl>> views_;  ///< that the function took
+  std::unordered_set<ViewStep> unwritable_steps_;                ///< functionalization can't write back through them
+  std::unordered_set<ViewStep> no_grad_steps_;
+  std::unordered_set<ViewStep> reinterpreting_steps_;
+  std::unordered_set<size_t> counted_offsets_;
+};
+
+}  // namespace diptych::detail
