@@ -1,6 +1,7 @@
 #include "function.h"
 
 #include <algorithm>
+#include <unordered_map>
 
 #include "diptych/trace/recorder.h"
 #include "dynamo.h"
@@ -9,10 +10,28 @@
 namespace diptych::python {
 namespace {
 
+// Tensors that the function captured while it was traced get the names by which it reaches them.
+void name_free_variables(py::handle callable) {
+  auto* const recorder = diptych::detail::Recorder::current();
+  if (recorder == nullptr || recorder->primal_table().unnamed().empty()) return;
+  std::unordered_map<const at::TensorImpl*, std::string> names;
+  const py::list found = py::module_::import("diptych._names").attr("names_of_tensors")(callable);
+  for (const py::handle pair : found) {
+    const auto [tensor, name] = pair.cast<std::pair<py::object, std::string>>();
+    names.emplace(THPVariable_Unpack(tensor.ptr()).unsafeGetTensorImpl(), name);
+  }
+  recorder->name_free_variables([&](const at::Tensor& real) {
+    const auto known = names.find(real.unsafeGetTensorImpl());
+    return known == names.end() ? std::string() : known->second;
+  });
+}
+
 py::object call(py::handle callable, const py::tuple& args, const py::dict& kwargs = {}) {
   const DynamoPause pause;
   try {
-    return callable(*args, **kwargs);
+    py::object result = callable(*args, **kwargs);
+    name_free_variables(callable);
+    return result;
   } catch (py::error_already_set& error) {
     restore_user_error(error);
     throw;

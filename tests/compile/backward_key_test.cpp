@@ -13,9 +13,9 @@
 #include <optional>
 #include <random>
 
+#include "diptych/backward/backward_capture.h"
 #include "diptych/backward/eager_nodes.h"
 #include "diptych/base/error.h"
-#include "diptych/backward/backward_capture.h"
 #include "testing/expect_error.h"
 #include "testing/tensors.h"
 
@@ -329,8 +329,7 @@ TEST(BackwardKey, AGraphThatMeetsAnotherPassIsOurFault) {
     }
     return std::string();
   };
-  EXPECT_NE(message().find("with 1 gradients for 1 results, and in this run it takes 3 and gives 1"),
-            std::string::npos)
+  EXPECT_NE(message().find("with 1 gradients for 1 results, and in this run it takes 3 and gives 1"), std::string::npos)
       << message();
   live.is_given = {true, false, false};
   EXPECT_EQ(message(), "");

@@ -13,9 +13,9 @@
 #include <utility>
 #include <vector>
 
+#include "diptych/backward/backward_capture.h"
 #include "diptych/base/error.h"
 #include "diptych/compile/aot.h"
-#include "diptych/backward/backward_capture.h"
 #include "testing/tensors.h"
 
 namespace diptych::testing {

@@ -5,8 +5,8 @@
 #include <torch/csrc/autograd/utils/lambda_post_hook.h>
 #include <torch/optim.h>
 
-#include "diptych/backward/update_rules.h"
 #include "diptych/backward/backward_capture.h"
+#include "diptych/backward/update_rules.h"
 #include "testing/refusal.h"
 
 namespace diptych::testing {

@@ -4,8 +4,8 @@
 #include <torch/csrc/autograd/forward_grad.h>
 #include <torch/nn.h>
 
-#include "diptych/pair/module.h"
 #include "diptych/hops/scan/scan_layers.h"
+#include "diptych/pair/module.h"
 #include "semantics/transform_cases.h"
 
 namespace diptych::testing {

@@ -350,8 +350,8 @@ void Analyzer::plan_strided(size_t index, OutputPlan::Kind kind, size_t origin, 
   output.is_view = tensor.is_view();
   output.under_no_grad = was_taken_under_no_grad(tensor);
   const auto& steps = at::functionalization::impl::unsafeGetFunctionalWrapper(tensor)->view_metas();
-  const bool is_cut_off =
-      std::any_of(steps.begin(), steps.end(), [&](const auto& step) { return recorder_.views().was_under_no_grad(step); });
+  const bool is_cut_off = std::any_of(steps.begin(), steps.end(),
+                                      [&](const auto& step) { return recorder_.views().was_under_no_grad(step); });
   DIPTYCH_CHECK(!tensor.requires_grad() || output.under_no_grad || !is_cut_off,
                 "[capture] output '{}' is a view of a view that was taken under no_grad, of a tensor that shares its "
                 "storage with others or has changed its shape; return a clone of it",

@@ -157,7 +157,7 @@ std::string Cache::why_miss(const TreeSpec& spec, const Tensors& tensors) const 
     nearest->code->captured().append_free_variables(all);
     text = nearest->guards.first_failure(all, [&](size_t index) {
       const size_t num = spec.num_tensors();
-      return index < num ? spec.tensor_path(index) : fmt::format("free.{}", index - num);
+      return index < num ? spec.tensor_path(index) : nearest->code->forward_graph().input_slots().at(index).path;
     });
   }
   return text;

@@ -83,7 +83,7 @@ struct ValueInfo {
   enum class Kind : uint8_t { kInput, kConstant, kNode } kind = Kind::kNode;
 };
 
-/// What an input or output slot is for. See the Signature section of the design.
+/// What an input or output slot is for. The order of slots is docs/spec.md, C4.
 enum class SlotKind : uint8_t { kArgument, kFreeVariable, kOutput, kMutated, kResidual, kTangent, kGradient };
 
 /// The name of one input or output of a graph; nothing ever reorders slots.

@@ -34,6 +34,22 @@ Primal& PrimalTable::add(const at::Tensor& given, Primal primal) {
   return primals_.emplace_back(std::move(primal));
 }
 
+std::vector<size_t> PrimalTable::unnamed() const {
+  std::vector<size_t> found;
+  for (size_t i = 0; i < primals_.size(); ++i) {
+    const Primal& primal = primals_[i];
+    const std::string_view path = primal.slot.path;
+    const bool is_numbered = primal.slot.kind == SlotKind::kFreeVariable && path.starts_with("free.") &&
+                             path.find_first_not_of("0123456789", 5) == path.npos;
+    if (is_numbered && !primal.base_of && !is_stand_in(primal.real)) found.push_back(i);
+  }
+  return found;
+}
+
+bool PrimalTable::has_path(std::string_view path) const {
+  return std::any_of(primals_.begin(), primals_.end(), [&](const Primal& primal) { return primal.slot.path == path; });
+}
+
 const Primal* PrimalTable::find(const at::Tensor& tensor) const {
   const auto known = index_by_tensor_.find(tensor.unsafeGetTensorImpl());
   return known == index_by_tensor_.end() ? nullptr : &primals_[known->second];

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -57,6 +58,10 @@ class PrimalTable {
   Primal& add(const at::Tensor& given, Primal primal);
   /// Returns "free.3", the path of the next free variable.
   std::string next_free_path() { return "free." + std::to_string(num_free_variables_++); }
+  /// Returns the free variables that have such a path and come from outside any trace, by index.
+  std::vector<size_t> unnamed() const;
+  /// Returns whether a primal has the path.
+  bool has_path(std::string_view path) const;
 
   /// Returns the first primal that was added for `tensor`; null if there is none.
   const Primal* find(const at::Tensor& tensor) const;

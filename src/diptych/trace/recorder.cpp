@@ -130,6 +130,19 @@ const at::Tensor& Recorder::stand_in(const at::Tensor& tensor) {
   return add_primal(tensor, {SlotKind::kFreeVariable, primals_.next_free_path()});
 }
 
+void Recorder::name_free_variables(const std::function<std::string(const at::Tensor& real)>& find) {
+  std::vector<Slot> slots = graph_.input_slots();
+  for (const size_t index : primals_.unnamed()) {
+    Primal& primal = primals_[index];
+    const auto input = std::find(graph_.inputs().begin(), graph_.inputs().end(), primal.value);
+    const std::string name = find(primal.real);
+    if (name.empty() || primals_.has_path(name) || input == graph_.inputs().end()) continue;
+    primal.slot.path = name;
+    slots[static_cast<size_t>(input - graph_.inputs().begin())].path = name;
+  }
+  graph_.rename_slots(std::move(slots), graph_.output_slots());
+}
+
 at::Tensor Recorder::lift(const at::Tensor& literal) {
   const bool is_literal = !is_stand_in(literal) && literal.layout() == c10::kStrided && literal.has_storage() &&
                           literal.storage().resizable() && literal.storage().use_count() == 1;

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/stack.h>
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -41,6 +42,10 @@ class Recorder {
   ProvenanceTracker& provenance() { return provenance_; }
   const ProvenanceTracker& provenance() const { return provenance_; }
 
+  /// Gives the free variables that have a number instead of a name the one that `find` returns for the real tensor, by
+  /// which a binding knows that the function reaches it. A number stays where `find` returns an empty name, or one that
+  /// another input has.
+  void name_free_variables(const std::function<std::string(const at::Tensor& real)>& find);
   /// The arguments, then the free variables in order of first use.
   const std::vector<Primal>& primals() const { return primals_.all(); }
   Phase phase() const { return provenance_.phase(); }
