@@ -162,14 +162,14 @@ void EagerRun::check(const EagerCall& eager, const std::vector<at::Tensor>& oper
   DIPTYCH_ASSERT(
       operands.size() == num_given && eager.maybe_undefined.size() == num_given &&
           static_cast<size_t>(eager.first_number) + num_wanted <= undefined_.size(),
-      "{} (call {}) has {} operands, {} maybe_undefined and results from number {} on, expected {} operands of {} "
+      "{} (call {}) has {} operands, {} lists of numbers and results from number {} on, expected {} operands of {} "
       "numbers",
       node.name(), eager.call, operands.size(), eager.maybe_undefined.size(), eager.first_number, num_given,
       undefined_.size());
 }
 
 std::vector<at::Tensor> EagerRun::call(const EagerCall& eager, std::vector<at::Tensor>&& operands) {
-  const c10::impl::ForceDispatchKeyGuard eager(keys_);
+  const c10::impl::ForceDispatchKeyGuard keys(keys_);
   check(eager, operands);
   last_call_ = eager.call;
   // What results are laid out like: the sum of two as the first, whether or not that turns out to be undefined.

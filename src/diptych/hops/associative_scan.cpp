@@ -28,7 +28,7 @@ std::string type_of(const at::Tensor& tensor) {
 }
 
 /// A tensor and the rest of it.
-struct Split {
+struct Halves {
   at::Tensor first, rest;
 };
 
@@ -42,7 +42,7 @@ class Sequence {
   int64_t length(const at::Tensor& x) const { return x.size(dim_); }
 
   /// Takes the first element off. Requires: at least two elements.
-  Split split_first(const at::Tensor& x) const {
+  Halves split_first(const at::Tensor& x) const {
     const int64_t rest = length(x) - 1;
     auto parts = reverse_ ? x.split_with_sizes({rest, 1}, dim_) : x.split_with_sizes({1, rest}, dim_);
     return {std::move(parts[reverse_ ? 1 : 0]), std::move(parts[reverse_ ? 0 : 1])};
@@ -55,7 +55,7 @@ class Sequence {
   }
 
   /// Elements 0, 2, 4, ... and 1, 3, 5, ... Requires: an even length.
-  Split split_pairs(const at::Tensor& x) const {
+  Halves split_pairs(const at::Tensor& x) const {
     auto parts = x.unflatten(dim_, {length(x) / 2, 2}).unbind(dim_ + 1);
     return {std::move(parts[reverse_ ? 1 : 0]), std::move(parts[reverse_ ? 0 : 1])};
   }
@@ -92,15 +92,15 @@ struct Level {
 
 Level take_apart(const Sequence& sequence, const at::Tensor& x) {
   if (sequence.length(x) % 2 == 0) {
-    Split pairs = sequence.split_pairs(x);
+    Halves pairs = sequence.split_pairs(x);
     if (sequence.length(x) == 2) return {pairs.first, pairs.first, pairs.rest, {}};
-    Split between = sequence.split_first(pairs.first);
+    Halves between = sequence.split_first(pairs.first);
     return {std::move(between.first), std::move(pairs.first), std::move(pairs.rest), std::move(between.rest)};
   }
   // An odd number of elements has no pairs to unbind. Only the earlier ones are a slice: a copy of them from the parts
   // would be saved besides the whole.
-  Split whole = sequence.split_first(x);
-  Split pairs = sequence.split_pairs(whole.rest);
+  Halves whole = sequence.split_first(x);
+  Halves pairs = sequence.split_pairs(whole.rest);
   return {std::move(whole.first), sequence.every_other(x), std::move(pairs.first), std::move(pairs.rest)};
 }
 

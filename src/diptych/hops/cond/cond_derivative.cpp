@@ -17,10 +17,10 @@ using Bodies = std::vector<std::shared_ptr<const Body>>;
 using Pairs = std::vector<std::shared_ptr<const BodyPair>>;
 
 // What a backward argument is: an operand, a residual or a tangent of the forward.
-struct Source {
+struct ArgumentSource {
   enum class Kind : uint8_t { kOperand, kResidual, kTangent } kind = Kind::kOperand;
   size_t index = 0;
-  bool operator==(const Source&) const = default;
+  bool operator==(const ArgumentSource&) const = default;
 };
 
 class BranchDerivative final : public Derivative {
@@ -48,16 +48,16 @@ class BranchDerivative final : public Derivative {
  private:
   struct Plan {
     HopPtr hop;
-    std::vector<Source> arguments;
+    std::vector<ArgumentSource> arguments;
     std::vector<size_t> wanted;  // operands that get a gradient, in order
   };
   void make_forward(const Hop& hop);
   const Plan& plan_for(const std::vector<bool>& given) const;
   Plan make_plan(const std::vector<bool>& given) const;
-  std::vector<std::optional<Source>> input_sources(size_t body, const std::vector<bool>& given) const;
-  Graph finish_half(const Graph& half, const std::vector<std::optional<Source>>& sources, size_t body,
+  std::vector<std::optional<ArgumentSource>> input_sources(size_t body, const std::vector<bool>& given) const;
+  Graph finish_half(const Graph& half, const std::vector<std::optional<ArgumentSource>>& sources, size_t body,
                     const Plan& plan) const;
-  TensorMeta meta_of(const Source& source) const;
+  TensorMeta meta_of(const ArgumentSource& source) const;
   const TensorMeta& operand_meta(size_t operand) const;
 
   const HigherOrderOperator& op_;
@@ -94,19 +94,21 @@ void BranchDerivative::make_forward(const Hop& hop) {
 }
 
 // What each input of a body's backward half is; nothing for a tangent that is not given, which nobody reads.
-std::vector<std::optional<Source>> BranchDerivative::input_sources(size_t body, const std::vector<bool>& given) const {
+std::vector<std::optional<ArgumentSource>> BranchDerivative::input_sources(size_t body,
+                                                                           const std::vector<bool>& given) const {
   const BodyPair& pair = *pairs_[body];
-  std::vector<std::optional<Source>> sources;
+  std::vector<std::optional<ArgumentSource>> sources;
   for (const auto& residual : pair.residuals()) {
     if (residual.is_input) {
-      sources.push_back(Source{Source::Kind::kOperand, layout_.operand(body, residual.index)});
+      sources.push_back(ArgumentSource{ArgumentSource::Kind::kOperand, layout_.operand(body, residual.index)});
     } else {
-      sources.push_back(Source{Source::Kind::kResidual, first_residual_[body] + residual.index - layout_.num_results});
+      sources.push_back(ArgumentSource{ArgumentSource::Kind::kResidual,
+                                       first_residual_[body] + residual.index - layout_.num_results});
     }
   }
   for (size_t i = 0; i < layout_.num_results; ++i) {
     if (!pair.differentiable()[i]) continue;
-    sources.push_back(given[i] ? std::optional(Source{Source::Kind::kTangent, i}) : std::nullopt);
+    sources.push_back(given[i] ? std::optional(ArgumentSource{ArgumentSource::Kind::kTangent, i}) : std::nullopt);
   }
   return sources;
 }
@@ -119,17 +121,17 @@ const TensorMeta& BranchDerivative::operand_meta(size_t operand) const {
   return bodies_[body]->input(input);
 }
 
-TensorMeta BranchDerivative::meta_of(const Source& source) const {
-  if (source.kind == Source::Kind::kOperand) return operand_meta(source.index);
-  const size_t result = source.index + (source.kind == Source::Kind::kResidual ? layout_.num_results : 0);
+TensorMeta BranchDerivative::meta_of(const ArgumentSource& source) const {
+  if (source.kind == ArgumentSource::Kind::kOperand) return operand_meta(source.index);
+  const size_t result = source.index + (source.kind == ArgumentSource::Kind::kResidual ? layout_.num_results : 0);
   return forward_->results()[result];
 }
 
 // One body's half with the arguments and the gradients of all.
-Graph BranchDerivative::finish_half(const Graph& half, const std::vector<std::optional<Source>>& sources, size_t body,
-                                    const Plan& plan) const {
+Graph BranchDerivative::finish_half(const Graph& half, const std::vector<std::optional<ArgumentSource>>& sources,
+                                    size_t body, const Plan& plan) const {
   Rewriter rewriter(half);
-  for (const Source& argument : plan.arguments) {
+  for (const ArgumentSource& argument : plan.arguments) {
     const Slot slot{SlotKind::kArgument, "saved"};
     const auto found = std::find(sources.begin(), sources.end(), std::optional(argument));
     if (found == sources.end()) {
@@ -160,7 +162,7 @@ Graph BranchDerivative::finish_half(const Graph& half, const std::vector<std::op
 BranchDerivative::Plan BranchDerivative::make_plan(const std::vector<bool>& given) const {
   Plan plan;
   std::vector<Graph> halves;
-  std::vector<std::vector<std::optional<Source>>> sources;
+  std::vector<std::vector<std::optional<ArgumentSource>>> sources;
   std::vector<bool> is_wanted(layout_.first_free.back() + layout_.num_free.back());
   for (size_t body = 0; body < bodies_.size(); ++body) {
     std::vector<bool> own = given;
@@ -206,10 +208,10 @@ Tensors BranchDerivative::backward(const SavedCall& saved, const Tensors& tangen
   if (!plan.hop) return gradients;
   Tensors operands;
   for (size_t i = 0; i < layout_.num_choosers; ++i) operands.push_back(saved.operand(i));
-  for (const Source& source : plan.arguments) {
-    operands.push_back(source.kind == Source::Kind::kOperand    ? saved.operand(source.index)
-                       : source.kind == Source::Kind::kResidual ? saved.residual(source.index)
-                                                                : tangents[source.index]);
+  for (const ArgumentSource& source : plan.arguments) {
+    operands.push_back(source.kind == ArgumentSource::Kind::kOperand    ? saved.operand(source.index)
+                       : source.kind == ArgumentSource::Kind::kResidual ? saved.residual(source.index)
+                                                                        : tangents[source.index]);
   }
   const auto found = call(plan.hop, std::move(operands));
   for (size_t i = 0; i < plan.wanted.size(); ++i) gradients[plan.wanted[i]] = found[i];
