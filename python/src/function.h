@@ -20,8 +20,8 @@ struct Arguments {
 
   std::vector<Argument> positional;
   std::vector<std::pair<std::string, Argument>> keyword;
-  /// The places in `keyword` of the arguments that match no named parameter, in the caller's order; empty if that is the
-  /// order of `keyword`.
+  /// The places in `keyword` of the arguments that match no named parameter, in the caller's order; empty if that is
+  /// the order of `keyword`.
   std::vector<size_t> order;
   std::shared_ptr<const Names> names;
   Handle callable;
