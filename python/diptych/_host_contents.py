@@ -175,7 +175,7 @@ def _of_function(function):
 
 
 class VariablesOf(NamedTuple):
-    """The globals that a function's code names, or the variables it names of a module of the user."""
+    """The globals that a function's code names, or those that it names in a user's module."""
 
     variables: dict
     names: Any

@@ -89,7 +89,7 @@ Members find_named(const std::vector<PyObject*>& names, PyTypeObject* type) {
   return found;
 }
 
-// The lookup of an attribute gives the class a number if it has none.
+// Looking up an attribute gives the class a number if it has none.
 template <class Found, class Find>
 std::shared_ptr<const Found> remembered(Versioned<Found>& entry, PyTypeObject* type, const Find& find) {
   if (const unsigned version = version_of(type); version == 0 || version != entry.version) {

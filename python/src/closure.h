@@ -171,7 +171,7 @@ class ClosureReader {
     met_.codes.push_back(&parts);
     for (size_t i = 0; i < met_.classes.size(); ++i) named(parts, met_.classes[i], path);
   }
-  // Visits the value of a variable; in a module of the user, only what the code names.
+  // Visits the value of a variable; of a user's module, only what the code names.
   void variable(PyObject* value, const CodeNames& names, const Path& path, int depth = 0) {
     constexpr int kMostModules = 4;  // levels of modules, which may hold each other
     if (!PyModule_Check(value)) return reader_.attribute(value, path);

@@ -46,8 +46,8 @@ PyObject* users_module_called(PyObject* name);
 /// it.
 using Members = std::vector<std::pair<PyObject*, py::object>>;
 
-/// The functions that a class of the user gives its objects, as far as guards read them. Remembered for one state of
-/// the class and its bases.
+/// The functions that a user's class gives its objects, as far as guards read them. Remembered for one state of the
+/// class and its bases.
 struct ClassMembers {
   Members special;           ///< functions that Python calls by itself: __call__, __getattr__, __mul__
   Members makers;            ///< functions that make an object: __init__
@@ -62,8 +62,8 @@ std::shared_ptr<const Members> members_named(const CodeNames& code, PyTypeObject
 /// Whether a class or one of its bases is the user's. Remembered. Requires: the GIL.
 bool has_users_base(PyTypeObject* type);
 
-/// Whether an object given as an argument is known by what it holds, rather than by its address: a set, or an object of
-/// the user that can't be weakly referenced.
+/// Whether an object given as an argument is known by what it holds, rather than by its address: a set, or a user's
+/// object that can't be weakly referenced.
 bool is_all_it_holds(py::handle object);
 
 /// Returns a hash of the bytes of an object of Holds::kMemory, or of a sample of them if there are more than a million,

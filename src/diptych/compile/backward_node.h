@@ -58,7 +58,7 @@ class BackwardNode final : public torch::autograd::Node {
   void drop_residuals();
   void release(const BackwardRun& run);
   torch::autograd::variable_list inlined(const torch::autograd::variable_list& tangents) const;
-  /// If `run` is not null, releases what only that run needs.
+  /// If `run` is not null, releases what no run after it may need.
   torch::autograd::variable_list run_compiled(const BackwardVariant& variant, torch::autograd::variable_list&& tangents,
                                               const BackwardRun* run);
   at::Tensor with_own_history(const at::Tensor& start, size_t index);

@@ -31,8 +31,7 @@ struct AotOptions {
   /// without a trace if traces at the ends and at likely sizes agree; a branch that none of these traces takes is
   /// missed.
   bool check_sizes = true;
-  /// The names that the paths of the arguments start with, in order; an argument without a name is called arg0, arg1
-  /// ...
+  /// The names that the paths of the arguments start with, in order; unnamed arguments are called arg0, arg1 ...
   std::vector<std::string> argument_names = {};
   /// How many captures are kept; one more discards the one that was used longest ago.
   size_t cache_limit = 64;

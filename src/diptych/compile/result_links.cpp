@@ -20,7 +20,8 @@ void make_sole_owner(at::Tensor& tensor) {
   if (tensor.use_count() > 1) tensor = tensor.tensor_data();
 }
 
-// Forbids changes in place of a view. If the compiler made it a tensor of its own, there is nothing to guard.
+// Marks a view that a torch.autograd.Function made, so that autograd refuses changes of it in place. If the compiler
+// made it a tensor of its own, there is nothing to guard.
 void mark_as_view_of_function(at::Tensor& tensor, const at::Tensor& base) {
   if (!tensor.is_alias_of(base)) return;
   tensor = ag::as_view(base, tensor, /*is_bw_differentiable=*/true, /*is_fw_differentiable=*/false, nullptr, nullptr,
