@@ -1,8 +1,9 @@
-"""What a hit of a captured backward costs before its graph runs, per autograd node: Diptych beside PyTorch's compiled
-autograd, in turns. Run `make bench` once to build; then .venv/bin/python benchmarks/lookup.py --rounds 5
+"""Measures what a hit of a captured backward costs before its graph runs, per autograd node: Diptych beside PyTorch's
+compiled autograd, in turns. Run `make bench` once to build; then .venv/bin/python benchmarks/lookup.py --rounds 5
 
-PyTorch's compiler is one whose function returns at once, so that what is left of a pass is its lookup, the lists that it
-makes for that function, and the call. Diptych's figure is taken inside the pass, from its start to the entry that was found.
+PyTorch's compiler is one whose function returns at once, so that what is left of a backward run is its lookup, the
+lists that it makes for that function, and the call. Diptych's figure is taken inside the run, from its start to the
+entry that was found.
 """
 import argparse
 import json
@@ -44,7 +45,8 @@ def of_pytorch(nodes, passes):
 
 
 def in_child(nodes, limit):
-    """A capture of many nodes by PyTorch takes minutes, and may not end."""
+    """Runs PyTorch's side in a child process with a time limit: its capture of many nodes takes minutes, and may not
+    end."""
     try:
         output = subprocess.run([sys.executable, __file__, "--pytorch", str(nodes)], check=True, capture_output=True,
                                 text=True, timeout=limit).stdout

@@ -1,9 +1,11 @@
-"""What Diptych costs from Python, beside PyTorch's own: tracing a GPT, one call of a small compiled function, and the import.
+"""Measures what Diptych costs from Python, beside PyTorch's own: tracing a GPT, one call of a small compiled function,
+and the import.
 
     PYTHONPATH=build/ci/python .venv/bin/python benchmarks/python_speed.py --rounds 9
 
-Every engine takes turns within one run, so that load on the machine meets all of them alike. A cell is the median, with a tenth
-and nine tenths of the samples in parentheses; ratios are taken round by round. One thread. README.md says what is in each clock.
+Every engine takes turns within one run, so that load on the machine affects all of them alike. A cell is the median,
+with the 10th and the 90th percentile in parentheses; ratios are taken round by round. One thread. README.md says what
+each clock includes.
 """
 import argparse
 import gc
@@ -18,7 +20,7 @@ import torch
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE / "python"))
 
-#: What the last column is held against: (goal's text, whether a median meets it).
+#: What the last column is compared with: (goal's text, whether a median meets it).
 GOALS = {
     "trace": ("at least 20 times faster", lambda ratio: ratio >= 20),
     "call": ("under half of its time", lambda ratio: ratio >= 2),
@@ -43,7 +45,8 @@ def verdict(goal, values):
 
 
 def trace_once(model):
-    """Seconds of a capture of `model`'s loss by Diptych and by functorch, each of a function object of its own."""
+    """Returns the seconds of a capture of `model`'s loss by Diptych and by functorch, each with a function object of
+    its own."""
     import diptych
     import peer_functorch
     from functorch.compile import default_partition
@@ -81,7 +84,8 @@ def product_sine(x, y):
 
 
 def call_times(function, calls):
-    """Seconds of one call without gradients, of one with, and of its backward, each the mean of `calls`."""
+    """Returns the seconds of one call without gradients, of one with gradients, and of its backward, each the mean of
+    `calls`."""
     x, y = (torch.tensor(values, requires_grad=True) for values in ([0.5, -1.5], [1.25, 0.75]))
     plain, tangent = (x.detach(), y.detach()), torch.ones(2)
     gc.collect()
@@ -107,7 +111,8 @@ def check_call(name, function):
 
 
 def call(rounds, calls):
-    """A round takes a tenth of a second: many short ones tell more of a loaded machine than few long ones."""
+    """Measures rounds of a tenth of a second each: on a loaded machine, many short rounds tell more than few long
+    ones."""
     import diptych
 
     engines = {

@@ -2,8 +2,8 @@
 """Runs Diptych and its peers interleaved, in one session, and prints how they compare.
 
 Each engine is a worker process that speaks the protocol of python/protocol.py. For a case, every engine that has it
-warms up once; then they take turns (A B C A B C ...), so that a change in the machine's load meets all of them. README.md
-says what the tables mean. Results go to --out as results.json and report.md.
+warms up once; then they take turns (A B C A B C ...), so that a change in the machine's load affects all of them.
+README.md says what the tables mean. Results go to --out as results.json and report.md.
 """
 
 import argparse
@@ -28,7 +28,7 @@ MAX_REPEAT = 20
 
 
 def engines(python, worker):
-    """Name -> command. The order is that of the rows."""
+    """Returns {engine's name: command}, in the order of the rows."""
     peer = lambda name, *options: [python, str(HERE / "python" / name), *options]  # noqa: E731
     return {
         "Diptych": [worker, "diptych"],
@@ -120,7 +120,7 @@ class Session:
                 self.workers.pop(name).close()
 
     def cases(self):
-        """Case -> engines that have it, for the cases that were asked for."""
+        """Returns {case: engines that have it} for the cases that were asked for."""
         found = {}
         for engine in self.commands:
             try:
@@ -171,7 +171,7 @@ class Session:
 
 
 def machine():
-    """What the numbers depend on and cannot say themselves."""
+    """Returns what the numbers depend on and do not show themselves."""
     model = "unknown CPU"
     with open("/proc/cpuinfo") as info:
         for line in info:

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""Checks that src/diptych keeps to its rooms: what each may include, and what may stand nowhere in it.
+"""Checks that src/diptych keeps to its rooms: what each may include, and what no source may contain.
 
-Run without arguments from anywhere; prints one line a fault, "file:line: what, and what to do", and exits 1 if there is one.
+Run without arguments from anywhere; prints one line per fault, "file:line: what, and what to do", and exits 1 if there
+is one.
 """
 import re
 import sys
 from pathlib import Path
 from typing import Iterator, NamedTuple
 
-# Room -> the rooms that it may include directly; what those may include, it may too. src/README.md explains each.
+# Room -> the rooms that it may include directly; it may also include whatever those may. src/README.md explains each.
 ROOMS = {
     "base": [],
     "graph": ["base"],
@@ -27,11 +28,11 @@ ROOMS = {
     "compile": ["hops", "backends", "tree"],
     "pair": ["compile"],
 }
-# The one file of compile/ that may name a single backend; the others know backends/backend.h alone.
+# The one file of compile/ that may name a single backend; the others know only backends/backend.h.
 NAMES_BACKENDS = "compile/builtin_backends.cpp"
 # Library code logs through base/switches and throws; this file is where log lines reach standard error.
 MAY_PRINT = {"base/switches.cpp"}
-# Static registration belongs to the tracer, which has to be there before the first operator is called.
+# Static registration belongs to the tracer, which has to exist before the first operator is called.
 REGISTRATION_ROOM = "trace"
 
 
@@ -86,7 +87,7 @@ def check_include(room: str, path: str, included: str) -> str | None:
         return f"room '{room}' may not include room '{other}' (it may include: {allowed}); move the code, or pass the fact in"
     if other == "backends" and len(parts) > 3:
         own = path.split("/")[1:]
-        # Beside the subfolders stands what serves them all, such as the fallback to the interpreter.
+        # The files beside the subfolders serve all backends, such as the fallback to the interpreter.
         allowed = own[0] if len(own) > 1 else "" if path == "backends/backend.h" else "interpreter"
         if room == "backends" and parts[2] != allowed:
             return f"backends/ subfolders may not include each other, and backend.h none of them; got '{included}'"
@@ -97,7 +98,7 @@ def check_include(room: str, path: str, included: str) -> str | None:
 
 # An operator's name as a literal: "aten::add.Tensor", "aten.add", "hop.scan".
 _OPERATOR = r'"(?:aten|prims|hop)(?:::|\.)\w[^"]*"(?:sv|s)?'
-# What an operator is named by: op.name(), node.op.hop().name, schema().name(), operator_name().name.
+# The expressions for an operator's name: op.name(), node.op.hop().name, schema().name(), operator_name().name.
 _NAME = r"\b(?:op|op\(\)|hop\(\)|schema\(\)|operator_name\(\))(?:\.|->)name(?:\(\))?"
 _TESTS = r"(?:\.(?:r?find|compare|starts_with|ends_with)\s*\(|\s*[=!]=\s*\")"
 _FOUND = rf"\bOp::find\(\s*{_OPERATOR}"

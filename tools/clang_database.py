@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Writes a compilation database that clang's tools can read, from one that g++ with precompiled headers made.
+"""Writes a compilation database that clang's tools can read, from one made for g++ with precompiled headers.
 
-tools/clang_database.py <build folder> <out folder>. Clang can't read g++'s .gch files and takes one for its own if it stands
-beside the header that -include names; so the header is copied to where no .gch is, and g++'s own flags are left out.
+tools/clang_database.py <build folder> <out folder>. Clang can't read g++'s .gch files, and takes one for its own if it
+is beside the header that -include names; so the header is copied to where there is no .gch, and g++'s own flags are
+left out.
 """
 import json
 import shlex
@@ -10,7 +11,7 @@ import shutil
 import sys
 from pathlib import Path
 
-# Where the rooms' "pch.h" is; g++ needs it only in the one target that compiles it.
+# The folder of the rooms' "pch.h"; g++ needs it only in the one target that compiles it.
 ROOMS_HEADER = Path(__file__).resolve().parent.parent / "cmake"
 GCC_ONLY = {"-fpch-preprocess", "-Winvalid-pch"}
 
@@ -29,7 +30,8 @@ def translate(entry: dict, out: Path) -> dict | None:
     if entry["file"].endswith((".hxx.cxx", ".hxx")):
         return None
     arguments = shlex.split(entry["command"])
-    # A launcher (cmake -E env NAME=value ccache) stands before the compiler, the last word before the first flag.
+    # A launcher (cmake -E env NAME=value ccache) may precede the compiler, which is the last word before the first
+    # flag.
     first_flag = next(i for i, word in enumerate(arguments) if word.startswith("-") and word != "-E")
     arguments = arguments[first_flag - 1 :]
     clean, words = [], iter(arguments)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes data/digits.csv from scikit-learn's handwritten digits (load_digits).
 
-Needs scikit-learn in the running Python, which nothing else here does: pip install scikit-learn in any environment.
+Needs scikit-learn in the running Python; nothing else here does. Run pip install scikit-learn in any environment.
 Each line is one 8x8 image: 64 grey values 0..16 row by row, then the digit that it shows.
 """
 import argparse

@@ -3,20 +3,21 @@
 
 times.py --stage build=12.5 --stage lint=3 ... --ninja-log build/ci/.ninja_log --since <its size before> --tests build/ci/tests.xml
 
-A stage is measured by the clock. Steps and tests run side by side, so that theirs add up to more than their stage took. What is
-not there, because something failed before it, is left out.
+A stage is measured by the clock. Steps and tests run side by side, so their times add up to more than their stage took.
+Whatever is missing, because something failed before it, is left out.
 """
 import argparse
 import xml.etree.ElementTree
 from collections import defaultdict
 from pathlib import Path
 
-SHORTEST = 1.0  # seconds that a group has a line of its own for
+SHORTEST = 1.0  # seconds; a group that took less has no line of its own
 LONG_TEST = 5.0
 
 
 def read_steps(log: Path, since: int) -> list[tuple[str, float]]:
-    """(output, seconds) of each step that ninja appended after the first `since` bytes; of a log that was written anew, all."""
+    """Returns (output, seconds) of each step that ninja appended after the first `since` bytes; of every step if the
+    log was rewritten."""
     if not log.exists():
         return []
     text = log.read_bytes()
@@ -30,7 +31,7 @@ def read_steps(log: Path, since: int) -> list[tuple[str, float]]:
 
 
 def group_of_step(output: str) -> str:
-    """The folder whose sources a step compiles; all else is linking, listing of tests and the like."""
+    """Returns the folder whose sources a step compiles; all else is linking, listing of tests and the like."""
     if not output.endswith((".o", ".gch", ".pch")):
         return "linking and the rest"
     parts = Path(output).parts
@@ -38,7 +39,7 @@ def group_of_step(output: str) -> str:
 
 
 def read_tests(report: Path) -> list[tuple[str, float]]:
-    """(name, seconds) of each test that ctest ran."""
+    """Returns (name, seconds) of each test that ctest ran."""
     if not report.exists():
         return []
     cases = xml.etree.ElementTree.parse(report).getroot().iter("testcase")
@@ -46,12 +47,12 @@ def read_tests(report: Path) -> list[tuple[str, float]]:
 
 
 def group_of_test(name: str) -> str:
-    """The folder under tests/ that a test stands in: compile_aot.Case.Name is one of compile."""
+    """Returns the folder under tests/ that a test is in: compile_aot.Case.Name is in compile."""
     return name.split(".")[0].split("_")[0]
 
 
 def summed(entries: list[tuple[str, float]], group_of) -> list[tuple[str, float, int]]:
-    """(group, seconds, number), longest first."""
+    """Returns (group, seconds, number) of each group, longest first."""
     seconds, numbers = defaultdict(float), defaultdict(int)
     for name, time in entries:
         group = group_of(name)
@@ -79,7 +80,7 @@ def group_rows(entries: list[tuple[str, float]], group_of, unit: str) -> list[st
 
 
 def table(stages: list[tuple[str, float]], steps: list[tuple[str, float]], tests: list[tuple[str, float]]) -> str:
-    """Each stage, below it the groups that make it up, and the total."""
+    """Returns a text with each stage, below it the groups that make it up, and the total."""
     inside = {"build": (steps, group_of_step, "steps"), "tests": (tests, group_of_test, "tests")}
     lines = ["what took how long, in seconds (what runs side by side adds up to more than its stage):"]
     for name, seconds in stages:

@@ -1,5 +1,5 @@
-// Captured backwards: how long a pass takes beside the engine's, and a first capture. The time of a pass with so many
-// small nodes is nearly all lookup on one side and the engine on the other.
+// Captured backwards: how long a backward run takes beside the engine's, and a first capture. With so many small nodes,
+// the time of a run is nearly all lookup on one side and the engine on the other.
 #include <benchmark/benchmark.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/engine.h>
@@ -28,7 +28,7 @@ at::Tensor chain(const at::Tensor& x, int64_t nodes) {
   return y.sum();
 }
 
-/// Backwards of fresh graphs; the forward is not timed.
+/// Times backwards of fresh graphs, without the forward.
 template <class Forward>
 void time_backwards(benchmark::State& state, const Tensors& inputs, bool captured, const Forward& forward) {
   std::optional<BackwardCapture> capture;
@@ -73,7 +73,7 @@ BENCHMARK_CAPTURE(pass_of_small_nodes, captured, true)->RangeMultiplier(10)->Ran
 double lookup_seconds = 0;
 int lookup_misses = 0;
 
-/// Stands in for what capture installs, and stops where the graph would run.
+/// Replaces what capture installs, and stops where the graph would run.
 torch::autograd::variable_list look_up(const c10::intrusive_ptr<torch::autograd::Node>& root,
                                        const torch::autograd::GraphTask& task, bool /*accumulates*/,
                                        const torch::autograd::edge_list& /*outputs*/) {
@@ -87,7 +87,7 @@ torch::autograd::variable_list look_up(const c10::intrusive_ptr<torch::autograd:
   return torch::autograd::variable_list(task.captured_vars_.size());
 }
 
-/// What a hit costs before its graph runs: the nodes in order, their key, and the search for it.
+/// Times what a hit costs before its graph runs: the order of the nodes, their key, and the search for it.
 void lookup_of_small_nodes(benchmark::State& state) {
   const at::Tensor x = at::randn({4}).set_requires_grad(true);
   backward_capture::reset();
@@ -96,7 +96,7 @@ void lookup_of_small_nodes(benchmark::State& state) {
   const auto pass = [&] {
     torch::autograd::grad({chain(x, state.range(0))}, {x}, {}, {}, false, /*allow_unused=*/true);
   };
-  pass();  // the one that is captured
+  pass();  // this run is captured
   for (auto _ : state) {
     pass();
     state.SetIterationTime(lookup_seconds);
@@ -124,7 +124,7 @@ void pass_of_gpt(benchmark::State& state, bool captured) {
 BENCHMARK_CAPTURE(pass_of_gpt, eager, false)->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(pass_of_gpt, captured, true)->Unit(benchmark::kMillisecond);
 
-/// One more backward than a hit: its graph is traced and made ready to run. Small sizes, so that this is what is seen.
+/// Times a backward whose graph is traced and made ready to run. Sizes are small, so that this dominates.
 void first_pass_of_gpt(benchmark::State& state) {
   GptShape shape = kGpt;
   shape.width = 24;
@@ -182,8 +182,9 @@ double quantile(std::vector<double> values, double fraction) {
   return values[static_cast<size_t>(fraction * static_cast<double>(values.size() - 1))];
 }
 
-/// Steps of both sides in turns, so that what else the machine does meets both. Timed: the captured step; the counters
-/// have the medians of both in ms, and of captured over eager of neighbours, with the tenth and the ninetieth percent.
+/// Times steps of both sides in turns, so that other load on the machine affects both. The time is that of the captured
+/// step; the counters hold the medians of both in ms, and of the ratio captured / eager of neighbouring steps with its
+/// 10th and 90th percentile.
 void step_of_gpt(benchmark::State& state) {
   const auto make = [](bool captured) {
     at::manual_seed(0);

@@ -1,4 +1,4 @@
-// What a call costs when there is next to nothing to compute: a compiled function beside eager.
+// Times a call when there is next to nothing to compute: a compiled function beside eager.
 #include <benchmark/benchmark.h>
 
 #include "checks.h"

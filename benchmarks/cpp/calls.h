@@ -1,11 +1,11 @@
-// The cases of one call of a small function: the same for every engine of the worker but for the function.
+// The cases of one call of a small function; they differ between the engines of the worker only in the function.
 #pragma once
 #include "checks.h"
 #include "protocol.h"
 
 namespace diptych::bench {
 
-/// Adds call/forward and call/forward_backward of `function`, which stands for two_elements.
+/// Adds call/forward and call/forward_backward of `function`, the engine's version of two_elements.
 template <class F>
 void add_call_cases(Cases& cases, F function) {
   cases["call/forward"] = [function](int repeat) {

@@ -1,4 +1,4 @@
-// How capture grows with the model: the joint graph of GPTs of 3 to 24 layers. Time a node should not rise.
+// Times how capture grows with the model: the joint graph of GPTs of 3 to 24 layers. The time per node should not rise.
 #include <benchmark/benchmark.h>
 
 #include "flat_model.h"
@@ -27,7 +27,7 @@ void joint_of_gpt(benchmark::State& state) {
 }
 BENCHMARK(joint_of_gpt)->RangeMultiplier(2)->Range(3, 24)->Unit(benchmark::kMillisecond)->Complexity(benchmark::oN);
 
-/// Partitioning alone, on a joint graph made before the clock starts.
+/// Times partitioning alone, on a joint graph made before the clock starts.
 void partition_of_gpt(benchmark::State& state, Partitioner (*partitioner)()) {
   const FlatModel model(gpt(gpt_of_layers(state.range(0)), Fill::kUntouched));
   const Joint joint = joint_of(model);

@@ -17,16 +17,17 @@ constexpr int64_t kLongestChecked = 2048;
 
 RnnShape shape_of(int64_t length) { return {length, /*batch=*/4, /*hidden=*/32}; }
 
-/// The gradients of W, U, b and the first state.
+/// Returns the bytes of the gradients of W, U, b and the first state.
 int64_t gradient_bytes(const RnnShape& shape) {
   return (2 * shape.hidden * shape.hidden + shape.hidden + shape.batch * shape.hidden) * int64_t{sizeof(float)};
 }
 
-/// What theory says. A plain scan keeps each state, and one more number per state while it works: x W before the loop
-/// of the forward, what the gradients of W and U are made of behind that of the backward; a long one no more of these
-/// than a block has. Few carries: these, and for a segment what a plain scan of its length takes; carries that are
-/// found again lie beside the forward's, whose stack is one tensor. Each step is run once more for its residuals, and
-/// those that are advanced over once for each time.
+/// Returns the bytes and the extra steps that theory predicts. A plain scan keeps each state, and while it runs, as
+/// many numbers again: x W before the loop of the forward, and the factors of the gradients of W and U after the loop
+/// of the backward; a long scan keeps only as many of these as a block has. A scan that keeps few carries needs these
+/// carries, and for a segment what a plain scan of its length needs; carries that are recomputed are in memory beside
+/// the forward's, whose stack is one tensor. Each step is run once more for its residuals, and a step that is run again
+/// to recompute carries, once for each time.
 nlohmann::json theory(int64_t length, const ScanOptions& options) {
   const RnnShape shape = shape_of(length);
   const int64_t state = shape.batch * shape.hidden * int64_t{sizeof(float)};

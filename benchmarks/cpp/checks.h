@@ -1,4 +1,5 @@
-// A benchmark's numbers mean nothing if its results are wrong: each checks once, outside the clock, against eager.
+// Checks of results: a benchmark's numbers mean nothing if its results are wrong, so each compares itself with eager
+// once, outside the clock.
 #pragma once
 #include <torch/csrc/autograd/autograd.h>
 
@@ -9,7 +10,7 @@
 
 namespace diptych::bench {
 
-/// Errors: std::runtime_error says which tensor is not what eager gives.
+/// Errors: std::runtime_error says which tensor differs from eager's.
 inline void expect_close(const std::string& what, const Tensors& actual, const Tensors& eager) {
   if (actual.size() != eager.size()) throw std::runtime_error(what + ": not as many results as in eager");
   for (size_t i = 0; i < eager.size(); ++i) {
@@ -18,7 +19,8 @@ inline void expect_close(const std::string& what, const Tensors& actual, const T
   }
 }
 
-/// The value of a function of two tensors at two_element_inputs() and, where gradients are recorded, its gradients.
+/// Returns the value of a function of two tensors at two_element_inputs() and, if gradients are recorded, its
+/// gradients.
 template <class F>
 Tensors value_and_gradients(const F& function) {
   const auto inputs = two_element_inputs();
@@ -28,7 +30,7 @@ Tensors value_and_gradients(const F& function) {
   return results;
 }
 
-/// Checks a function that stands for two_elements. Errors: as expect_close.
+/// Checks an engine's version of two_elements. Errors: as expect_close.
 template <class F>
 void check_two_elements(const F& function) {
   expect_close("two_elements", value_and_gradients(function), value_and_gradients(two_elements));

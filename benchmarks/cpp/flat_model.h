@@ -37,7 +37,7 @@ struct FlatModel {
   }
 };
 
-/// Errors: std::runtime_error if one of `gradients` is none: then less was captured than a training step needs.
+/// Errors: std::runtime_error if one of `gradients` is none, so that less was captured than a training step needs.
 inline void check_gradients(c10::ArrayRef<Value> gradients) {
   for (const Value gradient : gradients) {
     if (!gradient) throw std::runtime_error("the graph lacks a parameter's gradient");

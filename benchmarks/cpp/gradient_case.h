@@ -1,4 +1,4 @@
-// A value and all gradients of a model, timed, with the memory that takes: for the suites on loops.
+// Times a value and all gradients of a model, and measures the memory that takes: for the suites on loops.
 #pragma once
 #include <torch/csrc/autograd/autograd.h>
 
@@ -13,7 +13,7 @@
 
 namespace diptych::bench {
 
-/// The facts of a row of a memory table: what theory says, term by term. Units: bytes.
+/// Returns the facts of a row of a memory table: the bytes that theory predicts, term by term. Units: bytes.
 inline nlohmann::json predicted(const nlohmann::json& terms) {
   int64_t total = 0;
   for (const auto& [name, bytes] : terms.items()) total += bytes.get<int64_t>();
@@ -28,9 +28,9 @@ class GradientCase {
     std::string name;
     std::function<Model()> make;
     Loss loss;
-    Loss eager = {};                             ///< what to check against; nothing is checked without
-    std::function<nlohmann::json()> facts = {};  ///< asked once
-    bool forward_share = false;                  ///< whether to say what part of the time is the forward's
+    Loss eager = {};                             ///< results are compared with its results; no check if empty
+    std::function<nlohmann::json()> facts = {};  ///< called once
+    bool forward_share = false;                  ///< whether to report the forward's share of the time
   };
   explicit GradientCase(Parts parts) : parts_(std::move(parts)) {}
 
@@ -68,7 +68,8 @@ class GradientCase {
     facts_["forward_share"] = shares[kTimes / 2];
   }
 
-  /// A sum of many steps is rounded otherwise in another order: the measure is a tensor's largest number.
+  /// Compares with a tolerance relative to a tensor's largest number: a sum of many steps rounds differently in another
+  /// order.
   void check(const Tensors& actual, const Tensors& eager) const {
     for (size_t i = 0; i < eager.size(); ++i) {
       const double scale = eager[i].abs().max().item<double>();

@@ -1,5 +1,5 @@
-// What a call of a compiled function costs before anything runs: the guards' check and the cache hit, by number of
-// inputs.
+// Times what a call of a compiled function costs before anything runs: the guards' check and the cache hit, by number
+// of inputs.
 #include <benchmark/benchmark.h>
 
 #include "diptych/compile/arguments.h"
@@ -16,7 +16,7 @@ Tensors inputs_of(int64_t count) {
 
 FlatResult sum_of_first(const Tensors& inputs) { return {{inputs[0].sum()}, {"out"}}; }
 
-/// Puts one capture for each of `captures` into the cache; the guards of the last one are the first to be tried.
+/// Puts one capture for each element of `captures` into the cache; the guards of the last one are tried first.
 void fill(Cache& cache, const std::vector<Tensors>& captures) {
   for (const Tensors& inputs : captures) {
     const Flattened flat = detail::flatten_arguments({}, inputs);
@@ -53,7 +53,7 @@ void guard_check_and_hit(benchmark::State& state) {
 }
 BENCHMARK(guard_check_and_hit)->RangeMultiplier(10)->Range(1, 1000)->Complexity(benchmark::oN);
 
-/// The same tensor in every slot: each pair of inputs shares its storage.
+/// Passes the same tensor in every slot, so that each pair of inputs shares its storage.
 void guard_check_of_shared_inputs(benchmark::State& state) {
   const Tensors inputs(static_cast<size_t>(state.range(0)), at::zeros({2, 3}));
   Cache cache("bench", 64);
@@ -62,7 +62,7 @@ void guard_check_of_shared_inputs(benchmark::State& state) {
 }
 BENCHMARK(guard_check_of_shared_inputs)->RangeMultiplier(10)->Range(1, 1000);
 
-/// Ten inputs, and as many captures of other shapes before the one that fits as the argument says.
+/// Passes ten inputs; before the capture that fits, there are as many captures of other shapes as the argument says.
 void hit_behind_misses(benchmark::State& state) {
   const Tensors inputs = inputs_of(10);
   std::vector<Tensors> captures{inputs};

@@ -1,4 +1,4 @@
-// The layers suite: a deep, narrow GPT whose blocks are equal modules, by dp::scan_layers and written out.
+// The layers suite: a deep, narrow GPT whose blocks are equal modules, run by dp::scan_layers or written out.
 #include <torch/nn.h>
 #include <torch/nn/module.h>
 #include <torch/nn/pimpl.h>
@@ -83,7 +83,7 @@ int64_t bytes_of(const Tensors& tensors) {
   return total;
 }
 
-/// What one block keeps for its backward, besides its input and parameters.
+/// Returns the bytes that one block keeps for its backward, besides its input and parameters.
 int64_t residuals_of_block(const GptShape& shape) {
   const Tensors params = gpt_params(shape, Fill::kUntouched);
   const at::Tensor x = at::empty({shape.batch, shape.block, shape.width}).set_requires_grad(true);
@@ -91,7 +91,7 @@ int64_t residuals_of_block(const GptShape& shape) {
   return residual_bytes(capture(block, x).split);
 }
 
-/// How far theory says that a step's memory rises above parameters and data.
+/// Returns how far, according to theory, a step's memory rises above parameters and data.
 nlohmann::json theory(const GptShape& shape, LayerWay way) {
   const Tensors params = gpt_params(shape, Fill::kUntouched);
   const int64_t all = bytes_of(params);
@@ -107,7 +107,7 @@ nlohmann::json theory(const GptShape& shape, LayerWay way) {
 
 GradientCase::Loss loss_of(const GptShape& shape, LayerWay way) {
   if (way == LayerWay::kEager) return eager_loss;
-  const auto deep = std::make_shared<std::optional<DeepGpt>>();  // of the model's parameters, once there is one
+  const auto deep = std::make_shared<std::optional<DeepGpt>>();  // has the model's parameters, once there is a model
   const auto compiled = aot_function([deep](const Tensors& data) { return (*deep)->loss(data); }, {.name = "deep_gpt"});
   return [=](const Model& model) {
     if (!*deep) deep->emplace(shape, model.params, way);

@@ -11,7 +11,7 @@ namespace diptych::bench {
 
 using Tensors = std::vector<at::Tensor>;
 
-/// A function and what to call it with: `loss(params, buffers, data)`; gradients are wanted for `params`.
+/// A function and its arguments: `loss(params, buffers, data)`; gradients are wanted for `params`.
 struct Model {
   std::function<Tensors(const Tensors& params, const Tensors& buffers, const Tensors& data)> loss;
   Tensors params;
@@ -19,7 +19,7 @@ struct Model {
   Tensors data;
 };
 
-/// Whether parameters get values. Untouched ones cost no memory, which is all that a capture needs.
+/// Whether parameters get values. Untouched ones cost no memory, and are all that a capture needs.
 enum class Fill { kUntouched, kValues };
 
 inline at::Tensor parameter(at::IntArrayRef sizes, Fill fill) {
@@ -168,7 +168,7 @@ inline Model lstm_cell(Fill fill) {
   return {step, params, {}, {at::randn({32, 256}), at::randn({32, 256}), at::randn({32, 256})}};
 }
 
-/// Every model by name. Errors: std::out_of_range on a name that there is not.
+/// Returns every model by name. Errors: std::out_of_range for an unknown name.
 inline Model make_model(const std::string& name, Fill fill) {
   if (name == "gpt") return gpt(kGpt, fill);
   if (name == "gpt2") return gpt(kGpt2, fill);
@@ -178,7 +178,7 @@ inline Model make_model(const std::string& name, Fill fill) {
   throw std::out_of_range("no benchmark model is called " + name);
 }
 
-/// Five operators on two elements: what is left to measure is the cost of a call.
+/// Five operators on two elements, so that only the cost of a call is left to measure.
 inline at::Tensor two_elements(const at::Tensor& x, const at::Tensor& y) { return (at::tanh(x * y + x) * y).sum(); }
 
 inline Tensors two_element_inputs() {

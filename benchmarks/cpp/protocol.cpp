@@ -1,4 +1,4 @@
-// Requests, replies, and what is read of the process's memory.
+// Requests, replies, and the measurements of the process's memory.
 #include "protocol.h"
 
 #include <c10/core/Allocator.h>
@@ -28,7 +28,7 @@ json answer(const Cases& cases, const json& request) {
   return {{"times_ns", reply.times_ns}, {"facts", reply.facts}};
 }
 
-/// Hears of each allocation made on this thread.
+/// Is told of each allocation made on this thread.
 class PeakRecorder : public c10::MemoryReportingInfoBase {
  public:
   void reportMemoryUsage(void*, int64_t size, size_t, size_t, c10::Device) override {

@@ -1,4 +1,4 @@
-// The worker's side of the line protocol; python/protocol.py says what it is.
+// The worker's side of the line protocol, which python/protocol.py describes.
 #pragma once
 #include <chrono>
 #include <functional>
@@ -33,7 +33,7 @@ std::vector<double> timed(int repeat, Once&& once) {
   return times;
 }
 
-/// The nanoseconds of one call, from `repeat` batches of `calls` calls.
+/// Returns the nanoseconds of one call, from `repeat` batches of `calls` calls.
 template <class Once>
 std::vector<double> timed_in_batches(int repeat, Once&& once, int calls = 2000) {
   auto times = timed(repeat, [&] {
@@ -43,20 +43,20 @@ std::vector<double> timed_in_batches(int repeat, Once&& once, int calls = 2000) 
   return times;
 }
 
-/// VmRSS or VmHWM (the high-water mark) of this process. Units: bytes.
+/// Reads VmRSS or VmHWM (the high-water mark) of this process. Units: bytes.
 int64_t memory_bytes(const std::string& key);
 
-/// Runs `once` and returns how far the live bytes of LibTorch's CPU allocator rose above where they stood.
+/// Runs `once` and returns how far the live bytes of LibTorch's CPU allocator rose above their number before.
 int64_t allocation_peak(const std::function<void()>& once);
 
-/// What each engine answers to: C++ eager, Diptych, its joint graph without a partition, and its steps under min_cut.
+/// The cases of each engine: C++ eager, Diptych, its joint graph without a partition, and its steps under min_cut.
 Cases eager_cases();
 Cases diptych_cases();
 Cases diptych_joint_cases();
 Cases diptych_min_cut_cases();
 
-/// Diptych in other ways, for the suites on loops: a GPT of one block, of blocks written out, of blocks that are not
-/// checkpoints; a scan that keeps 64 carries, with the default segment and with one of 32 steps.
+/// The cases of Diptych used in other ways, for the suites on loops: a GPT of one block, of blocks written out, of
+/// blocks that are not checkpoints; a scan that keeps 64 carries, with the default segment and with one of 32 steps.
 Cases diptych_one_block_cases();
 Cases diptych_written_out_cases();
 Cases diptych_all_kept_cases();

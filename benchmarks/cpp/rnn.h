@@ -1,5 +1,5 @@
 // The recurrent network of the scan and checkpoint suites: h' = tanh(x W + h U + b), as a loop in eager and as
-// dp::scan. python/rnn.py holds the same.
+// dp::scan. python/rnn.py holds the same network.
 #pragma once
 #include <cmath>
 #include <utility>
@@ -13,11 +13,11 @@ struct RnnShape {
   int64_t length, batch, hidden;
 };
 
-/// What the loss is of.
+/// The states that the loss sums.
 enum class States { kAll, kLast };
 
-/// W, U, b and the first state; x is the data, and the last parameter too where the loss is of all states. An untouched
-/// x costs no memory.
+/// Returns a model with the parameters W, U, b and the first state. x is the data, and the last parameter as well if
+/// the loss is of all states. An untouched x costs no memory.
 inline Model rnn(const RnnShape& shape, States states, Fill fill = Fill::kValues) {
   const auto weight = [&] {
     const double deviation = 0.8 / std::sqrt(static_cast<double>(shape.hidden));
@@ -36,7 +36,7 @@ inline at::Tensor rnn_step(const Tensors& p, const at::Tensor& h, const at::Tens
   return at::tanh(at::matmul(x, p[0]) + at::matmul(h, p[1]) + p[2]);
 }
 
-/// The loop written out: the sum of all states, or of the last one.
+/// Runs the loop written out; returns the sum of all states, or of the last one.
 inline at::Tensor rnn_in_eager(const Tensors& params, const at::Tensor& xs, States states) {
   at::Tensor h = params[3];
   Tensors all;
@@ -47,7 +47,7 @@ inline at::Tensor rnn_in_eager(const Tensors& params, const at::Tensor& xs, Stat
   return states == States::kAll ? at::stack(all).sum() : h.sum();
 }
 
-/// The same by dp::scan.
+/// Computes the same by dp::scan.
 inline at::Tensor rnn_by_scan(const Tensors& params, const at::Tensor& xs, States states,
                               const ScanOptions& options = {}) {
   const auto step = [&](const at::Tensor& h, const at::Tensor& x) {

@@ -19,7 +19,7 @@ Model model_of(int64_t length, Fill fill = Fill::kValues) { return rnn(shape_of(
 at::Tensor by_scan(const Tensors& params) { return rnn_by_scan(params, params.back(), States::kAll); }
 at::Tensor in_eager(const Model& model) { return rnn_in_eager(model.params, model.params.back(), States::kAll); }
 
-/// Both graphs of a scan, from the function to programs that are ready to run.
+/// Makes both graphs of a scan, from the function to programs that are ready to run.
 Reply run_capture(int64_t length, int repeat) {
   const Model model = model_of(length, Fill::kUntouched);
   size_t nodes = 0;
@@ -31,7 +31,7 @@ Reply run_capture(int64_t length, int repeat) {
   return {std::move(times), {{"joint_nodes", nodes}}};
 }
 
-/// What the forward keeps for the backward, beside the least that it can do with: the states.
+/// Counts what the forward keeps for the backward, beside the least that is needed: the states.
 Reply run_memory(int64_t length) {
   const Model model = model_of(length, Fill::kUntouched);
   const RnnShape shape = shape_of(length);

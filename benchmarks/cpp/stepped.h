@@ -1,4 +1,4 @@
-// A training step, timed, with its memory: the same for every engine of the worker but for how the loss is called.
+// Times a training step and measures its memory; the engines of the worker differ only in how the loss is called.
 #pragma once
 #include <functional>
 #include <optional>
@@ -23,7 +23,7 @@ class Stepped {
     auto times = timed(repeat, [&] { step(); });
     if (facts_.is_null()) {
       facts_ = memory_facts();
-      check();  // after them, for eager's step would raise the high-water mark
+      check();  // after memory_facts(), since eager's step would raise the high-water mark
     }
     return {std::move(times), facts_};
   }

@@ -10,7 +10,7 @@ void add_eager_scan_cases(Cases& cases);
 /// How the deep GPT's blocks are run, and what is kept of them.
 enum class LayerWay {
   kScan,        ///< scan_layers over checkpointed blocks
-  kScanAll,     ///< scan_layers over blocks that keep all that their backward needs
+  kScanAll,     ///< scan_layers over blocks that keep everything that their backward needs
   kWrittenOut,  ///< checkpointed blocks, one after the other
   kEager,
 };

@@ -1,6 +1,6 @@
-"""The models of models_torch.py in plain jax.numpy, as a JAX user would write them; layers are unrolled, as they are there.
+"""The models of models_torch.py in plain jax.numpy, as a JAX user would write them; layers are unrolled there, too.
 
-Parameters and data are ShapeDtypeStructs: they are traced and never computed with.
+Parameters and data are ShapeDtypeStructs: they are only traced, never computed with.
 """
 
 import jax

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 
 @dataclass
 class Model:
-    """A function and what to call it with: `loss(params, buffers, data)`; gradients are wanted for `params`."""
+    """A function and its arguments: `loss(params, buffers, data)`; gradients are wanted for `params`."""
 
     loss: object
     params: list
@@ -170,7 +170,7 @@ MODELS = {
 
 
 def two_elements(x, y):
-    """Five operators on two elements: what is left to measure is the cost of a call."""
+    """Five operators on two elements, so that only the cost of a call is left to measure."""
     return (torch.tanh(x * y + x) * y).sum()
 
 

@@ -8,7 +8,7 @@ import rnn
 import torch
 from models_torch import MODELS, two_element_inputs, two_elements
 
-#: Compiling an unrolled loop takes minutes beyond this many steps.
+#: Compiling an unrolled loop takes minutes above this many steps.
 LONGEST_LOOP = 64
 
 
@@ -51,7 +51,7 @@ def step_case(name, backend):
 
 
 def scan_case(length, backend):
-    """The loop is unrolled by the trace: the first call, which compiles, takes the longer the more steps there are."""
+    """Measures a loop that the trace unrolls: the first call, which compiles, takes longer the more steps there are."""
     params = facts = None
     compiled = torch.compile(rnn.loss, backend=backend, dynamic=False)
     once = lambda: torch.autograd.grad(compiled(params), params)  # noqa: E731

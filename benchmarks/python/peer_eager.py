@@ -17,7 +17,8 @@ def call_forward_backward(repeat):
 
 
 def residual_case(make, more_facts=None):
-    """Bytes that eager's autograd keeps: each storage once, with and without those of parameters and data."""
+    """Counts the bytes that eager's autograd keeps: each storage once, with and without those of parameters and
+    data."""
 
     def run(repeat):
         model = make()
@@ -43,7 +44,7 @@ def residual_case(make, more_facts=None):
 
 
 def step_case(name):
-    """Forward and backward into fresh `.grad`; no optimizer, which would be the same for everyone."""
+    """Runs forward and backward into fresh `.grad`; there is no optimizer, which would be the same for everyone."""
     before = protocol.memory_bytes("VmRSS")
     model = facts = None
 

@@ -1,8 +1,8 @@
 """Worker: functorch.compile.aot_function with compilers that do nothing; capture time and residual bytes.
 
-The clock of a capture stops when the captured forward graph would first be run: joint trace, partition and the forward
-compiler's call are inside, running the graph is not. (With static shapes aot_function calls the backward compiler at
-the first backward; the backward graph itself is made inside the clock.)
+The clock of a capture stops when the captured forward graph would first be run: it includes the joint trace, the
+partition and the call of the forward compiler, but not the run of the graph. (With static shapes aot_function calls the
+backward compiler at the first backward; the clock includes the making of the backward graph itself.)
 """
 
 import operator
@@ -79,7 +79,7 @@ def capture_case(name):
 
 
 def storage_root(node):
-    """The node whose storage `node` shares: views, and the getitems that pick one view of several, are followed."""
+    """Returns the node whose storage `node` shares, through views and the getitems that pick one view of several."""
     while node.op == "call_function":
         source = node.args[0] if node.args else None
         if not isinstance(source, torch.fx.Node):

@@ -1,6 +1,6 @@
 """Worker: JAX; capture by make_jaxpr(value_and_grad(f)), the overhead of a call through jax.jit, and jax.lax.scan.
 
-Each capture traces a new function object, so the model is traced anew. JAX also caches traces of the jitted helpers
+Each capture traces a new function object, so the model is traced again. JAX also caches traces of the jitted helpers
 inside jax.numpy; they stay warm, as in a user's session, unless --cold clears them before each capture.
 """
 
@@ -35,7 +35,7 @@ def capture_case(name, cold):
 
 
 def count_equations(jaxpr):
-    """Counts equations, those of inner jaxprs in place of the call that holds them."""
+    """Counts equations; those of an inner jaxpr replace the call that holds it."""
     total = 0
     for equation in jaxpr.eqns:
         inner = list(jaxprs_in_params(equation.params))

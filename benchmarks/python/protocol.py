@@ -1,4 +1,4 @@
-"""The line protocol between run.py and its workers, in JSON, one object a line.
+"""The line protocol between run.py and its workers: JSON, one object per line.
 
     {"list": true}                        -> {"cases": ["capture/gpt", ...]}
     {"case": "capture/gpt", "repeat": 3}  -> {"times_ns": [..3 numbers..], "facts": {"nodes": 1014}}
@@ -52,7 +52,7 @@ def timed(repeat, once):
 
 
 def timed_in_batches(repeat, once, calls=500):
-    """Times `repeat` batches of `calls` calls and gives the nanoseconds of one call in each."""
+    """Times `repeat` batches of `calls` calls and returns the nanoseconds of one call in each."""
     times = []
     for _ in range(repeat):
         gc.collect()
@@ -73,7 +73,7 @@ def memory_bytes(key):
 
 
 def allocation_peak(once):
-    """Runs `once()` and returns how far the live bytes of torch's CPU allocator rose above where they stood."""
+    """Runs `once()` and returns how far the live bytes of torch's CPU allocator rose above their number before."""
     from torch.profiler import ProfilerActivity, profile
 
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as recorded:
@@ -87,7 +87,7 @@ def allocation_peak(once):
 
 
 def step_facts(start_rss, once):
-    """The memory of a training step, for step cases: the high-water mark is read before the profiler adds its own."""
+    """Returns the memory of a training step; the high-water mark is read before the profiler adds its own."""
     peak = memory_bytes("VmHWM")
     return {
         "peak_rss_bytes": peak,

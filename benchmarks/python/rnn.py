@@ -7,12 +7,12 @@ BATCH, HIDDEN = 32, 256
 
 
 def state_bytes(length):
-    """The states of all steps: the least that a backward needs."""
+    """Returns the bytes of the states of all steps, the least that a backward needs."""
     return length * BATCH * HIDDEN * 4
 
 
 def params(length):
-    """W, U, b, the first state, x: a gradient is wanted for each."""
+    """Returns W, U, b, the first state and x; a gradient is wanted for each."""
     weight = lambda: torch.randn(HIDDEN, HIDDEN) * (0.8 / HIDDEN**0.5)  # noqa: E731
     values = [weight(), weight(), torch.zeros(HIDDEN), torch.randn(BATCH, HIDDEN)]
     values.append(torch.randn(length, BATCH, HIDDEN) * 0.5)
@@ -20,7 +20,7 @@ def params(length):
 
 
 def loss(params):
-    """The sum of all states."""
+    """Returns the sum of all states."""
     w, u, b, h, xs = params
     states = []
     for x in xs.unbind(0):

@@ -42,7 +42,7 @@ def time_case(length):
 
 
 def capture_case(length):
-    """Trace, lowering and XLA's compilation of a function object of its own each time."""
+    """Times trace, lowering and XLA's compilation, each time of a function object of its own."""
 
     def run(repeat):
         sizes = [(HIDDEN, HIDDEN), (HIDDEN, HIDDEN), (HIDDEN,), (BATCH, HIDDEN), (length, BATCH, HIDDEN)]
@@ -62,7 +62,7 @@ def capture_case(length):
 
 
 def memory_case(length):
-    """What jax.vjp's backward holds besides the parameters."""
+    """Counts what the backward of jax.vjp holds besides the parameters."""
 
     def run(repeat):
         params = make_params(length)

@@ -2,7 +2,7 @@
 
 import statistics
 
-#: Which engine the ratios of a section divide by. A section holds the cases whose names begin with its own.
+#: The engine that the ratios of a section divide by. A section holds the cases whose names begin with its own.
 REFERENCE = {
     "capture": "Diptych",
     "call": "C++ eager",
@@ -30,7 +30,7 @@ UNTIMED = ("residuals", "scan/memory")
 
 
 def report(results, machine):
-    """All tables, each under its own heading, with the machine first."""
+    """Returns all tables, each under its own heading, with the machine first."""
     parts = ["# Benchmark report", describe(machine)]
     for section, title in TITLES.items():
         rows = [row for row in results if row["case"].startswith(section + "/")]
@@ -40,7 +40,8 @@ def report(results, machine):
 
 
 def section_tables(section, rows):
-    """What a section prints: a table of times unless it is not timed, and one of memory where theory says how much."""
+    """Returns the tables of a section: one of times unless it is not timed, and one of memory if theory predicts the
+    bytes."""
     if section == "residuals":
         return [residual_table(rows)]
     rows = sorted(rows, key=lambda row: natural(row["case"]))
@@ -51,7 +52,7 @@ def section_tables(section, rows):
 
 
 def natural(case):
-    """Sorts cases by their numbers, not by their digits."""
+    """Returns a sort key that orders cases by their numbers, not by their digits."""
     return [int(part) if part.isdigit() else part for part in case.split("/")]
 
 
@@ -63,7 +64,8 @@ def describe(machine):
 
 
 def time_table(section, rows):
-    """Median and spread over all samples, and the ratio of each engine's turn to the reference's turn of that round."""
+    """Shows the median and the spread over all samples, and the ratio of each engine's turn to the reference's in that
+    round."""
     reference = REFERENCE[section]
     header = ["case", "engine", "median", "quartiles", "min..max", f"times {reference}", "ratio's quartiles", "notes"]
     lines = []
@@ -107,7 +109,7 @@ def notes(facts):
 
 
 def memory_table(section, rows):
-    """Bytes measured beside those that theory predicts, which are the sum of some terms."""
+    """Shows the bytes measured beside those that theory predicts, which are a sum of terms."""
     header = ["case", "engine", "measured", "predicted", "measured / predicted", "notes"]
     lines = []
     for row in rows:
@@ -126,9 +128,11 @@ def memory_table(section, rows):
 
 
 def factor_table(section, rows):
-    """How much longer a scan takes that keeps few carries: measured, and predicted from how often steps are run again.
+    """Shows how much longer a scan takes if it keeps few carries: measured, and predicted from how often steps are run
+    again.
 
-    A step that is run again is taken to cost what the plain scan's forward does, whose share of the time is measured.
+    A step that is run again is assumed to cost as much as in the plain scan's forward, whose share of the time is
+    measured.
     """
     header = ["case", "engine", "segment", "steps run again", "plain forward's share", "predicted", "measured", "quartiles"]
     lines = []
@@ -144,7 +148,8 @@ def factor_table(section, rows):
 
 
 def residual_table(rows):
-    """New bytes are storages that are not a parameter's, the data's or a result's; each storage is counted once."""
+    """Shows saved bytes. New bytes are in storages that are not a parameter's, the data's or a result's, each counted
+    once."""
     header = ["model", "engine", "partition", "saved", "new bytes", "with inputs", "times PyTorch's min-cut"]
     lines = []
     for row in sorted(rows, key=lambda row: row["case"].split("/")[1]):
@@ -184,7 +189,7 @@ def size(count):
 
 
 def markdown(header, lines):
-    """A Markdown table whose columns also line up in a terminal; words to the left, numbers to the right."""
+    """Returns a Markdown table whose columns also line up in a terminal; words to the left, numbers to the right."""
     lines = [[cell.replace("|", "\\|") for cell in line] for line in lines]
     widths = [max(len(line[i]) for line in [header, *lines]) for i in range(len(header))]
     words = [title == "notes" or not any(line[i][:1].isdigit() for line in lines) for i, title in enumerate(header)]

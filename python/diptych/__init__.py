@@ -11,7 +11,7 @@ recorded, whoever wrote it. Arguments and results are trees: tuples, lists, dict
 JAX), named tuples, dataclasses, classes registered with torch.utils._pytree, and torch.nn modules, whose parameters and
 buffers are inputs under their names.
 """
-from . import _torch_check  # before the library is loaded: it fits one version of torch
+from . import _torch_check  # before the library is loaded, since it fits only one version of torch
 from ._build import VERSION as _version
 from ._core import (
     Aot,

@@ -5,8 +5,8 @@ from ._functions import aot_function
 
 def backend(module, example_inputs, options=None, mode=None):
     """Compiles what Dynamo found: `module` is an fx.GraphModule, which is captured when it is first called.
-    options: those of Options, as torch.compile(options={"partition": "min_cut"}) gives them.
-    Errors: UserError for an option that Options has not, and for a mode."""
+    options: those of Options, as passed to torch.compile(options={"partition": "min_cut"}).
+    Errors: UserError for an option that Options does not have, and for a mode."""
     if mode is not None:
         raise _core.UserError(f"[torch.compile] got mode='{mode}', which Inductor has; expected options=, see diptych.Options")
     chosen = {"name": "dynamo", **(options or {})}

@@ -1,4 +1,4 @@
-"""Tensors of a trace in the caches of functools, which would be dead when the function is asked for them again."""
+"""Finds tensors of a trace in the caches of functools: they would be dead when the function is asked for them again."""
 import functools
 import gc
 
@@ -10,7 +10,7 @@ CACHED = type(functools.lru_cache(lambda: None))
 
 
 def holds_stand_in(value, depth=3):
-    """Whether a tensor of a trace is in an object, some containers and attributes deep."""
+    """Whether an object holds a tensor of a trace, at most `depth` containers and attributes deep."""
     if isinstance(value, torch.Tensor):
         return _core.is_stand_in(value)
     if depth and isinstance(value, (list, tuple, set)):
@@ -21,8 +21,9 @@ def holds_stand_in(value, depth=3):
 
 
 def _results(cached):
-    """(the dict in which a function under functools.lru_cache keeps its results, {key: result}). Where they are limited in number, the dict holds
-    links, and what these hold is told by the function: key, result and class of each, the oldest first; and of some that the dict has lost."""
+    """Returns (the dict in which a function under functools.lru_cache keeps its results, {key: result}). If the number
+    of results is limited, the dict holds links, and their contents are among the function's referents: key, result and
+    class of each link, the oldest first, and also of some links that the dict has lost."""
     told = gc.get_referents(cached)
     dicts = [held for held in told if type(held) is dict and held is not cached.__dict__]
     for results in dicts:
@@ -33,12 +34,12 @@ def _results(cached):
 
 
 def of_trace(cached):
-    """The keys of the results that hold tensors of a trace."""
+    """Returns the keys of the results that hold tensors of a trace."""
     return [key for key, result in _results(cached)[1].items() if holds_stand_in(result)]
 
 
 def drop_of_trace(cached):
-    """Has these results computed anew; functools minds no result that another took away."""
+    """Drops these results, so that they are computed again; functools tolerates results that someone else removed."""
     results = _results(cached)[0]
     for key in of_trace(cached):
         results.pop(key, None)

@@ -1,5 +1,5 @@
-"""What objects of the host hold, one level deep, so that a change of it is seen and taken back: containers, attributes, cells, globals, classes,
-iterators, arrays."""
+"""Reads what objects of the host hold, one level deep, so that changes are seen and undone: containers, attributes,
+cells, globals, classes, iterators, arrays."""
 import _thread
 import array
 import collections
@@ -21,7 +21,7 @@ from . import _core
 from ._host_caches import CACHED, drop_of_trace, of_trace
 
 MISSING = object()
-LARGE = 1_000_000  # elements of a container that is compared by its length and ends alone
+LARGE = 1_000_000  # a container with more elements is compared only by its length and its ends
 _LARGE_MEMORY = 1 << 24
 PLAIN = frozenset((type(None), bool, int, float, str, bytes))
 _OURS = ("torch", "functorch", "numpy", "diptych")
@@ -34,13 +34,14 @@ _ATTRIBUTES_OF_LIBRARY = (torch.nn.Module, torch.optim.Optimizer, types.SimpleNa
 
 
 class Contents(NamedTuple):
-    """`read()` gives what an object holds now, as a list; `write` makes it hold that again, or is None; `parts` are what it leads to."""
+    """`read()` returns what an object holds now, as a list; `write` makes it hold that again, or is None; `parts`
+    returns what it leads to."""
 
     read: Callable[[], list]
     write: Callable[[list], Any] | None
     parts: Callable[[], Iterator[tuple[str, Any]]]
     is_all: bool = True  # whether `read` and `parts` leave nothing out
-    is_cache: bool = False  # whether what is taken back is there, anew, when the function itself has run
+    is_cache: bool = False  # whether what is undone comes back when the function itself has run
 
 
 def _none():
@@ -107,7 +108,8 @@ def _of_cell(cell):
 
 
 def names_by_use(code):
-    """(names of globals and of modules that are imported, names of attributes and strings that may be such) of code and the code inside it."""
+    """Returns (names of globals and of imported modules, names of attributes and strings that may name attributes) of
+    code and the code inside it."""
     variables, attributes = {}, {}
     for instruction in dis.get_instructions(code):
         name, opname = instruction.argval, instruction.opname
@@ -126,13 +128,13 @@ def names_by_use(code):
 
 
 def names_in(code):
-    """The names that code, and the code inside it, uses for what is not its own."""
+    """Returns the names that code, and the code inside it, uses for what is not its own."""
     inside = [part for part in code.co_consts if isinstance(part, types.CodeType)]
     return dict.fromkeys([*code.co_names, *(name for part in inside for name in names_in(part))])
 
 
 def variables(variables_by_name, names):
-    """Of a dict of globals, or of a module's: those that have these names."""
+    """Returns the Contents of those variables, in a dict of globals or of a module, that have these names."""
     names = list(names)
 
     def write(content):
@@ -173,7 +175,7 @@ def _of_function(function):
 
 
 class VariablesOf(NamedTuple):
-    """The globals that a function's code names, or those of a module of the user's that it names."""
+    """The globals that a function's code names, or those that it names in a user's module."""
 
     variables: dict
     names: Any
@@ -198,7 +200,7 @@ def _of_class(kind):
 
 
 def _mangled(name, kind):
-    """The name that Python gives a private attribute."""
+    """Returns the mangled name that Python gives a private attribute of a class."""
     is_private = name.startswith("__") and not name.endswith("__") and kind.__name__.strip("_")
     return f"_{kind.__name__.lstrip('_')}{name}" if is_private else name
 
@@ -233,12 +235,13 @@ def _of_object(value):
     return Contents(read, write, parts)
 
 
-# What every module has; of these, guards see what comes into an empty one.
+# The attributes that every module has; guards see what is added to one of them that is empty.
 _OF_MODULES = frozenset(vars(torch.nn.Module()))
 
 
 class Attributes:
-    """The dict of an object's attributes, whose order counts for nothing. Those of `known` lead nowhere while they are empty."""
+    """The dict of an object's attributes, whose order does not count. Attributes in `known` lead nowhere while they are
+    empty."""
 
     def __init__(self, attributes, known=()):
         self.attributes, self.known = attributes, known
@@ -249,7 +252,7 @@ class Attributes:
 
 
 def _state_of_iterator(iterator, depth=4):
-    """What an iterator has left, without taking it; iterators inside it as well."""
+    """Returns what an iterator has left, without taking it; likewise for iterators inside it."""
     if isinstance(iterator, types.GeneratorType):
         frame = iterator.gi_frame
         local = [] if frame is None else [value for _, value in sorted(frame.f_locals.items())]
@@ -309,8 +312,8 @@ def _of_numpy(value):
 
 
 def of_generator(generator):
-    """The state of a generator of random numbers of numpy."""
-    if hasattr(generator, "get_state"):  # of the old kind, which keeps half a pair of normal numbers besides
+    """Returns the Contents of a numpy generator of random numbers."""
+    if hasattr(generator, "get_state"):  # the old kind, which also keeps half a pair of normal numbers
         return Contents(lambda: [pickle.dumps(generator.get_state())], lambda content: generator.set_state(pickle.loads(content[0])), _none)
     bits = getattr(generator, "bit_generator", generator)
 
@@ -322,7 +325,7 @@ def of_generator(generator):
 
 @functools.cache
 def _is_library(module):
-    """Whether a module, by its name, is of an installed library."""
+    """Whether a module, given by its name, belongs to an installed library."""
     package = module.partition(".")[0]
     if package in _OURS or package in sys.stdlib_module_names:
         return True
@@ -331,12 +334,13 @@ def _is_library(module):
 
 
 def is_library_module(module):
-    """Whether a module is of an installed library."""
+    """Whether a module belongs to an installed library."""
     return _is_library(module.__name__) or "/site-packages/" in (getattr(module, "__file__", None) or "")
 
 
 def is_of_library(kind):
-    """Whether a class, a function or a module is of an installed library; it is taken not to be written to."""
+    """Whether a class, a function or a module belongs to an installed library; it is assumed that nobody writes to
+    it."""
     return _is_library(str(getattr(kind, "__module__", None) or getattr(kind, "__name__", "")))
 
 
@@ -362,7 +366,7 @@ def _of_tensor(tensor):
 def _of_any_function(function):
     if not _is_library(str(function.__globals__.get("__name__"))):
         return _of_function(function)
-    held = vars(function)  # with what a decorator has put inside it
+    held = vars(function)  # holds what a decorator has put inside the function
     names = [name for name in ("__wrapped__", "rules") if name in held]
     return _of_dict(held, is_ordered=False)._replace(parts=lambda: [("", held[name]) for name in names]) if held else None
 
@@ -385,7 +389,7 @@ _OF_KIND = ((dict, _of_dict), (list, _of_list), (set, _of_set), (collections.deq
 
 
 def contents_of(value):
-    """The Contents of an object, or None for one that nobody writes to."""
+    """Returns the Contents of an object, or None for one that nobody writes to."""
     if of_type := _OF_TYPE.get(type(value)):
         return of_type(value)
     if isinstance(value, (dict, list)) and len(value) <= LARGE:
@@ -401,7 +405,7 @@ def contents_of(value):
     if package == "numpy":
         return _of_numpy(value)
     if isinstance(value, types.ModuleType):
-        return None  # what code names of it is among the code's variables
+        return None  # what code names of a module is among the code's variables
     if type(value).__module__ == "itertools":
         return _of_iterator(value)
     if is_of_library(type(value)) and package in (*_OURS, *sys.stdlib_module_names) and not isinstance(value, _ATTRIBUTES_OF_LIBRARY):
@@ -410,7 +414,7 @@ def contents_of(value):
 
 
 def subclass_attributes(value):
-    """The attributes that an object of a class derived from a container has besides its elements."""
+    """Returns the attributes that an object of a class derived from a container has besides its elements."""
     attributes = getattr(value, "__dict__", None) if isinstance(value, (dict, list, set, collections.deque)) else None
     return Attributes(attributes) if isinstance(attributes, dict) and attributes else None
 
@@ -420,7 +424,7 @@ def _is_scalar_of_numpy(value):
 
 
 def same(before, after, depth=4):
-    """Whether two objects count as one: the same, or equal numbers, strings and tuples of such."""
+    """Whether two objects count as one: the same object, or equal numbers, strings and tuples of these."""
     if before is after:
         return True
     if type(before) is not type(after):

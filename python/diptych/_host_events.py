@@ -1,4 +1,5 @@
-"""What a traced function may ask of the host that another call would be told otherwise: random numbers, the time, files."""
+"""Lists what a traced function may ask of the host and another call may get another answer to: random numbers, the
+time, files."""
 import _thread
 import builtins
 import contextvars
@@ -13,7 +14,7 @@ import time
 
 import torch
 
-# Of whom it is asked, and what that is in the words of a message.
+# The kinds of events, in the words of a message.
 DRAWS, SEEDS, MEMORY, LAZY, SETTINGS, CLOCK, ENVIRONMENT, FILES, BY_NAME, CONTEXT, HOOKS, MAKES = (
     "draws random numbers", "reads the state of torch's random numbers", "reads where a tensor lies", "asks whether a tensor is conjugated or negated lazily", "reads a setting of torch", "reads the clock", "reads the environment", "reads a file", "reads variables by name", "reads what belongs to a context or a thread", "sets what a backward does to a tensor that it is given or captures", None)
 
@@ -22,9 +23,9 @@ _OF_TIME = ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "per
 _OF_FILES = ("open", "read", "stat", "lstat", "listdir", "scandir", "access", "readlink")
 
 _IMPORTS = frozenset(("importlib", "zipimport", "_frozen_importlib", "_frozen_importlib_external"))
-# Who asks for no result's sake: what they are told is printed, or finds a module.
+# Packages that ask without a result that depends on it: the answer is printed, or finds a module.
 _SILENT = frozenset(("logging", "warnings", "linecache", "traceback", "inspect", "tokenize", "torch", "functorch", "numpy", "diptych"))
-# Of torch, who does so for who calls.
+# Modules of torch that ask on behalf of their caller.
 _ASKS_FOR_USER = frozenset(("torch.random", "torch._tensor", "torch.utils.dlpack"))
 
 
@@ -37,7 +38,8 @@ def _functions(module, names):
 
 
 def watched():
-    """[(callable, what it is to ask for it)]; builtins, methods of builtin classes, and functions of Python's."""
+    """Returns [(callable, the kind of event that a call of it is)]: builtins, methods of builtin classes, and Python
+    functions."""
     of_random = _methods(random.Random.__mro__[1], "random", "getrandbits", "seed", "setstate", "getstate")
     table = {
         DRAWS: [*of_random, *_functions(posix, ("urandom", "getrandom")), *_uuid()],
@@ -66,8 +68,8 @@ def _uuid():
 
 
 def culprit(frame, kind, root=None):
-    """The frame that is answerable for an event; None where nobody is whose results could depend on what was asked, as while a module is imported.
-    `root`: where the capture began."""
+    """Returns the frame that is answerable for an event; None if no code is whose results could depend on the answer,
+    as while a module is imported. `root`: the frame where the capture began."""
     above = frame
     while above is not None and above is not root:
         if _package(above) in _IMPORTS:
@@ -91,5 +93,5 @@ def _package(frame):
 
 
 def place(frame):
-    """Where a frame stands, as the nodes of a graph have it."""
+    """Returns the place of a frame, in the form that the nodes of a graph have it."""
     return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno} {frame.f_code.co_name}"

@@ -1,4 +1,5 @@
-"""What a traced function returns besides tensors and trees of them, and the switches of torch that it leaves set."""
+"""Finds what a traced function returns besides tensors and trees of them, and the switches of torch that it leaves
+set."""
 import enum
 import types
 
@@ -12,8 +13,9 @@ _DEEPEST = 5
 
 
 def made_by_function(result, known, path="result", depth=_DEEPEST):
-    """What of a result a graph would give once and not anew at each call, in words: an object that can be written to and that nothing led to before,
-    or a tensor that was given attributes. None where there is nothing. `known`: what there was, by id."""
+    """Describes, in words, a part of a result that a graph would not make again at each call: an object that can be
+    written to and that nothing led to before, or a tensor that was given attributes. Returns None if there is none.
+    `known`: the objects that were there before, by id."""
     if id(result) in known:
         return None
     if isinstance(result, torch.nn.Parameter):
@@ -43,12 +45,12 @@ _SWITCHES = {
 
 
 def switches():
-    """How the switches stand, by name."""
+    """Returns the present values of the switches, by name."""
     return {name: read() for name, (read, _) in _SWITCHES.items()}
 
 
 def put_back(before):
-    """Sets the switches to what they were. The names of those that were changed."""
+    """Sets the switches to what they were. Returns the names of those that were changed."""
     changed = [name for name, value in before.items() if _SWITCHES[name][0]() != value]
     for name in changed:
         _SWITCHES[name][1](before[name])

@@ -1,4 +1,4 @@
-"""Watches what a traced function does on the host besides its operators: a graph would do none of it again."""
+"""Watches what a traced function does on the host besides calling operators: a graph would do none of it again."""
 import operator
 import random
 import sys
@@ -16,7 +16,7 @@ __all__ = ["Watch", "watched"]
 
 _MOST_OBJECTS = 100_000
 _DEEPEST = 40
-_SETS = frozenset(("__setitem__", "__delitem__", "set", "reset"))  # watched functions that change what others are told later
+_SETS = frozenset(("__setitem__", "__delitem__", "set", "reset"))  # watched functions that change later answers
 
 
 class _Seen(NamedTuple):
@@ -28,7 +28,8 @@ class _Seen(NamedTuple):
 
 
 def _walk(roots, known, seen):
-    """Adds to `seen` what `roots` lead to, once each; `known` keeps them. Whether that was all."""
+    """Adds to `seen` what `roots` lead to, each object once; `known` keeps the objects alive. Returns whether that was
+    all."""
     is_all = True
     open_ends = [(path, value, 0) for path, value in reversed(roots)]
     while open_ends and len(known) < _MOST_OBJECTS:
@@ -43,7 +44,7 @@ def _walk(roots, known, seen):
             seen.append(_Seen(path, contents, list(contents.read())))
             parts = [*contents.parts(), ("", subclass_attributes(value))]
             is_all = is_all and contents.is_all
-        except Exception:  # noqa: BLE001  # an object may answer anything when it is asked what it is
+        except Exception:  # noqa: BLE001  # an object may raise anything when it is read
             continue
         parts = [(path + name, part, depth + 1) for name, part in reversed(parts) if type(part) not in PLAIN]
         open_ends.extend(parts if depth < _DEEPEST else ())
@@ -52,11 +53,11 @@ def _walk(roots, known, seen):
 
 
 def _changed(seen):
-    """(what, what it holds now) of all that changed."""
+    """Yields (object as it was, what it holds now) for each object that changed."""
     for one in seen:
         try:
             now = list(one.contents.read())
-        except Exception:  # noqa: BLE001  # as when it was read first
+        except Exception:  # noqa: BLE001  # as when it was first read
             continue
         if len(now) == len(one.content) and all(map(operator.is_, one.content, now)):
             continue
@@ -65,7 +66,7 @@ def _changed(seen):
 
 
 def _path_of_change(one, now):
-    """The path to the first part that differs, where parts have names."""
+    """Returns the path to the first part that differs, if parts have names."""
     half = len(now) // 2
     if len(now) == len(one.content) and half and all(isinstance(name, str) for name in now[:half]) and now[:half] == one.content[:half]:
         names = [name for name, before, after in zip(now[:half], one.content[half:], now[half:]) if not same(before, after)]
@@ -74,20 +75,21 @@ def _path_of_change(one, now):
 
 
 class Found(NamedTuple):
-    """What a function did that its graph won't do, in words; nothing if `what` is empty."""
+    """What a function did that its graph won't do, in words; `what` is empty if there is nothing."""
 
     what: str = ""
     is_undone: bool = True  # whether the host is as it was before, so that the function itself may run
-    is_lost: bool = False  # whether, that not being so, something of the trace is left on the host
+    is_lost: bool = False  # whether, if it is not, something of the trace is left on the host
     draw: str = ""  # the first draw of random numbers
-    is_once: bool = False  # whether the next call, finding it done, may be captured
+    is_once: bool = False  # whether the next call may be captured, since it finds the work done
 
 
 _running = threading.local()
 
 
 def may_do(what):
-    """Tells the capture that runs on this thread what its function did, and that it is undone. Whether the function itself may run for it."""
+    """Tells the capture that runs on this thread what its function did, and that it is undone. Returns whether the
+    function itself may run in its place."""
     watch = getattr(_running, "watch", None)
     if watch is not None:
         watch.note(what)
@@ -95,23 +97,24 @@ def may_do(what):
 
 
 def _hooks_of_all_modules():
-    """What torch calls for each module that the function calls, and nothing of the function's leads to."""
+    """Returns the hooks that torch calls for each module that the function calls; nothing that the function holds leads
+    to them."""
     held = vars(torch.nn.modules.module)
     return [(name, held[name]) for name in held if name.startswith("_global_") and held[name]]
 
 
 class Watch:
-    """One capture, seen from its beginning to its end; the profile events that watched() asks for come to `event`."""
+    """Watches one capture from its beginning to its end; the profile events that watched() asks for come to `event`."""
 
     def __init__(self, can_run):
         _running.watch = self if can_run else None
-        self._root = sys._getframe().f_back  # of whom called the bindings, which have no frame
+        self._root = sys._getframe().f_back  # the frame that called the bindings, which have no frame
         self._reasons = []
-        self._states = {}  # of generators that were drawn from, as they were
-        self._lasting = []  # those of the reasons that nobody can take back
-        self._hooked = {}  # tensors on which a hook was registered, and the hooks that they had
+        self._states = {}  # the states that generators had before they were drawn from
+        self._lasting = []  # the reasons that can't be undone
+        self._hooked = {}  # tensors on which a hook was registered, and the hooks that they had before
         self._made = {}  # generators that the function makes from a seed
-        self.known = {}  # all that was looked at, by id
+        self.known = {}  # all objects that were looked at, by id
         self._seen, self._copies = [], []
         self._runs = 0
         self._switches = switches()
@@ -120,12 +123,13 @@ class Watch:
 
     @staticmethod
     def _state_of_numpy():
-        """The generator of numpy's functions, as far as it is there."""
+        """Returns the generator of numpy's functions, if it is loaded."""
         legacy = sys.modules.get("numpy.random.mtrand")
         return legacy._rand if legacy is not None else None
 
     def enter(self, function, args, kwargs, names):
-        """Before the function is run on stand-ins. Containers among the arguments are copies; `names` are those of parameters."""
+        """Called before the function runs on stand-ins. Containers among the arguments are copies; `names` are those of
+        parameters."""
         self._runs += 1
         is_all = _walk([("closure", function), *_hooks_of_all_modules()], self.known, self._seen)
         named = [(names[i] if i < len(names) else f"args.{i - len(names)}", value) for i, value in enumerate(args)]
@@ -135,14 +139,15 @@ class Watch:
         self._switches = switches()
 
     def leave(self, result):
-        """After it ran, and returned this."""
+        """Called after the function ran and returned `result`."""
         self._reasons.extend(f"sets {name}" for name in put_back(self._switches))
         made = made_by_function(result, self.known)
         if made:
             self.note(made)
 
     def event(self, kind, frame, function):
-        """Something watched is called: by `frame`, or, if it is Python's own code, in it."""
+        """Called for a call of something watched: `frame` is the caller, or the frame of the call itself if that is
+        Python code."""
         called = frame
         if function is None and kind is not MAKES:
             frame = frame.f_back
@@ -174,7 +179,8 @@ class Watch:
             self._add_reason(DRAWS, "random.Random", by)
 
     def _hook(self, tensor):
-        """Whether a hook that is registered on this tensor stays there after the call. If so, remembers the hooks that the tensor has."""
+        """Whether a hook that is registered on this tensor stays there after the call. If so, remembers the hooks that
+        the tensor had before."""
         if id(tensor) not in self.known:
             return False
         hooks = {name: getattr(tensor, name) for name in ("_backward_hooks", "_post_accumulate_grad_hooks")}
@@ -185,7 +191,7 @@ class Watch:
         self._reasons.append(what)
 
     def finish(self):
-        """What was found. Unless it can't be, it is undone, so that the host is as it was."""
+        """Returns what was found. It is undone if it can be, so that the host is as it was."""
         _running.watch = None
         changed, of_copies = list(_changed(self._seen)), list(_changed(self._copies))
         reasons = [*self._reasons]
@@ -203,9 +209,11 @@ class Watch:
         return Found([*taken, *reasons][0], is_undone, is_lost, draw, is_once)
 
     def forget(self, exception, has_written):
-        """After an error: takes back what holds a tensor of the trace, which is dead. `exception`: the function's own, or None for a refusal.
-        Returns None where the error may be raised as it is. An exception may not, if the function has written to tensors or kept some, which the trace
-        has not done for good: the function must run to do that. Then all is taken back, and "" is returned; or, in words, what can't be."""
+        """Called after an error: undoes what holds a tensor of the trace, which is dead. `exception`: the function's
+        own, or None for a refusal.
+        Returns None if the error may be raised as it is. An exception may not if the function has written to tensors or
+        kept some: the trace has not done that for good, so the function itself must run. In that case everything is
+        undone, and "" is returned; or, in words, what can't be undone."""
         _running.watch = None
         changed = [*_changed(self._seen), *_changed(self._copies)]
         of_trace = [(one, now) for one, now in changed if one.contents.write is not None and (one.contents.is_cache or holds_stand_in(now))]
@@ -217,7 +225,7 @@ class Watch:
         lasting = [*self._lasting, *(_words(one, now) for one, now in changed if one.contents.write is None)]
         try:
             self._undo(of_trace if lasting else changed)
-        except Exception as error:  # noqa: BLE001  # of a class of the user's
+        except Exception as error:  # noqa: BLE001  # the user's class may raise anything
             lasting.append(f"changes what raises {error!r} when it is set to what it was")
         put_back({} if lasting else self._switches)
         return lasting[0] if lasting else ""

@@ -1,4 +1,4 @@
-"""What a module holds, before and after its forward is captured."""
+"""Keeps what a module holds while its forward is captured."""
 import contextlib
 
 import torch
@@ -8,7 +8,7 @@ from ._host_state import may_do
 
 
 def _registries(module):
-    """Where a module and its children hold tensors: (path, child, dict)."""
+    """Yields (path, child, dict) for each dict in which a module or one of its children holds tensors."""
     for path, child in module.named_modules():
         for registry in (child._parameters, child._buffers, child.__dict__):
             yield path, child, registry
@@ -16,9 +16,10 @@ def _registries(module):
 
 @contextlib.contextmanager
 def kept(module):
-    """Gives a module back the tensors that it had. If the forward has bound an attribute to a tensor of the trace, which a later call of the graph
-    would not do again, calls run the forward itself. Errors: UserError where they can't. What a hook before the forward computes anew each time, as
-    that of torch.nn.utils.weight_norm, is excepted."""
+    """Gives a module back the tensors that it had. If the forward has bound an attribute to a tensor of the trace,
+    which a later run of the graph would not do again, calls run the forward itself. Errors: UserError if they can't. An
+    attribute that a hook before the forward computes each time, as that of torch.nn.utils.weight_norm does, is
+    excepted."""
     before = [(*where, {name: value for name, value in where[-1].items() if isinstance(value, torch.Tensor)}) for where in _registries(module)]
     rebound = []
     try:

@@ -1,4 +1,4 @@
-"""Refuses a torch that the library was not built for, before the linker does so in words of its own."""
+"""Refuses a torch that the library was not built for, before the linker fails with an obscure message."""
 import torch
 
 from ._build import TORCH_VERSION

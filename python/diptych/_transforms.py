@@ -1,10 +1,12 @@
-"""What torch's own transforms do better than a graph: gradients and rules of calls inside torch.func and vmap."""
+"""Leaves to torch's own transforms what they do better than a graph: gradients and rules of calls inside torch.func and
+vmap."""
 import torch
 from torch.utils import _pytree
 
 
 def value_and_grad(function, has_aux, first, args, kwargs):
-    """(value, gradients) of function(first, *args, **kwargs), where a transform of torch.func is active; with has_aux, ((value, extras), gradients)."""
+    """Returns (value, gradients) of function(first, *args, **kwargs) while a transform of torch.func is active; with
+    has_aux, ((value, extras), gradients)."""
     gradients, value = torch.func.grad_and_value(function, has_aux=has_aux)(first, *args, **kwargs)
     return value, gradients
 
@@ -19,7 +21,8 @@ class _Rule:
         self.result = None
 
     def _places(self):
-        """Where among the leaves the tensors are, in the order in which gradients are given: that of sorted keys."""
+        """Returns the indices of the tensors among the leaves, in the order in which gradients are returned: that of
+        sorted keys."""
         from . import UserError
         from ._tree import fill_gradients
 
@@ -40,7 +43,7 @@ class _Rule:
         return [self.leaves[place] for place in self.places]
 
     def forward(self, tensors):
-        """The tensors of what fwd returns, and its residuals."""
+        """Returns the tensors of what fwd returns, and its residuals."""
         leaves = list(self.leaves)
         for place, tensor in zip(self.places, tensors):
             leaves[place] = tensor
@@ -49,7 +52,7 @@ class _Rule:
         return tuple(flat), residuals
 
     def backward(self, residuals, tangents):
-        """One gradient per tensor of the arguments, None for none."""
+        """Returns one gradient per tensor of the arguments, None for no gradient."""
         from ._tree import ABSENT, fill_gradients
 
         gradients = fill_gradients(self.bwd(residuals, _pytree.tree_unflatten(tangents, self.result)), self.args)
@@ -57,8 +60,9 @@ class _Rule:
 
 
 def custom_vjp(fwd, bwd, args):
-    """The result of a custom_vjp on tensors that torch.func, vmap or a class of their own wraps, differentiated by the rules. The backward calls fwd
-    again for the residuals, with the random numbers of the first time, so that it can be differentiated in its turn."""
+    """Returns the result of a custom_vjp on tensors that torch.func, vmap or a class of their own wraps; the rules
+    differentiate it. The backward calls fwd again for the residuals, with the same random numbers as the first time, so
+    that it can itself be differentiated."""
     rule = _Rule(fwd, bwd, args)
 
     class CustomVjp(torch.autograd.Function):

@@ -1,4 +1,4 @@
-"""Small helpers that the bindings call."""
+"""Helpers that the bindings call."""
 import collections
 import dataclasses
 import functools
@@ -7,7 +7,7 @@ import types
 
 
 class _Absent:
-    """Stands where a tensor belongs and none is there."""
+    """Stands in a tree in place of a missing tensor."""
 
     __slots__ = ()
 
@@ -19,7 +19,7 @@ ABSENT = _Absent()
 
 
 def values_of_the_standard_library():
-    """Classes whose objects never change, and whose repr() says all of them."""
+    """Returns the classes whose objects never change and are fully told by their repr()."""
     import datetime
     import decimal
     import fractions
@@ -32,7 +32,7 @@ def values_of_the_standard_library():
 
 
 def parameter_names(function):
-    """The names of a callable's positional parameters, in order; none where it does not say."""
+    """Returns the names of a callable's positional parameters, in order; an empty list if it has no signature."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -42,7 +42,7 @@ def parameter_names(function):
 
 
 def keep_random_states():
-    """What puts the random numbers of Python and of NumPy, where it is loaded, back to where they are now."""
+    """Returns a function that restores the present random states of Python and, if it is loaded, of NumPy."""
     import random
     import sys
 
@@ -59,20 +59,20 @@ def keep_random_states():
 
 
 def field_names(value):
-    """The fields of a dataclass that are set, in the order of their declaration, then its other attributes."""
+    """Returns the fields of a dataclass that are set, in the order of their declaration, then its other attributes."""
     fields = [field.name for field in dataclasses.fields(value) if hasattr(value, field.name)]
     return (*fields, *(name for name in getattr(value, "__dict__", ()) if name not in fields))
 
 
 def none_for_absent(tree):
-    """The tree with None in the place of what is absent."""
+    """Returns the tree with None in place of each missing tensor."""
     from torch.utils import _pytree
 
     return _pytree.tree_map(lambda leaf: None if leaf is ABSENT else leaf, tree)
 
 
 def _parts(value):
-    """{name: part} of what is a tree of parts, as C++ sees it; None for a leaf."""
+    """Returns {name: part} of a value that is a tree of parts, as C++ sees it; None for a leaf."""
     import torch
     from torch.utils import _pytree
 
@@ -92,13 +92,13 @@ def _parts(value):
 
 
 def _described(value):
-    """A value in the words of a message: its type, and the names of its parts."""
+    """Describes a value in the words of a message: its type, and the names of its parts."""
     parts = _parts(value)
     return f"a {type(value).__name__}" + (f" of {', '.join(map(str, parts))}" if parts else "")
 
 
 def _gradients_of(gradient, argument, path):
-    """One gradient per tensor of the argument, in the order in which C++ visits them."""
+    """Returns one gradient per tensor of the argument, in the order in which C++ visits them."""
     import torch
 
     from . import UserError
@@ -113,7 +113,7 @@ def _gradients_of(gradient, argument, path):
     if parts is None:
         is_tensor = isinstance(argument, torch.Tensor)
         if isinstance(gradient, torch.Tensor) == is_tensor and given is None:
-            return [gradient] if is_tensor else []  # a constant's place may hold anything that is no tensor
+            return [gradient] if is_tensor else []  # the place of a constant may hold anything but a tensor
     elif given is not None and given.keys() == parts.keys():
         return [leaf for name, part in parts.items() for leaf in _gradients_of(given[name], part, f"{path}.{name}")]
     raise UserError(
@@ -123,9 +123,9 @@ def _gradients_of(gradient, argument, path):
 
 
 def fill_gradients(gradients, arguments):
-    """What bwd returned, as a list with one gradient per tensor of the arguments: None becomes the absence of every gradient
-    that it stands for. Errors: UserError for another number of gradients than arguments, and for one that is no tree like its
-    argument."""
+    """Returns what bwd returned as a list with one gradient per tensor of the arguments: None becomes ABSENT for every
+    tensor that it covers. Errors: UserError for another number of gradients than arguments, and for one that is not a
+    tree like its argument."""
     if not isinstance(gradients, tuple):
         gradients = (gradients,)
     if len(gradients) != len(arguments):
@@ -140,8 +140,8 @@ def fill_gradients(gradients, arguments):
 
 
 def _contents(value):
-    """What an object that is no tree holds, with a name for each: its attributes, the elements of a set, what a function or
-    a generator refers to."""
+    """Returns what an object that is not a tree holds, with a name for each: its attributes, the elements of a set,
+    what a function or a generator refers to."""
     if isinstance(value, (set, frozenset, collections.deque)):
         return [(f"[{index}]", element) for index, element in enumerate(value)]
     if isinstance(value, functools.partial):
@@ -156,7 +156,7 @@ def _contents(value):
 
 
 def _hidden_stand_in(value, path, is_inside, depth):
-    """The path of a tensor of the trace that `value` holds where no tree is visited, or None."""
+    """Returns the path of a tensor of the trace that `value` holds where no tree is visited, or None."""
     import torch
     from torch.utils import _pytree
 
@@ -181,8 +181,8 @@ def _hidden_stand_in(value, path, is_inside, depth):
 
 
 def refuse_hidden_tensors(result):
-    """Refuses what a traced function returned if an object in it that is no tree holds a tensor of the trace, which would be
-    dead in the hands of the caller. Errors: UserError by path."""
+    """Refuses what a traced function returned if it contains an object that is not a tree and holds a tensor of the
+    trace, which would be dead in the hands of the caller. Errors: UserError by path."""
     hidden = _hidden_stand_in(result, "", False, 5)
     if hidden:
         from . import UserError

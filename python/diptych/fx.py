@@ -31,7 +31,7 @@ class HigherOrderNode(torch.nn.Module):
 
 def _identifier(path):
     name = re.sub(r"\W", "_", path, flags=re.ASCII)
-    if keyword.iskeyword(name) or name == "self":  # which stands before the arguments of a module's forward
+    if keyword.iskeyword(name) or name == "self":  # forward takes `self` before the inputs
         return f"{name}_"
     return name if name and not name[0].isdigit() else f"_{name}"
 
@@ -55,7 +55,7 @@ class _Writer:
             has_name = slot.path and not slot.path[0].isdigit()
             name = slot.path if has_name else f"{slot.kind}_{slot.path}".rstrip("_")
             node = self.fx.create_node("placeholder", "", name=_identifier(name))
-            node.target = node.name  # what fx has made unique: 'x.a' and 'x_a' are one identifier
+            node.target = node.name  # fx made it unique: 'x.a' and 'x_a' are one identifier
             self.name(value, node)
         for index, node in enumerate(self.graph.nodes):
             if node.is_higher_order:
@@ -132,7 +132,7 @@ class _Writer:
     @staticmethod
     def note(call, node):
         place = re.search(r"(\S+):(\d+) (.+)$", node.scope)
-        if place:  # as Python's traceback writes it, where fx looks for it
+        if place:  # in the form of Python's traceback, where fx looks for it
             call.meta["stack_trace"] = 'File "{}", line {}, in {}\n{}'.format(*place.groups(), node.scope)
         elif node.scope:
             call.meta["stack_trace"] = node.scope

@@ -23,7 +23,8 @@ namespace {
 
 namespace ag = torch::autograd;
 
-// A Function's, which may be given another backward, and those of the hooks around it, which stay what they are.
+// The reads of a Function's backward, which is looked up each time since it may be replaced, and of the hooks around
+// it, which stay the same objects.
 class ReadsOfNode final : public diptych::detail::HostReads {
  public:
   bool is_empty() const { return !kind_ && hooks_.empty(); }
@@ -62,8 +63,8 @@ void add_function(ag::Node& node, ReadsOfNode& reads) {
   if (!is_class_of_library(kind)) reads.add_function(kind);
 }
 
-// torch's own, as of a module's backward hooks, keep what they need from one call to the next. By the mangled name:
-// torch does not export the types.
+// Adds the user's hooks. torch's own, such as those behind a module's backward hooks, are left out: they keep what they
+// need from one call to the next. The type is compared by its mangled name, since torch does not export it.
 template <class OfPython>
 void add_hooks(const auto& hooks, std::string_view type, ReadsOfNode& reads) {
   for (const auto& hook : hooks) {

@@ -37,7 +37,7 @@ py::object value_to_python(const std::pair<at::Tensor, Value>& value) {
   return py::make_tuple(value.first, to_python(value.second));
 }
 
-/// Gradients with respect to the first argument.
+/// A compiled function that returns a value and its gradients with respect to the first argument.
 class CompiledGradients {
  public:
   CompiledGradients(const py::object& function, const AotOptions& options, bool has_aux)
@@ -64,7 +64,7 @@ class CompiledGradients {
       return py::make_tuple(value_to_python(value), to_python(gradients));
     };
   }
-  // Gradients that may be wrapped and batched are torch.func's to take.
+  // Lets torch.func take the gradients under its transforms, where tensors may be wrapped and batched.
   py::object by_torch(const py::object& first, const py::args& args, const py::kwargs& kwargs) const {
     diptych::detail::note_eager_call("value_and_grad", *diptych::detail::transform_of_levels());
     return py::module_::import("diptych._transforms")
@@ -87,7 +87,7 @@ std::vector<Graph> forward_graphs(const Compiled& compiled) {
   return graphs;
 }
 
-// Python's own random numbers and NumPy's, as they were.
+// Saves the states of Python's own random numbers and of NumPy's; dropping the result restores them.
 std::shared_ptr<void> keep_random_states() {
   const py::gil_scoped_acquire gil;
   const Handle restore(py::module_::import("diptych._tree").attr("keep_random_states")());

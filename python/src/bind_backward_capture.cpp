@@ -14,7 +14,7 @@
 namespace diptych::python {
 namespace {
 
-/// `with BackwardCapture():`, or a scope. Requires: entered and left on one thread.
+/// A context manager that holds a guard, such as a scope. Requires: entered and left on one thread.
 template <class Guard, class... Arguments>
 class Context {
  public:
@@ -41,7 +41,7 @@ py::class_<C> bind_context(py::module_& module, const char* name, const char* do
       .def("__exit__", [](C& self, const py::args&) { self.exit(); });
 }
 
-/// A BackwardCapture, which is asked what happened also when it has been left.
+/// A BackwardCapture whose statistics can be read even after it has been left.
 class Capture {
  public:
   void enter() { guards_.push_back(std::make_unique<BackwardCapture>()); }
@@ -56,14 +56,15 @@ class Capture {
   backward_capture::Statistics last_;
 };
 
-// Held while nodes are asked for what they hold: hooks of saved tensors, and what they packed, are Python's objects.
+// Takes the GIL while nodes are asked what they hold: hooks of saved tensors, and what they packed, are Python's
+// objects.
 std::shared_ptr<void> interpreter_lock() { return std::make_shared<py::gil_scoped_acquire>(); }
 
 }  // namespace
 
 void bind_backward_capture(py::module_& module) {
   using namespace backward_capture;
-  // Whoever traces a pass may wait for the interpreter with the cache in hand.
+  // These calls release the GIL: a thread that traces a backward run may hold the cache while it waits for the GIL.
   using WithoutLock = py::call_guard<py::gil_scoped_release>;
   detail::set_asking_guard(interpreter_lock);
   py::class_<Statistics>(module, "BackwardStatistics", "What happened to backward passes.")

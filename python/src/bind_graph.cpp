@@ -29,7 +29,8 @@ py::object to_python(const Sizes& sizes) {
   return py::tuple(list);
 }
 
-// Constants as Python has them: a dtype is a number inside ATen, which its schema tells apart.
+// Returns a constant as Python has it. ATen stores a dtype, a layout or a memory format as a number; the schema tells
+// which it is.
 py::object constant_to_python(const c10::IValue& value, const c10::Argument* argument) {
   if (argument != nullptr && value.isInt()) {
     const c10::Type* type = argument->real_type().get();

@@ -93,7 +93,7 @@ py::object python_scan_layers(const py::iterable& modules, const py::object& x) 
   return to_python(last);
 }
 
-/// fwd and bwd of the user's; bwd returns a tuple of one gradient per argument, None for none.
+/// Calls a function with the user's rules fwd and bwd; bwd returns a tuple of one gradient per argument, None for none.
 py::object python_custom_vjp(const py::object& function, const py::object& fwd, const py::object& bwd,
                              const py::args& args) {
   const Arguments arguments(args, {}, parameter_names(function), Handle(py::none()));
@@ -103,7 +103,7 @@ py::object python_custom_vjp(const py::object& function, const py::object& fwd, 
     diptych::detail::note_eager_call("custom_vjp", *why);
     return py::module_::import("diptych._transforms").attr("custom_vjp")(fwd, bwd, args);
   }
-  // The backward comes when this call, and what it was given, is long over.
+  // The rule owns bwd and the arguments: the backward runs long after this call has returned.
   const auto gradients = [backward = Function(bwd), given = Handle(args)](const Value& residuals,
                                                                           const Value& tangents) {
     const py::gil_scoped_acquire gil;

@@ -8,7 +8,7 @@
 namespace diptych::python {
 namespace {
 
-/// A Python callable of a list of tensors that gives a list of tensors, None for none.
+/// A Python callable that takes a list of tensors and returns a list of tensors, with None for no tensor.
 class PythonExecutable final : public Executable {
  public:
   explicit PythonExecutable(py::object callable) : callable_(std::move(callable)) {}
@@ -45,7 +45,7 @@ AotOptions make_options(std::string name, std::string backend, const std::string
   options.cache_limit = cache_limit;
   options.check = check;
   options.check_tolerance = check_tolerance;
-  options.argument_names = {""};  // one argument stands for all, whose parts have the names
+  options.argument_names = {""};  // the one C++ argument holds all of Python's, which have the names
   options.forward_compiler = compiler_from(forward_compiler);
   options.backward_compiler = compiler_from(backward_compiler);
   options.inference_compiler = compiler_from(inference_compiler);

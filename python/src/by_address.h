@@ -8,12 +8,12 @@
 
 namespace diptych::python {
 
-/// One fact for each object. An object is kept alive once its fact was asked for, so that its address stays its own.
-/// Requires: the GIL; one that lives as long as the process.
+/// One fact for each object. An object is kept alive once its fact was asked for, so that no other object gets its
+/// address. Requires: the GIL; an instance that lives as long as the process.
 template <class Object, class Fact>
 class ByAddress {
  public:
-  /// The fact of `object`, which `find` tells the first time.
+  /// Returns the fact of `object`, which `find` determines the first time.
   template <class Find>
   Fact get(Object* object, const Find& find) {
     Recent& recent = recent_[(reinterpret_cast<uintptr_t>(object) >> 4) % recent_.size()];
@@ -30,7 +30,7 @@ class ByAddress {
     return fact;
   }
 
-  /// A guard asks for a few classes again and again: most are found by their address alone.
+  /// Guards ask for the same few classes again and again: most are found here by their address alone.
   struct Recent {
     Object* object = nullptr;
     Fact fact{};

@@ -1,4 +1,4 @@
-// What code names and what classes have by these names, remembered: guards ask for it in each call.
+// Remembers what code names, and what classes have under these names: guards ask for both in each call.
 #include <algorithm>
 #include <string>
 #include <string_view>
@@ -28,19 +28,19 @@ PyObject* interned(py::handle name) {
   return kept;
 }
 
-/// The number of the state of a class and its bases; 0 if it has none now.
+/// Returns the number of the state of a class and its bases; 0 if it has none now.
 unsigned version_of(PyTypeObject* type) {
   return PyType_HasFeature(type, Py_TPFLAGS_VALID_VERSION_TAG) ? type->tp_version_tag : 0;
 }
 
-/// What is remembered of a class is so for one state of it.
+/// What is remembered about a class, for one state of it.
 template <class Found>
 struct Versioned {
   unsigned version = 0;
-  std::shared_ptr<const Found> found;  // whoever reads it keeps it, should the class change meanwhile
+  std::shared_ptr<const Found> found;  // shared by readers, in case the class changes meanwhile
 };
 
-// Of what Python calls by itself, what no function is captured for.
+// Whether a method that Python calls by itself is not guarded, since captured functions have no use for it.
 bool is_of_no_use(std::string_view name) {
   static constexpr std::string_view kNames[] = {
       "__repr__",          "__str__",           "__del__",      "__reduce__", "__reduce_ex__",
@@ -89,7 +89,7 @@ Members find_named(const std::vector<PyObject*>& names, PyTypeObject* type) {
   return found;
 }
 
-// Asking for an attribute gives the class a number, if it has none.
+// Looking up an attribute gives the class a number if it has none.
 template <class Found, class Find>
 std::shared_ptr<const Found> remembered(Versioned<Found>& entry, PyTypeObject* type, const Find& find) {
   if (const unsigned version = version_of(type); version == 0 || version != entry.version) {
@@ -103,7 +103,7 @@ std::shared_ptr<const Found> remembered(Versioned<Found>& entry, PyTypeObject* t
 
 template <class Key>
 Key* kept(Key* object) {
-  Py_INCREF(object);  // so that its address stays its own
+  Py_INCREF(object);  // so that no other object gets its address
   return object;
 }
 

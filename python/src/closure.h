@@ -1,4 +1,5 @@
-// What a Python function reads besides its arguments: guarded, as a captured graph stands for one state of it.
+// What a Python function reads besides its arguments. It is guarded, since a captured graph is valid for one state of
+// it.
 #pragma once
 #include "held.h"
 #include "modes.h"
@@ -15,7 +16,7 @@ class ClosureReader {
   explicit ClosureReader(Visitor& visitor, Met& met, int depth = 0)
       : visitor_(visitor), met_(met), depth_(depth), reader_(visitor, met, Inside::kClosure, depth) {}
 
-  /// The function that is captured, of whosever module.
+  /// Visits the function that is captured, whichever module it is from.
   void visit(py::handle callable, const Path& path) {
     if (PyFunction_Check(callable.ptr())) return function(callable.ptr(), path);
     reader_.attribute(callable, path);
@@ -23,14 +24,15 @@ class ClosureReader {
   void attributes_of_tensor(const py::dict& held, const Path& path) { reader_.attribute(held, path); }
   void module(py::handle object, const Path& path) { reader_.visit(object, path); }
 
-  /// Any module that the function calls obeys these, and nothing of the function's leads to them.
+  /// Visits the hooks of all modules: any module that the function calls obeys them, but nothing that it holds leads to
+  /// them.
   void hooks(const Path& path) {
     for (const auto& [name, held] : hooks_of_all_modules()) {
       reader_.attribute(held, Path(path, std::string_view(name)));
     }
   }
 
-  /// A module's or an object's method, if it is the user's.
+  /// Visits a method of a module or an object, if the method is the user's.
   void method(py::handle object, const char* name, const Path& path) {
     const py::str key(name);
     method_of(Py_TYPE(object.ptr()), key.ptr(), path);
@@ -50,7 +52,7 @@ class ClosureReader {
     switch (holds(value)) {
       case Holds::kNothing:
         class_of(value, Path(path, "class"));
-        // Others of the standard library's, such as a logger, lead to all that there is of their kind.
+        // Other objects of the standard library, such as a logger, lead to all objects of their kind.
         if (own != nullptr || has_users_base(Py_TYPE(object))) named_attributes(value, path);
         return known(path, value);
       case Holds::kClass:
@@ -79,11 +81,11 @@ class ClosureReader {
     }
   }
 
-  /// What an object of this class has by it: attributes that code names, which may be properties, methods or what the
-  /// class or a base of it holds, and what Python calls by itself.
+  /// Visits what an object has from its class: attributes that code names (properties, methods, and values of the class
+  /// or a base), and the methods that Python calls by itself.
   void class_of(py::handle object, const Path& path) { class_members(Py_TYPE(object.ptr()), path); }
 
-  /// The attributes that an object has by name, of a class whose objects hold something else.
+  /// Visits the attributes that an object has by name, if its class makes it hold something else in the first place.
   void named_attributes(py::handle object, const Path& path) {
     const py::dict held = attributes_beside(object);
     for (const auto& [name, attribute] : held) {
@@ -106,7 +108,7 @@ class ClosureReader {
     visitor_.structure(path, Structure::kStruct, static_cast<int64_t>(held.size()));
     Reader<Visitor> inside(visitor_, met_, Inside::kClosure, depth_ + 1);
     for (const auto& [name, attribute] : held) {
-      if (!is_key(name)) continue;  // no attribute: of those that hold others besides
+      if (!is_key(name)) continue;  // not an attribute, though the dict may hold such keys, too
       with_key(name, [&, &attribute = attribute](auto key) { inside.attribute(attribute, Path(path, key)); });
     }
   }
@@ -118,21 +120,21 @@ class ClosureReader {
     known(path, value);
     named_attributes(value, path);  // the registry of functools.singledispatch, the rules of custom_vjp
   }
-  // One that is made anew wherever it is asked for: what it is bound to counts.
+  // Visits a builtin method, which is a new object at each access, so that what it is bound to counts.
   void method_of_builtin(py::handle method, const py::object& bound, const Path& path) {
     visitor_.constant(path, std::string_view(Py_TYPE(method.ptr())->tp_name));
     reader_.attribute(method.attr("__name__"), Path(path, "name"));
     reader_.attribute(bound, Path(path, "self"));
   }
 
-  // One that does not change; layers of a stack may share it.
+  // Visits an object that does not change, and that layers of a stack may share.
   void known(const Path& path, py::handle object) {
     identity(path, object);
     visitor_.constant(path, reinterpret_cast<int64_t>(object.ptr()));
   }
 
   void function(PyObject* function, const Path& path) {
-    // Which of those that were read it is counts here as well; its address may be another's with each call.
+    // Which earlier function this is counts as well. It is told by number, since the address may differ in each call.
     if (!met_.enter(function)) return visitor_.constant(path, met_.places.at(function));
     PyObject* const code = PyFunction_GetCode(function);
     known(path, code);
@@ -143,7 +145,7 @@ class ClosureReader {
       reader_.attribute(defaults, Path(path, "defaults"));
     }
     PyObject* const members = reinterpret_cast<PyFunctionObject*>(function)->func_dict;
-    if (members != nullptr && PyDict_Size(members) > 0) {  // whoever asks for it makes an empty one
+    if (members != nullptr && PyDict_Size(members) > 0) {  // asking Python for it would make an empty one
       reader_.attribute(members, Path(path, "attributes"));
     }
     if (PyObject* const closure = PyFunction_GetClosure(function)) cells(code, closure, path);
@@ -157,7 +159,7 @@ class ClosureReader {
       with_key(names[i], [&](auto name) { variable(content, names_of_code(code.ptr()), Path(path, name)); });
     }
   }
-  // What the code names, and the code inside it: comprehensions, lambdas, functions.
+  // Visits what is named by the code, and by the code inside it: comprehensions, lambdas, functions.
   void names(PyObject* code, PyObject* globals, const Path& path) {
     const CodeNames& parts = names_of_code(code);
     for (PyObject* const name : parts.variables) {
@@ -165,13 +167,13 @@ class ClosureReader {
       if (value == nullptr) value = users_module_called(name);  // which the code may import
       if (value != nullptr) with_key(name, [&](auto key) { variable(value, parts, Path(path, key)); });
     }
-    // Any of the objects that are met may be whose attributes the code names.
+    // The code may name attributes of any object that was met.
     met_.codes.push_back(&parts);
     for (size_t i = 0; i < met_.classes.size(); ++i) named(parts, met_.classes[i], path);
   }
-  // Of a module of the user's, what the code names.
+  // Visits the value of a variable; of a user's module, only what the code names.
   void variable(PyObject* value, const CodeNames& names, const Path& path, int depth = 0) {
-    constexpr int kMostModules = 4;  // inside each other, which may hold each other
+    constexpr int kMostModules = 4;  // levels of modules, which may hold each other
     if (!PyModule_Check(value)) return reader_.attribute(value, path);
     if (depth == kMostModules || !is_users_module(value)) return;
     PyObject* const variables = PyModule_GetDict(value);
@@ -198,7 +200,7 @@ class ClosureReader {
       with_key(name, [&, &value = value](auto key) { member(value, Path(path, key)); });
     }
   }
-  // Its objects may be made and used. All functions of a torch.autograd.Function may be called, by torch.
+  // Visits a class whose objects may be made and used. torch may call any function of a torch.autograd.Function.
   void class_that_is_named(py::handle value, const Path& path) {
     auto* const type = reinterpret_cast<PyTypeObject*>(value.ptr());
     for (const auto& [name, held] : py::reinterpret_borrow<py::dict>(type->tp_dict)) {

@@ -14,7 +14,7 @@ DynamoPause::DynamoPause() {
   const py::object eager = frames.attr("DynamoStance")("force_eager");
   stance_ = frames.attr("_stance");
   callback_ = frames.attr("set_eval_frame")(py::none());
-  frames.attr("_stance") = eager;  // and not by set_stance(), which imports what it does not need
+  frames.attr("_stance") = eager;  // not set_stance(), which imports what it does not need
   frames_ = frames;
 }
 

@@ -1,12 +1,12 @@
-// torch.compile and traces: what a trace runs is run as it was written, whoever compiled it.
+// Keeps torch.compile out of traces: a trace runs a function as it was written, whoever compiled it.
 #pragma once
 #include <pybind11/pybind11.h>
 
 namespace diptych::python {
 
-/// While one lives in a trace, functions and modules of torch.compile run as what they were made of, and Dynamo looks
-/// at no frame: it would compile the traced function, of stand-ins. Outside a trace, and where nobody has imported
-/// Dynamo, it does nothing. Needs the GIL.
+/// While an instance is alive in a trace, functions and modules of torch.compile run as the originals that they were
+/// made from, and Dynamo looks at no frame; otherwise it would compile the traced function for stand-ins. Outside a
+/// trace, or if nobody has imported Dynamo, it does nothing. Requires: the GIL.
 class DynamoPause {
  public:
   DynamoPause();
@@ -15,7 +15,7 @@ class DynamoPause {
   DynamoPause& operator=(const DynamoPause&) = delete;
 
  private:
-  pybind11::object frames_, callback_, stance_;  ///< torch._dynamo.eval_frame and what it had, where it is paused
+  pybind11::object frames_, callback_, stance_;  ///< torch._dynamo.eval_frame and its former state while it is paused
 };
 
 }  // namespace diptych::python

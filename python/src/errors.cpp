@@ -15,7 +15,7 @@ namespace {
 PyObject* user_error = nullptr;
 PyObject* internal_error = nullptr;
 
-// LibTorch's classes of errors and Python's; without the lines of C++ that torch leaves out, too.
+// Raises the Python class for an error of LibTorch, without the C++ backtrace, which torch leaves out, too.
 void raise_as_torch_does(const c10::Error& error) {
   PyObject* type = PyExc_RuntimeError;
   if (dynamic_cast<const c10::IndexError*>(&error) != nullptr) type = PyExc_IndexError;
@@ -25,7 +25,7 @@ void raise_as_torch_does(const c10::Error& error) {
   PyErr_SetString(type, error.what_without_backtrace());
 }
 
-// What torch says of a function that can't be traced, and what it means: {} is the line.
+// A message by which torch refuses to trace a function, and its meaning, in which {} is the line.
 struct Refusal {
   std::string_view words;
   const char* meaning;
@@ -63,7 +63,7 @@ const Refusal* find_refusal(const std::string& type, const std::string& text) {
   return found == std::end(kRefusals) ? nullptr : found;
 }
 
-// What to do where torch's own Python asks for a value, by the file that does.
+// Advice for when torch's own Python code asks for a value, by the file that asks.
 struct Advice {
   std::string_view file;
   const char* words;
@@ -90,7 +90,7 @@ const char* advice_for(const std::string& text, const py::error_already_set& err
   return words;
 }
 
-// "file.py:12", the innermost line of the traceback that is not torch's, or how to find a line where there is none.
+// Returns "file.py:12", the innermost line of the traceback that is not torch's, or how to find a line where there is none.
 std::string traced_line(const py::error_already_set& error) {
   std::string line =
       "a line inside torch (capture parts of the function on their own to find the call that leads to it)";
@@ -102,7 +102,7 @@ std::string traced_line(const py::error_already_set& error) {
   return line;
 }
 
-// What is raised, as restore_user_error() has it.
+// Replaces the exception that is raised by the one that restore_user_error() throws for it.
 void raise_anew() {
   try {
     py::error_already_set raised;
@@ -124,7 +124,7 @@ void bind_errors(py::module_& module) {
   user_error = user.ptr();
   internal_error = internal.ptr();
   diptych::detail::set_host_throw([](const UserError& error) {
-    if (diptych::detail::Recorder::current() != nullptr) return;  // a capture is above, and not torch's binding
+    if (diptych::detail::Recorder::current() != nullptr) return;  // a capture is the caller, not torch's binding
     const py::gil_scoped_acquire gil;
     PyErr_SetString(user_error, error.what());
     python_error raised;
@@ -153,7 +153,7 @@ py::object exception_of_function(const std::exception_ptr& thrown) {
   } catch (const py::error_already_set& error) {
     const bool is_ours = error.matches(user_error) || error.matches(internal_error);
     if (error.matches(PyExc_Exception) && !is_ours) return error.value();
-  } catch (...) {  // NOLINT(bugprone-empty-catch): of C++
+  } catch (...) {  // NOLINT(bugprone-empty-catch): a C++ exception
   }
   return py::none();
 }
@@ -161,7 +161,7 @@ py::object exception_of_function(const std::exception_ptr& thrown) {
 void restore_user_error(py::error_already_set& error) {
   if (error.matches(user_error)) return;
   const auto said = py::reinterpret_steal<py::object>(PyObject_Str(error.value().ptr()));
-  if (!said) return PyErr_Clear();  // of a class of the user's, or one that holds a tensor of the trace
+  if (!said) return PyErr_Clear();  // str() of a user's class failed, or needed a tensor of the trace
   auto text = said.cast<std::string>();
   const bool is_traced = diptych::detail::Recorder::current() != nullptr;
   if (const Refusal* known = is_traced ? find_refusal(type_name(error.value()), text) : nullptr) {

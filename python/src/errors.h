@@ -8,15 +8,15 @@ namespace diptych::python {
 
 namespace py = pybind11;
 
-/// Makes diptych.UserError and diptych.InternalError, and has LibTorch's errors raised as torch raises them.
+/// Makes diptych.UserError and diptych.InternalError, and raises LibTorch's errors as torch raises them.
 void bind_errors(py::module_& module);
 
-/// Raises a RuntimeError that torch made of a UserError as the UserError that it was, with its traceback; within a
-/// capture torch's refusal to read the memory of a stand-in as a UserError, too.
+/// Throws the original UserError, with the traceback, if `error` is a RuntimeError that torch made of it; inside a
+/// capture, also throws a UserError in place of torch's refusals, such as to read the memory of a stand-in.
 void restore_user_error(py::error_already_set& error);
 
-/// The exception, if Python code raised it, and it is neither a refusal nor a fault of ours, nor one that ends a
-/// program; else None. Requires: the GIL; bind_errors() was called.
+/// Returns the exception if Python code raised it, and if it is neither a refusal or a fault of ours, nor one that ends
+/// a program; else None. Requires: the GIL; bind_errors() was called.
 py::object exception_of_function(const std::exception_ptr& thrown);
 
 }  // namespace diptych::python

@@ -1,4 +1,4 @@
-// The user's Python functions as C++ ones, which the templates of the library take.
+// The user's Python functions as C++ functions, which the templates of the library take.
 #pragma once
 #include <memory>
 #include <string>
@@ -15,13 +15,13 @@ namespace diptych::python {
 /// The arguments of one call: positional ones, then keyword ones in the order of the function's parameters.
 struct Arguments {
   using Names = std::vector<std::string>;
-  /// `names` are those of the function's positional parameters; `callable` is who is called.
+  /// `names` are those of the function's positional parameters; `callable` is the function that is called.
   Arguments(const py::args& args, const py::kwargs& kwargs, std::shared_ptr<const Names> names, Handle callable);
 
   std::vector<Argument> positional;
   std::vector<std::pair<std::string, Argument>> keyword;
-  /// The places in `keyword` of what the function knows by no name of its own, in the caller's order; if that is not
-  /// theirs.
+  /// The places in `keyword` of the arguments that match no named parameter, in the caller's order; empty if that is
+  /// the order of `keyword`.
   std::vector<size_t> order;
   std::shared_ptr<const Names> names;
   Handle callable;
@@ -30,17 +30,17 @@ struct Arguments {
   void set_order(const std::vector<std::string>& called);
 };
 
-/// The names of a callable's positional parameters; "args.0", ... follow them where it takes any number.
+/// Returns the names of a callable's positional parameters; any further positional arguments are called "args.0", ...
 std::shared_ptr<const Arguments::Names> parameter_names(py::handle callable);
 
-/// A Python callable. What it throws passes through; an error of Diptych's that came to it through torch, which makes a
-/// RuntimeError of it, is a UserError again. Threads: any; calls take the GIL.
+/// A Python callable. What it throws passes through, except that a UserError which torch turned into a RuntimeError on
+/// its way is a UserError again. Threads: any; calls take the GIL.
 class Function {
  public:
   explicit Function(py::object callable) : callable_(std::move(callable)) {}
 
   Value operator()(const Arguments& arguments) const;
-  /// With the first argument given apart.
+  /// Calls it with the first argument given separately.
   Value operator()(const Value& first, const Arguments& rest) const;
   Value operator()(const Value& argument) const;
   Value operator()(const Value& first, const Value& second) const;
@@ -52,7 +52,7 @@ class Function {
   Handle callable_;
 };
 
-/// The tensor that a result is. Errors: UserError, naming `role`, for something else.
+/// Returns the tensor that a result is. Errors: UserError, naming `role`, for something else.
 at::Tensor tensor_of(const Value& result, const char* role);
 
 /// A callable that returns one tensor: a loss, or a condition. Errors: UserError, naming `role`, for something else.
@@ -91,7 +91,7 @@ struct LossFunction {
   }
 };
 
-/// Hands a result to Python: None stands where no tensor is.
+/// Returns a result as a Python object, with None for a missing tensor.
 py::object to_python(const Value& result);
 
 /// Runs `body` without the GIL.

@@ -36,7 +36,7 @@ const Standard& standard() {
   return storage.call_once_and_store_result([] { return Standard(); }).get_stored();
 }
 
-// The name that Python gives a private attribute.
+// Returns the mangled name that Python gives a private attribute of a class.
 py::str mangled(py::handle name, py::handle type) {
   const auto text = name.cast<std::string>();
   if (!text.starts_with("__") || text.ends_with("__")) return py::str(text);
@@ -92,7 +92,7 @@ Holds find_holds(py::handle object) {
   return has_attributes(object) ? Holds::kAttributes : Holds::kNothing;
 }
 
-// Of much memory every so many bytes, as a call should not cost more than what it guards.
+// Hashes only a sample of many bytes, since a guard should not cost more than the call that it guards.
 uint64_t hash_of_bytes(std::string_view bytes, uint64_t hash) {
   constexpr size_t kAll = size_t{1} << 20, kBlock = 64;
   const size_t step = std::max(kBlock, bytes.size() / (kAll / kBlock));
@@ -149,7 +149,7 @@ bool is_deque(py::handle object) {
 
 py::dict attributes_beside(py::handle object) {
   PyTypeObject* const type = Py_TYPE(object.ptr());
-  if (PyFunction_Check(object.ptr())) {  // whoever asks for its dict makes one
+  if (PyFunction_Check(object.ptr())) {  // asking Python for its dict would make one
     PyObject* const members = reinterpret_cast<PyFunctionObject*>(object.ptr())->func_dict;
     return members == nullptr ? py::dict() : py::reinterpret_borrow<py::dict>(members);
   }
@@ -249,7 +249,7 @@ diptych::detail::MemoryRange memory_of(py::handle object) {
 
 std::weak_ptr<const void> lifetime_if_any(py::handle object) {
   if (Py_TYPE(object.ptr())->tp_weaklistoffset != 0) return lifetime_of(object);
-  static auto* const kept = new std::unordered_set<PyObject*>;  // so that the address of one stays its own
+  static auto* const kept = new std::unordered_set<PyObject*>;  // so that no other object gets the address of one
   static const auto for_ever = std::make_shared<const char>();
   if (kept->insert(object.ptr()).second) object.inc_ref();
   return for_ever;

@@ -21,7 +21,8 @@ namespace {
 
 thread_local HostWatch* current_watch = nullptr;
 
-/// The callables of watched() by what a call of one shows: the definition of a builtin, or the code of a function.
+/// The callables of watched(), by what an event shows of a call: the definition of a builtin, or the code of a
+/// function.
 using WatchedCalls = std::unordered_map<const void*, PyObject*>;
 
 const void* definition_of(py::handle callable) {
@@ -32,7 +33,7 @@ const void* definition_of(py::handle callable) {
   return is_method ? reinterpret_cast<PyMethodDescrObject*>(object)->d_method : nullptr;
 }
 
-/// What there is to watch; both stay for good.
+/// What is to be watched; both members are kept forever.
 struct Watched {
   py::object state = py::module_::import("diptych._host_state");
   py::list table = state.attr("watched")();
@@ -56,11 +57,11 @@ const void* definition_of_event(PyFrameObject* frame, int what, PyObject* argume
   }
   if (what != PyTrace_CALL) return nullptr;
   PyCodeObject* const code = PyFrame_GetCode(frame);
-  Py_DECREF(code);  // the frame has it
+  Py_DECREF(code);  // the frame keeps it alive
   return code;
 }
 
-/// Whoever profiled this thread before goes on doing so.
+/// The profiler that this thread had before, which goes on seeing all events.
 struct Profiler {
   Py_tracefunc function = nullptr;
   PyObject* object = nullptr;
@@ -133,7 +134,7 @@ void HostWatch::leave(py::handle function, py::handle result) const {
   if (function.ptr() == function_) watch_.attr("leave")(result);
 }
 
-// Guards of modes and generators that the frames hold began inside the trace, and must end there, too.
+// Clears the frames: guards of modes and generators that they hold began inside the trace, and must end there, too.
 void HostWatch::leave_by(py::handle function, const py::error_already_set& error) const {
   if (function.ptr() != function_ || !error.trace()) return;
   py::module_::import("traceback").attr("clear_frames")(error.trace());
@@ -143,7 +144,8 @@ bool HostWatch::is_argument(const at::Tensor& tensor) const {
   return std::find(arguments_.begin(), arguments_.end(), tensor.unsafeGetTensorImpl()) != arguments_.end();
 }
 
-// A trace does not see who reads the memory of a numpy array, a bytearray and the like.
+// Notes arrays that share memory with a written tensor: a trace does not see who reads the memory of a numpy array, a
+// bytearray and the like.
 void HostWatch::find_shared_memory(const std::vector<at::Tensor>& written) const {
   std::vector<diptych::detail::MemoryRange> ranges;
   for (const at::Tensor& tensor : written) {
@@ -184,7 +186,7 @@ std::string HostWatch::finish_draws() {
 
 bool HostWatch::forget() {
   const py::gil_scoped_acquire gil;
-  const py::error_scope error;  // that of a hook, which torch leaves set on its way here
+  const py::error_scope error;  // saves the error of a hook, which torch leaves set on its way here
   stop();
   const py::object exception = exception_of_function(std::current_exception());
   const bool has_written = diptych::detail::traced_writes != writes_before_;
@@ -199,7 +201,7 @@ bool HostWatch::forget() {
 }
 
 void HostRefusal::finish() {
-  if (!watch_) return;  // who watches further out sees it
+  if (!watch_) return;  // an outer watch sees the draws
   const std::string draw = watch_->finish_draws();
   DIPTYCH_CHECK(
       draw.empty(),

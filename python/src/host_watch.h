@@ -1,4 +1,4 @@
-// Watches, while a Python function is captured, what it does on the host besides its operators.
+// Watches what a Python function does on the host, besides calling operators, while it is captured.
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <pybind11/pybind11.h>
@@ -13,34 +13,34 @@ namespace diptych::python {
 
 namespace py = pybind11;
 
-/// Note [What a function does on the host]: a graph holds operators alone. A random number of Python's, the time of day
-/// or a file that the traced function read is a constant of the graph; a counter that it raised, a list that it added
-/// to and an iterator that it advanced stay what they are when the graph runs. So a capture is watched: a profile
-/// function of the interpreter's sees the calls of those that tell another thing each time (diptych/_host_events.py),
-/// and what the function leads to is compared before and after (diptych/_host_state.py). If something is found, it is
-/// taken back, and calls of that kind run the function itself. Where there is no function to run, as in a bare pair, it
-/// is refused.
+/// Note [What a function does on the host]: a graph holds only operators. A random number of Python, the time of day or
+/// a file that the traced function read is a constant of the graph; a counter that it raised, a list that it appended
+/// to and an iterator that it advanced do not change when the graph runs. So a capture is watched: a profile function
+/// of the interpreter sees calls of functions that return something else each time (diptych/_host_events.py), and the
+/// objects that the function leads to are compared before and after (diptych/_host_state.py). If something is found, it
+/// is undone, and calls of that kind run the function itself. If there is no function to run, as in a bare pair, the
+/// function is refused.
 class HostWatch : public CaptureWatch {
  public:
-  /// The watch of this thread, or null.
+  /// Returns the watch of this thread, or null.
   static HostWatch* current();
-  /// Begins to watch a capture of `function`, unless this thread is watched already: then null. Takes the GIL.
-  /// `can_run`: whether calls may run the function itself, whatever it does.
+  /// Begins to watch a capture of `function`; returns null if this thread is watched already. Takes the GIL. `can_run`:
+  /// whether calls may run the function itself, whatever it does.
   static std::unique_ptr<HostWatch> begin(py::handle function, bool can_run);
   ~HostWatch() override;
 
-  /// Before a function runs on stand-ins: if it is the captured one, remembers what it and its arguments lead to, of
-  /// which the containers are copies. Requires: the GIL.
+  /// Called before a function runs on stand-ins: if it is the captured one, remembers what it and its arguments, whose
+  /// containers are copies, lead to. Requires: the GIL.
   void enter(py::handle function, const py::tuple& args, const py::dict& kwargs, const std::vector<std::string>& names,
              std::vector<const void*> arguments);
-  /// After it: looks at what it returned.
+  /// Called after the function: looks at what it returned.
   void leave(py::handle function, py::handle result) const;
-  /// The same where it raised an exception: what its frames hold is let go.
+  /// Called instead of leave() if the function raised an exception: lets go of what its frames hold.
   void leave_by(py::handle function, const py::error_already_set& error) const;
-  /// Whether a tensor is one of those that stand for the captured function's arguments.
+  /// Whether a tensor is the stand-in of one of the captured function's arguments.
   bool is_argument(const at::Tensor& tensor) const;
   Found finish(const std::vector<at::Tensor>& written) override;
-  /// The same where draws of random numbers are all that counts: the first of them, in words.
+  /// Ends the watch if only draws of random numbers count: returns the first of them, in words.
   std::string finish_draws();
   bool forget() override;
 
@@ -49,19 +49,19 @@ class HostWatch : public CaptureWatch {
   void stop();
   void find_shared_memory(const std::vector<at::Tensor>& written) const;
 
-  PyObject* function_;  // which the caller holds
+  PyObject* function_;  // owned by the caller
   py::object watch_;
   bool is_on_ = false;
   uint64_t writes_before_ = 0;
   std::vector<const void*> arguments_;  ///< the addresses of what `args` holds, which live as long as the run
 };
 
-/// Watches a capture beside which the function itself can't be run: a pair's, or that of a body. What else was done is
-/// taken back.
+/// Watches a capture that can't give way to a run of the function itself: that of a pair, or of a body. Random draws
+/// are refused; whatever else was done is undone.
 class HostRefusal {
  public:
   HostRefusal(const char* who, py::handle function) : who_(who), watch_(HostWatch::begin(function, false)) {}
-  /// After the capture. Errors: UserError if the function has drawn random numbers.
+  /// Ends the watch after the capture. Errors: UserError if the function has drawn random numbers.
   void finish();
 
  private:

@@ -18,7 +18,7 @@
 namespace diptych::python {
 namespace {
 
-/// What is asked of torch and the standard library once.
+/// Objects of torch and the standard library, looked up once.
 struct Known {
   py::object module = py::module_::import("torch.nn").attr("Module");
   py::object tensors =

@@ -33,20 +33,20 @@ enum class Kind : uint8_t {
 /// The kind of an object; remembered by type. Requires: the GIL.
 Kind kind_of(py::handle object);
 
-/// Stands in a tree where a tensor belongs and none is there.
+/// Returns the object that stands in a tree in place of a missing tensor.
 py::handle absent_tensor();
 
-/// The name of an object's class, with its module.
+/// Returns the name of an object's class, with its module.
 std::string type_name(py::handle object);
 
-/// Something that lives for as long as the object: the address of a dead object may be another's.
+/// Returns something that lives as long as the object, since another object may get the address of a dead one.
 /// Errors: UserError names a type that can't be weakly referenced.
 std::weak_ptr<const void> lifetime_of(py::handle object);
 
-/// The fields of a dataclass that are set, in the order of their declaration, then its other attributes.
+/// Returns the fields of a dataclass that are set, in the order of their declaration, then its other attributes.
 py::tuple field_names(py::handle dataclass);
 
-/// The children of an object of a registered class, and what else it is made of.
+/// The children of an object of a registered class, and the rest of it.
 struct Parts {
   py::list children;
   py::object context;

@@ -16,7 +16,7 @@ namespace {
 
 namespace py = pybind11;
 
-/// Folders whose code is not the user's.
+/// Whether a file is in one of the folders whose code is not the user's.
 bool is_of_library(const std::string& file) {
   static const auto* const folders = new std::vector<std::string>{
       py::module_::import("torch").attr("__path__").attr("__getitem__")(0).cast<std::string>(),
@@ -25,13 +25,13 @@ bool is_of_library(const std::string& file) {
                      [&](const std::string& folder) { return file.rfind(folder, 0) == 0; });
 }
 
-/// Where a line stands: both are the user's words, and no format.
+/// The place of a line. Both texts are the user's, so neither may be used as a format.
 struct Place {
   std::string file;
   std::string function;
 };
 
-/// What is known of a code object, which is kept alive: null for code that is not the user's.
+/// Returns the place of a code object, which is kept alive; null for code that is not the user's.
 const Place* place_of(PyCodeObject* code) {
   static auto* const places = new std::unordered_map<PyCodeObject*, std::optional<Place>>;
   const auto [found, is_new] = places->try_emplace(code);
@@ -46,7 +46,7 @@ const Place* place_of(PyCodeObject* code) {
 }
 
 InternedString location() {
-  const py::gil_scoped_acquire gil;  // operators give it away while they run
+  const py::gil_scoped_acquire gil;  // operators release it while they run
   PyFrameObject* frame = PyEval_GetFrame();
   Py_XINCREF(frame);
   InternedString found;

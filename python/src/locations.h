@@ -1,9 +1,9 @@
-// Where the user's Python code stands, for the provenance of nodes.
+// Finds the line of the user's Python code, for the provenance of nodes.
 #pragma once
 
 namespace diptych::python {
 
-/// Has traces ask for the line of Python that calls an operator: the innermost one outside torch and Diptych.
+/// Makes traces ask for the line of Python that calls an operator: the innermost one outside torch and Diptych.
 void tell_locations();
 
 }  // namespace diptych::python

@@ -22,8 +22,8 @@ using Modes = at::impl::PythonTorchFunctionTLS;
 
 py::handle mode_at(int64_t index) { return Modes::get_stack_at(index)->ptr(getPyInterpreter()); }
 
-// A mode of torch's own that only says where new tensors lie, which guards know; on no real device there is nothing to
-// run.
+// Whether a mode is torch's own one that only says where new tensors lie, which guards know. The meta device is
+// excluded, since nothing can run on it.
 bool is_default_device(py::handle mode) {
   PYBIND11_CONSTINIT static py::gil_safe_call_once_and_store<py::object> storage;
   const py::object& type =
@@ -51,7 +51,7 @@ py::object python_tensor(const at::Tensor& tensor) {
   return py::reinterpret_steal<py::object>(THPVariable_Wrap(tensor));
 }
 
-// As Python's own code takes slices and stacks, which a tensor's class may redefine.
+// Takes slices, stacks and clones as Python code does, since a tensor's class may redefine them.
 constexpr diptych::detail::EagerOperators kOfPython{
     [](const at::Tensor& tensor, int64_t index) {
       const py::gil_scoped_acquire gil;
@@ -80,7 +80,7 @@ std::vector<std::string> default_devices() {
 }
 
 std::vector<std::pair<const char*, py::object>> hooks_of_all_modules() {
-  // Modules ask these as they are called; registering a parameter is no part of that.
+  // Modules look these up when they are called; the hooks for registering a parameter are not among them.
   static constexpr std::array kVariables{"_global_forward_pre_hooks",         "_global_forward_hooks",
                                          "_global_forward_hooks_with_kwargs", "_global_forward_hooks_always_called",
                                          "_global_backward_pre_hooks",        "_global_backward_hooks"};
@@ -105,7 +105,7 @@ std::vector<std::pair<const char*, py::object>> hooks_of_all_modules() {
   std::vector<std::pair<const char*, py::object>> held;
   for (size_t i = 0; i < kVariables.size(); ++i) {
     PyObject* const value = variables.values[i];
-    if (value == nullptr || (PyDict_Check(value) && PyDict_GET_SIZE(value) == 0)) continue;  // no hooks, as a rule
+    if (value == nullptr || (PyDict_Check(value) && PyDict_GET_SIZE(value) == 0)) continue;  // usually no hooks
     held.emplace_back(kVariables[i], py::reinterpret_borrow<py::object>(value));
   }
   if (!held.empty()) held.emplace_back("kind", variables.module_variables["_global_is_full_backward_hook"]);

@@ -1,5 +1,5 @@
-// Python's modes round a call, and torch's hooks of all modules: what the guards and the door of a compiled function
-// know of them.
+// Python's modes around a call, and torch's hooks of all modules, as far as the guards and the entry of a compiled
+// function know them.
 #pragma once
 #include <ATen/PythonTorchFunctionTLS.h>
 #include <pybind11/pybind11.h>
@@ -12,17 +12,18 @@
 
 namespace diptych::python {
 
-/// The devices of torch.device(...) as a context and of torch.set_default_device(), outermost first. Requires: the GIL.
+/// Returns the devices of torch.device(...) as a context and of torch.set_default_device(), outermost first. Requires:
+/// the GIL.
 std::vector<std::string> default_devices();
 
-/// Visits them as constants, where there are any: what a capture makes lies on the innermost.
+/// Visits the default devices, if there are any, as constants: tensors that a capture makes lie on the innermost.
 template <class Visitor>
 void visit_default_devices(const Path& path, Visitor& visitor) {
   if (!at::impl::torch_function_mode_enabled()) return;
   for (const std::string& device : default_devices()) visitor.constant(Path(path, "default device"), device);
 }
 
-/// What torch.nn.modules.module keeps of the hooks of all modules, by the names of its variables: those that are not
+/// Returns the variables in which torch.nn.modules.module keeps the hooks of all modules, by name: those that are not
 /// empty. Requires: the GIL.
 std::vector<std::pair<const char*, pybind11::object>> hooks_of_all_modules();
 

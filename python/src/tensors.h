@@ -8,7 +8,7 @@
 
 namespace diptych::python {
 
-/// What Python gives. The other way nothing is needed: torch's caster makes None of an undefined tensor.
+/// Tensors from Python. The other direction needs nothing: torch's caster turns an undefined tensor into None.
 using MaybeTensors = std::vector<std::optional<at::Tensor>>;
 
 inline std::vector<at::Tensor> tensors_from(MaybeTensors given) {

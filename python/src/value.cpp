@@ -48,7 +48,7 @@ bool is_key(py::handle key) {
   return PyLong_CheckExact(key.ptr()) && (PyLong_AsLongLongAndOverflow(key.ptr(), &overflow), overflow == 0);
 }
 
-// A class of its own may have a repr() that says less than its base's.
+// Takes the repr() of the builtin base, since that of a derived class may say less.
 std::string text_of_constant(py::handle object) {
   reprfunc repr = PyObject_Repr;
   if (PyLong_Check(object.ptr())) repr = PyLong_Type.tp_repr;

@@ -1,6 +1,6 @@
-// Python objects as trees: the Tree of a Value visits what it holds as that of a C++ value visits its fields. Dicts are
-// taken in the order of their sorted keys, dataclasses and named tuples in that of their declaration, modules by their
-// named parameters, then their named buffers.
+// Python objects as trees: the Tree of a Value visits what the object holds, as the Tree of a C++ value visits its
+// fields. Dicts are visited in the order of their sorted keys, dataclasses and named tuples in the order of their
+// declaration, modules by their named parameters, then their named buffers.
 #pragma once
 #include "handle.h"
 #include "value_reader.h"
@@ -15,8 +15,8 @@ struct Value {
   explicit Value(py::object object) : handle(std::move(object)) {}
 };
 
-/// An argument of a function that is captured for it: all that the function may see of it counts, such as the order of
-/// a dict's keys.
+/// An argument of a function that is captured for it: everything that the function may see of it counts, such as the
+/// order of a dict's keys.
 struct Argument : Value {
   using Value::Value;
   explicit Argument(Value value) : Value(std::move(value)) {}
@@ -33,8 +33,8 @@ void visit_object(Object& value, const Path& path, Visitor& visitor, bool is_gua
   }
 }
 
-/// Visits one of several arguments. Of what it has met, `met` keeps the classes, of which the function may read
-/// attributes. Requires: the GIL.
+/// Visits one of several arguments. Afterwards `met` keeps only the classes that were met, since the function may read
+/// their attributes. Requires: the GIL.
 template <class Object, class Visitor>
 void visit_argument(Object& value, const Path& path, Visitor& visitor, Met& met) {
   if constexpr (!std::is_const_v<Object> && diptych::detail::replaces_tensors<Visitor>()) {

@@ -18,13 +18,13 @@
 
 namespace diptych::python {
 
-/// A visitor may keep the address of what it is told.
+/// The undefined tensor, as an object that stays, since a visitor may keep the address of what it is told.
 inline const at::Tensor kUndefined;
 
 /// Errors: UserError for a parameter or buffer of a lazy module, which has no sizes yet.
 void refuse_uninitialized(py::handle object, const Path& path);
 
-/// The keys of a dict, sorted; all strings, or all integers. Errors: UserError for other keys.
+/// Returns the keys of a dict, sorted: all strings, or all integers. Errors: UserError for other keys.
 py::list sorted_keys(const py::dict& dict, const Path& path);
 
 /// Calls `visit` with a key as visitors see it.
@@ -40,16 +40,16 @@ void with_key(py::handle key, const Visit& visit) {
   }
 }
 
-/// The keys of a dict in the order in which it gives them: that of an OrderedDict may be another than its entries'.
+/// Returns the keys of a dict in iteration order, which for an OrderedDict may differ from the order of its entries.
 py::list keys_in_order(const py::dict& dict);
 
 /// Whether a dict's key is one that visitors know.
 bool is_key(py::handle key);
 
-/// The text that says all about a constant which has no other form in C++.
+/// Returns a text that fully tells a constant that has no other form in C++.
 std::string text_of_constant(py::handle object);
 
-/// Calls `take` with a constant as the C++ value that it is.
+/// Calls `take` with a constant as a C++ value.
 template <class Take>
 void with_constant(py::handle object, const Take& take) {
   PyObject* const pointer = object.ptr();
@@ -71,7 +71,8 @@ void with_constant(py::handle object, const Take& take) {
   take(text_of_constant(object));
 }
 
-/// A number for the dtype, the device, the strides and the offset of a tensor, and whether it has a history.
+/// Returns a hash of the dtype, the layout, the device, the strides and the offset of a tensor, and of whether it is a
+/// leaf.
 inline uint64_t hash_of_layout(const at::Tensor& tensor, bool is_leaf) {
   const c10::Device device = tensor.device();
   const auto byte = [](auto value) { return uint64_t{static_cast<uint8_t>(value)}; };
@@ -86,21 +87,21 @@ inline uint64_t hash_of_layout(const at::Tensor& tensor, bool is_leaf) {
 /// What tensors inside an object are to a visitor.
 enum class Inside : uint8_t {
   kArgument,  ///< leaves
-  kModule,    ///< parts of a module, which nobody replaces
+  kModule,    ///< parts of a module, which are never replaced
   kClosure,   ///< known by identity; a capture lifts them as free variables
 };
 
-/// What one visit has met: an object that holds itself, or that several hold, is read once.
+/// The objects that one visit has met: an object that holds itself, or that several others hold, is read once.
 struct Met {
   std::unordered_map<PyObject*, int> depths;      ///< of objects with attributes: inside how many others they were read
   std::unordered_map<PyObject*, int64_t> places;  ///< of modules, functions and objects with attributes, by first sight
   std::vector<PyObject*> open;                    ///< containers that are being read
-  std::vector<PyTypeObject*> classes;             ///< of the user's, of the objects that were met
+  std::vector<PyTypeObject*> classes;             ///< the user's classes among those of the objects that were met
   std::vector<const CodeNames*> codes;            ///< of the functions that were met
   int depth = 0;                                  ///< of what is being read
 
-  /// Whether an object with attributes, inside `depth` others, has yet to be read: the first time, and again where it
-  /// was read inside more others, and so less deeply.
+  /// Whether an object with attributes, inside `depth` others, has yet to be read: the first time, and again if it was
+  /// read inside more others before, and so less deeply.
   bool enter(PyObject* object, int depth) {
     const auto [found, is_new] = depths.try_emplace(object, depth);
     if (!is_new && found->second <= depth) return false;
@@ -111,7 +112,7 @@ struct Met {
   /// Forgets all but the classes.
   void keep_classes() {
     if (!codes.empty()) codes.clear();
-    if (places.empty()) return;  // as where a tensor was read
+    if (places.empty()) return;  // as after reading a tensor
     depths.clear();
     places.clear();
   }
@@ -121,8 +122,8 @@ struct Met {
 
 [[noreturn]] void refuse_depth(const Path& path);
 
-/// While it lives, one object more is being read, or made anew, around what follows.
-/// Errors: UserError for too many inside each other, or one inside itself.
+/// Counts one more level of objects that are being read or rebuilt, as long as it is alive.
+/// Errors: UserError for too many levels, or for an object inside itself.
 class Nesting {
  public:
   Nesting(int& depth, const Path& path) : depth_(depth) {
@@ -143,15 +144,15 @@ class ClosureReader;
 
 /// Reads an object.
 ///
-/// Note [What is guarded]: a graph stands for one state of all that its function reads without going through a tensor.
-/// Arguments are read as trees. What a module, a closure or an object holds is read by value as far as Python's own
-/// containers go; the attributes of objects are read as well, and those of the objects that these hold. Of the classes
-/// of all these objects, what code that is read names is read, too: attributes of classes and their bases, properties,
-/// methods, and what Python calls by itself. So are variables of the user's modules that code names. Objects further
-/// inside, the insides of the standard library's objects and of functions of installed libraries are taken for
-/// constant: reading all that can be reached would cost more than many a call, and would see changes that the function
-/// does not. What a function reads that nothing leads to, a file or the clock: see Note [What a function does on the
-/// host].
+/// Note [What is guarded]: a graph is valid for one state of everything that its function reads without going through a
+/// tensor. Arguments are read as trees. What a module, a closure or an object holds is read by value as far as Python's
+/// own containers go; the attributes of objects are read as well, and those of the objects that these hold. The classes
+/// of all these objects are read as far as code that is read names something in them: attributes of classes and their
+/// bases, properties, methods; and the methods that Python calls by itself. Variables of the user's modules are read if
+/// code names them. Objects further inside, and the insides of the standard library's objects and of functions of
+/// installed libraries, are taken to be constant: reading everything that can be reached would cost more than many a
+/// call, and would see changes that the function does not. For what a function reads and nothing leads to, such as a
+/// file or the clock, see Note [What a function does on the host].
 template <class Visitor>
 class Reader {
  public:
@@ -159,7 +160,7 @@ class Reader {
       : visitor_(visitor), met_(met), inside_(inside), depth_(depth) {}
 
   /// Reads an argument, or a result. `is_guarded`: whether the order of a dict's keys and its class count, too, since
-  /// what is captured is given the dict.
+  /// the captured function is given the dict.
   void visit(py::handle object, const Path& path, bool is_guarded = false) {
     is_guarded_ = is_guarded;
     argument(object, path);
@@ -179,9 +180,9 @@ class Reader {
 
   void elements_of(py::handle list, const Path& path) { elements(py::reinterpret_borrow<py::list>(list), path); }
 
-  /// The class of an object: by name, for who reads why a capture did not fit, and by address.
+  /// Visits the class of an object: by name, to be read in the reason of a miss, and by address.
   void type_of(py::handle object, const Path& path) {
-    kind_of(object);  // keeps the class
+    kind_of(object);  // keeps the class alive
     visitor_.constant(path, std::string_view(Py_TYPE(object.ptr())->tp_name));
     visitor_.constant(path, reinterpret_cast<int64_t>(Py_TYPE(object.ptr())));
   }
@@ -226,7 +227,7 @@ class Reader {
   void constant(py::handle object, const Path& path) {
     with_constant(object, [&](const auto& value) { visitor_.constant(path, value); });
   }
-  // An argument's class may give it more than its fields.
+  // Visits the class of an argument, which may give it more than its fields.
   void guarded_class(py::handle object, const Path& path) {
     if (is_guarded_) closure_reader().class_of(object, Path(path, "class"));
   }
@@ -245,7 +246,7 @@ class Reader {
       case Kind::kSubclass:
         visitor_.subclass(path, type_name(value));
         return identity(path, value);
-      case Kind::kModule:  // one that is registered is no attribute
+      case Kind::kModule:  // held as an attribute, not registered as a child
         return closure_reader().module(value, path);
       case Kind::kRegistered: {
         const Parts parts = parts_of(value);
@@ -270,7 +271,8 @@ class Reader {
     for (const int64_t size : tensor.sizes()) visitor_.constant(path, size);
     visitor_.constant(Path(path, "layout"), static_cast<int64_t>(hash_of_layout(tensor, autograd.is_leaf)));
   }
-  // What a function may ask of a tensor and no operator tells: whether it is a Parameter, and attributes that were set.
+  // Visits what a function may ask of a tensor without an operator: whether it is a Parameter, and attributes that were
+  // set.
   void what_is_its_own(py::handle object, const Path& path) {
     if (reinterpret_cast<PyObject*>(Py_TYPE(object.ptr())) != THPVariableClass && kind_of(object) == Kind::kTensor &&
         inside_ == Inside::kArgument) {
@@ -283,7 +285,7 @@ class Reader {
   void absent(const Path& path) {
     inside_ == Inside::kArgument ? leaf(kUndefined, path) : type_of(absent_tensor(), path);
   }
-  // One that replaces tensors is given modules alone.
+  // A visitor that replaces tensors reads only modules, so it meets no leaves.
   void leaf(const at::Tensor& tensor, const Path& path) {
     if constexpr (!diptych::detail::replaces_tensors<Visitor>()) visitor_.tensor(path, tensor);
   }
@@ -338,10 +340,10 @@ class Reader {
     int64_t index = 0;
     for (const py::handle value : values) attribute(value, Path(path, index++));
   }
-  // In their own order, which a reader of the dict sees.
+  // Visits the entries in the dict's own order, which user code can observe.
   void entries(const py::dict& dict, const Path& path) {
     visitor_.structure(path, Structure::kMap, static_cast<int64_t>(dict.size()));
-    if (dict.size() > 1 && PyODict_Check(dict.ptr())) {  // whose order is not that of the dict that it is made of
+    if (dict.size() > 1 && PyODict_Check(dict.ptr())) {  // its order is not that of the underlying dict
       const py::list keys = keys_in_order(dict);
       for (const py::handle key : keys) entry_key(key, path);
       for (const py::handle key : keys) entry(key, py::object(dict[key]), path);
@@ -372,7 +374,8 @@ class Reader {
     module_tensors(object, "_parameters", tensors, path);
     module_tensors(object, "_buffers", tensors, path);
   }
-  // Its own identity, and all that its forward may read without going through a tensor: attributes, hooks, globals.
+  // Visits a module's identity, and all that its forward may read without going through a tensor: attributes, hooks,
+  // globals.
   void module_facts(py::handle object, const Path& path) {
     const Nesting nesting(met_.depth, path);
     identity(path, object);

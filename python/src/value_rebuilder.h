@@ -1,14 +1,15 @@
-// Makes Python objects anew with other tensors in them.
+// Rebuilds Python objects with other tensors in them.
 #pragma once
 #include "value_reader.h"
 
 namespace diptych::python {
 
-/// Makes an object anew, with its tensors replaced by what the visitor puts in their place. Modules stay.
+/// Rebuilds an object with its tensors replaced by what the visitor puts in their place. Modules are kept.
 template <class Visitor>
 class Rebuilder {
  public:
-  /// `is_argument`: of a function that is captured for it; a stand-in has the class and the attributes that it has.
+  /// `is_argument`: whether the object is an argument of a captured function; stand-ins then get the class and the
+  /// attributes of the tensors that they replace.
   explicit Rebuilder(Visitor& visitor, bool is_argument = false) : visitor_(visitor), is_argument_(is_argument) {}
 
   py::object rebuild(py::handle object, const Path& path) {
@@ -67,7 +68,7 @@ class Rebuilder {
   }
   py::object tuple(py::handle object, const Path& path) {
     py::tuple made = elements(py::reinterpret_borrow<py::tuple>(object), path);
-    return PyTuple_CheckExact(object.ptr()) ? made : py::type::of(object)(made);  // torch.Size, for one
+    return PyTuple_CheckExact(object.ptr()) ? made : py::type::of(object)(made);  // such as torch.Size
   }
   py::object named_tuple(py::handle object, const Path& path) {
     py::list made;
@@ -83,7 +84,7 @@ class Rebuilder {
     }
     return made;
   }
-  // Past its constructor, which may have conditions of its own, and past a frozen class's refusal.
+  // Bypasses the constructor, which may have conditions of its own, and the refusal of a frozen class.
   py::object dataclass(py::handle object, const Path& path) {
     const py::object made = copied(object);
     const py::object set = py::module_::import("builtins").attr("object").attr("__setattr__");

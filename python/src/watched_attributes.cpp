@@ -1,11 +1,11 @@
-// Attributes of tensors that no operator stands for: a trace that meets one is given up.
+// Watches the attributes of tensors that no operator stands for: a trace that meets one is given up.
 //
-// Note [Attributes of tensors]: a tensor's .grad is another tensor, or none, at each call, and a graph neither reads
-// nor sets it; `.data = ...` gives it another memory, and _version counts what was written. A guard could tell what
-// such an attribute was, but only for tensors that it meets, and no graph could set one. So torch's getters and setters
-// are replaced by ours, which pass on what they are asked except where a trace runs on this thread and the tensor is
-// one of outside, or an argument: .data is then read of its stand-in, and for anything else the trace is given up, as
-// one that meets a transform is (see Note [Transformed calls]), before anything of it is left in the tensor. Tensors
+// Note [Attributes of tensors]: a tensor's .grad may be another tensor, or none, at each call, and a graph neither
+// reads nor sets it; `.data = ...` gives the tensor other memory, and _version counts the writes. A guard could tell
+// what such an attribute was, but only for tensors that it meets, and no graph could set one. So torch's getters and
+// setters are replaced by ours, which call torch's unless a trace runs on this thread and the tensor comes from outside
+// the trace or is an argument. In that case, .data is read from its stand-in, and for anything else the trace is given
+// up, like one that meets a transform (see Note [Transformed calls]), before it leaves anything in the tensor. Tensors
 // that the function makes are its own.
 #include <descrobject.h>
 #include <fmt/format.h>
@@ -29,7 +29,7 @@ using diptych::detail::Recorder;
 struct Attribute {
   const char* name;
   bool is_read;                 ///< whether reading it counts, too
-  const PyGetSetDef* torchs{};  ///< null until ours stands in its place
+  const PyGetSetDef* torchs{};  ///< null until ours has replaced it
   PyGetSetDef ours{};
 };
 
@@ -40,7 +40,7 @@ bool is_of_outside(PyObject* object) {
   return watch != nullptr && watch->is_argument(tensor);
 }
 
-// Whether the trace of this thread is given up for it; sets Python's error.
+// Returns whether the trace of this thread is given up because of the attribute; if so, sets Python's error.
 bool is_refused(const Attribute& attribute, PyObject* object, const char* verb) {
   Recorder* const recorder = Recorder::current();
   if (recorder == nullptr || !THPVariable_Check(object) || !is_of_outside(object)) return false;
@@ -51,14 +51,14 @@ bool is_refused(const Attribute& attribute, PyObject* object, const char* verb) 
   return true;
 }
 
-// What the attributes of `object` are read of: for one of outside that is met in a trace, its stand-in, so that the
-// tensor that is read shares the stand-in's memory, as .data shares the tensor's.
+// Returns the object to read an attribute from: for a tensor from outside that is met in a trace, its stand-in, so that
+// the result shares the stand-in's memory, as .data shares the tensor's.
 py::object read_in_trace(PyObject* object) {
   Recorder* const recorder = Recorder::current();
   if (recorder != nullptr && THPVariable_Check(object) && kind_of(object) == Kind::kTensor) {
     try {
       return py::reinterpret_steal<py::object>(THPVariable_Wrap(recorder->stand_in(THPVariable_Unpack(object))));
-    } catch (const UserError&) {  // which whoever uses the tensor is told
+    } catch (const UserError&) {  // whoever uses the tensor gets this error
     }
   }
   return py::reinterpret_borrow<py::object>(object);
@@ -97,7 +97,7 @@ void watch_attributes() {
   static std::array attributes{Attribute{"grad", true}, Attribute{"_grad", true}, Attribute{"_version", true},
                                Attribute{"data", false}};
   const py::object members = py::module_::import("torch._C").attr("TensorBase").attr("__dict__");
-  const py::dict copy(members);  // of the view of a class's members; the descriptors are the same
+  const py::dict copy(members);  // a class's members are a read-only view; the copy has the same descriptors
   for (Attribute& attribute : attributes) watch(attribute, copy.ptr());
 }
 

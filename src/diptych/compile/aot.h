@@ -15,15 +15,15 @@
 
 namespace diptych {
 
-/// A function that is compiled ahead of its backward. Calling it gives what `F` would give in eager: values, gradients,
-/// aliasing, mutation and errors. Copies share one cache.
+/// A function that is compiled ahead of its backward. A call has the values, gradients, aliasing, mutation and errors
+/// that calling `F` in eager has. Copies share one cache.
 ///
 ///   dp::Aot loss = dp::aot_function(loss_fn, {.partition = dp::min_cut()});
 ///   loss(params, batch).backward();
 ///
 /// Arguments and results are any trees of tensors and constants (tree/tree.h). A tensor that `F` captures is an input
-/// like any other, known by identity: give the captured handle another tensor, and call clear(), or pass it as
-/// argument. Threads: may be called from several at once.
+/// like any other, known by its identity: after giving the captured handle another tensor, call clear(); or pass the
+/// tensor as an argument. Threads: may be called from several at once.
 template <class F>
 class Aot {
  public:
@@ -32,7 +32,7 @@ class Aot {
 
   /// Runs the function, capturing it first if the guards of no earlier capture hold. Inside another capture it is
   /// inlined.
-  /// Errors: UserError for what a graph can't hold, naming it; what the function itself throws.
+  /// Errors: UserError that names what a graph can't hold; whatever the function itself throws.
   template <class... A>
   auto operator()(A&&... arguments) const {
     using Result = std::decay_t<decltype(std::declval<F&>()(std::declval<std::remove_cvref_t<A>&>()...))>;
@@ -69,7 +69,7 @@ class Aot {
     detail::CheckSchedule check;
   };
 
-  // The function itself, where no graph stands for the call: see Note [Transformed calls].
+  // Runs the function itself, because no graph can stand for the call: see Note [Transformed calls].
   template <class Result, class... A>
   Result in_eager(const std::string& why, A&... arguments) const {
     state_->cache.count_original(why);
@@ -165,7 +165,7 @@ class Aot {
     return entry;
   }
 
-  // Ends the watch of a capture that fails, and leaves that of another to the caller.
+  // Ends the watch if the capture fails; if it succeeds, the caller ends it.
   template <class Make>
   static auto made_under(CaptureWatch& watch, const Make& make) {
     try {
@@ -179,8 +179,7 @@ class Aot {
     }
   }
 
-  // A function that does something on the host at these sizes, and not at those that were captured, is another one
-  // here.
+  // If the function has effects on the host at these sizes that it did not have at the captured ones, no entry fits.
   std::shared_ptr<const Cache::Entry> find_by_trace(Cache::Miss miss) const {
     if (!state_->cache.has_unchecked(miss)) return nullptr;
     const auto watch = detail::watch_capture(state_->function);
@@ -193,7 +192,7 @@ class Aot {
     return state_->cache.find_by_trace({miss.spec, miss.arguments, miss.tensors, capture, miss.has_same_result});
   }
 
-  // What a binding sees the function do besides its operators makes calls of this kind run the function itself.
+  // If a binding sees the function do anything besides calling operators, calls of this kind run the function itself.
   std::shared_ptr<Cache::Entry> watched(const Cache::Miss& miss) const {
     const auto make = [&] { return state_->cache.make(miss, state_->options); };
     const auto watch = detail::watch_capture(state_->function);

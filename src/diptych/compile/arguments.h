@@ -1,4 +1,5 @@
-// Between the user's own argument and result types and flat lists of tensors, for one call of a captured function.
+// Converts between the user's own argument and result types and flat lists of tensors, for one call of a captured
+// function.
 #pragma once
 #include <string>
 #include <utility>
@@ -10,7 +11,7 @@
 
 namespace diptych::detail {
 
-/// Argument names as paths start with them: the given ones, then positions.
+/// Returns the name that the paths of an argument start with: the given one, or one made from its position.
 std::string argument_name(const std::vector<std::string>& names, size_t index);
 
 /// Calls `visit(argument, path)` for each argument in order.

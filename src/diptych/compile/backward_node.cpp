@@ -24,7 +24,7 @@ using torch::autograd::variable_list;
 
 namespace {
 
-// A tangent of other strides than the graph was traced for is copied only where a node depends on them.
+// Copies a tangent whose strides differ from those of the trace, but only if a node depends on them.
 at::Tensor with_strides(const at::Tensor& tangent, const std::optional<WantedStrides>& wanted) {
   if (!wanted || !tangent.defined()) return tangent;
   if (wanted->is_dynamic) return detail::in_order(tangent, detail::MemoryOrder(wanted->strides));
@@ -73,14 +73,15 @@ void BackwardNode::save(c10::ArrayRef<at::Tensor> primals, c10::ArrayRef<at::Ten
   for (size_t i = 0; i < gradient_primals_.size(); ++i) watch(gradient_primal_watches_, gradient_primals_[i], i);
 }
 
-// All that the node has been given tangents for, to all that it gives gradients to.
+// Whether the run goes from all tangents of this stage to all of its gradients.
 bool BackwardNode::is_whole(const BackwardRun& run) const {
   const auto& tangents = function_->captured().tangents_of(stage_);
   return run.gradients.empty() &&
          std::all_of(tangents.begin(), tangents.end(), [&](size_t tangent) { return run.tangents[tangent]; });
 }
 
-// Dynamic sizes, the last residual, are no saved tensor: eager's nodes keep those of their results themselves.
+// The dynamic sizes, which are the last residual, do not count as a saved tensor: eager's nodes keep the sizes of their
+// results without saving a tensor.
 bool BackwardNode::has_saved() const {
   const size_t num_sizes = function_->is_dynamic() ? 1 : 0;
   const auto end = residuals_.end() - static_cast<std::ptrdiff_t>(std::min(num_sizes, residuals_.size()));
@@ -88,7 +89,7 @@ bool BackwardNode::has_saved() const {
   return std::any_of(residuals_.begin(), end, is_defined) || !gradient_primals_.empty() || !generator_states_.empty();
 }
 
-// What has saved nothing may run again, and then asks for the sizes, which hold no memory.
+// Keeps the sizes, which hold no memory: a node that has saved nothing may run again, and needs them.
 void BackwardNode::drop_residuals() {
   if (!function_->is_dynamic()) return residuals_.clear();
   for (size_t i = 0; i + 1 < residuals_.size(); ++i) residuals_[i] = at::Tensor();
@@ -116,7 +117,7 @@ void BackwardNode::release(const BackwardRun& run) {
   }
 }
 
-// After a captured backward all counts as used.
+// A captured backward does not call apply(), so everything counts as used after it.
 void BackwardNode::release_variables() {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (!has_released_) release({std::vector<bool>(function_->plan().num_tangents(), true), {}});
@@ -156,7 +157,7 @@ variable_list BackwardNode::all_tangents(variable_list&& given) const {
   return tangents;
 }
 
-// The backward graph once more, on stand-ins.
+// Runs the backward graph on stand-ins.
 variable_list BackwardNode::inlined(const variable_list& given) const {
   return inlined_whole(all_tangents(variable_list(given)));
 }
@@ -178,7 +179,7 @@ void BackwardNode::check_arity(const BackwardVariant& variant, size_t num_tangen
       function_->options().name, num_tangents, num_inputs(), variant.wanted_strides.size());
 }
 
-// The graph gives gradients to the primals, of which this node has edges; none to those that came after the capture.
+// Adds undefined gradients for edges to primals that came after the capture, for which the graph has none.
 variable_list BackwardNode::for_edges(variable_list&& gradients) const {
   DIPTYCH_ASSERT(gradients.size() <= num_outputs(), "the backward of '{}' gave {} gradients for {} inputs",
                  function_->options().name, gradients.size(), num_outputs());
@@ -197,7 +198,7 @@ void BackwardNode::check_host_state() const {
   }
 }
 
-// Empty for all that lead anywhere.
+// Returns which gradients the engine wants; empty means all that lead anywhere.
 std::vector<bool> BackwardNode::wanted_gradients() const {
   const auto* info = torch::autograd::get_current_graph_task_exec_info();
   if (info == nullptr || info->empty()) return {};
@@ -231,7 +232,7 @@ variable_list BackwardNode::apply(variable_list&& given) {
       if (releases) release(run);
       return gradients;
     }
-    // After a release there may be residuals for a part of the gradients only.
+    // After a release, there may be residuals for only some of the gradients.
     const auto variant =
         released_.empty() ? function_->backward(run.tangents) : function_->backward_part(run.tangents, run.gradients);
     const BackwardRun* to_release = releases ? &run : nullptr;
@@ -253,8 +254,8 @@ variable_list BackwardNode::run_checked(const BackwardVariant& variant, variable
   return gradients;
 }
 
-// A batch by its elements; other tangents through the operators of the backward graph, each of which knows what to do
-// with them.
+// Runs a batch element by element, and other transformed tangents through the operators of the backward graph, each of
+// which knows what to do with them.
 variable_list BackwardNode::apply_transformed(const BackwardVariant& variant, const variable_list& tangents) {
   if (detail::are_batches(tangents)) {
     return detail::backward_by_element(function_->options().name, tangents, [&](const variable_list& element) {
@@ -268,7 +269,7 @@ variable_list BackwardNode::apply_transformed(const BackwardVariant& variant, co
   return inlined_whole(tangents);
 }
 
-// Undefined are those that an earlier backward has released.
+// A residual that an earlier backward released is undefined.
 void BackwardNode::check_kept(const BackwardVariant& variant) const {
   for (size_t i = 0; i < variant.reads_residual.size(); ++i) {
     TORCH_CHECK(!variant.reads_residual[i] || (i < residuals_.size() && residuals_[i].defined()),
@@ -276,7 +277,7 @@ void BackwardNode::check_kept(const BackwardVariant& variant) const {
   }
 }
 
-// Those that nobody needs any more are handed over, so that each is freed when its last reader has run.
+// Hands over the residuals if nobody needs them any more, so that each is freed when its last reader has run.
 std::vector<at::Tensor> BackwardNode::take_residuals(const BackwardRun* run) {
   if (run == nullptr) return residuals_;
   std::vector<at::Tensor> taken = residuals_;
@@ -297,7 +298,8 @@ variable_list BackwardNode::run_compiled(const BackwardVariant& variant, variabl
   for (const at::Tensor& tangent : tangents) given.push_back(tangent.unsafeGetTensorImpl());
   tangents.clear();
   variable_list gradients = variant.executable->run(std::move(inputs));
-  // One may be written over a residual that dies there, and was a result with a history; a tangent keeps its own.
+  // A gradient may reuse the tensor of a residual that dies there and that was a result with a history; that history is
+  // dropped. A gradient that is one of the tangents keeps its own history.
   for (at::Tensor& gradient : gradients) {
     if (!gradient.defined() || !gradient.requires_grad()) continue;
     const auto* impl = gradient.unsafeGetTensorImpl();
@@ -306,7 +308,7 @@ variable_list BackwardNode::run_compiled(const BackwardVariant& variant, variabl
   return for_edges(std::move(gradients));
 }
 
-// A result of this stage gets its history here, without which it was kept.
+// Returns a result of this stage with its history, without which it was saved so that the node does not own itself.
 at::Tensor BackwardNode::with_own_history(const at::Tensor& start, size_t index) {
   const size_t num_primals = function_->captured().gradient_primals().size();
   if (index < num_primals) return start;

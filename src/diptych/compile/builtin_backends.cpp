@@ -1,4 +1,4 @@
-// The only file above the backends that names one.
+// The only file above the backends that names a backend.
 #include <fmt/ranges.h>
 
 #include "diptych/backends/checked_executable.h"

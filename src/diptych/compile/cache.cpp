@@ -17,7 +17,7 @@ TensorGuards Cache::guards_of(const CapturedFunction& code, Tensors tensors) {
                       code.plan().counted_offsets);
 }
 
-// Entries whose guards hold at sizes that they were not compared with a trace at, and these.
+// Returns the entries whose guards hold at sizes at which they were not yet compared with a trace, with these sizes.
 std::vector<std::pair<std::shared_ptr<Cache::Entry>, SymbolValues>> Cache::unchecked_entries(const Miss& miss) const {
   std::vector<std::pair<std::shared_ptr<Entry>, SymbolValues>> found;
   const auto state = GlobalState::current();
@@ -59,7 +59,7 @@ std::shared_ptr<Cache::Entry> Cache::make(const Miss& miss, const AotOptions& op
     const SizeTrust trust = options.check_sizes ? SizeTrust::kChecked : SizeTrust::kProbed;
     if (auto entry = make_dynamic(miss, trust)) return entry;
   }
-  const GlobalState state = GlobalState::current();  // as the function finds it
+  const GlobalState state = GlobalState::current();  // before the function can change it
   auto captured = miss.capture(miss.arguments, CaptureExtent::kCallable);
   TensorGuards guards = guards_of(*captured, miss.tensors);
   return std::make_shared<Entry>(miss.spec, state, std::move(guards),
@@ -136,8 +136,8 @@ void Cache::insert(std::shared_ptr<Entry> entry) {
   }
 }
 
-// Against the most recently added entry of the same structure, or else one with the same tensors, whose constants must
-// differ, or else the most recently added.
+// Compares the call with the most recently added entry of the same structure; else with one that has the same tensors,
+// so that its constants must differ; else with the most recently added entry.
 std::string Cache::why_miss(const TreeSpec& spec, const Tensors& tensors) const {
   if (entries_.empty()) return "";
   const auto find = [&](const auto& is_near) {
@@ -172,7 +172,7 @@ void Cache::record_miss(const TreeSpec& spec, const Tensors& tensors) {
 
 std::optional<std::string> Cache::why_eager(const Flattened& arguments) const {
   if (auto why = detail::transform_of(arguments)) return why;
-  // Undefined are those that are made of arguments.
+  // Free variables that are derived from arguments are undefined here, and have no transform.
   for (const auto& entry : entries()) {
     for (const at::Tensor& tensor : entry->code->captured().free_variables()) {
       if (const auto why = detail::transform_of(tensor)) return "a captured tensor " + *why;

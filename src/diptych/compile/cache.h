@@ -23,16 +23,16 @@ struct CacheStats {
   size_t misses = 0;
   size_t evictions = 0;
   size_t entries = 0;
-  size_t size_checks = 0;     ///< hits that were traced, as a capture for many sizes met these for the first time
-  size_t originals = 0;       ///< calls that ran the function itself, as no graph stands for them
+  size_t size_checks = 0;     ///< hits that needed a trace: a dynamic capture met these sizes for the first time
+  size_t originals = 0;       ///< calls that ran the function itself, since no graph can stand for them
   std::string last_original;  ///< why the last of them did; empty if none did
   size_t checks = 0;          ///< calls that were compared with the original function
-  std::string last_miss;      ///< why the last miss was one, against the nearest entry; empty for a first call
-  /// How many calls ran the function itself for which reason, where it was a mode or a transform.
+  std::string last_miss;      ///< why the last miss was one, compared with the nearest entry; empty for a first call
+  /// The number of calls that ran the function itself because of a mode or a transform, by reason.
   std::map<std::string, size_t> original_reasons = {};
 };
 
-/// A list of captures, tried most recently used first. Threads: any number at once.
+/// A list of captures, tried most recently added first. Threads: any number at once.
 class Cache {
  public:
   using Tensors = c10::SmallVector<const at::Tensor*, 16>;
@@ -43,16 +43,16 @@ class Cache {
     TensorGuards guards;  ///< of the arguments, then the free variables
     std::shared_ptr<const CompiledFunction> code;
     std::shared_ptr<const SizedFunctions> sized = nullptr;  ///< what `code` is made from where sizes are dynamic
-    /// The caller's result without its tensors, to be filled, and its type.
+    /// The caller's result, whose tensors each call fills in, and its type.
     std::shared_ptr<const void> result_example;
     const std::type_info* result_type = nullptr;
-    /// Where sizes are dynamic: those at which a trace was compared with the graphs, and whether they agree. No other
-    /// is served. None if all that the guards let pass are.
+    /// If sizes are dynamic: the sizes at which a trace was compared with the graphs, and whether they agreed. Only
+    /// those that agreed are served. Nullopt if all sizes that pass the guards are served.
     std::optional<std::map<SymbolValues, bool>> checked = {};
     mutable std::atomic<uint64_t> last_used{0};
-    /// Why calls of this kind run the function itself and not `code`; empty where they run that.
+    /// Why calls of this kind run the function itself instead of `code`; empty if they run `code`.
     std::string original;
-    /// Whether the first of them runs `code` all the same, as what the function did while it was captured is done.
+    /// Whether the first such call runs `code` after all, because the capture has already done what the function does.
     mutable std::atomic<bool> is_done{false};
 
     bool is_right_at(const SymbolValues& sizes) const {
@@ -63,8 +63,8 @@ class Cache {
 
   Cache(std::string name, size_t limit) : name_(std::move(name)), limit_(limit) {}
 
-  /// The entry that fits this call, or null. `flatten(entry, tensors)` appends the call's tensors and returns true if
-  /// the call has the structure of the entry's spec; it is asked once per entry that is tried.
+  /// Returns the entry that fits this call, or null. `flatten(entry, tensors)` appends the call's tensors and returns
+  /// true if the call has the structure of the entry's spec; it is called once per entry that is tried.
   template <class Flatten>
   std::shared_ptr<const Entry> find(const Flatten& flatten, Tensors& tensors) {
     const GlobalState state = GlobalState::current();
@@ -87,7 +87,7 @@ class Cache {
   }
 
   /// A call that find() has no entry for. `tensors` are the addresses of `arguments`; `has_same_result` tells whether
-  /// the result of the last capture holds the constants that the entry's does.
+  /// the result of the last capture holds the same constants as the entry's result.
   struct Miss {
     const TreeSpec& spec;
     const std::vector<at::Tensor>& arguments;
@@ -95,29 +95,29 @@ class Cache {
     const CaptureAt& capture;
     std::function<bool(const Entry&)> has_same_result;
   };
-  /// Whether there are entries with dynamic sizes whose guards hold, and which were not compared with a trace there.
+  /// Whether there are dynamic entries whose guards hold at sizes at which they were not yet compared with a trace.
   bool has_unchecked(const Miss& miss) const { return !unchecked_entries(miss).empty(); }
-  /// An entry with dynamic sizes whose guards hold, and which is right at this call's sizes as a trace of the function
-  /// shows; null if there is none. Counts a hit. Throws what `capture` throws.
+  /// Finds a dynamic entry whose guards hold and that a trace of the function shows to be right at this call's sizes;
+  /// null if there is none. Counts a hit. Throws what `capture` throws.
   std::shared_ptr<const Entry> find_by_trace(const Miss& miss);
-  /// A new entry, not yet inserted: for many sizes if the options say so and an entry that differs in sizes alone shows
-  /// how; counts a miss and says why it was one. Throws what `capture` throws.
+  /// Makes an entry without inserting it: a dynamic one if the options say so and an entry that differs only in sizes
+  /// shows how. Counts a miss and records why it was one. Throws what `capture` throws.
   std::shared_ptr<Entry> make(const Miss& miss, const AotOptions& options);
-  /// The guards of a capture: of its arguments and its free variables.
+  /// Returns the guards of a capture: those of its arguments and its free variables.
   static TensorGuards guards_of(const CapturedFunction& code, Tensors tensors);
-  /// Why a call on these arguments is for the function itself, or nothing: for them, or for what an earlier capture has
-  /// lifted. Asked where no entry fits.
+  /// Returns why a call on these arguments must run the function itself, because of them or of a free variable of an
+  /// earlier capture; nullopt if it need not. Called when no entry fits.
   std::optional<std::string> why_eager(const Flattened& arguments) const;
-  /// Counts a call that the function itself runs.
+  /// Counts a call that ran the function itself, for the reason `why`.
   void count_original(const std::string& why);
-  /// Adds a capture in front; beyond the limit, the entry that was used longest ago goes.
+  /// Adds a capture in front; beyond the limit, discards the entry that was used longest ago.
   void insert(std::shared_ptr<Entry> entry);
-  /// Says that calls of the kind of `entry`, not yet inserted, run the function itself: a graph would not do `what` it
-  /// does. Where that happens again and again, all calls do so from then on.
+  /// Makes calls of the kind of `entry`, which is not yet inserted, run the function itself: a graph would not do
+  /// `what` the function does. After several such captures in a row, all later calls run the function itself.
   void run_original(Entry& entry, const std::string& what, bool is_undone);
-  /// Says that a capture was given up, for what no graph stands for, and the function itself runs. The same holds.
+  /// Records that a capture was given up because no graph can stand for the call; counts towards the same limit.
   void count_given_up();
-  /// Whether no call is captured any more.
+  /// Whether calls are no longer captured.
   bool is_always_original() const { return is_always_original_.load(std::memory_order_relaxed); }
   void count_original() { originals_.fetch_add(1, std::memory_order_relaxed); }
   CacheStats stats() const;
@@ -139,11 +139,11 @@ class Cache {
   std::atomic<size_t> hits_{0};
   size_t misses_ = 0;
   size_t evictions_ = 0;
-  size_t failed_patterns_ = 0;  ///< how often in a row sizes that changed had nothing in common
+  size_t failed_patterns_ = 0;  ///< failures in a row to make changing sizes dynamic
   size_t size_checks_ = 0;
   std::string last_miss_;
   std::atomic<size_t> originals_{0};
-  size_t original_entries_ = 0;  ///< in a row
+  size_t original_entries_ = 0;  ///< captures in a row that no graph can stand for
   std::atomic<bool> is_always_original_{false};
   std::string last_original_;
   std::map<std::string, size_t> original_reasons_;

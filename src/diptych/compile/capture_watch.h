@@ -1,4 +1,4 @@
-// What a function does besides its operators, as a binding of another language sees it while the function is captured.
+// A watch on what a function does besides calling operators, kept by a binding of another language during a capture.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -10,23 +10,23 @@
 
 namespace diptych {
 
-/// Watches one capture, from its making to finish() on the same thread. A function that needs one has a member
-/// `std::unique_ptr<CaptureWatch> watch_capture()`, which may give null.
+/// Watches one capture, from the construction of the watch to finish() on the same thread. A function that needs one
+/// has a member `std::unique_ptr<CaptureWatch> watch_capture()`, which may return null.
 class CaptureWatch {
  public:
   struct Found {
-    std::string what;       ///< what a graph would not do again, "draws random numbers ..."; empty if there is nothing
-    bool is_undone = true;  ///< whether all is as it was before, so that the function may run again
+    std::string what;       ///< what a graph would not repeat, such as "draws random numbers ..."; empty if nothing
+    bool is_undone = true;  ///< whether everything is as it was before, so that the function may run again
   };
 
   virtual ~CaptureWatch() = default;
-  /// Ends the watch and takes back what was done, if it can be. `written`: tensors of the call that the graphs write
-  /// to; what else the function reads in their memory, no graph does. Errors: UserError where it can't be, and the
-  /// capture is no use either.
+  /// Ends the watch and undoes what was done, where that is possible. `written`: tensors of the call that the graphs
+  /// write to; no graph repeats what else the function reads in their memory. Errors: UserError if it can't be undone
+  /// and the capture is useless, too.
   virtual Found finish(const std::vector<at::Tensor>& written) = 0;
-  /// Ends the watch of a capture that failed by the exception that is being handled: what it left of the trace is taken
-  /// back. Returns whether the function may run in its place: the exception is the function's own, which it raises
-  /// again when it has done what it does before, and all is as it was.
+  /// Ends the watch of a capture that failed with the exception that is being handled, and undoes what the capture left
+  /// behind. Returns whether the function may run in its place: whether the exception is the function's own, which it
+  /// will raise again after doing what it does before, and everything is as it was.
   virtual bool forget() = 0;
 };
 
@@ -40,8 +40,8 @@ std::unique_ptr<CaptureWatch> watch_capture(F& function) {
   }
 }
 
-/// Ends the watch of a capture in whose place the function itself runs next.
-/// Errors: UserError where that would do again what can't be taken back.
+/// Ends the watch of a capture that gives way to a run of the function itself.
+/// Errors: UserError if that run would repeat what can't be undone.
 inline void take_back(CaptureWatch& watch) {
   const CaptureWatch::Found found = watch.finish({});
   DIPTYCH_CHECK(found.is_undone,

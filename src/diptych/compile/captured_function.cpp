@@ -74,7 +74,7 @@ Joint CapturedFunction::trace_joint() {
   }
 }
 
-// The order is Note [The pipeline]'s.
+// The order follows Note [The pipeline].
 void CapturedFunction::make_graphs(Joint traced) {
   joint_ = lower_joint(std::move(traced), options_.decompositions);
   Split split = split_joint(joint_, options_.partition);
@@ -91,7 +91,7 @@ void CapturedFunction::make_graphs(Joint traced) {
   find_residual_sources();
   find_gradient_starts();
   find_stages();
-  // It was traced with autocast off, where backward passes usually run.
+  // The backward half was traced with autocast off, as backwards usually run.
   halves_.push_back({traceable_tangents(), GlobalState::without_autocast(), std::move(split.backward)});
 }
 
@@ -129,7 +129,7 @@ void CapturedFunction::find_gradient_starts() {
   for (size_t i = 0; i < plan().crossings.size(); ++i) {
     const auto& crossing = plan().crossings[i];
     if (crossing.kind == ForwardPlan::Crossing::Kind::kHidden) continue;
-    // Passes give other values new numbers.
+    // Passes renumber values that are not in a slot, so their crossings are always kept.
     if (!is_of_slot(i) || needed[joint_.graph.outputs()[crossing.index].id]) gradient_crossings_.push_back(i);
   }
 }
@@ -150,7 +150,7 @@ bool CapturedFunction::is_of_slot(size_t crossing) const {
   return kind == Kind::kSlot || kind == Kind::kLeaf;
 }
 
-// As in eager, what has saved its own result hands the gradient of the gradient to that.
+// As in eager, a node that has saved its own result hands the gradient of the gradient to that result.
 bool CapturedFunction::is_own_result(size_t index, size_t stage) const {
   const auto& crossing = plan().crossings[index];
   return crossing.kind == ForwardPlan::Crossing::Kind::kSlot && crossing.stage == stage &&

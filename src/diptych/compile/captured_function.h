@@ -1,4 +1,4 @@
-// One capture of a function: what was found out while it was traced, and its graphs. Nothing here is compiled.
+// One capture of a function: its graphs, and what was found out while it was traced. Nothing here is compiled.
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <c10/util/ArrayRef.h>
@@ -23,7 +23,7 @@ class ReleaseRules;
 enum class CaptureExtent : uint8_t {
   kCallable,  ///< graphs that are ready to be compiled
   kGraphs,    ///< graphs with constants as they were traced, to be unified with those of other sizes
-  kTrace,     ///< what was traced alone
+  kTrace,     ///< only what was traced
 };
 
 /// A function captured on arguments of one kind. Backwards are traced when first needed. Threads: const members may be
@@ -55,30 +55,30 @@ class CapturedFunction final : public GraphSource {
   const Graph& split_forward() const { return split_forward_; }
   size_t num_residuals() const { return saved_.size(); }
 
-  /// Which tangents a backward can be traced for, as eager has one for them.
+  /// Returns, per tangent, whether a backward can be traced for it, which is so if eager has one.
   std::vector<bool> traceable_tangents() const;
-  /// Throws what tracing the backward of one of these tangents threw: when, and only if, a backward comes with it, as
-  /// in eager.
+  /// Throws what tracing the backward of one of these tangents threw. As in eager, only a backward that such a tangent
+  /// reaches fails.
   void check_traceable(const std::vector<bool>& defined) const;
   /// The tangents that arrive at a stage, by number.
   const std::vector<size_t>& tangents_of(size_t stage) const { return tangents_of_stage_[stage]; }
-  /// Primals whose values a gradient depends on: what a backward of the backward starts from.
+  /// Primals whose values a gradient depends on: a backward of the backward starts from them.
   const std::vector<size_t>& gradient_primals() const { return gradient_primals_; }
   /// Crossings whose values a gradient depends on.
   const std::vector<size_t>& gradient_crossings() const { return gradient_crossings_; }
-  /// What a crossing stands for in a joint graph as it was traced.
+  /// The value of a joint graph, as it was traced, that a crossing stands for.
   Value value_in(const Graph& joint, size_t crossing) const;
   /// Whether a crossing is a forward slot, whose number is the same in all graphs of the function.
   bool is_of_slot(size_t crossing) const;
   /// Whether a crossing is a result of that stage, in a slot.
   bool is_own_result(size_t crossing, size_t stage) const;
   const ReleaseRules& release_rules() const;
-  /// What the backward reads on the host, as it is now. See Note [What a backward reads].
+  /// Returns the state of the host that the backward reads, as it is now. See Note [What a backward reads].
   detail::HostState host_state() const;
 
   size_t num_arguments() const { return layout_.num_arguments; }
   const std::vector<at::Tensor>& free_variables() const { return free_variables_; }
-  /// Appends to the addresses of the arguments those of the free variables, which guards check, too.
+  /// Appends the addresses of the free variables, which guards check, too, to those of the arguments.
   template <class Tensors>
   void append_free_variables(Tensors& tensors) const {
     const size_t begin = tensors.size();
@@ -87,12 +87,12 @@ class CapturedFunction final : public GraphSource {
       tensors[begin + derived.free_variable] = &detail::autograd_base(*tensors[derived.base_of]);
     }
   }
-  /// The arguments of a call and the free variables. Errors: UserError for an argument whose hooks gradients would pass
-  /// by.
+  /// Returns the arguments of a call, then the free variables. Errors: UserError for an argument that gradients would
+  /// bypass although it has hooks or retains its gradient.
   std::vector<at::Tensor> primals_of(c10::ArrayRef<const at::Tensor*> arguments) const;
-  /// Of these, those that a call writes to.
+  /// Returns those primals that a call writes to.
   std::vector<at::Tensor> written(c10::ArrayRef<const at::Tensor*> arguments) const;
-  /// Per primal, whether a call changes its elements or its geometry.
+  /// Whether a call changes the elements or the geometry of a primal.
   bool is_mutated(size_t primal) const { return is_mutated_[primal]; }
   /// The primals whose geometry a call changes.
   const std::vector<size_t>& reshaped() const { return reshaped_; }
@@ -105,7 +105,7 @@ class CapturedFunction final : public GraphSource {
   const std::vector<ResidualSource>& residual_sources() const { return residual_sources_; }
 
  private:
-  /// A backward half after the split, before the passes that follow.
+  /// A backward half after the split, before the passes that follow it.
   struct Half {
     std::vector<bool> defined;
     GlobalState state;
@@ -125,7 +125,7 @@ class CapturedFunction final : public GraphSource {
   std::shared_ptr<JointCapture> capture_;
   JointLayout layout_;
   Graph traced_graph_;
-  Joint joint_;  ///< of all traceable tangents, lowered to the split
+  Joint joint_;  ///< for all traceable tangents, lowered up to the split
   std::vector<Value> saved_;
   Graph split_forward_;
   Graph forward_;
@@ -141,15 +141,15 @@ class CapturedFunction final : public GraphSource {
   std::vector<std::exception_ptr> tangent_errors_;  ///< per tangent
   mutable std::once_flag rules_made_;
   mutable std::unique_ptr<const ReleaseRules> release_rules_;
-  mutable std::mutex mutex_;  ///< of the trace, which grows with each backward, and of halves
+  mutable std::mutex mutex_;  ///< guards the trace, which grows with each backward, and halves_
   mutable std::vector<Half> halves_;
 };
 
-/// Which values of a joint graph its gradients depend on.
+/// Returns which values of a joint graph its gradients depend on.
 std::vector<bool> needed_for_gradients(const Joint& joint);
 
-/// Captures the function for arguments that look like these; null if its result holds constants that were others the
-/// last time. Throws what tracing throws.
+/// Captures the function for arguments that look like these; null if its result holds other constants than the last
+/// time. Throws what tracing throws.
 using CaptureAt =
     std::function<std::shared_ptr<CapturedFunction>(const std::vector<at::Tensor>& arguments, CaptureExtent extent)>;
 

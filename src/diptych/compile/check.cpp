@@ -32,7 +32,8 @@ std::vector<int64_t> versions_of(const std::vector<at::Tensor>& tensors) {
   return versions;
 }
 
-// In eager, a backward may come too late for what it has saved; compiled, it has kept what it needs.
+// Whether an error says that a saved tensor was changed before the backward. Only eager throws it: the compiled
+// function has kept what it needs.
 bool is_about_versions(const std::string& text) {
   return text.find("modified by an inplace operation") != text.npos ||
          text.find("has been modified inplace") != text.npos;
@@ -43,7 +44,7 @@ std::string first_lines(const std::string& text) {
   return line.size() > 200 ? line.substr(0, 200) + "..." : line;
 }
 
-// The lines of two descriptions that differ first.
+// Returns the first lines in which two descriptions differ.
 std::optional<Difference> compare_lines(const std::string& original, const std::string& compiled) {
   if (original == compiled) return std::nullopt;
   const auto line_at = [](const std::string& text, size_t begin) {
@@ -57,7 +58,7 @@ std::optional<Difference> compare_lines(const std::string& original, const std::
   return Difference{"its structure and numbers", line_at(original, begin), line_at(compiled, begin)};
 }
 
-// Which results of a graph hold what stood in memory, and no value.
+// Returns which results of a graph hold uninitialized memory.
 std::vector<bool> unset_outputs(const Graph& graph) {
   const auto roots = storage_roots(graph);
   std::vector<bool> unset;
@@ -68,11 +69,12 @@ std::vector<bool> unset_outputs(const Graph& graph) {
   return unset;
 }
 
-// By which numbers tensors are known that share memory: those of primals, then those of results in order.
+// Numbers tensors by the memory that they share: the memories of primals have negative numbers, and any other memory
+// has the number of the first result in it.
 class Sharing {
  public:
   explicit Sharing(const TensorCopies& copies) : copies_(copies) {}
-  /// The number of what an earlier tensor shares memory with, or a new one.
+  /// Returns the number of the memory that `tensor` is in; `number` if no earlier tensor is in it.
   int64_t enter(const at::Tensor& tensor, int64_t number) {
     if (const auto memory = copies_.memory_of(tensor)) return -1 - static_cast<int64_t>(*memory);
     if (!tensor.has_storage()) return number;
@@ -114,7 +116,7 @@ CheckedCall::CheckedCall(std::shared_ptr<const CompiledFunction> code, c10::Arra
   std::vector<const at::Tensor*> all(arguments.begin(), arguments.end());
   code_->captured().append_free_variables(all);
   for (const at::Tensor* tensor : all) reals_.push_back(*tensor);
-  // The original function may let go of what holds an argument.
+  // The call takes our own handles, since the original function may drop what holds an argument.
   for (size_t i = 0; i < arguments.size(); ++i) arguments_.push_back(&reals_[i]);
   for (const at::Tensor& real : reals_) {
     real_edges_.push_back(real.defined() && real.requires_grad() ? ag::impl::gradient_edge(real) : ag::Edge());
@@ -212,7 +214,8 @@ void CheckedCall::compare_inputs() const {
     if (!copy.defined()) continue;
     auto found = compare_tensors(copy, reals_[i], code_->options().check_tolerance);
     if (!found) found = compare_history(copy, reals_[i]);
-    // Some kernels write to statistics of which autograd does not know; compiled, they count as written to.
+    // The reverse is no difference: some kernels write to statistics without autograd knowing, and these count as
+    // written to in the compiled function.
     const bool was_written = version_of(copy) != copy_versions_[i];
     if (!found && was_written && version_of(reals_[i]) == real_versions_[i]) {
       found = Difference{"its version", "it is written to", "it is left alone"};
@@ -276,7 +279,7 @@ std::string CheckedCall::where() const {
     generators.set(states_before_);
     return first_differing_node(graph, pristine_, records_, tolerance);
   };
-  // The graph as it was traced says more to a reader than what the passes have made of it.
+  // The graph before the later passes tells a reader more than what they make of it.
   std::string text = code_->is_dynamic() ? "" : search(code_->captured().split_forward());
   if (text.empty()) text = search(code_->forward_graph());
   generators.set(now);
@@ -285,11 +288,12 @@ std::string CheckedCall::where() const {
                      code_->options().backend);
 }
 
-// A result that is a view was taken from what the node gives, in eager as well as here.
+// Attaches the original results to the backward nodes of the call. A view that has no such node is a view of a node's
+// result, in eager as well as here, so its base is taken.
 void CheckedCall::attach(const std::vector<at::Tensor>& outputs) {
-  // Where views share their memory with arguments that are written to, gradients arrive at what they are views of.
+  // If arguments are views of memory that the call writes to, gradients arrive at the bases of these views.
   if (!code_->plan().parts.empty() || !code_->plan().derived.empty()) return;
-  // Where results are computed from results, each node gives but a part of the gradients.
+  // If results are computed from other results, each node returns only a part of the gradients.
   if (code_->plan().num_stages > 1 || !code_->plan().crossings.empty()) return;
   std::map<BackwardNode*, std::vector<at::Tensor>> found;
   std::vector<BackwardNode*> order;

@@ -1,10 +1,10 @@
-// Calls of a compiled function beside the function that it stands for.
+// Checked calls of a compiled function, each beside a run of the original function.
 //
 // Note [A checked call]: the original function runs first, as a shadow (Note [A shadow of a call]) on copies of the
-// arguments, the free variables and the states of the generators; then the compiled one runs as ever, and what both
-// have done is compared: results, changed inputs, what shares memory with what, draws. The copies stay with the
-// autograd nodes of the call. A backward that reaches one takes the gradients of the original function for the same
-// tangents first, and compares them with those of the compiled backward.
+// arguments, the free variables and the states of the generators. Then the compiled one runs as usual, and what both
+// did is compared: results, changed inputs, which tensors share memory, draws. The copies stay with the autograd nodes
+// of the call. A backward that reaches one first takes the gradients of the original function for the same tangents,
+// and compares them with those of the compiled backward.
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <c10/util/ArrayRef.h>
@@ -23,12 +23,12 @@
 
 namespace diptych::detail {
 
-/// Which calls of one compiled function are checked.
+/// Decides which calls of one compiled function are checked.
 class CheckSchedule {
  public:
-  /// Every `every`-th; 0: as the environment variable DIPTYCH_CHECK says.
+  /// Checks every `every`-th call; 0 means as the environment variable DIPTYCH_CHECK says.
   explicit CheckSchedule(size_t every);
-  /// Counts a call; whether it is to be checked. Costs one comparison where none is.
+  /// Counts a call, and returns whether it is to be checked. Costs one comparison if no calls are.
   bool is_due() { return every_ != 0 && ++calls_ % every_ == 0; }
   size_t num_checks() const { return every_ == 0 ? 0 : calls_ / every_; }
 
@@ -39,7 +39,7 @@ class CheckSchedule {
 
 class CheckedBackward;
 
-/// One call. Threads: one.
+/// One checked call. Threads: one.
 class CheckedCall {
  public:
   CheckedCall(std::shared_ptr<const CompiledFunction> code, c10::ArrayRef<const at::Tensor*> arguments);
@@ -47,12 +47,12 @@ class CheckedCall {
 
   /// Runs the original function on copies.
   void run_original(const FlatFunction& function);
-  /// Runs the compiled one as it is. Errors: as CompiledFunction::call(); UserError if it did not throw where the
-  /// original did.
+  /// Runs the compiled function as usual. Errors: as CompiledFunction::call(); UserError if it does not throw although
+  /// the original function did.
   std::vector<at::Tensor> run_compiled();
-  /// Compares the results' constants and structure, if the original function gave a result.
+  /// Compares the constants and the structure of the results, if the original function returned one.
   void compare_structure(const TreeSpec& original, const TreeSpec& compiled) const;
-  /// Compares all else, and has later backwards checked. Errors: UserError names what differs.
+  /// Compares everything else, and sets up the check of later backwards. Errors: UserError names what differs.
   void compare(const std::vector<at::Tensor>& outputs);
   bool has_original() const { return has_original_; }
 
@@ -87,9 +87,9 @@ class CheckedCall {
   bool has_original_ = false;
 };
 
-/// What an exception says.
+/// Returns the message of an exception.
 std::string text_of(const std::exception_ptr& error);
-/// Throws the UserError of a difference; `where` is the node, as first_differing_node() has it.
+/// Throws a UserError that reports a difference; `where` is what first_differing_node() returned.
 [[noreturn]] void report_difference(const std::string& function, const std::string& whose, const Difference& difference,
                                     const std::string& where);
 

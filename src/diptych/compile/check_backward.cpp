@@ -64,7 +64,8 @@ void CheckedBackward::run_original(const variable_list& tangents) {
     found = ag::Engine::get_default_engine().execute(roots, given, /*keep_graph=*/true, /*create_graph=*/false,
                                                      /*accumulate_grad=*/false, wanted);
   } catch (const std::exception&) {
-    // Eager may refuse what the compiled backward has kept the values for, as a tensor that was changed since.
+    // Eager may refuse to run, for example if a saved tensor was changed since, where the compiled backward has kept
+    // the values.
     generators.set(states);
     inputs_.shadow->take_records();
     inputs_.shadow->take_writes();
@@ -92,7 +93,7 @@ void CheckedBackward::compare(const variable_list& gradients, const ag::edge_lis
     if (!edge.is_valid() || first != inputs_.real_edges.begin() + static_cast<int64_t>(i)) continue;
     const at::Tensor compiled = sum_at(gradients, edges, edge);
     const at::Tensor& original = (*gradients_)[i];
-    // How a gradient lies in memory is autograd's affair.
+    // Autograd is free to choose the layout and the strides of a gradient.
     if (original.defined() && compiled.defined() && original.layout() != compiled.layout()) continue;
     const auto plain = [](const at::Tensor& t) { return t.defined() && !t.is_sparse() ? t.contiguous() : t; };
     if (const auto found = compare_tensors(plain(original), plain(compiled), tolerance_)) {

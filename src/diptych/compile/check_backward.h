@@ -25,15 +25,14 @@ class CheckedBackward {
     std::shared_ptr<TensorCopies> copies;
     std::shared_ptr<Shadow> shadow;
   };
-  /// `results`: what the original function has in the place of each of the node's results; undefined where that is not
-  /// known.
+  /// `results`: the original function's tensor for each of the node's results; undefined where it is not known.
   CheckedBackward(std::string name, std::optional<double> tolerance, Inputs inputs, std::vector<at::Tensor> results)
       : name_(std::move(name)), tolerance_(tolerance), inputs_(std::move(inputs)), results_(std::move(results)) {}
 
   /// Takes the gradients of the original function for these tangents; to be called before the compiled backward.
   void run_original(const variable_list& tangents);
-  /// Compares them with those of the compiled one, which arrive at `edges`. `graph` and `inputs`: that backward, to
-  /// find the node; null if it was none. Errors: UserError names the argument.
+  /// Compares them with the compiled gradients, which arrive at `edges`. `graph` and `inputs` are those of the compiled
+  /// backward, to find the differing node; null if it ran no graph. Errors: UserError names the argument.
   void compare(const variable_list& gradients, const torch::autograd::edge_list& edges, const Graph* graph,
                std::vector<at::Tensor> inputs);
 
@@ -46,7 +45,7 @@ class CheckedBackward {
   std::optional<double> tolerance_;
   Inputs inputs_;
   std::vector<at::Tensor> results_;
-  std::optional<variable_list> gradients_;  ///< per primal; none if they can't be had
+  std::optional<variable_list> gradients_;  ///< per primal; nullopt if the original backward could not run
   std::vector<OperatorRecord> records_;
   std::vector<Shadow::Write> writes_;
   std::vector<size_t> written_;         ///< primals that the original backward has written to

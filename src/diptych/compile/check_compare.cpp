@@ -18,7 +18,7 @@ struct DtypeTolerance {
   at::ScalarType dtype;
   double tolerance;
 };
-// Sums are added up in another order than eager's, and rounded on the way.
+// Sums are added in another order than in eager, and rounded on the way.
 constexpr std::array<DtypeTolerance, 7> kTolerances{{{at::kDouble, 1e-9},
                                                      {at::kFloat, 1e-4},
                                                      {at::kHalf, 1e-2},
@@ -29,7 +29,7 @@ constexpr std::array<DtypeTolerance, 7> kTolerances{{{at::kDouble, 1e-9},
 
 std::string yes_or_no(bool value) { return value ? "yes" : "no"; }
 
-// The strides of dimensions along which one can move; those of others say nothing.
+// Returns the strides of the dimensions with more than one element; the other strides have no effect.
 std::vector<int64_t> strides_one_can_see(const at::Tensor& tensor) {
   std::vector<int64_t> strides;
   for (int64_t dim = 0; dim < tensor.dim() && tensor.numel() > 0; ++dim) {
@@ -38,7 +38,7 @@ std::vector<int64_t> strides_one_can_see(const at::Tensor& tensor) {
   return strides;
 }
 
-// Real and imaginary parts as elements of their own.
+// Returns the elements as doubles; real and imaginary parts are elements of their own.
 at::Tensor plain_doubles(const at::Tensor& tensor) {
   at::Tensor plain = tensor.resolve_conj().resolve_neg();
   if (plain.is_complex()) plain = at::view_as_real(plain);

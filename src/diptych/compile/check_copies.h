@@ -19,12 +19,13 @@ class TensorCopies {
   explicit TensorCopies(const std::vector<at::Tensor>& reals);
 
   const std::vector<at::Tensor>& copies() const { return copies_; }
-  /// Where the gradient of each copy arrives, as it was before the copy was used; invalid if it requires none.
+  /// The edges at which the gradients of the copies arrive, from before the copies were used; invalid if a copy
+  /// requires none.
   const torch::autograd::edge_list& edges() const { return edges_; }
-  /// Which memory a storage is part of: equal numbers for a real storage, its copy, and others that overlap; none for
-  /// what is neither.
+  /// Returns the number of the memory that a tensor is in, which is the same for a real storage, its copy, and storages
+  /// that overlap it; nullopt for any other storage.
   std::optional<size_t> memory_of(const at::Tensor& tensor) const;
-  /// Makes the copies stand for the real ones in `shadow`.
+  /// Makes the copies replace the real tensors in `shadow`.
   void enter(Shadow& shadow) const;
 
  private:

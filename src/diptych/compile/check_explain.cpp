@@ -15,7 +15,8 @@
 namespace diptych::detail {
 namespace {
 
-// The value of each node of the graph, views left out: functions take views that graphs do not have, and the reverse.
+// The value of one node. Nodes that make views are left out: functions take views that graphs do not have, and the
+// reverse.
 struct NodeValue {
   const Node* node;
   ValueSketch sketch;
@@ -63,7 +64,7 @@ class Search {
       const auto candidates = candidates_for(value);
       if (candidates.empty()) {
         if (foreign_ != nullptr) return parting(value);
-        continue;  // a pass has made it of others
+        continue;  // a pass made this node from others
       }
       const size_t place = seen_[key_of(value)]++;
       const double tolerance = tolerance_for(value.sketch.dtype, tolerance_);

@@ -1,4 +1,4 @@
-// Where a graph and the function that it stands for part.
+// Finds where a graph and the function that it was captured from first differ.
 #pragma once
 #include <optional>
 #include <string>
@@ -9,9 +9,9 @@
 
 namespace diptych::detail {
 
-/// Runs `graph` on `inputs`, and says which is the first node whose value the original function has not computed by
-/// the same operator, with both values; or which operator it called where the graph has none. Empty if each node's
-/// value is one that the function computed, too. `records` are of the function's run, in order.
+/// Runs `graph` on `inputs` and describes the first node whose value the original function did not compute by the same
+/// operator, with both values; or the operator that it called where the graph has none. Returns an empty string if the
+/// function computed the value of each node, too. `records` come from the function's run, in order.
 std::string first_differing_node(const Graph& graph, std::vector<at::Tensor> inputs,
                                  const std::vector<OperatorRecord>& records, const std::optional<double>& tolerance);
 

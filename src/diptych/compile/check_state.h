@@ -1,4 +1,4 @@
-// What a function reads and changes besides tensors, put back after it has run a second time.
+// Saves what a function reads and changes besides tensors, and restores it after the function has run a second time.
 #pragma once
 #include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
@@ -11,7 +11,7 @@
 
 namespace diptych::detail {
 
-/// The generators that a call may draw from: the default one of the CPU, and those that a graph holds.
+/// The generators that a call may draw from: the CPU's default one, and those that a graph holds.
 class Generators {
  public:
   explicit Generators(const Graph& graph);
@@ -22,8 +22,8 @@ class Generators {
   std::vector<at::Generator> generators_;
 };
 
-/// Keeps the state of a host language, such as that of its random numbers, until what it returns is dropped, which puts
-/// it back. Null, as at first: there is no host.
+/// Saves the state of a host language, such as that of its random numbers; dropping the result restores it. Null, the
+/// initial value, means that there is no host.
 using KeepHostState = std::shared_ptr<void> (*)();
 void set_keep_host_state(KeepHostState keep);
 std::shared_ptr<void> keep_host_state();

@@ -21,7 +21,7 @@ Compiler choose_compiler(const AotOptions& options, const Compiler& custom, cons
   return custom ? checked_compiler(custom, role) : compiler_of(backend_by_name(options.backend));
 }
 
-// Per tangent, the strides to insist on: those of the trace if a node that depends on strides can see them.
+// Returns, per tangent, the strides to insist on: those of the trace if a node that depends on strides can see them.
 std::vector<std::optional<WantedStrides>> strides_to_keep(const Graph& backward, size_t num_tangents) {
   std::vector<std::optional<WantedStrides>> wanted(num_tangents);
   const size_t first = backward.inputs().size() - num_tangents;
@@ -34,7 +34,7 @@ std::vector<std::optional<WantedStrides>> strides_to_keep(const Graph& backward,
   return wanted;
 }
 
-// Which of the first `count` inputs some node or output reads.
+// Returns which of the first `count` inputs some node or output reads.
 std::vector<bool> read_inputs(const Graph& graph, size_t count) {
   std::vector<bool> is_read(graph.num_values());
   for (const Node& node : graph.nodes()) for_each_operand_value(node, [&](Value value) { is_read[value.id] = true; });
@@ -48,7 +48,7 @@ std::vector<bool> read_inputs(const Graph& graph, size_t count) {
 
 at::Tensor strided_alias(const OutputPlan& output, const at::Tensor& origin) {
   const at::AutoGradMode mode(!output.under_no_grad && c10::GradMode::is_enabled());
-  // Another tensor of the storage may have a history that this output has no part in.
+  // Another tensor of the storage may have a history that does not belong to this output.
   const at::Tensor start = output.requires_grad ? origin : origin.detach();
   const auto& [sizes, strides, offset] = output.geometry;
   const at::Tensor view = start.as_strided(sizes, strides, origin.storage_offset() + offset);
@@ -76,12 +76,12 @@ CompiledFunction::~CompiledFunction() = default;
 bool CompiledFunction::starts_at(size_t index, size_t stage) const {
   if (captured_.is_own_result(index, stage)) return true;
   const auto& leads_to = plan().leads_to[stage];
-  // Graphs for several sizes give other values new numbers.
+  // Graphs for several sizes renumber values that are not in a slot.
   return leads_to[leads_to.size() - plan().crossings.size() + index] && (captured_.is_of_slot(index) || !is_dynamic());
 }
 
 Graph CompiledFunction::graph_for(const std::vector<bool>& defined, const SimplifyOptions& simplify) const {
-  // A captured backward asks for it in the middle of a trace; nothing that is computed here is part of that.
+  // A captured backward calls this in the middle of a trace; nothing that is computed here is part of that trace.
   const detail::PauseTraceGuard real;
   return source_->backward(defined, simplify);
 }
@@ -196,7 +196,7 @@ std::vector<at::Tensor> CompiledFunction::generator_states_before() const {
 std::vector<at::Tensor> CompiledFunction::run_forward(const std::vector<at::Tensor>& primals) const {
   const RunBelowAutograd guard;
   std::vector<at::Tensor> inputs = primals;
-  // A residual keeps the shape that the backward expects.
+  // A call that changes a primal's shape must not reshape the residuals: the backward expects the original shape.
   for (const size_t primal : captured_.reshaped()) inputs[primal] = primals[primal].tensor_data();
   return forward_executable_->run(std::move(inputs));
 }

@@ -15,10 +15,10 @@ namespace diptych {
 
 class SecondOrder;
 
-/// What sizes and strides a backward graph wants of a tangent, if some node's legality depends on them.
+/// The strides that a backward graph needs of a tangent, if the legality of some node depends on them.
 struct WantedStrides {
   std::vector<int64_t> strides;  ///< as traced
-  bool is_dynamic = false;       ///< then only the order of the dimensions counts, which fill their memory
+  bool is_dynamic = false;       ///< then only the order of the dimensions counts, and the tangent is dense
 };
 
 /// The backward of a compiled function for one set of defined tangents and one autocast state.
@@ -29,7 +29,7 @@ struct BackwardVariant {
   std::vector<bool> reads_residual;                          ///< per residual
   std::vector<std::optional<WantedStrides>> wanted_strides;  ///< per tangent
   mutable std::shared_ptr<SecondOrder> second_order;         ///< null until a backward is itself differentiated
-  mutable std::vector<bool> starts;                          ///< which gradient primals and crossings that takes
+  mutable std::vector<bool> starts;                          ///< the gradient primals and crossings that it starts from
   mutable std::shared_ptr<const Program> inlined;            ///< null until a captured backward takes it in
 };
 
@@ -41,35 +41,35 @@ class CompiledFunction : public std::enable_shared_from_this<CompiledFunction> {
   explicit CompiledFunction(std::shared_ptr<const GraphSource> source);
   ~CompiledFunction();
 
-  /// What is known of the function, whatever its sizes.
+  /// What is known of the function at all sizes.
   const CapturedFunction& captured() const { return captured_; }
   const AotOptions& options() const { return captured_.options(); }
   const ForwardPlan& plan() const { return captured_.plan(); }
   const Graph& forward_graph() const { return source_->forward(); }
   bool is_dynamic() const { return source_->is_dynamic(); }
-  /// What plan().hidden are in this function, whose sizes may be dynamic.
+  /// The metadata of plan().hidden, whose sizes may be dynamic in this function.
   const std::vector<TensorMeta>& hidden_metas() const { return source_->hidden_metas(); }
   /// A number that no other function of this process has, or had.
   uint64_t serial_number() const { return serial_number_; }
 
-  /// Runs the function as eager would: mutates, aliases and requires grad alike. Requires: the guards hold.
+  /// Runs the function as eager would, with the same mutations, aliases and requires_grad. Requires: the guards hold.
   /// See Note [A call].
   std::vector<at::Tensor> call(c10::ArrayRef<const at::Tensor*> arguments) const;
-  /// Output number `index`, which is made outside the graph, from slots that have their history.
+  /// Makes output number `index`, one that is made outside the graph, from slots that have their history.
   at::Tensor make_output(size_t index, const std::vector<at::Tensor>& primals,
                          const std::vector<at::Tensor>& slots) const;
 
-  /// The variant for the tangents marked in `defined`, made if it is the first of its kind.
+  /// Returns the variant for the tangents marked in `defined`, and makes it if it is the first of its kind.
   std::shared_ptr<const BackwardVariant> backward(const std::vector<bool>& defined) const;
-  /// The same for these gradients only, as if the others led nowhere; `gradients` is empty for all.
+  /// Returns the variant for these gradients only, as if the others led nowhere; `gradients` is empty for all.
   std::shared_ptr<const BackwardVariant> backward_part(const std::vector<bool>& defined,
                                                        const std::vector<bool>& gradients) const;
-  /// The graph of `variant` without constants, to be run on stand-ins.
+  /// Returns the graph of `variant` without folded constants, to be run on stand-ins.
   std::shared_ptr<const Program> inlined(const BackwardVariant& variant) const;
-  /// The gradients of `variant`, which has tangents of one stage, as a differentiable function of the gradient primals
-  /// and of what crossings to later stages stand for. Requires: `variant` is of this function.
+  /// Returns the gradients of `variant`, which has tangents of one stage, as a differentiable function of the gradient
+  /// primals and of the values of crossings to later stages. Requires: `variant` is of this function.
   std::shared_ptr<SecondOrder> second_order(const BackwardVariant& variant, size_t stage) const;
-  /// Whether derivatives of the gradients of a stage start from what a crossing stands for.
+  /// Whether derivatives of the gradients of a stage start from the value of a crossing.
   bool starts_at(size_t crossing, size_t stage) const;
 
  private:
@@ -97,7 +97,7 @@ class CompiledFunction : public std::enable_shared_from_this<CompiledFunction> {
 
   uint64_t serial_number_ = next_serial_number();
   std::shared_ptr<const GraphSource> source_;
-  const CapturedFunction& captured_;  ///< of source_
+  const CapturedFunction& captured_;  ///< owned by source_
   std::shared_ptr<const Executable> forward_executable_;
   std::unique_ptr<Program> epilogue_;
   mutable std::mutex variants_mutex_;

@@ -12,7 +12,7 @@ namespace diptych::detail {
 
 namespace {
 
-// As detach() drops it.
+// Returns `primal` with the tangent of `dual`, which detach() drops.
 at::Tensor with_tangent_of(const at::Tensor& dual, const at::Tensor& primal) {
   if (!has_tangent(dual)) return primal;
   const at::Tensor tangent = std::get<1>(at::_unpack_dual(dual, /*level=*/0));

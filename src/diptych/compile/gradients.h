@@ -7,14 +7,15 @@
 namespace diptych {
 namespace detail {
 
-/// The first argument's tensors as inputs to differentiate with respect to, and what came of it.
+/// Returns the first argument's tensors as inputs to differentiate with respect to.
 std::vector<at::Tensor> differentiation_inputs(const Flattened& flat);
-/// Gradients of the scalar `value`, zeros where nothing flows, further differentiable if the inputs are.
-/// Errors: UserError if `value` is no floating-point scalar.
+/// Returns the gradients of the scalar `value`: zeros where nothing flows, and differentiable again if the inputs are.
+/// Errors: UserError if `value` is not a floating-point scalar.
 std::vector<at::Tensor> scalar_gradients(const at::Tensor& value, const std::vector<at::Tensor>& inputs,
                                          const std::vector<at::Tensor>& originals);
 
-/// What a function whose gradients are taken may return: the value, or the value and what else it computed.
+/// Returns the value in the result of a function whose gradients are taken: the result itself, or the first element of
+/// a pair of the value and of what else the function computed.
 inline at::Tensor& value_in(at::Tensor& result) { return result; }
 template <class Extras>
 at::Tensor& value_in(std::pair<at::Tensor, Extras>& result) {
@@ -25,7 +26,8 @@ concept HasValue = requires(Result& result) {
   value_in(result);
 };
 
-/// A tensor of the result without the history that the differentiation gave it: an input is its original again.
+/// Returns a tensor of the result without the history that the differentiation gave it: an input becomes its original
+/// again.
 at::Tensor without_history(const at::Tensor& tensor, const std::vector<at::Tensor>& inputs,
                            const std::vector<at::Tensor>& originals);
 
@@ -71,18 +73,21 @@ struct Grad {
 
 }  // namespace detail
 
-/// Returns a compiled function of the same arguments that gives {value, gradients}: the gradients of the scalar that
-/// `function` returns, with respect to its first argument and in its type. Leaves that nothing reaches get zeros.
-/// A function that returns a std::pair of the scalar and of what else it computed gives {{value, extras}, gradients}.
+/// Returns a compiled function of the same arguments that returns {value, gradients}: the gradients of the scalar that
+/// `function` returns, with respect to its first argument and in its type. Leaves that the scalar does not depend on
+/// get zeros.
+/// A function that returns a std::pair of the scalar and of what else it computed becomes one that returns {{value,
+/// extras}, gradients}.
 /// The result is itself differentiable where the first argument requires grad, to any order.
 /// Errors, when called: UserError for a leaf of the first argument that is not floating point, and for a value that is
-/// no scalar.
+/// not a scalar.
 template <class F>
 auto value_and_grad(F&& function, AotOptions options = {.name = "value_and_grad"}) {
   return aot_function(detail::ValueAndGrad<std::decay_t<F>>{std::forward<F>(function)}, std::move(options));
 }
 
-/// value_and_grad() without the value: {gradients, extras} where there are any.
+/// Returns the function of value_and_grad() without the value: it returns the gradients, or {gradients, extras} if
+/// there are extras.
 template <class F>
 auto grad(F&& function, AotOptions options = {.name = "grad"}) {
   return aot_function(detail::Grad<std::decay_t<F>>{{std::forward<F>(function)}}, std::move(options));

@@ -21,16 +21,17 @@ struct AotOptions {
   Compiler inference_compiler = {};
   /// Operators to decompose before partitioning, by name ("aten.gelu"), or "all" that have a rule; empty for none.
   std::vector<std::string> decompositions = {};
-  /// Whether sizes that change become dynamic: the second capture that differs from an earlier one in sizes alone
-  /// serves other sizes, if tracing at several shows how its graphs depend on them (Note [Sizes by example]); the
-  /// function is then called several times while it is captured. Sizes 0 and 1 have captures of their own, and so have
+  /// Whether sizes that change become dynamic: the second capture that differs from an earlier one only in sizes serves
+  /// other sizes, too, if traces at several sizes show how its graphs depend on them (Note [Sizes by example]); the
+  /// function is then called several times during the capture. Sizes 0 and 1 have captures of their own, and so do
   /// sizes at which the function makes other graphs.
   bool dynamic = false;
   /// Whether a dynamic capture is compared with a trace of the function at each size that it meets for the first time,
-  /// so that whatever the function decides by its sizes is as in eager. If false, it serves without a trace all sizes
-  /// of a range within which traces at the ends and at likely sizes agree; a branch that none of these shows is missed.
+  /// so that whatever the function decides by its sizes is as in eager. If false, it serves all sizes of a range
+  /// without a trace if traces at the ends and at likely sizes agree; a branch that none of these traces takes is
+  /// missed.
   bool check_sizes = true;
-  /// What paths of the arguments start with, in order; an argument without a name is called arg0, arg1 ...
+  /// The names that the paths of the arguments start with, in order; unnamed arguments are called arg0, arg1 ...
   std::vector<std::string> argument_names = {};
   /// How many captures are kept; one more discards the one that was used longest ago.
   size_t cache_limit = 64;
@@ -38,8 +39,8 @@ struct AotOptions {
   /// included; the first difference is a UserError (Note [A checked call]). 0: as the environment variable
   /// DIPTYCH_CHECK says, or never.
   size_t check = 0;
-  /// How far values may differ in a check, absolute and relative to a tensor's largest; 0 for none, bit for bit. By
-  /// dtype if it is not set: 1e-4 for float32.
+  /// How far values may differ in a check, absolutely and relative to a tensor's largest; 0 means bit for bit. If not
+  /// set, it depends on the dtype: 1e-4 for float32.
   std::optional<double> check_tolerance = {};
   /// Names the function in logs, graphs and errors.
   std::string name = "aot";

@@ -94,7 +94,8 @@ class ResidualReads {
         tangents_[output.id] = sum;
       }
     }
-    // What depends on none, as a derivative at the saved point, belongs to those whose gradients read it.
+    // A value that depends on no tangent, such as a derivative at the saved point, belongs to the tangents of its
+    // readers.
     for (size_t i = graph_.nodes().size(); i-- > 0;) {
       const Node& node = graph_.nodes()[i];
       if (analysis_.place(i) != detail::Place::kBackward) continue;
@@ -108,7 +109,7 @@ class ResidualReads {
     }
   }
 
-  // Whether any late operand came from a tangent.
+  // Whether any operand depends on a tangent.
   bool depends_on_tangent(const Node& node) const {
     bool depends = false;
     for_each_operand_value(node, [&](Value value) { depends = depends || from_tangent_[value.id]; });
@@ -148,7 +149,7 @@ class ResidualReads {
     return sum;
   }
 
-  // Marks what is saved, or what primals there are, among the values that these are made from, or are.
+  // Marks the residuals or primals, numbered in `ends`, that the values in `open` are or are computed from.
   void mark_behind(std::vector<Value> open, const std::vector<int64_t>& ends, Bits& found) const {
     Bits seen(graph_.num_values());
     while (!open.empty()) {
@@ -178,9 +179,9 @@ class ResidualReads {
   std::vector<int64_t> primals_;  ///< per value, its place behind the residuals
   size_t num_residuals_ = 0;
   size_t num_reads_ = 0;
-  std::vector<Bits> tangents_;   ///< per value of the backward
-  Bits from_tangent_;            ///< whether it depends on one
-  std::vector<Bits> gradients_;  ///< per value
+  std::vector<Bits> tangents_;   ///< per value of the backward, those that it belongs to
+  Bits from_tangent_;            ///< per value, whether it depends on a tangent
+  std::vector<Bits> gradients_;  ///< per value, those that depend on it
 };
 
 }  // namespace

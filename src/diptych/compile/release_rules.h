@@ -1,10 +1,10 @@
 // Which backwards may follow one that did not retain the graph, and what they still need.
 //
-// Note [Released parts]: eager's nodes free what they have saved when a backward has come through them, one by one, and
-// a later backward that comes through such a node is an error; another that comes through other nodes is none. One node
-// of ours stands for many, so it remembers the backwards that it has run: from which tangents, to which gradients. The
-// rules say through which of eager's nodes such a backward comes, and which residuals the parts read that may still
-// run.
+// Note [Released parts]: each of eager's nodes frees what it has saved when a backward has run through it, and a later
+// backward through such a node is an error; one that runs through other nodes alone is not. A backward node stands for
+// many of eager's, so it remembers the backwards that it has run: from which tangents, to which gradients. The rules
+// say through which of eager's nodes such a backward would run, and which residuals are read by the parts that may
+// still run.
 #pragma once
 #include <map>
 #include <mutex>
@@ -25,7 +25,8 @@ struct BackwardRun {
 /// Threads: any.
 class ReleaseRules {
  public:
-  /// `joint` has been split, `saved` are its residuals. `primals`: what derivatives of the gradients start from.
+  /// Requires: `joint` has been split, and `saved` are its residuals. `primals`: where derivatives of the gradients
+  /// start.
   ReleaseRules(std::vector<SavingNode> nodes, const Joint& joint, const std::vector<Value>& saved,
                const std::vector<size_t>& primals);
 
@@ -35,7 +36,7 @@ class ReleaseRules {
     std::vector<bool> residuals;
     std::vector<bool> primals;  ///< of those given at construction
   };
-  /// What backwards read that may still run.
+  /// Returns what the backwards that may still run read.
   Kept kept(const std::vector<BackwardRun>& released) const;
 
  private:

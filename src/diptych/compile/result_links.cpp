@@ -15,12 +15,13 @@ namespace {
 namespace ag = torch::autograd;
 using Crossing = ForwardPlan::Crossing;
 
-// The tensor as one of its own: no other handle of this call may receive the history that is set on it.
+// Makes this the only handle of its tensor: no other handle of this call may receive the history that is set on it.
 void make_sole_owner(at::Tensor& tensor) {
   if (tensor.use_count() > 1) tensor = tensor.tensor_data();
 }
 
-// A compiler may have made it a tensor of its own; then there is nothing to guard.
+// Marks a view that a torch.autograd.Function made, so that autograd refuses changes of it in place. If the compiler
+// made it a tensor of its own, there is nothing to guard.
 void mark_as_view_of_function(at::Tensor& tensor, const at::Tensor& base) {
   if (!tensor.is_alias_of(base)) return;
   tensor = ag::as_view(base, tensor, /*is_bw_differentiable=*/true, /*is_fw_differentiable=*/false, nullptr, nullptr,
@@ -36,7 +37,7 @@ void apply_mutation(const MutationPlan& mutation, const at::Tensor& primal, cons
   if (mutation.data) primal.copy_(new_value);
 }
 
-// The sizes that a hidden tangent has in this call.
+// Returns the sizes that a hidden tangent has in this call.
 c10::SymDimVector sizes_of(const TensorMeta& meta, const std::vector<at::Tensor>& residuals) {
   std::map<std::string, int64_t> symbols;
   if (!meta.is_static()) {
@@ -48,7 +49,7 @@ c10::SymDimVector sizes_of(const TensorMeta& meta, const std::vector<at::Tensor>
   return sizes;
 }
 
-// The tensor with the history that it has now, whatever becomes of it.
+// Returns an alias that keeps the history `edge`, whatever happens to the tensor later.
 at::Tensor with_history(const at::Tensor& tensor, const ag::Edge& edge) {
   at::Tensor alias = tensor.tensor_data();
   ag::impl::set_gradient_edge(alias, edge);
@@ -84,8 +85,8 @@ void ResultLinks::link(std::vector<at::Tensor>& slots, const std::vector<at::Ten
   if (function_.captured().is_differentiable()) {
     nodes_.resize(plan.num_stages);
     crossing_edges_.resize(plan.crossings.size());
-    // What a stage hands its gradients to has its own place before, and is as autograd will see it: a later write would
-    // have it make the place of a view anew.
+    // A tensor to which a stage hands gradients must have its own place in autograd's graph before that stage is
+    // linked, and must be in its final state: after a later write, autograd would regenerate the place of a view.
     std::vector<bool> unseen(slots.size());
     for (const auto& mutation : plan.mutations) {
       if (mutation.data && mutation.under_no_grad) unseen[mutation.slot] = true;
@@ -96,7 +97,7 @@ void ResultLinks::link(std::vector<at::Tensor>& slots, const std::vector<at::Ten
   if (!plan.mutations.empty()) apply_mutations(slots, std::vector<bool>(slots.size(), true));
 }
 
-// Those of `of_slots`, and those of a shape alone.
+// Applies the mutations whose slots are marked in `of_slots`, and those that change only a shape.
 void ResultLinks::apply_mutations(const std::vector<at::Tensor>& slots, const std::vector<bool>& of_slots) {
   const auto& mutations = function_.plan().mutations;
   for (size_t i = 0; i < mutations.size(); ++i) {
@@ -165,11 +166,11 @@ ag::Edge ResultLinks::edge_of(const Crossing& crossing, const std::vector<at::Te
   return {nodes_[crossing.stage], static_cast<uint32_t>(position)};
 }
 
-// What a derivative of the gradients with respect to it starts from.
+// Returns what a derivative of the gradients with respect to a crossing starts from.
 at::Tensor ResultLinks::start_of(size_t index, size_t stage, const std::vector<at::Tensor>& slots) const {
   const auto& crossing = function_.plan().crossings[index];
   const ag::Edge& edge = crossing_edges_[index];
-  // A node that held its own result with its history would hold itself.
+  // A node that held its own result, with the history of that result, would hold itself.
   if (function_.captured().is_own_result(index, stage)) return slots[crossing.index].tensor_data();
   switch (crossing.kind) {
     case Crossing::Kind::kLeaf:
@@ -195,7 +196,7 @@ void ResultLinks::save(const std::vector<at::Tensor>& slots, std::vector<at::Ten
   }
   for (size_t stage = 0; stage < nodes_.size(); ++stage) {
     if (!nodes_[stage]) continue;
-    // Which of them a stage reads differs between its variants.
+    // Each stage keeps all of them, since its variants read different ones.
     std::vector<at::Tensor> read = residuals;
     std::vector<at::Tensor> starts = gradient_primals;
     for (const size_t crossing : function_.captured().gradient_crossings()) {

@@ -1,4 +1,4 @@
-// How the results of one call of a compiled function stand in autograd's graph.
+// Links the results of one call of a compiled function into autograd's graph.
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/autograd/edge.h>
@@ -14,14 +14,14 @@ class BackwardNode;
 /// One call between the run of the forward graph and the return of its results. See Note [Stages of a backward].
 class ResultLinks {
  public:
-  /// Takes the history of the primals as it is before the call changes any.
+  /// Records the history of the primals before the call changes any of them.
   ResultLinks(const CompiledFunction& function, const std::vector<at::Tensor>& primals);
   ~ResultLinks();
 
-  /// Gives the forward slots their histories and applies the mutations. `residuals`: those of the call, of which a
-  /// function with dynamic sizes has their values last.
+  /// Gives the forward slots their histories and applies the mutations. `residuals`: those of the call; the last one
+  /// holds the sizes if these are dynamic.
   void link(std::vector<at::Tensor>& slots, const std::vector<at::Tensor>& residuals);
-  /// Hands each node what it keeps of the call. Requires: linked.
+  /// Hands each node what it keeps of the call. Requires: link() has run.
   void save(const std::vector<at::Tensor>& slots, std::vector<at::Tensor>&& residuals,
             std::vector<at::Tensor>&& gradient_primals, std::vector<at::Tensor>&& generator_states);
   /// Results that had to be made while linking, by position; undefined elsewhere. Empty if there are none.

@@ -15,7 +15,7 @@
 namespace diptych {
 namespace {
 
-// The generators that the random nodes of a graph draw from, each once, in order of first use.
+// Returns the generators that the random nodes of a graph draw from, each once, in order of first use.
 std::vector<at::Generator> generators(const Graph& graph) {
   std::vector<at::Generator> found;
   for (const Node& node : graph.nodes()) {
@@ -40,7 +40,7 @@ at::Tensor get_state(at::Generator& generator) {
   return generator.get_state();
 }
 
-// Puts generators into earlier states, and back when it goes.
+// Puts generators into earlier states, and restores their present states when it is destroyed.
 class Rewind {
  public:
   Rewind(std::vector<at::Generator> generators, const std::vector<at::Tensor>& states)
@@ -61,7 +61,7 @@ class Rewind {
   std::vector<at::Tensor> now_;
 };
 
-// The graph was traced for tangents of these strides, and some views are possible for no others.
+// Lays a tangent out in the strides that the graph was traced for, since some views are possible for no others.
 at::Tensor laid_out(const at::Tensor& tangent, const std::vector<int64_t>& strides) {
   if (tangent.strides() == c10::IntArrayRef(strides)) return tangent;
   return detail::in_order(tangent, detail::MemoryOrder(strides));
@@ -73,7 +73,7 @@ std::vector<Slot> numbered_slots(SlotKind kind, const char* name, size_t count) 
   return slots;
 }
 
-// The values that random nodes among those needed for `outputs` make.
+// Returns the values that the random nodes among those needed for `outputs` make.
 std::vector<Value> random_values(const Graph& graph, const std::vector<Value>& outputs) {
   std::vector<bool> needed(graph.num_values());
   for (const Value output : outputs) needed[output.id] = true;
@@ -85,7 +85,7 @@ std::vector<Value> random_values(const Graph& graph, const std::vector<Value>& o
     if (!is_needed) continue;
     for_each_operand_value(node, [&](Value value) { needed[value.id] = true; });
     if (!draws_random(node)) continue;
-    // A sampler's result has no gradient; neither have those of a higher-order operator that only draws.
+    // A sampler's result has no gradient; neither do the results of a higher-order operator that only draws.
     const bool only_draws =
         node.outputs.size() == 1 ||
         (node.op.is_hop() && std::none_of(node.outputs.begin(), node.outputs.end(),
@@ -103,8 +103,8 @@ std::vector<Value> random_values(const Graph& graph, const std::vector<Value>& o
   return found;
 }
 
-// A complex slice that is written into a copy is below autograd in the first trace, and is not in the second. The rules
-// leave others as they are.
+// Returns false for writes of a slice into a copy, so that complex ones are decomposed: these are below autograd in the
+// first trace, but not in the second. The rules leave other slices as they are.
 bool is_known_to_autograd(const Graph& /*graph*/, const Node& node) {
   const auto* row = find_decomposition(node.op);
   return row == nullptr || row->family != "scatter";

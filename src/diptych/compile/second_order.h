@@ -1,4 +1,4 @@
-// Differentiating a backward: its graph, from the primals on, is a function like any other and is captured again.
+// Differentiates a backward: its graph, from the primals on, is a function like any other and is captured again.
 #pragma once
 #include <memory>
 #include <vector>
@@ -9,20 +9,20 @@
 namespace diptych {
 
 /// The gradients of one backward variant as a differentiable function of primals and tangents, and of other values of
-/// the forward that have a history of their own outside. Random values that the
-/// forward drew are drawn again from saved generator states and enter as constants, so that a mask is the same mask.
+/// the forward that have a history of their own outside. Random values that the forward drew are drawn again from saved
+/// generator states and enter as constants, so that a mask stays the same mask.
 /// Note [Second order]: residuals are plain tensors without history, so the gradients can't be differentiated through
-/// them; they are computed from the primals again, by the joint graph run under autograd and captured in its turn. The
-/// capture has a backward of its own, so this works to any order.
+/// them. Instead they are computed from the primals again, by the joint graph, which runs under autograd and is
+/// captured in its turn. That capture has a backward of its own, so this works to any order.
 class SecondOrder {
  public:
-  /// `starts` are values of the joint, the first `num_primals` of them inputs.
+  /// `starts` are values of the joint graph; the first `num_primals` of them are inputs.
   /// Errors: UserError if a random operator's result must itself be differentiated.
   SecondOrder(const Joint& joint, const std::vector<bool>& defined, const std::vector<Value>& starts,
               size_t num_primals, const AotOptions& options);
 
-  /// Returns one gradient per primal and crossing of the joint. `starts` are what the values given at construction
-  /// stand for, with their history; `tangents` has all tangents, defined as at construction.
+  /// Returns one gradient per primal and crossing of the joint graph. `starts` are the tensors of the values given at
+  /// construction, with their history; `tangents` has all tangents, with the same ones defined as at construction.
   std::vector<at::Tensor> gradients(const std::vector<at::Tensor>& starts, const std::vector<at::Tensor>& tangents,
                                     const std::vector<at::Tensor>& generator_states);
 
@@ -38,7 +38,7 @@ class SecondOrder {
   std::unique_ptr<FlatAot> aot_;
 };
 
-/// The states of every generator that the random nodes of `graph` draw from, as they are now.
+/// Returns the present states of every generator that the random nodes of `graph` draw from.
 std::vector<at::Tensor> save_generator_states(const Graph& graph);
 
 }  // namespace diptych

@@ -18,7 +18,7 @@
 namespace diptych {
 namespace {
 
-// A tensor of other sizes that the function can be traced with in the place of an argument.
+// Returns a tensor of other sizes with which the function can be traced in place of an argument.
 at::Tensor stand_in_for(const at::Tensor& argument, at::IntArrayRef sizes, at::IntArrayRef strides) {
   at::Tensor hollow = detail::hollow_like(argument, sizes, strides);
   if (argument.is_leaf()) return hollow;
@@ -129,7 +129,7 @@ std::shared_ptr<const SizedFunctions> SizedFunctions::make(const SizePattern& pa
   functions->epilogue_ = std::move(general->graphs[1]);
   functions->traced_ = std::move(general->graphs[2]);
   if (general->graphs.size() > 3) {
-    // The last tangents of the backward.
+    // These are the last tangents of the backward.
     const Graph& backward = general->graphs[3];
     const size_t num_hidden = functions->captured().plan().hidden.size();
     for (size_t i = backward.inputs().size() - num_hidden; i < backward.inputs().size(); ++i) {
@@ -151,7 +151,7 @@ bool SizedFunctions::agrees(const CapturedFunction& trace, const SymbolValues& s
          is_instance(epilogue_, named, trace.plan().epilogue);
 }
 
-// The sizes leave the forward behind its other residuals.
+// Makes the forward return the sizes after its other residuals.
 Graph SizedFunctions::with_sizes(Graph forward) const {
   const auto fold = [](const Graph& graph) { return remove_dead_nodes(fold_constants(graph, evaluate)); };
   if (!captured().is_differentiable()) return fold(forward);
@@ -199,7 +199,7 @@ Graph SizedFunctions::backward(const std::vector<bool>& defined, const SimplifyO
 }
 
 Joint SizedFunctions::joint(const std::vector<bool>& defined) const {
-  // Each member is asked once, as its trace grows with each joint graph.
+  // Each member is asked once, since its trace grows with each joint graph.
   JointLayout layout;
   Graph graph = unify(
       [&](CapturedFunction& member) {

@@ -1,4 +1,4 @@
-// One function captured at several sizes, and the graphs that all of these captures are cases of.
+// One function captured at several sizes, and the graphs of which all these captures are instances.
 #pragma once
 #include <functional>
 #include <map>
@@ -12,24 +12,24 @@
 
 namespace diptych {
 
-/// What a function with dynamic sizes is made from. Threads: any.
+/// The source of the graphs of a function with dynamic sizes. Threads: any.
 class SizedFunctions final : public GraphSource {
  public:
-  /// `guards` are those of the arguments and free variables, `pattern` that of their geometry. Null, with the reason in
-  /// `why`, if sizes must stay as they are.
+  /// `guards` are those of the arguments and free variables, `pattern` is that of their geometry. Returns null, with
+  /// the reason in `why`, if sizes must stay as they are.
   static std::shared_ptr<const SizedFunctions> make(const SizePattern& pattern, const TensorGuards& guards,
                                                     const std::vector<at::Tensor>& arguments, const CaptureAt& capture,
                                                     SizeTrust trust, std::string& why);
 
   /// Whether the graphs are those of `trace`, a capture of the function where the symbols have these values: any branch
-  /// that the function takes by a size shows there. Requires: an extent other than kCallable.
+  /// that the function takes because of a size shows there. Requires: an extent other than kCallable.
   bool agrees(const CapturedFunction& trace, const SymbolValues& symbols) const;
   /// The values of the symbols at which the function was captured.
   const std::vector<SymbolValues>& points() const { return points_; }
 
   const SizePattern& pattern() const { return pattern_; }
 
-  /// The capture at the sizes of the call that asked for this.
+  /// The capture at the sizes of the call that asked for dynamic sizes.
   const CapturedFunction& captured() const override { return *members_[0]; }
   const Graph& forward() const override { return forward_; }
   const Graph& epilogue() const override { return epilogue_; }
@@ -49,7 +49,7 @@ class SizedFunctions final : public GraphSource {
   Graph forward_;
   Graph epilogue_;
   std::vector<TensorMeta> hidden_metas_;
-  Graph traced_;  ///< the joint graph as it is traced
+  Graph traced_;  ///< the joint graph as it was traced
 };
 
 }  // namespace diptych

@@ -24,13 +24,13 @@ class StorageTable {
  public:
   void start(size_t count) {
     const size_t wanted = std::bit_ceil(count * 2 + 1);
-    // Entries of earlier checks are told by their epoch, until that comes round.
+    // The epoch tells entries of earlier checks from those of this one, until it wraps around.
     if (slots_.size() < wanted || ++epoch_ == 0) {
       slots_.assign(std::max(wanted, slots_.size()), {});
       epoch_ = 1;
     }
   }
-  /// The position under which `storage` was first added, which is `position` if it is new.
+  /// Returns the position under which `storage` was first added, which is `position` if it is new.
   uint32_t add(const c10::StorageImpl* storage, uint32_t position) {
     const size_t mask = slots_.size() - 1;
     size_t index = (reinterpret_cast<uintptr_t>(storage) * 0x9e3779b97f4a7c15ULL >> 20) & mask;
@@ -65,7 +65,7 @@ bool visit_sharing(c10::ArrayRef<const at::Tensor*> tensors, const Visit& visit)
   return true;
 }
 
-// Whether a tensor may be one that no capture was made for. What a view is a view of may have a tangent.
+// Whether a tensor may be one that no capture was made for. The base of a view may have a tangent.
 [[gnu::always_inline]] inline bool may_be_transformed(const at::Tensor& tensor) {
   const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
   if (impl.key_set().has_any(detail::kTransformedKeys)) [[unlikely]]
@@ -118,8 +118,8 @@ TensorGuards::Sharing TensorGuards::sharing_of(c10::ArrayRef<const at::Tensor*> 
           detail::autograd_base(tensor).is_same(detail::autograd_base(other))};
 }
 
-// The storages in the order of their addresses, from which those that share memory are read off: each with the first
-// tensor that was given of all that it is connected with.
+// Returns the storages that share memory, found in the order of their addresses: each with the earliest tensor of the
+// list among all that it is connected with.
 std::vector<TensorGuards::Lent> TensorGuards::lent_memory(c10::ArrayRef<const at::Tensor*> tensors) {
   struct Block {
     detail::MemoryRange range;
@@ -214,7 +214,7 @@ bool TensorGuards::check(c10::ArrayRef<const at::Tensor*> tensors, SymbolValues*
     if (may_be_transformed(*tensors[i])) return false;
     if (!(facts_of(*tensors[i], facts.geometry) == facts)) return false;
     if (facts.defined && !pattern_ && !same_geometry(*tensors[i], facts)) return false;
-    // Most tensors share with none, and are told so by their own position.
+    // Most tensors share with no other, and are recognized by their own position.
     return first == i ? sharing_[i].first == i : sharing_[i] == sharing_of(tensors, i, first);
   });
   return holds && first_other_offset(tensors) == offsets_.size() && same_lent_memory(tensors);

@@ -12,34 +12,35 @@
 
 namespace diptych {
 
-/// Sizes, strides, dtype, device, requires_grad, leafness and the pattern of shared storages of a list of tensors;
-/// where it matters, the pattern of memory that several storages share. check() neither allocates nor dispatches where
-/// no memory is lent. Threads: const members from any.
+/// Guards on sizes, strides, dtype, device, requires_grad, leafness and the pattern of shared storages of a list of
+/// tensors; where it matters, also on the pattern of memory that several storages share. check() neither allocates nor
+/// dispatches if no memory is lent. Threads: const members from any.
 class TensorGuards {
  public:
   enum class Memory : uint8_t {
-    kByStorage,  ///< nothing is written to: memory that is shared is seen only where autograd sees it, by its storage
-    kByAddress   ///< a write to one tensor is seen in all that share its memory, under whatever storage
+    kByStorage,  ///< nothing is written to: shared memory matters only where autograd sees it, by its storage
+    kByAddress   ///< a write to one tensor shows in all that share its memory, under whatever storage
   };
   /// `counted_offsets`: the tensors whose storage offset must be the same, too.
   explicit TensorGuards(c10::ArrayRef<const at::Tensor*> tensors, Memory memory = Memory::kByStorage,
                         c10::ArrayRef<size_t> counted_offsets = {});
-  /// Where sizes are dynamic, `symbols` receives what they are.
+  /// Whether the tensors pass the guards. If sizes are dynamic, `symbols` receives their values.
   bool check(c10::ArrayRef<const at::Tensor*> tensors, SymbolValues* symbols = nullptr) const;
-  /// The first guard that fails, naming tensors by `path_of`: "x: sizes were [2, 3], are [4, 3]"; empty if none does.
+  /// Describes the first guard that fails, naming tensors by `path_of`: "x: size was [2, 3], is [4, 3]"; empty if none
+  /// does.
   std::string first_failure(c10::ArrayRef<const at::Tensor*> tensors,
                             const std::function<std::string(size_t)>& path_of) const;
 
-  /// Sizes, then strides, of the tensors that were given, one after the other.
+  /// The sizes, then the strides, of each tensor that was given, one after the other.
   const std::vector<int64_t>& geometry() const { return geometry_; }
   size_t size() const { return facts_.size(); }
   /// Where a tensor's part of geometry() begins.
   size_t place_of(size_t tensor) const { return facts_[tensor].geometry; }
-  /// Whether the tensors of two calls differ in sizes and strides alone, if at all.
+  /// Whether the tensors of two calls differ only in sizes and strides, if at all.
   bool same_but_geometry(const TensorGuards& other) const {
     return facts_ == other.facts_ && sharing_ == other.sharing_ && lent_ == other.lent_ && offsets_ == other.offsets_;
   }
-  /// From now on all geometries that match `pattern` pass.
+  /// Lets all geometries that match `pattern` pass from now on.
   void generalize(SizePattern pattern) { pattern_ = std::move(pattern); }
   bool is_dynamic() const { return pattern_.has_value(); }
 
@@ -63,7 +64,7 @@ class TensorGuards {
 
   std::optional<SymbolValues> match(c10::ArrayRef<const at::Tensor*> tensors) const;
 
-  /// The first tensor whose offset is another one; as many as there are offsets where none is.
+  /// Returns the index of the first offset that has changed; the number of offsets if none has.
   size_t first_other_offset(c10::ArrayRef<const at::Tensor*> tensors) const;
 
   struct Offset {
@@ -75,8 +76,8 @@ class TensorGuards {
   std::vector<Facts> facts_;
   std::vector<int64_t> geometry_;
   std::optional<SizePattern> pattern_;
-  /// How a tensor shares its storage: with which first tensor, how far apart their offsets are, whether they are one,
-  /// and whether autograd sees them as views of one tensor.
+  /// How a tensor shares its storage: with which first tensor, how far apart their offsets are, whether they are the
+  /// same tensor, and whether autograd sees them as views of the same base.
   struct Sharing {
     uint32_t first = 0;
     int64_t apart = 0;
@@ -86,8 +87,8 @@ class TensorGuards {
   };
   static Sharing sharing_of(c10::ArrayRef<const at::Tensor*> tensors, uint32_t index, uint32_t first);
 
-  /// A storage that shares memory with that of an earlier tensor: the first tensors of both, and how far apart they
-  /// are.
+  /// A storage that shares memory with the storage of an earlier tensor: the first tensor of each, and how far apart
+  /// they are.
   struct Lent {
     uint32_t tensor = 0;
     uint32_t first = 0;

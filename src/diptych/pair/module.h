@@ -1,5 +1,5 @@
-// dp::aot_module: a torch::nn module compiled with its parameters and buffers as named inputs. A header of its own
-// because torch's module header is slow to read.
+// dp::aot_module: a torch::nn module compiled with its parameters and buffers as named inputs. This is a separate
+// header because torch's module header is slow to read.
 #pragma once
 #include "diptych/compile/aot.h"
 #include "diptych/pair/pair.h"
@@ -17,7 +17,7 @@ struct CallForward {
 
 }  // namespace detail
 
-/// A module whose forward is compiled. Parameters and buffers are the first inputs, called by their names under
+/// A module whose forward is compiled. Parameters and buffers are the first inputs, named as in the module, under
 /// "module"; gradients land on the module's own parameters, and buffers such as BatchNorm's are updated as in eager.
 template <class Module>
 class AotModule {

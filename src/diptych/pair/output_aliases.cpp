@@ -9,7 +9,7 @@ namespace diptych::detail {
 std::vector<OutputAlias> find_aliases(const Graph& forward, size_t num_outputs) {
   using Kind = OutputAlias::Kind;
   const auto roots = detail::storage_roots(forward);
-  std::map<Value, OutputAlias> owner;  // by root: what a further tensor of that storage is a view of
+  std::map<Value, OutputAlias> owner;  // by root: what any further tensor of that storage is a view of
   for (size_t i = 0; i < forward.inputs().size(); ++i) {
     owner.emplace(roots[forward.inputs()[i].id], OutputAlias{Kind::kViewOfInput, 0, i});
   }

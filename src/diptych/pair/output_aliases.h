@@ -1,4 +1,4 @@
-// What the outputs of a forward graph alias.
+// Finds what the outputs of a forward graph alias.
 #pragma once
 #include <vector>
 
@@ -6,7 +6,7 @@
 
 namespace diptych::detail {
 
-/// Which of the first `num_outputs` outputs are, or share the storage of, an input or an earlier output.
+/// Returns which of the first `num_outputs` outputs are, or share the storage of, an input or an earlier output.
 std::vector<OutputAlias> find_aliases(const Graph& forward, size_t num_outputs);
 
 }  // namespace diptych::detail

@@ -13,7 +13,7 @@
 namespace diptych {
 namespace {
 
-// A pair hands out the new elements of an input, and has no place for a new shape.
+// A pair returns the new elements of an input, but has no place for a new shape.
 void check_shapes_stay(const ForwardPlan& plan, const Graph& forward, const std::vector<at::Tensor>& primals) {
   for (const auto& mutation : plan.mutations) {
     const at::Tensor& primal = primals[mutation.primal];
@@ -40,7 +40,7 @@ Pair capture_flat(const FlatFunction& function, const std::vector<at::Tensor>& a
             nullptr,
             nullptr};
   pair.free_variables = capture.free_variables();
-  // Whoever has a pair may differentiate its graphs again.
+  // The graphs of a pair may be differentiated again by whoever has it.
   const LowerOptions keep{.simplify = {.keep_gradient_stops = true}};
   pair.forward = lower(Stage::kForward, pair.split.forward, keep);
   pair.backward = lower(Stage::kBackward, pair.split.backward, keep);

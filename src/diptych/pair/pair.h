@@ -1,4 +1,4 @@
-// dp::capture: just the graphs of a function, to read, to save, or to build other operators from.
+// dp::capture: the graphs of a function alone, to be read, saved, or used in building other operators.
 #pragma once
 #include <memory>
 #include <string>
@@ -13,7 +13,7 @@ namespace diptych {
 
 /// The two panels of a function: its forward graph (arguments, free variables) -> (outputs, new values of mutated
 /// inputs, residuals) and its backward graph (residuals, tangents) -> (one gradient per forward input, none where
-/// nothing flows). Slots never move: see signature. Copies share everything.
+/// nothing flows). Slots are never reordered: see signature. Copies share everything.
 struct Pair {
   Graph forward;
   Graph backward;
@@ -26,8 +26,8 @@ struct Pair {
     std::vector<at::Tensor> outputs;  ///< the user's outputs, then new values of mutated inputs
     std::vector<at::Tensor> residuals;
   };
-  /// Runs the forward graph on plain values: no autograd, nothing is mutated. `arguments` are the flattened arguments,
-  /// with or without values for the free variables behind them.
+  /// Runs the forward graph on plain values: without autograd, and without mutating anything. `arguments` are the
+  /// flattened arguments, optionally followed by values for the free variables.
   /// Errors: UserError for a wrong number of arguments.
   ForwardResult forward_call(std::vector<at::Tensor> arguments) const;
   /// Runs the backward graph: one tangent per differentiable output, in order. Returns one gradient per forward input.
@@ -38,7 +38,7 @@ struct Pair {
   std::string code() const;     ///< both graphs as text
   std::string table() const;    ///< both graphs as tables
   std::string html() const;     ///< one page that draws the pair; needs no network
-  std::string explain() const;  ///< the residuals, their bytes, who made and who wants them
+  std::string explain() const;  ///< the residuals, their bytes, which nodes made them and which read them
 
   std::shared_ptr<const Program> forward_program;
   std::shared_ptr<const Program> backward_program;
@@ -49,9 +49,9 @@ Pair capture_flat(const FlatFunction& function, const std::vector<at::Tensor>& a
                   const std::vector<std::string>& paths, const AotOptions& options);
 
 /// Captures `function` on `arguments` and returns its pair. Nothing is run and no argument changes.
-/// Errors: UserError for what a graph can't hold, naming it, and for an input whose shape the function changes in place
-/// (t_(), unsqueeze_()), or that it detaches and changes, which a pair has no slot for; what the function itself
-/// throws.
+/// Errors: UserError that names what a graph can't hold; UserError for an input whose shape the function changes in
+/// place (t_(), unsqueeze_()), or that it detaches and changes, for which a pair has no slot; whatever the function
+/// itself throws.
 template <class F, class... A>
 Pair capture_with(const AotOptions& options, F&& function, A&&... arguments) {
   using Result = std::decay_t<decltype(function(std::declval<std::remove_cvref_t<A>&>()...))>;
@@ -64,7 +64,7 @@ Pair capture_with(const AotOptions& options, F&& function, A&&... arguments) {
                       flat.spec.tensor_paths(), options);
 }
 
-/// capture_with() and default options.
+/// Is capture_with() with default options.
 template <class F, class... A>
 Pair capture(F&& function, A&&... arguments) {
   return capture_with(AotOptions{.name = "capture"}, std::forward<F>(function), std::forward<A>(arguments)...);

@@ -20,7 +20,7 @@ void check_arguments(const Pair& pair, const Tensors& arguments) {
   detail::check_inputs_fit("call_pair", pair.forward, arguments);
 }
 
-/// The pair's graphs as the rules of a custom_vjp, for one call. The forward is traced before the backward.
+/// The pair's graphs as the rules of a custom_vjp, for one call. Requires: the forward is traced before the backward.
 class Rules {
  public:
   explicit Rules(const Pair& pair) : pair_(pair) {}
@@ -32,13 +32,13 @@ class Rules {
     for (const at::Tensor& tensor : result.tensors) is_differentiable_.push_back(tensor.requires_grad());
     return result;
   }
-  /// `given`: the residuals, and one tangent for each result of the forward, differentiable or not.
+  /// `given`: the residuals, then one tangent for each result of the forward, differentiable or not.
   FlatResult backward(const Tensors& given) const {
     const size_t num_results = pair_.split.layout.num_forward_outputs();
     const size_t num_residuals = given.size() - num_results;
     Tensors inputs;
     for (size_t i = 0; i < num_residuals; ++i) {
-      // Some operators refuse one that requires grad where they have no derivative for it.
+      // Some operators without a derivative for an input refuse one that requires grad.
       inputs.push_back(is_differentiable_[num_results + i] ? given[i] : given[i].detach());
     }
     for (const size_t output : pair_.signature.differentiable_outputs()) {
@@ -54,7 +54,7 @@ class Rules {
   std::vector<bool> is_differentiable_;  ///< per output of the forward graph
 };
 
-// As custom_vjp gives them: none shares memory with an input or another output.
+// Copies results that are views, so that none shares memory with an input or another output, as with custom_vjp.
 void own_views(const Signature& signature, Tensors& results) {
   using Kind = OutputAlias::Kind;
   for (const OutputAlias& alias : signature.aliases()) {
@@ -63,7 +63,7 @@ void own_views(const Signature& signature, Tensors& results) {
   }
 }
 
-// The outputs, then the new values of changed inputs.
+// Returns the outputs, then the new values of changed inputs.
 Tensors results_of(const Pair& pair, const Tensors& inputs) {
   const size_t num_results = pair.split.layout.num_forward_outputs();
   Rules rules(pair);
@@ -77,7 +77,7 @@ Tensors results_of(const Pair& pair, const Tensors& inputs) {
     for (const size_t output : pair.signature.differentiable_outputs()) results[output] = all[output];
     return results;
   }
-  // Nothing flows to inputs that require grad now and did not at the capture.
+  // Nothing flows to inputs that require grad now but did not at the capture.
   const at::AutoGradMode mode(c10::GradMode::is_enabled() && !detail::records_gradients(inputs));
   Tensors results =
       detail::Recorder::current() == nullptr ? pair.forward_call(inputs).outputs : rules.forward(inputs).tensors;
@@ -98,7 +98,7 @@ Tensors call_pair(const Pair& pair, Tensors arguments) {
   for (size_t i = 0; i < mutated.size(); ++i) {
     const size_t slot = signature.num_outputs() + i;
     const bool has_tangent = std::find(differentiable.begin(), differentiable.end(), slot) != differentiable.end();
-    // What was changed under no_grad keeps the history that it has, as in eager.
+    // An input that was changed under no_grad keeps its present history, as in eager.
     const at::AutoGradMode mode(has_tangent && c10::GradMode::is_enabled());
     arguments[signature.index_of_input(mutated[i])].copy_(results[slot]);
   }

@@ -27,7 +27,7 @@ JointLayout layout_of(const Graph& forward, const Graph& backward) {
           .num_mutated = count(forward.output_slots(), SlotKind::kMutated)};
 }
 
-// The free variables stand in the file as a graph of constants.
+// A file holds the free variables as a graph of constants.
 Graph graph_of(const std::vector<at::Tensor>& tensors) {
   Graph graph("free_variables");
   std::vector<Value> outputs;
@@ -67,7 +67,7 @@ void check_orders(const Graph& forward, const Graph& backward) {
 
 enum class Strides : uint8_t { kFree, kEqual };
 
-// Strides along dimensions of one element say nothing.
+// Strides of dimensions of size one have no effect.
 bool same_strides(const TensorMeta& a, const TensorMeta& b) {
   for (size_t i = 0; i < a.sizes.size(); ++i) {
     if (!(a.strides[i] == b.strides[i] || a.sizes[i] == SizeExpr(1))) return false;
@@ -83,8 +83,8 @@ void check_types(const Slot& slot, const TensorMeta& forward, const TensorMeta& 
                           slot_kind_name(slot.kind), slot.path, type_string(forward), type_string(backward)));
 }
 
-// A residual of other strides than the backward was traced for gives the same numbers, unless a node reads by strides:
-// a view of it that is legal for those alone, or as_strided.
+// A residual may have other strides than the backward was traced for, unless a node depends on strides: a view that is
+// legal only for some, or as_strided.
 void check_residuals(const Graph& forward, const Graph& backward, size_t first, size_t count) {
   for (size_t i = 0; i < count; ++i) {
     const Value made = forward.outputs()[first + i], taken = backward.inputs()[i];

@@ -15,14 +15,14 @@ namespace {
 
 std::string beside(const std::string& path) { return path + ".safetensors"; }
 
-// The name, without a prefix, of the tensor for a slot of `argument`; none for a slot of another argument.
+// Returns the name, without a prefix, of the tensor for a slot of `argument`; nullopt for a slot of another argument.
 std::optional<std::string> name_in(std::string_view argument, std::string_view path) {
   if (path == argument) return std::string(argument);
   if (path.substr(0, argument.size()) != argument || path[argument.size()] != '.') return std::nullopt;
   return std::string(path.substr(argument.size() + 1));
 }
 
-// The names of the arguments, for an error.
+// Returns the names of the arguments, for an error.
 std::string arguments_text(const Signature& signature) {
   std::vector<std::string> names;
   for (size_t i = 0; i < signature.num_arguments(); ++i) {
@@ -47,7 +47,7 @@ void check_all_taken(const NamedTensors& tensors, std::string_view prefix, const
 }  // namespace
 
 void save_with_tensors(const Pair& pair, const NamedTensors& tensors, const std::string& path) {
-  // What no file can hold is found before the tensors are written.
+  // This throws if a file can't hold the pair, before the tensors are written.
   const auto parts = detail::file_parts(detail::file_of(pair));
   save_tensors(tensors, beside(path));
   write_file_atomically(path, {parts.first_line, parts.text, parts.constants});

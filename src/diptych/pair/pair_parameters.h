@@ -1,5 +1,5 @@
-// What a pair is run on, in a file beside its own: parameters, and whatever else a training run goes on from, as
-// tensors by name.
+// The tensors that a pair is run on, by name, in a file beside the pair's own: parameters, and whatever else a training
+// run needs to go on.
 #pragma once
 #include <map>
 #include <string>
@@ -15,21 +15,21 @@ namespace diptych {
 using NamedTensors = std::map<std::string, at::Tensor>;
 
 /// Writes `tensors` to `path`.safetensors and then the pair to `path`, each whole or not at all.
-/// Errors: UserError as save() of a pair and save_tensors(); what can't be written for what it is, is refused before
-/// either file is touched.
+/// Errors: UserError as save() of a pair and save_tensors(); a pair that no file can hold is refused before either file
+/// is touched.
 void save_with_tensors(const Pair& pair, const NamedTensors& tensors, const std::string& path);
 
 /// Reads what save_with_tensors() wrote, or diptych.save() of Python. Errors: UserError as load_pair() and
 /// load_tensors().
 std::pair<Pair, NamedTensors> load_with_tensors(const std::string& path);
 
-/// The tensors that one argument of a pair is made of, in the order of their slots. For the argument "params" the slot
-/// "params.block.weight" takes the tensor that is called `prefix` + "block.weight"; an argument that is a tensor itself
-/// takes the one that is called `prefix` + its own name. Names without the prefix are the caller's, so that one file
-/// may hold parameters under "params." and an optimizer's state under another prefix.
-/// Ensures: each tensor fits its slot. Handles are shared: what is trained in place is what `tensors` holds.
-/// Errors: UserError names a tensor that is missing, one of another dtype or other sizes, and one that no slot takes;
-/// an argument that the pair doesn't have.
+/// Returns the tensors that one argument of a pair is made of, in the order of their slots. For the argument "params",
+/// the slot "params.block.weight" takes the tensor called `prefix` + "block.weight"; an argument that is a tensor
+/// itself takes the one called `prefix` + its own name. Names without the prefix are ignored, so that one file may hold
+/// parameters under "params." and an optimizer's state under another prefix.
+/// Ensures: each tensor fits its slot. Handles are shared: training them in place changes the tensors in `tensors`.
+/// Errors: UserError names a tensor that is missing, one of another dtype or other sizes, one with the prefix that no
+/// slot takes, or an argument that the pair doesn't have.
 std::vector<at::Tensor> tensors_of_argument(const Signature& signature, std::string_view argument,
                                             const NamedTensors& tensors, std::string_view prefix = "");
 
