@@ -1,6 +1,7 @@
 #include "diptych/hops/cond/cond_derivative.h"
 
-// The backward of a branch is a branch again. What one body saves, or whose gradient it gives, the others fill in.
+// The backward of a branch is a branch again. Where one body saves a value or returns a gradient, the others return a
+// filler.
 #include <map>
 
 #include "diptych/graph/rewrite.h"
@@ -16,7 +17,7 @@ using Tensors = std::vector<at::Tensor>;
 using Bodies = std::vector<std::shared_ptr<const Body>>;
 using Pairs = std::vector<std::shared_ptr<const BodyPair>>;
 
-// What a backward argument is: an operand, a residual or a tangent of the forward.
+// The source of a backward argument: an operand, a residual or a tangent of the forward.
 struct Source {
   enum class Kind : uint8_t { kOperand, kResidual, kTangent } kind = Kind::kOperand;
   size_t index = 0;
@@ -93,7 +94,8 @@ void BranchDerivative::make_forward(const Hop& hop) {
   forward_ = make_hop(op_, std::move(forwards), hop.groups());
 }
 
-// What each input of a body's backward half is; nothing for a tangent that is not given, which nobody reads.
+// Returns the source of each input of a body's backward half; nullopt for a tangent that is not given, which nobody
+// reads.
 std::vector<std::optional<Source>> BranchDerivative::input_sources(size_t body, const std::vector<bool>& given) const {
   const BodyPair& pair = *pairs_[body];
   std::vector<std::optional<Source>> sources;
@@ -125,7 +127,7 @@ TensorMeta BranchDerivative::meta_of(const Source& source) const {
   return forward_->results()[result];
 }
 
-// One body's half with the arguments and the gradients of all.
+// Returns one body's half with the arguments and the gradients of all halves.
 Graph BranchDerivative::finish_half(const Graph& half, const std::vector<std::optional<Source>>& sources, size_t body,
                                     const Plan& plan) const {
   Rewriter rewriter(half);
