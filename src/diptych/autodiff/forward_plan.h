@@ -25,7 +25,7 @@ struct OutputPlan {
     kOfPrimal,     ///< it is `geometry` of the storage of primal number `index`
     kOfSlot,       ///< it is `geometry` of the storage of forward slot number `index`
     kSame,         ///< it is the same tensor as output number `index`
-    kRegenerated,  ///< it is a view, made anew outside the graph: output number `index` of the epilogue
+    kRegenerated,  ///< it is a view, made outside the graph: output number `index` of the epilogue
   };
   Kind kind = Kind::kSlot;
   size_t index = 0;
@@ -45,7 +45,7 @@ struct MutationPlan {
   bool data = false;  ///< its elements: the new value is in forward slot `slot`
   size_t slot = 0;
   bool under_no_grad = false;        ///< all of it happened where gradients were not recorded
-  std::optional<Geometry> geometry;  ///< its metadata (t_, transpose_, squeeze_ ...), in terms of what it was
+  std::optional<Geometry> geometry;  ///< its metadata (t_, transpose_, squeeze_ ...), relative to what it was
 };
 
 /// The plan of one captured forward. Primals are the arguments, then the free variables.
@@ -58,7 +58,7 @@ struct ForwardPlan {
   std::vector<size_t> stage_of_tangent;
   std::vector<TensorMeta> hidden;  ///< tangents that arrive from an earlier stage and from nowhere else
   size_t num_stages = 1;
-  /// A place where gradients leave a stage for something else than a primal.
+  /// A place where gradients leave a stage for something other than a primal.
   struct Crossing {
     enum class Kind : uint8_t {
       kSlot,    ///< the tensor in forward slot `index`, or the primal whose new value that is
@@ -70,17 +70,17 @@ struct ForwardPlan {
     Kind kind = Kind::kSlot;
     size_t index = 0;
     size_t stage = 0;  ///< stages before this one may hand gradients to it
-    Value value;       ///< of the joint graph, that it stands for; none for kHidden
+    Value value;       ///< the value of the joint graph that it represents; none for kHidden
     bool operator==(const Crossing& other) const {
       return kind == other.kind && index == other.index && stage == other.stage && value == other.value;
     }
   };
   std::vector<Crossing> crossings;
-  /// Per stage, the primals, then the crossings, that its gradients lead to.
+  /// Per stage, which primals, then which crossings, its gradients lead to.
   std::vector<std::vector<bool>> leads_to;
   size_t num_tangents() const { return stage_of_tangent.size(); }
-  std::vector<size_t> fresh_leaves;  ///< forward slots that the function made and set requires_grad on
-  /// Views to make anew outside the graph, with autograd on; its inputs are named by `epilogue_inputs`.
+  std::vector<size_t> fresh_leaves;  ///< forward slots of tensors that the function made and set requires_grad on
+  /// Makes views outside the graph, with autograd on; its inputs are named by `epilogue_inputs`.
   Graph epilogue{"epilogue"};
   struct EpilogueInput {
     bool is_primal = false;
@@ -88,13 +88,13 @@ struct ForwardPlan {
   };
   std::vector<EpilogueInput> epilogue_inputs;
   std::vector<std::string> output_paths;
-  /// A free variable that is no captured tensor but, in each call, what autograd has as the base of a primal.
+  /// A free variable that is not a captured tensor: in each call it is what autograd has as the base of a primal.
   struct DerivedPrimal {
     size_t free_variable = 0;
     size_t base_of = 0;  ///< primal
   };
   std::vector<DerivedPrimal> derived;
-  /// A forward slot that a torch::autograd::Function has made as a view: autograd refuses to have it changed in place.
+  /// A forward slot that a torch::autograd::Function has made as a view: autograd refuses to change it in place.
   struct FunctionView {
     size_t slot = 0;
     EpilogueInput base;
@@ -103,7 +103,7 @@ struct ForwardPlan {
     }
   };
   std::vector<FunctionView> function_views;
-  std::vector<size_t> counted_offsets;  ///< primals with whose storage offset the graph would be another
+  std::vector<size_t> counted_offsets;  ///< primals on whose storage offset the graph depends
   std::vector<size_t> parts;            ///< primals whose gradient arrives at the primal that they are views of
   bool hides_history = false;           ///< see Recorder::hides_history(): no second order
   bool rewrites_history = false;        ///< see Recorder::rewrites_history(): no derivative by running the graph again
