@@ -1,6 +1,7 @@
 // Note [One task for the whole backward]: for each node the engine saves and restores every thread-local setting, takes
 // locks and asks for streams, which costs more than recording the node. So the engine is given one node that owns the
-// whole graph below it: it finds out what is needed, sets the grad mode and calls that node, which walks the graph.
+// whole graph below it. The engine finds out what is needed, sets the grad mode and calls that node, which walks the
+// graph.
 #include "diptych/autodiff/backward_walk.h"
 
 #include <ATen/ops/add.h>
@@ -32,7 +33,7 @@ struct RanEarlier {
   }
 };
 
-/// The node that stands for the whole backward.
+/// The node that represents the whole backward.
 class Walk final : public ag::Node {
  public:
   Walk(Recorder& recorder, ag::edge_list roots, ag::variable_list gradients, size_t num_wanted, const WalkPart& part)
@@ -72,7 +73,7 @@ class Walk final : public ag::Node {
   std::priority_queue<ReadyNode, std::vector<ReadyNode>, RanEarlier> ready_;
 };
 
-// What leads to nothing that is wanted has no entry.
+// Returns null for a node that leads to nothing wanted.
 const ExecInfo* Walk::find(const ag::Node* node) const {
   const auto found = exec_info_->find(const_cast<ag::Node*>(node));
   return found == exec_info_->end() || !found->second.should_execute() ? nullptr : &found->second;
@@ -113,10 +114,11 @@ void Walk::pass_on(const ag::edge_list& edges, ag::variable_list gradients) {
   }
 }
 
-// Eigenvectors are known up to a phase, and the derivative of one part of a loss alone may depend on it. LibTorch's
-// formula puts the eigenvalues' gradient where that part of the vectors' stands, if it is given one: with zeros for one
-// that is not, the gradients of parts add up to that of the whole. Engines add before the formula; a backward that is
-// differentiated again has parts that come by different ways.
+// Gives an eigendecomposition zeros for gradients that are undefined. Eigenvectors are known up to a phase, and the
+// derivative of one part of a loss alone may depend on it. LibTorch's formula replaces that part of the vectors'
+// gradient by the eigenvalues' gradient if there is one: with zeros for a missing one, the gradients of parts add up to
+// that of the whole. The engine adds gradients before the formula; in a backward that is differentiated again, parts
+// arrive by different ways.
 void complete_gradients(const ag::Node& node, ag::variable_list& gradients) {
   const std::string name = node.name();
   if (name != "LinalgEigBackward0" && name != "LinalgEighBackward0") return;
@@ -125,7 +127,7 @@ void complete_gradients(const ag::Node& node, ag::variable_list& gradients) {
   }
 }
 
-// Whether what was recorded since reads a value of the forward, or a gradient is one.
+// Whether the nodes from `first_node` on read a value of the forward, or one of `results` is such a value.
 bool Walk::reads_forward(size_t first_node, const ag::variable_list& results) const {
   const Graph& graph = recorder_.graph();
   const auto is_forwards = [&](Value value) {

@@ -1,4 +1,4 @@
-// Running the backward of a traced function: what autograd's engine does, without its care for threads and devices.
+// Running the backward of a traced function: what autograd's engine does, without its work for threads and devices.
 #pragma once
 #include <torch/csrc/autograd/edge.h>
 #include <torch/csrc/autograd/variable.h>
@@ -17,15 +17,15 @@ namespace diptych::detail {
 /// Which part of a trace's backward to run, and what is learned on the way.
 struct WalkPart {
   const Stages& stages;
-  size_t stage = 0;  ///< nodes of later ones are not run; a gradient is wanted from them as it arrives
+  size_t stage = 0;  ///< nodes of later stages are not run; their gradients are wanted as they arrive
   /// Receives the nodes that read values of the forward.
   std::unordered_set<const torch::autograd::Node*>& saving;
-  /// Receives what the nodes that a user has written read, by their place in the forward.
+  /// Receives what user-written nodes read, by the nodes' place in the forward.
   std::map<uint64_t, std::shared_ptr<const HostReads>>& host_reads;
 };
 
-/// The gradients of `wanted` given those of `roots`, in the engine's order and with its hooks, one per edge; undefined
-/// where none arrives. The autograd graph is kept. `create_graph`: the backward is recorded by autograd too.
+/// Returns the gradients of `wanted` given those of `roots`, in the engine's order and with its hooks, one per edge;
+/// undefined where none arrives. The autograd graph is kept. `create_graph`: the backward is recorded by autograd too.
 /// Requires: called inside the recorder's trace; neither list is empty.
 /// Errors: whatever a node or a hook throws.
 torch::autograd::variable_list walk_backward(Recorder& recorder, const torch::autograd::edge_list& roots,

@@ -2,7 +2,7 @@
 
 #include <ATen/functorch/BatchedTensorImpl.h>
 #include <ATen/functorch/TensorWrapper.h>
-// Behind them, since they would take its functions for theirs.
+// After the functorch headers, which would take its functions for theirs.
 #include <ATen/LegacyBatchedTensorImpl.h>
 #include <ATen/ops/stack.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -18,7 +18,7 @@ namespace {
 
 using torch::autograd::variable_list;
 
-/// Which vmap a dimension belongs to: the older one, and torch.func's, count their levels apart.
+/// The vmap that a dimension belongs to. The older vmap and torch.func's count their levels separately.
 struct BatchLevel {
   bool is_legacy = false;  // these are innermost
   int64_t level = 0;
@@ -31,7 +31,8 @@ struct Unwrapped {
   std::map<BatchLevel, int64_t> dims;
 };
 
-// The dimension of `tensor`, whose batches are `dims`, that is number `logical` of those that are none.
+// Returns the dimension of a tensor, whose batches are `dims`, that is number `logical` among those that are not
+// batches.
 int64_t physical_dim(const std::map<BatchLevel, int64_t>& dims, int64_t logical) {
   std::vector<int64_t> batches;
   for (const auto& [level, dim] : dims) batches.push_back(dim);
@@ -55,7 +56,7 @@ Unwrapped unwrap(const at::Tensor& tensor) {
   return {tensor, {}};
 }
 
-// `stack` has the batches in front, outermost first.
+// Wraps `stack`, which has the batches in front, outermost first.
 at::Tensor wrap(at::Tensor stack, const std::vector<BatchLevel>& levels) {
   at::BatchDims legacy;
   for (const BatchLevel& level : levels) {
@@ -180,7 +181,7 @@ bool are_batches(const variable_list& tangents) {
 }
 
 variable_list backward_by_element(std::string_view who, const variable_list& tangents, Backward backward) {
-  // What follows is about plain tensors, in whatever transform.
+  // The loop works on plain tensors, whatever transform is active.
   const c10::impl::ExcludeDispatchKeyGuard guard(c10::DispatchKeySet(
       {c10::DispatchKey::FuncTorchDynamicLayerFrontMode, c10::DispatchKey::FuncTorchDynamicLayerBackMode,
        c10::DispatchKey::VmapMode, c10::DispatchKey::FuncTorchVmapMode}));

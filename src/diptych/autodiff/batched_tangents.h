@@ -1,5 +1,5 @@
-// Backwards of batched tangents: vmap over a backward pass gives a node one tangent that stands for many, each of which
-// is a tangent of the node's own.
+// Backwards of batched tangents: vmap over a backward run passes a node one tangent that represents many, each of which
+// is a tangent of its own.
 #pragma once
 #include <c10/util/FunctionRef.h>
 #include <torch/csrc/autograd/variable.h>
@@ -8,22 +8,22 @@
 
 namespace diptych::detail {
 
-/// Whether a tensor, or what vmap and torch.func have wrapped in it, requires grad.
+/// Whether a tensor, or one that vmap or torch.func has wrapped in it, requires grad.
 bool requires_grad_inside(const at::Tensor& tensor);
 
-/// Whether a tensor stands for a batch of values.
+/// Whether a tensor represents a batch of values.
 bool differs_within_a_batch(const at::Tensor& tensor);
 
-/// Whether one of the tangents is no plain tensor, or a transform of torch.func, or vmap, is active.
+/// Whether one of the tangents is not a plain tensor, or a transform of torch.func, or vmap, is active.
 bool is_transformed(const torch::autograd::variable_list& tangents);
 
-/// Whether each of the tangents is plain but for being a batch.
+/// Whether each of the tangents is plain apart from being a batch.
 bool are_batches(const torch::autograd::variable_list& tangents);
 
 using Backward = c10::function_ref<torch::autograd::variable_list(const torch::autograd::variable_list&)>;
 
-/// Runs `backward` on each element of the batch that the tangents are, by vmap of torch.func or the older one of
-/// is_grads_batched, nested or not, and returns the gradients as that batch. A loop, which is right for whatever a
+/// Runs `backward` on each element of a batch of tangents, made by vmap of torch.func or the older one of
+/// is_grads_batched, nested or not, and returns the gradients as that batch. It is a loop, which is right whatever a
 /// backward does; an empty batch takes one step on zeros.
 /// Errors: UserError, naming `who`, for tangents that are transformed in another way.
 torch::autograd::variable_list backward_by_element(std::string_view who, const torch::autograd::variable_list& tangents,

@@ -61,7 +61,7 @@ struct PlanStructure {
   /// a backward].
   std::vector<size_t> stage_of_tangent;
   size_t num_stages = 1;
-  /// A place where gradients leave a stage for something else than a primal.
+  /// A place where gradients leave a stage for something other than a primal.
   struct Crossing {
     enum class Kind : uint8_t {
       kSlot,    ///< the tensor in forward slot `index`, or the primal whose new value that is
@@ -77,7 +77,7 @@ struct PlanStructure {
     bool operator==(const Crossing&) const = default;
   };
   std::vector<Crossing> crossings;
-  /// Per stage, the primals, then the crossings, that its gradients lead to.
+  /// Per stage, which primals, then which crossings, its gradients lead to.
   std::vector<std::vector<bool>> leads_to;
   size_t num_tangents() const { return stage_of_tangent.size(); }
   std::vector<size_t> fresh_leaves;  ///< forward slots that the function made and set requires_grad on
@@ -96,14 +96,14 @@ struct PlanStructure {
     bool operator==(const DerivedPrimal&) const = default;
   };
   std::vector<DerivedPrimal> derived;
-  /// A forward slot that a torch::autograd::Function has made as a view: autograd refuses to have it changed in place.
+  /// A forward slot that a torch::autograd::Function has made as a view: autograd refuses to change it in place.
   struct FunctionView {
     size_t slot = 0;
     EpilogueInput base;
     bool operator==(const FunctionView&) const = default;
   };
   std::vector<FunctionView> function_views;
-  std::vector<size_t> counted_offsets;  ///< primals with whose storage offset the graph would be another
+  std::vector<size_t> counted_offsets;  ///< primals on whose storage offset the graph depends
   std::vector<size_t> parts;            ///< primals whose gradient arrives at the primal that they are views of
   bool hides_history = false;           ///< see ViewLedger::hides_history(): no second order
   bool rewrites_history = false;     ///< see ViewLedger::rewrites_history(): no derivative by running the graph again

@@ -20,8 +20,8 @@ bool is_made_outside(const OutputPlan& output) {
          output.kind == OutputPlan::Kind::kRegenerated;
 }
 
-// As it stands: to ask a view for it makes it anew where its base has changed, which is an error for some that nobody
-// uses.
+// Reads grad_fn without regenerating it: grad_fn() of a view whose base has changed makes it again, and throws for some
+// views that nobody uses.
 ag::Node* node_of(const at::Tensor& tensor) {
   const auto* meta = ag::impl::get_autograd_meta(tensor);
   return meta == nullptr ? nullptr : meta->grad_fn_.get();
@@ -40,12 +40,12 @@ bool meets_hook(const at::Tensor& tensor, const std::unordered_set<const ag::Nod
   return false;
 }
 
-// What a hook of the function's does to a gradient is inside the graph; an argument that is returned as it is gets its
-// gradient outside, and so do views that are taken again there.
+// Refuses hooks that would miss gradients. The function's hooks run inside the graph; an argument that is returned as
+// it is gets its gradient outside, and so do views that are taken again there.
 void check_hooks(const Recorder& recorder, const std::vector<at::Tensor>& outputs, const OutputAnalysis& analysis) {
   std::unordered_set<const ag::Node*> hooked, inside;
   for (const auto& primal : recorder.primals()) {
-    // Those of a leaf stand with the leaf until its accumulator runs.
+    // A leaf's hooks are kept with the leaf until its accumulator runs.
     if (!primal.edge.is_valid() ||
         (primal.edge.function->tensor_pre_hooks().empty() && ag::impl::hooks(primal.stand_in).empty())) {
       continue;
@@ -109,7 +109,8 @@ void check_retained(const OutputAnalysis& analysis) {
   }
 }
 
-// It runs a backward of its own, which fills .grad, and only where autograd fills .grad as well.
+// Refuses reentrant checkpoints: these run a backward of their own, which fills .grad, and only in a backward that
+// fills .grad as well.
 void check_checkpoints(const OutputAnalysis& analysis) {
   ag::edge_list roots;
   for (const size_t slot : analysis.plan.differentiable) {

@@ -1,4 +1,4 @@
-// What a graph can't hold of what a function does to gradients: refused, not dropped.
+// Refuses what a function does to gradients but a graph can't hold, instead of dropping it.
 #pragma once
 #include <torch/csrc/autograd/node.h>
 
@@ -8,7 +8,7 @@
 
 namespace diptych::detail {
 
-/// Whether a node that `is_wanted` is among those that gradients from `roots` come to.
+/// Whether gradients from `roots` reach a node for which `is_wanted` holds.
 template <class IsWanted>
 bool reaches(const torch::autograd::edge_list& roots, const IsWanted& is_wanted) {
   std::vector<torch::autograd::Node*> pending;
@@ -26,9 +26,9 @@ bool reaches(const torch::autograd::edge_list& roots, const IsWanted& is_wanted)
   return false;
 }
 
-/// Checks that the gradients of a function's outputs pass all that the function put on their way, wherever they enter
-/// the graph, and that it has accumulated none itself. `outputs`: stand-ins, all defined. `has_stages`: see Note
-/// [Stages of a backward]. Errors: UserError names the output or the argument.
+/// Checks that the gradients of a function's outputs pass everything that the function put on their way, wherever they
+/// enter the graph, and that the function has accumulated none itself. `outputs`: stand-ins, all defined. `has_stages`:
+/// see Note [Stages of a backward]. Errors: UserError names the output or the argument.
 void check_gradients_pass(const Recorder& recorder, const std::vector<at::Tensor>& outputs,
                           const OutputAnalysis& analysis, bool has_stages);
 

@@ -10,23 +10,24 @@
 
 namespace diptych::detail {
 
-/// Note [What a backward reads]: guards read what a function reads when it is called. A Function that a user has
-/// written in Python has a backward, too, which in eager runs long after the call and reads variables as they are then,
-/// as do hooks that the function puts on gradients; the backward graph stands for what they were. So what these lead to
-/// is read at each call, and again as the graph is about to run. If it is not what it was, the backward is refused.
+/// Note [What a backward reads]: guards check what a function reads when it is called. A Function that a user has
+/// written in Python has a backward, too, which in eager runs long after the call and reads variables as they are then;
+/// so do hooks that the function puts on gradients. The backward graph holds what the variables were at the call.
+/// Therefore the variables that a backward or a hook can reach are read at each call, and again when the graph is about
+/// to run. If they have changed, the backward is refused.
 class HostReads {
  public:
   virtual ~HostReads() = default;
-  /// Of whom the backward is, for messages.
+  /// Returns whose backward it is, for messages.
   virtual std::string name() const = 0;
-  /// Equal for equal states. Threads: any.
+  /// Returns a hash that is equal for equal states. Threads: any.
   virtual uint64_t hash() const = 0;
 };
 
-/// With the hash at the time of a call.
+/// What backwards read, each with its hash at the time of a call.
 using HostState = std::vector<std::pair<std::shared_ptr<const HostReads>, uint64_t>>;
 
-/// A binding's; gives null for a node whose backward and hooks read nothing.
+/// Set by a binding; returns null for a node whose backward and hooks read nothing.
 inline std::shared_ptr<const HostReads> (*host_reads_of)(torch::autograd::Node& node) = nullptr;
 
 }  // namespace diptych::detail

@@ -29,8 +29,8 @@ bool has_hooks(ag::Node& node) {
   return !node.tensor_pre_hooks().empty() || !node.pre_hooks().empty() || !node.post_hooks().empty();
 }
 
-// The graph of the gradients is differentiated as it stands, so no rule of a Function's may be on the way, and no hook
-// that would see the gradient of the second order, too.
+// The graph of the gradients is differentiated as it is, so no rule of a Function may be on the way, and no hook that
+// would also see the gradient of the second order.
 void check_differentiable_again(const ag::variable_list& gradients, detail::Recorder& recorder) {
   ag::edge_list edges;
   for (const at::Tensor& gradient : gradients) {
@@ -61,7 +61,7 @@ FlatResult call_watched(const FlatFunction& function, const std::vector<at::Tens
   return result;
 }
 
-// Which primals to trace as views of one base, and the free variables known from the trace that found it out.
+// Which primals to trace as views of one base, and the free variables known from the trace that found this out.
 struct Merging {
   std::vector<std::vector<size_t>> groups;
   std::vector<at::Tensor> free_variables;
@@ -69,7 +69,7 @@ struct Merging {
   bool is_needed() const { return joins_aliases || !groups.empty(); }
 };
 
-// The object that Python has for it may be kept by the tensor itself.
+// Whether nobody outside holds a tensor. Its Python object may be kept by the tensor itself and does not count.
 bool is_unheld_outside(const at::Tensor& primal) {
   const size_t count = primal.use_count();
   return count == 1 || (count == 2 && primal.unsafeGetTensorImpl()->pyobj_slot()->has_unique_reference());
@@ -98,7 +98,7 @@ struct JointCapture::State {
 
   void trace(const FlatFunction& function, const std::vector<at::Tensor>& arguments,
              const std::vector<std::string>& paths, const CaptureOptions& options, const Merging& merging);
-  /// trace(), by which a graph is made or TransformMet is thrown: whatever else is thrown may come of what was met.
+  /// Runs trace(), and throws TransformMet if it met a transform: anything else that was thrown may be a consequence.
   void trace_plain(const FlatFunction& function, const std::vector<at::Tensor>& arguments,
                    const std::vector<std::string>& paths, const CaptureOptions& options, const Merging& merging);
   Merging find_merging() const;
@@ -125,7 +125,7 @@ void JointCapture::State::add_tangents() {
   }
 }
 
-// Adds what the tangents of one stage give to each primal and each crossing.
+// Adds what the tangents of one stage contribute to the gradient of each primal and each crossing.
 void JointCapture::State::run_stage(size_t stage, const std::vector<bool>& defined, bool create_graph,
                                     ag::variable_list& gradients) {
   ag::edge_list roots, wanted;
@@ -133,7 +133,7 @@ void JointCapture::State::run_stage(size_t stage, const std::vector<bool>& defin
   for (size_t i = 0; i < defined.size(); ++i) {
     if (!defined[i] || analysis.plan.stage_of_tangent[i] != stage) continue;
     roots.push_back(stages.tangents[i]);
-    // Who asks for the gradient's gradient may ask for that with respect to the tangent.
+    // A gradient of the second order may be asked for with respect to the tangent.
     if (create_graph) tangents[i].set_requires_grad(true);
     given.push_back(tangents[i]);
   }
@@ -157,7 +157,7 @@ void JointCapture::State::run_stage(size_t stage, const std::vector<bool>& defin
   }
 }
 
-// What tensors that exist outside the graph stand for now: the primals, and the results.
+// Returns the present values of the tensors that exist outside the graph: the results and the primals.
 std::vector<Value> JointCapture::State::values_outside() {
   std::vector<Value> values;
   for (const auto& slot : analysis.slots) values.push_back(recorder.value_of(slot.tensor));
@@ -165,8 +165,8 @@ std::vector<Value> JointCapture::State::values_outside() {
   return values;
 }
 
-// The forward graph has run long before its backward; nobody would do to a caller's tensor what the backward does to
-// it.
+// Refuses a backward that changes such tensors in place. The forward graph has run long before its backward, and nobody
+// would make that change to a caller's tensor.
 void JointCapture::State::check_nothing_changed(const std::vector<Value>& before) {
   const auto after = values_outside();
   const size_t num_slots = analysis.slots.size();
@@ -182,7 +182,7 @@ void JointCapture::State::check_nothing_changed(const std::vector<Value>& before
   }
 }
 
-// What an earlier backward of this trace checked or drew is no part of the next one.
+// Marks the nodes of earlier backwards of this trace: what these checked or drew is not part of the next one.
 void JointCapture::State::supersede_backward() {
   Graph& graph = recorder.graph();
   for (size_t i = 0; i < graph.nodes().size(); ++i) {
@@ -210,8 +210,8 @@ ag::variable_list JointCapture::State::run_backward(const std::vector<bool>& def
   return gradients;
 }
 
-// Backward variants are split by the residuals of the first joint graph, so its marks are theirs. A joint graph without
-// gradients leaves nothing to budget, and decides for itself alone.
+// Backward variants are split by the residuals of the first joint graph, so they take its marks. A joint graph without
+// gradients leaves nothing to budget, and its marks are for itself alone.
 void JointCapture::State::mark_regions(Joint& joint) {
   if (marks) return detail::set_region_marks(joint.graph, *marks);
   auto found = detail::find_region_marks(joint, recorder.provenance().regions());
@@ -224,7 +224,7 @@ void JointCapture::State::mark_regions(Joint& joint) {
 }
 
 Joint JointCapture::State::assemble(const std::vector<at::Tensor>& gradients, Fate graph_fate) {
-  // A Function's backward may have met it.
+  // A Function's backward may have met a transform.
   if (!recorder.transform_met().empty()) throw detail::TransformMet(recorder.transform_met());
   std::vector<Value> outputs;
   std::vector<Slot> slots;
@@ -239,7 +239,7 @@ Joint JointCapture::State::assemble(const std::vector<at::Tensor>& gradients, Fa
     slots.push_back({SlotKind::kGradient,
                      i < num_primals ? recorder.primals()[i].slot.path : fmt::format("crossing.{}", i - num_primals)});
   }
-  // Arguments, free variables, tangents, whenever each was met.
+  // Inputs are ordered: arguments, free variables, tangents, whenever each was met.
   Graph graph = graph_fate == Fate::kLeaves ? std::move(recorder.graph()) : recorder.graph();
   std::vector<size_t> order;
   for (const auto kind : {SlotKind::kArgument, SlotKind::kFreeVariable, SlotKind::kTangent}) {
@@ -282,7 +282,7 @@ void JointCapture::State::trace(const FlatFunction& function, const std::vector<
   for (size_t i = 0; i < result.tensors.size(); ++i) {
     DIPTYCH_CHECK(result.tensors[i].defined(), "[capture] output '{}' is an undefined tensor; return a defined one",
                   result.paths[i]);
-    // A real tensor that is returned as it is, is a free variable.
+    // A real tensor that is returned as it is becomes a free variable.
     result.tensors[i] = recorder.stand_in(result.tensors[i]);
   }
   analysis = detail::analyze_outputs(recorder, result, options.exact_outputs);
@@ -314,13 +314,13 @@ void JointCapture::State::trace_plain(const FlatFunction& function, const std::v
   if (!recorder.transform_met().empty()) throw detail::TransformMet(recorder.transform_met());
 }
 
-// The primals that share memory of which some part was mutated; they must be traced as views of one base. So must a
-// mutated one that has gaps, or it would lose them, and one of which a view's offset counts from before it: its new
-// value lies at the beginning of a storage.
+// Finds the primals that share memory of which some part was mutated; they must be traced as views of one base. So must
+// a mutated primal that has gaps, or it would lose them, and one with a storage offset that the offset of a view
+// includes, since the primal's new value lies at the beginning of a storage.
 Merging JointCapture::State::find_merging() const {
   const auto& primals = recorder.primals();
   Merging merging;
-  std::vector<std::optional<size_t>> places;  // in the next trace, which makes unseen aliases anew
+  std::vector<std::optional<size_t>> places;  // in the next trace, which makes unseen aliases again
   for (size_t i = 0; i < primals.size(); ++i) {
     const bool is_known = !is_unseen_alias(primals[i]);
     merging.joins_aliases = merging.joins_aliases || !is_known;
@@ -352,8 +352,8 @@ Merging JointCapture::State::find_merging() const {
   return merging;
 }
 
-// A tensor that nobody holds any more, nor what it lies in, was made while the function ran: eager would make it anew.
-// Of one that is only read this makes no difference.
+// Refuses tensors that the function makes unseen. A tensor was made while the function ran if nobody holds it any more,
+// nor its storage; eager would make a new one in each call. For a tensor that is only read this makes no difference.
 void JointCapture::State::check_made_inside() const {
   const auto& primals = recorder.primals();
   std::vector<bool> leaves(primals.size());

@@ -24,8 +24,8 @@ using FlatFunction = std::function<FlatResult(const std::vector<at::Tensor>&)>;
 
 struct CaptureOptions {
   std::string name = "joint";
-  /// Each output slot holds the output itself, with a tangent of its own: what a caller of the bare graphs wants.
-  /// Otherwise outputs that are inputs, or views, leave the graph as their base and are made anew around it.
+  /// Each output slot holds the output itself, with a tangent of its own, as a caller of the bare graphs wants it.
+  /// Otherwise outputs that are inputs, or views, leave the graph as their base and are made again outside it.
   bool exact_outputs = false;
   /// Cuts the backward where one result is computed from another, so that gradients with respect to results exist.
   bool stages = false;
@@ -43,27 +43,26 @@ class JointCapture {
   JointCapture(const JointCapture&) = delete;
   JointCapture& operator=(const JointCapture&) = delete;
 
-  /// The joint graph for the case that the tangents marked in `defined` (one per plan().stage_of_tangent) are given.
-  /// Its forward nodes and their value numbers are the same at every call.
-  /// `create_graph`: by formulas that can be differentiated again, as autograd chooses them for a create_graph
-  /// backward.
+  /// Returns the joint graph for the case that the tangents marked in `defined` (one per plan().stage_of_tangent) are
+  /// given. Its forward nodes and their value numbers are the same at every call. `create_graph`: use formulas that can
+  /// be differentiated again, as autograd chooses them for a create_graph backward.
   Joint joint(const std::vector<bool>& defined, bool create_graph = false);
-  /// The joint graph with every tangent given; only the forward if nothing is differentiable.
+  /// Returns the joint graph with every tangent given; only the forward if nothing is differentiable.
   Joint joint();
-  /// The same, moved out instead of copied. Ensures: no further joint graph can be asked for.
+  /// Returns the same graph, moved out instead of copied. Ensures: no further joint graph can be asked for.
   Joint take_joint();
 
-  /// What eager's backward keeps, node by node. Requires: a joint graph has been traced for every tangent.
+  /// Returns what eager's backward keeps, node by node. Requires: a joint graph has been traced for every tangent.
   std::vector<SavingNode> saving_nodes() const;
 
-  /// What the backwards that a user has written read, of all that have been traced. See Note [What a backward reads].
+  /// Returns what user-written backwards read, over all that have been traced. See Note [What a backward reads].
   std::vector<std::shared_ptr<const detail::HostReads>> host_reads() const;
 
-  /// Lets go of the arguments that were captured with; a capture that is kept must not keep a batch alive.
+  /// Releases the arguments of the capture; a capture that is kept must not keep a batch alive.
   void release_arguments();
 
   const ForwardPlan& plan() const;
-  /// The real tensors that the function captured, in order of first use.
+  /// Returns the real tensors that the function captured, in order of first use.
   std::vector<at::Tensor> free_variables() const;
 
  private:

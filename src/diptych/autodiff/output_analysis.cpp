@@ -25,9 +25,9 @@ at::functionalization::FunctionalStorageImpl* functional_storage(const at::Tenso
 
 bool share_storage(const at::Tensor& a, const at::Tensor& b) { return functional_storage(a) == functional_storage(b); }
 
-// Where the stand-in `tensor` lies, counted from the element at `origin`, if the tensor that its chain of views starts
-// from is laid out as `start`. The value that stands for it in the trace may be laid out in another way once the
-// storage has been written to.
+// Returns where the stand-in `tensor` lies, counted from the element at `origin`, if the tensor that its chain of views
+// starts from is laid out as `start`. The stand-in's value in the trace may be laid out in another way once the storage
+// has been written to.
 Geometry geometry_in(const at::Tensor& tensor, const at::Tensor& start, int64_t origin) {
   const auto* wrapper = at::functionalization::impl::unsafeGetFunctionalWrapper(tensor);
   const c10::impl::ExcludeDispatchKeyGuard guard(kNotOnMeta);
@@ -35,8 +35,7 @@ Geometry geometry_in(const at::Tensor& tensor, const at::Tensor& start, int64_t 
   return {meta.sizes().vec(), meta.strides().vec(), meta.storage_offset() - origin};
 }
 
-// Whether the storage that `real` lies in reaches from the first element of `geometry`, counted from that of `real`, to
-// its last.
+// Whether the storage of `real` holds all elements of `geometry`, whose offset counts from the first element of `real`.
 bool holds(const at::Tensor& real, const Geometry& geometry) {
   const int64_t first = real.storage_offset() + geometry.offset;
   const auto end = at::detail::computeStorageNbytes(geometry.sizes, geometry.strides, real.itemsize(),
@@ -51,8 +50,8 @@ bool was_taken_under_no_grad(const at::Tensor& tensor) {
          meta->grad_fn_ == nullptr;
 }
 
-// Its gradient is what the Function's backward says, and not that of the view. Autograd marks one of several results as
-// it marks one of unbind's.
+// Whether a view was taken in a Function; its gradient is then what the Function's backward says, and not that of the
+// view. Autograd marks one of several results as it marks one of unbind's.
 bool was_taken_in_a_function(const at::Tensor& tensor) {
   const auto* meta = tensor.is_view() ? ag::impl::get_view_autograd_meta(tensor) : nullptr;
   if (meta == nullptr || !meta->has_bw_view() || !tensor.requires_grad()) return false;
@@ -61,8 +60,8 @@ bool was_taken_in_a_function(const at::Tensor& tensor) {
   return is_of_several || meta->get_creation_meta() == ag::CreationMeta::IN_CUSTOM_FUNCTION;
 }
 
-// Whether its gradient flows on to what it is a view of. That of a view on which the function called requires_grad_()
-// goes no further, nor does that of a view of such a one.
+// Whether a tensor's gradient flows on to its base. The gradient of a view on which the function called
+// requires_grad_() goes no further, nor does that of a view of such a view.
 bool is_view_with_history_of(const at::Tensor& tensor, const at::Tensor& base) {
   return autograd_base(tensor).is_same(base) && base.requires_grad();
 }
@@ -111,7 +110,7 @@ class Analyzer {
   void add_mutated_slots();
   void build_epilogue();
   void mark_differentiable(size_t slot);
-  /// The first value on the way back from `value` through views for which `is_end` holds; none if there is none.
+  /// Walks back from `value` through views to the first value for which `is_end` holds; returns none if there is none.
   template <class IsEnd>
   Value walk_back(Value value, const IsEnd& is_end) const;
 
@@ -119,7 +118,7 @@ class Analyzer {
   const FlatResult& result_;
   bool exact_outputs_;
   OutputAnalysis analysis_;
-  std::map<Value, size_t> primal_of_value_;  // the value that a live primal has after the call
+  std::map<Value, size_t> primal_of_value_;  // the value that a primal has after the call
   std::vector<size_t> mutated_;              // indices into plan().mutations that need a slot
   std::map<const c10::TensorImpl*, size_t> slot_of_base_;
   std::vector<Value> regenerated_;
@@ -185,7 +184,7 @@ void Analyzer::find_mutation(size_t index) {
   plan().mutations.push_back(std::move(mutation));
 }
 
-// Of a view of another primal only the shape is its own.
+// A primal that is a view of another primal can only change its own shape.
 void Analyzer::find_change_of_shape(size_t index) {
   const auto& primal = recorder_.primals()[index];
   recorder_.value_of(primal.stand_in);
@@ -196,7 +195,7 @@ void Analyzer::find_change_of_shape(size_t index) {
   plan().mutations.push_back(std::move(mutation));
 }
 
-// What the chains of views of a primal's stand-in start from.
+// Returns what the chains of views of a primal's stand-in start from.
 at::Tensor Analyzer::start_of(size_t primal) const {
   for (const auto& merged : recorder_.primal_table().merged_bases()) {
     if (merged.holds(primal)) return as_fake(merged.base)->meta();
@@ -204,12 +203,12 @@ at::Tensor Analyzer::start_of(size_t primal) const {
   return meta_like(recorder_.primals()[primal].real);
 }
 
-// Where an alias of a primal lies, counted from the primal's first element.
+// Returns where an alias of a primal lies, counted from the primal's first element.
 Geometry Analyzer::geometry_of(const at::Tensor& tensor, size_t primal) const {
   return geometry_in(tensor, start_of(primal), recorder_.primals()[primal].offset());
 }
 
-// Outputs that are no views come first: a view of one of them is made from its slot.
+// Outputs that are not views come first: a view of one of them is made from its slot.
 void Analyzer::find_outputs_of_their_own() {
   if (exact_outputs_) return;
   for (size_t i = 0; i < result_.tensors.size(); ++i) {
@@ -218,7 +217,7 @@ void Analyzer::find_outputs_of_their_own() {
   }
 }
 
-// A view of what requires grad requires it too, also one that was taken under no_grad and has no history.
+// A view of a tensor that requires grad requires it too, even one that was taken under no_grad and has no history.
 bool Analyzer::is_own_leaf(const at::Tensor& tensor) const {
   if (tensor.is_view() && tensor._base().requires_grad()) return false;
   const auto is_stand_in = [&](const auto& primal) { return primal.stand_in.is_same(tensor); };
@@ -246,7 +245,8 @@ void Analyzer::plan_output(size_t index) {
   plan_slot(index, tensor);
 }
 
-// The graph makes the view, and its base is found by the storage. One whose base nobody has is no view to anyone.
+// The graph makes the view, and its base is found by the storage. If nobody has the base, the output need not be a
+// view.
 bool Analyzer::plan_function_view(size_t index) {
   const at::Tensor& tensor = result_.tensors[index];
   if (!was_taken_in_a_function(tensor)) return false;
@@ -273,13 +273,13 @@ bool Analyzer::plan_alias_of_primal(size_t index, Value value) {
     return true;
   }
   const Value end = walk_back(value, [&](Value v) { return primal_of_value_.count(v) != 0; });
-  // A view as another dtype is none to autograd, and can't be told by strides.
+  // A view as another dtype is not a view to autograd, and strides can't describe it.
   const bool is_view =
       tensor.is_view() || (end && recorder_.graph().meta(end).dtype != recorder_.graph().meta(value).dtype);
   if (!end || (end != value && !is_view)) return plan_part_of_primal(index);
   const auto found = primal_of_value_.find(end);
   const auto& primal = recorder_.primals()[found->second];
-  // A view of a detached alias that was given a history has it from there.
+  // A view of a detached alias that was given a history has its history from that alias.
   if (has_history && !is_view_with_history_of(tensor, primal.stand_in)) return plan_part_of_primal(index);
   const auto& path = primal.slot.path;
   if (end == value) {
@@ -302,7 +302,7 @@ bool Analyzer::plan_part_of_primal(size_t index) {
   check_strides_tell(index);
   const bool has_history = tensor.requires_grad() && !plan().outputs[index].is_own_leaf;
   std::optional<size_t> sharing;
-  std::optional<size_t> base;  // the one that it has its history from
+  std::optional<size_t> base;  // the primal that its history comes from
   for (size_t i = 0; i < recorder_.primals().size() && !base; ++i) {
     const at::Tensor& stand_in = recorder_.primals()[i].stand_in;
     if (!share_storage(stand_in, tensor)) continue;
@@ -442,7 +442,7 @@ void Analyzer::build_epilogue() {
 void Analyzer::mark_differentiable(size_t index) {
   const auto& slot = analysis_.slots[index];
   if (!slot.tensor.defined() || !slot.tensor.requires_grad()) return;
-  // A leaf that is handed through, as exact outputs are, has its gradient from here; one that the function made, none.
+  // A leaf that is passed through, as exact outputs are, gets its gradient here; one that the function made does not.
   if (slot.kind == SlotKind::kOutput && is_own_leaf(slot.tensor)) return plan().fresh_leaves.push_back(index);
   // A view that was taken under no_grad requires grad by its base and has no history.
   if (slot.kind == SlotKind::kOutput && !exact_outputs_ && slot.tensor.is_view() && slot.tensor.is_leaf()) return;

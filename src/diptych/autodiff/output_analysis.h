@@ -10,7 +10,7 @@ namespace diptych::detail {
 struct ForwardSlot {
   SlotKind kind = SlotKind::kOutput;
   std::string path;
-  at::Tensor tensor;  ///< the stand-in whose value leaves the graph here; undefined where the slot is none
+  at::Tensor tensor;  ///< the stand-in whose value leaves the graph here; undefined for an absent slot
   Value value;
 };
 
@@ -19,7 +19,7 @@ struct OutputAnalysis {
   std::vector<ForwardSlot> slots;
 };
 
-/// Requires: called inside the trace, after the function ran; `result` holds stand-ins of it.
+/// Analyzes a finished trace. Requires: called inside the trace, after the function ran; `result` holds its stand-ins.
 /// Errors: UserError for effects on primals that a graph can't hold.
 OutputAnalysis analyze_outputs(Recorder& recorder, const FlatResult& result, bool exact_outputs);
 

@@ -13,8 +13,8 @@ namespace {
 
 namespace ag = torch::autograd;
 
-// Whether a node has saved tensors, as it says itself; a number that is multiplied with may be one. What can't say
-// reads values of the forward, or does not.
+// Whether a node says that it has saved tensors; a number to multiply with may be one. For a node that can't say,
+// `reads_forward` decides.
 bool has_saved_tensors(const ag::Node& node, bool reads_forward) {
   if (is_custom_function(node)) return reads_forward;
   try {
@@ -52,7 +52,7 @@ class SavingNodeFinder {
   }
 
  private:
-  // The nodes of its stage to which a tangent comes.
+  // Finds the nodes of its stage that a tangent reaches.
   void follow(size_t tangent) {
     if (places_.leaves(nullptr, stages_.tangents[tangent])) return;
     std::vector<const ag::Node*> open{stages_.tangents[tangent].function.get()};
@@ -73,7 +73,7 @@ class SavingNodeFinder {
     }
   }
 
-  // Nodes come after those that their gradients go on to.
+  // Called for each node after the nodes that its gradients go on to.
   void gather(const ag::Node& node) {
     auto& gradients = reach_.at(&node).gradients;
     for (const ag::Edge& edge : node.next_edges()) {

@@ -11,8 +11,8 @@ struct Node;
 
 namespace diptych {
 
-/// Which gradients a kind of nodes takes part in: those from which tangents, to which primals and crossings. True for
-/// each that counts.
+/// Which gradients one kind of node takes part in: `tangents` marks where they come from, `gradients` marks the primals
+/// and crossings that they go to.
 struct SavingNode {
   std::vector<bool> tangents;
   std::vector<bool> gradients;
@@ -24,7 +24,7 @@ namespace detail {
 class Recorder;
 struct Stages;
 
-/// One for each kind of the nodes `saving` of a trace.
+/// Returns one entry for each kind of node in `saving`, the nodes of a trace that read values of the forward.
 std::vector<SavingNode> find_saving_nodes(const Recorder& recorder, const Stages& stages, const ForwardPlan& plan,
                                           const std::unordered_set<const torch::autograd::Node*>& saving);
 

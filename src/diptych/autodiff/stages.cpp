@@ -20,8 +20,8 @@ bool is_made_around_the_graph(const OutputPlan& output) {
          output.kind == OutputPlan::Kind::kRegenerated;
 }
 
-// The node of a view as it stands; none if the base has changed since, so that nothing has been computed from the view
-// as it is now.
+// Returns the present node of a view; none if the base has changed since, so that nothing has been computed from the
+// view as it is now.
 ag::Edge edge_of_view(const at::Tensor& view) {
   const auto* meta = ag::impl::get_autograd_meta(view);
   if (meta == nullptr || !meta->grad_fn_) return {};
@@ -68,7 +68,8 @@ class StageFinder {
   void add_result(ag::Edge edge, Crossing crossing) {
     if (edge.is_valid() && !ends_.contains(edge.function.get())) results_.push_back({std::move(edge), crossing});
   }
-  /// Calls `visit` with each edge on the way from a node that leads to no primal; it says whether to go on behind it.
+  /// Calls `visit` with each edge that can be reached from a node, except edges into primals; `visit` returns whether
+  /// to go on.
   template <class Visit>
   void follow(const ag::Node& from, const Visit& visit) const {
     std::vector<const ag::Node*> open{&from};
@@ -128,8 +129,8 @@ std::vector<ag::Node*> StageFinder::find_inner() const {
   return inner;
 }
 
-// A node from which another can be reached has the longer way to the leaves. Those behind several inner results belong
-// to the last of them.
+// A node from which another can be reached is farther from the leaves. Nodes behind several inner results belong to the
+// last of them.
 void StageFinder::number_stages(std::vector<ag::Node*> inner) {
   std::stable_sort(inner.begin(), inner.end(),
                    [](const ag::Node* a, const ag::Node* b) { return a->topological_nr() > b->topological_nr(); });
@@ -186,8 +187,7 @@ void StageFinder::cross(const ag::Edge& edge) {
   stages_.crossings.push_back(edge);
 }
 
-// In eager an argument that no result is computed from has no part in the backward, and the history that it comes with
-// is not run.
+// In eager an argument that no result is computed from takes no part in the backward, and its history is not run.
 std::vector<std::vector<bool>> find_destinations(const Recorder& recorder, const Stages& stages,
                                                  const ForwardPlan& plan) {
   const GradientPlaces places(recorder, stages);

@@ -1,12 +1,12 @@
 // The parts that a backward is cut into where one result of the function is computed from another.
 //
-// Note [Stages of a backward]: in eager each result has a node of its own, at which the gradient with respect to that
-// result can be asked for, kept or changed by a hook, and it is all of the gradient: what arrives from outside and what
-// comes from the results that are computed from it. One node of ours stands for many of eager's. So where a result is
-// computed from another, the inner one begins a stage: its node and all that lie behind it, up to the next inner
-// result. Each stage is a node for autograd. Gradients leave a stage by crossings: to an inner result, to a view or a
-// leaf that has its own place outside the graph, or to any other node of a later stage, whose tangent is hidden. So
-// each node of the trace belongs to one stage and runs once. Most functions have one stage.
+// Note [Stages of a backward]: in eager each result has a node of its own, where the gradient with respect to that
+// result can be asked for, kept or changed by a hook. It is the whole gradient: what arrives from outside and what
+// comes from the results that are computed from it. One node of ours replaces many of eager's. So where a result is
+// computed from another, the inner one begins a stage: its node and all the nodes that its gradient flows on to, up to
+// the next inner result. Each stage is a node for autograd. Gradients leave a stage by crossings: to an inner result,
+// to a view or a leaf that has its own place outside the graph, or to any other node of a later stage, whose tangent is
+// hidden. So each node of the trace belongs to one stage and runs once. Most functions have one stage.
 #pragma once
 #include <torch/csrc/autograd/edge.h>
 #include <torch/csrc/autograd/node.h>
@@ -30,13 +30,13 @@ struct Stages {
 };
 
 /// Where gradients leave a stage: at the edges of primals, and of crossings to later stages. A place is the number of a
-/// primal, or theirs and that of a crossing.
+/// primal, or the number of primals plus that of a crossing.
 class GradientPlaces {
  public:
   GradientPlaces(const Recorder& recorder, const Stages& stages);
   /// Whether gradients leave the stage of `from`, or of the edge's own node where that is null, by this edge.
   bool leaves(const torch::autograd::Node* from, const torch::autograd::Edge& edge) const;
-  /// Marks the places at which `edge`, which leaves, arrives.
+  /// Marks the places at which `edge` arrives. Requires: it leaves its stage.
   void mark(const torch::autograd::Edge& edge, std::vector<bool>& gradients) const;
 
  private:

@@ -16,9 +16,9 @@ namespace diptych {
 class Executable {
  public:
   virtual ~Executable() = default;
-  /// Runs the graph. `inputs` holds one tensor per graph input (undefined where a tangent is) and is consumed: an
-  /// executable frees each as soon as its last use has passed. Returns one tensor per graph output, undefined for none.
-  /// Called below autograd and with autocast off. Threads: any number at once.
+  /// Runs the graph. `inputs` holds one tensor per graph input (undefined for a tangent that is not given) and is
+  /// consumed: an executable frees each input as soon as its last use has passed. Returns one tensor per graph output,
+  /// undefined for none. Called below autograd and with autocast off. Threads: any number at once.
   virtual std::vector<at::Tensor> run(std::vector<at::Tensor>&& inputs) const = 0;
 };
 

@@ -33,7 +33,7 @@ class CheckedExecutable final : public Executable {
     if (is_checked_.load(std::memory_order_acquire) && !checks_calls())
       return counted(executable_->run(std::move(inputs)));
     if (checks_calls()) detail::check_call(graph_, inputs);
-    // The inputs are consumed by the run; their sizes are read before.
+    // The run consumes the inputs, so their sizes are read before it.
     std::map<std::string, int64_t> symbols;
     if (binder_.has_symbols()) symbols = binder_.solve(binder_.observe(inputs));
     auto outputs = counted(executable_->run(std::move(inputs)));
@@ -58,7 +58,7 @@ class CheckedExecutable final : public Executable {
     }
   }
 
-  // Strides are the backend's own business, so contiguous ones stand for all.
+  // Strides are the backend's own business, so they are left out.
   static std::string describe(at::ScalarType dtype, c10::Device device, at::IntArrayRef sizes) {
     auto text = fmt::format("{}[{}]", dtype_name(dtype), fmt::join(sizes, ","));
     return device.is_cpu() ? text : text + " on " + device.str();

@@ -27,7 +27,7 @@ std::vector<Part> split(const Backend& backend, const Graph& graph) {
   return parts;
 }
 
-// One part made ready, with the values that it takes and gives by their number in the whole graph.
+// One part made ready, with the values that it takes and returns by their number in the whole graph.
 struct Stage {
   std::shared_ptr<const Executable> executable;
   std::vector<int32_t> inputs;

@@ -22,7 +22,7 @@ size_t hash_of(const RunKey& key) {
 
 std::string name_of(const RunCall& call) { return call.node->name(); }
 
-// How many calls of two tasks are alike from the first on.
+// Returns how many calls two runs have in common from the first on.
 size_t common_calls(const RunKey& a, const RunKey& b) {
   const auto [left, right] =
       std::mismatch(a.structure.begin(), a.structure.end(), b.structure.begin(), b.structure.end());
@@ -35,7 +35,7 @@ size_t common_calls(const RunKey& a, const RunKey& b) {
   return count;
 }
 
-// Makes `entry` one for all sizes of a range; false if there is no graph for them.
+// Makes `entry` right for all sizes of `pattern`; returns false if there is no graph for them.
 bool unify_traces(const std::vector<RunCall>& calls, RunContents& contents, const SizePattern& pattern,
                   BackwardEntry& entry) {
   const auto actual = *pattern.match(contents.key().sizes);
@@ -64,7 +64,7 @@ bool unify_traces(const std::vector<RunCall>& calls, RunContents& contents, cons
   return true;
 }
 
-// A line for each call, with what it brings to the key, and the graph.
+// Logs a line for each call, with its part of the key, and the graph.
 void log_entry(const BackwardEntry& entry) {
   if (!log_enabled(Log::kBackwardVerbose)) return;
   RunKey::Part last{0, 0};
@@ -80,7 +80,7 @@ void log_entry(const BackwardEntry& entry) {
   if (entry.program) log(Log::kBackwardVerbose, "{}", entry.program->graph().code());
 }
 
-// Its line of words; the layouts behind it are bytes.
+// Returns the readable first line of an ending's key; the rest is binary.
 std::string_view words_of_ending(const RunKey& key) {
   return std::string_view(key.ending).substr(0, key.ending.find('\n'));
 }
@@ -177,7 +177,7 @@ BackwardCache::Found BackwardCache::find(const std::vector<RunCall>& calls, RunC
   return {entry, entry->pattern ? *entry->pattern->match(contents.key().sizes) : SymbolValues{}, std::move(miss)};
 }
 
-// Nodes that turn out not to be replayable are left as they are, one after the other.
+// Nodes that turn out not to be replayable become eager nodes, one after the other.
 std::shared_ptr<BackwardEntry> BackwardCache::capture(const std::vector<RunCall>& calls, RunContents& contents) {
   auto entry = std::make_shared<BackwardEntry>();
   entry->key = contents.key();
@@ -225,7 +225,7 @@ std::vector<BackwardCache::Entry> BackwardCache::of_structure(size_t hash, const
   return entries;
 }
 
-// Compared with the known run that begins most alike.
+// Compares with the known run that has the most calls in common from the first on.
 BackwardCache::Miss BackwardCache::explain(const std::vector<RunCall>& calls, const RunKey& key) const {
   const BackwardEntry* nearest = nullptr;
   size_t common = 0;

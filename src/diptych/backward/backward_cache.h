@@ -1,4 +1,4 @@
-// The graphs of captured backward runs, by what the runs' nodes say of themselves.
+// The graphs of captured backward runs, keyed by what the runs' nodes say of themselves.
 #pragma once
 #include <list>
 #include <map>
@@ -15,16 +15,16 @@
 
 namespace diptych::detail {
 
-/// A captured run. Where nothing could be captured there is no program. Where sizes are dynamic, the graph has one
-/// input more: a tensor of no elements whose sizes are the symbols' values, then 0.
+/// A captured run; `program` is null if nothing could be captured. Where sizes are dynamic, the graph has one input
+/// more: a tensor without elements whose sizes are the symbols' values, then 0.
 struct BackwardEntry {
   RunKey key;
   std::optional<SizePattern> pattern;  ///< of the key's sizes, if some are dynamic
   std::vector<std::string> names;      ///< of the nodes, in order
   std::vector<bool> stays_eager;       ///< which of them can't be replayed
   BackwardTrace trace;
-  Graph general;                         ///< as traces of it are, if some sizes are dynamic
-  std::map<SymbolValues, bool> checked;  ///< sizes at which a trace was compared with `general`, and whether it is that
+  Graph general;                         ///< the traced graph, before any pass, if some sizes are dynamic
+  std::map<SymbolValues, bool> checked;  ///< sizes at which a trace was compared with `general`, and whether it agreed
   std::shared_ptr<const Program> program;
 };
 
@@ -40,21 +40,21 @@ class BackwardCache {
   struct Found {
     std::shared_ptr<const BackwardEntry> entry;
     SymbolValues symbols{};    ///< if sizes are dynamic
-    std::optional<Miss> miss;  ///< if it was captured, or tried to be, for this task
+    std::optional<Miss> miss;  ///< if a capture was made, or tried, for this run
     bool was_traced = false;   ///< if a trace showed that an entry is right for sizes that are new to it
   };
-  /// The entry of a task, captured now if there is none. Errors: LostNode, what the task's ending throws.
+  /// Returns the entry of a run, captured now if there is none. Errors: LostNode; what the run's ending throws.
   Found find(const std::vector<RunCall>& calls, RunContents& contents);
   void clear();
 
  private:
   using Entry = std::shared_ptr<BackwardEntry>;
   std::optional<Found> find_known(size_t hash, const RunKey& key);
-  /// An entry with dynamic sizes that a trace at this task's sizes shows to be right for them.
+  /// Returns an entry with dynamic sizes that a trace at this run's sizes shows to be right for them.
   std::optional<Found> find_by_trace(size_t hash, const std::vector<RunCall>& calls, RunContents& contents);
   Found used(std::list<Entry>::iterator place, const SymbolValues& symbols);
   std::shared_ptr<BackwardEntry> capture(const std::vector<RunCall>& calls, RunContents& contents);
-  /// A graph for the sizes of this task and those of the entries that have its structure; null if there is none.
+  /// Makes a graph for the sizes of this run and of the entries that have its structure; null if there is none.
   std::shared_ptr<BackwardEntry> generalize(size_t hash, const std::vector<RunCall>& calls, RunContents& contents);
   std::vector<Entry> of_structure(size_t hash, const RunKey& key) const;
   void add(size_t hash, Entry entry);
@@ -63,9 +63,9 @@ class BackwardCache {
   static constexpr size_t kMostEntries = 256;
   static constexpr size_t kMostFailures = 3;
   std::mutex mutex_;
-  std::list<Entry> entries_;  ///< the one used last in front
+  std::list<Entry> entries_;  ///< the most recently used first
   std::unordered_multimap<size_t, std::list<Entry>::iterator> by_structure_;
-  std::unordered_map<size_t, size_t> failures_;  ///< by structure, how often its sizes had nothing in common
+  std::unordered_map<size_t, size_t> failures_;  ///< by structure, how many times no graph for several sizes was found
 };
 
 }  // namespace diptych::detail

@@ -54,7 +54,7 @@ Switches& switches() {
 }
 
 thread_local std::shared_ptr<const BackwardEntry> last;
-thread_local size_t num_captured_passes = 0;            ///< that this thread is in the middle of, one inside the other
+thread_local size_t num_captured_passes = 0;            ///< nested runs that this thread is in
 thread_local detail::RunEnding* next_ending = nullptr;  ///< of the run that starts next
 
 ag::variable_list run_task(const NodePtr& root, const ag::GraphTask& task, bool accumulate,
@@ -71,7 +71,7 @@ void add_user() {
   ++state.count;
 }
 
-// The engine refuses while another thread is in a backward; then the next one to leave does it.
+// The engine refuses while another thread is in a backward; the next user to leave then tries again.
 void remove_user() noexcept {
   auto& state = switches();
   const std::lock_guard lock(state.mutex);
@@ -84,8 +84,8 @@ void remove_user() noexcept {
   }
 }
 
-/// What the engine has kept of its nodes' warnings. It replays them itself where nobody captures; LibTorch does not
-/// export what does so.
+/// Gives access to the nodes' warnings that the engine has kept. Where nobody captures, the engine replays them itself,
+/// by a function that LibTorch does not export.
 struct KeptWarnings {
   using type = std::vector<c10::Warning> ag::utils::DelayWarningHandler::*;
   friend type member_of(KeptWarnings);
@@ -96,7 +96,7 @@ struct PrivateMember {
 };
 template struct PrivateMember<KeptWarnings, &ag::utils::DelayWarningHandler::warnings_>;
 
-// What the engine does with a task that nobody captures.
+// Runs a task as the engine does when nobody captures.
 ag::variable_list run_in_eager(const NodePtr& root, const ag::GraphTask& task) {
   const auto shared = const_cast<ag::GraphTask&>(task).shared_from_this();
   const auto future =
@@ -114,7 +114,7 @@ void run_final_callbacks(ag::GraphTask& task) {
   }
 }
 
-/// One run through a graph that is there.
+/// One run of a captured graph.
 class CapturedRun {
  public:
   CapturedRun(const BackwardEntry& entry, const std::vector<detail::RunCall>& calls, bool keeps_graph)
@@ -122,7 +122,7 @@ class CapturedRun {
 
   ag::variable_list run(std::vector<at::Tensor>&& inputs, bool records_gradients) {
     detail::EagerRun eager(calls_, entry_.trace.num_numbers, keeps_graph_, entry_.trace.dense);
-    // Where nobody's code runs on the way, nobody can see that what nodes have saved is let go before.
+    // If no user code runs on the way, nobody can see that what nodes have saved is released before the run.
     if (!entry_.trace.runs_user_code) release(calls_.size());
     try {
       ag::variable_list results = run_program(std::move(inputs), records_gradients);
@@ -145,7 +145,7 @@ class CapturedRun {
     return entry_.program->run(std::move(inputs));
   }
 
-  // Nodes in front of number `end` have run.
+  // Releases what the nodes before number `end`, which have run, have saved.
   void release(size_t end) const {
     if (keeps_graph_) return;
     for (size_t i = 0; i < end; ++i) {
@@ -153,7 +153,8 @@ class CapturedRun {
     }
   }
 
-  // What a hook or a node threw, as the user threw it: the interpreter wraps it in where it was.
+  // Rethrows what a hook or a node threw, as the user threw it: the interpreter has wrapped it in an error that says
+  // where.
   [[noreturn]] static void rethrow_users() {
     const auto error = std::current_exception();
     try {
@@ -181,7 +182,7 @@ struct Outcome {
   const char* why_eager = nullptr;
   bool is_captured = false;  ///< a graph was traced for it
   std::optional<detail::BackwardCache::Miss> miss{};
-  bool was_traced = false;  ///< to see that a graph is right for sizes that are new to it
+  bool was_traced = false;  ///< to check that a graph is right for sizes that are new to it
 };
 
 void add(const Outcome& outcome, backward_capture::Statistics& statistics) {
@@ -198,7 +199,7 @@ void add(const Outcome& outcome, backward_capture::Statistics& statistics) {
   }
 }
 
-/// Of the process.
+/// The statistics of the process.
 struct Totals {
   std::mutex mutex;
   backward_capture::Statistics statistics;
@@ -225,18 +226,18 @@ bool captures_here(const detail::RunEnding* ending) {
 }
 
 // Note [Backwards inside backwards]: a backward that a hook or a node starts is captured like any other, on the stack
-// of the first. Deeper ones are the engine's, which goes on in another thread where a stack has had enough.
+// of the first. Deeper ones are left to the engine, which continues in another thread when a stack gets too deep.
 constexpr size_t kMostNested = 8;
 
 const char* why_in_eager(const ag::GraphTask& task) {
-  // There the engine looks at what each node gives.
+  // In anomaly mode the engine looks at what each node returns.
   if (ag::AnomalyMode::is_enabled()) return "anomaly mode";
   const auto num_outer = num_captured_passes + static_cast<size_t>(task.reentrant_depth_);
   if (num_outer >= kMostNested) return "backwards nested too deep";
   return detail::why_thread_is_not_plain();
 }
 
-// What else changes what nodes record: nothing where all is as at the start of a program.
+// Describes what else changes what nodes record; empty where all is as at the start of a program.
 std::string surroundings() {
   const GlobalState state = GlobalState::current();
   std::string words;
@@ -272,7 +273,7 @@ ag::variable_list run_graph(const detail::BackwardCache::Found& found, const std
 ag::variable_list run_task(const NodePtr& root, const ag::GraphTask& task, bool /*accumulate*/,
                            const ag::edge_list& /*outputs*/) {
   detail::leave_entry();
-  // A run that starts inside this one has none.
+  // A run that starts inside this one has no ending.
   detail::RunEnding* const ending = std::exchange(next_ending, nullptr);
   if (!captures_here(ending)) return run_in_eager(root, task);
   auto& mutable_task = const_cast<ag::GraphTask&>(task);
@@ -316,7 +317,7 @@ BackwardCapture::BackwardCapture() : outer_(innermost_guard) {
   innermost_guard = this;
 }
 
-// Guards that are not on the stack may go in another order than they came.
+// Guards that are not on the stack may be destroyed in any order.
 BackwardCapture::~BackwardCapture() {
   BackwardCapture** link = &innermost_guard;
   while (*link != nullptr && *link != this) link = &(*link)->outer_;

@@ -18,11 +18,11 @@ namespace backward_capture {
 /// What happened to backward runs.
 struct Statistics {
   size_t captures = 0;              ///< graphs that were traced
-  size_t hits = 0;                  ///< runs that ran a graph that was there
-  size_t size_checks = 0;           ///< hits that were traced, as a graph for many sizes met these for the first time
-  size_t eager = 0;                 ///< runs that autograd's engine ran, as they could not be captured
-  std::vector<std::string> misses;  ///< why each capture had to be made, in a line
-  /// How many of them there were of each kind: "first backward", "new autograd node", "fewer autograd nodes", "size
+  size_t hits = 0;                  ///< runs that used a graph made before
+  size_t size_checks = 0;           ///< hits that were traced: a graph for many sizes met these for the first time
+  size_t eager = 0;                 ///< runs that autograd's engine ran because they could not be captured
+  std::vector<std::string> misses;  ///< one line per capture: why it had to be made
+  /// How many misses there were of each kind: "first backward", "new autograd node", "fewer autograd nodes", "size
   /// changed", "other results", "other ending", "other state".
   std::map<std::string, size_t> misses_by_reason;
   std::map<std::string, size_t> eager_by_reason;  ///< why the engine ran them, such as "batched gradients"
@@ -30,14 +30,15 @@ struct Statistics {
 
 }  // namespace backward_capture
 
-/// While one lives, backward runs that this thread starts run through a captured graph of the whole run: of every
-/// autograd node, whoever made it, hooks and the accumulation of gradients among them. The first run of a kind is
-/// captured, later ones with nodes, constants, sizes and strides as the first run its graph. What a graph can't hold
-/// (hooks, accumulation, nodes that can't be replayed on stand-ins) stands in it as hop.autograd_node and runs as in
-/// eager, in eager's order. A run that can't be captured at all runs in eager, which the statistics count by reason:
-/// batched gradients, transforms of functions, dispatch modes, forward-mode differentiation, tensor subclasses, nested,
-/// sparse, quantized and lazily conjugated tensors, anomaly mode, and runs that are nested more than eight deep.
-/// Results, errors, warnings and what is accumulated are eager's. Threads: each has its own; others run in eager.
+/// While a guard lives, each backward run that this thread starts runs as one captured graph: every autograd node,
+/// whoever made it, with hooks and the accumulation of gradients. The first run of its kind is captured; later runs
+/// with the same nodes, constants, sizes and strides run its graph. What a graph can't hold (hooks, accumulation, nodes
+/// that can't be replayed on stand-ins) is a hop.autograd_node in it, which runs as in eager and in eager's order. A
+/// run that can't be captured at all runs in eager, and the statistics count it by reason: batched gradients,
+/// transforms of functions, dispatch modes, forward-mode differentiation, tensor subclasses, nested, sparse, quantized
+/// and lazily conjugated tensors, anomaly mode, and runs that are nested more than eight deep. Results, errors,
+/// warnings and accumulated gradients are eager's. Threads: each has guards of its own; threads without one run in
+/// eager.
 /// Source: PyTorch's compiled autograd (torch/csrc/dynamo/compiled_autograd.h), whose interface to nodes it uses.
 /// Errors: c10::Error if another thread is in a backward run while the process's first guard is made.
 class BackwardCapture {
@@ -47,7 +48,7 @@ class BackwardCapture {
   BackwardCapture(const BackwardCapture&) = delete;
   BackwardCapture& operator=(const BackwardCapture&) = delete;
 
-  /// What happened to the runs that this thread started since the guard was made, those of guards inside it included.
+  /// Returns what happened to the runs that this thread started since the guard was made, also under guards inside it.
   const backward_capture::Statistics& stats() const { return stats_; }
 
  private:
@@ -62,14 +63,15 @@ namespace backward_capture {
 void enable();
 void disable();
 
-/// What happened in this process since the last reset(), on all threads.
+/// Returns what happened in this process since the last reset(), on all threads.
 Statistics statistics();
 
 /// Forgets all graphs, and the statistics.
 void reset();
 
-/// The graph of the run that ran last on this thread: from what its nodes have saved to the gradients asked for.
-/// Errors: UserError if none has run, or if it ran in eager.
+/// Returns the graph of this thread's last run: its inputs are the tensors that the run's nodes have saved, its outputs
+/// the requested gradients.
+/// Errors: UserError if none has run, or if the last one ran in eager.
 Graph last_graph();
 
 }  // namespace backward_capture

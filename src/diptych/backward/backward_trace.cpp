@@ -28,13 +28,14 @@ class ReplayInterface final : public ca::PyCompilerInterface {
                                   const c10::IValue& /*output_metadata*/) const override {
     return replay(compiler).call(name, inputs, arguments);
   }
-  // An in-place operator on a view: the gradient of the base, the slice of it that the view was, and a copy of that.
+  // For an in-place operator on a view: the gradient of the base, the slice of it that the view was, and a copy of
+  // that.
   ag::variable_list call_copy_slices_prologue(PyObject* compiler, const ag::variable_list& inputs,
                                               const at::TensorGeometry& base,
                                               const at::TensorGeometry& view) const override {
     return replay(compiler).guarded(
         [&]() -> ag::variable_list {
-          // A tensor with gaps is taken from all the memory that it reaches: a value of a graph has none.
+          // A tensor with gaps is a view of all the memory that it spans, since a value of a graph has no gaps.
           const auto extent = static_cast<int64_t>(
               at::detail::computeStorageNbytes(base.sizes(), base.strides(), /*itemsize_bytes=*/1));
           const bool has_gaps = extent != base.numel();

@@ -1,4 +1,4 @@
-// A task of autograd's engine as a graph: its nodes are replayed on stand-ins for the tensors that they have saved.
+// A run of autograd's engine as a graph: its nodes are replayed on stand-ins for the tensors that they have saved.
 #pragma once
 #include <stdexcept>
 
@@ -9,14 +9,14 @@
 namespace diptych::detail {
 
 struct BackwardTrace {
-  Graph graph;  ///< from the tensors of a RunContents, in order, to the task's results, or to those of its ending
+  Graph graph;  ///< from the tensors of a RunContents, in order, to the results of the run or of its ending
   std::vector<MaybeUndefined> maybe_undefined;  ///< per result; see Note [Undefined on the way]
   size_t num_numbers = 0;
-  MaybeUndefined dense;         ///< eager results that an ending takes
-  bool runs_user_code = false;  ///< hooks, or nodes that are run as they are; gradients are accumulated so, too
+  MaybeUndefined dense;         ///< numbers of the eager results that an ending takes, which must not be sparse
+  bool runs_user_code = false;  ///< hooks, or eager nodes other than an accumulation without hooks
 };
 
-/// A node that can't be replayed on stand-ins.
+/// Thrown for a node that can't be replayed on stand-ins.
 class UnsupportedNode : public std::runtime_error {
  public:
   UnsupportedNode(size_t call, const std::string& reason) : std::runtime_error(reason), call_(call) {}
@@ -26,16 +26,16 @@ class UnsupportedNode : public std::runtime_error {
   size_t call_;
 };
 
-/// A node that was not put back in order after it had been replayed.
+/// Thrown for a node that was not restored after its replay.
 class LostNode : public InternalError {
  public:
   using InternalError::InternalError;
 };
 
-/// Traces a task. `stays_eager`: calls to run as they are besides those that `contents` names. `sizes`: those of the
-/// key, or others in their place, for which the task is traced as if its nodes had them. Nothing is run, no hook is
-/// called, and the nodes are left as they were. Threads: one at a time in the process. Requires: the engine's task is
-/// current on this thread, with its grad mode. Errors: UnsupportedNode; LostNode; what the ending throws.
+/// Traces a run. `stays_eager`: calls whose nodes are eager nodes, besides those that `contents` names. `sizes`: those
+/// of the key, or others in their place; the run is traced as if its nodes had them. Nothing is run, no hook is called,
+/// and the nodes are left as they were. Threads: one at a time in the process. Requires: the engine's task is current
+/// on this thread, with its grad mode. Errors: UnsupportedNode; LostNode; what the ending throws.
 BackwardTrace trace_backward(const std::vector<RunCall>& calls, RunContents& contents,
                              const std::vector<bool>& stays_eager, const std::vector<int64_t>& sizes);
 

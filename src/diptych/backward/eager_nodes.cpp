@@ -31,8 +31,8 @@ EagerCall eager_call_of(const Node& node) {
           attributes.integer("first_number")};
 }
 
-// What is captured of a result: the layout of what a hook was given, if that is dense, and else a contiguous one. Other
-// strides would make views behind it illegal, or read something else.
+// Gives a result the layout that was captured: that of what a hook was given, if that is dense, else a contiguous one.
+// With other strides, later views would be illegal, or read other elements.
 at::Tensor laid_out(const ag::Node& node, at::Tensor result, const at::Tensor& given) {
   if (result.layout() != at::kStrided) return result;
   const bool is_like_given = given.defined() && given.layout() == at::kStrided;
@@ -50,7 +50,7 @@ at::Tensor laid_out(const ag::Node& node, at::Tensor result, const at::Tensor& g
   return has_layout ? result : result.contiguous();
 }
 
-// Zeros in the place of a gradient of a node's inputs, or of one that goes into it.
+// Returns zeros for a gradient of a node's inputs, or for one that goes into the node.
 at::Tensor zeros_for(const ag::Node& node, EagerStage stage, size_t index) {
   if (stage == EagerStage::kTensorHooks || stage == EagerStage::kPreHooks)
     return node.input_metadata(index).zeros_like();
@@ -58,7 +58,7 @@ at::Tensor zeros_for(const ag::Node& node, EagerStage stage, size_t index) {
   return edge.function->input_metadata(edge.input_nr).zeros_like();
 }
 
-// As the engine adds up gradients: what is sparse comes second, where nobody differentiates the sum.
+// Adds gradients as the engine does: a sparse one comes second where nobody differentiates the sum.
 at::Tensor sum_of(const at::Tensor& a, const at::Tensor& b) {
   if (!a.defined()) return b;
   if (!b.defined()) return a;
@@ -66,7 +66,7 @@ at::Tensor sum_of(const at::Tensor& a, const at::Tensor& b) {
   return comes_second ? at::add(b, a) : at::add(a, b);
 }
 
-/// How many tensors a stage of a node takes and gives.
+/// How many tensors a stage of a node takes and returns.
 struct Arity {
   size_t inputs;
   size_t results;
@@ -147,8 +147,7 @@ bool EagerRun::is_undefined(const MaybeUndefined& maybe_undefined) const {
                                                  [&](int64_t number) { return undefined_[number]; });
 }
 
-// Always, as it costs little: what a graph and the run at hand do not agree on would else be read from memory that is
-// not there.
+// Checks in every build, as it costs little: where a graph and the run disagreed, memory out of bounds would be read.
 void EagerRun::check(const EagerCall& eager, const std::vector<at::Tensor>& operands) const {
   DIPTYCH_ASSERT(eager.call < calls_.size(), "the graph runs node {} of a run of {} nodes", eager.call, calls_.size());
   const ag::Node& node = *calls_[eager.call].node;
@@ -172,7 +171,7 @@ std::vector<at::Tensor> EagerRun::call(const EagerCall& eager, std::vector<at::T
   const c10::impl::ForceDispatchKeyGuard keys(keys_);
   check(eager, operands);
   last_call_ = eager.call;
-  // What results are laid out like: the sum of two as the first, whether or not that turns out to be undefined.
+  // The tensors that results are laid out like. A sum is laid out like its first operand, even one that is undefined.
   std::vector<at::Tensor> like;
   if (eager.stage == EagerStage::kSum) like = {operands[0]};
   std::vector<at::Tensor> inputs(eager.is_given.size());
@@ -249,7 +248,7 @@ std::vector<at::Tensor> EagerRun::run_node(ag::Node& node, std::vector<at::Tenso
   return outputs;
 }
 
-// A post hook may still look at what the node has saved, which is let go of behind it, or else when the run ends.
+// A post-hook may still look at what the node has saved, so it is released after the hooks, or when the run ends.
 std::vector<at::Tensor> EagerRun::run_bare_node(ag::Node& node, std::vector<at::Tensor>&& inputs) const {
   if (!keeps_graph_) node.will_release_variables();
   ag::variable_list outputs = node(std::move(inputs));

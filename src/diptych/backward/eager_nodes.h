@@ -1,5 +1,5 @@
-// hop.autograd_node: a node of the autograd graph, or one kind of its hooks, that stays eager in the middle of a
-// captured backward. What a graph can't hold is so kept, in eager's order and on eager's tensors.
+// hop.autograd_node: a node of the autograd graph, or one kind of its hooks, that runs eagerly in the middle of a
+// captured backward. It holds what a graph can't, and runs it in eager's order and on eager's tensors.
 #pragma once
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
@@ -9,7 +9,7 @@
 
 namespace diptych::detail {
 
-/// What an eager call does with its node.
+/// Which part of its node an eager call runs.
 enum class EagerStage : uint8_t {
   kTensorHooks,  ///< hooks on tensors and retain_grad: gradients to gradients
   kPreHooks,     ///< gradients to gradients
@@ -20,7 +20,7 @@ enum class EagerStage : uint8_t {
 };
 
 struct EagerCall {
-  size_t call = 0;  ///< position among the task's calls
+  size_t call = 0;  ///< position among the run's calls
   EagerStage stage = EagerStage::kNode;
   std::vector<bool> is_given;                   ///< per input of the stage, whether it is an operand; undefined if not
   std::vector<MaybeUndefined> maybe_undefined;  ///< per operand
@@ -30,13 +30,13 @@ struct EagerCall {
 
 const HopSchema& autograd_node_schema();
 
-/// The node of the graph for an eager call.
+/// Makes the graph's node for an eager call.
 Node make_eager_node(const EagerCall& eager, const std::vector<Value>& operands);
 
-/// One run of a captured backward: what its eager calls read. Made before the graph is run, on the same thread.
+/// The state that the eager calls of one captured run read. It is made before the graph is run, on the same thread.
 class EagerRun {
  public:
-  /// `dense`: numbers of results that must not be sparse, as what follows the run takes them. It outlives the run.
+  /// `dense`: numbers of results that must not be sparse, because the run's ending takes them; it outlives the run.
   EagerRun(const std::vector<RunCall>& calls, size_t num_numbers, bool keeps_graph, const MaybeUndefined& dense);
   ~EagerRun();
   EagerRun(const EagerRun&) = delete;
@@ -45,7 +45,7 @@ class EagerRun {
 
   std::vector<at::Tensor> call(const EagerCall& eager, std::vector<at::Tensor>&& operands);
   bool is_undefined(const MaybeUndefined& maybe_undefined) const;
-  /// The call that ran last, for what is left as eager would after an exception.
+  /// Returns the call that ran last, so that an exception leaves the nodes as it would in eager.
   size_t last_call() const { return last_call_; }
 
  private:
@@ -60,13 +60,13 @@ class EagerRun {
   bool keeps_graph_;
   std::vector<bool> undefined_;
   const MaybeUndefined& dense_;
-  c10::impl::LocalDispatchKeySet keys_;  ///< eager's
+  c10::impl::LocalDispatchKeySet keys_;  ///< those of eager
   size_t last_call_ = 0;
   EagerRun* outer_;
 };
 
-/// Where gradients are not recorded, a gradient that is a tensor which some node has saved is handed out without its
-/// history: there an operator would have made another tensor.
+/// Detaches a gradient that has a history where gradients are not recorded. Such a gradient is a tensor that some node
+/// has saved; in eager, an operator would have made a new tensor there.
 void drop_history(at::Tensor& gradient);
 
 }  // namespace diptych::detail

@@ -18,7 +18,7 @@ std::mutex& entrance() {
   return *mutex;
 }
 
-/// Held by a thread that is entering. One that has it does not wait for itself.
+/// Held by a thread that is entering. A thread that holds it does not wait for itself.
 class Entry {
  public:
   Entry() : is_first_(current == nullptr) {

@@ -68,7 +68,7 @@ void StepEnding::check_parameter(const at::Tensor& parameter) const {
                 parameter.device().str());
 }
 
-// They are called when a gradient has been accumulated, which it is not.
+// Refuses hooks on accumulation, which would never be called: a captured step does not accumulate.
 void StepEnding::check_hooks(const at::Tensor& parameter) const {
   if (!parameter.requires_grad()) return;
   const auto accumulation = ag::impl::try_get_grad_accumulator(parameter);
@@ -161,7 +161,7 @@ std::vector<at::Tensor> StepEnding::finish(const std::vector<FoundGradient>& fou
   return results;
 }
 
-// What a transform has computed is a gradient, whatever went into it.
+// A gradient that a transform has computed counts as defined, whatever went into it.
 std::vector<FoundGradient> StepEnding::transformed(std::vector<FoundGradient> gradients) const {
   if (options_.transform == nullptr) return gradients;
   const Scope scope("gradients");
@@ -184,7 +184,7 @@ std::vector<FoundGradient> StepEnding::transformed(std::vector<FoundGradient> gr
   return gradients;
 }
 
-// As torch::nn::utils::clip_grad_norm_. Zeros in the place of an undefined gradient change no norm.
+// Clips as torch::nn::utils::clip_grad_norm_ does. Zeros in the place of an undefined gradient change no norm.
 at::Tensor StepEnding::clip(std::vector<FoundGradient>& gradients) const {
   const Scope scope("clip");
   std::vector<at::Tensor> norms;
@@ -259,7 +259,7 @@ void StepEnding::take_results(std::vector<at::Tensor> results) {
   if (options_.keep_gradients) keep_gradients(results, options_.max_gradient_norm ? 1 : 0);
 }
 
-// As a gradient is accumulated for the first time: it is taken over where nobody else has its memory.
+// Keeps gradients as a first accumulation does: a gradient is taken over if nobody else has its memory.
 void StepEnding::keep_gradients(const std::vector<at::Tensor>& results, size_t first) const {
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const at::Tensor& gradient = results[first + i];

@@ -7,7 +7,7 @@
 
 namespace diptych::detail {
 
-/// One step: made before its backward, from what the optimizer holds then.
+/// The ending of one step, made before its backward from what the optimizer holds then.
 class StepEnding final : public RunEnding {
  public:
   /// Errors: UserError for parameters, state and hooks that a step can't hold.
@@ -22,15 +22,16 @@ class StepEnding final : public RunEnding {
                                  const std::vector<at::Tensor>& inputs) override;
   void take_results(std::vector<at::Tensor> results) override;
 
-  /// Takes the gradients that a run in eager has accumulated. Errors: UserError for those that are not strided.
+  /// Ends a run in eager with the gradients that it has accumulated. Errors: UserError for those that are not strided.
   void run_in_eager();
   /// Whether the update has run.
   bool is_done() const { return is_done_; }
-  /// Of the gradients before they were clipped; 0 if there was none.
+  /// Returns the norm of the gradients before they were clipped; 0 if there was none.
   double norm() const { return norm_; }
 
  private:
-  /// What is kept for a parameter. Fresh state is memory without values, which the optimizer gets if it is used.
+  /// The state kept for one parameter. Fresh state is memory without values; the optimizer gets it if the update used
+  /// it.
   struct State {
     size_t group = 0;
     std::vector<at::Tensor> tensors;

@@ -20,7 +20,7 @@ std::vector<double> sgd_options(const optim::OptimizerOptions& base) {
   return {options.momentum(), options.dampening(), options.weight_decay(), options.nesterov() ? 1.0 : 0.0};
 }
 
-// SGD counts nothing: all that matters is whether there is a momentum.
+// SGD counts no steps: all that matters is whether there is a momentum.
 int64_t sgd_steps(const optim::OptimizerParamState& state) {
   return static_cast<const optim::SGDParamState&>(state).momentum_buffer().defined() ? 1 : kNoState;
 }

@@ -12,16 +12,16 @@ struct OptimizerClass {
   const std::type_info* type;
   std::string_view rule;  ///< of update_rules.h
   std::vector<std::string_view> state_names;
-  /// In the order of the rule's names.
+  /// The options in the order of the rule's names.
   std::vector<double> (*options)(const torch::optim::OptimizerOptions& options);
-  /// A parameter's updates so far and its state, undefined where there is none.
+  /// The number of a parameter's updates so far, and its state tensors, undefined where there are none.
   int64_t (*steps)(const torch::optim::OptimizerParamState& state);
   std::vector<at::Tensor> (*tensors)(const torch::optim::OptimizerParamState& state);
   std::unique_ptr<torch::optim::OptimizerParamState> (*make)(std::vector<at::Tensor> tensors);
   void (*set_steps)(torch::optim::OptimizerParamState& state, int64_t steps);
 };
 
-/// Errors: UserError if the optimizer is none of SGD, Adam and AdamW themselves.
+/// Returns the class of an optimizer. Errors: UserError if it is not exactly an SGD, Adam or AdamW.
 const OptimizerClass& class_of(const torch::optim::Optimizer& optimizer);
 
 }  // namespace diptych::detail

@@ -35,7 +35,7 @@ std::vector<bool> defined(const ag::variable_list& list) {
 
 }  // namespace
 
-// A node of the user's binds its function each time, and calls it by the name that it gets here.
+// A user's node binds its function each time, and calls it by the name that this returns.
 std::string Replay::bind(const std::string& name, ca::functional_apply_t function, bool is_custom, bool is_traceable) {
   if (!is_custom) {
     functions_of_libtorch().insert_or_assign(name, std::move(function));
@@ -47,7 +47,7 @@ std::string Replay::bind(const std::string& name, ca::functional_apply_t functio
 
 ag::variable_list Replay::call(const std::string& name, const ag::variable_list& inputs,
                                const std::vector<c10::IValue>& arguments) {
-  // It comes unbound, and is done after the replay.
+  // LibTorch calls validate_outputs without binding it; check_outputs() does its work after the replay.
   if (name == "validate_outputs") return inputs;
   return guarded(
       [&]() -> ag::variable_list {
@@ -152,7 +152,7 @@ std::vector<bool> Replay::wanted_outputs() const {
   return wanted;
 }
 
-// Its hooks run around it: they have nodes of their own.
+// Records the bare node: its hooks have graph nodes of their own around it.
 ag::variable_list Replay::run_node_as_it_is(const ag::variable_list& inputs) {
   runs_user_code_ = true;
   return eager(EagerStage::kBareNode, inputs, wanted_outputs());
@@ -182,8 +182,8 @@ ag::variable_list Replay::apply(const ag::variable_list& inputs) {
   return outputs;
 }
 
-// What a node calls does not throw; see guarded(). What throws nevertheless does so while stand-ins are swapped in or
-// out: the node has lost what it had saved, and nobody may run it.
+// The functions that a node calls do not throw; see guarded(). Any other exception comes while stand-ins are swapped in
+// or out: the node has then lost what it had saved, and nobody may run it.
 ag::variable_list Replay::with_stand_ins(ca::SwapSavedVariables& saved, const ag::variable_list& inputs) {
   ag::Node& node = *calls_[current_].node;
   try {
@@ -211,7 +211,8 @@ void Replay::evaluate(size_t index) {
     runs_user_code_ = true;
     return eager(stage, list, defined(list));
   };
-  // Of a node that runs the engine hands out what came, of one that does not what its hooks made of it.
+  // For a node that runs, the engine hands out the gradients that came in; for one that does not, what its hooks made
+  // of them.
   const auto hand_out = [&] {
     for (const auto& capture : call.captures) found_[capture.output] = inputs[capture.input];
   };
@@ -229,7 +230,7 @@ void Replay::evaluate(size_t index) {
   if (!node.pre_hooks().empty()) inputs = with_hooks(EagerStage::kPreHooks, inputs);
   ag::variable_list outputs = apply(inputs);
   check_outputs(outputs);
-  // The graph would not.
+  // The graph would not warn.
   if (warnings_.any()) throw UnsupportedNode(index, "it warns: " + warnings_.first());
   maybe_undefined_.derive(inputs, outputs);
   if (!node.post_hooks().empty()) {
@@ -241,7 +242,7 @@ void Replay::evaluate(size_t index) {
   pass_on(std::move(outputs));
 }
 
-// What an eager call gives, or follows from that alone, may turn out to be sparse, and then order matters.
+// A result of an eager call, or one that follows from such results alone, may turn out sparse, and then order matters.
 at::Tensor Replay::sum_of(const at::Tensor& a, const at::Tensor& b) {
   if (!maybe_undefined_.of(a).empty() || !maybe_undefined_.of(b).empty())
     return eager(EagerStage::kSum, {a, b}, {true})[0];
@@ -265,7 +266,7 @@ void Replay::pass_on(ag::variable_list outputs) {
   }
 }
 
-// Apart from the node, so that what an ending throws is not taken for the node's.
+// Called apart from the node's replay, so that an exception of the ending is not taken for the node's.
 void Replay::tell_ending(const RunCall& call) {
   if (contents_.ending() == nullptr) return;
   for (const auto& capture : call.captures) {
@@ -328,7 +329,7 @@ BackwardTrace Replay::run() {
   for (size_t i = 0; i < calls_.size(); ++i) {
     try {
       evaluate(i);
-      // Of another run it would be another tensor.
+      // A tensor captured here would be stale in the next run.
       DIPTYCH_CHECK(recorder_.primals().empty(), "[backward] {} reads a tensor that it does not say that it holds",
                     short_name(*calls_[i].node));
     } catch (const UnsupportedNode&) {

@@ -1,4 +1,4 @@
-// The replay of a task's nodes on stand-ins, which records them.
+// The replay of a run's nodes on stand-ins, which records them.
 #pragma once
 #include <torch/csrc/autograd/input_metadata.h>
 
@@ -11,7 +11,7 @@
 
 namespace diptych::detail {
 
-/// Keeps the warnings of what is replayed from the user, whom only what is run should warn.
+/// Collects the warnings of a replay instead of showing them to the user: only what is run should warn.
 class KeptWarnings final : public c10::WarningHandler {
  public:
   void process(const c10::Warning& warning) override { words_.push_back(warning.msg()); }
@@ -22,7 +22,7 @@ class KeptWarnings final : public c10::WarningHandler {
   std::vector<std::string> words_;
 };
 
-/// Replays the calls of one task. LibTorch hands it back as the "compiler" to the interface below.
+/// Replays the calls of one run. LibTorch passes it back as the "compiler" to the interface in backward_trace.cpp.
 class Replay {
  public:
   Replay(const std::vector<RunCall>& calls, RunContents& contents, const std::vector<bool>& stays_eager,
@@ -40,7 +40,7 @@ class Replay {
                    bool is_traceable);
   torch::autograd::variable_list call(const std::string& name, const torch::autograd::variable_list& inputs,
                                       const std::vector<c10::IValue>& arguments);
-  /// Runs `body`; what it throws is kept until the node has been put back in order, and `otherwise` is returned.
+  /// Runs `body`; what it throws is kept until the node has been restored, and `otherwise` is returned.
   template <class Body, class Result>
   Result guarded(Body&& body, Result otherwise) {
     if (failure_) return otherwise;

@@ -27,13 +27,13 @@ void append(std::string& bytes, const ca::CompiledNodeArgs& args) {
   bytes.append(reinterpret_cast<const char*>(key.key), key.key_size);
 }
 
-// Differentiated again, the copy of a slice must be autograd's own: the graph's nodes know nothing of the base's
-// history.
+// If it is differentiated again, the copy of a slice must be autograd's own: the graph's nodes know nothing of the
+// base's history.
 bool is_copy_of_a_slice(const ag::Node& node) { return typeid(node) == typeid(ag::CopySlices); }
 
-// Whether only the node itself can say what it does. One of Python's would ask a compiler in Python. The copy of a
-// slice hands on what it is asked to the node of the operator that changed the slice, which is a user's, or gone when
-// it has run once.
+// Whether only the node itself can say what it does. A Python node would ask a compiler in Python. The copy of a slice
+// passes what it is asked on to the node of the operator that changed the slice, which may be a user's, or gone once it
+// has run.
 bool is_closed(const ag::Node& node) {
   if (is_python_function(node)) return true;
   if (!is_copy_of_a_slice(node)) return false;
@@ -41,10 +41,10 @@ bool is_closed(const ag::Node& node) {
   return copy.view_fn != nullptr || !copy.fn || is_custom_function(*copy.fn);
 }
 
-/// What is known of a call without asking its node. No padding, as it is compared as memory.
+/// What is known of a call without asking its node. It has no padding, as it is compared as memory.
 struct CallHead {
   const std::type_info* type;
-  uint32_t id;  ///< by which edges lead to it: of two leaves, one may be asked for
+  uint32_t id;  ///< by which edges lead to it: only some leaves may be requested
   uint32_t num_inputs, num_captures;
   uint32_t tensor_pre_hooks, retains_grad_hooks, pre_hooks, post_hooks;
   uint32_t flags;
@@ -155,9 +155,9 @@ void RunContents::collect_edges(const RunCall& call) {
   }
 }
 
-// A node that can't say what it holds may have said some of it; what it added is not used. So it is where a saved
-// tensor has hooks, which are called when the node takes it out, and where the node holds so much that LibTorch would
-// cut off what it says.
+// A node that can't say what it holds may have said some of it; what it added is not used. The same holds for a node
+// whose saved tensors have hooks, which are called when the node unpacks them, and for a node that holds so much that
+// LibTorch would truncate what it says.
 bool RunContents::collect_node(size_t index, const RunCall& call) {
   if (is_closed(*call.node)) return false;
   constexpr size_t kMostHeld = 4096;

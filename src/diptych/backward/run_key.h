@@ -1,4 +1,4 @@
-// What two tasks must have in common to be run by one graph, and the tensors that the graph takes.
+// What two backward runs must have in common to share a graph, and the tensors that the graph takes.
 #pragma once
 #include <torch/csrc/dynamo/compiled_autograd.h>
 
@@ -11,11 +11,11 @@
 
 namespace diptych::detail {
 
-/// A task's key. `structure` holds, call after call, what kind of node it is and its constants, how many gradients it
-/// takes and gives, its hooks, the kinds of the tensors that it has saved, and how the nodes are connected; `sizes`
-/// every size and stride of what they have saved, in the same order.
+/// A run's key. `structure` holds, call after call, the kind of the node and its constants, how many gradients it takes
+/// and returns, its hooks, the kinds of the tensors that it has saved, and how the nodes are connected; `sizes` holds
+/// every size and stride of the saved tensors, in the same order.
 struct RunKey {
-  std::string surroundings;  ///< the thread's state, as whoever captures sums it up
+  std::string surroundings;  ///< the thread's state, as the capturing code describes it
   std::string structure;
   std::vector<int64_t> sizes;
   struct Part {
@@ -23,8 +23,8 @@ struct RunKey {
     uint32_t sizes_end;
   };
   std::vector<Part> parts;  ///< one per call
-  size_t num_results = 0;   ///< gradients that the run returns, also those that nothing reaches
-  std::string ending;       ///< what follows the run: its key, a line of its own, and the layouts of its inputs
+  size_t num_results = 0;   ///< gradients that the run returns, including those that nothing reaches
+  std::string ending;       ///< what follows the run: its key, on a line of its own, then the layouts of its inputs
 
   /// Whether two keys differ in sizes alone, if at all.
   bool same_structure(const RunKey& other) const {
@@ -33,16 +33,17 @@ struct RunKey {
   }
 };
 
-/// Makes what is held while nodes are asked what they hold: where Python is loaded, its interpreter's lock, as saved
-/// tensors with hooks hand out Python objects. Set once, before any run is captured; without it nothing is held.
+/// Makes a guard that is held while nodes are asked what they hold. Where Python is loaded it holds the interpreter's
+/// lock, since saved tensors with hooks hand out Python objects. Set it once, before any run is captured; without it
+/// nothing is held.
 using AskingGuard = std::shared_ptr<void> (*)();
 void set_asking_guard(AskingGuard make);
 
-/// What a task's nodes say of themselves to whoever compiles them.
+/// What a run's nodes say of themselves when they are asked to be compiled.
 class RunContents {
  public:
-  /// `num_results`, `surroundings`: as in the key. `ending`: what follows the run in its graph, or null. Lives as long
-  /// as the contents.
+  /// `num_results`, `surroundings`: as in the key. `ending`: what follows the run in its graph, or null; it outlives
+  /// the contents.
   RunContents(const std::vector<RunCall>& calls, size_t num_results, bool records_gradients, std::string surroundings,
               RunEnding* ending = nullptr);
 
@@ -50,21 +51,22 @@ class RunContents {
   torch::dynamo::autograd::AutogradCompilerCall& compiler() { return compiler_; }
   /// Whether a call's node stays eager, because it accumulates a gradient or can't say what it holds.
   const std::vector<bool>& is_eager() const { return is_eager_; }
-  /// The call whose node a tensor is of, the first where there are several.
+  /// Returns the call whose node has saved a tensor, the first if there are several.
   size_t owner_of_tensor(size_t index) const { return tensors_[index].owner; }
-  /// Where a tensor's sizes, then its strides, stand in the key's sizes.
+  /// Returns where in the key's sizes a tensor's sizes, then its strides, begin.
   size_t place_of_tensor(size_t index) const { return tensors_[index].place; }
-  /// Where in the key's sizes those stand that a call's node holds itself.
+  /// A range of the key's sizes: those that a call's node holds itself.
   struct Places {
     size_t begin;
     size_t end;
   };
   Places places_of_node(size_t call) const { return calls_[call].own; }
-  /// The number of the first of the values that a call's node lifts into the graph, among those of all nodes.
+  /// Returns the number, among those of all nodes, of the first value that a call's node lifts into the graph.
   size_t first_lifted(size_t call) const { return calls_[call].first_lifted; }
-  /// Where the dimensions stand that the nodes at the ends of a call's edges expect of its gradients, edge after edge.
+  /// Returns where in the key's sizes the gradients' dimensions begin that the nodes at a call's edges expect, edge
+  /// after edge.
   size_t place_of_edges(size_t call) const { return calls_[call].edges; }
-  /// Why the run can't be captured, in a few words, or null.
+  /// Returns why the run can't be captured, in a few words, or null.
   const char* obstacle() const { return obstacle_; }
   RunEnding* ending() const { return ending_; }
   /// The tensors that the graph takes after those of the nodes.
@@ -102,7 +104,7 @@ class RunContents {
   size_t num_sizes_ = 0, num_lifted_ = 0;
 };
 
-/// Whether a node is the end of the graph: a leaf's.
+/// Whether a node accumulates the gradient of a leaf, and so is an end of the graph.
 bool accumulates(const torch::autograd::Node& node);
 
 }  // namespace diptych::detail

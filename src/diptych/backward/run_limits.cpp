@@ -30,7 +30,7 @@ constexpr std::array<KeyReason, 2> kThreadReasons{{
     {DispatchKeySet({DispatchKey::FuncTorchDynamicLayerFrontMode, DispatchKey::Functionalize}), kTransform},
 }};
 
-// A conjugate that has not been computed yet is one to the kernels that ask, and stand-ins do not say that they are.
+// Some kernels ask whether a tensor is lazily conjugated, and stand-ins do not say that they are.
 constexpr std::array<KeyReason, 7> kTensorReasons{{
     {DispatchKeySet({DispatchKey::FuncTorchBatched, DispatchKey::BatchedNestedTensor, DispatchKey::Batched}), kBatched},
     {DispatchKeySet({DispatchKey::FuncTorchGradWrapper, DispatchKey::Functionalize}), kTransform},

@@ -10,7 +10,7 @@ namespace {
 namespace ag = torch::autograd;
 using NodePtr = c10::intrusive_ptr<ag::Node>;
 
-/// A node whose gradients have all come, and when it ran in the forward.
+/// A node whose gradients have all arrived, and when it ran in the forward.
 struct Ready {
   uint64_t sequence_number;
   uint32_t id;

@@ -1,10 +1,10 @@
-// How a run gets an ending: the next one that the thread starts takes it.
+// How a run gets an ending: the next run that the thread starts takes it.
 #pragma once
 #include "diptych/backward/run_ending.h"
 
 namespace diptych::detail {
 
-/// While one lives, the engine asks us about runs; those that nobody captures run as ever. Threads: any.
+/// While one lives, the engine passes each run to us; a run that nobody captures runs in eager. Threads: any.
 /// Errors: c10::Error if another thread is in a backward run while the process's first is made.
 class EngineCapture {
  public:

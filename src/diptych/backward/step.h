@@ -14,7 +14,7 @@ namespace diptych {
 struct StepOptions {
   /// Scales all gradients down so that the norm of all of them together is at most this; infinity only measures it.
   std::optional<double> max_gradient_norm = {};
-  /// Which norm: the p of the p-norm, infinity for the largest absolute value.
+  /// The p of the p-norm; infinity takes the largest absolute value.
   double norm_type = 2;
   /// Leaves the gradients (reduced, clipped) in the parameters' grad().
   bool keep_gradients = false;
@@ -39,19 +39,20 @@ class TrainingStep {
 };
 
 /// Makes a step function of a torch::optim::SGD, Adam or AdamW: a call runs the backward of a loss, the clipping of its
-/// gradients and the optimizer's update as one captured graph, where the update is in place and one pass over memory.
-/// With a forward by aot_function, a training step is two graphs. The first call captures; see BackwardCapture for how
-/// later ones are told apart, and backward_capture::statistics() for why one was captured anew.
+/// gradients and the optimizer's update as one captured graph, where the update is in place and goes through memory
+/// once. With a forward by aot_function, a training step is two graphs. The first call captures; see BackwardCapture
+/// for how later ones are told apart, and backward_capture::statistics() for why one was captured again.
 ///
 /// The optimizer keeps owning its options and its state. Options are read in each step: a learning rate that a
-/// scheduler changes is an input of the graph, other options are parts of it and cause a capture. State is what the
-/// optimizer's own step() would leave, so the two can be mixed, and torch::save and torch::load work as ever.
+/// scheduler changes is an input of the graph; other options are parts of the graph, so changing one causes a capture.
+/// State is what the optimizer's own step() would leave, so the two can be mixed, and torch::save and torch::load still
+/// work.
 ///
-/// What is not as in eager: gradients are not accumulated, and the parameters' grad() is undefined behind a step
-/// (StepOptions::keep_gradients); callbacks queued for the end of the backward run behind the update; the update counts
+/// Differences from eager: gradients are not accumulated, and the parameters' grad() is undefined after a step (but see
+/// StepOptions::keep_gradients); callbacks queued for the end of the backward run after the update; the update counts
 /// as a change of the parameters for SGD as well, so that a later backward that needs their old values is refused and
-/// not wrong. Leaves that are no parameters of the optimizer get their gradients accumulated as ever. A backward that
-/// can't be captured (anomaly mode) runs in eager, and the clipping and the update behind it by the same kernels.
+/// not wrong. Leaves that are not parameters of the optimizer have their gradients accumulated as usual. A backward
+/// that can't be captured (anomaly mode) runs in eager; clipping and update follow, with the same kernels.
 ///
 /// Requires: `optimizer` outlives the step function.
 /// Errors: UserError for another optimizer, a norm or bound that is not positive.

@@ -29,7 +29,7 @@ at::Tensor dense_like(const at::Tensor& parameter) {
   return parameter.is_non_overlapping_and_dense() ? parameter : at::empty_like(parameter, at::MemoryFormat::Contiguous);
 }
 
-/// What a kernel is given in the place of tensors that are laid out otherwise than their parameter, and puts back.
+/// Replaces tensors that are not laid out like their parameter by copies for a kernel, and copies what it wrote back.
 class Layouts {
  public:
   at::Tensor read(const at::Tensor& tensor, const at::Tensor& like) const {
@@ -100,7 +100,8 @@ class Update {
 
   int64_t& step_of(const Share& share) const { return steps_.mutable_data_ptr<int64_t>()[share.plan->position]; }
 
-  // A gradient may be a tensor that is written to before it is read: another parameter, which some node has saved.
+  // Copies a gradient that shares memory with what the update writes: it may be another parameter, which some node
+  // saved.
   void part_from_what_is_written() {
     std::unordered_set<const c10::StorageImpl*> written;
     for (const Share& share : shares_) {
@@ -167,7 +168,7 @@ UpdatePlan plan_of(const Node& node) {
   return plan;
 }
 
-// It has no results, so passes know that it is there for what it does.
+// The node has no results, so passes know that it is kept for its effect.
 Node make_node(const UpdatePlan& plan, const UpdateTensors& tensors, Recorder& recorder) {
   const auto values = [&](const std::vector<at::Tensor>& list) {
     ValueList values;

@@ -12,8 +12,8 @@ namespace diptych::detail {
 
 /// One parameter that is updated.
 struct UpdatedParameter {
-  int64_t group = 0;               ///< whose options and learning rate hold for it
-  int64_t position = 0;            ///< its step number's, in the list of them
+  int64_t group = 0;               ///< whose options and learning rate apply to it
+  int64_t position = 0;            ///< of its step number in UpdateTensors::steps
   MaybeUndefined maybe_undefined;  ///< of its gradient; where that turns out undefined, the parameter is left alone
 };
 
@@ -27,8 +27,8 @@ struct UpdatePlan {
 struct UpdateTensors {
   std::vector<at::Tensor> parameters, gradients;
   std::vector<at::Tensor> states;  ///< those of the first parameter, then those of the second, ...
-  /// int64 [number of parameters, updated or not], on the CPU: how many updates each has had, and one more after it.
-  /// kNoState says that a parameter's state is memory yet to be given its first values.
+  /// int64 [number of parameters, updated or not], on the CPU: how many updates each has had; the update adds one.
+  /// kNoState says that a parameter's state is memory without values yet.
   at::Tensor steps;
   at::Tensor learning_rates;  ///< float64 [groups], on the CPU
 };
@@ -36,14 +36,14 @@ inline constexpr int64_t kNoState = -1;
 
 const HopSchema& update_parameters_schema();
 
-/// The names of a rule's options, in the order in which a plan gives their values; flags are 0 or 1.
+/// Returns the names of a rule's options, in the order of a plan's values; flags are 0 or 1.
 const std::vector<std::string_view>& option_names(std::string_view rule);
-/// How many tensors of state a parameter has.
+/// Returns how many tensors of state a parameter has.
 size_t num_states(std::string_view rule, const std::vector<double>& options);
 
-/// Updates the parameters as torch::optim does, by ATen's fused kernels: one pass over memory, whatever is not laid out
-/// as its parameter copied. Parameters and state count as written to (their versions change), also where torch::optim
-/// hides it from autograd. In a trace it is recorded, and happens when the graph runs.
+/// Updates the parameters as torch::optim does, by ATen's fused kernels, which go through memory once; tensors that are
+/// not laid out as their parameter are copied. Parameters and state count as written to (their versions change), also
+/// where torch::optim hides this from autograd. In a trace the update is recorded, and happens when the graph runs.
 /// Requires: gradients and states are strided, of their parameter's sizes and dtype.
 void update_parameters(const UpdatePlan& plan, UpdateTensors tensors);
 

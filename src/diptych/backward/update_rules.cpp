@@ -62,16 +62,16 @@ const std::vector<UpdateRule>& rules() {
   return *table;
 }
 
-// Elements are dealt out by so many, whole cache lines.
+// Elements are dealt out in units of this many, which are whole cache lines.
 constexpr int64_t kUnit = 64;
 
-/// Elements of a dense tensor in the order of memory.
+/// Returns elements `begin` to `end` of a dense tensor, in memory order.
 at::Tensor piece(const at::Tensor& tensor, int64_t begin, int64_t end) {
   if (begin == 0 && end == tensor.numel()) return tensor;
   return tensor.as_strided({end - begin}, {1}, tensor.storage_offset() + begin);
 }
 
-/// The units that a batch begins with are `first` ... in the count of all; what of it lies in [begin, end).
+/// Returns what of a batch is in units [begin, end) of all batches; the batch's own units begin with number `first`.
 UpdateBatch part_of(const UpdateBatch& batch, int64_t first, int64_t begin, int64_t end) {
   UpdateBatch part{{},
                    {},

@@ -24,7 +24,7 @@ struct UpdateRule {
   void (*update)(const UpdateBatch& batch, const std::vector<double>& options);
 };
 
-/// Errors: InternalError for a name that is not there.
+/// Returns the rule of that name. Errors: InternalError if there is none.
 const UpdateRule& find_update_rule(std::string_view name);
 
 /// Updates all parameters in one parallel region, each thread an equal share of their elements: the kernels themselves

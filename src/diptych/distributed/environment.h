@@ -14,7 +14,7 @@ struct Environment {
   std::string address = "127.0.0.1";  ///< MASTER_ADDR: where the processes meet
   uint16_t port = 0;                  ///< MASTER_PORT
   bool launcher_keeps_store = false;  ///< TORCHELASTIC_USE_AGENT_STORE: the launcher serves the store, not rank 0
-  int restart = 0;                    ///< TORCHELASTIC_RESTART_COUNT: how often the launcher has started all again
+  int restart = 0;                    ///< TORCHELASTIC_RESTART_COUNT: how many times the launcher has started all again
 
   /// Reads the variables of this process. Errors: UserError names one that is missing or makes no sense.
   static Environment read();

@@ -63,7 +63,7 @@ void GradientReduction::is_ready(size_t index, const at::Tensor& gradient) {
   issue_full();
 }
 
-// In the buckets' order, so that all processes issue the same whatever became known first.
+// Issues full buckets in their order, so that all processes issue the same ones whatever became known first.
 void GradientReduction::issue_full() {
   while (travelling_.size() < buckets_.size() && missing_[travelling_.size()] == 0) issue(buckets_[travelling_.size()]);
 }
@@ -73,7 +73,7 @@ void GradientReduction::issue(const Bucket& bucket) {
   std::vector<at::Tensor> pieces;
   pieces.reserve(bucket.members.size());
   for (const size_t i : bucket.members) pieces.push_back(piece(i));
-  // Divided before they are summed: the sum of many processes' would leave the range of a half sooner.
+  // Gradients are divided before they are summed: the sum over many processes would overflow a half sooner.
   const at::Tensor flat = pieces.size() == 1 ? pieces[0] : at::cat(pieces);
   travelling_.push_back(all_reduce(flat.div(size_), group_));
 }
@@ -84,7 +84,7 @@ at::Tensor GradientReduction::piece(size_t index) const {
                             : at::zeros({parameters_[index].numel()}, parameters_[index].options());
 }
 
-// As the parameter is, which is how autograd lays gradients out.
+// Lays a gradient out like its parameter, as autograd does.
 at::Tensor GradientReduction::laid_out(size_t index, const at::Tensor& piece) const {
   const at::Tensor& parameter = parameters_[index];
   at::Tensor gradient = piece.view(parameter.sizes());

@@ -9,17 +9,18 @@
 
 namespace diptych::distributed {
 
-/// Exchanges each gradient for its mean over all processes, so that processes which begin alike and see parts of a
-/// batch do the step of the whole batch (losses that are means, over parts of one size).
+/// Replaces each gradient by its mean over all processes, so that processes which start alike and see parts of a batch
+/// take the step of the whole batch (losses that are means, over parts of one size).
 ///
 ///   auto reduction = std::make_shared<dp::distributed::GradientReduction>(process, parameters);
 ///   auto step = dp::capture_step(optimizer, {.transform = reduction});
 ///
-/// Gradients travel in buckets: a bucket's `_c10d_functional::all_reduce` stands in the graph as soon as its last
-/// gradient is known and those of the buckets before it have begun, and is waited for behind the last gradient, so that
-/// it runs beside the rest of the backward. Every process reduces every bucket in the same order in every step. Where a
-/// parameter gets no gradient here, zeros are sent for it, and what comes back counts: a parameter that no process uses
-/// gets zeros. A parameter that requires no grad gets none; it is frozen on all processes, or on none.
+/// Gradients travel in buckets. A bucket's `_c10d_functional::all_reduce` is in the graph where its last gradient is
+/// known and the reductions of the buckets before it have begun. It is waited for after the last gradient, so that it
+/// runs beside the rest of the backward. Every process reduces every bucket in the same order in every step. Where a
+/// parameter gets no gradient on this process, zeros are sent for it, and what comes back counts: a parameter that no
+/// process uses gets zeros. A parameter that does not require grad gets none; it is frozen on all processes, or on
+/// none.
 class GradientReduction : public GradientTransform {
  public:
   /// `parameters`: those of the optimizer, in its order. A collective: called by all processes at the same place.
@@ -47,7 +48,7 @@ class GradientReduction : public GradientTransform {
   std::vector<size_t> bucket_of_;  ///< by parameter
   std::string key_;
 
-  // Of the pass that is being traced:
+  // The state of the run that is being traced:
   std::vector<at::Tensor> gradients_;
   std::vector<size_t> missing_;         ///< by bucket, how many of its gradients are not known
   std::vector<at::Tensor> travelling_;  ///< by bucket, for those that have been issued

@@ -69,13 +69,13 @@ Process::Process(const ProcessOptions& options) : environment_(Environment::read
   c10d::register_process_group(group_name(), group_->group);
 }
 
-// A process that leaves early would look like a lost one to those that still exchange something.
+// A process that left early would look like a lost one to those that are still in a collective.
 Process::~Process() {
   if (!group_->state->has_failed() && std::uncaught_exceptions() == group_->exceptions) {
     try {
       barrier();
     } catch (const UserError&) {
-      // Another one has failed, and says so itself.
+      // Another process has failed, and says so itself.
     }
   }
   group_->state->abandon_works();

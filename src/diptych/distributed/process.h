@@ -17,14 +17,14 @@ struct ProcessOptions {
 
 enum class Reduce { kSum, kMean };
 
-/// This process as a member of the group that a launcher started (diptych_launch, torchrun). It ends its membership
-/// when it goes, after the others have come to the same place, unless an exception is on its way. Collectives are
-/// called by all processes, in the same order. Threads: one at a time. Errors: collectives throw UserError if another
-/// process has ended or does not answer in time.
+/// This process as a member of the group that a launcher started (diptych_launch, torchrun). The destructor ends the
+/// membership once the others have come to the same place; it does not wait for them while an exception is in flight.
+/// Collectives are called by all processes, in the same order. Threads: one at a time. Errors: collectives throw
+/// UserError if another process has ended or does not answer in time.
 class Process {
  public:
   /// Meets the others. Errors: UserError names the environment variable that is missing or wrong, an unknown backend,
-  /// or who was not met; one membership at a time.
+  /// or who was not met; also if this process is a member already.
   explicit Process(const ProcessOptions& options = {});
   ~Process();
   Process(const Process&) = delete;
@@ -39,9 +39,9 @@ class Process {
   /// Returns when all processes have called it.
   void barrier() const;
 
-  /// Gives all processes the elements that the tensors have on rank 0, in place. Shapes: any, the same everywhere.
+  /// Copies the elements that the tensors have on rank 0 to all processes, in place. Shapes: any, the same everywhere.
   void broadcast(const std::vector<at::Tensor>& tensors) const;
-  /// The same for a module's parameters and buffers.
+  /// Does the same for a module's parameters and buffers.
   template <class Module>
   requires requires(const Module& module) { module.parameters(), module.buffers(); }
   void broadcast(const Module& module) const {
@@ -49,10 +49,11 @@ class Process {
     broadcast(module.buffers());
   }
 
-  /// The sum or mean of all processes' tensors, as a new tensor. Errors: UserError for the mean of integers.
+  /// Returns the sum or mean of all processes' tensors, as a new tensor. Errors: UserError for the mean of integers.
   at::Tensor all_reduce(const at::Tensor& tensor, Reduce reduce = Reduce::kMean) const;
 
-  /// Throws, on all processes, unless `text` is the same on all of them; `what` says in the error what it describes.
+  /// Checks that `text` is the same on all processes; `what` names it in the error. Errors: UserError, on all
+  /// processes.
   void check_same(const std::string& what, const std::string& text) const;
 
  private:

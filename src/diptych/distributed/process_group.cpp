@@ -11,7 +11,7 @@
 namespace diptych::distributed::detail {
 namespace {
 
-// The first sentence of an error of c10d's or Gloo's, without the place in their sources where it was thrown.
+// Returns the first sentence of an error from c10d or Gloo, without the place in their sources where it was thrown.
 std::string words_of(const std::exception& error) {
   const auto* from_torch = dynamic_cast<const c10::Error*>(&error);
   std::string text = from_torch != nullptr ? from_torch->what_without_backtrace() : error.what();
@@ -22,7 +22,7 @@ std::string words_of(const std::exception& error) {
   return text.substr(0, std::min(text.find(". "), text.find('\n')));
 }
 
-/// A collective in flight. Its failure is told in the user's words.
+/// A collective in flight, whose failure is reported in the user's terms.
 class ReportingWork final : public c10d::Work {
  public:
   ReportingWork(c10::intrusive_ptr<c10d::Work> work, std::shared_ptr<GroupState> state)
@@ -50,7 +50,7 @@ class ReportingWork final : public c10d::Work {
   std::shared_ptr<GroupState> state_;
 };
 
-/// A backend whose collectives report: the one place that they all come by, from graphs and from a Process alike.
+/// A backend whose collectives report: all collectives come through it, from graphs and from a Process alike.
 class ReportingBackend final : public c10d::Backend {
  public:
   ReportingBackend(c10::intrusive_ptr<c10d::Backend> backend, std::shared_ptr<GroupState> state)
@@ -107,7 +107,7 @@ c10::intrusive_ptr<c10d::Store> make_store(const Environment& environment, std::
   options.waitWorkers = !environment.launcher_keeps_store;
   options.timeout = timeout;
   const auto store = c10::make_intrusive<c10d::TCPStore>(environment.address, options);
-  // A launcher's store outlives a restart, and what was written before it.
+  // A launcher's store outlives a restart, and so does what was written before it.
   return c10::make_intrusive<c10d::PrefixStore>("diptych/" + std::to_string(environment.restart), store);
 }
 

@@ -29,7 +29,7 @@ class GroupState {
   /// Keeps a collective from when it is issued until it is waited for.
   void add(c10::intrusive_ptr<c10d::Work> work);
   void remove(const c10d::Work& work);
-  /// Forgets those that nobody will wait for any more, of which LibTorch would else warn at the program's end.
+  /// Forgets the collectives that nobody will wait for any more; LibTorch would warn of them at the program's end.
   void abandon_works();
 
  private:
@@ -39,8 +39,8 @@ class GroupState {
   std::vector<c10::intrusive_ptr<c10d::Work>> works_;
 };
 
-/// Meets the other processes, and makes a group of them over TCP, by Gloo. What its collectives throw, when they are
-/// issued or waited for, is a UserError that names this process. Errors: UserError if the processes don't meet in time.
+/// Meets the other processes, and makes a group of them over TCP, with Gloo. Its collectives throw a UserError that
+/// names this process, when they are issued or waited for. Errors: UserError if the processes don't meet in time.
 c10::intrusive_ptr<c10d::ProcessGroup> make_process_group(const Environment& environment,
                                                           std::chrono::milliseconds timeout,
                                                           const std::shared_ptr<GroupState>& state);

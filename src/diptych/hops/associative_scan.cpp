@@ -3,8 +3,9 @@
 // Note [Slices that are cheap to differentiate]
 // The gradient of a slice is a tensor of the whole's size, zero outside the slice, and the gradients of several slices
 // are summed. Here elements are taken apart by unbind and split_with_sizes where possible, whose gradient is one stack
-// or cat, and put together by stack and cat, whose gradients are views. Going forward all that takes apart is a view:
-// what autograd saves of it keeps only the level's own elements and prefixes alive, half as many from level to level.
+// or cat, and put together by stack and cat, whose gradients are views. In the forward, everything that is taken apart
+// is a view: what autograd saves keeps alive only the level's own elements and prefixes, half as many from level to
+// level.
 #include "diptych/hops/associative_scan.h"
 
 #include <ATen/ops/_unsafe_view.h>
@@ -19,7 +20,7 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-/// Without strides, in which what f is given differs from what is expected of it.
+/// Describes a tensor's type without strides, since f's arguments may have other strides than its results should have.
 std::string type_of(const at::Tensor& tensor) {
   if (!tensor.defined()) return "an undefined tensor";
   TensorMeta meta = TensorMeta::of(tensor);
@@ -84,8 +85,8 @@ class Sequence {
   bool reverse_;
 };
 
-/// What a level combines, of one leaf: pairs of neighbours, earlier[i] with later[i], and the elements between the
-/// pairs, rest[i], which follow the i-th pair's end. `first` is the element that is its own prefix.
+/// One leaf at one level: pairs of neighbours, earlier[i] with later[i], and the elements between the pairs, rest[i],
+/// which follow the i-th pair's end. `first` is the element that is its own prefix.
 struct Level {
   at::Tensor first, earlier, later, rest;
 };
@@ -113,7 +114,7 @@ at::Tensor put_together(const Sequence& sequence, const at::Tensor& first, const
                 : sequence.interleave(sequence.join(first, between), at_ends);
 }
 
-/// Tensors made by an inference mode have no versions; nothing can be told of them.
+/// Returns 0 for an inference tensor: it has no version, so a change of it can't be detected.
 int64_t version_of(const at::Tensor& tensor) { return tensor.is_inference() ? 0 : tensor._version(); }
 
 class Scan {

@@ -28,7 +28,7 @@ std::vector<at::Tensor> associative_scan_flat(FlatCombine combine, const std::ve
 
 [[noreturn]] void throw_combined_structure(const TreeSpec& expected, const TreeSpec& got);
 
-/// The tensors of what the user's function returned.
+/// Returns the tensors in the result of the user's function.
 /// Errors: UserError if its structure is not `expected`.
 template <class Result>
 std::vector<at::Tensor> combined_tensors(const TreeSpec& expected, const Result& result) {
@@ -50,11 +50,11 @@ std::vector<at::Tensor> combined_tensors(const TreeSpec& expected, const Result&
 ///
 /// `f(a, b)` combines two trees like `xs` at once for many elements: the leaves of `a` and `b` keep dimension `dim`,
 /// with any length from 1 on, and element i of the result may depend on elements i of `a` and `b` alone. It returns new
-/// values and leaves its arguments unchanged. It is called at most 2 * log2(n) times, on less than 2 * n elements
-/// altogether, so that a capture grows with the logarithm of the length, and what autograd saves grows with the
-/// length. Everything is made of differentiable operators: the scan works in eager, inside captures and inside other
-/// higher-order operators, and has derivatives of any order, also with respect to what `f` captures. In floating
-/// point, the order in which elements are combined differs from a loop's, and so does the last bit.
+/// values and leaves its arguments unchanged. It is called at most 2 * log2(n) times, on fewer than 2 * n elements
+/// altogether, so a capture grows with the logarithm of the length, and what autograd saves grows with the length. The
+/// scan consists of differentiable operators: it works in eager, inside captures and inside other higher-order
+/// operators, and has derivatives of any order, also with respect to what `f` captures. In floating point, elements are
+/// combined in another order than in a loop, so the last bit may differ.
 /// Shapes: leaves [..., n at dim, ...] -> the same; n is one number for all leaves, the other dimensions are free.
 /// Ensures: no result shares memory with `xs`. For n < 2, `f` is not called.
 /// Errors: UserError for leaves of different lengths, without that dimension or undefined, for `xs` without a tensor,

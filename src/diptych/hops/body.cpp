@@ -20,7 +20,7 @@ std::vector<T> first(const std::vector<T>& list, size_t count) {
   return {list.begin(), list.begin() + static_cast<int64_t>(count)};
 }
 
-// The forward alone: no tangents, and results without new values of mutated inputs. What draws stays, used or not.
+// Returns the forward alone: no tangents, and no new values of mutated inputs. Drawing nodes stay, used or not.
 std::shared_ptr<const Graph> forward_graph(JointCapture& capture, const std::string& name) {
   const Joint joint = capture.joint(std::vector<bool>(capture.plan().differentiable.size()));
   std::vector<size_t> drawing;
@@ -42,7 +42,8 @@ bool any_rewritten_history(const Graph& graph) {
                      [](const Node& node) { return node.provenance.rewrites_history; });
 }
 
-// Its nodes know their grad mode, scopes and checkpoint regions, and its casts are nodes.
+// The graph's nodes carry their grad mode, scopes and checkpoint regions, and its casts are nodes, so replaying it is
+// enough.
 FlatFunction function_of(std::shared_ptr<const Program> program) {
   return [program = std::move(program)](const std::vector<at::Tensor>& inputs) {
     auto& recorder = *detail::Recorder::current();
@@ -55,7 +56,8 @@ FlatFunction function_of(std::shared_ptr<const Program> program) {
   };
 }
 
-// A gradient that leads to leaves of the body's own alone is none that a caller could take, or an operator could have.
+// Refuses a gradient that leads only to leaves made by the body itself: no caller could take it, and no operator could
+// have it.
 void check_no_history_of_its_own(const ForwardPlan& plan, bool any_requires_grad, const std::string& name) {
   std::vector<size_t> own = plan.fresh_leaves;
   if (!any_requires_grad) own.insert(own.end(), plan.differentiable.begin(), plan.differentiable.end());
@@ -107,8 +109,8 @@ std::vector<at::Tensor> Body::run(std::vector<at::Tensor>&& inputs, const RunOpt
   return program().run(std::move(inputs), options);
 }
 
-// Nothing but the code itself says what gradients flow. What requires grad in the capture and not here has a gradient
-// that nobody takes.
+// Only the code itself knows which gradients flow. An input that required grad in the capture but does not here has a
+// gradient that nobody takes.
 std::shared_ptr<SharedCapture> Body::capture_that_covers(const std::vector<bool>& requires_grad) const {
   bool covers = capture_ != nullptr;
   for (size_t i = 0; covers && i < requires_grad.size(); ++i) {

@@ -11,13 +11,13 @@
 
 namespace diptych {
 
-/// A captured function: a graph from its arguments and free variables to its results, which is pure and draws no
-/// conclusions from data. Where it was captured from code, its derivative is that of the code, custom autograd
-/// functions included; where from a graph, that of the graph's operators. Threads: any.
+/// A captured function: a graph from its arguments and free variables to its results, which is pure and does not branch
+/// on data. A body captured from code has the derivative of the code, custom autograd functions included; a body made
+/// from a graph has the derivative of the graph's operators. Threads: any.
 class Body {
  public:
-  /// Captures `function` on `arguments`: placeholders, or real tensors that stand for themselves where the function
-  /// captures them. `paths` names the arguments.
+  /// Captures `function` on `arguments`: placeholders or real tensors. A real argument that the function also captures
+  /// is one input, not two. `paths` names the arguments.
   /// Errors: as JointCapture.
   Body(const FlatFunction& function, const std::vector<at::Tensor>& arguments, const std::vector<std::string>& paths,
        const std::string& name);
@@ -29,29 +29,29 @@ class Body {
   size_t num_results() const { return graph_->outputs().size(); }
   const TensorMeta& input(size_t index) const { return graph_->meta(graph_->inputs()[index]); }
   const TensorMeta& result(size_t index) const { return graph_->meta(graph_->outputs()[index]); }
-  /// Whether a result requires grad where the inputs do as those did that it was captured with. Its node may say less,
-  /// where autograd has not seen that it was changed.
+  /// Whether a result requires grad if the inputs require it as they did in the capture. The graph's metadata may say
+  /// less where autograd did not see that the result was changed.
   bool result_requires_grad(size_t index) const { return result(index).requires_grad || differentiable_[index]; }
   /// The tensors that the function captured, in order of first use; none for a graph.
   const std::vector<at::Tensor>& free_variables() const { return free_variables_; }
   /// What the function did to its inputs; nothing for a graph.
   const std::vector<MutationPlan>& mutations() const { return mutations_; }
-  /// Whether it has a backward, of a torch::autograd::Function, that its graph does not show.
+  /// Whether it calls a torch::autograd::Function, whose backward its graph does not show.
   bool has_custom_function() const { return capture_ && capture_->capture.plan().has_custom_function; }
-  /// Whether it changes a tensor with a history in place where autograd does not see it. Its graph, which is pure, run
-  /// under autograd, would not give its derivative.
+  /// Whether it changes a tensor with a history in place where autograd does not see it. Running its graph, which is
+  /// pure, under autograd would then not yield its derivative.
   bool rewrites_history() const { return rewrites_history_; }
   /// Whether running it draws random numbers.
   bool draws() const { return draws_; }
 
   /// The graph made ready to run; compiled at the first call.
   const Program& program() const;
-  /// Runs it on `inputs`, each laid out as it was when the body was captured: a view of the capture may be none of
-  /// another layout.
+  /// Runs it on `inputs`, each laid out as in the capture: a view that the capture recorded may be illegal for another
+  /// layout.
   std::vector<at::Tensor> run(std::vector<at::Tensor>&& inputs, const RunOptions& options = {}) const;
-  /// The halves for inputs of which those marked in `requires_grad` do, the first `num_carries` being carries.
-  /// `create_graph`: by formulas that can be differentiated again. Errors: UserError where the derivative of a
-  /// derivative is not known.
+  /// Returns the halves for the case that the inputs marked in `requires_grad` require it; the first `num_carries`
+  /// inputs are carries. `create_graph`: use formulas that can be differentiated again. Errors: UserError where the
+  /// derivative of a derivative is not known.
   std::shared_ptr<const BodyPair> pair(const std::vector<bool>& requires_grad, size_t num_carries,
                                        bool create_graph) const;
 
@@ -68,7 +68,7 @@ class Body {
   std::shared_ptr<const Graph> graph_;
   std::shared_ptr<SharedCapture> capture_;  ///< of the code; null for a graph
   std::vector<bool> traced_requires_grad_;
-  std::vector<bool> differentiable_;  ///< results, as the capture has them
+  std::vector<bool> differentiable_;  ///< per result, as the capture found it
   std::vector<at::Tensor> free_variables_;
   std::vector<MutationPlan> mutations_;
   bool draws_ = false;

@@ -13,25 +13,25 @@ namespace diptych {
 struct SharedCapture {
   template <class... A>
   explicit SharedCapture(A&&... arguments) : capture(std::forward<A>(arguments)...) {}
-  std::mutex mutex;  ///< held where joint graphs are traced
+  std::mutex mutex;  ///< held while joint graphs are traced
   JointCapture capture;
 };
 
-/// Says of each node of a graph that it is of a body that rewrites history: see Body::rewrites_history(). Nodes keep
-/// it through every pass.
+/// Marks each node of a graph as part of a body that rewrites history; see Body::rewrites_history(). Nodes keep the
+/// mark through every pass.
 void mark_rewritten_history(Graph& graph);
 
-/// A body's forward that also gives what its backward reads, and its backward for any set of given tangents.
-/// Residuals that are inputs of the body are not given out: an operator has them already. Carries excepted, which it
-/// has only of the first step. Threads: any.
+/// A body's forward, which also returns what its backward reads, and its backward for any set of given tangents. The
+/// forward does not return residuals that are inputs of the body, since an operator has these already. It does return
+/// carries, of which the operator has only the first step's. Threads: any.
 class BodyPair {
  public:
-  /// `num_results`: of the body; what else the capture gives (new values of mutated inputs) is left aside.
-  /// `num_carries`: how many of the first inputs are carries.
+  /// `num_results`: how many results the body has; other outputs of the capture (new values of mutated inputs) are
+  /// ignored. `num_carries`: how many of the first inputs are carries.
   BodyPair(std::shared_ptr<SharedCapture> capture, size_t num_results, size_t num_carries, bool create_graph,
            const Partitioner& partitioner);
 
-  /// Inputs: those of the body. Outputs: its results, then the residuals that are no inputs.
+  /// Inputs: those of the body. Outputs: its results, then the residuals that are not inputs.
   const std::shared_ptr<const Graph>& forward() const { return forward_; }
   size_t num_results() const { return num_results_; }
   size_t num_new_residuals() const { return forward_->outputs().size() - num_results_; }
@@ -45,8 +45,8 @@ class BodyPair {
   const std::vector<bool>& differentiable() const { return differentiable_; }
   /// Per input of the body, whether a gradient reaches it when the tangents of the results marked in `given` are given.
   std::vector<bool> reached(const std::vector<bool>& given) const;
-  /// Inputs: residuals(), then one tangent per differentiable result; those that are not marked in `given` are read by
-  /// nothing. Outputs: one gradient per input of the body, none where nothing flows.
+  /// Inputs: residuals(), then one tangent per differentiable result; nothing reads those that are not marked in
+  /// `given`. Outputs: one gradient per input of the body, no value where nothing flows.
   Graph backward(const std::vector<bool>& given) const;
 
  private:

@@ -6,8 +6,8 @@
 
 namespace diptych {
 
-/// Finds a higher-order operator by its name without "hop.", the library's own and those registered so far; null if
-/// there is none. What parse(), from_json() and load() take as `find_hop`. Threads: any.
+/// Finds a higher-order operator, the library's own or one registered so far, by its name without "hop."; returns null
+/// if there is none. It can be passed to parse(), from_json() and load() as `find_hop`. Threads: any.
 const HopSchema* find_hop(std::string_view name);
 
 }  // namespace diptych

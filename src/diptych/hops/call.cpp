@@ -16,7 +16,7 @@ namespace {
 
 namespace ag = torch::autograd;
 
-// Tensors that a backward may read, each checked for changes when it is.
+// Tensors that a backward may read; each is checked for changes when it is read.
 class SavedTensors final : public SavedCall {
  public:
   SavedTensors(c10::ArrayRef<at::Tensor> operands, c10::ArrayRef<at::Tensor> residuals) {
@@ -103,8 +103,8 @@ ag::variable_list HopNode::apply_again(const std::vector<at::Tensor>& tangents) 
   return derivative->backward(CalledAgain(std::move(operands), std::move(results)), tangents);
 }
 
-// The node of a call; null if no result would require grad. It is made before the call is recorded, which is known by
-// the node's sequence number.
+// Makes the node of a call; returns null if no result would require grad. The node must be made before the call is
+// recorded, because the recorded call is identified by the node's sequence number.
 c10::intrusive_ptr<HopNode> make_node(const HopPtr& hop, const std::vector<at::Tensor>& operands) {
   std::vector<bool> requires_grad;
   for (const at::Tensor& operand : operands) requires_grad.push_back(operand.requires_grad());
@@ -178,7 +178,7 @@ std::vector<at::Tensor> call(const HopPtr& hop, std::vector<at::Tensor> operands
   } else {
     detail::check_plain(hop->op().schema().name(), operands);
   }
-  // One without results is there for what it draws.
+  // A hop without results is called for its draws.
   const bool records =
       hop->num_results() > 0 && c10::GradMode::is_enabled() &&
       std::any_of(operands.begin(), operands.end(), [](const at::Tensor& t) { return t.requires_grad(); });

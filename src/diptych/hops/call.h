@@ -10,12 +10,12 @@ std::vector<at::Tensor> call(const HopPtr& hop, std::vector<at::Tensor> operands
 
 namespace detail {
 
-/// call() without autograd. `requires_grad`: what a capture writes down of the first results.
+/// Calls a hop without autograd. `requires_grad`: what a capture records for the first results.
 std::vector<at::Tensor> call_below_autograd(const Hop& hop, std::vector<at::Tensor> operands,
                                             const std::vector<bool>& requires_grad = {});
 
-/// HigherOrderOperator::call_with_grad() where an operator has none of its own: takes draws apart, runs the forward of
-/// the hop's derivative and puts an autograd node behind the results.
+/// The default of HigherOrderOperator::call_with_grad(): lifts draws out, runs the forward of the hop's derivative and
+/// attaches an autograd node to the results.
 std::vector<at::Tensor> call_by_derivative(const HopPtr& hop, std::vector<at::Tensor>&& operands);
 
 /// Gives `results` the history of a call of `hop` on `operands`, whose forward, or its equivalent, has run and returned

@@ -38,13 +38,13 @@ class Checkpointed {
   CheckpointPolicy policy_;
 };
 
-/// Returns a function that gives what `function` gives, and that keeps for the backward what `policy` says: by default
-/// its inputs alone; the rest is computed again when the backward comes to it. Inside a capture it marks the nodes, and
-/// every partitioner obeys. Outside it captures the function, runs the forward, and keeps no more than it must
-/// (non-reentrant checkpointing: hooks, grad() and nesting work). What is computed again is bit-identical to the first:
-/// random numbers are drawn once and kept, autocast is part of what was captured, and captured buffers, such as
+/// Returns a function that returns what `function` returns and keeps for the backward what `policy` says, by default
+/// its inputs alone; the rest is recomputed when the backward needs it. Inside a capture it marks the nodes, and every
+/// partitioner obeys. Outside a capture it captures the function, runs the forward, and keeps no more than it must
+/// (non-reentrant checkpointing: hooks, grad() and nesting work). Recomputed values are bit-identical to the first
+/// ones: random numbers are drawn once and kept, autocast is part of the capture, and captured buffers, such as
 /// BatchNorm's, are changed once.
-/// Errors: UserError for an argument that is changed in place, and what policies refuse; what the function throws.
+/// Errors: UserError for an argument that is changed in place, and for what policies refuse; what the function throws.
 /// Source: Chen et al., arXiv:1604.06174; torch.utils.checkpoint; jax.checkpoint.
 template <class F>
 Checkpointed<std::decay_t<F>> checkpoint(F&& function, CheckpointPolicy policy = save_nothing()) {

@@ -16,7 +16,7 @@ std::vector<size_t> drawing_nodes(const Graph& body) {
   return indices;
 }
 
-// A sampler's derivative is zero; what also computes with its operands would need a derivative of its own.
+// A sampler's derivative is zero; an operator that also computes with its operands would need a derivative of its own.
 void check_samples_only(const Graph& body, const Node& node) {
   if (node.op.is_hop() || node.outputs.size() == 1) return;
   for (const Value output : node.outputs) {
@@ -28,7 +28,7 @@ void check_samples_only(const Graph& body, const Node& node) {
   }
 }
 
-// The values that nodes other than the drawing ones, or the body's outputs, read of the drawing ones.
+// Returns the outputs of drawing nodes that are read by a node or are outputs of the body.
 std::vector<Value> drawn_values(const Graph& body, const std::vector<size_t>& drawing) {
   std::vector<bool> is_read(body.num_values());
   for (const Node& node : body.nodes()) for_each_operand_value(node, [&](Value value) { is_read[value.id] = true; });
@@ -43,7 +43,7 @@ std::vector<Value> drawn_values(const Graph& body, const std::vector<size_t>& dr
   return drawn;
 }
 
-// Which carries the draws depend on, through however many steps.
+// Returns which carries the draws depend on, through any number of steps.
 std::vector<bool> needed_carries(const Graph& body, const std::vector<size_t>& drawing, size_t num_carries) {
   std::vector<bool> needed(body.num_values());
   const auto need_operands = [&](const Node& node) {

@@ -13,9 +13,9 @@ struct SplitDraws {
   size_t num_draws = 0;
 };
 
-/// Splits `body`, of whose inputs and outputs the first `num_carries` are carries. What no draw depends on is not
-/// computed in `draws`; such carries come out as they went in.
-/// Errors: UserError names an operator that draws and computes at once, where a gradient is to flow through it.
+/// Splits `body`, whose first `num_carries` inputs and outputs are carries. `draws` computes only what some draw
+/// depends on; its other carries come out as they went in.
+/// Errors: UserError names an operator that both draws and computes, where a gradient would have to flow through it.
 SplitDraws split_draws(const Graph& body, size_t num_carries, size_t position);
 
 }  // namespace diptych::detail

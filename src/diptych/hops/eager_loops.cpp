@@ -21,7 +21,7 @@ int64_t version_in_loop(const at::Tensor& tensor) {
   return !tensor.defined() || tensor.is_inference() ? 0 : static_cast<int64_t>(tensor._version());
 }
 
-// Calls a user's function, which leaves its arguments as they are.
+// Calls a user's function and checks that it leaves its arguments unchanged.
 FlatResult call_purely(const char* who, const FlatFunction& function, const Tensors& arguments, const Flattened& first,
                        const Flattened* second = nullptr) {
   std::vector<int64_t> versions;
@@ -47,7 +47,7 @@ Tensors take_carries(const char* who, const Flattened& init, FlatResult& result)
   return carries;
 }
 
-// What a loop gives is nobody else's.
+// Copies each carry that shares memory with a given tensor or an earlier carry: the caller alone owns a loop's results.
 void own_carries(Tensors& carries, Tensors given) {
   for (at::Tensor& carry : carries) {
     const bool is_given = std::any_of(given.begin(), given.end(), [&](const at::Tensor& tensor) {
@@ -84,7 +84,7 @@ Tensors scan_in_eager(const FlatFunction& step, const Flattened& init, const Fla
                       bool reverse) {
   Tensors carries = init.tensors;
   std::vector<Tensors> rows;
-  // Without steps, one on zeros says what the stacks are stacks of.
+  // Without steps, one step on zeros shows what the stacks would hold.
   for (int64_t k = 0; k < std::max<int64_t>(length, 1); ++k) {
     Tensors given = carries;
     for (at::Tensor& slice : slices_at(xs, reverse ? length - 1 - k : k)) given.push_back(std::move(slice));
@@ -111,7 +111,7 @@ void check_condition(const TensorMeta& truth) {
 
 Tensors while_loop_in_eager(const FlatFunction& condition, const FlatFunction& step, const Flattened& init) {
   Tensors carries = init.tensors;
-  // What is traced here is given up, and its conditions are not known.
+  // A trace that reaches this loop is given up, and conditions have no values in it, so no step runs.
   while (Recorder::current() == nullptr) {
     const at::Tensor truth = call_purely("while_loop", condition, carries, init).tensors.at(0);
     check_condition(logical_meta(truth));
@@ -128,7 +128,7 @@ Tensors cond_in_eager(const at::Tensor& predicate, const FlatFunction& if_true, 
   const auto run = [&](const FlatFunction& function) {
     return call_purely("cond", function, arguments.tensors, arguments);
   };
-  // Both, for a trace that is given up: it may yet meet more, and has the structure of both.
+  // A trace that is given up runs both functions: it may yet meet more, and it gets the structure of both results.
   if (!differs_within_a_batch(predicate) && Recorder::current() == nullptr) {
     return run(truth_of(predicate).item().toBool() ? if_true : if_false).tensors;
   }

@@ -1,5 +1,5 @@
-// Higher-order operators as loops over the user's own functions, on whatever tensors these take: what calls do that no
-// graph stands for. See Note [Transformed calls].
+// Higher-order operators as loops over the user's own functions, on whatever tensors these accept. They run the calls
+// that no graph can represent. See Note [Transformed calls].
 #pragma once
 #include <string>
 #include <vector>
@@ -9,24 +9,25 @@
 
 namespace diptych::detail {
 
-/// The last carries, then the stacks, of `length` steps. Errors: UserError as scan()'s.
+/// Returns the last carries, then the stacks, of `length` steps. Errors: UserError as scan().
 std::vector<at::Tensor> scan_in_eager(const FlatFunction& step, const Flattened& init, const Flattened& xs,
                                       int64_t length, bool reverse);
 
-/// The last carries. Errors: UserError as while_loop()'s; torch's for a condition that differs within a batch.
+/// Returns the last carries. Errors: UserError as while_loop(); torch's for a condition that differs within a batch.
 std::vector<at::Tensor> while_loop_in_eager(const FlatFunction& condition, const FlatFunction& step,
                                             const Flattened& init);
 
-/// The chosen function's results; where the predicate differs within a batch, both functions', chosen element by
-/// element. Errors: UserError as cond()'s.
+/// Returns the chosen function's results; where the predicate differs within a batch, runs both functions and chooses
+/// element by element. Errors: UserError as cond().
 std::vector<at::Tensor> cond_in_eager(const at::Tensor& predicate, const FlatFunction& if_true,
                                       const FlatFunction& if_false, const Flattened& arguments);
 
-/// Errors: UserError, by path, where the results of two branches differ in number, sizes, dtype or device.
+/// Checks that two branches agree. Errors: UserError, by path, where their results differ in number, sizes, dtype or
+/// device.
 void check_branches_agree(const std::vector<TensorMeta>& yes, const std::vector<TensorMeta>& no,
                           const std::vector<std::string>& paths);
 
-/// Errors: UserError for the condition of a loop that is no truth value.
+/// Checks the condition of a loop. Errors: UserError if it is not a truth value.
 void check_condition(const TensorMeta& truth);
 
 }  // namespace diptych::detail

@@ -11,8 +11,8 @@
 
 namespace diptych::detail {
 
-/// How an argument travels into the traced function: by value, with stand-ins for its tensors; a module is known by its
-/// address, and its tensors are exchanged when an operator meets them.
+/// How an argument travels into the traced function: by value, with stand-ins for its tensors. A module travels by
+/// reference, since it is known by its address; its tensors are exchanged when an operator meets them.
 template <class T>
 using Held = std::conditional_t<is_by_identity<std::remove_cv_t<T>>(), T&, std::remove_cv_t<T>>;
 

@@ -9,7 +9,7 @@ namespace {
 
 using Source = GradientBody::Source;
 
-/// Puts the inputs of a backward half in the order of a loop, and its outputs.
+/// Puts the inputs and the outputs of a backward half in the order of a loop.
 class Builder {
  public:
   Builder(const BodyPair& pair, const Body& body, size_t num_carries, size_t num_slices, std::vector<bool> given)
@@ -59,7 +59,7 @@ class Builder {
       if (given_[i]) {
         rewriter.add_input(tangent(i), slot);
       } else if (gradient(i)) {
-        rewriter.graph().add_input(contiguous(body_.input(i)), slot);  // only what the first step gives is read
+        rewriter.graph().add_input(contiguous(body_.input(i)), slot);  // no step reads it; the last gradient counts
       } else {
         continue;
       }

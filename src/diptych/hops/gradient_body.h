@@ -12,25 +12,25 @@ namespace diptych::detail {
 struct GradientBody {
   std::shared_ptr<const Graph> graph;
   std::vector<size_t> carries;  ///< forward carries that have a gradient here
-  std::vector<bool> reached;    ///< per carry of these, whether a step hands it a gradient; zeros if not
+  std::vector<bool> reached;    ///< per entry of `carries`, whether a step passes it a gradient; zeros if not
   std::vector<size_t> sums;     ///< free operands of the forward whose gradient is summed
   /// Where the backward takes a slice or a free operand from.
   struct Source {
     enum class Kind : uint8_t { kResidual, kOperand, kTangent } kind = Kind::kResidual;
-    size_t index = 0;  ///< residual of the forward hop; operand of it; tangent of its result
+    size_t index = 0;  ///< which residual or operand of the forward hop, or tangent of its results
   };
   std::vector<Source> slices;
   std::vector<Source> free;
   std::vector<size_t> sliced_gradients;  ///< forward slices whose gradient is stacked
 };
 
-/// The halves of a loop's body. `requires_grad`: of its inputs; a carry does where it ever does, at first or from some
-/// step on.
+/// Returns the halves of a loop's body. `requires_grad`: which inputs require it at first; a carry that requires it
+/// from some step on counts as requiring it from the first.
 std::shared_ptr<const BodyPair> settled_pair(const Body& body, std::vector<bool> requires_grad, size_t num_carries,
                                              bool create_graph);
 
-/// Builds it for the case that the tangents of the loop's results marked in `given` are given. The tangent of a carry
-/// is also what a later step hands on.
+/// Builds the backward step for the case that the tangents of the loop's results marked in `given` are given. A carry
+/// also has a tangent where a later step passes one on.
 GradientBody make_gradient_body(const BodyPair& pair, const Body& body, size_t num_carries, size_t num_slices,
                                 const std::vector<bool>& given);
 

@@ -10,7 +10,7 @@ namespace diptych::detail {
 /// Returns `graph` with inputs of these metadata, which nothing reads, in front of input number `position`.
 Graph insert_inputs(const Graph& graph, size_t position, const std::vector<TensorMeta>& metas);
 
-/// What stands for a result that this body does not make: memory that nobody reads, or zeros.
+/// What takes the place of a result that this body does not compute: memory that nobody reads, or zeros.
 enum class Filler : uint8_t { kEmpty, kZeros };
 
 /// Returns `graph` with fillers of these metadata in front of output number `position`.

@@ -83,7 +83,8 @@ bool shares_memory(const at::Tensor& a, const at::Tensor& b) {
   return a.has_storage() && b.has_storage() && a.storage().is_alias_of(b.storage());
 }
 
-// Writing to one then counts as writing to the other, and a backward that reads it says so.
+// Makes a residual share the version counter of the owner whose memory it shares: writing to one then counts as writing
+// to the other, and a backward that reads it reports the change.
 void share_versions(const std::vector<at::Tensor>& owners, size_t num_owners, const at::Tensor& residual) {
   for (size_t i = 0; i < num_owners; ++i) {
     if (!shares_memory(owners[i], residual) || owners[i].is_inference() || residual.is_inference()) continue;

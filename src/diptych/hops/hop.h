@@ -22,8 +22,8 @@ using HopPtr = std::shared_ptr<const Hop>;
 /// Runs a hop on real tensors below autograd: operands in order, results in order. Operands may be moved from.
 using HopFunction = std::function<std::vector<at::Tensor>(std::vector<at::Tensor>&& operands)>;
 
-/// What a backward may read of the call that it differentiates. Reading one that was changed in place since is eager's
-/// error.
+/// The tensors that a backward may read of the call that it differentiates. Reading one that has been changed in place
+/// since the call throws eager's error.
 class SavedCall {
  public:
   virtual ~SavedCall() = default;
@@ -33,10 +33,10 @@ class SavedCall {
 };
 
 /// The derivative of a hop for one choice of operands that require grad. Note [Differentiating a hop]: the forward that
-/// is run, or recorded, gives residuals behind the results; they carry no history. The backward is written in calls of
+/// is run, or recorded, returns residuals after the results; they carry no history. The backward is written in calls of
 /// hops and operators, which autograd sees. When a backward is itself differentiated (create_graph), another derivative
-/// is made whose forward is *called* again, so that its residuals have a history, and whose backward is run under
-/// autograd; so this works to any order.
+/// is made. Its forward is *called* again, so that the residuals have a history, and its backward is run under
+/// autograd. This works to any order.
 class Derivative {
  public:
   Derivative() = default;
@@ -44,14 +44,14 @@ class Derivative {
   Derivative(const Derivative&) = delete;
   Derivative& operator=(const Derivative&) = delete;
 
-  /// Takes the operands; gives the results, then residuals.
+  /// A hop that takes the operands and returns the results, then residuals.
   virtual const HopPtr& forward() const = 0;
-  /// How many of forward()'s outputs stand before the residuals. One that is only called again may lack results.
+  /// How many of forward()'s outputs precede the residuals. A forward that is only called again may lack results.
   virtual size_t first_residual(const Hop& hop) const;
-  /// Per result.
+  /// One flag per result.
   virtual const std::vector<bool>& requires_grad() const = 0;
-  /// One gradient per operand, undefined where nothing flows. `tangents`: one per result, undefined where none is
-  /// given; at least one is. Threads: any.
+  /// Returns one gradient per operand, undefined where nothing flows. `tangents`: one per result, undefined where none
+  /// is given; at least one is defined. Threads: any.
   virtual std::vector<at::Tensor> backward(const SavedCall& saved, const std::vector<at::Tensor>& tangents) const = 0;
 };
 
@@ -66,13 +66,13 @@ class HigherOrderOperator {
   virtual ~HigherOrderOperator() = default;
   const HopSchema& schema() const { return *schema_; }
 
-  /// The metadata of each result; requires_grad is not read.
+  /// Returns the metadata of each result; its requires_grad is ignored.
   virtual std::vector<TensorMeta> infer(const Hop& hop) const = 0;
   /// Makes the kernel. Its results must share no memory with operands or each other: see own_results().
   virtual HopFunction compile(const Hop& hop) const = 0;
-  /// The derivative, for operands of which those marked in `requires_grad` do. `hop` draws nothing. The default
-  /// refuses, which is right for an operator whose call_with_grad() calls others. Errors: UserError where it can't be
-  /// differentiated.
+  /// Returns the derivative for the case that the operands marked in `requires_grad` require it. Requires: `hop` draws
+  /// nothing. The default refuses, which is right for an operator whose call_with_grad() calls others. Errors:
+  /// UserError where it can't be differentiated.
   virtual std::unique_ptr<Derivative> differentiate(const Hop& hop, const std::vector<bool>& requires_grad,
                                                     bool create_graph) const;
 
@@ -88,23 +88,25 @@ class HigherOrderOperator {
   /// the generator is read in eager's order. The default refuses.
   virtual LiftedDraws lift_draws(const Hop& hop) const;
 
-  /// Calls a hop where gradients are recorded. The default runs differentiate()'s forward and hangs a node behind it.
+  /// Calls a hop where gradients are recorded. The default runs differentiate()'s forward and attaches a node to its
+  /// results.
   virtual std::vector<at::Tensor> call_with_grad(const HopPtr& hop, std::vector<at::Tensor>&& operands) const;
 
  private:
   const HopSchema* schema_;
 };
 
-/// Makes `op` known to the interpreter and to graph files. Call it before the operator is used; again does nothing.
+/// Makes `op` known to the interpreter and to graph files. Call it before the operator is used; a second call does
+/// nothing.
 void register_hop(const HigherOrderOperator& op);
 
-/// One use of a higher-order operator, its operands excepted: bodies, how many operands each group has, and attributes.
+/// One use of a higher-order operator, without its operands: bodies, how many operands each group has, and attributes.
 /// Threads: any.
 class Hop : public std::enable_shared_from_this<Hop> {
  public:
   Hop(const HigherOrderOperator& op, std::vector<std::shared_ptr<const Body>> bodies, std::vector<size_t> groups,
       HopAttributes attributes);
-  /// The use that a node of a graph stands for. Requires: the operator is registered.
+  /// Returns the use that a node of a graph represents. Requires: the operator is registered.
   static HopPtr of(const Node& node);
 
   const HigherOrderOperator& op() const { return op_; }
@@ -112,21 +114,22 @@ class Hop : public std::enable_shared_from_this<Hop> {
   const std::vector<std::shared_ptr<const Body>>& bodies() const { return bodies_; }
   /// How many operands each group has, in the schema's order.
   const std::vector<size_t>& groups() const { return groups_; }
-  /// How many operands the group of that name has. Requires: the schema has it.
+  /// Returns how many operands the group of that name has. Requires: the schema has it.
   size_t group(std::string_view name) const;
-  /// The position of the first operand of a group.
+  /// Returns the position of the first operand of a group.
   size_t begin(size_t group) const;
   size_t num_operands() const { return begin(groups_.size()); }
   const HopAttributes& attributes() const { return attributes_; }
   const std::vector<TensorMeta>& results() const { return results_; }
   size_t num_results() const { return results_.size(); }
   bool draws() const;
-  /// The node for these operands.
+  /// Returns the node for these operands.
   Node node(const std::vector<Value>& operands) const;
 
   const HopFunction& kernel() const;  ///< compiled at the first call
   /// Runs it on real tensors below autograd, with the scans in it optimized. The first `num_returned` results have
-  /// memory of their own; later ones, residuals, may share theirs with operands and results, and their versions then.
+  /// memory of their own; the later ones, which are residuals, may share memory with operands and results, and then
+  /// share their version counters too.
   std::vector<at::Tensor> run(std::vector<at::Tensor>&& operands, size_t num_returned) const;
   std::shared_ptr<const Derivative> derivative(const std::vector<bool>& requires_grad, bool create_graph) const;
   const HigherOrderOperator::LiftedDraws& lifted_draws() const;
@@ -156,13 +159,13 @@ class Hop : public std::enable_shared_from_this<Hop> {
   mutable std::optional<HigherOrderOperator::LiftedDraws> lifted_;
 };
 
-/// One use of `op`. `groups`: how many operands each has, in the schema's order. Requires: `attributes` holds all that
-/// have no default.
+/// Makes one use of `op`. `groups`: how many operands each group has, in the schema's order. Requires: `attributes`
+/// holds every attribute without a default.
 HopPtr make_hop(const HigherOrderOperator& op, std::vector<std::shared_ptr<const Body>> bodies,
                 std::vector<size_t> groups, const std::vector<HopAttribute>& attributes = {});
 
-/// Gives each result that shares its storage with an operand, or with an earlier result, a copy of its own, and each
-/// the strides of `metas` where these are dense.
+/// Replaces each result that shares its storage with an operand, or with an earlier result, by a copy, and lays each
+/// result out with the strides of `metas` where these are dense.
 void own_results(const std::vector<TensorMeta>& metas, c10::ArrayRef<at::Tensor> operands,
                  std::vector<at::Tensor>& results);
 

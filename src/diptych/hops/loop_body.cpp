@@ -23,8 +23,8 @@ Layouts layouts(const std::vector<TensorMeta>& metas) {
   return found;
 }
 
-// Whether two captures of a body for carries of several layouts draw the same numbers for the same elements: a draw
-// into what is not contiguous is one into what is, with views around it.
+// Whether two captures of a body, for carries of different layouts, draw the same numbers for the same elements. A draw
+// into a tensor that is not contiguous is a draw into a contiguous one with views around it.
 bool draw_alike(const Graph& a, const Graph& b) {
   const auto are_alike = [](const auto& x, const auto& y) { return draw_alike(*x, *y); };
   const auto is_alike = [&](const Node& x, const Node& y) {
@@ -37,7 +37,7 @@ bool draw_alike(const Graph& a, const Graph& b) {
   return std::equal(a.nodes().begin(), a.nodes().end(), b.nodes().begin(), b.nodes().end(), is_alike);
 }
 
-/// One attempt after the other, until carries and buffers are known.
+/// Captures a body, one attempt after the other, until its carries and buffers are known.
 class Capturer {
  public:
   Capturer(const char* who, const FlatFunction& step, const Flattened& init, const LoopInputs& inputs)
@@ -78,7 +78,7 @@ class Capturer {
   Tensors buffers_;
 };
 
-// The code meets its buffers as tensors that it captures; as arguments too, they are one with those.
+// The code captures its buffers. They are arguments of the capture as well, and each is then one input.
 std::shared_ptr<const Body> Capturer::capture(const std::vector<TensorMeta>& carries) const {
   Tensors arguments;
   std::vector<std::string> paths;
@@ -154,8 +154,8 @@ bool Capturer::find_buffers(const Body& body) {
   return found;
 }
 
-// The body runs on contiguous carries. Those of the loop written out are laid out as they come, and a draw fills what
-// is like one of them in the order of its memory: the same numbers, elsewhere.
+// The body runs on contiguous carries. In the same loop written out, carries are laid out as they come, and a draw for
+// a tensor like a carry fills it in memory order: the same numbers, but for other elements.
 void Capturer::check_draws(const std::shared_ptr<const Body>& body) const {
   std::vector<TensorMeta> carries = carries_;
   for (size_t i = 0; i < carries.size(); ++i) carries[i].strides = TensorMeta::of(init_.tensors[i]).strides;
@@ -171,8 +171,8 @@ void Capturer::check_draws(const std::shared_ptr<const Body>& body) const {
   }
 }
 
-// A carry is a value: what also sees the buffer's memory would not see it change. Real tensors are captured as views of
-// one another; those of another trace are not.
+// A carry is a value, so another tensor that shares the buffer's memory would not see the buffer change. Real tensors
+// that share memory are captured as views of one another; those of another trace are not.
 void Capturer::check_memory_is_its_own(const at::Tensor& buffer, const std::string& path, const Body& body) const {
   const auto check = [&](const at::Tensor& other, const std::string& other_path) {
     DIPTYCH_CHECK(!share_memory_in_traces(other, buffer),

@@ -9,17 +9,17 @@
 
 namespace diptych::detail {
 
-/// Errors: UserError, naming `who` and the carry at `path`, where a step makes another tensor of it than it was.
+/// Checks that a step keeps a carry's sizes, dtype and device. Errors: UserError names `who` and the carry at `path`.
 void check_carry(const char* who, const std::string& path, const TensorMeta& before, const TensorMeta& after);
 
 /// What a body takes besides carries.
 struct LoopInputs {
   std::vector<TensorMeta> metas;
   std::vector<std::string> paths;
-  /// If not empty: real tensors that the code captures and that these inputs stand for. It may change them in place;
-  /// what becomes of that is the caller's to see to.
+  /// If not empty: real tensors that the code captures and that these inputs represent. The code may change them in
+  /// place; the caller handles those mutations.
   std::vector<at::Tensor> examples = {};
-  /// What the caller gives for these inputs, or takes slices of; they must not share memory with a buffer.
+  /// The tensors that the caller passes for these inputs, or slices for them; they must not share memory with a buffer.
   std::vector<at::Tensor> given = {};
 };
 
@@ -31,7 +31,7 @@ struct LoopBody {
 
   /// The buffers as operands: copies, since the loop's backward may read what they were before write_buffers().
   std::vector<at::Tensor> buffer_operands() const;
-  /// Writes the last values of the buffers back, and takes them out of a loop's results.
+  /// Writes the last values of the buffers back, and returns a loop's results without them.
   std::vector<at::Tensor> write_buffers(std::vector<at::Tensor> results, size_t num_carries) const;
 };
 

@@ -6,9 +6,9 @@
 
 namespace diptych {
 
-/// `tensor` laid out with the strides of `meta`: itself where it has them, or where they are no dense layout, which no
-/// copy can have; else a copy. A body was traced for these strides, and some of its views are legal for no others. Nor
-/// are they of what is lazily conjugated or negated, so of that it is a copy, too.
+/// Returns `tensor` laid out with the strides of `meta`: itself if it has them, or if they are not a dense layout,
+/// which no copy can have; else a copy. A body was traced for these strides, and some of its views are legal for no
+/// others. They are also illegal for a lazily conjugated or negated tensor, so that is copied, too.
 at::Tensor with_strides(const at::Tensor& tensor, const TensorMeta& meta);
 
 /// An uninitialized tensor of this metadata.

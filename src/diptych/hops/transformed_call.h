@@ -1,4 +1,5 @@
-// The door of compiled functions and higher-order operators: see Note [Transformed calls] in trace/transforms.h.
+// The entry checks of compiled functions and higher-order operators: see Note [Transformed calls] in
+// trace/transforms.h.
 #pragma once
 #include <initializer_list>
 #include <optional>
@@ -10,22 +11,23 @@
 
 namespace diptych::detail {
 
-/// Why a call on these arguments is for the function itself: "'x' has a forward-mode tangent"; nothing for plain ones.
-/// The state of the thread is not looked at.
+/// Returns why a call on these arguments must run the function itself, such as "'x' has a forward-mode tangent";
+/// nullopt for plain ones. The thread's state is not examined.
 std::optional<std::string> transform_of(const Flattened& arguments);
 
-/// Errors: UserError, naming `who` and the argument, for one that no graph stands for, and for a mode that is active.
+/// Checks that a graph can take these arguments. Errors: UserError, naming `who` and the argument, for one that no
+/// graph can represent, and for a mode that is active.
 void check_plain(std::string_view who, const Flattened& arguments);
 
-/// Inside a trace, says that it has met a tensor of a class that redefines operators among what a function returned.
+/// Inside a trace, notes that a function returned a tensor of a class that redefines operators, if one did.
 void note_subclass(const TreeSpec& result);
 
-/// Why a call on these arguments, on this thread, is for the function itself; nothing in the ordinary state.
+/// Returns why a call on these arguments, on this thread, must run the function itself; nullopt in the ordinary state.
 std::optional<std::string> why_eager(std::initializer_list<const Flattened*> arguments);
 
-/// Runs `captured`, which may capture and call the graph; or `eager`, which runs the user's function, if there is a
-/// reason, or the capture meets one. Inside another capture that one is given up as well, and its caller runs its
-/// function.
+/// Runs `captured`, which may capture and call the graph. If there is a reason not to, or the capture meets one, runs
+/// `eager` instead, which calls the user's function. A capture around this call is then given up as well, and its
+/// caller runs its function.
 template <class Captured, class Eager>
 auto captured_or_eager(const char* who, std::optional<std::string> why, const Captured& captured, const Eager& eager) {
   if (!why) {
@@ -43,7 +45,7 @@ auto captured_or_eager(const char* who, std::optional<std::string> why, const Ca
   return eager();
 }
 
-/// How a loop in eager takes slices and stacks: by ATen, or by what the host language calls them, where tensors may be
+/// How a loop in eager takes slices and stacks: by ATen, or by the host language's own functions, where tensors may be
 /// of classes that ATen does not know.
 struct EagerOperators {
   at::Tensor (*select)(const at::Tensor& tensor, int64_t index);
@@ -51,7 +53,7 @@ struct EagerOperators {
   at::Tensor (*clone)(const at::Tensor& tensor);
 };
 const EagerOperators& eager_operators();
-/// Null for ATen's. Requires: lives for ever.
+/// Sets the operators of the host language; null means ATen's. Requires: `operators` lives for ever.
 void set_eager_operators(const EagerOperators* operators);
 
 }  // namespace diptych::detail

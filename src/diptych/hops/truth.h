@@ -5,7 +5,7 @@
 
 namespace diptych::detail {
 
-/// Whether a number is another than zero, as `if` takes it; a boolean is what it is.
+/// Returns whether a number is nonzero, as `if` tests it; a boolean is returned unchanged.
 inline at::Tensor truth_of(const at::Tensor& number) {
   return number.scalar_type() == at::kBool ? number : at::ne(number, 0);
 }

@@ -25,7 +25,7 @@ class Copier {
   }
   void set(size_t input, Value value) { map_[body_.inputs()[input].id] = value; }
   Value output(size_t index) const { return map_[body_.outputs()[index].id]; }
-  /// Output `index` as the carry of the next step, which reads it laid out as its own.
+  /// Returns output `index` as the carry of the next step, laid out as that step reads it.
   Value next_carry(size_t index) {
     const TensorMeta& wanted = body_.meta(body_.inputs()[index]);
     const Value value = output(index);
@@ -95,7 +95,7 @@ Graph unroll(const Graph& body, size_t num_carries, size_t num_slices, int64_t c
       stacks.push_back(copier.output(i));
       stack_slots.push_back({body.output_slots()[i].kind, fmt::format("step{}.{}", k, body.output_slots()[i].path)});
     }
-    // All of them before any is set: a step may exchange two.
+    // All carries are computed before any is set: a step may exchange two.
     for (size_t i = 0; i < num_carries; ++i) carries[i] = copier.next_carry(i);
     for (size_t i = 0; i < num_carries; ++i) copier.set(i, carries[i]);
   }

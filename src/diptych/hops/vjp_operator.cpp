@@ -27,7 +27,7 @@ struct VjpLayout {
   std::vector<bool> given;
 };
 
-// `inputs` are the body's, cut off from whatever made them where a gradient is wanted.
+// `inputs` are the body's, detached from their history where a gradient is wanted.
 Tensors gradients_of(const Body& body, const VjpLayout& layout, const Tensors& inputs, const Tensors& tangents,
                      bool create_graph) {
   const Tensors results = body.run(Tensors(inputs), {.differentiable = true});

@@ -1,5 +1,5 @@
-// hop.vjp: the gradients of a graph, found by running it under autograd when the gradient is asked for. What has no
-// backward that could be written down before it runs, such as a loop of unknown length, is differentiated by it.
+// hop.vjp: the gradients of a graph, found by running it under autograd when the gradient is asked for. It
+// differentiates functions whose backward can't be written down before they run, such as a loop of unknown length.
 #pragma once
 #include "diptych/hops/hop.h"
 
@@ -28,9 +28,9 @@ struct Reach {
   std::function<std::vector<bool>(const std::vector<bool>& given)> operands;
 };
 
-/// A derivative that saves the operands alone and runs the hop again in its backward, by hop.vjp. `operands`: their
-/// metadata. Errors: UserError where a body has a backward that its graph does not show.
-/// `find_reach`: if it is not known, every result depends on every operand.
+/// Returns a derivative that saves the operands alone and runs the hop again in its backward, by hop.vjp. `operands`:
+/// their metadata. `find_reach`: if it is empty, every result counts as depending on every operand.
+/// Errors: UserError where a body has a backward that its graph does not show.
 std::unique_ptr<Derivative> replay_derivative(const Hop& hop, const std::vector<TensorMeta>& operands,
                                               const std::vector<bool>& requires_grad,
                                               const std::function<Reach()>& find_reach = {});

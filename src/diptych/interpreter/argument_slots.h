@@ -87,8 +87,8 @@ struct FromConstant<std::vector<double>> {
 
 // Slots -------------------------------------------------------------------------------------------------------------
 
-/// A slot for a constant that is handed over as it is stored. Every slot has: accepts() (whether the operand can be
-/// had in this form), a constructor, and get().
+/// A slot for a constant that is passed as it is stored. Every slot has: accepts() (whether the operand can be passed
+/// in this form), a constructor, and get().
 template <class Argument>
 struct Slot {
   using Stored = std::decay_t<Argument>;
@@ -169,7 +169,7 @@ struct Slot<const c10::List<std::optional<at::Tensor>>&> : TensorListSlot {
   }
 };
 
-/// A list whose elements are stored apart and handed over as a view of them.
+/// A list whose elements are stored in the slot and passed as a view of them.
 template <class Element, class View>
 struct ListSlot {
   static bool accepts(const Operand& operand) { return std::holds_alternative<c10::IValue>(operand); }

@@ -11,7 +11,7 @@ namespace diptych::detail {
 namespace {
 
 at::Tensor take(Frame& frame, int32_t reference, bool is_last) {
-  // In one expression with a constant tensor, clang 19 takes what is moved for a constant, too, and copies it.
+  // With a const tensor in the same expression, clang 19 takes the moved tensor for const, too, and copies it.
   if (is_last) return std::move(frame.registers[reference]);
   return frame.tensor(reference);
 }

@@ -22,7 +22,7 @@ void put(Frame& frame, int32_t output, at::Tensor tensor) {
   if (output >= 0) frame.registers[output] = std::move(tensor);
 }
 
-// The forms of the returns of a node that does not say them itself; a list takes all outputs.
+// Returns the forms of a node's returns where the node does not state them; a list takes all outputs.
 c10::SmallVector<int32_t, 2> forms_by_schema(const c10::FunctionSchema& schema, int32_t outputs) {
   c10::SmallVector<int32_t, 2> forms;
   for (const auto& result : schema.returns()) {
@@ -55,7 +55,7 @@ class BoxedCaller final : public Caller {
   }
 
  private:
-  // Below autograd the kernel of a library's operator finds what autograd's kernels leave it: gradients are not
+  // Below autograd, the kernel of a library's operator runs as autograd's own kernels would run it: gradients are not
   // recorded.
   void call_operator(torch::jit::Stack& stack) const {
     const bool is_below =
@@ -86,8 +86,8 @@ class BoxedCaller final : public Caller {
   OutputRegisters outputs_;
 };
 
-/// The kernels of a higher-order node. They plan for the sizes of its subgraphs, so that where those are dynamic there
-/// is one for each set of sizes that was met, the last few. Threads: any.
+/// The kernels of a higher-order node. A kernel plans for the sizes of the node's subgraphs, so where those are dynamic
+/// there is one kernel for each of the last few sets of sizes. Threads: any.
 class HopKernels {
  public:
   explicit HopKernels(const Node& node) {

@@ -1,5 +1,5 @@
-// What a graph says of its values against the tensors of a run: a call that brings others than the graph was made for
-// is found before a kernel reads memory that is not there.
+// Compares what a graph says of its values with the tensors of a run: a call with tensors that the graph was not made
+// for is found before a kernel reads memory out of bounds.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -11,14 +11,13 @@
 
 namespace diptych::detail {
 
-/// What differs between a tensor and what the graph says of it, in words; empty if nothing does. Number of elements
-/// along each dimension, dtype and device count; strides do not, nor is anything said of a tensor that is not strided.
+/// Describes how a tensor differs from what the graph says of it; empty if it does not. Sizes, dtype and device count;
+/// strides do not, and nothing is said of a tensor that is not strided.
 std::string difference(const TensorMeta& expected, const at::Tensor& tensor,
                        const std::map<std::string, int64_t>& symbols);
 
-/// Compares the tensors that a graph is called with by code of Diptych's own; undefined ones stand for tangents that
-/// are not there. Does nothing unless checks_calls(). Errors: InternalError names the graph, the input and the
-/// difference.
+/// Checks the tensors with which Diptych's own code calls a graph; undefined ones are tangents that are not given. Does
+/// nothing unless checks_calls(). Errors: InternalError names the graph, the input and the difference.
 void check_call(const Graph& graph, const std::vector<at::Tensor>& inputs);
 
 }  // namespace diptych::detail

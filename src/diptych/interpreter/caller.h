@@ -24,7 +24,7 @@ class Caller {
 
 /// Makes a caller that hands C++ arguments straight to the operator's typed entry, as `at::` functions do. Returns null
 /// where the operator's signature is not in the table, or an operand has no direct form. Operators of other libraries
-/// are never called so: what C++ types their kernels were registered with can't be seen from the schema.
+/// are never called this way: the schema does not show what C++ types their kernels were registered with.
 std::unique_ptr<Caller> make_typed_caller(const c10::OperatorHandle& handle, OperandTable& table,
                                           c10::ArrayRef<Operand> operands, OutputRegisters outputs);
 

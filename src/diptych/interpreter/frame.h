@@ -1,4 +1,4 @@
-// What one run of a Program holds while it goes through the nodes: the register file, and what it looks up in.
+// What one run of a Program holds while it goes through the nodes: the register file, and the tables that it reads.
 #pragma once
 #include <ATen/core/List.h>
 #include <ATen/core/Tensor.h>
@@ -15,7 +15,7 @@ struct RunOptions;
 
 namespace detail {
 
-/// The sizes of a graph with symbols, worked out for one set of input sizes; operands refer to them by number.
+/// The sizes of a graph with symbols, computed for one set of input sizes; operands refer to them by number.
 struct DynamicSizes {
   std::vector<int64_t> scalars;
   std::vector<std::vector<c10::SymInt>> lists;

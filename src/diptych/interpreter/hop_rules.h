@@ -29,10 +29,10 @@ void register_interpreter_rule(const HopSchema& hop, HopRule rule);
 bool has_interpreter_rule(const HopSchema& hop);
 
 namespace detail {
-/// Moves the tensors of a list out of an operand of a kernel's, so that each is freed when its reader lets go of it.
+/// Moves the tensors of a list out of a kernel's operand, so that each is freed when its reader releases it.
 std::vector<at::Tensor> take_tensor_list(c10::IValue& operand);
 
-/// Errors: UserError names a higher-order operator that has no rule.
+/// Makes the kernel of a higher-order node. Errors: UserError names an operator that has no rule.
 HopKernel make_hop_kernel(const Node& node);
 }  // namespace detail
 

@@ -12,7 +12,7 @@ namespace {
 constexpr int32_t kUnset = std::numeric_limits<int32_t>::min();
 
 at::Tensor make_wrapped_number(const WrappedNumber& wrapped) {
-  // Not by an operator, which a trace around would take for the traced function's.
+  // Not made by an operator: a trace around this would record it as the traced function's.
   auto tensor = at::detail::scalar_tensor_static(wrapped.number, wrapped.dtype, c10::Device(at::kCPU));
   tensor.unsafeGetTensorImpl()->set_wrapped_number(true);
   return tensor;

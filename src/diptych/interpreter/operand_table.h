@@ -11,7 +11,7 @@
 
 namespace diptych::detail {
 
-/// An operand that is a number of sizes: a SizeExpr or a SizeNumber, taken as a number or as a tensor made of one.
+/// An operand that is a number computed from sizes: a SizeExpr or a SizeNumber, passed as a number or as a tensor.
 struct DynamicNumber {
   Operand expression;
   bool is_tensor = false;
@@ -23,11 +23,11 @@ class OperandTable {
  public:
   explicit OperandTable(const Graph& graph);
 
-  /// The reference (see Frame) of a value; none is the undefined tensor. Requires: an input, a constant, or a value
-  /// that set_register() was called for.
+  /// Returns the reference (see Frame) of a value; for none, that of the undefined tensor. Requires: an input, a
+  /// constant, or a value that set_register() was called for.
   int32_t reference(Value value) const;
   void set_register(Value value, int32_t index);
-  /// The reference of a tensor operand: a value, or a number that is made a tensor once here.
+  /// Returns the reference of a tensor operand: a value, or a number that is made a tensor once here.
   /// Requires: is_tensor(operand).
   int32_t tensor_reference(const Operand& operand);
   static bool is_tensor(const Operand& operand);

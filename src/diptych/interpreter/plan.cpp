@@ -75,8 +75,8 @@ class PlanMaker {
     make_caller(index, outputs, dying_registers, step);
     step.outputs = outputs;
     for_each_operand_value(node, [&](Value value) { step.operands.push_back(table_.reference(value)); });
-    // Only now: an output may have taken the register of an operand, which callers had to find under the operand's
-    // name.
+    // Registers are set only now: an output may have taken the register of an operand, which callers had to find under
+    // the operand's name.
     for (size_t i = 0; i < outputs.size(); ++i) {
       if (outputs[i] >= 0) table_.set_register(node.outputs[i], outputs[i]);
     }
@@ -106,7 +106,7 @@ class PlanMaker {
   void make_caller(size_t index, const OutputRegisters& outputs, c10::ArrayRef<int32_t> dying, Step& step) {
     const Node& node = graph_.nodes()[index];
     try {
-      // Typed callers of mutating operators are for reuse: they return what they write to without a count of its own.
+      // Typed callers of mutating operators serve reuse alone: what they return has no reference count of its own.
       if (!node.op.is_hop() && !has_tag(node.op, Tag::kMutating)) {
         step.caller = make_typed_caller(node.op.handle(), table_, node.operands, outputs);
       }

@@ -45,15 +45,15 @@ struct Compiled {
   size_t num_registers = 0;
 };
 
-/// Compiles a graph. Inputs come to stand in registers 0, 1, ... in order.
+/// Compiles a graph. Its inputs are in registers 0, 1, ... in order.
 Compiled compile(const Graph& graph, const ProgramOptions& options);
 
-/// Works out a graph's sizes for the inputs of a run, remembering the last ones. Threads: any.
+/// Computes a graph's sizes for the inputs of a run, and remembers the last ones. Threads: any.
 class SizeResolver {
  public:
-  /// For what `compiled` holds of sizes.
+  /// Resolves the sizes that `compiled` holds.
   SizeResolver(const Graph& graph, const Compiled& compiled);
-  /// Null if the graph has no dynamic size.
+  /// Returns the sizes for these inputs; null if the graph has no dynamic size.
   std::shared_ptr<const DynamicSizes> resolve(const std::vector<at::Tensor>& inputs) const;
 
  private:

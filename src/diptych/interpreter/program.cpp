@@ -47,7 +47,7 @@ std::string title(const Node& node) {
   return text + " = " + node.op.name();
 }
 
-// Runs a step over its operand if that is nobody else's, else out of place. Returns whether it ran in place.
+// Runs a step over its operand if nobody else holds that, else out of place. Returns whether it ran in place.
 inline bool call(const Step& step, Frame& frame) {
   if (step.reuse && detail::may_overwrite(*step.reuse, frame.registers[step.reuse->reference])) {
     step.reuse->caller->call(frame);
@@ -138,7 +138,7 @@ void Program::Plan::run_steps_profiled(Frame& frame, size_t& current) const {
   frame.options->profile->add(rows);
 }
 
-// A graph may be run on tensors of other sizes, where its nodes take them; what it says of values is not true then.
+// A graph may be run on tensors of other sizes if its nodes take them; what it says of its values is then not true.
 bool Program::Plan::is_made_for(const std::vector<at::Tensor>& inputs, const Frame& frame) const {
   for (size_t i = 0; i < inputs.size(); ++i) {
     const TensorMeta& expected = graph.meta(graph.inputs()[i]);
@@ -197,7 +197,7 @@ std::vector<std::string> Program::Plan::operand_texts(const Frame& frame, size_t
   size_t i = 0;
   for_each_operand_value(graph.nodes()[index], [&](Value value) {
     const auto& tensor = frame.tensor(references[i++]);
-    // A boxed call has taken its operands off the frame; the graph's word stands for them.
+    // A boxed call has moved its operands out of the frame; the graph's metadata describes them then.
     const bool is_known = tensor.defined() && tensor.layout() == at::kStrided && !at::isQIntType(tensor.scalar_type());
     texts.push_back(
         fmt::format("%{}: {}", value.id, type_string(is_known ? TensorMeta::of(tensor) : graph.meta(value))));
@@ -235,7 +235,7 @@ std::vector<at::Tensor> Program::run(std::vector<at::Tensor>&& inputs, const Run
     detail::rethrow_in_node(plan_->graph, current, plan_->operand_texts(frame, current));
   }
 
-  // The emptied vector of inputs serves for the outputs: one allocation less per run.
+  // The emptied vector of inputs is used for the outputs: one allocation less per run.
   std::vector<at::Tensor> outputs = std::move(inputs);
   outputs.resize(compiled.outputs.size());
   for (size_t i = 0; i < outputs.size(); ++i) {

@@ -10,7 +10,7 @@ namespace {
 
 bool same_type(const c10::Argument& a, const c10::Argument& b) { return *a.real_type() == *b.real_type(); }
 
-// The variant takes the same arguments, then one tensor to write to.
+// Whether the variant takes the same arguments, then one tensor to write to.
 bool is_out_form(const c10::FunctionSchema& schema, const c10::FunctionSchema& variant) {
   const auto& arguments = schema.arguments();
   const auto& others = variant.arguments();
@@ -87,7 +87,7 @@ std::optional<Reuse> make_reuse(const Graph& graph, const Node& node, Value oper
 }
 
 bool may_overwrite(const Reuse& reuse, const at::Tensor& tensor) {
-  // Wrappers (fake, functional, batched) and tensors of Python subclasses are not ours to write behind.
+  // The memory behind wrappers (fake, functional, batched) and Python subclasses is not ours to write to.
   constexpr c10::DispatchKeySet kWrapping{c10::DispatchKey::Fake, c10::DispatchKey::Functionalize,
                                           c10::DispatchKey::Python, c10::DispatchKey::FuncTorchBatched,
                                           c10::DispatchKey::FuncTorchGradWrapper};

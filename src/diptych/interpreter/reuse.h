@@ -1,5 +1,5 @@
-// Running in place: where an operand dies at a pointwise node and is of the result's kind, the result may be written
-// over it. Whether the storage is really nobody else's is asked at every run.
+// Running in place: where an operand dies at a pointwise node and has the result's metadata, the result may be written
+// over it. Whether nobody else holds the storage is checked at every run.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -21,11 +21,12 @@ struct Reuse {
   std::vector<int64_t> sizes, strides;  ///< what the operand must be at run time, where sizes are static
 };
 
-/// The operand that `node` may be run over, or none. Prefers values that nodes made over graph inputs and views, which
-/// someone else is likelier to hold. Requires: `dying` holds the values that die at this node.
+/// Returns the operand that `node` may be run over, or none. Prefers values that were made by nodes to graph inputs and
+/// views, which someone else is likelier to hold. Requires: `dying` holds the values that die at this node.
 Value find_reusable_operand(const Graph& graph, const Node& node, const std::vector<Value>& dying);
 
-/// Makes the caller of the in-place or out= form; nothing where the operator has neither that could be called directly.
+/// Makes the caller of the in-place or out= form; nullopt where the operator has no such form that can be called
+/// directly.
 std::optional<Reuse> make_reuse(const Graph& graph, const Node& node, Value operand, OperandTable& table);
 
 /// Whether `tensor` may be overwritten now: it is a plain dense tensor with the sizes and strides that the result has,

@@ -6,7 +6,7 @@
 
 namespace diptych {
 
-/// Kernels only: autograd has been captured, and autocast's casts stand in the graph.
+/// Runs kernels only: autograd has been captured, and autocast's casts are nodes of the graph.
 struct RunBelowAutograd {
   at::AutoDispatchBelowADInplaceOrView below;
   c10::impl::ExcludeDispatchKeyGuard no_autocast{c10::autocast_dispatch_keyset};

@@ -17,7 +17,7 @@ void add_symbols(const SizeExpr& size, std::set<std::string>& symbols) {
   for (const auto& [symbol, hint] : size.symbols()) symbols.insert(symbol);
 }
 
-// What a node reads of sizes: its operands, and all that its subgraphs say.
+// Adds the symbols that a node reads: those of its operands, and all in its subgraphs.
 void add_needed(const Node& node, std::set<std::string>& symbols) {
   for (const Operand& operand : node.operands) {
     if (const auto* size = std::get_if<SizeExpr>(&operand)) add_symbols(*size, symbols);
@@ -60,7 +60,7 @@ std::vector<int64_t> SymbolBinder::observe(const std::vector<at::Tensor>& inputs
   observed.reserve(dimensions_.size());
   for (const auto& dimension : dimensions_) {
     const auto& tensor = inputs[dimension.input];
-    // An undefined tangent says nothing; what depends on it is found out by solve().
+    // An undefined tangent determines nothing; solve() finds out what depends on it.
     if (!tensor.defined()) {
       observed.push_back(-1);
       continue;

@@ -1,4 +1,4 @@
-// Working out the symbols of a graph with dynamic sizes from the tensors that it is called with.
+// Computing the symbols of a graph with dynamic sizes from the tensors that it is called with.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -12,19 +12,19 @@
 
 namespace diptych {
 
-/// Finds the value of each symbol that occurs in the sizes of a graph's inputs. A size with one symbol whose value is
-/// not yet known determines it where it is linear in it: `s0`, `2*s0+1`, `s0*s1/2` once s0 is known.
+/// Finds the value of each symbol that occurs in the sizes of a graph's inputs. A size in which only one symbol has no
+/// known value yet determines that symbol if it is linear in it: `s0`, `2*s0+1`, `s0*s1/2` once s0 is known.
 class SymbolBinder {
  public:
   explicit SymbolBinder(const Graph& graph);
   /// Whether any input has a dynamic size.
   bool has_symbols() const { return !dimensions_.empty(); }
-  /// The input sizes that depend on symbols, in a fixed order: what the symbols' values follow from.
+  /// Returns the input sizes that depend on symbols, in a fixed order; the symbols' values follow from them.
   std::vector<int64_t> observe(const std::vector<at::Tensor>& inputs) const;
   /// Returns the symbols' values. Errors: UserError names the input and dimension whose size fits no value, contradicts
   /// another input, or leaves a symbol open.
   std::map<std::string, int64_t> solve(const std::vector<int64_t>& observed) const;
-  /// A symbol that a node needs and solve() could not find; none if all follow from the inputs.
+  /// Returns a symbol that a node needs and solve() could not find; none if all follow from the inputs.
   std::optional<std::string> open_symbol() const;
 
  private:
@@ -46,8 +46,8 @@ class SymbolBinder {
 };
 
 namespace detail {
-/// The sizes of a tensor by the values of symbols; those with a symbol that has no value are what `tensor` has, as only
-/// who computed it knows them. -1 where it has no such dimension.
+/// Evaluates the sizes of a tensor at the symbols' values. A size with a symbol that has no value is read from
+/// `tensor`, since only the tensor's producer knew it; -1 where the tensor has no such dimension.
 std::vector<int64_t> sizes_by(const Sizes& sizes, const std::map<std::string, int64_t>& symbols,
                               const at::Tensor& tensor);
 }  // namespace detail

@@ -88,7 +88,7 @@ const SignatureRow* search_row(const c10::OperatorHandle& handle) {
   return nullptr;
 }
 
-// Programs are compiled often; an operator is searched for once in the process.
+// Programs are compiled often, so each operator is searched for once in the process.
 const SignatureRow* find_row(const c10::OperatorHandle& handle) {
   static std::mutex mutex;
   static std::unordered_map<c10::OperatorName, const SignatureRow*> known;
@@ -98,7 +98,7 @@ const SignatureRow* find_row(const c10::OperatorHandle& handle) {
   return entry->second;
 }
 
-// How many tensors a schema returns; nothing where a list makes it vary.
+// Returns how many tensors a schema returns; nullopt where a list makes the number vary.
 std::optional<size_t> fixed_return_count(const c10::FunctionSchema& schema) {
   for (const auto& result : schema.returns()) {
     if (result.real_type()->kind() == c10::TypeKind::ListType) return std::nullopt;

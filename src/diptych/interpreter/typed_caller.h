@@ -114,7 +114,7 @@ inline void store(Frame& frame, const OutputRegisters& outputs, size_t index, at
 inline void store_all(Frame& frame, const OutputRegisters& outputs, at::Tensor&& tensor) {
   store(frame, outputs, 0, std::move(tensor));
 }
-// What an in-place or out= form returns is the register that it wrote to.
+// An in-place or out= form returns the register that it wrote to, so there is nothing to store.
 inline void store_all(Frame&, const OutputRegisters&, at::Tensor&) {}
 template <class... Tensors>
 void store_all(Frame& frame, const OutputRegisters& outputs, std::tuple<Tensors...>&& results) {

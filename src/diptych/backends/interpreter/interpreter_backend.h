@@ -10,12 +10,12 @@ namespace diptych {
 
 struct InterpreterOptions {
   ProgramOptions program;
-  /// Where every run adds the time and bytes of each node; null for none. Outlives the executables; a profile holds the
-  /// rows of one graph, so compile one graph with it.
+  /// Where every run adds the time and bytes of each node; null for none. It must outlive the executables. A profile
+  /// holds the rows of one graph, so compile one graph with it.
   Profile* profile = nullptr;
 };
 
-/// An executable that interprets. Its program is open for those who want to run it otherwise (differentiably,
+/// An executable that interprets. Its program is accessible, so that callers can run it in another way (differentiably,
 /// profiled).
 class InterpreterExecutable final : public Executable {
  public:
@@ -40,7 +40,7 @@ class InterpreterBackend final : public Backend {
   InterpreterOptions options_;
 };
 
-/// The same as a function, to be given as a forward, backward or inference compiler.
+/// Returns the same backend as a function, to be passed as a forward, backward or inference compiler.
 Compiler interpreter_compiler(const InterpreterOptions& options = {});
 
 }  // namespace diptych

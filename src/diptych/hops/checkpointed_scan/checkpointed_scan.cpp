@@ -20,8 +20,8 @@ std::vector<HopAttribute> attributes_of(const SegmentLayout& layout) {
           {"copies", layout.copies}};
 }
 
-/// Runs the whole scan segment by segment, so that what the passes stack for one run is a segment's, and keeps the
-/// carries in front of some.
+/// Runs the whole scan segment by segment, so that what graph passes stack within one run is only a segment long, and
+/// keeps the carries in front of some segments.
 class CheckpointedKernel {
  public:
   explicit CheckpointedKernel(const Hop& hop)

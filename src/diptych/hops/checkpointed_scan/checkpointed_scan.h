@@ -5,8 +5,8 @@
 namespace diptych {
 
 /// Groups, body, `length` and `reverse`: as hop.scan's. `segment`: steps in a segment; `saved_carries`: how many
-/// carries are kept, the first one included; `copies`: how often the kept ones are returned behind the results, as a
-/// stack for each carry.
+/// carries are kept, the first one included; `copies`: how many times the kept carries are returned after the results,
+/// as a stack for each carry.
 class CheckpointedScanOperator final : public HigherOrderOperator {
  public:
   CheckpointedScanOperator()
@@ -18,7 +18,7 @@ class CheckpointedScanOperator final : public HigherOrderOperator {
 
   std::vector<TensorMeta> infer(const Hop& hop) const override;
   HopFunction compile(const Hop& hop) const override;
-  /// Differentiated again, it is a plain scan, whose memory grows with the length.
+  /// With `create_graph` the derivative is that of a plain scan, whose memory grows with the length.
   std::unique_ptr<Derivative> differentiate(const Hop& hop, const std::vector<bool>& requires_grad,
                                             bool create_graph) const override;
   LiftedDraws lift_draws(const Hop& hop) const override;
@@ -35,10 +35,10 @@ HopPtr make_checkpointed_scan(std::shared_ptr<const Body> body, size_t num_carri
 
 namespace detail {
 
-/// A run of steps of a scan, by the bodies that work on it.
+/// Runs segments of a scan's steps with one body.
 class SegmentRunner {
  public:
-  /// `body` takes carries, slices and free operands, as one of a scan.
+  /// `body` takes carries, slices and free operands, as a scan's body does.
   SegmentRunner(std::shared_ptr<const Body> body, size_t num_carries, size_t num_slices, bool reverse)
       : body_(std::move(body)), num_carries_(num_carries), num_slices_(num_slices), reverse_(reverse) {}
   /// Runs the body over slices that are cut out already, below autograd. Returns carries, then stacks, which may share
@@ -55,12 +55,12 @@ class SegmentRunner {
   mutable std::vector<std::pair<int64_t, HopPtr>> scans_;  // by length; there are two or three
 };
 
-/// Which slices steps `begin` to `end` take: the first one's position.
+/// Returns the position of the first of the slices that steps `begin` to `end` take.
 inline int64_t slices_begin(int64_t length, bool reverse, int64_t begin, int64_t end) {
   return reverse ? length - end : begin;
 }
 
-/// The same, cut out of stacks.
+/// Returns `count` slices of each stack, from position `begin` on.
 std::vector<at::Tensor> cut(const std::vector<at::Tensor>& stacks, int64_t begin, int64_t count);
 
 /// Steps and segments of a checkpointed scan.
@@ -69,7 +69,7 @@ struct SegmentLayout {
   ScanLayout scan;
   int64_t segment;
   int64_t carries;  ///< kept
-  int64_t copies;   ///< of the kept carries, behind the results
+  int64_t copies;   ///< of the kept carries, after the results
 
   int64_t num_segments() const { return (scan.length + segment - 1) / segment; }
   int64_t begin(int64_t index) const { return index * segment; }

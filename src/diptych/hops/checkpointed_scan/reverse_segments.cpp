@@ -1,8 +1,8 @@
 #include "diptych/hops/checkpointed_scan/reverse_segments.h"
 
-// Note [Reversing a checkpointed scan]: the backward goes through the segments from the last to the first. For each it
-// needs the carry in front of it, which it has kept or finds by running the body on from the last one kept; treeverse
-// says which to keep. The segment is then run forward with residuals, and backward.
+// Note [Reversing a checkpointed scan]: the backward goes through the segments from the last to the first. For each
+// segment it needs the carry in front of it, which was kept or is found by running the body from the last kept carry
+// on; treeverse says which carries to keep. The segment is then run forward with residuals, and backward.
 #include <map>
 
 #include "diptych/base/error.h"
@@ -24,7 +24,7 @@ struct ReverseLayout {
   bool reverse;
   size_t num_carries, num_slices, num_free, num_running, num_tangents;
   std::vector<GradientBody::Source> slices, free;
-  std::vector<size_t> tangents;  ///< the stack that each tangent operand is of
+  std::vector<size_t> tangents;  ///< the stack that each tangent operand belongs to
 
   int64_t begin(int64_t index) const { return index * segment; }
   int64_t end(int64_t index) const { return std::min(length, (index + 1) * segment); }

@@ -6,9 +6,9 @@
 namespace diptych {
 
 /// Groups: the first carries, the stacks of kept carries, slices and free operands of the forward; the gradients of the
-/// last carries with the first sums; the tangents of stacks. Bodies: the step's carries alone, the step with residuals,
-/// the backward step. Attributes: those of the forward, and what each slice and free operand of the backward step is,
-/// as GradientBody says.
+/// last carries, followed by the first sums; the tangents of stacks. Bodies: the step's carries alone, the step with
+/// residuals, the backward step. Attributes: those of the forward, and the GradientBody::Source of each slice and free
+/// operand of the backward step.
 class ReverseSegmentsOperator final : public HigherOrderOperator {
  public:
   ReverseSegmentsOperator()
@@ -21,7 +21,7 @@ class ReverseSegmentsOperator final : public HigherOrderOperator {
 
   std::vector<TensorMeta> infer(const Hop& hop) const override;
   HopFunction compile(const Hop& hop) const override;
-  /// A checkpointed scan is differentiated twice as a plain one. Errors: InternalError.
+  /// Always throws: the second derivative of a checkpointed scan is that of a plain one. Errors: InternalError.
   std::unique_ptr<Derivative> differentiate(const Hop& hop, const std::vector<bool>& requires_grad,
                                             bool create_graph) const override;
 };

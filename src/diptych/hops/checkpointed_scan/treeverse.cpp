@@ -6,8 +6,8 @@
 namespace diptych::detail {
 namespace {
 
-// How many segments can be reversed with `spare` carries beside the first, none advanced over more than `times` times:
-// binomial(spare + 1 + times, times), or a large number.
+// Returns how many segments can be reversed with `spare` carries besides the first, with none advanced over more than
+// `times` times: binomial(spare + 1 + times, times), or a large number.
 int64_t reach(int64_t spare, int64_t times) {
   if (times < 0) return 0;
   double value = 1;
@@ -35,7 +35,7 @@ std::vector<int64_t> kept_in_forward(int64_t count, int64_t spare) {
 }
 
 int64_t advanced_segments(int64_t count, int64_t spare) {
-  // What the forward run has advanced over already is not counted.
+  // Segments that the forward run has already advanced over are not counted.
   int64_t total = 0;
   const auto reverse = [&](auto&& self, int64_t number, int64_t left, bool in_forward) -> void {
     if (number <= 1) return;

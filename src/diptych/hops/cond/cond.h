@@ -10,7 +10,7 @@ namespace detail {
 std::vector<at::Tensor> cond_flat(const at::Tensor& predicate, const FlatFunction& if_true,
                                   const FlatFunction& if_false, const Flattened& arguments);
 
-/// The arguments as one list, called "arg0", "arg1" ...
+/// Flattens the arguments into one list, named "arg0", "arg1" ...
 template <class... A>
 Flattened flatten_all(const A&... arguments) {
   TreeRecorder recorder;
@@ -28,10 +28,10 @@ Flattened flatten_all(const A&... arguments) {
 
 /// Returns if_true(arguments...) where `predicate` is true, else if_false(arguments...). Both are captured, on
 /// stand-ins; only the chosen one is run. They may capture tensors and modules, and everything is differentiable to any
-/// order. A gradient that flows in one of the two is zeros where the other was chosen. `predicate`: one element, true
-/// where it is not zero. Both functions return trees of one structure, with tensors of the same sizes and dtypes.
-/// Errors: UserError for another predicate, and by path where the results disagree; for an argument or a captured
-/// tensor that is changed in place; what the functions throw. Source: jax.lax.cond.
+/// order. A gradient that flows in only one of the two is zeros where the other was chosen. `predicate`: one element,
+/// true where it is not zero. Both functions return trees of one structure, with tensors of the same sizes and dtypes.
+/// Errors: UserError for a predicate of another kind, by path where the results disagree, and for an argument or a
+/// captured tensor that is changed in place; what the functions throw. Source: jax.lax.cond.
 template <class True, class False, class... A>
 auto cond(const at::Tensor& predicate, True&& if_true, False&& if_false, const A&... arguments) {
   using Result = std::decay_t<decltype(if_true(std::declval<A&>()...))>;
@@ -41,7 +41,7 @@ auto cond(const at::Tensor& predicate, True&& if_true, False&& if_false, const A
   const auto flat_true = detail::make_flat<Result>(if_true, example, arguments...);
   const auto flat_false = detail::make_flat<Result>(if_false, other, arguments...);
   auto tensors = detail::cond_flat(predicate, flat_true, flat_false, detail::flatten_all(arguments...));
-  // In eager, the chosen one alone has run.
+  // In eager, only the chosen function has run.
   if (!example || !other) return detail::make_result(example ? *example : *other, std::move(tensors));
   detail::check_structure("cond", "the result of the false function", diptych::flatten(*example, "out").spec,
                           diptych::flatten(*other, "out").spec);

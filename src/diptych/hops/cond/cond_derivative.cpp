@@ -1,6 +1,7 @@
 #include "diptych/hops/cond/cond_derivative.h"
 
-// The backward of a branch is a branch again. What one body saves, or whose gradient it gives, the others fill in.
+// The backward of a branch is a branch again. Where one body saves a value or returns a gradient, the others return a
+// filler.
 #include <map>
 
 #include "diptych/graph/rewrite.h"

@@ -4,8 +4,8 @@
 
 namespace diptych::detail {
 
-/// The derivative of hop.cond and hop.invoke: its backward is a hop of the same operator, whose bodies are the backward
-/// halves of the bodies.
+/// Returns the derivative of hop.cond and hop.invoke: its backward is a hop of the same operator, whose bodies are the
+/// backward halves of the bodies.
 std::unique_ptr<Derivative> branch_derivative(const Hop& hop, const std::vector<bool>& requires_grad,
                                               bool create_graph);
 

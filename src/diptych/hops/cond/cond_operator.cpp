@@ -47,7 +47,7 @@ std::vector<TensorMeta> BranchOperator::infer(const Hop& hop) const {
 HopFunction BranchOperator::compile(const Hop& hop) const {
   return [bodies = hop.bodies(), metas = hop.results(), layout = detail::BranchLayout(hop)](Tensors&& operands) {
     const size_t chosen = layout.num_choosers == 0 || operands[0].item<bool>() ? 0 : 1;
-    const Tensors kept = operands;  // until the results are known to be none of them
+    const Tensors kept = operands;  // held until own_results() has compared the results with them
     Tensors inputs;
     for (size_t i = 0; i < bodies[chosen]->num_inputs(); ++i) inputs.push_back(operands[layout.operand(chosen, i)]);
     operands.clear();
@@ -72,7 +72,7 @@ HigherOrderOperator::LiftedDraws BranchOperator::lift_draws(const Hop& hop) cons
     const Graph& draws = *split.back().draws;
     for (const Value draw : draws.outputs()) drawn.back().push_back(draws.meta(draw));
   }
-  // Each body gives, and takes, the draws of all.
+  // Each body returns, and takes, the draws of all bodies.
   Bodies draws;
   Bodies rest;
   for (size_t i = 0; i < split.size(); ++i) {

@@ -1,11 +1,11 @@
-// Operators that run one of their bodies once: hop.cond, and hop.invoke, which has but one.
+// Operators that run one of their bodies once: hop.cond, and hop.invoke, which has only one.
 #pragma once
 #include "diptych/hops/hop.h"
 
 namespace diptych {
 
-/// Groups: of hop.cond the predicate, which chooses the body; the arguments; then what each body captured. A body takes
-/// the arguments and what it captured, and returns the results.
+/// Groups: the predicate, which chooses the body (hop.cond only); the arguments; then what each body captured. A body
+/// takes the arguments and what it captured, and returns the results.
 class BranchOperator final : public HigherOrderOperator {
  public:
   /// A bool chooses the first body (true) or the second.
@@ -22,7 +22,7 @@ class BranchOperator final : public HigherOrderOperator {
   using HigherOrderOperator::HigherOrderOperator;
 };
 
-/// The call of one body.
+/// Makes the call of one body.
 HopPtr make_invoke(std::shared_ptr<const Body> body, size_t num_arguments);
 
 namespace detail {

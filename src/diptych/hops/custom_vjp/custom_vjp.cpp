@@ -31,7 +31,7 @@ std::shared_ptr<const Body> capture_fwd(const FlatRules& rules, const Flattened&
   return body;
 }
 
-// Undefined gradients are left out; `has_gradient` says which are there.
+// Captures bwd. Undefined gradients are left out of its results; `has_gradient` says which are defined.
 std::shared_ptr<const Body> capture_bwd(const FlatRules& rules, const Body& fwd, std::vector<bool>& has_gradient) {
   std::vector<at::Tensor> placeholders;
   std::vector<std::string> paths;

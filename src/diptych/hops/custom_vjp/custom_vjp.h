@@ -1,4 +1,4 @@
-// dp::custom_vjp: a function with a backward of the user's own.
+// dp::custom_vjp: a function with a user-defined backward.
 #pragma once
 #include "diptych/hops/cond/cond.h"
 
@@ -15,11 +15,12 @@ struct FlatRules {
 /// Calls the hop; returns the results.
 std::vector<at::Tensor> custom_vjp_flat(const FlatRules& rules, const Flattened& arguments);
 
-/// Whether gradients are recorded for one of these, or for what is inside it, as vmap and torch.func wrap tensors.
+/// Returns whether gradients are recorded for one of these tensors, or for a tensor inside it that vmap or torch.func
+/// wraps.
 bool records_gradients(const std::vector<at::Tensor>& tensors);
 
-/// Why gradients of a call on these arguments can't be the rule's: they are wrapped, or duals. Nothing else prevents
-/// it, nor anything where no gradients are recorded.
+/// Returns why the rule can't provide the gradients of a call on these arguments: they are wrapped, or duals. Returns
+/// nullopt otherwise, and wherever no gradients are recorded.
 std::optional<std::string> why_no_rule(const Flattened& arguments);
 
 }  // namespace detail
@@ -52,7 +53,7 @@ class CustomVjp {
       return detail::make_flat<Gradients>(bwd_, gradients, outputs->second, outputs->first)(given);
     };
     rules.num_results = [&] { return diptych::flatten(outputs->first).tensors.size(); };
-    auto tensors = detail::custom_vjp_flat(rules, flat);  // which fills `outputs`
+    auto tensors = detail::custom_vjp_flat(rules, flat);  // fills `outputs`
     return detail::make_result(outputs->first, std::move(tensors));
   }
 
@@ -62,14 +63,15 @@ class CustomVjp {
   Bwd bwd_;
 };
 
-/// Returns a function that gives function(arguments...) and is differentiated by the user's rules, in eager, in
-/// captures and in bodies of higher-order operators alike: where gradients are recorded, `fwd(arguments...)` is
-/// captured instead, a std::pair of the same result and of residuals, any tree of tensors; and the backward is
-/// `bwd(residuals, tangents)`, where the tangents have the type of the result, zeros where none was given; it returns a
-/// std::tuple of one gradient per argument. Differentiated again, the gradient is that of bwd's operators, and of fwd's
-/// on the way to residuals. Errors: UserError for a gradient of other sizes or dtype than the argument, by path; where
-/// fwd captures a tensor that requires grad; where fwd or bwd change a tensor in place that is not theirs; where
-/// gradients are recorded for forward-mode duals, or tensors that vmap or torch.func wrap. Source: jax.custom_vjp.
+/// Returns a function that returns function(arguments...) and is differentiated by the user's rules, in eager, in
+/// captures and in bodies of higher-order operators alike. Where gradients are recorded, `fwd(arguments...)` is
+/// captured instead, which returns a std::pair of the same result and of residuals, any tree of tensors. The backward
+/// is `bwd(residuals, tangents)`; the tangents have the type of the result, with zeros where none was given. It returns
+/// a std::tuple of one gradient per argument. Differentiated again, the gradient is that of bwd's operators, and of
+/// fwd's on the way to residuals.
+/// Errors: UserError for a gradient of other sizes or dtype than the argument, by path; where fwd captures a tensor
+/// that requires grad; where fwd or bwd changes a tensor in place that it did not make; where gradients are recorded
+/// for forward-mode duals, or tensors that vmap or torch.func wrap. Source: jax.custom_vjp.
 template <class F, class Fwd, class Bwd>
 CustomVjp<std::decay_t<F>, std::decay_t<Fwd>, std::decay_t<Bwd>> custom_vjp(F&& function, Fwd&& fwd, Bwd&& bwd) {
   return {std::forward<F>(function), std::forward<Fwd>(fwd), std::forward<Bwd>(bwd)};

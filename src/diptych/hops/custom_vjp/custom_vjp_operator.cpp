@@ -16,7 +16,7 @@ HopPtr make_hop(std::shared_ptr<const Body> fwd, std::shared_ptr<const Body> bwd
   return make_hop(CustomVjpOperator::get(), {std::move(fwd), std::move(bwd)}, layout.groups(), layout.attributes());
 }
 
-// The body with its outputs from number `first` on given so many times more.
+// Returns the body with its outputs from number `first` on repeated `times` more times.
 std::shared_ptr<const Body> with_copies(const std::shared_ptr<const Body>& body, size_t first, size_t times) {
   if (times == 0) return body;
   Graph graph = *body->graph();
@@ -149,7 +149,7 @@ HigherOrderOperator::LiftedDraws CustomVjpOperator::lift_draws(const Hop& hop) c
   CustomLayout rest = layout;
   rest.num_arguments += split.num_draws;
   rest.has_gradient.resize(rest.num_arguments);
-  // It is given what bwd captured, too, and does not read it.
+  // The drawing hop also takes what bwd captured, and does not read it.
   auto draws = make_hop(BranchOperator::invoke(), {std::make_shared<const Body>(split.draws)},
                         {layout.num_arguments, layout.num_free + layout.num_bwd_free});
   return {draws, make_hop(std::make_shared<const Body>(split.rest), hop.bodies()[1], rest), 0, 0};

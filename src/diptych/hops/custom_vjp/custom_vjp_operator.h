@@ -6,8 +6,8 @@ namespace diptych {
 
 /// Groups: arguments, what fwd captured, what bwd captured. Bodies: fwd, which returns results, then residuals; bwd,
 /// which takes residuals, then one tangent per result, and returns gradients. `num_results`: how many of fwd's outputs
-/// are results; `copies`: how often the hop returns the residuals behind them; `has_gradient`: per argument whether bwd
-/// returns its gradient.
+/// are results; `copies`: how many times the hop returns the residuals after them; `has_gradient`: per argument,
+/// whether bwd returns its gradient.
 class CustomVjpOperator final : public HigherOrderOperator {
  public:
   CustomVjpOperator()

@@ -23,7 +23,7 @@ struct BlockedLayout : ScanAttributes {
   int64_t block;
 
   int64_t num_blocks() const { return length / block; }
-  /// Where the slices of a block begin.
+  /// Returns where the slices of a block begin.
   int64_t place(int64_t number) const { return (reverse ? num_blocks() - 1 - number : number) * block; }
 };
 

@@ -6,7 +6,7 @@
 namespace diptych {
 
 /// Groups: as hop.scan's. The body takes carries, `block` slices of each stack at a time and free operands, and returns
-/// the next carries and `block` rows of each stack. Optimization makes it of hop.scan, after everything was
+/// the next carries and `block` rows of each stack. Optimization makes it from hop.scan once everything has been
 /// differentiated.
 class BlockedScanOperator final : public HigherOrderOperator {
  public:

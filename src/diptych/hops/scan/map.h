@@ -5,7 +5,7 @@
 namespace diptych {
 
 /// Returns f(x) for each slice x of `xs` along its first dimension, stacked along a new first dimension. f runs once,
-/// on stand-ins. As scan() without a carry, also in errors. Source: jax.lax.map.
+/// on stand-ins. It is scan() without a carry, and throws the same errors. Source: jax.lax.map.
 template <class F, class Xs>
 auto map(F&& f, const Xs& xs) {
   const auto step = [&f](std::tuple<>&, Xs& x) {

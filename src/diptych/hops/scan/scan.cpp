@@ -38,7 +38,7 @@ int64_t find_length(const Flattened& xs, const ScanOptions& options) {
   return found;
 }
 
-// Nothing where a plain scan does the same.
+// Returns nullopt if a plain scan would do.
 std::optional<Checkpoints> find_checkpoints(int64_t length, const ScanOptions& options) {
   if (!options.max_saved_carries) return std::nullopt;
   const int64_t carries = *options.max_saved_carries;

@@ -9,29 +9,30 @@ namespace diptych {
 /// Options of scan().
 struct ScanOptions {
   bool reverse = false;  ///< takes the last slice first; stacked outputs stay in the order of the slices
-  /// Needed where xs holds no tensor; else it must be the slices' number.
+  /// The number of steps. Needed where xs holds no tensor; else it must equal the number of slices.
   std::optional<int64_t> length = {};
-  /// Keeps at most so many carries for the backward, init included, and runs segments of steps again: binomial
+  /// Keeps at most this many carries for the backward, init included, and runs segments of steps again: binomial
   /// checkpointing. Memory: that many carries, and the residuals of one segment. Differentiated twice, it keeps all.
   std::optional<int64_t> max_saved_carries = {};
-  /// Steps in such a segment; by default so many that no step is run more than three times.
+  /// Steps in such a segment; the default runs no step more than three times.
   std::optional<int64_t> segment = {};
-  /// How many steps are run as one program. Results are the same bit for bit. It spares some of what a step costs
-  /// besides its operators, which is little: worth trying for bodies of a few operators on small tensors.
+  /// How many steps are run as one program. Results are the same bit for bit. It saves some of a step's overhead, which
+  /// is small: worth trying for bodies of a few operators on small tensors.
   int64_t unroll = 1;
 };
 
 namespace detail {
 
-/// scan() on flat tensors: `step` takes carries, then slices, and gives carries, then outputs; returns the last
-/// carries, then the stacks.
+/// scan() on flat tensors: `step` takes carries, then slices, and returns carries, then outputs; scan_flat() returns
+/// the last carries, then the stacks.
 std::vector<at::Tensor> scan_flat(const FlatFunction& step, const Flattened& init, const Flattened& xs,
                                   const ScanOptions& options);
 
-/// Errors: UserError says where `got`, which `what` returned, differs in structure.
+/// Checks the structure of `what`, a user function's result. Errors: UserError says where `got` differs from
+/// `expected`.
 void check_structure(const char* who, const char* what, const TreeSpec& expected, const TreeSpec& got);
 
-/// The user's step, which must give back a carry of the structure that it got.
+/// The user's step, which must return a carry of the structure that it got.
 template <class F, class Carry>
 struct CheckedStep {
   F& function;

@@ -1,7 +1,7 @@
 #include "diptych/hops/scan/scan_kernel.h"
 
-// What a step costs besides its operators is kept to a few dozen nanoseconds: views of slices are moved
-// along, not made anew, and what is stacked is copied as bytes where it lies as it is to lie.
+// A step's overhead besides its operators is a few dozen nanoseconds: views of slices are moved along rather than made
+// again, and an output that already has its final layout is copied into the stack as bytes.
 #include "diptych/base/error.h"
 #include "diptych/hops/strides.h"
 #include "diptych/hops/unroll.h"
@@ -18,7 +18,7 @@ class Rows {
     if (stack.size(0) > 0) stride_ = stack.stride(0);
   }
 
-  /// Row number `index`. It is the same tensor every time, moved along, unless someone keeps it.
+  /// Returns row number `index`: the same tensor every time, moved along, unless someone keeps it.
   const at::Tensor& operator[](int64_t index) {
     if (!row_.defined() || row_.use_count() > 1) row_ = make();
     row_.unsafeGetTensorImpl()->set_storage_offset(offset_ + index * stride_);
@@ -30,7 +30,7 @@ class Rows {
   }
 
  private:
-  // As at::select does it, without the dispatcher.
+  // Makes a row as at::select does, without the dispatcher.
   at::Tensor make() const {
     auto row = at::detail::make_tensor<c10::TensorImpl>(c10::TensorImpl::VIEW, c10::Storage(stack_.storage()),
                                                         stack_.key_set(), stack_.dtype());
@@ -87,7 +87,7 @@ class ScanKernel {
   }
 
   Tensors operator()(Tensors&& operands) const {
-    const Tensors kept = operands;  // until the results are known to be none of them
+    const Tensors kept = operands;  // held until own_results() has compared the results with them
     Run run = start(operands);
     operands.clear();
     int64_t step = 0;
@@ -107,7 +107,7 @@ class ScanKernel {
  private:
   struct Run {
     Tensors carries;           ///< and behind them room for a program's inputs
-    std::vector<Rows> slices;  ///< of each slice, one view per step that is run together
+    std::vector<Rows> slices;  ///< for each slice, one view per step of those run together
     Tensors free;
     std::vector<StackWriter> stacks;
   };

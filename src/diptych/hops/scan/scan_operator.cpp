@@ -40,7 +40,7 @@ std::unique_ptr<Derivative> ScanOperator::differentiate(const Hop& hop, const st
   return detail::scan_derivative(hop, requires_grad, create_graph);
 }
 
-// Autograd is told what a front is in operators that it knows.
+// Expresses fronts in operators that autograd knows.
 std::vector<at::Tensor> ScanOperator::call_with_grad(const HopPtr& hop, std::vector<at::Tensor>&& operands) const {
   const detail::ScanLayout layout(*hop);
   if (layout.fronts.empty()) return HigherOrderOperator::call_with_grad(hop, std::move(operands));

@@ -5,9 +5,9 @@
 
 namespace diptych {
 
-/// Groups: `init`, the first carries; `xs`, the tensors that are sliced along their first dimension; `free`, what every
-/// step reads alike. Attributes: those of ScanAttributes. The body takes carries, slices and free operands, and returns
-/// the next carries, then what is stacked. Results: the last carries, the stacks.
+/// Groups: `init`, the first carries; `xs`, the tensors that are sliced along their first dimension; `free`, the
+/// tensors that every step reads whole. Attributes: those of ScanAttributes. The body takes carries, slices and free
+/// operands, and returns the next carries, then what is stacked. Results: the last carries, the stacks.
 class ScanOperator final : public HigherOrderOperator {
  public:
   ScanOperator() : HigherOrderOperator(scan_schema()) {}
@@ -21,7 +21,7 @@ class ScanOperator final : public HigherOrderOperator {
   std::vector<at::Tensor> call_with_grad(const HopPtr& hop, std::vector<at::Tensor>&& operands) const override;
 };
 
-/// A scan over `body`, whose first inputs are `num_carries` carries and `num_slices` slices.
+/// Makes a scan over `body`, whose first inputs are `num_carries` carries and `num_slices` slices.
 HopPtr make_scan(std::shared_ptr<const Body> body, size_t num_carries, size_t num_slices,
                  const ScanAttributes& attributes);
 inline HopPtr make_scan(std::shared_ptr<const Body> body, size_t num_carries, size_t num_slices, int64_t length,
@@ -31,8 +31,8 @@ inline HopPtr make_scan(std::shared_ptr<const Body> body, size_t num_carries, si
 
 namespace detail {
 
-/// A scan's attributes, and how its operands and its body's inputs are divided. Also of other operators with a scan's
-/// groups, `length`, `reverse` and body.
+/// A scan's attributes, and how its operands and its body's inputs are divided. It also describes other operators with
+/// a scan's groups, `length`, `reverse` and body.
 struct ScanLayout : ScanAttributes {
   explicit ScanLayout(const Hop& scan);
   size_t num_carries;

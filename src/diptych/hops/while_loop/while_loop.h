@@ -6,8 +6,8 @@ namespace diptych {
 
 /// Options of while_loop().
 struct WhileOptions {
-  /// Keeps the carry after every so many steps for the backward, and runs the steps between again, instead of keeping
-  /// residuals of every step.
+  /// If set, keeps the carry after every this many steps for the backward and runs the steps between again, instead of
+  /// keeping residuals of every step.
   std::optional<int64_t> checkpoint_every = {};
 };
 
@@ -17,7 +17,7 @@ namespace detail {
 std::vector<at::Tensor> while_loop_flat(const FlatFunction& condition, const FlatFunction& step, const Flattened& init,
                                         const WhileOptions& options);
 
-/// The user's step, which must give back a carry of the structure that it got.
+/// The user's step, which must return a carry of the structure that it got.
 template <class F>
 struct CheckedWhileStep {
   F& function;
@@ -32,13 +32,14 @@ struct CheckedWhileStep {
 
 }  // namespace detail
 
-/// Runs `carry = f(carry)` from `init` on for as long as condition(carry) holds, and returns the last carry. Both run
-/// once, on stand-ins, when the loop is captured. They may capture tensors and modules. Differentiable in reverse to
-/// any order: outside a capture residuals are collected while the loop runs, so memory grows with the number of steps;
-/// inside one the loop is run again when its gradient is asked for. options.checkpoint_every bounds that memory.
-/// `condition` returns one element, true where it is not zero. A
-/// carry keeps its structure, sizes and dtype. Errors: UserError by path for a carry that changes, for a condition of
-/// another kind, for what f or the condition changes in place; what they throw. Source: jax.lax.while_loop.
+/// Runs `carry = f(carry)` from `init` on for as long as condition(carry) holds, and returns the last carry. Both
+/// functions run once, on stand-ins, when the loop is captured. They may capture tensors and modules. The loop is
+/// differentiable in reverse to any order. Outside a capture, residuals are collected while it runs, so memory grows
+/// with the number of steps; inside a capture, the loop is run again when its gradient is asked for.
+/// options.checkpoint_every bounds that memory. `condition` returns one element, true where it is not zero. A carry
+/// keeps its structure, sizes and dtype.
+/// Errors: UserError by path for a carry that changes, for a condition of another kind, and for what f or the condition
+/// changes in place; what they throw. Source: jax.lax.while_loop.
 template <class Condition, class F, class Carry>
 Carry while_loop(Condition&& condition, F&& f, const Carry& init, const WhileOptions& options = {}) {
   const Flattened carry = diptych::flatten(init, "carry");

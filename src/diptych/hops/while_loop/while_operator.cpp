@@ -48,7 +48,7 @@ void lay_out(Tensors& carries, const Body& body) {
   for (size_t i = 0; i < carries.size(); ++i) carries[i] = with_strides(carries[i], body.input(i));
 }
 
-// What no number of steps lets depend on a carry or a captured tensor gets no gradient from it.
+// Finds what depends on a carry or a captured tensor after any number of steps; elsewhere no gradient flows.
 Reach reach_of(const WhileLayout& layout, const std::shared_ptr<const Body>& step,
                const std::vector<bool>& requires_grad) {
   std::vector<bool> inputs = part(requires_grad, 0, layout.num_carries);
@@ -88,8 +88,8 @@ class Columns {
   std::vector<Tensors> columns_;
 };
 
-/// A loop that gradients flow through, run outside a capture: as it runs it keeps what a scan of as many steps would
-/// have kept, be it residuals or some carries, and then takes that scan's history.
+/// A loop that gradients flow through, run outside a capture: while it runs it keeps what a scan of as many steps would
+/// have kept, residuals or some carries, and then takes that scan's history.
 class TracedLoop {
  public:
   TracedLoop(const HopPtr& hop, const Tensors& operands)

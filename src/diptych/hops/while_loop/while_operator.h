@@ -5,8 +5,8 @@
 namespace diptych {
 
 /// Groups: the first carries, what the condition captured, what the body captured. Bodies: the condition, which takes
-/// carries and returns one bool, and the step, which takes carries and returns carries. `checkpoint_every`: after how
-/// many steps a carry is kept for the backward, 0 to keep residuals of every step. Results: the last carries.
+/// carries and returns one bool, and the step, which takes carries and returns carries. `checkpoint_every`: a carry is
+/// kept for the backward after every this many steps; 0 keeps residuals of every step. Results: the last carries.
 class WhileOperator final : public HigherOrderOperator {
  public:
   WhileOperator()
@@ -17,10 +17,10 @@ class WhileOperator final : public HigherOrderOperator {
 
   std::vector<TensorMeta> infer(const Hop& hop) const override;
   HopFunction compile(const Hop& hop) const override;
-  /// In a capture, where the number of steps is not known: the loop is run again when its backward runs.
+  /// Serves captures, where the number of steps is not known: the backward runs the loop again.
   std::unique_ptr<Derivative> differentiate(const Hop& hop, const std::vector<bool>& requires_grad,
                                             bool create_graph) const override;
-  /// Outside a capture residuals are collected while the loop runs; then it is a scan of as many steps.
+  /// Serves calls outside a capture: collects residuals while the loop runs, and then is a scan of as many steps.
   std::vector<at::Tensor> call_with_grad(const HopPtr& hop, std::vector<at::Tensor>&& operands) const override;
 };
 
