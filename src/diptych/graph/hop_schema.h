@@ -27,9 +27,9 @@ class HopSchema {
   const c10::FunctionSchema& schema() const { return schema_; }
   size_t num_groups() const { return num_groups_; }
   const std::vector<std::string>& bodies() const { return bodies_; }
-  /// The declaration as it was given, but for spaces.
+  /// The declaration as it was given, except for spaces.
   std::string declaration() const;
-  /// Whether both declare the same: a second registration of an operator is then the same as the first.
+  /// Whether both declare the same operator, in which case registering the second one after the first changes nothing.
   bool operator==(const HopSchema& other) const;
 
  private:

@@ -31,7 +31,7 @@ bool same_origin(const Provenance& a, const Provenance& b) {
 
 using SameGraph = bool (*)(const Graph& a, const Graph& b);
 
-// `same_graph` compares what a node owns.
+// `same_graph` compares the subgraphs that the nodes own.
 bool same_node(const Node& a, const Node& b, SameGraph same_graph) {
   return a.op == b.op && a.grad_enabled == b.grad_enabled &&
          std::equal(a.outputs.begin(), a.outputs.end(), b.outputs.begin(), b.outputs.end()) &&
