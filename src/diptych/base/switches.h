@@ -25,7 +25,7 @@ void set_log(std::string_view names);
 bool checks_calls();
 void set_checks_calls(bool checks);
 
-/// Returns the number in the environment variable DIPTYCH_CHECK: of so many calls of a compiled function, one is
+/// Returns the number in the environment variable DIPTYCH_CHECK: one in that many calls of a compiled function is
 /// compared with the original function; 0 for none. The variable is read once. Errors: UserError if it is not a whole
 /// number.
 size_t calls_per_check();

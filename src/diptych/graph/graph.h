@@ -52,11 +52,11 @@ struct Provenance {
   InternedString origin;  ///< the pass that made the node; empty for the trace
   Value grad_of;          ///< for a backward node, the forward value whose gradient it takes part in; none if unknown
   Phase phase = Phase::kForward;
-  bool is_superseded = false;  ///< from an earlier backward of the same trace, whose effects this one does not have
+  bool is_superseded = false;  ///< from an earlier backward of the same trace; the current one lacks its effects
   /// The checkpoint regions that the node, or the forward node that it differentiates, was recorded in; empty outside
   /// any. In a backward graph, for a recomputed node, the regions whose recomputation it is part of.
   InternedString region;
-  bool rewrites_history = false;  ///< from a body that did so unseen by autograd: see Body::rewrites_history()
+  bool rewrites_history = false;  ///< from a body that did so unseen by autograd: its graph lacks the derivative
   RegionMarks marks;              ///< what those regions decided; see Note [Checkpoint regions]
   InternedString residual_name;   ///< name by which policies save its values; several are separated by commas
 };
@@ -65,7 +65,7 @@ struct Provenance {
 struct Node {
   Op op;
   c10::SmallVector<Operand, 4> operands;
-  /// One per tensor that the node returns, lists flattened; none where the operator returned an undefined tensor.
+  /// One per tensor that the node returns, lists flattened; none if the operator returned an undefined tensor.
   c10::SmallVector<Value, 2> outputs;
   /// One per return of the schema: -1 for a Tensor, n for a Tensor[] of n, -2 for a return that is not a tensor
   /// (dropped).
@@ -77,7 +77,7 @@ struct Node {
   bool grad_enabled = true;
 };
 
-/// What is known of a value.
+/// What is known about a value.
 struct ValueInfo {
   TensorMeta meta;
   int32_t node = -1;   ///< index of the producing node; -1 for inputs and constants
@@ -115,7 +115,7 @@ class Graph {
   TensorMeta& mutable_meta(Value value);
   /// Corrects Node::grad_enabled of the node that makes `value`. Requires: a node makes `value`.
   void set_grad_enabled(Value value, bool enabled);
-  /// Corrects what is known of where a node comes from. Requires: an index of nodes().
+  /// Corrects what is known about where a node comes from. Requires: an index of nodes().
   void set_provenance(size_t node, const Provenance& provenance);
   /// The node that makes `value`, or null for inputs and constants.
   const Node* producer(Value value) const;

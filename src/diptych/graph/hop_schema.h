@@ -8,8 +8,8 @@
 
 namespace diptych {
 
-/// What a node of a higher-order operator holds. It is declared in PyTorch's schema language, and its operands are
-/// printed, parsed, saved and verified as those of an ATen operator are; text always names them:
+/// Declares, in PyTorch's schema language, what a node of a higher-order operator holds. Its operands are printed,
+/// parsed, saved and verified as those of an ATen operator are; text always names them:
 /// `hop.scan(init=[%4], xs=[%1], free=[%0], length=1000, reverse=false)`.
 /// Threads: any; instances are made once and never freed, since Ops point to them.
 class HopSchema {

@@ -46,7 +46,7 @@ bool same_node(const Node& a, const Node& b) {
   return same_origin(a.provenance, b.provenance) && same_node(a, b, identical);
 }
 
-// Copies row-major, one innermost run at a time where it is dense.
+// Appends the elements in row-major order, a whole innermost row at a time if it is dense.
 void append_bytes(std::string& bytes, const char* data, at::IntArrayRef sizes, at::IntArrayRef strides, int64_t item) {
   if (sizes.empty()) {
     bytes.append(data, item);

@@ -10,7 +10,7 @@
 
 namespace diptych {
 
-/// What becomes of a node's values between the forward and the backward.
+/// What happens to a node's values between the forward and the backward.
 enum class Rematerialize : uint8_t {
   kAuto,       ///< the partitioner decides
   kSave,       ///< those that the backward needs are saved, and never computed again

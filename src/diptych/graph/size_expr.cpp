@@ -56,7 +56,7 @@ struct SizeExpr::Polynomial {
   Terms terms;
   int64_t divisor = 1;
   std::map<std::string, int64_t> hints;
-  std::map<std::string, SizeExpr> floors;  ///< what is rounded, by the text of the rounded quotient
+  std::map<std::string, SizeExpr> floors;  ///< the quotient that is rounded, by the text of its floor
 
   static Polynomial of(const SizeExpr& size) {
     if (size.polynomial_) return *size.polynomial_;

@@ -51,8 +51,8 @@ class SizePattern {
   const std::vector<Range>& ranges() const { return ranges_; }
   void set_ranges(std::vector<Range> ranges) { ranges_ = std::move(ranges); }
 
-  /// The symbols of a list that is an instance of the pattern and within the ranges; else none. Those beyond
-  /// num_symbols() are 0.
+  /// Returns the symbols of a list that is an instance of the pattern and within the ranges; otherwise none. Those
+  /// beyond num_symbols() are 0.
   std::optional<SymbolValues> match(c10::ArrayRef<int64_t> values) const;
   /// Returns these values by the names of the symbols.
   std::map<std::string, int64_t> named(const SymbolValues& symbols) const;

@@ -1,4 +1,4 @@
-// What a graph knows of a tensor without holding one.
+// What a graph knows about a tensor without holding one.
 #pragma once
 #include <ATen/core/Tensor.h>
 

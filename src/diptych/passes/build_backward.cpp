@@ -10,7 +10,7 @@
 namespace diptych::detail {
 namespace {
 
-/// Where a node is recomputed: the region whose recomputation it is part of, empty for none.
+/// The stage at which a node is recomputed: the region whose recomputation it is part of, empty for none.
 using Stage = InternedString;
 
 /// A node of the joint graph as it occurs in the backward graph at one stage. A node of an inner region may occur there

@@ -32,7 +32,7 @@ Value with_layout_of(Emitter& emitter, Value value, const TensorMeta& wanted, co
 }
 
 // Returns the provenance of nodes inside the decomposition of a node. A policy that saves the node saves its results;
-// the nodes inside are recomputed, as everything that the policy did not choose, and carry no name.
+// the nodes inside are recomputed, like everything that the policy did not choose, and carry no name.
 Provenance provenance_inside(Provenance from) {
   for (size_t depth = 0; depth < from.marks.depth(); ++depth) {
     if (from.marks.at(depth) == Rematerialize::kSave) from.marks.set(depth, Rematerialize::kRecompute);

@@ -124,8 +124,8 @@ std::vector<Range> Search::widest() {
   return ranges;
 }
 
-// Sizes that programs branch on: the least, those next to the ones that were met, primes, powers of two and what is
-// next to them, and multiples.
+// Sizes that programs branch on: the least, those next to the ones that were met, primes, powers of two with their
+// neighbours, and multiples.
 std::vector<int64_t> Search::likely_sizes(size_t symbol) const {
   const auto [first, last] = pattern_.ranges()[symbol];
   std::set<int64_t> sizes{2, 3, 5, 7, 11, 13, 17, 31, 61, 97, 127};

@@ -99,8 +99,8 @@ class Frontier {
     }
   }
 
-  // Keeps the candidates that no other beats in both bytes and time, by bytes. Drops those that need more bytes than
-  // eager.
+  // Keeps the candidates that no other beats in both bytes and time, sorted by bytes. Drops those that need more bytes
+  // than eager.
   void keep_efficient() {
     std::stable_sort(candidates_.begin(), candidates_.end(), [](const Candidate& left, const Candidate& right) {
       return std::pair(left.bytes, left.ns) < std::pair(right.bytes, right.ns);

@@ -125,7 +125,7 @@ class Budget {
     }
   }
 
-  // Keeps the candidates that no other beats in both bytes and time, by bytes.
+  // Keeps the candidates that no other beats in both bytes and time, sorted by bytes.
   void keep_efficient() {
     std::stable_sort(candidates_.begin(), candidates_.end(), [](const Candidate& left, const Candidate& right) {
       return std::pair(left.bytes, left.ns) < std::pair(right.bytes, right.ns);

@@ -45,7 +45,7 @@ constexpr Steps steps_of(Stage stage) {
       // operand. Scans inside are optimized with the graph that holds the operator.
       return {.simplifies = true};
     case Stage::kBackwardRun:
-      // No step: between the nodes of this graph run eager nodes and hooks. They may write to the gradients that they
+      // No step: eager nodes and hooks run between the nodes of this graph. They may write to the gradients that they
       // are given, which no pass can see, so that two equal nodes need not compute the same.
       return {};
   }

@@ -1,4 +1,4 @@
-// The one list of passes from what was captured to what is compiled: see pipeline.cpp.
+// The one list of passes between capturing a graph and compiling it: see pipeline.cpp.
 #pragma once
 #include <string>
 #include <vector>

@@ -14,8 +14,8 @@ class BodyFlow {
   /// Whether a value may differ from step to step: it depends on a slice, a carry, or a node with an effect.
   bool varies(Value value) const { return varies_[value.id]; }
   bool varies(const Node& node) const;
-  /// Whether a value depends on a carry, or on a node with an effect, so that it is not known before the loop has got
-  /// so far.
+  /// Whether a value depends on a carry, or on a node with an effect, so that it is not known before the loop reaches
+  /// its step.
   bool is_sequential(Value value) const { return sequential_[value.id]; }
   bool is_slice(Value value) const { return slice_[value.id]; }
   /// Whether a node is a matrix product, or the like, of an operand that varies with one that does not: many steps of

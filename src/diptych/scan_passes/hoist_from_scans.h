@@ -1,4 +1,4 @@
-// Moves computations that can be done for all steps at once out of scans, to before the loop.
+// Moves computations that can be done for all steps before the loop out of scans.
 //
 //   h' = tanh(mm(x, W) + mm(h, U))  for slices x   ==>   h' = tanh(p + mm(h, U))  for slices p of one product of all x
 #pragma once

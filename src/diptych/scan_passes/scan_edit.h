@@ -13,9 +13,9 @@ namespace diptych::detail {
 /// A scan as a pass sees it. Values called `outer` belong to the graph that is being written; `in`, `out` and `value`
 /// belong to the old body. A pass changes the lists, calls write(), and maps each old result to its replacement.
 ///
-/// Note [Scans as lists]: a body is written anew from the lists, with no more than its outputs and effects need. So a
-/// list may name any value of the old body: a computed value among the inputs is no longer computed there, and one
-/// among the stacks is stacked from now on.
+/// Note [Scans as lists]: write() makes a new body from the lists, with no more than its outputs and effects need. So a
+/// list may name any value of the old body: a computed value that becomes an input is no longer computed in the body,
+/// and a value that is added to the stacks is stacked.
 class ScanEdit {
  public:
   static constexpr int64_t kNoFront = -1;

@@ -20,10 +20,9 @@ namespace diptych {
 struct TreeEntry {
   enum class Kind : uint8_t { kStructure, kIntegerKey, kStringKey, kTensor, kModuleTensor, kIdentity, kConstant };
   Kind kind = Kind::kTensor;
-  uint8_t detail = 0;  ///< the Structure or the ConstantKind
-  uint64_t bits = 0;   ///< the number, integer key or address; for a string, its index in the spec's texts
-  uint64_t more_bits =
-      0;  ///< for a constant, its second word; for an identity, 1 + its index in the spec's owners, or 0
+  uint8_t detail = 0;      ///< the Structure or the ConstantKind
+  uint64_t bits = 0;       ///< the number, integer key or address; for a string, its index in the spec's texts
+  uint64_t more_bits = 0;  ///< a constant's second word; for an identity, 1 + its index in the spec's owners, or 0
 
   bool operator==(const TreeEntry&) const = default;
 };

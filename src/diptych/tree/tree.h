@@ -1,7 +1,7 @@
 // Visiting the leaves of a user's value in one fixed order: depth first in declaration order for tuples, pairs, arrays,
-// sequences, optionals and structs with a field list; by sorted key for maps. Modules: see tree/module.h. This header
-// holds templates only and is on the hot path of every call of a compiled function: nothing here allocates, except for
-// sorting more than 16 keys of an unordered map.
+// sequences, optionals and structs with a field list; by sorted key for maps. Modules: see tree/module.h.
+// This header holds templates only and is on the hot path of every call of a compiled function: nothing here allocates,
+// except for sorting more than 16 keys of an unordered map.
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <c10/util/SmallVector.h>
