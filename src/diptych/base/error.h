@@ -7,13 +7,13 @@
 
 namespace diptych {
 
-/// A mistake that the caller can mend. The text says who refused, what it got, what it expected and what to change.
+/// A mistake that the caller can correct. The text says who refused, what it got, what it expected and what to change.
 class UserError : public std::runtime_error {
  public:
   explicit UserError(const std::string& text) : std::runtime_error(text) {}
 };
 
-/// A fault of Diptych's own. The text says where, and holds the part of the graph that shows it.
+/// A fault of Diptych itself. The text says where, and holds the part of the graph that shows it.
 class InternalError : public std::logic_error {
  public:
   explicit InternalError(const std::string& text) : std::logic_error(text) {}

@@ -5,7 +5,7 @@
 
 namespace diptych {
 
-/// An immutable string compared by address. Default-constructed it is empty. Threads: safe to make and use on any.
+/// An immutable string compared by address. A default-constructed one is empty. Threads: safe to make and use on any.
 class InternedString {
  public:
   InternedString();

@@ -6,18 +6,18 @@
 
 namespace diptych::detail {
 
-/// The text of the UserError that DIPTYCH_CHECK threw last on this thread. A binding knows it again by this when
-/// another library has made an error of its own of it on the way.
+/// The text of the last UserError that DIPTYCH_CHECK threw on this thread. A binding recognizes that error by its text
+/// after another library has turned it into an error of its own.
 const std::string& last_user_error();
 
-/// Throws the host's form of an error, or returns where Diptych's own code will catch it. Null, as at first: there is
-/// no host.
+/// Throws the host's form of an error, or returns if Diptych's own code will catch it. Null, the default, means that
+/// there is no host.
 using HostThrow = void (*)(const UserError&);
 void set_host_throw(HostThrow host_throw);
 HostThrow host_throw();
 
-/// Returns call(). A UserError leaves it in the host's form: for what is called by LibTorch's engine, which knows
-/// exceptions of Python's and makes RuntimeErrors of all others.
+/// Returns call(), and throws a UserError in the host's form. It is for functions that LibTorch's engine calls: the
+/// engine passes Python exceptions through and turns all others into RuntimeErrors.
 template <class Function>
 auto called_by_engine(const Function& call) {
   try {

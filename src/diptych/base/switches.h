@@ -11,7 +11,7 @@
 
 namespace diptych {
 
-/// What can be logged; a name in DIPTYCH_LOG (comma separated, or "all") turns its lines on.
+/// The kinds of log line; a name in DIPTYCH_LOG (comma separated, or "all") turns its lines on.
 enum class Log { kGraphs, kCache, kPartition, kBackward, kBackwardVerbose, kPasses };
 
 /// Returns whether lines of this kind are wanted. Threads: any.
@@ -20,13 +20,14 @@ bool log_enabled(Log kind);
 /// Turns logging on or off for the process, as DIPTYCH_LOG=`names` would. Errors: UserError names an unknown switch.
 void set_log(std::string_view names);
 
-/// Whether every tensor of every run is compared with what the graph says of it: DIPTYCH_CHECK_CALLS=1 or 0, and where
+/// Whether every tensor of every run is compared with what the graph says about it: DIPTYCH_CHECK_CALLS=1 or 0, or, if
 /// that is not set, whether the library is a debug build (preset debug or threads). Threads: any.
 bool checks_calls();
 void set_checks_calls(bool checks);
 
-/// What the environment variable DIPTYCH_CHECK says: every how many calls of a compiled function one is compared with
-/// the original function; 0 for none. Read once. Errors: UserError if it is no whole number.
+/// Returns the number in the environment variable DIPTYCH_CHECK: one in that many calls of a compiled function is
+/// compared with the original function; 0 for none. The variable is read once. Errors: UserError if it is not a whole
+/// number.
 size_t calls_per_check();
 
 /// Sends every log line to `sink` instead of standard error; an empty function restores standard error.
@@ -36,15 +37,15 @@ namespace detail {
 void write_log(Log kind, std::string_view text);
 }
 
-/// Writes the text that `make` returns if the switch of its kind is on; else `make` is not called.
+/// Writes the text that `make` returns if the switch of its kind is on; otherwise `make` is not called.
 template <class Make>
 requires std::is_invocable_r_v<std::string, Make>
 void log(Log kind, Make&& make) {
   if (log_enabled(kind)) detail::write_log(kind, make());
 }
 
-/// Formats and writes one log entry if its switch is on. Arguments are evaluated whether it is or not: what takes time
-/// to make is for the other form.
+/// Formats and writes one log entry if its switch is on. Arguments are evaluated whether it is on or not; use the other
+/// form for text that takes time to make.
 template <class... Args>
 void log(Log kind, fmt::format_string<Args...> format, Args&&... args) {
   if (log_enabled(kind)) detail::write_log(kind, fmt::format(format, std::forward<Args>(args)...));

@@ -4,7 +4,8 @@
 
 namespace diptych {
 
-/// A character of a bare word: names of graphs, slots, scopes and passes consist of these, others are quoted.
+/// Whether `c` may occur in a bare word. Names of graphs, slots, scopes and passes that contain any other character are
+/// quoted.
 constexpr bool is_word_character(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' ||
          c == '/' || c == '[' || c == ']';
@@ -19,7 +20,7 @@ constexpr bool is_bare_word(std::string_view text) {
   return true;
 }
 
-/// Words that mean something after the '#', so that a scope of that name is quoted.
+/// Whether `text` is a keyword after the '#'; a scope of that name is quoted.
 constexpr bool is_provenance_word(std::string_view text) {
   return text == "grad" || text == "forward" || text == "backward" || text == "by" || text == "no_grad" ||
          text == "region" || text == "named";

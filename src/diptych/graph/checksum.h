@@ -1,4 +1,4 @@
-// A 64-bit checksum of bytes (FNV-1a, eight bytes a step), to tell a damaged file; it does not guard against malice.
+// A 64-bit checksum of bytes (FNV-1a, eight bytes a step), to detect a damaged file; it does not guard against malice.
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -6,7 +6,8 @@
 
 namespace diptych {
 
-/// Every single damaged byte changes the result, as each step is invertible in what it takes in.
+/// Returns the checksum of `bytes`, continued from `state`. Damage to any single byte changes the result, since each
+/// step is invertible in the bytes that it takes in.
 inline uint64_t checksum(std::string_view bytes, uint64_t state = 0xcbf29ce484222325ULL) {
   constexpr uint64_t kPrime = 0x100000001b3ULL;
   for (; bytes.size() >= 8; bytes.remove_prefix(8)) {

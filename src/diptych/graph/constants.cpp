@@ -48,7 +48,8 @@ int64_t counted_bytes(const TensorMeta& meta) {
   return bytes;
 }
 
-// The storage that the strides reach must be sane before it is allocated: bytes are what the file holds.
+// Checks, before storage is allocated, that the strides do not reach absurdly far for a constant that has `bytes` bytes
+// in the file.
 void check_extent(const TensorMeta& meta, size_t bytes) {
   constexpr int64_t kMaxStretch = 1 << 20;
   int64_t last = 0;

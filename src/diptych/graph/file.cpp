@@ -19,7 +19,7 @@ namespace {
       fmt::format("[{}] '{}': {}; check the path and its permissions", who, path, std::strerror(error)));
 }
 
-// Closes on the way out; a descriptor, not a stream, because fsync wants one.
+// Closes the file when destroyed; holds a descriptor, not a stream, because fsync() takes one.
 class Descriptor {
  public:
   explicit Descriptor(int number) : number_(number) {}
@@ -85,7 +85,7 @@ void write_file_atomically(const std::string& path, std::initializer_list<std::s
     ::unlink(temporary.c_str());
     fail("save", path, error);
   }
-  // The rename itself must reach the disk too; a file system that can't sync a folder has done what it can.
+  // The rename itself must reach the disk too; a failure is ignored, since not every file system can sync a folder.
   const auto slash = path.rfind('/');
   const auto folder = slash == path.npos ? std::string(".") : path.substr(0, slash + 1);
   const Descriptor directory(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));

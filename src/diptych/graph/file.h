@@ -1,4 +1,4 @@
-// Reading a whole file, and writing one so that a crash leaves the old one.
+// Reading a whole file, and writing one such that a crash leaves the old file in place.
 #pragma once
 #include <initializer_list>
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace diptych {
 
-/// Errors: UserError with the path and the system's reason.
+/// Returns the bytes of a file. Errors: UserError with the path and the system's reason.
 std::string read_file(const std::string& path);
 /// Writes the parts to a temporary file beside `path`, makes sure that they are on the disk, and renames it to `path`.
 /// Errors: UserError with the path and the system's reason; the temporary file is removed.

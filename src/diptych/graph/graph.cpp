@@ -6,12 +6,13 @@
 
 namespace diptych {
 
-// The content, of which no copy of this graph sees a change.
+// Returns the content for writing; copies it first if copies of this graph share it, so that they do not see the
+// change.
 Graph::Content& Graph::change() {
   if (content_.use_count() > 1) {
     content_ = std::make_shared<Content>(*content_);
   } else {
-    // What another thread read before it let go of its copy happened before.
+    // Whatever another thread read before it released its copy happens before our writes.
     std::atomic_thread_fence(std::memory_order_acquire);
   }
   return *content_;

@@ -1,5 +1,5 @@
-// The IR: a Graph is a value, a straight line of nodes in execution order, each output of which is a numbered Value.
-// No kernel is run here; tensors occur only as constants.
+// The IR: a Graph is a value, a straight line of nodes in execution order, whose outputs are numbered Values. No kernel
+// is run here; tensors occur only as constants.
 #pragma once
 #include <ATen/core/ivalue.h>
 #include <c10/util/SmallVector.h>
@@ -35,11 +35,12 @@ struct WrappedNumber {
   at::ScalarType dtype = at::kDouble;
 };
 
-/// One argument of a node, in the order of the operator's schema. What each alternative stands for:
+/// One argument of a node, in the order of the operator's schema. The alternatives are:
 /// Value: Tensor (or none); ValueList: Tensor[] and Tensor?[]; WrappedNumber: a Tensor from a number;
 /// SizeExpr and Sizes: SymInt and SymInt[] that hold a symbol; IValue: every constant (None, ints, floats, bools,
 /// strings, lists, Scalar, dtype, layout, device, memory format, generator; the schema tells which); SizeNumber: a
-/// float that follows from sizes. Where a Tensor is taken, a SizeExpr or SizeNumber is one from a number.
+/// float that follows from sizes. Where the schema takes a Tensor, a SizeExpr or SizeNumber is a tensor made from that
+/// number.
 using Operand = std::variant<Value, ValueList, WrappedNumber, SizeExpr, Sizes, c10::IValue, SizeNumber>;
 
 /// Which side of a joint graph a node was recorded on.
@@ -51,22 +52,23 @@ struct Provenance {
   InternedString origin;  ///< the pass that made the node; empty for the trace
   Value grad_of;          ///< for a backward node, the forward value whose gradient it takes part in; none if unknown
   Phase phase = Phase::kForward;
-  bool is_superseded = false;  ///< of an earlier backward of the same trace, whose effects are not this one's
+  bool is_superseded = false;  ///< from an earlier backward of the same trace; the current one lacks its effects
   /// The checkpoint regions that the node, or the forward node that it differentiates, was recorded in; empty outside
-  /// any. In a backward graph, for a recomputed node, those whose recomputation it is part of.
+  /// any. In a backward graph, for a recomputed node, the regions whose recomputation it is part of.
   InternedString region;
-  bool rewrites_history = false;  ///< of a body that did so behind autograd's back: run under autograd, it tells less
+  bool rewrites_history = false;  ///< from a body that did so unseen by autograd: its graph lacks the derivative
   RegionMarks marks;              ///< what those regions decided; see Note [Checkpoint regions]
-  InternedString residual_name;   ///< by which policies save its values; several are set apart by commas
+  InternedString residual_name;   ///< name by which policies save its values; several are separated by commas
 };
 
 /// An operator applied to operands.
 struct Node {
   Op op;
   c10::SmallVector<Operand, 4> operands;
-  /// One per tensor that the node returns, lists flattened; none where the operator returned an undefined tensor.
+  /// One per tensor that the node returns, lists flattened; none if the operator returned an undefined tensor.
   c10::SmallVector<Value, 2> outputs;
-  /// One per return of the schema: -1 for a Tensor, n for a Tensor[] of n, -2 for a return that is no tensor (dropped).
+  /// One per return of the schema: -1 for a Tensor, n for a Tensor[] of n, -2 for a return that is not a tensor
+  /// (dropped).
   c10::SmallVector<int32_t, 2> returns;
   std::vector<std::shared_ptr<const Graph>> subgraphs;
   Provenance provenance;
@@ -75,7 +77,7 @@ struct Node {
   bool grad_enabled = true;
 };
 
-/// What is known of a value.
+/// What is known about a value.
 struct ValueInfo {
   TensorMeta meta;
   int32_t node = -1;   ///< index of the producing node; -1 for inputs and constants
@@ -86,14 +88,14 @@ struct ValueInfo {
 /// What an input or output slot is for. The order of slots is docs/spec.md, C4.
 enum class SlotKind : uint8_t { kArgument, kFreeVariable, kOutput, kMutated, kResidual, kTangent, kGradient };
 
-/// The name of one input or output of a graph; nothing ever reorders slots.
+/// The name of one input or output of a graph; passes never reorder slots.
 struct Slot {
   SlotKind kind = SlotKind::kArgument;
   std::string path;  ///< "params.blocks.3.attn.weight"
 };
 
 /// A forward, backward or joint graph. Value-like: a copy is independent, and costs nothing until one of the two is
-/// changed (subgraphs are shared for good, they never change). A moved-from graph may only be assigned to or destroyed.
+/// changed (subgraphs stay shared, since they never change). A moved-from graph may only be assigned to or destroyed.
 /// Threads: const members may be called from several threads.
 class Graph {
  public:
@@ -111,14 +113,14 @@ class Graph {
   const ValueInfo& info(Value value) const;
   const TensorMeta& meta(Value value) const { return info(value).meta; }
   TensorMeta& mutable_meta(Value value);
-  /// Corrects Node::grad_enabled of the node that makes `value`. Requires: a node makes it.
+  /// Corrects Node::grad_enabled of the node that makes `value`. Requires: a node makes `value`.
   void set_grad_enabled(Value value, bool enabled);
-  /// Corrects what is known of where a node comes from. Requires: an index of nodes().
+  /// Corrects what is known about where a node comes from. Requires: an index of nodes().
   void set_provenance(size_t node, const Provenance& provenance);
   /// The node that makes `value`, or null for inputs and constants.
   const Node* producer(Value value) const;
 
-  /// Makes room for about that many nodes, so that adding them moves none.
+  /// Reserves memory for about `nodes` nodes, so that adding them does not move the nodes that are there.
   void reserve(size_t nodes);
   Value add_input(TensorMeta meta, Slot slot);
   /// Puts the inputs, with their slots, into the order of `order` (a permutation of input positions).
@@ -151,7 +153,8 @@ class Graph {
   std::shared_ptr<Content> content_;  // shared with copies until changed
 };
 
-/// Calls `visit(Value)` for each tensor operand of `node` in order, list elements too; skips none.
+/// Calls `visit(Value)` for each tensor operand of `node` in order, elements of lists included; undefined ones (`none`)
+/// are skipped.
 template <class Visit>
 void for_each_operand_value(const Node& node, Visit&& visit) {
   for (const auto& operand : node.operands) {

@@ -8,7 +8,7 @@
 namespace diptych {
 namespace {
 
-// Where an argument stands in the schema.
+// The position of an argument in the schema.
 std::optional<size_t> find_argument(const HopSchema& schema, std::string_view name) {
   const auto& arguments = schema.schema().arguments();
   const auto found = std::find_if(arguments.begin(), arguments.end(), [&](const auto& a) { return a.name() == name; });

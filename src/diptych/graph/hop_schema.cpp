@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kNamespace = "hop::";
 
-// Groups and attributes are named wherever they occur, which PyTorch's schemas say with a star in front.
+// Groups and attributes are always passed by name, which PyTorch's schemas express with a leading star.
 std::string full_text(std::string_view declaration) {
   const auto open = declaration.find('(');
   DIPTYCH_CHECK(open != declaration.npos && declaration.ends_with(')'),

@@ -8,8 +8,8 @@
 
 namespace diptych {
 
-/// What a node of a higher-order operator holds. It is declared in PyTorch's schema language, and its operands are
-/// printed, parsed, saved and verified as those of an ATen operator are; text always names them:
+/// Declares, in PyTorch's schema language, what a node of a higher-order operator holds. Its operands are printed,
+/// parsed, saved and verified as those of an ATen operator are; text always names them:
 /// `hop.scan(init=[%4], xs=[%1], free=[%0], length=1000, reverse=false)`.
 /// Threads: any; instances are made once and never freed, since Ops point to them.
 class HopSchema {
@@ -27,9 +27,9 @@ class HopSchema {
   const c10::FunctionSchema& schema() const { return schema_; }
   size_t num_groups() const { return num_groups_; }
   const std::vector<std::string>& bodies() const { return bodies_; }
-  /// The declaration as it was given, but for spaces.
+  /// The declaration as it was given, except for spaces.
   std::string declaration() const;
-  /// Whether both declare the same: a second registration of an operator is then the same as the first.
+  /// Whether both declare the same operator, in which case registering the second one after the first changes nothing.
   bool operator==(const HopSchema& other) const;
 
  private:

@@ -13,12 +13,12 @@ namespace {
 
 using nlohmann::json;
 
-// Where a box stands; the page's script knows these numbers.
+// The panel that a box is in; the page's script uses the same numbers.
 enum Panel { kForward = 0, kMiddle = 1, kBackward = 2 };
 
 std::string key(Panel panel, Value value) { return fmt::format("{}{}", panel == kForward ? "f" : "b", value.id); }
 
-// "aten.add.Tensor" says more in a small box as "add.Tensor".
+// Drops "aten.", which would only take space in a small box.
 std::string short_name(const std::string& name) { return name.starts_with("aten.") ? name.substr(5) : name; }
 
 std::string typed(const Graph& graph, Value value) { return value ? type_string(graph.meta(value)) : "none"; }

@@ -1,4 +1,4 @@
-// A graph, or a pair of them, as one web page that needs nothing but itself.
+// A graph, or a pair of them, as one self-contained web page.
 #pragma once
 #include <string>
 
@@ -7,8 +7,8 @@
 namespace diptych {
 
 /// Draws a pair: the forward graph downwards on the left, the residuals with their bytes in the middle, the backward
-/// graph upwards on the right, so that a residual's two ends stand near each other. The page pans, zooms and searches;
-/// a click on a node shows its line, metadata, operands and users. Residual slots are matched in order.
+/// graph upwards on the right, so that a residual's two ends are near each other. The page pans, zooms and searches; a
+/// click on a node shows its line, metadata, operands and users. Residual slots are matched in order.
 std::string html(const Graph& forward, const Graph& backward, const std::string& title);
 
 /// Draws one graph.

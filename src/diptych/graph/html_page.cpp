@@ -1,4 +1,4 @@
-// The page that html() fills in: style, frame and script. It loads nothing, so it works from a file or a mail.
+// The page that html() fills in: style, frame and script. It loads nothing, so it works from a file or an email.
 #include "diptych/graph/html.h"
 
 namespace diptych::detail {

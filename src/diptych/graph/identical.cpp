@@ -31,7 +31,7 @@ bool same_origin(const Provenance& a, const Provenance& b) {
 
 using SameGraph = bool (*)(const Graph& a, const Graph& b);
 
-// `same_graph` compares what a node owns.
+// `same_graph` compares the subgraphs that the nodes own.
 bool same_node(const Node& a, const Node& b, SameGraph same_graph) {
   return a.op == b.op && a.grad_enabled == b.grad_enabled &&
          std::equal(a.outputs.begin(), a.outputs.end(), b.outputs.begin(), b.outputs.end()) &&
@@ -46,7 +46,7 @@ bool same_node(const Node& a, const Node& b) {
   return same_origin(a.provenance, b.provenance) && same_node(a, b, identical);
 }
 
-// Copies row-major, one innermost run at a time where it is dense.
+// Appends the elements in row-major order, a whole innermost row at a time if it is dense.
 void append_bytes(std::string& bytes, const char* data, at::IntArrayRef sizes, at::IntArrayRef strides, int64_t item) {
   if (sizes.empty()) {
     bytes.append(data, item);

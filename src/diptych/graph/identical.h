@@ -7,16 +7,16 @@
 namespace diptych {
 
 /// Whether two graphs agree in everything: names, slots, numbers of values, metadata with hints, nodes, provenance,
-/// subgraphs, and the content of constants (bit for bit; where their data lies is all that is ignored).
+/// subgraphs, and the content of constants (bit for bit; only the address of their data is ignored).
 bool identical(const Graph& a, const Graph& b);
 
-/// The same but for where nodes come from, and what their slots are called.
+/// Whether two graphs agree in everything but their names, their slots and where nodes come from.
 bool same_but_origins(const Graph& a, const Graph& b);
 
 /// Whether two constants have the same metadata and the same bytes.
 bool identical_tensors(const at::Tensor& a, const at::Tensor& b);
 
-/// The constants of a graph and of its subgraphs in the order in which code() numbers them; parse() wants them back.
+/// The constants of a graph and of its subgraphs in the order in which code() numbers them; parse() takes them.
 std::vector<at::Tensor> all_constants(const Graph& graph);
 
 /// The bytes of a strided tensor, dense and in row-major order.

@@ -63,7 +63,7 @@ json write_provenance(const Provenance& from) {
   return result;
 }
 
-// The operand's text must read back; a generator's does not.
+// Returns the operand's text. Refuses an operand whose text can't be read back, such as a generator.
 std::string writable_operand(const Node& node, size_t i) {
   const auto text = operand_text(node.operands[i], operand_type(node.op, i));
   const bool is_opaque = text.starts_with("generator(") || text.starts_with("opaque(");
@@ -79,8 +79,8 @@ Operand read_operand(const std::string& text, OperandType type, const OperandSco
   return operand;
 }
 
-// ATen's operands are a list, for the file holds their schema; those of a higher-order operator go by name, and what is
-// at its default is left out.
+// Operands of ATen operators are written as a list, since the file holds the schema; those of a higher-order operator
+// are written by name, without those that equal their default.
 json write_operands(const Node& node) {
   json list = json::array(), named = json::object();
   for (size_t i = 0; i < node.operands.size(); ++i) {
@@ -114,8 +114,8 @@ void read_named_operands(const json& operands, Node& node, const OperandScope& s
   }
 }
 
-// Before version 3 operands of higher-order operators were a list without names: groups, all of them lists, then the
-// attributes, of which the last could be missing. hop.invoke began with an empty group.
+// Before version 3, the operands of a higher-order operator were a list without names: the groups, all of them lists,
+// then the attributes, the last of which could be missing. hop.invoke began with an empty group.
 void read_unnamed_operands(const json& operands, Node& node, const OperandScope& scope) {
   std::vector<Operand> given;
   for (const auto& text : operands) given.push_back(read_operand(text.get<std::string>(), OperandType{}, scope));
@@ -240,7 +240,7 @@ Op JsonReader::find_op(const std::string& name) const {
 
 namespace {
 
-// Reads one graph; the checks are those of parse(), the places are the values' numbers.
+// Reads one graph with the same checks as parse(); errors name places by the numbers of values.
 class GraphReader {
  public:
   explicit GraphReader(const json& graph) {

@@ -10,15 +10,16 @@
 
 namespace diptych {
 
-/// Parses a text whose numbers are all whole ones of 64 bits: the library makes such of others where it is asked for
-/// one, whatever their range. Errors: nlohmann's for what is no JSON; UserError names `what` for another number.
+/// Parses JSON in which every number must be a 64-bit integer: the library would convert any other number to an integer
+/// on request, without a range check. Errors: nlohmann's exception for text that is not JSON; UserError names `what`
+/// for any other number.
 nlohmann::json parse_whole_numbers(std::string_view text, std::string_view what);
 
 /// Turns graphs into JSON. Operators and constants are collected over all graphs of one file.
 class JsonWriter {
  public:
   nlohmann::json write(const Graph& graph);
-  /// Each operator's name with its schema.
+  /// The schema of each ATen operator that occurs, by its name.
   const std::map<std::string, std::string>& operators() const { return operators_; }
   /// The constants, in the order of the numbers by which graphs refer to them.
   const std::vector<at::Tensor>& constants() const { return constants_; }

@@ -29,7 +29,7 @@ Operand number_operand(const at::Scalar& number, bool is_tensor) {
   return c10::IValue(number);
 }
 
-// `is_tensor`: the operator takes a tensor there.
+// `is_tensor`: the operator takes a tensor in this place.
 Operand instantiate(const Operand& operand, bool is_tensor, const SymbolMap& symbols) {
   if (const auto* size = std::get_if<SizeExpr>(&operand)) return number_operand(size->evaluate(symbols), is_tensor);
   if (const auto* number = std::get_if<SizeNumber>(&operand)) {
@@ -54,7 +54,8 @@ bool is_dynamic(const Operand& operand) {
          std::any_of(sizes->begin(), sizes->end(), [](const SizeExpr& size) { return !size.is_static(); });
 }
 
-// The symbols, and those of sizes that nothing tells but `traced`.
+// Returns `symbols` together with the symbols of unknown sizes (see unknown_size_name()), whose values only `traced`
+// has.
 SymbolMap with_unknown_sizes(const Graph& graph, SymbolMap symbols, const Graph& traced) {
   for (size_t i = 0; i < std::min(graph.num_values(), traced.num_values()); ++i) {
     const Value value{static_cast<int32_t>(i)};
@@ -101,7 +102,7 @@ std::string unknown_size_name(Value value) { return fmt::format("u{}", value.id)
 
 bool is_instance(const Graph& graph, const SymbolMap& symbols, const Graph& traced) {
   try {
-    // A graph that is copied numbers its values anew.
+    // Copying a graph may renumber its values, so `traced` is copied as well.
     const Graph copy = instantiate(traced, {});
     return same_but_origins(instantiate(graph, with_unknown_sizes(graph, symbols, copy)), copy);
   } catch (const UserError&) {

@@ -47,14 +47,15 @@ void NumberedGraph::add_inputs_below(int64_t number) {
   }
 }
 
-// Inputs were added in the order of their numbers; puts them where they were listed.
+// Inputs were added in the order of their numbers; puts them back into the order in which they were listed.
 void NumberedGraph::restore_input_order() {
   std::vector<size_t> position(inputs_.size());
   for (size_t i = 0; i < input_order_.size(); ++i) position[input_order_[i]] = i;
   graph_.order_inputs(position);
 }
 
-// What a gradient is of may be defined later than the node that says so: ranks are known before anything is built.
+// The value that a `grad of` names may be defined later than the node, so its new number is found before anything is
+// built: it is the rank of the old one.
 void NumberedGraph::patch_grad_of() {
   std::vector<int32_t> numbers;
   std::vector<Step*> nodes;

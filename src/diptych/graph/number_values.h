@@ -40,7 +40,7 @@ class NumberedGraph {
     ++num_nodes_;
   }
   size_t num_nodes() const { return num_nodes_; }
-  /// Requires: every number that is used has been defined, and stands below the numbers of the node that uses it.
+  /// Requires: every number that is used has been defined, and is below the numbers of the node that uses it.
   Graph build();
 
  private:

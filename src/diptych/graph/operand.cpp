@@ -72,7 +72,7 @@ constexpr std::array<std::string_view, 19> kKindNames{
 }  // namespace
 
 OperandType operand_type(const c10::Argument& argument) {
-  // real_type tells a dtype from an int, which type() does not.
+  // real_type() distinguishes a dtype from an int; type() does not.
   c10::TypePtr type = argument.real_type();
   OperandType result{OperandKind::kOpaque, false};
   if (const auto optional = type->cast<c10::OptionalType>()) {
@@ -301,7 +301,7 @@ std::string list_text(const c10::IValue& value, OperandType type) {
   }
   text += "]";
   if (type.kind != OperandKind::kAny) return text;
-  switch (element) {  // nothing but the text tells what the list of a higher-order operator holds
+  switch (element) {  // for kAny, only the text says what a list holds
     case c10::TypeKind::IntType:
       return "int" + text;
     case c10::TypeKind::FloatType:

@@ -17,7 +17,7 @@ using FindHop = const HopSchema* (*)(std::string_view name);
 
 /// Parses one graph. parse(g.code(), all_constants(g)) is identical to g. Values may skip numbers as long as they rise
 /// in order of definition; they are renumbered from 0. The graph that is returned verifies.
-/// Errors: UserError with line and column, what was got and what was expected.
+/// Errors: UserError with line and column, what the text has there and what was expected.
 Graph parse(std::string_view text, const std::vector<at::Tensor>& constants = {}, FindHop find_hop = nullptr);
 
 }  // namespace diptych

@@ -19,7 +19,7 @@ void parse_list(TextCursor& cursor, Item&& item) {
   cursor.expect("]");
 }
 
-// Turns an error about a size or a device into one that says where it stands.
+// Turns an error about a size or a device into one that says where in the text it is.
 template <class Make>
 auto located(const TextCursor& cursor, size_t start, Make&& make) {
   try {
@@ -75,7 +75,7 @@ bool parse_bool(TextCursor& cursor) {
   return false;
 }
 
-// Reads an int, float, bool, complex number or unsigned number; what it looks like is what it is.
+// Reads an int, float, bool, complex number or unsigned number; its form alone tells which.
 c10::IValue parse_number(TextCursor& cursor) {
   if (cursor.sees("true") || cursor.sees("false")) return parse_bool(cursor);
   if (cursor.accept("complex")) {
@@ -145,7 +145,7 @@ c10::IValue parse_strings(TextCursor& cursor) {
   return parse_constants<std::string>(cursor, [](TextCursor& c) { return c.string(); });
 }
 
-// A list of plain integers is a constant; with a symbol in it, a list of sizes.
+// Reads a list of integers as a constant, or as a list of sizes if it contains a symbol.
 Operand parse_ints_or_sizes(TextCursor& cursor, const OperandScope& scope) {
   const Sizes sizes = parse_sizes(cursor, "[", "]", scope);
   std::vector<int64_t> ints;
@@ -195,7 +195,8 @@ SizeNumber parse_size_number(TextCursor& cursor, SizeNumber::Form form, const Op
   return {form, top, bottom};
 }
 
-// Forms that say themselves what they are, whatever the schema wants: they hold what the schema's own form can not.
+// Reads the forms that name their own kind, whatever kind the schema expects; they hold operands that the schema's own
+// form cannot.
 std::optional<Operand> parse_marked(TextCursor& cursor, OperandType type, const OperandScope& scope) {
   if (type.kind != OperandKind::kTensor && type.kind != OperandKind::kTensors && cursor.sees("sizes[")) {
     cursor.expect("sizes");
@@ -219,7 +220,7 @@ std::optional<Operand> parse_marked(TextCursor& cursor, OperandType type, const 
   return std::nullopt;
 }
 
-// An operand of a higher-order operator: no schema, so the text alone tells the kind.
+// Reads an operand whose kind the text alone tells: one of type kAny, or a device.
 Operand parse_any(TextCursor& cursor, const OperandScope& scope) {
   const char next = cursor.peek();
   if (next == '%' || cursor.sees("none")) return parse_value(cursor, scope);

@@ -46,7 +46,7 @@ std::string list_text(const std::vector<std::string>& items, const std::string& 
   return text;
 }
 
-// Groups the outputs as the schema's returns do, so that a list of one is not taken for a tensor.
+// Groups the outputs as the schema's returns do, so that a list of one tensor is not mistaken for a tensor.
 std::string results_text(const Graph& graph, const Node& node) {
   std::string text;
   size_t next = 0;
@@ -88,14 +88,14 @@ std::string operands_text(const Node& node) {
   return text;
 }
 
-// What comes after the '#': the scope, and whatever differs from a plain forward node.
+// Returns the note of a node, from the '#' on: the scope, and whatever differs from a plain forward node.
 std::string provenance_text(const Node& node) {
   const Provenance& from = node.provenance;
   std::vector<std::string> notes;
   const bool is_plain_scope = is_bare_word(from.scope.str()) && !is_provenance_word(from.scope.str());
   if (!from.scope.empty()) notes.push_back(is_plain_scope ? from.scope.str() : quoted_text(from.scope.str()));
   if (from.grad_of) notes.push_back(fmt::format("grad of %{}", from.grad_of.id));
-  // A node that takes part in a gradient is a backward node unless it says otherwise.
+  // A node that takes part in a gradient is in the backward phase unless its text says otherwise.
   const bool is_backward = from.phase == Phase::kBackward;
   if (is_backward != static_cast<bool>(from.grad_of)) notes.emplace_back(is_backward ? "backward" : "forward");
   if (!from.region.empty()) notes.push_back(region_text(from));

@@ -1,4 +1,4 @@
-// Constants and nodes of a graph in one order: each constant stands where its number puts it among the nodes' values.
+// Constants and nodes of a graph in one order: each constant is placed by its number among the nodes' values.
 #pragma once
 #include <algorithm>
 
@@ -16,8 +16,8 @@ inline std::vector<Value> constant_values(const Graph& graph) {
   return values;
 }
 
-/// Constants numbered below this stand before the node: its first output's number, or, for a node that makes nothing,
-/// one past the highest number that it reads.
+/// Returns the number below which constants come before the node: its first output's number, or, for a node that makes
+/// nothing, one past the highest number that it reads.
 inline int32_t first_number_after(const Node& node) {
   for (const Value output : node.outputs) {
     if (output) return output.id;

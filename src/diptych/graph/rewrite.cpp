@@ -20,7 +20,7 @@ void Rewriter::copy_inputs() {
 
 void Rewriter::copy_node(const Node& node) {
   Node copy{node.op, map_operands(node), {}, node.returns, node.subgraphs, node.provenance, node.grad_enabled};
-  // A forward value that this graph does not hold can not be named by it.
+  // The new graph can't name a forward value that it does not hold.
   const Value grad_of = node.provenance.grad_of;
   copy.provenance.grad_of = grad_of && is_mapped(grad_of) ? map_[grad_of.id] : Value{};
   std::vector<std::optional<TensorMeta>> metas;

@@ -6,7 +6,7 @@
 
 namespace diptych {
 
-/// Copies parts of `source` into a new graph while remembering which new value stands for which old one.
+/// Copies parts of `source` into a new graph while remembering which new value replaces which old one.
 /// A pass walks source.nodes() and, for each, either copies it, or maps its outputs to values that exist already,
 /// or emits other nodes into graph() and maps to those.
 class Rewriter {
@@ -26,7 +26,7 @@ class Rewriter {
   /// The operands of `node` in terms of the new graph.
   c10::SmallVector<Operand, 4> map_operands(const Node& node);
   Graph& graph() { return graph_; }
-  /// Maps the source's outputs, sets them with their slots, and gives the new graph away.
+  /// Maps the source's outputs, sets them with their slots, and returns the new graph.
   Graph finish();
 
  private:
@@ -39,10 +39,10 @@ class Rewriter {
 /// used.
 Graph renumber(const Graph& source);
 
-/// Returns the subgraph that computes `outputs` from `inputs` (values of `source`), nodes in the source's order, with
-/// nothing that the outputs do not need but the nodes whose indices are in `also_keep` (random nodes of a forward
-/// graph, which must draw whether or not their result is used).
-/// Errors: InternalError names a value that is needed and neither an input nor computable.
+/// Returns the subgraph that computes `outputs` from `inputs` (values of `source`), nodes in the source's order: those
+/// that the outputs need, and those whose indices are in `also_keep` (random nodes of a forward graph, which must draw
+/// whether or not their result is used).
+/// Errors: InternalError names a value that is needed but is neither an input nor computable from the inputs.
 Graph extract(const Graph& source, std::string name, const std::vector<Value>& inputs, std::vector<Slot> input_slots,
               const std::vector<Value>& outputs, std::vector<Slot> output_slots,
               const std::vector<size_t>& also_keep = {});

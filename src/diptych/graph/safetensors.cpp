@@ -31,12 +31,12 @@ constexpr std::array<std::pair<const char*, at::ScalarType>, 13> kDtypes{{{"BOOL
                                                                           {"F8_E4M3", at::kFloat8_e4m3fn},
                                                                           {"F8_E5M2", at::kFloat8_e5m2}}};
 
-// The format's place for strings of whoever wrote the file. Its own readers pass over ours, and files of others have
-// none.
+// The header's entry for strings of the program that wrote the file. Other readers ignore our checksum, and files of
+// other programs have none.
 constexpr const char* kMetadata = "__metadata__";
 constexpr const char* kChecksum = "diptych.checksum";
 
-/// Of the tensors' descriptions, `header` without its metadata, and of their bytes.
+/// The checksum of the tensors' descriptions (`header` without its metadata) and of their bytes.
 std::string checksum_text(const Json& header, std::string_view data) {
   return fmt::format("{:016x}", checksum(data, checksum(header.dump())));
 }
@@ -79,7 +79,7 @@ File open(const std::string& path) {
   const std::string_view rest = std::string_view(file.bytes).substr(sizeof(length));
   try {
     file.header = parse_whole_numbers(rest.substr(0, length), path);
-  } catch (const Json::exception&) {  // no object, then
+  } catch (const Json::exception&) {  // the header is not an object then
   }
   if (!file.header.is_object()) file.refuse("has no safetensors header");
   file.data = rest.substr(length);

@@ -16,7 +16,7 @@ using nlohmann::json;
 constexpr std::string_view kMagic = "diptych-graphs";
 constexpr std::string_view kFormat = "diptych-graph";
 
-// What dumps must be valid UTF-8; names come from users and may not be.
+// Returns the text of a JSON value. Its strings must be valid UTF-8; names come from users and may not be.
 std::string dump(const json& value) {
   try {
     return value.dump();
@@ -34,7 +34,8 @@ json parse_json(std::string_view text, std::string_view what) {
   }
 }
 
-// Names what the structure lacks; checksums make this rare, but JSON can be written by hand.
+// Calls `read`, and turns its errors about missing or malformed entries into UserErrors; checksums make these rare, but
+// JSON can be written by hand.
 template <class Read>
 auto structured(std::string_view what, Read&& read) {
   try {
@@ -138,7 +139,7 @@ std::optional<int64_t> number_of(std::string_view word) {
   return number;
 }
 
-// Checks everything about a file that can be checked before its content is looked at.
+// Checks everything about a file that can be checked before its content is parsed.
 Sections open_sections(std::string_view bytes, const std::string& path) {
   const auto line_end = bytes.substr(0, 200).find('\n');
   std::string_view line = bytes.substr(0, line_end);

@@ -19,7 +19,7 @@ namespace diptych {
 inline constexpr int kGraphFileVersion = 3;
 inline constexpr int kOldestGraphFileVersion = 1;
 
-/// What a file holds: graphs by name in order, and strings for whoever saved it.
+/// What a file holds: graphs by name in order, and strings of the program that saved it.
 struct GraphFile {
   std::vector<std::pair<std::string, Graph>> graphs;
   std::map<std::string, std::string> metadata;
@@ -28,11 +28,11 @@ struct GraphFile {
   const Graph& graph(std::string_view name) const;
 };
 
-/// One graph as JSON, without the bytes of its constants; from_json wants all_constants(graph) again.
-/// Errors: UserError for a graph that holds what JSON can not (a generator).
+/// One graph as JSON, without the bytes of its constants; from_json() takes all_constants(graph).
+/// Errors: UserError for a graph that holds something that JSON cannot (a generator).
 std::string to_json(const Graph& graph);
-/// The inverse. Errors: UserError for text that is no graph, is damaged, is of another version or names an operator
-/// that this LibTorch does not have or defines otherwise.
+/// The inverse. Errors: UserError for text that is not a graph, is damaged, is of an unknown version or names an
+/// operator that this LibTorch does not have or defines differently.
 Graph from_json(std::string_view json, const std::vector<at::Tensor>& constants = {}, FindHop find_hop = nullptr);
 
 /// Writes a file whole or not at all: to `<path>.tmp-...`, which then takes the place of `path`.
@@ -45,7 +45,7 @@ namespace detail {
 struct FileParts {
   std::string first_line, text, constants;
 };
-/// What save() writes. Errors: as save(), but for those of the system.
+/// Returns what save() writes. Errors: as save(), except for those of the system.
 FileParts file_parts(const GraphFile& file);
 }  // namespace detail
 

@@ -56,7 +56,7 @@ struct SizeExpr::Polynomial {
   Terms terms;
   int64_t divisor = 1;
   std::map<std::string, int64_t> hints;
-  std::map<std::string, SizeExpr> floors;  ///< of those whose text is a rounded quotient, what is rounded
+  std::map<std::string, SizeExpr> floors;  ///< the quotient that is rounded, by the text of its floor
 
   static Polynomial of(const SizeExpr& size) {
     if (size.polynomial_) return *size.polynomial_;
@@ -65,7 +65,7 @@ struct SizeExpr::Polynomial {
     return constant;
   }
 
-  // Adds scale * other's terms; both sides are over the same divisor already.
+  // Adds scale * other's terms; both sides already have the same divisor.
   void add(const Terms& other, int64_t scale) {
     for (const auto& [monomial, coefficient] : other) {
       auto& sum = terms[monomial];

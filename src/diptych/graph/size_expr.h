@@ -34,11 +34,11 @@ class SizeExpr {
   SizeExpr operator*(const SizeExpr& other) const;
   /// Divides by a positive integer; the polynomial keeps the divisor, so nothing is rounded before evaluation.
   SizeExpr divided_by(int64_t divisor) const;
-  /// The largest integer that is not above it.
+  /// Returns the largest integer that is not above the value.
   SizeExpr floor() const;
-  /// What the polynomial is divided by; 1 for an integer.
+  /// The integer by which the polynomial is divided; 1 for an integer.
   int64_t divisor() const;
-  /// Whether a quotient in it is rounded, so that it is no polynomial of its symbols.
+  /// Whether it contains a rounded quotient, so that it is not a polynomial in its symbols.
   bool has_floors() const;
   /// Structural equality: same polynomial, or same integer.
   bool operator==(const SizeExpr& other) const;

@@ -8,8 +8,7 @@
 namespace diptych {
 namespace {
 
-// Coefficients are multiples of 1 / kDivisor: thirds, quarters and eighths of sizes are what convolutions and pools
-// make.
+// Coefficients are multiples of 1 / kDivisor: convolutions and pools make thirds, quarters and eighths of sizes.
 constexpr int64_t kDivisor = 24;
 
 /// A sum of products with coefficients in units of 1 / kDivisor.
@@ -29,7 +28,8 @@ bool holds(const Polynomial& polynomial, c10::ArrayRef<int64_t> values, c10::Arr
   return true;
 }
 
-// Whether values are integers at all points: it is enough to look at the remainders of division by the denominator.
+// Whether the polynomial is an integer at all integer points: it is enough to try each combination of remainders modulo
+// the denominator.
 bool is_integral(const Polynomial& polynomial, size_t num_symbols) {
   int64_t common = kDivisor;
   for (const int64_t coefficient : polynomial.coefficients) common = std::gcd(common, coefficient);
@@ -49,7 +49,7 @@ bool is_integral(const Polynomial& polynomial, size_t num_symbols) {
 
 int64_t coefficient_of(long double value) { return std::llround(value * kDivisor); }
 
-// Gauss's elimination on the first points; rounding is mended by holds().
+// Solves for the coefficients by Gaussian elimination; callers check the rounded result with holds().
 std::optional<Polynomial> solve(const std::vector<Powers>& terms, c10::ArrayRef<int64_t> values,
                                 c10::ArrayRef<SymbolValues> points) {
   const size_t n = terms.size();

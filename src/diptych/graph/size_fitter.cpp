@@ -9,9 +9,9 @@ namespace {
 
 constexpr int64_t kLargestDivisor = 64;
 constexpr int64_t kLargestFactor = 4;
-constexpr int64_t kLargestPart = 24;                // of a quotient of which the other part changes
+constexpr int64_t kLargestPart = 24;                // for the constant part of a quotient whose other part changes
 constexpr double kLargestExact = 4503599627370496;  // 2^52
-constexpr size_t kLeastRun = 6;  // points beyond those of a polynomial, without which many quotients fit
+constexpr size_t kLeastRun = 6;  // points beyond those of a polynomial; with fewer, many quotients fit
 
 int64_t floor_of(int64_t a, int64_t b) { return a / b - ((a % b != 0 && (a < 0) != (b < 0)) ? 1 : 0); }
 
@@ -35,14 +35,14 @@ std::optional<Line> line_through(c10::ArrayRef<int64_t> base, c10::ArrayRef<int6
 
 std::vector<int64_t> multiplied(const std::vector<int64_t>& a, const std::vector<int64_t>& b) {
   std::vector<int64_t> product(a.size());
-  // Unsigned, as what overflows fits nothing anyway.
+  // Unsigned, so that overflow is defined; a product that overflows fits nothing anyway.
   std::transform(a.begin(), a.end(), b.begin(), product.begin(), [](int64_t x, int64_t y) {
     return static_cast<int64_t>(static_cast<uint64_t>(x) * static_cast<uint64_t>(y));
   });
   return product;
 }
 
-// The one b for which floor((a * base + b) / d) has these values; none if there is no such b or another one.
+// The one b for which floor((a * base + b) / d) has these values; none if there is no such b or more than one.
 std::optional<int64_t> only_shift(c10::ArrayRef<int64_t> base, c10::ArrayRef<int64_t> values, int64_t a, int64_t d) {
   int64_t low = INT64_MIN, high = INT64_MAX;
   for (size_t i = 0; i < values.size(); ++i) {
@@ -121,7 +121,7 @@ std::optional<SizeExpr> SizeFitter::fit_products(const std::vector<int64_t>& val
     if (!line) return std::nullopt;
     return expression() * SizeExpr(line->slope) + SizeExpr(line->offset);
   };
-  // At least one factor is a quotient, as products of symbols alone have been tried.
+  // At least one factor is a quotient, since products of symbols alone have been tried.
   for (size_t i = num_symbols_; i < bases_.size(); ++i) {
     const Base& a = bases_[i];
     if (auto found = as_line(a.values, [&] { return a.expression; })) return found;
@@ -156,7 +156,7 @@ std::optional<SizeExpr> SizeFitter::fit_floor(const std::vector<int64_t>& values
         if (std::gcd(factor, divisor) != 1) continue;
         const auto shift = only_shift(product.values, values, factor, divisor);
         if (!shift) continue;
-        // What is a multiple of the divisor is added outside, so that one quotient has one form.
+        // Multiples of the divisor are added outside, so that each quotient has only one form.
         const int64_t outside = floor_of(*shift, divisor);
         const SizeExpr inside = product.expression * SizeExpr(factor) + SizeExpr(*shift - outside * divisor);
         Base base{inside.divided_by(divisor).floor(), values};

@@ -1,4 +1,4 @@
-// Which expression of sizes a number is, from its values at some sizes.
+// Finds the expression of sizes that a number is, from its values at several sizes.
 #pragma once
 #include <c10/util/ArrayRef.h>
 
@@ -11,22 +11,22 @@
 
 namespace diptych {
 
-/// Finds expressions for numbers that were met at the same points. It knows the quotients that it has found so far:
-/// what a pool makes of a length comes again in strides and products of sizes. Threads: one.
+/// Finds expressions for numbers that were observed at the same points. It remembers the quotients that it has found:
+/// the length that a pool makes occurs again in strides and in products of sizes. Threads: one.
 class SizeFitter {
  public:
   /// Requires: `points` outlives it.
   SizeFitter(c10::ArrayRef<SymbolValues> points, size_t num_symbols);
 
-  /// What fit_size() finds; else `floor((a*p + b)/d)` with a product p of up to two symbols, where the points,
+  /// Returns what fit_size() finds; else `floor((a*p + b)/d)` with a product p of up to two symbols, where the points,
   /// several more than a polynomial needs, leave no other b; else a product of symbols and such quotients times an
   /// integer, plus another; else the difference of such a product and a symbol.
   std::optional<SizeExpr> fit(c10::ArrayRef<int64_t> values);
 
-  /// Takes the values for a length that others are products of, if it is made of a rounded quotient.
+  /// Remembers the values as a length of which other numbers may be products, if its expression has a rounded quotient.
   void learn(c10::ArrayRef<int64_t> values);
 
-  /// A function of a quotient of what fit() finds, that gives these values to the last bit.
+  /// Returns a function of a quotient of two expressions that fit() finds, if it has exactly these values, bit for bit.
   std::optional<SizeNumber> fit_number(c10::ArrayRef<double> values);
 
  private:
@@ -46,7 +46,7 @@ class SizeFitter {
   c10::ArrayRef<SymbolValues> points_;
   size_t num_symbols_;
   std::vector<Base> products_;  ///< of up to two symbols
-  std::vector<Base> bases_;     ///< the symbols, then rounded quotients, as they were found and as they were learnt
+  std::vector<Base> bases_;     ///< the symbols, then rounded quotients in the order in which they were found or learnt
   std::map<std::vector<int64_t>, std::optional<SizeExpr>> known_;
   size_t num_bases_of_known_ = 0;  ///< how many bases there were when `known_` was filled
 };

@@ -1,4 +1,4 @@
-// A floating-point number that depends on dynamic sizes, as `1 / x.shape[0]` is.
+// A floating-point number that depends on dynamic sizes, such as `1 / x.shape[0]`.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -9,7 +9,7 @@
 
 namespace diptych {
 
-/// A function of the quotient of two sizes, worked out in double precision as a host program would.
+/// A function of the quotient of two sizes, computed in double precision, as a host program computes it.
 struct SizeNumber {
   enum class Form : uint8_t { kQuotient, kRoot, kInverseRoot, kLogarithm };
   Form form = Form::kQuotient;
@@ -21,7 +21,7 @@ struct SizeNumber {
   static double apply(Form form, double quotient);
 
   double evaluate(const std::map<std::string, int64_t>& symbols) const;
-  /// What it was when traced.
+  /// The value that it had when traced.
   double hint() const;
   std::map<std::string, int64_t> symbols() const;
   /// "root(s0, 2)".

@@ -17,7 +17,8 @@ SymbolValues symbols_of(const std::vector<int64_t>& example, const std::vector<u
   return symbols;
 }
 
-// The positions at which the examples differ, small entries first; none if one of those is no size that may change.
+// The positions at which the examples differ, small entries first; none if one of those entries is not a size that may
+// change.
 std::optional<std::vector<uint32_t>> changing_positions(Examples examples) {
   std::vector<uint32_t> positions;
   for (uint32_t i = 0; i < examples[0].size(); ++i) {

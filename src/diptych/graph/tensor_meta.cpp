@@ -61,7 +61,7 @@ std::vector<int64_t> hints(const Sizes& sizes) {
 }  // namespace
 
 TensorMeta TensorMeta::of(const at::Tensor& tensor) {
-  // Asks the TensorImpl only: each at::Tensor method that dispatches would be seen by a recorder that is active.
+  // Only asks the TensorImpl: an active recorder would see every at::Tensor method that dispatches.
   const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
   DIPTYCH_CHECK(tensor.defined(),
                 "[graph] got an undefined tensor, expected a defined one; pass a tensor or leave it out");
@@ -138,7 +138,7 @@ at::ScalarType dtype_from_name(std::string_view name) {
 }
 
 std::string type_string(const TensorMeta& meta) {
-  // Messages show types that graphs do not hold, so this one does not refuse them.
+  // Messages show types that graphs do not hold, so this function does not refuse them.
   const auto name = find_dtype_name(meta.dtype);
   std::string text = name.empty() ? c10::toString(meta.dtype) : std::string(name);
   text += '[';

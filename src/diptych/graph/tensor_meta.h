@@ -1,4 +1,4 @@
-// What a graph knows of a tensor without holding one.
+// What a graph knows about a tensor without holding one.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -37,7 +37,7 @@ Sizes contiguous_strides(const Sizes& sizes);
 /// Whether elements with these sizes and strides fill a block of memory, each with a place of its own.
 bool is_dense(const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides);
 /// The metadata of `length` tensors like `meta`, stacked along a new first dimension, each in the layout of `meta` if
-/// that is dense and contiguous if not.
+/// that is dense, and contiguous otherwise.
 TensorMeta stacked(const TensorMeta& meta, int64_t length);
 
 /// The metadata of one slice along the first dimension.
@@ -54,8 +54,8 @@ at::ScalarType dtype_from_name(std::string_view name);
 /// The same without errors: an empty name, or no dtype, where there is none.
 std::string_view find_dtype_name(at::ScalarType dtype);
 std::optional<at::ScalarType> find_dtype(std::string_view name);
-/// "f32[128,512]"; dynamic sizes print as expressions. Strides are printed, as "f32[2,3]{1,2}", only where not
-/// contiguous, and the device, as "f32[2,3]@cuda:0", only where it is not the CPU.
+/// "f32[128,512]"; dynamic sizes print as expressions. Strides are printed, as "f32[2,3]{1,2}", only if they are not
+/// contiguous, and the device, as "f32[2,3]@cuda:0", only if it is not the CPU.
 std::string type_string(const TensorMeta& meta);
 
 }  // namespace diptych

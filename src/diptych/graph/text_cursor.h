@@ -1,4 +1,4 @@
-// A place in a text, with errors that say which line and column; what the parsers of graphs read through.
+// The cursor with which the parsers of graphs read a text; its errors name the line and column.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -33,7 +33,7 @@ class TextCursor {
   bool sees(std::string_view token);
   /// Takes letters, digits, '_' and '.'; may be empty.
   std::string_view name();
-  /// Takes a bare word (see words.h) or a quoted string.
+  /// Takes a bare word (see bare_words.h) or a quoted string.
   std::string word_or_string(std::string_view what);
   std::string string();
   int64_t integer();

@@ -40,7 +40,7 @@ std::string meta_problem(const TensorMeta& meta) {
   return sizes_problem(meta);
 }
 
-// A symbol must have had one value when traced, or hints would lie.
+// Checks that each symbol has the same hint wherever it occurs.
 class SymbolHints {
  public:
   std::string add(const SizeExpr& size) {

@@ -14,12 +14,12 @@ struct GraphProblem {
 };
 
 /// Returns the first thing that is wrong with a graph: an operand that is used before it is made or does not fit the
-/// schema, results that do not fit it, metadata that can not be (rank of strides, negative sizes, symbols with two
-/// hints), slots on the wrong side, outputs that are not values, subgraphs that are missing or wrong themselves,
-/// more marks than regions.
+/// schema, results that do not fit it, impossible metadata (rank of strides, negative sizes, symbols with two hints),
+/// slots on the wrong side, outputs that are not values, subgraphs that are missing or wrong themselves, more marks
+/// than regions.
 std::optional<GraphProblem> find_problem(const Graph& graph);
 
-/// Throws InternalError with the problem and the nodes round it, if there is one.
+/// Throws InternalError with the problem and the nodes around it, if there is one.
 void verify(const Graph& graph);
 
 }  // namespace diptych

@@ -1,4 +1,4 @@
-// A graph that takes another one's place.
+// Lets a graph take the place of another.
 #pragma once
 #include <vector>
 
@@ -6,11 +6,12 @@
 
 namespace diptych {
 
-/// Returns `graph` with the name, the inputs and the outputs of `like`, whose computation it is, perhaps by other
-/// nodes: slots are those of `like`, outputs that are none there are none, and its inputs behind those of `like` are
-/// the tensors `constants`. Strides are those of `graph`: make_pair() says whether a backward can take them.
-/// Errors: UserError for another number of inputs, constants or outputs, and for one of another dtype or device or of
-/// other sizes, by name.
+/// Returns `graph`, which computes what `like` computes, perhaps with other nodes, with the name and slots of `like`.
+/// Outputs that are none in `like`, which `graph` lacks, are none in the result; inputs of `graph` after those of
+/// `like` become the constants `constants`. Strides are those of `graph`: make_pair() checks whether a backward can
+/// take them.
+/// Errors: UserError if the number of inputs, constants or outputs differs, or if one of them differs in dtype, device
+/// or sizes, which it names.
 Graph with_slots_of(const Graph& graph, const Graph& like, const std::vector<at::Tensor>& constants);
 
 }  // namespace diptych

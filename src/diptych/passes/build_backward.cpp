@@ -10,10 +10,10 @@
 namespace diptych::detail {
 namespace {
 
-/// Where a node is recomputed: the region whose recomputation it is part of, empty for none.
+/// The stage at which a node is recomputed: the region whose recomputation it is part of, empty for none.
 using Stage = InternedString;
 
-/// A node of the joint graph as it stands in the backward graph at one stage. A node of an inner region may stand there
+/// A node of the joint graph as it occurs in the backward graph at one stage. A node of an inner region may occur there
 /// twice, once for what follows that region in the outer one and once for its own backward.
 struct Run {
   size_t node;
@@ -91,7 +91,7 @@ class BackwardBuilder {
 
   // The stage at which a reader that belongs to `region` finds `value`: that of the innermost region which holds both
   // and which drops the value that was made for the stage before. A value that never leaves its region has no readers
-  // outside, whatever autograd's nodes say of where they belong.
+  // outside, whatever region autograd's nodes carry.
   Stage stage_of(Value value, InternedString region) const {
     if (!analysis_.has_marks()) return {};
     const auto index = static_cast<size_t>(source_.info(value).node);
@@ -104,13 +104,13 @@ class BackwardBuilder {
     return outer_region(from.region, depth);
   }
 
-  // For which region a run reads its operands. What autograd recorded reads them for the region whose gradient it
-  // computes.
+  // The region for which a run reads its operands. A node that autograd recorded reads them for the region whose
+  // gradient it computes.
   InternedString reads_for(const Run& run) const {
     return analysis_.place(run.node) == Place::kForward ? run.stage : source_.nodes()[run.node].provenance.region;
   }
 
-  // The value in the backward graph that stands for `value` to readers of `region`.
+  // The value in the backward graph that replaces `value` for readers in `region`.
   Value copy_for(Value value, InternedString region) {
     if (!analysis_.has_marks() || !is_computed(value)) return rewriter_[value];
     const Stage stage = stage_of(value, region);
@@ -119,7 +119,7 @@ class BackwardBuilder {
     return staged_.at({static_cast<size_t>(info.node), stage})[info.index];
   }
 
-  // Whether `run` is asked for for the first time.
+  // Returns whether `run` is requested for the first time, and remembers that it was.
   bool begin(const Run& run) {
     if (!run.stage.empty()) return staged_.try_emplace(run).second;
     const bool is_first = !emitted_[run.node];
@@ -127,7 +127,7 @@ class BackwardBuilder {
     return is_first;
   }
 
-  // Emits what `value` is made of and is not there yet, in the order of the joint graph.
+  // Emits the nodes that compute `value` and have not been emitted yet, in the order of the joint graph.
   void recompute(Value value, InternedString region) {
     std::vector<Run> missing;
     std::vector<std::pair<Value, InternedString>> open{{value, region}};
@@ -195,8 +195,8 @@ class BackwardBuilder {
   Rewriter rewriter_;
   std::vector<bool> is_given_;
   std::vector<bool> needed_;
-  /// What has been emitted, or is about to be, outside the recomputation of regions, and the values that it made where
-  /// there are regions; and the same inside.
+  /// `emitted_` and `copies_`: which nodes have been emitted, or are about to be, outside the recomputation of regions,
+  /// and, if there are regions, the values that they made. `staged_`: the same for nodes inside.
   std::vector<bool> emitted_;
   std::vector<Value> copies_;
   std::unordered_map<Run, c10::SmallVector<Value, 2>, HashRun> staged_;

@@ -6,14 +6,14 @@
 
 namespace diptych::detail {
 
-/// Builds the graph (residuals, tangents) -> gradients from what is `saved`, sorted by number: the nodes that depend on
-/// tangents in their order, recomputed ones just before their first use. What several readers need is recomputed once,
-/// but for checkpoint regions inside each other: see Note [Checkpoint regions].
+/// Builds the graph (residuals, tangents) -> gradients from the `saved` values, sorted by number. Nodes that depend on
+/// tangents keep their order, and recomputed ones come just before their first use. A value that several readers need
+/// is recomputed once, except in nested checkpoint regions: see Note [Checkpoint regions].
 /// Errors: UserError if a gradient can't be computed because an input, or a value that must not be made twice, is not
 /// saved.
 Graph build_backward(const JointAnalysis& analysis, const std::vector<Value>& saved);
 
-/// Slots "residual.0" and so on.
+/// The slots "residual.0", "residual.1" and so on.
 std::vector<Slot> residual_slots(size_t count);
 
 template <class T>

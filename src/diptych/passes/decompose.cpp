@@ -19,7 +19,7 @@ bool is_static(const Graph& graph, const Node& node) {
          });
 }
 
-// The result in the layout that the kernel would have given it.
+// Returns the result in the layout that the kernel would have given it.
 Value with_layout_of(Emitter& emitter, Value value, const TensorMeta& wanted, const Node& node) {
   const auto& got = emitter.meta(value);
   DIPTYCH_ASSERT(got.dtype == wanted.dtype && got.sizes == wanted.sizes, "{} decomposed to {}, expected {}",
@@ -31,8 +31,8 @@ Value with_layout_of(Emitter& emitter, Value value, const TensorMeta& wanted, co
   return emitter.call("aten.copy", {empty, value});
 }
 
-// What a policy wants saved of a node are its results. The nodes inside follow the region's rule for what it did not
-// choose, which is to be recomputed, and carry no name.
+// Returns the provenance of nodes inside the decomposition of a node. A policy that saves the node saves its results;
+// the nodes inside are recomputed, like everything that the policy did not choose, and carry no name.
 Provenance provenance_inside(Provenance from) {
   for (size_t depth = 0; depth < from.marks.depth(); ++depth) {
     if (from.marks.at(depth) == Rematerialize::kSave) from.marks.set(depth, Rematerialize::kRecompute);
@@ -41,8 +41,8 @@ Provenance provenance_inside(Provenance from) {
   return from;
 }
 
-// Gives the maker of a result its node's marks and name, and along a chain of views the maker of the storage, too;
-// nodes before `first` are not the decomposition's own.
+// Copies the marks and the name of the decomposed node to the node that makes a result and, along a chain of views, the
+// marks to the node that makes the storage; nodes before `first` do not belong to the decomposition.
 void mark_result(Graph& graph, Value result, size_t first, const Provenance& from) {
   for (Value value = result; value;) {
     const auto& info = graph.info(value);
@@ -58,7 +58,7 @@ void mark_result(Graph& graph, Value result, size_t first, const Provenance& fro
   }
 }
 
-// One round over the graph; `changed` says whether any node was decomposed.
+// Makes one round over the graph; sets `changed` if any node was decomposed.
 Graph decompose_once(const Graph& graph, const KeepsNode& keeps, bool& changed) {
   Rewriter rewriter(graph);
   rewriter.copy_inputs();

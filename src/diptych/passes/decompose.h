@@ -1,4 +1,4 @@
-// Writes composite kernels out as arithmetic, for backends that know few operators.
+// Rewrites composite operators as arithmetic, for backends that know few operators.
 //
 //   graph f(%0 x : f32[2])
 //     %1 : f32[2] = aten.silu(%0)
@@ -15,16 +15,15 @@
 
 namespace diptych {
 
-/// Says which nodes stay as they are; a backend's supports() has this form.
+/// Returns whether a node stays as it is; a backend's supports() has this form.
 using KeepsNode = std::function<bool(const Graph&, const Node&)>;
 
-/// Returns `graph` with every node decomposed that has a rule (ops/decompositions.h) and that `keeps` does not want,
-/// again and again until none is left; without `keeps`, every node that has a rule. Nodes with operands of dynamic size
-/// stay. Rounding may differ from the kernel's; sizes, strides and dtypes do not: where a rule lays a result out in
-/// another way it is copied.
+/// Returns `graph` with nodes that have a rule (ops/decompositions.h) decomposed, repeatedly, until none is left except
+/// those that `keeps` keeps; without `keeps`, none is left. Nodes with operands of dynamic size stay. Rounding may
+/// differ from the kernel's; sizes, strides and dtypes do not: a result that a rule lays out differently is copied.
 /// Requires: a graph that verifies. Ensures: slots are kept; new nodes have the origin "decompose" and the regions of
-/// the node in whose place they stand; of a node that a checkpoint saves, or that has a residual name, the results are
-/// saved and named, and what is computed inside is recomputed; idempotent.
+/// the node that they replace; if a checkpoint saves that node, or it has a residual name, its results are saved and
+/// named, and intermediate values are recomputed; idempotent.
 Graph decompose(const Graph& graph, const KeepsNode& keeps = {});
 
 }  // namespace diptych

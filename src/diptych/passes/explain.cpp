@@ -1,4 +1,4 @@
-// What a split saves, for people: each residual with its bytes, who made it and who wants it.
+// Shows people what a split saves: each residual with its bytes, the node that makes it and the nodes that read it.
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ class ResidualStorages {
       if (const Value output = graph_.outputs()[i]) is_paid_[roots_[output.id].id] = true;
     }
   }
-  /// Bytes of new storage that `residual` keeps alive and no earlier call paid for.
+  /// Returns the bytes of new storage that `residual` keeps alive and that no earlier call has paid for.
   int64_t pay(Value residual) {
     const Value root = roots_[residual.id];
     const bool is_new = !is_paid_[root.id] && graph_.info(root).kind == ValueInfo::Kind::kNode;
@@ -71,7 +71,7 @@ std::vector<std::string> readers_of_inputs(const Graph& graph, size_t count) {
   return joined;
 }
 
-// A line for each checkpoint region of which the backward computes something again, in order of that.
+// Returns a line for each checkpoint region of which the backward recomputes something, in the order in which it does.
 std::string recomputed_text(const Graph& backward) {
   static const InternedString kRecompute("recompute");
   std::vector<std::pair<InternedString, size_t>> regions;

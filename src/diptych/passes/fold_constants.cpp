@@ -14,7 +14,7 @@ namespace {
 /// Which nodes fold, and which of their results the rest of the graph reads.
 struct Folding {
   std::vector<bool> folds;      ///< per node
-  std::vector<Value> frontier;  ///< results that nodes which stay read, in order
+  std::vector<Value> frontier;  ///< folded results that the remaining nodes read, in order
 };
 
 bool is_small(const Graph& graph, const Node& node, int64_t max_bytes) {

@@ -1,4 +1,4 @@
-// Replaces what can be computed from constants alone by constants.
+// Replaces values that can be computed from constants alone by constants.
 //
 //   graph f(%0 x : f32[2])
 //     %1 : f32[2] = aten.ones([2])
@@ -19,7 +19,7 @@
 
 namespace diptych {
 
-/// Runs a graph without inputs and returns its outputs. Passes run no kernels, so the caller brings an interpreter.
+/// Runs a graph without inputs and returns its outputs. Passes run no kernels, so the caller passes an interpreter.
 using Evaluator = std::function<std::vector<at::Tensor>(const Graph&)>;
 
 struct FoldConstantsOptions {
@@ -27,9 +27,9 @@ struct FoldConstantsOptions {
   int64_t max_bytes = 1 << 16;
 };
 
-/// Returns `graph` with every node folded that has no effect, whose tensor operands are constants or folded themselves,
-/// whose results are small enough, and whose storage does not leave the graph. A constant that leaves the graph would
-/// be one tensor for all callers, so outputs are computed anew at each call.
+/// Returns `graph` with every node folded whose tensor operands are constants or folded themselves, whose results are
+/// small enough and keep their storage inside the graph, and which has no effect. A constant that leaves the graph
+/// would be one tensor for all callers, so outputs are computed at each call.
 /// Requires: a graph that verifies. Ensures: slots are kept; idempotent.
 /// Errors: what `evaluator` throws; InternalError if it returns the wrong number of tensors.
 Graph fold_constants(const Graph& graph, const Evaluator& evaluator, const FoldConstantsOptions& options = {});

@@ -13,8 +13,8 @@ namespace {
 
 using Range = SizePattern::Range;
 
-// Whether the sizes that are 0 or 1 in one graph are so in the other: operators treat these otherwise. Requires: graphs
-// of the same structure.
+// Whether the sizes that are 0 or 1 in one graph are the same in the other: operators treat such sizes specially.
+// Requires: graphs of the same structure.
 bool same_small_sizes(const Graph& a, const Graph& b) {
   const auto differ = [](const SizeExpr& x, const SizeExpr& y) {
     return std::min(x.hint(), y.hint()) <= 1 && x.hint() != y.hint();
@@ -29,7 +29,7 @@ bool same_small_sizes(const Graph& a, const Graph& b) {
   return true;
 }
 
-// Whether numbers that are no sizes are what they are in the other graph. Requires: graphs of the same structure.
+// Whether numbers that are not sizes are the same in both graphs. Requires: graphs of the same structure.
 bool same_numbers(const Graph& a, const Graph& b) {
   for (size_t i = 0; i < a.nodes().size(); ++i) {
     const Node &left = a.nodes()[i], &right = b.nodes()[i];
@@ -77,7 +77,7 @@ class Search {
   std::map<SymbolValues, Graphs> traced_;
 };
 
-// Each point once: the ends of a range are tried, and then used for the fit.
+// Traces each point only once: the ends of a range are tried, and then used for the fit.
 const Search::Graphs& Search::graphs_at(const SymbolValues& point) {
   const auto [found, is_new] = traced_.try_emplace(point);
   if (is_new) found->second = trace_(point);
@@ -102,8 +102,8 @@ bool Search::is_alike(const SymbolValues& point) {
   return std::equal(here.begin(), here.end(), first.begin(), first.end(), same_small_sizes);
 }
 
-// The value nearest to `wanted` at which the structure holds. It need not at `met`: a GPT's longest sequence takes all
-// of its positions, a shorter one a slice of them.
+// The value nearest to `wanted` at which the structure holds. It need not hold at `met`: a GPT's longest sequence takes
+// all of its positions, a shorter one a slice of them.
 int64_t Search::furthest(size_t symbol, int64_t met, int64_t wanted) {
   int64_t known = actual_[symbol];
   if (known == wanted || holds(symbol, wanted)) return wanted;
@@ -124,8 +124,8 @@ std::vector<Range> Search::widest() {
   return ranges;
 }
 
-// Sizes that programs branch on: the least, those next to the ones that were met, primes, powers of two and what is
-// next to them, and multiples.
+// Sizes that programs branch on: the least, those next to the ones that were met, primes, powers of two with their
+// neighbours, and multiples.
 std::vector<int64_t> Search::likely_sizes(size_t symbol) const {
   const auto [first, last] = pattern_.ranges()[symbol];
   std::set<int64_t> sizes{2, 3, 5, 7, 11, 13, 17, 31, 61, 97, 127};
@@ -140,7 +140,7 @@ std::vector<int64_t> Search::likely_sizes(size_t symbol) const {
   return {sizes.begin(), sizes.end()};
 }
 
-// Of the range, what lies between the likely sizes next to the actual one at which the structure is another one.
+// Returns the part of the range between those likely sizes with another structure that are next to the actual size.
 Range Search::without_branches(size_t symbol, Range range) {
   for (const int64_t size : likely_sizes(symbol)) {
     if (size < range.first || size > range.last || holds(symbol, size)) continue;
@@ -150,9 +150,9 @@ Range Search::without_branches(size_t symbol, Range range) {
   return range;
 }
 
-// `count` sizes from one end of a range to the other but `actual`, further apart the larger they are; fewer if there is
-// no room. In between those are avoided that also occur among sizes that never change: two things may then happen to be
-// the same.
+// Returns `count` sizes other than `actual` from one end of a range to the other, further apart the larger they are;
+// fewer if there is no room. It avoids sizes in between that also occur among sizes that never change, since different
+// things might then happen to be equal.
 std::vector<int64_t> Search::ladder(Range range, int64_t actual, size_t count) const {
   const auto fixed = pattern_.fixed_values();
   if (range.first == actual) ++range.first;
@@ -162,7 +162,7 @@ std::vector<int64_t> Search::ladder(Range range, int64_t actual, size_t count) c
   std::vector<int64_t> values{range.first};
   for (size_t i = 1; i < count && values.back() < range.last; ++i) {
     auto value = std::llround(static_cast<double>(range.first) * std::exp(steps * static_cast<double>(i)));
-    // Even and odd ones in turn, as halves are rounded.
+    // Even and odd sizes alternate, since halves are rounded.
     value = std::max<int64_t>(value, values.back() + 1);
     if ((value - values.back()) % 2 == 0 && value < range.last) ++value;
     while (value < range.last && (value == actual || std::binary_search(fixed.begin(), fixed.end(), value))) ++value;
@@ -178,7 +178,7 @@ std::optional<std::vector<SymbolValues>> Search::points_in(const std::vector<Ran
   for (size_t s = 0; s < ranges.size(); ++s) {
     const auto values = ladder(ranges[s], actual_[s], count - 1);
     if (values.size() < count - 1) return std::nullopt;
-    // Turned against one another, so that no symbol is a function of another one.
+    // The lists are rotated against one another, so that no symbol is a function of another one.
     for (size_t i = 0; i + 1 < count; ++i) points[i + 1][s] = values[(i + s * s + s) % values.size()];
   }
   return points;
@@ -210,7 +210,7 @@ std::optional<GeneralizedSizes> Search::unify_within(const std::vector<Range>& r
   return result;
 }
 
-// Up to `count` points, most different ones first.
+// Returns up to `count` points, the most different ones first.
 std::vector<SymbolValues> Search::candidates(size_t count) const {
   std::vector<std::vector<int64_t>> sizes;
   for (size_t s = 0; s < pattern_.num_symbols(); ++s) {
@@ -237,8 +237,8 @@ void Search::add_runs(int64_t length, std::vector<SymbolValues>& points) {
   }
 }
 
-// A branch may show in numbers alone, as that between `x * 2` and `x * 3` does. It is then looked for among points that
-// have the numbers of `actual`, or lie on one side of it, or leave the remainder that it leaves.
+// A branch may show in numbers alone, as one between `x * 2` and `x * 3` does. This unifies only points that may be on
+// the same branch as `actual`: those that have its numbers, or lie on one side of it, or leave the same remainder.
 std::optional<GeneralizedSizes> Search::unify_part(const std::vector<SymbolValues>& points, size_t wanted) {
   const auto pick = [&](const auto& is_in) {
     std::vector<SymbolValues> part;
@@ -280,7 +280,7 @@ std::optional<GeneralizedSizes> Search::unify_alike(std::string& why) {
   std::vector<SymbolValues> points{actual_};
   size_t tried = 0;
   for (const SymbolValues& point : candidates(8 * wanted)) {
-    // A function that makes another graph at each size is soon known by it.
+    // A function that makes a different graph at each size is given up early.
     if (points.size() == wanted || (++tried > 2 * wanted && points.size() == 1)) break;
     if (is_alike(point)) points.push_back(point);
   }
@@ -289,7 +289,7 @@ std::optional<GeneralizedSizes> Search::unify_alike(std::string& why) {
     return std::nullopt;
   }
   auto result = unify(points, why);
-  // Long runs are for large strides, which need many traces.
+  // Only large strides need long runs, which take many traces.
   for (const int64_t length : {8, 32}) {
     if (result) break;
     add_runs(length, points);

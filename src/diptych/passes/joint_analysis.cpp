@@ -38,9 +38,9 @@ std::vector<bool> JointAnalysis::needed_by_forward_outputs() const {
   return needed;
 }
 
-// A node that autograd recorded with an effect, a random draw say, happens in the backward pass and nowhere else; what
-// reads its result follows it. Of several tangents, some may be undefined: then autograd is asked for another backward,
-// which shares the nodes of the forward and no others, so that nothing that autograd recorded can be saved.
+// A node with an effect that autograd recorded, such as a random draw, runs in the backward and nowhere else, and so do
+// the nodes that read its result. If there are several tangents, some may be undefined; autograd is then asked for
+// another backward, which shares only the nodes of the forward, so nothing that autograd recorded can be saved.
 void JointAnalysis::find_places() {
   const auto in_forward = needed_by_forward_outputs();
   const bool has_variants = joint_.layout.num_tangents > 1;
@@ -74,7 +74,7 @@ bool JointAnalysis::is_primal(Value value) const {
 
 bool JointAnalysis::is_constant(Value value) const { return graph().info(value).kind == ValueInfo::Kind::kConstant; }
 
-// A reader that autograd recorded counts to the region of the forward node whose gradient it takes part in.
+// A reader that autograd recorded belongs to the region of the forward node whose gradient it takes part in.
 void JointAnalysis::find_marks() {
   must_recompute_.assign(graph().nodes().size(), false);
   leaves_region_.assign(graph().num_values(), false);
@@ -103,16 +103,16 @@ bool JointAnalysis::must_save(size_t node) const {
   return places_[node] == Place::kForward && graph().nodes()[node].provenance.marks.decision() == Rematerialize::kSave;
 }
 
-// Whether `reader` stands outside of the region that decided about the maker of `value`.
+// Whether `reader` is outside the region that decided about the maker of `value`.
 bool JointAnalysis::is_outside(Value value, const Node& reader) const {
   const Provenance& maker = graph().producer(value)->provenance;
   const auto depth = maker.marks.deciding_depth();
   return depth && common_region_depth(maker.region, reader.provenance.region) <= *depth;
 }
 
-// Walks from the gradients to what they need: `is_saved(node, value)` says whether a value of a node on which no mark
-// has decided is saved, or else computed in the backward. For values that leave their region it is asked, too, where
-// only the region itself needs them.
+// Walks from the gradients to the values that they need. `is_saved(node, value)` returns whether a value of a node
+// about which no mark has decided is saved; otherwise it is computed in the backward. It also decides about values that
+// leave their region if only the region itself needs them.
 template <class IsSaved>
 std::vector<Value> JointAnalysis::saved_if(const IsSaved& is_saved) const {
   const auto& nodes = graph().nodes();

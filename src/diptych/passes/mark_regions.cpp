@@ -73,8 +73,8 @@ class Marker {
     save_under_views(members, depth);
   }
 
-  // To save a view is to keep its storage, so the makers of what it is a view of are saved, as far as they are the
-  // region's.
+  // Saving a view keeps its storage, so the nodes that make its bases are saved too, as far as they belong to the
+  // region.
   void save_under_views(const std::vector<size_t>& members, size_t depth) {
     for (auto i = members.rbegin(); i != members.rend(); ++i) {
       const Node& node = graph_.nodes()[*i];

@@ -49,8 +49,8 @@ bool same_metas(const Graph& graph, const Node& left, const Node& right) {
                     [&](Value a, Value b) { return a && b ? graph.meta(a) == graph.meta(b) : !a && !b; });
 }
 
-// A recomputed node stands where it is so that its result need not live from one region's backward to the next, and one
-// with a mark or a name says what is saved. What autograd recorded has neither.
+// A recomputed node is placed so that its result need not live from one region's backward to the next, and a node's
+// mark or name says what is saved. Neither concerns nodes that autograd recorded.
 bool same_checkpoint(const Provenance& left, const Provenance& right) {
   return left.phase == Phase::kBackward ||
          (left.region == right.region && left.marks == right.marks && left.residual_name == right.residual_name);
@@ -105,7 +105,7 @@ class Merger {
   }
 
  private:
-  // The results must be the graph's own: what leaves it, or is one of its outputs, has an identity.
+  // The results must belong to the graph alone: a tensor that leaves it, or is one of its outputs, has an identity.
   bool may_merge(const Node& node) const {
     if (has_effect(node)) return false;
     return std::none_of(node.outputs.begin(), node.outputs.end(), [&](Value output) {
@@ -113,7 +113,7 @@ class Merger {
     });
   }
 
-  // Finds the first constant with the bytes of each later one. Outputs keep their own.
+  // Finds, for each constant, an earlier one with the same bytes. Outputs keep their own constants.
   void find_equal_constants() {
     std::vector<Value> firsts;
     for (size_t i = 0; i < graph_.num_values(); ++i) {

@@ -15,13 +15,13 @@
 
 namespace diptych {
 
-/// Returns `graph` with the first of each class of equal nodes in place of the others. Never merged are:
-/// nodes with an effect, random draws above all; nodes of which one ran with gradients on and the other off; a node of
-/// the forward with one of the backward (what autograd computes again it did not save: merging would make default
-/// partitioning keep the forward's result, and only min-cut may weigh that); nodes of the forward in different
-/// checkpoint regions, or with other marks or names there (what one region computes again must not be kept for
-/// another); nodes whose storage leaves the graph (two
-/// outputs that were apart would become one). A graph that writes to operands is returned as it is.
+/// Returns `graph` with the first of each class of equal nodes in place of the others. It never merges nodes with an
+/// effect, such as random draws; two nodes of which one ran with gradients on and the other off; a node of the forward
+/// with one of the backward (autograd recomputes what it did not save: merging would make the default partition keep
+/// the forward's result, and only min-cut may make that choice); nodes of the forward in different checkpoint regions,
+/// or with different marks or names there (what one region recomputes must not be kept for another); nodes whose
+/// storage leaves the graph (two separate outputs would become one). A graph that writes to operands is returned as it
+/// is.
 /// Requires: a graph that verifies. Ensures: slots are kept; no two nodes are equal in this sense; idempotent.
 Graph merge_common_nodes(const Graph& graph);
 

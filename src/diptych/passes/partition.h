@@ -47,43 +47,43 @@ struct Partitioner {
   std::function<std::vector<Value>(const Joint&)> choose;
 };
 
-/// Saves what the backward nodes read, as eager does.
+/// Saves what the nodes of the backward read, as eager does.
 Partitioner default_partition();
 /// Saves the fewest bytes: max-flow on the joint graph, recomputing cheap operators in the backward graph. Views are
-/// free; compute-heavy and random operators are not recomputed. An output of the user's is saved only if eager saves it
-/// too, for the user may write to it. Never keeps more bytes than default_partition. Source: Chen et al.,
+/// free; compute-heavy and random operators are not recomputed. A user output is saved only if eager saves it too,
+/// since the user may write to it. Never keeps more bytes than default_partition. Source: Chen et al.,
 /// arXiv:1604.06174, and the min-cut formulation of PyTorch's rematerialization partitioner.
 Partitioner min_cut();
-/// Lies between min_cut's memory with everything recomputable recomputed (0) and default (1). Saved bytes never grow as
-/// `fraction` falls. Errors: UserError if `fraction` is outside [0, 1].
+/// Saves an amount between that of min_cut with everything recomputable recomputed (0) and that of default (1). Saved
+/// bytes never grow as `fraction` falls. Errors: UserError if `fraction` is outside [0, 1].
 Partitioner memory_budget(double fraction);
 /// Finds a partitioner by name, "memory_budget(0.3)" included. Errors: UserError lists the names.
 Partitioner partitioner_by_name(std::string_view name);
 
-/// Splits by the partitioner's choice, corrected where the marks of checkpoint regions (graph/rematerialization.h) say
-/// otherwise: whatever the partitioner, what they want recomputed is not saved, and what they want saved is not
-/// recomputed. Random nodes stay in the forward graph, used or not. Recomputed nodes stand just before their first use
-/// in the backward graph. Errors: UserError if the partitioner chose a value that depends on a
-/// tangent; InternalError if a gradient can't be computed, because an input or a value that must not be made twice was
-/// not saved.
+/// Splits by the partitioner's choice, corrected by the marks of checkpoint regions (graph/rematerialization.h):
+/// whatever the partitioner chose, values marked to be recomputed are not saved, and values marked to be saved are not
+/// recomputed. Random nodes stay in the forward graph, used or not. Recomputed nodes come just before their first use
+/// in the backward graph. Errors: UserError if the partitioner chose a value that depends on a tangent; InternalError
+/// if a gradient can't be computed, because an input or a value that must not be made twice was not saved.
 Split split_joint(const Joint& joint, const Partitioner& partitioner);
-/// The backward graph for other gradients of the same forward nodes (a backward variant): `joint` shares its forward
-/// nodes, and their value numbers, with the one that was split.
+/// Returns the backward graph for other gradients of the same forward nodes (a backward variant): `joint` shares its
+/// forward nodes, and their value numbers, with the one that was split.
 Graph split_backward(const Joint& joint, const std::vector<Value>& saved);
 
-/// One row of explain(): a residual, its bytes, what made it and what wants it.
+/// One row of explain(): a residual, its bytes, the node that makes it and the nodes that read it.
 struct ResidualRow {
-  std::string value;  ///< "%12"
-  std::string type;   ///< "f32[64,256]"
-  int64_t bytes = 0;  ///< new storage that it keeps alive; 0 where an input, an output or an earlier row has it already
-  std::string made_by;    ///< "aten.tanh in block0", "input params.w"
+  std::string value;    ///< "%12"
+  std::string type;     ///< "f32[64,256]"
+  int64_t bytes = 0;    ///< new storage that it keeps alive; 0 if an input, an output or an earlier row already has it
+  std::string made_by;  ///< "aten.tanh in block0", "input params.w"
   std::string wanted_by;  ///< "aten.tanh_backward"
 };
 std::vector<ResidualRow> explain_rows(const Split& split);
-/// explain_rows as an aligned table with a line of totals, and one for each checkpoint region that is recomputed.
+/// Returns explain_rows() as an aligned table with a line of totals, and one for each checkpoint region that is
+/// recomputed.
 std::string explain(const Split& split);
-/// Bytes of new storage that the forward keeps alive for the backward: the storages of residuals that belong neither to
-/// an input nor to a user's output, each once.
+/// Returns the bytes of new storage that the forward keeps alive for the backward: the storages of residuals that
+/// belong neither to an input nor to a user's output, each once.
 int64_t residual_bytes(const Split& split);
 
 }  // namespace diptych

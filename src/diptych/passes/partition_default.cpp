@@ -1,4 +1,4 @@
-// The partition that eager has: what autograd's nodes read is what the forward saves.
+// Eager's partition: the forward saves what autograd's nodes read.
 #include "diptych/passes/joint_analysis.h"
 #include "diptych/passes/partition.h"
 

@@ -1,6 +1,6 @@
 #include "diptych/passes/partition_flow.h"
 
-// g++ takes the ends of Boost's ranges of edges, which are empty optionals, for uninitialized.
+// g++ warns that the ends of Boost's ranges of edges, which are empty optionals, are uninitialized.
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
@@ -40,10 +40,10 @@ constexpr size_t kSink = 1;
 
 /// Note [The cut]
 /// Every node and every value that does not depend on a tangent is a vertex. A vertex on the sink's side is known in
-/// the backward pass, one on the source's side only in the forward pass. A node that is run again needs its operands on
-/// its side, hence the forbidden edge operand -> node; a value whose node is on the source's side and which itself is
-/// on the sink's side is saved, hence the edge node -> value with the price of saving. Edges source -> node hold the
-/// price of recomputing. Views share the storage of their base and cost nothing to run, so only the base can be saved.
+/// the backward, one on the source's side only in the forward. A node that is run again needs its operands on its side,
+/// hence the forbidden edge operand -> node; a value whose node is on the source's side and which itself is on the
+/// sink's side is saved, hence the edge node -> value with the price of saving. Edges source -> node hold the price of
+/// recomputing. Views share the storage of their base and cost nothing to run, so only the base can be saved.
 class CutBuilder {
  public:
   CutBuilder(const JointAnalysis& analysis, const FlowCosts& costs)
@@ -74,7 +74,7 @@ class CutBuilder {
   size_t node_vertex(size_t node) const { return 2 + node; }
   size_t value_vertex(Value value) const { return 2 + relevant_.size() + value.id; }
 
-  // Only what a required value is made of takes part.
+  // Only nodes that required values are computed from take part.
   void mark_relevant() {
     relevant_.assign(graph_.nodes().size(), false);
     std::vector<bool> wanted(graph_.num_values());
@@ -85,8 +85,8 @@ class CutBuilder {
     }
   }
 
-  // A storage that the user holds may be written by the user after the forward. Where eager saves it too, the write is
-  // eager's error; where eager does not, it must not be saved.
+  // The user may write to a storage that the user holds after the forward. If eager saves it too, the write is an error
+  // in eager as well; if eager does not, it must not be saved.
   void find_kept_storages() {
     eager_saves_.assign(graph_.num_values(), false);
     for (const Value value : analysis_.required(true)) eager_saves_[analysis_.root(value).id] = true;
@@ -98,13 +98,13 @@ class CutBuilder {
     if (analysis_.is_returned(value) && !analysis_.is_primal(value)) return eager_saves_[value.id] ? 0 : kForbidden;
     if (!analysis_.is_primal(value)) return bytes * kPricePerByte;
     if (!costs_.price_primals) return 0;
-    // A leaf that gets a gradient outlives the backward; another input may be the caller's only until the call returns.
+    // A leaf that gets a gradient outlives the backward; another input may live only until the call returns.
     return graph_.meta(value).requires_grad ? bytes : bytes * (kPricePerByte / 4);
   }
 
-  // Where a mark has decided, there is nothing to weigh: what it wants saved is not run again, and of what it wants
-  // recomputed only values that leave their region come here, for readers outside it, for whom they are saved. Views
-  // stay free, as it is their base that the cut saves.
+  // If a mark has decided, there is nothing to weigh. A node marked to be saved is not run again; of a node marked to
+  // be recomputed, only values that leave their region get here, and they are saved for their readers outside it. Views
+  // stay free, since the cut saves their bases.
   std::optional<int64_t> price_of_recomputing(size_t i) const {
     const Node& node = graph_.nodes()[i];
     if (has_effect(node)) return std::nullopt;
@@ -177,8 +177,8 @@ class CutBuilder {
   Network network_;
 };
 
-// Where the backward reads a saved base through one view of as many elements and nothing else, saving the view instead
-// spares the backward the call.
+// Replaces a saved base that the backward reads only through one view with as many elements by that view, which spares
+// the backward a call.
 std::vector<Value> move_through_views(const JointAnalysis& analysis, std::vector<Value> saved,
                                       const std::vector<bool>& runs_in_backward) {
   const Graph& graph = analysis.graph();

@@ -11,9 +11,10 @@ namespace diptych::detail {
 
 /// Prices of one cut. Units: 1/64 byte saved, so that recomputing can cost less than a byte.
 struct FlowCosts {
-  /// The price of running a forward node again in the backward; nothing where it must not be run again.
+  /// Returns the price of running a forward node again in the backward; nullopt if it must not run again.
   std::function<std::optional<int64_t>(const Node&)> recompute;
-  /// Whether saving a primal costs something although it lives anyway (a tie is then broken for saving less in total).
+  /// Whether saving a primal costs something although it lives anyway (ties are then broken in favour of saving less in
+  /// total).
   bool price_primals = true;
 };
 
@@ -26,12 +27,13 @@ struct FlowChoice {
   std::vector<bool> recomputed;  ///< per node: runs (again) in the backward although it does not depend on tangents
 };
 
-/// Finds the cheapest set of saved values. Among cuts of one price it takes the one that recomputes least.
-/// Ensures: saved values are bases of views where their views would do too, and every value of required(false) can be
-/// computed from them.
+/// Finds the cheapest set of saved values. Among cuts of equal price it takes the one that recomputes least.
+/// Ensures: a saved value is the base of its views, except where the backward reads that base through a single view
+/// with as many elements, and every value of required(false) can be computed from them.
 FlowChoice cut_joint(const JointAnalysis& analysis, const FlowCosts& costs);
 
-/// The saved values that follow from a choice of recomputed nodes: what the backward reads and does not recompute.
+/// Returns the saved values that follow from a choice of recomputed nodes: what the backward reads and does not
+/// recompute.
 /// Requires: `recomputed` holds no node with an effect.
 std::vector<Value> saved_for(const JointAnalysis& analysis, const std::vector<bool>& recomputed);
 

@@ -40,8 +40,8 @@ class Frontier {
     keep_efficient();
   }
 
-  // The least recomputation within the budget. The efficient candidates are ordered by bytes, so a larger budget never
-  // picks one with fewer.
+  // Chooses the least recomputation within the budget. The efficient candidates are ordered by bytes, so a larger
+  // budget never picks one with fewer.
   const std::vector<Value>& choose(double fraction) const {
     const int64_t least = candidates_.front().bytes;
     const auto room = static_cast<int64_t>(std::floor(fraction * static_cast<double>(most_bytes_ - least)));
@@ -72,7 +72,8 @@ class Frontier {
 
   void add(const Candidate& candidate) { candidates_.push_back(candidate); }
 
-  // Cuts at prices in between, as long as they differ; neighbouring prices whose cuts differ are joined step by step.
+  // Makes cuts at prices in between, as long as they differ; neighbouring prices whose cuts differ are joined step by
+  // step.
   void explore(const Candidate& cheap, int low, const Candidate& dear, int high) {
     if (cheap.choice.recomputed == dear.choice.recomputed) return;
     if (high - low == 1) return add_steps(cheap, dear);
@@ -83,7 +84,8 @@ class Frontier {
     explore(between, middle, dear, high);
   }
 
-  // Ever more of the nodes that only the cheap cut recomputes are left to the forward, from the first one on.
+  // Adds candidates that leave more and more of the nodes that only the cheap cut recomputes to the forward, from the
+  // first one on.
   void add_steps(const Candidate& cheap, const Candidate& dear) {
     std::vector<size_t> differing;
     for (size_t i = 0; i < ns_.size(); ++i) {
@@ -97,7 +99,8 @@ class Frontier {
     }
   }
 
-  // Keeps the candidates that no other beats in both bytes and time, by bytes. Drops what needs more bytes than eager.
+  // Keeps the candidates that no other beats in both bytes and time, sorted by bytes. Drops those that need more bytes
+  // than eager.
   void keep_efficient() {
     std::stable_sort(candidates_.begin(), candidates_.end(), [](const Candidate& left, const Candidate& right) {
       return std::pair(left.bytes, left.ns) < std::pair(right.bytes, right.ns);

@@ -10,8 +10,8 @@ namespace {
 // A value smaller than this is saved rather than computed by another call of an operator.
 constexpr int64_t kCallInBytes = 8;
 
-// Folding a dimension reads much to write little, so its result is worth keeping, and a normalization or softmax makes
-// several passes; what is left are sums over a few elements.
+// Reducing a whole dimension reads much to write little, so its result is worth keeping, and a normalization or softmax
+// goes over its input several times; only sums over a few elements are cheap.
 bool is_cheap_reduction(const Graph& graph, const Node& node) {
   int64_t read = 0;
   int64_t written = 0;

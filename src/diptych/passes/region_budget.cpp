@@ -11,7 +11,7 @@ namespace diptych::detail {
 namespace {
 
 // The price of recomputing for one nanosecond, in bytes, as powers of two from "recompute everything" to "nearly
-// nothing"; between neighbouring cuts, nodes are moved over in so many steps.
+// nothing"; between neighbouring cuts, nodes are moved over in kStepsBetweenCuts steps.
 constexpr int kCheapest = -20;
 constexpr int kDearest = 12;
 constexpr int kStepOfPrice = 4;
@@ -19,10 +19,10 @@ constexpr size_t kStepsBetweenCuts = 8;
 
 Rematerialize decision(bool recomputes) { return recomputes ? Rematerialize::kRecompute : Rematerialize::kSave; }
 
-/// Which members are recomputed, and what that comes to.
+/// Which members are recomputed, and what that costs.
 struct Candidate {
   std::vector<bool> recomputes;
-  int64_t bytes = 0;  ///< that the split keeps for the backward in all
+  int64_t bytes = 0;  ///< that the split keeps for the backward in total
   int64_t kept = 0;   ///< of those, the region's own
   int64_t ns = 0;     ///< nominal time of recomputing
 };
@@ -43,8 +43,8 @@ class Budget {
     find_candidates();
   }
 
-  // The least recomputation of those that fit. The candidates are ordered by the bytes of the whole split, so a larger
-  // budget never picks one with fewer; where none fits, the first is the least there is.
+  // Chooses the least recomputation that fits. The candidates are ordered by the bytes of the whole split, so a larger
+  // budget never picks one with fewer; if none fits, it takes the first, which keeps the fewest.
   const std::vector<bool>& choose(double fraction) const {
     const auto room = static_cast<int64_t>(std::floor(fraction * static_cast<double>(allowed_)));
     size_t best = 0;
@@ -55,10 +55,10 @@ class Budget {
   }
 
  private:
-  // A view is free to run and no storage of its own to keep.
+  // A view costs nothing to run and has no storage of its own to keep.
   bool is_view(size_t node) const { return has_tag(bare_.graph.nodes()[node].op, Tag::kSharesStorage); }
 
-  // What the default partition makes of it.
+  // Returns what the candidate costs in the default partition.
   Candidate evaluate(std::vector<bool> recomputes) {
     Candidate candidate{std::move(recomputes)};
     for (size_t i = 0; i < members_.size(); ++i) {
@@ -111,7 +111,8 @@ class Budget {
     keep_efficient();
   }
 
-  // Ever more of the nodes that only the cheaper cut recomputes are left to the forward, from the first one on.
+  // Adds candidates that leave more and more of the nodes that only the cheaper cut recomputes to the forward, from the
+  // first one on.
   void add_steps(const std::vector<bool>& cheap, const std::vector<bool>& dear) {
     std::vector<size_t> differing;
     for (size_t i = 0; i < members_.size(); ++i) {
@@ -124,7 +125,7 @@ class Budget {
     }
   }
 
-  // Keeps the candidates that no other beats in both bytes and time, by bytes.
+  // Keeps the candidates that no other beats in both bytes and time, sorted by bytes.
   void keep_efficient() {
     std::stable_sort(candidates_.begin(), candidates_.end(), [](const Candidate& left, const Candidate& right) {
       return std::pair(left.bytes, left.ns) < std::pair(right.bytes, right.ns);
@@ -139,7 +140,7 @@ class Budget {
   const std::vector<size_t>& members_;
   size_t depth_;
   Joint bare_;     // without any marks
-  Joint scratch_;  // the same with those of the candidate in hand
+  Joint scratch_;  // the same with the marks of the current candidate
   std::vector<bool> is_member_;
   std::vector<int64_t> ns_;
   int64_t allowed_ = 0;

@@ -15,8 +15,8 @@
 namespace diptych {
 
 struct RemoveDeadNodesOptions {
-  /// Keeps every node that was recorded in the user's forward, so that the joint graphs of several backward variants go
-  /// on sharing their forward nodes; split_joint() drops what neither side needs.
+  /// Keeps every node that was recorded in the user's forward, so that the joint graphs of several backward variants
+  /// keep sharing their forward nodes; split_joint() drops what neither side needs.
   bool keep_forward = false;
 };
 

@@ -37,7 +37,7 @@ class Copies {
   bool any() const {
     return std::any_of(copied_.begin(), copied_.end(), [](Value copied) { return static_cast<bool>(copied); });
   }
-  // What the node at `index` copies needlessly, or none.
+  // The value that the node at `index` copies needlessly, or none.
   Value copied_by(size_t index) const { return copied_[index]; }
 
  private:
@@ -49,15 +49,15 @@ class Copies {
     if (!is_same_layout(graph_.meta(*source), graph_.meta(copy)) || escapes_[copy.id]) return {};
     if (may_be_lazy(*source)) return {};
     if (options_.keep_gradient_stops && !node.grad_enabled && graph_.meta(*source).requires_grad) return {};
-    // The caller may write to what it gave or got between the two passes; eager's backward reads the copy.
+    // The caller may write to inputs and outputs between the forward and the backward; eager's backward reads the copy.
     const Value root = roots_[source->id];
     const bool is_callers = graph_.info(root).kind == ValueInfo::Kind::kInput || escapes_[root.id];
     const bool outlives_call = node.provenance.phase == Phase::kForward && read_in_backward_[copy.id];
     return is_callers && outlives_call ? Value{} : *source;
   }
 
-  // Whether the elements may lie in memory as conjugates or negated: then a copy, which holds them as they are, is what
-  // some views want. A caller's complex tensor may come so.
+  // Whether the elements may be lazily conjugated or negated in memory: some views then need the copy, which holds them
+  // as they are. A caller's complex tensor may be lazy.
   bool may_be_lazy(Value value) const {
     const Node* node = graph_.producer(value);
     for (; node != nullptr && has_tag(node->op, Tag::kView); node = graph_.producer(value)) {

@@ -1,4 +1,4 @@
-// Removes copies that nobody can tell from what they copy.
+// Removes copies that nobody can distinguish from the tensors that they copy.
 //
 //   graph f(%0 x : f32[2])
 //     %1 : f32[2] = aten.tanh(%0)
@@ -16,14 +16,15 @@
 namespace diptych {
 
 struct RemoveNeedlessCopiesOptions {
-  /// The graph will be differentiated again: copies that were made without recording gradients cut them off, and stay.
+  /// Whether the graph will be differentiated again: copies that were made without recording gradients stop gradients,
+  /// and stay.
   bool keep_gradient_stops = true;
 };
 
 /// Returns `graph` with the readers of a copy reading the copied tensor. A copy stays where it differs from what it
 /// copies (dtype, device, sizes or strides), where it leaves the graph (a fresh output stays fresh, and an output that
-/// is a clone of an input a copy), and where it lets the backward read what an input or output was while the caller may
-/// write to that. A graph that writes to operands is returned as it is.
+/// is a clone of an input stays a copy), and where it preserves for the backward the value of an input or output to
+/// which the caller may write. A graph that writes to operands is returned as it is.
 /// Requires: a graph that verifies. Ensures: slots are kept; idempotent.
 Graph remove_needless_copies(const Graph& graph, const RemoveNeedlessCopiesOptions& options = {});
 

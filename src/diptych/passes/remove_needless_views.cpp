@@ -32,7 +32,7 @@ class Views {
   }
 
  private:
-  // What `node` views element for element; none if it does something else, or must stay.
+  // The value that `node` views element for element; none if it does something else, or must stay.
   Value base_of(const Node& node) const {
     if (!has_tag(node.op, Tag::kShapeView) || node.outputs.size() != 1 || !node.outputs[0]) return {};
     const auto* base = std::get_if<Value>(&node.operands[0]);

@@ -1,5 +1,5 @@
-// Removes views that give back a tensor which is there already: a view of the same shape, transposing twice, expanding
-// to the same size.
+// Removes views that reproduce a tensor that already exists: a view of the same shape, transposing twice, expanding to
+// the same size.
 //
 //   graph f(%0 x : f32[2,3])
 //     %1 : f32[3,2]{1,3} = aten.t(%0)
@@ -17,8 +17,8 @@
 namespace diptych {
 
 struct RemoveNeedlessViewsOptions {
-  /// The graph will be differentiated again: detach, and views taken without recording gradients, cut them off and
-  /// stay.
+  /// Whether the graph will be differentiated again: detach, and views taken without recording gradients, stop
+  /// gradients, and stay.
   bool keep_gradient_stops = true;
 };
 

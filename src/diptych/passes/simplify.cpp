@@ -16,7 +16,7 @@ Graph simplify(Graph graph, const Evaluator& evaluator, const SimplifyOptions& o
       [&](const Graph& g) { return remove_needless_views(g, {.keep_gradient_stops = stops}); });
   run("remove_needless_copies",
       [&](const Graph& g) { return remove_needless_copies(g, {.keep_gradient_stops = stops}); });
-  // After both, so that what reads the same tensor is seen to.
+  // After both, so that nodes that now read the same tensor are found equal.
   run("merge_common_nodes", [&](const Graph& g) { return merge_common_nodes(g); });
   if (evaluator && options.fold_constants)
     run("fold_constants", [&](const Graph& g) { return fold_constants(g, evaluator); });

@@ -5,10 +5,11 @@
 namespace diptych {
 
 struct SimplifyOptions {
-  /// The graph may be differentiated again by whoever gets it, so that detach and no_grad regions must stay visible.
+  /// Whether the receiver of the graph may differentiate it again, so that detach and no_grad regions must stay
+  /// visible.
   bool keep_gradient_stops = false;
-  /// Whether constants are folded; a graph that is to be unified with others of other sizes must not hold any that
-  /// depend on them.
+  /// Whether constants are folded; a graph that is to be unified with graphs of other sizes must not hold constants
+  /// that depend on sizes.
   bool fold_constants = true;
 };
 

@@ -9,8 +9,8 @@ namespace diptych::detail {
 /// The value whose storage each value of `graph` shares, indexed by value: the base of its chain of views, or itself.
 std::vector<Value> storage_roots(const Graph& graph);
 
-/// Whether each value is the base of a storage that leaves the graph through an output, indexed by value. What the
-/// caller holds it may write to, so such a storage must stay the caller's alone.
+/// Whether each value is the base of a storage that leaves the graph through an output, indexed by value. The caller
+/// may write to what it holds, so such a storage must belong to the caller alone.
 std::vector<bool> escaping_storages(const Graph& graph, const std::vector<Value>& roots);
 
 /// Whether a node of `graph` writes to an operand. Passes that move or merge reads leave such graphs as they are.

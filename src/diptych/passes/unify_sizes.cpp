@@ -11,7 +11,7 @@
 namespace diptych {
 namespace {
 
-/// The graphs differ in something that no symbols explain.
+/// Thrown if the graphs differ in something that no symbols explain.
 struct Different {
   std::string what;
 };
@@ -22,7 +22,7 @@ void require(bool holds, const char* what) {
 
 bool are_ints(const at::Scalar& a, const at::Scalar& b) { return a.isIntegral(false) && b.isIntegral(false); }
 
-// Alike in all but numbers.
+// Whether the operands are alike in everything but numbers.
 bool alike(const WrappedNumber& a, const WrappedNumber& b) {
   if (a.dtype == at::kLong && b.dtype == at::kLong) return are_ints(a.number, b.number);
   return a.dtype == at::kDouble && b.dtype == at::kDouble && a.number.isFloatingPoint() && b.number.isFloatingPoint();
@@ -95,7 +95,7 @@ class Unifier {
   TensorMeta meta(Value value) const;
   Operand operand(size_t node, size_t index) const;
   std::shared_ptr<const Graph> subgraph(size_t node, size_t index) const;
-  /// `values(graph)` are the integers of one place.
+  /// `values(graph)` returns the integers of one place.
   template <class Values>
   std::optional<Sizes> try_fit(const Values& values, std::string& misfit) const;
   template <class Values>
@@ -110,7 +110,7 @@ class Unifier {
   bool is_subgraph_;
 };
 
-// Dimensions tell best which quotients are rounded; what is made of them is found when these are known.
+// Dimensions show best which quotients are rounded; numbers made of these quotients are found once they are known.
 void Unifier::learn() const {
   std::vector<int64_t> entry(graphs_.size());
   for (size_t i = 0; i < first().num_values(); ++i) {
@@ -150,7 +150,7 @@ Sizes Unifier::fit(const Values& values, const std::string& where) const {
   return std::move(*sizes);
 }
 
-// `number(graph)` is the number of one place, of one type everywhere.
+// `number(graph)` returns the number of one place, which has the same type in all graphs.
 template <class Number>
 Operand Unifier::fit_number(const Number& number, const std::string& where) const {
   if (number(first()).isInt()) {
@@ -173,7 +173,7 @@ TensorMeta Unifier::meta(Value value) const {
   const std::string where = fmt::format("%{}", value.id);
   std::string misfit;
   auto sizes = try_fit([&](const Graph& graph) { return graph.meta(value).size_hints(); }, misfit);
-  // Only its kernel knows how large a workspace is, and nobody else reads it.
+  // Only the kernel that makes a workspace knows its size, and nobody else reads it.
   const bool is_workspace = !sizes && !is_subgraph_ && meta.sizes.size() == 1 && meta.dtype == at::kByte;
   if (is_workspace) {
     meta.sizes = {SizeExpr::symbol(unknown_size_name(value), meta.sizes[0].hint())};
@@ -191,7 +191,7 @@ Operand Unifier::operand(size_t node, size_t index) const {
   if (std::all_of(graphs_.begin(), graphs_.end(), [&](const Graph& graph) { return identical(of(graph), known); })) {
     return known;
   }
-  // Alike and not identical: a number or a list of integers.
+  // Operands that are alike and not identical are numbers or lists of integers.
   if (std::holds_alternative<WrappedNumber>(known)) {
     return fit_number([&](const Graph& graph) { return c10::IValue(std::get<WrappedNumber>(of(graph)).number); },
                       title(node));

@@ -21,12 +21,12 @@ namespace diptych {
 namespace {
 
 // Note [The pipeline]: everything that is captured goes through this list, from top to bottom, and skips the steps that
-// its row does not name. Compiling is the caller's last step: aot_function's graphs go to their backend, a pair's, a
-// body's and a run's become Programs of the interpreter.
+// its row does not name. Compiling is the caller's last step: the graphs of aot_function go to their backend; those of
+// a pair, a body and a backward run become Programs of the interpreter.
 struct Steps {
-  bool on_joint = false;    // (1) (2), and then the split, which is the caller's: split_joint() or split_backward()
-  bool simplifies = false;  // (3)
-  bool folds = false;       //     with constants folded
+  bool on_joint = false;         // (1) (2); the caller then splits the graph: split_joint() or split_backward()
+  bool simplifies = false;       // (3)
+  bool folds = false;            //     with constants folded
   bool optimizes_scans = false;  // (4)
   bool keeps_residuals = false;  // (5)
 };
@@ -41,18 +41,18 @@ constexpr Steps steps_of(Stage stage) {
     case Stage::kHop:
       return {.simplifies = true, .folds = true, .optimizes_scans = true};
     case Stage::kBody:
-      // Constants stay nodes: a later capture of the body would take a folded one for a free variable, which has no
+      // Constants stay nodes: a later capture of the body would mistake a folded one for a free variable, which has no
       // operand. Scans inside are optimized with the graph that holds the operator.
       return {.simplifies = true};
     case Stage::kBackwardRun:
-      // Nothing: between its nodes stand autograd nodes and hooks that stay eager. They may write to the gradients that
-      // they are given, which no pass can see, so that two equal nodes need not compute the same.
+      // No step: eager nodes and hooks run between the nodes of this graph. They may write to the gradients that they
+      // are given, which no pass can see, so that two equal nodes need not compute the same.
       return {};
   }
   return {};
 }
 
-// Everything stays but the named operators; "all" names every one that has a rule.
+// Keeps every node except those of the named operators; "all" names every operator that has a rule.
 KeepsNode kept_nodes(const std::vector<std::string>& names) {
   if (std::find(names.begin(), names.end(), "all") != names.end()) return {};
   std::vector<Op> wanted;
@@ -62,7 +62,7 @@ KeepsNode kept_nodes(const std::vector<std::string>& names) {
   };
 }
 
-// Whether the forward of a joint graph holds a scan: all variants of one capture do, or none.
+// Whether the forward of a joint graph holds a scan: either all variants of one capture do, or none.
 bool scans_forward(const Graph& graph) {
   return std::any_of(graph.nodes().begin(), graph.nodes().end(), [](const Node& node) {
     return node.provenance.phase == Phase::kForward && detail::has_scan(node);
@@ -72,11 +72,12 @@ bool scans_forward(const Graph& graph) {
 Graph lower_to_split(Graph graph, const std::vector<std::string>& decompositions) {
   const bool scans = scans_forward(graph);
   if (!scans && decompositions.empty()) return graph;
-  // What is saved is known by number in every variant of a joint graph, whether or not a pass finds something to do.
+  // Saved values have the same number in every variant of a joint graph, so all variants are renumbered, whether or not
+  // a pass finds something to do.
   graph = renumber(graph);
   // (1) Before the split, which then finds one residual where there were two.
   if (scans) graph = run_pass("reuse_scan_stacks", graph, reuse_scan_stacks);
-  // (2) Before the split, which may then recompute a part of what was one operator.
+  // (2) Before the split, which may then recompute only a part of what was one operator.
   if (decompositions.empty()) return graph;
   const auto keeps = kept_nodes(decompositions);
   return run_pass("decompose", graph, [&](const Graph& joint) { return decompose(joint, keeps); });
@@ -100,7 +101,8 @@ Graph lower(Stage stage, Graph graph, const LowerOptions& options) {
   const Evaluator evaluator = steps.folds ? Evaluator(evaluate) : nullptr;
   // (3) Views, copies, common nodes, constants, dead nodes: simplify.cpp has their order.
   if (steps.simplifies) graph = simplify(std::move(graph), evaluator, options.simplify);
-  // (4) On simple bodies; then once more, for what has left a loop is simplified with what was around it.
+  // (4) On simplified graphs; then (3) once more, since nodes that have left a loop are simplified with those around
+  // it.
   if (steps.optimizes_scans && detail::has_scan(graph)) {
     graph = simplify(optimize_scans(graph, options.simplify), evaluator, options.simplify);
   }
@@ -118,7 +120,7 @@ Graph optimize_scans(const Graph& graph, const SimplifyOptions& options) {
   if (!detail::has_scan(graph)) return graph;
   Graph result = graph;
   const auto run = [&](const char* name, const auto& pass) { result = run_pass(name, result, pass); };
-  // Dead parts first: what feeds them would keep the other passes from seeing what is left.
+  // Dead parts first: nodes that feed only them would keep the other passes from seeing what is left.
   run("drop_dead_scan_parts", drop_dead_scan_parts);
   run("drop_constant_carries", drop_constant_carries);
   run("regroup_scan_sums", regroup_scan_sums);
@@ -126,7 +128,7 @@ Graph optimize_scans(const Graph& graph, const SimplifyOptions& options) {
   run("block_scans", [&](const Graph& g) { return block_scans(g, options); });
   run("hoist_from_scans", hoist_from_scans);
   run("sink_from_scans", sink_from_scans);
-  // After sinking, which stacks what it reads.
+  // After sinking, which adds stacks of the values that it reads.
   run("reuse_scan_stacks", reuse_scan_stacks);
   run("simplify_scan_bodies", [&](const Graph& g) { return simplify_scan_bodies(g, options); });
   run("drop_dead_scan_parts", drop_dead_scan_parts);

@@ -1,4 +1,4 @@
-// The one list of passes from what was captured to what is compiled: see pipeline.cpp.
+// The one list of passes between capturing a graph and compiling it: see pipeline.cpp.
 #pragma once
 #include <string>
 #include <vector>
@@ -15,15 +15,15 @@ enum class Stage : uint8_t {
   kBackward,     ///< the backward half of a function
   kBody,         ///< a half of a loop's or a branch's body, which is captured again when it is differentiated again
   kHop,          ///< one higher-order operator that is run outside any capture
-  kBackwardRun,  ///< what a run of the autograd engine was traced to
+  kBackwardRun,  ///< the trace of one run of the autograd engine
 };
 
 /// What the steps need to know.
 struct LowerOptions {
   SimplifyOptions simplify = {};
-  /// Of a joint graph: operators to decompose, by name ("aten.gelu"), or "all" that have a rule.
+  /// For a joint graph: operators to decompose, by name ("aten.gelu"), or "all" for every one that has a rule.
   std::vector<std::string> decompositions = {};
-  /// Of a forward graph: positions of inputs whose elements the call changes after the graph has run.
+  /// For a forward graph: positions of inputs whose elements the call changes after the graph has run.
   std::vector<size_t> mutated = {};
 };
 
@@ -32,12 +32,13 @@ struct LowerOptions {
 /// Ensures: slots are kept. Errors: UserError names a decomposition that LibTorch does not have.
 Graph lower(Stage stage, Graph graph, const LowerOptions& options = {});
 
-/// The same for a joint graph with its layout.
+/// Does the same for a joint graph with its layout.
 Joint lower_joint(Joint joint, const std::vector<std::string>& decompositions);
 
-/// Makes the scans of `graph` cheaper, those inside bodies of other operators too: what can be computed before or after
-/// the loop is, nothing is carried, stacked or passed in that nobody reads, and bodies are simplified. Each pass can be
-/// switched off by its name. `graph` itself is returned where it holds no scan. Slots are kept; rounding may differ.
+/// Makes the scans of `graph` cheaper, those inside bodies of other operators too: whatever can be is computed before
+/// or after the loop, values that nobody reads are not carried, stacked or passed in, and bodies are simplified. Each
+/// pass can be switched off by its name. Returns `graph` itself if it holds no scan. Slots are kept; rounding may
+/// differ.
 Graph optimize_scans(const Graph& graph, const SimplifyOptions& options = {});
 
 }  // namespace diptych

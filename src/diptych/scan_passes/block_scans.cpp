@@ -12,7 +12,7 @@ namespace {
 
 using detail::ScanEdit;
 
-// How many steps a block of this scan has, or 0 to leave it as it is.
+// The number of steps in a block of this scan, or 0 to leave the scan as it is.
 int64_t block_of(const ScanEdit& edit, const BlockLimits& limits) {
   const int64_t length = edit.attributes.length;
   const int64_t step_bytes = detail::BodyFlow(edit).step_bytes();
@@ -24,7 +24,7 @@ int64_t block_of(const ScanEdit& edit, const BlockLimits& limits) {
   return 0;
 }
 
-// A graph of a scan of `block` steps, over the body as it is.
+// Returns a graph that holds a scan of `block` steps over the body as it is.
 Graph scan_of_block(const ScanEdit& edit, int64_t block) {
   Graph graph("block");
   std::vector<ValueList> groups(3);
@@ -45,14 +45,14 @@ Graph scan_of_block(const ScanEdit& edit, int64_t block) {
   node.returns.assign(results.size(), -1);
   const size_t index = graph.add_node(std::move(node), {results.begin(), results.end()});
   const auto& outputs = graph.nodes()[index].outputs;
-  // Who runs a body copies what leaves it, as a caller does with residuals.
+  // Residual slots let these outputs share memory: whoever runs a body copies what leaves it.
   std::vector<Slot> slots;
   for (const Slot& slot : body.output_slots()) slots.push_back({SlotKind::kResidual, slot.path});
   graph.set_outputs({outputs.begin(), outputs.end()}, std::move(slots));
   return graph;
 }
 
-// Whether something is computed beside the scan.
+// Whether the graph does compute-heavy work outside the scan.
 bool has_work(const Graph& graph) {
   return std::any_of(graph.nodes().begin(), graph.nodes().end(),
                      [](const Node& node) { return !node.op.is_hop() && has_tag(node.op, Tag::kComputeHeavy); });
@@ -71,7 +71,7 @@ bool make_blocked(ScanEdit& edit, const SimplifyOptions& options, const BlockLim
 }  // namespace
 
 Graph block_scans(const Graph& graph, const SimplifyOptions& options, const BlockLimits& limits) {
-  // What is the same in every step would else be computed once per block.
+  // Values that are the same in every step are hoisted first; they would otherwise be computed once per block.
   const Graph hoisted = detail::rewrite_scans(graph, "block_scans", [&](ScanEdit& edit) {
     return block_of(edit, limits) > 0 && detail::hoist(edit, {.only_fixed = true});
   });

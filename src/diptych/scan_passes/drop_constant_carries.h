@@ -1,11 +1,11 @@
-// Takes out of scans the carries that never change.
+// Takes carries that never change out of scans.
 #pragma once
 #include "diptych/graph/graph.h"
 
 namespace diptych {
 
-/// Returns `graph` with each carry that every step hands on as it came among the operands that all steps read alike;
-/// its last value is the first. Slots of the graph are kept; idempotent.
+/// Returns `graph` with each carry that every step passes on unchanged turned into a free operand, which all steps
+/// read; its last value is the first. Slots of the graph are kept; idempotent.
 Graph drop_constant_carries(const Graph& graph);
 
 }  // namespace diptych

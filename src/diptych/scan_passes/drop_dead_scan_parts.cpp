@@ -10,7 +10,7 @@ namespace {
 
 using detail::ScanEdit;
 
-/// Which values of a body its live outputs and its effects need; carries that they need are live themselves.
+/// The values of a body that its live outputs and its effects need; carries that they need are live themselves.
 class Liveness {
  public:
   explicit Liveness(const ScanEdit& edit) : body_(edit.body()), needed_(body_.num_values()) {
@@ -86,7 +86,7 @@ bool merge_equal(ScanEdit& edit, std::vector<ScanEdit::Input> ScanEdit::*inputs)
 }
 
 bool drop_dead(ScanEdit& edit) {
-  // A body of which nothing is wanted goes with its node.
+  // If nothing reads a result of the scan and it has no effect, remove_dead_nodes() removes the whole node.
   const auto& outputs = edit.node().outputs;
   bool any_used = false;
   for (size_t i = 0; i < outputs.size(); ++i) any_used = any_used || edit.is_used(i);

@@ -18,12 +18,12 @@ using detail::ScanEdit;
 constexpr int64_t kMaxGrowth = 4;
 
 /// Note [What is hoisted]
-/// What reads only operands that are the same in every step moves out as it is. What reads slices becomes one operator
-/// on the stacks where ops/batching.h has a rule. Of the latter, products with a fixed matrix are worth it (one large
-/// product for T small ones), views cost nothing, and what makes less than it reads saves memory. An elementwise
-/// operator at the end of what is hoisted makes a stack of its own: written and read once more in memory instead of
-/// caches, against one call of an operator per step. That pays for small slices only; before a product or a reduction
-/// that is hoisted it comes along.
+/// A node that reads only operands that are the same in every step moves out as it is. A node that reads slices becomes
+/// one operator on the stacks if ops/batching.h has a rule for it. Among the latter, products with a fixed matrix are
+/// worth it (one large product instead of T small ones), views cost nothing, and a node that makes less than it reads
+/// saves memory. An elementwise operator at the end of the hoisted nodes makes a stack of its own, which is written and
+/// read once more in memory instead of caches; that saves one call of an operator per step, which pays for small slices
+/// only. An elementwise operator that feeds a hoisted product or reduction moves along with it.
 class HoistPlan {
  public:
   HoistPlan(const ScanEdit& edit, const detail::HoistOptions& options) : edit_(edit), body_(edit.body()), flow_(edit) {
@@ -38,7 +38,7 @@ class HoistPlan {
   bool is_moved(size_t node) const { return moved_[node]; }
   bool varies(Value value) const { return flow_.varies(value); }
 
-  /// Moved values that the body still reads or gives, in order.
+  /// Moved values that the body still reads or returns, in order.
   std::vector<Value> wanted() const {
     std::vector<bool> is_wanted(body_.num_values());
     const auto want = [&](Value value) {
@@ -70,7 +70,8 @@ class HoistPlan {
         body_, node, [&](Value value) { return flow_.varies(value); }, edit_.attributes.length);
   }
 
-  // The last node that is not worth moving; what it reads is looked at when the plan without it is known.
+  // Keeps the last node that is not worth moving in the body, if there is one; the nodes that it reads are judged by
+  // the new plan.
   bool keep_one() {
     for (size_t i = moved_.size(); i-- > 0;) {
       if (!moved_[i] || is_worth(i)) continue;
@@ -79,7 +80,8 @@ class HoistPlan {
     }
     return false;
   }
-  // With it stays what reads it: views, or it would have been worth moving.
+  // Keeps a node in the body, together with the moved nodes that read it: they are views, or it would have been worth
+  // moving.
   void keep(size_t index) {
     moved_[index] = false;
     for (const Value output : body_.nodes()[index].outputs) {
@@ -90,7 +92,7 @@ class HoistPlan {
     }
   }
 
-  // Whether more than views of a node's results is computed before the loop.
+  // Whether more than views is computed from a node's results before the loop.
   bool feeds_moved(const Node& node) const {
     return std::any_of(node.outputs.begin(), node.outputs.end(), [&](Value output) {
       if (!output) return false;
@@ -120,7 +122,7 @@ class HoistPlan {
   std::vector<bool> moved_;
 };
 
-/// Writes what leaves the body in front of the scan.
+/// Writes the nodes that leave the body in front of the scan.
 class Hoister {
  public:
   Hoister(ScanEdit& edit, const HoistPlan& plan) : edit_(edit), body_(edit.body()), plan_(plan) {
@@ -177,7 +179,7 @@ class Hoister {
 
 }  // namespace
 
-// A loop without steps computes nothing, and what it would compute may be refused.
+// A loop without steps computes nothing, and operators might refuse what hoisting would compute.
 bool detail::hoist(ScanEdit& edit, const HoistOptions& options) {
   if (edit.attributes.length == 0) return false;
   const HoistPlan plan(edit, options);

@@ -12,7 +12,7 @@ using detail::BodyFlow;
 using detail::is_plain_addition;
 using detail::ScanEdit;
 
-/// One body, and its sums.
+/// Regroups the sums of one body.
 class Regrouper {
  public:
   explicit Regrouper(ScanEdit& edit) : edit_(edit), body_(edit.body()), flow_(edit), is_output_(body_.num_values()) {
@@ -41,11 +41,11 @@ class Regrouper {
  private:
   struct Sum {
     std::vector<Value> terms;
-    size_t late_additions = 0;  ///< in the loop, of something that is known before it
+    size_t late_additions = 0;  ///< additions in the loop of terms that are known before it
   };
 
   bool is_private(Value value) const { return flow_.readers(value).size() == 1 && !is_output_[value.id]; }
-  // An addition whose result another one of the same sum takes.
+  // Whether a node is an addition that is part of the sum `whole`: only another addition of that sum reads its result.
   bool is_part(size_t index, const Node& whole) const {
     const Node& node = body_.nodes()[index];
     return is_plain_addition(node) && is_private(node.outputs[0]) && node.grad_enabled == whole.grad_enabled;
@@ -86,7 +86,8 @@ class Regrouper {
     return sum;
   }
 
-  // Whether the loop adds more than one term that is known before it. Layouts of sums follow those of terms.
+  // Whether the loop adds more than one term that is known before it. The terms must be contiguous and have the sum's
+  // dtype, since the layout of a sum follows those of its terms.
   bool is_scattered(size_t index) const {
     const Sum sum = sum_of(index);
     const TensorMeta& whole = body_.meta(body_.nodes()[index].outputs[0]);
@@ -96,7 +97,7 @@ class Regrouper {
            });
   }
 
-  // A product that nothing else reads, and a row that is added to each of its rows.
+  // is_product(): a matrix product that nothing else reads; is_bias(): a row that is added to each of its rows.
   bool is_product(Value value) const {
     const Node* producer = body_.producer(value);
     return producer != nullptr && has_tag(producer->op, Tag::kMatrixProduct) && is_private(value);

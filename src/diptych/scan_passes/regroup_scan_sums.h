@@ -1,4 +1,4 @@
-// Adds up first, in the body of a scan, what is known before the loop.
+// Reorders sums in the bodies of scans, so that terms that are known before the loop are added first.
 //
 //   mm(x, W) + mm(h, U) + b  for a slice x and a carry h   ==>   addmm(b, x, W) + mm(h, U)
 #pragma once
@@ -7,8 +7,8 @@
 namespace diptych {
 
 /// Returns `graph` with the terms of sums in bodies of scans in another order: those that depend on no carry come
-/// first, a product among them with its bias as one operator, so that they can leave the loop. Rounding may differ.
-/// Slots are kept; idempotent.
+/// first, with a product and its bias as one operator, so that they can leave the loop. Rounding may differ. Slots are
+/// kept; idempotent.
 Graph regroup_scan_sums(const Graph& graph);
 
 }  // namespace diptych

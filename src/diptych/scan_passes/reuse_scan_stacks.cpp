@@ -11,7 +11,7 @@ namespace {
 
 using detail::ScanEdit;
 
-/// Decides which stacks hold what others do.
+/// Decides which stacks hold the rows of others.
 class Sharing {
  public:
   explicit Sharing(ScanEdit& edit) : edit_(edit), old_(edit.stacks) {}
@@ -24,7 +24,7 @@ class Sharing {
     for (const auto& carry : edit_.carries) {
       edit_.map(carry.result, results.carries[&carry - edit_.carries.data()], true);
     }
-    // Of results in one piece of memory that escape, the first keeps it.
+    // Among escaping results that share one piece of memory, the first keeps it.
     std::vector<Value> given;
     for (const auto& stack : old_) {
       const auto same = std::find_if(edit_.stacks.begin(), edit_.stacks.end(), [&](const auto& kept) {
@@ -55,7 +55,7 @@ class Sharing {
     }
   }
 
-  // Stacks whose rows an earlier one has go.
+  // Drops stacks whose rows an earlier stack has.
   void take_apart() {
     auto all = std::move(edit_.stacks);
     edit_.stacks.clear();
@@ -69,7 +69,7 @@ class Sharing {
     }
   }
 
-  // The stack whose memory an old one's rows are in.
+  // The index of the stack whose memory holds the rows of an old stack.
   size_t memory_of(const ScanEdit::Stack& old) const {
     for (size_t i = 0; i < edit_.stacks.size(); ++i) {
       const auto& kept = edit_.stacks[i];

@@ -32,7 +32,8 @@ std::vector<Value> mapped(Rewriter& outer, ValueList values) {
 
 }  // namespace
 
-// What leaves a body is copied by whoever runs it. Residuals of one storage are what a partition is glad of.
+// Outputs of a body do not escape, since whoever runs it copies them. Residuals do not either: sharing a storage makes
+// them cheaper to save.
 ScanEdit::Uses::Uses(const Graph& graph, bool is_top) : is_read(graph.num_values()), escapes(graph.num_values()) {
   const auto roots = storage_roots(graph);
   for (const Node& node : graph.nodes()) for_each_operand_value(node, [&](Value value) { is_read[value.id] = true; });
@@ -94,7 +95,7 @@ Emitter ScanEdit::emitter(const Node& like) {
     kept->provenance.scope = like.provenance.scope;
     kept->grad_enabled = node_.grad_enabled && like.grad_enabled;
   }
-  // Whose gradient it was is a value of another graph.
+  // grad_of names a value of the source graph, so it is cleared.
   kept->provenance.grad_of = {};
   return Emitter(outer_.graph(), *kept, origin_);
 }
@@ -161,7 +162,8 @@ ScanAttributes ScanEdit::settled_attributes() const {
 
 ScanEdit::Results ScanEdit::write() {
   auto body = write_body();
-  // A node without results is taken for one that has effects, and no body can be captured again that returns nothing.
+  // A node without results would be taken for one that has effects, and a body that returns nothing can't be captured
+  // again.
   if (body->outputs().empty() && body->nodes().empty()) return {};
   const ScanAttributes settled = settled_attributes();
   const auto results = scan_results(*body, carries.size(), settled);
@@ -236,7 +238,7 @@ bool has_scan(const Graph& graph) {
 
 namespace {
 
-/// Walks a graph; nothing is returned where nothing changed.
+/// Rewrites the scans of one graph; returns nullopt if nothing changed.
 std::optional<Graph> rewrite(const Graph& graph, InternedString origin, const ScanPass& pass, bool is_top) {
   const ScanEdit::Uses uses(graph, is_top);
   Rewriter rewriter(graph);

@@ -51,7 +51,7 @@ class Sinker {
     return sum_rule(body_, node, [&](Value value) { return varies(value); });
   }
 
-  // What leaves the loop is taken off the lists; what it must stack is put there.
+  // Removes what leaves the loop from the lists, and adds what the loop must stack for it.
   void take_apart() {
     std::vector<ScanEdit::Carry> carries;
     std::vector<bool> is_sum(edit_.carries.size());
@@ -76,7 +76,8 @@ class Sinker {
     }
   }
 
-  // A value of the body outside; what is the same in every step is computed when it is first asked for.
+  // Returns a value of the body as it is known outside; one that is the same in every step is computed when first
+  // needed.
   BatchedValue find(Value value) {
     const auto known = known_.find(value.id);
     if (known != known_.end()) return known->second;
@@ -118,14 +119,14 @@ class Sinker {
   void write_sum(const ScanEdit::Carry& carry, Value term) {
     const Value sum = sum_of(term);
     auto emitter = edit_.emitter();
-    // A sum that the caller gets may share its memory with what else is made of it.
+    // A sum that the caller gets may share its memory with other results that are made from it.
     if (detail::is_zeros(edit_.outer().graph(), carry.outer)) {
       return edit_.map(carry.result, sum, edit_.escapes(carry.result) && claims(sum));
     }
     edit_.map(carry.result, emitter.call("aten.add.Tensor", {carry.outer, sum}), true);
   }
 
-  // The value whose memory `value` is a view of.
+  // The value that owns the memory of `value`.
   Value root(Value value) const {
     const Graph& graph = edit_.outer().graph();
     for (const Node* node = graph.producer(value); node != nullptr && has_tag(node->op, Tag::kSharesStorage);
@@ -134,7 +135,7 @@ class Sinker {
     }
     return value;
   }
-  // Whether `value` is in memory that was made here and given to no other result that escapes.
+  // Returns whether `value` is in memory that was made here and that no other escaping result has; if so, claims it.
   bool claims(Value value) {
     const Value base = root(value);
     const auto& info = edit_.outer().graph().info(base);

@@ -1,4 +1,5 @@
-// Takes out of scans what need not be computed step by step: sums over the steps, and what only stacked outputs need.
+// Moves computations that need not run step by step out of scans: sums over the steps, and what only stacked outputs
+// need.
 //
 //   acc' = acc + mm(t(x), g)  for stacks x and g   ==>   acc + mm(all x as one matrix, all g as one)
 #pragma once
@@ -7,13 +8,13 @@
 
 namespace diptych {
 
-/// Returns `graph` with running sums and outputs of scans computed after the loop, from stacks of what the loop makes,
-/// where that is less work; see Note [What is sunk]. Rounding may differ: sums are added up in another order. Slots of
-/// the graph are kept; idempotent.
+/// Returns `graph` with running sums and outputs of scans computed after the loop, from stacks of the loop's values, if
+/// that is less work; see Note [What is sunk]. Rounding may differ: sums are added up in another order. Slots of the
+/// graph are kept; idempotent.
 Graph sink_from_scans(const Graph& graph);
 
 namespace detail {
-/// The same for one scan; false where there was nothing to do.
+/// Does the same for one scan; returns false if there is nothing to do.
 bool sink(ScanEdit& edit, const SinkOptions& options);
 }  // namespace detail
 

@@ -55,13 +55,12 @@ void SinkPlan::find_sums() {
     if (!term || term == carry.in || is_other_output || has_front) continue;
     const auto& meta = body_.meta(term);
     if (meta.sizes != body_.meta(carry.in).sizes || meta.dtype != body_.meta(carry.in).dtype) continue;
-    if (meta.dtype == at::kBool)
-      continue;  // added up they say whether any is true, and a product with a number does not
+    if (meta.dtype == at::kBool) continue;  // a sum of bools says whether any is true; a product with a number does not
     sums_.push_back({i, term});
   }
 }
 
-// What the carries that stay need, and what draws.
+// Marks the nodes that the remaining carries need, and those with effects.
 void SinkPlan::mark_needed() {
   std::vector<bool> is_sum_carry(edit_.carries.size());
   is_sum_.assign(body_.nodes().size(), false);
@@ -95,7 +94,7 @@ void SinkPlan::mark_moved() {
   }
 }
 
-// Whether all that reads the node is after the loop as well.
+// Whether everything that reads the node runs after the loop as well.
 bool SinkPlan::may_move(size_t index) const {
   const Node& node = body_.nodes()[index];
   if (!is_movable(body_, node) || !flow_.varies(node)) return false;
@@ -130,13 +129,13 @@ bool SinkPlan::has_rule(size_t index) const {
   return can_batch(body_, node, is_varying, edit_.attributes.length);
 }
 
-// Made in the loop and not known outside already.
+// Whether a value is made in the loop and not already known outside.
 bool SinkPlan::is_from_loop(Value value) const {
   const int32_t producer = flow_.producer(value);
   return flow_.varies(value) && !flow_.is_slice(value) && (producer < 0 || !moved_[producer]);
 }
 
-// What a moved node reads of the loop, past views that are moved with it.
+// The value of the loop that a moved node reads, behind views that are moved with it.
 Value SinkPlan::base(Value value) const {
   for (int32_t i = flow_.producer(value); i >= 0 && moved_[i]; i = flow_.producer(value)) {
     if (!has_tag(body_.nodes()[i].op, Tag::kSharesStorage)) break;
@@ -145,7 +144,7 @@ Value SinkPlan::base(Value value) const {
   return value;
 }
 
-// Marks what is stacked for the sake of nodes that gain by it, which others may then read for nothing.
+// Marks the values that are stacked for nodes that gain by it; other nodes may then read them for free.
 void SinkPlan::mark_anchored() {
   anchored_.assign(body_.num_values(), false);
   for (size_t i = moved_.size(); i-- > 0;) {
@@ -158,7 +157,7 @@ void SinkPlan::mark_anchored() {
   }
 }
 
-// What has to be stacked for the sake of nodes that gain nothing by it, this one among them.
+// The bytes that this node needs stacked and that are stacked only for nodes that gain nothing by it.
 int64_t SinkPlan::extra_bytes(size_t index) const {
   int64_t bytes = 0;
   for_each_operand_value(body_.nodes()[index], [&](Value operand) {
@@ -174,7 +173,7 @@ bool SinkPlan::gains(size_t index) const {
   return flow_.is_product_with_fixed(node) || (only_summed_[index] && has_tag(node.op, Tag::kComputeHeavy));
 }
 
-// The first node that should not have been moved; others are looked at when the plan without it is known.
+// Puts back the first node that should not have been moved, if there is one; the others are judged by the new plan.
 bool SinkPlan::put_back_one() {
   mark_anchored();
   for (size_t i = 0; i < moved_.size(); ++i) {
@@ -212,7 +211,7 @@ bool SinkPlan::drop_costly_sum() {
   });
   if (costly == sums_.end()) return false;
   sums_.erase(costly);
-  // With the sum in the loop other nodes are worth moving, or not.
+  // With the sum in the loop, other nodes may be worth moving, so all are judged again.
   put_back_.assign(put_back_.size(), false);
   return true;
 }

@@ -11,28 +11,29 @@ struct SinkOptions {
 };
 
 /// Note [What is sunk]
-/// A node that no next carry needs can run once over the stacks of what it reads. A carry that is a running sum,
-/// acc' = acc + f where nothing else reads acc, needs f in no step, either: its last value is the first plus the sum of
-/// f over the steps, which ops/summing.h may know without computing any f. The plan starts with every node that no
-/// other carry needs and puts nodes back into the body,
-/// - from the end, where no rule fits or a reader stays in the body;
-/// - from the front, where stacking what a node reads takes more memory than stacking what it makes. Exempt are matrix
-///   products with a fixed matrix, and those that are summed: T small ones are much slower than one large. So is what
-///   costs nothing, as everything that it reads is stacked anyway. An elementwise operator is worth an extra stack only
-///   for small slices;
-/// - where all that is stacked for their sake is more than the scan's slices and stacks were before, from the largest
-/// on.
-///   So memory at most doubles, and a body that computes again what it did not want to keep does not keep it here.
-/// A running sum whose f would have to be stacked stays in the loop, unless f is small: T values of f are rarely worth
-/// what one addition in place costs.
+/// A node that no next carry needs can run once, over the stacks of what it reads. A carry that is a running sum,
+/// acc' = acc + f where nothing else reads acc, does not need f in any step either: its last value is the first plus
+/// the sum of f over the steps, which ops/summing.h may know without computing any f. The plan starts with every node
+/// that no other carry needs and puts nodes back into the body:
+/// - from the end, nodes for which there is no rule, or that a node in the body reads;
+/// - from the front, nodes for which stacking what they read takes more memory than stacking what they make. Exempt are
+///   matrix products with a fixed matrix and products that are summed, since T small ones are much slower than one
+///   large one, and nodes that cost nothing because everything that they read is stacked anyway. An elementwise
+///   operator is worth an extra stack only for small slices;
+/// - the readers of the largest new stack, while all new stacks together take more than the scan's slices and stacks
+///   did before.
+///
+/// So memory at most doubles, and a body that computes again what it did not want to keep does not keep it here. A
+/// running sum whose f would have to be stacked stays in the loop, unless f is small: T values of f are rarely worth
+/// the cost of one addition in place.
 class SinkPlan {
  public:
   SinkPlan(const ScanEdit& edit, const SinkOptions& options);
 
   bool any() const;
-  /// Nodes that run after the loop, by index.
+  /// Whether a node, by index, runs after the loop.
   bool is_moved(size_t node) const { return moved_[node]; }
-  /// Whether a moved node's result is wanted as its sum over the steps and nothing else.
+  /// Whether only the sum over the steps of a moved node's result is needed.
   bool is_only_summed(size_t node) const { return only_summed_[node]; }
   struct Sum {
     size_t carry = 0;
@@ -66,7 +67,7 @@ class SinkPlan {
   std::vector<bool> is_sum_;      ///< by node: the addition of a sum
   std::vector<bool> is_term_;     ///< by value
   std::vector<bool> is_stacked_;  ///< by value: an output that is stacked
-  std::vector<bool> is_fronted_;  ///< by value: of a stack with a front, which stays what it is
+  std::vector<bool> is_fronted_;  ///< by value: stacked with a front; such a stack stays as it is
   std::vector<bool> needed_;      ///< by node
   std::vector<bool> put_back_, moved_, only_summed_;
   std::vector<bool> anchored_;  ///< by value: stacked for a node that gains by it

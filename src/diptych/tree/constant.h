@@ -14,7 +14,7 @@
 
 namespace diptych {
 
-/// What kind of constant a Constant holds; an integer never equals a float, as dtype promotion tells them apart.
+/// What kind of constant a Constant holds; an integer never equals a float, since dtype promotion distinguishes them.
 enum class ConstantKind : uint8_t {
   kNothing,
   kBool,
@@ -38,7 +38,7 @@ struct Constant {
   static Constant of(const at::Scalar& value);
   template <ConstantLeaf X>
   static Constant of(const X& value);
-  /// As code would write it: 3, 0.5, true, "relu", Float, cuda:0.
+  /// The constant as code would write it: 3, 0.5, true, "relu", Float, cuda:0.
   std::string str() const;
 };
 
@@ -54,7 +54,7 @@ Constant Constant::of(const X& value) {
   } else if constexpr (std::is_enum_v<X>) {
     return {ConstantKind::kEnum, static_cast<uint64_t>(value), 0, {}};
   } else if constexpr (std::is_integral_v<X>) {
-    // Of one value one encoding, whatever the width: only what int64_t can't hold is kept as unsigned.
+    // Each value has one encoding, whatever its width: only what int64_t can't hold is kept as unsigned.
     const bool is_large = std::is_unsigned_v<X> && static_cast<uint64_t>(value) > uint64_t{INT64_MAX};
     return {is_large ? ConstantKind::kUnsigned : ConstantKind::kInteger, static_cast<uint64_t>(value), 0, {}};
   } else if constexpr (std::is_floating_point_v<X>) {

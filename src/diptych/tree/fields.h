@@ -20,7 +20,7 @@ struct FieldRefs {
   std::tuple<Fields&...> refs;
 };
 
-/// What reads the list that DIPTYCH_FIELDS made; the class befriends it, so that the list may stand in a private part.
+/// Reads the list that DIPTYCH_FIELDS made; the class declares it a friend, so that the list may be in a private part.
 struct FieldAccess {
   template <class T>
   static auto refs(T& value) requires requires {
@@ -84,16 +84,16 @@ inline constexpr std::array<std::string_view, N> kFieldNames = split_names<N>(fi
 
 }  // namespace diptych::detail
 
-/// Lists the fields of the struct it stands in, in the order in which they are visited. Any number, none included;
-/// private ones too. A field that is left out is not seen: neither as a tensor nor by guards.
+/// Lists the fields of the struct that it is in, in the order in which they are visited. It takes any number of fields,
+/// including none, and private ones too. A field that is left out is seen neither as a tensor nor by guards.
 #define DIPTYCH_FIELDS(...)                                                                         \
   friend struct ::diptych::detail::FieldAccess;                                                     \
   auto diptych_fields() { return ::diptych::detail::FieldRefs(this, std::tie(__VA_ARGS__)); }       \
   auto diptych_fields() const { return ::diptych::detail::FieldRefs(this, std::tie(__VA_ARGS__)); } \
   static constexpr std::string_view diptych_field_names() { return #__VA_ARGS__; }
 
-/// Lists the public fields of a struct that can't be edited. Stands in the namespace of the struct (that is how it is
-/// found). At most 340 fields. A type with a comma in its name needs an alias.
+/// Lists the public fields of a struct that can't be edited. It must be in the namespace of the struct (that is how it
+/// is found). It takes at most 340 fields. A type with a comma in its name needs an alias.
 #define DIPTYCH_FIELDS_OF(Type, ...)                                                                           \
   [[maybe_unused]] inline auto diptych_fields_of(Type& value) {                                                \
     return ::diptych::detail::FieldRefs(&value, std::tie(__VA_OPT__(DIPTYCH_DETAIL_EACH_FIELD(__VA_ARGS__)))); \

@@ -63,8 +63,8 @@ struct LeafMapper : LeafVisitor {
 
 }  // namespace detail
 
-/// Returns `example` with its tensors replaced, in order, by `tensors`. What the example shares with others
-/// (std::shared_ptr, c10::List) is copied first.
+/// Returns `example` with its tensors replaced, in order, by `tensors`. Parts that the example shares with others
+/// (std::shared_ptr, c10::List) are copied first.
 /// Errors: UserError if there are not as many tensors as leaves, or if the example holds a module.
 template <class T>
 T unflatten(T example, c10::ArrayRef<at::Tensor> tensors, std::string_view name = "") {
@@ -92,8 +92,8 @@ bool matches(const TreeSpec& spec, const T& value) {
   return matcher.matched();
 }
 
-/// As matches(), and appends the value's tensors to `tensors` (which is left as it was where the answer is no).
-/// The tensors are copied handles, or addresses that are good while the value lives and is not changed.
+/// As matches(), and appends the value's tensors to `tensors` (which is left as it was if the value does not match).
+/// The tensors are copied handles, or addresses that are valid while the value lives and is not changed.
 template <class T>
 bool flatten_if_matches(const TreeSpec& spec, const T& value, c10::SmallVectorImpl<at::Tensor>& tensors) {
   const size_t size = tensors.size();

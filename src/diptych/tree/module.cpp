@@ -15,7 +15,7 @@ struct PrivateMembers {
 template struct PrivateMembers<&torch::nn::Module::buffers_, &torch::nn::Module::children_>;
 
 namespace {
-/// Names the protected member as a derived class may.
+/// Names the protected member, as a derived class may.
 struct ProtectedMembers : torch::nn::Module {
   static constexpr auto parameters() { return &ProtectedMembers::parameters_; }
 };

@@ -1,7 +1,7 @@
 // Visiting torch::nn modules and their holders: for each module of the tree, in the order of named_modules(), its
 // identity, its class, its training flag and how many parameters, buffers and submodules it has; then all parameters in
-// the order of named_parameters(), then all buffers in the order of named_buffers(), under those names. A header of its
-// own because torch's is slow to read.
+// the order of named_parameters(), then all buffers in the order of named_buffers(), under those names. This is a
+// separate header because torch's is slow to compile.
 #pragma once
 #include <torch/nn/module.h>
 
@@ -17,7 +17,7 @@ namespace detail {
 using NamedTensors = torch::OrderedDict<std::string, at::Tensor>;
 using NamedModules = torch::OrderedDict<std::string, std::shared_ptr<torch::nn::Module>>;
 
-/// What a module has registered itself, without the copies that named_parameters(), named_buffers() and
+/// Returns what a module itself has registered, without the copies that named_parameters(), named_buffers() and
 /// named_children() make: a guard reads these at every call.
 const NamedTensors& own_parameters(const torch::nn::Module& module);
 const NamedTensors& own_buffers(const torch::nn::Module& module);
@@ -26,7 +26,7 @@ int64_t count_defined(const NamedTensors& tensors);
 
 template <class Visitor>
 void visit_module_facts(const torch::nn::Module& module, const Path& path, Visitor& visitor) {
-  // Options such as a stride or a dropout rate are not visible here, so two modules are never taken for one another.
+  // Options such as a stride or a dropout rate are not visible here, so a module never matches another one.
   visitor.identity(path, &module, [&module] { return std::weak_ptr<const void>(module.weak_from_this()); });
   visitor.constant(Path(path, "class"), static_cast<int64_t>(typeid(module).hash_code()));
   visitor.constant(Path(path, "training"), module.is_training());

@@ -1,4 +1,5 @@
-// Where in a user's value a visitor stands: a chain of parts on the call stack that becomes text only when asked.
+// The place in a user's value that a visitor has reached: a chain of parts on the call stack that becomes text only on
+// request.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -19,8 +20,8 @@ class Path {
   Path(const Path& parent, std::string_view name) : parent_(&parent), name_(name), kind_(Kind::kName) {}
   /// The element or integer key `index` of `parent`.
   Path(const Path& parent, int64_t index) : parent_(&parent), index_(index), kind_(Kind::kIndex) {}
-  /// The root that prints as `name` with a number behind it: numbered("arg", 0) is "arg0". A static function, because
-  /// a constructor would read like a child.
+  /// Returns the root that prints as `name` followed by a number: numbered("arg", 0) is "arg0". It is a static function
+  /// because a constructor would look like that of a child.
   static Path numbered(std::string_view name, int64_t number) { return Path(name, number, Kind::kNumbered); }
   Path(const Path&) = delete;
   Path& operator=(const Path&) = delete;

@@ -41,14 +41,14 @@ size_t edit_distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
-/// How unlike a path is to what was asked for; a path that ends with the asked name is nearest.
+/// How much a path differs from the one that was asked for; a path that ends with the asked name is nearest.
 size_t unlikeness(std::string_view path, std::string_view asked) {
   const bool is_tail =
       path.size() > asked.size() && path.ends_with(asked) && path[path.size() - asked.size() - 1] == '.';
   return is_tail && !asked.empty() ? 0 : edit_distance(path, asked);
 }
 
-/// "did you mean 'params.w', 'params.b' or ...?", the three nearest.
+/// "The nearest are: 'params.w', 'params.b'.", with up to three paths.
 std::string nearest_text(std::vector<std::string> paths, std::string_view asked) {
   if (paths.empty()) return "There are none.";
   std::stable_sort(paths.begin(), paths.end(),
@@ -68,7 +68,7 @@ std::optional<size_t> find_path(const std::vector<SlotInfo>& slots, std::string_
 
 std::string type_text(const SlotInfo& info) { return info.meta ? type_string(*info.meta) : "none"; }
 
-/// One section of the table; `note(i)` is what is said behind slot i.
+/// One section of the table; `note(i)` is printed after slot i.
 template <class Note>
 void print_section(std::string& text, std::string_view title, const std::vector<SlotInfo>& slots, Note&& note) {
   text += fmt::format("{} ({})\n", title, slots.size());
@@ -172,7 +172,7 @@ std::vector<std::string> Signature::paths(const std::vector<SlotInfo>& slots, Sl
 }
 
 std::vector<size_t> Signature::differentiable_outputs() const {
-  // Tangents stand in the order of their outputs, so an output that has been passed is not looked at again.
+  // Tangents are in the order of their outputs, so an output that has been passed is not considered again.
   const auto tangents = paths(backward_inputs_, SlotKind::kTangent);
   std::vector<size_t> indices;
   for (size_t i = 0; i < forward_outputs_.size() && indices.size() < tangents.size(); ++i) {

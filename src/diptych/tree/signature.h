@@ -1,5 +1,5 @@
-// The signature of a pair of graphs: what stands in each input and output slot of the forward and the backward graph.
-// Slots never move, so a path or an index that a program has looked up stays good for the pair.
+// The signature of a pair of graphs: what each input and output slot of the forward and the backward graph holds. Slots
+// never move, so a path or an index that a program has looked up stays valid for the pair.
 #pragma once
 #include <cstdint>
 #include <iosfwd>
@@ -12,7 +12,7 @@
 
 namespace diptych {
 
-/// That a user's output is an input, or shares its storage.
+/// Says that a user's output is an input or an earlier output, or shares the storage of one.
 struct OutputAlias {
   enum class Kind : uint8_t { kIsInput, kViewOfInput, kIsOutput, kViewOfOutput };
   Kind kind = Kind::kIsInput;
@@ -20,19 +20,19 @@ struct OutputAlias {
   size_t target = 0;  ///< index of the forward input, or of the earlier output, that it aliases
 };
 
-/// One slot with what stands in it; no metadata where nothing does, as for the gradient of an input that nothing
-/// reaches.
+/// One slot with the metadata of its value; an empty slot has none, such as that for the gradient of an input that no
+/// gradient reaches.
 struct SlotInfo {
   Slot slot;
   std::optional<TensorMeta> meta;
 };
 
-/// Reads of slots: of the four lists, the paths of mutated outputs and of gradients are those of their inputs, the
-/// paths of tangents those of their outputs, and residuals are called alike in both graphs.
+/// The four lists of slots of a pair. Mutated outputs and gradients have the paths of their inputs, tangents have the
+/// paths of their outputs, and residuals have the same paths in both graphs.
 class Signature {
  public:
   Signature() = default;
-  /// The signature of a function that nothing is differentiated through.
+  /// Makes the signature of a function without a backward.
   explicit Signature(const Graph& forward, std::vector<OutputAlias> aliases = {});
   /// Errors: InternalError if the two graphs do not fit each other, naming the slot.
   Signature(const Graph& forward, const Graph& backward, std::vector<OutputAlias> aliases = {});
@@ -52,20 +52,19 @@ class Signature {
   /// Indices of the forward outputs, mutated inputs included, that have a tangent slot.
   std::vector<size_t> differentiable_outputs() const;
 
-  /// The forward input called `path`. Errors: UserError names the nearest paths.
+  /// Returns the index of the forward input called `path`. Errors: UserError names the nearest paths.
   size_t index_of_input(std::string_view path) const;
-  /// The user's output called `path`. Errors: UserError names the nearest paths.
+  /// Returns the index of the user's output called `path`. Errors: UserError names the nearest paths.
   size_t index_of_output(std::string_view path) const;
-  /// The backward output that holds the gradient of the forward input `path`.
-  /// A captured pair has a slot for each input; where nothing flows it stays empty, see has_gradient().
+  /// Returns the index of the backward output that holds the gradient of the forward input `path`. A captured pair has
+  /// a slot for each input; it is empty if no gradient reaches the input, see has_gradient().
   /// Errors: UserError if there is no such input (names the nearest), or if the backward has no slot for it (says why).
   size_t gradient_of(std::string_view path) const;
-  /// Whether anything flows to the forward input `path`; where not, its gradient is undefined. Errors: as
-  /// gradient_of().
+  /// Whether a gradient reaches the forward input `path`; if not, its gradient is undefined. Errors: as gradient_of().
   bool has_gradient(std::string_view path) const;
 
   const std::vector<OutputAlias>& aliases() const { return aliases_; }
-  /// What the user's output aliases, if it does. Errors: UserError if there is no such output.
+  /// Returns what the user's output aliases, if anything. Errors: UserError if there is no such output.
   std::optional<OutputAlias> alias_of(size_t output) const;
   /// "output 2 is a view of x", "output 1 is x"; empty for an output that aliases nothing. Errors: as alias_of().
   std::string alias_text(size_t output) const;
@@ -88,8 +87,8 @@ class Signature {
 
 std::ostream& operator<<(std::ostream& stream, const Signature& signature);
 
-/// Says where and how two signatures first differ: "forward input 3 'params.w': expected f32[4,4], got f32[4,8]".
-/// Nothing if they are equal.
+/// Returns where and how two signatures first differ: "forward input 3 'params.w': expected f32[4,4], got f32[4,8]";
+/// nullopt if they are equal.
 std::optional<std::string> mismatch(const Signature& expected, const Signature& got);
 
 }  // namespace diptych

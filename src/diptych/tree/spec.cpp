@@ -68,7 +68,7 @@ std::string_view constant_noun(ConstantKind kind) {
   }
 }
 
-/// The keys of `keys` that `others` lacks, as "'a', 'b'".
+/// The elements of `keys` that `others` lacks, as "'a', 'b'".
 std::string keys_missing_from(const std::vector<std::string>& others, const std::vector<std::string>& keys) {
   std::string text;
   for (const auto& key : keys) {
@@ -105,7 +105,8 @@ bool TreeSpec::same_entry(size_t index, const TreeSpec& other) const {
   if (mine.kind != theirs.kind || mine.detail != theirs.detail) return false;
   if (has_text(mine)) return texts_[mine.bits] == other.texts_[theirs.bits];
   if (mine.kind != Kind::kIdentity) return mine == theirs;
-  // Of two live objects at one address, both are the same; a dead one is equal to its own record only.
+  // Two live objects at one address are the same object; a dead object never equals a live one that now has its
+  // address.
   return mine.bits == theirs.bits && (is_alive(mine) == other.is_alive(theirs));
 }
 
@@ -196,7 +197,7 @@ std::optional<std::string> first_difference(const TreeSpec& expected, const Tree
     const std::string& path = got.paths_[i];
     return fmt::format("{}: {}", path.empty() ? "the value" : path, expected.entry_difference(i, got));
   }
-  // A visit of one value never is the beginning of another's; but a call may have more arguments than another.
+  // The entries of one value are never a prefix of those of another, but one call may have more arguments than another.
   if (got.entries_.size() > common) return fmt::format("{}: expected no such argument", got.paths_[common]);
   if (expected.entries_.size() > common) return fmt::format("{}: this argument is missing", expected.paths_[common]);
   return std::nullopt;

@@ -1,5 +1,5 @@
-// The structure of a value without its tensors: what two calls must agree on to share a graph, and under which path
-// each tensor stands. Recording one allocates; comparing a value with one, or hashing a value, does not.
+// The structure of a value without its tensors: what two calls must agree on to share a graph, and the path of each
+// tensor. Recording one allocates; comparing a value with one, or hashing a value, does not.
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <c10/util/SmallVector.h>
@@ -16,13 +16,13 @@
 
 namespace diptych {
 
-/// One event of a visit, in comparable form. Two values have one structure when their visits are the same entries.
+/// One event of a visit, in comparable form. Two values have the same structure if their visits have the same entries.
 struct TreeEntry {
   enum class Kind : uint8_t { kStructure, kIntegerKey, kStringKey, kTensor, kModuleTensor, kIdentity, kConstant };
   Kind kind = Kind::kTensor;
   uint8_t detail = 0;      ///< the Structure or the ConstantKind
-  uint64_t bits = 0;       ///< the number, integer key or address; of a string, its index in the spec's texts
-  uint64_t more_bits = 0;  ///< of a constant, its second word; of an identity, 1 + its index in the spec's owners, or 0
+  uint64_t bits = 0;       ///< the number, integer key or address; for a string, its index in the spec's texts
+  uint64_t more_bits = 0;  ///< a constant's second word; for an identity, 1 + its index in the spec's owners, or 0
 
   bool operator==(const TreeEntry&) const = default;
 };
@@ -31,15 +31,16 @@ struct TreeEntry {
 class TreeSpec {
  public:
   size_t num_tensors() const { return tensor_entries_.size(); }
-  /// The path of tensor `index`, in the order in which flatten() gives them.
+  /// The path of tensor `index`, in the order in which flatten() returns them.
   const std::string& tensor_path(size_t index) const { return paths_[tensor_entries_[index]]; }
   std::vector<std::string> tensor_paths() const;
   /// Whether tensor `index` belongs to a module.
   bool is_module_tensor(size_t index) const;
   uint64_t hash() const { return hash_; }
-  /// The first tensor whose class redefines what operators do: "'x' is a Mine"; empty if there is none. Not compared.
+  /// Names the first tensor whose class redefines what operators do: "'x' is a Mine"; empty if there is none. Not
+  /// compared.
   const std::string& subclass() const { return subclass_; }
-  /// Whether both describe one structure; paths are not compared, as names of arguments do not matter.
+  /// Whether both describe the same structure; paths are not compared, since names of arguments do not matter.
   bool operator==(const TreeSpec& other) const;
   /// One line per tensor and constant: "params.w  tensor".
   std::string str() const;
@@ -50,7 +51,7 @@ class TreeSpec {
   friend std::optional<std::string> first_difference(const TreeSpec& expected, const TreeSpec& got);
 
   bool same_entry(size_t index, const TreeSpec& other) const;
-  /// Whether the object of an identity entry still exists, so that its address means it and no successor.
+  /// Whether the object of an identity entry still exists, so that its address means that object and not a later one.
   bool is_alive(const TreeEntry& entry) const {
     return entry.more_bits == 0 || !owners_[entry.more_bits - 1].expired();
   }
@@ -69,8 +70,8 @@ class TreeSpec {
   uint64_t hash_ = 0;
 };
 
-/// Says where and how two structures first differ, `got` being wrong: "batch.tokens: expected a vector of 3, got 4".
-/// Nothing if they are equal.
+/// Returns where and how two structures first differ, `got` being wrong: "batch.tokens: expected a vector of 3, got 4";
+/// nullopt if they are equal.
 std::optional<std::string> first_difference(const TreeSpec& expected, const TreeSpec& got);
 
 namespace detail {
@@ -112,7 +113,7 @@ class TreeHasher : public LeafVisitor {
   uint64_t hash_ = 0;
 };
 
-/// A visitor that collects the tensors of what it visits and writes down the structure.
+/// A visitor that collects the tensors of the values that it visits and records their structure.
 class TreeRecorder : public LeafVisitor {
  public:
   void tensor(const Path& path, const at::Tensor& tensor);
@@ -174,9 +175,9 @@ class TreeMatcherBase : public LeafVisitor {
       take({TreeEntry::Kind::kConstant, kind, constant.bits, constant.more_bits});
     }
   }
-  /// No capture is made of one.
+  /// A tensor of such a class never matches, since it is never captured.
   void subclass(const Path&, std::string_view) { fail(); }
-  /// Whether all that was visited is all of the spec. Ask when the visit is over.
+  /// Whether the visit matched the spec from its first to its last entry. Call it when the visit is over.
   bool matched() const { return next_ == end_ && next_ != nullptr; }
 
  protected:
@@ -212,8 +213,8 @@ class TreeMatcherBase : public LeafVisitor {
   const TreeEntry* end_;
 };
 
-/// A visitor that compares what it visits with a spec and calls `collect(const at::Tensor&)` for each tensor meanwhile;
-/// after a difference it collects no more. The hot path of a compiled function's cache.
+/// A visitor that compares what it visits with a spec and calls `collect(const at::Tensor&)` for each tensor on the
+/// way; after a difference it collects no more. This is the hot path of a compiled function's cache.
 template <class Collect>
 class TreeMatcher : public TreeMatcherBase {
  public:

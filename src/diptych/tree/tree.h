@@ -1,7 +1,7 @@
 // Visiting the leaves of a user's value in one fixed order: depth first in declaration order for tuples, pairs, arrays,
 // sequences, optionals and structs with a field list; by sorted key for maps. Modules: see tree/module.h.
 // This header holds templates only and is on the hot path of every call of a compiled function: nothing here allocates,
-// but for the sorting of more than 16 keys of an unordered map.
+// except for sorting more than 16 keys of an unordered map.
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <c10/util/SmallVector.h>
@@ -34,8 +34,8 @@ class List;
 
 namespace diptych {
 
-/// What a visitor's structure() reports: a property of the value, other than its tensors and constants, that must be
-/// the same for two values to be of one structure. In brackets, the number that goes with it.
+/// What a visitor's structure() reports: a property of the value, other than its tensors and constants, that two values
+/// must share to have the same structure. The number that goes with it is in brackets.
 enum class Structure : uint8_t {
   kTuple,       ///< a tuple, pair or array [elements]
   kStruct,      ///< a struct with a field list [fields]
@@ -49,9 +49,10 @@ enum class Structure : uint8_t {
   kChildren,    ///< a module's direct submodules [how many]
 };
 
-/// What a visitor is told, with answers that do nothing: a visitor derives from this and redeclares what it wants.
-/// One that assigns to the tensors it is given declares `static constexpr bool kReplacesTensors = true`; then a value
-/// that is shared (std::shared_ptr, c10::List) is copied before it is entered, so that no other holder sees the change.
+/// The calls that a visitor gets, with bodies that do nothing: a visitor derives from this and redeclares those that it
+/// needs. One that assigns to the tensors that it is given declares `static constexpr bool kReplacesTensors = true`;
+/// then a value that is shared (std::shared_ptr, c10::List) is copied before it is entered, so that no other holder
+/// sees the change.
 struct LeafVisitor {
   /// A tensor, defined or not. For a visit to a const value the argument is const.
   void tensor(const Path& path, const at::Tensor& tensor) {}
@@ -64,8 +65,8 @@ struct LeafVisitor {
   void key(const Path& map_path, Key key) {}
   /// A parameter or buffer of a module, which can be read but not replaced: the module holds further handles to it.
   void module_tensor(const Path& path, const at::Tensor& tensor) {}
-  /// Says that the tensor that comes next, or one that is held here and not visited, is of a class of the host language
-  /// that redefines what operators do: `what`. No capture is made of it.
+  /// Says that the next tensor, or one that is held here and not visited, is of a class of the host language that
+  /// redefines what operators do: `what`. Such a tensor is never captured.
   void subclass(const Path& path, std::string_view what) {}
   /// An object known by its address, such as a module. `make_owner()` returns a std::weak_ptr<const void> to it, by
   /// which a later check can tell that the address still means the same object; an empty one if nobody shares it.
@@ -73,7 +74,7 @@ struct LeafVisitor {
   void identity(const Path& path, const void* object, MakeOwner&& make_owner) {}
 };
 
-/// Leaves that are part of the program and not tensors: numbers, enums (dtypes, layouts and memory formats are some),
+/// Leaves that are part of the program and not tensors: numbers, enums (such as dtypes, layouts and memory formats),
 /// strings, at::Scalar, c10::Device, and the types of nothing.
 template <class T>
 concept ConstantLeaf =
@@ -88,7 +89,7 @@ template <class T>
 struct Tree;
 
 /// Calls `visitor` for the leaves and the structure of `value`, in the fixed order.
-/// Errors: a type that Diptych does not know fails to compile, with a text that says how to make it known.
+/// Errors: a type that Diptych does not know fails to compile, with a message that says how to make it known.
 template <class T, class Visitor>
 void visit_leaves(T& value, const Path& path, Visitor& visitor) {
   Tree<std::remove_cv_t<T>>::visit(value, path, visitor);
@@ -168,7 +169,7 @@ void visit_entries(Entries& entries, GetEntry&& get, const Path& path, Visitor& 
   for (auto& entry : entries) visit_leaves(get(entry).second, Path(path, key_view(get(entry).first)), visitor);
 }
 
-/// For maps that are not in key order themselves. The order is that of operator<, whatever the map compares with.
+/// Visits maps that are not in key order themselves. The order is that of operator<, whatever the map compares with.
 template <class Map, class Visitor>
 void visit_sorted(Map& map, const Path& path, Visitor& visitor) {
   using Entry = std::remove_reference_t<decltype(*map.begin())>;
@@ -247,7 +248,7 @@ struct Tree<std::array<T, n>> {
 };
 
 namespace detail {
-/// Every container that is a sequence of stored elements.
+/// Visits every container that is a sequence of stored elements.
 struct SequenceTree {
   template <class Value, class Visitor>
   static void visit(Value& value, const Path& path, Visitor& visitor) {
