@@ -27,9 +27,9 @@ c10::FunctionSchema parse_declaration(std::string_view declaration) {
   const std::string text = full_text(declaration);
   try {
     return torch::jit::parseSchema(text);
-  } catch (const c10::Error& error) {
+  } catch (const std::exception& error) {
     throw UserError(
-        fmt::format("[HopSchema] '{}' can't be read as a schema: {}", declaration, error.what_without_backtrace()));
+        fmt::format("[HopSchema] '{}' can't be read as a schema: {}", declaration, detail::words_of(error)));
   }
 }
 
