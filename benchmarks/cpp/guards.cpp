@@ -22,10 +22,10 @@ void fill(Cache& cache, const std::vector<Tensors>& captures) {
     const Flattened flat = detail::flatten_arguments({}, inputs);
     Cache::Tensors tensors;
     detail::match_arguments(flat.spec, tensors, inputs);
-    const auto code =
-        std::make_shared<CompiledFunction>(sum_of_first, flat.tensors, flat.spec.tensor_paths(), AotOptions{});
-    cache.insert(
-        std::make_shared<Cache::Entry>(flat.spec, GlobalState::current(), Cache::guards_of(*code, tensors), code));
+    const auto captured =
+        std::make_shared<CapturedFunction>(sum_of_first, flat.tensors, flat.spec.tensor_paths(), AotOptions{});
+    cache.insert(std::make_shared<Cache::Entry>(flat.spec, GlobalState::current(), Cache::guards_of(*captured, tensors),
+                                                std::make_shared<CompiledFunction>(captured)));
   }
 }
 
