@@ -10,6 +10,8 @@
 #include "suites.h"
 
 namespace diptych::bench {
+
+using namespace detail;
 namespace {
 
 constexpr int64_t kCarries = 64;

@@ -9,6 +9,8 @@
 
 namespace diptych::bench {
 
+using namespace detail;
+
 /// A model's function on one list: parameters, then buffers, then data.
 struct FlatModel {
   FlatFunction function;

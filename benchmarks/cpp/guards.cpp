@@ -6,6 +6,8 @@
 #include "models.h"
 
 namespace diptych::bench {
+
+using namespace detail;
 namespace {
 
 Tensors inputs_of(int64_t count) {

@@ -19,6 +19,8 @@
 #include "tensors.h"
 
 namespace diptych::python {
+
+using namespace detail;
 namespace {
 
 namespace ag = torch::autograd;

@@ -12,6 +12,8 @@
 #include "function.h"
 
 namespace diptych::python {
+
+using namespace detail;
 namespace {
 
 /// A compiled function that Python calls with positional and keyword arguments.

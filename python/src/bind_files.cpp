@@ -10,6 +10,8 @@
 
 namespace diptych::python {
 
+using namespace detail;
+
 void bind_files(py::module_& module) {
   module.def(
       "make_pair", &make_pair, py::arg("forward"), py::arg("backward"),

@@ -19,6 +19,8 @@
 #include "tensors.h"
 
 namespace diptych::python {
+
+using namespace detail;
 namespace {
 
 py::object to_python(const SizeExpr& size) { return size.is_static() ? py::cast(size.hint()) : py::cast(size); }

@@ -8,6 +8,8 @@
 
 namespace diptych::python {
 
+using namespace detail;
+
 void bind_signature(py::module_& module) {
   py::class_<SlotInfo>(module, "SlotInfo", "A slot and what stands in it.")
       .def_property_readonly(

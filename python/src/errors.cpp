@@ -90,7 +90,8 @@ const char* advice_for(const std::string& text, const py::error_already_set& err
   return words;
 }
 
-// Returns "file.py:12", the innermost line of the traceback that is not torch's, or how to find a line where there is none.
+// Returns "file.py:12", the innermost line of the traceback that is not torch's, or how to find a line where there is
+// none.
 std::string traced_line(const py::error_already_set& error) {
   std::string line =
       "a line inside torch (capture parts of the function on their own to find the call that leads to it)";

@@ -12,6 +12,8 @@
 
 namespace diptych::python {
 
+using namespace detail;
+
 /// The arguments of one call: positional ones, then keyword ones in the order of the function's parameters.
 struct Arguments {
   using Names = std::vector<std::string>;

@@ -17,6 +17,8 @@
 #include "kinds.h"
 
 namespace diptych::python {
+
+using namespace detail;
 namespace {
 
 thread_local HostWatch* current_watch = nullptr;

@@ -11,6 +11,8 @@
 
 namespace diptych::python {
 
+using namespace detail;
+
 namespace py = pybind11;
 
 /// Note [What a function does on the host]: a graph holds only operators. A random number of Python, the time of day or

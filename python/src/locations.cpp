@@ -12,6 +12,8 @@
 #include "diptych/trace/location.h"
 
 namespace diptych::python {
+
+using namespace detail;
 namespace {
 
 namespace py = pybind11;

@@ -9,7 +9,7 @@
 #include "diptych/base/switches.h"
 #include "diptych/compile/aot.h"
 #include "diptych/compile/backends.h"
-#include "diptych/compile/cache.h"
+#include "diptych/compile/cache_stats.h"
 #include "diptych/compile/gradients.h"
 #include "diptych/compile/options.h"
 #include "diptych/distributed/buckets.h"

@@ -20,6 +20,8 @@
 #include "testing/tensors.h"
 
 namespace diptych::testing {
+
+using namespace detail;
 namespace {
 
 namespace ag = torch::autograd;

@@ -10,6 +10,8 @@
 #include "models/gpt.h"
 
 namespace diptych::testing {
+
+using namespace detail;
 namespace {
 
 TEST(DynamicSizes, TwoCapturesForAnyNumberOfBatchSizes) {

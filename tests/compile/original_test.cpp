@@ -9,6 +9,8 @@
 #include "testing/eager_check.h"
 
 namespace diptych::testing {
+
+using namespace detail;
 namespace {
 
 /// What a binding would have seen, as a test tells it.

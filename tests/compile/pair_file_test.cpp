@@ -10,6 +10,8 @@
 #include "testing/expect_error.h"
 
 namespace diptych::testing {
+
+using namespace detail;
 namespace {
 
 class PairFile : public ::testing::Test {

@@ -5,6 +5,8 @@
 #include "testing/eager_check.h"
 
 namespace diptych::testing {
+
+using namespace detail;
 namespace {
 
 Tensors two_leaves() {

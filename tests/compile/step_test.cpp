@@ -13,6 +13,8 @@
 #include "diptych/passes/remove_dead_nodes.h"
 
 namespace diptych::testing {
+
+using namespace detail;
 namespace {
 
 namespace ag = torch::autograd;

@@ -7,6 +7,8 @@
 #include "testing/expect_error.h"
 
 namespace diptych::distributed {
+
+using namespace detail;
 namespace {
 
 std::vector<std::vector<size_t>> members(const std::vector<at::Tensor>& parameters, const BucketOptions& options) {

@@ -63,12 +63,12 @@ void trace() {
 
 dp::Joint joint_of() {
   const dp::FlatFunction flat = [](const Tensors& t) { return dp::FlatResult{{function(t[0], t[1])}, {"y"}}; };
-  return dp::JointCapture(flat, {x, w}, {"x", "w"}).joint();
+  return dp::detail::JointCapture(flat, {x, w}, {"x", "w"}).joint();
 }
 
 void joint() { std::cout << joint_of().graph.code(); }
 
-dp::Split split_of() { return dp::split_joint(dp::lower_joint(joint_of(), {}), dp::min_cut()); }
+dp::Split split_of() { return dp::split_joint(dp::detail::lower_joint(joint_of(), {}), dp::min_cut()); }
 
 void partition() {
   const dp::Split split = split_of();
@@ -81,13 +81,14 @@ void count(const char* name, const dp::Graph& before, const dp::Graph& after) {
 
 void passes() {
   const dp::Split split = split_of();
-  count("forward", split.forward, dp::lower(dp::Stage::kForward, split.forward));
-  count("backward", split.backward, dp::lower(dp::Stage::kBackward, split.backward));
+  count("forward", split.forward, dp::detail::lower(dp::detail::Stage::kForward, split.forward));
+  count("backward", split.backward, dp::detail::lower(dp::detail::Stage::kBackward, split.backward));
 }
 
 void backend() {
-  const auto executable = dp::InterpreterBackend().compile(dp::lower(dp::Stage::kForward, split_of().forward));
-  const auto& program = dynamic_cast<const dp::InterpreterExecutable&>(*executable).program();
+  const auto executable =
+      dp::detail::InterpreterBackend().compile(dp::detail::lower(dp::detail::Stage::kForward, split_of().forward));
+  const auto& program = dynamic_cast<const dp::detail::InterpreterExecutable&>(*executable).program();
   const auto counts = program.call_counts();
   std::cout << "registers: " << program.num_registers() << "\ncalls: " << counts.direct << " direct, " << counts.boxed
             << " boxed, " << counts.reusing << " that may run in place\n";

@@ -2,6 +2,8 @@
 #include "testing/refusal.h"
 
 namespace diptych::testing {
+
+using namespace detail;
 namespace {
 
 at::Tensor block(const at::Tensor& x) {

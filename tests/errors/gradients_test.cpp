@@ -2,6 +2,8 @@
 #include "testing/refusal.h"
 
 namespace diptych::testing {
+
+using namespace detail;
 namespace {
 
 TEST(Grad, RefusesAFunctionOfMoreThanOneNumber) {

@@ -14,6 +14,8 @@
 #include "fuzz/shrink.h"
 
 namespace diptych::fuzz {
+
+using namespace detail;
 namespace {
 
 constexpr int64_t kBatch = 100;

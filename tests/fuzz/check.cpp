@@ -10,6 +10,8 @@
 #include "fuzz/operators.h"
 
 namespace diptych::fuzz {
+
+using namespace detail;
 namespace {
 
 using testing::Function;

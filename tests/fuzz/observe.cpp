@@ -1,6 +1,8 @@
 #include "fuzz/observe.h"
 
 namespace diptych::fuzz {
+
+using namespace detail;
 namespace {
 
 using testing::Function;

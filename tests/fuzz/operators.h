@@ -9,6 +9,8 @@
 
 namespace diptych::fuzz {
 
+using namespace detail;
+
 /// Random choices among the variables that are live where a statement is added.
 class Chooser {
  public:

@@ -12,6 +12,8 @@
 
 namespace diptych::fuzz {
 
+using namespace detail;
+
 using testing::Tensors;
 
 /// One operator call. Variables are numbers that never change, so that statements can be dropped.

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 namespace diptych::fuzz {
+
+using namespace detail;
 namespace {
 
 using Judge = std::function<bool(const Program&)>;

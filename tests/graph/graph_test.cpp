@@ -11,6 +11,8 @@
 #include "testing/expect_error.h"
 
 namespace diptych {
+
+using namespace detail;
 namespace {
 
 using testing::expect_error;

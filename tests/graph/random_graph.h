@@ -11,6 +11,8 @@
 
 namespace diptych::testing {
 
+using namespace detail;
+
 inline const HopSchema* test_hop(std::string_view name) {
   static const HopSchema scan("scan(Tensor[] init, Tensor like, int length, float scale=0.5, int[] fronts=[])",
                               {"step"});

@@ -12,6 +12,8 @@
 #include "diptych/graph/size_pattern.h"
 
 namespace diptych {
+
+using namespace detail;
 namespace {
 
 using Lists = std::vector<std::vector<int64_t>>;

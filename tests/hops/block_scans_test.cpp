@@ -11,6 +11,8 @@
 #include "testing/pass_case.h"
 
 namespace diptych::testing {
+
+using namespace detail;
 namespace {
 
 // Blocks of two or more steps, however little there is.

@@ -1,6 +1,8 @@
 #include "hops/generic_set.h"
 
 namespace diptych::testing {
+
+using namespace detail;
 namespace {
 
 StepResult split_and(const LoopFunction& run, const Case& loop, const Tensors& inputs) {

@@ -7,6 +7,8 @@
 #include "hops/unrolled.h"
 
 namespace diptych::testing {
+
+using namespace detail;
 namespace {
 
 TEST(OptimizeScans, DoesNothingWhenItIsSwitchedOff) {

@@ -11,6 +11,8 @@
 #include "testing/pass_case.h"
 
 namespace diptych::testing {
+
+using namespace detail;
 namespace {
 
 // As expect_pass, for graphs that the interpreter alone can run, and with sums in another order.

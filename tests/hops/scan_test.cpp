@@ -2,6 +2,8 @@
 #include "hops/unrolled.h"
 
 namespace diptych::testing {
+
+using namespace detail;
 namespace {
 
 Tensors join(std::pair<Tensors, Tensors> parts) {

@@ -10,6 +10,8 @@
 #include "interpreter/graph_builder.h"
 
 namespace diptych {
+
+using namespace detail;
 namespace {
 
 using test::GraphBuilder;

@@ -11,6 +11,8 @@
 #include "interpreter/graph_builder.h"
 
 namespace diptych {
+
+using namespace detail;
 namespace {
 
 using test::GraphBuilder;

@@ -4,6 +4,8 @@
 #include <torch/types.h>
 
 namespace diptych {
+
+using namespace detail;
 namespace {
 
 /// A graph of one node over float inputs of the given shapes.

@@ -7,6 +7,8 @@
 #include "diptych/ops/shapes.h"
 
 namespace diptych::test {
+
+using namespace detail;
 namespace {
 
 at::Tensor to_meta(const at::Tensor& tensor) {

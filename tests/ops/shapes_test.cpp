@@ -8,6 +8,8 @@
 #include "ops/shapes_check.h"
 
 namespace diptych::test {
+
+using namespace detail;
 namespace {
 
 TEST(Shapes, OfPointwiseOperatorsAreTheCpuKernels) { expect_shapes_match(pointwise_samples()); }

@@ -9,6 +9,8 @@
 #include "diptych/ops/hop_schemas.h"
 
 namespace diptych {
+
+using namespace detail;
 namespace {
 
 bool has(const char* name, Tag tag) { return has_tag(Op::find(name), tag); }

@@ -6,6 +6,8 @@
 #include "diptych/ops/tags.h"
 
 namespace diptych {
+
+using namespace detail;
 namespace {
 
 bool tagged(const char* name, Tag tag) { return has_tag(Op::find(name), tag); }

@@ -10,6 +10,8 @@
 #include "testing/pass_case.h"
 
 namespace diptych {
+
+using namespace detail;
 namespace {
 
 using testing::GraphWriter;

@@ -7,6 +7,8 @@
 #include "testing/pass_case.h"
 
 namespace diptych {
+
+using namespace detail;
 namespace {
 
 std::vector<at::Tensor> evaluate(const Graph& graph) { return testing::run_graph(graph, {}); }

@@ -11,6 +11,8 @@
 #include "diptych/graph/parse.h"
 
 namespace diptych {
+
+using namespace detail;
 namespace {
 
 Graph viewed(int64_t rows, int64_t columns, const char* op = "aten.view") {

@@ -7,6 +7,8 @@
 #include "testing/random_joint.h"
 
 namespace diptych {
+
+using namespace detail;
 namespace {
 
 using detail::CheckpointedRegions;

@@ -10,6 +10,8 @@
 #include "testing/random_joint.h"
 
 namespace diptych {
+
+using namespace detail;
 namespace {
 
 using testing::JointCase;

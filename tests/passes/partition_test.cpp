@@ -13,6 +13,8 @@
 #include "testing/random_joint.h"
 
 namespace diptych {
+
+using namespace detail;
 namespace {
 
 using testing::expect_error;

@@ -6,6 +6,8 @@
 #include "testing/pass_case.h"
 
 namespace diptych {
+
+using namespace detail;
 namespace {
 
 using testing::expect_pass;

@@ -11,6 +11,8 @@
 #include "testing/pass_case.h"
 
 namespace diptych {
+
+using namespace detail;
 namespace {
 
 Graph sample() {

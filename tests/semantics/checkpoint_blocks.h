@@ -5,6 +5,8 @@
 
 namespace diptych::testing {
 
+using namespace detail;
+
 inline constexpr int64_t kRows = 6;
 inline constexpr int64_t kWidth = 8;
 inline constexpr int64_t kActivation = kRows * kWidth * 4;

@@ -4,6 +4,8 @@
 #include "semantics/checkpoint_blocks.h"
 
 namespace diptych::testing {
+
+using namespace detail;
 namespace {
 
 TEST(CheckpointRegions, ViewsAndInPlaceOperatorsInside) {

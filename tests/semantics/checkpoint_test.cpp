@@ -5,6 +5,8 @@
 #include "semantics/checkpoint_blocks.h"
 
 namespace diptych::testing {
+
+using namespace detail;
 namespace {
 
 TEST(CheckpointPolicies, EveryPolicyGivesEagersValuesAndGradients) {

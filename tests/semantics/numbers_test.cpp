@@ -3,6 +3,8 @@
 #include "testing/eager_check.h"
 
 namespace diptych::testing {
+
+using namespace detail;
 namespace {
 
 at::Tensor number(const at::Scalar& value) {

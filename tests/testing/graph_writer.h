@@ -6,6 +6,8 @@
 
 namespace diptych::testing {
 
+using namespace detail;
+
 /// Writes one graph. Operands that are left off at the end take the schema's defaults.
 class GraphWriter {
  public:

@@ -6,6 +6,8 @@
 
 namespace diptych::testing {
 
+using namespace detail;
+
 /// Random inputs for `graph`, from a fixed seed; floating tensors only.
 inline std::vector<at::Tensor> random_inputs(const Graph& graph) {
   torch::manual_seed(1);

@@ -23,6 +23,8 @@ std::atomic<size_t> allocations{0};
 [[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
 namespace diptych {
+
+using namespace detail;
 namespace {
 
 struct Block {

@@ -10,6 +10,8 @@
 #include "testing/expect_error.h"
 
 namespace diptych {
+
+using namespace detail;
 namespace {
 
 using testing::message_of;

@@ -12,6 +12,8 @@
 #include "testing/tensors.h"
 
 namespace diptych {
+
+using namespace detail;
 namespace {
 
 using testing::message_of;

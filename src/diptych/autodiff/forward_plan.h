@@ -7,7 +7,7 @@
 
 #include "diptych/graph/graph.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 /// Where a tensor lies in a storage, in elements.
 struct Geometry {
@@ -119,4 +119,4 @@ struct ForwardPlan : PlanStructure {
   const PlanStructure& structure() const { return *this; }
 };
 
-}  // namespace diptych
+}  // namespace diptych::detail

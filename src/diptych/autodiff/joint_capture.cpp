@@ -20,7 +20,7 @@
 #include "diptych/trace/shared_storage.h"
 #include "diptych/trace/transforms.h"
 
-namespace diptych {
+namespace diptych::detail {
 namespace {
 
 namespace ag = torch::autograd;
@@ -31,7 +31,7 @@ bool has_hooks(ag::Node& node) {
 
 // The graph of the gradients is differentiated as it is, so no rule of a Function may be on the way, and no hook that
 // would also see the gradient of the second order.
-void check_differentiable_again(const ag::variable_list& gradients, detail::Recorder& recorder) {
+void check_differentiable_again(const ag::variable_list& gradients, Recorder& recorder) {
   ag::edge_list edges;
   for (const at::Tensor& gradient : gradients) {
     if (gradient.defined() && gradient.requires_grad()) edges.push_back(ag::impl::gradient_edge(gradient));
@@ -76,7 +76,7 @@ bool is_unheld_outside(const at::Tensor& primal) {
 }
 
 // One that was made while the function ran, of memory that others hold. Views that operators take are recorded.
-bool is_unseen_alias(const detail::Primal& primal) {
+bool is_unseen_alias(const Primal& primal) {
   const at::Tensor& real = primal.real;
   return primal.slot.kind == SlotKind::kFreeVariable && !primal.base_of && !detail::is_stand_in(real) &&
          real.has_storage() && !real.is_view() && real.storage().use_count() > 1 && is_unheld_outside(real);
@@ -419,7 +419,7 @@ std::vector<SavingNode> JointCapture::saving_nodes() const {
   return detail::find_saving_nodes(state.recorder, state.stages, state.analysis.plan, state.saving);
 }
 
-std::vector<std::shared_ptr<const detail::HostReads>> JointCapture::host_reads() const {
+std::vector<std::shared_ptr<const HostReads>> JointCapture::host_reads() const {
   std::vector<std::shared_ptr<const detail::HostReads>> reads;
   for (const auto& [place, one] : state_->host_reads) reads.push_back(one);
   return reads;
@@ -436,4 +436,4 @@ std::vector<at::Tensor> JointCapture::free_variables() const {
   return real;
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

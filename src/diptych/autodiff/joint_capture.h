@@ -2,25 +2,17 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "diptych/autodiff/flat_function.h"
 #include "diptych/autodiff/forward_plan.h"
 #include "diptych/autodiff/host_reads.h"
 #include "diptych/autodiff/saving_nodes.h"
 #include "diptych/passes/partition.h"
 
-namespace diptych {
-
-/// The results of a flat function, with a path for each ("0", "loss", ...).
-struct FlatResult {
-  std::vector<at::Tensor> tensors;
-  std::vector<std::string> paths;
-};
-/// A function on flat tensors; undefined arguments are passed through.
-using FlatFunction = std::function<FlatResult(const std::vector<at::Tensor>&)>;
+namespace diptych::detail {
 
 struct CaptureOptions {
   std::string name = "joint";
@@ -70,4 +62,4 @@ class JointCapture {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -9,7 +9,7 @@ namespace torch::autograd {
 struct Node;
 }
 
-namespace diptych {
+namespace diptych::detail {
 
 /// Which gradients one kind of node takes part in: `tangents` marks where they come from, `gradients` marks the primals
 /// and crossings that they go to.
@@ -19,8 +19,6 @@ struct SavingNode {
   bool operator==(const SavingNode&) const = default;
 };
 
-namespace detail {
-
 class Recorder;
 struct Stages;
 
@@ -28,5 +26,4 @@ struct Stages;
 std::vector<SavingNode> find_saving_nodes(const Recorder& recorder, const Stages& stages, const ForwardPlan& plan,
                                           const std::unordered_set<const torch::autograd::Node*>& saving);
 
-}  // namespace detail
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -11,7 +11,7 @@
 #include "diptych/interpreter/call_checks.h"
 #include "diptych/interpreter/symbols.h"
 
-namespace diptych {
+namespace diptych::detail {
 namespace {
 
 constexpr const char* kRemedy = "a compiler must return what the graph's metadata says";
@@ -91,4 +91,4 @@ std::shared_ptr<const Executable> checked_executable(std::shared_ptr<const Execu
   return std::make_shared<CheckedExecutable>(std::move(executable), graph, std::move(name));
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -5,7 +5,7 @@
 
 #include "diptych/backends/backend.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 /// Wraps an executable so that the outputs of its first run are checked: their number, and for each whether it is
 /// defined, its dtype, device and sizes. In later runs the number of outputs is checked, which costs next to nothing;
@@ -15,4 +15,4 @@ namespace diptych {
 std::shared_ptr<const Executable> checked_executable(std::shared_ptr<const Executable> executable, const Graph& graph,
                                                      std::string name);
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -8,7 +8,7 @@
 #include "diptych/graph/print.h"
 #include "diptych/graph/rewrite.h"
 
-namespace diptych {
+namespace diptych::detail {
 namespace {
 
 // Nodes [begin, end) of a graph, all taken by the backend or all not.
@@ -220,4 +220,4 @@ std::vector<FallbackNode> fallback_nodes(const Executable& executable) {
   return staged == nullptr ? std::vector<FallbackNode>{} : staged->fallback();
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

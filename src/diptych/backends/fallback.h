@@ -6,7 +6,7 @@
 
 #include "diptych/backends/backend.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 /// A node that the interpreter runs in place of a backend.
 struct FallbackNode {
@@ -24,4 +24,4 @@ std::shared_ptr<const Executable> compile_with_fallback(const Backend& backend, 
 /// Returns the nodes that the interpreter runs in an executable that compile_with_fallback made; empty for any other.
 std::vector<FallbackNode> fallback_nodes(const Executable& executable);
 
-}  // namespace diptych
+}  // namespace diptych::detail

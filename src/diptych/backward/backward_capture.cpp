@@ -22,6 +22,8 @@
 #include "diptych/trace/recorder.h"
 
 namespace diptych {
+
+using namespace detail;
 namespace {
 
 thread_local BackwardCapture* innermost_guard = nullptr;

@@ -9,6 +9,8 @@
 
 namespace diptych {
 
+using namespace detail;
+
 class TrainingStep::Impl {
  public:
   Impl(torch::optim::Optimizer& optimizer, const StepOptions& options) : optimizer_(optimizer), options_(options) {

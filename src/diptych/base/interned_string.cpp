@@ -4,6 +4,8 @@
 #include <unordered_set>
 
 namespace diptych {
+
+using namespace detail;
 namespace {
 
 const std::string& empty_string() {

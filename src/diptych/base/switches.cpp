@@ -10,6 +10,8 @@
 #include "diptych/base/error.h"
 
 namespace diptych {
+
+using namespace detail;
 namespace {
 
 struct Switch {
@@ -96,7 +98,7 @@ void set_checks_calls(bool checks) { call_checks().store(checks); }
 
 void set_log(std::string_view names) { bits().store(parse(names)); }
 
-size_t calls_per_check() {
+size_t detail::calls_per_check() {
   static const size_t value = [] {
     const char* text = std::getenv("DIPTYCH_CHECK");
     if (text == nullptr || *text == '\0') return size_t{0};

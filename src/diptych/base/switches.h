@@ -25,10 +25,12 @@ void set_log(std::string_view names);
 bool checks_calls();
 void set_checks_calls(bool checks);
 
+namespace detail {
 /// Returns the number in the environment variable DIPTYCH_CHECK: one in that many calls of a compiled function is
 /// compared with the original function; 0 for none. The variable is read once. Errors: UserError if it is not a whole
 /// number.
 size_t calls_per_check();
+}  // namespace detail
 
 /// Sends every log line to `sink` instead of standard error; an empty function restores standard error.
 void set_log_sink(std::function<void(std::string_view line)> sink);

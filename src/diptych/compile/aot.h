@@ -48,8 +48,8 @@ class Aot {
     return stats;
   }
   /// The captures that are cached, most recent first.
-  std::vector<std::shared_ptr<const CompiledFunction>> captures() const {
-    std::vector<std::shared_ptr<const CompiledFunction>> result;
+  std::vector<std::shared_ptr<const detail::CompiledFunction>> captures() const {
+    std::vector<std::shared_ptr<const detail::CompiledFunction>> result;
     for (const auto& entry : state_->cache.entries()) result.push_back(entry->code);
     return result;
   }
@@ -65,7 +65,7 @@ class Aot {
           check(options.check) {}
     F function;
     AotOptions options;
-    Cache cache;
+    detail::Cache cache;
     detail::CheckSchedule check;
   };
 
@@ -83,16 +83,16 @@ class Aot {
     }
     if (state_->cache.is_always_original()) [[unlikely]]
       return run_original<Result>(arguments...);
-    Cache::Tensors tensors;
+    detail::Cache::Tensors tensors;
     const auto entry = state_->cache.find(
-        [&](const Cache::Entry& candidate, Cache::Tensors& out) {
+        [&](const detail::Cache::Entry& candidate, detail::Cache::Tensors& out) {
           return *candidate.result_type == typeid(Result) && detail::match_arguments(candidate.spec, out, arguments...);
         },
         tensors);
     if (entry) return serve<Result>(entry, tensors, arguments...);
     Flattened flat = detail::flatten_arguments(state_->options.argument_names, arguments...);
     if (const auto why = state_->cache.why_eager(flat)) return in_eager<Result>(*why, arguments...);
-    std::shared_ptr<const Cache::Entry> made;
+    std::shared_ptr<const detail::Cache::Entry> made;
     try {
       made = capture<Result>(std::move(flat), tensors, arguments...);
     } catch (const detail::TransformMet& met) {
@@ -103,14 +103,15 @@ class Aot {
   }
 
   template <class Result, class... A>
-  Result serve(const std::shared_ptr<const Cache::Entry>& entry, const Cache::Tensors& tensors, A&... arguments) const {
+  Result serve(const std::shared_ptr<const detail::Cache::Entry>& entry, const detail::Cache::Tensors& tensors,
+               A&... arguments) const {
     if (state_->check.is_due()) [[unlikely]]
       return call_checked<Result>(entry, tensors, arguments...);
     return run<Result>(*entry, tensors, arguments...);
   }
 
   template <class Result, class... A>
-  Result call_checked(const std::shared_ptr<const Cache::Entry>& entry, const Cache::Tensors& tensors,
+  Result call_checked(const std::shared_ptr<const detail::Cache::Entry>& entry, const detail::Cache::Tensors& tensors,
                       A&... arguments) const {
     if (!entry->original.empty()) return run<Result>(*entry, tensors, arguments...);
     const auto& compiled = *static_cast<const Result*>(entry->result_example.get());
@@ -130,33 +131,35 @@ class Aot {
   }
 
   template <class Result, class... A>
-  Result run(const Cache::Entry& entry, const Cache::Tensors& tensors, A&... arguments) const {
+  Result run(const detail::Cache::Entry& entry, const detail::Cache::Tensors& tensors, A&... arguments) const {
     if (!entry.original.empty() && !entry.is_done.exchange(false)) [[unlikely]]
       return run_original<Result>(arguments...);
     return detail::make_result(*static_cast<const Result*>(entry.result_example.get()), entry.code->call(tensors));
   }
 
   template <class Result, class... A>
-  std::shared_ptr<const Cache::Entry> capture(Flattened flat, Cache::Tensors& tensors, A&... arguments) const {
+  std::shared_ptr<const detail::Cache::Entry> capture(Flattened flat, detail::Cache::Tensors& tensors,
+                                                      A&... arguments) const {
     tensors.clear();
     detail::match_arguments(flat.spec, tensors, arguments...);
     std::shared_ptr<Result> example;
     const auto function = detail::make_flat<Result>(state_->function, example, arguments...);
     const auto paths = flat.spec.tensor_paths();
     std::optional<TreeSpec> result;
-    const CaptureAt capture_at = [&](const std::vector<at::Tensor>& given,
-                                     CaptureExtent extent) -> std::shared_ptr<CapturedFunction> {
-      auto code = std::make_shared<CapturedFunction>(function, given, paths, state_->options, extent);
+    const detail::CaptureAt capture_at =
+        [&](const std::vector<at::Tensor>& given,
+            detail::CaptureExtent extent) -> std::shared_ptr<detail::CapturedFunction> {
+      auto code = std::make_shared<detail::CapturedFunction>(function, given, paths, state_->options, extent);
       const TreeSpec spec = diptych::flatten(*example).spec;
       if (result && !(spec == *result)) return nullptr;
       result = spec;
       return code;
     };
-    const auto has_same_result = [&](const Cache::Entry& entry) {
+    const auto has_same_result = [&](const detail::Cache::Entry& entry) {
       if (*entry.result_type != typeid(Result)) return false;
       return diptych::flatten(*static_cast<const Result*>(entry.result_example.get())).spec == *result;
     };
-    const Cache::Miss miss{flat.spec, flat.tensors, tensors, capture_at, has_same_result};
+    const detail::Cache::Miss miss{flat.spec, flat.tensors, tensors, capture_at, has_same_result};
     if (auto entry = find_by_trace(miss)) return entry;
     auto entry = watched(miss);
     entry->result_example = std::move(example);
@@ -167,7 +170,7 @@ class Aot {
 
   // Ends the watch if the capture fails; if it succeeds, the caller ends it.
   template <class Make>
-  static auto made_under(CaptureWatch& watch, const Make& make) {
+  static auto made_under(detail::CaptureWatch& watch, const Make& make) {
     try {
       return make();
     } catch (const detail::TransformMet&) {
@@ -180,11 +183,11 @@ class Aot {
   }
 
   // If the function has effects on the host at these sizes that it did not have at the captured ones, no entry fits.
-  std::shared_ptr<const Cache::Entry> find_by_trace(Cache::Miss miss) const {
+  std::shared_ptr<const detail::Cache::Entry> find_by_trace(detail::Cache::Miss miss) const {
     if (!state_->cache.has_unchecked(miss)) return nullptr;
     const auto watch = detail::watch_capture(state_->function);
     if (!watch) return state_->cache.find_by_trace(miss);
-    const CaptureAt capture = [&](const std::vector<at::Tensor>& given, CaptureExtent extent) {
+    const detail::CaptureAt capture = [&](const std::vector<at::Tensor>& given, detail::CaptureExtent extent) {
       auto trace = made_under(*watch, [&] { return miss.capture(given, extent); });
       const auto written = trace ? trace->written(miss.tensors) : std::vector<at::Tensor>();
       return watch->finish(written).what.empty() ? trace : nullptr;
@@ -193,12 +196,12 @@ class Aot {
   }
 
   // If a binding sees the function do anything besides calling operators, calls of this kind run the function itself.
-  std::shared_ptr<Cache::Entry> watched(const Cache::Miss& miss) const {
+  std::shared_ptr<detail::Cache::Entry> watched(const detail::Cache::Miss& miss) const {
     const auto make = [&] { return state_->cache.make(miss, state_->options); };
     const auto watch = detail::watch_capture(state_->function);
     if (!watch) return make();
     const auto entry = made_under(*watch, make);
-    const CaptureWatch::Found found = watch->finish(entry->code->captured().written(miss.tensors));
+    const detail::CaptureWatch::Found found = watch->finish(entry->code->captured().written(miss.tensors));
     if (!found.what.empty()) state_->cache.run_original(*entry, found.what, found.is_undone);
     return entry;
   }

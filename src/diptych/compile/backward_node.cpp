@@ -18,7 +18,7 @@
 #include "diptych/interpreter/run_guards.h"
 #include "diptych/trace/memory_order.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 using torch::autograd::variable_list;
 
@@ -341,4 +341,4 @@ variable_list BackwardNode::run_second_order(const BackwardVariant& variant, con
   return for_edges(second_order->gradients(starts, tangents, generator_states_));
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

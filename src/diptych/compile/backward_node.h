@@ -10,7 +10,7 @@
 #include "diptych/compile/compiled_function.h"
 #include "diptych/compile/release_rules.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 /// Holds one call's residuals and runs one stage of the backward. Everything a backward needs travels in it, so it may
 /// run on any thread. See Note [Stages of a backward] and Note [Released parts].
@@ -92,4 +92,4 @@ class BackwardNode final : public torch::autograd::Node {
   std::vector<BackwardRun> released_;
 };
 
-}  // namespace diptych
+}  // namespace diptych::detail

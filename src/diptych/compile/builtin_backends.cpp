@@ -8,6 +8,8 @@
 #include "diptych/compile/backends.h"
 
 namespace diptych {
+
+using namespace detail;
 namespace {
 
 struct Row {

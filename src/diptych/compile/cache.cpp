@@ -7,7 +7,7 @@
 #include "diptych/base/switches.h"
 #include "diptych/hops/transformed_call.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 TensorGuards Cache::guards_of(const CapturedFunction& code, Tensors tensors) {
   code.append_free_variables(tensors);
@@ -207,4 +207,4 @@ void Cache::clear() {
   is_always_original_ = false;
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -8,7 +8,7 @@
 
 #include "diptych/base/error.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 /// Watches one capture, from the construction of the watch to finish() on the same thread. A function that needs one
 /// has a member `std::unique_ptr<CaptureWatch> watch_capture()`, which may return null.
@@ -30,7 +30,6 @@ class CaptureWatch {
   virtual bool forget() = 0;
 };
 
-namespace detail {
 template <class F>
 std::unique_ptr<CaptureWatch> watch_capture(F& function) {
   if constexpr (requires { function.watch_capture(); }) {
@@ -49,6 +48,5 @@ inline void take_back(CaptureWatch& watch) {
                 "inside a transform or on its tensors does; pass what it takes as an argument",
                 found.what);
 }
-}  // namespace detail
 
-}  // namespace diptych
+}  // namespace diptych::detail

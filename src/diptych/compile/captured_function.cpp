@@ -13,7 +13,7 @@
 #include "diptych/passes/storage_roots.h"
 #include "diptych/pipeline/pipeline.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 std::vector<bool> needed_for_gradients(const Joint& joint) {
   const Graph& graph = joint.graph;
@@ -26,7 +26,7 @@ std::vector<bool> needed_for_gradients(const Joint& joint) {
     const bool is_needed = std::any_of(node.outputs.begin(), node.outputs.end(),
                                        [&](Value output) { return output && needed[output.id]; });
     // Every draw is repeated in order, so what any of them reads is needed.
-    if (is_needed || diptych::draws_random(node)) {
+    if (is_needed || detail::draws_random(node)) {
       for_each_operand_value(node, [&](Value value) { needed[value.id] = true; });
     }
   }
@@ -86,7 +86,7 @@ void CapturedFunction::make_graphs(Joint traced) {
     if (mutation.data) mutated.push_back(mutation.primal);
   }
   forward_ = lower(Stage::kForward, split_forward_, {.simplify = simplify_, .mutated = std::move(mutated)});
-  draws_random_ = std::any_of(forward_.nodes().begin(), forward_.nodes().end(), diptych::draws_random);
+  draws_random_ = std::any_of(forward_.nodes().begin(), forward_.nodes().end(), detail::draws_random);
   if (!is_differentiable()) return;
   find_residual_sources();
   find_gradient_starts();
@@ -198,7 +198,7 @@ const ReleaseRules& CapturedFunction::release_rules() const {
   return *release_rules_;
 }
 
-detail::HostState CapturedFunction::host_state() const {
+HostState CapturedFunction::host_state() const {
   detail::HostState state;
   for (const auto& reads : host_reads_) state.emplace_back(reads, reads->hash());
   return state;
@@ -230,4 +230,4 @@ std::vector<at::Tensor> CapturedFunction::written(c10::ArrayRef<const at::Tensor
   return found;
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -15,7 +15,7 @@
 #include "diptych/trace/global_state.h"
 #include "diptych/trace/recorder.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 class ReleaseRules;
 
@@ -153,4 +153,4 @@ std::vector<bool> needed_for_gradients(const Joint& joint);
 using CaptureAt =
     std::function<std::shared_ptr<CapturedFunction>(const std::vector<at::Tensor>& arguments, CaptureExtent extent)>;
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -14,7 +14,7 @@
 #include "diptych/interpreter/run_guards.h"
 #include "diptych/passes/remove_dead_nodes.h"
 
-namespace diptych {
+namespace diptych::detail {
 namespace {
 
 Compiler choose_compiler(const AotOptions& options, const Compiler& custom, const char* role) {
@@ -278,4 +278,4 @@ std::vector<at::Tensor> CompiledFunction::make_outputs(const std::vector<at::Ten
   return outputs;
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

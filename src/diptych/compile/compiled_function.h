@@ -11,7 +11,7 @@
 #include "diptych/compile/captured_function.h"
 #include "diptych/interpreter/program.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 class SecondOrder;
 
@@ -104,4 +104,4 @@ class CompiledFunction : public std::enable_shared_from_this<CompiledFunction> {
   mutable std::vector<KeyedVariant> variants_;
 };
 
-}  // namespace diptych
+}  // namespace diptych::detail

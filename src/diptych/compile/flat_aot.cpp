@@ -3,7 +3,7 @@
 #include "diptych/hops/transformed_call.h"
 #include "diptych/tree/flatten.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 FlatAot::FlatAot(FlatFunction function, std::vector<std::string> paths, AotOptions options)
     : function_(std::move(function)),
@@ -39,4 +39,4 @@ std::vector<at::Tensor> FlatAot::call(const std::vector<at::Tensor>& arguments) 
   return entry->code->call(tensors);
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -4,7 +4,7 @@
 
 #include "diptych/compile/cache.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 /// Captures a flat function when the guards of no earlier capture hold, and runs the fitting capture.
 /// Threads: call() from any number at once.
@@ -22,4 +22,4 @@ class FlatAot {
   Cache cache_;
 };
 
-}  // namespace diptych
+}  // namespace diptych::detail

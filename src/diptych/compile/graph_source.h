@@ -6,7 +6,7 @@
 #include "diptych/passes/partition.h"
 #include "diptych/passes/simplify.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 class CapturedFunction;
 
@@ -39,4 +39,4 @@ class GraphSource {
   virtual std::optional<Value> add_sizes(Graph& /*graph*/, SlotKind /*kind*/) const { return std::nullopt; }
 };
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -7,7 +7,7 @@
 #include "diptych/ops/tags.h"
 #include "diptych/passes/joint_analysis.h"
 
-namespace diptych {
+namespace diptych::detail {
 namespace {
 
 using Bits = std::vector<bool>;
@@ -225,4 +225,4 @@ ReleaseRules::Kept ReleaseRules::kept(const std::vector<BackwardRun>& released) 
   return found->second;
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

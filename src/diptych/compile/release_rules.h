@@ -13,7 +13,7 @@
 #include "diptych/autodiff/saving_nodes.h"
 #include "diptych/passes/partition.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 /// A backward that a node runs: from which tangents of the function, to which primals and crossings.
 struct BackwardRun {
@@ -56,4 +56,4 @@ class ReleaseRules {
   mutable std::map<std::vector<BackwardRun>, Kept> kept_;
 };
 
-}  // namespace diptych
+}  // namespace diptych::detail

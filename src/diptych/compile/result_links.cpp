@@ -9,7 +9,7 @@
 #include "diptych/compile/backward_node.h"
 #include "diptych/graph/size_pattern.h"
 
-namespace diptych {
+namespace diptych::detail {
 namespace {
 
 namespace ag = torch::autograd;
@@ -206,4 +206,4 @@ void ResultLinks::save(const std::vector<at::Tensor>& slots, std::vector<at::Ten
   }
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

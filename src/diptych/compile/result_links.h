@@ -7,7 +7,7 @@
 
 #include "diptych/compile/compiled_function.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 class BackwardNode;
 
@@ -42,4 +42,4 @@ class ResultLinks {
   std::vector<at::Tensor> made_;
 };
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -12,7 +12,7 @@
 #include "diptych/trace/generator_watch.h"
 #include "diptych/trace/memory_order.h"
 
-namespace diptych {
+namespace diptych::detail {
 namespace {
 
 // Returns the generators that the random nodes of a graph draw from, each once, in order of first use.
@@ -195,4 +195,4 @@ std::vector<at::Tensor> SecondOrder::gradients(const std::vector<at::Tensor>& st
   return gradients;
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

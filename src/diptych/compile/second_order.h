@@ -6,7 +6,7 @@
 #include "diptych/compile/flat_aot.h"
 #include "diptych/passes/partition.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 /// The gradients of one backward variant as a differentiable function of primals and tangents, and of other values of
 /// the forward that have a history of their own outside. Random values that the forward drew are drawn again from saved
@@ -41,4 +41,4 @@ class SecondOrder {
 /// Returns the present states of every generator that the random nodes of `graph` draw from.
 std::vector<at::Tensor> save_generator_states(const Graph& graph);
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -15,7 +15,7 @@
 #include "diptych/trace/hollow_tensor.h"
 #include "diptych/trace/memory_overlap.h"
 
-namespace diptych {
+namespace diptych::detail {
 namespace {
 
 // Returns a tensor of other sizes with which the function can be traced in place of an argument.
@@ -211,4 +211,4 @@ Joint SizedFunctions::joint(const std::vector<bool>& defined) const {
   return {std::move(graph), layout};
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -10,7 +10,7 @@
 #include "diptych/compile/tensor_guards.h"
 #include "diptych/passes/generalize_sizes.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 /// The source of the graphs of a function with dynamic sizes. Threads: any.
 class SizedFunctions final : public GraphSource {
@@ -52,4 +52,4 @@ class SizedFunctions final : public GraphSource {
   Graph traced_;  ///< the joint graph as it was traced
 };
 
-}  // namespace diptych
+}  // namespace diptych::detail

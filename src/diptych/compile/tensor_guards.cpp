@@ -10,7 +10,7 @@
 #include "diptych/trace/recorder.h"
 #include "diptych/trace/transforms.h"
 
-namespace diptych {
+namespace diptych::detail {
 namespace {
 
 [[gnu::always_inline]] inline const c10::StorageImpl* storage_of(const at::Tensor& tensor) {
@@ -266,4 +266,4 @@ std::string TensorGuards::first_failure(c10::ArrayRef<const at::Tensor*> tensors
   return text;
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

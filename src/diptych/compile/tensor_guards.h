@@ -10,7 +10,7 @@
 
 #include "diptych/graph/size_pattern.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 /// Guards on sizes, strides, dtype, device, requires_grad, leafness and the pattern of shared storages of a list of
 /// tensors; where it matters, also on the pattern of memory that several storages share. check() neither allocates nor
@@ -103,4 +103,4 @@ class TensorGuards {
   std::vector<Lent> lent_;
 };
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -2,7 +2,7 @@
 #pragma once
 #include <string_view>
 
-namespace diptych {
+namespace diptych::detail {
 
 /// Whether `c` may occur in a bare word. Names of graphs, slots, scopes and passes that contain any other character are
 /// quoted.
@@ -26,4 +26,4 @@ constexpr bool is_provenance_word(std::string_view text) {
          text == "region" || text == "named";
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

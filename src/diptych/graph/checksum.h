@@ -4,7 +4,7 @@
 #include <cstring>
 #include <string_view>
 
-namespace diptych {
+namespace diptych::detail {
 
 /// Returns the checksum of `bytes`, continued from `state`. Damage to any single byte changes the result, since each
 /// step is invertible in the bytes that it takes in.
@@ -20,4 +20,4 @@ inline uint64_t checksum(std::string_view bytes, uint64_t state = 0xcbf29ce48422
   return state;
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -8,7 +8,7 @@
 #include "diptych/graph/identical.h"
 #include "diptych/graph/json.h"
 
-namespace diptych {
+namespace diptych::detail {
 namespace {
 
 using nlohmann::json;
@@ -113,4 +113,4 @@ std::vector<at::Tensor> read_constants(const json& table, std::string_view bytes
   return tensors;
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -11,7 +11,7 @@
 
 #include "diptych/base/error.h"
 
-namespace diptych {
+namespace diptych::detail {
 namespace {
 
 [[noreturn]] void fail(std::string_view who, const std::string& path, int error) {
@@ -92,4 +92,4 @@ void write_file_atomically(const std::string& path, std::initializer_list<std::s
   if (directory.number() >= 0) ::fsync(directory.number());
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

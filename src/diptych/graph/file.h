@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace diptych {
+namespace diptych::detail {
 
 /// Returns the bytes of a file. Errors: UserError with the path and the system's reason.
 std::string read_file(const std::string& path);
@@ -12,4 +12,4 @@ std::string read_file(const std::string& path);
 /// Errors: UserError with the path and the system's reason; the temporary file is removed.
 void write_file_atomically(const std::string& path, std::initializer_list<std::string_view> parts);
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -6,6 +6,8 @@
 
 namespace diptych {
 
+using namespace detail;
+
 // Returns the content for writing; copies it first if copies of this graph share it, so that they do not see the
 // change.
 Graph::Content& Graph::change() {

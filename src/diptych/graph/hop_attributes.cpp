@@ -6,6 +6,8 @@
 #include "diptych/graph/operand.h"
 
 namespace diptych {
+
+using namespace detail;
 namespace {
 
 // The position of an argument in the schema.

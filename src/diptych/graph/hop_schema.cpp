@@ -7,6 +7,8 @@
 #include "diptych/graph/operand.h"
 
 namespace diptych {
+
+using namespace detail;
 namespace {
 
 constexpr std::string_view kNamespace = "hop::";

@@ -9,6 +9,8 @@
 #include "diptych/graph/print_order.h"
 
 namespace diptych {
+
+using namespace detail;
 namespace {
 
 using nlohmann::json;

@@ -5,7 +5,7 @@
 #include "diptych/graph/operand.h"
 #include "diptych/graph/print_order.h"
 
-namespace diptych {
+namespace diptych::detail {
 namespace {
 
 bool same_sizes(const Sizes& a, const Sizes& b) { return identical(Operand(a), Operand(b)); }
@@ -122,4 +122,4 @@ bool same_but_origins(const Graph& a, const Graph& b) {
                     [](const Node& x, const Node& y) { return same_node(x, y, same_but_origins); });
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -4,7 +4,7 @@
 
 #include "diptych/graph/graph.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 /// Whether two graphs agree in everything: names, slots, numbers of values, metadata with hints, nodes, provenance,
 /// subgraphs, and the content of constants (bit for bit; only the address of their data is ignored).
@@ -22,4 +22,4 @@ std::vector<at::Tensor> all_constants(const Graph& graph);
 /// The bytes of a strided tensor, dense and in row-major order.
 std::string dense_bytes(const at::Tensor& tensor);
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -12,7 +12,7 @@
 #include "diptych/graph/print_order.h"
 #include "diptych/graph/verify.h"
 
-namespace diptych {
+namespace diptych::detail {
 namespace {
 
 using nlohmann::json;
@@ -373,4 +373,4 @@ Graph JsonReader::read(const json& graph, int depth) {
   return reader.finish(graph.at("outputs"));
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -8,7 +8,7 @@
 
 #include "diptych/graph/parse.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 /// Parses JSON in which every number must be a 64-bit integer: the library would convert any other number to an integer
 /// on request, without a range check. Errors: nlohmann's exception for text that is not JSON; UserError names `what`
@@ -49,4 +49,4 @@ class JsonReader {
 nlohmann::json write_meta(const TensorMeta& meta);
 TensorMeta read_meta(const nlohmann::json& json, const std::map<std::string, int64_t>& symbols);
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -7,7 +7,7 @@
 #include "diptych/graph/operand.h"
 #include "diptych/graph/rewrite.h"
 
-namespace diptych {
+namespace diptych::detail {
 namespace {
 
 using SymbolMap = std::map<std::string, int64_t>;
@@ -135,4 +135,4 @@ bool has_dynamic_sizes(const Graph& graph) {
                      [](const Node& node) { return has_dynamic_sizes(node); });
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

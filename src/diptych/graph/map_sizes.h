@@ -7,7 +7,7 @@
 
 #include "diptych/graph/graph.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 /// Returns the replacement for everything in a graph that may depend on sizes. Nodes, operands and subgraphs are named
 /// by their positions.
@@ -38,4 +38,4 @@ bool is_instance(const Graph& graph, const std::map<std::string, int64_t>& symbo
 bool has_dynamic_sizes(const Node& node);
 bool has_dynamic_sizes(const Graph& graph);
 
-}  // namespace diptych
+}  // namespace diptych::detail

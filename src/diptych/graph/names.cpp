@@ -5,7 +5,7 @@
 
 #include "diptych/base/error.h"
 
-namespace diptych {
+namespace diptych::detail {
 namespace {
 
 struct Name {
@@ -103,4 +103,4 @@ std::string bytes_text(int64_t bytes) {
   return fmt::format("{:.1f} {}", amount, kUnits[unit]);
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

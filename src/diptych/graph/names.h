@@ -6,7 +6,7 @@
 
 #include "diptych/graph/graph.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 /// "f32", or "dtype(12)" for a dtype without a name.
 std::string dtype_text(int64_t dtype);
@@ -26,4 +26,4 @@ std::optional<SlotKind> slot_kind_from_name(std::string_view name);
 /// "1.5 KiB".
 std::string bytes_text(int64_t bytes);
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -5,7 +5,7 @@
 
 #include "diptych/base/error.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 void NumberedGraph::add_input(int32_t number, TensorMeta meta, Slot slot) {
   inputs_.push_back({number, std::move(meta), std::move(slot)});
@@ -119,4 +119,4 @@ Graph NumberedGraph::build() {
   return std::move(graph_);
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -9,7 +9,7 @@
 
 #include "diptych/graph/graph.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 /// A node whose operands hold written value numbers, and the numbers of its results (-1: undefined).
 struct ParsedNode {
@@ -73,4 +73,4 @@ class NumberedGraph {
   std::vector<std::pair<int32_t, Value>> map_;
 };
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -4,6 +4,8 @@
 
 namespace diptych {
 
+using namespace detail;
+
 Op Op::find(std::string_view name) {
   std::string qualified(name);
   std::string overload;

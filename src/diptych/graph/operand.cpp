@@ -7,7 +7,7 @@
 #include "diptych/base/error.h"
 #include "diptych/graph/names.h"
 
-namespace diptych {
+namespace diptych::detail {
 namespace {
 
 OperandKind scalar_kind(const c10::Type& type) {
@@ -387,4 +387,4 @@ std::string float_text(double number) {
   return text.find_first_of(".en") == text.npos ? text + ".0" : text;
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

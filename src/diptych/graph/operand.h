@@ -4,7 +4,7 @@
 
 #include "diptych/graph/graph.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 /// The kinds of argument that operators take. kAny is an operand whose kind only its text tells, such as those of
 /// higher-order operators in graph files before version 3. kOpaque is a type that graphs hold only as None (Storage,
@@ -59,4 +59,4 @@ std::string quoted_text(std::string_view text);
 /// A number as code() prints it: the shortest text that reads back as the same number, with a point or an exponent.
 std::string float_text(double number);
 
-}  // namespace diptych
+}  // namespace diptych::detail

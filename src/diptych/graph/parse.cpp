@@ -10,6 +10,8 @@
 #include "diptych/graph/verify.h"
 
 namespace diptych {
+
+using namespace detail;
 namespace {
 
 constexpr int kMaxNesting = 32;

@@ -5,7 +5,7 @@
 #include "diptych/base/error.h"
 #include "diptych/graph/names.h"
 
-namespace diptych {
+namespace diptych::detail {
 namespace {
 
 // Reads `[a, b]` with `item` for each element.
@@ -334,4 +334,4 @@ Operand parse_operand(TextCursor& cursor, OperandType type, const OperandScope& 
   return parse_schema_operand(cursor, type, scope);
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -7,7 +7,7 @@
 #include "diptych/graph/operand.h"
 #include "diptych/graph/text_cursor.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 /// What a name in an operand can mean: the sizes' symbols, and the check that a value has been defined.
 struct OperandScope {
@@ -24,4 +24,4 @@ TensorMeta parse_meta(TextCursor& cursor, const OperandScope& scope);
 /// Reads the number after '%'.
 int32_t parse_value_number(TextCursor& cursor);
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -8,7 +8,7 @@
 #include "diptych/graph/operand.h"
 #include "diptych/graph/print_order.h"
 
-namespace diptych {
+namespace diptych::detail {
 namespace {
 
 std::string word_or_quoted(const std::string& text) { return is_bare_word(text) ? text : quoted_text(text); }
@@ -205,6 +205,12 @@ std::string nodes_around(const Graph& graph, size_t index, size_t radius) {
   return text;
 }
 
-std::string Graph::code() const { return Printer().print(*this, ""); }
+std::string print(const Graph& graph) { return Printer().print(graph, ""); }
+
+}  // namespace diptych::detail
+
+namespace diptych {
+
+std::string Graph::code() const { return detail::print(*this); }
 
 }  // namespace diptych

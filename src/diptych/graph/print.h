@@ -5,7 +5,10 @@
 
 #include "diptych/graph/graph.h"
 
-namespace diptych {
+namespace diptych::detail {
+
+/// What Graph::code() returns.
+std::string print(const Graph& graph);
 
 /// One node as a line of code() without indentation; subgraphs print as `{ ... }`. Works on graphs that do not verify.
 std::string node_line(const Graph& graph, const Node& node);
@@ -19,4 +22,4 @@ std::string region_text(const Provenance& provenance);
 /// The symbols of the graph's sizes (those of subgraphs not included) with the values that they had when traced.
 std::map<std::string, int64_t> size_symbols(const Graph& graph);
 
-}  // namespace diptych
+}  // namespace diptych::detail

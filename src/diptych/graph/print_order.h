@@ -4,7 +4,7 @@
 
 #include "diptych/graph/graph.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 /// The values of a graph that are constants, in order.
 inline std::vector<Value> constant_values(const Graph& graph) {
@@ -40,4 +40,4 @@ void walk(const Graph& graph, OnConstant&& on_constant, OnNode&& on_node) {
   for (; next < constants.size(); ++next) on_constant(graph, constants[next]);
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

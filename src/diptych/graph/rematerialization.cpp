@@ -6,6 +6,8 @@
 #include "diptych/base/error.h"
 
 namespace diptych {
+
+using namespace detail;
 namespace {
 
 constexpr std::array<std::string_view, 3> kDecisions{"auto", "save", "recompute"};
@@ -57,11 +59,11 @@ std::optional<RegionMarks> RegionMarks::parse(std::string_view text) {
   return marks;
 }
 
-size_t region_depth(InternedString path) {
+size_t detail::region_depth(InternedString path) {
   return path.empty() ? 0 : 1 + static_cast<size_t>(std::count(path.str().begin(), path.str().end(), '/'));
 }
 
-InternedString outer_region(InternedString path, size_t depth) {
+InternedString detail::outer_region(InternedString path, size_t depth) {
   if (depth == 0) return {};
   size_t end = 0;
   for (size_t i = 0; i < depth; ++i) {
@@ -71,7 +73,7 @@ InternedString outer_region(InternedString path, size_t depth) {
   return InternedString(std::string_view(path.str()).substr(0, end));
 }
 
-size_t common_region_depth(InternedString left, InternedString right) {
+size_t detail::common_region_depth(InternedString left, InternedString right) {
   if (left == right) return region_depth(left);
   std::string_view a = left.str();
   std::string_view b = right.str();
@@ -80,7 +82,7 @@ size_t common_region_depth(InternedString left, InternedString right) {
   return depth;
 }
 
-bool has_residual_name(InternedString names, std::string_view name) {
+bool detail::has_residual_name(InternedString names, std::string_view name) {
   for (std::string_view rest = names.str(); !rest.empty();) {
     if (next_part(rest, ',') == name) return true;
   }

@@ -55,6 +55,7 @@ class RegionMarks {
   uint32_t bits_ = 0;
 };
 
+namespace detail {
 /// How many regions a path names; 0 for the empty path.
 size_t region_depth(InternedString path);
 /// The path of the outermost `depth` regions of `path`.
@@ -64,5 +65,6 @@ size_t common_region_depth(InternedString left, InternedString right);
 
 /// Whether `names`, a node's residual names separated by commas, holds `name`.
 bool has_residual_name(InternedString names, std::string_view name);
+}  // namespace detail
 
 }  // namespace diptych

@@ -2,7 +2,7 @@
 
 #include "diptych/base/error.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 Rewriter::Rewriter(const Graph& source) : source_(source), graph_(source.name()), map_(source.num_values()) {
   graph_.reserve(source.nodes().size());
@@ -129,4 +129,4 @@ Graph extract(const Graph& source, std::string name, const std::vector<Value>& i
   return std::move(rewriter.graph());
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

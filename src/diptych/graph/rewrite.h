@@ -4,7 +4,7 @@
 
 #include "diptych/graph/graph.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 /// Copies parts of `source` into a new graph while remembering which new value replaces which old one.
 /// A pass walks source.nodes() and, for each, either copies it, or maps its outputs to values that exist already,
@@ -47,4 +47,4 @@ Graph extract(const Graph& source, std::string name, const std::vector<Value>& i
               const std::vector<Value>& outputs, std::vector<Slot> output_slots,
               const std::vector<size_t>& also_keep = {});
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -13,6 +13,8 @@
 #include "diptych/graph/json.h"
 
 namespace diptych {
+
+using namespace detail;
 namespace {
 
 using Json = nlohmann::json;

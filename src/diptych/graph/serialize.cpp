@@ -9,6 +9,8 @@
 #include "diptych/graph/json.h"
 
 namespace diptych {
+
+using namespace detail;
 namespace {
 
 using nlohmann::json;

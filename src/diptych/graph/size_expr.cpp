@@ -10,6 +10,8 @@
 #include "diptych/base/error.h"
 
 namespace diptych {
+
+using namespace detail;
 namespace {
 
 // Symbols and rounded quotients with their powers, by their text; the empty monomial is the constant term.

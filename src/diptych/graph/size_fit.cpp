@@ -5,7 +5,7 @@
 #include <numeric>
 #include <vector>
 
-namespace diptych {
+namespace diptych::detail {
 namespace {
 
 // Coefficients are multiples of 1 / kDivisor: convolutions and pools make thirds, quarters and eighths of sizes.
@@ -127,4 +127,4 @@ std::optional<SizeExpr> fit_size(c10::ArrayRef<int64_t> values, c10::ArrayRef<Sy
   return std::nullopt;
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

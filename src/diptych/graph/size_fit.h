@@ -7,7 +7,7 @@
 #include "diptych/graph/size_expr.h"
 #include "diptych/graph/size_pattern.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 /// The number of points that determine a polynomial of degree two, and one more to check it with.
 inline size_t num_fit_points(size_t num_symbols) { return (num_symbols + 1) * (num_symbols + 2) / 2 + 1; }
@@ -18,4 +18,4 @@ inline size_t num_fit_points(size_t num_symbols) { return (num_symbols + 1) * (n
 /// whose values are integers everywhere.
 std::optional<SizeExpr> fit_size(c10::ArrayRef<int64_t> values, c10::ArrayRef<SymbolValues> points, size_t num_symbols);
 
-}  // namespace diptych
+}  // namespace diptych::detail

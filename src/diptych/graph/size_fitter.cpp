@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numeric>
 
-namespace diptych {
+namespace diptych::detail {
 namespace {
 
 constexpr int64_t kLargestDivisor = 64;
@@ -223,4 +223,4 @@ std::optional<SizeNumber> SizeFitter::fit_number(c10::ArrayRef<double> values) {
   return std::nullopt;
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

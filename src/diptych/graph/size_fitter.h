@@ -9,7 +9,7 @@
 #include "diptych/graph/size_fit.h"
 #include "diptych/graph/size_number.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 /// Finds expressions for numbers that were observed at the same points. It remembers the quotients that it has found:
 /// the length that a pool makes occurs again in strides and in products of sizes. Threads: one.
@@ -51,4 +51,4 @@ class SizeFitter {
   size_t num_bases_of_known_ = 0;  ///< how many bases there were when `known_` was filled
 };
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -4,7 +4,7 @@
 #include <numeric>
 #include <set>
 
-namespace diptych {
+namespace diptych::detail {
 namespace {
 
 using Examples = c10::ArrayRef<std::vector<int64_t>>;
@@ -178,4 +178,4 @@ std::vector<int64_t> SizePattern::fixed_values() const {
   return {values.begin(), values.end()};
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

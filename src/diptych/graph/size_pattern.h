@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace diptych {
+namespace diptych::detail {
 
 /// Exponents of a product of symbols.
 inline constexpr size_t kMostSymbols = 4;
@@ -81,4 +81,4 @@ class SizePattern {
   std::vector<Range> ranges_;
 };
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -8,6 +8,8 @@
 #include "diptych/graph/print.h"
 
 namespace diptych {
+
+using namespace detail;
 namespace {
 
 using Row = std::array<std::string, 6>;

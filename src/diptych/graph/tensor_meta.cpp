@@ -8,6 +8,8 @@
 #include "diptych/base/error.h"
 
 namespace diptych {
+
+using namespace detail;
 namespace {
 
 struct DtypeName {
@@ -98,7 +100,7 @@ bool TensorMeta::is_static() const {
 std::vector<int64_t> TensorMeta::size_hints() const { return hints(sizes); }
 std::vector<int64_t> TensorMeta::stride_hints() const { return hints(strides); }
 
-Sizes contiguous_strides(const Sizes& sizes) {
+Sizes detail::contiguous_strides(const Sizes& sizes) {
   Sizes strides(sizes.size(), SizeExpr(1));
   for (size_t i = sizes.size(); i-- > 1;) {
     strides[i - 1] = sizes[i] == SizeExpr(0) ? strides[i] : strides[i] * sizes[i];
@@ -106,14 +108,14 @@ Sizes contiguous_strides(const Sizes& sizes) {
   return strides;
 }
 
-std::string_view find_dtype_name(at::ScalarType dtype) {
+std::string_view detail::find_dtype_name(at::ScalarType dtype) {
   for (const auto& entry : kDtypeNames) {
     if (entry.dtype == dtype) return entry.name;
   }
   return {};
 }
 
-std::optional<at::ScalarType> find_dtype(std::string_view name) {
+std::optional<at::ScalarType> detail::find_dtype(std::string_view name) {
   for (const auto& entry : kDtypeNames) {
     if (entry.name == name) return entry.dtype;
   }
@@ -153,7 +155,7 @@ std::string type_string(const TensorMeta& meta) {
   return text;
 }
 
-bool is_dense(const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides) {
+bool detail::is_dense(const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides) {
   std::vector<size_t> order(sizes.size());
   std::iota(order.begin(), order.end(), 0);
   std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
@@ -169,21 +171,21 @@ bool is_dense(const std::vector<int64_t>& sizes, const std::vector<int64_t>& str
   return true;
 }
 
-TensorMeta stacked(const TensorMeta& meta, int64_t length) {
+TensorMeta detail::stacked(const TensorMeta& meta, int64_t length) {
   TensorMeta stack = is_dense(meta.size_hints(), meta.stride_hints()) ? meta : contiguous(meta);
   stack.sizes.insert(stack.sizes.begin(), SizeExpr(length));
   stack.strides.insert(stack.strides.begin(), SizeExpr(std::max<int64_t>(meta.numel(), 1)));
   return stack;
 }
 
-TensorMeta slice_of(const TensorMeta& stack) {
+TensorMeta detail::slice_of(const TensorMeta& stack) {
   TensorMeta slice = stack;
   slice.sizes.erase(slice.sizes.begin());
   slice.strides.erase(slice.strides.begin());
   return slice;
 }
 
-TensorMeta contiguous(TensorMeta meta) {
+TensorMeta detail::contiguous(TensorMeta meta) {
   meta.strides = contiguous_strides(meta.sizes);
   return meta;
 }

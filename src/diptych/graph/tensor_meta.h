@@ -31,6 +31,7 @@ struct TensorMeta {
   bool operator==(const TensorMeta&) const = default;
 };
 
+namespace detail {
 /// The strides of a contiguous tensor of these sizes, as ATen makes them.
 Sizes contiguous_strides(const Sizes& sizes);
 
@@ -45,15 +46,18 @@ TensorMeta slice_of(const TensorMeta& stack);
 
 /// `meta` as a contiguous tensor.
 TensorMeta contiguous(TensorMeta meta);
+}  // namespace detail
 
 /// Short dtype names as code() prints them: f32, f64, f16, bf16, i64, i32, i16, i8, u8, b8, c64, c128 and some rarer.
 /// Errors: UserError for a dtype that graphs do not hold (quantized types).
 std::string dtype_name(at::ScalarType dtype);
 /// The inverse of dtype_name. Errors: UserError lists the known names.
 at::ScalarType dtype_from_name(std::string_view name);
+namespace detail {
 /// The same without errors: an empty name, or no dtype, where there is none.
 std::string_view find_dtype_name(at::ScalarType dtype);
 std::optional<at::ScalarType> find_dtype(std::string_view name);
+}  // namespace detail
 /// "f32[128,512]"; dynamic sizes print as expressions. Strides are printed, as "f32[2,3]{1,2}", only if they are not
 /// contiguous, and the device, as "f32[2,3]@cuda:0", only if it is not the CPU.
 std::string type_string(const TensorMeta& meta);

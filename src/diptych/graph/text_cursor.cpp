@@ -7,7 +7,7 @@
 #include "diptych/graph/bare_words.h"
 #include "diptych/graph/operand.h"
 
-namespace diptych {
+namespace diptych::detail {
 namespace {
 
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
@@ -156,4 +156,4 @@ std::string_view TextCursor::until(std::string_view stops) {
   return taken;
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

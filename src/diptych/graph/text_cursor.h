@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace diptych {
+namespace diptych::detail {
 
 /// Reads a text from front to back. Spaces, line breaks and `// remarks` between tokens mean nothing.
 class TextCursor {
@@ -48,4 +48,4 @@ class TextCursor {
   size_t at_ = 0;
 };
 
-}  // namespace diptych
+}  // namespace diptych::detail

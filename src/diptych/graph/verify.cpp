@@ -10,6 +10,8 @@
 #include "diptych/graph/print.h"
 
 namespace diptych {
+
+using namespace detail;
 namespace {
 
 // Each check returns what is wrong, or an empty string.
@@ -225,7 +227,7 @@ class Checker {
 
 }  // namespace
 
-std::optional<GraphProblem> find_problem(const Graph& graph) { return Checker(graph).run(); }
+std::optional<GraphProblem> detail::find_problem(const Graph& graph) { return Checker(graph).run(); }
 
 void verify(const Graph& graph) {
   const auto problem = find_problem(graph);

@@ -7,6 +7,7 @@
 
 namespace diptych {
 
+namespace detail {
 /// What is wrong with a graph, and at which node if it is a node's fault.
 struct GraphProblem {
   std::optional<size_t> node;
@@ -18,6 +19,7 @@ struct GraphProblem {
 /// slots on the wrong side, outputs that are not values, subgraphs that are missing or wrong themselves, more marks
 /// than regions.
 std::optional<GraphProblem> find_problem(const Graph& graph);
+}  // namespace detail
 
 /// Throws InternalError with the problem and the nodes around it, if there is one.
 void verify(const Graph& graph);

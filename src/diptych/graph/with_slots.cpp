@@ -5,7 +5,7 @@
 #include "diptych/base/error.h"
 #include "diptych/graph/rewrite.h"
 
-namespace diptych {
+namespace diptych::detail {
 namespace {
 
 void check_type(const char* what, size_t index, const Slot& slot, const TensorMeta& got, const TensorMeta& expected) {
@@ -49,4 +49,4 @@ Graph with_slots_of(const Graph& graph, const Graph& like, const std::vector<at:
   return std::move(rewriter.graph());
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -4,7 +4,7 @@
 
 #include "diptych/graph/graph.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 /// Returns `graph`, which computes what `like` computes, perhaps with other nodes, with the name and slots of `like`.
 /// Outputs that are none in `like`, which `graph` lacks, are none in the result; inputs of `graph` after those of
@@ -14,4 +14,4 @@ namespace diptych {
 /// or sizes, which it names.
 Graph with_slots_of(const Graph& graph, const Graph& like, const std::vector<at::Tensor>& constants);
 
-}  // namespace diptych
+}  // namespace diptych::detail

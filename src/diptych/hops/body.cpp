@@ -11,6 +11,8 @@
 #include "diptych/trace/recorder.h"
 
 namespace diptych {
+
+using namespace detail;
 namespace {
 
 bool any_draws(const Graph& graph) { return std::any_of(graph.nodes().begin(), graph.nodes().end(), draws_random); }

@@ -35,7 +35,7 @@ class Body {
   /// The tensors that the function captured, in order of first use; none for a graph.
   const std::vector<at::Tensor>& free_variables() const { return free_variables_; }
   /// What the function did to its inputs; nothing for a graph.
-  const std::vector<MutationPlan>& mutations() const { return mutations_; }
+  const std::vector<detail::MutationPlan>& mutations() const { return mutations_; }
   /// Whether it calls a torch::autograd::Function, whose backward its graph does not show.
   bool has_custom_function() const { return capture_ && capture_->capture.plan().has_custom_function; }
   /// Whether it changes a tensor with a history in place where autograd does not see it. Running its graph, which is
@@ -52,25 +52,25 @@ class Body {
   /// Returns the halves for the case that the inputs marked in `requires_grad` require it; the first `num_carries`
   /// inputs are carries. `create_graph`: use formulas that can be differentiated again. Errors: UserError where the
   /// derivative of a derivative is not known.
-  std::shared_ptr<const BodyPair> pair(const std::vector<bool>& requires_grad, size_t num_carries,
-                                       bool create_graph) const;
+  std::shared_ptr<const detail::BodyPair> pair(const std::vector<bool>& requires_grad, size_t num_carries,
+                                               bool create_graph) const;
 
  private:
   struct KeyedPair {
     std::vector<bool> requires_grad;
     size_t num_carries;
     bool create_graph;
-    std::shared_ptr<const BodyPair> pair;
+    std::shared_ptr<const detail::BodyPair> pair;
   };
-  std::shared_ptr<SharedCapture> capture_with(const std::vector<bool>& requires_grad) const;
-  std::shared_ptr<SharedCapture> capture_that_covers(const std::vector<bool>& requires_grad) const;
+  std::shared_ptr<detail::SharedCapture> capture_with(const std::vector<bool>& requires_grad) const;
+  std::shared_ptr<detail::SharedCapture> capture_that_covers(const std::vector<bool>& requires_grad) const;
 
   std::shared_ptr<const Graph> graph_;
-  std::shared_ptr<SharedCapture> capture_;  ///< of the code; null for a graph
+  std::shared_ptr<detail::SharedCapture> capture_;  ///< of the code; null for a graph
   std::vector<bool> traced_requires_grad_;
   std::vector<bool> differentiable_;  ///< per result, as the capture found it
   std::vector<at::Tensor> free_variables_;
-  std::vector<MutationPlan> mutations_;
+  std::vector<detail::MutationPlan> mutations_;
   bool draws_ = false;
   bool rewrites_history_ = false;
   mutable std::mutex mutex_;

@@ -4,7 +4,7 @@
 
 #include "diptych/pipeline/pipeline.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 void mark_rewritten_history(Graph& graph) {
   for (size_t i = 0; i < graph.nodes().size(); ++i) {
@@ -87,4 +87,4 @@ Graph BodyPair::backward(const std::vector<bool>& given) const {
   return lower(Stage::kBody, std::move(backward), {.simplify = {.keep_gradient_stops = true}});
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -7,7 +7,7 @@
 #include "diptych/autodiff/joint_capture.h"
 #include "diptych/passes/partition.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 /// A capture that several pairs are made from.
 struct SharedCapture {
@@ -64,4 +64,4 @@ class BodyPair {
   std::vector<bool> differentiable_;
 };
 
-}  // namespace diptych
+}  // namespace diptych::detail

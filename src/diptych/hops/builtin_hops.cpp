@@ -12,6 +12,8 @@
 
 namespace diptych {
 
+using namespace detail;
+
 const HopSchema* find_hop(std::string_view name) {
   static const bool registered = [] {
     const HigherOrderOperator* const builtin[] = {&BlockedScanOperator::get(), &BranchOperator::cond(),

@@ -12,6 +12,8 @@
 #include "diptych/trace/transforms.h"
 
 namespace diptych {
+
+using namespace detail;
 namespace {
 
 namespace ag = torch::autograd;

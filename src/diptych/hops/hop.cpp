@@ -15,6 +15,8 @@
 #include "diptych/scan_passes/scan_edit.h"
 
 namespace diptych {
+
+using namespace detail;
 namespace {
 
 // The operators by schema; a program has a handful.

@@ -7,6 +7,8 @@
 #include "diptych/trace/memory_order.h"
 
 namespace diptych {
+
+using namespace detail;
 namespace {
 
 at::TensorOptions options_of(const TensorMeta& meta) { return at::TensorOptions(meta.dtype).device(meta.device); }

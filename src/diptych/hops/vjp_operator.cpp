@@ -12,7 +12,7 @@
 #include "diptych/trace/autograd_guard.h"
 #include "diptych/trace/recorder.h"
 
-namespace diptych {
+namespace diptych::detail {
 namespace {
 
 using Tensors = std::vector<at::Tensor>;
@@ -193,4 +193,4 @@ std::unique_ptr<Derivative> replay_derivative(const Hop& hop, const std::vector<
                                             find_reach ? std::optional(find_reach()) : std::nullopt);
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -3,7 +3,7 @@
 #pragma once
 #include "diptych/hops/hop.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 /// Groups: the inputs of the body, the tangents of its results. `wanted`: per input whether its gradient is wanted;
 /// `given`: per result whether its tangent is among the operands. Results: the wanted gradients, zeros where nothing
@@ -35,4 +35,4 @@ std::unique_ptr<Derivative> replay_derivative(const Hop& hop, const std::vector<
                                               const std::vector<bool>& requires_grad,
                                               const std::function<Reach()>& find_reach = {});
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -6,9 +6,9 @@
 
 #include "diptych/graph/graph.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 /// Runs a graph without inputs, below autograd. Errors: as Program.
 std::vector<at::Tensor> evaluate(const Graph& graph);
 
-}  // namespace diptych
+}  // namespace diptych::detail

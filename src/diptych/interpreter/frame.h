@@ -10,10 +10,10 @@
 #include <vector>
 
 namespace diptych {
-
 struct RunOptions;
+}  // namespace diptych
 
-namespace detail {
+namespace diptych::detail {
 
 /// The sizes of a graph with symbols, computed for one set of input sizes; operands refer to them by number.
 struct DynamicSizes {
@@ -51,5 +51,4 @@ class OptionalTensorListMaker {
 /// The reference to the undefined tensor.
 inline constexpr int32_t kUndefinedReference = -1;
 
-}  // namespace detail
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -6,7 +6,7 @@
 
 #include "diptych/base/error.h"
 
-namespace diptych {
+namespace diptych::detail {
 namespace {
 
 struct RuleTable {
@@ -33,7 +33,7 @@ bool has_interpreter_rule(const HopSchema& hop) {
   return table.rules.find(hop.name()) != table.rules.end();
 }
 
-std::vector<at::Tensor> detail::take_tensor_list(c10::IValue& operand) {
+std::vector<at::Tensor> take_tensor_list(c10::IValue& operand) {
   auto list = std::move(operand).toTensorList();
   operand = c10::IValue();
   std::vector<at::Tensor> tensors;
@@ -42,7 +42,7 @@ std::vector<at::Tensor> detail::take_tensor_list(c10::IValue& operand) {
   return tensors;
 }
 
-HopKernel detail::make_hop_kernel(const Node& node) {
+HopKernel make_hop_kernel(const Node& node) {
   HopRule rule;
   {
     auto& table = rule_table();
@@ -57,4 +57,4 @@ HopKernel detail::make_hop_kernel(const Node& node) {
   return rule(node);
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

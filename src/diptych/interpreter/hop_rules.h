@@ -10,8 +10,10 @@
 #include "diptych/graph/graph.h"
 
 namespace diptych {
-
 struct RunOptions;
+}  // namespace diptych
+
+namespace diptych::detail {
 
 /// Runs one higher-order node: takes its operands in order (tensors, tensor lists, constants; sizes as integers) and
 /// returns its outputs, one tensor each, undefined where there is none. Operands may be moved from.
@@ -28,12 +30,10 @@ void register_interpreter_rule(const HopSchema& hop, HopRule rule);
 /// Returns whether register_interpreter_rule was called for `hop`. Threads: any.
 bool has_interpreter_rule(const HopSchema& hop);
 
-namespace detail {
 /// Moves the tensors of a list out of a kernel's operand, so that each is freed when its reader releases it.
 std::vector<at::Tensor> take_tensor_list(c10::IValue& operand);
 
 /// Makes the kernel of a higher-order node. Errors: UserError names an operator that has no rule.
 HopKernel make_hop_kernel(const Node& node);
-}  // namespace detail
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -6,6 +6,8 @@
 
 namespace diptych {
 
+using namespace detail;
+
 std::vector<ProfileRow> Profile::rows() const {
   const std::lock_guard lock(mutex_);
   return rows_;

@@ -13,6 +13,8 @@
 
 namespace diptych {
 
+using namespace detail;
+
 using detail::Frame;
 using detail::Step;
 

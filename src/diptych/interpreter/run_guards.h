@@ -4,7 +4,7 @@
 #include <c10/core/DispatchKeySet.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
-namespace diptych {
+namespace diptych::detail {
 
 /// Runs kernels only: autograd has been captured, and autocast's casts are nodes of the graph.
 struct RunBelowAutograd {
@@ -12,4 +12,4 @@ struct RunBelowAutograd {
   c10::impl::ExcludeDispatchKeyGuard no_autocast{c10::autocast_dispatch_keyset};
 };
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -5,7 +5,7 @@
 #include "diptych/base/error.h"
 #include "diptych/graph/print.h"
 
-namespace diptych {
+namespace diptych::detail {
 namespace {
 
 // Multiplying by the divisor cancels it.
@@ -140,8 +140,8 @@ std::map<std::string, int64_t> SymbolBinder::solve(const std::vector<int64_t>& o
   return known;
 }
 
-std::vector<int64_t> detail::sizes_by(const Sizes& sizes, const std::map<std::string, int64_t>& symbols,
-                                      const at::Tensor& tensor) {
+std::vector<int64_t> sizes_by(const Sizes& sizes, const std::map<std::string, int64_t>& symbols,
+                              const at::Tensor& tensor) {
   std::vector<int64_t> values;
   for (size_t d = 0; d < sizes.size(); ++d) {
     const auto wanted = sizes[d].symbols();
@@ -154,4 +154,4 @@ std::vector<int64_t> detail::sizes_by(const Sizes& sizes, const std::map<std::st
   return values;
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

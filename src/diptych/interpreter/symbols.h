@@ -10,7 +10,7 @@
 
 #include "diptych/graph/graph.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 /// Finds the value of each symbol that occurs in the sizes of a graph's inputs. A size in which only one symbol has no
 /// known value yet determines that symbol if it is linear in it: `s0`, `2*s0+1`, `s0*s1/2` once s0 is known.
@@ -45,11 +45,9 @@ class SymbolBinder {
   std::set<std::string> needed_;  ///< by operands and subgraphs of nodes
 };
 
-namespace detail {
 /// Evaluates the sizes of a tensor at the symbols' values. A size with a symbol that has no value is read from
 /// `tensor`, since only the tensor's producer knew it; -1 where the tensor has no such dimension.
 std::vector<int64_t> sizes_by(const Sizes& sizes, const std::map<std::string, int64_t>& symbols,
                               const at::Tensor& tensor);
-}  // namespace detail
 
-}  // namespace diptych
+}  // namespace diptych::detail

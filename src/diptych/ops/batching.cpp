@@ -8,13 +8,8 @@
 #include "diptych/graph/operand.h"
 #include "diptych/ops/tags.h"
 
-namespace diptych {
-
-using detail::BatchedCall;
-using detail::BatchingRule;
+namespace diptych::detail {
 using Values = std::vector<Value>;
-
-namespace detail {
 
 BatchedCall::BatchedCall(Emitter& emitter, const Graph& body, const Node& node, const FindBatched& find, int64_t length)
     : emitter_(emitter), body_(body), node_(node), length_(length) {
@@ -73,11 +68,7 @@ Expr reshaped(Expr expr, std::vector<int64_t> sizes) {
   return base.apply("aten.view", {c10::IValue(std::move(sizes))});
 }
 
-}  // namespace detail
-
 namespace {
-
-using detail::reshaped;
 using Result = std::optional<Values>;
 
 // Elementwise ---------------------------------------------------------------------------------------------------------
@@ -397,4 +388,4 @@ bool can_batch(const Graph& body, const Node& node, const std::function<bool(Val
   }
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -7,7 +7,7 @@
 
 #include "diptych/ops/emitter.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 /// A value of a body in the graph around it.
 struct BatchedValue {
@@ -30,8 +30,6 @@ bool can_batch(const Graph& body, const Node& node, const std::function<bool(Val
 
 /// Returns whether `node` has static metadata throughout and could be computed elsewhere: it has no effect.
 bool is_movable(const Graph& body, const Node& node);
-
-namespace detail {
 
 /// One node to batch, and its operands in the outer graph.
 class BatchedCall {
@@ -76,5 +74,4 @@ BatchingRule find_product_rule(const Op& op);
 /// Returns `expr` with other sizes; a view where its strides allow that.
 Expr reshaped(Expr expr, std::vector<int64_t> sizes);
 
-}  // namespace detail
-}  // namespace diptych
+}  // namespace diptych::detail

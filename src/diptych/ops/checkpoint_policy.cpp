@@ -8,6 +8,8 @@
 #include "diptych/ops/tags.h"
 
 namespace diptych {
+
+using namespace detail;
 namespace {
 
 CheckpointPolicy save_where(std::string name, bool (*is_saved)(const Node&)) {

@@ -5,7 +5,7 @@
 
 #include "diptych/ops/tags.h"
 
-namespace diptych {
+namespace diptych::detail {
 namespace {
 
 constexpr int64_t kTranscendentalFlops = 10;
@@ -143,4 +143,4 @@ int64_t nominal_ns(const Cost& cost) {
   return kCallNs + std::max(cost.flops / kNominalGigaflops, cost.bytes / kNominalGigabytes);
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -4,7 +4,7 @@
 
 #include "diptych/graph/graph.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 /// Work of one node.
 struct Cost {
@@ -20,4 +20,4 @@ Cost cost(const Graph& graph, const Node& node);
 /// calling an operator. Only ratios of times are meaningful. Units: ns.
 int64_t nominal_ns(const Cost& cost);
 
-}  // namespace diptych
+}  // namespace diptych::detail

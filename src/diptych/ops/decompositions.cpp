@@ -3,7 +3,7 @@
 #include <string>
 #include <unordered_map>
 
-namespace diptych {
+namespace diptych::detail {
 
 const std::vector<Decomposition>& all_decompositions() {
   static const auto* const table = [] {
@@ -30,4 +30,4 @@ const Decomposition* find_decomposition(const Op& op) {
   return found == index->end() ? nullptr : found->second;
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

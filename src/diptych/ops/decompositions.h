@@ -5,7 +5,7 @@
 
 #include "diptych/ops/emitter.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 /// Emits the nodes that replace a node and returns its results, one per output of the node (none for an output that is
 /// undefined or not asked for). An empty list means that the node is not replaced.
@@ -25,7 +25,6 @@ const Decomposition* find_decomposition(const Op& op);
 /// Every row, by family.
 const std::vector<Decomposition>& all_decompositions();
 
-namespace detail {
 // The tables of the families, each in its own file.
 std::vector<Decomposition> activation_decompositions();
 std::vector<Decomposition> activation_backward_decompositions();
@@ -34,6 +33,5 @@ std::vector<Decomposition> loss_decompositions();
 std::vector<Decomposition> normalization_decompositions();
 std::vector<Decomposition> scatter_decompositions();
 std::vector<Decomposition> softmax_decompositions();
-}  // namespace detail
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -5,13 +5,13 @@ namespace diptych::detail {
 namespace {
 
 constexpr int64_t kNone = 0;
-constexpr int64_t kMean = 1;
+constexpr int64_t kMeanReduction = 1;
 
 Expr sum_all(Expr x) { return x.apply("aten.sum"); }
 
 std::vector<Value> reduced(const Call& call, Expr losses, size_t reduction) {
   if (call.integer(reduction) == kNone) return call.result(losses);
-  const Expr total = call.integer(reduction) == kMean ? losses.apply("aten.mean") : sum_all(losses);
+  const Expr total = call.integer(reduction) == kMeanReduction ? losses.apply("aten.mean") : sum_all(losses);
   return call.result(total);
 }
 
@@ -19,7 +19,7 @@ std::vector<Value> reduced(const Call& call, Expr losses, size_t reduction) {
 Expr spread_gradient(const Call& call, size_t reduction, size_t input) {
   const Expr g = call.wide(0);
   const int64_t count = call.tensor(input).meta().numel();
-  return call.integer(reduction) == kMean && count > 0 ? g / static_cast<double>(count) : g;
+  return call.integer(reduction) == kMeanReduction && count > 0 ? g / static_cast<double>(count) : g;
 }
 
 std::vector<Value> mse_loss(const Call& call) {
@@ -113,7 +113,7 @@ std::vector<Value> nll_loss_forward(const Call& call) {
     return {losses.value, x.apply("aten.new_full", {c10::IValue(std::vector<int64_t>{}), c10::IValue(0.0)}).value};
   }
   const Expr sum = sum_all(losses);
-  return {call.integer(3) == kMean ? (sum / total).value : sum.value, total.value};
+  return {call.integer(3) == kMeanReduction ? (sum / total).value : sum.value, total.value};
 }
 
 // Each row has its gradient in the column of its class.
@@ -121,7 +121,7 @@ std::vector<Value> nll_loss_backward(const Call& call) {
   const Expr x = call.tensor(1);
   if (x.rank() != 2) return {};
   const auto rows = rows_of(call, 1, 2, 3, 5);
-  const bool is_mean = call.integer(4) == kMean;
+  const bool is_mean = call.integer(4) == kMeanReduction;
   const Expr g = is_mean ? call.tensor(0) / call.tensor(6) : call.tensor(0);
   const Expr per_row = where(rows.is_ignored, 0.0, -(rows.weight * g)).apply("aten.unsqueeze", {c10::IValue(1)});
   const Value columns = call.emitter().call(

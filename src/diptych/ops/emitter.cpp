@@ -4,7 +4,7 @@
 #include "diptych/graph/operand.h"
 #include "diptych/ops/infer_metas.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 std::vector<Value> Emitter::call_all(std::string_view name, std::vector<Operand> operands) {
   Node node{Op::find(name), {}, {}, {}, {}, replaced_.provenance, replaced_.grad_enabled};
@@ -98,4 +98,4 @@ at::ScalarType compute_dtype(at::ScalarType dtype) {
   return dtype == at::kHalf || dtype == at::kBFloat16 ? at::kFloat : dtype;
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -6,7 +6,7 @@
 
 #include "diptych/graph/graph.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 /// Appends nodes to a graph in place of one other node, whose scope, phase and grad mode they take over.
 class Emitter {
@@ -96,4 +96,4 @@ class Call {
 /// Returns the dtype that kernels compute in: f32 for the half types, otherwise `dtype` itself.
 at::ScalarType compute_dtype(at::ScalarType dtype);
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -6,7 +6,7 @@
 
 #include "diptych/base/error.h"
 
-namespace diptych {
+namespace diptych::detail {
 namespace {
 
 // A deque, so that schemas keep their addresses.
@@ -45,4 +45,4 @@ const HopSchema* add_hop_schema(std::string_view declaration, std::vector<std::s
   return &registry().schemas.emplace_back(std::move(schema));
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

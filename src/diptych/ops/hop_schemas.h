@@ -7,7 +7,7 @@
 
 #include "diptych/graph/op.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 /// Finds a higher-order operator by its name without the "hop." prefix, or returns null. Threads: any.
 const HopSchema* find_hop_schema(std::string_view name);
@@ -18,4 +18,4 @@ const HopSchema* find_hop_schema(std::string_view name);
 /// Errors: UserError if a different schema has the name, and the errors of HopSchema. Threads: any.
 const HopSchema* add_hop_schema(std::string_view declaration, std::vector<std::string> bodies);
 
-}  // namespace diptych
+}  // namespace diptych::detail

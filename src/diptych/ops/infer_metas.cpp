@@ -7,7 +7,7 @@
 #include "diptych/base/error.h"
 #include "diptych/ops/shapes.h"
 
-namespace diptych {
+namespace diptych::detail {
 namespace {
 
 /// Turns operands into a stack of meta tensors and constants, remembering what the results need.
@@ -127,4 +127,4 @@ InferredResults infer_metas(const Graph& graph, const Op& op, c10::ArrayRef<Oper
   return results;
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -6,7 +6,7 @@
 
 #include "diptych/graph/graph.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 /// The results of a call, as Graph::add_node and Node::returns want them.
 struct InferredResults {
@@ -20,4 +20,4 @@ struct InferredResults {
 /// Errors: c10::Error where the operands do not fit together.
 InferredResults infer_metas(const Graph& graph, const Op& op, c10::ArrayRef<Operand> operands, bool grad_enabled);
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -5,7 +5,7 @@
 #include "diptych/base/error.h"
 #include "diptych/ops/hop_schemas.h"
 
-namespace diptych {
+namespace diptych::detail {
 namespace {
 
 // If no stack has a front, the attribute has its default, so that it is not printed.
@@ -68,4 +68,4 @@ std::vector<TensorMeta> blocked_scan_results(const Graph& body, size_t num_carri
   return results(body, num_carries, scan, /*by_blocks=*/true);
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

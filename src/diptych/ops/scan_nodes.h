@@ -3,7 +3,7 @@
 #pragma once
 #include "diptych/graph/hop_attributes.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 /// "scan(Tensor[] init, Tensor[] xs, Tensor[] free, int length, bool reverse, int unroll=1, int[] fronts=[])".
 const HopSchema& scan_schema();
@@ -37,4 +37,4 @@ std::vector<TensorMeta> scan_results(const Graph& body, size_t num_carries, cons
 /// The same where the body returns `block` rows of each stack.
 std::vector<TensorMeta> blocked_scan_results(const Graph& body, size_t num_carries, const ScanAttributes& scan);
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -10,8 +10,7 @@
 #include "diptych/base/error.h"
 #include "diptych/ops/shapes_table.h"
 
-namespace diptych {
-namespace detail {
+namespace diptych::detail {
 
 at::Tensor meta_empty(at::IntArrayRef sizes, at::ScalarType dtype, at::MemoryFormat format) {
   return at::Tensor(at::detail::empty_meta(sizes, dtype, format));
@@ -129,11 +128,9 @@ const ShapeRows& all_shape_rows() {
   return rows;
 }
 
-}  // namespace detail
-
 namespace {
 
-const detail::ShapeRow* find_row(const c10::OperatorHandle& op) {
+const ShapeRow* find_row(const c10::OperatorHandle& op) {
   static const detail::ShapeTable table = detail::index_rows();
   const auto found = table.find(op.operator_name());
   if (found == table.end()) return nullptr;
@@ -156,4 +153,4 @@ QuickShape find_quick_shape(const c10::OperatorHandle& op) {
   return row == nullptr ? nullptr : row->quick;
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

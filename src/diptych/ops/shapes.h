@@ -5,7 +5,7 @@
 #include <ATen/core/stack.h>
 #include <c10/util/DimVector.h>
 
-namespace diptych {
+namespace diptych::detail {
 
 /// Replaces an operator's boxed arguments on the stack by its results. Every tensor argument is a meta tensor with the
 /// real sizes, strides and dtype; the results are meta tensors with the sizes, strides and dtype of the CPU kernel's
@@ -35,4 +35,4 @@ using QuickShape = bool (*)(c10::ArrayRef<c10::IValue> arguments, ResultShape& r
 /// Returns the operator's quick shape, or null. The shape function of such an operator is made from it.
 QuickShape find_quick_shape(const c10::OperatorHandle& op);
 
-}  // namespace diptych
+}  // namespace diptych::detail

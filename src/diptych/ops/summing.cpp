@@ -6,11 +6,8 @@
 #include "diptych/graph/operand.h"
 #include "diptych/ops/tags.h"
 
-namespace diptych {
+namespace diptych::detail {
 namespace {
-
-using detail::BatchedCall;
-using detail::reshaped;
 
 /// Appends the sum over all steps of a node's result. `find_sum` is asked only by rules of sums.
 using Emit = Value (*)(const BatchedCall&, const FindSum& find_sum);
@@ -177,4 +174,4 @@ Value sum_steps(Emitter& emitter, BatchedValue value, const TensorMeta& step, in
       .value;
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -3,7 +3,7 @@
 #pragma once
 #include "diptych/ops/batching.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 /// Returns by which rule sum_steps() can sum the only result of `node` over all steps without computing it in any step:
 /// kOfBatched needs the operands as batched values, kOfSums needs the sums of the operands, as for a view, and kNone
@@ -22,4 +22,4 @@ Value sum_steps(Emitter& emitter, const Graph& body, const Node& node, const Fin
 /// Appends the sum over all steps of a value, in the dtype of `step`.
 Value sum_steps(Emitter& emitter, BatchedValue value, const TensorMeta& step, int64_t length);
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <unordered_map>
 
-namespace diptych {
+namespace diptych::detail {
 namespace {
 
 constexpr uint32_t bit(Tag tag) { return static_cast<uint32_t>(tag); }
@@ -449,4 +449,4 @@ std::optional<Op> inplace_variant(const Op& op) {
   return entry->second;
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

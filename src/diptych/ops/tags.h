@@ -7,7 +7,7 @@
 #include "diptych/graph/graph.h"
 #include "diptych/graph/op.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 /// A property of an operator; an operator may have several.
 enum class Tag : uint32_t {
@@ -65,4 +65,4 @@ bool leaves_values_unset(const Op& op);
 /// strides of the result, and shares its storage with no other operand. Threads: any.
 std::optional<Op> inplace_variant(const Op& op);
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace diptych {
+namespace diptych::detail {
 namespace {
 
 struct TraitRow {
@@ -74,4 +74,4 @@ std::optional<HiddenMutation> hidden_mutation(const Op& op) {
   return HiddenMutation{Op::find(row->declared), row->mutated_argument, row->condition_argument};
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -6,7 +6,7 @@
 
 #include "diptych/graph/op.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 /// Why a trace treats a call of an operator in a way of its own. An operator has at most one such trait.
 enum class TraceTrait : uint8_t {
@@ -45,4 +45,4 @@ struct HiddenMutation {
 /// Returns the undeclared mutation of `op`, if it has one. Threads: any.
 std::optional<HiddenMutation> hidden_mutation(const Op& op);
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -30,7 +30,7 @@ class AotModule {
   }
   Module& module() { return module_; }
   CacheStats stats() const { return forward_.stats(); }
-  std::vector<std::shared_ptr<const CompiledFunction>> captures() const { return forward_.captures(); }
+  std::vector<std::shared_ptr<const detail::CompiledFunction>> captures() const { return forward_.captures(); }
 
  private:
   static AotOptions named(AotOptions options) {

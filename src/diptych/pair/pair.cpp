@@ -11,6 +11,8 @@
 #include "diptych/trace/transforms.h"
 
 namespace diptych {
+
+using namespace detail;
 namespace {
 
 // A pair returns the new elements of an input, but has no place for a new shape.
@@ -29,8 +31,8 @@ void check_shapes_stay(const ForwardPlan& plan, const Graph& forward, const std:
 
 }  // namespace
 
-Pair capture_flat(const FlatFunction& function, const std::vector<at::Tensor>& arguments,
-                  const std::vector<std::string>& paths, const AotOptions& options) {
+Pair detail::capture_flat(const FlatFunction& function, const std::vector<at::Tensor>& arguments,
+                          const std::vector<std::string>& paths, const AotOptions& options) {
   JointCapture capture(function, arguments, paths, {options.name, /*exact_outputs=*/true});
   Pair pair{Graph(),
             Graph(),

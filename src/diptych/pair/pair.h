@@ -44,9 +44,11 @@ struct Pair {
   std::shared_ptr<const Program> backward_program;
 };
 
+namespace detail {
 /// Captures a flat function. See capture().
 Pair capture_flat(const FlatFunction& function, const std::vector<at::Tensor>& arguments,
                   const std::vector<std::string>& paths, const AotOptions& options);
+}  // namespace detail
 
 /// Captures `function` on `arguments` and returns its pair. Nothing is run and no argument changes.
 /// Errors: UserError that names what a graph can't hold; UserError for an input whose shape the function changes in
@@ -60,8 +62,8 @@ Pair capture_with(const AotOptions& options, F&& function, A&&... arguments) {
   const Flattened flat = detail::flatten_arguments(options.argument_names, arguments...);
   detail::check_plain("capture", flat);
   std::shared_ptr<Result> example;
-  return capture_flat(detail::make_flat<Result>(function, example, arguments...), flat.tensors,
-                      flat.spec.tensor_paths(), options);
+  return detail::capture_flat(detail::make_flat<Result>(function, example, arguments...), flat.tensors,
+                              flat.spec.tensor_paths(), options);
 }
 
 /// Is capture_with() with default options.

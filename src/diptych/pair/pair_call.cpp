@@ -8,6 +8,8 @@
 #include "diptych/trace/recorder.h"
 
 namespace diptych {
+
+using namespace detail;
 namespace {
 
 using Tensors = std::vector<at::Tensor>;

@@ -12,6 +12,8 @@
 #include "diptych/pair/output_aliases.h"
 
 namespace diptych {
+
+using namespace detail;
 namespace {
 
 size_t count(const std::vector<Slot>& slots, SlotKind kind) {

@@ -11,6 +11,8 @@
 #include "diptych/pair/pair_file.h"
 
 namespace diptych {
+
+using namespace detail;
 namespace {
 
 std::string beside(const std::string& path) { return path + ".safetensors"; }

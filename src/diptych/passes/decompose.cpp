@@ -7,7 +7,7 @@
 #include "diptych/ops/decompositions.h"
 #include "diptych/ops/tags.h"
 
-namespace diptych {
+namespace diptych::detail {
 namespace {
 
 bool is_static(const Graph& graph, const Node& node) {
@@ -106,4 +106,4 @@ Graph decompose(const Graph& graph, const KeepsNode& keeps) {
   return result;
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

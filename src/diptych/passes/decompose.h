@@ -13,7 +13,7 @@
 
 #include "diptych/graph/graph.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 /// Returns whether a node stays as it is; a backend's supports() has this form.
 using KeepsNode = std::function<bool(const Graph&, const Node&)>;
@@ -26,4 +26,4 @@ using KeepsNode = std::function<bool(const Graph&, const Node&)>;
 /// named, and intermediate values are recomputed; idempotent.
 Graph decompose(const Graph& graph, const KeepsNode& keeps = {});
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -9,6 +9,8 @@
 #include "diptych/passes/storage_roots.h"
 
 namespace diptych {
+
+using namespace detail;
 namespace {
 
 /// The storages of a forward graph's residuals, each paid for once.

@@ -8,7 +8,7 @@
 #include "diptych/ops/tags.h"
 #include "diptych/passes/storage_roots.h"
 
-namespace diptych {
+namespace diptych::detail {
 namespace {
 
 /// Which nodes fold, and which of their results the rest of the graph reads.
@@ -72,4 +72,4 @@ Graph fold_constants(const Graph& graph, const Evaluator& evaluator, const FoldC
   return rewriter.finish();
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

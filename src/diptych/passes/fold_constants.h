@@ -17,7 +17,7 @@
 
 #include "diptych/graph/graph.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 /// Runs a graph without inputs and returns its outputs. Passes run no kernels, so the caller passes an interpreter.
 using Evaluator = std::function<std::vector<at::Tensor>(const Graph&)>;
@@ -34,4 +34,4 @@ struct FoldConstantsOptions {
 /// Errors: what `evaluator` throws; InternalError if it returns the wrong number of tensors.
 Graph fold_constants(const Graph& graph, const Evaluator& evaluator, const FoldConstantsOptions& options = {});
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -8,7 +8,7 @@
 
 #include "diptych/graph/operand.h"
 
-namespace diptych {
+namespace diptych::detail {
 namespace {
 
 using Range = SizePattern::Range;
@@ -335,4 +335,4 @@ std::optional<GeneralizedSizes> generalize_sizes(const SizePattern& pattern, con
   return search.unify_within(pattern.ranges(), why_not_less);
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -7,7 +7,7 @@
 
 #include "diptych/passes/unify_sizes.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 /// Returns the graphs of a function for these values of the symbols, the same number of graphs each time; none if it
 /// can't be traced there.
@@ -40,4 +40,4 @@ enum class SizeTrust : uint8_t {
 std::optional<GeneralizedSizes> generalize_sizes(const SizePattern& pattern, const SymbolValues& actual,
                                                  const TraceAt& trace, SizeTrust trust, std::string& why);
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -5,7 +5,7 @@
 #include "diptych/graph/rewrite.h"
 #include "diptych/passes/storage_roots.h"
 
-namespace diptych {
+namespace diptych::detail {
 namespace {
 
 Value add_clone(Graph& graph, Value value) {
@@ -47,4 +47,4 @@ Graph keep_residuals_of_mutated_inputs(const Graph& forward, const std::vector<s
   return std::move(rewriter.graph());
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -8,11 +8,11 @@
 #pragma once
 #include "diptych/graph/graph.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 /// Clones the residuals that share storage with one of the inputs at the positions `mutated`: the caller writes their
 /// new values to those inputs after the run, and the backward needs the old values.
 /// Requires: a forward graph that verifies. Ensures: slots are kept; idempotent.
 Graph keep_residuals_of_mutated_inputs(const Graph& forward, const std::vector<size_t>& mutated);
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -9,7 +9,7 @@
 #include "diptych/ops/tags.h"
 #include "diptych/passes/storage_roots.h"
 
-namespace diptych {
+namespace diptych::detail {
 namespace {
 
 size_t mix(size_t seed, size_t value) { return seed ^ (value + 0x9e3779b97f4a7c15ULL + (seed << 6U) + (seed >> 2U)); }
@@ -156,4 +156,4 @@ Graph merge_common_nodes(const Graph& graph) {
   return Merger(graph).run();
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

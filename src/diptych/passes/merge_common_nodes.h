@@ -13,7 +13,7 @@
 #pragma once
 #include "diptych/graph/graph.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 /// Returns `graph` with the first of each class of equal nodes in place of the others. It never merges nodes with an
 /// effect, such as random draws; two nodes of which one ran with gradients on and the other off; a node of the forward
@@ -25,4 +25,4 @@ namespace diptych {
 /// Requires: a graph that verifies. Ensures: slots are kept; no two nodes are equal in this sense; idempotent.
 Graph merge_common_nodes(const Graph& graph);
 
-}  // namespace diptych
+}  // namespace diptych::detail

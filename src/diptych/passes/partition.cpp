@@ -10,6 +10,8 @@
 #include "diptych/passes/joint_analysis.h"
 
 namespace diptych {
+
+using namespace detail;
 namespace {
 
 using detail::JointAnalysis;
@@ -57,7 +59,7 @@ Split split_joint(const Joint& joint, const Partitioner& partitioner) {
   return split;
 }
 
-Graph split_backward(const Joint& joint, const std::vector<Value>& saved) {
+Graph detail::split_backward(const Joint& joint, const std::vector<Value>& saved) {
   const JointAnalysis analysis(joint);
   return detail::build_backward(analysis, saved);
 }

@@ -66,9 +66,11 @@ Partitioner partitioner_by_name(std::string_view name);
 /// in the backward graph. Errors: UserError if the partitioner chose a value that depends on a tangent; InternalError
 /// if a gradient can't be computed, because an input or a value that must not be made twice was not saved.
 Split split_joint(const Joint& joint, const Partitioner& partitioner);
+namespace detail {
 /// Returns the backward graph for other gradients of the same forward nodes (a backward variant): `joint` shares its
 /// forward nodes, and their value numbers, with the one that was split.
 Graph split_backward(const Joint& joint, const std::vector<Value>& saved);
+}  // namespace detail
 
 /// One row of explain(): a residual, its bytes, the node that makes it and the nodes that read it.
 struct ResidualRow {

@@ -4,6 +4,8 @@
 
 namespace diptych {
 
+using namespace detail;
+
 Partitioner default_partition() {
   return {"default", [](const Joint& joint) { return detail::JointAnalysis(joint).required(/*either_is_late=*/true); }};
 }

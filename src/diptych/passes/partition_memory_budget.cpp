@@ -9,6 +9,8 @@
 #include "diptych/passes/partition_flow.h"
 
 namespace diptych {
+
+using namespace detail;
 namespace {
 
 // The price of recomputing for one nanosecond, in bytes: powers of two from "recompute everything" to "nearly nothing".

@@ -5,6 +5,8 @@
 #include "diptych/passes/partition_flow.h"
 
 namespace diptych {
+
+using namespace detail;
 namespace {
 
 // A value smaller than this is saved rather than computed by another call of an operator.

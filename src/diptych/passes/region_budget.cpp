@@ -11,16 +11,16 @@ namespace diptych::detail {
 namespace {
 
 // The price of recomputing for one nanosecond, in bytes, as powers of two from "recompute everything" to "nearly
-// nothing"; between neighbouring cuts, nodes are moved over in kStepsBetweenCuts steps.
-constexpr int kCheapest = -20;
-constexpr int kDearest = 12;
+// nothing"; between neighbouring cuts, nodes are moved over in kStepsBetweenBudgets steps.
+constexpr int kLowestExponent = -20;
+constexpr int kHighestExponent = 12;
 constexpr int kStepOfPrice = 4;
-constexpr size_t kStepsBetweenCuts = 8;
+constexpr size_t kStepsBetweenBudgets = 8;
 
 Rematerialize decision(bool recomputes) { return recomputes ? Rematerialize::kRecompute : Rematerialize::kSave; }
 
 /// Which members are recomputed, and what that costs.
-struct Candidate {
+struct BudgetCandidate {
   std::vector<bool> recomputes;
   int64_t bytes = 0;  ///< that the split keeps for the backward in total
   int64_t kept = 0;   ///< of those, the region's own
@@ -59,8 +59,8 @@ class Budget {
   bool is_view(size_t node) const { return has_tag(bare_.graph.nodes()[node].op, Tag::kSharesStorage); }
 
   // Returns what the candidate costs in the default partition.
-  Candidate evaluate(std::vector<bool> recomputes) {
-    Candidate candidate{std::move(recomputes)};
+  BudgetCandidate evaluate(std::vector<bool> recomputes) {
+    BudgetCandidate candidate{std::move(recomputes)};
     for (size_t i = 0; i < members_.size(); ++i) {
       Provenance from = scratch_.graph.nodes()[members_[i]].provenance;
       from.marks.set(depth_ - 1, decision(candidate.recomputes[i]));
@@ -100,7 +100,7 @@ class Budget {
     candidates_.push_back(evaluate(previous));
     candidates_.push_back(evaluate(only_views));
     allowed_ = candidates_.back().kept;
-    for (int exponent = kCheapest; exponent <= kDearest; exponent += kStepOfPrice) {
+    for (int exponent = kLowestExponent; exponent <= kHighestExponent; exponent += kStepOfPrice) {
       auto cut = cut_at(analysis, exponent);
       if (cut == previous) continue;
       add_steps(previous, cut);
@@ -118,19 +118,20 @@ class Budget {
     for (size_t i = 0; i < members_.size(); ++i) {
       if (cheap[i] && !dear[i]) differing.push_back(i);
     }
-    for (size_t step = 1; step < std::min(kStepsBetweenCuts, differing.size()); ++step) {
+    for (size_t step = 1; step < std::min(kStepsBetweenBudgets, differing.size()); ++step) {
       auto recomputes = cheap;
-      for (size_t i = 0; i < differing.size() * step / kStepsBetweenCuts; ++i) recomputes[differing[i]] = false;
+      for (size_t i = 0; i < differing.size() * step / kStepsBetweenBudgets; ++i) recomputes[differing[i]] = false;
       candidates_.push_back(evaluate(std::move(recomputes)));
     }
   }
 
   // Keeps the candidates that no other beats in both bytes and time, sorted by bytes.
   void keep_efficient() {
-    std::stable_sort(candidates_.begin(), candidates_.end(), [](const Candidate& left, const Candidate& right) {
-      return std::pair(left.bytes, left.ns) < std::pair(right.bytes, right.ns);
-    });
-    std::vector<Candidate> kept;
+    std::stable_sort(candidates_.begin(), candidates_.end(),
+                     [](const BudgetCandidate& left, const BudgetCandidate& right) {
+                       return std::pair(left.bytes, left.ns) < std::pair(right.bytes, right.ns);
+                     });
+    std::vector<BudgetCandidate> kept;
     for (auto& candidate : candidates_) {
       if (kept.empty() || candidate.ns < kept.back().ns) kept.push_back(std::move(candidate));
     }
@@ -144,7 +145,7 @@ class Budget {
   std::vector<bool> is_member_;
   std::vector<int64_t> ns_;
   int64_t allowed_ = 0;
-  std::vector<Candidate> candidates_;
+  std::vector<BudgetCandidate> candidates_;
 };
 
 }  // namespace

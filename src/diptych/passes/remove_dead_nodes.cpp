@@ -5,7 +5,7 @@
 #include "diptych/graph/rewrite.h"
 #include "diptych/ops/tags.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 Graph remove_dead_nodes(const Graph& graph, const RemoveDeadNodesOptions& options) {
   std::vector<bool> wanted(graph.num_values());
@@ -29,4 +29,4 @@ Graph remove_dead_nodes(const Graph& graph, const RemoveDeadNodesOptions& option
   return rewriter.finish();
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

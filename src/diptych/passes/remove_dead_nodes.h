@@ -12,7 +12,7 @@
 #pragma once
 #include "diptych/graph/graph.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 struct RemoveDeadNodesOptions {
   /// Keeps every node that was recorded in the user's forward, so that the joint graphs of several backward variants
@@ -24,4 +24,4 @@ struct RemoveDeadNodesOptions {
 /// Requires: a graph that verifies. Ensures: slots are kept; every node is needed or has an effect; idempotent.
 Graph remove_dead_nodes(const Graph& graph, const RemoveDeadNodesOptions& options = {});
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -6,7 +6,7 @@
 #include "diptych/ops/tags.h"
 #include "diptych/passes/storage_roots.h"
 
-namespace diptych {
+namespace diptych::detail {
 namespace {
 
 bool is_same_layout(const TensorMeta& left, const TensorMeta& right) {
@@ -102,4 +102,4 @@ Graph remove_needless_copies(const Graph& graph, const RemoveNeedlessCopiesOptio
   return rewriter.finish();
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -13,7 +13,7 @@
 #pragma once
 #include "diptych/graph/graph.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 struct RemoveNeedlessCopiesOptions {
   /// Whether the graph will be differentiated again: copies that were made without recording gradients stop gradients,
@@ -28,4 +28,4 @@ struct RemoveNeedlessCopiesOptions {
 /// Requires: a graph that verifies. Ensures: slots are kept; idempotent.
 Graph remove_needless_copies(const Graph& graph, const RemoveNeedlessCopiesOptions& options = {});
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -5,7 +5,7 @@
 #include "diptych/graph/rewrite.h"
 #include "diptych/ops/tags.h"
 
-namespace diptych {
+namespace diptych::detail {
 namespace {
 
 class Views {
@@ -70,4 +70,4 @@ Graph remove_needless_views(const Graph& graph, const RemoveNeedlessViewsOptions
   return rewriter.finish();
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -14,7 +14,7 @@
 #pragma once
 #include "diptych/graph/graph.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 struct RemoveNeedlessViewsOptions {
   /// Whether the graph will be differentiated again: detach, and views taken without recording gradients, stop
@@ -28,4 +28,4 @@ struct RemoveNeedlessViewsOptions {
 /// Requires: a graph that verifies. Ensures: slots are kept; idempotent.
 Graph remove_needless_views(const Graph& graph, const RemoveNeedlessViewsOptions& options = {});
 
-}  // namespace diptych
+}  // namespace diptych::detail

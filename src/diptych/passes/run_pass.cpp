@@ -9,7 +9,7 @@
 #include "diptych/graph/identical.h"
 #include "diptych/graph/verify.h"
 
-namespace diptych {
+namespace diptych::detail {
 namespace {
 
 #ifdef NDEBUG
@@ -58,4 +58,4 @@ Graph run_pass(std::string_view name, const Graph& graph, const std::function<Gr
   return result;
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -7,7 +7,7 @@
 
 #include "diptych/graph/graph.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 struct PassOptions {
   /// Passes that are skipped, by name; those named in the environment variable DIPTYCH_PASSES_OFF (comma separated, or
@@ -24,4 +24,4 @@ struct PassOptions {
 Graph run_pass(std::string_view name, const Graph& graph, const std::function<Graph(const Graph&)>& pass,
                const PassOptions& options = {});
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -6,7 +6,7 @@
 #include "diptych/passes/remove_needless_views.h"
 #include "diptych/passes/run_pass.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 Graph simplify(Graph graph, const Evaluator& evaluator, const SimplifyOptions& options) {
   const bool stops = options.keep_gradient_stops;
@@ -24,4 +24,4 @@ Graph simplify(Graph graph, const Evaluator& evaluator, const SimplifyOptions& o
   return graph;
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -2,7 +2,7 @@
 #pragma once
 #include "diptych/passes/fold_constants.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 struct SimplifyOptions {
   /// Whether the receiver of the graph may differentiate it again, so that detach and no_grad regions must stay
@@ -17,4 +17,4 @@ struct SimplifyOptions {
 /// that nothing reads. Without an evaluator nothing is folded. Slots are kept. Errors: what `evaluator` throws.
 Graph simplify(Graph graph, const Evaluator& evaluator, const SimplifyOptions& options = {});
 
-}  // namespace diptych
+}  // namespace diptych::detail

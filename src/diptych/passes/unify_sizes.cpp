@@ -8,7 +8,7 @@
 #include "diptych/graph/operand.h"
 #include "diptych/graph/size_fitter.h"
 
-namespace diptych {
+namespace diptych::detail {
 namespace {
 
 /// Thrown if the graphs differ in something that no symbols explain.
@@ -233,4 +233,4 @@ std::optional<Graph> unify_sizes(c10::ArrayRef<Graph> graphs, c10::ArrayRef<Symb
   }
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -16,7 +16,7 @@
 #include "diptych/graph/graph.h"
 #include "diptych/graph/size_fit.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 /// Returns the graph that is `graphs[i]` when its symbols are `points[i]`. The graphs must be alike in everything but
 /// numbers, whose expressions SizeFitter finds. The first point's values are the hints. None if there is no such graph;
@@ -28,4 +28,4 @@ std::optional<Graph> unify_sizes(c10::ArrayRef<Graph> graphs, c10::ArrayRef<Symb
 /// Whether two graphs are alike in everything but numbers.
 bool same_structure(const Graph& a, const Graph& b);
 
-}  // namespace diptych
+}  // namespace diptych::detail

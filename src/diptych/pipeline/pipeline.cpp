@@ -17,7 +17,7 @@
 #include "diptych/scan_passes/scan_edit.h"
 #include "diptych/scan_passes/sink_from_scans.h"
 
-namespace diptych {
+namespace diptych::detail {
 namespace {
 
 // Note [The pipeline]: everything that is captured goes through this list, from top to bottom, and skips the steps that
@@ -135,4 +135,4 @@ Graph optimize_scans(const Graph& graph, const SimplifyOptions& options) {
   return result;
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

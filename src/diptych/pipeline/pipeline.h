@@ -6,7 +6,7 @@
 #include "diptych/passes/partition.h"
 #include "diptych/passes/simplify.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 /// The kinds of graph that go through the pipeline. Each goes through some of its steps.
 enum class Stage : uint8_t {
@@ -41,4 +41,4 @@ Joint lower_joint(Joint joint, const std::vector<std::string>& decompositions);
 /// differ.
 Graph optimize_scans(const Graph& graph, const SimplifyOptions& options = {});
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -7,10 +7,8 @@
 #include "diptych/scan_passes/scan_edit.h"
 #include "diptych/scan_passes/sink_from_scans.h"
 
-namespace diptych {
+namespace diptych::detail {
 namespace {
-
-using detail::ScanEdit;
 
 // The number of steps in a block of this scan, or 0 to leave the scan as it is.
 int64_t block_of(const ScanEdit& edit, const BlockLimits& limits) {
@@ -79,4 +77,4 @@ Graph block_scans(const Graph& graph, const SimplifyOptions& options, const Bloc
                                [&](ScanEdit& edit) { return make_blocked(edit, options, limits); });
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

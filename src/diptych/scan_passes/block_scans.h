@@ -5,7 +5,7 @@
 #pragma once
 #include "diptych/passes/simplify.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 /// Which scans are blocked, and how. Units: bytes, steps.
 struct BlockLimits {
@@ -22,4 +22,4 @@ struct BlockLimits {
 /// again.
 Graph block_scans(const Graph& graph, const SimplifyOptions& options = {}, const BlockLimits& limits = {});
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -4,10 +4,8 @@
 
 #include "diptych/scan_passes/scan_edit.h"
 
-namespace diptych {
+namespace diptych::detail {
 namespace {
-
-using detail::ScanEdit;
 
 bool drop_constant(ScanEdit& edit) {
   std::vector<ScanEdit::Carry> dropped;
@@ -31,4 +29,4 @@ Graph drop_constant_carries(const Graph& graph) {
   return detail::rewrite_scans(graph, "drop_constant_carries", drop_constant);
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -5,10 +5,8 @@
 #include "diptych/ops/tags.h"
 #include "diptych/scan_passes/scan_edit.h"
 
-namespace diptych {
+namespace diptych::detail {
 namespace {
-
-using detail::ScanEdit;
 
 /// The values of a body that its live outputs and its effects need; carries that they need are live themselves.
 class Liveness {
@@ -110,4 +108,4 @@ Graph drop_dead_scan_parts(const Graph& graph) {
   return detail::rewrite_scans(graph, "drop_dead_scan_parts", drop_dead);
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

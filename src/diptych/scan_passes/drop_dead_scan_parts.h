@@ -3,10 +3,10 @@
 #pragma once
 #include "diptych/graph/graph.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 /// Returns `graph` with scans that carry, stack and take no more than their results need. Nodes that draw random
 /// numbers stay, with the carries that they depend on. Slots of the graph are kept; idempotent.
 Graph drop_dead_scan_parts(const Graph& graph);
 
-}  // namespace diptych
+}  // namespace diptych::detail

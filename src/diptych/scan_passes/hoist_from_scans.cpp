@@ -8,11 +8,8 @@
 #include "diptych/ops/tags.h"
 #include "diptych/scan_passes/body_flow.h"
 
-namespace diptych {
+namespace diptych::detail {
 namespace {
-
-using detail::BodyFlow;
-using detail::ScanEdit;
 
 // Matrix products may make this many times the scan's slices and stacks before they are left where they are.
 constexpr int64_t kMaxGrowth = 4;
@@ -180,7 +177,7 @@ class Hoister {
 }  // namespace
 
 // A loop without steps computes nothing, and operators might refuse what hoisting would compute.
-bool detail::hoist(ScanEdit& edit, const HoistOptions& options) {
+bool hoist(ScanEdit& edit, const HoistOptions& options) {
   if (edit.attributes.length == 0) return false;
   const HoistPlan plan(edit, options);
   if (!plan.any()) return false;
@@ -192,4 +189,4 @@ Graph hoist_from_scans(const Graph& graph) {
   return detail::rewrite_scans(graph, "hoist_from_scans", [](ScanEdit& edit) { return detail::hoist(edit, {}); });
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

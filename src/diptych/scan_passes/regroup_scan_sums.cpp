@@ -5,12 +5,8 @@
 #include "diptych/ops/tags.h"
 #include "diptych/scan_passes/body_flow.h"
 
-namespace diptych {
+namespace diptych::detail {
 namespace {
-
-using detail::BodyFlow;
-using detail::is_plain_addition;
-using detail::ScanEdit;
 
 /// Regroups the sums of one body.
 class Regrouper {
@@ -145,4 +141,4 @@ Graph regroup_scan_sums(const Graph& graph) {
   return detail::rewrite_scans(graph, "regroup_scan_sums", [](ScanEdit& edit) { return Regrouper(edit).run(); });
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -6,10 +6,8 @@
 #include "diptych/scan_passes/sink_from_scans.h"
 #include "diptych/scan_passes/stack_views.h"
 
-namespace diptych {
+namespace diptych::detail {
 namespace {
-
-using detail::ScanEdit;
 
 /// Decides which stacks hold the rows of others.
 class Sharing {
@@ -91,4 +89,4 @@ Graph reuse_scan_stacks(const Graph& graph) {
   return detail::rewrite_scans(without_views, "reuse_scan_stacks", [](ScanEdit& edit) { return Sharing(edit).run(); });
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

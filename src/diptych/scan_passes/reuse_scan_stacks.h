@@ -4,7 +4,7 @@
 #pragma once
 #include "diptych/graph/graph.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 /// Returns `graph` with scans that stack no value twice, no view of a value that is stacked anyway and no slice, and
 /// that stack a carry as it goes in and as it comes out in one piece of memory (see Note [Stacks with a front]).
@@ -14,4 +14,4 @@ namespace diptych {
 /// an output, as it does when eager saves an operator's result.
 Graph reuse_scan_stacks(const Graph& graph);
 
-}  // namespace diptych
+}  // namespace diptych::detail

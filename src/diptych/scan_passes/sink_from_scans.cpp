@@ -8,11 +8,8 @@
 #include "diptych/ops/tags.h"
 #include "diptych/scan_passes/stack_views.h"
 
-namespace diptych {
+namespace diptych::detail {
 namespace {
-
-using detail::ScanEdit;
-using detail::SinkPlan;
 
 /// Writes one scan by its plan.
 class Sinker {
@@ -166,7 +163,7 @@ class Sinker {
 
 }  // namespace
 
-bool detail::sink(ScanEdit& edit, const SinkOptions& options) {
+bool sink(ScanEdit& edit, const SinkOptions& options) {
   const SinkPlan plan(edit, options);
   if (!plan.any()) return false;
   Sinker(edit, plan).run();
@@ -177,4 +174,4 @@ Graph sink_from_scans(const Graph& graph) {
   return detail::rewrite_scans(graph, "sink_from_scans", [](ScanEdit& edit) { return detail::sink(edit, {}); });
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -4,6 +4,8 @@
 #include "diptych/trace/recorder.h"
 
 namespace diptych {
+
+using namespace detail;
 CheckpointRegion::CheckpointRegion(CheckpointPolicy policy) : recorder_(detail::Recorder::current()) {
   if (recorder_ != nullptr) recorder_->provenance().enter_region(std::move(policy));
 }

@@ -11,7 +11,7 @@
 #include <xmmintrin.h>
 #endif
 
-namespace diptych {
+namespace diptych::detail {
 namespace {
 
 // The processor's own switch, which each thread has.
@@ -110,4 +110,4 @@ std::string GlobalState::difference(const GlobalState& now) const {
   return text;
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

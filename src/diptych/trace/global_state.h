@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace diptych {
+namespace diptych::detail {
 
 /// Grad mode, inference mode, autocast, the default dtype and the modes of kernels at one moment.
 struct GlobalState {
@@ -29,4 +29,4 @@ struct GlobalState {
   std::string difference(const GlobalState& now) const;
 };
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -6,7 +6,7 @@
 
 #include "diptych/trace/fake_tensor.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 at::Tensor make_placeholder(const TensorMeta& meta) {
   const auto sizes = meta.size_hints();
@@ -20,7 +20,7 @@ at::Tensor make_placeholder(const TensorMeta& meta) {
   return detail::make_non_leaf(leaf);
 }
 
-at::Tensor detail::make_non_leaf(const at::Tensor& leaf) {
+at::Tensor make_non_leaf(const at::Tensor& leaf) {
   at::Tensor tensor = leaf.tensor_data();
   const auto node = c10::make_intrusive<torch::autograd::Identity>();
   node->set_next_edges({torch::autograd::impl::gradient_edge(leaf)});
@@ -28,4 +28,4 @@ at::Tensor detail::make_non_leaf(const at::Tensor& leaf) {
   return tensor;
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -4,15 +4,13 @@
 
 #include "diptych/graph/tensor_meta.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 /// Returns a stand-in of no trace, without data, that looks as `meta` says; JointCapture takes it as an argument. If it
 /// requires grad it is not a leaf, so that the capture reports a function that changes it in place.
 at::Tensor make_placeholder(const TensorMeta& meta);
 
-namespace detail {
 /// Returns a tensor that shares everything with `leaf`, and has a grad_fn that passes gradients on to it.
 at::Tensor make_non_leaf(const at::Tensor& leaf);
-}  // namespace detail
 
-}  // namespace diptych
+}  // namespace diptych::detail

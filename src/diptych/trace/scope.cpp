@@ -5,6 +5,8 @@
 #include "diptych/trace/recorder.h"
 
 namespace diptych {
+
+using namespace detail;
 namespace {
 thread_local InternedString current;
 }

@@ -17,6 +17,8 @@
 #include "diptych/trace/recorder.h"
 
 namespace diptych {
+
+using namespace detail;
 namespace {
 
 namespace ag = torch::autograd;

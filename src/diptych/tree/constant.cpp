@@ -4,6 +4,8 @@
 
 namespace diptych {
 
+using namespace detail;
+
 Constant Constant::of(const at::Scalar& value) {
   DIPTYCH_CHECK(
       !value.isSymbolic(),

@@ -23,7 +23,7 @@ struct Flattened {
 /// Flattens `value`; paths start with `name`. Undefined tensors are tensors too.
 template <class T>
 Flattened flatten(const T& value, std::string_view name = "") {
-  TreeRecorder recorder;
+  detail::TreeRecorder recorder;
   visit_leaves(value, Path(name), recorder);
   return {recorder.take_tensors(), recorder.take_spec()};
 }
@@ -84,6 +84,8 @@ T map_tensors(T value, Function&& function, std::string_view name = "") {
   return value;
 }
 
+namespace detail {
+
 /// Whether `value` has the structure and the constants of `spec`. Does not allocate.
 template <class T>
 bool matches(const TreeSpec& spec, const T& value) {
@@ -120,4 +122,5 @@ uint64_t structure_hash(const T& value) {
   return hasher.hash();
 }
 
+}  // namespace detail
 }  // namespace diptych

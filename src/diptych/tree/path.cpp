@@ -2,6 +2,8 @@
 
 namespace diptych {
 
+using namespace detail;
+
 std::string Path::str() const {
   std::string text;
   append_to(text);

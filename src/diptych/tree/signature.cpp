@@ -10,6 +10,8 @@
 #include "diptych/graph/names.h"
 
 namespace diptych {
+
+using namespace detail;
 namespace {
 
 std::vector<SlotInfo> read_slots(const Graph& graph, const std::vector<Value>& values, const std::vector<Slot>& slots) {

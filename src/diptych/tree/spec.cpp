@@ -3,6 +3,8 @@
 #include "diptych/base/error.h"
 
 namespace diptych {
+
+using namespace detail;
 namespace {
 
 using Kind = TreeEntry::Kind;
@@ -203,52 +205,52 @@ std::optional<std::string> first_difference(const TreeSpec& expected, const Tree
   return std::nullopt;
 }
 
-void TreeRecorder::add(const Path& path, TreeEntry entry) {
+void detail::TreeRecorder::add(const Path& path, TreeEntry entry) {
   spec_.entries_.push_back(entry);
   spec_.paths_.push_back(path.str());
 }
 
-void TreeRecorder::tensor(const Path& path, const at::Tensor& tensor) {
+void detail::TreeRecorder::tensor(const Path& path, const at::Tensor& tensor) {
   hasher_.tensor(path, tensor);
   spec_.tensor_entries_.push_back(spec_.entries_.size());
   tensors_.push_back(tensor);
   add(path, {Kind::kTensor, 0, 0, 0});
 }
 
-void TreeRecorder::module_tensor(const Path& path, const at::Tensor& tensor) {
+void detail::TreeRecorder::module_tensor(const Path& path, const at::Tensor& tensor) {
   hasher_.module_tensor(path, tensor);
   spec_.tensor_entries_.push_back(spec_.entries_.size());
   tensors_.push_back(tensor);
   add(path, {Kind::kModuleTensor, 0, 0, 0});
 }
 
-void TreeRecorder::structure(const Path& path, Structure kind, int64_t number) {
+void detail::TreeRecorder::structure(const Path& path, Structure kind, int64_t number) {
   hasher_.structure(path, kind, number);
   add(path, {Kind::kStructure, static_cast<uint8_t>(kind), static_cast<uint64_t>(number), 0});
 }
 
-void TreeRecorder::key(const Path& path, int64_t key) {
+void detail::TreeRecorder::key(const Path& path, int64_t key) {
   hasher_.key(path, key);
   add(path, {Kind::kIntegerKey, 0, static_cast<uint64_t>(key), 0});
 }
 
-void TreeRecorder::key(const Path& path, std::string_view key) {
+void detail::TreeRecorder::key(const Path& path, std::string_view key) {
   hasher_.key(path, key);
   spec_.texts_.emplace_back(key);
   add(path, {Kind::kStringKey, 0, spec_.texts_.size() - 1, 0});
 }
 
-void TreeRecorder::subclass(const Path& path, std::string_view what) {
+void detail::TreeRecorder::subclass(const Path& path, std::string_view what) {
   if (spec_.subclass_.empty()) spec_.subclass_ = fmt::format("'{}' is a {}", path.str(), what);
 }
 
-void TreeRecorder::add_identity(const Path& path, const void* object, std::weak_ptr<const void> owner) {
+void detail::TreeRecorder::add_identity(const Path& path, const void* object, std::weak_ptr<const void> owner) {
   const bool is_shared = !owner.expired();
   if (is_shared) spec_.owners_.push_back(std::move(owner));
   add(path, {Kind::kIdentity, 0, reinterpret_cast<uintptr_t>(object), is_shared ? spec_.owners_.size() : 0});
 }
 
-void TreeRecorder::add_constant(const Path& path, const Constant& constant) {
+void detail::TreeRecorder::add_constant(const Path& path, const Constant& constant) {
   TreeEntry entry{Kind::kConstant, static_cast<uint8_t>(constant.kind), constant.bits, constant.more_bits};
   if (constant.kind == ConstantKind::kString) {
     entry.bits = spec_.texts_.size();
@@ -257,7 +259,7 @@ void TreeRecorder::add_constant(const Path& path, const Constant& constant) {
   add(path, entry);
 }
 
-TreeSpec TreeRecorder::take_spec() {
+TreeSpec detail::TreeRecorder::take_spec() {
   spec_.hash_ = hasher_.hash();
   return std::move(spec_);
 }

@@ -16,6 +16,11 @@
 
 namespace diptych {
 
+namespace detail {
+class TreeRecorder;
+class TreeMatcherBase;
+}  // namespace detail
+
 /// One event of a visit, in comparable form. Two values have the same structure if their visits have the same entries.
 struct TreeEntry {
   enum class Kind : uint8_t { kStructure, kIntegerKey, kStringKey, kTensor, kModuleTensor, kIdentity, kConstant };
@@ -46,8 +51,8 @@ class TreeSpec {
   std::string str() const;
 
  private:
-  friend class TreeRecorder;
-  friend class TreeMatcherBase;
+  friend class detail::TreeRecorder;
+  friend class detail::TreeMatcherBase;
   friend std::optional<std::string> first_difference(const TreeSpec& expected, const TreeSpec& got);
 
   bool same_entry(size_t index, const TreeSpec& other) const;
@@ -81,7 +86,6 @@ inline uint64_t mix(uint64_t hash, uint64_t kind, uint64_t bits, uint64_t more_b
   return hash ^ (hash >> 32);
 }
 inline uint64_t text_hash(std::string_view text) { return std::hash<std::string_view>()(text); }
-}  // namespace detail
 
 /// A visitor that hashes structure and constants as TreeSpec::hash() does, without allocating.
 class TreeHasher : public LeafVisitor {
@@ -229,5 +233,6 @@ class TreeMatcher : public TreeMatcherBase {
  private:
   Collect collect_;
 };
+}  // namespace detail
 
 }  // namespace diptych

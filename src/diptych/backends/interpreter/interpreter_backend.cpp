@@ -2,7 +2,7 @@
 
 #include "diptych/interpreter/hop_rules.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 InterpreterExecutable::InterpreterExecutable(const Graph& graph, const InterpreterOptions& options)
     : program_(graph, options.program) {
@@ -27,4 +27,4 @@ Compiler interpreter_compiler(const InterpreterOptions& options) {
   };
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -6,7 +6,7 @@
 #include "diptych/backends/backend.h"
 #include "diptych/interpreter/program.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 struct InterpreterOptions {
   ProgramOptions program;
@@ -43,4 +43,4 @@ class InterpreterBackend final : public Backend {
 /// Returns the same backend as a function, to be passed as a forward, backward or inference compiler.
 Compiler interpreter_compiler(const InterpreterOptions& options = {});
 
-}  // namespace diptych
+}  // namespace diptych::detail

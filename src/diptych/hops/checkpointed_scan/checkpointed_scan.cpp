@@ -5,12 +5,10 @@
 #include "diptych/hops/checkpointed_scan/treeverse.h"
 #include "diptych/hops/strides.h"
 
-namespace diptych {
+namespace diptych::detail {
 namespace {
 
 using Tensors = std::vector<at::Tensor>;
-using detail::part;
-using detail::SegmentLayout;
 
 std::vector<HopAttribute> attributes_of(const SegmentLayout& layout) {
   return {{"length", layout.scan.length},
@@ -77,8 +75,7 @@ class CheckpointedKernel {
 
 }  // namespace
 
-Tensors detail::SegmentRunner::run(const Tensors& carries, const Tensors& slices, const Tensors& free,
-                                   int64_t length) const {
+Tensors SegmentRunner::run(const Tensors& carries, const Tensors& slices, const Tensors& free, int64_t length) const {
   HopPtr scan;
   {
     const std::lock_guard lock(mutex_);
@@ -96,13 +93,13 @@ Tensors detail::SegmentRunner::run(const Tensors& carries, const Tensors& slices
   return scan->run(std::move(operands), num_carries_);
 }
 
-Tensors detail::cut(const Tensors& stacks, int64_t begin, int64_t count) {
+Tensors cut(const Tensors& stacks, int64_t begin, int64_t count) {
   Tensors pieces;
   for (const at::Tensor& stack : stacks) pieces.push_back(stack.narrow(0, begin, count));
   return pieces;
 }
 
-detail::SegmentLayout::SegmentLayout(const Hop& hop)
+SegmentLayout::SegmentLayout(const Hop& hop)
     : scan(hop),
       segment(hop.attributes().integer("segment")),
       carries(hop.attributes().integer("saved_carries")),
@@ -150,4 +147,4 @@ HopPtr make_checkpointed_scan(std::shared_ptr<const Body> body, size_t num_carri
                    {"saved_carries", checkpoints.carries}});
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -2,7 +2,7 @@
 #pragma once
 #include "diptych/hops/scan/scan_operator.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 /// Groups, body, `length` and `reverse`: as hop.scan's. `segment`: steps in a segment; `saved_carries`: how many
 /// carries are kept, the first one included; `copies`: how many times the kept carries are returned after the results,
@@ -32,8 +32,6 @@ struct Checkpoints {
 
 HopPtr make_checkpointed_scan(std::shared_ptr<const Body> body, size_t num_carries, size_t num_slices, int64_t length,
                               bool reverse, const Checkpoints& checkpoints);
-
-namespace detail {
 
 /// Runs segments of a scan's steps with one body.
 class SegmentRunner {
@@ -76,5 +74,4 @@ struct SegmentLayout {
   int64_t end(int64_t index) const { return std::min(scan.length, (index + 1) * segment); }
 };
 
-}  // namespace detail
-}  // namespace diptych
+}  // namespace diptych::detail

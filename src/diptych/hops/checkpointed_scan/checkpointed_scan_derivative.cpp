@@ -9,13 +9,10 @@
 #include "diptych/hops/checkpointed_scan/reverse_segments.h"
 #include "diptych/hops/scan/scan_derivative.h"
 
-namespace diptych {
+namespace diptych::detail {
 namespace {
 
 using Tensors = std::vector<at::Tensor>;
-using detail::GradientBody;
-using detail::part;
-using detail::SegmentLayout;
 
 // The body without its stacked outputs.
 std::shared_ptr<const Body> carries_only(const Body& body, size_t num_carries) {
@@ -128,10 +125,10 @@ class PlainDerivative final : public Derivative {
 
 }  // namespace
 
-std::unique_ptr<Derivative> detail::checkpointed_scan_derivative(const Hop& hop, const std::vector<bool>& requires_grad,
-                                                                 bool create_graph) {
+std::unique_ptr<Derivative> checkpointed_scan_derivative(const Hop& hop, const std::vector<bool>& requires_grad,
+                                                         bool create_graph) {
   if (create_graph) return std::make_unique<PlainDerivative>(hop, requires_grad);
   return std::make_unique<CheckpointedDerivative>(hop, requires_grad);
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -11,12 +11,10 @@
 #include "diptych/hops/checkpointed_scan/treeverse.h"
 #include "diptych/hops/strides.h"
 
-namespace diptych {
+namespace diptych::detail {
 namespace {
 
 using Tensors = std::vector<at::Tensor>;
-using detail::GradientBody;
-using detail::part;
 
 struct ReverseLayout {
   explicit ReverseLayout(const Hop& hop);
@@ -159,7 +157,7 @@ void Reversal::process(int64_t index, const Tensors& carries) {
 
 }  // namespace
 
-c10::IValue detail::sources_attribute(const std::vector<GradientBody::Source>& sources) {
+c10::IValue sources_attribute(const std::vector<GradientBody::Source>& sources) {
   c10::List<int64_t> list;
   for (const auto& source : sources) {
     list.push_back(static_cast<int64_t>(source.kind));
@@ -202,4 +200,4 @@ std::unique_ptr<Derivative> ReverseSegmentsOperator::differentiate(const Hop&, c
   throw InternalError("a checkpointed scan's backward was differentiated, expected a plain scan's");
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -3,7 +3,7 @@
 #include "diptych/hops/gradient_body.h"
 #include "diptych/hops/hop.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 /// Groups: the first carries, the stacks of kept carries, slices and free operands of the forward; the gradients of the
 /// last carries, followed by the first sums; the tangents of stacks. Bodies: the step's carries alone, the step with
@@ -26,10 +26,7 @@ class ReverseSegmentsOperator final : public HigherOrderOperator {
                                             bool create_graph) const override;
 };
 
-namespace detail {
-
 /// Sources as an attribute holds them: the kind and the index of each.
 c10::IValue sources_attribute(const std::vector<GradientBody::Source>& sources);
 
-}  // namespace detail
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -10,7 +10,7 @@
 #include "diptych/hops/graph_edit.h"
 #include "diptych/hops/strides.h"
 
-namespace diptych {
+namespace diptych::detail {
 namespace {
 
 using Tensors = std::vector<at::Tensor>;
@@ -221,9 +221,9 @@ Tensors BranchDerivative::backward(const SavedCall& saved, const Tensors& tangen
 
 }  // namespace
 
-std::unique_ptr<Derivative> detail::branch_derivative(const Hop& hop, const std::vector<bool>& requires_grad,
-                                                      bool create_graph) {
+std::unique_ptr<Derivative> branch_derivative(const Hop& hop, const std::vector<bool>& requires_grad,
+                                              bool create_graph) {
   return std::make_unique<BranchDerivative>(hop, requires_grad, create_graph);
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -4,7 +4,7 @@
 #include "diptych/hops/draws.h"
 #include "diptych/hops/graph_edit.h"
 
-namespace diptych {
+namespace diptych::detail {
 namespace {
 
 using Tensors = std::vector<at::Tensor>;
@@ -16,7 +16,7 @@ std::shared_ptr<const Body> body_of(Graph graph) {
 
 }  // namespace
 
-detail::BranchLayout::BranchLayout(const Hop& hop)
+BranchLayout::BranchLayout(const Hop& hop)
     : num_choosers(hop.bodies().size() > 1 ? 1 : 0),
       num_arguments(hop.group("args")),
       num_results(hop.body(0).num_results()) {
@@ -100,4 +100,4 @@ HopPtr make_invoke(std::shared_ptr<const Body> body, size_t num_arguments) {
   return make_hop(BranchOperator::invoke(), {std::move(body)}, {num_arguments, num_free});
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

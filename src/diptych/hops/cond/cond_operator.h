@@ -2,7 +2,7 @@
 #pragma once
 #include "diptych/hops/hop.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 /// Groups: the predicate, which chooses the body (hop.cond only); the arguments; then what each body captured. A body
 /// takes the arguments and what it captured, and returns the results.
@@ -25,8 +25,6 @@ class BranchOperator final : public HigherOrderOperator {
 /// Makes the call of one body.
 HopPtr make_invoke(std::shared_ptr<const Body> body, size_t num_arguments);
 
-namespace detail {
-
 /// How a branching hop's operands are divided.
 struct BranchLayout {
   explicit BranchLayout(const Hop& hop);
@@ -42,5 +40,4 @@ struct BranchLayout {
   }
 };
 
-}  // namespace detail
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -5,12 +5,10 @@
 #include "diptych/hops/draws.h"
 #include "diptych/hops/strides.h"
 
-namespace diptych {
+namespace diptych::detail {
 namespace {
 
 using Tensors = std::vector<at::Tensor>;
-
-using detail::CustomLayout;
 
 HopPtr make_hop(std::shared_ptr<const Body> fwd, std::shared_ptr<const Body> bwd, const CustomLayout& layout) {
   return make_hop(CustomVjpOperator::get(), {std::move(fwd), std::move(bwd)}, layout.groups(), layout.attributes());
@@ -155,4 +153,4 @@ HigherOrderOperator::LiftedDraws CustomVjpOperator::lift_draws(const Hop& hop) c
   return {draws, make_hop(std::make_shared<const Body>(split.rest), hop.bodies()[1], rest), 0, 0};
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -2,7 +2,7 @@
 #pragma once
 #include "diptych/hops/hop.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 /// Groups: arguments, what fwd captured, what bwd captured. Bodies: fwd, which returns results, then residuals; bwd,
 /// which takes residuals, then one tangent per result, and returns gradients. `num_results`: how many of fwd's outputs
@@ -24,8 +24,6 @@ class CustomVjpOperator final : public HigherOrderOperator {
   LiftedDraws lift_draws(const Hop& hop) const override;
 };
 
-namespace detail {
-
 /// How a custom_vjp hop's operands and outputs are divided.
 struct CustomLayout {
   explicit CustomLayout(const Hop& hop);
@@ -40,6 +38,4 @@ struct CustomLayout {
   std::vector<HopAttribute> attributes() const;
 };
 
-}  // namespace detail
-
-}  // namespace diptych
+}  // namespace diptych::detail

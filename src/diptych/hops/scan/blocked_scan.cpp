@@ -5,7 +5,7 @@
 #include "diptych/base/error.h"
 #include "diptych/hops/strides.h"
 
-namespace diptych {
+namespace diptych::detail {
 namespace {
 
 using Tensors = std::vector<at::Tensor>;
@@ -121,4 +121,4 @@ Tensors BlockedScanOperator::call_with_grad(const HopPtr& hop, Tensors&& operand
   return results;
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

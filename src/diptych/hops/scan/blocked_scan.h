@@ -3,7 +3,7 @@
 #pragma once
 #include "diptych/hops/scan/scan_operator.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 /// Groups: as hop.scan's. The body takes carries, `block` slices of each stack at a time and free operands, and returns
 /// the next carries and `block` rows of each stack. Optimization makes it from hop.scan once everything has been
@@ -19,4 +19,4 @@ class BlockedScanOperator final : public HigherOrderOperator {
   std::vector<at::Tensor> call_with_grad(const HopPtr& hop, std::vector<at::Tensor>&& operands) const override;
 };
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -11,6 +11,8 @@
 #include "diptych/trace/placeholder.h"
 
 namespace diptych {
+
+using namespace detail;
 namespace {
 
 int64_t find_length(const Flattened& xs, const ScanOptions& options) {

@@ -9,7 +9,7 @@
 #include "diptych/base/error.h"
 #include "diptych/hops/strides.h"
 
-namespace diptych {
+namespace diptych::detail {
 namespace {
 
 using Tensors = std::vector<at::Tensor>;
@@ -90,8 +90,8 @@ Tensors ScanDerivative::backward(const SavedCall& saved, const Tensors& tangents
 
 }  // namespace
 
-Tensors detail::first_gradients(const GradientBody& body, const Body& forward, size_t num_loop_inputs,
-                                const Tensors& tangents) {
+Tensors first_gradients(const GradientBody& body, const Body& forward, size_t num_loop_inputs,
+                        const Tensors& tangents) {
   Tensors first;
   for (const size_t carry : body.carries) {
     first.push_back(tangents[carry].defined() ? tangents[carry] : zeros_like_meta(forward.input(carry)));
@@ -100,7 +100,7 @@ Tensors detail::first_gradients(const GradientBody& body, const Body& forward, s
   return first;
 }
 
-Tensors detail::spread_gradients(const GradientBody& body, const Tensors& results, const ScanLayout& layout) {
+Tensors spread_gradients(const GradientBody& body, const Tensors& results, const ScanLayout& layout) {
   Tensors gradients(layout.num_carries + layout.num_slices + layout.num_free);
   auto next = results.begin();
   for (size_t i = 0; i < body.carries.size(); ++i, ++next) {
@@ -111,9 +111,9 @@ Tensors detail::spread_gradients(const GradientBody& body, const Tensors& result
   return gradients;
 }
 
-std::unique_ptr<Derivative> detail::scan_derivative(const Hop& scan, const std::vector<bool>& requires_grad,
-                                                    bool create_graph) {
+std::unique_ptr<Derivative> scan_derivative(const Hop& scan, const std::vector<bool>& requires_grad,
+                                            bool create_graph) {
   return std::make_unique<ScanDerivative>(scan, requires_grad, create_graph);
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

@@ -6,7 +6,7 @@
 #include "diptych/hops/strides.h"
 #include "diptych/hops/unroll.h"
 
-namespace diptych {
+namespace diptych::detail {
 namespace {
 
 using Tensors = std::vector<at::Tensor>;
@@ -182,6 +182,6 @@ class ScanKernel {
 
 }  // namespace
 
-HopFunction detail::make_scan_kernel(const Hop& scan) { return ScanKernel(scan); }
+HopFunction make_scan_kernel(const Hop& scan) { return ScanKernel(scan); }
 
-}  // namespace diptych
+}  // namespace diptych::detail

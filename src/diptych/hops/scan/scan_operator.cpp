@@ -11,6 +11,8 @@
 
 namespace diptych {
 
+using namespace detail;
+
 detail::ScanLayout::ScanLayout(const Hop& scan)
     : ScanAttributes(ScanAttributes::of(scan.attributes())),
       num_carries(scan.group("init")),

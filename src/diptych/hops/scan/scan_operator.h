@@ -10,7 +10,7 @@ namespace diptych {
 /// operands, and returns the next carries, then what is stacked. Results: the last carries, the stacks.
 class ScanOperator final : public HigherOrderOperator {
  public:
-  ScanOperator() : HigherOrderOperator(scan_schema()) {}
+  ScanOperator() : HigherOrderOperator(detail::scan_schema()) {}
   static const ScanOperator& get();
 
   std::vector<TensorMeta> infer(const Hop& hop) const override;
@@ -23,7 +23,7 @@ class ScanOperator final : public HigherOrderOperator {
 
 /// Makes a scan over `body`, whose first inputs are `num_carries` carries and `num_slices` slices.
 HopPtr make_scan(std::shared_ptr<const Body> body, size_t num_carries, size_t num_slices,
-                 const ScanAttributes& attributes);
+                 const detail::ScanAttributes& attributes);
 inline HopPtr make_scan(std::shared_ptr<const Body> body, size_t num_carries, size_t num_slices, int64_t length,
                         bool reverse) {
   return make_scan(std::move(body), num_carries, num_slices, {length, reverse});

@@ -13,11 +13,10 @@
 #include "diptych/interpreter/run_guards.h"
 #include "diptych/trace/recorder.h"
 
-namespace diptych {
+namespace diptych::detail {
 namespace {
 
 using Tensors = std::vector<at::Tensor>;
-using detail::part;
 
 Tensors joined(Tensors first, const Tensors& second) {
   first.insert(first.end(), second.begin(), second.end());
@@ -218,4 +217,4 @@ Tensors WhileOperator::call_with_grad(const HopPtr& hop, Tensors&& operands) con
   return TracedLoop(hop, operands).run();
 }
 
-}  // namespace diptych
+}  // namespace diptych::detail

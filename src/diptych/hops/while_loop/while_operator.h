@@ -2,7 +2,7 @@
 #pragma once
 #include "diptych/hops/hop.h"
 
-namespace diptych {
+namespace diptych::detail {
 
 /// Groups: the first carries, what the condition captured, what the body captured. Bodies: the condition, which takes
 /// carries and returns one bool, and the step, which takes carries and returns carries. `checkpoint_every`: a carry is
@@ -24,4 +24,4 @@ class WhileOperator final : public HigherOrderOperator {
   std::vector<at::Tensor> call_with_grad(const HopPtr& hop, std::vector<at::Tensor>&& operands) const override;
 };
 
-}  // namespace diptych
+}  // namespace diptych::detail
