@@ -5,6 +5,7 @@
 #include "diptych/base/error.h"
 #include "diptych/hops/call.h"
 #include "diptych/hops/draws.h"
+#include "diptych/hops/scan/blocked_scan.h"
 #include "diptych/hops/scan/scan_derivative.h"
 #include "diptych/hops/scan/scan_kernel.h"
 #include "diptych/hops/strides.h"
@@ -26,7 +27,10 @@ detail::ScanLayout::ScanLayout(const Hop& scan)
 }
 
 const ScanOperator& ScanOperator::get() {
-  static const auto* const op = new ScanOperator;
+  static const auto* const op = [] {
+    register_hop(BlockedScanOperator::get());  // a pass may put one in a scan's place
+    return new ScanOperator;
+  }();
   return *op;
 }
 
