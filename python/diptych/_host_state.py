@@ -1,6 +1,7 @@
 """Watches what a traced function does on the host besides calling operators: a graph would do none of it again."""
 import operator
 import random
+import importlib
 import sys
 import threading
 from typing import Any, NamedTuple
@@ -123,7 +124,10 @@ class Watch:
 
     @staticmethod
     def _state_of_numpy():
-        """Returns the generator of numpy's functions, if it is loaded."""
+        """Returns the generator of numpy's functions, if numpy is loaded. numpy loads numpy.random when it is first asked for it,
+        which the function that is captured may be the first to do."""
+        if "numpy" in sys.modules:
+            importlib.import_module("numpy.random")
         legacy = sys.modules.get("numpy.random.mtrand")
         return legacy._rand if legacy is not None else None
 

@@ -4,6 +4,7 @@ import datetime
 import os
 import random
 import secrets
+import subprocess
 import sys
 import time
 import types
@@ -270,3 +271,15 @@ def test_a_hook_that_reads_a_value_is_refused_by_name():
     for _ in range(3):
         with pytest.raises(diptych.UserError, match="needs the values"):
             diptych.aot_function(f)(torch.ones(3, requires_grad=True))
+
+
+def test_the_first_draw_of_a_process_from_numpy_is_seen():
+    """numpy loads numpy.random when it is asked for it first, here by the function that is captured."""
+    code = (
+        "import torch, diptych, numpy as np\n"
+        "f = diptych.aot_function(lambda x: x * np.random.rand())\n"
+        "x = torch.ones(3)\n"
+        "print(len({f(x)[0].item() for _ in range(3)}))"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout == "3\n"
