@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "bindings.h"
-#include "closure.h"
 #include "diptych/autodiff/host_reads.h"
 #include "diptych/trace/custom_function.h"
 #include "diptych/tree/spec.h"
+#include "guards/closure.h"
 #include "handle.h"
 #include "tensors.h"
 
@@ -42,7 +42,7 @@ class ReadsOfNode final : public diptych::detail::HostReads {
   uint64_t hash() const override {
     const py::gil_scoped_acquire gil;
     TreeHasher hasher;
-    Met met;
+    Visited met;
     ClosureReader<TreeHasher> reader(hasher, met);
     if (kind_) {
       for (const char* const name : {"backward", "vjp"}) reader.visit(kind_->get().attr(name), Path(Path(), name));

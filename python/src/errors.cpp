@@ -7,7 +7,7 @@
 
 #include "diptych/base/last_error.h"
 #include "diptych/trace/recorder.h"
-#include "kinds.h"
+#include "guards/classes.h"
 
 namespace diptych::python {
 namespace {

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "closure.h"
+#include "guards/closure.h"
 #include "host_watch.h"
 #include "modes.h"
 #include "value.h"
@@ -113,7 +113,7 @@ struct Tree<python::Arguments> {
   static void visit(Object& arguments, const Path& path, Visitor& visitor) {
     const pybind11::gil_scoped_acquire gil;
     visitor.structure(path, Structure::kTuple, static_cast<int64_t>(arguments.positional.size()));
-    python::Met met;
+    python::Visited met;
     const auto visit = [&](auto& argument, const Path& at) { python::visit_argument(argument, at, visitor, met); };
     for (size_t i = 0; i < arguments.positional.size(); ++i) {
       const auto& names = *arguments.names;

@@ -13,8 +13,8 @@
 #include "diptych/trace/traced_writes.h"
 #include "diptych/trace/transforms.h"
 #include "errors.h"
-#include "held.h"
-#include "kinds.h"
+#include "guards/attributes.h"
+#include "guards/classes.h"
 
 namespace diptych::python {
 

@@ -13,7 +13,7 @@
 #include "diptych/base/error.h"
 #include "diptych/hops/transformed_call.h"
 #include "diptych/trace/transforms.h"
-#include "kinds.h"
+#include "guards/classes.h"
 
 namespace diptych::python {
 namespace {

@@ -2,8 +2,8 @@
 // fields. Dicts are visited in the order of their sorted keys, dataclasses and named tuples in the order of their
 // declaration, modules by their named parameters, then their named buffers.
 #pragma once
+#include "guards/closure.h"
 #include "handle.h"
-#include "value_reader.h"
 #include "value_rebuilder.h"
 
 namespace diptych::python {
@@ -28,7 +28,7 @@ void visit_object(Object& value, const Path& path, Visitor& visitor, bool is_gua
   if constexpr (!std::is_const_v<Object> && diptych::detail::replaces_tensors<Visitor>()) {
     value = Object(Rebuilder<Visitor>(visitor, is_guarded).rebuild(value.handle.get(), path));
   } else {
-    Met met;
+    Visited met;
     Reader<Visitor>(visitor, met).visit(value.handle.get(), path, is_guarded);
   }
 }
@@ -36,7 +36,7 @@ void visit_object(Object& value, const Path& path, Visitor& visitor, bool is_gua
 /// Visits one of several arguments. Afterwards `met` keeps only the classes that were met, since the function may read
 /// their attributes. Requires: the GIL.
 template <class Object, class Visitor>
-void visit_argument(Object& value, const Path& path, Visitor& visitor, Met& met) {
+void visit_argument(Object& value, const Path& path, Visitor& visitor, Visited& met) {
   if constexpr (!std::is_const_v<Object> && diptych::detail::replaces_tensors<Visitor>()) {
     value = Object(Rebuilder<Visitor>(visitor, /*is_argument=*/true).rebuild(value.handle.get(), path));
   } else {

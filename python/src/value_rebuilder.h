@@ -1,6 +1,6 @@
 // Rebuilds Python objects with other tensors in them.
 #pragma once
-#include "value_reader.h"
+#include "guards/closure.h"
 
 namespace diptych::python {
 
@@ -44,7 +44,7 @@ class Rebuilder {
 
  private:
   void read(py::handle object, const Path& path) {
-    Met met;
+    Visited met;
     Reader<Visitor>(visitor_, met).visit(object, path);
   }
   static py::object copied(py::handle object) { return py::module_::import("copy").attr("copy")(object); }

@@ -18,8 +18,8 @@
 #include "diptych/trace/fake_tensor.h"
 #include "diptych/trace/location.h"
 #include "diptych/trace/recorder.h"
+#include "guards/classes.h"
 #include "host_watch.h"
-#include "kinds.h"
 
 namespace diptych::python {
 namespace {

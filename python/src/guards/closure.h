@@ -1,9 +1,9 @@
 // What a Python function reads besides its arguments. It is guarded, since a captured graph is valid for one state of
 // it.
 #pragma once
-#include "held.h"
+#include "guards/attributes.h"
+#include "guards/reader.h"
 #include "modes.h"
-#include "value_reader.h"
 
 namespace diptych::python {
 
@@ -13,8 +13,8 @@ namespace diptych::python {
 template <class Visitor>
 class ClosureReader {
  public:
-  explicit ClosureReader(Visitor& visitor, Met& met, int depth = 0)
-      : visitor_(visitor), met_(met), depth_(depth), reader_(visitor, met, Inside::kClosure, depth) {}
+  explicit ClosureReader(Visitor& visitor, Visited& met, int depth = 0)
+      : visitor_(visitor), met_(met), depth_(depth), reader_(visitor, met, TensorRole::kClosure, depth) {}
 
   /// Visits the function that is captured, whichever module it is from.
   void visit(py::handle callable, const Path& path) {
@@ -50,33 +50,33 @@ class ClosureReader {
       return own != nullptr ? function(own, path) : void();
     }
     switch (holds(value)) {
-      case Holds::kNothing:
+      case AttributeSource::kNothing:
         class_of(value, Path(path, "class"));
         // Other objects of the standard library, such as a logger, lead to all objects of their kind.
         if (own != nullptr || has_users_base(Py_TYPE(object))) named_attributes(value, path);
         return known(path, value);
-      case Holds::kClass:
+      case AttributeSource::kClass:
         known(path, value);
         return is_class_of_library(value) ? void() : class_that_is_named(value, path);
-      case Holds::kElements:
+      case AttributeSource::kElements:
         visitor_.structure(path, Structure::kSequence, PySet_Size(object));
         for (const py::handle element : value) reader_.attribute(element, Path(path, "element"));
         return named_attributes(value, path);
-      case Holds::kArguments:
+      case AttributeSource::kArguments:
         for (const char* part : {"func", "args", "keywords"}) reader_.attribute(value.attr(part), Path(path, part));
         return named_attributes(value, path);
-      case Holds::kMemory:
+      case AttributeSource::kMemory:
         known(path, value);
         named_attributes(value, path);
         if (const auto hash = hash_of_memory(value)) return visitor_.constant(path, static_cast<int64_t>(*hash));
         return reader_.attribute(value.attr("tolist")(), path);
-      case Holds::kMapping:
+      case AttributeSource::kMapping:
         return reader_.attribute(py::dict(py::reinterpret_borrow<py::object>(value)), path);
-      case Holds::kView:
+      case AttributeSource::kView:
         return reader_.attribute(py::list(py::reinterpret_borrow<py::object>(value)), path);
-      case Holds::kReference:
+      case AttributeSource::kReference:
         return reader_.attribute(PyWeakref_GetObject(object), path);
-      case Holds::kAttributes:
+      case AttributeSource::kAttributes:
         return attributes(value, path);
     }
   }
@@ -106,7 +106,7 @@ class ClosureReader {
     if (is_deque(value)) reader_.elements_of(py::list(py::reinterpret_borrow<py::object>(value)), path);
     const py::dict held = attributes_of(value);
     visitor_.structure(path, Structure::kStruct, static_cast<int64_t>(held.size()));
-    Reader<Visitor> inside(visitor_, met_, Inside::kClosure, depth_ + 1);
+    Reader<Visitor> inside(visitor_, met_, TensorRole::kClosure, depth_ + 1);
     for (const auto& [name, attribute] : held) {
       if (!is_key(name)) continue;  // not an attribute, though the dict may hold such keys, too
       with_key(name, [&, &attribute = attribute](auto key) { inside.attribute(attribute, Path(path, key)); });
@@ -230,7 +230,7 @@ class ClosureReader {
   }
 
   Visitor& visitor_;
-  Met& met_;
+  Visited& met_;
   int depth_;
   Reader<Visitor> reader_;
 };

@@ -15,7 +15,7 @@ namespace diptych::python {
 namespace py = pybind11;
 
 /// What can be read in an object.
-enum class Holds : uint8_t {
+enum class AttributeSource : uint8_t {
   kNothing,     ///< known by its address: an enumeration's member, an object or a class of the standard library
   kClass,       ///< the numbers, strings and containers that a class names
   kElements,    ///< a set
@@ -28,7 +28,7 @@ enum class Holds : uint8_t {
 };
 
 /// Returns what an object of no other kind holds; remembered by type. Requires: the GIL.
-Holds holds(py::handle object);
+AttributeSource holds(py::handle object);
 
 /// The names that code, and the code inside it, uses besides its own variables. Remembered forever. Requires: the GIL.
 struct CodeNames {
@@ -66,8 +66,8 @@ bool has_users_base(PyTypeObject* type);
 /// object that can't be weakly referenced.
 bool is_all_it_holds(py::handle object);
 
-/// Returns a hash of the bytes of an object of Holds::kMemory, or of a sample of them if there are more than a million,
-/// and of its shape and its format; nullopt if they are not plain bytes.
+/// Returns a hash of the bytes of an object of AttributeSource::kMemory, or of a sample of them if there are more than
+/// a million, and of its shape and its format; nullopt if they are not plain bytes.
 std::optional<uint64_t> hash_of_memory(py::handle object);
 
 /// Whether a class belongs to torch, numpy, the standard library, or Diptych. Remembered. Requires: the GIL.

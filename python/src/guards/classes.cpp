@@ -1,4 +1,4 @@
-#include "kinds.h"
+#include "guards/classes.h"
 
 #include <pybind11/gil_safe_call_once.h>
 #include <torch/csrc/Device.h>
@@ -12,8 +12,8 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "by_address.h"
 #include "diptych/base/error.h"
+#include "guards/by_address.h"
 
 namespace diptych::python {
 namespace {

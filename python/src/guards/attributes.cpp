@@ -1,4 +1,4 @@
-#include "held.h"
+#include "guards/attributes.h"
 
 #include <pybind11/gil_safe_call_once.h>
 
@@ -8,9 +8,9 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "by_address.h"
 #include "diptych/tree/spec.h"
-#include "kinds.h"
+#include "guards/by_address.h"
+#include "guards/classes.h"
 
 namespace diptych::python {
 namespace {
@@ -73,23 +73,23 @@ std::string package_of(py::handle type) {
   return module.substr(0, module.find('.'));
 }
 
-Holds find_holds(py::handle object) {
+AttributeSource find_holds(py::handle object) {
   const Standard& known = standard();
-  if (PyAnySet_Check(object.ptr())) return Holds::kElements;
-  if (py::isinstance(object, known.partial)) return Holds::kArguments;
-  if (PyType_Check(object.ptr())) return Holds::kClass;
-  if (py::isinstance(object, known.enumeration)) return Holds::kNothing;
-  if (PyObject_CheckBuffer(object.ptr()) != 0) return Holds::kMemory;
+  if (PyAnySet_Check(object.ptr())) return AttributeSource::kElements;
+  if (py::isinstance(object, known.partial)) return AttributeSource::kArguments;
+  if (PyType_Check(object.ptr())) return AttributeSource::kClass;
+  if (py::isinstance(object, known.enumeration)) return AttributeSource::kNothing;
+  if (PyObject_CheckBuffer(object.ptr()) != 0) return AttributeSource::kMemory;
   const py::object type = py::type::of(object);
-  if (type.is(known.read_only)) return Holds::kMapping;
-  if (PyDictViewSet_Check(object.ptr()) || PyDictValues_Check(object.ptr())) return Holds::kView;
-  if (PyWeakref_Check(object.ptr())) return Holds::kReference;
-  if (py::isinstance(object, known.local)) return Holds::kAttributes;
+  if (type.is(known.read_only)) return AttributeSource::kMapping;
+  if (PyDictViewSet_Check(object.ptr()) || PyDictValues_Check(object.ptr())) return AttributeSource::kView;
+  if (PyWeakref_Check(object.ptr())) return AttributeSource::kReference;
+  if (py::isinstance(object, known.local)) return AttributeSource::kAttributes;
   const std::string package = package_of(type);  // UserDict, WeakKeyDictionary, Queue
   const bool is_collection = package == "collections" || package == "weakref" || package == "queue";
-  if (is_collection && has_attributes(object)) return Holds::kAttributes;
-  if (!known.namespaces.contains(type) && known.modules.contains(package)) return Holds::kNothing;
-  return has_attributes(object) ? Holds::kAttributes : Holds::kNothing;
+  if (is_collection && has_attributes(object)) return AttributeSource::kAttributes;
+  if (!known.namespaces.contains(type) && known.modules.contains(package)) return AttributeSource::kNothing;
+  return has_attributes(object) ? AttributeSource::kAttributes : AttributeSource::kNothing;
 }
 
 // Hashes only a sample of many bytes, since a guard should not cost more than the call that it guards.
@@ -105,8 +105,8 @@ uint64_t hash_of_bytes(std::string_view bytes, uint64_t hash) {
 
 }  // namespace
 
-Holds holds(py::handle object) {
-  static ByType<Holds> known;
+AttributeSource holds(py::handle object) {
+  static ByType<AttributeSource> known;
   return known.get(Py_TYPE(object.ptr()), [&](py::handle) { return find_holds(object); });
 }
 
@@ -213,7 +213,7 @@ py::object method_behind(py::handle attribute) {
 
 bool is_all_it_holds(py::handle object) {
   if (PyAnySet_Check(object.ptr())) return true;
-  return Py_TYPE(object.ptr())->tp_weaklistoffset == 0 && holds(object) == Holds::kAttributes;
+  return Py_TYPE(object.ptr())->tp_weaklistoffset == 0 && holds(object) == AttributeSource::kAttributes;
 }
 
 std::optional<uint64_t> hash_of_memory(py::handle object) {

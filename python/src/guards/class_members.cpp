@@ -5,8 +5,8 @@
 #include <unordered_map>
 #include <utility>
 
-#include "by_address.h"
-#include "held.h"
+#include "guards/attributes.h"
+#include "guards/by_address.h"
 
 namespace diptych::python {
 namespace {

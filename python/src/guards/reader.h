@@ -13,8 +13,10 @@
 #include "diptych/trace/autograd_facts.h"
 #include "diptych/tree/spec.h"
 #include "diptych/tree/tree.h"
-#include "held.h"
-#include "kinds.h"
+#include "guards/attributes.h"
+#include "guards/classes.h"
+#include "guards/keys.h"
+#include "guards/visited.h"
 
 namespace diptych::python {
 
@@ -23,25 +25,6 @@ inline const at::Tensor kUndefined;
 
 /// Errors: UserError for a parameter or buffer of a lazy module, which has no sizes yet.
 void refuse_uninitialized(py::handle object, const Path& path);
-
-/// Returns the keys of a dict, sorted: all strings, or all integers. Errors: UserError for other keys.
-py::list sorted_keys(const py::dict& dict, const Path& path);
-
-/// Calls `visit` with a key as visitors see it.
-template <class Visit>
-void with_key(py::handle key, const Visit& visit) {
-  if (PyUnicode_Check(key.ptr())) {
-    Py_ssize_t size = 0;
-    const char* text = PyUnicode_AsUTF8AndSize(key.ptr(), &size);
-    if (text == nullptr) throw py::error_already_set();
-    visit(std::string_view(text, static_cast<size_t>(size)));
-  } else {
-    visit(key.cast<int64_t>());
-  }
-}
-
-/// Returns the keys of a dict in iteration order, which for an OrderedDict may differ from the order of its entries.
-py::list keys_in_order(const py::dict& dict);
 
 /// Whether a dict's key is one that visitors know.
 bool is_key(py::handle key);
@@ -84,61 +67,6 @@ inline uint64_t hash_of_layout(const at::Tensor& tensor, bool is_leaf) {
   return hash;
 }
 
-/// What tensors inside an object are to a visitor.
-enum class Inside : uint8_t {
-  kArgument,  ///< leaves
-  kModule,    ///< parts of a module, which are never replaced
-  kClosure,   ///< known by identity; a capture lifts them as free variables
-};
-
-/// The objects that one visit has met: an object that holds itself, or that several others hold, is read once.
-struct Met {
-  std::unordered_map<PyObject*, int> depths;      ///< of objects with attributes: inside how many others they were read
-  std::unordered_map<PyObject*, int64_t> places;  ///< of modules, functions and objects with attributes, by first sight
-  std::vector<PyObject*> open;                    ///< containers that are being read
-  std::vector<PyTypeObject*> classes;             ///< the user's classes among those of the objects that were met
-  std::vector<const CodeNames*> codes;            ///< of the functions that were met
-  int depth = 0;                                  ///< of what is being read
-
-  /// Whether an object with attributes, inside `depth` others, has yet to be read: the first time, and again if it was
-  /// read inside more others before, and so less deeply.
-  bool enter(PyObject* object, int depth) {
-    const auto [found, is_new] = depths.try_emplace(object, depth);
-    if (!is_new && found->second <= depth) return false;
-    found->second = depth;
-    enter(object);
-    return true;
-  }
-  /// Forgets all but the classes.
-  void keep_classes() {
-    if (!codes.empty()) codes.clear();
-    if (places.empty()) return;  // as after reading a tensor
-    depths.clear();
-    places.clear();
-  }
-  /// Whether an object is met for the first time.
-  bool enter(PyObject* object) { return places.try_emplace(object, static_cast<int64_t>(places.size())).second; }
-};
-
-[[noreturn]] void refuse_depth(const Path& path);
-
-/// Counts one more level of objects that are being read or rebuilt, as long as it is alive.
-/// Errors: UserError for too many levels, or for an object inside itself.
-class Nesting {
- public:
-  Nesting(int& depth, const Path& path) : depth_(depth) {
-    constexpr int kMost = 500;
-    if (depth == kMost) refuse_depth(path);
-    ++depth_;
-  }
-  ~Nesting() { --depth_; }
-  Nesting(const Nesting&) = delete;
-  Nesting& operator=(const Nesting&) = delete;
-
- private:
-  int& depth_;
-};
-
 template <class Visitor>
 class ClosureReader;
 
@@ -156,7 +84,7 @@ class ClosureReader;
 template <class Visitor>
 class Reader {
  public:
-  explicit Reader(Visitor& visitor, Met& met, Inside inside = Inside::kArgument, int depth = 0)
+  explicit Reader(Visitor& visitor, Visited& met, TensorRole inside = TensorRole::kArgument, int depth = 0)
       : visitor_(visitor), met_(met), inside_(inside), depth_(depth) {}
 
   /// Reads an argument, or a result. `is_guarded`: whether the order of a dict's keys and its class count, too, since
@@ -200,7 +128,7 @@ class Reader {
       case Kind::kSubclass:
         refuse_uninitialized(object, path);
         visitor_.subclass(path, type_name(object));
-        return inside_ == Inside::kClosure ? identity(path, object) : tensor(object, path);
+        return inside_ == TensorRole::kClosure ? identity(path, object) : tensor(object, path);
       case Kind::kAbsent:
         return absent(path);
       case Kind::kList:
@@ -262,9 +190,9 @@ class Reader {
 
   void tensor(py::handle object, const Path& path) {
     const at::Tensor& tensor = THPVariable_Unpack(object.ptr());
-    if (inside_ != Inside::kArgument || is_guarded_) what_is_its_own(object, path);
-    if (inside_ == Inside::kModule) return visitor_.module_tensor(path, tensor);
-    if (inside_ == Inside::kArgument) return leaf(tensor, path);
+    if (inside_ != TensorRole::kArgument || is_guarded_) what_is_its_own(object, path);
+    if (inside_ == TensorRole::kModule) return visitor_.module_tensor(path, tensor);
+    if (inside_ == TensorRole::kArgument) return leaf(tensor, path);
     visitor_.identity(path, tensor.unsafeGetTensorImpl(), [&] { return lifetime_if_any(object); });
     const diptych::detail::AutogradFacts autograd(*tensor.unsafeGetTensorImpl());
     visitor_.constant(path, autograd.requires_grad);
@@ -275,7 +203,7 @@ class Reader {
   // set.
   void what_is_its_own(py::handle object, const Path& path) {
     if (reinterpret_cast<PyObject*>(Py_TYPE(object.ptr())) != THPVariableClass && kind_of(object) == Kind::kTensor &&
-        inside_ == Inside::kArgument) {
+        inside_ == TensorRole::kArgument) {
       type_of(object, path);
     }
     if (const py::object held = attributes_of_tensor(object)) {
@@ -283,7 +211,7 @@ class Reader {
     }
   }
   void absent(const Path& path) {
-    inside_ == Inside::kArgument ? leaf(kUndefined, path) : type_of(absent_tensor(), path);
+    inside_ == TensorRole::kArgument ? leaf(kUndefined, path) : type_of(absent_tensor(), path);
   }
   // A visitor that replaces tensors reads only modules, so it meets no leaves.
   void leaf(const at::Tensor& tensor, const Path& path) {
@@ -368,9 +296,9 @@ class Reader {
 
   void module(py::handle object, const Path& path) {
     const bool is_new = met_.enter(object.ptr());
-    if (inside_ == Inside::kClosure && !is_new) return identity(path, object);
+    if (inside_ == TensorRole::kClosure && !is_new) return identity(path, object);
     module_facts(object, path);
-    const Inside tensors = inside_ == Inside::kArgument ? Inside::kModule : inside_;
+    const TensorRole tensors = inside_ == TensorRole::kArgument ? TensorRole::kModule : inside_;
     module_tensors(object, "_parameters", tensors, path);
     module_tensors(object, "_buffers", tensors, path);
   }
@@ -383,7 +311,7 @@ class Reader {
     closure_reader().method(object, "forward", Path(path, "forward"));
     closure_reader().class_of(object, Path(path, "class"));
     const py::dict members = object.attr("__dict__");
-    Reader inside(visitor_, met_, inside_ == Inside::kArgument ? Inside::kModule : inside_, depth_);
+    Reader inside(visitor_, met_, inside_ == TensorRole::kArgument ? TensorRole::kModule : inside_, depth_);
     for (const auto& [name, value] : members) {
       if (is_registry(name)) continue;
       with_key(name, [&, &value = value](auto key) { inside.attribute(value, Path(path, key)); });
@@ -403,7 +331,7 @@ class Reader {
     const auto text = name.cast<std::string_view>();
     return text == "_parameters" || text == "_buffers" || text == "_modules";
   }
-  void module_tensors(py::handle object, const char* registry, Inside inside, const Path& path) {
+  void module_tensors(py::handle object, const char* registry, TensorRole inside, const Path& path) {
     const Nesting nesting(met_.depth, path);
     const py::dict members = object.attr("__dict__");
     Reader reader(visitor_, met_, inside, depth_);
@@ -415,12 +343,10 @@ class Reader {
   ClosureReader<Visitor> closure_reader() { return ClosureReader<Visitor>(visitor_, met_, depth_); }
 
   Visitor& visitor_;
-  Met& met_;
-  Inside inside_;
+  Visited& met_;
+  TensorRole inside_;
   int depth_;  ///< of objects inside objects
   bool is_guarded_ = false;
 };
 
 }  // namespace diptych::python
-
-#include "closure.h"  // what the reader reads by
