@@ -8,7 +8,7 @@ namespace diptych::testing {
 
 inline Graph parse_scan(std::string_view text) {
   register_hop(ScanOperator::get());
-  return parse(text, {}, find_hop_schema);
+  return parse(text, {}, detail::find_hop_schema);
 }
 
 }  // namespace diptych::testing
