@@ -315,7 +315,7 @@ TEST(BackwardKey, RandomPassesInOneCacheAreNotTakenForOneAnother) {
 }
 
 // The guard against the class: were something missing in the key, this is what would be seen.
-TEST(BackwardKey, AGraphThatMeetsAnotherPassIsOurFault) {
+TEST(BackwardKey, AGraphThatMeetsAnotherRunIsOurFault) {
   const at::Tensor x = leaf();
   const at::Tensor y = Fan::apply(x, 3, true)[0];
   std::vector<detail::RunCall> calls(1);
@@ -338,7 +338,7 @@ TEST(BackwardKey, AGraphThatMeetsAnotherPassIsOurFault) {
   live.first_number = 7;
   expect_contains(message(), "results from number 7 on");
   live.call = 2;
-  expect_contains(message(), "runs node 2 of a pass of 1 nodes");
+  expect_contains(message(), "runs node 2 of a run of 1 nodes");
 }
 
 }  // namespace
