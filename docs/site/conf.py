@@ -51,6 +51,6 @@ nitpicky = True
 # What others document, and what is private on purpose: types that users never write.
 nitpick_ignore_regex = [
     ("cpp:identifier", r"(at|c10|c10d|std|torch|fmt|nlohmann)(::.*)?|u?int\d*_t|size_t"),
-    ("cpp:identifier", r"(detail::.*|Impl|Plan|Group|Polynomial|InternedString|CompiledFunction|TreeSpec|FlatFunction|Profile|Flattened)"),
+    ("cpp:identifier", r"(detail(::.*)?|Impl|Plan|Group|Polynomial|InternedString|CompiledFunction|TreeSpec|FlatFunction|Profile|Flattened)"),
     ("py:.*", r"(torch|collections|typing|types|builtins)\..*"),
 ]
