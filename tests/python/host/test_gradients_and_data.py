@@ -255,7 +255,7 @@ def test_it_is_not_captured_for_ever():
 
 def test_a_pair_refuses_it():
     w = ones()
-    with pytest.raises(diptych.UserError, match=r"\[capture\] the function reads .grad of a tensor .*, at test_gradients_and_data.py:\d+ <lambda>, which a graph does not"):
+    with pytest.raises(diptych.UserError, match=r"\[capture\] the function reads .grad of a tensor .*, at test_gradients_and_data.py:\d+ <lambda>, which a graph can't represent"):
         diptych.capture(lambda x: x if w.grad is None else x * w.grad, torch.ones(2))
     with pytest.raises(diptych.UserError, match=r"\[capture\] the function sets .grad of a tensor"):
         diptych.capture(lambda x: setattr(x, "grad", None) or x, torch.ones(2))
