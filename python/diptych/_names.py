@@ -6,7 +6,8 @@ import types
 
 import torch
 
-_MOST = 100_000  # objects that are looked at; further tensors keep the numbers that they have without names
+_MOST = 100_000  # objects that are looked at; tensors that are not found by then keep the numbers that they have without names
+_ATOMS = frozenset({str, bytes, int, float, complex, bool, type(None)})
 _DEPTH = 4  # how deep objects are followed: containers, attributes, functions in closures
 
 
@@ -45,10 +46,20 @@ def _module_attributes(module, function):
             yield name, found
 
 
-class _Walk:
-    """Walks from a callable breadth first, so that a tensor that is reached in two ways has the shorter name."""
+def _attributes(item):
+    """The dict of an object's own attributes, without what its class may run when it is asked for them."""
+    try:
+        return object.__getattribute__(item, "__dict__")
+    except AttributeError:
+        return {}
 
-    def __init__(self):
+
+class _Walk:
+    """Walks from a callable breadth first, so that a tensor that is reached in two ways has the shorter name, and no further
+    than to the last tensor that is wanted. Types are asked and not objects: isinstance() runs the code of proxies."""
+
+    def __init__(self, wanted):
+        self.wanted = {id(tensor) for tensor in wanted}
         self.found = []
         self.seen = set()
 
@@ -57,61 +68,69 @@ class _Walk:
         for _ in range(_DEPTH + 1):
             following = []
             for name, item in level:
-                if id(item) in self.seen or len(self.seen) > _MOST:
+                if not self.wanted or len(self.seen) > _MOST:
+                    return self.found
+                if type(item) in _ATOMS or id(item) in self.seen:
                     continue
                 self.seen.add(id(item))
                 following.extend(self.parts(name, item))
             level = following
         return self.found
 
+    def tensor(self, name, tensor):
+        if id(tensor) in self.wanted:
+            self.wanted.discard(id(tensor))
+            self.found.append((tensor, name))
+
     def parts(self, name, item):
-        if isinstance(item, torch.Tensor):
-            self.found.append((item, name or "self"))
-            return []
-        if isinstance(item, torch.nn.Module):
+        kind = type(item)
+        if issubclass(kind, torch.Tensor):
+            self.tensor(name or "self", item)
+        elif issubclass(kind, torch.nn.Module):
             self.module(name, item)
-            return []
-        return list(self.inside(name, item))
+        else:
+            return list(self.inside(name, item, kind))
+        return []
 
     def module(self, name, module):
         """Its parameters and buffers and those of the modules inside it, by the dicts that hold them: named_parameters() takes
         three times as long, and runs code that a class may have replaced."""
-        held = vars(module)
-        for kind in ("_parameters", "_buffers"):
-            for key, tensor in held.get(kind, {}).items():
-                if tensor is not None:
-                    self.found.append((tensor, _joined(name, key)))
+        held = _attributes(module)
+        for part in ("_parameters", "_buffers"):
+            for key, tensor in held.get(part, {}).items():
+                self.tensor(_joined(name, key), tensor)
         for key, child in held.get("_modules", {}).items():
             if child is not None and id(child) not in self.seen:
                 self.seen.add(id(child))
                 self.module(_joined(name, key), child)
 
-    def inside(self, name, item):
-        if isinstance(item, functools.partial):
+    def inside(self, name, item, kind):
+        if issubclass(kind, functools.partial):
             yield name, item.func
             yield from ((_joined(name, i), part) for i, part in enumerate(item.args))
             yield from ((_joined(name, key), part) for key, part in item.keywords.items())
-        elif isinstance(item, types.MethodType):
+        elif kind is types.MethodType:
             yield _joined(name, "self"), item.__self__
             yield name, item.__func__
-        elif isinstance(item, types.FunctionType):
+        elif kind is types.FunctionType:
             for part_name, part in _captured(item):
-                if isinstance(part, types.ModuleType):
+                if type(part) is types.ModuleType:
                     yield from ((_joined(part_name, attribute), found) for attribute, found in _module_attributes(part, item))
-                elif not isinstance(part, type):
+                elif not issubclass(type(part), type):
                     yield _joined(name, part_name), part
-        elif isinstance(item, dict):
-            yield from ((_joined(name, key), part) for key, part in item.items() if isinstance(key, (str, int)))
-        elif isinstance(item, (list, tuple)):
-            yield from ((_joined(name, i), part) for i, part in enumerate(item))
-        elif type(item).__module__ != "builtins" and hasattr(item, "__dict__") and not isinstance(item, (type, types.ModuleType)):
-            yield from ((_joined(name, key), part) for key, part in vars(item).items())
+        elif issubclass(kind, dict):
+            yield from ((_joined(name, key), part) for key, part in dict.items(item) if type(key) in (str, int))
+        elif issubclass(kind, (list, tuple)):
+            elements = list.__iter__(item) if issubclass(kind, list) else tuple.__iter__(item)
+            yield from ((_joined(name, i), part) for i, part in enumerate(elements))
+        elif kind.__module__ != "builtins" and not issubclass(kind, (type, types.ModuleType)):
+            yield from ((_joined(name, key), part) for key, part in _attributes(item).items())
 
 
-def names_of_tensors(callable_):
-    """(tensor, name) of the tensors that a callable reaches, those with the shortest way first. Reads attributes of instances
-    alone, so that none of the user's code runs. Errors: none; a tensor that is not found has no name."""
+def names_of_tensors(callable_, wanted):
+    """(tensor, name) of those of the tensors `wanted` that a callable reaches. Errors: none; a tensor that is not found has no
+    name."""
     try:
-        return _Walk().run(callable_)
+        return _Walk(wanted).run(callable_)
     except Exception:  # a name is a convenience: a container that changes or refuses to be read leaves its tensors without
         return []

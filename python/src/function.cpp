@@ -13,9 +13,12 @@ namespace {
 // Tensors that the function captured while it was traced get the names by which it reaches them.
 void name_free_variables(py::handle callable) {
   auto* const recorder = diptych::detail::Recorder::current();
-  if (recorder == nullptr || recorder->primal_table().unnamed().empty()) return;
+  if (recorder == nullptr) return;
+  py::list wanted;
+  for (const size_t index : recorder->primal_table().unnamed()) wanted.append(recorder->primals()[index].real);
+  if (wanted.empty()) return;
   std::unordered_map<const at::TensorImpl*, std::string> names;
-  const py::list found = py::module_::import("diptych._names").attr("names_of_tensors")(callable);
+  const py::list found = py::module_::import("diptych._names").attr("names_of_tensors")(callable, wanted);
   for (const py::handle pair : found) {
     const auto [tensor, name] = pair.cast<std::pair<py::object, std::string>>();
     names.emplace(THPVariable_Unpack(tensor.ptr()).unsafeGetTensorImpl(), name);

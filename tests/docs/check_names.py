@@ -58,7 +58,9 @@ def main():
     names = declared(root)
     if "--write" in sys.argv:
         begin = text.index(HEAD)
-        page.write_text(text[:begin] + table(names) + text[ROW.search(text, begin) and list(ROW.finditer(text))[-1].end() + 1 or begin + len(HEAD):])
+        rows = list(ROW.finditer(text, begin))
+        end = rows[-1].end() + 1 if rows else begin + len(HEAD)
+        page.write_text(text[:begin] + table(names) + text[end:])
         return
     listed = {header: re.findall(r"`([^`]+)`", found) for header, found in ROW.findall(text)}
     faults = []

@@ -8,17 +8,6 @@
 namespace diptych {
 
 using namespace detail;
-namespace {
-
-// The position of an argument in the schema.
-std::optional<size_t> find_argument(const HopSchema& schema, std::string_view name) {
-  const auto& arguments = schema.schema().arguments();
-  const auto found = std::find_if(arguments.begin(), arguments.end(), [&](const auto& a) { return a.name() == name; });
-  if (found == arguments.end()) return std::nullopt;
-  return static_cast<size_t>(found - arguments.begin());
-}
-
-}  // namespace
 
 HopAttributes::HopAttributes(const HopSchema& schema, const std::vector<HopAttribute>& given) : schema_(&schema) {
   const auto& arguments = schema.schema().arguments();
@@ -45,13 +34,13 @@ HopAttributes HopAttributes::of(const Node& node) {
 }
 
 bool HopAttributes::has(std::string_view name) const {
-  const auto index = find_argument(*schema_, name);
-  return index && *index >= schema_->num_groups();
+  const auto index = schema_->schema().argumentIndexWithName(name);
+  return index && static_cast<size_t>(*index) >= schema_->num_groups();
 }
 
 const c10::IValue& HopAttributes::at(std::string_view name) const {
   DIPTYCH_ASSERT(has(name), "hop.{} has no attribute '{}'", schema_->name(), name);
-  return values_.at(*find_argument(*schema_, name) - schema_->num_groups());
+  return values_.at(static_cast<size_t>(*schema_->schema().argumentIndexWithName(name)) - schema_->num_groups());
 }
 
 std::vector<bool> HopAttributes::flags(std::string_view name) const {
@@ -67,8 +56,9 @@ c10::IValue flags_attribute(const std::vector<bool>& flags) {
 }
 
 ValueList group_of(const Node& node, std::string_view group) {
-  const auto index = find_argument(node.op.hop(), group);
-  DIPTYCH_ASSERT(index && *index < node.op.hop().num_groups(), "hop.{} has no group '{}'", node.op.hop().name(), group);
+  const auto index = node.op.schema().argumentIndexWithName(group);
+  DIPTYCH_ASSERT(index && static_cast<size_t>(*index) < node.op.hop().num_groups(), "hop.{} has no group '{}'",
+                 node.op.hop().name(), group);
   const Operand& operand = node.operands[*index];
   if (const auto* value = std::get_if<Value>(&operand)) return {*value};
   return std::get<ValueList>(operand);

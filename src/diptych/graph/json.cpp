@@ -122,7 +122,8 @@ void read_unnamed_operands(const json& operands, Node& node, const OperandScope&
   const auto& arguments = node.op.schema().arguments();
   const auto is_group = [](const Operand& operand) { return std::holds_alternative<ValueList>(operand); };
   const auto num_lists = static_cast<size_t>(std::count_if(given.begin(), given.end(), is_group));
-  if (num_lists == node.op.hop().num_groups() + 1 && std::get<ValueList>(given[0]).empty()) given.erase(given.begin());
+  const auto* first = given.empty() ? nullptr : std::get_if<ValueList>(&given[0]);
+  if (num_lists == node.op.hop().num_groups() + 1 && first != nullptr && first->empty()) given.erase(given.begin());
   DIPTYCH_CHECK(given.size() <= arguments.size(), "[graph file] {} has {} operands, expected {}", node.op.name(),
                 given.size(), node.op.hop().declaration());
   for (size_t i = 0; i < arguments.size(); ++i) {

@@ -156,11 +156,10 @@ HopPtr make_hop(const HigherOrderOperator& op, std::vector<std::shared_ptr<const
 }
 
 size_t Hop::group(std::string_view name) const {
-  const auto& arguments = op_.schema().schema().arguments();
-  for (size_t i = 0; i < groups_.size(); ++i) {
-    if (arguments[i].name() == name) return groups_[i];
-  }
-  throw InternalError(fmt::format("hop.{} has no group '{}'", op_.schema().name(), name));
+  const auto index = op_.schema().schema().argumentIndexWithName(name);
+  DIPTYCH_ASSERT(index && static_cast<size_t>(*index) < groups_.size(), "hop.{} has no group '{}'", op_.schema().name(),
+                 name);
+  return groups_[static_cast<size_t>(*index)];
 }
 
 size_t Hop::begin(size_t group) const {

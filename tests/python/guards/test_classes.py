@@ -237,14 +237,6 @@ def what_a_class_makes():
     return lambda x: x * Scaler().scale, raise_the_scale
 
 
-@pytest.fixture(autouse=True)
-def the_scale_as_it_was():
-    global SCALE
-    SCALE = 2.0
-    yield
-    SCALE = 2.0
-
-
 @pytest.mark.parametrize("name", change)
 def test_a_change_is_seen(name):
     check_value_and_gradient(*change[name]())

@@ -178,14 +178,6 @@ def a_number_deep_in_containers():
     return lambda x: x * held["a"][0][0]["b"][0], lambda: held["a"][0][0]["b"].__setitem__(0, 3.0)
 
 
-@pytest.fixture(autouse=True)
-def the_scale_as_it_was():
-    global SCALE
-    SCALE = 2.0
-    yield
-    SCALE = 2.0
-
-
 @pytest.mark.parametrize("name", change)
 def test_a_change_is_seen(name):
     check_value_and_gradient(*change[name]())

@@ -105,14 +105,6 @@ def a_class_attribute_of_a_custom_function():
     return lambda x: Scale.apply(x), lambda: setattr(Scale, "scale", 3.0)
 
 
-@pytest.fixture(autouse=True)
-def the_scale_as_it_was():
-    global SCALE
-    SCALE = 2.0
-    yield
-    SCALE = 2.0
-
-
 @pytest.mark.parametrize("name", change)
 def test_a_change_is_seen(name):
     check_value_and_gradient(*change[name]())
