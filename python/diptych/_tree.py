@@ -117,7 +117,7 @@ def _gradients_of(gradient, argument, path):
     elif given is not None and given.keys() == parts.keys():
         return [leaf for name, part in parts.items() for leaf in _gradients_of(given[name], part, f"{path}.{name}")]
     raise UserError(
-        f"[custom_vjp] bwd gives {_described(gradient)} as the gradient of {path}, which is {_described(argument)}; return a tree of "
+        f"[custom_vjp] bwd returns {_described(gradient)} as the gradient of {path}, which is {_described(argument)}; return a tree of "
         "the same parts, with None for what has no gradient"
     )
 

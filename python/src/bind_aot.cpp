@@ -103,40 +103,42 @@ std::shared_ptr<void> keep_random_states() {
 }  // namespace
 
 void bind_aot(py::module_& module) {
-  py::class_<CacheStats>(module, "CacheStats", "What the cache of a compiled function has done so far.")
-      .def_readonly("hits", &CacheStats::hits, "Calls that a capture was there for.")
-      .def_readonly("misses", &CacheStats::misses, "Calls that made one.")
+  py::class_<CacheStats>(module, "CacheStats", "The counters of a compiled function's cache.")
+      .def_readonly("hits", &CacheStats::hits, "Calls that a cached capture served.")
+      .def_readonly("misses", &CacheStats::misses, "Calls that made a capture.")
       .def_readonly("evictions", &CacheStats::evictions,
-                    "Captures that were dropped, as there were more than cache_limit.")
-      .def_readonly("entries", &CacheStats::entries, "Captures that are kept now.")
-      .def_readonly("last_miss", &CacheStats::last_miss, "Why the last miss was one; empty for a first call.")
+                    "Captures that were discarded because there were more than cache_limit.")
+      .def_readonly("entries", &CacheStats::entries, "Captures in the cache now.")
+      .def_readonly("last_miss", &CacheStats::last_miss, "Why the last miss was a miss; empty after a first call.")
       .def_readonly("size_checks", &CacheStats::size_checks,
-                    "Hits that were traced, as a dynamic capture met their sizes for the first time.")
-      .def_readonly("originals", &CacheStats::originals,
-                    "Calls that ran the function itself, as no graph stands for them: for what it does on the host, or "
-                    "under modes and transforms.")
-      .def_readonly("last_original", &CacheStats::last_original, "What that was, the last time; empty if never.")
+                    "Hits that were traced because a dynamic capture saw their sizes for the first time.")
+      .def_readonly(
+          "originals", &CacheStats::originals,
+          "Calls that ran the function itself, because of its effects on the host, or of a mode or transform.")
+      .def_readonly("last_original", &CacheStats::last_original,
+                    "The reason for the last such call; empty if there was none.")
       .def_readonly("original_reasons", &CacheStats::original_reasons,
-                    "How many of them for which reason, where it was a mode or a transform.")
+                    "The number of such calls by reason, for modes and transforms.")
       .def_readonly("checks", &CacheStats::checks, "Calls that were compared with the original function.");
-  py::class_<Compiled>(module, "Aot", "A function that is captured on first use and runs its graphs from then on.")
+  py::class_<Compiled>(module, "Aot", "A function that is captured at its first call and runs its graphs from then on.")
       .def(py::init<const py::object&, const AotOptions&>(), py::arg("function"), py::arg("options"))
       .def("__call__", &Compiled::call)
       .def(
-          "stats", [](const Compiled& self) { return self.aot().stats(); }, "Hits, misses, and why the last was one.")
+          "stats", [](const Compiled& self) { return self.aot().stats(); },
+          "Hits, misses, and the reason for the last miss.")
       .def(
           "clear", [](const Compiled& self) { self.aot().clear(); }, "Forgets every capture.")
       .def("forward_graphs", &forward_graphs, "The forward graphs of the cached captures, most recent first.");
-  py::class_<CompiledGradients>(module, "AotGradients", "A function that gives a value and its gradients.")
+  py::class_<CompiledGradients>(module, "AotGradients", "A function that returns a value and its gradients.")
       .def(py::init<const py::object&, const AotOptions&, bool>(), py::arg("function"), py::arg("options"),
            py::arg("has_aux") = false)
       .def("__call__", &CompiledGradients::call);
   module.def(
       "eager_calls", &eager_calls,
-      "How many calls, of all compiled functions and operators, their functions ran themselves: by '[who] why'.");
+      "The number of calls of all compiled functions and operators that ran the original function, by '[who] why'.");
   diptych::detail::set_keep_host_state(&keep_random_states);
   module.def("is_stand_in", &diptych::detail::is_stand_in, py::arg("tensor"),
-             "Whether a tensor stands for another one in a trace.");
+             "Whether a tensor is a stand-in for another one in a trace.");
 }
 
 }  // namespace diptych::python

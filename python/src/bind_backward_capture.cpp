@@ -67,27 +67,27 @@ void bind_backward_capture(py::module_& module) {
   // These calls release the GIL: a thread that traces a backward run may hold the cache while it waits for the GIL.
   using WithoutLock = py::call_guard<py::gil_scoped_release>;
   detail::set_asking_guard(interpreter_lock);
-  py::class_<Statistics>(module, "BackwardStatistics", "What happened to backward passes.")
+  py::class_<Statistics>(module, "BackwardStatistics", "Counters of backward runs.")
       .def_readonly("captures", &Statistics::captures, "Graphs made.")
-      .def_readonly("hits", &Statistics::hits, "Passes run by a graph that was there.")
-      .def_readonly("eager", &Statistics::eager, "Passes run by autograd's engine, for want of a graph.")
+      .def_readonly("hits", &Statistics::hits, "Runs that a cached graph served.")
+      .def_readonly("eager", &Statistics::eager, "Runs that autograd's engine did because no graph can stand for them.")
       .def_readonly("size_checks", &Statistics::size_checks,
-                    "Hits that were traced, as a graph for many sizes met these for the first time.")
-      .def_readonly("misses", &Statistics::misses, "Why each pass that was captured had no graph, in order.")
-      .def_readonly("misses_by_reason", &Statistics::misses_by_reason, "How often, by kind of reason.")
-      .def_readonly("eager_by_reason", &Statistics::eager_by_reason,
-                    "Why autograd's engine ran passes, and how often.");
+                    "Hits that were traced because a dynamic graph saw their sizes for the first time.")
+      .def_readonly("misses", &Statistics::misses, "Why each captured run found no graph, in order.")
+      .def_readonly("misses_by_reason", &Statistics::misses_by_reason, "The number of misses by kind of reason.")
+      .def_readonly("eager_by_reason", &Statistics::eager_by_reason, "Why autograd's engine did runs, with counts.");
   bind_context<Capture>(module, "BackwardCapture", R"(While entered, backward passes that this thread
 starts run through a captured graph of the whole pass, hooks and the accumulation of gradients among its nodes.)")
       .def(py::init<>())
-      .def("stats", &Capture::stats, "What happened to the passes of this thread since it was entered last.");
-  bind_context<Context<Scope, std::string>>(module, "Scope", "Names what is traced while it is entered.")
+      .def("stats", &Capture::stats, "The counters of this thread's runs since the capture was last entered.");
+  bind_context<Context<Scope, std::string>>(module, "Scope",
+                                            "The name of the graphs that are traced while it is entered.")
       .def(py::init<std::string>(), py::arg("name"));
-  module.def("enable_backward_capture", &enable, "As BackwardCapture, for all threads and until it is disabled.");
+  module.def("enable_backward_capture", &enable, "Like BackwardCapture, for all threads and until it is disabled.");
   module.def("disable_backward_capture", &disable);
-  module.def("backward_statistics", &statistics, WithoutLock(), "Of all threads, since the last reset.");
-  module.def("reset_backward_capture", &reset, WithoutLock(), "Forgets all graphs, and the process's statistics.");
-  module.def("last_backward_graph", &last_graph, "The graph of the pass that ran last on this thread.");
+  module.def("backward_statistics", &statistics, WithoutLock(), "The counters of all threads since the last reset.");
+  module.def("reset_backward_capture", &reset, WithoutLock(), "Discards all graphs and the process's counters.");
+  module.def("last_backward_graph", &last_graph, "The graph of this thread's last run.");
 }
 
 }  // namespace diptych::python

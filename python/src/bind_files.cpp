@@ -13,10 +13,10 @@ namespace diptych::python {
 using namespace detail;
 
 void bind_files(py::module_& module) {
-  module.def(
-      "make_pair", &make_pair, py::arg("forward"), py::arg("backward"),
-      py::arg("free_variables") = std::vector<at::Tensor>(),
-      "Makes a pair of two graphs whose slots fit each other: those of a captured pair, perhaps rewritten since.");
+  module.def("make_pair", &make_pair, py::arg("forward"), py::arg("backward"),
+             py::arg("free_variables") = std::vector<at::Tensor>(),
+             "Makes a pair of a forward and a backward graph whose slots match, as those of a captured pair do, also "
+             "after a rewrite.");
   module.def("save_pair", py::overload_cast<const Pair&, const std::string&>(&save), py::arg("pair"), py::arg("path"));
   module.def("load_pair", &load_pair, py::arg("path"));
   module.def("save_with_tensors", &save_with_tensors, py::arg("pair"), py::arg("tensors"), py::arg("path"));

@@ -107,23 +107,23 @@ std::shared_ptr<Program> program_of_node(const Graph& graph, size_t index) {
 
 void bind_node(py::module_& module) {
   py::class_<diptych::Value>(module, "Value", "A tensor in a graph, by number.")
-      .def_readonly("id", &diptych::Value::id, "Its number, as code() prints it behind %; from 1 on.")
+      .def_readonly("id", &diptych::Value::id, "Its number, which code() prints after %; starts at 1.")
       .def("__repr__", [](diptych::Value value) { return fmt::format("%{}", value.id); })
       .def("__hash__", [](diptych::Value value) { return value.id; })
       .def(py::self == py::self);
-  py::class_<SizeNumber>(module, "DynamicNumber", "A number of an operand that follows from dynamic sizes.")
-      .def_property_readonly("hint", &SizeNumber::hint, "What it was when traced.")
+  py::class_<SizeNumber>(module, "DynamicNumber", "An integer in an operand that depends on dynamic sizes.")
+      .def_property_readonly("hint", &SizeNumber::hint, "Its value in the trace.")
       .def("__repr__", &SizeNumber::str)
       .def("__eq__", [](const SizeNumber& a, const SizeNumber& b) { return a == b; });
   py::class_<SizeExpr>(module, "DynamicSize",
-                       "A size that is an expression in symbols; hint is what it was when traced.")
-      .def_property_readonly("hint", &SizeExpr::hint, "What it was when traced.")
+                       "A size that is an expression in symbols; hint is its value in the trace.")
+      .def_property_readonly("hint", &SizeExpr::hint, "Its value in the trace.")
       .def("__repr__", &SizeExpr::str)
       .def("__eq__", [](const SizeExpr& a, const SizeExpr& b) { return a == b; });
-  py::class_<TensorMeta>(module, "TensorMeta", "What a graph knows of a tensor.")
+  py::class_<TensorMeta>(module, "TensorMeta", "The metadata of a tensor in a graph.")
       .def_readonly("dtype", &TensorMeta::dtype, "Its torch.dtype.")
       .def_readonly("device", &TensorMeta::device, "Its torch.device.")
-      .def_readonly("requires_grad", &TensorMeta::requires_grad, "Whether a gradient of it is asked for.")
+      .def_readonly("requires_grad", &TensorMeta::requires_grad, "Whether it requires grad.")
       .def_property_readonly(
           "shape", [](const TensorMeta& meta) { return to_python(meta.sizes); },
           "Its sizes in elements: ints, or DynamicSizes.")
@@ -134,17 +134,17 @@ void bind_node(py::module_& module) {
   py::class_<Node>(module, "Node", "An operator applied to operands.")
       .def_property_readonly(
           "name", [](const Node& node) { return node.op.name(); },
-          "The operator, as in \"aten.add.Tensor\", or a higher-order one's, as in \"scan\".")
+          "The operator, such as \"aten.add.Tensor\", or the higher-order one, such as \"scan\".")
       .def_property_readonly("operands", &operands_to_python, "Values, lists of them, and constants.")
       .def_property_readonly(
           "outputs", [](const Node& node) { return defined_or_none(node.outputs); },
-          "The values that it makes; None for a tensor that is undefined.")
+          "Its results; None for an undefined tensor.")
       .def_property_readonly(
           "returns", [](const Node& node) { return std::vector<int>(node.returns.begin(), node.returns.end()); },
-          "Per return of the operator: -1 for a tensor, n for a list of n, -2 for no tensor.")
+          "For each return of the operator: -1 for a tensor, n for a list of n tensors, -2 for anything else.")
       .def_property_readonly(
           "is_higher_order", [](const Node& node) { return node.op.is_hop(); },
-          "Whether it owns subgraphs, as scan does.")
+          "Whether its operator owns subgraphs, as scan does.")
       .def_property_readonly(
           "subgraphs",
           [](const Node& node) {
@@ -155,7 +155,7 @@ void bind_node(py::module_& module) {
           "The bodies of a higher-order operator.")
       .def_property_readonly(
           "scope", [](const Node& node) { return std::string(node.provenance.scope.str()); },
-          "Where the user's code called it.")
+          "The scope of the user's code that called it.")
       .def_property_readonly(
           "is_backward", [](const Node& node) { return node.provenance.phase == Phase::kBackward; },
           "Whether it was recorded in the backward.");
@@ -166,22 +166,22 @@ void bind_node(py::module_& module) {
 void bind_graph(py::module_& module) {
   bind_node(module);
   py::class_<Slot>(module, "Slot", "The name of one input or output of a graph.")
-      .def_readonly("path", &Slot::path, "As in the user's code: \"params.w\".")
+      .def_readonly("path", &Slot::path, "Its name in the user's code, such as \"params.w\".")
       .def_property_readonly(
           "kind", [](const Slot& slot) { return std::string(slot_kind_name(slot.kind)); },
           "argument, free_variable, output, mutated, residual, tangent or gradient.")
       .def("__repr__", [](const Slot& slot) { return fmt::format("{} {}", slot.path, slot_kind_name(slot.kind)); });
   py::class_<Graph>(module, "Graph", "A straight line of nodes in execution order.")
-      .def_property_readonly("name", &Graph::name, "What code() calls it.")
-      .def_property_readonly("inputs", &Graph::inputs, "The values that it is given.")
-      .def_property_readonly("input_slots", &Graph::input_slots, "The name of each input.")
+      .def_property_readonly("name", &Graph::name, "The name that code() prints.")
+      .def_property_readonly("inputs", &Graph::inputs, "Its input values.")
+      .def_property_readonly("input_slots", &Graph::input_slots, "The slot of each input.")
       .def_property_readonly(
           "outputs", [](const Graph& graph) { return defined_or_none(graph.outputs()); },
-          "The values that it gives; None where there is none.")
-      .def_property_readonly("output_slots", &Graph::output_slots, "The name of each output.")
+          "Its output values; None for an absent one.")
+      .def_property_readonly("output_slots", &Graph::output_slots, "The slot of each output.")
       .def_property_readonly("nodes", &Graph::nodes, "In execution order.")
       .def_property_readonly("constants", &Graph::constants, "The tensors that it holds.")
-      .def("meta", &Graph::meta, "What is known of a value.")
+      .def("meta", &Graph::meta, "The metadata of a value.")
       .def(
           "constant_of",
           [](const Graph& graph, diptych::Value value) -> std::optional<at::Tensor> {
@@ -190,11 +190,11 @@ void bind_graph(py::module_& module) {
             return graph.constants()[info.index];
           },
           "The tensor that a value is, if it is a constant.")
-      .def("code", &Graph::code, "Readable, typed text that parse() reads back.")
+      .def("code", &Graph::code, "Its text, with types, which parse() reads back.")
       .def("table", &Graph::table, "One row per node in aligned columns.")
       .def(
-          "html", [](const Graph& graph) { return html(graph, graph.name()); }, "One page that draws the graph.")
-      .def("verify", &verify, "Raises InternalError for a graph that contradicts itself.")
+          "html", [](const Graph& graph) { return html(graph, graph.name()); }, "One HTML page that draws the graph.")
+      .def("verify", &verify, "Raises InternalError if the graph is inconsistent.")
       .def("__str__", &Graph::code)
       .def("__repr__",
            [](const Graph& graph) { return fmt::format("<Graph {} of {} nodes>", graph.name(), graph.nodes().size()); })
@@ -208,12 +208,13 @@ void bind_graph(py::module_& module) {
 
 constants: the tensors that the text's constants stand for, in their order.
 Errors: UserError names the line and the column of what can't be read, or an operator that is not there.)");
-  module.def("dtype_from_name", &dtype_from_name, py::arg("name"), "The dtype that code() calls f32, i64, ...");
+  module.def("dtype_from_name", &dtype_from_name, py::arg("name"),
+             "The dtype of a name such as f32 or i64, as code() prints them.");
   module.def("with_slots_of", &with_slots_of, py::arg("graph"), py::arg("like"), py::arg("constants"),
-             "The graph with the inputs and outputs of another one, whose computation it is.");
+             "The graph with the input and output slots of another one, of which it is a rewrite.");
   module.def("program_of_node", &program_of_node, py::arg("graph"), py::arg("index"),
-             "A program of one node: its tensor operands in, its results out.");
-  py::class_<Program, std::shared_ptr<Program>>(module, "Program", "A graph made ready to run by the interpreter.")
+             "A program of one node, which takes the node's tensor operands and returns its results.");
+  py::class_<Program, std::shared_ptr<Program>>(module, "Program", "A graph that the interpreter has prepared to run.")
       .def(py::init([](const Graph& graph) { return std::make_shared<Program>(graph); }))
       .def(
           "__call__",
@@ -222,7 +223,7 @@ Errors: UserError names the line and the column of what can't be read, or an ope
             return without_gil([&] { return program.run(std::move(tensors), {.differentiable = differentiable}); });
           },
           py::arg("inputs"), py::kw_only(), py::arg("differentiable") = false,
-          "Runs the graph: one tensor per input, None where there is none.");
+          "Runs the graph on one tensor per input; None for an absent one.");
 }
 
 }  // namespace diptych::python

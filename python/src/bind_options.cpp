@@ -76,16 +76,17 @@ tensors to a list of tensors, in place of the backend.)doc")
            py::arg("dynamic") = false, py::arg("check_sizes") = true, py::arg("cache_limit") = 64, py::arg("check") = 0,
            py::arg("check_tolerance") = py::none(), py::arg("forward_compiler") = py::none(),
            py::arg("backward_compiler") = py::none(), py::arg("inference_compiler") = py::none())
-      .def_readonly("name", &AotOptions::name, "Of the function, in logs, graphs and errors.")
+      .def_readonly("name", &AotOptions::name, "The name of the function in logs, graphs and errors.")
       .def_readonly("backend", &AotOptions::backend, "The built-in backend.")
       .def_property_readonly(
           "partition", [](const AotOptions& options) { return options.partition.name; },
-          "How the joint graph is split.")
+          "The partitioner that splits the joint graph.")
       .def_readonly("dynamic", &AotOptions::dynamic, "Whether sizes that change become dynamic.")
-      .def_readonly("check_sizes", &AotOptions::check_sizes, "Whether each size is traced before it is served.")
-      .def_readonly("cache_limit", &AotOptions::cache_limit, "How many captures are kept.")
-      .def_readonly("check", &AotOptions::check, "Every how many calls one is compared with the original function.")
-      .def_readonly("check_tolerance", &AotOptions::check_tolerance, "How far values may differ in a check.");
+      .def_readonly("check_sizes", &AotOptions::check_sizes,
+                    "Whether each new size is traced before a dynamic capture serves it.")
+      .def_readonly("cache_limit", &AotOptions::cache_limit, "The greatest number of captures in the cache.")
+      .def_readonly("check", &AotOptions::check, "One call in this many is compared with the original function.")
+      .def_readonly("check_tolerance", &AotOptions::check_tolerance, "The tolerances of a check.");
   module.def("backend_names", &backend_names, "The names that Options(backend=...) takes in this build.");
 }
 

@@ -28,7 +28,7 @@ forward: (arguments, free variables) -> (outputs, new values of mutated inputs, 
 backward: (residuals, tangents) -> (one gradient per forward input, none where nothing flows).)")
       .def_readonly("forward", &Pair::forward, "The forward Graph.")
       .def_readonly("backward", &Pair::backward, "The backward Graph.")
-      .def_readonly("signature", &Pair::signature, "What stands in each slot of both.")
+      .def_readonly("signature", &Pair::signature, "What each slot of both graphs holds.")
       .def_readonly("free_variables", &Pair::free_variables, "The captured tensors, in the order of their slots.")
       .def(
           "forward_call",
@@ -45,14 +45,15 @@ Returns (outputs, residuals).)")
           [](const Pair& pair, const MaybeTensors& residuals, const MaybeTensors& tangents) {
             return without_gil([&] { return pair.backward_call(tensors_from(residuals), tensors_from(tangents)); });
           },
-          py::arg("residuals"), py::arg("tangents"), "Runs the backward graph; None where nothing flows.")
+          py::arg("residuals"), py::arg("tangents"), "Runs the backward graph; the gradient is None where none flows.")
       .def("code", &Pair::code, "Both graphs as text.")
       .def("table", &Pair::table, "Both graphs as tables.")
       .def("html", &Pair::html, "One page that draws the pair; needs no network.")
-      .def("explain", &Pair::explain, "The residuals, their bytes, who made them and who wants them.")
+      .def("explain", &Pair::explain,
+           "The residuals, with their bytes, the nodes that make them and the nodes that use them.")
       .def("__str__", &Pair::code);
   module.def("capture_with", &capture_python,
-             "Captures function(*args, **kwargs) and returns its Pair. Nothing is run, no argument changes.");
+             "Captures function(*args, **kwargs) and returns its Pair. No kernel runs, and no argument changes.");
   module.def(
       "call_pair",
       [](const Pair& pair, const MaybeTensors& arguments) {

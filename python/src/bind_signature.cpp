@@ -11,23 +11,24 @@ namespace diptych::python {
 using namespace detail;
 
 void bind_signature(py::module_& module) {
-  py::class_<SlotInfo>(module, "SlotInfo", "A slot and what stands in it.")
+  py::class_<SlotInfo>(module, "SlotInfo", "A slot and what it holds.")
       .def_property_readonly(
           "path", [](const SlotInfo& info) { return info.slot.path; }, "As Slot.path.")
       .def_property_readonly(
           "kind", [](const SlotInfo& info) { return std::string(slot_kind_name(info.slot.kind)); }, "As Slot.kind.")
-      .def_readonly("meta", &SlotInfo::meta, "Its TensorMeta; None where nothing stands.")
+      .def_readonly("meta", &SlotInfo::meta, "Its TensorMeta; None for an absent tensor.")
       .def("__repr__", [](const SlotInfo& info) {
         return fmt::format("{} : {}", info.slot.path, info.meta ? type_string(*info.meta) : "none");
       });
-  py::class_<Signature>(module, "Signature", "What stands in each slot of a pair's graphs. Slots never move.")
+  py::class_<Signature>(module, "Signature", "What each slot of a pair's graphs holds. Slots never move.")
       .def_property_readonly("forward_inputs", &Signature::forward_inputs, "Arguments, then free variables.")
       .def_property_readonly("forward_outputs", &Signature::forward_outputs,
                              "The user's outputs, new values of inputs that are changed in place, residuals.")
       .def_property_readonly("backward_inputs", &Signature::backward_inputs,
                              "Residuals, then a tangent for each differentiable forward output.")
-      .def_property_readonly("backward_outputs", &Signature::backward_outputs, "A gradient for each forward input.")
-      .def_property_readonly("num_arguments", &Signature::num_arguments, "Forward inputs that are no free variables.")
+      .def_property_readonly("backward_outputs", &Signature::backward_outputs,
+                             "A gradient for each forward input; None where none flows.")
+      .def_property_readonly("num_arguments", &Signature::num_arguments, "Forward inputs that are not free variables.")
       .def_property_readonly("num_outputs", &Signature::num_outputs, "Forward outputs that are the user's.")
       .def_property_readonly("free_variables", &Signature::free_variables,
                              "Paths of the captured tensors, in the order of their slots.")
@@ -44,7 +45,7 @@ void bind_signature(py::module_& module) {
 
 Errors: UserError if there is no such input (names the nearest), or no such gradient (says why).)")
       .def("has_gradient", &Signature::has_gradient, py::arg("path"),
-           "Whether anything flows to that forward input; where not, its gradient is None. Errors: as gradient_of().")
+           "Whether a gradient flows to that forward input; if not, its gradient is None. Errors: as gradient_of().")
       .def("alias_text", &Signature::alias_text, py::arg("output"),
            "\"output 2 is a view of x\"; empty for an output that aliases nothing.")
       .def("__str__", &Signature::str)

@@ -31,28 +31,28 @@ struct Refusal {
   const char* meaning;
 };
 constexpr const char* kReadsMemory =
-    "[capture] {}: the function reads the memory of a tensor (by numpy(), data_ptr() or an extension), which has none "
-    "while it is traced; use operators of torch, or do that outside the function";
+    "[capture] {}: the function reads the memory of a tensor (by numpy(), data_ptr() or an extension), but a traced "
+    "tensor has no memory; use torch's operators, or read it outside the function";
 constexpr Refusal kRefusals[] = {
     {"Cannot access data pointer of Tensor", kReadsMemory},
     {"its data is not allocated yet", kReadsMemory},
     {"a tensor with unallocated storage", kReadsMemory},
     {"on an invalid python storage", kReadsMemory},
     {"You're trying to run this operator with meta Tensors",
-     "[capture] {}: the function calls an operator whose result has a size that depends on values, which are not known "
-     "while it is traced; keep the decision in tensors, or call it outside the function"},
+     "[capture] {}: the function calls an operator whose result's size depends on values, which are not known while it "
+     "is traced; keep the decision in tensors, or call it outside the function"},
     {"appears to not have been used in the graph",
      "[capture] {}: the function asks for the gradient of a tensor that it captures, or that nothing was computed "
      "from; "
      "pass the tensor as an argument, or say allow_unused=True"},
     {"There was no fake impl registered for",
-     "[capture] {}: the function calls an operator of a library that has no fake kernel, which would say the sizes of "
-     "its results; give it one with register_fake(), or call it outside the function"},
+     "[capture] {}: the function calls an operator of a library that has no fake kernel, so the sizes of its results "
+     "are unknown; register one with register_fake(), or call it outside the function"},
     {"could not find kernel for HigherOrderOperator",
-     "[capture] {}: the function calls a higher-order operator of torch; use the one of that name in diptych"},
+     "[capture] {}: the function calls a higher-order operator of torch; use diptych's operator of the same name"},
     {"torch._dynamo",
-     "[capture] {}: the function calls what torch compiles by Dynamo, as torch.cond and its other higher-order "
-     "operators do; use the operator of that name in diptych, or call it outside the function"},
+     "[capture] {}: the function calls an operator that torch compiles with Dynamo, such as torch.cond; use diptych's "
+     "operator of the same name, or call it outside the function"},
 };
 
 const Refusal* find_refusal(const std::string& type, const std::string& text) {
@@ -70,12 +70,12 @@ struct Advice {
 };
 constexpr Advice kAdvice[] = {
     {"/torch/distributions/",
-     "; a distribution looks at the values of its arguments to check them: pass validate_args=False"},
-    {"/torch/_tensor_str.py", "; the text of a tensor holds its values: print it outside the function"},
+     "; a distribution reads the values of its arguments to validate them: pass validate_args=False"},
+    {"/torch/_tensor_str.py", "; the text of a tensor contains its values: print it outside the function"},
     {"/torch/nn/modules/batchnorm.py",
-     "; with momentum=None the layer divides by a count that is a tensor: give it a momentum"},
+     "; with momentum=None the layer divides by a count in a tensor: pass a momentum"},
     {"/torch/nn/modules/transformer.py",
-     "; without is_causal the layer looks at the values of its mask: pass is_causal=True or False"},
+     "; without is_causal the layer reads the values of its mask: pass is_causal=True or False"},
 };
 
 const char* advice_for(const std::string& text, const py::error_already_set& error) {
@@ -120,8 +120,9 @@ void bind_errors(py::module_& module) {
   static py::exception<UserError> user(module, "UserError", PyExc_RuntimeError);
   static py::exception<InternalError> internal(module, "InternalError", PyExc_RuntimeError);
   user.doc() =
-      "A case that Diptych does not support, or a wrong argument: says who, what was got and expected, what to change.";
-  internal.doc() = "A fault of Diptych's own.";
+      "An unsupported case or a wrong argument. The text says who refused, what was got, what was expected and what to "
+      "change.";
+  internal.doc() = "A fault in Diptych itself.";
   user_error = user.ptr();
   internal_error = internal.ptr();
   diptych::detail::set_host_throw([](const UserError& error) {

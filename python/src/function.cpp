@@ -145,8 +145,8 @@ at::Tensor tensor_of(const Value& result, const char* role) {
   const py::gil_scoped_acquire gil;
   const py::handle object = result.handle.get();
   if (THPVariable_Check(object.ptr())) return THPVariable_Unpack(object.ptr());
-  throw UserError(
-      fmt::format("[{}] the function returned a {}, expected one tensor; return that alone", role, type_name(object)));
+  throw UserError(fmt::format("[{}] the function returned a {}, expected one tensor; return only the tensor", role,
+                              type_name(object)));
 }
 
 std::pair<Value, Value> PairFunction::pair_of(const Value& result) const {

@@ -161,7 +161,7 @@ void HostWatch::find_shared_memory(const std::vector<at::Tensor>& written) const
     return std::any_of(ranges.begin(), ranges.end(), [&](const auto& range) { return range.overlaps(memory); });
   };
   if (std::any_of(known.begin(), known.end(), is_written)) {
-    watch_.attr("note")("writes to a tensor that shares its memory with an array that the function leads to");
+    watch_.attr("note")("writes to a tensor that shares its memory with an array that the function can reach");
   }
 }
 
@@ -171,11 +171,10 @@ CaptureWatch::Found HostWatch::finish(const std::vector<at::Tensor>& written) {
   find_shared_memory(written);
   const py::object found = watch_.attr("finish")();
   const auto what = found.attr("what").cast<std::string>();
-  DIPTYCH_CHECK(
-      !found.attr("is_lost").cast<bool>(),
-      "[capture] the function {}, which can't be taken back so that the function itself might run, and leaves "
-      "a tensor of the trace or a change of an argument behind; pass what the iterator gives as an argument",
-      what);
+  DIPTYCH_CHECK(!found.attr("is_lost").cast<bool>(),
+                "[capture] the function {}, which can't be undone so that the function itself could run, and leaves a "
+                "traced tensor or a changed argument behind; pass what the iterator yields as an argument",
+                what);
   if (found.attr("is_once").cast<bool>()) throw diptych::detail::TransformMet("the function " + what);
   return {what, found.attr("is_undone").cast<bool>()};
 }
@@ -196,8 +195,8 @@ bool HostWatch::forget() {
   if (lasting.is_none()) return false;
   const auto words = lasting.cast<std::string>();
   DIPTYCH_CHECK(words.empty(),
-                "[capture] the function raises {} when it has changed tensors or kept some, and {}, which can't be "
-                "taken back so that the function itself might run; raise before that, or do it outside the function",
+                "[capture] the function raises {} after it has changed or kept tensors, and {}, which can't be undone "
+                "so that the function itself could run; raise before that, or do it outside the function",
                 type_name(exception), words);
   return true;
 }
@@ -205,11 +204,10 @@ bool HostWatch::forget() {
 void HostRefusal::finish() {
   if (!watch_) return;  // an outer watch sees the draws
   const std::string draw = watch_->finish_draws();
-  DIPTYCH_CHECK(
-      draw.empty(),
-      "[{}] the function {}, expected one that does the same whenever it runs: it is captured once; draw outside "
-      "of it and pass the number, or use torch's random numbers",
-      who_, draw);
+  DIPTYCH_CHECK(draw.empty(),
+                "[{}] the function {}, expected one that does the same at each run, because it is captured once; draw "
+                "outside it and pass the number, or use torch's random numbers",
+                who_, draw);
 }
 
 }  // namespace diptych::python

@@ -42,7 +42,9 @@ std::optional<std::string> active_mode() {
 }
 
 at::Tensor tensor_of(const py::object& result) {
-  DIPTYCH_CHECK(THPVariable_Check(result.ptr()), "[tree] a tensor's class gives a {} where a tensor is taken apart",
+  DIPTYCH_CHECK(THPVariable_Check(result.ptr()),
+                "[tree] an operator of a tensor subclass returned a {}, expected a tensor; have its __torch_function__ "
+                "return one",
                 type_name(result));
   return THPVariable_Unpack(result.ptr());
 }

@@ -5,8 +5,8 @@ namespace diptych::python {
 void refuse_uninitialized(py::handle object, const Path& path) {
   if (type_name(object).find(".Uninitialized") == std::string::npos) return;
   throw UserError(
-      fmt::format("[tree] '{}' is an uninitialized tensor of a lazy module, expected one that has sizes; call the "
-                  "module once before, outside Diptych",
+      fmt::format("[tree] '{}' is an uninitialized tensor of a lazy module, expected one with sizes; call the module "
+                  "once before, outside Diptych",
                   path.str()));
 }
 
@@ -20,8 +20,8 @@ py::list sorted_keys(const py::dict& dict, const Path& path) {
   }
   if (num_strings != keys.size() && num_integers != keys.size()) {
     throw UserError(
-        fmt::format("[tree] '{}' is a dict with keys such as {}, expected all strings or all integers, by "
-                    "which its values are ordered; convert the keys",
+        fmt::format("[tree] '{}' is a dict with keys such as {}, expected only strings or only integers, which order "
+                    "its values; convert the keys",
                     path.str(), py::repr(keys[0]).cast<std::string>()));
   }
   if (PyList_Sort(keys.ptr()) != 0) throw py::error_already_set();
@@ -36,9 +36,8 @@ py::list keys_in_order(const py::dict& dict) {
 
 void refuse_depth(const Path& path) {
   throw UserError(
-      fmt::format("[tree] '{}...' is nested more than 500 deep, or holds itself, expected lists, dicts and the like "
-                  "that come to an "
-                  "end; pass the tensors in one list, and leave out what leads back",
+      fmt::format("[tree] '{}...' is nested more than 500 levels deep, or contains itself; pass the tensors in one "
+                  "list, and leave out references to an outer container",
                   path.str().substr(0, 60)));
 }
 

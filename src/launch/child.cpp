@@ -22,7 +22,7 @@ namespace {
 
 struct Pipe {
   Pipe() {
-    if (::pipe(ends.data()) != 0) fail("no pipe could be made");
+    if (::pipe(ends.data()) != 0) fail("cannot create a pipe");
     for (const int end : ends) ::fcntl(end, F_SETFD, FD_CLOEXEC);
   }
   std::array<int, 2> ends;  ///< to read, to write
@@ -110,7 +110,7 @@ void Stream::write_lines(bool is_end) {
 Child start(const std::vector<std::string>& command, const Variables& variables, const std::string& prefix) {
   Pipe out, err, failure;  // what could not be run is told through the last, which closes when the program runs
   const pid_t pid = ::fork();
-  if (pid < 0) fail("no process could be started");
+  if (pid < 0) fail("cannot start a process");
   if (pid == 0) {
     become(command, variables, out, err);
     const int error = errno;

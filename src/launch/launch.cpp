@@ -41,7 +41,7 @@ void note_signal(int signal) {
 
 // From now on signals come out of a pipe, where poll() sees them beside what the processes write.
 void catch_signals() {
-  if (::pipe(signal_pipe) != 0) throw std::system_error(errno, std::generic_category(), "no pipe could be made");
+  if (::pipe(signal_pipe) != 0) throw std::system_error(errno, std::generic_category(), "cannot create a pipe");
   for (const int end : signal_pipe) {
     ::fcntl(end, F_SETFD, FD_CLOEXEC);
     ::fcntl(end, F_SETFL, O_NONBLOCK);
@@ -63,7 +63,7 @@ int free_port() {
                         ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &length) == 0;
   const int error = errno;
   if (socket >= 0) ::close(socket);
-  if (!is_bound) throw std::system_error(error, std::generic_category(), "no free port was found");
+  if (!is_bound) throw std::system_error(error, std::generic_category(), "cannot find a free port");
   return ntohs(address.sin_port);
 }
 
@@ -209,7 +209,7 @@ int launch(const Options& options) {
     Group group(options, attempt);
     const int status = group.run();
     if (status == 0 || group.is_interrupted() || attempt == options.max_restarts) return status;
-    say(fmt::format("starting all processes again ({} of {})", attempt + 1, options.max_restarts));
+    say(fmt::format("restarting all processes ({} of {})", attempt + 1, options.max_restarts));
   }
 }
 

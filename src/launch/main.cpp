@@ -30,22 +30,23 @@ int main(int argc, char** argv) {
   app.option_defaults()->always_capture_default();
   app.add_option("--processes", options.processes, "How many processes")->check(CLI::Range(1, 4096))->required();
   app.add_option("--master-addr", options.address, "Address at which the processes meet");
-  app.add_option("--master-port", options.port, "Port at which they meet; 0: one that is free")
+  app.add_option("--master-port", options.port, "Port at which they meet; 0 for a free one")
       ->check(CLI::Range(0, 65535));
   app.add_option("--max-restarts", options.max_restarts,
-                 "How often all processes are started again when one fails; programs go on from their checkpoints")
+                 "How often all processes are restarted when one fails; programs continue from their checkpoints")
       ->check(CLI::NonNegativeNumber);
-  app.add_option("--grace", options.grace,
-                 "Seconds that the others have to stop by themselves when one fails, before SIGTERM, and then SIGKILL")
+  app.add_option(
+         "--grace", options.grace,
+         "When one process fails: seconds that the others have to stop by themselves, before SIGTERM and then SIGKILL")
       ->check(CLI::Range(0.0, 1e6));
   app.add_flag("--prefix", options.prefix, "Begin each line with the rank of the process that wrote it");
   try {
     app.parse(argc, argv);
     options.command = app.remaining();
     if (!options.command.empty() && options.command.front() == "--") options.command.erase(options.command.begin());
-    if (options.command.empty()) return fail("no program is given; write it behind --", kWrongUse);
+    if (options.command.empty()) return fail("no program given; write it after --", kWrongUse);
     if (options.command.front().starts_with("-")) {
-      return fail(fmt::format("unknown option {}; --help lists the options, and the program stands behind --",
+      return fail(fmt::format("unknown option {}; --help lists the options, and the program comes after --",
                               options.command.front()),
                   kWrongUse);
     }

@@ -267,7 +267,7 @@ TEST(BackwardHooks, ThatChangeTheSizesAreRefusedByName) {
     loss.backward();
     FAIL() << "the sizes changed";
   } catch (const std::exception& error) {
-    EXPECT_NE(std::string(error.what()).find("[backward] a hook of ExpBackward0 was given a gradient of sizes [2]"),
+    EXPECT_NE(std::string(error.what()).find("[backward] a hook of ExpBackward0 got a gradient of sizes [2]"),
               std::string::npos)
         << error.what();
   }

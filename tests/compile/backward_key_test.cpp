@@ -331,7 +331,8 @@ TEST(BackwardKey, AGraphThatMeetsAnotherRunIsOurFault) {
     }
     return std::string();
   };
-  EXPECT_NE(message().find("with 1 gradients for 1 results, and in this run it takes 3 and gives 1"), std::string::npos)
+  EXPECT_NE(message().find("with 1 gradients for 1 results, but in this run it takes 3 and returns 1"),
+            std::string::npos)
       << message();
   live.is_given = {true, false, false};
   EXPECT_EQ(message(), "");

@@ -125,7 +125,7 @@ TEST(Check, FindsANumberThatIsNotGuarded) {
   f(leaf());
   scale = 3;
   expect_words(said_by([&] { f(leaf()); }),
-               {"[check f] result 'out' is not as the original function has it: the values:", "originally", "compiled",
+               {"[check f] result 'out' differs from the original function's: the values:", "originally", "compiled",
                 "first node whose value differs: ", "aten.mul.", "2.0", "f32[3]: 1.43828"});
   scale = 2;
   EXPECT_EQ(said_by([&] { f(leaf()); }), "");
@@ -141,13 +141,13 @@ TEST(Check, FindsAnotherWayThroughTheFunction) {
       kChecked);
   f(leaf());
   is_training = false;
-  expect_words(said_by([&] { f(leaf()); }), {"the two part where the graph has", "aten.tanh", "calls sigmoid"});
+  expect_words(said_by([&] { f(leaf()); }), {"the two diverge where the graph has", "aten.tanh", "calls sigmoid"});
 }
 
 TEST(Check, FindsACompilerThatIsWrong) {
   const auto f = [](const at::Tensor& x) { return (x * x).tanh(); };
   expect_words(said_by([&] { aot_function(f, {.inference_compiler = off(), .check = 1})(leaf().detach()); }),
-               {"result 'out'", "the values", "no node's value differs where the interpreter runs the graph"});
+               {"result 'out'", "the values", "no node's value differs when the interpreter runs the graph"});
   const auto wrong_backward = aot_function(f, {.backward_compiler = off(), .check = 1, .name = "g"});
   const at::Tensor x = leaf();
   const at::Tensor y = wrong_backward(x);
@@ -164,7 +164,8 @@ TEST(Check, FindsAnErrorThatTheOriginalThrows) {
       kChecked);
   f(leaf());
   throws = true;
-  expect_words(said_by([&] { f(leaf()); }), {"the call is not as the original", "an error (out of luck)", "results"});
+  expect_words(said_by([&] { f(leaf()); }),
+               {"the call differs from the original", "an error (out of luck)", "results"});
 }
 
 TEST(Check, FindsWritesThatAreMissing) {
@@ -178,7 +179,7 @@ TEST(Check, FindsWritesThatAreMissing) {
       kChecked);
   f(leaf());
   writes = true;
-  expect_words(said_by([&] { f(leaf()); }), {"a tensor that is no argument", "written to originally"});
+  expect_words(said_by([&] { f(leaf()); }), {"a tensor that is not an argument", "written to originally"});
   EXPECT_EQ(count.sum().item<float>(), 0);
 }
 
@@ -205,7 +206,7 @@ TEST(Check, FindsResultsThatShareMemoryOtherwise) {
       kChecked);
   f(leaf());
   clones = false;
-  expect_words(said_by([&] { f(leaf()); }), {"with whom it shares memory", "result '0'"});
+  expect_words(said_by([&] { f(leaf()); }), {"which tensors it shares memory", "result '0'"});
 }
 
 TEST(Check, ComparesEveryNthCall) {

@@ -123,7 +123,7 @@ TEST(Original, RunsToRaiseAnExceptionOfItsOwn) {
   struct Throws : Watched {
     at::Tensor operator()(const at::Tensor& x) const {
       x.add_(1);
-      throw std::out_of_range("of its own");
+      throw std::out_of_range("its own history;");
     }
   };
   const auto script = std::make_shared<Script>();

@@ -185,7 +185,7 @@ TEST(PairCall, KeepsTheShapesOfInputs) {
   const Tensors inputs{torch::ones({2}), torch::ones({2, 3})};
   EXPECT_EQ(message_of([&] { capture_with({.argument_names = {"t"}}, changes, inputs); }),
             "[capture] the function changes the shape of 't.1' in place, from [2,3] to [3,2], which the graphs of a "
-            "pair can't do to a caller's tensor; use an operator that is not in place, or aot_function()");
+            "pair can't do to a caller's tensor; use an out-of-place operator, or aot_function()");
   expect_pair_as_function({[] {
                             return Tensors{torch::ones({2, 3})};
                           }},

@@ -57,11 +57,11 @@ TEST_F(PairFile, RefusesGraphsThatAreNoPair) {
   const auto x = torch::ones({2}).requires_grad_();
   const Pair sine = capture([](const at::Tensor& t) { return t.sin(); }, x);
   const Pair product = capture([](const at::Tensor& t, const at::Tensor& u) { return t * u; }, x, x + 1);
-  expect_error([&] { make_pair(sine.forward, product.backward); }, "[make_pair] the graphs are no pair");
+  expect_error([&] { make_pair(sine.forward, product.backward); }, "[make_pair] the graphs are not a pair");
   EXPECT_EQ(message_of([&] { make_pair(sine.forward, sine.backward, {x}); }),
             "[make_pair] got 1 free variables, expected 0, one for each slot of that kind");
   save(sine.forward, path);
-  expect_error([&] { load_pair(path); }, "holds graphs that are no pair; read it with load()");
+  expect_error([&] { load_pair(path); }, "holds graphs that are not a pair; read it with load()");
 }
 
 constexpr const char* kForward =
@@ -87,7 +87,7 @@ std::string refusal_of(const std::string& forward, const std::string& backward) 
 }
 
 std::string no_pair(const std::string& reason) {
-  return "[make_pair] the graphs are no pair: " + reason + "; pass a forward and its backward";
+  return "[make_pair] the graphs are not a pair: " + reason + "; pass a forward and its backward";
 }
 
 TEST_F(PairFile, RefusesTypesThatDiffer) {
@@ -118,8 +118,8 @@ TEST_F(PairFile, RefusesSlotsInAnotherOrder) {
       refusal_of(kForward, replaced(kBackward, "(%5 x gradient, none w gradient)", "(none w gradient, %5 x gradient)")),
       no_pair("gradient 0 is that of 'w', expected that of 'x', forward input 0"));
   EXPECT_EQ(refusal_of(kForward, replaced(kBackward, ", none w gradient", "")),
-            no_pair("the backward graph gives 1 gradients for 2 forward inputs, expected one each, none where nothing "
-                    "flows"));
+            no_pair("the backward graph returns 1 gradients for 2 forward inputs, expected one each (none where no "
+                    "gradient flows)"));
   EXPECT_EQ(refusal_of(replaced(kForward, "x : f32[2,3] grad", "x : f32[2,3] grad free_variable"), kBackward),
             no_pair("forward input 1 'w' is of the kind argument, expected the kinds argument, free_variable, in this "
                     "order"));
@@ -140,7 +140,7 @@ TEST_F(PairFile, RefusesAFreeVariableThatIsNoTensor) {
                  {{"kind", "pair"}}},
        path);
   EXPECT_EQ(message_of([&] { load_pair(path); }),
-            "[load_pair] '" + path + "' holds the free variable 0 as no tensor; save the pair again");
+            "[load_pair] '" + path + "' does not hold the free variable 0 as a tensor; save the pair again");
 }
 
 }  // namespace

@@ -88,8 +88,8 @@ TEST_F(PairParameters, AreNamedWhereTheyDoNotFit) {
   given = tensors;
   given["params.gain"] = torch::ones({2});
   EXPECT_EQ(refusal(given),
-            "[tensors_of_argument] the tensor 'params.gain' belongs to no slot of the argument 'params'; use the pair "
-            "that it was saved for, or leave it out");
+            "[tensors_of_argument] the tensor 'params.gain' does not belong to a slot of the argument 'params'; use "
+            "the pair that it was saved for, or leave it out");
   EXPECT_EQ(refusal(tensors, "param"),
             "[tensors_of_argument] the pair has no argument 'param', expected one of params, x");
 }

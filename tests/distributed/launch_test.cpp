@@ -121,7 +121,7 @@ TEST(Launch, StartsAllAgainUpToTheLimit) {
                                      "echo attempt $TORCHELASTIC_RESTART_COUNT; [ $RANK = 1 ] && exit 9; exit 0");
   EXPECT_EQ(result.status, 9);
   for (const char* attempt : {"attempt 0\n", "attempt 1\n", "attempt 2\n"}) EXPECT_EQ(count(result, attempt), 2U);
-  EXPECT_TRUE(has(result, "diptych_launch: starting all processes again (2 of 2)\n")) << result.output;
+  EXPECT_TRUE(has(result, "diptych_launch: restarting all processes (2 of 2)\n")) << result.output;
 }
 
 TEST(Launch, StopsRestartingWhenAllIsWell) {
@@ -145,10 +145,10 @@ TEST(Launch, RefusesWhatItDoesNotUnderstand) {
     EXPECT_EQ(result.status, 2) << arguments;
     return result.output;
   };
-  EXPECT_EQ(refusal("--processes 2"), "diptych_launch: error: no program is given; write it behind --\n");
+  EXPECT_EQ(refusal("--processes 2"), "diptych_launch: error: no program given; write it after --\n");
   EXPECT_EQ(refusal("-- true"), "diptych_launch: error: --processes is required; --help lists the options\n");
   EXPECT_EQ(refusal("--processes 2 --grase 3 -- true"),
-            "diptych_launch: error: unknown option --grase; --help lists the options, and the program stands behind "
+            "diptych_launch: error: unknown option --grase; --help lists the options, and the program comes after "
             "--\n");
   expect_contains(refusal("--processes 0 -- true"), "--processes: Value 0 not in range 1 to 4096");
   expect_contains(refusal("--processes 1 --master-port 65536 -- true"), "--master-port: ");
@@ -165,7 +165,7 @@ TEST(Launch, SaysThatAProgramCannotBeRun) {
 
 constexpr const char* kLost = "UserError: [distributed] rank 0 of 2: a collective failed (ALLREDUCE): ";
 constexpr const char* kAdvice =
-    "; another process probably ended, or stopped answering: see its output; restart all of them from the last "
+    "; another process probably ended or stopped answering, see its output; restart all of them from the last "
     "checkpoint\n";
 
 void expect_clear_error(const Result& result) {

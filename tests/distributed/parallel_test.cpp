@@ -211,9 +211,9 @@ TEST(CollectivesInGraphs, WithoutAShapeRuleAreRefused) {
     return stack[0].toTensorVector()[0];
   };
   expect_error([&] { capture(coalesced, torch::ones({4})); },
-               "[trace] _c10d_functional::all_reduce_coalesced has no shape rule, and asking its kernel would "
-               "call the other processes; use all_reduce, broadcast, all_gather_into_tensor or "
-               "reduce_scatter_tensor, or call it outside the traced function");
+               "[trace] _c10d_functional::all_reduce_coalesced has no shape rule, and running its kernel would contact "
+               "the other processes; use all_reduce, broadcast, all_gather_into_tensor or reduce_scatter_tensor, or "
+               "call it outside the traced function");
   // By which a binding knows it again behind torch's own.
   EXPECT_NE(diptych::detail::last_user_error().find("has no shape rule"), std::string::npos);
 }

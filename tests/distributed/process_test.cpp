@@ -111,12 +111,13 @@ TEST_F(ProcessAlone, MayLeaveAndJoinAgain) {
 TEST_F(ProcessAlone, IsAMemberOnce) {
   const auto process = init({.timeout = 20});
   EXPECT_EQ(message_of([] { init(); }),
-            "[distributed] this program is a member of its group already; keep the first Process and pass it on");
+            "[distributed] this program has already joined its group; keep the first Process and pass it on");
 }
 
 TEST_F(ProcessAlone, RefusesABackendThatIsNotThere) {
-  EXPECT_EQ(message_of([] { init({.backend = "nccl"}); }),
-            "[distributed] backend 'nccl' is not there: this build has gloo alone, for the CPU; leave it out");
+  EXPECT_EQ(
+      message_of([] { init({.backend = "nccl"}); }),
+      "[distributed] backend 'nccl' is not available: this build has only gloo, for the CPU; leave the option out");
 }
 
 TEST_F(ProcessAlone, RefusesATimeoutThatIsNoTime) {
@@ -132,17 +133,16 @@ TEST_F(ProcessAlone, SaysWhomItDidNotMeet) {
   const std::string text = message_of([] { init({.timeout = 1}); });
   EXPECT_EQ(text.find("[distributed] rank 0 of 2 did not meet the others at 127.0.0.1:" + port + " within 1 s: "), 0U)
       << text;
-  EXPECT_NE(text.find("; see that all processes run, that rank 0 is reached there, and that the port is free"),
+  EXPECT_NE(text.find("; check that all processes run, that rank 0 can be reached there, and that the port is free"),
             std::string::npos)
       << text;
 }
 
 TEST_F(ProcessAlone, RefusesTheMeanOfIntegers) {
   const auto process = init({.timeout = 20});
-  EXPECT_EQ(
-      message_of([&] { process.all_reduce(torch::ones({2}, torch::kLong)); }),
-      "[distributed] the mean of a tensor of dtype Long was asked for; convert it to a floating dtype, or ask for "
-      "the sum");
+  EXPECT_EQ(message_of([&] { process.all_reduce(torch::ones({2}, torch::kLong)); }),
+            "[distributed] got a tensor of dtype Long to average, expected a floating-point one; convert it, or ask "
+            "for the sum");
   EXPECT_EQ(process.all_reduce(torch::ones({2}, torch::kLong), Reduce::kSum).sum().item<int64_t>(), 2);
 }
 
@@ -165,8 +165,8 @@ TEST_F(ProcessAlone, ReducesTheOptimizersParametersOnly) {
   const auto process = init({.timeout = 20});
   GradientReduction reduction(process, {torch::eye(2)});
   EXPECT_EQ(message_of([&] { reduction.finish({}); }),
-            "[distributed] a GradientReduction of 1 parameters got 0 gradients; give it the optimizer's parameters, in "
-            "the optimizer's order");
+            "[distributed] a GradientReduction of 1 parameters got 0 gradients; construct it with the optimizer's "
+            "parameters, in the optimizer's order");
 }
 
 }  // namespace

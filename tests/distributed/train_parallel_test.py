@@ -101,7 +101,7 @@ class Killing(Case):
         print(f"stopped {time.monotonic() - begin:.2f} s after the kill")
         self.assertNotEqual(process.returncode, 0)
         self.assertRegex(output, r"error: \[distributed\] rank 0 of 2: a collective failed \(ALLREDUCE\): .*; another process "
-                                 r"probably ended, or stopped answering: see its output; restart all of them from the last checkpoint")
+                                 r"probably ended or stopped answering, see its output; restart all of them from the last checkpoint")
         self.assertIn("rank 1 (process", output)
         self.assertIn("was ended by signal 9 (Killed)", output)
         self.assertNotIn("terminate called", output)
@@ -123,7 +123,7 @@ class Killing(Case):
         self.read_until(process, r"^step 7 ")
         os.kill(process_of_rank(process.pid, 0), signal.SIGKILL)
         output = self.read_until(process, r"^going on from .*checkpoint-")
-        self.assertIn("diptych_launch: starting all processes again (1 of 1)", output)
+        self.assertIn("diptych_launch: restarting all processes (1 of 1)", output)
         self.read_until(process, r"^step ")
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=250)

@@ -164,7 +164,7 @@ TEST_F(PairCalls, RefusesAWrongNumberOfResidualsOrTangents) {
 TEST_F(PairCalls, RefusesTangentsThatDoNotFit) {
   const auto residuals = pair.forward_call({x, w}).residuals;
   expect_refusal([&] { (void)pair.backward_call(residuals, {at::Tensor()}); },
-                 {"[backward_call] tangent 0 (out) is undefined; pass zeros where nothing flows in"});
+                 {"[backward_call] tangent 0 (out) is undefined; pass zeros where no gradient flows in"});
   expect_refusal(
       [&] {
         (void)pair.backward_call(residuals, {torch::ones({4, 2})});

@@ -12,16 +12,15 @@ at::Tensor block(const at::Tensor& x) {
 }
 
 TEST(Checkpoint, ANameThatNoValueCarriesIsRefusedWithTheKnownOnes) {
-  expect_capture_refused(
-      block,
-      {"[checkpoint] region 'checkpoint.0' saves the residual 'hiden', a name that no value carries; "
-       "known names: start, hidden; give it to the value with name_residual(), or correct it"},
-      ones_leaf({2}));
+  expect_capture_refused(block,
+                         {"[checkpoint] region 'checkpoint.0' saves the residual 'hiden', but no value has that name; "
+                          "known names: start, hidden; name the value with name_residual(), or correct the name"},
+                         ones_leaf({2}));
   const auto nameless = [](const at::Tensor& x) {
     const CheckpointRegion region(save_names({"h"}));
     return x.sin();
   };
-  expect_capture_refused(nameless, {"'h', a name that no value carries; known names: none;"}, ones_leaf({2}));
+  expect_capture_refused(nameless, {"'h', but no value has that name; known names: none;"}, ones_leaf({2}));
 }
 
 TEST(Checkpoint, NamesOfOtherRegionsAndOfInputsAreKnown) {
@@ -55,8 +54,8 @@ TEST(Checkpoint, RegionsNestSixteenDeepAndNoDeeper) {
   const Pair pair = capture(dive_to(RegionMarks::kMaxDepth), ones_leaf({2}));
   EXPECT_EQ(region_depth(pair.forward.nodes().at(0).provenance.region), RegionMarks::kMaxDepth);
   expect_capture_refused(dive_to(RegionMarks::kMaxDepth + 1),
-                         {"[checkpoint] got a region inside 16 others, expected at most 15; take "
-                          "checkpoints inside checkpoints apart"},
+                         {"[checkpoint] got a region inside 16 others, expected at most 15; nest "
+                          "checkpoints less deeply"},
                          ones_leaf({2}));
 }
 

@@ -56,7 +56,7 @@ TEST_F(Files, RefusesANewerVersion) {
 }
 
 TEST_F(Files, RefusesACutOrDamagedFile) {
-  expect_refused(bytes.substr(0, bytes.size() / 2), {"the file is cut short or has grown, save it again"});
+  expect_refused(bytes.substr(0, bytes.size() / 2), {"the file was cut short or has grown, save it again"});
   std::string damaged = bytes;
   damaged[bytes.size() / 2] ^= 1;
   expect_refused(damaged, {"is damaged (its checksum does not match); save it again"});
@@ -74,7 +74,7 @@ TEST(Text, NamesLineAndColumn) {
 
 TEST(Switches, RefusesAnUnknownOne) {
   expect_refusal([] { set_log("graphs,cahce"); },
-                 {"[DIPTYCH_LOG] got 'cahce', which is no switch; use 'all' or some of: graphs (", "cache (",
+                 {"[DIPTYCH_LOG] got 'cahce', which is not a switch; use 'all' or some of: graphs (", "cache (",
                   "partition (", "backward ("});
   EXPECT_FALSE(log_enabled(Log::kGraphs)) << "a refused list turned a switch on";
 }

@@ -24,7 +24,7 @@ TEST(Grad, RefusesALeafThatIsNotFloatingPoint) {
       [&] {
         (void)grad(f)(Params{torch::ones({2}), torch::ones({2}, torch::kLong)});
       },
-      {"[grad] leaf 'arg0.1' of the first argument is of dtype Long", "move it to another argument"});
+      {"[grad] leaf 'arg0.1' of the first argument has dtype Long", "move it to another argument"});
 }
 
 TEST(Grad, RefusesAnUndefinedLeaf) {
@@ -47,9 +47,9 @@ struct Cube : torch::autograd::Function<Cube> {
 TEST(SecondOrder, RefusesAGradientThatDependsOnACustomFunction) {
   const auto f = aot_function([](const at::Tensor& x) { return Cube::apply(x).square(); });
   const auto x = ones_leaf({2});
-  expect_refusal(
-      [&] { (void)torch::autograd::grad({f(x).sum()}, {x}, {}, true, /*create_graph=*/true); },
-      {"[second order] the gradient depends on what a torch.autograd.Function computes", "without create_graph"});
+  expect_refusal([&] { (void)torch::autograd::grad({f(x).sum()}, {x}, {}, true, /*create_graph=*/true); },
+                 {"[second order] the gradient depends on the result of a torch.autograd.Function, and a graph does",
+                  "without create_graph"});
   EXPECT_TRUE(at::equal(torch::autograd::grad({f(x).sum()}, {x})[0], 6 * x.pow(5)));
 }
 

@@ -34,8 +34,9 @@ auto scan_of(const Body& body, const Carry& init) {
 // Carries.
 TEST(LoopErrors, ACarryThatChangesItsSizes) {
   const auto body = [](const Tensors& c, const at::Tensor& x) { return std::pair(Tensors{c[0], c[1].sum()}, x); };
-  expect_refused(scan_of(body, Tensors{ones({2}), ones({2})}),
-                 {"[scan] 'carry.1' is f32[2] at first, but the body makes it f32[]", "convert what the body returns"});
+  expect_refused(
+      scan_of(body, Tensors{ones({2}), ones({2})}),
+      {"[scan] 'carry.1' is f32[2] at first, but the body returns it as f32[]", "convert what the body returns"});
 }
 
 TEST(LoopErrors, ACarryThatChangesItsDtype) {
@@ -43,13 +44,13 @@ TEST(LoopErrors, ACarryThatChangesItsDtype) {
     return std::pair(Named{{"h", c.at("h").to(torch::kFloat64)}}, x);
   };
   expect_refused(scan_of(body, Named{{"h", ones({2})}}),
-                 {"[scan] 'carry.h' is f32[2] at first, but the body makes it f64[2]"});
+                 {"[scan] 'carry.h' is f32[2] at first, but the body returns it as f64[2]"});
   expect_refused(
       [] {
         return while_loop([](const at::Tensor& c) { return c.sum() < 3; },
                           [](const at::Tensor& c) { return c.to(torch::kFloat64); }, ones({2}));
       },
-      {"[while_loop] 'carry' is f32[2] at first, but the body makes it f64[2]"});
+      {"[while_loop] 'carry' is f32[2] at first, but the body returns it as f64[2]"});
 }
 
 TEST(LoopErrors, ACarryThatChangesItsStructure) {
@@ -96,14 +97,17 @@ TEST(LoopErrors, SlicesOfUnequalLengths) {
 
 TEST(LoopErrors, AScalarAmongTheSlices) {
   expect_refused(scan_over(Tensors{ones({3}), ones({})}),
-                 {"[scan] 'xs.1' has no dimension to take slices along", "capture it in the body"});
+                 {"[scan] 'xs.1' is a scalar and has no dimension to slice along", "capture it in the body"});
 }
 
 TEST(LoopErrors, AnUndefinedSlice) {
   expect_refused(scan_over(Tensors{ones({3}), at::Tensor()}), {"[scan] 'xs.1' is an undefined tensor"});
 }
 
-TEST(LoopErrors, NoLength) { expect_refused(scan_over(Tensors{}), {"[scan] there are no slices", "options.length"}); }
+TEST(LoopErrors, NoLength) {
+  expect_refused(scan_over(Tensors{}),
+                 {"[scan] got no tensor to slice; set options.length to the number of", "options.length"});
+}
 
 TEST(LoopErrors, AnotherLengthThanTheSlices) {
   expect_refused(scan_over(ones({3}), {.length = 4}), {"[scan] options.length is 4, but 'xs' has 3 slices"});
@@ -213,7 +217,7 @@ auto while_of(std::function<at::Tensor(const at::Tensor&)> condition) {
 
 TEST(LoopErrors, AConditionOfSeveralElements) {
   expect_refused(while_of([](const at::Tensor& c) { return c < 3; }),
-                 {"[while_loop] the condition gives b8[2], expected one element", "any() or all()"});
+                 {"[while_loop] the condition returns b8[2], expected one element", "any() or all()"});
 }
 
 TEST(LoopErrors, AConditionThatChangesWhatItGets) {
@@ -257,9 +261,9 @@ TEST(LoopErrors, BranchesThatReturnDifferentNumbers) {
 
 TEST(LoopErrors, BranchesThatDisagreeAboutSizesOrDtype) {
   expect_refused(cond_of(torch::tensor(true), returning({ones({2}), ones({3})}), returning({ones({2}), ones({4})})),
-                 {"[cond] '1' is f32[3] from the true function, f32[4] from the false one"});
+                 {"[cond] '1' is f32[3] in the true function's result, f32[4] in the false function's;"});
   expect_refused(cond_of(torch::tensor(true), returning({ones({2})}), returning({torch::ones({2}, torch::kLong)})),
-                 {"[cond] '0' is f32[2] from the true function, i64[2] from the false one"});
+                 {"[cond] '0' is f32[2] in the true function's result, i64[2] in the false function's;"});
 }
 
 TEST(LoopErrors, BranchesOfDifferentStructure) {
@@ -291,7 +295,7 @@ TEST(LoopErrors, DropoutInAWhileLoopInsideACapture) {
 TEST(LoopErrors, DrawingAndComputingAtOnce) {
   const at::Tensor x = ones_leaf({3, 2});
   expect_refusal([&] { (void)map([](const at::Tensor& row) { return at::rrelu(row, 0.1, 0.3, true); }, x); },
-                 {"[hops]", "draws random numbers and computes with them at once", "bernoulli"});
+                 {"[hops]", "draws random numbers and computes with them in one operator,", "bernoulli"});
 }
 
 TEST(LoopErrors, SecondOrderThroughAHiddenMutation) {

@@ -56,11 +56,7 @@ TEST(StepErrors, ParametersThatNoKernelTakes) {
 
 TEST(StepErrors, AParameterThatIsListedTwice) {
   const at::Tensor x = ones_leaf({2});
-  expect_refusal(
-      [&] {
-        step_on({x, x}, x.sum());
-      },
-      {"[step] parameter 1 of group 0 of the optimizer stands in it twice"});
+  expect_refusal([&] { step_on({x, x}, x.sum()); }, {"[step] parameter 1 of group 0 of the optimizer is listed twice"});
 }
 
 TEST(StepErrors, HooksOnTheAccumulation) {
@@ -106,7 +102,7 @@ TEST(StepErrors, CallsInsideCapturesAndInsideThemselves) {
           return t;
         })(x);
       },
-      {"[step] a step is called inside a function that is being captured"});
+      {"[step] a step was called inside a function that is being captured"});
   x.register_hook([&](const at::Tensor& gradient) {
     step(gradient.sum());
     return gradient;
@@ -120,11 +116,12 @@ TEST(StepErrors, SparseGradients) {
     return at::embedding(weight, torch::tensor({1, 3}), -1, /*scale_grad_by_freq=*/false, /*sparse=*/true).sum();
   };
   for (const StepOptions& options : {StepOptions(), StepOptions{.max_gradient_norm = 1.0}}) {
-    expect_refusal([&] { step_on({weight}, loss(), options); },
-                   {"[step] EmbeddingBackward0 gives a parameter a gradient of layout Sparse, expected a strided one"});
+    expect_refusal(
+        [&] { step_on({weight}, loss(), options); },
+        {"[step] EmbeddingBackward0 returns a gradient of layout Sparse for a parameter, expected a strided one"});
     const ag::DetectAnomalyGuard anomaly;
     expect_refusal([&] { step_on({weight}, loss(), options); },
-                   {"[step] the gradient of parameter 0 of group 0 is of layout Sparse, expected a strided one"});
+                   {"[step] the gradient of parameter 0 of group 0 has layout Sparse, expected a strided one"});
   }
   EXPECT_TRUE(weight.equal(torch::ones({5, 2})));
 }
@@ -145,13 +142,13 @@ void step_giving(const std::function<Tensors(Tensors)>& give) {
 
 TEST(StepErrors, TransformsThatGiveOtherThanGradients) {
   expect_refusal([] { step_giving([](const Tensors&) { return Tensors(); }); },
-                 {"[step] the gradient transform 'giving", "gave 0 gradients, expected 1"});
+                 {"[step] the gradient transform 'giving", "returned 0 gradients, expected 1"});
   expect_refusal([] { step_giving([](const Tensors& g) { return Tensors{g[0].sum()}; }); },
                  {"[step] the gradient transform 'giving",
-                  "gave Float of sizes [] for parameter 0 of group 0, expected Float of sizes [2]"});
+                  "returned Float of sizes [] for parameter 0 of group 0, expected Float of sizes [2]"});
   const at::Tensor foreign = torch::ones({2});
   expect_refusal([&] { step_giving([&](const Tensors& g) { return Tensors{g[0] * foreign}; }); },
-                 {"[backward] what ends the run reads a tensor of sizes [2] that is not among its inputs"});
+                 {"[backward] the step after the run reads a tensor of sizes [2] that is not among its inputs"});
 }
 
 TEST(StepErrors, ARuleThatIsNotThereIsOurFault) { EXPECT_THROW(detail::find_update_rule("adagrad"), InternalError); }

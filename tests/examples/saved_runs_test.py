@@ -133,7 +133,7 @@ class Refusals(Case):
         self.with_parameters(lambda tensors: tensors.update({name: tensors[name].double()}))
         self.check_refused(rf"\({name}\) is f64.64,16., expected f32.64,16.")
         self.with_parameters(lambda tensors: tensors.update({"params.blocks.7.gain": torch.zeros(1)}))
-        self.check_refused("the tensor 'params.blocks.7.gain' belongs to no slot of the argument 'params'")
+        self.check_refused("the tensor 'params.blocks.7.gain' does not belong to a slot of the argument 'params'")
         self.with_parameters(lambda tensors: tensors.pop("exp_avg.final_norm.bias"))
         self.check_refused("there is no tensor 'exp_avg.final_norm.bias'")
         self.with_parameters(lambda tensors: tensors.pop("step"))

@@ -69,7 +69,7 @@ TEST(SizeExpr, ErrorsSayWhatAndWhere) {
   expect_error([] { SizeExpr::parse("s0"); }, "expected a symbol that has a hint");
   expect_error([] { SizeExpr::parse(std::string(200000, '(')); }, "expected fewer parentheses");
   expect_error([&] { (a * 2).evaluate({}); }, "symbol 'a' of '2*a' has no value");
-  expect_error([&] { a.divided_by(2).evaluate({{"a", 3}}); }, "'a/2' is 3/2 here, expected an integer");
+  expect_error([&] { a.divided_by(2).evaluate({{"a", 3}}); }, "'a/2' is 3/2 for these sizes, expected an integer");
   expect_error([&] { a.divided_by(0); }, "got the divisor 0");
   expect_error([&] { (a * a).evaluate({{"a", INT64_MAX}}); }, "does not fit in 64 bits");
   expect_error([&] { SizeExpr(INT64_MAX) + 1; }, "does not fit in 64 bits");
@@ -144,13 +144,14 @@ TEST(Verify, FindsEachKindOfFault) {
          "has 0 operands, but its schema aten::tanh(Tensor self) -> Tensor takes 1");
   expect(with_node({tanh, {c10::IValue(2)}, {}, {-1}, {}, {}, true}, {meta}),
          "operand 0 'self': expected Tensor, got a constant of type Int");
-  expect(with_node({tanh, {Value{-7}}, {}, {-1}, {}, {}, true}, {meta}), "operand 0 'self' is %-7, which is no value");
+  expect(with_node({tanh, {Value{-7}}, {}, {-1}, {}, {}, true}, {meta}),
+         "operand 0 'self' is %-7, which is not a value");
   expect(
       with_node({sum, {Value{0}, c10::IValue(0.5), c10::IValue(false), c10::IValue()}, {}, {-1}, {}, {}, true}, {meta}),
       "operand 1 'dim': expected int[]?, got a constant of type Double");
   expect(with_node({sum, {Value{0}, Value{0}, c10::IValue(false), c10::IValue()}, {}, {-1}, {}, {}, true}, {meta}),
          "operand 1 'dim': expected int[]?, got a tensor");
-  expect(with_node({tanh, {Value{0}}, {}, {}, {}, {}, true}, {meta}), "has 1 outputs, but its returns say 0");
+  expect(with_node({tanh, {Value{0}}, {}, {}, {}, {}, true}, {meta}), "has 1 outputs, but its returns announce 0");
   expect(with_node({tanh, {Value{0}}, {}, {-1, -1}, {}, {}, true}, {meta, meta}), "has 2 returns, but its schema");
   expect(with_node({tanh, {Value{0}}, {}, {1}, {}, {}, true}, {meta}), "return 0 is Tensor by the schema");
   expect(with_node({tanh, {Value{0}}, {}, {-1}, {std::make_shared<const Graph>()}, {}, true}, {meta}),
@@ -173,7 +174,7 @@ TEST(Verify, FindsEachKindOfFault) {
   auto inner = std::make_shared<Graph>("body");
   inner->set_outputs({Value{3}}, {{SlotKind::kOutput, "y"}});
   expect(with_node({nested, {}, {}, {}, {inner}, {}, true}, {}),
-         "in its subgraph 0: graph 'body' output 0 is %3, which is no value of the graph");
+         "in its subgraph 0: graph 'body' output 0 is %3, which is not a value of the graph");
   TensorMeta odd = meta;
   odd.strides.push_back(1);
   expect(with_node({tanh, {Value{0}}, {}, {-1}, {}, {}, true}, {odd}), "%6 has 1 sizes and 2 strides");
@@ -189,7 +190,7 @@ TEST(Verify, FindsEachKindOfFault) {
   expect(verify_error(hints), "symbol s0 has the hints 2 and 3");
   Graph slots = parse(kFive);
   slots.rename_slots({{SlotKind::kGradient, "g"}}, slots.output_slots());
-  expect(verify_error(slots), "input 0 'g' has the slot kind 'gradient', which is none of an input");
+  expect(verify_error(slots), "input 0 'g' has the slot kind 'gradient', which does not exist for an input");
 }
 
 TEST(Identical, SeesEachPartOfAGraph) {
@@ -259,7 +260,7 @@ TEST(WithSlots, TakesThePlaceOfTheGraphThatItIsLike) {
     }
     return message_of<UserError>([&] { with_slots_of(parse(text), like, constants); });
   };
-  const std::string remedy = "; keep dtypes and sizes of the graph that it was made from";
+  const std::string remedy = "; keep the dtypes and sizes of the source graph";
   EXPECT_EQ(refusal("%2 : f32[n,3]", "%2 : f64[n,3]"),
             "[with_slots_of] output 0 ('y') is f64[n,3], expected f32[n,3]" + remedy);
   EXPECT_EQ(refusal("%2 : f32[n,3]", "%2 : f32[2,3]"),

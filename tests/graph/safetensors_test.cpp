@@ -89,7 +89,7 @@ TEST_F(Safetensors, RefusesWhatIsNoSuchFile) {
     EXPECT_NE(message_of([&] { load_tensors(path); }), "nothing was thrown") << kept;
   }
   write("no tensors at all, and long enough to have a length");
-  expect_error([&] { load_tensors(path); }, "is no safetensors file, or was cut short");
+  expect_error([&] { load_tensors(path); }, "is not a safetensors file, or was cut short");
 }
 
 // What another program wrote has no checksum; what is wrong with it is found where it is read.
@@ -100,11 +100,11 @@ TEST_F(Safetensors, RefusesWhatOthersWroteWrongly) {
   };
   EXPECT_EQ(refusal("F32", "[4]", "[0,16]"), "nothing was thrown");
   for (const char* const number : {"1e300", "4.0", "-1e300", "99999999999999999999"}) {
-    expect_contains(refusal("F32", fmt::format("[{}]", number), "[0,16]"), "expected whole numbers of 64 bits");
+    expect_contains(refusal("F32", fmt::format("[{}]", number), "[0,16]"), "expected 64-bit integers;");
   }
   expect_contains(refusal("F99", "[4]", "[0,16]"), "holds 'w' with the unknown dtype F99");
   expect_contains(refusal("F32", "[5]", "[0,16]"), "holds 16 bytes for 'w', expected 20");
-  expect_contains(refusal("F32", "{}", "[0,16]"), "describes 'w' otherwise than safetensors do");
+  expect_contains(refusal("F32", "{}", "[0,16]"), "describes 'w' in a way that safetensors do");
   expect_contains(refusal("F32", "[4]", "[0,99]"), "was cut short, or is damaged, at 'w'");
 }
 
@@ -133,13 +133,12 @@ TEST_F(Safetensors, RefusesWhatTheFormatCanNotHold) {
               save_tensors({{"w", at::Tensor()}}, path);
             }),
             "[save_tensors] 'w' is undefined or not strided, expected a strided tensor of a dtype that safetensors "
-            "have; convert it");
+            "support; convert it");
   expect_error([&] { save_tensors({{"w", torch::ones({2}, at::kComplexDouble)}}, path); }, "'w' is c128");
   EXPECT_EQ(message_of([&] {
               save_tensors({{"__metadata__", torch::ones({2})}}, path);
             }),
-            "[save_tensors] a tensor is called '__metadata__', which names something else in a safetensors file; "
-            "rename it");
+            "[save_tensors] a tensor is called '__metadata__', a reserved name in safetensors files; rename it");
   EXPECT_FALSE(std::filesystem::exists(path));
 }
 

@@ -185,14 +185,14 @@ TEST_F(Serialize, ErrorsNameWhatIsWrong) {
   const auto expect = [&](const std::string& bytes, std::string_view message) {
     expect_contains(load_error(bytes), std::string(message));
   };
-  expect("", "is no graph file (it does not start with 'diptych-graphs')");
-  expect("PK\x03\x04 something else", "is no graph file");
+  expect("", "is not a graph file (it does not start with 'diptych-graphs')");
+  expect("PK\x03\x04 something else", "is not a graph file");
   expect("diptych-graphs 4" + rest,
          "has format version 4, but this Diptych reads 1 to 3; load it with the newer Diptych");
   expect("diptych-graphs 0" + rest, "has format version 0, but this Diptych reads 1 to 3; capture again");
-  expect(good.substr(0, 20), "is cut short in its first line");
-  expect(good.substr(0, good.size() - 1), "the file is cut short or has grown");
-  expect(good + "x", "the file is cut short or has grown");
+  expect(good.substr(0, 20), "was cut short in its first line");
+  expect(good.substr(0, good.size() - 1), "the file was cut short or has grown");
+  expect(good + "x", "the file was cut short or has grown");
   auto damaged = good;
   damaged[good.size() - 2] ^= 1;
   expect(damaged, "is damaged (its checksum does not match)");
@@ -236,8 +236,8 @@ TEST_F(Serialize, OperatorsThatAreMissingOrHaveChangedAreRefused) {
                   "Tensor', but is");
   expect_contains(signed_with("\"version\":3", "\"version\":9"), "has format version 9");
   expect_contains(signed_with("\"scope\":\"block0\"", "\"marks\":\"keep\""), "got the marks 'keep', expected");
-  expect_contains(signed_with("diptych-graph", "other"), "got JSON that is no graph");
-  expect_contains(json_error({1, 2}, {}), "got JSON that is no graph");
+  expect_contains(signed_with("diptych-graph", "other"), "got JSON that is not a graph");
+  expect_contains(json_error({1, 2}, {}), "got JSON that is not a graph");
   expect_contains(json_error(nlohmann::json::parse(to_json(graph)), {}), "got constant 0, but there are 0");
   expect_contains(json_error(nlohmann::json::parse(to_json(graph)), {at::ones({4})}),
                   "constant 0 was given as f32[4], expected f32[3]");
@@ -261,7 +261,7 @@ TEST_F(Serialize, AFileThatCanNotBeReadOrWrittenSaysWhy) {
                        {},
                        true},
                   {random.meta(Value{0})});
-  expect_error([&] { save(random, path()); }, "is generator(cpu), which a file can not hold");
+  expect_error([&] { save(random, path()); }, "is generator(cpu), which a file cannot hold");
 }
 
 TEST_F(Serialize, AFailedSaveLeavesTheOldFileAndNoOther) {

@@ -216,7 +216,7 @@ TEST(Text, MutatedTextIsRefusedOrRoundTrips) {
 TEST(Text, DeeplyNestedTextIsRefused) {
   std::string text;
   for (int i = 0; i < 100000; ++i) text += "graph f() hop.nested() {";
-  expect_contains(parse_error(text), "at most 32 graphs");
+  expect_contains(parse_error(text), "at most 32 nested graphs");
 }
 
 struct BadText {
@@ -242,7 +242,7 @@ TEST(Text, ErrorsSayWhereAndWhatWasExpected) {
       {"graph f(%0 x : f32[2])\n  %1 : f32[2] = aten.add.Tensor(%0, %0, beta=1)\n return ()",
        "aten.add.Tensor has no operand 'beta'"},
       {"graph f(%0 x : f32[2])\n  %1 : f32[2] = aten.add.Tensor(self=%0, %0)\n return ()",
-       "got an operand without a name after a named one"},
+       "got an unnamed operand after a named one"},
       {"graph f(%0 x : f32[2])\n  %1 : f32[2] = aten.add.Tensor(%0, %0, self=%0)\n return ()",
        "operand 'self' is given twice"},
       {"graph f(%0 x : f32[2])\n  %0 : f32[2] = aten.tanh(%0)\n return ()",
@@ -252,23 +252,23 @@ TEST(Text, ErrorsSayWhereAndWhatWasExpected) {
       {"graph f(%0 x : f32[2], %9 y : f32[2])\n  %5 : f32[2] = aten.tanh(%9)\n return ()",
        "%5 uses %9, which has a higher number"},
       {"graph f(%0 x : f32[2])\n  %1 : f32[2], %2 : f32[2] = aten.tanh(%0)\n return ()",
-       "has 2 returns, but its schema aten::tanh(Tensor self) -> Tensor says 1"},
+       "has 2 returns, but its schema aten::tanh(Tensor self) -> Tensor announces 1"},
       {"graph f(%0 x : f32[2])\n  %1 : f32[2] = aten.sum.dim_IntList(%0, [0.5])\n return ()",
        "[parse] line 2, column 43: [SizeExpr::parse] '0.5'"},
       {"graph f(%0 x : f32[2])\n  %1 : f32[2] = aten.sum(%0, dtype=f33)\n return ()", "expected a dtype such as f32"},
       {"graph f(%0 x : f32[2])\n  %1 : f32[2] = aten.bernoulli(%0, generator=generator(cpu))\n return ()",
-       "got a generator, which text can not hold"},
+       "got a generator, which text cannot hold"},
       {"graph f(%0 x : f32[2])\n  %1 : f32[2] = aten.tanh(%0)  # block0 · nonsense\n return ()",
        "a remark starts with //"},
       {"graph f(%0 x : f32[2])\n  %1 : f32[2] = aten.tanh(%0)  # grad of %8\n return ()",
        "got 'grad of %8', expected a value of this graph"},
       {"graph f(%0 x : f32[2])\n  %1 : f32[2] = aten.tanh(%0) %3\n return ()", "expected the end of the line"},
       {"graph f(%0 x : f32[2])\n  %1 : f32[2] = hop.nothing(x=%0)\n return ()",
-       "got 'hop.nothing', expected a higher-order operator that is known here"},
+       "got the unknown higher-order operator 'hop.nothing'"},
       {"graph f(%0 x : f32[2])\n  %1 : f32[2] = hop.scan(init=[%0], like=%0, length=2)\n return ()",
        "has 0 subgraphs, expected 1 (step)"},
       {"graph f(%0 x : f32[2])\n  %1 : f32[2] = hop.scan([%0], like=%0, length=2)\n return ()",
-       "got an operand without a name, expected one that is named, as in init=...; the schema of hop.scan is "
+       "got an unnamed operand, expected a named one, as in init=...; the schema of hop.scan is "
        "scan(Tensor[] init, Tensor like, int length, float scale=0.5, int[] fronts=[])"},
       {"graph f(%0 x : f32[2])\n  %1 : f32[2] = hop.scan(init=[%0], like=%0)\n return ()",
        "hop.scan needs the operand 'length'"},
@@ -285,7 +285,7 @@ TEST(Text, ErrorsSayWhereAndWhatWasExpected) {
        "[parse] line 1, column 16: [SizeExpr] the value does not fit in 64 bits"},
       {"graph f(%0 x : f32[2]@nowhere)\n return ()", "[parse] line 1, column 23:"},
       {"graph f(%0 x : f32[2] tangent)\n return (%0 y tangent)",
-       "output 0 'y' has the slot kind 'tangent', which is none of an output"},
+       "output 0 'y' has the slot kind 'tangent', which does not exist for an output"},
       {"graph f(%0 \"x\\q\" : f32[2])\n return ()", "in a string"},
       {"graph f(%0 x : f32[2])\n return (%0) extra", "expected the end of the text after 'return (...)'"},
   };

@@ -18,9 +18,10 @@ void expect_scan_refused(const F& f, const Xs& xs, const std::vector<std::string
 }
 
 TEST(AssociativeScanErrors, LeavesOfUnequalLength) {
-  expect_scan_refused(add_pairs, Pair2(torch::ones({4, 3}), torch::ones({5})),
-                      {"[associative_scan] got 'xs.1' as f32[5], of length 5 along dim 0, expected 4 as 'xs.0' has",
-                       "give all leaves one length"});
+  expect_scan_refused(
+      add_pairs, Pair2(torch::ones({4, 3}), torch::ones({5})),
+      {"[associative_scan] got 'xs.1' as f32[5], of length 5 along dim 0, expected 4, the length of 'xs.0'",
+       "give all leaves one length"});
 }
 
 TEST(AssociativeScanErrors, ADimThatALeafDoesNotHave) {
@@ -35,8 +36,7 @@ TEST(AssociativeScanErrors, ADimThatALeafDoesNotHave) {
 TEST(AssociativeScanErrors, ALeafWithoutDimensions) {
   expect_scan_refused(
       add_pairs, Pair2(torch::ones({4}), torch::ones({})),
-      {"[associative_scan] got 'xs.1' as f32[], which has no dimension, expected a sequence along dim 0",
-       "let f capture it"});
+      {"[associative_scan] got 'xs.1' as f32[], a scalar, expected a sequence along dim 0", "let f capture it"});
 }
 
 TEST(AssociativeScanErrors, ATreeWithoutTensors) {
@@ -53,7 +53,7 @@ TEST(AssociativeScanErrors, AnotherStructureFromTheFunction) {
   const auto longer = [](const Tensors& a, const Tensors& b) -> Tensors { return {a[0], b[0]}; };
   expect_scan_refused(longer, Tensors{torch::ones({4})},
                       {"[associative_scan] f got and returned different structures: xs: expected a vector of 1, got 2",
-                       "return what it was given, combined"});
+                       "return the structure that it got"});
   const auto bare = [](const Tensors& a, const Tensors&) { return a[0]; };
   expect_scan_refused(bare, Tensors{torch::ones({4})}, {"xs: expected a vector of 1, got a tensor"});
 }
@@ -61,15 +61,15 @@ TEST(AssociativeScanErrors, AnotherStructureFromTheFunction) {
 TEST(AssociativeScanErrors, AnotherShapeFromTheFunction) {
   const auto shrink = [](const Pair2& a, const Pair2& b) { return Pair2(a.first, b.second.sum(0, true)); };
   expect_scan_refused(shrink, Pair2(torch::ones({4}), torch::ones({4, 3})),
-                      {"[associative_scan] f returned 'xs.1' as f32[1,3], expected f32[2,3] as it was given",
+                      {"[associative_scan] f returned 'xs.1' as f32[1,3], expected f32[2,3], the type that it got",
                        "combine element by element along dim 0"});
 }
 
 TEST(AssociativeScanErrors, AnotherDtypeFromTheFunction) {
   const auto widen = [](const Pair2& a, const Pair2& b) { return Pair2(a.first, b.second.to(torch::kDouble)); };
-  expect_scan_refused(
-      widen, Pair2(torch::ones({4}), torch::ones({4})),
-      {"[associative_scan] f returned 'xs.1' as f64[2], expected f32[2] as it was given", "convert it in f with to()"});
+  expect_scan_refused(widen, Pair2(torch::ones({4}), torch::ones({4})),
+                      {"[associative_scan] f returned 'xs.1' as f64[2], expected f32[2], the type that it got",
+                       "convert it in f with to()"});
 }
 
 TEST(AssociativeScanErrors, AnUndefinedTensorFromTheFunction) {
@@ -82,7 +82,7 @@ TEST(AssociativeScanErrors, AFunctionThatChangesItsArgument) {
   const auto x = torch::ones({4});
   const auto f = [](const Pair2& a, const Pair2& b) { return Pair2(a.first + b.first, a.second.add_(b.second)); };
   expect_scan_refused(f, Pair2(torch::ones({4}), torch::ones({4})),
-                      {"[associative_scan] f changed its argument 'xs.1' in place, expected it unchanged",
+                      {"[associative_scan] f changed its argument 'xs.1' in place, but that",
                        "use the operator without the underscore"});
   // Where a gradient is taken, autograd refuses it in its own words before anything is changed.
   const Pair2 leaves(torch::ones({4}).requires_grad_(), torch::ones({4}).requires_grad_());

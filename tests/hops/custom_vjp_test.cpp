@@ -60,7 +60,7 @@ TEST(CustomVjp, RefusesByName) {
   const auto id = [](const at::Tensor& t) { return t * 1; };
   const auto keep = [](const at::Tensor& t) { return std::pair{t * 1, std::tuple<>()}; };
   const auto sized = custom_vjp(id, keep, [](const std::tuple<>&, const at::Tensor& g) { return std::tuple{g.sum()}; });
-  expect_error<UserError>([&] { sized(x); }, "bwd gives f64[] as the gradient of 'arg0', expected f64[3]");
+  expect_error<UserError>([&] { sized(x); }, "bwd returns f64[] as the gradient of 'arg0', expected f64[3]");
   const auto captures = custom_vjp(
       id,
       [&](const at::Tensor& t) {

@@ -111,7 +111,7 @@ TEST(Scan, DrawsForCarriesInTheOrderOfTheirMemory) {
   for (const auto& [body, init] :
        {std::pair{drops, transposed}, {turns, plain}, {turns, transposed}, {drops_inside, transposed}}) {
     expect_error<UserError>([&] { expect_draws_of_the_loop(body, init); },
-                            "[scan] the body draws random numbers for a tensor that is laid out as a carry is");
+                            "[scan] the body draws random numbers into the layout of a carry that");
   }
   expect_draws_of_the_loop(drops, transposed.contiguous());
 }

@@ -45,7 +45,7 @@ TEST(UnifySizes, WhatDiffersIsNamed) {
   EXPECT_EQ(why, "node 0, aten.view and aten.reshape");
   graphs[2] = viewed(8, 3);
   EXPECT_FALSE(unify_sizes(graphs, kPoints, 1, &why));
-  EXPECT_EQ(why, "%0: 4 to 11 is no polynomial");
+  EXPECT_EQ(why, "%0: 4 to 11 is not a polynomial");
 }
 
 TEST(UnifySizes, StructureIsAllButIntegers) {
@@ -102,7 +102,7 @@ TEST(GeneralizeSizes, NotIfEverySizeIsAnother) {
   std::string why;
   EXPECT_FALSE(
       generalize([](const SymbolValues& s) { return std::vector{viewed(s[0] % 2 == 0 ? s[0] : s[0] + 5, 3)}; }, why));
-  EXPECT_NE(why.find("is no polynomial"), std::string::npos) << why;
+  EXPECT_NE(why.find("is not a polynomial"), std::string::npos) << why;
 }
 
 TEST(GeneralizeSizes, ARangeEndsAtABranchThatALikelySizeShows) {

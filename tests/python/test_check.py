@@ -12,7 +12,7 @@ import torch
 
 # Four objects deep, where no guard looks.
 deep = types.SimpleNamespace(a=types.SimpleNamespace(b=types.SimpleNamespace(c=types.SimpleNamespace(scale=2.0, raises=False, number="1"))))
-AGAIN = "is not as the original function has it"
+AGAIN = "differs from the original function's"
 
 
 def checked(function, **options):

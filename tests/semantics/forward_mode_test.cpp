@@ -122,7 +122,7 @@ TEST(ForwardMode, ARuleTakesDualsThatRequireNoGrad) {
       [&] {
         (void)(rule(level.dual(leaf({3, 4}), t)));
       },
-      "and gradients are recorded, which must be the rule's");
+      "and gradients are recorded, which must follow the rule; make");
 }
 
 TEST(ForwardMode, BarePairsRefuseThem) {

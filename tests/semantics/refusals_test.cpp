@@ -48,28 +48,29 @@ TEST(Refusals, WhatCanNotBeKeptIsRefusedByName) {
         return x + 0;
       },
       torch::ones({3}).expand({2, 3}),
-      "is expanded, or taken by strides that overlap, so that several elements lie in one place");
+      "is changed in place, but several of its elements share one memory location (it is expanded, or its strides "
+      "overlap);");
   refuses(
       [](const at::Tensor& x) {
         const at::NoGradGuard guard;
         x.t_();
         return x + 0;
       },
-      leaf({2, 3}), "a leaf that requires grad");
+      leaf({2, 3}), "a leaf that requires grad and its");
   refuses(
       [](const at::Tensor& x) {
         const at::Tensor alias = x.detach();
         alias.copy_(x * 2);
         return alias;
       },
-      leaf({2, 3}), "has a history of its own; return a clone");
+      leaf({2, 3}), "has its own history; return a clone");
   refuses(
       [](const at::Tensor& x) {
         const at::Tensor alias = x.detach();
         alias.copy_(x);
         return alias.view({6});
       },
-      leaf({2, 3}), "has a history of its own; return a clone");
+      leaf({2, 3}), "has its own history; return a clone");
 }
 
 }  // namespace

@@ -98,11 +98,11 @@ TEST(Unflatten, RefusesAWrongNumberOfTensors) {
   const auto x = at::rand({1});
   EXPECT_EQ(
       message_of([&] { unflatten(example, {x}, "grads"); }),
-      "[unflatten] got 1 tensors, expected more: none is left for 'grads.1'. Pass one tensor per leaf of the example.");
+      "[unflatten] got 1 tensors, expected more: none is left for 'grads.1'; pass one tensor per leaf of the example");
   EXPECT_EQ(message_of([&] {
               unflatten(example, {x, x, x});
             }),
-            "[unflatten] got 3 tensors, expected 2, one per leaf of the example.");
+            "[unflatten] got 3 tensors, expected 2; pass one tensor per leaf of the example");
 }
 
 TEST(MapTensors, CallsTheFunctionInOrderAndKeepsTheRest) {

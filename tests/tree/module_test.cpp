@@ -125,8 +125,8 @@ TEST(Module, NoticesAParameterThatIsRegisteredLater) {
 TEST(Module, CanNotBeUnflattened) {
   const auto value = std::make_tuple(torch::nn::Linear(1, 1));
   EXPECT_EQ(message_of([&] { unflatten(value, flatten(value).tensors, "args"); }),
-            "[unflatten] got a module, at 'args.0.weight'; expected a value whose tensors can be replaced. A module "
-            "keeps handles of its own to its parameters: put the tensors into a struct, vector or map instead.");
+            "[unflatten] got a module, at 'args.0.weight', expected a value whose tensors can be replaced, but a "
+            "module holds its own handles to its parameters; put the tensors into a struct, vector or map");
 }
 
 }  // namespace

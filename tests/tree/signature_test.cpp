@@ -121,10 +121,9 @@ TEST(Signature, SaysWhyAnInputHasNoGradient) {
       message_of<UserError>([&] { make_signature().gradient_of("tokens"); }),
       "[signature] got 'tokens', expected an input with a gradient; it is i64[8], which does not require grad. The "
       "inputs with gradients are those that are floating-point or complex and require grad.");
-  EXPECT_EQ(
-      message_of<UserError>([&] { Signature(forward_graph()).gradient_of("params.w"); }),
-      "[signature] got 'params.w', expected an input with a gradient; nothing was differentiated here. Capture with "
-      "an input that requires grad.");
+  EXPECT_EQ(message_of<UserError>([&] { Signature(forward_graph()).gradient_of("params.w"); }),
+            "[signature] got 'params.w', expected an input with a gradient, but nothing was differentiated; capture "
+            "with an input that requires grad");
   EXPECT_EQ(message_of<UserError>([&] { make_signature().alias_of(2); }),
             "[signature] got output 2, expected one of the 2 outputs.");
 }
@@ -137,7 +136,7 @@ TEST(Signature, RefusesGraphsThatDoNotFit) {
             std::string::npos);
   EXPECT_NE(text_of([] {
               Signature(forward_graph(), backward_graph("%7", "nobody"));
-            }).find("gradient 'nobody' belongs to no forward input"),
+            }).find("gradient 'nobody' does not belong to a forward input"),
             std::string::npos);
   EXPECT_NE(text_of([] {
               Signature(forward_graph(), {{OutputAlias::Kind::kIsInput, 0, 9}});
@@ -145,7 +144,9 @@ TEST(Signature, RefusesGraphsThatDoNotFit) {
             std::string::npos);
   Graph stray = backward_graph();
   stray.add_input(meta({1}), {SlotKind::kTangent, "output.0"});
-  EXPECT_NE(text_of([&] { Signature(forward_graph(), stray); }).find("tangent 'output.0' belongs to no forward output"),
+  EXPECT_NE(text_of([&] {
+              Signature(forward_graph(), stray);
+            }).find("tangent 'output.0' does not belong to a forward output"),
             std::string::npos);
 }
 

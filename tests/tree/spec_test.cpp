@@ -123,8 +123,8 @@ TEST(Constants, RefuseASymbolicScalar) {
   };
   const c10::SymInt symbol(c10::SymNode(c10::make_intrusive<Symbol>()));
   EXPECT_EQ(message_of([&] { flatten(at::Scalar(symbol)); }),
-            "[constants] got an at::Scalar that holds a symbolic number; expected a plain number. Pass the number as "
-            "an int64_t or a double.");
+            "[constants] got an at::Scalar that holds a symbolic number, expected a plain one; pass the number as an "
+            "int64_t or a double");
 }
 
 TEST(Spec, DoesNotDependOnTheNamesOfArguments) {

@@ -181,7 +181,7 @@ void Walk::evaluate(ReadyNode ready) {
 
 ag::variable_list Walk::apply(ag::variable_list&& /*inputs*/) {
   exec_info_ = ag::get_current_graph_task_exec_info();
-  DIPTYCH_ASSERT(exec_info_ != nullptr, "autograd's engine does not say what a backward needs");
+  DIPTYCH_ASSERT(exec_info_ != nullptr, "autograd's engine does not report what a backward needs");
   count_dependencies();
   pass_on(roots_, std::move(gradients_));
   while (!ready_.empty()) {

@@ -90,7 +90,7 @@ class ByElement {
     for (const Unwrapped& tangent : tangents_) {
       const auto why = transform_of(tangent.value);
       DIPTYCH_CHECK(!why,
-                    "[{}] the backward of a captured call got a tangent that {}, for which it has no rule; make the "
+                    "[{}] the backward of a captured call got a tangent that {}, which it has no rule for; make the "
                     "call itself under the transform, where its function runs in eager",
                     who, why.value_or(""));
     }

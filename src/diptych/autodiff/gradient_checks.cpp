@@ -53,19 +53,20 @@ void check_hooks(const Recorder& recorder, const std::vector<at::Tensor>& output
     hooked.insert(primal.edge.function.get());
     const auto found = std::find_if(outputs.begin(), outputs.end(),
                                     [&](const at::Tensor& output) { return output.is_same(primal.stand_in); });
-    DIPTYCH_CHECK(found == outputs.end(),
-                  "[capture] the function registers a hook on '{}' and returns it as output '{}', so that the hook "
-                  "would miss what arrives there; register the hook outside the function, or return a clone of it",
-                  primal.slot.path, analysis.plan.output_paths[static_cast<size_t>(found - outputs.begin())]);
+    DIPTYCH_CHECK(
+        found == outputs.end(),
+        "[capture] the function registers a hook on '{}' and returns it as output '{}', so the hook would not see the "
+        "gradient that arrives at the output; register the hook outside the function, or return a clone",
+        primal.slot.path, analysis.plan.output_paths[static_cast<size_t>(found - outputs.begin())]);
   }
   for (const auto& slot : analysis.slots) {
     if (slot.tensor.defined()) inside.insert(node_of(slot.tensor));
   }
   for (size_t i = 0; i < outputs.size(); ++i) {
     DIPTYCH_CHECK(!is_made_outside(analysis.plan.outputs[i]) || !meets_hook(outputs[i], hooked, inside),
-                  "[capture] output '{}' is a view, which is taken again outside the graph, and the function registers "
-                  "a hook on it or on what it is a view of, which would miss what arrives there; register the hook "
-                  "outside the function, or return a clone",
+                  "[capture] output '{}' is a view that is taken again outside the graph, and the function registers a "
+                  "hook on it or on its base, so the hook would not see the gradient that arrives at the output; "
+                  "register the hook outside the function, or return a clone",
                   analysis.plan.output_paths[i]);
   }
 }
@@ -83,11 +84,10 @@ const ag::AccumulateGrad* accumulator_of(const Primal& primal) {
 void check_accumulated(const Recorder& recorder) {
   for (const auto& primal : recorder.primals()) {
     const auto* accumulator = accumulator_of(primal);
-    DIPTYCH_CHECK(
-        accumulator == nullptr || !accumulator->variable.grad().defined(),
-        "[capture] the function calls backward(), which reaches '{}' and would change its .grad, which a graph "
-        "can't do; use autograd's grad() inside the function, or value_and_grad() of Diptych",
-        primal.slot.path);
+    DIPTYCH_CHECK(accumulator == nullptr || !accumulator->variable.grad().defined(),
+                  "[capture] the function calls backward(), which would accumulate into the .grad of '{}', and a graph "
+                  "can't do that; use torch.autograd.grad() inside the function, or Diptych's value_and_grad()",
+                  primal.slot.path);
   }
 }
 
@@ -102,10 +102,11 @@ void check_retained(const OutputAnalysis& analysis) {
     for (const size_t other : differentiable) {
       if (other != slot && edge_of(other).function != edge_of(slot).function) others.push_back(edge_of(other));
     }
-    DIPTYCH_CHECK(!reaches(others, [&](const ag::Node& node) { return &node == edge_of(slot).function.get(); }),
-                  "[capture] output '{}' retains its gradient, and other results are computed from it, whose part of "
-                  "the gradient arises inside the graph; compute them outside the function, or return a view of it",
-                  analysis.slots[slot].path);
+    DIPTYCH_CHECK(
+        !reaches(others, [&](const ag::Node& node) { return &node == edge_of(slot).function.get(); }),
+        "[capture] output '{}' retains its gradient, but part of that gradient arises inside the graph, from other "
+        "results that are computed from the output; compute them outside the function, or return a view of the output",
+        analysis.slots[slot].path);
   }
 }
 
@@ -121,8 +122,8 @@ void check_checkpoints(const OutputAnalysis& analysis) {
   };
   DIPTYCH_CHECK(
       !reaches(roots, is_reentrant),
-      "[capture] the function calls torch.utils.checkpoint with use_reentrant=True, whose backward fills .grad "
-      "of tensors, which a graph can't do; pass use_reentrant=False, or use Diptych's checkpoint()");
+      "[capture] the function calls torch.utils.checkpoint with use_reentrant=True, whose backward accumulates into "
+      ".grad, and a graph can't do that; pass use_reentrant=False, or use Diptych's checkpoint()");
 }
 
 }  // namespace

@@ -37,18 +37,17 @@ void check_differentiable_again(const ag::variable_list& gradients, Recorder& re
     if (gradient.defined() && gradient.requires_grad()) edges.push_back(ag::impl::gradient_edge(gradient));
   }
   DIPTYCH_CHECK(!detail::reaches(edges, detail::is_custom_function),
-                "[second order] the gradient depends on what a torch.autograd.Function computes, whose own backward is "
-                "not differentiated again; write the rule with custom_vjp, call backward without create_graph, or keep "
-                "that Function outside the compiled function");
-  DIPTYCH_CHECK(
-      !detail::reaches(edges, has_hooks),
-      "[second order] the gradient depends on a tensor on which the function registers a hook, which would "
-      "have to run for the gradient's gradient as well; register the hook outside the compiled function, write "
-      "the rule with custom_vjp, or call backward without create_graph");
+                "[second order] the gradient depends on the result of a torch.autograd.Function, and a graph does not "
+                "differentiate that Function's backward; write the rule with custom_vjp, call backward without "
+                "create_graph, or keep that Function outside the compiled function");
+  DIPTYCH_CHECK(!detail::reaches(edges, has_hooks),
+                "[second order] the gradient depends on a tensor that the function registers a hook on, and the hook "
+                "would have to run for the second derivative as well; register the hook outside the compiled function, "
+                "write the rule with custom_vjp, or call backward without create_graph");
   const Value lost = recorder.provenance().lost_history();
   DIPTYCH_CHECK(!lost,
-                "[second order] the gradient reads a result of {} whose history the graph does not know, as a hook on "
-                "saved tensors makes it; call backward without create_graph",
+                "[second order] the gradient reads a result of {} whose history is not in the graph, because a hook on "
+                "saved tensors made it; call backward without create_graph",
                 detail::with_scope(recorder.graph().producer(lost)->op.name(),
                                    recorder.graph().producer(lost)->provenance.scope));
 }
@@ -173,12 +172,11 @@ void JointCapture::State::check_nothing_changed(const std::vector<Value>& before
   for (size_t i = 0; i < after.size(); ++i) {
     const bool is_slot = i < num_slots;
     const Value was = i < before.size() ? before[i] : recorder.primals()[i - num_slots].value;
-    DIPTYCH_CHECK(
-        was == after[i],
-        "[capture] the backward of the function changes '{}' in place (in a Function's backward or in a hook), "
-        "which a graph of it can't do to a tensor from outside; make the change in the forward, or call the "
-        "function as it is and capture its backward with BackwardCapture",
-        is_slot ? analysis.slots[i].path : recorder.primals()[i - num_slots].slot.path);
+    DIPTYCH_CHECK(was == after[i],
+                  "[capture] the backward of the function changes '{}' in place (in a Function's backward or in a "
+                  "hook), and the backward graph can't change a tensor from outside; make the change in the forward, "
+                  "or call the function uncompiled and capture its backward with BackwardCapture",
+                  is_slot ? analysis.slots[i].path : recorder.primals()[i - num_slots].slot.path);
   }
 }
 
@@ -370,20 +368,20 @@ void JointCapture::State::check_made_inside() const {
   for (size_t i = num_arguments; i < primals.size(); ++i) {
     const at::Tensor& real = primals[i].real;
     if (primals[i].base_of || detail::is_stand_in(real) || !real.has_storage()) continue;
-    DIPTYCH_CHECK(!recorder.primal_table().joins_aliases() || !is_unseen_alias(primals[i]),
-                  "[capture] the function takes a tensor ({}: {}) of the memory of another one where no operator is "
-                  "seen, as w.data does with a tensor that the function captures; use w.detach(), or pass it as an "
-                  "argument",
-                  primals[i].slot.path, type_string(TensorMeta::of(real)));
+    DIPTYCH_CHECK(
+        !recorder.primal_table().joins_aliases() || !is_unseen_alias(primals[i]),
+        "[capture] the function makes a tensor ({}: {}) that shares the memory of another one without calling an "
+        "operator, as w.data does with a tensor that the function captures; use w.detach(), or pass it as an argument",
+        primals[i].slot.path, type_string(TensorMeta::of(real)));
     const bool is_made_inside = is_unheld_outside(real) && real.storage().use_count() == 1;
     // Memory that nobody frees may be the function's own, and gone.
     const bool is_unowned =
         detail::is_lent(*real.storage().unsafeGetStorageImpl()) && real.storage().data_ptr().get_context() == nullptr;
-    DIPTYCH_CHECK(!is_made_inside || !(leaves[i] || is_unowned),
-                  "[capture] the function makes a tensor ({}) of memory that the capture can't know to be its own, as "
-                  "from_numpy, frombuffer, from_dlpack and from_blob do, and {}; make a copy of it (torch.tensor(), "
-                  "clone()) or make it outside the function",
-                  primals[i].slot.path, leaves[i] ? "returns it or changes it in place" : "nothing keeps that memory");
+    DIPTYCH_CHECK(
+        !is_made_inside || !(leaves[i] || is_unowned),
+        "[capture] the function makes a tensor ({}) from foreign memory, as from_numpy, frombuffer, from_dlpack and "
+        "from_blob do, and {}; copy it (torch.tensor(), clone()) or make it outside the function",
+        primals[i].slot.path, leaves[i] ? "returns it or changes it in place" : "nothing keeps that memory alive");
   }
 }
 

@@ -146,18 +146,16 @@ void Analyzer::find_mutation(size_t index) {
   const bool edge_changed = primal.stand_in.requires_grad() != was_differentiable ||
                             (was_differentiable && ag::impl::gradient_edge(primal.stand_in) != primal.edge);
   if (now == primal.value) {
-    DIPTYCH_CHECK(
-        !edge_changed,
-        "[capture] the function changes whether '{}' requires grad, or its history, without changing its values; "
-        "call requires_grad_() or detach_() outside the function",
-        primal.slot.path);
+    DIPTYCH_CHECK(!edge_changed,
+                  "[capture] the function changes the requires_grad or the history of '{}' without changing its "
+                  "values; call requires_grad_() or detach_() outside the function",
+                  primal.slot.path);
     return;
   }
-  DIPTYCH_CHECK(
-      !edge_changed || !was_differentiable || !primal.stand_in.is_leaf(),
-      "[capture] the function cuts '{}' off from its history and changes its values, which a graph can't do to "
-      "a caller's tensor; call detach_() outside the function",
-      primal.slot.path);
+  DIPTYCH_CHECK(!edge_changed || !was_differentiable || !primal.stand_in.is_leaf(),
+                "[capture] the function detaches '{}' from its history and changes its values, which a graph can't do "
+                "to a caller's tensor; call detach_() outside the function",
+                primal.slot.path);
   auto* wrapper = at::functionalization::impl::unsafeGetFunctionalWrapper(primal.stand_in);
   MutationPlan mutation;
   mutation.primal = index;
@@ -165,8 +163,8 @@ void Analyzer::find_mutation(size_t index) {
   mutation.under_no_grad = !edge_changed;
   if (wrapper->has_metadata_mutation()) {
     DIPTYCH_CHECK(!was_differentiable || !primal.real.is_leaf(),
-                  "[capture] the function changes the shape of '{}' in place, a leaf that requires grad, whose "
-                  "gradient has the shape that it came with; pass a view of it",
+                  "[capture] the function changes the shape of '{}' in place, but it is a leaf that requires grad and "
+                  "its gradient has its original shape; pass a view of it",
                   primal.slot.path);
     mutation.geometry = geometry_in(primal.stand_in, start_of(index), primal.offset());
   }
@@ -175,9 +173,8 @@ void Analyzer::find_mutation(size_t index) {
                 primal.slot.path);
   if (mutation.data) {
     DIPTYCH_CHECK(!has_overlap(primal.real.sizes(), primal.real.strides()),
-                  "[capture] '{}' is expanded, or taken by strides that overlap, so that several elements lie in one "
-                  "place, and is changed in place; "
-                  "pass a clone of it",
+                  "[capture] '{}' is changed in place, but several of its elements share one memory location (it is "
+                  "expanded, or its strides overlap); pass a clone of it",
                   primal.slot.path);
     mutated_.push_back(plan().mutations.size());
   }
@@ -315,11 +312,10 @@ bool Analyzer::plan_part_of_primal(size_t index) {
   const size_t origin = base ? *base : *sharing;
   const auto& primal = recorder_.primals()[origin];
   if (!base && has_history) {
-    DIPTYCH_CHECK(
-        !at::functionalization::impl::unsafeGetFunctionalWrapper(tensor)->has_data_mutation(),
-        "[capture] output '{}' shares the memory of '{}', which is changed in place, and has a history of its "
-        "own; return a clone of it",
-        result_.paths[index], primal.slot.path);
+    DIPTYCH_CHECK(!at::functionalization::impl::unsafeGetFunctionalWrapper(tensor)->has_data_mutation(),
+                  "[capture] output '{}' shares the memory of '{}', which is changed in place, and has its own "
+                  "history; return a clone of the output",
+                  result_.paths[index], primal.slot.path);
     return false;
   }
   plan_strided(index, OutputPlan::Kind::kOfPrimal, origin, geometry_of(tensor, origin),
@@ -333,12 +329,11 @@ void Analyzer::check_strides_tell(size_t index) const {
   const auto& steps = at::functionalization::impl::unsafeGetFunctionalWrapper(tensor)->view_metas();
   const bool is_read_otherwise =
       std::any_of(steps.begin(), steps.end(), [&](const auto& step) { return recorder_.views().reinterprets(step); });
-  DIPTYCH_CHECK(
-      !is_read_otherwise,
-      "[capture] output '{}' shows the memory of another tensor as conjugates, or as another dtype, and that "
-      "tensor was changed or shares its memory with others, so that the view can't be taken again outside the "
-      "graph; return a clone of it",
-      result_.paths[index]);
+  DIPTYCH_CHECK(!is_read_otherwise,
+                "[capture] output '{}' views the memory of another tensor as conjugates or as another dtype, and that "
+                "tensor was changed or shares its memory with others, so the view can't be taken again outside the "
+                "graph; return a clone of the output",
+                result_.paths[index]);
 }
 
 void Analyzer::plan_strided(size_t index, OutputPlan::Kind kind, size_t origin, Geometry geometry, std::string text) {
@@ -353,8 +348,8 @@ void Analyzer::plan_strided(size_t index, OutputPlan::Kind kind, size_t origin, 
   const bool is_cut_off = std::any_of(steps.begin(), steps.end(),
                                       [&](const auto& step) { return recorder_.views().was_under_no_grad(step); });
   DIPTYCH_CHECK(!tensor.requires_grad() || output.under_no_grad || !is_cut_off,
-                "[capture] output '{}' is a view of a view that was taken under no_grad, of a tensor that shares its "
-                "storage with others or has changed its shape; return a clone of it",
+                "[capture] output '{}' is a view of a view that was taken under no_grad, and the base shares its "
+                "storage with other tensors or has changed its shape; return a clone of the output",
                 result_.paths[index]);
   output.alias_text = std::move(text);
 }
@@ -372,7 +367,7 @@ bool Analyzer::plan_alias_of_intermediate(size_t index, Value value) {
   if (is_new) plan_slot(index, base);
   const bool is_output = result_.tensors[slot->second].is_same(base);
   std::string text = is_output ? "is a view of output " + result_.paths[slot->second]
-                               : "is a view of an intermediate, which stands in slot " + result_.paths[slot->second];
+                               : "is a view of an intermediate, which is in slot " + result_.paths[slot->second];
   if (base_value != value && walk_back(value, [&](Value v) { return v == base_value; })) {
     regenerate(index, value, {false, slot->second}, base_value, std::move(text));
     return true;

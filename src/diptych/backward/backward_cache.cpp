@@ -52,7 +52,7 @@ bool unify_traces(const std::vector<RunCall>& calls, RunContents& contents, cons
   std::string why;
   auto general = generalize_sizes(pattern, actual, trace, SizeTrust::kChecked, why);
   if (!general) {
-    log(Log::kBackward, "sizes stay as they are: {}", why);
+    log(Log::kBackward, "sizes stay static: {}", why);
     return false;
   }
   entry.general = std::move(general->graphs[0]);
@@ -246,7 +246,7 @@ BackwardCache::Miss BackwardCache::explain(const std::vector<RunCall>& calls, co
     return {"other state", fmt::format("{} changed to {}", nearest->key.surroundings, key.surroundings)};
   }
   if (nearest->key.ending == key.ending && nearest->key.num_results != key.num_results) {
-    return {"other results", fmt::format("the run returns {} gradients, and one that is known {}", key.num_results,
+    return {"other results", fmt::format("the run returns {} gradients, and a captured one returns {}", key.num_results,
                                          nearest->key.num_results)};
   }
   const auto& known = nearest->key.sizes;

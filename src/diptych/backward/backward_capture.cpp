@@ -56,7 +56,7 @@ Switches& switches() {
 }
 
 thread_local std::shared_ptr<const BackwardEntry> last;
-thread_local size_t num_captured_passes = 0;            ///< nested runs that this thread is in
+thread_local size_t num_runs_in_progress = 0;           ///< nested runs that this thread is in
 thread_local detail::RunEnding* next_ending = nullptr;  ///< of the run that starts next
 
 ag::variable_list run_task(const NodePtr& root, const ag::GraphTask& task, bool accumulate,
@@ -82,7 +82,7 @@ void remove_user() noexcept {
     ag::Engine::set_compiled_autograd(nullptr);
     detail::set_entries_watched(false);
   } catch (const c10::Error&) {
-    log(Log::kBackward, "capture stays installed, as another thread is in a backward");
+    log(Log::kBackward, "the capture stays installed because another thread is in a backward");
   }
 }
 
@@ -172,8 +172,8 @@ class CapturedRun {
   bool keeps_graph_;
   /// Counts this run while it runs.
   struct Inside {
-    Inside() { ++num_captured_passes; }
-    ~Inside() { --num_captured_passes; }
+    Inside() { ++num_runs_in_progress; }
+    ~Inside() { --num_runs_in_progress; }
     Inside(const Inside&) = delete;
     Inside& operator=(const Inside&) = delete;
   } inside_;
@@ -234,8 +234,8 @@ constexpr size_t kMostNested = 8;
 const char* why_in_eager(const ag::GraphTask& task) {
   // In anomaly mode the engine looks at what each node returns.
   if (ag::AnomalyMode::is_enabled()) return "anomaly mode";
-  const auto num_outer = num_captured_passes + static_cast<size_t>(task.reentrant_depth_);
-  if (num_outer >= kMostNested) return "backwards nested too deep";
+  const auto num_outer = num_runs_in_progress + static_cast<size_t>(task.reentrant_depth_);
+  if (num_outer >= kMostNested) return "backward runs are nested too deeply";
   return detail::why_thread_is_not_plain();
 }
 

@@ -65,11 +65,11 @@ class ReplayInterface final : public ca::PyCompilerInterface {
         ag::variable_list(needs_input_grad.size()));
   }
   at::Tensor call_unpack(PyObject* /*compiler*/, std::optional<size_t> /*hook*/, size_t /*input*/) const override {
-    throw InternalError("a saved tensor with hooks was to be unpacked in a graph");
+    throw InternalError("a saved tensor with hooks would have to be unpacked in a graph");
   }
   at::Tensor call_accumulate_grad(PyObject* /*compiler*/, const at::Tensor& /*variable*/, const at::Tensor& /*grad*/,
                                   const at::Tensor& /*incoming*/, bool /*has_post_hooks*/) const override {
-    throw InternalError("an accumulation was to be replayed, but it stays eager");
+    throw InternalError("an accumulation was replayed, but must stay eager");
   }
 };
 

@@ -38,8 +38,8 @@ at::Tensor laid_out(const ag::Node& node, at::Tensor result, const at::Tensor& g
   const bool is_like_given = given.defined() && given.layout() == at::kStrided;
   if (is_like_given) {
     DIPTYCH_CHECK(result.sizes() == given.sizes() && result.dtype() == given.dtype(),
-                  "[backward] a hook of {} was given a gradient of sizes {} and dtype {} and gave one of sizes {} and "
-                  "dtype {}; give one of the same, or call backward() without a BackwardCapture",
+                  "[backward] a hook of {} got a gradient of sizes {} and dtype {} and returned one of sizes {} and "
+                  "dtype {}; return one of the same sizes and dtype, or call backward() without a BackwardCapture",
                   node.name(), given.sizes(), dtype_name(given.scalar_type()), result.sizes(),
                   dtype_name(result.scalar_type()));
   }
@@ -135,10 +135,9 @@ EagerRun::EagerRun(const std::vector<RunCall>& calls, size_t num_numbers, bool k
 EagerRun::~EagerRun() { innermost = outer_; }
 
 EagerRun& EagerRun::current() {
-  DIPTYCH_CHECK(
-      innermost != nullptr,
-      "[backward] the graph of a captured backward holds autograd nodes that are run as they are, and was run "
-      "outside a backward; call backward() while a BackwardCapture is alive");
+  DIPTYCH_CHECK(innermost != nullptr,
+                "[backward] the graph of a captured backward calls autograd nodes of a live backward, but was run "
+                "outside one; call backward() while a BackwardCapture is alive");
   return *innermost;
 }
 
@@ -156,7 +155,7 @@ void EagerRun::check(const EagerCall& eager, const std::vector<at::Tensor>& oper
   const auto num_wanted = static_cast<size_t>(std::count(eager.is_wanted.begin(), eager.is_wanted.end(), true));
   DIPTYCH_ASSERT(
       eager.is_given.size() == num_inputs && eager.is_wanted.size() == num_results,
-      "the graph calls {} (call {}) with {} gradients for {} results, and in this run it takes {} and gives {}",
+      "the graph calls {} (call {}) with {} gradients for {} results, but in this run it takes {} and returns {}",
       node.name(), eager.call, eager.is_given.size(), eager.is_wanted.size(), num_inputs, num_results);
   DIPTYCH_ASSERT(
       operands.size() == num_given && eager.maybe_undefined.size() == num_given &&
@@ -199,8 +198,8 @@ std::vector<at::Tensor> EagerRun::wanted_of(const EagerCall& eager, std::vector<
     undefined_[number] = !results[i].defined();
     DIPTYCH_CHECK(!results[i].defined() || results[i].layout() == at::kStrided ||
                       std::find(dense_.begin(), dense_.end(), number) == dense_.end(),
-                  "[step] {} gives a parameter a gradient of layout {}, expected a strided one; leave out sparse=true, "
-                  "or call backward() and the optimizer's own step()",
+                  "[step] {} returns a gradient of layout {} for a parameter, expected a strided one; leave out "
+                  "sparse=true, or call backward() and the optimizer's own step()",
                   node.name(), c10::str(results[i].layout()));
     const at::Tensor given = i < like.size() ? like[i] : at::Tensor();
     if (results[i].defined()) {

@@ -40,8 +40,7 @@ StepEnding::StepEnding(torch::optim::Optimizer& optimizer, const StepOptions& op
   std::unordered_set<const c10::TensorImpl*> seen;
   for (size_t i = 0; i < parameters_.size(); ++i) {
     DIPTYCH_CHECK(seen.insert(parameters_[i].unsafeGetTensorImpl()).second,
-                  "[step] {} of the optimizer stands in it twice, and would be updated twice in a step; list each "
-                  "tensor once",
+                  "[step] {} of the optimizer is listed twice, so a step would update it twice; list each tensor once",
                   path_of(i));
   }
   steps_ = at::empty({static_cast<int64_t>(states_.size())}, at::kLong);
@@ -62,8 +61,8 @@ void StepEnding::check_parameter(const at::Tensor& parameter) const {
                         !parameter.is_inference() &&
                         std::find(kDtypes.begin(), kDtypes.end(), parameter.scalar_type()) != kDtypes.end();
   DIPTYCH_CHECK(is_plain,
-                "[step] {} of the optimizer is {} of layout {} on {}, expected a strided floating-point tensor on the "
-                "CPU that is no inference tensor; call backward() and the optimizer's own step()",
+                "[step] {} of the optimizer is {} of layout {} on {}, expected a strided floating-point CPU tensor "
+                "that is not an inference tensor; call backward() and the optimizer's own step()",
                 newest_path(), c10::toString(parameter.scalar_type()), c10::str(parameter.layout()),
                 parameter.device().str());
 }
@@ -75,8 +74,8 @@ void StepEnding::check_hooks(const at::Tensor& parameter) const {
   const bool is_hooked = ag::impl::post_acc_grad_hooks(parameter) != nullptr ||
                          (accumulation && (!accumulation->pre_hooks().empty() || !accumulation->post_hooks().empty()));
   DIPTYCH_CHECK(!is_hooked,
-                "[step] {} of the optimizer has hooks on the accumulation of its gradient, and a captured step does "
-                "not accumulate; hook the tensor (register_hook), or give a GradientTransform",
+                "[step] {} of the optimizer has hooks on the accumulation of its gradient, but a captured step does "
+                "not accumulate; hook the tensor (register_hook), or pass a GradientTransform",
                 newest_path());
 }
 
@@ -95,7 +94,7 @@ StepEnding::State StepEnding::read_state(const at::Tensor& parameter, size_t gro
     const at::Tensor& tensor = state.tensors[k];
     DIPTYCH_CHECK(tensor.defined() && tensor.sizes() == parameter.sizes() && tensor.dtype() == parameter.dtype(),
                   "[step] the optimizer's {} of {} is {}, expected {} of sizes {}; load the state of this model, or "
-                  "begin with an empty one when options change what is kept",
+                  "start with empty state if changed options keep other state",
                   class_.state_names[k], newest_path(),
                   tensor.defined() ? fmt::format("{} of sizes {}", c10::toString(tensor.scalar_type()), tensor.sizes())
                                    : "undefined",
@@ -169,14 +168,15 @@ std::vector<FoundGradient> StepEnding::transformed(std::vector<FoundGradient> gr
   for (const auto& gradient : gradients) given.push_back(gradient.tensor);
   const auto changed = options_.transform->finish(std::move(given));
   const std::string who = options_.transform->key();
-  DIPTYCH_CHECK(changed.size() == gradients.size(), "[step] the gradient transform '{}' gave {} gradients, expected {}",
-                who, changed.size(), gradients.size());
+  DIPTYCH_CHECK(changed.size() == gradients.size(),
+                "[step] the gradient transform '{}' returned {} gradients, expected {}", who, changed.size(),
+                gradients.size());
   for (size_t i = 0; i < changed.size(); ++i) {
     if (changed[i].is_same(gradients[i].tensor)) continue;
     const at::Tensor& parameter = parameters_[i];
     DIPTYCH_CHECK(
         !changed[i].defined() || (changed[i].sizes() == parameter.sizes() && changed[i].dtype() == parameter.dtype()),
-        "[step] the gradient transform '{}' gave {} of sizes {} for {}, expected {} of sizes {}", who,
+        "[step] the gradient transform '{}' returned {} of sizes {} for {}, expected {} of sizes {}", who,
         c10::toString(changed[i].scalar_type()), changed[i].sizes(), path_of(i), c10::toString(parameter.scalar_type()),
         parameter.sizes());
     gradients[i] = {changed[i], {}};
@@ -231,7 +231,7 @@ void StepEnding::run_in_eager() {
     gradients.push_back({std::exchange(parameters_[i].mutable_grad(), at::Tensor()), {}});
     const at::Tensor& gradient = gradients.back().tensor;
     DIPTYCH_CHECK(!gradient.defined() || gradient.layout() == at::kStrided,
-                  "[step] the gradient of {} is of layout {}, expected a strided one; leave out sparse=true, or call "
+                  "[step] the gradient of {} has layout {}, expected a strided one; leave out sparse=true, or call "
                   "backward() and the optimizer's own step()",
                   path_of(i), c10::str(gradient.layout()));
   }

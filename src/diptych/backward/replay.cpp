@@ -57,7 +57,7 @@ ag::variable_list Replay::call(const std::string& name, const ag::variable_list&
         }
         const auto found = functions_of_libtorch().find(name);
         DIPTYCH_CHECK(found != functions_of_libtorch().end(),
-                      "[backward] {} gave its function to another capture of backwards in this process", name);
+                      "[backward] {} has registered itself with another capture of backwards in this process", name);
         return found->second(inputs, arguments);
       },
       ag::variable_list(num_outputs()));
@@ -191,9 +191,9 @@ ag::variable_list Replay::with_stand_ins(ca::SwapSavedVariables& saved, const ag
   } catch (const c10::NotImplementedError& error) {
     throw UnsupportedNode(current_, words_of(error));
   } catch (const std::exception& error) {
-    throw LostNode(fmt::format(
-        "[backward] {} (call {}) said that it holds other things than it takes out, and was left without them: {}",
-        short_name(node), current_, words_of(error)));
+    throw LostNode(
+        fmt::format("[backward] {} (call {}) reported other saved contents than it unpacked, and has lost them: {}",
+                    short_name(node), current_, words_of(error)));
   }
 }
 
@@ -284,8 +284,8 @@ BackwardTrace Replay::finish_with(RunEnding& ending) {
   }
   const auto results = ending.finish(gradients, ending_inputs_);
   DIPTYCH_CHECK(recorder_.primals().empty(),
-                "[backward] what ends the run reads a tensor of sizes {} that is not among its inputs; compute from "
-                "the gradients alone",
+                "[backward] the step after the run reads a tensor of sizes {} that is not among its inputs; compute "
+                "from the gradients alone",
                 recorder_.primals()[0].real.sizes());
   BackwardTrace trace{
       Graph(), std::vector<MaybeUndefined>(results.size()), static_cast<size_t>(num_numbers_), {}, runs_user_code_};
@@ -330,7 +330,7 @@ BackwardTrace Replay::run() {
     try {
       evaluate(i);
       // A tensor captured here would be stale in the next run.
-      DIPTYCH_CHECK(recorder_.primals().empty(), "[backward] {} reads a tensor that it does not say that it holds",
+      DIPTYCH_CHECK(recorder_.primals().empty(), "[backward] {} reads a tensor that it does not report as saved",
                     short_name(*calls_[i].node));
     } catch (const UnsupportedNode&) {
       throw;

@@ -76,7 +76,7 @@ const char* why_not_plain(const at::Tensor& tensor) {
 }
 
 const char* why_not_plain(const torch::autograd::InputMetadata& expected) {
-  if (expected.was_default_constructed()) return "a gradient of which nothing is known";
+  if (expected.was_default_constructed()) return "a gradient whose metadata is unknown";
   if (expected.is_nested_tensor()) return kNested;
   if (expected.is_tensor_subclass()) return kSubclass;
   return expected.layout() == at::kStrided ? nullptr : kSparse;

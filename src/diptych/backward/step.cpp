@@ -16,7 +16,7 @@ class TrainingStep::Impl {
   Impl(torch::optim::Optimizer& optimizer, const StepOptions& options) : optimizer_(optimizer), options_(options) {
     detail::class_of(optimizer);
     DIPTYCH_CHECK(!(options.max_gradient_norm && !(*options.max_gradient_norm > 0)),
-                  "[step] max_gradient_norm is {}, expected a positive number; leave it out to clip nothing",
+                  "[step] max_gradient_norm is {}, expected a positive number; leave it out to turn clipping off",
                   *options.max_gradient_norm);
     DIPTYCH_CHECK(options.norm_type > 0, "[step] norm_type is {}, expected a positive number or infinity",
                   options.norm_type);
@@ -24,8 +24,9 @@ class TrainingStep::Impl {
 
   std::optional<double> run(const at::Tensor& loss) {
     DIPTYCH_CHECK(!detail::is_tracing(),
-                  "[step] a step is called inside a function that is being captured; call it outside");
-    DIPTYCH_CHECK(!runs_, "[step] a hook in a step's backward calls the step again; call it when the step is done");
+                  "[step] a step was called inside a function that is being captured; call it outside");
+    DIPTYCH_CHECK(!runs_,
+                  "[step] a hook in a step's backward calls the step again; call it after the step has returned");
     const Running running(runs_);
     detail::StepEnding ending(optimizer_, options_);
     for (const at::Tensor& parameter : ending.leaves()) parameter.mutable_grad().reset();

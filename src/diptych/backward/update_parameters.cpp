@@ -91,9 +91,9 @@ class Update {
  private:
   void check() const {
     for (const Share& share : shares_) {
-      DIPTYCH_ASSERT(is_like(share.gradient, share.parameter), "a gradient is not like its parameter");
+      DIPTYCH_ASSERT(is_like(share.gradient, share.parameter), "a gradient does not match its parameter");
       for (const at::Tensor& state : share.states) {
-        DIPTYCH_ASSERT(is_like(state, share.parameter), "an optimizer's state is not like its parameter");
+        DIPTYCH_ASSERT(is_like(state, share.parameter), "an optimizer's state does not match its parameter");
       }
     }
   }

@@ -23,8 +23,8 @@ constexpr std::array<Switch, 6> kSwitches{{
     {"graphs", Log::kGraphs, "every captured pair, as code"},
     {"cache", Log::kCache, "cache hits, misses and the guard that failed"},
     {"partition", Log::kPartition, "the residuals that a partitioner chose"},
-    {"backward", Log::kBackward, "backward variants and whole backwards as they are traced and compiled"},
-    {"backward_verbose", Log::kBackwardVerbose, "each node of a captured whole backward with its key, and its graph"},
+    {"backward", Log::kBackward, "backward variants and backward runs as they are traced and compiled"},
+    {"backward_verbose", Log::kBackwardVerbose, "each node of a captured backward run with its key, and its graph"},
     {"passes", Log::kPasses, "each pass with its time and node counts"},
 }};
 
@@ -47,7 +47,7 @@ unsigned parse(std::string_view names) {
       if (entry.name == name) found = bit_of(entry.kind);
       known += fmt::format("{}{} ({})", known.empty() ? "" : ", ", entry.name, entry.doc);
     }
-    DIPTYCH_CHECK(found != 0, "[DIPTYCH_LOG] got '{}', which is no switch; use 'all' or some of: {}", name, known);
+    DIPTYCH_CHECK(found != 0, "[DIPTYCH_LOG] got '{}', which is not a switch; use 'all' or some of: {}", name, known);
     bits |= found;
   }
   return bits;
@@ -73,7 +73,7 @@ std::atomic<bool>& call_checks() {
     if (text == nullptr || *text == '\0') return kChecksCalls;
     const std::string_view word(text);
     DIPTYCH_CHECK(word == "0" || word == "1",
-                  "[DIPTYCH_CHECK_CALLS] got '{}', expected 0 or 1; leave it out, or mend it", word);
+                  "[DIPTYCH_CHECK_CALLS] got '{}', expected 0 or 1; correct it, or unset it", word);
     return word == "1";
   }()};
   return value;
@@ -106,8 +106,8 @@ size_t detail::calls_per_check() {
     const std::string_view digits(text);
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
     DIPTYCH_CHECK(error == std::errc() && end == digits.data() + digits.size(),
-                  "[DIPTYCH_CHECK] got '{}', expected a whole number: every how many calls of a compiled function one "
-                  "is compared with the original function; 0 for none",
+                  "[DIPTYCH_CHECK] got '{}', expected a whole number n: one call in n of a compiled function is "
+                  "compared with the original function; 0 for none",
                   text);
     return number;
   }();

@@ -37,7 +37,7 @@ class Aot {
   auto operator()(A&&... arguments) const {
     using Result = std::decay_t<decltype(std::declval<F&>()(std::declval<std::remove_cvref_t<A>&>()...))>;
     static_assert(!std::is_void_v<Result>,
-                  "The function returns nothing; a captured function returns at least one tensor.");
+                  "The function returns nothing; a captured function must return at least one tensor.");
     if (detail::runs_inlined()) return Result(state_->function(arguments...));
     return call<Result>(arguments...);
   }

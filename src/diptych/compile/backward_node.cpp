@@ -181,7 +181,7 @@ void BackwardNode::check_arity(const BackwardVariant& variant, size_t num_tangen
 
 // Adds undefined gradients for edges to primals that came after the capture, for which the graph has none.
 variable_list BackwardNode::for_edges(variable_list&& gradients) const {
-  DIPTYCH_ASSERT(gradients.size() <= num_outputs(), "the backward of '{}' gave {} gradients for {} inputs",
+  DIPTYCH_ASSERT(gradients.size() <= num_outputs(), "the backward of '{}' returned {} gradients for {} inputs",
                  function_->options().name, gradients.size(), num_outputs());
   gradients.resize(num_outputs());
   return std::move(gradients);
@@ -191,9 +191,8 @@ void BackwardNode::check_host_state() const {
   for (const auto& [reads, hash] : host_state_) {
     DIPTYCH_CHECK(
         reads->hash() == hash,
-        "[backward] the backward of '{}', which is in the graph of '{}', reads a variable, an attribute or code "
-        "that has changed since the call, expected one that stays as the graph has it; change it before the "
-        "call or after the backward, or keep it in ctx",
+        "[backward] the backward of '{}', which is in the graph of '{}', reads a variable, an attribute or code that "
+        "has changed since the call; change it before the call or after the backward, or keep it in ctx",
         reads->name(), function_->options().name);
   }
 }
@@ -327,7 +326,7 @@ at::Tensor BackwardNode::with_own_history(const at::Tensor& start, size_t index)
 variable_list BackwardNode::run_second_order(const BackwardVariant& variant, const variable_list& tangents) {
   DIPTYCH_CHECK(!function_->plan().hides_history,
                 "[{}] the function changes a tensor in place where autograd does not see it (under no_grad, or through "
-                "detach()), so that its backward can't be differentiated again; use an out-of-place operator there",
+                "detach()), so its backward can't be differentiated again; use an out-of-place operator there",
                 function_->options().name);
   const auto second_order = function_->second_order(variant, stage_);
   check(gradient_primal_watches_, gradient_primals_, &variant.starts);

@@ -85,7 +85,7 @@ std::shared_ptr<Cache::Entry> Cache::make_dynamic(const Miss& miss, SizeTrust tr
   std::string why;
   const auto sized = SizedFunctions::make(*pattern, *guards, arguments, capture, trust, why);
   if (!sized) {
-    log(Log::kCache, "{}: sizes stay as they are: {}", name_, why);
+    log(Log::kCache, "{}: sizes stay static: {}", name_, why);
     ++failed_patterns_;
     return nullptr;
   }
@@ -105,7 +105,7 @@ void Cache::run_original(Entry& entry, const std::string& what, bool is_undone) 
   entry.original = what;
   entry.is_done = !is_undone;
   last_original_ = what;
-  log(Log::kCache, "{}: runs the function itself, as it {}", name_, what);
+  log(Log::kCache, "{}: runs the function itself because it {}", name_, what);
   count_without_graph();
 }
 
@@ -118,7 +118,7 @@ void Cache::count_without_graph() {
   constexpr size_t kMost = 16;
   if (++original_entries_ < kMost) return;
   is_always_original_ = true;
-  log(Log::kCache, "{}: is not captured any more, as that was so {} times", name_, kMost);
+  log(Log::kCache, "{}: is no longer captured, because this happened {} times", name_, kMost);
 }
 
 void Cache::insert(std::shared_ptr<Entry> entry) {
@@ -132,7 +132,7 @@ void Cache::insert(std::shared_ptr<Entry> entry) {
     });
     entries_.erase(oldest);
     ++evictions_;
-    log(Log::kCache, "{}: over the limit of {} captures, the one used longest ago is discarded", name_, limit_);
+    log(Log::kCache, "{}: over the limit of {} captures, so the least recently used one is discarded", name_, limit_);
   }
 }
 

@@ -44,8 +44,8 @@ std::unique_ptr<CaptureWatch> watch_capture(F& function) {
 inline void take_back(CaptureWatch& watch) {
   const CaptureWatch::Found found = watch.finish({});
   DIPTYCH_CHECK(found.is_undone,
-                "[capture] the function {}, which can't be taken back so that the function itself might run, as a call "
-                "inside a transform or on its tensors does; pass what it takes as an argument",
+                "[capture] the function {}, which can't be undone so that the function itself could run, as a call "
+                "inside a transform or on its tensors needs; pass what it takes as an argument",
                 found.what);
 }
 

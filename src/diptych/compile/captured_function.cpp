@@ -214,8 +214,8 @@ std::vector<at::Tensor> CapturedFunction::primals_of(c10::ArrayRef<const at::Ten
   }
   for (const size_t part : plan().parts) {
     DIPTYCH_CHECK(!primals[part].retains_grad() && torch::autograd::impl::hooks(primals[part]).empty(),
-                  "[{}] argument {} has hooks or retains its gradient, and is a view of a tensor that other arguments "
-                  "share and the function changes, so that gradients pass it by; take the hooks off",
+                  "[{}] argument {} has hooks or retains its gradient, but is a view of a tensor that other arguments "
+                  "share and the function changes, so gradients bypass it; remove the hooks",
                   options_.name, part);
   }
   return primals;

@@ -98,15 +98,15 @@ std::string text_of(const std::exception_ptr& error) {
   } catch (const std::exception& thrown) {
     return thrown.what();
   } catch (...) {
-    return "an exception that has no text";
+    return "an exception without text";
   }
 }
 
 void report_difference(const std::string& function, const std::string& whose, const Difference& difference,
                        const std::string& where) {
   throw_user_error(
-      fmt::format("[check {}] {} is not as the original function has it: {}: {} originally, {} compiled; what the "
-                  "function reads may have changed where no guard looks (pass it as an argument), or Diptych has a "
+      fmt::format("[check {}] {} differs from the original function's: {}: {} originally, {} compiled; something that "
+                  "the function reads may have changed where no guard looks (pass it as an argument), or Diptych has a "
                   "fault (please report it){}",
                   function, whose, difference.what, difference.original, difference.compiled, where));
 }
@@ -249,7 +249,7 @@ void CheckedCall::compare_sharing(const std::vector<at::Tensor>& outputs) const 
     if (outputs[i].numel() == 0) continue;
     const auto number = static_cast<int64_t>(i);
     const int64_t a = there.enter(originals_[i], number), b = here.enter(outputs[i], number);
-    if (a != b) report(path_of_output(i), {"with whom it shares memory", name(a), name(b), false});
+    if (a != b) report(path_of_output(i), {"which tensors it shares memory with", name(a), name(b), false});
   }
 }
 
@@ -265,7 +265,7 @@ void CheckedCall::compare_other_writes() const {
   for (const auto& [real, written] : writes_) {
     const auto* bytes = static_cast<const char*>(real.storage().data());
     if (std::memcmp(bytes, written.const_data_ptr(), written.nbytes()) == 0) continue;
-    report("a tensor that is no argument",
+    report("a tensor that is not an argument",
            {"its values (" + ValueSketch::of(real).str() + " compiled)", "written to", "left alone", false});
   }
 }
@@ -284,7 +284,7 @@ std::string CheckedCall::where() const {
   if (text.empty()) text = search(code_->forward_graph());
   generators.set(now);
   if (!text.empty()) return text;
-  return fmt::format("\n  no node's value differs where the interpreter runs the graph; the backend is '{}'",
+  return fmt::format("\n  no node's value differs when the interpreter runs the graph; the backend is '{}'",
                      code_->options().backend);
 }
 

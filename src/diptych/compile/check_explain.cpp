@@ -101,7 +101,7 @@ class Search {
                        value.sketch.str(), at_place(value.node->provenance.scope.str()));
   }
   std::string parting(const NodeValue& value) const {
-    return fmt::format("\n  the two part where the graph has {}{}\n    the original function calls {}{}: {}",
+    return fmt::format("\n  the two diverge where the graph has {}{}\n    the original function calls {}{}: {}",
                        node_line(graph_, *value.node), at_place(value.node->provenance.scope.str()), foreign_->name,
                        at_place(foreign_->place), foreign_->results.empty() ? "" : foreign_->results.front().str());
   }
@@ -120,7 +120,7 @@ std::string first_differing_node(const Graph& graph, std::vector<at::Tensor> inp
   try {
     return Search(graph, records, tolerance).run(values_of(graph, std::move(inputs)));
   } catch (const std::exception& error) {
-    return fmt::format("\n  the graph could not be run again, to find the node: {}", error.what());
+    return fmt::format("\n  the graph could not be run again to find the node: {}", error.what());
   }
 }
 

@@ -25,11 +25,10 @@ std::vector<at::Tensor> differentiation_inputs(const Flattened& flat) {
   std::vector<at::Tensor> inputs;
   for (size_t i = 0; i < flat.tensors.size(); ++i) {
     const at::Tensor& tensor = flat.tensors[i];
-    DIPTYCH_CHECK(
-        at::isFloatingType(tensor.scalar_type()) || at::isComplexType(tensor.scalar_type()),
-        "[grad] leaf '{}' of the first argument is of dtype {}, expected a floating-point one; move it to another "
-        "argument",
-        flat.spec.tensor_path(i), c10::toString(tensor.scalar_type()));
+    DIPTYCH_CHECK(at::isFloatingType(tensor.scalar_type()) || at::isComplexType(tensor.scalar_type()),
+                  "[grad] leaf '{}' of the first argument has dtype {}, expected a floating-point one; move it to "
+                  "another argument",
+                  flat.spec.tensor_path(i), c10::toString(tensor.scalar_type()));
     // A tensor that requires grad stays connected, so that the gradients can be differentiated again.
     inputs.push_back(tensor.requires_grad() ? at::alias(tensor)
                                             : with_tangent_of(tensor, tensor.detach().requires_grad_(true)));

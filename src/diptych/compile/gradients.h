@@ -39,10 +39,9 @@ struct ValueAndGrad {
   template <class First, class... Rest>
   auto operator()(First& first, Rest&... rest) {
     using Value = std::decay_t<decltype(function(first, rest...))>;
-    static_assert(
-        HasValue<Value>,
-        "grad and value_and_grad take a function that returns one tensor, or a std::pair of one and what else "
-        "it computes.");
+    static_assert(HasValue<Value>,
+                  "grad and value_and_grad take a function that returns one tensor, or a std::pair of one tensor and "
+                  "auxiliary results.");
     const c10::AutoGradMode record(true);
     const Flattened flat = flatten(first, argument_name({}, 0));
     const auto inputs = differentiation_inputs(flat);

@@ -90,11 +90,10 @@ std::vector<Value> random_values(const Graph& graph, const std::vector<Value>& o
         node.outputs.size() == 1 ||
         (node.op.is_hop() && std::none_of(node.outputs.begin(), node.outputs.end(),
                                           [&](Value output) { return output && graph.meta(output).requires_grad; }));
-    DIPTYCH_CHECK(
-        only_draws,
-        "[second order] {} draws random numbers and computes with them at once, so that its gradient can't be "
-        "differentiated again; draw a mask with bernoulli and multiply instead",
-        node.op.name());
+    DIPTYCH_CHECK(only_draws,
+                  "[second order] {} draws random numbers and computes with them in one operator, so its gradient "
+                  "can't be differentiated again; draw a mask with bernoulli and multiply instead",
+                  node.op.name());
     for (const Value output : node.outputs) {
       if (output) found.push_back(output);
     }

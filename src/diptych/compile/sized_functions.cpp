@@ -138,7 +138,7 @@ std::shared_ptr<const SizedFunctions> SizedFunctions::make(const SizePattern& pa
   }
   for (const Graph* graph : {&functions->forward_, &functions->epilogue_}) {
     if (const auto open = SymbolBinder(*graph).open_symbol()) {
-      why = fmt::format("{} does not follow from the sizes of what graph '{}' takes", *open, graph->name());
+      why = fmt::format("{} does not follow from the sizes of the inputs of graph '{}'", *open, graph->name());
       return nullptr;
     }
   }
@@ -174,7 +174,7 @@ Graph SizedFunctions::unify(const std::function<Graph(CapturedFunction&)>& graph
   std::string why;
   auto unified = unify_sizes(graphs, points_, pattern_.num_symbols(), &why);
   DIPTYCH_CHECK(unified.has_value(),
-                "[{}] its {} has graphs that differ with its sizes ({}), though its forward has not; set "
+                "[{}] the graphs of its {} differ with its sizes ({}), though those of its forward do not; set "
                 "AotOptions::dynamic to false",
                 captured().options().name, what, why);
   return std::move(*unified);

@@ -223,7 +223,7 @@ bool TensorGuards::check(c10::ArrayRef<const at::Tensor*> tensors, SymbolValues*
 std::string TensorGuards::first_failure(c10::ArrayRef<const at::Tensor*> tensors,
                                         const std::function<std::string(size_t)>& path_of) const {
   if (tensors.size() != facts_.size())
-    return fmt::format("there were {} tensors, are {}", facts_.size(), tensors.size());
+    return fmt::format("there were {} tensors, now there are {}", facts_.size(), tensors.size());
   const bool sizes_fit = pattern_ && match(tensors);
   for (size_t i = 0; i < facts_.size(); ++i) {
     const Facts& then = facts_[i];

@@ -95,8 +95,8 @@ at::Tensor GradientReduction::laid_out(size_t index, const at::Tensor& piece) co
 std::vector<at::Tensor> GradientReduction::finish(std::vector<at::Tensor> gradients) {
   const at::NoGradGuard no_grad;
   DIPTYCH_CHECK(gradients.size() == parameters_.size(),
-                "[distributed] a GradientReduction of {} parameters got {} gradients; give it the optimizer's "
-                "parameters, in the optimizer's order",
+                "[distributed] a GradientReduction of {} parameters got {} gradients; construct it with the "
+                "optimizer's parameters, in the optimizer's order",
                 parameters_.size(), gradients.size());
   for (size_t i = 0; i < gradients.size(); ++i) {
     if (gradients[i].defined() && !gradients_[i].defined()) is_ready(i, gradients[i]);

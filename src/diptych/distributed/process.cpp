@@ -19,16 +19,17 @@ std::atomic<bool> is_member{false};
 struct Membership {
   Membership() {
     DIPTYCH_CHECK(!is_member.exchange(true),
-                  "[distributed] this program is a member of its group already; keep the first Process and pass it on");
+                  "[distributed] this program has already joined its group; keep the first Process and pass it on");
   }
   ~Membership() { is_member = false; }
 };
 
 std::chrono::milliseconds timeout_of(const ProcessOptions& options) {
   constexpr double kLongest = 1e7;  // seconds
-  DIPTYCH_CHECK(options.backend == "gloo",
-                "[distributed] backend '{}' is not there: this build has gloo alone, for the CPU; leave it out",
-                options.backend);
+  DIPTYCH_CHECK(
+      options.backend == "gloo",
+      "[distributed] backend '{}' is not available: this build has only gloo, for the CPU; leave the option out",
+      options.backend);
   DIPTYCH_CHECK(options.timeout > 0 && options.timeout <= kLongest,
                 "[distributed] the timeout is {} s, expected more than 0 and up to {:g}", options.timeout, kLongest);
   return std::chrono::milliseconds(static_cast<int64_t>(std::ceil(options.timeout * 1000)));
@@ -97,7 +98,7 @@ at::Tensor Process::all_reduce(const at::Tensor& tensor, Reduce reduce) const {
   const at::NoGradGuard no_grad;
   const bool is_mean = reduce == Reduce::kMean;
   DIPTYCH_CHECK(!is_mean || tensor.is_floating_point(),
-                "[distributed] the mean of a tensor of dtype {} was asked for; convert it to a floating dtype, or ask "
+                "[distributed] got a tensor of dtype {} to average, expected a floating-point one; convert it, or ask "
                 "for the sum",
                 c10::toString(tensor.scalar_type()));
   at::Tensor result = tensor.detach().clone(at::MemoryFormat::Contiguous);

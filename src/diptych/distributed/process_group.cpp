@@ -126,8 +126,8 @@ auto make_device(const Environment& environment) {
 void GroupState::report(const std::string& what, const std::exception& error) {
   has_failed_ = true;
   diptych::detail::throw_user_error(
-      fmt::format("[distributed] rank {} of {}: a collective failed ({}): {}; another process probably ended, or "
-                  "stopped answering: see its output; restart all of them from the last checkpoint",
+      fmt::format("[distributed] rank {} of {}: a collective failed ({}): {}; another process probably ended or "
+                  "stopped answering, see its output; restart all of them from the last checkpoint",
                   rank_, size_, what, words_of(error)));
 }
 
@@ -162,8 +162,8 @@ c10::intrusive_ptr<c10d::ProcessGroup> make_process_group(const Environment& env
     return group;
   } catch (const std::exception& error) {
     throw UserError(
-        fmt::format("[distributed] rank {} of {} did not meet the others at {}:{} within {} s: {}; see that all "
-                    "processes run, that rank 0 is reached there, and that the port is free",
+        fmt::format("[distributed] rank {} of {} did not meet the others at {}:{} within {} s: {}; check that all "
+                    "processes run, that rank 0 can be reached there, and that the port is free",
                     environment.rank, environment.size, environment.address, environment.port,
                     std::chrono::duration<double>(timeout).count(), words_of(error)));
   }

@@ -57,19 +57,23 @@ void check_extent(const TensorMeta& meta, size_t bytes) {
     int64_t reach = 0;
     const bool overflow = __builtin_mul_overflow(meta.sizes[i].hint() - 1, meta.strides[i].hint(), &reach) ||
                           __builtin_add_overflow(last, reach, &last);
-    DIPTYCH_CHECK(!overflow && meta.strides[i].hint() >= 0, "[graph file] a constant has strides that reach too far");
+    DIPTYCH_CHECK(!overflow && meta.strides[i].hint() >= 0,
+                  "[graph file] a constant has strides that reach outside 64 bits; save the graph again");
   }
   const auto limit = static_cast<int64_t>(bytes) * kMaxStretch;
-  DIPTYCH_CHECK(last <= limit, "[graph file] a constant of {} bytes has strides that reach {} elements", bytes, last);
+  DIPTYCH_CHECK(last <= limit,
+                "[graph file] a constant of {} bytes has strides that reach {} elements; save the graph again", bytes,
+                last);
 }
 
 at::Tensor read_entry(const json& entry, std::string_view bytes) {
   const auto meta = read_meta(entry, {});
   const auto offset = entry.at("offset").get<size_t>(), size = entry.at("bytes").get<size_t>();
   DIPTYCH_CHECK(offset <= bytes.size() && size <= bytes.size() - offset,
-                "[graph file] a constant lies outside of the file");
+                "[graph file] a constant lies outside the file; save the graph again");
   DIPTYCH_CHECK(counted_bytes(meta) == static_cast<int64_t>(size),
-                "[graph file] a constant {} has {} bytes, which does not fit", type_string(meta), size);
+                "[graph file] a constant {} has {} bytes, which does not fit its type; save the graph again",
+                type_string(meta), size);
   if (size > 0) check_extent(meta, size);
   at::Tensor tensor = at::detail::empty_strided_cpu(meta.size_hints(), meta.stride_hints(), meta.dtype);
   if (size > 0) {
@@ -103,8 +107,8 @@ std::vector<at::Tensor> read_constants(const json& table, std::string_view bytes
   for (const auto& entry : table) {
     if (entry.contains("same_as")) {
       const auto same = entry.at("same_as").get<size_t>();
-      DIPTYCH_CHECK(same < tensors.size(), "[graph file] a constant is said to be constant {}, which comes after it",
-                    same);
+      DIPTYCH_CHECK(same < tensors.size(),
+                    "[graph file] a constant refers to constant {}, which comes after it; save the graph again", same);
       tensors.push_back(tensors[same]);
     } else {
       tensors.push_back(read_entry(entry, bytes));

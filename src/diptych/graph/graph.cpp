@@ -33,7 +33,8 @@ TensorMeta& Graph::mutable_meta(Value value) {
 }
 
 void Graph::set_grad_enabled(Value value, bool enabled) {
-  DIPTYCH_ASSERT(info(value).kind == ValueInfo::Kind::kNode, "%{} of graph '{}' is made by no node", value.id, name_);
+  DIPTYCH_ASSERT(info(value).kind == ValueInfo::Kind::kNode, "%{} of graph '{}' is not made by a node", value.id,
+                 name_);
   const auto node = static_cast<size_t>(info(value).node);
   if (nodes()[node].grad_enabled != enabled) change().nodes[node].grad_enabled = enabled;
 }

@@ -47,7 +47,9 @@ json write_slot(int32_t value, const Slot& slot) {
 Slot read_slot(const json& slot) {
   const auto name = slot.at("kind").get<std::string>();
   const auto kind = slot_kind_from_name(name);
-  DIPTYCH_CHECK(kind.has_value(), "[graph file] got the slot kind '{}', expected one that code() prints", name);
+  DIPTYCH_CHECK(kind.has_value(),
+                "[graph file] got the slot kind '{}', expected one that code() prints; check the version of Diptych",
+                name);
   return {*kind, slot.at("path").get<std::string>()};
 }
 
@@ -67,7 +69,7 @@ json write_provenance(const Provenance& from) {
 std::string writable_operand(const Node& node, size_t i) {
   const auto text = operand_text(node.operands[i], operand_type(node.op, i));
   const bool is_opaque = text.starts_with("generator(") || text.starts_with("opaque(");
-  DIPTYCH_CHECK(!is_opaque, "[graph file] operand {} of {} is {}, which a file can not hold; capture without it", i,
+  DIPTYCH_CHECK(!is_opaque, "[graph file] operand {} of {} is {}, which a file cannot hold; capture without it", i,
                 node.op.name(), text);
   return text;
 }
@@ -105,8 +107,9 @@ void read_named_operands(const json& operands, Node& node, const OperandScope& s
   }
   for (const auto& argument : arguments) {
     const auto value = default_operand(argument);
-    DIPTYCH_CHECK(value || operands.contains(argument.name()), "[graph file] {} lacks the operand '{}'", node.op.name(),
-                  argument.name());
+    DIPTYCH_CHECK(value || operands.contains(argument.name()),
+                  "[graph file] {} has no operand '{}', which its schema needs; check the version of Diptych",
+                  node.op.name(), argument.name());
     node.operands.push_back(
         operands.contains(argument.name())
             ? read_operand(operands.at(argument.name()).get<std::string>(), operand_type(argument), scope)
@@ -128,7 +131,8 @@ void read_unnamed_operands(const json& operands, Node& node, const OperandScope&
                 given.size(), node.op.hop().declaration());
   for (size_t i = 0; i < arguments.size(); ++i) {
     const auto value = i < given.size() ? std::optional(given[i]) : default_operand(arguments[i]);
-    DIPTYCH_CHECK(value, "[graph file] {} lacks the operand '{}'", node.op.name(), arguments[i].name());
+    DIPTYCH_CHECK(value, "[graph file] {} has no operand '{}', which its schema needs; check the version of Diptych",
+                  node.op.name(), arguments[i].name());
     const auto* list = std::get_if<ValueList>(&*value);
     const bool is_single = operand_type(arguments[i]).kind == OperandKind::kTensor;
     node.operands.push_back(list != nullptr && is_single && list->size() == 1 ? Operand((*list)[0]) : *value);
@@ -178,9 +182,8 @@ json JsonWriter::write_node(const Graph& graph, const Node& node) {
 
 json parse_whole_numbers(std::string_view text, std::string_view what) {
   return json::parse(text, [&](int, json::parse_event_t, const json& value) {
-    DIPTYCH_CHECK(!value.is_number_float(),
-                  "[file] {} holds the number {}, expected whole numbers of 64 bits; save it again", what,
-                  value.dump());
+    DIPTYCH_CHECK(!value.is_number_float(), "[file] {} holds the number {}, expected 64-bit integers; save it again",
+                  what, value.dump());
     return true;
   });
 }
@@ -229,12 +232,13 @@ JsonReader::JsonReader(const json& operators, const std::vector<at::Tensor>& con
 Op JsonReader::find_op(const std::string& name) const {
   if (name.starts_with("hop.")) {
     const HopSchema* hop = find_hop_ == nullptr ? nullptr : find_hop_(std::string_view(name).substr(4));
-    DIPTYCH_CHECK(hop != nullptr, "[graph file] got the higher-order operator '{}', which is not known here; {}", name,
+    DIPTYCH_CHECK(hop != nullptr, "[graph file] got the unknown higher-order operator '{}'; {}", name,
                   find_hop_ ? "check the version of Diptych" : "pass a find_hop function");
     return Op(hop);
   }
   const auto found = operators_.find(name);
-  DIPTYCH_CHECK(found != operators_.end(), "[graph file] got the operator '{}', which the file's list of schemas lacks",
+  DIPTYCH_CHECK(found != operators_.end(),
+                "[graph file] got the operator '{}', which is not in the file's list of schemas; save the graph again",
                 name);
   return found->second;
 }

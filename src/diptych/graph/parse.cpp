@@ -27,7 +27,7 @@ class GraphParser {
 
   Graph run() {
     const size_t start = cursor_.position();
-    if (depth_ > kMaxNesting) cursor_.fail("at most 32 graphs inside each other");
+    if (depth_ > kMaxNesting) cursor_.fail("at most 32 nested graphs");
     parse_header();
     while (!cursor_.accept("return")) parse_statement();
     parse_return();
@@ -43,7 +43,7 @@ class GraphParser {
 
   void define(int32_t number, size_t at) {
     if (!defined_.insert(number).second)
-      cursor_.fail_at(at, fmt::format("%{} is defined twice; give each value a number of its own", number));
+      cursor_.fail_at(at, fmt::format("%{} is defined twice; give each value its own number", number));
     if (!parsed_.define(number)) {
       cursor_.fail_at(
           at, fmt::format(
@@ -105,7 +105,7 @@ class GraphParser {
     TensorMeta meta = parse_meta(cursor_, scope_);
     if (!cursor_.sees(",") && !cursor_.sees(")")) slot.kind = parse_slot_kind();
     if (!defined_.insert(number).second)
-      cursor_.fail_at(at, fmt::format("%{} is defined twice; give each value a number of its own", number));
+      cursor_.fail_at(at, fmt::format("%{} is defined twice; give each value its own number", number));
     parsed_.add_input(number, std::move(meta), std::move(slot));
   }
 
@@ -223,7 +223,7 @@ class GraphParser {
     }
     const HopSchema* hop = find_hop_ == nullptr ? nullptr : find_hop_(std::string_view(name).substr(4));
     if (hop == nullptr)
-      cursor_.fail_at(start, fmt::format("got '{}', expected a higher-order operator that is known here; {}", name,
+      cursor_.fail_at(start, fmt::format("got the unknown higher-order operator '{}'; {}", name,
                                          find_hop_ ? "check its name" : "pass a find_hop function"));
     return Op(hop);
   }
@@ -241,13 +241,12 @@ class GraphParser {
         const size_t at = cursor_.position();
         const auto name = parse_argument_name();
         named = named || !name.empty();
-        if (named && name.empty()) cursor_.fail_at(at, "got an operand without a name after a named one; name it too");
+        if (named && name.empty()) cursor_.fail_at(at, "got an unnamed operand after a named one; name it too");
         if (node.op.is_hop() && name.empty())
-          cursor_.fail_at(at,
-                          fmt::format("got an operand without a name, expected one that is named, as in {}=...; the "
-                                      "schema of {} is {}",
-                                      count == 0 ? "name" : node.op.schema().arguments()[0].name(), node.op.name(),
-                                      node.op.hop().declaration()));
+          cursor_.fail_at(
+              at, fmt::format("got an unnamed operand, expected a named one, as in {}=...; the schema of {} is {}",
+                              count == 0 ? "name" : node.op.schema().arguments()[0].name(), node.op.name(),
+                              node.op.hop().declaration()));
         const size_t index = named ? argument_index(node.op, name, at) : next++;
         if (index >= count) cursor_.fail_at(at, fmt::format("{} takes {} operands, got more", node.op.name(), count));
         Operand operand = parse_operand(cursor_, operand_type(node.op, index), scope_);

@@ -179,10 +179,10 @@ c10::IValue parse_named_int(TextCursor& cursor, OperandKind kind) {
 }
 
 [[noreturn]] void refuse_opaque(TextCursor& cursor, std::string_view what) {
-  cursor.fail_at(cursor.position(),
-                 fmt::format("got {}, which text can not hold; pass the operand when the graph runs, or make the "
-                             "graph without it",
-                             what));
+  cursor.fail_at(
+      cursor.position(),
+      fmt::format("got {}, which text cannot hold; pass the operand when the graph runs, or make the graph without it",
+                  what));
 }
 
 SizeNumber parse_size_number(TextCursor& cursor, SizeNumber::Form form, const OperandScope& scope) {

@@ -77,7 +77,7 @@ File open(const std::string& path) {
   uint64_t length = 0;
   if (file.bytes.size() < sizeof(length)) file.refuse("is too short for a safetensors file");
   std::memcpy(&length, file.bytes.data(), sizeof(length));
-  if (length > file.bytes.size() - sizeof(length)) file.refuse("is no safetensors file, or was cut short");
+  if (length > file.bytes.size() - sizeof(length)) file.refuse("is not a safetensors file, or was cut short");
   const std::string_view rest = std::string_view(file.bytes).substr(sizeof(length));
   try {
     file.header = parse_whole_numbers(rest.substr(0, length), path);
@@ -113,7 +113,7 @@ at::Tensor read_tensor(const File& file, const std::string& name, const Json& en
     if (end > begin) std::memcpy(tensor.mutable_data_ptr(), file.data.data() + begin, end - begin);
     return tensor;
   } catch (const Json::exception&) {
-    file.refuse(fmt::format("describes '{}' otherwise than safetensors do", name));
+    file.refuse(fmt::format("describes '{}' in a way that safetensors do not", name));
   }
 }
 
@@ -124,13 +124,13 @@ void save_tensors(const std::map<std::string, at::Tensor>& tensors, const std::s
   std::string data;
   for (const auto& [name, tensor] : tensors) {
     DIPTYCH_CHECK(name != kMetadata,
-                  "[save_tensors] a tensor is called '{}', which names something else in a safetensors file; rename it",
-                  name);
+                  "[save_tensors] a tensor is called '{}', a reserved name in safetensors files; rename it", name);
     const bool is_plain = tensor.defined() && tensor.layout() == at::kStrided;
     const char* word = is_plain ? dtype_word(tensor.scalar_type()) : nullptr;
-    DIPTYCH_CHECK(word != nullptr,
-                  "[save_tensors] '{}' is {}, expected a strided tensor of a dtype that safetensors have; convert it",
-                  name, is_plain ? dtype_name(tensor.scalar_type()) : "undefined or not strided");
+    DIPTYCH_CHECK(
+        word != nullptr,
+        "[save_tensors] '{}' is {}, expected a strided tensor of a dtype that safetensors support; convert it", name,
+        is_plain ? dtype_name(tensor.scalar_type()) : "undefined or not strided");
     const size_t begin = data.size();
     // The format has no lazy conjugates and negatives.
     data += dense_bytes(tensor.detach().cpu().resolve_conj().resolve_neg());

@@ -32,7 +32,7 @@ json parse_json(std::string_view text, std::string_view what) {
   try {
     return parse_whole_numbers(text, what);
   } catch (const json::exception& error) {
-    detail::throw_user_error(fmt::format("[graph file] {} is no JSON ({}); save it again", what, error.what()));
+    detail::throw_user_error(fmt::format("[graph file] {} is not JSON ({}); save it again", what, error.what()));
   }
 }
 
@@ -44,10 +44,10 @@ auto structured(std::string_view what, Read&& read) {
     return read();
   } catch (const json::exception& error) {
     detail::throw_user_error(fmt::format(
-        "[graph file] {} lacks something or has it in another form ({}); save it again", what, error.what()));
+        "[graph file] {} lacks a field or has one of the wrong type ({}); save it again", what, error.what()));
   } catch (const c10::Error& error) {
-    detail::throw_user_error(
-        fmt::format("[graph file] {} holds what this LibTorch refuses: {}", what, error.what_without_backtrace()));
+    detail::throw_user_error(fmt::format("[graph file] {} holds something that this LibTorch refuses: {}", what,
+                                         error.what_without_backtrace()));
   }
 }
 
@@ -89,12 +89,12 @@ Graph from_json(std::string_view text, const std::vector<at::Tensor>& constants,
   const json document = parse_json(text, "the text");
   return structured("the text", [&] {
     const bool is_ours = document.is_object() && document.value("format", json()) == json(kFormat);
-    DIPTYCH_CHECK(is_ours, "[from_json] got JSON that is no graph, expected what to_json() gave");
+    DIPTYCH_CHECK(is_ours, "[from_json] got JSON that is not a graph, expected what to_json() returned");
     check_version(document.at("version").get<int64_t>(), "the text");
     const json& content = document.at("content");
     DIPTYCH_CHECK(
         document.at("checksum").get<std::string>() == hex(checksum(dump(content))),
-        "[from_json] the text was changed since to_json() gave it (its checksum does not match); make it again");
+        "[from_json] the text has changed since to_json() returned it (its checksum does not match); make it again");
     return JsonReader(content.at("operators"), constants, find_hop).read(content.at("graph"));
   });
 }
@@ -146,9 +146,9 @@ Sections open_sections(std::string_view bytes, const std::string& path) {
   const auto line_end = bytes.substr(0, 200).find('\n');
   std::string_view line = bytes.substr(0, line_end);
   DIPTYCH_CHECK(next_word(line) == kMagic,
-                "[load] '{}' is no graph file (it does not start with '{}'); pass a file that save() wrote", path,
+                "[load] '{}' is not a graph file (it does not start with '{}'); pass a file that save() wrote", path,
                 kMagic);
-  DIPTYCH_CHECK(line_end != bytes.npos, "[load] '{}' is cut short in its first line; save it again", path);
+  DIPTYCH_CHECK(line_end != bytes.npos, "[load] '{}' was cut short in its first line; save it again", path);
   const auto sizes = line.substr(0, line.rfind(' '));
   const auto version = number_of(next_word(line));
   DIPTYCH_CHECK(version.has_value(), "[load] '{}' has a damaged first line; save it again", path);
@@ -159,7 +159,7 @@ Sections open_sections(std::string_view bytes, const std::string& path) {
   const auto have = static_cast<int64_t>(body.size());
   const bool fits = *text_size <= have && *constants_size == have - *text_size;
   DIPTYCH_CHECK(fits,
-                "[load] '{}' has {} bytes after its first line, which says {} + {}; the file is cut short or has "
+                "[load] '{}' has {} bytes after its first line, which announces {} + {}; the file was cut short or has "
                 "grown, save it again",
                 path, have, *text_size, *constants_size);
   const Sections sections{body.substr(0, *text_size), body.substr(*text_size)};

@@ -184,7 +184,8 @@ int64_t SizeExpr::evaluate(const std::map<std::string, int64_t>& symbols) const 
   if (!polynomial_) return hint_;
   const int64_t numerator = polynomial_->numerator(symbols, this);
   DIPTYCH_CHECK(numerator % polynomial_->divisor == 0,
-                "[SizeExpr::evaluate] '{}' is {}/{} here, expected an integer; use sizes that the divisor divides",
+                "[SizeExpr::evaluate] '{}' is {}/{} for these sizes, expected an integer; use sizes that are multiples "
+                "of the divisor",
                 str(), numerator, polynomial_->divisor);
   return numerator / polynomial_->divisor;
 }

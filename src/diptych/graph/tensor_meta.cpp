@@ -124,11 +124,10 @@ std::optional<at::ScalarType> detail::find_dtype(std::string_view name) {
 
 std::string dtype_name(at::ScalarType dtype) {
   const auto name = find_dtype_name(dtype);
-  DIPTYCH_CHECK(
-      !name.empty(),
-      "[graph] got a tensor of dtype {}, which graphs do not hold; convert it to a floating, integer, bool or "
-      "complex dtype",
-      c10::toString(dtype));
+  DIPTYCH_CHECK(!name.empty(),
+                "[graph] got a tensor of dtype {}, which graphs do not support; convert it to a floating, integer, "
+                "bool or complex dtype",
+                c10::toString(dtype));
   return std::string(name);
 }
 

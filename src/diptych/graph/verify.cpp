@@ -34,7 +34,7 @@ std::string sizes_problem(const TensorMeta& meta) {
 
 std::string meta_problem(const TensorMeta& meta) {
   if (find_dtype_name(meta.dtype).empty())
-    return fmt::format("has the dtype {}, which graphs do not hold", c10::toString(meta.dtype));
+    return fmt::format("has the dtype {}, which graphs do not support", c10::toString(meta.dtype));
   if (meta.requires_grad && !c10::isFloatingType(meta.dtype) && !c10::isComplexType(meta.dtype)) {
     return fmt::format("is {} and requires grad, which only floating and complex values can",
                        dtype_text(static_cast<int64_t>(meta.dtype)));
@@ -85,7 +85,7 @@ class Checker {
                 {SlotKind::kOutput, SlotKind::kMutated, SlotKind::kResidual, SlotKind::kGradient});
     for (size_t i = 0; i < graph_.outputs().size(); ++i) {
       if (!is_value_or_none(graph_.outputs()[i]))
-        report({}, fmt::format("output {} is %{}, which is no value of the graph", i, graph_.outputs()[i].id));
+        report({}, fmt::format("output {} is %{}, which is not a value of the graph", i, graph_.outputs()[i].id));
     }
     return std::move(problem_);
   }
@@ -119,7 +119,8 @@ class Checker {
     check_returns(index);
     check_subgraphs(index);
     if (!is_value_or_none(node.provenance.grad_of))
-      report(index, fmt::format("is the gradient of %{}, which is no value of the graph", node.provenance.grad_of.id));
+      report(index,
+             fmt::format("is the gradient of %{}, which is not a value of the graph", node.provenance.grad_of.id));
     check_marks(index);
   }
 
@@ -141,7 +142,7 @@ class Checker {
     const auto check_use = [&](Value value) {
       if (value && !is_made_before(value, index))
         report(index, fmt::format("operand {} is %{}, which is not made before it", name, value.id));
-      if (value.id < -1) report(index, fmt::format("operand {} is %{}, which is no value", name, value.id));
+      if (value.id < -1) report(index, fmt::format("operand {} is %{}, which is not a value", name, value.id));
     };
     if (const auto* value = std::get_if<Value>(&operand)) check_use(*value);
     if (const auto* list = std::get_if<ValueList>(&operand)) {
@@ -170,7 +171,7 @@ class Checker {
       count += returned == -1 ? 1 : std::max(returned, 0);
     }
     if (count != static_cast<int64_t>(node.outputs.size())) {
-      report(index, fmt::format("has {} outputs, but its returns say {}", node.outputs.size(), count));
+      report(index, fmt::format("has {} outputs, but its returns announce {}", node.outputs.size(), count));
     }
     if (!node.op.is_hop()) check_returns_against_schema(index);
   }
@@ -179,7 +180,7 @@ class Checker {
     const Node& node = graph_.nodes()[index];
     const auto& returns = node.op.schema().returns();
     if (node.returns.size() != returns.size()) {
-      report(index, fmt::format("has {} returns, but its schema {} says {}", node.returns.size(),
+      report(index, fmt::format("has {} returns, but its schema {} announces {}", node.returns.size(),
                                 c10::str(node.op.schema()), returns.size()));
       return;
     }
@@ -188,7 +189,7 @@ class Checker {
       const int32_t got = node.returns[i];
       const bool fit = kind == OperandKind::kTensor ? got == -1 : kind == OperandKind::kTensors ? got >= 0 : got == -2;
       if (!fit)
-        report(index, fmt::format("return {} is {} by the schema {}, which does not go with the return count {}", i,
+        report(index, fmt::format("return {} is {} by the schema {}, which does not match the return count {}", i,
                                   describe({kind, false}), c10::str(node.op.schema()), got));
     }
   }
@@ -215,8 +216,8 @@ class Checker {
     for (size_t i = 0; i < slots.size(); ++i) {
       const bool fit = std::find(allowed.begin(), allowed.end(), slots[i].kind) != allowed.end();
       if (!fit)
-        report({}, fmt::format("{} {} '{}' has the slot kind '{}', which is none of an {}", side, i, slots[i].path,
-                               slot_kind_name(slots[i].kind), side));
+        report({}, fmt::format("{} {} '{}' has the slot kind '{}', which does not exist for an {}", side, i,
+                               slots[i].path, slot_kind_name(slots[i].kind), side));
     }
   }
 

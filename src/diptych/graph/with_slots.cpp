@@ -9,10 +9,9 @@ namespace diptych::detail {
 namespace {
 
 void check_type(const char* what, size_t index, const Slot& slot, const TensorMeta& got, const TensorMeta& expected) {
-  DIPTYCH_CHECK(
-      got.dtype == expected.dtype && got.device == expected.device && got.sizes == expected.sizes,
-      "[with_slots_of] {} {} ('{}') is {}, expected {}; keep dtypes and sizes of the graph that it was made from", what,
-      index, slot.path, type_string(got), type_string(expected));
+  DIPTYCH_CHECK(got.dtype == expected.dtype && got.device == expected.device && got.sizes == expected.sizes,
+                "[with_slots_of] {} {} ('{}') is {}, expected {}; keep the dtypes and sizes of the source graph", what,
+                index, slot.path, type_string(got), type_string(expected));
 }
 
 }  // namespace
@@ -21,11 +20,10 @@ Graph with_slots_of(const Graph& graph, const Graph& like, const std::vector<at:
   const size_t num_inputs = like.inputs().size();
   const auto num_outputs = static_cast<size_t>(std::count_if(like.outputs().begin(), like.outputs().end(),
                                                              [](Value value) { return static_cast<bool>(value); }));
-  DIPTYCH_CHECK(
-      graph.inputs().size() == num_inputs + constants.size() && graph.outputs().size() == num_outputs,
-      "[with_slots_of] the graph has {} inputs, {} of them constants, and {} outputs, expected {} inputs besides "
-      "constants and {} outputs; keep those of the graph that it was made from",
-      graph.inputs().size(), constants.size(), graph.outputs().size(), num_inputs, num_outputs);
+  DIPTYCH_CHECK(graph.inputs().size() == num_inputs + constants.size() && graph.outputs().size() == num_outputs,
+                "[with_slots_of] the graph has {} inputs, {} of them constants, and {} outputs, expected {} inputs "
+                "besides constants and {} outputs; keep those of the source graph",
+                graph.inputs().size(), constants.size(), graph.outputs().size(), num_inputs, num_outputs);
   Rewriter rewriter(graph);
   for (size_t i = 0; i < num_inputs; ++i) {
     const Slot& slot = like.input_slots()[i];

@@ -160,11 +160,10 @@ class Scan {
     Tensors results = combine_(earlier, later);
     DIPTYCH_ASSERT(results.size() == earlier.size(), "got {} tensors for {} leaves", results.size(), earlier.size());
     for (size_t i = 0; i < earlier.size(); ++i) {
-      DIPTYCH_CHECK(
-          version_of(earlier[i]) == versions[2 * i] && version_of(later[i]) == versions[2 * i + 1],
-          "[associative_scan] f changed its argument '{}' in place, expected it unchanged, as it is a part of "
-          "xs or of the result; use the operator without the underscore, or change a clone",
-          paths_[i]);
+      DIPTYCH_CHECK(version_of(earlier[i]) == versions[2 * i] && version_of(later[i]) == versions[2 * i + 1],
+                    "[associative_scan] f changed its argument '{}' in place, but that is a part of xs or of the "
+                    "result; use the operator without the underscore, or change a clone",
+                    paths_[i]);
       check_result(i, earlier[i], results[i]);
     }
     return results;
@@ -179,7 +178,7 @@ class Scan {
             ? fmt::format("combine element by element along dim {}, and keep the other dimensions",
                           sequences_[leaf].dim())
             : "convert it in f with to(), or convert that leaf of xs";
-    throw_user_error(fmt::format("[associative_scan] f returned '{}' as {}, expected {} as it was given; {}",
+    throw_user_error(fmt::format("[associative_scan] f returned '{}' as {}, expected {}, the type that it got; {}",
                                  paths_[leaf], type_of(got), type_of(expected), remedy));
   }
 
@@ -194,14 +193,12 @@ int64_t dim_of(const at::Tensor& leaf, const std::string& path, int64_t dim) {
                 "[associative_scan] got an undefined tensor as '{}', expected a sequence; pass a defined tensor, or an "
                 "absent std::optional",
                 path);
-  DIPTYCH_CHECK(
-      leaf.dim() > 0,
-      "[associative_scan] got '{}' as {}, which has no dimension, expected a sequence along dim {}; unsqueeze "
-      "and expand it, or let f capture it",
-      path, type_of(leaf), dim);
+  DIPTYCH_CHECK(leaf.dim() > 0,
+                "[associative_scan] got '{}' as {}, a scalar, expected a sequence along dim {}; unsqueeze and expand "
+                "it, or let f capture it",
+                path, type_of(leaf), dim);
   DIPTYCH_CHECK(dim >= -leaf.dim() && dim < leaf.dim(),
-                "[associative_scan] got dim {}, which '{}', {}, does not have, expected {} to {}; pass another dim, or "
-                "move the sequence's dimension there",
+                "[associative_scan] got dim {}, which '{}', {}, does not have, expected {} to {}; pass another dim",
                 dim, path, type_of(leaf), -leaf.dim(), leaf.dim() - 1);
   return dim < 0 ? dim + leaf.dim() : dim;
 }
@@ -213,11 +210,11 @@ std::vector<Sequence> sequences_of(const Tensors& xs, const std::vector<std::str
   std::vector<Sequence> sequences;
   for (size_t i = 0; i < xs.size(); ++i) {
     sequences.emplace_back(dim_of(xs[i], paths[i], options.dim), options.reverse);
-    DIPTYCH_CHECK(
-        sequences[i].length(xs[i]) == sequences[0].length(xs[0]),
-        "[associative_scan] got '{}' as {}, of length {} along dim {}, expected {} as '{}' has; give all leaves "
-        "one length, or let f capture what is no sequence",
-        paths[i], type_of(xs[i]), sequences[i].length(xs[i]), options.dim, sequences[0].length(xs[0]), paths[0]);
+    DIPTYCH_CHECK(sequences[i].length(xs[i]) == sequences[0].length(xs[0]),
+                  "[associative_scan] got '{}' as {}, of length {} along dim {}, expected {}, the length of '{}'; give "
+                  "all leaves one length, or let f capture what is not a sequence",
+                  paths[i], type_of(xs[i]), sequences[i].length(xs[i]), options.dim, sequences[0].length(xs[0]),
+                  paths[0]);
   }
   return sequences;
 }
@@ -235,7 +232,7 @@ Tensors associative_scan_flat(FlatCombine combine, const Tensors& xs, const std:
 
 void throw_combined_structure(const TreeSpec& expected, const TreeSpec& got) {
   throw_user_error(
-      fmt::format("[associative_scan] f got and returned different structures: {}; return what it was given, combined",
+      fmt::format("[associative_scan] f got and returned different structures: {}; return the structure that it got",
                   first_difference(expected, got).value_or("equal")));
 }
 

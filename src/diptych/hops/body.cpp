@@ -66,8 +66,8 @@ void check_no_history_of_its_own(const ForwardPlan& plan, bool any_requires_grad
   own.erase(std::remove_if(own.begin(), own.end(), [&](size_t slot) { return slot >= plan.output_paths.size(); }),
             own.end());
   DIPTYCH_CHECK(own.empty(),
-                "[{}] the body returns '{}', which requires grad by a leaf that the body makes itself, so that nobody "
-                "could take the gradient; return detach() of it, or make the leaf outside the body",
+                "[{}] the body returns '{}', which requires grad through a leaf that the body makes itself, so no "
+                "caller could get that gradient; return detach() of it, or make the leaf outside the body",
                 name, plan.output_paths[own.front()]);
 }
 
@@ -120,7 +120,7 @@ std::shared_ptr<SharedCapture> Body::capture_that_covers(const std::vector<bool>
   }
   DIPTYCH_CHECK(covers,
                 "[{}] the body changes a tensor in place where autograd does not see it (under no_grad, or through "
-                "detach()), so that its graph alone does not tell its derivative; use an out-of-place operator there",
+                "detach()), so its derivative does not follow from its graph; use an out-of-place operator there",
                 graph_->name());
   return capture_;
 }
@@ -129,8 +129,8 @@ std::shared_ptr<SharedCapture> Body::capture_with(const std::vector<bool>& requi
   if (capture_ && requires_grad == traced_requires_grad_) return capture_;
   if (rewrites_history_) return capture_that_covers(requires_grad);
   DIPTYCH_CHECK(!has_custom_function(),
-                "[{}] the body calls a torch::autograd::Function, whose backward is known only for the inputs that it "
-                "was captured with; pass tensors that require grad alike",
+                "[{}] the body calls a torch::autograd::Function, whose backward is known only for inputs with the "
+                "requires_grad that they were captured with; pass tensors that require grad in the same places",
                 graph_->name());
   std::vector<at::Tensor> placeholders;
   std::vector<std::string> paths;
@@ -155,12 +155,12 @@ std::shared_ptr<const BodyPair> Body::pair(const std::vector<bool>& requires_gra
     if (fits && known.create_graph == create_graph) return known.pair;
   }
   DIPTYCH_CHECK(!create_graph || !has_custom_function(),
-                "[{}] the body calls a torch::autograd::Function, whose backward is not differentiated again; use "
+                "[{}] the body calls a torch::autograd::Function, whose backward can't be differentiated again; use "
                 "custom_vjp, or call backward without create_graph",
                 graph_->name());
   DIPTYCH_CHECK(!create_graph || !capture_ || !capture_->capture.plan().hides_history,
                 "[{}] the body changes a tensor in place where autograd does not see it (under no_grad, or through "
-                "detach()), so that its backward can't be differentiated again; use an out-of-place operator there",
+                "detach()), so its backward can't be differentiated again; use an out-of-place operator there",
                 graph_->name());
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   auto pair = std::make_shared<const BodyPair>(capture_with(requires_grad), num_results(), num_carries, create_graph,

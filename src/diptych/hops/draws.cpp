@@ -20,11 +20,10 @@ std::vector<size_t> drawing_nodes(const Graph& body) {
 void check_samples_only(const Graph& body, const Node& node) {
   if (node.op.is_hop() || node.outputs.size() == 1) return;
   for (const Value output : node.outputs) {
-    DIPTYCH_CHECK(
-        !output || !body.meta(output).requires_grad,
-        "[hops] {} draws random numbers and computes with them at once, so that a body which calls it can't be "
-        "differentiated; draw a mask with bernoulli and multiply instead",
-        detail::with_scope(node.op.name(), node.provenance.scope));
+    DIPTYCH_CHECK(!output || !body.meta(output).requires_grad,
+                  "[hops] {} draws random numbers and computes with them in one operator, so a body that calls it "
+                  "can't be differentiated; draw a mask with bernoulli and multiply instead",
+                  detail::with_scope(node.op.name(), node.provenance.scope));
   }
 }
 

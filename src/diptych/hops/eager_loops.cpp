@@ -105,7 +105,7 @@ Tensors scan_in_eager(const FlatFunction& step, const Flattened& init, const Fla
 
 void check_condition(const TensorMeta& truth) {
   DIPTYCH_CHECK(truth.numel() == 1,
-                "[while_loop] the condition gives {}, expected one element; compare, or reduce with any() or all()",
+                "[while_loop] the condition returns {}, expected one element; compare, or reduce with any() or all()",
                 type_string(contiguous(truth)));
 }
 

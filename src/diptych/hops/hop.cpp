@@ -36,7 +36,7 @@ const HigherOrderOperator& operator_of(const HopSchema& schema) {
     if (&op->schema() == &schema) return *op;
   }
   throw UserError(
-      fmt::format("[hops] hop.{} has no rules here; call register_hop() with its operator first", schema.name()));
+      fmt::format("[hops] hop.{} has no registered rules; call register_hop() with its operator first", schema.name()));
 }
 
 std::vector<at::Tensor> tensors_of(std::vector<c10::IValue>&& operands) {
@@ -103,15 +103,15 @@ HigherOrderOperator::HigherOrderOperator(std::string_view declaration, std::vect
     : schema_(add_hop_schema(declaration, std::move(bodies))) {}
 
 std::unique_ptr<Derivative> HigherOrderOperator::differentiate(const Hop&, const std::vector<bool>&, bool) const {
-  throw UserError(fmt::format("[{}] hop.{} has no derivative; give its operator one (differentiate)", schema_->name(),
-                              schema_->name()));
+  throw UserError(fmt::format("[{}] hop.{} has no derivative; implement its operator's differentiate()",
+                              schema_->name(), schema_->name()));
 }
 
 HigherOrderOperator::LiftedDraws HigherOrderOperator::lift_draws(const Hop& hop) const {
-  throw UserError(fmt::format(
-      "[{}] the body draws random numbers, and gradients are to flow through it, which hop.{} does not support; draw "
-      "outside and pass the numbers in",
-      schema_->name(), schema_->name()));
+  throw UserError(
+      fmt::format("[{}] the body draws random numbers and gradients flow through it, which hop.{} does not support; "
+                  "draw outside and pass the numbers in",
+                  schema_->name(), schema_->name()));
 }
 
 void register_hop(const HigherOrderOperator& op) {

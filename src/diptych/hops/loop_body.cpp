@@ -162,11 +162,11 @@ void Capturer::check_draws(const std::shared_ptr<const Body>& body) const {
   for (std::vector<Layouts> seen; std::find(seen.begin(), seen.end(), layouts(carries)) == seen.end();) {
     seen.push_back(layouts(carries));
     const auto as_they_come = seen.back() == layouts(carries_) ? body : capture(carries);
-    DIPTYCH_CHECK(draw_alike(*as_they_come->graph(), *body->graph()),
-                  "[{}] the body draws random numbers for a tensor that is laid out as a carry is, and a carry is not "
-                  "contiguous, so that they would not be those of the loop written out; start with contiguous(), and "
-                  "have the body return contiguous carries",
-                  who_);
+    DIPTYCH_CHECK(
+        draw_alike(*as_they_come->graph(), *body->graph()),
+        "[{}] the body draws random numbers into the layout of a carry that is not contiguous, so they would differ "
+        "from those of the loop written out; start with contiguous(), and have the body return contiguous carries",
+        who_);
     for (size_t i = 0; i < carries.size(); ++i) carries[i].strides = as_they_come->result(i).strides;
   }
 }
@@ -195,8 +195,8 @@ void Capturer::check_memory_is_its_own(const at::Tensor& buffer, const std::stri
 void check_carry(const char* who, const std::string& path, const TensorMeta& before, const TensorMeta& after) {
   const bool fits = before.dtype == after.dtype && before.sizes == after.sizes && before.device == after.device;
   DIPTYCH_CHECK(fits,
-                "[{}] '{}' is {} at first, but the body makes it {}; a carry keeps its sizes, dtype and device, so "
-                "start with such a tensor, or convert what the body returns",
+                "[{}] '{}' is {} at first, but the body returns it as {}; a carry must keep its sizes, dtype and "
+                "device, so start with such a tensor, or convert what the body returns",
                 who, path, type_string(contiguous(before)), type_string(contiguous(after)));
 }
 

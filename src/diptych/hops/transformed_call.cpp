@@ -40,8 +40,8 @@ void check_plain(std::string_view who, const Flattened& arguments) {
   auto why = transform_of(arguments);
   if (!why && thread_may_transform()) why = transform_of_keys_and_modes();
   DIPTYCH_CHECK(!why,
-                "[{}] {}, expected plain tensors and no mode, as a graph stands for nothing else; call the function "
-                "itself there, or pass plain tensors, such as x.as_subclass(torch.Tensor)",
+                "[{}] {}, expected plain tensors and no mode, because a graph represents nothing else; call the "
+                "function itself there, or pass plain tensors, such as x.as_subclass(torch.Tensor)",
                 who, why.value_or(""));
 }
 

@@ -74,8 +74,9 @@ class BoxedCaller final : public Caller {
       return;
     }
     auto tensors = result.toTensorVector();
-    DIPTYCH_ASSERT(tensors.size() == static_cast<size_t>(form), "{} returned a list of {} tensors, the graph says {}",
-                   toString(handle_.operator_name()), tensors.size(), form);
+    DIPTYCH_ASSERT(tensors.size() == static_cast<size_t>(form),
+                   "{} returned a list of {} tensors, expected {} by the graph", toString(handle_.operator_name()),
+                   tensors.size(), form);
     for (auto& tensor : tensors) put(frame, outputs_[next++], std::move(tensor));
   }
 
@@ -130,7 +131,7 @@ class HopCaller final : public Caller {
     std::vector<c10::IValue> operands;
     arguments_.push(frame, operands);
     auto results = (*kernels_.find(frame))(std::move(operands), *frame.options);
-    DIPTYCH_ASSERT(results.size() == outputs_.size(), "{} returned {} tensors, the graph says {}", name_,
+    DIPTYCH_ASSERT(results.size() == outputs_.size(), "{} returned {} tensors, expected {} by the graph", name_,
                    results.size(), outputs_.size());
     for (size_t i = 0; i < results.size(); ++i) put(frame, outputs_[i], std::move(results[i]));
   }

@@ -19,10 +19,9 @@ void Profile::add(const std::vector<ProfileRow>& run) {
     rows_ = run;
     return;
   }
-  DIPTYCH_ASSERT(rows_.size() == run.size(), "a profile of {} nodes was given a run of {}", rows_.size(), run.size());
+  DIPTYCH_ASSERT(rows_.size() == run.size(), "a profile of {} nodes got a run of {}", rows_.size(), run.size());
   for (size_t i = 0; i < run.size(); ++i) {
-    DIPTYCH_ASSERT(rows_[i].node == run[i].node, "a profile of '{}' was given a run of '{}'", rows_[i].node,
-                   run[i].node);
+    DIPTYCH_ASSERT(rows_[i].node == run[i].node, "a profile of '{}' got a run of '{}'", rows_[i].node, run[i].node);
     rows_[i].call = run[i].call;
     rows_[i].calls += run[i].calls;
     rows_[i].total_ns += run[i].total_ns;

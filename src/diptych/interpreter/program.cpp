@@ -154,7 +154,7 @@ bool Program::Plan::is_made_for(const std::vector<at::Tensor>& inputs, const Fra
 void Program::Plan::check_outputs(const Frame& frame, size_t index) const {
   const Node& node = graph.nodes()[index];
   const auto& outputs = compiled.steps[index].outputs;
-  DIPTYCH_ASSERT(outputs.size() == node.outputs.size(), "{} has {} results, the plan says {}", node.op.name(),
+  DIPTYCH_ASSERT(outputs.size() == node.outputs.size(), "{} has {} results, expected {} by the plan", node.op.name(),
                  node.outputs.size(), outputs.size());
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (outputs[i] < 0 || !frame.registers[outputs[i]].defined()) continue;

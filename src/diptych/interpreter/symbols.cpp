@@ -66,7 +66,7 @@ std::vector<int64_t> SymbolBinder::observe(const std::vector<at::Tensor>& inputs
       continue;
     }
     DIPTYCH_CHECK(static_cast<size_t>(tensor.dim()) > dimension.dimension,
-                  "[interpreter] {} is missing: the tensor has {} dimensions; pass one of the rank that was traced",
+                  "[interpreter] {} is missing: the tensor has {} dimensions; pass one of the traced rank",
                   describe(dimension), tensor.dim());
     observed.push_back(tensor.size(static_cast<int64_t>(dimension.dimension)));
   }
@@ -92,7 +92,7 @@ bool SymbolBinder::solve_one(const Dimension& dimension, int64_t observed,
   if (slope == 0 || at(2) - base != 2 * slope) return false;
   const int64_t distance = observed * dimension.scale - base;
   DIPTYCH_CHECK(distance % slope == 0,
-                "[interpreter] {} is {}, which no value of {} gives; pass sizes of the traced form",
+                "[interpreter] {} is {}, which no value of {} yields; pass sizes of the traced form",
                 describe(dimension), observed, unknown);
   known[unknown] = distance / slope;
   return true;
@@ -134,8 +134,8 @@ std::map<std::string, int64_t> SymbolBinder::solve(const std::vector<int64_t>& o
     if (observed[i] < 0 || !is_known) continue;
     const int64_t expected = dimension.size.evaluate(known);
     DIPTYCH_CHECK(expected == observed[i],
-                  "[interpreter] {} is {}, expected {} by the other inputs; pass sizes that agree", describe(dimension),
-                  observed[i], expected);
+                  "[interpreter] {} is {}, expected {} from the other inputs; pass sizes that agree",
+                  describe(dimension), observed[i], expected);
   }
   return known;
 }

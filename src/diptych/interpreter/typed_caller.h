@@ -122,7 +122,7 @@ void store_all(Frame& frame, const OutputRegisters& outputs, std::tuple<Tensors.
   (std::index_sequence_for<Tensors...>{});
 }
 inline void store_all(Frame& frame, const OutputRegisters& outputs, std::vector<at::Tensor>&& results) {
-  DIPTYCH_ASSERT(results.size() == outputs.size(), "a list came back with {} tensors, the graph says {}",
+  DIPTYCH_ASSERT(results.size() == outputs.size(), "a list came back with {} tensors, expected {} by the graph",
                  results.size(), outputs.size());
   for (size_t i = 0; i < results.size(); ++i) store(frame, outputs, i, std::move(results[i]));
 }

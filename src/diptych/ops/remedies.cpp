@@ -12,10 +12,10 @@ struct Remedy {
 };
 
 constexpr std::string_view kKeepTheShape =
-    "its result has as many elements as the mask has true ones; keep the shape with where() or masked_fill(), multiply "
-    "by the mask, or call it outside the traced function";
+    "the size of its result is the number of true elements of the mask; keep the shape with where() or masked_fill(), "
+    "multiply by the mask, or call it outside the traced function";
 constexpr std::string_view kCountOutside =
-    "the size of its result is a value; call it outside the traced function and pass its result";
+    "the size of its result depends on values; call it outside the traced function and pass its result";
 constexpr std::string_view kKeepInTensors =
     "keep the decision in tensors (where, masking, cond; index_select or gather for an index that is a tensor), or "
     "move "
@@ -35,7 +35,7 @@ constexpr Remedy kRemedies[] = {
     {"aten::nonzero", kKeepTheShape},
     {"aten::nonzero_numpy", kKeepTheShape},
     {"aten::one_hot", "compare with the classes: indices.unsqueeze(-1) == arange(number of classes)"},
-    {"aten::repeat_interleave", "repeat each element as often as every other, by a number, or call it outside"},
+    {"aten::repeat_interleave", "repeat all elements equally often, by a number, or call it outside"},
     {"aten::tensor_split", "pass the indices as integers"},
     {"aten::unique_consecutive", kCountOutside},
     {"aten::unique_dim", kCountOutside},

@@ -39,8 +39,8 @@ bool scattered(Arguments arguments, ResultShape& result) {
 
 bool refuse(const c10::OperatorHandle& op, c10::Stack& /*stack*/) {
   throw_user_error(fmt::format(
-      "[trace] {} has no shape rule, and asking its kernel would call the other processes; use all_reduce, broadcast, "
-      "all_gather_into_tensor or reduce_scatter_tensor, or call it outside the traced function",
+      "[trace] {} has no shape rule, and running its kernel would contact the other processes; use all_reduce, "
+      "broadcast, all_gather_into_tensor or reduce_scatter_tensor, or call it outside the traced function",
       c10::toString(op.operator_name())));
 }
 

@@ -24,7 +24,7 @@ void check_shapes_stay(const ForwardPlan& plan, const Graph& forward, const std:
         mutation.geometry.value_or(Geometry{primal.sizes().vec(), primal.strides().vec()});
     DIPTYCH_CHECK(primal.sizes().equals(sizes) && primal.strides().equals(strides) && offset == 0,
                   "[capture] the function changes the shape of '{}' in place, from [{}] to [{}], which the graphs of a "
-                  "pair can't do to a caller's tensor; use an operator that is not in place, or aot_function()",
+                  "pair can't do to a caller's tensor; use an out-of-place operator, or aot_function()",
                   path, fmt::join(primal.sizes(), ","), fmt::join(sizes, ","));
   }
 }
@@ -86,7 +86,7 @@ std::vector<at::Tensor> Pair::backward_call(std::vector<at::Tensor> residuals,
                 split.layout.num_tangents);
   for (size_t i = 0; i < tangents.size(); ++i) {
     DIPTYCH_CHECK(tangents[i].defined(),
-                  "[backward_call] tangent {} ({}) is undefined; pass zeros where nothing flows in", i,
+                  "[backward_call] tangent {} ({}) is undefined; pass zeros where no gradient flows in", i,
                   backward.input_slots()[num_residuals + i].path);
     detail::check_fits("backward_call", "tangent", i, backward.input_slots()[num_residuals + i], tangents[i],
                        backward.meta(backward.inputs()[num_residuals + i]));

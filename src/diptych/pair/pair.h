@@ -58,7 +58,7 @@ template <class F, class... A>
 Pair capture_with(const AotOptions& options, F&& function, A&&... arguments) {
   using Result = std::decay_t<decltype(function(std::declval<std::remove_cvref_t<A>&>()...))>;
   static_assert(!std::is_void_v<Result>,
-                "The function returns nothing; a captured function returns at least one tensor.");
+                "The function returns nothing; a captured function must return at least one tensor.");
   const Flattened flat = detail::flatten_arguments(options.argument_names, arguments...);
   detail::check_plain("capture", flat);
   std::shared_ptr<Result> example;

@@ -44,7 +44,7 @@ Graph graph_of(const std::vector<at::Tensor>& tensors) {
 
 [[noreturn]] void refuse_pair(const std::string& reason) {
   detail::throw_user_error(
-      fmt::format("[make_pair] the graphs are no pair: {}; pass a forward and its backward", reason));
+      fmt::format("[make_pair] the graphs are not a pair: {}; pass a forward and its backward", reason));
 }
 
 void check_order(std::string_view what, const std::vector<Slot>& slots, const std::vector<SlotKind>& kinds) {
@@ -101,7 +101,7 @@ void check_tangents(const Graph& forward, const Graph& backward, const std::vect
   for (size_t i = 0; i < outputs.size(); ++i) {
     const Value output = forward.outputs()[outputs[i]];
     const Slot& slot = backward.input_slots()[first + i];
-    if (!output) refuse_pair(fmt::format("the tangent '{}' belongs to an output that is none", slot.path));
+    if (!output) refuse_pair(fmt::format("the tangent '{}' belongs to an output that does not exist", slot.path));
     check_types(slot, forward.meta(output), backward.meta(backward.inputs()[first + i]), Strides::kFree);
   }
 }
@@ -112,8 +112,8 @@ void check_gradients(const Graph& forward, const Graph& backward) {
   if (backward.inputs().empty() && gradients.empty()) return;  // nothing is differentiated
   if (gradients.size() != inputs.size()) {
     refuse_pair(
-        fmt::format("the backward graph gives {} gradients for {} forward inputs, expected one each, none where "
-                    "nothing flows",
+        fmt::format("the backward graph returns {} gradients for {} forward inputs, expected one each (none where no "
+                    "gradient flows)",
                     gradients.size(), inputs.size()));
   }
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -170,12 +170,12 @@ Pair load_pair(const std::string& path) {
   const GraphFile file = load(path, find_hop);
   const auto kind = file.metadata.find("kind");
   DIPTYCH_CHECK(kind != file.metadata.end() && kind->second == "pair",
-                "[load_pair] '{}' holds graphs that are no pair; read it with load()", path);
+                "[load_pair] '{}' holds graphs that are not a pair; read it with load()", path);
   const Graph& constants = file.graph("free_variables");
   std::vector<at::Tensor> free_variables;
   for (const Value value : constants.outputs()) {
     DIPTYCH_CHECK(value && constants.info(value).kind == ValueInfo::Kind::kConstant,
-                  "[load_pair] '{}' holds the free variable {} as no tensor; save the pair again", path,
+                  "[load_pair] '{}' does not hold the free variable {} as a tensor; save the pair again", path,
                   free_variables.size());
     free_variables.push_back(constants.constants()[constants.info(value).index]);
   }

@@ -39,10 +39,10 @@ void check_all_taken(const NamedTensors& tensors, std::string_view prefix, const
                      std::string_view argument) {
   for (const auto& [name, tensor] : tensors) {
     if (name.substr(0, prefix.size()) != prefix || taken.count(name) > 0) continue;
-    throw UserError(fmt::format(
-        "[tensors_of_argument] the tensor '{}' belongs to no slot of the argument '{}'; use the pair that it was saved "
-        "for, or leave it out",
-        name, argument));
+    throw UserError(
+        fmt::format("[tensors_of_argument] the tensor '{}' does not belong to a slot of the argument '{}'; use the "
+                    "pair that it was saved for, or leave it out",
+                    name, argument));
   }
 }
 

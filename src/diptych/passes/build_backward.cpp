@@ -154,8 +154,8 @@ class BackwardBuilder {
     Node node = source_.nodes()[run.node];
     if (analysis_.place(run.node) == Place::kForward) {
       DIPTYCH_CHECK(!has_effect(node),
-                    "[split_joint] the backward of '{}' needs the result of {}, which must not run twice; the "
-                    "partitioner must choose to save it",
+                    "[split_joint] the backward of '{}' needs the result of {}, which must not run twice; have the "
+                    "partitioner save it",
                     source_.name(), node.op.name());
       static const InternedString kOrigin("recompute");
       node.provenance.origin = kOrigin;

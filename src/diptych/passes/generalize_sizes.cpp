@@ -197,7 +197,7 @@ std::vector<Range> spanned(const std::vector<SymbolValues>& points, size_t num_s
 std::optional<GeneralizedSizes> Search::unify_within(const std::vector<Range>& ranges, std::string& why) {
   auto points = points_in(ranges);
   if (!points) {
-    why = "there are too few sizes between those that were met to tell";
+    why = "there are too few sizes between those seen so far to decide";
     return std::nullopt;
   }
   for (size_t s = 0; s < ranges.size(); ++s) {
@@ -285,7 +285,7 @@ std::optional<GeneralizedSizes> Search::unify_alike(std::string& why) {
     if (is_alike(point)) points.push_back(point);
   }
   if (points.size() < wanted) {
-    why = "there are too few sizes at which the function makes the same graphs";
+    why = "there are too few sizes at which the function produces the same graphs";
     return std::nullopt;
   }
   auto result = unify(points, why);
@@ -305,7 +305,7 @@ std::optional<GeneralizedSizes> Search::unify(const std::vector<SymbolValues>& p
   for (const SymbolValues& point : points) {
     const auto& traced = graphs_at(point);
     if (!traced || traced->size() != by_graph.size()) {
-      why = "the function can't be traced, or makes other graphs, at a size in between";
+      why = "the function can't be traced, or produces other graphs, at a size in between";
       return std::nullopt;
     }
     for (size_t i = 0; i < by_graph.size(); ++i) by_graph[i].push_back((*traced)[i]);

@@ -17,7 +17,7 @@ JointAnalysis::JointAnalysis(const Joint& joint) : joint_(joint) {
   const auto& layout = joint.layout;
   DIPTYCH_ASSERT(graph().inputs().size() == layout.num_primals() + layout.num_tangents &&
                      graph().outputs().size() >= layout.num_forward_outputs(),
-                 "joint graph '{}' has {} inputs and {} outputs, which its layout does not fit", graph().name(),
+                 "joint graph '{}' has {} inputs and {} outputs, which do not match its layout", graph().name(),
                  graph().inputs().size(), graph().outputs().size());
   find_places();
   find_roots();

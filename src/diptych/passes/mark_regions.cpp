@@ -39,8 +39,8 @@ void check_policies(const Graph& graph, const CheckpointedRegions& regions) {
     if (!policy.residual_names.empty() && known.empty()) known = known_names(graph, regions.input_names);
     for (const auto& name : policy.residual_names) {
       DIPTYCH_CHECK(std::find(known.begin(), known.end(), name) != known.end(),
-                    "[checkpoint] region '{}' saves the residual '{}', a name that no value carries; known names: {}; "
-                    "give it to the value with name_residual(), or correct it",
+                    "[checkpoint] region '{}' saves the residual '{}', but no value has that name; known names: {}; "
+                    "name the value with name_residual(), or correct the name",
                     path.str(), name, known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", ")));
     }
   }

@@ -37,7 +37,8 @@ Graph forward_graph(const JointAnalysis& analysis, const std::vector<Value>& sav
 void check_choice(const JointAnalysis& analysis, const std::vector<Value>& saved, const std::string& name) {
   for (const Value value : saved) {
     DIPTYCH_CHECK(value && static_cast<size_t>(value.id) < analysis.graph().num_values(),
-                  "[split_joint] the partitioner '{}' chose %{}, which is no value of the joint graph", name, value.id);
+                  "[split_joint] the partitioner '{}' chose %{}, which is not a value of the joint graph", name,
+                  value.id);
     DIPTYCH_CHECK(!analysis.is_late(value),
                   "[split_joint] the partitioner '{}' chose to save %{} : {}, which exists only in the backward pass; "
                   "choose values that do not depend on a tangent",

@@ -134,7 +134,7 @@ std::optional<Sizes> Unifier::try_fit(const Values& values, std::string& misfit)
     }
     const auto size = fitter_.fit(entry);
     if (!size) {
-      misfit = fmt::format("{} to {} is no polynomial", entry.front(), entry.back());
+      misfit = fmt::format("{} to {} is not a polynomial", entry.front(), entry.back());
       return std::nullopt;
     }
     sizes.push_back(*size);
@@ -160,7 +160,7 @@ Operand Unifier::fit_number(const Number& number, const std::string& where) cons
   for (const Graph& graph : graphs_) values.push_back(number(graph).toDouble());
   const auto found = fitter_.fit_number(values);
   if (!found) {
-    throw Different{fmt::format("{}: {} to {} is no known function of sizes", where, values.front(), values.back())};
+    throw Different{fmt::format("{}: {} to {} is not a known function of sizes", where, values.front(), values.back())};
   }
   return *found;
 }

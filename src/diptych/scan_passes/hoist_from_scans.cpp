@@ -144,7 +144,7 @@ class Hoister {
     const auto [entry, is_new] = known_.try_emplace(value.id);
     if (is_new) {
       const auto& info = body_.info(value);
-      DIPTYCH_ASSERT(info.kind == ValueInfo::Kind::kConstant, "%{} is hoisted before what it is made of", value.id);
+      DIPTYCH_ASSERT(info.kind == ValueInfo::Kind::kConstant, "%{} is hoisted before its operands", value.id);
       entry->second = {edit_.outer().graph().add_constant(body_.constants()[info.index]), false};
     }
     return entry->second;
@@ -164,7 +164,7 @@ class Hoister {
     auto emitter = edit_.emitter(node);
     auto outputs = batch_node(
         emitter, body_, node, [&](Value value) { return find(value); }, edit_.attributes.length);
-    DIPTYCH_ASSERT(outputs.has_value(), "{} was planned to run before its scan, and has no rule", node.op.name());
+    DIPTYCH_ASSERT(outputs.has_value(), "{} was planned to run before its scan but has no rule", node.op.name());
     return std::move(*outputs);
   }
 

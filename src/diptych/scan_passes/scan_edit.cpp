@@ -154,7 +154,7 @@ ScanAttributes ScanEdit::settled_attributes() const {
   for (const Stack& stack : stacks) {
     const auto found = std::find_if(carries.begin(), carries.end(),
                                     [&](const Carry& carry) { return stack.front && carry.in == stack.front; });
-    DIPTYCH_ASSERT(!stack.front || found != carries.end(), "a stack has a carry in front that is none");
+    DIPTYCH_ASSERT(!stack.front || found != carries.end(), "a stack has a front that is not a carry");
     settled.fronts.push_back(stack.front ? found - carries.begin() : kNoFront);
   }
   return settled;

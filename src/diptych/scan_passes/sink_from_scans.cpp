@@ -94,7 +94,7 @@ class Sinker {
     auto emitter = edit_.emitter(node);
     const auto outputs = batch_node(
         emitter, body_, node, [&](Value value) { return find(value); }, edit_.attributes.length);
-    DIPTYCH_ASSERT(outputs.has_value(), "{} was planned to run after its scan, and has no rule", node.op.name());
+    DIPTYCH_ASSERT(outputs.has_value(), "{} was planned to run after its scan but has no rule", node.op.name());
     for (size_t i = 0; i < outputs->size(); ++i) {
       if (node.outputs[i]) known_[node.outputs[i].id] = {(*outputs)[i], true};
     }

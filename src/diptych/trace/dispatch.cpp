@@ -49,8 +49,8 @@ void refuse_unsupported(const c10::OperatorHandle& op, const OperatorPlan& plan,
                 "outside the traced function",
                 with_place(op.operator_name()));
   DIPTYCH_CHECK(!plan.has_hidden_aliases,
-                "[trace] {} changes an argument or returns a view of one, and has no kernel for functionalization that "
-                "says how; use an operator that returns new tensors, or call it outside the traced function",
+                "[trace] {} changes an argument or returns a view of one, but has no functionalization kernel; use an "
+                "operator that returns new tensors, or call it outside the traced function",
                 with_place(op.operator_name()));
   DIPTYCH_CHECK(!plan.reads_values && !selects_by_mask(plan, stack),
                 "[trace] {} needs the values of a tensor, which are not known while tracing; {}",
@@ -66,8 +66,8 @@ void refuse_draw_with_gaps(const c10::OperatorHandle& op, const OperatorPlan& pl
   const auto order = MemoryOrder(self.strides()).order;  // the tensor of the graph keeps it
   const bool becomes_contiguous = !self.is_contiguous() && std::is_sorted(order.begin(), order.end());
   DIPTYCH_CHECK(!becomes_contiguous || self.numel() < kAtOnce || !self.device().is_cpu(),
-                "[trace] {} draws into a tensor with gaps, for which eager's kernel draws other numbers than for one "
-                "without; copy_ the result of randn into it",
+                "[trace] {} draws into a tensor with gaps, where eager's kernel draws other numbers than for a dense "
+                "one; copy_ the result of randn into it",
                 with_place(op.operator_name()));
 }
 

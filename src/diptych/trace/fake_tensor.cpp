@@ -116,8 +116,8 @@ FakeTensorImpl* as_fake(const at::Tensor& tensor) {
   c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
   if (impl->key_set().has(c10::DispatchKey::Functionalize)) {
     DIPTYCH_CHECK(typeid(*impl) == typeid(at::FunctionalTensorWrapper),
-                  "[trace] a tensor that the traced function captures was given the data of one that the function "
-                  "computes (w.data = ...), which no graph can do to it; use w.copy_() under no_grad");
+                  "[trace] the traced function sets the data of a tensor that it captures to a tensor that it computes "
+                  "(w.data = ...), which a graph can't do; use w.copy_() under no_grad");
     const at::Tensor& inner = at::functionalization::impl::unsafeGetFunctionalWrapper(tensor)->value();
     if (!inner.defined()) return nullptr;
     impl = inner.unsafeGetTensorImpl();

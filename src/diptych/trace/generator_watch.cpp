@@ -102,8 +102,8 @@ void GeneratorWatch::check(const Graph& graph) {
   for (const auto& [impl, holder] : holders(graph)) {
     const auto generator = c10::intrusive_ptr<c10::GeneratorImpl>::reclaim_copy(const_cast<c10::GeneratorImpl*>(impl));
     DIPTYCH_CHECK(generator.use_count() > holder.count + 1,
-                  "[capture] {} draws from a generator that the function makes, which would go on in the next call "
-                  "where the function makes a new one; make it outside and pass it",
+                  "[capture] {} draws from a generator that the function makes anew at each call, while a graph would "
+                  "continue the first one; make it outside and pass it",
                   with_scope(holder.node->op.name(), holder.node->provenance.scope));
   }
 }

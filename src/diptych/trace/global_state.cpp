@@ -33,7 +33,7 @@ struct KernelMode {
 // uninitialized memory.
 constexpr KernelMode kKernelModes[] = {
     {"deterministic algorithms", [](const at::Context& context) { return context.deterministicAlgorithms(); }},
-    {"warnings alone of what is not deterministic",
+    {"warning only about nondeterministic operators",
      [](const at::Context& context) { return context.deterministicAlgorithmsWarnOnly(); }},
     {"filling of uninitialized memory",
      [](const at::Context& context) {
@@ -43,7 +43,7 @@ constexpr KernelMode kKernelModes[] = {
     {"deterministic MKL-DNN", [](const at::Context& context) { return context.deterministicMkldnn(); }},
     {"flash attention", [](const at::Context& context) { return context.userEnabledFlashSDP(); }},
     {"memory-efficient attention", [](const at::Context& context) { return context.userEnabledMemEfficientSDP(); }},
-    {"attention by plain operators", [](const at::Context& context) { return context.userEnabledMathSDP(); }},
+    {"the math kernel of attention", [](const at::Context& context) { return context.userEnabledMathSDP(); }},
     {"attention by cuDNN", [](const at::Context& context) { return context.userEnabledCuDNNSDP(); }},
     {"reduced precision in attention",
      [](const at::Context& context) { return context.allowFP16BF16ReductionMathSDP(); }},

@@ -61,10 +61,10 @@ bool run_meta_kernel(const c10::OperatorHandle& op, const c10::KernelFunction* k
     const std::string_view words = error.what();
     if (words.find("no fake impl registered") == std::string_view::npos) throw;
   }
-  detail::throw_user_error(fmt::format(
-      "[trace] {} has no fake kernel, so that nobody knows what its results look like; register one for meta tensors "
-      "(in Python with register_fake()), or call it outside the traced function",
-      with_place(op.operator_name())));
+  detail::throw_user_error(
+      fmt::format("[trace] {} has no fake kernel, so the sizes of its results are unknown; register one for meta "
+                  "tensors (in Python with register_fake()), or call it outside the traced function",
+                  with_place(op.operator_name())));
 }
 
 }  // namespace diptych::detail

@@ -112,15 +112,15 @@ class Example {
 
 [[noreturn]] void refuse_write(const c10::OperatorHandle& op) {
   throw_user_error(
-      fmt::format("[trace] {} changes a view whose elements overlap, or were taken from such a view, as expand, unfold "
-                  "and as_strided make them; change the tensor under it, or a clone of it",
+      fmt::format("[trace] {} changes a view whose elements overlap, as expand, unfold and as_strided make them; "
+                  "change its base, or a clone of it",
                   with_place(op.operator_name())));
 }
 
 [[noreturn]] void refuse_operands(const c10::OperatorHandle& op) {
   throw_user_error(
-      fmt::format("[trace] {} changes memory that another operand sees a part of, so that its result depends on the "
-                  "order in which its kernel writes; pass it a clone of that operand",
+      fmt::format("[trace] {} changes memory that overlaps another operand, so its result depends on the order in "
+                  "which its kernel writes; pass it a clone of that operand",
                   with_place(op.operator_name())));
 }
 

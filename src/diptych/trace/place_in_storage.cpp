@@ -77,8 +77,8 @@ void check_strided(const Primal& primal, c10::ArrayRef<c10::IValue> arguments) {
   const bool is_counted = !arguments[3].isNone();
   part.unsafeGetTensorImpl()->set_storage_offset(is_counted ? arguments[3].toInt() : from.storage_offset());
   DIPTYCH_CHECK(has_places_of(whole, part),
-                "[trace] {} reaches elements of the storage of '{}' that are none of its own; pass the tensor that "
-                "has them",
+                "[trace] {} reaches elements of the storage of '{}' that are not elements of that tensor; pass the "
+                "tensor that has them",
                 with_place("as_strided"), primal.slot.path);
 }
 

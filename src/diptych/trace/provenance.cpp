@@ -67,7 +67,7 @@ bool ProvenanceTracker::records_gradients() const {
 
 void ProvenanceTracker::enter_region(CheckpointPolicy policy) {
   DIPTYCH_CHECK(open_regions_.size() < RegionMarks::kMaxDepth,
-                "[checkpoint] got a region inside {}, expected at most {}; take checkpoints inside checkpoints apart",
+                "[checkpoint] got a region inside {}, expected at most {}; nest checkpoints less deeply",
                 with_scope(fmt::format("{} others", open_regions_.size()), current_place()),
                 RegionMarks::kMaxDepth - 1);
   const auto name = fmt::format("checkpoint.{}", regions_.regions.size());

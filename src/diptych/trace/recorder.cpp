@@ -296,11 +296,11 @@ void Recorder::record(const c10::OperatorHandle& op, const OperatorPlan& plan, t
 void Recorder::read_results(const torch::jit::Stack& stack, size_t begin, const Call& call, Node& node,
                             std::vector<std::optional<TensorMeta>>& metas) {
   const auto read = [&](const at::Tensor& meta) {
-    DIPTYCH_CHECK(!meta.defined() || meta.layout() == c10::kStrided,
-                  "[trace] {} returns a sparse tensor, such as the gradient of an embedding that was made with "
-                  "sparse=True, which a graph can't hold; make it with sparse=False (sparse(false) in C++), or call "
-                  "what is sparse outside the traced function",
-                  with_place(node.op.name()));
+    DIPTYCH_CHECK(
+        !meta.defined() || meta.layout() == c10::kStrided,
+        "[trace] {} returns a sparse tensor, as the gradient of an embedding with sparse=True is, which a graph can't "
+        "hold; pass sparse=False (sparse(false) in C++), or call the sparse operator outside the traced function",
+        with_place(node.op.name()));
     metas.push_back(meta.defined() ? std::optional(call.result(TensorMeta::of(meta))) : std::nullopt);
   };
   for (size_t i = begin; i < stack.size(); ++i) {

@@ -69,8 +69,8 @@ void run_shape_by_example(const c10::OperatorHandle& op, torch::jit::Stack* stac
     op.callBoxed(stack);
   } catch (const c10::Error& error) {
     detail::throw_user_error(
-        fmt::format("[trace] the shape of {} is not known to Diptych and its kernel refused zeros: {}; "
-                    "register a shape function, or call it outside the traced function",
+        fmt::format("[trace] Diptych does not know the shape of {}, and its kernel refused zeros: {}; register a shape "
+                    "function, or call it outside the traced function",
                     c10::toString(op.operator_name()), error.what_without_backtrace()));
   }
   change_tensors(*stack, begin, [&](const at::Tensor& real) {

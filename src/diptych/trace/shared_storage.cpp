@@ -44,8 +44,8 @@ void relate(const at::Tensor& part, const at::Tensor& head, const Primal& primal
 // The base of a merge has no conjugate or negative bit, so all members must agree in them.
 void check_bits(const Primal& one, const Primal& other) {
   DIPTYCH_CHECK(one.real.is_conj() == other.real.is_conj() && one.real.is_neg() == other.real.is_neg(),
-                "[capture] '{}' and '{}' share memory, which one of them reads as conjugates or negated and the other "
-                "as it is, and one of them is changed in place; pass one of them as a copy",
+                "[capture] '{}' and '{}' share memory that only one of them reads conjugated or negated, and one of "
+                "them is changed in place; pass one of them as a copy",
                 one.slot.path, other.slot.path);
 }
 
@@ -163,11 +163,10 @@ void PrimalMerge::find_places(const std::vector<size_t>& members) {
   for (const size_t member : members) {
     Primal& primal = primals_[member];
     const uintptr_t distance = address(member) - first;
-    DIPTYCH_CHECK(
-        distance % primal.real.itemsize() == 0,
-        "[capture] '{}' and '{}' share memory, {} bytes apart, so that an element of one lies across two of the "
-        "other, and one of them is changed in place; pass one of them as a copy",
-        primals_[members[0]].slot.path, primal.slot.path, distance);
+    DIPTYCH_CHECK(distance % primal.real.itemsize() == 0,
+                  "[capture] '{}' and '{}' share memory, {} bytes apart, so elements of one straddle elements of the "
+                  "other, and one of them is changed in place; pass one of them as a copy",
+                  primals_[members[0]].slot.path, primal.slot.path, distance);
     primal.place = static_cast<int64_t>(distance / primal.real.itemsize()) + primal.real.storage_offset();
   }
 }
@@ -219,8 +218,8 @@ void PrimalMerge::make_part(size_t part, size_t head, const at::Tensor& storage)
   Primal& primal = primals_[part];
   check_bits(primals_[head], primal);
   DIPTYCH_CHECK(primals_[head].real.is_non_overlapping_and_dense(),
-                "[capture] '{}' is a view of a tensor that has gaps or overlaps, shares it with other arguments, and "
-                "one of them is changed in place; pass a tensor with a storage of its own",
+                "[capture] '{}' shares a base that has gaps or overlaps with other arguments, and one of them is "
+                "changed in place; pass a tensor with its own storage",
                 primal.slot.path);
   {
     const at::AutoDispatchBelowADInplaceOrView below_autograd;

@@ -46,8 +46,8 @@ constexpr KeyMeaning kOfTensors[] = {
     {Key::FuncTorchBatched, "is a batched tensor of vmap"},
     {Key::BatchedNestedTensor, "is a batched tensor of vmap"},
     {Key::Batched, "is a batched tensor of vmap"},
-    {Key::Python, "is of a tensor subclass with its own dispatch"},
-    {Key::Functionalize, "is a functional tensor of someone else's"},
+    {Key::Python, "is a tensor subclass with its own dispatch"},
+    {Key::Functionalize, "is a functional tensor of another tracer"},
 };
 // The meaning of a dispatch key that a thread includes.
 constexpr KeyMeaning kOfLevels[] = {
@@ -139,7 +139,7 @@ std::optional<std::string> transform_of_keys_and_modes() {
 std::optional<std::string> transform_of_thread() {
   if (auto why = transform_of_keys_and_modes()) return why;
   if (Recorder::current() != nullptr) return std::nullopt;
-  if (hooks_are_active()) return "hooks on saved tensors are active round the call";
+  if (hooks_are_active()) return "hooks on saved tensors are active around the call";
   if (ag::AnomalyMode::is_enabled()) return "anomaly mode is on";
   return std::nullopt;
 }
@@ -179,8 +179,8 @@ void check_plain(std::string_view who, c10::ArrayRef<at::Tensor> tensors) {
   for (size_t i = 0; i < tensors.size(); ++i) {
     const auto why = transform_of(tensors[i]);
     DIPTYCH_CHECK(!why,
-                  "[{}] tensor {} {}, expected a plain one, as a graph is run here that has no rule for it; call the "
-                  "function that it was captured from",
+                  "[{}] tensor {} {}, expected a plain one, because the graph that runs here has no rule for it; call "
+                  "the function that it was captured from",
                   who, i, why.value_or(""));
   }
 }

@@ -7,10 +7,9 @@ namespace diptych {
 using namespace detail;
 
 Constant Constant::of(const at::Scalar& value) {
-  DIPTYCH_CHECK(
-      !value.isSymbolic(),
-      "[constants] got an at::Scalar that holds a symbolic number; expected a plain number. Pass the number as "
-      "an int64_t or a double.");
+  DIPTYCH_CHECK(!value.isSymbolic(),
+                "[constants] got an at::Scalar that holds a symbolic number, expected a plain one; pass the number as "
+                "an int64_t or a double");
   if (value.isBoolean()) return of(value.toBool());
   if (value.isComplex()) return of(value.toComplexDouble());
   if (value.isFloatingPoint()) return of(value.toDouble());

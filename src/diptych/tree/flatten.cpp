@@ -6,19 +6,20 @@ namespace diptych::detail {
 
 void throw_too_few_tensors(const Path& path, size_t got) {
   throw_user_error(fmt::format(
-      "[unflatten] got {} tensors, expected more: none is left for '{}'. Pass one tensor per leaf of the example.", got,
+      "[unflatten] got {} tensors, expected more: none is left for '{}'; pass one tensor per leaf of the example", got,
       path.str()));
 }
 
 void throw_too_many_tensors(size_t expected, size_t got) {
-  throw_user_error(fmt::format("[unflatten] got {} tensors, expected {}, one per leaf of the example.", got, expected));
+  throw_user_error(
+      fmt::format("[unflatten] got {} tensors, expected {}; pass one tensor per leaf of the example", got, expected));
 }
 
 void throw_module_tensor(const char* who, const Path& path) {
-  throw_user_error(fmt::format(
-      "[{}] got a module, at '{}'; expected a value whose tensors can be replaced. A module keeps handles of "
-      "its own to its parameters: put the tensors into a struct, vector or map instead.",
-      who, path.str()));
+  throw_user_error(
+      fmt::format("[{}] got a module, at '{}', expected a value whose tensors can be replaced, but a module holds its "
+                  "own handles to its parameters; put the tensors into a struct, vector or map",
+                  who, path.str()));
 }
 
 }  // namespace diptych::detail

@@ -131,11 +131,11 @@ Signature::Signature(const Graph& forward, const Graph& backward, std::vector<Ou
 
 void Signature::check_forward() const {
   for (size_t i = 0; i < num_outputs(); ++i) {
-    DIPTYCH_ASSERT(forward_outputs_[i].slot.kind == SlotKind::kOutput, "forward output {} '{}' stands before an output",
+    DIPTYCH_ASSERT(forward_outputs_[i].slot.kind == SlotKind::kOutput, "forward output {} '{}' comes before an output",
                    i, forward_outputs_[i].slot.path);
   }
   for (const auto& path : mutated()) {
-    DIPTYCH_ASSERT(find_path(forward_inputs_, path), "mutated '{}' belongs to no forward input", path);
+    DIPTYCH_ASSERT(find_path(forward_inputs_, path), "mutated '{}' does not belong to a forward input", path);
   }
   for (const auto& alias : aliases_) {
     const bool of_input = alias.kind == OutputAlias::Kind::kIsInput || alias.kind == OutputAlias::Kind::kViewOfInput;
@@ -151,12 +151,12 @@ void Signature::check_pair() const {
   DIPTYCH_ASSERT(made == wanted, "the forward graph makes the residuals [{}], the backward graph takes [{}]",
                  fmt::join(made, ", "), fmt::join(wanted, ", "));
   for (const auto& info : backward_outputs_) {
-    DIPTYCH_ASSERT(find_path(forward_inputs_, info.slot.path), "gradient '{}' belongs to no forward input",
+    DIPTYCH_ASSERT(find_path(forward_inputs_, info.slot.path), "gradient '{}' does not belong to a forward input",
                    info.slot.path);
   }
   const auto tangents = paths(backward_inputs_, SlotKind::kTangent);
   const size_t known = differentiable_outputs().size();
-  DIPTYCH_ASSERT(known == tangents.size(), "tangent '{}' belongs to no forward output, or stands out of order",
+  DIPTYCH_ASSERT(known == tangents.size(), "tangent '{}' does not belong to a forward output, or is out of order",
                  tangents[known]);
 }
 
@@ -207,11 +207,10 @@ size_t Signature::index_of_output(std::string_view path) const {
 size_t Signature::gradient_of(std::string_view path) const {
   const SlotInfo& input = forward_inputs_[index_of_input(path)];
   const auto index = find_path(backward_outputs_, path);
-  DIPTYCH_CHECK(
-      !backward_outputs_.empty() || !backward_inputs_.empty(),
-      "[signature] got '{}', expected an input with a gradient; nothing was differentiated here. Capture with "
-      "an input that requires grad.",
-      path);
+  DIPTYCH_CHECK(!backward_outputs_.empty() || !backward_inputs_.empty(),
+                "[signature] got '{}', expected an input with a gradient, but nothing was differentiated; capture with "
+                "an input that requires grad",
+                path);
   DIPTYCH_CHECK(
       index.has_value(),
       "[signature] got '{}', expected an input with a gradient; it is {}, which {}. The inputs with gradients "

@@ -123,8 +123,8 @@ template <class T, class Value, class Visitor>
 void visit_fields(Value& value, const Path& path, Visitor& visitor) {
   auto fields = field_refs(value);
   static_assert(std::is_same_v<typename decltype(fields)::OwnerType, T>,
-                "This class has inherited its field list from a base class, which would lose the fields that it adds. "
-                "Give it its own list: DIPTYCH_FIELDS(inherited and own fields) inside it.");
+                "This class inherits its field list from a base class, so the fields that it adds would be lost. Give "
+                "it its own list: DIPTYCH_FIELDS(inherited and own fields) inside it.");
   constexpr size_t kCount = std::tuple_size_v<decltype(fields.refs)>;
   visitor.structure(path, Structure::kStruct, kCount);
   [&]<size_t... i>(std::index_sequence<i...>) {
@@ -154,7 +154,7 @@ void visit_sequence(Sequence& sequence, const Path& path, Visitor& visitor) {
 template <class Key>
 auto key_view(const Key& key) {
   static_assert(std::is_same_v<Key, std::string> || std::is_integral_v<Key> || std::is_enum_v<Key>,
-                "Diptych takes maps whose keys are std::string, integers or enums.");
+                "Diptych supports maps whose keys are std::string, integers or enums.");
   if constexpr (std::is_same_v<Key, std::string>) {
     return std::string_view(key);
   } else {
@@ -282,7 +282,7 @@ struct Tree<std::vector<bool, Allocator>> {
 template <class T>
 struct Tree<c10::List<T>> {
   static_assert(std::is_same_v<T, at::Tensor> || ConstantLeaf<T>,
-                "Diptych takes a c10::List of tensors or of constants; for other elements use std::vector.");
+                "Diptych supports a c10::List of tensors or of constants; for other elements use std::vector.");
 
   template <class Value, class Visitor>
   static void visit(Value& value, const Path& path, Visitor& visitor) {

@@ -34,7 +34,7 @@ def nested(depth):
 def test_backwards_inside_backwards(depth):
     stats = beside_eager(lambda: nested(depth), passes=2)
     assert stats.hits > 0
-    assert (stats.eager_by_reason.get("backwards nested too deep", 0) > 0) == (depth > 8)
+    assert (stats.eager_by_reason.get("backward runs are nested too deeply", 0) > 0) == (depth > 8)
 
 
 def changed_view(x):

@@ -153,5 +153,5 @@ def test_objects_without_tensors_of_the_trace_are_returned():
 
 def test_the_sparse_gradient_of_an_embedding_names_the_remedy():
     layer = diptych.aot_module(torch.nn.Embedding(5, 2, sparse=True))
-    with pytest.raises(diptych.UserError, match="returns a sparse tensor, such as the gradient of an embedding.*sparse=False"):
+    with pytest.raises(diptych.UserError, match="returns a sparse tensor, as the gradient of an embedding.*sparse=False"):
         layer(torch.tensor([1, 3])).sum().backward()

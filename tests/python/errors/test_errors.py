@@ -45,7 +45,7 @@ def test_seeds_inside_are_refused():
             first = torch.rand(3)
         return x + first + torch.rand(3)
 
-    for function, words in ((seeds, "seeds the default generator"), (repeats, "seeds the default generator"), (makes, "draws from a generator that the function makes")):
+    for function, words in ((seeds, "seeds the default generator"), (repeats, "seeds the default generator"), (makes, "draws from a generator that the function makes anew at each call, while a graph")):
         caught = refusal(diptych.aot_function(function), torch.randn(3))
         assert words in str(caught.value)
 
@@ -62,14 +62,14 @@ def test_a_refusal_in_the_backward_is_ours():
 
     x = torch.randn(3, requires_grad=True)
     result = diptych.aot_function(lambda x: Doubled.apply(x).square().sum())(x)
-    with pytest.raises(diptych.UserError, match="depends on what a torch.autograd.Function computes"):
+    with pytest.raises(diptych.UserError, match="depends on the result of a torch.autograd.Function, and a graph does"):
         torch.autograd.grad(result, x, create_graph=True)
     torch.testing.assert_close(torch.autograd.grad(result, x)[0], 8 * x.detach())
 
 
 def test_dict_keys_of_other_kinds():
     caught = refusal(diptych.aot_function(lambda d: d[(1, 2)]), {(1, 2): torch.randn(3)})
-    assert "'d' is a dict with keys such as (1, 2), expected all strings or all integers" in str(caught.value)
+    assert "'d' is a dict with keys such as (1, 2), expected only strings or only integers" in str(caught.value)
 
 
 def test_what_the_function_raises_comes_through():

@@ -32,7 +32,7 @@ CASES = {
     "ctc": (lambda x: functional.ctc_loss(x[:, None], x[0].long(), (4,), (2,)), "aten::_ctc_loss", "return the log-probabilities"),
     "repeats": (lambda x: x.repeat_interleave(torch.tensor([1, 2, 0, 1]), 0), "aten::repeat_interleave.Tensor", "by a number"),
     "distribution": (normal, "needs the values", "pass validate_args=False"),
-    "average": (nn.BatchNorm1d(3, momentum=None), "needs the values", "give it a momentum"),
+    "average": (nn.BatchNorm1d(3, momentum=None), "needs the values", "pass a momentum"),
     "text": (lambda x: (f"{x}", x)[1], "needs the values", "print it outside"),
     "packing": (lambda x: packed(x[None], [4]), "aten::_pack_padded_sequence in scope 'test_refusals.py", "needs the values", "a mask instead of a packed sequence"),
     "operator": (doubled, "[trace] diptych_refusals::doubled", "has no fake kernel", "register_fake()"),

@@ -90,7 +90,7 @@ ENDLESS = {
     "a tuple within tuples": lambda: nested(lambda value: (value,), 20_000),
     "a dict within dicts": lambda: nested(lambda value: {"a": value}, 20_000),
 }
-REFUSAL = r"\[tree\] '.*\.\.\.' is nested more than 500 deep, or holds itself"
+REFUSAL = r"\[tree\] '.*\.\.\.' is nested more than 500 levels deep, or contains itself"
 
 
 @pytest.mark.parametrize("name", ENDLESS)

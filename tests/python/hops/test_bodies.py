@@ -93,10 +93,10 @@ def test_custom_vjp_of_trees(kind, given):
 
 
 @pytest.mark.parametrize("gradient, words", [
-    (lambda g: g, "bwd gives a Tensor as the gradient of argument 0, which is a dict of w, n"),
-    (lambda g: {"w": g}, "bwd gives a dict of w as the gradient of argument 0, which is a dict of w, n"),
-    (lambda g: {"w": [g], "n": None}, "bwd gives a list of 0 as the gradient of argument 0.w, which is a Tensor; return a tree of the same parts"),
-    (lambda g: {"w": g, "n": g}, "bwd gives a Tensor as the gradient of argument 0.n, which is a float"),
+    (lambda g: g, "bwd returns a Tensor as the gradient of argument 0, which is a dict of w, n"),
+    (lambda g: {"w": g}, "bwd returns a dict of w as the gradient of argument 0, which is a dict of w, n"),
+    (lambda g: {"w": [g], "n": None}, "bwd returns a list of 0 as the gradient of argument 0.w, which is a Tensor; return a tree of the same parts"),
+    (lambda g: {"w": g, "n": g}, "bwd returns a Tensor as the gradient of argument 0.n, which is a float"),
     (lambda g: (g, g), "bwd returned 2 gradients, expected one for each of the 1 arguments"),
 ])
 def test_a_gradient_that_is_no_tree_like_its_argument_is_named(gradient, words):
@@ -170,7 +170,7 @@ def test_a_leaf_of_its_own_is_no_result_of_a_body():
 
     for call in (lambda x: diptych.cond(torch.tensor(True), body, body, x), lambda x: diptych.map(computed, x)):
         for function in (call, diptych.aot_function(call)):
-            with pytest.raises(diptych.UserError, match="the body returns '.*1', which requires grad by a leaf"):
+            with pytest.raises(diptych.UserError, match="the body returns '.*1', which requires grad through a leaf"):
                 function(randn(2, 3))
 
 

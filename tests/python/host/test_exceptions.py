@@ -116,7 +116,7 @@ def test_what_can_not_be_taken_back_is_not_done_twice(name, writes, tmp_path, mo
         raise Stop(seen if name == "an iterator" else 0)
 
     x = torch.ones(2)
-    with pytest.raises(diptych.UserError if writes else Stop, match="the function raises .*Stop.*can't be taken back" if writes else None):
+    with pytest.raises(diptych.UserError if writes else Stop, match="the function raises .*Stop.*can't be undone" if writes else None):
         diptych.aot_function(f)(x)
     assert x.tolist() == [1, 1] and next(held["iterator"]) == (name == "an iterator")
     assert os.environ.get("DIPTYCH_TEST_COUNT", "0") == str(int(name == "the environment"))

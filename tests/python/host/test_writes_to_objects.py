@@ -67,7 +67,7 @@ def test_an_iterator_that_cannot_be_put_back():
         kept.append(x * next(values))
         return kept[-1]
 
-    with pytest.raises(diptych.UserError, match=r"\[capture\] the function .*takes from.*can't be taken back"):
+    with pytest.raises(diptych.UserError, match=r"\[capture\] the function .*takes from.*can't be undone"):
         diptych.aot_function(f)(torch.ones(3))
 
 

@@ -100,5 +100,5 @@ def test_a_conjugate_of_what_was_merged_is_refused():
         a.add_(1)
         return b.conj(), torch.view_as_real(b)
     base = torch.ones(3, dtype=torch.complex64)
-    with pytest.raises(diptych.UserError, match="shows the memory of another tensor as conjugates"):
+    with pytest.raises(diptych.UserError, match="views the memory of another tensor as conjugates"):
         diptych.aot_function(body)(base[:2], base[1:])

@@ -30,7 +30,7 @@ def test_slices_share_what_their_places_say():
         share = not set(first(base).flatten().tolist()).isdisjoint(second(base).flatten().tolist())
         seen.add(share)
         if share:
-            with pytest.raises(diptych.UserError, match="changes memory that another operand sees a part of"):
+            with pytest.raises(diptych.UserError, match="changes memory that overlaps another operand,"):
                 diptych.aot_function(body)(base)
         else:
             assert torch.equal(diptych.aot_function(body)(base), body(base))
@@ -41,7 +41,7 @@ def test_slices_share_what_their_places_say():
     lambda b: (b, b.conj()), lambda b: (b.conj(), b), lambda b: (b.conj(), b.conj()), lambda b: (b.imag, b.conj().imag)], ids=range(4))
 def test_arguments_that_read_one_memory_in_two_ways(pair):
     b = torch.randn(3, dtype=torch.complex64)
-    with pytest.raises(diptych.UserError, match="reads as conjugates or negated and the other as it is"):
+    with pytest.raises(diptych.UserError, match="reads conjugated or negated,"):
         diptych.aot_function(lambda x, y: x.mul_(2) + y)(*pair(b))
     as_eager(lambda x, y: x * 2 + y, lambda: pair(torch.arange(3) * (1 + 2j)))
     as_eager(lambda x, y: x.mul_(2) + y, lambda: [(torch.arange(3) * (1 + 2j)).conj()] * 2)
@@ -71,9 +71,9 @@ def test_strides_that_lead_out_of_an_argument():
     bodies = [lambda x: changed(x.as_strided((4,), (1,))).sum(), lambda x: x.as_strided((2,), (1,), 0) * 1,
               lambda x: x.as_strided((2,), (3,)) * 1]
     for body in bodies:
-        with pytest.raises(diptych.UserError, match="reaches elements of the storage of 'x' that are none of its own"):
+        with pytest.raises(diptych.UserError, match="reaches elements of the storage of 'x' that are not elements of that tensor;"):
             diptych.aot_function(body)(torch.arange(12.0)[2:5])
-    with pytest.raises(diptych.UserError, match="none of its own"):
+    with pytest.raises(diptych.UserError, match="not elements of that tensor;"):
         diptych.aot_function(lambda x: x.as_strided((2, 3), (4, 1)) * 1)(torch.arange(16.0).view(4, 4)[:, :2])
     as_eager(lambda x: changed(x).as_strided((2, 2), (8, 1)) * 1, lambda: [torch.arange(16.0).view(4, 4)[:, :2]])
 

@@ -218,7 +218,7 @@ def test_second_order_through_a_hook_inside_is_refused():
 
     twice(first, f)
     x = leaf()
-    with pytest.raises(diptych.UserError, match="on which the function registers a hook"):
+    with pytest.raises(diptych.UserError, match="that the function registers a hook on, and the hook"):
         grad(diptych.aot_function(f)(x), x, create_graph=True)
 
 

@@ -152,7 +152,7 @@ def test_calls_run_by_the_function_are_listed():
 def test_loops_in_eager_check_what_captured_ones_check():
     with forward_ad.dual_level():
         x = forward_ad.make_dual(X.clone(), T)
-        with pytest.raises(diptych.UserError, match="a carry keeps its sizes"):
+        with pytest.raises(diptych.UserError, match="a carry must keep its sizes"):
             diptych.scan(lambda c, x: (c[:1], x), x[0], x)
         with pytest.raises(diptych.UserError, match="changes its argument 'carry' in place"):
             diptych.scan(lambda c, x: (c.mul_(2), x), x[0].clone(), x)

@@ -66,8 +66,8 @@ void check_branches_agree(const std::vector<TensorMeta>& yes, const std::vector<
     const TensorMeta& a = yes[i];
     const TensorMeta& b = no[i];
     DIPTYCH_CHECK(a.dtype == b.dtype && a.sizes == b.sizes && a.device == b.device,
-                  "[cond] '{}' is {} from the true function, {} from the false one; return tensors of the same sizes, "
-                  "dtype and device",
+                  "[cond] '{}' is {} in the true function's result, {} in the false function's; return tensors of the "
+                  "same sizes, dtype and device",
                   paths[i], type_string(contiguous(a)), type_string(contiguous(b)));
   }
 }

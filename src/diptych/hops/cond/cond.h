@@ -36,7 +36,7 @@ template <class True, class False, class... A>
 auto cond(const at::Tensor& predicate, True&& if_true, False&& if_false, const A&... arguments) {
   using Result = std::decay_t<decltype(if_true(std::declval<A&>()...))>;
   static_assert(std::is_same_v<Result, std::decay_t<decltype(if_false(std::declval<A&>()...))>>,
-                "The two functions of a cond return values of one type.");
+                "The two functions of a cond must return values of the same type.");
   std::shared_ptr<Result> example, other;
   const auto flat_true = detail::make_flat<Result>(if_true, example, arguments...);
   const auto flat_false = detail::make_flat<Result>(if_false, other, arguments...);

@@ -64,8 +64,8 @@ std::shared_ptr<const Body> capture_bwd(const FlatRules& rules, const Body& fwd,
 
 void check_gradients(const Body& bwd, const std::vector<bool>& has_gradient, const Flattened& arguments) {
   DIPTYCH_CHECK(has_gradient.size() == arguments.tensors.size(),
-                "[custom_vjp] bwd gives {} gradients, expected one for each of the {} tensors of the arguments; return "
-                "trees like the arguments",
+                "[custom_vjp] bwd returns {} gradients, expected one for each of the {} tensors of the arguments; "
+                "return trees like the arguments",
                 has_gradient.size(), arguments.tensors.size());
   size_t next = 0;
   for (size_t i = 0; i < has_gradient.size(); ++i) {
@@ -73,8 +73,8 @@ void check_gradients(const Body& bwd, const std::vector<bool>& has_gradient, con
     const TensorMeta& got = bwd.result(next++);
     const TensorMeta wanted = TensorMeta::of(arguments.tensors[i]);
     DIPTYCH_CHECK(got.sizes == wanted.sizes && got.dtype == wanted.dtype,
-                  "[custom_vjp] bwd gives {} as the gradient of '{}', expected {}; sum over what was broadcast, and "
-                  "convert the dtype",
+                  "[custom_vjp] bwd returns {} as the gradient of '{}', expected {}; sum over broadcast dimensions, "
+                  "and convert the dtype",
                   type_string(contiguous(got)), arguments.spec.tensor_path(i), type_string(contiguous(wanted)));
   }
 }
@@ -94,8 +94,8 @@ std::optional<std::string> why_no_rule(const Flattened& arguments) {
 std::vector<at::Tensor> custom_vjp_flat(const FlatRules& rules, const Flattened& arguments) {
   const auto why = why_no_rule(arguments);
   DIPTYCH_CHECK(!why,
-                "[custom_vjp] {}, and gradients are recorded, which must be the rule's; take duals of tensors that "
-                "require no grad, or call the function itself",
+                "[custom_vjp] {}, and gradients are recorded, which must follow the rule; make duals of tensors that "
+                "do not require grad, or call the function itself",
                 why.value_or(""));
   const auto fwd = capture_fwd(rules, arguments);
   std::vector<bool> has_gradient;

@@ -39,10 +39,10 @@ class CustomVjp {
     using Residuals = std::decay_t<decltype(std::declval<Outputs>().second)>;
     using Gradients = std::decay_t<decltype(bwd_(std::declval<Residuals&>(), std::declval<Result&>()))>;
     static_assert(std::is_same_v<std::decay_t<decltype(std::declval<Outputs>().first)>, Result>,
-                  "The fwd of a custom_vjp returns a std::pair of what the function returns and of residuals.");
+                  "The fwd of a custom_vjp must return a std::pair of the function's result and the residuals.");
     static_assert(std::tuple_size_v<Gradients> == sizeof...(A),
-                  "The bwd of a custom_vjp returns a std::tuple of one gradient per argument, each a tree like the "
-                  "argument; an undefined tensor is no gradient.");
+                  "The bwd of a custom_vjp must return a std::tuple of one gradient per argument, each a tree like the "
+                  "argument; an undefined tensor stands for no gradient.");
     const Flattened flat = detail::flatten_all(arguments...);
     if (!detail::records_gradients(flat.tensors)) return Result(function_(arguments...));
     std::shared_ptr<Outputs> outputs;

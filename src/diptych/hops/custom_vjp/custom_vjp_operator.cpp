@@ -125,24 +125,22 @@ std::unique_ptr<Derivative> CustomVjpOperator::differentiate(const Hop& hop, con
                                                              bool create_graph) const {
   const CustomLayout layout(hop);
   for (size_t i = layout.num_arguments; i < layout.num_arguments + layout.num_free; ++i) {
-    DIPTYCH_CHECK(
-        !requires_grad[i],
-        "[custom_vjp] fwd captures a tensor that requires grad ({}), for which bwd gives no gradient; pass it "
-        "as an argument, or detach() it",
-        hop.body(0).graph()->input_slots()[i].path);
+    DIPTYCH_CHECK(!requires_grad[i],
+                  "[custom_vjp] fwd captures a tensor that requires grad ({}), but bwd returns no gradient for it; "
+                  "pass it as an argument, or detach() it",
+                  hop.body(0).graph()->input_slots()[i].path);
   }
   DIPTYCH_CHECK(!create_graph || !hop.body(1).has_custom_function(),
-                "[custom_vjp] bwd calls a torch::autograd::Function, whose backward is not differentiated again; use "
+                "[custom_vjp] bwd calls a torch::autograd::Function, whose backward can't be differentiated again; use "
                 "custom_vjp there, too");
   return std::make_unique<CustomDerivative>(hop, create_graph);
 }
 
 HigherOrderOperator::LiftedDraws CustomVjpOperator::lift_draws(const Hop& hop) const {
   const CustomLayout layout(hop);
-  DIPTYCH_CHECK(
-      !hop.body(1).draws(),
-      "[custom_vjp] bwd draws random numbers, so that it can't be run twice; draw in fwd and give the numbers "
-      "out as residuals");
+  DIPTYCH_CHECK(!hop.body(1).draws(),
+                "[custom_vjp] bwd draws random numbers, so it can't be run twice; draw in fwd and return the numbers "
+                "as residuals");
   const auto split = detail::split_draws(*hop.body(0).graph(), 0, layout.num_arguments);
   CustomLayout rest = layout;
   rest.num_arguments += split.num_draws;

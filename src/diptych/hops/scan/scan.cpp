@@ -23,15 +23,15 @@ int64_t find_length(const Flattened& xs, const ScanOptions& options) {
     const std::string& path = xs.spec.tensor_path(i);
     DIPTYCH_CHECK(leaf.defined(), "[scan] '{}' is an undefined tensor; pass a defined one, or an absent optional",
                   path);
-    DIPTYCH_CHECK(leaf.dim() > 0, "[scan] '{}' has no dimension to take slices along; capture it in the body instead",
-                  path);
+    DIPTYCH_CHECK(leaf.dim() > 0,
+                  "[scan] '{}' is a scalar and has no dimension to slice along; capture it in the body instead", path);
     if (!length) where = path;
     DIPTYCH_CHECK(!length || *length == leaf.size(0),
                   "[scan] '{}' has {} slices along its first dimension, '{}' has {}; pass tensors of one length", path,
                   leaf.size(0), where, *length);
     length = leaf.size(0);
   }
-  DIPTYCH_CHECK(length || options.length, "[scan] there are no slices; say how many steps to run with options.length");
+  DIPTYCH_CHECK(length || options.length, "[scan] got no tensor to slice; set options.length to the number of steps");
   DIPTYCH_CHECK(!length || !options.length || *length == *options.length,
                 "[scan] options.length is {}, but '{}' has {} slices; leave the option out", *options.length, where,
                 *length);
@@ -67,8 +67,8 @@ detail::LoopInputs slice_inputs(const Flattened& xs) {
 void detail::check_structure(const char* who, const char* what, const TreeSpec& expected, const TreeSpec& got) {
   const auto difference = first_difference(expected, got);
   DIPTYCH_CHECK(!difference,
-                "[{}] {} has another structure than the one that it got: {}; return the same structure, and "
-                "tensors for numbers that change",
+                "[{}] {} has another structure than expected: {}; return the same structure, and tensors for "
+                "numbers that change",
                 who, what, *difference);
 }
 

@@ -64,7 +64,7 @@ auto scan(F&& f, const Carry& init, const Xs& xs, const ScanOptions& options = {
         result.first;
         result.second;
       },
-      "The body of a scan returns a std::pair of the next carry and this step's output.");
+      "The body of a scan must return a std::pair of the next carry and this step's output.");
   const Flattened carry = diptych::flatten(init, "carry");
   const Flattened slices = diptych::flatten(xs, "xs");
   detail::CheckedStep<std::remove_reference_t<F>, Carry> step{f, carry.spec};

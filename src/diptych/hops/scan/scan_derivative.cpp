@@ -20,7 +20,7 @@ class ScanDerivative final : public Derivative {
       : layout_(scan),
         body_(scan.bodies()[0]),
         pair_(detail::settled_pair(*body_, requires_grad, layout_.num_carries, create_graph)) {
-    DIPTYCH_ASSERT(layout_.fronts.empty(), "a scan is differentiated whose stacks have a front");
+    DIPTYCH_ASSERT(layout_.fronts.empty(), "a scan whose stacks have a front was differentiated");
     forward_ =
         make_scan(std::make_shared<const Body>(pair_->forward()), layout_.num_carries, layout_.num_slices, layout_);
     requires_grad_ = pair_->differentiable();

@@ -13,18 +13,17 @@ namespace {
 using Tensors = std::vector<at::Tensor>;
 
 void check_layer(const LayerTensors& first, const LayerTensors& layer, size_t index) {
-  DIPTYCH_CHECK(
-      layer.structure == first.structure && layer.paths == first.paths,
-      "[scan_layers] layer {} has other submodules, parameters or training flags than layer 0; pass modules of "
-      "one make, in one mode",
-      index);
+  DIPTYCH_CHECK(layer.structure == first.structure && layer.paths == first.paths,
+                "[scan_layers] layer {} has other submodules, parameters or training flags than layer 0; pass modules "
+                "of the same structure, in the same mode",
+                index);
   for (size_t i = 0; i < first.tensors.size(); ++i) {
     const TensorMeta wanted = TensorMeta::of(first.tensors[i]);
     const TensorMeta got = TensorMeta::of(layer.tensors[i]);
     DIPTYCH_CHECK(got.sizes == wanted.sizes && got.dtype == wanted.dtype && got.device == wanted.device &&
                       got.requires_grad == wanted.requires_grad,
-                  "[scan_layers] '{}' of layer {} is {}{}, of layer 0 {}{}; pass modules of one make", layer.paths[i],
-                  index, type_string(contiguous(got)), got.requires_grad ? " grad" : "",
+                  "[scan_layers] '{}' of layer {} is {}{}, of layer 0 {}{}; pass modules of the same structure",
+                  layer.paths[i], index, type_string(contiguous(got)), got.requires_grad ? " grad" : "",
                   type_string(contiguous(wanted)), wanted.requires_grad ? " grad" : "");
   }
 }

@@ -22,8 +22,8 @@ detail::ScanLayout::ScanLayout(const Hop& scan)
       num_stacks(scan.body(0).num_results() - num_carries) {
   DIPTYCH_ASSERT(scan.body(0).num_inputs() == scan.num_operands(), "a scan's body takes {} inputs, the scan has {}",
                  scan.body(0).num_inputs(), scan.num_operands());
-  DIPTYCH_ASSERT(fronts.empty() || fronts.size() == num_stacks,
-                 "a scan has {} stacks, and says of {} what stands in front", num_stacks, fronts.size());
+  DIPTYCH_ASSERT(fronts.empty() || fronts.size() == num_stacks, "a scan has {} stacks, but {} fronts", num_stacks,
+                 fronts.size());
 }
 
 const ScanOperator& ScanOperator::get() {
