@@ -4,6 +4,7 @@
 #include "diptych/backends/checked_executable.h"
 #include "diptych/backends/fallback.h"
 #include "diptych/backends/interpreter/interpreter_backend.h"
+#include "diptych/backends/xla/xla_backend.h"
 #include "diptych/base/error.h"
 #include "diptych/compile/backends.h"
 
@@ -18,6 +19,7 @@ struct Row {
 };
 constexpr Row kBackends[] = {
     {"interpreter", []() -> std::shared_ptr<const Backend> { return std::make_shared<InterpreterBackend>(); }},
+    {"xla", []() -> std::shared_ptr<const Backend> { return std::make_shared<XlaBackend>(); }},
 };
 
 }  // namespace

@@ -1,0 +1,125 @@
+// Views and copies: where elements stand changes, and nothing is computed.
+#include <algorithm>
+#include <numeric>
+
+#include "diptych/backends/xla/lowering.h"
+
+namespace diptych::detail {
+namespace {
+
+std::vector<Hlo> reshape(const Lowering& node) { return {node.writer().reshape(node.tensor(0), node.sizes())}; }
+
+std::vector<Hlo> permute(const Lowering& node) {
+  const Hlo x = node.tensor(0);
+  auto order = node.integers(1);
+  for (int64_t& dim : order) dim = Lowering::wrap(dim, x.dim());
+  return {node.writer().transpose(x, order)};
+}
+
+std::vector<Hlo> swap(const Lowering& node, int64_t a, int64_t b) {
+  const Hlo x = node.tensor(0);
+  if (x.dim() == 0) return {x};
+  std::vector<int64_t> order(x.sizes.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::swap(order[Lowering::wrap(a, x.dim())], order[Lowering::wrap(b, x.dim())]);
+  return {node.writer().transpose(x, order)};
+}
+std::vector<Hlo> transpose(const Lowering& node) { return swap(node, node.integer(1), node.integer(2)); }
+std::vector<Hlo> transpose_matrix(const Lowering& node) {
+  return node.tensor(0).dim() < 2 ? std::vector<Hlo>{node.tensor(0)} : swap(node, 0, 1);
+}
+
+std::vector<Hlo> expand(const Lowering& node) { return {node.writer().broadcast_to(node.tensor(0), node.sizes())}; }
+
+// Slices one dimension; the bounds are taken as ATen takes them.
+Hlo slice_dim(const Lowering& node, const Hlo& x, int64_t dim, int64_t begin, int64_t end, int64_t step) {
+  std::vector<int64_t> low(x.sizes.size(), 0), steps(x.sizes.size(), 1);
+  auto high = x.sizes;
+  low[dim] = begin, high[dim] = end, steps[dim] = step;
+  return node.writer().slice(x, low, high, steps);
+}
+int64_t bound(int64_t position, int64_t size) { return std::clamp<int64_t>(position < 0 ? position + size : position, 0, size); }
+
+std::vector<Hlo> slice(const Lowering& node) {
+  const Hlo x = node.tensor(0);
+  const int64_t dim = Lowering::wrap(node.integer(1), x.dim()), size = x.sizes[dim];
+  const int64_t begin = bound(node.integer(2, 0), size), end = bound(node.integer(3, size), size);
+  return {slice_dim(node, x, dim, begin, std::max(begin, end), node.integer(4, 1))};
+}
+
+std::vector<Hlo> select(const Lowering& node) {
+  const Hlo x = node.tensor(0);
+  const int64_t dim = Lowering::wrap(node.integer(1), x.dim());
+  const int64_t index = node.integer(2) < 0 ? node.integer(2) + x.sizes[dim] : node.integer(2);
+  return {node.writer().reshape(slice_dim(node, x, dim, index, index + 1, 1), node.sizes())};
+}
+
+// Pieces one after another along a dimension, as large as the results.
+std::vector<Hlo> pieces(const Lowering& node, int64_t dim) {
+  const Hlo x = node.tensor(0);
+  std::vector<Hlo> results;
+  int64_t begin = 0;
+  for (size_t i = 0; i < node.node().outputs.size(); ++i) {
+    const int64_t size = node.sizes(i)[dim];
+    results.push_back(slice_dim(node, x, dim, begin, begin + size, 1));
+    begin += size;
+  }
+  return results;
+}
+std::vector<Hlo> split(const Lowering& node) { return pieces(node, Lowering::wrap(node.integer(2), node.tensor(0).dim())); }
+
+std::vector<Hlo> unbind(const Lowering& node) {
+  const Hlo x = node.tensor(0);
+  const int64_t dim = Lowering::wrap(node.integer(1), x.dim());
+  std::vector<Hlo> results;
+  for (int64_t i = 0; i < x.sizes[dim]; ++i) {
+    results.push_back(node.writer().reshape(slice_dim(node, x, dim, i, i + 1, 1), node.sizes(i)));
+  }
+  return results;
+}
+
+std::vector<Hlo> converted_parts(const Lowering& node) {
+  auto parts = node.tensors(0);
+  // cat skips tensors of shape [0], whatever the others' rank.
+  std::erase_if(parts, [&](const Hlo& part) { return part.sizes == std::vector<int64_t>{0} && node.sizes().size() != 1; });
+  for (Hlo& part : parts) part = node.writer().convert(part, node.dtype());
+  return parts;
+}
+std::vector<Hlo> concatenate(const Lowering& node) {
+  const auto parts = converted_parts(node);
+  if (parts.empty()) return {node.writer().constant(0, node.dtype(), node.sizes())};
+  return {node.writer().concatenate(parts, Lowering::wrap(node.integer(1), static_cast<int64_t>(node.sizes().size())))};
+}
+std::vector<Hlo> stack(const Lowering& node) {
+  auto parts = converted_parts(node);
+  auto sizes = node.sizes();
+  const int64_t dim = Lowering::wrap(node.integer(1), static_cast<int64_t>(sizes.size()));
+  sizes[dim] = 1;
+  for (Hlo& part : parts) part = node.writer().reshape(part, sizes);
+  return {node.writer().concatenate(parts, dim)};
+}
+
+std::vector<Hlo> fill(const Lowering& node, const at::Scalar& value) {
+  return {node.writer().constant(value, node.dtype(), node.sizes())};
+}
+std::vector<Hlo> full(const Lowering& node) { return fill(node, node.scalar(1)); }
+std::vector<Hlo> zeros(const Lowering& node) { return fill(node, 0); }
+std::vector<Hlo> ones(const Lowering& node) { return fill(node, 1); }
+
+constexpr LoweringRow kShapeRows[] = {
+    {"aten.view", reshape}, {"aten._unsafe_view", reshape}, {"aten.reshape", reshape}, {"aten.unsqueeze", reshape},
+    {"aten.squeeze", reshape}, {"aten.squeeze.dim", reshape}, {"aten.squeeze.dims", reshape}, {"aten.view_copy", reshape},
+    {"aten.permute", permute}, {"aten.transpose.int", transpose}, {"aten.t", transpose_matrix}, {"aten.expand", expand},
+    {"aten.slice.Tensor", slice}, {"aten.select.int", select}, {"aten.split.Tensor", split},
+    {"aten.split_with_sizes", split}, {"aten.unbind.int", unbind}, {"aten.cat", concatenate}, {"aten.stack", stack},
+    {"aten.full", full}, {"aten.full_like", full}, {"aten.zeros", zeros}, {"aten.zeros_like", zeros},
+    {"aten.ones", ones}, {"aten.ones_like", ones}, {"aten.new_zeros", zeros}, {"aten.new_ones", ones},
+    {"aten.empty_strided", zeros}, {"aten.empty.memory_format", zeros}, {"aten.empty_like", zeros},
+    {"aten.scalar_tensor", [](const Lowering& node) { return fill(node, node.scalar(0)); }},
+};
+
+}  // namespace
+
+std::span<const LoweringRow> shape_lowerings() { return kShapeRows; }
+
+}  // namespace diptych::detail

@@ -1,0 +1,21 @@
+// Runs graphs as XLA programs on the first device of a PJRT plugin.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "diptych/backends/backend.h"
+
+namespace diptych::detail {
+
+/// Lowers graphs to StableHLO and has a PJRT plugin compile and run them. Nodes without a lowering are not supported:
+/// compile_with_fallback() leaves them to the interpreter. A graph with dynamic sizes is compiled once for each set of
+/// sizes that it meets. The plugin is the one that find_pjrt_plugin() names; it is loaded by the first compile().
+class XlaBackend final : public Backend {
+ public:
+  std::string name() const override { return "xla"; }
+  bool supports(const Graph& graph, const Node& node) const override;
+  /// Errors: UserError if there is no plugin, or the plugin refuses the program, with its text.
+  std::shared_ptr<const Executable> compile(const Graph& graph) const override;
+};
+
+}  // namespace diptych::detail

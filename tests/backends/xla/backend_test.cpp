@@ -1,0 +1,73 @@
+// What the backend does around its programs: parts that fall back, layouts, constants, sizes that change.
+#include "diptych/backends/fallback.h"
+#include "backends/xla/xla_check.h"
+
+namespace diptych {
+
+using namespace detail;
+namespace {
+
+using testing::expect_lowered;
+using testing::XlaCheck;
+
+TEST(XlaBackend, RunsAGraph) {
+  XlaCheck check;
+  const Value x = check.input(at::randn({4, 3})), w = check.input(at::randn({3, 2})), b = check.input(at::randn({2}));
+  const Value y = check.node("aten.tanh", {check.node("aten.add.Tensor", {check.node("aten.mm", {x, w}), b})});
+  check.expect_eager({y, check.node("aten.sum", {y}), x, y});
+}
+
+TEST(XlaBackend, KeepsTheLayoutOfResults) {
+  expect_lowered("aten.exp", {at::randn({3, 4}).t()});
+  expect_lowered("aten.add.Tensor", {at::randn({2, 3, 4}).permute({2, 0, 1}), at::randn({4, 2, 3})});
+  expect_lowered("aten.t", {at::randn({3, 4})});
+  expect_lowered("aten.exp", {at::randn({3, 8}).slice(1, 0, 8, 2)});
+  expect_lowered("aten.exp", {at::randn({3, 1}).expand({3, 4})});
+}
+
+TEST(XlaBackend, ReadsLazyViews) {
+  const at::Tensor x = at::randn({3}, at::kComplexFloat);
+  expect_lowered("aten.mul.Tensor", {x.conj(), x});
+}
+
+TEST(XlaBackend, TakesEveryDtype) {
+  for (const auto dtype : {at::kByte, at::kChar, at::kShort, at::kInt, at::kLong, at::kHalf, at::kBFloat16, at::kFloat,
+                           at::kDouble, at::kComplexFloat, at::kComplexDouble}) {
+    const at::Tensor x = at::arange(6).reshape({2, 3}).to(dtype);
+    expect_lowered("aten.add.Tensor", {x, x});
+  }
+  expect_lowered("aten.mul.Tensor", {at::ones({2}, at::kBool), at::zeros({2}, at::kBool)});
+}
+
+TEST(XlaBackend, EmptyTensorsAndScalars) {
+  expect_lowered("aten.exp", {at::randn({0, 3})});
+  expect_lowered("aten.sum", {at::randn({0})});
+  expect_lowered("aten.exp", {at::randn({})});
+}
+
+TEST(XlaBackend, ResultsOutliveTheProgramAndAreWritable) {
+  test::GraphBuilder builder;
+  const Value x = builder.input(at::ones({1000}));
+  const Graph graph = builder.finish({builder.node("aten.exp", {x})});
+  at::Tensor result = XlaBackend().compile(graph)->run({at::ones({1000})}).at(0);
+  result.add_(1);
+  EXPECT_TRUE(at::allclose(result, at::ones({1000}).exp() + 1));
+  result.resize_({2000});
+  EXPECT_EQ(result.numel(), 2000);
+}
+
+TEST(XlaBackend, WhatHasNoLoweringFallsBack) {
+  test::GraphBuilder builder;
+  const Value x = builder.input(at::randn({3, 3}));
+  const Value s = builder.node("aten.exp", {x});
+  const Value inverse = builder.node("aten.inverse", {s});
+  const Value y = builder.node("aten.mm", {inverse, x});
+  const Graph graph = builder.finish({y});
+  const auto executable = compile_with_fallback(XlaBackend(), graph);
+  ASSERT_EQ(fallback_nodes(*executable).size(), 1U);
+  EXPECT_EQ(fallback_nodes(*executable)[0].index, 1U);
+  EXPECT_TRUE(at::allclose(executable->run({builder.example(x)}).at(0), builder.example(y), 1e-4, 1e-4));
+}
+
+}  // namespace
+}  // namespace diptych

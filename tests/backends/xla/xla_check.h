@@ -1,0 +1,75 @@
+// Compares a lowering with the eager kernel: one operator, its operands, and what both make of them.
+#pragma once
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "diptych/backends/xla/lowering.h"
+#include "diptych/backends/xla/xla_backend.h"
+#include "diptych/graph/print.h"
+#include "interpreter/graph_builder.h"
+
+namespace diptych::testing {
+
+/// Builds a graph of one operator or several, and runs it by XLA.
+class XlaCheck {
+ public:
+  Value input(const at::Tensor& tensor) {
+    const Value value = builder_.input(tensor);
+    inputs_.push_back(tensor);
+    return value;
+  }
+  /// Adds a node and returns its first output; operands that are left out take the schema's defaults.
+  Value node(const std::string& op, std::vector<Operand> operands) { return nodes(op, std::move(operands)).at(0); }
+  std::vector<Value> nodes(const std::string& op, std::vector<Operand> operands) {
+    return builder_.nodes(op, std::move(operands));
+  }
+
+  /// Expects that every node is lowered (or decomposes into such nodes), and that the program returns what eager
+  /// returned: the same dtypes, sizes and strides, and values within rounding.
+  void expect_eager(const std::vector<Value>& outputs) {
+    const Graph graph = builder_.finish(outputs);
+    const detail::XlaBackend backend;
+    for (const Node& node : graph.nodes()) {
+      ASSERT_TRUE(backend.supports(graph, node)) << detail::node_line(graph, node);
+    }
+    auto inputs = inputs_;
+    const auto results = backend.compile(graph)->run(std::move(inputs));
+    ASSERT_EQ(results.size(), outputs.size());
+    for (size_t i = 0; i < outputs.size(); ++i) expect_same(results[i], builder_.example(outputs[i]), graph);
+  }
+
+ private:
+  static void expect_same(const at::Tensor& got, const at::Tensor& expected, const Graph& graph) {
+    ASSERT_EQ(got.scalar_type(), expected.scalar_type()) << graph.code();
+    ASSERT_EQ(got.sizes(), expected.sizes()) << graph.code();
+    if (expected.is_non_overlapping_and_dense()) {
+      EXPECT_EQ(got.numel() < 2 || got.strides() == expected.strides(), true) << graph.code();
+    }
+    const double tolerance = tolerance_of(expected.scalar_type());
+    EXPECT_TRUE(tolerance == 0 ? at::equal(got, expected) : at::allclose(got, expected, tolerance, tolerance, true))
+        << graph.code() << got << "\nexpected\n" << expected;
+  }
+  static double tolerance_of(at::ScalarType dtype) {
+    if (at::isIntegralType(dtype, true)) return 0;
+    if (dtype == at::kDouble || dtype == at::kComplexDouble) return 1e-12;
+    return dtype == at::kHalf ? 2e-3 : dtype == at::kBFloat16 ? 2e-2 : 1e-5;
+  }
+
+  test::GraphBuilder builder_;
+  std::vector<at::Tensor> inputs_;
+};
+
+/// Expects that one operator on `tensors`, then `rest`, does what eager does. All outputs are compared.
+inline void expect_lowered(const std::string& op, const std::vector<at::Tensor>& tensors, std::vector<Operand> rest = {}) {
+  SCOPED_TRACE(op);
+  XlaCheck check;
+  std::vector<Operand> operands;
+  for (const auto& tensor : tensors) operands.emplace_back(tensor.defined() ? check.input(tensor) : Value{});
+  operands.insert(operands.end(), rest.begin(), rest.end());
+  check.expect_eager(check.nodes(op, std::move(operands)));
+}
+
+}  // namespace diptych::testing
