@@ -1,6 +1,6 @@
 // What the backend does around its programs: parts that fall back, layouts, constants, sizes that change.
-#include "diptych/backends/fallback.h"
 #include "backends/xla/xla_check.h"
+#include "diptych/backends/fallback.h"
 
 namespace diptych {
 

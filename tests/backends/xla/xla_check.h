@@ -50,7 +50,8 @@ class XlaCheck {
     }
     const double tolerance = tolerance_of(expected.scalar_type());
     EXPECT_TRUE(tolerance == 0 ? at::equal(got, expected) : at::allclose(got, expected, tolerance, tolerance, true))
-        << graph.code() << got << "\nexpected\n" << expected;
+        << graph.code() << got << "\nexpected\n"
+        << expected;
   }
   static double tolerance_of(at::ScalarType dtype) {
     if (at::isIntegralType(dtype, true)) return 0;
@@ -63,7 +64,8 @@ class XlaCheck {
 };
 
 /// Expects that one operator on `tensors`, then `rest`, does what eager does. All outputs are compared.
-inline void expect_lowered(const std::string& op, const std::vector<at::Tensor>& tensors, std::vector<Operand> rest = {}) {
+inline void expect_lowered(const std::string& op, const std::vector<at::Tensor>& tensors,
+                           std::vector<Operand> rest = {}) {
   SCOPED_TRACE(op);
   XlaCheck check;
   std::vector<Operand> operands;

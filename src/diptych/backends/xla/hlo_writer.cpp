@@ -17,22 +17,32 @@ struct TypeName {
   const char* name;
 };
 constexpr TypeName kTypeNames[] = {
-    {at::kBool, "i1"},     {at::kChar, "i8"},    {at::kShort, "i16"},      {at::kInt, "i32"},
-    {at::kLong, "i64"},    {at::kByte, "ui8"},   {at::kHalf, "f16"},       {at::kBFloat16, "bf16"},
-    {at::kFloat, "f32"},   {at::kDouble, "f64"}, {at::kComplexFloat, "complex<f32>"}, {at::kComplexDouble, "complex<f64>"},
+    {at::kBool, "i1"},
+    {at::kChar, "i8"},
+    {at::kShort, "i16"},
+    {at::kInt, "i32"},
+    {at::kLong, "i64"},
+    {at::kByte, "ui8"},
+    {at::kHalf, "f16"},
+    {at::kBFloat16, "bf16"},
+    {at::kFloat, "f32"},
+    {at::kDouble, "f64"},
+    {at::kComplexFloat, "complex<f32>"},
+    {at::kComplexDouble, "complex<f64>"},
 };
 
 std::string element_name(at::ScalarType dtype) {
   for (const TypeName& row : kTypeNames) {
     if (row.dtype == dtype) return row.name;
   }
-  throw_user_error(fmt::format("[xla] got a tensor of dtype {}, which StableHLO does not have; convert it",
-                               c10::toString(dtype)));
+  throw_user_error(
+      fmt::format("[xla] got a tensor of dtype {}, which StableHLO does not have; convert it", c10::toString(dtype)));
 }
 
 // MLIR reads infinities and NaN as bits alone.
 std::string special_text(double number, at::ScalarType dtype) {
-  if (dtype == at::kDouble || dtype == at::kComplexDouble) return fmt::format("0x{:016X}", std::bit_cast<uint64_t>(number));
+  if (dtype == at::kDouble || dtype == at::kComplexDouble)
+    return fmt::format("0x{:016X}", std::bit_cast<uint64_t>(number));
   const auto single = static_cast<float>(number);
   if (dtype == at::kHalf) return fmt::format("0x{:04X}", c10::Half(single).x);
   if (dtype == at::kBFloat16) return fmt::format("0x{:04X}", c10::BFloat16(single).x);
@@ -42,7 +52,8 @@ std::string special_text(double number, at::ScalarType dtype) {
 std::string float_text(double number, at::ScalarType dtype) {
   const bool is_narrow = dtype != at::kDouble && dtype != at::kComplexDouble;
   const bool overflows = is_narrow && std::isinf(static_cast<float>(number));
-  const bool is_half_overflow = dtype == at::kHalf && std::isinf(static_cast<float>(c10::Half(static_cast<float>(number))));
+  const bool is_half_overflow =
+      dtype == at::kHalf && std::isinf(static_cast<float>(c10::Half(static_cast<float>(number))));
   return std::isfinite(number) && !overflows && !is_half_overflow ? fmt::format("{:.17e}", number)
                                                                   : special_text(number, dtype);
 }
@@ -91,7 +102,9 @@ std::vector<int64_t> counted(int64_t from, int64_t to) {
   return list;
 }
 
-int64_t windows(int64_t size, int64_t window, int64_t stride) { return size < window ? 0 : (size - window) / stride + 1; }
+int64_t windows(int64_t size, int64_t window, int64_t stride) {
+  return size < window ? 0 : (size - window) / stride + 1;
+}
 
 }  // namespace
 
@@ -156,7 +169,8 @@ Hlo HloWriter::chlo(std::string_view operation, const Hlo& x) {
 }
 
 Hlo HloWriter::binary(std::string_view operation, const Hlo& x, const Hlo& y) {
-  DIPTYCH_ASSERT(x.dtype == y.dtype && x.sizes == y.sizes, "stablehlo.{} of {} and {}", operation, hlo_type(x), hlo_type(y));
+  DIPTYCH_ASSERT(x.dtype == y.dtype && x.sizes == y.sizes, "stablehlo.{} of {} and {}", operation, hlo_type(x),
+                 hlo_type(y));
   const Hlo result = define(x.dtype, x.sizes);
   statement(result, fmt::format("stablehlo.{} {}, {} : {}", operation, x.name, y.name, hlo_type(x)));
   return result;
@@ -246,7 +260,8 @@ Hlo HloWriter::slice(const Hlo& x, at::IntArrayRef begin, at::IntArrayRef end, a
   return result;
 }
 
-Hlo HloWriter::pad(const Hlo& x, const Hlo& value, at::IntArrayRef low, at::IntArrayRef high, at::IntArrayRef interior) {
+Hlo HloWriter::pad(const Hlo& x, const Hlo& value, at::IntArrayRef low, at::IntArrayRef high,
+                   at::IntArrayRef interior) {
   std::vector<int64_t> sizes;
   for (size_t i = 0; i < x.sizes.size(); ++i) {
     sizes.push_back(x.sizes[i] + low[i] + high[i] + std::max<int64_t>(x.sizes[i] - 1, 0) * interior[i]);
@@ -280,9 +295,9 @@ Hlo HloWriter::dynamic_slice(const Hlo& x, const std::vector<Hlo>& starts, at::I
 Hlo HloWriter::dynamic_update_slice(const Hlo& x, const Hlo& update, const std::vector<Hlo>& starts) {
   const Hlo result = define(x.dtype, x.sizes);
   const std::string comma = starts.empty() ? "" : ", ";
-  statement(result, fmt::format("stablehlo.dynamic_update_slice {}, {}{}{} : ({}, {}{}{}) -> {}", x.name, update.name,
-                                comma, names(starts), hlo_type(x), hlo_type(update), comma, types(starts),
-                                hlo_type(result)));
+  statement(result,
+            fmt::format("stablehlo.dynamic_update_slice {}, {}{}{} : ({}, {}{}{}) -> {}", x.name, update.name, comma,
+                        names(starts), hlo_type(x), hlo_type(update), comma, types(starts), hlo_type(result)));
   return result;
 }
 
@@ -293,9 +308,12 @@ std::vector<Hlo> HloWriter::generic(std::string_view operation, const std::vecto
   const bool is_one = results.size() == 1;
   std::vector<Hlo> outputs;
   for (size_t i = 0; i < results.size(); ++i) {
-    outputs.push_back({is_one ? fmt::format("%{}", id) : fmt::format("%{}#{}", id, i), results[i].dtype, results[i].sizes});
+    outputs.push_back(
+        {is_one ? fmt::format("%{}", id) : fmt::format("%{}#{}", id, i), results[i].dtype, results[i].sizes});
   }
-  const std::string defined = results.empty() ? "" : is_one ? fmt::format("%{} = ", id) : fmt::format("%{}:{} = ", id, results.size());
+  const std::string defined = results.empty() ? ""
+                              : is_one        ? fmt::format("%{} = ", id)
+                                              : fmt::format("%{}:{} = ", id, results.size());
   text_ += fmt::format("    {}\"stablehlo.{}\"({})", defined, operation, names(operands));
   if (!attributes.empty()) text_ += fmt::format(" <{{{}}}>", attributes);
   for (size_t i = 0; i < regions.size(); ++i) write_region(regions[i], i == 0 ? " ({" : ", {");
@@ -361,9 +379,9 @@ Hlo HloWriter::dot_general(const Hlo& x, const Hlo& y, const DotDimensions& dims
   right.insert(right.end(), dims.right_contracted.begin(), dims.right_contracted.end());
   for (const int64_t size : without(x.sizes, left)) result.sizes.push_back(size);
   for (const int64_t size : without(y.sizes, right)) result.sizes.push_back(size);
-  const auto batch = dims.left_batch.empty()
-                         ? std::string()
-                         : fmt::format(" batching_dims = {} x {},", hlo_list(dims.left_batch), hlo_list(dims.right_batch));
+  const auto batch = dims.left_batch.empty() ? std::string()
+                                             : fmt::format(" batching_dims = {} x {},", hlo_list(dims.left_batch),
+                                                           hlo_list(dims.right_batch));
   statement(result, fmt::format("stablehlo.dot_general {}, {},{} contracting_dims = {} x {} : ({}, {}) -> {}", x.name,
                                 y.name, batch, hlo_list(dims.left_contracted), hlo_list(dims.right_contracted),
                                 hlo_type(x), hlo_type(y), hlo_type(result)));
@@ -425,7 +443,8 @@ Hlo HloWriter::scatter_elements(std::string_view operation, const Hlo& x, const 
       "index_vector_dim = {}>, indices_are_sorted = false, unique_indices = false",
       all, all, coordinates.dim() - 1);
   const Hlo scalar{"", x.dtype, {}};
-  return generic("scatter", {x, coordinates, updates}, {x}, attributes, {{{scalar, scalar}, combine_with(operation)}})[0];
+  return generic("scatter", {x, coordinates, updates}, {x}, attributes,
+                 {{{scalar, scalar}, combine_with(operation)}})[0];
 }
 
 Hlo HloWriter::scatter_rows(std::string_view operation, const Hlo& x, const Hlo& indices, const Hlo& updates) {

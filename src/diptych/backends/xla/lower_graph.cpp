@@ -23,7 +23,9 @@ std::vector<int64_t> memory_order(const TensorMeta& meta) {
   return order;
 }
 
-HloSlot slot_of(const TensorMeta& meta, size_t index) { return {index, meta.dtype, meta.size_hints(), memory_order(meta)}; }
+HloSlot slot_of(const TensorMeta& meta, size_t index) {
+  return {index, meta.dtype, meta.size_hints(), memory_order(meta)};
+}
 
 std::vector<int64_t> in_memory(const HloSlot& slot) {
   std::vector<int64_t> sizes;
@@ -52,17 +54,19 @@ class GraphLowering {
     for (size_t i = 0; i < graph_.nodes().size(); ++i) lower(graph_.nodes()[i], i);
     write_results();
     std::vector<std::string> parameters, results;
-    for (const Hlo& parameter : parameters_) parameters.push_back(fmt::format("{}: {}", parameter.name, hlo_type(parameter)));
+    for (const Hlo& parameter : parameters_)
+      parameters.push_back(fmt::format("{}: {}", parameter.name, hlo_type(parameter)));
     for (const HloSlot& output : module_.outputs) results.push_back(hlo_type(output.dtype, in_memory(output)));
-    module_.text = fmt::format("module @\"{}\" {{\n  func.func public @main({}) -> ({}) {{\n{}  }}\n}}\n", graph_.name(),
-                               fmt::join(parameters, ", "), fmt::join(results, ", "), writer_.text());
+    module_.text = fmt::format("module @\"{}\" {{\n  func.func public @main({}) -> ({}) {{\n{}  }}\n}}\n",
+                               graph_.name(), fmt::join(parameters, ", "), fmt::join(results, ", "), writer_.text());
     return std::move(module_);
   }
 
  private:
   void mark_read() {
     is_read_.assign(graph_.num_values(), false);
-    for (const Node& node : graph_.nodes()) for_each_operand_value(node, [&](Value value) { is_read_[value.id] = true; });
+    for (const Node& node : graph_.nodes())
+      for_each_operand_value(node, [&](Value value) { is_read_[value.id] = true; });
   }
 
   void add_parameter(Value value, size_t index, std::vector<HloSlot>& slots) {

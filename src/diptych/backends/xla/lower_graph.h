@@ -11,7 +11,7 @@ namespace diptych::detail {
 
 /// One parameter or result of a module: dense tensors pass in the order of their memory.
 struct HloSlot {
-  size_t index = 0;            ///< which input, constant or output of the graph
+  size_t index = 0;  ///< which input, constant or output of the graph
   at::ScalarType dtype = at::kFloat;
   std::vector<int64_t> sizes;  ///< of the tensor in the graph
   std::vector<int64_t> order;  ///< its dimensions from the slowest to the fastest in memory

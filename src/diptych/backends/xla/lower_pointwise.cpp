@@ -60,7 +60,8 @@ Hlo truncate(HloWriter& writer, const Hlo& x) {
   return writer.binary("multiply", writer.unary("sign", x), writer.unary("floor", writer.unary("abs", x)));
 }
 
-// Integer division by zero is eager's error, and floors of quotients follow fmod there: both are left to the interpreter.
+// Integer division by zero is eager's error, and floors of quotients follow fmod there: both are left to the
+// interpreter.
 std::vector<Hlo> divide(const Lowering& node) {
   HloWriter& writer = node.writer();
   const auto computed = Lowering::wide(node.dtype());
@@ -73,7 +74,9 @@ bool is_exact_division(const Lowering& node) {
   return at::isFloatingType(node.dtype()) && node.text(2) != "floor";
 }
 bool is_float_result(const Lowering& node) { return at::isFloatingType(node.dtype()); }
-bool is_real_operand(const Lowering& node) { return !at::isComplexType(node.graph().meta(std::get<Value>(node.node().operands[0])).dtype); }
+bool is_real_operand(const Lowering& node) {
+  return !at::isComplexType(node.graph().meta(std::get<Value>(node.node().operands[0])).dtype);
+}
 
 template <const char* kDirection>
 std::vector<Hlo> compare(const Lowering& node) {
@@ -88,8 +91,8 @@ std::vector<Hlo> extremum(const Lowering& node) {
 }
 
 std::vector<Hlo> where(const Lowering& node) {
-  const Hlo condition = node.writer().compare(
-      "NE", node.spread(0, at::kBool), node.writer().constant(false, at::kBool, node.sizes()));
+  const Hlo condition =
+      node.writer().compare("NE", node.spread(0, at::kBool), node.writer().constant(false, at::kBool, node.sizes()));
   return {node.writer().select(condition, node.spread(1, node.dtype()), node.spread(2, node.dtype()))};
 }
 
@@ -123,7 +126,8 @@ std::vector<Hlo> power(const Lowering& node) {
   const auto computed = Lowering::wide(node.dtype());
   const Hlo base = node.spread(0, computed);
   const bool is_square = !node.has_tensor(1) && node.scalar(1).equal(2);
-  const Hlo result = is_square ? writer.binary("multiply", base, base) : writer.binary("power", base, node.spread(1, computed));
+  const Hlo result =
+      is_square ? writer.binary("multiply", base, base) : writer.binary("power", base, node.spread(1, computed));
   return {writer.convert(result, node.dtype())};
 }
 bool has_plain_power(const Lowering& node) { return at::isFloatingType(node.dtype()); }
@@ -151,7 +155,9 @@ std::vector<Hlo> logical(const Lowering& node) {
   HloWriter& writer = node.writer();
   return {writer.binary(kOperation, node.spread(0, at::kBool), node.spread(1, at::kBool))};
 }
-std::vector<Hlo> bitwise_not(const Lowering& node) { return {node.writer().unary("not", node.spread(0, node.dtype()))}; }
+std::vector<Hlo> bitwise_not(const Lowering& node) {
+  return {node.writer().unary("not", node.spread(0, node.dtype()))};
+}
 
 std::vector<Hlo> is_nan(const Lowering& node) {
   const Hlo x = node.tensor(0);
@@ -161,41 +167,91 @@ std::vector<Hlo> is_nan(const Lowering& node) {
 std::vector<Hlo> copy_to(const Lowering& node) { return {node.spread(0, node.dtype())}; }
 std::vector<Hlo> copy_source(const Lowering& node) { return {node.spread(1, node.dtype())}; }
 
-constexpr char kTanh[] = "tanh", kExp[] = "exponential", kExpm1[] = "exponential_minus_one", kLog[] = "log", kErf[] = "erf";
+constexpr char kTanh[] = "tanh", kExp[] = "exponential", kExpm1[] = "exponential_minus_one", kLog[] = "log",
+               kErf[] = "erf";
 constexpr char kLog1p[] = "log_plus_one", kSqrt[] = "sqrt", kRsqrt[] = "rsqrt", kSin[] = "sine", kCos[] = "cosine";
-constexpr char kSigmoid[] = "logistic", kFloor[] = "floor", kCeil[] = "ceil", kRound[] = "round_nearest_even", kTan[] = "tan";
-constexpr char kNegate[] = "negate", kSign[] = "sign", kAdd[] = "add", kSubtract[] = "subtract", kAnd[] = "and", kOr[] = "or";
+constexpr char kSigmoid[] = "logistic", kFloor[] = "floor", kCeil[] = "ceil", kRound[] = "round_nearest_even",
+               kTan[] = "tan";
+constexpr char kNegate[] = "negate", kSign[] = "sign", kAdd[] = "add", kSubtract[] = "subtract", kAnd[] = "and",
+               kOr[] = "or";
 constexpr char kXor[] = "xor", kMaximum[] = "maximum", kMinimum[] = "minimum", kAtan2[] = "atan2";
 constexpr char kEq[] = "EQ", kNe[] = "NE", kLt[] = "LT", kLe[] = "LE", kGt[] = "GT", kGe[] = "GE";
 
 constexpr LoweringRow kPointwiseRows[] = {
-    {"aten.tanh", unary<kTanh>}, {"aten.exp", unary<kExp>}, {"aten.expm1", unary<kExpm1>}, {"aten.log", unary<kLog>},
-    {"aten.log1p", unary<kLog1p>}, {"aten.sqrt", unary<kSqrt>}, {"aten.rsqrt", unary<kRsqrt>},
-    {"aten.sin", unary<kSin>}, {"aten.cos", unary<kCos>}, {"aten.tan", unary<kTan>},
-    {"aten.sigmoid", unary<kSigmoid>}, {"aten.erf", chlo_unary<kErf>},
-    {"aten.floor", unary<kFloor>, is_float_result}, {"aten.ceil", unary<kCeil>, is_float_result},
-    {"aten.round", unary<kRound>, is_float_result}, {"aten.neg", unary<kNegate>},
-    {"aten.sgn", unary<kSign>, is_float_result}, {"aten.sign", unary<kSign>, is_float_result}, {"aten.abs", absolute},
-    {"aten.reciprocal", reciprocal}, {"aten.relu", relu}, {"aten.threshold_backward", threshold_backward},
-    {"aten.add.Tensor", scaled<kAdd>}, {"aten.add.Scalar", scaled<kAdd>}, {"aten.sub.Tensor", scaled<kSubtract>},
-    {"aten.sub.Scalar", scaled<kSubtract>}, {"aten.rsub.Tensor", subtract_from}, {"aten.rsub.Scalar", subtract_from},
-    {"aten.mul.Tensor", multiply}, {"aten.mul.Scalar", multiply},
-    {"aten.div.Tensor", divide, is_exact_division}, {"aten.div.Scalar", divide, is_exact_division},
-    {"aten.div.Tensor_mode", divide, is_exact_division}, {"aten.div.Scalar_mode", divide, is_exact_division},
-    {"aten.pow.Tensor_Scalar", power, has_plain_power}, {"aten.pow.Tensor_Tensor", power, has_plain_power},
-    {"aten.pow.Scalar", power, has_plain_power}, {"aten.atan2", binary<kAtan2>, is_float_result},
-    {"aten.maximum", extremum<kMaximum>}, {"aten.minimum", extremum<kMinimum>},
-    {"aten.eq.Tensor", compare<kEq>}, {"aten.eq.Scalar", compare<kEq>}, {"aten.ne.Tensor", compare<kNe>},
-    {"aten.ne.Scalar", compare<kNe>}, {"aten.lt.Tensor", compare<kLt>}, {"aten.lt.Scalar", compare<kLt>},
-    {"aten.le.Tensor", compare<kLe>}, {"aten.le.Scalar", compare<kLe>}, {"aten.gt.Tensor", compare<kGt>},
-    {"aten.gt.Scalar", compare<kGt>}, {"aten.ge.Tensor", compare<kGe>}, {"aten.ge.Scalar", compare<kGe>},
-    {"aten.where.self", where}, {"aten.masked_fill.Scalar", masked_fill}, {"aten.masked_fill.Tensor", masked_fill},
-    {"aten.clamp", clamp}, {"aten.clamp.Tensor", clamp}, {"aten.clamp_min", clamp}, {"aten.logical_not", logical_not},
-    {"aten.logical_and", logical<kAnd>}, {"aten.logical_or", logical<kOr>}, {"aten.logical_xor", logical<kXor>},
-    {"aten.bitwise_not", bitwise_not}, {"aten.bitwise_and.Tensor", binary<kAnd>}, {"aten.bitwise_or.Tensor", binary<kOr>},
-    {"aten.bitwise_xor.Tensor", binary<kXor>}, {"aten.isnan", is_nan, is_real_operand},
-    {"aten.clone", copy_to}, {"aten._to_copy", copy_to, is_real_operand}, {"aten.detach", copy_to}, {"aten.alias", copy_to},
-    {"aten.contiguous", copy_to}, {"aten.copy", copy_source}, {"aten.lift_fresh_copy", copy_to},
+    {"aten.tanh", unary<kTanh>},
+    {"aten.exp", unary<kExp>},
+    {"aten.expm1", unary<kExpm1>},
+    {"aten.log", unary<kLog>},
+    {"aten.log1p", unary<kLog1p>},
+    {"aten.sqrt", unary<kSqrt>},
+    {"aten.rsqrt", unary<kRsqrt>},
+    {"aten.sin", unary<kSin>},
+    {"aten.cos", unary<kCos>},
+    {"aten.tan", unary<kTan>},
+    {"aten.sigmoid", unary<kSigmoid>},
+    {"aten.erf", chlo_unary<kErf>},
+    {"aten.floor", unary<kFloor>, is_float_result},
+    {"aten.ceil", unary<kCeil>, is_float_result},
+    {"aten.round", unary<kRound>, is_float_result},
+    {"aten.neg", unary<kNegate>},
+    {"aten.sgn", unary<kSign>, is_float_result},
+    {"aten.sign", unary<kSign>, is_float_result},
+    {"aten.abs", absolute},
+    {"aten.reciprocal", reciprocal},
+    {"aten.relu", relu},
+    {"aten.threshold_backward", threshold_backward},
+    {"aten.add.Tensor", scaled<kAdd>},
+    {"aten.add.Scalar", scaled<kAdd>},
+    {"aten.sub.Tensor", scaled<kSubtract>},
+    {"aten.sub.Scalar", scaled<kSubtract>},
+    {"aten.rsub.Tensor", subtract_from},
+    {"aten.rsub.Scalar", subtract_from},
+    {"aten.mul.Tensor", multiply},
+    {"aten.mul.Scalar", multiply},
+    {"aten.div.Tensor", divide, is_exact_division},
+    {"aten.div.Scalar", divide, is_exact_division},
+    {"aten.div.Tensor_mode", divide, is_exact_division},
+    {"aten.div.Scalar_mode", divide, is_exact_division},
+    {"aten.pow.Tensor_Scalar", power, has_plain_power},
+    {"aten.pow.Tensor_Tensor", power, has_plain_power},
+    {"aten.pow.Scalar", power, has_plain_power},
+    {"aten.atan2", binary<kAtan2>, is_float_result},
+    {"aten.maximum", extremum<kMaximum>},
+    {"aten.minimum", extremum<kMinimum>},
+    {"aten.eq.Tensor", compare<kEq>},
+    {"aten.eq.Scalar", compare<kEq>},
+    {"aten.ne.Tensor", compare<kNe>},
+    {"aten.ne.Scalar", compare<kNe>},
+    {"aten.lt.Tensor", compare<kLt>},
+    {"aten.lt.Scalar", compare<kLt>},
+    {"aten.le.Tensor", compare<kLe>},
+    {"aten.le.Scalar", compare<kLe>},
+    {"aten.gt.Tensor", compare<kGt>},
+    {"aten.gt.Scalar", compare<kGt>},
+    {"aten.ge.Tensor", compare<kGe>},
+    {"aten.ge.Scalar", compare<kGe>},
+    {"aten.where.self", where},
+    {"aten.masked_fill.Scalar", masked_fill},
+    {"aten.masked_fill.Tensor", masked_fill},
+    {"aten.clamp", clamp},
+    {"aten.clamp.Tensor", clamp},
+    {"aten.clamp_min", clamp},
+    {"aten.logical_not", logical_not},
+    {"aten.logical_and", logical<kAnd>},
+    {"aten.logical_or", logical<kOr>},
+    {"aten.logical_xor", logical<kXor>},
+    {"aten.bitwise_not", bitwise_not},
+    {"aten.bitwise_and.Tensor", binary<kAnd>},
+    {"aten.bitwise_or.Tensor", binary<kOr>},
+    {"aten.bitwise_xor.Tensor", binary<kXor>},
+    {"aten.isnan", is_nan, is_real_operand},
+    {"aten.clone", copy_to},
+    {"aten._to_copy", copy_to, is_real_operand},
+    {"aten.detach", copy_to},
+    {"aten.alias", copy_to},
+    {"aten.contiguous", copy_to},
+    {"aten.copy", copy_source},
+    {"aten.lift_fresh_copy", copy_to},
 };
 
 }  // namespace

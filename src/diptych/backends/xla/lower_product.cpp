@@ -7,16 +7,23 @@ namespace {
 // ATen's half products accumulate in f32 and round once.
 Hlo product(const Lowering& node, size_t left, size_t right, const DotDimensions& dims) {
   const bool is_half = at::isReducedFloatingType(node.dtype());
-  const Hlo result = node.writer().dot_general(node.tensor(left), node.tensor(right), dims, is_half ? at::kFloat : node.dtype());
+  const Hlo result =
+      node.writer().dot_general(node.tensor(left), node.tensor(right), dims, is_half ? at::kFloat : node.dtype());
   return result;
 }
 
 const DotDimensions kMatrices{{}, {}, {1}, {0}};
 const DotDimensions kBatches{{0}, {0}, {2}, {1}};
 
-std::vector<Hlo> mm(const Lowering& node) { return {node.writer().convert(product(node, 0, 1, kMatrices), node.dtype())}; }
-std::vector<Hlo> bmm(const Lowering& node) { return {node.writer().convert(product(node, 0, 1, kBatches), node.dtype())}; }
-std::vector<Hlo> mv(const Lowering& node) { return {node.writer().convert(product(node, 0, 1, kMatrices), node.dtype())}; }
+std::vector<Hlo> mm(const Lowering& node) {
+  return {node.writer().convert(product(node, 0, 1, kMatrices), node.dtype())};
+}
+std::vector<Hlo> bmm(const Lowering& node) {
+  return {node.writer().convert(product(node, 0, 1, kBatches), node.dtype())};
+}
+std::vector<Hlo> mv(const Lowering& node) {
+  return {node.writer().convert(product(node, 0, 1, kMatrices), node.dtype())};
+}
 std::vector<Hlo> dot(const Lowering& node) {
   return {node.writer().convert(product(node, 0, 1, {{}, {}, {0}, {0}}), node.dtype())};
 }

@@ -45,7 +45,10 @@ std::vector<Hlo> mean_all(const Lowering& node) { return mean_over(node, kNoDims
 std::vector<Hlo> mean_dims(const Lowering& node) { return mean_over(node, 1); }
 
 constexpr LoweringRow kReductionRows[] = {
-    {"aten.sum", sum_all}, {"aten.sum.dim_IntList", sum_dims}, {"aten.mean", mean_all}, {"aten.mean.dim", mean_dims},
+    {"aten.sum", sum_all},
+    {"aten.sum.dim_IntList", sum_dims},
+    {"aten.mean", mean_all},
+    {"aten.mean.dim", mean_dims},
 };
 
 }  // namespace

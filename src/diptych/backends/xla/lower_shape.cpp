@@ -38,7 +38,9 @@ Hlo slice_dim(const Lowering& node, const Hlo& x, int64_t dim, int64_t begin, in
   low[dim] = begin, high[dim] = end, steps[dim] = step;
   return node.writer().slice(x, low, high, steps);
 }
-int64_t bound(int64_t position, int64_t size) { return std::clamp<int64_t>(position < 0 ? position + size : position, 0, size); }
+int64_t bound(int64_t position, int64_t size) {
+  return std::clamp<int64_t>(position < 0 ? position + size : position, 0, size);
+}
 
 std::vector<Hlo> slice(const Lowering& node) {
   const Hlo x = node.tensor(0);
@@ -66,7 +68,9 @@ std::vector<Hlo> pieces(const Lowering& node, int64_t dim) {
   }
   return results;
 }
-std::vector<Hlo> split(const Lowering& node) { return pieces(node, Lowering::wrap(node.integer(2), node.tensor(0).dim())); }
+std::vector<Hlo> split(const Lowering& node) {
+  return pieces(node, Lowering::wrap(node.integer(2), node.tensor(0).dim()));
+}
 
 std::vector<Hlo> unbind(const Lowering& node) {
   const Hlo x = node.tensor(0);
@@ -81,7 +85,8 @@ std::vector<Hlo> unbind(const Lowering& node) {
 std::vector<Hlo> converted_parts(const Lowering& node) {
   auto parts = node.tensors(0);
   // cat skips tensors of shape [0], whatever the others' rank.
-  std::erase_if(parts, [&](const Hlo& part) { return part.sizes == std::vector<int64_t>{0} && node.sizes().size() != 1; });
+  std::erase_if(parts,
+                [&](const Hlo& part) { return part.sizes == std::vector<int64_t>{0} && node.sizes().size() != 1; });
   for (Hlo& part : parts) part = node.writer().convert(part, node.dtype());
   return parts;
 }
@@ -107,14 +112,36 @@ std::vector<Hlo> zeros(const Lowering& node) { return fill(node, 0); }
 std::vector<Hlo> ones(const Lowering& node) { return fill(node, 1); }
 
 constexpr LoweringRow kShapeRows[] = {
-    {"aten.view", reshape}, {"aten._unsafe_view", reshape}, {"aten.reshape", reshape}, {"aten.unsqueeze", reshape},
-    {"aten.squeeze", reshape}, {"aten.squeeze.dim", reshape}, {"aten.squeeze.dims", reshape}, {"aten.view_copy", reshape},
-    {"aten.permute", permute}, {"aten.transpose.int", transpose}, {"aten.t", transpose_matrix}, {"aten.expand", expand},
-    {"aten.slice.Tensor", slice}, {"aten.select.int", select}, {"aten.split.Tensor", split},
-    {"aten.split_with_sizes", split}, {"aten.unbind.int", unbind}, {"aten.cat", concatenate}, {"aten.stack", stack},
-    {"aten.full", full}, {"aten.full_like", full}, {"aten.zeros", zeros}, {"aten.zeros_like", zeros},
-    {"aten.ones", ones}, {"aten.ones_like", ones}, {"aten.new_zeros", zeros}, {"aten.new_ones", ones},
-    {"aten.empty_strided", zeros}, {"aten.empty.memory_format", zeros}, {"aten.empty_like", zeros},
+    {"aten.view", reshape},
+    {"aten._unsafe_view", reshape},
+    {"aten.reshape", reshape},
+    {"aten.unsqueeze", reshape},
+    {"aten.squeeze", reshape},
+    {"aten.squeeze.dim", reshape},
+    {"aten.squeeze.dims", reshape},
+    {"aten.view_copy", reshape},
+    {"aten.permute", permute},
+    {"aten.transpose.int", transpose},
+    {"aten.t", transpose_matrix},
+    {"aten.expand", expand},
+    {"aten.slice.Tensor", slice},
+    {"aten.select.int", select},
+    {"aten.split.Tensor", split},
+    {"aten.split_with_sizes", split},
+    {"aten.unbind.int", unbind},
+    {"aten.cat", concatenate},
+    {"aten.stack", stack},
+    {"aten.full", full},
+    {"aten.full_like", full},
+    {"aten.zeros", zeros},
+    {"aten.zeros_like", zeros},
+    {"aten.ones", ones},
+    {"aten.ones_like", ones},
+    {"aten.new_zeros", zeros},
+    {"aten.new_ones", ones},
+    {"aten.empty_strided", zeros},
+    {"aten.empty.memory_format", zeros},
+    {"aten.empty_like", zeros},
     {"aten.scalar_tensor", [](const Lowering& node) { return fill(node, node.scalar(0)); }},
 };
 

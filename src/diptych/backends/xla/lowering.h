@@ -28,6 +28,7 @@ class Lowering {
   /// Whether output `index` is a tensor that the node defines.
   bool has_result(size_t index) const { return index < node_.outputs.size() && node_.outputs[index]; }
 
+  const Hlo& value(Value value) const { return values_[value.id]; }
   /// A tensor operand. A number where a tensor is expected is a constant of no dimension.
   Hlo tensor(size_t index) const;
   bool has_tensor(size_t index) const;
@@ -87,6 +88,7 @@ std::span<const LoweringRow> shape_lowerings();
 std::span<const LoweringRow> reduction_lowerings();
 std::span<const LoweringRow> product_lowerings();
 std::span<const LoweringRow> indexing_lowerings();
+std::span<const LoweringRow> hop_lowerings();
 
 /// Lowers a node by its row. Errors: InternalError if a result has another type than the graph says.
 std::vector<Hlo> lower_node(HloWriter& writer, const Graph& graph, const Node& node, const std::vector<Hlo>& values);

@@ -64,8 +64,11 @@ const PjrtApi& PjrtApi::load(const std::string& path) {
 
 void PjrtApi::check(PJRT_Error* error, std::string_view task) const {
   if (error == nullptr) return;
-  PJRT_Error_Message_Args message{.struct_size = sizeof(PJRT_Error_Message_Args), .extension_start = nullptr,
-                                  .error = error, .message = nullptr, .message_size = 0};
+  PJRT_Error_Message_Args message{.struct_size = sizeof(PJRT_Error_Message_Args),
+                                  .extension_start = nullptr,
+                                  .error = error,
+                                  .message = nullptr,
+                                  .message_size = 0};
   table_->PJRT_Error_Message(&message);
   const std::string text(message.message, message.message_size);
   drop(error);
@@ -74,7 +77,8 @@ void PjrtApi::check(PJRT_Error* error, std::string_view task) const {
 
 void PjrtApi::drop(PJRT_Error* error) const noexcept {
   if (error == nullptr) return;
-  PJRT_Error_Destroy_Args args{.struct_size = sizeof(PJRT_Error_Destroy_Args), .extension_start = nullptr, .error = error};
+  PJRT_Error_Destroy_Args args{
+      .struct_size = sizeof(PJRT_Error_Destroy_Args), .extension_start = nullptr, .error = error};
   table_->PJRT_Error_Destroy(&args);
 }
 

@@ -14,19 +14,18 @@ namespace {
 // CompileOptionsProto (xla/pjrt/proto/compile_options.proto) of one replica and one partition on the default device:
 // executable_build_options = 3 {device_ordinal = 1: -1, num_replicas = 4: 1, num_partitions = 5: 1}. These field
 // numbers are the wire format, which never changes, so no protobuf library is needed for it.
-constexpr std::string_view kCompileOptions(
-    "\x1a\x0f\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x20\x01\x28\x01", 17);
+constexpr std::string_view kCompileOptions("\x1a\x0f\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x20\x01\x28\x01", 17);
 
 struct TypeRow {
   at::ScalarType dtype;
   PJRT_Buffer_Type type;
 };
 constexpr TypeRow kTypes[] = {
-    {at::kBool, PJRT_Buffer_Type_PRED},       {at::kChar, PJRT_Buffer_Type_S8},
-    {at::kShort, PJRT_Buffer_Type_S16},       {at::kInt, PJRT_Buffer_Type_S32},
-    {at::kLong, PJRT_Buffer_Type_S64},        {at::kByte, PJRT_Buffer_Type_U8},
-    {at::kHalf, PJRT_Buffer_Type_F16},        {at::kBFloat16, PJRT_Buffer_Type_BF16},
-    {at::kFloat, PJRT_Buffer_Type_F32},       {at::kDouble, PJRT_Buffer_Type_F64},
+    {at::kBool, PJRT_Buffer_Type_PRED},        {at::kChar, PJRT_Buffer_Type_S8},
+    {at::kShort, PJRT_Buffer_Type_S16},        {at::kInt, PJRT_Buffer_Type_S32},
+    {at::kLong, PJRT_Buffer_Type_S64},         {at::kByte, PJRT_Buffer_Type_U8},
+    {at::kHalf, PJRT_Buffer_Type_F16},         {at::kBFloat16, PJRT_Buffer_Type_BF16},
+    {at::kFloat, PJRT_Buffer_Type_F32},        {at::kDouble, PJRT_Buffer_Type_F64},
     {at::kComplexFloat, PJRT_Buffer_Type_C64}, {at::kComplexDouble, PJRT_Buffer_Type_C128},
 };
 
@@ -34,8 +33,10 @@ constexpr TypeRow kTypes[] = {
 at::Tensor tensor_over(std::shared_ptr<PjrtBuffer> buffer, void* data, at::IntArrayRef sizes, at::ScalarType dtype) {
   const size_t bytes = c10::multiply_integers(sizes) * c10::elementSize(dtype);
   auto* const owner = new std::shared_ptr<PjrtBuffer>(std::move(buffer));
-  c10::DataPtr memory(data, owner, [](void* held) { delete static_cast<std::shared_ptr<PjrtBuffer>*>(held); }, at::kCPU);
-  c10::Storage storage(c10::Storage::use_byte_size_t{}, bytes, std::move(memory), c10::GetCPUAllocator(), /*resizable=*/true);
+  c10::DataPtr memory(
+      data, owner, [](void* held) { delete static_cast<std::shared_ptr<PjrtBuffer>*>(held); }, at::kCPU);
+  c10::Storage storage(c10::Storage::use_byte_size_t{}, bytes, std::move(memory), c10::GetCPUAllocator(),
+                       /*resizable=*/true);
   at::Tensor tensor = at::detail::make_tensor<c10::TensorImpl>(
       std::move(storage), c10::DispatchKeySet(c10::DispatchKey::CPU), c10::scalarTypeToTypeMeta(dtype));
   tensor.unsafeGetTensorImpl()->set_sizes_contiguous(sizes);
@@ -85,7 +86,8 @@ PjrtBuffer::~PjrtBuffer() {
   client_->api().destroy(client_->api().table().PJRT_Buffer_Destroy, args);
 }
 
-std::shared_ptr<PjrtBuffer> PjrtBuffer::from_tensor(std::shared_ptr<const PjrtClient> client, const at::Tensor& tensor) {
+std::shared_ptr<PjrtBuffer> PjrtBuffer::from_tensor(std::shared_ptr<const PjrtClient> client,
+                                                    const at::Tensor& tensor) {
   const PjrtApi& api = client->api();
   PJRT_Client_BufferFromHostBuffer_Args args{};
   args.client = client->get();
@@ -141,7 +143,8 @@ at::Tensor PjrtBuffer::to_tensor(std::shared_ptr<PjrtBuffer> buffer, at::IntArra
   return tensor;
 }
 
-PjrtProgram::PjrtProgram(std::shared_ptr<const PjrtClient> client, std::string_view module) : client_(std::move(client)) {
+PjrtProgram::PjrtProgram(std::shared_ptr<const PjrtClient> client, std::string_view module)
+    : client_(std::move(client)) {
   const PjrtApi& api = client_->api();
   std::string code(module);
   constexpr std::string_view kFormat = "mlir";
@@ -177,7 +180,8 @@ PjrtProgram::~PjrtProgram() {
   client_->api().destroy(client_->api().table().PJRT_LoadedExecutable_Destroy, args);
 }
 
-std::vector<std::shared_ptr<PjrtBuffer>> PjrtProgram::run(const std::vector<std::shared_ptr<PjrtBuffer>>& inputs) const {
+std::vector<std::shared_ptr<PjrtBuffer>> PjrtProgram::run(
+    const std::vector<std::shared_ptr<PjrtBuffer>>& inputs) const {
   const PjrtApi& api = client_->api();
   std::vector<PJRT_Buffer*> arguments;
   arguments.reserve(inputs.size());

@@ -37,7 +37,8 @@ class PjrtClient {
 /// A tensor on a device.
 class PjrtBuffer {
  public:
-  PjrtBuffer(std::shared_ptr<const PjrtClient> client, PJRT_Buffer* buffer) : client_(std::move(client)), buffer_(buffer) {}
+  PjrtBuffer(std::shared_ptr<const PjrtClient> client, PJRT_Buffer* buffer)
+      : client_(std::move(client)), buffer_(buffer) {}
   ~PjrtBuffer();
   PjrtBuffer(const PjrtBuffer&) = delete;
   PjrtBuffer& operator=(const PjrtBuffer&) = delete;

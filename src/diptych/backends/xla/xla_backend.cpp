@@ -1,20 +1,15 @@
 #include "diptych/backends/xla/xla_backend.h"
 
-#include <algorithm>
 #include <map>
 #include <mutex>
 
+#include "diptych/backends/xla/lower_body.h"
 #include "diptych/backends/xla/lower_graph.h"
-#include "diptych/backends/xla/lowering.h"
 #include "diptych/backends/xla/pjrt_client.h"
 #include "diptych/base/error.h"
 #include "diptych/base/switches.h"
 #include "diptych/graph/map_sizes.h"
-#include "diptych/graph/print.h"
-#include "diptych/graph/rewrite.h"
 #include "diptych/interpreter/symbols.h"
-#include "diptych/ops/decompositions.h"
-#include "diptych/passes/decompose.h"
 
 namespace diptych::detail {
 namespace {
@@ -31,26 +26,6 @@ at::Tensor from_memory_order(std::shared_ptr<PjrtBuffer> buffer, const HloSlot& 
   const at::Tensor tensor = PjrtBuffer::to_tensor(std::move(buffer), sizes, slot.dtype);
   for (size_t i = 0; i < slot.order.size(); ++i) strides[slot.order[i]] = tensor.stride(static_cast<int64_t>(i));
   return tensor.as_strided(slot.sizes, strides);
-}
-
-bool has_lowering(const Graph& graph, const Node& node) { return find_lowering(graph, node) != nullptr; }
-
-// Returns the graph with composite operators as operators that have lowerings.
-Graph in_lowered_operators(const Graph& graph) { return decompose(graph, has_lowering); }
-
-// Returns one node as a graph of its own, for the sizes that it was traced with.
-Graph alone(const Graph& graph, const Node& node) {
-  std::vector<Value> inputs, outputs;
-  for_each_operand_value(node, [&](Value value) {
-    const bool is_new = std::find(inputs.begin(), inputs.end(), value) == inputs.end();
-    if (is_new && graph.info(value).kind != ValueInfo::Kind::kConstant) inputs.push_back(value);
-  });
-  for (const Value value : node.outputs) {
-    if (value) outputs.push_back(value);
-  }
-  const Graph extracted = extract(graph, "node", inputs, std::vector<Slot>(inputs.size()), outputs,
-                                  std::vector<Slot>(outputs.size()));
-  return instantiate(extracted, size_symbols(extracted));
 }
 
 // A graph without dynamic sizes, compiled.
@@ -72,8 +47,8 @@ class StaticProgram {
     std::vector<std::shared_ptr<PjrtBuffer>> arguments;
     arguments.reserve(module_.inputs.size() + constants_.size());
     for (const HloSlot& slot : module_.inputs) {
-      DIPTYCH_CHECK(inputs[slot.index].defined(), "[xla] input {} of graph '{}' is undefined; pass a tensor", slot.index,
-                    name_);
+      DIPTYCH_CHECK(inputs[slot.index].defined(), "[xla] input {} of graph '{}' is undefined; pass a tensor",
+                    slot.index, name_);
       arguments.push_back(PjrtBuffer::from_tensor(client_, in_memory_order(inputs[slot.index], slot)));
     }
     arguments.insert(arguments.end(), constants_.begin(), constants_.end());
@@ -147,12 +122,7 @@ class XlaExecutable final : public Executable {
 
 }  // namespace
 
-bool XlaBackend::supports(const Graph& graph, const Node& node) const {
-  if (has_lowering(graph, node)) return true;
-  if (find_decomposition(node.op) == nullptr) return false;
-  const Graph parts = in_lowered_operators(alone(graph, node));
-  return std::all_of(parts.nodes().begin(), parts.nodes().end(), [&](const Node& part) { return has_lowering(parts, part); });
-}
+bool XlaBackend::supports(const Graph& graph, const Node& node) const { return is_lowered(graph, node); }
 
 std::shared_ptr<const Executable> XlaBackend::compile(const Graph& graph) const {
   return std::make_shared<XlaExecutable>(graph, PjrtClient::shared());
