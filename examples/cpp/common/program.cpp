@@ -64,8 +64,8 @@ void add_train_options(CLI::App& app, TrainOptions& options) {
   app.add_option("--seed", options.seed, "Seed of the parameters and of the batches")
       ->check(CLI::NonNegativeNumber)
       ->group(kRunGroup);
-  app.add_option("--backend", options.backend, "interpreter: capture the graphs, then run them; eager: plain LibTorch")
-      ->check(CLI::IsMember({"interpreter", "eager"}))
+  app.add_option("--backend", options.backend, "interpreter: capture the graphs, then run them; xla: have XLA compile them; eager: plain LibTorch")
+      ->check(CLI::IsMember({"interpreter", "xla", "eager"}))
       ->group(kHowGroup);
   app.add_option(
          "--partition", options.partition,

@@ -56,6 +56,19 @@ TEST(XlaBackend, ResultsOutliveTheProgramAndAreWritable) {
   EXPECT_EQ(result.numel(), 2000);
 }
 
+// Note [Packed weights]: the product must read the weights that are there now.
+TEST(XlaBackend, WeightsMayChangeInPlaceBetweenRuns) {
+  test::GraphBuilder builder;
+  at::Tensor w = at::randn({512, 128});
+  const at::Tensor x = at::randn({1024, 512});
+  const Value product = builder.node("aten.mm", {builder.input(x), builder.input(w)});
+  const auto executable = XlaBackend().compile(builder.finish({product}));
+  for (int run = 0; run < 3; ++run) {
+    EXPECT_TRUE(at::allclose(executable->run({x, w}).at(0), at::mm(x, w), 1e-3, 1e-3));
+    w.mul_(-2);
+  }
+}
+
 TEST(XlaBackend, WhatHasNoLoweringFallsBack) {
   test::GraphBuilder builder;
   const Value x = builder.input(at::randn({3, 3}));

@@ -1,7 +1,7 @@
 """PyTorch's operator database as a judge: every sample of every operator is captured, run, and compared with eager in values, strides, aliases, first
 gradients, and second ones in float64 where the database says that they exist.
 
-    python tests/python/suites/op_db.py --samples 4 [--only add,mul] [--list]
+    python tests/python/suites/op_db.py --samples 4 [--only add,mul] [--list] [--backend xla]
 
 Seeds: many random operators come wrapped in a function that seeds the generator, which a capture refuses. The seed is set outside the function instead.
 """
@@ -34,7 +34,7 @@ def without_values(seen):
     return seen
 
 
-def judge_sample(op, sample, order):
+def judge_sample(op, sample, order, backend):
     import diptych
 
     def observation(function, order):
@@ -49,10 +49,10 @@ def judge_sample(op, sample, order):
         result = op.op(*args, **kwargs)
         return part(result) if part else result
 
-    return judge.judge_to_order(lambda n: observation(function, n), lambda n: observation(diptych.aot_function(function), n), order)
+    return judge.judge_to_order(lambda n: observation(function, n), lambda n: observation(diptych.aot_function(function, backend=backend), n), order)
 
 
-def entry_of(op, samples):
+def entry_of(op, options):
     def entry():
         common_methods_invocations.wrapper_set_seed = unseeded
         for dtype in DTYPES:
@@ -63,8 +63,8 @@ def entry_of(op, samples):
             def outcomes(dtype=dtype, order=order):
                 found = []
                 for sample in op.sample_inputs("cpu", dtype, requires_grad=order > 0):
-                    found.append(judge_sample(op, sample, order))
-                    if len(found) == samples:
+                    found.append(judge_sample(op, sample, order, options.backend))
+                    if len(found) == options.samples:
                         break
                 return judge.worst(found)
 
@@ -75,8 +75,8 @@ def entry_of(op, samples):
 
 def entries(options):
     for op in op_db:
-        yield f"{op.name}.{op.variant_test_name}" if op.variant_test_name else op.name, entry_of(op, options.samples)
+        yield f"{op.name}.{op.variant_test_name}" if op.variant_test_name else op.name, entry_of(op, options)
 
 
 if __name__ == "__main__":
-    judge.main("op_db", __doc__, entries)
+    judge.main("op_db", __doc__, entries, lambda parser: parser.add_argument("--backend", default="interpreter"))

@@ -22,6 +22,8 @@ constexpr const char* kInstall =
     "pip install xla-cpu-pjrt==0.0.1, or set DIPTYCH_PJRT_PLUGIN to the path of a PJRT plugin";
 
 const PJRT_Api* open_plugin(const std::string& path) {
+  // XLA logs remarks of its own compiler; the user may ask for them by setting the variable.
+  setenv("TF_CPP_MIN_LOG_LEVEL", "2", /*overwrite=*/0);
   void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     const char* const reason = dlerror();

@@ -14,7 +14,26 @@ namespace {
 // CompileOptionsProto (xla/pjrt/proto/compile_options.proto) of one replica and one partition on the default device:
 // executable_build_options = 3 {device_ordinal = 1: -1, num_replicas = 4: 1, num_partitions = 5: 1}. These field
 // numbers are the wire format, which never changes, so no protobuf library is needed for it.
-constexpr std::string_view kCompileOptions("\x1a\x0f\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x20\x01\x28\x01", 17);
+constexpr std::string_view kCompileOptions(
+    "\x1a\x0f\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x20\x01\x28\x01", 17);
+
+// Note [Packed weights]: XLA's products by XNNPACK on the CPU pack a parameter of the program once, and take it for the
+// same as long as its address is the same. Our buffers are tensors' own memory, which an optimizer writes to between
+// two runs, so a later run would compute with old weights. These products are turned off.
+constexpr std::string_view kCpuPlatform = "cpu", kPackingProducts = "xla_cpu_use_xnnpack";
+
+// One entry of env_option_overrides = 7: {key = 1: name, value = 2 {bool_field = 2: false}}.
+std::string switched_off(std::string_view name) {
+  const std::string key = fmt::format("\x0a{}{}", static_cast<char>(name.size()), name);
+  const std::string entry = key + std::string("\x12\x02\x10\x00", 4);
+  return fmt::format("\x3a{}{}", static_cast<char>(entry.size()), entry);
+}
+
+std::string compile_options(std::string_view platform) {
+  std::string options(kCompileOptions);
+  if (platform == kCpuPlatform) options += switched_off(kPackingProducts);
+  return options;
+}
 
 struct TypeRow {
   at::ScalarType dtype;
@@ -57,6 +76,10 @@ PjrtClient::PjrtClient(const PjrtApi& api) : api_(api) {
   PJRT_Client_Create_Args create{};
   api.call(api.table().PJRT_Client_Create, create, "opening the devices of the PJRT plugin");
   client_ = create.client;
+  PJRT_Client_PlatformName_Args platform{};
+  platform.client = client_;
+  api.call(api.table().PJRT_Client_PlatformName, platform, "asking for the platform");
+  platform_.assign(platform.platform_name, platform.platform_name_size);
   PJRT_Client_AddressableDevices_Args devices{};
   devices.client = client_;
   api.call(api.table().PJRT_Client_AddressableDevices, devices, "listing devices");
@@ -157,8 +180,9 @@ PjrtProgram::PjrtProgram(std::shared_ptr<const PjrtClient> client, std::string_v
   PJRT_Client_Compile_Args args{};
   args.client = client_->get();
   args.program = &program;
-  args.compile_options = kCompileOptions.data();
-  args.compile_options_size = kCompileOptions.size();
+  const std::string options = compile_options(client_->platform());
+  args.compile_options = options.data();
+  args.compile_options_size = options.size();
   api.call(api.table().PJRT_Client_Compile, args, "compiling a program");
   executable_ = args.executable;
   PJRT_LoadedExecutable_GetExecutable_Args get{};

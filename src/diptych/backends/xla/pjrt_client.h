@@ -27,10 +27,13 @@ class PjrtClient {
   PJRT_Client* get() const { return client_; }
   PJRT_Device* device(size_t index) const { return devices_.at(index); }
   size_t num_devices() const { return devices_.size(); }
+  /// "cpu", "cuda", "tpu".
+  const std::string& platform() const { return platform_; }
 
  private:
   const PjrtApi& api_;
   PJRT_Client* client_ = nullptr;
+  std::string platform_;
   std::vector<PJRT_Device*> devices_;
 };
 
