@@ -15,6 +15,7 @@ struct HloSlot {
   at::ScalarType dtype = at::kFloat;
   std::vector<int64_t> sizes;  ///< of the tensor in the graph
   std::vector<int64_t> order;  ///< its dimensions from the slowest to the fastest in memory
+  std::vector<int64_t> strides;  ///< of the tensor as a result
 };
 
 /// A module whose function `main` takes the inputs of a graph that are read, then its constants that are read, and

@@ -26,11 +26,10 @@ at::Tensor in_memory_order(const at::Tensor& tensor, const HloSlot& slot) {
 
 // Returns a result, which came in the order of its memory, with the dimensions of the graph's tensor.
 at::Tensor from_memory_order(std::shared_ptr<PjrtBuffer> buffer, const HloSlot& slot) {
-  std::vector<int64_t> sizes, strides(slot.sizes.size());
+  std::vector<int64_t> sizes;
   for (const int64_t dim : slot.order) sizes.push_back(slot.sizes[dim]);
   const at::Tensor tensor = PjrtBuffer::to_tensor(std::move(buffer), sizes, slot.dtype);
-  for (size_t i = 0; i < slot.order.size(); ++i) strides[slot.order[i]] = tensor.stride(static_cast<int64_t>(i));
-  return tensor.as_strided(slot.sizes, strides);
+  return tensor.as_strided(slot.sizes, slot.strides);
 }
 
 bool has_lowering(const Graph& graph, const Node& node) { return find_lowering(graph, node) != nullptr; }
