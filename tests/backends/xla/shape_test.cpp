@@ -11,7 +11,6 @@ using testing::expect_call;
 using testing::expect_not_lowered;
 using testing::Ints;
 using testing::Tensors;
-using testing::XlaCheck;
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr int64_t kEnd = std::numeric_limits<int64_t>::max();
@@ -128,7 +127,6 @@ TEST(XlaShape, Constants) {
   for (const double number : {kNan, -double{INFINITY}, -0.0, 1e-45, 1e300}) {
     expect_call("aten.full", {Ints{2, 0}, number, at::kDouble});
     expect_call("aten.full", {Ints{}, number, at::kDouble});
-    expect_call("aten.fill.Scalar", {numbers({2}, at::kDouble), number});
   }
   expect_call("aten.full", {Ints{2}, kNan, at::kHalf});
   expect_call("aten.full", {Ints{2}, c10::IValue(c10::complex<double>(1, -2))});
@@ -140,8 +138,6 @@ TEST(XlaShape, Constants) {
   for (const char* op : {"aten.new_zeros", "aten.new_ones"}) expect_call(op, {x, Ints{4}, at::kBool});
   expect_call("aten.zero", {x});
   expect_call("aten.scalar_tensor", {2.5, at::kHalf});
-  expect_call("aten.fill.Tensor", {x, at::scalar_tensor(2.5)});
-  expect_not_lowered("aten.fill.Tensor", {numbers({2}, at::kLong), at::scalar_tensor(2.5)});
 }
 
 TEST(XlaShape, Ranges) {
@@ -230,16 +226,24 @@ TEST(XlaShape, Strides) {
   expect_not_lowered("aten.as_strided", {x.t(), Ints{2}, Ints{1}});
   expect_not_lowered("aten.as_strided", {x, Ints{2}, Ints{1}, 3});
   expect_not_lowered("aten.as_strided", {numbers({10}).slice(0, 0, 4), Ints{8}, Ints{1}});
-  XlaCheck check;
-  const Value y = check.node("aten.mul.Tensor", {check.input(x), WrappedNumber{2.0}});
-  check.expect_eager(
-      {check.node("aten.as_strided", {y, c10::IValue(Ints{2, 2}), c10::IValue(Ints{3, 1}), c10::IValue(4)})});
   for (const int64_t step : {1, 2, 3}) {
     expect_call("aten.unfold", {x, 0, 2, step});
     expect_call("aten.unfold_backward", {x.unfold(0, 2, step).contiguous(), Ints{4, 3}, 0, 2, step});
   }
   expect_call("aten.unfold_copy", {x.t(), -1, 3, 1});
   expect_call("aten.unfold", {at::randn({}), 0, 1, 1});
+}
+
+TEST(XlaShape, ColumnsOfImages) {
+  for (const auto dtype : {at::kFloat, at::kDouble, at::kBFloat16}) {
+    const at::Tensor x = at::randn({2, 3, 5, 4}, dtype);
+    const at::Tensor columns = at::im2col(x, {2, 3}, {2, 1}, {1, 0}, {1, 2});
+    expect_call("aten.im2col", {x, Ints{2, 3}, Ints{2, 1}, Ints{1, 0}, Ints{1, 2}});
+    expect_call("aten.col2im", {columns, Ints{5, 4}, Ints{2, 3}, Ints{2, 1}, Ints{1, 0}, Ints{1, 2}});
+  }
+  const at::Tensor image = at::randn({4, 4, 2}).permute({2, 0, 1});
+  expect_call("aten.im2col", {image, Ints{2, 2}, Ints{1, 1}, Ints{0, 0}, Ints{2, 2}});
+  expect_call("aten.col2im", {at::randn({8, 4}), Ints{4, 4}, Ints{2, 2}, Ints{1, 1}, Ints{0, 0}, Ints{2, 2}});
 }
 
 TEST(XlaShape, Padding) {

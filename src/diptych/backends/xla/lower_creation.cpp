@@ -14,7 +14,6 @@ std::vector<Hlo> full(const Lowering& node) {
 // What eager leaves unset is zero.
 std::vector<Hlo> zeros(const Lowering& node) { return fill(node, 0); }
 std::vector<Hlo> ones(const Lowering& node) { return fill(node, 1); }
-std::vector<Hlo> fill_with_tensor(const Lowering& node) { return {node.spread(1, node.dtype())}; }
 
 // ATen computes ranges of floating-point numbers in double, and those of integers in int64.
 std::vector<Hlo> range_of(const Lowering& node, const at::Scalar& start, const at::Scalar& step) {
@@ -76,8 +75,6 @@ constexpr LoweringRow kCreationRows[] = {
     {"aten.full_like", full<1>},
     {"aten.new_full", full<2>},
     {"aten.scalar_tensor", full<0>},
-    {"aten.fill.Scalar", full<1>},
-    {"aten.fill.Tensor", fill_with_tensor, has_dtype_of_result<1>},
     {"aten.zeros", zeros},
     {"aten.zeros_like", zeros},
     {"aten.new_zeros", zeros},

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "diptych/backends/xla/lowering.h"
+#include "diptych/backends/xla/index_positions.h"
 
 namespace diptych::detail {
 namespace {
@@ -118,8 +118,9 @@ std::vector<Hlo> view_bits(const Lowering& node) {
   return {writer.bitcast(writer.reshape(x, sizes), node.dtype(), node.sizes())};
 }
 bool has_plain_bits(const Lowering& node) {
-  const auto from = node.graph().meta(std::get<Value>(node.node().operands[0])).dtype, to = node.dtype();
-  return from != at::kBool && to != at::kBool && !at::isComplexType(from) && !at::isComplexType(to);
+  const TensorMeta* const meta = operand_meta(node, 0);
+  const auto is_plain = [](at::ScalarType dtype) { return dtype != at::kBool && !at::isComplexType(dtype); };
+  return meta != nullptr && is_plain(meta->dtype) && is_plain(node.dtype());
 }
 
 std::vector<Hlo> same_value(const Lowering& node) { return {node.tensor(0)}; }

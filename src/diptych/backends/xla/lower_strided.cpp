@@ -63,6 +63,50 @@ std::vector<Hlo> unfold_backward(const Lowering& node) {
   return {writer.convert(write_strided(writer, "add", zeros, view, gradient), node.dtype())};
 }
 
+// Blocks of images, as columns. The operands from `first` on are the kernel, dilation, padding and stride.
+struct ColumnPlan {
+  std::vector<int64_t> padded, low;  ///< the sizes of the padded images, and their padding
+  StridedView view;
+};
+ColumnPlan column_plan(const Lowering& node, std::vector<int64_t> images, size_t first) {
+  if (images.size() == 3) images.insert(images.begin(), 1);
+  const auto kernel = node.integers(first), dilation = node.integers(first + 1);
+  const auto padding = node.integers(first + 2), stride = node.integers(first + 3);
+  ColumnPlan plan{images, {0, 0, padding[0], padding[1]}, {}};
+  for (size_t i : {0, 1}) plan.padded[2 + i] += 2 * padding[i];
+  const auto strides = contiguous_strides_of(plan.padded);
+  const auto blocks = [&](size_t i) {
+    return (plan.padded[2 + i] - dilation[i] * (kernel[i] - 1) - 1) / stride[i] + 1;
+  };
+  plan.view.sizes = {images[0], images[1], kernel[0], kernel[1], blocks(0), blocks(1)};
+  plan.view.strides = {strides[0], strides[1], dilation[0] * strides[2], dilation[1], stride[0] * strides[2],
+                       stride[1]};
+  return plan;
+}
+std::vector<int64_t> negated(std::vector<int64_t> values) {
+  for (int64_t& value : values) value = -value;
+  return values;
+}
+Hlo padded_images(HloWriter& writer, const Hlo& x, const std::vector<int64_t>& low) {
+  return writer.pad(x, writer.constant(0, x.dtype), low, low, std::vector<int64_t>(low.size(), 0));
+}
+std::vector<Hlo> images_to_columns(const Lowering& node) {
+  HloWriter& writer = node.writer();
+  const Hlo x = node.tensor(0);
+  const auto plan = column_plan(node, x.sizes, 1);
+  const std::vector<int64_t> images{plan.view.sizes[0], plan.view.sizes[1], *(x.sizes.end() - 2), x.sizes.back()};
+  const Hlo padded = padded_images(writer, writer.reshape(x, images), plan.low);
+  return {writer.reshape(read_strided(writer, padded, plan.view), node.sizes())};
+}
+std::vector<Hlo> columns_to_images(const Lowering& node) {
+  HloWriter& writer = node.writer();
+  const auto plan = column_plan(node, node.sizes(), 2);
+  const Hlo columns = writer.reshape(node.converted(0, Lowering::wide(node.dtype())), plan.view.sizes);
+  const Hlo zeros = writer.constant(0, columns.dtype, plan.padded);
+  const Hlo images = padded_images(writer, write_strided(writer, "add", zeros, plan.view, columns), negated(plan.low));
+  return {writer.convert(writer.reshape(images, node.sizes()), node.dtype())};
+}
+
 // A tensor of HLO has no memory of its own, so the operand must lie as HLO numbers its elements.
 bool lies_in_order(const TensorMeta& meta) {
   const auto sizes = meta.size_hints(), strides = meta.stride_hints(), contiguous = contiguous_strides_of(sizes);
@@ -74,28 +118,21 @@ bool lies_in_order(const TensorMeta& meta) {
 bool stays_inside(const StridedView& view, int64_t numel) {
   int64_t last = view.offset;
   for (size_t i = 0; i < view.sizes.size(); ++i) last += (view.sizes[i] - 1) * view.strides[i];
-  return view.offset >= 0 && last < numel;
-}
-// An offset is counted from the start of the memory, in which a view may begin anywhere.
-bool starts_its_memory(const Lowering& node) {
-  const Node* const producer = node.graph().producer(std::get<Value>(node.node().operands[0]));
-  if (producer == nullptr || producer->op.is_hop()) return false;
-  const auto& returns = producer->op.schema().returns();
-  return std::all_of(returns.begin(), returns.end(), [](const auto& value) { return value.alias_info() == nullptr; });
+  return last < numel;
 }
 template <size_t kSizes>
 StridedView view_of(const Lowering& node) {
-  return {node.integers(kSizes), node.integers(kSizes + 1), node.integer(kSizes + 2)};
+  return {node.integers(kSizes), node.integers(kSizes + 1), 0};
 }
+// An offset is counted from the start of the memory, in which the operand itself may begin anywhere.
 template <size_t kSizes>
 bool is_plain_view(const Lowering& node) {
   const TensorMeta* const meta = operand_meta(node, 0);
-  const auto view = view_of<kSizes>(node);
+  if (meta == nullptr || !meta->is_static() || node.is_given(kSizes + 2)) return false;
   const bool is_constant =
       std::all_of(node.node().operands.begin() + kSizes, node.node().operands.end(),
                   [](const Operand& operand) { return std::holds_alternative<c10::IValue>(operand); });
-  return is_constant && meta != nullptr && lies_in_order(*meta) && stays_inside(view, meta->numel()) &&
-         (!node.is_given(kSizes + 2) || starts_its_memory(node));
+  return is_constant && lies_in_order(*meta) && stays_inside(view_of<kSizes>(node), meta->numel());
 }
 std::vector<Hlo> as_strided(const Lowering& node) {
   return {read_strided(node.writer(), node.tensor(0), view_of<1>(node))};
@@ -113,6 +150,8 @@ constexpr LoweringRow kStridedRows[] = {
     {"aten.unfold", unfold},
     {"aten.unfold_copy", unfold},
     {"aten.unfold_backward", unfold_backward},
+    {"aten.im2col", images_to_columns},
+    {"aten.col2im", columns_to_images},
     {"aten.as_strided", as_strided, is_plain_view<1>},
     {"aten.as_strided_copy", as_strided, is_plain_view<1>},
     {"aten.as_strided_scatter", as_strided_scatter, is_plain_scatter},
