@@ -163,6 +163,17 @@ TEST(XlaIndexing, Rows) {
   expect_call("aten.put", {x, none, at::randn({0}), true});
 }
 
+TEST(XlaIndexing, ScattersUnderMasks) {
+  const at::Tensor x = at::randn({5, 3}), mask = at::randn({5, 3}).gt(0), source = at::randn({4, 5}).t();
+  expect_call("aten.masked_scatter", {x, mask, source});
+  expect_call("aten.masked_scatter", {source.t().contiguous().t(), mask.slice(1, 0, 1), at::randn({20})});
+  expect_call("aten.masked_scatter", {x, at::ones({}, at::kBool), source});
+  expect_call("aten.masked_scatter", {x, at::zeros({5, 3}, at::kBool), at::randn({0})});
+  expect_call("aten.masked_scatter", {numbers({7}, at::kLong), at::ones({1}, at::kBool), numbers({7}, at::kLong)});
+  expect_call("aten.masked_scatter", {at::randn({}), at::ones({}, at::kBool), at::randn({1})});
+  expect_not_lowered("aten.masked_scatter", {at::randn({1, 3}), mask, at::randn({20})});
+}
+
 TEST(XlaIndexing, GradientsOfEmbeddings) {
   const at::Tensor index = positions({1, 4, 1, 0, 5, 1}).reshape({2, 3});
   for (const auto dtype : {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf}) {

@@ -214,6 +214,8 @@ TEST(XlaShape, Diagonals) {
   expect_call("aten.diag_embed", {numbers({2, 3}).t(), 1, 0, -2});
   expect_call("aten.diag_embed", {numbers({2, 3}, at::kBool), 0, 2, 0});
   expect_call("aten.diag_embed", {at::randn({0})});
+  expect_call("aten.block_diag", {Tensors{x, at::randn({}), numbers({2}, at::kLong), at::randn({0, 2}), x.t()}});
+  expect_call("aten.block_diag", {Tensors{x}});
 }
 
 TEST(XlaShape, Strides) {

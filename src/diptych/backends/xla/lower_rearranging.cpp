@@ -138,6 +138,22 @@ std::vector<Hlo> diag_embed(const Lowering& node) {
   return {writer.transpose(matrix, order)};
 }
 
+// Matrices along the diagonal of a larger one; a vector is one row.
+std::vector<Hlo> block_diagonal(const Lowering& node) {
+  HloWriter& writer = node.writer();
+  const int64_t width = node.sizes()[1];
+  std::vector<Hlo> rows;
+  int64_t column = 0;
+  for (const Hlo& tensor : node.tensors(0)) {
+    const Hlo x = writer.convert(at_least_1d(writer, tensor), node.dtype());
+    const Hlo matrix = x.dim() == 2 ? x : writer.reshape(x, {1, x.sizes[0]});
+    const int64_t after = width - column - matrix.sizes[1];
+    rows.push_back(writer.pad(matrix, node.scalar_of(0, x.dtype), {0, column}, {0, after}, {0, 0}));
+    column += matrix.sizes[1];
+  }
+  return {writer.concatenate(rows, 0)};
+}
+
 constexpr LoweringRow kRearrangingRows[] = {
     {"aten.flip", flip},
     {"aten.roll", roll},
@@ -150,6 +166,7 @@ constexpr LoweringRow kRearrangingRows[] = {
     {"aten.tril", triangle<kNotAbove>},
     {"aten.triu", triangle<kNotBelow>},
     {"aten.diag_embed", diag_embed},
+    {"aten.block_diag", block_diagonal},
 };
 
 }  // namespace

@@ -92,9 +92,39 @@ std::vector<Hlo> slice_scatter(const Lowering& node) {
   return {writer.select(is_written, writer.pad(source, node.scalar_of(0, x.dtype), low, high, between), x)};
 }
 
+// How many elements up to each are set, by sums of neighbours that are twice as far apart every time.
+Hlo running_count(HloWriter& writer, const Hlo& flags) {
+  Hlo count = writer.convert(flags, at::kLong);
+  const int64_t size = flags.sizes[0];
+  for (int64_t distance = 1; distance < size; distance *= 2) {
+    const Hlo before = writer.slice(count, {0}, {size - distance}, {1});
+    count = writer.binary("add", count, writer.pad(before, writer.constant(0, at::kLong), {distance}, {0}, {0}));
+  }
+  return count;
+}
+
+// The source's elements in order at those of the mask. A source with too few is eager's error; here its last repeats.
+std::vector<Hlo> masked_scatter(const Lowering& node) {
+  HloWriter& writer = node.writer();
+  const Hlo x = node.tensor(0), source = node.tensor(2), mask = writer.broadcast_to(node.tensor(1), x.sizes);
+  const int64_t count = elements_of(x.sizes), available = elements_of(source.sizes);
+  if (available == 0) return {x};
+  const Hlo position = running_count(writer, writer.reshape(mask, {count}));
+  const Hlo index = writer.binary("subtract", position, node.filled(1, position));
+  const Hlo values = writer.take(writer.reshape(source, {available}), index, 0);
+  return {writer.select(mask, writer.reshape(values, x.sizes), x)};
+}
+// The mask and the operand may broadcast to a larger result.
+bool is_plain_masked_scatter(const Lowering& node) {
+  const TensorMeta *const self = operand_meta(node, 0), *const mask = operand_meta(node, 1);
+  return self != nullptr && mask != nullptr && mask->dtype == at::kBool && self->sizes == node.result().sizes &&
+         has_dtype_of_result<2>(node);
+}
+
 constexpr LoweringRow kWritingRows[] = {
     {"aten.index_put", index_put, writes_by_index},
     {"aten._unsafe_index_put", index_put, writes_by_index},
+    {"aten.masked_scatter", masked_scatter, is_plain_masked_scatter},
     {"aten.select_scatter", select_scatter, has_dtype_of_result<1>},
     {"aten.slice_scatter", slice_scatter, has_dtype_of_result<1>},
 };
