@@ -12,8 +12,8 @@
 namespace diptych::detail {
 namespace {
 
-// The dimensions of a dense tensor from the slowest to the fastest in memory; as they are for one that is not dense. Those
-// of size one, whose strides have no effect, keep their places.
+// The dimensions of a dense tensor from the slowest to the fastest in memory; as they are for one that is not dense.
+// Those of size one, whose strides have no effect, keep their places.
 std::vector<int64_t> memory_order(const TensorMeta& meta) {
   const auto sizes = meta.size_hints(), strides = meta.stride_hints();
   std::vector<int64_t> order(sizes.size()), larger;
