@@ -64,7 +64,8 @@ void add_train_options(CLI::App& app, TrainOptions& options) {
   app.add_option("--seed", options.seed, "Seed of the parameters and of the batches")
       ->check(CLI::NonNegativeNumber)
       ->group(kRunGroup);
-  app.add_option("--backend", options.backend, "interpreter: capture the graphs, then run them; xla: have XLA compile them; eager: plain LibTorch")
+  app.add_option("--backend", options.backend,
+                 "interpreter: capture the graphs, then run them; xla: have XLA compile them; eager: plain LibTorch")
       ->check(CLI::IsMember({"interpreter", "xla", "eager"}))
       ->group(kHowGroup);
   app.add_option(

@@ -23,6 +23,8 @@ TEST(XlaBackend, KeepsTheLayoutOfResults) {
   expect_lowered("aten.t", {at::randn({3, 4})});
   expect_lowered("aten.exp", {at::randn({3, 8}).slice(1, 0, 8, 2)});
   expect_lowered("aten.exp", {at::randn({3, 1}).expand({3, 4})});
+  expect_lowered("aten.exp", {at::randn({4, 3}).t().unsqueeze(1)});
+  expect_lowered("aten.exp", {at::randn({4, 0}).t()});
 }
 
 TEST(XlaBackend, ReadsLazyViews) {

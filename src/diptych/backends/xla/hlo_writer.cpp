@@ -60,6 +60,7 @@ std::string float_text(double number, at::ScalarType dtype) {
 
 std::string element_text(const at::Scalar& value, at::ScalarType dtype) {
   if (dtype == at::kBool) return value.to<bool>() ? "true" : "false";
+  if (dtype == at::kByte) return fmt::format("{}", static_cast<uint8_t>(value.to<int64_t>()));  // -1 is 255
   if (at::isIntegralType(dtype, false)) return fmt::format("{}", value.to<int64_t>());
   if (!at::isComplexType(dtype)) return float_text(value.to<double>(), dtype);
   const auto number = value.to<c10::complex<double>>();

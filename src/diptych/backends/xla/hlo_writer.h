@@ -111,6 +111,16 @@ class HloWriter {
   Hlo scatter_elements(std::string_view operation, const Hlo& x, const Hlo& coordinates, const Hlo& updates);
   /// x with rows of `updates` combined at positions along dimension 0.
   Hlo scatter_rows(std::string_view operation, const Hlo& x, const Hlo& indices, const Hlo& updates);
+  /// result[..., rest] = x[coordinates[..., 0], ..., coordinates[..., k - 1], rest]: slices by their coordinates in the
+  /// first k dimensions of `x`. Coordinates are clamped.
+  Hlo gather_slices(const Hlo& x, const Hlo& coordinates);
+  /// x with the slices of `updates` combined at coordinates in its first k dimensions; those outside are skipped.
+  Hlo scatter_slices(std::string_view operation, const Hlo& x, const Hlo& coordinates, const Hlo& updates);
+  /// x with `updates` combined at positions along dimension `dim`; `indices` has one dimension, and those outside are
+  /// skipped.
+  Hlo scatter_along(std::string_view operation, const Hlo& x, int64_t dim, const Hlo& indices, const Hlo& updates);
+  /// The same bits as another dtype; a narrower one adds a last dimension, a wider one takes it away.
+  Hlo bitcast(const Hlo& x, at::ScalarType dtype, std::vector<int64_t> sizes);
 
   /// Runs `body` on the state as long as `condition` says so.
   std::vector<Hlo> while_loop(const std::vector<Hlo>& state, const Body& condition, const Body& body);

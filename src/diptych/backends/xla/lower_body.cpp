@@ -42,11 +42,13 @@ bool are_lowered(const Graph& body) {
 
 bool is_lowered(const Graph& graph, const Node& node) {
   if (has_lowering(graph, node)) {
-    return std::all_of(node.subgraphs.begin(), node.subgraphs.end(), [](const auto& body) { return are_lowered(*body); });
+    return std::all_of(node.subgraphs.begin(), node.subgraphs.end(),
+                       [](const auto& body) { return are_lowered(*body); });
   }
   if (node.op.is_hop() || find_decomposition(node.op) == nullptr) return false;
   const Graph parts = in_lowered_operators(graph_of_node(graph, node));
-  return std::all_of(parts.nodes().begin(), parts.nodes().end(), [&](const Node& part) { return has_lowering(parts, part); });
+  return std::all_of(parts.nodes().begin(), parts.nodes().end(),
+                     [&](const Node& part) { return has_lowering(parts, part); });
 }
 
 Graph in_lowered_operators(const Graph& graph) { return decompose(graph, has_lowering); }

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 
 #include "diptych/backends/xla/lowering.h"
@@ -10,21 +11,21 @@
 namespace diptych::detail {
 namespace {
 
-// The dimensions of a dense tensor from the slowest to the fastest in memory; as they are for one that is not dense.
+// The dimensions of a tensor from the slowest to the fastest in memory. Those of size one, whose strides have no
+// effect, keep their places.
 std::vector<int64_t> memory_order(const TensorMeta& meta) {
   const auto sizes = meta.size_hints(), strides = meta.stride_hints();
-  std::vector<int64_t> order(sizes.size());
+  std::vector<int64_t> order(sizes.size()), larger;
   std::iota(order.begin(), order.end(), 0);
-  if (!is_dense(sizes, strides)) return order;
-  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
-    if (sizes[a] == 1 || sizes[b] == 1) return false;  // these strides have no effect
-    return strides[a] > strides[b];
-  });
+  std::copy_if(order.begin(), order.end(), std::back_inserter(larger), [&](int64_t dim) { return sizes[dim] != 1; });
+  std::stable_sort(larger.begin(), larger.end(), [&](int64_t a, int64_t b) { return strides[a] > strides[b]; });
+  auto next = larger.begin();
+  for (int64_t& dim : order) dim = sizes[dim] == 1 ? dim : *next++;
   return order;
 }
 
 HloSlot slot_of(const TensorMeta& meta, size_t index) {
-  return {index, meta.dtype, meta.size_hints(), memory_order(meta)};
+  return {index, meta.dtype, meta.size_hints(), memory_order(meta), meta.stride_hints()};
 }
 
 std::vector<int64_t> in_memory(const HloSlot& slot) {

@@ -9,12 +9,13 @@
 
 namespace diptych::detail {
 
-/// One parameter or result of a module: dense tensors pass in the order of their memory.
+/// One parameter or result of a module. Tensors pass in the order of their memory, without gaps.
 struct HloSlot {
   size_t index = 0;  ///< which input, constant or output of the graph
   at::ScalarType dtype = at::kFloat;
   std::vector<int64_t> sizes;  ///< of the tensor in the graph
   std::vector<int64_t> order;  ///< its dimensions from the slowest to the fastest in memory
+  std::vector<int64_t> strides;
 };
 
 /// A module whose function `main` takes the inputs of a graph that are read, then its constants that are read, and

@@ -21,7 +21,8 @@ const Graph& hop_body(const Lowering& node, size_t index) { return *node.node().
 // Absent results have no place in a program.
 bool returns_all(const Lowering& node) {
   const auto is_whole = [](const auto& body) {
-    return std::all_of(body->outputs().begin(), body->outputs().end(), [](Value value) { return static_cast<bool>(value); });
+    return std::all_of(body->outputs().begin(), body->outputs().end(),
+                       [](Value value) { return static_cast<bool>(value); });
   };
   return std::all_of(node.node().subgraphs.begin(), node.node().subgraphs.end(), is_whole);
 }
@@ -139,7 +140,8 @@ Hlo predicate(HloWriter& writer, const Hlo& value) {
 }
 
 std::vector<Hlo> lower_while(const Lowering& node) {
-  const auto carries = hop_group(node, "init"), asked = hop_group(node, "condition_free"), free = hop_group(node, "step_free");
+  const auto carries = hop_group(node, "init"), asked = hop_group(node, "condition_free"),
+             free = hop_group(node, "step_free");
   const auto state = joined(joined(carries, asked), free);
   const auto condition = [&](HloWriter& writer, std::span<const Hlo> values) -> std::vector<Hlo> {
     const std::vector<Hlo> all(values.begin(), values.end());
@@ -176,15 +178,17 @@ std::vector<Hlo> lower_invoke(const Lowering& node) {
 std::vector<Hlo> lower_custom_vjp(const Lowering& node) {
   const HopAttributes attributes = HopAttributes::of(node.node());
   const auto num_results = static_cast<size_t>(attributes.integer("num_results"));
-  const auto all = lower_body(node.writer(), hop_body(node, 0), joined(hop_group(node, "args"), hop_group(node, "fwd_free")));
+  const auto all =
+      lower_body(node.writer(), hop_body(node, 0), joined(hop_group(node, "args"), hop_group(node, "fwd_free")));
   const auto residuals = part(all, num_results, all.size() - num_results);
   auto results = part(all, 0, num_results);
-  for (int64_t round = 0; round < attributes.integer("copies"); ++round) results = joined(std::move(results), residuals);
+  for (int64_t round = 0; round < attributes.integer("copies"); ++round)
+    results = joined(std::move(results), residuals);
   return results;
 }
 
 constexpr LoweringRow kHopRows[] = {
-    {"hop.scan", lower_scan, returns_all},       {"hop.blocked_scan", lower_scan, returns_all},
+    {"hop.scan", lower_scan, returns_all},        {"hop.blocked_scan", lower_scan, returns_all},
     {"hop.while_loop", lower_while, returns_all}, {"hop.cond", lower_cond, returns_all},
     {"hop.invoke", lower_invoke, returns_all},    {"hop.custom_vjp", lower_custom_vjp, returns_all},
 };

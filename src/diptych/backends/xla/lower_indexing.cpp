@@ -1,21 +1,48 @@
-// Elements and rows by position: embeddings, gathers, scatters, triangles.
-#include "diptych/backends/xla/lowering.h"
+// Elements and rows read by position. An index outside is eager's error; here it is clamped, as XLA does.
+#include <algorithm>
+
+#include "diptych/backends/xla/index_positions.h"
 
 namespace diptych::detail {
 namespace {
 
 std::vector<Hlo> embedding(const Lowering& node) { return {node.writer().take(node.tensor(0), node.tensor(1), 0)}; }
 
-std::vector<Hlo> arange(const Lowering& node) {
+std::vector<Hlo> index_select(const Lowering& node) {
   HloWriter& writer = node.writer();
-  const Hlo position = writer.iota(node.dtype(), node.sizes(), 0);
-  const Hlo scaled = writer.binary("multiply", position, node.filled(node.scalar(2, 1), position));
-  return {writer.binary("add", scaled, node.filled(node.scalar(0), scaled))};
+  const Hlo x = at_least_1d(writer, node.tensor(0)), index = at_least_1d(writer, node.tensor(2));
+  return {writer.reshape(writer.take(x, index, Lowering::wrap(node.integer(1), x.dim())), node.sizes())};
+}
+
+std::vector<Hlo> gather_along(const Lowering& node) {
+  HloWriter& writer = node.writer();
+  const Hlo x = at_least_1d(writer, node.tensor(0)), index = at_least_1d(writer, node.tensor(2));
+  const Hlo coordinates = coordinates_along(writer, index, Lowering::wrap(node.integer(1), x.dim()));
+  return {writer.reshape(writer.gather_elements(x, coordinates), node.sizes())};
+}
+
+std::vector<Hlo> take_flat(const Lowering& node) {
+  HloWriter& writer = node.writer();
+  const Hlo x = node.tensor(0), index = node.tensor(1);
+  const int64_t count = elements_of(x.sizes);
+  return {writer.take(writer.reshape(x, {count}), wrap_indices(writer, index, count), 0)};
+}
+
+std::vector<Hlo> index_by_tensors(const Lowering& node) {
+  HloWriter& writer = node.writer();
+  const Hlo x = node.tensor(0);
+  const AdvancedIndex plan = advanced_index(writer, x, node.tensors(1));
+  const Hlo rows = writer.gather_slices(writer.transpose(x, plan.operand_order), plan.coordinates);
+  return {writer.transpose(rows, plan.result_order)};
 }
 
 constexpr LoweringRow kIndexingRows[] = {
     {"aten.embedding", embedding},
-    {"aten.arange.start_step", arange},
+    {"aten.index_select", index_select},
+    {"aten.gather", gather_along},
+    {"aten.take", take_flat},
+    {"aten.index.Tensor", index_by_tensors, has_integer_indices<1>},
+    {"aten._unsafe_index.Tensor", index_by_tensors, has_integer_indices<1>},
 };
 
 }  // namespace

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "diptych/backends/xla/lowering.h"
+#include "diptych/backends/xla/index_positions.h"
 
 namespace diptych::detail {
 namespace {
@@ -104,12 +104,32 @@ std::vector<Hlo> stack(const Lowering& node) {
   return {node.writer().concatenate(parts, dim)};
 }
 
-std::vector<Hlo> fill(const Lowering& node, const at::Scalar& value) {
-  return {node.writer().constant(value, node.dtype(), node.sizes())};
+// The same bits under another dtype: a narrower one splits the last dimension, a wider one joins it.
+std::vector<Hlo> view_bits(const Lowering& node) {
+  HloWriter& writer = node.writer();
+  const Hlo x = node.tensor(0);
+  const auto from = static_cast<int64_t>(c10::elementSize(x.dtype)),
+             to = static_cast<int64_t>(c10::elementSize(node.dtype()));
+  auto sizes = x.sizes;
+  if (from > to) sizes.push_back(from / to);
+  if (from >= to) return {writer.reshape(writer.bitcast(x, node.dtype(), sizes), node.sizes())};
+  sizes.back() /= to / from;
+  sizes.push_back(to / from);
+  return {writer.bitcast(writer.reshape(x, sizes), node.dtype(), node.sizes())};
 }
-std::vector<Hlo> full(const Lowering& node) { return fill(node, node.scalar(1)); }
-std::vector<Hlo> zeros(const Lowering& node) { return fill(node, 0); }
-std::vector<Hlo> ones(const Lowering& node) { return fill(node, 1); }
+bool has_plain_bits(const Lowering& node) {
+  const TensorMeta* const meta = operand_meta(node, 0);
+  const auto is_plain = [](at::ScalarType dtype) { return dtype != at::kBool && !at::isComplexType(dtype); };
+  return meta != nullptr && is_plain(meta->dtype) && is_plain(node.dtype());
+}
+
+std::vector<Hlo> same_value(const Lowering& node) { return {node.tensor(0)}; }
+
+std::vector<Hlo> narrow_slice(const Lowering& node) {
+  const Hlo x = node.tensor(0);
+  const int64_t dim = Lowering::wrap(node.integer(1), x.dim()), begin = Lowering::wrap(node.integer(2), x.sizes[dim]);
+  return {slice_dim(node, x, dim, begin, begin + node.integer(3), 1)};
+}
 
 constexpr LoweringRow kShapeRows[] = {
     {"aten.view", reshape},
@@ -120,29 +140,43 @@ constexpr LoweringRow kShapeRows[] = {
     {"aten.squeeze.dim", reshape},
     {"aten.squeeze.dims", reshape},
     {"aten.view_copy", reshape},
+    {"aten._reshape_alias", reshape},
+    {"aten._reshape_copy", reshape},
+    {"aten._reshape_alias_copy", reshape},
+    {"aten.squeeze_copy", reshape},
+    {"aten.squeeze_copy.dim", reshape},
+    {"aten.squeeze_copy.dims", reshape},
+    {"aten.unsqueeze_copy", reshape},
+    {"aten.view.dtype", view_bits, has_plain_bits},
+    {"aten.view_copy.dtype", view_bits, has_plain_bits},
     {"aten.permute", permute},
     {"aten.transpose.int", transpose},
     {"aten.t", transpose_matrix},
     {"aten.expand", expand},
+    {"aten.permute_copy", permute},
+    {"aten.transpose_copy.int", transpose},
+    {"aten.t_copy", transpose_matrix},
+    {"aten.expand_copy", expand},
     {"aten.slice.Tensor", slice},
+    {"aten.slice_copy.Tensor", slice},
     {"aten.select.int", select},
+    {"aten.select_copy.int", select},
+    {"aten.narrow_copy", narrow_slice},
     {"aten.split.Tensor", split},
     {"aten.split_with_sizes", split},
+    {"aten.unsafe_split.Tensor", split},
+    {"aten.unsafe_split_with_sizes", split},
+    {"aten.split_copy.Tensor", split},
+    {"aten.split_with_sizes_copy", split},
     {"aten.unbind.int", unbind},
+    {"aten.unbind_copy.int", unbind},
     {"aten.cat", concatenate},
     {"aten.stack", stack},
-    {"aten.full", full},
-    {"aten.full_like", full},
-    {"aten.zeros", zeros},
-    {"aten.zeros_like", zeros},
-    {"aten.ones", ones},
-    {"aten.ones_like", ones},
-    {"aten.new_zeros", zeros},
-    {"aten.new_ones", ones},
-    {"aten.empty_strided", zeros},
-    {"aten.empty.memory_format", zeros},
-    {"aten.empty_like", zeros},
-    {"aten.scalar_tensor", [](const Lowering& node) { return fill(node, node.scalar(0)); }},
+    {"aten._stack", stack},
+    {"aten.alias_copy", same_value},
+    {"aten.detach_copy", same_value},
+    {"aten.lift", same_value},
+    {"aten.lift_fresh", same_value},
 };
 
 }  // namespace

@@ -11,12 +11,17 @@
 namespace diptych::detail {
 namespace {
 
+constexpr std::span<const LoweringRow> (*kTables[])() = {
+    pointwise_lowerings, shape_lowerings,   reduction_lowerings, product_lowerings,
+    indexing_lowerings,  hop_lowerings,     creation_lowerings,  rearranging_lowerings,
+    padding_lowerings,   strided_lowerings, scatter_lowerings,   writing_lowerings,
+};
+
 const std::unordered_map<std::string_view, const LoweringRow*>& rows_by_op() {
   static const auto& rows = *new auto([] {
     std::unordered_map<std::string_view, const LoweringRow*> found;
-    for (const auto table : {pointwise_lowerings(), shape_lowerings(), reduction_lowerings(), product_lowerings(),
-                             indexing_lowerings(), hop_lowerings()}) {
-      for (const LoweringRow& row : table) {
+    for (const auto table : kTables) {
+      for (const LoweringRow& row : table()) {
         DIPTYCH_ASSERT(found.emplace(row.op, &row).second, "operator {} has two lowerings", row.op);
       }
     }
@@ -147,9 +152,28 @@ const LoweringRow* find_lowering(const Graph& graph, const Node& node) {
   return row->covers(Lowering(unused, graph, node, {})) ? row : nullptr;
 }
 
+namespace {
+
+bool has_only_empty_results(const Graph& graph, const Node& node) {
+  return std::all_of(node.outputs.begin(), node.outputs.end(),
+                     [&](Value value) { return !value || graph.meta(value).numel() == 0; });
+}
+
+// A rule need not think of results without elements, for which many operations of HLO are ill-formed.
+std::vector<Hlo> write_empty_results(HloWriter& writer, const Graph& graph, const Node& node) {
+  std::vector<Hlo> results;
+  for (const Value value : node.outputs) {
+    results.push_back(value ? writer.constant(0, graph.meta(value).dtype, graph.meta(value).size_hints()) : Hlo{});
+  }
+  return results;
+}
+
+}  // namespace
+
 std::vector<Hlo> lower_node(HloWriter& writer, const Graph& graph, const Node& node, const std::vector<Hlo>& values) {
   const LoweringRow* const row = find_lowering(graph, node);
   DIPTYCH_ASSERT(row != nullptr, "no lowering for {}", node_line(graph, node));
+  if (has_only_empty_results(graph, node)) return write_empty_results(writer, graph, node);
   auto results = row->lower(Lowering(writer, graph, node, values));
   DIPTYCH_ASSERT(results.size() == node.outputs.size(), "the lowering of {} returned {} results",
                  node_line(graph, node), results.size());

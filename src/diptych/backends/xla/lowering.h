@@ -89,6 +89,12 @@ std::span<const LoweringRow> reduction_lowerings();
 std::span<const LoweringRow> product_lowerings();
 std::span<const LoweringRow> indexing_lowerings();
 std::span<const LoweringRow> hop_lowerings();
+std::span<const LoweringRow> creation_lowerings();
+std::span<const LoweringRow> rearranging_lowerings();
+std::span<const LoweringRow> padding_lowerings();
+std::span<const LoweringRow> strided_lowerings();
+std::span<const LoweringRow> scatter_lowerings();
+std::span<const LoweringRow> writing_lowerings();
 
 /// Lowers a node by its row. Errors: InternalError if a result has another type than the graph says.
 std::vector<Hlo> lower_node(HloWriter& writer, const Graph& graph, const Node& node, const std::vector<Hlo>& values);

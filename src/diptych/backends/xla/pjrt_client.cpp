@@ -14,8 +14,7 @@ namespace {
 // CompileOptionsProto (xla/pjrt/proto/compile_options.proto) of one replica and one partition on the default device:
 // executable_build_options = 3 {device_ordinal = 1: -1, num_replicas = 4: 1, num_partitions = 5: 1}. These field
 // numbers are the wire format, which never changes, so no protobuf library is needed for it.
-constexpr std::string_view kCompileOptions(
-    "\x1a\x0f\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x20\x01\x28\x01", 17);
+constexpr std::string_view kCompileOptions("\x1a\x0f\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x20\x01\x28\x01", 17);
 
 // Note [Packed weights]: XLA's products by XNNPACK on the CPU pack a parameter of the program once, and take it for the
 // same as long as its address is the same. Our buffers are tensors' own memory, which an optimizer writes to between

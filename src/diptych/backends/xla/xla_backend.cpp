@@ -1,5 +1,7 @@
 #include "diptych/backends/xla/xla_backend.h"
 
+#include <ATen/ops/empty_strided.h>
+
 #include <map>
 #include <mutex>
 
@@ -19,13 +21,40 @@ at::Tensor in_memory_order(const at::Tensor& tensor, const HloSlot& slot) {
   return tensor.permute(slot.order).resolve_conj().resolve_neg().contiguous();
 }
 
-// Returns a result, which came in the order of its memory, with the dimensions of the graph's tensor.
+// Whether elements with these strides, those of stride 0 aside, have a place each.
+bool is_injective(const HloSlot& slot) {
+  int64_t reached = 0;
+  for (auto dim = slot.order.rbegin(); dim != slot.order.rend(); ++dim) {
+    if (slot.sizes[*dim] == 1 || slot.strides[*dim] == 0) continue;
+    if (slot.strides[*dim] <= reached) return false;
+    reached += (slot.sizes[*dim] - 1) * slot.strides[*dim];
+  }
+  return true;
+}
+
+// Returns a copy with gaps, or with dimensions of stride 0, as the graph has the tensor.
+at::Tensor with_gaps(const at::Tensor& dense, const HloSlot& slot) {
+  at::Tensor result = at::empty_strided(slot.sizes, slot.strides, dense.options());
+  at::Tensor from = dense, to = result;
+  for (size_t i = 0; i < slot.sizes.size(); ++i) {
+    if (slot.strides[i] != 0 || slot.sizes[i] < 2) continue;
+    from = from.narrow(static_cast<int64_t>(i), 0, 1);
+    to = to.narrow(static_cast<int64_t>(i), 0, 1);
+  }
+  to.copy_(from);
+  return result;
+}
+
+// Returns a result, which came in the order of its memory, as the graph has it: the interpreter may take it next, whose
+// kernels choose layouts by those of their operands, and some of whose views are legal for no other strides.
 at::Tensor from_memory_order(std::shared_ptr<PjrtBuffer> buffer, const HloSlot& slot) {
   std::vector<int64_t> sizes, strides(slot.sizes.size());
   for (const int64_t dim : slot.order) sizes.push_back(slot.sizes[dim]);
   const at::Tensor tensor = PjrtBuffer::to_tensor(std::move(buffer), sizes, slot.dtype);
+  if (tensor.numel() == 0 || is_dense(slot.sizes, slot.strides)) return tensor.as_strided(slot.sizes, slot.strides);
   for (size_t i = 0; i < slot.order.size(); ++i) strides[slot.order[i]] = tensor.stride(static_cast<int64_t>(i));
-  return tensor.as_strided(slot.sizes, strides);
+  const at::Tensor dense = tensor.as_strided(slot.sizes, strides);
+  return is_injective(slot) ? with_gaps(dense, slot) : dense;
 }
 
 // A graph without dynamic sizes, compiled.

@@ -1,0 +1,136 @@
+// Copies of a tensor in which a part is replaced: index_put, and what functionalization makes of writes to views.
+#include <algorithm>
+
+#include "diptych/backends/xla/index_positions.h"
+
+namespace diptych::detail {
+namespace {
+
+// The only tensor of a list of indices; none if there are several.
+Value only_index(const Lowering& node) {
+  const auto* list = std::get_if<ValueList>(&node.node().operands[1]);
+  Value found;
+  if (list == nullptr) return found;
+  for (const Value index : *list) {
+    if (!index) continue;
+    if (found) return {};
+    found = index;
+  }
+  return found;
+}
+
+// One number at the elements of a mask needs no positions.
+bool is_number_under_mask(const Lowering& node) {
+  const Value index = only_index(node);
+  const TensorMeta* const values = operand_meta(node, 2);
+  return index && node.graph().meta(index).dtype == at::kBool && values != nullptr && values->numel() == 1 &&
+         values->is_static();
+}
+bool writes_by_index(const Lowering& node) { return is_number_under_mask(node) || has_integer_indices<1>(node); }
+
+std::vector<Hlo> put_number_under_mask(const Lowering& node) {
+  HloWriter& writer = node.writer();
+  const Hlo x = node.tensor(0);
+  const auto indices = node.tensors(1);
+  const auto mask = std::find_if(indices.begin(), indices.end(), [](const Hlo& index) { return !index.name.empty(); });
+  std::vector<int64_t> dims;
+  for (int64_t i = 0; i < mask->dim(); ++i) dims.push_back(mask - indices.begin() + i);
+  const Hlo value = writer.broadcast(writer.reshape(node.converted(2, x.dtype), {}), x.sizes, {});
+  const Hlo written = node.flag(3) ? writer.binary("add", x, value) : value;
+  return {writer.select(writer.broadcast(*mask, x.sizes, dims), written, x)};
+}
+
+// With equal indices and no sum, eager promises none of the values, and neither does XLA.
+std::vector<Hlo> index_put(const Lowering& node) {
+  if (is_number_under_mask(node)) return put_number_under_mask(node);
+  HloWriter& writer = node.writer();
+  const bool sums = node.flag(3);
+  const Hlo x = node.converted(0, sums ? Lowering::wide(node.dtype()) : node.dtype());
+  const AdvancedIndex plan = advanced_index(writer, x, node.tensors(1));
+  const Hlo operand = writer.transpose(x, plan.operand_order);
+  const auto depth = plan.coordinates.sizes.back();
+  std::vector<int64_t> rows{plan.coordinates.sizes.begin(), plan.coordinates.sizes.end() - 1}, result;
+  rows.insert(rows.end(), operand.sizes.begin() + depth, operand.sizes.end());
+  if (elements_of(rows) == 0) return {node.tensor(0)};
+  for (const int64_t dim : plan.result_order) result.push_back(rows[dim]);
+  Hlo values = node.converted(2, x.dtype);
+  // Leading dimensions of size one that the result does not have.
+  while (values.dim() > static_cast<int64_t>(result.size()))
+    values = writer.reshape(values, {values.sizes.begin() + 1, values.sizes.end()});
+  values = writer.transpose(writer.broadcast_to(values, result), inverse_order(plan.result_order));
+  const Hlo written = writer.scatter_slices(sums ? "add" : "", operand, plan.coordinates, values);
+  return {writer.convert(writer.transpose(written, inverse_order(plan.operand_order)), node.dtype())};
+}
+
+std::vector<Hlo> starts_at(const Lowering& node, int64_t rank, int64_t dim, int64_t begin) {
+  std::vector<Hlo> starts;
+  for (int64_t i = 0; i < rank; ++i) starts.push_back(node.scalar_of(i == dim ? begin : 0, at::kLong));
+  return starts;
+}
+
+std::vector<Hlo> select_scatter(const Lowering& node) {
+  HloWriter& writer = node.writer();
+  const Hlo x = node.tensor(0);
+  const int64_t dim = Lowering::wrap(node.integer(2), x.dim()), begin = Lowering::wrap(node.integer(3), x.sizes[dim]);
+  auto sizes = x.sizes;
+  sizes[dim] = 1;
+  return {writer.dynamic_update_slice(x, writer.reshape(node.tensor(1), sizes), starts_at(node, x.dim(), dim, begin))};
+}
+
+std::vector<Hlo> slice_scatter(const Lowering& node) {
+  HloWriter& writer = node.writer();
+  const Hlo x = node.tensor(0), source = node.tensor(1);
+  if (elements_of(source.sizes) == 0) return {x};
+  const int64_t dim = Lowering::wrap(node.integer(2), x.dim()), size = x.sizes[dim], step = node.integer(5, 1);
+  const int64_t begin = std::clamp<int64_t>(Lowering::wrap(node.integer(3), size), 0, size), count = source.sizes[dim];
+  if (step == 1) return {writer.dynamic_update_slice(x, source, starts_at(node, x.dim(), dim, begin))};
+  const std::vector<int64_t> none(x.sizes.size(), 0);
+  auto low = none, high = none, between = none;
+  low[dim] = begin, high[dim] = size - begin - (count - 1) * step - 1, between[dim] = step - 1;
+  const Hlo is_written =
+      writer.pad(writer.constant(true, at::kBool, source.sizes), node.scalar_of(false, at::kBool), low, high, between);
+  return {writer.select(is_written, writer.pad(source, node.scalar_of(0, x.dtype), low, high, between), x)};
+}
+
+// How many elements up to each are set, by sums of neighbours that are twice as far apart every time.
+Hlo running_count(HloWriter& writer, const Hlo& flags) {
+  Hlo count = writer.convert(flags, at::kLong);
+  const int64_t size = flags.sizes[0];
+  for (int64_t distance = 1; distance < size; distance *= 2) {
+    const Hlo before = writer.slice(count, {0}, {size - distance}, {1});
+    count = writer.binary("add", count, writer.pad(before, writer.constant(0, at::kLong), {distance}, {0}, {0}));
+  }
+  return count;
+}
+
+// The source's elements in order at those of the mask. A source with too few is eager's error; here its last repeats.
+std::vector<Hlo> masked_scatter(const Lowering& node) {
+  HloWriter& writer = node.writer();
+  const Hlo x = node.tensor(0), source = node.tensor(2), mask = writer.broadcast_to(node.tensor(1), x.sizes);
+  const int64_t count = elements_of(x.sizes), available = elements_of(source.sizes);
+  if (available == 0) return {x};
+  const Hlo position = running_count(writer, writer.reshape(mask, {count}));
+  const Hlo index = writer.binary("subtract", position, node.filled(1, position));
+  const Hlo values = writer.take(writer.reshape(source, {available}), index, 0);
+  return {writer.select(mask, writer.reshape(values, x.sizes), x)};
+}
+// The mask and the operand may broadcast to a larger result.
+bool is_plain_masked_scatter(const Lowering& node) {
+  const TensorMeta *const self = operand_meta(node, 0), *const mask = operand_meta(node, 1);
+  return self != nullptr && mask != nullptr && mask->dtype == at::kBool && self->sizes == node.result().sizes &&
+         has_dtype_of_result<2>(node);
+}
+
+constexpr LoweringRow kWritingRows[] = {
+    {"aten.index_put", index_put, writes_by_index},
+    {"aten._unsafe_index_put", index_put, writes_by_index},
+    {"aten.masked_scatter", masked_scatter, is_plain_masked_scatter},
+    {"aten.select_scatter", select_scatter, has_dtype_of_result<1>},
+    {"aten.slice_scatter", slice_scatter, has_dtype_of_result<1>},
+};
+
+}  // namespace
+
+std::span<const LoweringRow> writing_lowerings() { return kWritingRows; }
+
+}  // namespace diptych::detail

@@ -1,0 +1,193 @@
+// Elements and rows by position: reads, writes, sums of what is written to one place.
+#include <cmath>
+#include <limits>
+
+#include "backends/xla/operator_calls.h"
+
+namespace diptych {
+namespace {
+
+using testing::expect_call;
+using testing::expect_not_lowered;
+using testing::Ints;
+using testing::optional_tensors;
+using testing::Tensors;
+
+at::Tensor positions(at::IntArrayRef values) { return at::tensor(values, at::kLong); }
+at::Tensor random_positions(at::IntArrayRef sizes, int64_t size) { return at::randint(size, sizes, at::kLong); }
+const std::vector<at::ScalarType> kNumbers = {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf,
+                                              at::kLong,  at::kInt,    at::kByte,     at::kComplexFloat};
+at::Tensor numbers(at::IntArrayRef sizes, at::ScalarType dtype = at::kFloat) {
+  return at::randint(1, 9, sizes, at::kLong).to(dtype);
+}
+
+TEST(XlaIndexing, Gathers) {
+  const at::Tensor x = at::randn({4, 5}), t = at::randn({5, 4}).t(), none = at::zeros({0}, at::kLong);
+  for (const at::Tensor& table : {x, t, numbers({4, 5}, at::kBool), numbers({4, 5}, at::kComplexFloat)}) {
+    expect_call("aten.gather", {table, 0, random_positions({3, 5}, 4)});
+    expect_call("aten.gather", {table, -1, random_positions({2, 7}, 5)});
+    expect_call("aten.index_select", {table, -1, positions({4, 0, 4})});
+  }
+  expect_call("aten.gather", {x, 1, random_positions({5, 4}, 5).t()});
+  expect_call("aten.gather", {at::randn({}), 0, at::zeros({}, at::kLong)});
+  expect_call("aten.gather", {at::randn({3}), -1, positions({2, 2, 0, 1})});
+  expect_call("aten.gather", {x, 0, at::zeros({0, 5}, at::kLong)});
+  expect_call("aten.index_select", {x, 0, positions({1})[0]});
+  expect_call("aten.index_select", {x, 0, none});
+  expect_call("aten.index_select", {x, 0, positions({3, 1}).to(at::kInt)});
+  expect_call("aten.index_select", {at::randn({}), 0, positions({0})});
+  expect_call("aten.take", {t, positions({-1, 3, 19, -20}).reshape({2, 2})});
+  expect_call("aten.take", {at::randn({}), at::zeros({}, at::kLong)});
+  for (const auto dtype : {at::kFloat, at::kBFloat16}) {
+    expect_call("aten.embedding", {at::randn({6, 3}, dtype), random_positions({2, 4}, 6), 1});
+  }
+  expect_call("aten.embedding", {at::randn({6, 3}), positions({5})[0]});
+  expect_call("aten.embedding", {at::randn({6, 3}), none});
+}
+
+TEST(XlaIndexing, IndexesByTensors) {
+  const at::Tensor x = at::randn({4, 5, 3}), none, i = positions({-1, 0, 3}), j = positions({2, -5, 2});
+  const at::Tensor column = positions({1, -2}).reshape({2, 1}), scalar = positions({1})[0];
+  for (const char* op : {"aten.index.Tensor", "aten._unsafe_index.Tensor"}) {
+    for (const Tensors& indices : {Tensors{i}, Tensors{none, j}, Tensors{i, j}, Tensors{i, none, j.remainder(3)},
+                                   Tensors{column, i}, Tensors{none, i, column}, Tensors{none, scalar, none},
+                                   Tensors{scalar, none, column}, Tensors{i, j, scalar}}) {
+      expect_call(op, {x, optional_tensors(indices)});
+    }
+  }
+  expect_call("aten.index.Tensor", {x.permute({2, 0, 1}), optional_tensors({none, i.to(at::kInt)})});
+  expect_call("aten.index.Tensor", {x, optional_tensors({at::zeros({0}, at::kLong)})});
+  expect_call("aten.index.Tensor", {numbers({4}, at::kBool), optional_tensors({column})});
+  expect_not_lowered("aten.index.Tensor", {x, optional_tensors({at::ones({4}, at::kBool)})});
+}
+
+TEST(XlaIndexing, PutsByTensors) {
+  const at::Tensor none, i = positions({-1, 0, 2}), j = positions({2, -5, 1}),
+                         column = positions({1, -2}).reshape({2, 1});
+  for (const bool sums : {false, true}) {
+    for (const auto dtype : kNumbers)
+      expect_call("aten.index_put", {numbers({4, 5}, dtype), optional_tensors({i, j}), numbers({3}, dtype), sums});
+    const at::Tensor x = at::randn({4, 5, 3});
+    for (const Tensors& indices : {Tensors{i}, Tensors{none, j}, Tensors{i, none, positions({0, 1, 2})},
+                                   Tensors{column, i}, Tensors{none, i.add(1), column}, Tensors{none, none, column}}) {
+      const at::Tensor like = x.index(testing::optional_tensors(indices).toOptionalTensorList());
+      expect_call("aten.index_put", {x, optional_tensors(indices), at::randn(like.sizes()), sums});
+      expect_call("aten._unsafe_index_put", {x, optional_tensors(indices), at::randn({}), sums});
+      expect_call("aten.index_put", {x, optional_tensors(indices), at::randn({1, like.size(-1)}), sums});
+    }
+    expect_call("aten.index_put",
+                {x.permute({2, 0, 1}), optional_tensors({positions({0})[0]}), at::randn({4, 5}), sums});
+    expect_call("aten.index_put", {x, optional_tensors({at::zeros({0}, at::kLong)}), at::randn({0, 5, 3}), sums});
+    expect_call("aten.index_put", {x, optional_tensors({at::randn({4, 5}).gt(0)}), at::scalar_tensor(NAN), sums});
+    expect_call("aten.index_put", {x, optional_tensors({none, at::randn({5, 3}).gt(0)}), at::randn({1}), sums});
+    expect_call("aten.index_put", {x, optional_tensors({none, none, at::zeros({3}, at::kBool)}), at::randn({}), sums});
+  }
+  for (const auto dtype : kNumbers) {
+    expect_call("aten.index_put", {numbers({3, 2}, dtype), optional_tensors({positions({1, 1, -2, 0, 1})}),
+                                   numbers({5, 2}, dtype), true});
+  }
+  expect_not_lowered("aten.index_put",
+                     {at::randn({2}), optional_tensors({positions({1, 0}).to(at::kByte)}), at::randn({}), true});
+  expect_not_lowered("aten.index_put",
+                     {at::randn({3}), optional_tensors({at::ones({3}, at::kBool)}), at::randn({3}), false});
+}
+
+TEST(XlaIndexing, Scatters) {
+  const at::Tensor unique = positions({2, 0, 3, 1, 3, 0}).reshape({3, 2}).t();
+  for (const auto dtype : kNumbers) {
+    const at::Tensor x = numbers({4, 5}, dtype), source = numbers({3, 6}, dtype);
+    expect_call("aten.scatter.src", {x, 0, unique.slice(0, 0, 1), source});
+    expect_call("aten.scatter.value", {x, -1, unique, 3});
+    expect_call("aten.scatter_add", {x, 0, random_positions({3, 5}, 4), source});
+    if (!at::isComplexType(dtype))
+      expect_call("aten.scatter.reduce", {x, 1, random_positions({2, 3}, 5), source, "multiply"});
+  }
+  const at::Tensor x = at::randn({4, 5});
+  expect_call("aten.scatter.reduce", {x.t(), -1, random_positions({2, 3}, 4), at::randn({2, 3}), "add"});
+  for (const char* reduce : {"add", "multiply"})
+    expect_call("aten.scatter.value_reduce", {x, 0, random_positions({2, 3}, 4), 1.5, reduce});
+  expect_call("aten.scatter.value", {numbers({3}, at::kBool), 0, positions({1}), true});
+  expect_call("aten.scatter.value", {at::randn({}), 0, positions({0}), 2});
+  expect_call("aten.scatter.src", {at::randn({}), 0, at::zeros({}, at::kLong), at::randn({})});
+  expect_call("aten.scatter_add", {x, 0, at::zeros({0, 5}, at::kLong), x});
+  expect_call("aten.scatter.src", {x, 0, at::zeros({0}, at::kLong), at::randn({3})});
+  expect_call("aten.scatter_add", {at::zeros({3}), 0, positions({1, 1, 1, 2}), at::randn({4})});
+  expect_not_lowered("aten.scatter_add", {numbers({3}, at::kBool), 0, positions({1}), numbers({1}, at::kBool)});
+}
+
+TEST(XlaIndexing, ScatterReductions) {
+  for (const bool includes_self : {true, false}) {
+    for (const char* reduce : {"sum", "prod", "mean", "amax", "amin"}) {
+      at::Tensor source = at::randn({6});
+      expect_call("aten.scatter_reduce.two",
+                  {at::randn({4}), 0, positions({1, 1, 0, 3, 1, 3}), source, reduce, includes_self});
+      source[2] = NAN;
+      source[3] = -INFINITY;
+      expect_call("aten.scatter_reduce.two",
+                  {at::randn({4}), 0, positions({1, 1, 0, 3, 1, 3}), source, reduce, includes_self});
+      expect_call("aten.scatter_reduce.two", {at::randn({3, 4}, at::kDouble).t(), 1, random_positions({4, 5}, 3),
+                                              at::randn({4, 5}, at::kDouble), reduce, includes_self});
+    }
+    for (const char* reduce : {"sum", "prod"}) {
+      expect_call("aten.scatter_reduce.two",
+                  {numbers({4}, at::kLong), 0, positions({1, 1, 0}), numbers({3}, at::kLong), reduce, includes_self});
+    }
+  }
+  expect_call("aten.scatter_reduce.two",
+              {at::randn({4}, at::kBFloat16), 0, positions({1, 1}), at::randn({2}, at::kBFloat16), "amax"});
+  expect_call("aten.scatter_reduce.two", {at::randn({4}), 0, at::zeros({0}, at::kLong), at::randn({0}), "mean"});
+  expect_not_lowered("aten.scatter_reduce.two",
+                     {numbers({4}, at::kLong), 0, positions({1}), numbers({1}, at::kLong), "mean"});
+}
+
+TEST(XlaIndexing, Rows) {
+  for (const auto dtype : kNumbers) {
+    const at::Tensor x = numbers({4, 3}, dtype);
+    expect_call("aten.index_add", {x, 0, positions({1, 3, 1}), numbers({3, 3}, dtype), 2});
+    expect_call("aten.index_copy", {x.t(), -1, positions({3, 0}), numbers({3, 2}, dtype)});
+    expect_call("aten.index_fill.int_Scalar", {x, 1, positions({-1, 0}), 7});
+    expect_call("aten.put", {x, positions({-1, 2}), numbers({2}, dtype)});
+  }
+  const at::Tensor x = at::randn({4, 3}), none = at::zeros({0}, at::kLong);
+  expect_call("aten.index_add", {x, 1, positions({2, 2}).to(at::kInt), at::randn({2, 4}).t(), 0.5});
+  expect_call("aten.index_add", {at::randn({}), 0, positions({0}), at::randn({})});
+  expect_call("aten.index_add", {x, 0, none, at::randn({0, 3})});
+  expect_not_lowered("aten.index_add", {numbers({2}, at::kBool), 0, positions({0}), numbers({1}, at::kBool)});
+  expect_call("aten.index_copy", {numbers({3}, at::kBool), 0, positions({1}), at::zeros({1}, at::kBool)});
+  expect_call("aten.index_copy", {at::randn({}), 0, positions({0}), at::randn({})});
+  expect_call("aten.index_copy", {x, 0, none, at::randn({0, 3})});
+  expect_call("aten.index_fill.int_Tensor", {x.t(), 0, positions({1, -1, 1}), at::scalar_tensor(NAN)});
+  expect_call("aten.index_fill.int_Scalar", {at::randn({}), 0, positions({0}), 2});
+  expect_call("aten.index_fill.int_Scalar", {x, 0, none, 2});
+  expect_call("aten.put", {x.t(), positions({0, -1, 0}), at::randn({3}), true});
+  expect_call("aten.put", {x, none, at::randn({0}), true});
+}
+
+TEST(XlaIndexing, ScattersUnderMasks) {
+  const at::Tensor x = at::randn({5, 3}), mask = at::randn({5, 3}).gt(0), source = at::randn({4, 5}).t();
+  expect_call("aten.masked_scatter", {x, mask, source});
+  expect_call("aten.masked_scatter", {source.t().contiguous().t(), mask.slice(1, 0, 1), at::randn({20})});
+  expect_call("aten.masked_scatter", {x, at::ones({}, at::kBool), source});
+  expect_call("aten.masked_scatter", {x, at::zeros({5, 3}, at::kBool), at::randn({0})});
+  expect_call("aten.masked_scatter", {numbers({7}, at::kLong), at::ones({1}, at::kBool), numbers({7}, at::kLong)});
+  expect_call("aten.masked_scatter", {at::randn({}), at::ones({}, at::kBool), at::randn({1})});
+  expect_not_lowered("aten.masked_scatter", {at::randn({1, 3}), mask, at::randn({20})});
+}
+
+TEST(XlaIndexing, GradientsOfEmbeddings) {
+  const at::Tensor index = positions({1, 4, 1, 0, 5, 1}).reshape({2, 3});
+  for (const auto dtype : {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf}) {
+    for (const int64_t padding : {-1, 1}) {
+      for (const bool scales : {false, true}) {
+        expect_call("aten.embedding_dense_backward", {at::randn({2, 3, 4}, dtype), index, 6, padding, scales});
+      }
+    }
+  }
+  expect_call("aten.embedding_dense_backward",
+              {at::randn({3, 2, 4}).transpose(0, 1), index.to(at::kInt), 7, -1, false});
+  expect_call("aten.embedding_dense_backward", {at::randn({4}), positions({1})[0], 3, -1, false});
+  expect_call("aten.embedding_dense_backward", {at::randn({0, 4}), at::zeros({0}, at::kLong), 3, -1, false});
+}
+
+}  // namespace
+}  // namespace diptych
