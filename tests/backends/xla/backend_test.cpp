@@ -1,6 +1,6 @@
 // What the backend does around its programs: parts that fall back, layouts, constants, sizes that change.
-#include "diptych/backends/fallback.h"
 #include "backends/xla/xla_check.h"
+#include "diptych/backends/fallback.h"
 
 namespace diptych {
 
@@ -23,6 +23,7 @@ TEST(XlaBackend, KeepsTheLayoutOfResults) {
   expect_lowered("aten.t", {at::randn({3, 4})});
   expect_lowered("aten.exp", {at::randn({3, 8}).slice(1, 0, 8, 2)});
   expect_lowered("aten.exp", {at::randn({3, 1}).expand({3, 4})});
+  expect_lowered("aten.exp", {at::randn({3, 1, 4}).permute({2, 1, 0})});
 }
 
 TEST(XlaBackend, ReadsLazyViews) {

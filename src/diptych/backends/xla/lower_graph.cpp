@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "diptych/backends/xla/lowering.h"
 
@@ -16,14 +17,17 @@ std::vector<int64_t> memory_order(const TensorMeta& meta) {
   std::vector<int64_t> order(sizes.size());
   std::iota(order.begin(), order.end(), 0);
   if (!is_dense(sizes, strides)) return order;
+  // Dimensions of size 1 may stand anywhere. Sorted with the rest, inside of one with their stride, they get back the
+  // strides that eager gave them.
   std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
-    if (sizes[a] == 1 || sizes[b] == 1) return false;  // these strides have no effect
-    return strides[a] > strides[b];
+    return std::pair(strides[a], sizes[a]) > std::pair(strides[b], sizes[b]);
   });
   return order;
 }
 
-HloSlot slot_of(const TensorMeta& meta, size_t index) { return {index, meta.dtype, meta.size_hints(), memory_order(meta)}; }
+HloSlot slot_of(const TensorMeta& meta, size_t index) {
+  return {index, meta.dtype, meta.size_hints(), memory_order(meta)};
+}
 
 std::vector<int64_t> in_memory(const HloSlot& slot) {
   std::vector<int64_t> sizes;
@@ -52,17 +56,19 @@ class GraphLowering {
     for (size_t i = 0; i < graph_.nodes().size(); ++i) lower(graph_.nodes()[i], i);
     write_results();
     std::vector<std::string> parameters, results;
-    for (const Hlo& parameter : parameters_) parameters.push_back(fmt::format("{}: {}", parameter.name, hlo_type(parameter)));
+    for (const Hlo& parameter : parameters_)
+      parameters.push_back(fmt::format("{}: {}", parameter.name, hlo_type(parameter)));
     for (const HloSlot& output : module_.outputs) results.push_back(hlo_type(output.dtype, in_memory(output)));
-    module_.text = fmt::format("module @\"{}\" {{\n  func.func public @main({}) -> ({}) {{\n{}  }}\n}}\n", graph_.name(),
-                               fmt::join(parameters, ", "), fmt::join(results, ", "), writer_.text());
+    module_.text = fmt::format("module @\"{}\" {{\n  func.func public @main({}) -> ({}) {{\n{}  }}\n}}\n",
+                               graph_.name(), fmt::join(parameters, ", "), fmt::join(results, ", "), writer_.text());
     return std::move(module_);
   }
 
  private:
   void mark_read() {
     is_read_.assign(graph_.num_values(), false);
-    for (const Node& node : graph_.nodes()) for_each_operand_value(node, [&](Value value) { is_read_[value.id] = true; });
+    for (const Node& node : graph_.nodes())
+      for_each_operand_value(node, [&](Value value) { is_read_[value.id] = true; });
   }
 
   void add_parameter(Value value, size_t index, std::vector<HloSlot>& slots) {
