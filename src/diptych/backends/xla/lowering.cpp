@@ -14,8 +14,8 @@ namespace {
 const std::unordered_map<std::string_view, const LoweringRow*>& rows_by_op() {
   static const auto& rows = *new auto([] {
     std::unordered_map<std::string_view, const LoweringRow*> found;
-    for (const auto table : {pointwise_lowerings(), shape_lowerings(), reduction_lowerings(), product_lowerings(),
-                             indexing_lowerings()}) {
+    for (const auto table :
+         {pointwise_lowerings(), shape_lowerings(), reduction_lowerings(), product_lowerings(), indexing_lowerings()}) {
       for (const LoweringRow& row : table) {
         DIPTYCH_ASSERT(found.emplace(row.op, &row).second, "operator {} has two lowerings", row.op);
       }
@@ -30,7 +30,8 @@ at::ScalarType combine(at::ScalarType higher, at::ScalarType lower) {
   if (higher == at::ScalarType::Undefined) return lower;
   if (lower == at::ScalarType::Undefined || at::isComplexType(higher)) return higher;
   if (at::isFloatingType(higher)) return at::isComplexType(lower) ? at::toComplexType(higher) : higher;
-  if (higher == at::kBool || at::isFloatingType(lower) || at::isComplexType(lower)) return c10::promoteTypes(higher, lower);
+  if (higher == at::kBool || at::isFloatingType(lower) || at::isComplexType(lower))
+    return c10::promoteTypes(higher, lower);
   return higher;
 }
 
@@ -49,7 +50,8 @@ at::ScalarType default_dtype_of(const at::Scalar& number) {
 Hlo Lowering::tensor(size_t index) const {
   const Operand& operand = node_.operands[index];
   if (const auto* value = std::get_if<Value>(&operand)) return values_[value->id];
-  if (const auto* wrapped = std::get_if<WrappedNumber>(&operand)) return writer_.constant(wrapped->number, wrapped->dtype);
+  if (const auto* wrapped = std::get_if<WrappedNumber>(&operand))
+    return writer_.constant(wrapped->number, wrapped->dtype);
   const at::Scalar number = scalar(index);
   return writer_.constant(number, default_dtype_of(number));
 }
@@ -62,7 +64,8 @@ bool Lowering::has_tensor(size_t index) const {
 
 std::vector<Hlo> Lowering::tensors(size_t index) const {
   std::vector<Hlo> list;
-  for (const Value value : std::get<ValueList>(node_.operands[index])) list.push_back(value ? values_[value.id] : Hlo{});
+  for (const Value value : std::get<ValueList>(node_.operands[index]))
+    list.push_back(value ? values_[value.id] : Hlo{});
   return list;
 }
 
@@ -70,7 +73,8 @@ Hlo Lowering::spread(size_t index, at::ScalarType dtype) const {
   if (const auto* wrapped = std::get_if<WrappedNumber>(&node_.operands[index])) {
     return writer_.constant(wrapped->number, dtype, sizes());
   }
-  if (std::holds_alternative<c10::IValue>(node_.operands[index])) return writer_.constant(scalar(index), dtype, sizes());
+  if (std::holds_alternative<c10::IValue>(node_.operands[index]))
+    return writer_.constant(scalar(index), dtype, sizes());
   return writer_.broadcast_to(converted(index, dtype), sizes());
 }
 
@@ -148,8 +152,8 @@ std::vector<Hlo> lower_node(HloWriter& writer, const Graph& graph, const Node& n
   const LoweringRow* const row = find_lowering(graph, node);
   DIPTYCH_ASSERT(row != nullptr, "no lowering for {}", node_line(graph, node));
   auto results = row->lower(Lowering(writer, graph, node, values));
-  DIPTYCH_ASSERT(results.size() == node.outputs.size(), "the lowering of {} returned {} results", node_line(graph, node),
-                 results.size());
+  DIPTYCH_ASSERT(results.size() == node.outputs.size(), "the lowering of {} returned {} results",
+                 node_line(graph, node), results.size());
   for (size_t i = 0; i < results.size(); ++i) {
     if (!node.outputs[i]) continue;
     const TensorMeta& meta = graph.meta(node.outputs[i]);
