@@ -16,7 +16,8 @@ const std::unordered_map<std::string_view, const LoweringRow*>& rows_by_op() {
     std::unordered_map<std::string_view, const LoweringRow*> found;
     for (const auto table :
          {pointwise_lowerings(), shape_lowerings(), reduction_lowerings(), product_lowerings(), indexing_lowerings(),
-          convolution_lowerings(), average_pooling_lowerings(), maximum_pooling_lowerings(), upsampling_lowerings()}) {
+          convolution_lowerings(), average_pooling_lowerings(), maximum_pooling_lowerings(), upsampling_lowerings(),
+          attention_lowerings()}) {
       for (const LoweringRow& row : table) {
         DIPTYCH_ASSERT(found.emplace(row.op, &row).second, "operator {} has two lowerings", row.op);
       }
