@@ -17,7 +17,7 @@ const std::unordered_map<std::string_view, const LoweringRow*>& rows_by_op() {
     for (const auto table :
          {pointwise_lowerings(), shape_lowerings(), reduction_lowerings(), product_lowerings(), indexing_lowerings(),
           convolution_lowerings(), average_pooling_lowerings(), maximum_pooling_lowerings(), upsampling_lowerings(),
-          attention_lowerings()}) {
+          attention_lowerings(), batch_normalization_lowerings()}) {
       for (const LoweringRow& row : table) {
         DIPTYCH_ASSERT(found.emplace(row.op, &row).second, "operator {} has two lowerings", row.op);
       }
