@@ -19,8 +19,8 @@ at::Scalar lowest_of(at::ScalarType dtype) {
   return bits == 63 ? std::numeric_limits<int64_t>::min() : -(int64_t{1} << bits);
 }
 
-// For each window the number in its plane of the element at `offsets` from the window's begin, or, without offsets, of
-// the first element that is no padding: a tensor of the windows' sizes.
+// For each window the number in its plane of its first element, which may lie in the padding, or else of its first
+// element inside: a tensor of the windows' sizes.
 Hlo window_begins(HloWriter& writer, const PoolWindows& windows, bool is_inside) {
   Hlo sum;
   int64_t stride = 1;
@@ -31,7 +31,8 @@ Hlo window_begins(HloWriter& writer, const PoolWindows& windows, bool is_inside)
       while (is_inside && begin < 0) begin += windows.dilation[i];
       places.push_back(begin * stride);
     }
-    const Hlo table = writer.broadcast(writer.constant_list(places, at::kInt), windows.outputs, {static_cast<int64_t>(i)});
+    const Hlo table =
+        writer.broadcast(writer.constant_list(places, at::kInt), windows.outputs, {static_cast<int64_t>(i)});
     sum = sum.name.empty() ? table : writer.binary("add", sum, table);
   }
   return sum;
@@ -48,7 +49,8 @@ Hlo over_planes(HloWriter& writer, const Hlo& x, int64_t planes) {
 // larger, or NaN. The first of equal ones stays, and the last NaN.
 class MaximumPooling {
  public:
-  MaximumPooling(HloWriter& writer, const PoolWindows& windows, const Hlo& planes) : writer_(writer), windows_(windows) {
+  MaximumPooling(HloWriter& writer, const PoolWindows& windows, const Hlo& planes)
+      : writer_(writer), windows_(windows) {
     const Hlo lowest = writer.constant(lowest_of(planes.dtype), planes.dtype);
     std::vector<int64_t> low(1, 0), high(1, 0), interior(planes.sizes.size(), 0);
     low.insert(low.end(), windows.padding.begin(), windows.padding.end());
@@ -99,7 +101,8 @@ class MaximumPooling {
 
 std::vector<Hlo> pooled_maxima(const Lowering& node, const PoolWindows& windows) {
   HloWriter& writer = node.writer();
-  const auto [values, places] = MaximumPooling(writer, windows, as_planes(writer, node.tensor(0), windows.rank())).run();
+  const auto [values, places] =
+      MaximumPooling(writer, windows, as_planes(writer, node.tensor(0), windows.rank())).run();
   return {writer.reshape(values, node.sizes()), writer.convert(writer.reshape(places, node.sizes(1)), at::kLong)};
 }
 
@@ -145,7 +148,8 @@ bool is_even_max_pool(const Lowering& node) {
   return is_poolable(node, windows);
 }
 
-// Adds the gradients to the places that the maxima came from. Eager refuses places outside, here they are skipped.
+// Adds the gradients to the places that the maxima came from. Places come from the forward pass: eager refuses those
+// outside of the plane, which are not looked for here.
 template <size_t kRank, size_t kIndices>
 std::vector<Hlo> max_pool_backward(const Lowering& node) {
   HloWriter& writer = node.writer();
