@@ -37,10 +37,11 @@ void expect_maximum(const PoolCase& example, const at::Tensor& x) {
                                      list_of(example.dilation), c10::IValue(example.rounds_up)};
   expect_lowered(pooling("max_pool", example, "_with_indices"), {x}, options);
   if (!x.is_floating_point() || x.numel() == 0) return;
-  const auto [y, indices] =
-      example.kernel.size() == 2
-          ? at::max_pool2d_with_indices(x, example.kernel, example.stride, example.padding, example.dilation, example.rounds_up)
-          : at::max_pool3d_with_indices(x, example.kernel, example.stride, example.padding, example.dilation, example.rounds_up);
+  const auto [y, indices] = example.kernel.size() == 2
+                                ? at::max_pool2d_with_indices(x, example.kernel, example.stride, example.padding,
+                                                              example.dilation, example.rounds_up)
+                                : at::max_pool3d_with_indices(x, example.kernel, example.stride, example.padding,
+                                                              example.dilation, example.rounds_up);
   XlaCheck check;
   std::vector<Operand> operands{check.input(at::randn(y.sizes()).to(x.dtype())), check.input(x)};
   operands.insert(operands.end(), options.begin(), options.end());
@@ -50,15 +51,19 @@ void expect_maximum(const PoolCase& example, const at::Tensor& x) {
 }
 
 TEST(XlaPooling, Maxima) {
+  at::manual_seed(0);
   for (const auto& example : kPoolCases) expect_maximum(example, at::randn(example.x));
-  for (const auto dtype : {at::kDouble, at::kHalf, at::kBFloat16}) expect_maximum(kPoolCases[1], at::randn({2, 3, 8, 9}).to(dtype));
-  for (const auto dtype : {at::kLong, at::kInt, at::kByte}) expect_maximum(kPoolCases[1], at::randint(0, 5, {2, 3, 8, 9}).to(dtype));
+  for (const auto dtype : {at::kDouble, at::kHalf, at::kBFloat16})
+    expect_maximum(kPoolCases[1], at::randn({2, 3, 8, 9}).to(dtype));
+  for (const auto dtype : {at::kLong, at::kInt, at::kByte})
+    expect_maximum(kPoolCases[1], at::randint(0, 5, {2, 3, 8, 9}).to(dtype));
   expect_maximum(kPoolCases[1], at::randn({2, 3, 8, 9}).contiguous(at::MemoryFormat::ChannelsLast));
   expect_maximum(kPoolCases[1], at::randn({2, 3, 9, 8}).transpose(2, 3));
 }
 
 // The first of equal elements, the last NaN, and the first element of a window of -infinities.
 TEST(XlaPooling, TiesAndNan) {
+  at::manual_seed(0);
   at::Tensor x = at::randint(0, 2, {1, 2, 8, 9}).to(at::kFloat);
   expect_maximum(kPoolCases[1], x);
   x.view(-1).slice(0, 0, x.numel(), 5).fill_(NAN);
@@ -71,7 +76,7 @@ TEST(XlaPooling, TiesAndNan) {
 
 void expect_average(const PoolCase& example, at::ScalarType dtype, bool counts_padding, c10::IValue divisor) {
   const at::Tensor x = at::randn(example.x).to(dtype);
-  std::vector<Operand> options{list_of(example.kernel), list_of(example.stride), list_of(example.padding),
+  std::vector<Operand> options{list_of(example.kernel),        list_of(example.stride),     list_of(example.padding),
                                c10::IValue(example.rounds_up), c10::IValue(counts_padding), divisor};
   const std::string op = pooling("avg_pool", example, "");
   expect_lowered(op, {x}, options);
@@ -86,6 +91,7 @@ void expect_average(const PoolCase& example, at::ScalarType dtype, bool counts_p
 }
 
 TEST(XlaPooling, Averages) {
+  at::manual_seed(0);
   bool counts_padding = false;
   for (const auto& example : kPoolCases) {
     if (example.x[0] == 0) continue;
@@ -98,10 +104,12 @@ TEST(XlaPooling, Averages) {
 }
 
 TEST(XlaPooling, Adaptive) {
+  at::manual_seed(0);
   struct Case {
     std::vector<int64_t> x, output;
   };
-  for (const Case& example : {Case{{2, 3, 6, 8}, {3, 2}}, {{2, 3, 7, 5}, {3, 2}}, {{3, 7, 5}, {1, 5}}, {{2, 3, 3, 4}, {6, 7}}}) {
+  for (const Case& example :
+       {Case{{2, 3, 6, 8}, {3, 2}}, {{2, 3, 7, 5}, {3, 2}}, {{3, 7, 5}, {1, 5}}, {{2, 3, 3, 4}, {6, 7}}}) {
     const at::Tensor x = at::randn(example.x);
     expect_lowered("aten._adaptive_avg_pool2d", {x}, {list_of(example.output)});
     auto sizes = example.x;

@@ -14,8 +14,9 @@ c10::IValue numeral(double value) { return at::Scalar(value); }
 c10::IValue numeral(int64_t value) { return at::Scalar(value); }
 
 TEST(XlaProduct, EveryDtype) {
-  for (const auto dtype : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kLong, at::kInt, at::kShort, at::kByte,
-                           at::kChar, at::kComplexFloat, at::kComplexDouble}) {
+  at::manual_seed(0);
+  for (const auto dtype : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kLong, at::kInt, at::kShort,
+                           at::kByte, at::kChar, at::kComplexFloat, at::kComplexDouble}) {
     SCOPED_TRACE(c10::toString(dtype));
     expect_lowered("aten.mm", {numbers({3, 5}, dtype), numbers({5, 4}, dtype)});
     expect_lowered("aten.bmm", {numbers({2, 3, 5}, dtype), numbers({2, 5, 4}, dtype)});
@@ -27,6 +28,7 @@ TEST(XlaProduct, EveryDtype) {
 }
 
 TEST(XlaProduct, LayoutsAndEmptyTensors) {
+  at::manual_seed(0);
   expect_lowered("aten.mm", {at::randn({5, 3}).t(), at::randn({4, 5}).t()});
   expect_lowered("aten.mm", {at::randn({6, 5}).slice(0, 0, 6, 2), at::randn({1, 4}).expand({5, 4})});
   expect_lowered("aten.bmm", {at::randn({2, 5, 3}).transpose(1, 2), at::randn({4, 2, 5}).permute({1, 2, 0})});
@@ -39,6 +41,7 @@ TEST(XlaProduct, LayoutsAndEmptyTensors) {
 }
 
 TEST(XlaProduct, WhatIsAdded) {
+  at::manual_seed(0);
   const at::Tensor a = at::randn({3, 5}), b = at::randn({5, 4});
   for (const at::IntArrayRef sizes : {at::IntArrayRef{4}, {3, 4}, {3, 1}, {1, 4}, {1}, {}}) {
     expect_lowered("aten.addmm", {at::randn(sizes), a, b}, {numeral(0.5), numeral(-1.5)});
@@ -62,6 +65,7 @@ TEST(XlaProduct, WhatIsAdded) {
 }
 
 TEST(XlaProduct, VectorsAndSumsOfThree) {
+  at::manual_seed(0);
   for (const auto dtype : {at::kFloat, at::kLong, at::kBool, at::kComplexFloat, at::kHalf}) {
     expect_lowered("aten.outer", {numbers({3}, dtype), numbers({4}, dtype)});
   }

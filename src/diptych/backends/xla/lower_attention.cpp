@@ -39,7 +39,8 @@ class Attention {
     }
     if (!node_.flag(operands_.dropout + 1)) return scores;
     // Place i sees the keys 0 to i, also where there are more keys than places.
-    const Hlo place = writer_.iota(at::kInt, scores.sizes, kPlaces), position = writer_.iota(at::kInt, scores.sizes, kKeys);
+    const Hlo place = writer_.iota(at::kInt, scores.sizes, kPlaces),
+              position = writer_.iota(at::kInt, scores.sizes, kKeys);
     return writer_.select(writer_.compare("LE", position, place), scores, node_.filled(kMinusInfinity, scores));
   }
 
@@ -48,7 +49,9 @@ class Attention {
   Hlo over_keys(std::string_view operation, const Hlo& x, double initial) const {
     return writer_.reduce(operation, x, node_.scalar_of(initial, computed), {3});
   }
-  Hlo along_keys(const Hlo& x, const std::vector<int64_t>& sizes) const { return writer_.broadcast(x, sizes, {0, 1, 2}); }
+  Hlo along_keys(const Hlo& x, const std::vector<int64_t>& sizes) const {
+    return writer_.broadcast(x, sizes, {0, 1, 2});
+  }
 
   /// The gradient of a key or value, summed over the heads that shared it.
   Hlo shared_gradient(const Hlo& gradient, const std::vector<int64_t>& sizes) const {
@@ -92,11 +95,13 @@ std::vector<Hlo> attention(const Lowering& node) {
   const Hlo centered = writer.binary("subtract", scores, attention.along_keys(largest, scores.sizes));
   const Hlo weights = writer.unary("exponential", centered), sum = attention.over_keys("add", weights, 0);
   const Hlo factor = writer.select(is_masked, zeros, writer.binary("divide", node.filled(1, sum), sum));
-  const Hlo masked_weights = writer.select(attention.along_keys(is_masked, scores.sizes), node.filled(0, scores), weights);
+  const Hlo masked_weights =
+      writer.select(attention.along_keys(is_masked, scores.sizes), node.filled(0, scores), weights);
   Hlo output = writer.dot_general(masked_weights, attention.value, {{0, 1}, {0, 1}, {3}, {2}}, attention.computed);
   output = writer.binary("multiply", output, attention.along_keys(factor, output.sizes));
   const Hlo log_sum = writer.binary("add", largest, writer.unary("log", sum));
-  return {writer.convert(output, node.dtype()), writer.convert(writer.select(is_masked, zeros, log_sum), node.dtype(1))};
+  return {writer.convert(output, node.dtype()),
+          writer.convert(writer.select(is_masked, zeros, log_sum), node.dtype(1))};
 }
 
 std::vector<Hlo> attention_backward(const Lowering& node) {

@@ -16,7 +16,8 @@ Hlo window_divisors(const Lowering& node, const PoolWindows& windows, size_t pad
     for (int64_t position = 0; position < windows.outputs[i]; ++position) {
       const int64_t begin = windows.begin(i, position), size = windows.inputs[i];
       const int64_t end = std::min(begin + windows.kernel[i], size + windows.padding[i]);
-      counts.push_back(static_cast<double>(counts_padding ? end - begin : std::min(end, size) - std::max<int64_t>(begin, 0)));
+      counts.push_back(
+          static_cast<double>(counts_padding ? end - begin : std::min(end, size) - std::max<int64_t>(begin, 0)));
     }
     const Hlo table = table_along(node.writer(), counts, like.dtype, like.sizes, static_cast<int64_t>(i) + 1);
     product = i == 0 ? table : node.writer().binary("multiply", product, table);
@@ -76,7 +77,8 @@ bool is_float_pool(const Lowering& node) {
 // The windows of adaptive pooling: from floor(i * inputs / outputs) to ceil((i + 1) * inputs / outputs).
 std::vector<Stretch> adaptive_stretches(int64_t inputs, int64_t outputs) {
   std::vector<Stretch> stretches;
-  for (int64_t i = 0; i < outputs; ++i) stretches.push_back({i * inputs / outputs, ((i + 1) * inputs + outputs - 1) / outputs});
+  for (int64_t i = 0; i < outputs; ++i)
+    stretches.push_back({i * inputs / outputs, ((i + 1) * inputs + outputs - 1) / outputs});
   return stretches;
 }
 std::vector<double> inverse_lengths(const std::vector<Stretch>& stretches) {

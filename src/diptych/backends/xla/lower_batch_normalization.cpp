@@ -67,8 +67,8 @@ std::vector<Hlo> batch_norm_of_batch(const Lowering& node) {
   const Hlo x = node.converted(0, Lowering::wide(node.dtype()));
   const SpreadMeans means(writer, x.sizes, all_but_channels(x.dim()));
   const Normalized normal = normalize(writer, x, means, node.number(kEpsilon));
-  return {writer.convert(channel_affine(node, normal.values, 1), node.dtype()), writer.convert(normal.mean, node.dtype(1)),
-          writer.convert(normal.inverse_deviation, node.dtype(2))};
+  return {writer.convert(channel_affine(node, normal.values, 1), node.dtype()),
+          writer.convert(normal.mean, node.dtype(1)), writer.convert(normal.inverse_deviation, node.dtype(2))};
 }
 
 bool has_elements(const Lowering& node) {
@@ -97,12 +97,13 @@ std::vector<Hlo> group_norm(const Lowering& node) {
   const auto computed = Lowering::wide(node.dtype());
   const auto grouped = group_sizes(node, 3);
   const SpreadMeans means(writer, grouped, {2, 3});
-  const Normalized normal = normalize(writer, writer.reshape(node.converted(0, computed), grouped), means, node.number(7));
+  const Normalized normal =
+      normalize(writer, writer.reshape(node.converted(0, computed), grouped), means, node.number(7));
   Hlo result = normal.values;
   if (node.has_tensor(1)) result = writer.binary("multiply", result, over_groups(node, 1, grouped, computed));
   if (node.has_tensor(2)) result = writer.binary("add", result, over_groups(node, 2, grouped, computed));
-  return {writer.convert(writer.reshape(result, node.sizes()), node.dtype()), writer.convert(normal.mean, node.dtype(1)),
-          writer.convert(normal.inverse_deviation, node.dtype(2))};
+  return {writer.convert(writer.reshape(result, node.sizes()), node.dtype()),
+          writer.convert(normal.mean, node.dtype(1)), writer.convert(normal.inverse_deviation, node.dtype(2))};
 }
 
 std::vector<Hlo> group_norm_backward(const Lowering& node) {

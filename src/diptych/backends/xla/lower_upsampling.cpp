@@ -46,8 +46,8 @@ std::vector<Hlo> upsample_nearest(const Lowering& node) {
     const auto stretches = copies_of(positions, input);
     const bool is_exact = output % input == 0;
     const bool is_even = is_exact && std::all_of(stretches.begin(), stretches.end(), [&](const Stretch& stretch) {
-      return stretch.end - stretch.begin == output / input;
-    });
+                           return stretch.end - stretch.begin == output / input;
+                         });
     x = is_even ? spread_stretches(writer, x, dim, stretches, output)
                 : writer.take(x, writer.constant_list(positions, at::kInt), dim);
   }
@@ -86,7 +86,8 @@ bool is_certain_nearest(const Lowering& node) {
     }
     if (is_backward && output % input != 0) count += input;
   }
-  return count <= kMostPositions && !at::isComplexType(node.dtype()) && std::count(inputs.begin(), inputs.end(), 0) == 0;
+  return count <= kMostPositions && !at::isComplexType(node.dtype()) &&
+         std::count(inputs.begin(), inputs.end(), 0) == 0;
 }
 
 /// How an output is made of two of the input's positions.

@@ -96,7 +96,8 @@ Hlo sum_stretches(HloWriter& writer, const Hlo& x, int64_t dim, const std::vecto
   return writer.concatenate(rows, dim);
 }
 
-Hlo spread_stretches(HloWriter& writer, const Hlo& y, int64_t dim, const std::vector<Stretch>& stretches, int64_t size) {
+Hlo spread_stretches(HloWriter& writer, const Hlo& y, int64_t dim, const std::vector<Stretch>& stretches,
+                     int64_t size) {
   const auto count = static_cast<int64_t>(stretches.size());
   if (is_tiling(stretches, size)) {
     const auto tiled = tiled_sizes(y.sizes, dim, count, size / count);

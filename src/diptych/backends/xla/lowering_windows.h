@@ -12,8 +12,8 @@ struct PoolWindows {
   std::vector<int64_t> inputs, outputs;
 
   size_t rank() const { return kernel.size(); }
-  int64_t count() const;                 ///< elements in a window
-  int64_t plane() const;                 ///< elements of the input that are pooled together
+  int64_t count() const;  ///< elements in a window
+  int64_t plane() const;  ///< elements of the input that are pooled together
   int64_t span(size_t i) const { return dilation[i] * (kernel[i] - 1) + 1; }
   /// Where window `position` begins, before the input's first element if there is padding.
   int64_t begin(size_t i, int64_t position) const { return position * stride[i] - padding[i]; }
