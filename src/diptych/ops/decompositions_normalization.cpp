@@ -99,7 +99,9 @@ std::vector<Value> batch_norm_functional(const Call& call) {
   const auto flat = [&](Expr statistic) { return statistic.view({x.size(1)}); };
   const double count = static_cast<double>(x.meta().numel()) / static_cast<double>(x.size(1));
   const Expr unbiased = flat(variance) * (count / (count - 1.0));
-  return {y.value, flat(mean).value, flat(invstd).value,
+  // What is kept for the gradient has the dtype of the statistics.
+  const auto kept = running_mean.meta().dtype;
+  return {y.value, flat(mean).to(kept).value, flat(invstd).to(kept).value,
           moved(running_mean, flat(mean), call.number(6)).to(running_mean.meta().dtype).value,
           moved(running_variance, unbiased, call.number(6)).to(running_variance.meta().dtype).value};
 }
@@ -111,7 +113,10 @@ std::vector<Value> batch_norm_by_running(const Call& call, double epsilon) {
   const Channels channels(x);
   const Expr invstd = inverse_root(call.wide(4), epsilon);
   const Expr y = scale_and_shift(call, channels, (x - channels.over(call.wide(3))) * channels.over(invstd));
-  const auto nothing = [&] { return x.apply("aten.new_zeros", {c10::IValue(std::vector<int64_t>{0})}).value; };
+  const Expr running_mean = call.tensor(3);
+  const auto nothing = [&] {
+    return running_mean.apply("aten.new_zeros", {c10::IValue(std::vector<int64_t>{0})}).value;
+  };
   return {y.value, nothing(), nothing()};
 }
 

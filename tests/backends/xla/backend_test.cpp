@@ -25,6 +25,7 @@ TEST(XlaBackend, KeepsTheLayoutOfResults) {
   expect_lowered("aten.exp", {at::randn({3, 1}).expand({3, 4})});
   expect_lowered("aten.exp", {at::randn({4, 3}).t().unsqueeze(1)});
   expect_lowered("aten.exp", {at::randn({4, 0}).t()});
+  expect_lowered("aten.exp", {at::randn({3, 1, 4}).permute({2, 1, 0})});
 }
 
 TEST(XlaBackend, ReadsLazyViews) {

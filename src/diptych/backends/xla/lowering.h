@@ -95,6 +95,12 @@ std::span<const LoweringRow> padding_lowerings();
 std::span<const LoweringRow> strided_lowerings();
 std::span<const LoweringRow> scatter_lowerings();
 std::span<const LoweringRow> writing_lowerings();
+std::span<const LoweringRow> convolution_lowerings();
+std::span<const LoweringRow> average_pooling_lowerings();
+std::span<const LoweringRow> maximum_pooling_lowerings();
+std::span<const LoweringRow> upsampling_lowerings();
+std::span<const LoweringRow> attention_lowerings();
+std::span<const LoweringRow> batch_normalization_lowerings();
 
 /// Lowers a node by its row. Errors: InternalError if a result has another type than the graph says.
 std::vector<Hlo> lower_node(HloWriter& writer, const Graph& graph, const Node& node, const std::vector<Hlo>& values);

@@ -1,0 +1,186 @@
+// The largest element of each window and its place.
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "diptych/backends/xla/lowering_windows.h"
+
+namespace diptych::detail {
+namespace {
+
+constexpr PoolOperands kMaximumOperands{1, 2, 3, 4};
+// Windows are unrolled, element by element: larger ones go to the interpreter.
+constexpr int64_t kLargestWindow = 200;
+
+at::Scalar lowest_of(at::ScalarType dtype) {
+  if (at::isFloatingType(dtype)) return -std::numeric_limits<double>::infinity();
+  if (dtype == at::kByte) return 0;
+  const int64_t bits = static_cast<int64_t>(c10::elementSize(dtype)) * 8 - 1;
+  return bits == 63 ? std::numeric_limits<int64_t>::min() : -(int64_t{1} << bits);
+}
+
+// For each window the number in its plane of its first element, which may lie in the padding, or else of its first
+// element inside: a tensor of the windows' sizes.
+Hlo window_begins(HloWriter& writer, const PoolWindows& windows, bool is_inside) {
+  Hlo sum;
+  int64_t stride = 1;
+  for (size_t i = windows.rank(); i-- > 0; stride *= windows.inputs[i]) {
+    std::vector<int64_t> places;
+    for (int64_t position = 0; position < windows.outputs[i]; ++position) {
+      int64_t begin = windows.begin(i, position);
+      while (is_inside && begin < 0) begin += windows.dilation[i];
+      places.push_back(begin * stride);
+    }
+    const Hlo table =
+        writer.broadcast(writer.constant_list(places, at::kInt), windows.outputs, {static_cast<int64_t>(i)});
+    sum = sum.name.empty() ? table : writer.binary("add", sum, table);
+  }
+  return sum;
+}
+
+Hlo over_planes(HloWriter& writer, const Hlo& x, int64_t planes) {
+  std::vector<int64_t> sizes{planes}, dims;
+  sizes.insert(sizes.end(), x.sizes.begin(), x.sizes.end());
+  for (int64_t i = 1; i <= x.dim(); ++i) dims.push_back(i);
+  return writer.broadcast(x, sizes, dims);
+}
+
+// Goes through the elements of a window in eager's order: an element takes the place of the largest so far if it is
+// larger, or NaN. The first of equal ones stays, and the last NaN.
+class MaximumPooling {
+ public:
+  MaximumPooling(HloWriter& writer, const PoolWindows& windows, const Hlo& planes)
+      : writer_(writer), windows_(windows) {
+    const Hlo lowest = writer.constant(lowest_of(planes.dtype), planes.dtype);
+    std::vector<int64_t> low(1, 0), high(1, 0), interior(planes.sizes.size(), 0);
+    low.insert(low.end(), windows.padding.begin(), windows.padding.end());
+    for (size_t i = 0; i < windows.rank(); ++i) high.push_back(windows.excess(i));
+    padded_ = writer.pad(planes, lowest, low, high, interior);
+    largest_ = over_planes(writer, writer.broadcast(lowest, windows.outputs, {}), planes.sizes[0]);
+    places_ = over_planes(writer, window_begins(writer, windows, /*is_inside=*/true), planes.sizes[0]);
+    begins_ = over_planes(writer, window_begins(writer, windows, /*is_inside=*/false), planes.sizes[0]);
+  }
+
+  std::pair<Hlo, Hlo> run() {
+    std::vector<int64_t> offsets(windows_.rank(), 0);
+    for (int64_t number = 0; number < windows_.count(); ++number) {
+      visit(offsets);
+      for (size_t i = windows_.rank(); i-- > 0;) {
+        if (++offsets[i] < windows_.kernel[i]) break;
+        offsets[i] = 0;
+      }
+    }
+    return {largest_, places_};
+  }
+
+ private:
+  void visit(const std::vector<int64_t>& offsets) {
+    std::vector<int64_t> low(1, 0), high(1, padded_.sizes[0]), step(1, 1);
+    int64_t place = 0;
+    for (size_t i = 0; i < windows_.rank(); ++i) {
+      const int64_t offset = offsets[i] * windows_.dilation[i];
+      low.push_back(offset);
+      high.push_back(offset + (windows_.outputs[i] - 1) * windows_.stride[i] + 1);
+      step.push_back(windows_.stride[i]);
+      place = place * windows_.inputs[i] + offset;
+    }
+    const Hlo candidate = writer_.slice(padded_, low, high, step);
+    Hlo is_larger = writer_.compare("GT", candidate, largest_);
+    if (at::isFloatingType(candidate.dtype)) {
+      is_larger = writer_.binary("or", is_larger, writer_.compare("NE", candidate, candidate));
+    }
+    largest_ = writer_.select(is_larger, candidate, largest_);
+    const Hlo offset = writer_.constant(place, at::kInt, places_.sizes);
+    places_ = writer_.select(is_larger, writer_.binary("add", begins_, offset), places_);
+  }
+
+  HloWriter& writer_;
+  const PoolWindows& windows_;
+  Hlo padded_, largest_, places_, begins_;
+};
+
+std::vector<Hlo> pooled_maxima(const Lowering& node, const PoolWindows& windows) {
+  HloWriter& writer = node.writer();
+  const auto [values, places] =
+      MaximumPooling(writer, windows, as_planes(writer, node.tensor(0), windows.rank())).run();
+  return {writer.reshape(values, node.sizes()), writer.convert(writer.reshape(places, node.sizes(1)), at::kLong)};
+}
+
+template <size_t kRank>
+PoolWindows maximum_windows(const Lowering& node) {
+  return pool_windows(node, kRank, kMaximumOperands, operand_sizes(node, 0), node.sizes());
+}
+template <size_t kRank>
+std::vector<Hlo> max_pool(const Lowering& node) {
+  return pooled_maxima(node, maximum_windows<kRank>(node));
+}
+
+bool is_poolable(const Lowering& node, const PoolWindows& windows) {
+  const auto dtype = operand_dtype(node, 0);
+  return !at::isComplexType(dtype) && dtype != at::kBool && windows.count() <= kLargestWindow &&
+         windows.plane() < std::numeric_limits<int32_t>::max();
+}
+template <size_t kRank>
+bool is_max_pool(const Lowering& node) {
+  return is_poolable(node, maximum_windows<kRank>(node));
+}
+
+// Windows of an adaptive pooling that are all alike; there are none where sizes do not divide.
+template <size_t kRank>
+PoolWindows adaptive_windows(const Lowering& node) {
+  PoolWindows windows = pool_windows(node, kRank, {-1, -1, -1, -1}, operand_sizes(node, 0), node.sizes());
+  for (size_t i = 0; i < kRank; ++i) {
+    windows.kernel[i] = windows.outputs[i] == 0 ? 0 : windows.inputs[i] / windows.outputs[i];
+  }
+  windows.stride = windows.kernel;
+  return windows;
+}
+template <size_t kRank>
+std::vector<Hlo> adaptive_max_pool(const Lowering& node) {
+  return pooled_maxima(node, adaptive_windows<kRank>(node));
+}
+template <size_t kRank>
+bool is_even_max_pool(const Lowering& node) {
+  const PoolWindows windows = adaptive_windows<kRank>(node);
+  for (size_t i = 0; i < kRank; ++i) {
+    if (windows.kernel[i] == 0 || windows.kernel[i] * windows.outputs[i] != windows.inputs[i]) return false;
+  }
+  return is_poolable(node, windows);
+}
+
+// Adds the gradients to the places that the maxima came from. Places come from the forward pass: eager refuses those
+// outside of the plane, which are not looked for here.
+template <size_t kRank, size_t kIndices>
+std::vector<Hlo> max_pool_backward(const Lowering& node) {
+  HloWriter& writer = node.writer();
+  const auto computed = Lowering::wide(node.dtype());
+  const Hlo places = as_planes(writer, node.converted(kIndices, at::kLong), kRank);
+  const int64_t planes = places.sizes[0];
+  const int64_t total = std::accumulate(places.sizes.begin(), places.sizes.end(), int64_t{1}, std::multiplies<>());
+  const auto sizes = node.sizes();
+  const int64_t plane = std::accumulate(sizes.end() - kRank, sizes.end(), int64_t{1}, std::multiplies<>());
+  const Hlo number = writer.iota(at::kLong, places.sizes, 0);
+  const Hlo begin = writer.binary("multiply", number, node.filled(plane, number));
+  const Hlo coordinates = writer.reshape(writer.binary("add", begin, places), {total, 1});
+  const Hlo zeros = writer.constant(0, computed, {planes * plane});
+  const Hlo updates = writer.reshape(node.converted(0, computed), {total});
+  const Hlo sums = writer.scatter_elements("add", zeros, coordinates, updates);
+  return {writer.convert(writer.reshape(sums, sizes), node.dtype())};
+}
+
+constexpr LoweringRow kMaximumPoolingRows[] = {
+    {"aten.max_pool2d_with_indices", max_pool<2>, is_max_pool<2>},
+    {"aten.max_pool3d_with_indices", max_pool<3>, is_max_pool<3>},
+    {"aten.max_pool2d_with_indices_backward", max_pool_backward<2, 7>},
+    {"aten.max_pool3d_with_indices_backward", max_pool_backward<3, 7>},
+    {"aten.adaptive_max_pool2d", adaptive_max_pool<2>, is_even_max_pool<2>},
+    {"aten.adaptive_max_pool3d", adaptive_max_pool<3>, is_even_max_pool<3>},
+    {"aten.adaptive_max_pool2d_backward", max_pool_backward<2, 2>},
+    {"aten.adaptive_max_pool3d_backward", max_pool_backward<3, 2>},
+};
+
+}  // namespace
+
+std::span<const LoweringRow> maximum_pooling_lowerings() { return kMaximumPoolingRows; }
+
+}  // namespace diptych::detail

@@ -1,0 +1,88 @@
+// Products of matrices, against eager.
+#include "backends/xla/xla_check.h"
+
+namespace diptych {
+namespace {
+
+using testing::expect_lowered;
+
+at::Tensor numbers(at::IntArrayRef sizes, at::ScalarType dtype) {
+  if (at::isIntegralType(dtype, true)) return at::randint(0, 9, sizes).to(dtype);
+  return at::randn(sizes, at::isReducedFloatingType(dtype) ? at::kFloat : dtype).to(dtype);
+}
+c10::IValue numeral(double value) { return at::Scalar(value); }
+c10::IValue numeral(int64_t value) { return at::Scalar(value); }
+
+TEST(XlaProduct, EveryDtype) {
+  at::manual_seed(0);
+  for (const auto dtype : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kLong, at::kInt, at::kShort,
+                           at::kByte, at::kChar, at::kComplexFloat, at::kComplexDouble}) {
+    SCOPED_TRACE(c10::toString(dtype));
+    expect_lowered("aten.mm", {numbers({3, 5}, dtype), numbers({5, 4}, dtype)});
+    expect_lowered("aten.bmm", {numbers({2, 3, 5}, dtype), numbers({2, 5, 4}, dtype)});
+    expect_lowered("aten.mv", {numbers({3, 5}, dtype), numbers({5}, dtype)});
+    expect_lowered("aten.dot", {numbers({5}, dtype), numbers({5}, dtype)});
+    expect_lowered("aten.addmm", {numbers({4}, dtype), numbers({3, 5}, dtype), numbers({5, 4}, dtype)},
+                   {numeral(int64_t{2}), numeral(int64_t{3})});
+  }
+}
+
+TEST(XlaProduct, LayoutsAndEmptyTensors) {
+  at::manual_seed(0);
+  expect_lowered("aten.mm", {at::randn({5, 3}).t(), at::randn({4, 5}).t()});
+  expect_lowered("aten.mm", {at::randn({6, 5}).slice(0, 0, 6, 2), at::randn({1, 4}).expand({5, 4})});
+  expect_lowered("aten.bmm", {at::randn({2, 5, 3}).transpose(1, 2), at::randn({4, 2, 5}).permute({1, 2, 0})});
+  expect_lowered("aten.mm", {at::randn({3, 0}), at::randn({0, 4})});
+  expect_lowered("aten.mm", {at::randn({0, 5}), at::randn({5, 4})});
+  expect_lowered("aten.bmm", {at::randn({0, 3, 5}), at::randn({0, 5, 4})});
+  expect_lowered("aten.mv", {at::randn({3, 0}), at::randn({0})});
+  expect_lowered("aten.dot", {at::randn({0}), at::randn({0})});
+  expect_lowered("aten.addmm", {at::randn({4}), at::randn({3, 0}), at::randn({0, 4})}, {numeral(2.0), numeral(1.0)});
+}
+
+TEST(XlaProduct, WhatIsAdded) {
+  at::manual_seed(0);
+  const at::Tensor a = at::randn({3, 5}), b = at::randn({5, 4});
+  for (const at::IntArrayRef sizes : {at::IntArrayRef{4}, {3, 4}, {3, 1}, {1, 4}, {1}, {}}) {
+    expect_lowered("aten.addmm", {at::randn(sizes), a, b}, {numeral(0.5), numeral(-1.5)});
+  }
+  expect_lowered("aten.addmm", {at::full({4}, NAN), a, b}, {numeral(0.0)});
+  expect_lowered("aten.addmm", {at::full({4}, NAN), a, b});
+  for (const auto dtype : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kLong, at::kComplexFloat}) {
+    SCOPED_TRACE(c10::toString(dtype));
+    const at::Tensor left = numbers({2, 3, 5}, dtype), right = numbers({2, 5, 4}, dtype);
+    const c10::IValue beta = numeral(int64_t{2}), alpha = numeral(int64_t{-1});
+    expect_lowered("aten.baddbmm", {numbers({4}, dtype), left, right}, {beta, alpha});
+    expect_lowered("aten.baddbmm", {numbers({2, 3, 4}, dtype), left, right}, {numeral(int64_t{0}), alpha});
+    expect_lowered("aten.addbmm", {numbers({3, 4}, dtype), left, right}, {beta, alpha});
+    expect_lowered("aten.addmv", {numbers({3}, dtype), left[0], numbers({5}, dtype)}, {beta, alpha});
+    expect_lowered("aten.addr", {numbers({3, 4}, dtype), numbers({3}, dtype), numbers({4}, dtype)}, {beta, alpha});
+    expect_lowered("aten.addr", {numbers({4}, dtype), numbers({3}, dtype), numbers({4}, dtype)});
+  }
+  expect_lowered("aten.addmv", {at::randn({}), a, at::randn({5})}, {numeral(0.5)});
+  expect_lowered("aten.addbmm", {at::randn({3, 4}), at::randn({0, 3, 5}), at::randn({0, 5, 4})});
+  expect_lowered("aten.addr", {at::full({3, 4}, NAN), at::randn({3}), at::randn({4})}, {numeral(0.0)});
+}
+
+TEST(XlaProduct, VectorsAndSumsOfThree) {
+  at::manual_seed(0);
+  for (const auto dtype : {at::kFloat, at::kLong, at::kBool, at::kComplexFloat, at::kHalf}) {
+    expect_lowered("aten.outer", {numbers({3}, dtype), numbers({4}, dtype)});
+  }
+  expect_lowered("aten.outer", {numbers({3}, at::kLong), numbers({4}, at::kFloat)});
+  expect_lowered("aten.ger", {at::randn({0}), at::randn({4})});
+  expect_lowered("aten.vdot", {at::randn({5}), at::randn({5})});
+  for (const at::IntArrayRef sizes : {at::IntArrayRef{3, 5}, {2, 3, 5}, {2, 0, 5}, {1, 5}, {5}}) {
+    expect_lowered("aten.linear", {at::randn(sizes), at::randn({4, 5}), at::randn({4})});
+  }
+  expect_lowered("aten.linear", {at::randn({2, 5}, at::kFloat).to(at::kBFloat16), at::randn({4, 5}).to(at::kBFloat16)});
+  const auto list = [](std::vector<int64_t> values) { return c10::IValue(std::move(values)); };
+  // F.bilinear's product, and its gradients'.
+  expect_lowered("aten._trilinear", {at::randn({6, 3}), at::randn({5, 3, 4}), at::randn({6, 4})},
+                 {list({1, 3}), list({0}), list({1, 2}), list({2, 3})});
+  expect_lowered("aten._trilinear", {at::randn({6, 3}), at::randn({6, 5}), at::randn({6, 4})},
+                 {list({1, 3}), list({2, 3}), list({1, 2}), list({0})});
+}
+
+}  // namespace
+}  // namespace diptych

@@ -1,0 +1,68 @@
+// Resizing and its gradients, against eager.
+#include "backends/xla/xla_check.h"
+
+namespace diptych {
+namespace {
+
+using testing::expect_lowered;
+
+c10::IValue list_of(const std::vector<int64_t>& values) { return values; }
+
+struct ResizeCase {
+  std::vector<int64_t> x, output;
+  std::vector<c10::IValue> scales;  ///< None, or the factor
+};
+
+const ResizeCase kResizeCases[] = {
+    {{2, 3, 5}, {10}, {{}}},
+    {{2, 3, 4, 5}, {8, 10}, {{}, {}}},
+    {{2, 3, 4, 5}, {12, 10}, {3.0, 2.0}},
+    {{2, 3, 4, 5}, {7, 3}, {{}, {}}},
+    {{2, 3, 4, 6}, {6, 9}, {1.5, 1.5}},
+    {{2, 3, 4, 5}, {4, 1}, {{}, {}}},
+    {{1, 2, 3, 4, 2}, {6, 4, 6}, {{}, {}, {}}},
+};
+
+const char* const kLinearNames[] = {"aten.upsample_linear1d", "aten.upsample_bilinear2d", "aten.upsample_trilinear3d"};
+
+void expect_resize(const ResizeCase& example, const std::string& op, at::ScalarType dtype,
+                   const std::vector<Operand>& options, bool is_backward_too = true) {
+  const at::Tensor x = at::randn(example.x).to(dtype);
+  std::vector<Operand> rest{list_of(example.output)};
+  rest.insert(rest.end(), options.begin(), options.end());
+  for (const auto& scale : example.scales) rest.emplace_back(scale);
+  expect_lowered(op, {x}, rest);
+  expect_lowered(op, {x.contiguous(x.dim() == 4 ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous)},
+                 rest);
+  if (!is_backward_too) return;
+  auto sizes = example.x;
+  std::copy(example.output.begin(), example.output.end(), sizes.begin() + 2);
+  rest.insert(rest.begin() + 1, list_of(example.x));
+  expect_lowered(op + "_backward", {at::randn(sizes).to(dtype)}, rest);
+}
+
+TEST(XlaUpsampling, Nearest) {
+  at::manual_seed(0);
+  for (const auto& example : kResizeCases) {
+    const std::string op = "aten.upsample_nearest" + std::to_string(example.output.size()) + "d";
+    expect_resize(example, op, at::kFloat, {});
+  }
+  expect_resize(kResizeCases[2], "aten.upsample_nearest2d", at::kBFloat16, {});
+  expect_resize(kResizeCases[2], "aten.upsample_nearest2d", at::kDouble, {});
+  expect_lowered("aten.upsample_nearest2d", {at::randint(0, 9, {1, 2, 3, 3}).to(at::kByte)}, {list_of({6, 9})});
+}
+
+TEST(XlaUpsampling, Linear) {
+  at::manual_seed(0);
+  for (const auto& example : kResizeCases) {
+    for (const bool aligns_corners : {false, true}) {
+      expect_resize(example, kLinearNames[example.output.size() - 1], at::kFloat, {c10::IValue(aligns_corners)});
+    }
+  }
+  for (const auto dtype : {at::kDouble, at::kBFloat16, at::kHalf}) {
+    expect_resize(kResizeCases[3], kLinearNames[1], dtype, {c10::IValue(false)}, dtype == at::kDouble);
+  }
+}
+
+}  // namespace
+}  // namespace diptych
