@@ -1,4 +1,6 @@
 // Losses that are not written in other operators. `reduction` is ATen's: 0 none, 1 mean, 2 sum.
+#include <algorithm>
+
 #include "diptych/backends/xla/reduction_parts.h"
 
 namespace diptych::detail {
@@ -55,6 +57,8 @@ int64_t class_dim(const Hlo& scores) { return scores.dim() == 1 ? 0 : 1; }
 
 // Each row's score of its class. Eager refuses classes out of range; here they are clamped.
 Hlo picked_scores(HloWriter& writer, const Hlo& scores, const Hlo& index) {
+  if (std::count(scores.sizes.begin(), scores.sizes.end(), 0) > 0)
+    return constant_like(writer, 0, {"", scores.dtype, index.sizes});
   auto column = index.sizes;
   column.push_back(1);
   std::vector<Hlo> coordinates;
@@ -88,21 +92,25 @@ std::vector<Hlo> nll_backward(const Lowering& node) {
   const auto dtype = Lowering::wide(node.dtype());
   const LossRows rows = loss_rows(node, 1, node.integer(5), dtype);
   Hlo gradient = node.converted(0, dtype);
-  if (node.integer(4) == kLossMean) gradient = writer.binary("divide", gradient, writer.reshape(node.converted(6, dtype), {}));
+  if (node.integer(4) == kLossMean)
+    gradient = writer.binary("divide", gradient, writer.reshape(node.converted(6, dtype), {}));
   const Hlo spread = writer.broadcast_to(gradient, rows.weight.sizes);
   const Hlo weighted = writer.unary("negate", writer.binary("multiply", rows.weight, spread));
   const Hlo each = writer.select(rows.is_ignored, node.filled(0, weighted), weighted);
   const Hlo scores{"", dtype, node.sizes()};
   const int64_t dim = class_dim(scores);
-  const Hlo is_class = writer.compare("EQ", writer.iota(at::kLong, scores.sizes, dim), spread_back(writer, rows.index, scores, {dim}));
+  const Hlo is_class =
+      writer.compare("EQ", writer.iota(at::kLong, scores.sizes, dim), spread_back(writer, rows.index, scores, {dim}));
   const Hlo result = writer.select(is_class, spread_back(writer, each, scores, {dim}), node.filled(0, scores));
   return {writer.convert(result, node.dtype())};
 }
 
 constexpr LoweringRow kLossRows[] = {
     {"aten.binary_cross_entropy_with_logits", bce_with_logits, has_plain_logits},
-    {"aten.nll_loss_forward", nll_forward}, {"aten.nll_loss_backward", nll_backward},
-    {"aten.nll_loss2d_forward", nll_forward}, {"aten.nll_loss2d_backward", nll_backward},
+    {"aten.nll_loss_forward", nll_forward},
+    {"aten.nll_loss_backward", nll_backward},
+    {"aten.nll_loss2d_forward", nll_forward},
+    {"aten.nll_loss2d_backward", nll_backward},
 };
 
 }  // namespace

@@ -78,10 +78,14 @@ std::vector<Hlo> weight_norm(const Lowering& node) {
 }
 
 constexpr LoweringRow kNormRows[] = {
-    {"aten.linalg_vector_norm", vector_norm, has_norm}, {"aten.norm.Scalar", norm_all, has_norm},
-    {"aten.norm.ScalarOpt_dim", norm_dims, has_norm}, {"aten.norm.ScalarOpt_dtype", norm_all_as, has_norm},
-    {"aten.norm.ScalarOpt_dim_dtype", norm_dims_as, has_norm}, {"aten.dist", distance, has_norm},
-    {"aten.renorm", renorm, is_real_norm}, {"aten._weight_norm_interface", weight_norm, is_real_norm},
+    {"aten.linalg_vector_norm", vector_norm, has_norm},
+    {"aten.norm.Scalar", norm_all, has_norm},
+    {"aten.norm.ScalarOpt_dim", norm_dims, has_norm},
+    {"aten.norm.ScalarOpt_dtype", norm_all_as, has_norm},
+    {"aten.norm.ScalarOpt_dim_dtype", norm_dims_as, has_norm},
+    {"aten.dist", distance, has_norm},
+    {"aten.renorm", renorm, is_real_norm},
+    {"aten._weight_norm_interface", weight_norm, is_real_norm},
 };
 
 }  // namespace

@@ -19,7 +19,8 @@ struct Groups {
   }
   // One number for each channel, or for each group, everywhere.
   Hlo by_channel(const Lowering& node, size_t index) const {
-    return node.writer().broadcast(node.writer().reshape(node.converted(index, dtype), {sizes[1], sizes[2]}), sizes, {{1, 2}});
+    return node.writer().broadcast(node.writer().reshape(node.converted(index, dtype), {sizes[1], sizes[2]}), sizes,
+                                   {{1, 2}});
   }
   Hlo by_group(HloWriter& writer, const Hlo& x) const {
     return writer.broadcast(writer.reshape(x, {sizes[0], sizes[1]}), sizes, {{0, 1}});

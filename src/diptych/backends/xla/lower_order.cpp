@@ -127,7 +127,8 @@ Hlo search(const Lowering& node, const Hlo& sorted, const Hlo& x, bool is_right)
   for (int64_t left = sorted.sizes[0]; left > 0; left /= 2) {
     const Hlo half = writer.binary("shift_right_logical", writer.binary("subtract", end, begin), one);
     const Hlo middle = writer.binary("add", begin, half);
-    const Hlo is_before = writer.unary("not", writer.compare(is_right ? "GT" : "GE", writer.take(sorted, middle, 0), x));
+    const Hlo is_before =
+        writer.unary("not", writer.compare(is_right ? "GT" : "GE", writer.take(sorted, middle, 0), x));
     const Hlo is_open = writer.compare("LT", begin, end);
     begin = writer.select(writer.binary("and", is_open, is_before), writer.binary("add", middle, one), begin);
     end = writer.select(writer.binary("and", is_open, writer.unary("not", is_before)), middle, end);
@@ -140,7 +141,8 @@ std::vector<Hlo> bucketize(const Lowering& node) {
 std::vector<Hlo> searchsorted(const Lowering& node) {
   return {search(node, node.tensor(0), node.tensor(1), node.flag(3) || node.text(4) == "right")};
 }
-// Both tensors have one dtype, or ATen promotes in ways of its own; a sorted sequence of its own for each row is not taken.
+// Both tensors have one dtype, or ATen promotes in ways of its own; a sorted sequence of its own for each row is not
+// taken.
 bool is_plain_search(const Lowering& node, size_t sorted, size_t x) {
   if (!node.has_tensor(sorted) || !node.has_tensor(x)) return false;
   const TensorMeta& boundaries = node.graph().meta(std::get<Value>(node.node().operands[sorted]));
@@ -154,11 +156,16 @@ bool is_plain_searchsorted(const Lowering& node) { return is_plain_search(node, 
 constexpr char kMost[] = "maximum", kLeast[] = "minimum";
 
 constexpr LoweringRow kOrderRows[] = {
-    {"aten.max.dim", extremum_and_position<kMost>}, {"aten.min.dim", extremum_and_position<kLeast>},
-    {"aten.argmax", extremum_position<kMost>}, {"aten.argmin", extremum_position<kLeast>},
-    {"aten.sort", sort_both<1, 2>, is_sortable}, {"aten.sort.stable", sort_both<2, 3>, is_sortable},
-    {"aten.argsort", sort_positions<1, 2>, is_sortable}, {"aten.argsort.stable", sort_positions<2, 3>, is_sortable},
-    {"aten.topk", topk, is_sorted_topk}, {"aten.median", median, has_elements},
+    {"aten.max.dim", extremum_and_position<kMost>},
+    {"aten.min.dim", extremum_and_position<kLeast>},
+    {"aten.argmax", extremum_position<kMost>},
+    {"aten.argmin", extremum_position<kLeast>},
+    {"aten.sort", sort_both<1, 2>, is_sortable},
+    {"aten.sort.stable", sort_both<2, 3>, is_sortable},
+    {"aten.argsort", sort_positions<1, 2>, is_sortable},
+    {"aten.argsort.stable", sort_positions<2, 3>, is_sortable},
+    {"aten.topk", topk, is_sorted_topk},
+    {"aten.median", median, has_elements},
     {"aten.bucketize.Tensor", bucketize, is_plain_bucketize},
     {"aten.searchsorted.Tensor", searchsorted, is_plain_searchsorted},
 };

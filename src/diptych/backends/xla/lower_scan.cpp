@@ -1,5 +1,5 @@
-// Running sums, products and extrema along a dimension. A scan doubles its reach with each step: after step k an element
-// has taken in the 2^k elements that end at it.
+// Running sums, products and extrema along a dimension. A scan doubles its reach with each step: after step k an
+// element has taken in the 2^k elements that end at it.
 #include "diptych/backends/xla/reduction_parts.h"
 
 namespace diptych::detail {
@@ -34,8 +34,8 @@ std::vector<Hlo> scan_along(HloWriter& writer, const std::vector<ScanPart>& part
   return here;
 }
 
-// ATen's running sums and products accumulate in f64 for f32, and in f32 for half types: a product that leaves the range
-// of f32 and comes back is not lost.
+// ATen's running sums and products accumulate in f64 for f32, and in f32 for half types: a product that leaves the
+// range of f32 and comes back is not lost.
 at::ScalarType running_dtype(at::ScalarType dtype) {
   if (at::isReducedFloatingType(dtype)) return at::kFloat;
   return dtype == at::kFloat ? at::kDouble : dtype == at::kComplexFloat ? at::kComplexDouble : dtype;
@@ -56,13 +56,15 @@ bool is_not_truth(const Lowering& node) { return node.dtype() != at::kBool; }
 std::vector<Hlo> add_exponentials(HloWriter& writer, const std::vector<Hlo>& before, const std::vector<Hlo>& here) {
   const Hlo low = writer.binary("minimum", before[0], here[0]), high = writer.binary("maximum", before[0], here[0]);
   const Hlo rest = writer.unary("log_plus_one", writer.unary("exponential", writer.binary("subtract", low, high)));
-  const Hlo is_infinite = writer.compare("EQ", writer.unary("abs", high), constant_like(writer, highest_of(high.dtype), high));
+  const Hlo is_infinite =
+      writer.compare("EQ", writer.unary("abs", high), constant_like(writer, highest_of(high.dtype), high));
   return {writer.select(is_infinite, high, writer.binary("add", high, rest))};
 }
 std::vector<Hlo> logcumsumexp(const Lowering& node) {
   const Hlo x = node.converted(0, Lowering::wide(node.dtype()));
   const int64_t dim = Lowering::wrap(node.integer(1), x.dim());
-  return {node.writer().convert(scan_along(node.writer(), {{x, lowest_of(x.dtype)}}, dim, add_exponentials)[0], node.dtype())};
+  return {node.writer().convert(scan_along(node.writer(), {{x, lowest_of(x.dtype)}}, dim, add_exponentials)[0],
+                                node.dtype())};
 }
 bool is_real_scan(const Lowering& node) { return at::isFloatingType(node.dtype()); }
 
@@ -91,8 +93,10 @@ constexpr char kFoldAdd[] = "add", kFoldMultiply[] = "multiply", kAtLeast[] = "G
 constexpr LoweringRow kScanRows[] = {
     {"aten.cumsum", running_fold<kFoldAdd, 0>, is_not_truth},
     {"aten.cumprod", running_fold<kFoldMultiply, 1>, is_not_truth},
-    {"aten.logcumsumexp", logcumsumexp, is_real_scan}, {"aten._logcumsumexp", logcumsumexp, is_real_scan},
-    {"aten.cummax", running_extremum<kAtLeast, true>}, {"aten.cummin", running_extremum<kAtMost, false>},
+    {"aten.logcumsumexp", logcumsumexp, is_real_scan},
+    {"aten._logcumsumexp", logcumsumexp, is_real_scan},
+    {"aten.cummax", running_extremum<kAtLeast, true>},
+    {"aten.cummin", running_extremum<kAtMost, false>},
 };
 
 }  // namespace
