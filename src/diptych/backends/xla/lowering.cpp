@@ -12,12 +12,28 @@ namespace diptych::detail {
 namespace {
 
 constexpr std::span<const LoweringRow> (*kTables[])() = {
-    pointwise_lowerings,   shape_lowerings,           reduction_lowerings,
-    product_lowerings,     indexing_lowerings,        hop_lowerings,
-    creation_lowerings,    rearranging_lowerings,     padding_lowerings,
-    strided_lowerings,     scatter_lowerings,         writing_lowerings,
-    convolution_lowerings, average_pooling_lowerings, maximum_pooling_lowerings,
-    upsampling_lowerings,  attention_lowerings,       batch_normalization_lowerings,
+    pointwise_lowerings,
+    shape_lowerings,
+    reduction_lowerings,
+    product_lowerings,
+    indexing_lowerings,
+    hop_lowerings,
+    creation_lowerings,
+    rearranging_lowerings,
+    padding_lowerings,
+    strided_lowerings,
+    scatter_lowerings,
+    writing_lowerings,
+    convolution_lowerings,
+    average_pooling_lowerings,
+    maximum_pooling_lowerings,
+    upsampling_lowerings,
+    attention_lowerings,
+    batch_normalization_lowerings,
+    scan_lowerings,
+    order_lowerings,
+    norm_lowerings,
+    loss_lowerings,
 };
 
 const std::unordered_map<std::string_view, const LoweringRow*>& rows_by_op() {

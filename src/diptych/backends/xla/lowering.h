@@ -101,6 +101,10 @@ std::span<const LoweringRow> maximum_pooling_lowerings();
 std::span<const LoweringRow> upsampling_lowerings();
 std::span<const LoweringRow> attention_lowerings();
 std::span<const LoweringRow> batch_normalization_lowerings();
+std::span<const LoweringRow> scan_lowerings();
+std::span<const LoweringRow> order_lowerings();
+std::span<const LoweringRow> norm_lowerings();
+std::span<const LoweringRow> loss_lowerings();
 
 /// Lowers a node by its row. Errors: InternalError if a result has another type than the graph says.
 std::vector<Hlo> lower_node(HloWriter& writer, const Graph& graph, const Node& node, const std::vector<Hlo>& values);

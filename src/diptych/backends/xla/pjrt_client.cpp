@@ -18,19 +18,29 @@ constexpr std::string_view kCompileOptions("\x1a\x0f\x08\xff\xff\xff\xff\xff\xff
 
 // Note [Packed weights]: XLA's products by XNNPACK on the CPU pack a parameter of the program once, and take it for the
 // same as long as its address is the same. Our buffers are tensors' own memory, which an optimizer writes to between
-// two runs, so a later run would compute with old weights. These products are turned off.
-constexpr std::string_view kCpuPlatform = "cpu", kPackingProducts = "xla_cpu_use_xnnpack";
+// two runs, so a later run would compute with old weights.
+//
+// Options of XLA's own that would make results wrong, by platform; all are switched off.
+struct Override {
+  std::string_view platform, option;
+};
+constexpr Override kOverrides[] = {
+    {"cpu", "xla_cpu_use_xnnpack"},          // Note [Packed weights]
+    {"cpu", "xla_cpu_enable_fast_min_max"},  // maxima and minima would lose NaN
+};
 
 // One entry of env_option_overrides = 7: {key = 1: name, value = 2 {bool_field = 2: false}}.
-std::string switched_off(std::string_view name) {
-  const std::string key = fmt::format("\x0a{}{}", static_cast<char>(name.size()), name);
+std::string switched_off(std::string_view option) {
+  const std::string key = fmt::format("\x0a{}{}", static_cast<char>(option.size()), option);
   const std::string entry = key + std::string("\x12\x02\x10\x00", 4);
   return fmt::format("\x3a{}{}", static_cast<char>(entry.size()), entry);
 }
 
 std::string compile_options(std::string_view platform) {
   std::string options(kCompileOptions);
-  if (platform == kCpuPlatform) options += switched_off(kPackingProducts);
+  for (const Override& row : kOverrides) {
+    if (platform == row.platform) options += switched_off(row.option);
+  }
   return options;
 }
 

@@ -1,0 +1,177 @@
+// Operators that say where elements stand in an order: extrema with their positions, sorting, selection, search.
+#include "diptych/backends/xla/reduction_parts.h"
+
+namespace diptych::detail {
+namespace {
+
+// The position of the first extremum along `dim`; NaN is the extremum where there is one.
+Hlo first_position(HloWriter& writer, const Hlo& x, const Hlo& extremum, int64_t dim) {
+  const Hlo spread = spread_back(writer, extremum, x, {dim});
+  Hlo is_extremum = writer.compare("EQ", x, spread);
+  if (at::isFloatingType(x.dtype)) is_extremum = writer.binary("or", is_extremum, where_nan(writer, x));
+  const Hlo positions = writer.iota(at::kLong, x.sizes, dim);
+  const Hlo found = writer.select(is_extremum, positions, constant_like(writer, highest_of(at::kLong), positions));
+  return extremum_over(writer, "minimum", found, {dim});
+}
+
+template <const char* kOperation>
+std::vector<Hlo> extremum_and_position(const Lowering& node) {
+  HloWriter& writer = node.writer();
+  const Hlo x = node.tensor(0);
+  if (x.dim() == 0) return {x, writer.constant(0, at::kLong)};
+  const int64_t dim = Lowering::wrap(node.integer(1), x.dim());
+  const Hlo extremum = extremum_over(writer, kOperation, x, {dim});
+  const Hlo position = first_position(writer, x, extremum, dim);
+  return {writer.reshape(extremum, node.sizes(0)), writer.reshape(position, node.sizes(1))};
+}
+
+template <const char* kOperation>
+std::vector<Hlo> extremum_position(const Lowering& node) {
+  HloWriter& writer = node.writer();
+  Hlo x = node.tensor(0);
+  const bool is_flat = !node.is_given(1) || x.dim() == 0;
+  if (is_flat) x = writer.reshape(x, {count_over(x, reduced_dims(node, kNoDims, x.dim()))});
+  const int64_t dim = is_flat ? 0 : Lowering::wrap(node.integer(1), x.dim());
+  const Hlo extremum = extremum_over(writer, kOperation, x, {dim});
+  return {writer.reshape(first_position(writer, x, extremum, dim), node.sizes())};
+}
+
+// NaN is larger than all numbers; zeros are equal.
+Hlo comes_first(HloWriter& writer, const Hlo& a, const Hlo& b, bool is_descending) {
+  const Hlo is_ordered = writer.compare(is_descending ? "GT" : "LT", a, b);
+  if (!at::isFloatingType(a.dtype)) return is_ordered;
+  const Hlo &nan = is_descending ? a : b, &number = is_descending ? b : a;
+  const Hlo is_number = writer.compare("EQ", number, number);
+  return writer.binary("or", is_ordered, writer.binary("and", where_nan(writer, nan), is_number));
+}
+
+struct Sorted {
+  Hlo values, positions;
+};
+Sorted sorted_along(HloWriter& writer, const Hlo& x, int64_t dim, bool is_descending) {
+  const Hlo keys = x.dtype == at::kBool ? writer.convert(x, at::kByte) : x;
+  const Hlo positions = writer.iota(at::kLong, x.sizes, dim);
+  const auto results = writer.sort({keys, positions}, dim, [=](HloWriter& inner, std::span<const Hlo> arguments) {
+    return std::vector<Hlo>{comes_first(inner, arguments[0], arguments[1], is_descending)};
+  });
+  return {writer.convert(results[0], x.dtype), results[1]};
+}
+
+// ATen leaves the order of equal elements open unless a stable sort is asked for: all sorts here are stable.
+template <size_t kDim, size_t kDescending>
+Sorted sort_operand(const Lowering& node) {
+  HloWriter& writer = node.writer();
+  const Hlo x = node.tensor(0);
+  if (x.dim() == 0) return {x, writer.constant(0, at::kLong)};
+  return sorted_along(writer, x, Lowering::wrap(node.integer(kDim, -1), x.dim()), node.flag(kDescending));
+}
+template <size_t kDim, size_t kDescending>
+std::vector<Hlo> sort_both(const Lowering& node) {
+  auto [values, positions] = sort_operand<kDim, kDescending>(node);
+  return {values, positions};
+}
+template <size_t kDim, size_t kDescending>
+std::vector<Hlo> sort_positions(const Lowering& node) {
+  return {sort_operand<kDim, kDescending>(node).positions};
+}
+bool is_sortable(const Lowering& node) {
+  return !at::isComplexType(node.graph().meta(std::get<Value>(node.node().operands[0])).dtype);
+}
+
+Hlo range_along(HloWriter& writer, const Hlo& x, int64_t dim, int64_t begin, int64_t end) {
+  std::vector<int64_t> low(x.sizes.size(), 0), step(x.sizes.size(), 1);
+  auto high = x.sizes;
+  low[dim] = begin, high[dim] = end;
+  return writer.slice(x, low, high, step);
+}
+
+// The positions of equal elements are open, as in ATen's documentation; the order of unsorted results is not taken on.
+std::vector<Hlo> topk(const Lowering& node) {
+  HloWriter& writer = node.writer();
+  const Hlo x = node.tensor(0);
+  if (x.dim() == 0) {
+    return {writer.reshape(x, node.sizes(0)), writer.constant(0, at::kLong, node.sizes(1))};
+  }
+  const int64_t dim = Lowering::wrap(node.integer(2, -1), x.dim()), k = node.integer(1);
+  const auto [values, positions] = sorted_along(writer, x, dim, node.flag(3, true));
+  return {range_along(writer, values, dim, 0, k), range_along(writer, positions, dim, 0, k)};
+}
+bool is_sorted_topk(const Lowering& node) { return is_sortable(node) && node.flag(4, true); }
+
+// The lower of the two middle elements; NaN where there is one, and sorted last.
+std::vector<Hlo> median(const Lowering& node) {
+  HloWriter& writer = node.writer();
+  const Hlo x = node.tensor(0);
+  const int64_t count = count_over(x, reduced_dims(node, kNoDims, x.dim()));
+  const Hlo values = sorted_along(writer, writer.reshape(x, {count}), 0, false).values;
+  const int64_t middle = (count - 1) / 2;
+  Hlo result = range_along(writer, values, 0, middle, middle + 1);
+  if (at::isFloatingType(x.dtype)) {
+    const Hlo last = range_along(writer, values, 0, count - 1, count);
+    result = writer.select(where_nan(writer, last), last, result);
+  }
+  return {writer.reshape(result, {})};
+}
+bool has_elements(const Lowering& node) {
+  for (const int64_t size : node.graph().meta(std::get<Value>(node.node().operands[0])).size_hints()) {
+    if (size == 0) return false;
+  }
+  return is_sortable(node);
+}
+
+// ATen's binary search, step by step, for what is not sorted or NaN ends where ATen's does.
+Hlo search(const Lowering& node, const Hlo& sorted, const Hlo& x, bool is_right) {
+  HloWriter& writer = node.writer();
+  Hlo begin = writer.constant(0, at::kLong, x.sizes), end = writer.constant(sorted.sizes[0], at::kLong, x.sizes);
+  const Hlo one = node.filled(1, begin);
+  for (int64_t left = sorted.sizes[0]; left > 0; left /= 2) {
+    const Hlo half = writer.binary("shift_right_logical", writer.binary("subtract", end, begin), one);
+    const Hlo middle = writer.binary("add", begin, half);
+    const Hlo is_before =
+        writer.unary("not", writer.compare(is_right ? "GT" : "GE", writer.take(sorted, middle, 0), x));
+    const Hlo is_open = writer.compare("LT", begin, end);
+    begin = writer.select(writer.binary("and", is_open, is_before), writer.binary("add", middle, one), begin);
+    end = writer.select(writer.binary("and", is_open, writer.unary("not", is_before)), middle, end);
+  }
+  return writer.convert(begin, node.dtype());
+}
+std::vector<Hlo> bucketize(const Lowering& node) {
+  return {search(node, node.tensor(1), node.tensor(0), node.flag(3))};
+}
+std::vector<Hlo> searchsorted(const Lowering& node) {
+  return {search(node, node.tensor(0), node.tensor(1), node.flag(3) || node.text(4) == "right")};
+}
+// Both tensors have one dtype, or ATen promotes in ways of its own; a sorted sequence of its own for each row is not
+// taken.
+bool is_plain_search(const Lowering& node, size_t sorted, size_t x) {
+  if (!node.has_tensor(sorted) || !node.has_tensor(x)) return false;
+  const TensorMeta& boundaries = node.graph().meta(std::get<Value>(node.node().operands[sorted]));
+  const TensorMeta& searched = node.graph().meta(std::get<Value>(node.node().operands[x]));
+  return boundaries.sizes.size() == 1 && boundaries.dtype == searched.dtype && !at::isComplexType(searched.dtype) &&
+         searched.dtype != at::kBool;
+}
+bool is_plain_bucketize(const Lowering& node) { return is_plain_search(node, 1, 0); }
+bool is_plain_searchsorted(const Lowering& node) { return is_plain_search(node, 0, 1) && !node.has_tensor(5); }
+
+constexpr char kMost[] = "maximum", kLeast[] = "minimum";
+
+constexpr LoweringRow kOrderRows[] = {
+    {"aten.max.dim", extremum_and_position<kMost>},
+    {"aten.min.dim", extremum_and_position<kLeast>},
+    {"aten.argmax", extremum_position<kMost>},
+    {"aten.argmin", extremum_position<kLeast>},
+    {"aten.sort", sort_both<1, 2>, is_sortable},
+    {"aten.sort.stable", sort_both<2, 3>, is_sortable},
+    {"aten.argsort", sort_positions<1, 2>, is_sortable},
+    {"aten.argsort.stable", sort_positions<2, 3>, is_sortable},
+    {"aten.topk", topk, is_sorted_topk},
+    {"aten.median", median, has_elements},
+    {"aten.bucketize.Tensor", bucketize, is_plain_bucketize},
+    {"aten.searchsorted.Tensor", searchsorted, is_plain_searchsorted},
+};
+
+}  // namespace
+
+std::span<const LoweringRow> order_lowerings() { return kOrderRows; }
+
+}  // namespace diptych::detail
