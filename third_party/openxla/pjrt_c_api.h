@@ -28,10 +28,13 @@ limitations under the License.
   offsetof(struct_type, last_field) + sizeof(((struct_type*)0)->last_field)
 
 #ifdef __cplusplus
-#define PJRT_CHECK_STRUCT_SIZE(sname, last_field)                                                                   \
-  static_assert(sizeof(struct sname) ==                                                                             \
-                    ((PJRT_STRUCT_SIZE(sname, last_field) + alignof(sname) - 1) / alignof(sname)) * alignof(sname), \
-                "Failed to update last_field");
+#define PJRT_CHECK_STRUCT_SIZE(sname, last_field)                       \
+  static_assert(                                                        \
+      sizeof(struct sname) ==                                           \
+          ((PJRT_STRUCT_SIZE(sname, last_field) + alignof(sname) - 1) / \
+           alignof(sname)) *                                            \
+              alignof(sname),                                           \
+      "Failed to update last_field");
 #else
 #define PJRT_CHECK_STRUCT_SIZE(sname, last_field)
 #endif
@@ -182,7 +185,9 @@ typedef PJRT_Error* PJRT_Error_GetCode(PJRT_Error_GetCode_Args* args);
 // implementation). `message` is only required to live for the
 // PJRT_CallbackError call, i.e. the PJRT_CallbackError implementation must copy
 // `message` into the PJRT_Error.
-typedef PJRT_Error* (*PJRT_CallbackError)(PJRT_Error_Code code, const char* message, size_t message_size);
+typedef PJRT_Error* (*PJRT_CallbackError)(PJRT_Error_Code code,
+                                          const char* message,
+                                          size_t message_size);
 
 // ---------------------------- Named Values -----------------------------------
 
@@ -334,7 +339,8 @@ typedef struct PJRT_Executable PJRT_Executable;
 typedef struct PJRT_LoadedExecutable PJRT_LoadedExecutable;
 typedef struct PJRT_Buffer PJRT_Buffer;
 typedef struct PJRT_FulfillAliasBufferCallback PJRT_FulfillAliasBufferCallback;
-typedef struct PJRT_AsyncHostToDeviceTransferManager PJRT_AsyncHostToDeviceTransferManager;
+typedef struct PJRT_AsyncHostToDeviceTransferManager
+    PJRT_AsyncHostToDeviceTransferManager;
 typedef struct PJRT_PhaseCompiler PJRT_PhaseCompiler;
 
 // The caller of PJRT_Client_Create can optionally provide a key-value store
@@ -360,14 +366,16 @@ struct PJRT_KeyValueGetCallback_Args {
   // responsible for copying `value` and then calling value_deleter_callback.
   PJRT_KeyValueGetCallback_ValueDeleter value_deleter_callback;  // out
 };
-PJRT_DEFINE_STRUCT_TRAITS(PJRT_KeyValueGetCallback_Args, value_deleter_callback);
+PJRT_DEFINE_STRUCT_TRAITS(PJRT_KeyValueGetCallback_Args,
+                          value_deleter_callback);
 
 // Requirements for PJRT_KeyValueGetCallback implementation: (1) Thread-safe.
 // (2) The caller that provides the two callbacks is responsible for avoiding
 // key collisions between different users of key-value store (i.e. between
 // different plugins, but not between different nodes in one plugin). (3)
 // Blocking.
-typedef PJRT_Error* (*PJRT_KeyValueGetCallback)(PJRT_KeyValueGetCallback_Args* args);
+typedef PJRT_Error* (*PJRT_KeyValueGetCallback)(
+    PJRT_KeyValueGetCallback_Args* args);
 
 // Same as KeyValueGet, but returns `NotFoundError` immediately if the key is
 // not found.
@@ -388,13 +396,15 @@ struct PJRT_KeyValueTryGetCallback_Args {
   // value_deleter_callback.
   PJRT_KeyValueTryGetCallback_ValueDeleter value_deleter_callback;  // out
 };
-PJRT_DEFINE_STRUCT_TRAITS(PJRT_KeyValueTryGetCallback_Args, value_deleter_callback);
+PJRT_DEFINE_STRUCT_TRAITS(PJRT_KeyValueTryGetCallback_Args,
+                          value_deleter_callback);
 
 // Requirements for PJRT_KeyValueTryGetCallback implementation: (1) Thread-safe.
 // (2) The caller that provides the two callbacks is responsible for avoiding
 // key collisions between different users of key-value store (i.e. between
 // different plugins, but not between different nodes in one plugin).
-typedef PJRT_Error* (*PJRT_KeyValueTryGetCallback)(PJRT_KeyValueTryGetCallback_Args* args);
+typedef PJRT_Error* (*PJRT_KeyValueTryGetCallback)(
+    PJRT_KeyValueTryGetCallback_Args* args);
 
 struct PJRT_KeyValuePutCallback_Args {
   size_t struct_size;
@@ -414,7 +424,8 @@ PJRT_DEFINE_STRUCT_TRAITS(PJRT_KeyValuePutCallback_Args, user_arg);
 // (2) The caller that provides the two callbacks is responsible for avoiding
 // key collisions between different users of key-value store (i.e. between
 // different plugins, but not between different nodes in one plugin).
-typedef PJRT_Error* (*PJRT_KeyValuePutCallback)(PJRT_KeyValuePutCallback_Args* args);
+typedef PJRT_Error* (*PJRT_KeyValuePutCallback)(
+    PJRT_KeyValuePutCallback_Args* args);
 
 struct PJRT_Client_Create_Args {
   size_t struct_size;
@@ -467,7 +478,8 @@ struct PJRT_Client_PlatformName_Args {
 PJRT_DEFINE_STRUCT_TRAITS(PJRT_Client_PlatformName_Args, platform_name_size);
 
 // Returns a string that identifies the platform (e.g. "cpu", "gpu", "tpu").
-typedef PJRT_Error* PJRT_Client_PlatformName(PJRT_Client_PlatformName_Args* args);
+typedef PJRT_Error* PJRT_Client_PlatformName(
+    PJRT_Client_PlatformName_Args* args);
 
 struct PJRT_Client_ProcessIndex_Args {
   size_t struct_size;
@@ -479,7 +491,8 @@ PJRT_DEFINE_STRUCT_TRAITS(PJRT_Client_ProcessIndex_Args, process_index);
 
 // Return the process index of this client. Always 0 in single-process
 // settings.
-typedef PJRT_Error* PJRT_Client_ProcessIndex(PJRT_Client_ProcessIndex_Args* args);
+typedef PJRT_Error* PJRT_Client_ProcessIndex(
+    PJRT_Client_ProcessIndex_Args* args);
 
 struct PJRT_Client_PlatformVersion_Args {
   size_t struct_size;
@@ -490,11 +503,13 @@ struct PJRT_Client_PlatformVersion_Args {
   const char* platform_version;  // out
   size_t platform_version_size;  // out
 };
-PJRT_DEFINE_STRUCT_TRAITS(PJRT_Client_PlatformVersion_Args, platform_version_size);
+PJRT_DEFINE_STRUCT_TRAITS(PJRT_Client_PlatformVersion_Args,
+                          platform_version_size);
 
 // Returns a string containing human-readable, platform-specific version info
 // (e.g. the CUDA version on GPU or libtpu version on Cloud TPU).
-typedef PJRT_Error* PJRT_Client_PlatformVersion(PJRT_Client_PlatformVersion_Args* args);
+typedef PJRT_Error* PJRT_Client_PlatformVersion(
+    PJRT_Client_PlatformVersion_Args* args);
 
 struct PJRT_Client_TopologyDescription_Args {
   size_t struct_size;
@@ -507,7 +522,8 @@ PJRT_DEFINE_STRUCT_TRAITS(PJRT_Client_TopologyDescription_Args, topology);
 
 // Returns the topology description of the runtime topology. The returned
 // topology is owned by the client and should not be deleted by the caller.
-typedef PJRT_Error* PJRT_Client_TopologyDescription(PJRT_Client_TopologyDescription_Args* args);
+typedef PJRT_Error* PJRT_Client_TopologyDescription(
+    PJRT_Client_TopologyDescription_Args* args);
 
 struct PJRT_Client_Devices_Args {
   size_t struct_size;
@@ -529,12 +545,14 @@ struct PJRT_Client_AddressableDevices_Args {
   PJRT_Device* const* addressable_devices;  // out
   size_t num_addressable_devices;           // out
 };
-PJRT_DEFINE_STRUCT_TRAITS(PJRT_Client_AddressableDevices_Args, num_addressable_devices);
+PJRT_DEFINE_STRUCT_TRAITS(PJRT_Client_AddressableDevices_Args,
+                          num_addressable_devices);
 
 // Returns a list of devices that are addressable from the client.
 // Addressable devices are those that the client can issue commands to.
 // All devices are addressable in a single-process environment.
-typedef PJRT_Error* PJRT_Client_AddressableDevices(PJRT_Client_AddressableDevices_Args* args);
+typedef PJRT_Error* PJRT_Client_AddressableDevices(
+    PJRT_Client_AddressableDevices_Args* args);
 
 struct PJRT_Client_LookupDevice_Args {
   size_t struct_size;
@@ -548,7 +566,8 @@ PJRT_DEFINE_STRUCT_TRAITS(PJRT_Client_LookupDevice_Args, device);
 
 // Returns a PJRT_Device* with the specified ID as returned by
 // PJRT_DeviceDescription_Id.
-typedef PJRT_Error* PJRT_Client_LookupDevice(PJRT_Client_LookupDevice_Args* args);
+typedef PJRT_Error* PJRT_Client_LookupDevice(
+    PJRT_Client_LookupDevice_Args* args);
 
 struct PJRT_Client_LookupAddressableDevice_Args {
   size_t struct_size;
@@ -559,11 +578,13 @@ struct PJRT_Client_LookupAddressableDevice_Args {
   // `client`.
   PJRT_Device* addressable_device;  // out
 };
-PJRT_DEFINE_STRUCT_TRAITS(PJRT_Client_LookupAddressableDevice_Args, addressable_device);
+PJRT_DEFINE_STRUCT_TRAITS(PJRT_Client_LookupAddressableDevice_Args,
+                          addressable_device);
 
 // Returns an addressable PJRT_Device* with the specified ID as returned by
 // PJRT_DeviceDescription_LocalHardwareId.
-typedef PJRT_Error* PJRT_Client_LookupAddressableDevice(PJRT_Client_LookupAddressableDevice_Args* args);
+typedef PJRT_Error* PJRT_Client_LookupAddressableDevice(
+    PJRT_Client_LookupAddressableDevice_Args* args);
 
 typedef enum {
   PJRT_ProcessState_kUnspecified = 0,
@@ -593,7 +614,8 @@ struct PJRT_Client_UpdateGlobalProcessInfo_Args {
   PJRT_ProcessInfo* process_infos;
   size_t num_process_infos;
 };
-PJRT_DEFINE_STRUCT_TRAITS(PJRT_Client_UpdateGlobalProcessInfo_Args, num_process_infos);
+PJRT_DEFINE_STRUCT_TRAITS(PJRT_Client_UpdateGlobalProcessInfo_Args,
+                          num_process_infos);
 
 // Updates the PjRt client with information about all global processes.
 //
@@ -601,7 +623,8 @@ PJRT_DEFINE_STRUCT_TRAITS(PJRT_Client_UpdateGlobalProcessInfo_Args, num_process_
 // spanning multiple machines. These clients perform collective operations, like
 // AllGather, to execute a distributed program. UpdateGlobalProcessInfo updates
 // a PjRt client with information about all processes.
-typedef PJRT_Error* PJRT_Client_UpdateGlobalProcessInfo(PJRT_Client_UpdateGlobalProcessInfo_Args* args);
+typedef PJRT_Error* PJRT_Client_UpdateGlobalProcessInfo(
+    PJRT_Client_UpdateGlobalProcessInfo_Args* args);
 
 struct PJRT_Client_AddressableMemories_Args {
   size_t struct_size;
@@ -610,12 +633,14 @@ struct PJRT_Client_AddressableMemories_Args {
   PJRT_Memory* const* addressable_memories;  // out
   size_t num_addressable_memories;           // out
 };
-PJRT_DEFINE_STRUCT_TRAITS(PJRT_Client_AddressableMemories_Args, num_addressable_memories);
+PJRT_DEFINE_STRUCT_TRAITS(PJRT_Client_AddressableMemories_Args,
+                          num_addressable_memories);
 
 // Returns a list of memories that are addressable from the client. Addressable
 // memories are those that the client can directly transfer data to and from.
 // All memories are addressable in a single-process environment.
-typedef PJRT_Error* PJRT_Client_AddressableMemories(PJRT_Client_AddressableMemories_Args* args);
+typedef PJRT_Error* PJRT_Client_AddressableMemories(
+    PJRT_Client_AddressableMemories_Args* args);
 
 struct PJRT_Program {
   size_t struct_size;
@@ -666,9 +691,11 @@ struct PJRT_Client_DefaultDeviceAssignment_Args {
   // The caller retains ownership of this memory.
   int* default_assignment;  // pointer to array in; values written as out
 };
-PJRT_DEFINE_STRUCT_TRAITS(PJRT_Client_DefaultDeviceAssignment_Args, default_assignment);
+PJRT_DEFINE_STRUCT_TRAITS(PJRT_Client_DefaultDeviceAssignment_Args,
+                          default_assignment);
 
-typedef PJRT_Error* PJRT_Client_DefaultDeviceAssignment(PJRT_Client_DefaultDeviceAssignment_Args* args);
+typedef PJRT_Error* PJRT_Client_DefaultDeviceAssignment(
+    PJRT_Client_DefaultDeviceAssignment_Args* args);
 
 struct PJRT_Client_DmaMap_Args {
   size_t struct_size;
@@ -696,7 +723,8 @@ struct PJRT_AsyncHostToDeviceTransferManager_Destroy_Args {
   PJRT_Extension_Base* extension_start;
   PJRT_AsyncHostToDeviceTransferManager* transfer_manager;
 };
-PJRT_DEFINE_STRUCT_TRAITS(PJRT_AsyncHostToDeviceTransferManager_Destroy_Args, transfer_manager);
+PJRT_DEFINE_STRUCT_TRAITS(PJRT_AsyncHostToDeviceTransferManager_Destroy_Args,
+                          transfer_manager);
 
 // Frees `transfer_manager`. `transfer_manager` can be nullptr.
 typedef PJRT_Error* PJRT_AsyncHostToDeviceTransferManager_Destroy(
@@ -713,7 +741,9 @@ struct PJRT_AsyncHostToDeviceTransferManager_TransferData_Args {
   bool is_last_transfer;
   PJRT_Event* done_with_h2d_transfer;  // out
 };
-PJRT_DEFINE_STRUCT_TRAITS(PJRT_AsyncHostToDeviceTransferManager_TransferData_Args, done_with_h2d_transfer);
+PJRT_DEFINE_STRUCT_TRAITS(
+    PJRT_AsyncHostToDeviceTransferManager_TransferData_Args,
+    done_with_h2d_transfer);
 typedef PJRT_Error* PJRT_AsyncHostToDeviceTransferManager_TransferData(
     PJRT_AsyncHostToDeviceTransferManager_TransferData_Args* args);
 
@@ -724,7 +754,8 @@ struct PJRT_AsyncHostToDeviceTransferManager_RetrieveBuffer_Args {
   int buffer_index;
   PJRT_Buffer* buffer_out;  // out
 };
-PJRT_DEFINE_STRUCT_TRAITS(PJRT_AsyncHostToDeviceTransferManager_RetrieveBuffer_Args, buffer_out);
+PJRT_DEFINE_STRUCT_TRAITS(
+    PJRT_AsyncHostToDeviceTransferManager_RetrieveBuffer_Args, buffer_out);
 typedef PJRT_Error* PJRT_AsyncHostToDeviceTransferManager_RetrieveBuffer(
     PJRT_AsyncHostToDeviceTransferManager_RetrieveBuffer_Args* args);
 
@@ -734,7 +765,8 @@ struct PJRT_AsyncHostToDeviceTransferManager_Device_Args {
   PJRT_AsyncHostToDeviceTransferManager* transfer_manager;
   PJRT_Device* device_out;  // out
 };
-PJRT_DEFINE_STRUCT_TRAITS(PJRT_AsyncHostToDeviceTransferManager_Device_Args, device_out);
+PJRT_DEFINE_STRUCT_TRAITS(PJRT_AsyncHostToDeviceTransferManager_Device_Args,
+                          device_out);
 typedef PJRT_Error* PJRT_AsyncHostToDeviceTransferManager_Device(
     PJRT_AsyncHostToDeviceTransferManager_Device_Args* args);
 
@@ -744,7 +776,8 @@ struct PJRT_AsyncHostToDeviceTransferManager_BufferCount_Args {
   PJRT_AsyncHostToDeviceTransferManager* transfer_manager;
   size_t buffer_count;  // out
 };
-PJRT_DEFINE_STRUCT_TRAITS(PJRT_AsyncHostToDeviceTransferManager_BufferCount_Args, buffer_count);
+PJRT_DEFINE_STRUCT_TRAITS(
+    PJRT_AsyncHostToDeviceTransferManager_BufferCount_Args, buffer_count);
 typedef PJRT_Error* PJRT_AsyncHostToDeviceTransferManager_BufferCount(
     PJRT_AsyncHostToDeviceTransferManager_BufferCount_Args* args);
 
@@ -755,7 +788,8 @@ struct PJRT_AsyncHostToDeviceTransferManager_BufferSize_Args {
   int buffer_index;
   size_t buffer_size;  // out
 };
-PJRT_DEFINE_STRUCT_TRAITS(PJRT_AsyncHostToDeviceTransferManager_BufferSize_Args, buffer_size);
+PJRT_DEFINE_STRUCT_TRAITS(PJRT_AsyncHostToDeviceTransferManager_BufferSize_Args,
+                          buffer_size);
 typedef PJRT_Error* PJRT_AsyncHostToDeviceTransferManager_BufferSize(
     PJRT_AsyncHostToDeviceTransferManager_BufferSize_Args* args);
 
@@ -768,7 +802,9 @@ struct PJRT_AsyncHostToDeviceTransferManager_SetBufferError_Args {
   const char* error_message;
   size_t error_message_size;
 };
-PJRT_DEFINE_STRUCT_TRAITS(PJRT_AsyncHostToDeviceTransferManager_SetBufferError_Args, error_message_size);
+PJRT_DEFINE_STRUCT_TRAITS(
+    PJRT_AsyncHostToDeviceTransferManager_SetBufferError_Args,
+    error_message_size);
 typedef PJRT_Error* PJRT_AsyncHostToDeviceTransferManager_SetBufferError(
     PJRT_AsyncHostToDeviceTransferManager_SetBufferError_Args* args);
 
@@ -779,7 +815,8 @@ struct PJRT_AsyncHostToDeviceTransferManager_AddMetadata_Args {
   const PJRT_NamedValue* transfer_metadata;
   size_t num_metadata;
 };
-PJRT_DEFINE_STRUCT_TRAITS(PJRT_AsyncHostToDeviceTransferManager_AddMetadata_Args, num_metadata);
+PJRT_DEFINE_STRUCT_TRAITS(
+    PJRT_AsyncHostToDeviceTransferManager_AddMetadata_Args, num_metadata);
 typedef PJRT_Error* PJRT_AsyncHostToDeviceTransferManager_AddMetadata(
     PJRT_AsyncHostToDeviceTransferManager_AddMetadata_Args* args);
 
@@ -953,7 +990,8 @@ struct PJRT_Client_CreateUninitializedBuffer_Args {
 };
 PJRT_DEFINE_STRUCT_TRAITS(PJRT_Client_CreateUninitializedBuffer_Args, buffer);
 
-typedef PJRT_Error* PJRT_Client_CreateUninitializedBuffer(PJRT_Client_CreateUninitializedBuffer_Args* args);
+typedef PJRT_Error* PJRT_Client_CreateUninitializedBuffer(
+    PJRT_Client_CreateUninitializedBuffer_Args* args);
 
 struct PJRT_Client_CreateAliasBuffer_Args {
   size_t struct_size;
@@ -972,9 +1010,11 @@ struct PJRT_Client_CreateAliasBuffer_Args {
   PJRT_Buffer* alias_buffer;                                 // out
   PJRT_FulfillAliasBufferCallback* fulfill_alias_buffer_cb;  // out
 };
-PJRT_DEFINE_STRUCT_TRAITS(PJRT_Client_CreateAliasBuffer_Args, fulfill_alias_buffer_cb);
+PJRT_DEFINE_STRUCT_TRAITS(PJRT_Client_CreateAliasBuffer_Args,
+                          fulfill_alias_buffer_cb);
 
-typedef PJRT_Error* PJRT_Client_CreateAliasBuffer(PJRT_Client_CreateAliasBuffer_Args* args);
+typedef PJRT_Error* PJRT_Client_CreateAliasBuffer(
+    PJRT_Client_CreateAliasBuffer_Args* args);
 
 struct PJRT_Client_FulfillAliasBuffer_Args {
   size_t struct_size;
@@ -987,9 +1027,11 @@ struct PJRT_Client_FulfillAliasBuffer_Args {
   size_t error_message_size;                                 // in
   PJRT_FulfillAliasBufferCallback* fulfill_alias_buffer_cb;  // in
 };
-PJRT_DEFINE_STRUCT_TRAITS(PJRT_Client_FulfillAliasBuffer_Args, fulfill_alias_buffer_cb);
+PJRT_DEFINE_STRUCT_TRAITS(PJRT_Client_FulfillAliasBuffer_Args,
+                          fulfill_alias_buffer_cb);
 
-typedef PJRT_Error* PJRT_Client_FulfillAliasBuffer(PJRT_Client_FulfillAliasBuffer_Args* args);
+typedef PJRT_Error* PJRT_Client_FulfillAliasBuffer(
+    PJRT_Client_FulfillAliasBuffer_Args* args);
 
 struct PJRT_Client_BufferFromHostBuffer_Args {
   size_t struct_size;
@@ -1036,7 +1078,8 @@ struct PJRT_Client_BufferFromHostBuffer_Args {
 PJRT_DEFINE_STRUCT_TRAITS(PJRT_Client_BufferFromHostBuffer_Args, buffer);
 
 // Asynchronously copies a buffer stored on host to device memory.
-typedef PJRT_Error* PJRT_Client_BufferFromHostBuffer(PJRT_Client_BufferFromHostBuffer_Args* args);
+typedef PJRT_Error* PJRT_Client_BufferFromHostBuffer(
+    PJRT_Client_BufferFromHostBuffer_Args* args);
 
 struct PJRT_Client_CreateViewOfDeviceBuffer_Args {
   size_t struct_size;
@@ -1076,7 +1119,8 @@ PJRT_DEFINE_STRUCT_TRAITS(PJRT_Client_CreateViewOfDeviceBuffer_Args, memory);
 // (typically allocated by another library). The buffer may be mutated,
 // for example, if the buffer is donated to an Execute operation. This method is
 // not required on all hardware platforms.
-typedef PJRT_Error* PJRT_Client_CreateViewOfDeviceBuffer(PJRT_Client_CreateViewOfDeviceBuffer_Args* args);
+typedef PJRT_Error* PJRT_Client_CreateViewOfDeviceBuffer(
+    PJRT_Client_CreateViewOfDeviceBuffer_Args* args);
 
 struct PJRT_ShapeSpec {
   size_t struct_size;
@@ -1098,7 +1142,8 @@ struct PJRT_Client_CreateBuffersForAsyncHostToDevice_Args {
   PJRT_Memory* memory;
   PJRT_AsyncHostToDeviceTransferManager* transfer_manager;  // out
 };
-PJRT_DEFINE_STRUCT_TRAITS(PJRT_Client_CreateBuffersForAsyncHostToDevice_Args, transfer_manager);
+PJRT_DEFINE_STRUCT_TRAITS(PJRT_Client_CreateBuffersForAsyncHostToDevice_Args,
+                          transfer_manager);
 typedef PJRT_Error* PJRT_Client_CreateBuffersForAsyncHostToDevice(
     PJRT_Client_CreateBuffersForAsyncHostToDevice_Args* args);
 
@@ -1122,7 +1167,8 @@ PJRT_DEFINE_STRUCT_TRAITS(PJRT_DeviceDescription_Id_Args, id);
 // The ID of this device. IDs are unique among devices of this type
 // (e.g. CPUs, GPUs). On multi-host platforms, this will be unique across all
 // hosts' devices.
-typedef PJRT_Error* PJRT_DeviceDescription_Id(PJRT_DeviceDescription_Id_Args* args);
+typedef PJRT_Error* PJRT_DeviceDescription_Id(
+    PJRT_DeviceDescription_Id_Args* args);
 
 struct PJRT_DeviceDescription_ProcessIndex_Args {
   size_t struct_size;
@@ -1130,14 +1176,16 @@ struct PJRT_DeviceDescription_ProcessIndex_Args {
   PJRT_DeviceDescription* device_description;
   int process_index;  // out
 };
-PJRT_DEFINE_STRUCT_TRAITS(PJRT_DeviceDescription_ProcessIndex_Args, process_index);
+PJRT_DEFINE_STRUCT_TRAITS(PJRT_DeviceDescription_ProcessIndex_Args,
+                          process_index);
 
 // The index of the process that this device belongs to, i.e. is addressable
 // from. This is not always identical to PJRT_Client_ProcessIndex in a
 // multi-process setting, where each client can see devices from all
 // processes, but only a subset of them are addressable and have the same
 // process_index as the client.
-typedef PJRT_Error* PJRT_DeviceDescription_ProcessIndex(PJRT_DeviceDescription_ProcessIndex_Args* args);
+typedef PJRT_Error* PJRT_DeviceDescription_ProcessIndex(
+    PJRT_DeviceDescription_ProcessIndex_Args* args);
 
 struct PJRT_DeviceDescription_Attributes_Args {
   size_t struct_size;
@@ -1150,7 +1198,8 @@ PJRT_DEFINE_STRUCT_TRAITS(PJRT_DeviceDescription_Attributes_Args, attributes);
 
 // Returns an array of device specific attributes with attribute name, value
 // and value type.
-typedef PJRT_Error* PJRT_DeviceDescription_Attributes(PJRT_DeviceDescription_Attributes_Args* args);
+typedef PJRT_Error* PJRT_DeviceDescription_Attributes(
+    PJRT_DeviceDescription_Attributes_Args* args);
 
 struct PJRT_DeviceDescription_Kind_Args {
   size_t struct_size;
@@ -1165,7 +1214,8 @@ PJRT_DEFINE_STRUCT_TRAITS(PJRT_DeviceDescription_Kind_Args, device_kind_size);
 
 // A vendor-dependent string that uniquely identifies the kind of device,
 // e.g., "Tesla V100-SXM2-16GB".
-typedef PJRT_Error* PJRT_DeviceDescription_Kind(PJRT_DeviceDescription_Kind_Args* args);
+typedef PJRT_Error* PJRT_DeviceDescription_Kind(
+    PJRT_DeviceDescription_Kind_Args* args);
 
 struct PJRT_DeviceDescription_DebugString_Args {
   size_t struct_size;
@@ -1174,11 +1224,13 @@ struct PJRT_DeviceDescription_DebugString_Args {
   const char* debug_string;  // out
   size_t debug_string_size;  // out
 };
-PJRT_DEFINE_STRUCT_TRAITS(PJRT_DeviceDescription_DebugString_Args, debug_string_size);
+PJRT_DEFINE_STRUCT_TRAITS(PJRT_DeviceDescription_DebugString_Args,
+                          debug_string_size);
 
 // Debug string suitable for logging when errors occur. Should be verbose
 // enough to describe the current device unambiguously.
-typedef PJRT_Error* PJRT_DeviceDescription_DebugString(PJRT_DeviceDescription_DebugString_Args* args);
+typedef PJRT_Error* PJRT_DeviceDescription_DebugString(
+    PJRT_DeviceDescription_DebugString_Args* args);
 
 struct PJRT_DeviceDescription_ToString_Args {
   size_t struct_size;
@@ -1191,7 +1243,8 @@ PJRT_DEFINE_STRUCT_TRAITS(PJRT_DeviceDescription_ToString_Args, to_string_size);
 
 // Debug string suitable for reading by end users, should be reasonably terse,
 // for example: "CpuDevice(id=0)".
-typedef PJRT_Error* PJRT_DeviceDescription_ToString(PJRT_DeviceDescription_ToString_Args* args);
+typedef PJRT_Error* PJRT_DeviceDescription_ToString(
+    PJRT_DeviceDescription_ToString_Args* args);
 
 // --------------------------------- Devices -----------------------------------
 
@@ -1204,7 +1257,8 @@ struct PJRT_Device_GetDescription_Args {
 PJRT_DEFINE_STRUCT_TRAITS(PJRT_Device_GetDescription_Args, device_description);
 
 // Fetch the DeviceDescription associated with this device.
-typedef PJRT_Error* PJRT_Device_GetDescription(PJRT_Device_GetDescription_Args* args);
+typedef PJRT_Error* PJRT_Device_GetDescription(
+    PJRT_Device_GetDescription_Args* args);
 
 struct PJRT_Device_IsAddressable_Args {
   size_t struct_size;
@@ -1215,7 +1269,8 @@ struct PJRT_Device_IsAddressable_Args {
 PJRT_DEFINE_STRUCT_TRAITS(PJRT_Device_IsAddressable_Args, is_addressable);
 
 // Whether client can issue command to this device.
-typedef PJRT_Error* PJRT_Device_IsAddressable(PJRT_Device_IsAddressable_Args* args);
+typedef PJRT_Error* PJRT_Device_IsAddressable(
+    PJRT_Device_IsAddressable_Args* args);
 
 struct PJRT_Device_LocalHardwareId_Args {
   size_t struct_size;
@@ -1227,7 +1282,8 @@ PJRT_DEFINE_STRUCT_TRAITS(PJRT_Device_LocalHardwareId_Args, local_hardware_id);
 
 // Opaque hardware ID, e.g., the CUDA device number. In general, not guaranteed
 // to be dense, and -1 if undefined.
-typedef PJRT_Error* PJRT_Device_LocalHardwareId(PJRT_Device_LocalHardwareId_Args* args);
+typedef PJRT_Error* PJRT_Device_LocalHardwareId(
+    PJRT_Device_LocalHardwareId_Args* args);
 
 struct PJRT_Device_AddressableMemories_Args {
   size_t struct_size;
@@ -1240,7 +1296,8 @@ struct PJRT_Device_AddressableMemories_Args {
 PJRT_DEFINE_STRUCT_TRAITS(PJRT_Device_AddressableMemories_Args, num_memories);
 
 // Returns the memories that a device can address.
-typedef PJRT_Error* PJRT_Device_AddressableMemories(PJRT_Device_AddressableMemories_Args* args);
+typedef PJRT_Error* PJRT_Device_AddressableMemories(
+    PJRT_Device_AddressableMemories_Args* args);
 
 struct PJRT_Device_DefaultMemory_Args {
   size_t struct_size;
@@ -1253,7 +1310,8 @@ PJRT_DEFINE_STRUCT_TRAITS(PJRT_Device_DefaultMemory_Args, memory);
 
 // Returns the default memory of a device, i.e. which memory data processed by
 // this device should be stored in by default.
-typedef PJRT_Error* PJRT_Device_DefaultMemory(PJRT_Device_DefaultMemory_Args* args);
+typedef PJRT_Error* PJRT_Device_DefaultMemory(
+    PJRT_Device_DefaultMemory_Args* args);
 
 struct PJRT_Device_MemoryStats_Args {
   size_t struct_size;
@@ -1376,7 +1434,8 @@ struct PJRT_Memory_AddressableByDevices_Args {
 PJRT_DEFINE_STRUCT_TRAITS(PJRT_Memory_AddressableByDevices_Args, num_devices);
 
 // Returns the devices that can address this memory.
-typedef PJRT_Error* PJRT_Memory_AddressableByDevices(PJRT_Memory_AddressableByDevices_Args* args);
+typedef PJRT_Error* PJRT_Memory_AddressableByDevices(
+    PJRT_Memory_AddressableByDevices_Args* args);
 
 // ------------------------------- Execute Context -----------------------------
 
@@ -1394,7 +1453,8 @@ struct PJRT_ExecuteContext_Create_Args {
 PJRT_DEFINE_STRUCT_TRAITS(PJRT_ExecuteContext_Create_Args, context);
 
 // Creates an execute context.
-typedef PJRT_Error* PJRT_ExecuteContext_Create(PJRT_ExecuteContext_Create_Args* args);
+typedef PJRT_Error* PJRT_ExecuteContext_Create(
+    PJRT_ExecuteContext_Create_Args* args);
 
 struct PJRT_ExecuteContext_Destroy_Args {
   size_t struct_size;
@@ -1404,7 +1464,8 @@ struct PJRT_ExecuteContext_Destroy_Args {
 PJRT_DEFINE_STRUCT_TRAITS(PJRT_ExecuteContext_Destroy_Args, context);
 
 // Frees an execute context. `context` can be nullptr.
-typedef PJRT_Error* PJRT_ExecuteContext_Destroy(PJRT_ExecuteContext_Destroy_Args* args);
+typedef PJRT_Error* PJRT_ExecuteContext_Destroy(
+    PJRT_ExecuteContext_Destroy_Args* args);
 
 // ------------------------------- Executables ---------------------------------
 
@@ -1427,7 +1488,8 @@ PJRT_DEFINE_STRUCT_TRAITS(PJRT_LoadedExecutable_Destroy_Args, executable);
 
 // Frees `executable` and deletes the underlying runtime object as if
 // `PJRT_LoadedExecutable_Delete` were called. `executable` can be nullptr.
-typedef PJRT_Error* PJRT_LoadedExecutable_Destroy(PJRT_LoadedExecutable_Destroy_Args* args);
+typedef PJRT_Error* PJRT_LoadedExecutable_Destroy(
+    PJRT_LoadedExecutable_Destroy_Args* args);
 
 struct PJRT_LoadedExecutable_GetExecutable_Args {
   size_t struct_size;
@@ -1439,7 +1501,8 @@ PJRT_DEFINE_STRUCT_TRAITS(PJRT_LoadedExecutable_GetExecutable_Args, executable);
 
 // Constructs a PJRT_Executable from a PJRT_LoadedExecutable. The returned
 // executable should be freed by the caller with PJRT_Executable_Destroy.
-typedef PJRT_Error* PJRT_LoadedExecutable_GetExecutable(PJRT_LoadedExecutable_GetExecutable_Args* args);
+typedef PJRT_Error* PJRT_LoadedExecutable_GetExecutable(
+    PJRT_LoadedExecutable_GetExecutable_Args* args);
 
 typedef struct PJRT_DeviceAssignmentSerialized PJRT_DeviceAssignmentSerialized;
 
@@ -1452,19 +1515,23 @@ struct PJRT_LoadedExecutable_GetDeviceAssignment_Args {
   const char* serialized_bytes;  // out
   size_t serialized_bytes_size;  // out
 
-  PJRT_DeviceAssignmentSerialized* serialized_device_assignment;  // backs serialized_bytes.
+  PJRT_DeviceAssignmentSerialized*
+      serialized_device_assignment;  // backs serialized_bytes.
   // cleanup fn must be called to free the backing memory for serialized_bytes.
   // Should only be called once on serialized_device_assignment.
-  void (*serialized_device_assignment_deleter)(PJRT_DeviceAssignmentSerialized* da);  // out
+  void (*serialized_device_assignment_deleter)(
+      PJRT_DeviceAssignmentSerialized* da);  // out
 };
-PJRT_DEFINE_STRUCT_TRAITS(PJRT_LoadedExecutable_GetDeviceAssignment_Args, serialized_device_assignment_deleter);
+PJRT_DEFINE_STRUCT_TRAITS(PJRT_LoadedExecutable_GetDeviceAssignment_Args,
+                          serialized_device_assignment_deleter);
 
 // Retrieves the serialized DeviceAssignmentProto for a given
 // PJRT_LoadedExecutable. The implementation allocates the serialized data,
 // which is valid as long as `serialized_device_assignment` is alive. The
 // caller must call `serialized_device_assignment_deleter` to free the
 // backing memory.
-typedef PJRT_Error* PJRT_LoadedExecutable_GetDeviceAssignment(PJRT_LoadedExecutable_GetDeviceAssignment_Args* args);
+typedef PJRT_Error* PJRT_LoadedExecutable_GetDeviceAssignment(
+    PJRT_LoadedExecutable_GetDeviceAssignment_Args* args);
 
 struct PJRT_Executable_Name_Args {
   size_t struct_size;
@@ -1490,7 +1557,8 @@ struct PJRT_Executable_NumReplicas_Args {
 PJRT_DEFINE_STRUCT_TRAITS(PJRT_Executable_NumReplicas_Args, num_replicas);
 
 // Returns the number of replicas of the executable.
-typedef PJRT_Error* PJRT_Executable_NumReplicas(PJRT_Executable_NumReplicas_Args* args);
+typedef PJRT_Error* PJRT_Executable_NumReplicas(
+    PJRT_Executable_NumReplicas_Args* args);
 
 struct PJRT_Executable_NumPartitions_Args {
   size_t struct_size;
@@ -1501,7 +1569,8 @@ struct PJRT_Executable_NumPartitions_Args {
 PJRT_DEFINE_STRUCT_TRAITS(PJRT_Executable_NumPartitions_Args, num_partitions);
 
 // Returns the number of partitions of the executable.
-typedef PJRT_Error* PJRT_Executable_NumPartitions(PJRT_Executable_NumPartitions_Args* args);
+typedef PJRT_Error* PJRT_Executable_NumPartitions(
+    PJRT_Executable_NumPartitions_Args* args);
 
 struct PJRT_LoadedExecutable_AddressableDevices_Args {
   size_t struct_size;
@@ -1510,10 +1579,12 @@ struct PJRT_LoadedExecutable_AddressableDevices_Args {
   PJRT_Device* const* addressable_devices;  // out
   size_t num_addressable_devices;           // out
 };
-PJRT_DEFINE_STRUCT_TRAITS(PJRT_LoadedExecutable_AddressableDevices_Args, num_addressable_devices);
+PJRT_DEFINE_STRUCT_TRAITS(PJRT_LoadedExecutable_AddressableDevices_Args,
+                          num_addressable_devices);
 
 // Returns a list of devices this executable will run on.
-typedef PJRT_Error* PJRT_LoadedExecutable_AddressableDevices(PJRT_LoadedExecutable_AddressableDevices_Args* args);
+typedef PJRT_Error* PJRT_LoadedExecutable_AddressableDevices(
+    PJRT_LoadedExecutable_AddressableDevices_Args* args);
 
 struct PJRT_Executable_OptimizedProgram_Args {
   size_t struct_size;
@@ -1546,7 +1617,8 @@ PJRT_DEFINE_STRUCT_TRAITS(PJRT_Executable_OptimizedProgram_Args, program);
 // least `code_size` bytes. Before the second call, callers should set
 // `program->code = code_buff`. The second call will then write the serialized
 // program to `code_buff`.
-typedef PJRT_Error* PJRT_Executable_OptimizedProgram(PJRT_Executable_OptimizedProgram_Args* args);
+typedef PJRT_Error* PJRT_Executable_OptimizedProgram(
+    PJRT_Executable_OptimizedProgram_Args* args);
 
 struct PJRT_LoadedExecutable_Delete_Args {
   size_t struct_size;
@@ -1560,7 +1632,8 @@ PJRT_DEFINE_STRUCT_TRAITS(PJRT_LoadedExecutable_Delete_Args, executable);
 // `executable` can only be used with PJRT_LoadedExecutable_IsDeleted and
 // PJRT_LoadedExecutable_Destroy after calling this method. The internal runtime
 // executable will be freed after the last execution completes.
-typedef PJRT_Error* PJRT_LoadedExecutable_Delete(PJRT_LoadedExecutable_Delete_Args* args);
+typedef PJRT_Error* PJRT_LoadedExecutable_Delete(
+    PJRT_LoadedExecutable_Delete_Args* args);
 
 struct PJRT_LoadedExecutable_IsDeleted_Args {
   size_t struct_size;
@@ -1571,7 +1644,8 @@ struct PJRT_LoadedExecutable_IsDeleted_Args {
 PJRT_DEFINE_STRUCT_TRAITS(PJRT_LoadedExecutable_IsDeleted_Args, is_deleted);
 
 // True if and only if PJRT_LoadedExecutable_Delete has previously been called.
-typedef PJRT_Error* PJRT_LoadedExecutable_IsDeleted(PJRT_LoadedExecutable_IsDeleted_Args* args);
+typedef PJRT_Error* PJRT_LoadedExecutable_IsDeleted(
+    PJRT_LoadedExecutable_IsDeleted_Args* args);
 
 typedef struct PJRT_Chunk {
   void* data;
@@ -1591,11 +1665,14 @@ struct PJRT_TransferMetadata;
 // Otherwise, returns nullptr. The callback must call
 // `chunk->deleter(chunk->data, chunk->deleter_arg)` when it's finished with
 // `chunk`.
-typedef PJRT_Error* (*PJRT_SendCallback)(PJRT_Chunk* chunk, PJRT_CallbackError* callback_error,
-                                         size_t total_size_in_bytes, bool done, void* user_arg);
+typedef PJRT_Error* (*PJRT_SendCallback)(PJRT_Chunk* chunk,
+                                         PJRT_CallbackError* callback_error,
+                                         size_t total_size_in_bytes, bool done,
+                                         void* user_arg);
 // The callback takes the ownership of the stream object. The callback must call
 // `PJRT_CopyToDeviceStream_Destroy` when it is done with the stream.
-typedef void (*PJRT_RecvCallback)(PJRT_CopyToDeviceStream* stream, void* user_arg);
+typedef void (*PJRT_RecvCallback)(PJRT_CopyToDeviceStream* stream,
+                                  void* user_arg);
 
 struct PJRT_SendCallbackInfo {
   // Used to associate this callback with the correct send op.
@@ -1702,7 +1779,8 @@ struct PJRT_LoadedExecutable_Execute_Args {
 PJRT_DEFINE_STRUCT_TRAITS(PJRT_LoadedExecutable_Execute_Args, execute_device);
 
 // Executes on devices addressable by the client.
-typedef PJRT_Error* PJRT_LoadedExecutable_Execute(PJRT_LoadedExecutable_Execute_Args* args);
+typedef PJRT_Error* PJRT_LoadedExecutable_Execute(
+    PJRT_LoadedExecutable_Execute_Args* args);
 
 struct PJRT_Executable_NumOutputs_Args {
   size_t struct_size;
@@ -1713,7 +1791,8 @@ struct PJRT_Executable_NumOutputs_Args {
 PJRT_DEFINE_STRUCT_TRAITS(PJRT_Executable_NumOutputs_Args, num_outputs);
 
 // Gets the number of outputs per device produced by `executable`.
-typedef PJRT_Error* PJRT_Executable_NumOutputs(PJRT_Executable_NumOutputs_Args* args);
+typedef PJRT_Error* PJRT_Executable_NumOutputs(
+    PJRT_Executable_NumOutputs_Args* args);
 
 struct PJRT_Executable_SizeOfGeneratedCodeInBytes_Args {
   size_t struct_size;
@@ -1724,7 +1803,8 @@ struct PJRT_Executable_SizeOfGeneratedCodeInBytes_Args {
 PJRT_DEFINE_STRUCT_TRAITS(PJRT_Executable_SizeOfGeneratedCodeInBytes_Args,
                           size_in_bytes);  // last field in the struct
 
-typedef PJRT_Error* PJRT_Executable_SizeOfGeneratedCodeInBytes(PJRT_Executable_SizeOfGeneratedCodeInBytes_Args* args);
+typedef PJRT_Error* PJRT_Executable_SizeOfGeneratedCodeInBytes(
+    PJRT_Executable_SizeOfGeneratedCodeInBytes_Args* args);
 
 struct PJRT_Executable_Fingerprint_Args {
   size_t struct_size;
@@ -1734,13 +1814,15 @@ struct PJRT_Executable_Fingerprint_Args {
   const char* executable_fingerprint;  // out
   size_t executable_fingerprint_size;  // out
 };
-PJRT_DEFINE_STRUCT_TRAITS(PJRT_Executable_Fingerprint_Args, executable_fingerprint_size);
+PJRT_DEFINE_STRUCT_TRAITS(PJRT_Executable_Fingerprint_Args,
+                          executable_fingerprint_size);
 
 // A unique fingerprint for `executable`. Two executables that were produced by
 // compiling with identical inputs (same program, compile options, compiler
 // version, etc.) should have the same fingerprint. May not be implemented by
 // all platforms.
-typedef PJRT_Error* PJRT_Executable_Fingerprint(PJRT_Executable_Fingerprint_Args* args);
+typedef PJRT_Error* PJRT_Executable_Fingerprint(
+    PJRT_Executable_Fingerprint_Args* args);
 
 struct PJRT_Executable_GetCostAnalysis_Args {
   size_t struct_size;
@@ -1757,7 +1839,8 @@ PJRT_DEFINE_STRUCT_TRAITS(PJRT_Executable_GetCostAnalysis_Args, properties);
 // different properties; for example, some platforms may return the number of
 // operations, or memory size of the input/output of the executable, based on
 // program analysis.
-typedef PJRT_Error* PJRT_Executable_GetCostAnalysis(PJRT_Executable_GetCostAnalysis_Args* args);
+typedef PJRT_Error* PJRT_Executable_GetCostAnalysis(
+    PJRT_Executable_GetCostAnalysis_Args* args);
 
 struct PJRT_Executable_GetCompiledMemoryStats_Args {
   size_t struct_size;
@@ -1783,12 +1866,14 @@ struct PJRT_Executable_GetCompiledMemoryStats_Args {
   // Device memory stats, from xla::CompiledMemoryStats.
   int64_t peak_memory_in_bytes;  // out
 };
-PJRT_DEFINE_STRUCT_TRAITS(PJRT_Executable_GetCompiledMemoryStats_Args, peak_memory_in_bytes);
+PJRT_DEFINE_STRUCT_TRAITS(PJRT_Executable_GetCompiledMemoryStats_Args,
+                          peak_memory_in_bytes);
 
 // Return memory stats that allow callers to estimate memory usage when running
 // this executable. The memory stats could contain usage info from different
 // memory spaces, like default memory (e.g., HBM for GPU/TPU) and host memory.
-typedef PJRT_Error* PJRT_Executable_GetCompiledMemoryStats(PJRT_Executable_GetCompiledMemoryStats_Args* args);
+typedef PJRT_Error* PJRT_Executable_GetCompiledMemoryStats(
+    PJRT_Executable_GetCompiledMemoryStats_Args* args);
 
 struct PJRT_Executable_OutputElementTypes_Args {
   size_t struct_size;
@@ -1797,10 +1882,12 @@ struct PJRT_Executable_OutputElementTypes_Args {
   PJRT_Buffer_Type* output_types;  // out
   size_t num_output_types;         // out
 };
-PJRT_DEFINE_STRUCT_TRAITS(PJRT_Executable_OutputElementTypes_Args, num_output_types);
+PJRT_DEFINE_STRUCT_TRAITS(PJRT_Executable_OutputElementTypes_Args,
+                          num_output_types);
 
 // Returns a list of element types for outputs.
-typedef PJRT_Error* PJRT_Executable_OutputElementTypes(PJRT_Executable_OutputElementTypes_Args* args);
+typedef PJRT_Error* PJRT_Executable_OutputElementTypes(
+    PJRT_Executable_OutputElementTypes_Args* args);
 
 struct PJRT_Executable_OutputDimensions_Args {
   size_t struct_size;
@@ -1817,7 +1904,8 @@ PJRT_DEFINE_STRUCT_TRAITS(PJRT_Executable_OutputDimensions_Args, dim_sizes);
 // Returns a list of dimensions for outputs. Each output has an array shape,
 // which is represented by a list of dimensions. The array shapes of all outputs
 // are concatenated into a single list of dimensions.
-typedef PJRT_Error* PJRT_Executable_OutputDimensions(PJRT_Executable_OutputDimensions_Args* args);
+typedef PJRT_Error* PJRT_Executable_OutputDimensions(
+    PJRT_Executable_OutputDimensions_Args* args);
 
 struct PJRT_Executable_OutputMemoryKinds_Args {
   size_t struct_size;
@@ -1829,10 +1917,12 @@ struct PJRT_Executable_OutputMemoryKinds_Args {
   // Has length `num_outputs`.
   const size_t* memory_kind_sizes;  // out
 };
-PJRT_DEFINE_STRUCT_TRAITS(PJRT_Executable_OutputMemoryKinds_Args, memory_kind_sizes);
+PJRT_DEFINE_STRUCT_TRAITS(PJRT_Executable_OutputMemoryKinds_Args,
+                          memory_kind_sizes);
 
 // Returns a list of memory kind strings for outputs.
-typedef PJRT_Error* PJRT_Executable_OutputMemoryKinds(PJRT_Executable_OutputMemoryKinds_Args* args);
+typedef PJRT_Error* PJRT_Executable_OutputMemoryKinds(
+    PJRT_Executable_OutputMemoryKinds_Args* args);
 
 typedef struct PJRT_SerializedExecutable PJRT_SerializedExecutable;
 
@@ -1848,13 +1938,16 @@ struct PJRT_Executable_Serialize_Args {
   PJRT_SerializedExecutable* serialized_executable;  // backs serialized_bytes.
   // cleanup fn must be called to free the backing memory for serialized_bytes.
   // Should only be called once on serialized_executable.
-  void (*serialized_executable_deleter)(PJRT_SerializedExecutable* exec);  // out
+  void (*serialized_executable_deleter)(
+      PJRT_SerializedExecutable* exec);  // out
 };
-PJRT_DEFINE_STRUCT_TRAITS(PJRT_Executable_Serialize_Args, serialized_executable_deleter);
+PJRT_DEFINE_STRUCT_TRAITS(PJRT_Executable_Serialize_Args,
+                          serialized_executable_deleter);
 
 // Returns a platform-specific serialization of `executable`. The serialization
 // is not guaranteed to be stable over time.
-typedef PJRT_Error* PJRT_Executable_Serialize(PJRT_Executable_Serialize_Args* args);
+typedef PJRT_Error* PJRT_Executable_Serialize(
+    PJRT_Executable_Serialize_Args* args);
 
 struct PJRT_Executable_DeserializeAndLoad_Args {
   size_t struct_size;
@@ -1868,12 +1961,14 @@ struct PJRT_Executable_DeserializeAndLoad_Args {
   const char* overridden_serialized_compile_options;
   size_t overridden_serialized_compile_options_size;
 };
-PJRT_DEFINE_STRUCT_TRAITS(PJRT_Executable_DeserializeAndLoad_Args, overridden_serialized_compile_options_size);
+PJRT_DEFINE_STRUCT_TRAITS(PJRT_Executable_DeserializeAndLoad_Args,
+                          overridden_serialized_compile_options_size);
 
 // Deserializes an executable serialized by `PJRT_Executable_Serialize`.
 // `serialized_executable` must have been produced by the same platform and
 // library version as this one.
-typedef PJRT_Error* PJRT_Executable_DeserializeAndLoad(PJRT_Executable_DeserializeAndLoad_Args* args);
+typedef PJRT_Error* PJRT_Executable_DeserializeAndLoad(
+    PJRT_Executable_DeserializeAndLoad_Args* args);
 
 struct PJRT_LoadedExecutable_Fingerprint_Args {
   size_t struct_size;
@@ -1883,13 +1978,15 @@ struct PJRT_LoadedExecutable_Fingerprint_Args {
   const char* executable_fingerprint;  // out
   size_t executable_fingerprint_size;  // out
 };
-PJRT_DEFINE_STRUCT_TRAITS(PJRT_LoadedExecutable_Fingerprint_Args, executable_fingerprint_size);
+PJRT_DEFINE_STRUCT_TRAITS(PJRT_LoadedExecutable_Fingerprint_Args,
+                          executable_fingerprint_size);
 // DEPRECATED. Will be removed in PJRT version 2.0. Please use
 // PJRT_Executable_Fingerprint instead. A unique fingerprint for `executable`.
 // Two executables that were produced by compiling with identical inputs (same
 // program, compile options, compiler version, etc.) should have the same
 // fingerprint. May not be implemented by all platforms.
-typedef PJRT_Error* PJRT_LoadedExecutable_Fingerprint(PJRT_LoadedExecutable_Fingerprint_Args* args);
+typedef PJRT_Error* PJRT_LoadedExecutable_Fingerprint(
+    PJRT_LoadedExecutable_Fingerprint_Args* args);
 
 // ---------------------------------- Buffers ----------------------------------
 
@@ -1945,7 +2042,8 @@ PJRT_DEFINE_STRUCT_TRAITS(PJRT_Buffer_UnpaddedDimensions_Args, num_dims);
 // PJRT_Buffer_Dimensions. ("Dynamic" dimensions are those whose length is
 // only known at runtime, vs. "static" dimensions whose size is fixed at compile
 // time.)
-typedef PJRT_Error* PJRT_Buffer_UnpaddedDimensions(PJRT_Buffer_UnpaddedDimensions_Args* args);
+typedef PJRT_Error* PJRT_Buffer_UnpaddedDimensions(
+    PJRT_Buffer_UnpaddedDimensions_Args* args);
 
 struct PJRT_Buffer_DynamicDimensionIndices_Args {
   size_t struct_size;
@@ -1955,13 +2053,15 @@ struct PJRT_Buffer_DynamicDimensionIndices_Args {
   const size_t* dynamic_dim_indices;  // out
   size_t num_dynamic_dims;            // out
 };
-PJRT_DEFINE_STRUCT_TRAITS(PJRT_Buffer_DynamicDimensionIndices_Args, num_dynamic_dims);
+PJRT_DEFINE_STRUCT_TRAITS(PJRT_Buffer_DynamicDimensionIndices_Args,
+                          num_dynamic_dims);
 
 // Returns the indices of dynamically-sized dimensions, or an empty list if all
 // dimensions are static. ("Dynamic" dimensions are those whose length is
 // only known at runtime, vs. "static" dimensions whose size is fixed at compile
 // time.)
-typedef PJRT_Error* PJRT_Buffer_DynamicDimensionIndices(PJRT_Buffer_DynamicDimensionIndices_Args* args);
+typedef PJRT_Error* PJRT_Buffer_DynamicDimensionIndices(
+    PJRT_Buffer_DynamicDimensionIndices_Args* args);
 
 struct PJRT_Buffer_GetMemoryLayout_Args {
   size_t struct_size;
@@ -1975,7 +2075,8 @@ PJRT_DEFINE_STRUCT_TRAITS(PJRT_Buffer_GetMemoryLayout_Args, layout);
 // DEPRECATED. Please use layout extension instead.
 // https://github.com/openxla/xla/blob/main/xla/pjrt/c/pjrt_c_api_layouts_extension.h
 // Returns the memory layout of the data in this buffer.
-typedef PJRT_Error* PJRT_Buffer_GetMemoryLayout(PJRT_Buffer_GetMemoryLayout_Args* args);
+typedef PJRT_Error* PJRT_Buffer_GetMemoryLayout(
+    PJRT_Buffer_GetMemoryLayout_Args* args);
 
 struct PJRT_Buffer_ToHostBuffer_Args {
   size_t struct_size;
@@ -2000,7 +2101,8 @@ struct PJRT_Buffer_ToHostBuffer_Args {
 PJRT_DEFINE_STRUCT_TRAITS(PJRT_Buffer_ToHostBuffer_Args, event);
 
 // Asynchronously copies the buffer's value into a preallocated host buffer.
-typedef PJRT_Error* PJRT_Buffer_ToHostBuffer(PJRT_Buffer_ToHostBuffer_Args* args);
+typedef PJRT_Error* PJRT_Buffer_ToHostBuffer(
+    PJRT_Buffer_ToHostBuffer_Args* args);
 
 struct PJRT_Buffer_OnDeviceSizeInBytes_Args {
   size_t struct_size;
@@ -2008,10 +2110,12 @@ struct PJRT_Buffer_OnDeviceSizeInBytes_Args {
   PJRT_Buffer* buffer;
   size_t on_device_size_in_bytes;  // out
 };
-PJRT_DEFINE_STRUCT_TRAITS(PJRT_Buffer_OnDeviceSizeInBytes_Args, on_device_size_in_bytes);
+PJRT_DEFINE_STRUCT_TRAITS(PJRT_Buffer_OnDeviceSizeInBytes_Args,
+                          on_device_size_in_bytes);
 
 // Gets the number of bytes of the buffer storage on the device
-typedef PJRT_Error* PJRT_Buffer_OnDeviceSizeInBytes(PJRT_Buffer_OnDeviceSizeInBytes_Args* args);
+typedef PJRT_Error* PJRT_Buffer_OnDeviceSizeInBytes(
+    PJRT_Buffer_OnDeviceSizeInBytes_Args* args);
 
 struct PJRT_Buffer_Delete_Args {
   size_t struct_size;
@@ -2049,7 +2153,8 @@ struct PJRT_Buffer_CopyRawToHost_Args {
 };
 PJRT_DEFINE_STRUCT_TRAITS(PJRT_Buffer_CopyRawToHost_Args, event);
 
-typedef PJRT_Error* PJRT_Buffer_CopyRawToHost(PJRT_Buffer_CopyRawToHost_Args* args);
+typedef PJRT_Error* PJRT_Buffer_CopyRawToHost(
+    PJRT_Buffer_CopyRawToHost_Args* args);
 
 struct PJRT_Buffer_CopyToDevice_Args {
   size_t struct_size;
@@ -2063,7 +2168,8 @@ PJRT_DEFINE_STRUCT_TRAITS(PJRT_Buffer_CopyToDevice_Args, dst_buffer);
 // Copies the buffer to device `dst_device` within the same client. Caller is
 // responsible for freeing returned `dst_buffer` with PJRT_Buffer_Destroy.
 // Returns an error if the buffer is already on `dst_device`.
-typedef PJRT_Error* PJRT_Buffer_CopyToDevice(PJRT_Buffer_CopyToDevice_Args* args);
+typedef PJRT_Error* PJRT_Buffer_CopyToDevice(
+    PJRT_Buffer_CopyToDevice_Args* args);
 
 struct PJRT_Buffer_CopyToMemory_Args {
   size_t struct_size;
@@ -2077,7 +2183,8 @@ PJRT_DEFINE_STRUCT_TRAITS(PJRT_Buffer_CopyToMemory_Args, dst_buffer);
 // Copies the buffer to memory `dst_memory` within the same client. Caller is
 // responsible for freeing returned `dst_buffer` with PJRT_Buffer_Destroy.
 // Returns an error if the buffer is already on `dst_memory`.
-typedef PJRT_Error* PJRT_Buffer_CopyToMemory(PJRT_Buffer_CopyToMemory_Args* args);
+typedef PJRT_Error* PJRT_Buffer_CopyToMemory(
+    PJRT_Buffer_CopyToMemory_Args* args);
 
 struct PJRT_Buffer_IsOnCpu_Args {
   size_t struct_size;
@@ -2142,33 +2249,38 @@ PJRT_DEFINE_STRUCT_TRAITS(PJRT_Buffer_UnsafePointer_Args, buffer_pointer);
 
 // Returns platform-dependent address for the given buffer that is often but
 // not guaranteed to be the physical/device address.
-typedef PJRT_Error* PJRT_Buffer_UnsafePointer(PJRT_Buffer_UnsafePointer_Args* args);
+typedef PJRT_Error* PJRT_Buffer_UnsafePointer(
+    PJRT_Buffer_UnsafePointer_Args* args);
 
 struct PJRT_Buffer_IncreaseExternalReferenceCount_Args {
   size_t struct_size;
   PJRT_Extension_Base* extension_start;
   PJRT_Buffer* buffer;
 };
-PJRT_DEFINE_STRUCT_TRAITS(PJRT_Buffer_IncreaseExternalReferenceCount_Args, buffer);
+PJRT_DEFINE_STRUCT_TRAITS(PJRT_Buffer_IncreaseExternalReferenceCount_Args,
+                          buffer);
 
 // Increments the reference count for the buffer. The reference count indicates
 // the raw buffer data is being shared with another framework (e.g. NumPy,
 // dlpack) and should not be deleted or moved by the PJRT implementation (e.g.
 // for memory compaction). TODO(b/295230663): document more API contract
 // details, e.g. does this block, can the buffer be modified in-place.
-typedef PJRT_Error* PJRT_Buffer_IncreaseExternalReferenceCount(PJRT_Buffer_IncreaseExternalReferenceCount_Args* args);
+typedef PJRT_Error* PJRT_Buffer_IncreaseExternalReferenceCount(
+    PJRT_Buffer_IncreaseExternalReferenceCount_Args* args);
 
 struct PJRT_Buffer_DecreaseExternalReferenceCount_Args {
   size_t struct_size;
   PJRT_Extension_Base* extension_start;
   PJRT_Buffer* buffer;
 };
-PJRT_DEFINE_STRUCT_TRAITS(PJRT_Buffer_DecreaseExternalReferenceCount_Args, buffer);
+PJRT_DEFINE_STRUCT_TRAITS(PJRT_Buffer_DecreaseExternalReferenceCount_Args,
+                          buffer);
 
 // Decrements the reference count for the buffer. Returns an error if the
 // reference count is zero (i.e. PJRT_Buffer_IncreaseExternalReferenceCount is
 // not called beforehand).
-typedef PJRT_Error* PJRT_Buffer_DecreaseExternalReferenceCount(PJRT_Buffer_DecreaseExternalReferenceCount_Args* args);
+typedef PJRT_Error* PJRT_Buffer_DecreaseExternalReferenceCount(
+    PJRT_Buffer_DecreaseExternalReferenceCount_Args* args);
 
 struct PJRT_Buffer_OpaqueDeviceMemoryDataPointer_Args {
   size_t struct_size;
@@ -2176,12 +2288,14 @@ struct PJRT_Buffer_OpaqueDeviceMemoryDataPointer_Args {
   PJRT_Buffer* buffer;
   void* device_memory_ptr;  // out
 };
-PJRT_DEFINE_STRUCT_TRAITS(PJRT_Buffer_OpaqueDeviceMemoryDataPointer_Args, device_memory_ptr);
+PJRT_DEFINE_STRUCT_TRAITS(PJRT_Buffer_OpaqueDeviceMemoryDataPointer_Args,
+                          device_memory_ptr);
 
 // Returns the opaque device memory data pointer of the buffer. The returned
 // data pointer may become invalid at any point unless the external reference
 // count is greater than 0 via PJRT_Buffer_IncreaseExternalReferenceCount.
-typedef PJRT_Error* PJRT_Buffer_OpaqueDeviceMemoryDataPointer(PJRT_Buffer_OpaqueDeviceMemoryDataPointer_Args* args);
+typedef PJRT_Error* PJRT_Buffer_OpaqueDeviceMemoryDataPointer(
+    PJRT_Buffer_OpaqueDeviceMemoryDataPointer_Args* args);
 
 // ---------------------------- CopyToDeviceStream -----------------------------
 
@@ -2193,7 +2307,8 @@ struct PJRT_CopyToDeviceStream_Destroy_Args {
 PJRT_DEFINE_STRUCT_TRAITS(PJRT_CopyToDeviceStream_Destroy_Args, stream);
 
 // Frees `stream`. `stream` can be nullptr.
-typedef PJRT_Error* PJRT_CopyToDeviceStream_Destroy(PJRT_CopyToDeviceStream_Destroy_Args* args);
+typedef PJRT_Error* PJRT_CopyToDeviceStream_Destroy(
+    PJRT_CopyToDeviceStream_Destroy_Args* args);
 
 struct PJRT_CopyToDeviceStream_AddChunk_Args {
   size_t struct_size;
@@ -2203,7 +2318,8 @@ struct PJRT_CopyToDeviceStream_AddChunk_Args {
   PJRT_Chunk* chunk;
   PJRT_Event* transfer_complete;  // out
 };
-PJRT_DEFINE_STRUCT_TRAITS(PJRT_CopyToDeviceStream_AddChunk_Args, transfer_complete);
+PJRT_DEFINE_STRUCT_TRAITS(PJRT_CopyToDeviceStream_AddChunk_Args,
+                          transfer_complete);
 
 // Emplaces a new chunk of data to copy to the device. The transfer is started
 // immediately, and the returned event is triggered when the transfer completes
@@ -2212,7 +2328,8 @@ PJRT_DEFINE_STRUCT_TRAITS(PJRT_CopyToDeviceStream_AddChunk_Args, transfer_comple
 // The returned event will indicate an error if the chunk's size causes the
 // amount of transferred data to exceed the total bytes, if the stream is
 // already complete, or if the chunk is not a multiple of the granule size.
-typedef PJRT_Error* PJRT_CopyToDeviceStream_AddChunk(PJRT_CopyToDeviceStream_AddChunk_Args* args);
+typedef PJRT_Error* PJRT_CopyToDeviceStream_AddChunk(
+    PJRT_CopyToDeviceStream_AddChunk_Args* args);
 
 struct PJRT_CopyToDeviceStream_TotalBytes_Args {
   size_t struct_size;
@@ -2223,7 +2340,8 @@ struct PJRT_CopyToDeviceStream_TotalBytes_Args {
 PJRT_DEFINE_STRUCT_TRAITS(PJRT_CopyToDeviceStream_TotalBytes_Args, total_bytes);
 
 // Returns the total amount of data the stream expects to be transferred.
-typedef PJRT_Error* PJRT_CopyToDeviceStream_TotalBytes(PJRT_CopyToDeviceStream_TotalBytes_Args* args);
+typedef PJRT_Error* PJRT_CopyToDeviceStream_TotalBytes(
+    PJRT_CopyToDeviceStream_TotalBytes_Args* args);
 
 struct PJRT_CopyToDeviceStream_GranuleSize_Args {
   size_t struct_size;
@@ -2231,11 +2349,13 @@ struct PJRT_CopyToDeviceStream_GranuleSize_Args {
   PJRT_CopyToDeviceStream* stream;
   int64_t granule_size_in_bytes;  // out
 };
-PJRT_DEFINE_STRUCT_TRAITS(PJRT_CopyToDeviceStream_GranuleSize_Args, granule_size_in_bytes);
+PJRT_DEFINE_STRUCT_TRAITS(PJRT_CopyToDeviceStream_GranuleSize_Args,
+                          granule_size_in_bytes);
 
 // Returns the granule size in bytes. The size of the chunk added to this stream
 // must be a multiple of this number.
-typedef PJRT_Error* PJRT_CopyToDeviceStream_GranuleSize(PJRT_CopyToDeviceStream_GranuleSize_Args* args);
+typedef PJRT_Error* PJRT_CopyToDeviceStream_GranuleSize(
+    PJRT_CopyToDeviceStream_GranuleSize_Args* args);
 
 struct PJRT_CopyToDeviceStream_CurrentBytes_Args {
   size_t struct_size;
@@ -2243,11 +2363,13 @@ struct PJRT_CopyToDeviceStream_CurrentBytes_Args {
   PJRT_CopyToDeviceStream* stream;
   int64_t current_bytes;  // out
 };
-PJRT_DEFINE_STRUCT_TRAITS(PJRT_CopyToDeviceStream_CurrentBytes_Args, current_bytes);
+PJRT_DEFINE_STRUCT_TRAITS(PJRT_CopyToDeviceStream_CurrentBytes_Args,
+                          current_bytes);
 
 // Returns the amount of data the stream currently has either transferred or has
 // buffered to transfer.
-typedef PJRT_Error* PJRT_CopyToDeviceStream_CurrentBytes(PJRT_CopyToDeviceStream_CurrentBytes_Args* args);
+typedef PJRT_Error* PJRT_CopyToDeviceStream_CurrentBytes(
+    PJRT_CopyToDeviceStream_CurrentBytes_Args* args);
 
 // ------------------------------ Device Topology ------------------------------
 
@@ -2265,7 +2387,8 @@ PJRT_DEFINE_STRUCT_TRAITS(PJRT_TopologyDescription_Create_Args, topology);
 
 // Creates and initializes a new PJRT_TopologyDescription and returns in
 // `topology`.
-typedef PJRT_Error* PJRT_TopologyDescription_Create(PJRT_TopologyDescription_Create_Args* args);
+typedef PJRT_Error* PJRT_TopologyDescription_Create(
+    PJRT_TopologyDescription_Create_Args* args);
 
 struct PJRT_TopologyDescription_Destroy_Args {
   size_t struct_size;
@@ -2275,7 +2398,8 @@ struct PJRT_TopologyDescription_Destroy_Args {
 PJRT_DEFINE_STRUCT_TRAITS(PJRT_TopologyDescription_Destroy_Args, topology);
 
 // Frees `topology`. `topology` can be nullptr.
-typedef PJRT_Error* PJRT_TopologyDescription_Destroy(PJRT_TopologyDescription_Destroy_Args* args);
+typedef PJRT_Error* PJRT_TopologyDescription_Destroy(
+    PJRT_TopologyDescription_Destroy_Args* args);
 
 struct PJRT_TopologyDescription_PlatformVersion_Args {
   size_t struct_size;
@@ -2286,11 +2410,13 @@ struct PJRT_TopologyDescription_PlatformVersion_Args {
   const char* platform_version;  // out
   size_t platform_version_size;  // out
 };
-PJRT_DEFINE_STRUCT_TRAITS(PJRT_TopologyDescription_PlatformVersion_Args, platform_version_size);
+PJRT_DEFINE_STRUCT_TRAITS(PJRT_TopologyDescription_PlatformVersion_Args,
+                          platform_version_size);
 
 // Returns a string containing human-readable, platform-specific version info
 // (e.g. the CUDA version on GPU or libtpu version on Cloud TPU).
-typedef PJRT_Error* PJRT_TopologyDescription_PlatformVersion(PJRT_TopologyDescription_PlatformVersion_Args* args);
+typedef PJRT_Error* PJRT_TopologyDescription_PlatformVersion(
+    PJRT_TopologyDescription_PlatformVersion_Args* args);
 
 struct PJRT_TopologyDescription_PlatformName_Args {
   size_t struct_size;
@@ -2301,10 +2427,12 @@ struct PJRT_TopologyDescription_PlatformName_Args {
   const char* platform_name;  // out
   size_t platform_name_size;  // out
 };
-PJRT_DEFINE_STRUCT_TRAITS(PJRT_TopologyDescription_PlatformName_Args, platform_name_size);
+PJRT_DEFINE_STRUCT_TRAITS(PJRT_TopologyDescription_PlatformName_Args,
+                          platform_name_size);
 
 // Returns a string that identifies the platform (e.g. "cpu", "gpu", "tpu").
-typedef PJRT_Error* PJRT_TopologyDescription_PlatformName(PJRT_TopologyDescription_PlatformName_Args* args);
+typedef PJRT_Error* PJRT_TopologyDescription_PlatformName(
+    PJRT_TopologyDescription_PlatformName_Args* args);
 
 struct PJRT_TopologyDescription_GetDeviceDescriptions_Args {
   size_t struct_size;
@@ -2314,7 +2442,8 @@ struct PJRT_TopologyDescription_GetDeviceDescriptions_Args {
   PJRT_DeviceDescription* const* descriptions;  // out
   size_t num_descriptions;                      // out
 };
-PJRT_DEFINE_STRUCT_TRAITS(PJRT_TopologyDescription_GetDeviceDescriptions_Args, num_descriptions);
+PJRT_DEFINE_STRUCT_TRAITS(PJRT_TopologyDescription_GetDeviceDescriptions_Args,
+                          num_descriptions);
 
 // Returns descriptions for all devices in this topology. The device
 // descriptions can be returned in any order, but will be in the same order
@@ -2336,12 +2465,15 @@ struct PJRT_TopologyDescription_Serialize_Args {
   PJRT_SerializedTopology* serialized_topology;  // out
   // Must be called exactly once to free the backing memory for
   // serialized_bytes.
-  void (*serialized_topology_deleter)(PJRT_SerializedTopology* serialized_topology);  // out
+  void (*serialized_topology_deleter)(
+      PJRT_SerializedTopology* serialized_topology);  // out
 };
-PJRT_DEFINE_STRUCT_TRAITS(PJRT_TopologyDescription_Serialize_Args, serialized_topology_deleter);
+PJRT_DEFINE_STRUCT_TRAITS(PJRT_TopologyDescription_Serialize_Args,
+                          serialized_topology_deleter);
 
 // Serializes the TopologyDescription to a string for use in cache keys.
-typedef PJRT_Error* PJRT_TopologyDescription_Serialize(PJRT_TopologyDescription_Serialize_Args* args);
+typedef PJRT_Error* PJRT_TopologyDescription_Serialize(
+    PJRT_TopologyDescription_Serialize_Args* args);
 
 struct PJRT_TopologyDescription_Deserialize_Args {
   size_t struct_size;
@@ -2353,7 +2485,8 @@ struct PJRT_TopologyDescription_Deserialize_Args {
 };
 PJRT_DEFINE_STRUCT_TRAITS(PJRT_TopologyDescription_Deserialize_Args, topology);
 
-typedef PJRT_Error* PJRT_TopologyDescription_Deserialize(PJRT_TopologyDescription_Deserialize_Args* args);
+typedef PJRT_Error* PJRT_TopologyDescription_Deserialize(
+    PJRT_TopologyDescription_Deserialize_Args* args);
 
 struct PJRT_TopologyDescription_Attributes_Args {
   size_t struct_size;
@@ -2364,10 +2497,12 @@ struct PJRT_TopologyDescription_Attributes_Args {
   const PJRT_NamedValue* attributes;  // out
   size_t num_attributes;              // out
 };
-PJRT_DEFINE_STRUCT_TRAITS(PJRT_TopologyDescription_Attributes_Args, num_attributes);
+PJRT_DEFINE_STRUCT_TRAITS(PJRT_TopologyDescription_Attributes_Args,
+                          num_attributes);
 
 // Returns platform-specific topology attributes.
-typedef PJRT_Error* PJRT_TopologyDescription_Attributes(PJRT_TopologyDescription_Attributes_Args* args);
+typedef PJRT_Error* PJRT_TopologyDescription_Attributes(
+    PJRT_TopologyDescription_Attributes_Args* args);
 
 struct PJRT_Compile_Args {
   size_t struct_size;
@@ -2545,7 +2680,10 @@ typedef struct PJRT_Api {
   _PJRT_API_STRUCT_FIELD(PJRT_LoadedExecutable_GetDeviceAssignment);
 } PJRT_Api;
 
-enum { PJRT_Api_STRUCT_SIZE = PJRT_STRUCT_SIZE(PJRT_Api, PJRT_LoadedExecutable_GetDeviceAssignment) };
+enum {
+  PJRT_Api_STRUCT_SIZE =
+      PJRT_STRUCT_SIZE(PJRT_Api, PJRT_LoadedExecutable_GetDeviceAssignment)
+};
 
 #undef _PJRT_API_STRUCT_FIELD
 

@@ -57,7 +57,7 @@ Sorted sorted_along(HloWriter& writer, const Hlo& x, int64_t dim, bool is_descen
   return {writer.convert(results[0], x.dtype), results[1]};
 }
 
-// ATen leaves the order of equal elements open unless a stable sort is asked for: all sorts here are stable.
+// Only stable sorts are lowered: where equal elements come in an unstable one, and in topk, is up to eager's algorithm.
 template <size_t kDim, size_t kDescending>
 Sorted sort_operand(const Lowering& node) {
   HloWriter& writer = node.writer();
@@ -74,9 +74,10 @@ template <size_t kDim, size_t kDescending>
 std::vector<Hlo> sort_positions(const Lowering& node) {
   return {sort_operand<kDim, kDescending>(node).positions};
 }
-bool is_sortable(const Lowering& node) {
+bool has_order(const Lowering& node) {
   return !at::isComplexType(node.graph().meta(std::get<Value>(node.node().operands[0])).dtype);
 }
+bool is_stable_sort(const Lowering& node) { return node.flag(1) && has_order(node); }
 
 Hlo range_along(HloWriter& writer, const Hlo& x, int64_t dim, int64_t begin, int64_t end) {
   std::vector<int64_t> low(x.sizes.size(), 0), step(x.sizes.size(), 1);
@@ -84,19 +85,6 @@ Hlo range_along(HloWriter& writer, const Hlo& x, int64_t dim, int64_t begin, int
   low[dim] = begin, high[dim] = end;
   return writer.slice(x, low, high, step);
 }
-
-// The positions of equal elements are open, as in ATen's documentation; the order of unsorted results is not taken on.
-std::vector<Hlo> topk(const Lowering& node) {
-  HloWriter& writer = node.writer();
-  const Hlo x = node.tensor(0);
-  if (x.dim() == 0) {
-    return {writer.reshape(x, node.sizes(0)), writer.constant(0, at::kLong, node.sizes(1))};
-  }
-  const int64_t dim = Lowering::wrap(node.integer(2, -1), x.dim()), k = node.integer(1);
-  const auto [values, positions] = sorted_along(writer, x, dim, node.flag(3, true));
-  return {range_along(writer, values, dim, 0, k), range_along(writer, positions, dim, 0, k)};
-}
-bool is_sorted_topk(const Lowering& node) { return is_sortable(node) && node.flag(4, true); }
 
 // The lower of the two middle elements; NaN where there is one, and sorted last.
 std::vector<Hlo> median(const Lowering& node) {
@@ -116,7 +104,7 @@ bool has_elements(const Lowering& node) {
   for (const int64_t size : node.graph().meta(std::get<Value>(node.node().operands[0])).size_hints()) {
     if (size == 0) return false;
   }
-  return is_sortable(node);
+  return has_order(node);
 }
 
 // ATen's binary search, step by step, for what is not sorted or NaN ends where ATen's does.
@@ -160,11 +148,8 @@ constexpr LoweringRow kOrderRows[] = {
     {"aten.min.dim", extremum_and_position<kLeast>},
     {"aten.argmax", extremum_position<kMost>},
     {"aten.argmin", extremum_position<kLeast>},
-    {"aten.sort", sort_both<1, 2>, is_sortable},
-    {"aten.sort.stable", sort_both<2, 3>, is_sortable},
-    {"aten.argsort", sort_positions<1, 2>, is_sortable},
-    {"aten.argsort.stable", sort_positions<2, 3>, is_sortable},
-    {"aten.topk", topk, is_sorted_topk},
+    {"aten.sort.stable", sort_both<2, 3>, is_stable_sort},
+    {"aten.argsort.stable", sort_positions<2, 3>, is_stable_sort},
     {"aten.median", median, has_elements},
     {"aten.bucketize.Tensor", bucketize, is_plain_bucketize},
     {"aten.searchsorted.Tensor", searchsorted, is_plain_searchsorted},
