@@ -14,8 +14,12 @@ namespace {
 // CompileOptionsProto (xla/pjrt/proto/compile_options.proto) of one replica and one partition on the default device:
 // executable_build_options = 3 {device_ordinal = 1: -1, num_replicas = 4: 1, num_partitions = 5: 1}. These field
 // numbers are the wire format, which never changes, so no protobuf library is needed for it.
+// env_option_overrides = 7 {key = 1: the option, value = 2 {bool_field = 2: false}}: by default the CPU's maximum and
+// minimum drop a NaN that is their second operand, which ATen's hand on.
 constexpr std::string_view kCompileOptions(
-    "\x1a\x0f\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x20\x01\x28\x01", 17);
+    "\x1a\x0f\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x20\x01\x28\x01"
+    "\x3a\x21\x0a\x1bxla_cpu_enable_fast_min_max\x12\x02\x10\x00",
+    52);
 
 struct TypeRow {
   at::ScalarType dtype;
