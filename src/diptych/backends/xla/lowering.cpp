@@ -15,7 +15,8 @@ const std::unordered_map<std::string_view, const LoweringRow*>& rows_by_op() {
   static const auto& rows = *new auto([] {
     std::unordered_map<std::string_view, const LoweringRow*> found;
     for (const auto table : {pointwise_lowerings(), shape_lowerings(), reduction_lowerings(), product_lowerings(),
-                             indexing_lowerings()}) {
+                             indexing_lowerings(), pointwise_math_lowerings(), pointwise_division_lowerings(),
+                             pointwise_activation_lowerings(), pointwise_parts_lowerings()}) {
       for (const LoweringRow& row : table) {
         DIPTYCH_ASSERT(found.emplace(row.op, &row).second, "operator {} has two lowerings", row.op);
       }
