@@ -60,8 +60,12 @@ std::string float_text(double number, at::ScalarType dtype) {
 
 std::string element_text(const at::Scalar& value, at::ScalarType dtype) {
   if (dtype == at::kBool) return value.to<bool>() ? "true" : "false";
-  if (dtype == at::kByte) return fmt::format("{}", static_cast<uint8_t>(value.to<int64_t>()));  // -1 is 255
-  if (at::isIntegralType(dtype, false)) return fmt::format("{}", value.to<int64_t>());
+  // Numbers wrap, as they do in ATen.
+  if (dtype == at::kByte) return fmt::format("{}", static_cast<int>(static_cast<uint8_t>(value.to<int64_t>())));
+  if (dtype == at::kChar) return fmt::format("{}", static_cast<int>(static_cast<int8_t>(value.to<int64_t>())));
+  if (dtype == at::kShort) return fmt::format("{}", static_cast<int16_t>(value.to<int64_t>()));
+  if (dtype == at::kInt) return fmt::format("{}", static_cast<int32_t>(value.to<int64_t>()));
+  if (dtype == at::kLong) return fmt::format("{}", value.to<int64_t>());
   if (!at::isComplexType(dtype)) return float_text(value.to<double>(), dtype);
   const auto number = value.to<c10::complex<double>>();
   return fmt::format("({}, {})", float_text(number.real(), dtype), float_text(number.imag(), dtype));
@@ -192,8 +196,11 @@ Hlo HloWriter::complex_part(std::string_view operation, const Hlo& x) {
 Hlo HloWriter::compare(std::string_view direction, const Hlo& x, const Hlo& y) {
   DIPTYCH_ASSERT(x.dtype == y.dtype && x.sizes == y.sizes, "comparison of {} and {}", hlo_type(x), hlo_type(y));
   const Hlo result = define(at::kBool, x.sizes);
-  statement(result, fmt::format("stablehlo.compare {}, {}, {} : ({}, {}) -> {}", direction, x.name, y.name, hlo_type(x),
-                                hlo_type(y), hlo_type(result)));
+  // Told no kind, the plugin folds comparisons of whole constants as if they had no sign.
+  const bool is_whole = at::isIntegralType(x.dtype, true), has_sign = x.dtype != at::kByte && x.dtype != at::kBool;
+  const char* const kind = !is_whole ? "FLOAT" : has_sign ? "SIGNED" : "UNSIGNED";
+  statement(result, fmt::format("stablehlo.compare {}, {}, {}, {} : ({}, {}) -> {}", direction, x.name, y.name, kind,
+                                hlo_type(x), hlo_type(y), hlo_type(result)));
   return result;
 }
 
@@ -206,6 +213,11 @@ Hlo HloWriter::select(const Hlo& condition, const Hlo& x, const Hlo& y) {
 
 Hlo HloWriter::convert(const Hlo& x, at::ScalarType dtype) {
   if (x.dtype == dtype) return x;
+  if (dtype == at::kBool) return compare("NE", x, constant(0, x.dtype, x.sizes));
+  if (at::isComplexType(x.dtype) && !at::isComplexType(dtype)) return convert(complex_part("real", x), dtype);
+  // Floats become narrow whole numbers by way of wide ones, so that those out of range wrap: -1.0 is 255 as a byte.
+  const bool is_narrow = at::isIntegralType(dtype, false) && c10::elementSize(dtype) < 4;
+  if (is_narrow && at::isFloatingType(x.dtype)) return convert(convert(x, at::kLong), dtype);
   const Hlo result = define(dtype, x.sizes);
   statement(result, fmt::format("stablehlo.convert {} : ({}) -> {}", x.name, hlo_type(x), hlo_type(result)));
   return result;
@@ -470,6 +482,18 @@ std::vector<Hlo> HloWriter::switch_case(const Hlo& index, const std::vector<Hlo>
 
 std::vector<Hlo> HloWriter::optimization_barrier(const std::vector<Hlo>& values) {
   return values.empty() ? values : generic("optimization_barrier", values, values, "");
+}
+
+Hlo HloWriter::bitcast(const Hlo& x, at::ScalarType dtype) {
+  const Hlo result = define(dtype, x.sizes);
+  statement(result, fmt::format("stablehlo.bitcast_convert {} : ({}) -> {}", x.name, hlo_type(x), hlo_type(result)));
+  return result;
+}
+
+Hlo HloWriter::complex(const Hlo& real, const Hlo& imaginary) {
+  const Hlo result = define(at::toComplexType(real.dtype), real.sizes);
+  statement(result, fmt::format("stablehlo.complex {}, {} : {}", real.name, imaginary.name, hlo_type(result)));
+  return result;
 }
 
 void HloWriter::write_return(const std::vector<Hlo>& values) {

@@ -71,6 +71,7 @@ class HloWriter {
   /// `direction` is EQ, NE, LT, LE, GT or GE.
   Hlo compare(std::string_view direction, const Hlo& x, const Hlo& y);
   Hlo select(const Hlo& condition, const Hlo& x, const Hlo& y);
+  /// Converts as ATen does: to a boolean, whether it is not zero; of a complex number, its real part.
   Hlo convert(const Hlo& x, at::ScalarType dtype);
 
   /// `dims[i]` is the result's dimension that dimension i of `x` becomes.
@@ -128,6 +129,11 @@ class HloWriter {
   std::vector<Hlo> switch_case(const Hlo& index, const std::vector<Hlo>& results, const std::vector<Body>& branches);
   /// The values again, across which the compiler moves nothing.
   std::vector<Hlo> optimization_barrier(const std::vector<Hlo>& values);
+
+  /// The same bits as another dtype of the same width.
+  Hlo bitcast(const Hlo& x, at::ScalarType dtype);
+  /// Complex numbers of their parts.
+  Hlo complex(const Hlo& real, const Hlo& imaginary);
 
   /// Writes `return` of the function.
   void write_return(const std::vector<Hlo>& values);

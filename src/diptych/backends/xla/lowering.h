@@ -105,6 +105,10 @@ std::span<const LoweringRow> scan_lowerings();
 std::span<const LoweringRow> order_lowerings();
 std::span<const LoweringRow> norm_lowerings();
 std::span<const LoweringRow> loss_lowerings();
+std::span<const LoweringRow> pointwise_math_lowerings();
+std::span<const LoweringRow> pointwise_division_lowerings();
+std::span<const LoweringRow> pointwise_activation_lowerings();
+std::span<const LoweringRow> pointwise_parts_lowerings();
 
 /// Lowers a node by its row. Errors: InternalError if a result has another type than the graph says.
 std::vector<Hlo> lower_node(HloWriter& writer, const Graph& graph, const Node& node, const std::vector<Hlo>& values);
