@@ -22,6 +22,9 @@ std::vector<Value> gelu(const Call& call) {
 }
 
 std::vector<Value> hardtanh(const Call& call) {
+  // clamp promotes whole numbers to the dtype of floating-point bounds, where hardtanh keeps its operand's.
+  const bool is_whole = at::isIntegralType(call.tensor(0).meta().dtype, true);
+  if (is_whole && (call.constant(1).isDouble() || call.constant(2).isDouble())) return {};
   return {call.tensor(0).apply("aten.clamp", {call.constant(1), call.constant(2)}).value};
 }
 

@@ -88,9 +88,8 @@ TEST(XlaShape, Parts) {
   expect_call("aten.select.int", {at::randn({3}), 0, 1});
   expect_call("aten.narrow_copy", {x, -1, 1, 2});
   expect_call("aten.narrow_copy", {x, 0, -2, 2});
-  for (const char* op : {"aten.split.Tensor", "aten.unsafe_split.Tensor", "aten.split_copy.Tensor"})
-    expect_call(op, {x, 2, -2});
-  for (const char* op : {"aten.split_with_sizes", "aten.unsafe_split_with_sizes", "aten.split_with_sizes_copy"}) {
+  for (const char* op : {"aten.split.Tensor", "aten.split_copy.Tensor"}) expect_call(op, {x, 2, -2});
+  for (const char* op : {"aten.split_with_sizes", "aten.split_with_sizes_copy"}) {
     expect_call(op, {t, Ints{1, 0, 3}, -1});
   }
   expect_call("aten.split.Tensor", {at::randn({0, 3}), 2, 0});

@@ -113,6 +113,11 @@ int64_t windows(int64_t size, int64_t window, int64_t stride) {
 
 }  // namespace
 
+bool has_hlo_type(at::ScalarType dtype) {
+  return std::any_of(std::begin(kTypeNames), std::end(kTypeNames),
+                     [&](const TypeName& row) { return row.dtype == dtype; });
+}
+
 std::string hlo_type(at::ScalarType dtype, at::IntArrayRef sizes) {
   std::string text = "tensor<";
   for (const int64_t size : sizes) text += fmt::format("{}x", size);

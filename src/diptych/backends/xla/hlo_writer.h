@@ -21,6 +21,8 @@ struct Hlo {
   int64_t dim() const { return static_cast<int64_t>(sizes.size()); }
 };
 
+/// Whether StableHLO has tensors of this dtype.
+bool has_hlo_type(at::ScalarType dtype);
 /// "tensor<2x3xf32>". Errors: UserError for a dtype that StableHLO does not have.
 std::string hlo_type(at::ScalarType dtype, at::IntArrayRef sizes);
 std::string hlo_type(const Hlo& value);

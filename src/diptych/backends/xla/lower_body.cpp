@@ -38,9 +38,24 @@ bool are_lowered(const Graph& body) {
                                             [&](const Node& node) { return is_lowered(body, node); });
 }
 
+// Whether all tensors of a node are on the CPU and of dtypes that programs have.
+bool has_plain_types(const Graph& graph, const Node& node) {
+  bool all = true;
+  const auto look = [&](Value value) {
+    const TensorMeta& meta = graph.meta(value);
+    all = all && has_hlo_type(meta.dtype) && meta.device.is_cpu();
+  };
+  for_each_operand_value(node, look);
+  for (const Value value : node.outputs) {
+    if (value) look(value);
+  }
+  return all;
+}
+
 }  // namespace
 
 bool is_lowered(const Graph& graph, const Node& node) {
+  if (!has_plain_types(graph, node)) return false;
   if (has_lowering(graph, node)) {
     return std::all_of(node.subgraphs.begin(), node.subgraphs.end(),
                        [](const auto& body) { return are_lowered(*body); });

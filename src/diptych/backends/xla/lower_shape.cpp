@@ -1,4 +1,5 @@
-// Views and copies: where elements stand changes, and nothing is computed.
+// Views and copies: where elements stand changes, and nothing is computed. unsafe_split is left to the interpreter: its
+// results share the operand's memory, though its schema does not say so.
 #include <algorithm>
 #include <numeric>
 
@@ -164,8 +165,6 @@ constexpr LoweringRow kShapeRows[] = {
     {"aten.narrow_copy", narrow_slice},
     {"aten.split.Tensor", split},
     {"aten.split_with_sizes", split},
-    {"aten.unsafe_split.Tensor", split},
-    {"aten.unsafe_split_with_sizes", split},
     {"aten.split_copy.Tensor", split},
     {"aten.split_with_sizes_copy", split},
     {"aten.unbind.int", unbind},

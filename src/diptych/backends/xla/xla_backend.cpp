@@ -5,6 +5,7 @@
 #include <map>
 #include <mutex>
 
+#include "diptych/backends/fallback.h"
 #include "diptych/backends/xla/lower_body.h"
 #include "diptych/backends/xla/lower_graph.h"
 #include "diptych/backends/xla/pjrt_client.h"
@@ -58,12 +59,16 @@ at::Tensor from_memory_order(std::shared_ptr<PjrtBuffer> buffer, const HloSlot& 
 }
 
 // A graph without dynamic sizes, compiled.
-class StaticProgram {
+class StaticProgram final : public Executable {
  public:
   // `graph` holds only operators that have lowerings.
   StaticProgram(const Graph& graph, const std::shared_ptr<const PjrtClient>& client)
-      : name_(graph.name()), outputs_(graph.outputs().size()), module_(lower_graph(graph)), client_(client) {
-    log(Log::kGraphs, "[xla] graph '{}':\n{}", name_, module_.text);
+      : name_(graph.name()),
+        num_inputs_(graph.inputs().size()),
+        outputs_(graph.outputs().size()),
+        module_(lower_graph(graph)),
+        client_(client) {
+    log(Log::kGraphs, "xla: graph '{}':\n{}", name_, module_.text);
     program_ = std::make_unique<const PjrtProgram>(client, module_.text);
     module_.text.clear();
     for (const HloSlot& slot : module_.constants) {
@@ -72,7 +77,10 @@ class StaticProgram {
     for (size_t i = 0; i < outputs_.size(); ++i) outputs_[i] = origin_of(graph, graph.outputs()[i]);
   }
 
-  std::vector<at::Tensor> run(std::vector<at::Tensor>&& inputs) const {
+  std::vector<at::Tensor> run(std::vector<at::Tensor>&& inputs) const override {
+    DIPTYCH_CHECK(inputs.size() == num_inputs_,
+                  "[xla] graph '{}' got {} inputs, expected {}; pass one tensor per input slot", name_, inputs.size(),
+                  num_inputs_);
     std::vector<std::shared_ptr<PjrtBuffer>> arguments;
     arguments.reserve(module_.inputs.size() + constants_.size());
     for (const HloSlot& slot : module_.inputs) {
@@ -108,6 +116,7 @@ class StaticProgram {
   }
 
   std::string name_;
+  size_t num_inputs_;
   std::vector<Origin> outputs_;
   HloModule module_;
   std::shared_ptr<const PjrtClient> client_;
@@ -115,38 +124,28 @@ class StaticProgram {
   std::vector<std::shared_ptr<PjrtBuffer>> constants_;
 };
 
-// One program for each set of dynamic sizes.
-class XlaExecutable final : public Executable {
+// A graph with dynamic sizes: one program for each set of sizes. A node that has a lowering for the traced sizes may
+// have none for others, and is then left to the interpreter.
+class DynamicProgram final : public Executable {
  public:
-  XlaExecutable(Graph graph, std::shared_ptr<const PjrtClient> client)
-      : graph_(std::move(graph)), binder_(graph_), client_(std::move(client)) {
-    if (!binder_.has_symbols()) programs_.emplace(std::vector<int64_t>{}, make_program(graph_));
-  }
+  explicit DynamicProgram(const Graph& graph) : graph_(graph), binder_(graph_) {}
 
   std::vector<at::Tensor> run(std::vector<at::Tensor>&& inputs) const override {
-    DIPTYCH_CHECK(inputs.size() == graph_.inputs().size(),
-                  "[xla] graph '{}' got {} inputs, expected {}; pass one tensor per input slot", graph_.name(),
-                  inputs.size(), graph_.inputs().size());
     return program_for(binder_.observe(inputs))->run(std::move(inputs));
   }
 
  private:
-  std::shared_ptr<const StaticProgram> program_for(const std::vector<int64_t>& sizes) const {
+  std::shared_ptr<const Executable> program_for(const std::vector<int64_t>& sizes) const {
     const std::lock_guard lock(mutex_);
     auto& program = programs_[sizes];
-    if (program == nullptr) program = make_program(instantiate(graph_, binder_.solve(sizes)));
+    if (program == nullptr) program = compile_with_fallback(XlaBackend(), instantiate(graph_, binder_.solve(sizes)));
     return program;
-  }
-
-  std::shared_ptr<const StaticProgram> make_program(const Graph& graph) const {
-    return std::make_shared<StaticProgram>(in_lowered_operators(graph), client_);
   }
 
   Graph graph_;
   SymbolBinder binder_;
-  std::shared_ptr<const PjrtClient> client_;
   mutable std::mutex mutex_;
-  mutable std::map<std::vector<int64_t>, std::shared_ptr<const StaticProgram>> programs_;
+  mutable std::map<std::vector<int64_t>, std::shared_ptr<const Executable>> programs_;
 };
 
 }  // namespace
@@ -154,7 +153,8 @@ class XlaExecutable final : public Executable {
 bool XlaBackend::supports(const Graph& graph, const Node& node) const { return is_lowered(graph, node); }
 
 std::shared_ptr<const Executable> XlaBackend::compile(const Graph& graph) const {
-  return std::make_shared<XlaExecutable>(graph, PjrtClient::shared());
+  if (SymbolBinder(graph).has_symbols()) return std::make_shared<DynamicProgram>(graph);
+  return std::make_shared<StaticProgram>(in_lowered_operators(graph), PjrtClient::shared());
 }
 
 }  // namespace diptych::detail
