@@ -67,7 +67,6 @@ class HloWriter {
   Hlo binary(std::string_view operation, const Hlo& x, const Hlo& y);
   /// An elementwise operation of the CHLO dialect, which XLA expands, as "erf".
   Hlo chlo(std::string_view operation, const Hlo& x);
-  Hlo is_finite(const Hlo& x);
   /// An operation from complex numbers to real ones: "abs", "real", "imag".
   Hlo complex_part(std::string_view operation, const Hlo& x);
   /// `direction` is EQ, NE, LT, LE, GT or GE.
@@ -85,6 +84,8 @@ class HloWriter {
   Hlo transpose(const Hlo& x, at::IntArrayRef order);
   Hlo reverse(const Hlo& x, at::IntArrayRef dims);
   Hlo slice(const Hlo& x, at::IntArrayRef begin, at::IntArrayRef end, at::IntArrayRef step);
+  /// Elements begin, begin + step, ... before `end` along one dimension.
+  Hlo slice_along(const Hlo& x, int64_t dim, int64_t begin, int64_t end, int64_t step = 1);
   Hlo pad(const Hlo& x, const Hlo& value, at::IntArrayRef low, at::IntArrayRef high, at::IntArrayRef interior);
   Hlo concatenate(const std::vector<Hlo>& parts, int64_t dim);
   /// Starts are scalars of one integer dtype, clamped so that the slice lies inside.
@@ -107,17 +108,11 @@ class HloWriter {
   /// result[i, ...] = x[indices[i], ...]: rows along dimension `dim` by a tensor of indices of any rank, whose
   /// dimensions take the place of `dim`. Indices are clamped.
   Hlo take(const Hlo& x, const Hlo& indices, int64_t dim);
-  /// result[...] = x[indices[..., 0], indices[..., 1], ...], elements by full coordinates in the last dimension.
-  Hlo gather_elements(const Hlo& x, const Hlo& coordinates);
-  /// x with updates combined by `operation` ("add", "" replaces) at full coordinates in the last dimension; coordinates
-  /// outside are skipped.
-  Hlo scatter_elements(std::string_view operation, const Hlo& x, const Hlo& coordinates, const Hlo& updates);
-  /// x with rows of `updates` combined at positions along dimension 0.
-  Hlo scatter_rows(std::string_view operation, const Hlo& x, const Hlo& indices, const Hlo& updates);
   /// result[..., rest] = x[coordinates[..., 0], ..., coordinates[..., k - 1], rest]: slices by their coordinates in the
-  /// first k dimensions of `x`. Coordinates are clamped.
+  /// first k dimensions of `x`, or elements where k is its rank. Coordinates are clamped.
   Hlo gather_slices(const Hlo& x, const Hlo& coordinates);
-  /// x with the slices of `updates` combined at coordinates in its first k dimensions; those outside are skipped.
+  /// x with the slices of `updates` combined by `operation` ("add", "" replaces) at coordinates in its first k
+  /// dimensions; those outside are skipped.
   Hlo scatter_slices(std::string_view operation, const Hlo& x, const Hlo& coordinates, const Hlo& updates);
   /// x with `updates` combined at positions along dimension `dim`; `indices` has one dimension, and those outside are
   /// skipped.
@@ -132,8 +127,6 @@ class HloWriter {
   /// The values again, across which the compiler moves nothing.
   std::vector<Hlo> optimization_barrier(const std::vector<Hlo>& values);
 
-  /// The same bits as another dtype of the same width.
-  Hlo bitcast(const Hlo& x, at::ScalarType dtype);
   /// Complex numbers of their parts.
   Hlo complex(const Hlo& real, const Hlo& imaginary);
 

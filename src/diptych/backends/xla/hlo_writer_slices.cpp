@@ -1,28 +1,65 @@
-// Operations on rows and larger slices by position, and on bits.
+// Operations on parts of tensors: ranges, and rows and larger slices by position.
 #include <fmt/ranges.h>
 
-#include <numeric>
+#include <algorithm>
 
+#include "diptych/backends/xla/hlo_text.h"
 #include "diptych/backends/xla/hlo_writer.h"
 
 namespace diptych::detail {
-namespace {
-
-std::string positions_text(int64_t from, int64_t to) {
-  std::vector<int64_t> list(std::max<int64_t>(to - from, 0));
-  std::iota(list.begin(), list.end(), from);
-  return hlo_list(list);
-}
-
-std::string positions_without(int64_t rank, int64_t dim) {
-  std::vector<int64_t> list;
-  for (int64_t i = 0; i < rank; ++i) {
-    if (i != dim) list.push_back(i);
+Hlo HloWriter::slice(const Hlo& x, at::IntArrayRef begin, at::IntArrayRef end, at::IntArrayRef step) {
+  std::vector<int64_t> sizes;
+  std::vector<std::string> ranges;
+  for (size_t i = 0; i < x.sizes.size(); ++i) {
+    sizes.push_back(end[i] <= begin[i] ? 0 : (end[i] - begin[i] + step[i] - 1) / step[i]);
+    ranges.push_back(fmt::format("{}:{}:{}", begin[i], std::max(begin[i], end[i]), step[i]));
   }
-  return hlo_list(list);
+  if (sizes == x.sizes) return x;
+  const Hlo result = define(x.dtype, std::move(sizes));
+  statement(result, fmt::format("stablehlo.slice {} [{}] : ({}) -> {}", x.name, fmt::join(ranges, ", "), hlo_type(x),
+                                hlo_type(result)));
+  return result;
 }
 
-}  // namespace
+Hlo HloWriter::slice_along(const Hlo& x, int64_t dim, int64_t begin, int64_t end, int64_t step) {
+  std::vector<int64_t> low(x.sizes.size(), 0), steps(x.sizes.size(), 1);
+  auto high = x.sizes;
+  low[dim] = begin, high[dim] = end, steps[dim] = step;
+  return slice(x, low, high, steps);
+}
+
+Hlo HloWriter::dynamic_slice(const Hlo& x, const std::vector<Hlo>& starts, at::IntArrayRef sizes) {
+  const Hlo result = define(x.dtype, sizes.vec());
+  const std::string comma = starts.empty() ? "" : ", ";
+  statement(result,
+            fmt::format("stablehlo.dynamic_slice {}{}{}, sizes = {} : ({}{}{}) -> {}", x.name, comma, hlo_names(starts),
+                        hlo_list(sizes), hlo_type(x), comma, hlo_types(starts), hlo_type(result)));
+  return result;
+}
+
+Hlo HloWriter::dynamic_update_slice(const Hlo& x, const Hlo& update, const std::vector<Hlo>& starts) {
+  const Hlo result = define(x.dtype, x.sizes);
+  const std::string comma = starts.empty() ? "" : ", ";
+  statement(result,
+            fmt::format("stablehlo.dynamic_update_slice {}, {}{}{} : ({}, {}{}{}) -> {}", x.name, update.name, comma,
+                        hlo_names(starts), hlo_type(x), hlo_type(update), comma, hlo_types(starts), hlo_type(result)));
+  return result;
+}
+
+Hlo HloWriter::take(const Hlo& x, const Hlo& indices, int64_t dim) {
+  Hlo result{"", x.dtype, {x.sizes.begin(), x.sizes.begin() + dim}};
+  result.sizes.insert(result.sizes.end(), indices.sizes.begin(), indices.sizes.end());
+  result.sizes.insert(result.sizes.end(), x.sizes.begin() + dim + 1, x.sizes.end());
+  auto offsets = counted(0, dim), after = counted(dim + indices.dim(), result.dim());
+  offsets.insert(offsets.end(), after.begin(), after.end());
+  auto slice = x.sizes;
+  slice[dim] = 1;
+  const auto attributes = fmt::format(
+      "dimension_numbers = #stablehlo.gather<offset_dims = {}, collapsed_slice_dims = [{}], start_index_map = [{}], "
+      "index_vector_dim = {}>, slice_sizes = {}",
+      hlo_list(offsets), dim, dim, indices.dim(), hlo_array(slice));
+  return generic("gather", {x, indices}, {result}, attributes)[0];
+}
 
 Hlo HloWriter::gather_slices(const Hlo& x, const Hlo& coordinates) {
   const int64_t depth = coordinates.sizes.back(), batch = coordinates.dim() - 1;
@@ -33,7 +70,7 @@ Hlo HloWriter::gather_slices(const Hlo& x, const Hlo& coordinates) {
   const auto attributes = fmt::format(
       "dimension_numbers = #stablehlo.gather<offset_dims = {}, collapsed_slice_dims = {}, start_index_map = {}, "
       "index_vector_dim = {}>, slice_sizes = array<i64: {}>",
-      positions_text(batch, result.dim()), positions_text(0, depth), positions_text(0, depth), batch,
+      hlo_list(counted(batch, result.dim())), hlo_list(counted(0, depth)), hlo_list(counted(0, depth)), batch,
       fmt::join(slice, ", "));
   return generic("gather", {x, coordinates}, {result}, attributes)[0];
 }
@@ -43,7 +80,7 @@ Hlo HloWriter::scatter_slices(std::string_view operation, const Hlo& x, const Hl
   const auto attributes = fmt::format(
       "scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = {}, inserted_window_dims = {}, "
       "scatter_dims_to_operand_dims = {}, index_vector_dim = {}>, indices_are_sorted = false, unique_indices = false",
-      positions_text(batch, updates.dim()), positions_text(0, depth), positions_text(0, depth), batch);
+      hlo_list(counted(batch, updates.dim())), hlo_list(counted(0, depth)), hlo_list(counted(0, depth)), batch);
   const Hlo scalar{"", x.dtype, {}};
   return generic("scatter", {x, coordinates, updates}, {x}, attributes,
                  {{{scalar, scalar}, combine_with(operation)}})[0];
@@ -54,15 +91,9 @@ Hlo HloWriter::scatter_along(std::string_view operation, const Hlo& x, int64_t d
   const auto attributes = fmt::format(
       "scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = {}, inserted_window_dims = [{}], "
       "scatter_dims_to_operand_dims = [{}], index_vector_dim = 1>, indices_are_sorted = false, unique_indices = false",
-      positions_without(x.dim(), dim), dim, dim);
+      hlo_list(without(counted(0, x.dim()), dim)), dim, dim);
   const Hlo scalar{"", x.dtype, {}};
   return generic("scatter", {x, indices, updates}, {x}, attributes, {{{scalar, scalar}, combine_with(operation)}})[0];
-}
-
-Hlo HloWriter::bitcast(const Hlo& x, at::ScalarType dtype, std::vector<int64_t> sizes) {
-  const Hlo result = define(dtype, std::move(sizes));
-  statement(result, fmt::format("stablehlo.bitcast_convert {} : ({}) -> {}", x.name, hlo_type(x), hlo_type(result)));
-  return result;
 }
 
 }  // namespace diptych::detail

@@ -83,7 +83,7 @@ Hlo write_strided(HloWriter& writer, std::string_view operation, const Hlo& x, c
   if (elements_of(view.sizes) == 0) return x;
   const Hlo positions = writer.reshape(strided_positions(writer, view), with_last(view.sizes, 1));
   const Hlo flat = writer.reshape(x, {elements_of(x.sizes)});
-  return writer.reshape(writer.scatter_elements(operation, flat, positions, updates), x.sizes);
+  return writer.reshape(writer.scatter_slices(operation, flat, positions, updates), x.sizes);
 }
 
 AdvancedIndex advanced_index(HloWriter& writer, const Hlo& x, const std::vector<Hlo>& indices) {

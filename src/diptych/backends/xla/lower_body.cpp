@@ -79,12 +79,7 @@ std::vector<Hlo> lower_body(HloWriter& writer, const Graph& body, std::vector<Hl
     const at::Tensor& constant = graph.constants()[info.index];
     values[id] = writer.constant(constant.item(), constant.scalar_type(), constant.sizes().vec());
   }
-  for (const Node& node : graph.nodes()) {
-    auto results = lower_node(writer, graph, node, values);
-    for (size_t i = 0; i < results.size(); ++i) {
-      if (node.outputs[i]) values[node.outputs[i].id] = std::move(results[i]);
-    }
-  }
+  for (const Node& node : graph.nodes()) lower_node(writer, graph, node, values);
   std::vector<Hlo> outputs;
   for (const Value value : graph.outputs()) outputs.push_back(value ? values[value.id] : Hlo{});
   return outputs;

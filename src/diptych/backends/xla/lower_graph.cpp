@@ -80,10 +80,7 @@ class GraphLowering {
 
   void lower(const Node& node, size_t index) {
     writer_.set_location(fmt::format("node {} {}", index, node.op.name()));
-    auto results = lower_node(writer_, graph_, node, values_);
-    for (size_t i = 0; i < results.size(); ++i) {
-      if (node.outputs[i]) values_[node.outputs[i].id] = std::move(results[i]);
-    }
+    lower_node(writer_, graph_, node, values_);
   }
 
   void write_results() {

@@ -27,11 +27,6 @@ bool returns_all(const Lowering& node) {
   return std::all_of(node.node().subgraphs.begin(), node.node().subgraphs.end(), is_whole);
 }
 
-std::vector<Hlo> joined(std::vector<Hlo> first, const std::vector<Hlo>& second) {
-  first.insert(first.end(), second.begin(), second.end());
-  return first;
-}
-
 // A scan, whose body takes and returns `block` rows of each stack at a time, or one row without its first dimension.
 class ScanLowering {
  public:

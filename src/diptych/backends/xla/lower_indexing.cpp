@@ -18,7 +18,7 @@ std::vector<Hlo> gather_along(const Lowering& node) {
   HloWriter& writer = node.writer();
   const Hlo x = at_least_1d(writer, node.tensor(0)), index = at_least_1d(writer, node.tensor(2));
   const Hlo coordinates = coordinates_along(writer, index, Lowering::wrap(node.integer(1), x.dim()));
-  return {writer.reshape(writer.gather_elements(x, coordinates), node.sizes())};
+  return {writer.reshape(writer.gather_slices(x, coordinates), node.sizes())};
 }
 
 std::vector<Hlo> take_flat(const Lowering& node) {

@@ -67,7 +67,7 @@ Hlo picked_scores(HloWriter& writer, const Hlo& scores, const Hlo& index) {
     const bool is_class = dim == class_dim(scores);
     coordinates.push_back(is_class ? writer.reshape(index, column) : writer.iota(at::kLong, column, row_dim));
   }
-  return writer.gather_elements(scores, writer.concatenate(coordinates, index.dim()));
+  return writer.gather_slices(scores, writer.concatenate(coordinates, index.dim()));
 }
 
 std::vector<Hlo> nll_forward(const Lowering& node) {

@@ -164,7 +164,7 @@ std::vector<Hlo> max_pool_backward(const Lowering& node) {
   const Hlo coordinates = writer.reshape(writer.binary("add", begin, places), {total, 1});
   const Hlo zeros = writer.constant(0, computed, {planes * plane});
   const Hlo updates = writer.reshape(node.converted(0, computed), {total});
-  const Hlo sums = writer.scatter_elements("add", zeros, coordinates, updates);
+  const Hlo sums = writer.scatter_slices("add", zeros, coordinates, updates);
   return {writer.convert(writer.reshape(sums, sizes), node.dtype())};
 }
 

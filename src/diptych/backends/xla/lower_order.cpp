@@ -79,13 +79,6 @@ bool has_order(const Lowering& node) {
 }
 bool is_stable_sort(const Lowering& node) { return node.flag(1) && has_order(node); }
 
-Hlo range_along(HloWriter& writer, const Hlo& x, int64_t dim, int64_t begin, int64_t end) {
-  std::vector<int64_t> low(x.sizes.size(), 0), step(x.sizes.size(), 1);
-  auto high = x.sizes;
-  low[dim] = begin, high[dim] = end;
-  return writer.slice(x, low, high, step);
-}
-
 // The lower of the two middle elements; NaN where there is one, and sorted last.
 std::vector<Hlo> median(const Lowering& node) {
   HloWriter& writer = node.writer();
@@ -93,9 +86,9 @@ std::vector<Hlo> median(const Lowering& node) {
   const int64_t count = count_over(x, reduced_dims(node, kNoDims, x.dim()));
   const Hlo values = sorted_along(writer, writer.reshape(x, {count}), 0, false).values;
   const int64_t middle = (count - 1) / 2;
-  Hlo result = range_along(writer, values, 0, middle, middle + 1);
+  Hlo result = writer.slice_along(values, 0, middle, middle + 1);
   if (at::isFloatingType(x.dtype)) {
-    const Hlo last = range_along(writer, values, 0, count - 1, count);
+    const Hlo last = writer.slice_along(values, 0, count - 1, count);
     result = writer.select(where_nan(writer, last), last, result);
   }
   return {writer.reshape(result, {})};

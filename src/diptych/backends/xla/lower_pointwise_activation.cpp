@@ -43,13 +43,9 @@ std::vector<Hlo> prelu_gradients(const Lowering& node) {
 
 // The halves of `x` along a dimension, in the dtype to compute in.
 std::pair<HloTerm, HloTerm> halves_of(const HloTerm& x, int64_t dim) {
-  std::vector<int64_t> begin(x.value().sizes.size(), 0), step(x.value().sizes.size(), 1);
-  auto middle = x.value().sizes;
-  middle[dim] /= 2;
-  auto second = begin;
-  second[dim] = middle[dim];
-  return {x.with(x.writer().slice(x.value(), begin, middle, step)),
-          x.with(x.writer().slice(x.value(), second, x.value().sizes, step))};
+  const int64_t size = x.value().sizes[dim], middle = size / 2;
+  return {x.with(x.writer().slice_along(x.value(), dim, 0, middle)),
+          x.with(x.writer().slice_along(x.value(), dim, middle, size))};
 }
 std::vector<Hlo> gated_linear_unit(const Lowering& node) {
   const HloTerm x = own_operand(node, 0).to(Lowering::wide(node.dtype()));

@@ -31,7 +31,7 @@ HloTerm has_sign_bit(const HloTerm& x) {
     return x.with(x.writer().constant(false, at::kBool, x.value().sizes));
   }
   if (!at::isFloatingType(x.dtype())) return x < 0.0;
-  return x.with(x.writer().bitcast(x.value(), bits_of(x.dtype()))) < 0.0;
+  return x.with(x.writer().bitcast(x.value(), bits_of(x.dtype()), x.value().sizes)) < 0.0;
 }
 HloTerm copysign_of(const HloTerm& x, const HloTerm& sign) {
   const HloTerm size = x.abs();
@@ -84,11 +84,8 @@ std::vector<Hlo> view_as_real(const Lowering& node) {
 std::vector<Hlo> view_as_complex(const Lowering& node) {
   HloWriter& writer = node.writer();
   const Hlo x = node.tensor(0);
-  std::vector<int64_t> begin(x.sizes.size(), 0), step(x.sizes.size(), 1);
-  auto middle = x.sizes, second = begin;
-  middle.back() = second.back() = 1;
-  const Hlo real = writer.reshape(writer.slice(x, begin, middle, step), node.sizes());
-  const Hlo imaginary = writer.reshape(writer.slice(x, second, x.sizes, step), node.sizes());
+  const Hlo real = writer.reshape(writer.slice_along(x, x.dim() - 1, 0, 1), node.sizes());
+  const Hlo imaginary = writer.reshape(writer.slice_along(x, x.dim() - 1, 1, 2), node.sizes());
   return {writer.complex(real, imaginary)};
 }
 

@@ -18,17 +18,10 @@ std::vector<Hlo> flip(const Lowering& node) {
   return {x.dim() == 0 ? x : node.writer().reverse(x, wrapped_dims(node, 1, x.dim()))};
 }
 
-Hlo part_of(HloWriter& writer, const Hlo& x, int64_t dim, int64_t begin, int64_t end) {
-  std::vector<int64_t> low(x.sizes.size(), 0);
-  auto high = x.sizes;
-  low[dim] = begin, high[dim] = end;
-  return writer.slice(x, low, high, std::vector<int64_t>(x.sizes.size(), 1));
-}
-
 Hlo rolled(HloWriter& writer, const Hlo& x, int64_t dim, int64_t shift) {
   const int64_t size = x.sizes[dim], start = ((-shift % size) + size) % size;
   if (start == 0) return x;
-  return writer.concatenate({part_of(writer, x, dim, start, size), part_of(writer, x, dim, 0, start)}, dim);
+  return writer.concatenate({writer.slice_along(x, dim, start, size), writer.slice_along(x, dim, 0, start)}, dim);
 }
 
 // Without dims the elements are shifted as if in one row.

@@ -31,7 +31,7 @@ Hlo scatter_source(const Lowering& node, const Scatter& scatter) {
 Hlo apply_scatter(const Lowering& node, std::string_view operation, const Scatter& scatter, const Hlo& updates) {
   return elements_of(scatter.sizes) == 0
              ? scatter.x
-             : node.writer().scatter_elements(operation, scatter.x, scatter.coordinates, updates);
+             : node.writer().scatter_slices(operation, scatter.x, scatter.coordinates, updates);
 }
 std::vector<Hlo> finish_scatter(const Lowering& node, const Hlo& result) {
   return {node.writer().convert(node.writer().reshape(result, node.sizes()), node.dtype())};

@@ -32,13 +32,7 @@ std::vector<Hlo> transpose_matrix(const Lowering& node) {
 
 std::vector<Hlo> expand(const Lowering& node) { return {node.writer().broadcast_to(node.tensor(0), node.sizes())}; }
 
-// Slices one dimension; the bounds are taken as ATen takes them.
-Hlo slice_dim(const Lowering& node, const Hlo& x, int64_t dim, int64_t begin, int64_t end, int64_t step) {
-  std::vector<int64_t> low(x.sizes.size(), 0), steps(x.sizes.size(), 1);
-  auto high = x.sizes;
-  low[dim] = begin, high[dim] = end, steps[dim] = step;
-  return node.writer().slice(x, low, high, steps);
-}
+// A bound of a slice as ATen takes it.
 int64_t bound(int64_t position, int64_t size) {
   return std::clamp<int64_t>(position < 0 ? position + size : position, 0, size);
 }
@@ -47,14 +41,14 @@ std::vector<Hlo> slice(const Lowering& node) {
   const Hlo x = node.tensor(0);
   const int64_t dim = Lowering::wrap(node.integer(1), x.dim()), size = x.sizes[dim];
   const int64_t begin = bound(node.integer(2, 0), size), end = bound(node.integer(3, size), size);
-  return {slice_dim(node, x, dim, begin, std::max(begin, end), node.integer(4, 1))};
+  return {node.writer().slice_along(x, dim, begin, std::max(begin, end), node.integer(4, 1))};
 }
 
 std::vector<Hlo> select(const Lowering& node) {
   const Hlo x = node.tensor(0);
   const int64_t dim = Lowering::wrap(node.integer(1), x.dim());
   const int64_t index = node.integer(2) < 0 ? node.integer(2) + x.sizes[dim] : node.integer(2);
-  return {node.writer().reshape(slice_dim(node, x, dim, index, index + 1, 1), node.sizes())};
+  return {node.writer().reshape(node.writer().slice_along(x, dim, index, index + 1), node.sizes())};
 }
 
 // Pieces one after another along a dimension, as large as the results.
@@ -64,7 +58,7 @@ std::vector<Hlo> pieces(const Lowering& node, int64_t dim) {
   int64_t begin = 0;
   for (size_t i = 0; i < node.node().outputs.size(); ++i) {
     const int64_t size = node.sizes(i)[dim];
-    results.push_back(slice_dim(node, x, dim, begin, begin + size, 1));
+    results.push_back(node.writer().slice_along(x, dim, begin, begin + size));
     begin += size;
   }
   return results;
@@ -78,7 +72,7 @@ std::vector<Hlo> unbind(const Lowering& node) {
   const int64_t dim = Lowering::wrap(node.integer(1), x.dim());
   std::vector<Hlo> results;
   for (int64_t i = 0; i < x.sizes[dim]; ++i) {
-    results.push_back(node.writer().reshape(slice_dim(node, x, dim, i, i + 1, 1), node.sizes(i)));
+    results.push_back(node.writer().reshape(node.writer().slice_along(x, dim, i, i + 1), node.sizes(i)));
   }
   return results;
 }
@@ -129,7 +123,7 @@ std::vector<Hlo> same_value(const Lowering& node) { return {node.tensor(0)}; }
 std::vector<Hlo> narrow_slice(const Lowering& node) {
   const Hlo x = node.tensor(0);
   const int64_t dim = Lowering::wrap(node.integer(1), x.dim()), begin = Lowering::wrap(node.integer(2), x.sizes[dim]);
-  return {slice_dim(node, x, dim, begin, begin + node.integer(3), 1)};
+  return {node.writer().slice_along(x, dim, begin, begin + node.integer(3))};
 }
 
 constexpr LoweringRow kShapeRows[] = {

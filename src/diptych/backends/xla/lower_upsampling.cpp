@@ -153,7 +153,7 @@ std::vector<Hlo> upsample_linear_backward(const Lowering& node) {
     Hlo sum = writer.constant(0, y.dtype, sizes);
     const auto add = [&](const std::vector<int64_t>& positions, const std::vector<double>& weights) {
       const Hlo rows = scale_along(writer, first, 0, weights);
-      sum = writer.scatter_rows("add", sum, writer.constant_list(positions, at::kInt), rows);
+      sum = writer.scatter_along("add", sum, 0, writer.constant_list(positions, at::kInt), rows);
     };
     add(table.low, table.low_weight);
     add(table.high, table.high_weight);

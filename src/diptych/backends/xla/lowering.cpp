@@ -193,11 +193,11 @@ std::vector<Hlo> write_empty_results(HloWriter& writer, const Graph& graph, cons
 
 }  // namespace
 
-std::vector<Hlo> lower_node(HloWriter& writer, const Graph& graph, const Node& node, const std::vector<Hlo>& values) {
+void lower_node(HloWriter& writer, const Graph& graph, const Node& node, std::vector<Hlo>& values) {
   const LoweringRow* const row = find_lowering(graph, node);
   DIPTYCH_ASSERT(row != nullptr, "no lowering for {}", node_line(graph, node));
-  if (has_only_empty_results(graph, node)) return write_empty_results(writer, graph, node);
-  auto results = row->lower(Lowering(writer, graph, node, values));
+  auto results = has_only_empty_results(graph, node) ? write_empty_results(writer, graph, node)
+                                                     : row->lower(Lowering(writer, graph, node, values));
   DIPTYCH_ASSERT(results.size() == node.outputs.size(), "the lowering of {} returned {} results",
                  node_line(graph, node), results.size());
   for (size_t i = 0; i < results.size(); ++i) {
@@ -205,8 +205,8 @@ std::vector<Hlo> lower_node(HloWriter& writer, const Graph& graph, const Node& n
     const TensorMeta& meta = graph.meta(node.outputs[i]);
     DIPTYCH_ASSERT(results[i].dtype == meta.dtype && results[i].sizes == meta.size_hints(),
                    "the lowering of {} returned {} as result {}", node_line(graph, node), hlo_type(results[i]), i);
+    values[node.outputs[i].id] = std::move(results[i]);
   }
-  return results;
 }
 
 }  // namespace diptych::detail

@@ -110,7 +110,8 @@ std::span<const LoweringRow> pointwise_division_lowerings();
 std::span<const LoweringRow> pointwise_activation_lowerings();
 std::span<const LoweringRow> pointwise_parts_lowerings();
 
-/// Lowers a node by its row. Errors: InternalError if a result has another type than the graph says.
-std::vector<Hlo> lower_node(HloWriter& writer, const Graph& graph, const Node& node, const std::vector<Hlo>& values);
+/// Lowers a node by its row, and notes its results in `values`, which holds the HLO of each value of the graph.
+/// Errors: InternalError if a result has another type than the graph says.
+void lower_node(HloWriter& writer, const Graph& graph, const Node& node, std::vector<Hlo>& values);
 
 }  // namespace diptych::detail

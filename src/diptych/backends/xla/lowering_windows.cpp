@@ -11,14 +11,6 @@ int64_t product_of(const std::vector<int64_t>& values) {
   return std::accumulate(values.begin(), values.end(), int64_t{1}, std::multiplies<>());
 }
 
-// Positions begin, ..., end - 1 along `dim`.
-Hlo stretch_of(HloWriter& writer, const Hlo& x, int64_t dim, Stretch stretch) {
-  std::vector<int64_t> low(x.sizes.size(), 0), steps(x.sizes.size(), 1);
-  auto high = x.sizes;
-  low[dim] = stretch.begin, high[dim] = stretch.end;
-  return writer.slice(x, low, high, steps);
-}
-
 // Whether the stretches are all of one length and follow each other from 0 to `size`.
 bool is_tiling(const std::vector<Stretch>& stretches, int64_t size) {
   const auto count = static_cast<int64_t>(stretches.size());
@@ -91,7 +83,7 @@ Hlo sum_stretches(HloWriter& writer, const Hlo& x, int64_t dim, const std::vecto
   row[dim] = 1;
   std::vector<Hlo> rows;
   for (const Stretch& stretch : stretches) {
-    rows.push_back(writer.reshape(sum_rows(writer, stretch_of(writer, x, dim, stretch), dim), row));
+    rows.push_back(writer.reshape(sum_rows(writer, writer.slice_along(x, dim, stretch.begin, stretch.end), dim), row));
   }
   return writer.concatenate(rows, dim);
 }

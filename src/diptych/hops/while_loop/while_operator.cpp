@@ -18,11 +18,6 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-Tensors joined(Tensors first, const Tensors& second) {
-  first.insert(first.end(), second.begin(), second.end());
-  return first;
-}
-
 struct WhileLayout {
   explicit WhileLayout(const Hop& hop)
       : num_carries(hop.group("init")),
