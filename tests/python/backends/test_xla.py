@@ -133,3 +133,30 @@ def test_plugins_that_are_none(tmp_path):
         run = run_with_plugin(path)
         assert run.returncode == 1 and "UserError: [xla] " in run.stderr and words in run.stderr, run.stderr
         assert "xla-cpu-pjrt" in run.stderr
+
+
+FORKED = """
+import os, signal, sys, diptych, torch
+compiled = diptych.aot_function(lambda x: x.sin(), backend="xla")
+print(compiled(torch.ones(2)).sum().item() > 0, flush=True)
+child = os.fork()
+if child == 0:
+    signal.alarm(60)  # a program that is run here would hang
+    for function in (compiled, diptych.aot_function(lambda x: x.cos(), backend="xla")):
+        try:
+            function(torch.ones(2))
+        except diptych.UserError as error:
+            print(error, flush=True)
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+print(compiled(torch.ones(2)).sum().item() > 0)
+"""
+
+
+def test_a_forked_process_is_told():
+    run = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True)
+    lines = run.stdout.splitlines()
+    assert run.returncode == 0 and len(lines) == 4, run.stdout + run.stderr
+    assert lines[0] == lines[3] == "True"
+    for line in lines[1:3]:
+        assert line.startswith("[xla] this process was forked after XLA was started") and "spawn" in line

@@ -6,38 +6,12 @@
 #include <bit>
 #include <cmath>
 
+#include "diptych/backends/xla/element_types.h"
 #include "diptych/backends/xla/hlo_text.h"
 #include "diptych/base/error.h"
 
 namespace diptych::detail {
 namespace {
-
-struct TypeName {
-  at::ScalarType dtype;
-  const char* name;
-};
-constexpr TypeName kTypeNames[] = {
-    {at::kBool, "i1"},
-    {at::kChar, "i8"},
-    {at::kShort, "i16"},
-    {at::kInt, "i32"},
-    {at::kLong, "i64"},
-    {at::kByte, "ui8"},
-    {at::kHalf, "f16"},
-    {at::kBFloat16, "bf16"},
-    {at::kFloat, "f32"},
-    {at::kDouble, "f64"},
-    {at::kComplexFloat, "complex<f32>"},
-    {at::kComplexDouble, "complex<f64>"},
-};
-
-std::string element_name(at::ScalarType dtype) {
-  for (const TypeName& row : kTypeNames) {
-    if (row.dtype == dtype) return row.name;
-  }
-  throw_user_error(
-      fmt::format("[xla] got a tensor of dtype {}, which StableHLO does not have; convert it", c10::toString(dtype)));
-}
 
 // MLIR reads infinities and NaN as bits alone.
 std::string special_text(double number, at::ScalarType dtype) {
@@ -73,15 +47,13 @@ std::string element_text(const at::Scalar& value, at::ScalarType dtype) {
 
 }  // namespace
 
-bool has_hlo_type(at::ScalarType dtype) {
-  return std::any_of(std::begin(kTypeNames), std::end(kTypeNames),
-                     [&](const TypeName& row) { return row.dtype == dtype; });
-}
+bool has_hlo_type(at::ScalarType dtype) { return find_element_type(dtype) != nullptr; }
 
 std::string hlo_type(at::ScalarType dtype, at::IntArrayRef sizes) {
   std::string text = "tensor<";
   for (const int64_t size : sizes) text += fmt::format("{}x", size);
-  return text + element_name(dtype) + ">";
+  text += element_type(dtype).name;
+  return text + ">";
 }
 
 std::string hlo_type(const Hlo& value) { return hlo_type(value.dtype, value.sizes); }

@@ -14,9 +14,9 @@
 namespace diptych::detail {
 namespace {
 
-// Below this version of the C API, fields that are used here do not exist: PJRT_Buffer_IsOnCpu's neighbours and the
-// options of an execution have been stable since then.
-constexpr int kOldestMinor = 54;
+// No plugin older than the header that this file is compiled with has been tried. Later minor versions add fields and
+// functions at the end, which an older caller does not see.
+constexpr int kOldestMinor = PJRT_API_MINOR;
 
 constexpr const char* kInstall =
     "pip install xla-cpu-pjrt==0.0.1, or set DIPTYCH_PJRT_PLUGIN to the path of a PJRT plugin";
@@ -38,6 +38,23 @@ const PJRT_Api* open_plugin(const std::string& path) {
                 "[xla] the PJRT plugin '{}' has version {}.{} of the C API, expected {}.{} or a later minor one; {}",
                 path, version.major_version, version.minor_version, PJRT_API_MAJOR, kOldestMinor, kInstall);
   return api;
+}
+
+// What to do about an error, by its code.
+struct Remedy {
+  PJRT_Error_Code code;
+  std::string_view text;
+};
+constexpr Remedy kRemedies[] = {
+    {PJRT_Error_Code_RESOURCE_EXHAUSTED, "; use smaller sizes, checkpoints, or more devices"},
+    {PJRT_Error_Code_UNIMPLEMENTED, "; this plugin lacks it, use another dtype or operator, or another plugin"},
+};
+
+std::string_view remedy_of(PJRT_Error_Code code) {
+  for (const Remedy& row : kRemedies) {
+    if (row.code == code) return row.text;
+  }
+  return "";
 }
 
 // The folder of Python packages that holds this process's LibTorch: <packages>/torch/lib/libc10.so.
@@ -64,8 +81,7 @@ const PjrtApi& PjrtApi::load(const std::string& path) {
   return *entry;
 }
 
-void PjrtApi::check(PJRT_Error* error, std::string_view task) const {
-  if (error == nullptr) return;
+void PjrtApi::raise(PJRT_Error* error, std::string_view task) const {
   PJRT_Error_Message_Args message{.struct_size = sizeof(PJRT_Error_Message_Args),
                                   .extension_start = nullptr,
                                   .error = error,
@@ -73,8 +89,20 @@ void PjrtApi::check(PJRT_Error* error, std::string_view task) const {
                                   .message_size = 0};
   table_->PJRT_Error_Message(&message);
   const std::string text(message.message, message.message_size);
+  PJRT_Error_GetCode_Args code{};
+  code.struct_size = sizeof(code);
+  code.error = error;
+  drop(table_->PJRT_Error_GetCode(&code));
   drop(error);
-  throw_user_error(fmt::format("[xla] {} failed: {}", task, text));
+  throw_user_error(fmt::format("[xla] {} failed: {}{}", task, text, remedy_of(code.code)));
+}
+
+void PjrtApi::check_process() const {
+  DIPTYCH_CHECK(
+      is_alive(),
+      "[xla] this process was forked after XLA was started in process {}, whose threads it lacks, so a program "
+      "would hang here; use the start method 'spawn', or fork before the first XLA program",
+      process_);
 }
 
 void PjrtApi::drop(PJRT_Error* error) const noexcept {
@@ -86,14 +114,10 @@ void PjrtApi::drop(PJRT_Error* error) const noexcept {
 
 void PjrtApi::await(PJRT_Event* event, std::string_view task) const {
   if (event == nullptr) return;
+  const PjrtEventHandle owner(event, {this});
   PJRT_Event_Await_Args args{};
-  args.struct_size = sizeof(args);
   args.event = event;
-  PJRT_Error* const error = table_->PJRT_Event_Await(&args);
-  PJRT_Event_Destroy_Args gone{};
-  gone.event = event;
-  destroy(table_->PJRT_Event_Destroy, gone);
-  check(error, task);
+  call(table_->PJRT_Event_Await, args, task);
 }
 
 std::string find_pjrt_plugin() {

@@ -1,8 +1,8 @@
 #include "diptych/backends/xla/pjrt_client.h"
 
-#include <ATen/ops/empty.h>
-#include <c10/core/CPUAllocator.h>
-
+#include <charconv>
+#include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <mutex>
 
@@ -11,95 +11,68 @@
 namespace diptych::detail {
 namespace {
 
-// CompileOptionsProto (xla/pjrt/proto/compile_options.proto) of one replica and one partition on the default device:
-// executable_build_options = 3 {device_ordinal = 1: -1, num_replicas = 4: 1, num_partitions = 5: 1}. These field
-// numbers are the wire format, which never changes, so no protobuf library is needed for it.
-constexpr std::string_view kCompileOptions("\x1a\x0f\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x20\x01\x28\x01", 17);
+constexpr const char* kCpuDevices = "DIPTYCH_XLA_CPU_DEVICES";
 
-// Note [Packed weights]: XLA's products by XNNPACK on the CPU pack a parameter of the program once, and take it for the
-// same as long as its address is the same. Our buffers are tensors' own memory, which an optimizer writes to between
-// two runs, so a later run would compute with old weights.
-//
-// Options of XLA's own that would make results wrong, by platform; all are switched off.
-struct Override {
-  std::string_view platform, option;
-};
-constexpr Override kOverrides[] = {
-    {"cpu", "xla_cpu_use_xnnpack"},          // Note [Packed weights]
-    {"cpu", "xla_cpu_enable_fast_min_max"},  // maxima and minima would lose NaN
-};
-
-// One entry of env_option_overrides = 7: {key = 1: name, value = 2 {bool_field = 2: false}}.
-std::string switched_off(std::string_view option) {
-  const std::string key = fmt::format("\x0a{}{}", static_cast<char>(option.size()), option);
-  const std::string entry = key + std::string("\x12\x02\x10\x00", 4);
-  return fmt::format("\x3a{}{}", static_cast<char>(entry.size()), entry);
+std::optional<int64_t> cpu_devices_by_environment() {
+  const char* const value = std::getenv(kCpuDevices);
+  if (value == nullptr || *value == '\0') return {};
+  const std::string_view text = value;
+  int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  DIPTYCH_CHECK(error == std::errc() && end == text.data() + text.size() && number > 0,
+                "[xla] the environment variable {} is '{}', expected a positive whole number", kCpuDevices, text);
+  return number;
 }
 
-std::string compile_options(std::string_view platform) {
-  std::string options(kCompileOptions);
-  for (const Override& row : kOverrides) {
-    if (platform == row.platform) options += switched_off(row.option);
-  }
-  return options;
+PJRT_NamedValue cpu_device_count(int64_t number) {
+  constexpr std::string_view kName = "cpu_device_count";
+  PJRT_NamedValue option{};
+  option.struct_size = sizeof(option);
+  option.name = kName.data();
+  option.name_size = kName.size();
+  option.type = PJRT_NamedValue_kInt64;
+  option.int64_value = number;
+  option.value_size = 1;
+  return option;
 }
 
-struct TypeRow {
-  at::ScalarType dtype;
-  PJRT_Buffer_Type type;
-};
-constexpr TypeRow kTypes[] = {
-    {at::kBool, PJRT_Buffer_Type_PRED},        {at::kChar, PJRT_Buffer_Type_S8},
-    {at::kShort, PJRT_Buffer_Type_S16},        {at::kInt, PJRT_Buffer_Type_S32},
-    {at::kLong, PJRT_Buffer_Type_S64},         {at::kByte, PJRT_Buffer_Type_U8},
-    {at::kHalf, PJRT_Buffer_Type_F16},         {at::kBFloat16, PJRT_Buffer_Type_BF16},
-    {at::kFloat, PJRT_Buffer_Type_F32},        {at::kDouble, PJRT_Buffer_Type_F64},
-    {at::kComplexFloat, PJRT_Buffer_Type_C64}, {at::kComplexDouble, PJRT_Buffer_Type_C128},
-};
-
-// A tensor over memory that a buffer owns. Unlike from_blob's, it may be resized, as any result of an operator may.
-at::Tensor tensor_over(std::shared_ptr<PjrtBuffer> buffer, void* data, at::IntArrayRef sizes, at::ScalarType dtype) {
-  const size_t bytes = c10::multiply_integers(sizes) * c10::elementSize(dtype);
-  auto* const owner = new std::shared_ptr<PjrtBuffer>(std::move(buffer));
-  c10::DataPtr memory(
-      data, owner, [](void* held) { delete static_cast<std::shared_ptr<PjrtBuffer>*>(held); }, at::kCPU);
-  c10::Storage storage(c10::Storage::use_byte_size_t{}, bytes, std::move(memory), c10::GetCPUAllocator(),
-                       /*resizable=*/true);
-  at::Tensor tensor = at::detail::make_tensor<c10::TensorImpl>(
-      std::move(storage), c10::DispatchKeySet(c10::DispatchKey::CPU), c10::scalarTypeToTypeMeta(dtype));
-  tensor.unsafeGetTensorImpl()->set_sizes_contiguous(sizes);
-  return tensor;
+// The instruction sets of a CPU, the generation of another device.
+std::string topology_text(const PjrtClient& client) {
+  const PjrtApi& api = client.api();
+  PJRT_Client_TopologyDescription_Args get{};
+  get.client = client.get();
+  api.call(api.table().PJRT_Client_TopologyDescription, get, "asking for the kind of the devices");
+  PJRT_TopologyDescription_Serialize_Args args{};
+  args.topology = get.topology;
+  api.call(api.table().PJRT_TopologyDescription_Serialize, args, "writing the kind of the devices");
+  std::string text(args.serialized_bytes, args.serialized_bytes_size);
+  args.serialized_topology_deleter(args.serialized_topology);
+  return text;
 }
 
 }  // namespace
 
-PJRT_Buffer_Type pjrt_type(at::ScalarType dtype) {
-  for (const TypeRow& row : kTypes) {
-    if (row.dtype == dtype) return row.type;
-  }
-  throw_user_error(fmt::format("[xla] got a tensor of dtype {}, which PJRT does not have; convert it to another dtype",
-                               c10::toString(dtype)));
-}
-
-PjrtClient::PjrtClient(const PjrtApi& api) : api_(api) {
+PjrtClient::PjrtClient(const PjrtApi& api, std::optional<int64_t> cpu_devices) : api_(api), client_(nullptr, {&api}) {
+  api.check_process();
+  const PJRT_NamedValue option = cpu_device_count(cpu_devices.value_or(1));
   PJRT_Client_Create_Args create{};
-  api.call(api.table().PJRT_Client_Create, create, "opening the devices of the PJRT plugin");
-  client_ = create.client;
+  if (cpu_devices) {
+    create.create_options = &option;
+    create.num_options = 1;
+  }
+  api.call(api.table().PJRT_Client_Create, create,
+           cpu_devices ? fmt::format("opening {} CPU devices ({}) by the PJRT plugin", *cpu_devices, kCpuDevices)
+                       : "opening the devices of the PJRT plugin");
+  client_.reset(create.client);
   PJRT_Client_PlatformName_Args platform{};
-  platform.client = client_;
+  platform.client = get();
   api.call(api.table().PJRT_Client_PlatformName, platform, "asking for the platform");
   platform_.assign(platform.platform_name, platform.platform_name_size);
   PJRT_Client_AddressableDevices_Args devices{};
-  devices.client = client_;
+  devices.client = get();
   api.call(api.table().PJRT_Client_AddressableDevices, devices, "listing devices");
   devices_.assign(devices.addressable_devices, devices.addressable_devices + devices.num_addressable_devices);
   DIPTYCH_CHECK(!devices_.empty(), "[xla] the PJRT plugin '{}' has no device; check its driver", api.path());
-}
-
-PjrtClient::~PjrtClient() {
-  PJRT_Client_Destroy_Args args{};
-  args.client = client_;
-  api_.destroy(api_.table().PJRT_Client_Destroy, args);
 }
 
 std::shared_ptr<const PjrtClient> PjrtClient::shared() {
@@ -108,134 +81,33 @@ std::shared_ptr<const PjrtClient> PjrtClient::shared() {
   const std::string path = find_pjrt_plugin();
   const std::lock_guard lock(mutex);
   auto& client = clients[path];
-  if (client == nullptr) client = std::make_shared<const PjrtClient>(PjrtApi::load(path));
+  if (client == nullptr) {
+    client = std::make_shared<const PjrtClient>(PjrtApi::load(path), cpu_devices_by_environment());
+  }
+  client->api().check_process();
   return client;
 }
 
-PjrtBuffer::~PjrtBuffer() {
-  PJRT_Buffer_Destroy_Args args{};
-  args.buffer = buffer_;
-  client_->api().destroy(client_->api().table().PJRT_Buffer_Destroy, args);
+int PjrtClient::device_id(size_t index) const {
+  PJRT_Device_GetDescription_Args get{};
+  get.device = device(index);
+  api_.call(api_.table().PJRT_Device_GetDescription, get, "describing a device");
+  PJRT_DeviceDescription_Id_Args args{};
+  args.device_description = get.device_description;
+  api_.call(api_.table().PJRT_DeviceDescription_Id, args, "asking for a device's number");
+  return args.id;
 }
 
-std::shared_ptr<PjrtBuffer> PjrtBuffer::from_tensor(std::shared_ptr<const PjrtClient> client,
-                                                    const at::Tensor& tensor) {
-  const PjrtApi& api = client->api();
-  PJRT_Client_BufferFromHostBuffer_Args args{};
-  args.client = client->get();
-  args.data = tensor.const_data_ptr();
-  args.type = pjrt_type(tensor.scalar_type());
-  args.dims = tensor.sizes().data();
-  args.num_dims = tensor.sizes().size();
-  args.host_buffer_semantics = PJRT_HostBufferSemantics_kImmutableZeroCopy;
-  args.device = client->device(0);
-  api.call(api.table().PJRT_Client_BufferFromHostBuffer, args, "passing a tensor to the device");
-  auto buffer = std::make_shared<PjrtBuffer>(client, args.buffer);
-  buffer->source_ = tensor;
-  // With these semantics the event may come only when the buffer is destroyed, so it is not waited for: the buffer
-  // keeps the tensor until then.
-  PJRT_Event_Destroy_Args gone{};
-  gone.event = args.done_with_host_buffer;
-  api.destroy(api.table().PJRT_Event_Destroy, gone);
-  return buffer;
-}
-
-void PjrtBuffer::wait() const {
-  const PjrtApi& api = client_->api();
-  PJRT_Buffer_ReadyEvent_Args args{};
-  args.buffer = buffer_;
-  api.call(api.table().PJRT_Buffer_ReadyEvent, args, "asking for a result");
-  api.await(args.event, "computing a result");
-}
-
-bool PjrtBuffer::is_on_host() const {
-  PJRT_Buffer_IsOnCpu_Args args{};
-  args.buffer = buffer_;
-  client_->api().call(client_->api().table().PJRT_Buffer_IsOnCpu, args, "asking for a result's place");
-  return args.is_on_cpu;
-}
-
-at::Tensor PjrtBuffer::to_tensor(std::shared_ptr<PjrtBuffer> buffer, at::IntArrayRef sizes, at::ScalarType dtype) {
-  const PjrtApi& api = buffer->client_->api();  // lives as long as the process
-  buffer->wait();
-  if (buffer->is_on_host()) {
-    PJRT_Buffer_UnsafePointer_Args args{};
-    args.buffer = buffer->get();
-    api.call(api.table().PJRT_Buffer_UnsafePointer, args, "reading a result in place");
-    auto* const data = reinterpret_cast<void*>(args.buffer_pointer);  // NOLINT(performance-no-int-to-ptr)
-    return tensor_over(std::move(buffer), data, sizes, dtype);
-  }
-  at::Tensor tensor = at::empty(sizes, at::dtype(dtype));
-  PJRT_Buffer_ToHostBuffer_Args args{};
-  args.src = buffer->get();
-  args.dst = tensor.mutable_data_ptr();
-  args.dst_size = tensor.nbytes();
-  api.call(api.table().PJRT_Buffer_ToHostBuffer, args, "copying a result from the device");
-  api.await(args.event, "copying a result from the device");
-  return tensor;
-}
-
-PjrtProgram::PjrtProgram(std::shared_ptr<const PjrtClient> client, std::string_view module)
-    : client_(std::move(client)) {
-  const PjrtApi& api = client_->api();
-  std::string code(module);
-  constexpr std::string_view kFormat = "mlir";
-  PJRT_Program program{};
-  program.struct_size = sizeof(program);
-  program.code = code.data();
-  program.code_size = code.size();
-  program.format = kFormat.data();
-  program.format_size = kFormat.size();
-  PJRT_Client_Compile_Args args{};
-  args.client = client_->get();
-  args.program = &program;
-  const std::string options = compile_options(client_->platform());
-  args.compile_options = options.data();
-  args.compile_options_size = options.size();
-  api.call(api.table().PJRT_Client_Compile, args, "compiling a program");
-  executable_ = args.executable;
-  PJRT_LoadedExecutable_GetExecutable_Args get{};
-  get.loaded_executable = executable_;
-  api.call(api.table().PJRT_LoadedExecutable_GetExecutable, get, "asking for a program");
-  PJRT_Executable_NumOutputs_Args outputs{};
-  outputs.executable = get.executable;
-  api.call(api.table().PJRT_Executable_NumOutputs, outputs, "asking for a program's results");
-  num_outputs_ = outputs.num_outputs;
-  PJRT_Executable_Destroy_Args gone{};
-  gone.executable = get.executable;
-  api.destroy(api.table().PJRT_Executable_Destroy, gone);
-}
-
-PjrtProgram::~PjrtProgram() {
-  if (executable_ == nullptr) return;
-  PJRT_LoadedExecutable_Destroy_Args args{};
-  args.executable = executable_;
-  client_->api().destroy(client_->api().table().PJRT_LoadedExecutable_Destroy, args);
-}
-
-std::vector<std::shared_ptr<PjrtBuffer>> PjrtProgram::run(
-    const std::vector<std::shared_ptr<PjrtBuffer>>& inputs) const {
-  const PjrtApi& api = client_->api();
-  std::vector<PJRT_Buffer*> arguments;
-  arguments.reserve(inputs.size());
-  for (const auto& input : inputs) arguments.push_back(input->get());
-  PJRT_Buffer* const* const argument_list = arguments.data();
-  std::vector<PJRT_Buffer*> results(num_outputs_, nullptr);
-  PJRT_Buffer** const result_list = results.data();
-  PJRT_ExecuteOptions options{};
-  options.struct_size = sizeof(options);
-  PJRT_LoadedExecutable_Execute_Args args{};
-  args.executable = executable_;
-  args.options = &options;
-  args.argument_lists = &argument_list;
-  args.num_devices = 1;
-  args.num_args = arguments.size();
-  args.output_lists = &result_list;
-  api.call(api.table().PJRT_LoadedExecutable_Execute, args, "running a program");
-  std::vector<std::shared_ptr<PjrtBuffer>> outputs;
-  outputs.reserve(results.size());
-  for (PJRT_Buffer* const result : results) outputs.push_back(std::make_shared<PjrtBuffer>(client_, result));
-  return outputs;
+std::string PjrtClient::fingerprint() const {
+  PJRT_Client_PlatformVersion_Args version{};
+  version.client = get();
+  api_.call(api_.table().PJRT_Client_PlatformVersion, version, "asking for the platform's version");
+  const auto& api_version = api_.table().pjrt_api_version;
+  std::error_code ignored;  // a plugin that is gone meanwhile has size -1, which is as good as another
+  return fmt::format(
+      "{} {} {}.{} {} {} {}", platform_, std::string_view(version.platform_version, version.platform_version_size),
+      api_version.major_version, api_version.minor_version, std::filesystem::file_size(api_.path(), ignored),
+      std::filesystem::last_write_time(api_.path(), ignored).time_since_epoch().count(), topology_text(*this));
 }
 
 }  // namespace diptych::detail

@@ -8,7 +8,7 @@
 #include "diptych/backends/fallback.h"
 #include "diptych/backends/xla/lower_body.h"
 #include "diptych/backends/xla/lower_graph.h"
-#include "diptych/backends/xla/pjrt_client.h"
+#include "diptych/backends/xla/pjrt_program.h"
 #include "diptych/base/error.h"
 #include "diptych/base/switches.h"
 #include "diptych/graph/map_sizes.h"
