@@ -27,9 +27,10 @@ ROOMS = {
     "hops": ["autodiff", "pipeline", "tree"],
     "compile": ["hops", "backends", "tree"],
     "pair": ["compile"],
+    "training": ["backward", "pair"],
 }
-# The one file of compile/ that may name a single backend; the others know only backends/backend.h.
-NAMES_BACKENDS = "compile/builtin_backends.cpp"
+# What may name a single backend above backends/: the list of them, and the steps that keep their state on its devices.
+NAMES_BACKENDS = ("compile/builtin_backends.cpp", "training/")
 # Library code logs through base/switches and throws; this file is where log lines reach standard error.
 MAY_PRINT = {"base/switches.cpp"}
 # Static registration belongs to the tracer, which has to exist before the first operator is called.
@@ -91,8 +92,8 @@ def check_include(room: str, path: str, included: str) -> str | None:
         allowed = own[0] if len(own) > 1 else "" if path == "backends/backend.h" else "interpreter"
         if room == "backends" and parts[2] != allowed:
             return f"backends/ subfolders may not include each other, and backend.h none of them; got '{included}'"
-        if room != "backends" and path != NAMES_BACKENDS:
-            return f"only {NAMES_BACKENDS} may name the backend '{parts[2]}'"
+        if room != "backends" and not path.startswith(NAMES_BACKENDS):
+            return f"only {' and '.join(NAMES_BACKENDS)} may name the backend '{parts[2]}'"
     return None
 
 

@@ -1,125 +1,36 @@
 #include "diptych/backward/optimizer_ending.h"
 
-#include <ATen/ops/add.h>
-#include <ATen/ops/clamp_max.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/linalg_vector_norm.h>
-#include <ATen/ops/mul.h>
-#include <ATen/ops/reciprocal.h>
-#include <ATen/ops/stack.h>
-#include <fmt/ranges.h>
-#include <torch/csrc/autograd/function_hook.h>
-#include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
-#include <array>
-#include <unordered_set>
 
+#include "diptych/backward/prepare_gradients.h"
 #include "diptych/base/error.h"
 #include "diptych/trace/scope.h"
 
 namespace diptych::detail {
-namespace {
-
-namespace ag = torch::autograd;
-
-constexpr std::array kDtypes{at::kFloat, at::kDouble, at::kBFloat16, at::kHalf};
-
-}  // namespace
 
 StepEnding::StepEnding(torch::optim::Optimizer& optimizer, const StepOptions& options)
-    : optimizer_(optimizer), options_(options), class_(class_of(optimizer)) {
-  const auto& groups = optimizer.param_groups();
-  rates_ = at::empty({static_cast<int64_t>(groups.size())}, at::kDouble);
-  for (size_t group = 0; group < groups.size(); ++group) {
-    group_options_.push_back(class_.options(groups[group].options()));
-    rates_.mutable_data_ptr<double>()[group] = groups[group].options().get_lr();
-    for (const at::Tensor& parameter : groups[group].params()) add_parameter(parameter, group);
+    : optimizer_(optimizer), options_(options), class_(optimizer_.optimizer_class()) {
+  const auto& rates = optimizer_.learning_rates();
+  rates_ = at::empty({static_cast<int64_t>(rates.size())}, at::kDouble);
+  std::copy(rates.begin(), rates.end(), rates_.mutable_data_ptr<double>());
+  steps_ = at::empty({static_cast<int64_t>(optimizer_.entries().size())}, at::kLong);
+  for (size_t i = 0; i < optimizer_.entries().size(); ++i) {
+    const auto& entry = optimizer_.entries()[i];
+    parameters_.push_back(entry.parameter);
+    states_.push_back({entry.group, entry.tensors, entry.steps});
+    if (entry.steps == kNoState) {
+      for (size_t k = 0; k < optimizer_.num_tensors(i); ++k)
+        states_[i].tensors.push_back(at::empty_like(entry.parameter.detach()));
+    }
+    steps_.mutable_data_ptr<int64_t>()[i] = entry.steps;
   }
-  std::unordered_set<const c10::TensorImpl*> seen;
-  for (size_t i = 0; i < parameters_.size(); ++i) {
-    DIPTYCH_CHECK(seen.insert(parameters_[i].unsafeGetTensorImpl()).second,
-                  "[step] {} of the optimizer is listed twice, so a step would update it twice; list each tensor once",
-                  path_of(i));
-  }
-  steps_ = at::empty({static_cast<int64_t>(states_.size())}, at::kLong);
-  for (size_t i = 0; i < states_.size(); ++i) steps_.mutable_data_ptr<int64_t>()[i] = states_[i].steps;
-}
-
-void StepEnding::add_parameter(const at::Tensor& parameter, size_t group) {
-  states_.push_back({group, {}, kNoState});
-  check_parameter(parameter);
-  check_hooks(parameter);
-  parameters_.push_back(parameter);
-  states_.back() = read_state(parameter, group);
-}
-
-void StepEnding::check_parameter(const at::Tensor& parameter) const {
-  DIPTYCH_CHECK(parameter.defined(), "[step] {} of the optimizer is an undefined tensor", newest_path());
-  const bool is_plain = parameter.layout() == at::kStrided && parameter.device().is_cpu() &&
-                        !parameter.is_inference() &&
-                        std::find(kDtypes.begin(), kDtypes.end(), parameter.scalar_type()) != kDtypes.end();
-  DIPTYCH_CHECK(is_plain,
-                "[step] {} of the optimizer is {} of layout {} on {}, expected a strided floating-point CPU tensor "
-                "that is not an inference tensor; call backward() and the optimizer's own step()",
-                newest_path(), c10::toString(parameter.scalar_type()), c10::str(parameter.layout()),
-                parameter.device().str());
-}
-
-// Refuses hooks on accumulation, which would never be called: a captured step does not accumulate.
-void StepEnding::check_hooks(const at::Tensor& parameter) const {
-  if (!parameter.requires_grad()) return;
-  const auto accumulation = ag::impl::try_get_grad_accumulator(parameter);
-  const bool is_hooked = ag::impl::post_acc_grad_hooks(parameter) != nullptr ||
-                         (accumulation && (!accumulation->pre_hooks().empty() || !accumulation->post_hooks().empty()));
-  DIPTYCH_CHECK(!is_hooked,
-                "[step] {} of the optimizer has hooks on the accumulation of its gradient, but a captured step does "
-                "not accumulate; hook the tensor (register_hook), or pass a GradientTransform",
-                newest_path());
-}
-
-StepEnding::State StepEnding::read_state(const at::Tensor& parameter, size_t group) const {
-  State state{group, {}, kNoState};
-  const size_t count = num_states(class_.rule, group_options_[group]);
-  const auto known = optimizer_.state().find(parameter.unsafeGetTensorImpl());
-  if (known != optimizer_.state().end()) state.steps = class_.steps(*known->second);
-  if (state.steps == kNoState) {
-    for (size_t k = 0; k < count; ++k) state.tensors.push_back(at::empty_like(parameter.detach()));
-    return state;
-  }
-  state.tensors = class_.tensors(*known->second);
-  state.tensors.resize(count);
-  for (size_t k = 0; k < count; ++k) {
-    const at::Tensor& tensor = state.tensors[k];
-    DIPTYCH_CHECK(tensor.defined() && tensor.sizes() == parameter.sizes() && tensor.dtype() == parameter.dtype(),
-                  "[step] the optimizer's {} of {} is {}, expected {} of sizes {}; load the state of this model, or "
-                  "start with empty state if changed options keep other state",
-                  class_.state_names[k], newest_path(),
-                  tensor.defined() ? fmt::format("{} of sizes {}", c10::toString(tensor.scalar_type()), tensor.sizes())
-                                   : "undefined",
-                  c10::toString(parameter.scalar_type()), parameter.sizes());
-  }
-  return state;
-}
-
-std::string StepEnding::path_of(size_t index) const {
-  const size_t group = states_[index].group;
-  size_t first = index;
-  while (first > 0 && states_[first - 1].group == group) --first;
-  return fmt::format("parameter {} of group {}", index - first, group);
 }
 
 std::string StepEnding::key() const {
-  std::vector<size_t> counts(group_options_.size());
-  for (const State& state : states_) ++counts[state.group];
-  const auto& names = option_names(class_.rule);
-  std::string key(class_.rule);
-  for (size_t group = 0; group < group_options_.size(); ++group) {
-    key += fmt::format(" [{} parameters", counts[group]);
-    for (size_t i = 0; i < names.size(); ++i) key += fmt::format(", {}={}", names[i], group_options_[group][i]);
-    key += "]";
-  }
+  std::string key = optimizer_.key();
   if (options_.transform != nullptr) key += fmt::format(" behind {}", options_.transform->key());
   if (options_.max_gradient_norm) {
     key += fmt::format(", {}-norm at most {}", options_.norm_type, *options_.max_gradient_norm);
@@ -166,46 +77,27 @@ std::vector<FoundGradient> StepEnding::transformed(std::vector<FoundGradient> gr
   const Scope scope("gradients");
   std::vector<at::Tensor> given;
   for (const auto& gradient : gradients) given.push_back(gradient.tensor);
-  const auto changed = options_.transform->finish(std::move(given));
-  const std::string who = options_.transform->key();
-  DIPTYCH_CHECK(changed.size() == gradients.size(),
-                "[step] the gradient transform '{}' returned {} gradients, expected {}", who, changed.size(),
-                gradients.size());
+  const auto changed = transform_gradients(*options_.transform, given, parameters_,
+                                           [&](size_t index) { return optimizer_.path_of(index); });
   for (size_t i = 0; i < changed.size(); ++i) {
-    if (changed[i].is_same(gradients[i].tensor)) continue;
-    const at::Tensor& parameter = parameters_[i];
-    DIPTYCH_CHECK(
-        !changed[i].defined() || (changed[i].sizes() == parameter.sizes() && changed[i].dtype() == parameter.dtype()),
-        "[step] the gradient transform '{}' returned {} of sizes {} for {}, expected {} of sizes {}", who,
-        c10::toString(changed[i].scalar_type()), changed[i].sizes(), path_of(i), c10::toString(parameter.scalar_type()),
-        parameter.sizes());
-    gradients[i] = {changed[i], {}};
+    if (!changed[i].is_same(given[i])) gradients[i] = {changed[i], {}};
   }
   return gradients;
 }
 
-// Clips as torch::nn::utils::clip_grad_norm_ does. Zeros in the place of an undefined gradient change no norm.
-at::Tensor StepEnding::clip(std::vector<FoundGradient>& gradients) const {
+at::Tensor StepEnding::clip(std::vector<FoundGradient>& found) const {
   const Scope scope("clip");
-  std::vector<at::Tensor> norms;
-  for (const auto& gradient : gradients) {
-    if (!gradient.tensor.defined() || gradient.tensor.numel() == 0) continue;
-    norms.push_back(at::linalg_vector_norm(gradient.tensor, options_.norm_type));
-  }
-  if (norms.empty()) return {};
-  const at::Tensor norm = norms.size() == 1 ? norms[0] : at::linalg_vector_norm(at::stack(norms), options_.norm_type);
-  const at::Tensor factor =
-      at::clamp_max(at::mul(at::reciprocal(at::add(norm, 1e-6)), *options_.max_gradient_norm), 1.0);
-  for (auto& gradient : gradients) {
-    if (gradient.tensor.defined()) gradient.tensor = at::mul(gradient.tensor, factor);
-  }
+  std::vector<at::Tensor> gradients;
+  for (const auto& gradient : found) gradients.push_back(gradient.tensor);
+  const at::Tensor norm = clip_gradients(gradients, *options_.max_gradient_norm, options_.norm_type);
+  for (size_t i = 0; i < found.size(); ++i) found[i].tensor = gradients[i];
   return norm;
 }
 
 void StepEnding::record_update(const std::vector<FoundGradient>& gradients,
                                const std::vector<at::Tensor>& inputs) const {
   const Scope scope("update");
-  UpdatePlan plan{std::string(class_.rule), group_options_, {}};
+  UpdatePlan plan{std::string(class_.rule), optimizer_.group_options(), {}};
   UpdateTensors tensors;
   tensors.steps = inputs[0];
   tensors.learning_rates = inputs[1];
@@ -233,7 +125,7 @@ void StepEnding::run_in_eager() {
     DIPTYCH_CHECK(!gradient.defined() || gradient.layout() == at::kStrided,
                   "[step] the gradient of {} has layout {}, expected a strided one; leave out sparse=true, or call "
                   "backward() and the optimizer's own step()",
-                  path_of(i), c10::str(gradient.layout()));
+                  optimizer_.path_of(i), c10::str(gradient.layout()));
   }
   begin();
   for (size_t i = 0; i < gradients.size(); ++i) {
@@ -252,9 +144,7 @@ void StepEnding::take_results(std::vector<at::Tensor> results) {
   for (size_t i = 0; i < states_.size(); ++i) {
     const int64_t steps = steps_.const_data_ptr<int64_t>()[i];
     if (steps == states_[i].steps || states_[i].tensors.empty()) continue;
-    auto& state = optimizer_.state()[parameters_[i].unsafeGetTensorImpl()];
-    if (states_[i].steps == kNoState) state = class_.make(states_[i].tensors);
-    class_.set_steps(*state, steps);
+    optimizer_.store(i, steps, states_[i].steps == kNoState ? &states_[i].tensors : nullptr);
   }
   if (options_.keep_gradients) keep_gradients(results, options_.max_gradient_norm ? 1 : 0);
 }

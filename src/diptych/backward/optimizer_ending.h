@@ -1,6 +1,6 @@
 // The end of a training step's backward: gradients transformed, clipped, and used for the optimizer's update.
 #pragma once
-#include "diptych/backward/optimizer_view.h"
+#include "diptych/backward/optimizer_state.h"
 #include "diptych/backward/run_ending.h"
 #include "diptych/backward/step.h"
 #include "diptych/backward/update_parameters.h"
@@ -38,21 +38,14 @@ class StepEnding final : public RunEnding {
     int64_t steps = kNoState;
   };
 
-  void add_parameter(const at::Tensor& parameter, size_t group);
-  void check_parameter(const at::Tensor& parameter) const;
-  void check_hooks(const at::Tensor& parameter) const;
-  State read_state(const at::Tensor& parameter, size_t group) const;
-  std::string path_of(size_t index) const;
-  std::string newest_path() const { return path_of(states_.size() - 1); }
   std::vector<FoundGradient> transformed(std::vector<FoundGradient> gradients) const;
-  at::Tensor clip(std::vector<FoundGradient>& gradients) const;
+  at::Tensor clip(std::vector<FoundGradient>& found) const;
   void record_update(const std::vector<FoundGradient>& gradients, const std::vector<at::Tensor>& inputs) const;
   void keep_gradients(const std::vector<at::Tensor>& results, size_t first) const;
 
-  torch::optim::Optimizer& optimizer_;
+  const OptimizerState optimizer_;
   const StepOptions& options_;
   const OptimizerClass& class_;
-  std::vector<std::vector<double>> group_options_;
   std::vector<at::Tensor> parameters_;
   std::vector<State> states_;  ///< per parameter
   at::Tensor steps_, rates_;

@@ -16,9 +16,6 @@ namespace {
 
 using Options = std::vector<double>;
 
-enum SgdOption : size_t { kMomentum, kDampening, kSgdWeightDecay, kNesterov };
-enum AdamOption : size_t { kBeta1, kBeta2, kEps, kWeightDecay, kAmsgrad };
-
 size_t num_sgd_states(const Options& options) { return options[kMomentum] != 0 ? 1 : 0; }
 
 // On the first step the kernel makes the momentum the gradient, whatever is in the buffer.

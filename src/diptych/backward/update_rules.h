@@ -7,6 +7,10 @@
 
 namespace diptych::detail {
 
+/// The positions of options among a rule's.
+enum SgdOption : size_t { kMomentum, kDampening, kSgdWeightDecay, kNesterov };
+enum AdamOption : size_t { kBeta1, kBeta2, kEps, kWeightDecay, kAmsgrad };
+
 /// Parameters of one dtype that are updated alike; tensors of one parameter have one dense layout.
 struct UpdateBatch {
   std::vector<at::Tensor> parameters, gradients;

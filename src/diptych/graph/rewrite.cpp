@@ -8,6 +8,9 @@ Rewriter::Rewriter(const Graph& source) : source_(source), graph_(source.name())
   graph_.reserve(source.nodes().size());
 }
 
+Rewriter::Rewriter(const Graph& source, Graph target)
+    : source_(source), graph_(std::move(target)), map_(source.num_values()) {}
+
 Value Rewriter::add_input(Value old, Slot slot) {
   const Value added = graph_.add_input(source_.meta(old), std::move(slot));
   map(old, added);

@@ -12,6 +12,8 @@ namespace diptych::detail {
 class Rewriter {
  public:
   explicit Rewriter(const Graph& source);
+  /// Copies to the end of `target`, to whose values the caller maps the source's inputs.
+  Rewriter(const Graph& source, Graph target);
   /// Adds an input of the new graph with the metadata of `old`, and maps `old` to it.
   Value add_input(Value old, Slot slot);
   /// Copies every input with its slot.

@@ -70,8 +70,8 @@ Hlo HloWriter::reduce_window(std::string_view operation, const Hlo& x, const Hlo
   }
   const auto attributes = fmt::format(
       "window_dimensions = {}, window_strides = {}, base_dilations = {}, window_dilations = {}, padding = {}",
-      hlo_array(window.sizes), hlo_array(window.stride), hlo_array(std::vector<int64_t>(x.sizes.size(), 1)), hlo_array(window.dilation),
-      hlo_pairs(window.padding));
+      hlo_array(window.sizes), hlo_array(window.stride), hlo_array(std::vector<int64_t>(x.sizes.size(), 1)),
+      hlo_array(window.dilation), hlo_pairs(window.padding));
   const Hlo scalar{"", x.dtype, {}};
   return generic("reduce_window", {x, initial}, {result}, attributes, {{{scalar, scalar}, combine_with(operation)}})[0];
 }

@@ -1,0 +1,118 @@
+#include "diptych/backward/optimizer_state.h"
+
+#include <fmt/ranges.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <array>
+#include <unordered_set>
+
+#include "diptych/backward/update_parameters.h"
+#include "diptych/base/error.h"
+
+namespace diptych::detail {
+namespace {
+
+namespace ag = torch::autograd;
+
+constexpr std::array kDtypes{at::kFloat, at::kDouble, at::kBFloat16, at::kHalf};
+
+}  // namespace
+
+OptimizerState::OptimizerState(torch::optim::Optimizer& optimizer) : optimizer_(optimizer), class_(class_of(optimizer)) {
+  const auto& groups = optimizer.param_groups();
+  for (size_t group = 0; group < groups.size(); ++group) {
+    group_options_.push_back(class_.options(groups[group].options()));
+    learning_rates_.push_back(groups[group].options().get_lr());
+    for (const at::Tensor& parameter : groups[group].params()) add_parameter(parameter, group);
+  }
+  std::unordered_set<const c10::TensorImpl*> seen;
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    DIPTYCH_CHECK(seen.insert(entries_[i].parameter.unsafeGetTensorImpl()).second,
+                  "[step] {} of the optimizer is listed twice, so a step would update it twice; list each tensor once",
+                  path_of(i));
+  }
+}
+
+void OptimizerState::add_parameter(const at::Tensor& parameter, size_t group) {
+  entries_.push_back({parameter, group, {}, kNoState});
+  check_parameter(parameter);
+  check_hooks(parameter);
+  read_state(entries_.back());
+}
+
+size_t OptimizerState::num_tensors(size_t index) const {
+  return num_states(class_.rule, group_options_[entries_[index].group]);
+}
+
+void OptimizerState::check_parameter(const at::Tensor& parameter) const {
+  DIPTYCH_CHECK(parameter.defined(), "[step] {} of the optimizer is an undefined tensor", newest_path());
+  const bool is_plain = parameter.layout() == at::kStrided && parameter.device().is_cpu() &&
+                        !parameter.is_inference() &&
+                        std::find(kDtypes.begin(), kDtypes.end(), parameter.scalar_type()) != kDtypes.end();
+  DIPTYCH_CHECK(is_plain,
+                "[step] {} of the optimizer is {} of layout {} on {}, expected a strided floating-point CPU tensor "
+                "that is not an inference tensor; call backward() and the optimizer's own step()",
+                newest_path(), c10::toString(parameter.scalar_type()), c10::str(parameter.layout()),
+                parameter.device().str());
+}
+
+// Refuses hooks on accumulation, which would never be called: a captured step does not accumulate.
+void OptimizerState::check_hooks(const at::Tensor& parameter) const {
+  if (!parameter.requires_grad()) return;
+  const auto accumulation = ag::impl::try_get_grad_accumulator(parameter);
+  const bool is_hooked = ag::impl::post_acc_grad_hooks(parameter) != nullptr ||
+                         (accumulation && (!accumulation->pre_hooks().empty() || !accumulation->post_hooks().empty()));
+  DIPTYCH_CHECK(!is_hooked,
+                "[step] {} of the optimizer has hooks on the accumulation of its gradient, but a captured step does "
+                "not accumulate; hook the tensor (register_hook), or pass a GradientTransform",
+                newest_path());
+}
+
+void OptimizerState::read_state(Entry& entry) const {
+  const auto known = optimizer_.state().find(entry.parameter.unsafeGetTensorImpl());
+  if (known != optimizer_.state().end()) entry.steps = class_.steps(*known->second);
+  if (entry.steps == kNoState) return;
+  const at::Tensor& parameter = entry.parameter;
+  entry.tensors = class_.tensors(*known->second);
+  entry.tensors.resize(num_states(class_.rule, group_options_[entry.group]));
+  for (size_t k = 0; k < entry.tensors.size(); ++k) {
+    const at::Tensor& tensor = entry.tensors[k];
+    DIPTYCH_CHECK(tensor.defined() && tensor.sizes() == parameter.sizes() && tensor.dtype() == parameter.dtype(),
+                  "[step] the optimizer's {} of {} is {}, expected {} of sizes {}; load the state of this model, or "
+                  "start with empty state if changed options keep other state",
+                  class_.state_names[k], newest_path(),
+                  tensor.defined() ? fmt::format("{} of sizes {}", c10::toString(tensor.scalar_type()), tensor.sizes())
+                                   : "undefined",
+                  c10::toString(parameter.scalar_type()), parameter.sizes());
+  }
+}
+
+std::string OptimizerState::path_of(size_t index) const {
+  const size_t group = entries_[index].group;
+  size_t first = index;
+  while (first > 0 && entries_[first - 1].group == group) --first;
+  return fmt::format("parameter {} of group {}", index - first, group);
+}
+
+std::string OptimizerState::key() const {
+  std::vector<size_t> counts(group_options_.size());
+  for (const Entry& entry : entries_) ++counts[entry.group];
+  const auto& names = option_names(class_.rule);
+  std::string key(class_.rule);
+  for (size_t group = 0; group < group_options_.size(); ++group) {
+    key += fmt::format(" [{} parameters", counts[group]);
+    for (size_t i = 0; i < names.size(); ++i) key += fmt::format(", {}={}", names[i], group_options_[group][i]);
+    key += "]";
+  }
+  return key;
+}
+
+void OptimizerState::store(size_t index, int64_t steps, const std::vector<at::Tensor>* tensors) const {
+  auto& state = optimizer_.state()[entries_[index].parameter.unsafeGetTensorImpl()];
+  if (tensors != nullptr) state = class_.make(*tensors);
+  class_.set_steps(*state, steps);
+}
+
+}  // namespace diptych::detail

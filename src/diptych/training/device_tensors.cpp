@@ -1,0 +1,59 @@
+#include "diptych/training/device_tensors.h"
+
+#include <ATen/ops/zeros_like.h>
+
+#include "diptych/base/error.h"
+
+namespace diptych::detail {
+namespace {
+
+int64_t version_of(const at::Tensor& tensor) {
+  return tensor.defined() ? static_cast<int64_t>(tensor.unsafeGetTensorImpl()->version_counter().current_version())
+                          : -1;
+}
+
+}  // namespace
+
+std::shared_ptr<ShardedBuffer> DeviceTensors::buffer_of(size_t part, const std::string& name, const at::Tensor& owner,
+                                                        const at::Tensor& host, const Send& send) {
+  Entry& entry = entries_[{owner.unsafeGetTensorImpl(), part}];
+  const bool is_same = entry.buffer != nullptr && entry.host.is_same(host) && entry.version == version_of(host);
+  DIPTYCH_CHECK(is_same || !entry.is_ahead,
+                "[step] '{}' was changed on the host after a step that has left a newer value on the device; call "
+                "sync() before you change it",
+                name);
+  DIPTYCH_CHECK(!entry.is_ahead || !entry.buffer->is_donated(),
+                "[step] the value of '{}' was lost when a step failed; make a new step from a checkpoint", name);
+  if (is_same && !entry.buffer->is_donated()) return entry.buffer;
+  entry.buffer = send(host.defined() ? host : at::zeros_like(owner));
+  entry.name = name;
+  entry.owner = owner;
+  entry.host = host;
+  entry.version = version_of(host);
+  return entry.buffer;
+}
+
+void DeviceTensors::set(const Key& key, std::shared_ptr<ShardedBuffer> buffer) {
+  Entry& entry = entries_.at(key);
+  entry.buffer = std::move(buffer);
+  entry.is_ahead = true;
+}
+
+bool DeviceTensors::is_ahead(const Key& key) const {
+  const auto found = entries_.find(key);
+  return found != entries_.end() && found->second.is_ahead;
+}
+
+void DeviceTensors::sync(const std::function<at::Tensor(const Key& key, const Entry& entry)>& place) {
+  for (auto& [key, entry] : entries_) {
+    if (!entry.is_ahead) continue;
+    if (!entry.host.defined()) entry.host = place(key, entry);
+    entry.buffer->copy_to(entry.host.detach());
+    // The copy goes past autograd, which has to know that the values are others.
+    entry.host.unsafeGetTensorImpl()->bump_version();
+    entry.version = version_of(entry.host);
+    entry.is_ahead = false;
+  }
+}
+
+}  // namespace diptych::detail

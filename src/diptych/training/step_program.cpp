@@ -1,0 +1,110 @@
+#include "diptych/training/step_program.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "diptych/backends/xla/lower_body.h"
+#include "diptych/base/error.h"
+#include "diptych/base/switches.h"
+#include "diptych/graph/print.h"
+
+namespace diptych::detail {
+namespace {
+
+void check_lowered(const Graph& graph) {
+  constexpr size_t kMost = 5;
+  std::vector<std::string> refused;
+  for (const Node& node : graph.nodes()) {
+    if (!is_lowered(graph, node)) refused.push_back(node_line(graph, node));
+  }
+  const size_t count = refused.size();
+  refused.resize(std::min(count, kMost));
+  DIPTYCH_CHECK(count == 0,
+                "[step] {} nodes of the step have no lowering to XLA, and a step on a device is one program: {}; leave "
+                "them out, or use aot_function with backend 'xla' and diptych::capture_step, which run them on the "
+                "host",
+                count, fmt::join(refused, "; "));
+}
+
+// Splits a state's first dimension that is whole and that the axis's size divides.
+void split_further(xla::Sharding& sharding, const xla::Mesh& mesh, const std::string& axis,
+                   const std::vector<int64_t>& sizes) {
+  if (axis.empty() || std::find(sharding.begin(), sharding.end(), axis) != sharding.end()) return;
+  const auto found = std::find(mesh.names.begin(), mesh.names.end(), axis);
+  DIPTYCH_CHECK(found != mesh.names.end(), "[step] optimizer_axis is '{}', which the mesh does not have; its axes are {}",
+                axis, fmt::join(mesh.names, ", "));
+  const int64_t parts = mesh.sizes[found - mesh.names.begin()];
+  for (size_t dim = 0; dim < sizes.size(); ++dim) {
+    if (!sharding[dim].empty() || sizes[dim] == 0 || sizes[dim] % parts != 0) continue;
+    sharding[dim] = axis;
+    return;
+  }
+}
+
+xla::Sharding sharding_of(const StepGraph& step, size_t input, const xla::StepOptions& options) {
+  using Kind = StepInput::Kind;
+  const StepInput& slot = step.inputs[input];
+  const auto sizes = step.graph.meta(step.graph.inputs()[input]).size_hints();
+  if (slot.kind == Kind::kNumbers || slot.kind == Kind::kLearningRates) return xla::Sharding(sizes.size());
+  // A state is split as its parameter, whose name follows the state's own.
+  const bool is_state = slot.kind == Kind::kOptimizerState;
+  const std::string name = is_state ? slot.name.substr(slot.name.find('.') + 1) : slot.name;
+  auto sharding = xla::find_sharding(options.mesh, options.shardings, name, sizes);
+  if (is_state) split_further(sharding, options.mesh, options.optimizer_axis, sizes);
+  return sharding;
+}
+
+HloAttributes attributes_of(const StepGraph& step, const xla::StepOptions& options) {
+  HloAttributes attributes;
+  attributes.mesh = options.mesh;
+  const bool is_split = !options.mesh.names.empty();
+  for (size_t i = 0; is_split && i < step.inputs.size(); ++i)
+    attributes.inputs.push_back(sharding_of(step, i, options));
+  attributes.outputs.resize(is_split ? step.outputs.size() : 0);
+  for (size_t i = 0; i < step.outputs.size(); ++i) {
+    const auto& [kind, index] = step.outputs[i];
+    if (kind != StepOutput::Kind::kNewValue) continue;
+    attributes.donated.push_back({index, i});
+    if (is_split) attributes.outputs[i] = attributes.inputs[index];
+  }
+  return attributes;
+}
+
+}  // namespace
+
+StepProgram::StepProgram(StepGraph step, const xla::StepOptions& options, std::shared_ptr<const PjrtClient> client)
+    : step_(std::move(step)), mesh_(options.mesh), client_(std::move(client)) {
+  check_lowered(step_.graph);
+  step_.graph = in_lowered_operators(step_.graph);
+  module_ = lower_graph(step_.graph, attributes_of(step_, options));
+  log(Log::kGraphs, "xla: step '{}':\n{}", options.name, module_.text);
+  program_ = std::make_unique<const ShardedProgram>(client_, module_, mesh_);
+  module_.text.clear();
+  for (const HloSlot& slot : module_.constants)
+    constants_.push_back(send(step_.graph.constants()[slot.index], slot, /*is_kept=*/false));
+}
+
+StepProgram::Buffer StepProgram::send(const at::Tensor& tensor, const HloSlot& slot, bool is_kept) const {
+  const at::Tensor dense = tensor.detach().permute(slot.order).resolve_conj().resolve_neg().contiguous();
+  // What the caller may change while the program runs is copied.
+  const bool is_own = !dense.is_alias_of(tensor);
+  return is_own && !is_kept ? ShardedBuffer::from_tensor(client_, dense, mesh_, slot.sharding)
+                            : ShardedBuffer::copy_from(client_, dense, mesh_, slot.sharding);
+}
+
+std::vector<StepProgram::Buffer> StepProgram::run(const Source& source) const {
+  std::vector<Buffer> arguments;
+  for (const HloSlot& slot : module_.inputs) {
+    const StepInput& input = step_.inputs[slot.index];
+    const bool is_kept = input.kind == StepInput::Kind::kKept || input.kind == StepInput::Kind::kOptimizerState;
+    arguments.push_back(source(input, [&](const at::Tensor& tensor) { return send(tensor, slot, is_kept); }));
+  }
+  arguments.insert(arguments.end(), constants_.begin(), constants_.end());
+  auto results = program_->run(arguments);
+  DIPTYCH_ASSERT(results.size() == step_.outputs.size(), "a step has {} outputs, its program {}", step_.outputs.size(),
+                 results.size());
+  return results;
+}
+
+}  // namespace diptych::detail

@@ -1,0 +1,39 @@
+// A captured step, compiled.
+#pragma once
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "diptych/backends/xla/sharded_program.h"
+#include "diptych/training/step_graph.h"
+
+namespace diptych::detail {
+
+/// A step's graph as an XLA program that takes the memory of what it changes.
+class StepProgram {
+ public:
+  using Buffer = std::shared_ptr<ShardedBuffer>;
+  /// Returns the buffer of an input of the step; `send` sends a tensor as the program takes it there.
+  using Source = std::function<Buffer(const StepInput& input, const std::function<Buffer(const at::Tensor&)>& send)>;
+
+  /// Errors: UserError names nodes that XLA can't take, and what lower_graph() and the plugin refuse.
+  StepProgram(StepGraph step, const xla::StepOptions& options, std::shared_ptr<const PjrtClient> client);
+
+  /// Runs the step: one buffer for each output of the step's graph, in order.
+  std::vector<Buffer> run(const Source& source) const;
+  const StepGraph& step() const { return step_; }
+  /// The dimensions of an output from the slowest to the fastest in its buffer.
+  const std::vector<int64_t>& order_of(size_t output) const { return module_.outputs[output].order; }
+
+ private:
+  Buffer send(const at::Tensor& tensor, const HloSlot& slot, bool is_kept) const;
+
+  StepGraph step_;
+  xla::Mesh mesh_;
+  std::shared_ptr<const PjrtClient> client_;
+  HloModule module_;
+  std::unique_ptr<const ShardedProgram> program_;
+  std::vector<Buffer> constants_;
+};
+
+}  // namespace diptych::detail
