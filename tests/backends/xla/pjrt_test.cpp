@@ -1,6 +1,8 @@
 // Programs and buffers of a PJRT plugin, below any graph: donation, transfers, errors, several threads, the cache.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -203,6 +205,27 @@ TEST_F(PjrtErrors, InputsThatTheProgramWasNotCompiledFor) {
         (void)program.run({ones(), PjrtBuffer::copy_from(client, at::ones({3}))});
       },
       "[xla] running a program failed");
+}
+
+TEST_F(PjrtErrors, AForkedProcess) {
+  const PjrtProgram program(client, sum_module());
+  const auto a = ones();
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    alarm(60);  // what is not refused would hang
+    const std::string words = "forked after XLA was started";
+    expect_error([&] { (void)program.run({a, a}); }, words);
+    expect_error([&] { (void)values(a); }, words);
+    expect_error([&] { (void)ones(); }, words);
+    expect_error([&] { (void)PjrtProgram(client, sum_module()); }, words);
+    expect_error([&] { (void)PjrtClient::shared(); }, words);
+    _exit(HasFailure() ? 1 : 0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  EXPECT_TRUE(at::equal(values(program.run({a, a}).at(0)), at::full({1024}, 2.0)));
 }
 
 TEST_F(PjrtErrors, TensorsOfAnotherKind) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <numeric>
 
 #include "diptych/backends/xla/lowering.h"
@@ -25,7 +26,7 @@ std::vector<int64_t> memory_order(const TensorMeta& meta) {
 }
 
 HloSlot slot_of(const TensorMeta& meta, size_t index) {
-  return {index, meta.dtype, meta.size_hints(), memory_order(meta), meta.stride_hints()};
+  return {index, meta.dtype, meta.size_hints(), memory_order(meta), meta.stride_hints(), {}};
 }
 
 std::vector<int64_t> in_memory(const HloSlot& slot) {
@@ -40,39 +41,106 @@ std::vector<int64_t> inverse(const std::vector<int64_t>& order) {
   return positions;
 }
 
+// The attributes of parameters and results, as MLIR writes them.
+std::string mesh_text(const xla::Mesh& mesh) {
+  if (mesh.num_devices() == 1) return {};
+  std::vector<std::string> axes;
+  for (size_t i = 0; i < mesh.names.size(); ++i) axes.push_back(fmt::format("\"{}\"={}", mesh.names[i], mesh.sizes[i]));
+  return fmt::format("  sdy.mesh @mesh = <[{}]>\n", fmt::join(axes, ", "));
+}
+
+std::string sharding_text(const xla::Sharding& sharding) {
+  std::vector<std::string> axes;
+  for (const std::string& axis : sharding) axes.push_back(axis.empty() ? "{}" : fmt::format("{{\"{}\"}}", axis));
+  return fmt::format("sdy.sharding = #sdy.sharding<@mesh, [{}]>", fmt::join(axes, ", "));
+}
+
+std::string attribute_text(const HloSlot& slot, const xla::Mesh& mesh, const std::map<size_t, size_t>& aliases = {},
+                           size_t parameter = 0) {
+  std::vector<std::string> attributes;
+  if (mesh.num_devices() > 1) attributes.push_back(sharding_text(slot.sharding));
+  if (const auto alias = aliases.find(parameter); alias != aliases.end()) {
+    attributes.push_back(fmt::format("tf.aliasing_output = {} : i32", alias->second));
+  }
+  return attributes.empty() ? "" : fmt::format(" {{{}}}", fmt::join(attributes, ", "));
+}
+
+// Each parameter whose memory a result takes, with that result.
+std::map<size_t, size_t> find_aliases(const HloAttributes& attributes, const HloModule& module) {
+  std::map<size_t, size_t> aliases;
+  const auto position = [](const std::vector<HloSlot>& slots, size_t index) -> size_t {
+    return std::find_if(slots.begin(), slots.end(), [&](const HloSlot& slot) { return slot.index == index; }) -
+           slots.begin();
+  };
+  for (const auto& [input, output] : attributes.donated) {
+    const size_t from = position(module.inputs, input), to = position(module.outputs, output);
+    if (from == module.inputs.size() || to == module.outputs.size()) continue;
+    const HloSlot &old_slot = module.inputs[from], &new_slot = module.outputs[to];
+    const bool fits = old_slot.dtype == new_slot.dtype && in_memory(old_slot) == in_memory(new_slot) &&
+                      old_slot.sharding == new_slot.sharding;
+    if (fits) aliases.emplace(from, to);
+  }
+  return aliases;
+}
+
 class GraphLowering {
  public:
-  explicit GraphLowering(const Graph& graph) : graph_(graph), values_(graph.num_values()) {}
+  GraphLowering(const Graph& graph, const HloAttributes& attributes)
+      : graph_(graph), attributes_(attributes), values_(graph.num_values()) {}
 
   HloModule lower() {
     mark_read();
-    for (size_t i = 0; i < graph_.inputs().size(); ++i) add_parameter(graph_.inputs()[i], i, module_.inputs);
+    for (size_t i = 0; i < graph_.inputs().size(); ++i)
+      add_parameter(graph_.inputs()[i], i, attributes_.inputs, module_.inputs);
     for (size_t id = 0; id < graph_.num_values(); ++id) {
       const Value value{static_cast<int32_t>(id)};
       const ValueInfo& info = graph_.info(value);
-      if (info.kind == ValueInfo::Kind::kConstant) add_parameter(value, info.index, module_.constants);
+      if (info.kind == ValueInfo::Kind::kConstant) add_parameter(value, info.index, {}, module_.constants);
     }
     for (size_t i = 0; i < graph_.nodes().size(); ++i) lower(graph_.nodes()[i], i);
     write_results();
-    std::vector<std::string> parameters, results;
-    for (const Hlo& parameter : parameters_)
-      parameters.push_back(fmt::format("{}: {}", parameter.name, hlo_type(parameter)));
-    for (const HloSlot& output : module_.outputs) results.push_back(hlo_type(output.dtype, in_memory(output)));
-    module_.text = fmt::format("module @\"{}\" {{\n  func.func public @main({}) -> ({}) {{\n{}  }}\n}}\n",
-                               graph_.name(), fmt::join(parameters, ", "), fmt::join(results, ", "), writer_.text());
+    write_module();
     return std::move(module_);
   }
 
  private:
+  void write_module() {
+    const auto aliases = find_aliases(attributes_, module_);
+    std::vector<std::string> parameters, results;
+    for (size_t i = 0; i < parameters_.size(); ++i) {
+      const bool is_input = i < module_.inputs.size();
+      const HloSlot& slot = is_input ? module_.inputs[i] : module_.constants[i - module_.inputs.size()];
+      if (aliases.count(i) != 0) module_.donated.push_back(i);
+      parameters.push_back(fmt::format("{}: {}{}", parameters_[i].name, hlo_type(parameters_[i]),
+                                       attribute_text(slot, attributes_.mesh, aliases, i)));
+    }
+    for (const HloSlot& output : module_.outputs) {
+      results.push_back(hlo_type(output.dtype, in_memory(output)) + attribute_text(output, attributes_.mesh));
+    }
+    module_.text =
+        fmt::format("module @\"{}\" {{\n{}  func.func public @main({}) -> ({}) {{\n{}  }}\n}}\n", graph_.name(),
+                    mesh_text(attributes_.mesh), fmt::join(parameters, ", "), fmt::join(results, ", "), writer_.text());
+  }
+
   void mark_read() {
     is_read_.assign(graph_.num_values(), false);
     for (const Node& node : graph_.nodes())
       for_each_operand_value(node, [&](Value value) { is_read_[value.id] = true; });
   }
 
-  void add_parameter(Value value, size_t index, std::vector<HloSlot>& slots) {
+  // Says how a tensor is split, with its dimensions in the order of memory.
+  HloSlot place(HloSlot slot, const std::vector<xla::Sharding>& shardings, const std::string& name) const {
+    const auto complete = xla::complete_sharding(
+        attributes_.mesh, slot.index < shardings.size() ? shardings[slot.index] : xla::Sharding(),
+        fmt::format("{} of graph '{}'", name, graph_.name()), slot.sizes);
+    for (const int64_t dim : slot.order) slot.sharding.push_back(complete[dim]);
+    return slot;
+  }
+
+  void add_parameter(Value value, size_t index, const std::vector<xla::Sharding>& shardings,
+                     std::vector<HloSlot>& slots) {
     if (!is_read_[value.id]) return;
-    const HloSlot slot = slot_of(graph_.meta(value), index);
+    const HloSlot slot = place(slot_of(graph_.meta(value), index), shardings, fmt::format("input {}", index));
     parameters_.push_back(HloWriter::argument(parameters_.size(), slot.dtype, in_memory(slot)));
     values_[value.id] = writer_.transpose(parameters_.back(), inverse(slot.order));
     slots.push_back(slot);
@@ -88,7 +156,7 @@ class GraphLowering {
     for (size_t i = 0; i < graph_.outputs().size(); ++i) {
       const Value value = graph_.outputs()[i];
       if (!value || graph_.info(value).kind != ValueInfo::Kind::kNode) continue;
-      const HloSlot slot = slot_of(graph_.meta(value), i);
+      const HloSlot slot = place(slot_of(graph_.meta(value), i), attributes_.outputs, fmt::format("output {}", i));
       results.push_back(writer_.transpose(values_[value.id], slot.order));
       module_.outputs.push_back(slot);
     }
@@ -96,6 +164,7 @@ class GraphLowering {
   }
 
   const Graph& graph_;
+  const HloAttributes& attributes_;
   HloWriter writer_;
   HloModule module_;
   std::vector<Hlo> values_;
@@ -105,6 +174,8 @@ class GraphLowering {
 
 }  // namespace
 
-HloModule lower_graph(const Graph& graph) { return GraphLowering(graph).lower(); }
+HloModule lower_graph(const Graph& graph, const HloAttributes& attributes) {
+  return GraphLowering(graph, attributes).lower();
+}
 
 }  // namespace diptych::detail

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "diptych/backends/xla/mesh.h"
 #include "diptych/graph/graph.h"
 
 namespace diptych::detail {
@@ -16,6 +17,7 @@ struct HloSlot {
   std::vector<int64_t> sizes;  ///< of the tensor in the graph
   std::vector<int64_t> order;  ///< its dimensions from the slowest to the fastest in memory
   std::vector<int64_t> strides;
+  xla::Sharding sharding;  ///< of the module's tensor, whose dimensions are in the order of memory
 };
 
 /// A module whose function `main` takes the inputs of a graph that are read, then its constants that are read, and
@@ -23,10 +25,24 @@ struct HloSlot {
 struct HloModule {
   std::string text;
   std::vector<HloSlot> inputs, constants, outputs;
+  std::vector<size_t> donated;  ///< numbers of the parameters that results take the memory of
+};
+
+/// What a module says about its parameters and results besides their types. Positions are those of the graph.
+struct HloAttributes {
+  /// An input whose memory an output may take, as a parameter's that is updated. Pairs that cannot share memory, since
+  /// dtype, sizes, layout or sharding differ or one is not in the module, are passed over.
+  struct Donation {
+    size_t input, output;
+  };
+  std::vector<Donation> donated;
+  xla::Mesh mesh;  ///< without axes: one device
+  /// With a mesh: the shardings of inputs and outputs, from the first; those past the end are not split.
+  std::vector<xla::Sharding> inputs, outputs;
 };
 
 /// Lowers a graph. Requires: every node has a lowering, and no size is dynamic.
-/// Errors: UserError for a dtype that StableHLO does not have.
-HloModule lower_graph(const Graph& graph);
+/// Errors: UserError for a dtype that StableHLO does not have, and for a sharding that does not fit its tensor.
+HloModule lower_graph(const Graph& graph, const HloAttributes& attributes = {});
 
 }  // namespace diptych::detail

@@ -1,6 +1,7 @@
 #include "diptych/backends/xla/pjrt_api.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 
 #include <c10/core/CPUAllocator.h>
 
@@ -97,12 +98,16 @@ void PjrtApi::raise(PJRT_Error* error, std::string_view task) const {
   throw_user_error(fmt::format("[xla] {} failed: {}{}", task, text, remedy_of(code.code)));
 }
 
+int PjrtApi::count_forks() {
+  static const int registered = pthread_atfork(nullptr, nullptr, [] { forks_.fetch_add(1); });
+  DIPTYCH_ASSERT(registered == 0, "forks cannot be counted: error {}", registered);
+  return forks_.load();
+}
+
 void PjrtApi::check_process() const {
-  DIPTYCH_CHECK(
-      is_alive(),
-      "[xla] this process was forked after XLA was started in process {}, whose threads it lacks, so a program "
-      "would hang here; use the start method 'spawn', or fork before the first XLA program",
-      process_);
+  DIPTYCH_CHECK(is_alive(),
+                "[xla] this process was forked after XLA was started, whose threads it lacks, so a program would hang "
+                "here; use the start method 'spawn', or fork before the first XLA program");
 }
 
 void PjrtApi::drop(PJRT_Error* error) const noexcept {

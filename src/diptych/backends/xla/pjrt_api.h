@@ -1,8 +1,7 @@
 // The PJRT C API of one plugin: loading the shared library, and calling its functions so that errors are exceptions.
 // Source: OpenXLA, xla/pjrt/c/pjrt_c_api.h.
 #pragma once
-#include <unistd.h>
-
+#include <atomic>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -22,7 +21,7 @@ class PjrtApi {
 
   const PJRT_Api& table() const { return *table_; }
   /// Whether this process is the one that loaded the plugin. One that was forked from it lacks the plugin's threads.
-  bool is_alive() const { return process_ == getpid(); }
+  bool is_alive() const { return forks_before_ == forks_.load(std::memory_order_relaxed); }
   /// Errors: UserError in a process that was forked after the plugin was loaded, where its functions would hang.
   void check_process() const;
   const std::string& path() const { return path_; }
@@ -53,13 +52,18 @@ class PjrtApi {
   void await(PJRT_Event* event, std::string_view task) const;
 
  private:
-  PjrtApi(std::string path, const PJRT_Api* table) : path_(std::move(path)), table_(table), process_(getpid()) {}
+  PjrtApi(std::string path, const PJRT_Api* table)
+      : path_(std::move(path)), table_(table), forks_before_(count_forks()) {}
+  static int count_forks();
   [[noreturn]] void raise(PJRT_Error* error, std::string_view task) const;
   void drop(PJRT_Error* error) const noexcept;
 
   std::string path_;
   const PJRT_Api* table_;
-  pid_t process_;
+  // The forks between this process and the first one that counts them; asking for the process's number instead would be
+  // a system call for each transfer.
+  inline static std::atomic<int> forks_ = 0;
+  int forks_before_;
 };
 
 /// Destroys an object of the plugin's by the function of the table that is made for it. In a forked process it leaves

@@ -4,7 +4,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <map>
-#include <mutex>
 
 #include "diptych/base/error.h"
 
@@ -96,6 +95,10 @@ int PjrtClient::device_id(size_t index) const {
   args.device_description = get.device_description;
   api_.call(api_.table().PJRT_DeviceDescription_Id, args, "asking for a device's number");
   return args.id;
+}
+
+std::unique_lock<std::mutex> PjrtClient::lock_launch(size_t num_devices) const {
+  return num_devices > 1 ? std::unique_lock(launch_) : std::unique_lock<std::mutex>();
 }
 
 std::string PjrtClient::fingerprint() const {

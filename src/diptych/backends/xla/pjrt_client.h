@@ -1,6 +1,7 @@
 // The devices that a PJRT plugin opens in this process.
 #pragma once
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -31,6 +32,9 @@ class PjrtClient {
   int device_id(size_t index) const;
   /// "cpu", "cuda", "tpu".
   const std::string& platform() const { return platform_; }
+  /// Keeps other threads from launching on several devices until the lock is gone, so that all devices meet such
+  /// programs in one order: they wait for one another. A program of one device needs no lock.
+  std::unique_lock<std::mutex> lock_launch(size_t num_devices) const;
   /// Text that differs between clients whose compiled programs do: the plugin's file and versions, and the kind of its
   /// devices.
   std::string fingerprint() const;
@@ -40,6 +44,7 @@ class PjrtClient {
   PjrtClientHandle client_;
   std::string platform_;
   std::vector<PJRT_Device*> devices_;
+  mutable std::mutex launch_;
 };
 
 }  // namespace diptych::detail

@@ -42,6 +42,16 @@ size_t count_outputs(const PjrtApi& api, PJRT_LoadedExecutable* executable) {
   return args.num_outputs;
 }
 
+void check_not_donated(const PjrtProgram::Buffers& inputs) {
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    DIPTYCH_CHECK(
+        !inputs[i]->is_donated(),
+        "[xla] input {} of a program was donated to a program before, and holds no values any more; pass that "
+        "program's result",
+        i);
+  }
+}
+
 }  // namespace
 
 PjrtProgram::PjrtProgram(std::shared_ptr<const PjrtClient> client, std::string_view module, PjrtProgramOptions options)
@@ -57,36 +67,18 @@ PjrtProgram::PjrtProgram(std::shared_ptr<const PjrtClient> client, std::string_v
   num_outputs_ = count_outputs(client_->api(), executable_.get());
 }
 
-void PjrtProgram::check_inputs(const Buffers& inputs) const {
-  client_->api().check_process();
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    DIPTYCH_CHECK(
-        !inputs[i]->is_donated(),
-        "[xla] input {} of a program was donated to a program before, and holds no values any more; pass that "
-        "program's result",
-        i);
+std::vector<std::vector<PJRT_Buffer*>> PjrtProgram::execute(std::span<const Buffers> inputs,
+                                                            std::span<const int64_t> held) const {
+  std::vector<std::vector<PJRT_Buffer*>> arguments(inputs.size());
+  std::vector<std::vector<PJRT_Buffer*>> results(inputs.size(), std::vector<PJRT_Buffer*>(num_outputs_));
+  std::vector<PJRT_Buffer* const*> argument_lists;
+  std::vector<PJRT_Buffer**> result_lists;
+  for (size_t device = 0; device < inputs.size(); ++device) {
+    arguments[device].reserve(inputs[device].size());
+    for (const auto& input : inputs[device]) arguments[device].push_back(input->get());
+    argument_lists.push_back(arguments[device].data());
+    result_lists.push_back(results[device].data());
   }
-}
-
-// A tensor that lies over a buffer's memory would see the results that a program writes there.
-std::vector<int64_t> PjrtProgram::not_donatable(const Buffers& inputs, std::span<const size_t> kept) const {
-  std::vector<int64_t> numbers(kept.begin(), kept.end());
-  for (const size_t i : options_.donated) {
-    if (inputs.at(i)->is_lent_) numbers.push_back(static_cast<int64_t>(i));
-  }
-  return numbers;
-}
-
-PjrtProgram::Buffers PjrtProgram::run(const Buffers& inputs, std::span<const size_t> kept) const {
-  check_inputs(inputs);
-  const PjrtApi& api = client_->api();
-  std::vector<PJRT_Buffer*> arguments;
-  arguments.reserve(inputs.size());
-  for (const auto& input : inputs) arguments.push_back(input->get());
-  PJRT_Buffer* const* const argument_list = arguments.data();
-  std::vector<PJRT_Buffer*> results(num_outputs_, nullptr);
-  PJRT_Buffer** const result_list = results.data();
-  const std::vector<int64_t> held = not_donatable(inputs, kept);
   PJRT_ExecuteOptions options{};
   options.struct_size = sizeof(options);
   options.non_donatable_input_indices = held.data();
@@ -94,18 +86,44 @@ PjrtProgram::Buffers PjrtProgram::run(const Buffers& inputs, std::span<const siz
   PJRT_LoadedExecutable_Execute_Args args{};
   args.executable = executable_.get();
   args.options = &options;
-  args.argument_lists = &argument_list;
-  args.num_devices = 1;
-  args.num_args = arguments.size();
-  args.output_lists = &result_list;
-  api.call(api.table().PJRT_LoadedExecutable_Execute, args, "running a program");
-  Buffers outputs;
-  outputs.reserve(results.size());
-  for (PJRT_Buffer* const result : results) outputs.push_back(std::make_shared<PjrtBuffer>(client_, result));
-  for (const size_t i : options_.donated) {
-    if (std::find(kept.begin(), kept.end(), i) == kept.end()) inputs[i]->is_donated_ = true;
+  args.argument_lists = argument_lists.data();
+  args.num_devices = inputs.size();
+  args.num_args = arguments.front().size();
+  args.output_lists = result_lists.data();
+  const auto lock = client_->lock_launch(inputs.size());
+  client_->api().call(client_->api().table().PJRT_LoadedExecutable_Execute, args, "running a program");
+  return results;
+}
+
+std::vector<PjrtProgram::Buffers> PjrtProgram::run(std::span<const Buffers> inputs,
+                                                   std::span<const size_t> kept) const {
+  DIPTYCH_ASSERT(inputs.size() == options_.devices.size(), "{} lists of inputs for {} devices", inputs.size(),
+                 options_.devices.size());
+  client_->api().check_process();
+  std::vector<int64_t> held(kept.begin(), kept.end());
+  for (const Buffers& of_device : inputs) {
+    check_not_donated(of_device);
+    // A tensor that lies over a buffer's memory would see the results that a program writes there.
+    for (const size_t i : options_.donated) {
+      if (i < of_device.size() && of_device[i]->is_lent_) held.push_back(static_cast<int64_t>(i));
+    }
+  }
+  const auto results = execute(inputs, held);
+  std::vector<Buffers> outputs(results.size());
+  for (size_t device = 0; device < results.size(); ++device) {
+    outputs[device].reserve(num_outputs_);
+    for (PJRT_Buffer* const result : results[device]) {
+      outputs[device].push_back(std::make_shared<PjrtBuffer>(client_, result));
+    }
+    for (const size_t i : options_.donated) {
+      if (std::find(kept.begin(), kept.end(), i) == kept.end()) inputs[device][i]->is_donated_ = true;
+    }
   }
   return outputs;
+}
+
+PjrtProgram::Buffers PjrtProgram::run(const Buffers& inputs, std::span<const size_t> kept) const {
+  return std::move(run(std::span(&inputs, 1), kept).front());
 }
 
 }  // namespace diptych::detail

@@ -33,10 +33,11 @@ class PjrtProgram {
   /// Errors: UserError holds the plugin's text, or the number of an input that has been donated before. An input that
   /// is donated is lost if the run fails.
   Buffers run(const Buffers& inputs, std::span<const size_t> kept = {}) const;
+  /// The same on all of the program's devices: a list of inputs for each, which lie there, and a list of results.
+  std::vector<Buffers> run(std::span<const Buffers> inputs, std::span<const size_t> kept = {}) const;
 
  private:
-  void check_inputs(const Buffers& inputs) const;
-  std::vector<int64_t> not_donatable(const Buffers& inputs, std::span<const size_t> kept) const;
+  std::vector<std::vector<PJRT_Buffer*>> execute(std::span<const Buffers> inputs, std::span<const int64_t> held) const;
 
   std::shared_ptr<const PjrtClient> client_;
   PjrtProgramOptions options_;

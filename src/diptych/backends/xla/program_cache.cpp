@@ -33,14 +33,14 @@ std::string entry_text(std::string_view key, std::string_view program) {
   return fmt::format("{}{:016x}{}", kMagic, checksum(rest), rest);
 }
 
-// Returns the program in an entry's text. Errors: UserError says what is wrong with it.
-std::string_view program_in(std::string_view text, std::string_view key) {
-  const size_t header = kMagic.size() + 16;
-  DIPTYCH_CHECK(text.size() >= header + 16 && text.starts_with(kMagic), "it is not an entry");
-  const std::string_view rest = text.substr(header);
-  DIPTYCH_CHECK(fmt::format("{:016x}", checksum(rest)) == text.substr(kMagic.size(), 16), "its checksum is wrong");
-  DIPTYCH_CHECK(rest.starts_with(fmt::format("{:016x}{}", key.size(), key)), "it belongs to another program");
-  return rest.substr(16 + key.size());
+constexpr size_t kHeader = kMagic.size() + 16;
+
+// Returns what is wrong with an entry's text, or nothing.
+std::string_view find_fault(std::string_view text, std::string_view key) {
+  if (text.size() < kHeader + 16 || !text.starts_with(kMagic)) return "it is not an entry";
+  const std::string_view rest = text.substr(kHeader);
+  if (fmt::format("{:016x}", checksum(rest)) != text.substr(kMagic.size(), 16)) return "its checksum is wrong";
+  return rest.starts_with(fmt::format("{:016x}{}", key.size(), key)) ? "" : "it belongs to another program";
 }
 
 std::string read_file(const std::filesystem::path& path) {
@@ -70,19 +70,23 @@ PjrtLoadedExecutableHandle ProgramCache::load() const {
   std::error_code ignored;
   if (path_.empty() || !std::filesystem::exists(path_, ignored)) return {nullptr, {&api}};
   const std::string text = read_file(path_);
-  try {
-    const std::string_view program = program_in(text, key_);
+  std::string fault(find_fault(text, key_));
+  if (fault.empty()) {
+    const std::string_view program = std::string_view(text).substr(kHeader + 16 + key_.size());
     PJRT_Executable_DeserializeAndLoad_Args args{};
     args.client = client_.get();
     args.serialized_executable = program.data();
     args.serialized_executable_size = program.size();
-    api.call(api.table().PJRT_Executable_DeserializeAndLoad, args, "loading a compiled program");
-    log(Log::kCache, "xla: a program was read from '{}'", path_.string());
-    return {args.loaded_executable, {&api}};
-  } catch (const UserError& error) {
-    log(Log::kCache, "xla: '{}' is of no use and is compiled again: {}", path_.string(), error.what());
-    return {nullptr, {&api}};
+    try {
+      api.call(api.table().PJRT_Executable_DeserializeAndLoad, args, "loading a compiled program");
+      log(Log::kCache, "xla: a program was read from '{}'", path_.string());
+      return {args.loaded_executable, {&api}};
+    } catch (const UserError& error) {
+      fault = error.what();
+    }
   }
+  log(Log::kCache, "xla: '{}' is of no use and is compiled again: {}", path_.string(), fault);
+  return {nullptr, {&api}};
 }
 
 std::string ProgramCache::serialize(PJRT_LoadedExecutable* executable) const {
@@ -105,14 +109,17 @@ void ProgramCache::store(PJRT_LoadedExecutable* executable) const {
     std::ofstream file(temporary, std::ios::binary);
     file << entry_text(key_, serialize(executable));
     file.close();
-    DIPTYCH_CHECK(file.good(), "'{}' cannot be written", temporary.string());
-    std::filesystem::rename(temporary, path_);
-    log(Log::kCache, "xla: a program was written to '{}'", path_.string());
+    if (file.good()) {
+      std::filesystem::rename(temporary, path_);
+      log(Log::kCache, "xla: a program was written to '{}'", path_.string());
+      return;
+    }
+    log(Log::kCache, "xla: '{}' was not written: the folder is full or read-only", path_.string());
   } catch (const std::exception& error) {
-    std::error_code ignored;
-    std::filesystem::remove(temporary, ignored);
     log(Log::kCache, "xla: '{}' was not written: {}", path_.string(), error.what());
   }
+  std::error_code ignored;
+  std::filesystem::remove(temporary, ignored);
 }
 
 }  // namespace diptych::detail
