@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "diptych/backends/xla/lowering.h"
+#include "diptych/backends/xla/recomputation_barriers.h"
 
 namespace diptych::detail {
 namespace {
@@ -42,7 +43,8 @@ std::vector<int64_t> inverse(const std::vector<int64_t>& order) {
 
 class GraphLowering {
  public:
-  explicit GraphLowering(const Graph& graph) : graph_(graph), values_(graph.num_values()) {}
+  GraphLowering(const Graph& graph, HloForm form)
+      : graph_(graph), form_(form), barriers_(graph), values_(graph.num_values()) {}
 
   HloModule lower() {
     mark_read();
@@ -55,8 +57,7 @@ class GraphLowering {
     for (size_t i = 0; i < graph_.nodes().size(); ++i) lower(graph_.nodes()[i], i);
     write_results();
     std::vector<std::string> parameters, results;
-    for (const Hlo& parameter : parameters_)
-      parameters.push_back(fmt::format("{}: {}", parameter.name, hlo_type(parameter)));
+    for (size_t i = 0; i < parameters_.size(); ++i) parameters.push_back(declaration_of(i));
     for (const HloSlot& output : module_.outputs) results.push_back(hlo_type(output.dtype, in_memory(output)));
     module_.text = fmt::format("module @\"{}\" {{\n  func.func public @main({}) -> ({}) {{\n{}  }}\n}}\n",
                                graph_.name(), fmt::join(parameters, ", "), fmt::join(results, ", "), writer_.text());
@@ -71,16 +72,35 @@ class GraphLowering {
   }
 
   void add_parameter(Value value, size_t index, std::vector<HloSlot>& slots) {
-    if (!is_read_[value.id]) return;
-    const HloSlot slot = slot_of(graph_.meta(value), index);
+    if (form_ == HloForm::kInMemory && !is_read_[value.id]) return;
+    const HloSlot slot = slot_for(value, index);
     parameters_.push_back(HloWriter::argument(parameters_.size(), slot.dtype, in_memory(slot)));
     values_[value.id] = writer_.transpose(parameters_.back(), inverse(slot.order));
     slots.push_back(slot);
   }
 
+  HloSlot slot_for(Value value, size_t index) const {
+    HloSlot slot = slot_of(graph_.meta(value), index);
+    if (form_ == HloForm::kComplete) std::iota(slot.order.begin(), slot.order.end(), 0);
+    return slot;
+  }
+
+  // "%arg1: tensor<2xf32> {tf.aliasing_output = 1 : i32}": the result may take the memory of the parameter, which its
+  // caller then gives away. This is the attribute that JAX writes for donated arguments.
+  std::string declaration_of(size_t index) const {
+    std::string text = fmt::format("{}: {}", parameters_[index].name, hlo_type(parameters_[index]));
+    if (form_ == HloForm::kInMemory || index >= graph_.inputs().size()) return text;
+    for (size_t i = 0; i < module_.outputs.size(); ++i) {
+      const Slot& output = graph_.output_slots()[module_.outputs[i].index];
+      const bool is_new_value = output.kind == SlotKind::kMutated && output.path == graph_.input_slots()[index].path;
+      if (is_new_value) text += fmt::format(" {{tf.aliasing_output = {} : i32}}", i);
+    }
+    return text;
+  }
+
   void lower(const Node& node, size_t index) {
     writer_.set_location(fmt::format("node {} {}", index, node.op.name()));
-    auto results = lower_node(writer_, graph_, node, values_);
+    auto results = barriers_.lower(writer_, index, values_);
     for (size_t i = 0; i < results.size(); ++i) {
       if (node.outputs[i]) values_[node.outputs[i].id] = std::move(results[i]);
     }
@@ -90,8 +110,9 @@ class GraphLowering {
     std::vector<Hlo> results;
     for (size_t i = 0; i < graph_.outputs().size(); ++i) {
       const Value value = graph_.outputs()[i];
-      if (!value || graph_.info(value).kind != ValueInfo::Kind::kNode) continue;
-      const HloSlot slot = slot_of(graph_.meta(value), i);
+      if (!value) continue;
+      if (form_ == HloForm::kInMemory && graph_.info(value).kind != ValueInfo::Kind::kNode) continue;
+      const HloSlot slot = slot_for(value, i);
       results.push_back(writer_.transpose(values_[value.id], slot.order));
       module_.outputs.push_back(slot);
     }
@@ -99,6 +120,8 @@ class GraphLowering {
   }
 
   const Graph& graph_;
+  HloForm form_;
+  RecomputationBarriers barriers_;
   HloWriter writer_;
   HloModule module_;
   std::vector<Hlo> values_;
@@ -108,6 +131,6 @@ class GraphLowering {
 
 }  // namespace
 
-HloModule lower_graph(const Graph& graph) { return GraphLowering(graph).lower(); }
+HloModule lower_graph(const Graph& graph, HloForm form) { return GraphLowering(graph, form).lower(); }
 
 }  // namespace diptych::detail
