@@ -3,13 +3,13 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup train test wheel docs debug threads bench fuzz format tidy lint clean
+.PHONY: help setup train test wheel docs debug threads bench check-jax fuzz format tidy lint clean
 
 JOBS ?= $(shell tools/jobs.sh)
 ARGS ?=
 
 help: ## Show this list
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | while IFS=$$'\t' read -r name text; do printf '  make %-8s %s\n' "$$name" "$$text"; done
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS=$$'\t' read -r name text; do printf '  make %-9s %s\n' "$$name" "$$text"; done
 
 setup: ## Install system packages (Debian 12 or 13, Ubuntu 24.04) and make .venv with torch
 	@tools/setup.sh
@@ -37,6 +37,13 @@ threads: setup ## Build and run the tests with several threads under the thread 
 
 bench: setup ## Run our benchmarks and the peers beside them: make bench ARGS="'call/*' --rounds 9"
 	@benchmarks/run.sh $(ARGS)
+
+check-jax: setup ## Have JAX load, run and compare what export_stablehlo writes (installs JAX, 600 MB)
+	@tools/build.sh ci $(JOBS) diptych_python
+	@benchmarks/setup.sh
+	@rm -rf out/check-jax
+	@PYTHONPATH=build/ci/python .venv/bin/python tests/python/exports/export.py out/check-jax
+	@.venv-bench/bin/python tests/python/exports/check_in_jax.py out/check-jax
 
 fuzz: setup ## Run 20,000 random programs against eager, in C++ and in Python: make fuzz ARGS="--programs 1000 --seed 7"
 	@tools/build.sh ci $(JOBS) fuzz_programs diptych_python

@@ -27,6 +27,7 @@ from ._core import (
     Scope as scope,
     Signature,
     SlotInfo,
+    StableHlo,
     TensorMeta,
     UserError,
     Value,
@@ -52,7 +53,7 @@ from ._core import (
     while_loop,
 )
 from . import _display, backward_capture, fx
-from ._files import load, save
+from ._files import export_stablehlo, load, save
 from ._functions import (
     AotModule,
     aot_function,

@@ -6,6 +6,7 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include "bindings.h"
+#include "diptych/compile/stablehlo.h"
 #include "diptych/graph/html.h"
 #include "diptych/graph/identical.h"
 #include "diptych/graph/names.h"
@@ -194,6 +195,10 @@ void bind_graph(py::module_& module) {
       .def("table", &Graph::table, "One row per node in aligned columns.")
       .def(
           "html", [](const Graph& graph) { return html(graph, graph.name()); }, "One HTML page that draws the graph.")
+      .def("stablehlo", py::overload_cast<const Graph&>(&stablehlo), R"(Its StableHLO module, as text.
+
+main takes one tensor per input slot, then the constants, and returns one per output slot that is not empty. Errors:
+UserError names a node without a lowering or that draws random numbers, and a dtype or size that no module holds.)")
       .def("verify", &verify, "Raises InternalError if the graph is inconsistent.")
       .def("__str__", &Graph::code)
       .def("__repr__",

@@ -2,6 +2,7 @@
 
 #include "bindings.h"
 #include "diptych/pair/pair_call.h"
+#include "diptych/pair/pair_stablehlo.h"
 #include "function.h"
 #include "host_watch.h"
 #include "tensors.h"
@@ -22,6 +23,9 @@ Pair capture_python(const AotOptions& options, const py::object& function, const
 }  // namespace
 
 void bind_pair(py::module_& module) {
+  py::class_<StableHlo>(module, "StableHlo", "The two graphs of a pair as StableHLO modules: texts.")
+      .def_readonly("forward", &StableHlo::forward, "The forward graph's module.")
+      .def_readonly("backward", &StableHlo::backward, "The backward graph's module.");
   py::class_<Pair>(module, "Pair", R"(The forward and the backward graph of a function.
 
 forward: (arguments, free variables) -> (outputs, new values of mutated inputs, residuals).
@@ -51,6 +55,8 @@ Returns (outputs, residuals).)")
       .def("html", &Pair::html, "One page that draws the pair; needs no network.")
       .def("explain", &Pair::explain,
            "The residuals, with their bytes, the nodes that make them and the nodes that use them.")
+      .def("stablehlo", py::overload_cast<const Pair&>(&stablehlo),
+           "Both graphs as StableHLO modules. Errors: UserError as Graph.stablehlo().")
       .def("__str__", &Pair::code);
   module.def("capture_with", &capture_python,
              "Captures function(*args, **kwargs) and returns its Pair. No kernel runs, and no argument changes.");

@@ -4,9 +4,11 @@
 #include "diptych/backends/checked_executable.h"
 #include "diptych/backends/fallback.h"
 #include "diptych/backends/interpreter/interpreter_backend.h"
+#include "diptych/backends/xla/export_graph.h"
 #include "diptych/backends/xla/xla_backend.h"
 #include "diptych/base/error.h"
 #include "diptych/compile/backends.h"
+#include "diptych/compile/stablehlo.h"
 
 namespace diptych {
 
@@ -36,6 +38,10 @@ std::shared_ptr<const Backend> backend_by_name(const std::string& name) {
   }
   throw UserError(fmt::format("[backend] got '{}', expected one of: {}", name, fmt::join(backend_names(), ", ")));
 }
+
+std::string stablehlo(const Graph& graph) { return detail::stablehlo_module(graph).text; }
+
+StableHloModule detail::stablehlo_module(const Graph& graph) { return export_graph(graph); }
 
 Compiler compiler_of(std::shared_ptr<const Backend> backend) {
   return [backend](const Graph& graph) {

@@ -2,13 +2,15 @@
 
 #include "diptych/base/error.h"
 #include "diptych/graph/operand.h"
+#include "diptych/graph/recomputation.h"
 #include "diptych/ops/infer_metas.h"
 
 namespace diptych::detail {
 
 std::vector<Value> Emitter::call_all(std::string_view name, std::vector<Operand> operands) {
   Node node{Op::find(name), {}, {}, {}, {}, replaced_.provenance, replaced_.grad_enabled};
-  node.provenance.origin = origin_;
+  // The parts of a node that a checkpoint computes again are computed again too: backends look at the mark.
+  if (!is_checkpoint_recomputation(node.provenance)) node.provenance.origin = origin_;
   const auto& arguments = node.op.schema().arguments();
   for (size_t i = operands.size(); i < arguments.size(); ++i) {
     auto operand = default_operand(arguments[i]);

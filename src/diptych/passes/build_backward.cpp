@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "diptych/base/error.h"
+#include "diptych/graph/recomputation.h"
 #include "diptych/graph/rewrite.h"
 #include "diptych/ops/tags.h"
 
@@ -157,7 +158,7 @@ class BackwardBuilder {
                     "[split_joint] the backward of '{}' needs the result of {}, which must not run twice; have the "
                     "partitioner save it",
                     source_.name(), node.op.name());
-      static const InternedString kOrigin("recompute");
+      static const InternedString kOrigin(kRecomputeOrigin);
       node.provenance.origin = kOrigin;
       node.provenance.region = run.stage;
       node.provenance.marks = {};

@@ -21,9 +21,9 @@ using KeepsNode = std::function<bool(const Graph&, const Node&)>;
 /// Returns `graph` with nodes that have a rule (ops/decompositions.h) decomposed, repeatedly, until none is left except
 /// those that `keeps` keeps; without `keeps`, none is left. Nodes with operands of dynamic size stay. Rounding may
 /// differ from the kernel's; sizes, strides and dtypes do not: a result that a rule lays out differently is copied.
-/// Requires: a graph that verifies. Ensures: slots are kept; new nodes have the origin "decompose" and the regions of
-/// the node that they replace; if a checkpoint saves that node, or it has a residual name, its results are saved and
-/// named, and intermediate values are recomputed; idempotent.
+/// Requires: a graph that verifies. Ensures: slots are kept; new nodes have the origin "decompose", or "recompute" like
+/// the node that they replace, and its regions; if a checkpoint saves that node, or it has a residual name, its results
+/// are saved and named, and intermediate values are recomputed; idempotent.
 Graph decompose(const Graph& graph, const KeepsNode& keeps = {});
 
 }  // namespace diptych::detail

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "diptych/base/error.h"
+#include "diptych/graph/recomputation.h"
 #include "diptych/passes/partition.h"
 #include "diptych/passes/storage_roots.h"
 
@@ -75,11 +76,10 @@ std::vector<std::string> readers_of_inputs(const Graph& graph, size_t count) {
 
 // Returns a line for each checkpoint region of which the backward recomputes something, in the order in which it does.
 std::string recomputed_text(const Graph& backward) {
-  static const InternedString kRecompute("recompute");
   std::vector<std::pair<InternedString, size_t>> regions;
   for (const Node& node : backward.nodes()) {
     const Provenance& from = node.provenance;
-    if (from.region.empty() || !(from.origin == kRecompute)) continue;
+    if (!is_checkpoint_recomputation(from)) continue;
     const auto is_its = [&](const auto& entry) { return entry.first == from.region; };
     const auto found = std::find_if(regions.begin(), regions.end(), is_its);
     found == regions.end() ? void(regions.emplace_back(from.region, 1)) : void(++found->second);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "diptych/backends/xla/lowering.h"
+#include "diptych/backends/xla/recomputation_barriers.h"
 #include "diptych/base/error.h"
 #include "diptych/graph/map_sizes.h"
 #include "diptych/graph/print.h"
@@ -79,7 +80,8 @@ std::vector<Hlo> lower_body(HloWriter& writer, const Graph& body, std::vector<Hl
     const at::Tensor& constant = graph.constants()[info.index];
     values[id] = writer.constant(constant.item(), constant.scalar_type(), constant.sizes().vec());
   }
-  for (const Node& node : graph.nodes()) lower_node(writer, graph, node, values);
+  RecomputationBarriers barriers(graph);
+  for (size_t index = 0; index < graph.nodes().size(); ++index) barriers.lower(writer, index, values);
   std::vector<Hlo> outputs;
   for (const Value value : graph.outputs()) outputs.push_back(value ? values[value.id] : Hlo{});
   return outputs;

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "diptych/backends/xla/lowering.h"
+#include "diptych/backends/xla/recomputation_barriers.h"
 
 namespace diptych::detail {
 namespace {
@@ -86,7 +87,7 @@ std::map<size_t, size_t> find_aliases(const HloAttributes& attributes, const Hlo
 class GraphLowering {
  public:
   GraphLowering(const Graph& graph, const HloAttributes& attributes)
-      : graph_(graph), attributes_(attributes), values_(graph.num_values()) {}
+      : graph_(graph), attributes_(attributes), barriers_(graph), values_(graph.num_values()) {}
 
   HloModule lower() {
     mark_read();
@@ -128,19 +129,23 @@ class GraphLowering {
       for_each_operand_value(node, [&](Value value) { is_read_[value.id] = true; });
   }
 
-  // Says how a tensor is split, with its dimensions in the order of memory.
-  HloSlot place(HloSlot slot, const std::vector<xla::Sharding>& shardings, const std::string& name) const {
+  bool is_complete() const { return attributes_.form == HloForm::kComplete; }
+
+  // Says how a tensor passes, and how it is split, with its dimensions in the order in which they pass.
+  HloSlot slot_for(Value value, size_t index, const std::vector<xla::Sharding>& shardings, const char* what) const {
+    HloSlot slot = slot_of(graph_.meta(value), index);
+    if (is_complete()) std::iota(slot.order.begin(), slot.order.end(), 0);
     const auto complete = xla::complete_sharding(
-        attributes_.mesh, slot.index < shardings.size() ? shardings[slot.index] : xla::Sharding(),
-        fmt::format("{} of graph '{}'", name, graph_.name()), slot.sizes);
+        attributes_.mesh, index < shardings.size() ? shardings[index] : xla::Sharding(),
+        fmt::format("{} {} of graph '{}'", what, index, graph_.name()), slot.sizes);
     for (const int64_t dim : slot.order) slot.sharding.push_back(complete[dim]);
     return slot;
   }
 
   void add_parameter(Value value, size_t index, const std::vector<xla::Sharding>& shardings,
                      std::vector<HloSlot>& slots) {
-    if (!is_read_[value.id]) return;
-    const HloSlot slot = place(slot_of(graph_.meta(value), index), shardings, fmt::format("input {}", index));
+    if (!is_complete() && !is_read_[value.id]) return;
+    const HloSlot slot = slot_for(value, index, shardings, "input");
     parameters_.push_back(HloWriter::argument(parameters_.size(), slot.dtype, in_memory(slot)));
     values_[value.id] = writer_.transpose(parameters_.back(), inverse(slot.order));
     slots.push_back(slot);
@@ -148,15 +153,16 @@ class GraphLowering {
 
   void lower(const Node& node, size_t index) {
     writer_.set_location(fmt::format("node {} {}", index, node.op.name()));
-    lower_node(writer_, graph_, node, values_);
+    barriers_.lower(writer_, index, values_);
   }
 
   void write_results() {
     std::vector<Hlo> results;
     for (size_t i = 0; i < graph_.outputs().size(); ++i) {
       const Value value = graph_.outputs()[i];
-      if (!value || graph_.info(value).kind != ValueInfo::Kind::kNode) continue;
-      const HloSlot slot = place(slot_of(graph_.meta(value), i), attributes_.outputs, fmt::format("output {}", i));
+      if (!value) continue;
+      if (!is_complete() && graph_.info(value).kind != ValueInfo::Kind::kNode) continue;
+      const HloSlot slot = slot_for(value, i, attributes_.outputs, "output");
       results.push_back(writer_.transpose(values_[value.id], slot.order));
       module_.outputs.push_back(slot);
     }
@@ -165,6 +171,7 @@ class GraphLowering {
 
   const Graph& graph_;
   const HloAttributes& attributes_;
+  RecomputationBarriers barriers_;
   HloWriter writer_;
   HloModule module_;
   std::vector<Hlo> values_;

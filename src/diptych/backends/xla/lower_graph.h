@@ -10,18 +10,27 @@
 
 namespace diptych::detail {
 
-/// One parameter or result of a module. Tensors pass in the order of their memory, without gaps.
+/// What `main` of a module takes and returns.
+enum class HloForm : uint8_t {
+  /// Takes the inputs that are read, then the constants that are read, and returns the outputs that nodes make. Tensors
+  /// pass in the order of their memory, without gaps: for callers that hand over memory as it lies.
+  kInMemory,
+  /// Takes every input, then every constant, and returns every output that is defined, with the graph's own sizes: for
+  /// other programs, which know the slots alone.
+  kComplete,
+};
+
+/// One parameter or result of a module.
 struct HloSlot {
   size_t index = 0;  ///< which input, constant or output of the graph
   at::ScalarType dtype = at::kFloat;
   std::vector<int64_t> sizes;  ///< of the tensor in the graph
-  std::vector<int64_t> order;  ///< its dimensions from the slowest to the fastest in memory
+  std::vector<int64_t> order;  ///< its dimensions as they pass: slowest first in memory, or 0, 1, 2...
   std::vector<int64_t> strides;
   xla::Sharding sharding;  ///< of the module's tensor, whose dimensions are in the order of memory
 };
 
-/// A module whose function `main` takes the inputs of a graph that are read, then its constants that are read, and
-/// returns the outputs that nodes make.
+/// A module with one public function, `main`; its parameters are `inputs`, then `constants`.
 struct HloModule {
   std::string text;
   std::vector<HloSlot> inputs, constants, outputs;
@@ -30,6 +39,7 @@ struct HloModule {
 
 /// What a module says about its parameters and results besides their types. Positions are those of the graph.
 struct HloAttributes {
+  HloForm form = HloForm::kInMemory;
   /// An input whose memory an output may take, as a parameter's that is updated. Pairs that cannot share memory, since
   /// dtype, sizes, layout or sharding differ or one is not in the module, are passed over.
   struct Donation {
