@@ -25,13 +25,19 @@ std::vector<int64_t> memory_order(const TensorMeta& meta) {
 }
 
 HloSlot slot_of(const TensorMeta& meta, size_t index) {
-  return {index, meta.dtype, meta.size_hints(), memory_order(meta), meta.stride_hints()};
+  HloSlot slot{index, meta.dtype, meta.size_hints(), memory_order(meta), meta.stride_hints(), {}};
+  for (const int64_t dim : slot.order) slot.passed.push_back(slot.sizes[dim]);
+  return slot;
 }
 
-std::vector<int64_t> in_memory(const HloSlot& slot) {
-  std::vector<int64_t> sizes;
-  for (const int64_t dim : slot.order) sizes.push_back(slot.sizes[dim]);
-  return sizes;
+// Note [Packed weights]: the CPU plugin's products by XNNPACK pack their right operand once if it is a parameter of the
+// program itself, and take it for the same as long as its address is the same. Our inputs are tensors' own memory,
+// which an optimizer writes to between two runs, so a later run would compute with old weights. An input that a product
+// may read therefore passes with a leading dimension of one: what is read is a reshaped parameter, which costs nothing
+// and is not packed for good.
+HloSlot unpacked(HloSlot slot) {
+  if (at::isFloatingType(slot.dtype) && slot.sizes.size() > 1) slot.passed.insert(slot.passed.begin(), 1);
+  return slot;
 }
 
 std::vector<int64_t> inverse(const std::vector<int64_t>& order) {
@@ -46,18 +52,19 @@ class GraphLowering {
 
   HloModule lower() {
     mark_read();
-    for (size_t i = 0; i < graph_.inputs().size(); ++i) add_parameter(graph_.inputs()[i], i, module_.inputs);
+    for (size_t i = 0; i < graph_.inputs().size(); ++i) add_input(i);
     for (size_t id = 0; id < graph_.num_values(); ++id) {
       const Value value{static_cast<int32_t>(id)};
       const ValueInfo& info = graph_.info(value);
-      if (info.kind == ValueInfo::Kind::kConstant) add_parameter(value, info.index, module_.constants);
+      if (info.kind != ValueInfo::Kind::kConstant || !is_read_[id]) continue;
+      add_parameter(value, module_.constants.emplace_back(slot_of(graph_.meta(value), info.index)));
     }
     for (size_t i = 0; i < graph_.nodes().size(); ++i) lower(graph_.nodes()[i], i);
     write_results();
     std::vector<std::string> parameters, results;
     for (const Hlo& parameter : parameters_)
       parameters.push_back(fmt::format("{}: {}", parameter.name, hlo_type(parameter)));
-    for (const HloSlot& output : module_.outputs) results.push_back(hlo_type(output.dtype, in_memory(output)));
+    for (const HloSlot& output : module_.outputs) results.push_back(hlo_type(output.dtype, output.passed));
     module_.text = fmt::format("module @\"{}\" {{\n  func.func public @main({}) -> ({}) {{\n{}  }}\n}}\n",
                                graph_.name(), fmt::join(parameters, ", "), fmt::join(results, ", "), writer_.text());
     return std::move(module_);
@@ -70,12 +77,17 @@ class GraphLowering {
       for_each_operand_value(node, [&](Value value) { is_read_[value.id] = true; });
   }
 
-  void add_parameter(Value value, size_t index, std::vector<HloSlot>& slots) {
+  void add_input(size_t index) {
+    const Value value = graph_.inputs()[index];
     if (!is_read_[value.id]) return;
-    const HloSlot slot = slot_of(graph_.meta(value), index);
-    parameters_.push_back(HloWriter::argument(parameters_.size(), slot.dtype, in_memory(slot)));
-    values_[value.id] = writer_.transpose(parameters_.back(), inverse(slot.order));
-    slots.push_back(slot);
+    add_parameter(value, module_.inputs.emplace_back(unpacked(slot_of(graph_.meta(value), index))));
+  }
+
+  void add_parameter(Value value, const HloSlot& slot) {
+    parameters_.push_back(HloWriter::argument(parameters_.size(), slot.dtype, slot.passed));
+    std::vector<int64_t> sizes;
+    for (const int64_t dim : slot.order) sizes.push_back(slot.sizes[dim]);
+    values_[value.id] = writer_.transpose(writer_.reshape(parameters_.back(), sizes), inverse(slot.order));
   }
 
   void lower(const Node& node, size_t index) {

@@ -16,6 +16,8 @@ struct HloSlot {
   std::vector<int64_t> sizes;  ///< of the tensor in the graph
   std::vector<int64_t> order;  ///< its dimensions from the slowest to the fastest in memory
   std::vector<int64_t> strides;
+  std::vector<int64_t>
+      passed;  ///< the sizes in which it passes: in the order of memory, perhaps after a dimension of one
 };
 
 /// A module whose function `main` takes the inputs of a graph that are read, then its constants that are read, and

@@ -17,9 +17,29 @@
 namespace diptych::detail {
 namespace {
 
-// Returns a tensor in the order of its memory, contiguous. A tensor that lies as the graph says is not copied.
+// Whether a tensor lies as the graph says, without gaps.
+bool lies_as(const at::Tensor& tensor, const HloSlot& slot) {
+  if (tensor.is_conj() || tensor.is_neg() || tensor.sizes() != slot.sizes) return false;
+  if (!is_dense(slot.sizes, slot.strides)) return false;
+  const at::IntArrayRef strides = tensor.strides();
+  for (size_t i = 0; i < slot.sizes.size(); ++i) {
+    if (slot.sizes[i] != 1 && strides[i] != slot.strides[i]) return false;
+  }
+  return true;
+}
+
+// Returns a tensor in the order of its memory, contiguous. One that lies as the graph says is neither copied nor takes
+// a call of the dispatcher, of which a program with many inputs would feel each.
 at::Tensor in_memory_order(const at::Tensor& tensor, const HloSlot& slot) {
-  return tensor.permute(slot.order).resolve_conj().resolve_neg().contiguous();
+  if (!lies_as(tensor, slot)) {
+    const at::Tensor dense = tensor.permute(slot.order).resolve_conj().resolve_neg().contiguous();
+    return slot.passed.size() > slot.sizes.size() ? dense.unsqueeze(0) : dense;
+  }
+  if (tensor.sizes() == slot.passed && tensor.is_contiguous()) return tensor;
+  auto alias = tensor.unsafeGetTensorImpl()->shallow_copy_and_detach(c10::VariableVersion(/*version=*/0),
+                                                                     /*allow_tensor_metadata_change=*/true);
+  alias->set_sizes_contiguous(slot.passed);
+  return at::Tensor(std::move(alias));
 }
 
 // Whether elements with these strides, those of stride 0 aside, have a place each.
@@ -49,10 +69,12 @@ at::Tensor with_gaps(const at::Tensor& dense, const HloSlot& slot) {
 // Returns a result, which came in the order of its memory, as the graph has it: the interpreter may take it next, whose
 // kernels choose layouts by those of their operands, and some of whose views are legal for no other strides.
 at::Tensor from_memory_order(std::shared_ptr<PjrtBuffer> buffer, const HloSlot& slot) {
-  std::vector<int64_t> sizes, strides(slot.sizes.size());
-  for (const int64_t dim : slot.order) sizes.push_back(slot.sizes[dim]);
-  const at::Tensor tensor = PjrtBuffer::to_tensor(std::move(buffer), sizes, slot.dtype);
-  if (tensor.numel() == 0 || is_dense(slot.sizes, slot.strides)) return tensor.as_strided(slot.sizes, slot.strides);
+  const at::Tensor tensor = PjrtBuffer::to_tensor(std::move(buffer), slot.passed, slot.dtype);
+  if (tensor.numel() == 0 || is_dense(slot.sizes, slot.strides)) {
+    tensor.unsafeGetTensorImpl()->set_sizes_and_strides(slot.sizes, slot.strides);
+    return tensor;
+  }
+  std::vector<int64_t> strides(slot.sizes.size());
   for (size_t i = 0; i < slot.order.size(); ++i) strides[slot.order[i]] = tensor.stride(static_cast<int64_t>(i));
   const at::Tensor dense = tensor.as_strided(slot.sizes, strides);
   return is_injective(slot) ? with_gaps(dense, slot) : dense;
