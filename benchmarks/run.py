@@ -39,6 +39,7 @@ def engines(python, worker):
         "Diptych, all kept": [worker, "diptych_all_kept"],
         "Diptych, 64 carries": [worker, "diptych_64_carries"],
         "Diptych, 64 carries, segment 32": [worker, "diptych_segment_32"],
+        "Diptych, XLA": [worker, "diptych_xla"],
         "C++ eager": [worker, "eager"],
         "Python eager": peer("peer_eager.py"),
         "aot_function": peer("peer_functorch.py"),
@@ -134,7 +135,8 @@ class Session:
 
     def run(self, case, names):
         """Measures one case in turns. A step case gets fresh processes, so that each peak of memory is its own."""
-        if case.startswith("step/"):
+        is_step = case.startswith(("step/", "xla/step/"))
+        if is_step:
             for engine in names:
                 self.close(engine)
         rows = [{"case": case, "engine": engine, "turns": [], "facts": {}} for engine in names]
@@ -144,7 +146,7 @@ class Session:
             for row in rows:
                 if "error" not in row:
                     self._turn(row)
-        if case.startswith("step/"):
+        if is_step:
             for engine in names:
                 self.close(engine)
 

@@ -95,6 +95,7 @@ Cases diptych_cases() {
   add_scan_cases(cases);
   add_layer_cases(cases, LayerWay::kScan);
   add_checkpoint_cases(cases);
+  add_xla_steps(cases);
   return cases;
 }
 

@@ -11,6 +11,7 @@ Cases eager_cases() {
   cases["step/gpt"] = Stepped("gpt", eager_loss);
   add_eager_scan_cases(cases);
   add_layer_cases(cases, LayerWay::kEager);
+  add_eager_xla_steps(cases);
   return cases;
 }
 

@@ -63,4 +63,7 @@ Cases diptych_all_kept_cases();
 Cases diptych_64_carries_cases();
 Cases diptych_segment_32_cases();
 
+/// The cases of XLA's backend.
+Cases diptych_xla_cases();
+
 }  // namespace diptych::bench

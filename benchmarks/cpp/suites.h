@@ -1,4 +1,5 @@
-// The suites on loops: scan, layers, checkpoint. Each function adds the cases that one engine has of a suite.
+// The suites on loops (scan, layers, checkpoint) and on XLA. Each function adds the cases that one engine has of a
+// suite.
 #pragma once
 #include "protocol.h"
 
@@ -17,5 +18,9 @@ enum class LayerWay {
 void add_layer_cases(Cases& cases, LayerWay way);
 
 void add_checkpoint_cases(Cases& cases);
+
+/// The steps of the XLA suite by the interpreter, and in eager.
+void add_xla_steps(Cases& cases);
+void add_eager_xla_steps(Cases& cases);
 
 }  // namespace diptych::bench

@@ -15,6 +15,7 @@ int main(int argc, char** argv) {
                                                    {"diptych_all_kept", diptych_all_kept_cases},
                                                    {"diptych_64_carries", diptych_64_carries_cases},
                                                    {"diptych_segment_32", diptych_segment_32_cases},
+                                                   {"diptych_xla", diptych_xla_cases},
                                                    {"eager", eager_cases}};
   const auto engine = engines.find(argc > 1 ? argv[1] : "");
   if (engine == engines.end()) {

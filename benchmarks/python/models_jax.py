@@ -1,6 +1,6 @@
 """The models of models_torch.py in plain jax.numpy, as a JAX user would write them; layers are unrolled there, too.
 
-Parameters and data are ShapeDtypeStructs: they are only traced, never computed with.
+Parameters and data are ShapeDtypeStructs, which can be traced; xla_jax.py takes the values from models_torch.py.
 """
 
 import jax
@@ -125,4 +125,17 @@ def resnet18_loss(params, buffers, data):
     return cross_entropy(x @ next(params).T + next(params), data[1]), new_buffers
 
 
-MODELS = {"gpt": lambda: gpt(GPT), "gpt2": lambda: gpt(GPT2), "resnet18": resnet18}
+def mlp():
+    sizes = (64, 512, 512, 10)
+    params = [spec(*size) for inner, outer in zip(sizes, sizes[1:]) for size in ((outer, inner), (outer,))]
+    return mlp_loss, params, [], [spec(128, 64), spec(128, dtype=jnp.int32)]
+
+
+def mlp_loss(params, buffers, data):
+    x = data[0]
+    for i in range(0, 4, 2):
+        x = jax.nn.gelu(x @ params[i].T + params[i + 1], approximate=False)
+    return cross_entropy(x @ params[4].T + params[5], data[1]), []
+
+
+MODELS = {"gpt": lambda: gpt(GPT), "gpt2": lambda: gpt(GPT2), "resnet18": resnet18, "mlp": mlp}

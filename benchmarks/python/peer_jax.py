@@ -1,4 +1,5 @@
-"""Worker: JAX; capture by make_jaxpr(value_and_grad(f)), the overhead of a call through jax.jit, and jax.lax.scan.
+"""Worker: JAX; capture by make_jaxpr(value_and_grad(f)), the overhead of a call through jax.jit, jax.lax.scan,
+and the XLA suite.
 
 Each capture traces a new function object, so the model is traced again. JAX also caches traces of the jitted helpers
 inside jax.numpy; they stay warm, as in a user's session, unless --cold clears them before each capture.
@@ -10,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import protocol
 import rnn_jax
+import xla_jax
 from jax.extend.core import jaxprs_in_params
 from models_jax import MODELS
 
@@ -60,11 +62,12 @@ def call_case(function):
 
 def main():
     cold = "--cold" in sys.argv
-    cases = {f"capture/{name}": capture_case(name, cold) for name in MODELS}
+    cases = {f"capture/{name}": capture_case(name, cold) for name in ("gpt", "gpt2", "resnet18")}
     if not cold:
         cases["call/forward"] = call_case(two_elements)
         cases["call/forward_backward"] = call_case(jax.value_and_grad(two_elements, argnums=(0, 1)))
         cases.update(rnn_jax.cases())
+        cases.update(xla_jax.cases())
     protocol.serve(cases)
 
 

@@ -12,6 +12,9 @@ REFERENCE = {
     "layers/capture": "Diptych, one block",
     "layers/step": "C++ eager",
     "checkpoint": "Diptych",
+    "xla/step": "JAX",
+    "xla/lower": "Diptych, XLA",
+    "xla/compile": "JAX",
 }
 TITLES = {
     "capture": "Capture of the joint forward and backward graph",
@@ -24,6 +27,9 @@ TITLES = {
     "layers/capture": "Capture of a GPT of so many blocks",
     "layers/step": "One training step of a GPT of so many blocks, and the memory that it takes",
     "checkpoint": "A scan of so many steps that keeps few carries: time and memory",
+    "xla/step": "Value and gradients by XLA",
+    "xla/lower": "From the function to StableHLO",
+    "xla/compile": "XLA's compilation of what was lowered",
 }
 #: Sections that are not timed: what a graph saves is the same each time.
 UNTIMED = ("residuals", "scan/memory")
@@ -101,6 +107,8 @@ def notes(facts):
         found.append(f"{size(facts['peak_allocated_bytes'])} allocated at the peak")
     if "peak_rss_over_start_bytes" in facts:
         found.append(f"RSS rose {size(facts['peak_rss_over_start_bytes'])} to {size(facts['peak_rss_bytes'])}")
+    if "text_bytes" in facts:
+        found.append(f"{size(facts['text_bytes'])} of text")
     if "trace_ns" in facts:
         found.append(f"trace {duration(facts['trace_ns'])}")
     if "first_call_ns" in facts:

@@ -64,7 +64,7 @@ class DeviceStep::Impl {
     const auto& free = known.program.step().free_variables;
     tensors.insert(tensors.end(), free.begin(), free.end());
     auto results = known.program.run(
-        [&](const StepInput& input, const auto& send) { return buffer_of(input, tensors, optimizer, send); });
+        [&](const StepInput& input, const DevicePort& port) { return buffer_of(input, tensors, optimizer, port); });
     return take(known.program, std::move(results), tensors, optimizer);
   }
 
@@ -144,28 +144,28 @@ class DeviceStep::Impl {
   }
 
   std::shared_ptr<ShardedBuffer> buffer_of(const StepInput& input, const std::vector<at::Tensor>& tensors,
-                                           const OptimizerState& optimizer, const DeviceTensors::Send& send) {
+                                           const OptimizerState& optimizer, const DevicePort& port) {
     switch (input.kind) {
       case StepInput::Kind::kKept:
-        return tensors_.buffer_of(0, input.name, tensors[input.index], tensors[input.index], send);
+        return tensors_.buffer_of(0, input.name, tensors[input.index], tensors[input.index], port);
       case StepInput::Kind::kOptimizerState: {
         const auto& entry = optimizer.entries()[input.index];
         const at::Tensor host = entry.tensors.empty() ? at::Tensor() : entry.tensors[input.part];
-        return tensors_.buffer_of(1 + input.part, input.name, entry.parameter, host, send);
+        return tensors_.buffer_of(1 + input.part, input.name, entry.parameter, host, port);
       }
       case StepInput::Kind::kGiven:
-        return send(tensors[input.index]);
+        return port.send(tensors[input.index]);
       case StepInput::Kind::kNumbers: {
         const at::Tensor numbers = at::empty({static_cast<int64_t>(optimizer.entries().size())}, at::kDouble);
         for (size_t i = 0; i < optimizer.entries().size(); ++i)
           numbers.mutable_data_ptr<double>()[i] = static_cast<double>(steps_before(i, optimizer) + 1);
-        return send(numbers);
+        return port.send(numbers);
       }
       case StepInput::Kind::kLearningRates: {
         const auto& rates = optimizer.learning_rates();
         const at::Tensor tensor = at::empty({static_cast<int64_t>(rates.size())}, at::kDouble);
         std::copy(rates.begin(), rates.end(), tensor.mutable_data_ptr<double>());
-        return send(tensor);
+        return port.send(tensor);
       }
     }
     throw InternalError("a step's input is of no kind");

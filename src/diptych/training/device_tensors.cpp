@@ -12,10 +12,18 @@ int64_t version_of(const at::Tensor& tensor) {
                           : -1;
 }
 
+// A tensor of the host that lies otherwise than the devices' takes the values by way of a copy.
+void copy_back(const DeviceTensors::Entry& entry) {
+  const at::Tensor lying = entry.host.detach().permute(entry.slot.order);
+  const at::Tensor dense = lying.contiguous();
+  entry.buffer->copy_to(dense.view(entry.slot.passed));
+  if (!dense.is_alias_of(lying)) lying.copy_(dense);
+}
+
 }  // namespace
 
 std::shared_ptr<ShardedBuffer> DeviceTensors::buffer_of(size_t part, const std::string& name, const at::Tensor& owner,
-                                                        const at::Tensor& host, const Send& send) {
+                                                        const at::Tensor& host, const DevicePort& port) {
   Entry& entry = entries_[{owner.unsafeGetTensorImpl(), part}];
   const bool is_same = entry.buffer != nullptr && entry.host.is_same(host) && entry.version == version_of(host);
   DIPTYCH_CHECK(is_same || !entry.is_ahead,
@@ -25,8 +33,9 @@ std::shared_ptr<ShardedBuffer> DeviceTensors::buffer_of(size_t part, const std::
   DIPTYCH_CHECK(!entry.is_ahead || !entry.buffer->is_donated(),
                 "[step] the value of '{}' was lost when a step failed; make a new step from a checkpoint", name);
   if (is_same && !entry.buffer->is_donated()) return entry.buffer;
-  entry.buffer = send(host.defined() ? host : at::zeros_like(owner));
+  entry.buffer = port.send(host.defined() ? host : at::zeros_like(owner));
   entry.name = name;
+  entry.slot = port.slot;
   entry.owner = owner;
   entry.host = host;
   entry.version = version_of(host);
@@ -48,7 +57,7 @@ void DeviceTensors::sync(const std::function<at::Tensor(const Key& key, const En
   for (auto& [key, entry] : entries_) {
     if (!entry.is_ahead) continue;
     if (!entry.host.defined()) entry.host = place(key, entry);
-    entry.buffer->copy_to(entry.host.detach());
+    copy_back(entry);
     // The copy goes past autograd, which has to know that the values are others.
     entry.host.unsafeGetTensorImpl()->bump_version();
     entry.version = version_of(entry.host);

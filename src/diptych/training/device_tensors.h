@@ -6,9 +6,16 @@
 #include <string>
 #include <utility>
 
+#include "diptych/backends/xla/lower_graph.h"
 #include "diptych/backends/xla/sharded_buffer.h"
 
 namespace diptych::detail {
+
+/// How a tensor gets to the devices for one parameter of a program, and how it lies there.
+struct DevicePort {
+  const HloSlot& slot;
+  std::function<std::shared_ptr<ShardedBuffer>(const at::Tensor& tensor)> send;
+};
 
 /// Keeps a buffer for each tensor that a step changes. Where the host has changed a tensor that the devices hold no
 /// newer value of, it is sent again. Threads: one at a time.
@@ -21,16 +28,16 @@ class DeviceTensors {
     at::Tensor owner;  ///< the tensor of the key
     at::Tensor host;   ///< where the values belong; undefined for a state that the optimizer does not have yet
     int64_t version = -1;
+    HloSlot slot;  ///< how it lies on the devices
     std::shared_ptr<ShardedBuffer> buffer;
     bool is_ahead = false;  ///< whether the devices have a newer value than the host
   };
-  using Send = std::function<std::shared_ptr<ShardedBuffer>(const at::Tensor& tensor)>;
 
-  /// Returns the buffer of a tensor, sent by `send` where it is needed; an undefined `host` is zeros like `owner`.
+  /// Returns the buffer of a tensor, sent by `port` where it is needed; an undefined `host` is zeros like `owner`.
   /// Errors: UserError for a tensor that the host has changed while the devices hold a newer value, or whose value was
   /// lost when a step failed.
   std::shared_ptr<ShardedBuffer> buffer_of(size_t part, const std::string& name, const at::Tensor& owner,
-                                           const at::Tensor& host, const Send& send);
+                                           const at::Tensor& host, const DevicePort& port);
   /// Notes the value that a step has computed.
   void set(const Key& key, std::shared_ptr<ShardedBuffer> buffer);
   bool is_ahead(const Key& key) const;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "diptych/backends/xla/lower_body.h"
+#include "diptych/backends/xla/slot_tensor.h"
 #include "diptych/base/error.h"
 #include "diptych/base/switches.h"
 #include "diptych/graph/print.h"
@@ -86,7 +87,7 @@ StepProgram::StepProgram(StepGraph step, const xla::StepOptions& options, std::s
 }
 
 StepProgram::Buffer StepProgram::send(const at::Tensor& tensor, const HloSlot& slot, bool is_kept) const {
-  const at::Tensor dense = tensor.detach().permute(slot.order).resolve_conj().resolve_neg().contiguous();
+  const at::Tensor dense = as_passed(tensor, slot);
   // What the caller may change while the program runs is copied.
   const bool is_own = !dense.is_alias_of(tensor);
   return is_own && !is_kept ? ShardedBuffer::from_tensor(client_, dense, mesh_, slot.sharding)
@@ -98,7 +99,7 @@ std::vector<StepProgram::Buffer> StepProgram::run(const Source& source) const {
   for (const HloSlot& slot : module_.inputs) {
     const StepInput& input = step_.inputs[slot.index];
     const bool is_kept = input.kind == StepInput::Kind::kKept || input.kind == StepInput::Kind::kOptimizerState;
-    arguments.push_back(source(input, [&](const at::Tensor& tensor) { return send(tensor, slot, is_kept); }));
+    arguments.push_back(source(input, {slot, [&](const at::Tensor& tensor) { return send(tensor, slot, is_kept); }}));
   }
   arguments.insert(arguments.end(), constants_.begin(), constants_.end());
   auto results = program_->run(arguments);

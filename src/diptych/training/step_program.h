@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "diptych/backends/xla/sharded_program.h"
+#include "diptych/training/device_tensors.h"
 #include "diptych/training/step_graph.h"
 
 namespace diptych::detail {
@@ -13,8 +14,8 @@ namespace diptych::detail {
 class StepProgram {
  public:
   using Buffer = std::shared_ptr<ShardedBuffer>;
-  /// Returns the buffer of an input of the step; `send` sends a tensor as the program takes it there.
-  using Source = std::function<Buffer(const StepInput& input, const std::function<Buffer(const at::Tensor&)>& send)>;
+  /// Returns the buffer of an input of the step, which `port` can send.
+  using Source = std::function<Buffer(const StepInput& input, const DevicePort& port)>;
 
   /// Errors: UserError names nodes that XLA can't take, and what lower_graph() and the plugin refuse.
   StepProgram(StepGraph step, const xla::StepOptions& options, std::shared_ptr<const PjrtClient> client);

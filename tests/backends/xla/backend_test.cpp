@@ -1,4 +1,6 @@
 // What the backend does around its programs: parts that fall back, layouts, constants, sizes that change.
+#include <cmath>
+
 #include "backends/xla/xla_check.h"
 #include "diptych/backends/fallback.h"
 
@@ -59,16 +61,35 @@ TEST(XlaBackend, ResultsOutliveTheProgramAndAreWritable) {
   EXPECT_EQ(result.numel(), 2000);
 }
 
-// Note [Packed weights]: the product must read the weights that are there now.
-TEST(XlaBackend, WeightsMayChangeInPlaceBetweenRuns) {
+// Note [Packed weights]: an operator must read the weights that are there now.
+void expect_weights_read_anew(const std::string& op, const at::Tensor& x, at::Tensor w,
+                              std::vector<Operand> rest = {}) {
+  SCOPED_TRACE(op);
   test::GraphBuilder builder;
-  at::Tensor w = at::randn({512, 128});
-  const at::Tensor x = at::randn({1024, 512});
-  const Value product = builder.node("aten.mm", {builder.input(x), builder.input(w)});
+  std::vector<Operand> operands{builder.input(x), builder.input(w)};
+  operands.insert(operands.end(), rest.begin(), rest.end());
+  const Value product = builder.node(op, std::move(operands));
+  const at::Tensor first = builder.example(product).clone();
   const auto executable = XlaBackend().compile(builder.finish({product}));
   for (int run = 0; run < 3; ++run) {
-    EXPECT_TRUE(at::allclose(executable->run({x, w}).at(0), at::mm(x, w), 1e-3, 1e-3));
+    const double factor = std::pow(-2, run);
+    EXPECT_TRUE(at::allclose(executable->run({x, w}).at(0), first * factor, 1e-3, 1e-3)) << "run " << run;
     w.mul_(-2);
+  }
+}
+
+TEST(XlaBackend, WeightsMayChangeInPlaceBetweenRuns) {
+  const auto list = [](std::vector<int64_t> values) { return c10::IValue(std::move(values)); };
+  expect_weights_read_anew("aten.mm", at::randn({1024, 512}), at::randn({512, 128}));
+  expect_weights_read_anew("aten.mm", at::randn({1024, 512}), at::randn({128, 512}).t());
+  expect_weights_read_anew("aten.mm", at::randn({512, 1024}).t(), at::randn({512, 128}));
+  expect_weights_read_anew("aten.mv", at::randn({1024, 512}), at::randn({512}));
+  expect_weights_read_anew("aten.linear", at::randn({4, 256, 512}), at::randn({128, 512}));
+  expect_weights_read_anew("aten.bmm", at::randn({8, 128, 64}), at::randn({8, 64, 128}));
+  for (const int64_t window : {1, 3}) {
+    expect_weights_read_anew(
+        "aten.convolution", at::randn({8, 64, 16, 16}), at::randn({64, 64, window, window}),
+        {Value{}, list({1, 1}), list({0, 0}), list({1, 1}), c10::IValue(false), list({0, 0}), c10::IValue(1)});
   }
 }
 

@@ -7,16 +7,11 @@
 namespace diptych::detail {
 namespace {
 
-// Note [Packed weights]: XLA's products by XNNPACK on the CPU pack a parameter of the program once, and take it for the
-// same as long as its address is the same. Our buffers are tensors' own memory, which an optimizer writes to between
-// two runs, so a later run would compute with old weights.
-//
 // Options of XLA's own that would make results wrong, by platform; all are switched off.
 struct Override {
   std::string_view platform, option;
 };
 constexpr Override kOverrides[] = {
-    {"cpu", "xla_cpu_use_xnnpack"},          // Note [Packed weights]
     {"cpu", "xla_cpu_enable_fast_min_max"},  // maxima and minima would lose NaN
 };
 

@@ -27,13 +27,19 @@ std::vector<int64_t> memory_order(const TensorMeta& meta) {
 }
 
 HloSlot slot_of(const TensorMeta& meta, size_t index) {
-  return {index, meta.dtype, meta.size_hints(), memory_order(meta), meta.stride_hints(), {}};
+  return {index, meta.dtype, meta.size_hints(), memory_order(meta), meta.stride_hints(), {}, {}};
 }
 
-std::vector<int64_t> in_memory(const HloSlot& slot) {
-  std::vector<int64_t> sizes;
-  for (const int64_t dim : slot.order) sizes.push_back(slot.sizes[dim]);
-  return sizes;
+// Note [Packed weights]: the CPU plugin's products by XNNPACK pack their right operand once if it is a parameter of the
+// program itself, and take it for the same as long as its address is the same. Our inputs are tensors' own memory,
+// which an optimizer writes to between two runs, so a later run would compute with old weights. An input that a product
+// may read therefore passes with a leading dimension of one: what is read is a reshaped parameter, which costs nothing
+// and is not packed for good.
+HloSlot unpacked(HloSlot slot) {
+  if (!at::isFloatingType(slot.dtype) || slot.sizes.size() < 2) return slot;
+  slot.passed.insert(slot.passed.begin(), 1);
+  slot.sharding.insert(slot.sharding.begin(), "");
+  return slot;
 }
 
 std::vector<int64_t> inverse(const std::vector<int64_t>& order) {
@@ -77,7 +83,7 @@ std::map<size_t, size_t> find_aliases(const HloAttributes& attributes, const Hlo
     const size_t from = position(module.inputs, input), to = position(module.outputs, output);
     if (from == module.inputs.size() || to == module.outputs.size()) continue;
     const HloSlot &old_slot = module.inputs[from], &new_slot = module.outputs[to];
-    const bool fits = old_slot.dtype == new_slot.dtype && in_memory(old_slot) == in_memory(new_slot) &&
+    const bool fits = old_slot.dtype == new_slot.dtype && old_slot.passed == new_slot.passed &&
                       old_slot.sharding == new_slot.sharding;
     if (fits) aliases.emplace(from, to);
   }
@@ -91,12 +97,11 @@ class GraphLowering {
 
   HloModule lower() {
     mark_read();
-    for (size_t i = 0; i < graph_.inputs().size(); ++i)
-      add_parameter(graph_.inputs()[i], i, attributes_.inputs, module_.inputs);
+    for (size_t i = 0; i < graph_.inputs().size(); ++i) add_input(i);
     for (size_t id = 0; id < graph_.num_values(); ++id) {
       const Value value{static_cast<int32_t>(id)};
       const ValueInfo& info = graph_.info(value);
-      if (info.kind == ValueInfo::Kind::kConstant) add_parameter(value, info.index, {}, module_.constants);
+      if (info.kind == ValueInfo::Kind::kConstant) add_constant(value, info.index);
     }
     for (size_t i = 0; i < graph_.nodes().size(); ++i) lower(graph_.nodes()[i], i);
     write_results();
@@ -116,7 +121,7 @@ class GraphLowering {
                                        attribute_text(slot, attributes_.mesh, aliases, i)));
     }
     for (const HloSlot& output : module_.outputs) {
-      results.push_back(hlo_type(output.dtype, in_memory(output)) + attribute_text(output, attributes_.mesh));
+      results.push_back(hlo_type(output.dtype, output.passed) + attribute_text(output, attributes_.mesh));
     }
     module_.text =
         fmt::format("module @\"{}\" {{\n{}  func.func public @main({}) -> ({}) {{\n{}  }}\n}}\n", graph_.name(),
@@ -131,29 +136,52 @@ class GraphLowering {
 
   bool is_complete() const { return attributes_.form == HloForm::kComplete; }
 
-  // Says how a tensor passes, and how it is split, with its dimensions in the order in which they pass.
+  // Says how a tensor passes, and how it is split.
   HloSlot slot_for(Value value, size_t index, const std::vector<xla::Sharding>& shardings, const char* what) const {
     HloSlot slot = slot_of(graph_.meta(value), index);
     if (is_complete()) std::iota(slot.order.begin(), slot.order.end(), 0);
     const auto complete = xla::complete_sharding(
         attributes_.mesh, index < shardings.size() ? shardings[index] : xla::Sharding(),
         fmt::format("{} {} of graph '{}'", what, index, graph_.name()), slot.sizes);
-    for (const int64_t dim : slot.order) slot.sharding.push_back(complete[dim]);
+    for (const int64_t dim : slot.order) {
+      slot.passed.push_back(slot.sizes[dim]);
+      slot.sharding.push_back(complete[dim]);
+    }
     return slot;
   }
 
-  void add_parameter(Value value, size_t index, const std::vector<xla::Sharding>& shardings,
-                     std::vector<HloSlot>& slots) {
+  void add_input(size_t index) {
+    const Value value = graph_.inputs()[index];
     if (!is_complete() && !is_read_[value.id]) return;
-    const HloSlot slot = slot_for(value, index, shardings, "input");
-    parameters_.push_back(HloWriter::argument(parameters_.size(), slot.dtype, in_memory(slot)));
-    values_[value.id] = writer_.transpose(parameters_.back(), inverse(slot.order));
-    slots.push_back(slot);
+    const HloSlot slot = slot_for(value, index, attributes_.inputs, "input");
+    add_parameter(value, module_.inputs.emplace_back(is_complete() ? slot : unpacked(slot)));
+  }
+
+  void add_constant(Value value, size_t index) {
+    if (!is_complete() && !is_read_[value.id]) return;
+    const at::Tensor& constant = graph_.constants()[index];
+    if (!is_complete() && constant.numel() == 1) {
+      values_[value.id] = writer_.constant(constant.item(), constant.scalar_type(), constant.sizes().vec());
+      return;
+    }
+    add_parameter(value, module_.constants.emplace_back(slot_for(value, index, {}, "constant")));
+  }
+
+  void add_parameter(Value value, const HloSlot& slot) {
+    parameters_.push_back(HloWriter::argument(parameters_.size(), slot.dtype, slot.passed));
+    std::vector<int64_t> sizes;
+    for (const int64_t dim : slot.order) sizes.push_back(slot.sizes[dim]);
+    values_[value.id] = writer_.transpose(writer_.reshape(parameters_.back(), sizes), inverse(slot.order));
   }
 
   void lower(const Node& node, size_t index) {
     writer_.set_location(fmt::format("node {} {}", index, node.op.name()));
     barriers_.lower(writer_, index, values_);
+  }
+
+  bool is_new_value(size_t output) const {
+    return std::any_of(attributes_.donated.begin(), attributes_.donated.end(),
+                       [&](const HloAttributes::Donation& donation) { return donation.output == output; });
   }
 
   void write_results() {
@@ -163,8 +191,10 @@ class GraphLowering {
       if (!value) continue;
       if (!is_complete() && graph_.info(value).kind != ValueInfo::Kind::kNode) continue;
       const HloSlot slot = slot_for(value, i, attributes_.outputs, "output");
-      results.push_back(writer_.transpose(values_[value.id], slot.order));
-      module_.outputs.push_back(slot);
+      // What takes the memory of an input passes as the input does.
+      module_.outputs.push_back(is_complete() || !is_new_value(i) ? slot : unpacked(slot));
+      results.push_back(
+          writer_.reshape(writer_.transpose(values_[value.id], slot.order), module_.outputs.back().passed));
     }
     writer_.write_return(results);
   }

@@ -27,7 +27,9 @@ struct HloSlot {
   std::vector<int64_t> sizes;  ///< of the tensor in the graph
   std::vector<int64_t> order;  ///< its dimensions as they pass: slowest first in memory, or 0, 1, 2...
   std::vector<int64_t> strides;
-  xla::Sharding sharding;  ///< of the module's tensor, whose dimensions are in the order of memory
+  /// The sizes in which it passes: in this order, perhaps after a dimension of one.
+  std::vector<int64_t> passed;
+  xla::Sharding sharding;  ///< of the tensor as it passes
 };
 
 /// A module with one public function, `main`; its parameters are `inputs`, then `constants`.

@@ -17,11 +17,6 @@
 namespace diptych::detail {
 namespace {
 
-// Returns a tensor in the order of its memory, contiguous. A tensor that lies as the graph says is not copied.
-at::Tensor in_memory_order(const at::Tensor& tensor, const HloSlot& slot) {
-  return tensor.permute(slot.order).resolve_conj().resolve_neg().contiguous();
-}
-
 // Whether elements with these strides, those of stride 0 aside, have a place each.
 bool is_injective(const HloSlot& slot) {
   int64_t reached = 0;
@@ -49,10 +44,12 @@ at::Tensor with_gaps(const at::Tensor& dense, const HloSlot& slot) {
 // Returns a result, which came in the order of its memory, as the graph has it: the interpreter may take it next, whose
 // kernels choose layouts by those of their operands, and some of whose views are legal for no other strides.
 at::Tensor from_memory_order(std::shared_ptr<PjrtBuffer> buffer, const HloSlot& slot) {
-  std::vector<int64_t> sizes, strides(slot.sizes.size());
-  for (const int64_t dim : slot.order) sizes.push_back(slot.sizes[dim]);
-  const at::Tensor tensor = PjrtBuffer::to_tensor(std::move(buffer), sizes, slot.dtype);
-  if (tensor.numel() == 0 || is_dense(slot.sizes, slot.strides)) return tensor.as_strided(slot.sizes, slot.strides);
+  const at::Tensor tensor = PjrtBuffer::to_tensor(std::move(buffer), slot.passed, slot.dtype);
+  if (tensor.numel() == 0 || is_dense(slot.sizes, slot.strides)) {
+    tensor.unsafeGetTensorImpl()->set_sizes_and_strides(slot.sizes, slot.strides);
+    return tensor;
+  }
+  std::vector<int64_t> strides(slot.sizes.size());
   for (size_t i = 0; i < slot.order.size(); ++i) strides[slot.order[i]] = tensor.stride(static_cast<int64_t>(i));
   const at::Tensor dense = tensor.as_strided(slot.sizes, strides);
   return is_injective(slot) ? with_gaps(dense, slot) : dense;
@@ -72,7 +69,7 @@ class StaticProgram final : public Executable {
     program_ = std::make_unique<const PjrtProgram>(client, module_.text);
     module_.text.clear();
     for (const HloSlot& slot : module_.constants) {
-      constants_.push_back(PjrtBuffer::from_tensor(client, in_memory_order(graph.constants()[slot.index], slot)));
+      constants_.push_back(PjrtBuffer::from_tensor(client, as_passed(graph.constants()[slot.index], slot)));
     }
     for (size_t i = 0; i < outputs_.size(); ++i) outputs_[i] = origin_of(graph, graph.outputs()[i]);
   }
@@ -86,7 +83,7 @@ class StaticProgram final : public Executable {
     for (const HloSlot& slot : module_.inputs) {
       DIPTYCH_CHECK(inputs[slot.index].defined(), "[xla] input {} of graph '{}' is undefined; pass a tensor",
                     slot.index, name_);
-      arguments.push_back(PjrtBuffer::from_tensor(client_, in_memory_order(inputs[slot.index], slot)));
+      arguments.push_back(PjrtBuffer::from_tensor(client_, as_passed(inputs[slot.index], slot)));
     }
     arguments.insert(arguments.end(), constants_.begin(), constants_.end());
     auto results = program_->run(arguments);
