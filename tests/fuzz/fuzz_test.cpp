@@ -39,14 +39,6 @@ TEST(Fuzz, CapturedBackwardsDoAsInEager) {
   run_clean({.programs = 300, .seed = 2, .captured = true, .most_faults = 5}, 250);
 }
 
-TEST(Fuzz, RandomProgramsDoAsInEagerByXla) {
-  run_clean({.programs = 40, .seed = 3, .backend = "xla", .most_faults = 5}, 25);
-}
-
-TEST(Fuzz, RandomBodiesDoAsTheLoopWrittenOutByXla) {
-  run_clean({.programs = 20, .seed = 3, .backend = "xla", .loops = true, .most_faults = 5}, 10);
-}
-
 TEST(Fuzz, EqualSeedsGiveEqualPrograms) {
   EXPECT_EQ(to_string(generate(7)), to_string(generate(7)));
   EXPECT_NE(to_string(generate(7)), to_string(generate(8)));

@@ -39,9 +39,9 @@ void copy_draw(Rewriter& rewriter, const Graph& graph, const Node& node) {
     const Value known = rewriter.is_mapped(value) ? rewriter[value] : Value{};
     replaced.emplace_back(value, known);
     Emitter emitter(rewriter.graph(), like, InternedString("draw_first"));
-    rewriter.map(value, emitter.call("aten.empty_strided",
-                                     {c10::IValue(meta.size_hints()), c10::IValue(meta.stride_hints()),
-                                      c10::IValue(meta.dtype), c10::IValue(), c10::IValue(meta.device)}));
+    rewriter.map(
+        value, emitter.call("aten.empty_strided", {c10::IValue(meta.size_hints()), c10::IValue(meta.stride_hints()),
+                                                   c10::IValue(meta.dtype), c10::IValue(), c10::IValue(meta.device)}));
   });
   rewriter.copy_node(node);
   for (auto pair = replaced.rbegin(); pair != replaced.rend(); ++pair) rewriter.map(pair->first, pair->second);
@@ -139,8 +139,8 @@ bool split_scan(Rewriter& rewriter, const Node& node) {
   auto attributes = ScanAttributes::of(HopAttributes::of(node));
   std::vector<size_t> first(body->num_first);
   for (size_t i = 0; i < first.size(); ++i) first[i] = i;
-  const auto draws = std::make_shared<const Graph>(extract(body->graph, body->graph.name() + ".draws", {}, {},
-                                                           body->drawn, draw_slots(body->drawn.size()), first));
+  const auto draws = std::make_shared<const Graph>(
+      extract(body->graph, body->graph.name() + ".draws", {}, {}, body->drawn, draw_slots(body->drawn.size()), first));
   const ScanAttributes drawing{attributes.length, attributes.reverse};
   const auto stacks = add_scan(rewriter, node, {{}, {}, {}}, drawing, draws);
 
