@@ -60,10 +60,11 @@ void report(const CampaignOptions& options, int64_t number, const Program& progr
   // Shrinking a program that may crash must not end the run.
   const Program small = shrink(program, verdict, options.isolate ? check_isolated : check);
   const Verdict again = options.isolate ? check_isolated(small) : check(small);
-  fmt::print("\nprogram {} of seed {} {}: {}\n{}{}\n(see it again: {}{}{}--seed {} --first {} --programs 1)\n", number,
-             options.seed, verdict.is_fault() ? "fails" : "is refused", verdict.key, to_string(small),
-             again.details.empty() ? verdict.details : again.details, options.loops ? "--loops " : "",
-             options.dynamic ? "--dynamic " : "", options.captured ? "--captured " : "", options.seed, number);
+  fmt::print(
+      "\nprogram {} of seed {} {}: {}\n{}{}\n(see it again: --backend {} {}{}{}--seed {} --first {} --programs 1)\n",
+      number, options.seed, verdict.is_fault() ? "fails" : "is refused", verdict.key, to_string(small),
+      again.details.empty() ? verdict.details : again.details, options.backend, options.loops ? "--loops " : "",
+      options.dynamic ? "--dynamic " : "", options.captured ? "--captured " : "", options.seed, number);
   std::fflush(stdout);
 }
 
@@ -72,6 +73,7 @@ Program make_program(const CampaignOptions& options, int64_t number) {
   Program program = options.loops ? generate_loop(seed) : generate(seed);
   program.captures_backward = options.captured;
   program.dynamic = options.dynamic;
+  program.backend = options.backend;
   if (options.dynamic) program.calls = 6;
   return program;
 }

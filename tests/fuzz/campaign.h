@@ -16,9 +16,10 @@ struct CampaignOptions {
   bool isolate = false;       ///< run batches in children, so that a crash names its program
   bool dynamic = false;       ///< see Program::dynamic
   bool captured = false;      ///< see Program::captures_backward
-  bool loops = false;         ///< bodies are those of loops and branches
-  bool progress = false;      ///< a line now and then
-  int64_t most_faults = 20;   ///< give up after so many
+  std::string backend = "interpreter";
+  bool loops = false;        ///< bodies are those of loops and branches
+  bool progress = false;     ///< a line now and then
+  int64_t most_faults = 20;  ///< give up after so many
 };
 
 struct Counts {

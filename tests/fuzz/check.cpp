@@ -141,8 +141,9 @@ Verdict check_calls(const Program& program) {
   const MakeFunction eager = run_as(program, Way::kWrittenOut);
   const MakeFunction compiled = [&](const Tensors& captured) -> Function {
     return [aot = aot_function(run_as(program, Way::kByOperator)(captured),
-                               {.partition = partitioner_by_name(program.partition), .dynamic = program.dynamic})](
-               const Tensors& arguments) { return aot(arguments); };
+                               {.backend = program.backend,
+                                .partition = partitioner_by_name(program.partition),
+                                .dynamic = program.dynamic})](const Tensors& arguments) { return aot(arguments); };
   };
   if (program.loop.kind != Loop::Kind::kNone) {
     Verdict verdict = check_calls(program, eager, run_as(program, Way::kByOperator));

@@ -236,10 +236,10 @@ std::string to_string(const Program& program) {
   text += to_string(program.loop);
   std::vector<int64_t> threes;
   for (int call = 0; call < program.calls; ++call) threes.push_back(three_in(program, call));
-  text += fmt::format("{}f({}), {} calls, in which sizes 3 are {}, partition {}{}{}\n",
+  text += fmt::format("{}f({}), {} calls, in which sizes 3 are {}, partition {}{}{}, backend {}\n",
                       program.called_without_grad ? "without grad " : "", fmt::join(passed, ", "), program.calls,
                       fmt::join(threes, ", "), program.partition, program.dynamic ? ", dynamic" : "",
-                      program.captures_backward ? ", backward captured" : "");
+                      program.captures_backward ? ", backward captured" : "", program.backend);
   return text + after_call(program);
 }
 

@@ -84,6 +84,7 @@ struct Program {
   bool new_sizes = false;  ///< a last call with every size 3 made 5
   bool dynamic = false;    ///< every call has another size in the place of 3, and is to be served by one capture
   bool captures_backward = false;  ///< it runs as a captured graph of the whole pass
+  std::string backend = "interpreter";
   bool called_without_grad = false;
 };
 

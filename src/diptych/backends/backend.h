@@ -31,6 +31,11 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual std::string name() const = 0;
+  /// Returns the graph in the form that the backend would rather have, with the same slots; supports() and compile()
+  /// are asked about that one.
+  virtual Graph prepare(const Graph& graph) const { return graph; }
+  /// Whether compile() takes the whole graph, and splits it itself once it knows more of it.
+  virtual bool takes_whole(const Graph& /*graph*/) const { return false; }
   /// Whether this backend runs the node itself; other nodes are run by the interpreter, and reported.
   virtual bool supports(const Graph& graph, const Node& node) const = 0;
   virtual std::shared_ptr<const Executable> compile(const Graph& graph) const = 0;

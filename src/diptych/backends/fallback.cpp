@@ -17,10 +17,37 @@ struct Part {
   bool is_supported;
 };
 
+bool has_operands(const Node& node) {
+  bool any = false;
+  for_each_operand_value(node, [&](Value) { any = true; });
+  return any;
+}
+
+// Returns by node whether the backend runs it. A tensor that is made of nothing, for the interpreter's nodes alone, is
+// made by the interpreter: it would be a program of its own.
+std::vector<bool> find_supported(const Backend& backend, const Graph& graph) {
+  std::vector<bool> is_supported(graph.nodes().size()), is_read(graph.num_values()), is_needed(graph.num_values());
+  for (const Value output : graph.outputs()) {
+    if (output) is_needed[output.id] = true;
+  }
+  for (size_t i = is_supported.size(); i-- > 0;) {
+    const Node& node = graph.nodes()[i];
+    is_supported[i] = backend.supports(graph, node);
+    const auto is_marked = [&](const std::vector<bool>& marks) {
+      return std::any_of(node.outputs.begin(), node.outputs.end(),
+                         [&](Value output) { return output && marks[output.id]; });
+    };
+    if (is_marked(is_read) && !is_marked(is_needed) && !has_operands(node)) is_supported[i] = false;
+    for_each_operand_value(node, [&](Value value) { (is_supported[i] ? is_needed : is_read)[value.id] = true; });
+  }
+  return is_supported;
+}
+
 std::vector<Part> split(const Backend& backend, const Graph& graph) {
   std::vector<Part> parts;
+  const auto supported = find_supported(backend, graph);
   for (size_t i = 0; i < graph.nodes().size(); ++i) {
-    const bool is_supported = backend.supports(graph, graph.nodes()[i]);
+    const bool is_supported = supported[i];
     if (parts.empty() || parts.back().is_supported != is_supported) parts.push_back({i, i, is_supported});
     parts.back().end = i + 1;
   }
@@ -189,6 +216,7 @@ std::vector<FallbackNode> report(const Backend& backend, const Graph& graph, con
   for (const Part& part : parts) {
     if (part.is_supported) continue;
     for (size_t i = part.begin; i < part.end; ++i) {
+      if (backend.supports(graph, graph.nodes()[i])) continue;
       fallback.push_back({i, node_line(graph, graph.nodes()[i])});
       log(Log::kGraphs, "[backend {}] the interpreter runs node {} of graph '{}': {}", backend.name(), i, graph.name(),
           fallback.back().text);
@@ -197,18 +225,21 @@ std::vector<FallbackNode> report(const Backend& backend, const Graph& graph, con
   return fallback;
 }
 
+std::shared_ptr<const Executable> compile_whole(const Backend& backend, const Graph& graph) {
+  auto executable = backend.compile(graph);
+  DIPTYCH_CHECK(executable != nullptr, "[backend {}] returned no executable for graph '{}'; a compiler must return one",
+                backend.name(), graph.name());
+  return executable;
+}
+
 }  // namespace
 
-std::shared_ptr<const Executable> compile_with_fallback(const Backend& backend, const Graph& graph) {
+std::shared_ptr<const Executable> compile_with_fallback(const Backend& backend, const Graph& original) {
+  if (backend.takes_whole(original)) return compile_whole(backend, original);
+  const Graph graph = backend.prepare(original);
   const auto parts = split(backend, graph);
   const bool is_whole = std::all_of(parts.begin(), parts.end(), [](const Part& part) { return part.is_supported; });
-  if (is_whole) {
-    auto executable = backend.compile(graph);
-    DIPTYCH_CHECK(executable != nullptr,
-                  "[backend {}] returned no executable for graph '{}'; a compiler must return one", backend.name(),
-                  graph.name());
-    return executable;
-  }
+  if (is_whole) return compile_whole(backend, graph);
   const Borders borders(graph);
   std::vector<Stage> stages;
   for (const Part& part : parts) stages.push_back(make_stage(backend, graph, borders, part));

@@ -10,15 +10,15 @@ namespace diptych::detail {
 
 /// A node that the interpreter runs in place of a backend.
 struct FallbackNode {
-  size_t index = 0;  ///< in the graph that was compiled
+  size_t index = 0;  ///< in the graph that the backend prepared
   std::string text;  ///< "%7 : f32[2,3] = aten.mm(%5, %6)  # block0"
 };
 
-/// Compiles `graph` with `backend` where it supports the nodes, and with the interpreter where it does not. Nodes keep
-/// their order; each run of neighbouring nodes of one kind becomes a graph of its own, whose inputs are freed at their
-/// last use. A graph that is supported throughout is compiled as it is. What fell back is logged (DIPTYCH_LOG=graphs)
-/// and kept for fallback_nodes().
-/// Errors: UserError names a node that neither runs, or a part for which the backend returned no executable.
+/// Compiles `graph`, prepared by `backend`, with that backend where it supports the nodes, and with the interpreter
+/// where it does not. Nodes keep their order; each run of neighbouring nodes of one kind becomes a graph of its own,
+/// whose inputs are freed at their last use. A graph that is supported throughout is compiled as it is. What fell back
+/// is logged (DIPTYCH_LOG=graphs) and kept for fallback_nodes(). Errors: UserError names a node that neither runs, or a
+/// part for which the backend returned no executable.
 std::shared_ptr<const Executable> compile_with_fallback(const Backend& backend, const Graph& graph);
 
 /// Returns the nodes that the interpreter runs in an executable that compile_with_fallback made; empty for any other.

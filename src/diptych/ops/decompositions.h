@@ -14,7 +14,8 @@ using DecompositionRule = std::vector<Value> (*)(const Call&);
 /// One row of a table of decompositions.
 struct Decomposition {
   std::string_view op;  ///< "aten.silu_backward"
-  /// "activation", "dropout", "linear", "loss", "normalization", "pointwise", "scatter", "softmax"
+  /// "activation", "dropout", "linear", "loss", "normalization", "pointwise", "random", "scatter",
+  /// "softmax"
   std::string_view family;
   DecompositionRule rule;
 };
@@ -31,6 +32,7 @@ std::vector<Decomposition> activation_backward_decompositions();
 std::vector<Decomposition> linear_decompositions();
 std::vector<Decomposition> loss_decompositions();
 std::vector<Decomposition> normalization_decompositions();
+std::vector<Decomposition> random_decompositions();
 std::vector<Decomposition> scatter_decompositions();
 std::vector<Decomposition> softmax_decompositions();
 

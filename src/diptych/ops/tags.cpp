@@ -150,14 +150,23 @@ constexpr TagRow kTagRows[] = {
     {"aten::ones_like", bit(Tag::kFactory)},
     {"aten::zeros", bit(Tag::kZeros)},
     {"aten::zeros_like", Tag::kFactory | Tag::kZeros},
-    {"aten::rand_like", bit(Tag::kFactory)},
-    {"aten::randn_like", bit(Tag::kFactory)},
-    {"aten::randint_like", bit(Tag::kFactory)},
+    {"aten::rand_like", Tag::kFactory | Tag::kDrawsOnly},
+    {"aten::randn_like", Tag::kFactory | Tag::kDrawsOnly},
+    {"aten::randint_like", Tag::kFactory | Tag::kDrawsOnly},
     {"aten::new_empty", bit(Tag::kFactory)},
     {"aten::new_empty_strided", bit(Tag::kFactory)},
     {"aten::new_full", bit(Tag::kFactory)},
     {"aten::new_ones", bit(Tag::kFactory)},
     {"aten::new_zeros", Tag::kFactory | Tag::kZeros},
+
+    {"aten::bernoulli.p", bit(Tag::kDrawsOnly)},
+    {"aten::cauchy", bit(Tag::kDrawsOnly)},
+    {"aten::exponential", bit(Tag::kDrawsOnly)},
+    {"aten::geometric", bit(Tag::kDrawsOnly)},
+    {"aten::log_normal", bit(Tag::kDrawsOnly)},
+    {"aten::normal_functional", bit(Tag::kDrawsOnly)},
+    {"aten::random", bit(Tag::kDrawsOnly)},
+    {"aten::uniform", bit(Tag::kDrawsOnly)},
 
     {"aten::_local_scalar_dense", bit(Tag::kDataDependent)},
     {"aten::is_nonzero", bit(Tag::kDataDependent)},
@@ -261,11 +270,13 @@ constexpr TagRow kTagRows[] = {
 
 // Tags that LibTorch, or a row for all overloads, gives to an operator to which they do not apply.
 constexpr TagRow kNotTags[] = {
-    {"aten::equal", bit(Tag::kPointwise)},           // returns one bool
-    {"aten::mm.dtype", bit(Tag::kMatrixProduct)},    // its third operand is the dtype of the result
-    {"aten::index", bit(Tag::kDataDependent)},       // only with a mask, which its shape rule refuses
-    {"aten::slice_scatter", bit(Tag::kCopy)},        // tagged view_copy, yet it merges two tensors
-    {"aten::_fused_sdp_choice", bit(Tag::kRandom)},  // chooses a kernel, draws nothing
+    {"aten::equal", bit(Tag::kPointwise)},                           // returns one bool
+    {"aten::mm.dtype", bit(Tag::kMatrixProduct)},                    // its third operand is the dtype of the result
+    {"aten::index", bit(Tag::kDataDependent)},                       // only with a mask, which its shape rule refuses
+    {"aten::slice_scatter", bit(Tag::kCopy)},                        // tagged view_copy, yet it merges two tensors
+    {"aten::randint_like.Tensor", Tag::kFactory | Tag::kDrawsOnly},  // reads its bound from a tensor
+    {"aten::randint_like.Tensor_generator", Tag::kFactory | Tag::kDrawsOnly},
+    {"aten::_fused_sdp_choice", bit(Tag::kRandom)},                            // chooses a kernel, draws nothing
     {"aten::_scaled_dot_product_flash_attention_for_cpu", bit(Tag::kRandom)},  // its kernel has no dropout
 };
 

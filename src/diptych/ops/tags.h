@@ -40,6 +40,7 @@ enum class Tag : uint32_t {
   kAddition = 1U << 26,         ///< the first operand plus the second times the third, a number
   kMatrixProduct = 1U << 27,    ///< the product of its two operands, which are matrices
   kZeros = 1U << 28,            ///< makes a tensor of zeros
+  kDrawsOnly = 1U << 29,        ///< random, and reads no elements: of its operands only sizes, strides and dtypes
 };
 
 /// Returns the tags of `op` as a bit set; a higher-order operator has none. Threads: any; a hash look-up.

@@ -45,12 +45,12 @@ def refused_by_one(expected, got):
     return None
 
 
-def judge(program, check=0):
-    """(outcome, key, details): equal keys fail in the same way."""
+def judge(program, how):
+    """(outcome, key, details): equal keys fail in the same way. how: options of aot_function() besides the program's own."""
     import diptych
 
     def compiled(function, options):
-        return diptych.aot_function(function, **options, **({"check": check} if check else {}))
+        return diptych.aot_function(function, **options, **how)
 
     warnings.simplefilter("ignore")
     expected, eager_error = observe(program, lambda function, options: function)
@@ -84,7 +84,7 @@ def judge(program, check=0):
     return WRONG, f"{'+'.join(sorted(set(program.kinds) - {'arithmetic'}))}: {message_class(where.split(':', 1)[1])}", f"eager and compiled, in what is seen{where}"
 
 
-def in_child(programs, check):
+def in_child(programs, how):
     """Yields a verdict for each of the programs, judged in a child; fewer than programs if the child dies."""
     read, write = os.pipe()
     child = os.fork()
@@ -95,7 +95,7 @@ def in_child(programs, check):
         with os.fdopen(write, "w") as pipe:
             for program in programs:
                 signal.alarm(SECONDS_OF_A_PROGRAM)
-                pipe.write(json.dumps(judge(program, check)) + "\n")
+                pipe.write(json.dumps(judge(program, how)) + "\n")
                 pipe.flush()
         os._exit(0)
     os.close(write)
@@ -110,18 +110,18 @@ def in_child(programs, check):
     return verdicts
 
 
-def judge_all(programs, check=0, batch=40):
+def judge_all(programs, how, batch=40):
     """Yields (program, verdict)."""
     waiting = list(programs)
     while waiting:
-        verdicts = in_child(waiting[:batch], check)
+        verdicts = in_child(waiting[:batch], how)
         yield from zip(waiting, verdicts)
         waiting = waiting[len(verdicts):]
 
 
-def shrink(program, verdict, check=0):
+def shrink(program, verdict, how):
     """The smallest program found that fails in the same way."""
-    fails = lambda candidate: in_child([candidate], check)[0][0] == verdict[0]
+    fails = lambda candidate: in_child([candidate], how)[0][0] == verdict[0]
     progress = True
     while progress:
         progress = False

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Random Python programs against eager.
-Usage: run.py [--programs N] [--seed S] [--only CLASS] [--check N] [--show] [--program SEED]
+Usage: run.py [--programs N] [--seed S] [--only CLASS] [--check N] [--backend NAME] [--show] [--program SEED]
 
 Each program is drawn from the classes in features*.py by its seed, and run in eager and compiled in a child process. Counts how the programs
 ended, refusals by message, and prints the smallest program that was found for each kind of fault. With --check N the compiled functions run with
@@ -28,17 +28,19 @@ def main():
     parser.add_argument("--seed", type=int, default=1, help="of the first program; the next ones have the next numbers")
     parser.add_argument("--only", help="a class of features")
     parser.add_argument("--check", type=int, default=0)
+    parser.add_argument("--backend", help="what runs the graphs of the compiled side")
     parser.add_argument("--show", action="store_true", help="print the smallest program of each kind of fault")
     parser.add_argument("--program", type=int, help="print and judge the program of this seed")
     options = parser.parse_args()
     torch.set_num_threads(1)
+    options.how = {name: value for name, value in (("check", options.check), ("backend", options.backend)) if value}
     if options.program is not None:
         program = programs.generate(options.program, options.only)
         print(program.text())
-        print(*judge.in_child([program], options.check)[0], sep="\n")
+        print(*judge.in_child([program], options.how)[0], sep="\n")
         return 0
     drawn = (programs.generate(seed, options.only) for seed in range(options.seed, options.seed + options.programs))
-    return report(judge.judge_all(drawn, options.check), options)
+    return report(judge.judge_all(drawn, options.how), options)
 
 
 def report(judged, options):
@@ -59,8 +61,8 @@ def report(judged, options):
         is_known = known.reason(outcome, key, cases[0][0].kinds)
         print(f"\n{len(cases)} x {outcome}: {key}{f'  (known: {is_known})' if is_known else ''}; seeds {[p.seed for p, _ in cases[:6]]}")
         if options.show:
-            program = judge.shrink(*cases[0], options.check)
-            print(program.text(), judge.in_child([program], options.check)[0][2], sep="\n")
+            program = judge.shrink(*cases[0], options.how)
+            print(program.text(), judge.in_child([program], options.how)[0][2], sep="\n")
     print("\nby class:")
     for kind, counts in sorted(by_kind.items()):
         print(f"  {kind}: " + ", ".join(f"{count} {outcome}" for outcome, count in counts.most_common()))

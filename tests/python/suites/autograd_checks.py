@@ -94,7 +94,7 @@ def observe(case, mode, order, compile_, backward):
 
 def judge_case(case, mode):
     def ours(function):
-        return diptych.aot_function(function, **mode.options) if mode.compiled else function
+        return judge.compiled(function, **mode.options) if mode.compiled else function
 
     eager = partial(observe, case, mode, compile_=lambda function: function, backward=contextlib.nullcontext)
     around = diptych.backward_capture.capture if mode.captured else contextlib.nullcontext
@@ -104,7 +104,7 @@ def judge_case(case, mode):
 def compiled_by_diptych(function, forward_compiler, backward_compiler, *, dynamic, partition_fn, **_):
     """Stands in the place of functorch.compile.compiled_function."""
     cut = partition_fn is aot_autograd.min_cut_rematerialization_partition
-    return diptych.aot_function(function, dynamic=dynamic, partition="min_cut" if cut else "default")
+    return judge.compiled(function, dynamic=dynamic, partition="min_cut" if cut else "default")
 
 
 def torch_check(case, dynamic):

@@ -16,15 +16,13 @@ DTYPES = (torch.float32, torch.float64, torch.int64)
 
 
 def judge_samples(function, op, dtype, order, limit):
-    import diptych
-
     def outcomes():
         for sample in itertools.islice(op.sample_inputs("cpu", dtype, requires_grad=order > 0), limit):
             def look(call, order):
                 arguments, keywords = judge.clone(((sample.input, *sample.args), sample.kwargs))
                 return judge.observe(call, judge.tensors((arguments, keywords)), arguments, keywords, order)
 
-            yield judge.judge_to_order(partial(look, function), partial(look, diptych.aot_function(function)), order)
+            yield judge.judge_to_order(partial(look, function), partial(look, judge.compiled(function)), order)
 
     return judge.worst(outcomes())
 

@@ -18,7 +18,7 @@ from torch.testing._internal import hop_db
 from torch.utils import _pytree
 
 DTYPES = (torch.float32, torch.float64, torch.int64, torch.bool)
-COMPILERS = {"in eager": lambda function: function, "compiled": diptych.aot_function}
+COMPILERS = {"in eager": lambda function: function, "compiled": judge.compiled}
 
 
 def translated_scan(combine, init, xs, *, dim=0, reverse=False):
@@ -104,7 +104,7 @@ def entry(op, limit):
         if dtype not in op.supported_dtypes("cpu"):
             continue
         name = str(dtype)[6:]
-        yield f"{name} compiled as it is", partial(judge_samples, op, dtype, diptych.aot_function, limit)
+        yield f"{name} compiled as it is", partial(judge_samples, op, dtype, judge.compiled, limit)
         if op.name in TRANSLATED:
             for how, compiler in COMPILERS.items():
                 yield f"{name} {how}", partial(judge_samples, op, dtype, partial(ours, compiler=compiler), limit)

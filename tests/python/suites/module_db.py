@@ -36,6 +36,8 @@ class Module:
     def observe(self, compiler, around, order):
         """What is seen of two calls, of which the compiled module captures the first alone."""
         module = copy.deepcopy(self.module)
+        if judge.settings.wide:
+            module.double()
         call = compiler(module)
         state = [*module.parameters(), *module.buffers()]
         seen = judge.Seen()
@@ -50,11 +52,11 @@ def through_dynamo(module):
     from diptych._dynamo import backend
 
     torch.compiler.reset()
-    return torch.compile(module, backend=backend)
+    return torch.compile(module, backend=backend, options={"backend": judge.settings.backend})
 
 
 HOW = {
-    "aot": (diptych.aot_module, contextlib.nullcontext),
+    "aot": (judge.compiled_module, contextlib.nullcontext),
     "dynamo": (through_dynamo, contextlib.nullcontext),
     "backward": (lambda module: module, diptych.backward_capture.capture),
 }

@@ -34,9 +34,7 @@ def without_values(seen):
     return seen
 
 
-def judge_sample(op, sample, order, backend):
-    import diptych
-
+def judge_sample(op, sample, order):
     def observation(function, order):
         arguments, keywords = judge.clone(((sample.input, *sample.args), dict(sample.kwargs)))
         seen = judge.observe(function, judge.tensors((arguments, keywords)), arguments, keywords, order)
@@ -49,7 +47,7 @@ def judge_sample(op, sample, order, backend):
         result = op.op(*args, **kwargs)
         return part(result) if part else result
 
-    return judge.judge_to_order(lambda n: observation(function, n), lambda n: observation(diptych.aot_function(function, backend=backend), n), order)
+    return judge.judge_to_order(lambda n: observation(function, n), lambda n: observation(judge.compiled(function), n), order)
 
 
 def entry_of(op, options):
@@ -63,7 +61,7 @@ def entry_of(op, options):
             def outcomes(dtype=dtype, order=order):
                 found = []
                 for sample in op.sample_inputs("cpu", dtype, requires_grad=order > 0):
-                    found.append(judge_sample(op, sample, order, options.backend))
+                    found.append(judge_sample(op, sample, order))
                     if len(found) == options.samples:
                         break
                 return judge.worst(found)
@@ -79,4 +77,4 @@ def entries(options):
 
 
 if __name__ == "__main__":
-    judge.main("op_db", __doc__, entries, lambda parser: parser.add_argument("--backend", default="interpreter"))
+    judge.main("op_db", __doc__, entries)

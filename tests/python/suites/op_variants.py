@@ -58,7 +58,7 @@ def judge_samples(op, dtype, name, function, needs_out, limit):
 
     differentiable = dtype.is_floating_point and op.supports_autograd and dtype in op.supported_backward_dtypes("cpu")
     differentiable = differentiable and not needs_out and op.name not in GRADIENT_READS_VALUES
-    outcomes, compiled = [], diptych.aot_function(function, dynamic=name == "dynamic")
+    outcomes, compiled = [], judge.compiled(function, dynamic=name == "dynamic")
     samples = op.sample_inputs("cpu", dtype, requires_grad=differentiable)
     for sample in itertools.islice(samples, limit * 3 if name == "dynamic" else limit):
         arguments = (sample.input, *sample.args)

@@ -53,8 +53,6 @@ class Training:
 
 
 def judge_options(info, whole, limit):
-    import diptych
-
     outcomes = []
     for options in itertools.islice(info.optim_inputs_func(device="cpu"), limit):
         make = partial(info.optim_cls, **options.kwargs)
@@ -64,7 +62,7 @@ def judge_options(info, whole, limit):
             outcomes.append(("eager refuses", judge.words(error)))
             continue
         outcomes.append(judge.judge(
-            lambda: Training(make, whole).observe(lambda step: step), lambda: Training(make, whole).observe(diptych.aot_function)))
+            lambda: Training(make, whole).observe(lambda step: step), lambda: Training(make, whole).observe(judge.compiled)))
     return judge.worst(outcomes)
 
 

@@ -109,15 +109,15 @@ std::vector<Hlo> trilinear(const Lowering& node) {
 }
 
 constexpr LoweringRow kProductRows[] = {
-    {"aten.mm", plain_product<kMatrices>},
-    {"aten.bmm", plain_product<kBatches>},
-    {"aten.mv", plain_product<kMatrices>},
-    {"aten.dot", plain_product<kVectors>},
+    {"aten.mm", plain_product<kMatrices>, is_number_result},
+    {"aten.bmm", plain_product<kBatches>, is_number_result},
+    {"aten.mv", plain_product<kMatrices>, is_number_result},
+    {"aten.dot", plain_product<kVectors>, is_number_result},
     {"aten.vdot", plain_product<kVectors>, is_real_result},
-    {"aten.addmm", biased_product<kMatrices>},
-    {"aten.baddbmm", biased_product<kBatches>},
-    {"aten.addbmm", biased_product<kSummedBatches>},
-    {"aten.addmv", biased_product<kMatrices>},
+    {"aten.addmm", biased_product<kMatrices>, is_number_result},
+    {"aten.baddbmm", biased_product<kBatches>, is_number_result},
+    {"aten.addbmm", biased_product<kSummedBatches>, is_number_result},
+    {"aten.addmv", biased_product<kMatrices>, is_number_result},
     {"aten.addr", add_outer, is_number_result},
     {"aten.outer", outer},
     {"aten.ger", outer},

@@ -34,8 +34,8 @@ std::vector<Hlo> scan_along(HloWriter& writer, const std::vector<ScanPart>& part
   return here;
 }
 
-// ATen's running sums and products accumulate in f64 for f32, and in f32 for half types: a product that leaves the
-// range of f32 and comes back is not lost.
+// ATen's running sums, products and logarithms of sums accumulate in f64 for f32, and in f32 for half types: a product
+// that leaves the range of f32 and comes back is not lost.
 at::ScalarType running_dtype(at::ScalarType dtype) {
   if (at::isReducedFloatingType(dtype)) return at::kFloat;
   return dtype == at::kFloat ? at::kDouble : dtype == at::kComplexFloat ? at::kComplexDouble : dtype;
@@ -61,7 +61,7 @@ std::vector<Hlo> add_exponentials(HloWriter& writer, const std::vector<Hlo>& bef
   return {writer.select(is_infinite, high, writer.binary("add", high, rest))};
 }
 std::vector<Hlo> logcumsumexp(const Lowering& node) {
-  const Hlo x = node.converted(0, Lowering::wide(node.dtype()));
+  const Hlo x = node.converted(0, running_dtype(node.dtype()));
   const int64_t dim = Lowering::wrap(node.integer(1), x.dim());
   return {node.writer().convert(scan_along(node.writer(), {{x, lowest_of(x.dtype)}}, dim, add_exponentials)[0],
                                 node.dtype())};

@@ -13,6 +13,8 @@
 #include "diptych/base/switches.h"
 #include "diptych/graph/map_sizes.h"
 #include "diptych/interpreter/symbols.h"
+#include "diptych/passes/draw_first.h"
+#include "diptych/passes/run_pass.h"
 
 namespace diptych::detail {
 namespace {
@@ -146,6 +148,11 @@ class DynamicProgram final : public Executable {
 };
 
 }  // namespace
+
+// Draws stay eager's, number for number: the interpreter makes them, and programs take them.
+Graph XlaBackend::prepare(const Graph& graph) const { return run_pass("draw_first", graph, draw_first); }
+
+bool XlaBackend::takes_whole(const Graph& graph) const { return SymbolBinder(graph).has_symbols(); }
 
 bool XlaBackend::supports(const Graph& graph, const Node& node) const { return is_lowered(graph, node); }
 

@@ -13,6 +13,8 @@ namespace diptych::detail {
 class XlaBackend final : public Backend {
  public:
   std::string name() const override { return "xla"; }
+  Graph prepare(const Graph& graph) const override;
+  bool takes_whole(const Graph& graph) const override;  ///< where sizes are dynamic
   bool supports(const Graph& graph, const Node& node) const override;
   /// Errors: UserError if there is no plugin, or the plugin refuses the program, with its text.
   std::shared_ptr<const Executable> compile(const Graph& graph) const override;
