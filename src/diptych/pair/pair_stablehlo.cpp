@@ -82,8 +82,8 @@ void export_stablehlo(const Pair& pair, const std::string& folder, const NamedTe
     write_file_atomically(made.file(kManifest), {manifest});
     made.take_place();
   } catch (const fs::filesystem_error& error) {
-    detail::throw_user_error(fmt::format("[export_stablehlo] '{}': {}; check the path and its permissions", folder,
-                                         error.code().message()));
+    detail::throw_user_error(
+        fmt::format("[export_stablehlo] '{}': {}; check the path and its permissions", folder, error.code().message()));
   }
 }
 

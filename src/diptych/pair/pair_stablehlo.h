@@ -19,8 +19,8 @@ StableHlo stablehlo(const Pair& pair);
 /// The version of manifest.json; docs/xla.md says what it holds.
 inline constexpr int kStableHloManifestVersion = 1;
 
-/// Writes a folder that JAX, or any program that runs StableHLO, needs nothing else to use: forward.mlir, backward.mlir,
-/// manifest.json (what each parameter and result is), constants.safetensors (the graphs' constants) and
+/// Writes a folder that JAX, or any program that runs StableHLO, needs nothing else to use: forward.mlir,
+/// backward.mlir, manifest.json (what each parameter and result is), constants.safetensors (the graphs' constants) and
 /// parameters.safetensors (`parameters`, and the free variables under their paths). A slot takes the parameter with its
 /// path, or with its path without the argument's name: "weight" for the slot "params.weight".
 /// The folder is written whole or not at all; an earlier export is replaced, another folder must be empty.

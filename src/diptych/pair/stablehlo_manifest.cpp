@@ -73,8 +73,9 @@ void add_alias(Json& entry, const OutputAlias& alias, const std::vector<std::opt
   using Kind = OutputAlias::Kind;
   const bool is_input = alias.kind == Kind::kIsInput || alias.kind == Kind::kViewOfInput;
   const bool is_view = alias.kind == Kind::kViewOfInput || alias.kind == Kind::kViewOfOutput;
-  entry["alias"] = {{is_input ? "parameter" : "result", is_input ? Json(alias.target) : place_or_null(places[alias.target])},
-                    {"is_view", is_view}};
+  entry["alias"] = {
+      {is_input ? "parameter" : "result", is_input ? Json(alias.target) : place_or_null(places[alias.target])},
+      {"is_view", is_view}};
 }
 
 Json forward_of(const Pair& pair, const StableHloModule& module, const ExportedTensors& tensors) {
@@ -87,7 +88,8 @@ Json forward_of(const Pair& pair, const StableHloModule& module, const ExportedT
   const auto places = result_places(pair.forward);
   for (const OutputAlias& alias : pair.signature.aliases()) add_alias(results[alias.output], alias, places);
   for (Json& result : results) {
-    if (result["kind"] == "mutated") result["new_value_of"] = pair.signature.index_of_input(std::string(result["path"]));
+    if (result["kind"] == "mutated")
+      result["new_value_of"] = pair.signature.index_of_input(std::string(result["path"]));
   }
   return {{"module", "forward.mlir"}, {"parameters", std::move(parameters)}, {"results", std::move(results)}};
 }

@@ -15,7 +15,7 @@ from jax._src.lib import xla_client
 from jax._src.lib.mlir import ir
 
 DTYPES = {"BF16": ml_dtypes.bfloat16, "F16": np.float16, "F32": np.float32, "F64": np.float64, "I64": np.int64, "I32": np.int32, "BOOL": np.bool_}
-NAMES = {"bf16": ml_dtypes.bfloat16, "f16": np.float16, "f32": np.float32, "f64": np.float64, "i64": np.int64, "i32": np.int32, "bool": np.bool_}
+NAMES = {"bf16": ml_dtypes.bfloat16, "f16": np.float16, "f32": np.float32, "f64": np.float64, "i64": np.int64, "i32": np.int32, "b8": np.bool_}
 TOLERANCES = {np.dtype(np.float64): 1e-12, np.dtype(np.float32): 2e-5, np.dtype(ml_dtypes.bfloat16): 3e-2}
 
 

@@ -112,7 +112,7 @@ CASES = {
     "gpt_tied": language_model(in_turn),
     "gpt_checkpoints": language_model(in_turn_with_checkpoints),
     "gpt_scan_layers": language_model(in_a_scan),
-    "resnet18": lambda: (lambda model, x, labels: functional.cross_entropy(model(x), labels), resnet18(), torch.randn(3, 3, 32, 32), torch.tensor([1, 7, 4])),
+    "resnet18": lambda: (lambda model, x, labels: functional.cross_entropy(model(x), labels), resnet18(), torch.randn(8, 3, 64, 64), torch.arange(8)),
     "scan": lambda: (lambda w, h, xs: diptych.scan(lambda h, x: (torch.tanh(h @ w + x), h * 2), h, xs), leaf(3, 3), leaf(2, 3), leaf(5, 2, 3)),
     "cond": lambda: (lambda p, x: diptych.cond(p.sum() > 0, torch.sin, lambda x: x.cos() * 2, x), torch.ones(2), leaf(2, 3)),
     "while_loop": lambda: (lambda x, w: diptych.while_loop(lambda x: (x * x).sum() > 1, lambda x: x * 0.5, x) @ w, torch.randn(2, 3) * 9, leaf(3, 2)),

@@ -74,10 +74,11 @@ void check_tensors(const Graph& graph) {
                   *fault);
   }
   for (const at::Tensor& constant : graph.constants()) {
-    DIPTYCH_CHECK(has_hlo_type(constant.scalar_type()) && constant.device().is_cpu(),
-                  "[stablehlo] graph '{}': a constant is {} on {}, expected a dtype of StableHLO on the CPU; convert it "
-                  "before the capture",
-                  graph.name(), dtype_text(static_cast<int64_t>(constant.scalar_type())), constant.device().str());
+    DIPTYCH_CHECK(
+        has_hlo_type(constant.scalar_type()) && constant.device().is_cpu(),
+        "[stablehlo] graph '{}': a constant is {} on {}, expected a dtype of StableHLO on the CPU; convert it "
+        "before the capture",
+        graph.name(), dtype_text(static_cast<int64_t>(constant.scalar_type())), constant.device().str());
   }
 }
 

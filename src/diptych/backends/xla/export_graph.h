@@ -6,8 +6,8 @@
 namespace diptych::detail {
 
 /// Lowers a whole graph; no plugin is needed.
-/// Errors: UserError names a node without a lowering (inside bodies too), a node that draws random numbers, a dtype that
-/// StableHLO does not have, a device other than the CPU, or a dynamic size.
+/// Errors: UserError names a node without a lowering (inside bodies too), a node that draws random numbers, a dtype
+/// that StableHLO does not have, a device other than the CPU, or a dynamic size.
 StableHloModule export_graph(const Graph& graph);
 
 }  // namespace diptych::detail

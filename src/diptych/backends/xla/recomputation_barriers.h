@@ -10,13 +10,13 @@
 namespace diptych::detail {
 
 /// Note [Recomputation and XLA]
-/// A backward that runs a checkpoint region again holds the region's operations a second time. Where both halves are one
-/// program, XLA would merge the two, and so keep all that the checkpoint dropped. So whatever a recomputed node reads
-/// from outside its region passes through an optimization_barrier, after which XLA takes it for another value. The
-/// barrier also takes in the gradient that the recomputation is for: the recomputed values then can't be computed before
-/// the backward gets there, which would hold their memory all along. jax.checkpoint does the same.
-/// What is recomputed is read off the graph (is_checkpoint_recomputation()), so one rule serves a backward graph, the
-/// body of a loop, and a graph of both halves.
+/// A backward that runs a checkpoint region again holds the region's operations a second time. Where both halves are
+/// one program, XLA would merge the two, and so keep all that the checkpoint dropped. So whatever a recomputed node
+/// reads from outside its region passes through an optimization_barrier, after which XLA takes it for another value.
+/// The barrier also takes in the gradient that the recomputation is for: the recomputed values then can't be computed
+/// before the backward gets there, which would hold their memory all along. jax.checkpoint does the same. What is
+/// recomputed is read off the graph (is_checkpoint_recomputation()), so one rule serves a backward graph, the body of a
+/// loop, and a graph of both halves.
 class RecomputationBarriers {
  public:
   explicit RecomputationBarriers(const Graph& graph) : graph_(graph) {}
