@@ -2,6 +2,7 @@
 // interface: each header that docs/cpp_api.md describes.
 #pragma once
 #include "diptych/backends/backend.h"
+#include "diptych/backends/xla/mesh.h"
 #include "diptych/backward/backward_capture.h"
 #include "diptych/backward/gradient_transform.h"
 #include "diptych/backward/step.h"
@@ -49,6 +50,9 @@
 #include "diptych/passes/partition.h"
 #include "diptych/trace/checkpoint_region.h"
 #include "diptych/trace/scope.h"
+#include "diptych/training/device_step.h"
+#include "diptych/training/step_options.h"
+#include "diptych/training/xla_step.h"
 #include "diptych/tree/fields.h"
 #include "diptych/tree/path.h"
 #include "diptych/tree/signature.h"

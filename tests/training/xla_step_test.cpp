@@ -145,6 +145,26 @@ TEST(XlaStep, ReturnsExtrasAndServesSeveralSizes) {
   expect_near(model.w2, make_mlp().w2);  // the loss does not reach it
 }
 
+TEST(XlaStep, DrawsWhatEagerDraws) {
+  const auto loss = [](const Mlp& model, const at::Tensor& x) {
+    const at::Tensor hidden = at::dropout(at::tanh(x.mm(model.w1)), 0.4, /*train=*/true);
+    return (hidden.mm(model.w2) + at::randn({2}, at::kDouble)).square().mean();
+  };
+  const Mlp model = make_mlp(), expected = make_mlp();
+  torch::optim::SGD optimizer(model.parameters(), 0.1), eager(expected.parameters(), 0.1);
+  const auto step = xla::capture_step(optimizer, loss);
+  std::vector<double> got, wanted;
+  at::manual_seed(8);
+  const auto x = make_batch(6, 1);
+  for (int i = 0; i < 3; ++i) got.push_back(step(model, x).loss.item());
+  at::manual_seed(8);
+  const auto again = make_batch(6, 1);
+  for (int i = 0; i < 3; ++i) wanted.push_back(eager_step(eager, loss, expected, again).item<double>());
+  for (int i = 0; i < 3; ++i) EXPECT_NEAR(got[i], wanted[i], 1e-12);
+  step.sync();
+  expect_near(model.parameters(), expected.parameters());
+}
+
 TEST(XlaStep, LetsABatchChangeAsSoonAsItReturns) {
   const Mlp model = make_mlp(), expected = make_mlp();
   torch::optim::SGD optimizer(model.parameters(), 0.1), eager(expected.parameters(), 0.1);
@@ -197,12 +217,15 @@ TEST(XlaStep, RefusesWhatItCannotHold) {
     const auto step = xla::capture_step(optimizer, function, {.argument_names = {"model", "x"}});
     expect_error([&] { step(arguments...); }, why);
   };
-  refuses("is not a loss", [](const Mlp& m, const at::Tensor& y) { return y.mm(m.w1); }, model, x);
-  refuses("is not a loss", [](const Mlp&, const at::Tensor& y) { return y.sum(); }, model, x);
+  refuses(
+      "is not a loss", [](const Mlp& m, const at::Tensor& y) { return y.mm(m.w1); }, model, x);
+  refuses(
+      "is not a loss", [](const Mlp&, const at::Tensor& y) { return y.sum(); }, model, x);
   refuses("'x' requires grad and is not a parameter", mlp_loss, model, make_batch(4, 1).requires_grad_());
   refuses("shares memory with 'model.w1'", mlp_loss, Mlp{model.w1, model.w1.detach().select(0, 0), model.w2}, x);
-  refuses("aten.kthvalue", [](const Mlp& m, const at::Tensor& y) { return std::get<0>(y.mm(m.w1).kthvalue(2, 1)).sum(); },
-          model, x);
+  refuses(
+      "aten.kthvalue", [](const Mlp& m, const at::Tensor& y) { return std::get<0>(y.mm(m.w1).kthvalue(2, 1)).sum(); },
+      model, x);
   expect_error([&] { xla::capture_step(optimizer, mlp_loss, {.max_gradient_norm = -1.0}); }, "max_gradient_norm is -1");
   expect_error([&] { xla::capture_step(optimizer, mlp_loss, {.norm_type = 0}); }, "norm_type is 0");
   expect_near(model.parameters(), make_mlp().parameters());

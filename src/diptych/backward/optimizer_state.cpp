@@ -20,7 +20,8 @@ constexpr std::array kDtypes{at::kFloat, at::kDouble, at::kBFloat16, at::kHalf};
 
 }  // namespace
 
-OptimizerState::OptimizerState(torch::optim::Optimizer& optimizer) : optimizer_(optimizer), class_(class_of(optimizer)) {
+OptimizerState::OptimizerState(torch::optim::Optimizer& optimizer)
+    : optimizer_(optimizer), class_(class_of(optimizer)) {
   const auto& groups = optimizer.param_groups();
   for (size_t group = 0; group < groups.size(); ++group) {
     group_options_.push_back(class_.options(groups[group].options()));

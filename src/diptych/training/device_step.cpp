@@ -13,6 +13,7 @@
 #include "diptych/base/switches.h"
 #include "diptych/compile/cache.h"
 #include "diptych/compile/tensor_guards.h"
+#include "diptych/interpreter/run_guards.h"
 #include "diptych/trace/global_state.h"
 #include "diptych/trace/recorder.h"
 #include "diptych/training/device_tensors.h"
@@ -63,6 +64,7 @@ class DeviceStep::Impl {
     std::vector<at::Tensor> tensors = arguments.tensors;
     const auto& free = known.program.step().free_variables;
     tensors.insert(tensors.end(), free.begin(), free.end());
+    const RunBelowAutograd guard;
     auto results = known.program.run(
         [&](const StepInput& input, const DevicePort& port) { return buffer_of(input, tensors, optimizer, port); });
     return take(known.program, std::move(results), tensors, optimizer);
@@ -131,9 +133,9 @@ class DeviceStep::Impl {
     log(Log::kCache, "{}: program {} on {} devices, {} nodes", options_.name, known_.size() + 1,
         options_.mesh.num_devices(), step.graph.nodes().size());
     TensorGuards guards(addresses(arguments.tensors, step.free_variables), TensorGuards::Memory::kByAddress);
-    known_.push_back(std::unique_ptr<const Known>(
-        new Known{arguments.spec, state, optimizer.key(), std::move(guards),
-                  StepProgram(std::move(step), options_, PjrtClient::shared())}));
+    known_.push_back(
+        std::unique_ptr<const Known>(new Known{arguments.spec, state, optimizer.key(), std::move(guards),
+                                               StepProgram(std::move(step), options_, PjrtClient::shared())}));
     return *known_.back();
   }
 
@@ -167,8 +169,10 @@ class DeviceStep::Impl {
         std::copy(rates.begin(), rates.end(), tensor.mutable_data_ptr<double>());
         return port.send(tensor);
       }
+      case StepInput::Kind::kDrawn:
+        break;  // the program sends them itself
     }
-    throw InternalError("a step's input is of no kind");
+    throw InternalError("a step's input has no buffer of its kind");
   }
 
   xla::StepResult take(const StepProgram& program, std::vector<std::shared_ptr<ShardedBuffer>> results,
@@ -185,9 +189,12 @@ class DeviceStep::Impl {
         continue;
       }
       xla::DeviceTensor tensor(std::move(results[i]), program.order_of(i));
-      if (kind == StepOutput::Kind::kNorm) result.gradient_norm = std::move(tensor);
-      else if (index == 0) result.loss = std::move(tensor);
-      else result.extras.push_back(std::move(tensor));
+      if (kind == StepOutput::Kind::kNorm)
+        result.gradient_norm = std::move(tensor);
+      else if (index == 0)
+        result.loss = std::move(tensor);
+      else
+        result.extras.push_back(std::move(tensor));
     }
     for (const size_t number : step.updated) {
       steps_[optimizer.entries()[number].parameter.unsafeGetTensorImpl()] = steps_before(number, optimizer) + 1;

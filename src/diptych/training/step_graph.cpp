@@ -100,8 +100,7 @@ class StepGraphBuilder {
                     "detach it",
                     path_of(i));
     }
-    for (const std::string& path : pair_.signature.mutated())
-      is_kept_[pair_.signature.index_of_input(path)] = true;
+    for (const std::string& path : pair_.signature.mutated()) is_kept_[pair_.signature.index_of_input(path)] = true;
   }
 
   // A device has a copy of each tensor, so a change of one would not show in another that shares its memory.
@@ -178,7 +177,8 @@ class StepGraphBuilder {
       const auto known = tensors_[i].defined() ? number_of_parameter_.find(identity(i)) : number_of_parameter_.end();
       if (known == number_of_parameter_.end() || !gradients[i]) continue;
       Value& sum = found[known->second];
-      sum = sum ? BackwardEmitter(step_.graph).call("aten.add.Tensor", {Operand(sum), Operand(gradients[i])}) : gradients[i];
+      sum = sum ? BackwardEmitter(step_.graph).call("aten.add.Tensor", {Operand(sum), Operand(gradients[i])})
+                : gradients[i];
     }
     return found;
   }
@@ -215,10 +215,10 @@ class StepGraphBuilder {
       updated_inputs_.push_back(tensor);
       for (size_t k = 0; k < optimizer_.num_tensors(number); ++k) {
         updated_inputs_.push_back(step_.inputs.size());
-        inputs.push_back(add_input(step_.graph.meta(parameter),
-                                   {Kind::kOptimizerState, number, k,
-                                    fmt::format("{}.{}", optimizer_.optimizer_class().state_names[k],
-                                                step_.inputs[tensor].name)}));
+        inputs.push_back(
+            add_input(step_.graph.meta(parameter),
+                      {Kind::kOptimizerState, number, k,
+                       fmt::format("{}.{}", optimizer_.optimizer_class().state_names[k], step_.inputs[tensor].name)}));
       }
     }
     return inputs;
@@ -273,10 +273,11 @@ class StepGraphBuilder {
       gradients = transform_gradients(*options_.transform, given, parameters,
                                       [&](size_t index) { return optimizer_.path_of(index); });
       for (size_t i = 0; i < gradients.size(); ++i) {
-        DIPTYCH_CHECK(given[i].defined() || !gradients[i].defined(),
-                      "[step] the gradient transform '{}' returned a gradient for {}, which the loss does not reach, and "
-                      "which the step does not hold; leave it out of the optimizer, or undefined",
-                      options_.transform->key(), optimizer_.path_of(i));
+        DIPTYCH_CHECK(
+            given[i].defined() || !gradients[i].defined(),
+            "[step] the gradient transform '{}' returned a gradient for {}, which the loss does not reach, and "
+            "which the step does not hold; leave it out of the optimizer, or undefined",
+            options_.transform->key(), optimizer_.path_of(i));
       }
     }
     if (options_.max_gradient_norm) {

@@ -17,6 +17,7 @@ struct StepInput {
     kGiven,           ///< tensor number `index`, as the call gives it
     kNumbers,         ///< float64 [parameters of the optimizer]: the number of this update of each, from 1
     kLearningRates,   ///< float64 [groups]
+    kDrawn,           ///< random numbers that the host draws, result `index`
   };
   Kind kind = Kind::kGiven;
   size_t index = 0, part = 0;
@@ -40,7 +41,7 @@ struct StepGraph {
   std::vector<StepInput> inputs;
   std::vector<StepOutput> outputs;
   std::vector<at::Tensor> free_variables;
-  std::vector<size_t> updated;            ///< parameters of the optimizer that the step updates, by number
+  std::vector<size_t> updated;  ///< parameters of the optimizer that the step updates, by number
 };
 
 /// Captures a step. The function's first result is the loss; what else it returns is computed without gradients.

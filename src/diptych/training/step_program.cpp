@@ -9,23 +9,36 @@
 #include "diptych/base/error.h"
 #include "diptych/base/switches.h"
 #include "diptych/graph/print.h"
+#include "diptych/graph/rewrite.h"
+#include "diptych/passes/draw_first.h"
 
 namespace diptych::detail {
 namespace {
 
-void check_lowered(const Graph& graph) {
+// Numbers of the nodes that XLA can't take. Errors: UserError names those that need what the step is given.
+std::vector<size_t> find_host_nodes(const Graph& graph) {
   constexpr size_t kMost = 5;
+  std::vector<size_t> nodes;
   std::vector<std::string> refused;
-  for (const Node& node : graph.nodes()) {
-    if (!is_lowered(graph, node)) refused.push_back(node_line(graph, node));
+  std::vector<bool> needs_input(graph.num_values());
+  for (const Value input : graph.inputs()) needs_input[input.id] = true;
+  for (size_t i = 0; i < graph.nodes().size(); ++i) {
+    const Node& node = graph.nodes()[i];
+    bool any = false;
+    for_each_operand_value(node, [&](Value value) { any = any || needs_input[value.id]; });
+    for (const Value output : node.outputs) {
+      if (output) needs_input[output.id] = any;
+    }
+    if (is_lowered(graph, node)) continue;
+    nodes.push_back(i);
+    if (any && refused.size() < kMost) refused.push_back(node_line(graph, node));
   }
-  const size_t count = refused.size();
-  refused.resize(std::min(count, kMost));
-  DIPTYCH_CHECK(count == 0,
-                "[step] {} nodes of the step have no lowering to XLA, and a step on a device is one program: {}; leave "
-                "them out, or use aot_function with backend 'xla' and diptych::capture_step, which run them on the "
-                "host",
-                count, fmt::join(refused, "; "));
+  DIPTYCH_CHECK(
+      refused.empty(),
+      "[step] nodes of the step have no lowering to XLA, and a step on a device is one program: {}; leave them "
+      "out, or use aot_function with backend 'xla' and diptych::capture_step, which run them on the host",
+      fmt::join(refused, "; "));
+  return nodes;
 }
 
 // Splits a state's first dimension that is whole and that the axis's size divides.
@@ -33,8 +46,9 @@ void split_further(xla::Sharding& sharding, const xla::Mesh& mesh, const std::st
                    const std::vector<int64_t>& sizes) {
   if (axis.empty() || std::find(sharding.begin(), sharding.end(), axis) != sharding.end()) return;
   const auto found = std::find(mesh.names.begin(), mesh.names.end(), axis);
-  DIPTYCH_CHECK(found != mesh.names.end(), "[step] optimizer_axis is '{}', which the mesh does not have; its axes are {}",
-                axis, fmt::join(mesh.names, ", "));
+  DIPTYCH_CHECK(found != mesh.names.end(),
+                "[step] optimizer_axis is '{}', which the mesh does not have; its axes are {}", axis,
+                fmt::join(mesh.names, ", "));
   const int64_t parts = mesh.sizes[found - mesh.names.begin()];
   for (size_t dim = 0; dim < sizes.size(); ++dim) {
     if (!sharding[dim].empty() || sizes[dim] == 0 || sizes[dim] % parts != 0) continue;
@@ -47,7 +61,8 @@ xla::Sharding sharding_of(const StepGraph& step, size_t input, const xla::StepOp
   using Kind = StepInput::Kind;
   const StepInput& slot = step.inputs[input];
   const auto sizes = step.graph.meta(step.graph.inputs()[input]).size_hints();
-  if (slot.kind == Kind::kNumbers || slot.kind == Kind::kLearningRates) return xla::Sharding(sizes.size());
+  const bool is_ours = slot.kind == Kind::kNumbers || slot.kind == Kind::kLearningRates || slot.kind == Kind::kDrawn;
+  if (is_ours) return xla::Sharding(sizes.size());
   // A state is split as its parameter, whose name follows the state's own.
   const bool is_state = slot.kind == Kind::kOptimizerState;
   const std::string name = is_state ? slot.name.substr(slot.name.find('.') + 1) : slot.name;
@@ -76,7 +91,7 @@ HloAttributes attributes_of(const StepGraph& step, const xla::StepOptions& optio
 
 StepProgram::StepProgram(StepGraph step, const xla::StepOptions& options, std::shared_ptr<const PjrtClient> client)
     : step_(std::move(step)), mesh_(options.mesh), client_(std::move(client)) {
-  check_lowered(step_.graph);
+  take_out_draws();
   step_.graph = in_lowered_operators(step_.graph);
   module_ = lower_graph(step_.graph, attributes_of(step_, options));
   log(Log::kGraphs, "xla: step '{}':\n{}", options.name, module_.text);
@@ -84,6 +99,27 @@ StepProgram::StepProgram(StepGraph step, const xla::StepOptions& options, std::s
   module_.text.clear();
   for (const HloSlot& slot : module_.constants)
     constants_.push_back(send(step_.graph.constants()[slot.index], slot, /*is_kept=*/false));
+}
+
+// What the host draws becomes inputs of the program, drawn before each run in eager's order.
+void StepProgram::take_out_draws() {
+  const Graph graph = draw_first(step_.graph);
+  const auto nodes = find_host_nodes(graph);
+  if (nodes.empty()) return;
+  std::vector<Value> drawn, inputs = graph.inputs();
+  std::vector<Slot> slots, input_slots = graph.input_slots();
+  for (const size_t index : nodes) {
+    for (const Value value : graph.nodes()[index].outputs) {
+      if (!value) continue;
+      slots.push_back({SlotKind::kOutput, fmt::format("draws.{}", drawn.size())});
+      input_slots.push_back({SlotKind::kArgument, slots.back().path});
+      step_.inputs.push_back({StepInput::Kind::kDrawn, drawn.size(), 0, slots.back().path});
+      drawn.push_back(value);
+      inputs.push_back(value);
+    }
+  }
+  draws_ = std::make_unique<const Program>(extract(graph, "draws", {}, {}, drawn, std::move(slots), nodes));
+  step_.graph = extract(graph, graph.name(), inputs, std::move(input_slots), graph.outputs(), graph.output_slots());
 }
 
 StepProgram::Buffer StepProgram::send(const at::Tensor& tensor, const HloSlot& slot, bool is_kept) const {
@@ -95,9 +131,14 @@ StepProgram::Buffer StepProgram::send(const at::Tensor& tensor, const HloSlot& s
 }
 
 std::vector<StepProgram::Buffer> StepProgram::run(const Source& source) const {
+  const auto drawn = draws_ == nullptr ? std::vector<at::Tensor>() : draws_->run({});
   std::vector<Buffer> arguments;
   for (const HloSlot& slot : module_.inputs) {
     const StepInput& input = step_.inputs[slot.index];
+    if (input.kind == StepInput::Kind::kDrawn) {
+      arguments.push_back(send(drawn[input.index], slot, /*is_kept=*/false));
+      continue;
+    }
     const bool is_kept = input.kind == StepInput::Kind::kKept || input.kind == StepInput::Kind::kOptimizerState;
     arguments.push_back(source(input, {slot, [&](const at::Tensor& tensor) { return send(tensor, slot, is_kept); }}));
   }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "diptych/backends/xla/sharded_program.h"
+#include "diptych/interpreter/program.h"
 #include "diptych/training/device_tensors.h"
 #include "diptych/training/step_graph.h"
 
@@ -27,6 +28,7 @@ class StepProgram {
   const std::vector<int64_t>& order_of(size_t output) const { return module_.outputs[output].order; }
 
  private:
+  void take_out_draws();
   Buffer send(const at::Tensor& tensor, const HloSlot& slot, bool is_kept) const;
 
   StepGraph step_;
@@ -35,6 +37,7 @@ class StepProgram {
   HloModule module_;
   std::unique_ptr<const ShardedProgram> program_;
   std::vector<Buffer> constants_;
+  std::unique_ptr<const Program> draws_;  // null if there are none
 };
 
 }  // namespace diptych::detail

@@ -48,13 +48,14 @@ class Step {
 };
 
 /// Makes a step function of a torch::optim::SGD, Adam or AdamW. `function` takes any trees of tensors and constants and
-/// returns the loss, or a std::pair of the loss and of what else it computed. Forward, backward, clipping and update are
-/// one XLA program on the devices of a PJRT plugin. Parameters (the tensors of the optimizer), what the function writes
-/// to (BatchNorm's statistics) and the optimizer's state are sent there once and stay: on the host they keep the values
-/// of the last sync(), until which the optimizer has no state for a step that it did not do itself. Learning rates are
-/// read in each step; other options are parts of the program. When the last copy of the step is destroyed, it syncs.
-/// Differences from eager: gradients are not kept, hooks on parameters are not called, random numbers are drawn on the
-/// host before the program begins. A function is captured once for each structure, dtype and size of its arguments.
+/// returns the loss, or a std::pair of the loss and of what else it computed. Forward, backward, clipping and update
+/// are one XLA program on the devices of a PJRT plugin. Parameters (the tensors of the optimizer), what the function
+/// writes to (BatchNorm's statistics) and the optimizer's state are sent there once and stay: on the host they keep the
+/// values of the last sync(), until which the optimizer has no state for a step that it did not do itself. Learning
+/// rates are read in each step; other options are parts of the program. When the last copy of the step is destroyed, it
+/// syncs. Differences from eager: gradients are not kept, hooks on parameters are not called, random numbers are drawn
+/// on the host before the program begins. A function is captured once for each structure, dtype and size of its
+/// arguments.
 ///
 ///   const auto step = dp::xla::capture_step(optimizer, gpt_loss, {.max_gradient_norm = 1.0});
 ///   for (const Batch& batch : batches) losses.push_back(step(model, batch).loss);

@@ -140,9 +140,9 @@ class GraphLowering {
   HloSlot slot_for(Value value, size_t index, const std::vector<xla::Sharding>& shardings, const char* what) const {
     HloSlot slot = slot_of(graph_.meta(value), index);
     if (is_complete()) std::iota(slot.order.begin(), slot.order.end(), 0);
-    const auto complete = xla::complete_sharding(
-        attributes_.mesh, index < shardings.size() ? shardings[index] : xla::Sharding(),
-        fmt::format("{} {} of graph '{}'", what, index, graph_.name()), slot.sizes);
+    const auto complete =
+        xla::complete_sharding(attributes_.mesh, index < shardings.size() ? shardings[index] : xla::Sharding(),
+                               fmt::format("{} {} of graph '{}'", what, index, graph_.name()), slot.sizes);
     for (const int64_t dim : slot.order) {
       slot.passed.push_back(slot.sizes[dim]);
       slot.sharding.push_back(complete[dim]);
