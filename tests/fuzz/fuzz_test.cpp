@@ -39,6 +39,14 @@ TEST(Fuzz, CapturedBackwardsDoAsInEager) {
   run_clean({.programs = 300, .seed = 2, .captured = true, .most_faults = 5}, 250);
 }
 
+TEST(Fuzz, RandomProgramsDoAsInEagerByXla) {
+  run_clean({.programs = 25, .seed = 3, .backend = "xla", .most_faults = 5}, 20);
+}
+
+TEST(Fuzz, RandomBodiesDoAsTheLoopWrittenOutByXla) {
+  run_clean({.programs = 30, .seed = 3, .backend = "xla", .loops = true, .most_faults = 5}, 20);
+}
+
 TEST(Fuzz, EqualSeedsGiveEqualPrograms) {
   EXPECT_EQ(to_string(generate(7)), to_string(generate(7)));
   EXPECT_NE(to_string(generate(7)), to_string(generate(8)));
