@@ -135,7 +135,7 @@ class Session:
 
     def run(self, case, names):
         """Measures one case in turns. A step case gets fresh processes, so that each peak of memory is its own."""
-        is_step = case.startswith(("step/", "xla/step/"))
+        is_step = case.startswith(("step/", "xla/step/", "xla/train/"))
         if is_step:
             for engine in names:
                 self.close(engine)

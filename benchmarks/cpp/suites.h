@@ -22,5 +22,7 @@ void add_checkpoint_cases(Cases& cases);
 /// The steps of the XLA suite by the interpreter, and in eager.
 void add_xla_steps(Cases& cases);
 void add_eager_xla_steps(Cases& cases);
+/// Whole training steps whose state stays on XLA's device.
+void add_xla_training(Cases& cases);
 
 }  // namespace diptych::bench

@@ -123,6 +123,7 @@ Cases diptych_xla_cases() {
     cases["xla/lower/" + name] = [name](int repeat) { return run_lowering(name, repeat); };
     cases["xla/compile/" + name] = [name](int repeat) { return run_compilation(name, repeat); };
   }
+  add_xla_training(cases);
   add_call_cases(cases, aot_function(two_elements, {.backend = "xla", .name = "two_elements"}));
   return cases;
 }

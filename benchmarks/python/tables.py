@@ -13,6 +13,7 @@ REFERENCE = {
     "layers/step": "C++ eager",
     "checkpoint": "Diptych",
     "xla/step": "JAX",
+    "xla/train": "JAX",
     "xla/lower": "Diptych, XLA",
     "xla/compile": "JAX",
 }
@@ -28,6 +29,7 @@ TITLES = {
     "layers/step": "One training step of a GPT of so many blocks, and the memory that it takes",
     "checkpoint": "A scan of so many steps that keeps few carries: time and memory",
     "xla/step": "Value and gradients by XLA",
+    "xla/train": "A training step with AdamW, its state on the device",
     "xla/lower": "From the function to StableHLO",
     "xla/compile": "XLA's compilation of what was lowered",
 }

@@ -63,6 +63,50 @@ def step_case(name):
     return run
 
 
+def adamw(params, gradients, moments, count):
+    """torch.optim.AdamW with its defaults and a rate of 1e-4; `moments` are those of each parameter."""
+    rate, beta1, beta2, eps, decay = 1e-4, 0.9, 0.999, 1e-8, 0.01
+    new_params, new_moments = [], []
+    for p, g, (m, v) in zip(params, gradients, moments, strict=True):
+        m, v = beta1 * m + (1 - beta1) * g, beta2 * v + (1 - beta2) * g * g
+        scale = jnp.sqrt(v) / jnp.sqrt(1 - beta2**count) + eps
+        new_params.append(p * (1 - rate * decay) - rate / (1 - beta1**count) * m / scale)
+        new_moments.append((m, v))
+    return new_params, new_moments
+
+
+def train_case(name):
+    """A step whose parameters, buffers and moments are donated, up to its loss."""
+    value_and_grad = jax.value_and_grad(loss_of(name), has_aux=True)
+
+    def step(params, moments, buffers, count, data):
+        (loss, buffers), gradients = value_and_grad(params, buffers, data)
+        params, moments = adamw(params, gradients, moments, count)
+        return loss, (params, moments, buffers, count + 1)
+
+    compiled = jax.jit(step, donate_argnums=(0, 1, 2))
+    state = data = None
+
+    def once():
+        nonlocal state
+        loss, state = compiled(*state, data)
+        return loss.item()
+
+    def run(repeat):
+        nonlocal state, data
+        if state is None:
+            model = torch_model(name)
+            buffers = [buffer.clone() for buffer in model.buffers]
+            expected = model.loss(model.params, buffers, model.data).item()
+            params, arrays, data = arguments_of(model)
+            state = params, [(jnp.zeros_like(p), jnp.zeros_like(p)) for p in params], arrays, jnp.float32(1)
+            if not abs(once() - expected) <= TOLERANCE * abs(expected):
+                raise RuntimeError(f"{name}: the loss of a step is not what eager gives")
+        return protocol.timed(repeat, once), {}
+
+    return run
+
+
 def lowered(name, shapes):
     """Lowers a function object of its own, so that nothing is found in JAX's cache of traces of the model."""
     loss = loss_of(name)
@@ -95,4 +139,5 @@ def compile_case(name):
 
 def cases():
     made = {"step": step_case, "lower": lower_case, "compile": compile_case}
-    return {f"xla/{kind}/{name}": make(name) for kind, make in made.items() for name in NAMES}
+    trained = {f"xla/train/{name}": train_case(name) for name in NAMES if name != "rnn"}
+    return {f"xla/{kind}/{name}": make(name) for kind, make in made.items() for name in NAMES} | trained

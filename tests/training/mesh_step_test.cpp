@@ -63,11 +63,10 @@ TEST(StepOnMesh, RefusesMeshesThatDoNotFit) {
                            const std::string& axis = "") {
     expect_error(
         [&] {
-          xla::capture_step(optimizer, mlp_loss,
-                            {.argument_names = {"model", "x"},
-                             .mesh = mesh,
-                             .shardings = {{"x", sharding}},
-                             .optimizer_axis = axis})(model, make_batch(6, 0));
+          xla::capture_step(
+              optimizer, mlp_loss,
+              {.argument_names = {"model", "x"}, .mesh = mesh, .shardings = {{"x", sharding}}, .optimizer_axis = axis})(
+              model, make_batch(6, 0));
         },
         why);
   };

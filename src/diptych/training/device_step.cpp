@@ -6,6 +6,7 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <mutex>
 #include <unordered_map>
 
@@ -53,6 +54,11 @@ class DeviceStep::Impl {
     DIPTYCH_CHECK(options_.norm_type > 0, "[step] norm_type is {}, expected a positive number or infinity",
                   options_.norm_type);
     xla::check_mesh(options_.mesh);
+    const auto& axes = options_.mesh.names;
+    const std::string& axis = options_.optimizer_axis;
+    DIPTYCH_CHECK(axis.empty() || std::find(axes.begin(), axes.end(), axis) != axes.end(),
+                  "[step] optimizer_axis is '{}', which the mesh does not have; its axes are [{}]", axis,
+                  fmt::join(axes, ", "));
   }
 
   xla::StepResult run(const FlatFunction& function, const Flattened& arguments) {

@@ -45,11 +45,7 @@ std::vector<size_t> find_host_nodes(const Graph& graph) {
 void split_further(xla::Sharding& sharding, const xla::Mesh& mesh, const std::string& axis,
                    const std::vector<int64_t>& sizes) {
   if (axis.empty() || std::find(sharding.begin(), sharding.end(), axis) != sharding.end()) return;
-  const auto found = std::find(mesh.names.begin(), mesh.names.end(), axis);
-  DIPTYCH_CHECK(found != mesh.names.end(),
-                "[step] optimizer_axis is '{}', which the mesh does not have; its axes are {}", axis,
-                fmt::join(mesh.names, ", "));
-  const int64_t parts = mesh.sizes[found - mesh.names.begin()];
+  const int64_t parts = mesh.sizes[std::find(mesh.names.begin(), mesh.names.end(), axis) - mesh.names.begin()];
   for (size_t dim = 0; dim < sizes.size(); ++dim) {
     if (!sharding[dim].empty() || sizes[dim] == 0 || sizes[dim] % parts != 0) continue;
     sharding[dim] = axis;

@@ -160,3 +160,25 @@ def test_a_forked_process_is_told():
     assert lines[0] == lines[3] == "True"
     for line in lines[1:3]:
         assert line.startswith("[xla] this process was forked after XLA was started") and "spawn" in line
+
+
+def test_results_share_memory_as_in_eager():
+    def views(a, b):
+        v = a.mul(b)
+        return v, v.detach(), v.t(), a.t(), v[0]
+
+    a, b = torch.randn(3, 4), torch.randn(3, 4)
+    for function in (views, diptych.aot_function(views, backend="xla")):
+        whole, *others = function(a, b)
+        whole.fill_(7)
+        assert [bool((other == 7).all()) for other in others] == [True, True, False, True]
+        assert others[2].data_ptr() == a.data_ptr()
+
+
+def test_a_body_with_one_operand_reads_it_anew():
+    """XNNPACK keeps a product's right operand if that is a parameter of a computation."""
+    compiled = diptych.aot_function(lambda flag, h: diptych.cond(flag, lambda h: h @ h, lambda h: h - 1, h.sin()), backend="xla")
+    for seed in range(3):
+        torch.manual_seed(seed)
+        h = torch.randn(64, 64)
+        torch.testing.assert_close(compiled(torch.tensor(True), h), h.sin() @ h.sin(), rtol=1e-4, atol=1e-4)

@@ -68,7 +68,7 @@ class StaticProgram final : public Executable {
         module_(lower_graph(graph)),
         client_(client) {
     log(Log::kGraphs, "xla: graph '{}':\n{}", name_, module_.text);
-    program_ = std::make_unique<const PjrtProgram>(client, module_.text);
+    if (!module_.outputs.empty()) program_ = std::make_unique<const PjrtProgram>(client, module_.text);
     module_.text.clear();
     for (const HloSlot& slot : module_.constants) {
       constants_.push_back(PjrtBuffer::from_tensor(client, as_passed(graph.constants()[slot.index], slot)));
@@ -80,15 +80,7 @@ class StaticProgram final : public Executable {
     DIPTYCH_CHECK(inputs.size() == num_inputs_,
                   "[xla] graph '{}' got {} inputs, expected {}; pass one tensor per input slot", name_, inputs.size(),
                   num_inputs_);
-    std::vector<std::shared_ptr<PjrtBuffer>> arguments;
-    arguments.reserve(module_.inputs.size() + constants_.size());
-    for (const HloSlot& slot : module_.inputs) {
-      DIPTYCH_CHECK(inputs[slot.index].defined(), "[xla] input {} of graph '{}' is undefined; pass a tensor",
-                    slot.index, name_);
-      arguments.push_back(PjrtBuffer::from_tensor(client_, as_passed(inputs[slot.index], slot)));
-    }
-    arguments.insert(arguments.end(), constants_.begin(), constants_.end());
-    auto results = program_->run(arguments);
+    auto results = run_program(inputs);
     std::vector<at::Tensor> outputs(outputs_.size());
     for (size_t i = 0; i < outputs.size(); ++i) {
       if (outputs_[i].input >= 0) outputs[i] = inputs[outputs_[i].input];
@@ -101,6 +93,19 @@ class StaticProgram final : public Executable {
   }
 
  private:
+  std::vector<std::shared_ptr<PjrtBuffer>> run_program(const std::vector<at::Tensor>& inputs) const {
+    if (program_ == nullptr) return {};
+    std::vector<std::shared_ptr<PjrtBuffer>> arguments;
+    arguments.reserve(module_.inputs.size() + constants_.size());
+    for (const HloSlot& slot : module_.inputs) {
+      DIPTYCH_CHECK(inputs[slot.index].defined(), "[xla] input {} of graph '{}' is undefined; pass a tensor",
+                    slot.index, name_);
+      arguments.push_back(PjrtBuffer::from_tensor(client_, as_passed(inputs[slot.index], slot)));
+    }
+    arguments.insert(arguments.end(), constants_.begin(), constants_.end());
+    return program_->run(arguments);
+  }
+
   // An output that no node makes.
   struct Origin {
     int32_t input = -1;
@@ -119,7 +124,7 @@ class StaticProgram final : public Executable {
   std::vector<Origin> outputs_;
   HloModule module_;
   std::shared_ptr<const PjrtClient> client_;
-  std::unique_ptr<const PjrtProgram> program_;
+  std::unique_ptr<const PjrtProgram> program_;  // null if no node makes a result
   std::vector<std::shared_ptr<PjrtBuffer>> constants_;
 };
 
@@ -158,7 +163,9 @@ bool XlaBackend::supports(const Graph& graph, const Node& node) const { return i
 
 std::shared_ptr<const Executable> XlaBackend::compile(const Graph& graph) const {
   if (SymbolBinder(graph).has_symbols()) return std::make_shared<DynamicProgram>(graph);
-  return std::make_shared<StaticProgram>(in_lowered_operators(graph), PjrtClient::shared());
+  return compile_shared_results(graph, [](const Graph& own_results) {
+    return std::make_shared<StaticProgram>(in_lowered_operators(own_results), PjrtClient::shared());
+  });
 }
 
 }  // namespace diptych::detail
