@@ -68,7 +68,8 @@ void print(int steps) {
     size_t bytes = 0;
     std::string text;
     for (const double loss : train(shape, layout, steps, bytes)) text += fmt::format(" {:.6f}", loss);
-    std::cout << fmt::format("| {} | {:.1f} |{} |\n", layout.name, static_cast<double>(bytes) / 1e6, text) << std::flush;
+    std::cout << fmt::format("| {} | {:.1f} |{} |\n", layout.name, static_cast<double>(bytes) / 1e6, text)
+              << std::flush;
   }
 }
 
