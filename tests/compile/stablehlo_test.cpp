@@ -8,7 +8,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "diptych/backends/xla/pjrt_client.h"
+#include "diptych/backends/xla/pjrt_program.h"
 #include "diptych/diptych.h"
 #include "testing/expect_error.h"
 
