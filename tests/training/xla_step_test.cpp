@@ -181,6 +181,23 @@ TEST(XlaStep, LetsABatchChangeAsSoonAsItReturns) {
   expect_near(model.parameters(), expected.parameters());
 }
 
+TEST(XlaStep, ChangesABatchAndForgetsIt) {
+  const Mlp model = make_mlp();
+  torch::optim::SGD optimizer(model.parameters(), 0.1);
+  const auto step = xla::capture_step(optimizer, [](const Mlp& m, at::Tensor& x) {
+    x.mul_(2);
+    return mlp_loss(m, x);
+  });
+  step(model, make_batch(6, 0));
+  step.sync();
+  const size_t alone = step.state_bytes();
+  at::Tensor kept = make_batch(6, 0);
+  step(model, kept);
+  step.sync();
+  expect_near(kept, make_batch(6, 0) * 2);
+  EXPECT_EQ(step.state_bytes(), alone + kept.nbytes());
+}
+
 TEST(XlaStep, TakesChangesOfTheHostAfterASync) {
   const Mlp model = make_mlp(), expected = make_mlp();
   torch::optim::SGD optimizer(model.parameters(), 0.1), eager(expected.parameters(), 0.1);

@@ -63,6 +63,11 @@ void DeviceTensors::sync(const std::function<at::Tensor(const Key& key, const En
     entry.version = version_of(entry.host);
     entry.is_ahead = false;
   }
+  // What nobody else holds, such as a batch that the function has changed, will not be asked for again. An entry holds
+  // such a tensor twice, as its owner and as the place of its values.
+  constexpr size_t kOwn = 2;
+  std::erase_if(entries_,
+                [](const auto& item) { return item.first.second == 0 && item.second.owner.use_count() == kOwn; });
 }
 
 }  // namespace diptych::detail

@@ -242,16 +242,28 @@ TEST(PjrtPlugin, AnOldOneIsRefused) {
                {"has version 0.10 of the C API, expected 0.81 or a later minor one", "pip install"});
 }
 
+// Runs `check` in a process that starts anew: the shared client is opened once, and other tests may have opened it.
+template <class Check>
+void expect_in_new_process(const char* devices, const Check& check) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        setenv("DIPTYCH_XLA_CPU_DEVICES", devices, 1);
+        std::_Exit(check() ? 0 : 1);
+      },
+      ::testing::ExitedWithCode(0), "");
+}
+
 TEST(PjrtPlugin, TheNumberOfCpuDevices) {
-  setenv("DIPTYCH_XLA_CPU_DEVICES", "3", 1);
-  EXPECT_EQ(PjrtClient::shared()->num_devices(), 3U);
+  expect_in_new_process("3", [] { return PjrtClient::shared()->num_devices() == 3; });
   EXPECT_EQ(PjrtClient(PjrtApi::load(find_pjrt_plugin()), 2).num_devices(), 2U);
 }
 
 TEST(PjrtPlugin, ANumberOfDevicesThatIsNone) {
-  setenv("DIPTYCH_XLA_CPU_DEVICES", "two", 1);
-  expect_error([&] { (void)PjrtClient::shared(); },
-               "DIPTYCH_XLA_CPU_DEVICES is 'two', expected a positive whole number");
+  expect_in_new_process("two", [] {
+    const auto message = testing::message_of([] { (void)PjrtClient::shared(); });
+    return message.find("DIPTYCH_XLA_CPU_DEVICES is 'two', expected a positive whole number") != message.npos;
+  });
 }
 
 // A cache in a folder of its own, and the lines that it logs.
