@@ -50,7 +50,7 @@
 #include "diptych/passes/partition.h"
 #include "diptych/trace/checkpoint_region.h"
 #include "diptych/trace/scope.h"
-#include "diptych/training/device_step.h"
+#include "diptych/training/device_tensor.h"
 #include "diptych/training/step_options.h"
 #include "diptych/training/xla_step.h"
 #include "diptych/tree/fields.h"

@@ -45,7 +45,7 @@ namespace detail {
 
 class DeviceStep::Impl {
  public:
-  Impl(torch::optim::Optimizer& optimizer, xla::StepOptions options)
+  Impl(torch::optim::Optimizer& optimizer, xla::DeviceStepOptions options)
       : optimizer_(optimizer), options_(std::move(options)) {
     class_of(optimizer);
     DIPTYCH_CHECK(!options_.max_gradient_norm || *options_.max_gradient_norm > 0,
@@ -209,7 +209,7 @@ class DeviceStep::Impl {
   }
 
   torch::optim::Optimizer& optimizer_;
-  const xla::StepOptions options_;
+  const xla::DeviceStepOptions options_;
   mutable std::mutex mutex_;
   std::vector<std::unique_ptr<const Known>> known_;
   DeviceTensors tensors_;
@@ -217,7 +217,7 @@ class DeviceStep::Impl {
   std::unordered_map<const c10::TensorImpl*, int64_t> steps_;
 };
 
-DeviceStep::DeviceStep(torch::optim::Optimizer& optimizer, xla::StepOptions options)
+DeviceStep::DeviceStep(torch::optim::Optimizer& optimizer, xla::DeviceStepOptions options)
     : impl_(std::make_unique<Impl>(optimizer, std::move(options))) {}
 
 DeviceStep::~DeviceStep() {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "diptych/autodiff/flat_function.h"
+#include "diptych/training/device_tensor.h"
 #include "diptych/training/step_options.h"
 #include "diptych/tree/flatten.h"
 
@@ -11,49 +12,13 @@ namespace torch::optim {
 class Optimizer;
 }
 
-namespace diptych {
-namespace detail {
-class ShardedBuffer;
-}
-
-namespace xla {
-
-/// A tensor on the devices of a step, which may still be computed. Copies share it. Threads: any.
-class DeviceTensor {
- public:
-  DeviceTensor() = default;
-  DeviceTensor(std::shared_ptr<const detail::ShardedBuffer> buffer, std::vector<int64_t> order)
-      : buffer_(std::move(buffer)), order_(std::move(order)) {}
-
-  bool defined() const { return buffer_ != nullptr; }
-  /// Whether the values are computed; does not wait.
-  bool is_ready() const;
-  /// Waits for the values and returns a copy of them on the CPU. Errors: UserError if the step failed.
-  at::Tensor tensor() const;
-  /// Waits for the value of one element. Errors: as tensor(); UserError for several elements.
-  double item() const;
-
- private:
-  std::shared_ptr<const detail::ShardedBuffer> buffer_;
-  std::vector<int64_t> order_;  // the dimensions from the slowest to the fastest in the buffer
-};
-
-/// What a step returns before it is computed.
-struct StepResult {
-  DeviceTensor loss;
-  std::vector<DeviceTensor> extras;  ///< what the function returns besides the loss, flattened
-  DeviceTensor gradient_norm;        ///< before clipping; undefined without StepOptions::max_gradient_norm
-};
-
-}  // namespace xla
-
-namespace detail {
+namespace diptych::detail {
 
 /// What is behind xla::Step. Threads: one call at a time, from any.
 class DeviceStep {
  public:
   /// Errors: UserError as xla::capture_step().
-  DeviceStep(torch::optim::Optimizer& optimizer, xla::StepOptions options);
+  DeviceStep(torch::optim::Optimizer& optimizer, xla::DeviceStepOptions options);
   ~DeviceStep();
   DeviceStep(const DeviceStep&) = delete;
   DeviceStep& operator=(const DeviceStep&) = delete;
@@ -69,5 +34,4 @@ class DeviceStep {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace detail
-}  // namespace diptych
+}  // namespace diptych::detail

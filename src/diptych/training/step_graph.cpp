@@ -38,7 +38,7 @@ class StepGraphBuilder {
  public:
   StepGraphBuilder(const FlatFunction& function, const std::vector<at::Tensor>& arguments,
                    const std::vector<std::string>& paths, const OptimizerState& optimizer,
-                   const xla::StepOptions& options)
+                   const xla::DeviceStepOptions& options)
       : optimizer_(optimizer), options_(options), pair_(capture_pair(function, arguments, paths, options)) {
     tensors_ = arguments;
     tensors_.insert(tensors_.end(), pair_.free_variables.begin(), pair_.free_variables.end());
@@ -66,7 +66,7 @@ class StepGraphBuilder {
   using Kind = StepInput::Kind;
 
   static Pair capture_pair(const FlatFunction& function, const std::vector<at::Tensor>& arguments,
-                           const std::vector<std::string>& paths, const xla::StepOptions& options) {
+                           const std::vector<std::string>& paths, const xla::DeviceStepOptions& options) {
     const FlatFunction only_loss = [&](const std::vector<at::Tensor>& tensors) {
       FlatResult result = function(tensors);
       for (size_t i = 1; i < result.tensors.size(); ++i) {
@@ -293,7 +293,7 @@ class StepGraphBuilder {
   }
 
   const OptimizerState& optimizer_;
-  const xla::StepOptions& options_;
+  const xla::DeviceStepOptions& options_;
   const Pair pair_;
   std::vector<at::Tensor> tensors_;  // arguments, then free variables
   std::vector<bool> is_kept_;
@@ -308,7 +308,7 @@ class StepGraphBuilder {
 
 StepGraph capture_step_graph(const FlatFunction& function, const std::vector<at::Tensor>& arguments,
                              const std::vector<std::string>& paths, const OptimizerState& optimizer,
-                             const xla::StepOptions& options) {
+                             const xla::DeviceStepOptions& options) {
   return StepGraphBuilder(function, arguments, paths, optimizer, options).build();
 }
 

@@ -50,6 +50,6 @@ struct StepGraph {
 /// parameter of the optimizer, for tensors that share memory with one that a step changes, and as capture().
 StepGraph capture_step_graph(const FlatFunction& function, const std::vector<at::Tensor>& arguments,
                              const std::vector<std::string>& paths, const OptimizerState& optimizer,
-                             const xla::StepOptions& options);
+                             const xla::DeviceStepOptions& options);
 
 }  // namespace diptych::detail

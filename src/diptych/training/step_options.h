@@ -11,7 +11,7 @@
 
 namespace diptych::xla {
 
-struct StepOptions {
+struct DeviceStepOptions {
   /// Scales all gradients down so that the norm of all of them together is at most this; infinity only measures it.
   std::optional<double> max_gradient_norm = {};
   /// The p of the p-norm; infinity takes the largest absolute value.

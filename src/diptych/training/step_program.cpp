@@ -53,7 +53,7 @@ void split_further(xla::Sharding& sharding, const xla::Mesh& mesh, const std::st
   }
 }
 
-xla::Sharding sharding_of(const StepGraph& step, size_t input, const xla::StepOptions& options) {
+xla::Sharding sharding_of(const StepGraph& step, size_t input, const xla::DeviceStepOptions& options) {
   using Kind = StepInput::Kind;
   const StepInput& slot = step.inputs[input];
   const auto sizes = step.graph.meta(step.graph.inputs()[input]).size_hints();
@@ -67,7 +67,7 @@ xla::Sharding sharding_of(const StepGraph& step, size_t input, const xla::StepOp
   return sharding;
 }
 
-HloAttributes attributes_of(const StepGraph& step, const xla::StepOptions& options) {
+HloAttributes attributes_of(const StepGraph& step, const xla::DeviceStepOptions& options) {
   HloAttributes attributes;
   attributes.mesh = options.mesh;
   const bool is_split = !options.mesh.names.empty();
@@ -85,7 +85,8 @@ HloAttributes attributes_of(const StepGraph& step, const xla::StepOptions& optio
 
 }  // namespace
 
-StepProgram::StepProgram(StepGraph step, const xla::StepOptions& options, std::shared_ptr<const PjrtClient> client)
+StepProgram::StepProgram(StepGraph step, const xla::DeviceStepOptions& options,
+                         std::shared_ptr<const PjrtClient> client)
     : step_(std::move(step)), mesh_(options.mesh), client_(std::move(client)) {
   take_out_draws();
   step_.graph = in_lowered_operators(step_.graph);

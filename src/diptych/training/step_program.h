@@ -19,7 +19,7 @@ class StepProgram {
   using Source = std::function<Buffer(const StepInput& input, const DevicePort& port)>;
 
   /// Errors: UserError names nodes that XLA can't take, and what lower_graph() and the plugin refuse.
-  StepProgram(StepGraph step, const xla::StepOptions& options, std::shared_ptr<const PjrtClient> client);
+  StepProgram(StepGraph step, const xla::DeviceStepOptions& options, std::shared_ptr<const PjrtClient> client);
 
   /// Runs the step: one buffer for each output of the step's graph, in order.
   std::vector<Buffer> run(const Source& source) const;

@@ -13,7 +13,7 @@ namespace diptych::xla {
 template <class F>
 class Step {
  public:
-  Step(torch::optim::Optimizer& optimizer, F function, StepOptions options)
+  Step(torch::optim::Optimizer& optimizer, F function, DeviceStepOptions options)
       : state_(std::make_shared<State>(State{std::move(function), options.argument_names,
                                              std::make_shared<detail::DeviceStep>(optimizer, options)})) {}
 
@@ -64,7 +64,7 @@ class Step {
 /// Requires: `optimizer` outlives the step.
 /// Errors: UserError for another optimizer, a norm or bound that is not positive, a mesh that has no sizes.
 template <class F>
-Step<std::decay_t<F>> capture_step(torch::optim::Optimizer& optimizer, F&& function, StepOptions options = {}) {
+Step<std::decay_t<F>> capture_step(torch::optim::Optimizer& optimizer, F&& function, DeviceStepOptions options = {}) {
   return Step<std::decay_t<F>>(optimizer, std::forward<F>(function), std::move(options));
 }
 
