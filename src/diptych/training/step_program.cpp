@@ -94,8 +94,7 @@ StepProgram::StepProgram(StepGraph step, const xla::DeviceStepOptions& options,
   log(Log::kGraphs, "xla: step '{}':\n{}", options.name, module_.text);
   program_ = std::make_unique<const ShardedProgram>(client_, module_, mesh_);
   module_.text.clear();
-  for (const HloSlot& slot : module_.constants)
-    constants_.push_back(send(step_.graph.constants()[slot.index], slot, /*is_kept=*/false));
+  for (const HloSlot& slot : module_.constants) constants_.push_back(send(step_.graph.constants()[slot.index], slot));
 }
 
 // What the host draws becomes inputs of the program, drawn before each run in eager's order.
@@ -119,12 +118,9 @@ void StepProgram::take_out_draws() {
   step_.graph = extract(graph, graph.name(), inputs, std::move(input_slots), graph.outputs(), graph.output_slots());
 }
 
-StepProgram::Buffer StepProgram::send(const at::Tensor& tensor, const HloSlot& slot, bool is_kept) const {
-  const at::Tensor dense = as_passed(tensor, slot);
-  // What the caller may change while the program runs is copied.
-  const bool is_own = !dense.is_alias_of(tensor);
-  return is_own && !is_kept ? ShardedBuffer::from_tensor(client_, dense, mesh_, slot.sharding)
-                            : ShardedBuffer::copy_from(client_, dense, mesh_, slot.sharding);
+// The program runs on when its caller goes on, so nothing of the host's memory may be read in place.
+StepProgram::Buffer StepProgram::send(const at::Tensor& tensor, const HloSlot& slot) const {
+  return ShardedBuffer::copy_from(client_, as_passed(tensor, slot), mesh_, slot.sharding);
 }
 
 std::vector<StepProgram::Buffer> StepProgram::run(const Source& source) const {
@@ -133,11 +129,10 @@ std::vector<StepProgram::Buffer> StepProgram::run(const Source& source) const {
   for (const HloSlot& slot : module_.inputs) {
     const StepInput& input = step_.inputs[slot.index];
     if (input.kind == StepInput::Kind::kDrawn) {
-      arguments.push_back(send(drawn[input.index], slot, /*is_kept=*/false));
+      arguments.push_back(send(drawn[input.index], slot));
       continue;
     }
-    const bool is_kept = input.kind == StepInput::Kind::kKept || input.kind == StepInput::Kind::kOptimizerState;
-    arguments.push_back(source(input, {slot, [&](const at::Tensor& tensor) { return send(tensor, slot, is_kept); }}));
+    arguments.push_back(source(input, {slot, [&](const at::Tensor& tensor) { return send(tensor, slot); }}));
   }
   arguments.insert(arguments.end(), constants_.begin(), constants_.end());
   auto results = program_->run(arguments);

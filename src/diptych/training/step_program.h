@@ -29,7 +29,7 @@ class StepProgram {
 
  private:
   void take_out_draws();
-  Buffer send(const at::Tensor& tensor, const HloSlot& slot, bool is_kept) const;
+  Buffer send(const at::Tensor& tensor, const HloSlot& slot) const;
 
   StepGraph step_;
   xla::Mesh mesh_;

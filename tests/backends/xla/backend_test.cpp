@@ -106,5 +106,15 @@ TEST(XlaBackend, WhatHasNoLoweringFallsBack) {
   EXPECT_TRUE(at::allclose(executable->run({builder.example(x)}).at(0), builder.example(y), 1e-4, 1e-4));
 }
 
+// A program runs on after it was started, and reads a copy of an input that lies otherwise than programs take it.
+TEST(XlaBackend, CopiesOfInputsLiveUntilTheProgramHasRun) {
+  for (int run = 0; run < 20; ++run) {
+    testing::XlaCheck check;
+    const Value x = check.input(at::full({400, 1}, (run + 0.5) / 20).expand({400, 500}));
+    const Value y = check.node("aten.exp", {x});
+    check.expect_eager({y, check.node("aten.sin", {y}), check.node("aten.tanh", {x})});
+  }
+}
+
 }  // namespace
 }  // namespace diptych

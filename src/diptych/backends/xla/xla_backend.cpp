@@ -80,7 +80,12 @@ class StaticProgram final : public Executable {
     DIPTYCH_CHECK(inputs.size() == num_inputs_,
                   "[xla] graph '{}' got {} inputs, expected {}; pass one tensor per input slot", name_, inputs.size(),
                   num_inputs_);
-    auto results = run_program(inputs);
+    // The program reads the arguments' memory until its results are there.
+    std::vector<std::shared_ptr<PjrtBuffer>> arguments, results;
+    if (program_ != nullptr) {
+      arguments = arguments_of(inputs);
+      results = program_->run(arguments);
+    }
     std::vector<at::Tensor> outputs(outputs_.size());
     for (size_t i = 0; i < outputs.size(); ++i) {
       if (outputs_[i].input >= 0) outputs[i] = inputs[outputs_[i].input];
@@ -93,8 +98,7 @@ class StaticProgram final : public Executable {
   }
 
  private:
-  std::vector<std::shared_ptr<PjrtBuffer>> run_program(const std::vector<at::Tensor>& inputs) const {
-    if (program_ == nullptr) return {};
+  std::vector<std::shared_ptr<PjrtBuffer>> arguments_of(const std::vector<at::Tensor>& inputs) const {
     std::vector<std::shared_ptr<PjrtBuffer>> arguments;
     arguments.reserve(module_.inputs.size() + constants_.size());
     for (const HloSlot& slot : module_.inputs) {
@@ -103,7 +107,7 @@ class StaticProgram final : public Executable {
       arguments.push_back(PjrtBuffer::from_tensor(client_, as_passed(inputs[slot.index], slot)));
     }
     arguments.insert(arguments.end(), constants_.begin(), constants_.end());
-    return program_->run(arguments);
+    return arguments;
   }
 
   // An output that no node makes.
