@@ -60,6 +60,7 @@ class LoweringBackend final : public Backend {
  public:
   explicit LoweringBackend(std::vector<std::string>& modules) : modules_(modules) {}
   std::string name() const override { return "lowering"; }
+  Graph prepare(const Graph& graph) const override { return xla_.prepare(graph); }
   bool supports(const Graph& graph, const Node& node) const override { return xla_.supports(graph, node); }
   std::shared_ptr<const Executable> compile(const Graph& graph) const override {
     modules_.push_back(detail::lower_graph(detail::in_lowered_operators(graph)).text);

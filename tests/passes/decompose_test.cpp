@@ -50,6 +50,20 @@ bool holds(const Graph& graph, std::string_view op) {
                      [&](const Node& node) { return node.op.name() == op; });
 }
 
+// Whether each pair of tensors of a list shares memory.
+std::vector<bool> sharing(const std::vector<at::Tensor>& tensors) {
+  std::vector<bool> shares;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) shares.push_back(tensors[i].is_alias_of(tensors[j]));
+  }
+  return shares;
+}
+
+std::vector<bool> sharing(std::vector<at::Tensor> inputs, const std::vector<at::Tensor>& results) {
+  inputs.insert(inputs.end(), results.begin(), results.end());
+  return sharing(inputs);
+}
+
 // Runs both graphs from one seed, and compares values and metadata with what the kernel gave.
 void expect_same(const Sample& sample, double tolerance, bool must_decompose = true) {
   GraphWriter writer;
@@ -67,6 +81,7 @@ void expect_same(const Sample& sample, double tolerance, bool must_decompose = t
     EXPECT_EQ(result.meta(result.outputs()[i]), graph.meta(graph.outputs()[i]));
     EXPECT_EQ(got[i].strides(), expected[i].strides()) << i;
   }
+  EXPECT_EQ(sharing(writer.inputs(), got), sharing(writer.inputs(), expected));
   EXPECT_TRUE(identical(decompose(result), result));
 }
 

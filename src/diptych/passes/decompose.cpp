@@ -31,6 +31,20 @@ Value with_layout_of(Emitter& emitter, Value value, const TensorMeta& wanted, co
   return emitter.call("aten.copy", {empty, value});
 }
 
+// Returns the result with memory of its own, as the kernel's: a rule may return an operand, or a view of one.
+Value in_own_memory(Emitter& emitter, const Graph& graph, Value value, size_t first, const Node& node) {
+  if (has_tag(node.op, Tag::kSharesStorage)) return value;
+  Value base = value;
+  const auto is_made_here = [&] {
+    const auto& info = graph.info(base);
+    return info.kind == ValueInfo::Kind::kNode && static_cast<size_t>(info.node) >= first;
+  };
+  while (is_made_here() && has_tag(graph.producer(base)->op, Tag::kSharesStorage)) {
+    base = std::get<Value>(graph.producer(base)->operands[0]);
+  }
+  return is_made_here() ? value : emitter.call("aten.clone", {value});
+}
+
 // Returns the provenance of nodes inside the decomposition of a node. A policy that saves the node saves its results;
 // the nodes inside are recomputed, like everything that the policy did not choose, and carry no name.
 Provenance provenance_inside(Provenance from) {
@@ -58,13 +72,19 @@ void mark_result(Graph& graph, Value result, size_t first, const Provenance& fro
   }
 }
 
+// Returns the rule that a node is decomposed by; null if it stays.
+const Decomposition* rule_for(const Graph& graph, const Node& node, const KeepsNode& keeps) {
+  const auto* row = find_decomposition(node.op);
+  return row == nullptr || !is_static(graph, node) || (keeps && keeps(graph, node)) ? nullptr : row;
+}
+
 // Makes one round over the graph; sets `changed` if any node was decomposed.
 Graph decompose_once(const Graph& graph, const KeepsNode& keeps, bool& changed) {
   Rewriter rewriter(graph);
   rewriter.copy_inputs();
   for (const Node& node : graph.nodes()) {
-    const auto* row = find_decomposition(node.op);
-    if (row == nullptr || !is_static(graph, node) || (keeps && keeps(graph, node))) {
+    const auto* row = rule_for(graph, node, keeps);
+    if (row == nullptr) {
       rewriter.copy_node(node);
       continue;
     }
@@ -86,7 +106,8 @@ Graph decompose_once(const Graph& graph, const KeepsNode& keeps, bool& changed) 
     for (size_t i = 0; i < results.size(); ++i) {
       if (!node.outputs[i]) continue;
       const auto& wanted = graph.meta(node.outputs[i]);
-      const Value value = with_layout_of(emitter, results[i], wanted, node);
+      const Value own = in_own_memory(emitter, rewriter.graph(), results[i], first, node);
+      const Value value = with_layout_of(emitter, own, wanted, node);
       rewriter.graph().mutable_meta(value).requires_grad = wanted.requires_grad;
       mark_result(rewriter.graph(), value, first, node.provenance);
       rewriter.map(node.outputs[i], value);
@@ -99,7 +120,8 @@ Graph decompose_once(const Graph& graph, const KeepsNode& keeps, bool& changed) 
 
 Graph decompose(const Graph& graph, const KeepsNode& keeps) {
   Graph result = graph;
-  for (bool changed = true; changed;) {
+  const auto has_rule = [&](const Node& node) { return rule_for(result, node, keeps) != nullptr; };
+  for (bool changed = true; changed && std::any_of(result.nodes().begin(), result.nodes().end(), has_rule);) {
     changed = false;
     result = decompose_once(result, keeps, changed);
   }

@@ -51,9 +51,11 @@ bool has_hlo_type(at::ScalarType dtype) { return find_element_type(dtype) != nul
 
 std::string hlo_type(at::ScalarType dtype, at::IntArrayRef sizes) {
   std::string text = "tensor<";
-  for (const int64_t size : sizes) text += fmt::format("{}x", size);
-  text += element_type(dtype).name;
-  return text + ">";
+  for (const int64_t size : sizes) {
+    const fmt::format_int digits(size);
+    text.append(digits.data(), digits.size()) += 'x';
+  }
+  return text.append(element_type(dtype).name) += '>';
 }
 
 std::string hlo_type(const Hlo& value) { return hlo_type(value.dtype, value.sizes); }
@@ -75,7 +77,7 @@ void HloWriter::line(std::string_view text) {
 }
 
 void HloWriter::statement(const Hlo& result, std::string_view text) {
-  line(fmt::format("{} = {}{}", result.name, text, location_));
+  text_.append("    ").append(result.name).append(" = ").append(text).append(location_) += '\n';
 }
 
 void HloWriter::set_location(const std::string& node) { location_ = fmt::format(" loc(\"{}\")", node); }

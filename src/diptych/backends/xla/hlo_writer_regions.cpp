@@ -42,7 +42,12 @@ void HloWriter::write_region(const Region& region, std::string_view opening) {
 }
 
 Hlo HloWriter::reduce(std::string_view operation, const Hlo& x, const Hlo& initial, at::IntArrayRef dims) {
-  return reduce({x}, {initial}, dims, combine_with(operation))[0];
+  const Hlo result = define(x.dtype, without(x.sizes, dims));
+  statement(
+      result,
+      fmt::format("stablehlo.reduce({} init: {}) applies stablehlo.{} across dimensions = {} : ({}, {}) -> {}", x.name,
+                  initial.name, operation, hlo_list(dims), hlo_type(x), hlo_type(initial), hlo_type(result)));
+  return result;
 }
 
 std::vector<Hlo> HloWriter::reduce(const std::vector<Hlo>& xs, const std::vector<Hlo>& initials, at::IntArrayRef dims,

@@ -1,6 +1,8 @@
 #include "diptych/backends/xla/lower_body.h"
 
 #include <algorithm>
+#include <set>
+#include <string_view>
 
 #include "diptych/backends/xla/lowering.h"
 #include "diptych/backends/xla/recomputation_barriers.h"
@@ -68,6 +70,19 @@ bool is_lowered(const Graph& graph, const Node& node) {
 }
 
 Graph in_lowered_operators(const Graph& graph) { return decompose(graph, has_lowering); }
+
+Graph in_lowered_operators_if_whole(const Graph& graph) {
+  Graph parts = in_lowered_operators(graph);
+  std::set<std::string_view> refused;
+  for (const Node& node : parts.nodes()) {
+    if (!is_lowered(parts, node)) refused.insert(node.op.name());
+  }
+  // What XLA does not take must have been there before.
+  for (const Node& node : graph.nodes()) {
+    if (!refused.empty() && !is_lowered(graph, node)) refused.erase(node.op.name());
+  }
+  return refused.empty() ? parts : graph;
+}
 
 std::vector<Hlo> lower_body(HloWriter& writer, const Graph& body, std::vector<Hlo> inputs) {
   const Graph graph = in_lowered_operators(body);

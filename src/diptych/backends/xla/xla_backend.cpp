@@ -159,7 +159,9 @@ class DynamicProgram final : public Executable {
 }  // namespace
 
 // Draws stay eager's, number for number: the interpreter makes them, and programs take them.
-Graph XlaBackend::prepare(const Graph& graph) const { return run_pass("draw_first", graph, draw_first); }
+Graph XlaBackend::prepare(const Graph& graph) const {
+  return in_lowered_operators_if_whole(run_pass("draw_first", graph, draw_first));
+}
 
 bool XlaBackend::takes_whole(const Graph& graph) const { return SymbolBinder(graph).has_symbols(); }
 
