@@ -10,11 +10,15 @@ const std::vector<std::string> kBinary = {"aten::add.Tensor", "aten::sub.Tensor"
                                           "aten::div.Tensor", "aten::maximum",    "aten::minimum",
                                           "aten::eq.Tensor",  "aten::ne.Tensor",  "aten::lt.Tensor",
                                           "aten::le.Tensor",  "aten::gt.Tensor",  "aten::ge.Tensor"};
-const std::vector<std::string> kUnary = {"aten::neg",       "aten::exp",      "aten::log",        "aten::sin",
-                                         "aten::cos",       "aten::tanh",     "aten::sigmoid",    "aten::sqrt",
-                                         "aten::rsqrt",     "aten::silu",     "aten::reciprocal", "aten::gelu",
-                                         "aten::relu",      "aten::logit",    "aten::isnan",      "aten::angle",
-                                         "aten::hardswish", "aten::hardtanh", "aten::abs",        "aten::nan_to_num"};
+const std::vector<std::string> kUnary = {
+    "aten::neg",     "aten::exp",        "aten::log",   "aten::sin",   "aten::cos",        "aten::tanh",
+    "aten::sigmoid", "aten::sqrt",       "aten::rsqrt", "aten::silu",  "aten::reciprocal", "aten::gelu",
+    "aten::relu",    "aten::logit",      "aten::isnan", "aten::angle", "aten::hardswish",  "aten::hardtanh",
+    "aten::abs",     "aten::nan_to_num", "aten::erf",   "aten::erfc",  "aten::erfinv",     "aten::expm1",
+    "aten::log1p",   "aten::log2",       "aten::log10", "aten::exp2",  "aten::tan",        "aten::asin",
+    "aten::acos",    "aten::atan",       "aten::sinh",  "aten::cosh",  "aten::asinh",      "aten::acosh",
+    "aten::atanh",   "aten::floor",      "aten::ceil",  "aten::trunc", "aten::sign",       "aten::sgn",
+    "aten::lgamma",  "aten::digamma"};
 const std::vector<std::string> kWithScalar = {"aten::add.Scalar", "aten::sub.Scalar", "aten::rsub.Scalar",
                                               "aten::mul.Scalar", "aten::div.Scalar", "aten::pow.Tensor_Scalar",
                                               "aten::eq.Scalar",  "aten::ne.Scalar",  "aten::lt.Scalar",
@@ -27,6 +31,13 @@ struct Pair {
   at::Tensor a, b;
   std::string note;
 };
+
+// A number where an operator takes a tensor.
+at::Tensor number(const at::Scalar& value) {
+  at::Tensor tensor = at::scalar_tensor(value, value.isFloatingPoint() ? at::kDouble : at::kLong);
+  tensor.unsafeGetTensorImpl()->set_wrapped_number(true);
+  return tensor;
+}
 
 // Pairs of operands: each layout with itself, with a contiguous one, broadcast, and of mixed dtypes.
 std::vector<Pair> pairs() {
@@ -55,6 +66,19 @@ std::vector<Pair> pairs() {
   result.push_back({x.to(at::kBFloat16), x.to(at::kBFloat16), "bf16"});
   result.push_back({torch::empty_strided({1, 3}, {100, 1}).fill_(1), f32({1, 3}), "odd stride of a size-1 dimension"});
   result.push_back({channels_last(f32({2, 3, 1, 1})), channels_last(f32({2, 3, 1, 1})), "channels last 1x1"});
+  return result;
+}
+
+// Pairs of a tensor and a number.
+std::vector<Pair> pairs_with_numbers() {
+  std::vector<Pair> result;
+  for (const Layout& layout : layouts(f32({4, 3, 5}))) {
+    result.push_back({layout.tensor, number(2.5), layout.name + " and a number"});
+    result.push_back({number(3), layout.tensor, "a number and " + layout.name});
+  }
+  result.push_back({f32({}), number(2.5), "0-d and a number"});
+  result.push_back({f32({3}).to(at::kHalf), number(2.5), "f16 and a number"});
+  result.push_back({i64({3}, 9), number(2.5), "ints and a number"});
   return result;
 }
 
@@ -106,6 +130,9 @@ Samples pointwise_samples() {
       out.push_back(sample("aten::complex", {p.a, p.b}, p.note));
       out.push_back(sample("aten::polar", {p.a.abs(), p.b}, p.note));
     }
+  }
+  for (const Pair& p : pairs_with_numbers()) {
+    for (const auto& op : kBinary) out.push_back(sample(op, {p.a, p.b}, p.note));
   }
   for (const Layout& x : inputs()) {
     for (const auto& op : kWithScalar) {

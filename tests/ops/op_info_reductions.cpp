@@ -40,7 +40,10 @@ void add_dim_reductions(Samples& out, const Layout& x) {
       }
       out.push_back(sample("aten::kthvalue", {x.tensor, 2, dim, keepdim}, x.name));
       out.push_back(sample("aten::nansum", {x.tensor, ints({dim}), keepdim}, x.name));
-      out.push_back(sample("aten::sum.dim_IntList", {x.tensor, ints({0, dim}), keepdim}, x.name));
+      for (const auto& op : {"aten::sum.dim_IntList", "aten::mean.dim", "aten::amax", "aten::amin"}) {
+        out.push_back(sample(op, {x.tensor, ints({0, dim}), keepdim}, x.name));
+        out.push_back(sample(op, {x.tensor, ints({}), keepdim}, x.name + ", all dimensions"));
+      }
       out.push_back(sample("aten::argmax", {x.tensor, dim, keepdim}, x.name));
     }
     for (const auto& op : {"aten::cummax", "aten::cummin", "aten::_logcumsumexp", "aten::logcumsumexp", "aten::cumsum",

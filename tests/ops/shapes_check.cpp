@@ -11,8 +11,13 @@ namespace diptych::test {
 using namespace detail;
 namespace {
 
+// A number that stands for a tensor stays on the CPU, as it does in a trace.
+bool is_number(const at::Tensor& tensor) {
+  return tensor.defined() && tensor.unsafeGetTensorImpl()->is_wrapped_number();
+}
+
 at::Tensor to_meta(const at::Tensor& tensor) {
-  if (!tensor.defined()) return tensor;
+  if (!tensor.defined() || is_number(tensor)) return tensor;
   return at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(at::kMeta));
 }
 
@@ -31,8 +36,8 @@ c10::IValue to_meta(const c10::IValue& value) {
 c10::Stack real_arguments(const OpSample& sample) {
   c10::Stack stack;
   for (const c10::IValue& value : sample.arguments) {
-    const bool copies =
-        value.isTensor() && value.toTensor().defined() && value.toTensor().is_non_overlapping_and_dense();
+    const bool copies = value.isTensor() && value.toTensor().defined() &&
+                        value.toTensor().is_non_overlapping_and_dense() && !is_number(value.toTensor());
     stack.push_back(copies ? c10::IValue(value.toTensor().clone()) : value);
   }
   return stack;

@@ -56,11 +56,21 @@ bool give_binary(ResultShape& result, const at::Tensor& a, const at::Tensor& b, 
   return broadcasts_into(a, b) && give_empty(result, b.sizes(), dtype);
 }
 
-// Operators whose first two arguments are tensors of one float type.
+bool is_number(const at::Tensor& tensor) { return tensor.unsafeGetTensorImpl()->is_wrapped_number(); }
+
+// The dtype of two tensors of one float type, or of one and a number; none for others.
+std::optional<at::ScalarType> common_float(const at::Tensor& a, const at::Tensor& b) {
+  if (is_number(a)) return is_number(b) ? std::nullopt : common_float(b, a);
+  const bool fits = is_number(b) ? !b.is_complex() : a.dtype() == b.dtype();
+  return fits && is_plain_float(a) ? std::optional(a.scalar_type()) : std::nullopt;
+}
+
+// Operators whose first two arguments are tensors of one float type, or one and a number.
 bool float_binary(Arguments arguments, ResultShape& result) {
   const at::Tensor& a = arguments[0].toTensor();
   const at::Tensor& b = arguments[1].toTensor();
-  return a.dtype() == b.dtype() && is_plain_float(a) && give_binary(result, a, b, a.scalar_type());
+  const auto dtype = common_float(a, b);
+  return dtype && give_binary(result, a, b, *dtype);
 }
 
 bool comparison(Arguments arguments, ResultShape& result) {
@@ -85,21 +95,44 @@ bool with_scalar(Arguments arguments, ResultShape& result) {
   return give_empty(result, self.sizes(), kCompare ? at::kBool : self.scalar_type());
 }
 
-// Expanded tensors, which the backward of a mean divides, are worth a TensorIterator: Python's Meta kernels for them
-// spend a second on imports.
+Arguments arguments_of(const c10::OperatorHandle& op, const c10::Stack& stack) {
+  const size_t count = op.schema().arguments().size();
+  return Arguments(stack.data() + (stack.size() - count), count);
+}
+
+void replace_arguments(const c10::OperatorHandle& op, c10::Stack& stack, c10::IValue result) {
+  stack.resize(stack.size() - op.schema().arguments().size());
+  stack.push_back(std::move(result));
+}
+
+// Other strides and broadcasts are worth a TensorIterator: Python's Meta kernels, which are used where they are loaded,
+// take a hundred times as long, and spend a second on imports.
+bool float_binary_by_iterator(const c10::OperatorHandle& op, c10::Stack& stack) {
+  if (call_quick<&float_binary>(op, stack)) return true;
+  const Arguments arguments = arguments_of(op, stack);
+  const at::Tensor& a = arguments[0].toTensor();
+  const at::Tensor& b = arguments[1].toTensor();
+  const auto dtype = common_float(a, b);
+  if (!dtype) return false;
+  const auto on_meta = [&](const at::Tensor& x) { return is_number(x) ? meta_empty(x.sizes(), *dtype) : x; };
+  const at::Tensor first = on_meta(a), second = on_meta(b);
+  replace_arguments(op, stack, meta_pointwise({first, second}, *dtype));
+  return true;
+}
+
+ShapeRow binary_row(std::string_view name) { return {name, &float_binary_by_iterator, 0, &float_binary}; }
+
+// The same for expanded tensors, which the backward of a mean divides.
 template <bool kCompare>
 bool with_scalar_or_expanded(const c10::OperatorHandle& op, c10::Stack& stack) {
   if (call_quick<&with_scalar<kCompare>>(op, stack)) return true;
-  const size_t count = op.schema().arguments().size();
-  const Arguments arguments(stack.data() + (stack.size() - count), count);
+  const Arguments arguments = arguments_of(op, stack);
   const at::Tensor& self = arguments[0].toTensor();
   if (!std::all_of(arguments.begin() + 1, arguments.end(), is_real)) return false;
   if (!is_plain_float(self) || self.is_non_overlapping_and_dense()) return false;
   const auto dtype = kCompare ? at::kBool : self.scalar_type();
   const at::Tensor number = meta_empty(std::vector<int64_t>(), dtype);
-  c10::IValue result = meta_pointwise({self, number}, dtype);
-  stack.resize(stack.size() - count);
-  stack.push_back(std::move(result));
+  replace_arguments(op, stack, meta_pointwise({self, number}, dtype));
   return true;
 }
 
@@ -139,18 +172,19 @@ bool addmm(Arguments arguments, ResultShape& result) {
   return fits && bias.scalar_type() == result.dtype;
 }
 
-// A reduction of floats over given dimensions, without a dtype argument.
-bool sum(Arguments arguments, ResultShape& result) {
+// A reduction of floats over some dimensions, or all if none are given; a dtype may follow, and is not taken.
+bool float_reduction(Arguments arguments, ResultShape& result) {
   const at::Tensor& self = arguments[0].toTensor();
-  if (!is_plain_float(self) || !arguments[1].isIntList() || !arguments[3].isNone() || self.dim() == 0) return false;
+  const bool has_dtype = arguments.size() > 3 && !arguments[3].isNone();
+  if (!is_plain_float(self) || has_dtype || self.dim() == 0) return false;
   at::DimVector sizes(self.sizes());
-  const auto dims = arguments[1].toDimVector();
+  const auto dims = arguments[1].isIntList() ? arguments[1].toDimVector() : at::DimVector();
   for (const int64_t dim : dims) {
     int64_t& size = sizes[c10::maybe_wrap_dim(dim, self.dim())];
     if (size == -1) return false;  // named twice
     size = -1;
   }
-  if (dims.empty()) return false;
+  if (dims.empty()) std::fill(sizes.begin(), sizes.end(), -1);
   if (arguments[2].toBool()) {
     std::replace(sizes.begin(), sizes.end(), int64_t{-1}, int64_t{1});
   } else {
@@ -187,13 +221,25 @@ bool t(Arguments arguments, ResultShape& result) {
   return self.dim() <= 2 && swap_dimensions(self, 0, self.dim() < 2 ? 0 : 1, result);
 }
 
+constexpr std::string_view kFloatUnary[] = {
+    "aten::neg",     "aten::exp",   "aten::log",    "aten::sin",        "aten::cos",    "aten::tanh",
+    "aten::sigmoid", "aten::sqrt",  "aten::rsqrt",  "aten::reciprocal", "aten::silu",   "aten::gelu",
+    "aten::erf",     "aten::erfc",  "aten::erfinv", "aten::expm1",      "aten::log1p",  "aten::log2",
+    "aten::log10",   "aten::exp2",  "aten::tan",    "aten::asin",       "aten::acos",   "aten::atan",
+    "aten::sinh",    "aten::cosh",  "aten::asinh",  "aten::acosh",      "aten::atanh",  "aten::floor",
+    "aten::ceil",    "aten::trunc", "aten::sign",   "aten::sgn",        "aten::lgamma", "aten::digamma",
+};
+
 }  // namespace
 
 ShapeRows fast_shapes() {
-  return {
+  ShapeRows rows = {
       quick_row<&addmm>("aten::addmm"),
       quick_row<&mm>("aten::mm"),
-      quick_row<&sum>("aten::sum.dim_IntList"),
+      quick_row<&float_reduction>("aten::sum.dim_IntList"),
+      quick_row<&float_reduction>("aten::mean.dim"),
+      quick_row<&float_reduction>("aten::amax"),
+      quick_row<&float_reduction>("aten::amin"),
       quick_row<&view>("aten::view"),
       quick_row<&t>("aten::t"),
       quick_row<&transpose>("aten::transpose.int"),
@@ -201,16 +247,16 @@ ShapeRows fast_shapes() {
       quick_row<&like_with_options>("aten::zeros_like"),
       quick_row<&like_with_options>("aten::ones_like"),
       quick_row<&like_with_options>("aten::_to_copy"),
-      quick_row<&float_binary>("aten::add.Tensor"),
-      quick_row<&float_binary>("aten::sub.Tensor"),
-      quick_row<&float_binary>("aten::mul.Tensor"),
-      quick_row<&float_binary>("aten::div.Tensor"),
-      quick_row<&float_binary>("aten::maximum"),
-      quick_row<&float_binary>("aten::minimum"),
-      quick_row<&float_binary>("aten::gelu_backward"),
-      quick_row<&float_binary>("aten::silu_backward"),
-      quick_row<&float_binary>("aten::tanh_backward"),
-      quick_row<&float_binary>("aten::sigmoid_backward"),
+      binary_row("aten::add.Tensor"),
+      binary_row("aten::sub.Tensor"),
+      binary_row("aten::mul.Tensor"),
+      binary_row("aten::div.Tensor"),
+      binary_row("aten::maximum"),
+      binary_row("aten::minimum"),
+      binary_row("aten::gelu_backward"),
+      binary_row("aten::silu_backward"),
+      binary_row("aten::tanh_backward"),
+      binary_row("aten::sigmoid_backward"),
       quick_row<&float_binary>("aten::threshold_backward"),
       quick_row<&comparison>("aten::eq.Tensor"),
       quick_row<&comparison>("aten::ne.Tensor"),
@@ -218,18 +264,6 @@ ShapeRows fast_shapes() {
       quick_row<&comparison>("aten::le.Tensor"),
       quick_row<&comparison>("aten::gt.Tensor"),
       quick_row<&comparison>("aten::ge.Tensor"),
-      quick_row<&float_unary>("aten::neg"),
-      quick_row<&float_unary>("aten::exp"),
-      quick_row<&float_unary>("aten::log"),
-      quick_row<&float_unary>("aten::sin"),
-      quick_row<&float_unary>("aten::cos"),
-      quick_row<&float_unary>("aten::tanh"),
-      quick_row<&float_unary>("aten::sigmoid"),
-      quick_row<&float_unary>("aten::sqrt"),
-      quick_row<&float_unary>("aten::rsqrt"),
-      quick_row<&float_unary>("aten::reciprocal"),
-      quick_row<&float_unary>("aten::silu"),
-      quick_row<&float_unary>("aten::gelu"),
       scalar_row<false>("aten::add.Scalar"),
       scalar_row<false>("aten::sub.Scalar"),
       scalar_row<false>("aten::rsub.Scalar"),
@@ -243,6 +277,8 @@ ShapeRows fast_shapes() {
       scalar_row<true>("aten::gt.Scalar"),
       scalar_row<true>("aten::ge.Scalar"),
   };
+  for (const std::string_view name : kFloatUnary) rows.push_back(quick_row<&float_unary>(name));
+  return rows;
 }
 
 }  // namespace diptych::detail
