@@ -328,6 +328,7 @@ TEST(XlaPointwise, ActivationsAndParts) {
                {g, x});
     expect_one("aten.threshold", {x}, {c10::IValue(0.7), c10::IValue(-3.)});
     expect_all({"aten.celu", "aten.hardshrink", "aten.softshrink"}, {c10::IValue(1.7)}, {x});
+    expect_one("aten.mish_backward", {g, x});
     expect_one("aten._prelu_kernel_backward", {g, x, w});
     expect_one("aten.logit", {x}, {c10::IValue(0.1)});
     expect_one("aten.logit_backward", {g, x}, {c10::IValue(0.1)});

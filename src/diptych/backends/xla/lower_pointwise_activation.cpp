@@ -15,6 +15,22 @@ HloTerm threshold_gradient(const Lowering& node, const HloTerm& gradient, const 
   return (x <= x.like(node.scalar(2))).choose(0.0, gradient);
 }
 
+// tanh(softplus(x)) is n / (n + 2), where n = e (e + 2) and e = exp(x), and its derivative 4 e (e + 1) / (n + 2)^2: 1
+// less the square of a tanh near 1 would lose what is left of it. From kSaturated on both are 1 and 0 in every dtype.
+struct MishParts {
+  static constexpr double kSaturated = 30;
+  HloTerm e, n_and_two;
+  explicit MishParts(const HloTerm& x) : e(minimum(x, x.like(kSaturated)).exp()), n_and_two(e * (e + 2.0) + 2.0) {}
+  HloTerm value() const { return e / n_and_two * (e + 2.0); }
+  HloTerm derivative() const { return e / n_and_two * ((e + 1.0) / n_and_two) * 4.0; }
+};
+HloTerm mish_of(const HloTerm& x) { return x * MishParts(x).value(); }
+HloTerm mish_gradient(const HloTerm& gradient, const HloTerm& x) {
+  const MishParts parts(x);
+  const HloTerm slope = (x >= MishParts::kSaturated).choose(0.0, parts.derivative());
+  return gradient * (parts.value() + x * slope);
+}
+
 HloTerm celu_of(const Lowering& node, const HloTerm& x) {
   const double alpha = node.number(1, 1);
   return (x < 0.0).choose((x * (1 / alpha)).expm1() * alpha, x);
@@ -66,6 +82,8 @@ constexpr LoweringRow kActivationRows[] = {
     {"aten.relu", formula_of_one<relu_of>},
     {"aten.threshold", formula_with_numbers<threshold_of>},
     {"aten.threshold_backward", formula_of_two_with_numbers<threshold_gradient>},
+    {"aten.mish", formula_of_one<mish_of>},
+    {"aten.mish_backward", formula_of_two<mish_gradient>},
     {"aten.celu", formula_with_numbers<celu_of>},
     {"aten.hardshrink", formula_with_numbers<hardshrink_of>},
     {"aten.hardshrink_backward", formula_of_two_with_numbers<shrink_gradient>},
