@@ -40,6 +40,7 @@ def engines(python, worker):
         "Diptych, 64 carries": [worker, "diptych_64_carries"],
         "Diptych, 64 carries, segment 32": [worker, "diptych_segment_32"],
         "Diptych, XLA": [worker, "diptych_xla"],
+        "XLA's program alone": [worker, "xla_program"],
         "C++ eager": [worker, "eager"],
         "Python eager": peer("peer_eager.py"),
         "aot_function": peer("peer_functorch.py"),

@@ -65,5 +65,7 @@ Cases diptych_segment_32_cases();
 
 /// The cases of XLA's backend.
 Cases diptych_xla_cases();
+/// The plugin alone, with a program of ours.
+Cases xla_program_cases();
 
 }  // namespace diptych::bench

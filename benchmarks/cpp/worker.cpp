@@ -16,6 +16,7 @@ int main(int argc, char** argv) {
                                                    {"diptych_64_carries", diptych_64_carries_cases},
                                                    {"diptych_segment_32", diptych_segment_32_cases},
                                                    {"diptych_xla", diptych_xla_cases},
+                                                   {"xla_program", xla_program_cases},
                                                    {"eager", eager_cases}};
   const auto engine = engines.find(argc > 1 ? argv[1] : "");
   if (engine == engines.end()) {
