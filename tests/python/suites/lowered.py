@@ -1,6 +1,6 @@
 """Which operators XLA programs take, and which are left to the interpreter: counted over the graphs of PyTorch's operator database.
 
-    python tests/python/suites/lowered.py [--samples 1] [--only view,add] [--out table.json]
+    python tests/python/suites/lowered.py [--samples 1] [--only view,add] [--out table.json] [--suite op_db.txt]
 
 Runs op_db.py with backend="xla" and reads the log. Composite operators are counted by what they are decomposed into. Not a test: op_db.py says what is wrong.
 """
@@ -35,12 +35,14 @@ def main():
     parser.add_argument("--samples", default="1")
     parser.add_argument("--only")
     parser.add_argument("--out", help="writes the counts as JSON")
+    parser.add_argument("--suite", default=os.devnull, help="writes what op_db.py prints")
     options = parser.parse_args()
     suite = pathlib.Path(__file__).with_name("op_db.py")
-    command = [sys.executable, suite, "--backend", "xla", "--samples", options.samples, *(["--only", options.only] if options.only else [])]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env={**os.environ, "DIPTYCH_LOG": "graphs"})
-    lowered, split_off = read(process.stderr)
-    process.wait()
+    command = [sys.executable, suite, "--backend", "xla", "--list", "--samples", options.samples, *(["--only", options.only] if options.only else [])]
+    with open(options.suite, "w") as table:
+        process = subprocess.Popen(command, stdout=table, stderr=subprocess.PIPE, text=True, env={**os.environ, "DIPTYCH_LOG": "graphs"})
+        lowered, split_off = read(process.stderr)
+        process.wait()
     print(f"{len(lowered)} operators are lowered ({sum(lowered.values())} nodes): {', '.join(sorted(lowered))}\n")
     both = sorted(lowered.keys() & split_off.keys())
     print(f"{len(split_off)} operators are left to the interpreter ({sum(split_off.values())} nodes), {len(both)} of them for some dtypes or arguments only:")
