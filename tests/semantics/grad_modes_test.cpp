@@ -62,6 +62,30 @@ TEST(GradModes, InferenceMode) {
   }
 }
 
+TEST(GradModes, CompositesInInferenceModeAreRecordedAsTheirParts) {
+  const auto f = [](const at::Tensor& x, const at::Tensor& w) {
+    return at::max_pool2d(at::conv2d(x, w).relu(), {2, 2}).flatten(1);
+  };
+  const at::Tensor x = leaf({2, 3, 6, 8}).detach().contiguous(at::MemoryFormat::ChannelsLast),
+                   w = leaf({5, 3, 1, 1}).detach();
+  const auto ops = [&] {
+    std::vector<std::string> names;
+    const Pair pair = capture(f, x, w);
+    for (const Node& node : pair.forward.nodes()) names.push_back(std::string(node.op.name()));
+    return names;
+  };
+  std::vector<std::string> expected;
+  {
+    const torch::NoGradGuard guard;
+    expected = ops();
+  }
+  const c10::InferenceMode guard;
+  EXPECT_EQ(ops(), expected);
+  const at::Tensor got = aot_function(f)(x, w), eager = f(x, w);
+  EXPECT_TRUE(at::equal(got, eager));
+  EXPECT_EQ(got.strides(), eager.strides());
+}
+
 TEST(GradModes, ViewsTakenUnderNoGradAreTakenSoAgain) {
   expect_as_eager(without_grad, [](const Tensors& t) -> Tensors {
     t[0].fill_(1);

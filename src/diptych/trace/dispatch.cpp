@@ -113,11 +113,20 @@ bool is_nothing_to_autograd(const Recorder& recorder, const OperatorPlan& plan) 
   return recorder.phase() == Phase::kBackward && !c10::GradMode::is_enabled() && plan.is_native && !plan.mutates;
 }
 
+// Calls the composite kernel, which autograd's keys lead to. In inference mode there are none, and the operator itself
+// would be recorded, which backends and passes know nothing of.
+void run_composite(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
+  constexpr auto kComposite = c10::DispatchKey::CompositeImplicitAutograd;
+  const bool has_own_kernel = op.hasKernelForDispatchKey(c10::DispatchKey::CPU);
+  if (!(keys & kAutogradKeys).empty() || has_own_kernel) return op.redispatchBoxed(keys, stack);
+  op.callBoxedForDispatchKey(kComposite, *stack);
+}
+
 // Some composites take a stand-in for a tensor subclass, return new tensors, and do not write to `out`.
 void call_composite(const c10::OperatorHandle& op, const OperatorPlan& plan, c10::DispatchKeySet keys, Stack* stack) {
-  if (plan.num_out == 0) return op.redispatchBoxed(keys, stack);
+  if (plan.num_out == 0) return run_composite(op, keys, stack);
   const Stack out(stack->end() - static_cast<int64_t>(plan.num_out), stack->end());
-  op.redispatchBoxed(keys, stack);
+  run_composite(op, keys, stack);
   for (size_t i = 0; i < out.size(); ++i) {
     c10::IValue& result = (*stack)[stack->size() - out.size() + i];
     if (result.toTensor().is_same(out[i].toTensor())) continue;

@@ -93,6 +93,8 @@ def observe(case, mode, order, compile_, backward):
 
 
 def judge_case(case, mode):
+    judge.settings.narrow = case.narrow
+
     def ours(function):
         return judge.compiled(function, **mode.options) if mode.compiled else function
 

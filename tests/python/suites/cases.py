@@ -31,20 +31,21 @@ class Case:
     skip: tuple = ()
     by_step: bool = False
     makes_state: bool = False
+    narrow: bool = False
 
 
-def case(arguments, *, pure=False, then=None, order=2, skip=(), by_step=False, makes_state=False):
+def case(arguments, *, pure=False, then=None, order=2, skip=(), by_step=False, makes_state=False, narrow=False):
     """Registers a function. arguments: a function of a size that makes them; by_step, of the number of the call, too.
 
     pure: it changes nothing, so that its arguments may be used again. then(result, *arguments): what the caller does with the result before it is looked
     at; gives what is. order: how often it is differentiated. skip: modes that do not apply. makes_state: the function makes the function, and the tensors
-    that it holds.
+    that it holds. narrow: it computes float64 results in a narrower dtype, so that another backend's are not eager's to the last digit of float64.
     """
 
     def register(function):
         name = function.__name__
         assert name not in CASES, name
-        CASES[name] = Case(function, arguments, pure, then, order, skip, by_step, makes_state)
+        CASES[name] = Case(function, arguments, pure, then, order, skip, by_step, makes_state, narrow)
         return function
 
     return register

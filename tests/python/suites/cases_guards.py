@@ -21,7 +21,7 @@ def guard_a_size_of_one(x):
     return x.expand(3, 4) * 2 if x.shape[0] == 1 else x
 
 
-@case(steps(lambda n: (leaf(n, 4),), lambda n: (leaf(n, 4).float(),)), by_step=True, order=1)
+@case(steps(lambda n: (leaf(n, 4),), lambda n: (leaf(n, 4).float(),)), by_step=True, order=1, narrow=True)
 def guard_dtype(x):
     return x.sin()
 
