@@ -249,5 +249,36 @@ TEST(XlaStep, RefusesWhatItCannotHold) {
   expect_near(model.parameters(), make_mlp().parameters());
 }
 
+// With weights of one, a loss that is linear in them is the sum of its gradient: forward and backward have one mask.
+TEST(XlaStep, DrawsOnTheDevice) {
+  const auto loss = [](const at::Tensor& w, const at::Tensor& x) {
+    return (at::dropout(w * x, 0.5, /*train=*/true) * at::rand_like(x)).sum();
+  };
+  const auto run = [&] {
+    at::manual_seed(4);
+    std::vector<double> losses;
+    for (int i = 0; i < 3; ++i) {
+      const at::Tensor w = at::ones({20, 30}, at::kDouble).requires_grad_();
+      torch::optim::SGD optimizer(std::vector{w}, 1.0);
+      const auto step = xla::capture_step(optimizer, loss, {.draws = "device"});
+      losses.push_back(step(w, at::ones({20, 30}, at::kDouble)).loss.item());
+      step.sync();
+      EXPECT_NEAR(losses.back(), (1 - w.detach()).sum().item<double>(), 1e-9);
+    }
+    return losses;
+  };
+  const auto first = run();
+  EXPECT_NE(first[0], first[1]);
+  EXPECT_NE(first[1], first[2]);
+  EXPECT_EQ(run(), first);
+  EXPECT_NEAR((first[0] + first[1] + first[2]) / 3, 300, 40);
+}
+
+TEST(XlaStep, RefusesOtherDraws) {
+  torch::optim::SGD optimizer(make_mlp().parameters(), 0.1);
+  expect_error([&] { xla::capture_step(optimizer, mlp_loss, {.draws = "gpu"}); },
+               "[step] got draws 'gpu', expected 'host' or 'device'");
+}
+
 }  // namespace
 }  // namespace diptych

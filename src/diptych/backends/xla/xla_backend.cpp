@@ -14,6 +14,7 @@
 #include "diptych/graph/map_sizes.h"
 #include "diptych/interpreter/symbols.h"
 #include "diptych/passes/draw_first.h"
+#include "diptych/passes/draw_on_device.h"
 #include "diptych/passes/run_pass.h"
 
 namespace diptych::detail {
@@ -136,7 +137,7 @@ class StaticProgram final : public Executable {
 // have none for others, and is then left to the interpreter.
 class DynamicProgram final : public Executable {
  public:
-  explicit DynamicProgram(const Graph& graph) : graph_(graph), binder_(graph_) {}
+  DynamicProgram(const Graph& graph, const XlaBackend& backend) : graph_(graph), backend_(backend), binder_(graph_) {}
 
   std::vector<at::Tensor> run(std::vector<at::Tensor>&& inputs) const override {
     return program_for(binder_.observe(inputs))->run(std::move(inputs));
@@ -146,11 +147,12 @@ class DynamicProgram final : public Executable {
   std::shared_ptr<const Executable> program_for(const std::vector<int64_t>& sizes) const {
     const std::lock_guard lock(mutex_);
     auto& program = programs_[sizes];
-    if (program == nullptr) program = compile_with_fallback(XlaBackend(), instantiate(graph_, binder_.solve(sizes)));
+    if (program == nullptr) program = compile_with_fallback(backend_, instantiate(graph_, binder_.solve(sizes)));
     return program;
   }
 
   Graph graph_;
+  XlaBackend backend_;
   SymbolBinder binder_;
   mutable std::mutex mutex_;
   mutable std::map<std::vector<int64_t>, std::shared_ptr<const Executable>> programs_;
@@ -158,9 +160,11 @@ class DynamicProgram final : public Executable {
 
 }  // namespace
 
-// Draws stay eager's, number for number: the interpreter makes them, and programs take them.
+// What the interpreter draws stays eager's, number for number, and programs take it: all draws, or the seed and those
+// that no program makes.
 Graph XlaBackend::prepare(const Graph& graph) const {
-  return in_lowered_operators_if_whole(run_pass("draw_first", graph, draw_first));
+  const Graph seeded = draws_on_device_ ? run_pass("draw_on_device", graph, draw_on_device) : graph;
+  return in_lowered_operators_if_whole(run_pass("draw_first", seeded, draw_first));
 }
 
 bool XlaBackend::takes_whole(const Graph& graph) const { return SymbolBinder(graph).has_symbols(); }
@@ -168,7 +172,7 @@ bool XlaBackend::takes_whole(const Graph& graph) const { return SymbolBinder(gra
 bool XlaBackend::supports(const Graph& graph, const Node& node) const { return is_lowered(graph, node); }
 
 std::shared_ptr<const Executable> XlaBackend::compile(const Graph& graph) const {
-  if (SymbolBinder(graph).has_symbols()) return std::make_shared<DynamicProgram>(graph);
+  if (SymbolBinder(graph).has_symbols()) return std::make_shared<DynamicProgram>(graph, *this);
   return compile_shared_results(graph, [](const Graph& own_results) {
     return std::make_shared<StaticProgram>(in_lowered_operators(own_results), PjrtClient::shared());
   });
