@@ -20,7 +20,7 @@ namespace diptych {
 using namespace detail;
 namespace {
 
-constexpr int64_t kCount = 40001;  // odd, since normal numbers come in pairs
+constexpr int64_t kCount = 40001;
 
 struct Case {
   const char* name;
@@ -158,6 +158,17 @@ TEST(Samples, ExponentialNumbersAreNeverZeroOrInfinite) {
   const at::Tensor sample = compiled(graph, true)->run({at::zeros({kCount})})[0];
   EXPECT_GT(sample.min().item<float>(), 0);
   EXPECT_TRUE(at::isfinite(sample).all().item<bool>());
+}
+
+// Of a million normal numbers about 63 lie beyond 4 deviations, and about 0.6 beyond 5.
+TEST(Samples, NormalNumbersHaveTheirTails) {
+  const Graph graph = parse("graph f()\n  %0 : f32[1000000] = aten.randn([1000000], dtype=f32)\n  return (%0 y)\n");
+  at::manual_seed(1);
+  const at::Tensor sample = compiled(graph, true)->run({})[0].abs();
+  EXPECT_NEAR(sample.gt(3).sum().item<double>(), 2700, 4 * std::sqrt(2700.0));
+  EXPECT_NEAR(sample.gt(4).sum().item<double>(), 63, 4 * std::sqrt(63.0));
+  EXPECT_LT(sample.max().item<double>(), 6.4);
+  EXPECT_NEAR(sample.lt(0.01).sum().item<double>(), 7979, 4 * std::sqrt(7979.0));
 }
 
 TEST(Samples, BitsOfWhatIsNoState) {
