@@ -239,6 +239,11 @@ TEST(XlaStep, RefusesWhatItCannotHold) {
       "is not a loss", [](const Mlp& m, const at::Tensor& y) { return y.mm(m.w1); }, model, x);
   refuses(
       "is not a loss", [](const Mlp&, const at::Tensor& y) { return y.sum(); }, model, x);
+  refuses("'x' is an undefined tensor", mlp_loss, model, at::Tensor());
+  refuses("'x' is on meta, expected the CPU", mlp_loss, model, x.to(at::kMeta));
+  refuses(
+      "no lowering to XLA", [](const Mlp& m, const at::Tensor& y) { return y.to(at::kDouble).mm(m.w1).sum(); }, model,
+      x.to(at::kFloat8_e5m2));
   refuses("'x' requires grad and is not a parameter", mlp_loss, model, make_batch(4, 1).requires_grad_());
   refuses("shares memory with 'model.w1'", mlp_loss, Mlp{model.w1, model.w1.detach().select(0, 0), model.w2}, x);
   refuses(
@@ -272,6 +277,17 @@ TEST(XlaStep, DrawsOnTheDevice) {
   EXPECT_NE(first[1], first[2]);
   EXPECT_EQ(run(), first);
   EXPECT_NEAR((first[0] + first[1] + first[2]) / 3, 300, 40);
+}
+
+// A number that is none is a result like any other, and no step after it waits for anything.
+TEST(XlaStep, KeepsNumbersThatAreNone) {
+  const Mlp model = make_mlp();
+  torch::optim::SGD optimizer(model.parameters(), 0.1);
+  const auto step = xla::capture_step(optimizer, mlp_loss);
+  EXPECT_TRUE(std::isnan(step(model, make_batch(6, 0).fill_(std::nan(""))).loss.item()));
+  EXPECT_TRUE(std::isnan(step(model, make_batch(6, 1)).loss.item()));
+  step.sync();
+  EXPECT_TRUE(model.w1.isnan().all().item<bool>());
 }
 
 TEST(XlaStep, RefusesOtherDraws) {

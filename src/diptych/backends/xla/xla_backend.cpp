@@ -1,6 +1,7 @@
 #include "diptych/backends/xla/xla_backend.h"
 
 #include <ATen/ops/empty_strided.h>
+#include <fmt/ranges.h>
 
 #include <map>
 #include <mutex>
@@ -58,6 +59,25 @@ at::Tensor from_memory_order(std::shared_ptr<PjrtBuffer> buffer, const HloSlot& 
   return is_injective(slot) ? with_gaps(dense, slot) : dense;
 }
 
+std::string kind_of(const at::Tensor& tensor) {
+  if (tensor.layout() != at::kStrided) return fmt::format("a tensor of layout {}", c10::str(tensor.layout()));
+  const std::string_view dtype = find_dtype_name(tensor.scalar_type());
+  if (dtype.empty()) return fmt::format("a tensor of dtype {}", c10::toString(tensor.scalar_type()));
+  const std::string type = fmt::format("{}[{}]", dtype, fmt::join(tensor.sizes(), ","));
+  return tensor.device().is_cpu() ? type : fmt::format("{} on {}", type, tensor.device().str());
+}
+
+// The plugin looks at no more than the number of bytes, and would read the elements as others.
+void check_input(const at::Tensor& tensor, const HloSlot& slot, const std::string& graph) {
+  DIPTYCH_CHECK(tensor.defined(), "[xla] input {} of graph '{}' is undefined; pass a tensor", slot.index, graph);
+  const bool fits = tensor.layout() == at::kStrided && tensor.device().is_cpu() && tensor.scalar_type() == slot.dtype &&
+                    tensor.sizes() == slot.sizes;
+  DIPTYCH_CHECK(fits,
+                "[xla] input {} of graph '{}' is {}, expected {}[{}], for which the program was compiled; pass such a "
+                "tensor, or compile a graph of this one",
+                slot.index, graph, kind_of(tensor), dtype_name(slot.dtype), fmt::join(slot.sizes, ","));
+}
+
 // A graph without dynamic sizes, compiled.
 class StaticProgram final : public Executable {
  public:
@@ -103,8 +123,7 @@ class StaticProgram final : public Executable {
     std::vector<std::shared_ptr<PjrtBuffer>> arguments;
     arguments.reserve(module_.inputs.size() + constants_.size());
     for (const HloSlot& slot : module_.inputs) {
-      DIPTYCH_CHECK(inputs[slot.index].defined(), "[xla] input {} of graph '{}' is undefined; pass a tensor",
-                    slot.index, name_);
+      check_input(inputs[slot.index], slot, name_);
       arguments.push_back(PjrtBuffer::from_tensor(client_, as_passed(inputs[slot.index], slot)));
     }
     arguments.insert(arguments.end(), constants_.begin(), constants_.end());
