@@ -36,6 +36,8 @@ ONE_MASK = {
     "cond": lambda x: diptych.cond(torch.tensor(True), lambda y: F.dropout(y, 0.5), lambda y: y * 2, x),
     "scan in a scan": lambda x: diptych.scan(
         lambda h, _: (diptych.scan(lambda g, _: (F.dropout(g, 0.1), None), h, torch.ones(2))[0], None), x, torch.ones(3))[0],
+    "custom_vjp": lambda x: diptych.custom_vjp(
+        lambda y: y * torch.rand_like(y), lambda y: (lambda mask: (y * mask, mask))(torch.rand_like(y)), lambda mask, t: (t * mask,))(x),
     # No program inverts a matrix, so the interpreter runs these bodies, and draws in them.
     "scan by the interpreter": lambda x: diptych.scan(
         lambda h, row: (h, F.dropout(row, 0.5) + 0 * torch.linalg.inv(row.detach().diag()).sum()), torch.zeros(1), x)[1],
