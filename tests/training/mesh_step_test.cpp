@@ -97,6 +97,9 @@ TEST(StepOnMesh, RefusesMeshesThatDoNotFit) {
   refuses("model", {{"data"}, {2}}, {"model"});
   refuses("optimizer_axis is 'other'", {{"data"}, {2}}, {"data"}, "other");
   refuses("mesh", {{"data"}, {0}}, {});
+  setenv("WORLD_SIZE", "2", /*overwrite=*/1);
+  refuses("16 devices in one of 2 processes", {{"data"}, {16}}, {});
+  unsetenv("WORLD_SIZE");
 }
 
 }  // namespace

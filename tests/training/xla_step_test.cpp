@@ -2,6 +2,7 @@
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/linear.h>
 
+#include "diptych/hops/checkpoint.h"
 #include "diptych/tree/module.h"
 #include "training/step_check.h"
 
@@ -257,7 +258,9 @@ TEST(XlaStep, RefusesWhatItCannotHold) {
 // With weights of one, a loss that is linear in them is the sum of its gradient: forward and backward have one mask.
 TEST(XlaStep, DrawsOnTheDevice) {
   const auto loss = [](const at::Tensor& w, const at::Tensor& x) {
-    return (at::dropout(w * x, 0.5, /*train=*/true) * at::rand_like(x)).sum();
+    const auto noisy =
+        checkpoint([](const at::Tensor& y) { return at::dropout(y, 0.5, /*train=*/true) * at::rand_like(y); });
+    return noisy(w * x).sum();
   };
   const auto run = [&] {
     at::manual_seed(4);

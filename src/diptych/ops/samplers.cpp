@@ -1,5 +1,6 @@
 #include "diptych/ops/samplers.h"
 
+#include <algorithm>
 #include <cmath>
 #include <iterator>
 #include <limits>
