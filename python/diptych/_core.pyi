@@ -21,6 +21,7 @@ class Options:
         *,
         name: str = ...,
         backend: str = ...,
+        draws: str = ...,
         partition: str = ...,
         decompositions: Sequence[str] = ...,
         dynamic: bool = ...,
@@ -36,6 +37,8 @@ class Options:
     def name(self) -> str: ...
     @property
     def backend(self) -> str: ...
+    @property
+    def draws(self) -> str: ...
     @property
     def partition(self) -> str: ...
     @property

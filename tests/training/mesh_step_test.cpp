@@ -56,6 +56,28 @@ TEST_P(StepOnMesh, TrainsAsOneDevice) {
 INSTANTIATE_TEST_SUITE_P(All, StepOnMesh, ::testing::ValuesIn(mesh_cases()),
                          [](const auto& info) { return info.param.name; });
 
+// The numbers follow from the seed alone, however their users are split.
+TEST(StepOnMesh, DrawsAsOneDevice) {
+  const auto loss = [](const Mlp& model, const at::Tensor& x) {
+    return mlp_loss(model, at::dropout(x, 0.5, /*train=*/true) + at::randn_like(x));
+  };
+  const Mlp model = make_mlp(16), expected = make_mlp(16);
+  torch::optim::SGD optimizer(model.parameters(), 0.1), eager(expected.parameters(), 0.1);
+  const auto step = xla::capture_step(optimizer, loss,
+                                      {.argument_names = {"model", "x"},
+                                       .mesh = {{"data", "model"}, {4, 2}},
+                                       .shardings = {{"x", {"data"}}, {"model.w1", {xla::none, "model"}}},
+                                       .draws = "device"});
+  const auto alone = xla::capture_step(eager, loss, {.draws = "device"});
+  for (int64_t i = 0; i < 3; ++i) {
+    const auto batch = make_batch(8, i);
+    at::manual_seed(i);
+    const double on_mesh = step(model, batch).loss.item();
+    at::manual_seed(i);
+    EXPECT_NEAR(on_mesh, alone(expected, batch).loss.item(), 1e-10);
+  }
+}
+
 TEST(StepOnMesh, RefusesMeshesThatDoNotFit) {
   const Mlp model = make_mlp();
   torch::optim::SGD optimizer(model.parameters(), 0.1);
@@ -75,6 +97,9 @@ TEST(StepOnMesh, RefusesMeshesThatDoNotFit) {
   refuses("model", {{"data"}, {2}}, {"model"});
   refuses("optimizer_axis is 'other'", {{"data"}, {2}}, {"data"}, "other");
   refuses("mesh", {{"data"}, {0}}, {});
+  setenv("WORLD_SIZE", "2", /*overwrite=*/1);
+  refuses("16 devices in one of 2 processes", {{"data"}, {16}}, {});
+  unsetenv("WORLD_SIZE");
 }
 
 }  // namespace

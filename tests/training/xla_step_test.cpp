@@ -2,6 +2,7 @@
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/linear.h>
 
+#include "diptych/hops/checkpoint.h"
 #include "diptych/tree/module.h"
 #include "training/step_check.h"
 
@@ -239,6 +240,11 @@ TEST(XlaStep, RefusesWhatItCannotHold) {
       "is not a loss", [](const Mlp& m, const at::Tensor& y) { return y.mm(m.w1); }, model, x);
   refuses(
       "is not a loss", [](const Mlp&, const at::Tensor& y) { return y.sum(); }, model, x);
+  refuses("'x' is an undefined tensor", mlp_loss, model, at::Tensor());
+  refuses("'x' is on meta, expected the CPU", mlp_loss, model, x.to(at::kMeta));
+  refuses(
+      "no lowering to XLA", [](const Mlp& m, const at::Tensor& y) { return y.to(at::kDouble).mm(m.w1).sum(); }, model,
+      x.to(at::kFloat8_e5m2));
   refuses("'x' requires grad and is not a parameter", mlp_loss, model, make_batch(4, 1).requires_grad_());
   refuses("shares memory with 'model.w1'", mlp_loss, Mlp{model.w1, model.w1.detach().select(0, 0), model.w2}, x);
   refuses(
@@ -247,6 +253,50 @@ TEST(XlaStep, RefusesWhatItCannotHold) {
   expect_error([&] { xla::capture_step(optimizer, mlp_loss, {.max_gradient_norm = -1.0}); }, "max_gradient_norm is -1");
   expect_error([&] { xla::capture_step(optimizer, mlp_loss, {.norm_type = 0}); }, "norm_type is 0");
   expect_near(model.parameters(), make_mlp().parameters());
+}
+
+// With weights of one, a loss that is linear in them is the sum of its gradient: forward and backward have one mask.
+TEST(XlaStep, DrawsOnTheDevice) {
+  const auto loss = [](const at::Tensor& w, const at::Tensor& x) {
+    const auto noisy =
+        checkpoint([](const at::Tensor& y) { return at::dropout(y, 0.5, /*train=*/true) * at::rand_like(y); });
+    return noisy(w * x).sum();
+  };
+  const auto run = [&] {
+    at::manual_seed(4);
+    std::vector<double> losses;
+    for (int i = 0; i < 3; ++i) {
+      const at::Tensor w = at::ones({20, 30}, at::kDouble).requires_grad_();
+      torch::optim::SGD optimizer(std::vector{w}, 1.0);
+      const auto step = xla::capture_step(optimizer, loss, {.draws = "device"});
+      losses.push_back(step(w, at::ones({20, 30}, at::kDouble)).loss.item());
+      step.sync();
+      EXPECT_NEAR(losses.back(), (1 - w.detach()).sum().item<double>(), 1e-9);
+    }
+    return losses;
+  };
+  const auto first = run();
+  EXPECT_NE(first[0], first[1]);
+  EXPECT_NE(first[1], first[2]);
+  EXPECT_EQ(run(), first);
+  EXPECT_NEAR((first[0] + first[1] + first[2]) / 3, 300, 40);
+}
+
+// A number that is none is a result like any other, and no step after it waits for anything.
+TEST(XlaStep, KeepsNumbersThatAreNone) {
+  const Mlp model = make_mlp();
+  torch::optim::SGD optimizer(model.parameters(), 0.1);
+  const auto step = xla::capture_step(optimizer, mlp_loss);
+  EXPECT_TRUE(std::isnan(step(model, make_batch(6, 0).fill_(std::nan(""))).loss.item()));
+  EXPECT_TRUE(std::isnan(step(model, make_batch(6, 1)).loss.item()));
+  step.sync();
+  EXPECT_TRUE(model.w1.isnan().all().item<bool>());
+}
+
+TEST(XlaStep, RefusesOtherDraws) {
+  torch::optim::SGD optimizer(make_mlp().parameters(), 0.1);
+  expect_error([&] { xla::capture_step(optimizer, mlp_loss, {.draws = "gpu"}); },
+               "[step] got draws 'gpu', expected 'host' or 'device'");
 }
 
 }  // namespace

@@ -11,8 +11,8 @@ namespace diptych {
 /// The names that AotOptions::backend takes in this build.
 std::vector<std::string> backend_names();
 
-/// Finds a built-in backend. Errors: UserError lists the names.
-std::shared_ptr<const Backend> backend_by_name(const std::string& name);
+/// Finds a built-in backend. `draws`: see AotOptions::draws. Errors: UserError lists the names.
+std::shared_ptr<const Backend> backend_by_name(const std::string& name, const std::string& draws = "host");
 
 /// Makes a compiler of a backend: nodes that it does not support are run by the interpreter, and its results are
 /// checked against the graph's metadata on the first run.
@@ -21,5 +21,10 @@ Compiler compiler_of(std::shared_ptr<const Backend> backend);
 /// Wraps a user's compiler so that its results are checked on the first run. `role`: "forward", "backward",
 /// "inference".
 Compiler checked_compiler(Compiler compiler, std::string role);
+
+namespace detail {
+/// Returns whether `draws` is "device". Errors: UserError, in the name of `who`, if it is not "host" either.
+bool draws_on_device(const std::string& draws, const std::string& who);
+}  // namespace detail
 
 }  // namespace diptych

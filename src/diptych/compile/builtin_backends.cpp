@@ -18,10 +18,12 @@ namespace {
 struct Row {
   const char* name;
   std::shared_ptr<const Backend> (*make)();
+  std::shared_ptr<const Backend> (*make_drawing)() = nullptr;  // one that draws on its device; null if there is none
 };
 constexpr Row kBackends[] = {
     {"interpreter", []() -> std::shared_ptr<const Backend> { return std::make_shared<InterpreterBackend>(); }},
-    {"xla", []() -> std::shared_ptr<const Backend> { return std::make_shared<XlaBackend>(); }},
+    {"xla", []() -> std::shared_ptr<const Backend> { return std::make_shared<XlaBackend>(); },
+     []() -> std::shared_ptr<const Backend> { return std::make_shared<XlaBackend>(/*draws_on_device=*/true); }},
 };
 
 }  // namespace
@@ -32,11 +34,22 @@ std::vector<std::string> backend_names() {
   return names;
 }
 
-std::shared_ptr<const Backend> backend_by_name(const std::string& name) {
+std::shared_ptr<const Backend> backend_by_name(const std::string& name, const std::string& draws) {
+  const bool on_device = draws_on_device(draws, "backend");
   for (const Row& row : kBackends) {
-    if (name == row.name) return row.make();
+    if (name != row.name) continue;
+    DIPTYCH_CHECK(!on_device || row.make_drawing != nullptr,
+                  "[backend] '{}' got draws 'device', but it draws with eager's generator alone, on the host; use "
+                  "draws 'host', or backend 'xla'",
+                  name);
+    return on_device ? row.make_drawing() : row.make();
   }
   throw UserError(fmt::format("[backend] got '{}', expected one of: {}", name, fmt::join(backend_names(), ", ")));
+}
+
+bool detail::draws_on_device(const std::string& draws, const std::string& who) {
+  DIPTYCH_CHECK(draws == "host" || draws == "device", "[{}] got draws '{}', expected 'host' or 'device'", who, draws);
+  return draws == "device";
 }
 
 std::string stablehlo(const Graph& graph) { return detail::stablehlo_module(graph).text; }

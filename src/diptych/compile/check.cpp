@@ -10,6 +10,7 @@
 
 #include "diptych/base/error.h"
 #include "diptych/base/switches.h"
+#include "diptych/compile/backends.h"
 #include "diptych/compile/backward_node.h"
 #include "diptych/compile/check_backward.h"
 #include "diptych/compile/check_explain.h"
@@ -113,6 +114,11 @@ void report_difference(const std::string& function, const std::string& whose, co
 
 CheckedCall::CheckedCall(std::shared_ptr<const CompiledFunction> code, c10::ArrayRef<const at::Tensor*> arguments)
     : code_(std::move(code)), generators_(code_->forward_graph()) {
+  DIPTYCH_CHECK(
+      !code_->captured().draws_random() || !draws_on_device(code_->options().draws, code_->options().name),
+      "[check {}] got draws 'device', so this call draws other numbers than the original function, with which "
+      "it would be compared; use draws 'host' or check = 0",
+      code_->options().name);
   std::vector<const at::Tensor*> all(arguments.begin(), arguments.end());
   code_->captured().append_free_variables(all);
   for (const at::Tensor* tensor : all) reals_.push_back(*tensor);

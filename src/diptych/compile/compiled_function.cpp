@@ -18,7 +18,11 @@ namespace diptych::detail {
 namespace {
 
 Compiler choose_compiler(const AotOptions& options, const Compiler& custom, const char* role) {
-  return custom ? checked_compiler(custom, role) : compiler_of(backend_by_name(options.backend));
+  if (!custom) return compiler_of(backend_by_name(options.backend, options.draws));
+  DIPTYCH_CHECK(!draws_on_device(options.draws, options.name),
+                "[{}] got draws 'device' and a {} compiler, which draws as it likes; leave out one of them",
+                options.name, role);
+  return checked_compiler(custom, role);
 }
 
 // Returns, per tangent, the strides to insist on: those of the trace if a node that depends on strides can see them.
@@ -152,6 +156,12 @@ std::shared_ptr<const Program> CompiledFunction::inlined(const BackwardVariant& 
 }
 
 std::shared_ptr<SecondOrder> CompiledFunction::second_order(const BackwardVariant& variant, size_t stage) const {
+  // It draws the forward's numbers again, by the state that eager's generator had.
+  DIPTYCH_CHECK(
+      !captured_.draws_random() || !draws_on_device(options().draws, options().name),
+      "[{}] got draws 'device', and its backward is differentiated again, which draws the call's numbers once "
+      "more on the host; use draws 'host'",
+      options().name);
   const std::lock_guard<std::mutex> lock(variants_mutex_);
   if (!variant.second_order) {
     Joint again = source_->joint(variant.defined);

@@ -13,6 +13,9 @@ namespace diptych {
 struct AotOptions {
   /// Which built-in backend compiles the graphs: see backend_names().
   std::string backend = "interpreter";
+  /// Who draws random numbers: "host" draws eager's, draw for draw; "device" has programs draw for themselves, from a
+  /// seed that each run draws from LibTorch's generator. Backend "xla" alone has the latter.
+  std::string draws = "host";
   /// What the forward saves for the backward.
   Partitioner partition = default_partition();
   /// If set, these compile forward, backward and inference graphs in place of the backend.

@@ -25,6 +25,14 @@ std::vector<Value> Emitter::call_all(std::string_view name, std::vector<Operand>
   return {outputs.begin(), outputs.end()};
 }
 
+Value Emitter::with_strides(Value value, const TensorMeta& wanted) {
+  if (meta(value).strides == wanted.strides) return value;
+  const Value empty =
+      call("aten.empty_strided", {c10::IValue(wanted.size_hints()), c10::IValue(wanted.stride_hints()),
+                                  c10::IValue(wanted.dtype), c10::IValue(), c10::IValue(wanted.device)});
+  return call("aten.copy", {empty, value});
+}
+
 Expr Expr::apply(std::string_view name, std::vector<Operand> rest) const {
   std::vector<Operand> operands{value};
   for (auto& operand : rest) operands.push_back(std::move(operand));

@@ -19,6 +19,9 @@ class Emitter {
   std::vector<Value> call_all(std::string_view name, std::vector<Operand> operands);
   /// The same for an operator with one output.
   Value call(std::string_view name, std::vector<Operand> operands) { return call_all(name, std::move(operands))[0]; }
+  /// Returns `value` with the strides of `wanted`, as the replaced kernel would have given it; copies where they
+  /// differ.
+  Value with_strides(Value value, const TensorMeta& wanted);
   const TensorMeta& meta(Value value) const { return graph_.meta(value); }
 
  private:

@@ -19,18 +19,6 @@ bool is_static(const Graph& graph, const Node& node) {
          });
 }
 
-// Returns the result in the layout that the kernel would have given it.
-Value with_layout_of(Emitter& emitter, Value value, const TensorMeta& wanted, const Node& node) {
-  const auto& got = emitter.meta(value);
-  DIPTYCH_ASSERT(got.dtype == wanted.dtype && got.sizes == wanted.sizes, "{} decomposed to {}, expected {}",
-                 node.op.name(), type_string(got), type_string(wanted));
-  if (got.strides == wanted.strides) return value;
-  const Value empty = emitter.call(
-      "aten.empty_strided", {c10::IValue(wanted.size_hints()), c10::IValue(wanted.stride_hints()),
-                             c10::IValue(wanted.dtype), c10::IValue(), c10::IValue(wanted.device), c10::IValue()});
-  return emitter.call("aten.copy", {empty, value});
-}
-
 // Returns the result with memory of its own, as the kernel's: a rule may return an operand, or a view of one.
 Value in_own_memory(Emitter& emitter, const Graph& graph, Value value, size_t first, const Node& node) {
   if (has_tag(node.op, Tag::kSharesStorage)) return value;
@@ -107,7 +95,10 @@ Graph decompose_once(const Graph& graph, const KeepsNode& keeps, bool& changed) 
       if (!node.outputs[i]) continue;
       const auto& wanted = graph.meta(node.outputs[i]);
       const Value own = in_own_memory(emitter, rewriter.graph(), results[i], first, node);
-      const Value value = with_layout_of(emitter, own, wanted, node);
+      const auto& got = emitter.meta(own);
+      DIPTYCH_ASSERT(got.dtype == wanted.dtype && got.sizes == wanted.sizes, "{} decomposed to {}, expected {}",
+                     node.op.name(), type_string(got), type_string(wanted));
+      const Value value = emitter.with_strides(own, wanted);
       rewriter.graph().mutable_meta(value).requires_grad = wanted.requires_grad;
       mark_result(rewriter.graph(), value, first, node.provenance);
       rewriter.map(node.outputs[i], value);

@@ -12,6 +12,7 @@
 
 #include "diptych/base/error.h"
 #include "diptych/base/switches.h"
+#include "diptych/compile/backends.h"
 #include "diptych/compile/cache.h"
 #include "diptych/compile/tensor_guards.h"
 #include "diptych/interpreter/run_guards.h"
@@ -53,6 +54,7 @@ class DeviceStep::Impl {
                   *options_.max_gradient_norm);
     DIPTYCH_CHECK(options_.norm_type > 0, "[step] norm_type is {}, expected a positive number or infinity",
                   options_.norm_type);
+    draws_on_device(options_.draws, "step");
     xla::check_mesh(options_.mesh);
     const auto& axes = options_.mesh.names;
     const std::string& axis = options_.optimizer_axis;

@@ -67,6 +67,11 @@ class StepGraphBuilder {
 
   static Pair capture_pair(const FlatFunction& function, const std::vector<at::Tensor>& arguments,
                            const std::vector<std::string>& paths, const xla::DeviceStepOptions& options) {
+    for (size_t i = 0; i < arguments.size(); ++i) {
+      DIPTYCH_CHECK(!arguments[i].defined() || arguments[i].device().is_cpu(),
+                    "[step] '{}' is on {}, expected the CPU, from where a step sends it to its devices; use cpu()",
+                    paths[i], arguments[i].device().str());
+    }
     const FlatFunction only_loss = [&](const std::vector<at::Tensor>& tensors) {
       FlatResult result = function(tensors);
       for (size_t i = 1; i < result.tensors.size(); ++i) {

@@ -30,6 +30,10 @@ struct DeviceStepOptions {
   /// An axis over which the optimizer's state is split besides, along the first dimension that is not split and that
   /// the axis's size divides; empty for none. With the batch on the same axis, each device updates its part.
   std::string optimizer_axis = {};
+  /// Who draws random numbers: "host" draws eager's before the program begins, "device" has the program draw for itself
+  /// from a seed that each step draws from LibTorch's generator. Draws from a generator of the caller's, and those that
+  /// no program makes, such as randperm, stay on the host.
+  std::string draws = "host";
   /// Names the step in logs, graphs and errors.
   std::string name = "step";
 };

@@ -8,9 +8,11 @@
 #include "diptych/backends/xla/slot_tensor.h"
 #include "diptych/base/error.h"
 #include "diptych/base/switches.h"
+#include "diptych/compile/backends.h"
 #include "diptych/graph/print.h"
 #include "diptych/graph/rewrite.h"
 #include "diptych/passes/draw_first.h"
+#include "diptych/passes/draw_on_device.h"
 
 namespace diptych::detail {
 namespace {
@@ -88,6 +90,7 @@ HloAttributes attributes_of(const StepGraph& step, const xla::DeviceStepOptions&
 StepProgram::StepProgram(StepGraph step, const xla::DeviceStepOptions& options,
                          std::shared_ptr<const PjrtClient> client)
     : step_(std::move(step)), mesh_(options.mesh), client_(std::move(client)) {
+  if (draws_on_device(options.draws, "step")) step_.graph = draw_on_device(step_.graph);
   take_out_draws();
   step_.graph = in_lowered_operators(step_.graph);
   module_ = lower_graph(step_.graph, attributes_of(step_, options));

@@ -54,15 +54,16 @@ class Step {
 /// values of the last sync(), until which the optimizer has no state for a step that it did not do itself. Learning
 /// rates are read in each step; other options are parts of the program. When the last copy of the step is destroyed, it
 /// syncs. Differences from eager: gradients are not kept, hooks on parameters are not called, random numbers are drawn
-/// on the host before the program begins. A function is captured once for each structure, dtype and size of its
-/// arguments.
+/// before the program begins, unless DeviceStepOptions::draws says otherwise. A function is captured once for each
+/// structure, dtype and size of its arguments.
 ///
 ///   const auto step = dp::xla::capture_step(optimizer, gpt_loss, {.max_gradient_norm = 1.0});
 ///   for (const Batch& batch : batches) losses.push_back(step(model, batch).loss);
 ///   step.sync();
 ///
 /// Requires: `optimizer` outlives the step.
-/// Errors: UserError for another optimizer, a norm or bound that is not positive, a mesh that has no sizes.
+/// Errors: UserError for another optimizer, a norm or bound that is not positive, a mesh that has no sizes, draws that
+/// are neither "host" nor "device".
 template <class F>
 Step<std::decay_t<F>> capture_step(torch::optim::Optimizer& optimizer, F&& function, DeviceStepOptions options = {}) {
   return Step<std::decay_t<F>>(optimizer, std::forward<F>(function), std::move(options));

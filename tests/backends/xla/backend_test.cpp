@@ -1,8 +1,11 @@
 // What the backend does around its programs: parts that fall back, layouts, constants, sizes that change.
 #include <cmath>
+#include <limits>
 
 #include "backends/xla/xla_check.h"
 #include "diptych/backends/fallback.h"
+#include "diptych/graph/parse.h"
+#include "testing/expect_error.h"
 
 namespace diptych {
 
@@ -104,6 +107,96 @@ TEST(XlaBackend, WhatHasNoLoweringFallsBack) {
   ASSERT_EQ(fallback_nodes(*executable).size(), 1U);
   EXPECT_EQ(fallback_nodes(*executable)[0].index, 1U);
   EXPECT_TRUE(at::allclose(executable->run({builder.example(x)}).at(0), builder.example(y), 1e-4, 1e-4));
+}
+
+// An executable that is called by itself gets no more checks than its own.
+TEST(XlaBackend, InputsThatTheProgramWasNotCompiledFor) {
+  const auto executable = XlaBackend().compile(parse(R"(graph f(%0 x : f32[2,3], %1 y : f32[2,3])
+  %2 : f32[2,3] = aten.add.Tensor(%0, %1)
+  return (%2 z)
+)"));
+  const at::Tensor x = at::ones({2, 3});
+  const auto refuses = [&](const at::Tensor& y, const std::string& got) {
+    testing::expect_error(
+        [&] {
+          (void)executable->run({x, y});
+        },
+        {"[xla] input 1 of graph 'f' is " + got + ", expected", "f32[2,3]"});
+  };
+  refuses(at::ones({3, 2}), "f32[3,2]");
+  refuses(at::ones({6}), "f32[6]");
+  refuses(at::ones({}), "f32[]");
+  refuses(at::ones({2, 3}, at::kInt), "i32[2,3]");
+  refuses(at::ones({2, 3}, at::kDouble), "f64[2,3]");
+  refuses(at::ones({2, 3}, at::kMeta), "f32[2,3] on meta");
+  refuses(at::ones({2, 3}).to_sparse(), "a tensor of layout Sparse");
+  refuses(at::quantize_per_tensor(x, 1, 0, at::kQInt8), "a tensor of dtype QInt8");
+  testing::expect_error([&] { (void)executable->run({x, at::Tensor()}); }, "input 1 of graph 'f' is undefined");
+  testing::expect_error([&] { (void)executable->run({x}); }, "graph 'f' got 1 inputs, expected 2");
+  EXPECT_TRUE(at::equal(executable->run({x, x}).at(0), at::full({2, 3}, 2.0)));
+}
+
+TEST(XlaBackend, NumbersThatAreNone) {
+  const double infinity = std::numeric_limits<double>::infinity(), nan = std::nan("");
+  const at::Tensor x = at::tensor({nan, infinity, -infinity, 1.0});
+  for (const char* op : {"aten.exp", "aten.relu", "aten.sum", "aten.max", "aten.tanh"}) expect_lowered(op, {x});
+  expect_lowered("aten.maximum", {x, at::ones({4}, at::kDouble)});
+}
+
+// The graph holds them, programs do not: their nodes are the interpreter's.
+TEST(XlaBackend, DtypesThatXlaDoesNotHave) {
+  for (const at::ScalarType dtype : {at::kComplexHalf, at::kFloat8_e5m2, at::kFloat8_e4m3fn, at::kUInt16}) {
+    test::GraphBuilder builder;
+    const Value x = builder.input(at::zeros({3}, dtype));
+    const Value y = builder.node("aten.clone", {x});
+    const Graph graph = builder.finish({y, builder.node("aten.exp", {builder.input(at::ones({3}))})});
+    EXPECT_FALSE(XlaBackend().supports(graph, graph.nodes()[0]));
+    const auto executable = compile_with_fallback(XlaBackend(), graph);
+    ASSERT_EQ(fallback_nodes(*executable).size(), 1U) << graph.code();
+    EXPECT_EQ(executable->run({at::zeros({3}, dtype), at::ones({3})}).at(0).scalar_type(), dtype);
+    testing::expect_error([&] { (void)XlaBackend().compile(graph); },
+                          fmt::format("[xla] got a tensor of dtype {}, which", c10::toString(dtype)));
+  }
+}
+
+TEST(XlaBackend, AResultThatDoesNotFitInMemory) {
+  const auto huge = XlaBackend().compile(parse(R"(graph f(%0 x : f32[1])
+  %1 : f32[1099511627776] = aten.repeat(%0, [1099511627776])
+  return (%1 y)
+)"));
+  const at::Tensor x = at::ones({1});
+  for (int run = 0; run < 2; ++run) {
+    testing::expect_error([&] { (void)huge->run({x}); }, {"[xla] running a program failed", "use smaller sizes"});
+  }
+  expect_lowered("aten.exp", {x});
+}
+
+// The last owner of an input may give it up in the call.
+TEST(XlaBackend, InputsThatNobodyElseHolds) {
+  const auto executable = XlaBackend().compile(parse(R"(graph f(%0 x : f32[1000,1000])
+  %1 : f32[1000,1000] = aten.mm(%0, %0)
+  %2 : f32[1000,1000] = aten.mm(%1, %0)
+  return (%2 y)
+)"));
+  for (int run = 0; run < 3; ++run) {
+    std::vector<at::Tensor> inputs;
+    inputs.push_back(at::full({1000, 1000}, 0.5));
+    const at::Tensor result = executable->run(std::move(inputs)).at(0);
+    const at::Tensor unrelated = at::full({1000, 1000}, -7.0);  // may take the memory that was given up
+    EXPECT_TRUE(result.eq(125000).all().item<bool>());
+  }
+}
+
+// Results were computed from the values that an input had when the call returned.
+TEST(XlaBackend, AnInputThatChangesAfterTheCall) {
+  const auto executable = XlaBackend().compile(parse(R"(graph f(%0 x : f32[1000,1000])
+  %1 : f32[1000,1000] = aten.mm(%0, %0)
+  return (%1 y)
+)"));
+  const at::Tensor x = at::full({1000, 1000}, 0.5);
+  const at::Tensor result = executable->run({x}).at(0);
+  x.fill_(3);
+  EXPECT_TRUE(result.eq(250).all().item<bool>());
 }
 
 // A program runs on after it was started, and reads a copy of an input that lies otherwise than programs take it.

@@ -267,6 +267,20 @@ TEST(Meshes, ThatAreNone) {
                {"a mesh got 16 devices and the PJRT plugin has 8", "set DIPTYCH_XLA_CPU_DEVICES=16"});
 }
 
+TEST(Meshes, OfSeveralProcesses) {
+  const at::Tensor tensor = at::ones({16});
+  const auto place = [&](int64_t size) {
+    return [=] { (void)ShardedBuffer::copy_from(eight_devices(), tensor, {{"data"}, {size}}, {{"data"}}); };
+  };
+  setenv("WORLD_SIZE", "2", /*overwrite=*/1);
+  expect_error(place(16), {"a mesh got 16 devices in one of 2 processes", "has 8, all of this process",
+                           "use a mesh within a process", "DIPTYCH_XLA_CPU_DEVICES=16"});
+  place(8)();
+  setenv("WORLD_SIZE", "1", /*overwrite=*/1);
+  expect_error(place(16), "a mesh got 16 devices and the PJRT plugin has 8");
+  unsetenv("WORLD_SIZE");
+}
+
 TEST(Meshes, AnInputThatIsSplitInAnotherWay) {
   const at::Tensor x = at::randn({4, 4}), w = at::randn({4, 4});
   const OverMesh over(product_graph(x, w), {x, w},

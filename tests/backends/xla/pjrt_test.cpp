@@ -14,6 +14,7 @@
 #include "diptych/backends/xla/pjrt_program.h"
 #include "diptych/base/error.h"
 #include "diptych/base/switches.h"
+#include "diptych/graph/checksum.h"
 #include "testing/expect_error.h"
 
 namespace diptych {
@@ -205,6 +206,14 @@ TEST_F(PjrtErrors, InputsThatTheProgramWasNotCompiledFor) {
         (void)program.run({ones(), PjrtBuffer::copy_from(client, at::ones({3}))});
       },
       "[xla] running a program failed");
+  // The plugin counts bytes and no more, which is why the backend looks at dtypes and sizes itself.
+  EXPECT_EQ(program.run({ones(), PjrtBuffer::copy_from(client, at::zeros({32, 32}, at::kInt))}).size(), 1U);
+}
+
+TEST_F(PjrtErrors, ADeviceThatIsNotThere) {
+  const std::string words = "[xla] got device 1000, expected one of the ";
+  expect_error([&] { (void)PjrtBuffer::copy_from(client, at::ones({2}), 1000); }, words);
+  expect_error([&] { (void)PjrtProgram(client, sum_module(), {.devices = {1000}}); }, words);
 }
 
 TEST_F(PjrtErrors, AForkedProcess) {
@@ -240,6 +249,27 @@ TEST_F(PjrtErrors, TensorsOfAnotherKind) {
 TEST(PjrtPlugin, AnOldOneIsRefused) {
   expect_error([&] { (void)PjrtApi::load(DIPTYCH_OLD_PLUGIN); },
                {"has version 0.10 of the C API, expected 0.81 or a later minor one", "pip install"});
+}
+
+TEST(PjrtPlugin, APathThatLeadsToNone) {
+  const auto folder = std::filesystem::temp_directory_path() / fmt::format("diptych_plugin_{}", getpid());
+  std::filesystem::create_directories(folder);
+  const auto text = folder / "text.so";
+  std::ofstream(text) << "not a library\n";
+  for (const std::filesystem::path& path : {text, folder, folder / "missing.so", std::filesystem::path("/dev/null")}) {
+    expect_error([&] { (void)PjrtApi::load(path); },
+                 {fmt::format("[xla] cannot load the PJRT plugin '{}': ", path.string()), "DIPTYCH_PJRT_PLUGIN"});
+  }
+  std::filesystem::remove_all(folder);
+  expect_error([&] { (void)PjrtApi::load("libm.so.6"); },
+               {"'libm.so.6' is not a PJRT plugin: it has no function GetPjrtApi", "pip install"});
+}
+
+TEST(PjrtPlugin, TheOneThatTheEnvironmentNames) {
+  setenv("DIPTYCH_PJRT_PLUGIN", "/nowhere/plugin.so", 1);
+  expect_error([&] { (void)PjrtClient::shared(); }, "cannot load the PJRT plugin '/nowhere/plugin.so'");
+  unsetenv("DIPTYCH_PJRT_PLUGIN");
+  EXPECT_GE(PjrtClient::shared()->num_devices(), 1U);  // an error leaves nothing behind
 }
 
 // Runs `check` in a process that starts anew: the shared client is opened once, and other tests may have opened it.
@@ -331,6 +361,23 @@ TEST_F(PjrtCache, ADamagedEntryIsCompiledAgain) {
   }
 }
 
+// The checksum is right, so the plugin is asked, and refuses.
+TEST_F(PjrtCache, AnEntryThatThePluginCannotReadIsCompiledAgain) {
+  compiled(sum_module());
+  const auto path = entries().at(0);
+  std::ifstream file(path, std::ios::binary);
+  const std::string whole((std::istreambuf_iterator<char>(file)), {});
+  // A line, the checksum, the length of the key, the key, the program.
+  const size_t header = whole.find('\n') + 1, length = std::stoul(whole.substr(header + 16, 16), nullptr, 16);
+  const std::string rest = whole.substr(header + 16, 16 + length);
+  for (const std::string& program : {std::string(), std::string("something else"), whole.substr(whole.size() - 100)}) {
+    const std::string text = rest + program;
+    std::ofstream(path, std::ios::binary) << whole.substr(0, header) << fmt::format("{:016x}", checksum(text)) << text;
+    const std::string log = compiled(sum_module());
+    EXPECT_TRUE(contains(log, "is of no use and is compiled again: [xla] loading a compiled program failed")) << log;
+  }
+}
+
 TEST_F(PjrtCache, AnEntryOfAnotherProgramIsNotTaken) {
   compiled(sum_module());
   const auto first = entries().at(0);
@@ -342,6 +389,15 @@ TEST_F(PjrtCache, AnEntryOfAnotherProgramIsNotTaken) {
       std::filesystem::copy_file(folder / "kept", path, std::filesystem::copy_options::overwrite_existing);
   }
   EXPECT_TRUE(contains(compiled(other), "it belongs to another program"));
+}
+
+// Nobody can make files in /proc, whatever the permissions.
+TEST_F(PjrtCache, AFolderThatCannotBeWrittenTo) {
+  setenv("DIPTYCH_XLA_CACHE", "/proc/self", 1);
+  EXPECT_TRUE(contains(compiled(sum_module()), "was not written"));
+  setenv("DIPTYCH_XLA_CACHE", "/proc/self/programs", 1);
+  expect_error([&] { (void)PjrtProgram(client, sum_module()); },
+               {"cannot make the folder '/proc/self/programs' of DIPTYCH_XLA_CACHE"});
 }
 
 TEST_F(PjrtCache, AFolderThatCannotBeMade) {

@@ -222,6 +222,29 @@ Hlo HloWriter::bitcast(const Hlo& x, at::ScalarType dtype, std::vector<int64_t> 
   return result;
 }
 
+// The operation knows bits without a sign alone, and tensors with one.
+std::vector<Hlo> HloWriter::random_bits(const Hlo& state, at::ScalarType dtype, std::vector<int64_t> sizes) {
+  const Hlo next{"", at::kLong, state.sizes}, bits{"", dtype, std::move(sizes)};
+  const auto unsigned_type = [](const Hlo& value) {
+    std::string text = hlo_type(value);
+    return text.insert(text.rfind('i'), "u");
+  };
+  const std::string id = fmt::format("%{}", next_++);
+  const Hlo read = define(at::kLong, state.sizes);
+  statement(read, fmt::format("stablehlo.bitcast_convert {} : ({}) -> {}", state.name, hlo_type(state),
+                              unsigned_type(state)));
+  statement({id + ":2", dtype, {}},
+            fmt::format("stablehlo.rng_bit_generator {}, algorithm = THREE_FRY : ({}) -> ({}, {})", read.name,
+                        unsigned_type(state), unsigned_type(next), unsigned_type(bits)));
+  std::vector<Hlo> results;
+  for (const Hlo* const type : {&bits, &next}) {
+    results.push_back(define(type->dtype, type->sizes));
+    statement(results.back(), fmt::format("stablehlo.bitcast_convert {}#{} : ({}) -> {}", id, type == &bits ? 1 : 0,
+                                          unsigned_type(*type), hlo_type(*type)));
+  }
+  return results;
+}
+
 Hlo HloWriter::complex(const Hlo& real, const Hlo& imaginary) {
   const Hlo result = define(at::toComplexType(real.dtype), real.sizes);
   statement(result, fmt::format("stablehlo.complex {}, {} : {}", real.name, imaginary.name, hlo_type(result)));

@@ -120,6 +120,10 @@ class HloWriter {
   /// The same bits as another dtype; a narrower one adds a last dimension, a wider one takes it away.
   Hlo bitcast(const Hlo& x, at::ScalarType dtype, std::vector<int64_t> sizes);
 
+  /// Fills a tensor of whole numbers with random bits that follow from the state, i64 [2]; returns the bits, then the
+  /// state behind them.
+  std::vector<Hlo> random_bits(const Hlo& state, at::ScalarType dtype, std::vector<int64_t> sizes);
+
   /// Runs `body` on the state as long as `condition` says so.
   std::vector<Hlo> while_loop(const std::vector<Hlo>& state, const Body& condition, const Body& body);
   /// Runs the branch whose number `index` (i32, a scalar) is; branches take nothing and return values like `results`.

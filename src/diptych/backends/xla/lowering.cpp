@@ -38,6 +38,7 @@ constexpr std::span<const LoweringRow> (*kTables[])() = {
     pointwise_division_lowerings,
     pointwise_activation_lowerings,
     pointwise_parts_lowerings,
+    random_lowerings,
 };
 
 const std::unordered_map<std::string_view, const LoweringRow*>& rows_by_op() {

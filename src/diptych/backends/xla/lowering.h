@@ -109,6 +109,7 @@ std::span<const LoweringRow> pointwise_math_lowerings();
 std::span<const LoweringRow> pointwise_division_lowerings();
 std::span<const LoweringRow> pointwise_activation_lowerings();
 std::span<const LoweringRow> pointwise_parts_lowerings();
+std::span<const LoweringRow> random_lowerings();
 
 /// Lowers a node by its row, and notes its results in `values`, which holds the HLO of each value of the graph.
 /// Errors: InternalError if a result has another type than the graph says.

@@ -87,6 +87,12 @@ std::shared_ptr<const PjrtClient> PjrtClient::shared() {
   return client;
 }
 
+PJRT_Device* PjrtClient::device(size_t index) const {
+  DIPTYCH_CHECK(index < devices_.size(), "[xla] got device {}, expected one of the {} of the PJRT plugin, from 0 on",
+                index, devices_.size());
+  return devices_[index];
+}
+
 int PjrtClient::device_id(size_t index) const {
   PJRT_Device_GetDescription_Args get{};
   get.device = device(index);

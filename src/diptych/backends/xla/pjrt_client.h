@@ -25,8 +25,8 @@ class PjrtClient {
 
   const PjrtApi& api() const { return api_; }
   PJRT_Client* get() const { return client_.get(); }
-  /// Requires: index < num_devices().
-  PJRT_Device* device(size_t index) const { return devices_.at(index); }
+  /// Errors: UserError for a device that is not there.
+  PJRT_Device* device(size_t index) const;
   size_t num_devices() const { return devices_.size(); }
   /// The number by which the plugin knows a device.
   int device_id(size_t index) const;

@@ -3,6 +3,8 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <string_view>
 
 #include "diptych/backends/xla/hlo_writer.h"
 #include "diptych/base/error.h"
@@ -11,6 +13,12 @@ namespace diptych::detail {
 namespace {
 
 using Transfer = std::shared_ptr<PjrtBuffer> (*)(std::shared_ptr<const PjrtClient>, const at::Tensor&, size_t);
+
+// How many processes a launcher has started together; 1 without a launcher.
+std::string_view num_launched_processes() {
+  const char* const number = std::getenv("WORLD_SIZE");
+  return number == nullptr || *number == '\0' ? "1" : number;
+}
 
 at::Tensor shard_view(const at::Tensor& tensor, const xla::Mesh& mesh, const xla::Sharding& sharding, int64_t device) {
   const auto starts = xla::shard_starts(mesh, sharding, tensor.sizes(), device);
@@ -35,6 +43,13 @@ std::shared_ptr<ShardedBuffer> split_tensor(const std::shared_ptr<const PjrtClie
 
 void check_devices(const PjrtClient& client, const xla::Mesh& mesh) {
   xla::check_mesh(mesh);
+  const bool fits = mesh.num_devices() <= static_cast<int64_t>(client.num_devices());
+  DIPTYCH_CHECK(fits || num_launched_processes() == "1",
+                "[xla] a mesh got {} devices in one of {} processes (WORLD_SIZE), and the PJRT plugin has {}, all of "
+                "this process: a plugin is opened for one process and sees no other's devices; use a mesh within a "
+                "process (with the CPU plugin, set DIPTYCH_XLA_CPU_DEVICES={} before its first XLA program), and "
+                "dp::capture_step with a GradientReduction between processes",
+                mesh.num_devices(), num_launched_processes(), client.num_devices(), mesh.num_devices());
   DIPTYCH_CHECK(mesh.num_devices() <= static_cast<int64_t>(client.num_devices()),
                 "[xla] a mesh got {} devices and the PJRT plugin has {}; use a smaller mesh, or, with the CPU plugin, "
                 "set DIPTYCH_XLA_CPU_DEVICES={} before the first XLA program of the process",

@@ -1,6 +1,7 @@
 #include "diptych/backends/xla/xla_backend.h"
 
 #include <ATen/ops/empty_strided.h>
+#include <fmt/ranges.h>
 
 #include <map>
 #include <mutex>
@@ -14,6 +15,7 @@
 #include "diptych/graph/map_sizes.h"
 #include "diptych/interpreter/symbols.h"
 #include "diptych/passes/draw_first.h"
+#include "diptych/passes/draw_on_device.h"
 #include "diptych/passes/run_pass.h"
 
 namespace diptych::detail {
@@ -55,6 +57,25 @@ at::Tensor from_memory_order(std::shared_ptr<PjrtBuffer> buffer, const HloSlot& 
   for (size_t i = 0; i < slot.order.size(); ++i) strides[slot.order[i]] = tensor.stride(static_cast<int64_t>(i));
   const at::Tensor dense = tensor.as_strided(slot.sizes, strides);
   return is_injective(slot) ? with_gaps(dense, slot) : dense;
+}
+
+std::string kind_of(const at::Tensor& tensor) {
+  if (tensor.layout() != at::kStrided) return fmt::format("a tensor of layout {}", c10::str(tensor.layout()));
+  const std::string_view dtype = find_dtype_name(tensor.scalar_type());
+  if (dtype.empty()) return fmt::format("a tensor of dtype {}", c10::toString(tensor.scalar_type()));
+  const std::string type = fmt::format("{}[{}]", dtype, fmt::join(tensor.sizes(), ","));
+  return tensor.device().is_cpu() ? type : fmt::format("{} on {}", type, tensor.device().str());
+}
+
+// The plugin looks at no more than the number of bytes, and would read the elements as others.
+void check_input(const at::Tensor& tensor, const HloSlot& slot, const std::string& graph) {
+  DIPTYCH_CHECK(tensor.defined(), "[xla] input {} of graph '{}' is undefined; pass a tensor", slot.index, graph);
+  const bool fits = tensor.layout() == at::kStrided && tensor.device().is_cpu() && tensor.scalar_type() == slot.dtype &&
+                    tensor.sizes() == slot.sizes;
+  DIPTYCH_CHECK(fits,
+                "[xla] input {} of graph '{}' is {}, expected {}[{}], for which the program was compiled; pass such a "
+                "tensor, or compile a graph of this one",
+                slot.index, graph, kind_of(tensor), dtype_name(slot.dtype), fmt::join(slot.sizes, ","));
 }
 
 // A graph without dynamic sizes, compiled.
@@ -102,8 +123,7 @@ class StaticProgram final : public Executable {
     std::vector<std::shared_ptr<PjrtBuffer>> arguments;
     arguments.reserve(module_.inputs.size() + constants_.size());
     for (const HloSlot& slot : module_.inputs) {
-      DIPTYCH_CHECK(inputs[slot.index].defined(), "[xla] input {} of graph '{}' is undefined; pass a tensor",
-                    slot.index, name_);
+      check_input(inputs[slot.index], slot, name_);
       arguments.push_back(PjrtBuffer::from_tensor(client_, as_passed(inputs[slot.index], slot)));
     }
     arguments.insert(arguments.end(), constants_.begin(), constants_.end());
@@ -136,7 +156,7 @@ class StaticProgram final : public Executable {
 // have none for others, and is then left to the interpreter.
 class DynamicProgram final : public Executable {
  public:
-  explicit DynamicProgram(const Graph& graph) : graph_(graph), binder_(graph_) {}
+  DynamicProgram(const Graph& graph, const XlaBackend& backend) : graph_(graph), backend_(backend), binder_(graph_) {}
 
   std::vector<at::Tensor> run(std::vector<at::Tensor>&& inputs) const override {
     return program_for(binder_.observe(inputs))->run(std::move(inputs));
@@ -146,11 +166,12 @@ class DynamicProgram final : public Executable {
   std::shared_ptr<const Executable> program_for(const std::vector<int64_t>& sizes) const {
     const std::lock_guard lock(mutex_);
     auto& program = programs_[sizes];
-    if (program == nullptr) program = compile_with_fallback(XlaBackend(), instantiate(graph_, binder_.solve(sizes)));
+    if (program == nullptr) program = compile_with_fallback(backend_, instantiate(graph_, binder_.solve(sizes)));
     return program;
   }
 
   Graph graph_;
+  XlaBackend backend_;
   SymbolBinder binder_;
   mutable std::mutex mutex_;
   mutable std::map<std::vector<int64_t>, std::shared_ptr<const Executable>> programs_;
@@ -158,9 +179,11 @@ class DynamicProgram final : public Executable {
 
 }  // namespace
 
-// Draws stay eager's, number for number: the interpreter makes them, and programs take them.
+// What the interpreter draws stays eager's, number for number, and programs take it: all draws, or the seed and those
+// that no program makes.
 Graph XlaBackend::prepare(const Graph& graph) const {
-  return in_lowered_operators_if_whole(run_pass("draw_first", graph, draw_first));
+  const Graph seeded = draws_on_device_ ? run_pass("draw_on_device", graph, draw_on_device) : graph;
+  return in_lowered_operators_if_whole(run_pass("draw_first", seeded, draw_first));
 }
 
 bool XlaBackend::takes_whole(const Graph& graph) const { return SymbolBinder(graph).has_symbols(); }
@@ -168,7 +191,7 @@ bool XlaBackend::takes_whole(const Graph& graph) const { return SymbolBinder(gra
 bool XlaBackend::supports(const Graph& graph, const Node& node) const { return is_lowered(graph, node); }
 
 std::shared_ptr<const Executable> XlaBackend::compile(const Graph& graph) const {
-  if (SymbolBinder(graph).has_symbols()) return std::make_shared<DynamicProgram>(graph);
+  if (SymbolBinder(graph).has_symbols()) return std::make_shared<DynamicProgram>(graph, *this);
   return compile_shared_results(graph, [](const Graph& own_results) {
     return std::make_shared<StaticProgram>(in_lowered_operators(own_results), PjrtClient::shared());
   });
