@@ -18,6 +18,7 @@ constexpr std::span<const LoweringRow> (*kTables[])() = {
     product_lowerings,
     indexing_lowerings,
     hop_lowerings,
+    segment_lowerings,
     creation_lowerings,
     rearranging_lowerings,
     padding_lowerings,
