@@ -144,7 +144,32 @@ def test_draws_of_a_scan_that_keeps_few_carries_are_eagers():
         torch.testing.assert_close(got, wanted, rtol=1e-9, atol=1e-10)
 
 
-def test_what_a_loop_of_unknown_length_saves_has_no_module():
-    pair = diptych.capture(lambda w, h: halved(diptych, w, h, 9), *arguments(1)[:2])
-    with pytest.raises(diptych.UserError, match=r"hop\.vjp"):
-        pair.stablehlo()
+def counted(d, w, h, steps):
+    """A loop whose length is a tensor: of its carries one is counted, one is constant, and one forgets what it was."""
+    carry = (steps.new_zeros(()), h, h.sin(), w)
+    step = lambda i, x, y, z: (i + 1, torch.tanh(x @ w) + y * 0.1, torch.ones_like(y), z)  # noqa: E731
+    if d is Python:
+        while carry[0] < steps:
+            carry = step(*carry)
+    else:
+        carry = d.while_loop(lambda carry: carry[0] < steps, lambda carry: step(*carry), carry)
+    return carry[1:]
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2, 63, 64, 65, 130, 4100])
+def test_gradients_of_loops_whose_length_is_a_tensor(steps):
+    w, h, _ = arguments(1)
+    length = torch.tensor(steps)
+
+    def loss(d, w, h, length):
+        return sum((result * (i + 1)).sin().sum() for i, result in enumerate(counted(d, w, h, length)))
+
+    compiled = diptych.aot_function(functools.partial(loss, diptych), backend="xla")
+    expected = gradients(loss(Python, w, h, length), (w, h))
+    for got, wanted in zip(gradients(compiled(w, h, length), (w, h)), expected, strict=True):
+        torch.testing.assert_close(got, wanted, rtol=1e-9, atol=1e-10)
+
+
+def test_the_gradient_of_a_loop_of_unknown_length_is_in_the_module():
+    modules = diptych.capture(lambda w, h: halved(diptych, w, h, 9), *arguments(1)[:2]).stablehlo()
+    assert modules.forward.count("stablehlo.while") == 1 and modules.backward.count("stablehlo.while") > 4

@@ -92,12 +92,6 @@ class ScanLowering {
 
 std::vector<Hlo> lower_scan(const Lowering& node) { return ScanLowering(node).lower(); }
 
-// A predicate of one element, as a scalar.
-Hlo predicate(HloWriter& writer, const Hlo& value) {
-  const Hlo scalar = writer.reshape(value, {});
-  return writer.compare("NE", scalar, writer.constant(0, scalar.dtype));
-}
-
 std::vector<Hlo> lower_while(const Lowering& node) {
   const auto carries = hop_group(node, "init"), asked = hop_group(node, "condition_free"),
              free = hop_group(node, "step_free");

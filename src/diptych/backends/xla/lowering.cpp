@@ -19,6 +19,7 @@ constexpr std::span<const LoweringRow> (*kTables[])() = {
     indexing_lowerings,
     hop_lowerings,
     segment_lowerings,
+    while_gradient_lowerings,
     creation_lowerings,
     rearranging_lowerings,
     padding_lowerings,

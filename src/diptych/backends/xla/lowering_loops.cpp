@@ -45,6 +45,11 @@ Hlo read_rows(HloWriter& writer, const Hlo& stack, const Hlo& place, int64_t cou
   return writer.reshape(writer.dynamic_slice(stack, row_starts(writer, stack, place), slice), sizes);
 }
 
+Hlo predicate(HloWriter& writer, const Hlo& value) {
+  const Hlo scalar = writer.reshape(value, {});
+  return writer.compare("NE", scalar, writer.constant(0, scalar.dtype));
+}
+
 std::vector<Hlo> counted_loop(HloWriter& writer, const Hlo& begin, const Hlo& end, const std::vector<Hlo>& state,
                               const std::vector<Hlo>& constant, const LoopStep& step) {
   // Regions see nothing but their arguments, so all that a step reads is part of the state.

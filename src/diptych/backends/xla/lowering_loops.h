@@ -19,6 +19,9 @@ Hlo write_rows(HloWriter& writer, const Hlo& stack, const Hlo& values, const Hlo
 /// Returns `count` rows from row `place` on, as a tensor of `sizes`.
 Hlo read_rows(HloWriter& writer, const Hlo& stack, const Hlo& place, int64_t count, const std::vector<int64_t>& sizes);
 
+/// A predicate of one element, as a scalar.
+Hlo predicate(HloWriter& writer, const Hlo& value);
+
 /// One step of a loop: returns the next state. It sees its arguments and nothing else from outside.
 using LoopStep = std::function<std::vector<Hlo>(HloWriter& writer, const Hlo& index, const std::vector<Hlo>& state,
                                                 const std::vector<Hlo>& constant)>;
