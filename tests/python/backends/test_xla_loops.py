@@ -69,6 +69,11 @@ def cube(d, w, h):
     return rule(h @ w)
 
 
+def scan_in_while(d, w, h, xs):
+    few = lambda x: scanned(d, w, x * 0.3, xs, max_saved_carries=2, segment=1)[0]  # noqa: E731
+    return d.while_loop(lambda x: x.square().sum() > 1, lambda x: few(x) * 0.3, h * 9)
+
+
 CASES = {
     **{f"scan of {n}": (scanned, n) for n in (0, 1, 5)},
     **{f"reverse scan of {n}": (functools.partial(scanned, reverse=True), n) for n in (0, 1, 5)},
@@ -80,6 +85,8 @@ CASES = {
     "while loop": (lambda d, w, h, xs: halved(d, w, h, 9), 1),
     "while loop that keeps carries": (lambda d, w, h, xs: halved(d, w, h, 9, checkpoint_every=2), 1),
     "while loop without steps": (lambda d, w, h, xs: halved(d, w, h, 1e-3), 1),
+    "while loop in a scan": (lambda d, w, h, xs: d.scan(lambda c, x: (halved(d, w, c + x, 5), c.sin()), h, xs), 3),
+    "scan that keeps few carries in a while loop": (scan_in_while, 4),
     "cond, true": (lambda d, w, h, xs: d.cond(h.sum() > -100, lambda h: torch.sin(h @ w), lambda h: h.cos() * 2, h), 1),
     "cond, false": (lambda d, w, h, xs: d.cond(h.sum() > 100, lambda h: torch.sin(h @ w), lambda h: h.cos() * 2, h), 1),
     "checkpoint": (lambda d, w, h, xs: checkpointed(d, w, h), 1),
