@@ -5,6 +5,9 @@
 // and its carries kept in the same way, so that parts of up to kNumPlaces steps are kept step by step. What is longer
 // than that after kNumLevels rounds, in loops of more than kNumPlaces^kNumLevels steps, is run from its first carry for
 // each step.
+#include <algorithm>
+#include <optional>
+
 #include "diptych/backends/xla/lower_body.h"
 #include "diptych/backends/xla/lowering_loops.h"
 #include "diptych/base/list.h"
