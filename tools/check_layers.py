@@ -22,10 +22,10 @@ ROOMS = {
     "backends": ["interpreter", "passes"],
     "scan_passes": ["interpreter", "passes"],
     "pipeline": ["scan_passes"],
-    "backward": ["trace", "pipeline"],
-    "distributed": ["backward"],
     "hops": ["autodiff", "pipeline", "tree"],
     "compile": ["hops", "backends", "tree"],
+    "backward": ["trace", "compile"],
+    "distributed": ["backward"],
     "pair": ["compile"],
     "training": ["backward", "pair"],
 }

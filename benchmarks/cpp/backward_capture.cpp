@@ -80,7 +80,8 @@ torch::autograd::variable_list look_up(const c10::intrusive_ptr<torch::autograd:
   detail::leave_entry();
   const auto begin = std::chrono::steady_clock::now();
   const auto calls = detail::calls_in_order(root, task);
-  detail::RunContents contents(calls, task.captured_vars_.size(), /*records_gradients=*/false, /*surroundings=*/"");
+  detail::RunContents contents(calls, task.captured_vars_.size(), /*records_gradients=*/false, /*surroundings=*/"",
+                               detail::run_backend(detail::kInterpreter));
   const auto found = detail::BackwardCache::instance().find(calls, contents);
   lookup_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   if (found.miss) ++lookup_misses;

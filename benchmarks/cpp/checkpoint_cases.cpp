@@ -3,7 +3,7 @@
 #include <string>
 
 #include "diptych/diptych.h"
-#include "diptych/hops/checkpointed_scan/treeverse.h"
+#include "diptych/ops/treeverse.h"
 #include "diptych/scan_passes/block_scans.h"
 #include "gradient_case.h"
 #include "rnn.h"

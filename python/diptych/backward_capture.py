@@ -4,6 +4,8 @@
         loss.backward()
     print(diptych.backward_capture.last_graph().code())
     print(capture.stats().captures, capture.stats().eager_by_reason)
+
+capture(backend="xla") has XLA compute what stands between hooks, accumulations and other code that runs live.
 """
 from ._core import BackwardCapture as capture
 from ._core import backward_statistics as statistics

@@ -3,9 +3,11 @@
 #include <pybind11/stl.h>
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "bindings.h"
+#include "diptych/backward/run_backend.h"
 #include "diptych/backward/run_key.h"
 #include "diptych/graph/graph.h"
 #include "diptych/trace/scope.h"
@@ -44,7 +46,8 @@ py::class_<C> bind_context(py::module_& module, const char* name, const char* do
 /// A BackwardCapture whose statistics can be read even after it has been left.
 class Capture {
  public:
-  void enter() { guards_.push_back(std::make_unique<BackwardCapture>()); }
+  explicit Capture(std::string backend) : options_{std::move(backend)} { detail::run_backend(options_.backend); }
+  void enter() { guards_.push_back(std::make_unique<BackwardCapture>(options_)); }
   void exit() {
     last_ = guards_.back()->stats();
     guards_.pop_back();
@@ -52,6 +55,7 @@ class Capture {
   backward_capture::Statistics stats() const { return guards_.empty() ? last_ : guards_.back()->stats(); }
 
  private:
+  backward_capture::Options options_;
   std::vector<std::unique_ptr<BackwardCapture>> guards_;
   backward_capture::Statistics last_;
 };
@@ -77,13 +81,17 @@ void bind_backward_capture(py::module_& module) {
       .def_readonly("misses_by_reason", &Statistics::misses_by_reason, "The number of misses by kind of reason.")
       .def_readonly("eager_by_reason", &Statistics::eager_by_reason, "Why autograd's engine did runs, with counts.");
   bind_context<Capture>(module, "BackwardCapture", R"(While entered, backward passes that this thread
-starts run through a captured graph of the whole pass, hooks and the accumulation of gradients among its nodes.)")
-      .def(py::init<>())
+starts run through a captured graph of the whole pass, hooks and the accumulation of gradients among its nodes. The
+backend computes what stands between nodes that run live; the innermost capture's is used.)")
+      .def(py::init<std::string>(), py::arg("backend") = Options().backend)
       .def("stats", &Capture::stats, "The counters of this thread's runs since the capture was last entered.");
   bind_context<Context<Scope, std::string>>(module, "Scope",
                                             "The name of the graphs that are traced while it is entered.")
       .def(py::init<std::string>(), py::arg("name"));
-  module.def("enable_backward_capture", &enable, "Like BackwardCapture, for all threads and until it is disabled.");
+  module.def(
+      "enable_backward_capture", [](std::string backend) { enable({std::move(backend)}); },
+      "Like BackwardCapture, for all threads and until it is disabled; called again, it changes the backend.",
+      py::arg("backend") = Options().backend);
   module.def("disable_backward_capture", &disable);
   module.def("backward_statistics", &statistics, WithoutLock(), "The counters of all threads since the last reset.");
   module.def("reset_backward_capture", &reset, WithoutLock(), "Discards all graphs and the process's counters.");

@@ -32,7 +32,8 @@ that no slot takes.)");
   module.def("save_tensors", &save_tensors, py::arg("tensors"), py::arg("path"),
              "Writes tensors by name to a safetensors file, whole or not at all.");
   module.def("load_tensors", &load_tensors, py::arg("path"), "Reads a safetensors file.");
-  module.def("export_stablehlo", &export_stablehlo, py::arg("pair"), py::arg("folder"), py::arg("parameters"));
+  module.def("export_stablehlo", &export_stablehlo, py::arg("pair"), py::arg("folder"), py::arg("parameters"),
+             py::call_guard<py::gil_scoped_release>());
   module.def(
       "write_file", [](const std::string& path, const std::string& text) { write_file_atomically(path, {text}); },
       py::arg("path"), py::arg("text"), "Writes a file whole or not at all.");

@@ -195,7 +195,8 @@ void bind_graph(py::module_& module) {
       .def("table", &Graph::table, "One row per node in aligned columns.")
       .def(
           "html", [](const Graph& graph) { return html(graph, graph.name()); }, "One HTML page that draws the graph.")
-      .def("stablehlo", py::overload_cast<const Graph&>(&stablehlo), R"(Its StableHLO module, as text.
+      .def("stablehlo", py::overload_cast<const Graph&>(&stablehlo), py::call_guard<py::gil_scoped_release>(),
+           R"(Its StableHLO module, as text.
 
 main takes one tensor per input slot, then the constants, and returns one per output slot that is not empty. Errors:
 UserError names a node without a lowering or that draws random numbers, and a dtype or size that no module holds.)")

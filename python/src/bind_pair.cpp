@@ -55,7 +55,7 @@ Returns (outputs, residuals).)")
       .def("html", &Pair::html, "One page that draws the pair; needs no network.")
       .def("explain", &Pair::explain,
            "The residuals, with their bytes, the nodes that make them and the nodes that use them.")
-      .def("stablehlo", py::overload_cast<const Pair&>(&stablehlo),
+      .def("stablehlo", py::overload_cast<const Pair&>(&stablehlo), py::call_guard<py::gil_scoped_release>(),
            "Both graphs as StableHLO modules. Errors: UserError as Graph.stablehlo().")
       .def("__str__", &Pair::code);
   module.def("capture_with", &capture_python,

@@ -1,4 +1,4 @@
-#include "diptych/hops/checkpointed_scan/treeverse.h"
+#include "diptych/ops/treeverse.h"
 #include "hops/unrolled.h"
 
 namespace diptych::testing {
@@ -103,6 +103,33 @@ TEST(Treeverse, AdvancesAsLittleAsCanBe) {
           << count << " " << spare;
       EXPECT_LE(static_cast<int64_t>(kept.size()), spare);
     }
+  }
+}
+
+// Follows a list of steps: which segment the carry of each place stands in front of.
+void follow(int64_t count, int64_t spare) {
+  SCOPED_TRACE(::testing::Message() << count << " segments, " << spare << " spare carries");
+  std::map<int64_t, int64_t> places{{0, 0}};
+  for (const int64_t segment : detail::kept_in_forward(count, spare)) {
+    places.emplace(static_cast<int64_t>(places.size()), segment);
+  }
+  int64_t expected = count, advanced = 0;
+  for (const detail::ReversalStep& step : detail::reversal_steps(count, spare)) {
+    ASSERT_EQ(places.at(step.load), step.begin);
+    advanced += step.end - step.begin;
+    if (step.store >= 0) places[step.store] = step.end;
+    if (step.segment < 0) continue;
+    EXPECT_EQ(step.segment, --expected);
+    EXPECT_EQ(step.segment, step.end);
+  }
+  EXPECT_EQ(expected, 0);
+  EXPECT_EQ(advanced, detail::advanced_segments(count, spare));
+  EXPECT_LE(static_cast<int64_t>(places.size()), spare + 1);
+}
+
+TEST(Treeverse, IsAListOfSteps) {
+  for (int64_t spare = 0; spare < 6; ++spare) {
+    for (int64_t count = 0; count < 40; ++count) follow(count, spare);
   }
 }
 

@@ -17,7 +17,10 @@ namespace {
 
 size_t hash_of(const RunKey& key) {
   const std::hash<std::string_view> hash;
-  return ((hash(key.structure) * 31 + hash(key.ending)) * 31 + hash(key.surroundings)) * 31 + key.num_results;
+  size_t combined = key.num_results;
+  for (const std::string* part : {&key.structure, &key.ending, &key.surroundings, &key.backend})
+    combined = combined * 31 + hash(*part);
+  return combined;
 }
 
 std::string name_of(const RunCall& call) { return call.node->name(); }
@@ -33,6 +36,12 @@ size_t common_calls(const RunKey& a, const RunKey& b) {
     ++count;
   }
   return count;
+}
+
+void make_runnable(BackwardEntry& entry, const RunContents& contents) {
+  entry.program = std::make_shared<const Program>(lower(Stage::kBackwardRun, entry.trace.graph));
+  if (const RunBackend* backend = contents.other_backend())
+    entry.executable = compile_run(*backend, entry.program->graph(), entry.trace.accumulations);
 }
 
 // Makes `entry` right for all sizes of `pattern`; returns false if there is no graph for them.
@@ -59,7 +68,7 @@ bool unify_traces(const std::vector<RunCall>& calls, RunContents& contents, cons
   for (const SymbolValues& point : general->points) entry.checked.emplace(point, true);
   entry.trace.graph = entry.general;
   entry.trace.graph.add_input(sizes_meta(pattern.num_symbols(), actual), {SlotKind::kArgument, "sizes"});
-  entry.program = std::make_shared<const Program>(lower(Stage::kBackwardRun, entry.trace.graph));
+  make_runnable(entry, contents);
   entry.pattern = std::move(general->pattern);
   return true;
 }
@@ -186,7 +195,7 @@ std::shared_ptr<BackwardEntry> BackwardCache::capture(const std::vector<RunCall>
   while (!entry->program) {
     try {
       entry->trace = trace_backward(calls, contents, entry->stays_eager, contents.key().sizes);
-      entry->program = std::make_shared<const Program>(lower(Stage::kBackwardRun, entry->trace.graph));
+      make_runnable(*entry, contents);
     } catch (const UnsupportedNode& node) {
       log(Log::kBackward, "{} (call {}) stays eager: {}", entry->names[node.call()], node.call(), node.what());
       if (entry->stays_eager[node.call()] || node.call() == 0) break;
@@ -241,6 +250,9 @@ BackwardCache::Miss BackwardCache::explain(const std::vector<RunCall>& calls, co
       return {"fewer autograd nodes", fmt::format("the run ends after {} autograd nodes", common)};
     }
     return {"new autograd node", fmt::format("new autograd node {} (call {})", name_of(calls[common]), common)};
+  }
+  if (nearest->key.backend != key.backend) {
+    return {"other backend", fmt::format("backend {} changed to {}", nearest->key.backend, key.backend)};
   }
   if (nearest->key.surroundings != key.surroundings) {
     return {"other state", fmt::format("{} changed to {}", nearest->key.surroundings, key.surroundings)};

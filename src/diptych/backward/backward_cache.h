@@ -26,6 +26,7 @@ struct BackwardEntry {
   Graph general;                         ///< the traced graph, before any pass, if some sizes are dynamic
   std::map<SymbolValues, bool> checked;  ///< sizes at which a trace was compared with `general`, and whether it agreed
   std::shared_ptr<const Program> program;
+  std::shared_ptr<const Executable> executable;  ///< of a backend, in the program's place; null for the interpreter
 };
 
 /// Threads: any.
@@ -43,7 +44,8 @@ class BackwardCache {
     std::optional<Miss> miss;  ///< if a capture was made, or tried, for this run
     bool was_traced = false;   ///< if a trace showed that an entry is right for sizes that are new to it
   };
-  /// Returns the entry of a run, captured now if there is none. Errors: LostNode; what the run's ending throws.
+  /// Returns the entry of a run, captured now if there is none. Errors: LostNode; what the run's ending throws;
+  /// UserError of the backend.
   Found find(const std::vector<RunCall>& calls, RunContents& contents);
   void clear();
 

@@ -11,6 +11,7 @@
 #include "diptych/backward/backward_cache.h"
 #include "diptych/backward/backward_trace.h"
 #include "diptych/backward/engine_gate.h"
+#include "diptych/backward/run_backend.h"
 #include "diptych/backward/run_limits.h"
 #include "diptych/backward/scopes.h"
 #include "diptych/base/error.h"
@@ -35,6 +36,7 @@ struct detail::GuardsOfThread {
   static void for_each(const auto& visit) {
     for (BackwardCapture* guard = innermost_guard; guard != nullptr; guard = guard->outer_) visit(guard->stats_);
   }
+  static const RunBackend* backend() { return innermost_guard == nullptr ? nullptr : &innermost_guard->backend_; }
 };
 
 namespace {
@@ -46,8 +48,8 @@ using NodePtr = c10::intrusive_ptr<ag::Node>;
 /// Who captures: threads with a guard, or all of them.
 struct Switches {
   std::mutex mutex;
-  size_t count = 0;  ///< guards of all threads, and 1 for enable()
-  std::atomic<bool> all_threads{false};
+  size_t count = 0;                                        ///< guards of all threads, and 1 for enable()
+  std::atomic<const RunBackend*> of_all_threads{nullptr};  ///< since enable(); null if it was not called
 };
 
 Switches& switches() {
@@ -56,8 +58,8 @@ Switches& switches() {
 }
 
 thread_local std::shared_ptr<const BackwardEntry> last;
-thread_local size_t num_runs_in_progress = 0;           ///< nested runs that this thread is in
-thread_local detail::RunEnding* next_ending = nullptr;  ///< of the run that starts next
+thread_local size_t num_runs_in_progress = 0;    ///< nested runs that this thread is in
+thread_local detail::PlannedEnding next_ending;  ///< of the run that starts next
 
 ag::variable_list run_task(const NodePtr& root, const ag::GraphTask& task, bool accumulate,
                            const ag::edge_list& outputs);
@@ -144,7 +146,8 @@ class CapturedRun {
   ag::variable_list run_program(std::vector<at::Tensor>&& inputs, bool records_gradients) const {
     if (records_gradients) return entry_.program->run(std::move(inputs), {.differentiable = true});
     const RunBelowAutograd below;
-    return entry_.program->run(std::move(inputs));
+    return entry_.executable != nullptr ? entry_.executable->run(std::move(inputs))
+                                        : entry_.program->run(std::move(inputs));
   }
 
   // Releases what the nodes before number `end`, which have run, have saved.
@@ -221,10 +224,13 @@ void count(const Outcome& outcome) {
   detail::GuardsOfThread::for_each([&](backward_capture::Statistics& own) { add(outcome, own); });
 }
 
-bool captures_here(const detail::RunEnding* ending) {
-  const bool wanted = ending != nullptr || innermost_guard != nullptr || switches().all_threads;
+// Returns the backend of a run that starts now; null if it is not captured.
+const RunBackend* backend_here(const detail::PlannedEnding& planned) {
   // The engine also runs the backward of a function that is being captured itself.
-  return wanted && !detail::is_tracing();
+  if (detail::is_tracing()) return nullptr;
+  if (planned.ending != nullptr) return planned.backend;
+  const RunBackend* const guards = detail::GuardsOfThread::backend();
+  return guards != nullptr ? guards : switches().of_all_threads.load();
 }
 
 // Note [Backwards inside backwards]: a backward that a hook or a node starts is captured like any other, on the stack
@@ -276,8 +282,10 @@ ag::variable_list run_task(const NodePtr& root, const ag::GraphTask& task, bool 
                            const ag::edge_list& /*outputs*/) {
   detail::leave_entry();
   // A run that starts inside this one has no ending.
-  detail::RunEnding* const ending = std::exchange(next_ending, nullptr);
-  if (!captures_here(ending)) return run_in_eager(root, task);
+  const detail::PlannedEnding planned = std::exchange(next_ending, {});
+  detail::RunEnding* const ending = planned.ending;
+  const RunBackend* const backend = backend_here(planned);
+  if (backend == nullptr) return run_in_eager(root, task);
   auto& mutable_task = const_cast<ag::GraphTask&>(task);
   const at::ThreadLocalStateGuard state(mutable_task.thread_locals_);
   if (const char* why = why_in_eager(task)) return run_counted_in_eager(root, task, why);
@@ -285,7 +293,7 @@ ag::variable_list run_task(const NodePtr& root, const ag::GraphTask& task, bool 
   if (ending != nullptr) detail::hand_out_gradients(calls, ending->leaves());
   const size_t num_results = ending != nullptr ? ending->leaves().size() : task.captured_vars_.size();
   std::optional<detail::RunContents> contents;
-  contents.emplace(calls, num_results, c10::GradMode::is_enabled(), surroundings(), ending);
+  contents.emplace(calls, num_results, c10::GradMode::is_enabled(), surroundings(), *backend, ending);
   if (const char* why = contents->obstacle()) {
     contents.reset();
     return run_counted_in_eager(root, task, why);
@@ -310,11 +318,13 @@ detail::EngineCapture::EngineCapture() { add_user(); }
 
 detail::EngineCapture::~EngineCapture() { remove_user(); }
 
-detail::EndingScope::EndingScope(RunEnding& ending) : outer_(std::exchange(next_ending, &ending)) {}
+detail::EndingScope::EndingScope(RunEnding& ending, const RunBackend& backend)
+    : outer_(std::exchange(next_ending, {&ending, &backend})) {}
 
 detail::EndingScope::~EndingScope() { next_ending = outer_; }
 
-BackwardCapture::BackwardCapture() : outer_(innermost_guard) {
+BackwardCapture::BackwardCapture(const backward_capture::Options& options)
+    : backend_(run_backend(options.backend)), outer_(innermost_guard) {
   add_user();
   innermost_guard = this;
 }
@@ -327,18 +337,18 @@ BackwardCapture::~BackwardCapture() {
   remove_user();
 }
 
-void backward_capture::enable() {
-  if (switches().all_threads.exchange(true)) return;
+void backward_capture::enable(const Options& options) {
+  if (switches().of_all_threads.exchange(&run_backend(options.backend)) != nullptr) return;
   try {
     add_user();
   } catch (...) {
-    switches().all_threads = false;
+    switches().of_all_threads = nullptr;
     throw;
   }
 }
 
 void backward_capture::disable() {
-  if (switches().all_threads.exchange(false)) remove_user();
+  if (switches().of_all_threads.exchange(nullptr) != nullptr) remove_user();
 }
 
 backward_capture::Statistics backward_capture::statistics() {

@@ -11,9 +11,17 @@ namespace diptych {
 
 namespace detail {
 struct GuardsOfThread;
-}
+struct RunBackend;
+}  // namespace detail
 
 namespace backward_capture {
+
+/// How captured runs are run.
+struct Options {
+  /// Which built-in backend runs their graphs: see backend_names(). Whatever it is, hooks, accumulation and nodes that
+  /// stay eager run live, and a run that records gradients (create_graph) is the interpreter's.
+  std::string backend = "interpreter";
+};
 
 /// What happened to backward runs.
 struct Statistics {
@@ -23,7 +31,7 @@ struct Statistics {
   size_t eager = 0;                 ///< runs that autograd's engine ran because they could not be captured
   std::vector<std::string> misses;  ///< one line per capture: why it had to be made
   /// How many misses there were of each kind: "first backward", "new autograd node", "fewer autograd nodes", "size
-  /// changed", "other results", "other ending", "other state".
+  /// changed", "other results", "other ending", "other state", "other backend".
   std::map<std::string, size_t> misses_by_reason;
   std::map<std::string, size_t> eager_by_reason;  ///< why the engine ran them, such as "batched gradients"
 };
@@ -37,13 +45,17 @@ struct Statistics {
 /// run that can't be captured at all runs in eager, and the statistics count it by reason: batched gradients,
 /// transforms of functions, dispatch modes, forward-mode differentiation, tensor subclasses, nested, sparse, quantized
 /// and lazily conjugated tensors, anomaly mode, and runs that are nested more than eight deep. Results, errors,
-/// warnings and accumulated gradients are eager's. Threads: each has guards of its own; threads without one run in
-/// eager.
+/// warnings and accumulated gradients are eager's. Guards nest, and the innermost says which backend runs a graph.
+/// Threads: each has guards of its own; threads without one run in eager.
 /// Source: PyTorch's compiled autograd (torch/csrc/dynamo/compiled_autograd.h), whose interface to nodes it uses.
-/// Errors: c10::Error if another thread is in a backward run while the process's first guard is made.
+/// Errors: UserError for an unknown backend; c10::Error if another thread is in a backward run while the process's
+/// first guard is made.
+///
+///   dp::BackwardCapture guard({.backend = "xla"});
+///   loss.backward();
 class BackwardCapture {
  public:
-  BackwardCapture();
+  explicit BackwardCapture(const backward_capture::Options& options = {});
   ~BackwardCapture();
   BackwardCapture(const BackwardCapture&) = delete;
   BackwardCapture& operator=(const BackwardCapture&) = delete;
@@ -54,13 +66,15 @@ class BackwardCapture {
  private:
   friend struct detail::GuardsOfThread;
   backward_capture::Statistics stats_;
+  const detail::RunBackend& backend_;
   BackwardCapture* outer_;
 };
 
 namespace backward_capture {
 
-/// Does what a BackwardCapture does, for all threads and until disable(). Errors: as the guard.
-void enable();
+/// Does what a BackwardCapture does, for all threads and until disable(); where a thread has a guard, the guard's
+/// backend runs its graphs. Where it was enabled before, other options take the place of those. Errors: as the guard.
+void enable(const Options& options = {});
 void disable();
 
 /// Returns what happened in this process since the last reset(), on all threads.

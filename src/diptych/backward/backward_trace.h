@@ -12,8 +12,9 @@ struct BackwardTrace {
   Graph graph;  ///< from the tensors of a RunContents, in order, to the results of the run or of its ending
   std::vector<MaybeUndefined> maybe_undefined;  ///< per result; see Note [Undefined on the way]
   size_t num_numbers = 0;
-  MaybeUndefined dense;         ///< numbers of the eager results that an ending takes, which must not be sparse
-  bool runs_user_code = false;  ///< hooks, or eager nodes other than an accumulation without hooks
+  MaybeUndefined dense;             ///< numbers of the eager results that an ending takes, which must not be sparse
+  std::vector<bool> accumulations;  ///< by call, whether it accumulates a gradient and calls no hook
+  bool runs_user_code = false;      ///< hooks, or eager nodes other than an accumulation without hooks
 };
 
 /// Thrown for a node that can't be replayed on stand-ins.

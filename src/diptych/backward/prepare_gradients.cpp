@@ -6,6 +6,7 @@
 #include <ATen/ops/mul.h>
 #include <ATen/ops/reciprocal.h>
 #include <ATen/ops/stack.h>
+#include <fmt/ranges.h>
 
 #include "diptych/base/error.h"
 

@@ -223,8 +223,9 @@ void Replay::evaluate(size_t index) {
   if (!call.needed) hand_out();
   if (!call.needed) return;
   if (contents_.is_eager()[index] || stays_eager_[index]) {
-    runs_user_code_ = runs_user_code_ || !accumulates(node) || !node.post_hooks().empty() ||
-                      !node.pre_hooks().empty() || node.tensor_post_acc_grad_hooks() != nullptr;
+    accumulations_[index] = accumulates(node) && node.post_hooks().empty() && node.pre_hooks().empty() &&
+                            node.tensor_post_acc_grad_hooks() == nullptr;
+    runs_user_code_ = runs_user_code_ || !accumulations_[index];
     return pass_on(eager(EagerStage::kNode, inputs, wanted_outputs()));
   }
   if (!node.pre_hooks().empty()) inputs = with_hooks(EagerStage::kPreHooks, inputs);
@@ -277,6 +278,14 @@ void Replay::tell_ending(const RunCall& call) {
   }
 }
 
+BackwardTrace Replay::begin_result() {
+  BackwardTrace trace;
+  trace.num_numbers = static_cast<size_t>(num_numbers_);
+  trace.accumulations = std::move(accumulations_);
+  trace.runs_user_code = runs_user_code_;
+  return trace;
+}
+
 BackwardTrace Replay::finish_with(RunEnding& ending) {
   std::vector<FoundGradient> gradients;
   for (const at::Tensor& gradient : found_) {
@@ -287,8 +296,8 @@ BackwardTrace Replay::finish_with(RunEnding& ending) {
                 "[backward] the step after the run reads a tensor of sizes {} that is not among its inputs; compute "
                 "from the gradients alone",
                 recorder_.primals()[0].real.sizes());
-  BackwardTrace trace{
-      Graph(), std::vector<MaybeUndefined>(results.size()), static_cast<size_t>(num_numbers_), {}, runs_user_code_};
+  BackwardTrace trace = begin_result();
+  trace.maybe_undefined.resize(results.size());
   for (const auto& [gradient, maybe_undefined] : gradients) {
     trace.dense.insert(trace.dense.end(), maybe_undefined.begin(), maybe_undefined.end());
   }
@@ -307,7 +316,7 @@ BackwardTrace Replay::finish() {
   if (contents_.ending() != nullptr) return finish_with(*contents_.ending());
   std::vector<Value> outputs;
   std::vector<Slot> slots;
-  BackwardTrace trace{Graph(), {}, static_cast<size_t>(num_numbers_), {}, runs_user_code_};
+  BackwardTrace trace = begin_result();
   for (size_t i = 0; i < found_.size(); ++i) {
     outputs.push_back(found_[i].defined() ? recorder_.value_of(recorder_.stand_in(found_[i])) : Value{});
     slots.push_back({SlotKind::kGradient, fmt::format("gradient.{}", i)});

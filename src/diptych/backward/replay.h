@@ -32,7 +32,8 @@ class Replay {
         stays_eager_(stays_eager),
         sizes_(sizes),
         recorder_("backward"),
-        found_(contents.key().num_results) {}
+        found_(contents.key().num_results),
+        accumulations_(calls.size()) {}
 
   BackwardTrace run();
 
@@ -69,6 +70,7 @@ class Replay {
                                                 const torch::autograd::variable_list& inputs);
   at::Tensor sum_of(const at::Tensor& a, const at::Tensor& b);
   TensorMeta meta_of_result(EagerStage stage, const torch::autograd::variable_list& inputs, size_t index) const;
+  BackwardTrace begin_result();
   BackwardTrace finish();
   BackwardTrace finish_with(RunEnding& ending);
 
@@ -92,6 +94,7 @@ class Replay {
   KeptWarnings warnings_;
   torch::autograd::variable_list ending_inputs_;
   int64_t num_numbers_ = 0;
+  std::vector<bool> accumulations_;  ///< by call
   bool runs_user_code_ = false;
 };
 

@@ -84,11 +84,13 @@ void set_asking_guard(AskingGuard make) { asking_guard = make; }
 bool accumulates(const ag::Node& node) { return typeid(node) == typeid(ag::AccumulateGrad); }
 
 RunContents::RunContents(const std::vector<RunCall>& calls, size_t num_results, bool records_gradients,
-                         std::string surroundings, RunEnding* ending)
+                         std::string surroundings, const RunBackend& backend, RunEnding* ending)
     : compiler_(ca::SizeInput::STATIC),
       is_eager_(calls.size()),
       records_gradients_(records_gradients),
+      backend_(backend),
       ending_(ending) {
+  key_.backend = backend.name;
   key_.surroundings = std::move(surroundings);
   key_.num_results = num_results;
   append(key_.structure, records_gradients);

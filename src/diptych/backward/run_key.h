@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "diptych/backward/run_backend.h"
 #include "diptych/backward/run_ending.h"
 #include "diptych/backward/run_order.h"
 
@@ -15,6 +16,7 @@ namespace diptych::detail {
 /// and returns, its hooks, the kinds of the tensors that it has saved, and how the nodes are connected; `sizes` holds
 /// every size and stride of the saved tensors, in the same order.
 struct RunKey {
+  std::string backend;       ///< by name
   std::string surroundings;  ///< the thread's state, as the capturing code describes it
   std::string structure;
   std::vector<int64_t> sizes;
@@ -29,7 +31,7 @@ struct RunKey {
   /// Whether two keys differ in sizes alone, if at all.
   bool same_structure(const RunKey& other) const {
     return structure == other.structure && num_results == other.num_results && ending == other.ending &&
-           surroundings == other.surroundings;
+           surroundings == other.surroundings && backend == other.backend;
   }
 };
 
@@ -45,7 +47,7 @@ class RunContents {
   /// `num_results`, `surroundings`: as in the key. `ending`: what follows the run in its graph, or null; it outlives
   /// the contents.
   RunContents(const std::vector<RunCall>& calls, size_t num_results, bool records_gradients, std::string surroundings,
-              RunEnding* ending = nullptr);
+              const RunBackend& backend, RunEnding* ending = nullptr);
 
   const RunKey& key() const { return key_; }
   torch::dynamo::autograd::AutogradCompilerCall& compiler() { return compiler_; }
@@ -69,6 +71,10 @@ class RunContents {
   /// Returns why the run can't be captured, in a few words, or null.
   const char* obstacle() const { return obstacle_; }
   RunEnding* ending() const { return ending_; }
+  /// Returns what runs the graph; null for the interpreter, which alone can record gradients.
+  const RunBackend* other_backend() const {
+    return records_gradients_ || backend_.backend == nullptr ? nullptr : &backend_;
+  }
   /// The tensors that the graph takes after those of the nodes.
   const std::vector<EndingInput>& ending_inputs() const { return ending_inputs_; }
 
@@ -87,6 +93,7 @@ class RunContents {
   RunKey key_;
   std::vector<bool> is_eager_;
   bool records_gradients_;
+  const RunBackend& backend_;
   RunEnding* ending_;
   std::vector<EndingInput> ending_inputs_;
   struct TensorPlace {

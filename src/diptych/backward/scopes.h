@@ -1,5 +1,6 @@
 // How a run gets an ending: the next run that the thread starts takes it.
 #pragma once
+#include "diptych/backward/run_backend.h"
 #include "diptych/backward/run_ending.h"
 
 namespace diptych::detail {
@@ -14,18 +15,24 @@ class EngineCapture {
   EngineCapture& operator=(const EngineCapture&) = delete;
 };
 
-/// While one lives, the next backward run that this thread starts is captured, and ends with `ending`. A run that
-/// can't be captured runs in eager, and the ending gets no results.
+/// What a step plans for the run that it starts.
+struct PlannedEnding {
+  RunEnding* ending = nullptr;
+  const RunBackend* backend = nullptr;
+};
+
+/// While one lives, the next backward run that this thread starts is captured, ends with `ending`, and is run by
+/// `backend`. A run that can't be captured runs in eager, and the ending gets no results.
 /// Requires: an EngineCapture; the run accumulates gradients (backward() without inputs), and not with create_graph.
 class EndingScope {
  public:
-  explicit EndingScope(RunEnding& ending);
+  EndingScope(RunEnding& ending, const RunBackend& backend);
   ~EndingScope();
   EndingScope(const EndingScope&) = delete;
   EndingScope& operator=(const EndingScope&) = delete;
 
  private:
-  RunEnding* outer_;
+  PlannedEnding outer_;
 };
 
 }  // namespace diptych::detail

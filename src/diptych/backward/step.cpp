@@ -13,7 +13,8 @@ using namespace detail;
 
 class TrainingStep::Impl {
  public:
-  Impl(torch::optim::Optimizer& optimizer, const StepOptions& options) : optimizer_(optimizer), options_(options) {
+  Impl(torch::optim::Optimizer& optimizer, const StepOptions& options)
+      : optimizer_(optimizer), options_(options), backend_(detail::run_backend(options.backend)) {
     detail::class_of(optimizer);
     DIPTYCH_CHECK(!(options.max_gradient_norm && !(*options.max_gradient_norm > 0)),
                   "[step] max_gradient_norm is {}, expected a positive number; leave it out to turn clipping off",
@@ -31,7 +32,7 @@ class TrainingStep::Impl {
     detail::StepEnding ending(optimizer_, options_);
     for (const at::Tensor& parameter : ending.leaves()) parameter.mutable_grad().reset();
     {
-      const detail::EndingScope scope(ending);
+      const detail::EndingScope scope(ending, backend_);
       torch::autograd::backward({loss}, {});
     }
     if (!ending.is_done()) ending.run_in_eager();
@@ -49,6 +50,7 @@ class TrainingStep::Impl {
 
   torch::optim::Optimizer& optimizer_;
   const StepOptions options_;
+  const detail::RunBackend& backend_;
   const detail::EngineCapture engine_;
   bool runs_ = false;
 };

@@ -2,6 +2,7 @@
 #pragma once
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "diptych/backward/gradient_transform.h"
 
@@ -20,6 +21,9 @@ struct StepOptions {
   bool keep_gradients = false;
   /// Applied to the gradients before they are clipped; null for none.
   std::shared_ptr<GradientTransform> transform = nullptr;
+  /// Which built-in backend computes gradients and clips them: see backend_names(). The update is in place, and stays
+  /// with the fused kernels.
+  std::string backend = "interpreter";
 };
 
 /// What capture_step returns. Copies share everything. Threads: one call at a time, from any.
@@ -55,7 +59,7 @@ class TrainingStep {
 /// that can't be captured (anomaly mode) runs in eager; clipping and update follow, with the same kernels.
 ///
 /// Requires: `optimizer` outlives the step function.
-/// Errors: UserError for another optimizer, a norm or bound that is not positive.
+/// Errors: UserError for another optimizer, a norm or bound that is not positive, an unknown backend.
 /// Source: torch::optim and torch::nn::utils::clip_grad_norm_ of LibTorch; its fused optimizers' kernels.
 ///
 ///   auto loss_fn = dp::aot_function(gpt_loss);

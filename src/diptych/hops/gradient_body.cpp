@@ -7,7 +7,7 @@
 namespace diptych::detail {
 namespace {
 
-using Source = GradientBody::Source;
+using Source = GradientSource;
 
 /// Puts the inputs and the outputs of a backward half in the order of a loop.
 class Builder {

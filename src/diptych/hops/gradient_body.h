@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "diptych/hops/body.h"
+#include "diptych/ops/gradient_source.h"
 
 namespace diptych::detail {
 
@@ -15,12 +16,8 @@ struct GradientBody {
   std::vector<bool> reached;    ///< per entry of `carries`, whether a step passes it a gradient; zeros if not
   std::vector<size_t> sums;     ///< free operands of the forward whose gradient is summed
   /// Where the backward takes a slice or a free operand from.
-  struct Source {
-    enum class Kind : uint8_t { kResidual, kOperand, kTangent } kind = Kind::kResidual;
-    size_t index = 0;  ///< which residual or operand of the forward hop, or tangent of its results
-  };
-  std::vector<Source> slices;
-  std::vector<Source> free;
+  std::vector<GradientSource> slices;
+  std::vector<GradientSource> free;
   std::vector<size_t> sliced_gradients;  ///< forward slices whose gradient is stacked
 };
 

@@ -58,7 +58,7 @@ def through_dynamo(module):
 HOW = {
     "aot": (judge.compiled_module, contextlib.nullcontext),
     "dynamo": (through_dynamo, contextlib.nullcontext),
-    "backward": (lambda module: module, diptych.backward_capture.capture),
+    "backward": (lambda module: module, lambda: diptych.backward_capture.capture(judge.settings.backend)),
 }
 
 

@@ -33,14 +33,6 @@ Graph graph_of_node(const Graph& graph, const Node& node) {
   return instantiate(extracted, size_symbols(extracted));
 }
 
-bool are_lowered(const Graph& body) {
-  // A constant would have to be written into the text; those of one element are.
-  const bool has_small_constants = std::all_of(body.constants().begin(), body.constants().end(),
-                                               [](const at::Tensor& constant) { return constant.numel() == 1; });
-  return has_small_constants && std::all_of(body.nodes().begin(), body.nodes().end(),
-                                            [&](const Node& node) { return is_lowered(body, node); });
-}
-
 // Whether all tensors of a node are on the CPU and of dtypes that programs have.
 bool has_plain_types(const Graph& graph, const Node& node) {
   bool all = true;
@@ -56,6 +48,14 @@ bool has_plain_types(const Graph& graph, const Node& node) {
 }
 
 }  // namespace
+
+bool are_lowered(const Graph& body) {
+  // A constant would have to be written into the text; those of one element are.
+  const bool has_small_constants = std::all_of(body.constants().begin(), body.constants().end(),
+                                               [](const at::Tensor& constant) { return constant.numel() == 1; });
+  return has_small_constants && std::all_of(body.nodes().begin(), body.nodes().end(),
+                                            [&](const Node& node) { return is_lowered(body, node); });
+}
 
 bool is_lowered(const Graph& graph, const Node& node) {
   if (!has_plain_types(graph, node)) return false;

@@ -10,6 +10,9 @@ namespace diptych::detail {
 /// Returns whether a node, with all nodes of its bodies, has a lowering or decomposes into nodes that have one.
 bool is_lowered(const Graph& graph, const Node& node);
 
+/// Returns whether the nodes of a body are lowered, and its constants have one element each.
+bool are_lowered(const Graph& body);
+
 /// Returns the graph with composite operators as operators that have lowerings. Bodies are left as they are.
 Graph in_lowered_operators(const Graph& graph);
 

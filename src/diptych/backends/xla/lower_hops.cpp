@@ -1,31 +1,12 @@
 // Higher-order operators: loops stay loops, branches stay branches.
-#include <algorithm>
-
 #include "diptych/backends/xla/lower_body.h"
-#include "diptych/backends/xla/lowering.h"
+#include "diptych/backends/xla/lowering_loops.h"
 #include "diptych/base/list.h"
 #include "diptych/graph/hop_attributes.h"
 #include "diptych/ops/scan_nodes.h"
 
 namespace diptych::detail {
 namespace {
-
-std::vector<Hlo> hop_group(const Lowering& node, std::string_view group) {
-  std::vector<Hlo> list;
-  for (const Value value : group_of(node.node(), group)) list.push_back(node.value(value));
-  return list;
-}
-
-const Graph& hop_body(const Lowering& node, size_t index) { return *node.node().subgraphs[index]; }
-
-// Absent results have no place in a program.
-bool returns_all(const Lowering& node) {
-  const auto is_whole = [](const auto& body) {
-    return std::all_of(body->outputs().begin(), body->outputs().end(),
-                       [](Value value) { return static_cast<bool>(value); });
-  };
-  return std::all_of(node.node().subgraphs.begin(), node.node().subgraphs.end(), is_whole);
-}
 
 // A scan, whose body takes and returns `block` rows of each stack at a time, or one row without its first dimension.
 class ScanLowering {
@@ -73,23 +54,6 @@ class ScanLowering {
     return write_rows(writer, zeros, carry, writer.constant(scan_.reverse ? scan_.length : 0, at::kLong), 1);
   }
 
-  // Writes `count` rows, or one without its first dimension, from `place` on.
-  static Hlo write_rows(HloWriter& writer, const Hlo& stack, const Hlo& values, const Hlo& place, int64_t count) {
-    auto sizes = stack.sizes;
-    sizes[0] = count;
-    std::vector<Hlo> starts(stack.sizes.size(), writer.constant(0, at::kLong));
-    starts[0] = place;
-    return writer.dynamic_update_slice(stack, writer.reshape(values, sizes), starts);
-  }
-
-  Hlo read_rows(HloWriter& writer, const Hlo& stack, const Hlo& place, const std::vector<int64_t>& sizes) const {
-    auto slice = stack.sizes;
-    slice[0] = rows();
-    std::vector<Hlo> starts(stack.sizes.size(), writer.constant(0, at::kLong));
-    starts[0] = place;
-    return writer.reshape(writer.dynamic_slice(stack, starts, slice), sizes);
-  }
-
   // The first row of a step, in the order of the slices.
   Hlo place_of(HloWriter& writer, const Hlo& step) const {
     const Hlo ordered =
@@ -103,7 +67,7 @@ class ScanLowering {
     auto inputs = part(state, 1, num_carries);
     for (size_t i = 0; i < slices_.size(); ++i) {
       const auto sizes = body_.meta(body_.inputs()[num_carries + i]).size_hints();
-      inputs.push_back(read_rows(writer, state[first_slice + i], place, sizes));
+      inputs.push_back(read_rows(writer, state[first_slice + i], place, rows(), sizes));
     }
     inputs = joined(std::move(inputs), part(state, first_slice + slices_.size(), free_.size()));
     const auto results = lower_body(writer, body_, std::move(inputs));
@@ -127,12 +91,6 @@ class ScanLowering {
 };
 
 std::vector<Hlo> lower_scan(const Lowering& node) { return ScanLowering(node).lower(); }
-
-// A predicate of one element, as a scalar.
-Hlo predicate(HloWriter& writer, const Hlo& value) {
-  const Hlo scalar = writer.reshape(value, {});
-  return writer.compare("NE", scalar, writer.constant(0, scalar.dtype));
-}
 
 std::vector<Hlo> lower_while(const Lowering& node) {
   const auto carries = hop_group(node, "init"), asked = hop_group(node, "condition_free"),

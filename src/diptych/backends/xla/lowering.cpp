@@ -18,6 +18,8 @@ constexpr std::span<const LoweringRow> (*kTables[])() = {
     product_lowerings,
     indexing_lowerings,
     hop_lowerings,
+    segment_lowerings,
+    while_gradient_lowerings,
     creation_lowerings,
     rearranging_lowerings,
     padding_lowerings,

@@ -89,6 +89,8 @@ std::span<const LoweringRow> reduction_lowerings();
 std::span<const LoweringRow> product_lowerings();
 std::span<const LoweringRow> indexing_lowerings();
 std::span<const LoweringRow> hop_lowerings();
+std::span<const LoweringRow> segment_lowerings();
+std::span<const LoweringRow> while_gradient_lowerings();
 std::span<const LoweringRow> creation_lowerings();
 std::span<const LoweringRow> rearranging_lowerings();
 std::span<const LoweringRow> padding_lowerings();

@@ -3,16 +3,13 @@
 #include <ATen/ops/empty_strided.h>
 #include <fmt/ranges.h>
 
-#include <map>
-#include <mutex>
-
+#include "diptych/backends/compile_per_sizes.h"
 #include "diptych/backends/fallback.h"
 #include "diptych/backends/xla/lower_body.h"
 #include "diptych/backends/xla/lower_graph.h"
 #include "diptych/backends/xla/pjrt_program.h"
 #include "diptych/base/error.h"
 #include "diptych/base/switches.h"
-#include "diptych/graph/map_sizes.h"
 #include "diptych/interpreter/symbols.h"
 #include "diptych/passes/draw_first.h"
 #include "diptych/passes/draw_on_device.h"
@@ -152,31 +149,6 @@ class StaticProgram final : public Executable {
   std::vector<std::shared_ptr<PjrtBuffer>> constants_;
 };
 
-// A graph with dynamic sizes: one program for each set of sizes. A node that has a lowering for the traced sizes may
-// have none for others, and is then left to the interpreter.
-class DynamicProgram final : public Executable {
- public:
-  DynamicProgram(const Graph& graph, const XlaBackend& backend) : graph_(graph), backend_(backend), binder_(graph_) {}
-
-  std::vector<at::Tensor> run(std::vector<at::Tensor>&& inputs) const override {
-    return program_for(binder_.observe(inputs))->run(std::move(inputs));
-  }
-
- private:
-  std::shared_ptr<const Executable> program_for(const std::vector<int64_t>& sizes) const {
-    const std::lock_guard lock(mutex_);
-    auto& program = programs_[sizes];
-    if (program == nullptr) program = compile_with_fallback(backend_, instantiate(graph_, binder_.solve(sizes)));
-    return program;
-  }
-
-  Graph graph_;
-  XlaBackend backend_;
-  SymbolBinder binder_;
-  mutable std::mutex mutex_;
-  mutable std::map<std::vector<int64_t>, std::shared_ptr<const Executable>> programs_;
-};
-
 }  // namespace
 
 // What the interpreter draws stays eager's, number for number, and programs take it: all draws, or the seed and those
@@ -191,7 +163,11 @@ bool XlaBackend::takes_whole(const Graph& graph) const { return SymbolBinder(gra
 bool XlaBackend::supports(const Graph& graph, const Node& node) const { return is_lowered(graph, node); }
 
 std::shared_ptr<const Executable> XlaBackend::compile(const Graph& graph) const {
-  if (SymbolBinder(graph).has_symbols()) return std::make_shared<DynamicProgram>(graph, *this);
+  // A node that has a lowering for the traced sizes may have none for others, and is then left to the interpreter.
+  if (takes_whole(graph)) {
+    return compile_per_sizes(graph,
+                             [backend = *this](const Graph& sized) { return compile_with_fallback(backend, sized); });
+  }
   return compile_shared_results(graph, [](const Graph& own_results) {
     return std::make_shared<StaticProgram>(in_lowered_operators(own_results), PjrtClient::shared());
   });

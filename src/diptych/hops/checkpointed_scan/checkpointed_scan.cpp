@@ -2,8 +2,8 @@
 
 #include "diptych/base/list.h"
 #include "diptych/hops/checkpointed_scan/checkpointed_scan_derivative.h"
-#include "diptych/hops/checkpointed_scan/treeverse.h"
 #include "diptych/hops/strides.h"
+#include "diptych/ops/treeverse.h"
 
 namespace diptych::detail {
 namespace {

@@ -85,7 +85,7 @@ Tensors CheckpointedDerivative::backward(const SavedCall& saved, const Tensors& 
   operands.insert(operands.end(), running.begin(), running.end());
   size_t num_tangents = 0;
   for (const auto& source : plan.body.slices) {
-    if (source.kind != GradientBody::Source::Kind::kTangent) continue;
+    if (source.kind != GradientSource::Kind::kTangent) continue;
     operands.push_back(tangents[source.index]);
     ++num_tangents;
   }

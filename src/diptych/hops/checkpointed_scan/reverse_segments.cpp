@@ -8,8 +8,9 @@
 #include "diptych/base/error.h"
 #include "diptych/base/list.h"
 #include "diptych/hops/checkpointed_scan/checkpointed_scan.h"
-#include "diptych/hops/checkpointed_scan/treeverse.h"
 #include "diptych/hops/strides.h"
+#include "diptych/ops/gradient_source.h"
+#include "diptych/ops/treeverse.h"
 
 namespace diptych::detail {
 namespace {
@@ -21,21 +22,13 @@ struct ReverseLayout {
   int64_t length, segment, carries;
   bool reverse;
   size_t num_carries, num_slices, num_free, num_running, num_tangents;
-  std::vector<GradientBody::Source> slices, free;
+  std::vector<GradientSource> slices, free;
   std::vector<size_t> tangents;  ///< the stack that each tangent operand belongs to
 
   int64_t begin(int64_t index) const { return index * segment; }
   int64_t end(int64_t index) const { return std::min(length, (index + 1) * segment); }
   int64_t num_segments() const { return (length + segment - 1) / segment; }
 };
-
-std::vector<GradientBody::Source> decode(const std::vector<int64_t>& list) {
-  std::vector<GradientBody::Source> sources;
-  for (size_t i = 0; i + 1 < list.size(); i += 2) {
-    sources.push_back({static_cast<GradientBody::Source::Kind>(list[i]), static_cast<size_t>(list[i + 1])});
-  }
-  return sources;
-}
 
 ReverseLayout::ReverseLayout(const Hop& hop)
     : length(hop.attributes().integer("length")),
@@ -47,10 +40,10 @@ ReverseLayout::ReverseLayout(const Hop& hop)
       num_free(hop.group("free")),
       num_running(hop.group("running")),
       num_tangents(hop.group("tangents")),
-      slices(decode(hop.attributes().integers("slice_sources"))),
-      free(decode(hop.attributes().integers("free_sources"))) {
+      slices(gradient_sources(hop.attributes().integers("slice_sources"))),
+      free(gradient_sources(hop.attributes().integers("free_sources"))) {
   for (const auto& source : slices) {
-    if (source.kind == GradientBody::Source::Kind::kTangent) tangents.push_back(source.index);
+    if (source.kind == GradientSource::Kind::kTangent) tangents.push_back(source.index);
   }
 }
 
@@ -132,11 +125,11 @@ void Reversal::process(int64_t index, const Tensors& carries) {
   const size_t num_results = forward.size();
   size_t num_residuals = 0;
   for (const auto& source : layout_.slices) {
-    num_residuals += source.kind == GradientBody::Source::Kind::kResidual ? 1 : 0;
+    num_residuals += source.kind == GradientSource::Kind::kResidual ? 1 : 0;
   }
   Tensors read, constant;
-  const auto take = [&](const GradientBody::Source& source) -> at::Tensor {
-    using Kind = GradientBody::Source::Kind;
+  const auto take = [&](const GradientSource& source) -> at::Tensor {
+    using Kind = GradientSource::Kind;
     if (source.kind == Kind::kResidual) return forward[num_results - num_residuals + source.index];
     if (source.kind == Kind::kOperand) {
       const size_t slice = source.index - layout_.num_carries;
@@ -156,15 +149,6 @@ void Reversal::process(int64_t index, const Tensors& carries) {
 }
 
 }  // namespace
-
-c10::IValue sources_attribute(const std::vector<GradientBody::Source>& sources) {
-  c10::List<int64_t> list;
-  for (const auto& source : sources) {
-    list.push_back(static_cast<int64_t>(source.kind));
-    list.push_back(static_cast<int64_t>(source.index));
-  }
-  return list;
-}
 
 const ReverseSegmentsOperator& ReverseSegmentsOperator::get() {
   static const auto* const op = new ReverseSegmentsOperator;

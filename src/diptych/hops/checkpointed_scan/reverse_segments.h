@@ -1,13 +1,12 @@
 // hop.reverse_segments: the backward of a checkpointed scan.
 #pragma once
-#include "diptych/hops/gradient_body.h"
 #include "diptych/hops/hop.h"
 
 namespace diptych::detail {
 
 /// Groups: the first carries, the stacks of kept carries, slices and free operands of the forward; the gradients of the
 /// last carries, followed by the first sums; the tangents of stacks. Bodies: the step's carries alone, the step with
-/// residuals, the backward step. Attributes: those of the forward, and the GradientBody::Source of each slice and free
+/// residuals, the backward step. Attributes: those of the forward, and the GradientSource of each slice and free
 /// operand of the backward step.
 class ReverseSegmentsOperator final : public HigherOrderOperator {
  public:
@@ -25,8 +24,5 @@ class ReverseSegmentsOperator final : public HigherOrderOperator {
   std::unique_ptr<Derivative> differentiate(const Hop& hop, const std::vector<bool>& requires_grad,
                                             bool create_graph) const override;
 };
-
-/// Sources as an attribute holds them: the kind and the index of each.
-c10::IValue sources_attribute(const std::vector<GradientBody::Source>& sources);
 
 }  // namespace diptych::detail

@@ -3,11 +3,11 @@
 #include "diptych/base/error.h"
 #include "diptych/hops/call.h"
 #include "diptych/hops/checkpointed_scan/checkpointed_scan.h"
-#include "diptych/hops/checkpointed_scan/treeverse.h"
 #include "diptych/hops/eager_loops.h"
 #include "diptych/hops/loop_body.h"
 #include "diptych/hops/scan/scan_operator.h"
 #include "diptych/hops/strides.h"
+#include "diptych/ops/treeverse.h"
 #include "diptych/trace/placeholder.h"
 
 namespace diptych {

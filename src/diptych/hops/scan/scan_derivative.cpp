@@ -66,8 +66,8 @@ const ScanDerivative::Plan& ScanDerivative::plan_for(const std::vector<bool>& gi
 Tensors ScanDerivative::operands_for(const Plan& plan, const SavedCall& saved, const Tensors& tangents) const {
   const auto& body = plan.body;
   Tensors operands = detail::first_gradients(body, *body_, layout_.num_carries + layout_.num_slices, tangents);
-  const auto take = [&](const detail::GradientBody::Source& source) {
-    using Kind = detail::GradientBody::Source::Kind;
+  const auto take = [&](const detail::GradientSource& source) {
+    using Kind = detail::GradientSource::Kind;
     if (source.kind == Kind::kTangent) return tangents[source.index];
     return source.kind == Kind::kOperand ? saved.operand(source.index) : saved.residual(source.index);
   };

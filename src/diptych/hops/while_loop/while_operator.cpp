@@ -10,6 +10,7 @@
 #include "diptych/hops/scan/scan_operator.h"
 #include "diptych/hops/strides.h"
 #include "diptych/hops/vjp_operator.h"
+#include "diptych/hops/while_loop/while_gradient.h"
 #include "diptych/interpreter/run_guards.h"
 #include "diptych/trace/recorder.h"
 
@@ -169,7 +170,10 @@ class TracedLoop {
 }  // namespace
 
 const WhileOperator& WhileOperator::get() {
-  static const auto* const op = new WhileOperator;
+  static const auto* const op = [] {
+    set_loop_gradient(gradient_of_while_loop);
+    return new WhileOperator;
+  }();
   return *op;
 }
 

@@ -15,6 +15,20 @@ int64_t first_part(int64_t count, int64_t spare);
 /// at most `spare`, ascending. The first segment is not among them.
 std::vector<int64_t> kept_in_forward(int64_t count, int64_t spare);
 
+/// One step of a reversal that is written down before it runs, for programs that do not recurse.
+struct ReversalStep {
+  int64_t load = 0;   ///< the place of the carry that it begins with, in front of segment `begin`
+  int64_t begin = 0;  ///< it runs segments `begin` to `end` for their last carry alone
+  int64_t end = 0;
+  int64_t store = -1;    ///< the place for that carry; -1 for none
+  int64_t segment = -1;  ///< which is then reversed, from that carry; -1 for none
+};
+
+/// Returns the steps that reverse `count` segments with `spare` carries kept besides the first, after a forward run
+/// that kept those of kept_in_forward(). Places: 0 has the first carry, 1 and on those of the forward run, in order;
+/// places are used again, so that there are at most `spare` + 1. Segments are reversed from the last to the first.
+std::vector<ReversalStep> reversal_steps(int64_t count, int64_t spare);
+
 /// Returns how many segments are run for their last carry alone when `count` are reversed after such a forward run.
 int64_t advanced_segments(int64_t count, int64_t spare);
 

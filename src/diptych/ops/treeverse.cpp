@@ -1,7 +1,8 @@
-#include "diptych/hops/checkpointed_scan/treeverse.h"
+#include "diptych/ops/treeverse.h"
 
 #include <algorithm>
 #include <limits>
+#include <map>
 
 namespace diptych::detail {
 namespace {
@@ -15,7 +16,55 @@ int64_t reach(int64_t spare, int64_t times) {
   return value < 1e15 ? static_cast<int64_t>(value + 0.5) : std::numeric_limits<int64_t>::max() / 4;
 }
 
+/// Writes down what the recursion does.
+class Schedule {
+ public:
+  Schedule(int64_t count, int64_t spare) {
+    for (const int64_t segment : kept_in_forward(count, spare)) from_forward_.emplace(segment, num_places_++);
+    if (count > 0) reverse(0, count, 0, spare);
+  }
+  std::vector<ReversalStep> take() { return std::move(steps_); }
+
+ private:
+  void reverse(int64_t from, int64_t to, int64_t place, int64_t spare) {
+    if (to - from == 1 || spare == 0) {
+      for (int64_t i = to; i-- > from;) steps_.push_back({place, from, i, -1, i});
+      return;
+    }
+    const int64_t middle = from + first_part(to - from, spare);
+    const int64_t kept = place_for(from, middle, place);
+    reverse(middle, to, kept, spare - 1);
+    free_.push_back(kept);
+    reverse(from, middle, place, spare);
+  }
+
+  // Returns the place of the carry in front of `middle`, which is found from the one in front of `from`.
+  int64_t place_for(int64_t from, int64_t middle, int64_t place) {
+    if (const auto known = from_forward_.find(middle); known != from_forward_.end()) {
+      const int64_t kept = known->second;
+      from_forward_.erase(known);
+      return kept;
+    }
+    int64_t kept = num_places_;
+    if (free_.empty()) {
+      ++num_places_;
+    } else {
+      kept = free_.back();
+      free_.pop_back();
+    }
+    steps_.push_back({place, from, middle, kept, -1});
+    return kept;
+  }
+
+  std::map<int64_t, int64_t> from_forward_;
+  std::vector<int64_t> free_;
+  int64_t num_places_ = 1;
+  std::vector<ReversalStep> steps_;
+};
+
 }  // namespace
+
+std::vector<ReversalStep> reversal_steps(int64_t count, int64_t spare) { return Schedule(count, spare).take(); }
 
 int64_t first_part(int64_t count, int64_t spare) {
   int64_t times = 0;
