@@ -203,6 +203,22 @@ def test_buffers_and_draws_are_eagers(partition):
     assert state[0]["1.num_batches_tracked"].item() == 4
 
 
+def test_modes_of_the_module_and_autocast_have_programs_of_their_own():
+    def make():
+        return torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 2))
+
+    model, expected = make_model(make), make_model(make)
+    optimizer, eager = SGD(model.parameters(), lr=0.1), SGD(expected.parameters(), lr=0.1)
+    with diptych.xla.capture_step(optimizer, loss_of) as step:
+        for is_training, is_autocast in ((True, False), (False, False), (True, True), (True, False)):
+            model.train(is_training), expected.train(is_training)
+            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=is_autocast):
+                step(model, batch_of(1).float())
+                eager_step(eager, loss_of, expected, batch_of(1).float())
+    assert step.num_programs == 3
+    expect_as_eager(model, optimizer, expected, eager, 2e-2)
+
+
 def test_extras_keep_their_structure():
     def loss(model, x, *, scale):
         y = model(x)
@@ -269,7 +285,7 @@ def test_backwards_that_read_a_variable(monkeypatch):
     optimizer, eager = SGD(model.parameters(), lr=0.1), SGD(expected.parameters(), lr=0.1)
 
     def loss(model, x):
-        return Scaled.apply(loss_of(model, x))
+        return Scaled.apply(loss_of(model, x)) + Scaled.apply(model.last.bias).sum()
 
     with diptych.xla.capture_step(optimizer, loss) as step:
         for seed, factor in enumerate((1.0, 3.0, 1.0)):
