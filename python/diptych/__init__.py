@@ -52,7 +52,7 @@ from ._core import (
     tensors_of_argument,
     while_loop,
 )
-from . import _display, backward_capture, fx
+from . import _display, backward_capture, fx, xla
 from ._files import export_stablehlo, load, save
 from ._functions import (
     AotModule,

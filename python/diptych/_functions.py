@@ -97,20 +97,27 @@ def aot_function(function=None, **options):
     return _Compiled(function, _core.Aot(function, _named(options, function)), options)
 
 
+def _forward_of(module):
+    """The forward of a module as a function that takes a module like it first."""
+
+    def forward(module, *args, **kwargs):
+        with kept(module):
+            return module(*args, **kwargs)
+
+    first = inspect.Parameter("module", inspect.Parameter.POSITIONAL_ONLY)
+    parameters = inspect.signature(module.forward).parameters.values()
+    forward.__signature__ = inspect.Signature([first, *parameters], __validate_parameters__=False)
+    return forward
+
+
 class AotModule(_Compiled[..., Any]):
     """A module whose forward is compiled; other attributes are the module's, to read and to set. copy.deepcopy() and pickle
     make another module, compiled anew with the same options."""
 
     def __init__(self, module: torch.nn.Module, **options: Any) -> None:
-        def forward(module, *args, **kwargs):
-            with kept(module):
-                return module(*args, **kwargs)
-
-        signature = inspect.signature(module.forward)
-        first = inspect.Parameter("module", inspect.Parameter.POSITIONAL_ONLY)
-        forward.__signature__ = inspect.Signature([first, *signature.parameters.values()], __validate_parameters__=False)
+        forward = _forward_of(module)
         super().__init__(forward, _core.Aot(forward, _core.Options(**{"name": type(module).__name__, **options})), options)
-        self.__signature__ = signature
+        self.__signature__ = inspect.signature(module.forward)
         self.__doc__ = module.__doc__
         self.module = module  # the last: from here on others are the module's
 

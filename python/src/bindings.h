@@ -22,5 +22,6 @@ void bind_hops(py::module_& module);
 void bind_checkpoint(py::module_& module);
 void bind_backward_capture(py::module_& module);
 void bind_files(py::module_& module);
+void bind_device_step(py::module_& module);
 
 }  // namespace diptych::python

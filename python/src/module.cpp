@@ -18,6 +18,7 @@ PYBIND11_MODULE(_core, module) {
   bind_checkpoint(module);
   bind_backward_capture(module);
   bind_files(module);
+  bind_device_step(module);
   bind_modes();
   bind_backward_reads();
   watch_attributes();

@@ -49,6 +49,7 @@ class Rebuilder {
   }
   static py::object copied(py::handle object) { return py::module_::import("copy").attr("copy")(object); }
   py::object tensor(at::Tensor tensor, const Path& path) {
+    if constexpr (requires { visitor_.replacement(); }) return visitor_.replacement();
     visitor_.tensor(path, tensor);
     if (!tensor.defined()) return py::reinterpret_borrow<py::object>(absent_tensor());
     return py::reinterpret_steal<py::object>(THPVariable_Wrap(tensor));
@@ -97,6 +98,16 @@ class Rebuilder {
   Visitor& visitor_;
   bool is_argument_;
   int depth_ = 0;
+};
+
+/// Puts objects that are no tensors in the places of tensors, one after the other.
+struct ObjectFiller : LeafVisitor {
+  static constexpr bool kReplacesTensors = true;
+  explicit ObjectFiller(std::vector<py::object> objects) : objects(std::move(objects)) {}
+  std::vector<py::object> objects;
+  size_t next = 0;
+  void module_tensor(const Path&, const at::Tensor&) { ++next; }
+  py::object replacement() { return objects.at(next++); }
 };
 
 }  // namespace diptych::python

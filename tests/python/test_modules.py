@@ -101,3 +101,41 @@ def test_a_copy_of_a_compiled_module_has_tensors_of_its_own(copied):
     torch.testing.assert_close(compiled(x), expected)
     assert other.stats().misses == 1 and compiled.stats().misses == 1
     assert copy.copy(compiled).module is compiled.module
+
+
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, w, x):
+        ctx.save_for_backward(w, x)
+        return w * x
+
+    @staticmethod
+    def backward(ctx, gradient):
+        w, x = ctx.saved_tensors
+        return 2 * gradient * x, 2 * gradient * w
+
+
+class AppliesFunction(nn.Module):
+    def __init__(self, is_used_besides):
+        super().__init__()
+        self.w, self.is_used_besides = nn.Parameter(torch.tensor([1.0, 2.0, 3.0])), is_used_besides
+
+    def forward(self, x):
+        y = Doubled.apply(self.w, x)
+        return (y + self.w.sin() if self.is_used_besides else y).sum()
+
+
+@pytest.mark.parametrize("is_used_besides", [False, True])
+@pytest.mark.parametrize("has_hook", [False, True])
+def test_a_parameter_that_a_function_of_autograd_is_applied_to_has_its_gradient(is_used_besides, has_hook):
+    gradients = []
+    for compile in (lambda module: module, diptych.aot_module):
+        module, x = AppliesFunction(is_used_besides), torch.ones(3, requires_grad=True)
+        if has_hook:
+            module.w.register_hook(lambda gradient: gradient * 10)
+        compiled = compile(module)
+        for _ in range(2):
+            compiled(x).backward()
+        gradients.append((module.w.grad, x.grad))
+    for ours, eager in zip(*gradients):
+        torch.testing.assert_close(ours, eager)

@@ -53,6 +53,28 @@ TEST(CustomFunctions, CustomBackwardIsTracedAndNotDerived) {
   expect_as_eager(two, [](const Tensors& t) -> Tensors { return {ScaledIdentity::apply(t[0]) * t[1]}; });
 }
 
+// A Function meets the tensor itself and not its stand-in, since no operator is called before autograd looks at it.
+TEST(CustomFunctions, OfTensorsThatTheFunctionCaptures) {
+  for (const bool is_leaf : {true, false}) {
+    for (const bool is_used_besides : {true, false}) {
+      at::Tensor gradients[2];
+      for (const bool is_compiled : {false, true}) {
+        const at::Tensor leaf = at::arange(3, at::kDouble).requires_grad_();
+        const at::Tensor w = is_leaf ? leaf : leaf * 3;
+        const auto function = [&](const at::Tensor& x) {
+          const at::Tensor y = ScaledIdentity::apply(w) * x;
+          return (is_used_besides ? y + w.sin() * leaf : y).sum();
+        };
+        const at::Tensor x = at::ones(3, at::kDouble) * 2;
+        (is_compiled ? aot_function(function)(x) : function(x)).backward();
+        gradients[is_compiled] = leaf.grad();
+      }
+      ASSERT_TRUE(gradients[1].defined()) << is_leaf << is_used_besides;
+      EXPECT_TRUE(at::allclose(gradients[0], gradients[1])) << is_leaf << is_used_besides;
+    }
+  }
+}
+
 TEST(CustomFunctions, UnmaterializedGradientsStayUndefined) {
   expect_as_eager(two, [](const Tensors& t) -> Tensors { return {Unmaterialized::apply(t[0])[0] * t[1]}; });
   expect_as_eager(two, [](const Tensors& t) -> Tensors { return {Unmaterialized::apply(t[0])[1]}; });

@@ -54,7 +54,9 @@ class Walk final : public ag::Node {
   void pass_on(const ag::edge_list& edges, ag::variable_list gradients);
   void evaluate(ReadyNode ready);
   const ExecInfo* find(const ag::Node* node) const;
-  bool is_later(const ag::Node& node) const { return part_.stages.of(&node) > part_.stage; }
+  bool is_elsewhere(const ag::Node& node) const {
+    return part_.stages.of(&node) > part_.stage || part_.outside.contains(&node);
+  }
   bool reads_forward(size_t first_node, const ag::variable_list& results) const;
   void note_host_reads(ag::Node& node);
 
@@ -91,7 +93,7 @@ void Walk::count_dependencies() {
     const ag::Node* node = open.back();
     open.pop_back();
     const ExecInfo* info = find(node);
-    if (info != nullptr && info->needed_ && !is_later(*node)) count(node->next_edges());
+    if (info != nullptr && info->needed_ && !is_elsewhere(*node)) count(node->next_edges());
   }
 }
 
@@ -157,7 +159,7 @@ void Walk::note_host_reads(ag::Node& node) {
 void Walk::evaluate(ReadyNode ready) {
   ag::Node& node = *ready.node;
   const ExecInfo& info = *find(&node);
-  const bool runs = !is_later(node);
+  const bool runs = !is_elsewhere(node);
   auto inputs = runs ? hooked(node.tensor_pre_hooks(), std::move(ready.gradients)) : std::move(ready.gradients);
   if (runs) {
     for (const auto& [output, hook] : node.retains_grad_hooks()) inputs = (*hook)(inputs);

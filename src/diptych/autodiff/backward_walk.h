@@ -22,6 +22,8 @@ struct WalkPart {
   std::unordered_set<const torch::autograd::Node*>& saving;
   /// Receives what user-written nodes read, by the nodes' place in the forward.
   std::map<uint64_t, std::shared_ptr<const HostReads>>& host_reads;
+  /// Nodes of the autograd graph outside the trace: what arrives at them is wanted, and they are not run.
+  const std::unordered_set<const torch::autograd::Node*>& outside;
 };
 
 /// Returns the gradients of `wanted` given those of `roots`, in the engine's order and with its hooks, one per edge;

@@ -141,15 +141,21 @@ void JointCapture::State::run_stage(size_t stage, const std::vector<bool>& defin
     wanted.push_back(edge);
     places.push_back(place);
   };
+  std::unordered_set<const ag::Node*> outside;
   for (size_t i = 0; i < recorder.primals().size(); ++i) {
-    if (recorder.primals()[i].edge.is_valid()) want(i, recorder.primals()[i].edge);
+    const Primal& primal = recorder.primals()[i];
+    if (primal.edge.is_valid()) want(i, primal.edge);
+    const ag::Edge real = detail::edge_outside(primal);
+    if (!real.is_valid()) continue;
+    want(i, real);
+    outside.insert(real.function.get());
   }
   for (size_t i = 0; i < stages.crossings.size(); ++i) {
     if (analysis.plan.crossings[i].stage > stage) want(recorder.primals().size() + i, stages.crossings[i]);
   }
   if (roots.empty() || wanted.empty()) return;
   auto found = detail::walk_backward(recorder, roots, std::move(given), create_graph, wanted,
-                                     {stages, stage, saving, host_reads});
+                                     {stages, stage, saving, host_reads, outside});
   for (size_t i = 0; i < places.size(); ++i) {
     at::Tensor& sum = gradients[places[i]];
     if (found[i].defined()) sum = sum.defined() ? sum.add(found[i]) : std::move(found[i]);

@@ -37,7 +37,9 @@ class StageFinder {
   StageFinder(Recorder& recorder, const std::vector<at::Tensor>& outputs, OutputAnalysis& analysis)
       : recorder_(recorder), outputs_(outputs), analysis_(analysis), plan_(analysis.plan) {
     for (const auto& primal : recorder.primals()) {
-      if (primal.edge.is_valid()) ends_.insert(primal.edge.function.get());
+      for (const ag::Edge& edge : {primal.edge, edge_outside(primal)}) {
+        if (edge.is_valid()) ends_.insert(edge.function.get());
+      }
     }
   }
 
@@ -214,11 +216,21 @@ std::vector<std::vector<bool>> find_destinations(const Recorder& recorder, const
 
 }  // namespace
 
+ag::Edge edge_outside(const Primal& primal) {
+  if (!primal.edge.is_valid() || !primal.real.defined()) return {};
+  const auto* const meta = ag::impl::get_autograd_meta(primal.real);
+  if (meta == nullptr) return {};
+  if (meta->grad_fn_) return {meta->grad_fn_, meta->output_nr_};
+  return {meta->grad_accumulator_.lock(), 0};
+}
+
 GradientPlaces::GradientPlaces(const Recorder& recorder, const Stages& stages)
     : stages_(stages), num_primals_(recorder.primals().size()) {
   for (size_t i = 0; i < num_primals_; ++i) {
-    const auto& edge = recorder.primals()[i].edge;
-    if (edge.is_valid()) places_[edge.function.get()].emplace_back(edge.input_nr, i);
+    const Primal& primal = recorder.primals()[i];
+    for (const ag::Edge& edge : {primal.edge, edge_outside(primal)}) {
+      if (edge.is_valid()) places_[edge.function.get()].emplace_back(edge.input_nr, i);
+    }
   }
   for (size_t i = 0; i < stages.crossings.size(); ++i) {
     places_[stages.crossings[i].function.get()].emplace_back(stages.crossings[i].input_nr, num_primals_ + i);

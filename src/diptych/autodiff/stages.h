@@ -29,6 +29,11 @@ struct Stages {
   }
 };
 
+/// Returns where a gradient of a primal arrives that does not come by its stand-in, because a Function of the user's
+/// was applied to the real tensor, such as a parameter that a module holds: its edge in the autograd graph outside the
+/// trace; invalid if nothing can arrive there.
+torch::autograd::Edge edge_outside(const Primal& primal);
+
 /// Where gradients leave a stage: at the edges of primals, and of crossings to later stages. A place is the number of a
 /// primal, or the number of primals plus that of a crossing.
 class GradientPlaces {

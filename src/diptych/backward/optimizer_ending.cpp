@@ -12,7 +12,7 @@
 namespace diptych::detail {
 
 StepEnding::StepEnding(torch::optim::Optimizer& optimizer, const StepOptions& options)
-    : optimizer_(optimizer), options_(options), class_(optimizer_.optimizer_class()) {
+    : optimizer_(view_of(optimizer)), options_(options) {
   const auto& rates = optimizer_.learning_rates();
   rates_ = at::empty({static_cast<int64_t>(rates.size())}, at::kDouble);
   std::copy(rates.begin(), rates.end(), rates_.mutable_data_ptr<double>());
@@ -44,7 +44,7 @@ std::vector<EndingInput> StepEnding::inputs() const {
   for (size_t i = 0; i < parameters_.size(); ++i) inputs.push_back({fmt::format("parameters.{}", i), parameters_[i]});
   for (size_t i = 0; i < parameters_.size(); ++i) {
     for (size_t k = 0; k < states_[i].tensors.size(); ++k) {
-      inputs.push_back({fmt::format("{}.{}", class_.state_names[k], i), states_[i].tensors[k]});
+      inputs.push_back({fmt::format("{}.{}", optimizer_.state_names()[k], i), states_[i].tensors[k]});
     }
   }
   return inputs;
@@ -97,7 +97,7 @@ at::Tensor StepEnding::clip(std::vector<FoundGradient>& found) const {
 void StepEnding::record_update(const std::vector<FoundGradient>& gradients,
                                const std::vector<at::Tensor>& inputs) const {
   const Scope scope("update");
-  UpdatePlan plan{std::string(class_.rule), optimizer_.group_options(), {}};
+  UpdatePlan plan{optimizer_.rule(), optimizer_.group_options(), {}};
   UpdateTensors tensors;
   tensors.steps = inputs[0];
   tensors.learning_rates = inputs[1];

@@ -45,7 +45,6 @@ class StepEnding final : public RunEnding {
 
   const OptimizerState optimizer_;
   const StepOptions& options_;
-  const OptimizerClass& class_;
   std::vector<at::Tensor> parameters_;
   std::vector<State> states_;  ///< per parameter
   at::Tensor steps_, rates_;

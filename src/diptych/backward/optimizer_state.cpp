@@ -9,6 +9,7 @@
 #include <unordered_set>
 
 #include "diptych/backward/update_parameters.h"
+#include "diptych/backward/update_rules.h"
 #include "diptych/base/error.h"
 
 namespace diptych::detail {
@@ -20,13 +21,16 @@ constexpr std::array kDtypes{at::kFloat, at::kDouble, at::kBFloat16, at::kHalf};
 
 }  // namespace
 
-OptimizerState::OptimizerState(torch::optim::Optimizer& optimizer)
-    : optimizer_(optimizer), class_(class_of(optimizer)) {
-  const auto& groups = optimizer.param_groups();
-  for (size_t group = 0; group < groups.size(); ++group) {
-    group_options_.push_back(class_.options(groups[group].options()));
-    learning_rates_.push_back(groups[group].options().get_lr());
-    for (const at::Tensor& parameter : groups[group].params()) add_parameter(parameter, group);
+OptimizerState::OptimizerState(std::shared_ptr<const OptimizerView> optimizer) : optimizer_(std::move(optimizer)) {
+  OptimizerContents contents = optimizer_->read();
+  rule_ = std::move(contents.rule);
+  for (size_t number = 0; number < contents.groups.size(); ++number) {
+    OptimizerGroup& group = contents.groups[number];
+    group_options_.push_back(std::move(group.options));
+    learning_rates_.push_back(group.learning_rate);
+    maximizes_.push_back(group.maximizes);
+    for (size_t i = 0; i < group.parameters.size(); ++i)
+      add_parameter(group.parameters[i], std::move(group.states[i]), number);
   }
   std::unordered_set<const c10::TensorImpl*> seen;
   for (size_t i = 0; i < entries_.size(); ++i) {
@@ -36,15 +40,17 @@ OptimizerState::OptimizerState(torch::optim::Optimizer& optimizer)
   }
 }
 
-void OptimizerState::add_parameter(const at::Tensor& parameter, size_t group) {
+void OptimizerState::add_parameter(const at::Tensor& parameter, ParameterState state, size_t group) {
   entries_.push_back({parameter, group, {}, kNoState});
   check_parameter(parameter);
   check_hooks(parameter);
-  read_state(entries_.back());
+  take_state(entries_.back(), std::move(state));
 }
 
+const std::vector<std::string_view>& OptimizerState::state_names() const { return find_update_rule(rule_).state_names; }
+
 size_t OptimizerState::num_tensors(size_t index) const {
-  return num_states(class_.rule, group_options_[entries_[index].group]);
+  return num_states(rule_, group_options_[entries_[index].group]);
 }
 
 void OptimizerState::check_parameter(const at::Tensor& parameter) const {
@@ -71,19 +77,18 @@ void OptimizerState::check_hooks(const at::Tensor& parameter) const {
                 newest_path());
 }
 
-void OptimizerState::read_state(Entry& entry) const {
-  const auto known = optimizer_.state().find(entry.parameter.unsafeGetTensorImpl());
-  if (known != optimizer_.state().end()) entry.steps = class_.steps(*known->second);
+void OptimizerState::take_state(Entry& entry, ParameterState state) const {
+  entry.steps = state.steps;
   if (entry.steps == kNoState) return;
   const at::Tensor& parameter = entry.parameter;
-  entry.tensors = class_.tensors(*known->second);
-  entry.tensors.resize(num_states(class_.rule, group_options_[entry.group]));
+  entry.tensors = std::move(state.tensors);
+  entry.tensors.resize(num_states(rule_, group_options_[entry.group]));
   for (size_t k = 0; k < entry.tensors.size(); ++k) {
     const at::Tensor& tensor = entry.tensors[k];
     DIPTYCH_CHECK(tensor.defined() && tensor.sizes() == parameter.sizes() && tensor.dtype() == parameter.dtype(),
                   "[step] the optimizer's {} of {} is {}, expected {} of sizes {}; load the state of this model, or "
                   "start with empty state if changed options keep other state",
-                  class_.state_names[k], newest_path(),
+                  state_names()[k], newest_path(),
                   tensor.defined() ? fmt::format("{} of sizes {}", c10::toString(tensor.scalar_type()), tensor.sizes())
                                    : "undefined",
                   c10::toString(parameter.scalar_type()), parameter.sizes());
@@ -100,20 +105,18 @@ std::string OptimizerState::path_of(size_t index) const {
 std::string OptimizerState::key() const {
   std::vector<size_t> counts(group_options_.size());
   for (const Entry& entry : entries_) ++counts[entry.group];
-  const auto& names = option_names(class_.rule);
-  std::string key(class_.rule);
+  const auto& names = option_names(rule_);
+  std::string key = rule_;
   for (size_t group = 0; group < group_options_.size(); ++group) {
     key += fmt::format(" [{} parameters", counts[group]);
     for (size_t i = 0; i < names.size(); ++i) key += fmt::format(", {}={}", names[i], group_options_[group][i]);
-    key += "]";
+    key += maximizes_[group] ? ", maximized]" : "]";
   }
   return key;
 }
 
 void OptimizerState::store(size_t index, int64_t steps, const std::vector<at::Tensor>* tensors) const {
-  auto& state = optimizer_.state()[entries_[index].parameter.unsafeGetTensorImpl()];
-  if (tensors != nullptr) state = class_.make(*tensors);
-  class_.set_steps(*state, steps);
+  optimizer_->store(entries_[index].parameter, steps, tensors);
 }
 
 }  // namespace diptych::detail

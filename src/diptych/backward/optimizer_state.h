@@ -1,6 +1,8 @@
-// What a torch::optim optimizer holds, read at one moment: options, learning rates, and the state of each parameter.
+// What an optimizer holds, read at one moment: options, learning rates, and the state of each parameter.
 #pragma once
+#include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "diptych/backward/optimizer_view.h"
@@ -8,7 +10,7 @@
 namespace diptych::detail {
 
 /// One optimizer's parameters through all groups, in order, with what it keeps for each. Reading checks that a step can
-/// hold them. Requires: the optimizer outlives this.
+/// hold them.
 class OptimizerState {
  public:
   struct Entry {
@@ -20,11 +22,15 @@ class OptimizerState {
   };
 
   /// Errors: UserError for an optimizer, a parameter, its hooks or its state that a step can't hold, named.
-  explicit OptimizerState(torch::optim::Optimizer& optimizer);
+  explicit OptimizerState(std::shared_ptr<const OptimizerView> optimizer);
 
-  const OptimizerClass& optimizer_class() const { return class_; }
+  const std::string& rule() const { return rule_; }
+  /// The names of the rule's states.
+  const std::vector<std::string_view>& state_names() const;
   /// Per group, by the rule's names.
   const std::vector<std::vector<double>>& group_options() const { return group_options_; }
+  /// Whether the updates of a group follow the gradients, and not the way down.
+  bool maximizes(size_t group) const { return maximizes_[group]; }
   const std::vector<double>& learning_rates() const { return learning_rates_; }
   const std::vector<Entry>& entries() const { return entries_; }
   /// How many tensors of state a parameter has.
@@ -37,16 +43,17 @@ class OptimizerState {
   void store(size_t index, int64_t steps, const std::vector<at::Tensor>* tensors) const;
 
  private:
-  void add_parameter(const at::Tensor& parameter, size_t group);
+  void add_parameter(const at::Tensor& parameter, ParameterState state, size_t group);
   void check_parameter(const at::Tensor& parameter) const;
   void check_hooks(const at::Tensor& parameter) const;
-  void read_state(Entry& entry) const;
+  void take_state(Entry& entry, ParameterState state) const;
   std::string newest_path() const { return path_of(entries_.size() - 1); }
 
-  torch::optim::Optimizer& optimizer_;
-  const OptimizerClass& class_;
+  std::shared_ptr<const OptimizerView> optimizer_;
+  std::string rule_;
   std::vector<std::vector<double>> group_options_;
   std::vector<double> learning_rates_;
+  std::vector<bool> maximizes_;
   std::vector<Entry> entries_;
 };
 

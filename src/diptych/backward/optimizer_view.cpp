@@ -5,7 +5,8 @@
 #include <torch/optim/adamw.h>
 #include <torch/optim/sgd.h>
 
-#include "diptych/backward/update_parameters.h"
+#include <string_view>
+
 #include "diptych/base/error.h"
 
 namespace diptych::detail {
@@ -14,6 +15,17 @@ namespace {
 namespace optim = torch::optim;
 using Tensors = std::vector<at::Tensor>;
 using StatePtr = std::unique_ptr<optim::OptimizerParamState>;
+
+/// What is known of one class of optimizers.
+struct OptimizerClass {
+  const std::type_info* type;
+  std::string_view rule;
+  std::vector<double> (*options)(const optim::OptimizerOptions& options);
+  int64_t (*steps)(const optim::OptimizerParamState& state);
+  Tensors (*tensors)(const optim::OptimizerParamState& state);
+  StatePtr (*make)(Tensors tensors);
+  void (*set_steps)(optim::OptimizerParamState& state, int64_t steps);
+};
 
 std::vector<double> sgd_options(const optim::OptimizerOptions& base) {
   const auto& options = static_cast<const optim::SGDOptions&>(base);
@@ -69,33 +81,20 @@ void set_adam_steps(optim::OptimizerParamState& state, int64_t steps) {
 
 template <class Optimizer, class Options, class State>
 OptimizerClass adam_class(std::string_view rule) {
-  return {&typeid(Optimizer),
-          rule,
-          {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"},
-          adam_options<Options>,
-          adam_steps<State>,
-          adam_tensors<State>,
-          make_adam_state<State>,
-          set_adam_steps<State>};
+  return {
+      &typeid(Optimizer),   rule, adam_options<Options>, adam_steps<State>, adam_tensors<State>, make_adam_state<State>,
+      set_adam_steps<State>};
 }
 
 const std::vector<OptimizerClass>& classes() {
   static const auto* const table = new std::vector<OptimizerClass>{
-      {&typeid(optim::SGD),
-       "sgd",
-       {"momentum_buffer"},
-       sgd_options,
-       sgd_steps,
-       sgd_tensors,
-       make_sgd_state,
+      {&typeid(optim::SGD), "sgd", sgd_options, sgd_steps, sgd_tensors, make_sgd_state,
        [](optim::OptimizerParamState& /*state*/, int64_t /*steps*/) {}},
       adam_class<optim::Adam, optim::AdamOptions, optim::AdamParamState>("adam"),
       adam_class<optim::AdamW, optim::AdamWOptions, optim::AdamWParamState>("adamw"),
   };
   return *table;
 }
-
-}  // namespace
 
 const OptimizerClass& class_of(const optim::Optimizer& optimizer) {
   for (const OptimizerClass& known : classes()) {
@@ -105,6 +104,42 @@ const OptimizerClass& class_of(const optim::Optimizer& optimizer) {
       fmt::format("[step] got an optimizer of type {}, expected torch::optim::SGD, Adam or AdamW; call backward() and "
                   "its own step()",
                   c10::demangle(typeid(optimizer).name())));
+}
+
+class TorchView final : public OptimizerView {
+ public:
+  explicit TorchView(optim::Optimizer& optimizer) : optimizer_(optimizer), class_(class_of(optimizer)) {}
+
+  OptimizerContents read() const override {
+    OptimizerContents contents{std::string(class_.rule), {}};
+    for (const optim::OptimizerParamGroup& group : optimizer_.param_groups()) {
+      contents.groups.push_back({group.params(), {}, class_.options(group.options()), group.options().get_lr(), false});
+      for (const at::Tensor& parameter : group.params()) contents.groups.back().states.push_back(state_of(parameter));
+    }
+    return contents;
+  }
+
+  void store(const at::Tensor& parameter, int64_t steps, const Tensors* tensors) const override {
+    auto& state = optimizer_.state()[parameter.unsafeGetTensorImpl()];
+    if (tensors != nullptr) state = class_.make(*tensors);
+    class_.set_steps(*state, steps);
+  }
+
+ private:
+  ParameterState state_of(const at::Tensor& parameter) const {
+    const auto known = optimizer_.state().find(parameter.unsafeGetTensorImpl());
+    if (known == optimizer_.state().end()) return {};
+    return {class_.steps(*known->second), class_.tensors(*known->second)};
+  }
+
+  optim::Optimizer& optimizer_;
+  const OptimizerClass& class_;
+};
+
+}  // namespace
+
+std::shared_ptr<const OptimizerView> view_of(optim::Optimizer& optimizer) {
+  return std::make_shared<const TorchView>(optimizer);
 }
 
 }  // namespace diptych::detail

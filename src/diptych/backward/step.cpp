@@ -15,7 +15,7 @@ class TrainingStep::Impl {
  public:
   Impl(torch::optim::Optimizer& optimizer, const StepOptions& options)
       : optimizer_(optimizer), options_(options), backend_(detail::run_backend(options.backend)) {
-    detail::class_of(optimizer);
+    detail::view_of(optimizer);  // checks its class
     DIPTYCH_CHECK(!(options.max_gradient_norm && !(*options.max_gradient_norm > 0)),
                   "[step] max_gradient_norm is {}, expected a positive number; leave it out to turn clipping off",
                   *options.max_gradient_norm);

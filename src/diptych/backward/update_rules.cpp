@@ -46,13 +46,15 @@ void update_adam(const UpdateBatch& batch, const Options& options) {
 
 const std::vector<UpdateRule>& rules() {
   static const auto* const table = new std::vector<UpdateRule>{
-      {"sgd", {"momentum", "dampening", "weight_decay", "nesterov"}, num_sgd_states, update_sgd},
+      {"sgd", {"momentum", "dampening", "weight_decay", "nesterov"}, {"momentum_buffer"}, num_sgd_states, update_sgd},
       {"adam",
        {"beta1", "beta2", "eps", "weight_decay", "amsgrad"},
+       {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"},
        num_adam_states,
        update_adam<at::_ops::_fused_adam_::call>},
       {"adamw",
        {"beta1", "beta2", "eps", "weight_decay", "amsgrad"},
+       {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"},
        num_adam_states,
        update_adam<at::_ops::_fused_adamw_::call>},
   };

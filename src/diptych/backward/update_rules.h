@@ -24,6 +24,7 @@ struct UpdateBatch {
 struct UpdateRule {
   std::string_view name;
   std::vector<std::string_view> option_names;
+  std::vector<std::string_view> state_names;
   size_t (*num_states)(const std::vector<double>& options);
   void (*update)(const UpdateBatch& batch, const std::vector<double>& options);
 };

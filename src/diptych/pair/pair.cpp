@@ -39,6 +39,7 @@ Pair detail::capture_flat(const FlatFunction& function, const std::vector<at::Te
             {},
             {},
             split_joint(lower_joint(capture.take_joint(), options.decompositions), options.partition),
+            capture.host_reads(),
             nullptr,
             nullptr};
   pair.free_variables = capture.free_variables();

@@ -10,6 +10,9 @@
 #include "diptych/tree/signature.h"
 
 namespace diptych {
+namespace detail {
+class HostReads;
+}
 
 /// The two panels of a function: its forward graph (arguments, free variables) -> (outputs, new values of mutated
 /// inputs, residuals) and its backward graph (residuals, tangents) -> (one gradient per forward input, none where
@@ -20,6 +23,8 @@ struct Pair {
   Signature signature;
   std::vector<at::Tensor> free_variables;  ///< the captured tensors, in slot order
   Split split;                             ///< what the partitioner did; see explain()
+  /// What backwards that the user has written read when they were traced: see Note [What a backward reads].
+  std::vector<std::shared_ptr<const detail::HostReads>> host_reads;
 
   /// What forward_call returns.
   struct ForwardResult {

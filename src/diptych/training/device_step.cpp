@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 
 #include "diptych/base/error.h"
@@ -15,9 +16,11 @@
 #include "diptych/compile/backends.h"
 #include "diptych/compile/cache.h"
 #include "diptych/compile/tensor_guards.h"
+#include "diptych/hops/transformed_call.h"
 #include "diptych/interpreter/run_guards.h"
 #include "diptych/trace/global_state.h"
 #include "diptych/trace/recorder.h"
+#include "diptych/trace/trace_guard.h"
 #include "diptych/training/device_tensors.h"
 #include "diptych/training/step_program.h"
 
@@ -46,9 +49,8 @@ namespace detail {
 
 class DeviceStep::Impl {
  public:
-  Impl(torch::optim::Optimizer& optimizer, xla::DeviceStepOptions options)
-      : optimizer_(optimizer), options_(std::move(options)) {
-    class_of(optimizer);
+  Impl(std::shared_ptr<const OptimizerView> optimizer, xla::DeviceStepOptions options)
+      : optimizer_(std::move(optimizer)), options_(std::move(options)) {
     DIPTYCH_CHECK(!options_.max_gradient_norm || *options_.max_gradient_norm > 0,
                   "[step] max_gradient_norm is {}, expected a positive number; leave it out to turn clipping off",
                   *options_.max_gradient_norm);
@@ -63,8 +65,9 @@ class DeviceStep::Impl {
                   fmt::join(axes, ", "));
   }
 
-  xla::StepResult run(const FlatFunction& function, const Flattened& arguments) {
+  Result run(const StepFunction& function, const Flattened& arguments) {
     DIPTYCH_CHECK(!is_tracing(), "[step] a step was called inside a function that is being captured; call it outside");
+    check_plain("step", arguments);
     const std::lock_guard lock(mutex_);
     const c10::AutoGradMode records(true);
     const OptimizerState optimizer(optimizer_);
@@ -75,11 +78,13 @@ class DeviceStep::Impl {
     const RunBelowAutograd guard;
     auto results = known.program.run(
         [&](const StepInput& input, const DevicePort& port) { return buffer_of(input, tensors, optimizer, port); });
-    return take(known.program, std::move(results), tensors, optimizer);
+    return {take(known.program, std::move(results), tensors, optimizer), known.example};
   }
 
   void sync() {
     const std::lock_guard lock(mutex_);
+    if (!tensors_.is_any_ahead() && steps_.empty()) return;
+    const PauseTraceGuard real;  // a step may be dropped while some function is captured
     const OptimizerState optimizer(optimizer_);
     std::unordered_map<const c10::TensorImpl*, std::vector<at::Tensor>> fresh;
     tensors_.sync([&](const DeviceTensors::Key& key, const DeviceTensors::Entry& entry) {
@@ -115,6 +120,7 @@ class DeviceStep::Impl {
     std::string optimizer;  // OptimizerState::key()
     TensorGuards guards;    // of the arguments, then the free variables
     StepProgram program;
+    std::shared_ptr<const void> example;
   };
 
   static Cache::Tensors addresses(const std::vector<at::Tensor>& arguments, const std::vector<at::Tensor>& free) {
@@ -124,27 +130,62 @@ class DeviceStep::Impl {
     return tensors;
   }
 
-  const Known& find(const FlatFunction& function, const Flattened& arguments, const OptimizerState& optimizer) {
+  const Known& find(const StepFunction& function, const Flattened& arguments, const OptimizerState& optimizer) {
     const GlobalState state = GlobalState::current();
     const std::string key = optimizer.key();
     for (const auto& known : known_) {
       if (!(known->state == state) || known->optimizer != key || !(known->spec == arguments.spec)) continue;
-      if (known->guards.check(addresses(arguments.tensors, known->program.step().free_variables))) return *known;
+      if (!known->guards.check(addresses(arguments.tensors, known->program.step().free_variables))) continue;
+      const auto& state_of_host = known->program.step().host_state;
+      const auto is_same = [](const auto& reads) { return reads.first->hash() == reads.second; };
+      if (std::all_of(state_of_host.begin(), state_of_host.end(), is_same)) return *known;
     }
     return add(function, arguments, optimizer, state);
   }
 
-  const Known& add(const FlatFunction& function, const Flattened& arguments, const OptimizerState& optimizer,
+  const Known& add(const StepFunction& function, const Flattened& arguments, const OptimizerState& optimizer,
                    const GlobalState& state) {
-    StepGraph step =
-        capture_step_graph(function, arguments.tensors, arguments.spec.tensor_paths(), optimizer, options_);
+    StepGraph step = capture(function, arguments, optimizer);
     log(Log::kCache, "{}: program {} on {} devices, {} nodes", options_.name, known_.size() + 1,
         options_.mesh.num_devices(), step.graph.nodes().size());
+    auto example = function.example ? function.example() : nullptr;
     TensorGuards guards(addresses(arguments.tensors, step.free_variables), TensorGuards::Memory::kByAddress);
-    known_.push_back(
-        std::unique_ptr<const Known>(new Known{arguments.spec, state, optimizer.key(), std::move(guards),
-                                               StepProgram(std::move(step), options_, PjrtClient::shared())}));
+    known_.push_back(std::unique_ptr<const Known>(
+        new Known{arguments.spec, state, optimizer.key(), std::move(guards),
+                  StepProgram(std::move(step), options_, PjrtClient::shared()), std::move(example)}));
     return *known_.back();
+  }
+
+  StepGraph capture(const StepFunction& function, const Flattened& arguments, const OptimizerState& optimizer) const {
+    const auto make = [&] {
+      return capture_step_graph(function.flat, arguments.tensors, arguments.spec.tensor_paths(), optimizer, options_);
+    };
+    const auto watch = function.watch ? function.watch() : nullptr;
+    return watch == nullptr ? make() : watched(*watch, arguments.tensors, make);
+  }
+
+  // No call of a step runs the function itself, so what the watch finds is refused.
+  template <class Make>
+  static StepGraph watched(CaptureWatch& watch, const std::vector<at::Tensor>& arguments, const Make& make) {
+    std::optional<StepGraph> step;
+    try {
+      step = make();
+    } catch (...) {
+      watch.forget();
+      throw;
+    }
+    std::vector<at::Tensor> kept;
+    for (const StepInput& input : step->inputs) {
+      if (input.kind != StepInput::Kind::kKept) continue;
+      const bool is_argument = input.index < arguments.size();
+      kept.push_back(is_argument ? arguments[input.index] : step->free_variables[input.index - arguments.size()]);
+    }
+    const auto found = watch.finish(kept);
+    DIPTYCH_CHECK(found.what.empty(),
+                  "[step] the function {}, which no later step would do, because a step is captured once{}; do it "
+                  "outside the function, or use aot_function with backend 'xla'",
+                  found.what, found.is_undone ? "" : " (the capture has done it, and it can't be undone)");
+    return *std::move(step);
   }
 
   int64_t steps_before(size_t number, const OptimizerState& optimizer) const {
@@ -210,7 +251,7 @@ class DeviceStep::Impl {
     return result;
   }
 
-  torch::optim::Optimizer& optimizer_;
+  const std::shared_ptr<const OptimizerView> optimizer_;
   const xla::DeviceStepOptions options_;
   mutable std::mutex mutex_;
   std::vector<std::unique_ptr<const Known>> known_;
@@ -220,7 +261,10 @@ class DeviceStep::Impl {
 };
 
 DeviceStep::DeviceStep(torch::optim::Optimizer& optimizer, xla::DeviceStepOptions options)
-    : impl_(std::make_unique<Impl>(optimizer, std::move(options))) {}
+    : DeviceStep(view_of(optimizer), std::move(options)) {}
+
+DeviceStep::DeviceStep(std::shared_ptr<const OptimizerView> optimizer, xla::DeviceStepOptions options)
+    : impl_(std::make_unique<Impl>(std::move(optimizer), std::move(options))) {}
 
 DeviceStep::~DeviceStep() {
   try {
@@ -230,7 +274,7 @@ DeviceStep::~DeviceStep() {
   }
 }
 
-xla::StepResult DeviceStep::run(const FlatFunction& function, const Flattened& arguments) {
+DeviceStep::Result DeviceStep::run(const StepFunction& function, const Flattened& arguments) {
   return impl_->run(function, arguments);
 }
 

@@ -2,10 +2,15 @@
 
 #include <ATen/ops/zeros_like.h>
 
+#include <algorithm>
+
 #include "diptych/base/error.h"
 
 namespace diptych::detail {
 namespace {
+
+// Of a tensor that the host may write to in ways that its version does not tell, as through Python's Tensor.data.
+constexpr int64_t kAnyVersion = -2;
 
 int64_t version_of(const at::Tensor& tensor) {
   return tensor.defined() ? static_cast<int64_t>(tensor.unsafeGetTensorImpl()->version_counter().current_version())
@@ -53,6 +58,10 @@ bool DeviceTensors::is_ahead(const Key& key) const {
   return found != entries_.end() && found->second.is_ahead;
 }
 
+bool DeviceTensors::is_any_ahead() const {
+  return std::any_of(entries_.begin(), entries_.end(), [](const auto& item) { return item.second.is_ahead; });
+}
+
 void DeviceTensors::sync(const std::function<at::Tensor(const Key& key, const Entry& entry)>& place) {
   for (auto& [key, entry] : entries_) {
     if (!entry.is_ahead) continue;
@@ -60,7 +69,7 @@ void DeviceTensors::sync(const std::function<at::Tensor(const Key& key, const En
     copy_back(entry);
     // The copy goes past autograd, which has to know that the values are others.
     entry.host.unsafeGetTensorImpl()->bump_version();
-    entry.version = version_of(entry.host);
+    entry.version = kAnyVersion;
     entry.is_ahead = false;
   }
   // What nobody else holds, such as a batch that the function has changed, will not be asked for again. An entry holds

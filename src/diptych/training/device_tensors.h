@@ -17,8 +17,9 @@ struct DevicePort {
   std::function<std::shared_ptr<ShardedBuffer>(const at::Tensor& tensor)> send;
 };
 
-/// Keeps a buffer for each tensor that a step changes. Where the host has changed a tensor that the devices hold no
-/// newer value of, it is sent again. Threads: one at a time.
+/// Keeps a buffer for each tensor that a step changes. Where the host may have changed a tensor that the devices hold
+/// no newer value of, it is sent again: after each sync(), since not every write counts in a tensor's version. Threads:
+/// one at a time.
 class DeviceTensors {
  public:
   /// A tensor, and 0; or a parameter, and 1 + the number of one of the states that its optimizer keeps.
@@ -41,6 +42,7 @@ class DeviceTensors {
   /// Notes the value that a step has computed.
   void set(const Key& key, std::shared_ptr<ShardedBuffer> buffer);
   bool is_ahead(const Key& key) const;
+  bool is_any_ahead() const;
   /// Copies all newer values to the host. `place` makes the tensor of an entry that has none.
   /// Errors: UserError if a step has failed; values that were copied before stay copied.
   void sync(const std::function<at::Tensor(const Key& key, const Entry& entry)>& place);

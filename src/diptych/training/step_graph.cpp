@@ -2,6 +2,7 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
+#include <ATen/ops/neg.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 
@@ -50,6 +51,7 @@ class StepGraphBuilder {
   StepGraph build() {
     step_.graph = Graph(options_.name);
     step_.free_variables = pair_.free_variables;
+    for (const auto& reads : pair_.host_reads) step_.host_state.emplace_back(reads, reads->hash());
     check_loss();
     find_kept();
     check_memory();
@@ -220,10 +222,9 @@ class StepGraphBuilder {
       updated_inputs_.push_back(tensor);
       for (size_t k = 0; k < optimizer_.num_tensors(number); ++k) {
         updated_inputs_.push_back(step_.inputs.size());
-        inputs.push_back(
-            add_input(step_.graph.meta(parameter),
-                      {Kind::kOptimizerState, number, k,
-                       fmt::format("{}.{}", optimizer_.optimizer_class().state_names[k], step_.inputs[tensor].name)}));
+        inputs.push_back(add_input(step_.graph.meta(parameter),
+                                   {Kind::kOptimizerState, number, k,
+                                    fmt::format("{}.{}", optimizer_.state_names()[k], step_.inputs[tensor].name)}));
       }
     }
     return inputs;
@@ -256,8 +257,10 @@ class StepGraphBuilder {
       UpdatedTensors tensor{*first, {first + 1, first + 1 + static_cast<int64_t>(count)}};
       next += 1 + count;
       if (gradients[number].defined()) {
-        tensor = updated(optimizer_.optimizer_class().rule, optimizer_.group_options()[group], tensor,
-                         gradients[number], tensors[0].select(0, static_cast<int64_t>(number)),
+        const at::Tensor& way = gradients[number];
+        tensor = updated(optimizer_.rule(), optimizer_.group_options()[group], tensor,
+                         optimizer_.maximizes(group) ? at::neg(way) : way,
+                         tensors[0].select(0, static_cast<int64_t>(number)),
                          tensors[1].select(0, static_cast<int64_t>(group)));
       }
       results.push_back(tensor.parameter);

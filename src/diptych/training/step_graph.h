@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "diptych/autodiff/host_reads.h"
 #include "diptych/backward/optimizer_state.h"
 #include "diptych/pair/pair.h"
 #include "diptych/training/step_options.h"
@@ -42,6 +43,7 @@ struct StepGraph {
   std::vector<StepOutput> outputs;
   std::vector<at::Tensor> free_variables;
   std::vector<size_t> updated;  ///< parameters of the optimizer that the step updates, by number
+  HostState host_state;         ///< what backwards that the user has written read when they were traced
 };
 
 /// Captures a step. The function's first result is the loss; what else it returns is computed without gradients.

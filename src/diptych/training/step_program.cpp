@@ -38,7 +38,7 @@ std::vector<size_t> find_host_nodes(const Graph& graph) {
   DIPTYCH_CHECK(
       refused.empty(),
       "[step] nodes of the step have no lowering to XLA, and a step on a device is one program: {}; leave them "
-      "out, or use aot_function with backend 'xla' and diptych::capture_step, which run them on the host",
+      "out, or use aot_function with backend 'xla', which runs them on the host, and the optimizer's own step",
       fmt::join(refused, "; "));
   return nodes;
 }

@@ -26,7 +26,7 @@ class Step {
     using Result = std::decay_t<decltype(std::declval<F&>()(std::declval<std::remove_cvref_t<A>&>()...))>;
     const Flattened flat = detail::flatten_arguments(state_->argument_names, arguments...);
     std::shared_ptr<Result> example;
-    return state_->core->run(detail::make_flat<Result>(state_->function, example, arguments...), flat);
+    return state_->core->run({detail::make_flat<Result>(state_->function, example, arguments...)}, flat).tensors;
   }
 
   /// Copies parameters, buffers and the optimizer's state to the host, where a checkpoint, another backend or the
@@ -54,8 +54,8 @@ class Step {
 /// values of the last sync(), until which the optimizer has no state for a step that it did not do itself. Learning
 /// rates are read in each step; other options are parts of the program. When the last copy of the step is destroyed, it
 /// syncs. Differences from eager: gradients are not kept, hooks on parameters are not called, random numbers are drawn
-/// before the program begins, unless DeviceStepOptions::draws says otherwise. A function is captured once for each
-/// structure, dtype and size of its arguments.
+/// before the program begins, unless DeviceStepOptions::draws says otherwise; before a sync(), what is written past a
+/// tensor's version is not seen. A function is captured once for each structure, dtype and size of its arguments.
 ///
 ///   const auto step = dp::xla::capture_step(optimizer, gpt_loss, {.max_gradient_norm = 1.0});
 ///   for (const Batch& batch : batches) losses.push_back(step(model, batch).loss);
