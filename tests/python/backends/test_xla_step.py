@@ -533,3 +533,19 @@ def test_meshes_of_virtual_devices():
     assert done.returncode == 0 and len(lines) == 8, done.stdout + done.stderr
     assert lines[:5] == [f"trained on {n}" for n in (1, 2, 2, 4, 4)]
     assert "'batch'" in lines[5] and "DIPTYCH_XLA_CPU_DEVICES=16" in lines[6] and "'model.w1'" in lines[7]
+
+
+def test_programs_draw_for_themselves_on_request():
+    weight = torch.ones(1000, dtype=F64, requires_grad=True)
+    optimizer = torch.optim.SGD([weight], lr=0.0)
+    step = diptych.xla.capture_step(optimizer, lambda w: torch.nn.functional.dropout(w, 0.25).mean(), draws="device")
+
+    def losses():
+        torch.manual_seed(3)
+        return [step(weight).loss.item() for _ in range(5)]
+
+    first = losses()
+    assert len(set(first)) == 5 and all(abs(loss - 1) < 0.15 for loss in first)
+    assert losses() == first
+    with pytest.raises(diptych.UserError, match="draws 'nobody', expected"):
+        diptych.xla.capture_step(optimizer, lambda w: w.sum(), draws="nobody")
