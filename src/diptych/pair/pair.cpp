@@ -40,8 +40,8 @@ Pair detail::capture_flat(const FlatFunction& function, const std::vector<at::Te
             {},
             split_joint(lower_joint(capture.take_joint(), options.decompositions), options.partition),
             capture.host_reads(),
-            nullptr,
-            nullptr};
+            LazyProgram(),
+            LazyProgram()};
   pair.free_variables = capture.free_variables();
   // The graphs of a pair may be differentiated again by whoever has it.
   const LowerOptions keep{.simplify = {.keep_gradient_stops = true}};
@@ -54,8 +54,8 @@ Pair detail::capture_flat(const FlatFunction& function, const std::vector<at::Te
   pair.backward.set_name("backward");
   pair.signature =
       Signature(pair.forward, pair.backward, detail::find_aliases(pair.split.forward, pair.split.layout.num_outputs));
-  pair.forward_program = std::make_shared<Program>(pair.forward);
-  pair.backward_program = std::make_shared<Program>(pair.backward);
+  pair.forward_program = LazyProgram(pair.forward);
+  pair.backward_program = LazyProgram(pair.backward);
   return pair;
 }
 

@@ -6,7 +6,7 @@
 
 #include "diptych/compile/arguments.h"
 #include "diptych/compile/options.h"
-#include "diptych/interpreter/program.h"
+#include "diptych/interpreter/lazy_program.h"
 #include "diptych/tree/signature.h"
 
 namespace diptych {
@@ -45,8 +45,8 @@ struct Pair {
   std::string html() const;     ///< one page that draws the pair; needs no network
   std::string explain() const;  ///< the residuals, their bytes, which nodes made them and which read them
 
-  std::shared_ptr<const Program> forward_program;
-  std::shared_ptr<const Program> backward_program;
+  LazyProgram forward_program;
+  LazyProgram backward_program;
 };
 
 namespace detail {

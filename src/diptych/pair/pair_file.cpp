@@ -151,8 +151,8 @@ Pair make_pair(Graph forward, Graph backward, std::vector<at::Tensor> free_varia
   pair.split = {forward, backward, layout, {}};
   pair.split.saved.assign(forward.outputs().begin() + static_cast<std::ptrdiff_t>(layout.num_forward_outputs()),
                           forward.outputs().end());
-  pair.forward_program = std::make_shared<Program>(forward);
-  pair.backward_program = std::make_shared<Program>(backward);
+  pair.forward_program = LazyProgram(forward);
+  pair.backward_program = LazyProgram(backward);
   pair.forward = std::move(forward);
   pair.backward = std::move(backward);
   pair.free_variables = std::move(free_variables);
