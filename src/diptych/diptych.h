@@ -39,6 +39,7 @@
 #include "diptych/hops/scan/scan.h"
 #include "diptych/hops/scan/scan_layers.h"
 #include "diptych/hops/while_loop/while_loop.h"
+#include "diptych/interpreter/lazy_program.h"
 #include "diptych/interpreter/program.h"
 #include "diptych/ops/checkpoint_policy.h"
 #include "diptych/pair/module.h"
