@@ -70,9 +70,9 @@ TEST(XlaGridSampling, GradientsThatAreNotAskedFor) {
   testing::XlaCheck check;
   const Value x = check.input(at::randn({1, 2, 3, 4})), points = check.input(at::randn({1, 2, 2, 2}));
   const Value gradient = check.input(at::randn({1, 2, 2, 2}));
-  check.expect_eager({check.nodes("aten.grid_sampler_2d_backward", {gradient, x, points, c10::IValue(int64_t{0}),
-                                                                    c10::IValue(int64_t{0}), c10::IValue(false),
-                                                                    only_grid})[1]});
+  check.expect_eager(
+      {check.nodes("aten.grid_sampler_2d_backward", {gradient, x, points, c10::IValue(int64_t{0}),
+                                                     c10::IValue(int64_t{0}), c10::IValue(false), only_grid})[1]});
   testing::expect_not_lowered("aten.grid_sampler_2d", {at::randn({1, 2, 3, 4}).to(at::kHalf),
                                                        at::randn({1, 2, 2, 2}).to(at::kHalf), 0, 0, false});
 }

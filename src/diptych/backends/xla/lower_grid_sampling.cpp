@@ -90,10 +90,9 @@ class GridDimension {
       // The distance to the tap, and which way it grows.
       const bool is_before = i < 2, is_outer = i == 0 || i == 3;
       const HloTerm x = i == 0 ? t + 1.0 : i == 1 ? t : i == 2 ? 1.0 - t : 2.0 - t;
-      const HloTerm weight = is_outer ? ((x * kA - 5 * kA) * x + 8 * kA) * x - 4 * kA
-                                      : (x * (kA + 2) - (kA + 3)) * x * x + 1.0;
-      const HloTerm slope =
-          is_outer ? (x * (3 * kA) - 10 * kA) * x + 8 * kA : (x * (3 * (kA + 2)) - 2 * (kA + 3)) * x;
+      const HloTerm weight =
+          is_outer ? ((x * kA - 5 * kA) * x + 8 * kA) * x - 4 * kA : (x * (kA + 2) - (kA + 3)) * x * x + 1.0;
+      const HloTerm slope = is_outer ? (x * (3 * kA) - 10 * kA) * x + 8 * kA : (x * (3 * (kA + 2)) - 2 * (kA + 3)) * x;
       const double offset = static_cast<double>(i - 1);
       taps.push_back({padded({low + offset, place.slope}).at, weight, (is_before ? slope : -slope) * place.slope});
     }
