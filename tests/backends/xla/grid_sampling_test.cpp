@@ -33,7 +33,8 @@ void expect_sampling(const at::Tensor& images, const at::Tensor& grid, bool is_b
       for (const bool aligns_corners : {false, true}) {
         const std::vector<Operand> options{c10::IValue(mode), c10::IValue(padding), c10::IValue(aligns_corners)};
         outputs.push_back(check.node(op, {x, points, options[0], options[1], options[2]}));
-        if (!is_backward_too) continue;
+        // A cubic gradient takes a second to compile; corners are the same to it.
+        if (!is_backward_too || (mode == kCubic && aligns_corners)) continue;
         const auto gradients =
             check.nodes(op + "_backward", {gradient, x, points, options[0], options[1], options[2], both});
         outputs.insert(outputs.end(), gradients.begin(), gradients.end());
