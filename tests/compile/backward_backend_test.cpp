@@ -4,6 +4,7 @@
 #include <torch/nn.h>
 #include <torch/types.h>
 
+#include "compile/backward_pass.h"
 #include "compile/step_check.h"
 #include "diptych/backward/backward_capture.h"
 #include "diptych/base/switches.h"
@@ -13,29 +14,8 @@
 namespace diptych::testing {
 namespace {
 
-using Loss = std::function<at::Tensor(const Tensors&)>;
-
 constexpr Likeness kOfOneLayout{.rtol = 1e-10, .atol = 1e-10, .strides = true};
 const backward_capture::Options kXla{.backend = "xla"};
-
-Tensors leaves(std::initializer_list<std::vector<int64_t>> sizes) {
-  torch::manual_seed(7);
-  Tensors made;
-  for (const auto& size : sizes) made.push_back(torch::randn(size, torch::kFloat64).requires_grad_());
-  return made;
-}
-
-/// The gradients of a loss that `backward` leaves in the inputs.
-Tensors gradients_of(const Loss& loss, const Tensors& inputs) {
-  for (const at::Tensor& input : inputs) input.mutable_grad().reset();
-  torch::manual_seed(3);
-  loss(inputs).backward();
-  Tensors gradients;
-  for (const at::Tensor& input : inputs) {
-    gradients.push_back(input.grad().defined() ? input.grad().clone() : at::Tensor());
-  }
-  return gradients;
-}
 
 /// Collects the names of the programs that XLA compiles while it lives.
 class Programs {

@@ -8,6 +8,7 @@
 
 #include <thread>
 
+#include "compile/backward_pass.h"
 #include "diptych/diptych.h"
 #include "testing/same_tensors.h"
 
@@ -39,26 +40,6 @@ struct TraceableSine : torch::autograd::Function<TraceableSine> {
     return {gradients[0] * (context->get_saved_variables()[0] * factor).cos() * factor, at::Tensor()};
   }
 };
-
-using Loss = std::function<at::Tensor(const Tensors&)>;
-
-Tensors leaves(std::initializer_list<std::vector<int64_t>> sizes) {
-  torch::manual_seed(7);
-  Tensors made;
-  for (const auto& size : sizes) made.push_back(torch::randn(size, torch::kFloat64).requires_grad_());
-  return made;
-}
-
-Tensors gradients_of(const Loss& loss, const Tensors& inputs) {
-  for (const at::Tensor& input : inputs) input.mutable_grad().reset();
-  torch::manual_seed(3);
-  loss(inputs).backward();
-  Tensors gradients;
-  for (const at::Tensor& input : inputs) {
-    gradients.push_back(input.grad().defined() ? input.grad().clone() : at::Tensor());
-  }
-  return gradients;
-}
 
 constexpr Likeness kOfOneLayout{.rtol = 1e-12, .atol = 1e-12, .strides = true};
 
