@@ -120,6 +120,8 @@ def main():
     parser.add_argument("--jax", default=".venv-bench/bin/python", help="the Python that has JAX")
     parser.add_argument("--work", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.rounds < 2:
+        parser.error(f"--rounds is {options.rounds}, expected at least 2, which quartiles need")
     if options.work:
         return work(options.work)
     workers = {"diptych": Worker(sys.executable, "diptych"), "jax": Worker(options.jax, "jax")}
