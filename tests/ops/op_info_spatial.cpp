@@ -34,6 +34,8 @@ void add_paddings(Samples& out) {
     add_structured_2d(out, x);
   }
   out.push_back(sample("aten::reflection_pad2d", {f32({3, 6, 5}), ints({1, 2, 3, 1})}, "no batch"));
+  out.push_back(sample("aten::pixel_unshuffle", {f32({0, 1, 4, 4}), 2}, "no images"));
+  out.push_back(sample("aten::pixel_unshuffle", {channels_last(f32({2, 0, 4, 4})), 2}, "no channels"));
   for (const Layout& x : nonempty_layouts(f32({2, 3, 4, 6, 5}))) {
     const auto pad = ints({1, 2, 3, 1, 1, 1});
     out.push_back(sample("aten::replication_pad3d", {x.tensor, pad}, x.name));

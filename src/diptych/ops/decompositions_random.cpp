@@ -39,20 +39,25 @@ std::vector<Value> normal_of_tensors(const Call& call) {
 }
 
 // 1 where a uniform number is less than the probability. The kernel draws in the dtype of the probabilities, in f32 for
-// half types. Source: ATen's DistributionTemplates.h, bernoulli_kernel.
-std::vector<Value> sample_truth(const Call& call, Expr probability, size_t generator) {
+// half types, in the order of the memory of what it writes: `format` is that of the result, like the first argument.
+// Source: ATen's DistributionTemplates.h, bernoulli_kernel.
+std::vector<Value> sample_truth(const Call& call, Expr probability, size_t generator, const c10::IValue& format) {
   const auto dtype = probability.meta().dtype;
   if (!at::isFloatingType(dtype)) return {};
   const c10::IValue wide(compute_dtype(dtype));
   const Expr self = call.tensor(0);
   const c10::IValue& from = call.constant(generator);
-  const Expr drawn =
-      from.isNone() ? self.apply("aten.rand_like", {wide}) : self.apply("aten.rand_like.generator", {from, wide});
+  const c10::IValue none;
+  const Expr drawn = from.isNone()
+                         ? self.apply("aten.rand_like", {wide, none, none, none, format})
+                         : self.apply("aten.rand_like.generator", {from, wide, none, none, none, format});
   return call.result(drawn.apply("aten.lt.Tensor", {probability.to(compute_dtype(dtype)).value}));
 }
 
-std::vector<Value> bernoulli(const Call& call) { return sample_truth(call, call.tensor(0), 1); }
-std::vector<Value> bernoulli_tensor(const Call& call) { return sample_truth(call, call.tensor(1), 2); }
+std::vector<Value> bernoulli(const Call& call) {
+  return sample_truth(call, call.tensor(0), 1, c10::IValue(at::MemoryFormat::Contiguous));
+}
+std::vector<Value> bernoulli_tensor(const Call& call) { return sample_truth(call, call.tensor(1), 2, c10::IValue()); }
 
 }  // namespace
 

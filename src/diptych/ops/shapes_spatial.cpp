@@ -127,6 +127,7 @@ at::Tensor pixel_unshuffle(const at::Tensor& self, int64_t factor) {
   TORCH_CHECK(self.dim() >= 3 && factor > 0 && self.size(-2) % factor == 0 && self.size(-1) % factor == 0,
               "pixel_unshuffle expects height and width to be divisible by downscale_factor ", factor,
               ", but got an input of size ", self.sizes());
+  if (self.numel() == 0) return meta_like(self);  // the kernel clones what is empty
   return shuffled(self, self.size(-3) * factor * factor, self.size(-2) / factor, self.size(-1) / factor);
 }
 

@@ -188,6 +188,7 @@ TEST(XlaShape, OtherOrders) {
   expect_call("aten.pixel_shuffle", {numbers({2, 8, 2, 3}), 2});
   expect_call("aten.pixel_shuffle", {numbers({9, 2, 1}), 3});
   expect_call("aten.pixel_unshuffle", {numbers({2, 2, 4, 6}), 2});
+  expect_call("aten.pixel_unshuffle", {at::randn({0, 2, 4, 6}), 2});
   expect_call("aten.channel_shuffle", {numbers({2, 6, 2, 2}), 3});
   for (const char* op : {"aten.tril", "aten.triu"}) {
     for (const int64_t diagonal : {0, 1, -1, 9}) expect_call(op, {x, diagonal});

@@ -49,6 +49,7 @@ LOOPS = {
     "checkpoint": (lambda w, x: diptych.checkpoint(lambda y: torch.tanh(y @ w).exp())(x), W, H),
     "associative_scan": (lambda xs: diptych.associative_scan(lambda a, b: a * b, xs, dim=0), XS),
     "while_loop": (lambda x: diptych.while_loop(lambda x: (x * x).sum() > 1, lambda x: x * 0.5, x), H.detach() * 9),
+    "while_loop without steps over nothing": (lambda h, xs: diptych.while_loop(lambda c: c[0] < 0, lambda c: (c[0] + 1, c[1] + xs[:0].index_select(0, c[0].reshape(1))[0]), (torch.tensor(0), h))[1], H.detach(), XS.detach()),
 }
 
 

@@ -36,6 +36,8 @@ ONE_PROGRAM = {
     "normal, broadcast": ("lambda x: torch.normal(x.sin(), x.exp()[0])", "x.detach()"),
     "normal numbers, more than a block": ("lambda x: torch.randn_like(x.exp()).cos()", "torch.randn(33, 5)"),
     "bernoulli": ("lambda p: torch.bernoulli(p.sqrt()) + torch.bernoulli(p.double().sqrt()).float()", "probabilities"),
+    "bernoulli of a transposed tensor": ("lambda p: torch.bernoulli(p.t().sqrt()) + torch.zeros_like(p.t()).bernoulli_(p.sqrt().t().contiguous())", "probabilities"),
+    "bernoulli, channels last": ("lambda xs: torch.bernoulli(xs.sigmoid())", "torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last)"),
     "half types": ("lambda x: F.dropout(x.bfloat16().sin(), 0.5) + torch.rand_like(x.bfloat16()) + torch.bernoulli(x.bfloat16().sigmoid())", "x"),
     "float64": ("lambda x: F.dropout(x.double().sin(), 0.5) + torch.randn_like(x.double())", "x"),
     "attention": ("lambda xs: F.scaled_dot_product_attention(xs, xs, xs, dropout_p=0.5)", "xs"),

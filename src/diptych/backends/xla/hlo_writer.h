@@ -147,6 +147,7 @@ class HloWriter {
     Body body;
   };
   Hlo define(at::ScalarType dtype, std::vector<int64_t> sizes);
+  Hlo nothing_to_read(const Hlo& result);
   void line(std::string_view text);
   void statement(const Hlo& result, std::string_view text);
   /// Writes any operation in MLIR's generic form; `results` tells types.

@@ -46,10 +46,14 @@ Hlo HloWriter::dynamic_update_slice(const Hlo& x, const Hlo& update, const std::
   return result;
 }
 
+// No element can be read from an empty dimension, as in the body of a loop over nothing; HLO has no such operation.
+Hlo HloWriter::nothing_to_read(const Hlo& result) { return constant(0, result.dtype, result.sizes); }
+
 Hlo HloWriter::take(const Hlo& x, const Hlo& indices, int64_t dim) {
   Hlo result{"", x.dtype, {x.sizes.begin(), x.sizes.begin() + dim}};
   result.sizes.insert(result.sizes.end(), indices.sizes.begin(), indices.sizes.end());
   result.sizes.insert(result.sizes.end(), x.sizes.begin() + dim + 1, x.sizes.end());
+  if (x.sizes[dim] == 0) return nothing_to_read(result);
   auto offsets = counted(0, dim), after = counted(dim + indices.dim(), result.dim());
   offsets.insert(offsets.end(), after.begin(), after.end());
   auto slice = x.sizes;
@@ -65,6 +69,7 @@ Hlo HloWriter::gather_slices(const Hlo& x, const Hlo& coordinates) {
   const int64_t depth = coordinates.sizes.back(), batch = coordinates.dim() - 1;
   Hlo result{"", x.dtype, {coordinates.sizes.begin(), coordinates.sizes.end() - 1}};
   result.sizes.insert(result.sizes.end(), x.sizes.begin() + depth, x.sizes.end());
+  if (std::count(x.sizes.begin(), x.sizes.begin() + depth, 0) != 0) return nothing_to_read(result);
   auto slice = x.sizes;
   std::fill(slice.begin(), slice.begin() + depth, 1);
   const auto attributes = fmt::format(
