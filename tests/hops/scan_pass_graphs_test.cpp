@@ -238,6 +238,28 @@ TEST(DropConstantCarries, GivesThemToAllStepsAlike) {
 )");
 }
 
+TEST(DropConstantCarries, GivesThemInTheLayoutOfTheBody) {
+  expect_scan_pass(drop_constant_carries, R"(graph f(%0 k : f64[2,3]{1,2}, %1 x : f64[5,6])
+  %2 : f64[2,3], %3 : f64[5,6] = hop.scan(init=[%0], xs=[%1], free=[], length=5, reverse=false) {
+    graph body(%0 k : f64[2,3], %1 x : f64[6])
+      %2 : f64[6] = aten.view(%0, [6])
+      %3 : f64[6] = aten.mul.Tensor(%1, %2)
+      return (%0 k, %3 y)
+  }
+  return (%3 y)
+)",
+                   R"(graph f(%0 k : f64[2,3]{1,2}, %1 x : f64[5,6])
+  %2 : f64[2,3] = aten.clone(%0, memory_format=contiguous_format)  # by drop_constant_carries
+  %3 : f64[5,6] = hop.scan(init=[], xs=[%1], free=[%2], length=5, reverse=false) {
+    graph body(%0 x : f64[6], %1 k : f64[2,3])
+      %2 : f64[6] = aten.view(%1, [6])
+      %3 : f64[6] = aten.mul.Tensor(%0, %2)
+      return (%3 y)
+  }
+  return (%3 y)
+)");
+}
+
 TEST(DropDeadScanParts, FollowsCarriesThatNobodyNeeds) {
   expect_scan_pass(drop_dead_scan_parts,
                    R"(graph f(%0 h : f64[2], %1 a : f64[2], %2 b : f64[2], %3 x : f64[5,2], %4 z : f64[5,2])

@@ -15,6 +15,9 @@ bool tagged(const char* name, Tag tag) { return has_tag(Op::find(name), tag); }
 TEST(TraceTraits, EachIsOfOneOverload) {
   EXPECT_EQ(trace_trait(Op::find("aten._efficientzerotensor")), TraceTrait::kHasNoMemory);
   EXPECT_EQ(trace_trait(Op::find("aten._to_copy")), TraceTrait::kCasts);
+  for (const char* name : {"aten.as_strided", "aten.as_strided_copy", "aten.as_strided_scatter"}) {
+    EXPECT_EQ(trace_trait(Op::find(name)), TraceTrait::kCountsInStorage) << name;
+  }
   EXPECT_EQ(trace_trait(Op::find("aten.bernoulli.p")), TraceTrait::kDrawsByIndex);
   EXPECT_EQ(trace_trait(Op::find("aten.bernoulli")), TraceTrait::kNone);
   EXPECT_EQ(trace_trait(Op::find("aten.copy")), TraceTrait::kCopiesInto);

@@ -16,6 +16,9 @@ struct TraitRow {
 constexpr TraitRow kTraitRows[] = {
     {"aten::_efficientzerotensor", TraceTrait::kHasNoMemory},
     {"aten::_to_copy", TraceTrait::kCasts},
+    {"aten::as_strided", TraceTrait::kCountsInStorage},
+    {"aten::as_strided_copy", TraceTrait::kCountsInStorage},
+    {"aten::as_strided_scatter", TraceTrait::kCountsInStorage},
     {"aten::bernoulli.p", TraceTrait::kDrawsByIndex},
     {"aten::copy", TraceTrait::kCopiesInto},
     {"aten::copy_", TraceTrait::kCopiesInto},

@@ -17,6 +17,7 @@ enum class TraceTrait : uint8_t {
   kDrawsInBlocks,  ///< on a CPU draws blocks of numbers for contiguous tensors, and single ones for all others
   kReadsResolved,  ///< refuses an operand with a pending conjugation, which a stand-in does not have
   kLiftsLiteral,   ///< makes a tensor that a language made of a literal one that the program computes with
+  kCountsInStorage,  ///< takes an offset from the start of its operand's storage
   kHasNoMemory,    ///< makes zeros without memory, which no kernel may write to; aten.zeros takes the same arguments
 };
 

@@ -17,7 +17,11 @@ bool drop_constant(ScanEdit& edit) {
   }
   if (dropped.empty()) return false;
   edit.carries = std::move(kept);
-  for (const auto& carry : dropped) edit.free.push_back({carry.outer, carry.in, carry.in_slot});
+  for (const auto& carry : dropped) {
+    // The loop copied the carry into the layout that the body was traced for.
+    Emitter emitter = edit.emitter();
+    edit.free.push_back({with_layout(emitter, carry.outer, edit.body().meta(carry.in)), carry.in, carry.in_slot});
+  }
   edit.map_all(edit.write());
   for (const auto& carry : dropped) edit.map(carry.result, carry.outer);
   return true;

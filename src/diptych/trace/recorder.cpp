@@ -12,6 +12,7 @@
 #include "diptych/trace/eager_layout.h"
 #include "diptych/trace/generator_watch.h"
 #include "diptych/trace/location.h"
+#include "diptych/trace/place_of_operand.h"
 #include "diptych/trace/placeholder.h"
 #include "diptych/trace/run_on_meta.h"
 #include "diptych/trace/transforms.h"
@@ -236,6 +237,8 @@ bool Recorder::record_another_way(const c10::OperatorHandle& op, const OperatorP
         stack->back() = stack->back().toTensor().clone();
       }
       return false;
+    case TraceTrait::kCountsInStorage:
+      return count_from_operand(*this, op, stack);
     case TraceTrait::kDrawsByIndex:
       return front_.schema != &op.schema() && record_in_memory_order(op, stack);
     default:

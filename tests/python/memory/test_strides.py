@@ -5,7 +5,7 @@ import diptych
 import pytest
 import torch
 
-from beside_eager import both
+from beside_eager import both, loop
 from as_eager import as_eager
 
 
@@ -153,3 +153,48 @@ def test_a_view_that_is_made_a_leaf():
         assert v._base is a and v.data_ptr() == a.data_ptr()
         (v * 3).sum().backward()
         assert torch.equal(v.grad, torch.full((4,), 3.0))
+
+
+#: Each takes a tensor of 5 that the function has computed.
+COMPUTED = {
+    "an offset": lambda y: y.as_strided((3,), (1,), 1),
+    "beside a view": lambda y: y[2:].as_strided((2, 2), (2, 1)),
+    "before a view": lambda y: y[2:].as_strided((2,), (1,), 1),
+    "windows": lambda y: y.as_strided((3, 2), (1, 1), 1),
+    "a copy": lambda y: torch.as_strided_copy(y[1:], (2,), (2,), 1),
+    "scattered": lambda y: torch.as_strided_scatter(y[1:], y[:2] * 3, (2,), (2,), 2),
+    "scattered by its own place": lambda y: torch.as_strided_scatter(y[1:], y[:2] * 3, (2,), (2,)),
+    "nothing": lambda y: y.as_strided((0, 2), (1, 1), 4),
+    "changed": lambda y: (y.as_strided((2,), (1,), 3).mul_(2), y)[1],
+    "copied to itself": lambda y: (lambda v: (v.unsqueeze_(0), v.copy_(v), y * y)[2])(y.view(5, 1).t()),
+}
+
+
+@pytest.mark.parametrize("backend", ["interpreter", "xla"])
+@pytest.mark.parametrize("partition", ["default", "min_cut"])
+@pytest.mark.parametrize("name", COMPUTED)
+def test_places_of_what_a_loop_computes(name, partition, backend):
+    """A loop's body reads what was computed before it, or saved for its backward, as slices of stacks."""
+    part, x = COMPUTED[name], torch.rand(3, 5, dtype=torch.float64)
+
+    def step(carry, x):
+        y = (x * 1.5).exp()
+        z = part(y)
+        return carry + (z * z.sin()).sum(), z * z.cos()
+
+    def outcome(function):
+        leaf = x.clone().requires_grad_()
+        results = function(torch.zeros((), dtype=torch.float64), leaf)
+        first = torch.autograd.grad(sum((result * result).sum() for result in results), leaf, create_graph=True)[0]
+        return [*results, first, torch.autograd.grad((first * first).sum(), leaf)[0]]
+
+    expected = outcome(lambda carry, xs: loop(step, carry, xs))
+    for function in (lambda carry, xs: diptych.scan(step, carry, xs), lambda carry, xs: loop(step, carry, xs)):
+        compiled = diptych.aot_function(function, backend=backend, partition=partition)
+        torch.testing.assert_close(outcome(compiled), expected, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(outcome(lambda carry, xs: diptych.scan(step, carry, xs)), expected, rtol=1e-9, atol=1e-12)
+
+
+def test_a_view_of_another_dtype_has_no_elements_beside_it():
+    with pytest.raises(diptych.UserError, match="a view of another dtype"):
+        diptych.aot_function(lambda x: torch.view_as_real(x * 1)[1:].as_strided((2,), (1,), 0) * 1)(torch.randn(3, dtype=torch.complex64))
