@@ -42,6 +42,10 @@ constexpr std::span<const LoweringRow> (*kTables[])() = {
     pointwise_activation_lowerings,
     pointwise_parts_lowerings,
     random_lowerings,
+    linear_algebra_lowerings,
+    fourier_lowerings,
+    special_function_lowerings,
+    pointwise_bits_lowerings,
 };
 
 const std::unordered_map<std::string_view, const LoweringRow*>& rows_by_op() {

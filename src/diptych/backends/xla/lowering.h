@@ -113,6 +113,10 @@ std::span<const LoweringRow> pointwise_division_lowerings();
 std::span<const LoweringRow> pointwise_activation_lowerings();
 std::span<const LoweringRow> pointwise_parts_lowerings();
 std::span<const LoweringRow> random_lowerings();
+std::span<const LoweringRow> linear_algebra_lowerings();
+std::span<const LoweringRow> fourier_lowerings();
+std::span<const LoweringRow> special_function_lowerings();
+std::span<const LoweringRow> pointwise_bits_lowerings();
 
 /// Lowers a node by its row, and notes its results in `values`, which holds the HLO of each value of the graph.
 /// Errors: InternalError if a result has another type than the graph says.
