@@ -28,12 +28,24 @@ std::vector<Hlo> take_flat(const Lowering& node) {
   return {writer.take(writer.reshape(x, {count}), wrap_indices(writer, index, count), 0)};
 }
 
-std::vector<Hlo> index_by_tensors(const Lowering& node) {
-  HloWriter& writer = node.writer();
-  const Hlo x = node.tensor(0);
-  const AdvancedIndex plan = advanced_index(writer, x, node.tensors(1));
+Hlo elements_at(HloWriter& writer, const Hlo& x, const std::vector<Hlo>& indices) {
+  const AdvancedIndex plan = advanced_index(writer, x, indices);
   const Hlo rows = writer.gather_slices(writer.transpose(x, plan.operand_order), plan.coordinates);
-  return {writer.transpose(rows, plan.result_order)};
+  return writer.transpose(rows, plan.result_order);
+}
+std::vector<Hlo> index_by_tensors(const Lowering& node) {
+  return {elements_at(node.writer(), node.tensor(0), node.tensors(1))};
+}
+
+// Where the mask is not set, the number takes the place of what is read, wherever that stands.
+std::vector<Hlo> masked_index(const Lowering& node) {
+  HloWriter& writer = node.writer();
+  const Hlo x = elements_at(writer, node.tensor(0), node.tensors(2));
+  return {writer.select(writer.broadcast_to(node.tensor(1), node.sizes()), x, node.filled(node.scalar(3), x))};
+}
+bool reads_under_mask(const Lowering& node) {
+  const TensorMeta *const x = operand_meta(node, 0), *const mask = operand_meta(node, 1);
+  return x != nullptr && x->numel() > 0 && mask != nullptr && mask->dtype == at::kBool && has_integer_indices<2>(node);
 }
 
 constexpr LoweringRow kIndexingRows[] = {
@@ -42,6 +54,7 @@ constexpr LoweringRow kIndexingRows[] = {
     {"aten.gather", gather_along},
     {"aten.take", take_flat},
     {"aten.index.Tensor", index_by_tensors, has_integer_indices<1>},
+    {"aten._unsafe_masked_index", masked_index, reads_under_mask},
     {"aten._unsafe_index.Tensor", index_by_tensors, has_integer_indices<1>},
 };
 

@@ -134,6 +134,28 @@ bool is_plain_search(const Lowering& node, size_t sorted, size_t x) {
 bool is_plain_bucketize(const Lowering& node) { return is_plain_search(node, 1, 0); }
 bool is_plain_searchsorted(const Lowering& node) { return is_plain_search(node, 0, 1) && !node.has_tensor(5); }
 
+// Every element beside every one that is searched for, which fits few of them.
+std::vector<Hlo> is_among(const Lowering& node) {
+  HloWriter& writer = node.writer();
+  const Hlo x = node.tensor(0), tests = node.tensor(1);
+  const int64_t rows = count_over(x, reduced_dims(node, kNoDims, x.dim()));
+  const int64_t columns = count_over(tests, reduced_dims(node, kNoDims, tests.dim()));
+  const bool is_inverted = node.flag(3);
+  if (columns == 0) return {writer.constant(is_inverted, at::kBool, x.sizes)};
+  const std::vector<int64_t> sizes{rows, columns};
+  const Hlo left = writer.broadcast(writer.reshape(x, {rows}), sizes, {0});
+  const Hlo right = writer.broadcast(writer.reshape(tests, {columns}), sizes, {1});
+  const Hlo found = writer.reduce("or", writer.compare("EQ", left, right), writer.constant(false, at::kBool), {1});
+  const Hlo result = writer.reshape(found, node.sizes());
+  return {is_inverted ? writer.unary("not", result) : result};
+}
+bool has_few_pairs(const Lowering& node) {
+  if (!node.has_tensor(0) || !node.has_tensor(1)) return false;
+  const TensorMeta& x = node.graph().meta(std::get<Value>(node.node().operands[0]));
+  const TensorMeta& tests = node.graph().meta(std::get<Value>(node.node().operands[1]));
+  return x.dtype == tests.dtype && !at::isComplexType(x.dtype) && tests.numel() <= 64;
+}
+
 constexpr char kMost[] = "maximum", kLeast[] = "minimum";
 
 constexpr LoweringRow kOrderRows[] = {
@@ -145,6 +167,7 @@ constexpr LoweringRow kOrderRows[] = {
     {"aten.argsort.stable", sort_positions<2, 3>, is_stable_sort},
     {"aten.median", median, has_elements},
     {"aten.bucketize.Tensor", bucketize, is_plain_bucketize},
+    {"aten.isin.Tensor_Tensor", is_among, has_few_pairs},
     {"aten.searchsorted.Tensor", searchsorted, is_plain_searchsorted},
 };
 

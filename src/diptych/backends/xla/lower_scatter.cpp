@@ -144,6 +144,37 @@ std::vector<Hlo> index_add(const Lowering& node) {
 std::vector<Hlo> index_copy(const Lowering& node) {
   return write_rows(node, "", rows_of(node, node.dtype()), node.tensor(3));
 }
+
+// As scatter_reduce, by rows.
+std::vector<Hlo> index_reduce(const Lowering& node) {
+  HloWriter& writer = node.writer();
+  const Rows rows = rows_of(node, Lowering::wide(node.dtype()));
+  if (elements_of(rows.index.sizes) == 0) return finish_scatter(node, rows.x);
+  auto sizes = rows.x.sizes;
+  sizes[rows.dim] = rows.index.sizes[0];
+  const Hlo source = writer.reshape(node.converted(3, rows.x.dtype), sizes);
+  const ScatterReduction& reduction = scatter_reduction_named(node.text(4));
+  const auto combine = [&](std::string_view operation, const Hlo& x, const Hlo& updates) {
+    return writer.scatter_along(operation, x, rows.dim, rows.index, updates);
+  };
+  const auto numbers = [&](double number) { return node.filled(number, source); };
+  const bool includes_self = node.flag(5, true);
+  const Hlo x = includes_self ? rows.x : combine("", rows.x, numbers(reduction.initial));
+  Hlo result = combine(reduction.operation, x, source);
+  if (reduction.name == "amax" || reduction.name == "amin") {
+    const auto is_nan = [&](const Hlo& of) { return writer.convert(writer.compare("NE", of, of), at::kInt); };
+    const Hlo found = combine("maximum", is_nan(x), is_nan(source));
+    const Hlo nan = node.filled(std::numeric_limits<double>::quiet_NaN(), result);
+    result = writer.select(writer.compare("NE", found, node.filled(0, found)), nan, result);
+  } else if (reduction.name == "mean") {
+    const Hlo count = combine("add", node.filled(includes_self ? 1 : 0, result), numbers(1));
+    result = writer.binary("divide", result, writer.binary("maximum", count, node.filled(1, count)));
+  }
+  return finish_scatter(node, result);
+}
+bool has_plain_row_reduction(const Lowering& node) {
+  return at::isFloatingType(node.dtype()) || (at::isIntegralType(node.dtype(), false) && node.text(4) == "prod");
+}
 std::vector<Hlo> index_fill(const Lowering& node) {
   Rows rows = rows_of(node, node.dtype());
   rows.index = wrap_indices(node.writer(), rows.index, rows.x.sizes[rows.dim]);
@@ -191,6 +222,7 @@ constexpr LoweringRow kScatterRows[] = {
     {"aten.scatter_reduce.two", scatter_reduce, has_plain_reduction},
     {"aten.index_add", index_add, adds_numbers},
     {"aten.index_copy", index_copy},
+    {"aten.index_reduce", index_reduce, has_plain_row_reduction},
     {"aten.index_fill.int_Scalar", index_fill},
     {"aten.index_fill.int_Tensor", index_fill},
     {"aten.put", put_flat, adds_numbers},
