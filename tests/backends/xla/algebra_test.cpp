@@ -66,6 +66,21 @@ TEST(XlaAlgebra, TriangularSystems) {
   }
 }
 
+// A pivot that is not a number, zero or infinite shows in its own row and those that depend on it.
+TEST(XlaAlgebra, SpecialPivots) {
+  Program program;
+  for (const double pivot : {0.0, -0.0, kInf, kNan}) {
+    for (const bool is_upper : {false, true}) {
+      at::Tensor a = at::randn({4, 4});
+      a = is_upper ? a.triu() : a.tril();
+      a[2][2] = pivot;
+      const Value b = program.input(at::randn({4, 1}));
+      program.add("aten.linalg_solve_triangular", {program.input(a), b, c10::IValue(is_upper)});
+    }
+  }
+  program.expect_eager();
+}
+
 TEST(XlaAlgebra, LargeTriangularSystems) {
   Program program;
   for (const auto dtype : {at::kFloat, at::kDouble}) {

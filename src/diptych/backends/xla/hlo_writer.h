@@ -47,13 +47,6 @@ struct ConvolutionWindow {
   int64_t feature_groups = 1, batch_groups = 1;
 };
 
-/// A system of equations with a triangular matrix; the other triangle is not read.
-struct TriangularSolve {
-  bool is_left = true;  ///< a x = b, or x a = b
-  bool is_upper = false, has_unit_diagonal = false;
-  std::string_view transposition = "NO_TRANSPOSE";  ///< of the matrix; or TRANSPOSE, or ADJOINT
-};
-
 /// A Fourier transform: forward, or inverse with the quotient by its lengths; of real numbers, the half that tells all.
 enum class FourierKind { kForward, kInverse, kFromReal, kInverseToReal };
 
@@ -112,8 +105,6 @@ class HloWriter {
   Hlo dot_general(const Hlo& x, const Hlo& y, const DotDimensions& dims, at::ScalarType dtype);
   /// `x`, `kernel` and the result are in the order (batch, feature, spatial...) and (out, in, spatial...).
   Hlo convolution(const Hlo& x, const Hlo& kernel, const ConvolutionWindow& window);
-  /// Solves systems of equal leading dimensions.
-  Hlo triangular_solve(const Hlo& a, const Hlo& b, const TriangularSolve& how);
   /// Transforms the last dimensions, one to three: `lengths` are theirs on the real side.
   Hlo fft(FourierKind kind, const Hlo& x, at::IntArrayRef lengths);
   /// Sorts along `dim` by the first tensor; `body` compares two elements of each, in pairs.

@@ -1,19 +1,10 @@
-// Operations of linear algebra and Fourier transforms.
+// Fourier transforms.
 #include <fmt/format.h>
-
-#include <utility>
 
 #include "diptych/backends/xla/hlo_text.h"
 #include "diptych/backends/xla/hlo_writer.h"
 
 namespace diptych::detail {
-
-Hlo HloWriter::triangular_solve(const Hlo& a, const Hlo& b, const TriangularSolve& how) {
-  const auto attributes =
-      fmt::format("left_side = {}, lower = {}, unit_diagonal = {}, transpose_a = #stablehlo<transpose {}>", how.is_left,
-                  !how.is_upper, how.has_unit_diagonal, how.transposition);
-  return generic("triangular_solve", {a, b}, {b}, attributes)[0];
-}
 
 Hlo HloWriter::fft(FourierKind kind, const Hlo& x, at::IntArrayRef lengths) {
   constexpr const char* kNames[] = {"FFT", "IFFT", "RFFT", "IRFFT"};
