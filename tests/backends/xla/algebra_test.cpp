@@ -93,6 +93,29 @@ TEST(XlaAlgebra, LargeTriangularSystems) {
   program.expect_eager();
 }
 
+TEST(XlaAlgebra, LuFactors) {
+  for (const auto dtype : {at::kFloat, at::kDouble, at::kComplexFloat, at::kComplexDouble}) {
+    SCOPED_TRACE(c10::toString(dtype));
+    Program program;
+    for (const auto& sizes : {std::vector<int64_t>{2, 1, 5, 5}, {4, 6}, {3, 6, 4}, {1, 1}}) {
+      const auto [factors, pivots, info] = at::linalg_lu_factor_ex(at::randn(sizes, dtype));
+      const Value lu = program.input(factors), swaps = program.input(pivots);
+      program.add("aten.lu_unpack", {lu, swaps});
+      if (sizes.size() < 4) continue;
+      const Value b = program.input(at::randn({3, 5, 2}, dtype)), c = program.input(at::randn({2, 3, 4, 5}, dtype));
+      for (const bool is_adjoint : {false, true}) {
+        program.add("aten.linalg_lu_solve", {lu, swaps, b, yes(), c10::IValue(is_adjoint)});
+        program.add("aten.linalg_lu_solve", {lu, swaps, c, no(), c10::IValue(is_adjoint)});
+      }
+      program.add("aten.lu_unpack", {lu, swaps, yes(), no()});
+      program.add("aten.lu_unpack", {lu, swaps, no(), yes()});
+    }
+    const Value none = program.input(at::zeros({0, 3}, dtype)), no_swap = program.input(at::zeros({0}, at::kInt));
+    program.add("aten.lu_unpack", {none, no_swap});
+    program.expect_eager();
+  }
+}
+
 TEST(XlaAlgebra, CrossProducts) {
   Program program;
   for (const auto dtype :

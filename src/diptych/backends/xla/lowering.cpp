@@ -43,6 +43,7 @@ constexpr std::span<const LoweringRow> (*kTables[])() = {
     pointwise_parts_lowerings,
     random_lowerings,
     linear_algebra_lowerings,
+    lu_lowerings,
     fourier_lowerings,
     special_function_lowerings,
     pointwise_bits_lowerings,

@@ -114,6 +114,7 @@ std::span<const LoweringRow> pointwise_activation_lowerings();
 std::span<const LoweringRow> pointwise_parts_lowerings();
 std::span<const LoweringRow> random_lowerings();
 std::span<const LoweringRow> linear_algebra_lowerings();
+std::span<const LoweringRow> lu_lowerings();
 std::span<const LoweringRow> fourier_lowerings();
 std::span<const LoweringRow> special_function_lowerings();
 std::span<const LoweringRow> pointwise_bits_lowerings();
