@@ -236,16 +236,56 @@ TEST(XlaReduction, Sorting) {
     expect_lowered("aten.median", {special(dtype).slice(0, 2)});
     expect_lowered("aten.median", {numbers({4, 6}, dtype)});
   }
-  // The order of equal elements is that of eager's algorithm.
-  for (const auto* const op : {"aten.sort", "aten.argsort"}) {
-    testing::expect_not_lowered(op, {at::randn({3, 4})});
-  }
-  testing::expect_not_lowered("aten.topk", {at::randn({3, 4}), 2});
-  testing::expect_not_lowered("aten.sort.stable", {at::randn({3, 4}), false, -1, false});
+  testing::expect_not_lowered("aten.topk", {at::randn({3, 4}), 2, -1, true, false});
   expect_lowered("aten.median", {numbers({7}, at::kLong)});
   expect_lowered("aten.median", {at::tensor(2.0)});
   expect_lowered("aten.sort.stable", {at::tensor(2.0)}, {true, -1, false});
   expect_lowered("aten.sort.stable", {at::zeros({0, 3})}, {true, 0, false});
+}
+
+// Eager leaves the order of equal elements open: these differ from each other.
+TEST(XlaReduction, UnstableSorts) {
+  for (const auto dtype : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kLong, at::kInt, at::kChar}) {
+    const at::Tensor x = at::randperm(60).sub(30).to(dtype).reshape({3, 20});
+    for (const bool is_descending : {false, true}) {
+      expect_lowered("aten.sort", {x}, {-1, is_descending});
+      expect_lowered("aten.sort.stable", {x.t()}, {false, -1, is_descending});
+      expect_lowered("aten.argsort", {x}, {0, is_descending});
+      expect_lowered("aten.topk", {x}, {7, 1, is_descending, true});
+      expect_lowered("aten.topk", {x}, {3, 0, is_descending, true});
+    }
+    expect_lowered("aten.kthvalue", {x}, {7, -1});
+    expect_lowered("aten.kthvalue", {x}, {1, 0, true});
+  }
+  at::Tensor x = at::randn({4, 30});
+  x[1][4] = kNan, x[2][7] = kInf, x[3][0] = -kInf;
+  for (const bool is_descending : {false, true}) {
+    expect_lowered("aten.sort", {x}, {1, is_descending});
+    expect_lowered("aten.topk", {x}, {5, 1, is_descending, true});
+  }
+  expect_lowered("aten.kthvalue", {x}, {30, 1});
+  expect_lowered("aten.kthvalue", {at::tensor(2.0)}, {1, 0});
+  expect_lowered("aten.topk", {at::tensor(2.0)}, {1, 0});
+  expect_lowered("aten.sort", {at::zeros({0, 3})}, {1, false});
+}
+
+TEST(XlaReduction, Medians) {
+  for (const auto dtype : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kLong, at::kByte}) {
+    const at::Tensor x = at::randperm(24).to(dtype).reshape({4, 6});
+    for (const char* const op : {"aten.median", "aten.nanmedian"}) {
+      expect_lowered(op, {x});
+      expect_lowered(std::string(op) + ".dim", {x}, {1, false});
+      expect_lowered(std::string(op) + ".dim", {x.slice(0, 0, 3)}, {0, true});
+    }
+  }
+  at::Tensor x = at::randn({4, 7});
+  x[1][4] = kNan, x[1][2] = kNan, x[2].slice(0, 0, 6).fill_(kNan), x[3][0] = kInf;
+  for (const char* const op : {"aten.median", "aten.nanmedian"}) {
+    expect_lowered(op, {x});
+    expect_lowered(op, {at::full({3}, kNan)});
+    expect_lowered(std::string(op) + ".dim", {x}, {1, false});
+    expect_lowered(std::string(op) + ".dim", {at::tensor(kNan)}, {0, false});
+  }
 }
 
 TEST(XlaReduction, Search) {

@@ -35,6 +35,7 @@ constexpr std::span<const LoweringRow> (*kTables[])() = {
     batch_normalization_lowerings,
     scan_lowerings,
     order_lowerings,
+    sorting_lowerings,
     norm_lowerings,
     loss_lowerings,
     pointwise_math_lowerings,

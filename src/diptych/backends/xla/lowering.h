@@ -106,6 +106,7 @@ std::span<const LoweringRow> attention_lowerings();
 std::span<const LoweringRow> batch_normalization_lowerings();
 std::span<const LoweringRow> scan_lowerings();
 std::span<const LoweringRow> order_lowerings();
+std::span<const LoweringRow> sorting_lowerings();
 std::span<const LoweringRow> norm_lowerings();
 std::span<const LoweringRow> loss_lowerings();
 std::span<const LoweringRow> pointwise_math_lowerings();
