@@ -61,6 +61,19 @@ TEST(XlaPooling, Maxima) {
   expect_maximum(kPoolCases[1], at::randn({2, 3, 9, 8}).transpose(2, 3));
 }
 
+TEST(XlaPooling, ElementsAtTheirPlaces) {
+  for (const auto dtype : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16}) {
+    const at::Tensor x = at::randn({2, 3, 8, 9}).to(dtype), volume = at::randn({2, 4, 6, 5}).to(dtype);
+    const auto [y, places] = at::max_pool2d_with_indices(x, {3, 2}, {2, 1}, {1, 1});
+    expect_lowered("aten.max_unpool2d", {y, places}, {list_of({8, 9})});
+    expect_lowered("aten.max_unpool2d", {y[1], places[1]}, {list_of({9, 9})});
+    const auto [z, inside] = at::max_pool3d_with_indices(volume, 2);
+    expect_lowered("aten.max_unpool3d", {z, inside}, {list_of({4, 6, 5}), list_of({2, 2, 2}), list_of({0, 0, 0})});
+  }
+  const at::Tensor repeated = at::zeros({1, 4, 3}, at::kLong);
+  expect_lowered("aten.max_unpool2d", {at::randn({1, 4, 3}), repeated}, {list_of({2, 2})});
+}
+
 // The first of equal elements, the last NaN, and the first element of a window of -infinities.
 TEST(XlaPooling, TiesAndNan) {
   at::manual_seed(0);
