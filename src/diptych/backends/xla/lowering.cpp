@@ -30,6 +30,7 @@ constexpr std::span<const LoweringRow> (*kTables[])() = {
     average_pooling_lowerings,
     maximum_pooling_lowerings,
     upsampling_lowerings,
+    interpolation_lowerings,
     grid_sampling_lowerings,
     attention_lowerings,
     batch_normalization_lowerings,

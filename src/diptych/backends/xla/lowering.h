@@ -101,6 +101,7 @@ std::span<const LoweringRow> convolution_lowerings();
 std::span<const LoweringRow> average_pooling_lowerings();
 std::span<const LoweringRow> maximum_pooling_lowerings();
 std::span<const LoweringRow> upsampling_lowerings();
+std::span<const LoweringRow> interpolation_lowerings();
 std::span<const LoweringRow> grid_sampling_lowerings();
 std::span<const LoweringRow> attention_lowerings();
 std::span<const LoweringRow> batch_normalization_lowerings();
