@@ -377,5 +377,48 @@ TEST(XlaReduction, Losses) {
   }
 }
 
+TEST(XlaReduction, MarginLosses) {
+  for (const auto dtype : {at::kFloat, at::kDouble}) {
+    const at::Tensor x = at::randn({4, 5}).to(dtype), w = at::rand({5}).to(dtype), g = at::randn({4}).to(dtype);
+    const at::Tensor signs = at::randint(0, 2, {4, 5}).mul(2).sub(1).to(dtype), total = at::tensor(0.7).to(dtype);
+    const at::Tensor own = at::tensor({0, 4, 2, 2}, at::kLong);
+    const at::Tensor several =
+        at::tensor({0, 2, -1, 4, 1, -1, 0, 0, 0, 0, 3, 3, 1, -1, 2, 4, 3, 2, 1, 0}, at::kLong).reshape({4, 5});
+    for (const int64_t reduction : {0, 1, 2}) {
+      const at::Tensor gradient = reduction == 0 ? g : total;
+      expect_lowered("aten.soft_margin_loss", {x * 9, signs}, {reduction});
+      expect_lowered("aten.soft_margin_loss_backward", {reduction == 0 ? x + 1 : total, x, signs}, {reduction});
+      for (const int64_t p : {1, 2}) {
+        expect_mixed("aten.multi_margin_loss", {x, own, p, 0.6, w, reduction});
+        expect_mixed("aten.multi_margin_loss", {x[1], own[1], p, 1, at::Tensor(), reduction});
+        expect_mixed("aten.multi_margin_loss_backward", {gradient, x, own, p, 0.6, w, reduction});
+        expect_mixed("aten.multi_margin_loss_backward", {total, x[1], own[1], p, 1, at::Tensor(), reduction});
+      }
+      const auto [loss, is_target] = at::multilabel_margin_loss_forward(x, several, reduction);
+      expect_mixed("aten.multilabel_margin_loss_forward", {x, several, reduction});
+      expect_mixed("aten.multilabel_margin_loss_forward", {x[0], several[0], reduction});
+      expect_mixed("aten.multilabel_margin_loss_backward", {gradient, x, several, reduction, is_target});
+      expect_mixed("aten.multilabel_margin_loss_backward", {total, x[2], several[2], reduction, is_target[2]});
+    }
+  }
+}
+
+TEST(XlaReduction, Distances) {
+  for (const auto dtype : {at::kFloat, at::kDouble}) {
+    at::Tensor x = at::randn({3, 5, 4}).to(dtype), y = at::randn({3, 6, 4}).to(dtype);
+    y[0][1] = x[0][2], y[1][3][2] = x[1][0][2], x[2][4] = x[2][0];
+    for (const double p : {0.0, 0.5, 1.0, 1.5, 2.0, 3.0, kInf}) {
+      const at::Tensor d = at::cdist(x, y, p, 2), g = at::randn({3, 5, 6}).to(dtype);
+      expect_lowered("aten._cdist_forward", {x, y}, {p, 2});
+      expect_lowered("aten._cdist_forward", {x[0].unsqueeze(0), y}, {p, none()});
+      expect_mixed("aten._cdist_backward", {g, x, y, p, d});
+      const at::Tensor rows = x[2].contiguous(), pairs = at::pdist(rows, p);
+      expect_lowered("aten._pdist_forward", {rows}, {p});
+      expect_mixed("aten._pdist_backward", {at::randn({10}).to(dtype), rows, p, pairs});
+    }
+    expect_lowered("aten._cdist_forward", {at::zeros({2, 0}).to(dtype), at::zeros({3, 0}).to(dtype)}, {2.0, 2});
+  }
+}
+
 }  // namespace
 }  // namespace diptych
