@@ -79,7 +79,8 @@ TEST(XlaUpsampling, CubicAndFilters) {
   expect_resize(kResizeCases[3], "aten._upsample_bilinear2d_aa", at::kDouble, {c10::IValue(false)});
   at::Tensor x = at::randn({1, 1, 16, 16});
   x[0][0][15][15] = std::numeric_limits<float>::infinity(), x[0][0][0][0] = NAN;
-  expect_lowered("aten._upsample_bilinear2d_aa", {x}, {list_of({5, 3}), c10::IValue(false), c10::IValue(), c10::IValue()});
+  expect_lowered("aten._upsample_bilinear2d_aa", {x},
+                 {list_of({5, 3}), c10::IValue(false), c10::IValue(), c10::IValue()});
 }
 
 TEST(XlaUpsampling, Linear) {

@@ -132,9 +132,5 @@ std::vector<Hlo> formula_of_two_with_numbers(const Lowering& node) {
 inline bool has_real_float_result(const Lowering& node) { return at::isFloatingType(node.dtype()); }
 inline bool has_whole_result(const Lowering& node) { return at::isIntegralType(node.dtype(), false); }
 inline bool has_real_result(const Lowering& node) { return !at::isComplexType(node.dtype()); }
-/// The dtype of a tensor operand, without its value.
-inline at::ScalarType operand_dtype(const Lowering& node, size_t index) {
-  return node.graph().meta(std::get<Value>(node.node().operands[index])).dtype;
-}
 
 }  // namespace diptych::detail

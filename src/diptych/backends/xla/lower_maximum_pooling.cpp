@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "diptych/backends/xla/lowering_windows.h"
+#include "diptych/backends/xla/reduction_parts.h"
 
 namespace diptych::detail {
 namespace {
@@ -11,13 +12,6 @@ namespace {
 constexpr PoolOperands kMaximumOperands{1, 2, 3, 4};
 // Windows are unrolled, element by element: larger ones go to the interpreter.
 constexpr int64_t kLargestWindow = 200;
-
-at::Scalar lowest_of(at::ScalarType dtype) {
-  if (at::isFloatingType(dtype)) return -std::numeric_limits<double>::infinity();
-  if (dtype == at::kByte) return 0;
-  const int64_t bits = static_cast<int64_t>(c10::elementSize(dtype)) * 8 - 1;
-  return bits == 63 ? std::numeric_limits<int64_t>::min() : -(int64_t{1} << bits);
-}
 
 // For each window the number in its plane of its first element, which may lie in the padding, or else of its first
 // element inside: a tensor of the windows' sizes.
@@ -125,27 +119,31 @@ bool is_max_pool(const Lowering& node) {
   return is_poolable(node, maximum_windows<kRank>(node));
 }
 
-// Windows of an adaptive pooling that are all alike; there are none where sizes do not divide.
+// The windows of an adaptive pooling as if they were all alike; they are where sizes divide.
 template <size_t kRank>
 PoolWindows adaptive_windows(const Lowering& node) {
   PoolWindows windows = pool_windows(node, kRank, {-1, -1, -1, -1}, operand_sizes(node, 0), node.sizes());
   for (size_t i = 0; i < kRank; ++i) {
-    windows.kernel[i] = windows.outputs[i] == 0 ? 0 : windows.inputs[i] / windows.outputs[i];
+    windows.kernel[i] = windows.outputs[i] == 0 ? 0 : (windows.inputs[i] + windows.outputs[i] - 1) / windows.outputs[i];
   }
   windows.stride = windows.kernel;
   return windows;
 }
-template <size_t kRank>
-std::vector<Hlo> adaptive_max_pool(const Lowering& node) {
-  return pooled_maxima(node, adaptive_windows<kRank>(node));
+bool are_alike(const PoolWindows& windows) {
+  for (size_t i = 0; i < windows.rank(); ++i) {
+    if (windows.kernel[i] * windows.outputs[i] != windows.inputs[i]) return false;
+  }
+  return true;
 }
 template <size_t kRank>
-bool is_even_max_pool(const Lowering& node) {
+std::vector<Hlo> adaptive_max_pool(const Lowering& node) {
   const PoolWindows windows = adaptive_windows<kRank>(node);
-  for (size_t i = 0; i < kRank; ++i) {
-    if (windows.kernel[i] == 0 || windows.kernel[i] * windows.outputs[i] != windows.inputs[i]) return false;
-  }
-  return is_poolable(node, windows);
+  return are_alike(windows) ? pooled_maxima(node, windows) : uneven_maxima(node, kRank);
+}
+template <size_t kRank>
+bool is_adaptive_max_pool(const Lowering& node) {
+  const PoolWindows windows = adaptive_windows<kRank>(node);
+  return windows.count() > 0 && windows.plane() > 0 && is_poolable(node, windows);
 }
 
 // Operand 0 at the places in each plane that operand `kIndices` tells, combined by a scatter's operation. Places come
@@ -182,10 +180,12 @@ constexpr LoweringRow kMaximumPoolingRows[] = {
     {"aten.max_pool3d_with_indices", max_pool<3>, is_max_pool<3>},
     {"aten.max_pool2d_with_indices_backward", max_pool_backward<2, 7>},
     {"aten.max_pool3d_with_indices_backward", max_pool_backward<3, 7>},
+    {"aten.fractional_max_pool2d_backward", max_pool_backward<2, 4>},
+    {"aten.fractional_max_pool3d_backward", max_pool_backward<3, 4>},
     {"aten.max_unpool2d", max_unpool<2>},
     {"aten.max_unpool3d", max_unpool<3>},
-    {"aten.adaptive_max_pool2d", adaptive_max_pool<2>, is_even_max_pool<2>},
-    {"aten.adaptive_max_pool3d", adaptive_max_pool<3>, is_even_max_pool<3>},
+    {"aten.adaptive_max_pool2d", adaptive_max_pool<2>, is_adaptive_max_pool<2>},
+    {"aten.adaptive_max_pool3d", adaptive_max_pool<3>, is_adaptive_max_pool<3>},
     {"aten.adaptive_max_pool2d_backward", max_pool_backward<2, 2>},
     {"aten.adaptive_max_pool3d_backward", max_pool_backward<3, 2>},
 };

@@ -67,6 +67,11 @@ class Lowering {
   const std::vector<Hlo>& values_;
 };
 
+/// The dtype of a tensor operand, without its value.
+inline at::ScalarType operand_dtype(const Lowering& node, size_t index) {
+  return node.graph().meta(std::get<Value>(node.node().operands[index])).dtype;
+}
+
 /// Lowers a node: returns one HLO per output, in order; an output that is undefined may be empty.
 using LoweringRule = std::vector<Hlo> (*)(const Lowering& node);
 
