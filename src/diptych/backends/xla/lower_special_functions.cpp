@@ -5,9 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include <ATen/native/Math.h>
-
-#include "diptych/backends/xla/hlo_term.h"
+#include "diptych/backends/xla/hlo_series.h"
 
 namespace diptych::detail {
 namespace {
@@ -131,16 +129,6 @@ HloTerm multivariate_lgamma(const Lowering& node, const HloTerm& x) {
   return sum + static_cast<double>(p * (p - 1)) * 0.25 * std::log(std::numbers::pi);
 }
 
-// A Chebyshev series by Clenshaw's recurrence.
-HloTerm chebyshev_sum(const HloTerm& x, std::span<const double> coefficients) {
-  HloTerm b0 = x.like(coefficients[0]), b1 = x.like(0), b2 = b1;
-  for (const double coefficient : coefficients.subspan(1)) {
-    b2 = b1;
-    b1 = b0;
-    b0 = x * b1 - b2 + coefficient;
-  }
-  return (b0 - b2) * 0.5;
-}
 std::span<const double> as_span(const std::tuple<const double*, size_t>& table) {
   return {std::get<0>(table), std::get<1>(table)};
 }
@@ -163,12 +151,6 @@ HloTerm bessel_i0_of(const HloTerm& given) {
   const HloTerm x = given.abs();
   const auto [is_near, near_part, far_part] = scaled_bessel_i0(x);
   return is_near.choose(x.exp() * near_part, x.exp() * far_part / x.sqrt());
-}
-
-HloTerm polynomial(const HloTerm& x, std::initializer_list<double> coefficients) {
-  HloTerm sum = x.like(*coefficients.begin());
-  for (const double* next = coefficients.begin() + 1; next != coefficients.end(); ++next) sum = sum * x + *next;
-  return sum;
 }
 
 // The inverse of the normal distribution near a half, y being the distance from it.

@@ -50,6 +50,8 @@ constexpr std::span<const LoweringRow> (*kTables[])() = {
     lu_lowerings,
     fourier_lowerings,
     special_function_lowerings,
+    bessel_function_lowerings,
+    orthogonal_polynomial_lowerings,
     pointwise_bits_lowerings,
 };
 

@@ -126,6 +126,8 @@ std::span<const LoweringRow> linear_algebra_lowerings();
 std::span<const LoweringRow> lu_lowerings();
 std::span<const LoweringRow> fourier_lowerings();
 std::span<const LoweringRow> special_function_lowerings();
+std::span<const LoweringRow> bessel_function_lowerings();
+std::span<const LoweringRow> orthogonal_polynomial_lowerings();
 std::span<const LoweringRow> pointwise_bits_lowerings();
 
 /// Lowers a node by its row, and notes its results in `values`, which holds the HLO of each value of the graph.
