@@ -116,6 +116,27 @@ TEST(XlaAlgebra, LuFactors) {
   }
 }
 
+TEST(XlaAlgebra, Reflectors) {
+  for (const auto dtype : {at::kFloat, at::kDouble, at::kComplexFloat, at::kComplexDouble}) {
+    SCOPED_TRACE(c10::toString(dtype));
+    Program program;
+    for (const auto& sizes : {std::vector<int64_t>{2, 1, 5, 3}, {4, 4}, {3, 1}}) {
+      const auto [stored, factors] = at::geqrf(at::randn(sizes, dtype));
+      const Value v = program.input(stored), tau = program.input(factors);
+      program.add("aten.linalg_householder_product", {v, tau});
+      program.add("aten.linalg_householder_product", {v, program.input(factors.narrow(-1, 0, 1).contiguous())});
+      auto tall = sizes, wide = sizes;
+      tall.back() = 2;
+      wide[wide.size() - 2] = 2, wide.back() = sizes[sizes.size() - 2];
+      for (const bool transposes : {false, true}) {
+        program.add("aten.ormqr", {v, tau, program.input(at::randn(tall, dtype)), yes(), c10::IValue(transposes)});
+        program.add("aten.ormqr", {v, tau, program.input(at::randn(wide, dtype)), no(), c10::IValue(transposes)});
+      }
+    }
+    program.expect_eager();
+  }
+}
+
 TEST(XlaAlgebra, CrossProducts) {
   Program program;
   for (const auto dtype :
@@ -239,6 +260,16 @@ TEST(XlaAlgebra, RowsReduced) {
     x[0][2] = kNan;
     source[1][1] = kNan;
     const Value a = program.input(x), b = program.input(source);
+    for (const char* const name : {"prod", "mean", "amax", "amin"}) {
+      for (const bool includes_self : {true, false}) {
+        program.add("aten.index_reduce",
+                    {a, c10::IValue(int64_t{1}), index, b, c10::IValue(name), c10::IValue(includes_self)});
+      }
+    }
+  }
+  for (const auto dtype : {at::kLong, at::kShort, at::kByte}) {
+    const Value a = program.input(at::randint(0, 50, {3, 5}).sub(dtype == at::kByte ? 0 : 25).to(dtype));
+    const Value b = program.input(at::randint(0, 50, {3, 4}).sub(dtype == at::kByte ? 0 : 25).to(dtype));
     for (const char* const name : {"prod", "mean", "amax", "amin"}) {
       for (const bool includes_self : {true, false}) {
         program.add("aten.index_reduce",

@@ -48,12 +48,40 @@ bool reads_under_mask(const Lowering& node) {
   return x != nullptr && x->numel() > 0 && mask != nullptr && mask->dtype == at::kBool && has_integer_indices<2>(node);
 }
 
+// The coordinates of elements by their number in a contiguous tensor, [count, dimensions].
+Hlo unraveled(HloWriter& writer, const Hlo& numbers, const std::vector<int64_t>& sizes) {
+  const auto strides = contiguous_strides_of(sizes);
+  std::vector<Hlo> columns;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    const auto filled = [&](int64_t number) { return writer.constant(number, numbers.dtype, numbers.sizes); };
+    const Hlo quotient = writer.binary("divide", numbers, filled(strides[i]));
+    columns.push_back(writer.reshape(writer.binary("remainder", quotient, filled(sizes[i])), {numbers.sizes[0], 1}));
+  }
+  return writer.concatenate(columns, 1);
+}
+// Elements that are not zero write their number at their place among them; what is beyond the result is skipped.
+std::vector<Hlo> nonzero_static(const Lowering& node) {
+  HloWriter& writer = node.writer();
+  const Hlo x = node.tensor(0), zeros = node.filled(0, x);
+  const int64_t count = elements_of(x.sizes), wanted = node.integer(1);
+  const auto list = [&](int64_t number, int64_t size) { return writer.constant(number, at::kLong, {size}); };
+  const Hlo fill = writer.constant(node.integer(2, -1), at::kLong, node.sizes());
+  if (count == 0) return {fill};
+  const Hlo flags = writer.reshape(writer.compare("NE", x, zeros), {count});
+  const Hlo place = writer.binary("subtract", running_count(writer, flags), list(1, count));
+  const Hlo index = writer.select(flags, place, list(-1, count)), own = writer.iota(at::kLong, {count}, 0);
+  const Hlo numbers = writer.scatter_along("", list(-1, wanted), 0, index, own);
+  const Hlo is_filled = writer.broadcast(writer.compare("LT", numbers, list(0, wanted)), node.sizes(), {0});
+  return {writer.select(is_filled, fill, unraveled(writer, numbers, x.sizes))};
+}
+
 constexpr LoweringRow kIndexingRows[] = {
     {"aten.embedding", embedding},
     {"aten.index_select", index_select},
     {"aten.gather", gather_along},
     {"aten.take", take_flat},
     {"aten.index.Tensor", index_by_tensors, has_integer_indices<1>},
+    {"aten.nonzero_static", nonzero_static},
     {"aten._unsafe_masked_index", masked_index, reads_under_mask},
     {"aten._unsafe_index.Tensor", index_by_tensors, has_integer_indices<1>},
 };

@@ -1,5 +1,5 @@
-// Resizing by interpolation, linear and cubic, and its gradients: dimension after dimension, an output is a weighted sum
-// of some of the input's positions. Source: ATen's UpSample.h and UpSampleKernel.cpp.
+// Resizing by interpolation, linear and cubic, and its gradients: dimension after dimension, an output is a weighted
+// sum of some of the input's positions. Source: ATen's UpSample.h and UpSampleKernel.cpp.
 #include <algorithm>
 #include <cmath>
 

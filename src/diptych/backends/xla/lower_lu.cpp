@@ -68,8 +68,8 @@ std::vector<Hlo> linalg_lu_solve(const Lowering& node) {
   std::vector<int64_t> pivot_sizes(factors.sizes.begin(), factors.sizes.end() - 1);
   const Hlo swapped = writer.broadcast_to(node.tensor(1), pivot_sizes);
   const Hlo order = order_of_rows(writer, pivots_of(writer, swapped, factors.sizes.back()), !starts_with_pivots);
-  TriangularSystem lower{.is_left = is_left, .has_unit_diagonal = true, .transposes = is_adjoint,
-                         .conjugates = is_adjoint};
+  TriangularSystem lower{
+      .is_left = is_left, .has_unit_diagonal = true, .transposes = is_adjoint, .conjugates = is_adjoint};
   TriangularSystem upper{.is_left = is_left, .is_upper = true, .transposes = is_adjoint, .conjugates = is_adjoint};
   Hlo x = writer.broadcast_to(node.tensor(2), sizes);
   if (starts_with_pivots) x = in_order(writer, x, order, is_left);

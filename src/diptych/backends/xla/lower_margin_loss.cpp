@@ -112,7 +112,8 @@ RowTargets row_targets(const Lowering& node, const MarginScores& scores, size_t 
   const Hlo target = writer.reshape(node.converted(operand, at::kLong), {scores.rows, scores.classes});
   const HloTerm by_class(writer, writer.broadcast(target, cube, {0, 1}));
   const HloTerm by_later(writer, writer.broadcast(target, cube, {0, 2}));
-  const HloTerm row = by_class.with(writer.iota(at::kLong, cube, 1)), last = by_class.with(writer.iota(at::kLong, cube, 2));
+  const HloTerm row = by_class.with(writer.iota(at::kLong, cube, 1)),
+                last = by_class.with(writer.iota(at::kLong, cube, 2));
   const HloTerm is_end_before = (by_later < 0.0) & (last <= row);
   const Hlo has_ended = writer.reduce("or", is_end_before.value(), writer.constant(false, at::kBool), {2});
   const HloTerm is_counted = !by_class.with(writer.broadcast(has_ended, cube, {0, 1}));
@@ -147,7 +148,8 @@ std::vector<Hlo> multilabel_margin_loss_backward(const Lowering& node) {
   const RowTargets targets = row_targets(node, scores, 2);
   const auto& cube = targets.is_target.value().sizes;
   const Hlo classes = writer.reshape(node.converted(4, at::kBool), {scores.rows, scores.classes});
-  const HloTerm margins = open_margins(scores, targets, targets.is_target.with(writer.broadcast(classes, cube, {0, 2})));
+  const HloTerm margins =
+      open_margins(scores, targets, targets.is_target.with(writer.broadcast(classes, cube, {0, 2})));
   const HloTerm is_open = margins.differs(0.0), hits = is_open.to(scores.x.dtype);
   const Hlo taken = sum_over(writer, hits.value(), {1});
   const HloTerm of_target = hits.with(writer.broadcast(sum_over(writer, hits.value(), {2}), cube, {0, 1}));

@@ -55,9 +55,6 @@ std::vector<Hlo> topk(const Lowering& node) {
   const Sorted all = sorted_along(writer, x, dim, node.flag(3, true));
   return {writer.slice_along(all.values, dim, 0, count), writer.slice_along(all.positions, dim, 0, count)};
 }
-// Eager leaves the elements in the order in which its selection ends, unless it is asked to sort them.
-bool is_sorted_topk(const Lowering& node) { return node.flag(4, true) && has_order(node); }
-
 // The elements of one rank in each row, whose dimension `dim` has size one.
 Sorted elements_of_rank(HloWriter& writer, const Sorted& all, int64_t dim, const Hlo& rank) {
   const Hlo coordinates = coordinates_along(writer, rank, dim);
@@ -109,9 +106,61 @@ std::vector<Hlo> median_of_dim(const Lowering& node) {
   const Hlo x = at_least_1d(writer, node.tensor(0));
   return as_reduced(node, median_along(writer, x, Lowering::wrap(node.integer(1), x.dim()), kIgnoresNan));
 }
-bool has_elements(const Lowering& node) {
+// Each element along `dim` becomes the largest up to it, by neighbours that are twice as far apart every time.
+Hlo running_maximum(HloWriter& writer, Hlo x, int64_t dim) {
+  const std::vector<int64_t> none(x.sizes.size(), 0);
+  for (int64_t distance = 1; distance < x.sizes[dim]; distance *= 2) {
+    auto low = none;
+    low[dim] = distance;
+    const Hlo before = writer.slice_along(x, dim, 0, x.sizes[dim] - distance);
+    x = writer.binary("maximum", x, writer.pad(before, writer.constant(0, x.dtype), low, none, none));
+  }
+  return x;
+}
+// Whether an element differs from the one before it; the first does.
+Hlo where_run_begins(HloWriter& writer, const Hlo& sorted, int64_t dim) {
+  const int64_t size = sorted.sizes[dim];
+  auto first = sorted.sizes;
+  first[dim] = 1;
+  const Hlo begin = writer.constant(true, at::kBool, first);
+  if (size == 1) return begin;
+  const Hlo here = writer.slice_along(sorted, dim, 1, size), before = writer.slice_along(sorted, dim, 0, size - 1);
+  return writer.concatenate({begin, writer.compare("NE", here, before)}, dim);
+}
+
+// The smallest of the most frequent elements, and its last place: the end of the first run of equal ones that is as
+// long as any.
+std::vector<Hlo> mode(const Lowering& node) {
+  HloWriter& writer = node.writer();
+  const Hlo x = at_least_1d(writer, node.tensor(0));
+  const int64_t dim = Lowering::wrap(node.integer(1, -1), x.dim());
+  const Sorted all = sorted_along(writer, x, dim, false);
+  const Hlo place = writer.iota(at::kLong, x.sizes, dim), zero = constant_like(writer, 0, place);
+  const Hlo begin = writer.select(where_run_begins(writer, all.values, dim), place, zero);
+  const Hlo length = writer.binary("subtract", place, running_maximum(writer, begin, dim));
+  const Hlo longest = spread_back(writer, extremum_over(writer, "maximum", length, {dim}), length, {dim});
+  const Hlo last = constant_like(writer, x.sizes[dim], place);
+  const Hlo found = writer.select(writer.compare("EQ", length, longest), place, last);
+  auto sizes = x.sizes;
+  sizes[dim] = 1;
+  const Hlo rank = writer.reshape(extremum_over(writer, "minimum", found, {dim}), sizes);
+  return as_reduced(node, elements_of_rank(writer, all, dim, rank));
+}
+
+bool has_sortable_elements(const Lowering& node) {
   const auto sizes = operand_meta(node, 0)->size_hints();
   return std::count(sizes.begin(), sizes.end(), 0) == 0 && has_order(node);
+}
+
+// Whose position eager's selection returns among equal elements, which whole numbers have many of, is up to it.
+bool has_rare_ties(const Lowering& node) { return has_sortable_elements(node) && at::isFloatingType(node.dtype()); }
+// Eager leaves the elements in the order in which its selection ends, unless it is asked to sort them.
+bool is_sorted_topk(const Lowering& node) { return node.flag(4, true) && at::isFloatingType(node.dtype()); }
+// Eager's sort keeps the order of equal elements in short rows only, and a mode is made of equal elements.
+bool has_short_rows(const Lowering& node) {
+  const auto sizes = operand_meta(node, 0)->size_hints();
+  const auto rank = static_cast<int64_t>(sizes.size());
+  return has_sortable_elements(node) && (rank == 0 || sizes[Lowering::wrap(node.integer(1, -1), rank)] <= 16);
 }
 
 constexpr LoweringRow kSortingRows[] = {
@@ -120,11 +169,12 @@ constexpr LoweringRow kSortingRows[] = {
     {"aten.argsort", sort_positions<1, 2>, has_order},
     {"aten.argsort.stable", sort_positions<2, 3>, has_order},
     {"aten.topk", topk, is_sorted_topk},
-    {"aten.kthvalue", kth_value, has_elements},
-    {"aten.median", median<false>, has_elements},
-    {"aten.median.dim", median_of_dim<false>, has_elements},
-    {"aten.nanmedian", median<true>, has_elements},
-    {"aten.nanmedian.dim", median_of_dim<true>, has_elements},
+    {"aten.kthvalue", kth_value, has_rare_ties},
+    {"aten.mode", mode, has_short_rows},
+    {"aten.median", median<false>, has_sortable_elements},
+    {"aten.median.dim", median_of_dim<false>, has_rare_ties},
+    {"aten.nanmedian", median<true>, has_sortable_elements},
+    {"aten.nanmedian.dim", median_of_dim<true>, has_rare_ties},
 };
 
 }  // namespace

@@ -124,17 +124,6 @@ std::vector<Hlo> slice_scatter(const Lowering& node) {
   return {writer.select(is_written, writer.pad(source, node.scalar_of(0, x.dtype), low, high, between), x)};
 }
 
-// How many elements up to each are set, by sums of neighbours that are twice as far apart every time.
-Hlo running_count(HloWriter& writer, const Hlo& flags) {
-  Hlo count = writer.convert(flags, at::kLong);
-  const int64_t size = flags.sizes[0];
-  for (int64_t distance = 1; distance < size; distance *= 2) {
-    const Hlo before = writer.slice(count, {0}, {size - distance}, {1});
-    count = writer.binary("add", count, writer.pad(before, writer.constant(0, at::kLong), {distance}, {0}, {0}));
-  }
-  return count;
-}
-
 // The source's elements in order at those of the mask. A source with too few is eager's error; here its last repeats.
 std::vector<Hlo> masked_scatter(const Lowering& node) {
   HloWriter& writer = node.writer();

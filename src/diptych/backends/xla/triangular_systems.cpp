@@ -7,16 +7,6 @@
 namespace diptych::detail {
 namespace {
 
-Hlo transposed(HloWriter& writer, const Hlo& matrix) {
-  auto order = counted(0, matrix.dim());
-  std::swap(order[order.size() - 2], order[order.size() - 1]);
-  return writer.transpose(matrix, order);
-}
-Hlo conjugated(HloWriter& writer, const Hlo& x) {
-  if (!at::isComplexType(x.dtype)) return x;
-  return writer.complex(writer.complex_part("real", x), writer.unary("negate", writer.complex_part("imag", x)));
-}
-
 // The matrix without its diagonal, and the diagonal as a column.
 std::pair<Hlo, Hlo> strict_triangle_and_diagonal(HloWriter& writer, const Hlo& a, bool is_upper) {
   const int64_t rank = a.dim();
@@ -71,6 +61,16 @@ Hlo substitute(HloWriter& writer, const Hlo& a, const Hlo& b, bool is_upper, boo
 }
 
 }  // namespace
+
+Hlo transposed(HloWriter& writer, const Hlo& matrix) {
+  auto order = counted(0, matrix.dim());
+  std::swap(order[order.size() - 2], order[order.size() - 1]);
+  return writer.transpose(matrix, order);
+}
+Hlo conjugated(HloWriter& writer, const Hlo& x) {
+  if (!at::isComplexType(x.dtype)) return x;
+  return writer.complex(writer.complex_part("real", x), writer.unary("negate", writer.complex_part("imag", x)));
+}
 
 // x a = b is a system of the transposes, and a transposed lower matrix is an upper one.
 Hlo solve_triangular(HloWriter& writer, const Hlo& a, const Hlo& b, const TriangularSystem& system) {

@@ -1,4 +1,4 @@
-// Systems of equations with triangular matrices, which other systems are reduced to.
+// Systems of equations with triangular matrices, which other systems are reduced to, and what matrices share.
 #pragma once
 #include <vector>
 
@@ -16,6 +16,10 @@ struct TriangularSystem {
 /// Solves a system. Requires: equal leading dimensions.
 Hlo solve_triangular(HloWriter& writer, const Hlo& a, const Hlo& b, const TriangularSystem& system);
 
+/// The matrices of a batch, transposed.
+Hlo transposed(HloWriter& writer, const Hlo& matrix);
+/// Complex numbers conjugated; others as they are.
+Hlo conjugated(HloWriter& writer, const Hlo& x);
 /// A matrix, or a batch of them, with the leading dimensions of `sizes`.
 Hlo with_batch_of(HloWriter& writer, const Hlo& matrix, const std::vector<int64_t>& sizes);
 /// The position of every element's row, and of its column.
