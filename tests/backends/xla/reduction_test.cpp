@@ -277,7 +277,7 @@ TEST(XlaReduction, UnstableSorts) {
   testing::expect_not_lowered("aten.kthvalue", {numbers({3, 9}, at::kLong), 2});
   testing::expect_not_lowered("aten.topk", {numbers({3, 9}, at::kLong), 2});
   at::Tensor x = at::randn({4, 30});
-  x[1][4] = kNan, x[2][7] = kInf, x[3][0] = -kInf;
+  x[1][4] = kNan, x[0][9] = -kNan, x[2][7] = kInf, x[3][0] = -kInf;
   for (const bool is_descending : {false, true}) {
     expect_lowered("aten.sort", {x}, {1, is_descending});
     expect_lowered("aten.topk", {x}, {5, 1, is_descending, true});

@@ -109,6 +109,9 @@ class HloWriter {
   Hlo fft(FourierKind kind, const Hlo& x, at::IntArrayRef lengths);
   /// Sorts along `dim` by the first tensor; `body` compares two elements of each, in pairs.
   std::vector<Hlo> sort(const std::vector<Hlo>& xs, int64_t dim, const Body& body);
+  /// The `count` largest elements along the last dimension, the largest first, and their positions, i32. Floats are
+  /// taken in the order of their bits: -NaN first, NaN last.
+  std::vector<Hlo> top_k(const Hlo& x, int64_t count);
 
   /// result[i, ...] = x[indices[i], ...]: rows along dimension `dim` by a tensor of indices of any rank, whose
   /// dimensions take the place of `dim`. Indices are clamped.
@@ -154,7 +157,7 @@ class HloWriter {
   Hlo define(at::ScalarType dtype, std::vector<int64_t> sizes);
   void line(std::string_view text);
   void statement(const Hlo& result, std::string_view text);
-  /// Writes any operation in MLIR's generic form; `results` tells types.
+  /// Writes any operation in MLIR's generic form; `results` tells types. A name without a dialect is StableHLO's.
   std::vector<Hlo> generic(std::string_view operation, const std::vector<Hlo>& operands,
                            const std::vector<Hlo>& results, std::string_view attributes,
                            const std::vector<Region>& regions = {});

@@ -75,13 +75,16 @@ std::vector<Hlo> nonzero_static(const Lowering& node) {
   return {writer.select(is_filled, fill, unraveled(writer, numbers, x.sizes))};
 }
 
+// Eager's places of a tensor without dimensions have strides of their own.
+bool has_places(const Lowering& node) { return node.result().numel() > 0; }
+
 constexpr LoweringRow kIndexingRows[] = {
     {"aten.embedding", embedding},
     {"aten.index_select", index_select},
     {"aten.gather", gather_along},
     {"aten.take", take_flat},
     {"aten.index.Tensor", index_by_tensors, has_integer_indices<1>},
-    {"aten.nonzero_static", nonzero_static},
+    {"aten.nonzero_static", nonzero_static, has_places},
     {"aten._unsafe_masked_index", masked_index, reads_under_mask},
     {"aten._unsafe_index.Tensor", index_by_tensors, has_integer_indices<1>},
 };

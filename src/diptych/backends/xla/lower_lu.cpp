@@ -26,25 +26,38 @@ Hlo only_element(HloWriter& writer, const Hlo& x, const Hlo& is_there) {
   return writer.broadcast_to(writer.reshape(sum, sizes), x.sizes);
 }
 
+// Swaps elements `step` and `other` of every row; `other` has a last dimension of one.
+Hlo swapped_in_rows(HloWriter& writer, const Hlo& order, const Hlo& step, const Hlo& other) {
+  const Hlo position = writer.iota(at::kLong, order.sizes, order.dim() - 1);
+  const Hlo is_first = writer.compare("EQ", position, writer.broadcast(step, order.sizes, {}));
+  const Hlo is_second = writer.compare("EQ", position, writer.broadcast_to(other, order.sizes));
+  const Hlo first = only_element(writer, order, is_first), second = only_element(writer, order, is_second);
+  return writer.select(is_second, first, writer.select(is_first, second, order));
+}
+// The same of a single row, of which two elements are touched.
+Hlo swapped_in_one(HloWriter& writer, const Hlo& order, const Hlo& step, const Hlo& other) {
+  std::vector<Hlo> here(order.dim(), writer.constant(0, at::kLong)), there = here;
+  here.back() = step, there.back() = writer.reshape(other, {});
+  const Hlo first = writer.dynamic_slice(order, here, other.sizes);
+  const Hlo second = writer.dynamic_slice(order, there, other.sizes);
+  return writer.dynamic_update_slice(writer.dynamic_update_slice(order, second, here), first, there);
+}
+
 // Where the swaps take each row: P has its ones at (order[j], j). Swaps in the reverse order undo them.
 Hlo order_of_rows(HloWriter& writer, const Pivots& pivots, bool is_reversed) {
   const int64_t rank = pivots.swapped.dim(), swaps = pivots.swapped.sizes.back();
-  auto sizes = pivots.swapped.sizes;
-  sizes.back() = pivots.rows;
+  auto sizes = pivots.swapped.sizes, column = sizes;
+  sizes.back() = pivots.rows, column.back() = 1;
   const auto swap_two = [=](HloWriter& inner, const Hlo& index, const std::vector<Hlo>& state,
                             const std::vector<Hlo>& constant) {
     const Hlo last = inner.constant(swaps - 1, at::kLong);
     const Hlo step = is_reversed ? inner.binary("subtract", last, index) : index;
     std::vector<Hlo> starts(rank, inner.constant(0, at::kLong));
     starts.back() = step;
-    auto column = sizes;
-    column.back() = 1;
-    const Hlo other = inner.broadcast_to(inner.dynamic_slice(constant[0], starts, column), sizes);
-    const Hlo position = inner.iota(at::kLong, sizes, rank - 1);
-    const Hlo is_first = inner.compare("EQ", position, inner.broadcast(step, sizes, {}));
-    const Hlo is_second = inner.compare("EQ", position, other), order = state[0];
-    const Hlo first = only_element(inner, order, is_first), second = only_element(inner, order, is_second);
-    return std::vector<Hlo>{inner.select(is_second, first, inner.select(is_first, second, order))};
+    const Hlo other = inner.dynamic_slice(constant[0], starts, column);
+    const bool is_single = elements_of(column) == 1;
+    return std::vector<Hlo>{is_single ? swapped_in_one(inner, state[0], step, other)
+                                      : swapped_in_rows(inner, state[0], step, other)};
   };
   const Hlo begin = writer.constant(0, at::kLong), end = writer.constant(swaps, at::kLong);
   return counted_loop(writer, begin, end, {writer.iota(at::kLong, sizes, rank - 1)}, {pivots.swapped}, swap_two)[0];
