@@ -128,16 +128,19 @@ TEST(XlaIndexing, ScatterReductions) {
       expect_call("aten.scatter_reduce.two", {at::randn({3, 4}, at::kDouble).t(), 1, random_positions({4, 5}, 3),
                                               at::randn({4, 5}, at::kDouble), reduce, includes_self});
     }
-    for (const char* reduce : {"sum", "prod"}) {
-      expect_call("aten.scatter_reduce.two",
-                  {numbers({4}, at::kLong), 0, positions({1, 1, 0}), numbers({3}, at::kLong), reduce, includes_self});
+    for (const char* reduce : {"sum", "prod", "mean", "amax", "amin"}) {
+      for (const auto dtype : {at::kLong, at::kChar, at::kByte}) {
+        const at::Tensor source = numbers({5}, dtype);
+        expect_call("aten.scatter_reduce.two",
+                    {numbers({4}, dtype), 0, positions({1, 1, 0, 1, 0}), source, reduce, includes_self});
+      }
     }
   }
   expect_call("aten.scatter_reduce.two",
               {at::randn({4}, at::kBFloat16), 0, positions({1, 1}), at::randn({2}, at::kBFloat16), "amax"});
   expect_call("aten.scatter_reduce.two", {at::randn({4}), 0, at::zeros({0}, at::kLong), at::randn({0}), "mean"});
   expect_not_lowered("aten.scatter_reduce.two",
-                     {numbers({4}, at::kLong), 0, positions({1}), numbers({1}, at::kLong), "mean"});
+                     {numbers({4}, at::kBool), 0, positions({1}), numbers({1}, at::kBool), "amax"});
 }
 
 TEST(XlaIndexing, Rows) {
@@ -187,6 +190,43 @@ TEST(XlaIndexing, GradientsOfEmbeddings) {
               {at::randn({3, 2, 4}).transpose(0, 1), index.to(at::kInt), 7, -1, false});
   expect_call("aten.embedding_dense_backward", {at::randn({4}), positions({1})[0], 3, -1, false});
   expect_call("aten.embedding_dense_backward", {at::randn({0, 4}), at::zeros({0}, at::kLong), 3, -1, false});
+}
+
+TEST(XlaIndexing, PlacesOfNonzeros) {
+  for (const auto dtype : {at::kFloat, at::kLong, at::kBool}) {
+    const at::Tensor x = at::tensor({0, 1, 0, 1, 1, 0, 0, 1, 0, 0, 0, 1}, at::kLong).reshape({3, 2, 2}).to(dtype);
+    for (const int64_t size : {3, 5, 9}) {
+      expect_call("aten.nonzero_static", {x, size});
+      expect_call("aten.nonzero_static", {x.permute({2, 0, 1}), size, 7});
+    }
+  }
+  expect_call("aten.nonzero_static", {at::tensor({0.F, NAN, -0.F, 2.F}), 3});
+  expect_call("aten.nonzero_static", {at::zeros({0, 3}), 2});
+}
+
+TEST(XlaIndexing, BagsOfRows) {
+  for (const auto dtype : {at::kFloat, at::kDouble}) {
+    const at::Tensor table = at::randn({6, 3}, dtype), rows = positions({0, 2, 2, 5, 1});
+    const at::Tensor begins = positions({0, 2, 2}), weights = at::rand({5}, dtype), g = at::randn({3, 3}, dtype);
+    for (const int64_t padding : {-1, 2}) {
+      for (const int64_t mode : {0, 1}) {
+        const auto expect_bags = [&](const std::optional<at::Tensor>& each) {
+          const auto [y, bags, sizes, most] =
+              at::_embedding_bag(table, rows, begins, false, mode, false, each, false, padding);
+          expect_call("aten._embedding_bag", {table, rows, begins, false, mode, false, each, false, padding});
+          expect_call("aten._embedding_bag_backward",
+                      {g, rows, begins, bags, sizes, most, 6, false, mode, false, each, padding});
+          if (mode != 0) return;
+          expect_call("aten._embedding_bag_per_sample_weights_backward", {g, table, rows, begins, bags, mode, padding});
+        };
+        expect_bags({});
+        if (mode == 0) expect_bags(weights);
+      }
+    }
+    const at::Tensor ends = positions({0, 2, 2, 5});
+    expect_call("aten._embedding_bag", {table, rows, ends, false, 1, false, c10::IValue(), true});
+    expect_not_lowered("aten._embedding_bag", {table, rows, begins, false, 2});
+  }
 }
 
 }  // namespace

@@ -1,11 +1,13 @@
 // Pooling with its indices and gradients, against eager.
 #include <limits>
 
+#include "backends/xla/operator_calls.h"
 #include "backends/xla/xla_check.h"
 
 namespace diptych {
 namespace {
 
+using testing::expect_call;
 using testing::expect_lowered;
 using testing::XlaCheck;
 
@@ -61,6 +63,26 @@ TEST(XlaPooling, Maxima) {
   expect_maximum(kPoolCases[1], at::randn({2, 3, 9, 8}).transpose(2, 3));
 }
 
+TEST(XlaPooling, ElementsAtTheirPlaces) {
+  for (const auto dtype : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16}) {
+    const at::Tensor x = at::randn({2, 3, 8, 9}).to(dtype), volume = at::randn({2, 4, 6, 5}).to(dtype);
+    const auto [y, places] = at::max_pool2d_with_indices(x, {3, 2}, {2, 1}, {1, 1});
+    expect_lowered("aten.max_unpool2d", {y, places}, {list_of({8, 9})});
+    expect_lowered("aten.max_unpool2d", {y[1], places[1]}, {list_of({9, 9})});
+    const auto [z, inside] = at::max_pool3d_with_indices(volume, 2);
+    expect_lowered("aten.max_unpool3d", {z, inside}, {list_of({4, 6, 5}), list_of({2, 2, 2}), list_of({0, 0, 0})});
+  }
+  const at::Tensor image = at::randn({2, 3, 9, 8}), volume = at::randn({2, 2, 6, 7, 5});
+  const auto [y, places] = at::fractional_max_pool2d(image, {3, 2}, {4, 5}, at::rand({2, 3, 2}));
+  expect_call("aten.fractional_max_pool2d_backward",
+              {at::randn(y.sizes()), image, list_of({3, 2}), list_of({4, 5}), places});
+  const auto [z, inside] = at::fractional_max_pool3d(volume, {3, 2, 2}, {2, 4, 3}, at::rand({2, 2, 3}));
+  expect_call("aten.fractional_max_pool3d_backward",
+              {at::randn(z.sizes()), volume, list_of({3, 2, 2}), list_of({2, 4, 3}), inside});
+  const at::Tensor repeated = at::zeros({1, 4, 3}, at::kLong);
+  expect_lowered("aten.max_unpool2d", {at::randn({1, 4, 3}), repeated}, {list_of({2, 2})});
+}
+
 // The first of equal elements, the last NaN, and the first element of a window of -infinities.
 TEST(XlaPooling, TiesAndNan) {
   at::manual_seed(0);
@@ -112,6 +134,7 @@ TEST(XlaPooling, Adaptive) {
        {Case{{2, 3, 6, 8}, {3, 2}}, {{2, 3, 7, 5}, {3, 2}}, {{3, 7, 5}, {1, 5}}, {{2, 3, 3, 4}, {6, 7}}}) {
     const at::Tensor x = at::randn(example.x);
     expect_lowered("aten._adaptive_avg_pool2d", {x}, {list_of(example.output)});
+    expect_lowered("aten.adaptive_max_pool2d", {x}, {list_of(example.output)});
     auto sizes = example.x;
     std::copy(example.output.begin(), example.output.end(), sizes.end() - 2);
     expect_lowered("aten._adaptive_avg_pool2d_backward", {at::randn(sizes), x});
@@ -119,6 +142,11 @@ TEST(XlaPooling, Adaptive) {
   at::Tensor x = at::randn({1, 1, 7, 5});
   x[0][0][3][2] = NAN, x[0][0][6][0] = std::numeric_limits<float>::infinity();
   expect_lowered("aten._adaptive_avg_pool2d", {x}, {list_of({3, 2})});
+  expect_lowered("aten.adaptive_max_pool2d", {x}, {list_of({3, 2})});
+  x.fill_(NAN);
+  expect_lowered("aten.adaptive_max_pool2d", {x}, {list_of({3, 2})});
+  expect_lowered("aten.adaptive_max_pool2d", {at::randn({2, 7, 5}).to(at::kHalf)}, {list_of({3, 5})});
+  expect_lowered("aten.adaptive_max_pool3d", {at::randn({2, 5, 6, 4})}, {list_of({3, 4, 3})});
   expect_lowered("aten._adaptive_avg_pool2d", {at::randn({2, 3, 7, 5}).to(at::kBFloat16)}, {list_of({3, 5})});
   expect_lowered("aten._adaptive_avg_pool3d", {at::randn({2, 3, 4, 7, 5})}, {list_of({2, 3, 5})});
   expect_lowered("aten._adaptive_avg_pool3d_backward", {at::randn({2, 3, 2, 3, 5}), at::randn({2, 3, 4, 7, 5})});

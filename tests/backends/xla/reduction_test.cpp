@@ -236,16 +236,76 @@ TEST(XlaReduction, Sorting) {
     expect_lowered("aten.median", {special(dtype).slice(0, 2)});
     expect_lowered("aten.median", {numbers({4, 6}, dtype)});
   }
-  // The order of equal elements is that of eager's algorithm.
-  for (const auto* const op : {"aten.sort", "aten.argsort"}) {
-    testing::expect_not_lowered(op, {at::randn({3, 4})});
-  }
-  testing::expect_not_lowered("aten.topk", {at::randn({3, 4}), 2});
-  testing::expect_not_lowered("aten.sort.stable", {at::randn({3, 4}), false, -1, false});
+  testing::expect_not_lowered("aten.topk", {at::randn({3, 4}), 2, -1, true, false});
   expect_lowered("aten.median", {numbers({7}, at::kLong)});
   expect_lowered("aten.median", {at::tensor(2.0)});
   expect_lowered("aten.sort.stable", {at::tensor(2.0)}, {true, -1, false});
   expect_lowered("aten.sort.stable", {at::zeros({0, 3})}, {true, 0, false});
+}
+
+// In rows of up to sixteen eager's sort is stable, which the position of a mode depends on.
+TEST(XlaReduction, Modes) {
+  for (const auto dtype : kReal) {
+    expect_lowered("aten.mode", {numbers({5, 9}, dtype)}, {1, false});
+    expect_lowered("aten.mode", {numbers({7, 3}, dtype)}, {0, true});
+  }
+  // Among NaN eager's order is none.
+  for (const auto dtype : kFloats) {
+    expect_lowered("aten.mode", {special(dtype).slice(0, 2, 5)}, {1, false});
+    expect_lowered("aten.mode", {at::randn({3, 7}).to(dtype)}, {0, true});
+  }
+  expect_lowered("aten.mode", {at::tensor(2.0)}, {0, false});
+  testing::expect_not_lowered("aten.mode", {at::randn({3, 17})});
+}
+
+// Eager leaves the order of equal elements open: these differ from each other.
+TEST(XlaReduction, UnstableSorts) {
+  for (const auto dtype : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kLong, at::kInt, at::kChar}) {
+    const at::Tensor x = at::randperm(60).sub(30).to(dtype).reshape({3, 20});
+    for (const bool is_descending : {false, true}) {
+      expect_lowered("aten.sort", {x}, {-1, is_descending});
+      expect_lowered("aten.sort.stable", {x.t()}, {false, -1, is_descending});
+      expect_lowered("aten.argsort", {x}, {0, is_descending});
+      if (!at::isFloatingType(dtype)) continue;
+      expect_lowered("aten.topk", {x}, {7, 1, is_descending, true});
+      expect_lowered("aten.topk", {x}, {3, 0, is_descending, true});
+    }
+    if (!at::isFloatingType(dtype)) continue;
+    expect_lowered("aten.kthvalue", {x}, {7, -1});
+    expect_lowered("aten.kthvalue", {x}, {1, 0, true});
+  }
+  testing::expect_not_lowered("aten.kthvalue", {numbers({3, 9}, at::kLong), 2});
+  testing::expect_not_lowered("aten.topk", {numbers({3, 9}, at::kLong), 2});
+  at::Tensor x = at::randn({4, 30});
+  x[1][4] = kNan, x[0][9] = -kNan, x[2][7] = kInf, x[3][0] = -kInf;
+  for (const bool is_descending : {false, true}) {
+    expect_lowered("aten.sort", {x}, {1, is_descending});
+    expect_lowered("aten.topk", {x}, {5, 1, is_descending, true});
+  }
+  expect_lowered("aten.kthvalue", {x}, {30, 1});
+  expect_lowered("aten.kthvalue", {at::tensor(2.0)}, {1, 0});
+  expect_lowered("aten.topk", {at::tensor(2.0)}, {1, 0});
+  expect_lowered("aten.sort", {at::zeros({0, 3})}, {1, false});
+}
+
+TEST(XlaReduction, Medians) {
+  for (const auto dtype : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kLong, at::kByte}) {
+    const at::Tensor x = at::randperm(24).to(dtype).reshape({4, 6});
+    for (const char* const op : {"aten.median", "aten.nanmedian"}) {
+      expect_lowered(op, {x});
+      if (!at::isFloatingType(dtype)) continue;
+      expect_lowered(std::string(op) + ".dim", {x}, {1, false});
+      expect_lowered(std::string(op) + ".dim", {x.slice(0, 0, 3)}, {0, true});
+    }
+  }
+  at::Tensor x = at::randn({4, 7});
+  x[1][4] = kNan, x[1][2] = kNan, x[2].slice(0, 0, 6).fill_(kNan), x[3][0] = kInf;
+  for (const char* const op : {"aten.median", "aten.nanmedian"}) {
+    expect_lowered(op, {x});
+    expect_lowered(op, {at::full({3}, kNan)});
+    expect_lowered(std::string(op) + ".dim", {x}, {1, false});
+    expect_lowered(std::string(op) + ".dim", {at::tensor(kNan)}, {0, false});
+  }
 }
 
 TEST(XlaReduction, Search) {
@@ -334,6 +394,49 @@ TEST(XlaReduction, Losses) {
     expect_mixed("aten.nll_loss_backward", {one, x.slice(0, 0, 2), ignored, at::Tensor(), reduction, 1, zero});
     expect_mixed("aten.nll_loss_backward", {one, x.slice(0, 0, 2), ignored, at::zeros({3}), reduction, -100, zero});
     expect_mixed("aten.nll_loss_backward", {one, x[0], ignored[0], w, reduction, -100, w[1]});
+  }
+}
+
+TEST(XlaReduction, MarginLosses) {
+  for (const auto dtype : {at::kFloat, at::kDouble}) {
+    const at::Tensor x = at::randn({4, 5}).to(dtype), w = at::rand({5}).to(dtype), g = at::randn({4}).to(dtype);
+    const at::Tensor signs = at::randint(0, 2, {4, 5}).mul(2).sub(1).to(dtype), total = at::tensor(0.7).to(dtype);
+    const at::Tensor own = at::tensor({0, 4, 2, 2}, at::kLong);
+    const at::Tensor several =
+        at::tensor({0, 2, -1, 4, 1, -1, 0, 0, 0, 0, 3, 3, 1, -1, 2, 4, 3, 2, 1, 0}, at::kLong).reshape({4, 5});
+    for (const int64_t reduction : {0, 1, 2}) {
+      const at::Tensor gradient = reduction == 0 ? g : total;
+      expect_lowered("aten.soft_margin_loss", {x * 9, signs}, {reduction});
+      expect_lowered("aten.soft_margin_loss_backward", {reduction == 0 ? x + 1 : total, x, signs}, {reduction});
+      for (const int64_t p : {1, 2}) {
+        expect_mixed("aten.multi_margin_loss", {x, own, p, 0.6, w, reduction});
+        expect_mixed("aten.multi_margin_loss", {x[1], own[1], p, 1, at::Tensor(), reduction});
+        expect_mixed("aten.multi_margin_loss_backward", {gradient, x, own, p, 0.6, w, reduction});
+        expect_mixed("aten.multi_margin_loss_backward", {total, x[1], own[1], p, 1, at::Tensor(), reduction});
+      }
+      const auto [loss, is_target] = at::multilabel_margin_loss_forward(x, several, reduction);
+      expect_mixed("aten.multilabel_margin_loss_forward", {x, several, reduction});
+      expect_mixed("aten.multilabel_margin_loss_forward", {x[0], several[0], reduction});
+      expect_mixed("aten.multilabel_margin_loss_backward", {gradient, x, several, reduction, is_target});
+      expect_mixed("aten.multilabel_margin_loss_backward", {total, x[2], several[2], reduction, is_target[2]});
+    }
+  }
+}
+
+TEST(XlaReduction, Distances) {
+  for (const auto dtype : {at::kFloat, at::kDouble}) {
+    at::Tensor x = at::randn({3, 5, 4}).to(dtype), y = at::randn({3, 6, 4}).to(dtype);
+    y[0][1] = x[0][2], y[1][3][2] = x[1][0][2], x[2][4] = x[2][0];
+    for (const double p : {0.0, 0.5, 1.0, 1.5, 2.0, 3.0, kInf}) {
+      const at::Tensor d = at::cdist(x, y, p, 2), g = at::randn({3, 5, 6}).to(dtype);
+      expect_lowered("aten._cdist_forward", {x, y}, {p, 2});
+      expect_lowered("aten._cdist_forward", {x[0].unsqueeze(0), y}, {p, none()});
+      expect_mixed("aten._cdist_backward", {g, x, y, p, d});
+      const at::Tensor rows = x[2].contiguous(), pairs = at::pdist(rows, p);
+      expect_lowered("aten._pdist_forward", {rows}, {p});
+      expect_mixed("aten._pdist_backward", {at::randn({10}).to(dtype), rows, p, pairs});
+    }
+    expect_lowered("aten._cdist_forward", {at::zeros({2, 0}).to(dtype), at::zeros({3, 0}).to(dtype)}, {2.0, 2});
   }
 }
 

@@ -1,4 +1,6 @@
 // Resizing and its gradients, against eager.
+#include <limits>
+
 #include "backends/xla/xla_check.h"
 
 namespace diptych {
@@ -50,6 +52,35 @@ TEST(XlaUpsampling, Nearest) {
   expect_resize(kResizeCases[2], "aten.upsample_nearest2d", at::kBFloat16, {});
   expect_resize(kResizeCases[2], "aten.upsample_nearest2d", at::kDouble, {});
   expect_lowered("aten.upsample_nearest2d", {at::randint(0, 9, {1, 2, 3, 3}).to(at::kByte)}, {list_of({6, 9})});
+}
+
+TEST(XlaUpsampling, NearestMiddles) {
+  for (const auto& example : kResizeCases) {
+    const std::string op = "aten._upsample_nearest_exact" + std::to_string(example.output.size()) + "d";
+    expect_resize(example, op, at::kFloat, {});
+  }
+  expect_resize(kResizeCases[3], "aten._upsample_nearest_exact2d", at::kDouble, {});
+  expect_resize(kResizeCases[2], "aten._upsample_nearest_exact2d", at::kBFloat16, {});
+}
+
+TEST(XlaUpsampling, CubicAndFilters) {
+  for (const auto& example : kResizeCases) {
+    if (example.output.size() != 2) continue;
+    for (const bool aligns_corners : {false, true}) {
+      for (const char* const op :
+           {"aten.upsample_bicubic2d", "aten._upsample_bilinear2d_aa", "aten._upsample_bicubic2d_aa"}) {
+        expect_resize(example, op, at::kFloat, {c10::IValue(aligns_corners)});
+      }
+    }
+  }
+  for (const auto dtype : {at::kDouble, at::kBFloat16, at::kHalf}) {
+    expect_resize(kResizeCases[3], "aten.upsample_bicubic2d", dtype, {c10::IValue(false)}, dtype == at::kDouble);
+  }
+  expect_resize(kResizeCases[3], "aten._upsample_bilinear2d_aa", at::kDouble, {c10::IValue(false)});
+  at::Tensor x = at::randn({1, 1, 16, 16});
+  x[0][0][15][15] = std::numeric_limits<float>::infinity(), x[0][0][0][0] = NAN;
+  expect_lowered("aten._upsample_bilinear2d_aa", {x},
+                 {list_of({5, 3}), c10::IValue(false), c10::IValue(), c10::IValue()});
 }
 
 TEST(XlaUpsampling, Linear) {

@@ -97,6 +97,12 @@ inline HloTerm operator/(double x, const HloTerm& y) { return y.like(x) / y; }
 inline HloTerm maximum(const HloTerm& x, const HloTerm& y) { return x.binary("maximum", y); }
 inline HloTerm minimum(const HloTerm& x, const HloTerm& y) { return x.binary("minimum", y); }
 
+/// The whole numbers that have as many bits as a float.
+inline at::ScalarType bits_of(at::ScalarType dtype) {
+  if (dtype == at::kDouble) return at::kLong;
+  return dtype == at::kFloat ? at::kInt : at::kShort;
+}
+
 /// Operand `index` spread over the result, in the dtype that the operator computes in.
 inline HloTerm computed_operand(const Lowering& node, size_t index) {
   return {node.writer(), node.spread(index, Lowering::wide(node.dtype()))};
@@ -124,10 +130,7 @@ std::vector<Hlo> formula_of_two_with_numbers(const Lowering& node) {
 }
 
 inline bool has_real_float_result(const Lowering& node) { return at::isFloatingType(node.dtype()); }
+inline bool has_whole_result(const Lowering& node) { return at::isIntegralType(node.dtype(), false); }
 inline bool has_real_result(const Lowering& node) { return !at::isComplexType(node.dtype()); }
-/// The dtype of a tensor operand, without its value.
-inline at::ScalarType operand_dtype(const Lowering& node, size_t index) {
-  return node.graph().meta(std::get<Value>(node.node().operands[index])).dtype;
-}
 
 }  // namespace diptych::detail

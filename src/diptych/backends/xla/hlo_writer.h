@@ -47,6 +47,9 @@ struct ConvolutionWindow {
   int64_t feature_groups = 1, batch_groups = 1;
 };
 
+/// A Fourier transform: forward, or inverse with the quotient by its lengths; of real numbers, the half that tells all.
+enum class FourierKind { kForward, kInverse, kFromReal, kInverseToReal };
+
 /// The body of one function, as it is written. Requires: operands are values of this function.
 class HloWriter {
  public:
@@ -102,8 +105,13 @@ class HloWriter {
   Hlo dot_general(const Hlo& x, const Hlo& y, const DotDimensions& dims, at::ScalarType dtype);
   /// `x`, `kernel` and the result are in the order (batch, feature, spatial...) and (out, in, spatial...).
   Hlo convolution(const Hlo& x, const Hlo& kernel, const ConvolutionWindow& window);
+  /// Transforms the last dimensions, one to three: `lengths` are theirs on the real side.
+  Hlo fft(FourierKind kind, const Hlo& x, at::IntArrayRef lengths);
   /// Sorts along `dim` by the first tensor; `body` compares two elements of each, in pairs.
   std::vector<Hlo> sort(const std::vector<Hlo>& xs, int64_t dim, const Body& body);
+  /// The `count` largest elements along the last dimension, the largest first, and their positions, i32. Floats are
+  /// taken in the order of their bits: -NaN first, NaN last.
+  std::vector<Hlo> top_k(const Hlo& x, int64_t count);
 
   /// result[i, ...] = x[indices[i], ...]: rows along dimension `dim` by a tensor of indices of any rank, whose
   /// dimensions take the place of `dim`. Indices are clamped.
@@ -150,7 +158,7 @@ class HloWriter {
   Hlo nothing_to_read(const Hlo& result);
   void line(std::string_view text);
   void statement(const Hlo& result, std::string_view text);
-  /// Writes any operation in MLIR's generic form; `results` tells types.
+  /// Writes any operation in MLIR's generic form; `results` tells types. A name without a dialect is StableHLO's.
   std::vector<Hlo> generic(std::string_view operation, const std::vector<Hlo>& operands,
                            const std::vector<Hlo>& results, std::string_view attributes,
                            const std::vector<Region>& regions = {});

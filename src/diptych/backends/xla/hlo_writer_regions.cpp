@@ -19,7 +19,8 @@ std::vector<Hlo> HloWriter::generic(std::string_view operation, const std::vecto
   const std::string defined = results.empty() ? ""
                               : is_one        ? fmt::format("%{} = ", id)
                                               : fmt::format("%{}:{} = ", id, results.size());
-  text_ += fmt::format("    {}\"stablehlo.{}\"({})", defined, operation, hlo_names(operands));
+  const std::string_view dialect = operation.find('.') == std::string_view::npos ? "stablehlo." : "";
+  text_ += fmt::format("    {}\"{}{}\"({})", defined, dialect, operation, hlo_names(operands));
   if (!attributes.empty()) text_ += fmt::format(" <{{{}}}>", attributes);
   for (size_t i = 0; i < regions.size(); ++i) write_region(regions[i], i == 0 ? " ({" : ", {");
   if (!regions.empty()) text_ += ")";
@@ -119,6 +120,12 @@ std::vector<Hlo> HloWriter::sort(const std::vector<Hlo>& xs, int64_t dim, const 
   std::vector<Hlo> scalars;
   for (const Hlo& x : xs) scalars.insert(scalars.end(), 2, Hlo{"", x.dtype, {}});
   return generic("sort", xs, xs, fmt::format("dimension = {} : i64, is_stable = true", dim), {{scalars, body}});
+}
+
+std::vector<Hlo> HloWriter::top_k(const Hlo& x, int64_t count) {
+  Hlo values{"", x.dtype, x.sizes};
+  values.sizes.back() = count;
+  return generic("chlo.top_k", {x}, {values, {"", at::kInt, values.sizes}}, fmt::format("k = {} : i64", count));
 }
 
 std::vector<Hlo> HloWriter::while_loop(const std::vector<Hlo>& state, const Body& condition, const Body& body) {

@@ -102,6 +102,17 @@ AdvancedIndex advanced_index(HloWriter& writer, const Hlo& x, const std::vector<
   return plan;
 }
 
+// Sums of neighbours that are twice as far apart every time.
+Hlo running_count(HloWriter& writer, const Hlo& flags) {
+  Hlo count = writer.convert(flags, at::kLong);
+  const int64_t size = flags.sizes[0];
+  for (int64_t distance = 1; distance < size; distance *= 2) {
+    const Hlo before = writer.slice(count, {0}, {size - distance}, {1});
+    count = writer.binary("add", count, writer.pad(before, writer.constant(0, at::kLong), {distance}, {0}, {0}));
+  }
+  return count;
+}
+
 std::vector<int64_t> inverse_order(const std::vector<int64_t>& order) {
   std::vector<int64_t> positions(order.size());
   for (size_t i = 0; i < order.size(); ++i) positions[order[i]] = static_cast<int64_t>(i);

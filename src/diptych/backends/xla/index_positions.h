@@ -23,6 +23,9 @@ Hlo wrap_indices(HloWriter& writer, const Hlo& index, int64_t size);
 /// dimension. Requires: at least one dimension.
 Hlo coordinates_along(HloWriter& writer, const Hlo& index, int64_t dim);
 
+/// How many elements up to each are set, itself included. Requires: flags of one dimension.
+Hlo running_count(HloWriter& writer, const Hlo& flags);
+
 /// Reads and writes the elements of a view of `x`, which is taken as contiguous; `operation` is that of a scatter.
 Hlo read_strided(HloWriter& writer, const Hlo& x, const StridedView& view);
 Hlo write_strided(HloWriter& writer, std::string_view operation, const Hlo& x, const StridedView& view,

@@ -74,13 +74,6 @@ bool is_float_pool(const Lowering& node) {
   return at::isFloatingType(node.dtype()) && !(node.is_given(kDivisor) && node.integer(kDivisor) == 0);
 }
 
-// The windows of adaptive pooling: from floor(i * inputs / outputs) to ceil((i + 1) * inputs / outputs).
-std::vector<Stretch> adaptive_stretches(int64_t inputs, int64_t outputs) {
-  std::vector<Stretch> stretches;
-  for (int64_t i = 0; i < outputs; ++i)
-    stretches.push_back({i * inputs / outputs, ((i + 1) * inputs + outputs - 1) / outputs});
-  return stretches;
-}
 std::vector<double> inverse_lengths(const std::vector<Stretch>& stretches) {
   std::vector<double> factors;
   for (const Stretch& stretch : stretches) factors.push_back(1.0 / static_cast<double>(stretch.end - stretch.begin));

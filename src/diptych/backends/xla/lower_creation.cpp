@@ -28,21 +28,39 @@ std::vector<Hlo> arange_from(const Lowering& node) { return range_of(node, node.
 std::vector<Hlo> arange_step(const Lowering& node) { return range_of(node, node.scalar(0), node.scalar(2, 1)); }
 bool is_real_range(const Lowering& node) { return !at::isComplexType(node.dtype()) && node.dtype() != at::kBool; }
 
+// The step that eager takes between numbers, in the precision that it takes it in.
+Hlo step_between(const Lowering& node, const Hlo& start, const Hlo& end) {
+  HloWriter& writer = node.writer();
+  const auto count = static_cast<double>(start.sizes[0] - 1);
+  if (!node.has_tensor(0) && !node.has_tensor(1)) {
+    const double from = node.number(0), to = node.number(1);
+    const bool is_double = node.dtype() == at::kDouble;
+    return node.filled(is_double ? (to - from) / count
+                                 : (static_cast<float>(to) - static_cast<float>(from)) / static_cast<float>(count),
+                       start);
+  }
+  // The compiler would turn division by a constant into a product.
+  const Hlo divisor = writer.optimization_barrier({node.filled(count, start)})[0];
+  return writer.binary("divide", writer.binary("subtract", end, start), divisor);
+}
+
 // From the start in the first half, from the end in the second, as ATen does.
-std::vector<Hlo> linspace(const Lowering& node) {
+Hlo even_steps(const Lowering& node) {
   HloWriter& writer = node.writer();
   const int64_t steps = node.sizes()[0];
-  if (steps == 1) return fill(node, node.scalar(0));
-  const bool is_double = node.dtype() == at::kDouble;
-  const double start = node.number(0), end = node.number(1);
-  const double step = is_double ? (end - start) / static_cast<double>(steps - 1)
-                                : (static_cast<float>(end) - static_cast<float>(start)) / static_cast<float>(steps - 1);
-  const Hlo position = writer.iota(node.dtype(), {steps}, 0);
-  const auto filled = [&](double number) { return node.filled(number, position); };
-  const Hlo forward = writer.binary("add", filled(start), writer.binary("multiply", filled(step), position));
-  const Hlo left = writer.binary("subtract", filled(static_cast<double>(steps - 1)), position);
-  const Hlo backward = writer.binary("subtract", filled(end), writer.binary("multiply", filled(step), left));
-  return {writer.select(writer.compare("LT", position, filled(static_cast<double>(steps / 2))), forward, backward)};
+  const Hlo start = node.spread(0, node.dtype()), end = node.spread(1, node.dtype());
+  if (steps == 1) return start;
+  const Hlo position = writer.iota(node.dtype(), {steps}, 0), step = step_between(node, start, end);
+  const auto filled = [&](int64_t number) { return node.filled(static_cast<double>(number), position); };
+  const Hlo forward = writer.binary("add", start, writer.binary("multiply", step, position));
+  const Hlo left = writer.binary("subtract", filled(steps - 1), position);
+  const Hlo backward = writer.binary("subtract", end, writer.binary("multiply", step, left));
+  return writer.select(writer.compare("LT", position, filled(steps / 2)), forward, backward);
+}
+std::vector<Hlo> linspace(const Lowering& node) { return {even_steps(node)}; }
+std::vector<Hlo> logspace(const Lowering& node) {
+  const Hlo exponent = even_steps(node);
+  return {node.writer().binary("power", node.filled(node.number(3, 10), exponent), exponent)};
 }
 // Half types and integers are rounded at steps of their own.
 bool is_plain_linspace(const Lowering& node) { return node.dtype() == at::kFloat || node.dtype() == at::kDouble; }
@@ -92,6 +110,13 @@ constexpr LoweringRow kCreationRows[] = {
     {"aten.arange.start", arange_from, is_real_range},
     {"aten.arange.start_step", arange_step, is_real_range},
     {"aten.linspace", linspace, is_plain_linspace},
+    {"aten.linspace.Tensor_Tensor", linspace, is_plain_linspace},
+    {"aten.linspace.Tensor_Scalar", linspace, is_plain_linspace},
+    {"aten.linspace.Scalar_Tensor", linspace, is_plain_linspace},
+    {"aten.logspace", logspace, is_plain_linspace},
+    {"aten.logspace.Tensor_Tensor", logspace, is_plain_linspace},
+    {"aten.logspace.Tensor_Scalar", logspace, is_plain_linspace},
+    {"aten.logspace.Scalar_Tensor", logspace, is_plain_linspace},
     {"aten.eye", eye},
     {"aten.eye.m", eye},
     {"aten.tril_indices", triangle_indices<true>, is_small_table},

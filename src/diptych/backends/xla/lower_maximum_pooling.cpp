@@ -1,9 +1,10 @@
-// The largest element of each window and its place.
+// The largest element of each window and its place, and elements put back at their places.
 #include <algorithm>
 #include <limits>
 #include <numeric>
 
 #include "diptych/backends/xla/lowering_windows.h"
+#include "diptych/backends/xla/reduction_parts.h"
 
 namespace diptych::detail {
 namespace {
@@ -11,13 +12,6 @@ namespace {
 constexpr PoolOperands kMaximumOperands{1, 2, 3, 4};
 // Windows are unrolled, element by element: larger ones go to the interpreter.
 constexpr int64_t kLargestWindow = 200;
-
-at::Scalar lowest_of(at::ScalarType dtype) {
-  if (at::isFloatingType(dtype)) return -std::numeric_limits<double>::infinity();
-  if (dtype == at::kByte) return 0;
-  const int64_t bits = static_cast<int64_t>(c10::elementSize(dtype)) * 8 - 1;
-  return bits == 63 ? std::numeric_limits<int64_t>::min() : -(int64_t{1} << bits);
-}
 
 // For each window the number in its plane of its first element, which may lie in the padding, or else of its first
 // element inside: a tensor of the windows' sizes.
@@ -125,47 +119,60 @@ bool is_max_pool(const Lowering& node) {
   return is_poolable(node, maximum_windows<kRank>(node));
 }
 
-// Windows of an adaptive pooling that are all alike; there are none where sizes do not divide.
+// The windows of an adaptive pooling as if they were all alike; they are where sizes divide.
 template <size_t kRank>
 PoolWindows adaptive_windows(const Lowering& node) {
   PoolWindows windows = pool_windows(node, kRank, {-1, -1, -1, -1}, operand_sizes(node, 0), node.sizes());
   for (size_t i = 0; i < kRank; ++i) {
-    windows.kernel[i] = windows.outputs[i] == 0 ? 0 : windows.inputs[i] / windows.outputs[i];
+    windows.kernel[i] = windows.outputs[i] == 0 ? 0 : (windows.inputs[i] + windows.outputs[i] - 1) / windows.outputs[i];
   }
   windows.stride = windows.kernel;
   return windows;
 }
+bool are_alike(const PoolWindows& windows) {
+  for (size_t i = 0; i < windows.rank(); ++i) {
+    if (windows.kernel[i] * windows.outputs[i] != windows.inputs[i]) return false;
+  }
+  return true;
+}
 template <size_t kRank>
 std::vector<Hlo> adaptive_max_pool(const Lowering& node) {
-  return pooled_maxima(node, adaptive_windows<kRank>(node));
+  const PoolWindows windows = adaptive_windows<kRank>(node);
+  return are_alike(windows) ? pooled_maxima(node, windows) : uneven_maxima(node, kRank);
 }
 template <size_t kRank>
-bool is_even_max_pool(const Lowering& node) {
+bool is_adaptive_max_pool(const Lowering& node) {
   const PoolWindows windows = adaptive_windows<kRank>(node);
-  for (size_t i = 0; i < kRank; ++i) {
-    if (windows.kernel[i] == 0 || windows.kernel[i] * windows.outputs[i] != windows.inputs[i]) return false;
-  }
-  return is_poolable(node, windows);
+  return windows.count() > 0 && windows.plane() > 0 && is_poolable(node, windows);
 }
 
-// Adds the gradients to the places that the maxima came from. Places come from the forward pass: eager refuses those
-// outside of the plane, which are not looked for here.
+// Operand 0 at the places in each plane that operand `kIndices` tells, combined by a scatter's operation. Places come
+// from the forward pass: eager refuses those outside of the plane, which are not looked for here.
 template <size_t kRank, size_t kIndices>
-std::vector<Hlo> max_pool_backward(const Lowering& node) {
+Hlo at_places(const Lowering& node, std::string_view operation, at::ScalarType dtype) {
   HloWriter& writer = node.writer();
-  const auto computed = Lowering::wide(node.dtype());
   const Hlo places = as_planes(writer, node.converted(kIndices, at::kLong), kRank);
   const int64_t planes = places.sizes[0];
   const int64_t total = std::accumulate(places.sizes.begin(), places.sizes.end(), int64_t{1}, std::multiplies<>());
   const auto sizes = node.sizes();
   const int64_t plane = std::accumulate(sizes.end() - kRank, sizes.end(), int64_t{1}, std::multiplies<>());
+  const Hlo zeros = writer.constant(0, dtype, {planes * plane});
+  if (total == 0) return writer.reshape(zeros, sizes);
   const Hlo number = writer.iota(at::kLong, places.sizes, 0);
   const Hlo begin = writer.binary("multiply", number, node.filled(plane, number));
   const Hlo coordinates = writer.reshape(writer.binary("add", begin, places), {total, 1});
-  const Hlo zeros = writer.constant(0, computed, {planes * plane});
-  const Hlo updates = writer.reshape(node.converted(0, computed), {total});
-  const Hlo sums = writer.scatter_slices("add", zeros, coordinates, updates);
-  return {writer.convert(writer.reshape(sums, sizes), node.dtype())};
+  const Hlo updates = writer.reshape(node.converted(0, dtype), {total});
+  return writer.reshape(writer.scatter_slices(operation, zeros, coordinates, updates), sizes);
+}
+template <size_t kRank, size_t kIndices>
+std::vector<Hlo> max_pool_backward(const Lowering& node) {
+  const Hlo sums = at_places<kRank, kIndices>(node, "add", Lowering::wide(node.dtype()));
+  return {node.writer().convert(sums, node.dtype())};
+}
+// Windows that overlap give a place the same number; of other numbers the last one stays, as in eager.
+template <size_t kRank>
+std::vector<Hlo> max_unpool(const Lowering& node) {
+  return {at_places<kRank, 1>(node, "", node.dtype())};
 }
 
 constexpr LoweringRow kMaximumPoolingRows[] = {
@@ -173,8 +180,12 @@ constexpr LoweringRow kMaximumPoolingRows[] = {
     {"aten.max_pool3d_with_indices", max_pool<3>, is_max_pool<3>},
     {"aten.max_pool2d_with_indices_backward", max_pool_backward<2, 7>},
     {"aten.max_pool3d_with_indices_backward", max_pool_backward<3, 7>},
-    {"aten.adaptive_max_pool2d", adaptive_max_pool<2>, is_even_max_pool<2>},
-    {"aten.adaptive_max_pool3d", adaptive_max_pool<3>, is_even_max_pool<3>},
+    {"aten.fractional_max_pool2d_backward", max_pool_backward<2, 4>},
+    {"aten.fractional_max_pool3d_backward", max_pool_backward<3, 4>},
+    {"aten.max_unpool2d", max_unpool<2>},
+    {"aten.max_unpool3d", max_unpool<3>},
+    {"aten.adaptive_max_pool2d", adaptive_max_pool<2>, is_adaptive_max_pool<2>},
+    {"aten.adaptive_max_pool3d", adaptive_max_pool<3>, is_adaptive_max_pool<3>},
     {"aten.adaptive_max_pool2d_backward", max_pool_backward<2, 2>},
     {"aten.adaptive_max_pool3d_backward", max_pool_backward<3, 2>},
 };

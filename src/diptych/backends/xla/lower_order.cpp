@@ -1,4 +1,4 @@
-// Operators that say where elements stand in an order: extrema with their positions, sorting, selection, search.
+// Operators that say where elements stand in an order: extrema with their positions, search, membership.
 #include "diptych/backends/xla/reduction_parts.h"
 
 namespace diptych::detail {
@@ -36,70 +36,6 @@ std::vector<Hlo> extremum_position(const Lowering& node) {
   return {writer.reshape(first_position(writer, x, extremum, dim), node.sizes())};
 }
 
-// NaN is larger than all numbers; zeros are equal.
-Hlo comes_first(HloWriter& writer, const Hlo& a, const Hlo& b, bool is_descending) {
-  const Hlo is_ordered = writer.compare(is_descending ? "GT" : "LT", a, b);
-  if (!at::isFloatingType(a.dtype)) return is_ordered;
-  const Hlo &nan = is_descending ? a : b, &number = is_descending ? b : a;
-  const Hlo is_number = writer.compare("EQ", number, number);
-  return writer.binary("or", is_ordered, writer.binary("and", where_nan(writer, nan), is_number));
-}
-
-struct Sorted {
-  Hlo values, positions;
-};
-Sorted sorted_along(HloWriter& writer, const Hlo& x, int64_t dim, bool is_descending) {
-  const Hlo keys = x.dtype == at::kBool ? writer.convert(x, at::kByte) : x;
-  const Hlo positions = writer.iota(at::kLong, x.sizes, dim);
-  const auto results = writer.sort({keys, positions}, dim, [=](HloWriter& inner, std::span<const Hlo> arguments) {
-    return std::vector<Hlo>{comes_first(inner, arguments[0], arguments[1], is_descending)};
-  });
-  return {writer.convert(results[0], x.dtype), results[1]};
-}
-
-// Only stable sorts are lowered: where equal elements come in an unstable one, and in topk, is up to eager's algorithm.
-template <size_t kDim, size_t kDescending>
-Sorted sort_operand(const Lowering& node) {
-  HloWriter& writer = node.writer();
-  const Hlo x = node.tensor(0);
-  if (x.dim() == 0) return {x, writer.constant(0, at::kLong)};
-  return sorted_along(writer, x, Lowering::wrap(node.integer(kDim, -1), x.dim()), node.flag(kDescending));
-}
-template <size_t kDim, size_t kDescending>
-std::vector<Hlo> sort_both(const Lowering& node) {
-  auto [values, positions] = sort_operand<kDim, kDescending>(node);
-  return {values, positions};
-}
-template <size_t kDim, size_t kDescending>
-std::vector<Hlo> sort_positions(const Lowering& node) {
-  return {sort_operand<kDim, kDescending>(node).positions};
-}
-bool has_order(const Lowering& node) {
-  return !at::isComplexType(node.graph().meta(std::get<Value>(node.node().operands[0])).dtype);
-}
-bool is_stable_sort(const Lowering& node) { return node.flag(1) && has_order(node); }
-
-// The lower of the two middle elements; NaN where there is one, and sorted last.
-std::vector<Hlo> median(const Lowering& node) {
-  HloWriter& writer = node.writer();
-  const Hlo x = node.tensor(0);
-  const int64_t count = count_over(x, reduced_dims(node, kNoDims, x.dim()));
-  const Hlo values = sorted_along(writer, writer.reshape(x, {count}), 0, false).values;
-  const int64_t middle = (count - 1) / 2;
-  Hlo result = writer.slice_along(values, 0, middle, middle + 1);
-  if (at::isFloatingType(x.dtype)) {
-    const Hlo last = writer.slice_along(values, 0, count - 1, count);
-    result = writer.select(where_nan(writer, last), last, result);
-  }
-  return {writer.reshape(result, {})};
-}
-bool has_elements(const Lowering& node) {
-  for (const int64_t size : node.graph().meta(std::get<Value>(node.node().operands[0])).size_hints()) {
-    if (size == 0) return false;
-  }
-  return has_order(node);
-}
-
 // ATen's binary search, step by step, for what is not sorted or NaN ends where ATen's does.
 Hlo search(const Lowering& node, const Hlo& sorted, const Hlo& x, bool is_right) {
   HloWriter& writer = node.writer();
@@ -134,6 +70,28 @@ bool is_plain_search(const Lowering& node, size_t sorted, size_t x) {
 bool is_plain_bucketize(const Lowering& node) { return is_plain_search(node, 1, 0); }
 bool is_plain_searchsorted(const Lowering& node) { return is_plain_search(node, 0, 1) && !node.has_tensor(5); }
 
+// Every element beside every one that is searched for, which fits few of them.
+std::vector<Hlo> is_among(const Lowering& node) {
+  HloWriter& writer = node.writer();
+  const Hlo x = node.tensor(0), tests = node.tensor(1);
+  const int64_t rows = count_over(x, reduced_dims(node, kNoDims, x.dim()));
+  const int64_t columns = count_over(tests, reduced_dims(node, kNoDims, tests.dim()));
+  const bool is_inverted = node.flag(3);
+  if (columns == 0) return {writer.constant(is_inverted, at::kBool, x.sizes)};
+  const std::vector<int64_t> sizes{rows, columns};
+  const Hlo left = writer.broadcast(writer.reshape(x, {rows}), sizes, {0});
+  const Hlo right = writer.broadcast(writer.reshape(tests, {columns}), sizes, {1});
+  const Hlo found = writer.reduce("or", writer.compare("EQ", left, right), writer.constant(false, at::kBool), {1});
+  const Hlo result = writer.reshape(found, node.sizes());
+  return {is_inverted ? writer.unary("not", result) : result};
+}
+bool has_few_pairs(const Lowering& node) {
+  if (!node.has_tensor(0) || !node.has_tensor(1)) return false;
+  const TensorMeta& x = node.graph().meta(std::get<Value>(node.node().operands[0]));
+  const TensorMeta& tests = node.graph().meta(std::get<Value>(node.node().operands[1]));
+  return x.dtype == tests.dtype && !at::isComplexType(x.dtype) && tests.numel() <= 64;
+}
+
 constexpr char kMost[] = "maximum", kLeast[] = "minimum";
 
 constexpr LoweringRow kOrderRows[] = {
@@ -141,10 +99,8 @@ constexpr LoweringRow kOrderRows[] = {
     {"aten.min.dim", extremum_and_position<kLeast>},
     {"aten.argmax", extremum_position<kMost>},
     {"aten.argmin", extremum_position<kLeast>},
-    {"aten.sort.stable", sort_both<2, 3>, is_stable_sort},
-    {"aten.argsort.stable", sort_positions<2, 3>, is_stable_sort},
-    {"aten.median", median, has_elements},
     {"aten.bucketize.Tensor", bucketize, is_plain_bucketize},
+    {"aten.isin.Tensor_Tensor", is_among, has_few_pairs},
     {"aten.searchsorted.Tensor", searchsorted, is_plain_searchsorted},
 };
 

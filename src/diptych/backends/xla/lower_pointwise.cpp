@@ -129,6 +129,7 @@ constexpr LoweringRow kPointwiseRows[] = {
     {"aten.masked_fill.Tensor", masked_fill},
     {"aten.clamp", clamp<1, 2>},
     {"aten.clamp.Tensor", clamp<1, 2>},
+    {"aten.hardtanh", clamp<1, 2>},
     {"aten.clamp_min", clamp<1, 0>},
     {"aten.clamp_min.Tensor", clamp<1, 0>},
     {"aten.clamp_max", clamp<0, 1>},

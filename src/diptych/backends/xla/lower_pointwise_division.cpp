@@ -106,17 +106,25 @@ std::vector<Hlo> raise(const Lowering& node) {
   const auto exponent = known_number(node, 1);
   if (exponent)
     return as_result(node, power_by_number(computed_operand(node, 0), *exponent, node.dtype() == at::kHalf));
-  return as_result(node, computed_operand(node, 0).binary("power", computed_operand(node, 1)));
+  // HLO would take large exponents of bytes for negative ones.
+  const auto wide = node.dtype() == at::kByte ? at::kInt : Lowering::wide(node.dtype());
+  return as_result(node, computed_operand(node, 0).to(wide).binary("power", computed_operand(node, 1).to(wide)));
 }
-// Eager refuses negative exponents of whole numbers; tensors of exponents may hold them.
+// Eager refuses a negative number as the exponent of whole numbers; in a tensor it is taken, and powers are rounded to
+// zero, as HLO has it.
 bool has_exact_power(const Lowering& node) {
   const auto dtype = node.dtype();
   if (at::isFloatingType(dtype)) return true;
   const auto exponent = known_number(node, 1);
-  if (!exponent || exponent->isComplex()) return false;
+  if (!exponent) return at::isIntegralType(dtype, false);
+  if (exponent->isComplex()) return false;
   if (at::isComplexType(dtype))
     return exponent->equal(0) || exponent->equal(1) || exponent->equal(2) || exponent->equal(3);
   return dtype != at::kBool && exponent->isIntegral(true) && exponent->to<int64_t>() >= 0;
+}
+
+bool has_number_result(const Lowering& node) {
+  return at::isFloatingType(node.dtype()) || at::isIntegralType(node.dtype(), false);
 }
 
 constexpr LoweringRow kDivisionRows[] = {
@@ -133,7 +141,7 @@ constexpr LoweringRow kDivisionRows[] = {
     {"aten.remainder.Scalar_Tensor", by_rounded_divisor<remainder_of>, divides_exactly},
     {"aten.pow.Tensor_Scalar", raise, has_exact_power},
     {"aten.pow.Tensor_Tensor", raise, has_exact_power},
-    {"aten.pow.Scalar", raise, has_real_float_result},
+    {"aten.pow.Scalar", raise, has_number_result},
 };
 
 }  // namespace

@@ -21,10 +21,6 @@ HloTerm is_infinite_test(const HloTerm& x) { return x.is_infinite(); }
 HloTerm is_positive_infinity(const HloTerm& x) { return x.equals(std::numeric_limits<double>::infinity()); }
 HloTerm is_negative_infinity(const HloTerm& x) { return x.equals(-std::numeric_limits<double>::infinity()); }
 
-at::ScalarType bits_of(at::ScalarType dtype) {
-  if (dtype == at::kDouble) return at::kLong;
-  return dtype == at::kFloat ? at::kInt : at::kShort;
-}
 // The sign of a float is its first bit, which zeros and NaN have too.
 HloTerm has_sign_bit(const HloTerm& x) {
   if (x.dtype() == at::kBool || x.dtype() == at::kByte) {
@@ -51,7 +47,6 @@ HloTerm right_shift_of(const HloTerm& x, const HloTerm& by) {
   const double all = static_cast<double>(8 * c10::elementSize(by.dtype())) - 1;
   return x.binary("shift_right_arithmetic", is_possible_shift(by).choose(by, all));
 }
-bool has_whole_result(const Lowering& node) { return at::isIntegralType(node.dtype(), false); }
 
 HloTerm joined(const HloTerm& real, const HloTerm& imaginary) {
   return real.with(real.writer().complex(real.value(), imaginary.value()));

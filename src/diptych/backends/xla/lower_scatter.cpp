@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "diptych/backends/xla/index_positions.h"
+#include "diptych/backends/xla/reduction_parts.h"
 
 namespace diptych::detail {
 namespace {
@@ -64,22 +65,33 @@ std::vector<Hlo> scatter_number_combined(const Lowering& node) {
 }
 bool adds_numbers(const Lowering& node) { return node.dtype() != at::kBool; }
 
+at::Scalar zero_of(at::ScalarType) { return 0; }
+at::Scalar one_of(at::ScalarType) { return 1; }
 struct ScatterReduction {
   std::string_view name, operation;
-  double initial = 0;  ///< for floating-point numbers
+  at::Scalar (*initial)(at::ScalarType dtype);
 };
-constexpr double kScatterInfinity = std::numeric_limits<double>::infinity();
 constexpr ScatterReduction kScatterReductions[] = {
-    {"sum", "add", 0},
-    {"prod", "multiply", 1},
-    {"mean", "add", 0},
-    {"amax", "maximum", -kScatterInfinity},
-    {"amin", "minimum", kScatterInfinity},
+    {"sum", "add", zero_of},        {"prod", "multiply", one_of},    {"mean", "add", zero_of},
+    {"amax", "maximum", lowest_of}, {"amin", "minimum", highest_of},
 };
 const ScatterReduction& scatter_reduction_named(const std::string& name) {
   return *std::find_if(std::begin(kScatterReductions), std::end(kScatterReductions) - 1,
                        [&](const auto& row) { return row.name == name; });
 }
+
+// Whole numbers are rounded down; no element counts as one.
+Hlo mean_of_sums(const Lowering& node, const Hlo& sums, const Hlo& counts) {
+  HloWriter& writer = node.writer();
+  const Hlo divisor = writer.binary("maximum", counts, node.filled(1, counts));
+  const Hlo quotient = writer.binary("divide", sums, divisor);
+  if (at::isFloatingType(sums.dtype)) return quotient;
+  const Hlo zero = node.filled(0, sums), rest = writer.binary("remainder", sums, divisor);
+  const Hlo is_lower = writer.compare("LT", rest, zero);
+  return writer.select(is_lower, writer.binary("subtract", quotient, node.filled(1, quotient)), quotient);
+}
+
+bool is_extremum(const ScatterReduction& reduction) { return reduction.name == "amax" || reduction.name == "amin"; }
 
 // XLA's scatters take the maximum of a number and NaN for the number, so NaN is followed apart.
 Hlo with_scattered_nan(const Lowering& node, const Scatter& scatter, const Hlo& source, const Hlo& result) {
@@ -98,21 +110,20 @@ std::vector<Hlo> scatter_reduce(const Lowering& node) {
   if (elements_of(scatter.sizes) == 0) return finish_scatter(node, scatter.x);
   const ScatterReduction& reduction = scatter_reduction_named(node.text(4));
   const bool includes_self = node.flag(5, true);
-  const auto numbers = [&](double number) { return writer.constant(number, scatter.x.dtype, scatter.sizes); };
-  if (!includes_self) scatter.x = apply_scatter(node, "", scatter, numbers(reduction.initial));
+  const auto dtype = scatter.x.dtype;
+  const auto numbers = [&](const at::Scalar& number) { return writer.constant(number, dtype, scatter.sizes); };
+  if (!includes_self) scatter.x = apply_scatter(node, "", scatter, numbers(reduction.initial(dtype)));
   const Hlo source = scatter_source(node, scatter);
   Hlo result = apply_scatter(node, reduction.operation, scatter, source);
-  if (reduction.name == "amax" || reduction.name == "amin") result = with_scattered_nan(node, scatter, source, result);
+  if (is_extremum(reduction) && at::isFloatingType(dtype)) result = with_scattered_nan(node, scatter, source, result);
   if (reduction.name == "mean") {
     const Scatter counted{node.filled(includes_self ? 1 : 0, result), scatter.coordinates, scatter.sizes};
-    const Hlo count = apply_scatter(node, "add", counted, numbers(1));
-    result = writer.binary("divide", result, writer.binary("maximum", count, node.filled(1, count)));
+    result = mean_of_sums(node, result, apply_scatter(node, "add", counted, numbers(1)));
   }
   return finish_scatter(node, result);
 }
 bool has_plain_reduction(const Lowering& node) {
-  return at::isFloatingType(node.dtype()) ||
-         (at::isIntegralType(node.dtype(), false) && (node.text(4) == "sum" || node.text(4) == "prod"));
+  return at::isFloatingType(node.dtype()) || at::isIntegralType(node.dtype(), false);
 }
 
 // Rows: indices of one dimension, and updates whose dimension `dim` they number.
@@ -143,6 +154,33 @@ std::vector<Hlo> index_add(const Lowering& node) {
 }
 std::vector<Hlo> index_copy(const Lowering& node) {
   return write_rows(node, "", rows_of(node, node.dtype()), node.tensor(3));
+}
+
+// As scatter_reduce, by rows.
+std::vector<Hlo> index_reduce(const Lowering& node) {
+  HloWriter& writer = node.writer();
+  const Rows rows = rows_of(node, Lowering::wide(node.dtype()));
+  if (elements_of(rows.index.sizes) == 0) return finish_scatter(node, rows.x);
+  auto sizes = rows.x.sizes;
+  sizes[rows.dim] = rows.index.sizes[0];
+  const Hlo source = writer.reshape(node.converted(3, rows.x.dtype), sizes);
+  const ScatterReduction& reduction = scatter_reduction_named(node.text(4));
+  const auto combine = [&](std::string_view operation, const Hlo& x, const Hlo& updates) {
+    return writer.scatter_along(operation, x, rows.dim, rows.index, updates);
+  };
+  const auto numbers = [&](const at::Scalar& number) { return node.filled(number, source); };
+  const bool includes_self = node.flag(5, true);
+  const Hlo x = includes_self ? rows.x : combine("", rows.x, numbers(reduction.initial(source.dtype)));
+  Hlo result = combine(reduction.operation, x, source);
+  if (is_extremum(reduction) && at::isFloatingType(source.dtype)) {
+    const auto is_nan = [&](const Hlo& of) { return writer.convert(writer.compare("NE", of, of), at::kInt); };
+    const Hlo found = combine("maximum", is_nan(x), is_nan(source));
+    const Hlo nan = node.filled(std::numeric_limits<double>::quiet_NaN(), result);
+    result = writer.select(writer.compare("NE", found, node.filled(0, found)), nan, result);
+  } else if (reduction.name == "mean") {
+    result = mean_of_sums(node, result, combine("add", node.filled(includes_self ? 1 : 0, result), numbers(1)));
+  }
+  return finish_scatter(node, result);
 }
 std::vector<Hlo> index_fill(const Lowering& node) {
   Rows rows = rows_of(node, node.dtype());
@@ -191,6 +229,7 @@ constexpr LoweringRow kScatterRows[] = {
     {"aten.scatter_reduce.two", scatter_reduce, has_plain_reduction},
     {"aten.index_add", index_add, adds_numbers},
     {"aten.index_copy", index_copy},
+    {"aten.index_reduce", index_reduce, has_plain_reduction},
     {"aten.index_fill.int_Scalar", index_fill},
     {"aten.index_fill.int_Tensor", index_fill},
     {"aten.put", put_flat, adds_numbers},

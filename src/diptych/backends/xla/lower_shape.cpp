@@ -99,6 +99,26 @@ std::vector<Hlo> stack(const Lowering& node) {
   return {node.writer().concatenate(parts, dim)};
 }
 
+// Every tensor in equal chunks, the last of them padded with zeros; chunks of one number are put together.
+std::vector<Hlo> concatenate_chunks(const Lowering& node) {
+  HloWriter& writer = node.writer();
+  auto parts = node.tensors(0);
+  const int64_t dim = Lowering::wrap(node.integer(1), parts.at(0).dim()), chunks = node.integer(2);
+  for (Hlo& part : parts) {
+    const std::vector<int64_t> none(part.sizes.size(), 0);
+    auto high = none;
+    high[dim] = (chunks - part.sizes[dim] % chunks) % chunks;
+    part = writer.pad(part, node.scalar_of(0, part.dtype), none, high, none);
+    std::vector<int64_t> sizes(part.sizes.begin(), part.sizes.begin() + dim);
+    int64_t rest = part.sizes[dim] / chunks;
+    for (int64_t i = dim + 1; i < part.dim(); ++i) rest *= part.sizes[i];
+    sizes.push_back(chunks);
+    sizes.push_back(rest);
+    part = writer.reshape(part, sizes);
+  }
+  return {writer.concatenate(parts, dim + 1)};
+}
+
 // The same bits under another dtype: a narrower one splits the last dimension, a wider one joins it.
 std::vector<Hlo> view_bits(const Lowering& node) {
   HloWriter& writer = node.writer();
@@ -164,6 +184,7 @@ constexpr LoweringRow kShapeRows[] = {
     {"aten.unbind.int", unbind},
     {"aten.unbind_copy.int", unbind},
     {"aten.cat", concatenate},
+    {"aten._chunk_cat", concatenate_chunks},
     {"aten.stack", stack},
     {"aten._stack", stack},
     {"aten.alias_copy", same_value},

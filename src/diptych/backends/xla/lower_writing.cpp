@@ -41,25 +41,57 @@ std::vector<Hlo> put_number_under_mask(const Lowering& node) {
 }
 
 // With equal indices and no sum, eager promises none of the values, and neither does XLA.
-std::vector<Hlo> index_put(const Lowering& node) {
-  if (is_number_under_mask(node)) return put_number_under_mask(node);
+std::vector<Hlo> put_at(const Lowering& node, const std::vector<Hlo>& indices, Hlo values, bool sums) {
   HloWriter& writer = node.writer();
-  const bool sums = node.flag(3);
   const Hlo x = node.converted(0, sums ? Lowering::wide(node.dtype()) : node.dtype());
-  const AdvancedIndex plan = advanced_index(writer, x, node.tensors(1));
+  const AdvancedIndex plan = advanced_index(writer, x, indices);
   const Hlo operand = writer.transpose(x, plan.operand_order);
   const auto depth = plan.coordinates.sizes.back();
   std::vector<int64_t> rows{plan.coordinates.sizes.begin(), plan.coordinates.sizes.end() - 1}, result;
   rows.insert(rows.end(), operand.sizes.begin() + depth, operand.sizes.end());
   if (elements_of(rows) == 0) return {node.tensor(0)};
   for (const int64_t dim : plan.result_order) result.push_back(rows[dim]);
-  Hlo values = node.converted(2, x.dtype);
+  values = writer.convert(values, x.dtype);
   // Leading dimensions of size one that the result does not have.
   while (values.dim() > static_cast<int64_t>(result.size()))
     values = writer.reshape(values, {values.sizes.begin() + 1, values.sizes.end()});
   values = writer.transpose(writer.broadcast_to(values, result), inverse_order(plan.result_order));
   const Hlo written = writer.scatter_slices(sums ? "add" : "", operand, plan.coordinates, values);
   return {writer.convert(writer.transpose(written, inverse_order(plan.operand_order)), node.dtype())};
+}
+
+std::vector<Hlo> index_put(const Lowering& node) {
+  return is_number_under_mask(node) ? put_number_under_mask(node)
+                                    : put_at(node, node.tensors(1), node.tensor(2), node.flag(3));
+}
+
+// Nothing is added where the mask is not set, and indices outside are brought inside.
+std::vector<Hlo> masked_index_put(const Lowering& node) {
+  HloWriter& writer = node.writer();
+  const Hlo values = node.tensor(3), mask = writer.broadcast_to(node.tensor(1), values.sizes);
+  auto indices = node.tensors(2);
+  for (size_t i = 0; i < indices.size(); ++i) {
+    if (indices[i].name.empty()) continue;
+    const int64_t size = node.sizes()[i];
+    indices[i] = writer.binary("maximum", indices[i], node.filled(-size, indices[i]));
+    indices[i] = writer.binary("minimum", indices[i], node.filled(size - 1, indices[i]));
+  }
+  return put_at(node, indices, writer.select(mask, values, node.filled(0, values)), true);
+}
+// Whether a mask spreads over a tensor without making it larger.
+bool masks(const TensorMeta* mask, const TensorMeta* x) {
+  if (mask == nullptr || x == nullptr || mask->dtype != at::kBool) return false;
+  const auto small = mask->size_hints(), large = x->size_hints();
+  if (small.size() > large.size()) return false;
+  const size_t more = large.size() - small.size();
+  for (size_t i = 0; i < small.size(); ++i) {
+    if (small[i] != 1 && small[i] != large[i + more]) return false;
+  }
+  return true;
+}
+bool adds_under_mask(const Lowering& node) {
+  return masks(operand_meta(node, 1), operand_meta(node, 3)) && has_dtype_of_result<3>(node) &&
+         node.dtype() != at::kBool && has_integer_indices<2>(node);
 }
 
 std::vector<Hlo> starts_at(const Lowering& node, int64_t rank, int64_t dim, int64_t begin) {
@@ -92,17 +124,6 @@ std::vector<Hlo> slice_scatter(const Lowering& node) {
   return {writer.select(is_written, writer.pad(source, node.scalar_of(0, x.dtype), low, high, between), x)};
 }
 
-// How many elements up to each are set, by sums of neighbours that are twice as far apart every time.
-Hlo running_count(HloWriter& writer, const Hlo& flags) {
-  Hlo count = writer.convert(flags, at::kLong);
-  const int64_t size = flags.sizes[0];
-  for (int64_t distance = 1; distance < size; distance *= 2) {
-    const Hlo before = writer.slice(count, {0}, {size - distance}, {1});
-    count = writer.binary("add", count, writer.pad(before, writer.constant(0, at::kLong), {distance}, {0}, {0}));
-  }
-  return count;
-}
-
 // The source's elements in order at those of the mask. A source with too few is eager's error; here its last repeats.
 std::vector<Hlo> masked_scatter(const Lowering& node) {
   HloWriter& writer = node.writer();
@@ -114,6 +135,20 @@ std::vector<Hlo> masked_scatter(const Lowering& node) {
   const Hlo values = writer.take(writer.reshape(source, {available}), index, 0);
   return {writer.select(mask, writer.reshape(values, x.sizes), x)};
 }
+// The gradient of the source: what stands under the mask, in order, and zeros behind it.
+std::vector<Hlo> masked_scatter_backward(const Lowering& node) {
+  HloWriter& writer = node.writer();
+  const Hlo gradient = node.tensor(0), mask = writer.broadcast_to(node.tensor(1), gradient.sizes);
+  const int64_t count = elements_of(gradient.sizes), numel = elements_of(node.sizes());
+  const Hlo zeros = writer.constant(0, gradient.dtype, {numel});
+  if (count == 0) return {writer.reshape(zeros, node.sizes())};
+  const Hlo flags = writer.reshape(mask, {count}), position = running_count(writer, flags);
+  const Hlo before = writer.binary("subtract", position, node.filled(1, position));
+  const Hlo index = writer.select(flags, before, node.filled(-1, before));  // which is skipped
+  return {writer.reshape(writer.scatter_along("", zeros, 0, index, writer.reshape(gradient, {count})), node.sizes())};
+}
+bool is_plain_masked_gradient(const Lowering& node) { return masks(operand_meta(node, 1), operand_meta(node, 0)); }
+
 // The mask and the operand may broadcast to a larger result.
 bool is_plain_masked_scatter(const Lowering& node) {
   const TensorMeta *const self = operand_meta(node, 0), *const mask = operand_meta(node, 1);
@@ -124,6 +159,8 @@ bool is_plain_masked_scatter(const Lowering& node) {
 constexpr LoweringRow kWritingRows[] = {
     {"aten.index_put", index_put, writes_by_index},
     {"aten._unsafe_index_put", index_put, writes_by_index},
+    {"aten._unsafe_masked_index_put_accumulate", masked_index_put, adds_under_mask},
+    {"aten.masked_scatter_backward", masked_scatter_backward, is_plain_masked_gradient},
     {"aten.masked_scatter", masked_scatter, is_plain_masked_scatter},
     {"aten.select_scatter", select_scatter, has_dtype_of_result<1>},
     {"aten.slice_scatter", slice_scatter, has_dtype_of_result<1>},

@@ -67,6 +67,11 @@ class Lowering {
   const std::vector<Hlo>& values_;
 };
 
+/// The dtype of a tensor operand, without its value.
+inline at::ScalarType operand_dtype(const Lowering& node, size_t index) {
+  return node.graph().meta(std::get<Value>(node.node().operands[index])).dtype;
+}
+
 /// Lowers a node: returns one HLO per output, in order; an output that is undefined may be empty.
 using LoweringRule = std::vector<Hlo> (*)(const Lowering& node);
 
@@ -101,18 +106,31 @@ std::span<const LoweringRow> convolution_lowerings();
 std::span<const LoweringRow> average_pooling_lowerings();
 std::span<const LoweringRow> maximum_pooling_lowerings();
 std::span<const LoweringRow> upsampling_lowerings();
+std::span<const LoweringRow> interpolation_lowerings();
 std::span<const LoweringRow> grid_sampling_lowerings();
 std::span<const LoweringRow> attention_lowerings();
 std::span<const LoweringRow> batch_normalization_lowerings();
 std::span<const LoweringRow> scan_lowerings();
 std::span<const LoweringRow> order_lowerings();
+std::span<const LoweringRow> sorting_lowerings();
 std::span<const LoweringRow> norm_lowerings();
+std::span<const LoweringRow> distance_lowerings();
+std::span<const LoweringRow> embedding_bag_lowerings();
 std::span<const LoweringRow> loss_lowerings();
+std::span<const LoweringRow> margin_loss_lowerings();
 std::span<const LoweringRow> pointwise_math_lowerings();
 std::span<const LoweringRow> pointwise_division_lowerings();
 std::span<const LoweringRow> pointwise_activation_lowerings();
 std::span<const LoweringRow> pointwise_parts_lowerings();
 std::span<const LoweringRow> random_lowerings();
+std::span<const LoweringRow> linear_algebra_lowerings();
+std::span<const LoweringRow> lu_lowerings();
+std::span<const LoweringRow> reflector_lowerings();
+std::span<const LoweringRow> fourier_lowerings();
+std::span<const LoweringRow> special_function_lowerings();
+std::span<const LoweringRow> bessel_function_lowerings();
+std::span<const LoweringRow> orthogonal_polynomial_lowerings();
+std::span<const LoweringRow> pointwise_bits_lowerings();
 
 /// Lowers a node by its row, and notes its results in `values`, which holds the HLO of each value of the graph.
 /// Errors: InternalError if a result has another type than the graph says.

@@ -62,15 +62,19 @@ PoolWindows pool_windows(const Lowering& node, size_t rank, const PoolOperands& 
 std::vector<int64_t> operand_sizes(const Lowering& node, size_t index) {
   return node.graph().meta(std::get<Value>(node.node().operands[index])).size_hints();
 }
-at::ScalarType operand_dtype(const Lowering& node, size_t index) {
-  return node.graph().meta(std::get<Value>(node.node().operands[index])).dtype;
-}
 
 Hlo as_planes(HloWriter& writer, const Hlo& x, size_t rank) {
   const auto first = x.sizes.end() - static_cast<int64_t>(rank);
   std::vector<int64_t> sizes{product_of({x.sizes.begin(), first})};
   sizes.insert(sizes.end(), first, x.sizes.end());
   return writer.reshape(x, sizes);
+}
+
+std::vector<Stretch> adaptive_stretches(int64_t inputs, int64_t outputs) {
+  std::vector<Stretch> stretches;
+  for (int64_t i = 0; i < outputs; ++i)
+    stretches.push_back({i * inputs / outputs, ((i + 1) * inputs + outputs - 1) / outputs});
+  return stretches;
 }
 
 Hlo sum_stretches(HloWriter& writer, const Hlo& x, int64_t dim, const std::vector<Stretch>& stretches) {

@@ -33,7 +33,6 @@ PoolWindows pool_windows(const Lowering& node, size_t rank, const PoolOperands& 
 
 /// The sizes of operand `index`, which is a tensor.
 std::vector<int64_t> operand_sizes(const Lowering& node, size_t index);
-at::ScalarType operand_dtype(const Lowering& node, size_t index);
 
 /// The tensor with its leading dimensions as one: (planes, the last `rank` dimensions).
 Hlo as_planes(HloWriter& writer, const Hlo& x, size_t rank);
@@ -42,6 +41,10 @@ Hlo as_planes(HloWriter& writer, const Hlo& x, size_t rank);
 struct Stretch {
   int64_t begin, end;
 };
+/// The windows of adaptive pooling: from floor(i * inputs / outputs) to ceil((i + 1) * inputs / outputs).
+std::vector<Stretch> adaptive_stretches(int64_t inputs, int64_t outputs);
+/// The largest element of each adaptive window over the last `rank` dimensions, and its place in the plane.
+std::vector<Hlo> uneven_maxima(const Lowering& node, size_t rank);
 /// The sum over each stretch along `dim`: dimension `dim` of the result counts stretches. An empty stretch gives 0.
 Hlo sum_stretches(HloWriter& writer, const Hlo& x, int64_t dim, const std::vector<Stretch>& stretches);
 /// The gradient of sum_stretches: each row of `y` is added to all positions of its stretch, out of `size`.

@@ -8,6 +8,8 @@
 #include "diptych/backends/xla/lower_body.h"
 #include "diptych/backends/xla/lower_graph.h"
 #include "diptych/backends/xla/pjrt_program.h"
+#include "diptych/backends/xla/shared_results.h"
+#include "diptych/backends/xla/slot_tensor.h"
 #include "diptych/base/error.h"
 #include "diptych/base/switches.h"
 #include "diptych/interpreter/symbols.h"

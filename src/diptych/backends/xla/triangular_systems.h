@@ -1,0 +1,29 @@
+// Systems of equations with triangular matrices, which other systems are reduced to, and what matrices share.
+#pragma once
+#include <vector>
+
+#include "diptych/backends/xla/hlo_writer.h"
+
+namespace diptych::detail {
+
+/// A system of equations with a triangular matrix; the other triangle is not read.
+struct TriangularSystem {
+  bool is_left = true;  ///< a x = b, or x a = b
+  bool is_upper = false, has_unit_diagonal = false;
+  bool transposes = false, conjugates = false;  ///< the matrix
+};
+
+/// Solves a system. Requires: equal leading dimensions.
+Hlo solve_triangular(HloWriter& writer, const Hlo& a, const Hlo& b, const TriangularSystem& system);
+
+/// The matrices of a batch, transposed.
+Hlo transposed(HloWriter& writer, const Hlo& matrix);
+/// Complex numbers conjugated; others as they are.
+Hlo conjugated(HloWriter& writer, const Hlo& x);
+/// A matrix, or a batch of them, with the leading dimensions of `sizes`.
+Hlo with_batch_of(HloWriter& writer, const Hlo& matrix, const std::vector<int64_t>& sizes);
+/// The position of every element's row, and of its column.
+Hlo matrix_rows(HloWriter& writer, const std::vector<int64_t>& sizes);
+Hlo matrix_columns(HloWriter& writer, const std::vector<int64_t>& sizes);
+
+}  // namespace diptych::detail
