@@ -256,6 +256,7 @@ TEST(DropConstantCarries, GivesThemInTheLayoutOfTheBody) {
       %3 : f64[6] = aten.mul.Tensor(%0, %2)
       return (%3 y)
   }
+  %4 : f64[2,3] = aten.clone(%0, memory_format=contiguous_format)  # by drop_constant_carries
   return (%3 y)
 )");
 }

@@ -48,9 +48,8 @@ std::vector<Value> sample_truth(const Call& call, Expr probability, size_t gener
   const Expr self = call.tensor(0);
   const c10::IValue& from = call.constant(generator);
   const c10::IValue none;
-  const Expr drawn = from.isNone()
-                         ? self.apply("aten.rand_like", {wide, none, none, none, format})
-                         : self.apply("aten.rand_like.generator", {from, wide, none, none, none, format});
+  const Expr drawn = from.isNone() ? self.apply("aten.rand_like", {wide, none, none, none, format})
+                                   : self.apply("aten.rand_like.generator", {from, wide, none, none, none, format});
   return call.result(drawn.apply("aten.lt.Tensor", {probability.to(compute_dtype(dtype)).value}));
 }
 

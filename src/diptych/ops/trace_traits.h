@@ -11,14 +11,14 @@ namespace diptych::detail {
 /// Why a trace treats a call of an operator in a way of its own. An operator has at most one such trait.
 enum class TraceTrait : uint8_t {
   kNone,
-  kCopiesInto,     ///< copies its second operand into the first; the functional form has no formula in autograd
-  kCasts,          ///< converts its first operand to the dtype in the second, and checks nothing
-  kDrawsByIndex,   ///< draws in the order of indices, where its in-place form draws in the order of memory
-  kDrawsInBlocks,  ///< on a CPU draws blocks of numbers for contiguous tensors, and single ones for all others
-  kReadsResolved,  ///< refuses an operand with a pending conjugation, which a stand-in does not have
-  kLiftsLiteral,   ///< makes a tensor that a language made of a literal one that the program computes with
+  kCopiesInto,       ///< copies its second operand into the first; the functional form has no formula in autograd
+  kCasts,            ///< converts its first operand to the dtype in the second, and checks nothing
+  kDrawsByIndex,     ///< draws in the order of indices, where its in-place form draws in the order of memory
+  kDrawsInBlocks,    ///< on a CPU draws blocks of numbers for contiguous tensors, and single ones for all others
+  kReadsResolved,    ///< refuses an operand with a pending conjugation, which a stand-in does not have
+  kLiftsLiteral,     ///< makes a tensor that a language made of a literal one that the program computes with
   kCountsInStorage,  ///< takes an offset from the start of its operand's storage
-  kHasNoMemory,    ///< makes zeros without memory, which no kernel may write to; aten.zeros takes the same arguments
+  kHasNoMemory,      ///< makes zeros without memory, which no kernel may write to; aten.zeros takes the same arguments
 };
 
 /// Returns the trait of `op`, overload included. Threads: any; callers that see an operator often keep the answer.

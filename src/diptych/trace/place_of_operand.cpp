@@ -3,6 +3,7 @@
 #include <ATen/ops/as_strided.h>
 #include <ATen/ops/as_strided_scatter.h>
 #include <ATen/ops/slice_scatter.h>
+#include <ATen/ops/where.h>
 
 #include "diptych/base/error.h"
 #include "diptych/ops/tags.h"
@@ -56,14 +57,45 @@ struct StridedCall {
   std::vector<int64_t> sizes, strides;
 };
 
+bool is_zeros(const Graph& graph, Value value) {
+  const Node* const maker = graph.producer(value);
+  return maker != nullptr && has_tag(maker->op, Tag::kZeros);
+}
+
+// Requires: the graph computes the value, and not as a view, so that it begins its storage.
+at::Tensor stand_in_of(const Recorder& recorder, Value value) {
+  const TensorMeta& meta = recorder.graph().meta(value);
+  const auto sizes = meta.size_hints(), strides = meta.stride_hints();
+  const ResultShape shape{{sizes.begin(), sizes.end()}, {strides.begin(), strides.end()}, 0, meta.dtype};
+  return make_fake(shape, extent_of(sizes, strides), meta.device, recorder.id(), value);
+}
+
+void check_dtype(const Graph& graph, Value root, const c10::OperatorHandle& op) {
+  const Node* const maker = graph.producer(root);
+  DIPTYCH_CHECK(maker == nullptr || !has_tag(maker->op, Tag::kSharesStorage),
+                "[trace] {} reaches elements of the storage of a view of another dtype that are not elements of that "
+                "view; take the strides of the tensor that it is a view of",
+                with_place(op.operator_name()));
+}
+
 at::Tensor in_memory_order(const at::Tensor& tensor) {
   return at::as_strided(tensor, {extent_of(tensor.sizes(), tensor.strides())}, {1});
 }
 
-at::Tensor scatter_from(const at::Tensor& self, const at::Tensor& source, const StridedCall& call, int64_t begin) {
-  const at::Tensor flat = in_memory_order(self);
+// as_strided_scatter into a tensor in memory order, then seen as `self` is.
+at::Tensor scattered(const at::Tensor& flat, const at::Tensor& source, const StridedCall& call, int64_t begin,
+                     const at::Tensor& self) {
   const at::Tensor part = at::as_strided_scatter(flat.slice(0, begin), source, call.sizes, call.strides);
   return at::as_strided(at::slice_scatter(flat, part, 0, begin), self.sizes(), self.strides());
+}
+
+// The formula of autograd for as_strided_scatter passes the gradient on to elements that were overwritten. Eager meets
+// it only where the user calls the operator; a graph of eager's writes is differentiated through where().
+at::Tensor selected(const at::Tensor& self, const at::Tensor& source, const StridedCall& call, int64_t begin) {
+  const int64_t extent = extent_of(self.sizes(), self.strides());
+  const at::Tensor is_written =
+      scattered(self.new_zeros({extent}, at::kBool), self.new_ones(call.sizes, at::kBool), call, begin, self);
+  return at::where(is_written, scattered(self.new_zeros({extent}), source, call, begin, self), self);
 }
 
 }  // namespace
@@ -73,31 +105,34 @@ bool count_from_operand(Recorder& recorder, const c10::OperatorHandle& op, torch
   const FakeTensorImpl* operand = as_fake(recorder.stand_in(call.self.toTensor()));
   const Value root = root_of(recorder.graph(), operand->value);
   if (is_callers(recorder.graph(), root)) return false;
-  const int64_t offset = call.offset.isNone() ? operand->storage_offset() : call.offset.toInt();
+  const c10::IValue given = call.offset;
+  const int64_t offset = given.isNone() ? operand->storage_offset() : given.toInt();
   const bool scatters = op.schema().arguments().size() == 5;
   call.offset = c10::IValue();
   if (extent_of(call.sizes, call.strides) == 0) return false;
   if (!call.is_inside(*operand, offset - operand->storage_offset())) {
-    const TensorMeta& meta = recorder.graph().meta(root);
-    const auto sizes = meta.size_hints(), strides = meta.stride_hints();
-    const ResultShape shape{{sizes.begin(), sizes.end()}, {strides.begin(), strides.end()}, 0, meta.dtype};
-    const at::Tensor whole =
-        make_fake(shape, extent_of(shape.sizes, shape.strides), meta.device, recorder.id(), root);
-    DIPTYCH_CHECK(!scatters && call.is_inside(*as_fake(whole), offset),
-                  "[trace] {} reaches elements of the storage of a view that the trace can't follow, as a view of "
-                  "another dtype is; take the strides of the tensor that holds them",
-                  with_place(op.operator_name()));
+    check_dtype(recorder.graph(), root, op);
+    const at::Tensor whole = stand_in_of(recorder, root);
+    if (scatters || !call.is_inside(*as_fake(whole), offset)) {
+      call.offset = given;  // of a primal that was written to: it is captured again, with its storage
+      return false;
+    }
     call.self = whole;
     operand = as_fake(call.self.toTensor());
   }
   const int64_t begin = offset - operand->storage_offset();
-  if (begin == 0) return false;
   if (!scatters) {
-    call.self = in_memory_order(call.self.toTensor()).slice(0, begin);
+    if (begin != 0) call.self = in_memory_order(call.self.toTensor()).slice(0, begin);
     return false;
   }
+  const at::Tensor self = call.self.toTensor();
+  const bool is_plain = recorder.front().schema == &op.schema() || !self.is_non_overlapping_and_dense() ||
+                        is_zeros(recorder.graph(), root);
+  if (begin == 0 && is_plain) return false;
   const size_t first = stack->size() - 5;
-  at::Tensor result = scatter_from(call.self.toTensor(), (*stack)[first + 1].toTensor(), call, begin);
+  const at::Tensor source = (*stack)[first + 1].toTensor();
+  at::Tensor result =
+      is_plain ? scattered(in_memory_order(self), source, call, begin, self) : selected(self, source, call, begin);
   stack->resize(first);
   stack->emplace_back(std::move(result));
   return true;

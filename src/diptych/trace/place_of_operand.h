@@ -13,7 +13,7 @@ namespace diptych::detail {
 /// when a loop's body reads it, and a program's result has a storage of its own. So an operand that the graph computes
 /// is given first the part that the offset leads to, and then strides without an offset, which count from the operand's
 /// first element; an operand that lacks some of these elements is replaced by what it is a view of. A primal lies where
-/// the caller has it, and keeps the offset.
+/// the caller has it, and keeps the offset. Writes into parts become choices by element: see selected().
 
 /// Changes such a call so that it counts from its operand. Returns true if it was recorded, as calls of other
 /// operators, whose result is on the stack; false if the call that is on the stack is left to record.
