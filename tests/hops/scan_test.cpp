@@ -75,14 +75,14 @@ TEST(Scan, ReadBackFromTextAndFilesItRunsTheSame) {
 }
 
 // Draws fill a tensor in the order of its memory, so that the layout of a carry counts.
-struct Dropping {
+struct Stepping {
   std::function<at::Tensor(const at::Tensor&)> next;
   std::pair<Tensors, Tensors> operator()(const Tensors& carry, const Tensors& x) const {
     return {{next(carry[0]) + x[0].sum()}, {x[0]}};
   }
 };
 
-void expect_draws_of_the_loop(const Dropping& body, const at::Tensor& init) {
+void expect_draws_of_the_loop(const Stepping& body, const at::Tensor& init) {
   const at::Tensor xs = values({3, 2});
   torch::manual_seed(7);
   const Tensors ours = join(scan(body, Tensors{init}, Tensors{xs}));
@@ -93,11 +93,11 @@ void expect_draws_of_the_loop(const Dropping& body, const at::Tensor& init) {
 TEST(Scan, DrawsForCarriesInTheOrderOfTheirMemory) {
   const at::Tensor plain = values({3, 3}), transposed = plain.t();
   const auto dropped = [](const at::Tensor& t) { return torch::dropout(t, 0.5, true); };
-  const Dropping drops{dropped};
-  const Dropping turns{[=](const at::Tensor& t) { return dropped(t).t(); }};
-  const Dropping draws_apart{[](const at::Tensor& t) { return t * torch::rand({3, 3}); }};
-  const Dropping drops_product{[=](const at::Tensor& t) { return dropped(t.mm(values({3, 3}))).t().clone(); }};
-  const Dropping drops_inside{[](const at::Tensor& t) {
+  const Stepping drops{dropped};
+  const Stepping turns{[=](const at::Tensor& t) { return dropped(t).t(); }};
+  const Stepping draws_apart{[](const at::Tensor& t) { return t * torch::rand({3, 3}); }};
+  const Stepping drops_product{[=](const at::Tensor& t) { return dropped(t.mm(values({3, 3}))).t().clone(); }};
+  const Stepping drops_inside{[](const at::Tensor& t) {
     return t + cond(
                    t.sum() > -100, [](const at::Tensor& c) { return (torch::rand_like(c) * c).sum(); },
                    [](const at::Tensor& c) { return c.sum(); }, t);
@@ -114,6 +114,39 @@ TEST(Scan, DrawsForCarriesInTheOrderOfTheirMemory) {
                             "[scan] the body draws random numbers into the layout of a carry that");
   }
   expect_draws_of_the_loop(drops, transposed.contiguous());
+}
+
+// Which memory a write reaches may depend on the layout of a carry; the loop written out has carries as they come.
+TEST(Scan, WritesWhatTheLoopWritesOrSaysWhyNot) {
+  const at::Tensor xs = values({3, 2}), plain = values({3, 3}), transposed = values({3, 3}).t();
+  const auto flattened = [](const at::Tensor& h) {
+    const at::Tensor y = h.clone();
+    y.flatten().mul_(2);
+    return y;
+  };
+  const Stepping flattens{flattened};
+  const Stepping turns{[=](const at::Tensor& h) { return flattened(h).t(); }};
+  const Stepping writes_beneath{[](const at::Tensor& h) {
+    const at::Tensor y = h.clone(), flat = y.flatten();
+    y.mul_(2);
+    return y.t() + flat.sum();
+  }};
+  const Stepping writes_apart{[](const at::Tensor& h) {
+    const at::Tensor y = h.clone();
+    y[0].mul_(2);
+    y.t().select(0, 1).add_(y.reshape({-1})[0]);
+    return y.t();
+  }};
+  for (const auto& [body, init] : {std::pair{flattens, plain}, {writes_apart, plain}, {writes_apart, transposed}}) {
+    const Tensors ours = join(scan(body, Tensors{init}, Tensors{xs}));
+    EXPECT_TRUE(torch::equal(ours[0], join(unrolled_scan(body, Tensors{init}, Tensors{xs}))[0]));
+  }
+  for (const auto& [body, init] :
+       {std::pair{flattens, transposed}, {turns, plain}, {turns, transposed}, {writes_beneath, plain}}) {
+    expect_error<UserError>(
+        [&] { scan(body, Tensors{init}, Tensors{xs}); },
+        "[scan] the body writes to what is a view of a contiguous carry and a copy of one that is not,");
+  }
 }
 
 }  // namespace

@@ -107,6 +107,7 @@ struct PlanStructure {
   std::vector<size_t> parts;            ///< primals whose gradient arrives at the primal that they are views of
   bool hides_history = false;           ///< see ViewLedger::hides_history(): no second order
   bool rewrites_history = false;     ///< see ViewLedger::rewrites_history(): no derivative by running the graph again
+  bool writes = false;               ///< see ViewLedger::writes()
   bool has_custom_function = false;  ///< a torch::autograd::Function lies between outputs and primals
   bool operator==(const PlanStructure&) const = default;
 };

@@ -304,6 +304,7 @@ void JointCapture::State::trace(const FlatFunction& function, const std::vector<
   }
   analysis.plan.hides_history = recorder.views().hides_history();
   analysis.plan.rewrites_history = recorder.views().rewrites_history();
+  analysis.plan.writes = recorder.views().writes();
   analysis.plan.has_custom_function = detail::reaches(stages.tangents, detail::is_custom_function);
 }
 

@@ -41,6 +41,8 @@ class Body {
   /// Whether it changes a tensor with a history in place where autograd does not see it. Running its graph, which is
   /// pure, under autograd would then not yield its derivative.
   bool rewrites_history() const { return rewrites_history_; }
+  /// Whether its code changes a tensor in place. Its graph does not.
+  bool writes() const { return capture_ && capture_->capture.plan().writes; }
   /// Whether running it draws random numbers.
   bool draws() const { return draws_; }
 

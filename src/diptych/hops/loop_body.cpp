@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "diptych/base/error.h"
+#include "diptych/hops/same_flow.h"
 #include "diptych/hops/strides.h"
 #include "diptych/ops/tags.h"
 #include "diptych/trace/fake_tensor.h"
@@ -57,7 +58,7 @@ class Capturer {
       const bool more_grad = settle_requires_grad(*body);
       const bool more_buffers = find_buffers(*body);
       if (more_grad || more_buffers) continue;
-      if (body->draws()) check_draws(body);
+      if (body->draws() || body->writes()) check_layouts(body);
       return {std::move(body), buffers_};
     }
   }
@@ -67,7 +68,7 @@ class Capturer {
   void check_carries(const Body& body) const;
   bool settle_requires_grad(const Body& body);
   bool find_buffers(const Body& body);
-  void check_draws(const std::shared_ptr<const Body>& body) const;
+  void check_layouts(const std::shared_ptr<const Body>& body) const;
   void check_memory_is_its_own(const at::Tensor& buffer, const std::string& path, const Body& body) const;
 
   const char* who_;
@@ -155,17 +156,23 @@ bool Capturer::find_buffers(const Body& body) {
 }
 
 // The body runs on contiguous carries. In the same loop written out, carries are laid out as they come, and a draw for
-// a tensor like a carry fills it in memory order: the same numbers, but for other elements.
-void Capturer::check_draws(const std::shared_ptr<const Body>& body) const {
+// a tensor like a carry fills it in memory order: the same numbers, but for other elements. A write to reshape() of a
+// carry reaches the carry if that is a view, and does not if it is a copy.
+void Capturer::check_layouts(const std::shared_ptr<const Body>& body) const {
   std::vector<TensorMeta> carries = carries_;
   for (size_t i = 0; i < carries.size(); ++i) carries[i].strides = TensorMeta::of(init_.tensors[i]).strides;
   for (std::vector<Layouts> seen; std::find(seen.begin(), seen.end(), layouts(carries)) == seen.end();) {
     seen.push_back(layouts(carries));
     const auto as_they_come = seen.back() == layouts(carries_) ? body : capture(carries);
     DIPTYCH_CHECK(
-        draw_alike(*as_they_come->graph(), *body->graph()),
+        !body->draws() || draw_alike(*as_they_come->graph(), *body->graph()),
         "[{}] the body draws random numbers into the layout of a carry that is not contiguous, so they would differ "
         "from those of the loop written out; start with contiguous(), and have the body return contiguous carries",
+        who_);
+    DIPTYCH_CHECK(
+        !body->writes() || have_same_flow(*as_they_come->graph(), *body->graph()),
+        "[{}] the body writes to what is a view of a contiguous carry and a copy of one that is not, as reshape() and "
+        "flatten() return; start with contiguous(), and have the body return contiguous carries",
         who_);
     for (size_t i = 0; i < carries.size(); ++i) carries[i].strides = as_they_come->result(i).strides;
   }

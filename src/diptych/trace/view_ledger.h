@@ -40,6 +40,8 @@ class ViewLedger {
   bool was_under_no_grad(const ViewStep& step) const { return no_grad_steps_.contains(step); }
   /// Whether a step in a chain of views shows elements as their conjugates, or as another dtype.
   bool reinterprets(const ViewStep& step) const { return reinterpreting_steps_.contains(step); }
+  /// Whether the function has changed a tensor in place.
+  bool writes() const { return any_write_; }
   /// Whether tensors were changed without autograd noticing (under no_grad, or through detach()), so that the recorded
   /// graph, differentiated again, would not compute what autograd computes.
   bool hides_history() const { return blind_write_ || (any_write_ && no_grad_view_); }
