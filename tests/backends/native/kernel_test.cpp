@@ -4,6 +4,8 @@
 #include <limits>
 
 #include "backends/native/kernel_case.h"
+#include "backends/native/random_kernel.h"
+#include "diptych/backends/native/kernel/print.h"
 #include "testing/expect_error.h"
 #include "testing/same_tensors.h"
 
@@ -361,6 +363,46 @@ TEST(NativeKernel, AddsStoresInF64AndRoundsOnce) {
   const auto x = at::ones({64}), y = at::full({1}, 33554432.0);
   run_kernel("kernel count(d0=64) { x0 : f32 y0 : f32 %0 : f32 = load x0[d0] store add y0[0] = %0 }", {x}, {y});
   EXPECT_EQ(y.item<float>(), 33554432.0F + 64);
+}
+
+TEST(NativeKernel, LoadsBeforeItStores) {
+  const auto x = at::arange(5, at::kFloat);
+  run_kernel(R"(kernel reverse(d0=5) {
+    x0 : f32
+    y0 : f32
+    %0 : f32 = load x0[4 - d0]
+    store y0[d0] = %0
+  })",
+             {x}, {x});
+  EXPECT_TRUE(same_tensor(x, at::arange(5, at::kFloat).flip({0})));
+}
+
+TEST(NativeKernel, EvaluatesRandomKernelsOrSaysWhyNot) {
+  const std::vector<int64_t> symbols(6, 1);
+  int finished = 0;
+  for (uint32_t seed = 0; seed < 300; ++seed) {
+    const auto kernel = testing::RandomKernel(seed).make();
+    testing::Tensors inputs, outputs;
+    for (const auto dtype : kernel.inputs) inputs.push_back(at::ones({4096}, dtype));
+    for (const auto dtype : kernel.outputs) outputs.push_back(at::ones({4096}, dtype));
+    try {
+      run_kernel(detail::print(kernel), inputs, outputs, symbols);
+      ++finished;
+    } catch (const UserError& error) {
+      EXPECT_EQ(std::string(error.what()).rfind("[kernel ", 0), 0U) << error.what();
+    }
+  }
+  EXPECT_GT(finished, 5);
+}
+
+TEST(NativeKernel, DoesNothingWhereADimHasNoPositions) {
+  const auto x = at::randn({4}), y = at::zeros({4});
+  const auto text =
+      "kernel f(d0=s0, d1=s1, d2=s2) { x0 : f32 y0 : f32 %0 : f32 = load x0[d0 + d1 + d2] store y0[d0 + d1 + d2] = %0 "
+      "}";
+  for (const auto& sizes : {std::vector{int64_t{1} << 40, int64_t{1} << 40, int64_t{0}}, {0, 1L << 40, 1L << 40}})
+    run_kernel(text, {x}, {y}, sizes);
+  EXPECT_TRUE(same_tensor(y, at::zeros({4})));
 }
 
 TEST(NativeKernel, NamesTheAccessThatLeavesItsMemory) {

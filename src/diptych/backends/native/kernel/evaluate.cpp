@@ -14,7 +14,7 @@
 namespace diptych::detail {
 namespace {
 
-constexpr int64_t kMaxElements = int64_t{1} << 28;
+constexpr int64_t kMaxPoints = int64_t{1} << 26;
 
 using Point = std::array<int64_t, kMaxDims>;
 
@@ -86,28 +86,48 @@ class KernelEvaluator {
     return size.is_constant() ? size.factor : product(size.factor, symbols_[size.symbol]);
   }
 
+  // How many points there are along `dims`. Errors: UserError if there are more than can be visited one by one.
+  int64_t count_points(DimSet dims) const {
+    int64_t count = 1;
+    bool is_empty = false;  // whatever the others are, which may be too many to multiply
+    for (size_t dim = 0; dim < extents_.size(); ++dim)
+      is_empty = is_empty || (dims.contains(static_cast<int32_t>(dim)) && extents_[dim] == 0);
+    if (is_empty) return 0;
+    for (size_t dim = 0; dim < extents_.size(); ++dim) {
+      if (dims.contains(static_cast<int32_t>(dim))) count = product(count, extents_[dim]);
+    }
+    DIPTYCH_CHECK(count <= kMaxPoints,
+                  "{} visits {} points; the reference evaluator visits at most {}: evaluate it at smaller sizes",
+                  line(), count, kMaxPoints);
+    return count;
+  }
+
   DenseValue empty_value(at::ScalarType dtype, DimSet dims) const {
     DenseValue value;
     value.element_size = static_cast<int64_t>(c10::elementSize(dtype));
-    int64_t count = 1;
+    value.bytes.resize(count_points(dims) * value.element_size);
+    if (value.bytes.empty()) return value;
+    int64_t stride = 1;
     for (int32_t dim = static_cast<int32_t>(extents_.size()) - 1; dim >= 0; --dim) {
       if (!dims.contains(dim)) continue;
-      value.strides[dim] = count;
-      count = product(count, extents_[dim]);
+      value.strides[dim] = stride;
+      stride *= extents_[dim];
     }
-    DIPTYCH_CHECK(count <= kMaxElements,
-                  "{} has {} elements; the reference evaluator holds at most {}: evaluate it at smaller sizes", line(),
-                  count, kMaxElements);
-    value.bytes.resize(count * value.element_size);
     return value;
   }
 
   // Calls `body` for each position along `dims`, the last dim running fastest; other dims of the point stay.
   template <class Body>
-  void for_each_point(DimSet dims, Point& point, const Body& body, int32_t dim = 0) const {
+  void for_each_point(DimSet dims, Point& point, const Body& body) const {
+    // Beside a dim of no positions, another may have more than can be counted through.
+    if (count_points(dims) > 0) for_each_point_from(0, dims, point, body);
+  }
+
+  template <class Body>
+  void for_each_point_from(int32_t dim, DimSet dims, Point& point, const Body& body) const {
     while (dim < static_cast<int32_t>(extents_.size()) && !dims.contains(dim)) ++dim;
     if (dim == static_cast<int32_t>(extents_.size())) return body();
-    for (point[dim] = 0; point[dim] < extents_[dim]; ++point[dim]) for_each_point(dims, point, body, dim + 1);
+    for (point[dim] = 0; point[dim] < extents_[dim]; ++point[dim]) for_each_point_from(dim + 1, dims, point, body);
     point[dim] = 0;
   }
 
@@ -190,6 +210,7 @@ class KernelEvaluator {
   }
 
   void compute(const KernelValue& value, const KernelReduce& reduce) {
+    count_points(domains_[line_] | reduce.over);  // refuses what would take too long
     DenseValue& operand = values_[reduce.operand];
     const auto dtype = kernel_.values[reduce.operand].dtype;
     fill([&](Point point, char* to) {

@@ -74,7 +74,8 @@ struct KernelScalar {
 };
 
 /// A row of the table of reductions: takes dims away. It runs through `over` whether its operand varies there or not,
-/// so the sum of a constant over d0 is the constant times d0's extent.
+/// so the sum of a constant over d0 is the constant times d0's extent. Sums and products accumulate in the dtype of
+/// their value, to which the operand is converted first.
 struct KernelReduce {
   const Reduction* reduction = nullptr;
   int32_t operand = 0;
