@@ -1,5 +1,6 @@
 #include "diptych/backends/native/kernel/evaluate.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <map>
@@ -88,14 +89,14 @@ class KernelEvaluator {
 
   // How many points there are along `dims`. Errors: UserError if there are more than can be visited one by one.
   int64_t count_points(DimSet dims) const {
-    int64_t count = 1;
-    bool is_empty = false;  // whatever the others are, which may be too many to multiply
-    for (size_t dim = 0; dim < extents_.size(); ++dim)
-      is_empty = is_empty || (dims.contains(static_cast<int32_t>(dim)) && extents_[dim] == 0);
-    if (is_empty) return 0;
+    std::vector<int64_t> extents;
     for (size_t dim = 0; dim < extents_.size(); ++dim) {
-      if (dims.contains(static_cast<int32_t>(dim))) count = product(count, extents_[dim]);
+      if (dims.contains(static_cast<int32_t>(dim))) extents.push_back(extents_[dim]);
     }
+    // Beside a dim of no positions, the others may be too many to multiply.
+    if (std::count(extents.begin(), extents.end(), 0) > 0) return 0;
+    int64_t count = 1;
+    for (const int64_t extent : extents) count = product(count, extent);
     DIPTYCH_CHECK(count <= kMaxPoints,
                   "{} visits {} points; the reference evaluator visits at most {}: evaluate it at smaller sizes",
                   line(), count, kMaxPoints);

@@ -10,15 +10,15 @@
 namespace diptych::detail::reference {
 
 template <class T>
-inline constexpr bool is_integer = std::is_integral_v<T> && !std::is_same_v<T, bool>;
+inline constexpr bool kIsInteger = std::is_integral_v<T> && !std::is_same_v<T, bool>;
 template <class T>
-inline constexpr bool is_complex_number = c10::is_complex<T>::value;
+inline constexpr bool kIsComplex = c10::is_complex<T>::value;
 
 /// Integers wrap: arithmetic on the unsigned number of 64 bits, cut to the result's width, has the same low bits as
 /// arithmetic of any width. Other numbers are as they are.
 template <class T>
 auto wrapping(T x) {
-  if constexpr (is_integer<T>) {
+  if constexpr (kIsInteger<T>) {
     return static_cast<uint64_t>(x);
   } else {
     return x;
@@ -45,7 +45,7 @@ T maximum(T a, T b) {
 
 template <class T>
 auto absolute(T x) {
-  if constexpr (is_integer<T>) {
+  if constexpr (kIsInteger<T>) {
     return x < 0 ? uint64_t{0} - static_cast<uint64_t>(x) : static_cast<uint64_t>(x);
   } else {
     return std::abs(x);
@@ -54,7 +54,7 @@ auto absolute(T x) {
 
 template <class T>
 T sign(T x) {
-  if constexpr (is_complex_number<T>) {
+  if constexpr (kIsComplex<T>) {
     const auto size = std::abs(x);
     return size == 0 ? T(0) : x / size;
   } else {
@@ -70,7 +70,7 @@ bool divides(T a, T b) {
 
 template <class T>
 T trunc_div(T a, T b) {
-  if constexpr (is_integer<T>) {
+  if constexpr (kIsInteger<T>) {
     return b == 0 ? T(0) : divides(a, b) ? static_cast<T>(a / b) : a;
   } else {
     return std::trunc(a / b);
@@ -79,7 +79,7 @@ T trunc_div(T a, T b) {
 
 template <class T>
 T floor_div(T a, T b) {
-  if constexpr (is_integer<T>) {
+  if constexpr (kIsInteger<T>) {
     if (!divides(a, b)) return b == 0 ? T(0) : a;
     const bool rounds_up = (a % b != 0) && ((a < 0) != (b < 0));
     return static_cast<T>(a / b - rounds_up);
@@ -90,7 +90,7 @@ T floor_div(T a, T b) {
 
 template <class T>
 T truncated_rem(T a, T b) {
-  if constexpr (is_integer<T>) {
+  if constexpr (kIsInteger<T>) {
     return divides(a, b) ? static_cast<T>(a % b) : T(0);
   } else {
     return std::fmod(a, b);
@@ -111,8 +111,8 @@ T integer_pow(T base, T exponent) {
     if (base == static_cast<T>(-1)) return exponent % 2 == 0 ? T(1) : static_cast<T>(-1);
     return base == 1 ? T(1) : T(0);
   }
-  uint64_t result = 1, power = static_cast<uint64_t>(base);
-  for (auto left = static_cast<uint64_t>(exponent); left != 0; left >>= 1) {
+  uint64_t result = 1, power = wrapping(base);
+  for (auto left = wrapping(exponent); left != 0; left >>= 1) {
     if (left & 1) result *= power;
     power *= power;
   }
@@ -121,7 +121,7 @@ T integer_pow(T base, T exponent) {
 
 template <class T>
 T power(T base, T exponent) {
-  if constexpr (is_integer<T>) {
+  if constexpr (kIsInteger<T>) {
     return integer_pow(base, exponent);
   } else {
     return std::pow(base, exponent);
@@ -131,7 +131,7 @@ T power(T base, T exponent) {
 /// The logarithm to the base 2, where ATen divides the parts of a complex one and leaves infinite ones infinite.
 template <class T>
 T log2(T x) {
-  if constexpr (is_complex_number<T>) {
+  if constexpr (kIsComplex<T>) {
     const T natural = std::log(x);
     const auto base = std::log(typename T::value_type(2));
     return T(natural.real() / base, natural.imag() / base);
@@ -164,20 +164,20 @@ T integer_of(double x) {
 
 template <class To, class From>
 To cast(From x) {
-  if constexpr (is_complex_number<To>) {
+  if constexpr (kIsComplex<To>) {
     using Part = typename To::value_type;
-    if constexpr (is_complex_number<From>) {
+    if constexpr (kIsComplex<From>) {
       return To(static_cast<Part>(x.real()), static_cast<Part>(x.imag()));
     } else {
       return To(cast<Part>(x), Part(0));
     }
   } else if constexpr (std::is_same_v<To, bool>) {
     return x != From(0);
-  } else if constexpr (is_complex_number<From>) {
+  } else if constexpr (kIsComplex<From>) {
     return cast<To>(x.real());
-  } else if constexpr (is_integer<To> && !std::is_integral_v<From>) {
+  } else if constexpr (kIsInteger<To> && !std::is_integral_v<From>) {
     return integer_of<To>(static_cast<double>(x));
-  } else if constexpr (sizeof(To) == 2 && !is_integer<To>) {
+  } else if constexpr (sizeof(To) == 2 && !kIsInteger<To>) {
     return static_cast<To>(static_cast<float>(x));
   } else {
     return static_cast<To>(x);
