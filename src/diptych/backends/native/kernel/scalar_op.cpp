@@ -123,7 +123,7 @@ constexpr ScalarOp kScalarOps[] = {
     binary<kComputed, [](auto a, auto b) { return a != b; }, ResultRule::kBool>("ne"),
     comparison<[](auto a, auto b) { return a < b; }>("lt"),
     comparison<[](auto a, auto b) { return a <= b; }>("le"),
-    comparison<[](auto a, auto b) { return a > b; }>("gt"),
+    comparison<[](auto a, auto b) { return b < a; }>("gt"),  // g++ takes a bare > for the end of the list
     comparison<[](auto a, auto b) { return a >= b; }>("ge"),
     unary<kFloats, [](auto a) { return std::isnan(a); }, ResultRule::kBool>("is_nan"),
     unary<kFloats, [](auto a) { return std::isinf(a); }, ResultRule::kBool>("is_inf"),
