@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <optional>
 #include <utility>
 
+#include "diptych/ops/permutation.h"
 #include "diptych/ops/tags.h"
 
 namespace diptych::detail {
@@ -21,34 +21,8 @@ struct Origin {
   bool operator==(const Origin&) const = default;
 };
 
-// The dimensions of the operand that a permutation of them returns, in order; nothing for other nodes.
-std::optional<std::vector<int64_t>> permutation_by(const Node& node, int64_t rank) {
-  static const Op kPermute = Op::find("aten.permute"), kTranspose = Op::find("aten.transpose.int"),
-                  kT = Op::find("aten.t");
-  std::vector<int64_t> order(rank);
-  std::iota(order.begin(), order.end(), 0);
-  const auto number = [&](size_t operand) {
-    const int64_t dim = std::get<c10::IValue>(node.operands[operand]).toInt();
-    return dim < 0 ? dim + rank : dim;
-  };
-  if (node.op == kPermute) {
-    const auto dims = std::get<c10::IValue>(node.operands[1]).toIntVector();
-    for (int64_t i = 0; i < rank; ++i) order[i] = dims[i] < 0 ? dims[i] + rank : dims[i];
-  } else if (node.op == kTranspose && rank > 0) {
-    std::swap(order[number(1)], order[number(2)]);
-  } else if (node.op == kT) {
-    std::reverse(order.begin(), order.end());
-  } else {
-    return std::nullopt;
-  }
-  return order;
-}
-
 // A view where the strides allow it, and a view of a copy where they do not.
-bool reshapes(const Op& op) {
-  static const Op kViews[] = {Op::find("aten.view"), Op::find("aten._unsafe_view"), Op::find("aten._reshape_alias")};
-  return std::find(std::begin(kViews), std::end(kViews), op) != std::end(kViews);
-}
+bool reshapes(const Op& op) { return has_tag(op, Tag::kStrideSensitive) && has_tag(op, Tag::kShapeView); }
 
 /// Numbers the computations of several graphs, equal ones by one number, whatever the order of the nodes.
 class Computations {
@@ -92,7 +66,7 @@ class Computations {
     if (has_tag(node.op, Tag::kCopy)) {
       return meta.dtype == graph.meta(node.outputs[0]).dtype ? std::optional(origin) : std::nullopt;
     }
-    auto order = permutation_by(node, static_cast<int64_t>(meta.sizes.size()));
+    auto order = permutation_of(node, static_cast<int64_t>(meta.sizes.size()));
     if (!order) return std::nullopt;
     for (int64_t& dim : *order) dim = origin.order.empty() ? dim : origin.order[dim];
     origin.order = std::is_sorted(order->begin(), order->end()) ? std::vector<int64_t>() : std::move(*order);
