@@ -2,6 +2,7 @@
 #pragma once
 #include <initializer_list>
 #include <span>
+#include <tuple>
 
 #include "diptych/backends/xla/hlo_term.h"
 
@@ -25,6 +26,10 @@ inline HloTerm chebyshev_sum(const HloTerm& x, std::span<const double> coefficie
     b0 = x * b1 - b2 + coefficient;
   }
   return (b0 - b2) * 0.5;
+}
+/// The same by a table of ATen's Math.h.
+inline HloTerm chebyshev_sum(const HloTerm& x, const std::tuple<const double*, size_t>& table) {
+  return chebyshev_sum(x, std::span(std::get<0>(table), std::get<1>(table)));
 }
 
 }  // namespace diptych::detail

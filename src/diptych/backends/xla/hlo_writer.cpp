@@ -186,6 +186,12 @@ Hlo HloWriter::transpose(const Hlo& x, at::IntArrayRef order) {
   return result;
 }
 
+Hlo HloWriter::swap_dims(const Hlo& x, int64_t a, int64_t b) {
+  auto order = counted(0, x.dim());
+  std::swap(order.at(a), order.at(b));
+  return transpose(x, order);
+}
+
 Hlo HloWriter::reverse(const Hlo& x, at::IntArrayRef dims) {
   const Hlo result = define(x.dtype, x.sizes);
   statement(result, fmt::format("stablehlo.reverse {}, dims = {} : {}", x.name, hlo_list(dims), hlo_type(x)));

@@ -85,6 +85,7 @@ class HloWriter {
   Hlo reshape(const Hlo& x, std::vector<int64_t> sizes);
   /// Dimension i of the result is dimension `order[i]` of `x`.
   Hlo transpose(const Hlo& x, at::IntArrayRef order);
+  Hlo swap_dims(const Hlo& x, int64_t a, int64_t b);
   Hlo reverse(const Hlo& x, at::IntArrayRef dims);
   Hlo slice(const Hlo& x, at::IntArrayRef begin, at::IntArrayRef end, at::IntArrayRef step);
   /// Elements begin, begin + step, ... before `end` along one dimension.

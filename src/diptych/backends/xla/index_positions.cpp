@@ -1,4 +1,5 @@
 #include "diptych/backends/xla/index_positions.h"
+#include "diptych/backends/xla/reduction_parts.h"
 
 #include <functional>
 #include <numeric>
@@ -102,15 +103,18 @@ AdvancedIndex advanced_index(HloWriter& writer, const Hlo& x, const std::vector<
   return plan;
 }
 
-// Sums of neighbours that are twice as far apart every time.
+Hlo matrix_rows(HloWriter& writer, const std::vector<int64_t>& sizes) {
+  return writer.iota(at::kLong, sizes, static_cast<int64_t>(sizes.size()) - 2);
+}
+Hlo matrix_columns(HloWriter& writer, const std::vector<int64_t>& sizes) {
+  return writer.iota(at::kLong, sizes, static_cast<int64_t>(sizes.size()) - 1);
+}
+Hlo identity_matrix(HloWriter& writer, at::ScalarType dtype, const std::vector<int64_t>& sizes) {
+  return writer.convert(writer.compare("EQ", matrix_rows(writer, sizes), matrix_columns(writer, sizes)), dtype);
+}
+
 Hlo running_count(HloWriter& writer, const Hlo& flags) {
-  Hlo count = writer.convert(flags, at::kLong);
-  const int64_t size = flags.sizes[0];
-  for (int64_t distance = 1; distance < size; distance *= 2) {
-    const Hlo before = writer.slice(count, {0}, {size - distance}, {1});
-    count = writer.binary("add", count, writer.pad(before, writer.constant(0, at::kLong), {distance}, {0}, {0}));
-  }
-  return count;
+  return running(writer, "add", writer.convert(flags, at::kLong), 0, 0);
 }
 
 std::vector<int64_t> inverse_order(const std::vector<int64_t>& order) {

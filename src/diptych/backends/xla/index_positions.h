@@ -23,6 +23,12 @@ Hlo wrap_indices(HloWriter& writer, const Hlo& index, int64_t size);
 /// dimension. Requires: at least one dimension.
 Hlo coordinates_along(HloWriter& writer, const Hlo& index, int64_t dim);
 
+/// The row, and the column, of every element of matrices of these sizes.
+Hlo matrix_rows(HloWriter& writer, const std::vector<int64_t>& sizes);
+Hlo matrix_columns(HloWriter& writer, const std::vector<int64_t>& sizes);
+/// Ones on the diagonal, and zeros.
+Hlo identity_matrix(HloWriter& writer, at::ScalarType dtype, const std::vector<int64_t>& sizes);
+
 /// How many elements up to each are set, itself included. Requires: flags of one dimension.
 Hlo running_count(HloWriter& writer, const Hlo& flags);
 

@@ -74,19 +74,16 @@ HloTerm second_order1(const HloTerm& x) {
   return on_positive(x, (x <= 5.0).choose(near_part, far_wave(kOrder1, x, true)), -kBesselInfinity);
 }
 
-std::span<const double> series_of(const std::tuple<const double*, size_t>& table) {
-  return {std::get<0>(table), std::get<1>(table)};
-}
 HloTerm modified_order0(const HloTerm& given) {
   const HloTerm x = given.abs();
-  const HloTerm near_part = chebyshev_sum(x * 0.5 - 2.0, series_of(chebyshev_coefficients_i0e_A<double>()));
-  const HloTerm far_part = chebyshev_sum(32.0 / x - 2.0, series_of(chebyshev_coefficients_i0e_B<double>()));
+  const HloTerm near_part = chebyshev_sum(x * 0.5 - 2.0, chebyshev_coefficients_i0e_A<double>());
+  const HloTerm far_part = chebyshev_sum(32.0 / x - 2.0, chebyshev_coefficients_i0e_B<double>());
   return x.exp() * (x <= 8.0).choose(near_part, far_part / x.sqrt());
 }
 HloTerm modified_order1(const HloTerm& given) {
   const HloTerm x = given.abs();
-  const HloTerm near_part = chebyshev_sum(x * 0.5 - 2.0, series_of(chebyshev_coefficients_i1e_A<double>())) * x;
-  const HloTerm far_part = chebyshev_sum(32.0 / x - 2.0, series_of(chebyshev_coefficients_i1e_B<double>()));
+  const HloTerm near_part = chebyshev_sum(x * 0.5 - 2.0, chebyshev_coefficients_i1e_A<double>()) * x;
+  const HloTerm far_part = chebyshev_sum(32.0 / x - 2.0, chebyshev_coefficients_i1e_B<double>());
   const HloTerm result = x.exp() * (x <= 8.0).choose(near_part, far_part / x.sqrt());
   return (given < 0.0).choose(-result, result);
 }

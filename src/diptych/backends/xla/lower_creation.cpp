@@ -65,11 +65,7 @@ std::vector<Hlo> logspace(const Lowering& node) {
 // Half types and integers are rounded at steps of their own.
 bool is_plain_linspace(const Lowering& node) { return node.dtype() == at::kFloat || node.dtype() == at::kDouble; }
 
-std::vector<Hlo> eye(const Lowering& node) {
-  HloWriter& writer = node.writer();
-  const Hlo row = writer.iota(at::kLong, node.sizes(), 0), column = writer.iota(at::kLong, node.sizes(), 1);
-  return {writer.convert(writer.compare("EQ", row, column), node.dtype())};
-}
+std::vector<Hlo> eye(const Lowering& node) { return {identity_matrix(node.writer(), node.dtype(), node.sizes())}; }
 
 // The rows, then the columns, of a triangle's elements, as a table in the program.
 template <bool kIsLower>

@@ -2,7 +2,6 @@
 // quotient by the number of elements.
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "diptych/backends/xla/index_positions.h"
 

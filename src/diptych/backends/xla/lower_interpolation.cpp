@@ -175,10 +175,7 @@ std::vector<Hlo> interpolate_backward(const Lowering& node) {
     const auto dim = static_cast<int64_t>(i) + 2;
     const Resize resize{node.flag(3), node.number(4 + i), inputs[dim], y.sizes[dim]};
     // Rows are added along dimension 0.
-    std::vector<int64_t> order;
-    for (int64_t j = 0; j < y.dim(); ++j) order.push_back(j);
-    std::swap(order[0], order[dim]);
-    const Hlo first = writer.transpose(y, order);
+    const Hlo first = writer.swap_dims(y, 0, dim);
     auto sizes = first.sizes;
     sizes[0] = inputs[dim];
     Hlo sum = writer.constant(0, y.dtype, sizes);
@@ -186,7 +183,7 @@ std::vector<Hlo> interpolate_backward(const Lowering& node) {
       const Hlo rows = scale_along(writer, first, 0, tap.weights);
       sum = writer.scatter_along("add", sum, 0, writer.constant_list(tap.positions, at::kInt), rows);
     }
-    y = writer.transpose(sum, order);
+    y = writer.swap_dims(sum, 0, dim);
   }
   return {writer.convert(y, node.dtype())};
 }

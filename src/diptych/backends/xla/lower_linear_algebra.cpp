@@ -39,9 +39,7 @@ std::vector<Hlo> cholesky_solve(const Lowering& node) {
 }
 std::vector<Hlo> cholesky_inverse(const Lowering& node) {
   HloWriter& writer = node.writer();
-  const auto sizes = node.sizes();
-  const Hlo is_diagonal = writer.compare("EQ", matrix_rows(writer, sizes), matrix_columns(writer, sizes));
-  const Hlo identity = writer.convert(is_diagonal, node.dtype());
+  const Hlo identity = identity_matrix(writer, node.dtype(), node.sizes());
   return {solve_by_factor(writer, node.tensor(0), identity, node.flag(1))};
 }
 // LAPACK takes the diagonal of a complex factor for real, and does not look whether it is.

@@ -36,8 +36,9 @@ Hlo swapped_in_rows(HloWriter& writer, const Hlo& order, const Hlo& step, const 
 }
 // The same of a single row, of which two elements are touched.
 Hlo swapped_in_one(HloWriter& writer, const Hlo& order, const Hlo& step, const Hlo& other) {
-  std::vector<Hlo> here(order.dim(), writer.constant(0, at::kLong)), there = here;
-  here.back() = step, there.back() = writer.reshape(other, {});
+  const int64_t rank = order.dim();
+  const auto here = starts_along(writer, rank, rank - 1, step);
+  const auto there = starts_along(writer, rank, rank - 1, writer.reshape(other, {}));
   const Hlo first = writer.dynamic_slice(order, here, other.sizes);
   const Hlo second = writer.dynamic_slice(order, there, other.sizes);
   return writer.dynamic_update_slice(writer.dynamic_update_slice(order, second, here), first, there);
@@ -46,16 +47,14 @@ Hlo swapped_in_one(HloWriter& writer, const Hlo& order, const Hlo& step, const H
 // Where the swaps take each row: P has its ones at (order[j], j). Swaps in the reverse order undo them.
 Hlo order_of_rows(HloWriter& writer, const Pivots& pivots, bool is_reversed) {
   const int64_t rank = pivots.swapped.dim(), swaps = pivots.swapped.sizes.back();
-  auto sizes = pivots.swapped.sizes, column = sizes;
-  sizes.back() = pivots.rows, column.back() = 1;
+  auto sizes = pivots.swapped.sizes;
+  sizes.back() = pivots.rows;
   const auto swap_two = [=](HloWriter& inner, const Hlo& index, const std::vector<Hlo>& state,
                             const std::vector<Hlo>& constant) {
     const Hlo last = inner.constant(swaps - 1, at::kLong);
     const Hlo step = is_reversed ? inner.binary("subtract", last, index) : index;
-    std::vector<Hlo> starts(rank, inner.constant(0, at::kLong));
-    starts.back() = step;
-    const Hlo other = inner.dynamic_slice(constant[0], starts, column);
-    const bool is_single = elements_of(column) == 1;
+    const Hlo other = slice_at(inner, constant[0], rank - 1, step);
+    const bool is_single = elements_of(other.sizes) == 1;
     return std::vector<Hlo>{is_single ? swapped_in_one(inner, state[0], step, other)
                                       : swapped_in_rows(inner, state[0], step, other)};
   };

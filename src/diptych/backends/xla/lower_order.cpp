@@ -1,4 +1,5 @@
 // Operators that say where elements stand in an order: extrema with their positions, search, membership.
+#include "diptych/backends/xla/index_positions.h"
 #include "diptych/backends/xla/reduction_parts.h"
 
 namespace diptych::detail {
@@ -61,11 +62,9 @@ std::vector<Hlo> searchsorted(const Lowering& node) {
 // Both tensors have one dtype, or ATen promotes in ways of its own; a sorted sequence of its own for each row is not
 // taken.
 bool is_plain_search(const Lowering& node, size_t sorted, size_t x) {
-  if (!node.has_tensor(sorted) || !node.has_tensor(x)) return false;
-  const TensorMeta& boundaries = node.graph().meta(std::get<Value>(node.node().operands[sorted]));
-  const TensorMeta& searched = node.graph().meta(std::get<Value>(node.node().operands[x]));
-  return boundaries.sizes.size() == 1 && boundaries.dtype == searched.dtype && !at::isComplexType(searched.dtype) &&
-         searched.dtype != at::kBool;
+  const TensorMeta *const boundaries = operand_meta(node, sorted), *const searched = operand_meta(node, x);
+  return boundaries != nullptr && searched != nullptr && boundaries->sizes.size() == 1 &&
+         boundaries->dtype == searched->dtype && !at::isComplexType(searched->dtype) && searched->dtype != at::kBool;
 }
 bool is_plain_bucketize(const Lowering& node) { return is_plain_search(node, 1, 0); }
 bool is_plain_searchsorted(const Lowering& node) { return is_plain_search(node, 0, 1) && !node.has_tensor(5); }
@@ -74,8 +73,7 @@ bool is_plain_searchsorted(const Lowering& node) { return is_plain_search(node, 
 std::vector<Hlo> is_among(const Lowering& node) {
   HloWriter& writer = node.writer();
   const Hlo x = node.tensor(0), tests = node.tensor(1);
-  const int64_t rows = count_over(x, reduced_dims(node, kNoDims, x.dim()));
-  const int64_t columns = count_over(tests, reduced_dims(node, kNoDims, tests.dim()));
+  const int64_t rows = elements_of(x.sizes), columns = elements_of(tests.sizes);
   const bool is_inverted = node.flag(3);
   if (columns == 0) return {writer.constant(is_inverted, at::kBool, x.sizes)};
   const std::vector<int64_t> sizes{rows, columns};
@@ -86,10 +84,9 @@ std::vector<Hlo> is_among(const Lowering& node) {
   return {is_inverted ? writer.unary("not", result) : result};
 }
 bool has_few_pairs(const Lowering& node) {
-  if (!node.has_tensor(0) || !node.has_tensor(1)) return false;
-  const TensorMeta& x = node.graph().meta(std::get<Value>(node.node().operands[0]));
-  const TensorMeta& tests = node.graph().meta(std::get<Value>(node.node().operands[1]));
-  return x.dtype == tests.dtype && !at::isComplexType(x.dtype) && tests.numel() <= 64;
+  const TensorMeta *const x = operand_meta(node, 0), *const tests = operand_meta(node, 1);
+  return x != nullptr && tests != nullptr && x->dtype == tests->dtype && !at::isComplexType(x->dtype) &&
+         tests->numel() <= 64;
 }
 
 constexpr char kMost[] = "maximum", kLeast[] = "minimum";

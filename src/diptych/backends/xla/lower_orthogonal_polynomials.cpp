@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "diptych/backends/xla/hlo_term.h"
+#include "diptych/backends/xla/lowering_loops.h"
 
 namespace diptych::detail {
 namespace {
@@ -20,10 +21,7 @@ HloTerm by_recurrence(const Recurrence& family, const HloTerm& x, const HloTerm&
     return (k < HloTerm(inner, state[4])) & !q.is_nan();
   };
   const auto is_open = [=](HloWriter& inner, std::span<const Hlo> state) {
-    const Hlo going = is_going(inner, state).value();
-    std::vector<int64_t> dims;
-    for (int64_t i = 0; i < going.dim(); ++i) dims.push_back(i);
-    return std::vector<Hlo>{inner.reduce("or", going, inner.constant(false, at::kBool), dims)};
+    return std::vector<Hlo>{any_set(inner, is_going(inner, state).value())};
   };
   const auto step = [=](HloWriter& inner, std::span<const Hlo> state) {
     const HloTerm p(inner, state[1]), q(inner, state[2]), x_again(inner, state[3]), going = is_going(inner, state);

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "diptych/backends/xla/hlo_term.h"
+#include "diptych/backends/xla/lowering_loops.h"
 
 namespace diptych::detail {
 namespace {
@@ -62,10 +63,7 @@ std::vector<Hlo> take_apart(const Lowering& node) {
 // Euclid's algorithm in all elements at once, until the last of them is finished.
 HloTerm common_divisor(const HloTerm& x, const HloTerm& y) {
   const auto is_open = [](HloWriter& writer, std::span<const Hlo> state) {
-    const Hlo open = HloTerm(writer, state[0]).differs(0.0).value();
-    std::vector<int64_t> dims;
-    for (int64_t i = 0; i < open.dim(); ++i) dims.push_back(i);
-    return std::vector<Hlo>{writer.reduce("or", open, writer.constant(false, at::kBool), dims)};
+    return std::vector<Hlo>{any_set(writer, HloTerm(writer, state[0]).differs(0.0).value())};
   };
   const auto step = [](HloWriter& writer, std::span<const Hlo> state) {
     const HloTerm a(writer, state[0]), b(writer, state[1]), is_done = a.equals(0.0);

@@ -43,10 +43,7 @@ std::vector<Hlo> rotate(const Lowering& node) {
   const auto dims = wrapped_dims(node, 2, x.dim());
   if (turns == 0) return {x};
   if (turns == 2) return {writer.reverse(x, dims)};
-  std::vector<int64_t> order(x.sizes.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::swap(order[dims[0]], order[dims[1]]);
-  return {writer.transpose(writer.reverse(x, {dims[turns == 1 ? 1 : 0]}), order)};
+  return {writer.swap_dims(writer.reverse(x, {dims[turns == 1 ? 1 : 0]}), dims[0], dims[1])};
 }
 
 std::vector<Hlo> repeat(const Lowering& node) {
@@ -88,20 +85,12 @@ std::vector<Hlo> channel_shuffle(const Lowering& node) {
   return shuffled(node, {sizes[0], groups, sizes[1] / groups, left}, {0, 2, 1, 3});
 }
 
-// The row and the column of every element of the last two dimensions.
-Hlo row_of(HloWriter& writer, const std::vector<int64_t>& sizes) {
-  return writer.iota(at::kLong, sizes, static_cast<int64_t>(sizes.size()) - 2);
-}
-Hlo column_of(HloWriter& writer, const std::vector<int64_t>& sizes) {
-  return writer.iota(at::kLong, sizes, static_cast<int64_t>(sizes.size()) - 1);
-}
-
 constexpr char kNotAbove[] = "LE", kNotBelow[] = "GE";
 template <const char* kDirection>
 std::vector<Hlo> triangle(const Lowering& node) {
   HloWriter& writer = node.writer();
   const Hlo x = node.tensor(0);
-  const Hlo distance = writer.binary("subtract", column_of(writer, x.sizes), row_of(writer, x.sizes));
+  const Hlo distance = writer.binary("subtract", matrix_columns(writer, x.sizes), matrix_rows(writer, x.sizes));
   const Hlo is_kept = writer.compare(kDirection, distance, node.filled(node.integer(1), distance));
   return {writer.select(is_kept, x, node.filled(0, x))};
 }
@@ -120,7 +109,7 @@ std::vector<Hlo> diag_embed(const Lowering& node) {
   x = writer.pad(x, node.scalar_of(0, x.dtype), low, high, std::vector<int64_t>(x.sizes.size(), 0));
   auto sizes = x.sizes;
   sizes.push_back(sizes.back());
-  const Hlo distance = writer.binary("subtract", column_of(writer, sizes), row_of(writer, sizes));
+  const Hlo distance = writer.binary("subtract", matrix_columns(writer, sizes), matrix_rows(writer, sizes));
   const Hlo spread = writer.broadcast(x, sizes, dims);
   const Hlo matrix =
       writer.select(writer.compare("EQ", distance, node.filled(offset, distance)), spread, node.filled(0, spread));

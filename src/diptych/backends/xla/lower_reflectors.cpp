@@ -1,6 +1,7 @@
 // Products of Householder's reflectors, as QR factorizations leave them: H = 1 - tau v v^H, where the first element of
 // v that is not zero is a one that is not stored. The factorizations themselves come from LAPACK.
 #include "diptych/backends/xla/hlo_term.h"
+#include "diptych/backends/xla/hlo_text.h"
 #include "diptych/backends/xla/index_positions.h"
 #include "diptych/backends/xla/lowering_loops.h"
 #include "diptych/backends/xla/triangular_systems.h"
@@ -26,20 +27,10 @@ Reflectors reflectors_of(HloWriter& writer, const Hlo& stored, const Hlo& factor
   return {writer.slice_along(vectors.value(), stored.dim() - 1, 0, count), writer.reshape(factors, sizes)};
 }
 
-// Column `index` of each matrix of a batch.
-Hlo column_at(HloWriter& writer, const Hlo& x, const Hlo& index) {
-  std::vector<Hlo> starts(x.dim(), writer.constant(0, at::kLong));
-  starts.back() = index;
-  auto sizes = x.sizes;
-  sizes.back() = 1;
-  return writer.dynamic_slice(x, starts, sizes);
-}
-
 // x - tau v (v^H x), or x - tau (x v) v^H.
 Hlo reflected(HloWriter& writer, const Hlo& x, const Hlo& v, const Hlo& tau, bool is_left) {
   const int64_t rank = x.dim();
-  std::vector<int64_t> batch;
-  for (int64_t i = 0; i + 2 < rank; ++i) batch.push_back(i);
+  const auto batch = counted(0, rank - 2);
   const auto spread = [&](const Hlo& of) { return HloTerm(writer, writer.broadcast_to(of, x.sizes)); };
   const Hlo adjoint = conjugated(writer, transposed(writer, v));
   const DotDimensions dims{batch, batch, {rank - 1}, {rank - 2}};
@@ -49,13 +40,13 @@ Hlo reflected(HloWriter& writer, const Hlo& x, const Hlo& v, const Hlo& tau, boo
 }
 
 Hlo apply_reflectors(HloWriter& writer, const Hlo& x, const Reflectors& all) {
-  const int64_t count = all.factors.sizes.back();
+  const int64_t count = all.factors.sizes.back(), rank = all.factors.dim();
   const bool is_descending = all.is_descending(), is_left = all.is_left;
   const auto apply_one = [=](HloWriter& inner, const Hlo& index, const std::vector<Hlo>& state,
                              const std::vector<Hlo>& constant) {
     const Hlo last = inner.constant(count - 1, at::kLong);
     const Hlo place = is_descending ? inner.binary("subtract", last, index) : index;
-    const Hlo v = column_at(inner, constant[0], place), tau = column_at(inner, constant[1], place);
+    const Hlo v = slice_at(inner, constant[0], rank - 1, place), tau = slice_at(inner, constant[1], rank - 1, place);
     return std::vector<Hlo>{reflected(inner, state[0], v, tau, is_left)};
   };
   const Hlo factors = all.is_adjoint ? conjugated(writer, all.factors) : all.factors;
@@ -65,9 +56,7 @@ Hlo apply_reflectors(HloWriter& writer, const Hlo& x, const Reflectors& all) {
 
 std::vector<Hlo> householder_product(const Lowering& node) {
   HloWriter& writer = node.writer();
-  const auto sizes = node.sizes();
-  const Hlo is_diagonal = writer.compare("EQ", matrix_rows(writer, sizes), matrix_columns(writer, sizes));
-  const Hlo identity = writer.convert(is_diagonal, node.dtype());
+  const Hlo identity = identity_matrix(writer, node.dtype(), node.sizes());
   if (node.tensor(1).sizes.back() == 0) return {identity};
   return {apply_reflectors(writer, identity, reflectors_of(writer, node.tensor(0), node.tensor(1)))};
 }

@@ -1,38 +1,8 @@
-// Running sums, products and extrema along a dimension. A scan doubles its reach with each step: after step k an
-// element has taken in the 2^k elements that end at it.
+// Running sums, products and extrema along a dimension.
 #include "diptych/backends/xla/reduction_parts.h"
 
 namespace diptych::detail {
 namespace {
-
-// What stands `distance` before each element along `dim`; `filling` where nothing does.
-Hlo shifted_by(HloWriter& writer, const Hlo& x, int64_t dim, int64_t distance, const at::Scalar& filling) {
-  std::vector<int64_t> low(x.sizes.size(), 0);
-  auto high = low;
-  const auto interior = low;
-  low[dim] = distance, high[dim] = -distance;
-  return writer.pad(x, writer.constant(filling, x.dtype), low, high, interior);
-}
-
-struct ScanPart {
-  Hlo value;
-  at::Scalar neutral;
-};
-using Combine = std::vector<Hlo> (*)(HloWriter& writer, const std::vector<Hlo>& before, const std::vector<Hlo>& here);
-
-std::vector<Hlo> scan_along(HloWriter& writer, const std::vector<ScanPart>& parts, int64_t dim, Combine combine) {
-  std::vector<Hlo> here;
-  for (const ScanPart& part : parts) here.push_back(part.value);
-  if (here[0].dim() == 0) return here;
-  for (int64_t distance = 1; distance < here[0].sizes[dim]; distance *= 2) {
-    std::vector<Hlo> before;
-    for (size_t i = 0; i < parts.size(); ++i) {
-      before.push_back(shifted_by(writer, here[i], dim, distance, parts[i].neutral));
-    }
-    here = combine(writer, before, here);
-  }
-  return here;
-}
 
 // ATen's running sums, products and logarithms of sums accumulate in f64 for f32, and in f32 for half types: a product
 // that leaves the range of f32 and comes back is not lost.
@@ -44,11 +14,8 @@ at::ScalarType running_dtype(at::ScalarType dtype) {
 template <const char* kOperation, int kNeutral>
 std::vector<Hlo> running_fold(const Lowering& node) {
   const Hlo x = node.writer().convert(node.converted(0, node.dtype()), running_dtype(node.dtype()));
-  const auto combine = [](HloWriter& writer, const std::vector<Hlo>& before, const std::vector<Hlo>& here) {
-    return std::vector<Hlo>{writer.binary(kOperation, before[0], here[0])};
-  };
-  const auto scanned = scan_along(node.writer(), {{x, kNeutral}}, Lowering::wrap(node.integer(1), x.dim()), combine);
-  return {node.writer().convert(scanned[0], node.dtype())};
+  const Hlo folded = running(node.writer(), kOperation, x, Lowering::wrap(node.integer(1), x.dim()), kNeutral);
+  return {node.writer().convert(folded, node.dtype())};
 }
 bool is_not_truth(const Lowering& node) { return node.dtype() != at::kBool; }
 

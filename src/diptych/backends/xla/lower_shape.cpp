@@ -1,7 +1,6 @@
 // Views and copies: where elements stand changes, and nothing is computed. unsafe_split is left to the interpreter: its
 // results share the operand's memory, though its schema does not say so.
 #include <algorithm>
-#include <numeric>
 
 #include "diptych/backends/xla/index_positions.h"
 
@@ -20,10 +19,7 @@ std::vector<Hlo> permute(const Lowering& node) {
 std::vector<Hlo> swap(const Lowering& node, int64_t a, int64_t b) {
   const Hlo x = node.tensor(0);
   if (x.dim() == 0) return {x};
-  std::vector<int64_t> order(x.sizes.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::swap(order[Lowering::wrap(a, x.dim())], order[Lowering::wrap(b, x.dim())]);
-  return {node.writer().transpose(x, order)};
+  return {node.writer().swap_dims(x, Lowering::wrap(a, x.dim()), Lowering::wrap(b, x.dim()))};
 }
 std::vector<Hlo> transpose(const Lowering& node) { return swap(node, node.integer(1), node.integer(2)); }
 std::vector<Hlo> transpose_matrix(const Lowering& node) {

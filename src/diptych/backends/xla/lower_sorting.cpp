@@ -1,7 +1,6 @@
 // Sorting, and elements by their rank. Where equal elements stand in the order, ATen promises for stable sorts alone;
 // here all sorts are stable.
 #include <algorithm>
-#include <numeric>
 
 #include "diptych/backends/xla/index_positions.h"
 #include "diptych/backends/xla/reduction_parts.h"
@@ -68,12 +67,9 @@ std::vector<Hlo> topk(const Lowering& node) {
     const Sorted all = sorted_along(writer, x, dim, is_largest);
     return {writer.slice_along(all.values, dim, 0, count), writer.slice_along(all.positions, dim, 0, count)};
   }
-  std::vector<int64_t> order(x.sizes.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::swap(order[dim], order.back());
-  const Hlo rows = writer.transpose(writer.convert(x, at::kFloat), order);
-  const Sorted found = selected_singles(writer, rows, count, is_largest);
-  return {writer.convert(writer.transpose(found.values, order), x.dtype), writer.transpose(found.positions, order)};
+  const auto swapped = [&](const Hlo& of) { return writer.swap_dims(of, dim, x.dim() - 1); };
+  const Sorted found = selected_singles(writer, swapped(writer.convert(x, at::kFloat)), count, is_largest);
+  return {writer.convert(swapped(found.values), x.dtype), swapped(found.positions)};
 }
 
 // The elements of one rank in each row, whose dimension `dim` has size one.
@@ -127,17 +123,6 @@ std::vector<Hlo> median_of_dim(const Lowering& node) {
   const Hlo x = at_least_1d(writer, node.tensor(0));
   return as_reduced(node, median_along(writer, x, Lowering::wrap(node.integer(1), x.dim()), kIgnoresNan));
 }
-// Each element along `dim` becomes the largest up to it, by neighbours that are twice as far apart every time.
-Hlo running_maximum(HloWriter& writer, Hlo x, int64_t dim) {
-  const std::vector<int64_t> none(x.sizes.size(), 0);
-  for (int64_t distance = 1; distance < x.sizes[dim]; distance *= 2) {
-    auto low = none;
-    low[dim] = distance;
-    const Hlo before = writer.slice_along(x, dim, 0, x.sizes[dim] - distance);
-    x = writer.binary("maximum", x, writer.pad(before, writer.constant(0, x.dtype), low, none, none));
-  }
-  return x;
-}
 // Whether an element differs from the one before it; the first does.
 Hlo where_run_begins(HloWriter& writer, const Hlo& sorted, int64_t dim) {
   const int64_t size = sorted.sizes[dim];
@@ -158,7 +143,7 @@ std::vector<Hlo> mode(const Lowering& node) {
   const Sorted all = sorted_along(writer, x, dim, false);
   const Hlo place = writer.iota(at::kLong, x.sizes, dim), zero = constant_like(writer, 0, place);
   const Hlo begin = writer.select(where_run_begins(writer, all.values, dim), place, zero);
-  const Hlo length = writer.binary("subtract", place, running_maximum(writer, begin, dim));
+  const Hlo length = writer.binary("subtract", place, running(writer, "maximum", begin, dim, 0));
   const Hlo longest = spread_back(writer, extremum_over(writer, "maximum", length, {dim}), length, {dim});
   const Hlo last = constant_like(writer, x.sizes[dim], place);
   const Hlo found = writer.select(writer.compare("EQ", length, longest), place, last);

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "diptych/backends/xla/hlo_series.h"
+#include "diptych/backends/xla/lowering_loops.h"
 
 namespace diptych::detail {
 namespace {
@@ -36,10 +37,7 @@ ZetaSum terms_up_to_nine(const HloTerm& x, const ZetaSum& sum) {
   };
   const auto is_open = [](HloWriter& inner, std::span<const Hlo> state) {
     const HloTerm a(inner, state[1]), is_done(inner, state[3]);
-    const Hlo open = ((a <= 9.0) & !is_done).value();
-    std::vector<int64_t> dims(open.sizes.size());
-    for (size_t i = 0; i < dims.size(); ++i) dims[i] = static_cast<int64_t>(i);
-    return std::vector<Hlo>{inner.reduce("or", open, inner.constant(false, at::kBool), dims)};
+    return std::vector<Hlo>{any_set(inner, ((a <= 9.0) & !is_done).value())};
   };
   const auto add = [&](HloWriter& inner, std::span<const Hlo> state) {
     const auto term = [&](size_t i) { return HloTerm(inner, state[i]); };
@@ -129,17 +127,13 @@ HloTerm multivariate_lgamma(const Lowering& node, const HloTerm& x) {
   return sum + static_cast<double>(p * (p - 1)) * 0.25 * std::log(std::numbers::pi);
 }
 
-std::span<const double> as_span(const std::tuple<const double*, size_t>& table) {
-  return {std::get<0>(table), std::get<1>(table)};
-}
-
 // exp(-|x|) times Bessel's function, near zero and beyond.
 struct ScaledBessel {
   HloTerm is_near, near_part, far_part;
 };
 ScaledBessel scaled_bessel_i0(const HloTerm& x) {
-  const HloTerm near_part = chebyshev_sum(x * 0.5 - 2.0, as_span(chebyshev_coefficients_i0e_A<double>()));
-  const HloTerm far_part = chebyshev_sum(32.0 / x - 2.0, as_span(chebyshev_coefficients_i0e_B<double>()));
+  const HloTerm near_part = chebyshev_sum(x * 0.5 - 2.0, chebyshev_coefficients_i0e_A<double>());
+  const HloTerm far_part = chebyshev_sum(32.0 / x - 2.0, chebyshev_coefficients_i0e_B<double>());
   return {x <= 8.0, near_part, far_part};
 }
 HloTerm bessel_i0e_of(const HloTerm& given) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "diptych/backends/xla/hlo_text.h"
 #include "diptych/base/list.h"
 #include "diptych/graph/hop_attributes.h"
 
@@ -23,31 +24,36 @@ bool returns_all(const Lowering& node) {
   return std::all_of(node.node().subgraphs.begin(), node.node().subgraphs.end(), is_whole);
 }
 
-namespace {
-
-std::vector<Hlo> row_starts(HloWriter& writer, const Hlo& stack, const Hlo& place) {
-  std::vector<Hlo> starts(stack.sizes.size(), writer.constant(0, at::kLong));
-  starts[0] = place;
+std::vector<Hlo> starts_along(HloWriter& writer, int64_t rank, int64_t dim, const Hlo& place) {
+  std::vector<Hlo> starts(rank, writer.constant(0, at::kLong));
+  starts.at(dim) = place;
   return starts;
 }
-
-}  // namespace
+Hlo slice_at(HloWriter& writer, const Hlo& x, int64_t dim, const Hlo& place) {
+  auto sizes = x.sizes;
+  sizes.at(dim) = 1;
+  return writer.dynamic_slice(x, starts_along(writer, x.dim(), dim, place), sizes);
+}
 
 Hlo write_rows(HloWriter& writer, const Hlo& stack, const Hlo& values, const Hlo& place, int64_t count) {
   auto sizes = stack.sizes;
   sizes[0] = count;
-  return writer.dynamic_update_slice(stack, writer.reshape(values, sizes), row_starts(writer, stack, place));
+  return writer.dynamic_update_slice(stack, writer.reshape(values, sizes), starts_along(writer, stack.dim(), 0, place));
 }
 
 Hlo read_rows(HloWriter& writer, const Hlo& stack, const Hlo& place, int64_t count, const std::vector<int64_t>& sizes) {
   auto slice = stack.sizes;
   slice[0] = count;
-  return writer.reshape(writer.dynamic_slice(stack, row_starts(writer, stack, place), slice), sizes);
+  return writer.reshape(writer.dynamic_slice(stack, starts_along(writer, stack.dim(), 0, place), slice), sizes);
 }
 
 Hlo predicate(HloWriter& writer, const Hlo& value) {
   const Hlo scalar = writer.reshape(value, {});
   return writer.compare("NE", scalar, writer.constant(0, scalar.dtype));
+}
+
+Hlo any_set(HloWriter& writer, const Hlo& flags) {
+  return writer.reduce("or", flags, writer.constant(false, at::kBool), counted(0, flags.dim()));
 }
 
 std::vector<Hlo> counted_loop(HloWriter& writer, const Hlo& begin, const Hlo& end, const std::vector<Hlo>& state,

@@ -19,8 +19,15 @@ Hlo write_rows(HloWriter& writer, const Hlo& stack, const Hlo& values, const Hlo
 /// Returns `count` rows from row `place` on, as a tensor of `sizes`.
 Hlo read_rows(HloWriter& writer, const Hlo& stack, const Hlo& place, int64_t count, const std::vector<int64_t>& sizes);
 
+/// Starts of a slice that begins at `place` along `dim`, and at 0 elsewhere.
+std::vector<Hlo> starts_along(HloWriter& writer, int64_t rank, int64_t dim, const Hlo& place);
+/// The slice of size one at `place` along `dim`.
+Hlo slice_at(HloWriter& writer, const Hlo& x, int64_t dim, const Hlo& place);
+
 /// A predicate of one element, as a scalar.
 Hlo predicate(HloWriter& writer, const Hlo& value);
+/// Whether any of the flags is set, as a scalar: loops over all elements at once go on until the last is finished.
+Hlo any_set(HloWriter& writer, const Hlo& flags);
 
 /// One step of a loop: returns the next state. It sees its arguments and nothing else from outside.
 using LoopStep = std::function<std::vector<Hlo>(HloWriter& writer, const Hlo& index, const std::vector<Hlo>& state,

@@ -29,6 +29,15 @@ at::Scalar bound_of(at::ScalarType dtype, bool is_highest) {
   return is_highest ? kInfinity : -kInfinity;
 }
 
+// What stands `distance` before each element along `dim`; `filling` where nothing does.
+Hlo shifted_by(HloWriter& writer, const Hlo& x, int64_t dim, int64_t distance, const at::Scalar& filling) {
+  std::vector<int64_t> low(x.sizes.size(), 0);
+  auto high = low;
+  const auto interior = low;
+  low[dim] = distance, high[dim] = -distance;
+  return writer.pad(x, writer.constant(filling, x.dtype), low, high, interior);
+}
+
 }  // namespace
 
 std::vector<int64_t> reduced_dims(const Lowering& node, size_t operand, int64_t rank) {
@@ -86,6 +95,28 @@ Hlo norm_over(HloWriter& writer, const Hlo& magnitudes, double order, at::IntArr
   const Hlo powers = writer.binary("power", magnitudes, constant_like(writer, order, magnitudes));
   const Hlo total = sum_over(writer, powers, dims);
   return writer.binary("power", total, constant_like(writer, 1 / order, total));
+}
+
+std::vector<Hlo> scan_along(HloWriter& writer, const std::vector<ScanPart>& parts, int64_t dim,
+                            const Combine& combine) {
+  std::vector<Hlo> here;
+  for (const ScanPart& part : parts) here.push_back(part.value);
+  if (here[0].dim() == 0) return here;
+  for (int64_t distance = 1; distance < here[0].sizes[dim]; distance *= 2) {
+    std::vector<Hlo> before;
+    for (size_t i = 0; i < parts.size(); ++i) {
+      before.push_back(shifted_by(writer, here[i], dim, distance, parts[i].neutral));
+    }
+    here = combine(writer, before, here);
+  }
+  return here;
+}
+
+Hlo running(HloWriter& writer, std::string_view operation, const Hlo& x, int64_t dim, const at::Scalar& neutral) {
+  const auto combine = [=](HloWriter& inner, const std::vector<Hlo>& before, const std::vector<Hlo>& here) {
+    return std::vector<Hlo>{inner.binary(operation, before[0], here[0])};
+  };
+  return scan_along(writer, {{x, neutral}}, dim, combine)[0];
 }
 
 }  // namespace diptych::detail

@@ -1,6 +1,8 @@
 // What reductions, scans, norms and losses share.
 #pragma once
+#include <functional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "diptych/backends/xla/lowering.h"
@@ -28,6 +30,18 @@ Hlo constant_like(HloWriter& writer, const at::Scalar& value, const Hlo& like);
 /// Which elements are NaN, or differ from zero (NaN does).
 Hlo where_nan(HloWriter& writer, const Hlo& x);
 Hlo where_nonzero(HloWriter& writer, const Hlo& x);
+/// One of the tensors that are scanned together, and what stands before its first element.
+struct ScanPart {
+  Hlo value;
+  at::Scalar neutral;
+};
+using Combine =
+    std::function<std::vector<Hlo>(HloWriter& writer, const std::vector<Hlo>& before, const std::vector<Hlo>& here)>;
+/// Scans along a dimension. The reach doubles with each step: after step k an element has taken in the 2^k elements
+/// that end at it.
+std::vector<Hlo> scan_along(HloWriter& writer, const std::vector<ScanPart>& parts, int64_t dim, const Combine& combine);
+/// The same of one tensor, by an operation of two: "add", "maximum".
+Hlo running(HloWriter& writer, std::string_view operation, const Hlo& x, int64_t dim, const at::Scalar& neutral);
 /// The norm of real numbers that are not negative: `order` 0 counts, infinities are extrema, others are powers' roots.
 Hlo norm_over(HloWriter& writer, const Hlo& magnitudes, double order, at::IntArrayRef dims);
 

@@ -3,6 +3,8 @@
 #include <utility>
 
 #include "diptych/backends/xla/hlo_text.h"
+#include "diptych/backends/xla/index_positions.h"
+#include "diptych/backends/xla/lowering_loops.h"
 
 namespace diptych::detail {
 namespace {
@@ -21,51 +23,34 @@ std::pair<Hlo, Hlo> strict_triangle_and_diagonal(HloWriter& writer, const Hlo& a
   return {strict, writer.reshape(writer.reduce("add", diagonal, writer.constant(none, a.dtype), {rank - 1}), sizes)};
 }
 
-// Row i of each matrix of a batch.
-Hlo row_at(HloWriter& writer, const Hlo& x, const std::vector<Hlo>& starts) {
-  auto sizes = x.sizes;
-  sizes[sizes.size() - 2] = 1;
-  return writer.dynamic_slice(x, starts, sizes);
-}
-std::vector<Hlo> starts_of_row(HloWriter& writer, const Hlo& row, int64_t rank) {
-  std::vector<Hlo> starts(rank, writer.constant(0, at::kLong));
-  starts[rank - 2] = row;
-  return starts;
-}
-
 // Solves a x = b row by row. HLO's own operation multiplies by inverses of blocks, which loses digits, and spreads the
 // NaN of a pivot that is zero or infinite over rows that do not depend on it.
 Hlo substitute(HloWriter& writer, const Hlo& a, const Hlo& b, bool is_upper, bool has_unit_diagonal) {
-  const int64_t rank = a.dim(), count = a.sizes.back();
+  const int64_t rank = a.dim(), count = a.sizes.back(), row_dim = rank - 2;
   const auto [strict, diagonal] = strict_triangle_and_diagonal(writer, a, is_upper);
-  const auto batch = counted(0, rank - 2);
-  const auto is_open = [=](HloWriter& inner, std::span<const Hlo> state) {
-    return std::vector<Hlo>{inner.compare("LT", state[0], inner.constant(count, at::kLong))};
-  };
-  const auto solve_row = [=](HloWriter& inner, std::span<const Hlo> state) {
-    const Hlo &step = state[0], &x = state[1];
-    const Hlo from_end = inner.binary("subtract", inner.constant(count - 1, at::kLong), step);
-    const auto starts = starts_of_row(inner, is_upper ? from_end : step, rank);
-    const DotDimensions dims{batch, batch, {rank - 1}, {rank - 2}};
-    const Hlo known = inner.dot_general(row_at(inner, state[2], starts), x, dims, x.dtype);
-    Hlo row = inner.binary("subtract", row_at(inner, state[3], starts), known);
+  const auto batch = counted(0, row_dim);
+  const auto solve_row = [=](HloWriter& inner, const Hlo& step, const std::vector<Hlo>& state,
+                             const std::vector<Hlo>& constant) {
+    const Hlo last = inner.constant(count - 1, at::kLong);
+    const Hlo place = is_upper ? inner.binary("subtract", last, step) : step;
+    const auto row_of = [&](const Hlo& matrix) { return slice_at(inner, matrix, row_dim, place); };
+    const DotDimensions dims{batch, batch, {rank - 1}, {row_dim}};
+    const Hlo known = inner.dot_general(row_of(constant[0]), state[0], dims, state[0].dtype);
+    Hlo row = inner.binary("subtract", row_of(constant[1]), known);
     if (!has_unit_diagonal) {
-      const Hlo pivot = row_at(inner, state[4], starts);
-      row = inner.binary("divide", row, inner.broadcast(pivot, row.sizes, counted(0, rank)));
+      row = inner.binary("divide", row, inner.broadcast(row_of(constant[2]), row.sizes, counted(0, rank)));
     }
-    const Hlo next = inner.binary("add", step, inner.constant(1, at::kLong));
-    return std::vector<Hlo>{next, inner.dynamic_update_slice(x, row, starts), state[2], state[3], state[4]};
+    return std::vector<Hlo>{inner.dynamic_update_slice(state[0], row, starts_along(inner, rank, row_dim, place))};
   };
   const Hlo zeros = writer.constant(0, b.dtype, b.sizes);
-  return writer.while_loop({writer.constant(0, at::kLong), zeros, strict, b, diagonal}, is_open, solve_row)[1];
+  const Hlo begin = writer.constant(0, at::kLong), end = writer.constant(count, at::kLong);
+  return counted_loop(writer, begin, end, {zeros}, {strict, b, diagonal}, solve_row)[0];
 }
 
 }  // namespace
 
 Hlo transposed(HloWriter& writer, const Hlo& matrix) {
-  auto order = counted(0, matrix.dim());
-  std::swap(order[order.size() - 2], order[order.size() - 1]);
-  return writer.transpose(matrix, order);
+  return writer.swap_dims(matrix, matrix.dim() - 2, matrix.dim() - 1);
 }
 Hlo conjugated(HloWriter& writer, const Hlo& x) {
   if (!at::isComplexType(x.dtype)) return x;
@@ -87,13 +72,6 @@ Hlo with_batch_of(HloWriter& writer, const Hlo& matrix, const std::vector<int64_
   std::vector<int64_t> spread(sizes.begin(), sizes.end() - 2);
   spread.insert(spread.end(), matrix.sizes.end() - 2, matrix.sizes.end());
   return writer.broadcast_to(matrix, spread);
-}
-
-Hlo matrix_rows(HloWriter& writer, const std::vector<int64_t>& sizes) {
-  return writer.iota(at::kLong, sizes, static_cast<int64_t>(sizes.size()) - 2);
-}
-Hlo matrix_columns(HloWriter& writer, const std::vector<int64_t>& sizes) {
-  return writer.iota(at::kLong, sizes, static_cast<int64_t>(sizes.size()) - 1);
 }
 
 }  // namespace diptych::detail

@@ -1,4 +1,4 @@
-// Systems of equations with triangular matrices, which other systems are reduced to, and what matrices share.
+// Systems of equations with triangular matrices, which other systems are reduced to.
 #pragma once
 #include <vector>
 
@@ -22,8 +22,5 @@ Hlo transposed(HloWriter& writer, const Hlo& matrix);
 Hlo conjugated(HloWriter& writer, const Hlo& x);
 /// A matrix, or a batch of them, with the leading dimensions of `sizes`.
 Hlo with_batch_of(HloWriter& writer, const Hlo& matrix, const std::vector<int64_t>& sizes);
-/// The position of every element's row, and of its column.
-Hlo matrix_rows(HloWriter& writer, const std::vector<int64_t>& sizes);
-Hlo matrix_columns(HloWriter& writer, const std::vector<int64_t>& sizes);
 
 }  // namespace diptych::detail
