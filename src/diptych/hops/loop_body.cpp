@@ -163,14 +163,15 @@ void Capturer::check_layouts(const std::shared_ptr<const Body>& body) const {
   for (size_t i = 0; i < carries.size(); ++i) carries[i].strides = TensorMeta::of(init_.tensors[i]).strides;
   for (std::vector<Layouts> seen; std::find(seen.begin(), seen.end(), layouts(carries)) == seen.end();) {
     seen.push_back(layouts(carries));
-    const auto as_they_come = seen.back() == layouts(carries_) ? body : capture(carries);
+    const bool is_body = seen.back() == layouts(carries_);
+    const auto as_they_come = is_body ? body : capture(carries);
     DIPTYCH_CHECK(
-        !body->draws() || draw_alike(*as_they_come->graph(), *body->graph()),
+        is_body || !body->draws() || draw_alike(*as_they_come->graph(), *body->graph()),
         "[{}] the body draws random numbers into the layout of a carry that is not contiguous, so they would differ "
         "from those of the loop written out; start with contiguous(), and have the body return contiguous carries",
         who_);
     DIPTYCH_CHECK(
-        !body->writes() || have_same_flow(*as_they_come->graph(), *body->graph()),
+        is_body || !body->writes() || have_same_flow(*as_they_come->graph(), *body->graph()),
         "[{}] the body writes to what is a view of a contiguous carry and a copy of one that is not, as reshape() and "
         "flatten() return; start with contiguous(), and have the body return contiguous carries",
         who_);

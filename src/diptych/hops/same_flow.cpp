@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "diptych/graph/operand.h"
 #include "diptych/ops/permutation.h"
 #include "diptych/ops/tags.h"
 
@@ -83,10 +84,10 @@ class Computations {
       const Origin& origin = origins[value.id];
       text += fmt::format(" ({}.{} [{}])", origin.computation, origin.result, fmt::join(origin.order, ","));
     });
-    for (const Operand& operand : node.operands) {
-      const auto* constant = std::get_if<c10::IValue>(&operand);
-      if (constant != nullptr && !is_reshape) text += " " + c10::str(*constant);
-      if (const auto* wrapped = std::get_if<WrappedNumber>(&operand)) text += " " + c10::str(wrapped->number);
+    for (size_t i = 0; i < node.operands.size() && !is_reshape; ++i) {
+      const Operand& operand = node.operands[i];
+      const bool is_value = std::holds_alternative<Value>(operand) || std::holds_alternative<ValueList>(operand);
+      if (!is_value) text += " " + operand_text(operand, operand_type(node.op, i));
     }
     for (const auto& subgraph : node.subgraphs) text += subgraph->code();
     return text;
