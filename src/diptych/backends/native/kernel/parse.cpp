@@ -226,12 +226,7 @@ class KernelParser {
 
   KernelReduce parse_reduce() {
     KernelReduce reduce;
-    cursor_.peek();
-    const size_t start = cursor_.position();
-    const auto name = cursor_.name();
-    reduce.reduction = find_reduction(name);
-    if (!reduce.reduction)
-      cursor_.fail_at(start, fmt::format("got '{}', expected one of the reductions {}", name, names_of(reductions())));
+    reduce.reduction = parse_row(find_reduction, reductions(), "one of the reductions");
     reduce.operand = parse_operand();
     cursor_.expect("over");
     do {
@@ -246,25 +241,23 @@ class KernelParser {
 
   KernelScalar parse_scalar() {
     KernelScalar scalar;
-    cursor_.peek();
-    const size_t start = cursor_.position();
-    const auto name = cursor_.name();
-    scalar.op = find_scalar_op(name);
-    if (!scalar.op) {
-      cursor_.fail_at(start, fmt::format("got '{}', expected 'constant', 'index', 'load', 'reduce' or one of {}", name,
-                                         names_of(scalar_ops())));
-    }
+    scalar.op = parse_row(find_scalar_op, scalar_ops(), "'constant', 'index', 'load', 'reduce' or one of");
     do {
       scalar.operands.push_back(parse_operand());
     } while (cursor_.accept(","));
     return scalar;
   }
 
+  // The row of a table that the text names.
   template <class Row>
-  static std::string names_of(std::span<const Row> rows) {
+  const Row* parse_row(const Row* (*find)(std::string_view), std::span<const Row> rows, std::string_view what) {
+    cursor_.peek();
+    const size_t start = cursor_.position();
+    const auto name = cursor_.name();
+    if (const Row* const row = find(name)) return row;
     std::string names;
     for (const Row& row : rows) names += fmt::format("{}{}", names.empty() ? "" : ", ", row.name);
-    return names;
+    cursor_.fail_at(start, fmt::format("got '{}', expected {} {}", name, what, names));
   }
 
   KernelNumber parse_number(at::ScalarType dtype) {
