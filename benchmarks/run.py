@@ -154,27 +154,27 @@ class Session:
     def _turn(self, row, warm_up=False):
         try:
             if warm_up:
-                row["repeat"] = self._warm_up(row)
                 self.results.append(row)
+                row["repeat"] = self._warm_up(row)
             else:
                 row["turns"].append(self._ask(row, row["repeat"])["times_ns"])
         except (WorkerError, OSError) as error:
             row["error"] = str(error)
             self.close(row["engine"])
-            if warm_up:
-                self.results.append(row)
         return "error" not in row
 
     def _warm_up(self, row):
         """Returns how often a turn repeats the case. Where a first run prepared more than it timed, a second one tells."""
-        start = time.monotonic()
-        reply = self._ask(row, 1)
-        elapsed = time.monotonic() - start
-        if sum(reply["times_ns"]) < 0.5e9 * elapsed:
-            start = time.monotonic()
-            self._ask(row, 1)
-            elapsed = time.monotonic() - start
+        elapsed, timed = self._time_one(row)
+        if timed < elapsed / 2:
+            elapsed, _ = self._time_one(row)
         return max(1, min(MAX_REPEAT, round(TURN_SECONDS / max(elapsed, 1e-6))))
+
+    def _time_one(self, row):
+        """Returns the seconds of a request of one run, and those that the worker counts for the run."""
+        start = time.monotonic()
+        times = self._ask(row, 1)["times_ns"]
+        return time.monotonic() - start, sum(times) / 1e9
 
     def _ask(self, row, repeat):
         request = {"case": row["case"], "repeat": repeat}
