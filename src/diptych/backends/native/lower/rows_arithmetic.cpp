@@ -9,7 +9,8 @@ Term scaled_operand(const NodeLowering& node, size_t index) {
   const Term x = node.operand(index);
   const auto alpha = node.scalar(2, 1);
   if (alpha.equal(1)) return x;
-  return x.is_bool() ? x & x.like(alpha) : x * x.like(alpha);
+  const Term factor = node.constant(alpha, node.dtype()).to(x.dtype());
+  return x.is_bool() ? x & factor : x * factor;
 }
 Terms add(NodeLowering& node) {
   const Term x = node.operand(0), y = scaled_operand(node, 1);
@@ -17,7 +18,10 @@ Terms add(NodeLowering& node) {
 }
 Terms subtract(NodeLowering& node) { return {node.operand(0) - scaled_operand(node, 1)}; }
 Terms subtract_from(NodeLowering& node) { return {node.operand(1) - scaled_operand(node, 0)}; }
-Term product(const Term& x, const Term& y) { return x.is_bool() ? x & y : x * y; }
+Terms multiply(NodeLowering& node) {
+  const Term x = node.exact_operand(0), y = node.exact_operand(1);
+  return {x.is_bool() ? x & y : x * y};
+}
 
 Term times(const Term& x, const at::Scalar& factor) { return factor.equal(1) ? x : x.like(factor) * x; }
 Terms add_product(NodeLowering& node) {
@@ -29,7 +33,7 @@ Terms add_quotient(NodeLowering& node) {
 
 // Counted from the nearer end, so that the weights 0 and 1 return the ends exactly.
 Terms interpolate(NodeLowering& node) {
-  const Term from = node.operand(0), to = node.operand(1), weight = node.operand(2), way = to - from;
+  const Term from = node.operand(0), to = node.operand(1), weight = node.exact_operand(2), way = to - from;
   return {(abs(weight) < 0.5).choose(from + weight * way, to - way * (1.0 - weight))};
 }
 
@@ -81,8 +85,8 @@ constexpr KernelRow kArithmeticRows[] = {
     {"aten.sub.Scalar", place_pointwise, subtract, has_number_result},
     {"aten.rsub.Tensor", place_pointwise, subtract_from, has_number_result},
     {"aten.rsub.Scalar", place_pointwise, subtract_from, has_number_result},
-    {"aten.mul.Tensor", place_pointwise, formula_of_two<product>},
-    {"aten.mul.Scalar", place_pointwise, formula_of_two<product>},
+    {"aten.mul.Tensor", place_pointwise, multiply},
+    {"aten.mul.Scalar", place_pointwise, multiply},
     {"aten.addcmul", place_pointwise, add_product, has_number_result},
     {"aten.addcdiv", place_pointwise, add_quotient, has_float_result},
     {"aten.lerp.Scalar", place_pointwise, interpolate, has_float_result},

@@ -1,0 +1,225 @@
+// Groups of nodes as kernels: their space, views between nodes, reductions with what follows, and what is refused.
+#include <algorithm>
+
+#include "backends/native/lowering_check.h"
+#include "diptych/backends/native/lower/group_space.h"
+
+namespace diptych {
+namespace {
+
+using namespace detail;
+using testing::GraphWriter;
+using testing::ints;
+using testing::like_eager;
+using testing::lowered;
+using testing::number;
+using testing::values;
+using testing::within;
+
+Operand flag(bool value) { return c10::IValue(value); }
+Operand integer(int64_t value) { return c10::IValue(value); }
+
+TEST(Lower, AChainOfPointwiseNodesOverADenseTensorIsOneDim) {
+  GraphWriter w;
+  const Value x = w.input(values({2, 3, 4})), y = w.input(values({2, 3, 4}, 1));
+  const Value z = w.call("aten.mul.Tensor", {w.call("aten.exp", {x}), y});
+  const auto kernel = lowered(w, {z});
+  ASSERT_TRUE(kernel);
+  EXPECT_EQ(print(*kernel),
+            "kernel graph(d0=24) {\n"
+            "  x0 : f32\n"
+            "  x1 : f32\n"
+            "  y0 : f32\n"
+            "  %0 : f32 = load x0[d0]\n"
+            "  %1 : f32 = exp %0\n"
+            "  %2 : f32 = load x1[d0]\n"
+            "  %3 : f32 = mul %1, %2\n"
+            "  store y0[d0] = %3\n"
+            "}\n");
+  EXPECT_TRUE(like_eager(w, {z}, within(1e-6)));
+}
+
+TEST(Lower, ABroadcastOperandKeepsTheDimsThatItNeeds) {
+  GraphWriter w;
+  const Value x = w.input(values({2, 3, 4})), bias = w.input(values({4}));
+  const Value y = w.call("aten.add.Tensor", {x, bias});
+  const auto kernel = lowered(w, {y});
+  ASSERT_TRUE(kernel);
+  EXPECT_EQ(kernel->extents, (std::vector<SizeTerm>{{6}, {4}}));
+  EXPECT_TRUE(like_eager(w, {y}));
+}
+
+TEST(Lower, ViewsAndPermutationsBetweenNodesAreFree) {
+  GraphWriter w;
+  const Value x = w.input(values({2, 3, 8}));
+  const Value heads = w.call("aten.view", {w.call("aten.exp", {x}), ints({2, 3, 4, 2})});
+  const Value turned = w.call("aten.permute", {heads, ints({0, 2, 1, 3})});
+  const Value y = w.call("aten.neg", {turned});
+  EXPECT_TRUE(like_eager(w, {y}, within(1e-6)));
+  EXPECT_EQ(lowered(w, {y})->values.size(), 3U);
+}
+
+TEST(Lower, SoftmaxIsOneKernelWithTwoReductions) {
+  GraphWriter w;
+  const Value x = w.input(values({6, 5}));
+  const Value shifted = w.call("aten.sub.Tensor", {x, w.call("aten.amax", {x, ints({1}), flag(true)})});
+  const Value e = w.call("aten.exp", {shifted});
+  const Value y = w.call("aten.div.Tensor", {e, w.call("aten.sum.dim_IntList", {e, ints({1}), flag(true)})});
+  EXPECT_TRUE(like_eager(w, {y}, within(1e-6)));
+  EXPECT_EQ(lowered(w, {y})->extents.size(), 2U);
+}
+
+TEST(Lower, RowsAndColumnsOfOneSpaceAreReducedByOneKernel) {
+  GraphWriter w;
+  const Value x = w.input(values({6, 5})), g = w.input(values({6, 5}, 2));
+  const Value p = w.call("aten.mul.Tensor", {x, g});
+  const Value rows = w.call("aten.sum.dim_IntList", {p, ints({1}), flag(false)});
+  const Value columns = w.call("aten.sum.dim_IntList", {p, ints({0}), flag(false)});
+  EXPECT_TRUE(like_eager(w, {p, rows, columns}, within(1e-6)));
+}
+
+TEST(Lower, AReductionOfAViewEndsThePartsOfAnAxis) {
+  GraphWriter w;
+  const Value x = w.input(values({2, 12}));
+  const Value groups = w.call("aten.view", {w.call("aten.neg", {x}), ints({2, 3, 4})});
+  const Value sums = w.call("aten.sum.dim_IntList", {groups, ints({2}), flag(true)});
+  const Value y = w.call("aten.view", {w.call("aten.sub.Tensor", {groups, sums}), ints({24})});
+  EXPECT_TRUE(like_eager(w, {y}, within(1e-6)));
+}
+
+TEST(Lower, AnInputMayBeReadAlongSeveralAxes) {
+  GraphWriter w;
+  const Value x = w.input(values({4, 4}));
+  const Value y = w.call("aten.add.Tensor", {x, w.call("aten.t", {x})});
+  EXPECT_TRUE(like_eager(w, {y}));
+}
+
+TEST(Lower, AValueOfTheGroupIsReadAlongItsOwnAxesAlone) {
+  GraphWriter w;
+  const Value x = w.input(values({4, 4}));
+  const Value e = w.call("aten.exp", {x});
+  const Value y = w.call("aten.add.Tensor", {e, w.call("aten.t", {e})});
+  std::string why;
+  EXPECT_FALSE(lowered(w, {y}, &why));
+  EXPECT_EQ(why, "no common iteration space with aten.add.Tensor");
+}
+
+TEST(Lower, ARowSumDoesNotMeetTheColumns) {
+  GraphWriter w;
+  const Value x = w.input(values({4, 4}));
+  const Value e = w.call("aten.exp", {x});
+  const Value sums = w.call("aten.sum.dim_IntList", {e, ints({1}), flag(false)});
+  const Value y = w.call("aten.sub.Tensor", {e, sums});  // along the columns
+  EXPECT_FALSE(lowered(w, {y}));
+}
+
+TEST(Lower, AViewThatCutsNoAxisEvenlyIsRefused) {
+  GraphWriter w;
+  const Value x = w.input(values({4, 6}));
+  const Value y = w.call("aten.neg", {w.call("aten.view", {w.call("aten.exp", {x}), ints({6, 4})})});
+  EXPECT_FALSE(lowered(w, {y}));
+}
+
+TEST(Lower, ANodeThatReadsElsewhereNeedsALoad) {
+  GraphWriter w;
+  const Value x = w.input(values({4, 6}));
+  const std::vector<Operand> half = {integer(1), integer(3), integer(6)};
+  const auto slice_of = [&](Value value) { return w.call("aten.slice.Tensor", {value, half[0], half[1], half[2]}); };
+  const Value y = w.call("aten.exp", {slice_of(x)});
+  EXPECT_TRUE(like_eager(w, {y}, within(1e-6)));
+  const Value z = w.call("aten.exp", {slice_of(w.call("aten.neg", {x}))});
+  EXPECT_FALSE(lowered(w, {z}));
+}
+
+TEST(Lower, OutputsKeepTheirStridesAndInputsTheirs) {
+  GraphWriter w;
+  const Value x = w.input(values({3, 4}).t()), y = w.input(values({4, 6}).slice(1, 0, 6, 2));
+  const Value z = w.call("aten.mul.Tensor", {x, y});
+  testing::Likeness how;
+  how.strides = true;
+  EXPECT_TRUE(like_eager(w, {z}, how));
+}
+
+TEST(Lower, OutputsWithGapsAndInputsAsOutputsAreRefused) {
+  GraphWriter w;
+  const Value x = w.input(values({4}));
+  const Value spread = w.call("aten.expand", {w.call("aten.neg", {x}), ints({3, 4})});
+  std::string why;
+  EXPECT_FALSE(lowered(w, {spread}, &why));
+  EXPECT_EQ(why, "an output with gaps or several elements at one place");
+  EXPECT_FALSE(lowered(w, {x}, &why));
+  EXPECT_EQ(why, "an output that no node of the group makes");
+}
+
+TEST(Lower, ConstantsOfOneElementAreNumbers) {
+  GraphWriter w;
+  const Value x = w.input(values({4}));
+  const Value y = w.call("aten.mul.Tensor", {x, w.constant(at::scalar_tensor(2.5))});
+  EXPECT_TRUE(like_eager(w, {y}));
+  EXPECT_EQ(lowered(w, {y})->values.size(), 3U);
+  const Value z = w.call("aten.mul.Tensor", {x, w.constant(values({4}))});
+  EXPECT_FALSE(lowered(w, {z}));
+}
+
+TEST(Lower, EqualValuesAreMadeOnceAndUnusedOnesNotAtAll) {
+  GraphWriter w;
+  const Value x = w.input(values({4}));
+  const Value a = w.call("aten.exp", {x}), b = w.call("aten.exp", {x});
+  w.call("aten.log", {x});
+  const Value y = w.call("aten.add.Tensor", {a, b});
+  EXPECT_EQ(lowered(w, {y})->values.size(), 3U);  // load, exp, add
+}
+
+TEST(Lower, HalvesAreRoundedAfterEachNode) {
+  GraphWriter w;
+  const Value x = w.input(values({64}).to(at::kBFloat16)), y = w.input(values({64}, 1).to(at::kBFloat16));
+  const Value z = w.call("aten.add.Tensor", {w.call("aten.mul.Tensor", {x, y}), number(0.1)});
+  EXPECT_TRUE(like_eager(w, {z}));
+}
+
+TEST(Lower, TensorsWithoutElementsAndComplexOnesAreRefused) {
+  GraphWriter w;
+  const Value empty = w.input(at::empty({0, 3})), complex = w.input(at::zeros({3}, at::kComplexFloat));
+  const Value y = w.call("aten.neg", {empty}), z = w.call("aten.neg", {complex});
+  const Graph graph = w.finish({y, z});
+  EXPECT_FALSE(is_lowered_to_kernels(graph, graph.nodes()[0]));
+  EXPECT_FALSE(is_lowered_to_kernels(graph, graph.nodes()[1]));
+}
+
+TEST(Lower, AnEmptyViewOfTheSpaceStaysAsItWasAfterARefusal) {
+  GraphWriter w;
+  const Value x = w.input(values({4, 4}));
+  const Value e = w.call("aten.exp", {x});
+  w.call("aten.add.Tensor", {e, w.call("aten.t", {e})});
+  const Value sums = w.call("aten.sum.dim_IntList", {e, ints({1}), flag(false)});
+  const Graph graph = w.finish({sums});
+  GroupSpace space(graph);
+  EXPECT_TRUE(space.add(0));
+  EXPECT_TRUE(space.add(1));
+  const GroupSpace before = space;
+  EXPECT_FALSE(space.add(2));
+  EXPECT_TRUE(space.add(3));
+  EXPECT_EQ(space.nodes(), (std::vector<size_t>{0, 1, 3}));
+  EXPECT_EQ(before.nodes(), (std::vector<size_t>{0, 1}));
+  EXPECT_EQ(space.extents(), (std::vector<int64_t>{4, 4}));
+  EXPECT_EQ(space.domain(e), (DimSet{0b11}));
+  EXPECT_EQ(space.domain(sums), (DimSet{0b01}));
+  EXPECT_EQ(space.reduced(3), (DimSet{0b10}));
+}
+
+TEST(Lower, NodesMayBeAddedBeforeThoseThatTheyRead) {
+  GraphWriter w;
+  const Value x = w.input(values({4, 5}));
+  const Value e = w.call("aten.exp", {x});
+  const Value y = w.call("aten.neg", {w.call("aten.t", {e})});
+  const Graph graph = w.finish({y});
+  GroupSpace space(graph);
+  EXPECT_TRUE(space.add(2));
+  EXPECT_TRUE(space.add(1));
+  EXPECT_TRUE(space.add(0));
+  EXPECT_EQ(space.extents().size(), 2U);
+  EXPECT_EQ(space.domain(x), space.domain(y));
+}
+
+}  // namespace
+}  // namespace diptych
