@@ -9,8 +9,7 @@ Term scaled_operand(const NodeLowering& node, size_t index) {
   const Term x = node.operand(index);
   const auto alpha = node.scalar(2, 1);
   if (alpha.equal(1)) return x;
-  const Term factor = node.constant(alpha, node.dtype()).to(x.dtype());
-  return x.is_bool() ? x & factor : x * factor;
+  return x.is_bool() ? x & x.like(alpha) : x * x.like(alpha);
 }
 Terms add(NodeLowering& node) {
   const Term x = node.operand(0), y = scaled_operand(node, 1);
@@ -105,13 +104,13 @@ constexpr KernelRow kArithmeticRows[] = {
     {"aten.maximum", place_pointwise, formula_of_two<greater>},
     {"aten.fmin", place_pointwise, formula_of_two<ignoring_nan<lesser>>},
     {"aten.fmax", place_pointwise, formula_of_two<ignoring_nan<greater>>},
-    {"aten.clamp", place_pointwise, clamp<1, 2>, has_number_result},
-    {"aten.clamp.Tensor", place_pointwise, clamp<1, 2>, has_number_result},
+    {"aten.clamp", place_pointwise, clamp<1, 2>},
+    {"aten.clamp.Tensor", place_pointwise, clamp<1, 2>},
     {"aten.hardtanh", place_pointwise, clamp<1, 2>, has_number_result},
-    {"aten.clamp_min", place_pointwise, clamp<1, 0>, has_number_result},
-    {"aten.clamp_min.Tensor", place_pointwise, clamp<1, 0>, has_number_result},
-    {"aten.clamp_max", place_pointwise, clamp<0, 1>, has_number_result},
-    {"aten.clamp_max.Tensor", place_pointwise, clamp<0, 1>, has_number_result},
+    {"aten.clamp_min", place_pointwise, clamp<1, 0>},
+    {"aten.clamp_min.Tensor", place_pointwise, clamp<1, 0>},
+    {"aten.clamp_max", place_pointwise, clamp<0, 1>},
+    {"aten.clamp_max.Tensor", place_pointwise, clamp<0, 1>},
     {"aten.where.self", place_pointwise, where},
     {"aten.where.ScalarOther", place_pointwise, where},
     {"aten.where.ScalarSelf", place_pointwise, where},
