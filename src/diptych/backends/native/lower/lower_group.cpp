@@ -177,6 +177,7 @@ bool is_lowered_to_kernels(const Graph& graph, const Node& node) {
   for (const Value output : node.outputs) {
     if (output) is_covered = is_covered && is_computable(graph.meta(output));
   }
+  is_covered = is_covered && NodeArguments(graph, node).has_plain_constants();
   // Rows look at the first result.
   return is_covered && !node.outputs.empty() && node.outputs[0] && find_kernel_row(graph, node) != nullptr;
 }

@@ -69,6 +69,7 @@ Terms where(NodeLowering& node) { return {node.own(0).to(at::kBool).choose(node.
 Terms masked_fill(NodeLowering& node) { return {node.own(1).to(at::kBool).choose(node.operand(2), node.operand(0))}; }
 
 Terms copy_operand(NodeLowering& node) { return {node.own(0)}; }
+bool stays_strided(const NodeArguments& node) { return node.integer(2) == static_cast<int64_t>(at::kStrided); }
 Terms copy_source(NodeLowering& node) { return {node.own(1)}; }
 Terms drop_gradient(NodeLowering& node) {
   const Term kept = node.operand(0) * node.operand(1);
@@ -117,7 +118,7 @@ constexpr KernelRow kArithmeticRows[] = {
     {"aten.where.Scalar", place_pointwise, where},
     {"aten.masked_fill.Scalar", place_pointwise, masked_fill},
     {"aten.masked_fill.Tensor", place_pointwise, masked_fill},
-    {"aten._to_copy", place_pointwise, copy_operand},
+    {"aten._to_copy", place_pointwise, copy_operand, stays_strided},
     {"aten.clone", place_pointwise, copy_operand},
     {"aten.contiguous", place_pointwise, copy_operand},
     {"aten.alias", place_pointwise, copy_operand},
