@@ -78,6 +78,26 @@ TEST(Lower, RowsAndColumnsOfOneSpaceAreReducedByOneKernel) {
   EXPECT_TRUE(like_eager(w, {p, rows, columns}, within(1e-6)));
 }
 
+TEST(Lower, DimsAreInTheOrderOfTheLargestTensor) {
+  GraphWriter w;
+  const Value x = w.input(values({2, 3, 5}));
+  const Value columns = w.call("aten.sum.dim_IntList", {w.call("aten.exp", {x}), ints({0, 1}), flag(false)});
+  EXPECT_TRUE(like_eager(w, {columns}, within(1e-6)));
+  EXPECT_EQ(lowered(w, {columns})->extents, (std::vector<SizeTerm>{{6}, {5}}));
+}
+
+TEST(Lower, PositionsCountInTheOrderOfTheTensorsDims) {
+  GraphWriter w;
+  const Value x = w.input(values({4, 6}).t());
+  const Value first = w.call("aten.argmax", {x}), e = w.call("aten.exp", {x});
+  EXPECT_TRUE(like_eager(w, {first, e}, within(1e-6)));
+  // The turned tensor counts the same dims in the other order, which one kernel can't.
+  const Value second = w.call("aten.argmax", {w.call("aten.t", {e})});
+  std::string why;
+  EXPECT_FALSE(lowered(w, {first, second}, &why));
+  EXPECT_EQ(why, "a position that counts dims in another order: aten.argmax");
+}
+
 TEST(Lower, AReductionOfAViewEndsThePartsOfAnAxis) {
   GraphWriter w;
   const Value x = w.input(values({2, 12}));
