@@ -95,7 +95,7 @@ class RandomGroup {
   Value write_view(GraphWriter& w, Value x) {
     const at::Tensor tensor = w.tensor(x);
     const int64_t rank = tensor.dim();
-    switch (below(4)) {
+    switch (below(5)) {
       case 0:
         return w.call("aten.unsqueeze", {x, c10::IValue(int64_t{below(static_cast<int>(rank) + 1)})});
       case 1: {
@@ -104,7 +104,12 @@ class RandomGroup {
         std::shuffle(order.begin(), order.end(), random_);
         return w.call("aten.permute", {x, ints(order)});
       }
-      case 2:
+      case 2: {
+        std::vector<int64_t> times(rank, 1);
+        if (rank > 0 && tensor.numel() < 100) times[below(static_cast<int>(rank))] = 2;
+        return w.call("aten.repeat", {x, ints(times)});
+      }
+      case 3:
         return w.call("aten.reshape", {x, ints(other_sizes(tensor.numel()))});
       default: {
         auto sizes = tensor.sizes().vec();

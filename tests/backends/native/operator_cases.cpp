@@ -253,6 +253,12 @@ std::vector<OperatorCase> moving_cases() {
   add(cases, {"cat"}, {std::vector<Sample>{kBlock, kSlab, kBlock2}, dim});
   add(cases, {"cat"}, {std::vector<Sample>{kBlock, kBlock}, integer(-1)});
   add(cases, {"stack"}, {std::vector<Sample>{kBlock, kBlock2, kBlock}, dim});
+  add(cases, {"repeat"}, {kSlab, list_of({2, 1, 3})});
+  add(cases, {"repeat"}, {kPlane, list_of({2, 3, 1})});
+  add(cases, {"linspace"}, {number_of(-1.5), number_of(2.0), integer(7)});
+  add(cases, {"linspace"}, {number_of(-1), number_of(2), integer(1), constant_of(at::kDouble)});
+  add(cases, {"glu"}, {kBlock, dim});
+  add(cases, {"glu_backward"}, {kSlab, kBlock, dim});
   add(cases, {"slice_backward"}, {kSlab, sizes, dim, integer(1), integer(3), integer(1)});
   add(cases, {"slice_backward"}, {kSlab, sizes, dim, integer(0), integer(4), integer(2)}, 0);
   add(cases, {"select_backward"}, {kPlane, sizes, dim, integer(-2)});

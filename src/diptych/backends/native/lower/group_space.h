@@ -29,7 +29,7 @@ class GroupSpace {
   explicit GroupSpace(const Graph& graph);
   /// Adds a node, before or after those that use its results. Operands that no node of the group makes are loads.
   /// Returns false, and leaves the space as it was, if it does not fit: no lowering, dims that do not run together, an
-  /// operand that is read at other places and is made within the group.
+  /// operand that is read at other places and is made within the group. Requires: a node that is not in it yet.
   bool add(size_t node);
   const std::vector<size_t>& nodes() const;  ///< in the graph's order
 
