@@ -3,6 +3,7 @@
 
 #include "backends/native/lowering_check.h"
 #include "diptych/backends/native/lower/group_space.h"
+#include "diptych/passes/decompose.h"
 
 namespace diptych {
 namespace {
@@ -239,6 +240,67 @@ TEST(Lower, NodesMayBeAddedBeforeThoseThatTheyRead) {
   EXPECT_TRUE(space.add(0));
   EXPECT_EQ(space.extents().size(), 2U);
   EXPECT_EQ(space.domain(x), space.domain(y));
+}
+
+// A composite operator, decomposed as far as kernels have no row for it, is one kernel that computes what eager does.
+void expect_one_kernel(const std::string& op, const testing::Tensors& tensors, const std::vector<Operand>& rest,
+                       const testing::Likeness& how = within(2e-6)) {
+  SCOPED_TRACE(op);
+  GraphWriter w;
+  std::vector<Operand> operands;
+  for (const at::Tensor& tensor : tensors) operands.push_back(w.input(tensor));
+  operands.insert(operands.end(), rest.begin(), rest.end());
+  const auto outputs = w.call_all(op, operands);
+  const Graph graph = decompose(w.finish(outputs), is_lowered_to_kernels);
+  std::string why;
+  const auto kernel = lower_group(graph, &why);
+  ASSERT_TRUE(kernel) << why << "\n" << graph.code();
+  EXPECT_TRUE(testing::same_tensors(testing::run_lowered(*kernel, graph, w.inputs()), w.tensors(outputs), how))
+      << print(*kernel);
+}
+
+TEST(Lower, SoftmaxesAndTheirGradientsAreOneKernelEach) {
+  const at::Tensor x = values({3, 4, 5}), g = values({3, 4, 5}, 1), y = x.softmax(1);
+  const std::vector<Operand> forward = {integer(1), flag(false)};
+  expect_one_kernel("aten._softmax", {x}, forward);
+  expect_one_kernel("aten._log_softmax", {x}, forward);
+  const Operand dtype = integer(static_cast<int64_t>(at::kFloat));
+  expect_one_kernel("aten._softmax_backward_data", {g, y}, {integer(1), dtype});
+  expect_one_kernel("aten._log_softmax_backward_data", {g, y.log()}, {integer(1), dtype});
+  expect_one_kernel("aten._softmax", {x.to(at::kBFloat16)}, forward, within(1.0 / 128));
+}
+
+TEST(Lower, NormalizationsAndTheirGradientsAreOneKernelEach) {
+  const at::Tensor x = values({6, 8}), g = values({6, 8}, 1), weight = values({8}, 2), bias = values({8}, 3);
+  GraphWriter w;
+  const Value input = w.input(x), scale = w.input(weight), shift = w.input(bias), gradient = w.input(g);
+  const auto forward = w.call_all("aten.native_layer_norm", {input, ints({8}), scale, shift, c10::IValue(1e-5)});
+  const Operand all = c10::IValue(c10::List<bool>({true, true, true}));
+  const auto backward = w.call_all("aten.native_layer_norm_backward",
+                                   {gradient, input, ints({8}), forward[1], forward[2], scale, shift, all});
+  auto outputs = forward;
+  outputs.insert(outputs.end(), backward.begin(), backward.end());
+  const Graph graph = decompose(w.finish(outputs), is_lowered_to_kernels);
+  std::string why;
+  const auto kernel = lower_group(graph, &why);
+  ASSERT_TRUE(kernel) << why << graph.code();
+  EXPECT_EQ(kernel->extents.size(), 2U);
+  EXPECT_TRUE(testing::same_tensors(testing::run_lowered(*kernel, graph, w.inputs()), w.tensors(outputs), within(2e-6)))
+      << print(*kernel);
+}
+
+TEST(Lower, ABatchNormalizationInTrainingIsOneKernel) {
+  GraphWriter w;
+  const Value x = w.input(values({3, 4, 5, 2})), weight = w.input(values({4}, 1)), bias = w.input(values({4}, 2));
+  const Value mean = w.input(values({4}, 3)), variance = w.input(values({4}, 4).abs());
+  const auto outputs = w.call_all("aten._native_batch_norm_legit_functional",
+                                  {x, weight, bias, mean, variance, flag(true), c10::IValue(0.1), c10::IValue(1e-5)});
+  const Graph graph = decompose(w.finish(outputs), is_lowered_to_kernels);
+  std::string why;
+  const auto kernel = lower_group(graph, &why);
+  ASSERT_TRUE(kernel) << why << graph.code();
+  EXPECT_TRUE(
+      testing::same_tensors(testing::run_lowered(*kernel, graph, w.inputs()), w.tensors(outputs), within(3e-6)));
 }
 
 }  // namespace
