@@ -4,14 +4,22 @@
 
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
 #include <cmath>
+#include <filesystem>
 #include <thread>
 #include <vector>
 
-#include "diptych/base/error.h"
+#include "diptych/base/switches.h"
+#include "testing/expect_error.h"
 
 namespace diptych::detail {
 namespace {
+
+using diptych::testing::expect_contains;
+using diptych::testing::expect_error;
+using diptych::testing::message_of;
 
 /// out[i] = a[i] + b[i] for i below n, which the width of vectors divides.
 std::string add_text(const std::string& function) {
@@ -44,20 +52,16 @@ std::string constant_text(int value) { return fmt::format("define i32 @f() {{\n 
 
 int call_f(const MachineCode& code) { return reinterpret_cast<int (*)()>(code.address("f"))(); }
 
-/// What a call refuses with.
-template <class Call>
-std::string error_of(Call&& call) {
-  try {
-    call();
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "no error";
-}
+// Kernels are kept in a folder of this process and not in the user's.
+class OwnFolder : public ::testing::Environment {
+ public:
+  void SetUp() override { setenv("DIPTYCH_CACHE_DIR", folder.c_str(), 1); }
+  void TearDown() override { std::filesystem::remove_all(folder); }
 
-void expect_contains(const std::string& text, const std::string& part) {
-  EXPECT_NE(text.find(part), std::string::npos) << "no '" << part << "' in:\n" << text;
-}
+ private:
+  const std::string folder = std::filesystem::temp_directory_path() / fmt::format("diptych_jit_{}", getpid());
+};
+[[maybe_unused]] const auto* const own_folder = ::testing::AddGlobalTestEnvironment(new OwnFolder);
 
 TEST(Jit, AddsVectors) {
   const auto code = compile_llvm(add_text("add"), "add");
@@ -97,13 +101,13 @@ TEST(Jit, CallsTheMathematicsLibrary) {
 }
 
 TEST(Jit, TextThatDoesNotParseIsRefusedWithItsPlace) {
-  const auto error = error_of([] { compile_llvm("define i32 @f() {\n  ret i64 %nothing\n}\n", "kernel_7"); });
+  const auto error = message_of([] { compile_llvm("define i32 @f() {\n  ret i64 %nothing\n}\n", "kernel_7"); });
   expect_contains(error, "[native] LLVM could not compile kernel_7");
   expect_contains(error, "kernel_7:2:");
 }
 
 TEST(Jit, TextThatDoesNotVerifyIsRefused) {
-  const auto error = error_of([] {
+  const auto error = message_of([] {
     compile_llvm(
         "define i32 @f() {\na:\n  br label %b\nb:\n  %x = phi i32 [ 1, %a ], [ 2, %c ]\n  ret i32 %x\n"
         "c:\n  ret i32 %x\n}\n",
@@ -113,7 +117,7 @@ TEST(Jit, TextThatDoesNotVerifyIsRefused) {
 }
 
 TEST(Jit, AFunctionThatThereIsNoneOfIsNamed) {
-  const auto error = error_of([] {
+  const auto error = message_of([] {
     compile_llvm(
         "declare i32 @no_such_function()\ndefine i32 @f() {\n  %x = call i32 @no_such_function()\n  ret i32 %x\n}\n",
         "caller");
@@ -122,14 +126,15 @@ TEST(Jit, AFunctionThatThereIsNoneOfIsNamed) {
 }
 
 TEST(Jit, CodeThatCannotBeMadeIsRefusedAndTheNextIsMade) {
-  const auto error = error_of([] { compile_llvm("define void @f() gc \"no_such\" {\n  ret void\n}\n", "collected"); });
+  const auto error =
+      message_of([] { compile_llvm("define void @f() gc \"no_such\" {\n  ret void\n}\n", "collected"); });
   expect_contains(error, "unsupported GC: no_such");
   EXPECT_EQ(call_f(*compile_llvm(constant_text(3), "constant")), 3);
 }
 
 TEST(Jit, AnAddressThatTheTextDoesNotDefineIsRefused) {
   const auto code = compile_llvm(constant_text(1), "constant");
-  expect_contains(error_of([&] { code->address("g"); }), "got 'g', which is no function of constant");
+  expect_contains(message_of([&] { code->address("g"); }), "got 'g', which is no function of constant");
 }
 
 TEST(Jit, TwoModulesMayHaveFunctionsOfOneName) {
@@ -145,7 +150,7 @@ TEST(Jit, FunctionsOfAModuleCallEachOther) {
       "define i32 @f() {\n  %y = call i32 @g(i32 7)\n  ret i32 %y\n}\n",
       "two");
   EXPECT_EQ(call_f(*code), 49);
-  expect_contains(error_of([&] { code->address("g"); }), "no function of two");  // internal
+  expect_contains(message_of([&] { code->address("g"); }), "no function of two");  // internal
 }
 
 TEST(Jit, ManyThreadsCompileAtOnce) {
@@ -163,6 +168,23 @@ TEST(Jit, ManyThreadsCompileAtOnce) {
 
 TEST(Jit, CodeIsFreedAndMadeAgain) {
   for (int i = 0; i < 200; ++i) EXPECT_EQ(call_f(*compile_llvm(constant_text(i), "again")), i);
+}
+
+TEST(Jit, OneTextIsCompiledOnceWhileItsCodeLives) {
+  const auto one = compile_llvm(constant_text(11), "one");
+  EXPECT_EQ(compile_llvm(constant_text(11), "two"), one);
+  EXPECT_NE(compile_llvm(constant_text(12), "one"), one);
+}
+
+TEST(Jit, CodeIsReadFromTheFolderOnceItHasDied) {
+  std::string lines;
+  set_log("cache");
+  set_log_sink([&](std::string_view line) { lines += std::string(line) + "\n"; });
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(call_f(*compile_llvm(constant_text(271828), "kept")), 271828);
+  set_log_sink({});
+  set_log("");
+  expect_contains(lines, {"native: kept was compiled in ", "native: kept was read, "});
+  EXPECT_EQ(lines.find("compiled", lines.find("compiled") + 1), lines.npos) << lines;
 }
 
 TEST(Jit, CodeOutlivesOthersThatWereMadeAfterIt) {

@@ -3,11 +3,16 @@
 #include <ATen/Version.h>
 #include <dlfcn.h>
 
+#include <chrono>
 #include <stdexcept>
 #include <utility>
 
+#include "diptych/backends/native/jit/living_code.h"
 #include "diptych/backends/native/jit/llvm_library.h"
+#include "diptych/backends/native/jit/object_cache.h"
+#include "diptych/backends/native/jit/profiler_names.h"
 #include "diptych/base/error.h"
+#include "diptych/base/switches.h"
 
 namespace diptych::detail {
 namespace {
@@ -28,29 +33,41 @@ void* find_function(const char* name) {
   return torch_library() == nullptr ? nullptr : dlsym(torch_library(), name);
 }
 
-class LoadedCode : public MachineCode {
- public:
-  LoadedCode(LoadedObject object, std::string name) : object_(std::move(object)), name_(std::move(name)) {}
-  void* address(const std::string& function) const override {
-    const auto found = object_.functions.find(function);
-    DIPTYCH_CHECK(found != object_.functions.end(),
-                  "[native] got '{}', which is no function of {}; name one that its text defines", function, name_);
-    return found->second;
-  }
-
- private:
-  LoadedObject object_;
-  std::string name_;
-};
-
 // LLVM's library throws what the standard library has; here it becomes the user's error.
 template <class Make>
 auto with_user_errors(const std::string& name, Make make) {
   try {
     return make();
+  } catch (const UserError&) {
+    throw;
   } catch (const std::runtime_error& error) {
     throw_user_error(fmt::format("[native] LLVM could not compile {}: {}; mend its text", name, error.what()));
   }
+}
+
+// All that an object is made of.
+std::string key_of(const std::string& text) {
+  const auto& host = host_target();
+  return fmt::format("{}\n{}\n{}\n{}\n{}\n{}", compiler_version(), host.triple, host.cpu, host.features,
+                     host.vector_bytes, text);
+}
+
+ObjectCache& object_cache() {
+  static ObjectCache cache(keeps_kernels() ? kernel_folder() : "");
+  return cache;
+}
+
+std::string object_of(const std::string& key, const std::string& text, const std::string& name) {
+  if (auto kept = object_cache().load(key)) {
+    log(Log::kCache, "native: {} was read, {} bytes", name, kept->size());
+    return std::move(*kept);
+  }
+  const auto start = std::chrono::steady_clock::now();
+  auto object = compile_module(text, name, host_target(), CodeForm::kObject);
+  const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - start;
+  log(Log::kCache, "native: {} was compiled in {:.1f} ms, {} bytes", name, time.count(), object.size());
+  object_cache().store(key, object);
+  return object;
 }
 
 }  // namespace
@@ -61,9 +78,12 @@ const HostTarget& host_target() {
 }
 
 std::shared_ptr<const MachineCode> compile_llvm(const std::string& text, const std::string& name) {
-  return with_user_errors(name, [&]() -> std::shared_ptr<const MachineCode> {
-    const auto object = compile_module(text, name, host_target(), CodeForm::kObject);
-    return std::make_shared<LoadedCode>(load_object(object, name, find_function), name);
+  auto key = key_of(text);
+  if (auto code = LivingCode::find(key)) return code;
+  return with_user_errors(name, [&] {
+    auto loaded = load_object(object_of(key, text, name), name, find_function, names_kernels());
+    if (names_kernels()) write_perf_names(loaded.functions);
+    return LivingCode::publish(std::make_shared<LivingCode>(std::move(key), name, std::move(loaded)));
   });
 }
 

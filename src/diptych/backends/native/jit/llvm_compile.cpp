@@ -115,7 +115,7 @@ std::string write_code(llvm::Module& module, llvm::TargetMachine& machine, CodeF
 
 }  // namespace
 
-std::string llvm_version() { return LLVM_VERSION_STRING; }
+std::string compiler_version() { return std::string(LLVM_VERSION_STRING) + " " + kPasses; }
 
 HostTarget find_host_target() {
   HostTarget target;

@@ -15,8 +15,8 @@ namespace diptych::detail {
 /// The machine that runs this process.
 DIPTYCH_LLVM_EXPORT HostTarget find_host_target();
 
-/// The version of LLVM, such as "19.1.7".
-DIPTYCH_LLVM_EXPORT std::string llvm_version();
+/// What else than its text and its target a module's code depends on: LLVM's version and the passes.
+DIPTYCH_LLVM_EXPORT std::string compiler_version();
 
 enum class CodeForm { kObject, kAssembly };
 
@@ -25,16 +25,24 @@ enum class CodeForm { kObject, kAssembly };
 DIPTYCH_LLVM_EXPORT std::string compile_module(const std::string& text, const std::string& name,
                                                const HostTarget& target, CodeForm form);
 
+/// Where a function is, and the bytes that it takes.
+struct LoadedFunction {
+  void* address = nullptr;
+  uint64_t bytes = 0;
+};
+
 /// An object file in executable memory.
 struct LoadedObject {
-  std::shared_ptr<void> memory;            ///< holds the code
-  std::map<std::string, void*> functions;  ///< what the object defines
+  std::shared_ptr<void> memory;                     ///< holds the code
+  std::map<std::string, LoadedFunction> functions;  ///< that the object defines
 };
 
 /// Where a function is that an object calls and does not define; null for nowhere.
 using FindFunction = void* (*)(const char* name);
 
-/// Links an object file into this process. Errors: std::runtime_error with LLVM's words. Threads: any, at once.
-DIPTYCH_LLVM_EXPORT LoadedObject load_object(const std::string& object, const std::string& name, FindFunction find);
+/// Links an object file into this process. Debuggers that are attached, or attach later, find its functions by name if
+/// `for_debuggers`. Errors: std::runtime_error with LLVM's words. Threads: any, at once.
+DIPTYCH_LLVM_EXPORT LoadedObject load_object(const std::string& object, const std::string& name, FindFunction find,
+                                             bool for_debuggers);
 
 }  // namespace diptych::detail

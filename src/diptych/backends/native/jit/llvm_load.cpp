@@ -2,14 +2,17 @@
 // never meet and each is freed by itself.
 #include <llvm/ExecutionEngine/JITLink/JITLinkMemoryManager.h>
 #include <llvm/ExecutionEngine/Orc/Core.h>
+#include <llvm/ExecutionEngine/Orc/DebugObjectManagerPlugin.h>
+#include <llvm/ExecutionEngine/Orc/EPCDebugObjectRegistrar.h>
 #include <llvm/ExecutionEngine/Orc/ExecutorProcessControl.h>
 #include <llvm/ExecutionEngine/Orc/ObjectLinkingLayer.h>
-#include <llvm/Object/ObjectFile.h>
+#include <llvm/ExecutionEngine/Orc/TargetProcess/JITLoaderGDB.h>
+#include <llvm/Object/ELFObjectFile.h>
 
 #include <atomic>
+#include <mutex>
 #include <stdexcept>
 #include <utility>
-#include <vector>
 
 #include "diptych/backends/native/jit/llvm_library.h"
 
@@ -41,6 +44,15 @@ class Session {
   }
   llvm::orc::ExecutionSession& session() { return session_; }
   llvm::orc::ObjectLinkingLayer& layer() { return layer_; }
+  /// Copies of what is linked from now on are kept where debuggers look for code that a process makes.
+  void tell_debuggers() {
+    std::call_once(told_, [this] {
+      const auto address = llvm::orc::ExecutorAddr::fromPtr(&llvm_orc_registerJITLoaderGDBWrapper);
+      auto registrar = std::make_unique<llvm::orc::EPCDebugObjectRegistrar>(session_, address);
+      layer_.addPlugin(std::make_shared<llvm::orc::DebugObjectManagerPlugin>(
+          session_, std::move(registrar), /*RequireDebugSections=*/false, /*AutoRegisterCode=*/true));
+    });
+  }
   /// A name for a library that no other has.
   std::string unique_name(const std::string& name) { return name + "#" + std::to_string(++count_); }
 
@@ -48,6 +60,7 @@ class Session {
   llvm::orc::ExecutionSession session_;
   llvm::orc::ObjectLinkingLayer layer_;
   std::atomic<size_t> count_{0};
+  std::once_flag told_;
 };
 
 // Never destroyed: code may be held by objects that die after everything here has.
@@ -76,18 +89,19 @@ class ProcessFunctions : public llvm::orc::DefinitionGenerator {
   FindFunction find_;
 };
 
-std::vector<std::string> functions_of(llvm::MemoryBufferRef object) {
+// The functions that an object defines, with their sizes.
+std::map<std::string, uint64_t> functions_of(llvm::MemoryBufferRef object) {
   const auto file = value_of(llvm::object::ObjectFile::createObjectFile(object));
-  std::vector<std::string> names;
+  std::map<std::string, uint64_t> functions;
   for (const auto& symbol : file->symbols()) {
     const auto flags = value_of(symbol.getFlags());
     const bool defined =
         (flags & llvm::object::SymbolRef::SF_Global) != 0 && (flags & llvm::object::SymbolRef::SF_Undefined) == 0;
     if (defined && value_of(symbol.getType()) == llvm::object::SymbolRef::ST_Function) {
-      names.push_back(value_of(symbol.getName()).str());
+      functions.emplace(value_of(symbol.getName()).str(), llvm::object::ELFSymbolRef(symbol).getSize());
     }
   }
-  return names;
+  return functions;
 }
 
 void free_library(llvm::orc::JITDylib* library) {
@@ -95,32 +109,37 @@ void free_library(llvm::orc::JITDylib* library) {
   llvm::consumeError(session().session().removeJITDylib(*library));
 }
 
-std::map<std::string, void*> link_functions(llvm::orc::JITDylib& library, const std::vector<std::string>& names) {
+std::map<std::string, LoadedFunction> link_functions(llvm::orc::JITDylib& library,
+                                                     const std::map<std::string, uint64_t>& functions) {
   auto& run = session().session();
   llvm::orc::SymbolLookupSet wanted;
-  for (const auto& name : names) wanted.add(run.intern(name));
+  for (const auto& [name, bytes] : functions) wanted.add(run.intern(name));
   auto found = run.lookup({{&library, llvm::orc::JITDylibLookupFlags::MatchAllSymbols}}, std::move(wanted));
   if (!found) {
     const auto error = llvm::toString(found.takeError());
     throw std::runtime_error(reported() + error);
   }
-  std::map<std::string, void*> addresses;
-  for (const auto& [name, symbol] : *found) addresses.emplace((*name).str(), symbol.getAddress().toPtr<void*>());
+  std::map<std::string, LoadedFunction> addresses;
+  for (const auto& [symbol, definition] : *found) {
+    const auto name = (*symbol).str();
+    addresses[name] = {definition.getAddress().toPtr<void*>(), functions.at(name)};
+  }
   return addresses;
 }
 
 }  // namespace
 
-LoadedObject load_object(const std::string& object, const std::string& name, FindFunction find) {
+LoadedObject load_object(const std::string& object, const std::string& name, FindFunction find, bool for_debuggers) {
   reported().clear();
   auto& owner = session();
-  const auto names = functions_of(llvm::MemoryBufferRef(object, name));
+  if (for_debuggers) owner.tell_debuggers();
+  const auto functions = functions_of(llvm::MemoryBufferRef(object, name));
   auto& library = owner.session().createBareJITDylib(owner.unique_name(name));
-  LoadedObject result{
-      std::shared_ptr<void>(&library, [](void* it) { free_library(static_cast<llvm::orc::JITDylib*>(it)); }), {}};
+  const auto free = [](void* it) { free_library(static_cast<llvm::orc::JITDylib*>(it)); };
+  LoadedObject result{std::shared_ptr<void>(&library, free), {}};
   library.addGenerator(std::make_unique<ProcessFunctions>(find));
   check(owner.layer().add(library, llvm::MemoryBuffer::getMemBufferCopy(object, name)));
-  result.functions = link_functions(library, names);
+  result.functions = link_functions(library, functions);
   return result;
 }
 
