@@ -10,6 +10,7 @@
 #include "diptych/backends/native/codegen/compiled_kernel.h"
 #include "diptych/backends/native/fused_node.h"
 #include "diptych/backends/native/fusion/fuse.h"
+#include "diptych/backends/native/fusion/single_node.h"
 #include "diptych/backends/native/lower/lower_group.h"
 #include "diptych/graph/rewrite.h"
 #include "diptych/ops/decompositions.h"
@@ -42,20 +43,6 @@ bool has_plain_values(const Graph& graph, const Node& node) {
     if (output) look(output);
   }
   return all && any_float;
-}
-
-// The node as a graph of its own, all of whose tensors are inputs.
-Graph graph_of_one(const Graph& graph, const Node& node) {
-  std::vector<Value> inputs, outputs;
-  for_each_operand_value(node, [&](Value value) {
-    const bool is_new = std::find(inputs.begin(), inputs.end(), value) == inputs.end();
-    if (is_new && graph.info(value).kind != ValueInfo::Kind::kConstant) inputs.push_back(value);
-  });
-  for (const Value value : node.outputs) {
-    if (value) outputs.push_back(value);
-  }
-  return extract(graph, "composite", inputs, std::vector<Slot>(inputs.size()), outputs,
-                 std::vector<Slot>(outputs.size(), {SlotKind::kOutput, ""}));
 }
 
 bool is_kept(const Graph& graph, const Node& node) {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "diptych/backends/native/kernel/dtypes.h"
+#include "diptych/backends/native/fusion/single_node.h"
 #include "diptych/backends/native/lower/lower_group.h"
 #include "diptych/ops/tags.h"
 
@@ -21,6 +21,19 @@ bool may_be_lowered(const Graph& graph, const Node& node) {
   for_each_operand_value(node, [&](Value value) { all_plain = all_plain && is_plain(graph, value); });
   for (const Value output : node.outputs) all_plain = all_plain && output && is_plain(graph, output);
   return all_plain && is_lowered_to_kernels(graph, node);
+}
+
+// Whether some reduction of a kernel reads what another one made.
+bool reduces_reductions(const Kernel& kernel) {
+  std::vector<bool> is_reduced;
+  for (const KernelValue& value : kernel.values) {
+    bool any = false;
+    for (const int32_t used : values_used(value)) any = any || is_reduced[used];
+    const bool reduces = std::holds_alternative<KernelReduce>(value.made_by);
+    if (any && reduces) return true;
+    is_reduced.push_back(any || reduces);
+  }
+  return false;
 }
 
 NodeRole role_of(const Graph& graph, const Node& node) {
@@ -57,6 +70,16 @@ FusionFacts::FusionFacts(const Graph& graph)
 bool FusionFacts::is_number(Value value) const {
   const ValueInfo& info = graph_.info(value);
   return info.kind == ValueInfo::Kind::kConstant && !is_written_[value.id] && info.meta.numel() == 1;
+}
+
+bool FusionFacts::goes_twice(size_t node) const {
+  const Node& reduction = graph_.nodes()[node];
+  const auto [entry, is_new] = goes_twice_.emplace(reduction.op.name(), false);
+  if (is_new) {
+    const auto kernel = lower_group(graph_of_one(graph_, reduction));
+    entry->second = kernel && reduces_reductions(*kernel);
+  }
+  return entry->second;
 }
 
 }  // namespace diptych::detail

@@ -1,5 +1,7 @@
 // What fusion knows of a graph before it groups nodes.
 #pragma once
+#include <map>
+#include <string>
 #include <vector>
 
 #include "diptych/graph/graph.h"
@@ -34,6 +36,9 @@ class FusionFacts {
   int32_t maker(Value value) const { return graph_.info(value).node; }
   /// Whether a value is a constant that may be written into a body: of one element, and nobody writes to it.
   bool is_number(Value value) const;
+  /// Whether the kernel of a reduction goes through its operand more than once, as that of a variance does. Requires: a
+  /// node that computes.
+  bool goes_twice(size_t node) const;
 
  private:
   const Graph& graph_;
@@ -41,6 +46,7 @@ class FusionFacts {
   std::vector<Value> roots_;
   std::vector<std::vector<size_t>> readers_;
   std::vector<bool> is_output_, is_written_;
+  mutable std::map<std::string, bool> goes_twice_;  // by operator
 };
 
 }  // namespace diptych::detail

@@ -14,7 +14,7 @@ constexpr size_t kMostReductions = 64;
 
 class GroupRules {
  public:
-  GroupRules(const FusionFacts& facts, const GroupSpace& space) : graph_(facts.graph()), space_(space) {
+  GroupRules(const FusionFacts& facts, const GroupSpace& space) : facts_(facts), graph_(facts.graph()), space_(space) {
     for (const size_t node : space.nodes()) {
       if (!space.reduced(node).empty()) reductions_.push_back(node);
     }
@@ -55,6 +55,7 @@ class GroupRules {
       const bool is_reduction = next < reductions_.size() && reductions_[next] == node;
       const uint64_t before = ended_before(node);
       const uint64_t own = is_reduction ? uint64_t{1} << next++ : 0;
+      if (is_reduction && facts_.goes_twice(node)) rows_ = rows_ | space_.reduced(node);
       for (const Value output : graph_.nodes()[node].outputs) {
         ended_[output.id] = before | own;
         all_ = all_ | space_.domain(output) | space_.reduced(node);
@@ -104,6 +105,7 @@ class GroupRules {
     return std::nullopt;
   }
 
+  const FusionFacts& facts_;
   const Graph& graph_;
   const GroupSpace& space_;
   std::vector<size_t> reductions_;
