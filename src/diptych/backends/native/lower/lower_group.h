@@ -1,0 +1,20 @@
+// A group of ATen nodes becomes a kernel.
+#pragma once
+#include <optional>
+#include <string>
+
+#include "diptych/backends/native/kernel/kernel.h"
+#include "diptych/graph/graph.h"
+
+namespace diptych::detail {
+
+/// Whether kernels have what a node does, so that it may be part of a group.
+bool is_lowered_to_kernels(const Graph& graph, const Node& node);
+
+/// Lowers the body of a group. Kernel inputs are the graph's inputs in order, with the strides of their metadata, and
+/// outputs its outputs in order, each with the strides of its metadata; constants of one element become constants of
+/// the kernel. Returns nullopt where the nodes have no common iteration space (`why` then says what stood in the way).
+/// Requires: static sizes.
+std::optional<Kernel> lower_group(const Graph& body, std::string* why = nullptr);
+
+}  // namespace diptych::detail
