@@ -86,7 +86,7 @@ TEST(NativeCode, ReadsPlacesThatValuesName) {
     y1 : f32
     %0 : i64 = load x1[d0]
     %1 : f32 = load x0[20*%0 + d1]
-    %2 : i64 = index [d1]
+    %2 : i64 = index d1
     %3 : b8 = eq %2, %0
     %4 : f32 = constant 7
     %5 : f32 = load x0[19 - d1] if %3 else %4

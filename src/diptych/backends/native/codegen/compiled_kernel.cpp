@@ -6,7 +6,7 @@
 #include <map>
 #include <mutex>
 
-#include "diptych/backends/native/codegen/kernel_code.h"
+#include "diptych/backends/native/codegen/kernel_text.h"
 #include "diptych/backends/native/codegen/schedule.h"
 #include "diptych/backends/native/jit/jit.h"
 #include "diptych/backends/native/kernel/print.h"
@@ -42,7 +42,7 @@ class ThreadMemory {
 class JitKernel final : public CompiledKernel {
  public:
   JitKernel(const Schedule& schedule, const std::string& name) {
-    const KernelCode code = write_kernel(schedule);
+    const KernelText code = write_kernel(schedule);
     code_ = compile_llvm(code.text, name);
     rows_ = reinterpret_cast<Rows*>(code_->address("rows"));
     for (size_t i = 0; i < code.finish_counts.size(); ++i) {

@@ -10,12 +10,12 @@ namespace diptych::detail {
 /// one call of `rows`, which first sets the chunk's partial results, and `finish` follows all of them:
 ///   void rows(ptr inputs, ptr outputs, i64 begin, i64 end, ptr partial, ptr memory)
 ///   void finish_<i>(ptr inputs, ptr outputs, i64 begin, i64 end, ptr partial)
-struct KernelCode {
+struct KernelText {
   std::string text;
   int64_t memory_bytes = 0;              ///< of the thread
   std::vector<int64_t> finish_counts;    ///< by finish function: how many points its range has
 };
 
-KernelCode write_kernel(const Schedule& schedule);
+KernelText write_kernel(const Schedule& schedule);
 
 }  // namespace diptych::detail

@@ -1,4 +1,4 @@
-#include "diptych/backends/native/codegen/kernel_code.h"
+#include "diptych/backends/native/codegen/kernel_text.h"
 
 #include <algorithm>
 
@@ -16,9 +16,9 @@ class KernelWriter {
   explicit KernelWriter(const Schedule& s)
       : s_(s), plan_(plan_row(s)), point_(writer_, s.kernel, s.domains), row_(writer_, point_, s, plan_) {}
 
-  KernelCode write() {
+  KernelText write() {
     write_rows();
-    KernelCode code;
+    KernelText code;
     for (const std::vector<size_t>& group : final_groups()) {
       code.finish_counts.push_back(write_finish(code.finish_counts.size(), group));
     }
@@ -160,6 +160,6 @@ class KernelWriter {
 
 }  // namespace
 
-KernelCode write_kernel(const Schedule& schedule) { return KernelWriter(schedule).write(); }
+KernelText write_kernel(const Schedule& schedule) { return KernelWriter(schedule).write(); }
 
 }  // namespace diptych::detail

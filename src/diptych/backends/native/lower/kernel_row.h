@@ -1,0 +1,38 @@
+// The table of rows: what each ATen operator is in a kernel.
+#pragma once
+#include <span>
+#include <string_view>
+
+#include "diptych/backends/native/lower/node_arguments.h"
+#include "diptych/backends/native/lower/node_lowering.h"
+#include "diptych/backends/native/lower/node_space.h"
+
+namespace diptych::detail {
+
+/// A row: one overload.
+struct KernelRow {
+  std::string_view op;            ///< "aten.add.Tensor"
+  bool (*place)(NodeSpace&);      ///< which axes its results run along; false if they do not fit into the group
+  Terms (*lower)(NodeLowering&);  ///< one term per output, in the output's dtype or one that converts to it
+  bool (*covers)(const NodeArguments&) = nullptr;  ///< by operands and types alone; null if the row covers all nodes
+};
+
+/// The row of a node; null if there is none, or it does not cover it. Metadata is not looked at.
+const KernelRow* find_kernel_row(const Graph& graph, const Node& node);
+
+/// The tables, one per family of operators.
+std::span<const KernelRow> arithmetic_rows();
+std::span<const KernelRow> division_rows();
+std::span<const KernelRow> comparison_rows();
+std::span<const KernelRow> math_rows();
+std::span<const KernelRow> activation_rows();
+std::span<const KernelRow> activation_gradient_rows();
+std::span<const KernelRow> view_rows();
+std::span<const KernelRow> reduction_rows();
+std::span<const KernelRow> creation_rows();
+std::span<const KernelRow> reading_rows();
+
+/// Every row of every table.
+std::vector<const KernelRow*> all_kernel_rows();
+
+}  // namespace diptych::detail

@@ -1,0 +1,192 @@
+#include "diptych/backends/native/lower/lower_group.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "diptych/backends/native/kernel/verify.h"
+#include "diptych/backends/native/lower/group_space.h"
+#include "diptych/backends/native/lower/kernel_row.h"
+#include "diptych/backends/native/lower/merge_dims.h"
+
+namespace diptych::detail {
+namespace {
+
+bool is_computable(const TensorMeta& meta) {
+  return meta.device.is_cpu() && meta.is_static() && meta.numel() > 0 &&
+         has_dtype(kBools | kRealNumbers | kHalves, meta.dtype);
+}
+
+// Letters, digits, '_' and '.' alone, as kernels have them.
+std::string kernel_name(const std::string& name) {
+  std::string kept;
+  for (const char c : name) kept += std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' ? c : '_';
+  return kept.empty() || std::isalpha(static_cast<unsigned char>(kept[0])) == 0 ? "kernel_" + kept : kept;
+}
+
+class GroupLowering {
+ public:
+  explicit GroupLowering(const Graph& body) : body_(body), space_(body), values_(body.num_values(), -1) {}
+
+  // Returns what stood in the way; empty if nothing did.
+  std::string run() {
+    for (size_t i = 0; i < body_.nodes().size(); ++i) {
+      if (!space_.add(i)) return "no common iteration space with " + body_.nodes()[i].op.name();
+    }
+    order_dims();
+    for (const Value input : body_.inputs()) kernel_.inputs.push_back(body_.meta(input).dtype);
+    for (size_t i = 0; i < body_.nodes().size(); ++i) {
+      if (auto fault = lower_node(i); !fault.empty()) return fault;
+    }
+    for (const Value output : body_.outputs()) {
+      if (auto fault = store(output); !fault.empty()) return fault;
+    }
+    kernel_.name = kernel_name(body_.name());
+    kernel_.values = builder_.values();
+    remove_unused_values(kernel_);
+    merge_dims(kernel_);
+    const auto problem = find_problem(kernel_);
+    return problem ? problem->what : "";
+  }
+
+  Kernel& kernel() { return kernel_; }
+
+ private:
+  // The kernel's dims: those of the outputs from the outermost in memory to the innermost, then the others as they
+  // come. A reduction that counts positions needs its own in order.
+  void order_dims() {
+    const auto extents = space_.extents();
+    std::vector<int32_t> order;
+    const auto take = [&](int32_t atom) {
+      if (std::find(order.begin(), order.end(), atom) == order.end()) order.push_back(atom);
+    };
+    for (const Value output : body_.outputs()) {
+      for (const int32_t atom : atoms_in_memory(output)) take(atom);
+    }
+    for (size_t atom = 0; atom < extents.size(); ++atom) take(static_cast<int32_t>(atom));
+    for (const size_t node : space_.nodes()) sort_within(order, space_.reduced_atoms(node));
+    dim_of_atom_.resize(extents.size());
+    for (size_t dim = 0; dim < order.size(); ++dim) {
+      dim_of_atom_[order[dim]] = static_cast<int32_t>(dim);
+      extents_.push_back(extents[order[dim]]);
+      kernel_.extents.push_back({extents[order[dim]]});
+    }
+  }
+
+  std::vector<int32_t> atoms_in_memory(Value output) const {
+    if (!output || body_.info(output).kind != ValueInfo::Kind::kNode) return {};
+    const auto strides = body_.meta(output).stride_hints();
+    const DimAtoms dims = space_.dims(output);
+    std::vector<size_t> by_stride(dims.size());
+    std::iota(by_stride.begin(), by_stride.end(), 0);
+    std::stable_sort(by_stride.begin(), by_stride.end(), [&](size_t a, size_t b) { return strides[a] > strides[b]; });
+    std::vector<int32_t> atoms;
+    for (const size_t dim : by_stride) atoms.insert(atoms.end(), dims[dim].begin(), dims[dim].end());
+    return atoms;
+  }
+
+  // Puts `atoms` into their own order, at the places that they have together.
+  static void sort_within(std::vector<int32_t>& order, const std::vector<int32_t>& atoms) {
+    size_t next = 0;
+    for (int32_t& atom : order) {
+      if (std::find(atoms.begin(), atoms.end(), atom) != atoms.end()) atom = atoms[next++];
+    }
+  }
+
+  DimAtoms as_kernel_dims(DimAtoms dims) const {
+    for (auto& atoms : dims) {
+      for (int32_t& atom : atoms) atom = dim_of_atom_[atom];
+    }
+    return dims;
+  }
+
+  IndexMap map_of(const DimAtoms& dims, const std::vector<int64_t>& strides) const {
+    IndexMap map;
+    for (size_t i = 0; i < dims.size(); ++i) add_dim_terms(map, dims[i], extents_, strides[i]);
+    return map;
+  }
+
+  int32_t load(Value value, const IndexMap& map, std::optional<LoadMask> mask) {
+    const ValueInfo& info = body_.info(value);
+    if (info.kind == ValueInfo::Kind::kConstant)
+      return builder_.constant(body_.constants()[info.index].item(), info.meta.dtype);
+    return builder_.load(info.index, info.meta.dtype, map, mask);
+  }
+
+  int32_t operand(size_t node, Value value) {
+    if (values_[value.id] >= 0) return values_[value.id];
+    const auto dims = as_kernel_dims(space_.used_dims(node, value));
+    return load(value, map_of(dims, body_.meta(value).stride_hints()), {});
+  }
+
+  std::string constants_fault(const Node& node) const {
+    std::string fault;
+    for_each_operand_value(node, [&](Value value) {
+      if (body_.info(value).kind == ValueInfo::Kind::kConstant && body_.meta(value).numel() != 1)
+        fault = "a constant of several elements";
+    });
+    return fault;
+  }
+
+  std::string lower_node(size_t index) {
+    const Node& node = body_.nodes()[index];
+    if (auto fault = constants_fault(node); !fault.empty()) return fault;
+    NodeLowering::Sources sources;
+    sources.operand = [&](Value value) { return operand(index, value); };
+    sources.load = [&](Value value, const IndexMap& map, std::optional<LoadMask> mask) {
+      return load(value, map, mask);
+    };
+    sources.dims = [&](Value value) { return as_kernel_dims(space_.dims(value)); };
+    sources.reduced = space_.reduced_atoms(index);
+    for (int32_t& atom : sources.reduced) atom = dim_of_atom_[atom];
+    sources.extents = &extents_;
+    NodeLowering lowering(body_, node, builder_, sources);
+    const Terms terms = find_kernel_row(body_, node)->lower(lowering);
+    if (terms.size() < node.outputs.size()) return "a position that counts dims in another order: " + node.op.name();
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      if (const Value output = node.outputs[i]) values_[output.id] = terms[i].to(body_.meta(output).dtype).value();
+    }
+    return {};
+  }
+
+  std::string store(Value output) {
+    if (!output || values_[output.id] < 0) return "an output that no node of the group makes";
+    const TensorMeta& meta = body_.meta(output);
+    const auto strides = meta.stride_hints();
+    if (!is_dense(meta.size_hints(), strides)) return "an output with gaps or several elements at one place";
+    kernel_.stores.push_back({static_cast<int32_t>(kernel_.outputs.size()),
+                              map_of(as_kernel_dims(space_.dims(output)), strides), values_[output.id], false});
+    kernel_.outputs.push_back(meta.dtype);
+    return {};
+  }
+
+  const Graph& body_;
+  GroupSpace space_;
+  KernelBuilder builder_;
+  Kernel kernel_;
+  std::vector<int32_t> values_;  // of the kernel, by the graph's values
+  std::vector<int32_t> dim_of_atom_;
+  std::vector<int64_t> extents_;
+};
+
+}  // namespace
+
+bool is_lowered_to_kernels(const Graph& graph, const Node& node) {
+  if (node.op.is_hop()) return false;
+  bool is_covered = true;
+  for_each_operand_value(node, [&](Value value) { is_covered = is_covered && is_computable(graph.meta(value)); });
+  for (const Value output : node.outputs) {
+    if (output) is_covered = is_covered && is_computable(graph.meta(output));
+  }
+  // Rows look at the first result.
+  return is_covered && !node.outputs.empty() && node.outputs[0] && find_kernel_row(graph, node) != nullptr;
+}
+
+std::optional<Kernel> lower_group(const Graph& body, std::string* why) {
+  GroupLowering lowering(body);
+  const std::string fault = lowering.run();
+  if (why) *why = fault;
+  if (!fault.empty()) return std::nullopt;
+  return std::move(lowering.kernel());
+}
+
+}  // namespace diptych::detail

@@ -1,0 +1,90 @@
+#include "diptych/backends/native/lower/node_arguments.h"
+
+#include <c10/core/DefaultDtype.h>
+#include <c10/core/ScalarTypeToTypeMeta.h>
+
+namespace diptych::detail {
+namespace {
+
+constexpr auto kUndefined = at::ScalarType::Undefined;
+
+at::ScalarType promote(at::ScalarType a, at::ScalarType b) {
+  if (a == kUndefined) return b;
+  return b == kUndefined ? a : c10::promoteTypes(a, b);
+}
+
+// Of two dtypes of different rank in ATen's promotion, the lower one counts only where its kind is higher.
+at::ScalarType combine(at::ScalarType higher, at::ScalarType lower) {
+  if (higher == kUndefined) return lower;
+  if (lower == kUndefined || at::isFloatingType(higher)) return higher;
+  return higher == at::kBool || at::isFloatingType(lower) ? c10::promoteTypes(higher, lower) : higher;
+}
+
+at::ScalarType dtype_of(const at::Scalar& number) {
+  return number.isFloatingPoint() ? at::typeMetaToScalarType(at::get_default_dtype()) : number.type();
+}
+
+}  // namespace
+
+bool NodeArguments::has_value(size_t index) const {
+  if (index >= node_.operands.size()) return false;
+  const auto* value = std::get_if<Value>(&node_.operands[index]);
+  return value != nullptr && *value;
+}
+
+at::ScalarType NodeArguments::operand_dtype(size_t index) const {
+  return has_value(index) ? meta(index).dtype : dtype_of(scalar(index));
+}
+
+at::ScalarType NodeArguments::common_dtype(std::initializer_list<size_t> indices) const {
+  auto with_dims = kUndefined, without_dims = kUndefined, numbers = kUndefined;
+  for (const size_t index : indices) {
+    const bool is_tensor = has_value(index);
+    auto& kind = !is_tensor ? numbers : meta(index).sizes.empty() ? without_dims : with_dims;
+    kind = promote(kind, operand_dtype(index));
+  }
+  return combine(with_dims, combine(without_dims, numbers));
+}
+
+c10::IValue NodeArguments::constant(size_t index) const {
+  if (index >= node_.operands.size()) return {};
+  if (const auto* wrapped = std::get_if<WrappedNumber>(&node_.operands[index])) return wrapped->number;
+  if (const auto* size = std::get_if<SizeExpr>(&node_.operands[index])) return size->hint();
+  const auto* value = std::get_if<c10::IValue>(&node_.operands[index]);
+  return value == nullptr ? c10::IValue() : *value;
+}
+
+bool NodeArguments::is_number(size_t index) const { return constant(index).isScalar(); }
+
+bool NodeArguments::is_given(size_t index) const { return has_value(index) || !constant(index).isNone(); }
+
+at::Scalar NodeArguments::scalar(size_t index, const at::Scalar& otherwise) const {
+  const auto value = constant(index);
+  return value.isNone() ? otherwise : value.toScalar();
+}
+
+double NodeArguments::number(size_t index, double otherwise) const { return scalar(index, otherwise).to<double>(); }
+
+int64_t NodeArguments::integer(size_t index, int64_t otherwise) const { return scalar(index, otherwise).to<int64_t>(); }
+
+bool NodeArguments::flag(size_t index, bool otherwise) const {
+  const auto value = constant(index);
+  return value.isNone() ? otherwise : value.toBool();
+}
+
+std::vector<int64_t> NodeArguments::integers(size_t index) const {
+  const auto value = constant(index);
+  if (value.isNone()) return {};
+  if (value.isInt()) return {value.toInt()};
+  if (value.isIntList()) return value.toIntVector();
+  std::vector<int64_t> list;
+  for (const auto& element : value.toListRef()) list.push_back(element.toInt());
+  return list;
+}
+
+std::string NodeArguments::text(size_t index, std::string otherwise) const {
+  const auto value = constant(index);
+  return value.isNone() ? std::move(otherwise) : value.toStringRef();
+}
+
+}  // namespace diptych::detail

@@ -1,0 +1,61 @@
+// Where the results of one node are in the space of a group.
+#pragma once
+#include <functional>
+#include <vector>
+
+#include "diptych/backends/native/lower/node_arguments.h"
+#include "diptych/backends/native/lower/space_state.h"
+
+namespace diptych::detail {
+
+/// One axis per dim; SpaceState::kNoAxis for a dim of size 1.
+using Dims = std::vector<int32_t>;
+
+/// One node while it is added to a group.
+class NodeSpace : public NodeArguments {
+ public:
+  NodeSpace(const Graph& graph, size_t node, SpaceState& state)
+      : NodeArguments(graph, graph.nodes()[node]), index_(node), state_(state) {}
+
+  /// Whether the group makes a value.
+  bool is_inside(Value value) const { return state_.find_result(value) != nullptr; }
+  Dims make_dims(const std::vector<int64_t>& sizes);
+  bool unify(const Dims& a, const Dims& b);
+
+  /// Calls `fit` with the dims of an operand. Of a value that the group reads, those of each of its uses are tried, and
+  /// then new ones, until `fit` returns true and the space is sound; what a failed trial did is undone, in the space.
+  bool fit_operand(Value value, const std::function<bool(const Dims&)>& fit);
+  /// Says that an operand is read at other places. Returns false if the group makes it.
+  bool read_apart(Value value);
+
+  /// Puts all results along these dims, and along those of their uses by nodes of the group.
+  bool put_results(const Dims& dims);
+  void put_reduced(const Dims& axes);
+
+ private:
+  bool join_uses(Value value, const Dims& dims);
+
+  size_t index_;
+  SpaceState& state_;
+};
+
+/// The ways to place results. Operands and results run along the same axes, broadcast as ATen does.
+bool place_pointwise(NodeSpace& node);
+/// The result is the operand with its dims in another order: permute, transpose, t.
+bool place_permuted(NodeSpace& node);
+/// The result has the operand's elements in the same order: view, reshape, squeeze, unsqueeze.
+bool place_reshaped(NodeSpace& node);
+bool place_expanded(NodeSpace& node);
+/// The results run along axes of their own, and operands are read at other places.
+bool place_apart(NodeSpace& node);
+/// The results run along axes of their own, and no operand's elements are read.
+bool place_created(NodeSpace& node);
+/// The dims that are listed by the operand at `position` end; all if there is no list.
+bool place_reduced(NodeSpace& node, const std::vector<int64_t>& dims);
+template <size_t kDims>
+bool place_reduced_by_list(NodeSpace& node) {
+  return place_reduced(node, node.integers(kDims));
+}
+inline bool place_reduced_entirely(NodeSpace& node) { return place_reduced(node, {}); }
+
+}  // namespace diptych::detail

@@ -1,0 +1,75 @@
+// Tensors made of nothing, or of an operand's sizes.
+#include "diptych/backends/native/lower/row_shapes.h"
+
+namespace diptych::detail {
+namespace {
+
+// The number is converted to the result's dtype before it is spread.
+template <size_t kNumber>
+Terms full(NodeLowering& node) {
+  return {node.operand(kNumber)};
+}
+template <int kNumber>
+Terms filled_with(NodeLowering& node) {
+  return {node.constant(kNumber, node.dtype())};
+}
+template <size_t kNumber>
+bool has_number(const NodeArguments& node) {
+  return node.is_number(kNumber);
+}
+
+// start + step * position, in the widest dtype of the result's kind.
+Terms range(const NodeLowering& node, const at::Scalar& start, const at::Scalar& step) {
+  const Term position = node.position(0).to(widest_dtype(node.dtype()));
+  return {position * position.like(step) + position.like(start)};
+}
+Terms range_to(NodeLowering& node) { return range(node, 0, 1); }
+Terms range_from(NodeLowering& node) { return range(node, node.scalar(0), 1); }
+Terms range_by_step(NodeLowering& node) { return range(node, node.scalar(0), node.scalar(2)); }
+// Integers that are made of fractions are rounded in a way of their own.
+bool is_plain_range(const NodeArguments& node) {
+  if (at::isFloatingType(node.dtype())) return true;
+  for (size_t i = 0; i < 3; ++i) {
+    if (node.is_number(i) && !node.scalar(i).isIntegral(false)) return false;
+  }
+  return has_integer_result(node);
+}
+
+Terms identity_matrix(NodeLowering& node) { return {node.position(0).equals(node.position(1)).to(node.dtype())}; }
+
+// What is kept lies so far from the diagonal at most: the element's column less its row.
+template <const char* kOp>
+Terms triangle(NodeLowering& node) {
+  const size_t rank = node.sizes().size();
+  const Term x = node.operand(0), column = node.position(rank - 1), row = node.position(rank - 2);
+  return {(column - row).apply(kOp, column.like(node.integer(1))).choose(x, 0.0)};
+}
+
+constexpr char kAtMost[] = "le", kAtLeast[] = "ge";
+
+constexpr KernelRow kCreationRows[] = {
+    {"aten.full", place_created, full<1>, has_number<1>},
+    {"aten.full_like", place_created, full<1>, has_number<1>},
+    {"aten.new_full", place_created, full<2>, has_number<2>},
+    {"aten.scalar_tensor", place_created, full<0>, has_number<0>},
+    {"aten.zeros", place_created, filled_with<0>},
+    {"aten.zeros_like", place_created, filled_with<0>},
+    {"aten.new_zeros", place_created, filled_with<0>},
+    {"aten.zero", place_created, filled_with<0>},
+    {"aten.ones", place_created, filled_with<1>},
+    {"aten.ones_like", place_created, filled_with<1>},
+    {"aten.new_ones", place_created, filled_with<1>},
+    {"aten.arange", place_created, range_to, is_plain_range},
+    {"aten.arange.start", place_created, range_from, is_plain_range},
+    {"aten.arange.start_step", place_created, range_by_step, is_plain_range},
+    {"aten.eye", place_created, identity_matrix},
+    {"aten.eye.m", place_created, identity_matrix},
+    {"aten.tril", place_pointwise, triangle<kAtMost>},
+    {"aten.triu", place_pointwise, triangle<kAtLeast>},
+};
+
+}  // namespace
+
+std::span<const KernelRow> creation_rows() { return kCreationRows; }
+
+}  // namespace diptych::detail

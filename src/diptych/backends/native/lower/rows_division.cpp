@@ -1,0 +1,92 @@
+// Quotients, remainders and powers.
+#include <cmath>
+#include <optional>
+
+#include "diptych/backends/native/lower/row_shapes.h"
+
+namespace diptych::detail {
+namespace {
+
+Term quotient(const Term& x, const Term& y) { return x / y; }
+Term floored_quotient(const Term& x, const Term& y) { return x.apply("floor_div", y); }
+
+std::string rounding_mode(const NodeArguments& node) { return node.text(2); }
+Terms divide_with_mode(NodeLowering& node) {
+  const Term x = node.operand(0), y = node.operand(1);
+  const std::string mode = rounding_mode(node);
+  if (mode.empty()) return {x / y};
+  return {x.apply(mode == "floor" ? "floor_div" : "trunc_div", y)};
+}
+// The divisor is rounded to the dtype of the result.
+template <const char* kOp>
+Terms remainder(NodeLowering& node) {
+  return {node.operand(0).apply(kOp, node.rounded(1, node.dtype()))};
+}
+
+// Eager raises an error where an integer is divided by zero, which a kernel can't: so the divisor has to be known.
+bool divides_exactly(const NodeArguments& node) {
+  if (at::isFloatingType(node.dtype())) return true;
+  if (!has_integer_result(node) || !node.is_number(1) || !node.scalar(1).isIntegral(true)) return false;
+  const auto divisor = node.scalar(1).to<int64_t>();
+  return divisor != 0 && divisor >= -128 && divisor <= (node.dtype() == at::kChar ? 127 : 255);
+}
+bool divides_exactly_with_mode(const NodeArguments& node) {
+  return rounding_mode(node).empty() ? at::isFloatingType(node.dtype()) : divides_exactly(node);
+}
+
+// Powers that ATen computes by other means than pow; none for others.
+std::optional<Term> simple_power(const Term& x, double exponent) {
+  if (exponent == 0) return x.like(1);
+  if (exponent == 1) return x;
+  if (exponent == 2) return x * x;
+  if (exponent == 3) return x * x * x;
+  if (!x.is_float()) return std::nullopt;
+  if (exponent == 0.5) return sqrt(x);
+  if (exponent == -0.5) return x.apply("rsqrt");
+  if (exponent == -1) return 1.0 / x;
+  if (exponent == -2) return 1.0 / (x * x);
+  return std::nullopt;
+}
+Terms raise(NodeLowering& node) {
+  const Term x = node.operand(0);
+  if (node.is_number(1)) {
+    const auto exponent = node.scalar(1);
+    // ATen's kernel of f16 takes roots by pow, which has no negative zero and makes an infinity of the negative one.
+    const bool is_root = std::abs(exponent.to<double>()) == 0.5;
+    const bool is_pow = node.dtype() == at::kHalf && is_root;
+    const auto power = is_pow ? std::nullopt : simple_power(x, exponent.to<double>());
+    return {power ? *power : x.apply("pow", x.like(exponent))};
+  }
+  return {x.apply("pow", node.operand(1))};
+}
+// Eager raises an error for a negative number as the exponent of integers; in a tensor it is taken.
+bool has_power(const NodeArguments& node) {
+  if (at::isFloatingType(node.dtype())) return true;
+  if (!has_integer_result(node)) return false;
+  return !node.is_number(1) || (node.scalar(1).isIntegral(true) && node.scalar(1).to<int64_t>() >= 0);
+}
+
+constexpr char kRem[] = "rem", kFmod[] = "fmod";
+
+constexpr KernelRow kDivisionRows[] = {
+    {"aten.div.Tensor", place_pointwise, formula_of_two<quotient>, has_float_result},
+    {"aten.div.Scalar", place_pointwise, formula_of_two<quotient>, has_float_result},
+    {"aten.div.Tensor_mode", place_pointwise, divide_with_mode, divides_exactly_with_mode},
+    {"aten.div.Scalar_mode", place_pointwise, divide_with_mode, divides_exactly_with_mode},
+    {"aten.floor_divide", place_pointwise, formula_of_two<floored_quotient>, divides_exactly},
+    {"aten.floor_divide.Scalar", place_pointwise, formula_of_two<floored_quotient>, divides_exactly},
+    {"aten.fmod.Tensor", place_pointwise, remainder<kFmod>, divides_exactly},
+    {"aten.fmod.Scalar", place_pointwise, remainder<kFmod>, divides_exactly},
+    {"aten.remainder.Tensor", place_pointwise, remainder<kRem>, divides_exactly},
+    {"aten.remainder.Scalar", place_pointwise, remainder<kRem>, divides_exactly},
+    {"aten.remainder.Scalar_Tensor", place_pointwise, remainder<kRem>, divides_exactly},
+    {"aten.pow.Tensor_Scalar", place_pointwise, raise, has_power},
+    {"aten.pow.Tensor_Tensor", place_pointwise, raise, has_power},
+    {"aten.pow.Scalar", place_pointwise, raise, has_power},
+};
+
+}  // namespace
+
+std::span<const KernelRow> division_rows() { return kDivisionRows; }
+
+}  // namespace diptych::detail
