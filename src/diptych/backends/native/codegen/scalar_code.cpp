@@ -15,9 +15,9 @@ namespace {
 bool is_float(at::ScalarType dtype) { return has_dtype(kFloats, dtype); }
 
 // Shorthands for one call.
-class Op {
+class OpCode {
  public:
-  Op(LlvmWriter& writer, const ScalarCall& call)
+  OpCode(LlvmWriter& writer, const ScalarCall& call)
       : writer_(writer), call_(call), type_(llvm_type(call.operand, call.lanes)) {}
 
   const std::string& operator[](size_t i) const { return call_.operands[i]; }
@@ -80,7 +80,7 @@ class Op {
   std::string type_;
 };
 
-using Write = std::string (*)(const Op&);
+using Write = std::string (*)(const OpCode&);
 
 struct Row {
   std::string_view name;
@@ -93,7 +93,7 @@ constexpr DtypeSet kReal = kIntegers | kFloats;
 constexpr DtypeSet kOrdered = kBools | kReal;
 
 // The quotient of integers that Note [Scalar operations are total] asks for, with no trap.
-std::string integer_quotient(const Op& op) {
+std::string integer_quotient(const OpCode& op) {
   const auto zero = op.constant(0), one = op.constant(1);
   const auto is_zero = op.compare("eq", op[1], zero);
   if (op.is_unsigned()) {
@@ -106,7 +106,7 @@ std::string integer_quotient(const Op& op) {
 }
 
 // What is left of integers when their quotient is cut; 0 where there is no quotient.
-std::string integer_remainder(const Op& op) {
+std::string integer_remainder(const OpCode& op) {
   const auto zero = op.constant(0), one = op.constant(1);
   auto has_none = op.compare("eq", op[1], zero);
   if (!op.is_unsigned()) has_none = op.logic("or", has_none, op.compare("eq", op[1], op.constant(-1)));
@@ -114,9 +114,9 @@ std::string integer_remainder(const Op& op) {
   return op.select(has_none, zero, op.binary(op.is_unsigned() ? "urem" : "srem", op[0], divisor));
 }
 
-std::string write_fmod(const Op& op) { return op.is_float() ? op.binary("frem", op[0], op[1]) : integer_remainder(op); }
+std::string write_fmod(const OpCode& op) { return op.is_float() ? op.binary("frem", op[0], op[1]) : integer_remainder(op); }
 
-std::string write_rem(const Op& op) {
+std::string write_rem(const OpCode& op) {
   const auto left = write_fmod(op);
   if (op.is_unsigned()) return left;
   const auto zero = op.constant(0);
@@ -126,13 +126,13 @@ std::string write_rem(const Op& op) {
   return op.select(adds, op.binary(op.is_float() ? "fadd" : "add", left, op[1]), left);
 }
 
-std::string write_trunc_div(const Op& op) {
+std::string write_trunc_div(const OpCode& op) {
   if (!op.is_float()) return integer_quotient(op);
   return op.intrinsic("llvm.trunc", {op.binary("fdiv", op[0], op[1])});
 }
 
 // c10::div_floor_floating, branch by branch.
-std::string float_floor_div(const Op& op) {
+std::string float_floor_div(const OpCode& op) {
   const auto zero = op.constant(0);
   const auto left = op.binary("frem", op[0], op[1]);
   auto quotient = op.binary("fdiv", op.binary("fsub", op[0], left), op[1]);
@@ -148,7 +148,7 @@ std::string float_floor_div(const Op& op) {
   return op.select(op.compare("oeq", op[1], zero), plain, result);
 }
 
-std::string write_floor_div(const Op& op) {
+std::string write_floor_div(const OpCode& op) {
   if (op.is_float()) return float_floor_div(op);
   const auto quotient = integer_quotient(op);
   if (op.is_unsigned()) return quotient;
@@ -160,7 +160,7 @@ std::string write_floor_div(const Op& op) {
 }
 
 // The smaller or larger; NaN wins.
-std::string write_extreme(const Op& op, std::string_view float_less, std::string_view signed_less,
+std::string write_extreme(const OpCode& op, std::string_view float_less, std::string_view signed_less,
                           std::string_view unsigned_less) {
   if (!op.is_float()) {
     const auto takes_second = op.compare(op.is_unsigned() ? unsigned_less : signed_less, op[1], op[0]);
@@ -170,7 +170,7 @@ std::string write_extreme(const Op& op, std::string_view float_less, std::string
   return op.select(keeps_first, op[0], op[1]);
 }
 
-std::string write_sign(const Op& op) {
+std::string write_sign(const OpCode& op) {
   const auto zero = op.constant(0), one = op.constant(1);
   const std::string_view above = op.is_float() ? "ogt" : op.is_unsigned() ? "ugt" : "sgt";
   const auto positive = op.select(op.compare(above, op[0], zero), one, zero);
@@ -178,7 +178,7 @@ std::string write_sign(const Op& op) {
   return op.select(op.compare(op.is_float() ? "olt" : "slt", op[0], zero), op.constant(-1), positive);
 }
 
-std::string write_shift(const Op& op, std::string_view instruction, bool keeps_sign) {
+std::string write_shift(const OpCode& op, std::string_view instruction, bool keeps_sign) {
   const int bits = static_cast<int>(c10::elementSize(op.dtype())) * 8;
   // Compared as unsigned, a negative number is too large as well.
   const auto is_inside = op.compare("ult", op[1], op.constant(bits));
@@ -187,7 +187,7 @@ std::string write_shift(const Op& op, std::string_view instruction, bool keeps_s
   return op.select(is_inside, op.binary(instruction, op[0], by), outside);
 }
 
-std::string write_comparison(const Op& op, std::string_view for_floats, std::string_view for_integers) {
+std::string write_comparison(const OpCode& op, std::string_view for_floats, std::string_view for_integers) {
   if (op.is_float()) return op.compare(for_floats, op[0], op[1]);
   const bool is_order = for_integers != "eq" && for_integers != "ne";
   return op.compare(is_order ? fmt::format("{}{}", op.is_unsigned() ? "u" : "s", for_integers)
@@ -195,50 +195,50 @@ std::string write_comparison(const Op& op, std::string_view for_floats, std::str
                     op[0], op[1]);
 }
 
-std::string write_sign_bit(const Op& op) {
+std::string write_sign_bit(const OpCode& op) {
   const std::string bits = fmt::format("i{}", c10::elementSize(op.dtype()) * 8);
   const std::string type = llvm_type(bits, op.call().lanes);
   const auto pattern = op.writer().value("bitcast {} {} to {}", op.type(), op[0], type);
   return op.writer().value("icmp slt {} {}, zeroinitializer", type, pattern);
 }
 
-std::string write_not(const Op& op) {
+std::string write_not(const OpCode& op) {
   const auto ones = op.dtype() == at::kBool ? op.constant(1) : op.constant(-1);
   return op.binary("xor", op[0], ones);
 }
 
 
-#define FUNCTION(name) {#name, kFloats, [](const Op& op) { return write_sleef_call(op.writer(), #name, op.call()); }, true}
+#define FUNCTION(name) {#name, kFloats, [](const OpCode& op) { return write_sleef_call(op.writer(), #name, op.call()); }, true}
 #define COMPARISON(name, for_floats, for_integers) \
-  {#name, kOrdered, [](const Op& op) { return write_comparison(op, for_floats, for_integers); }}
+  {#name, kOrdered, [](const OpCode& op) { return write_comparison(op, for_floats, for_integers); }}
 
 constexpr Row kRows[] = {
-    {"add", kReal, [](const Op& op) { return op.binary(op.is_float() ? "fadd contract" : "add", op[0], op[1]); }},
-    {"sub", kReal, [](const Op& op) { return op.binary(op.is_float() ? "fsub contract" : "sub", op[0], op[1]); }},
-    {"mul", kReal, [](const Op& op) { return op.binary(op.is_float() ? "fmul contract" : "mul", op[0], op[1]); }},
-    {"div", kFloats, [](const Op& op) { return op.binary("fdiv", op[0], op[1]); }},
+    {"add", kReal, [](const OpCode& op) { return op.binary(op.is_float() ? "fadd contract" : "add", op[0], op[1]); }},
+    {"sub", kReal, [](const OpCode& op) { return op.binary(op.is_float() ? "fsub contract" : "sub", op[0], op[1]); }},
+    {"mul", kReal, [](const OpCode& op) { return op.binary(op.is_float() ? "fmul contract" : "mul", op[0], op[1]); }},
+    {"div", kFloats, [](const OpCode& op) { return op.binary("fdiv", op[0], op[1]); }},
     {"trunc_div", kReal, write_trunc_div, true},
     {"floor_div", kReal, write_floor_div, true},
     {"rem", kReal, write_rem, true},
     {"fmod", kReal, write_fmod, true},
     FUNCTION(pow),
-    {"fma", kFloats, [](const Op& op) { return op.intrinsic("llvm.fma", {op[0], op[1], op[2]}); }},
+    {"fma", kFloats, [](const OpCode& op) { return op.intrinsic("llvm.fma", {op[0], op[1], op[2]}); }},
     {"neg", kReal,
-     [](const Op& op) {
+     [](const OpCode& op) {
        return op.is_float() ? op.writer().value("fneg {} {}", op.type(), op[0])
                             : op.binary("sub", op.constant(0), op[0]);
      }},
     {"abs", kReal,
-     [](const Op& op) {
+     [](const OpCode& op) {
        if (op.is_unsigned()) return op[0];
        return op.is_float() ? op.intrinsic("llvm.fabs", {op[0]}) : op.intrinsic("llvm.abs", {op[0]}, "i1 false");
      }},
     {"sign", kReal, write_sign},
-    {"min", kOrdered, [](const Op& op) { return write_extreme(op, "olt", "slt", "ult"); }},
-    {"max", kOrdered, [](const Op& op) { return write_extreme(op, "ogt", "sgt", "ugt"); }},
-    {"sqrt", kFloats, [](const Op& op) { return op.intrinsic("llvm.sqrt", {op[0]}); }},
+    {"min", kOrdered, [](const OpCode& op) { return write_extreme(op, "olt", "slt", "ult"); }},
+    {"max", kOrdered, [](const OpCode& op) { return write_extreme(op, "ogt", "sgt", "ugt"); }},
+    {"sqrt", kFloats, [](const OpCode& op) { return op.intrinsic("llvm.sqrt", {op[0]}); }},
     {"rsqrt", kFloats,
-     [](const Op& op) { return op.binary("fdiv", op.constant(1), op.intrinsic("llvm.sqrt", {op[0]})); }},
+     [](const OpCode& op) { return op.binary("fdiv", op.constant(1), op.intrinsic("llvm.sqrt", {op[0]})); }},
     FUNCTION(exp),
     FUNCTION(exp2),
     FUNCTION(expm1),
@@ -263,33 +263,33 @@ constexpr Row kRows[] = {
     FUNCTION(erf),
     FUNCTION(erfc),
     FUNCTION(lgamma),
-    {"floor", kFloats, [](const Op& op) { return op.intrinsic("llvm.floor", {op[0]}); }},
-    {"ceil", kFloats, [](const Op& op) { return op.intrinsic("llvm.ceil", {op[0]}); }},
-    {"trunc", kFloats, [](const Op& op) { return op.intrinsic("llvm.trunc", {op[0]}); }},
-    {"round", kFloats, [](const Op& op) { return op.intrinsic("llvm.nearbyint", {op[0]}); }},
+    {"floor", kFloats, [](const OpCode& op) { return op.intrinsic("llvm.floor", {op[0]}); }},
+    {"ceil", kFloats, [](const OpCode& op) { return op.intrinsic("llvm.ceil", {op[0]}); }},
+    {"trunc", kFloats, [](const OpCode& op) { return op.intrinsic("llvm.trunc", {op[0]}); }},
+    {"round", kFloats, [](const OpCode& op) { return op.intrinsic("llvm.nearbyint", {op[0]}); }},
     COMPARISON(eq, "oeq", "eq"),
     COMPARISON(ne, "une", "ne"),
     COMPARISON(lt, "olt", "lt"),
     COMPARISON(le, "ole", "le"),
     COMPARISON(gt, "ogt", "gt"),
     COMPARISON(ge, "oge", "ge"),
-    {"is_nan", kFloats, [](const Op& op) { return op.is_nan(op[0]); }},
+    {"is_nan", kFloats, [](const OpCode& op) { return op.is_nan(op[0]); }},
     {"is_inf", kFloats,
-     [](const Op& op) { return op.compare("oeq", op.intrinsic("llvm.fabs", {op[0]}), op.constant(INFINITY)); }},
+     [](const OpCode& op) { return op.compare("oeq", op.intrinsic("llvm.fabs", {op[0]}), op.constant(INFINITY)); }},
     {"is_finite", kFloats,
-     [](const Op& op) { return op.compare("olt", op.intrinsic("llvm.fabs", {op[0]}), op.constant(INFINITY)); }},
+     [](const OpCode& op) { return op.compare("olt", op.intrinsic("llvm.fabs", {op[0]}), op.constant(INFINITY)); }},
     {"sign_bit", kFloats, write_sign_bit},
-    {"copysign", kFloats, [](const Op& op) { return op.intrinsic("llvm.copysign", {op[0], op[1]}); }},
-    {"and", kIntegers | kBools, [](const Op& op) { return op.binary("and", op[0], op[1]); }},
-    {"or", kIntegers | kBools, [](const Op& op) { return op.binary("or", op[0], op[1]); }},
-    {"xor", kIntegers | kBools, [](const Op& op) { return op.binary("xor", op[0], op[1]); }},
+    {"copysign", kFloats, [](const OpCode& op) { return op.intrinsic("llvm.copysign", {op[0], op[1]}); }},
+    {"and", kIntegers | kBools, [](const OpCode& op) { return op.binary("and", op[0], op[1]); }},
+    {"or", kIntegers | kBools, [](const OpCode& op) { return op.binary("or", op[0], op[1]); }},
+    {"xor", kIntegers | kBools, [](const OpCode& op) { return op.binary("xor", op[0], op[1]); }},
     {"not", kIntegers | kBools, write_not},
-    {"shift_left", kIntegers, [](const Op& op) { return write_shift(op, "shl", false); }},
+    {"shift_left", kIntegers, [](const OpCode& op) { return write_shift(op, "shl", false); }},
     {"shift_right", kIntegers,
-     [](const Op& op) { return write_shift(op, op.is_unsigned() ? "lshr" : "ashr", !op.is_unsigned()); }},
-    {"select", kOrdered, [](const Op& op) { return op.select(op[0], op[1], op[2]); }},
+     [](const OpCode& op) { return write_shift(op, op.is_unsigned() ? "lshr" : "ashr", !op.is_unsigned()); }},
+    {"select", kOrdered, [](const OpCode& op) { return op.select(op[0], op[1], op[2]); }},
     {"cast", kOrdered | kHalves,
-     [](const Op& op) {
+     [](const OpCode& op) {
        const ScalarCall& call = op.call();
        return write_cast(op.writer(), call.operand, call.result, call.operands[0], call.lanes);
      }},
@@ -317,7 +317,7 @@ bool is_expensive(const ScalarOp& op) {
 std::string write_scalar_op(LlvmWriter& writer, const ScalarCall& call) {
   const Row* row = find_row(call.op->name);
   DIPTYCH_ASSERT(row != nullptr, "no code for the operation {}; codegen_problem() lets none through", call.op->name);
-  return row->write(Op(writer, call));
+  return row->write(OpCode(writer, call));
 }
 
 std::string constant_text(const KernelNumber& number, at::ScalarType dtype) {
