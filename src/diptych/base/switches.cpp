@@ -19,13 +19,14 @@ struct Switch {
   Log kind;
   std::string_view doc;
 };
-constexpr std::array<Switch, 6> kSwitches{{
+constexpr std::array<Switch, 7> kSwitches{{
     {"graphs", Log::kGraphs, "every captured pair, as code"},
     {"cache", Log::kCache, "cache hits, misses and the guard that failed"},
     {"partition", Log::kPartition, "the residuals that a partitioner chose"},
     {"backward", Log::kBackward, "backward variants and backward runs as they are traced and compiled"},
     {"backward_verbose", Log::kBackwardVerbose, "each node of a captured backward run with its key, and its graph"},
     {"passes", Log::kPasses, "each pass with its time and node counts"},
+    {"kernels", Log::kKernels, "each native kernel as it is made, and why one is not"},
 }};
 
 unsigned bit_of(Log kind) { return 1U << static_cast<unsigned>(kind); }
@@ -68,14 +69,43 @@ constexpr bool kChecksCalls = true;
 #endif
 
 std::atomic<bool>& call_checks() {
-  static std::atomic<bool> value{[] {
-    const char* text = std::getenv("DIPTYCH_CHECK_CALLS");
-    if (text == nullptr || *text == '\0') return kChecksCalls;
-    const std::string_view word(text);
-    DIPTYCH_CHECK(word == "0" || word == "1",
-                  "[DIPTYCH_CHECK_CALLS] got '{}', expected 0 or 1; correct it, or unset it", word);
-    return word == "1";
-  }()};
+  static std::atomic<bool> value{is_on("DIPTYCH_CHECK_CALLS", kChecksCalls)};
+  return value;
+}
+
+struct CheckWords {
+  size_t calls = 0;
+  bool kernels = false;
+};
+
+CheckWords read_check_words() {
+  CheckWords words;
+  const char* text = std::getenv("DIPTYCH_CHECK");
+  std::string_view rest = text == nullptr ? "" : text;
+  while (!rest.empty()) {
+    const auto comma = rest.find(',');
+    const auto word = rest.substr(0, comma);
+    rest = comma == rest.npos ? std::string_view() : rest.substr(comma + 1);
+    if (word == "kernels") {
+      words.kernels = true;
+      continue;
+    }
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), words.calls);
+    DIPTYCH_CHECK(error == std::errc() && end == word.data() + word.size(),
+                  "[DIPTYCH_CHECK] got '{}', expected a whole number n: one call in n of a compiled function is "
+                  "compared with the original function, 0 for none; or 'kernels'; or both, separated by a comma",
+                  text);
+  }
+  return words;
+}
+
+const CheckWords& check_words() {
+  static const CheckWords words = read_check_words();
+  return words;
+}
+
+std::atomic<bool>& kernel_checks() {
+  static std::atomic<bool> value{check_words().kernels};
   return value;
 }
 
@@ -98,20 +128,18 @@ void set_checks_calls(bool checks) { call_checks().store(checks); }
 
 void set_log(std::string_view names) { bits().store(parse(names)); }
 
-size_t detail::calls_per_check() {
-  static const size_t value = [] {
-    const char* text = std::getenv("DIPTYCH_CHECK");
-    if (text == nullptr || *text == '\0') return size_t{0};
-    size_t number = 0;
-    const std::string_view digits(text);
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
-    DIPTYCH_CHECK(error == std::errc() && end == digits.data() + digits.size(),
-                  "[DIPTYCH_CHECK] got '{}', expected a whole number n: one call in n of a compiled function is "
-                  "compared with the original function; 0 for none",
-                  text);
-    return number;
-  }();
-  return value;
+bool checks_kernels() { return kernel_checks().load(std::memory_order_relaxed); }
+
+void set_checks_kernels(bool checks) { kernel_checks().store(checks); }
+
+size_t detail::calls_per_check() { return check_words().calls; }
+
+bool detail::is_on(const char* variable, bool otherwise) {
+  const char* const text = std::getenv(variable);
+  if (text == nullptr || *text == '\0') return otherwise;
+  const std::string_view word(text);
+  DIPTYCH_CHECK(word == "0" || word == "1", "[{}] got '{}', expected 0 or 1; correct it, or unset it", variable, word);
+  return word == "1";
 }
 
 void set_log_sink(std::function<void(std::string_view)> new_sink) {

@@ -1,5 +1,5 @@
-// Debug switches, read once from the environment variables DIPTYCH_LOG and DIPTYCH_CHECK_CALLS, and the one sink that
-// log lines go to.
+// Debug switches, read once from the environment variables DIPTYCH_LOG, DIPTYCH_CHECK and DIPTYCH_CHECK_CALLS, and the
+// one sink that log lines go to.
 #pragma once
 #include <fmt/format.h>
 
@@ -12,7 +12,7 @@
 namespace diptych {
 
 /// The kinds of log line; a name in DIPTYCH_LOG (comma separated, or "all") turns its lines on.
-enum class Log { kGraphs, kCache, kPartition, kBackward, kBackwardVerbose, kPasses };
+enum class Log { kGraphs, kCache, kPartition, kBackward, kBackwardVerbose, kPasses, kKernels };
 
 /// Returns whether lines of this kind are wanted. Threads: any.
 bool log_enabled(Log kind);
@@ -25,11 +25,19 @@ void set_log(std::string_view names);
 bool checks_calls();
 void set_checks_calls(bool checks);
 
+/// Whether the results of every native kernel are compared with the interpreter's: "kernels" among the words of
+/// DIPTYCH_CHECK. Threads: any.
+bool checks_kernels();
+void set_checks_kernels(bool checks);
+
 namespace detail {
-/// Returns the number in the environment variable DIPTYCH_CHECK: one in that many calls of a compiled function is
-/// compared with the original function; 0 for none. The variable is read once. Errors: UserError if it is not a whole
-/// number.
+/// Returns the number among the words of the environment variable DIPTYCH_CHECK (comma separated): one in that many
+/// calls of a compiled function is compared with the original function; 0 for none. The variable is read once.
+/// Errors: UserError if a word is neither a whole number nor "kernels".
 size_t calls_per_check();
+
+/// Whether the environment variable is 1; `otherwise` where it is not set. Errors: UserError if it is neither 0 nor 1.
+bool is_on(const char* variable, bool otherwise);
 }  // namespace detail
 
 /// Sends every log line to `sink` instead of standard error; an empty function restores standard error.

@@ -4,6 +4,7 @@
 #include "diptych/backends/checked_executable.h"
 #include "diptych/backends/fallback.h"
 #include "diptych/backends/interpreter/interpreter_backend.h"
+#include "diptych/backends/native/native_backend.h"
 #include "diptych/backends/xla/export_graph.h"
 #include "diptych/backends/xla/xla_backend.h"
 #include "diptych/base/error.h"
@@ -22,6 +23,7 @@ struct Row {
 };
 constexpr Row kBackends[] = {
     {"interpreter", []() -> std::shared_ptr<const Backend> { return std::make_shared<InterpreterBackend>(); }},
+    {"native", []() -> std::shared_ptr<const Backend> { return std::make_shared<NativeBackend>(); }},
     {"xla", []() -> std::shared_ptr<const Backend> { return std::make_shared<XlaBackend>(); },
      []() -> std::shared_ptr<const Backend> { return std::make_shared<XlaBackend>(/*draws_on_device=*/true); }},
 };

@@ -1,0 +1,92 @@
+#include "diptych/backends/native/kernel_check.h"
+
+#include <ATen/ops/where.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <filesystem>
+#include <map>
+#include <optional>
+
+#include "diptych/base/error.h"
+#include "diptych/graph/safetensors.h"
+#include "diptych/graph/serialize.h"
+
+namespace diptych::detail {
+namespace {
+
+// How far a result may be off, relative to the largest number around: sums of some thousand terms are, by a hundred
+// roundings, and half types by a few of their own.
+double bound_of(at::ScalarType dtype) {
+  switch (dtype) {
+    case at::kDouble:
+      return 1e-11;
+    case at::kHalf:
+      return 4e-3;
+    case at::kBFloat16:
+      return 3e-2;
+    default:
+      return 2e-5;
+  }
+}
+
+double largest_finite(const at::Tensor& tensor) {
+  if (tensor.numel() == 0 || !tensor.is_floating_point()) return 0;
+  const at::Tensor wide = tensor.to(at::kDouble).abs();
+  return at::where(wide.isfinite(), wide, 0).max().item<double>();
+}
+
+// Where the results differ, by position.
+at::Tensor differences(const at::Tensor& got, const at::Tensor& expected, double largest) {
+  if (!expected.is_floating_point()) return got.ne(expected);
+  const at::Tensor a = got.to(at::kDouble), b = expected.to(at::kDouble);
+  const at::Tensor are_finite = a.isfinite().logical_and(b.isfinite());
+  const at::Tensor are_far = a.sub(b).abs().gt(bound_of(expected.scalar_type()) * largest);
+  const at::Tensor are_nan = a.isnan().logical_and(b.isnan());
+  return at::where(are_finite, are_far, a.ne(b).logical_and(are_nan.logical_not()));
+}
+
+std::vector<int64_t> position_of(int64_t index, at::IntArrayRef sizes) {
+  std::vector<int64_t> position(sizes.size());
+  for (size_t dim = sizes.size(); dim-- > 0;) {
+    position[dim] = index % sizes[dim];
+    index /= sizes[dim];
+  }
+  return position;
+}
+
+std::string write_files(const Graph& body, const std::vector<at::Tensor>& inputs) {
+  static std::atomic<int> count{0};
+  const auto folder = std::filesystem::temp_directory_path();
+  const std::string path = folder / fmt::format("diptych_kernel_{}_{}", ::getpid(), count++);
+  std::map<std::string, at::Tensor> tensors;
+  for (size_t i = 0; i < inputs.size(); ++i) tensors.emplace(fmt::format("input{:03}", i), inputs[i]);
+  save(body, path + ".graph");
+  save_tensors(tensors, path + ".safetensors");
+  return path;
+}
+
+}  // namespace
+
+void check_kernel(const Graph& body, const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& got,
+                  const std::vector<at::Tensor>& expected) {
+  double largest_input = 0;
+  for (const at::Tensor& input : inputs) largest_input = std::max(largest_input, largest_finite(input));
+  for (size_t i = 0; i < expected.size(); ++i) {
+    const double largest = std::max(largest_input, largest_finite(expected[i]));
+    const at::Tensor wrong = differences(got[i], expected[i], largest).contiguous().view(-1);
+    if (!wrong.any().item<bool>()) continue;
+    const int64_t index = wrong.to(at::kByte).argmax().item<int64_t>();
+    const auto at_index = [&](const at::Tensor& tensor) { return c10::toString(tensor.reshape(-1)[index].item()); };
+    const std::string path = write_files(body, inputs);
+    DIPTYCH_ASSERT(
+        false,
+        "kernel '{}' computed {} at [{}] of output {}, and the interpreter {}; {} of {} elements differ. Its "
+        "body and inputs are in {}.graph and .safetensors\n{}",
+        body.name(), at_index(got[i]), fmt::join(position_of(index, got[i].sizes()), ","), i, at_index(expected[i]),
+        wrong.sum().item<int64_t>(), wrong.numel(), path, body.code());
+  }
+}
+
+}  // namespace diptych::detail

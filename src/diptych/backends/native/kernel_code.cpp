@@ -1,0 +1,92 @@
+#include "diptych/backends/native/kernel_code.h"
+
+#include <exception>
+#include <mutex>
+#include <unordered_map>
+
+#include "diptych/backends/native/kernel/print.h"
+#include "diptych/backends/native/lower/lower_group.h"
+#include "diptych/base/switches.h"
+
+namespace diptych::detail {
+namespace {
+
+// One body's code, and whether it is made yet.
+struct CodeSlot {
+  std::weak_ptr<const Graph> body;
+  std::once_flag once;
+  KernelCode code;
+};
+
+// By address of the body: graphs share the bodies that they copy.
+class CodeTable {
+ public:
+  std::shared_ptr<CodeSlot> find(const std::shared_ptr<const Graph>& body) {
+    const std::lock_guard lock(mutex_);
+    if (slots_.size() >= next_sweep_) sweep();
+    auto& slot = slots_[body.get()];
+    // Another body may have lived at this address before.
+    if (slot == nullptr || slot->body.expired()) {
+      slot = std::make_shared<CodeSlot>();
+      slot->body = body;
+    }
+    return slot;
+  }
+
+ private:
+  void sweep() {
+    std::erase_if(slots_, [](const auto& entry) { return entry.second->body.expired(); });
+    next_sweep_ = 2 * slots_.size() + 64;
+  }
+
+  std::mutex mutex_;
+  std::unordered_map<const Graph*, std::shared_ptr<CodeSlot>> slots_;
+  size_t next_sweep_ = 64;
+};
+
+CodeTable& code_table() {
+  static auto* const table = new CodeTable;
+  return *table;
+}
+
+KernelCode make_code(const Graph& body) {
+  KernelCode made;
+  try {
+    made.kernel = lower_group(body, &made.problem);
+    if (!made.kernel) {
+      if (made.problem.empty()) made.problem = "its nodes have no common iteration space";
+      return made;
+    }
+    made.problem.clear();
+    if (auto problem = codegen_problem(*made.kernel)) {
+      made.problem = *std::move(problem);
+    } else {
+      made.code = compile_kernel(*made.kernel);
+    }
+  } catch (const std::exception& error) {
+    made.problem = error.what();
+  }
+  return made;
+}
+
+void log_code(const Graph& body, const KernelCode& made) {
+  log(Log::kKernels, [&] {
+    const std::string text = made.kernel ? print(*made.kernel) : body.code();
+    if (made.code != nullptr) return fmt::format("made {} of {} nodes:\n{}", body.name(), body.nodes().size(), text);
+    return fmt::format("the interpreter runs {} of {} nodes: {}\n{}", body.name(), body.nodes().size(), made.problem,
+                       text);
+  });
+}
+
+}  // namespace
+
+std::shared_ptr<const KernelCode> code_of(const std::shared_ptr<const Graph>& body) {
+  const auto slot = code_table().find(body);
+  std::call_once(slot->once, [&] {
+    slot->code = make_code(*body);
+    log_code(*body, slot->code);
+  });
+  return {slot, &slot->code};
+}
+
+}  // namespace diptych::detail

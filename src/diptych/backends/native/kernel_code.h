@@ -1,0 +1,23 @@
+// The code of fused bodies: lowered and compiled once, and kept as long as the body is.
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "diptych/backends/native/codegen/compiled_kernel.h"
+#include "diptych/graph/graph.h"
+
+namespace diptych::detail {
+
+/// What became of a body.
+struct KernelCode {
+  std::optional<Kernel> kernel;                ///< none if it could not be lowered
+  std::shared_ptr<const CompiledKernel> code;  ///< null if the interpreter runs the body
+  std::string problem;                         ///< why it does; empty if it does not
+};
+
+/// Returns the code of a body, made when it is first asked for and logged (DIPTYCH_LOG=kernels). Whatever stands in the
+/// way of a kernel is a problem, and no error. Threads: any; bodies are compiled at the same time, each by one.
+std::shared_ptr<const KernelCode> code_of(const std::shared_ptr<const Graph>& body);
+
+}  // namespace diptych::detail
