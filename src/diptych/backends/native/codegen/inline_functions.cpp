@@ -1,7 +1,6 @@
 #include "diptych/backends/native/codegen/inline_functions.h"
 
 #include <initializer_list>
-#include <limits>
 
 namespace diptych::detail {
 namespace {
@@ -38,10 +37,10 @@ std::string power_of_two(const OpCode& op, const std::string& exponent) {
 // in two halves: results may be subnormal.
 std::string exp_of(const OpCode& op, const std::string& x) {
   LlvmWriter& w = op.writer();
-  // Beyond these the result is 0 or infinite, and q no longer an exponent.
+  // At these the result is 0 and infinite already; beyond them q would be no exponent any more.
   const std::string low = number(op, -104), high = number(op, 89);
-  const std::string is_low = op.compare("olt", x, low), is_high = op.compare("ogt", x, high);
-  const std::string inside = op.select(is_high, high, op.select(is_low, low, x));
+  const std::string capped = op.select(op.compare("ogt", x, high), high, x);
+  const std::string inside = op.select(op.compare("olt", capped, low), low, capped);
   const std::string q = op.intrinsic("llvm.rint", {op.binary("fmul", inside, number(op, 1.4426950408889634))});
   std::string s = fma(op, q, number(op, -0.693145751953125), inside);
   s = fma(op, q, number(op, -1.428606765330187045e-06), s);
@@ -55,9 +54,7 @@ std::string exp_of(const OpCode& op, const std::string& x) {
   const std::string one = op.call().lanes == 0 ? "1" : w.splat("i32", "1", op.call().lanes);
   const std::string half = w.value("ashr {} {}, {}", integers, whole, one);
   const std::string rest = w.value("sub {} {}, {}", integers, whole, half);
-  const std::string scaled = op.binary("fmul", op.binary("fmul", u, power_of_two(op, half)), power_of_two(op, rest));
-  return op.select(is_low, op.constant(0),
-                   op.select(is_high, op.constant(std::numeric_limits<double>::infinity()), scaled));
+  return op.binary("fmul", op.binary("fmul", u, power_of_two(op, half)), power_of_two(op, rest));
 }
 
 }  // namespace
