@@ -22,3 +22,28 @@ find_package(fmt REQUIRED) # used header-only: torch brings headers of another f
 find_package(nlohmann_json REQUIRED)
 find_package(Boost 1.74 REQUIRED) # Boost.Graph's max-flow is header-only
 find_package(Threads REQUIRED)
+
+# LLVM compiles the native backend's kernels. Its libraries are linked into diptych_llvm alone (src/diptych/CMakeLists.txt), and
+# what they want of the system into it too where the system has that as archives: a wheel then runs where neither is installed.
+set(DIPTYCH_LLVM_VERSION 19.1)
+find_program(DIPTYCH_LLVM_CONFIG NAMES llvm-config-19 llvm-config-19.1 llvm-config)
+if(DIPTYCH_LLVM_CONFIG)
+  execute_process(COMMAND ${DIPTYCH_LLVM_CONFIG} --version OUTPUT_VARIABLE found_llvm OUTPUT_STRIP_TRAILING_WHITESPACE)
+endif()
+if(NOT found_llvm MATCHES "^${DIPTYCH_LLVM_VERSION}[.]")
+  message(FATAL_ERROR "Diptych needs LLVM ${DIPTYCH_LLVM_VERSION} with its static libraries, and llvm-config named "
+    "'${DIPTYCH_LLVM_CONFIG}' of version '${found_llvm}'. Run make setup, which installs llvm-19-dev on Debian and Ubuntu, "
+    "or pass -DDIPTYCH_LLVM_CONFIG=<llvm 19>/bin/llvm-config.")
+endif()
+execute_process(COMMAND ${DIPTYCH_LLVM_CONFIG} --includedir
+  OUTPUT_VARIABLE DIPTYCH_LLVM_INCLUDES OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+execute_process(COMMAND ${DIPTYCH_LLVM_CONFIG} --link-static --libfiles asmparser core native orcjit passes
+  OUTPUT_VARIABLE llvm_files OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+separate_arguments(DIPTYCH_LLVM_LIBRARIES UNIX_COMMAND "${llvm_files}")
+foreach(name zstd z)
+  find_library(DIPTYCH_LLVM_${name} NAMES lib${name}.a ${name})
+  if(DIPTYCH_LLVM_${name})
+    list(APPEND DIPTYCH_LLVM_LIBRARIES ${DIPTYCH_LLVM_${name}})
+  endif()
+endforeach()
+list(APPEND DIPTYCH_LLVM_LIBRARIES Threads::Threads ${CMAKE_DL_LIBS})

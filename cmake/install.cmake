@@ -3,7 +3,8 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 get_property(rooms GLOBAL PROPERTY DIPTYCH_ROOMS)
-install(TARGETS diptych ${rooms} EXPORT DiptychTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS diptych ${rooms} diptych_llvm EXPORT DiptychTargets
+  ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 
 # Headers keep their room in the path, "diptych/graph/graph.h".
 foreach(target ${rooms})

@@ -1,12 +1,8 @@
 #include "diptych/backends/xla/program_cache.h"
 
-#include <unistd.h>
-
-#include <atomic>
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
 
+#include "diptych/backends/cache_entry.h"
 #include "diptych/base/error.h"
 #include "diptych/base/switches.h"
 #include "diptych/graph/checksum.h"
@@ -25,27 +21,6 @@ std::filesystem::path cache_folder() {
   DIPTYCH_CHECK(std::filesystem::is_directory(folder), "[xla] cannot make the folder '{}' of DIPTYCH_XLA_CACHE: {}",
                 folder.string(), error.message());
   return folder;
-}
-
-// The text of an entry: magic, checksum of the rest, length of the key, key, program.
-std::string entry_text(std::string_view key, std::string_view program) {
-  const std::string rest = fmt::format("{:016x}{}{}", key.size(), key, program);
-  return fmt::format("{}{:016x}{}", kMagic, checksum(rest), rest);
-}
-
-constexpr size_t kHeader = kMagic.size() + 16;
-
-// Returns what is wrong with an entry's text, or nothing.
-std::string_view find_fault(std::string_view text, std::string_view key) {
-  if (text.size() < kHeader + 16 || !text.starts_with(kMagic)) return "it is not an entry";
-  const std::string_view rest = text.substr(kHeader);
-  if (fmt::format("{:016x}", checksum(rest)) != text.substr(kMagic.size(), 16)) return "its checksum is wrong";
-  return rest.starts_with(fmt::format("{:016x}{}", key.size(), key)) ? "" : "it belongs to another program";
-}
-
-std::string read_file(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 }  // namespace
@@ -67,16 +42,14 @@ ProgramCache::ProgramCache(const PjrtClient& client, std::string_view module, st
 
 PjrtLoadedExecutableHandle ProgramCache::load() const {
   const PjrtApi& api = client_.api();
-  std::error_code ignored;
-  if (path_.empty() || !std::filesystem::exists(path_, ignored)) return {nullptr, {&api}};
-  const std::string text = read_file(path_);
-  std::string fault(find_fault(text, key_));
-  if (fault.empty()) {
-    const std::string_view program = std::string_view(text).substr(kHeader + 16 + key_.size());
+  if (path_.empty()) return {nullptr, {&api}};
+  auto [program, fault] = read_entry({kMagic, path_, key_});
+  if (!program && fault.empty()) return {nullptr, {&api}};
+  if (program) {
     PJRT_Executable_DeserializeAndLoad_Args args{};
     args.client = client_.get();
-    args.serialized_executable = program.data();
-    args.serialized_executable_size = program.size();
+    args.serialized_executable = program->data();
+    args.serialized_executable_size = program->size();
     try {
       api.call(api.table().PJRT_Executable_DeserializeAndLoad, args, "loading a compiled program");
       log(Log::kCache, "xla: a program was read from '{}'", path_.string());
@@ -102,24 +75,17 @@ std::string ProgramCache::serialize(PJRT_LoadedExecutable* executable) const {
 
 void ProgramCache::store(PJRT_LoadedExecutable* executable) const {
   if (path_.empty()) return;
-  // Processes and threads that compile the same program write a file each; the last one stays.
-  static std::atomic<uint64_t> count = 0;
-  const std::filesystem::path temporary = fmt::format("{}.{}.{}", path_.string(), getpid(), count++);
+  std::string fault;
   try {
-    std::ofstream file(temporary, std::ios::binary);
-    file << entry_text(key_, serialize(executable));
-    file.close();
-    if (file.good()) {
-      std::filesystem::rename(temporary, path_);
-      log(Log::kCache, "xla: a program was written to '{}'", path_.string());
-      return;
-    }
-    log(Log::kCache, "xla: '{}' was not written: the folder is full or read-only", path_.string());
+    fault = write_entry({kMagic, path_, key_}, serialize(executable));
   } catch (const std::exception& error) {
-    log(Log::kCache, "xla: '{}' was not written: {}", path_.string(), error.what());
+    fault = error.what();
   }
-  std::error_code ignored;
-  std::filesystem::remove(temporary, ignored);
+  if (fault.empty()) {
+    log(Log::kCache, "xla: a program was written to '{}'", path_.string());
+  } else {
+    log(Log::kCache, "xla: '{}' was not written: {}", path_.string(), fault);
+  }
 }
 
 }  // namespace diptych::detail

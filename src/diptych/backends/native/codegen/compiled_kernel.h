@@ -1,0 +1,34 @@
+// Kernels as machine code.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "diptych/backends/native/kernel/kernel.h"
+
+namespace diptych::detail {
+
+/// A kernel made into code. Threads: run() may be called from any number at once.
+class CompiledKernel {
+ public:
+  virtual ~CompiledKernel() = default;
+  /// Computes the outputs. `inputs` and `outputs` have the address of each buffer's element 0, aligned for its dtype;
+  /// outputs and inputs do not overlap. Work is split by at::parallel_for; results do not depend on the number of
+  /// threads. Requires: buffers as large as the kernel's maps reach.
+  virtual void run(void* const* inputs, void* const* outputs) const = 0;
+};
+
+/// Returns why no code can be made of a kernel; nullopt if it can. Kernels with symbols, complex numbers, stores that
+/// add, and reductions that no order of loops computes in one pass over rows have none.
+std::optional<std::string> codegen_problem(const Kernel& kernel);
+
+/// The LLVM IR of a kernel for the host. Requires: no codegen_problem().
+std::string llvm_text(const Kernel& kernel);
+
+/// Requires: no codegen_problem(). Errors: those of compile_llvm(). Kernels that are equal but for their name share
+/// their code. Threads: any.
+std::shared_ptr<const CompiledKernel> compile_kernel(const Kernel& kernel);
+
+}  // namespace diptych::detail

@@ -1,0 +1,165 @@
+#include "diptych/backends/native/codegen/kernel_text.h"
+
+#include <algorithm>
+
+#include "diptych/backends/native/codegen/folds.h"
+#include "diptych/backends/native/codegen/loops.h"
+#include "diptych/backends/native/codegen/row_code.h"
+
+namespace diptych::detail {
+namespace {
+
+constexpr int64_t kFinishBlock = 512;  // points of the last kept dim that one step of a finish function has
+
+class KernelWriter {
+ public:
+  explicit KernelWriter(const Schedule& s)
+      : s_(s), plan_(plan_row(s)), point_(writer_, s.kernel, s.domains), row_(writer_, point_, s, plan_) {}
+
+  KernelText write() {
+    write_rows();
+    KernelText code;
+    for (const std::vector<size_t>& group : final_groups()) {
+      code.finish_counts.push_back(write_finish(code.finish_counts.size(), group));
+    }
+    code.text = writer_.text();
+    code.memory_bytes = plan_.bytes;
+    return code;
+  }
+
+ private:
+  void write_rows() {
+    writer_.begin_function("void @rows(ptr %inputs, ptr %outputs, i64 %begin, i64 %end, ptr %partial, ptr %memory)");
+    point_.enter_function();
+    set_partial_results();
+    write_values(/*is_known=*/[&](DimSet domain) { return domain.empty(); });
+    write_loop(writer_, point_, "%begin", "%end", 1, [&](const std::string& row) { write_row(row); });
+    writer_.line("ret void");
+    writer_.end_function();
+  }
+
+  // Values that stay the same over many rows, or over all, are written before the loops.
+  template <class IsKnown>
+  void write_values(const IsKnown& is_known) {
+    for (const int32_t id : plan_.needed) {
+      if (s_.pass[id] == 0 && is_known(s_.domains[id])) point_.value(id);
+    }
+  }
+
+  void set_partial_results() {
+    for (const FinalReduction& final : s_.final_reductions) {
+      const at::ScalarType dtype = s_.kernel.values[final.value].dtype;
+      const auto& reduce = std::get<KernelReduce>(s_.kernel.values[final.value].made_by);
+      const std::string base = writer_.value("getelementptr i8, ptr %partial, i64 {}", final.offset);
+      write_loop(writer_, point_, "0", std::to_string(final.count), 1, [&](const std::string& i) {
+        point_.write(point_.address(base, dtype, i), dtype, {first_of(*reduce.reduction, dtype), 0});
+      });
+    }
+  }
+
+  // Sets the indices of `dims`, the last of which runs fastest, to point `number` of them.
+  void set_indices(const std::vector<int32_t>& dims, std::string number) {
+    for (size_t i = dims.size(); i-- > 0;) {
+      const std::string extent = std::to_string(std::max<int64_t>(s_.extent(dims[i]), 1));
+      point_.set_index(dims[i], i == 0 ? number : writer_.value("urem i64 {}, {}", number, extent));
+      if (i > 0) number = writer_.value("udiv i64 {}, {}", number, extent);
+    }
+  }
+
+  void write_row(const std::string& row) {
+    const int32_t dim = s_.vector_dim;
+    if (dim < 0 || s_.is_vector_in_row) {
+      set_indices(s_.outer, row);
+      row_.write();
+      return;
+    }
+    const int64_t extent = s_.extent(dim);
+    const int64_t blocks = std::max<int64_t>(1, (extent + s_.block - 1) / s_.block);
+    const std::string block = writer_.value("urem i64 {}, {}", row, blocks);
+    set_indices(s_.outer, writer_.value("udiv i64 {}, {}", row, blocks));
+    write_values([&](DimSet domain) { return !domain.contains(dim) && (domain & s_.row).empty(); });
+    const std::string begin = writer_.value("mul i64 {}, {}", block, s_.block);
+    std::string end = writer_.value("add i64 {}, {}", begin, s_.block);
+    if (extent % s_.block != 0) {
+      const std::string is_last = writer_.value("icmp sgt i64 {}, {}", end, extent);
+      end = writer_.value("select i1 {}, i64 {}, i64 {}", is_last, extent, end);
+    }
+    row_.begin_vectors();
+    write_vector_loop(writer_, point_, dim, s_.lanes, begin, end, extent % s_.lanes == 0, [&] { row_.write(); });
+    row_.end_vectors();
+  }
+
+  // Final reductions that keep the same dims end together.
+  std::vector<std::vector<size_t>> final_groups() const {
+    std::vector<std::vector<size_t>> groups;
+    for (size_t i = 0; i < s_.final_reductions.size(); ++i) {
+      const auto same = [&](const std::vector<size_t>& group) {
+        return s_.final_reductions[group[0]].kept == s_.final_reductions[i].kept;
+      };
+      const auto found = std::ranges::find_if(groups, same);
+      if (found == groups.end()) {
+        groups.push_back({i});
+      } else {
+        found->push_back(i);
+      }
+    }
+    return groups;
+  }
+
+  int64_t write_finish(size_t number, const std::vector<size_t>& group) {
+    std::vector<int32_t> dims = s_.final_reductions[group[0]].kept;
+    const int32_t last = dims.empty() ? -1 : dims.back();
+    const int64_t extent = last < 0 ? 1 : s_.extent(last);
+    const int64_t blocks = std::max<int64_t>(1, (extent + kFinishBlock - 1) / kFinishBlock);
+    if (last >= 0) dims.pop_back();
+    int64_t count = blocks;
+    for (const int32_t dim : dims) count *= s_.extent(dim);
+
+    writer_.begin_function(
+        fmt::format("void @finish_{}(ptr %inputs, ptr %outputs, i64 %begin, i64 %end, ptr %partial)", number));
+    point_.enter_function();
+    write_loop(writer_, point_, "%begin", "%end", 1, [&](const std::string& step) {
+      if (last < 0) return write_final_point(group);
+      set_indices(dims, writer_.value("udiv i64 {}, {}", step, blocks));
+      const std::string begin =
+          writer_.value("mul i64 {}, {}", writer_.value("urem i64 {}, {}", step, blocks), kFinishBlock);
+      const std::string next = writer_.value("add i64 {}, {}", begin, kFinishBlock);
+      const std::string is_last = writer_.value("icmp sgt i64 {}, {}", next, extent);
+      const std::string end = writer_.value("select i1 {}, i64 {}, i64 {}", is_last, extent, next);
+      write_vector_loop(writer_, point_, last, s_.lanes, begin, end, extent % s_.lanes == 0,
+                        [&] { write_final_point(group); });
+    });
+    writer_.line("ret void");
+    writer_.end_function();
+    return count;
+  }
+
+  void write_final_point(const std::vector<size_t>& group) {
+    for (const size_t final : group) {
+      const int32_t value = s_.final_reductions[final].value;
+      point_.set_value(value, row_.fold_chunks(final));
+    }
+    const auto& kept = s_.final_reductions[group[0]].kept;
+    for (const KernelStore& store : s_.kernel.stores) {
+      if (s_.is_final[store.value] && keeps(store.value, kept)) point_.write_store(store);
+    }
+  }
+
+  bool keeps(int32_t value, const std::vector<int32_t>& kept) const {
+    DimSet dims;
+    for (const int32_t dim : kept) dims = dims | DimSet::of(dim);
+    return s_.domains[value] == dims;
+  }
+
+  const Schedule& s_;
+  RowPlan plan_;
+  LlvmWriter writer_;
+  PointCode point_;
+  RowCode row_;
+};
+
+}  // namespace
+
+KernelText write_kernel(const Schedule& schedule) { return KernelWriter(schedule).write(); }
+
+}  // namespace diptych::detail

@@ -1,0 +1,21 @@
+// A scheduled kernel as a module of LLVM IR.
+#pragma once
+#include <string>
+
+#include "diptych/backends/native/codegen/schedule.h"
+
+namespace diptych::detail {
+
+/// What the module's functions are called and need. Where the schedule has final reductions, the rows of one chunk are
+/// one call of `rows`, which first sets the chunk's partial results, and `finish` follows all of them:
+///   void rows(ptr inputs, ptr outputs, i64 begin, i64 end, ptr partial, ptr memory)
+///   void finish_<i>(ptr inputs, ptr outputs, i64 begin, i64 end, ptr partial)
+struct KernelText {
+  std::string text;
+  int64_t memory_bytes = 0;              ///< of the thread
+  std::vector<int64_t> finish_counts;    ///< by finish function: how many points its range has
+};
+
+KernelText write_kernel(const Schedule& schedule);
+
+}  // namespace diptych::detail

@@ -1,0 +1,153 @@
+#include "diptych/backends/native/codegen/plain_reductions.h"
+
+#include <limits>
+#include <span>
+#include <utility>
+
+#include "diptych/backends/native/kernel/reduction.h"
+#include "diptych/backends/native/kernel/scalar_op.h"
+
+namespace diptych::detail {
+namespace {
+
+// Copies a kernel value by value; a rule may put several in the place of one.
+class KernelRewriter {
+ public:
+  explicit KernelRewriter(const Kernel& source) : source_(source), domains_(value_domains(source)) {
+    result_ = source;
+    result_.values.clear();
+  }
+
+  const KernelReduce* reduce_at(size_t i) const { return std::get_if<KernelReduce>(&source_.values[i].made_by); }
+  const Kernel& source() const { return source_; }
+  DimSet domain(int32_t value) const { return domains_[value]; }
+  int32_t operator[](int32_t old) const { return map_[old]; }
+
+  int32_t add(at::ScalarType dtype, decltype(KernelValue::made_by) made_by) {
+    result_.values.push_back({dtype, std::move(made_by)});
+    return static_cast<int32_t>(result_.values.size()) - 1;
+  }
+  int32_t scalar(std::string_view op, at::ScalarType dtype, std::vector<int32_t> operands) {
+    return add(dtype, KernelScalar{find_scalar_op(op), std::move(operands)});
+  }
+  int32_t reduce(std::string_view reduction, at::ScalarType dtype, int32_t operand, DimSet over) {
+    return add(dtype, KernelReduce{find_reduction(reduction), operand, over});
+  }
+  int32_t constant(double number, at::ScalarType dtype) { return add(dtype, KernelConstant{{number}}); }
+
+  void map_next(int32_t value) { map_.push_back(value); }
+  void copy(size_t i) {
+    KernelValue value = source_.values[i];
+    if (auto* index = std::get_if<KernelIndex>(&value.made_by)) index->map = mapped(index->map);
+    if (auto* load = std::get_if<KernelLoad>(&value.made_by)) {
+      load->map = mapped(load->map);
+      if (load->mask) load->mask = LoadMask{map_[load->mask->condition], map_[load->mask->other]};
+    }
+    if (auto* scalar = std::get_if<KernelScalar>(&value.made_by)) {
+      for (int32_t& operand : scalar->operands) operand = map_[operand];
+    }
+    if (auto* reduce = std::get_if<KernelReduce>(&value.made_by)) reduce->operand = map_[reduce->operand];
+    map_next(add(value.dtype, std::move(value.made_by)));
+  }
+
+  Kernel finish() {
+    for (KernelStore& store : result_.stores) {
+      store.map = mapped(store.map);
+      store.value = map_[store.value];
+    }
+    return std::move(result_);
+  }
+
+ private:
+  IndexMap mapped(const IndexMap& map) const {
+    IndexMap result;
+    for (IndexTerm term : map.terms()) {
+      if (term.factor == IndexFactor::kValue) term.id = map_[term.id];
+      result.add(term);
+    }
+    return result;
+  }
+
+  const Kernel& source_;
+  std::vector<DimSet> domains_;
+  Kernel result_;
+  std::vector<int32_t> map_;
+};
+
+double count_of(const Kernel& kernel, DimSet dims) {
+  double count = 1;
+  for (size_t d = 0; d < kernel.extents.size(); ++d) {
+    if (dims.contains(static_cast<int32_t>(d))) count *= static_cast<double>(kernel.extents[d].factor);
+  }
+  return count;
+}
+
+int32_t write_mean(KernelRewriter& to, const KernelReduce& reduce, at::ScalarType dtype) {
+  const int32_t sum = to.reduce("sum", dtype, to[reduce.operand], reduce.over);
+  return to.scalar("div", dtype, {sum, to.constant(count_of(to.source(), reduce.over), dtype)});
+}
+
+int32_t write_squared_deviations(KernelRewriter& to, const KernelReduce& reduce, at::ScalarType dtype) {
+  const int32_t mean = write_mean(to, reduce, dtype);
+  const int32_t deviation = to.scalar("sub", dtype, {to[reduce.operand], mean});
+  return to.reduce("sum", dtype, to.scalar("mul", dtype, {deviation, deviation}), reduce.over);
+}
+
+// An infinite largest element would make NaN of the differences.
+int32_t write_logsumexp(KernelRewriter& to, const KernelReduce& reduce, at::ScalarType dtype) {
+  const int32_t largest = to.reduce("max", dtype, to[reduce.operand], reduce.over);
+  const int32_t is_infinite = to.scalar("is_inf", at::kBool, {largest});
+  const int32_t shift = to.scalar("select", dtype, {is_infinite, to.constant(0, dtype), largest});
+  const int32_t term = to.scalar("exp", dtype, {to.scalar("sub", dtype, {to[reduce.operand], shift})});
+  const int32_t sum = to.reduce("sum", dtype, term, reduce.over);
+  return to.scalar("add", dtype, {to.scalar("log", dtype, {sum}), shift});
+}
+
+struct Statistic {
+  std::string_view name;
+  int32_t (*write)(KernelRewriter&, const KernelReduce&, at::ScalarType);
+};
+constexpr Statistic kStatistics[] = {
+    {"mean", write_mean}, {"squared_deviations", write_squared_deviations}, {"logsumexp", write_logsumexp}};
+
+const Statistic* find_statistic(const KernelReduce* reduce) {
+  for (const Statistic& statistic : kStatistics) {
+    if (reduce != nullptr && reduce->reduction->name == statistic.name) return &statistic;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+Kernel with_plain_reductions(const Kernel& kernel) {
+  KernelRewriter to(kernel);
+  for (size_t i = 0; i < kernel.values.size(); ++i) {
+    const KernelReduce* reduce = to.reduce_at(i);
+    if (const Statistic* statistic = find_statistic(reduce)) {
+      to.map_next(statistic->write(to, *reduce, kernel.values[i].dtype));
+    } else {
+      to.copy(i);
+    }
+  }
+  return to.finish();
+}
+
+Kernel with_split_reductions(const Kernel& kernel, DimSet row) {
+  KernelRewriter to(kernel);
+  for (size_t i = 0; i < kernel.values.size(); ++i) {
+    const KernelReduce* reduce = to.reduce_at(i);
+    const bool is_position = reduce != nullptr && reduce->reduction->result == ReductionResult::kPosition;
+    const bool splits = reduce != nullptr && !is_position && !(reduce->over & row).empty() &&
+                        !reduce->over.without(row).empty();
+    if (!splits) {
+      to.copy(i);
+      continue;
+    }
+    const at::ScalarType dtype = kernel.values[i].dtype;
+    const int32_t inner = to.add(dtype, KernelReduce{reduce->reduction, to[reduce->operand], reduce->over & row});
+    to.map_next(to.add(dtype, KernelReduce{reduce->reduction, inner, reduce->over.without(row)}));
+  }
+  return to.finish();
+}
+
+}  // namespace diptych::detail

@@ -1,0 +1,87 @@
+// The values of a kernel at one point of its space, or at a vector of points, as LLVM IR.
+#pragma once
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "diptych/backends/native/codegen/llvm_writer.h"
+#include "diptych/backends/native/kernel/kernel.h"
+
+namespace diptych::detail {
+
+/// Writes values where they are asked for, and remembers them for as long as the code that follows can see them. The
+/// point is set by the loops around: an index by dim, and along the vector dim the index of the first lane.
+class PointCode {
+ public:
+
+  PointCode(LlvmWriter& writer, const Kernel& kernel, const std::vector<DimSet>& domains)
+      : writer_(writer), kernel_(kernel), domains_(domains), index_(kernel.extents.size()), code_(kernel.values.size()) {}
+
+  /// Loads the addresses of the buffers, at the beginning of a function that has %inputs and %outputs.
+  void enter_function();
+
+  void set_index(int32_t dim, std::string index) { index_[dim] = std::move(index); }
+  const std::string& index(int32_t dim) const { return index_[dim]; }
+  /// Goes over to vectors along `dim`: `lanes` points from its index on, those where `mask` is set if it is not empty.
+  void begin_vector(int32_t dim, int lanes, std::string mask);
+  void end_vector();
+  bool is_vector() const { return vector_dim_ >= 0; }
+  const std::string& mask() const { return mask_; }
+  int lanes() const { return vector_dim_ < 0 ? 0 : lanes_; }
+
+  /// The value at the point; a vector if it varies along the vector dim.
+  Code value(int32_t id);
+  void set_value(int32_t id, Code code);
+  bool has_value(int32_t id) const { return code_[id].has_value(); }
+  /// The code with as many lanes as the point has.
+  std::string widened(const Code& code, at::ScalarType dtype);
+  /// Forgets what was written since: it was in a block that code from now on does not pass through.
+  size_t mark() const { return written_.size(); }
+  void forget(size_t mark);
+
+  void write_store(const KernelStore& store);
+
+  /// Reads or writes elements side by side in memory: lanes() of them, or one.
+  std::string read(const std::string& address, at::ScalarType dtype, int lanes);
+  void write(const std::string& address, at::ScalarType dtype, const Code& code);
+  /// The address of an element: `base` + `index` elements of the dtype.
+  std::string address(const std::string& base, at::ScalarType dtype, const std::string& index);
+  /// The sum of products of indices and numbers: "" where it has no terms.
+  std::string linear(const std::vector<std::pair<std::string, int64_t>>& terms);
+
+ private:
+  // Where a map leads: from the address of the first lane, and if the lanes do not lie side by side the indices of all.
+  struct Place {
+    std::string index;         // of the first lane, a scalar
+    bool is_side_by_side = false;
+    std::string lane_indices;  // not empty: a vector
+  };
+  Place place(const IndexMap& map);
+  std::string lane_offsets(int64_t stride);
+  std::string lane_addresses(const std::string& base, at::ScalarType dtype, const Place& place);
+  std::string whole_mask(const std::string& extra);
+  std::string to_register(at::ScalarType dtype, const std::string& name, int lanes);
+  std::string to_memory(at::ScalarType dtype, const std::string& name, int lanes);
+
+  Code write_value(int32_t id);
+  Code write(const KernelValue& value, const KernelConstant& constant);
+  Code write(const KernelValue& value, const KernelIndex& index);
+  Code write(const KernelValue& value, const KernelLoad& load);
+  Code write(const KernelValue& value, const KernelScalar& scalar);
+  Code write(const KernelValue& value, const KernelReduce& reduce);
+  std::string gather(const std::string& base, at::ScalarType dtype, Place from);
+  Code masked_scalar_load(const KernelLoad& load, at::ScalarType dtype, const std::string& address);
+
+  LlvmWriter& writer_;
+  const Kernel& kernel_;
+  const std::vector<DimSet>& domains_;
+  std::vector<std::string> inputs_, outputs_, index_;
+  std::vector<std::optional<Code>> code_;
+  std::vector<int32_t> written_;
+  int32_t vector_dim_ = -1;
+  int lanes_ = 0;
+  std::string mask_;
+};
+
+}  // namespace diptych::detail

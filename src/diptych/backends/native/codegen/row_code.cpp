@@ -1,0 +1,361 @@
+#include "diptych/backends/native/codegen/row_code.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "diptych/backends/native/codegen/casts.h"
+#include "diptych/backends/native/codegen/folds.h"
+#include "diptych/backends/native/codegen/loops.h"
+#include "diptych/backends/native/kernel/reduction.h"
+
+namespace diptych::detail {
+namespace {
+
+// A sum of more elements than kLongRow is made of sums of blocks: the error then grows with the number of blocks.
+constexpr int64_t kLongRow = 8192;
+constexpr int64_t kVectorBlock = 4096;
+constexpr int64_t kScalarBlock = 256;
+
+bool is_position(const Reduction& reduction) { return reduction.result == ReductionResult::kPosition; }
+
+DimSet set_of(const std::vector<int32_t>& dims, size_t count) {
+  DimSet set;
+  for (size_t i = 0; i < count; ++i) set = set | DimSet::of(dims[i]);
+  return set;
+}
+
+}  // namespace
+
+const KernelReduce& RowCode::reduce_of(int32_t value) const {
+  return std::get<KernelReduce>(s_.kernel.values[value].made_by);
+}
+
+// Positions are found by comparing elements; all other reductions fold in the dtype of their result.
+at::ScalarType RowCode::folded_dtype(int32_t value) const {
+  const KernelReduce& reduce = reduce_of(value);
+  return s_.kernel.values[is_position(*reduce.reduction) ? reduce.operand : value].dtype;
+}
+
+std::string RowCode::first(int32_t value, int lanes) {
+  const at::ScalarType dtype = folded_dtype(value);
+  const std::string scalar = first_of(*reduce_of(value).reduction, dtype);
+  return lanes == 0 ? scalar : writer_.splat(llvm_type(dtype, 0), scalar, lanes);
+}
+
+void RowCode::write() {
+  write_values_of_row(0);
+  for (int pass = 0; pass <= s_.passes; ++pass) {
+    write_pass(pass);
+    write_values_of_row(pass + 1);
+  }
+  for (const size_t store : plan_.stores) point_.write_store(s_.kernel.stores[store]);
+  for (size_t i = 0; i < plan_.finals.size(); ++i) {
+    if (is_across_vectors(plan_.finals[i])) {
+      add_to(across_[i]);
+    } else {
+      add_to_partial(plan_.finals[i]);
+    }
+  }
+}
+
+void RowCode::write_values_of_row(int pass) {
+  for (const int32_t id : plan_.needed) {
+    if (s_.pass[id] == pass) point_.value(id);
+  }
+}
+
+void RowCode::write_pass(int pass) {
+  const PassResults& results = plan_.passes[pass];
+  if (results.reductions.empty() && results.stores.empty() && results.finals.empty()) return;
+  const bool is_long = s_.count(s_.row) > kLongRow;
+  std::vector<Sum> sums;
+  for (const int32_t reduction : results.reductions) sums.push_back(begin_sum(reduction, is_long));
+  write_inner_loops(pass, 0, sums);
+  for (const Sum& sum : sums) point_.set_value(sum.value, finish(sum));
+}
+
+// Writes what is known once the first `level` inner dims have an index, and the loop over the next one.
+void RowCode::write_inner_loops(int pass, size_t level, std::vector<Sum>& sums) {
+  const PassResults& results = plan_.passes[pass];
+  if (level > 0) {
+    const DimSet known = set_of(s_.inner, level);
+    write_known_values(results, known);
+    write_stores(results, known, set_of(s_.inner, level - 1));
+  }
+  if (level == s_.inner.size()) return write_point(pass, sums);
+  if (level + 1 == s_.inner.size()) return write_innermost_loop(pass, level, sums);
+  const int32_t dim = s_.inner[level];
+  write_loop(writer_, point_, "0", std::to_string(s_.extent(dim)), 1, [&](const std::string& index) {
+    point_.set_index(dim, index);
+    write_inner_loops(pass, level + 1, sums);
+  });
+}
+
+// The innermost loop goes in blocks where a sum is long.
+void RowCode::write_innermost_loop(int pass, size_t level, std::vector<Sum>& sums) {
+  const int32_t dim = s_.inner[level];
+  const int64_t extent = s_.extent(dim);
+  const bool is_vector = s_.is_vector_in_row;
+  const auto part = [&](const std::string& begin, const std::string& end) {
+    if (is_vector) {
+      write_vector_loop(writer_, point_, dim, s_.lanes, begin, end, extent % s_.lanes == 0,
+                        [&] { write_inner_loops(pass, level + 1, sums); });
+    } else {
+      write_loop(writer_, point_, begin, end, 1, [&](const std::string& index) {
+        point_.set_index(dim, index);
+        write_inner_loops(pass, level + 1, sums);
+      });
+    }
+    for (const Sum& sum : sums) move_to_total(sum);
+  };
+  const int64_t block = is_vector ? kVectorBlock : kScalarBlock;
+  const bool has_totals = std::ranges::any_of(sums, [](const Sum& sum) { return !sum.total.empty(); });
+  if (!has_totals || extent <= block) return part("0", std::to_string(extent));
+  write_loop(writer_, point_, "0", std::to_string(extent), block, [&](const std::string& begin) {
+    const std::string next = writer_.value("add i64 {}, {}", begin, block);
+    const std::string is_last = writer_.value("icmp sgt i64 {}, {}", next, extent);
+    part(begin, writer_.value("select i1 {}, i64 {}, i64 {}", is_last, extent, next));
+  });
+}
+
+void RowCode::write_point(int pass, std::vector<Sum>& sums) {
+  const PassResults& results = plan_.passes[pass];
+  for (const int32_t value : results.kept) keep(value);
+  for (Sum& sum : sums) add_to(sum);
+  for (const size_t final : results.finals) add_to_partial(final);
+}
+
+void RowCode::write_known_values(const PassResults& pass, DimSet known) {
+  const DimSet open = s_.row.without(known);
+  if (open.empty()) {
+    for (const int32_t value : pass.reused) point_.set_value(value, kept(value));
+  }
+  for (const int32_t value : pass.needed) {
+    if ((s_.domains[value] & open).empty()) point_.value(value);
+  }
+}
+
+// Stores at the innermost of the loops that they vary along.
+void RowCode::write_stores(const PassResults& pass, DimSet known, DimSet before) {
+  for (const size_t i : pass.stores) {
+    const KernelStore& store = s_.kernel.stores[i];
+    const DimSet in_row = store_domain(store, s_.domains) & s_.row;
+    const bool is_new = in_row.without(known).empty() && !in_row.without(before).empty();
+    if (is_new) point_.write_store(store);
+  }
+}
+
+RowCode::Sum RowCode::begin_sum(int32_t reduction, bool is_long) {
+  const KernelReduce& reduce = reduce_of(reduction);
+  Sum sum{reduction, 0, "", "", ""};
+  const bool is_vector = s_.is_vector_in_row || (point_.is_vector() && s_.varies_along(reduce.operand, s_.vector_dim));
+  sum.lanes = is_vector ? s_.lanes : 0;
+  const at::ScalarType dtype = folded_dtype(reduction);
+  const std::string type = llvm_type(dtype, sum.lanes);
+  const auto begin = [&](const std::string& of, const std::string& what) {
+    std::string variable = writer_.variable(of);
+    writer_.line("store {} {}, ptr {}", of, what, variable);
+    return variable;
+  };
+  sum.variable = begin(type, first(reduction, sum.lanes));
+  if (is_position(*reduce.reduction)) {
+    // Beyond every position: an element that is no better than the first value still wins.
+    const std::string last = std::to_string(std::numeric_limits<int64_t>::max());
+    const std::string positions = llvm_type("i64", sum.lanes);
+    sum.position = begin(positions, sum.lanes == 0 ? last : writer_.splat("i64", last, sum.lanes));
+  } else if (is_long && reduce.reduction->name == "sum" && has_dtype(kFloats, dtype)) {
+    sum.total = begin(type, first(reduction, sum.lanes));
+  }
+  return sum;
+}
+
+void RowCode::add_to(Sum& sum) {
+  const KernelReduce& reduce = reduce_of(sum.value);
+  const at::ScalarType from = s_.kernel.values[reduce.operand].dtype, dtype = folded_dtype(sum.value);
+  const Code code = point_.value(reduce.operand);
+  std::string element = sum.lanes == 0 ? code.name : point_.widened(code, from);
+  element = write_cast(writer_, from, dtype, element, sum.lanes);
+  const std::string type = llvm_type(dtype, sum.lanes);
+  if (is_position(*reduce.reduction)) return add_position(sum, element);
+  const bool has_idle_lanes = sum.lanes > 0 && !point_.mask().empty();
+  if (has_idle_lanes) {
+    element = writer_.value("select <{} x i1> {}, {} {}, {} {}", sum.lanes, point_.mask(), type, element, type,
+                            first(sum.value, sum.lanes));
+  }
+  const std::string so_far = writer_.value("load {}, ptr {}", type, sum.variable);
+  const std::string folded = write_fold(writer_, *reduce.reduction, dtype, so_far, element, sum.lanes);
+  writer_.line("store {} {}, ptr {}", type, folded, sum.variable);
+}
+
+// The number of the point in the row, as reductions count: in the order of the kernel's dims.
+std::string RowCode::position() {
+  std::vector<std::pair<std::string, int64_t>> terms;
+  int64_t stride = 1, vector_stride = 0;
+  for (auto dim = static_cast<int32_t>(s_.kernel.extents.size()); dim-- > 0;) {
+    if (!s_.row.contains(dim)) continue;
+    terms.emplace_back(point_.index(dim), stride);
+    if (dim == s_.vector_dim) vector_stride = stride;
+    stride *= s_.extent(dim);
+  }
+  const std::string first = point_.linear(terms);
+  if (!point_.is_vector()) return first;
+  const std::string type = llvm_type("i64", s_.lanes);
+  const std::string strides = writer_.splat("i64", std::to_string(vector_stride), s_.lanes);
+  const std::string offsets =
+      writer_.value("mul {} {}, {}", type, LlvmWriter::lane_numbers("i64", s_.lanes), strides);
+  return writer_.value("add {} {}, {}", type, writer_.splat("i64", first, s_.lanes), offsets);
+}
+
+void RowCode::add_position(Sum& sum, const std::string& element) {
+  const at::ScalarType dtype = folded_dtype(sum.value);
+  const std::string type = llvm_type(dtype, sum.lanes), positions = llvm_type("i64", sum.lanes);
+  const Extreme so_far{writer_.value("load {}, ptr {}", type, sum.variable),
+                       writer_.value("load {}, ptr {}", positions, sum.position)};
+  std::string here = position();
+  if (sum.lanes == 0 && point_.is_vector()) {
+    here = writer_.value("extractelement {} {}, i64 0", llvm_type("i64", s_.lanes), here);
+  }
+  Extreme next = write_more_extreme(writer_, *reduce_of(sum.value).reduction, dtype, so_far, {element, here}, sum.lanes);
+  if (sum.lanes > 0 && !point_.mask().empty()) {
+    const auto choose = [&](const std::string& of, const std::string& yes, const std::string& no) {
+      return writer_.value("select <{} x i1> {}, {} {}, {} {}", sum.lanes, point_.mask(), of, yes, of, no);
+    };
+    next = {choose(type, next.element, so_far.element), choose(positions, next.position, so_far.position)};
+  }
+  writer_.line("store {} {}, ptr {}", type, next.element, sum.variable);
+  writer_.line("store {} {}, ptr {}", positions, next.position, sum.position);
+}
+
+void RowCode::move_to_total(const Sum& sum) {
+  if (sum.total.empty()) return;
+  const at::ScalarType dtype = folded_dtype(sum.value);
+  const std::string type = llvm_type(dtype, sum.lanes);
+  const std::string total = writer_.value("load {}, ptr {}", type, sum.total);
+  const std::string part = writer_.value("load {}, ptr {}", type, sum.variable);
+  const std::string folded = write_fold(writer_, *reduce_of(sum.value).reduction, dtype, total, part, sum.lanes);
+  writer_.line("store {} {}, ptr {}", type, folded, sum.total);
+  writer_.line("store {} {}, ptr {}", type, first(sum.value, sum.lanes), sum.variable);
+}
+
+Code RowCode::finish(const Sum& sum) {
+  const Reduction& reduction = *reduce_of(sum.value).reduction;
+  const at::ScalarType dtype = folded_dtype(sum.value);
+  const bool folds_lanes = sum.lanes > 0 && !point_.is_vector();
+  if (is_position(reduction)) {
+    Extreme best{writer_.value("load {}, ptr {}", llvm_type(dtype, sum.lanes), sum.variable),
+                 writer_.value("load {}, ptr {}", llvm_type("i64", sum.lanes), sum.position)};
+    if (!folds_lanes) return {best.position, sum.lanes};
+    const std::string element = llvm_type(dtype, 0);
+    for (int left = sum.lanes; left > 1; left /= 2) {
+      const auto half = [&](int first) {
+        return Extreme{writer_.lanes_of(element, best.element, left, first, left / 2),
+                       writer_.lanes_of("i64", best.position, left, first, left / 2)};
+      };
+      const Extreme low = half(0), high = half(left / 2);
+      best = write_more_extreme(writer_, reduction, dtype, low, high, left / 2);
+    }
+    return {writer_.value("extractelement <1 x i64> {}, i64 0", best.position), 0};
+  }
+  const std::string& from = sum.total.empty() ? sum.variable : sum.total;
+  const std::string folded = writer_.value("load {}, ptr {}", llvm_type(dtype, sum.lanes), from);
+  if (!folds_lanes) return {folded, sum.lanes};
+  return {write_fold_of_lanes(writer_, reduction, dtype, folded, sum.lanes), 0};
+}
+
+std::string RowCode::kept_address(int32_t value) {
+  std::vector<std::pair<std::string, int64_t>> terms;
+  int64_t stride = s_.is_vector_in_row ? 1 : s_.lanes;
+  for (size_t i = s_.inner.size(); i-- > 0;) {
+    terms.emplace_back(point_.index(s_.inner[i]), stride);
+    stride *= s_.extent(s_.inner[i]);
+  }
+  const std::string base = writer_.value("getelementptr i8, ptr %memory, i64 {}", plan_.kept_offsets[value]);
+  return point_.address(base, s_.kernel.values[value].dtype, point_.linear(terms));
+}
+
+void RowCode::keep(int32_t value) {
+  const at::ScalarType dtype = s_.kernel.values[value].dtype;
+  const Code code = point_.value(value);
+  const int lanes = s_.varies_along(value, s_.vector_dim) ? s_.lanes : 0;
+  point_.write(kept_address(value), dtype, {lanes == 0 ? code.name : point_.widened(code, dtype), lanes});
+}
+
+Code RowCode::kept(int32_t value) {
+  const int lanes = s_.varies_along(value, s_.vector_dim) ? s_.lanes : 0;
+  return {point_.read(kept_address(value), s_.kernel.values[value].dtype, lanes), lanes};
+}
+
+// Whether a final reduction runs over the rows that lie side by side in one vector.
+bool RowCode::is_across_vectors(size_t final) const {
+  const bool is_outer = s_.vector_dim >= 0 && !s_.is_vector_in_row;
+  return is_outer && reduce_of(s_.final_reductions[final].value).over.contains(s_.vector_dim);
+}
+
+void RowCode::begin_vectors() {
+  across_.assign(plan_.finals.size(), {});
+  for (size_t i = 0; i < plan_.finals.size(); ++i) {
+    if (!is_across_vectors(plan_.finals[i])) continue;
+    const int32_t value = s_.final_reductions[plan_.finals[i]].value;
+    const std::string type = llvm_type(folded_dtype(value), s_.lanes);
+    across_[i] = {value, s_.lanes, writer_.variable(type), "", ""};
+    writer_.line("store {} {}, ptr {}", type, first(value, s_.lanes), across_[i].variable);
+  }
+}
+
+void RowCode::end_vectors() {
+  for (size_t i = 0; i < plan_.finals.size(); ++i) {
+    if (!is_across_vectors(plan_.finals[i])) continue;
+    const int32_t value = across_[i].value;
+    const at::ScalarType dtype = folded_dtype(value);
+    const std::string address = partial_address(plan_.finals[i], "0");
+    const std::string so_far = point_.read(address, dtype, 0);
+    const std::string folded =
+        write_fold(writer_, *reduce_of(value).reduction, dtype, so_far, finish(across_[i]).name, 0);
+    point_.write(address, dtype, {folded, 0});
+  }
+}
+
+std::string RowCode::partial_address(size_t final, const std::string& chunk) {
+  const FinalReduction& reduction = s_.final_reductions[final];
+  std::vector<std::pair<std::string, int64_t>> terms;
+  int64_t stride = 1;
+  for (size_t i = reduction.kept.size(); i-- > 0;) {
+    terms.emplace_back(point_.index(reduction.kept[i]), stride);
+    stride *= s_.extent(reduction.kept[i]);
+  }
+  const std::string begin = writer_.value("mul i64 {}, {}", chunk, s_.partial_bytes);
+  const std::string offset = writer_.value("add i64 {}, {}", begin, reduction.offset);
+  const std::string base = writer_.value("getelementptr i8, ptr %partial, i64 {}", offset);
+  const std::string index = terms.empty() ? "0" : point_.linear(terms);
+  return point_.address(base, s_.kernel.values[reduction.value].dtype, index);
+}
+
+void RowCode::add_to_partial(size_t final) {
+  const int32_t value = s_.final_reductions[final].value;
+  const KernelReduce& reduce = reduce_of(value);
+  const at::ScalarType from = s_.kernel.values[reduce.operand].dtype, dtype = folded_dtype(value);
+  const int lanes = point_.is_vector() && s_.varies_along(value, s_.vector_dim) ? s_.lanes : 0;
+  const Code code = point_.value(reduce.operand);
+  std::string element = lanes == 0 ? code.name : point_.widened(code, from);
+  element = write_cast(writer_, from, dtype, element, lanes);
+  const std::string address = partial_address(final, "0");
+  const std::string so_far = point_.read(address, dtype, lanes);
+  point_.write(address, dtype, {write_fold(writer_, *reduce.reduction, dtype, so_far, element, lanes), lanes});
+}
+
+Code RowCode::fold_chunks(size_t final) {
+  const int32_t value = s_.final_reductions[final].value;
+  const at::ScalarType dtype = folded_dtype(value);
+  const int lanes = point_.lanes();
+  const std::string type = llvm_type(dtype, lanes), variable = writer_.variable(type);
+  writer_.line("store {} {}, ptr {}", type, first(value, lanes), variable);
+  write_loop(writer_, point_, "0", std::to_string(s_.chunks), 1, [&](const std::string& chunk) {
+    const std::string part = point_.read(partial_address(final, chunk), dtype, lanes);
+    const std::string so_far = writer_.value("load {}, ptr {}", type, variable);
+    const std::string folded = write_fold(writer_, *reduce_of(value).reduction, dtype, so_far, part, lanes);
+    writer_.line("store {} {}, ptr {}", type, folded, variable);
+  });
+  return {writer_.value("load {}, ptr {}", type, variable), lanes};
+}
+
+}  // namespace diptych::detail

@@ -1,0 +1,140 @@
+#include "diptych/backends/native/codegen/row_plan.h"
+
+#include <algorithm>
+
+#include "diptych/backends/native/codegen/scalar_code.h"
+
+namespace diptych::detail {
+namespace {
+
+constexpr int64_t kMostKeptBytes = 256 << 10;  // of one value; a core's second cache holds some of these
+
+class RowPlanner {
+ public:
+  explicit RowPlanner(const Schedule& s) : s_(s) {
+    plan_.passes.resize(s.passes + 1);
+    plan_.kept_offsets.assign(s.kernel.values.size(), -1);
+    first_pass_.assign(s.kernel.values.size(), -1);
+    is_needed_.assign(s.kernel.values.size(), false);
+  }
+
+  RowPlan run() {
+    sort_results();
+    for (int pass = 0; pass <= s_.passes; ++pass) {
+      for (const int32_t root : roots(plan_.passes[pass])) visit(root, pass);
+      std::ranges::sort(plan_.passes[pass].needed);
+    }
+    for (const size_t store : plan_.stores) visit_store(s_.kernel.stores[store]);
+    for (const size_t final : plan_.finals) visit_once(operand_of(final));
+    for (size_t i = 0; i < is_needed_.size(); ++i) {
+      if (is_needed_[i]) plan_.needed.push_back(static_cast<int32_t>(i));
+    }
+    return std::move(plan_);
+  }
+
+ private:
+  bool is_in_row(DimSet domain) const { return !(domain & s_.row).empty(); }
+  bool is_in_row(int32_t value) const { return is_in_row(s_.domains[value]); }
+  const KernelReduce* reduce_of(int32_t value) const {
+    return std::get_if<KernelReduce>(&s_.kernel.values[value].made_by);
+  }
+  int32_t operand_of(size_t final) const { return reduce_of(s_.final_reductions[final].value)->operand; }
+
+  // Which pass, or the row as a whole, ends in which results.
+  void sort_results() {
+    for (size_t i = 0; i < s_.kernel.values.size(); ++i) {
+      const auto id = static_cast<int32_t>(i);
+      if (reduce_of(id) != nullptr && !s_.is_final[i]) plan_.passes[s_.pass[i] - 1].reductions.push_back(id);
+    }
+    for (size_t i = 0; i < s_.kernel.stores.size(); ++i) {
+      const KernelStore& store = s_.kernel.stores[i];
+      if (s_.is_final[store.value]) continue;
+      const bool in_row = is_in_row(store_domain(store, s_.domains));
+      (in_row ? plan_.passes[s_.pass[store.value]].stores : plan_.stores).push_back(i);
+    }
+    for (size_t i = 0; i < s_.final_reductions.size(); ++i) {
+      const bool in_row = is_in_row(s_.domains[s_.final_reductions[i].value]);
+      (in_row ? plan_.passes[s_.pass[operand_of(i)]].finals : plan_.finals).push_back(i);
+    }
+  }
+
+  std::vector<int32_t> roots(const PassResults& pass) const {
+    std::vector<int32_t> roots;
+    for (const int32_t reduction : pass.reductions) roots.push_back(reduce_of(reduction)->operand);
+    for (const size_t final : pass.finals) roots.push_back(operand_of(final));
+    for (const size_t store : pass.stores) {
+      const auto used = values_used(s_.kernel.stores[store]);
+      roots.insert(roots.end(), used.begin(), used.end());
+    }
+    return roots;
+  }
+
+  void visit_store(const KernelStore& store) {
+    for (const int32_t used : values_used(store)) visit_once(used);
+  }
+
+  // A value of the row as a whole.
+  void visit_once(int32_t value) {
+    if (is_needed_[value] || reduce_of(value) != nullptr) return;
+    is_needed_[value] = true;
+    for (const int32_t used : values_used(s_.kernel.values[value])) visit_once(used);
+  }
+
+  void visit(int32_t value, int pass) {
+    if (!is_in_row(value)) return visit_once(value);
+    auto& needed = plan_.passes[pass].needed;
+    if (std::ranges::find(needed, value) != needed.end()) return;
+    if (first_pass_[value] >= 0 && first_pass_[value] < pass && keep(value)) {
+      auto& reused = plan_.passes[pass].reused;
+      if (std::ranges::find(reused, value) == reused.end()) reused.push_back(value);
+      return;
+    }
+    if (first_pass_[value] < 0) first_pass_[value] = pass;
+    needed.push_back(value);
+    for (const int32_t used : values_used(s_.kernel.values[value])) visit(used, pass);
+  }
+
+  // Has a value kept by the pass that computes it first. Returns false where computing it again is as well.
+  bool keep(int32_t value) {
+    if (plan_.kept_offsets[value] >= 0) return true;
+    const int64_t points = s_.count(s_.row) * (s_.is_vector_in_row ? 1 : s_.lanes);
+    const int64_t bytes = points * static_cast<int64_t>(c10::elementSize(s_.kernel.values[value].dtype));
+    if (!takes_expensive_operations(value) || bytes > kMostKeptBytes || s_.row.without(s_.domains[value]).bits != 0) {
+      return false;
+    }
+    plan_.kept_offsets[value] = plan_.bytes;
+    plan_.bytes += (bytes + 63) / 64 * 64;
+    plan_.passes[first_pass_[value]].kept.push_back(value);
+    return true;
+  }
+
+  // Whether a point's value takes expensive operations from what is known of the row already.
+  bool takes_expensive_operations(int32_t value) const {
+    if (!is_in_row(value) || reduce_of(value) != nullptr || plan_.kept_offsets[value] >= 0) return false;
+    const KernelValue& what = s_.kernel.values[value];
+    if (const auto* scalar = std::get_if<KernelScalar>(&what.made_by); scalar != nullptr && is_expensive(*scalar->op)) {
+      return true;
+    }
+    if (const auto* load = std::get_if<KernelLoad>(&what.made_by)) return is_scattered(load->map);
+    const auto used = values_used(what);
+    return std::ranges::any_of(used, [&](int32_t each) { return takes_expensive_operations(each); });
+  }
+
+  bool is_scattered(const IndexMap& map) const {
+    return std::ranges::any_of(map.terms(), [&](const IndexTerm& term) {
+      if (term.factor == IndexFactor::kValue) return s_.varies_along(term.id, s_.vector_dim);
+      return term.factor == IndexFactor::kDim && term.id == s_.vector_dim && term.coefficient.factor != 1;
+    });
+  }
+
+  const Schedule& s_;
+  RowPlan plan_;
+  std::vector<int> first_pass_;
+  std::vector<bool> is_needed_;
+};
+
+}  // namespace
+
+RowPlan plan_row(const Schedule& schedule) { return RowPlanner(schedule).run(); }
+
+}  // namespace diptych::detail

@@ -1,0 +1,333 @@
+#include "diptych/backends/native/codegen/scalar_code.h"
+
+#include <algorithm>
+#include <bit>
+#include <span>
+
+#include "diptych/backends/native/codegen/casts.h"
+#include "diptych/backends/native/codegen/sleef.h"
+#include "diptych/backends/native/kernel/scalar_op.h"
+#include "diptych/base/error.h"
+
+namespace diptych::detail {
+namespace {
+
+bool is_float(at::ScalarType dtype) { return has_dtype(kFloats, dtype); }
+
+// Shorthands for one call.
+class OpCode {
+ public:
+  OpCode(LlvmWriter& writer, const ScalarCall& call)
+      : writer_(writer), call_(call), type_(llvm_type(call.operand, call.lanes)) {}
+
+  const std::string& operator[](size_t i) const { return call_.operands[i]; }
+  const std::string& type() const { return type_; }
+  std::string bool_type() const { return llvm_type(at::kBool, call_.lanes); }
+  at::ScalarType dtype() const { return call_.operand; }
+  bool is_float() const { return detail::is_float(call_.operand); }
+  bool is_unsigned() const { return call_.operand == at::kByte || call_.operand == at::kBool; }
+  const ScalarCall& call() const { return call_; }
+  LlvmWriter& writer() const { return writer_; }
+
+  // "add" and the like on two values of the operands' type.
+  std::string binary(std::string_view instruction, const std::string& a, const std::string& b) const {
+    return writer_.value("{} {} {}, {}", instruction, type_, a, b);
+  }
+  // A comparison: "olt", "slt"; LLVM has separate ones for floats and integers.
+  std::string compare(std::string_view predicate, const std::string& a, const std::string& b) const {
+    return writer_.value("{} {} {} {}, {}", is_float() ? "fcmp" : "icmp", predicate, type_, a, b);
+  }
+  std::string select(const std::string& condition, const std::string& yes, const std::string& no) const {
+    return writer_.value("select {} {}, {} {}, {} {}", bool_type(), condition, type_, yes, type_, no);
+  }
+  std::string logic(std::string_view instruction, const std::string& a, const std::string& b) const {
+    return writer_.value("{} {} {}, {}", instruction, bool_type(), a, b);
+  }
+  std::string constant(double number) const {
+    const KernelNumber held =
+        is_float() ? KernelNumber{number} : KernelNumber{static_cast<int64_t>(number)};
+    const std::string scalar = constant_text(held, call_.operand);
+    return call_.lanes == 0 ? scalar : writer_.splat(llvm_type(call_.operand, 0), scalar, call_.lanes);
+  }
+  std::string is_nan(const std::string& a) const { return writer_.value("fcmp uno {} {}, {}", type_, a, a); }
+  // A function of LLVM's own that takes and returns the operands' type: "llvm.floor".
+  std::string intrinsic(std::string_view name, const std::vector<std::string>& arguments,
+                        std::string_view more = "") const {
+    std::string types, values;
+    for (const std::string& argument : arguments) {
+      types += (types.empty() ? "" : ", ") + type_;
+      values += fmt::format("{}{} {}", values.empty() ? "" : ", ", type_, argument);
+    }
+    if (!more.empty()) {
+      types += ", i1";
+      values += fmt::format(", {}", more);
+    }
+    const std::string symbol = fmt::format("@{}.{}", name, suffix());
+    writer_.declare(fmt::format("{} {}({})", type_, symbol, types));
+    return writer_.value("call {} {}({})", type_, symbol, values);
+  }
+
+ private:
+  // "v8f32": the part of an intrinsic's name that says for which type it is.
+  std::string suffix() const {
+    const int bits = static_cast<int>(c10::elementSize(call_.operand)) * 8;
+    const std::string lanes = call_.lanes == 0 ? "" : fmt::format("v{}", call_.lanes);
+    return fmt::format("{}{}{}", lanes, is_float() ? "f" : "i", bits);
+  }
+
+  LlvmWriter& writer_;
+  const ScalarCall& call_;
+  std::string type_;
+};
+
+using Write = std::string (*)(const OpCode&);
+
+struct Row {
+  std::string_view name;
+  DtypeSet dtypes;
+  Write write;
+  bool is_expensive = false;
+};
+
+constexpr DtypeSet kReal = kIntegers | kFloats;
+constexpr DtypeSet kOrdered = kBools | kReal;
+
+// The quotient of integers that Note [Scalar operations are total] asks for, with no trap.
+std::string integer_quotient(const OpCode& op) {
+  const auto zero = op.constant(0), one = op.constant(1);
+  const auto is_zero = op.compare("eq", op[1], zero);
+  if (op.is_unsigned()) {
+    return op.select(is_zero, zero, op.binary("udiv", op[0], op.select(is_zero, one, op[1])));
+  }
+  const auto is_minus_one = op.compare("eq", op[1], op.constant(-1));
+  const auto divisor = op.select(op.logic("or", is_zero, is_minus_one), one, op[1]);
+  const auto quotient = op.select(is_minus_one, op.binary("sub", zero, op[0]), op.binary("sdiv", op[0], divisor));
+  return op.select(is_zero, zero, quotient);
+}
+
+// What is left of integers when their quotient is cut; 0 where there is no quotient.
+std::string integer_remainder(const OpCode& op) {
+  const auto zero = op.constant(0), one = op.constant(1);
+  auto has_none = op.compare("eq", op[1], zero);
+  if (!op.is_unsigned()) has_none = op.logic("or", has_none, op.compare("eq", op[1], op.constant(-1)));
+  const auto divisor = op.select(has_none, one, op[1]);
+  return op.select(has_none, zero, op.binary(op.is_unsigned() ? "urem" : "srem", op[0], divisor));
+}
+
+std::string write_fmod(const OpCode& op) { return op.is_float() ? op.binary("frem", op[0], op[1]) : integer_remainder(op); }
+
+std::string write_rem(const OpCode& op) {
+  const auto left = write_fmod(op);
+  if (op.is_unsigned()) return left;
+  const auto zero = op.constant(0);
+  const std::string_view less = op.is_float() ? "olt" : "slt";
+  const auto differs = op.logic("xor", op.compare(less, op[1], zero), op.compare(less, left, zero));
+  const auto adds = op.logic("and", op.compare(op.is_float() ? "une" : "ne", left, zero), differs);
+  return op.select(adds, op.binary(op.is_float() ? "fadd" : "add", left, op[1]), left);
+}
+
+std::string write_trunc_div(const OpCode& op) {
+  if (!op.is_float()) return integer_quotient(op);
+  return op.intrinsic("llvm.trunc", {op.binary("fdiv", op[0], op[1])});
+}
+
+// c10::div_floor_floating, branch by branch.
+std::string float_floor_div(const OpCode& op) {
+  const auto zero = op.constant(0);
+  const auto left = op.binary("frem", op[0], op[1]);
+  auto quotient = op.binary("fdiv", op.binary("fsub", op[0], left), op[1]);
+  const auto differs = op.logic("xor", op.compare("olt", op[1], zero), op.compare("olt", left, zero));
+  const auto lowers = op.logic("and", op.compare("une", left, zero), differs);
+  quotient = op.select(lowers, op.binary("fsub", quotient, op.constant(1)), quotient);
+  const auto floor = op.intrinsic("llvm.floor", {quotient});
+  const auto is_above = op.compare("ogt", op.binary("fsub", quotient, floor), op.constant(0.5));
+  const auto rounded = op.select(is_above, op.binary("fadd", floor, op.constant(1)), floor);
+  const auto plain = op.binary("fdiv", op[0], op[1]);
+  const auto signed_zero = op.intrinsic("llvm.copysign", {zero, plain});
+  const auto result = op.select(op.compare("une", quotient, zero), rounded, signed_zero);
+  return op.select(op.compare("oeq", op[1], zero), plain, result);
+}
+
+std::string write_floor_div(const OpCode& op) {
+  if (op.is_float()) return float_floor_div(op);
+  const auto quotient = integer_quotient(op);
+  if (op.is_unsigned()) return quotient;
+  const auto zero = op.constant(0);
+  const auto left = integer_remainder(op);
+  const auto differs = op.logic("xor", op.compare("slt", op[0], zero), op.compare("slt", op[1], zero));
+  const auto lowers = op.logic("and", op.compare("ne", left, zero), differs);
+  return op.select(lowers, op.binary("sub", quotient, op.constant(1)), quotient);
+}
+
+// The smaller or larger; NaN wins.
+std::string write_extreme(const OpCode& op, std::string_view float_less, std::string_view signed_less,
+                          std::string_view unsigned_less) {
+  if (!op.is_float()) {
+    const auto takes_second = op.compare(op.is_unsigned() ? unsigned_less : signed_less, op[1], op[0]);
+    return op.select(takes_second, op[1], op[0]);
+  }
+  const auto keeps_first = op.logic("or", op.compare(float_less, op[0], op[1]), op.is_nan(op[0]));
+  return op.select(keeps_first, op[0], op[1]);
+}
+
+std::string write_sign(const OpCode& op) {
+  const auto zero = op.constant(0), one = op.constant(1);
+  const std::string_view above = op.is_float() ? "ogt" : op.is_unsigned() ? "ugt" : "sgt";
+  const auto positive = op.select(op.compare(above, op[0], zero), one, zero);
+  if (op.is_unsigned()) return positive;
+  return op.select(op.compare(op.is_float() ? "olt" : "slt", op[0], zero), op.constant(-1), positive);
+}
+
+std::string write_shift(const OpCode& op, std::string_view instruction, bool keeps_sign) {
+  const int bits = static_cast<int>(c10::elementSize(op.dtype())) * 8;
+  // Compared as unsigned, a negative number is too large as well.
+  const auto is_inside = op.compare("ult", op[1], op.constant(bits));
+  const auto by = op.select(is_inside, op[1], op.constant(0));
+  const auto outside = keeps_sign ? op.binary("ashr", op[0], op.constant(bits - 1)) : op.constant(0);
+  return op.select(is_inside, op.binary(instruction, op[0], by), outside);
+}
+
+std::string write_comparison(const OpCode& op, std::string_view for_floats, std::string_view for_integers) {
+  if (op.is_float()) return op.compare(for_floats, op[0], op[1]);
+  const bool is_order = for_integers != "eq" && for_integers != "ne";
+  return op.compare(is_order ? fmt::format("{}{}", op.is_unsigned() ? "u" : "s", for_integers)
+                             : std::string(for_integers),
+                    op[0], op[1]);
+}
+
+std::string write_sign_bit(const OpCode& op) {
+  const std::string bits = fmt::format("i{}", c10::elementSize(op.dtype()) * 8);
+  const std::string type = llvm_type(bits, op.call().lanes);
+  const auto pattern = op.writer().value("bitcast {} {} to {}", op.type(), op[0], type);
+  return op.writer().value("icmp slt {} {}, zeroinitializer", type, pattern);
+}
+
+std::string write_not(const OpCode& op) {
+  const auto ones = op.dtype() == at::kBool ? op.constant(1) : op.constant(-1);
+  return op.binary("xor", op[0], ones);
+}
+
+
+#define FUNCTION(name) {#name, kFloats, [](const OpCode& op) { return write_sleef_call(op.writer(), #name, op.call()); }, true}
+#define COMPARISON(name, for_floats, for_integers) \
+  {#name, kOrdered, [](const OpCode& op) { return write_comparison(op, for_floats, for_integers); }}
+
+constexpr Row kRows[] = {
+    {"add", kReal, [](const OpCode& op) { return op.binary(op.is_float() ? "fadd contract" : "add", op[0], op[1]); }},
+    {"sub", kReal, [](const OpCode& op) { return op.binary(op.is_float() ? "fsub contract" : "sub", op[0], op[1]); }},
+    {"mul", kReal, [](const OpCode& op) { return op.binary(op.is_float() ? "fmul contract" : "mul", op[0], op[1]); }},
+    {"div", kFloats, [](const OpCode& op) { return op.binary("fdiv", op[0], op[1]); }},
+    {"trunc_div", kReal, write_trunc_div, true},
+    {"floor_div", kReal, write_floor_div, true},
+    {"rem", kReal, write_rem, true},
+    {"fmod", kReal, write_fmod, true},
+    FUNCTION(pow),
+    {"fma", kFloats, [](const OpCode& op) { return op.intrinsic("llvm.fma", {op[0], op[1], op[2]}); }},
+    {"neg", kReal,
+     [](const OpCode& op) {
+       return op.is_float() ? op.writer().value("fneg {} {}", op.type(), op[0])
+                            : op.binary("sub", op.constant(0), op[0]);
+     }},
+    {"abs", kReal,
+     [](const OpCode& op) {
+       if (op.is_unsigned()) return op[0];
+       return op.is_float() ? op.intrinsic("llvm.fabs", {op[0]}) : op.intrinsic("llvm.abs", {op[0]}, "i1 false");
+     }},
+    {"sign", kReal, write_sign},
+    {"min", kOrdered, [](const OpCode& op) { return write_extreme(op, "olt", "slt", "ult"); }},
+    {"max", kOrdered, [](const OpCode& op) { return write_extreme(op, "ogt", "sgt", "ugt"); }},
+    {"sqrt", kFloats, [](const OpCode& op) { return op.intrinsic("llvm.sqrt", {op[0]}); }},
+    {"rsqrt", kFloats,
+     [](const OpCode& op) { return op.binary("fdiv", op.constant(1), op.intrinsic("llvm.sqrt", {op[0]})); }},
+    FUNCTION(exp),
+    FUNCTION(exp2),
+    FUNCTION(expm1),
+    FUNCTION(log),
+    FUNCTION(log2),
+    FUNCTION(log10),
+    FUNCTION(log1p),
+    FUNCTION(sin),
+    FUNCTION(cos),
+    FUNCTION(tan),
+    FUNCTION(asin),
+    FUNCTION(acos),
+    FUNCTION(atan),
+    FUNCTION(sinh),
+    FUNCTION(cosh),
+    FUNCTION(tanh),
+    FUNCTION(asinh),
+    FUNCTION(acosh),
+    FUNCTION(atanh),
+    FUNCTION(atan2),
+    FUNCTION(hypot),
+    FUNCTION(erf),
+    FUNCTION(erfc),
+    FUNCTION(lgamma),
+    {"floor", kFloats, [](const OpCode& op) { return op.intrinsic("llvm.floor", {op[0]}); }},
+    {"ceil", kFloats, [](const OpCode& op) { return op.intrinsic("llvm.ceil", {op[0]}); }},
+    {"trunc", kFloats, [](const OpCode& op) { return op.intrinsic("llvm.trunc", {op[0]}); }},
+    {"round", kFloats, [](const OpCode& op) { return op.intrinsic("llvm.nearbyint", {op[0]}); }},
+    COMPARISON(eq, "oeq", "eq"),
+    COMPARISON(ne, "une", "ne"),
+    COMPARISON(lt, "olt", "lt"),
+    COMPARISON(le, "ole", "le"),
+    COMPARISON(gt, "ogt", "gt"),
+    COMPARISON(ge, "oge", "ge"),
+    {"is_nan", kFloats, [](const OpCode& op) { return op.is_nan(op[0]); }},
+    {"is_inf", kFloats,
+     [](const OpCode& op) { return op.compare("oeq", op.intrinsic("llvm.fabs", {op[0]}), op.constant(INFINITY)); }},
+    {"is_finite", kFloats,
+     [](const OpCode& op) { return op.compare("olt", op.intrinsic("llvm.fabs", {op[0]}), op.constant(INFINITY)); }},
+    {"sign_bit", kFloats, write_sign_bit},
+    {"copysign", kFloats, [](const OpCode& op) { return op.intrinsic("llvm.copysign", {op[0], op[1]}); }},
+    {"and", kIntegers | kBools, [](const OpCode& op) { return op.binary("and", op[0], op[1]); }},
+    {"or", kIntegers | kBools, [](const OpCode& op) { return op.binary("or", op[0], op[1]); }},
+    {"xor", kIntegers | kBools, [](const OpCode& op) { return op.binary("xor", op[0], op[1]); }},
+    {"not", kIntegers | kBools, write_not},
+    {"shift_left", kIntegers, [](const OpCode& op) { return write_shift(op, "shl", false); }},
+    {"shift_right", kIntegers,
+     [](const OpCode& op) { return write_shift(op, op.is_unsigned() ? "lshr" : "ashr", !op.is_unsigned()); }},
+    {"select", kOrdered, [](const OpCode& op) { return op.select(op[0], op[1], op[2]); }},
+    {"cast", kOrdered | kHalves,
+     [](const OpCode& op) {
+       const ScalarCall& call = op.call();
+       return write_cast(op.writer(), call.operand, call.result, call.operands[0], call.lanes);
+     }},
+};
+#undef FUNCTION
+#undef COMPARISON
+
+const Row* find_row(std::string_view name) {
+  const auto* row = std::ranges::find(kRows, name, &Row::name);
+  return row == std::end(kRows) ? nullptr : row;
+}
+
+}  // namespace
+
+bool has_scalar_code(const ScalarOp& op, at::ScalarType operand) {
+  const Row* row = find_row(op.name);
+  return row != nullptr && has_dtype(row->dtypes, operand);
+}
+
+bool is_expensive(const ScalarOp& op) {
+  const Row* row = find_row(op.name);
+  return row != nullptr && row->is_expensive;
+}
+
+std::string write_scalar_op(LlvmWriter& writer, const ScalarCall& call) {
+  const Row* row = find_row(call.op->name);
+  DIPTYCH_ASSERT(row != nullptr, "no code for the operation {}; codegen_problem() lets none through", call.op->name);
+  return row->write(OpCode(writer, call));
+}
+
+std::string constant_text(const KernelNumber& number, at::ScalarType dtype) {
+  if (const auto* integer = std::get_if<int64_t>(&number.number)) {
+    if (dtype == at::kBool) return *integer != 0 ? "true" : "false";
+    // LLVM reads an i8 of 200 as it reads one of -56.
+    return dtype == at::kByte ? fmt::format("{}", static_cast<int8_t>(*integer)) : fmt::format("{}", *integer);
+  }
+  // A float's text is that of the double that equals it.
+  return fmt::format("0x{:016X}", std::bit_cast<uint64_t>(std::get<double>(number.number)));
+}
+
+}  // namespace diptych::detail

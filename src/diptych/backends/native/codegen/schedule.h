@@ -1,0 +1,56 @@
+// In what order a kernel's points are visited.
+//
+// Note [Rows]
+// The dims of a kernel are split in two. Those of a *row* are the ones that reductions end whose results are used again
+// along them (the largest element of softmax), and a row's points are visited by one thread, pass by pass: a pass ends
+// with the results of reductions, which the next one uses. All other dims are *outer*: their points, the rows, are
+// independent, and are shared out to threads. One dim of either kind is the vector dim, along which code takes several
+// points at once: with it in the row, a row's elements side by side; else several rows side by side.
+// Reductions over outer dims (the gradient of a bias, the loss of a batch) cannot end within a row. They are *final*:
+// rows are dealt out to a fixed number of chunks, whatever the number of threads, each chunk adds up its own partial
+// result, and once all are done a last step adds those and computes what depends on them.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "diptych/backends/native/kernel/kernel.h"
+
+namespace diptych::detail {
+
+/// A reduction over outer dims.
+struct FinalReduction {
+  int32_t value = 0;
+  std::vector<int32_t> kept;  ///< its dims, outer to inner; the vector dim is the last if it is one
+  int64_t count = 1;          ///< points of `kept`
+  int64_t offset = 0;         ///< bytes from the beginning of a chunk's partial results
+};
+
+struct Schedule {
+  Kernel kernel;  ///< with plain and split reductions
+  std::vector<DimSet> domains;
+  DimSet row;
+  std::vector<int32_t> outer;  ///< dims, outermost first, without the vector dim
+  std::vector<int32_t> inner;  ///< dims of the row, outermost first; the vector dim is the last if it is one
+  int32_t vector_dim = -1;     ///< -1: there are no dims
+  bool is_vector_in_row = false;
+  int lanes = 1;
+  int64_t block = 1;  ///< points of an outer vector dim that one row has
+
+  std::vector<int> pass;       ///< by value: of the row's passes, the first that can use it
+  int passes = 0;              ///< that have something to do
+  std::vector<bool> is_final;  ///< by value: made once all chunks are done
+  std::vector<FinalReduction> final_reductions;
+  int64_t partial_bytes = 0;  ///< of one chunk
+  int64_t chunks = 0;         ///< 0 without final reductions
+  int64_t rows = 1;           ///< that are shared out
+
+  int64_t extent(int32_t dim) const { return kernel.extents[dim].factor; }
+  int64_t count(DimSet dims) const;
+  bool varies_along(int32_t value, int32_t dim) const { return dim >= 0 && domains[value].contains(dim); }
+};
+
+/// Returns the schedule, or nullopt and why there is none. Requires: a kernel that verifies.
+std::optional<Schedule> make_schedule(const Kernel& kernel, std::string& why);
+
+}  // namespace diptych::detail

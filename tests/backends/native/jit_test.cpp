@@ -1,0 +1,213 @@
+// Text of LLVM IR becomes code that runs: with the process's functions, from several threads, freed and made again; and
+// what is wrong with a text is said.
+#include "diptych/backends/native/jit/jit.h"
+
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include <cmath>
+#include <filesystem>
+#include <thread>
+#include <vector>
+
+#include "diptych/base/switches.h"
+#include "testing/expect_error.h"
+
+namespace diptych::detail {
+namespace {
+
+using diptych::testing::expect_contains;
+using diptych::testing::expect_error;
+using diptych::testing::message_of;
+
+/// out[i] = a[i] + b[i] for i below n, which the width of vectors divides.
+std::string add_text(const std::string& function) {
+  const auto vector = fmt::format("<{} x float>", host_target().vector_bytes / 4);
+  return fmt::format(R"(
+define void @{0}(ptr %out, ptr %a, ptr %b, i64 %n) {{
+entry:
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %next, %loop ]
+  %pa = getelementptr float, ptr %a, i64 %i
+  %pb = getelementptr float, ptr %b, i64 %i
+  %po = getelementptr float, ptr %out, i64 %i
+  %va = load {1}, ptr %pa, align 4
+  %vb = load {1}, ptr %pb, align 4
+  %sum = fadd {1} %va, %vb
+  store {1} %sum, ptr %po, align 4
+  %next = add i64 %i, {2}
+  %more = icmp ult i64 %next, %n
+  br i1 %more, label %loop, label %done
+done:
+  ret void
+}}
+)",
+                     function, vector, host_target().vector_bytes / 4);
+}
+
+/// f() = `value`
+std::string constant_text(int value) { return fmt::format("define i32 @f() {{\n  ret i32 {}\n}}\n", value); }
+
+int call_f(const MachineCode& code) { return reinterpret_cast<int (*)()>(code.address("f"))(); }
+
+// Kernels are kept in a folder of this process and not in the user's.
+class OwnFolder : public ::testing::Environment {
+ public:
+  void SetUp() override { setenv("DIPTYCH_CACHE_DIR", folder.c_str(), 1); }
+  void TearDown() override { std::filesystem::remove_all(folder); }
+
+ private:
+  const std::string folder = std::filesystem::temp_directory_path() / fmt::format("diptych_jit_{}", getpid());
+};
+[[maybe_unused]] const auto* const own_folder = ::testing::AddGlobalTestEnvironment(new OwnFolder);
+
+TEST(Jit, AddsVectors) {
+  const auto code = compile_llvm(add_text("add"), "add");
+  const auto add = reinterpret_cast<void (*)(float*, const float*, const float*, int64_t)>(code->address("add"));
+  std::vector<float> a(64), b(64), out(64);
+  for (int i = 0; i < 64; ++i) a[i] = 0.5F * i, b[i] = 100.F + i;
+  add(out.data(), a.data(), b.data(), 64);
+  for (int i = 0; i < 64; ++i) EXPECT_EQ(out[i], a[i] + b[i]);
+}
+
+TEST(Jit, CallsSleefOfTheHostsWidth) {
+  const int width = host_target().vector_bytes / 4;
+  if (width < 8) GTEST_SKIP() << "LibTorch carries SLEEF's functions of 32 and 64 bytes only";
+  const auto text = fmt::format(R"(
+declare <{0} x float> @Sleef_expf{0}_u10(<{0} x float>)
+define void @exp(ptr %out, ptr %in) {{
+  %x = load <{0} x float>, ptr %in, align 4
+  %y = call <{0} x float> @Sleef_expf{0}_u10(<{0} x float> %x)
+  store <{0} x float> %y, ptr %out, align 4
+  ret void
+}}
+)",
+                                width);
+  const auto code = compile_llvm(text, "exp");
+  std::vector<float> in(width), out(width);
+  for (int i = 0; i < width; ++i) in[i] = 0.25F * i - 1.F;
+  reinterpret_cast<void (*)(float*, const float*)>(code->address("exp"))(out.data(), in.data());
+  for (int i = 0; i < width; ++i) EXPECT_NEAR(out[i], std::exp(in[i]), 1e-6F * std::exp(in[i]));
+}
+
+TEST(Jit, CallsTheMathematicsLibrary) {
+  const auto code = compile_llvm(
+      "declare double @lgamma(double)\n"
+      "define double @f(double %x) {\n  %y = call double @lgamma(double %x)\n  ret double %y\n}\n",
+      "lgamma");
+  EXPECT_DOUBLE_EQ(reinterpret_cast<double (*)(double)>(code->address("f"))(4.5), std::lgamma(4.5));
+}
+
+TEST(Jit, TextThatDoesNotParseIsRefusedWithItsPlace) {
+  const auto error = message_of([] { compile_llvm("define i32 @f() {\n  ret i64 %nothing\n}\n", "kernel_7"); });
+  expect_contains(error, "[native] LLVM could not compile kernel_7");
+  expect_contains(error, "kernel_7:2:");
+}
+
+TEST(Jit, TextThatDoesNotVerifyIsRefused) {
+  const auto error = message_of([] {
+    compile_llvm(
+        "define i32 @f() {\na:\n  br label %b\nb:\n  %x = phi i32 [ 1, %a ], [ 2, %c ]\n  ret i32 %x\n"
+        "c:\n  ret i32 %x\n}\n",
+        "phis");
+  });
+  expect_contains(error, "PHINode should have one entry for each predecessor");
+}
+
+TEST(Jit, AFunctionThatThereIsNoneOfIsNamed) {
+  const auto error = message_of([] {
+    compile_llvm(
+        "declare i32 @no_such_function()\ndefine i32 @f() {\n  %x = call i32 @no_such_function()\n  ret i32 %x\n}\n",
+        "caller");
+  });
+  expect_contains(error, "no_such_function");
+}
+
+TEST(Jit, CodeThatCannotBeMadeIsRefusedAndTheNextIsMade) {
+  const auto error =
+      message_of([] { compile_llvm("define void @f() gc \"no_such\" {\n  ret void\n}\n", "collected"); });
+  expect_contains(error, "unsupported GC: no_such");
+  EXPECT_EQ(call_f(*compile_llvm(constant_text(3), "constant")), 3);
+}
+
+TEST(Jit, AnAddressThatTheTextDoesNotDefineIsRefused) {
+  const auto code = compile_llvm(constant_text(1), "constant");
+  expect_contains(message_of([&] { code->address("g"); }), "got 'g', which is no function of constant");
+}
+
+TEST(Jit, TwoModulesMayHaveFunctionsOfOneName) {
+  const auto one = compile_llvm(constant_text(1), "same");
+  const auto two = compile_llvm(constant_text(2), "same");
+  EXPECT_EQ(call_f(*one), 1);
+  EXPECT_EQ(call_f(*two), 2);
+}
+
+TEST(Jit, FunctionsOfAModuleCallEachOther) {
+  const auto code = compile_llvm(
+      "define internal i32 @g(i32 %x) noinline {\n  %y = mul i32 %x, %x\n  ret i32 %y\n}\n"
+      "define i32 @f() {\n  %y = call i32 @g(i32 7)\n  ret i32 %y\n}\n",
+      "two");
+  EXPECT_EQ(call_f(*code), 49);
+  expect_contains(message_of([&] { code->address("g"); }), "no function of two");  // internal
+}
+
+TEST(Jit, ManyThreadsCompileAtOnce) {
+  std::vector<std::thread> threads;
+  std::vector<int> wrong(8);
+  for (int t = 0; t < 8; ++t) {
+    threads.emplace_back([t, &wrong] {
+      for (int i = 0; i < 10; ++i)
+        wrong[t] += call_f(*compile_llvm(constant_text(100 * t + i), "thread")) != 100 * t + i;
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  for (int t = 0; t < 8; ++t) EXPECT_EQ(wrong[t], 0);
+}
+
+TEST(Jit, CodeIsFreedAndMadeAgain) {
+  for (int i = 0; i < 200; ++i) EXPECT_EQ(call_f(*compile_llvm(constant_text(i), "again")), i);
+}
+
+TEST(Jit, OneTextIsCompiledOnceWhileItsCodeLives) {
+  const auto one = compile_llvm(constant_text(11), "one");
+  EXPECT_EQ(compile_llvm(constant_text(11), "two"), one);
+  EXPECT_NE(compile_llvm(constant_text(12), "one"), one);
+}
+
+TEST(Jit, CodeIsReadFromTheFolderOnceItHasDied) {
+  std::string lines;
+  set_log("cache");
+  set_log_sink([&](std::string_view line) { lines += std::string(line) + "\n"; });
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(call_f(*compile_llvm(constant_text(271828), "kept")), 271828);
+  set_log_sink({});
+  set_log("");
+  expect_contains(lines, {"native: kept was compiled in ", "native: kept was read, "});
+  EXPECT_EQ(lines.find("compiled", lines.find("compiled") + 1), lines.npos) << lines;
+}
+
+TEST(Jit, CodeOutlivesOthersThatWereMadeAfterIt) {
+  const auto first = compile_llvm(constant_text(1), "first");
+  for (int i = 0; i < 20; ++i) compile_llvm(constant_text(i), "later");
+  EXPECT_EQ(call_f(*first), 1);
+}
+
+TEST(Jit, AssemblyIsReadable) {
+  const auto text = assembly(add_text("add_them"), "add");
+  expect_contains(text, "add_them:");
+  expect_contains(text, "ret");
+#ifdef __x86_64__
+  expect_contains(text, host_target().vector_bytes == 16 ? "addps" : "vaddps");
+  expect_contains(text, host_target().vector_bytes == 64 ? "%zmm" : host_target().vector_bytes == 32 ? "%ymm" : "%xmm");
+#endif
+}
+
+TEST(Jit, TheHostIsNamed) {
+  EXPECT_FALSE(host_target().cpu.empty());
+  EXPECT_FALSE(host_target().triple.empty());
+  EXPECT_TRUE(host_target().vector_bytes == 16 || host_target().vector_bytes == 32 || host_target().vector_bytes == 64);
+}
+
+}  // namespace
+}  // namespace diptych::detail
