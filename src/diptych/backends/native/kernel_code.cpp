@@ -1,9 +1,16 @@
 #include "diptych/backends/native/kernel_code.h"
 
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <atomic>
 #include <exception>
 #include <mutex>
+#include <thread>
 #include <unordered_map>
+#include <vector>
 
+#include "diptych/backends/native/fused_node.h"
 #include "diptych/backends/native/kernel/print.h"
 #include "diptych/backends/native/lower/lower_group.h"
 #include "diptych/base/switches.h"
@@ -78,6 +85,18 @@ void log_code(const Graph& body, const KernelCode& made) {
   });
 }
 
+void list_bodies(const Graph& graph, std::vector<std::shared_ptr<const Graph>>& bodies) {
+  for (const Node& node : graph.nodes()) {
+    for (const auto& body : node.subgraphs) {
+      if (is_fused(node)) {
+        bodies.push_back(body);
+      } else {
+        list_bodies(*body, bodies);
+      }
+    }
+  }
+}
+
 }  // namespace
 
 std::shared_ptr<const KernelCode> code_of(const std::shared_ptr<const Graph>& body) {
@@ -87,6 +106,20 @@ std::shared_ptr<const KernelCode> code_of(const std::shared_ptr<const Graph>& bo
     log_code(*body, slot->code);
   });
   return {slot, &slot->code};
+}
+
+void make_codes(const Graph& graph) {
+  std::vector<std::shared_ptr<const Graph>> bodies;
+  list_bodies(graph, bodies);
+  std::atomic<size_t> next{0};
+  const auto work = [&] {
+    for (size_t i = next++; i < bodies.size(); i = next++) code_of(bodies[i]);
+  };
+  const size_t num_threads = std::min(bodies.size(), static_cast<size_t>(at::get_num_threads()));
+  std::vector<std::thread> helpers;
+  for (size_t i = 1; i < num_threads; ++i) helpers.emplace_back(work);
+  work();
+  for (auto& helper : helpers) helper.join();
 }
 
 }  // namespace diptych::detail

@@ -20,4 +20,7 @@ struct KernelCode {
 /// way of a kernel is a problem, and no error. Threads: any; bodies are compiled at the same time, each by one.
 std::shared_ptr<const KernelCode> code_of(const std::shared_ptr<const Graph>& body);
 
+/// Makes the code of the bodies of all hop.fused nodes of a graph, and of its bodies, several at a time.
+void make_codes(const Graph& graph);
+
 }  // namespace diptych::detail

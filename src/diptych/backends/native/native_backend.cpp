@@ -53,8 +53,9 @@ std::shared_ptr<const Executable> NativeBackend::compile(const Graph& graph) con
     return compile_per_sizes(graph,
                              [backend = *this](const Graph& sized) { return compile_with_fallback(backend, sized); });
   }
-  return std::make_shared<NativeExecutable>(
-      run_pass("fuse", graph, [](const Graph& from) { return fuse(from, becomes_kernel); }));
+  const Graph fused = run_pass("fuse", graph, [](const Graph& from) { return fuse(from, becomes_kernel); });
+  make_codes(fused);
+  return std::make_shared<NativeExecutable>(fused);
 }
 
 std::vector<NativeKernel> native_kernels(const Executable& executable) {

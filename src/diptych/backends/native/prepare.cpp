@@ -30,12 +30,12 @@ bool is_of_these_families(const Op& op) {
   return row != nullptr && std::find(kFamilies.begin(), kFamilies.end(), row->family) != kFamilies.end();
 }
 
-// A CPU tensor of floats or, for masks and classes, of anything real.
+// CPU tensors with elements, of floats or, for masks and classes, of anything real.
 bool has_plain_values(const Graph& graph, const Node& node) {
   bool all = true, any_float = false;
   const auto look = [&](Value value) {
     const TensorMeta& meta = graph.meta(value);
-    all = all && meta.is_static() && meta.device.is_cpu() && !c10::isComplexType(meta.dtype);
+    all = all && meta.is_static() && meta.numel() > 0 && meta.device.is_cpu() && !c10::isComplexType(meta.dtype);
     any_float = any_float || c10::isFloatingType(meta.dtype);
   };
   for_each_operand_value(node, look);

@@ -12,6 +12,7 @@ namespace diptych::detail {
 
 inline constexpr size_t kMostNodes = 128;    ///< of a kernel: the time of compilers grows faster than their text
 inline constexpr size_t kMostBuffers = 48;   ///< inputs and outputs of a kernel, whose addresses take registers
+inline constexpr size_t kMostParts = 4;      ///< of a concatenation: a kernel looks for each element into all of them
 inline constexpr int64_t kFewRows = 16;      ///< rows that threads can't share evenly,
 inline constexpr int64_t kLongRow = 32'768;  ///< if each of them is that long
 

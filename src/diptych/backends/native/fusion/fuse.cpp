@@ -222,6 +222,7 @@ class Fusion {
     node.provenance.origin = InternedString("fuse");
     node.provenance.grad_of = {};
     node.grad_enabled = last.grad_enabled;
+    node.returns.assign(group.outputs.size(), -1);
     std::vector<std::optional<TensorMeta>> metas;
     for (const Value output : group.outputs) metas.emplace_back(graph_.meta(output));
     const size_t index = rewriter_.graph().add_node(std::move(node), std::move(metas));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "diptych/backends/native/fusion/cost_model.h"
 #include "diptych/backends/native/fusion/single_node.h"
 #include "diptych/backends/native/lower/lower_group.h"
 #include "diptych/ops/tags.h"
@@ -17,6 +18,11 @@ bool is_plain(const Graph& graph, Value value) {
 
 bool may_be_lowered(const Graph& graph, const Node& node) {
   if (node.op.is_hop() || node.outputs.empty() || has_effect(node) || has_tag(node.op, Tag::kRandom)) return false;
+  const bool has_many_parts = std::any_of(node.operands.begin(), node.operands.end(), [](const Operand& operand) {
+    const auto* parts = std::get_if<ValueList>(&operand);
+    return parts != nullptr && parts->size() > kMostParts;
+  });
+  if (has_many_parts) return false;
   bool all_plain = true;
   for_each_operand_value(node, [&](Value value) { all_plain = all_plain && is_plain(graph, value); });
   for (const Value output : node.outputs) all_plain = all_plain && output && is_plain(graph, output);
