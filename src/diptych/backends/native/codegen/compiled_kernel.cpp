@@ -62,7 +62,7 @@ class JitKernel final : public CompiledKernel {
     if (chunks_ == 0) {
       const int64_t grain = std::max<int64_t>(1, kGrain / points_per_row_);
       in_parallel(num_rows_, grain,
-                  [&](int64_t begin, int64_t end) { rows_(inputs, outputs, begin, end, nullptr, memory()); });
+                  [&](int64_t begin, int64_t end) { rows_(inputs, outputs, begin, end, nullptr, memory(), 0); });
       return;
     }
     // The calling thread's: it waits here until all chunks are done.
@@ -73,18 +73,19 @@ class JitKernel final : public CompiledKernel {
     in_parallel(chunks_, grain, [&](int64_t begin, int64_t end) {
       for (int64_t chunk = begin; chunk < end; ++chunk) {
         const int64_t first = chunk * num_rows_ / chunks_, last = (chunk + 1) * num_rows_ / chunks_;
-        rows_(inputs, outputs, first, last, partial + chunk * partial_bytes_, memory());
+        rows_(inputs, outputs, first, last, partial + chunk * partial_bytes_, memory(), 0);
       }
     });
     for (const auto& [finish, count] : finishes_) {
-      in_parallel(count, 1,
-                  [&, finish = finish](int64_t begin, int64_t end) { finish(inputs, outputs, begin, end, partial); });
+      in_parallel(count, 1, [&, finish = finish](int64_t begin, int64_t end) {
+        finish(inputs, outputs, begin, end, partial, 0);
+      });
     }
   }
 
  private:
-  using Rows = void(void* const*, void* const*, int64_t, int64_t, void*, void*);
-  using Finish = void(void* const*, void* const*, int64_t, int64_t, void*);
+  using Rows = void(void* const*, void* const*, int64_t, int64_t, void*, void*, int64_t);
+  using Finish = void(void* const*, void* const*, int64_t, int64_t, void*, int64_t);
 
   template <class Body>
   static void in_parallel(int64_t count, int64_t grain, const Body& body) {
