@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <mutex>
 
+#include "diptych/base/environment.h"
 #include "diptych/base/error.h"
 
 namespace diptych {
@@ -105,14 +106,6 @@ size_t detail::calls_per_check() {
     return number;
   }();
   return value;
-}
-
-bool detail::is_on(const char* variable, bool otherwise) {
-  const char* const text = std::getenv(variable);
-  if (text == nullptr || *text == '\0') return otherwise;
-  const std::string_view word(text);
-  DIPTYCH_CHECK(word == "0" || word == "1", "[{}] got '{}', expected 0 or 1; correct it, or unset it", variable, word);
-  return word == "1";
 }
 
 void set_log_sink(std::function<void(std::string_view)> new_sink) {
