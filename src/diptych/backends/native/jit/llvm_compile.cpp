@@ -20,6 +20,8 @@
 
 #include <mutex>
 #include <stdexcept>
+#include <utility>
+#include <vector>
 
 #include "diptych/backends/native/jit/llvm_library.h"
 
@@ -54,6 +56,39 @@ std::unique_ptr<llvm::TargetMachine> make_machine(const HostTarget& target) {
   return std::unique_ptr<llvm::TargetMachine>(
       found->createTargetMachine(target.triple, target.cpu, target.features, options, llvm::Reloc::PIC_,
                                  llvm::CodeModel::Small, llvm::CodeGenOptLevel::Default, /*JIT=*/true));
+}
+
+// Machines that no thread uses now: making one, and what it learns of its processor, is a tenth of a kernel's time.
+class Machines {
+ public:
+  std::unique_ptr<llvm::TargetMachine> take(const HostTarget& target) {
+    {
+      const std::lock_guard lock(mutex_);
+      auto& free = free_[key_of(target)];
+      if (!free.empty()) {
+        auto machine = std::move(free.back());
+        free.pop_back();
+        return machine;
+      }
+    }
+    return make_machine(target);
+  }
+  void give_back(const HostTarget& target, std::unique_ptr<llvm::TargetMachine> machine) {
+    const std::lock_guard lock(mutex_);
+    free_[key_of(target)].push_back(std::move(machine));
+  }
+
+ private:
+  static std::string key_of(const HostTarget& target) { return target.triple + target.cpu + target.features; }
+
+  std::mutex mutex_;
+  std::map<std::string, std::vector<std::unique_ptr<llvm::TargetMachine>>> free_;
+};
+
+// Never destroyed: LLVM's own tables may be gone by then.
+Machines& machines() {
+  static auto* const value = new Machines;
+  return *value;
 }
 
 // Collects what LLVM says; the default prints errors and ends the process.
@@ -139,13 +174,14 @@ std::string compile_module(const std::string& text, const std::string& name, con
   std::string errors;
   context.setDiagnosticHandlerCallBack(keep_errors, &errors);
   const auto module = parse_module(text, name, context);
-  const auto machine = make_machine(target);
+  auto machine = machines().take(target);
   module->setTargetTriple(target.triple);
   module->setDataLayout(machine->createDataLayout());
   set_vector_width(*module, target.vector_bytes);
   run_passes(*module, *machine);
   auto code = write_code(*module, *machine, form);
   if (!errors.empty()) throw std::runtime_error(errors);
+  machines().give_back(target, std::move(machine));  // one that met an error is not used again
   return code;
 }
 
