@@ -11,10 +11,13 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <thread>
 #include <vector>
 
 #include "backends/native/cross_assembly.h"
+#include "diptych/backends/native/jit/llvm_library.h"
+#include "diptych/backends/native/jit/profiler_names.h"
 #include "diptych/base/switches.h"
 #include "testing/expect_error.h"
 
@@ -221,6 +224,25 @@ TEST(Jit, AssemblyIsReadable) {
   expect_contains(text, host_target().vector_bytes == 16 ? "addps" : "vaddps");
   expect_contains(text, host_target().vector_bytes == 64 ? "%zmm" : host_target().vector_bytes == 32 ? "%ymm" : "%xmm");
 #endif
+}
+
+TEST(Jit, FunctionsAreNamedForPerfAndDebuggers) {
+  const auto object = compile_module(constant_text(9), "named", host_target(), CodeForm::kObject);
+  const auto loaded = load_object(
+      object, "named", [](const char*) -> void* { return nullptr; }, /*for_debuggers=*/true);
+  const auto f = loaded.functions.at("f");
+  EXPECT_EQ(reinterpret_cast<int (*)()>(f.address)(), 9);
+  EXPECT_GT(f.bytes, 0U);
+  write_perf_names(loaded.functions);
+  const auto path = fmt::format("{}/perf-{}.map", P_tmpdir, getpid());
+  std::ifstream file(path);
+  uintptr_t address = 0, bytes = 0;
+  std::string name;
+  file >> std::hex >> address >> bytes >> name;
+  EXPECT_EQ(address, reinterpret_cast<uintptr_t>(f.address));
+  EXPECT_EQ(bytes, f.bytes);
+  EXPECT_EQ(name, "f");
+  std::filesystem::remove(path);
 }
 
 // Made and assembled, never run: there was no such machine.
