@@ -41,13 +41,14 @@ class ThreadMemory {
 
 class JitKernel final : public CompiledKernel {
  public:
-  JitKernel(const Schedule& schedule, const std::string& name) {
+  explicit JitKernel(const Schedule& schedule) {
+    const std::string& name = schedule.kernel.name;
     const KernelText code = write_kernel(schedule);
     code_ = compile_llvm(code.text, name);
-    rows_ = reinterpret_cast<Rows*>(code_->address("rows"));
+    rows_ = reinterpret_cast<Rows*>(code_->address(name));
     for (size_t i = 0; i < code.finish_counts.size(); ++i) {
       finishes_.push_back(
-          {reinterpret_cast<Finish*>(code_->address(fmt::format("finish_{}", i))), code.finish_counts[i]});
+          {reinterpret_cast<Finish*>(code_->address(fmt::format("{}_finish_{}", name, i))), code.finish_counts[i]});
     }
     memory_bytes_ = code.memory_bytes;
     partial_bytes_ = schedule.partial_bytes;
@@ -135,7 +136,7 @@ std::string llvm_text(const Kernel& kernel) { return write_kernel(schedule_of(ke
 std::shared_ptr<const CompiledKernel> compile_kernel(const Kernel& kernel) {
   Kernel unnamed = kernel;
   unnamed.name = "kernel";
-  const std::string text = print(unnamed);
+  const std::string text = print(unnamed);  // equal for kernels that are one but for their names
   auto& table = kernel_table();
   {
     const std::lock_guard lock(table.mutex);
@@ -144,7 +145,7 @@ std::shared_ptr<const CompiledKernel> compile_kernel(const Kernel& kernel) {
       if (auto made = found->second.lock()) return made;
     }
   }
-  auto made = std::make_shared<const JitKernel>(schedule_of(kernel), kernel.name);
+  auto made = std::make_shared<const JitKernel>(schedule_of(kernel));
   const std::lock_guard lock(table.mutex);
   std::erase_if(table.kernels, [](const auto& entry) { return entry.second.expired(); });
   auto& entry = table.kernels[text];
