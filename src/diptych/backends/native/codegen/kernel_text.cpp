@@ -30,8 +30,8 @@ class KernelWriter {
  private:
   void write_rows() {
     writer_.begin_function(
-        "void @rows(ptr %inputs, ptr %outputs, i64 %begin, i64 %end, ptr %partial, ptr %memory, i64 %zero)",
-                                       s_.kernel.name));
+        fmt::format("void @{}(ptr %inputs, ptr %outputs, i64 %begin, i64 %end, ptr %partial, ptr %memory, i64 %zero)",
+                    s_.kernel.name));
     point_.enter_function();
     set_partial_results();
     write_values(/*is_known=*/[&](DimSet domain) { return domain.empty(); });
