@@ -1,6 +1,6 @@
 #include "diptych/backward/update_rules.h"
 
-#include <ATen/Parallel.h>
+#include <ATen/ceil_div.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/_fused_adam.h>
 #include <ATen/ops/_fused_adamw.h>
@@ -10,6 +10,7 @@
 #include <algorithm>
 
 #include "diptych/base/error.h"
+#include "diptych/base/parallel.h"
 
 namespace diptych::detail {
 namespace {
@@ -82,7 +83,7 @@ UpdateBatch part_of(const UpdateBatch& batch, int64_t first, int64_t begin, int6
   for (size_t i = 0; i < batch.parameters.size() && first < end; ++i) {
     const int64_t size = batch.parameters[i].numel();
     const int64_t from = std::max<int64_t>(begin - first, 0) * kUnit, to = std::min((end - first) * kUnit, size);
-    first += at::divup(size, kUnit);
+    first += at::ceil_div(size, kUnit);
     if (from >= to) continue;
     part.parameters.push_back(piece(batch.parameters[i], from, to));
     part.gradients.push_back(piece(batch.gradients[i], from, to));
@@ -93,7 +94,7 @@ UpdateBatch part_of(const UpdateBatch& batch, int64_t first, int64_t begin, int6
 
 int64_t num_units(const UpdateBatch& batch) {
   int64_t units = 0;
-  for (const at::Tensor& parameter : batch.parameters) units += at::divup(parameter.numel(), kUnit);
+  for (const at::Tensor& parameter : batch.parameters) units += at::ceil_div(parameter.numel(), kUnit);
   return units;
 }
 
@@ -102,7 +103,7 @@ int64_t num_units(const UpdateBatch& batch) {
 void update_in_parallel(const UpdateRule& rule, const std::vector<UpdateBatch>& batches) {
   std::vector<int64_t> first{0};
   for (const UpdateBatch& batch : batches) first.push_back(first.back() + num_units(batch));
-  at::parallel_for(0, first.back(), /*grain_size=*/1, [&](int64_t begin, int64_t end) {
+  in_parallel(first.back(), /*grain=*/1, [&](int64_t begin, int64_t end) {
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
     for (size_t i = 0; i < batches.size(); ++i) {
       if (first[i] >= end || first[i + 1] <= begin) continue;

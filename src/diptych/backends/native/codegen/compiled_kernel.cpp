@@ -1,6 +1,5 @@
 #include "diptych/backends/native/codegen/compiled_kernel.h"
 
-#include <ATen/Parallel.h>
 #include <c10/core/impl/alloc_cpu.h>
 
 #include <map>
@@ -11,6 +10,7 @@
 #include "diptych/backends/native/jit/jit.h"
 #include "diptych/backends/native/kernel/print.h"
 #include "diptych/base/error.h"
+#include "diptych/base/parallel.h"
 
 namespace diptych::detail {
 namespace {
@@ -87,12 +87,6 @@ class JitKernel final : public CompiledKernel {
  private:
   using Rows = void(void* const*, void* const*, int64_t, int64_t, void*, void*, int64_t);
   using Finish = void(void* const*, void* const*, int64_t, int64_t, void*, int64_t);
-
-  template <class Body>
-  static void in_parallel(int64_t count, int64_t grain, const Body& body) {
-    if (count <= grain) return body(0, count);
-    at::parallel_for(0, count, grain, body);
-  }
 
   void* memory() const {
     static thread_local ThreadMemory row_memory;

@@ -1,0 +1,61 @@
+#include "diptych/base/parallel.h"
+
+#include <ATen/Parallel.h>
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <mutex>
+
+namespace diptych::detail {
+namespace {
+
+// GNU OpenMP's "#pragma omp parallel": runs `body(data)` on so many threads, this one among them.
+using Fork = void (*)(void (*body)(void*), void* data, unsigned num_threads, unsigned flags);
+
+// The one that LibTorch is linked with, which other libraries of the process need not see.
+Fork find_fork() {
+  Dl_info info{};
+  if (dladdr(reinterpret_cast<void*>(&at::get_num_threads), &info) == 0) return nullptr;
+  void* const library = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+  return library == nullptr ? nullptr : reinterpret_cast<Fork>(dlsym(library, "GOMP_parallel"));
+}
+
+struct Work {
+  int64_t count, part;
+  const std::function<void(int64_t, int64_t)>& body;
+  std::atomic<int64_t> next{0};
+  std::mutex mutex{};
+  std::exception_ptr error{};
+
+  // Threads take parts as they get to them: one that was kept waiting takes fewer.
+  void run() noexcept {
+    for (int64_t begin = next.fetch_add(part); begin < count; begin = next.fetch_add(part)) {
+      try {
+        body(begin, std::min(begin + part, count));
+      } catch (...) {
+        const std::lock_guard lock(mutex);
+        if (error == nullptr) error = std::current_exception();
+      }
+    }
+  }
+};
+
+}  // namespace
+
+void in_parallel(int64_t count, int64_t grain, const std::function<void(int64_t, int64_t)>& body) {
+  static const Fork fork = find_fork();
+  const int64_t threads = std::min<int64_t>(at::get_num_threads(), count / std::max<int64_t>(grain, 1));
+  if (threads < 2 || fork == nullptr || at::in_parallel_region()) {
+    if (count > 0) body(0, count);
+    return;
+  }
+  // Several parts for each thread, so that none waits long for the last one.
+  constexpr int64_t kPartsPerThread = 4;
+  Work work{count, std::max(grain, (count + threads * kPartsPerThread - 1) / (threads * kPartsPerThread)), body};
+  fork([](void* data) { static_cast<Work*>(data)->run(); }, &work, static_cast<unsigned>(threads), 0);
+  if (work.error != nullptr) std::rethrow_exception(work.error);
+}
+
+}  // namespace diptych::detail
