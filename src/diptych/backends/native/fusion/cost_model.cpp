@@ -16,6 +16,7 @@ int64_t bytes_moved(const TensorMeta& meta) {
 }
 
 int64_t bytes_read(const Graph& graph, const Node& node, Value operand) {
+  if (has_tag(node.op, Tag::kFactory)) return 0;
   const int64_t bytes = bytes_moved(graph.meta(operand));
   if (!has_tag(node.op, Tag::kGather)) return bytes;
   return std::min(bytes, bytes_moved(graph.meta(node.outputs[0])));

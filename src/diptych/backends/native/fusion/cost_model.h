@@ -20,7 +20,8 @@ inline constexpr int64_t kManyElements = 8192;    ///< of a transcendental funct
 
 /// The bytes of the memory that a value's elements lie in; elements that share a place count once.
 int64_t bytes_moved(const TensorMeta& meta);
-/// The bytes that `node` reads of an operand: of a table, no more than it takes from it.
+/// The bytes that `node` reads of an operand: of a table, no more than it takes from it; nothing where the operand's
+/// sizes alone count.
 int64_t bytes_read(const Graph& graph, const Node& node, Value operand);
 
 /// Whether a value is cheap enough to be computed again wherever it is used: no more than an operation of arithmetic.
