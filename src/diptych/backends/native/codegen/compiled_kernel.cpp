@@ -77,9 +77,8 @@ class JitKernel final : public CompiledKernel {
       }
     });
     for (const auto& [finish, count] : finishes_) {
-      in_parallel(count, 1, [&, finish = finish](int64_t begin, int64_t end) {
-        finish(inputs, outputs, begin, end, partial);
-      });
+      in_parallel(count, 1,
+                  [&, finish = finish](int64_t begin, int64_t end) { finish(inputs, outputs, begin, end, partial); });
     }
   }
 

@@ -12,8 +12,8 @@ namespace diptych::detail {
 ///   void finish_<i>(ptr inputs, ptr outputs, i64 begin, i64 end, ptr partial)
 struct KernelText {
   std::string text;
-  int64_t memory_bytes = 0;              ///< of the thread
-  std::vector<int64_t> finish_counts;    ///< by finish function: how many points its range has
+  int64_t memory_bytes = 0;            ///< of the thread
+  std::vector<int64_t> finish_counts;  ///< by finish function: how many points its range has
 };
 
 KernelText write_kernel(const Schedule& schedule);

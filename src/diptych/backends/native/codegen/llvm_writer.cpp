@@ -83,8 +83,7 @@ std::string LlvmWriter::lanes_of(const std::string& element, const std::string& 
   return value("shufflevector {} {}, {} poison, <{} x i32> <{}>", type, vector, type, count, order);
 }
 
-std::string LlvmWriter::joined(const std::string& element, const std::string& low, const std::string& high,
-                               int lanes) {
+std::string LlvmWriter::joined(const std::string& element, const std::string& low, const std::string& high, int lanes) {
   const std::string type = llvm_type(element, lanes);
   return value("shufflevector {} {}, {} {}, <{} x i32> {}", type, low, type, high, 2 * lanes,
                lane_numbers("i32", 2 * lanes));

@@ -227,8 +227,8 @@ Code PointCode::write(const KernelValue& kernel_value, const KernelLoad& load) {
   // For as long as it is read, the mask is the point's and the load's together.
   const std::string mask = mask_;
   if (load.mask) mask_ = whole_mask(widened(value(load.mask->condition), at::kBool));
-  const std::string element = from.is_side_by_side ? read(address(base, dtype, from.index), dtype, lanes_)
-                                                   : gather(base, dtype, from);
+  const std::string element =
+      from.is_side_by_side ? read(address(base, dtype, from.index), dtype, lanes_) : gather(base, dtype, from);
   mask_ = mask;
   if (!load.mask) return {element, lanes_};
   const std::string type = llvm_type(dtype, lanes_);
@@ -243,9 +243,8 @@ std::string PointCode::gather(const std::string& base, at::ScalarType dtype, Pla
   const std::string symbol = fmt::format("@llvm.masked.gather.{0}.v{1}p0", suffix(dtype, lanes_), lanes_);
   writer_.declare(fmt::format("{} {}(<{} x ptr>, i32, <{} x i1>, {})", type, symbol, lanes_, lanes_, type));
   const std::string mask = whole_mask(""), addresses = lane_addresses(base, dtype, from);
-  const std::string element =
-      writer_.value("call {} {}(<{} x ptr> {}, i32 {}, <{} x i1> {}, {} zeroinitializer)", type, symbol, lanes_,
-                    addresses, size_of(dtype), lanes_, mask, type);
+  const std::string element = writer_.value("call {} {}(<{} x ptr> {}, i32 {}, <{} x i1> {}, {} zeroinitializer)", type,
+                                            symbol, lanes_, addresses, size_of(dtype), lanes_, mask, type);
   return to_register(dtype, element, lanes_);
 }
 

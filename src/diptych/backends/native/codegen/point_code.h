@@ -14,9 +14,12 @@ namespace diptych::detail {
 /// point is set by the loops around: an index by dim, and along the vector dim the index of the first lane.
 class PointCode {
  public:
-
   PointCode(LlvmWriter& writer, const Kernel& kernel, const std::vector<DimSet>& domains)
-      : writer_(writer), kernel_(kernel), domains_(domains), index_(kernel.extents.size()), code_(kernel.values.size()) {}
+      : writer_(writer),
+        kernel_(kernel),
+        domains_(domains),
+        index_(kernel.extents.size()),
+        code_(kernel.values.size()) {}
 
   /// Loads the addresses of the buffers, at the beginning of a function that has %inputs and %outputs.
   void enter_function();
@@ -53,7 +56,7 @@ class PointCode {
  private:
   // Where a map leads: from the address of the first lane, and if the lanes do not lie side by side the indices of all.
   struct Place {
-    std::string index;         // of the first lane, a scalar
+    std::string index;  // of the first lane, a scalar
     bool is_side_by_side = false;
     std::string lane_indices;  // not empty: a vector
   };

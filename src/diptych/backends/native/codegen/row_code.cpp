@@ -69,7 +69,7 @@ void RowCode::write_pass(int pass) {
   if (results.reductions.empty() && results.stores.empty() && results.finals.empty()) return;
   const bool is_long = s_.count(s_.row) > kLongRow;
   std::vector<Sum> sums;
-  for (const int32_t reduction : results.reductions) sums.push_back(begin_sum(reduction, is_long));
+  for (const int32_t reduction : results.reductions) sums.push_back(begin_sum(reduction, results.lanes, is_long));
   write_inner_loops(pass, 0, sums);
   for (const Sum& sum : sums) point_.set_value(sum.value, finish(sum));
 }
@@ -98,7 +98,8 @@ void RowCode::write_innermost_loop(int pass, size_t level, std::vector<Sum>& sum
   const bool is_vector = s_.is_vector_in_row;
   const auto part = [&](const std::string& begin, const std::string& end) {
     if (is_vector) {
-      write_vector_loop(writer_, point_, dim, s_.lanes, begin, end, extent % s_.lanes == 0,
+      const int lanes = plan_.passes[pass].lanes;
+      write_vector_loop(writer_, point_, dim, lanes, begin, end, extent % lanes == 0,
                         [&] { write_inner_loops(pass, level + 1, sums); });
     } else {
       write_loop(writer_, point_, begin, end, 1, [&](const std::string& index) {
@@ -145,11 +146,11 @@ void RowCode::write_stores(const PassResults& pass, DimSet known, DimSet before)
   }
 }
 
-RowCode::Sum RowCode::begin_sum(int32_t reduction, bool is_long) {
+RowCode::Sum RowCode::begin_sum(int32_t reduction, int lanes, bool is_long) {
   const KernelReduce& reduce = reduce_of(reduction);
   Sum sum{reduction, 0, "", "", ""};
   const bool is_vector = s_.is_vector_in_row || (point_.is_vector() && s_.varies_along(reduce.operand, s_.vector_dim));
-  sum.lanes = is_vector ? s_.lanes : 0;
+  sum.lanes = is_vector ? lanes : 0;
   const at::ScalarType dtype = folded_dtype(reduction);
   const std::string type = llvm_type(dtype, sum.lanes);
   const auto begin = [&](const std::string& of, const std::string& what) {
@@ -199,11 +200,11 @@ std::string RowCode::position() {
   }
   const std::string first = point_.linear(terms);
   if (!point_.is_vector()) return first;
-  const std::string type = llvm_type("i64", s_.lanes);
-  const std::string strides = writer_.splat("i64", std::to_string(vector_stride), s_.lanes);
+  const std::string type = llvm_type("i64", point_.lanes());
+  const std::string strides = writer_.splat("i64", std::to_string(vector_stride), point_.lanes());
   const std::string offsets =
-      writer_.value("mul {} {}, {}", type, LlvmWriter::lane_numbers("i64", s_.lanes), strides);
-  return writer_.value("add {} {}, {}", type, writer_.splat("i64", first, s_.lanes), offsets);
+      writer_.value("mul {} {}, {}", type, LlvmWriter::lane_numbers("i64", point_.lanes()), strides);
+  return writer_.value("add {} {}, {}", type, writer_.splat("i64", first, point_.lanes()), offsets);
 }
 
 void RowCode::add_position(Sum& sum, const std::string& element) {
@@ -213,9 +214,10 @@ void RowCode::add_position(Sum& sum, const std::string& element) {
                        writer_.value("load {}, ptr {}", positions, sum.position)};
   std::string here = position();
   if (sum.lanes == 0 && point_.is_vector()) {
-    here = writer_.value("extractelement {} {}, i64 0", llvm_type("i64", s_.lanes), here);
+    here = writer_.value("extractelement {} {}, i64 0", llvm_type("i64", point_.lanes()), here);
   }
-  Extreme next = write_more_extreme(writer_, *reduce_of(sum.value).reduction, dtype, so_far, {element, here}, sum.lanes);
+  Extreme next =
+      write_more_extreme(writer_, *reduce_of(sum.value).reduction, dtype, so_far, {element, here}, sum.lanes);
   if (sum.lanes > 0 && !point_.mask().empty()) {
     const auto choose = [&](const std::string& of, const std::string& yes, const std::string& no) {
       return writer_.value("select <{} x i1> {}, {} {}, {} {}", sum.lanes, point_.mask(), of, yes, of, no);
@@ -276,12 +278,12 @@ std::string RowCode::kept_address(int32_t value) {
 void RowCode::keep(int32_t value) {
   const at::ScalarType dtype = s_.kernel.values[value].dtype;
   const Code code = point_.value(value);
-  const int lanes = s_.varies_along(value, s_.vector_dim) ? s_.lanes : 0;
+  const int lanes = s_.varies_along(value, s_.vector_dim) ? point_.lanes() : 0;
   point_.write(kept_address(value), dtype, {lanes == 0 ? code.name : point_.widened(code, dtype), lanes});
 }
 
 Code RowCode::kept(int32_t value) {
-  const int lanes = s_.varies_along(value, s_.vector_dim) ? s_.lanes : 0;
+  const int lanes = s_.varies_along(value, s_.vector_dim) ? point_.lanes() : 0;
   return {point_.read(kept_address(value), s_.kernel.values[value].dtype, lanes), lanes};
 }
 
@@ -334,7 +336,7 @@ void RowCode::add_to_partial(size_t final) {
   const int32_t value = s_.final_reductions[final].value;
   const KernelReduce& reduce = reduce_of(value);
   const at::ScalarType from = s_.kernel.values[reduce.operand].dtype, dtype = folded_dtype(value);
-  const int lanes = point_.is_vector() && s_.varies_along(value, s_.vector_dim) ? s_.lanes : 0;
+  const int lanes = point_.is_vector() && s_.varies_along(value, s_.vector_dim) ? point_.lanes() : 0;
   const Code code = point_.value(reduce.operand);
   std::string element = lanes == 0 ? code.name : point_.widened(code, from);
   element = write_cast(writer_, from, dtype, element, lanes);

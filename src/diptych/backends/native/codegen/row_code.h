@@ -43,7 +43,7 @@ class RowCode {
   void write_known_values(const PassResults& pass, DimSet known);
   void write_stores(const PassResults& pass, DimSet known, DimSet before);
 
-  Sum begin_sum(int32_t reduction, bool is_long);
+  Sum begin_sum(int32_t reduction, int lanes, bool is_long);
   void add_to(Sum& sum);
   void add_position(Sum& sum, const std::string& element);
   void move_to_total(const Sum& sum);

@@ -7,6 +7,7 @@
 namespace diptych::detail {
 namespace {
 
+constexpr size_t kShortPass = 5;               // values
 constexpr int64_t kMostKeptBytes = 256 << 10;  // of one value; a core's second cache holds some of these
 
 class RowPlanner {
@@ -23,6 +24,7 @@ class RowPlanner {
     for (int pass = 0; pass <= s_.passes; ++pass) {
       for (const int32_t root : roots(plan_.passes[pass])) visit(root, pass);
       std::ranges::sort(plan_.passes[pass].needed);
+      plan_.passes[pass].lanes = lanes_of(plan_.passes[pass]);
     }
     for (const size_t store : plan_.stores) visit_store(s_.kernel.stores[store]);
     for (const size_t final : plan_.finals) visit_once(operand_of(final));
@@ -92,6 +94,17 @@ class RowPlanner {
     if (first_pass_[value] < 0) first_pass_[value] = pass;
     needed.push_back(value);
     for (const int32_t used : values_used(s_.kernel.values[value])) visit(used, pass);
+  }
+
+  // Short passes end in sums that wait for themselves: twice the lanes are twice as many sums.
+  int lanes_of(const PassResults& pass) const {
+    const bool is_short = pass.needed.size() + pass.reused.size() <= kShortPass;
+    const bool has_room = s_.is_vector_in_row && s_.extent(s_.vector_dim) >= 4 * s_.lanes;
+    const bool has_calls = std::ranges::any_of(pass.needed, [&](int32_t value) {
+      const auto* scalar = std::get_if<KernelScalar>(&s_.kernel.values[value].made_by);
+      return scalar != nullptr && is_expensive(*scalar->op);
+    });
+    return is_short && has_room && !has_calls ? 2 * s_.lanes : s_.lanes;
   }
 
   // Has a value kept by the pass that computes it first. Returns false where computing it again is as well.

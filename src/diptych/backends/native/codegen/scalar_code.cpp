@@ -5,80 +5,14 @@
 #include <span>
 
 #include "diptych/backends/native/codegen/casts.h"
+#include "diptych/backends/native/codegen/inline_functions.h"
+#include "diptych/backends/native/codegen/op_code.h"
 #include "diptych/backends/native/codegen/sleef.h"
 #include "diptych/backends/native/kernel/scalar_op.h"
 #include "diptych/base/error.h"
 
 namespace diptych::detail {
 namespace {
-
-bool is_float(at::ScalarType dtype) { return has_dtype(kFloats, dtype); }
-
-// Shorthands for one call.
-class OpCode {
- public:
-  OpCode(LlvmWriter& writer, const ScalarCall& call)
-      : writer_(writer), call_(call), type_(llvm_type(call.operand, call.lanes)) {}
-
-  const std::string& operator[](size_t i) const { return call_.operands[i]; }
-  const std::string& type() const { return type_; }
-  std::string bool_type() const { return llvm_type(at::kBool, call_.lanes); }
-  at::ScalarType dtype() const { return call_.operand; }
-  bool is_float() const { return detail::is_float(call_.operand); }
-  bool is_unsigned() const { return call_.operand == at::kByte || call_.operand == at::kBool; }
-  const ScalarCall& call() const { return call_; }
-  LlvmWriter& writer() const { return writer_; }
-
-  // "add" and the like on two values of the operands' type.
-  std::string binary(std::string_view instruction, const std::string& a, const std::string& b) const {
-    return writer_.value("{} {} {}, {}", instruction, type_, a, b);
-  }
-  // A comparison: "olt", "slt"; LLVM has separate ones for floats and integers.
-  std::string compare(std::string_view predicate, const std::string& a, const std::string& b) const {
-    return writer_.value("{} {} {} {}, {}", is_float() ? "fcmp" : "icmp", predicate, type_, a, b);
-  }
-  std::string select(const std::string& condition, const std::string& yes, const std::string& no) const {
-    return writer_.value("select {} {}, {} {}, {} {}", bool_type(), condition, type_, yes, type_, no);
-  }
-  std::string logic(std::string_view instruction, const std::string& a, const std::string& b) const {
-    return writer_.value("{} {} {}, {}", instruction, bool_type(), a, b);
-  }
-  std::string constant(double number) const {
-    const KernelNumber held =
-        is_float() ? KernelNumber{number} : KernelNumber{static_cast<int64_t>(number)};
-    const std::string scalar = constant_text(held, call_.operand);
-    return call_.lanes == 0 ? scalar : writer_.splat(llvm_type(call_.operand, 0), scalar, call_.lanes);
-  }
-  std::string is_nan(const std::string& a) const { return writer_.value("fcmp uno {} {}, {}", type_, a, a); }
-  // A function of LLVM's own that takes and returns the operands' type: "llvm.floor".
-  std::string intrinsic(std::string_view name, const std::vector<std::string>& arguments,
-                        std::string_view more = "") const {
-    std::string types, values;
-    for (const std::string& argument : arguments) {
-      types += (types.empty() ? "" : ", ") + type_;
-      values += fmt::format("{}{} {}", values.empty() ? "" : ", ", type_, argument);
-    }
-    if (!more.empty()) {
-      types += ", i1";
-      values += fmt::format(", {}", more);
-    }
-    const std::string symbol = fmt::format("@{}.{}", name, suffix());
-    writer_.declare(fmt::format("{} {}({})", type_, symbol, types));
-    return writer_.value("call {} {}({})", type_, symbol, values);
-  }
-
- private:
-  // "v8f32": the part of an intrinsic's name that says for which type it is.
-  std::string suffix() const {
-    const int bits = static_cast<int>(c10::elementSize(call_.operand)) * 8;
-    const std::string lanes = call_.lanes == 0 ? "" : fmt::format("v{}", call_.lanes);
-    return fmt::format("{}{}{}", lanes, is_float() ? "f" : "i", bits);
-  }
-
-  LlvmWriter& writer_;
-  const ScalarCall& call_;
-  std::string type_;
-};
 
 using Write = std::string (*)(const OpCode&);
 
@@ -114,7 +48,9 @@ std::string integer_remainder(const OpCode& op) {
   return op.select(has_none, zero, op.binary(op.is_unsigned() ? "urem" : "srem", op[0], divisor));
 }
 
-std::string write_fmod(const OpCode& op) { return op.is_float() ? op.binary("frem", op[0], op[1]) : integer_remainder(op); }
+std::string write_fmod(const OpCode& op) {
+  return op.is_float() ? op.binary("frem", op[0], op[1]) : integer_remainder(op);
+}
 
 std::string write_rem(const OpCode& op) {
   const auto left = write_fmod(op);
@@ -190,9 +126,9 @@ std::string write_shift(const OpCode& op, std::string_view instruction, bool kee
 std::string write_comparison(const OpCode& op, std::string_view for_floats, std::string_view for_integers) {
   if (op.is_float()) return op.compare(for_floats, op[0], op[1]);
   const bool is_order = for_integers != "eq" && for_integers != "ne";
-  return op.compare(is_order ? fmt::format("{}{}", op.is_unsigned() ? "u" : "s", for_integers)
-                             : std::string(for_integers),
-                    op[0], op[1]);
+  return op.compare(
+      is_order ? fmt::format("{}{}", op.is_unsigned() ? "u" : "s", for_integers) : std::string(for_integers), op[0],
+      op[1]);
 }
 
 std::string write_sign_bit(const OpCode& op) {
@@ -207,22 +143,39 @@ std::string write_not(const OpCode& op) {
   return op.binary("xor", op[0], ones);
 }
 
-
-#define FUNCTION(name) {#name, kFloats, [](const OpCode& op) { return write_sleef_call(op.writer(), #name, op.call()); }, true}
-#define COMPARISON(name, for_floats, for_integers) \
-  {#name, kOrdered, [](const OpCode& op) { return write_comparison(op, for_floats, for_integers); }}
+#define FUNCTION(name)                                                                                     \
+  {                                                                                                        \
+#name, kFloats, [](const OpCode& op) { return write_sleef_call(op.writer(), #name, op.call()); }, true \
+  }
+// One with an own form for f32.
+#define INLINE_FUNCTION(name)                                                             \
+  {                                                                                       \
+#name, kFloats,                                                                         \
+   [](const OpCode& op) {                                                                  \
+     if (op.dtype() == at::kFloat) return write_##name(op);                                \
+     return write_sleef_call(op.writer(), #name, op.call());                               \
+   },                                                                                      \
+   true \
+  }
+#define COMPARISON(name, for_floats, for_integers)                                                   \
+  {                                                                                                  \
+#name, kOrdered, [](const OpCode& op) { return write_comparison(op, for_floats, for_integers); } \
+  }
 
 constexpr Row kRows[] = {
     {"add", kReal, [](const OpCode& op) { return op.binary(op.is_float() ? "fadd contract" : "add", op[0], op[1]); }},
     {"sub", kReal, [](const OpCode& op) { return op.binary(op.is_float() ? "fsub contract" : "sub", op[0], op[1]); }},
     {"mul", kReal, [](const OpCode& op) { return op.binary(op.is_float() ? "fmul contract" : "mul", op[0], op[1]); }},
-    {"div", kFloats, [](const OpCode& op) { return op.binary("fdiv", op[0], op[1]); }},
+    {"div", kFloats, [](const OpCode& op) { return op.binary("fdiv", op[0], op[1]); }, true},
     {"trunc_div", kReal, write_trunc_div, true},
     {"floor_div", kReal, write_floor_div, true},
     {"rem", kReal, write_rem, true},
     {"fmod", kReal, write_fmod, true},
     FUNCTION(pow),
-    {"fma", kFloats, [](const OpCode& op) { return op.intrinsic("llvm.fma", {op[0], op[1], op[2]}); }},
+    {"fma", kFloats,
+     [](const OpCode& op) {
+       return op.intrinsic("llvm.fma", {op[0], op[1], op[2]});
+     }},
     {"neg", kReal,
      [](const OpCode& op) {
        return op.is_float() ? op.writer().value("fneg {} {}", op.type(), op[0])
@@ -236,10 +189,10 @@ constexpr Row kRows[] = {
     {"sign", kReal, write_sign},
     {"min", kOrdered, [](const OpCode& op) { return write_extreme(op, "olt", "slt", "ult"); }},
     {"max", kOrdered, [](const OpCode& op) { return write_extreme(op, "ogt", "sgt", "ugt"); }},
-    {"sqrt", kFloats, [](const OpCode& op) { return op.intrinsic("llvm.sqrt", {op[0]}); }},
+    {"sqrt", kFloats, [](const OpCode& op) { return op.intrinsic("llvm.sqrt", {op[0]}); }, true},
     {"rsqrt", kFloats,
-     [](const OpCode& op) { return op.binary("fdiv", op.constant(1), op.intrinsic("llvm.sqrt", {op[0]})); }},
-    FUNCTION(exp),
+     [](const OpCode& op) { return op.binary("fdiv", op.constant(1), op.intrinsic("llvm.sqrt", {op[0]})); }, true},
+    INLINE_FUNCTION(exp),
     FUNCTION(exp2),
     FUNCTION(expm1),
     FUNCTION(log),
@@ -254,13 +207,13 @@ constexpr Row kRows[] = {
     FUNCTION(atan),
     FUNCTION(sinh),
     FUNCTION(cosh),
-    FUNCTION(tanh),
+    INLINE_FUNCTION(tanh),
     FUNCTION(asinh),
     FUNCTION(acosh),
     FUNCTION(atanh),
     FUNCTION(atan2),
     FUNCTION(hypot),
-    FUNCTION(erf),
+    INLINE_FUNCTION(erf),
     FUNCTION(erfc),
     FUNCTION(lgamma),
     {"floor", kFloats, [](const OpCode& op) { return op.intrinsic("llvm.floor", {op[0]}); }},
@@ -279,7 +232,10 @@ constexpr Row kRows[] = {
     {"is_finite", kFloats,
      [](const OpCode& op) { return op.compare("olt", op.intrinsic("llvm.fabs", {op[0]}), op.constant(INFINITY)); }},
     {"sign_bit", kFloats, write_sign_bit},
-    {"copysign", kFloats, [](const OpCode& op) { return op.intrinsic("llvm.copysign", {op[0], op[1]}); }},
+    {"copysign", kFloats,
+     [](const OpCode& op) {
+       return op.intrinsic("llvm.copysign", {op[0], op[1]});
+     }},
     {"and", kIntegers | kBools, [](const OpCode& op) { return op.binary("and", op[0], op[1]); }},
     {"or", kIntegers | kBools, [](const OpCode& op) { return op.binary("or", op[0], op[1]); }},
     {"xor", kIntegers | kBools, [](const OpCode& op) { return op.binary("xor", op[0], op[1]); }},
@@ -295,6 +251,7 @@ constexpr Row kRows[] = {
      }},
 };
 #undef FUNCTION
+#undef INLINE_FUNCTION
 #undef COMPARISON
 
 const Row* find_row(std::string_view name) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "diptych/backends/native/codegen/one_hot_sums.h"
 #include "diptych/backends/native/codegen/plain_reductions.h"
 #include "diptych/backends/native/codegen/scalar_code.h"
 #include "diptych/backends/native/jit/jit.h"
@@ -26,7 +27,9 @@ bool is_subset(DimSet part, DimSet whole) { return part.without(whole).empty(); 
 
 class Scheduler {
  public:
-  Scheduler(const Kernel& kernel, std::string& why) : why_(why) { s_.kernel = with_plain_reductions(kernel); }
+  Scheduler(const Kernel& kernel, std::string& why) : why_(why) {
+    s_.kernel = with_plain_reductions(without_one_hot_sums(kernel));
+  }
 
   std::optional<Schedule> run() {
     if (!has_code_for_all()) return std::nullopt;
@@ -119,11 +122,12 @@ class Scheduler {
   // Where no reduction is used again, each may end within a row or be a final one.
   DimSet row_of_plain_reductions(const std::vector<size_t>& reductions) const {
     const DimSet over = reduce_of(s_.kernel, reductions[0])->over;
-    const bool is_alike = std::ranges::all_of(
-        reductions, [&](size_t i) { return reduce_of(s_.kernel, i)->over == over && is_subset(all_dims(), s_.domains[reduce_of(s_.kernel, i)->operand]); });
-    const bool has_positions = std::ranges::any_of(reductions, [&](size_t i) {
-      return reduce_of(s_.kernel, i)->reduction->result == ReductionResult::kPosition;
+    const bool is_alike = std::ranges::all_of(reductions, [&](size_t i) {
+      return reduce_of(s_.kernel, i)->over == over &&
+             is_subset(all_dims(), s_.domains[reduce_of(s_.kernel, i)->operand]);
     });
+    const bool has_positions = std::ranges::any_of(
+        reductions, [&](size_t i) { return reduce_of(s_.kernel, i)->reduction->result == ReductionResult::kPosition; });
     const DimSet kept = all_dims().without(over);
     if (has_positions) return over;
     const int32_t vector = choose_vector_dim(all_dims());

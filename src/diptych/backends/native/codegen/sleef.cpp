@@ -1,6 +1,5 @@
 #include "diptych/backends/native/codegen/sleef.h"
 
-
 #include "diptych/backends/native/jit/jit.h"
 
 namespace diptych::detail {

@@ -38,6 +38,7 @@ void Axes::cut(int32_t atom, int64_t inner_extent) {
   const int32_t outer = make(axes_[atom].extent / inner_extent), inner = make(inner_extent);
   axes_[atom].outer = outer;
   axes_[atom].inner = inner;
+  ++changes_;
 }
 
 bool Axes::unify(std::span<const int32_t> a, std::span<const int32_t> b) {
@@ -48,6 +49,7 @@ bool Axes::unify(std::span<const int32_t> a, std::span<const int32_t> b) {
     const int64_t x_extent = extent(x), y_extent = extent(y);
     if (x_extent == y_extent) {
       axes_[std::max(x, y)].other_name = std::min(x, y);
+      ++changes_;
       continue;
     }
     const bool is_x_larger = x_extent > y_extent;

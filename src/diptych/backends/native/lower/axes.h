@@ -13,7 +13,8 @@ class Axes {
   /// Makes an atom. Requires: an extent above 1.
   int32_t make(int64_t extent);
   int64_t extent(int32_t axis) const { return axes_[axis].extent; }
-  size_t size() const { return axes_.size(); }
+  /// How often axes were joined or cut: as long as that is the same, all axes have the atoms that they had.
+  size_t changes() const { return changes_; }
   /// Appends the atoms of an axis, from the outermost to the innermost, each by the one name that all its names share.
   void append_atoms(int32_t axis, std::vector<int32_t>& atoms) const;
   /// Makes two lists, each from the outermost axis to the innermost, run along the same atoms: their innermost parts
@@ -35,6 +36,7 @@ class Axes {
   void cut(int32_t atom, int64_t inner_extent);
 
   std::vector<Axis> axes_;
+  size_t changes_ = 0;
 };
 
 }  // namespace diptych::detail

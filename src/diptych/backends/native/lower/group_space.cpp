@@ -79,9 +79,17 @@ DimAtoms GroupSpace::dims(Value value) const {
   return atoms_of(*state_, *result);
 }
 
-DimAtoms GroupSpace::used_dims(size_t node, Value value) const {
+std::vector<std::pair<Value, DimAtoms>> GroupSpace::uses_of(size_t node) const {
+  std::vector<std::pair<Value, DimAtoms>> uses;
   for (const OperandUse& use : state_->operand_uses) {
-    if (use.node == node && use.value == value) return atoms_of(*state_, state_->uses[use.use]);
+    if (use.node == node) uses.emplace_back(use.value, atoms_of(*state_, state_->uses[use.use]));
+  }
+  return uses;
+}
+
+DimAtoms GroupSpace::used_dims(size_t node, Value value) const {
+  for (const auto& [used, dims] : uses_of(node)) {
+    if (used == value) return dims;
   }
   DIPTYCH_ASSERT(false, "node {} of the group does not use value {}", node, value.id);
 }

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "diptych/backends/native/kernel/index_map.h"
@@ -28,7 +29,7 @@ class GroupSpace {
   explicit GroupSpace(const Graph& graph);
   /// Adds a node, before or after those that use its results. Operands that no node of the group makes are loads.
   /// Returns false, and leaves the space as it was, if it does not fit: no lowering, dims that do not run together, an
-  /// operand that is read at other places and is made within the group.
+  /// operand that is read at other places and is made within the group. Requires: a node that is not in it yet.
   bool add(size_t node);
   const std::vector<size_t>& nodes() const;  ///< in the graph's order
 
@@ -44,6 +45,8 @@ class GroupSpace {
   /// The same of a value that the group reads, where this node uses it. Requires: a node of the group, which does not
   /// read it at other places.
   DimAtoms used_dims(size_t node, Value value) const;
+  /// All that a node of the group uses so.
+  std::vector<std::pair<Value, DimAtoms>> uses_of(size_t node) const;
   /// The atoms that a reduction takes away, from the outermost to the innermost.
   std::vector<int32_t> reduced_atoms(size_t node) const;
 

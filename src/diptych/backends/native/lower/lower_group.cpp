@@ -51,19 +51,29 @@ class GroupLowering {
   Kernel& kernel() { return kernel_; }
 
  private:
-  // The kernel's dims: those of the outputs from the outermost in memory to the innermost, then the others as they
-  // come. A reduction that counts positions needs its own in order.
+  // The kernel's dims: those of the largest tensor that is read or written from the outermost in memory to the
+  // innermost, then those of the next. A reduction that counts positions needs its own in order.
   void order_dims() {
-    const auto extents = space_.extents();
+    std::vector<Access> accesses;
+    for (const Value output : body_.outputs()) {
+      if (output && body_.info(output).kind == ValueInfo::Kind::kNode)
+        accesses.push_back({body_.meta(output).numel(), atoms_in_memory(output, space_.dims(output))});
+    }
+    for (const size_t node : space_.nodes()) {
+      for (const auto& [value, dims] : space_.uses_of(node))
+        accesses.push_back({body_.meta(value).numel(), atoms_in_memory(value, dims)});
+    }
+    std::stable_sort(accesses.begin(), accesses.end(), [](const auto& a, const auto& b) { return a.numel > b.numel; });
     std::vector<int32_t> order;
     const auto take = [&](int32_t atom) {
       if (std::find(order.begin(), order.end(), atom) == order.end()) order.push_back(atom);
     };
-    for (const Value output : body_.outputs()) {
-      for (const int32_t atom : atoms_in_memory(output)) take(atom);
-    }
+    for (const Access& access : accesses) std::for_each(access.atoms.begin(), access.atoms.end(), take);
+    const auto extents = space_.extents();
     for (size_t atom = 0; atom < extents.size(); ++atom) take(static_cast<int32_t>(atom));
-    for (const size_t node : space_.nodes()) sort_within(order, space_.reduced_atoms(node));
+    for (const size_t node : space_.nodes()) {
+      if (may_count_positions(body_.nodes()[node])) sort_within(order, space_.reduced_atoms(node));
+    }
     dim_of_atom_.resize(extents.size());
     for (size_t dim = 0; dim < order.size(); ++dim) {
       dim_of_atom_[order[dim]] = static_cast<int32_t>(dim);
@@ -72,16 +82,27 @@ class GroupLowering {
     }
   }
 
-  std::vector<int32_t> atoms_in_memory(Value output) const {
-    if (!output || body_.info(output).kind != ValueInfo::Kind::kNode) return {};
-    const auto strides = body_.meta(output).stride_hints();
-    const DimAtoms dims = space_.dims(output);
+  // A tensor that is read or written, and the atoms of its dims from the outermost in memory to the innermost.
+  struct Access {
+    int64_t numel;
+    std::vector<int32_t> atoms;
+  };
+
+  std::vector<int32_t> atoms_in_memory(Value value, const DimAtoms& dims) const {
+    const auto strides = body_.meta(value).stride_hints();
     std::vector<size_t> by_stride(dims.size());
     std::iota(by_stride.begin(), by_stride.end(), 0);
     std::stable_sort(by_stride.begin(), by_stride.end(), [&](size_t a, size_t b) { return strides[a] > strides[b]; });
     std::vector<int32_t> atoms;
-    for (const size_t dim : by_stride) atoms.insert(atoms.end(), dims[dim].begin(), dims[dim].end());
+    for (const size_t dim : by_stride) {
+      if (strides[dim] != 0) atoms.insert(atoms.end(), dims[dim].begin(), dims[dim].end());
+    }
     return atoms;
+  }
+
+  bool may_count_positions(const Node& node) const {
+    return std::any_of(node.outputs.begin(), node.outputs.end(),
+                       [&](Value output) { return output && body_.meta(output).dtype == at::kLong; });
   }
 
   // Puts `atoms` into their own order, at the places that they have together.
@@ -177,6 +198,7 @@ bool is_lowered_to_kernels(const Graph& graph, const Node& node) {
   for (const Value output : node.outputs) {
     if (output) is_covered = is_covered && is_computable(graph.meta(output));
   }
+  is_covered = is_covered && NodeArguments(graph, node).has_plain_constants();
   // Rows look at the first result.
   return is_covered && !node.outputs.empty() && node.outputs[0] && find_kernel_row(graph, node) != nullptr;
 }

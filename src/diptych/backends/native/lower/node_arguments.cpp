@@ -3,6 +3,8 @@
 #include <c10/core/DefaultDtype.h>
 #include <c10/core/ScalarTypeToTypeMeta.h>
 
+#include <algorithm>
+
 namespace diptych::detail {
 namespace {
 
@@ -49,9 +51,18 @@ at::ScalarType NodeArguments::common_dtype(std::initializer_list<size_t> indices
 c10::IValue NodeArguments::constant(size_t index) const {
   if (index >= node_.operands.size()) return {};
   if (const auto* wrapped = std::get_if<WrappedNumber>(&node_.operands[index])) return wrapped->number;
-  if (const auto* size = std::get_if<SizeExpr>(&node_.operands[index])) return size->hint();
   const auto* value = std::get_if<c10::IValue>(&node_.operands[index]);
   return value == nullptr ? c10::IValue() : *value;
+}
+
+bool NodeArguments::has_plain_constants() const {
+  return std::none_of(node_.operands.begin(), node_.operands.end(), [](const Operand& operand) {
+    const auto* wrapped = std::get_if<WrappedNumber>(&operand);
+    const auto* constant = std::get_if<c10::IValue>(&operand);
+    return std::holds_alternative<SizeExpr>(operand) || std::holds_alternative<Sizes>(operand) ||
+           std::holds_alternative<SizeNumber>(operand) || (wrapped && wrapped->number.isComplex()) ||
+           (constant && constant->isComplexDouble());
+  });
 }
 
 bool NodeArguments::is_number(size_t index) const { return constant(index).isScalar(); }

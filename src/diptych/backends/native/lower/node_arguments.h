@@ -31,6 +31,8 @@ class NodeArguments {
   /// The dtype to which ATen promotes these operands: numbers and tensors without dims count only by their kind.
   at::ScalarType common_dtype(std::initializer_list<size_t> indices) const;
 
+  /// Whether no operand is a number that follows from sizes, or a complex one.
+  bool has_plain_constants() const;
   /// Whether an operand is a number that the graph knows: a Scalar, or a tensor made of a number.
   bool is_number(size_t index) const;
   /// Constant operands; an absent one (None, or left out) gives `otherwise`.

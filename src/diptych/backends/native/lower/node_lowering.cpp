@@ -18,10 +18,14 @@ Term NodeLowering::own(size_t index) const {
 }
 
 Term NodeLowering::operand(size_t index, at::ScalarType dtype) const {
-  if (!has_value(index)) return constant(scalar(index), wide(dtype));
+  const Term term = has_value(index) ? own(index) : constant(scalar(index), dtype);
+  return term.to(dtype).to(wide(dtype));
+}
+
+Term NodeLowering::exact_operand(size_t index) const {
+  if (!has_value(index)) return constant(scalar(index), wide(dtype()));
   const Term term = own(index);
-  const bool is_rounded = !meta(index).sizes.empty() && !has_dtype(kFloats | kHalves, term.dtype());
-  return is_rounded ? term.to(dtype).to(wide(dtype)) : term.to(wide(dtype));
+  return meta(index).sizes.empty() && term.is_float() ? term.to(wide(dtype())) : operand(index);
 }
 
 DimSet NodeLowering::reduced() const {

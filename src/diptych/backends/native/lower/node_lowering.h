@@ -36,13 +36,13 @@ class NodeLowering : public NodeArguments {
 
   /// A tensor operand as it is, or a number in the dtype of its kind.
   Term own(size_t index) const;
-  /// A tensor operand or number, converted to `dtype` as ATen converts the operands of an operator whose common dtype
-  /// that is, and then to the dtype in which kernels compute with it. Numbers and tensors without dims keep the digits
-  /// that a half does not have.
+  /// A tensor operand or number, converted to `dtype` as ATen converts operands to the common dtype of an operator, and
+  /// then to the dtype in which kernels compute with it.
   Term operand(size_t index, at::ScalarType dtype) const;
   Term operand(size_t index) const { return operand(index, dtype()); }
-  /// The same rounded to `dtype` in any case.
-  Term rounded(size_t index, at::ScalarType dtype) const { return operand(index, dtype).to(dtype).to(wide(dtype)); }
+  /// The same for the operators of which ATen takes numbers and tensors without dims with the digits that a half does
+  /// not have.
+  Term exact_operand(size_t index) const;
   Term constant(const at::Scalar& number, at::ScalarType dtype) const {
     return {builder_, builder_.constant(number, dtype)};
   }

@@ -159,6 +159,20 @@ bool place_expanded(NodeSpace& node) {
   });
 }
 
+bool place_repeated(NodeSpace& node) {
+  const auto sizes = node.sizes();
+  const auto repeats = node.integers(1);
+  return node.fit_operand(node.value(0), [&](const Dims& dims) {
+    Dims result = node.make_dims(sizes);
+    const Dims times = node.make_dims(repeats);
+    for (size_t i = 0; i < dims.size(); ++i) {
+      const size_t dim = sizes.size() - dims.size() + i;
+      if (dims[i] != kNoAxis && !node.unify({result[dim]}, {times[dim], dims[i]})) return false;
+    }
+    return node.put_results(result);
+  });
+}
+
 bool place_apart(NodeSpace& node) {
   const auto values = operand_values(node.node());
   return std::all_of(values.begin(), values.end(), [&](Value value) { return node.read_apart(value); }) &&

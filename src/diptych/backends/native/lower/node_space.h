@@ -46,6 +46,8 @@ bool place_permuted(NodeSpace& node);
 /// The result has the operand's elements in the same order: view, reshape, squeeze, unsqueeze.
 bool place_reshaped(NodeSpace& node);
 bool place_expanded(NodeSpace& node);
+/// The result is the operand, several times along each dim: repeat.
+bool place_repeated(NodeSpace& node);
 /// The results run along axes of their own, and operands are read at other places.
 bool place_apart(NodeSpace& node);
 /// The results run along axes of their own, and no operand's elements are read.

@@ -17,7 +17,10 @@ Terms add(NodeLowering& node) {
 }
 Terms subtract(NodeLowering& node) { return {node.operand(0) - scaled_operand(node, 1)}; }
 Terms subtract_from(NodeLowering& node) { return {node.operand(1) - scaled_operand(node, 0)}; }
-Term product(const Term& x, const Term& y) { return x.is_bool() ? x & y : x * y; }
+Terms multiply(NodeLowering& node) {
+  const Term x = node.exact_operand(0), y = node.exact_operand(1);
+  return {x.is_bool() ? x & y : x * y};
+}
 
 Term times(const Term& x, const at::Scalar& factor) { return factor.equal(1) ? x : x.like(factor) * x; }
 Terms add_product(NodeLowering& node) {
@@ -29,7 +32,7 @@ Terms add_quotient(NodeLowering& node) {
 
 // Counted from the nearer end, so that the weights 0 and 1 return the ends exactly.
 Terms interpolate(NodeLowering& node) {
-  const Term from = node.operand(0), to = node.operand(1), weight = node.operand(2), way = to - from;
+  const Term from = node.operand(0), to = node.operand(1), weight = node.exact_operand(2), way = to - from;
   return {(abs(weight) < 0.5).choose(from + weight * way, to - way * (1.0 - weight))};
 }
 
@@ -66,6 +69,7 @@ Terms where(NodeLowering& node) { return {node.own(0).to(at::kBool).choose(node.
 Terms masked_fill(NodeLowering& node) { return {node.own(1).to(at::kBool).choose(node.operand(2), node.operand(0))}; }
 
 Terms copy_operand(NodeLowering& node) { return {node.own(0)}; }
+bool stays_strided(const NodeArguments& node) { return node.integer(2) == static_cast<int64_t>(at::kStrided); }
 Terms copy_source(NodeLowering& node) { return {node.own(1)}; }
 Terms drop_gradient(NodeLowering& node) {
   const Term kept = node.operand(0) * node.operand(1);
@@ -81,8 +85,8 @@ constexpr KernelRow kArithmeticRows[] = {
     {"aten.sub.Scalar", place_pointwise, subtract, has_number_result},
     {"aten.rsub.Tensor", place_pointwise, subtract_from, has_number_result},
     {"aten.rsub.Scalar", place_pointwise, subtract_from, has_number_result},
-    {"aten.mul.Tensor", place_pointwise, formula_of_two<product>},
-    {"aten.mul.Scalar", place_pointwise, formula_of_two<product>},
+    {"aten.mul.Tensor", place_pointwise, multiply},
+    {"aten.mul.Scalar", place_pointwise, multiply},
     {"aten.addcmul", place_pointwise, add_product, has_number_result},
     {"aten.addcdiv", place_pointwise, add_quotient, has_float_result},
     {"aten.lerp.Scalar", place_pointwise, interpolate, has_float_result},
@@ -101,20 +105,20 @@ constexpr KernelRow kArithmeticRows[] = {
     {"aten.maximum", place_pointwise, formula_of_two<greater>},
     {"aten.fmin", place_pointwise, formula_of_two<ignoring_nan<lesser>>},
     {"aten.fmax", place_pointwise, formula_of_two<ignoring_nan<greater>>},
-    {"aten.clamp", place_pointwise, clamp<1, 2>, has_number_result},
-    {"aten.clamp.Tensor", place_pointwise, clamp<1, 2>, has_number_result},
+    {"aten.clamp", place_pointwise, clamp<1, 2>},
+    {"aten.clamp.Tensor", place_pointwise, clamp<1, 2>},
     {"aten.hardtanh", place_pointwise, clamp<1, 2>, has_number_result},
-    {"aten.clamp_min", place_pointwise, clamp<1, 0>, has_number_result},
-    {"aten.clamp_min.Tensor", place_pointwise, clamp<1, 0>, has_number_result},
-    {"aten.clamp_max", place_pointwise, clamp<0, 1>, has_number_result},
-    {"aten.clamp_max.Tensor", place_pointwise, clamp<0, 1>, has_number_result},
+    {"aten.clamp_min", place_pointwise, clamp<1, 0>},
+    {"aten.clamp_min.Tensor", place_pointwise, clamp<1, 0>},
+    {"aten.clamp_max", place_pointwise, clamp<0, 1>},
+    {"aten.clamp_max.Tensor", place_pointwise, clamp<0, 1>},
     {"aten.where.self", place_pointwise, where},
     {"aten.where.ScalarOther", place_pointwise, where},
     {"aten.where.ScalarSelf", place_pointwise, where},
     {"aten.where.Scalar", place_pointwise, where},
     {"aten.masked_fill.Scalar", place_pointwise, masked_fill},
     {"aten.masked_fill.Tensor", place_pointwise, masked_fill},
-    {"aten._to_copy", place_pointwise, copy_operand},
+    {"aten._to_copy", place_pointwise, copy_operand, stays_strided},
     {"aten.clone", place_pointwise, copy_operand},
     {"aten.contiguous", place_pointwise, copy_operand},
     {"aten.alias", place_pointwise, copy_operand},

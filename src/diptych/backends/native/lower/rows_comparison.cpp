@@ -6,11 +6,11 @@
 namespace diptych::detail {
 namespace {
 
-// Comparisons in the dtype that both operands promote to, to which they are rounded.
+// Comparisons in the dtype that both operands promote to.
 template <const char* kOp>
 Terms compare(NodeLowering& node) {
   const auto dtype = node.common_dtype({0, 1});
-  return {node.rounded(0, dtype).apply(kOp, node.rounded(1, dtype))};
+  return {node.operand(0, dtype).apply(kOp, node.operand(1, dtype))};
 }
 
 Terms logical_not(NodeLowering& node) { return {!node.own(0).to(at::kBool)}; }

@@ -35,6 +35,17 @@ bool is_plain_range(const NodeArguments& node) {
   return has_integer_result(node);
 }
 
+// Counted from the nearer end, as ATen does.
+Terms even_steps(NodeLowering& node) {
+  const int64_t count = node.integer(2), middle = count / 2;
+  const Term start = node.constant(node.scalar(0), node.dtype()), end = node.constant(node.scalar(1), node.dtype());
+  if (count == 1) return {start};
+  const Term step = (end - start) / static_cast<double>(count - 1), position = node.position(0);
+  const Term forward = position.to(node.dtype()), back = (position.like(count - 1) - position).to(node.dtype());
+  return {(position < position.like(middle)).choose(start + step * forward, end - step * back)};
+}
+bool has_plain_steps(const NodeArguments& node) { return has_dtype(kFloats, node.dtype()); }
+
 Terms identity_matrix(NodeLowering& node) { return {node.position(0).equals(node.position(1)).to(node.dtype())}; }
 
 // What is kept lies so far from the diagonal at most: the element's column less its row.
@@ -62,6 +73,7 @@ constexpr KernelRow kCreationRows[] = {
     {"aten.arange", place_created, range_to, is_plain_range},
     {"aten.arange.start", place_created, range_from, is_plain_range},
     {"aten.arange.start_step", place_created, range_by_step, is_plain_range},
+    {"aten.linspace", place_created, even_steps, has_plain_steps},
     {"aten.eye", place_created, identity_matrix},
     {"aten.eye.m", place_created, identity_matrix},
     {"aten.tril", place_pointwise, triangle<kAtMost>},

@@ -7,7 +7,7 @@
 namespace diptych::detail {
 namespace {
 
-Term quotient(const Term& x, const Term& y) { return x / y; }
+Terms divide(NodeLowering& node) { return {node.exact_operand(0) / node.exact_operand(1)}; }
 Term floored_quotient(const Term& x, const Term& y) { return x.apply("floor_div", y); }
 
 std::string rounding_mode(const NodeArguments& node) { return node.text(2); }
@@ -17,10 +17,9 @@ Terms divide_with_mode(NodeLowering& node) {
   if (mode.empty()) return {x / y};
   return {x.apply(mode == "floor" ? "floor_div" : "trunc_div", y)};
 }
-// The divisor is rounded to the dtype of the result.
 template <const char* kOp>
 Terms remainder(NodeLowering& node) {
-  return {node.operand(0).apply(kOp, node.rounded(1, node.dtype()))};
+  return {node.operand(0).apply(kOp, node.operand(1))};
 }
 
 // Eager raises an error where an integer is divided by zero, which a kernel can't: so the divisor has to be known.
@@ -69,8 +68,8 @@ bool has_power(const NodeArguments& node) {
 constexpr char kRem[] = "rem", kFmod[] = "fmod";
 
 constexpr KernelRow kDivisionRows[] = {
-    {"aten.div.Tensor", place_pointwise, formula_of_two<quotient>, has_float_result},
-    {"aten.div.Scalar", place_pointwise, formula_of_two<quotient>, has_float_result},
+    {"aten.div.Tensor", place_pointwise, divide, has_float_result},
+    {"aten.div.Scalar", place_pointwise, divide, has_float_result},
     {"aten.div.Tensor_mode", place_pointwise, divide_with_mode, divides_exactly_with_mode},
     {"aten.div.Scalar_mode", place_pointwise, divide_with_mode, divides_exactly_with_mode},
     {"aten.floor_divide", place_pointwise, formula_of_two<floored_quotient>, divides_exactly},

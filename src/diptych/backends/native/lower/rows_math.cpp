@@ -47,7 +47,10 @@ Term logit_of(const NodeLowering& node, const Term& x) {
 Term logit_gradient(const NodeLowering& node, const Term& gradient, const Term& x) {
   const double eps = node.number(2, -1);
   const Term low = x.like(std::max(eps, 0.0)), is_outside = (x < low) | (x > 1.0 - low);
-  return is_outside.choose(eps < 0 ? kNan : 0.0, gradient / (x * (1.0 - x)));
+  const Term slope = x * (1.0 - x);
+  // At -0 ATen's kernel of halves takes the infinity of the gradient's sign.
+  const Term divisor = has_dtype(kHalves, node.dtype()) ? abs(slope) : slope;
+  return is_outside.choose(eps < 0 ? kNan : 0.0, gradient / divisor);
 }
 
 // log(base^x + base^y); equal infinities have no difference.
@@ -130,7 +133,7 @@ constexpr KernelRow kMathRows[] = {
     {"aten.xlogy.Scalar_Other", place_pointwise, formula_of_two<product_with_log<kLog>>, has_float_result},
     {"aten.xlogy.Scalar_Self", place_pointwise, formula_of_two<product_with_log<kLog>>, has_float_result},
     {"aten.special_xlog1py", place_pointwise, formula_of_two<product_with_log<kLog1p>>, has_float_result},
-    {"aten.heaviside", place_pointwise, formula_of_two<heaviside_of>, has_number_result},
+    {"aten.heaviside", place_pointwise, formula_of_two<heaviside_of>},
     {"aten.nan_to_num", place_pointwise, nan_to_num},
 };
 

@@ -179,6 +179,34 @@ bool scatters_same_dtype(const NodeArguments& node) { return node.meta(1).dtype 
 bool scatters_by_step_one(const NodeArguments& node) { return scatters_same_dtype(node) && node.integer(5, 1) == 1; }
 bool has_step_one(const NodeArguments& node) { return node.integer(5, 1) == 1; }
 
+// A gated linear unit: the first half along a dim times the sigmoid of the second.
+Terms gated(NodeLowering& node) {
+  const size_t rank = node.sizes().size(), dim = dim_of(node, 1, rank);
+  Places first = same_places(rank), second = first;
+  second[dim].offset = node.sizes()[dim];
+  const auto loaded = [&](const Places& places) {
+    return node.load_at(node.value(0), places).to(NodeLowering::wide(node.dtype()));
+  };
+  return {loaded(first) * sigmoid(loaded(second))};
+}
+// Along both halves of the result, what is at the same place of one half.
+Term load_for_both(const NodeLowering& node, Value value, size_t dim, int64_t offset) {
+  const int64_t size = node.sizes()[dim], half = size / 2;
+  Places first = same_places(node.sizes().size()), second = first;
+  first[dim].offset = offset;
+  second[dim].offset = offset - half;
+  const Term front = load_where(node, value, first, is_inside(node, dim, 0, half), node.constant(0, node.dtype()));
+  return load_where(node, value, second, is_inside(node, dim, half, size), front).to(NodeLowering::wide(node.dtype()));
+}
+Terms gated_gradient(NodeLowering& node) {
+  const size_t dim = dim_of(node, 2, node.sizes().size());
+  const int64_t half = node.sizes()[dim] / 2;
+  const Term g = load_for_both(node, node.value(0), dim, 0), x = load_for_both(node, node.value(1), dim, 0);
+  const Term gate = sigmoid(load_for_both(node, node.value(1), dim, half)), passed = gate * g;
+  const Term position = node.position(dim);
+  return {(position < position.like(half)).choose(passed, (1.0 - gate) * passed * x)};
+}
+
 constexpr KernelRow kReadingRows[] = {
     {"aten.slice.Tensor", place_apart, slice},
     {"aten.select.int", place_apart, select},
@@ -187,6 +215,8 @@ constexpr KernelRow kReadingRows[] = {
     {"aten.constant_pad_nd", place_apart, pad},
     {"aten.cat", place_apart, concatenate, has_one_dtype},
     {"aten.stack", place_apart, stack, has_one_dtype},
+    {"aten.glu", place_apart, gated, has_float_result},
+    {"aten.glu_backward", place_apart, gated_gradient, has_float_result},
     {"aten.slice_backward", place_apart, slice_gradient, has_step_one},
     {"aten.select_backward", place_apart, select_gradient},
     {"aten.slice_scatter", place_apart, slice_scatter, scatters_by_step_one},

@@ -21,6 +21,7 @@ constexpr KernelRow kViewRows[] = {
     {"aten.transpose.int", place_permuted, as_operand},
     {"aten.t", place_permuted, as_operand},
     {"aten.expand", place_expanded, as_operand},
+    {"aten.repeat", place_repeated, as_operand},
 };
 
 }  // namespace

@@ -18,25 +18,29 @@ int32_t SpaceState::append(std::span<const int32_t> axes_of_dims) {
 }
 
 bool SpaceState::number_atoms() {
-  atoms.clear();
-  std::vector<int32_t> found;
-  const auto is_sound = [&](std::span<const int32_t> axes_of_dims) {
-    found.clear();
-    for (const int32_t axis : axes_of_dims) {
-      if (axis != kNoAxis) axes.append_atoms(axis, found);
-    }
-    for (size_t i = 0; i < found.size(); ++i) {
-      if (std::find(found.begin() + static_cast<std::ptrdiff_t>(i) + 1, found.end(), found[i]) != found.end())
-        return false;
-      if (std::find(atoms.begin(), atoms.end(), found[i]) == atoms.end()) atoms.push_back(found[i]);
-    }
-    return atoms.size() <= static_cast<size_t>(kMaxDims);
-  };
-  for (const PlacedDims& placed : results) {
-    if (!is_sound(dims_of(placed))) return false;
+  if (seen_changes != axes.changes()) {
+    atoms.clear();
+    seen_results = seen_uses = 0;
+    seen_changes = axes.changes();
   }
-  for (const PlacedDims& placed : uses) {
-    if (!is_sound(dims_of(placed))) return false;
+  while (seen_results < results.size()) {
+    if (!number_atoms_of(results[seen_results++])) return false;
+  }
+  while (seen_uses < uses.size()) {
+    if (!number_atoms_of(uses[seen_uses++])) return false;
+  }
+  return atoms.size() <= static_cast<size_t>(kMaxDims);
+}
+
+bool SpaceState::number_atoms_of(const PlacedDims& placed) {
+  std::vector<int32_t> found;
+  for (const int32_t axis : dims_of(placed)) {
+    if (axis != kNoAxis) axes.append_atoms(axis, found);
+  }
+  for (size_t i = 0; i < found.size(); ++i) {
+    const auto rest = found.begin() + static_cast<std::ptrdiff_t>(i) + 1;
+    if (std::find(rest, found.end(), found[i]) != found.end()) return false;
+    if (std::find(atoms.begin(), atoms.end(), found[i]) == atoms.end()) atoms.push_back(found[i]);
   }
   return true;
 }

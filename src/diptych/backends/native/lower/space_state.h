@@ -41,6 +41,8 @@ struct SpaceState {
   std::vector<Value> read_apart;  ///< values that are read at other places
   std::vector<size_t> nodes;
   std::vector<int32_t> atoms;  ///< in the order of their numbers
+  /// What number_atoms() saw last, so that it looks at what is new alone.
+  size_t seen_results = 0, seen_uses = 0, seen_changes = 0;
 
   /// The place of a value that the group makes; null if it makes none.
   const PlacedDims* find_result(Value value) const;
@@ -53,6 +55,7 @@ struct SpaceState {
   /// DimSet holds: the space is then none.
   bool number_atoms();
   int32_t number_of(int32_t atom) const;
+  bool number_atoms_of(const PlacedDims& placed);
   /// The atoms of an axis by number.
   std::vector<int32_t> numbers_along(int32_t axis) const;
 };

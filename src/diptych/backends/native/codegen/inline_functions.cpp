@@ -1,0 +1,93 @@
+#include "diptych/backends/native/codegen/inline_functions.h"
+
+#include <initializer_list>
+
+namespace diptych::detail {
+namespace {
+
+std::string fma(const OpCode& op, const std::string& a, const std::string& b, const std::string& c) {
+  return op.intrinsic("llvm.fma", {a, b, c});
+}
+
+// A constant of f32, to which the double is rounded.
+std::string number(const OpCode& op, double value) {
+  return op.constant(static_cast<double>(static_cast<float>(value)));
+}
+
+// Horner's scheme from `sum` on: sum = sum * x + coefficient, for each.
+std::string polynomial(const OpCode& op, std::string sum, const std::string& x,
+                       std::initializer_list<double> coefficients) {
+  for (const double coefficient : coefficients) sum = fma(op, sum, x, number(op, coefficient));
+  return sum;
+}
+
+// Two to the power of an i32, which is in the range of exponents of normal numbers.
+std::string power_of_two(const OpCode& op, const std::string& exponent) {
+  const std::string type = llvm_type("i32", op.call().lanes);
+  const auto integer = [&](int value) {
+    return op.call().lanes == 0 ? std::to_string(value)
+                                : op.writer().splat("i32", std::to_string(value), op.call().lanes);
+  };
+  const std::string biased = op.writer().value("add {} {}, {}", type, exponent, integer(127));
+  const std::string bits = op.writer().value("shl {} {}, {}", type, biased, integer(23));
+  return op.writer().value("bitcast {} {} to {}", type, bits, op.type());
+}
+
+// e^x = 2^q e^s, where q is the whole number next to x / ln 2. ln 2 is split in two, so that s is exact. 2^q is applied
+// in two halves: results may be subnormal.
+std::string exp_of(const OpCode& op, const std::string& x) {
+  LlvmWriter& w = op.writer();
+  // At these the result is 0 and infinite already; beyond them q would be no exponent any more.
+  const std::string low = number(op, -104), high = number(op, 89);
+  const std::string capped = op.select(op.compare("ogt", x, high), high, x);
+  const std::string inside = op.select(op.compare("olt", capped, low), low, capped);
+  const std::string q = op.intrinsic("llvm.rint", {op.binary("fmul", inside, number(op, 1.4426950408889634))});
+  std::string s = fma(op, q, number(op, -0.693145751953125), inside);
+  s = fma(op, q, number(op, -1.428606765330187045e-06), s);
+  const std::string p =
+      polynomial(op, number(op, 1.98527617612853646e-4), s,
+                 {1.39304355252534151e-3, 8.33336077630519867e-3, 4.16664853692054749e-2, 0.166666671633720398, 0.5});
+  const std::string u = op.binary("fadd", number(op, 1), fma(op, op.binary("fmul", s, s), p, s));
+  const std::string integers = llvm_type("i32", op.call().lanes);
+  // A NaN has no whole number next to it, and frozen any will do: u is NaN already.
+  const std::string whole = w.value("freeze {} {}", integers, w.value("fptosi {} {} to {}", op.type(), q, integers));
+  const std::string one = op.call().lanes == 0 ? "1" : w.splat("i32", "1", op.call().lanes);
+  const std::string half = w.value("ashr {} {}, {}", integers, whole, one);
+  const std::string rest = w.value("sub {} {}, {}", integers, whole, half);
+  return op.binary("fmul", op.binary("fmul", u, power_of_two(op, half)), power_of_two(op, rest));
+}
+
+}  // namespace
+
+std::string write_exp(const OpCode& op) { return exp_of(op, op[0]); }
+
+// x + x^3 P(x^2) where x is small, 1 - 2 / (e^2x + 1) elsewhere; the polynomial is a weighted least squares fit.
+std::string write_tanh(const OpCode& op) {
+  const std::string size = op.intrinsic("llvm.fabs", {op[0]}), square = op.binary("fmul", size, size);
+  const std::string p =
+      polynomial(op, number(op, -5.122302565723658e-3), square,
+                 {2.0071811810135841e-2, -5.355019494891167e-2, 0.13328960537910461, -0.333331823348999});
+  const std::string small = fma(op, op.binary("fmul", p, square), size, size);
+  const std::string one = op.constant(1), two = op.constant(2);
+  const std::string power = exp_of(op, op.binary("fmul", size, two));
+  const std::string large = op.binary("fsub", one, op.binary("fdiv", two, op.binary("fadd", power, one)));
+  const std::string is_small = op.compare("olt", size, number(op, 0.7));
+  return op.intrinsic("llvm.copysign", {op.select(is_small, small, large), op[0]});
+}
+
+std::string write_erf(const OpCode& op) {
+  const std::string size = op.intrinsic("llvm.fabs", {op[0]}), square = op.binary("fmul", op[0], op[0]);
+  const std::string even = polynomial(op, number(op, -1.72853470e-5), size, {3.83197126e-4});
+  const std::string odd = polynomial(op, number(op, -3.88396438e-3), size, {2.42546219e-2});
+  std::string power =
+      polynomial(op, fma(op, even, square, odd), size, {-1.06777877e-1, -6.34846687e-1, -1.28717512e-1});
+  power = fma(op, power, size, op.writer().value("fneg {} {}", op.type(), size));
+  const std::string rest = op.binary("fsub", op.constant(1), exp_of(op, power));
+  const std::string large = op.intrinsic("llvm.copysign", {rest, op[0]});
+  const std::string p = polynomial(op, number(op, -5.96761703e-4), square,
+                                   {4.99119423e-3, -2.67681349e-2, 1.12819925e-1, -3.76125336e-1, 1.28379166e-1});
+  const std::string is_large = op.compare("ogt", size, number(op, 0.927734375));
+  return op.select(is_large, large, fma(op, p, op[0], op[0]));
+}
+
+}  // namespace diptych::detail

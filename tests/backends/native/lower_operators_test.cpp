@@ -1,0 +1,189 @@
+// Every operator that kernels have, beside eager: dtypes, promotion, special values.
+#include <algorithm>
+#include <set>
+
+#include "backends/native/lowering_check.h"
+#include "backends/native/operator_cases.h"
+#include "diptych/backends/native/lower/kernel_row.h"
+
+namespace diptych {
+namespace {
+
+using namespace detail;
+using testing::GraphWriter;
+using testing::Likeness;
+using testing::OperatorCase;
+using testing::Sample;
+using testing::Tensors;
+
+const std::vector<at::ScalarType> kDtypes = {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16,
+                                             at::kLong,  at::kInt,    at::kByte, at::kBool};
+
+Operand operand_of(GraphWriter& writer, const testing::Argument& argument, at::ScalarType dtype) {
+  if (const auto* sample = std::get_if<Sample>(&argument)) return writer.input(testing::sample(*sample, dtype));
+  if (const auto* constant = std::get_if<Operand>(&argument)) return *constant;
+  ValueList list;
+  for (const Sample sample : std::get<std::vector<Sample>>(argument))
+    list.push_back(writer.input(testing::sample(sample, dtype)));
+  return list;
+}
+
+// As near as rounding to the dtype, or a few roundings of it, allow.
+Likeness nearness(at::ScalarType dtype) {
+  if (dtype == at::kBFloat16) return {.rtol = 1.0 / 128, .atol = 1e-30};
+  if (dtype == at::kHalf) return {.rtol = 1.0 / 1024, .atol = 1e-7};
+  if (dtype == at::kFloat) return {.rtol = 2e-6, .atol = 1e-7};
+  return at::isFloatingType(dtype) ? Likeness{.rtol = 1e-13, .atol = 1e-15} : Likeness{};
+}
+
+std::string described(const OperatorCase& c, at::ScalarType dtype) {
+  std::string text = c.op + " of " + dtype_name(dtype) + " with";
+  for (const auto& argument : c.arguments) {
+    const auto* constant = std::get_if<Operand>(&argument);
+    const auto* value = constant ? std::get_if<c10::IValue>(constant) : nullptr;
+    if (value) text += " " + c10::str(*value);
+  }
+  return text;
+}
+
+// The results of the same node for the same numbers in f64; none where it has none.
+Tensors exact_results(const OperatorCase& c, at::ScalarType dtype) {
+  GraphWriter writer;
+  std::vector<Operand> operands;
+  const auto exact = [&](const Value value) { return writer.input(writer.tensor(value).to(at::kDouble)); };
+  for (const auto& argument : c.arguments) {
+    Operand operand = operand_of(writer, argument, dtype);
+    const auto* value = std::get_if<Value>(&operand);
+    if (value && at::isFloatingType(writer.tensor(*value).scalar_type())) operand = exact(*value);
+    operands.push_back(operand);
+  }
+  try {
+    return writer.tensors(writer.call_all(c.op, operands));
+  } catch (const std::exception&) {
+    return {};
+  }
+}
+
+// Whether ours is near eager's, or at most twice as far from the exact result, element by element.
+bool is_as_near(const at::Tensor& ours, const at::Tensor& eager, const at::Tensor& exact, const Likeness& how) {
+  const at::Tensor a = ours.to(at::kDouble), b = eager.to(at::kDouble);
+  at::Tensor is_near = at::isclose(a, b, how.rtol, how.atol, /*equal_nan=*/true);
+  if (exact.defined() && at::isFloatingType(eager.scalar_type())) {
+    const at::Tensor allowed = (b - exact).abs() * 2 + exact.abs() * how.rtol + how.atol;
+    is_near = is_near | (a - exact).abs().le(allowed);
+  }
+  return is_near.all().item<bool>();
+}
+
+// Compares with eager. Results that are views with gaps are copied, as kernels do not write such.
+void compare(GraphWriter& writer, std::vector<Value> outputs, const Tensors& exact) {
+  for (Value& output : outputs) {
+    if (!writer.tensor(output).is_non_overlapping_and_dense())
+      output = writer.call("aten.clone", {output, c10::IValue(at::MemoryFormat::Contiguous)});
+  }
+  std::string why;
+  const auto kernel = testing::lowered(writer, outputs, &why);
+  ASSERT_TRUE(kernel) << why;
+  const Tensors ours = testing::run_lowered(*kernel, writer.graph(), writer.inputs());
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const at::Tensor eager = writer.tensor(outputs[i]);
+    EXPECT_EQ(ours[i].strides(), eager.strides());
+    EXPECT_TRUE(is_as_near(ours[i], eager, i < exact.size() ? exact[i] : at::Tensor(), nearness(eager.scalar_type())))
+        << testing::same_tensor(ours[i], eager, {.equal_nan = true}).message() << print(*kernel);
+  }
+}
+
+// Whether eager has a result, which then is compared.
+bool compare_with_eager(const OperatorCase& c, at::ScalarType dtype) {
+  SCOPED_TRACE(described(c, dtype));
+  GraphWriter writer;
+  std::vector<Operand> operands;
+  for (const auto& argument : c.arguments) operands.push_back(operand_of(writer, argument, dtype));
+  std::vector<Value> outputs;
+  try {
+    outputs = writer.call_all(c.op, operands);
+  } catch (const std::exception&) {
+    return false;
+  }
+  const bool is_lowered = is_lowered_to_kernels(writer.graph(), writer.graph().nodes()[0]);
+  if (!has_dtype(c.lowered, dtype)) return true;  // some of these have a kernel, others not
+  EXPECT_TRUE(is_lowered);
+  if (is_lowered) compare(writer, outputs, exact_results(c, dtype));
+  return true;
+}
+
+void compare_all(const std::vector<OperatorCase>& cases) {
+  for (const OperatorCase& c : cases) {
+    int results = 0;
+    for (const auto dtype : kDtypes) results += has_dtype(c.tried, dtype) && compare_with_eager(c, dtype) ? 1 : 0;
+    EXPECT_GT(results, 0) << "eager has no result of " << c.op;
+  }
+}
+
+TEST(LowerOperators, PointwiseOperatorsComputeWhatEagerComputes) { compare_all(testing::pointwise_cases()); }
+TEST(LowerOperators, ActivationsAndTheirGradientsComputeWhatEagerComputes) { compare_all(testing::activation_cases()); }
+TEST(LowerOperators, ReductionsComputeWhatEagerComputes) { compare_all(testing::reduction_cases()); }
+TEST(LowerOperators, WhatMakesOrMovesElementsDoesAsEager) { compare_all(testing::moving_cases()); }
+
+TEST(LowerOperators, EveryRowHasACase) {
+  std::set<std::string> tested = {"aten.expand", "aten.native_dropout_backward"};  // below
+  for (const auto& cases :
+       {testing::pointwise_cases(), testing::activation_cases(), testing::reduction_cases(), testing::moving_cases()}) {
+    for (const OperatorCase& c : cases) tested.insert(c.op);
+  }
+  for (const KernelRow* const row : all_kernel_rows()) EXPECT_TRUE(tested.count(std::string(row->op))) << row->op;
+}
+
+TEST(LowerOperators, ExpandedOperandsAreReadWhereTheyAre) {
+  GraphWriter w;
+  const Value x = w.input(testing::values({4, 1}));
+  const Value y = w.call("aten.neg", {w.call("aten.expand", {x, testing::ints({3, 4, 5})})});
+  EXPECT_TRUE(testing::like_eager(w, {y}));
+}
+
+TEST(LowerOperators, DropoutPassesTheGradientOfWhatItKept) {
+  GraphWriter w;
+  const Value g = w.input(testing::values({4, 3})), mask = w.input(testing::values({4, 3}, 1).gt(0));
+  const Value y = w.call("aten.native_dropout_backward", {g, mask, c10::IValue(1.25)});
+  EXPECT_TRUE(testing::like_eager(w, {y}));
+}
+
+// Operands of all pairs of dtypes, with and without dims.
+TEST(LowerOperators, OperandsArePromotedAsEagerPromotesThem) {
+  const std::vector<std::string> ops = {"add.Tensor", "mul.Tensor", "div.Tensor",        "maximum", "lt.Tensor",
+                                        "eq.Tensor",  "where.self", "pow.Tensor_Tensor", "atan2"};
+  for (const std::string& op : ops) {
+    for (const auto a : kDtypes) {
+      for (const auto b : kDtypes) {
+        for (const bool is_scalar : {false, true}) {
+          SCOPED_TRACE(op + " of " + dtype_name(a) + " and " + dtype_name(b) + (is_scalar ? " without dims" : ""));
+          GraphWriter w;
+          std::vector<Operand> operands = {w.input(testing::sample(Sample::kBlock, a)),
+                                           w.input(testing::sample(is_scalar ? Sample::kScalar : Sample::kBlock2, b))};
+          if (op == "where.self") operands.insert(operands.begin(), w.input(testing::values({3, 4, 5}).gt(0)));
+          std::vector<Value> outputs;
+          try {
+            outputs = w.call_all("aten." + op, operands);
+          } catch (const std::exception&) {
+            continue;
+          }
+          compare(w, outputs, {});
+        }
+      }
+    }
+  }
+}
+
+TEST(LowerOperators, WhatEagerRaisesErrorsForIsNotLowered) {
+  GraphWriter w;
+  const Value x = w.input(at::arange(6).add(1)), y = w.input(at::arange(6).add(2));
+  w.call("aten.div.Tensor_mode", {x, y, c10::IValue("floor")});
+  w.call("aten.remainder.Tensor", {x, y});
+  w.call("aten.fmod.Tensor", {x, y});
+  w.call("aten.index_select", {x, c10::IValue(int64_t{0}), w.input(at::zeros({2}, at::kLong))});
+  const Graph graph = w.finish({x});
+  for (const Node& node : graph.nodes()) EXPECT_FALSE(is_lowered_to_kernels(graph, node)) << node.op.name();
+}
+
+}  // namespace
+}  // namespace diptych

@@ -1,0 +1,51 @@
+// A group of nodes as a kernel, beside what eager computes.
+#pragma once
+#include "diptych/backends/native/kernel/evaluate.h"
+#include "diptych/backends/native/kernel/print.h"
+#include "diptych/backends/native/kernel/verify.h"
+#include "diptych/backends/native/lower/lower_group.h"
+#include "testing/graph_writer.h"
+
+namespace diptych::testing {
+
+/// Numbers between -1 and 1, none like another; `shift` gives others.
+inline at::Tensor values(at::IntArrayRef sizes, double shift = 0) {
+  int64_t count = 1;
+  for (const int64_t size : sizes) count *= size;
+  return at::arange(count, at::kFloat).mul(0.37).add(shift).cos().reshape(sizes);
+}
+
+/// Evaluates a kernel on the inputs of a graph; the outputs have the graph's metadata.
+inline Tensors run_lowered(const Kernel& kernel, const Graph& graph, const Tensors& inputs) {
+  std::vector<KernelMemory> read, written;
+  Tensors outputs;
+  for (const at::Tensor& input : inputs) read.push_back(KernelMemory::of(input));
+  for (const Value output : graph.outputs()) {
+    const TensorMeta& meta = graph.meta(output);
+    outputs.push_back(at::empty_strided(meta.size_hints(), meta.stride_hints(), at::TensorOptions(meta.dtype)));
+    written.push_back(KernelMemory::of(outputs.back()));
+  }
+  evaluate(kernel, read, written, {});
+  return outputs;
+}
+
+/// The kernel of all nodes that were written; it verifies.
+inline std::optional<Kernel> lowered(GraphWriter& writer, const std::vector<Value>& outputs,
+                                     std::string* why = nullptr) {
+  const auto kernel = lower_group(writer.finish(outputs), why);
+  if (kernel) EXPECT_FALSE(find_problem(*kernel)) << print(*kernel);
+  return kernel;
+}
+
+/// Whether the kernel of all nodes computes what eager did.
+inline ::testing::AssertionResult like_eager(GraphWriter& writer, const std::vector<Value>& outputs,
+                                             Likeness how = {}) {
+  std::string why;
+  const auto kernel = lowered(writer, outputs, &why);
+  if (!kernel) return ::testing::AssertionFailure() << "no kernel: " << why << "\n" << writer.graph().code();
+  how.equal_nan = true;
+  const auto same = same_tensors(run_lowered(*kernel, writer.graph(), writer.inputs()), writer.tensors(outputs), how);
+  return same ? same : ::testing::AssertionFailure() << same.message() << "\n" << print(*kernel);
+}
+
+}  // namespace diptych::testing

@@ -1,0 +1,271 @@
+#include "backends/native/operator_cases.h"
+
+namespace diptych::testing {
+namespace {
+
+using enum Sample;
+using Names = std::vector<std::string>;
+using Arguments = std::vector<Argument>;
+
+constexpr DtypeSet kInexact = kFloats | kHalves, kAllDtypes = kBools | kRealNumbers | kHalves;
+
+// Each operator on the same operands.
+void add(std::vector<OperatorCase>& cases, const Names& ops, const Arguments& arguments, DtypeSet lowered = kAllDtypes,
+         DtypeSet tried = kAllDtypes) {
+  for (const std::string& op : ops) cases.push_back({"aten." + op, arguments, lowered, tried});
+}
+
+}  // namespace
+
+std::vector<OperatorCase> pointwise_cases() {
+  std::vector<OperatorCase> cases;
+  add(cases, {"neg",         "abs",         "sign",  "sgn",          "reciprocal", "floor",
+              "ceil",        "trunc",       "round", "frac",         "sqrt",       "rsqrt",
+              "exp",         "exp2",        "expm1", "log",          "log2",       "log10",
+              "log1p",       "sin",         "cos",   "tan",          "asin",       "acos",
+              "atan",        "sinh",        "cosh",  "tanh",         "asinh",      "acosh",
+              "atanh",       "erf",         "erfc",  "erfinv",       "lgamma",     "digamma",
+              "deg2rad",     "rad2deg",     "sinc",  "special_entr", "logit",      "nan_to_num",
+              "logical_not", "bitwise_not", "isnan", "isinf",        "isfinite",   "isposinf",
+              "isneginf",    "signbit",     "clone", "alias",        "detach",     "lift_fresh_copy",
+              "lift_fresh",  "contiguous"},
+      {kRows});
+  add(cases,
+      {"add.Tensor",
+       "sub.Tensor",
+       "rsub.Tensor",
+       "mul.Tensor",
+       "div.Tensor",
+       "minimum",
+       "maximum",
+       "fmin",
+       "fmax",
+       "atan2",
+       "hypot",
+       "logaddexp",
+       "logaddexp2",
+       "xlogy.Tensor",
+       "special_xlog1py",
+       "heaviside",
+       "copysign.Tensor",
+       "eq.Tensor",
+       "ne.Tensor",
+       "lt.Tensor",
+       "le.Tensor",
+       "gt.Tensor",
+       "ge.Tensor",
+       "logical_and",
+       "logical_or",
+       "logical_xor",
+       "bitwise_and.Tensor",
+       "bitwise_or.Tensor",
+       "bitwise_xor.Tensor",
+       "pow.Tensor_Tensor",
+       "clamp_min.Tensor",
+       "clamp_max.Tensor"},
+      {kRows, kColumns});
+  add(cases, {"copy", "fill.Tensor"}, {kTurned, kScalar});
+  add(cases, {"copy"}, {kTurned, kTurned});
+  add(cases, {"add.Tensor", "sub.Tensor", "rsub.Tensor"}, {kRows, kColumns, number_of(3)});
+  add(cases, {"add.Tensor", "sub.Tensor"}, {kRows, kColumns, number_of(0.3)});
+  add(cases, {"add.Tensor", "mul.Tensor", "sub.Tensor", "div.Tensor", "maximum", "lt.Tensor", "eq.Tensor"},
+      {kRows, kScalar});
+  add(cases, {"add.Tensor", "mul.Tensor", "sub.Tensor", "div.Tensor", "lt.Tensor", "eq.Tensor", "minimum"},
+      {kRows, wrapped(0.3)});
+  add(cases, {"add.Scalar", "sub.Scalar", "rsub.Scalar", "mul.Scalar", "div.Scalar", "copysign.Scalar", "fill.Scalar"},
+      {kRows, number_of(-3)});
+  add(cases, {"add.Scalar", "sub.Scalar", "rsub.Scalar", "mul.Scalar", "div.Scalar", "xlogy.Scalar_Other"},
+      {kRows, number_of(0.7)});
+  add(cases, {"xlogy.Scalar_Self"}, {number_of(0.7), kRows});
+  add(cases, {"eq.Scalar", "ne.Scalar", "lt.Scalar", "le.Scalar", "gt.Scalar", "ge.Scalar"}, {kRows, number_of(0.75)});
+  add(cases, {"eq.Scalar", "lt.Scalar", "ge.Scalar"}, {kRows, number_of(0.1)});
+  add(cases, {"eq.Scalar", "lt.Scalar", "bitwise_and.Scalar", "bitwise_or.Scalar", "bitwise_xor.Scalar"},
+      {kRows, number_of(5)});
+  add(cases, {"bitwise_and.Scalar_Tensor", "bitwise_or.Scalar_Tensor", "bitwise_xor.Scalar_Tensor"},
+      {number_of(5), kRows});
+  add(cases, {"bitwise_left_shift.Tensor", "bitwise_right_shift.Tensor", "__lshift__.Tensor", "__rshift__.Tensor"},
+      {kRows, kColumns});
+  add(cases,
+      {"bitwise_left_shift.Tensor_Scalar", "bitwise_right_shift.Tensor_Scalar", "__lshift__.Scalar",
+       "__rshift__.Scalar"},
+      {kRows, number_of(3)}, kIntegers);
+  add(cases, {"bitwise_left_shift.Scalar_Tensor", "bitwise_right_shift.Scalar_Tensor"}, {number_of(100), kRows});
+  for (const char* const mode : {"floor", "trunc"}) {
+    add(cases, {"div.Tensor_mode"}, {kRows, kColumns, constant_of(mode)}, kInexact);
+    add(cases, {"div.Scalar_mode"}, {kRows, number_of(3), constant_of(mode)});
+    add(cases, {"div.Tensor_mode"}, {kRows, wrapped(3), constant_of(mode)});
+  }
+  add(cases, {"div.Tensor_mode"}, {kRows, kColumns, nothing()});
+  add(cases, {"floor_divide", "fmod.Tensor", "remainder.Tensor"}, {kRows, kColumns}, kInexact);
+  add(cases, {"floor_divide", "remainder.Tensor"}, {kRows, wrapped(3)}, kInexact | kIntegers);
+  add(cases, {"floor_divide.Scalar", "fmod.Scalar", "remainder.Scalar"}, {kRows, number_of(3)}, kInexact | kIntegers);
+  add(cases, {"floor_divide.Scalar", "fmod.Scalar", "remainder.Scalar"}, {kRows, number_of(0.3)});
+  add(cases, {"remainder.Scalar_Tensor"}, {number_of(7), kRows}, kInexact);
+  for (const double exponent : {0., 1., 2., 3., -1., -2., 0.5, -0.5, 1.7}) {
+    add(cases, {"pow.Tensor_Scalar"}, {kRows, number_of(exponent)});
+  }
+  for (const int exponent : {0, 1, 2, 3, 5, -1}) add(cases, {"pow.Tensor_Scalar"}, {kRows, number_of(exponent)});
+  for (const double base : {1., 2., 0.3}) add(cases, {"pow.Scalar"}, {number_of(base), kRows});
+  add(cases, {"pow.Scalar"}, {number_of(3), kRows});
+  add(cases, {"clamp", "hardtanh"}, {kRows, number_of(-1.0), number_of(2.5)});
+  add(cases, {"clamp"}, {kRows, nothing(), number_of(2)});
+  add(cases, {"clamp"}, {kRows, number_of(2), nothing()});
+  add(cases, {"clamp.Tensor"}, {kRows, kColumns, kScalar});
+  add(cases, {"clamp_min", "clamp_max"}, {kRows, number_of(0.5)});
+  add(cases, {"where.self"}, {kMask, kRows, kTurned});
+  add(cases, {"where.ScalarOther"}, {kMask, kRows, number_of(0.1)});
+  add(cases, {"where.ScalarSelf"}, {kMask, number_of(0.1), kRows});
+  add(cases, {"where.Scalar"}, {kMask, number_of(0.1), number_of(2)});
+  add(cases, {"masked_fill.Scalar"}, {kRows, kMask, number_of(2)});
+  add(cases, {"masked_fill.Tensor"}, {kRows, kMask, kScalar});
+  for (const auto dtype : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kBool})
+    add(cases, {"_to_copy"}, {kRows, constant_of(dtype)});
+  for (const auto dtype : {at::kLong, at::kInt, at::kByte, at::kChar, at::kShort})
+    add(cases, {"_to_copy"}, {kBlock, constant_of(dtype)});
+  add(cases, {"addcmul", "addcdiv"}, {kRows, kColumns, kTurned});
+  add(cases, {"addcmul", "addcdiv"}, {kRows, kColumns, kTurned, number_of(3)});
+  for (const double weight : {0.0, 0.3, 0.8, 1.0}) add(cases, {"lerp.Scalar"}, {kRows, kColumns, number_of(weight)});
+  add(cases, {"lerp.Tensor"}, {kRows, kColumns, kShare});
+  add(cases, {"logit"}, {kShare, number_of(0.1)});
+  add(cases, {"logit_backward"}, {kShare, kRows, number_of(0.1)});
+  add(cases, {"logit_backward"}, {kShare, kRows});
+  add(cases, {"nan_to_num"}, {kRows, number_of(1.5), number_of(7.0), number_of(-7.0)});
+  return cases;
+}
+
+std::vector<OperatorCase> activation_cases() {
+  std::vector<OperatorCase> cases;
+  add(cases,
+      {"relu", "gelu", "silu", "mish", "hardswish", "hardsigmoid", "sigmoid", "log_sigmoid_forward", "leaky_relu",
+       "elu", "celu", "softplus", "hardshrink", "softshrink"},
+      {kRows});
+  add(cases, {"gelu"}, {kRows, constant_of("tanh")});
+  add(cases, {"threshold"}, {kRows, number_of(0.6), number_of(-2.0)});
+  add(cases, {"leaky_relu"}, {kRows, number_of(0.3)});
+  add(cases, {"elu"}, {kRows, number_of(1.5), number_of(0.8), number_of(2.0)});
+  add(cases, {"celu", "hardshrink", "softshrink"}, {kRows, number_of(1.3)});
+  add(cases, {"softplus"}, {kRows, number_of(2.0), number_of(4.0)});
+  add(cases, {"_prelu_kernel"}, {kRows, kColumns});
+  add(cases, {"threshold_backward"}, {kColumns, kRows, number_of(0.5)});
+  add(cases,
+      {"tanh_backward", "sigmoid_backward", "silu_backward", "mish_backward", "gelu_backward", "hardsigmoid_backward",
+       "hardswish_backward"},
+      {kTurned, kRows});
+  add(cases, {"gelu_backward"}, {kTurned, kRows, constant_of("tanh")});
+  add(cases, {"leaky_relu_backward"}, {kTurned, kRows, number_of(0.3), constant_of(false)});
+  for (const bool is_result : {false, true}) {
+    add(cases, {"elu_backward"},
+        {kTurned, number_of(1.5), number_of(0.8), number_of(2.0), constant_of(is_result), kRows});
+  }
+  add(cases, {"hardtanh_backward"}, {kTurned, kRows, number_of(-1.0), number_of(2.5)});
+  add(cases, {"softplus_backward"}, {kTurned, kRows, number_of(2.0), number_of(4.0)});
+  add(cases, {"log_sigmoid_backward"}, {kTurned, kRows, kShare});
+  add(cases, {"hardshrink_backward", "softshrink_backward"}, {kTurned, kRows, number_of(0.6)});
+  add(cases, {"_prelu_kernel_backward"}, {kTurned, kRows, kShare});
+  for (const int64_t reduction : {0, 1, 2}) {
+    // Of integers these divide by zero, which ends the process.
+    add(cases, {"mse_loss_backward"}, {kScalar, kBlock, kBlock2, constant_of(reduction)}, kInexact, kInexact);
+    add(cases, {"smooth_l1_loss_backward"}, {kScalar, kBlock, kBlock2, constant_of(reduction), constant_of(0.7)},
+        kInexact, kInexact);
+  }
+  return cases;
+}
+
+std::vector<OperatorCase> reduction_cases() {
+  std::vector<OperatorCase> cases;
+  const Argument keep = constant_of(true), drop = constant_of(false), middle = list_of({1}), outer = list_of({0, -1});
+  for (const Sample sample : {kBlock, kSpecial}) {
+    add(cases, {"sum", "mean", "prod", "max", "min", "any", "all", "aminmax", "argmax", "argmin", "amax", "amin"},
+        {sample});
+    add(cases, {"sum.dim_IntList", "mean.dim", "amax", "amin", "any.dims", "all.dims"}, {sample, middle, keep});
+    add(cases, {"sum.dim_IntList", "mean.dim", "amax", "amin", "any.dims", "all.dims"}, {sample, outer, drop});
+    add(cases, {"prod.dim_int", "max.dim", "min.dim", "argmax", "argmin", "any.dim", "all.dim"},
+        {sample, constant_of(int64_t{1}), keep});
+    add(cases, {"prod.dim_int", "max.dim", "min.dim", "argmax", "argmin", "any.dim", "all.dim"},
+        {sample, constant_of(int64_t{0}), drop});
+    add(cases, {"count_nonzero"}, {sample});
+    add(cases, {"count_nonzero", "aminmax"}, {sample, constant_of(int64_t{1})});
+    add(cases, {"count_nonzero.dim_IntList"}, {sample, outer});
+    add(cases, {"logsumexp"}, {sample, middle, drop});
+    add(cases, {"logsumexp"}, {sample, outer, keep});
+  }
+  add(cases, {"argmax", "argmin", "amax", "sum", "var.correction"}, {kScalar});
+  add(cases, {"sum.dim_IntList", "mean.dim"}, {kBlock, nothing(), keep});
+  for (const auto dtype : {at::kFloat, at::kDouble, at::kInt}) {
+    add(cases, {"sum"}, {kBlock, constant_of(dtype)});
+    add(cases, {"sum.dim_IntList"}, {kBlock, middle, drop, constant_of(dtype)});
+    add(cases, {"prod.dim_int"}, {kBlock, constant_of(int64_t{1}), drop, constant_of(dtype)});
+  }
+  add(cases, {"mean.dim"}, {kBlock, middle, drop, constant_of(at::kDouble)});
+  const Names variances = {"var.correction", "std.correction", "var_mean.correction", "std_mean.correction"};
+  add(cases, variances, {kBlock});
+  add(cases, variances, {kBlock, middle, number_of(0), keep});
+  add(cases, variances, {kBlock, outer, number_of(2), drop});
+  add(cases, {"var.correction"}, {kBlock, middle, number_of(4), drop});
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  for (const double order : {0., 1., 2., 3., 0.5, kInf, -kInf}) {
+    add(cases, {"linalg_vector_norm"}, {kBlock, number_of(order)});
+    add(cases, {"linalg_vector_norm"}, {kBlock, number_of(order), middle, keep});
+  }
+  return cases;
+}
+
+std::vector<OperatorCase> moving_cases() {
+  std::vector<OperatorCase> cases;
+  const Argument sizes = list_of({3, 4, 5}), dim = constant_of(int64_t{1});
+  const auto integer = [](int64_t value) { return constant_of(value); };
+  add(cases, {"view", "_unsafe_view", "reshape", "view_copy"}, {kBlock, list_of({6, 10})}, 0);
+  add(cases, {"view", "_unsafe_view", "reshape", "view_copy"}, {kBlock, list_of({12, 5})});
+  add(cases, {"view", "reshape"}, {kBlock, list_of({3, 2, 1, 2, 5})});
+  add(cases, {"_reshape_alias"}, {kBlock, list_of({12, 5}), list_of({5, 1})});
+  add(cases, {"flatten.using_ints"}, {kBlock, integer(0), integer(1)});
+  add(cases, {"unsqueeze"}, {kBlock, integer(-2)});
+  add(cases, {"squeeze"}, {kRows});
+  add(cases, {"squeeze.dim"}, {kRows, integer(1)});
+  add(cases, {"squeeze.dims"}, {kRows, list_of({0, 1})});
+  add(cases, {"permute"}, {kBlock, list_of({2, 0, 1})});
+  add(cases, {"transpose.int"}, {kBlock, integer(0), integer(-1)});
+  add(cases, {"t"}, {kPlane});
+  add(cases, {"full"}, {sizes, number_of(2.5)});
+  add(cases, {"full"}, {sizes, number_of(7), constant_of(at::kHalf)});
+  add(cases, {"full_like"}, {kBlock, number_of(3)});
+  add(cases, {"new_full"}, {kBlock, list_of({2, 2}), number_of(3)});
+  add(cases, {"scalar_tensor"}, {number_of(2.5)});
+  add(cases, {"zeros", "ones"}, {sizes, constant_of(at::kLong)});
+  add(cases, {"zeros_like", "ones_like", "zero"}, {kBlock});
+  add(cases, {"new_zeros", "new_ones"}, {kBlock, list_of({2, 3})});
+  add(cases, {"arange"}, {number_of(7)});
+  add(cases, {"arange"}, {number_of(3.5)});
+  add(cases, {"arange.start"}, {number_of(2), number_of(9), constant_of(at::kBFloat16)});
+  add(cases, {"arange.start_step"}, {number_of(1), number_of(9), number_of(3), constant_of(at::kInt)});
+  add(cases, {"arange.start_step"}, {number_of(0.5), number_of(-2.0), number_of(-0.3)});
+  add(cases, {"eye"}, {integer(4)});
+  add(cases, {"eye.m"}, {integer(3), integer(4), constant_of(at::kLong)});
+  for (const int64_t diagonal : {-1, 0, 2}) add(cases, {"tril", "triu"}, {kBlock, integer(diagonal)});
+  add(cases, {"slice.Tensor"}, {kBlock, dim, integer(1), integer(3)});
+  add(cases, {"slice.Tensor"}, {kBlock, integer(-1), integer(-4), nothing(), integer(2)});
+  add(cases, {"select.int"}, {kBlock, dim, integer(-1)});
+  add(cases, {"flip"}, {kBlock, list_of({0, -1})});
+  for (const int64_t shift : {2, -1, 0, 7}) add(cases, {"roll"}, {kBlock, list_of({shift}), list_of({1})});
+  add(cases, {"roll"}, {kBlock, list_of({1, 2}), list_of({1, 0})}, 0);
+  add(cases, {"constant_pad_nd"}, {kBlock, list_of({1, 2, 0, 3}), number_of(1.5)});
+  add(cases, {"constant_pad_nd"}, {kBlock, list_of({-1, 2, 1, -2})});
+  add(cases, {"cat"}, {std::vector<Sample>{kBlock, kSlab, kBlock2}, dim});
+  add(cases, {"cat"}, {std::vector<Sample>{kBlock, kBlock}, integer(-1)});
+  add(cases, {"stack"}, {std::vector<Sample>{kBlock, kBlock2, kBlock}, dim});
+  add(cases, {"repeat"}, {kSlab, list_of({2, 1, 3})});
+  add(cases, {"repeat"}, {kPlane, list_of({2, 3, 1})});
+  add(cases, {"linspace"}, {number_of(-1.5), number_of(2.0), integer(7)});
+  add(cases, {"linspace"}, {number_of(-1), number_of(2), integer(1), constant_of(at::kDouble)});
+  add(cases, {"glu"}, {kBlock, dim});
+  add(cases, {"glu_backward"}, {kSlab, kBlock, dim});
+  add(cases, {"slice_backward"}, {kSlab, sizes, dim, integer(1), integer(3), integer(1)});
+  add(cases, {"slice_backward"}, {kSlab, sizes, dim, integer(0), integer(4), integer(2)}, 0);
+  add(cases, {"select_backward"}, {kPlane, sizes, dim, integer(-2)});
+  add(cases, {"slice_scatter"}, {kBlock, kSlab, dim, integer(1), integer(3)});
+  add(cases, {"slice_scatter"}, {kBlock, kSlab, dim, integer(0), nothing(), integer(2)}, 0);
+  add(cases, {"select_scatter"}, {kBlock, kPlane, dim, integer(1)});
+  return cases;
+}
+
+}  // namespace diptych::testing
