@@ -135,6 +135,16 @@ TEST(NativeBackend, RunsAWhileLoop) {
       natively());
 }
 
+TEST(NativeBackend, ReadsNumbersAtOnePlaceAlone) {
+  expect_as_eager(
+      leaves_of({{3}}),
+      [](const Tensors& t) -> Tensors {
+        // Numbers written into a tensor one by one: constants that are selected by position.
+        return {at::leaky_relu(torch::tensor({0.0F, -3.0F, 2.0F}), 0.1) * t[0]};
+      },
+      natively());
+}
+
 TEST(NativeBackend, WritesWhatEagerWrites) {
   expect_as_eager(
       [] {
