@@ -37,7 +37,7 @@ if(NOT found_llvm MATCHES "^${DIPTYCH_LLVM_VERSION}[.]")
 endif()
 execute_process(COMMAND ${DIPTYCH_LLVM_CONFIG} --includedir
   OUTPUT_VARIABLE DIPTYCH_LLVM_INCLUDES OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
-execute_process(COMMAND ${DIPTYCH_LLVM_CONFIG} --link-static --libfiles asmparser core native orcjit passes
+execute_process(COMMAND ${DIPTYCH_LLVM_CONFIG} --link-static --libfiles asmparser core instcombine nativecodegen orcjit scalaropts
   OUTPUT_VARIABLE llvm_files OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
 separate_arguments(DIPTYCH_LLVM_LIBRARIES UNIX_COMMAND "${llvm_files}")
 foreach(name zstd z)

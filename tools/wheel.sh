@@ -22,7 +22,7 @@ rm -f "$to"/diptych-*.whl
   { cat "$build/wheel.log" >&2; exit 1; }
 
 # The newest of the versioned symbols that a prefix stands before: what a system must have at least.
-newest() { readelf --version-info --wide "$library" | grep -o "$1_[0-9.]*" | sort -V | tail -1; }
+newest() { readelf --version-info --wide "$staged"/diptych/*.so | grep -o "$1_[0-9.]*" | sort -V | tail -1; }
 for wheel in "$to"/diptych-*.whl; do
   echo "wheel: $wheel, $(du -h "$wheel" | cut -f1), needs torch 2.13, $(newest GLIBC) and $(newest GLIBCXX)"
 done

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <mutex>
 
+#include "diptych/base/environment.h"
 #include "diptych/base/error.h"
 
 namespace diptych {
@@ -133,14 +134,6 @@ bool checks_kernels() { return kernel_checks().load(std::memory_order_relaxed); 
 void set_checks_kernels(bool checks) { kernel_checks().store(checks); }
 
 size_t detail::calls_per_check() { return check_words().calls; }
-
-bool detail::is_on(const char* variable, bool otherwise) {
-  const char* const text = std::getenv(variable);
-  if (text == nullptr || *text == '\0') return otherwise;
-  const std::string_view word(text);
-  DIPTYCH_CHECK(word == "0" || word == "1", "[{}] got '{}', expected 0 or 1; correct it, or unset it", variable, word);
-  return word == "1";
-}
 
 void set_log_sink(std::function<void(std::string_view)> new_sink) {
   const std::lock_guard<std::mutex> lock(sink_mutex());

@@ -35,9 +35,6 @@ namespace detail {
 /// calls of a compiled function is compared with the original function; 0 for none. The variable is read once.
 /// Errors: UserError if a word is neither a whole number nor "kernels".
 size_t calls_per_check();
-
-/// Whether the environment variable is 1; `otherwise` where it is not set. Errors: UserError if it is neither 0 nor 1.
-bool is_on(const char* variable, bool otherwise);
 }  // namespace detail
 
 /// Sends every log line to `sink` instead of standard error; an empty function restores standard error.

@@ -91,12 +91,10 @@ struct Rows {
 Rows rows_of(const Call& call, size_t input, size_t target, size_t weight, size_t ignore_index) {
   const Expr classes = call.tensor(target);
   const Expr is_ignored = classes.apply("aten.eq.Scalar", {call.constant(ignore_index)});
-  const Expr zero = classes.apply("aten.full_like", {c10::IValue(0)});
-  const Expr index = where(is_ignored, zero, classes);
+  const Expr index = where(is_ignored, 0.0, classes);
   const auto weights = call.optional_tensor(weight);
-  const std::vector<int64_t> batch{classes.meta().size_hints()};
   const Expr each = weights ? weights->apply("aten.index_select", {c10::IValue(0), index.value})
-                            : call.tensor(input).apply("aten.new_full", {c10::IValue(batch), c10::IValue(1.0)});
+                            : number_like(call.tensor(input), 1.0);
   return {is_ignored, index, where(is_ignored, 0.0, each)};
 }
 

@@ -80,13 +80,16 @@ Expr operator|(Expr left, Expr right) { return left.apply("aten.logical_or", {ri
 
 Expr where(Expr condition, Expr yes, Expr no) { return condition.apply("aten.where.self", {yes.value, no.value}); }
 
-Expr where(Expr condition, Expr yes, double no) {
-  return where(condition, yes, yes.apply("aten.full_like", {c10::IValue(no)}));
+Expr number_like(Expr like, double value) {
+  const c10::IValue none;
+  return {like.emitter,
+          like.emitter->call("aten.full", {c10::IValue(std::vector<int64_t>{}), c10::IValue(value),
+                                           c10::IValue(like.meta().dtype), none, c10::IValue(like.meta().device)})};
 }
 
-Expr where(Expr condition, double yes, Expr no) {
-  return where(condition, no.apply("aten.full_like", {c10::IValue(yes)}), no);
-}
+Expr where(Expr condition, Expr yes, double no) { return where(condition, yes, number_like(yes, no)); }
+
+Expr where(Expr condition, double yes, Expr no) { return where(condition, number_like(no, yes), no); }
 
 Expr Call::tensor(size_t i) const { return {&emitter_, std::get<Value>(operands_[i])}; }
 

@@ -65,6 +65,9 @@ Expr operator<=(Expr left, double right);
 Expr operator>(Expr left, double right);
 Expr operator>=(Expr left, double right);
 Expr operator|(Expr left, Expr right);
+/// A tensor without dims, of the dtype and on the device of another, whose values it does not read: one made from the
+/// other's sizes would have to wait for it.
+Expr number_like(Expr like, double value);
 Expr where(Expr condition, Expr yes, Expr no);
 Expr where(Expr condition, Expr yes, double no);
 Expr where(Expr condition, double yes, Expr no);

@@ -4,13 +4,20 @@
 
 #include <gtest/gtest.h>
 
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <thread>
 #include <vector>
 
+#include "backends/native/cross_assembly.h"
+#include "diptych/backends/native/jit/llvm_library.h"
+#include "diptych/backends/native/jit/profiler_names.h"
 #include "diptych/base/switches.h"
 #include "testing/expect_error.h"
 
@@ -18,12 +25,11 @@ namespace diptych::detail {
 namespace {
 
 using diptych::testing::expect_contains;
-using diptych::testing::expect_error;
 using diptych::testing::message_of;
 
 /// out[i] = a[i] + b[i] for i below n, which the width of vectors divides.
-std::string add_text(const std::string& function) {
-  const auto vector = fmt::format("<{} x float>", host_target().vector_bytes / 4);
+std::string add_text(const std::string& function, int width = host_target().vector_bytes / 4) {
+  const auto vector = fmt::format("<{} x float>", width);
   return fmt::format(R"(
 define void @{0}(ptr %out, ptr %a, ptr %b, i64 %n) {{
 entry:
@@ -44,7 +50,7 @@ done:
   ret void
 }}
 )",
-                     function, vector, host_target().vector_bytes / 4);
+                     function, vector, width);
 }
 
 /// f() = `value`
@@ -180,7 +186,9 @@ TEST(Jit, CodeIsReadFromTheFolderOnceItHasDied) {
   std::string lines;
   set_log("cache");
   set_log_sink([&](std::string_view line) { lines += std::string(line) + "\n"; });
-  for (int i = 0; i < 3; ++i) EXPECT_EQ(call_f(*compile_llvm(constant_text(271828), "kept")), 271828);
+  static int value = 271828;  // another one where the test is repeated
+  ++value;
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(call_f(*compile_llvm(constant_text(value), "kept")), value);
   set_log_sink({});
   set_log("");
   expect_contains(lines, {"native: kept was compiled in ", "native: kept was read, "});
@@ -193,6 +201,23 @@ TEST(Jit, CodeOutlivesOthersThatWereMadeAfterIt) {
   EXPECT_EQ(call_f(*first), 1);
 }
 
+// A system may let no process make code; Linux does so for a process that asks for it, and here that is a child.
+TEST(Jit, WithoutExecutableMemoryCodeIsRefused) {
+  constexpr int kSetDenyWriteExecute = 65, kRefuseExecGain = 1, kNotDenied = 77;  // from Linux 6.3 on
+  const auto refused = [] {
+    if (prctl(kSetDenyWriteExecute, kRefuseExecGain, 0, 0, 0) != 0) std::_Exit(kNotDenied);
+    const auto message = message_of([] { compile_llvm(constant_text(5), "denied"); });
+    std::_Exit(message.find("LLVM could not compile denied") == message.npos ? 1 : 0);
+  };
+  const pid_t child = fork();
+  if (child == 0) refused();
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status)) << status;
+  if (WEXITSTATUS(status) == kNotDenied) GTEST_SKIP() << "the kernel denies nothing";
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
 TEST(Jit, AssemblyIsReadable) {
   const auto text = assembly(add_text("add_them"), "add");
   expect_contains(text, "add_them:");
@@ -201,6 +226,34 @@ TEST(Jit, AssemblyIsReadable) {
   expect_contains(text, host_target().vector_bytes == 16 ? "addps" : "vaddps");
   expect_contains(text, host_target().vector_bytes == 64 ? "%zmm" : host_target().vector_bytes == 32 ? "%ymm" : "%xmm");
 #endif
+}
+
+TEST(Jit, FunctionsAreNamedForPerfAndDebuggers) {
+  const auto object = compile_module(constant_text(9), "named", host_target(), CodeForm::kObject);
+  const auto loaded = load_object(
+      object, "named", [](const char*) -> void* { return nullptr; }, /*for_debuggers=*/true);
+  const auto f = loaded.functions.at("f");
+  EXPECT_EQ(reinterpret_cast<int (*)()>(f.address)(), 9);
+  EXPECT_GT(f.bytes, 0U);
+  write_perf_names(loaded.functions);
+  const auto path = fmt::format("{}/perf-{}.map", P_tmpdir, getpid());
+  std::ifstream file(path);
+  uintptr_t address = 0, bytes = 0;
+  std::string name;
+  file >> std::hex >> address >> bytes >> name;
+  EXPECT_EQ(address, reinterpret_cast<uintptr_t>(f.address));
+  EXPECT_EQ(bytes, f.bytes);
+  EXPECT_EQ(name, "f");
+  std::filesystem::remove(path);
+}
+
+// Made and assembled, never run: there was no such machine.
+TEST(Jit, TheSameTextIsNeonCodeForArm) {
+  for (const int width : {4, 8}) {
+    const auto text = diptych::testing::cross_assembly(add_text("add", width), "aarch64-linux-gnu");
+    if (!text) GTEST_SKIP() << "llc-19 is not installed";
+    expect_contains(*text, {"add:", "fadd\tv", ".4s"});
+  }
 }
 
 TEST(Jit, TheHostIsNamed) {

@@ -74,7 +74,7 @@ class RandomGroup {
     const Value x = any_value();
     if (kind < 2) return w.call(std::vector<std::string>{"aten.sin", "aten.neg", "aten.tanh"}[below(3)], {x});
     if (kind < 5) return write_pair(w, x);
-    if (kind < 8) return write_view(w, x);
+    if (kind < 8) return below(6) == 0 ? write_joined(w, x) : write_view(w, x);
     return write_reduction(w, x);
   }
 
@@ -117,6 +117,14 @@ class RandomGroup {
         return w.call("aten.expand", {x, ints(sizes)});
       }
     }
+  }
+  // A value beside another of its sizes.
+  Value write_joined(GraphWriter& w, Value x) {
+    Value y = any_value();
+    if (w.tensor(x).sizes() != w.tensor(y).sizes()) y = x;
+    if (w.tensor(x).numel() > 100 || w.tensor(x).dim() == 0) return w.call("aten.neg", {x});
+    const char* const op = below(2) == 0 ? "aten.cat" : "aten.stack";
+    return w.call(op, {ValueList{x, y}, c10::IValue(int64_t{below(static_cast<int>(w.tensor(x).dim()))})});
   }
   std::vector<int64_t> other_sizes(int64_t count) {
     std::vector<int64_t> sizes;

@@ -152,6 +152,30 @@ TEST(Lower, ANodeThatReadsElsewhereNeedsALoad) {
   EXPECT_FALSE(lowered(w, {z}));
 }
 
+TEST(Lower, RotaryPositionsAreOneKernel) {
+  GraphWriter w;
+  const Value q = w.input(values({2, 3, 8})), angle = w.input(values({3, 4}, 1));
+  const auto half = [&](int64_t from) {
+    return w.call("aten.slice.Tensor", {q, integer(2), integer(from), integer(from + 4)});
+  };
+  const auto twice = [&](Value x) { return w.call("aten.cat", {ValueList{x, x}, integer(1)}); };
+  const Value turned = w.call("aten.cat", {ValueList{w.call("aten.neg", {half(4)}), half(0)}, integer(-1)});
+  const Value cosine = twice(w.call("aten.cos", {angle})), sine = twice(w.call("aten.sin", {angle}));
+  const Value y =
+      w.call("aten.add.Tensor", {w.call("aten.mul.Tensor", {q, cosine}), w.call("aten.mul.Tensor", {turned, sine})});
+  EXPECT_TRUE(like_eager(w, {y}, within(1e-6)));
+  EXPECT_EQ(lowered(w, {y})->extents.size(), 4U);
+}
+
+TEST(Lower, PartsOfOtherSizesAreJoinedOnlyIfTheyAreLoads) {
+  GraphWriter w;
+  const Value x = w.input(values({2, 3})), y = w.input(values({2, 5}));
+  const Value z = w.call("aten.exp", {w.call("aten.cat", {ValueList{x, y}, integer(1)})});
+  EXPECT_TRUE(like_eager(w, {z}, within(1e-6)));
+  const Value u = w.call("aten.cat", {ValueList{w.call("aten.exp", {x}), y}, integer(1)});
+  EXPECT_FALSE(lowered(w, {u}));
+}
+
 TEST(Lower, OutputsKeepTheirStridesAndInputsTheirs) {
   GraphWriter w;
   const Value x = w.input(values({3, 4}).t()), y = w.input(values({4, 6}).slice(1, 0, 6, 2));

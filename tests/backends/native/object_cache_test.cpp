@@ -222,7 +222,21 @@ TEST_F(KernelCache, WithoutAFolderNothingIsKept) {
   EXPECT_EQ(lines, "");
 }
 
+// A variable of the environment, as it was when this dies.
+class Variable {
+ public:
+  explicit Variable(const char* name) : name_(name) {
+    if (const char* const value = getenv(name)) before_ = value;
+  }
+  ~Variable() { before_ ? setenv(name_, before_->c_str(), 1) : unsetenv(name_); }
+
+ private:
+  const char* name_;
+  std::optional<std::string> before_;
+};
+
 TEST_F(KernelCache, VariablesSayWhereTheFolderIs) {
+  const Variable own("DIPTYCH_CACHE_DIR"), caches("XDG_CACHE_HOME"), home("HOME");
   setenv("DIPTYCH_CACHE_DIR", "/own", 1);
   setenv("XDG_CACHE_HOME", "/caches", 1);
   setenv("HOME", "/home/user", 1);
@@ -236,13 +250,13 @@ TEST_F(KernelCache, VariablesSayWhereTheFolderIs) {
 }
 
 TEST_F(KernelCache, AVariableTurnsItOff) {
+  const Variable keeps("DIPTYCH_KERNEL_CACHE");
   unsetenv("DIPTYCH_KERNEL_CACHE");
   EXPECT_TRUE(keeps_kernels());
   setenv("DIPTYCH_KERNEL_CACHE", "0", 1);
   EXPECT_FALSE(keeps_kernels());
   setenv("DIPTYCH_KERNEL_CACHE", "off", 1);
   expect_error([] { (void)keeps_kernels(); }, "[DIPTYCH_KERNEL_CACHE] got 'off', expected 0 or 1");
-  unsetenv("DIPTYCH_KERNEL_CACHE");
 }
 
 }  // namespace

@@ -7,6 +7,7 @@ import argparse
 import functools
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -16,7 +17,9 @@ import venv
 import zipfile
 
 PIP = ("-m", "pip", "--disable-pip-version-check")
-TORCH_LIBRARIES = "$ORIGIN/../torch/lib"
+# Where the package's library looks for its other one, and for torch's.
+LIBRARY_FOLDERS = "$ORIGIN:$ORIGIN/../torch/lib"
+LLVM_LIBRARY = "libdiptych_llvm.so"
 BUILD_TOOLS = ("cc", "c++", "gcc", "g++", "clang", "clang++", "clang-19", "clang++-19", "ccache", "cmake", "ninja", "make", "ld")
 
 
@@ -66,7 +69,7 @@ def check_contents(wheel, source):
     """The files that should be there, and no others."""
     name, version, *_ = wheel.name.split("-")
     information = f"{name}-{version}.dist-info"
-    expected = {f"{name}/{file.name}" for file in (source / "python" / name).iterdir() if file.is_file()} | {f"{name}/_build.py"}
+    expected = {f"{name}/{file.name}" for file in (source / "python" / name).iterdir() if file.is_file()} | {f"{name}/_build.py", f"{name}/{LLVM_LIBRARY}"}
     expected |= {f"{information}/{file}" for file in ("METADATA", "WHEEL", "RECORD", "entry_points.txt", "licenses/LICENSE")}
     archive = zipfile.ZipFile(wheel)
     found = set(archive.namelist())
@@ -74,12 +77,23 @@ def check_contents(wheel, source):
     if len(libraries) != 1 or found - libraries != expected or not {f"{name}/py.typed", f"{name}/_core.pyi"} <= found:
         sys.exit(f"{wheel.name} lacks {sorted(expected - found)} and has {sorted(found - expected - libraries)}; {len(libraries)} libraries")
     dynamic = run("readelf", "-d", "--wide", archive.extract(*libraries, wheel.parent))
-    if [line.split("[")[1].rstrip("]") for line in dynamic.splitlines() if "PATH)" in line] != [TORCH_LIBRARIES]:
-        sys.exit(f"the library looks elsewhere than in {TORCH_LIBRARIES}:\n{dynamic}")
+    if [line.split("[")[1].rstrip("]") for line in dynamic.splitlines() if "PATH)" in line] != [LIBRARY_FOLDERS]:
+        sys.exit(f"the library looks elsewhere than in {LIBRARY_FOLDERS}:\n{dynamic}")
+    check_llvm(archive.extract(f"{name}/{LLVM_LIBRARY}", wheel.parent))
     python, abi, platform = wheel.stem.split("-")[2:]
     expected = f"cp{sys.version_info.major}{sys.version_info.minor}"
     if (python, abi) != (expected, expected) or platform != sysconfig.get_platform().replace("-", "_").replace(".", "_"):
         sys.exit(f"{wheel.name} is called for another Python or platform than this one")
+
+
+def check_llvm(library):
+    """LLVM is in its library: it wants no other than C++'s and shows no symbol of its own, which another LLVM's could be taken for."""
+    wanted = re.findall(r"Shared library: \[(.*?)\]", run("readelf", "-d", "--wide", library))
+    if foreign := [name for name in wanted if not re.match(r"(libc|libm|libdl|librt|libpthread|libstdc\+\+|libgcc_s|ld-linux-\S+)\.so", name)]:
+        sys.exit(f"{LLVM_LIBRARY} wants {foreign}, which a system need not have")
+    symbols = [line.split()[-1] for line in run("nm", "-D", "--defined-only", library).splitlines()]
+    if shown := [symbol for symbol in symbols if "llvm" in symbol.lower() and "diptych" not in symbol]:
+        sys.exit(f"{LLVM_LIBRARY} shows {shown[:5]}")
 
 
 def make_environment(folder, torch, pytest):

@@ -41,13 +41,14 @@ class ThreadMemory {
 
 class JitKernel final : public CompiledKernel {
  public:
-  JitKernel(const Schedule& schedule, const std::string& name) {
+  explicit JitKernel(const Schedule& schedule) {
+    const std::string& name = schedule.kernel.name;
     const KernelText code = write_kernel(schedule);
     code_ = compile_llvm(code.text, name);
-    rows_ = reinterpret_cast<Rows*>(code_->address("rows"));
+    rows_ = reinterpret_cast<Rows*>(code_->address(name));
     for (size_t i = 0; i < code.finish_counts.size(); ++i) {
       finishes_.push_back(
-          {reinterpret_cast<Finish*>(code_->address(fmt::format("finish_{}", i))), code.finish_counts[i]});
+          {reinterpret_cast<Finish*>(code_->address(fmt::format("{}_finish_{}", name, i))), code.finish_counts[i]});
     }
     memory_bytes_ = code.memory_bytes;
     partial_bytes_ = schedule.partial_bytes;
@@ -62,7 +63,7 @@ class JitKernel final : public CompiledKernel {
     if (chunks_ == 0) {
       const int64_t grain = std::max<int64_t>(1, kGrain / points_per_row_);
       in_parallel(num_rows_, grain,
-                  [&](int64_t begin, int64_t end) { rows_(inputs, outputs, begin, end, nullptr, memory()); });
+                  [&](int64_t begin, int64_t end) { rows_(inputs, outputs, begin, end, nullptr, memory(), 0); });
       return;
     }
     // The calling thread's: it waits here until all chunks are done.
@@ -73,18 +74,19 @@ class JitKernel final : public CompiledKernel {
     in_parallel(chunks_, grain, [&](int64_t begin, int64_t end) {
       for (int64_t chunk = begin; chunk < end; ++chunk) {
         const int64_t first = chunk * num_rows_ / chunks_, last = (chunk + 1) * num_rows_ / chunks_;
-        rows_(inputs, outputs, first, last, partial + chunk * partial_bytes_, memory());
+        rows_(inputs, outputs, first, last, partial + chunk * partial_bytes_, memory(), 0);
       }
     });
     for (const auto& [finish, count] : finishes_) {
-      in_parallel(count, 1,
-                  [&, finish = finish](int64_t begin, int64_t end) { finish(inputs, outputs, begin, end, partial); });
+      in_parallel(count, 1, [&, finish = finish](int64_t begin, int64_t end) {
+        finish(inputs, outputs, begin, end, partial, 0);
+      });
     }
   }
 
  private:
-  using Rows = void(void* const*, void* const*, int64_t, int64_t, void*, void*);
-  using Finish = void(void* const*, void* const*, int64_t, int64_t, void*);
+  using Rows = void(void* const*, void* const*, int64_t, int64_t, void*, void*, int64_t);
+  using Finish = void(void* const*, void* const*, int64_t, int64_t, void*, int64_t);
 
   template <class Body>
   static void in_parallel(int64_t count, int64_t grain, const Body& body) {
@@ -134,7 +136,7 @@ std::string llvm_text(const Kernel& kernel) { return write_kernel(schedule_of(ke
 std::shared_ptr<const CompiledKernel> compile_kernel(const Kernel& kernel) {
   Kernel unnamed = kernel;
   unnamed.name = "kernel";
-  const std::string text = print(unnamed);
+  const std::string text = print(unnamed);  // equal for kernels that are one but for their names
   auto& table = kernel_table();
   {
     const std::lock_guard lock(table.mutex);
@@ -143,7 +145,7 @@ std::shared_ptr<const CompiledKernel> compile_kernel(const Kernel& kernel) {
       if (auto made = found->second.lock()) return made;
     }
   }
-  auto made = std::make_shared<const JitKernel>(schedule_of(kernel), kernel.name);
+  auto made = std::make_shared<const JitKernel>(schedule_of(kernel));
   const std::lock_guard lock(table.mutex);
   std::erase_if(table.kernels, [](const auto& entry) { return entry.second.expired(); });
   auto& entry = table.kernels[text];

@@ -29,7 +29,9 @@ class KernelWriter {
 
  private:
   void write_rows() {
-    writer_.begin_function("void @rows(ptr %inputs, ptr %outputs, i64 %begin, i64 %end, ptr %partial, ptr %memory)");
+    writer_.begin_function(
+        fmt::format("void @{}(ptr %inputs, ptr %outputs, i64 %begin, i64 %end, ptr %partial, ptr %memory, i64 %zero)",
+                    s_.kernel.name));
     point_.enter_function();
     set_partial_results();
     write_values(/*is_known=*/[&](DimSet domain) { return domain.empty(); });
@@ -116,7 +118,8 @@ class KernelWriter {
     for (const int32_t dim : dims) count *= s_.extent(dim);
 
     writer_.begin_function(
-        fmt::format("void @finish_{}(ptr %inputs, ptr %outputs, i64 %begin, i64 %end, ptr %partial)", number));
+        fmt::format("void @{}_finish_{}(ptr %inputs, ptr %outputs, i64 %begin, i64 %end, ptr %partial, i64 %zero)",
+                    s_.kernel.name, number));
     point_.enter_function();
     write_loop(writer_, point_, "%begin", "%end", 1, [&](const std::string& step) {
       if (last < 0) return write_final_point(group);

@@ -7,9 +7,10 @@
 namespace diptych::detail {
 
 /// What the module's functions are called and need. Where the schedule has final reductions, the rows of one chunk are
-/// one call of `rows`, which first sets the chunk's partial results, and `finish` follows all of them:
-///   void rows(ptr inputs, ptr outputs, i64 begin, i64 end, ptr partial, ptr memory)
-///   void finish_<i>(ptr inputs, ptr outputs, i64 begin, i64 end, ptr partial)
+/// one call of the first, which first sets the chunk's partial results, and `finish` follows all of them:
+///   void <kernel>(ptr inputs, ptr outputs, i64 begin, i64 end, ptr partial, ptr memory, i64 zero)
+///   void <kernel>_finish_<i>(ptr inputs, ptr outputs, i64 begin, i64 end, ptr partial, i64 zero)
+/// zero is 0, which LLVM must not know: see write_vector_loop().
 struct KernelText {
   std::string text;
   int64_t memory_bytes = 0;            ///< of the thread

@@ -48,7 +48,10 @@ void write_vector_loop(LlvmWriter& writer, PointCode& point, int32_t dim, int la
   if (is_whole) return;
   const std::string has_rest = writer.value("icmp slt i64 {}, {}", whole_end, end);
   write_if(writer, point, has_rest, [&] {
-    const std::string left = writer.value("trunc i64 {} to i32", writer.value("sub i64 {}, {}", end, whole_end));
+    // LLVM 19 drops a mask that is a constant and another one if half of the constant is false and the vector takes two
+    // registers (AVX2): the load then reads what it must not. So the number of lanes is none that it knows.
+    const std::string known = writer.value("sub i64 {}, {}", end, whole_end);
+    const std::string left = writer.value("trunc i64 {} to i32", writer.value("add i64 {}, %zero", known));
     const std::string lefts = writer.splat("i32", left, lanes);
     const std::string numbers = LlvmWriter::lane_numbers("i32", lanes);
     at(whole_end, writer.value("icmp ult <{} x i32> {}, {}", lanes, numbers, lefts));

@@ -21,6 +21,7 @@ struct Row {
   DtypeSet dtypes;
   Write write;
   bool is_expensive = false;
+  DtypeSet sleef = 0;  // the dtypes for which SLEEF has the function
 };
 
 constexpr DtypeSet kReal = kIntegers | kFloats;
@@ -143,24 +144,34 @@ std::string write_not(const OpCode& op) {
   return op.binary("xor", op[0], ones);
 }
 
-#define FUNCTION(name)                                                                                     \
-  {                                                                                                        \
-#name, kFloats, [](const OpCode& op) { return write_sleef_call(op.writer(), #name, op.call()); }, true \
-  }
-// One with an own form for f32.
-#define INLINE_FUNCTION(name)                                                             \
-  {                                                                                       \
-#name, kFloats,                                                                         \
-   [](const OpCode& op) {                                                                  \
-     if (op.dtype() == at::kFloat) return write_##name(op);                                \
-     return write_sleef_call(op.writer(), #name, op.call());                               \
-   },                                                                                      \
-   true \
-  }
-#define COMPARISON(name, for_floats, for_integers)                                                   \
-  {                                                                                                  \
-#name, kOrdered, [](const OpCode& op) { return write_comparison(op, for_floats, for_integers); } \
-  }
+// Text as a parameter of a template.
+template <size_t N>
+struct Letters {
+  constexpr Letters(const char (&from)[N]) { std::copy_n(from, N, text); }  // NOLINT: written as a literal
+  char text[N];
+};
+
+template <Letters kName>
+constexpr Row function_row() {
+  const Write write = [](const OpCode& op) { return write_sleef_call(op.writer(), kName.text, op.call()); };
+  return {kName.text, kFloats, write, /*is_expensive=*/true, /*sleef=*/kFloats};
+}
+
+// A function with an own form for f32.
+template <Letters kName, auto kWriteFloat>
+constexpr Row inline_row() {
+  const Write write = [](const OpCode& op) {
+    if (op.dtype() == at::kFloat) return kWriteFloat(op);
+    return write_sleef_call(op.writer(), kName.text, op.call());
+  };
+  return {kName.text, kFloats, write, /*is_expensive=*/true, /*sleef=*/dtype_bit(at::kDouble)};
+}
+
+template <Letters kName, Letters kForFloats, Letters kForIntegers>
+constexpr Row comparison_row() {
+  return {kName.text, kOrdered,
+          [](const OpCode& op) { return write_comparison(op, kForFloats.text, kForIntegers.text); }};
+}
 
 constexpr Row kRows[] = {
     {"add", kReal, [](const OpCode& op) { return op.binary(op.is_float() ? "fadd contract" : "add", op[0], op[1]); }},
@@ -171,7 +182,7 @@ constexpr Row kRows[] = {
     {"floor_div", kReal, write_floor_div, true},
     {"rem", kReal, write_rem, true},
     {"fmod", kReal, write_fmod, true},
-    FUNCTION(pow),
+    function_row<"pow">(),
     {"fma", kFloats,
      [](const OpCode& op) {
        return op.intrinsic("llvm.fma", {op[0], op[1], op[2]});
@@ -192,40 +203,40 @@ constexpr Row kRows[] = {
     {"sqrt", kFloats, [](const OpCode& op) { return op.intrinsic("llvm.sqrt", {op[0]}); }, true},
     {"rsqrt", kFloats,
      [](const OpCode& op) { return op.binary("fdiv", op.constant(1), op.intrinsic("llvm.sqrt", {op[0]})); }, true},
-    INLINE_FUNCTION(exp),
-    FUNCTION(exp2),
-    FUNCTION(expm1),
-    FUNCTION(log),
-    FUNCTION(log2),
-    FUNCTION(log10),
-    FUNCTION(log1p),
-    FUNCTION(sin),
-    FUNCTION(cos),
-    FUNCTION(tan),
-    FUNCTION(asin),
-    FUNCTION(acos),
-    FUNCTION(atan),
-    FUNCTION(sinh),
-    FUNCTION(cosh),
-    INLINE_FUNCTION(tanh),
-    FUNCTION(asinh),
-    FUNCTION(acosh),
-    FUNCTION(atanh),
-    FUNCTION(atan2),
-    FUNCTION(hypot),
-    INLINE_FUNCTION(erf),
-    FUNCTION(erfc),
-    FUNCTION(lgamma),
+    inline_row<"exp", write_exp>(),
+    function_row<"exp2">(),
+    function_row<"expm1">(),
+    function_row<"log">(),
+    function_row<"log2">(),
+    function_row<"log10">(),
+    function_row<"log1p">(),
+    function_row<"sin">(),
+    function_row<"cos">(),
+    function_row<"tan">(),
+    function_row<"asin">(),
+    function_row<"acos">(),
+    function_row<"atan">(),
+    function_row<"sinh">(),
+    function_row<"cosh">(),
+    inline_row<"tanh", write_tanh>(),
+    function_row<"asinh">(),
+    function_row<"acosh">(),
+    function_row<"atanh">(),
+    function_row<"atan2">(),
+    function_row<"hypot">(),
+    inline_row<"erf", write_erf>(),
+    function_row<"erfc">(),
+    function_row<"lgamma">(),
     {"floor", kFloats, [](const OpCode& op) { return op.intrinsic("llvm.floor", {op[0]}); }},
     {"ceil", kFloats, [](const OpCode& op) { return op.intrinsic("llvm.ceil", {op[0]}); }},
     {"trunc", kFloats, [](const OpCode& op) { return op.intrinsic("llvm.trunc", {op[0]}); }},
     {"round", kFloats, [](const OpCode& op) { return op.intrinsic("llvm.nearbyint", {op[0]}); }},
-    COMPARISON(eq, "oeq", "eq"),
-    COMPARISON(ne, "une", "ne"),
-    COMPARISON(lt, "olt", "lt"),
-    COMPARISON(le, "ole", "le"),
-    COMPARISON(gt, "ogt", "gt"),
-    COMPARISON(ge, "oge", "ge"),
+    comparison_row<"eq", "oeq", "eq">(),
+    comparison_row<"ne", "une", "ne">(),
+    comparison_row<"lt", "olt", "lt">(),
+    comparison_row<"le", "ole", "le">(),
+    comparison_row<"gt", "ogt", "gt">(),
+    comparison_row<"ge", "oge", "ge">(),
     {"is_nan", kFloats, [](const OpCode& op) { return op.is_nan(op[0]); }},
     {"is_inf", kFloats,
      [](const OpCode& op) { return op.compare("oeq", op.intrinsic("llvm.fabs", {op[0]}), op.constant(INFINITY)); }},
@@ -250,9 +261,6 @@ constexpr Row kRows[] = {
        return write_cast(op.writer(), call.operand, call.result, call.operands[0], call.lanes);
      }},
 };
-#undef FUNCTION
-#undef INLINE_FUNCTION
-#undef COMPARISON
 
 const Row* find_row(std::string_view name) {
   const auto* row = std::ranges::find(kRows, name, &Row::name);
@@ -263,7 +271,8 @@ const Row* find_row(std::string_view name) {
 
 bool has_scalar_code(const ScalarOp& op, at::ScalarType operand) {
   const Row* row = find_row(op.name);
-  return row != nullptr && has_dtype(row->dtypes, operand);
+  if (row == nullptr || !has_dtype(row->dtypes, operand)) return false;
+  return !has_dtype(row->sleef, operand) || has_sleef();
 }
 
 bool is_expensive(const ScalarOp& op) {

@@ -74,6 +74,8 @@ class SleefCall {
 
 }  // namespace
 
+bool has_sleef() { return host_target().vector_bytes >= 32; }
+
 std::string write_sleef_call(LlvmWriter& writer, std::string_view name, const ScalarCall& call) {
   return SleefCall(writer, name, call).write();
 }

@@ -1,6 +1,19 @@
 // Text of LLVM IR becomes an object file: parse, verify, a few passes, code.
-#include <llvm/Analysis/CGSCCPassManager.h>
+#include <llvm/Analysis/AliasAnalysis.h>
+#include <llvm/Analysis/AssumptionCache.h>
+#include <llvm/Analysis/BasicAliasAnalysis.h>
+#include <llvm/Analysis/BlockFrequencyInfo.h>
+#include <llvm/Analysis/BranchProbabilityInfo.h>
 #include <llvm/Analysis/LoopAnalysisManager.h>
+#include <llvm/Analysis/LoopInfo.h>
+#include <llvm/Analysis/MemorySSA.h>
+#include <llvm/Analysis/OptimizationRemarkEmitter.h>
+#include <llvm/Analysis/PostDominators.h>
+#include <llvm/Analysis/ProfileSummaryInfo.h>
+#include <llvm/Analysis/ScalarEvolution.h>
+#include <llvm/Analysis/ScopedNoAliasAA.h>
+#include <llvm/Analysis/TargetLibraryInfo.h>
+#include <llvm/Analysis/TargetTransformInfo.h>
 #include <llvm/AsmParser/Parser.h>
 #include <llvm/Config/llvm-config.h>
 #include <llvm/IR/DiagnosticInfo.h>
@@ -8,29 +21,35 @@
 #include <llvm/IR/LLVMContext.h>
 #include <llvm/IR/LegacyPassManager.h>
 #include <llvm/IR/Module.h>
+#include <llvm/IR/PassInstrumentation.h>
 #include <llvm/IR/Verifier.h>
 #include <llvm/MC/TargetRegistry.h>
-#include <llvm/Passes/PassBuilder.h>
 #include <llvm/Support/ErrorHandling.h>
 #include <llvm/Support/SourceMgr.h>
 #include <llvm/Support/TargetSelect.h>
 #include <llvm/Target/TargetMachine.h>
 #include <llvm/TargetParser/Host.h>
 #include <llvm/TargetParser/SubtargetFeature.h>
+#include <llvm/Transforms/InstCombine/InstCombine.h>
+#include <llvm/Transforms/Scalar/EarlyCSE.h>
+#include <llvm/Transforms/Scalar/LICM.h>
+#include <llvm/Transforms/Scalar/LoopPassManager.h>
+#include <llvm/Transforms/Scalar/LoopRotation.h>
+#include <llvm/Transforms/Scalar/SROA.h>
+#include <llvm/Transforms/Scalar/SimplifyCFG.h>
 
 #include <mutex>
 #include <stdexcept>
+#include <utility>
+#include <vector>
 
 #include "diptych/backends/native/jit/llvm_library.h"
 
 namespace diptych::detail {
 namespace {
 
-// Values in memory become registers; common subexpressions and what a loop need not repeat are computed once. No pass
-// here widens, unrolls or reorders loops: the text is as the one who wrote it wants it.
-constexpr const char* kPasses =
-    "function(sroa,early-cse<memssa>,instcombine<no-verify-fixpoint>,simplifycfg,loop-mssa(loop-rotate,licm),"
-    "early-cse<memssa>,instcombine<no-verify-fixpoint>,simplifycfg)";
+// Changes with what the passes below do: compiled code is kept by it.
+constexpr const char* kPasses = "passes 1";
 
 // LLVM ends the process where it knows no way on, such as an instruction that it cannot select. Its frames have unwind
 // tables and no destructors run: the module's memory is lost, and the process goes on.
@@ -54,6 +73,39 @@ std::unique_ptr<llvm::TargetMachine> make_machine(const HostTarget& target) {
   return std::unique_ptr<llvm::TargetMachine>(
       found->createTargetMachine(target.triple, target.cpu, target.features, options, llvm::Reloc::PIC_,
                                  llvm::CodeModel::Small, llvm::CodeGenOptLevel::Default, /*JIT=*/true));
+}
+
+// Machines that no thread uses now: making one, and what it learns of its processor, is a tenth of a kernel's time.
+class Machines {
+ public:
+  std::unique_ptr<llvm::TargetMachine> take(const HostTarget& target) {
+    {
+      const std::lock_guard lock(mutex_);
+      auto& free = free_[key_of(target)];
+      if (!free.empty()) {
+        auto machine = std::move(free.back());
+        free.pop_back();
+        return machine;
+      }
+    }
+    return make_machine(target);
+  }
+  void give_back(const HostTarget& target, std::unique_ptr<llvm::TargetMachine> machine) {
+    const std::lock_guard lock(mutex_);
+    free_[key_of(target)].push_back(std::move(machine));
+  }
+
+ private:
+  static std::string key_of(const HostTarget& target) { return target.triple + target.cpu + target.features; }
+
+  std::mutex mutex_;
+  std::map<std::string, std::vector<std::unique_ptr<llvm::TargetMachine>>> free_;
+};
+
+// Never destroyed: LLVM's own tables may be gone by then.
+Machines& machines() {
+  static auto* const value = new Machines;
+  return *value;
 }
 
 // Collects what LLVM says; the default prints errors and ends the process.
@@ -85,20 +137,69 @@ void set_vector_width(llvm::Module& module, int vector_bytes) {
   }
 }
 
+// Values in memory become registers; common subexpressions and what a loop need not repeat are computed once. No pass
+// here widens, unrolls or reorders loops: the text is as the one who wrote it wants it.
+llvm::FunctionPassManager passes() {
+  llvm::FunctionPassManager passes;
+  passes.addPass(llvm::SROAPass(llvm::SROAOptions::ModifyCFG));
+  passes.addPass(llvm::EarlyCSEPass(/*UseMemorySSA=*/true));
+  passes.addPass(llvm::InstCombinePass());
+  passes.addPass(llvm::SimplifyCFGPass());
+  llvm::LoopPassManager loops;
+  loops.addPass(llvm::LoopRotatePass());
+  loops.addPass(llvm::LICMPass(llvm::LICMOptions()));
+  passes.addPass(llvm::createFunctionToLoopPassAdaptor(std::move(loops), /*UseMemorySSA=*/true));
+  passes.addPass(llvm::EarlyCSEPass(/*UseMemorySSA=*/true));
+  passes.addPass(llvm::InstCombinePass());
+  passes.addPass(llvm::SimplifyCFGPass());
+  return passes;
+}
+
+// What the passes ask for. LLVM's PassBuilder would register it, and every other pass of LLVM with it: a third of the
+// library's size, and of the time that a process takes to load it.
+class Analyses {
+ public:
+  Analyses(llvm::Module& module, llvm::TargetMachine& machine) {
+    functions_.registerPass([&] { return machine.getTargetIRAnalysis(); });
+    functions_.registerPass([] {
+      llvm::AAManager aliases;
+      aliases.registerFunctionAnalysis<llvm::BasicAA>();
+      aliases.registerFunctionAnalysis<llvm::ScopedNoAliasAA>();
+      return aliases;
+    });
+    add<llvm::TargetLibraryAnalysis, llvm::AssumptionAnalysis, llvm::DominatorTreeAnalysis,
+        llvm::PostDominatorTreeAnalysis, llvm::LoopAnalysis, llvm::ScalarEvolutionAnalysis, llvm::MemorySSAAnalysis,
+        llvm::BasicAA, llvm::ScopedNoAliasAA, llvm::OptimizationRemarkEmitterAnalysis, llvm::BlockFrequencyAnalysis,
+        llvm::BranchProbabilityAnalysis, llvm::PassInstrumentationAnalysis>();
+    loops_.registerPass([] { return llvm::PassInstrumentationAnalysis(); });
+    modules_.registerPass([] { return llvm::PassInstrumentationAnalysis(); });
+    modules_.registerPass([] { return llvm::ProfileSummaryAnalysis(); });
+    modules_.registerPass([&] { return llvm::FunctionAnalysisManagerModuleProxy(functions_); });
+    functions_.registerPass([&] { return llvm::ModuleAnalysisManagerFunctionProxy(modules_); });
+    functions_.registerPass([&] { return llvm::LoopAnalysisManagerFunctionProxy(loops_); });
+    loops_.registerPass([&] { return llvm::FunctionAnalysisManagerLoopProxy(functions_); });
+    modules_.getResult<llvm::ProfileSummaryAnalysis>(module);  // passes look at what is there and ask for nothing
+  }
+  llvm::FunctionAnalysisManager& functions() { return functions_; }
+
+ private:
+  template <class... Kinds>
+  void add() {
+    (functions_.registerPass([] { return Kinds(); }), ...);
+  }
+
+  llvm::LoopAnalysisManager loops_;
+  llvm::FunctionAnalysisManager functions_;
+  llvm::ModuleAnalysisManager modules_;
+};
+
 void run_passes(llvm::Module& module, llvm::TargetMachine& machine) {
-  llvm::LoopAnalysisManager loops;
-  llvm::FunctionAnalysisManager functions;
-  llvm::CGSCCAnalysisManager components;
-  llvm::ModuleAnalysisManager modules;
-  llvm::PassBuilder builder(&machine);
-  builder.registerModuleAnalyses(modules);
-  builder.registerCGSCCAnalyses(components);
-  builder.registerFunctionAnalyses(functions);
-  builder.registerLoopAnalyses(loops);
-  builder.crossRegisterProxies(loops, functions, components, modules);
-  llvm::ModulePassManager passes;
-  llvm::cantFail(builder.parsePassPipeline(passes, kPasses));
-  passes.run(module, modules);
+  Analyses analyses(module, machine);
+  auto pipeline = passes();
+  for (auto& function : module) {
+    if (function.isDeclaration()) continue;
+    analyses.functions().invalidate(function, pipeline.run(function, analyses.functions()));
+  }
 }
 
 std::string write_code(llvm::Module& module, llvm::TargetMachine& machine, CodeForm form) {
@@ -139,13 +240,14 @@ std::string compile_module(const std::string& text, const std::string& name, con
   std::string errors;
   context.setDiagnosticHandlerCallBack(keep_errors, &errors);
   const auto module = parse_module(text, name, context);
-  const auto machine = make_machine(target);
+  auto machine = machines().take(target);
   module->setTargetTriple(target.triple);
   module->setDataLayout(machine->createDataLayout());
   set_vector_width(*module, target.vector_bytes);
   run_passes(*module, *machine);
   auto code = write_code(*module, *machine, form);
   if (!errors.empty()) throw std::runtime_error(errors);
+  machines().give_back(target, std::move(machine));  // one that met an error is not used again
   return code;
 }
 

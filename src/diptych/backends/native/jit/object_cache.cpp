@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "diptych/backends/cache_entry.h"
-#include "diptych/base/error.h"
+#include "diptych/base/environment.h"
 #include "diptych/base/switches.h"
 #include "diptych/graph/checksum.h"
 

@@ -2,10 +2,12 @@
 
 #include <unistd.h>
 
+#include <cstdio>
 #include <fstream>
 #include <mutex>
 #include <utility>
 
+#include "diptych/base/environment.h"
 #include "diptych/base/switches.h"
 
 namespace diptych::detail {
@@ -19,7 +21,7 @@ void write_perf_names(const std::map<std::string, LoadedFunction>& functions) {
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
   static bool reported = false;
-  const auto path = fmt::format("/tmp/perf-{}.map", getpid());
+  const auto path = fmt::format("{}/perf-{}.map", P_tmpdir, getpid());
   std::ofstream file(path, std::ios::app);
   for (const auto& [name, function] : functions) {
     file << fmt::format("{:x} {:x} {}\n", reinterpret_cast<uintptr_t>(function.address), function.bytes, name);

@@ -158,6 +158,7 @@ class GroupLowering {
     sources.load = [&](Value value, const IndexMap& map, std::optional<LoadMask> mask) {
       return load(value, map, mask);
     };
+    sources.is_made = [&](Value value) { return values_[value.id] >= 0; };
     sources.dims = [&](Value value) { return as_kernel_dims(space_.dims(value)); };
     sources.reduced = space_.reduced_atoms(index);
     for (int32_t& atom : sources.reduced) atom = dim_of_atom_[atom];

@@ -23,6 +23,7 @@ class NodeLowering : public NodeArguments {
   struct Sources {
     std::function<int32_t(Value)> operand;
     std::function<int32_t(Value, const IndexMap&, std::optional<LoadMask>)> load;
+    std::function<bool(Value)> is_made;   ///< by the group
     std::function<DimAtoms(Value)> dims;  ///< of the node's results, by the kernel's dims
     std::vector<int32_t> reduced;         ///< atoms, by the kernel's dims, from the outermost to the innermost
     const std::vector<int64_t>* extents = nullptr;
@@ -34,6 +35,9 @@ class NodeLowering : public NodeArguments {
   /// The dtype in which kernels compute with elements of `dtype`.
   static at::ScalarType wide(at::ScalarType dtype) { return has_dtype(kHalves, dtype) ? at::kFloat : dtype; }
 
+  /// A tensor among the operands, which is not read at other places.
+  Term own(Value value) const { return {builder_, sources_.operand(value)}; }
+  bool is_made_by_group(Value value) const { return sources_.is_made(value); }
   /// A tensor operand as it is, or a number in the dtype of its kind.
   Term own(size_t index) const;
   /// A tensor operand or number, converted to `dtype` as ATen converts operands to the common dtype of an operator, and

@@ -179,6 +179,57 @@ bool place_apart(NodeSpace& node) {
          place_created(node);
 }
 
+namespace {
+
+// More would be computed for each element of the result, which takes one of them.
+constexpr size_t kMostJoined = 4;
+
+// Puts the results along `result`, each operand along `part`: the same dims without the one that counts the operands.
+bool join_parts(NodeSpace& node, const Dims& result, const Dims& part) {
+  const auto values = operand_values(node.node());
+  return std::all_of(values.begin(), values.end(),
+                     [&](Value value) {
+                       return node.fit_operand(value, [&](const Dims& dims) {
+                         for (size_t i = 0; i < part.size(); ++i) {
+                           if (part[i] != kNoAxis && !node.unify({part[i]}, {dims[i]})) return false;
+                         }
+                         return true;
+                       });
+                     }) &&
+         node.put_results(result);
+}
+
+bool reads_inside(const NodeSpace& node) {
+  const auto values = operand_values(node.node());
+  return std::any_of(values.begin(), values.end(), [&](Value value) { return node.is_inside(value); });
+}
+
+}  // namespace
+
+bool place_concatenated(NodeSpace& node) {
+  if (!reads_inside(node)) return place_apart(node);
+  const auto& parts = std::get<ValueList>(node.node().operands[0]);
+  const auto sizes = node.graph().meta(parts[0]).size_hints();
+  const bool are_alike = std::all_of(parts.begin(), parts.end(),
+                                     [&](Value value) { return node.graph().meta(value).size_hints() == sizes; });
+  if (!are_alike || parts.size() > kMostJoined || parts.size() < 2) return false;
+  const auto dim = NodeArguments::wrap(node.integer(1), static_cast<int64_t>(sizes.size()));
+  const Dims result = node.make_dims(node.sizes()), counted = node.make_dims({static_cast<int64_t>(parts.size())});
+  Dims part = result;
+  part[dim] = node.make_dims({sizes[dim]})[0];
+  return node.unify({result[dim]}, {counted[0], part[dim]}) && join_parts(node, result, part);
+}
+
+bool place_stacked(NodeSpace& node) {
+  if (!reads_inside(node)) return place_apart(node);
+  const auto& parts = std::get<ValueList>(node.node().operands[0]);
+  if (parts.size() > kMostJoined) return false;
+  const Dims result = node.make_dims(node.sizes());
+  Dims part = result;
+  part.erase(part.begin() + NodeArguments::wrap(node.integer(1), static_cast<int64_t>(result.size())));
+  return join_parts(node, result, part);
+}
+
 bool place_created(NodeSpace& node) { return node.put_results(node.make_dims(node.sizes())); }
 
 bool place_reduced(NodeSpace& node, const std::vector<int64_t>& list) {

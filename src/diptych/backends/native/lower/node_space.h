@@ -50,6 +50,11 @@ bool place_expanded(NodeSpace& node);
 bool place_repeated(NodeSpace& node);
 /// The results run along axes of their own, and operands are read at other places.
 bool place_apart(NodeSpace& node);
+/// Tensors behind each other: cat, and stack along a dim of its own. If the group makes one, they have to be of one
+/// size and few, and the result runs along their dims and a new one that counts them; else they are read at other
+/// places.
+bool place_concatenated(NodeSpace& node);
+bool place_stacked(NodeSpace& node);
 /// The results run along axes of their own, and no operand's elements are read.
 bool place_created(NodeSpace& node);
 /// The dims that are listed by the operand at `position` end; all if there is no list.

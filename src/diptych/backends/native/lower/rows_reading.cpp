@@ -113,8 +113,26 @@ Terms pad(NodeLowering& node) {
 
 const ValueList& parts_of(const NodeArguments& node) { return std::get<ValueList>(node.node().operands[0]); }
 
+bool joins_made_parts(const NodeLowering& node) {
+  const ValueList& parts = parts_of(node);
+  return std::any_of(parts.begin(), parts.end(), [&](Value part) { return node.is_made_by_group(part); });
+}
+// Parts of `size` positions along a dim of the result, of which each element takes one.
+Terms join(const NodeLowering& node, size_t dim, int64_t size) {
+  const ValueList& parts = parts_of(node);
+  const auto wide = NodeLowering::wide(node.dtype());
+  const Term position = node.position(dim);
+  Term result = node.own(parts.back()).to(wide);
+  for (size_t i = parts.size() - 1; i-- > 0;) {
+    const Term end = position.like(static_cast<int64_t>(i + 1) * size);
+    result = (position < end).choose(node.own(parts[i]).to(wide), result);
+  }
+  return {result};
+}
+
 Terms concatenate(NodeLowering& node) {
   const size_t rank = node.result().sizes.size(), dim = dim_of(node, 1, rank);
+  if (joins_made_parts(node)) return join(node, dim, size_of(node.graph().meta(parts_of(node)[0]), dim));
   Term result = node.constant(0, node.dtype());
   int64_t begin = 0;
   for (const Value part : parts_of(node)) {
@@ -128,6 +146,7 @@ Terms concatenate(NodeLowering& node) {
 }
 Terms stack(NodeLowering& node) {
   const size_t rank = node.result().sizes.size(), dim = dim_of(node, 1, rank);
+  if (joins_made_parts(node)) return join(node, dim, 1);
   Term result = node.constant(0, node.dtype());
   int64_t position = 0;
   for (const Value part : parts_of(node)) {
@@ -213,8 +232,8 @@ constexpr KernelRow kReadingRows[] = {
     {"aten.flip", place_apart, flip},
     {"aten.roll", place_apart, roll, rolls_one_dim},
     {"aten.constant_pad_nd", place_apart, pad},
-    {"aten.cat", place_apart, concatenate, has_one_dtype},
-    {"aten.stack", place_apart, stack, has_one_dtype},
+    {"aten.cat", place_concatenated, concatenate, has_one_dtype},
+    {"aten.stack", place_stacked, stack, has_one_dtype},
     {"aten.glu", place_apart, gated, has_float_result},
     {"aten.glu_backward", place_apart, gated_gradient, has_float_result},
     {"aten.slice_backward", place_apart, slice_gradient, has_step_one},

@@ -1,0 +1,220 @@
+"""Measures backend "native" beside eager, torch.compile with Inductor, and JAX: work that is not products, and steps.
+
+    PYTHONPATH=build/ci/python .venv-bench/bin/python benchmarks/native_speed.py --rounds 9 [ROW ...]
+
+All engines take turns within one run, so that load on the machine affects all of them alike. A cell is the median in
+milliseconds, with the quartiles in parentheses; ratios are taken round by round, to the best peer of that round.
+Results and gradients are compared with eager's first. README.md says what each row is.
+"""
+import argparse
+import gc
+import pathlib
+import statistics
+import sys
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE / "python"))
+
+
+class Row:
+    """One function in torch and in JAX, with its arguments; gradients are taken for floating-point ones.
+
+    `goal` is the highest ratio of our time to the best peer's."""
+
+    def __init__(self, torch_function, jax_function, arguments, goal, backward=True, options=None):
+        self.torch_function, self.jax_function = torch_function, jax_function
+        self.arguments, self.goal, self.backward = arguments, goal, backward
+        self.options = options or {}
+
+
+def pointwise_torch(x):
+    for _ in range(10):
+        x = torch.tanh(x * 1.01 + 0.1)
+    return x
+
+
+def pointwise_jax(x):
+    for _ in range(10):
+        x = jnp.tanh(x * 1.01 + 0.1)
+    return x
+
+
+def norm_torch(x, residual, weight, bias):
+    return F.layer_norm(torch.softmax(x, -1) + residual, (x.shape[-1],), weight, bias)
+
+
+def norm_jax(x, residual, weight, bias):
+    y = jax.nn.softmax(x, axis=-1) + residual
+    centered = y - jnp.mean(y, axis=-1, keepdims=True)
+    variance = jnp.mean(centered * centered, axis=-1, keepdims=True)
+    return centered * jax.lax.rsqrt(variance + 1e-5) * weight + bias
+
+
+def cross_entropy_jax(logits, targets):
+    log_probs = jax.nn.log_softmax(logits, axis=-1)
+    return -jnp.mean(jnp.take_along_axis(log_probs, targets[:, None], axis=-1))
+
+
+def mlp_torch(x, t, *params):
+    for i in range(0, len(params) - 2, 2):
+        x = F.gelu(F.linear(x, params[i], params[i + 1]))
+    return F.cross_entropy(F.linear(x, params[-2], params[-1]), t)
+
+
+def mlp_jax(x, t, *params):
+    for i in range(0, len(params) - 2, 2):
+        x = jax.nn.gelu(x @ params[i].T + params[i + 1], approximate=False)
+    return cross_entropy_jax(x @ params[-2].T + params[-1], t)
+
+
+def mlp_arguments():
+    sizes = [256, 512, 512, 10]
+    params = []
+    for inner, outer in zip(sizes, sizes[1:]):
+        params += [torch.randn(outer, inner) * inner**-0.5, torch.zeros(outer)]
+    return [torch.randn(64, 256), torch.randint(10, (64,)), *params]
+
+
+def gpt_row():
+    import models_jax
+    import models_torch
+
+    shape = models_torch.GPT
+    model = models_torch.gpt(shape, run=True)
+    arguments = [*model.data, *(p.detach() for p in model.params)]
+    jax_loss = models_jax.gpt(shape)[0]
+    return Row(lambda *a: models_torch.gpt_loss(shape, list(a[2:]), list(a[:2])), lambda *a: jax_loss(list(a[2:]), [], list(a[:2])),
+               arguments, 0.85)
+
+
+def rows():
+    tensor = torch.randn
+    norm = [tensor(4096, 1024), tensor(4096, 1024), tensor(1024), tensor(1024)]
+    fused = {"partition": "min_cut", "decompositions": ["aten._log_softmax", "aten._log_softmax_backward_data"]}
+    return {
+        "30 pointwise x 1M, forward": lambda: Row(pointwise_torch, pointwise_jax, [tensor(1_000_000)], 0.3, backward=False),
+        "30 pointwise x 1M, forward + backward": lambda: Row(pointwise_torch, pointwise_jax, [tensor(1_000_000)], 0.45),
+        "softmax + residual + layer norm [4096,1024], forward": lambda: Row(norm_torch, norm_jax, norm, 0.4, backward=False),
+        "softmax + residual + layer norm [4096,1024], forward + backward": lambda: Row(norm_torch, norm_jax, norm, 0.6),
+        "cross-entropy 128 x 50,257, forward + backward": lambda: Row(
+            F.cross_entropy, cross_entropy_jax, [tensor(128, 50257), torch.randint(50257, (128,))], 0.25, options=fused),
+        "two elements, forward + backward": lambda: Row(
+            lambda x, y: (x * y).sin(), lambda x, y: jnp.sin(x * y), [tensor(2), tensor(2)], 1.0),
+        "MLP 256-512-512-10, batch 64, gradients": lambda: Row(mlp_torch, mlp_jax, mlp_arguments(), 0.8),
+        "GPT 6x384, batch 8, T 256, gradients": gpt_row,
+    }
+
+
+def torch_step(function, row):
+    """Returns a callable that runs the row once and returns its result, or all gradients."""
+    if not row.backward:
+        def forward():
+            with torch.no_grad():
+                return [function(*row.arguments)]
+        return forward
+    arguments = [a.clone().requires_grad_() if a.is_floating_point() else a for a in row.arguments]
+    leaves = [a for a in arguments if a.requires_grad]
+    tangent = torch.ones_like(row.torch_function(*row.arguments))
+    return lambda: torch.autograd.grad(function(*arguments), leaves, tangent)
+
+
+def jax_step(row):
+    arguments = [jnp.asarray(a.numpy().astype(np.int32) if a.dtype == torch.long else a.numpy()) for a in row.arguments]
+    if row.backward:
+        wanted = tuple(i for i, a in enumerate(row.arguments) if a.is_floating_point())
+        step = jax.jit(jax.grad(lambda *a: row.jax_function(*a).sum(), argnums=wanted))
+    else:
+        step = jax.jit(lambda *a: (row.jax_function(*a),))
+    return lambda: jax.block_until_ready(step(*arguments))
+
+
+def engines(row):
+    import diptych
+
+    return {
+        "native": torch_step(diptych.aot_function(row.torch_function, backend="native", **row.options), row),
+        "interpreter": torch_step(diptych.aot_function(row.torch_function, **row.options), row),
+        "eager": torch_step(row.torch_function, row),
+        "torch.compile": torch_step(torch.compile(row.torch_function), row),
+        "JAX": jax_step(row),
+    }
+
+
+def check(name, got, expected):
+    for a, b in zip(got, expected, strict=True):
+        a, b = (np.asarray(t.detach() if isinstance(t, torch.Tensor) else t, dtype=np.float64) for t in (a, b))
+        error = np.abs(a - b).max() / max(np.abs(b).max(), 1e-30)
+        if not error < 2e-4:
+            raise RuntimeError(f"{name} is {error:.1e} of the largest element away from eager")
+
+
+def measure(steps, rounds):
+    """Returns milliseconds by engine, one median a round: a short step is repeated for a twentieth of a second."""
+    samples, repeats = {name: [] for name in steps}, {}
+    for name, step in steps.items():
+        step()
+        start = time.perf_counter()
+        step()
+        repeats[name] = max(1, min(2000, int(0.05 / max(time.perf_counter() - start, 1e-7))))
+    for _ in range(rounds):
+        for name, step in steps.items():
+            times = []
+            gc.collect()
+            for _ in range(repeats[name]):
+                start = time.perf_counter()
+                step()
+                times.append(time.perf_counter() - start)
+            samples[name].append(statistics.median(times) * 1e3)
+    return samples
+
+
+def spread(values, digits=2):
+    low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
+    return f"{middle:.{digits}f} ({low:.{digits}f}..{high:.{digits}f})"
+
+
+def report(name, row, samples):
+    peers = [peer for peer in samples if peer not in ("native", "interpreter")]
+    best = [min(times) for times in zip(*(samples[peer] for peer in peers))]
+    ratios = [ours / peer for ours, peer in zip(samples["native"], best)]
+    verdict = "met" if statistics.median(ratios) <= row.goal else "missed"
+    cells = [spread(times, 3 if statistics.median(times) < 1 else 2) for times in samples.values()]
+    print(f"| {name} | {' | '.join(cells)} | {spread(ratios)} | {row.goal}: {verdict} |", flush=True)
+
+
+def cpu_name():
+    lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
+    return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", help="rows whose names contain one of these; all by default")
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    print(f"{cpu_name()}, {options.threads} threads, torch {torch.__version__}, JAX {jax.__version__}, {options.rounds} rounds; milliseconds")
+    print("\n| work | native | interpreter | eager | torch.compile | JAX | native / best peer | goal |")
+    print("| --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |")
+    for name, make in rows().items():
+        if options.names and not any(wanted in name for wanted in options.names):
+            continue
+        torch.manual_seed(0)
+        row = make()
+        steps = engines(row)
+        expected = steps["eager"]()
+        for engine, step in steps.items():
+            check(f"{name} by {engine}", step(), expected)
+        report(name, row, measure(steps, options.rounds))
+
+
+if __name__ == "__main__":
+    main()
