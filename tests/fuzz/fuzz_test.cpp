@@ -39,6 +39,18 @@ TEST(Fuzz, CapturedBackwardsDoAsInEager) {
   run_clean({.programs = 300, .seed = 2, .captured = true, .most_faults = 5}, 250);
 }
 
+TEST(Fuzz, RandomProgramsDoAsInEagerByNativeKernels) {
+  run_clean({.programs = 300, .seed = 4, .backend = "native", .most_faults = 5}, 250);
+}
+
+TEST(Fuzz, RandomBodiesDoAsTheLoopWrittenOutByNativeKernels) {
+  run_clean({.programs = 150, .seed = 4, .backend = "native", .loops = true, .most_faults = 5}, 100);
+}
+
+TEST(Fuzz, SizesThatChangeDoAsInEagerByNativeKernels) {
+  run_clean({.programs = 100, .seed = 4, .backend = "native", .dynamic = true, .most_faults = 5}, 60);
+}
+
 TEST(Fuzz, RandomProgramsDoAsInEagerByXla) {
   run_clean({.programs = 25, .seed = 3, .backend = "xla", .most_faults = 5}, 20);
 }

@@ -23,9 +23,9 @@ struct Row {
 };
 constexpr Row kBackends[] = {
     {"interpreter", []() -> std::shared_ptr<const Backend> { return std::make_shared<InterpreterBackend>(); }},
-    {"native", []() -> std::shared_ptr<const Backend> { return std::make_shared<NativeBackend>(); }},
     {"xla", []() -> std::shared_ptr<const Backend> { return std::make_shared<XlaBackend>(); },
      []() -> std::shared_ptr<const Backend> { return std::make_shared<XlaBackend>(/*draws_on_device=*/true); }},
+    {"native", []() -> std::shared_ptr<const Backend> { return std::make_shared<NativeBackend>(); }},
 };
 
 }  // namespace

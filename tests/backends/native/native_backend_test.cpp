@@ -135,6 +135,16 @@ TEST(NativeBackend, RunsAWhileLoop) {
       natively());
 }
 
+TEST(NativeBackend, ReadsNumbersAtOnePlaceAlone) {
+  expect_as_eager(
+      leaves_of({{3}}),
+      [](const Tensors& t) -> Tensors {
+        // Numbers written into a tensor one by one: constants that are selected by position.
+        return {at::leaky_relu(torch::tensor({0.0F, -3.0F, 2.0F}), 0.1) * t[0]};
+      },
+      natively());
+}
+
 TEST(NativeBackend, WritesWhatEagerWrites) {
   expect_as_eager(
       [] {
@@ -251,6 +261,32 @@ TEST(FusedCall, WritesOverWhatNobodyElseHolds) {
   EXPECT_TRUE(at::equal(y, kept));
 }
 
+TEST(FusedCall, IsRunByTheInterpreterWithoutAKernel) {
+  GraphBuilder builder;
+  const Value x = builder.input(torch::randn({4, 4}));
+  const Value a = builder.node("aten.mm", {builder.node("aten.sin", {x}), x});
+  const auto body = std::make_shared<const Graph>(builder.finish({a}));
+  std::string lines;
+  set_log_sink([&](std::string_view line) { lines += line; });
+  set_log("kernels");
+  const FusedCall call(body), again(body);
+  set_log("");
+  set_log_sink({});
+  testing::expect_contains(lines, "[diptych kernels] the interpreter runs graph of 2 nodes: no common iteration space");
+  EXPECT_EQ(lines.find("interpreter runs"), lines.rfind("interpreter runs"));
+  EXPECT_EQ(code_of(body)->code, nullptr);
+  EXPECT_TRUE(testing::same_tensors(call.run({builder.example(x)}, {}), {builder.example(a)}));
+  EXPECT_TRUE(testing::same_tensors(again.run({builder.example(x)}, {}), {builder.example(a)}));
+}
+
+TEST(FusedCall, RecordsGradientsWhereTheyAreAskedFor) {
+  const Product product;
+  const FusedCall call(product.body);
+  const auto x = torch::ones({4, 6}).requires_grad_(), y = torch::full({4, 6}, 2.0);
+  call.run({x, y}, {.differentiable = true})[0].sum().backward();
+  EXPECT_TRUE(testing::same_tensor(x.grad(), 2 * x.detach().cos(), testing::kClose));
+}
+
 TEST(FusedCall, IsCalledByManyThreads) {
   const Product product;
   const FusedCall call(product.body);
@@ -275,10 +311,12 @@ TEST(KernelCheck, FindsTheFirstThatDiffers) {
   auto wrong = expected.clone();
   check_kernel(*product.body, inputs, {wrong + 1e-7}, {expected});
   wrong[2][3] = 7;
-  expect_error<InternalError>([&] { check_kernel(*product.body, inputs, {wrong}, {expected}); }, "computed 7 at [2,3] of output 0");
+  expect_error<InternalError>([&] { check_kernel(*product.body, inputs, {wrong}, {expected}); },
+                              "computed 7 at [2,3] of output 0");
   wrong = expected.clone();
   wrong[0][1] = std::numeric_limits<float>::quiet_NaN();
-  expect_error<InternalError>([&] { check_kernel(*product.body, inputs, {wrong}, {expected}); }, "at [0,1] of output 0");
+  expect_error<InternalError>([&] { check_kernel(*product.body, inputs, {wrong}, {expected}); },
+                              "at [0,1] of output 0");
   check_kernel(*product.body, inputs, {wrong}, {wrong});
   set_checks_kernels(true);
   EXPECT_NO_THROW(FusedCall(product.body).run(std::vector(inputs), {}));

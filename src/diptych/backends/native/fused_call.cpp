@@ -13,6 +13,18 @@
 
 namespace diptych::detail {
 
+namespace {
+
+// Tensors that stand for others, or have no memory.
+constexpr c10::DispatchKeySet kNotPlain{c10::DispatchKey::Fake,
+                                        c10::DispatchKey::Functionalize,
+                                        c10::DispatchKey::Python,
+                                        c10::DispatchKey::FuncTorchBatched,
+                                        c10::DispatchKey::FuncTorchGradWrapper,
+                                        c10::DispatchKey::ZeroTensor};
+
+}  // namespace
+
 FusedCall::FusedCall(std::shared_ptr<const Graph> body)
     : body_(std::move(body)), code_(code_of(body_)), program_(*body_) {
   for (const Value input : body_->inputs()) inputs_.push_back(slot_of(body_->meta(input)));
@@ -47,7 +59,8 @@ FusedCall::Fit FusedCall::fit(const Slot& slot, const at::Tensor& tensor) {
   if (!tensor.defined() || tensor.layout() != at::kStrided || !tensor.device().is_cpu()) return Fit::kNone;
   const auto* impl = tensor.unsafeGetTensorImpl();
   const bool is_alike = tensor.scalar_type() == slot.dtype && impl->sizes() == at::IntArrayRef(slot.sizes) &&
-                        !impl->is_conj() && !impl->is_neg() && impl->has_storage();
+                        !impl->is_conj() && !impl->is_neg() && impl->has_storage() &&
+                        !impl->key_set().has_any(kNotPlain);
   if (!is_alike) return Fit::kNone;
   if (slot.is_empty) return Fit::kExact;
   const auto strides = impl->strides();

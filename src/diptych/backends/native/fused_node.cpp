@@ -23,6 +23,10 @@ const HopSchema& fused_schema() {
 
 bool is_fused(const Node& node) { return node.op.is_hop() && &node.op.hop() == &fused_schema(); }
 
+bool may_fuse_bodies(const Node& node) {
+  return node.op.is_hop() && !is_fused(node) && &node.op.hop() != find_hop_schema("vjp");
+}
+
 Node make_fused_node(std::shared_ptr<const Graph> body, const ValueList& inputs) {
   return make_hop_node(fused_schema(), {inputs}, {fused_schema(), {}}, {std::move(body)});
 }

@@ -17,6 +17,10 @@ const HopSchema& fused_schema();
 
 bool is_fused(const Node& node);
 
+/// Whether the bodies of a node may hold hop.fused: those of a higher-order operator, but for hop.fused itself and
+/// hop.vjp, whose body autograd differentiates while it runs, operator by operator.
+bool may_fuse_bodies(const Node& node);
+
 /// Makes a node without outputs. `inputs`: one per input of the body.
 Node make_fused_node(std::shared_ptr<const Graph> body, const ValueList& inputs);
 

@@ -68,15 +68,16 @@ bool decomposes_into_kernels(const Graph& one, const Op& op) {
 Graph prepared(const Graph& graph, KnownComposites& known);
 
 Graph with_prepared_bodies(const Graph& graph, KnownComposites& known) {
-  const bool has_bodies = std::any_of(graph.nodes().begin(), graph.nodes().end(),
-                                      [](const Node& node) { return !node.subgraphs.empty() && !is_fused(node); });
+  const bool has_bodies = std::any_of(graph.nodes().begin(), graph.nodes().end(), [](const Node& node) {
+    return !node.subgraphs.empty() && may_fuse_bodies(node);
+  });
   if (!has_bodies) return graph;
   Rewriter rewriter(graph);
   rewriter.copy_inputs();
   for (const Node& node : graph.nodes()) {
     Node copy = node;
     for (auto& body : copy.subgraphs) {
-      if (!is_fused(node)) body = std::make_shared<const Graph>(prepared(*body, known));
+      if (may_fuse_bodies(node)) body = std::make_shared<const Graph>(prepared(*body, known));
     }
     rewriter.copy_node(copy);
   }

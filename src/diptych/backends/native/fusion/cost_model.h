@@ -15,10 +15,13 @@ inline constexpr size_t kMostBuffers = 48;   ///< inputs and outputs of a kernel
 inline constexpr size_t kMostParts = 4;      ///< of a concatenation: a kernel looks for each element into all of them
 inline constexpr int64_t kFewRows = 16;      ///< rows that threads can't share evenly,
 inline constexpr int64_t kLongRow = 32'768;  ///< if each of them is that long
+inline constexpr int64_t kLargeResult = 1 << 20;  ///< bytes for which memory that was used before pays
+inline constexpr int64_t kManyElements = 8192;    ///< of a transcendental function that pay for a call
 
 /// The bytes of the memory that a value's elements lie in; elements that share a place count once.
 int64_t bytes_moved(const TensorMeta& meta);
-/// The bytes that `node` reads of an operand: of a table, no more than it takes from it.
+/// The bytes that `node` reads of an operand: of a table, no more than it takes from it; nothing where the operand's
+/// sizes alone count.
 int64_t bytes_read(const Graph& graph, const Node& node, Value operand);
 
 /// Whether a value is cheap enough to be computed again wherever it is used: no more than an operation of arithmetic.

@@ -208,7 +208,7 @@ class Fusion {
   void emit_unit(size_t unit) {
     if (group_of_[unit] >= 0) return emit_group(groups_[group_of_[unit]]);
     Node node = graph_.nodes()[unit];
-    if (!node.op.is_hop() || is_fused(node)) return rewriter_.copy_node(graph_.nodes()[unit]);
+    if (!may_fuse_bodies(node)) return rewriter_.copy_node(graph_.nodes()[unit]);
     for (auto& subgraph : node.subgraphs) subgraph = std::make_shared<const Graph>(fuse(*subgraph, is_kernel_));
     rewriter_.copy_node(node);
   }

@@ -128,8 +128,10 @@ class GroupLowering {
 
   int32_t load(Value value, const IndexMap& map, std::optional<LoadMask> mask) {
     const ValueInfo& info = body_.info(value);
-    if (info.kind == ValueInfo::Kind::kConstant)
-      return builder_.constant(body_.constants()[info.index].item(), info.meta.dtype);
+    if (info.kind == ValueInfo::Kind::kConstant) {
+      const int32_t number = builder_.constant(body_.constants()[info.index].item(), info.meta.dtype);
+      return mask ? builder_.scalar("select", {mask->condition, number, mask->other}) : number;
+    }
     return builder_.load(info.index, info.meta.dtype, map, mask);
   }
 
