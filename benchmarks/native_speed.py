@@ -92,7 +92,7 @@ def gpt_row():
     model = models_torch.gpt(shape, run=True)
     arguments = [*model.data, *(p.detach() for p in model.params)]
     jax_loss = models_jax.gpt(shape)[0]
-    return Row(lambda *a: models_torch.gpt_loss(shape, list(a[2:]), list(a[:2])), lambda *a: jax_loss(list(a[2:]), [], list(a[:2])),
+    return Row(lambda *a: models_torch.gpt_loss(shape, list(a[2:]), list(a[:2])), lambda *a: jax_loss(list(a[2:]), [], list(a[:2]))[0],
                arguments, 0.85)
 
 
