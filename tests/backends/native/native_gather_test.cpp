@@ -2,6 +2,7 @@
 #include <torch/nn/functional.h>
 
 #include "diptych/backends/native/fused_call.h"
+#include "diptych/backends/native/native_backend.h"
 #include "diptych/base/switches.h"
 #include "interpreter/graph_builder.h"
 #include "testing/eager_check.h"
@@ -55,6 +56,35 @@ TEST(NativeGather, RunsLossesOfClasses) {
           natively());
     }
   }
+}
+
+TEST(NativeGather, RunsLossesOfManyRows) {
+  CheckOptions options = natively();
+  for (const auto& partition : {default_partition(), min_cut()}) {
+    options.aot.partition = partition;
+    expect_as_eager(
+        leaves_of({{300, 24}, {500, 24}}),
+        [](const Tensors& t) -> Tensors { return {F::cross_entropy(F::linear(t[0], t[1]), indices({300}, 500))}; },
+        options);
+  }
+}
+
+TEST(NativeGather, ALossOfClassesIsOneKernelThatStoresNumbers) {
+  test::GraphBuilder builder;
+  const Value x = builder.input(torch::randn({64, 30})), target = builder.input(indices({64}, 30));
+  const Value logs = builder.node("aten._log_softmax", {x, c10::IValue(1), c10::IValue(false)});
+  const Value loss =
+      builder.node("aten.nll_loss_forward", {logs, target, c10::IValue(), c10::IValue(1), c10::IValue(-100)});
+  const NativeBackend backend;
+  const auto executable = backend.compile(backend.prepare(builder.finish({loss})));
+  const Graph& fused = fused_graph(*executable);
+  ASSERT_EQ(fused.nodes().size(), 1U) << fused.code();
+  for (const Value output : fused.nodes()[0].outputs) EXPECT_EQ(fused.meta(output).numel(), 1);
+  const auto kernels = native_kernels(*executable);
+  ASSERT_EQ(kernels.size(), 1U);
+  EXPECT_EQ(kernels[0].problem, "");
+  EXPECT_TRUE(testing::same_tensors(executable->run({builder.example(x), builder.example(target)}),
+                                    {builder.example(loss)}, testing::within(1e-5)));
 }
 
 TEST(NativeGather, RunsGathersWithWhatIsAround) {

@@ -159,7 +159,9 @@ class GroupLowering {
     };
     sources.is_made = [&](Value value) { return values_[value.id] >= 0; };
     sources.dims = [&](Value value) { return as_kernel_dims(space_.dims(value)); };
-    sources.check = [&](int32_t is_wrong) { checks_.push_back(is_wrong); };
+    sources.check = [&](int32_t is_wrong) {
+      if (std::find(checks_.begin(), checks_.end(), is_wrong) == checks_.end()) checks_.push_back(is_wrong);
+    };
     sources.reduced = space_.reduced_atoms(index);
     for (int32_t& atom : sources.reduced) atom = dim_of_atom_[atom];
     sources.extents = &extents_;
@@ -187,7 +189,7 @@ class GroupLowering {
   void store_check() {
     if (checks_.empty()) return;
     Term is_wrong(builder_, checks_[0]);
-    for (const int32_t check : checks_) is_wrong = is_wrong | Term(builder_, check);
+    for (size_t i = 1; i < checks_.size(); ++i) is_wrong = is_wrong | Term(builder_, checks_[i]);
     DimSet all;
     for (size_t dim = 0; dim < extents_.size(); ++dim) all = all | DimSet::of(static_cast<int32_t>(dim));
     kernel_.stores.push_back(
