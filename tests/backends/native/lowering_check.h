@@ -15,8 +15,10 @@ inline at::Tensor values(at::IntArrayRef sizes, double shift = 0) {
   return at::arange(count, at::kFloat).mul(0.37).add(shift).cos().reshape(sizes);
 }
 
-/// Evaluates a kernel on the inputs of a graph; the outputs have the graph's metadata.
-inline Tensors run_lowered(const Kernel& kernel, const Graph& graph, const Tensors& inputs) {
+/// Runs a kernel on the inputs of a graph, by `run` of the buffers that it reads and writes; the outputs have the
+/// graph's metadata. Expects that its check, if it has one, finds what `is_wrong` says.
+template <class Run>
+Tensors run_lowered_by(const Run& run, const Kernel& kernel, const Graph& graph, const Tensors& inputs, bool is_wrong) {
   std::vector<KernelMemory> read, written;
   Tensors outputs;
   for (const at::Tensor& input : inputs) read.push_back(KernelMemory::of(input));
@@ -25,8 +27,17 @@ inline Tensors run_lowered(const Kernel& kernel, const Graph& graph, const Tenso
     outputs.push_back(at::empty_strided(meta.size_hints(), meta.stride_hints(), at::TensorOptions(meta.dtype)));
     written.push_back(KernelMemory::of(outputs.back()));
   }
-  evaluate(kernel, read, written, {});
+  const at::Tensor check = at::zeros({}, at::kBool);
+  if (has_check(kernel, graph)) written.push_back(KernelMemory::of(check));
+  run(read, written);
+  EXPECT_EQ(check.item<bool>(), is_wrong) << print(kernel);
   return outputs;
+}
+
+/// The same by the evaluator.
+inline Tensors run_lowered(const Kernel& kernel, const Graph& graph, const Tensors& inputs, bool is_wrong = false) {
+  const auto run = [&](const auto& read, const auto& written) { evaluate(kernel, read, written, {}); };
+  return run_lowered_by(run, kernel, graph, inputs, is_wrong);
 }
 
 /// The kernel of all nodes that were written; it verifies.

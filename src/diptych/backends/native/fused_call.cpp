@@ -41,7 +41,8 @@ FusedCall::Slot FusedCall::slot_of(const TensorMeta& meta) {
 
 void FusedCall::find_overwrites() {
   overwrites_.resize(outputs_.size());
-  if (code_->code == nullptr) return;
+  // Where the check fails, the interpreter needs the inputs.
+  if (code_->code == nullptr || code_->has_check) return;
   const auto inputs = overwritable_inputs(*code_->kernel);
   for (size_t output = 0; output < outputs_.size(); ++output) {
     const Slot& slot = outputs_[output];
@@ -85,7 +86,8 @@ bool FusedCall::make_fit(std::vector<at::Tensor>& inputs) const {
   return true;
 }
 
-std::vector<at::Tensor> FusedCall::run_kernel(std::vector<at::Tensor>& inputs, bool may_reuse) const {
+// Returns none where the kernel's check fails; the inputs then are what they were.
+std::optional<std::vector<at::Tensor>> FusedCall::run_kernel(std::vector<at::Tensor>& inputs, bool may_reuse) const {
   c10::SmallVector<void*, 16> from, to;
   for (const at::Tensor& input : inputs) from.push_back(const_cast<void*>(input.const_data_ptr()));
   std::vector<at::Tensor> outputs(outputs_.size());
@@ -97,15 +99,20 @@ std::vector<at::Tensor> FusedCall::run_kernel(std::vector<at::Tensor>& inputs, b
     if (!outputs[i].defined()) outputs[i] = new_result(outputs_[i].sizes, outputs_[i].strides, outputs_[i].dtype);
     to.push_back(outputs[i].mutable_data_ptr());
   }
+  bool is_wrong = false;
+  if (code_->has_check) to.push_back(&is_wrong);
   if (!is_empty_) code_->code->run(from.data(), to.data());
+  if (is_wrong) return std::nullopt;
   return outputs;
 }
 
 std::vector<at::Tensor> FusedCall::run_checked(std::vector<at::Tensor>&& inputs) const {
-  std::vector<at::Tensor> got = run_kernel(inputs, /*may_reuse=*/false);
+  auto got = run_kernel(inputs, /*may_reuse=*/false);
   std::vector<at::Tensor> copies = inputs;
-  check_kernel(*body_, inputs, got, program_->run(std::move(copies)));
-  return got;
+  auto expected = program_->run(std::move(copies));
+  if (!got) return expected;
+  check_kernel(*body_, inputs, *got, expected);
+  return *std::move(got);
 }
 
 std::vector<at::Tensor> FusedCall::run(std::vector<at::Tensor>&& inputs, const RunOptions& options) const {
@@ -113,7 +120,8 @@ std::vector<at::Tensor> FusedCall::run(std::vector<at::Tensor>&& inputs, const R
     return program_->run(std::move(inputs), {.differentiable = options.differentiable});
   }
   if (checks_kernels()) return run_checked(std::move(inputs));
-  return run_kernel(inputs, /*may_reuse=*/true);
+  if (auto outputs = run_kernel(inputs, /*may_reuse=*/true)) return *std::move(outputs);
+  return program_->run(std::move(inputs));
 }
 
 }  // namespace diptych::detail

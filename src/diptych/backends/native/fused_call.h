@@ -37,7 +37,7 @@ class FusedCall {
   static Slot slot_of(const TensorMeta& meta);
   static Fit fit(const Slot& slot, const at::Tensor& tensor);
   bool make_fit(std::vector<at::Tensor>& inputs) const;
-  std::vector<at::Tensor> run_kernel(std::vector<at::Tensor>& inputs, bool may_overwrite) const;
+  std::optional<std::vector<at::Tensor>> run_kernel(std::vector<at::Tensor>& inputs, bool may_reuse) const;
   std::vector<at::Tensor> run_checked(std::vector<at::Tensor>&& inputs) const;
   void find_overwrites();
 

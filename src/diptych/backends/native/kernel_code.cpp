@@ -65,6 +65,7 @@ KernelCode make_code(const Graph& body) {
       return made;
     }
     made.problem.clear();
+    made.has_check = has_check(*made.kernel, body);
     if (auto problem = codegen_problem(*made.kernel)) {
       made.problem = *std::move(problem);
     } else {

@@ -13,6 +13,7 @@ namespace diptych::detail {
 struct KernelCode {
   std::optional<Kernel> kernel;                ///< none if it could not be lowered
   std::shared_ptr<const CompiledKernel> code;  ///< null if the interpreter runs the body
+  bool has_check = false;                      ///< see lower_group()
   std::string problem;                         ///< why it does; empty if it does not
 };
 

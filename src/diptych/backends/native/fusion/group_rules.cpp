@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "diptych/backends/native/fusion/cost_model.h"
+#include "diptych/backends/native/lower/lower_group.h"
 
 namespace diptych::detail {
 namespace {
@@ -48,6 +49,9 @@ class GroupRules {
     return ended;
   }
 
+  // Whether the kernel reduces over all points what the node follows from.
+  bool is_checked(size_t node) const { return is_checked_by_kernels(graph_, graph_.nodes()[node]); }
+
   // Finds which atoms make up rows, and which reductions each value depends on.
   void find_rows() {
     size_t next = 0;
@@ -62,7 +66,7 @@ class GroupRules {
         for (size_t r = 0; r < reductions_.size(); ++r) {
           const DimSet reduced = space_.reduced(reductions_[r]);
           const bool is_used = (before >> r & 1) != 0;
-          const bool is_used_again = is_reduction || !(space_.domain(output) & reduced).empty();
+          const bool is_used_again = is_reduction || is_checked(node) || !(space_.domain(output) & reduced).empty();
           if (is_used && is_used_again) rows_ = rows_ | reduced;
         }
       }
@@ -82,6 +86,7 @@ class GroupRules {
   std::optional<std::string> problem_of(size_t node, Value output, bool is_needed) const {
     const uint64_t ended = ended_.at(output.id) & terminal_;
     const DimSet domain = space_.domain(output), reduced = space_.reduced(node);
+    if (is_checked(node) && (ended_before(node) & terminal_) != 0) return "checks what is added up over all points";
     if (!reduced.without(rows_).empty()) {
       if ((ended & (ended - 1)) != 0) return "adds up what is added up over all points";
       if (!points_.without(domain | reduced).empty()) return "would be added up several times";

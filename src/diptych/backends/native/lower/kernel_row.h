@@ -15,6 +15,7 @@ struct KernelRow {
   bool (*place)(NodeSpace&);      ///< which axes its results run along; false if they do not fit into the group
   Terms (*lower)(NodeLowering&);  ///< one term per output, in the output's dtype or one that converts to it
   bool (*covers)(const NodeArguments&) = nullptr;  ///< by operands and types alone; null if the row covers all nodes
+  bool checks = false;  ///< whether its rule calls NodeLowering::check(): a reduction over all points
 };
 
 /// The row of a node; null if there is none, or it does not cover it. Metadata is not looked at.
@@ -31,6 +32,7 @@ std::span<const KernelRow> view_rows();
 std::span<const KernelRow> reduction_rows();
 std::span<const KernelRow> creation_rows();
 std::span<const KernelRow> reading_rows();
+std::span<const KernelRow> gather_rows();
 
 /// Every row of every table.
 std::vector<const KernelRow*> all_kernel_rows();

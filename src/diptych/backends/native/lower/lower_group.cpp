@@ -40,6 +40,7 @@ class GroupLowering {
     for (const Value output : body_.outputs()) {
       if (auto fault = store(output); !fault.empty()) return fault;
     }
+    store_check();
     kernel_.name = kernel_name(body_.name());
     kernel_.values = builder_.values();
     remove_unused_values(kernel_);
@@ -160,6 +161,9 @@ class GroupLowering {
     };
     sources.is_made = [&](Value value) { return values_[value.id] >= 0; };
     sources.dims = [&](Value value) { return as_kernel_dims(space_.dims(value)); };
+    sources.check = [&](int32_t is_wrong) {
+      if (std::find(checks_.begin(), checks_.end(), is_wrong) == checks_.end()) checks_.push_back(is_wrong);
+    };
     sources.reduced = space_.reduced_atoms(index);
     for (int32_t& atom : sources.reduced) atom = dim_of_atom_[atom];
     sources.extents = &extents_;
@@ -183,11 +187,24 @@ class GroupLowering {
     return {};
   }
 
+  // Runs through all dims, as every reduction does that goes on after a row: some checks may not vary along them.
+  void store_check() {
+    if (checks_.empty()) return;
+    Term is_wrong(builder_, checks_[0]);
+    for (size_t i = 1; i < checks_.size(); ++i) is_wrong = is_wrong | Term(builder_, checks_[i]);
+    DimSet all;
+    for (size_t dim = 0; dim < extents_.size(); ++dim) all = all | DimSet::of(static_cast<int32_t>(dim));
+    kernel_.stores.push_back(
+        {static_cast<int32_t>(kernel_.outputs.size()), {}, is_wrong.reduce("any", all, at::kBool).value(), false});
+    kernel_.outputs.push_back(at::kBool);
+  }
+
   const Graph& body_;
   GroupSpace space_;
   KernelBuilder builder_;
   Kernel kernel_;
   std::vector<int32_t> values_;  // of the kernel, by the graph's values
+  std::vector<int32_t> checks_;  // what has to be false at all points
   std::vector<int32_t> dim_of_atom_;
   std::vector<int64_t> extents_;
 };
@@ -213,5 +230,9 @@ std::optional<Kernel> lower_group(const Graph& body, std::string* why) {
   if (!fault.empty()) return std::nullopt;
   return std::move(lowering.kernel());
 }
+
+bool has_check(const Kernel& kernel, const Graph& body) { return kernel.outputs.size() > body.outputs().size(); }
+
+bool is_checked_by_kernels(const Graph& graph, const Node& node) { return find_kernel_row(graph, node)->checks; }
 
 }  // namespace diptych::detail

@@ -13,8 +13,16 @@ bool is_lowered_to_kernels(const Graph& graph, const Node& node);
 
 /// Lowers the body of a group. Kernel inputs are the graph's inputs in order, with the strides of their metadata, and
 /// outputs its outputs in order, each with the strides of its metadata; constants of one element become constants of
-/// the kernel. Returns nullopt where the nodes have no common iteration space (`why` then says what stood in the way).
-/// Requires: static sizes.
+/// the kernel. A kernel with a check has one output more, a single b8: where that comes out true the others mean
+/// nothing, and the body itself has to be run. Returns nullopt where the nodes have no common iteration space (`why`
+/// then says what stood in the way). Requires: static sizes.
 std::optional<Kernel> lower_group(const Graph& body, std::string* why = nullptr);
+
+/// Whether a kernel that lower_group() made of `body` has a check.
+bool has_check(const Kernel& kernel, const Graph& body);
+
+/// Whether the kernel of a group with this node has a check: a reduction over all points of what the node follows from.
+/// Requires: is_lowered_to_kernels().
+bool is_checked_by_kernels(const Graph& graph, const Node& node);
 
 }  // namespace diptych::detail

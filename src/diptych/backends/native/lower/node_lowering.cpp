@@ -48,6 +48,12 @@ Term NodeLowering::position(size_t dim) const {
   return {builder_, builder_.index(map)};
 }
 
+Term NodeLowering::reduced_position() const {
+  IndexMap map;
+  add_dim_terms(map, sources_.reduced, *sources_.extents, 1);
+  return {builder_, builder_.index(map)};
+}
+
 IndexMap NodeLowering::map_at(Value value, const std::vector<ReadPlace>& places) const {
   const auto strides = graph().meta(value).stride_hints();
   const DimAtoms dims = sources_.dims(node().outputs[0]);
@@ -66,6 +72,12 @@ Term NodeLowering::load_at(Value value, const std::vector<ReadPlace>& places) co
 Term NodeLowering::load_at(Value value, const std::vector<ReadPlace>& places, const Term& condition,
                            const Term& other) const {
   return {builder_, sources_.load(value, map_at(value, places), LoadMask{condition.value(), other.value()})};
+}
+
+Term NodeLowering::load_at(Value value, const std::vector<ReadPlace>& places, size_t dim, const Term& index) const {
+  IndexMap map = map_at(value, places);
+  map.add(value_term({graph().meta(value).stride_hints()[dim]}, index.value()));
+  return {builder_, sources_.load(value, map, {})};
 }
 
 }  // namespace diptych::detail

@@ -25,6 +25,7 @@ class NodeLowering : public NodeArguments {
     std::function<int32_t(Value, const IndexMap&, std::optional<LoadMask>)> load;
     std::function<bool(Value)> is_made;   ///< by the group
     std::function<DimAtoms(Value)> dims;  ///< of the node's results, by the kernel's dims
+    std::function<void(int32_t)> check;   ///< see NodeLowering::check()
     std::vector<int32_t> reduced;         ///< atoms, by the kernel's dims, from the outermost to the innermost
     const std::vector<int64_t>* extents = nullptr;
   };
@@ -58,10 +59,17 @@ class NodeLowering : public NodeArguments {
 
   /// The position along a dim of the result, as an i64.
   Term position(size_t dim) const;
+  /// The same along all that a reduction takes away.
+  Term reduced_position() const;
   /// Loads an operand at other places: one place for each of its dims. Where `condition` is false it is `other`, which
   /// has the operand's dtype.
   Term load_at(Value value, const std::vector<ReadPlace>& places) const;
   Term load_at(Value value, const std::vector<ReadPlace>& places, const Term& condition, const Term& other) const;
+  /// The same, at `index` further along a dim of the operand.
+  Term load_at(Value value, const std::vector<ReadPlace>& places, size_t dim, const Term& index) const;
+
+  /// Says that the kernel's results are right only where a b8 is false.
+  void check(const Term& is_wrong) const { sources_.check(is_wrong.value()); }
 
  private:
   IndexMap map_at(Value value, const std::vector<ReadPlace>& places) const;

@@ -1,6 +1,4 @@
 // Nodes that read their operands at other places: the operands are loads, and what is read where is in their maps.
-//
-// Gathers by a tensor of indices have no row: eager raises an error for an index out of range, which a kernel can't.
 #include <algorithm>
 #include <optional>
 
