@@ -15,7 +15,8 @@ namespace diptych::detail {
 // rows: the row is gone through several times, while it lies in cache. All other atoms are points: each is visited
 // once, by any thread, and every row belongs to one. A reduction over a row alone is an inner one. All others are
 // terminal: they add up over points, so their results are there only after all of them, and only values of their own
-// domain may follow.
+// domain may follow. The check of a node (see lower_group()) is a terminal reduction over all points, of what the
+// node follows from.
 
 /// Returns why the nodes of a space are no good group; none if they are one. `is_needed` tells whether a value that
 /// they make is read by other nodes, so that it is an output.
