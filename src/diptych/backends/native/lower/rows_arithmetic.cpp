@@ -71,6 +71,7 @@ Terms masked_fill(NodeLowering& node) { return {node.own(1).to(at::kBool).choose
 Terms copy_operand(NodeLowering& node) { return {node.own(0)}; }
 bool stays_strided(const NodeArguments& node) { return node.integer(2) == static_cast<int64_t>(at::kStrided); }
 Terms copy_source(NodeLowering& node) { return {node.own(1)}; }
+Terms fill_number(NodeLowering& node) { return {node.operand(1)}; }
 Terms drop_gradient(NodeLowering& node) {
   const Term kept = node.operand(0) * node.operand(1);
   return {kept * kept.like(node.scalar(2))};
@@ -126,7 +127,7 @@ constexpr KernelRow kArithmeticRows[] = {
     {"aten.lift_fresh_copy", place_pointwise, copy_operand},
     {"aten.lift_fresh", place_pointwise, copy_operand},
     {"aten.copy", place_pointwise, copy_source},
-    {"aten.fill.Scalar", place_pointwise, copy_source},
+    {"aten.fill.Scalar", place_pointwise, fill_number},
     {"aten.fill.Tensor", place_pointwise, copy_source},
     {"aten.native_dropout_backward", place_pointwise, drop_gradient, has_float_result},
 };
