@@ -99,7 +99,7 @@ def gpt_row():
 def rows():
     tensor = torch.randn
     norm = [tensor(4096, 1024), tensor(4096, 1024), tensor(1024), tensor(1024)]
-    fused = {"partition": "min_cut", "decompositions": ["aten._log_softmax", "aten._log_softmax_backward_data"]}
+    fused = {"partition": "min_cut", "decompositions": ["aten._log_softmax", "aten._log_softmax_backward_data", "aten.nll_loss_forward", "aten.nll_loss_backward"]}
     return {
         "30 pointwise x 1M, forward": lambda: Row(pointwise_torch, pointwise_jax, [tensor(1_000_000)], 0.3, backward=False),
         "30 pointwise x 1M, forward + backward": lambda: Row(pointwise_torch, pointwise_jax, [tensor(1_000_000)], 0.45),

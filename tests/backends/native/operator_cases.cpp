@@ -74,7 +74,8 @@ std::vector<OperatorCase> pointwise_cases() {
       {kRows, wrapped(0.3)});
   add(cases, {"add.Scalar", "sub.Scalar", "rsub.Scalar", "mul.Scalar", "div.Scalar", "copysign.Scalar", "fill.Scalar"},
       {kRows, number_of(-3)});
-  add(cases, {"add.Scalar", "sub.Scalar", "rsub.Scalar", "mul.Scalar", "div.Scalar", "xlogy.Scalar_Other", "fill.Scalar"},
+  add(cases,
+      {"add.Scalar", "sub.Scalar", "rsub.Scalar", "mul.Scalar", "div.Scalar", "xlogy.Scalar_Other", "fill.Scalar"},
       {kRows, number_of(0.7)});
   add(cases, {"xlogy.Scalar_Self"}, {number_of(0.7), kRows});
   add(cases, {"eq.Scalar", "ne.Scalar", "lt.Scalar", "le.Scalar", "gt.Scalar", "ge.Scalar"}, {kRows, number_of(0.75)});

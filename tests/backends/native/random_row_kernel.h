@@ -15,7 +15,8 @@
 
 namespace diptych::testing {
 
-/// Makes a kernel with buffers that fit it. Floats stay small, so that the reference is near whatever the order of sums.
+/// Makes a kernel with buffers that fit it. Floats stay small, so that the reference is near whatever the order of
+/// sums.
 class RandomRowKernel {
  public:
   explicit RandomRowKernel(uint32_t seed) : random_(seed) {}
@@ -113,7 +114,8 @@ class RandomRowKernel {
   }
 
   void add_reduction(detail::DimSet over) {
-    constexpr std::string_view kNames[] = {"sum", "max", "min", "mean", "squared_deviations", "logsumexp", "argmax", "argmin"};
+    constexpr std::string_view kNames[] = {"sum",       "max",    "min",   "mean", "squared_deviations",
+                                           "logsumexp", "argmax", "argmin"};
     const auto* reduction = detail::find_reduction(kNames[below(8)]);
     const int32_t operand = scalar("tanh", dtype_, {number()});
     if (reduction->result == detail::ReductionResult::kPosition) {

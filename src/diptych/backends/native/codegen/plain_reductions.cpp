@@ -83,9 +83,9 @@ Kernel with_split_reductions(const Kernel& kernel, DimSet row) {
     const at::ScalarType dtype = kernel.values[i].dtype;
     // Whether any of equal ones is true needs no pass over the row.
     const bool is_equal = reduce->reduction->name == "any" && (to.domain(reduce->operand) & row).empty();
-    const int32_t inner =
-        is_equal ? to[reduce->operand]
-                 : to.add(dtype, KernelReduce{reduce->reduction, to[reduce->operand], reduce->over & row});
+    const int32_t inner = is_equal
+                              ? to[reduce->operand]
+                              : to.add(dtype, KernelReduce{reduce->reduction, to[reduce->operand], reduce->over & row});
     to.map_next(to.add(dtype, KernelReduce{reduce->reduction, inner, reduce->over.without(row)}));
   }
   return to.finish();
