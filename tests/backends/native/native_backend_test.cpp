@@ -5,6 +5,7 @@
 
 #include <thread>
 
+#include "backends/native/native_case.h"
 #include "diptych/backends/native/fused_call.h"
 #include "diptych/backends/native/fused_node.h"
 #include "diptych/backends/native/kernel/parse.h"
@@ -22,27 +23,11 @@ namespace {
 
 namespace F = torch::nn::functional;
 using test::GraphBuilder;
-using testing::CheckOptions;
 using testing::expect_as_eager;
 using testing::expect_error;
+using testing::leaves_of;
+using testing::natively;
 using testing::Tensors;
-
-CheckOptions natively(double tolerance = 2e-5) {
-  CheckOptions options;
-  options.aot.backend = "native";
-  options.tolerance = tolerance;
-  return options;
-}
-
-// Leaves of these sizes, the same at each call.
-std::function<Tensors()> leaves_of(std::vector<std::vector<int64_t>> sizes) {
-  return [sizes = std::move(sizes)] {
-    torch::manual_seed(5);
-    Tensors leaves;
-    for (const auto& size : sizes) leaves.push_back(torch::randn(size).requires_grad_());
-    return leaves;
-  };
-}
 
 TEST(NativeBackend, RunsAnMlp) {
   expect_as_eager(

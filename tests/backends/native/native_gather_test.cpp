@@ -1,6 +1,7 @@
 // Programs that gather by tensors of indices as native kernels, beside eager: results, gradients and errors.
 #include <torch/nn/functional.h>
 
+#include "backends/native/native_case.h"
 #include "diptych/backends/native/fused_call.h"
 #include "diptych/backends/native/native_backend.h"
 #include "diptych/base/switches.h"
@@ -15,23 +16,9 @@ namespace {
 namespace F = torch::nn::functional;
 using testing::CheckOptions;
 using testing::expect_as_eager;
+using testing::leaves_of;
+using testing::natively;
 using testing::Tensors;
-
-CheckOptions natively() {
-  CheckOptions options;
-  options.aot.backend = "native";
-  options.tolerance = 2e-5;
-  return options;
-}
-
-std::function<Tensors()> leaves_of(std::vector<std::vector<int64_t>> sizes) {
-  return [sizes = std::move(sizes)] {
-    torch::manual_seed(5);
-    Tensors leaves;
-    for (const auto& size : sizes) leaves.push_back(torch::randn(size).requires_grad_());
-    return leaves;
-  };
-}
 
 // Some indices below `end`, the same at each call.
 at::Tensor indices(at::IntArrayRef sizes, int64_t end) {

@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "diptych/base/error.h"
+#include "diptych/graph/argument_values.h"
 #include "diptych/graph/print.h"
 
 namespace diptych::detail {
@@ -168,15 +169,7 @@ at::Scalar Lowering::scalar(size_t index, const at::Scalar& otherwise) const {
   return value.isNone() ? otherwise : value.toScalar();
 }
 
-std::vector<int64_t> Lowering::integers(size_t index) const {
-  const auto value = constant(index);
-  if (value.isNone()) return {};
-  if (value.isInt()) return {value.toInt()};
-  if (value.isIntList()) return value.toIntVector();
-  std::vector<int64_t> list;
-  for (const auto& element : value.toListRef()) list.push_back(element.toInt());
-  return list;
-}
+std::vector<int64_t> Lowering::integers(size_t index) const { return integers_of(constant(index)); }
 
 std::string Lowering::text(size_t index, std::string otherwise) const {
   const auto value = constant(index);

@@ -14,9 +14,10 @@ namespace diptych::detail {
 class CompiledKernel {
  public:
   virtual ~CompiledKernel() = default;
-  /// Computes the outputs. `inputs` and `outputs` have the address of each buffer's element 0, aligned for its dtype;
-  /// outputs and inputs do not overlap. Work is split by at::parallel_for; results do not depend on the number of
-  /// threads. Requires: buffers as large as the kernel's maps reach.
+  /// Computes the outputs. `inputs` and `outputs` have the address of each buffer's element 0, aligned for its dtype.
+  /// An output may be an input's memory if the kernel has no reductions and reads that input only at the element that
+  /// it writes; apart from that, outputs overlap with nothing. Work is shared out by in_parallel(); results do not
+  /// depend on the number of threads. Requires: buffers as large as the kernel's maps reach.
   virtual void run(void* const* inputs, void* const* outputs) const = 0;
 };
 

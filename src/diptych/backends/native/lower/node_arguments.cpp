@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "diptych/graph/argument_values.h"
+
 namespace diptych::detail {
 namespace {
 
@@ -83,15 +85,7 @@ bool NodeArguments::flag(size_t index, bool otherwise) const {
   return value.isNone() ? otherwise : value.toBool();
 }
 
-std::vector<int64_t> NodeArguments::integers(size_t index) const {
-  const auto value = constant(index);
-  if (value.isNone()) return {};
-  if (value.isInt()) return {value.toInt()};
-  if (value.isIntList()) return value.toIntVector();
-  std::vector<int64_t> list;
-  for (const auto& element : value.toListRef()) list.push_back(element.toInt());
-  return list;
-}
+std::vector<int64_t> NodeArguments::integers(size_t index) const { return integers_of(constant(index)); }
 
 std::string NodeArguments::text(size_t index, std::string otherwise) const {
   const auto value = constant(index);
