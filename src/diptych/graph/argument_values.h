@@ -6,8 +6,8 @@
 
 namespace diptych::detail {
 
-/// A list of integers in any of the forms that graphs hold: one integer, a list of them, a list of constants. None is an
-/// empty list.
+/// A list of integers in any of the forms that graphs hold: one integer, a list of them, a list of constants. None is
+/// an empty list.
 inline std::vector<int64_t> integers_of(const c10::IValue& value) {
   if (value.isNone()) return {};
   if (value.isInt()) return {value.toInt()};
