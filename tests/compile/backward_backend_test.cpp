@@ -274,7 +274,7 @@ TEST_F(BackwardBackend, UnknownNamesAreRefused) {
     }
     return "nothing was thrown";
   };
-  const std::string expected = "[backend] got 'cuda', expected one of: interpreter, xla";
+  const std::string expected = "[backend] got 'cuda', expected one of: interpreter, xla, native";
   EXPECT_EQ(message_of([] { const BackwardCapture capture({.backend = "cuda"}); }), expected);
   EXPECT_EQ(message_of([] { backward_capture::enable({.backend = "cuda"}); }), expected);
   const auto optimizer = adamw(layer());

@@ -44,7 +44,7 @@ def test_enabled_with_a_backend_until_it_is_disabled():
 
 def test_unknown_backends_are_refused():
     for call in (backward_capture.capture, backward_capture.enable):
-        with pytest.raises(diptych.UserError, match=r"\[backend\] got 'cuda', expected one of: interpreter, xla"):
+        with pytest.raises(diptych.UserError, match=r"\[backend\] got 'cuda', expected one of: interpreter, xla, native"):
             call(backend="cuda")
 
 
