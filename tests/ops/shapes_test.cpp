@@ -50,11 +50,19 @@ TEST(Shapes, FastPathsAnswerPlainInputs) {
   EXPECT_EQ(operators_answered(plain).size(), plain.size());
 }
 
+TEST(Shapes, FastPathsCompareAcrossLayoutsAndWithNumbers) {
+  const at::Tensor x = f32({4, 3, 5}), swapped = x.transpose(0, 1).contiguous().transpose(0, 1);
+  const at::Tensor rows = i64({4, 1}, 3), classes = i64({5}, 3);
+  const Samples samples = {sample("aten::eq.Tensor", {swapped, x}), sample("aten::lt.Tensor", {x, f32({5})}),
+                           sample("aten::eq.Tensor", {rows, classes}), sample("aten::eq.Scalar", {classes, 2})};
+  expect_shapes_match(samples);
+  for (const auto& each : samples) EXPECT_EQ(operators_answered({each}).size(), 1U);
+}
+
 TEST(Shapes, FastPathsDeclineWhatTheyCannotSee) {
   const at::Tensor x = f32({4, 3, 5});
-  const at::Tensor swapped = x.transpose(0, 1).contiguous().transpose(0, 1);
   const Samples unclear = {sample("aten::add.Tensor", {x, f64({4, 3, 5})}),
-                           sample("aten::mul.Tensor", {x, i64({5}, 3)}), sample("aten::eq.Tensor", {swapped, x}),
+                           sample("aten::mul.Tensor", {x, i64({5}, 3)}), sample("aten::eq.Tensor", {x, f64({4, 3, 5})}),
                            sample("aten::tanh", {i64({3}, 5)})};
   EXPECT_TRUE(operators_answered(unclear).empty());
 }

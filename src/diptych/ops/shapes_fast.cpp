@@ -86,12 +86,19 @@ bool float_unary(Arguments arguments, ResultShape& result) {
 
 bool is_real(const c10::IValue& scalar) { return scalar.isInt() || scalar.isDouble() || scalar.isBool(); }
 
+// Numbers are compared with integers and bools, too; the dtypes of other results follow from both operands.
+template <bool kCompare>
+bool takes_number(const at::Tensor& self) {
+  const auto dtype = self.scalar_type();
+  return is_plain_float(self) || (kCompare && c10::isIntegralType(dtype, /*includeBool=*/true));
+}
+
 // A tensor and a number: the number is a broadcast operand, so only canonical strides come out unchanged.
 template <bool kCompare>
 bool with_scalar(Arguments arguments, ResultShape& result) {
   const at::Tensor& self = arguments[0].toTensor();
   if (!std::all_of(arguments.begin() + 1, arguments.end(), is_real)) return false;
-  if (!is_plain_float(self) || !has_canonical_strides(self)) return false;
+  if (!takes_number<kCompare>(self) || !has_canonical_strides(self)) return false;
   return give_empty(result, self.sizes(), kCompare ? at::kBool : self.scalar_type());
 }
 
@@ -120,6 +127,18 @@ bool float_binary_by_iterator(const c10::OperatorHandle& op, c10::Stack& stack) 
   return true;
 }
 
+bool comparison_by_iterator(const c10::OperatorHandle& op, c10::Stack& stack) {
+  if (call_quick<&comparison>(op, stack)) return true;
+  const Arguments arguments = arguments_of(op, stack);
+  const at::Tensor& a = arguments[0].toTensor();
+  const at::Tensor& b = arguments[1].toTensor();
+  if (is_number(a) || is_number(b) || a.dtype() != b.dtype() || a.is_complex()) return false;
+  replace_arguments(op, stack, meta_pointwise({a, b}, at::kBool));
+  return true;
+}
+
+ShapeRow comparison_row(std::string_view name) { return {name, &comparison_by_iterator, 0, &comparison}; }
+
 ShapeRow binary_row(std::string_view name) { return {name, &float_binary_by_iterator, 0, &float_binary}; }
 
 // The same for expanded tensors, which the backward of a mean divides.
@@ -129,7 +148,7 @@ bool with_scalar_or_expanded(const c10::OperatorHandle& op, c10::Stack& stack) {
   const Arguments arguments = arguments_of(op, stack);
   const at::Tensor& self = arguments[0].toTensor();
   if (!std::all_of(arguments.begin() + 1, arguments.end(), is_real)) return false;
-  if (!is_plain_float(self) || self.is_non_overlapping_and_dense()) return false;
+  if (!takes_number<kCompare>(self) || self.is_non_overlapping_and_dense()) return false;
   const auto dtype = kCompare ? at::kBool : self.scalar_type();
   const at::Tensor number = meta_empty(std::vector<int64_t>(), dtype);
   replace_arguments(op, stack, meta_pointwise({self, number}, dtype));
@@ -258,12 +277,12 @@ ShapeRows fast_shapes() {
       binary_row("aten::tanh_backward"),
       binary_row("aten::sigmoid_backward"),
       quick_row<&float_binary>("aten::threshold_backward"),
-      quick_row<&comparison>("aten::eq.Tensor"),
-      quick_row<&comparison>("aten::ne.Tensor"),
-      quick_row<&comparison>("aten::lt.Tensor"),
-      quick_row<&comparison>("aten::le.Tensor"),
-      quick_row<&comparison>("aten::gt.Tensor"),
-      quick_row<&comparison>("aten::ge.Tensor"),
+      comparison_row("aten::eq.Tensor"),
+      comparison_row("aten::ne.Tensor"),
+      comparison_row("aten::lt.Tensor"),
+      comparison_row("aten::le.Tensor"),
+      comparison_row("aten::gt.Tensor"),
+      comparison_row("aten::ge.Tensor"),
       scalar_row<false>("aten::add.Scalar"),
       scalar_row<false>("aten::sub.Scalar"),
       scalar_row<false>("aten::rsub.Scalar"),
