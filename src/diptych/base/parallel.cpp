@@ -1,26 +1,19 @@
 #include "diptych/base/parallel.h"
 
 #include <ATen/Parallel.h>
-#include <dlfcn.h>
 
 #include <algorithm>
 #include <atomic>
 #include <exception>
 #include <mutex>
 
+#include "diptych/base/torch_library.h"
+
 namespace diptych::detail {
 namespace {
 
 // GNU OpenMP's "#pragma omp parallel": runs `body(data)` on so many threads, this one among them.
 using Fork = void (*)(void (*body)(void*), void* data, unsigned num_threads, unsigned flags);
-
-// The one that LibTorch is linked with, which other libraries of the process need not see.
-Fork find_fork() {
-  Dl_info info{};
-  if (dladdr(reinterpret_cast<void*>(&at::get_num_threads), &info) == 0) return nullptr;
-  void* const library = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
-  return library == nullptr ? nullptr : reinterpret_cast<Fork>(dlsym(library, "GOMP_parallel"));
-}
 
 struct Work {
   int64_t count, part;
@@ -45,7 +38,7 @@ struct Work {
 }  // namespace
 
 void in_parallel(int64_t count, int64_t grain, const std::function<void(int64_t, int64_t)>& body) {
-  static const Fork fork = find_fork();
+  static const Fork fork = reinterpret_cast<Fork>(find_in_torch("GOMP_parallel"));
   const int64_t threads = std::min<int64_t>(at::get_num_threads(), count / std::max<int64_t>(grain, 1));
   if (threads < 2 || fork == nullptr || at::in_parallel_region()) {
     if (count > 0) body(0, count);

@@ -1,18 +1,14 @@
 #include "diptych/backends/native/kernel_code.h"
 
-#include <ATen/Parallel.h>
-
-#include <algorithm>
-#include <atomic>
 #include <exception>
 #include <mutex>
-#include <thread>
 #include <unordered_map>
 #include <vector>
 
 #include "diptych/backends/native/fused_node.h"
 #include "diptych/backends/native/kernel/print.h"
 #include "diptych/backends/native/lower/lower_group.h"
+#include "diptych/base/parallel.h"
 #include "diptych/base/switches.h"
 
 namespace diptych::detail {
@@ -112,15 +108,9 @@ std::shared_ptr<const KernelCode> code_of(const std::shared_ptr<const Graph>& bo
 void make_codes(const Graph& graph) {
   std::vector<std::shared_ptr<const Graph>> bodies;
   list_bodies(graph, bodies);
-  std::atomic<size_t> next{0};
-  const auto work = [&] {
-    for (size_t i = next++; i < bodies.size(); i = next++) code_of(bodies[i]);
-  };
-  const size_t num_threads = std::min(bodies.size(), static_cast<size_t>(at::get_num_threads()));
-  std::vector<std::thread> helpers;
-  for (size_t i = 1; i < num_threads; ++i) helpers.emplace_back(work);
-  work();
-  for (auto& helper : helpers) helper.join();
+  in_parallel(static_cast<int64_t>(bodies.size()), /*grain=*/1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) code_of(bodies[i]);
+  });
 }
 
 }  // namespace diptych::detail

@@ -81,11 +81,7 @@ class KernelWriter {
     set_indices(s_.outer, writer_.value("udiv i64 {}, {}", row, blocks));
     write_values([&](DimSet domain) { return !domain.contains(dim) && (domain & s_.row).empty(); });
     const std::string begin = writer_.value("mul i64 {}, {}", block, s_.block);
-    std::string end = writer_.value("add i64 {}, {}", begin, s_.block);
-    if (extent % s_.block != 0) {
-      const std::string is_last = writer_.value("icmp sgt i64 {}, {}", end, extent);
-      end = writer_.value("select i1 {}, i64 {}, i64 {}", is_last, extent, end);
-    }
+    const std::string end = write_block_end(writer_, begin, s_.block, extent);
     row_.begin_vectors();
     write_vector_loop(writer_, point_, dim, s_.lanes, begin, end, extent % s_.lanes == 0, [&] { row_.write(); });
     row_.end_vectors();
@@ -126,9 +122,7 @@ class KernelWriter {
       set_indices(dims, writer_.value("udiv i64 {}, {}", step, blocks));
       const std::string begin =
           writer_.value("mul i64 {}, {}", writer_.value("urem i64 {}, {}", step, blocks), kFinishBlock);
-      const std::string next = writer_.value("add i64 {}, {}", begin, kFinishBlock);
-      const std::string is_last = writer_.value("icmp sgt i64 {}, {}", next, extent);
-      const std::string end = writer_.value("select i1 {}, i64 {}, i64 {}", is_last, extent, next);
+      const std::string end = write_block_end(writer_, begin, kFinishBlock, extent);
       write_vector_loop(writer_, point_, last, s_.lanes, begin, end, extent % s_.lanes == 0,
                         [&] { write_final_point(group); });
     });

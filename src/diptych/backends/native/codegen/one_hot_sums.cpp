@@ -39,9 +39,11 @@ struct OneHot {
   int32_t dim, position, chosen;
 };
 
-std::optional<OneHot> one_hot_of(const KernelRewriter& from, const KernelReduce& reduce) {
+std::optional<OneHot> one_hot_of(const KernelRewriter& from, const KernelReduce& reduce, at::ScalarType dtype) {
   const Kernel& kernel = from.source();
   if (reduce.reduction->name != "sum") return std::nullopt;
+  // A sum in a wider dtype would have to convert what is chosen.
+  if (kernel.values[reduce.operand].dtype != dtype) return std::nullopt;
   const KernelScalar* select = scalar_of(kernel, reduce.operand, "select");
   if (select == nullptr || !is_zero(kernel, select->operands[2])) return std::nullopt;
   const KernelScalar* equal = scalar_of(kernel, select->operands[0], "eq");
@@ -97,7 +99,7 @@ Kernel without_one_hot_sums(const Kernel& source) {
   KernelRewriter to(kernel);
   for (size_t i = 0; i < kernel.values.size(); ++i) {
     const KernelReduce* reduce = to.reduce_at(i);
-    const auto one = reduce == nullptr ? std::nullopt : one_hot_of(to, *reduce);
+    const auto one = reduce == nullptr ? std::nullopt : one_hot_of(to, *reduce, kernel.values[i].dtype);
     if (!one) {
       to.copy(i);
       continue;

@@ -75,6 +75,15 @@ std::string PointCode::linear(const std::vector<std::pair<std::string, int64_t>>
   return sum;
 }
 
+std::string PointCode::index_among(const std::vector<int32_t>& dims, int64_t stride) {
+  std::vector<std::pair<std::string, int64_t>> terms;
+  for (size_t i = dims.size(); i-- > 0;) {
+    terms.emplace_back(index_[dims[i]], stride);
+    stride *= kernel_.extents[dims[i]].factor;
+  }
+  return terms.empty() ? "0" : linear(terms);
+}
+
 std::string PointCode::lane_offsets(int64_t stride) {
   const std::string lanes = LlvmWriter::lane_numbers("i64", lanes_);
   if (stride == 1) return lanes;

@@ -50,6 +50,8 @@ class PointCode {
   void write(const std::string& address, at::ScalarType dtype, const Code& code);
   /// The address of an element: `base` + `index` elements of the dtype.
   std::string address(const std::string& base, at::ScalarType dtype, const std::string& index);
+  /// The number of the point among those of `dims`, of which the last runs fastest, times `stride`.
+  std::string index_among(const std::vector<int32_t>& dims, int64_t stride);
   /// The sum of products of indices and numbers: "" where it has no terms.
   std::string linear(const std::vector<std::pair<std::string, int64_t>>& terms);
 

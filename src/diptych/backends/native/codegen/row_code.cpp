@@ -112,11 +112,8 @@ void RowCode::write_innermost_loop(int pass, size_t level, std::vector<Sum>& sum
   const int64_t block = is_vector ? kVectorBlock : kScalarBlock;
   const bool has_totals = std::ranges::any_of(sums, [](const Sum& sum) { return !sum.total.empty(); });
   if (!has_totals || extent <= block) return part("0", std::to_string(extent));
-  write_loop(writer_, point_, "0", std::to_string(extent), block, [&](const std::string& begin) {
-    const std::string next = writer_.value("add i64 {}, {}", begin, block);
-    const std::string is_last = writer_.value("icmp sgt i64 {}, {}", next, extent);
-    part(begin, writer_.value("select i1 {}, i64 {}, i64 {}", is_last, extent, next));
-  });
+  write_loop(writer_, point_, "0", std::to_string(extent), block,
+             [&](const std::string& begin) { part(begin, write_block_end(writer_, begin, block, extent)); });
 }
 
 void RowCode::write_point(int pass, std::vector<Sum>& sums) {
@@ -265,14 +262,9 @@ Code RowCode::finish(const Sum& sum) {
 }
 
 std::string RowCode::kept_address(int32_t value) {
-  std::vector<std::pair<std::string, int64_t>> terms;
-  int64_t stride = s_.is_vector_in_row ? 1 : s_.lanes;
-  for (size_t i = s_.inner.size(); i-- > 0;) {
-    terms.emplace_back(point_.index(s_.inner[i]), stride);
-    stride *= s_.extent(s_.inner[i]);
-  }
+  const std::string index = point_.index_among(s_.inner, s_.is_vector_in_row ? 1 : s_.lanes);
   const std::string base = writer_.value("getelementptr i8, ptr %memory, i64 {}", plan_.kept_offsets[value]);
-  return point_.address(base, s_.kernel.values[value].dtype, point_.linear(terms));
+  return point_.address(base, s_.kernel.values[value].dtype, index);
 }
 
 void RowCode::keep(int32_t value) {
@@ -319,16 +311,10 @@ void RowCode::end_vectors() {
 
 std::string RowCode::partial_address(size_t final, const std::string& chunk) {
   const FinalReduction& reduction = s_.final_reductions[final];
-  std::vector<std::pair<std::string, int64_t>> terms;
-  int64_t stride = 1;
-  for (size_t i = reduction.kept.size(); i-- > 0;) {
-    terms.emplace_back(point_.index(reduction.kept[i]), stride);
-    stride *= s_.extent(reduction.kept[i]);
-  }
   const std::string begin = writer_.value("mul i64 {}, {}", chunk, s_.partial_bytes);
   const std::string offset = writer_.value("add i64 {}, {}", begin, reduction.offset);
   const std::string base = writer_.value("getelementptr i8, ptr %partial, i64 {}", offset);
-  const std::string index = terms.empty() ? "0" : point_.linear(terms);
+  const std::string index = point_.index_among(reduction.kept, /*stride=*/1);
   return point_.address(base, s_.kernel.values[reduction.value].dtype, index);
 }
 

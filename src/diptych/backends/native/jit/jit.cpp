@@ -13,24 +13,14 @@
 #include "diptych/backends/native/jit/profiler_names.h"
 #include "diptych/base/error.h"
 #include "diptych/base/switches.h"
+#include "diptych/base/torch_library.h"
 
 namespace diptych::detail {
 namespace {
 
-// libtorch_cpu, which has SLEEF's functions. A Python extension's libraries are not among those that the process as a
-// whole is searched for, so it is asked by its own handle.
-void* torch_library() {
-  static void* const handle = [] {
-    Dl_info info{};
-    if (dladdr(reinterpret_cast<void*>(&at::get_cpu_capability), &info) == 0) return static_cast<void*>(nullptr);
-    return dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
-  }();
-  return handle;
-}
-
 void* find_function(const char* name) {
   if (void* address = dlsym(RTLD_DEFAULT, name)) return address;
-  return torch_library() == nullptr ? nullptr : dlsym(torch_library(), name);
+  return find_in_torch(name);  // SLEEF's
 }
 
 // LLVM's library throws what the standard library has; here it becomes the user's error.
