@@ -22,7 +22,7 @@ class Options:
         name: str = ...,
         backend: str = ...,
         draws: str = ...,
-        partition: str = ...,
+        partition: str | None = ...,
         decompositions: Sequence[str] = ...,
         dynamic: bool = ...,
         check_sizes: bool = ...,
@@ -40,7 +40,7 @@ class Options:
     @property
     def draws(self) -> str: ...
     @property
-    def partition(self) -> str: ...
+    def partition(self) -> str | None: ...
     @property
     def dynamic(self) -> bool: ...
     @property

@@ -31,15 +31,16 @@ Compiler compiler_from(const py::object& callable) {
   };
 }
 
-AotOptions make_options(std::string name, std::string backend, std::string draws, const std::string& partition,
-                        std::vector<std::string> decompositions, bool dynamic, bool check_sizes, size_t cache_limit,
-                        size_t check, std::optional<double> check_tolerance, const py::object& forward_compiler,
+AotOptions make_options(std::string name, std::string backend, std::string draws,
+                        const std::optional<std::string>& partition, std::vector<std::string> decompositions,
+                        bool dynamic, bool check_sizes, size_t cache_limit, size_t check,
+                        std::optional<double> check_tolerance, const py::object& forward_compiler,
                         const py::object& backward_compiler, const py::object& inference_compiler) {
   AotOptions options;
   options.name = std::move(name);
   options.backend = std::move(backend);
   options.draws = std::move(draws);
-  options.partition = partitioner_by_name(partition);
+  if (partition) options.partition = partitioner_by_name(*partition);
   options.decompositions = std::move(decompositions);
   options.dynamic = dynamic;
   options.check_sizes = check_sizes;
@@ -62,7 +63,8 @@ name: names the function in logs, graphs and errors.
 backend: which built-in backend compiles the graphs, see backend_names().
 draws: who draws random numbers: "host" draws eager's, draw for draw; "device" (backend "xla" alone) has programs draw for
 themselves, from a seed that each run draws from torch's generator.
-partition: what the forward saves for the backward: "default", "min_cut" or "memory_budget(0.5)".
+partition: what the forward saves for the backward: "default" (what eager saves), "min_cut", "hidden_min_cut" or
+"memory_budget(0.5)"; None: "hidden_min_cut" by backend "native", else "default".
 decompositions: operators to decompose before partitioning ("aten.gelu"), or ["all"].
 dynamic: whether sizes that change become dynamic.
 check_sizes: whether a dynamic capture is compared with a trace at each size that it meets for the first time, so that
@@ -75,7 +77,7 @@ float32 and likewise for other dtypes.
 forward_compiler, backward_compiler, inference_compiler: callables that take a Graph and return a callable from a list of
 tensors to a list of tensors, in place of the backend.)doc")
       .def(py::init(&make_options), py::kw_only(), py::arg("name") = "aot", py::arg("backend") = "interpreter",
-           py::arg("draws") = "host", py::arg("partition") = "default",
+           py::arg("draws") = "host", py::arg("partition") = py::none(),
            py::arg("decompositions") = std::vector<std::string>(), py::arg("dynamic") = false,
            py::arg("check_sizes") = true, py::arg("cache_limit") = 64, py::arg("check") = 0,
            py::arg("check_tolerance") = py::none(), py::arg("forward_compiler") = py::none(),
@@ -84,8 +86,11 @@ tensors to a list of tensors, in place of the backend.)doc")
       .def_readonly("backend", &AotOptions::backend, "The built-in backend.")
       .def_readonly("draws", &AotOptions::draws, "Who draws random numbers, the host or the device.")
       .def_property_readonly(
-          "partition", [](const AotOptions& options) { return options.partition.name; },
-          "The partitioner that splits the joint graph.")
+          "partition",
+          [](const AotOptions& options) {
+            return options.partition ? std::optional(options.partition->name) : std::nullopt;
+          },
+          "The partitioner that splits the joint graph; None for the backend's.")
       .def_readonly("dynamic", &AotOptions::dynamic, "Whether sizes that change become dynamic.")
       .def_readonly("check_sizes", &AotOptions::check_sizes,
                     "Whether each new size is traced before a dynamic capture serves it.")

@@ -4,10 +4,12 @@
 #include <torch/autograd.h>
 #include <torch/types.h>
 
+#include <algorithm>
 #include <chrono>
 
 #include "diptych/base/error.h"
 #include "diptych/graph/parse.h"
+#include "diptych/passes/joint_analysis.h"
 #include "passes/torch_joints.h"
 #include "testing/expect_error.h"
 #include "testing/random_joint.h"
@@ -29,8 +31,8 @@ JointCase random_case(uint64_t seed) {
 }
 
 std::vector<Partitioner> all_partitioners() {
-  return {default_partition(), min_cut(),          memory_budget(0),  memory_budget(0.25),
-          memory_budget(0.5),  memory_budget(0.8), memory_budget(1.0)};
+  return {default_partition(), min_cut(),          hidden_min_cut(),   memory_budget(0),
+          memory_budget(0.25), memory_budget(0.5), memory_budget(0.8), memory_budget(1.0)};
 }
 
 size_t count(const Graph& graph, std::string_view name) {
@@ -60,6 +62,37 @@ TEST(Partition, MinCutNeverSavesMoreThanDefault) {
     ASSERT_LE(least, eager) << "program " << seed;
     saves_less_somewhere = saves_less_somewhere || least < eager;
   }
+  EXPECT_TRUE(saves_less_somewhere);
+}
+
+// The inputs and the outputs, by storage, that a split saves.
+std::vector<Value> saved_of_users(const JointAnalysis& analysis, const Split& split) {
+  std::vector<Value> found;
+  for (const Value value : split.saved) {
+    const Value root = analysis.root(value);
+    if (analysis.is_primal(root) || analysis.is_returned(root)) found.push_back(root);
+  }
+  return sorted_unique(std::move(found));
+}
+
+TEST(Partition, HiddenMinCutSavesInputsAndOutputsOnlyWhereEagerDoes) {
+  bool min_cut_saves_others = false, saves_less_somewhere = false;
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    const auto sample = random_case(seed);
+    const JointAnalysis analysis(sample.joint);
+    const auto hidden = split_joint(sample.joint, hidden_min_cut());
+    const auto eager = split_joint(sample.joint, default_partition());
+    const auto of_eager = saved_of_users(analysis, eager);
+    const auto is_of_eager = [&](const std::vector<Value>& values) {
+      return std::includes(of_eager.begin(), of_eager.end(), values.begin(), values.end());
+    };
+    ASSERT_TRUE(is_of_eager(saved_of_users(analysis, hidden))) << "program " << seed;
+    ASSERT_LE(residual_bytes(hidden), residual_bytes(eager)) << "program " << seed;
+    const auto least = split_joint(sample.joint, min_cut());
+    min_cut_saves_others = min_cut_saves_others || !is_of_eager(saved_of_users(analysis, least));
+    saves_less_somewhere = saves_less_somewhere || residual_bytes(hidden) < residual_bytes(eager);
+  }
+  EXPECT_TRUE(min_cut_saves_others);
   EXPECT_TRUE(saves_less_somewhere);
 }
 
@@ -252,11 +285,11 @@ TEST(Partition, SaysThatARandomResultMustBeSaved) {
 }
 
 TEST(Partition, NamesRoundTrip) {
-  for (const char* name : {"default", "min_cut", "memory_budget(0.5)", "memory_budget(0)"}) {
+  for (const char* name : {"default", "min_cut", "hidden_min_cut", "memory_budget(0.5)", "memory_budget(0)"}) {
     EXPECT_EQ(partitioner_by_name(name).name, name);
   }
   expect_error<std::exception>([] { partitioner_by_name("mincut"); },
-                               "choose default, min_cut or memory_budget(fraction)");
+                               "choose default, min_cut, hidden_min_cut or ");
   expect_error<std::exception>([] { partitioner_by_name("memory_budget(x)"); }, "expected a number between 0 and 1");
   EXPECT_THROW(partitioner_by_name("memory_budget(1.5)"), UserError);
   EXPECT_THROW(memory_budget(-0.1), UserError);

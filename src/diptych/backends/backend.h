@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "diptych/graph/graph.h"
+#include "diptych/passes/partition.h"
 
 namespace diptych {
 
@@ -31,6 +32,12 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual std::string name() const = 0;
+  /// What the forward saves, where the user does not say.
+  virtual Partitioner partition() const { return default_partition(); }
+  /// Returns a joint graph of static sizes, before it is split, in the form that the backend would rather have: with
+  /// operators in parts, of which each may be saved or recomputed. Ensures: what a node becomes depends on that node
+  /// alone, so that graphs with equal forward nodes keep them equal, with equal numbers.
+  virtual Graph prepare_joint(const Graph& joint) const { return joint; }
   /// Returns the graph in the form that the backend would rather have, with the same slots; supports() and compile()
   /// are asked about that one.
   virtual Graph prepare(const Graph& graph) const { return graph; }

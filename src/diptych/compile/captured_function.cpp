@@ -7,6 +7,7 @@
 #include <map>
 
 #include "diptych/base/error.h"
+#include "diptych/compile/backends.h"
 #include "diptych/compile/release_rules.h"
 #include "diptych/ops/tags.h"
 #include "diptych/passes/remove_dead_nodes.h"
@@ -14,6 +15,16 @@
 #include "diptych/pipeline/pipeline.h"
 
 namespace diptych::detail {
+namespace {
+
+// The backend that decides how the joint graph is split; null where compilers of the user's take both halves as they
+// come, and for dynamic sizes, whose graphs have to be alike at all sizes.
+std::shared_ptr<const Backend> shaping_backend(const AotOptions& options) {
+  if (options.forward_compiler || options.backward_compiler || options.dynamic) return nullptr;
+  return backend_by_name(options.backend, options.draws);
+}
+
+}  // namespace
 
 std::vector<bool> needed_for_gradients(const Joint& joint) {
   const Graph& graph = joint.graph;
@@ -36,6 +47,7 @@ std::vector<bool> needed_for_gradients(const Joint& joint) {
 CapturedFunction::CapturedFunction(const FlatFunction& function, const std::vector<at::Tensor>& arguments,
                                    const std::vector<std::string>& paths, AotOptions options, CaptureExtent extent)
     : options_(std::move(options)),
+      shaping_backend_(shaping_backend(options_)),
       simplify_{.fold_constants = extent == CaptureExtent::kCallable},
       capture_(std::make_shared<JointCapture>(function, arguments, paths,
                                               CaptureOptions{options_.name, false, /*stages=*/true})) {
@@ -74,10 +86,18 @@ Joint CapturedFunction::trace_joint() {
   }
 }
 
+Joint CapturedFunction::lowered(Joint traced) const {
+  const bool is_prepared = shaping_backend_ != nullptr && is_differentiable();
+  const auto prepare = [this](const Graph& graph) { return shaping_backend_->prepare_joint(graph); };
+  return lower_joint(std::move(traced), options_.decompositions, is_prepared ? PrepareJoint(prepare) : nullptr);
+}
+
 // The order follows Note [The pipeline].
 void CapturedFunction::make_graphs(Joint traced) {
-  joint_ = lower_joint(std::move(traced), options_.decompositions);
-  Split split = split_joint(joint_, options_.partition);
+  joint_ = lowered(std::move(traced));
+  const bool has_backend = shaping_backend_ != nullptr;
+  Split split = split_joint(
+      joint_, options_.partition.value_or(has_backend ? shaping_backend_->partition() : default_partition()));
   saved_ = std::move(split.saved);
   split_forward_ = std::move(split.forward);
   find_mutated();
@@ -175,7 +195,7 @@ Graph CapturedFunction::half(const std::vector<bool>& defined) const {
   for (const Half& known : halves_) {
     if (known.defined == defined && known.state.same_for_backward(state)) return known.graph;
   }
-  const Joint variant = lower_joint(capture_->joint(defined), options_.decompositions);
+  const Joint variant = lowered(capture_->joint(defined));
   return halves_.emplace_back(Half{defined, state, split_backward(variant, saved_)}).graph;
 }
 

@@ -113,6 +113,7 @@ class CapturedFunction final : public GraphSource {
   };
 
   Joint trace_joint();
+  Joint lowered(Joint traced) const;
   void make_graphs(Joint joint);
   void find_mutated();
   void find_gradient_starts();
@@ -121,6 +122,7 @@ class CapturedFunction final : public GraphSource {
   Graph half(const std::vector<bool>& defined) const;
 
   AotOptions options_;
+  std::shared_ptr<const Backend> shaping_backend_;
   SimplifyOptions simplify_;
   std::shared_ptr<JointCapture> capture_;
   JointLayout layout_;

@@ -16,8 +16,9 @@ struct AotOptions {
   /// Who draws random numbers: "host" draws eager's, draw for draw; "device" has programs draw for themselves, from a
   /// seed that each run draws from LibTorch's generator. Backend "xla" alone has the latter.
   std::string draws = "host";
-  /// What the forward saves for the backward.
-  Partitioner partition = default_partition();
+  /// What the forward saves for the backward. If not set, the backend decides: "native" by hidden_min_cut(), all others
+  /// and graphs of dynamic sizes by default_partition().
+  std::optional<Partitioner> partition = {};
   /// If set, these compile forward, backward and inference graphs in place of the backend.
   Compiler forward_compiler = {};
   Compiler backward_compiler = {};

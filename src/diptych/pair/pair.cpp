@@ -38,7 +38,8 @@ Pair detail::capture_flat(const FlatFunction& function, const std::vector<at::Te
             Graph(),
             {},
             {},
-            split_joint(lower_joint(capture.take_joint(), options.decompositions), options.partition),
+            split_joint(lower_joint(capture.take_joint(), options.decompositions),
+                        options.partition.value_or(default_partition())),
             capture.host_reads(),
             LazyProgram(),
             LazyProgram()};

@@ -68,6 +68,7 @@ Graph detail::split_backward(const Joint& joint, const std::vector<Value>& saved
 Partitioner partitioner_by_name(std::string_view name) {
   if (name == "default") return default_partition();
   if (name == "min_cut") return min_cut();
+  if (name == "hidden_min_cut") return hidden_min_cut();
   constexpr std::string_view kBudget = "memory_budget(";
   if (name.starts_with(kBudget) && name.ends_with(")")) {
     const auto text = name.substr(kBudget.size(), name.size() - kBudget.size() - 1);
@@ -77,10 +78,10 @@ Partitioner partitioner_by_name(std::string_view name) {
                   "[partitioner_by_name] got '{}', expected a number between 0 and 1 in the brackets", name);
     return memory_budget(fraction);
   }
-  detail::throw_user_error(fmt::format(
-      "[partitioner_by_name] there is no partitioner '{}'; choose default, min_cut or memory_budget(fraction), as in "
-      "memory_budget(0.5)",
-      name));
+  detail::throw_user_error(
+      fmt::format("[partitioner_by_name] there is no partitioner '{}'; choose default, min_cut, hidden_min_cut or "
+                  "memory_budget(fraction), as in memory_budget(0.5)",
+                  name));
 }
 
 }  // namespace diptych

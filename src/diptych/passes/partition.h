@@ -43,7 +43,7 @@ struct Split {
 /// Chooses what is saved: values of the joint graph that do not depend on a tangent and from which, with the tangents,
 /// every gradient can be computed.
 struct Partitioner {
-  std::string name;  ///< as --partition takes it: "default", "min_cut", "memory_budget(0.5)"
+  std::string name;  ///< as --partition takes it: "default", "min_cut", "hidden_min_cut", "memory_budget(0.5)"
   std::function<std::vector<Value>(const Joint&)> choose;
 };
 
@@ -54,6 +54,10 @@ Partitioner default_partition();
 /// since the user may write to it. Never keeps more bytes than default_partition. Source: Chen et al.,
 /// arXiv:1604.06174, and the min-cut formulation of PyTorch's rematerialization partitioner.
 Partitioner min_cut();
+/// Saves the fewest bytes among values that the user cannot reach: an input or a result is saved exactly where eager
+/// saves it, so that writing to one between forward and backward is an error where it is one in eager, and nowhere
+/// else. Recomputes what min_cut may recompute.
+Partitioner hidden_min_cut();
 /// Saves an amount between that of min_cut with everything recomputable recomputed (0) and that of default (1). Saved
 /// bytes never grow as `fraction` falls. Errors: UserError if `fraction` is outside [0, 1].
 Partitioner memory_budget(double fraction);

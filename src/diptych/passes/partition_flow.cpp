@@ -95,9 +95,11 @@ class CutBuilder {
   int64_t price_of_saving(Value value) const {
     const int64_t bytes = graph_.meta(value).nbytes();
     if (analysis_.root(value) != value) return kForbidden;
-    if (analysis_.is_returned(value) && !analysis_.is_primal(value)) return eager_saves_[value.id] ? 0 : kForbidden;
-    if (!analysis_.is_primal(value)) return bytes * kPricePerByte;
-    if (!costs_.price_primals) return 0;
+    const bool is_primal = analysis_.is_primal(value);
+    const bool is_as_eager = is_primal ? costs_.primals == PrimalPrice::kAsEager : analysis_.is_returned(value);
+    if (is_as_eager) return eager_saves_[value.id] ? 0 : kForbidden;
+    if (!is_primal) return bytes * kPricePerByte;
+    if (costs_.primals == PrimalPrice::kNothing) return 0;
     // A leaf that gets a gradient outlives the backward; another input may live only until the call returns.
     return graph_.meta(value).requires_grad ? bytes : bytes * (kPricePerByte / 4);
   }

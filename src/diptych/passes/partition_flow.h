@@ -9,13 +9,18 @@
 
 namespace diptych::detail {
 
+/// What saving a value costs that lives anyway.
+enum class PrimalPrice : uint8_t {
+  kLittle,   ///< less than a new value: ties are broken in favour of saving less in total
+  kNothing,  ///< nothing
+  kAsEager,  ///< nothing where eager saves it; elsewhere it must not be saved, since the user may write to it
+};
+
 /// Prices of one cut. Units: 1/64 byte saved, so that recomputing can cost less than a byte.
 struct FlowCosts {
   /// Returns the price of running a forward node again in the backward; nullopt if it must not run again.
   std::function<std::optional<int64_t>(const Node&)> recompute;
-  /// Whether saving a primal costs something although it lives anyway (ties are then broken in favour of saving less in
-  /// total).
-  bool price_primals = true;
+  PrimalPrice primals = PrimalPrice::kLittle;
 };
 
 /// The price of a byte, in the units of FlowCosts.

@@ -69,7 +69,7 @@ class Frontier {
       const auto ns = ns_[static_cast<size_t>(&node - analysis_.graph().nodes().data())];
       return 1 + static_cast<int64_t>(price_per_ns * static_cast<double>(ns));
     };
-    return evaluate(detail::cut_joint(analysis_, {recompute, /*price_primals=*/false}));
+    return evaluate(detail::cut_joint(analysis_, {recompute, detail::PrimalPrice::kNothing}));
   }
 
   void add(const Candidate& candidate) { candidates_.push_back(candidate); }

@@ -35,20 +35,25 @@ std::optional<int64_t> price_of_recomputing(const Graph& graph, const Node& node
   return written + kCallInBytes * detail::kPricePerByte;
 }
 
+std::vector<Value> cut_at(const JointAnalysis& analysis, PrimalPrice primals) {
+  const auto recompute = [&](const Node& node) { return price_of_recomputing(analysis.graph(), node); };
+  return cut_joint(analysis, {recompute, primals}).saved;
+}
+
 std::vector<Value> choose(const Joint& joint) {
-  const detail::JointAnalysis analysis(joint);
-  detail::FlowCosts costs{[&](const Node& node) { return price_of_recomputing(joint.graph, node); }};
-  auto saved = detail::cut_joint(analysis, costs).saved;
+  const JointAnalysis analysis(joint);
+  auto saved = cut_at(analysis, PrimalPrice::kLittle);
   // Pricing primals can trade an input for a smaller new value. That must not make the forward keep more than eager.
-  if (analysis.new_bytes(saved) > analysis.new_bytes(analysis.required(/*either_is_late=*/true))) {
-    costs.price_primals = false;
-    saved = detail::cut_joint(analysis, costs).saved;
-  }
-  return saved;
+  const bool keeps_more = analysis.new_bytes(saved) > analysis.new_bytes(analysis.required(/*either_is_late=*/true));
+  return keeps_more ? cut_at(analysis, PrimalPrice::kNothing) : saved;
 }
 
 }  // namespace
 
 Partitioner min_cut() { return {"min_cut", choose}; }
+
+Partitioner hidden_min_cut() {
+  return {"hidden_min_cut", [](const Joint& joint) { return cut_at(JointAnalysis(joint), PrimalPrice::kAsEager); }};
+}
 
 }  // namespace diptych

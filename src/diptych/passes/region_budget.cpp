@@ -86,7 +86,7 @@ class Budget {
       if (!is_member_[index] || has_tag(node.op, Tag::kDataDependent)) return std::nullopt;
       return 1 + static_cast<int64_t>(price_per_ns * static_cast<double>(ns_[index]));
     };
-    const auto cut = cut_joint(analysis, {recompute, /*price_primals=*/false});
+    const auto cut = cut_joint(analysis, {recompute, PrimalPrice::kNothing});
     std::vector<bool> recomputes;
     for (const size_t i : members_) recomputes.push_back(cut.recomputed[i] || is_view(i));
     return recomputes;

@@ -69,18 +69,20 @@ bool scans_forward(const Graph& graph) {
   });
 }
 
-Graph lower_to_split(Graph graph, const std::vector<std::string>& decompositions) {
+Graph lower_to_split(Graph graph, const LowerOptions& options) {
   const bool scans = scans_forward(graph);
-  if (!scans && decompositions.empty()) return graph;
+  if (!scans && options.decompositions.empty() && !options.prepare) return graph;
   // Saved values have the same number in every variant of a joint graph, so all variants are renumbered, whether or not
   // a pass finds something to do.
   graph = renumber(graph);
   // (1) Before the split, which then finds one residual where there were two.
   if (scans) graph = run_pass("reuse_scan_stacks", graph, reuse_scan_stacks);
   // (2) Before the split, which may then recompute only a part of what was one operator.
-  if (decompositions.empty()) return graph;
-  const auto keeps = kept_nodes(decompositions);
-  return run_pass("decompose", graph, [&](const Graph& joint) { return decompose(joint, keeps); });
+  if (!options.decompositions.empty()) {
+    const auto keeps = kept_nodes(options.decompositions);
+    graph = run_pass("decompose", graph, [&](const Graph& joint) { return decompose(joint, keeps); });
+  }
+  return options.prepare ? options.prepare(graph) : graph;
 }
 
 Graph simplify_scan_bodies(const Graph& graph, const SimplifyOptions& options) {
@@ -97,7 +99,7 @@ Graph simplify_scan_bodies(const Graph& graph, const SimplifyOptions& options) {
 
 Graph lower(Stage stage, Graph graph, const LowerOptions& options) {
   const Steps steps = steps_of(stage);
-  if (steps.on_joint) return lower_to_split(std::move(graph), options.decompositions);
+  if (steps.on_joint) return lower_to_split(std::move(graph), options);
   const Evaluator evaluator = steps.folds ? Evaluator(evaluate) : nullptr;
   // (3) Views, copies, common nodes, constants, dead nodes: simplify.cpp has their order.
   if (steps.simplifies) graph = simplify(std::move(graph), evaluator, options.simplify);
@@ -111,8 +113,8 @@ Graph lower(Stage stage, Graph graph, const LowerOptions& options) {
   return graph;
 }
 
-Joint lower_joint(Joint joint, const std::vector<std::string>& decompositions) {
-  joint.graph = lower(Stage::kJoint, std::move(joint.graph), {.decompositions = decompositions});
+Joint lower_joint(Joint joint, const std::vector<std::string>& decompositions, const PrepareJoint& prepare) {
+  joint.graph = lower(Stage::kJoint, std::move(joint.graph), {.decompositions = decompositions, .prepare = prepare});
   return joint;
 }
 

@@ -1,5 +1,6 @@
 // The one list of passes between capturing a graph and compiling it: see pipeline.cpp.
 #pragma once
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -18,11 +19,15 @@ enum class Stage : uint8_t {
   kBackwardRun,  ///< the trace of one run of the autograd engine
 };
 
+/// Returns a joint graph in the form that a backend would rather have: Backend::prepare_joint.
+using PrepareJoint = std::function<Graph(const Graph&)>;
+
 /// What the steps need to know.
 struct LowerOptions {
   SimplifyOptions simplify = {};
   /// For a joint graph: operators to decompose, by name ("aten.gelu"), or "all" for every one that has a rule.
   std::vector<std::string> decompositions = {};
+  PrepareJoint prepare = {};  ///< after these; null leaves the graph as it is
   /// For a forward graph: positions of inputs whose elements the call changes after the graph has run.
   std::vector<size_t> mutated = {};
 };
@@ -33,7 +38,7 @@ struct LowerOptions {
 Graph lower(Stage stage, Graph graph, const LowerOptions& options = {});
 
 /// Does the same for a joint graph with its layout.
-Joint lower_joint(Joint joint, const std::vector<std::string>& decompositions);
+Joint lower_joint(Joint joint, const std::vector<std::string>& decompositions, const PrepareJoint& prepare = {});
 
 /// Makes the scans of `graph` cheaper, those inside bodies of other operators too: whatever can be is computed before
 /// or after the loop, values that nobody reads are not carried, stacked or passed in, and bodies are simplified. Each

@@ -40,6 +40,8 @@ void list_kernels(const Graph& graph, std::vector<NativeKernel>& kernels) {
 
 }  // namespace
 
+Graph NativeBackend::prepare_joint(const Graph& joint) const { return with_composites_in_parts(joint); }
+
 Graph NativeBackend::prepare(const Graph& graph) const { return in_kernel_operators(graph); }
 
 bool NativeBackend::takes_whole(const Graph& graph) const { return SymbolBinder(graph).has_symbols(); }

@@ -21,6 +21,8 @@ struct NativeKernel {
 class NativeBackend final : public Backend {
  public:
   std::string name() const override { return "native"; }
+  Partitioner partition() const override { return hidden_min_cut(); }  ///< kernels compute cheap values again for less
+  Graph prepare_joint(const Graph& joint) const override;
   Graph prepare(const Graph& graph) const override;
   bool takes_whole(const Graph& graph) const override;  ///< where sizes are dynamic
   bool supports(const Graph& graph, const Node& node) const override;

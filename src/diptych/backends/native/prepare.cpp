@@ -84,7 +84,7 @@ Graph with_prepared_bodies(const Graph& graph, KnownComposites& known) {
   return rewriter.finish();
 }
 
-Graph prepared(const Graph& graph, KnownComposites& known) {
+Graph in_parts(const Graph& graph, KnownComposites& known) {
   const auto keeps = [&](const Graph& from, const Node& node) {
     if (is_kept(from, node)) return true;
     const Graph one = graph_of_one(from, node);
@@ -92,9 +92,11 @@ Graph prepared(const Graph& graph, KnownComposites& known) {
     if (is_new) entry->second = decomposes_into_kernels(one, node.op);
     return !entry->second;
   };
-  const Graph parts = run_pass("decompose", with_prepared_bodies(graph, known),
-                               [&](const Graph& from) { return decompose(from, keeps); });
-  return simplify(parts, {});
+  return run_pass("decompose", graph, [&](const Graph& from) { return decompose(from, keeps); });
+}
+
+Graph prepared(const Graph& graph, KnownComposites& known) {
+  return simplify(in_parts(with_prepared_bodies(graph, known), known), {});
 }
 
 }  // namespace
@@ -102,6 +104,11 @@ Graph prepared(const Graph& graph, KnownComposites& known) {
 bool becomes_kernel(const Graph& body) {
   const auto kernel = lower_group(body);
   return kernel && !codegen_problem(*kernel);
+}
+
+Graph with_composites_in_parts(const Graph& graph) {
+  KnownComposites known;
+  return in_parts(graph, known);
 }
 
 Graph in_kernel_operators(const Graph& graph) {
