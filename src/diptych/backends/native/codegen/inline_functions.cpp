@@ -21,40 +21,83 @@ std::string polynomial(const OpCode& op, std::string sum, const std::string& x,
   return sum;
 }
 
+std::string integer_splat(const OpCode& op, int value) {
+  return op.call().lanes == 0 ? std::to_string(value)
+                              : op.writer().splat("i32", std::to_string(value), op.call().lanes);
+}
+
 // Two to the power of an i32, which is in the range of exponents of normal numbers.
 std::string power_of_two(const OpCode& op, const std::string& exponent) {
   const std::string type = llvm_type("i32", op.call().lanes);
-  const auto integer = [&](int value) {
-    return op.call().lanes == 0 ? std::to_string(value)
-                                : op.writer().splat("i32", std::to_string(value), op.call().lanes);
-  };
-  const std::string biased = op.writer().value("add {} {}, {}", type, exponent, integer(127));
-  const std::string bits = op.writer().value("shl {} {}, {}", type, biased, integer(23));
+  const std::string biased = op.writer().value("add {} {}, {}", type, exponent, integer_splat(op, 127));
+  const std::string bits = op.writer().value("shl {} {}, {}", type, biased, integer_splat(op, 23));
   return op.writer().value("bitcast {} {} to {}", type, bits, op.type());
 }
 
-// e^x = 2^q e^s, where q is the whole number next to x / ln 2. ln 2 is split in two, so that s is exact. 2^q is applied
-// in two halves: results may be subnormal.
-std::string exp_of(const OpCode& op, const std::string& x) {
-  LlvmWriter& w = op.writer();
-  // At these the result is 0 and infinite already; beyond them q would be no exponent any more.
-  const std::string low = number(op, -104), high = number(op, 89);
-  const std::string capped = op.select(op.compare("ogt", x, high), high, x);
-  const std::string inside = op.select(op.compare("olt", capped, low), low, capped);
-  const std::string q = op.intrinsic("llvm.rint", {op.binary("fmul", inside, number(op, 1.4426950408889634))});
-  std::string s = fma(op, q, number(op, -0.693145751953125), inside);
+// e^x = 2^q e^s, where q is the whole number next to x / ln 2. ln 2 is split in two, so that s is exact.
+struct ExpParts {
+  std::string q, power_of_rest;
+};
+
+ExpParts exp_parts(const OpCode& op, const std::string& x) {
+  const std::string q = op.intrinsic("llvm.rint", {op.binary("fmul", x, number(op, 1.4426950408889634))});
+  std::string s = fma(op, q, number(op, -0.693145751953125), x);
   s = fma(op, q, number(op, -1.428606765330187045e-06), s);
   const std::string p =
       polynomial(op, number(op, 1.98527617612853646e-4), s,
                  {1.39304355252534151e-3, 8.33336077630519867e-3, 4.16664853692054749e-2, 0.166666671633720398, 0.5});
-  const std::string u = op.binary("fadd", number(op, 1), fma(op, op.binary("fmul", s, s), p, s));
+  return {q, op.binary("fadd", number(op, 1), fma(op, op.binary("fmul", s, s), p, s))};
+}
+
+// A whole number as an i32. A NaN is none, and frozen any will do: what it is multiplied with is NaN already.
+std::string whole_number(const OpCode& op, const std::string& q) {
   const std::string integers = llvm_type("i32", op.call().lanes);
-  // A NaN has no whole number next to it, and frozen any will do: u is NaN already.
-  const std::string whole = w.value("freeze {} {}", integers, w.value("fptosi {} {} to {}", op.type(), q, integers));
-  const std::string one = op.call().lanes == 0 ? "1" : w.splat("i32", "1", op.call().lanes);
-  const std::string half = w.value("ashr {} {}, {}", integers, whole, one);
+  return op.writer().value("freeze {} {}", integers, op.writer().value("fptosi {} {} to {}", op.type(), q, integers));
+}
+
+// Adds to the exponent: the result is a normal number.
+std::string exp_near_zero(const OpCode& op, const std::string& x) {
+  LlvmWriter& w = op.writer();
+  const ExpParts parts = exp_parts(op, x);
+  const std::string integers = llvm_type("i32", op.call().lanes);
+  const std::string exponent = w.value("shl {} {}, {}", integers, whole_number(op, parts.q), integer_splat(op, 23));
+  const std::string bits = w.value("bitcast {} {} to {}", op.type(), parts.power_of_rest, integers);
+  return w.value("bitcast {} {} to {}", integers, w.value("add {} {}, {}", integers, bits, exponent), op.type());
+}
+
+// 2^q is applied in two halves: results may be subnormal, infinite, or NaN.
+std::string exp_anywhere(const OpCode& op, const std::string& x) {
+  LlvmWriter& w = op.writer();
+  // At these the result is 0 and infinite already; beyond them q would be no exponent any more.
+  const std::string low = number(op, -104), high = number(op, 89);
+  const std::string capped = op.select(op.compare("ogt", x, high), high, x);
+  const ExpParts parts = exp_parts(op, op.select(op.compare("olt", capped, low), low, capped));
+  const std::string integers = llvm_type("i32", op.call().lanes), whole = whole_number(op, parts.q);
+  const std::string half = w.value("ashr {} {}, {}", integers, whole, integer_splat(op, 1));
   const std::string rest = w.value("sub {} {}, {}", integers, whole, half);
-  return op.binary("fmul", op.binary("fmul", u, power_of_two(op, half)), power_of_two(op, rest));
+  return op.binary("fmul", op.binary("fmul", parts.power_of_rest, power_of_two(op, half)), power_of_two(op, rest));
+}
+
+// Both ways give the same bits wherever the shorter one may be taken, which is nearly always. Lanes that nobody reads
+// may hold anything, hence the freeze.
+std::string exp_of(const OpCode& op, const std::string& x) {
+  LlvmWriter& w = op.writer();
+  std::string is_near = op.compare("olt", op.intrinsic("llvm.fabs", {x}), number(op, 87));
+  if (op.call().lanes > 0) {
+    const std::string all = fmt::format("@llvm.vector.reduce.and.v{}i1", op.call().lanes);
+    w.declare(fmt::format("i1 {}({})", all, op.bool_type()));
+    is_near = w.value("call i1 {}({} {})", all, op.bool_type(), is_near);
+  }
+  const std::string near = w.fresh_block("near"), far = w.fresh_block("far"), joined = w.fresh_block("joined");
+  w.line("br i1 {}, label %{}, label %{}", w.value("freeze i1 {}", is_near), near, far);
+  w.block(near);
+  const std::string at_near = exp_near_zero(op, x);
+  w.line("br label %{}", joined);
+  w.block(far);
+  const std::string at_far = exp_anywhere(op, x);
+  w.line("br label %{}", joined);
+  w.block(joined);
+  return w.value("phi {} [{}, %{}], [{}, %{}]", op.type(), at_near, near, at_far, far);
 }
 
 }  // namespace
