@@ -7,6 +7,8 @@
 
 #include <cmath>
 #include <limits>
+#include <map>
+#include <random>
 
 #include "backends/native/codegen_case.h"
 #include "backends/native/random_row_kernel.h"
@@ -119,7 +121,7 @@ at::Tensor run_with_threads(const detail::Kernel& kernel, at::Tensor input, int6
   const auto output = at::zeros({count}, kernel.outputs[0]);
   void* const from = input.data_ptr();
   void* const to = output.data_ptr();
-  detail::compile_kernel(kernel)->run(&from, &to);
+  detail::compile_kernel(kernel)->run(&from, &to, {});
   at::set_num_threads(before);
   return output;
 }
@@ -151,6 +153,75 @@ TEST(NativeCode, AgreesOnRandomKernels) {
     if (::testing::Test::HasFailure()) return;
   }
   EXPECT_GE(compiled, 200);  // of the others, what they end in is at odds
+}
+
+// A kernel whose numbers are the parameters of each call: extents, and steps along dims.
+struct DynamicKernel {
+  detail::Kernel kernel;
+  std::vector<int64_t> symbols;
+};
+
+// Makes about two in three of the sizes above one symbols. Hints are of other sizes, so that what is decided by them
+// has to hold for the call's.
+DynamicKernel with_symbols(const detail::Kernel& kernel, uint32_t seed) {
+  std::mt19937 random(seed);
+  DynamicKernel result{kernel, {}};
+  std::map<int64_t, detail::SizeTerm> chosen;
+  const auto replace = [&](detail::SizeTerm size) {
+    if (size.factor <= 1) return size;
+    const auto [entry, is_new] = chosen.emplace(size.factor, size);
+    if (!is_new || random() % 3 == 0) return entry->second;
+    const int64_t factor = size.factor % 4 == 0 && random() % 2 == 0 ? 4 : 1;
+    entry->second = {factor, static_cast<int32_t>(result.symbols.size())};
+    result.symbols.push_back(size.factor / factor);
+    result.kernel.hints.push_back(std::vector<int64_t>{2, 64, 5000}[random() % 3]);
+    return entry->second;
+  };
+  const auto replace_map = [&](detail::IndexMap& map) {
+    detail::IndexMap replaced;
+    for (detail::IndexTerm term : map.terms()) {
+      if (term.factor == detail::IndexFactor::kDim) term.coefficient = replace(term.coefficient);
+      replaced.add(term);
+    }
+    map = replaced;
+  };
+  for (detail::SizeTerm& extent : result.kernel.extents) extent = replace(extent);
+  for (detail::KernelValue& value : result.kernel.values) {
+    if (auto* load = std::get_if<detail::KernelLoad>(&value.made_by)) replace_map(load->map);
+    if (auto* index = std::get_if<detail::KernelIndex>(&value.made_by)) replace_map(index->map);
+  }
+  for (detail::KernelStore& store : result.kernel.stores) replace_map(store.map);
+  return result;
+}
+
+TEST(NativeCode, AgreesOnRandomKernelsWithSymbols) {
+  int compiled = 0;
+  for (uint32_t seed = 0; seed < 300; ++seed) {
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    RandomRowKernel random(seed);
+    random.make();
+    const DynamicKernel dynamic = with_symbols(random.kernel, seed);
+    if (detail::codegen_problem(dynamic.kernel)) continue;
+    ++compiled;
+    expect_code_agrees(dynamic.kernel, random.inputs, random.output_counts, dynamic.symbols);
+    if (::testing::Test::HasFailure()) return;
+  }
+  EXPECT_GE(compiled, 150);
+}
+
+TEST(NativeCode, ServesAllSizesByOneKernel) {
+  const auto kernel = detail::parse_kernel(
+      "kernel rows(d0=s0, d1=s1) where s0=8, s1=100 {\n x0 : f32\n y0 : f32\n y1 : f32\n"
+      " %0 : f32 = load x0[s1*d0 + d1]\n %1 : f32 = exp %0\n %2 : f32 = reduce mean %1 over d1\n"
+      " %3 : f32 = div %1, %2\n %4 : f32 = reduce sum %3 over d0\n"
+      " store y0[s1*d0 + d1] = %3\n store y1[d1] = %4\n}");
+  const auto code = detail::compile_kernel(kernel);
+  for (const auto& [rows, length] : std::vector<std::pair<int64_t, int64_t>>{
+           {1, 1}, {3, 7}, {8, 100}, {200, 64}, {2, 20'000}, {70, 4097}}) {
+    SCOPED_TRACE(fmt::format("{} rows of {}", rows, length));
+    expect_code_agrees(kernel, {at::randn({rows * length})}, {rows * length, length}, {rows, length});
+    EXPECT_EQ(detail::compile_kernel(kernel), code);
+  }
 }
 
 }  // namespace

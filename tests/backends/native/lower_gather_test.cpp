@@ -31,7 +31,7 @@ Tensors run_code(const Kernel& kernel, const Graph& graph, const Tensors& inputs
     std::vector<void*> from, to;
     for (const auto& memory : read) from.push_back(memory.data);
     for (const auto& memory : written) to.push_back(memory.data);
-    compile_kernel(kernel)->run(from.data(), to.data());
+    compile_kernel(kernel)->run(from.data(), to.data(), {});
   };
   return testing::run_lowered_by(run, kernel, graph, inputs, is_wrong);
 }

@@ -186,7 +186,7 @@ class CompiledOperators {
       ours.push_back(at::empty_like(writer_.tensor(output)));
       written.push_back(ours.back().data_ptr());
     }
-    compile_kernel(*kernel)->run(read.data(), written.data());
+    compile_kernel(*kernel)->run(read.data(), written.data(), {});
     for (size_t i = 0; i < ours.size(); ++i) {
       const at::Tensor eager = writer_.tensor(outputs_[i]);
       EXPECT_TRUE(is_as_near(ours[i], eager, exact_[i], nearness(eager.scalar_type())))

@@ -15,7 +15,11 @@ using namespace detail;
 
 std::string merged(const std::string& text) {
   Kernel kernel = parse_kernel(text);
-  merge_dims(kernel);
+  SizeTable sizes;
+  std::vector<SizeExpr> symbols;
+  for (int32_t i = 0; i < symbol_count(kernel); ++i) symbols.push_back(SizeExpr::symbol(fmt::format("s{}", i), 7));
+  sizes.set_symbols(symbols);
+  merge_dims(kernel, sizes);
   return print(kernel);
 }
 
@@ -62,10 +66,17 @@ TEST(MergeDims, DimsOfOnePositionAndUnusedOnesGo) {
   EXPECT_EQ(merged(single), print(parse_kernel(single)));
 }
 
-TEST(MergeDims, SymbolsStay) {
-  const std::string dynamic =
-      "kernel f(d0=4, d1=s0) { x0 : f32 y0 : f32 %0 : f32 = load x0[s0*d0 + d1]\nstore y0[s0*d0 + d1] = %0 }";
-  EXPECT_EQ(merged(dynamic), print(parse_kernel(dynamic)));
+TEST(MergeDims, DynamicDimsBecomeOneWhereExpressionsSay) {
+  EXPECT_EQ(merged("kernel f(d0=4, d1=s0) { x0 : f32 y0 : f32 %0 : f32 = load x0[s0*d0 + d1]\n"
+                   "store y0[s0*d0 + d1] = %0 }"),
+            print(parse_kernel("kernel f(d0=4*s0) { x0 : f32 y0 : f32 %0 : f32 = load x0[d0]\nstore y0[d0] = %0 }")));
+  // The product of two symbols is a third one.
+  EXPECT_EQ(merged("kernel f(d0=s0, d1=s1) { x0 : f32 y0 : f32 %0 : f32 = load x0[s1*d0 + d1]\n"
+                   "store y0[s1*d0 + d1] = %0 }"),
+            print(parse_kernel("kernel f(d0=s2) { x0 : f32 y0 : f32 %0 : f32 = load x0[d0]\nstore y0[d0] = %0 }")));
+  const std::string other =
+      "kernel f(d0=s0, d1=s1) { x0 : f32 y0 : f32 %0 : f32 = load x0[s0*d0 + d1]\nstore y0[s0*d0 + d1] = %0 }";
+  EXPECT_EQ(merged(other), print(parse_kernel(other)));
 }
 
 // Loads of one memory by random dense, strided and broadcast maps.
@@ -98,7 +109,8 @@ TEST(MergeDims, RandomKernelsComputeWhatTheyDid) {
     const at::Tensor z0 = at::zeros({64}), z1 = at::zeros({1}, at::kLong);
     const std::vector<KernelMemory> read = {KernelMemory::of(x)};
     evaluate(kernel, read, {KernelMemory::of(y0), KernelMemory::of(y1)}, {});
-    merge_dims(kernel);
+    SizeTable sizes;
+    merge_dims(kernel, sizes);
     dims_after += kernel.extents.size();
     evaluate(kernel, read, {KernelMemory::of(z0), KernelMemory::of(z1)}, {});
     ASSERT_TRUE(testing::same_tensors({z0, z1}, {y0, y1}, testing::within(1e-6))) << text << print(kernel);

@@ -21,6 +21,7 @@ class RandomKernel {
     kernel_ = {};
     kernel_.name = below(2) == 0 ? "kernel_name" : "f.2";
     for (int i = below(4); i >= 0; --i) kernel_.extents.push_back(size(/*least=*/2));
+    for (int i = below(3); i > 0; --i) kernel_.hints.push_back(below(10'000));
     for (int i = below(3); i >= 0; --i) kernel_.inputs.push_back(dtype(detail::kStored));
     for (int i = 4 + below(20); i > 0; --i) kernel_.values.push_back(value());
     for (int i = below(3); i >= 0; --i) add_store();

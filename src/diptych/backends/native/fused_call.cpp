@@ -101,7 +101,7 @@ std::optional<std::vector<at::Tensor>> FusedCall::run_kernel(std::vector<at::Ten
   }
   bool is_wrong = false;
   if (code_->has_check) to.push_back(&is_wrong);
-  if (!is_empty_) code_->code->run(from.data(), to.data());
+  if (!is_empty_) code_->code->run(from.data(), to.data(), {});
   if (is_wrong) return std::nullopt;
   return outputs;
 }

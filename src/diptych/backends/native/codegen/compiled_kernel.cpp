@@ -5,6 +5,7 @@
 #include <map>
 #include <mutex>
 
+#include "diptych/backends/native/codegen/call_sizes.h"
 #include "diptych/backends/native/codegen/kernel_text.h"
 #include "diptych/backends/native/codegen/schedule.h"
 #include "diptych/backends/native/jit/jit.h"
@@ -39,64 +40,106 @@ class ThreadMemory {
   int64_t size_ = 0;
 };
 
+// What a call has to do at its sizes.
+struct Work {
+  std::vector<int64_t> parameters;
+  std::vector<int64_t> finish_steps;
+  int64_t rows = 0, points_per_row = 1, memory_bytes = 0;
+  int64_t chunks = 0, partial_bytes = 0;
+};
+
 class JitKernel final : public CompiledKernel {
  public:
-  explicit JitKernel(const Schedule& schedule) {
-    const std::string& name = schedule.kernel.name;
-    const KernelText code = write_kernel(schedule);
-    code_ = compile_llvm(code.text, name);
-    rows_ = reinterpret_cast<Rows*>(code_->address(name));
-    for (size_t i = 0; i < code.finish_counts.size(); ++i) {
-      finishes_.push_back(
-          {reinterpret_cast<Finish*>(code_->address(fmt::format("{}_finish_{}", name, i))), code.finish_counts[i]});
+  explicit JitKernel(Schedule schedule) : schedule_(std::move(schedule)), text_(write_kernel(schedule_)) {
+    const std::string& name = schedule_.kernel.name;
+    code_ = compile_llvm(text_.text, name);
+    text_.text.clear();
+    rows_ = code_->address(name);
+    for (size_t i = 0; i < text_.finishes.size(); ++i) {
+      finishes_.push_back(code_->address(fmt::format("{}_finish_{}", name, i)));
     }
-    memory_bytes_ = code.memory_bytes;
-    partial_bytes_ = schedule.partial_bytes;
-    chunks_ = schedule.chunks;
-    num_rows_ = schedule.rows;
-    int64_t points = 1;
-    for (size_t d = 0; d < schedule.kernel.extents.size(); ++d) points *= schedule.kernel.extents[d].factor;
-    points_per_row_ = std::max<int64_t>(1, points / std::max<int64_t>(1, num_rows_));
+    if (schedule_.parameters == 0) fixed_ = work_at({});
   }
 
-  void run(void* const* inputs, void* const* outputs) const override {
-    if (chunks_ == 0) {
-      const int64_t grain = std::max<int64_t>(1, kGrain / points_per_row_);
-      in_parallel(num_rows_, grain,
-                  [&](int64_t begin, int64_t end) { rows_(inputs, outputs, begin, end, nullptr, memory(), 0); });
+  void run(void* const* inputs, void* const* outputs, const std::vector<int64_t>& symbols) const override {
+    if (schedule_.parameters == 0) return run(inputs, outputs, fixed_);
+    run(inputs, outputs, work_at(symbols));
+  }
+
+ private:
+  using Rows = void(void* const*, void* const*, int64_t, int64_t, void*, void*, int64_t, const int64_t*);
+  using Finish = void(void* const*, void* const*, int64_t, int64_t, void*, int64_t, const int64_t*);
+  using FixedRows = void(void* const*, void* const*, int64_t, int64_t, void*, void*, int64_t);
+  using FixedFinish = void(void* const*, void* const*, int64_t, int64_t, void*, int64_t);
+
+  Work work_at(const std::vector<int64_t>& symbols) const {
+    Work work;
+    work.parameters = code_parameters(schedule_, symbols);
+    work.rows = count_rows(schedule_, symbols);
+    int64_t points = 1, row_points = 1;
+    for (size_t d = 0; d < schedule_.kernel.extents.size(); ++d) {
+      const int64_t extent = SizeProduct(schedule_.kernel.extents[d]).at(symbols);
+      points *= extent;
+      if (schedule_.row.contains(static_cast<int32_t>(d))) row_points *= extent;
+    }
+    work.points_per_row = std::max<int64_t>(1, points / std::max<int64_t>(1, work.rows));
+    work.memory_bytes = text_.memory_bytes * (text_.is_per_point ? row_points : 1);
+    if (schedule_.final_reductions.empty()) return work;
+    const PartialSizes sizes = partial_sizes(schedule_, symbols);
+    work.chunks = sizes.chunks;
+    work.partial_bytes = sizes.bytes;
+    for (const auto& dims : text_.finishes) {
+      work.finish_steps.push_back(count_finish_steps(schedule_, dims, symbols));
+    }
+    return work;
+  }
+
+  void run(void* const* inputs, void* const* outputs, const Work& work) const {
+    if (work.chunks == 0) {
+      const int64_t grain = std::max<int64_t>(1, kGrain / work.points_per_row);
+      in_parallel(work.rows, grain,
+                  [&](int64_t begin, int64_t end) { run_rows(inputs, outputs, begin, end, nullptr, work); });
       return;
     }
     // The calling thread's: it waits here until all chunks are done.
     static thread_local ThreadMemory partial_memory;
-    char* partial = static_cast<char*>(partial_memory.get(chunks_ * partial_bytes_));
-    const int64_t rows_of_chunk = (num_rows_ + chunks_ - 1) / chunks_;
-    const int64_t grain = std::max<int64_t>(1, kGrain / (points_per_row_ * std::max<int64_t>(1, rows_of_chunk)));
-    in_parallel(chunks_, grain, [&](int64_t begin, int64_t end) {
+    char* partial = static_cast<char*>(partial_memory.get(work.chunks * work.partial_bytes));
+    const int64_t rows_of_chunk = (work.rows + work.chunks - 1) / work.chunks;
+    const int64_t grain = std::max<int64_t>(1, kGrain / (work.points_per_row * std::max<int64_t>(1, rows_of_chunk)));
+    in_parallel(work.chunks, grain, [&](int64_t begin, int64_t end) {
       for (int64_t chunk = begin; chunk < end; ++chunk) {
-        const int64_t first = chunk * num_rows_ / chunks_, last = (chunk + 1) * num_rows_ / chunks_;
-        rows_(inputs, outputs, first, last, partial + chunk * partial_bytes_, memory(), 0);
+        const int64_t first = chunk * work.rows / work.chunks, last = (chunk + 1) * work.rows / work.chunks;
+        run_rows(inputs, outputs, first, last, partial + chunk * work.partial_bytes, work);
       }
     });
-    for (const auto& [finish, count] : finishes_) {
-      in_parallel(count, 1, [&, finish = finish](int64_t begin, int64_t end) {
-        finish(inputs, outputs, begin, end, partial, 0);
+    for (size_t i = 0; i < finishes_.size(); ++i) {
+      in_parallel(work.finish_steps[i], 1, [&](int64_t begin, int64_t end) {
+        if (work.parameters.empty()) {
+          reinterpret_cast<FixedFinish*>(finishes_[i])(inputs, outputs, begin, end, partial, 0);
+        } else {
+          reinterpret_cast<Finish*>(finishes_[i])(inputs, outputs, begin, end, partial, 0, work.parameters.data());
+        }
       });
     }
   }
 
- private:
-  using Rows = void(void* const*, void* const*, int64_t, int64_t, void*, void*, int64_t);
-  using Finish = void(void* const*, void* const*, int64_t, int64_t, void*, int64_t);
-
-  void* memory() const {
+  void run_rows(void* const* inputs, void* const* outputs, int64_t begin, int64_t end, void* partial,
+                const Work& work) const {
     static thread_local ThreadMemory row_memory;
-    return memory_bytes_ == 0 ? nullptr : row_memory.get(memory_bytes_);
+    void* const memory = work.memory_bytes == 0 ? nullptr : row_memory.get(work.memory_bytes);
+    if (work.parameters.empty()) {
+      reinterpret_cast<FixedRows*>(rows_)(inputs, outputs, begin, end, partial, memory, 0);
+    } else {
+      reinterpret_cast<Rows*>(rows_)(inputs, outputs, begin, end, partial, memory, 0, work.parameters.data());
+    }
   }
 
+  Schedule schedule_;
+  KernelText text_;
   std::shared_ptr<const MachineCode> code_;
-  Rows* rows_ = nullptr;
-  std::vector<std::pair<Finish*, int64_t>> finishes_;
-  int64_t memory_bytes_ = 0, partial_bytes_ = 0, chunks_ = 0, num_rows_ = 0, points_per_row_ = 1;
+  void* rows_ = nullptr;
+  std::vector<void*> finishes_;
+  Work fixed_;  // where no size is dynamic
 };
 
 Schedule schedule_of(const Kernel& kernel) {

@@ -17,11 +17,12 @@ class CompiledKernel {
   /// Computes the outputs. `inputs` and `outputs` have the address of each buffer's element 0, aligned for its dtype.
   /// An output may be an input's memory if the kernel has no reductions and reads that input only at the element that
   /// it writes; apart from that, outputs overlap with nothing. Work is shared out by in_parallel(); results do not
-  /// depend on the number of threads. Requires: buffers as large as the kernel's maps reach.
-  virtual void run(void* const* inputs, void* const* outputs) const = 0;
+  /// depend on the number of threads. `symbols`: the values of the kernel's symbols. Requires: buffers as large as the
+  /// kernel's maps reach.
+  virtual void run(void* const* inputs, void* const* outputs, const std::vector<int64_t>& symbols) const = 0;
 };
 
-/// Returns why no code can be made of a kernel; nullopt if it can. Kernels with symbols, complex numbers, stores that
+/// Returns why no code can be made of a kernel; nullopt if it can. Kernels with complex numbers, stores that
 /// add, and reductions that no order of loops computes in one pass over rows have none.
 std::optional<std::string> codegen_problem(const Kernel& kernel);
 

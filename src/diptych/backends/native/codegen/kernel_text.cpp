@@ -14,24 +14,28 @@ constexpr int64_t kFinishBlock = 512;  // points of the last kept dim that one s
 class KernelWriter {
  public:
   explicit KernelWriter(const Schedule& s)
-      : s_(s), plan_(plan_row(s)), point_(writer_, s.kernel, s.domains), row_(writer_, point_, s, plan_) {}
+      : s_(s), plan_(plan_row(s)), point_(writer_, s.kernel, s.domains, s.parameters), row_(writer_, point_, s, plan_) {}
 
   KernelText write() {
     write_rows();
     KernelText code;
     for (const std::vector<size_t>& group : final_groups()) {
-      code.finish_counts.push_back(write_finish(code.finish_counts.size(), group));
+      write_finish(code.finishes.size(), group);
+      code.finishes.push_back(s_.final_reductions[group[0]].kept);
     }
     code.text = writer_.text();
     code.memory_bytes = plan_.bytes;
+    code.is_per_point = plan_.is_per_point;
     return code;
   }
 
  private:
+  const char* symbols_argument() const { return s_.parameters > 0 ? ", ptr %symbols" : ""; }
+
   void write_rows() {
     writer_.begin_function(
-        fmt::format("void @{}(ptr %inputs, ptr %outputs, i64 %begin, i64 %end, ptr %partial, ptr %memory, i64 %zero)",
-                    s_.kernel.name));
+        fmt::format("void @{}(ptr %inputs, ptr %outputs, i64 %begin, i64 %end, ptr %partial, ptr %memory, i64 %zero{})",
+                    s_.kernel.name, symbols_argument()));
     point_.enter_function();
     set_partial_results();
     write_values(/*is_known=*/[&](DimSet domain) { return domain.empty(); });
@@ -52,8 +56,8 @@ class KernelWriter {
     for (const FinalReduction& final : s_.final_reductions) {
       const at::ScalarType dtype = s_.kernel.values[final.value].dtype;
       const auto& reduce = std::get<KernelReduce>(s_.kernel.values[final.value].made_by);
-      const std::string base = writer_.value("getelementptr i8, ptr %partial, i64 {}", final.offset);
-      write_loop(writer_, point_, "0", std::to_string(final.count), 1, [&](const std::string& i) {
+      const std::string base = writer_.value("getelementptr i8, ptr %partial, i64 {}", point_.size(final.offset));
+      write_loop(writer_, point_, "0", point_.size(final.count), 1, [&](const std::string& i) {
         point_.write(point_.address(base, dtype, i), dtype, {first_of(*reduce.reduction, dtype), 0});
       });
     }
@@ -62,10 +66,20 @@ class KernelWriter {
   // Sets the indices of `dims`, the last of which runs fastest, to point `number` of them.
   void set_indices(const std::vector<int32_t>& dims, std::string number) {
     for (size_t i = dims.size(); i-- > 0;) {
-      const std::string extent = std::to_string(std::max<int64_t>(s_.extent(dims[i]), 1));
+      const SizeTerm of = s_.extent(dims[i]);
+      const std::string extent = of.is_constant() ? std::to_string(std::max<int64_t>(of.factor, 1)) : point_.size(of);
       point_.set_index(dims[i], i == 0 ? number : writer_.value("urem i64 {}, {}", number, extent));
       if (i > 0) number = writer_.value("udiv i64 {}, {}", number, extent);
     }
+  }
+
+  // How many blocks of so many points an extent has, and at least one.
+  std::string count_blocks(const SizeTerm& extent, int64_t block) {
+    if (extent.is_constant()) return std::to_string(std::max<int64_t>(1, (extent.factor + block - 1) / block));
+    const std::string most = writer_.value("add i64 {}, {}", point_.size(extent), block - 1);
+    const std::string blocks = writer_.value("udiv i64 {}, {}", most, block);
+    const std::string is_none = writer_.value("icmp eq i64 {}, 0", blocks);
+    return writer_.value("select i1 {}, i64 1, i64 {}", is_none, blocks);
   }
 
   void write_row(const std::string& row) {
@@ -75,15 +89,15 @@ class KernelWriter {
       row_.write();
       return;
     }
-    const int64_t extent = s_.extent(dim);
-    const int64_t blocks = std::max<int64_t>(1, (extent + s_.block - 1) / s_.block);
+    const SizeTerm extent = s_.extent(dim);
+    const std::string blocks = count_blocks(extent, s_.block);
     const std::string block = writer_.value("urem i64 {}, {}", row, blocks);
     set_indices(s_.outer, writer_.value("udiv i64 {}, {}", row, blocks));
     write_values([&](DimSet domain) { return !domain.contains(dim) && (domain & s_.row).empty(); });
     const std::string begin = writer_.value("mul i64 {}, {}", block, s_.block);
-    const std::string end = write_block_end(writer_, begin, s_.block, extent);
+    const std::string end = write_block_end(writer_, begin, s_.block, extent, point_.size(extent));
     row_.begin_vectors();
-    write_vector_loop(writer_, point_, dim, s_.lanes, begin, end, extent % s_.lanes == 0, [&] { row_.write(); });
+    write_vector_loop(writer_, point_, dim, s_.lanes, begin, end, is_multiple(extent, s_.lanes), [&] { row_.write(); });
     row_.end_vectors();
   }
 
@@ -104,31 +118,27 @@ class KernelWriter {
     return groups;
   }
 
-  int64_t write_finish(size_t number, const std::vector<size_t>& group) {
+  void write_finish(size_t number, const std::vector<size_t>& group) {
     std::vector<int32_t> dims = s_.final_reductions[group[0]].kept;
     const int32_t last = dims.empty() ? -1 : dims.back();
-    const int64_t extent = last < 0 ? 1 : s_.extent(last);
-    const int64_t blocks = std::max<int64_t>(1, (extent + kFinishBlock - 1) / kFinishBlock);
+    const SizeTerm extent = last < 0 ? SizeTerm{1} : s_.extent(last);
     if (last >= 0) dims.pop_back();
-    int64_t count = blocks;
-    for (const int32_t dim : dims) count *= s_.extent(dim);
-
     writer_.begin_function(
-        fmt::format("void @{}_finish_{}(ptr %inputs, ptr %outputs, i64 %begin, i64 %end, ptr %partial, i64 %zero)",
-                    s_.kernel.name, number));
+        fmt::format("void @{}_finish_{}(ptr %inputs, ptr %outputs, i64 %begin, i64 %end, ptr %partial, i64 %zero{})",
+                    s_.kernel.name, number, symbols_argument()));
     point_.enter_function();
     write_loop(writer_, point_, "%begin", "%end", 1, [&](const std::string& step) {
       if (last < 0) return write_final_point(group);
+      const std::string blocks = count_blocks(extent, kFinishBlock);
       set_indices(dims, writer_.value("udiv i64 {}, {}", step, blocks));
       const std::string begin =
           writer_.value("mul i64 {}, {}", writer_.value("urem i64 {}, {}", step, blocks), kFinishBlock);
-      const std::string end = write_block_end(writer_, begin, kFinishBlock, extent);
-      write_vector_loop(writer_, point_, last, s_.lanes, begin, end, extent % s_.lanes == 0,
+      const std::string end = write_block_end(writer_, begin, kFinishBlock, extent, point_.size(extent));
+      write_vector_loop(writer_, point_, last, s_.lanes, begin, end, is_multiple(extent, s_.lanes),
                         [&] { write_final_point(group); });
     });
     writer_.line("ret void");
     writer_.end_function();
-    return count;
   }
 
   void write_final_point(const std::vector<size_t>& group) {
@@ -156,6 +166,17 @@ class KernelWriter {
 };
 
 }  // namespace
+
+int64_t count_finish_steps(const Schedule& schedule, const std::vector<int32_t>& dims,
+                           const std::vector<int64_t>& symbols) {
+  int64_t steps = 1;
+  for (size_t i = 0; i < dims.size(); ++i) {
+    const int64_t extent = SizeProduct(schedule.extent(dims[i])).at(symbols);
+    const bool is_last = i + 1 == dims.size();
+    steps *= is_last ? std::max<int64_t>(1, (extent + kFinishBlock - 1) / kFinishBlock) : extent;
+  }
+  return steps;
+}
 
 KernelText write_kernel(const Schedule& schedule) { return KernelWriter(schedule).write(); }
 

@@ -1,6 +1,7 @@
 // A scheduled kernel as a module of LLVM IR.
 #pragma once
 #include <string>
+#include <vector>
 
 #include "diptych/backends/native/codegen/schedule.h"
 
@@ -10,12 +11,18 @@ namespace diptych::detail {
 /// one call of the first, which first sets the chunk's partial results, and `finish` follows all of them:
 ///   void <kernel>(ptr inputs, ptr outputs, i64 begin, i64 end, ptr partial, ptr memory, i64 zero)
 ///   void <kernel>_finish_<i>(ptr inputs, ptr outputs, i64 begin, i64 end, ptr partial, i64 zero)
-/// zero is 0, which LLVM must not know: see write_vector_loop().
+/// zero is 0, which LLVM must not know: see write_vector_loop(). Where the schedule has parameters, both take them as one
+/// argument more, ptr symbols.
 struct KernelText {
   std::string text;
-  int64_t memory_bytes = 0;            ///< of the thread
-  std::vector<int64_t> finish_counts;  ///< by finish function: how many points its range has
+  int64_t memory_bytes = 0;                   ///< of the thread
+  bool is_per_point = false;                  ///< memory_bytes is that for one point of a row
+  std::vector<std::vector<int32_t>> finishes;  ///< by finish function: the dims along which its results run
 };
+
+/// How many points the range of a finish function has.
+int64_t count_finish_steps(const Schedule& schedule, const std::vector<int32_t>& dims,
+                           const std::vector<int64_t>& symbols);
 
 KernelText write_kernel(const Schedule& schedule);
 

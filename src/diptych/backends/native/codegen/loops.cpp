@@ -33,11 +33,12 @@ void write_if(LlvmWriter& writer, PointCode& point, const std::string& condition
   writer.block(after);
 }
 
-std::string write_block_end(LlvmWriter& writer, const std::string& begin, int64_t block, int64_t extent) {
+std::string write_block_end(LlvmWriter& writer, const std::string& begin, int64_t block, const SizeTerm& extent,
+                            const std::string& end) {
   const std::string next = writer.value("add i64 {}, {}", begin, block);
-  if (extent > 0 && extent % block == 0) return next;
-  const std::string is_last = writer.value("icmp sgt i64 {}, {}", next, extent);
-  return writer.value("select i1 {}, i64 {}, i64 {}", is_last, extent, next);
+  if (extent.factor > 0 && is_multiple(extent, block)) return next;
+  const std::string is_last = writer.value("icmp sgt i64 {}, {}", next, end);
+  return writer.value("select i1 {}, i64 {}, i64 {}", is_last, end, next);
 }
 
 void write_vector_loop(LlvmWriter& writer, PointCode& point, int32_t dim, int lanes, const std::string& begin,

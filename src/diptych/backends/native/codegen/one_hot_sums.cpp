@@ -50,7 +50,7 @@ std::optional<OneHot> one_hot_of(const KernelRewriter& from, const KernelReduce&
   if (equal == nullptr) return std::nullopt;
   for (const int side : {0, 1}) {
     const auto dim = dim_of(kernel, equal->operands[side]);
-    if (!dim || !reduce.over.contains(*dim) || !kernel.extents[*dim].is_constant()) continue;
+    if (!dim || !reduce.over.contains(*dim)) continue;
     const OneHot found{*dim, equal->operands[1 - side], select->operands[1]};
     const DimSet others = from.domain(found.position) | from.domain(found.chosen);
     if (!others.contains(*dim)) return found;
@@ -61,7 +61,9 @@ std::optional<OneHot> one_hot_of(const KernelRewriter& from, const KernelReduce&
 int32_t write_choice(KernelRewriter& to, const OneHot& one, at::ScalarType dtype) {
   const int32_t position = to[one.position];
   const int32_t begin = to.add(at::kLong, KernelConstant{{int64_t{0}}});
-  const int32_t end = to.add(at::kLong, KernelConstant{{to.source().extents[one.dim].factor}});
+  const SizeTerm extent = to.source().extents[one.dim];
+  const int32_t end = extent.is_constant() ? to.add(at::kLong, KernelConstant{{extent.factor}})
+                                           : to.add(at::kLong, KernelIndex{IndexMap().add(offset_term(extent))});
   const int32_t from = to.scalar("ge", at::kBool, {position, begin});
   const int32_t below = to.scalar("lt", at::kBool, {position, end});
   const int32_t is_inside = to.scalar("and", at::kBool, {from, below});

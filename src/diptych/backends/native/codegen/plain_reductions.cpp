@@ -1,6 +1,7 @@
 #include "diptych/backends/native/codegen/plain_reductions.h"
 
 #include <limits>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -11,17 +12,28 @@
 namespace diptych::detail {
 namespace {
 
-double count_of(const Kernel& kernel, DimSet dims) {
+// The number of elements of a reduction, in the dtype of its result.
+int32_t write_count(KernelRewriter& to, DimSet dims, at::ScalarType dtype) {
   double count = 1;
+  std::optional<int32_t> dynamic;
+  const Kernel& kernel = to.source();
   for (size_t d = 0; d < kernel.extents.size(); ++d) {
-    if (dims.contains(static_cast<int32_t>(d))) count *= static_cast<double>(kernel.extents[d].factor);
+    if (!dims.contains(static_cast<int32_t>(d))) continue;
+    if (kernel.extents[d].is_constant()) {
+      count *= static_cast<double>(kernel.extents[d].factor);
+      continue;
+    }
+    const int32_t size = to.add(at::kLong, KernelIndex{IndexMap().add(offset_term(kernel.extents[d]))});
+    const int32_t number = to.scalar("cast", dtype, {size});
+    dynamic = dynamic ? to.scalar("mul", dtype, {*dynamic, number}) : number;
   }
-  return count;
+  if (!dynamic) return to.constant(count, dtype);
+  return count == 1 ? *dynamic : to.scalar("mul", dtype, {*dynamic, to.constant(count, dtype)});
 }
 
 int32_t write_mean(KernelRewriter& to, const KernelReduce& reduce, at::ScalarType dtype) {
   const int32_t sum = to.reduce("sum", dtype, to[reduce.operand], reduce.over);
-  return to.scalar("div", dtype, {sum, to.constant(count_of(to.source(), reduce.over), dtype)});
+  return to.scalar("div", dtype, {sum, write_count(to, reduce.over, dtype)});
 }
 
 int32_t write_squared_deviations(KernelRewriter& to, const KernelReduce& reduce, at::ScalarType dtype) {

@@ -6,7 +6,7 @@ namespace diptych::detail {
 
 /// Returns the kernel with means, squared deviations and logarithms of sums of exponentials written out as sums,
 /// largest elements and arithmetic, in two passes where the second needs the first's result (which rounds less than one
-/// pass would). Requires: extents without symbols.
+/// pass would).
 Kernel with_plain_reductions(const Kernel& kernel);
 
 /// Returns the kernel with each reduction over dims both in and out of `row` as two, the inner one over the dims of

@@ -34,6 +34,18 @@ void PointCode::enter_function() {
   };
   inputs_ = load_all("inputs", kernel_.inputs.size());
   outputs_ = load_all("outputs", kernel_.outputs.size());
+  for (size_t i = 0; i < symbols_.size(); ++i) {
+    const std::string place = writer_.value("getelementptr i64, ptr %symbols, i64 {}", i);
+    symbols_[i] = writer_.value("load i64, ptr {}", place);
+  }
+}
+
+std::string PointCode::size(const SizeProduct& what) {
+  std::string product = what.is_constant() || what.factor != 1 ? std::to_string(what.factor) : "";
+  for (const int32_t symbol : what.symbols) {
+    product = product.empty() ? symbols_[symbol] : writer_.value("mul i64 {}, {}", product, symbols_[symbol]);
+  }
+  return product;
 }
 
 void PointCode::begin_vector(int32_t dim, int lanes, std::string mask) {
@@ -66,56 +78,60 @@ std::string PointCode::widened(const Code& code, at::ScalarType dtype) {
   return writer_.splat(llvm_type(dtype, 0), code.name, lanes());
 }
 
-std::string PointCode::linear(const std::vector<std::pair<std::string, int64_t>>& terms) {
+std::string PointCode::linear(const LinearTerms& terms) {
   std::string sum;
   for (const auto& [name, factor] : terms) {
-    const std::string term = factor == 1 ? name : writer_.value("mul i64 {}, {}", name, factor);
+    const std::string term = factor.is(1) ? name : writer_.value("mul i64 {}, {}", name, size(factor));
     sum = sum.empty() ? term : writer_.value("add i64 {}, {}", sum, term);
   }
   return sum;
 }
 
 std::string PointCode::index_among(const std::vector<int32_t>& dims, int64_t stride) {
-  std::vector<std::pair<std::string, int64_t>> terms;
+  LinearTerms terms;
+  SizeProduct step = stride;
   for (size_t i = dims.size(); i-- > 0;) {
-    terms.emplace_back(index_[dims[i]], stride);
-    stride *= kernel_.extents[dims[i]].factor;
+    terms.emplace_back(index_[dims[i]], step);
+    step = step * kernel_.extents[dims[i]];
   }
   return terms.empty() ? "0" : linear(terms);
 }
 
-std::string PointCode::lane_offsets(int64_t stride) {
+std::string PointCode::lane_offsets(const std::string& stride) {
   const std::string lanes = LlvmWriter::lane_numbers("i64", lanes_);
-  if (stride == 1) return lanes;
-  const std::string strides = writer_.splat("i64", std::to_string(stride), lanes_);
+  if (stride == "1") return lanes;
+  const std::string strides = writer_.splat("i64", stride, lanes_);
   return writer_.value("mul {} {}, {}", llvm_type("i64", lanes_), lanes, strides);
 }
 
 PointCode::Place PointCode::place(const IndexMap& map) {
-  int64_t offset = 0, stride = 0;
-  std::vector<std::pair<std::string, int64_t>> scalars;
-  std::vector<std::pair<std::string, int64_t>> vectors;
+  int64_t offset = 0;
+  std::string stride = "0";  // along the vector dim
+  LinearTerms scalars, vectors;
   for (const IndexTerm& term : map.terms()) {
-    const int64_t factor = term.coefficient.factor;
+    const SizeTerm& factor = term.coefficient;
     if (term.factor == IndexFactor::kOne) {
-      offset += factor;
+      if (factor.is_constant()) offset += factor.factor;
+      if (!factor.is_constant()) scalars.emplace_back(symbols_[factor.symbol], factor.factor);
     } else if (term.factor == IndexFactor::kDim) {
       scalars.emplace_back(index_[term.id], factor);
-      if (term.id == vector_dim_) stride += factor;
+      if (term.id != vector_dim_) continue;
+      const std::string step = size(factor);
+      stride = stride == "0" ? step : writer_.value("add i64 {}, {}", stride, step);
     } else {
       const Code code = value(term.id);
       (code.lanes == 0 ? scalars : vectors).emplace_back(code.name, factor);
     }
   }
   if (offset != 0 || scalars.empty()) scalars.emplace_back(std::to_string(offset), 1);
-  Place place{linear(scalars), stride == 1 && vectors.empty(), {}};
-  if (place.is_side_by_side || (stride == 0 && vectors.empty())) return place;
+  Place place{linear(scalars), stride == "1" && vectors.empty(), {}};
+  if (place.is_side_by_side || (stride == "0" && vectors.empty())) return place;
 
   const std::string type = llvm_type("i64", lanes_);
   const std::string first = writer_.splat("i64", place.index, lanes_);
-  place.lane_indices = stride == 0 ? first : writer_.value("add {} {}, {}", type, first, lane_offsets(stride));
+  place.lane_indices = stride == "0" ? first : writer_.value("add {} {}, {}", type, first, lane_offsets(stride));
   for (const auto& [name, factor] : vectors) {
-    const std::string factors = writer_.splat("i64", std::to_string(factor), lanes_);
+    const std::string factors = writer_.splat("i64", size(factor), lanes_);
     const std::string term = writer_.value("mul {} {}, {}", type, name, factors);
     place.lane_indices = writer_.value("add {} {}, {}", type, place.lane_indices, term);
   }
@@ -207,7 +223,7 @@ Code PointCode::write(const KernelValue&, const KernelIndex& index) {
   const Place to = place(index.map);
   if (to.is_side_by_side) {
     const std::string type = llvm_type("i64", lanes_);
-    return {writer_.value("add {} {}, {}", type, writer_.splat("i64", to.index, lanes_), lane_offsets(1)), lanes_};
+    return {writer_.value("add {} {}, {}", type, writer_.splat("i64", to.index, lanes_), lane_offsets("1")), lanes_};
   }
   return to.lane_indices.empty() ? Code{to.index, 0} : Code{to.lane_indices, lanes_};
 }

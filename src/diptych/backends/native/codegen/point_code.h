@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "diptych/backends/native/codegen/llvm_writer.h"
+#include "diptych/backends/native/codegen/size_product.h"
 #include "diptych/backends/native/kernel/kernel.h"
 
 namespace diptych::detail {
@@ -14,14 +15,17 @@ namespace diptych::detail {
 /// point is set by the loops around: an index by dim, and along the vector dim the index of the first lane.
 class PointCode {
  public:
-  PointCode(LlvmWriter& writer, const Kernel& kernel, const std::vector<DimSet>& domains)
+  /// `parameters`: how many numbers the function's %symbols has.
+  PointCode(LlvmWriter& writer, const Kernel& kernel, const std::vector<DimSet>& domains, int32_t parameters)
       : writer_(writer),
         kernel_(kernel),
         domains_(domains),
+        symbols_(parameters),
         index_(kernel.extents.size()),
         code_(kernel.values.size()) {}
 
-  /// Loads the addresses of the buffers, at the beginning of a function that has %inputs and %outputs.
+  /// Loads the addresses of the buffers and the parameters, at the beginning of a function that has %inputs and
+  /// %outputs, and %symbols if there are parameters.
   void enter_function();
 
   void set_index(int32_t dim, std::string index) { index_[dim] = std::move(index); }
@@ -52,8 +56,11 @@ class PointCode {
   std::string address(const std::string& base, at::ScalarType dtype, const std::string& index);
   /// The number of the point among those of `dims`, of which the last runs fastest, times `stride`.
   std::string index_among(const std::vector<int32_t>& dims, int64_t stride);
-  /// The sum of products of indices and numbers: "" where it has no terms.
-  std::string linear(const std::vector<std::pair<std::string, int64_t>>& terms);
+  /// The name of a size, or the number that it is.
+  std::string size(const SizeProduct& what);
+  /// The sum of products of indices and sizes: "" where it has no terms.
+  using LinearTerms = std::vector<std::pair<std::string, SizeProduct>>;
+  std::string linear(const LinearTerms& terms);
 
  private:
   // Where a map leads: from the address of the first lane, and if the lanes do not lie side by side the indices of all.
@@ -63,7 +70,7 @@ class PointCode {
     std::string lane_indices;  // not empty: a vector
   };
   Place place(const IndexMap& map);
-  std::string lane_offsets(int64_t stride);
+  std::string lane_offsets(const std::string& stride);
   std::string lane_addresses(const std::string& base, at::ScalarType dtype, const Place& place);
   std::string whole_mask(const std::string& extra);
   std::string to_register(at::ScalarType dtype, const std::string& name, int lanes);
@@ -81,7 +88,7 @@ class PointCode {
   LlvmWriter& writer_;
   const Kernel& kernel_;
   const std::vector<DimSet>& domains_;
-  std::vector<std::string> inputs_, outputs_, index_;
+  std::vector<std::string> inputs_, outputs_, symbols_, index_;
   std::vector<std::optional<Code>> code_;
   std::vector<int32_t> written_;
   int32_t vector_dim_ = -1;

@@ -67,7 +67,8 @@ void RowCode::write_values_of_row(int pass) {
 void RowCode::write_pass(int pass) {
   const PassResults& results = plan_.passes[pass];
   if (results.reductions.empty() && results.stores.empty() && results.finals.empty()) return;
-  const bool is_long = s_.count(s_.row) > kLongRow;
+  const SizeProduct points = s_.count(s_.row);
+  const bool is_long = !points.is_constant() || points.factor > kLongRow;
   std::vector<Sum> sums;
   for (const int32_t reduction : results.reductions) sums.push_back(begin_sum(reduction, results.lanes, is_long));
   write_inner_loops(pass, 0, sums);
@@ -85,7 +86,7 @@ void RowCode::write_inner_loops(int pass, size_t level, std::vector<Sum>& sums) 
   if (level == s_.inner.size()) return write_point(pass, sums);
   if (level + 1 == s_.inner.size()) return write_innermost_loop(pass, level, sums);
   const int32_t dim = s_.inner[level];
-  write_loop(writer_, point_, "0", std::to_string(s_.extent(dim)), 1, [&](const std::string& index) {
+  write_loop(writer_, point_, "0", point_.size(s_.extent(dim)), 1, [&](const std::string& index) {
     point_.set_index(dim, index);
     write_inner_loops(pass, level + 1, sums);
   });
@@ -94,12 +95,13 @@ void RowCode::write_inner_loops(int pass, size_t level, std::vector<Sum>& sums) 
 // The innermost loop goes in blocks where a sum is long.
 void RowCode::write_innermost_loop(int pass, size_t level, std::vector<Sum>& sums) {
   const int32_t dim = s_.inner[level];
-  const int64_t extent = s_.extent(dim);
+  const SizeTerm extent = s_.extent(dim);
+  const std::string end_of_all = point_.size(extent);
   const bool is_vector = s_.is_vector_in_row;
   const auto part = [&](const std::string& begin, const std::string& end) {
     if (is_vector) {
       const int lanes = plan_.passes[pass].lanes;
-      write_vector_loop(writer_, point_, dim, lanes, begin, end, extent % lanes == 0,
+      write_vector_loop(writer_, point_, dim, lanes, begin, end, is_multiple(extent, lanes),
                         [&] { write_inner_loops(pass, level + 1, sums); });
     } else {
       write_loop(writer_, point_, begin, end, 1, [&](const std::string& index) {
@@ -111,9 +113,11 @@ void RowCode::write_innermost_loop(int pass, size_t level, std::vector<Sum>& sum
   };
   const int64_t block = is_vector ? kVectorBlock : kScalarBlock;
   const bool has_totals = std::ranges::any_of(sums, [](const Sum& sum) { return !sum.total.empty(); });
-  if (!has_totals || extent <= block) return part("0", std::to_string(extent));
-  write_loop(writer_, point_, "0", std::to_string(extent), block,
-             [&](const std::string& begin) { part(begin, write_block_end(writer_, begin, block, extent)); });
+  const bool is_one_block = extent.is_constant() && extent.factor <= block;
+  if (!has_totals || is_one_block) return part("0", end_of_all);
+  write_loop(writer_, point_, "0", end_of_all, block, [&](const std::string& begin) {
+    part(begin, write_block_end(writer_, begin, block, extent, end_of_all));
+  });
 }
 
 void RowCode::write_point(int pass, std::vector<Sum>& sums) {
@@ -187,18 +191,18 @@ void RowCode::add_to(Sum& sum) {
 
 // The number of the point in the row, as reductions count: in the order of the kernel's dims.
 std::string RowCode::position() {
-  std::vector<std::pair<std::string, int64_t>> terms;
-  int64_t stride = 1, vector_stride = 0;
+  PointCode::LinearTerms terms;
+  SizeProduct stride, vector_stride = 0;
   for (auto dim = static_cast<int32_t>(s_.kernel.extents.size()); dim-- > 0;) {
     if (!s_.row.contains(dim)) continue;
     terms.emplace_back(point_.index(dim), stride);
     if (dim == s_.vector_dim) vector_stride = stride;
-    stride *= s_.extent(dim);
+    stride = stride * s_.extent(dim);
   }
   const std::string first = point_.linear(terms);
   if (!point_.is_vector()) return first;
   const std::string type = llvm_type("i64", point_.lanes());
-  const std::string strides = writer_.splat("i64", std::to_string(vector_stride), point_.lanes());
+  const std::string strides = writer_.splat("i64", point_.size(vector_stride), point_.lanes());
   const std::string offsets =
       writer_.value("mul {} {}, {}", type, LlvmWriter::lane_numbers("i64", point_.lanes()), strides);
   return writer_.value("add {} {}, {}", type, writer_.splat("i64", first, point_.lanes()), offsets);
@@ -263,7 +267,9 @@ Code RowCode::finish(const Sum& sum) {
 
 std::string RowCode::kept_address(int32_t value) {
   const std::string index = point_.index_among(s_.inner, s_.is_vector_in_row ? 1 : s_.lanes);
-  const std::string base = writer_.value("getelementptr i8, ptr %memory, i64 {}", plan_.kept_offsets[value]);
+  SizeProduct offset = plan_.kept_offsets[value];
+  if (plan_.is_per_point) offset = offset * s_.count(s_.row);
+  const std::string base = writer_.value("getelementptr i8, ptr %memory, i64 {}", point_.size(offset));
   return point_.address(base, s_.kernel.values[value].dtype, index);
 }
 
@@ -311,8 +317,8 @@ void RowCode::end_vectors() {
 
 std::string RowCode::partial_address(size_t final, const std::string& chunk) {
   const FinalReduction& reduction = s_.final_reductions[final];
-  const std::string begin = writer_.value("mul i64 {}, {}", chunk, s_.partial_bytes);
-  const std::string offset = writer_.value("add i64 {}, {}", begin, reduction.offset);
+  const std::string begin = writer_.value("mul i64 {}, {}", chunk, point_.size(s_.partial_bytes));
+  const std::string offset = writer_.value("add i64 {}, {}", begin, point_.size(reduction.offset));
   const std::string base = writer_.value("getelementptr i8, ptr %partial, i64 {}", offset);
   const std::string index = point_.index_among(reduction.kept, /*stride=*/1);
   return point_.address(base, s_.kernel.values[reduction.value].dtype, index);
@@ -337,7 +343,7 @@ Code RowCode::fold_chunks(size_t final) {
   const int lanes = point_.lanes();
   const std::string type = llvm_type(dtype, lanes), variable = writer_.variable(type);
   writer_.line("store {} {}, ptr {}", type, first(value, lanes), variable);
-  write_loop(writer_, point_, "0", std::to_string(s_.chunks), 1, [&](const std::string& chunk) {
+  write_loop(writer_, point_, "0", point_.size(s_.chunks), 1, [&](const std::string& chunk) {
     const std::string part = point_.read(partial_address(final, chunk), dtype, lanes);
     const std::string so_far = writer_.value("load {}, ptr {}", type, variable);
     const std::string folded = write_fold(writer_, *reduce_of(value).reduction, dtype, so_far, part, lanes);

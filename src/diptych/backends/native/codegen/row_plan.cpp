@@ -14,6 +14,7 @@ class RowPlanner {
  public:
   explicit RowPlanner(const Schedule& s) : s_(s) {
     plan_.passes.resize(s.passes + 1);
+    plan_.is_per_point = !s.count(s.row).is_constant();
     plan_.kept_offsets.assign(s.kernel.values.size(), -1);
     first_pass_.assign(s.kernel.values.size(), -1);
     is_needed_.assign(s.kernel.values.size(), false);
@@ -99,7 +100,7 @@ class RowPlanner {
   // Short passes end in sums that wait for themselves: twice the lanes are twice as many sums.
   int lanes_of(const PassResults& pass) const {
     const bool is_short = pass.needed.size() + pass.reused.size() <= kShortPass;
-    const bool has_room = s_.is_vector_in_row && s_.extent(s_.vector_dim) >= 4 * s_.lanes;
+    const bool has_room = s_.is_vector_in_row && s_.likely_extent(s_.vector_dim) >= 4 * s_.lanes;
     const bool has_calls = std::ranges::any_of(pass.needed, [&](int32_t value) {
       const auto* scalar = std::get_if<KernelScalar>(&s_.kernel.values[value].made_by);
       return scalar != nullptr && is_expensive(*scalar->op);
@@ -110,13 +111,14 @@ class RowPlanner {
   // Has a value kept by the pass that computes it first. Returns false where computing it again is as well.
   bool keep(int32_t value) {
     if (plan_.kept_offsets[value] >= 0) return true;
-    const int64_t points = s_.count(s_.row) * (s_.is_vector_in_row ? 1 : s_.lanes);
-    const int64_t bytes = points * static_cast<int64_t>(c10::elementSize(s_.kernel.values[value].dtype));
+    const int64_t lanes = s_.is_vector_in_row ? 1 : s_.lanes;
+    const int64_t bytes_of_point = lanes * static_cast<int64_t>(c10::elementSize(s_.kernel.values[value].dtype));
+    const int64_t bytes = s_.likely_count(s_.row) * bytes_of_point;
     if (!takes_expensive_operations(value) || bytes > kMostKeptBytes || s_.row.without(s_.domains[value]).bits != 0) {
       return false;
     }
     plan_.kept_offsets[value] = plan_.bytes;
-    plan_.bytes += (bytes + 63) / 64 * 64;
+    plan_.bytes += plan_.is_per_point ? bytes_of_point : (bytes + 63) / 64 * 64;
     plan_.passes[first_pass_[value]].kept.push_back(value);
     return true;
   }

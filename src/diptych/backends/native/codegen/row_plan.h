@@ -27,6 +27,7 @@ struct RowPlan {
   std::vector<int32_t> needed;        ///< values once per row, in order
   std::vector<int64_t> kept_offsets;  ///< by value: bytes from the beginning of the thread's memory; -1 if not kept
   int64_t bytes = 0;                  ///< of the thread's memory
+  bool is_per_point = false;          ///< offsets and bytes are by point of a row whose length is dynamic
 };
 
 RowPlan plan_row(const Schedule& schedule);

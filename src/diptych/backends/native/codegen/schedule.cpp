@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "diptych/backends/native/codegen/call_sizes.h"
 #include "diptych/backends/native/codegen/one_hot_sums.h"
 #include "diptych/backends/native/codegen/plain_reductions.h"
 #include "diptych/backends/native/codegen/scalar_code.h"
@@ -13,8 +14,6 @@
 namespace diptych::detail {
 namespace {
 
-constexpr int64_t kMostChunks = 64;
-constexpr int64_t kMostPartialBytes = 8 << 20;  // of all chunks together
 constexpr int64_t kBlock = 4096;                // points of an outer vector dim per row, where there are many
 constexpr int64_t kFewRows = 16;                // fewer are not worth being shared out
 constexpr int64_t kManyRows = 128;              // of which a sum is rather made in chunks than in one go
@@ -42,7 +41,8 @@ class Scheduler {
     order_dims();
     if (!find_passes() || !find_final_reductions() || !check_stores()) return std::nullopt;
     choose_lanes();
-    share_out();
+    choose_block();
+    name_parameters();
     return std::move(s_);
   }
 
@@ -59,15 +59,8 @@ class Scheduler {
     return all;
   }
 
-  bool is_without_symbols(const IndexMap& map) const {
-    return std::ranges::all_of(map.terms(), [](const IndexTerm& term) { return term.coefficient.is_constant(); });
-  }
-
   bool has_code_for_all() {
     const Kernel& kernel = s_.kernel;
-    for (const SizeTerm& extent : kernel.extents) {
-      if (!extent.is_constant()) return refuse("extents that are symbols");
-    }
     for (const KernelValue& value : kernel.values) {
       if (has_dtype(kComplexes, value.dtype)) return refuse("complex numbers");
       if (const auto* scalar = std::get_if<KernelScalar>(&value.made_by)) {
@@ -76,14 +69,9 @@ class Scheduler {
           return refuse("the operation {} on {}", scalar->op->name, dtype_names(dtype_bit(operand)));
         }
       }
-      const auto* load = std::get_if<KernelLoad>(&value.made_by);
-      const auto* index = std::get_if<KernelIndex>(&value.made_by);
-      const IndexMap* map = load != nullptr ? &load->map : index != nullptr ? &index->map : nullptr;
-      if (map != nullptr && !is_without_symbols(*map)) return refuse("strides that are symbols");
     }
     for (const KernelStore& store : kernel.stores) {
       if (store.is_add) return refuse("stores that add");
-      if (!is_without_symbols(store.map)) return refuse("strides that are symbols");
     }
     return true;
   }
@@ -134,15 +122,15 @@ class Scheduler {
     if (!is_alike) {
       for (const size_t i : reductions) {
         const DimSet each = reduce_of(s_.kernel, i)->over;
-        if (each.contains(vector) && s_.count(all_dims().without(each)) >= kFewRows) return each;
+        if (each.contains(vector) && s_.likely_count(all_dims().without(each)) >= kFewRows) return each;
       }
       return {};
     }
     if (over.contains(vector)) {
-      const bool has_rows = s_.count(kept) >= kFewRows || s_.count(over) <= kBlock;
+      const bool has_rows = s_.likely_count(kept) >= kFewRows || s_.likely_count(over) <= kBlock;
       return has_rows ? over : DimSet{};
     }
-    const bool sums_in_chunks = s_.count(over) >= kManyRows && s_.count(kept) * kMostChunks <= kMostPartialBytes / 8;
+    const bool sums_in_chunks = s_.likely_count(over) >= kManyRows && s_.likely_count(kept) * kMostChunks <= kMostPartialBytes / 8;
     return sums_in_chunks ? DimSet{} : over;
   }
 
@@ -152,8 +140,8 @@ class Scheduler {
     const auto add = [&](const IndexMap& map, DimSet domain) {
       for (const IndexTerm& term : map.terms()) {
         if (term.factor != IndexFactor::kDim || term.id != dim) continue;
-        const auto points = static_cast<double>(s_.count(domain));
-        score += term.coefficient.factor == 1 ? points : -points / 2;
+        const auto points = static_cast<double>(s_.likely_count(domain));
+        score += term.coefficient == SizeTerm{1} ? points : -points / 2;
       }
     };
     for (size_t i = 0; i < s_.kernel.values.size(); ++i) {
@@ -169,7 +157,7 @@ class Scheduler {
     for (int32_t d = 0; d < static_cast<int32_t>(s_.kernel.extents.size()); ++d) {
       if (!among.contains(d)) continue;
       // Later dims are the inner ones, and win where nothing else decides.
-      const double its_score = s_.extent(d) == 1 ? -1e300 : score(d);
+      const double its_score = s_.likely_extent(d) == 1 ? -1e300 : score(d);
       if (best < 0 || its_score >= best_score) best = d, best_score = its_score;
     }
     return best;
@@ -216,15 +204,13 @@ class Scheduler {
       if (!(kept & s_.row).empty() && !is_subset(s_.row, kept)) return refuse("sums of parts of a row");
       const bool has_elements = !(kept & s_.row).empty();
       if (has_elements && s_.vector_dim >= 0 && over.contains(s_.vector_dim)) return refuse("sums across a vector");
-      FinalReduction final{static_cast<int32_t>(i), {}, s_.count(kept), s_.partial_bytes};
+      FinalReduction final{static_cast<int32_t>(i), {}, s_.count(kept), {}};
       for (const auto* dims : {&s_.outer, &s_.inner}) {
         for (const int32_t d : *dims) {
           if (kept.contains(d) && d != s_.vector_dim) final.kept.push_back(d);
         }
       }
       if (s_.vector_dim >= 0 && kept.contains(s_.vector_dim)) final.kept.push_back(s_.vector_dim);
-      const auto size = static_cast<int64_t>(c10::elementSize(s_.kernel.values[i].dtype));
-      s_.partial_bytes += (final.count * size + 63) / 64 * 64;
       s_.final_reductions.push_back(std::move(final));
     }
     return check_final_values();
@@ -262,7 +248,7 @@ class Scheduler {
         continue;
       }
       const DimSet missing = all_dims().without(s_.row).without(domain);
-      if (s_.count(missing) > 1) return refuse("an output that does not vary along all outer dims");
+      if (!missing.empty() && !s_.count(missing).is(1)) return refuse("an output that does not vary along all outer dims");
       for (const IndexTerm& term : store.map.terms()) {
         if (term.factor == IndexFactor::kValue) return refuse("stores at indices that are values");
       }
@@ -277,25 +263,38 @@ class Scheduler {
       if (value.dtype == at::kDouble) size = 8;
     }
     int lanes = 2 * host_target().vector_bytes / size;
-    const int64_t extent = s_.vector_dim < 0 ? 1 : s_.extent(s_.vector_dim);
+    const int64_t extent = s_.vector_dim < 0 ? 1 : s_.likely_extent(s_.vector_dim);
     while (lanes > 2 && lanes / 2 >= extent) lanes /= 2;
     s_.lanes = lanes;
   }
 
-  void share_out() {
+  // A block of all points of a dim of dynamic size would leave it to one thread however long it is.
+  void choose_block() {
+    if (s_.vector_dim < 0 || s_.is_vector_in_row) return;
+    const SizeTerm extent = s_.extent(s_.vector_dim);
     int64_t outer = 1;
-    for (const int32_t d : s_.outer) outer *= s_.extent(d);
-    int64_t blocks = 1;
-    if (s_.vector_dim >= 0 && !s_.is_vector_in_row) {
-      const int64_t extent = s_.extent(s_.vector_dim);
-      const int64_t least = s_.row.empty() ? kBlock : 4 * s_.lanes;
-      s_.block = outer >= kMostChunks ? std::max<int64_t>(extent, 1) : least;
-      blocks = (extent + s_.block - 1) / s_.block;
-    }
-    s_.rows = outer * blocks;
+    for (const int32_t d : s_.outer) outer *= s_.likely_extent(d);
+    const int64_t least = s_.row.empty() ? kBlock : 4 * s_.lanes;
+    const int64_t whole = extent.is_constant() ? std::max<int64_t>(extent.factor, 1) : kBlock;
+    s_.block = outer >= kMostChunks ? whole : least;
+  }
+
+  // What depends on the call's sizes is a parameter, which call_sizes() computes; what does not is a constant.
+  void name_parameters() {
+    s_.parameters = symbol_count(s_.kernel);
     if (s_.final_reductions.empty()) return;
-    const int64_t by_memory = std::max<int64_t>(1, kMostPartialBytes / std::max<int64_t>(s_.partial_bytes, 1));
-    s_.chunks = std::max<int64_t>(1, std::min({s_.rows, kMostChunks, by_memory}));
+    const bool is_dynamic = std::ranges::any_of(s_.kernel.extents, [](const auto& size) { return !size.is_constant(); });
+    if (is_dynamic) {
+      const auto parameter = [&] { return SizeTerm{1, s_.parameters++}; };
+      s_.chunks = parameter();
+      s_.partial_bytes = parameter();
+      for (FinalReduction& final : s_.final_reductions) final.offset = parameter();
+    } else {
+      const PartialSizes sizes = partial_sizes(s_, {});
+      s_.chunks = {sizes.chunks};
+      s_.partial_bytes = {sizes.bytes};
+      for (size_t i = 0; i < sizes.offsets.size(); ++i) s_.final_reductions[i].offset = {sizes.offsets[i]};
+    }
   }
 
   Schedule s_;
@@ -304,10 +303,18 @@ class Scheduler {
 
 }  // namespace
 
-int64_t Schedule::count(DimSet dims) const {
+SizeProduct Schedule::count(DimSet dims) const {
+  SizeProduct count;
+  for (size_t d = 0; d < kernel.extents.size(); ++d) {
+    if (dims.contains(static_cast<int32_t>(d))) count = count * kernel.extents[d];
+  }
+  return count;
+}
+
+int64_t Schedule::likely_count(DimSet dims) const {
   int64_t count = 1;
   for (size_t d = 0; d < kernel.extents.size(); ++d) {
-    if (dims.contains(static_cast<int32_t>(d))) count *= kernel.extents[d].factor;
+    if (dims.contains(static_cast<int32_t>(d))) count *= likely_extent(static_cast<int32_t>(d));
   }
   return count;
 }

@@ -9,11 +9,18 @@
 // Reductions over outer dims (the gradient of a bias, the loss of a batch) cannot end within a row. They are *final*:
 // rows are dealt out to a fixed number of chunks, whatever the number of threads, each chunk adds up its own partial
 // result, and once all are done a last step adds those and computes what depends on them.
+//
+// Note [Schedules for all sizes]
+// What a row is, which dim is the vector dim, and how many points a block has, follow from the kernel's structure and
+// from the hints of its symbols, and hold for any sizes: loops end where the call's sizes say, and ends of vectors are
+// masked. What else depends on sizes (chunks, and where partial results are) is computed for each call, see
+// call_sizes.h, and handed to the code as parameters behind the kernel's symbols.
 #pragma once
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "diptych/backends/native/codegen/size_product.h"
 #include "diptych/backends/native/kernel/kernel.h"
 
 namespace diptych::detail {
@@ -22,8 +29,8 @@ namespace diptych::detail {
 struct FinalReduction {
   int32_t value = 0;
   std::vector<int32_t> kept;  ///< its dims, outer to inner; the vector dim is the last if it is one
-  int64_t count = 1;          ///< points of `kept`
-  int64_t offset = 0;         ///< bytes from the beginning of a chunk's partial results
+  SizeProduct count;          ///< points of `kept`
+  SizeTerm offset;            ///< bytes from the beginning of a chunk's partial results
 };
 
 struct Schedule {
@@ -41,12 +48,15 @@ struct Schedule {
   int passes = 0;              ///< that have something to do
   std::vector<bool> is_final;  ///< by value: made once all chunks are done
   std::vector<FinalReduction> final_reductions;
-  int64_t partial_bytes = 0;  ///< of one chunk
-  int64_t chunks = 0;         ///< 0 without final reductions
-  int64_t rows = 1;           ///< that are shared out
+  SizeTerm partial_bytes;  ///< of one chunk
+  SizeTerm chunks;         ///< 0 without final reductions
+  int32_t parameters = 0;  ///< of the code: the kernel's symbols, and what is computed from them
 
-  int64_t extent(int32_t dim) const { return kernel.extents[dim].factor; }
-  int64_t count(DimSet dims) const;
+  const SizeTerm& extent(int32_t dim) const { return kernel.extents[dim]; }
+  SizeProduct count(DimSet dims) const;
+  /// The same by the hints.
+  int64_t likely_extent(int32_t dim) const { return hint_of(kernel, kernel.extents[dim]); }
+  int64_t likely_count(DimSet dims) const;
   bool varies_along(int32_t value, int32_t dim) const { return dim >= 0 && domains[value].contains(dim); }
 };
 

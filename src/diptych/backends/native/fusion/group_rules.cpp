@@ -78,7 +78,7 @@ class GroupRules {
     int64_t rows = 1, length = 1;
     const auto extents = space_.extents();
     for (size_t atom = 0; atom < extents.size(); ++atom) {
-      (rows_.contains(static_cast<int32_t>(atom)) ? length : rows) *= extents[atom];
+      (rows_.contains(static_cast<int32_t>(atom)) ? length : rows) *= extents[atom].hint();
     }
     return rows >= kFewRows || length <= kLongRow || rows_.empty();
   }

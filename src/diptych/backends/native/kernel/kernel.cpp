@@ -93,4 +93,11 @@ int32_t symbol_count(const Kernel& kernel) {
   return count;
 }
 
+int64_t hint_of(const Kernel& kernel, const SizeTerm& size) {
+  constexpr int64_t kMiddling = 256;
+  if (size.is_constant()) return size.factor;
+  const auto symbol = static_cast<size_t>(size.symbol);
+  return size.factor * (symbol < kernel.hints.size() ? kernel.hints[symbol] : kMiddling);
+}
+
 }  // namespace diptych::detail

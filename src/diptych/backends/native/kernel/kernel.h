@@ -1,6 +1,6 @@
 // The kernel IR: what one native kernel computes, as pure data flow over an iteration space.
 //
-//   kernel softmax(d0=s0, d1=1024) {
+//   kernel softmax(d0=s0, d1=1024) where s0=4096 {
 //     x0 : f32
 //     y0 : f32
 //     %0 : f32 = load x0[1024*d0 + d1]
@@ -100,10 +100,11 @@ struct KernelStore {
 };
 
 /// Symbols are the int64 parameters of a call (sizes, strides, offsets), s0 to the highest that occurs: kernels that
-/// differ in sizes alone are one kernel.
+/// differ in sizes alone are one kernel. Hints are the values that they are likely to have; they say nothing of results.
 struct Kernel {
   std::string name;
   std::vector<SizeTerm> extents;  ///< of d0, d1, ...
+  std::vector<int64_t> hints;     ///< of s0, s1, ...; symbols beyond them have none
   std::vector<at::ScalarType> inputs;
   std::vector<at::ScalarType> outputs;
   std::vector<KernelValue> values;
@@ -123,5 +124,8 @@ DimSet store_domain(const KernelStore& store, const std::vector<DimSet>& domains
 
 /// How many symbols a call gives: one more than the highest that occurs.
 int32_t symbol_count(const Kernel& kernel);
+
+/// What a size is likely to be: its value at the hints, and a middling one for a symbol without hint.
+int64_t hint_of(const Kernel& kernel, const SizeTerm& size);
 
 }  // namespace diptych::detail

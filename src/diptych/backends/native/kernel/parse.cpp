@@ -45,7 +45,17 @@ class KernelParser {
       } while (cursor_.accept(","));
       cursor_.expect(")");
     }
+    parse_hints();
     cursor_.expect("{");
+  }
+
+  void parse_hints() {
+    if (!cursor_.accept("where")) return;
+    do {
+      expect_next('s', kernel_.hints.size());
+      cursor_.expect("=");
+      kernel_.hints.push_back(cursor_.integer());
+    } while (cursor_.accept(","));
   }
 
   void parse_line() {

@@ -112,7 +112,10 @@ std::string print(const Kernel& kernel) {
   std::string text = fmt::format("kernel {}(", kernel.name);
   for (size_t i = 0; i < kernel.extents.size(); ++i)
     text += fmt::format("{}d{}={}", i > 0 ? ", " : "", i, size_text(kernel.extents[i]));
-  text += ") {\n";
+  text += ")";
+  for (size_t i = 0; i < kernel.hints.size(); ++i)
+    text += fmt::format("{}s{}={}", i > 0 ? ", " : " where ", i, kernel.hints[i]);
+  text += " {\n";
   for (size_t i = 0; i < kernel.inputs.size(); ++i)
     text += fmt::format("  x{} : {}\n", i, dtype_text(kernel.inputs[i]));
   for (size_t i = 0; i < kernel.outputs.size(); ++i)

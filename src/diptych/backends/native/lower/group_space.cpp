@@ -23,8 +23,8 @@ bool GroupSpace::add(size_t node) {
 
 const std::vector<size_t>& GroupSpace::nodes() const { return state_->nodes; }
 
-std::vector<int64_t> GroupSpace::extents() const {
-  std::vector<int64_t> extents;
+Sizes GroupSpace::extents() const {
+  Sizes extents;
   for (const int32_t atom : state_->atoms) extents.push_back(state_->axes.extent(atom));
   return extents;
 }

@@ -35,7 +35,7 @@ class GroupSpace {
 
   /// The extents of the atoms that some value runs along, and which of them each value of the group does; of a value
   /// that the group reads, those of its first use, and none if it is only read at other places.
-  std::vector<int64_t> extents() const;
+  Sizes extents() const;
   DimSet domain(Value value) const;
   /// The atoms that a node takes away; empty for nodes that are no reductions.
   DimSet reduced(size_t node) const;

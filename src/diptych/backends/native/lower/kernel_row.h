@@ -15,10 +15,13 @@ struct KernelRow {
   bool (*place)(NodeSpace&);      ///< which axes its results run along; false if they do not fit into the group
   Terms (*lower)(NodeLowering&);  ///< one term per output, in the output's dtype or one that converts to it
   bool (*covers)(const NodeArguments&) = nullptr;  ///< by operands and types alone; null if the row covers all nodes
+  /// Which operands may follow from dynamic sizes, one bit each: those that its rules do not read, since results have
+  /// the sizes, and numbers that they read by NodeLowering::operand() and its like alone.
+  uint32_t sizes = 0;
   bool checks = false;  ///< whether its rule calls NodeLowering::check(): a reduction over all points
 };
 
-/// The row of a node; null if there is none, or it does not cover it. Metadata is not looked at.
+/// The row of a node; null if there is none, or it does not cover it. Sizes are not looked at.
 const KernelRow* find_kernel_row(const Graph& graph, const Node& node);
 
 /// The tables, one per family of operators.

@@ -1,6 +1,7 @@
 #include "diptych/backends/native/lower/lower_group.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 
 #include "diptych/backends/native/kernel/verify.h"
@@ -12,7 +13,7 @@ namespace diptych::detail {
 namespace {
 
 bool is_computable(const TensorMeta& meta) {
-  return meta.device.is_cpu() && meta.is_static() && meta.numel() > 0 &&
+  return meta.device.is_cpu() && meta.numel() > 0 &&
          has_dtype(kBools | kRealNumbers | kHalves, meta.dtype);
 }
 
@@ -21,6 +22,23 @@ std::string kernel_name(const std::string& name) {
   std::string kept;
   for (const char c : name) kept += std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' ? c : '_';
   return kept.empty() || std::isalpha(static_cast<unsigned char>(kept[0])) == 0 ? "kernel_" + kept : kept;
+}
+
+// Whether elements fill a block of memory, each with a place of its own, at all sizes.
+bool is_always_dense(const TensorMeta& meta) {
+  if (meta.is_static()) return is_dense(meta.size_hints(), meta.stride_hints());
+  std::vector<size_t> order;
+  for (size_t dim = 0; dim < meta.sizes.size(); ++dim) {
+    if (!is_one(meta.sizes[dim])) order.push_back(dim);
+  }
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return meta.strides[a].hint() < meta.strides[b].hint(); });
+  SizeExpr step = 1;
+  for (const size_t dim : order) {
+    if (!(meta.strides[dim] == step)) return false;
+    step = step * meta.sizes[dim];
+  }
+  return true;
 }
 
 class GroupLowering {
@@ -44,12 +62,14 @@ class GroupLowering {
     kernel_.name = kernel_name(body_.name());
     kernel_.values = builder_.values();
     remove_unused_values(kernel_);
-    merge_dims(kernel_);
+    merge_dims(kernel_, sizes_);
+    number_symbols();
     const auto problem = find_problem(kernel_);
     return problem ? problem->what : "";
   }
 
   Kernel& kernel() { return kernel_; }
+  const std::vector<SizeExpr>& symbols() const { return sizes_.symbols(); }
 
  private:
   // The kernel's dims: those of the largest tensor that is read or written from the outermost in memory to the
@@ -79,7 +99,7 @@ class GroupLowering {
     for (size_t dim = 0; dim < order.size(); ++dim) {
       dim_of_atom_[order[dim]] = static_cast<int32_t>(dim);
       extents_.push_back(extents[order[dim]]);
-      kernel_.extents.push_back({extents[order[dim]]});
+      kernel_.extents.push_back(sizes_.term(extents[order[dim]]));
     }
   }
 
@@ -121,9 +141,9 @@ class GroupLowering {
     return dims;
   }
 
-  IndexMap map_of(const DimAtoms& dims, const std::vector<int64_t>& strides) const {
+  IndexMap map_of(const DimAtoms& dims, const Sizes& strides) {
     IndexMap map;
-    for (size_t i = 0; i < dims.size(); ++i) add_dim_terms(map, dims[i], extents_, strides[i]);
+    for (size_t i = 0; i < dims.size(); ++i) add_dim_terms(map, sizes_, dims[i], extents_, strides[i]);
     return map;
   }
 
@@ -139,7 +159,7 @@ class GroupLowering {
   int32_t operand(size_t node, Value value) {
     if (values_[value.id] >= 0) return values_[value.id];
     const auto dims = as_kernel_dims(space_.used_dims(node, value));
-    return load(value, map_of(dims, body_.meta(value).stride_hints()), {});
+    return load(value, map_of(dims, body_.meta(value).strides), {});
   }
 
   std::string constants_fault(const Node& node) const {
@@ -167,6 +187,7 @@ class GroupLowering {
     sources.reduced = space_.reduced_atoms(index);
     for (int32_t& atom : sources.reduced) atom = dim_of_atom_[atom];
     sources.extents = &extents_;
+    sources.sizes = &sizes_;
     NodeLowering lowering(body_, node, builder_, sources);
     const Terms terms = find_kernel_row(body_, node)->lower(lowering);
     if (terms.size() < node.outputs.size()) return "a position that counts dims in another order: " + node.op.name();
@@ -179,10 +200,9 @@ class GroupLowering {
   std::string store(Value output) {
     if (!output || values_[output.id] < 0) return "an output that no node of the group makes";
     const TensorMeta& meta = body_.meta(output);
-    const auto strides = meta.stride_hints();
-    if (!is_dense(meta.size_hints(), strides)) return "an output with gaps or several elements at one place";
+    if (!is_always_dense(meta)) return "an output with gaps or several elements at one place";
     kernel_.stores.push_back({static_cast<int32_t>(kernel_.outputs.size()),
-                              map_of(as_kernel_dims(space_.dims(output)), strides), values_[output.id], false});
+                              map_of(as_kernel_dims(space_.dims(output)), meta.strides), values_[output.id], false});
     kernel_.outputs.push_back(meta.dtype);
     return {};
   }
@@ -199,14 +219,38 @@ class GroupLowering {
     kernel_.outputs.push_back(at::kBool);
   }
 
+  // Symbols that were needed on the way alone are left out.
+  void number_symbols() {
+    std::vector<SizeExpr> used;
+    std::map<int32_t, int32_t> numbers;
+    const auto renumber = [&](SizeTerm size) {
+      if (size.is_constant()) return size;
+      const auto [entry, is_new] = numbers.emplace(size.symbol, static_cast<int32_t>(used.size()));
+      if (is_new) used.push_back(sizes_.symbols()[size.symbol]);
+      return SizeTerm{size.factor, entry->second};
+    };
+    for (SizeTerm& extent : kernel_.extents) extent = renumber(extent);
+    for_each_map(kernel_, [&](IndexMap& map) {
+      IndexMap renumbered;
+      for (IndexTerm term : map.terms()) {
+        term.coefficient = renumber(term.coefficient);
+        renumbered.add(term);
+      }
+      map = std::move(renumbered);
+    });
+    for (const SizeExpr& size : used) kernel_.hints.push_back(std::max<int64_t>(size.hint(), 0));
+    sizes_.set_symbols(std::move(used));
+  }
+
   const Graph& body_;
   GroupSpace space_;
+  SizeTable sizes_;
   KernelBuilder builder_;
   Kernel kernel_;
   std::vector<int32_t> values_;  // of the kernel, by the graph's values
   std::vector<int32_t> checks_;  // what has to be false at all points
   std::vector<int32_t> dim_of_atom_;
-  std::vector<int64_t> extents_;
+  Sizes extents_;
 };
 
 }  // namespace
@@ -218,16 +262,18 @@ bool is_lowered_to_kernels(const Graph& graph, const Node& node) {
   for (const Value output : node.outputs) {
     if (output) is_covered = is_covered && is_computable(graph.meta(output));
   }
-  is_covered = is_covered && NodeArguments(graph, node).has_plain_constants();
   // Rows look at the first result.
-  return is_covered && !node.outputs.empty() && node.outputs[0] && find_kernel_row(graph, node) != nullptr;
+  if (!is_covered || node.outputs.empty() || !node.outputs[0]) return false;
+  const KernelRow* const row = find_kernel_row(graph, node);
+  return row != nullptr && NodeArguments(graph, node).has_plain_constants(row->sizes);
 }
 
-std::optional<Kernel> lower_group(const Graph& body, std::string* why) {
+std::optional<Kernel> lower_group(const Graph& body, std::string* why, std::vector<SizeExpr>* symbols) {
   GroupLowering lowering(body);
   const std::string fault = lowering.run();
   if (why) *why = fault;
   if (!fault.empty()) return std::nullopt;
+  if (symbols) *symbols = lowering.symbols();
   return std::move(lowering.kernel());
 }
 

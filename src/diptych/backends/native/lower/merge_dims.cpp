@@ -8,32 +8,17 @@ namespace diptych::detail {
 namespace {
 
 template <class Visit>
-void for_each_map(Kernel& kernel, const Visit& visit) {
-  for (KernelValue& value : kernel.values) {
-    if (auto* index = std::get_if<KernelIndex>(&value.made_by)) visit(index->map);
-    if (auto* load = std::get_if<KernelLoad>(&value.made_by)) visit(load->map);
-  }
-  for (KernelStore& store : kernel.stores) visit(store.map);
-}
-
-template <class Visit>
 void for_each_reduction(Kernel& kernel, const Visit& visit) {
   for (KernelValue& value : kernel.values) {
     if (auto* reduce = std::get_if<KernelReduce>(&value.made_by)) visit(*reduce);
   }
 }
 
-// What a map steps by along each dim, and whether that is a constant.
-struct Step {
-  int64_t factor = 0;
-  bool is_constant = true;
-};
-
-Step step_along(const IndexMap& map, int32_t dim) {
-  Step step;
+// What a map steps by along each dim.
+SizeExpr step_along(const IndexMap& map, int32_t dim, const SizeTable& sizes) {
+  SizeExpr step = 0;
   for (const IndexTerm& term : map.terms()) {
-    if (term.factor != IndexFactor::kDim || term.id != dim) continue;
-    step = {term.coefficient.factor, step.is_constant && term.coefficient.is_constant()};
+    if (term.factor == IndexFactor::kDim && term.id == dim) step = step + sizes.size(term.coefficient);
   }
   return step;
 }
@@ -41,15 +26,12 @@ Step step_along(const IndexMap& map, int32_t dim) {
 bool counts_positions(const KernelReduce& reduce) { return reduce.reduction->result == ReductionResult::kPosition; }
 
 // Whether the positions along `outer` and `inner` may be counted as those along one dim.
-bool run_together(Kernel& kernel, int32_t outer, int32_t inner) {
-  const SizeTerm extent = kernel.extents[inner];
-  if (!extent.is_constant() || !kernel.extents[outer].is_constant()) return false;
+bool run_together(Kernel& kernel, int32_t outer, int32_t inner, const SizeTable& sizes) {
+  const SizeExpr extent = sizes.size(kernel.extents[inner]);
   bool together = true;
   for_each_map(kernel, [&](const IndexMap& map) {
-    const Step out = step_along(map, outer), in = step_along(map, inner);
-    int64_t whole = 0;
-    together = together && out.is_constant && in.is_constant &&
-               !__builtin_mul_overflow(in.factor, extent.factor, &whole) && out.factor == whole;
+    if (!together) return;
+    together = step_along(map, outer, sizes) == step_along(map, inner, sizes) * extent;
   });
   for_each_reduction(kernel, [&](const KernelReduce& reduce) {
     const bool ends = reduce.over.contains(outer);
@@ -105,14 +87,12 @@ DimSet named_dims(Kernel& kernel) {
 }
 
 // Merges one dim into another that is outside of it in all maps. Returns whether there was one.
-bool merge_one(Kernel& kernel) {
+bool merge_one(Kernel& kernel, SizeTable& sizes) {
   const auto count = static_cast<int32_t>(kernel.extents.size());
   for (int32_t inner = 0; inner < count; ++inner) {
     for (int32_t outer = 0; outer < count; ++outer) {
-      if (outer == inner || !run_together(kernel, outer, inner)) continue;
-      int64_t whole = 0;
-      if (__builtin_mul_overflow(kernel.extents[outer].factor, kernel.extents[inner].factor, &whole)) continue;
-      kernel.extents[inner].factor = whole;
+      if (outer == inner || !run_together(kernel, outer, inner, sizes)) continue;
+      kernel.extents[inner] = sizes.term(sizes.size(kernel.extents[outer]) * sizes.size(kernel.extents[inner]));
       drop_dims(kernel, DimSet::of(outer));
       return true;
     }
@@ -137,9 +117,9 @@ DimSet needless_dims(Kernel& kernel) {
 
 }  // namespace
 
-void merge_dims(Kernel& kernel) {
+void merge_dims(Kernel& kernel, SizeTable& sizes) {
   drop_dims(kernel, needless_dims(kernel));
-  while (merge_one(kernel)) {
+  while (merge_one(kernel, sizes)) {
   }
 }
 

@@ -1,6 +1,7 @@
 // Dims of a kernel that always run together become one.
 #pragma once
 #include "diptych/backends/native/kernel/kernel.h"
+#include "diptych/backends/native/lower/size_table.h"
 
 namespace diptych::detail {
 
@@ -12,7 +13,18 @@ namespace diptych::detail {
 /// ==>
 ///   kernel f(d0=32) { ... load x0[d0] ... store y0[d0] }
 ///
-/// Requires: a kernel that verifies. Dims whose extent or coefficient is a symbol stay.
-void merge_dims(Kernel& kernel);
+/// `sizes`: what the kernel's symbols stand for; the extents of merged dims may become new ones.
+/// Requires: a kernel that verifies.
+void merge_dims(Kernel& kernel, SizeTable& sizes);
+
+/// Calls `visit` with each map of a kernel, which it may change.
+template <class Visit>
+void for_each_map(Kernel& kernel, const Visit& visit) {
+  for (KernelValue& value : kernel.values) {
+    if (auto* index = std::get_if<KernelIndex>(&value.made_by)) visit(index->map);
+    if (auto* load = std::get_if<KernelLoad>(&value.made_by)) visit(load->map);
+  }
+  for (KernelStore& store : kernel.stores) visit(store.map);
+}
 
 }  // namespace diptych::detail

@@ -37,6 +37,7 @@ bool NodeArguments::has_value(size_t index) const {
 }
 
 at::ScalarType NodeArguments::operand_dtype(size_t index) const {
+  if (std::holds_alternative<SizeNumber>(node_.operands[index])) return dtype_of(0.0);
   return has_value(index) ? meta(index).dtype : dtype_of(scalar(index));
 }
 
@@ -57,14 +58,17 @@ c10::IValue NodeArguments::constant(size_t index) const {
   return value == nullptr ? c10::IValue() : *value;
 }
 
-bool NodeArguments::has_plain_constants() const {
-  return std::none_of(node_.operands.begin(), node_.operands.end(), [](const Operand& operand) {
+bool NodeArguments::has_plain_constants(uint32_t sizes) const {
+  for (size_t i = 0; i < node_.operands.size(); ++i) {
+    const Operand& operand = node_.operands[i];
     const auto* wrapped = std::get_if<WrappedNumber>(&operand);
     const auto* constant = std::get_if<c10::IValue>(&operand);
-    return std::holds_alternative<SizeExpr>(operand) || std::holds_alternative<Sizes>(operand) ||
-           std::holds_alternative<SizeNumber>(operand) || (wrapped && wrapped->number.isComplex()) ||
-           (constant && constant->isComplexDouble());
-  });
+    if ((wrapped && wrapped->number.isComplex()) || (constant && constant->isComplexDouble())) return false;
+    const bool is_size = std::holds_alternative<SizeExpr>(operand) || std::holds_alternative<Sizes>(operand) ||
+                         std::holds_alternative<SizeNumber>(operand);
+    if (is_size && (sizes >> i & 1) == 0) return false;
+  }
+  return true;
 }
 
 bool NodeArguments::is_number(size_t index) const { return constant(index).isScalar(); }

@@ -8,7 +8,7 @@
 namespace diptych::detail {
 
 /// A node with its graph. Operands are named by their position in the operator's schema.
-/// Requires: static metadata.
+/// Sizes may be dynamic; those among the operands are not read here, see KernelRow::sizes.
 class NodeArguments {
  public:
   NodeArguments(const Graph& graph, const Node& node) : graph_(graph), node_(node) {}
@@ -19,7 +19,7 @@ class NodeArguments {
   bool has_result(size_t index) const { return index < node_.outputs.size() && node_.outputs[index]; }
   const TensorMeta& result(size_t index = 0) const { return graph_.meta(node_.outputs[index]); }
   at::ScalarType dtype(size_t index = 0) const { return result(index).dtype; }
-  std::vector<int64_t> sizes(size_t index = 0) const { return result(index).size_hints(); }
+  const Sizes& sizes(size_t index = 0) const { return result(index).sizes; }
 
   /// Whether an operand is a tensor of the graph, which numbers are not.
   bool has_value(size_t index) const;
@@ -31,8 +31,9 @@ class NodeArguments {
   /// The dtype to which ATen promotes these operands: numbers and tensors without dims count only by their kind.
   at::ScalarType common_dtype(std::initializer_list<size_t> indices) const;
 
-  /// Whether no operand is a number that follows from sizes, or a complex one.
-  bool has_plain_constants() const;
+  /// Whether no operand is a complex number, or, but for those at the positions of `sizes` (one bit each), a number that
+  /// follows from dynamic sizes.
+  bool has_plain_constants(uint32_t sizes) const;
   /// Whether an operand is a number that the graph knows: a Scalar, or a tensor made of a number.
   bool is_number(size_t index) const;
   /// Constant operands; an absent one (None, or left out) gives `otherwise`.

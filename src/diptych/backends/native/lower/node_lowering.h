@@ -5,13 +5,14 @@
 
 #include "diptych/backends/native/lower/group_space.h"
 #include "diptych/backends/native/lower/node_arguments.h"
+#include "diptych/backends/native/lower/size_table.h"
 #include "diptych/backends/native/lower/term.h"
 
 namespace diptych::detail {
 
 /// Where, along one dim of a tensor that is read at other places, the element of the current point is.
 struct ReadPlace {
-  int64_t offset = 0;
+  SizeExpr offset = 0;
   int64_t step = 0;  ///< per position along the result's dim
   size_t dim = 0;    ///< of the result
 };
@@ -27,7 +28,8 @@ class NodeLowering : public NodeArguments {
     std::function<DimAtoms(Value)> dims;  ///< of the node's results, by the kernel's dims
     std::function<void(int32_t)> check;   ///< see NodeLowering::check()
     std::vector<int32_t> reduced;         ///< atoms, by the kernel's dims, from the outermost to the innermost
-    const std::vector<int64_t>* extents = nullptr;
+    const Sizes* extents = nullptr;
+    SizeTable* sizes = nullptr;
   };
   NodeLowering(const Graph& graph, const Node& node, KernelBuilder& builder, const Sources& sources)
       : NodeArguments(graph, node), builder_(builder), sources_(sources) {}
@@ -51,11 +53,13 @@ class NodeLowering : public NodeArguments {
   Term constant(const at::Scalar& number, at::ScalarType dtype) const {
     return {builder_, builder_.constant(number, dtype)};
   }
+  /// A size as an i64.
+  Term size(const SizeExpr& size) const;
 
   /// What a reduction takes away, as a set and by number, and how many elements that are.
   DimSet reduced() const;
   bool reduces_in_order() const;
-  int64_t reduced_count() const;
+  Term reduced_count(at::ScalarType dtype) const;
 
   /// The position along a dim of the result, as an i64.
   Term position(size_t dim) const;
@@ -72,6 +76,7 @@ class NodeLowering : public NodeArguments {
   void check(const Term& is_wrong) const { sources_.check(is_wrong.value()); }
 
  private:
+  Term number_term(size_t index, at::ScalarType dtype) const;
   IndexMap map_at(Value value, const std::vector<ReadPlace>& places) const;
 
   KernelBuilder& builder_;
@@ -79,7 +84,7 @@ class NodeLowering : public NodeArguments {
 };
 
 /// The index of an element along dims with these strides: adds its terms to a map.
-void add_dim_terms(IndexMap& map, const std::vector<int32_t>& atoms, const std::vector<int64_t>& extents,
-                   int64_t stride);
+void add_dim_terms(IndexMap& map, SizeTable& sizes, const std::vector<int32_t>& atoms, const Sizes& extents,
+                   SizeExpr stride);
 
 }  // namespace diptych::detail

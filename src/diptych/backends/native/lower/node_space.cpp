@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "diptych/backends/native/lower/size_table.h"
 #include "diptych/ops/permutation.h"
 
 namespace diptych::detail {
@@ -15,9 +16,9 @@ Dims without_ones(const Dims& dims) {
   return axes;
 }
 
-std::vector<int64_t> without_ones(const std::vector<int64_t>& sizes) {
-  std::vector<int64_t> larger;
-  std::copy_if(sizes.begin(), sizes.end(), std::back_inserter(larger), [](int64_t size) { return size != 1; });
+Sizes without_ones(const Sizes& sizes) {
+  Sizes larger;
+  std::copy_if(sizes.begin(), sizes.end(), std::back_inserter(larger), [](const auto& size) { return !is_one(size); });
   return larger;
 }
 
@@ -32,9 +33,9 @@ std::vector<Value> operand_values(const Node& node) {
 
 }  // namespace
 
-Dims NodeSpace::make_dims(const std::vector<int64_t>& sizes) {
+Dims NodeSpace::make_dims(const Sizes& sizes) {
   Dims dims;
-  for (const int64_t size : sizes) dims.push_back(size == 1 ? kNoAxis : state_.axes.make(size));
+  for (const SizeExpr& size : sizes) dims.push_back(is_one(size) ? kNoAxis : state_.axes.make(size));
   return dims;
 }
 
@@ -57,7 +58,7 @@ bool NodeSpace::fit_operand(Value value, const std::function<bool(const Dims&)>&
     }
     state_ = before;
   }
-  const Dims dims = make_dims(graph().meta(value).size_hints());
+  const Dims dims = make_dims(graph().meta(value).sizes);
   state_.operand_uses.push_back({index_, value, static_cast<int32_t>(state_.uses.size())});
   state_.uses.push_back({value, state_.append(dims), static_cast<int32_t>(dims.size())});
   return fit(dims);
@@ -94,7 +95,7 @@ void NodeSpace::put_reduced(const Dims& axes) {
 }
 
 bool place_pointwise(NodeSpace& node) {
-  const auto sizes = node.sizes();
+  const Sizes& sizes = node.sizes();
   Dims result(sizes.size(), kNoAxis);
   // What the group makes decides first; what it reads can be read along any axes.
   auto values = operand_values(node.node());
@@ -132,8 +133,8 @@ bool place_permuted(NodeSpace& node) {
 }
 
 bool place_reshaped(NodeSpace& node) {
-  const auto sizes = node.sizes();
-  const bool keeps_sizes = without_ones(sizes) == without_ones(node.meta(0).size_hints());
+  const Sizes& sizes = node.sizes();
+  const bool keeps_sizes = without_ones(sizes) == without_ones(node.meta(0).sizes);
   return node.fit_operand(node.value(0), [&](const Dims& dims) {
     Dims result(sizes.size(), kNoAxis);
     if (!keeps_sizes) {
@@ -142,14 +143,14 @@ bool place_reshaped(NodeSpace& node) {
     }
     const Dims axes = without_ones(dims);
     for (size_t i = 0, next = 0; i < sizes.size(); ++i) {
-      if (sizes[i] != 1) result[i] = axes[next++];
+      if (!is_one(sizes[i])) result[i] = axes[next++];
     }
     return node.put_results(result);
   });
 }
 
 bool place_expanded(NodeSpace& node) {
-  const auto sizes = node.sizes();
+  const Sizes& sizes = node.sizes();
   return node.fit_operand(node.value(0), [&](const Dims& dims) {
     Dims result = node.make_dims(sizes);
     for (size_t i = 0; i < dims.size(); ++i) {
@@ -160,8 +161,9 @@ bool place_expanded(NodeSpace& node) {
 }
 
 bool place_repeated(NodeSpace& node) {
-  const auto sizes = node.sizes();
-  const auto repeats = node.integers(1);
+  const Sizes& sizes = node.sizes();
+  const auto times_of = node.integers(1);
+  const Sizes repeats(times_of.begin(), times_of.end());
   return node.fit_operand(node.value(0), [&](const Dims& dims) {
     Dims result = node.make_dims(sizes);
     const Dims times = node.make_dims(repeats);
@@ -209,9 +211,9 @@ bool reads_inside(const NodeSpace& node) {
 bool place_concatenated(NodeSpace& node) {
   if (!reads_inside(node)) return place_apart(node);
   const auto& parts = std::get<ValueList>(node.node().operands[0]);
-  const auto sizes = node.graph().meta(parts[0]).size_hints();
+  const Sizes& sizes = node.graph().meta(parts[0]).sizes;
   const bool are_alike = std::all_of(parts.begin(), parts.end(),
-                                     [&](Value value) { return node.graph().meta(value).size_hints() == sizes; });
+                                     [&](Value value) { return node.graph().meta(value).sizes == sizes; });
   if (!are_alike || parts.size() > kMostJoined || parts.size() < 2) return false;
   const auto dim = NodeArguments::wrap(node.integer(1), static_cast<int64_t>(sizes.size()));
   const Dims result = node.make_dims(node.sizes()), counted = node.make_dims({static_cast<int64_t>(parts.size())});

@@ -19,7 +19,7 @@ class NodeSpace : public NodeArguments {
 
   /// Whether the group makes a value.
   bool is_inside(Value value) const { return state_.find_result(value) != nullptr; }
-  Dims make_dims(const std::vector<int64_t>& sizes);
+  Dims make_dims(const Sizes& sizes);
   bool unify(const Dims& a, const Dims& b);
 
   /// Calls `fit` with the dims of an operand. Of a value that the group reads, those of each of its uses are tried, and

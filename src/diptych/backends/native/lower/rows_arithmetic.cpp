@@ -79,15 +79,17 @@ Terms drop_gradient(NodeLowering& node) {
 
 constexpr char kFloor[] = "floor", kCeil[] = "ceil", kTrunc[] = "trunc", kRound[] = "round";
 
+constexpr uint32_t kSecond = 1U << 1U;
+
 constexpr KernelRow kArithmeticRows[] = {
-    {"aten.add.Tensor", place_pointwise, add},
-    {"aten.add.Scalar", place_pointwise, add},
-    {"aten.sub.Tensor", place_pointwise, subtract, has_number_result},
-    {"aten.sub.Scalar", place_pointwise, subtract, has_number_result},
+    {"aten.add.Tensor", place_pointwise, add, nullptr, kSecond},
+    {"aten.add.Scalar", place_pointwise, add, nullptr, kSecond},
+    {"aten.sub.Tensor", place_pointwise, subtract, has_number_result, kSecond},
+    {"aten.sub.Scalar", place_pointwise, subtract, has_number_result, kSecond},
     {"aten.rsub.Tensor", place_pointwise, subtract_from, has_number_result},
     {"aten.rsub.Scalar", place_pointwise, subtract_from, has_number_result},
-    {"aten.mul.Tensor", place_pointwise, multiply},
-    {"aten.mul.Scalar", place_pointwise, multiply},
+    {"aten.mul.Tensor", place_pointwise, multiply, nullptr, kSecond},
+    {"aten.mul.Scalar", place_pointwise, multiply, nullptr, kSecond},
     {"aten.addcmul", place_pointwise, add_product, has_number_result},
     {"aten.addcdiv", place_pointwise, add_quotient, has_float_result},
     {"aten.lerp.Scalar", place_pointwise, interpolate, has_float_result},

@@ -68,8 +68,8 @@ bool has_power(const NodeArguments& node) {
 constexpr char kRem[] = "rem", kFmod[] = "fmod";
 
 constexpr KernelRow kDivisionRows[] = {
-    {"aten.div.Tensor", place_pointwise, divide, has_float_result},
-    {"aten.div.Scalar", place_pointwise, divide, has_float_result},
+    {"aten.div.Tensor", place_pointwise, divide, has_float_result, 1U << 1U},
+    {"aten.div.Scalar", place_pointwise, divide, has_float_result, 1U << 1U},
     {"aten.div.Tensor_mode", place_pointwise, divide_with_mode, divides_exactly_with_mode},
     {"aten.div.Scalar_mode", place_pointwise, divide_with_mode, divides_exactly_with_mode},
     {"aten.floor_divide", place_pointwise, formula_of_two<floored_quotient>, divides_exactly},

@@ -56,7 +56,7 @@ bool has_one_index(const NodeArguments& node) {
 
 // The results run along the table's dims without the one that is counted along, of which the index has one position.
 bool place_picked(NodeSpace& node, const Gather& gather) {
-  auto sizes = node.graph().meta(gather.table).size_hints();
+  Sizes sizes = node.graph().meta(gather.table).sizes;
   sizes[gather.dim] = 1;
   if (node.sizes() != sizes) return false;
   Dims result;
@@ -84,10 +84,10 @@ bool place_gathered(NodeSpace& node) {
 
 // The index, 0 where it is out of range, which is checked.
 Term checked_index(const NodeLowering& node, const Gather& gather) {
-  const int64_t size = node.graph().meta(gather.table).sizes[gather.dim].hint();
+  const SizeExpr& size = node.graph().meta(gather.table).sizes[gather.dim];
   Term index = node.own(gather.index).to(at::kLong);
-  if (gather.wraps) index = (index < index.like(0)).choose(index + index.like(size), index);
-  const Term is_outside = (index < index.like(0)) | (index >= index.like(size));
+  if (gather.wraps) index = (index < index.like(0)).choose(index + node.size(size), index);
+  const Term is_outside = (index < index.like(0)) | (index >= node.size(size));
   node.check(is_outside);
   return is_outside.choose(index.like(0), index);
 }
@@ -119,10 +119,10 @@ Terms gathered(NodeLowering& node) {
 }
 
 constexpr KernelRow kGatherRows[] = {
-    {"aten.gather", place_gathered<elements>, gathered<elements>, has_integers<elements, 2>, true},
-    {"aten.index_select", place_gathered<slices>, gathered<slices>, has_integers<slices, 2>, true},
-    {"aten.embedding", place_gathered<rows>, gathered<rows>, has_integers<rows, 1>, true},
-    {"aten.index.Tensor", place_gathered<indexed>, gathered<indexed>, has_one_index, true},
+    {"aten.gather", place_gathered<elements>, gathered<elements>, has_integers<elements, 2>, 0, true},
+    {"aten.index_select", place_gathered<slices>, gathered<slices>, has_integers<slices, 2>, 0, true},
+    {"aten.embedding", place_gathered<rows>, gathered<rows>, has_integers<rows, 1>, 0, true},
+    {"aten.index.Tensor", place_gathered<indexed>, gathered<indexed>, has_one_index, 0, true},
 };
 
 }  // namespace

@@ -16,8 +16,12 @@ template <const char* kReduction>
 Terms accumulate(NodeLowering& node) {
   return {reduced(node, kReduction, node.operand(0))};
 }
+Term mean_of(const NodeLowering& node, const Term& x) {
+  const Term sum = reduced(node, "sum", x);
+  return sum / node.reduced_count(x.dtype());
+}
 Terms mean(NodeLowering& node) {
-  return {reduced(node, "sum", node.operand(0)) / static_cast<double>(node.reduced_count())};
+  return {mean_of(node, node.operand(0))};
 }
 
 Term wide_operand(const NodeLowering& node) {
@@ -60,11 +64,12 @@ struct Statistics {
   Term mean, variance;
 
   explicit Statistics(const NodeLowering& node)
-      : mean(reduced(node, "sum", node.own(0).to(at::kDouble)) / static_cast<double>(node.reduced_count())),
+      : mean(mean_of(node, node.own(0).to(at::kDouble))),
         variance(mean) {
     const Term difference = node.own(0).to(at::kDouble) - mean;
-    const double divisor = static_cast<double>(node.reduced_count()) - node.number(2, 1);
-    variance = reduced(node, "sum", difference * difference) / std::max(divisor, 0.0);
+    const Term sum = reduced(node, "sum", difference * difference);
+    const Term divisor = node.reduced_count(at::kDouble) - node.number(2, 1);
+    variance = sum / maximum(divisor, divisor.like(0));
   }
 };
 template <bool kIsRoot>
