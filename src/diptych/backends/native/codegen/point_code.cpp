@@ -138,6 +138,23 @@ PointCode::Place PointCode::place(const IndexMap& map) {
   return place;
 }
 
+void PointCode::write_fetch_ahead(const RowStream& stream, int32_t dim) {
+  constexpr int kLineBytes = 64, kNearest = 3, kData = 1;
+  LinearTerms terms{{place(stream.map).index, 1}};
+  for (const IndexTerm& term : stream.map.terms()) {
+    if (term.factor == IndexFactor::kDim && term.id == dim) terms.emplace_back("1", term.coefficient);
+  }
+  const auto& buffers = stream.is_output ? outputs_ : inputs_;
+  const std::string first = address(buffers[stream.buffer], stream.dtype, linear(terms));
+  writer_.declare("void @llvm.prefetch.p0(ptr, i32, i32, i32)");
+  const int bytes = std::max(1, lanes()) * static_cast<int>(c10::elementSize(stream.dtype));
+  for (int line = 0; line < bytes; line += kLineBytes) {
+    const std::string place = writer_.value("getelementptr i8, ptr {}, i64 {}", first, line);
+    writer_.line("call void @llvm.prefetch.p0(ptr {}, i32 {}, i32 {}, i32 {})", place, stream.is_output ? 1 : 0,
+                 kNearest, kData);
+  }
+}
+
 std::string PointCode::address(const std::string& base, at::ScalarType dtype, const std::string& index) {
   return writer_.value("getelementptr {}, ptr {}, i64 {}", llvm_memory_type(dtype, 0), base, index);
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "diptych/backends/native/codegen/llvm_writer.h"
+#include "diptych/backends/native/codegen/row_streams.h"
 #include "diptych/backends/native/codegen/size_product.h"
 #include "diptych/backends/native/kernel/kernel.h"
 
@@ -48,6 +49,8 @@ class PointCode {
   void forget(size_t mark);
 
   void write_store(const KernelStore& store);
+  /// Fetches the lines that the point has in the next row, which is one further along `dim`, into the cache.
+  void write_fetch_ahead(const RowStream& stream, int32_t dim);
 
   /// Reads or writes elements side by side in memory: lanes() of them, or one.
   std::string read(const std::string& address, at::ScalarType dtype, int lanes);

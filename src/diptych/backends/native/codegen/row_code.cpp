@@ -125,6 +125,8 @@ void RowCode::write_point(int pass, std::vector<Sum>& sums) {
   for (const int32_t value : results.kept) keep(value);
   for (Sum& sum : sums) add_to(sum);
   for (const size_t final : results.finals) add_to_partial(final);
+  if (pass != plan_.busiest) return;
+  for (const RowStream& stream : plan_.ahead) point_.write_fetch_ahead(stream, s_.outer.back());
 }
 
 void RowCode::write_known_values(const PassResults& pass, DimSet known) {

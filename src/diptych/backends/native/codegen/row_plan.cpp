@@ -8,6 +8,7 @@ namespace diptych::detail {
 namespace {
 
 constexpr size_t kShortPass = 5;               // values
+constexpr size_t kWorkOfFunction = 20;         // of an expensive operation, in cheap ones
 constexpr int64_t kMostKeptBytes = 256 << 10;  // of one value; a core's second cache holds some of these
 
 class RowPlanner {
@@ -27,6 +28,9 @@ class RowPlanner {
       std::ranges::sort(plan_.passes[pass].needed);
       plan_.passes[pass].lanes = lanes_of(plan_.passes[pass]);
     }
+    plan_.ahead = streams_ahead(s_);
+    const auto busiest = std::ranges::max_element(plan_.passes, {}, [&](const auto& pass) { return work(pass); });
+    plan_.busiest = static_cast<int>(busiest - plan_.passes.begin());
     for (const size_t store : plan_.stores) visit_store(s_.kernel.stores[store]);
     for (const size_t final : plan_.finals) visit_once(operand_of(final));
     for (size_t i = 0; i < is_needed_.size(); ++i) {
@@ -97,14 +101,22 @@ class RowPlanner {
     for (const int32_t used : values_used(s_.kernel.values[value])) visit(used, pass);
   }
 
+  bool calls_function(int32_t value) const {
+    const auto* scalar = std::get_if<KernelScalar>(&s_.kernel.values[value].made_by);
+    return scalar != nullptr && is_expensive(*scalar->op);
+  }
+
+  size_t work(const PassResults& pass) const {
+    size_t work = pass.needed.size();
+    for (const int32_t value : pass.needed) work += calls_function(value) ? kWorkOfFunction : 0;
+    return work;
+  }
+
   // Short passes end in sums that wait for themselves: twice the lanes are twice as many sums.
   int lanes_of(const PassResults& pass) const {
     const bool is_short = pass.needed.size() + pass.reused.size() <= kShortPass;
     const bool has_room = s_.is_vector_in_row && s_.likely_extent(s_.vector_dim) >= 4 * s_.lanes;
-    const bool has_calls = std::ranges::any_of(pass.needed, [&](int32_t value) {
-      const auto* scalar = std::get_if<KernelScalar>(&s_.kernel.values[value].made_by);
-      return scalar != nullptr && is_expensive(*scalar->op);
-    });
+    const bool has_calls = std::ranges::any_of(pass.needed, [&](int32_t value) { return calls_function(value); });
     return is_short && has_room && !has_calls ? 2 * s_.lanes : s_.lanes;
   }
 
@@ -127,9 +139,7 @@ class RowPlanner {
   bool takes_expensive_operations(int32_t value) const {
     if (!is_in_row(value) || reduce_of(value) != nullptr || plan_.kept_offsets[value] >= 0) return false;
     const KernelValue& what = s_.kernel.values[value];
-    if (const auto* scalar = std::get_if<KernelScalar>(&what.made_by); scalar != nullptr && is_expensive(*scalar->op)) {
-      return true;
-    }
+    if (calls_function(value)) return true;
     if (const auto* load = std::get_if<KernelLoad>(&what.made_by)) return is_scattered(load->map);
     const auto used = values_used(what);
     return std::ranges::any_of(used, [&](int32_t each) { return takes_expensive_operations(each); });

@@ -3,6 +3,7 @@
 #include <optional>
 #include <vector>
 
+#include "diptych/backends/native/codegen/row_streams.h"
 #include "diptych/backends/native/codegen/schedule.h"
 
 namespace diptych::detail {
@@ -27,6 +28,8 @@ struct RowPlan {
   std::vector<int32_t> needed;        ///< values once per row, in order
   std::vector<int64_t> kept_offsets;  ///< by value: bytes from the beginning of the thread's memory; -1 if not kept
   int64_t bytes = 0;                  ///< of the thread's memory
+  std::vector<RowStream> ahead;       ///< what `busiest` fetches of the next row
+  int busiest = 0;                    ///< the pass that computes most
   bool is_per_point = false;          ///< offsets and bytes are by point of a row whose length is dynamic
 };
 

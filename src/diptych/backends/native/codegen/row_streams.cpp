@@ -1,0 +1,51 @@
+#include "diptych/backends/native/codegen/row_streams.h"
+
+#include <algorithm>
+
+namespace diptych::detail {
+namespace {
+
+constexpr int64_t kMostRowBytes = 96 << 10;  // this row and the next one, in a core's second cache
+constexpr int64_t kCachedBytes = 1 << 20;    // of buffers that an earlier kernel may have left in the cache
+
+// Whether lanes lie side by side, and each row has other elements than the one before.
+bool goes_by_rows(const Schedule& s, const IndexMap& map) {
+  bool is_side_by_side = false, moves = false;
+  for (const IndexTerm& term : map.terms()) {
+    if (term.factor == IndexFactor::kValue) return false;
+    if (term.factor == IndexFactor::kOne) continue;
+    if (term.id == s.vector_dim) is_side_by_side = term.coefficient == SizeTerm{1};
+    moves = moves || term.id == s.outer.back();
+  }
+  return is_side_by_side && moves;
+}
+
+}  // namespace
+
+std::vector<RowStream> streams_ahead(const Schedule& s) {
+  if (!s.is_vector_in_row || s.outer.empty() || s.passes == 0) return {};
+  std::vector<RowStream> streams;
+  const auto add = [&](const RowStream& stream) {
+    const bool is_known = std::ranges::any_of(streams, [&](const RowStream& other) {
+      return other.is_output == stream.is_output && other.buffer == stream.buffer && other.map == stream.map;
+    });
+    if (!is_known && goes_by_rows(s, stream.map)) streams.push_back(stream);
+  };
+  for (const KernelValue& value : s.kernel.values) {
+    const auto* load = std::get_if<KernelLoad>(&value.made_by);
+    if (load != nullptr) add({false, load->input, value.dtype, load->map});
+  }
+  for (const KernelStore& store : s.kernel.stores) {
+    if (!s.is_final[store.value]) add({true, store.output, s.kernel.outputs[store.output], store.map});
+  }
+  int64_t bytes = 0;
+  for (const RowStream& stream : streams) {
+    bytes += s.likely_count(s.row) * static_cast<int64_t>(c10::elementSize(stream.dtype));
+  }
+  DimSet outer;
+  for (const int32_t dim : s.outer) outer = outer | DimSet::of(dim);
+  const bool pays = bytes <= kMostRowBytes && bytes * s.likely_count(outer) > kCachedBytes;
+  return pays ? streams : std::vector<RowStream>{};
+}
+
+}  // namespace diptych::detail
