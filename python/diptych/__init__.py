@@ -35,6 +35,7 @@ from ._core import (
     backend_names,
     call_pair,
     cond,
+    default_backend,
     eager_calls,
     load_tensors,
     make_pair,

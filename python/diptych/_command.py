@@ -85,7 +85,7 @@ def doctor(_options):
     print(f"diptych    {diptych.__version__} at {pathlib.Path(diptych.__file__).parent}")
     print(f"torch      {torch.__version__} (built for {_build.TORCH_VERSION})")
     print(f"python     {platform.python_version()} on {platform.platform()}")
-    print(f"backends   {', '.join(diptych.backend_names())}")
+    print(f"backends   {', '.join(diptych.backend_names())}; {diptych.default_backend()} by default")
     print(f"threads    {torch.get_num_threads()}")
     print(f"cuda       {'yes' if torch.cuda.is_available() else 'no'}")
     compiled = diptych.aot_function(lambda x: (x * x).sum())

@@ -60,7 +60,7 @@ void bind_options(py::module_& module) {
   py::class_<AotOptions>(module, "Options", R"doc(What a caller may choose about how a function is captured and run.
 
 name: names the function in logs, graphs and errors.
-backend: which built-in backend compiles the graphs, see backend_names().
+backend: which built-in backend compiles the graphs, see backend_names(); default_backend() if it is left out.
 draws: who draws random numbers: "host" draws eager's, draw for draw; "device" (backend "xla" alone) has programs draw for
 themselves, from a seed that each run draws from torch's generator.
 partition: what the forward saves for the backward: "default" (what eager saves), "min_cut", "hidden_min_cut" or
@@ -76,7 +76,7 @@ check_tolerance: how far values may differ, absolute and relative to a tensor's 
 float32 and likewise for other dtypes.
 forward_compiler, backward_compiler, inference_compiler: callables that take a Graph and return a callable from a list of
 tensors to a list of tensors, in place of the backend.)doc")
-      .def(py::init(&make_options), py::kw_only(), py::arg("name") = "aot", py::arg("backend") = "interpreter",
+      .def(py::init(&make_options), py::kw_only(), py::arg("name") = "aot", py::arg("backend") = default_backend(),
            py::arg("draws") = "host", py::arg("partition") = py::none(),
            py::arg("decompositions") = std::vector<std::string>(), py::arg("dynamic") = false,
            py::arg("check_sizes") = true, py::arg("cache_limit") = 64, py::arg("check") = 0,
@@ -98,6 +98,9 @@ tensors to a list of tensors, in place of the backend.)doc")
       .def_readonly("check", &AotOptions::check, "One call in this many is compared with the original function.")
       .def_readonly("check_tolerance", &AotOptions::check_tolerance, "The tolerances of a check.");
   module.def("backend_names", &backend_names, "The names that Options(backend=...) takes in this build.");
+  module.def("default_backend", &default_backend,
+             "The backend of whoever names none: what the environment variable DIPTYCH_BACKEND said at the start, or "
+             "'native'.");
 }
 
 }  // namespace diptych::python

@@ -30,6 +30,11 @@ TEST(Aot, DifferentiatesToSecondOrder) {
       });
 }
 
+TEST(Aot, RunsByTheDefaultBackend) {
+  EXPECT_EQ(AotOptions().backend, default_backend());
+  EXPECT_EQ(AotOptions{.dynamic = true}.backend, default_backend());
+}
+
 TEST(Aot, KeepsNoArgumentAlive) {
   const auto f = aot_function([](const at::Tensor& x, const at::Tensor& w) { return (x * w).sum(); });
   const at::Tensor w = torch::ones({3}).requires_grad_();

@@ -4,6 +4,8 @@
 #include <map>
 #include <string>
 
+#include "diptych/compile/backends.h"
+
 namespace diptych::fuzz {
 
 struct CampaignOptions {
@@ -16,7 +18,7 @@ struct CampaignOptions {
   bool isolate = false;       ///< run batches in children, so that a crash names its program
   bool dynamic = false;       ///< see Program::dynamic
   bool captured = false;      ///< see Program::captures_backward
-  std::string backend = "interpreter";
+  std::string backend = default_backend();
   bool loops = false;        ///< bodies are those of loops and branches
   bool progress = false;     ///< a line now and then
   int64_t most_faults = 20;  ///< give up after so many

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "diptych/compile/backends.h"
 #include "testing/tensors.h"
 
 namespace diptych::fuzz {
@@ -84,7 +85,7 @@ struct Program {
   bool new_sizes = false;  ///< a last call with every size 3 made 5
   bool dynamic = false;    ///< every call has another size in the place of 3, and is to be served by one capture
   bool captures_backward = false;  ///< it runs as a captured graph of the whole pass
-  std::string backend = "interpreter";
+  std::string backend = default_backend();
   bool called_without_grad = false;
 };
 

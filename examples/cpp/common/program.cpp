@@ -65,8 +65,10 @@ void add_train_options(CLI::App& app, TrainOptions& options) {
       ->check(CLI::NonNegativeNumber)
       ->group(kRunGroup);
   app.add_option("--backend", options.backend,
-                 "interpreter: capture the graphs, then run them; xla: have XLA compile them; eager: plain LibTorch")
-      ->check(CLI::IsMember({"interpreter", "xla", "eager"}))
+                 "native: compile the captured graphs for this machine; interpreter: run them operator by operator; "
+                 "xla: have XLA "
+                 "compile them; eager: plain LibTorch")
+      ->check(CLI::IsMember({"native", "interpreter", "xla", "eager"}))
       ->group(kHowGroup);
   app.add_option(
          "--partition", options.partition,

@@ -1,5 +1,7 @@
 // What every training program shares: its options, its exit codes, and how errors are shown.
 #pragma once
+#include <diptych/compile/backends.h>
+
 #include <CLI/CLI.hpp>
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -19,7 +21,7 @@ struct TrainOptions {
   std::string data = {};
   std::string out = {};     ///< folder of the checkpoints, the loss curve and the report
   std::string report = {};  ///< path; empty: report.html in `out`
-  std::string backend = "interpreter";
+  std::string backend = diptych::default_backend();
   std::string partition = "min_cut";
   bool resume = false, fresh = false;
   int64_t compare_eager = 0;  ///< steps to run again in eager

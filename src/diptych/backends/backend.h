@@ -43,6 +43,10 @@ class Backend {
   virtual Graph prepare(const Graph& graph) const { return graph; }
   /// Whether compile() takes the whole graph, and splits it itself once it knows more of it.
   virtual bool takes_whole(const Graph& /*graph*/) const { return false; }
+  /// Whether the interpreter may run any graph in place of what compile() makes of it, at any time: it works on the
+  /// same tensors, draws the same numbers, and differs by speed and rounding alone. A function's backward then can be
+  /// part of a captured backward, and sizes that are met for the first time are interpreted.
+  virtual bool may_be_interpreted() const { return false; }
   /// Whether this backend runs the node itself; other nodes are run by the interpreter, and reported.
   virtual bool supports(const Graph& graph, const Node& node) const = 0;
   virtual std::shared_ptr<const Executable> compile(const Graph& graph) const = 0;

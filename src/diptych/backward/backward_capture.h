@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "diptych/compile/backends.h"
 #include "diptych/graph/graph.h"
 
 namespace diptych {
@@ -20,7 +21,7 @@ namespace backward_capture {
 struct Options {
   /// Which built-in backend runs their graphs: see backend_names(). Whatever it is, hooks, accumulation and nodes that
   /// stay eager run live, and a run that records gradients (create_graph) is the interpreter's.
-  std::string backend = "interpreter";
+  std::string backend = default_backend();
 };
 
 /// What happened to backward runs.

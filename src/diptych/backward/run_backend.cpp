@@ -95,7 +95,12 @@ std::shared_ptr<const Executable> compile_run(const RunBackend& backend, const G
   const auto compile = [backend = backend.backend](const Graph& run) {
     return compile_with_fallback(PieceBackend(*backend), run);
   };
-  return SymbolBinder(ordered).has_symbols() ? compile_per_sizes(ordered, compile) : compile(ordered);
+  if (!SymbolBinder(ordered).has_symbols()) return compile(ordered);
+  SizesPolicy policy;
+  if (backend.backend->may_be_interpreted()) {
+    policy = once_sizes_return(compile_with_fallback(*backend_by_name(kInterpreter), ordered));
+  }
+  return compile_per_sizes(ordered, compile, std::move(policy));
 }
 
 }  // namespace diptych::detail

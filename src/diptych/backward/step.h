@@ -5,6 +5,7 @@
 #include <string>
 
 #include "diptych/backward/gradient_transform.h"
+#include "diptych/compile/backends.h"
 
 namespace torch::optim {
 class Optimizer;
@@ -23,7 +24,7 @@ struct StepOptions {
   std::shared_ptr<GradientTransform> transform = nullptr;
   /// Which built-in backend computes gradients and clips them: see backend_names(). The update is in place, and stays
   /// with the fused kernels.
-  std::string backend = "interpreter";
+  std::string backend = default_backend();
 };
 
 /// What capture_step returns. Copies share everything. Threads: one call at a time, from any.

@@ -11,6 +11,10 @@ namespace diptych {
 /// The names that AotOptions::backend takes in this build.
 std::vector<std::string> backend_names();
 
+/// The backend of whoever names none: the environment variable DIPTYCH_BACKEND, or "native" where it is not set. The
+/// variable is read once; whether a backend has that name is backend_by_name()'s to say. Threads: any.
+const std::string& default_backend();
+
 /// Finds a built-in backend. `draws`: see AotOptions::draws. Errors: UserError lists the names.
 std::shared_ptr<const Backend> backend_by_name(const std::string& name, const std::string& draws = "host");
 

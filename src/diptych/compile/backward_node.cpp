@@ -125,11 +125,9 @@ void BackwardNode::release_variables() {
 }
 
 void BackwardNode::compiled_args(torch::dynamo::autograd::CompiledNodeArgs& args) const {
-  const auto& options = function_->options();
-  const bool is_interpreted =
-      !options.forward_compiler && !options.backward_compiler && options.backend == "interpreter";
-  TORCH_CHECK_NOT_IMPLEMENTED(is_interpreted && !c10::GradMode::is_enabled() && released_.empty() && !check_,
-                              "the backward of a compiled function stays eager");
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      function_->may_be_interpreted() && !c10::GradMode::is_enabled() && released_.empty() && !check_,
+      "the backward of a compiled function stays eager");
   check(residual_watches_, residuals_);
   check_host_state();
   args.collect(function_->serial_number());

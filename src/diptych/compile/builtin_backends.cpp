@@ -1,6 +1,8 @@
 // The only file above the backends that names a backend.
 #include <fmt/ranges.h>
 
+#include <cstdlib>
+
 #include "diptych/backends/checked_executable.h"
 #include "diptych/backends/fallback.h"
 #include "diptych/backends/interpreter/interpreter_backend.h"
@@ -34,6 +36,14 @@ std::vector<std::string> backend_names() {
   std::vector<std::string> names;
   for (const Row& row : kBackends) names.emplace_back(row.name);
   return names;
+}
+
+const std::string& default_backend() {
+  static const std::string name = [] {
+    const char* const text = std::getenv("DIPTYCH_BACKEND");
+    return std::string(text == nullptr || *text == '\0' ? "native" : text);
+  }();
+  return name;
 }
 
 std::shared_ptr<const Backend> backend_by_name(const std::string& name, const std::string& draws) {

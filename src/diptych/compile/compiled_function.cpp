@@ -25,6 +25,11 @@ Compiler choose_compiler(const AotOptions& options, const Compiler& custom, cons
   return checked_compiler(custom, role);
 }
 
+bool may_be_interpreted(const AotOptions& options) {
+  return !options.forward_compiler && !options.backward_compiler &&
+         backend_by_name(options.backend, options.draws)->may_be_interpreted();
+}
+
 // Returns, per tangent, the strides to insist on: those of the trace if a node that depends on strides can see them.
 std::vector<std::optional<WantedStrides>> strides_to_keep(const Graph& backward, size_t num_tangents) {
   std::vector<std::optional<WantedStrides>> wanted(num_tangents);
@@ -67,7 +72,9 @@ uint64_t CompiledFunction::next_serial_number() {
 }
 
 CompiledFunction::CompiledFunction(std::shared_ptr<const GraphSource> source)
-    : source_(std::move(source)), captured_(source_->captured()) {
+    : source_(std::move(source)),
+      captured_(source_->captured()),
+      may_be_interpreted_(detail::may_be_interpreted(source_->captured().options())) {
   if (!plan().epilogue_inputs.empty()) epilogue_ = std::make_unique<Program>(source_->epilogue());
   const bool differentiable = captured_.is_differentiable();
   const Compiler& custom = differentiable ? options().forward_compiler : options().inference_compiler;

@@ -49,6 +49,8 @@ class CompiledFunction : public std::enable_shared_from_this<CompiledFunction> {
   bool is_dynamic() const { return source_->is_dynamic(); }
   /// The metadata of plan().hidden, whose sizes may be dynamic in this function.
   const std::vector<TensorMeta>& hidden_metas() const { return source_->hidden_metas(); }
+  /// Whether the interpreter may run any backward of this function, say as a part of another graph.
+  bool may_be_interpreted() const { return may_be_interpreted_; }
   /// A number that no other function of this process has, or had.
   uint64_t serial_number() const { return serial_number_; }
 
@@ -98,6 +100,7 @@ class CompiledFunction : public std::enable_shared_from_this<CompiledFunction> {
   uint64_t serial_number_ = next_serial_number();
   std::shared_ptr<const GraphSource> source_;
   const CapturedFunction& captured_;  ///< owned by source_
+  bool may_be_interpreted_ = false;
   std::shared_ptr<const Executable> forward_executable_;
   std::unique_ptr<Program> epilogue_;
   mutable std::mutex variants_mutex_;

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "diptych/backends/backend.h"
+#include "diptych/compile/backends.h"
 #include "diptych/passes/partition.h"
 
 namespace diptych {
@@ -12,7 +12,7 @@ namespace diptych {
 /// Options of aot_function and its kin. Every field has a default that is right for training.
 struct AotOptions {
   /// Which built-in backend compiles the graphs: see backend_names().
-  std::string backend = "interpreter";
+  std::string backend = default_backend();
   /// Who draws random numbers: "host" draws eager's, draw for draw; "device" has programs draw for themselves, from a
   /// seed that each run draws from LibTorch's generator. Backend "xla" alone has the latter.
   std::string draws = "host";

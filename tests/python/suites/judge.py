@@ -31,7 +31,7 @@ ESCAPED = "got a tensor that escaped from a trace"  # used where no binding of o
 EXPECTED = pathlib.Path(__file__).with_name("expected.json")
 ULPS = 8  # of a tensor's largest number, besides twice eager's error
 WIDE = {torch.float16: torch.float64, torch.bfloat16: torch.float64, torch.float32: torch.float64, torch.complex64: torch.complex128}
-#: backend: the one that compiled() uses. wide: whether eager runs in float64, for the truth. narrow: whether float64 results come from narrower numbers.
+#: backend: the one that compiled() uses; main() sets it. wide: whether eager runs in float64, for the truth. narrow: whether float64 results come from narrower numbers.
 settings = types.SimpleNamespace(backend="interpreter", wide=False, narrow=False)
 
 
@@ -364,13 +364,14 @@ def main(suite, doc, make_entries, add_arguments=None):
     parser.add_argument("--seconds", type=int, default=300, help="for one entry")
     parser.add_argument("--list", action="store_true", help="prints every row that did not pass, refusals as well")
     parser.add_argument("--accept", action="store_true", help="writes what was refused to expected.json")
-    parser.add_argument("--backend", default=settings.backend, help="what the compiled side runs by")
+    parser.add_argument("--backend", help="what the compiled side runs by; the default backend if left out")
     parser.add_argument("--out", help="writes the rows as JSON")
     if add_arguments is not None:
         add_arguments(parser)
     options = parser.parse_args()
-    settings.backend = options.backend
-    import diptych  # noqa: F401  # imported once, before the processes fork
+    import diptych  # imported once, before the processes fork
+
+    settings.backend = options.backend or diptych.default_backend()
 
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")

@@ -33,6 +33,7 @@ class InterpreterBackend final : public Backend {
  public:
   explicit InterpreterBackend(InterpreterOptions options = {}) : options_(options) {}
   std::string name() const override { return "interpreter"; }
+  bool may_be_interpreted() const override { return true; }
   bool supports(const Graph& graph, const Node& node) const override;
   std::shared_ptr<const Executable> compile(const Graph& graph) const override;
 

@@ -52,8 +52,9 @@ bool NativeBackend::supports(const Graph& /*graph*/, const Node& node) const {
 
 std::shared_ptr<const Executable> NativeBackend::compile(const Graph& graph) const {
   if (takes_whole(graph)) {
-    return compile_per_sizes(graph,
-                             [backend = *this](const Graph& sized) { return compile_with_fallback(backend, sized); });
+    return compile_per_sizes(
+        graph, [backend = *this](const Graph& sized) { return compile_with_fallback(backend, sized); },
+        once_sizes_return(std::make_shared<NativeExecutable>(graph)));
   }
   const Graph fused = run_pass("fuse", graph, [](const Graph& from) { return fuse(from, becomes_kernel); });
   make_codes(fused);

@@ -16,14 +16,15 @@ struct NativeKernel {
 };
 
 /// Groups nodes into kernels and leaves all other nodes (products, convolutions, draws) to the interpreter, which runs
-/// the whole graph and calls the kernels. A graph with dynamic sizes is compiled once for each set of sizes that it
-/// meets. A kernel that can't be made costs speed and nothing else: the interpreter runs its nodes.
+/// the whole graph and calls the kernels. A graph with dynamic sizes is compiled for each set of sizes that comes a
+/// second time. A kernel that can't be made costs speed and nothing else: the interpreter runs its nodes.
 class NativeBackend final : public Backend {
  public:
   std::string name() const override { return "native"; }
   Partitioner partition() const override { return hidden_min_cut(); }  ///< kernels compute cheap values again for less
   Graph prepare_joint(const Graph& joint) const override;
   Graph prepare(const Graph& graph) const override;
+  bool may_be_interpreted() const override { return true; }
   bool takes_whole(const Graph& graph) const override;  ///< where sizes are dynamic
   bool supports(const Graph& graph, const Node& node) const override;
   /// Errors: UserError names a node that nobody runs.
