@@ -1,12 +1,10 @@
 #include "diptych/backends/native/codegen/row_code.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "diptych/backends/native/codegen/casts.h"
 #include "diptych/backends/native/codegen/folds.h"
 #include "diptych/backends/native/codegen/loops.h"
-#include "diptych/backends/native/kernel/reduction.h"
 
 namespace diptych::detail {
 namespace {
@@ -16,8 +14,6 @@ constexpr int64_t kLongRow = 8192;
 constexpr int64_t kVectorBlock = 4096;
 constexpr int64_t kScalarBlock = 256;
 
-bool is_position(const Reduction& reduction) { return reduction.result == ReductionResult::kPosition; }
-
 DimSet set_of(const std::vector<int32_t>& dims, size_t count) {
   DimSet set;
   for (size_t i = 0; i < count; ++i) set = set | DimSet::of(dims[i]);
@@ -25,22 +21,6 @@ DimSet set_of(const std::vector<int32_t>& dims, size_t count) {
 }
 
 }  // namespace
-
-const KernelReduce& RowCode::reduce_of(int32_t value) const {
-  return std::get<KernelReduce>(s_.kernel.values[value].made_by);
-}
-
-// Positions are found by comparing elements; all other reductions fold in the dtype of their result.
-at::ScalarType RowCode::folded_dtype(int32_t value) const {
-  const KernelReduce& reduce = reduce_of(value);
-  return s_.kernel.values[is_position(*reduce.reduction) ? reduce.operand : value].dtype;
-}
-
-std::string RowCode::first(int32_t value, int lanes) {
-  const at::ScalarType dtype = folded_dtype(value);
-  const std::string scalar = first_of(*reduce_of(value).reduction, dtype);
-  return lanes == 0 ? scalar : writer_.splat(llvm_type(dtype, 0), scalar, lanes);
-}
 
 void RowCode::write() {
   write_values_of_row(0);
@@ -51,7 +31,7 @@ void RowCode::write() {
   for (const size_t store : plan_.stores) point_.write_store(s_.kernel.stores[store]);
   for (size_t i = 0; i < plan_.finals.size(); ++i) {
     if (is_across_vectors(plan_.finals[i])) {
-      add_to(across_[i]);
+      sums_.add(across_[i]);
     } else {
       add_to_partial(plan_.finals[i]);
     }
@@ -70,9 +50,9 @@ void RowCode::write_pass(int pass) {
   const SizeProduct points = s_.count(s_.row);
   const bool is_long = !points.is_constant() || points.factor > kLongRow;
   std::vector<Sum> sums;
-  for (const int32_t reduction : results.reductions) sums.push_back(begin_sum(reduction, results.lanes, is_long));
+  for (const int32_t reduction : results.reductions) sums.push_back(sums_.begin(reduction, results.lanes, is_long));
   write_inner_loops(pass, 0, sums);
-  for (const Sum& sum : sums) point_.set_value(sum.value, finish(sum));
+  for (const Sum& sum : sums) point_.set_value(sum.value, sums_.finish(sum));
 }
 
 // Writes what is known once the first `level` inner dims have an index, and the loop over the next one.
@@ -109,7 +89,7 @@ void RowCode::write_innermost_loop(int pass, size_t level, std::vector<Sum>& sum
         write_inner_loops(pass, level + 1, sums);
       });
     }
-    for (const Sum& sum : sums) move_to_total(sum);
+    for (const Sum& sum : sums) sums_.move_to_total(sum);
   };
   const int64_t block = is_vector ? kVectorBlock : kScalarBlock;
   const bool has_totals = std::ranges::any_of(sums, [](const Sum& sum) { return !sum.total.empty(); });
@@ -123,7 +103,7 @@ void RowCode::write_innermost_loop(int pass, size_t level, std::vector<Sum>& sum
 void RowCode::write_point(int pass, std::vector<Sum>& sums) {
   const PassResults& results = plan_.passes[pass];
   for (const int32_t value : results.kept) keep(value);
-  for (Sum& sum : sums) add_to(sum);
+  for (Sum& sum : sums) sums_.add(sum);
   for (const size_t final : results.finals) add_to_partial(final);
   if (pass != plan_.busiest) return;
   for (const RowStream& stream : plan_.ahead) point_.write_fetch_ahead(stream, s_.outer.back());
@@ -149,124 +129,6 @@ void RowCode::write_stores(const PassResults& pass, DimSet known, DimSet before)
   }
 }
 
-RowCode::Sum RowCode::begin_sum(int32_t reduction, int lanes, bool is_long) {
-  const KernelReduce& reduce = reduce_of(reduction);
-  Sum sum{reduction, 0, "", "", ""};
-  const bool is_vector = s_.is_vector_in_row || (point_.is_vector() && s_.varies_along(reduce.operand, s_.vector_dim));
-  sum.lanes = is_vector ? lanes : 0;
-  const at::ScalarType dtype = folded_dtype(reduction);
-  const std::string type = llvm_type(dtype, sum.lanes);
-  const auto begin = [&](const std::string& of, const std::string& what) {
-    std::string variable = writer_.variable(of);
-    writer_.line("store {} {}, ptr {}", of, what, variable);
-    return variable;
-  };
-  sum.variable = begin(type, first(reduction, sum.lanes));
-  if (is_position(*reduce.reduction)) {
-    // Beyond every position: an element that is no better than the first value still wins.
-    const std::string last = std::to_string(std::numeric_limits<int64_t>::max());
-    const std::string positions = llvm_type("i64", sum.lanes);
-    sum.position = begin(positions, sum.lanes == 0 ? last : writer_.splat("i64", last, sum.lanes));
-  } else if (is_long && reduce.reduction->name == "sum" && has_dtype(kFloats, dtype)) {
-    sum.total = begin(type, first(reduction, sum.lanes));
-  }
-  return sum;
-}
-
-void RowCode::add_to(Sum& sum) {
-  const KernelReduce& reduce = reduce_of(sum.value);
-  const at::ScalarType from = s_.kernel.values[reduce.operand].dtype, dtype = folded_dtype(sum.value);
-  const Code code = point_.value(reduce.operand);
-  std::string element = sum.lanes == 0 ? code.name : point_.widened(code, from);
-  element = write_cast(writer_, from, dtype, element, sum.lanes);
-  const std::string type = llvm_type(dtype, sum.lanes);
-  if (is_position(*reduce.reduction)) return add_position(sum, element);
-  const bool has_idle_lanes = sum.lanes > 0 && !point_.mask().empty();
-  if (has_idle_lanes) {
-    element = writer_.value("select <{} x i1> {}, {} {}, {} {}", sum.lanes, point_.mask(), type, element, type,
-                            first(sum.value, sum.lanes));
-  }
-  const std::string so_far = writer_.value("load {}, ptr {}", type, sum.variable);
-  const std::string folded = write_fold(writer_, *reduce.reduction, dtype, so_far, element, sum.lanes);
-  writer_.line("store {} {}, ptr {}", type, folded, sum.variable);
-}
-
-// The number of the point in the row, as reductions count: in the order of the kernel's dims.
-std::string RowCode::position() {
-  PointCode::LinearTerms terms;
-  SizeProduct stride, vector_stride = 0;
-  for (auto dim = static_cast<int32_t>(s_.kernel.extents.size()); dim-- > 0;) {
-    if (!s_.row.contains(dim)) continue;
-    terms.emplace_back(point_.index(dim), stride);
-    if (dim == s_.vector_dim) vector_stride = stride;
-    stride = stride * s_.extent(dim);
-  }
-  const std::string first = point_.linear(terms);
-  if (!point_.is_vector()) return first;
-  const std::string type = llvm_type("i64", point_.lanes());
-  const std::string strides = writer_.splat("i64", point_.size(vector_stride), point_.lanes());
-  const std::string offsets =
-      writer_.value("mul {} {}, {}", type, LlvmWriter::lane_numbers("i64", point_.lanes()), strides);
-  return writer_.value("add {} {}, {}", type, writer_.splat("i64", first, point_.lanes()), offsets);
-}
-
-void RowCode::add_position(Sum& sum, const std::string& element) {
-  const at::ScalarType dtype = folded_dtype(sum.value);
-  const std::string type = llvm_type(dtype, sum.lanes), positions = llvm_type("i64", sum.lanes);
-  const Extreme so_far{writer_.value("load {}, ptr {}", type, sum.variable),
-                       writer_.value("load {}, ptr {}", positions, sum.position)};
-  std::string here = position();
-  if (sum.lanes == 0 && point_.is_vector()) {
-    here = writer_.value("extractelement {} {}, i64 0", llvm_type("i64", point_.lanes()), here);
-  }
-  Extreme next =
-      write_more_extreme(writer_, *reduce_of(sum.value).reduction, dtype, so_far, {element, here}, sum.lanes);
-  if (sum.lanes > 0 && !point_.mask().empty()) {
-    const auto choose = [&](const std::string& of, const std::string& yes, const std::string& no) {
-      return writer_.value("select <{} x i1> {}, {} {}, {} {}", sum.lanes, point_.mask(), of, yes, of, no);
-    };
-    next = {choose(type, next.element, so_far.element), choose(positions, next.position, so_far.position)};
-  }
-  writer_.line("store {} {}, ptr {}", type, next.element, sum.variable);
-  writer_.line("store {} {}, ptr {}", positions, next.position, sum.position);
-}
-
-void RowCode::move_to_total(const Sum& sum) {
-  if (sum.total.empty()) return;
-  const at::ScalarType dtype = folded_dtype(sum.value);
-  const std::string type = llvm_type(dtype, sum.lanes);
-  const std::string total = writer_.value("load {}, ptr {}", type, sum.total);
-  const std::string part = writer_.value("load {}, ptr {}", type, sum.variable);
-  const std::string folded = write_fold(writer_, *reduce_of(sum.value).reduction, dtype, total, part, sum.lanes);
-  writer_.line("store {} {}, ptr {}", type, folded, sum.total);
-  writer_.line("store {} {}, ptr {}", type, first(sum.value, sum.lanes), sum.variable);
-}
-
-Code RowCode::finish(const Sum& sum) {
-  const Reduction& reduction = *reduce_of(sum.value).reduction;
-  const at::ScalarType dtype = folded_dtype(sum.value);
-  const bool folds_lanes = sum.lanes > 0 && !point_.is_vector();
-  if (is_position(reduction)) {
-    Extreme best{writer_.value("load {}, ptr {}", llvm_type(dtype, sum.lanes), sum.variable),
-                 writer_.value("load {}, ptr {}", llvm_type("i64", sum.lanes), sum.position)};
-    if (!folds_lanes) return {best.position, sum.lanes};
-    const std::string element = llvm_type(dtype, 0);
-    for (int left = sum.lanes; left > 1; left /= 2) {
-      const auto half = [&](int first) {
-        return Extreme{writer_.lanes_of(element, best.element, left, first, left / 2),
-                       writer_.lanes_of("i64", best.position, left, first, left / 2)};
-      };
-      const Extreme low = half(0), high = half(left / 2);
-      best = write_more_extreme(writer_, reduction, dtype, low, high, left / 2);
-    }
-    return {writer_.value("extractelement <1 x i64> {}, i64 0", best.position), 0};
-  }
-  const std::string& from = sum.total.empty() ? sum.variable : sum.total;
-  const std::string folded = writer_.value("load {}, ptr {}", llvm_type(dtype, sum.lanes), from);
-  if (!folds_lanes) return {folded, sum.lanes};
-  return {write_fold_of_lanes(writer_, reduction, dtype, folded, sum.lanes), 0};
-}
-
 std::string RowCode::kept_address(int32_t value) {
   const std::string index = point_.index_among(s_.inner, s_.is_vector_in_row ? 1 : s_.lanes);
   SizeProduct offset = plan_.kept_offsets[value];
@@ -290,7 +152,7 @@ Code RowCode::kept(int32_t value) {
 // Whether a final reduction runs over the rows that lie side by side in one vector.
 bool RowCode::is_across_vectors(size_t final) const {
   const bool is_outer = s_.vector_dim >= 0 && !s_.is_vector_in_row;
-  return is_outer && reduce_of(s_.final_reductions[final].value).over.contains(s_.vector_dim);
+  return is_outer && sums_.reduce_of(s_.final_reductions[final].value).over.contains(s_.vector_dim);
 }
 
 void RowCode::begin_vectors() {
@@ -298,9 +160,9 @@ void RowCode::begin_vectors() {
   for (size_t i = 0; i < plan_.finals.size(); ++i) {
     if (!is_across_vectors(plan_.finals[i])) continue;
     const int32_t value = s_.final_reductions[plan_.finals[i]].value;
-    const std::string type = llvm_type(folded_dtype(value), s_.lanes);
+    const std::string type = llvm_type(sums_.folded_dtype(value), s_.lanes);
     across_[i] = {value, s_.lanes, writer_.variable(type), "", ""};
-    writer_.line("store {} {}, ptr {}", type, first(value, s_.lanes), across_[i].variable);
+    writer_.line("store {} {}, ptr {}", type, sums_.first(value, s_.lanes), across_[i].variable);
   }
 }
 
@@ -308,11 +170,11 @@ void RowCode::end_vectors() {
   for (size_t i = 0; i < plan_.finals.size(); ++i) {
     if (!is_across_vectors(plan_.finals[i])) continue;
     const int32_t value = across_[i].value;
-    const at::ScalarType dtype = folded_dtype(value);
+    const at::ScalarType dtype = sums_.folded_dtype(value);
     const std::string address = partial_address(plan_.finals[i], "0");
     const std::string so_far = point_.read(address, dtype, 0);
     const std::string folded =
-        write_fold(writer_, *reduce_of(value).reduction, dtype, so_far, finish(across_[i]).name, 0);
+        write_fold(writer_, *sums_.reduce_of(value).reduction, dtype, so_far, sums_.finish(across_[i]).name, 0);
     point_.write(address, dtype, {folded, 0});
   }
 }
@@ -328,8 +190,8 @@ std::string RowCode::partial_address(size_t final, const std::string& chunk) {
 
 void RowCode::add_to_partial(size_t final) {
   const int32_t value = s_.final_reductions[final].value;
-  const KernelReduce& reduce = reduce_of(value);
-  const at::ScalarType from = s_.kernel.values[reduce.operand].dtype, dtype = folded_dtype(value);
+  const KernelReduce& reduce = sums_.reduce_of(value);
+  const at::ScalarType from = s_.kernel.values[reduce.operand].dtype, dtype = sums_.folded_dtype(value);
   const int lanes = point_.is_vector() && s_.varies_along(value, s_.vector_dim) ? point_.lanes() : 0;
   const Code code = point_.value(reduce.operand);
   std::string element = lanes == 0 ? code.name : point_.widened(code, from);
@@ -341,14 +203,14 @@ void RowCode::add_to_partial(size_t final) {
 
 Code RowCode::fold_chunks(size_t final) {
   const int32_t value = s_.final_reductions[final].value;
-  const at::ScalarType dtype = folded_dtype(value);
+  const at::ScalarType dtype = sums_.folded_dtype(value);
   const int lanes = point_.lanes();
   const std::string type = llvm_type(dtype, lanes), variable = writer_.variable(type);
-  writer_.line("store {} {}, ptr {}", type, first(value, lanes), variable);
+  writer_.line("store {} {}, ptr {}", type, sums_.first(value, lanes), variable);
   write_loop(writer_, point_, "0", point_.size(s_.chunks), 1, [&](const std::string& chunk) {
     const std::string part = point_.read(partial_address(final, chunk), dtype, lanes);
     const std::string so_far = writer_.value("load {}, ptr {}", type, variable);
-    const std::string folded = write_fold(writer_, *reduce_of(value).reduction, dtype, so_far, part, lanes);
+    const std::string folded = write_fold(writer_, *sums_.reduce_of(value).reduction, dtype, so_far, part, lanes);
     writer_.line("store {} {}, ptr {}", type, folded, variable);
   });
   return {writer_.value("load {}, ptr {}", type, variable), lanes};

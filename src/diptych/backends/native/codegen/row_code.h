@@ -6,13 +6,14 @@
 #include "diptych/backends/native/codegen/point_code.h"
 #include "diptych/backends/native/codegen/row_plan.h"
 #include "diptych/backends/native/codegen/schedule.h"
+#include "diptych/backends/native/codegen/sum_code.h"
 
 namespace diptych::detail {
 
 class RowCode {
  public:
   RowCode(LlvmWriter& writer, PointCode& point, const Schedule& schedule, const RowPlan& plan)
-      : writer_(writer), point_(point), s_(schedule), plan_(plan) {}
+      : writer_(writer), point_(point), s_(schedule), plan_(plan), sums_(writer, point, schedule) {}
 
   /// Writes all passes over the row whose outer indices are set, and what the row as a whole stores.
   void write();
@@ -23,18 +24,6 @@ class RowCode {
   Code fold_chunks(size_t final);
 
  private:
-  // A variable in which elements come together, and another one for long rows in which those come together.
-  struct Sum {
-    int32_t value = 0;  // a reduction
-    int lanes = 0;
-    std::string variable, position;  // position: of argmin and argmax
-    std::string total;               // empty if it is not needed
-  };
-
-  const KernelReduce& reduce_of(int32_t value) const;
-  at::ScalarType folded_dtype(int32_t value) const;
-  std::string first(int32_t value, int lanes);
-
   void write_values_of_row(int pass);
   void write_pass(int pass);
   void write_inner_loops(int pass, size_t level, std::vector<Sum>& sums);
@@ -42,13 +31,6 @@ class RowCode {
   void write_point(int pass, std::vector<Sum>& sums);
   void write_known_values(const PassResults& pass, DimSet known);
   void write_stores(const PassResults& pass, DimSet known, DimSet before);
-
-  Sum begin_sum(int32_t reduction, int lanes, bool is_long);
-  void add_to(Sum& sum);
-  void add_position(Sum& sum, const std::string& element);
-  void move_to_total(const Sum& sum);
-  Code finish(const Sum& sum);
-  std::string position();
 
   void keep(int32_t value);
   Code kept(int32_t value);
@@ -61,6 +43,7 @@ class RowCode {
   PointCode& point_;
   const Schedule& s_;
   const RowPlan& plan_;
+  SumCode sums_;
   std::vector<Sum> across_;  // by place in RowPlan::finals
 };
 
