@@ -87,12 +87,12 @@ class BoxedCaller final : public Caller {
   OutputRegisters outputs_;
 };
 
-/// The kernels of a higher-order node. A kernel plans for the sizes of the node's subgraphs, so where those are dynamic
-/// there is one kernel for each of the last few sets of sizes. Threads: any.
+/// The kernels of a higher-order node. Most kernels plan for the sizes of the node's subgraphs, so where those are
+/// dynamic there is one kernel for each of the last few sets of sizes. Threads: any.
 class HopKernels {
  public:
   explicit HopKernels(const Node& node) {
-    if (has_dynamic_sizes(node)) {
+    if (has_dynamic_sizes(node) && !takes_any_sizes(node.op.hop())) {
       node_ = node;
     } else {
       sized_.push_back({{}, std::make_shared<const HopKernel>(make_hop_kernel(node))});

@@ -11,7 +11,11 @@ namespace {
 
 struct RuleTable {
   std::mutex mutex;
-  std::map<std::string, HopRule, std::less<>> rules;
+  struct Row {
+    HopRule rule;
+    HopSizes sizes = HopSizes::kStatic;
+  };
+  std::map<std::string, Row, std::less<>> rules;
 };
 
 RuleTable& rule_table() {
@@ -21,10 +25,17 @@ RuleTable& rule_table() {
 
 }  // namespace
 
-void register_interpreter_rule(const HopSchema& hop, HopRule rule) {
+void register_interpreter_rule(const HopSchema& hop, HopRule rule, HopSizes sizes) {
   auto& table = rule_table();
   const std::lock_guard lock(table.mutex);
-  table.rules.insert_or_assign(hop.name(), std::move(rule));
+  table.rules.insert_or_assign(hop.name(), RuleTable::Row{std::move(rule), sizes});
+}
+
+bool takes_any_sizes(const HopSchema& hop) {
+  auto& table = rule_table();
+  const std::lock_guard lock(table.mutex);
+  const auto found = table.rules.find(hop.name());
+  return found != table.rules.end() && found->second.sizes == HopSizes::kAny;
 }
 
 bool has_interpreter_rule(const HopSchema& hop) {
@@ -47,7 +58,8 @@ HopKernel make_hop_kernel(const Node& node) {
   {
     auto& table = rule_table();
     const std::lock_guard lock(table.mutex);
-    if (const auto found = table.rules.find(node.op.hop().name()); found != table.rules.end()) rule = found->second;
+    if (const auto found = table.rules.find(node.op.hop().name()); found != table.rules.end())
+      rule = found->second.rule;
   }
   DIPTYCH_CHECK(
       rule != nullptr,

@@ -24,8 +24,14 @@ using HopKernel =
 /// run.
 using HopRule = std::function<HopKernel(const Node& node)>;
 
+/// The nodes that a rule takes: those without dynamic sizes in operands and subgraphs, so that there is one kernel for
+/// each set of sizes, or all, whose kernels then serve all sizes.
+enum class HopSizes : uint8_t { kStatic, kAny };
+
 /// Sets the rule of an operator, replacing an earlier one. Threads: any.
-void register_interpreter_rule(const HopSchema& hop, HopRule rule);
+void register_interpreter_rule(const HopSchema& hop, HopRule rule, HopSizes sizes = HopSizes::kStatic);
+/// Whether the rule of an operator takes nodes with dynamic sizes. Threads: any.
+bool takes_any_sizes(const HopSchema& hop);
 
 /// Returns whether register_interpreter_rule was called for `hop`. Threads: any.
 bool has_interpreter_rule(const HopSchema& hop);

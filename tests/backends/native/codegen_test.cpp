@@ -216,8 +216,8 @@ TEST(NativeCode, ServesAllSizesByOneKernel) {
       " %3 : f32 = div %1, %2\n %4 : f32 = reduce sum %3 over d0\n"
       " store y0[s1*d0 + d1] = %3\n store y1[d1] = %4\n}");
   const auto code = detail::compile_kernel(kernel);
-  for (const auto& [rows, length] : std::vector<std::pair<int64_t, int64_t>>{
-           {1, 1}, {3, 7}, {8, 100}, {200, 64}, {2, 20'000}, {70, 4097}}) {
+  for (const auto& [rows, length] :
+       std::vector<std::pair<int64_t, int64_t>>{{1, 1}, {3, 7}, {8, 100}, {200, 64}, {2, 20'000}, {70, 4097}}) {
     SCOPED_TRACE(fmt::format("{} rows of {}", rows, length));
     expect_code_agrees(kernel, {at::randn({rows * length})}, {rows * length, length}, {rows, length});
     EXPECT_EQ(detail::compile_kernel(kernel), code);

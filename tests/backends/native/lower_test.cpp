@@ -246,7 +246,7 @@ TEST(Lower, AnEmptyViewOfTheSpaceStaysAsItWasAfterARefusal) {
   EXPECT_TRUE(space.add(3));
   EXPECT_EQ(space.nodes(), (std::vector<size_t>{0, 1, 3}));
   EXPECT_EQ(before.nodes(), (std::vector<size_t>{0, 1}));
-  EXPECT_EQ(space.extents(), (std::vector<int64_t>{4, 4}));
+  EXPECT_EQ(space.extents(), (Sizes{4, 4}));
   EXPECT_EQ(space.domain(e), (DimSet{0b11}));
   EXPECT_EQ(space.domain(sums), (DimSet{0b01}));
   EXPECT_EQ(space.reduced(3), (DimSet{0b10}));

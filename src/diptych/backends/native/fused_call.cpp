@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "diptych/backends/native/kernel_check.h"
-#include "diptych/backends/native/overwritable_inputs.h"
 #include "diptych/backends/native/result_pool.h"
 #include "diptych/base/switches.h"
 
@@ -26,37 +25,9 @@ constexpr c10::DispatchKeySet kNotPlain{c10::DispatchKey::Fake,
 }  // namespace
 
 FusedCall::FusedCall(std::shared_ptr<const Graph> body)
-    : body_(std::move(body)), code_(code_of(body_)), program_(*body_) {
-  for (const Value input : body_->inputs()) inputs_.push_back(slot_of(body_->meta(input)));
-  for (const Value output : body_->outputs()) outputs_.push_back(slot_of(body_->meta(output)));
-  is_empty_ = std::all_of(outputs_.begin(), outputs_.end(), [](const Slot& slot) { return slot.is_empty; });
-  find_overwrites();
-}
+    : body_(std::move(body)), code_(code_of(body_)), program_(*body_), shapes_(*body_, code_) {}
 
-FusedCall::Slot FusedCall::slot_of(const TensorMeta& meta) {
-  Slot slot{meta.dtype, meta.size_hints(), meta.stride_hints(), meta.numel() == 0, false};
-  slot.is_dense = is_dense(slot.sizes, slot.strides);
-  return slot;
-}
-
-void FusedCall::find_overwrites() {
-  overwrites_.resize(outputs_.size());
-  // Where the check fails, the interpreter needs the inputs.
-  if (code_->code == nullptr || code_->has_check) return;
-  const auto inputs = overwritable_inputs(*code_->kernel);
-  for (size_t output = 0; output < outputs_.size(); ++output) {
-    const Slot& slot = outputs_[output];
-    for (const int32_t input : inputs[output]) {
-      if (inputs_[input].sizes != slot.sizes || inputs_[input].strides != slot.strides) continue;
-      Overwrite overwrite{static_cast<size_t>(input), {}};
-      overwrite.needs.sizes = slot.sizes;
-      overwrite.needs.strides = slot.strides;
-      overwrites_[output].push_back(std::move(overwrite));
-    }
-  }
-}
-
-FusedCall::Fit FusedCall::fit(const Slot& slot, const at::Tensor& tensor) {
+FusedCall::Fit FusedCall::fit(const CallShapes::Tensor& slot, const at::Tensor& tensor) {
   if (!tensor.defined() || tensor.layout() != at::kStrided || !tensor.device().is_cpu()) return Fit::kNone;
   const auto* impl = tensor.unsafeGetTensorImpl();
   const bool is_alike = tensor.scalar_type() == slot.dtype && impl->sizes() == at::IntArrayRef(slot.sizes) &&
@@ -72,14 +43,14 @@ FusedCall::Fit FusedCall::fit(const Slot& slot, const at::Tensor& tensor) {
 }
 
 // Copies inputs with other strides. Returns whether the kernel can take the inputs.
-bool FusedCall::make_fit(std::vector<at::Tensor>& inputs) const {
-  if (inputs.size() != inputs_.size()) return false;
+bool FusedCall::make_fit(const CallShapes& shapes, std::vector<at::Tensor>& inputs) {
+  if (inputs.size() != shapes.inputs.size()) return false;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    const Fit found = fit(inputs_[i], inputs[i]);
+    const Fit found = fit(shapes.inputs[i], inputs[i]);
     if (found == Fit::kExact) continue;
     // Copies are dense: others would have gaps to allocate, or elements that share a place.
-    if (found == Fit::kNone || !inputs_[i].is_dense) return false;
-    at::Tensor copy = at::empty_strided(inputs_[i].sizes, inputs_[i].strides, inputs[i].options());
+    if (found == Fit::kNone || !shapes.inputs[i].is_dense) return false;
+    at::Tensor copy = at::empty_strided(shapes.inputs[i].sizes, shapes.inputs[i].strides, inputs[i].options());
     copy.copy_(inputs[i]);
     inputs[i] = std::move(copy);
   }
@@ -87,27 +58,29 @@ bool FusedCall::make_fit(std::vector<at::Tensor>& inputs) const {
 }
 
 // Returns none where the kernel's check fails; the inputs then are what they were.
-std::optional<std::vector<at::Tensor>> FusedCall::run_kernel(std::vector<at::Tensor>& inputs, bool may_reuse) const {
+std::optional<std::vector<at::Tensor>> FusedCall::run_kernel(const CallShapes& shapes, std::vector<at::Tensor>& inputs,
+                                                             bool may_reuse) const {
   c10::SmallVector<void*, 16> from, to;
   for (const at::Tensor& input : inputs) from.push_back(const_cast<void*>(input.const_data_ptr()));
-  std::vector<at::Tensor> outputs(outputs_.size());
+  std::vector<at::Tensor> outputs(shapes.outputs.size());
   for (size_t i = 0; i < outputs.size(); ++i) {
-    for (const Overwrite& overwrite : overwrites_[i]) {
+    for (const CallShapes::Overwrite& overwrite : shapes.overwrites[i]) {
       at::Tensor& input = inputs[overwrite.input];
       if (may_reuse && !outputs[i].defined() && may_overwrite(overwrite.needs, input)) outputs[i] = std::move(input);
     }
-    if (!outputs[i].defined()) outputs[i] = new_result(outputs_[i].sizes, outputs_[i].strides, outputs_[i].dtype);
+    const CallShapes::Tensor& made = shapes.outputs[i];
+    if (!outputs[i].defined()) outputs[i] = new_result(made.sizes, made.strides, made.dtype);
     to.push_back(outputs[i].mutable_data_ptr());
   }
   bool is_wrong = false;
   if (code_->has_check) to.push_back(&is_wrong);
-  if (!is_empty_) code_->code->run(from.data(), to.data(), {});
+  if (!shapes.is_empty) code_->code->run(from.data(), to.data(), shapes.symbols);
   if (is_wrong) return std::nullopt;
   return outputs;
 }
 
-std::vector<at::Tensor> FusedCall::run_checked(std::vector<at::Tensor>&& inputs) const {
-  auto got = run_kernel(inputs, /*may_reuse=*/false);
+std::vector<at::Tensor> FusedCall::run_checked(const CallShapes& shapes, std::vector<at::Tensor>&& inputs) const {
+  auto got = run_kernel(shapes, inputs, /*may_reuse=*/false);
   std::vector<at::Tensor> copies = inputs;
   auto expected = program_->run(std::move(copies));
   if (!got) return expected;
@@ -116,11 +89,12 @@ std::vector<at::Tensor> FusedCall::run_checked(std::vector<at::Tensor>&& inputs)
 }
 
 std::vector<at::Tensor> FusedCall::run(std::vector<at::Tensor>&& inputs, const RunOptions& options) const {
-  if (code_->code == nullptr || options.differentiable || !make_fit(inputs)) {
+  const auto shapes = code_->code == nullptr || options.differentiable ? nullptr : shapes_.find(inputs);
+  if (shapes == nullptr || !make_fit(*shapes, inputs)) {
     return program_->run(std::move(inputs), {.differentiable = options.differentiable});
   }
-  if (checks_kernels()) return run_checked(std::move(inputs));
-  if (auto outputs = run_kernel(inputs, /*may_reuse=*/true)) return *std::move(outputs);
+  if (checks_kernels() && !shapes->is_empty) return run_checked(*shapes, std::move(inputs));
+  if (auto outputs = run_kernel(*shapes, inputs, /*may_reuse=*/true)) return *std::move(outputs);
   return program_->run(std::move(inputs));
 }
 

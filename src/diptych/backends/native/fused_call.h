@@ -6,9 +6,8 @@
 #include <optional>
 #include <vector>
 
-#include "diptych/backends/native/kernel_code.h"
+#include "diptych/backends/native/call_shapes.h"
 #include "diptych/interpreter/lazy_program.h"
-#include "diptych/interpreter/reuse.h"
 
 namespace diptych::detail {
 
@@ -23,30 +22,18 @@ class FusedCall {
   std::vector<at::Tensor> run(std::vector<at::Tensor>&& inputs, const RunOptions& options) const;
 
  private:
-  struct Slot {
-    at::ScalarType dtype;
-    std::vector<int64_t> sizes, strides;
-    bool is_empty, is_dense;
-  };
-  struct Overwrite {
-    size_t input;
-    Reuse needs;
-  };
   enum class Fit : uint8_t { kExact, kOtherStrides, kNone };
 
-  static Slot slot_of(const TensorMeta& meta);
-  static Fit fit(const Slot& slot, const at::Tensor& tensor);
-  bool make_fit(std::vector<at::Tensor>& inputs) const;
-  std::optional<std::vector<at::Tensor>> run_kernel(std::vector<at::Tensor>& inputs, bool may_reuse) const;
-  std::vector<at::Tensor> run_checked(std::vector<at::Tensor>&& inputs) const;
-  void find_overwrites();
+  static Fit fit(const CallShapes::Tensor& slot, const at::Tensor& tensor);
+  static bool make_fit(const CallShapes& shapes, std::vector<at::Tensor>& inputs);
+  std::optional<std::vector<at::Tensor>> run_kernel(const CallShapes& shapes, std::vector<at::Tensor>& inputs,
+                                                    bool may_reuse) const;
+  std::vector<at::Tensor> run_checked(const CallShapes& shapes, std::vector<at::Tensor>&& inputs) const;
 
   std::shared_ptr<const Graph> body_;
   std::shared_ptr<const KernelCode> code_;
   LazyProgram program_;
-  std::vector<Slot> inputs_, outputs_;
-  std::vector<std::vector<Overwrite>> overwrites_;  // by output
-  bool is_empty_ = false;                           // no output has an element
+  BodyShapes shapes_;
 };
 
 }  // namespace diptych::detail

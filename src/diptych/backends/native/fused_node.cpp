@@ -10,12 +10,13 @@ namespace diptych::detail {
 const HopSchema& fused_schema() {
   static const HopSchema* const known = [] {
     const HopSchema* const added = add_hop_schema("fused(Tensor[] inputs)", {"body"});
-    register_interpreter_rule(*added, [](const Node& node) -> HopKernel {
+    const auto rule = [](const Node& node) -> HopKernel {
       return [call = std::make_shared<const FusedCall>(node.subgraphs[0])](std::vector<c10::IValue>&& operands,
                                                                            const RunOptions& options) {
         return call->run(take_tensor_list(operands[0]), options);
       };
-    });
+    };
+    register_interpreter_rule(*added, rule, HopSizes::kAny);
     return added;
   }();
   return *known;

@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "diptych/backends/native/body_sizes.h"
 #include "diptych/backends/native/fused_node.h"
 #include "diptych/backends/native/kernel/print.h"
 #include "diptych/backends/native/lower/lower_group.h"
@@ -55,7 +56,7 @@ CodeTable& code_table() {
 KernelCode make_code(const Graph& body) {
   KernelCode made;
   try {
-    made.kernel = lower_group(body, &made.problem);
+    made.kernel = lower_group(body, &made.problem, &made.symbols);
     if (!made.kernel) {
       if (made.problem.empty()) made.problem = "its nodes have no common iteration space";
       return made;
@@ -64,6 +65,8 @@ KernelCode make_code(const Graph& body) {
     made.has_check = has_check(*made.kernel, body);
     if (auto problem = codegen_problem(*made.kernel)) {
       made.problem = *std::move(problem);
+    } else if (auto open = BodySizes(body).problem(sizes_of_call(body, made.symbols))) {
+      made.problem = *std::move(open);
     } else {
       made.code = compile_kernel(*made.kernel);
     }
@@ -95,6 +98,18 @@ void list_bodies(const Graph& graph, std::vector<std::shared_ptr<const Graph>>& 
 }
 
 }  // namespace
+
+std::vector<SizeExpr> sizes_of_call(const Graph& body, const std::vector<SizeExpr>& symbols) {
+  std::vector<SizeExpr> sizes = symbols;
+  for (const auto* values : {&body.inputs(), &body.outputs()}) {
+    for (const Value value : *values) {
+      const TensorMeta& meta = body.meta(value);
+      sizes.insert(sizes.end(), meta.sizes.begin(), meta.sizes.end());
+      sizes.insert(sizes.end(), meta.strides.begin(), meta.strides.end());
+    }
+  }
+  return sizes;
+}
 
 std::shared_ptr<const KernelCode> code_of(const std::shared_ptr<const Graph>& body) {
   const auto slot = code_table().find(body);

@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "diptych/backends/native/codegen/compiled_kernel.h"
 #include "diptych/graph/graph.h"
@@ -12,10 +13,15 @@ namespace diptych::detail {
 /// What became of a body.
 struct KernelCode {
   std::optional<Kernel> kernel;                ///< none if it could not be lowered
+  std::vector<SizeExpr> symbols;               ///< of the body, what the kernel's symbols are
   std::shared_ptr<const CompiledKernel> code;  ///< null if the interpreter runs the body
   bool has_check = false;                      ///< see lower_group()
   std::string problem;                         ///< why it does; empty if it does not
 };
+
+/// The sizes that a call of a kernel has to know: the kernel's symbols, and then the sizes and strides of the body's
+/// inputs and outputs.
+std::vector<SizeExpr> sizes_of_call(const Graph& body, const std::vector<SizeExpr>& symbols);
 
 /// Returns the code of a body, made when it is first asked for and logged (DIPTYCH_LOG=kernels). Whatever stands in the
 /// way of a kernel is a problem, and no error. Threads: any; bodies are compiled at the same time, each by one.

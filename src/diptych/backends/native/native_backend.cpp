@@ -1,7 +1,5 @@
 #include "diptych/backends/native/native_backend.h"
 
-#include "diptych/backends/compile_per_sizes.h"
-#include "diptych/backends/fallback.h"
 #include "diptych/backends/native/fused_node.h"
 #include "diptych/backends/native/fusion/fuse.h"
 #include "diptych/backends/native/kernel_code.h"
@@ -9,7 +7,6 @@
 #include "diptych/base/error.h"
 #include "diptych/interpreter/hop_rules.h"
 #include "diptych/interpreter/program.h"
-#include "diptych/interpreter/symbols.h"
 #include "diptych/passes/run_pass.h"
 
 namespace diptych::detail {
@@ -44,18 +41,11 @@ Graph NativeBackend::prepare_joint(const Graph& joint) const { return with_compo
 
 Graph NativeBackend::prepare(const Graph& graph) const { return in_kernel_operators(graph); }
 
-bool NativeBackend::takes_whole(const Graph& graph) const { return SymbolBinder(graph).has_symbols(); }
-
 bool NativeBackend::supports(const Graph& /*graph*/, const Node& node) const {
   return !node.op.is_hop() || has_interpreter_rule(node.op.hop());
 }
 
 std::shared_ptr<const Executable> NativeBackend::compile(const Graph& graph) const {
-  if (takes_whole(graph)) {
-    return compile_per_sizes(
-        graph, [backend = *this](const Graph& sized) { return compile_with_fallback(backend, sized); },
-        once_sizes_return(std::make_shared<NativeExecutable>(graph)));
-  }
   const Graph fused = run_pass("fuse", graph, [](const Graph& from) { return fuse(from, becomes_kernel); });
   make_codes(fused);
   return std::make_shared<NativeExecutable>(fused);

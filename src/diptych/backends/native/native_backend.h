@@ -16,8 +16,8 @@ struct NativeKernel {
 };
 
 /// Groups nodes into kernels and leaves all other nodes (products, convolutions, draws) to the interpreter, which runs
-/// the whole graph and calls the kernels. A graph with dynamic sizes is compiled for each set of sizes that comes a
-/// second time. A kernel that can't be made costs speed and nothing else: the interpreter runs its nodes.
+/// the whole graph and calls the kernels. Where sizes are dynamic, a kernel serves all of them. A kernel that can't be
+/// made costs speed and nothing else: the interpreter runs its nodes.
 class NativeBackend final : public Backend {
  public:
   std::string name() const override { return "native"; }
@@ -25,18 +25,16 @@ class NativeBackend final : public Backend {
   Graph prepare_joint(const Graph& joint) const override;
   Graph prepare(const Graph& graph) const override;
   bool may_be_interpreted() const override { return true; }
-  bool takes_whole(const Graph& graph) const override;  ///< where sizes are dynamic
   bool supports(const Graph& graph, const Node& node) const override;
   /// Errors: UserError names a node that nobody runs.
   std::shared_ptr<const Executable> compile(const Graph& graph) const override;
 };
 
-/// The kernels of an executable that NativeBackend made of a graph without dynamic sizes, those in bodies included, in
-/// the order of their nodes; empty for any other.
+/// The kernels of an executable that NativeBackend made, those in bodies included, in the order of their nodes; empty
+/// for any other.
 std::vector<NativeKernel> native_kernels(const Executable& executable);
 
-/// The graph that such an executable runs, with hop.fused nodes. Requires: one that NativeBackend made of a graph
-/// without dynamic sizes.
+/// The graph that such an executable runs, with hop.fused nodes. Requires: one that NativeBackend made.
 const Graph& fused_graph(const Executable& executable);
 
 }  // namespace diptych::detail

@@ -7,11 +7,16 @@
 #include <string>
 #include <string_view>
 
+#include "diptych/backends/native/at_all_sizes.h"
+#include "diptych/backends/native/body_sizes.h"
 #include "diptych/backends/native/codegen/compiled_kernel.h"
 #include "diptych/backends/native/fused_node.h"
 #include "diptych/backends/native/fusion/fuse.h"
 #include "diptych/backends/native/fusion/single_node.h"
+#include "diptych/backends/native/kernel_code.h"
 #include "diptych/backends/native/lower/lower_group.h"
+#include "diptych/base/switches.h"
+#include "diptych/graph/map_sizes.h"
 #include "diptych/graph/rewrite.h"
 #include "diptych/ops/decompositions.h"
 #include "diptych/ops/tags.h"
@@ -49,9 +54,6 @@ bool is_kept(const Graph& graph, const Node& node) {
   return is_lowered_to_kernels(graph, node) || !is_of_these_families(node.op) || !has_plain_values(graph, node);
 }
 
-// Whether composites decompose into kernels, by their text: blocks repeat them.
-using KnownComposites = std::map<std::string, bool>;
-
 // Whether the nodes that a composite decomposes into come to kernels, but for draws, and views, which cost nothing, and
 // for what is a number or makes tensors from nothing.
 bool decomposes_into_kernels(const Graph& one, const Op& op) {
@@ -65,9 +67,35 @@ bool decomposes_into_kernels(const Graph& one, const Op& op) {
   });
 }
 
-Graph prepared(const Graph& graph, KnownComposites& known);
+// Which composites are kept: decided by their text, since blocks repeat them, and in the order in which they are asked
+// about, so that a graph at other sizes gets the same answers.
+class CompositeChoices {
+ public:
+  bool keeps(const Graph& graph, const Node& node) {
+    if (next_ < answers_.size()) return answers_[next_++];
+    answers_.push_back(decide(graph, node));
+    ++next_;
+    return answers_.back();
+  }
+  void ask_again() { next_ = 0; }
 
-Graph with_prepared_bodies(const Graph& graph, KnownComposites& known) {
+ private:
+  bool decide(const Graph& graph, const Node& node) {
+    if (is_kept(graph, node)) return true;
+    const Graph one = graph_of_one(graph, node);
+    const auto [entry, is_new] = decomposes_.emplace(one.code(), false);
+    if (is_new) entry->second = decomposes_into_kernels(one, node.op);
+    return !entry->second;
+  }
+
+  std::map<std::string, bool> decomposes_;  // by text
+  std::vector<bool> answers_;
+  size_t next_ = 0;
+};
+
+Graph decomposed(const Graph& graph, CompositeChoices& choices);
+
+Graph with_decomposed_bodies(const Graph& graph, CompositeChoices& choices) {
   const bool has_bodies = std::any_of(graph.nodes().begin(), graph.nodes().end(), [](const Node& node) {
     return !node.subgraphs.empty() && may_fuse_bodies(node);
   });
@@ -77,43 +105,48 @@ Graph with_prepared_bodies(const Graph& graph, KnownComposites& known) {
   for (const Node& node : graph.nodes()) {
     Node copy = node;
     for (auto& body : copy.subgraphs) {
-      if (may_fuse_bodies(node)) body = std::make_shared<const Graph>(prepared(*body, known));
+      if (may_fuse_bodies(node)) body = std::make_shared<const Graph>(simplify(decomposed(*body, choices), {}));
     }
     rewriter.copy_node(copy);
   }
   return rewriter.finish();
 }
 
-Graph in_parts(const Graph& graph, KnownComposites& known) {
-  const auto keeps = [&](const Graph& from, const Node& node) {
-    if (is_kept(from, node)) return true;
-    const Graph one = graph_of_one(from, node);
-    const auto [entry, is_new] = known.emplace(one.code(), false);
-    if (is_new) entry->second = decomposes_into_kernels(one, node.op);
-    return !entry->second;
-  };
-  return run_pass("decompose", graph, [&](const Graph& from) { return decompose(from, keeps); });
+Graph decomposed(const Graph& graph, CompositeChoices& choices) {
+  const auto keeps = [&](const Graph& from, const Node& node) { return choices.keeps(from, node); };
+  return decompose(with_decomposed_bodies(graph, choices), keeps);
 }
 
-Graph prepared(const Graph& graph, KnownComposites& known) {
-  return simplify(in_parts(with_prepared_bodies(graph, known), known), {});
+Graph decomposed_at_all_sizes(const Graph& graph, CompositeChoices& choices) {
+  if (!has_dynamic_sizes(graph)) return decomposed(graph, choices);
+  std::string why;
+  const auto pass = [&](const Graph& at_sizes) {
+    choices.ask_again();
+    return decomposed(at_sizes, choices);
+  };
+  if (auto result = at_all_sizes(graph, pass, why)) return *std::move(result);
+  log(Log::kKernels, "graph {} keeps its composite operators: {}", graph.name(), why);
+  return graph;
 }
 
 }  // namespace
 
 bool becomes_kernel(const Graph& body) {
-  const auto kernel = lower_group(body);
-  return kernel && !codegen_problem(*kernel);
+  std::vector<SizeExpr> symbols;
+  const auto kernel = lower_group(body, nullptr, &symbols);
+  return kernel && !codegen_problem(*kernel) && !BodySizes(body).problem(sizes_of_call(body, symbols));
 }
 
 Graph with_composites_in_parts(const Graph& graph) {
-  KnownComposites known;
-  return in_parts(graph, known);
+  CompositeChoices choices;
+  const auto keeps = [&](const Graph& from, const Node& node) { return choices.keeps(from, node); };
+  return run_pass("decompose", graph, [&](const Graph& from) { return decompose(from, keeps); });
 }
 
 Graph in_kernel_operators(const Graph& graph) {
-  KnownComposites known;
-  return prepared(graph, known);
+  CompositeChoices choices;
+  return simplify(
+      run_pass("decompose", graph, [&](const Graph& from) { return decomposed_at_all_sizes(from, choices); }), {});
 }
 
 }  // namespace diptych::detail

@@ -14,9 +14,9 @@
 namespace diptych::detail {
 namespace {
 
-constexpr int64_t kBlock = 4096;                // points of an outer vector dim per row, where there are many
-constexpr int64_t kFewRows = 16;                // fewer are not worth being shared out
-constexpr int64_t kManyRows = 128;              // of which a sum is rather made in chunks than in one go
+constexpr int64_t kBlock = 4096;    // points of an outer vector dim per row, where there are many
+constexpr int64_t kFewRows = 16;    // fewer are not worth being shared out
+constexpr int64_t kManyRows = 128;  // of which a sum is rather made in chunks than in one go
 
 const KernelReduce* reduce_of(const Kernel& kernel, size_t value) {
   return std::get_if<KernelReduce>(&kernel.values[value].made_by);
@@ -130,7 +130,8 @@ class Scheduler {
       const bool has_rows = s_.likely_count(kept) >= kFewRows || s_.likely_count(over) <= kBlock;
       return has_rows ? over : DimSet{};
     }
-    const bool sums_in_chunks = s_.likely_count(over) >= kManyRows && s_.likely_count(kept) * kMostChunks <= kMostPartialBytes / 8;
+    const bool sums_in_chunks =
+        s_.likely_count(over) >= kManyRows && s_.likely_count(kept) * kMostChunks <= kMostPartialBytes / 8;
     return sums_in_chunks ? DimSet{} : over;
   }
 
@@ -248,7 +249,8 @@ class Scheduler {
         continue;
       }
       const DimSet missing = all_dims().without(s_.row).without(domain);
-      if (!missing.empty() && !s_.count(missing).is(1)) return refuse("an output that does not vary along all outer dims");
+      if (!missing.empty() && !s_.count(missing).is(1))
+        return refuse("an output that does not vary along all outer dims");
       for (const IndexTerm& term : store.map.terms()) {
         if (term.factor == IndexFactor::kValue) return refuse("stores at indices that are values");
       }
@@ -264,7 +266,10 @@ class Scheduler {
     }
     int lanes = 2 * host_target().vector_bytes / size;
     const int64_t extent = s_.vector_dim < 0 ? 1 : s_.likely_extent(s_.vector_dim);
-    while (lanes > 2 && lanes / 2 >= extent) lanes /= 2;
+    // Of dynamic size, it may be longer than the hint says.
+    const bool is_fixed = s_.vector_dim < 0 || s_.extent(s_.vector_dim).is_constant();
+    const int least = is_fixed ? 2 : lanes / 2;
+    while (lanes > least && lanes / 2 >= extent) lanes /= 2;
     s_.lanes = lanes;
   }
 
@@ -283,7 +288,8 @@ class Scheduler {
   void name_parameters() {
     s_.parameters = symbol_count(s_.kernel);
     if (s_.final_reductions.empty()) return;
-    const bool is_dynamic = std::ranges::any_of(s_.kernel.extents, [](const auto& size) { return !size.is_constant(); });
+    const bool is_dynamic =
+        std::ranges::any_of(s_.kernel.extents, [](const auto& size) { return !size.is_constant(); });
     if (is_dynamic) {
       const auto parameter = [&] { return SizeTerm{1, s_.parameters++}; };
       s_.chunks = parameter();

@@ -11,7 +11,7 @@ struct SizeProduct {
   int64_t factor = 1;
   std::vector<int32_t> symbols;
 
-  SizeProduct(int64_t constant = 1) : factor(constant) {}  // NOLINT(google-explicit-constructor): as SizeExpr
+  SizeProduct(int64_t constant = 1) : factor(constant) {}    // NOLINT(google-explicit-constructor): as SizeExpr
   SizeProduct(const SizeTerm& size) : factor(size.factor) {  // NOLINT(google-explicit-constructor)
     if (!size.is_constant()) symbols.push_back(size.symbol);
   }

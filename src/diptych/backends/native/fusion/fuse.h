@@ -19,7 +19,8 @@ namespace diptych::detail {
 /// Returns `graph`, and the bodies of its higher-order nodes, with groups of nodes as hop.fused nodes. What a group may
 /// be is said in group_rules.h, and what is worth one in cost_model.h. Nodes with an effect keep their order.
 /// `is_kernel` has the last word on a body; without it, all that keep the rules are kernels.
-/// Requires: a graph that verifies; nodes of dynamic size are left alone. Ensures: slots are kept; idempotent.
+/// Requires: a graph that verifies. Where sizes are dynamic, what a group saves is counted by the hints. Ensures: slots
+/// are kept; idempotent.
 Graph fuse(const Graph& graph, const std::function<bool(const Graph& body)>& is_kernel = {});
 
 }  // namespace diptych::detail

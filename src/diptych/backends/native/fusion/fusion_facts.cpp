@@ -13,7 +13,7 @@ namespace {
 // Whether kernels can hold a value.
 bool is_plain(const Graph& graph, Value value) {
   const TensorMeta& meta = graph.meta(value);
-  return meta.is_static() && meta.device.is_cpu() && !c10::isComplexType(meta.dtype);
+  return meta.device.is_cpu() && !c10::isComplexType(meta.dtype);
 }
 
 bool may_be_lowered(const Graph& graph, const Node& node) {

@@ -100,7 +100,8 @@ struct KernelStore {
 };
 
 /// Symbols are the int64 parameters of a call (sizes, strides, offsets), s0 to the highest that occurs: kernels that
-/// differ in sizes alone are one kernel. Hints are the values that they are likely to have; they say nothing of results.
+/// differ in sizes alone are one kernel. Hints are the values that they are likely to have; they say nothing of
+/// results.
 struct Kernel {
   std::string name;
   std::vector<SizeTerm> extents;  ///< of d0, d1, ...

@@ -76,7 +76,8 @@ class KernelChecker {
       if (auto fault = symbol_fault(extent); !fault.empty()) return fmt::format("the extent of d{}: {}", i, fault);
     }
     for (size_t i = 0; i < kernel_.hints.size(); ++i) {
-      if (kernel_.hints[i] < 0) return fmt::format("the hint of s{} is {}, expected no negative number", i, kernel_.hints[i]);
+      if (kernel_.hints[i] < 0)
+        return fmt::format("the hint of s{} is {}, expected no negative number", i, kernel_.hints[i]);
     }
     if (kernel_.outputs.empty()) return "it has no output; declare one, as in y0 : f32";
     return buffers_fault('x', kernel_.inputs) + buffers_fault('y', kernel_.outputs);

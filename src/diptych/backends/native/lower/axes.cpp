@@ -64,7 +64,8 @@ bool Axes::unify(std::span<const int32_t> a, std::span<const int32_t> b) {
     const bool is_x_larger = x_extent.hint() > y_extent.hint();
     const SizeExpr &larger = is_x_larger ? x_extent : y_extent, &smaller = is_x_larger ? y_extent : x_extent;
     // What is left over of the larger one is often all that the other list still has.
-    const auto outer = quotient(larger, smaller, larger.is_static() ? SizeExpr(1) : product(is_x_larger ? right : left));
+    const auto outer =
+        quotient(larger, smaller, larger.is_static() ? SizeExpr(1) : product(is_x_larger ? right : left));
     if (!outer) return false;
     cut(is_x_larger ? x : y, *outer, smaller);
     left.push_back(x);

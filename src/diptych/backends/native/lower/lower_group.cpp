@@ -13,8 +13,7 @@ namespace diptych::detail {
 namespace {
 
 bool is_computable(const TensorMeta& meta) {
-  return meta.device.is_cpu() && meta.numel() > 0 &&
-         has_dtype(kBools | kRealNumbers | kHalves, meta.dtype);
+  return meta.device.is_cpu() && meta.numel() > 0 && has_dtype(kBools | kRealNumbers | kHalves, meta.dtype);
 }
 
 // Letters, digits, '_' and '.' alone, as kernels have them.

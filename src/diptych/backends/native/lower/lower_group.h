@@ -16,8 +16,8 @@ bool is_lowered_to_kernels(const Graph& graph, const Node& node);
 /// outputs its outputs in order, each with the strides of its metadata; constants of one element become constants of
 /// the kernel. A kernel with a check has one output more, a single b8: where that comes out true the others mean
 /// nothing, and the body itself has to be run. Returns nullopt where the nodes have no common iteration space (`why`
-/// then says what stood in the way). Where sizes are dynamic, the kernel is right at all of them, and `symbols` become the
-/// expressions of the body's symbols that the kernel's symbols stand for.
+/// then says what stood in the way). Where sizes are dynamic, the kernel is right at all of them, and `symbols` become
+/// the expressions of the body's symbols that the kernel's symbols stand for.
 std::optional<Kernel> lower_group(const Graph& body, std::string* why = nullptr,
                                   std::vector<SizeExpr>* symbols = nullptr);
 

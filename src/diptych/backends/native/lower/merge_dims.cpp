@@ -23,15 +23,22 @@ SizeExpr step_along(const IndexMap& map, int32_t dim, const SizeTable& sizes) {
   return step;
 }
 
+// Whether a product is one of 64 bits.
+bool has_product(const SizeExpr& a, const SizeExpr& b) {
+  int64_t product = 0;
+  return !__builtin_mul_overflow(a.hint(), b.hint(), &product);
+}
+
 bool counts_positions(const KernelReduce& reduce) { return reduce.reduction->result == ReductionResult::kPosition; }
 
 // Whether the positions along `outer` and `inner` may be counted as those along one dim.
 bool run_together(Kernel& kernel, int32_t outer, int32_t inner, const SizeTable& sizes) {
-  const SizeExpr extent = sizes.size(kernel.extents[inner]);
-  bool together = true;
+  const SizeExpr extent = sizes.size(kernel.extents[inner]), rest = sizes.size(kernel.extents[outer]);
+  bool together = has_product(extent, rest);
   for_each_map(kernel, [&](const IndexMap& map) {
     if (!together) return;
-    together = step_along(map, outer, sizes) == step_along(map, inner, sizes) * extent;
+    const SizeExpr step = step_along(map, inner, sizes);
+    together = has_product(step, extent) && step_along(map, outer, sizes) == step * extent;
   });
   for_each_reduction(kernel, [&](const KernelReduce& reduce) {
     const bool ends = reduce.over.contains(outer);

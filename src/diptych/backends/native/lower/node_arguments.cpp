@@ -37,7 +37,8 @@ bool NodeArguments::has_value(size_t index) const {
 }
 
 at::ScalarType NodeArguments::operand_dtype(size_t index) const {
-  if (std::holds_alternative<SizeNumber>(node_.operands[index])) return dtype_of(0.0);
+  const bool is_given = index < node_.operands.size();
+  if (is_given && std::holds_alternative<SizeNumber>(node_.operands[index])) return dtype_of(0.0);
   return has_value(index) ? meta(index).dtype : dtype_of(scalar(index));
 }
 

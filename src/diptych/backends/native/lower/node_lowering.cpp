@@ -20,7 +20,7 @@ void add_dim_terms(IndexMap& map, SizeTable& sizes, const std::vector<int32_t>& 
                    SizeExpr stride) {
   for (size_t i = atoms.size(); i-- > 0;) {
     map.add(dim_term(sizes.term(stride), atoms[i]));
-    stride = stride * extents[atoms[i]];
+    if (i > 0) stride = stride * extents[atoms[i]];
   }
 }
 

@@ -212,8 +212,8 @@ bool place_concatenated(NodeSpace& node) {
   if (!reads_inside(node)) return place_apart(node);
   const auto& parts = std::get<ValueList>(node.node().operands[0]);
   const Sizes& sizes = node.graph().meta(parts[0]).sizes;
-  const bool are_alike = std::all_of(parts.begin(), parts.end(),
-                                     [&](Value value) { return node.graph().meta(value).sizes == sizes; });
+  const bool are_alike =
+      std::all_of(parts.begin(), parts.end(), [&](Value value) { return node.graph().meta(value).sizes == sizes; });
   if (!are_alike || parts.size() > kMostJoined || parts.size() < 2) return false;
   const auto dim = NodeArguments::wrap(node.integer(1), static_cast<int64_t>(sizes.size()));
   const Dims result = node.make_dims(node.sizes()), counted = node.make_dims({static_cast<int64_t>(parts.size())});

@@ -20,9 +20,7 @@ Term mean_of(const NodeLowering& node, const Term& x) {
   const Term sum = reduced(node, "sum", x);
   return sum / node.reduced_count(x.dtype());
 }
-Terms mean(NodeLowering& node) {
-  return {mean_of(node, node.operand(0))};
-}
+Terms mean(NodeLowering& node) { return {mean_of(node, node.operand(0))}; }
 
 Term wide_operand(const NodeLowering& node) {
   const Term x = node.own(0);
@@ -63,9 +61,7 @@ Terms count_nonzero(NodeLowering& node) { return {reduced(node, "sum", node.own(
 struct Statistics {
   Term mean, variance;
 
-  explicit Statistics(const NodeLowering& node)
-      : mean(mean_of(node, node.own(0).to(at::kDouble))),
-        variance(mean) {
+  explicit Statistics(const NodeLowering& node) : mean(mean_of(node, node.own(0).to(at::kDouble))), variance(mean) {
     const Term difference = node.own(0).to(at::kDouble) - mean;
     const Term sum = reduced(node, "sum", difference * difference);
     const Term divisor = node.reduced_count(at::kDouble) - node.number(2, 1);
