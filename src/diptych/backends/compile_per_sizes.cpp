@@ -18,6 +18,15 @@ class ExecutablePerSizes final : public Executable {
     return executable_for(binder_.observe(inputs))->run(std::move(inputs));
   }
 
+  std::vector<std::shared_ptr<const Executable>> parts() const override {
+    const std::lock_guard lock(mutex_);
+    std::vector<std::shared_ptr<const Executable>> parts;
+    for (const auto& [sizes, executable] : executables_) {
+      if (executable != nullptr) parts.push_back(executable);
+    }
+    return parts;
+  }
+
  private:
   std::shared_ptr<const Executable> executable_for(const std::vector<int64_t>& sizes) const {
     const std::lock_guard lock(mutex_);

@@ -6,6 +6,8 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "diptych/compile/captured_function.h"
@@ -49,6 +51,8 @@ class CompiledFunction : public std::enable_shared_from_this<CompiledFunction> {
   bool is_dynamic() const { return source_->is_dynamic(); }
   /// The metadata of plan().hidden, whose sizes may be dynamic in this function.
   const std::vector<TensorMeta>& hidden_metas() const { return source_->hidden_metas(); }
+  /// What runs the graphs that are compiled so far: "forward", then a "backward" for each set of tangents.
+  std::vector<std::pair<std::string, std::shared_ptr<const Executable>>> executables() const;
   /// A number that no other function of this process has, or had.
   uint64_t serial_number() const { return serial_number_; }
 

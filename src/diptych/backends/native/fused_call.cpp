@@ -4,12 +4,12 @@
 #include <c10/util/SmallVector.h>
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "diptych/backends/native/kernel_check.h"
 #include "diptych/backends/native/overwritable_inputs.h"
 #include "diptych/backends/native/result_pool.h"
-#include "diptych/base/switches.h"
 
 namespace diptych::detail {
 
@@ -116,10 +116,19 @@ std::vector<at::Tensor> FusedCall::run_checked(std::vector<at::Tensor>&& inputs)
 }
 
 std::vector<at::Tensor> FusedCall::run(std::vector<at::Tensor>&& inputs, const RunOptions& options) const {
+  if (!times_kernels()) [[likely]]
+    return run_untimed(std::move(inputs), options);
+  const auto start = std::chrono::steady_clock::now();
+  auto outputs = run_untimed(std::move(inputs), options);
+  code_->times->add(std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count());
+  return outputs;
+}
+
+std::vector<at::Tensor> FusedCall::run_untimed(std::vector<at::Tensor>&& inputs, const RunOptions& options) const {
   if (code_->code == nullptr || options.differentiable || !make_fit(inputs)) {
     return program_->run(std::move(inputs), {.differentiable = options.differentiable});
   }
-  if (checks_kernels()) return run_checked(std::move(inputs));
+  if (is_kernel_checked()) return run_checked(std::move(inputs));
   if (auto outputs = run_kernel(inputs, /*may_reuse=*/true)) return *std::move(outputs);
   return program_->run(std::move(inputs));
 }

@@ -38,6 +38,7 @@ class FusedCall {
   static Fit fit(const Slot& slot, const at::Tensor& tensor);
   bool make_fit(std::vector<at::Tensor>& inputs) const;
   std::optional<std::vector<at::Tensor>> run_kernel(std::vector<at::Tensor>& inputs, bool may_reuse) const;
+  std::vector<at::Tensor> run_untimed(std::vector<at::Tensor>&& inputs, const RunOptions& options) const;
   std::vector<at::Tensor> run_checked(std::vector<at::Tensor>&& inputs) const;
   void find_overwrites();
 

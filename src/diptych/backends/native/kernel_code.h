@@ -5,16 +5,18 @@
 #include <string>
 
 #include "diptych/backends/native/codegen/compiled_kernel.h"
+#include "diptych/backends/native/report/kernel_times.h"
 #include "diptych/graph/graph.h"
 
 namespace diptych::detail {
 
 /// What became of a body.
 struct KernelCode {
-  std::optional<Kernel> kernel;                ///< none if it could not be lowered
-  std::shared_ptr<const CompiledKernel> code;  ///< null if the interpreter runs the body
-  bool has_check = false;                      ///< see lower_group()
-  std::string problem;                         ///< why it does; empty if it does not
+  std::optional<Kernel> kernel;                                          ///< none if it could not be lowered
+  std::shared_ptr<const CompiledKernel> code;                            ///< null if the interpreter runs the body
+  bool has_check = false;                                                ///< see lower_group()
+  std::string problem;                                                   ///< why it does; empty if it does not
+  std::shared_ptr<KernelTimes> times = std::make_shared<KernelTimes>();  ///< of calls that were timed
 };
 
 /// Returns the code of a body, made when it is first asked for and logged (DIPTYCH_LOG=kernels). Whatever stands in the
