@@ -20,6 +20,8 @@ from ._core import (
     CheckpointPolicy,
     Graph,
     InternalError,
+    NativeGraph,
+    NativeKernel,
     Node,
     Options,
     Pair,
@@ -28,6 +30,7 @@ from ._core import (
     Signature,
     SlotInfo,
     StableHlo,
+    TimeKernels as time_kernels,
     TensorMeta,
     UserError,
     Value,
@@ -51,6 +54,7 @@ from ._core import (
     scan,
     scan_layers,
     tensors_of_argument,
+    wait_for_compilers,
     while_loop,
 )
 from . import _display, backward_capture, fx, xla

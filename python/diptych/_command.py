@@ -76,6 +76,15 @@ def show(options):
         print(loaded.table() if options.table else loaded.code())
 
 
+def check_kernel(options):
+    from diptych import _core
+
+    differs, text = _core.check_kernel_file(options.file)
+    print(text, end="")
+    if differs:
+        raise SystemExit(1)
+
+
 def doctor(_options):
     import torch
 
@@ -110,6 +119,9 @@ def main(arguments=None):
     for command in (one, two):
         command.add_argument("--html", metavar="FILE", help="write a page that draws the graphs")
         command.add_argument("--table", action="store_true", help="print tables and not code")
+    three = commands.add_parser("check-kernel", help="run a kernel alone that DIPTYCH_CHECK=kernels wrote to a file")
+    three.add_argument("file", help="the .graph file that the error names; .safetensors is beside it")
+    three.set_defaults(run=check_kernel)
     commands.add_parser("doctor", help="versions, and whether a capture works").set_defaults(run=doctor)
     options = parser.parse_args(arguments)
     try:

@@ -44,8 +44,9 @@ def _statistics_repr(self):
 
 for _class in (_core.CacheStats, _core.BackwardStatistics):
     setattr(_class, "__repr__", _statistics_repr)
-for _class in (_core.Graph, _core.Pair):
+for _class in (_core.Graph, _core.Pair, _core.NativeGraph):
     setattr(_class, "_repr_html_", _repr_html)
+for _class in (_core.Graph, _core.Pair):
     setattr(_class, "print_tabular", _print_tabular)
     setattr(_class, "print_readable", _print_readable)
 setattr(_core.Pair, "__repr__", _pair_repr)

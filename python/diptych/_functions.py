@@ -13,7 +13,7 @@ from ._module_state import kept
 # What Options takes, the first three of which say something of one capture; a test compares them with Options.
 _CAPTURE_OPTIONS = frozenset({"name", "partition", "decompositions"})
 _CALL_OPTIONS = frozenset(
-    {"backend", "draws", "dynamic", "check_sizes", "cache_limit", "check", "check_tolerance"}
+    {"backend", "draws", "dynamic", "check_sizes", "cache_limit", "check", "check_tolerance", "check_kernels", "async_compile"}
     | {"forward_compiler", "backward_compiler", "inference_compiler"}
 )
 _Arguments = ParamSpec("_Arguments")
@@ -55,6 +55,11 @@ class _Compiled(Generic[_Arguments, _Result]):
     def forward_graphs(self) -> list[_core.Graph]:
         """The forward graphs of the captures that are cached, most recent first."""
         return self._core.forward_graphs()
+
+    def native_graphs(self) -> list[_core.NativeGraph]:
+        """What backend "native" made of the graphs of these captures, as far as they are compiled: of each the forward graph, then
+        its backward graphs."""
+        return self._core.native_graphs()
 
 
 def _remade(function, options):

@@ -128,7 +128,10 @@ void bind_aot(py::module_& module) {
           "Hits, misses, and the reason for the last miss.")
       .def(
           "clear", [](const Compiled& self) { self.aot().clear(); }, "Forgets every capture.")
-      .def("forward_graphs", &forward_graphs, "The forward graphs of the cached captures, most recent first.");
+      .def("forward_graphs", &forward_graphs, "The forward graphs of the cached captures, most recent first.")
+      .def(
+          "native_graphs", [](const Compiled& self) { return self.aot().native_graphs(); },
+          "What backend \"native\" made of the graphs of these captures, as far as they are compiled.");
   py::class_<CompiledGradients>(module, "AotGradients", "A function that returns a value and its gradients.")
       .def(py::init<const py::object&, const AotOptions&, bool>(), py::arg("function"), py::arg("options"),
            py::arg("has_aux") = false)

@@ -1,6 +1,7 @@
 #include <pybind11/functional.h>
 
 #include "bindings.h"
+#include "diptych/backends/background_compile.h"
 #include "diptych/compile/backends.h"
 #include "function.h"
 #include "tensors.h"
@@ -31,11 +32,18 @@ Compiler compiler_from(const py::object& callable) {
   };
 }
 
+// Lets go of the GIL, if this thread has it, until the result is dropped.
+std::shared_ptr<void> release_gil() {
+  if (PyGILState_Check() == 0) return nullptr;
+  return std::make_shared<py::gil_scoped_release>();
+}
+
 AotOptions make_options(std::string name, std::string backend, std::string draws,
                         const std::optional<std::string>& partition, std::vector<std::string> decompositions,
                         bool dynamic, bool check_sizes, size_t cache_limit, size_t check,
-                        std::optional<double> check_tolerance, const py::object& forward_compiler,
-                        const py::object& backward_compiler, const py::object& inference_compiler) {
+                        std::optional<double> check_tolerance, bool check_kernels, bool async_compile,
+                        const py::object& forward_compiler, const py::object& backward_compiler,
+                        const py::object& inference_compiler) {
   AotOptions options;
   options.name = std::move(name);
   options.backend = std::move(backend);
@@ -47,6 +55,8 @@ AotOptions make_options(std::string name, std::string backend, std::string draws
   options.cache_limit = cache_limit;
   options.check = check;
   options.check_tolerance = check_tolerance;
+  options.check_kernels = check_kernels;
+  options.async_compile = async_compile;
   options.argument_names = {""};  // the one C++ argument holds all of Python's, which have the names
   options.forward_compiler = compiler_from(forward_compiler);
   options.backward_compiler = compiler_from(backward_compiler);
@@ -74,14 +84,18 @@ check: every check-th call also runs the original function, on copies, and compa
 included; the first difference is a UserError. 0: as the environment variable DIPTYCH_CHECK says, or never.
 check_tolerance: how far values may differ, absolute and relative to a tensor's largest; 0 for bit for bit, None for 1e-4 of
 float32 and likewise for other dtypes.
+check_kernels: whether the results of each native kernel are compared with the interpreter's; the first that differs is an
+InternalError, which names the file that `diptych check-kernel` runs alone.
+async_compile: whether graphs are compiled in the background, while calls run the interpreter.
 forward_compiler, backward_compiler, inference_compiler: callables that take a Graph and return a callable from a list of
 tensors to a list of tensors, in place of the backend.)doc")
       .def(py::init(&make_options), py::kw_only(), py::arg("name") = "aot", py::arg("backend") = default_backend(),
            py::arg("draws") = "host", py::arg("partition") = py::none(),
            py::arg("decompositions") = std::vector<std::string>(), py::arg("dynamic") = false,
            py::arg("check_sizes") = true, py::arg("cache_limit") = 64, py::arg("check") = 0,
-           py::arg("check_tolerance") = py::none(), py::arg("forward_compiler") = py::none(),
-           py::arg("backward_compiler") = py::none(), py::arg("inference_compiler") = py::none())
+           py::arg("check_tolerance") = py::none(), py::arg("check_kernels") = false, py::arg("async_compile") = false,
+           py::arg("forward_compiler") = py::none(), py::arg("backward_compiler") = py::none(),
+           py::arg("inference_compiler") = py::none())
       .def_readonly("name", &AotOptions::name, "The name of the function in logs, graphs and errors.")
       .def_readonly("backend", &AotOptions::backend, "The built-in backend.")
       .def_readonly("draws", &AotOptions::draws, "Who draws random numbers, the host or the device.")
@@ -96,7 +110,15 @@ tensors to a list of tensors, in place of the backend.)doc")
                     "Whether each new size is traced before a dynamic capture serves it.")
       .def_readonly("cache_limit", &AotOptions::cache_limit, "The greatest number of captures in the cache.")
       .def_readonly("check", &AotOptions::check, "One call in this many is compared with the original function.")
-      .def_readonly("check_tolerance", &AotOptions::check_tolerance, "The tolerances of a check.");
+      .def_readonly("check_tolerance", &AotOptions::check_tolerance, "The tolerances of a check.")
+      .def_readonly("check_kernels", &AotOptions::check_kernels,
+                    "Whether native kernels are compared with the interpreter.")
+      .def_readonly("async_compile", &AotOptions::async_compile, "Whether graphs are compiled in the background.");
+  diptych::detail::set_release_host(&release_gil);
+  module.def("wait_for_compilers", &wait_for_compilers, py::call_guard<py::gil_scoped_release>(),
+             "Waits until whatever is compiled in the background is ready: see async_compile of Options.");
+  // While Python still works, since compilers may call operators that are written in it.
+  py::module_::import("atexit").attr("register")(module.attr("wait_for_compilers"));
   module.def("backend_names", &backend_names, "The names that Options(backend=...) takes in this build.");
   module.def("default_backend", &default_backend,
              "The backend of whoever names none: what the environment variable DIPTYCH_BACKEND said at the start, or "

@@ -19,6 +19,7 @@ void bind_modes();
 void bind_backward_reads();
 void watch_attributes();
 void bind_hops(py::module_& module);
+void bind_native(py::module_& module);
 void bind_checkpoint(py::module_& module);
 void bind_backward_capture(py::module_& module);
 void bind_files(py::module_& module);

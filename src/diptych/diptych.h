@@ -2,6 +2,7 @@
 // interface: each header that docs/cpp_api.md describes.
 #pragma once
 #include "diptych/backends/backend.h"
+#include "diptych/backends/native_graph.h"
 #include "diptych/backends/xla/mesh.h"
 #include "diptych/backward/backward_capture.h"
 #include "diptych/backward/gradient_transform.h"

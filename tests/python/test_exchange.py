@@ -146,8 +146,8 @@ def test_the_command(tmp_path):
 def test_the_reference_names_every_option_of_the_command():
     page = (pathlib.Path(__file__).parents[2] / "docs/python_api.md").read_text()
     section = page.partition("## The `diptych` command")[2].partition("\n## ")[0]
-    names = re.findall(r"^    (\w+) ", command("--help").stdout, flags=re.M)
-    assert len(names) == 3
+    names = re.findall(r"^    (\w[\w-]*)(?: |$)", command("--help").stdout, flags=re.M)
+    assert len(names) == 4
     for name in names:
         assert f"diptych {name}" in section
         for option in re.findall(r"--\w+", command(name, "--help").stdout):

@@ -21,6 +21,9 @@ class Executable {
   /// consumed: an executable frees each input as soon as its last use has passed. Returns one tensor per graph output,
   /// undefined for none. Called below autograd and with autocast off. Threads: any number at once.
   virtual std::vector<at::Tensor> run(std::vector<at::Tensor>&& inputs) const = 0;
+  /// The executables that this one hands its runs to, as far as they are made; empty for one that runs all by itself.
+  /// Threads: any.
+  virtual std::vector<std::shared_ptr<const Executable>> parts() const { return {}; }
 };
 
 /// Turns one graph into something that runs; any callable of this form can be a forward, backward or inference

@@ -42,6 +42,8 @@ class CheckedExecutable final : public Executable {
     return outputs;
   }
 
+  std::vector<std::shared_ptr<const Executable>> parts() const override { return {executable_}; }
+
  private:
   std::vector<at::Tensor> counted(std::vector<at::Tensor>&& outputs) const {
     DIPTYCH_CHECK(outputs.size() == expected_.size(), "[backend {}] returned {} outputs, expected {}; {}", name_,

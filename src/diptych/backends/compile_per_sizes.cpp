@@ -21,6 +21,15 @@ class ExecutablePerSizes final : public Executable {
     return executable_for(binder_.observe(inputs))->run(std::move(inputs));
   }
 
+  std::vector<std::shared_ptr<const Executable>> parts() const override {
+    const std::lock_guard lock(mutex_);
+    std::vector<std::shared_ptr<const Executable>> parts;
+    for (const auto& [sizes, executable] : executables_) {
+      if (executable != nullptr) parts.push_back(executable);
+    }
+    return parts;
+  }
+
  private:
   struct Known {
     std::shared_ptr<const Executable> executable;  // null until the sizes come again

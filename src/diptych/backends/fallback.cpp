@@ -95,6 +95,12 @@ class StagedExecutable final : public Executable {
     return outputs;
   }
 
+  std::vector<std::shared_ptr<const Executable>> parts() const override {
+    std::vector<std::shared_ptr<const Executable>> parts;
+    for (const Stage& stage : stages_) parts.push_back(stage.executable);
+    return parts;
+  }
+
   const std::vector<FallbackNode>& fallback() const { return fallback_; }
 
  private:

@@ -5,6 +5,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "diptych/backends/native_graph.h"
 #include "diptych/compile/arguments.h"
 #include "diptych/compile/cache.h"
 #include "diptych/compile/capture_watch.h"
@@ -52,6 +53,15 @@ class Aot {
     std::vector<std::shared_ptr<const detail::CompiledFunction>> result;
     for (const auto& entry : state_->cache.entries()) result.push_back(entry->code);
     return result;
+  }
+  /// What backend "native" made of the graphs of these captures, as far as they are compiled: of each the forward
+  /// graph, then its backward graphs.
+  std::vector<NativeGraph> native_graphs() const {
+    std::vector<NativeGraph> graphs;
+    for (const auto& code : captures()) {
+      for (const auto& [name, executable] : code->executables()) detail::add_native_graphs(name, executable, graphs);
+    }
+    return graphs;
   }
   /// Forgets every capture.
   void clear() const { state_->cache.clear(); }

@@ -22,11 +22,19 @@ std::shared_ptr<const Backend> backend_by_name(const std::string& name, const st
 /// checked against the graph's metadata on the first run.
 Compiler compiler_of(std::shared_ptr<const Backend> backend);
 
+/// Waits until whatever is compiled in the background is ready (AotOptions::async_compile).
+void wait_for_compilers();
+
 /// Wraps a user's compiler so that its results are checked on the first run. `role`: "forward", "backward",
 /// "inference".
 Compiler checked_compiler(Compiler compiler, std::string role);
 
+struct AotOptions;
+
 namespace detail {
+/// Finds the backend that options ask for. Errors: as backend_by_name(); UserError for check_kernels and a backend
+/// without native kernels.
+std::shared_ptr<const Backend> backend_of(const AotOptions& options);
 /// Returns whether `draws` is "device". Errors: UserError, in the name of `who`, if it is not "host" either.
 bool draws_on_device(const std::string& draws, const std::string& who);
 }  // namespace detail

@@ -1,8 +1,11 @@
 // The only file above the backends that names a backend.
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <iterator>
 
+#include "diptych/backends/background_compile.h"
 #include "diptych/backends/checked_executable.h"
 #include "diptych/backends/fallback.h"
 #include "diptych/backends/interpreter/interpreter_backend.h"
@@ -11,6 +14,7 @@
 #include "diptych/backends/xla/xla_backend.h"
 #include "diptych/base/error.h"
 #include "diptych/compile/backends.h"
+#include "diptych/compile/options.h"
 #include "diptych/compile/stablehlo.h"
 
 namespace diptych {
@@ -21,13 +25,15 @@ namespace {
 struct Row {
   const char* name;
   std::shared_ptr<const Backend> (*make)();
-  std::shared_ptr<const Backend> (*make_drawing)() = nullptr;  // one that draws on its device; null if there is none
+  std::shared_ptr<const Backend> (*make_drawing)() = nullptr;   // one that draws on its device; null if there is none
+  std::shared_ptr<const Backend> (*make_checking)() = nullptr;  // one that checks its kernels; null if it has none
 };
 constexpr Row kBackends[] = {
     {"interpreter", []() -> std::shared_ptr<const Backend> { return std::make_shared<InterpreterBackend>(); }},
     {"xla", []() -> std::shared_ptr<const Backend> { return std::make_shared<XlaBackend>(); },
      []() -> std::shared_ptr<const Backend> { return std::make_shared<XlaBackend>(/*draws_on_device=*/true); }},
-    {"native", []() -> std::shared_ptr<const Backend> { return std::make_shared<NativeBackend>(); }},
+    {"native", []() -> std::shared_ptr<const Backend> { return std::make_shared<NativeBackend>(); }, nullptr,
+     []() -> std::shared_ptr<const Backend> { return std::make_shared<NativeBackend>(/*checks_kernels=*/true); }},
 };
 
 }  // namespace
@@ -59,6 +65,18 @@ std::shared_ptr<const Backend> backend_by_name(const std::string& name, const st
   throw UserError(fmt::format("[backend] got '{}', expected one of: {}", name, fmt::join(backend_names(), ", ")));
 }
 
+std::shared_ptr<const Backend> detail::backend_of(const AotOptions& options) {
+  auto backend = backend_by_name(options.backend, options.draws);
+  if (!options.check_kernels) return backend;
+  const Row* const row = std::find_if(std::begin(kBackends), std::end(kBackends),
+                                      [&](const Row& of) { return options.backend == of.name; });
+  DIPTYCH_CHECK(row->make_checking != nullptr,
+                "[{}] got check_kernels, but backend '{}' has no kernels that the interpreter could check; use backend "
+                "'native', or leave it out",
+                options.name, options.backend);
+  return row->make_checking();
+}
+
 bool detail::draws_on_device(const std::string& draws, const std::string& who) {
   DIPTYCH_CHECK(draws == "host" || draws == "device", "[{}] got draws '{}', expected 'host' or 'device'", who, draws);
   return draws == "device";
@@ -73,6 +91,8 @@ Compiler compiler_of(std::shared_ptr<const Backend> backend) {
     return checked_executable(compile_with_fallback(*backend, graph), graph, backend->name());
   };
 }
+
+void wait_for_compilers() { detail::wait_for_background(); }
 
 Compiler checked_compiler(Compiler compiler, std::string role) {
   return [compiler = std::move(compiler), role = std::move(role)](const Graph& graph) {

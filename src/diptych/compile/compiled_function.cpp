@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 #include <atomic>
 
+#include "diptych/backends/background_compile.h"
 #include "diptych/base/error.h"
 #include "diptych/base/list.h"
 #include "diptych/base/switches.h"
@@ -18,7 +19,10 @@ namespace diptych::detail {
 namespace {
 
 Compiler choose_compiler(const AotOptions& options, const Compiler& custom, const char* role) {
-  if (!custom) return compiler_of(backend_by_name(options.backend, options.draws));
+  if (!custom) {
+    const Compiler compile = compiler_of(backend_of(options));
+    return options.async_compile ? in_background(compile, options.backend) : compile;
+  }
   DIPTYCH_CHECK(!draws_on_device(options.draws, options.name),
                 "[{}] got draws 'device' and a {} compiler, which draws as it likes; leave out one of them",
                 options.name, role);
@@ -83,6 +87,13 @@ CompiledFunction::CompiledFunction(std::shared_ptr<const GraphSource> source)
 }
 
 CompiledFunction::~CompiledFunction() = default;
+
+std::vector<std::pair<std::string, std::shared_ptr<const Executable>>> CompiledFunction::executables() const {
+  std::vector<std::pair<std::string, std::shared_ptr<const Executable>>> made{{"forward", forward_executable_}};
+  const std::lock_guard<std::mutex> lock(variants_mutex_);
+  for (const KeyedVariant& known : variants_) made.emplace_back("backward", known.variant->executable);
+  return made;
+}
 
 bool CompiledFunction::starts_at(size_t index, size_t stage) const {
   if (captured_.is_own_result(index, stage)) return true;

@@ -6,6 +6,8 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "diptych/compile/captured_function.h"
@@ -51,6 +53,8 @@ class CompiledFunction : public std::enable_shared_from_this<CompiledFunction> {
   const std::vector<TensorMeta>& hidden_metas() const { return source_->hidden_metas(); }
   /// Whether the interpreter may run any backward of this function, say as a part of another graph.
   bool may_be_interpreted() const { return may_be_interpreted_; }
+  /// What runs the graphs that are compiled so far: "forward", then a "backward" for each set of tangents.
+  std::vector<std::pair<std::string, std::shared_ptr<const Executable>>> executables() const;
   /// A number that no other function of this process has, or had.
   uint64_t serial_number() const { return serial_number_; }
 

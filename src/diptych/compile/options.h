@@ -46,6 +46,13 @@ struct AotOptions {
   /// How far values may differ in a check, absolutely and relative to a tensor's largest; 0 means bit for bit. If not
   /// set, it depends on the dtype: 1e-4 for float32.
   std::optional<double> check_tolerance = {};
+  /// Whether the results of each native kernel are compared with the interpreter's, as DIPTYCH_CHECK=kernels does for
+  /// all functions: the first that differs is an InternalError, which names the file that the command `diptych
+  /// check-kernel` runs alone. Backend "native" alone has kernels.
+  bool check_kernels = false;
+  /// Whether graphs are compiled in the background: calls run the interpreter until the code is ready. What goes wrong
+  /// there is reported (DIPTYCH_LOG=graphs), and the interpreter stays. Compilers that are set are not affected.
+  bool async_compile = false;
   /// Names the function in logs, graphs and errors.
   std::string name = "aot";
 };

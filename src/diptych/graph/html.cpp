@@ -33,6 +33,8 @@ std::string declaration(const Graph& graph, Value value, const Slot& slot) {
 // Collects the boxes of a page; each says which values it uses and makes, and the script draws the edges.
 class Page {
  public:
+  explicit Page(std::function<bool(const Node&)> is_group = {}) : is_group_(std::move(is_group)) {}
+
   json boxes = json::array();
 
   void add_graph(const Graph& graph, Panel panel, bool is_pair) {
@@ -109,8 +111,20 @@ class Page {
     if (!from.residual_name.empty()) added["nm"] = from.residual_name.str();
     if (from.grad_of) added["of"] = fmt::format("%{}", from.grad_of.id);
     for (const auto& subgraph : node.subgraphs) added["sub"].push_back(subgraph->code());
+    if (is_group_ && is_group_(node)) add_inner_nodes(node, added);
     added["b"] = bytes;
     boxes.push_back(std::move(added));
+  }
+
+  // A group is called as its body is.
+  static void add_inner_nodes(const Node& node, json& added) {
+    for (const auto& body : node.subgraphs) {
+      added["t"] = body->name();
+      for (const Node& inner : body->nodes()) {
+        added["g"].push_back(
+            {short_name(inner.op.name()), typed(*body, inner.outputs.empty() ? Value{} : inner.outputs[0])});
+      }
+    }
   }
 
   void add_residual(const Graph& forward, size_t output, const Graph& backward, size_t input) {
@@ -122,6 +136,8 @@ class Page {
     added["b"] = backward.meta(restored).nbytes();
     boxes.push_back(std::move(added));
   }
+
+  std::function<bool(const Node&)> is_group_;
 };
 
 // JSON inside a script element: '<' could end the element early.
@@ -184,8 +200,8 @@ std::string html(const Graph& forward, const Graph& backward, const std::string&
               {{"title", title}, {"panels", {forward.name(), "residuals", backward.name()}}, {"boxes", page.boxes}});
 }
 
-std::string html(const Graph& graph, const std::string& title) {
-  Page page;
+std::string html(const Graph& graph, const std::string& title, const std::function<bool(const Node&)>& is_group) {
+  Page page(is_group);
   page.add_graph(graph, kForward, /*is_pair=*/false);
   return fill(title, {{"title", title}, {"panels", {graph.name()}}, {"boxes", page.boxes}});
 }

@@ -61,6 +61,7 @@ svg text { font-family: ui-monospace, monospace; fill: var(--ink); pointer-event
 .box { cursor: pointer; } .box rect.body { fill: var(--node); stroke: var(--border); stroke-width: 1.2; }
 .box.input rect.body { fill: var(--input); } .box.output rect.body { fill: var(--output); }
 .box.constant rect.body { fill: var(--constant); } .box.residual rect.body { fill: var(--residual); }
+.inner rect { fill: var(--panel); stroke: var(--border); stroke-width: .8; } .inner text { font-size: 10.5px; }
 .edge { fill: none; stroke: var(--edge); stroke-width: 1.3; }
 .edge.link { stroke-dasharray: 5 4; }
 .far .box text { display: none; } .far .box rect.body { vector-effect: non-scaling-stroke; }
@@ -93,7 +94,7 @@ svg .box.operand, svg .box.user, svg .box.selected { opacity: 1 !important; }
 "use strict";
 const data = JSON.parse(document.getElementById("data").textContent);
 const boxes = data.boxes, isPair = data.panels.length === 3;
-const W = 190, H = 38, GAP_X = 18, ROW = 66, LINK = 44;
+const W = 190, H = 38, GAP_X = 18, ROW = 66, LINK = 44, LINE = 19;
 const $ = id => document.getElementById(id), view = $("view"), world = $("world");
 const escapeHtml = s => String(s).replace(/[&<>"]/g, c => ({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"}[c]));
 const short = (s, n) => s.length > n ? s.slice(0, n - 1) + "…" : s;
@@ -102,7 +103,7 @@ const bytes = n => { const u = ["B", "KiB", "MiB", "GiB", "TiB"]; let i = 0; whi
 
 // Edges: from the box that makes a value to each box that uses it.
 const maker = new Map(), edges = [];
-boxes.forEach((b, i) => { b.i = i; b.in = []; b.out = []; b.m.forEach(v => maker.set(v, b)); });
+boxes.forEach((b, i) => { b.i = i; b.in = []; b.out = []; b.h = H + (b.g ? b.g.length * LINE + 5 : 0); b.m.forEach(v => maker.set(v, b)); });
 boxes.forEach(b => new Set(b.u).forEach(v => {
   const from = maker.get(v);
   if (!from) return;
@@ -149,15 +150,23 @@ function place(list) {
 const panels = [0, 1, 2].map(p => boxes.filter(b => b.p === p));
 const forward = place(panels[0]);
 panels[0].forEach(b => { b.x -= forward.left; });
+// By row, how much taller the rows before it are than plain boxes; at the end that of all.
+function extra(list, last) {
+  const taller = new Array(last + 2).fill(0);
+  for (const b of list) taller[b.rank + 1] = Math.max(taller[b.rank + 1], b.h - H);
+  for (let r = 1; r < taller.length; r++) taller[r] += taller[r - 1];
+  return taller;
+}
 // The shorter graph is stretched, so that a residual stands near both of its ends.
 function stretch(list, last, height, flip) {
-  const pitch = Math.min(3 * ROW, Math.max(ROW, last ? (height - H) / last : ROW));
-  list.forEach(b => { b.y = flip ? height - H - b.rank * pitch : b.rank * pitch; });
+  const more = extra(list, last), free = height - H - more[last + 1];
+  const pitch = Math.min(3 * ROW, Math.max(ROW, last ? free / last : ROW));
+  list.forEach(b => { const y = b.rank * pitch + more[b.rank]; b.y = flip ? height - b.h - y : y; });
 }
-let headings = [[forward.width / 2, data.panels[0]]], height = forward.last * ROW + H;
+let headings = [[forward.width / 2, data.panels[0]]], height = forward.last * ROW + H + extra(panels[0], forward.last)[forward.last + 1];
 if (isPair) {
   const backward = place(panels[2]), middle = forward.width + 150, right = middle + W + 150;
-  height = Math.max(height, backward.last * ROW + H, panels[1].length * LINK);
+  height = Math.max(height, backward.last * ROW + H + extra(panels[2], backward.last)[backward.last + 1], panels[1].length * LINK);
   stretch(panels[2], backward.last, height, true);
   panels[2].forEach(b => { b.x += right - backward.left; });
 }
@@ -185,7 +194,7 @@ function curve(e) {
     const x1 = a.x + W, y1 = a.y + H / 2, x2 = b.x, y2 = b.y + H / 2, c = Math.max(50, (x2 - x1) / 2);
     return `M${x1} ${y1}C${x1 + c} ${y1} ${x2 - c} ${y2} ${x2} ${y2}`;
   }
-  const up = a.p === 2, x1 = a.x + W / 2, y1 = up ? a.y : a.y + H, x2 = b.x + W / 2, y2 = up ? b.y + H : b.y;
+  const up = a.p === 2, x1 = a.x + W / 2, y1 = up ? a.y : a.y + a.h, x2 = b.x + W / 2, y2 = up ? b.y + b.h : b.y;
   const c = Math.max(14, Math.min(60, Math.abs(y2 - y1) / 2)) * (up ? -1 : 1);
   return `M${x1.toFixed(1)} ${y1.toFixed(1)}C${x1.toFixed(1)} ${(y1 + c).toFixed(1)} ${x2.toFixed(1)} ${(y2 - c).toFixed(1)} ${x2.toFixed(1)} ${y2.toFixed(1)}`;
 }
@@ -196,8 +205,10 @@ world.innerHTML =
     const sub = b.k === "residual" ? `${bytes(b.b)} · ${b.s}` : b.s;
     const strip = b.sc ? `<rect x="0" y="0" width="5" height="${H}" rx="2" fill="hsl(${hue(b.sc)} 60% 52%)"/>` : "";
     const radius = b.k === "node" ? 5 : 18;
+    const inner = (b.g || []).map(([name, type], i) => `<g class="inner" transform="translate(6 ${H + i * LINE})"><rect width="${W - 12}" height="${LINE - 3}" rx="3"/>` +
+      `<text x="6" y="12">${escapeHtml(short(name, 16))}</text><text x="${W - 18}" y="12" text-anchor="end">${escapeHtml(short(type, 14))}</text></g>`).join("");
     return `<g class="box ${b.k}" id="b${b.i}" data-i="${b.i}" transform="translate(${b.x.toFixed(1)} ${b.y.toFixed(1)})">` +
-      `<rect class="body" width="${W}" height="${H}" rx="${radius}"/>${strip}` +
+      `<rect class="body" width="${W}" height="${b.h}" rx="${radius}"/>${strip}${inner}` +
       `<text class="title" x="${W / 2}" y="16" text-anchor="middle">${escapeHtml(b.k === "node" ? short(b.t, 23) : shortPath(b.t, 23))}</text>` +
       `<text class="sub" x="${W / 2}" y="30" text-anchor="middle">${escapeHtml(short(sub, 28))}</text></g>`;
   }).join("");
@@ -218,7 +229,7 @@ function overview() {
   map.width = w * scale; map.height = h * scale;
   pen.scale(scale, scale);
   const fx = (w - 8) / bounds.width, fy = (h - 8) / bounds.height;
-  const bar = b => pen.fillRect(4 + (b.x - bounds.x) * fx, 4 + (b.y - bounds.y) * fy, Math.max(2, W * fx), Math.max(1, H * fy * 0.8));
+  const bar = b => pen.fillRect(4 + (b.x - bounds.x) * fx, 4 + (b.y - bounds.y) * fy, Math.max(2, W * fx), Math.max(1, b.h * fy * 0.8));
   for (const [kind, name] of [["node", "edge"], ["constant", "edge"], ["input", "operand"], ["output", "operand"], ["residual", "user"]]) {
     pen.fillStyle = colour(name);
     boxes.forEach(b => { if (b.k === kind) bar(b); });
@@ -314,7 +325,7 @@ $("details").addEventListener("click", e => {
 let at = -1;
 function search() {
   const words = $("search").value.toLowerCase().split(/\s+/).filter(Boolean);
-  const text = b => [b.t, b.s, b.l, b.sc || "", b.by || "", b.re || "", b.nm || "", b.slot || ""].join(" ").toLowerCase();
+  const text = b => [b.t, b.s, b.l, (b.g || []).join(" "), b.sc || "", b.by || "", b.re || "", b.nm || "", b.slot || ""].join(" ").toLowerCase();
   hits = words.length ? boxes.filter(b => { const t = text(b); return words.every(w => /^%\d+$/.test(w) ? new RegExp(w + "\\b").test(t) : t.includes(w)); }) : [];
   at = -1;
   boxes.forEach(b => $("b" + b.i).classList.remove("hit"));

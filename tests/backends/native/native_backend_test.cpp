@@ -199,10 +199,10 @@ TEST(NativeBackend, ListsKernels) {
   const NativeBackend backend;
   const auto kernels = native_kernels(*backend.compile(backend.prepare(graph)));
   ASSERT_EQ(kernels.size(), 2U);
-  EXPECT_EQ(kernels[0].name, "fused_amax_sub_exp_sum_div");
-  EXPECT_EQ(kernels[0].num_nodes, 5U);
-  EXPECT_EQ(kernels[0].problem, "");
-  EXPECT_EQ(kernels[1].problem, "");
+  EXPECT_EQ(kernels[0].name(), "fused_amax_sub_exp_sum_div");
+  EXPECT_EQ(kernels[0].nodes().nodes().size(), 5U);
+  EXPECT_EQ(kernels[0].problem(), "");
+  EXPECT_EQ(kernels[1].problem(), "");
 }
 
 // x.sin() * y of two inputs, as a body.

@@ -69,7 +69,7 @@ TEST(NativeGather, ALossOfClassesIsOneKernelThatStoresNumbers) {
   for (const Value output : fused.nodes()[0].outputs) EXPECT_EQ(fused.meta(output).numel(), 1);
   const auto kernels = native_kernels(*executable);
   ASSERT_EQ(kernels.size(), 1U);
-  EXPECT_EQ(kernels[0].problem, "");
+  EXPECT_EQ(kernels[0].problem(), "");
   EXPECT_TRUE(testing::same_tensors(executable->run({builder.example(x), builder.example(target)}),
                                     {builder.example(loss)}, testing::within(1e-5)));
 }

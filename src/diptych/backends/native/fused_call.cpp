@@ -4,11 +4,11 @@
 #include <c10/util/SmallVector.h>
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "diptych/backends/native/kernel_check.h"
 #include "diptych/backends/native/result_pool.h"
-#include "diptych/base/switches.h"
 
 namespace diptych::detail {
 
@@ -89,11 +89,20 @@ std::vector<at::Tensor> FusedCall::run_checked(const CallShapes& shapes, std::ve
 }
 
 std::vector<at::Tensor> FusedCall::run(std::vector<at::Tensor>&& inputs, const RunOptions& options) const {
+  if (!times_kernels()) [[likely]]
+    return run_untimed(std::move(inputs), options);
+  const auto start = std::chrono::steady_clock::now();
+  auto outputs = run_untimed(std::move(inputs), options);
+  code_->times->add(std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count());
+  return outputs;
+}
+
+std::vector<at::Tensor> FusedCall::run_untimed(std::vector<at::Tensor>&& inputs, const RunOptions& options) const {
   const auto shapes = code_->code == nullptr || options.differentiable ? nullptr : shapes_.find(inputs);
   if (shapes == nullptr || !make_fit(*shapes, inputs)) {
     return program_->run(std::move(inputs), {.differentiable = options.differentiable});
   }
-  if (checks_kernels() && !shapes->is_empty) return run_checked(*shapes, std::move(inputs));
+  if (is_kernel_checked() && !shapes->is_empty) return run_checked(*shapes, std::move(inputs));
   if (auto outputs = run_kernel(*shapes, inputs, /*may_reuse=*/true)) return *std::move(outputs);
   return program_->run(std::move(inputs));
 }

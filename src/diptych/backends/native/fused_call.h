@@ -28,6 +28,7 @@ class FusedCall {
   static bool make_fit(const CallShapes& shapes, std::vector<at::Tensor>& inputs);
   std::optional<std::vector<at::Tensor>> run_kernel(const CallShapes& shapes, std::vector<at::Tensor>& inputs,
                                                     bool may_reuse) const;
+  std::vector<at::Tensor> run_untimed(std::vector<at::Tensor>&& inputs, const RunOptions& options) const;
   std::vector<at::Tensor> run_checked(const CallShapes& shapes, std::vector<at::Tensor>&& inputs) const;
 
   std::shared_ptr<const Graph> body_;

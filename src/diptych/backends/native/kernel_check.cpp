@@ -10,8 +10,11 @@
 #include <optional>
 
 #include "diptych/base/error.h"
+#include "diptych/base/switches.h"
+#include "diptych/graph/map_sizes.h"
 #include "diptych/graph/safetensors.h"
 #include "diptych/graph/serialize.h"
+#include "diptych/interpreter/symbols.h"
 
 namespace diptych::detail {
 namespace {
@@ -47,9 +50,47 @@ double largest_finite(const at::Tensor& tensor) {
   return at::where(wide.isfinite(), wide, 0).max().item<double>();
 }
 
-// Where the results differ, by position.
-at::Tensor differences(const at::Tensor& got, const at::Tensor& expected, double bound) {
+// The body at the sizes of a call's inputs, where all sizes follow from those.
+Graph at_sizes_of(const Graph& body, const std::vector<at::Tensor>& inputs) {
+  const SymbolBinder binder(body);
+  if (!binder.has_symbols() || binder.open_symbol()) return body;
+  return instantiate(body, binder.solve(binder.observe(inputs)));
+}
+
+std::string write_files(const Graph& body, const std::vector<at::Tensor>& inputs) {
+  static std::atomic<int> count{0};
+  const auto folder = std::filesystem::temp_directory_path();
+  const std::string path = folder / fmt::format("diptych_kernel_{}_{}", ::getpid(), count++);
+  write_kernel_file(body, inputs, path);
+  return path;
+}
+
+thread_local int open_scopes = 0;
+
+}  // namespace
+
+KernelCheckScope::KernelCheckScope() { ++open_scopes; }
+
+KernelCheckScope::~KernelCheckScope() { --open_scopes; }
+
+bool is_kernel_checked() { return open_scopes > 0 || checks_kernels(); }
+
+void write_kernel_file(const Graph& body, const std::vector<at::Tensor>& inputs, const std::string& name) {
+  std::map<std::string, at::Tensor> tensors;
+  for (size_t i = 0; i < inputs.size(); ++i) tensors.emplace(fmt::format("input{:03}", i), inputs[i]);
+  save(at_sizes_of(body, inputs), name + ".graph");
+  save_tensors(tensors, name + ".safetensors");
+}
+
+double largest_finite(const std::vector<at::Tensor>& tensors) {
+  double largest = 0;
+  for (const at::Tensor& tensor : tensors) largest = std::max(largest, largest_finite(tensor));
+  return largest;
+}
+
+at::Tensor differing_elements(const Graph& body, double largest, const at::Tensor& got, const at::Tensor& expected) {
   if (!expected.is_floating_point()) return got.ne(expected);
+  const double bound = bound_of(body) * std::max(largest, largest_finite(expected));
   const at::Tensor a = got.to(at::kDouble), b = expected.to(at::kDouble);
   const at::Tensor are_finite = a.isfinite().logical_and(b.isfinite());
   const at::Tensor are_far = a.sub(b).abs().gt(bound);
@@ -66,26 +107,11 @@ std::vector<int64_t> position_of(int64_t index, at::IntArrayRef sizes) {
   return position;
 }
 
-std::string write_files(const Graph& body, const std::vector<at::Tensor>& inputs) {
-  static std::atomic<int> count{0};
-  const auto folder = std::filesystem::temp_directory_path();
-  const std::string path = folder / fmt::format("diptych_kernel_{}_{}", ::getpid(), count++);
-  std::map<std::string, at::Tensor> tensors;
-  for (size_t i = 0; i < inputs.size(); ++i) tensors.emplace(fmt::format("input{:03}", i), inputs[i]);
-  save(body, path + ".graph");
-  save_tensors(tensors, path + ".safetensors");
-  return path;
-}
-
-}  // namespace
-
 void check_kernel(const Graph& body, const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& got,
                   const std::vector<at::Tensor>& expected) {
-  double largest_input = 0;
-  for (const at::Tensor& input : inputs) largest_input = std::max(largest_input, largest_finite(input));
+  const double largest = largest_finite(inputs);
   for (size_t i = 0; i < expected.size(); ++i) {
-    const double largest = std::max(largest_input, largest_finite(expected[i]));
-    const at::Tensor wrong = differences(got[i], expected[i], bound_of(body) * largest).contiguous().view(-1);
+    const at::Tensor wrong = differing_elements(body, largest, got[i], expected[i]).contiguous().view(-1);
     if (!wrong.any().item<bool>()) continue;
     const int64_t index = wrong.to(at::kByte).argmax().item<int64_t>();
     const auto at_index = [&](const at::Tensor& tensor) {
@@ -96,9 +122,9 @@ void check_kernel(const Graph& body, const std::vector<at::Tensor>& inputs, cons
     DIPTYCH_ASSERT(
         false,
         "kernel '{}' computed {} at [{}] of output {}, and the interpreter {}; {} of {} elements differ. Its "
-        "body and inputs are in {}.graph and .safetensors\n{}",
+        "body and inputs are in {}.graph and .safetensors, which `diptych check-kernel {}.graph` runs alone\n{}",
         body.name(), at_index(got[i]), fmt::join(position_of(index, got[i].sizes()), ","), i, at_index(expected[i]),
-        wrong.sum().item<int64_t>(), wrong.numel(), path, body.code());
+        wrong.sum().item<int64_t>(), wrong.numel(), path, path, body.code());
   }
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "diptych/backends/native/codegen/compiled_kernel.h"
+#include "diptych/backends/native/report/kernel_times.h"
 #include "diptych/graph/graph.h"
 
 namespace diptych::detail {
@@ -17,6 +18,7 @@ struct KernelCode {
   std::shared_ptr<const CompiledKernel> code;  ///< null if the interpreter runs the body
   bool has_check = false;                      ///< see lower_group()
   std::string problem;                         ///< why it does; empty if it does not
+  std::shared_ptr<KernelTimes> times = std::make_shared<KernelTimes>();  ///< of calls that were timed
 };
 
 /// The sizes that a call of a kernel has to know: the kernel's symbols, and then the sizes and strides of the body's

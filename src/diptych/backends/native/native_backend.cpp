@@ -2,6 +2,7 @@
 
 #include "diptych/backends/native/fused_node.h"
 #include "diptych/backends/native/fusion/fuse.h"
+#include "diptych/backends/native/kernel_check.h"
 #include "diptych/backends/native/kernel_code.h"
 #include "diptych/backends/native/prepare.h"
 #include "diptych/base/error.h"
@@ -14,21 +15,36 @@ namespace {
 
 class NativeExecutable final : public Executable {
  public:
-  explicit NativeExecutable(const Graph& graph) : program_(graph) {}
+  NativeExecutable(const Graph& graph, const Graph& fused, bool checks_kernels)
+      : graph_(graph), program_(fused), checks_kernels_(checks_kernels) {}
   std::vector<at::Tensor> run(std::vector<at::Tensor>&& inputs) const override {
+    if (!checks_kernels_) return program_.run(std::move(inputs));
+    const KernelCheckScope checked;
     return program_.run(std::move(inputs));
   }
-  const Graph& graph() const { return program_.graph(); }
+  const Graph& graph() const { return graph_; }
+  const Graph& fused() const { return program_.graph(); }
 
  private:
+  const Graph graph_;
   Program program_;
+  bool checks_kernels_;
 };
+
+const NativeExecutable* find_native(const Executable& executable) {
+  return dynamic_cast<const NativeExecutable*>(&executable);
+}
+
+const NativeExecutable& native(const Executable& executable) {
+  const auto* found = find_native(executable);
+  DIPTYCH_ASSERT(found != nullptr, "got an executable that backend 'native' did not make");
+  return *found;
+}
 
 void list_kernels(const Graph& graph, std::vector<NativeKernel>& kernels) {
   for (const Node& node : graph.nodes()) {
     if (is_fused(node)) {
-      const Graph& body = *node.subgraphs[0];
-      kernels.push_back({body.name(), body.nodes().size(), code_of(node.subgraphs[0])->problem});
+      kernels.emplace_back(node.subgraphs[0]);
       continue;
     }
     for (const auto& body : node.subgraphs) list_kernels(*body, kernels);
@@ -48,19 +64,19 @@ bool NativeBackend::supports(const Graph& /*graph*/, const Node& node) const {
 std::shared_ptr<const Executable> NativeBackend::compile(const Graph& graph) const {
   const Graph fused = run_pass("fuse", graph, [](const Graph& from) { return fuse(from, becomes_kernel); });
   make_codes(fused);
-  return std::make_shared<NativeExecutable>(fused);
+  return std::make_shared<NativeExecutable>(graph, fused, checks_kernels_);
 }
+
+bool is_native(const Executable& executable) { return find_native(executable) != nullptr; }
 
 std::vector<NativeKernel> native_kernels(const Executable& executable) {
   std::vector<NativeKernel> kernels;
-  if (const auto* native = dynamic_cast<const NativeExecutable*>(&executable)) list_kernels(native->graph(), kernels);
+  list_kernels(fused_graph(executable), kernels);
   return kernels;
 }
 
-const Graph& fused_graph(const Executable& executable) {
-  const auto* native = dynamic_cast<const NativeExecutable*>(&executable);
-  DIPTYCH_ASSERT(native != nullptr, "fused_graph() got an executable that backend 'native' did not make");
-  return native->graph();
-}
+const Graph& fused_graph(const Executable& executable) { return native(executable).fused(); }
+
+const Graph& unfused_graph(const Executable& executable) { return native(executable).graph(); }
 
 }  // namespace diptych::detail

@@ -5,21 +5,17 @@
 #include <vector>
 
 #include "diptych/backends/backend.h"
+#include "diptych/backends/native_graph.h"
 
 namespace diptych::detail {
-
-/// One kernel of an executable, or a group of nodes that the interpreter runs because no kernel could be made of it.
-struct NativeKernel {
-  std::string name;
-  size_t num_nodes = 0;
-  std::string problem;  ///< why there is no kernel; empty if there is one
-};
 
 /// Groups nodes into kernels and leaves all other nodes (products, convolutions, draws) to the interpreter, which runs
 /// the whole graph and calls the kernels. Where sizes are dynamic, a kernel serves all of them. A kernel that can't be
 /// made costs speed and nothing else: the interpreter runs its nodes.
 class NativeBackend final : public Backend {
  public:
+  /// `checks_kernels`: whether runs compare the results of each kernel with the interpreter's (kernel_check.h).
+  explicit NativeBackend(bool checks_kernels = false) : checks_kernels_(checks_kernels) {}
   std::string name() const override { return "native"; }
   Partitioner partition() const override { return hidden_min_cut(); }  ///< kernels compute cheap values again for less
   Graph prepare_joint(const Graph& joint) const override;
@@ -28,13 +24,19 @@ class NativeBackend final : public Backend {
   bool supports(const Graph& graph, const Node& node) const override;
   /// Errors: UserError names a node that nobody runs.
   std::shared_ptr<const Executable> compile(const Graph& graph) const override;
+
+ private:
+  bool checks_kernels_;
 };
 
-/// The kernels of an executable that NativeBackend made, those in bodies included, in the order of their nodes; empty
-/// for any other.
+/// Whether NativeBackend made an executable: the others below require that.
+bool is_native(const Executable& executable);
+
+/// The kernels of an executable, those in bodies included, in the order of their nodes.
 std::vector<NativeKernel> native_kernels(const Executable& executable);
 
-/// The graph that such an executable runs, with hop.fused nodes. Requires: one that NativeBackend made.
+/// The graph that an executable runs, with hop.fused nodes, and the one that it was made of.
 const Graph& fused_graph(const Executable& executable);
+const Graph& unfused_graph(const Executable& executable);
 
 }  // namespace diptych::detail

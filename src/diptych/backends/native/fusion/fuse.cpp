@@ -43,12 +43,18 @@ std::string name_of(const Graph& graph, const std::vector<size_t>& nodes) {
 struct Group {
   std::vector<size_t> nodes;
   ValueList inputs, outputs;
+  size_t number = 0;  // in the record
 };
 
 class Fusion {
  public:
-  Fusion(const Graph& graph, const BodyCheck& is_kernel)
-      : graph_(graph), facts_(graph), is_kernel_(is_kernel), group_of_(graph.nodes().size(), -1), rewriter_(graph) {}
+  Fusion(const Graph& graph, const BodyCheck& is_kernel, FusionRecord* record)
+      : graph_(graph),
+        facts_(graph),
+        is_kernel_(is_kernel),
+        record_(record),
+        group_of_(graph.nodes().size(), -1),
+        rewriter_(graph) {}
 
   Graph run() {
     std::vector<size_t> ends;
@@ -63,6 +69,7 @@ class Fusion {
       emit(begin, end);
       begin = end;
     }
+    if (record_ != nullptr) record_gaps();
     return rewriter_.finish();
   }
 
@@ -81,7 +88,7 @@ class Fusion {
     const IsKernel is_kernel = [&](const std::vector<size_t>& nodes) {
       return is_kernel_ == nullptr || is_kernel_(body_of(group_of_nodes(nodes)));
     };
-    for (const auto& nodes : find_groups(facts_, begin, end, is_kernel)) {
+    for (const auto& nodes : find_groups(facts_, begin, end, is_kernel, record_ ? &gaps_ : nullptr)) {
       Group group = group_of_nodes(nodes);
       if (group.outputs.empty()) continue;
       for (const size_t node : nodes) group_of_[node] = static_cast<int32_t>(groups_.size());
@@ -209,11 +216,12 @@ class Fusion {
     if (group_of_[unit] >= 0) return emit_group(groups_[group_of_[unit]]);
     Node node = graph_.nodes()[unit];
     if (!may_fuse_bodies(node)) return rewriter_.copy_node(graph_.nodes()[unit]);
-    for (auto& subgraph : node.subgraphs) subgraph = std::make_shared<const Graph>(fuse(*subgraph, is_kernel_));
+    for (auto& subgraph : node.subgraphs)
+      subgraph = std::make_shared<const Graph>(fuse(*subgraph, is_kernel_, record_));
     rewriter_.copy_node(node);
   }
 
-  void emit_group(const Group& group) {
+  void emit_group(Group& group) {
     ValueList inputs;
     for (const Value input : group.inputs) inputs.push_back(rewriter_[input]);
     Node node = make_fused_node(std::make_shared<const Graph>(body_of(group)), inputs);
@@ -222,6 +230,10 @@ class Fusion {
     node.provenance.origin = InternedString("fuse");
     node.provenance.grad_of = {};
     node.grad_enabled = last.grad_enabled;
+    if (record_ != nullptr) {
+      group.number = record_->kernels.size();
+      record_->kernels.push_back(node.subgraphs[0]->name());
+    }
     node.returns.assign(group.outputs.size(), -1);
     std::vector<std::optional<TensorMeta>> metas;
     for (const Value output : group.outputs) metas.emplace_back(graph_.meta(output));
@@ -231,9 +243,26 @@ class Fusion {
     }
   }
 
+  std::string unit_name(size_t node) const {
+    if (group_of_[node] < 0) return graph_.nodes()[node].op.name();
+    const size_t number = groups_[group_of_[node]].number;
+    return fmt::format("{} {}", number, record_->kernels[number]);
+  }
+
+  // What lies between two operators of LibTorch is nothing that fusion could change.
+  void record_gaps() {
+    for (const Gap& gap : gaps_) {
+      if (group_of_[gap.maker] < 0 && group_of_[gap.reader] < 0) continue;
+      record_->gaps.push_back(
+          {unit_name(gap.maker), unit_name(gap.reader), type_string(graph_.meta(gap.value)), gap.why});
+    }
+  }
+
   const Graph& graph_;
   const FusionFacts facts_;
   const BodyCheck& is_kernel_;
+  FusionRecord* const record_;  // null if nobody asks
+  std::vector<Gap> gaps_;
   std::vector<int32_t> group_of_;  // by node; -1 for none
   std::vector<Group> groups_;
   std::vector<bool> is_emitted_;  // by node
@@ -243,8 +272,8 @@ class Fusion {
 
 }  // namespace
 
-Graph fuse(const Graph& graph, const std::function<bool(const Graph& body)>& is_kernel) {
-  return Fusion(graph, is_kernel).run();
+Graph fuse(const Graph& graph, const std::function<bool(const Graph& body)>& is_kernel, FusionRecord* record) {
+  return Fusion(graph, is_kernel, record).run();
 }
 
 }  // namespace diptych::detail

@@ -12,6 +12,7 @@
 #include <functional>
 #include <vector>
 
+#include "diptych/backends/native/fusion/fusion_record.h"
 #include "diptych/graph/graph.h"
 
 namespace diptych::detail {
@@ -19,8 +20,10 @@ namespace diptych::detail {
 /// Returns `graph`, and the bodies of its higher-order nodes, with groups of nodes as hop.fused nodes. What a group may
 /// be is said in group_rules.h, and what is worth one in cost_model.h. Nodes with an effect keep their order.
 /// `is_kernel` has the last word on a body; without it, all that keep the rules are kernels.
+/// `record`, if not null, gets what was fused and why not more.
 /// Requires: a graph that verifies. Where sizes are dynamic, what a group saves is counted by the hints. Ensures: slots
 /// are kept; idempotent.
-Graph fuse(const Graph& graph, const std::function<bool(const Graph& body)>& is_kernel = {});
+Graph fuse(const Graph& graph, const std::function<bool(const Graph& body)>& is_kernel = {},
+           FusionRecord* record = nullptr);
 
 }  // namespace diptych::detail

@@ -16,17 +16,28 @@ bool is_plain(const Graph& graph, Value value) {
   return meta.device.is_cpu() && !c10::isComplexType(meta.dtype);
 }
 
-bool may_be_lowered(const Graph& graph, const Node& node) {
-  if (node.op.is_hop() || node.outputs.empty() || has_effect(node) || has_tag(node.op, Tag::kRandom)) return false;
-  const bool has_many_parts = std::any_of(node.operands.begin(), node.operands.end(), [](const Operand& operand) {
+bool has_many_parts(const Node& node) {
+  return std::any_of(node.operands.begin(), node.operands.end(), [](const Operand& operand) {
     const auto* parts = std::get_if<ValueList>(&operand);
     return parts != nullptr && parts->size() > kMostParts;
   });
-  if (has_many_parts) return false;
+}
+
+bool has_plain_values(const Graph& graph, const Node& node) {
   bool all_plain = true;
   for_each_operand_value(node, [&](Value value) { all_plain = all_plain && is_plain(graph, value); });
   for (const Value output : node.outputs) all_plain = all_plain && output && is_plain(graph, output);
-  return all_plain && is_lowered_to_kernels(graph, node);
+  return all_plain;
+}
+
+// A literal, so that asking costs next to nothing.
+const char* find_obstacle(const Graph& graph, const Node& node) {
+  if (node.op.is_hop()) return "a higher-order operator, whose bodies have kernels of their own";
+  if (has_tag(node.op, Tag::kRandom)) return "draws random numbers";
+  if (node.outputs.empty() || has_effect(node)) return "has an effect";
+  if (has_many_parts(node)) return "joins too many tensors";
+  if (!has_plain_values(graph, node)) return "has values that kernels can't hold";
+  return is_lowered_to_kernels(graph, node) ? "" : "no operator of kernels";
 }
 
 // Whether some reduction of a kernel reads what another one made.
@@ -43,13 +54,15 @@ bool reduces_reductions(const Kernel& kernel) {
 }
 
 NodeRole role_of(const Graph& graph, const Node& node) {
-  if (!may_be_lowered(graph, node)) return NodeRole::kOther;
+  if (*find_obstacle(graph, node) != '\0') return NodeRole::kOther;
   if (!has_tag(node.op, Tag::kSharesStorage)) return NodeRole::kComputes;
   const auto* base = std::get_if<Value>(&node.operands[0]);
   return base != nullptr && *base ? NodeRole::kViews : NodeRole::kOther;
 }
 
 }  // namespace
+
+std::string why_no_kernel(const Graph& graph, const Node& node) { return find_obstacle(graph, node); }
 
 FusionFacts::FusionFacts(const Graph& graph)
     : graph_(graph), readers_(graph.num_values()), is_output_(graph.num_values()), is_written_(graph.num_values()) {

@@ -20,6 +20,9 @@ enum class NodeRole : uint8_t {
   kOther,
 };
 
+/// Why kernels do not have a node; empty if they do.
+std::string why_no_kernel(const Graph& graph, const Node& node);
+
 class FusionFacts {
  public:
   explicit FusionFacts(const Graph& graph);

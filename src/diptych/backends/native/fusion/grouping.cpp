@@ -1,5 +1,7 @@
 #include "diptych/backends/native/fusion/grouping.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -63,7 +65,35 @@ class Grouping {
     return groups;
   }
 
+  // Adds, for each two units of which one reads what the other makes, why they are two.
+  void list_gaps(std::vector<Gap>& gaps) const {
+    std::set<std::pair<size_t, size_t>> seen;
+    for (size_t reader = begin_; reader < end_; ++reader) {
+      if (facts_.role(reader) == NodeRole::kViews) continue;
+      for_each_operand_value(graph_.nodes()[reader], [&](Value value) {
+        const int32_t maker = facts_.maker(facts_.root(value));
+        if (maker < 0) return;
+        const auto from = static_cast<size_t>(maker);
+        const size_t unit = from < begin_ ? from : end_ + units_.find(from - begin_);
+        if (unit == end_ + units_.find(reader - begin_) || !seen.emplace(unit, units_.find(reader - begin_)).second)
+          return;
+        gaps.push_back({from, reader, value, why_apart(from, reader)});
+      });
+    }
+  }
+
  private:
+  std::string why_apart(size_t maker, size_t reader) const {
+    for (const size_t node : {maker, reader}) {
+      if (facts_.role(node) == NodeRole::kComputes) continue;
+      return fmt::format("{}: {}", graph_.nodes()[node].op.name(), why_no_kernel(graph_, graph_.nodes()[node]));
+    }
+    if (maker < begin_) return "memory is written in between, or the graph is longer than what is looked at together";
+    Candidate both;
+    const auto problem = find_problem(units_.find(maker - begin_), units_.find(reader - begin_), both);
+    return problem.value_or("other kernels were merged first");
+  }
+
   // Effects keep their order, so each depends on the one before.
   std::vector<std::vector<size_t>> dependencies() const {
     std::vector<std::vector<size_t>> sources(end_ - begin_);
@@ -176,20 +206,30 @@ class Grouping {
   }
 
   void try_merge(size_t a, size_t b) {
-    if (a == b || saved_bytes(a, b) == 0) return;
-    const Candidate &one = candidates_[a], &other = candidates_[b];
-    if (one.nodes.size() + other.nodes.size() > kMostNodes || !are_alike(one, other)) return;
-    if (units_.would_be_cyclic(a, b)) return;
-    Candidate both = combined(one, other);
-    if (num_buffers(both, a, b) > kMostBuffers) return;
-    both.space = space_of(one, other, both.nodes);
-    if (!both.space) return;
-    const auto is_needed = [&](Value value) { return facts_.root(value) == value && is_read_outside(value, a, b); };
-    if (find_group_problem(facts_, *both.space, is_needed)) return;
-    if (has_doubtful(both) && !is_kernel_(both.nodes)) return;
+    if (a == b) return;
+    Candidate both;
+    if (find_problem(a, b, both)) return;
     const size_t merged = units_.merge(a, b);
     candidates_[a] = candidates_[b] = {};
     candidates_[merged] = std::move(both);
+  }
+
+  // Why two units are better two; if they are not, `both` becomes what they are together.
+  std::optional<std::string> find_problem(size_t a, size_t b, Candidate& both) const {
+    if (saved_bytes(a, b) == 0) return "nothing would be saved";
+    const Candidate &one = candidates_[a], &other = candidates_[b];
+    if (one.nodes.size() + other.nodes.size() > kMostNodes) return "too many nodes for one kernel";
+    if (!are_alike(one, other)) return "only one records gradients";
+    if (units_.would_be_cyclic(a, b)) return "what lies between them is in another kernel, or in none";
+    both = combined(one, other);
+    if (num_buffers(both, a, b) > kMostBuffers) return "too many inputs and outputs for one kernel";
+    size_t misfit = 0;
+    both.space = space_of(one, other, both.nodes, misfit);
+    if (!both.space) return fmt::format("{} runs along other dims", graph_.nodes()[misfit].op.name());
+    const auto is_needed = [&](Value value) { return facts_.root(value) == value && is_read_outside(value, a, b); };
+    if (auto problem = find_group_problem(facts_, *both.space, is_needed)) return problem;
+    if (has_doubtful(both) && !is_kernel_(both.nodes)) return "no code can be made of both together";
+    return std::nullopt;
   }
 
   bool has_doubtful(const Candidate& candidate) const {
@@ -222,8 +262,10 @@ class Grouping {
     return both.reads.size() + static_cast<size_t>(outputs);
   }
 
-  // The space of all nodes. A group that only gains later nodes keeps what it has.
-  std::optional<GroupSpace> space_of(const Candidate& a, const Candidate& b, const std::vector<size_t>& nodes) const {
+  // The space of all nodes; if there is none, `misfit` becomes the first node that does not fit. A group that only
+  // gains later nodes keeps what it has.
+  std::optional<GroupSpace> space_of(const Candidate& a, const Candidate& b, const std::vector<size_t>& nodes,
+                                     size_t& misfit) const {
     const auto views = inner_views(facts_, nodes);
     const std::vector<size_t> all = united(nodes, views);
     const Candidate& first = a.nodes.front() < b.nodes.front() ? a : b;
@@ -231,7 +273,8 @@ class Grouping {
                           std::equal(first.space->nodes().begin(), first.space->nodes().end(), all.begin());
     GroupSpace space = can_grow ? *first.space : GroupSpace(graph_);
     for (size_t i = can_grow ? first.space->nodes().size() : 0; i < all.size(); ++i) {
-      if (!space.add(all[i])) return std::nullopt;
+      misfit = all[i];
+      if (!space.add(misfit)) return std::nullopt;
     }
     return space;
   }
@@ -265,19 +308,22 @@ std::vector<size_t> inner_views(const FusionFacts& facts, const std::vector<size
 }
 
 std::vector<std::vector<size_t>> find_groups(const FusionFacts& facts, size_t begin, size_t end,
-                                             const IsKernel& is_kernel) {
+                                             const IsKernel& is_kernel, std::vector<Gap>* gaps) {
   // Asking for the last word costs a lowering, so it is asked once for each group; where it is no, merges with nodes of
   // such groups are asked about one by one.
   std::set<size_t> doubtful;
   for (;;) {
-    auto groups = Grouping(facts, begin, end, is_kernel, doubtful).run();
+    Grouping grouping(facts, begin, end, is_kernel, doubtful);
+    auto groups = grouping.run();
     const size_t known = doubtful.size();
     for (const auto& group : groups) {
       const bool is_known =
           std::any_of(group.begin(), group.end(), [&](size_t node) { return doubtful.count(node) != 0; });
       if (!is_known && !is_kernel(group)) doubtful.insert(group.begin(), group.end());
     }
-    if (doubtful.size() == known) return groups;
+    if (doubtful.size() != known) continue;
+    if (gaps != nullptr) grouping.list_gaps(*gaps);
+    return groups;
   }
 }
 

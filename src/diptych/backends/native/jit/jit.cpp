@@ -43,8 +43,9 @@ std::string key_of(const std::string& text) {
 }
 
 ObjectCache& object_cache() {
-  static ObjectCache cache(keeps_kernels() ? kernel_folder() : "");
-  return cache;
+  // Compilers in the background may still run when static objects are destroyed.
+  static auto* const cache = new ObjectCache(keeps_kernels() ? kernel_folder() : "");
+  return *cache;
 }
 
 std::string object_of(const std::string& key, const std::string& text, const std::string& name) {
@@ -63,8 +64,8 @@ std::string object_of(const std::string& key, const std::string& text, const std
 }  // namespace
 
 const HostTarget& host_target() {
-  static const HostTarget target = find_host_target();
-  return target;
+  static const auto* const target = new HostTarget(find_host_target());
+  return *target;
 }
 
 std::shared_ptr<const MachineCode> compile_llvm(const std::string& text, const std::string& name) {

@@ -100,4 +100,25 @@ int64_t hint_of(const Kernel& kernel, const SizeTerm& size) {
   return size.factor * (symbol < kernel.hints.size() ? kernel.hints[symbol] : kMiddling);
 }
 
+Kernel at_hints(const Kernel& kernel) {
+  Kernel result = kernel;
+  const auto fix_size = [&](SizeTerm& size) { size = SizeTerm{hint_of(kernel, size)}; };
+  const auto fix_map = [&](IndexMap& map) {
+    IndexMap fixed;
+    for (IndexTerm term : map.terms()) {
+      fix_size(term.coefficient);
+      fixed.add(term);
+    }
+    map = fixed;
+  };
+  std::ranges::for_each(result.extents, fix_size);
+  for (KernelValue& value : result.values) {
+    if (auto* load = std::get_if<KernelLoad>(&value.made_by)) fix_map(load->map);
+    if (auto* index = std::get_if<KernelIndex>(&value.made_by)) fix_map(index->map);
+  }
+  for (KernelStore& store : result.stores) fix_map(store.map);
+  result.hints.clear();
+  return result;
+}
+
 }  // namespace diptych::detail

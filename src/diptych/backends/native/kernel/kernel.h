@@ -128,5 +128,7 @@ int32_t symbol_count(const Kernel& kernel);
 
 /// What a size is likely to be: its value at the hints, and a middling one for a symbol without hint.
 int64_t hint_of(const Kernel& kernel, const SizeTerm& size);
+/// The kernel at the sizes that the hints say, without symbols.
+Kernel at_hints(const Kernel& kernel);
 
 }  // namespace diptych::detail
