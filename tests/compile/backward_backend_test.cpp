@@ -233,7 +233,7 @@ TEST_F(BackwardBackend, TwoInOneProcessHaveGraphsOfTheirOwn) {
   EXPECT_EQ(programs_of_pass(), 0);
   EXPECT_EQ(outer.stats().captures, 2);
   EXPECT_EQ(outer.stats().misses_by_reason.at("other backend"), 1);
-  EXPECT_EQ(outer.stats().misses[1], "backend interpreter changed to xla");
+  EXPECT_EQ(outer.stats().misses[1], "backend " + default_backend() + " changed to xla");
 }
 
 TEST_F(BackwardBackend, EnabledForAllThreadsAndChanged) {

@@ -60,7 +60,7 @@ class Smoke(Case):
         for program, finding in (("train_gpt", "sampled text"), ("train_lstm", "sampled text"), ("train_ssm", "sampled text"),
                                  ("train_rnn", "sampled text"), ("train_deep_gpt", "sampled text"),
                                  ("train_mlp", "validation accuracy"), ("train_resnet", "validation accuracy")):
-            for backend in ("interpreter", "eager"):
+            for backend in ("native", "interpreter", "eager"):
                 with self.subTest(program=program, backend=backend):
                     self.setUp()
                     self.check_program(program, finding, backend)

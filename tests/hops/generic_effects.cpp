@@ -62,7 +62,7 @@ void without_grad_but_enabled_inside(const Subject& subject) {
   for (const Caller& caller : callers()) {
     const Tensors expected = loop.written_out_for(subject)(loop.inputs());
     const Tensors got = caller.wrap(loop.run_by(subject))(loop.inputs());
-    EXPECT_TRUE(same_tensors(got, expected)) << caller.name;
+    EXPECT_TRUE(same_tensors(got, expected, kClose)) << caller.name;
   }
 }
 

@@ -288,8 +288,7 @@ TEST(Partition, NamesRoundTrip) {
   for (const char* name : {"default", "min_cut", "hidden_min_cut", "memory_budget(0.5)", "memory_budget(0)"}) {
     EXPECT_EQ(partitioner_by_name(name).name, name);
   }
-  expect_error<std::exception>([] { partitioner_by_name("mincut"); },
-                               "choose default, min_cut, hidden_min_cut or ");
+  expect_error<std::exception>([] { partitioner_by_name("mincut"); }, "choose default, min_cut, hidden_min_cut or ");
   expect_error<std::exception>([] { partitioner_by_name("memory_budget(x)"); }, "expected a number between 0 and 1");
   EXPECT_THROW(partitioner_by_name("memory_budget(1.5)"), UserError);
   EXPECT_THROW(memory_budget(-0.1), UserError);

@@ -60,6 +60,23 @@ def test_a_difference_is_found(words, eager, ours):
     assert outcome == "wrong" and words in said, (outcome, said)
 
 
+def test_rounding_is_judged_by_what_eager_makes_of_it(monkeypatch):
+    monkeypatch.setattr(judge.settings, "backend", "native")
+
+    def rounded(ulps):
+        """Digits cancel out; eager loses none of these numbers', by luck."""
+
+        def near_one(x):
+            return x * (1 + ulps * torch.finfo(torch.float32).eps) - (1 - 2**-10)
+
+        return lambda: judge.observe(near_one, [], [judge.clone(torch.ones(8))], {}, 0)
+
+    assert judge.judge(rounded(0), rounded(1)) == ("passed", "")
+    outcome, said = judge.judge(rounded(0), rounded(4))
+    assert outcome == "wrong" and "the error is" in said, (outcome, said)
+    assert judge.settings.shaken == 0
+
+
 def test_errors_and_refusals_are_told_apart():
     def raises(error):
         def f(x):

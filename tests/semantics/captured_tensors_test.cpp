@@ -27,8 +27,8 @@ TEST(CapturedTensors, CapturedTensorsAreFreeVariables) {
     const at::Tensor expected_w = w.grad().clone();
     w.mutable_grad() = at::Tensor();
     f(x).backward();
-    EXPECT_TRUE(at::equal(w.grad(), expected_w));
-    EXPECT_TRUE(at::equal(x.grad(), expected_x.grad()));
+    EXPECT_TRUE(at::allclose(w.grad(), expected_w));
+    EXPECT_TRUE(at::allclose(x.grad(), expected_x.grad()));
   }
 }
 

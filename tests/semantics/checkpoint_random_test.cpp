@@ -93,7 +93,8 @@ TEST(CheckpointRandom, ProgramsDoAsInEager) {
   const auto leaves = [] {
     Tensors made;
     for (int i = 0; i < 3; ++i) {
-      const auto waves = torch::arange(16.0).mul(0.3 + i).sin().reshape({4, 4}).to(torch::kFloat);
+      // Norms of nearly equal numbers leave few digits of float32.
+      const auto waves = torch::arange(16.0, torch::kDouble).mul(0.3 + i).sin().reshape({4, 4});
       made.push_back(waves.mul(0.7).requires_grad_());
     }
     return made;
@@ -106,7 +107,7 @@ TEST(CheckpointRandom, ProgramsDoAsInEager) {
       CheckOptions options;
       options.aot.partition = partition;
       // Gradients of a result that another is computed from are added up in parts, each in eager's order.
-      options.tolerance = alone ? 0 : 1e-5;
+      options.tolerance = alone && options.aot.backend == "interpreter" ? 0 : 1e-5;
       expect_as_eager(leaves, function, options);
       if (::testing::Test::HasFailure()) return;
     }

@@ -24,8 +24,8 @@ class ExecutablePerSizes final : public Executable {
   std::vector<std::shared_ptr<const Executable>> parts() const override {
     const std::lock_guard lock(mutex_);
     std::vector<std::shared_ptr<const Executable>> parts;
-    for (const auto& [sizes, executable] : executables_) {
-      if (executable != nullptr) parts.push_back(executable);
+    for (const auto& [sizes, known] : known_) {
+      if (known.executable != nullptr) parts.push_back(known.executable);
     }
     return parts;
   }

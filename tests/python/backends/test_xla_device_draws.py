@@ -169,7 +169,7 @@ def test_loops_and_branches_split_no_program():
 
 def test_errors():
     function, x = (lambda x: (F.dropout(x, 0.5) * x * x).sum()), torch.ones(4, requires_grad=True)
-    with pytest.raises(diptych.UserError, match="'interpreter' got draws 'device', but it draws with eager's generator"):
+    with pytest.raises(diptych.UserError, match=f"'{diptych.default_backend()}' got draws 'device', but it draws with eager's generator"):
         diptych.aot_function(function, draws="device")(x)
     with pytest.raises(diptych.UserError, match="got draws 'gpu', expected 'host' or 'device'"):
         diptych.aot_function(function, backend="xla", draws="gpu")(x)

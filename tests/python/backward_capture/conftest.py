@@ -10,4 +10,4 @@ def backend(request):
     passes.backend = request.param
     diptych.backward_capture.reset()
     yield request.param
-    passes.backend = "interpreter"
+    passes.backend = diptych.default_backend()

@@ -3,7 +3,7 @@ import diptych
 import torch
 from torch import autograd
 
-backend = "interpreter"  # what runs captured passes: see conftest.py
+backend = diptych.default_backend()  # what runs captured passes: see conftest.py
 
 
 def capture():

@@ -170,7 +170,7 @@ COMPUTED = {
 }
 
 
-@pytest.mark.parametrize("backend", ["interpreter", "xla"])
+@pytest.mark.parametrize("backend", diptych.backend_names())
 @pytest.mark.parametrize("partition", ["default", "min_cut"])
 @pytest.mark.parametrize("name", COMPUTED)
 def test_places_of_what_a_loop_computes(name, partition, backend):

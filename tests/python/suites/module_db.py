@@ -38,6 +38,9 @@ class Module:
         module = copy.deepcopy(self.module)
         if judge.settings.wide:
             module.double()
+        with torch.no_grad():
+            for tensor in (*module.parameters(), *module.buffers()):
+                judge.shake(tensor)
         call = compiler(module)
         state = [*module.parameters(), *module.buffers()]
         seen = judge.Seen()

@@ -13,11 +13,11 @@ namespace diptych::detail {
 
 /// What became of a body.
 struct KernelCode {
-  std::optional<Kernel> kernel;                ///< none if it could not be lowered
-  std::vector<SizeExpr> symbols;               ///< of the body, what the kernel's symbols are
-  std::shared_ptr<const CompiledKernel> code;  ///< null if the interpreter runs the body
-  bool has_check = false;                      ///< see lower_group()
-  std::string problem;                         ///< why it does; empty if it does not
+  std::optional<Kernel> kernel;                                          ///< none if it could not be lowered
+  std::vector<SizeExpr> symbols;                                         ///< of the body, what the kernel's symbols are
+  std::shared_ptr<const CompiledKernel> code;                            ///< null if the interpreter runs the body
+  bool has_check = false;                                                ///< see lower_group()
+  std::string problem;                                                   ///< why it does; empty if it does not
   std::shared_ptr<KernelTimes> times = std::make_shared<KernelTimes>();  ///< of calls that were timed
 };
 
