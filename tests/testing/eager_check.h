@@ -26,8 +26,9 @@ struct Observed {
 struct CheckOptions {
   AotOptions aot = {};
   bool backward = true;
-  double tolerance = 0;  ///< 0: bit-identical; else absolute and relative
-  int calls = 2;         ///< the second call hits the cache
+  double tolerance =
+      0;          ///< absolute and relative; 0: eager's bits by the interpreter, units in the last place by others
+  int calls = 2;  ///< the second call hits the cache
 };
 
 /// tensor.is_leaf(), after autograd has brought a view's gradient function up to date, which it otherwise does when it
