@@ -70,7 +70,7 @@ std::vector<NativeKernel> expect_at_all_sizes(const Write& write, double toleran
 
 void expect_one_kernel(const std::vector<NativeKernel>& kernels) {
   ASSERT_EQ(kernels.size(), 1U);
-  EXPECT_EQ(kernels[0].problem, "");
+  EXPECT_EQ(kernels[0].problem(), "");
 }
 
 TEST(NativeDynamic, AChainIsOneKernelForAllSizes) {
