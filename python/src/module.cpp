@@ -13,9 +13,9 @@ PYBIND11_MODULE(_core, module) {
   bind_graph(module);
   bind_signature(module);
   bind_pair(module);
+  bind_native(module);  // before whoever returns its classes
   bind_aot(module);
   bind_hops(module);
-  bind_native(module);
   bind_checkpoint(module);
   bind_backward_capture(module);
   bind_files(module);

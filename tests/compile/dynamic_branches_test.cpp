@@ -16,7 +16,7 @@ TEST(DynamicBranches, BranchesOnASizeAreSeenAtTheEndsOfTheRange) {
 TEST(DynamicBranches, BranchesThatTheFirstSizesDoNotShow) {
   const auto thirds = [](const Tensors& in) -> Tensors { return {in[0].size(0) % 3 != 0 ? in[0] * 3 : in[0].sin()}; };
   auto counted = compare(thirds, {{{4}}, {{8}}, {{16}}, {{9}}, {{10}}, {{12}}, {{33}}, {{1024}}, {{1023}}, {{999}}});
-  EXPECT_EQ(counted.worst, 0);
+  EXPECT_LE(counted.worst, 1e-15) << "sines by kernels round otherwise";
   EXPECT_LE(counted.stats.misses, 3U);
   const auto between = [](const Tensors& in) -> Tensors {
     const int64_t n = in[0].size(0);

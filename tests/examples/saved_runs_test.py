@@ -39,7 +39,9 @@ class Case(unittest.TestCase):
 
     def start(self, program, *arguments):
         command = [*program, *(SMALL if program is PYTHON and "--load" not in arguments else []), *map(str, arguments)]
-        return subprocess.run(command, capture_output=True, text=True, cwd=self.folder, timeout=200)
+        # Runs that are loaded are run by the interpreter, and are the others' to the last bit if those are, too.
+        environment = {**os.environ, "DIPTYCH_BACKEND": "interpreter"}
+        return subprocess.run(command, capture_output=True, text=True, cwd=self.folder, timeout=200, env=environment)
 
     def losses(self, program, *arguments):
         """The losses as they were printed, with the numbers of their steps: nine digits tell any two floats apart."""

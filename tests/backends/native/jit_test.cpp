@@ -184,14 +184,14 @@ TEST(Jit, OneTextIsCompiledOnceWhileItsCodeLives) {
 
 TEST(Jit, CodeIsReadFromTheFolderOnceItHasDied) {
   std::string lines;
-  set_log("cache");
+  set_log("kernels");
   set_log_sink([&](std::string_view line) { lines += std::string(line) + "\n"; });
   static int value = 271828;  // another one where the test is repeated
   ++value;
   for (int i = 0; i < 3; ++i) EXPECT_EQ(call_f(*compile_llvm(constant_text(value), "kept")), value);
   set_log_sink({});
   set_log("");
-  expect_contains(lines, {"native: kept was compiled in ", "native: kept was read, "});
+  expect_contains(lines, {"kept was compiled in ", "kept was read from the cache, "});
   EXPECT_EQ(lines.find("compiled", lines.find("compiled") + 1), lines.npos) << lines;
 }
 

@@ -2,6 +2,7 @@
 
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <vector>
@@ -30,6 +31,33 @@ SymbolValues point_of(const std::map<std::string, int64_t>& symbols, size_t numb
   return point;
 }
 
+bool is_rounded(const SizeExpr& size) { return size.has_floors(); }
+bool is_rounded(const Sizes& sizes) {
+  return std::any_of(sizes.begin(), sizes.end(), [](const SizeExpr& size) { return is_rounded(size); });
+}
+
+bool is_rounded(const Operand& operand) {
+  if (const auto* size = std::get_if<SizeExpr>(&operand)) return is_rounded(*size);
+  if (const auto* sizes = std::get_if<Sizes>(&operand)) return is_rounded(*sizes);
+  const auto* number = std::get_if<SizeNumber>(&operand);
+  return number != nullptr && (is_rounded(number->top) || is_rounded(number->bottom));
+}
+
+// Whether a size is rounded down: it may be the same at all points and another one elsewhere, which a polynomial of few
+// points can't.
+bool has_rounded_sizes(const Graph& graph) {
+  for (size_t i = 0; i < graph.num_values(); ++i) {
+    const TensorMeta& meta = graph.meta(Value{static_cast<int32_t>(i)});
+    if (is_rounded(meta.sizes) || is_rounded(meta.strides)) return true;
+  }
+  return std::any_of(graph.nodes().begin(), graph.nodes().end(), [](const Node& node) {
+    return std::any_of(node.operands.begin(), node.operands.end(),
+                       [](const Operand& operand) { return is_rounded(operand); }) ||
+           std::any_of(node.subgraphs.begin(), node.subgraphs.end(),
+                       [](const auto& body) { return body && has_rounded_sizes(*body); });
+  });
+}
+
 std::optional<Graph> unified(const Graph& graph, const std::map<std::string, int64_t>& symbols,
                              const std::function<Graph(const Graph&)>& pass, int64_t step, std::string& why) {
   std::vector<SymbolValues> points;
@@ -51,6 +79,10 @@ std::optional<Graph> at_all_sizes(const Graph& graph, const std::function<Graph(
   const auto symbols = size_symbols(graph);
   if (symbols.size() > kMostSymbols) {
     why = "it has too many symbols";
+    return std::nullopt;
+  }
+  if (has_rounded_sizes(graph)) {
+    why = "a size of it is rounded";
     return std::nullopt;
   }
   for (const int64_t step : {1, 24}) {

@@ -50,13 +50,13 @@ ObjectCache& object_cache() {
 
 std::string object_of(const std::string& key, const std::string& text, const std::string& name) {
   if (auto kept = object_cache().load(key)) {
-    log(Log::kCache, "native: {} was read, {} bytes", name, kept->size());
+    log(Log::kKernels, "{} was read from the cache, {} bytes", name, kept->size());
     return std::move(*kept);
   }
   const auto start = std::chrono::steady_clock::now();
   auto object = compile_module(text, name, host_target(), CodeForm::kObject);
   const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - start;
-  log(Log::kCache, "native: {} was compiled in {:.1f} ms, {} bytes", name, time.count(), object.size());
+  log(Log::kKernels, "{} was compiled in {:.1f} ms, {} bytes", name, time.count(), object.size());
   object_cache().store(key, object);
   return object;
 }
