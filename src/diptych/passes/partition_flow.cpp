@@ -35,6 +35,11 @@ struct EdgeData {
 };
 using Network = boost::adjacency_list<boost::vecS, boost::vecS, boost::directedS, VertexData, EdgeData>;
 
+// Nodes that autograd recorded, yet are independent of tangents, run late where eager's own values are wanted.
+std::vector<Value> wanted_values(const JointAnalysis& analysis, Wanted wanted) {
+  return analysis.required(/*either_is_late=*/wanted == Wanted::kEagersSaves);
+}
+
 constexpr size_t kSource = 0;
 constexpr size_t kSink = 1;
 
@@ -47,7 +52,7 @@ constexpr size_t kSink = 1;
 class CutBuilder {
  public:
   CutBuilder(const JointAnalysis& analysis, const FlowCosts& costs)
-      : analysis_(analysis), graph_(analysis.graph()), costs_(costs), required_(analysis.required(false)) {
+      : analysis_(analysis), graph_(analysis.graph()), costs_(costs), required_(wanted_values(analysis, costs.wanted)) {
     mark_relevant();
     find_kept_storages();
     network_ = Network(2 + relevant_.size() + graph_.num_values());
@@ -66,7 +71,7 @@ class CutBuilder {
     FlowChoice choice;
     choice.recomputed.resize(graph_.nodes().size());
     for (size_t i = 0; i < graph_.nodes().size(); ++i) choice.recomputed[i] = relevant_[i] && known[node_vertex(i)];
-    choice.saved = saved_for(analysis_, choice.recomputed);
+    choice.saved = saved_for(analysis_, choice.recomputed, costs_.wanted);
     return choice;
   }
 
@@ -182,12 +187,10 @@ class CutBuilder {
 // Replaces a saved base that the backward reads only through one view with as many elements by that view, which spares
 // the backward a call.
 std::vector<Value> move_through_views(const JointAnalysis& analysis, std::vector<Value> saved,
-                                      const std::vector<bool>& runs_in_backward) {
+                                      const std::vector<bool>& runs_in_backward, Wanted wanted) {
   const Graph& graph = analysis.graph();
   std::vector<int32_t> only_reader(graph.num_values(), -1);  // -1: none yet, -2: several
-  for (const Value value : analysis.required(false)) {
-    only_reader[value.id] = -2;
-  }
+  for (const Value value : wanted_values(analysis, wanted)) only_reader[value.id] = -2;
   for (size_t i = 0; i < graph.nodes().size(); ++i) {
     if (!runs_in_backward[i]) continue;
     for_each_operand_value(graph.nodes()[i], [&](Value value) {
@@ -212,12 +215,12 @@ FlowChoice cut_joint(const JointAnalysis& analysis, const FlowCosts& costs) {
   return CutBuilder(analysis, costs).solve();
 }
 
-std::vector<Value> saved_for(const JointAnalysis& analysis, const std::vector<bool>& recomputed) {
+std::vector<Value> saved_for(const JointAnalysis& analysis, const std::vector<bool>& recomputed, Wanted wanted_by) {
   const Graph& graph = analysis.graph();
   std::vector<bool> runs(graph.nodes().size());
   std::vector<bool> wanted(graph.num_values());
   std::vector<Value> saved;
-  for (const Value value : analysis.required(false)) wanted[value.id] = true;
+  for (const Value value : wanted_values(analysis, wanted_by)) wanted[value.id] = true;
   for (size_t i = graph.nodes().size(); i-- > 0;) {
     bool is_wanted = false;
     for (const Value output : graph.nodes()[i].outputs) is_wanted = is_wanted || (output && wanted[output.id]);
@@ -231,7 +234,7 @@ std::vector<Value> saved_for(const JointAnalysis& analysis, const std::vector<bo
   for (const Value input : graph.inputs()) {
     if (wanted[input.id]) saved.push_back(input);
   }
-  return move_through_views(analysis, sorted_unique(std::move(saved)), runs);
+  return move_through_views(analysis, sorted_unique(std::move(saved)), runs, wanted_by);
 }
 
 }  // namespace diptych::detail

@@ -50,7 +50,8 @@ using Price = std::optional<int64_t>(const Graph&, const Node&);
 
 std::vector<Value> cut_at(const JointAnalysis& analysis, Price* price, PrimalPrice primals) {
   const auto recompute = [&](const Node& node) { return price(analysis.graph(), node); };
-  return cut_joint(analysis, {recompute, primals}).saved;
+  const auto wanted = primals == PrimalPrice::kAsEager ? Wanted::kEagersSaves : Wanted::kRead;
+  return cut_joint(analysis, {recompute, primals, wanted}).saved;
 }
 
 std::vector<Value> choose(const Joint& joint) {
