@@ -94,6 +94,7 @@ Joint CapturedFunction::lowered(Joint traced) const {
 
 // The order follows Note [The pipeline].
 void CapturedFunction::make_graphs(Joint traced) {
+  if (is_differentiable()) find_gradient_starts(traced);
   joint_ = lowered(std::move(traced));
   const bool has_backend = shaping_backend_ != nullptr;
   Split split = split_joint(
@@ -109,7 +110,6 @@ void CapturedFunction::make_graphs(Joint traced) {
   draws_random_ = std::any_of(forward_.nodes().begin(), forward_.nodes().end(), detail::draws_random);
   if (!is_differentiable()) return;
   find_residual_sources();
-  find_gradient_starts();
   find_stages();
   // The backward half was traced with autocast off, as backwards usually run.
   halves_.push_back({traceable_tangents(), GlobalState::without_autocast(), std::move(split.backward)});
@@ -141,16 +141,17 @@ void CapturedFunction::find_residual_sources() {
   }
 }
 
-void CapturedFunction::find_gradient_starts() {
-  const auto needed = needed_for_gradients(joint_);
+// In the graph as it was traced, whose operators a backward of the backward runs again: the parts of one may read less.
+void CapturedFunction::find_gradient_starts(const Joint& traced) {
+  const auto needed = needed_for_gradients(traced);
   for (size_t i = 0; i < layout_.num_primals(); ++i) {
-    if (needed[joint_.graph.inputs()[i].id]) gradient_primals_.push_back(i);
+    if (needed[traced.graph.inputs()[i].id]) gradient_primals_.push_back(i);
   }
   for (size_t i = 0; i < plan().crossings.size(); ++i) {
     const auto& crossing = plan().crossings[i];
     if (crossing.kind == ForwardPlan::Crossing::Kind::kHidden) continue;
     // Passes renumber values that are not in a slot, so their crossings are always kept.
-    if (!is_of_slot(i) || needed[joint_.graph.outputs()[crossing.index].id]) gradient_crossings_.push_back(i);
+    if (!is_of_slot(i) || needed[traced.graph.outputs()[crossing.index].id]) gradient_crossings_.push_back(i);
   }
 }
 

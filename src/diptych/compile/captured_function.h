@@ -116,7 +116,7 @@ class CapturedFunction final : public GraphSource {
   Joint lowered(Joint traced) const;
   void make_graphs(Joint joint);
   void find_mutated();
-  void find_gradient_starts();
+  void find_gradient_starts(const Joint& traced);
   void find_residual_sources();
   void find_stages();
   Graph half(const std::vector<bool>& defined) const;
