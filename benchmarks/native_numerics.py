@@ -76,8 +76,9 @@ def errors_of(op, samples, has_gradients):
         truth = results(op.op, sample, torch.float64, has_gradients)
         for engine, function in enumerate((compiled, op.op)):
             got = results(function, sample, torch.float32, has_gradients)
-            if len(got) == len(truth):
-                worst[engine] = max([worst[engine], *(e for e in map(error, got, truth) if e is not None)])
+            if len(got) != len(truth):
+                raise ValueError(f"{len(got)} results and gradients, {len(truth)} in float64")
+            worst[engine] = max([worst[engine], *(e for e in map(error, got, truth) if e is not None)])
     return worst
 
 
@@ -93,19 +94,19 @@ def main():
     parser.add_argument("--samples", type=int, default=2)
     parser.add_argument("--only", default="", help="names of operators, separated by commas")
     options = parser.parse_args()
-    counts, beyond, skipped = collections.Counter(), [], 0
+    counts, beyond, skipped = collections.Counter(), [], []
     for op in operators(options.only.split(",") if options.only else None):
         try:
             ours, eager = errors_of(op, options.samples, op.supports_autograd)
-        except Exception:  # drawn at random, or refused by eager in float64 or by a capture: there is no pair to compare
-            skipped += 1
+        except Exception as reason:  # refused by eager in float64 or by a capture, say: there is no pair to compare
+            skipped.append(f"  {op.formatted_name}: {type(reason).__name__}: {str(reason).splitlines()[0] if str(reason) else ''}")
             continue
         ratio = ours / max(eager, 0.5)
         counts[next(bound for bound in BOUNDS if ratio <= bound)] += 1
         if ratio > 2:
             beyond.append((ratio, op.formatted_name, ours, eager))
     total = sum(counts.values())
-    print(f"{total} operators compared, {skipped} without a pair to compare")
+    print(f"{total} operators compared, {len(skipped)} without a pair to compare", *skipped, sep="\n")
     for low, bound in zip((0.0, *BOUNDS), BOUNDS):
         print(f"error of native / eager in ({low:g}, {bound:g}]: {counts[bound]:4d} {'#' * (60 * counts[bound] // max(total, 1))}")
     for ratio, name, ours, eager in sorted(beyond, reverse=True):

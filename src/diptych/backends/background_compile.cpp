@@ -85,8 +85,8 @@ Jobs& jobs() {
 std::shared_ptr<Job> start(Compiler compile, const Graph& graph, const std::string& name) {
   static const int registered = std::atexit(wait_for_background);
   (void)registered;
+  const std::lock_guard lock(jobs().mutex);  // before its thread begins: whoever waits for all then finds it
   auto job = std::make_shared<Job>(std::move(compile), graph, name);
-  const std::lock_guard lock(jobs().mutex);
   jobs().all.insert(job);
   return job;
 }
