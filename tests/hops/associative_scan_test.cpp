@@ -147,7 +147,7 @@ TEST(AssociativeScan, NestsInItself) {
 }
 
 TEST(AssociativeScan, WorksWithoutGradientsAndInInferenceMode) {
-  const auto x = torch::randn({9}).requires_grad_();
+  const auto x = torch::randn({9}, torch::kFloat64).requires_grad_();
   {
     const torch::NoGradGuard guard;
     EXPECT_FALSE(associative_scan(add, x).requires_grad());

@@ -36,11 +36,11 @@ class Module:
     def observe(self, compiler, around, order):
         """What is seen of two calls, of which the compiled module captures the first alone."""
         module = copy.deepcopy(self.module)
-        if judge.settings.wide:
-            module.double()
         with torch.no_grad():
             for tensor in (*module.parameters(), *module.buffers()):
                 judge.shake(tensor)
+        if judge.settings.wide:
+            module.double()
         call = compiler(module)
         state = [*module.parameters(), *module.buffers()]
         seen = judge.Seen()

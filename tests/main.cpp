@@ -1,0 +1,19 @@
+// The main function of all test programs: each test draws the same numbers whenever it is run, alone or among others.
+// --gtest_random_seed=N draws others.
+#include <ATen/Context.h>
+
+namespace {
+
+class SeedBeforeEachTest final : public ::testing::EmptyTestEventListener {
+  void OnTestStart(const ::testing::TestInfo& /*test*/) override {
+    at::manual_seed(static_cast<uint64_t>(::testing::GTEST_FLAG(random_seed)));
+  }
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  ::testing::UnitTest::GetInstance()->listeners().Append(new SeedBeforeEachTest);  // NOLINT: the list owns it
+  return RUN_ALL_TESTS();
+}
