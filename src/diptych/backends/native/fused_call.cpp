@@ -1,61 +1,19 @@
 #include "diptych/backends/native/fused_call.h"
 
-#include <ATen/ops/empty_strided.h>
 #include <c10/util/SmallVector.h>
 
 #include <algorithm>
 #include <chrono>
 #include <utility>
 
+#include "diptych/backends/native/call_fit.h"
 #include "diptych/backends/native/kernel_check.h"
 #include "diptych/backends/native/result_pool.h"
 
 namespace diptych::detail {
 
-namespace {
-
-// Tensors that stand for others, or have no memory.
-constexpr c10::DispatchKeySet kNotPlain{c10::DispatchKey::Fake,
-                                        c10::DispatchKey::Functionalize,
-                                        c10::DispatchKey::Python,
-                                        c10::DispatchKey::FuncTorchBatched,
-                                        c10::DispatchKey::FuncTorchGradWrapper,
-                                        c10::DispatchKey::ZeroTensor};
-
-}  // namespace
-
 FusedCall::FusedCall(std::shared_ptr<const Graph> body)
     : body_(std::move(body)), code_(code_of(body_)), program_(*body_), shapes_(*body_, code_) {}
-
-FusedCall::Fit FusedCall::fit(const CallShapes::Tensor& slot, const at::Tensor& tensor) {
-  if (!tensor.defined() || tensor.layout() != at::kStrided || !tensor.device().is_cpu()) return Fit::kNone;
-  const auto* impl = tensor.unsafeGetTensorImpl();
-  const bool is_alike = tensor.scalar_type() == slot.dtype && impl->sizes() == at::IntArrayRef(slot.sizes) &&
-                        !impl->is_conj() && !impl->is_neg() && impl->has_storage() &&
-                        !impl->key_set().has_any(kNotPlain);
-  if (!is_alike) return Fit::kNone;
-  if (slot.is_empty) return Fit::kExact;
-  const auto strides = impl->strides();
-  for (size_t dim = 0; dim < slot.sizes.size(); ++dim) {
-    if (slot.sizes[dim] != 1 && strides[dim] != slot.strides[dim]) return Fit::kOtherStrides;
-  }
-  return Fit::kExact;
-}
-
-// Copies inputs with other strides. Returns whether the kernel can take the inputs.
-bool FusedCall::make_fit(const CallShapes& shapes, std::vector<at::Tensor>& inputs) {
-  if (inputs.size() != shapes.inputs.size()) return false;
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    const Fit found = fit(shapes.inputs[i], inputs[i]);
-    if (found == Fit::kExact) continue;
-    // Copies are dense: others would have gaps to allocate, or elements that share a place.
-    if (found == Fit::kNone || !shapes.inputs[i].is_dense) return false;
-    at::Tensor copy = at::empty_strided(shapes.inputs[i].sizes, shapes.inputs[i].strides, inputs[i].options());
-    copy.copy_(inputs[i]);
-    inputs[i] = std::move(copy);
-  }
-  return true;
-}
 
 // Returns none where the kernel's check fails; the inputs then are what they were.
 std::optional<std::vector<at::Tensor>> FusedCall::run_kernel(const CallShapes& shapes, std::vector<at::Tensor>& inputs,
@@ -99,7 +57,7 @@ std::vector<at::Tensor> FusedCall::run(std::vector<at::Tensor>&& inputs, const R
 
 std::vector<at::Tensor> FusedCall::run_untimed(std::vector<at::Tensor>&& inputs, const RunOptions& options) const {
   const auto shapes = code_->code == nullptr || options.differentiable ? nullptr : shapes_.find(inputs);
-  if (shapes == nullptr || !make_fit(*shapes, inputs)) {
+  if (shapes == nullptr || !make_fit(shapes->inputs, inputs)) {
     return program_->run(std::move(inputs), {.differentiable = options.differentiable});
   }
   if (is_kernel_checked() && !shapes->is_empty) return run_checked(*shapes, std::move(inputs));

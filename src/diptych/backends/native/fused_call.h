@@ -22,10 +22,6 @@ class FusedCall {
   std::vector<at::Tensor> run(std::vector<at::Tensor>&& inputs, const RunOptions& options) const;
 
  private:
-  enum class Fit : uint8_t { kExact, kOtherStrides, kNone };
-
-  static Fit fit(const CallShapes::Tensor& slot, const at::Tensor& tensor);
-  static bool make_fit(const CallShapes& shapes, std::vector<at::Tensor>& inputs);
   std::optional<std::vector<at::Tensor>> run_kernel(const CallShapes& shapes, std::vector<at::Tensor>& inputs,
                                                     bool may_reuse) const;
   std::vector<at::Tensor> run_untimed(std::vector<at::Tensor>&& inputs, const RunOptions& options) const;

@@ -4,6 +4,7 @@
 #include "diptych/backends/native/fusion/fuse.h"
 #include "diptych/backends/native/kernel_check.h"
 #include "diptych/backends/native/kernel_code.h"
+#include "diptych/backends/native/plan/planned_node.h"
 #include "diptych/backends/native/prepare.h"
 #include "diptych/base/error.h"
 #include "diptych/interpreter/hop_rules.h"
@@ -62,7 +63,8 @@ bool NativeBackend::supports(const Graph& /*graph*/, const Node& node) const {
 }
 
 std::shared_ptr<const Executable> NativeBackend::compile(const Graph& graph) const {
-  const Graph fused = run_pass("fuse", graph, [](const Graph& from) { return fuse(from, becomes_kernel); });
+  const Graph fused =
+      run_pass("fuse", graph, [](const Graph& from) { return with_planned_loops(fuse(from, becomes_kernel)); });
   make_codes(fused);
   return std::make_shared<NativeExecutable>(graph, fused, checks_kernels_);
 }

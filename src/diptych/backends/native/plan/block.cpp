@@ -1,0 +1,21 @@
+#include "diptych/backends/native/plan/block.h"
+
+namespace diptych::detail {
+
+Regions Block::regions(char* memory) const {
+  Regions regions(memory_region() + 1 + constants.size());
+  regions[memory_region()] = memory;
+  for (size_t i = 0; i < constants.size(); ++i) {
+    regions[memory_region() + 1 + i] = static_cast<char*>(const_cast<void*>(constants[i].const_data_ptr()));
+  }
+  return regions;
+}
+
+bool Block::run(char* const* regions, Workspace& workspace) const {
+  for (const auto& step : steps) {
+    if (!step->run(regions, workspace)) return false;
+  }
+  return true;
+}
+
+}  // namespace diptych::detail

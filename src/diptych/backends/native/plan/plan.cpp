@@ -1,0 +1,75 @@
+#include "diptych/backends/native/plan/plan.h"
+
+#include "diptych/backends/native/plan/block_maker.h"
+#include "diptych/backends/native/result_pool.h"
+
+namespace diptych::detail {
+namespace {
+
+constexpr size_t kMostKept = 8;  // runs whose memory is kept, as many as threads call at once
+
+CallShapes::Tensor shape_of(const TensorMeta& meta) {
+  const Place place = place_of(meta, 0);
+  return {place.dtype, place.sizes, place.strides, place.numel() == 0, place.is_dense()};
+}
+
+}  // namespace
+
+std::shared_ptr<const Plan> Plan::make(const Graph& graph, std::string& why) {
+  std::shared_ptr<Plan> plan(new Plan);
+  std::vector<BlockResult> results;
+  for (const Value output : graph.outputs()) {
+    results.push_back({output, output ? graph.meta(output) : TensorMeta()});
+  }
+  try {
+    plan->block_ = make_block(graph, results, plan->windows_);
+  } catch (const Unplannable& problem) {
+    why = problem.why;
+    return nullptr;
+  } catch (const std::exception& error) {
+    why = error.what();
+    return nullptr;
+  }
+  for (const Value input : graph.inputs()) plan->inputs_.push_back(shape_of(graph.meta(input)));
+  for (const BlockResult& result : results) plan->outputs_.push_back(place_of(result.meta, 0));
+  return plan;
+}
+
+std::vector<at::Tensor> Plan::run(std::vector<at::Tensor>& inputs) const {
+  if (!make_fit(inputs_, inputs)) return {};
+  auto run = borrow();
+  auto regions = block_.regions(static_cast<char*>(run->memory.get()));
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    regions[i] = static_cast<char*>(const_cast<void*>(inputs[i].const_data_ptr()));
+  }
+  std::vector<at::Tensor> outputs;
+  for (const Place& output : outputs_) {
+    outputs.push_back(new_result(output.sizes, output.strides, output.dtype));
+    regions[inputs.size() + outputs.size() - 1] = static_cast<char*>(outputs.back().mutable_data_ptr());
+  }
+  if (!block_.run(regions.data(), run->workspace)) outputs.clear();
+  give_back(std::move(run));
+  return outputs;
+}
+
+std::unique_ptr<Plan::Run> Plan::borrow() const {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!free_.empty()) {
+      auto run = std::move(free_.back());
+      free_.pop_back();
+      return run;
+    }
+  }
+  auto run = std::make_unique<Run>();
+  run->memory = result_pool()->allocate(static_cast<size_t>(block_.memory_bytes));
+  for (const Place& window : windows_) run->workspace.windows.push_back(make_window(window));
+  return run;
+}
+
+void Plan::give_back(std::unique_ptr<Run> run) const {
+  const std::lock_guard lock(mutex_);
+  if (free_.size() < kMostKept) free_.push_back(std::move(run));
+}
+
+}  // namespace diptych::detail

@@ -1,0 +1,114 @@
+#include "diptych/backends/native/plan/planned_node.h"
+
+#include "diptych/backends/native/fused_node.h"
+#include "diptych/backends/native/fusion/single_node.h"
+#include "diptych/backends/native/kernel_check.h"
+#include "diptych/backends/native/plan/loop_maker.h"
+#include "diptych/backends/native/plan/plan.h"
+#include "diptych/backends/native/report/kernel_times.h"
+#include "diptych/base/switches.h"
+#include "diptych/graph/hop_attributes.h"
+#include "diptych/graph/rewrite.h"
+#include "diptych/interpreter/hop_rules.h"
+#include "diptych/interpreter/lazy_program.h"
+#include "diptych/ops/hop_schemas.h"
+#include "diptych/ops/tags.h"
+
+namespace diptych::detail {
+namespace {
+
+/// A body made ready to be called. Threads: run() may be called from any number at once.
+class PlannedCall {
+ public:
+  explicit PlannedCall(const Graph& body) : program_(body) {
+    std::string why;
+    plan_ = Plan::make(body, why);
+    log(Log::kKernels, [&] {
+      const std::string name = body.nodes()[0].op.name();
+      if (plan_ == nullptr) return fmt::format("the interpreter runs {}: {}", name, why);
+      return fmt::format("planned {}: {} bytes besides operands and results", name, plan_->memory_bytes());
+    });
+  }
+
+  std::vector<at::Tensor> run(std::vector<at::Tensor>&& inputs, const RunOptions& options) const {
+    const bool is_native = plan_ != nullptr && !options.differentiable && !is_kernel_checked() && !times_kernels();
+    if (is_native) {
+      auto outputs = plan_->run(inputs);
+      if (!outputs.empty()) return outputs;
+    }
+    return program_->run(std::move(inputs), {.differentiable = options.differentiable});
+  }
+
+ private:
+  LazyProgram program_;
+  std::shared_ptr<const Plan> plan_;
+};
+
+HopKernel make_planned_kernel(const Node& node) {
+  return [call = std::make_shared<const PlannedCall>(*node.subgraphs[0])](std::vector<c10::IValue>&& operands,
+                                                                          const RunOptions& options) {
+    return call->run(take_tensor_list(operands[0]), options);
+  };
+}
+
+Node with_planned_bodies(const Node& node) {
+  Node changed = node;
+  if (!may_fuse_bodies(node)) return changed;
+  for (auto& body : changed.subgraphs) body = std::make_shared<const Graph>(with_planned_loops(*body));
+  return changed;
+}
+
+}  // namespace
+
+const HopSchema& planned_schema() {
+  static const HopSchema* const known = [] {
+    const HopSchema* const added = add_hop_schema("planned(Tensor[] inputs)", {"body"});
+    register_interpreter_rule(*added, make_planned_kernel);
+    return added;
+  }();
+  return *known;
+}
+
+bool is_planned(const Node& node) { return node.op.is_hop() && &node.op.hop() == &planned_schema(); }
+
+Graph with_planned_loops(const Graph& graph) {
+  Rewriter rewriter(graph);
+  rewriter.copy_inputs();
+  for (const Node& node : graph.nodes()) {
+    const Node changed = with_planned_bodies(node);
+    if (!is_planned_loop(node) || has_effect(node)) {
+      rewriter.copy_node(changed);
+      continue;
+    }
+    // The values of a node and of the one in the body are the same, one each.
+    ValueList inputs;
+    Rewriter inner(graph, Graph("planned"));
+    for_each_operand_value(node, [&](Value value) {
+      if (graph.info(value).kind == ValueInfo::Kind::kConstant || inner.is_mapped(value)) return;
+      inner.add_input(value, {SlotKind::kArgument, fmt::format("input{}", inputs.size())});
+      inputs.push_back(rewriter[value]);
+    });
+    inner.copy_node(changed);
+    std::vector<Value> outputs;
+    std::vector<Slot> slots;
+    std::vector<std::optional<TensorMeta>> metas;
+    for (const Value output : node.outputs) {
+      slots.push_back({SlotKind::kOutput, fmt::format("output{}", outputs.size())});
+      outputs.push_back(inner[output]);
+      metas.push_back(output ? std::optional(graph.meta(output)) : std::nullopt);
+    }
+    inner.graph().set_outputs(outputs, slots);
+    Node planned = make_hop_node(planned_schema(), {inputs}, {planned_schema(), {}},
+                                 {std::make_shared<const Graph>(std::move(inner.graph()))});
+    planned.provenance = node.provenance;
+    planned.grad_enabled = node.grad_enabled;
+    planned.returns.assign(node.outputs.size(), -1);
+    const size_t index = rewriter.graph().add_node(std::move(planned), std::move(metas));
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      if (node.outputs[i]) rewriter.map(node.outputs[i], rewriter.graph().nodes()[index].outputs[i]);
+    }
+  }
+  return rewriter.finish();
+}
+
+}  // namespace diptych::detail

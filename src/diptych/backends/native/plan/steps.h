@@ -1,0 +1,84 @@
+// Steps that run no other block.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "diptych/backends/native/call_shapes.h"
+#include "diptych/backends/native/plan/block.h"
+#include "diptych/graph/graph.h"
+#include "diptych/interpreter/program.h"
+
+namespace diptych::detail {
+
+/// Runs a kernel.
+class KernelStep final : public PlanStep {
+ public:
+  KernelStep(std::shared_ptr<const KernelCode> code, std::vector<int64_t> symbols, std::vector<Place> inputs,
+             std::vector<Place> outputs)
+      : code_(std::move(code)), symbols_(std::move(symbols)), inputs_(std::move(inputs)), outputs_(std::move(outputs)) {}
+  bool run(char* const* regions, Workspace& workspace) const override;
+
+ private:
+  std::shared_ptr<const KernelCode> code_;
+  std::vector<int64_t> symbols_;
+  std::vector<Place> inputs_, outputs_;
+};
+
+/// Copies elements to a place of the same sizes and dtype.
+class CopyStep final : public PlanStep {
+ public:
+  /// `window`: the workspace's number of a window of `from`, and after it one of `to`.
+  CopyStep(Place from, Place to, size_t window) : from_(std::move(from)), to_(std::move(to)), window_(window) {
+    lies_alike_ = from_.is_dense() && from_.has_strides(to_.strides);
+  }
+  bool run(char* const* regions, Workspace& workspace) const override;
+
+ private:
+  Place from_, to_;
+  size_t window_;
+  bool lies_alike_;
+};
+
+/// A matrix product of the library that writes into memory it is given: out, operands, beta, alpha.
+using Product = void (*)(at::Tensor& out, const at::Tensor* operands, const at::Scalar& beta, const at::Scalar& alpha);
+
+/// Returns the product that a node is, or null. `beta` and `alpha` are set where it has them.
+Product find_product(const Node& node, at::Scalar& beta, at::Scalar& alpha);
+
+class ProductStep final : public PlanStep {
+ public:
+  /// `window`: the number of a window of the first operand; the other operands' and the result's follow.
+  ProductStep(Product product, const at::Scalar& beta, const at::Scalar& alpha, std::vector<Place> operands, Place result,
+              size_t window)
+      : product_(product),
+        beta_(beta),
+        alpha_(alpha),
+        operands_(std::move(operands)),
+        result_(std::move(result)),
+        window_(window) {}
+  bool run(char* const* regions, Workspace& workspace) const override;
+
+ private:
+  Product product_;
+  at::Scalar beta_, alpha_;
+  std::vector<Place> operands_;
+  Place result_;
+  size_t window_;
+};
+
+/// Runs any other node by the interpreter, and copies its results to their places.
+class OperatorStep final : public PlanStep {
+ public:
+  /// `graph`: the node alone. `window`: the number of a window of the first input; the other inputs' and the results'
+  /// follow.
+  OperatorStep(const Graph& graph, std::vector<Place> inputs, std::vector<Place> outputs, size_t window)
+      : program_(graph), inputs_(std::move(inputs)), outputs_(std::move(outputs)), window_(window) {}
+  bool run(char* const* regions, Workspace& workspace) const override;
+
+ private:
+  Program program_;
+  std::vector<Place> inputs_, outputs_;
+  size_t window_;
+};
+
+}  // namespace diptych::detail
