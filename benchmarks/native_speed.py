@@ -89,12 +89,9 @@ def mlp_arguments():
     return [torch.randn(64, 256), torch.randint(10, (64,)), *params]
 
 
-RNN_STEPS, RNN_BATCH, RNN_WIDTH = 1024, 32, 256
-
-
-def rnn_arguments():
-    weights = [torch.randn(RNN_WIDTH, RNN_WIDTH) * 0.8 * RNN_WIDTH**-0.5 for _ in range(2)]
-    return [torch.randn(RNN_STEPS, RNN_BATCH, RNN_WIDTH) * 0.5, *weights, torch.zeros(RNN_WIDTH), torch.randn(RNN_BATCH, RNN_WIDTH)]
+def rnn_arguments(steps, batch, width):
+    weights = [torch.randn(width, width) * 0.8 * width**-0.5 for _ in range(2)]
+    return [torch.randn(steps, batch, width) * 0.5, *weights, torch.zeros(width), torch.randn(batch, width)]
 
 
 def rnn_torch(xs, w, u, bias, state):
@@ -135,6 +132,44 @@ def gpt_row():
                arguments, 0.85)
 
 
+def deep_gpt_row():
+    """A GPT whose blocks are alike, the parameters of all of them stacked: a loop in torch, a scan in JAX and ours."""
+    import diptych
+    import models_jax
+    import models_torch
+
+    shape = models_torch.GptShape(layers=24, width=128, heads=4, vocab=256, block=128, batch=4)
+    model = models_torch.gpt(shape, run=True)
+    tables, blocks, norm = model.params[:2], model.params[2:-2], model.params[-2:]
+    stacks = [torch.stack([p.detach() for p in blocks[i::12]]) for i in range(12)]
+
+    def loss(layer_norm, through_blocks, cross_entropy):
+        def function(tokens, targets, token_table, position_table, *rest):
+            x = through_blocks(token_table[tokens] + position_table[: tokens.shape[1]], rest[:12])
+            logits = layer_norm(x, *rest[12:]) @ token_table.T
+            return cross_entropy(logits.reshape(-1, shape.vocab), targets.reshape(-1))
+
+        return function
+
+    def loop(x, stacks):
+        for layer in range(shape.layers):
+            x = models_torch.gpt_block(shape, x, [stack[layer] for stack in stacks])
+        return x
+
+    def ours(x, stacks):
+        return diptych.scan(lambda x, layer: (models_torch.gpt_block(shape, x, layer), None), x, list(stacks))[0]
+
+    def jax_scan(x, stacks):
+        return jax.lax.scan(lambda x, layer: (models_jax.gpt_block(shape, x, layer), None), x, list(stacks))[0]
+
+    def torch_norm(x, weight, bias):
+        return F.layer_norm(x, (shape.width,), weight, bias)
+
+    arguments = [*model.data, *(p.detach() for p in tables), *stacks, *(p.detach() for p in norm)]
+    return Row(loss(torch_norm, loop, F.cross_entropy), loss(models_jax.layer_norm, jax_scan, cross_entropy_jax), arguments, 0.85,
+               our_function=loss(torch_norm, ours, F.cross_entropy))
+
+
 def rows():
     tensor = torch.randn
     norm = [tensor(4096, 1024), tensor(4096, 1024), tensor(1024), tensor(1024)]
@@ -145,7 +180,11 @@ def rows():
         "softmax + residual + layer norm [4096,1024], forward + backward": lambda: Row(norm_torch, norm_jax, norm, 0.6),
         "cross-entropy 128 x 50,257, forward + backward": lambda: Row(
             F.cross_entropy, cross_entropy_jax, [tensor(128, 50257), torch.randint(50257, (128,))], 0.25, options={"partition": "min_cut"}),
-        "RNN of 1,024 steps, 256 wide, batch 32, gradients": lambda: Row(rnn_torch, rnn_jax, rnn_arguments(), 0.6, our_function=rnn_scan),
+        "RNN of 1,024 steps, 256 wide, batch 32, gradients": lambda: Row(
+            rnn_torch, rnn_jax, rnn_arguments(1024, 32, 256), 0.6, our_function=rnn_scan),
+        "RNN of 1,024 steps, 8 wide, batch 4, gradients": lambda: Row(
+            rnn_torch, rnn_jax, rnn_arguments(1024, 4, 8), 1.0, our_function=rnn_scan),
+        "deep GPT 24x128, batch 4, T 128, gradients": deep_gpt_row,
         "two elements, forward + backward": lambda: Row(
             lambda x, y: (x * y).sin(), lambda x, y: jnp.sin(x * y), [tensor(2), tensor(2)], 1.0),
         "MLP 256-512-512-10, batch 64, gradients": lambda: Row(mlp_torch, mlp_jax, mlp_arguments(), 0.8),

@@ -206,6 +206,18 @@ TEST(PlannedLoop, MemoryDoesNotGrowWithTheLength) {
   EXPECT_EQ(memory_at(3), memory_at(300));
 }
 
+// The tangent of a slice that is a view with gaps has none: the body was traced for one that has.
+TEST(PlannedLoop, RowsWithGaps) {
+  expect_as_eager(leaves64({{2, 3, 4}}),
+                  [](const Tensors& t) {
+                    const auto body = [](const Tensors&, const Tensors& x) -> std::pair<Tensors, Tensors> {
+                      return {{}, {x[0].slice(1, 0, 4, 2)}};
+                    };
+                    return joined(scan(body, Tensors{}, Tensors{t[0]}));
+                  },
+                  natively64());
+}
+
 TEST(PlannedLoop, ALoopMayEndBeforeItsFirstStep) {
   const auto f = [](const Tensors& t) {
     return while_loop([&](const Tensors& c) { return c[0].sum() < t[1]; },

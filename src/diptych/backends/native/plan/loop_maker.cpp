@@ -82,6 +82,7 @@ class ScanMaker {
   Place slices(Value value, size_t input) {
     const TensorMeta& meta = body_.meta(body_.inputs()[input]);
     const Place whole = builder_.place(value);
+    if (!place_of(meta, 0).is_dense()) throw Unplannable{"a slice is not dense"};
     if (is_blocked_) return builder_.in_layout(whole, stacked(slice_of(meta), scan_.length));
     Place row = whole;
     row.sizes.erase(row.sizes.begin());

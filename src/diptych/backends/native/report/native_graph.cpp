@@ -9,6 +9,7 @@
 #include "diptych/backends/native/kernel/print.h"
 #include "diptych/backends/native/kernel_code.h"
 #include "diptych/backends/native/native_backend.h"
+#include "diptych/backends/native/plan/planned_node.h"
 #include "diptych/backends/native/report/explain_fusion.h"
 #include "diptych/backends/native/report/kernel_work.h"
 #include "diptych/backends/native/report/machine_speed.h"
@@ -65,7 +66,11 @@ namespace {
 std::vector<std::string> operators_of(const Graph& graph) {
   std::vector<std::string> names;
   for (const Node& node : graph.nodes()) {
-    if (!is_fused(node)) names.push_back(node.op.name());
+    if (is_planned(node)) {
+      for (std::string& name : operators_of(*node.subgraphs[0])) names.push_back(std::move(name));
+    } else if (!is_fused(node)) {
+      names.push_back(node.op.name());
+    }
   }
   return names;
 }
