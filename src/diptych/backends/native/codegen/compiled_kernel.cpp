@@ -7,6 +7,7 @@
 
 #include "diptych/backends/native/codegen/call_sizes.h"
 #include "diptych/backends/native/codegen/kernel_text.h"
+#include "diptych/backends/native/codegen/scalar_code.h"
 #include "diptych/backends/native/codegen/schedule.h"
 #include "diptych/backends/native/jit/jit.h"
 #include "diptych/backends/native/kernel/print.h"
@@ -16,7 +17,17 @@
 namespace diptych::detail {
 namespace {
 
-constexpr int64_t kGrain = 32768;  // points that are worth a thread, as in ATen
+// The points that are worth a thread: as many as in ATen where a point takes a few operations, and fewer where it takes
+// more, functions above all.
+int64_t grain_of(const Kernel& kernel) {
+  constexpr int64_t kPoints = 32768, kFew = 4, kExpensive = 16;
+  int64_t operations = 0;
+  for (const KernelValue& value : kernel.values) {
+    const auto* scalar = std::get_if<KernelScalar>(&value.made_by);
+    if (scalar != nullptr) operations += is_expensive(*scalar->op) ? kExpensive : 1;
+  }
+  return kPoints * kFew / std::max(kFew, operations);
+}
 
 // Memory of a thread that grows and is used again, aligned to a cache line.
 class ThreadMemory {
@@ -50,7 +61,8 @@ struct Work {
 
 class JitKernel final : public CompiledKernel {
  public:
-  explicit JitKernel(Schedule schedule) : schedule_(std::move(schedule)), text_(write_kernel(schedule_)) {
+  explicit JitKernel(Schedule schedule)
+      : schedule_(std::move(schedule)), text_(write_kernel(schedule_)), grain_(grain_of(schedule_.kernel)) {
     const std::string& name = schedule_.kernel.name;
     code_ = compile_llvm(text_.text, name);
     text_.text.clear();
@@ -96,7 +108,7 @@ class JitKernel final : public CompiledKernel {
 
   void run(void* const* inputs, void* const* outputs, const Work& work) const {
     if (work.chunks == 0) {
-      const int64_t grain = std::max<int64_t>(1, kGrain / work.points_per_row);
+      const int64_t grain = std::max<int64_t>(1, grain_ / work.points_per_row);
       in_parallel(work.rows, grain,
                   [&](int64_t begin, int64_t end) { run_rows(inputs, outputs, begin, end, nullptr, work); });
       return;
@@ -105,7 +117,7 @@ class JitKernel final : public CompiledKernel {
     static thread_local ThreadMemory partial_memory;
     char* partial = static_cast<char*>(partial_memory.get(work.chunks * work.partial_bytes));
     const int64_t rows_of_chunk = (work.rows + work.chunks - 1) / work.chunks;
-    const int64_t grain = std::max<int64_t>(1, kGrain / (work.points_per_row * std::max<int64_t>(1, rows_of_chunk)));
+    const int64_t grain = std::max<int64_t>(1, grain_ / (work.points_per_row * std::max<int64_t>(1, rows_of_chunk)));
     in_parallel(work.chunks, grain, [&](int64_t begin, int64_t end) {
       for (int64_t chunk = begin; chunk < end; ++chunk) {
         const int64_t first = chunk * work.rows / work.chunks, last = (chunk + 1) * work.rows / work.chunks;
@@ -136,6 +148,7 @@ class JitKernel final : public CompiledKernel {
 
   Schedule schedule_;
   KernelText text_;
+  int64_t grain_;
   std::shared_ptr<const MachineCode> code_;
   void* rows_ = nullptr;
   std::vector<void*> finishes_;
