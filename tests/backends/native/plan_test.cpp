@@ -36,7 +36,8 @@ std::vector<std::string> plans_of(const Call& call) {
 }
 
 // Expects results and gradients as in eager, and that all loops had plans.
-void expect_planned(const std::function<Tensors()>& make_inputs, const std::function<Tensors(const Tensors&)>& function) {
+void expect_planned(const std::function<Tensors()>& make_inputs,
+                    const std::function<Tensors(const Tensors&)>& function) {
   const auto lines = plans_of([&] { expect_as_eager(make_inputs, function, natively64()); });
   EXPECT_FALSE(lines.empty());
   for (const auto& line : lines) EXPECT_NE(line.find("planned hop"), std::string::npos) << line;
@@ -134,7 +135,9 @@ TEST(PlannedLoop, RunsAsLongAsAConditionHolds) {
   for (const double limit : {10.0, 1e6}) {
     expect_planned(leaves64({{4}, {4}}), [&](const Tensors& t) {
       return while_loop([&](const Tensors& c) { return c[0].abs().sum() < limit; },
-                        [&](const Tensors& c) -> Tensors { return {c[0] * 1.5 + t[1], c[1].sin()}; },
+                        [&](const Tensors& c) -> Tensors {
+                          return {c[0] * 1.5 + t[1], c[1].sin()};
+                        },
                         Tensors{t[0], t[0]});
     });
   }
@@ -173,8 +176,8 @@ TEST(PlannedLoop, TakesInputsOfOtherStrides) {
   const auto inputs = leaves64({{2, 3}, {5, 2, 3}, {3, 3}, {3, 3}})();
   const at::NoGradGuard no_grad;
   EXPECT_TRUE(testing::same_tensors(compiled(inputs), f(inputs), testing::within(1e-12)));
-  const Tensors other{inputs[0].t().contiguous().t(), inputs[1].transpose(0, 1).contiguous().transpose(0, 1), inputs[2].t(),
-                      inputs[3].expand({3, 3})};
+  const Tensors other{inputs[0].t().contiguous().t(), inputs[1].transpose(0, 1).contiguous().transpose(0, 1),
+                      inputs[2].t(), inputs[3].expand({3, 3})};
   EXPECT_TRUE(testing::same_tensors(compiled(other), f(other), testing::within(1e-12)));
 }
 
@@ -188,7 +191,8 @@ TEST(PlannedLoop, ServesThreadsAtOnce) {
       auto inputs = leaves64({{2, 3}, {50, 2, 3}, {3, 3}, {3, 3}})();
       for (auto& input : inputs) input = input.detach() * (number + 1) * 0.1;
       const Tensors expected = f(inputs);
-      for (int i = 0; i < 20; ++i) EXPECT_TRUE(testing::same_tensors(compiled(inputs), expected, testing::within(1e-12)));
+      for (int i = 0; i < 20; ++i)
+        EXPECT_TRUE(testing::same_tensors(compiled(inputs), expected, testing::within(1e-12)));
     });
   }
   for (auto& thread : threads) thread.join();
@@ -208,14 +212,15 @@ TEST(PlannedLoop, MemoryDoesNotGrowWithTheLength) {
 
 // The tangent of a slice that is a view with gaps has none: the body was traced for one that has.
 TEST(PlannedLoop, RowsWithGaps) {
-  expect_as_eager(leaves64({{2, 3, 4}}),
-                  [](const Tensors& t) {
-                    const auto body = [](const Tensors&, const Tensors& x) -> std::pair<Tensors, Tensors> {
-                      return {{}, {x[0].slice(1, 0, 4, 2)}};
-                    };
-                    return joined(scan(body, Tensors{}, Tensors{t[0]}));
-                  },
-                  natively64());
+  expect_as_eager(
+      leaves64({{2, 3, 4}}),
+      [](const Tensors& t) {
+        const auto body = [](const Tensors&, const Tensors& x) -> std::pair<Tensors, Tensors> {
+          return {{}, {x[0].slice(1, 0, 4, 2)}};
+        };
+        return joined(scan(body, Tensors{}, Tensors{t[0]}));
+      },
+      natively64());
 }
 
 TEST(PlannedLoop, ALoopMayEndBeforeItsFirstStep) {

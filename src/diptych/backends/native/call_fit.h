@@ -8,8 +8,9 @@
 
 namespace diptych::detail {
 
-/// Copies inputs whose strides differ from those of `shapes`. Returns whether code can take the inputs: plain CPU tensors
-/// of these dtypes and sizes, in memory of their own. Inputs are what they were if it can't, but for their strides.
+/// Copies inputs whose strides differ from those of `shapes`. Returns whether code can take the inputs: plain CPU
+/// tensors of these dtypes and sizes, in memory of their own. Inputs are what they were if it can't, but for their
+/// strides.
 bool make_fit(const std::vector<CallShapes::Tensor>& shapes, std::vector<at::Tensor>& inputs);
 
 }  // namespace diptych::detail

@@ -280,6 +280,11 @@ bool is_expensive(const ScalarOp& op) {
   return row != nullptr && row->is_expensive;
 }
 
+bool is_call(const ScalarOp& op, at::ScalarType operand) {
+  const Row* row = find_row(op.name);
+  return row != nullptr && has_dtype(row->sleef, operand);
+}
+
 std::string write_scalar_op(LlvmWriter& writer, const ScalarCall& call) {
   const Row* row = find_row(call.op->name);
   DIPTYCH_ASSERT(row != nullptr, "no code for the operation {}; codegen_problem() lets none through", call.op->name);

@@ -14,6 +14,9 @@ bool has_scalar_code(const ScalarOp& op, at::ScalarType operand);
 /// Whether an operation costs many times an addition, so that its result is better kept than computed again.
 bool is_expensive(const ScalarOp& op);
 
+/// Whether its code is a call of a function of another library.
+bool is_call(const ScalarOp& op, at::ScalarType operand);
+
 /// One operation: all operands have the same number of lanes (0 for scalars), as has the result.
 struct ScalarCall {
   const ScalarOp* op = nullptr;

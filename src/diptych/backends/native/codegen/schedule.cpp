@@ -7,6 +7,7 @@
 #include "diptych/backends/native/codegen/one_hot_sums.h"
 #include "diptych/backends/native/codegen/plain_reductions.h"
 #include "diptych/backends/native/codegen/scalar_code.h"
+#include "diptych/backends/native/codegen/vectors_at_once.h"
 #include "diptych/backends/native/jit/jit.h"
 #include "diptych/backends/native/kernel/reduction.h"
 #include "diptych/backends/native/kernel/scalar_op.h"
@@ -258,14 +259,16 @@ class Scheduler {
     return true;
   }
 
-  // As many elements as two of the host's vectors hold: enough at once for the latency of one to be that of two.
   void choose_lanes() {
     int size = 4;
     for (const KernelValue& value : s_.kernel.values) {
       if (value.dtype == at::kDouble) size = 8;
     }
-    int lanes = 2 * host_target().vector_bytes / size;
+    const int in_register = host_target().vector_bytes / size;
+    int lanes = vectors_at_once(s_.kernel) * in_register;
     const int64_t extent = s_.vector_dim < 0 ? 1 : s_.likely_extent(s_.vector_dim);
+    // Where the end of a loop is a part of it, it should not be computed for many vectors.
+    while (lanes > 2 * in_register && extent < 8 * lanes) lanes /= 2;
     // Of dynamic size, it may be longer than the hint says.
     const bool is_fixed = s_.vector_dim < 0 || s_.extent(s_.vector_dim).is_constant();
     const int least = is_fixed ? 2 : lanes / 2;

@@ -85,9 +85,7 @@ class BlockMaker final : public StepBuilder {
     return made;
   }
 
-  Place temporary(int64_t bytes) override {
-    return {memory_region(), take_temporary(bytes), at::kByte, {bytes}, {1}};
-  }
+  Place temporary(int64_t bytes) override { return {memory_region(), take_temporary(bytes), at::kByte, {bytes}, {1}}; }
 
   void add(std::unique_ptr<const PlanStep> step) override { block_.steps.push_back(std::move(step)); }
 
@@ -191,7 +189,8 @@ class BlockMaker final : public StepBuilder {
     }
     if (copied_ > kMostCopied) throw Unplannable{node.op.name() + " gives results that would have to be copied"};
     const size_t window = add_windows(inputs, outputs);
-    add(std::make_unique<const OperatorStep>(graph_of_one(graph_, node), std::move(inputs), std::move(outputs), window));
+    add(std::make_unique<const OperatorStep>(graph_of_one(graph_, node), std::move(inputs), std::move(outputs),
+                                             window));
   }
 
   const Graph& graph_;

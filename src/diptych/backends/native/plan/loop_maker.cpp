@@ -186,8 +186,7 @@ Step make_cond_step(const Node& node, StepBuilder& builder) {
   check_predicate(builder.graph().meta(predicate));
   const auto results = new_places(node, builder);
   std::vector<Branch> branches;
-  branches.push_back(
-      make_branch(*node.subgraphs[0], operands_of(node, {"args", "true_free"}), node, results, builder));
+  branches.push_back(make_branch(*node.subgraphs[0], operands_of(node, {"args", "true_free"}), node, results, builder));
   branches.push_back(
       make_branch(*node.subgraphs[1], operands_of(node, {"args", "false_free"}), node, results, builder));
   return std::make_unique<const BranchStep>(std::vector<Place>{builder.place(predicate)}, std::move(branches));
@@ -213,14 +212,16 @@ struct Row {
 };
 
 constexpr Row kRows[] = {
-    {"hop.scan", make_scan_step}, {"hop.blocked_scan", make_blocked_scan_step}, {"hop.while_loop", make_while_step},
-    {"hop.cond", make_cond_step}, {"hop.invoke", make_invoke_step},             {"hop.planned", make_planned_step},
+    {"hop.scan", make_scan_step},        {"hop.blocked_scan", make_blocked_scan_step},
+    {"hop.while_loop", make_while_step}, {"hop.cond", make_cond_step},
+    {"hop.invoke", make_invoke_step},    {"hop.planned", make_planned_step},
 };
 
 const Row* find_row(const Node& node) {
   if (!node.op.is_hop()) return nullptr;
   const std::string name = node.op.name();
-  const auto* const found = std::find_if(std::begin(kRows), std::end(kRows), [&](const Row& row) { return row.op == name; });
+  const auto* const found =
+      std::find_if(std::begin(kRows), std::end(kRows), [&](const Row& row) { return row.op == name; });
   return found == std::end(kRows) ? nullptr : found;
 }
 

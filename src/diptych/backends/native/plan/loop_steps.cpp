@@ -34,7 +34,8 @@ class CarryAddresses {
     }
   }
   void finish() const {
-    for (size_t i = 0; i < carries_.size(); ++i) copy(carries_[i].result.data(outer_), now_[i], carries_[i].result.bytes());
+    for (size_t i = 0; i < carries_.size(); ++i)
+      copy(carries_[i].result.data(outer_), now_[i], carries_[i].result.bytes());
   }
 
  private:
@@ -86,7 +87,8 @@ bool WhileStep::run(char* const* regions, Workspace& workspace) const {
   auto asked = plan_.condition.regions(plan_.condition_memory.data(regions));
   const size_t first_free = plan_.carries.size();
   for (size_t i = 0; i < plan_.free.size(); ++i) inner[first_free + i] = plan_.free[i].data(regions);
-  for (size_t i = 0; i < plan_.condition_free.size(); ++i) asked[first_free + i] = plan_.condition_free[i].data(regions);
+  for (size_t i = 0; i < plan_.condition_free.size(); ++i)
+    asked[first_free + i] = plan_.condition_free[i].data(regions);
   asked[plan_.condition.num_inputs] = plan_.holds.data(regions);
   CarryAddresses carries(plan_.carries, regions);
   for (int64_t step = 0;; ++step) {

@@ -30,8 +30,8 @@ Place place_of(const TensorMeta& meta, int32_t region) {
 at::Tensor make_window(const Place& place) {
   c10::Storage memory(c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), place.span(),
                                                             at::DataPtr(nullptr, c10::kCPU), nullptr, false));
-  auto window = at::detail::make_tensor<c10::TensorImpl>(
-      std::move(memory), c10::DispatchKeySet(c10::DispatchKey::CPU), c10::scalarTypeToTypeMeta(place.dtype));
+  auto window = at::detail::make_tensor<c10::TensorImpl>(std::move(memory), c10::DispatchKeySet(c10::DispatchKey::CPU),
+                                                         c10::scalarTypeToTypeMeta(place.dtype));
   window.unsafeGetTensorImpl()->set_sizes_and_strides(place.sizes, place.strides);
   return window;
 }

@@ -45,8 +45,8 @@ Product find_product(const Node& node, at::Scalar& beta, at::Scalar& alpha) {
   static constexpr Row kRows[] = {
       {"aten.mm", [](T& out, const T* x, const S&, const S&) { at::cpu::mm_out(out, x[0], x[1]); }, false},
       {"aten.bmm", [](T& out, const T* x, const S&, const S&) { at::cpu::bmm_out(out, x[0], x[1]); }, false},
-      {"aten.addmm", [](T& out, const T* x, const S& b, const S& a) { at::cpu::addmm_out(out, x[0], x[1], x[2], b, a); },
-       true},
+      {"aten.addmm",
+       [](T& out, const T* x, const S& b, const S& a) { at::cpu::addmm_out(out, x[0], x[1], x[2], b, a); }, true},
       {"aten.baddbmm",
        [](T& out, const T* x, const S& b, const S& a) { at::cpu::baddbmm_out(out, x[0], x[1], x[2], b, a); }, true},
   };

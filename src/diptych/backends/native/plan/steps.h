@@ -15,7 +15,10 @@ class KernelStep final : public PlanStep {
  public:
   KernelStep(std::shared_ptr<const KernelCode> code, std::vector<int64_t> symbols, std::vector<Place> inputs,
              std::vector<Place> outputs)
-      : code_(std::move(code)), symbols_(std::move(symbols)), inputs_(std::move(inputs)), outputs_(std::move(outputs)) {}
+      : code_(std::move(code)),
+        symbols_(std::move(symbols)),
+        inputs_(std::move(inputs)),
+        outputs_(std::move(outputs)) {}
   bool run(char* const* regions, Workspace& workspace) const override;
 
  private:
@@ -48,8 +51,8 @@ Product find_product(const Node& node, at::Scalar& beta, at::Scalar& alpha);
 class ProductStep final : public PlanStep {
  public:
   /// `window`: the number of a window of the first operand; the other operands' and the result's follow.
-  ProductStep(Product product, const at::Scalar& beta, const at::Scalar& alpha, std::vector<Place> operands, Place result,
-              size_t window)
+  ProductStep(Product product, const at::Scalar& beta, const at::Scalar& alpha, std::vector<Place> operands,
+              Place result, size_t window)
       : product_(product),
         beta_(beta),
         alpha_(alpha),
