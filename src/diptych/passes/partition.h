@@ -56,9 +56,8 @@ Partitioner default_partition();
 Partitioner min_cut();
 /// Saves the fewest bytes among values that the user cannot reach: an input or a result is saved exactly where eager
 /// saves it, so that writing to one between forward and backward is an error where it is one in eager, and nowhere
-/// else. All that eager saves can be computed from it, so that each backward of the function can. Recomputes what
-/// min_cut may recompute, but for functions such as exp, which take longer than reading a value: it is for backends
-/// that compute cheap values again within the kernels that use them.
+/// else. All that eager saves can be computed from it, for other backwards. Recomputes what min_cut may, but for
+/// functions such as exp, which take longer than a read: for backends that fuse what they do.
 Partitioner hidden_min_cut();
 /// Saves an amount between that of min_cut with everything recomputable recomputed (0) and that of default (1). Saved
 /// bytes never grow as `fraction` falls. Errors: UserError if `fraction` is outside [0, 1].

@@ -1,5 +1,7 @@
 // Machine code computes what the reference evaluator does.
 #include <ATen/Parallel.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/rand.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/tensor.h>
@@ -110,6 +112,40 @@ TEST(NativeCode, KeepsSpecialNumbers) {
           dtype, op);
       SCOPED_TRACE(text);
       expect_code_agrees(text, {dtype == "f32" ? x.to(at::kFloat) : x}, {12});
+    }
+  }
+}
+
+TEST(NativeCode, ComputesTheInverseOfErfAndDigamma) {
+  const double nan = std::numeric_limits<double>::quiet_NaN(), infinity = std::numeric_limits<double>::infinity();
+  const auto special = at::tensor({0.0, -0.0, nan, infinity, -infinity, 1.0, -1.0, -2.0, 10.0, 1.5, -1.5, 1e-310});
+  const auto inside = at::rand({1500}, at::kDouble) * 2 - 1;
+  for (const std::string op : {"erfinv", "digamma"}) {
+    const auto x = at::cat({special, inside, inside * 1e-6, op == "erfinv" ? 1 - inside * 1e-4 : inside * 30});
+    for (const std::string dtype : {"f32", "f64"}) {
+      const auto text = fmt::format(
+          "kernel k(d0={2}) {{ x0 : {0}\n y0 : {0}\n %0 : {0} = load x0[d0]\n %1 : {0} = {1} %0\n store y0[d0] = %1\n "
+          "}}",
+          dtype, op, x.numel());
+      SCOPED_TRACE(text);
+      expect_code_agrees(text, {dtype == "f32" ? x.to(at::kFloat) : x}, {x.numel()});
+    }
+  }
+}
+
+TEST(NativeCode, RaisesIntegersOfAllWidthsToAnyPower) {
+  const std::vector<std::pair<std::string, at::ScalarType>> dtypes = {
+      {"u8", at::kByte}, {"i8", at::kChar}, {"i16", at::kShort}, {"i32", at::kInt}, {"i64", at::kLong}};
+  for (const auto& [name, dtype] : dtypes) {
+    for (const int64_t n : {1, 700}) {
+      const auto bases = at::cat({at::randint(-3, 4, {n}), at::randint(-128, 128, {n})}).to(dtype);
+      const auto exponents = at::cat({at::randint(-4, 70, {n}), at::randint(-128, 128, {n})}).to(dtype);
+      const auto text = fmt::format(
+          "kernel k(d0={1}) {{ x0 : {0}\n x1 : {0}\n y0 : {0}\n %0 : {0} = load x0[d0]\n %1 : {0} = load x1[d0]\n"
+          " %2 : {0} = pow %0, %1\n store y0[d0] = %2\n }}",
+          name, 2 * n);
+      SCOPED_TRACE(text);
+      expect_code_agrees(text, {bases, exponents}, {2 * n});
     }
   }
 }
