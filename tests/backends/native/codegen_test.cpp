@@ -100,6 +100,73 @@ TEST(NativeCode, ReadsPlacesThatValuesName) {
                      {at::randn({12 * 20}), at::randint(12, {33})}, {660, 660});
 }
 
+TEST(NativeCode, AddsAtPlacesThatValuesName) {
+  const auto indices = at::randint(12, {33});
+  for (const auto& [name, dtype] : {std::pair<std::string, at::ScalarType>{"f32", at::kFloat},
+                                    {"f64", at::kDouble},
+                                    {"i64", at::kLong},
+                                    {"u8", at::kByte}}) {
+    const auto text = fmt::format(R"(kernel scatter(d0=33, d1=70) {{
+      x0 : {0}
+      x1 : i64
+      y0 : {0}
+      %0 : i64 = load x1[d0]
+      %1 : {0} = load x0[70*d0 + d1]
+      store add y0[70*%0 + d1] = %1
+    }})",
+                                  name);
+    expect_code_agrees(text, {at::randint(-100, 100, {33 * 70}).to(dtype), indices}, {12 * 70});
+  }
+}
+
+// The sum over slices for each position, beside what is added to it and another output.
+constexpr auto kScatteredSum = R"(kernel scatter(d0=500, d1={1}, d2={0}) {{
+  x0 : f32
+  x1 : i64
+  x2 : f32
+  y0 : f32
+  y1 : b8
+  %0 : i64 = index d0
+  %1 : i64 = load x1[d2]
+  %2 : b8 = eq %0, %1
+  %3 : f32 = load x0[{1}*d2 + d1]
+  %4 : f32 = constant 0
+  %5 : f32 = select %2, %3, %4
+  %6 : f32 = reduce sum %5 over d2
+  %7 : f32 = load x2[{1}*d0 + d1]
+  %8 : f32 = mul %7, %7
+  %9 : f32 = add %8, %6
+  %10 : i64 = constant 0
+  %11 : b8 = lt %1, %10
+  %12 : b8 = reduce any %11 over d0, d1, d2
+  store y0[{1}*d0 + d1] = %9
+  store y1[0] = %12
+}})";
+
+TEST(NativeCode, SumsAtEachPositionWithoutVisitingAllForEachSlice) {
+  for (const auto& [slices, columns] : {std::pair<int64_t, int64_t>{7, 20}, {60, 33}, {2, 1}, {1, 17}}) {
+    const auto kernel = detail::parse_kernel(fmt::format(kScatteredSum, slices, columns));
+    for (const int64_t lowest : {0, -300}) {
+      const auto indices = at::cat({at::randint(lowest, 900, {slices - 1}), at::randint(500, {1})});
+      expect_code_agrees(kernel, {at::randn({slices * columns}), indices, at::randn({500 * columns})},
+                         {500 * columns, 1});
+    }
+  }
+}
+
+TEST(NativeCode, AddsNothingWherePointsMayMeetAlongAllDims) {
+  const std::string why = detail::codegen_problem(detail::parse_kernel(R"(kernel k(d0=9) {
+    x0 : f32
+    x1 : i64
+    y0 : f32
+    %0 : f32 = load x0[d0]
+    %1 : i64 = load x1[d0]
+    store add y0[%1] = %0
+  })"))
+                              .value_or("");
+  EXPECT_EQ(why, "stores that add, of which all may be to one element");
+}
+
 TEST(NativeCode, KeepsSpecialNumbers) {
   const double nan = std::numeric_limits<double>::quiet_NaN(), infinity = std::numeric_limits<double>::infinity();
   const auto x = at::tensor({0.0, -0.0, nan, infinity, -infinity, 1e-310, -1.5, 2.5, 3e300, 0.5, -0.5, 1.0});
@@ -175,6 +242,23 @@ TEST(NativeCode, ComputesTheSameWithAnyNumberOfThreads) {
       EXPECT_TRUE(run_with_threads(kernel, x, 3000, threads).equal(one)) << over << ", threads: " << threads;
     }
   }
+}
+
+TEST(NativeCode, AddsTheSameWithAnyNumberOfThreads) {
+  const auto kernel = detail::parse_kernel(fmt::format(kScatteredSum, 600, 700));
+  const auto slices = at::randn({600 * 700}), indices = at::randint(20, {600}), base = at::randn({500 * 700});
+  const auto run = [&](int threads) {
+    const int before = at::get_num_threads();
+    at::set_num_threads(threads);
+    const auto sums = at::zeros({500 * 700}), check = at::zeros({1}, at::kBool);
+    const std::vector<void*> from = {slices.data_ptr(), indices.data_ptr(), base.data_ptr()};
+    const std::vector<void*> to = {sums.data_ptr(), check.data_ptr()};
+    detail::compile_kernel(kernel)->run(from.data(), to.data(), {});
+    at::set_num_threads(before);
+    return sums;
+  };
+  const auto one = run(1);
+  for (const int threads : {2, 3, 8}) EXPECT_TRUE(run(threads).equal(one)) << "threads: " << threads;
 }
 
 TEST(NativeCode, AgreesOnRandomKernels) {
