@@ -167,6 +167,33 @@ TEST(NativeCode, AddsNothingWherePointsMayMeetAlongAllDims) {
   EXPECT_EQ(why, "stores that add, of which all may be to one element");
 }
 
+// Each slice would be visited for each position: LibTorch does better.
+TEST(NativeCode, SumsNothingAtPositionsThatAreNoStoresIndex) {
+  for (const std::string position : {"d0", "2*d0 + 1"}) {
+    for (const std::string stored : {"%6", "%7"}) {
+      const std::string why = detail::codegen_problem(detail::parse_kernel(fmt::format(R"(kernel k(d0=50, d1=9) {{
+        x0 : f32
+        x1 : i64
+        y0 : f32
+        %0 : i64 = index {}
+        %1 : i64 = load x1[d1]
+        %2 : b8 = eq %0, %1
+        %3 : f32 = load x0[d1]
+        %4 : f32 = constant 0
+        %5 : f32 = select %2, %3, %4
+        %6 : f32 = reduce sum %5 over d1
+        %7 : f32 = exp %6
+        store y0[d0] = {}
+      }})",
+                                                                                       position, stored)))
+                                  .value_or("");
+      if (position != "d0" || stored != "%6") {
+        EXPECT_EQ(why, "a sum at places that indices name, of which more is made");
+      }
+    }
+  }
+}
+
 TEST(NativeCode, KeepsSpecialNumbers) {
   const double nan = std::numeric_limits<double>::quiet_NaN(), infinity = std::numeric_limits<double>::infinity();
   const auto x = at::tensor({0.0, -0.0, nan, infinity, -infinity, 1e-310, -1.5, 2.5, 3e300, 0.5, -0.5, 1.0});

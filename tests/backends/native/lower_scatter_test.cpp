@@ -137,6 +137,22 @@ TEST(LowerScatter, HasNoCodeWhereTheSumsAreUsedOtherwise) {
   }
 }
 
+// Slices and what they are added to, made of one tensor that has as many rows: the two do not run together.
+TEST(LowerScatter, KeepsSlicesApartFromPositions) {
+  for (const bool is_made : {false, true}) {
+    GraphWriter w;
+    const Value x = w.input(values({9, 8})), index = w.input(places({9}, 0, 9));
+    const Value source = w.call("aten.exp", {x}), base = is_made ? w.call("aten.neg", {x}) : x;
+    const Value sums = w.call("aten.index_add", {base, integer(0), index, source});
+    if (!is_made) {
+      expect_sums(w, {sums});
+    } else {
+      EXPECT_FALSE(testing::lowered(w, {sums}));
+    }
+    EXPECT_FALSE(testing::lowered(w, {w.call("aten.mul.Tensor", {sums, source})}));
+  }
+}
+
 TEST(LowerScatter, FindsIndicesOutOfRange) {
   const at::Tensor base = values({6, 40}), source = values({3, 40}, 1), good = places({3}, 0, 6);
   for (const bool wraps : {false, true}) {

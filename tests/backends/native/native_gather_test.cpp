@@ -96,8 +96,9 @@ TEST(NativeGather, RunsSumsAtIndicesWithWhatIsAround) {
         const auto tokens = indices({30}, 12);
         const auto added = (t[0] * 2).index_add(0, tokens, t[1].exp(), 0.5);
         const auto scattered = t[0].tanh().scatter_add(0, tokens.unsqueeze(1).expand({30, 16}), t[1] * t[1]);
-        const auto put = t[2].sin().index_put({torch::indexing::Slice(), indices({5}, 4) - 4},
-                                              t[1].slice(0, 0, 15).reshape({3, 5, 16}) * 3, /*accumulate=*/true);
+        const c10::List<std::optional<at::Tensor>> second({std::nullopt, indices({5}, 4) - 4});
+        const auto slices = t[1].slice(0, 0, 15).reshape({3, 5, 16}) * 3;
+        const auto put = at::index_put(t[2].sin(), second, slices, /*accumulate=*/true);
         const auto tied = F::linear(F::embedding(tokens, t[0]) + t[1], t[0]);
         return {
             added, scattered, put, tied, t[0].index_select(0, tokens).sin(), t[2].index({tokens.remainder(3)}).cos()};

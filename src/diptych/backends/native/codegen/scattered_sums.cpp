@@ -244,8 +244,18 @@ std::vector<Kernel> kernels_without_scattered_sums(const Kernel& kernel) {
 
 bool has_scattered_sum(const Kernel& kernel) {
   const auto domains = value_domains(kernel);
-  for (size_t i = 0; i < kernel.values.size(); ++i) {
-    if (scattered_sum(kernel, domains, static_cast<int32_t>(i))) return true;
+  for (const KernelValue& value : kernel.values) {
+    const auto* reduce = std::get_if<KernelReduce>(&value.made_by);
+    if (reduce == nullptr || reduce->reduction->name != "sum") continue;
+    const KernelScalar* select = scalar_of(kernel, reduce->operand, "select");
+    const KernelScalar* equal = select == nullptr ? nullptr : scalar_of(kernel, select->operands[0], "eq");
+    if (equal == nullptr) continue;
+    for (const int side : {0, 1}) {
+      const int32_t position = equal->operands[side], chosen = equal->operands[1 - side];
+      const bool is_position = std::holds_alternative<KernelIndex>(kernel.values[position].made_by);
+      const bool is_kept = !domains[position].empty() && (domains[position] & reduce->over).empty();
+      if (is_position && is_kept && !(domains[chosen] & reduce->over).empty()) return true;
+    }
   }
   return false;
 }

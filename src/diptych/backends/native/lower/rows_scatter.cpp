@@ -85,6 +85,9 @@ bool place_scattered(NodeSpace& node) {
   result.push_back(node.make_dims({node.sizes()[scatter.dim]})[0]);
   result.insert(result.end(), end, source.end());
   node.put_reduced(counted);
+  Dims all = result;
+  all.insert(all.end(), counted.begin(), counted.end());
+  node.keep_apart(all);
   const auto runs_along = [&](Value value, const Dims& along) {
     return node.fit_operand(value, [&](const Dims& dims) { return node.unify(dims, along); });
   };
