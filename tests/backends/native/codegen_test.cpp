@@ -1,5 +1,7 @@
 // Machine code computes what the reference evaluator does.
 #include <ATen/Parallel.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/rand.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/tensor.h>
@@ -98,6 +100,100 @@ TEST(NativeCode, ReadsPlacesThatValuesName) {
                      {at::randn({12 * 20}), at::randint(12, {33})}, {660, 660});
 }
 
+TEST(NativeCode, AddsAtPlacesThatValuesName) {
+  const auto indices = at::randint(12, {33});
+  for (const auto& [name, dtype] : {std::pair<std::string, at::ScalarType>{"f32", at::kFloat},
+                                    {"f64", at::kDouble},
+                                    {"i64", at::kLong},
+                                    {"u8", at::kByte}}) {
+    const auto text = fmt::format(R"(kernel scatter(d0=33, d1=70) {{
+      x0 : {0}
+      x1 : i64
+      y0 : {0}
+      %0 : i64 = load x1[d0]
+      %1 : {0} = load x0[70*d0 + d1]
+      store add y0[70*%0 + d1] = %1
+    }})",
+                                  name);
+    expect_code_agrees(text, {at::randint(-100, 100, {33 * 70}).to(dtype), indices}, {12 * 70});
+  }
+}
+
+// The sum over slices for each position, beside what is added to it and another output.
+constexpr auto kScatteredSum = R"(kernel scatter(d0=500, d1={1}, d2={0}) {{
+  x0 : f32
+  x1 : i64
+  x2 : f32
+  y0 : f32
+  y1 : b8
+  %0 : i64 = index d0
+  %1 : i64 = load x1[d2]
+  %2 : b8 = eq %0, %1
+  %3 : f32 = load x0[{1}*d2 + d1]
+  %4 : f32 = constant 0
+  %5 : f32 = select %2, %3, %4
+  %6 : f32 = reduce sum %5 over d2
+  %7 : f32 = load x2[{1}*d0 + d1]
+  %8 : f32 = mul %7, %7
+  %9 : f32 = add %8, %6
+  %10 : i64 = constant 0
+  %11 : b8 = lt %1, %10
+  %12 : b8 = reduce any %11 over d0, d1, d2
+  store y0[{1}*d0 + d1] = %9
+  store y1[0] = %12
+}})";
+
+TEST(NativeCode, SumsAtEachPositionWithoutVisitingAllForEachSlice) {
+  for (const auto& [slices, columns] : {std::pair<int64_t, int64_t>{7, 20}, {60, 33}, {2, 1}, {1, 17}}) {
+    const auto kernel = detail::parse_kernel(fmt::format(kScatteredSum, slices, columns));
+    for (const int64_t lowest : {0, -300}) {
+      const auto indices = at::cat({at::randint(lowest, 900, {slices - 1}), at::randint(500, {1})});
+      expect_code_agrees(kernel, {at::randn({slices * columns}), indices, at::randn({500 * columns})},
+                         {500 * columns, 1});
+    }
+  }
+}
+
+TEST(NativeCode, AddsNothingWherePointsMayMeetAlongAllDims) {
+  const std::string why = detail::codegen_problem(detail::parse_kernel(R"(kernel k(d0=9) {
+    x0 : f32
+    x1 : i64
+    y0 : f32
+    %0 : f32 = load x0[d0]
+    %1 : i64 = load x1[d0]
+    store add y0[%1] = %0
+  })"))
+                              .value_or("");
+  EXPECT_EQ(why, "stores that add, of which all may be to one element");
+}
+
+// Each slice would be visited for each position: LibTorch does better.
+TEST(NativeCode, SumsNothingAtPositionsThatAreNoStoresIndex) {
+  for (const std::string position : {"d0", "2*d0 + 1"}) {
+    for (const std::string stored : {"%6", "%7"}) {
+      const std::string why = detail::codegen_problem(detail::parse_kernel(fmt::format(R"(kernel k(d0=50, d1=9) {{
+        x0 : f32
+        x1 : i64
+        y0 : f32
+        %0 : i64 = index {}
+        %1 : i64 = load x1[d1]
+        %2 : b8 = eq %0, %1
+        %3 : f32 = load x0[d1]
+        %4 : f32 = constant 0
+        %5 : f32 = select %2, %3, %4
+        %6 : f32 = reduce sum %5 over d1
+        %7 : f32 = exp %6
+        store y0[d0] = {}
+      }})",
+                                                                                       position, stored)))
+                                  .value_or("");
+      if (position != "d0" || stored != "%6") {
+        EXPECT_EQ(why, "a sum at places that indices name, of which more is made");
+      }
+    }
+  }
+}
+
 TEST(NativeCode, KeepsSpecialNumbers) {
   const double nan = std::numeric_limits<double>::quiet_NaN(), infinity = std::numeric_limits<double>::infinity();
   const auto x = at::tensor({0.0, -0.0, nan, infinity, -infinity, 1e-310, -1.5, 2.5, 3e300, 0.5, -0.5, 1.0});
@@ -110,6 +206,40 @@ TEST(NativeCode, KeepsSpecialNumbers) {
           dtype, op);
       SCOPED_TRACE(text);
       expect_code_agrees(text, {dtype == "f32" ? x.to(at::kFloat) : x}, {12});
+    }
+  }
+}
+
+TEST(NativeCode, ComputesTheInverseOfErfAndDigamma) {
+  const double nan = std::numeric_limits<double>::quiet_NaN(), infinity = std::numeric_limits<double>::infinity();
+  const auto special = at::tensor({0.0, -0.0, nan, infinity, -infinity, 1.0, -1.0, -2.0, 10.0, 1.5, -1.5, 1e-310});
+  const auto inside = at::rand({1500}, at::kDouble) * 2 - 1;
+  for (const std::string op : {"erfinv", "digamma"}) {
+    const auto x = at::cat({special, inside, inside * 1e-6, op == "erfinv" ? 1 - inside * 1e-4 : inside * 30});
+    for (const std::string dtype : {"f32", "f64"}) {
+      const auto text = fmt::format(
+          "kernel k(d0={2}) {{ x0 : {0}\n y0 : {0}\n %0 : {0} = load x0[d0]\n %1 : {0} = {1} %0\n store y0[d0] = %1\n "
+          "}}",
+          dtype, op, x.numel());
+      SCOPED_TRACE(text);
+      expect_code_agrees(text, {dtype == "f32" ? x.to(at::kFloat) : x}, {x.numel()});
+    }
+  }
+}
+
+TEST(NativeCode, RaisesIntegersOfAllWidthsToAnyPower) {
+  const std::vector<std::pair<std::string, at::ScalarType>> dtypes = {
+      {"u8", at::kByte}, {"i8", at::kChar}, {"i16", at::kShort}, {"i32", at::kInt}, {"i64", at::kLong}};
+  for (const auto& [name, dtype] : dtypes) {
+    for (const int64_t n : {1, 700}) {
+      const auto bases = at::cat({at::randint(-3, 4, {n}), at::randint(-128, 128, {n})}).to(dtype);
+      const auto exponents = at::cat({at::randint(-4, 70, {n}), at::randint(-128, 128, {n})}).to(dtype);
+      const auto text = fmt::format(
+          "kernel k(d0={1}) {{ x0 : {0}\n x1 : {0}\n y0 : {0}\n %0 : {0} = load x0[d0]\n %1 : {0} = load x1[d0]\n"
+          " %2 : {0} = pow %0, %1\n store y0[d0] = %2\n }}",
+          name, 2 * n);
+      SCOPED_TRACE(text);
+      expect_code_agrees(text, {bases, exponents}, {2 * n});
     }
   }
 }
@@ -139,6 +269,23 @@ TEST(NativeCode, ComputesTheSameWithAnyNumberOfThreads) {
       EXPECT_TRUE(run_with_threads(kernel, x, 3000, threads).equal(one)) << over << ", threads: " << threads;
     }
   }
+}
+
+TEST(NativeCode, AddsTheSameWithAnyNumberOfThreads) {
+  const auto kernel = detail::parse_kernel(fmt::format(kScatteredSum, 600, 700));
+  const auto slices = at::randn({600 * 700}), indices = at::randint(20, {600}), base = at::randn({500 * 700});
+  const auto run = [&](int threads) {
+    const int before = at::get_num_threads();
+    at::set_num_threads(threads);
+    const auto sums = at::zeros({500 * 700}), check = at::zeros({1}, at::kBool);
+    const std::vector<void*> from = {slices.data_ptr(), indices.data_ptr(), base.data_ptr()};
+    const std::vector<void*> to = {sums.data_ptr(), check.data_ptr()};
+    detail::compile_kernel(kernel)->run(from.data(), to.data(), {});
+    at::set_num_threads(before);
+    return sums;
+  };
+  const auto one = run(1);
+  for (const int threads : {2, 3, 8}) EXPECT_TRUE(run(threads).equal(one)) << "threads: " << threads;
 }
 
 TEST(NativeCode, AgreesOnRandomKernels) {

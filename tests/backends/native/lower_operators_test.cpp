@@ -230,6 +230,7 @@ TEST(LowerOperators, CompiledOperatorsComputeWhatEagerComputes) {
 TEST(LowerOperators, EveryRowHasACase) {
   std::set<std::string> tested = {"aten.expand", "aten.native_dropout_backward"};  // below
   for (const KernelRow& row : gather_rows()) tested.emplace(row.op);               // in lower_gather_test.cpp
+  for (const KernelRow& row : scatter_rows()) tested.emplace(row.op);              // in lower_scatter_test.cpp
   for (const auto& cases :
        {testing::pointwise_cases(), testing::activation_cases(), testing::reduction_cases(), testing::moving_cases()}) {
     for (const OperatorCase& c : cases) tested.insert(c.op);

@@ -89,6 +89,44 @@ TEST(NativeGather, RunsGathersWithWhatIsAround) {
       natively());
 }
 
+TEST(NativeGather, RunsSumsAtIndicesWithWhatIsAround) {
+  expect_as_eager(
+      leaves_of({{12, 16}, {30, 16}, {3, 4, 16}}),
+      [](const Tensors& t) -> Tensors {
+        const auto tokens = indices({30}, 12);
+        const auto added = (t[0] * 2).index_add(0, tokens, t[1].exp(), 0.5);
+        const auto scattered = t[0].tanh().scatter_add(0, tokens.unsqueeze(1).expand({30, 16}), t[1] * t[1]);
+        const c10::List<std::optional<at::Tensor>> second({std::nullopt, indices({5}, 4) - 4});
+        const auto slices = t[1].slice(0, 0, 15).reshape({3, 5, 16}) * 3;
+        const auto put = at::index_put(t[2].sin(), second, slices, /*accumulate=*/true);
+        const auto tied = F::linear(F::embedding(tokens, t[0]) + t[1], t[0]);
+        return {
+            added, scattered, put, tied, t[0].index_select(0, tokens).sin(), t[2].index({tokens.remainder(3)}).cos()};
+      },
+      natively());
+}
+
+TEST(NativeGather, ASumAtIndicesAndWhatItIsAddedToAreOneKernel) {
+  test::GraphBuilder builder;
+  const Value gradient = builder.input(torch::randn({40, 24})), tokens = builder.input(indices({40}, 500));
+  const Value other = builder.input(torch::randn({500, 24}));
+  const Value added = builder.node("aten.sin", {gradient});
+  const Value sums = builder.node("aten.embedding_dense_backward",
+                                  {added, tokens, c10::IValue(500), c10::IValue(-1), c10::IValue(false)});
+  const Value all = builder.node("aten.add.Tensor", {sums, other});
+  const NativeBackend backend;
+  const auto executable = backend.compile(backend.prepare(builder.finish({all})));
+  const auto kernels = native_kernels(*executable);
+  ASSERT_EQ(kernels.size(), 1U);
+  EXPECT_EQ(kernels[0].problem(), "");
+  EXPECT_EQ(kernels[0].work().bytes_written, 500 * 24 * 4);
+  EXPECT_EQ(kernels[0].work().flops, 2 * 40 * 24);
+  EXPECT_NE(kernels[0].assembly(), "");
+  EXPECT_TRUE(testing::same_tensors(
+      executable->run({builder.example(gradient), builder.example(tokens), builder.example(other)}),
+      {builder.example(all)}, testing::within(1e-5)));
+}
+
 std::string error_of(const std::function<void()>& call) {
   try {
     call();
@@ -109,6 +147,8 @@ TEST(NativeGather, RaisesEagersErrorsAndGoesOn) {
       {"gather", [](const auto& x, const auto& i) { return x.gather(1, i.unsqueeze(1)).exp() + 1; }},
       {"picked", [](const auto& x, const auto& i) { return x.log_softmax(1).gather(1, i.unsqueeze(1)).sum(); }},
       {"cross_entropy", [](const auto& x, const auto& i) { return F::cross_entropy(x.tanh() * 2, i); }},
+      {"index_add", [](const auto& x, const auto& i) { return (x * 2).index_add(0, i, x.exp()); }},
+      {"index_put", [](const auto& x, const auto& i) { return (x * 2).index_put({i}, x.exp(), true); }},
   };
   const auto x = torch::randn({9, 9}), good = indices({9}, 9);
   for (const auto& [name, call] : calls) {

@@ -36,7 +36,7 @@ bool is_of_these_families(const Op& op) {
 }
 
 // CPU tensors with elements, of floats or, for masks and classes, of anything real.
-bool has_plain_values(const Graph& graph, const Node& node) {
+bool holds_plain_floats(const Graph& graph, const Node& node) {
   bool all = true, any_float = false;
   const auto look = [&](Value value) {
     const TensorMeta& meta = graph.meta(value);
@@ -51,7 +51,7 @@ bool has_plain_values(const Graph& graph, const Node& node) {
 }
 
 bool is_kept(const Graph& graph, const Node& node) {
-  return is_lowered_to_kernels(graph, node) || !is_of_these_families(node.op) || !has_plain_values(graph, node);
+  return is_lowered_to_kernels(graph, node) || !is_of_these_families(node.op) || !holds_plain_floats(graph, node);
 }
 
 // Whether the nodes that a composite decomposes into come to kernels, but for draws, and views, which cost nothing, and

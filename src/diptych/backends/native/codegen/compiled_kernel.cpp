@@ -8,6 +8,7 @@
 #include "diptych/backends/native/codegen/call_sizes.h"
 #include "diptych/backends/native/codegen/kernel_text.h"
 #include "diptych/backends/native/codegen/scalar_code.h"
+#include "diptych/backends/native/codegen/scattered_sums.h"
 #include "diptych/backends/native/codegen/schedule.h"
 #include "diptych/backends/native/jit/jit.h"
 #include "diptych/backends/native/kernel/print.h"
@@ -162,6 +163,27 @@ Schedule schedule_of(const Kernel& kernel) {
   return std::move(*schedule);
 }
 
+// Kernels that run one after the other.
+class KernelSequence final : public CompiledKernel {
+ public:
+  explicit KernelSequence(const std::vector<Kernel>& parts) {
+    for (const Kernel& part : parts) parts_.push_back(std::make_unique<JitKernel>(schedule_of(part)));
+  }
+
+  void run(void* const* inputs, void* const* outputs, const std::vector<int64_t>& symbols) const override {
+    for (const auto& part : parts_) part->run(inputs, outputs, symbols);
+  }
+
+ private:
+  std::vector<std::unique_ptr<const CompiledKernel>> parts_;
+};
+
+std::shared_ptr<const CompiledKernel> make_code(const Kernel& kernel) {
+  const auto parts = kernels_without_scattered_sums(kernel);
+  if (parts.size() == 1) return std::make_shared<const JitKernel>(schedule_of(parts[0]));
+  return std::make_shared<const KernelSequence>(parts);
+}
+
 // Kernels that are in use, by their text.
 struct KernelTable {
   std::mutex mutex;
@@ -177,11 +199,25 @@ KernelTable& kernel_table() {
 
 std::optional<std::string> codegen_problem(const Kernel& kernel) {
   std::string why;
-  if (make_schedule(kernel, why)) return std::nullopt;
-  return why;
+  for (const Kernel& part : kernels_without_scattered_sums(kernel)) {
+    if (!make_schedule(part, why)) return why;
+  }
+  return std::nullopt;
 }
 
-std::string llvm_text(const Kernel& kernel) { return write_kernel(schedule_of(kernel)).text; }
+std::vector<std::string> llvm_modules(const Kernel& kernel) {
+  std::vector<std::string> texts;
+  for (const Kernel& part : kernels_without_scattered_sums(kernel)) {
+    texts.push_back(write_kernel(schedule_of(part)).text);
+  }
+  return texts;
+}
+
+std::string llvm_text(const Kernel& kernel) {
+  std::string all;
+  for (const std::string& module : llvm_modules(kernel)) all += module;
+  return all;
+}
 
 std::shared_ptr<const CompiledKernel> compile_kernel(const Kernel& kernel) {
   Kernel unnamed = kernel;
@@ -195,7 +231,7 @@ std::shared_ptr<const CompiledKernel> compile_kernel(const Kernel& kernel) {
       if (auto made = found->second.lock()) return made;
     }
   }
-  auto made = std::make_shared<const JitKernel>(schedule_of(kernel));
+  auto made = make_code(kernel);
   const std::lock_guard lock(table.mutex);
   std::erase_if(table.kernels, [](const auto& entry) { return entry.second.expired(); });
   auto& entry = table.kernels[text];

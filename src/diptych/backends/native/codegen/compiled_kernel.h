@@ -23,10 +23,13 @@ class CompiledKernel {
 };
 
 /// Returns why no code can be made of a kernel; nullopt if it can. Kernels with complex numbers, stores that
-/// add, and reductions that no order of loops computes in one pass over rows have none.
+/// add where all may be to one element, and reductions that no order of loops computes in one pass over rows have none.
 std::optional<std::string> codegen_problem(const Kernel& kernel);
 
-/// The LLVM IR of a kernel for the host. Requires: no codegen_problem().
+/// The LLVM IR of a kernel for the host: one module, or several of functions that are called one after the other.
+/// Requires: no codegen_problem().
+std::vector<std::string> llvm_modules(const Kernel& kernel);
+/// All of it, to be read.
 std::string llvm_text(const Kernel& kernel);
 
 /// Requires: no codegen_problem(). Errors: those of compile_llvm(). Kernels that are equal but for their name share

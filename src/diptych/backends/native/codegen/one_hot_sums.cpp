@@ -2,15 +2,11 @@
 
 #include <optional>
 
+#include "diptych/backends/native/codegen/kernel_patterns.h"
 #include "diptych/backends/native/codegen/kernel_rewriter.h"
 
 namespace diptych::detail {
 namespace {
-
-const KernelScalar* scalar_of(const Kernel& kernel, int32_t value, std::string_view op) {
-  const auto* scalar = std::get_if<KernelScalar>(&kernel.values[value].made_by);
-  return scalar != nullptr && scalar->op->name == op ? scalar : nullptr;
-}
 
 std::optional<int64_t> integer_of(const Kernel& kernel, int32_t value) {
   const auto* constant = std::get_if<KernelConstant>(&kernel.values[value].made_by);
@@ -19,47 +15,18 @@ std::optional<int64_t> integer_of(const Kernel& kernel, int32_t value) {
   return *integer;
 }
 
-bool is_zero(const Kernel& kernel, int32_t value) {
-  const auto* constant = std::get_if<KernelConstant>(&kernel.values[value].made_by);
-  if (constant == nullptr) return false;
-  const auto* number = std::get_if<double>(&constant->number.number);
-  return number != nullptr && *number == 0;
-}
-
-// The dim of which a value is the position itself.
-std::optional<int32_t> dim_of(const Kernel& kernel, int32_t value) {
-  const auto* index = std::get_if<KernelIndex>(&kernel.values[value].made_by);
-  if (index == nullptr || index->map.terms().size() != 1) return std::nullopt;
-  const IndexTerm& term = index->map.terms()[0];
-  if (term.factor != IndexFactor::kDim || term.coefficient != SizeTerm{1}) return std::nullopt;
-  return term.id;
-}
-
-struct OneHot {
-  int32_t dim, position, chosen;
-};
-
-std::optional<OneHot> one_hot_of(const KernelRewriter& from, const KernelReduce& reduce, at::ScalarType dtype) {
-  const Kernel& kernel = from.source();
-  if (reduce.reduction->name != "sum") return std::nullopt;
-  // A sum in a wider dtype would have to convert what is chosen.
-  if (kernel.values[reduce.operand].dtype != dtype) return std::nullopt;
-  const KernelScalar* select = scalar_of(kernel, reduce.operand, "select");
-  if (select == nullptr || !is_zero(kernel, select->operands[2])) return std::nullopt;
-  const KernelScalar* equal = scalar_of(kernel, select->operands[0], "eq");
-  if (equal == nullptr) return std::nullopt;
+std::optional<SumOfChosen> one_hot_of(const KernelRewriter& from, int32_t value, const KernelReduce& reduce) {
   for (const int side : {0, 1}) {
-    const auto dim = dim_of(kernel, equal->operands[side]);
-    if (!dim || !reduce.over.contains(*dim)) continue;
-    const OneHot found{*dim, equal->operands[1 - side], select->operands[1]};
-    const DimSet others = from.domain(found.position) | from.domain(found.chosen);
-    if (!others.contains(*dim)) return found;
+    const auto found = sum_of_chosen(from.source(), value, side);
+    if (!found || !reduce.over.contains(found->dim)) continue;
+    const DimSet others = from.domain(found->chosen) | from.domain(found->added);
+    if (!others.contains(found->dim)) return found;
   }
   return std::nullopt;
 }
 
-int32_t write_choice(KernelRewriter& to, const OneHot& one, at::ScalarType dtype) {
-  const int32_t position = to[one.position];
+int32_t write_choice(KernelRewriter& to, const SumOfChosen& one, at::ScalarType dtype) {
+  const int32_t position = to[one.chosen];
   const int32_t begin = to.add(at::kLong, KernelConstant{{int64_t{0}}});
   const SizeTerm extent = to.source().extents[one.dim];
   const int32_t end = extent.is_constant() ? to.add(at::kLong, KernelConstant{{extent.factor}})
@@ -67,7 +34,7 @@ int32_t write_choice(KernelRewriter& to, const OneHot& one, at::ScalarType dtype
   const int32_t from = to.scalar("ge", at::kBool, {position, begin});
   const int32_t below = to.scalar("lt", at::kBool, {position, end});
   const int32_t is_inside = to.scalar("and", at::kBool, {from, below});
-  return to.scalar("select", dtype, {is_inside, to[one.chosen], to.constant(0, dtype)});
+  return to.scalar("select", dtype, {is_inside, to[one.added], to.add(dtype, KernelConstant{zero_of(dtype)})});
 }
 
 // The sum or product itself, where the other operand is a constant that changes nothing.
@@ -101,7 +68,7 @@ Kernel without_one_hot_sums(const Kernel& source) {
   KernelRewriter to(kernel);
   for (size_t i = 0; i < kernel.values.size(); ++i) {
     const KernelReduce* reduce = to.reduce_at(i);
-    const auto one = reduce == nullptr ? std::nullopt : one_hot_of(to, *reduce, kernel.values[i].dtype);
+    const auto one = reduce == nullptr ? std::nullopt : one_hot_of(to, static_cast<int32_t>(i), *reduce);
     if (!one) {
       to.copy(i);
       continue;

@@ -207,18 +207,28 @@ void PointCode::write(const std::string& address, at::ScalarType dtype, const Co
                code.lanes, mask_);
 }
 
+Code PointCode::sum_of(at::ScalarType dtype, const Code& a, const Code& b) {
+  return {write_scalar_op(writer_, {find_scalar_op("add"), dtype, dtype, {a.name, b.name}, a.lanes}), a.lanes};
+}
+
 void PointCode::write_store(const KernelStore& store) {
   const at::ScalarType dtype = kernel_.outputs[store.output];
   const Code code = value(store.value);
   const Place to = place(store.map);
   const std::string& base = outputs_[store.output];
+  const auto write_at = [&](const std::string& place, const Code& what) {
+    const Code written = store.is_add ? sum_of(dtype, {read(place, dtype, what.lanes), what.lanes}, what) : what;
+    write(place, dtype, written);
+  };
   if (to.is_side_by_side) {
-    write(address(base, dtype, to.index), dtype, {widened(code, dtype), lanes_});
+    write_at(address(base, dtype, to.index), {widened(code, dtype), lanes_});
   } else if (to.lane_indices.empty()) {
-    write(address(base, dtype, to.index), dtype, code);
+    write_at(address(base, dtype, to.index), code);
   } else {
     const std::string type = llvm_memory_type(dtype, lanes_);
-    const std::string held = to_memory(dtype, widened(code, dtype), lanes_);
+    Code written{widened(code, dtype), lanes_};
+    if (store.is_add) written = sum_of(dtype, {gather(base, dtype, to), lanes_}, written);
+    const std::string held = to_memory(dtype, written.name, lanes_);
     const std::string symbol = fmt::format("@llvm.masked.scatter.{0}.v{1}p0", suffix(dtype, lanes_), lanes_);
     writer_.declare(fmt::format("void {}({}, <{} x ptr>, i32, <{} x i1>)", symbol, type, lanes_, lanes_));
     const std::string addresses = lane_addresses(base, dtype, to);

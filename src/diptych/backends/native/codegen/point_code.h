@@ -79,6 +79,7 @@ class PointCode {
   std::string to_register(at::ScalarType dtype, const std::string& name, int lanes);
   std::string to_memory(at::ScalarType dtype, const std::string& name, int lanes);
 
+  Code sum_of(at::ScalarType dtype, const Code& a, const Code& b);
   Code write_value(int32_t id);
   Code write(const KernelValue& value, const KernelConstant& constant);
   Code write(const KernelValue& value, const KernelIndex& index);

@@ -8,6 +8,7 @@
 #include "diptych/backends/native/codegen/inline_functions.h"
 #include "diptych/backends/native/codegen/op_code.h"
 #include "diptych/backends/native/codegen/sleef.h"
+#include "diptych/backends/native/codegen/special_functions.h"
 #include "diptych/backends/native/kernel/scalar_op.h"
 #include "diptych/base/error.h"
 
@@ -182,7 +183,11 @@ constexpr Row kRows[] = {
     {"floor_div", kReal, write_floor_div, true},
     {"rem", kReal, write_rem, true},
     {"fmod", kReal, write_fmod, true},
-    function_row<"pow">(),
+    {"pow", kReal,
+     [](const OpCode& op) {
+       return op.is_float() ? write_sleef_call(op.writer(), "pow", op.call()) : write_integer_power(op);
+     },
+     true, kFloats},
     {"fma", kFloats,
      [](const OpCode& op) {
        return op.intrinsic("llvm.fma", {op[0], op[1], op[2]});
@@ -226,6 +231,8 @@ constexpr Row kRows[] = {
     function_row<"hypot">(),
     inline_row<"erf", write_erf>(),
     function_row<"erfc">(),
+    {"erfinv", kFloats, write_erfinv, true, kFloats},
+    {"digamma", kFloats, write_digamma, true, kFloats},
     function_row<"lgamma">(),
     {"floor", kFloats, [](const OpCode& op) { return op.intrinsic("llvm.floor", {op[0]}); }},
     {"ceil", kFloats, [](const OpCode& op) { return op.intrinsic("llvm.ceil", {op[0]}); }},

@@ -7,6 +7,7 @@
 #include "diptych/backends/native/codegen/one_hot_sums.h"
 #include "diptych/backends/native/codegen/plain_reductions.h"
 #include "diptych/backends/native/codegen/scalar_code.h"
+#include "diptych/backends/native/codegen/scattered_sums.h"
 #include "diptych/backends/native/codegen/vectors_at_once.h"
 #include "diptych/backends/native/jit/jit.h"
 #include "diptych/backends/native/kernel/reduction.h"
@@ -34,10 +35,10 @@ class Scheduler {
   std::optional<Schedule> run() {
     if (!has_code_for_all()) return std::nullopt;
     s_.domains = value_domains(s_.kernel);
-    s_.row = find_row();
+    s_.row = adds() ? all_dims().without(dims_apart(s_.kernel)) : find_row();
     s_.kernel = with_split_reductions(s_.kernel, s_.row);
     s_.domains = value_domains(s_.kernel);
-    s_.vector_dim = choose_vector_dim(all_dims());
+    s_.vector_dim = choose_vector_dim(adds() ? dims_apart(s_.kernel) : all_dims());
     s_.is_vector_in_row = s_.vector_dim >= 0 && s_.row.contains(s_.vector_dim);
     order_dims();
     if (!find_passes() || !find_final_reductions() || !check_stores()) return std::nullopt;
@@ -71,10 +72,22 @@ class Scheduler {
         }
       }
     }
-    for (const KernelStore& store : kernel.stores) {
-      if (store.is_add) return refuse("stores that add");
+    if (has_scattered_sum(kernel)) return refuse("a sum at places that indices name, of which more is made");
+    return !adds() || can_add();
+  }
+
+  bool adds() const { return std::ranges::any_of(s_.kernel.stores, &KernelStore::is_add); }
+
+  bool can_add() {
+    for (const KernelStore& store : s_.kernel.stores) {
+      if (!store.is_add) return refuse("stores that add beside others");
+      if (!has_dtype(kRealNumbers, s_.kernel.outputs[store.output]))
+        return refuse("stores that add to halves or bools");
     }
-    return true;
+    for (size_t i = 0; i < s_.kernel.values.size(); ++i) {
+      if (reduce_of(s_.kernel, i) != nullptr) return refuse("stores that add what is reduced");
+    }
+    return !dims_apart(s_.kernel).empty() || refuse("stores that add, of which all may be to one element");
   }
 
   // By value: whether it follows from value `from`.
@@ -253,7 +266,7 @@ class Scheduler {
       if (!missing.empty() && !s_.count(missing).is(1))
         return refuse("an output that does not vary along all outer dims");
       for (const IndexTerm& term : store.map.terms()) {
-        if (term.factor == IndexFactor::kValue) return refuse("stores at indices that are values");
+        if (term.factor == IndexFactor::kValue && !store.is_add) return refuse("stores at indices that are values");
       }
     }
     return true;

@@ -10,6 +10,9 @@
 // rows are dealt out to a fixed number of chunks, whatever the number of threads, each chunk adds up its own partial
 // result, and once all are done a last step adds those and computes what depends on them.
 //
+// Stores that add make up a kernel of their own (Note [Scattered sums] in scattered_sums.h). Its outer dims are those
+// along which no two points add to the same element; a row is all else, which one thread goes through in order.
+//
 // Note [Schedules for all sizes]
 // What a row is, which dim is the vector dim, and how many points a block has, follow from the kernel's structure and
 // from the hints of its symbols, and hold for any sizes: loops end where the call's sizes say, and ends of vectors are

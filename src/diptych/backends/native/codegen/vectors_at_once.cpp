@@ -8,7 +8,7 @@ namespace diptych::detail {
 namespace {
 
 constexpr int kUsually = 2, kWithFunction = 4, kWithChain = 8;
-constexpr int kLongChain = 3;  // expensive operations that wait for each other
+constexpr int kLongChain = 3;      // expensive operations that wait for each other
 constexpr size_t kFewBuffers = 3;  // what is stored lives on to the end, as what is loaded may
 
 }  // namespace

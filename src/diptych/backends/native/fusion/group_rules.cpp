@@ -72,6 +72,25 @@ class GroupRules {
       }
     }
     points_ = all_.without(rows_);
+    for (const size_t node : reductions_) find_parts(node);
+  }
+
+  // What a scattered sum counts through, and the positions at which it sums: no value that its slices are made of runs
+  // along the latter, and none that it is added to along the former.
+  void find_parts(size_t node) {
+    if (!is_scattered_by_kernels(graph_, graph_.nodes()[node])) return;
+    const DimSet counted = space_.reduced(node);
+    DimSet slices;
+    for_each_operand_value(graph_.nodes()[node], [&](Value value) {
+      if (counted.without(space_.domain(value)).empty()) slices = slices | space_.domain(value);
+    });
+    counted_ = counted_ | counted;
+    positions_ = positions_ | space_.domain(graph_.nodes()[node].outputs[0]).without(slices);
+  }
+
+  // Whether a value that does not run along these atoms is computed once nevertheless, by one part of a kernel.
+  bool is_of_one_part(DimSet missing) const {
+    return missing.without(positions_).empty() || missing.without(counted_).empty();
   }
 
   bool has_enough_rows() const {
@@ -95,6 +114,7 @@ class GroupRules {
     if (ended != 0) return problem_after_points(ended, domain);
     if (points_.without(domain).empty()) return std::nullopt;
     if (is_needed) return "would be stored several times";
+    if (ended_.at(output.id) == 0 && is_of_one_part(points_.without(domain))) return std::nullopt;
     if (domain.empty() && reduced.empty()) return std::nullopt;  // a number: computed once, before all loops
     if (!reduced.empty() || !is_cheap_to_repeat(graph_, graph_.nodes()[node])) return "would be computed several times";
     return std::nullopt;
@@ -115,7 +135,7 @@ class GroupRules {
   const GroupSpace& space_;
   std::vector<size_t> reductions_;
   std::unordered_map<int32_t, uint64_t> ended_;
-  DimSet all_, rows_, points_;
+  DimSet all_, rows_, points_, counted_, positions_;
   uint64_t terminal_ = 0;
 };
 

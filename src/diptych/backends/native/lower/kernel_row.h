@@ -18,7 +18,8 @@ struct KernelRow {
   /// Which operands may follow from dynamic sizes, one bit each: those that its rules do not read, since results have
   /// the sizes, and numbers that they read by NodeLowering::operand() and its like alone.
   uint32_t sizes = 0;
-  bool checks = false;  ///< whether its rule calls NodeLowering::check(): a reduction over all points
+  bool checks = false;    ///< whether its rule calls NodeLowering::check(): a reduction over all points
+  bool scatters = false;  ///< whether it is a sum as Note [Scattered sums] in scattered_sums.h describes it
 };
 
 /// The row of a node; null if there is none, or it does not cover it. Sizes are not looked at.
@@ -36,6 +37,7 @@ std::span<const KernelRow> reduction_rows();
 std::span<const KernelRow> creation_rows();
 std::span<const KernelRow> reading_rows();
 std::span<const KernelRow> gather_rows();
+std::span<const KernelRow> scatter_rows();
 
 /// Every row of every table.
 std::vector<const KernelRow*> all_kernel_rows();

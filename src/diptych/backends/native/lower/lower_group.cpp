@@ -280,4 +280,6 @@ bool has_check(const Kernel& kernel, const Graph& body) { return kernel.outputs.
 
 bool is_checked_by_kernels(const Graph& graph, const Node& node) { return find_kernel_row(graph, node)->checks; }
 
+bool is_scattered_by_kernels(const Graph& graph, const Node& node) { return find_kernel_row(graph, node)->scatters; }
+
 }  // namespace diptych::detail

@@ -27,5 +27,8 @@ bool has_check(const Kernel& kernel, const Graph& body);
 /// Whether the kernel of a group with this node has a check: a reduction over all points of what the node follows from.
 /// Requires: is_lowered_to_kernels().
 bool is_checked_by_kernels(const Graph& graph, const Node& node);
+/// Whether it sums slices at the places that indices name: then one part of the kernel runs along the slices, and
+/// another one along the result. Requires: is_lowered_to_kernels().
+bool is_scattered_by_kernels(const Graph& graph, const Node& node);
 
 }  // namespace diptych::detail

@@ -31,6 +31,10 @@ class NodeSpace : public NodeArguments {
   /// Puts all results along these dims, and along those of their uses by nodes of the group.
   bool put_results(const Dims& dims);
   void put_reduced(const Dims& axes);
+  /// Has the space refused, now and whatever is added later, where two of these run along the same atom.
+  void keep_apart(const Dims& axes) {
+    state_.uses.push_back({Value{}, state_.append(axes), static_cast<int32_t>(axes.size())});
+  }
 
  private:
   bool join_uses(Value value, const Dims& dims);

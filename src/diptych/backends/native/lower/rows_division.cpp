@@ -1,6 +1,7 @@
 // Quotients, remainders and powers.
 #include <cmath>
 #include <optional>
+#include <utility>
 
 #include "diptych/backends/native/lower/row_shapes.h"
 
@@ -33,18 +34,26 @@ bool divides_exactly_with_mode(const NodeArguments& node) {
   return rounding_mode(node).empty() ? at::isFloatingType(node.dtype()) : divides_exactly(node);
 }
 
-// Powers that ATen computes by other means than pow; none for others.
+// Powers of floats that ATen computes by other means than pow; none for others.
 std::optional<Term> simple_power(const Term& x, double exponent) {
   if (exponent == 0) return x.like(1);
   if (exponent == 1) return x;
   if (exponent == 2) return x * x;
   if (exponent == 3) return x * x * x;
-  if (!x.is_float()) return std::nullopt;
   if (exponent == 0.5) return sqrt(x);
   if (exponent == -0.5) return x.apply("rsqrt");
   if (exponent == -1) return 1.0 / x;
   if (exponent == -2) return 1.0 / (x * x);
   return std::nullopt;
+}
+// By squaring, for integers, whose powers are those modulo two to the number of bits in any order.
+Term whole_power(const Term& x, int64_t exponent) {
+  std::optional<Term> result;
+  for (Term power = x;; power = power * power) {
+    if ((exponent & 1) != 0) result = result ? *result * power : power;
+    exponent >>= 1;
+    if (exponent == 0) return result ? *result : x.like(1);
+  }
 }
 Terms raise(NodeLowering& node) {
   const Term x = node.operand(0);
@@ -53,16 +62,25 @@ Terms raise(NodeLowering& node) {
     // ATen's kernel of f16 takes roots by pow, which has no negative zero and makes an infinity of the negative one.
     const bool is_root = std::abs(exponent.to<double>()) == 0.5;
     const bool is_pow = node.dtype() == at::kHalf && is_root;
+    if (!x.is_float()) return {whole_power(x, exponent.to<int64_t>())};
     const auto power = is_pow ? std::nullopt : simple_power(x, exponent.to<double>());
     return {power ? *power : x.apply("pow", x.like(exponent))};
   }
   return {x.apply("pow", node.operand(1))};
 }
-// Eager raises an error for a negative number as the exponent of integers; in a tensor it is taken.
+bool has_integer(at::ScalarType dtype, int64_t number) {
+  bool has = false;
+  with_element_type<kIntegers>(dtype, [&]<class T>(std::type_identity<T>) { has = std::in_range<T>(number); });
+  return has;
+}
+// Eager raises an error for a negative number as the exponent of integers, and for one that their dtype does not have;
+// in a tensor it is taken.
 bool has_power(const NodeArguments& node) {
   if (at::isFloatingType(node.dtype())) return true;
   if (!has_integer_result(node)) return false;
-  return !node.is_number(1) || (node.scalar(1).isIntegral(true) && node.scalar(1).to<int64_t>() >= 0);
+  if (!node.is_number(1)) return true;
+  const auto exponent = node.scalar(1);
+  return exponent.isIntegral(true) && exponent.to<int64_t>() >= 0 && has_integer(node.dtype(), exponent.to<int64_t>());
 }
 
 constexpr char kRem[] = "rem", kFmod[] = "fmod";

@@ -35,7 +35,7 @@ struct SpaceState {
   Axes axes;
   std::vector<int32_t> dims;
   std::vector<PlacedDims> results;
-  std::vector<PlacedDims> uses;
+  std::vector<PlacedDims> uses;  ///< those of no value are axes that must stay apart
   std::vector<OperandUse> operand_uses;
   std::vector<ReducedAxes> reduced;
   std::vector<Value> read_apart;  ///< values that are read at other places

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "diptych/backends/native/codegen/scattered_sums.h"
 #include "diptych/backends/native/kernel/dtypes.h"
 #include "diptych/backends/native/kernel/scalar_op.h"
 
@@ -156,22 +157,25 @@ int64_t flops_of(const Kernel& kernel, const std::vector<DimSet>& domains, size_
 }  // namespace
 
 KernelWork work_of(const Kernel& at_any_sizes, const Graph& body) {
-  const Kernel kernel = at_hints(at_any_sizes);
-  const auto domains = value_domains(kernel);
-  auto inputs = buffers(body, body.inputs(), kernel.inputs.size());
-  auto outputs = buffers(body, body.outputs(), kernel.outputs.size());
+  auto inputs = buffers(body, body.inputs(), at_any_sizes.inputs.size());
+  auto outputs = buffers(body, body.outputs(), at_any_sizes.outputs.size());
   KernelWork work;
-  for (size_t i = 0; i < kernel.values.size(); ++i) {
-    work.flops += flops_of(kernel, domains, i);
-    if (const auto* load = std::get_if<KernelLoad>(&kernel.values[i].made_by)) {
-      inputs[load->input].add(kernel, load->map, points_of(kernel, domains[i]));
+  for (const Kernel& kernel : kernels_without_scattered_sums(at_hints(at_any_sizes))) {
+    const auto domains = value_domains(kernel);
+    for (size_t i = 0; i < kernel.values.size(); ++i) {
+      work.flops += flops_of(kernel, domains, i);
+      if (const auto* load = std::get_if<KernelLoad>(&kernel.values[i].made_by)) {
+        inputs[load->input].add(kernel, load->map, points_of(kernel, domains[i]));
+      }
+    }
+    for (const KernelStore& store : kernel.stores) {
+      const int64_t points = points_of(kernel, store_domain(store, domains));
+      outputs[store.output].add(kernel, store.map, points);
+      if (store.is_add && has_dtype(kFloats, kernel.outputs[store.output])) work.flops += points;
     }
   }
-  for (const KernelStore& store : kernel.stores) {
-    outputs[store.output].add(kernel, store.map, points_of(kernel, store_domain(store, domains)));
-  }
-  work.bytes_read = bytes_of(inputs, kernel.inputs);
-  work.bytes_written = bytes_of(outputs, kernel.outputs);
+  work.bytes_read = bytes_of(inputs, at_any_sizes.inputs);
+  work.bytes_written = bytes_of(outputs, at_any_sizes.outputs);
   return work;
 }
 

@@ -33,7 +33,10 @@ std::string NativeKernel::code() const { return code_->code == nullptr ? "" : pr
 std::string NativeKernel::llvm() const { return code_->code == nullptr ? "" : llvm_text(*code_->kernel); }
 
 std::string NativeKernel::assembly() const {
-  return code_->code == nullptr ? "" : detail::assembly(llvm_text(*code_->kernel), name());
+  std::string all;
+  if (code_->code == nullptr) return all;
+  for (const std::string& module : llvm_modules(*code_->kernel)) all += detail::assembly(module, name());
+  return all;
 }
 
 KernelWork NativeKernel::work() const {

@@ -1,0 +1,18 @@
+// Functions that SLEEF does not have, composed of operations that have code.
+#pragma once
+#include <string>
+
+#include "diptych/backends/native/codegen/op_code.h"
+
+namespace diptych::detail {
+
+/// The inverse of the error function. f32: 1.5 units in the last place at most (3 million numbers in (-1, 1), among
+/// them such as are next to 0 and to the ends); f64 by ATen's formula.
+std::string write_erfinv(const OpCode& op);
+/// The derivative of lgamma, by ATen's formula.
+std::string write_digamma(const OpCode& op);
+/// The power of integers, modulo two to the number of bits: a negative exponent leaves 1 and -1 alone, and makes 0 of
+/// the others.
+std::string write_integer_power(const OpCode& op);
+
+}  // namespace diptych::detail
