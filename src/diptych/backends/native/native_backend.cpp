@@ -5,7 +5,9 @@
 #include "diptych/backends/native/kernel_check.h"
 #include "diptych/backends/native/kernel_code.h"
 #include "diptych/backends/native/prepare.h"
+#include "diptych/backends/native/result_pool.h"
 #include "diptych/base/error.h"
+#include "diptych/interpreter/allocated_results.h"
 #include "diptych/interpreter/hop_rules.h"
 #include "diptych/interpreter/program.h"
 #include "diptych/passes/run_pass.h"
@@ -18,6 +20,7 @@ class NativeExecutable final : public Executable {
   NativeExecutable(const Graph& graph, const Graph& fused, bool checks_kernels)
       : graph_(graph), program_(fused), checks_kernels_(checks_kernels) {}
   std::vector<at::Tensor> run(std::vector<at::Tensor>&& inputs) const override {
+    const ResultAllocatorScope products_too(*result_pool());
     if (!checks_kernels_) return program_.run(std::move(inputs));
     const KernelCheckScope checked;
     return program_.run(std::move(inputs));
