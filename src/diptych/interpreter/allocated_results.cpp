@@ -63,8 +63,8 @@ ResultAllocatorScope::~ResultAllocatorScope() { open_allocator = before_; }
 bool has_allocated_result(const Node& node) {
   if (node.op.is_hop() || node.outputs.size() != 1 || !node.outputs[0]) return false;
   const auto& name = node.op.handle().operator_name();
-  return name.overload_name.empty() && std::find(std::begin(kProducts), std::end(kProducts), name.name) !=
-                                           std::end(kProducts);
+  return name.overload_name.empty() &&
+         std::find(std::begin(kProducts), std::end(kProducts), name.name) != std::end(kProducts);
 }
 
 std::unique_ptr<Caller> with_allocated_result(std::unique_ptr<Caller> plain, const Node& node, OperandTable& table,

@@ -9,6 +9,8 @@
 #include "diptych/backends/native/memory_plan.h"
 #include "diptych/backends/native/native_backend.h"
 #include "diptych/backends/native/result_pool.h"
+#include "diptych/compile/aot.h"
+#include "diptych/interpreter/program.h"
 #include "interpreter/graph_builder.h"
 #include "testing/eager_check.h"
 
@@ -128,6 +130,44 @@ TEST(ResultPool, HoldsProducts) {
   EXPECT_NO_THROW(Program(graph).run(std::move(inputs), {.differentiable = true})[3].sum().backward());
 }
 
+int64_t saved_bytes(const Graph& backward) {
+  int64_t bytes = 0;
+  for (const Value input : backward.inputs()) bytes += backward.meta(input).nbytes();
+  return bytes;
+}
+
+// A normalization's result and an activation's are computed again from what is before them, with a copy of the bias:
+// what is written to it between forward and backward changes nothing.
+TEST(NativeBackend, SavesNeitherNormalizedNorActivatedValues) {
+  torch::manual_seed(0);
+  Tensors leaves{torch::randn({256, 64}), torch::rand({64}), torch::randn({64}), torch::randn({192, 64}) / 8,
+                 torch::randn({64, 192}) / 8};
+  const auto f = [](const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, const at::Tensor& up,
+                    const at::Tensor& down) {
+    const auto h = at::layer_norm(x, {64}, weight, bias);
+    return at::linear(at::gelu(at::linear(h, up), "tanh"), down);
+  };
+  const auto compiled = aot_function(f, AotOptions{.backend = "native"});
+  std::vector<Tensors> gradients;
+  for (const bool is_ours : {true, false}) {
+    Tensors own;
+    for (const at::Tensor& leaf : leaves) own.push_back(leaf.clone().requires_grad_());
+    const at::Tensor y =
+        is_ours ? compiled(own[0], own[1], own[2], own[3], own[4]) : f(own[0], own[1], own[2], own[3], own[4]);
+    if (is_ours) {
+      const at::NoGradGuard no_grad;
+      own[2].add_(1);
+    }
+    y.square().mean().backward();
+    gradients.emplace_back();
+    for (const at::Tensor& leaf : own) gradients.back().push_back(leaf.grad());
+  }
+  EXPECT_TRUE(testing::same_tensors(gradients[0], gradients[1], testing::within(1e-5)));
+  // x and its 256 means and deviations; the product before the activation; the weights; a copy of the bias; a tangent.
+  const int64_t elements = 256 * 64 + 512 + 256 * 192 + 64 + 2 * 64 * 192 + 64 + 256 * 64;
+  EXPECT_LE(saved_bytes(compiled.native_graphs().at(1).graph()), elements * 4);
+}
+
 // Chains of products, pointwise nodes, sums, softmaxes and views in random order.
 struct RandomGraph {
   explicit RandomGraph(uint32_t seed) {
@@ -147,7 +187,8 @@ struct RandomGraph {
     if (kind == 2) return builder.node("aten.tanh", {x});
     if (kind == 3) return builder.node("aten.t", {x});
     if (kind == 4) return builder.node("aten._softmax", {x, c10::IValue(1), c10::IValue(false)});
-    if (kind == 5) return builder.node("aten.sub.Tensor", {x, builder.node("aten.mean.dim", {y, c10::List<int64_t>{0}})});
+    if (kind == 5)
+      return builder.node("aten.sub.Tensor", {x, builder.node("aten.mean.dim", {y, c10::List<int64_t>{0}})});
     return builder.node("aten.add.Tensor", {builder.node("aten.select.int", {x, c10::IValue(0), c10::IValue(3)}), y});
   }
 
@@ -172,7 +213,8 @@ TEST(MemoryPlan, IsWhatThePoolCounts) {
       live += result_block_size(static_cast<int64_t>(tensor.nbytes()));
     }
     const auto plan = plan_memory(fused, std::vector<bool>(held.size(), true));
-    EXPECT_EQ(live + counted_peak(*executable, std::move(donated), &outputs), plan.peak) << seed << "\n" << fused.code();
+    EXPECT_EQ(live + counted_peak(*executable, std::move(donated), &outputs), plan.peak) << seed << "\n"
+                                                                                         << fused.code();
     Tensors expected;
     for (const Value value : random.outputs) expected.push_back(random.builder.example(value));
     EXPECT_TRUE(testing::same_tensors(outputs, expected, testing::within(2e-4))) << seed;

@@ -39,9 +39,7 @@ Arena::~Arena() {
   if (base_ != nullptr) ::munmap(base_, size_);
 }
 
-bool Arena::holds(const void* block) const {
-  return base_ != nullptr && block >= base_ && block < base_ + size_;
-}
+bool Arena::holds(const void* block) const { return base_ != nullptr && block >= base_ && block < base_ + size_; }
 
 bool Arena::open_up_to(size_t end) {
   if (end <= open_) return true;

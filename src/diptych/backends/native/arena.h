@@ -40,12 +40,12 @@ class Arena {
   void remove_free(std::map<size_t, size_t>::iterator range);
 
   char* base_ = nullptr;
-  size_t size_ = 0;                             // of the range
-  size_t open_ = 0;                             // may be read and written up to here
-  std::map<size_t, size_t> free_;               // begins and ends of free ranges below the last block
+  size_t size_ = 0;                              // of the range
+  size_t open_ = 0;                              // may be read and written up to here
+  std::map<size_t, size_t> free_;                // begins and ends of free ranges below the last block
   std::set<std::pair<size_t, size_t>> by_size_;  // their sizes and begins
-  size_t end_ = 0;                              // of the last block: all above is free
-  std::vector<bool> reached_;                   // by page
+  size_t end_ = 0;                               // of the last block: all above is free
+  std::vector<bool> reached_;                    // by page
   size_t num_reached_ = 0;
 };
 

@@ -1,5 +1,6 @@
 #include "diptych/backends/native/native_backend.h"
 
+#include "diptych/backends/native/copies_of_inputs.h"
 #include "diptych/backends/native/fused_node.h"
 #include "diptych/backends/native/fusion/fuse.h"
 #include "diptych/backends/native/kernel_check.h"
@@ -56,7 +57,9 @@ void list_kernels(const Graph& graph, std::vector<NativeKernel>& kernels) {
 
 }  // namespace
 
-Graph NativeBackend::prepare_joint(const Graph& joint) const { return with_composites_in_parts(joint); }
+Graph NativeBackend::prepare_joint(const Graph& joint) const {
+  return with_copies_of_small_inputs(with_composites_in_parts(joint));
+}
 
 Graph NativeBackend::prepare(const Graph& graph) const { return in_kernel_operators(graph); }
 
