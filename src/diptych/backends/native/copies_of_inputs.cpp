@@ -50,7 +50,8 @@ Graph with_copies_of_small_inputs(const Graph& joint) {
     }
     for (const Value value : copied) {
       const auto [copy, is_new] = copies.emplace(value, Value{});
-      if (is_new) copy->second = Emitter(rewriter.graph(), node, InternedString("copy")).call("aten.clone", {inputs[value]});
+      if (is_new)
+        copy->second = Emitter(rewriter.graph(), node, InternedString("copy")).call("aten.clone", {inputs[value]});
       rewriter.map(value, copy->second);
     }
     rewriter.copy_node(node);
