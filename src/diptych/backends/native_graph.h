@@ -64,11 +64,16 @@ class NativeGraph {
   /// Its kernels and those of its loops' bodies, in the order of their nodes.
   const std::vector<NativeKernel>& kernels() const { return kernels_; }
 
+  /// The memory that results of kernels and products take at once at most in a run, known before the first one, if the
+  /// caller holds all inputs: a backward that is the last to read what was saved takes less. By the traced sizes.
+  int64_t peak_bytes() const;
+
   /// The kernels' code(), one after the other.
   std::string code() const;
   /// A row for each kernel: its nodes, what a call moves and computes and, if calls were timed, how long it takes and
   /// which share of the machine's memory bandwidth or of its floating-point peak that is, whichever is greater. Both
-  /// are measured when they are first asked for, which takes a tenth of a second.
+  /// are measured when they are first asked for, which takes a tenth of a second. The last line is on memory:
+  /// peak_bytes(), and how much of it outlives the run.
   std::string table() const;
   /// One page that draws the graph, with the nodes of each kernel in its box; needs no network.
   std::string html() const;

@@ -4,6 +4,7 @@
 
 #include "diptych/base/error.h"
 #include "diptych/graph/print.h"
+#include "diptych/interpreter/allocated_results.h"
 #include "diptych/ops/tags.h"
 
 namespace diptych::detail {
@@ -93,7 +94,7 @@ class PlanMaker {
       } else if (reuse != nullptr) {
         outputs.push_back(reuse->reference);
         free.erase(std::find(free.begin(), free.end(), reuse->reference));
-      } else if (!free.empty()) {
+      } else if (!free.empty() && !has_allocated_result(node)) {  // whose tensor is there before the call
         outputs.push_back(free.front());
         free.erase(free.begin());
       } else {
@@ -113,6 +114,8 @@ class PlanMaker {
       if (!step.caller) {
         step.is_direct = false;
         step.caller = make_boxed_caller(node, table_, outputs, dying);
+      } else if (has_allocated_result(node) && outputs[0] >= 0) {
+        step.caller = with_allocated_result(std::move(step.caller), node, table_, outputs[0]);
       }
     } catch (const std::exception&) {
       rethrow_in_node(graph_, index, {});

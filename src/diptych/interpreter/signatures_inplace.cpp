@@ -1,4 +1,5 @@
-// Signatures of the in-place and out= forms that reuse a dead operand's storage; see reuse.h.
+// Signatures of the in-place and out= forms that reuse a dead operand's storage, or take memory; see reuse.h and
+// allocated_results.h.
 #include "diptych/interpreter/typed_caller.h"
 
 namespace diptych::detail {
@@ -7,7 +8,7 @@ void add_inplace_signatures(SignatureTable& table) {
   add_signatures<W(W),                       // tanh_
                  W(T, W),                    // tanh.out, silu.out
                  W(W, T),                    // mul_.Tensor
-                 W(T, T, W),                 // mul.out, sigmoid_backward.grad_input
+                 W(T, T, W),                 // mul.out, sigmoid_backward.grad_input, mm.out
                  W(W, S),                    // mul_.Scalar
                  W(T, S, W),                 // pow.Tensor_Scalar_out, leaky_relu.out
                  W(S, T, W),                 // pow.Scalar_out
@@ -28,6 +29,7 @@ void add_inplace_signatures(SignatureTable& table) {
                  W(W, S, S, S),              // elu_
                  W(T, S, S, S, W),           // elu.out
                  W(T, S, S, S, B, T, W),     // elu_backward.grad_input
+                 W(T, T, T, S, S, W),        // addmm.out, baddbmm.out
                  W(W, Str),                  // gelu_
                  W(T, Str, W),               // gelu.out
                  W(T, T, Str, W),            // gelu_backward.grad_input

@@ -1,5 +1,8 @@
 // The partition that saves the fewest bytes while recomputing only what is cheap.
 #include <algorithm>
+#include <set>
+#include <string>
+#include <utility>
 
 #include "diptych/ops/cost.h"
 #include "diptych/ops/tags.h"
@@ -39,27 +42,45 @@ std::optional<int64_t> price_of_recomputing(const Graph& graph, const Node& node
   return written + kCallInBytes * detail::kPricePerByte;
 }
 
+// The activations that gradients compute anyway: gelu_backward(g, x) has the functions of gelu(x).
+class GradientsOfActivations {
+ public:
+  explicit GradientsOfActivations(const Graph& graph) {
+    for (const Node& node : graph.nodes()) {
+      const std::string name = node.op.name();
+      if (!name.ends_with(kSuffix)) continue;
+      for_each_operand_value(
+          node, [&](Value value) { known_.emplace(name.substr(0, name.size() - kSuffix.size()), value.id); });
+    }
+  }
+  bool compute(const Node& node) const {
+    const auto* value = node.operands.empty() ? nullptr : std::get_if<Value>(&node.operands[0]);
+    return value != nullptr && has_tag(node.op, Tag::kPointwise) && known_.contains({node.op.name(), value->id});
+  }
+
+ private:
+  static constexpr std::string_view kSuffix = "_backward";
+  std::set<std::pair<std::string, int32_t>> known_;
+};
+
 // What is computed again within a kernel costs no pass over memory, so operations count: saving a float32 and reading
-// it again takes as long as some eight cheap ones, or nearly one function.
-std::optional<int64_t> price_within_kernel(const Graph& graph, const Node& node) {
+// it again takes as long as some eight cheap ones, or nearly one function. What the gradient's kernel computes anyway
+// costs one.
+std::optional<int64_t> price_within_kernel(const Graph& graph, const Node& node,
+                                           const GradientsOfActivations& gradients) {
   const auto price = price_of_recomputing(graph, node);
-  return price ? std::optional(*price + cost(graph, node).flops * kPricePerFlop) : std::nullopt;
-}
-
-using Price = std::optional<int64_t>(const Graph&, const Node&);
-
-std::vector<Value> cut_at(const JointAnalysis& analysis, Price* price, PrimalPrice primals) {
-  const auto recompute = [&](const Node& node) { return price(analysis.graph(), node); };
-  const auto wanted = primals == PrimalPrice::kAsEager ? Wanted::kEagersSaves : Wanted::kRead;
-  return cut_joint(analysis, {recompute, primals, wanted}).saved;
+  if (!price) return std::nullopt;
+  const int64_t flops = gradients.compute(node) ? graph.meta(node.outputs[0]).numel() : cost(graph, node).flops;
+  return *price + flops * kPricePerFlop;
 }
 
 std::vector<Value> choose(const Joint& joint) {
   const JointAnalysis analysis(joint);
-  auto saved = cut_at(analysis, price_of_recomputing, PrimalPrice::kLittle);
+  const auto price = [&](const Node& node) { return price_of_recomputing(analysis.graph(), node); };
+  auto saved = cut_joint(analysis, {price, PrimalPrice::kLittle, Wanted::kRead}).saved;
   // Pricing primals can trade an input for a smaller new value. That must not make the forward keep more than eager.
   const bool keeps_more = analysis.new_bytes(saved) > analysis.new_bytes(analysis.required(/*either_is_late=*/true));
-  return keeps_more ? cut_at(analysis, price_of_recomputing, PrimalPrice::kNothing) : saved;
+  return keeps_more ? cut_joint(analysis, {price, PrimalPrice::kNothing, Wanted::kRead}).saved : saved;
 }
 
 }  // namespace
@@ -67,8 +88,12 @@ std::vector<Value> choose(const Joint& joint) {
 Partitioner min_cut() { return {"min_cut", choose}; }
 
 Partitioner hidden_min_cut() {
-  return {"hidden_min_cut",
-          [](const Joint& joint) { return cut_at(JointAnalysis(joint), price_within_kernel, PrimalPrice::kAsEager); }};
+  return {"hidden_min_cut", [](const Joint& joint) {
+            const JointAnalysis analysis(joint);
+            const GradientsOfActivations gradients(joint.graph);
+            const auto price = [&](const Node& node) { return price_within_kernel(joint.graph, node, gradients); };
+            return cut_joint(analysis, {price, PrimalPrice::kAsEager, Wanted::kEagersSaves}).saved;
+          }};
 }
 
 }  // namespace diptych

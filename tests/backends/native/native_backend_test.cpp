@@ -11,7 +11,6 @@
 #include "diptych/backends/native/kernel/parse.h"
 #include "diptych/backends/native/kernel_check.h"
 #include "diptych/backends/native/overwritable_inputs.h"
-#include "diptych/backends/native/result_pool.h"
 #include "diptych/base/switches.h"
 #include "interpreter/graph_builder.h"
 #include "testing/eager_check.h"
@@ -324,26 +323,21 @@ TEST(OverwritableInputs, AreReadWhereTheyAreWritten) {
       Inputs{{}});
 }
 
-TEST(ResultPool, HandsOutBlocksAgain) {
-  release_result_pool();
-  const int64_t live = result_pool_use().live;
-  const void* memory = nullptr;
-  {
-    const auto a = new_result({100, 100}, {100, 1}, at::kFloat);
-    memory = a.data_ptr();
-    EXPECT_EQ(reinterpret_cast<uintptr_t>(memory) % 64, 0U);
-    EXPECT_GE(result_pool_use().live - live, 40'000);
-    EXPECT_LE(result_pool_use().live - live, 45'000);
-    EXPECT_EQ(a.strides(), (at::IntArrayRef{100, 1}));
-  }
-  EXPECT_GE(result_pool_use().kept, 40'000);
-  EXPECT_EQ(new_result({99, 100}, {1, 99}, at::kFloat).data_ptr(), memory);
-  for (const int64_t size : {50'000, 60'000, 70'000, 80'000}) new_result({size}, {1}, at::kFloat);
-  const auto use = result_pool_use();
-  EXPECT_LE(use.live + use.kept, use.high_water / 2 * 3);
-  release_result_pool();
-  EXPECT_EQ(result_pool_use().kept, 0);
-  EXPECT_EQ(new_result({0, 3}, {3, 1}, at::kLong).numel(), 0);
+// A sum over all rows ends once they are done; one within a row may read it before its elements are written.
+TEST(OverwritableInputs, AreThoseOfKernelsThatSumRowsOnce) {
+  const auto inputs_of = [](const std::string& sum) {
+    return overwritable_inputs(
+        parse_kernel("kernel k(d0=4096, d1=64) {\n  x0 : f32\n  x1 : f32\n  y0 : f32\n  y1 : f32\n"
+                     "  %0 : f32 = load x0[64*d0 + d1]\n  %1 : f32 = load x1[64*d0 + d1]\n  %2 : f32 = mul %0, %1\n" +
+                     sum + "  store y0[64*d0 + d1] = %2\n}\n"));
+  };
+  using Inputs = std::vector<std::vector<int32_t>>;
+  const std::string sum = "  %3 : f32 = reduce sum %2 over d0\n";
+  EXPECT_EQ(inputs_of(sum + "  store y1[d1] = %3\n"), (Inputs{{0, 1}, {}}));
+  EXPECT_EQ(inputs_of(sum + "  %4 : f32 = exp %3\n  store y1[d1] = %4\n"), (Inputs{{0, 1}, {}}));
+  EXPECT_EQ(inputs_of(sum + "  %4 : f32 = load x1[d1]\n  %5 : f32 = add %3, %4\n  store y1[d1] = %5\n"),
+            (Inputs{{}, {}}));
+  EXPECT_EQ(inputs_of("  %3 : f32 = reduce sum %2 over d1\n  store y1[d0] = %3\n"), (Inputs{{}, {}}));
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 
 #include "backends/native/native_case.h"
 #include "diptych/backends/native/native_backend.h"
-#include "diptych/backends/native/plan/arena.h"
+#include "diptych/backends/native/plan/arena_layout.h"
 #include "diptych/backends/native/plan/plan.h"
 #include "diptych/backends/native/plan/planned_node.h"
 #include "diptych/base/switches.h"
@@ -57,10 +57,10 @@ Tensors joined(std::pair<Tensors, Tensors> parts) {
   return parts.first;
 }
 
-TEST(Arena, StretchesNeverOverlapAndAreUsedAgain) {
+TEST(ArenaLayout, StretchesNeverOverlapAndAreUsedAgain) {
   torch::manual_seed(3);
   for (int round = 0; round < 50; ++round) {
-    Arena arena;
+    ArenaLayout arena;
     std::vector<std::pair<int64_t, int64_t>> taken;
     int64_t live = 0, most = 0;
     for (int i = 0; i < 200; ++i) {

@@ -60,6 +60,7 @@ TEST(NativeGraph, PrintsATable) {
 0 fused_amax_sub_exp_sum_div  amax, sub, exp, sum, div  2.0 KiB  2.0 KiB   2560
 1 fused_add_silu              add, silu                 4.0 KiB  2.0 KiB   2560
 forward: 2 kernels of 7 nodes; LibTorch runs mm
+memory: at most 4.0 KiB of results at once, 2.0 KiB of them outlive the run
 )");
 }
 

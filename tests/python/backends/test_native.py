@@ -25,7 +25,7 @@ def test_native_graphs_show_the_kernels_of_forward_and_backward():
     assert (forward.name, backward.name) == ("forward", "backward")
     assert repr(forward) == f"<NativeGraph forward of {len(forward.kernels)} kernels>"
     for graph in (forward, backward):
-        assert graph.table().count("\n") == len(graph.kernels) + 2
+        assert graph.table().count("\n") == len(graph.kernels) + 3
         assert graph.code() == str(graph) == "\n".join(kernel.code() for kernel in graph.kernels)
         assert all(kernel.name in graph.html() for kernel in graph.kernels)
     assert "hop.fused" in forward.graph.code()

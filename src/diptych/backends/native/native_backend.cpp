@@ -1,12 +1,15 @@
 #include "diptych/backends/native/native_backend.h"
 
+#include "diptych/backends/native/copies_of_inputs.h"
 #include "diptych/backends/native/fused_node.h"
 #include "diptych/backends/native/fusion/fuse.h"
 #include "diptych/backends/native/kernel_check.h"
 #include "diptych/backends/native/kernel_code.h"
 #include "diptych/backends/native/plan/planned_node.h"
 #include "diptych/backends/native/prepare.h"
+#include "diptych/backends/native/result_pool.h"
 #include "diptych/base/error.h"
+#include "diptych/interpreter/allocated_results.h"
 #include "diptych/interpreter/hop_rules.h"
 #include "diptych/interpreter/program.h"
 #include "diptych/passes/run_pass.h"
@@ -19,6 +22,7 @@ class NativeExecutable final : public Executable {
   NativeExecutable(const Graph& graph, const Graph& fused, bool checks_kernels)
       : graph_(graph), program_(fused), checks_kernels_(checks_kernels) {}
   std::vector<at::Tensor> run(std::vector<at::Tensor>&& inputs) const override {
+    const ResultAllocatorScope products_too(*result_pool());
     if (!checks_kernels_) return program_.run(std::move(inputs));
     const KernelCheckScope checked;
     return program_.run(std::move(inputs));
@@ -54,7 +58,9 @@ void list_kernels(const Graph& graph, std::vector<NativeKernel>& kernels) {
 
 }  // namespace
 
-Graph NativeBackend::prepare_joint(const Graph& joint) const { return with_composites_in_parts(joint); }
+Graph NativeBackend::prepare_joint(const Graph& joint) const {
+  return with_copies_of_small_inputs(with_composites_in_parts(joint));
+}
 
 Graph NativeBackend::prepare(const Graph& graph) const { return in_kernel_operators(graph); }
 

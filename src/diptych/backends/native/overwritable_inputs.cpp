@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <map>
+#include <string>
+
+#include "diptych/backends/native/codegen/schedule.h"
 
 namespace diptych::detail {
 namespace {
@@ -20,20 +23,48 @@ const KernelStore* only_store(const Kernel& kernel, int32_t output, const std::v
   return points == static_cast<int32_t>(kernel.extents.size()) ? only : nullptr;
 }
 
-bool reduces(const Kernel& kernel) {
-  return std::any_of(kernel.values.begin(), kernel.values.end(),
-                     [](const KernelValue& value) { return std::holds_alternative<KernelReduce>(value.made_by); });
+template <class Kind>
+bool is(const KernelValue& value) {
+  return std::holds_alternative<Kind>(value.made_by);
+}
+
+// Whether all elements are read in one pass: reductions end once all points are done, and nothing is read for what
+// follows from them.
+bool has_one_pass(const Kernel& kernel) {
+  if (std::none_of(kernel.values.begin(), kernel.values.end(), is<KernelReduce>)) return true;
+  std::string why;
+  const auto schedule = make_schedule(kernel, why);
+  if (!schedule || schedule->passes > 0) return false;
+  const auto& values = schedule->kernel.values;
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (!schedule->is_final[i] || is<KernelReduce>(values[i])) continue;
+    for (const int32_t used : values_used(values[i])) {
+      if (!schedule->is_final[used] && !is<KernelConstant>(values[used])) return false;
+    }
+  }
+  return true;
+}
+
+// Whether a value follows from a reduction, by value.
+std::vector<bool> follow_from_reductions(const Kernel& kernel) {
+  std::vector<bool> follow(kernel.values.size());
+  for (size_t i = 0; i < follow.size(); ++i) {
+    follow[i] = is<KernelReduce>(kernel.values[i]);
+    for (const int32_t used : values_used(kernel.values[i])) follow[i] = follow[i] || follow[used];
+  }
+  return follow;
 }
 
 }  // namespace
 
 std::vector<std::vector<int32_t>> overwritable_inputs(const Kernel& kernel) {
   std::vector<std::vector<int32_t>> result(kernel.outputs.size());
-  if (reduces(kernel)) return result;
+  if (!has_one_pass(kernel)) return result;
   const std::vector<DimSet> domains = value_domains(kernel);
+  const std::vector<bool> is_late = follow_from_reductions(kernel);
   for (size_t output = 0; output < result.size(); ++output) {
     const KernelStore* const store = only_store(kernel, static_cast<int32_t>(output), domains);
-    if (store == nullptr) continue;
+    if (store == nullptr || is_late[store->value]) continue;
     std::map<int32_t, bool> reads_alike;
     for (const KernelValue& value : kernel.values) {
       const auto* load = std::get_if<KernelLoad>(&value.made_by);

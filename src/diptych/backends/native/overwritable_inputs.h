@@ -8,7 +8,7 @@ namespace diptych::detail {
 
 /// Returns, by output, the inputs of its dtype that the kernel reads, at each point, at no other element than the one
 /// that it writes there: code that reads before it writes may then have both in one memory. None where the kernel
-/// reduces, since it goes through its points more than once.
+/// goes through its points more than once, as it does for sums of rows that it uses again.
 std::vector<std::vector<int32_t>> overwritable_inputs(const Kernel& kernel);
 
 }  // namespace diptych::detail

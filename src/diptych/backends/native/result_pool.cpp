@@ -1,7 +1,6 @@
 #include "diptych/backends/native/result_pool.h"
 
 #include <ATen/EmptyTensor.h>
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <bit>
@@ -12,27 +11,21 @@
 #include <new>
 #include <vector>
 
+#include "diptych/backends/native/arena.h"
+
 namespace diptych::detail {
 namespace {
 
-constexpr size_t kAlignment = 64;
-constexpr size_t kHugePage = size_t{2} << 20U;  // blocks of several are aligned to one, and the system asked for them
-constexpr size_t kSteps = 8;                    // sizes of blocks per power of two
+constexpr size_t kAlignment = Arena::kGrain;
+constexpr size_t kLarge = size_t{64} << 10U;  // blocks from here on are the arena's
+constexpr size_t kSteps = 8;                  // sizes of small blocks per power of two
 
-// The size of the block for so many bytes: a multiple of an eighth of the power of two below.
+size_t rounded_up(size_t size, size_t to) { return (size + to - 1) / to * to; }
+
+// Small blocks are handed out by size, in few sizes: multiples of an eighth of the power of two below.
 size_t block_size(size_t bytes) {
-  if (bytes <= kAlignment * kSteps) return (bytes + kAlignment - 1) / kAlignment * kAlignment;
-  const size_t step = std::bit_floor(bytes - 1) / kSteps;
-  return (bytes + step - 1) / step * step;
-}
-
-void* new_block(size_t size) {
-  const bool is_huge = size >= 2 * kHugePage;
-  const size_t alignment = is_huge ? kHugePage : kAlignment;
-  void* block = std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
-  if (block == nullptr) throw std::bad_alloc();
-  if (is_huge) ::madvise(block, size, MADV_HUGEPAGE);
-  return block;
+  if (bytes <= kAlignment * kSteps || bytes >= kLarge) return rounded_up(bytes, kAlignment);
+  return rounded_up(bytes, std::bit_floor(bytes - 1) / kSteps);
 }
 
 class ResultPool final : public c10::Allocator {
@@ -47,13 +40,17 @@ class ResultPool final : public c10::Allocator {
 
   ResultPoolUse use() {
     const std::lock_guard lock(mutex_);
-    return use_;
+    const size_t kept = small_kept_ + arena_.reached() - std::min(arena_.reached(), large_.live);
+    return {static_cast<int64_t>(live()), static_cast<int64_t>(kept), static_cast<int64_t>(most_live_)};
   }
 
   void release() {
     const std::lock_guard lock(mutex_);
-    drop(0);
-    use_.high_water = use_.live;
+    drop_small(0);
+    arena_.trim(0);
+    most_live_ = live();
+    small_.most = small_.live;
+    large_.most = large_.live;
   }
 
  private:
@@ -62,6 +59,9 @@ class ResultPool final : public c10::Allocator {
     void* memory;
     size_t size;
   };
+  struct Use {
+    size_t live = 0, most = 0;
+  };
 
   static void free_block(void* context) {
     auto* block = static_cast<Block*>(context);
@@ -69,49 +69,72 @@ class ResultPool final : public c10::Allocator {
     delete block;
   }
 
+  size_t live() const { return small_.live + large_.live; }
+
   void* take(size_t size) {
-    {
-      const std::lock_guard lock(mutex_);
-      use_.live += static_cast<int64_t>(size);
-      use_.high_water = std::max(use_.high_water, use_.live);
-      if (auto& free = free_[size]; !free.empty()) {
-        void* block = free.back();
-        free.pop_back();
-        use_.kept -= static_cast<int64_t>(size);
-        return block;
-      }
-      drop(std::max<int64_t>(use_.high_water / 2 * 3 - use_.live, 0));
+    const std::lock_guard lock(mutex_);
+    void* const block = size < kLarge ? take_small(size) : take_large(size);
+    if (block == nullptr) throw std::bad_alloc();
+    Use& use = size < kLarge ? small_ : large_;
+    use.live += size;
+    use.most = std::max(use.most, use.live);
+    most_live_ = std::max(most_live_, live());
+    return block;
+  }
+
+  void* take_small(size_t size) {
+    auto& free = free_[size];
+    if (free.empty()) {
+      drop_small(std::max(small_.most / 4 * 5, small_.live) - small_.live);
+      return std::aligned_alloc(kAlignment, size);
     }
-    try {
-      return new_block(size);
-    } catch (...) {
-      const std::lock_guard lock(mutex_);
-      use_.live -= static_cast<int64_t>(size);
-      throw;
-    }
+    void* const block = free.back();
+    free.pop_back();
+    small_kept_ -= size;
+    return block;
+  }
+
+  void* take_large(size_t size) {
+    void* const block = arena_.take(size);
+    if (block == nullptr) return std::aligned_alloc(kAlignment, size);
+    const size_t most = std::max(large_.most, large_.live + size);
+    arena_.trim(most / 4 * 5 + 2 * Arena::kPage);
+    return block;
   }
 
   void give(void* block, size_t size) {
     const std::lock_guard lock(mutex_);
-    free_[size].push_back(block);
-    use_.live -= static_cast<int64_t>(size);
-    use_.kept += static_cast<int64_t>(size);
+    if (size < kLarge) {
+      free_[size].push_back(block);
+      small_.live -= size;
+      small_kept_ += size;
+      return;
+    }
+    large_.live -= size;
+    if (arena_.holds(block)) {
+      arena_.give(block, size);
+    } else {
+      std::free(block);
+    }
   }
 
   // Frees kept blocks, the largest first, until they take no more than `most` bytes.
-  void drop(int64_t most) {
-    for (auto entry = free_.rbegin(); entry != free_.rend() && use_.kept > most; ++entry) {
-      while (!entry->second.empty() && use_.kept > most) {
+  void drop_small(size_t most) {
+    for (auto entry = free_.rbegin(); entry != free_.rend() && small_kept_ > most; ++entry) {
+      while (!entry->second.empty() && small_kept_ > most) {
         std::free(entry->second.back());
         entry->second.pop_back();
-        use_.kept -= static_cast<int64_t>(entry->first);
+        small_kept_ -= entry->first;
       }
     }
   }
 
   std::mutex mutex_;
-  std::map<size_t, std::vector<void*>> free_;  // by size; last freed is first handed out, while it is warm in cache
-  ResultPoolUse use_;
+  Arena arena_;
+  std::map<size_t, std::vector<void*>> free_;  // small blocks by size; last freed is first handed out, while it is warm
+  Use small_, large_;
+  size_t small_kept_ = 0;
+  size_t most_live_ = 0;
 };
 
 ResultPool& the_pool() {
@@ -122,6 +145,8 @@ ResultPool& the_pool() {
 }  // namespace
 
 c10::Allocator* result_pool() { return &the_pool(); }
+
+int64_t result_block_size(int64_t bytes) { return static_cast<int64_t>(block_size(static_cast<size_t>(bytes))); }
 
 ResultPoolUse result_pool_use() { return the_pool().use(); }
 

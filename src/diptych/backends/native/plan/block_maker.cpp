@@ -7,7 +7,7 @@
 #include "diptych/backends/native/call_shapes.h"
 #include "diptych/backends/native/fused_node.h"
 #include "diptych/backends/native/fusion/single_node.h"
-#include "diptych/backends/native/plan/arena.h"
+#include "diptych/backends/native/plan/arena_layout.h"
 #include "diptych/backends/native/plan/block_values.h"
 #include "diptych/backends/native/plan/loop_maker.h"
 #include "diptych/backends/native/plan/steps.h"
@@ -198,7 +198,7 @@ class BlockMaker final : public StepBuilder {
   std::vector<Place>& windows_;
   BlockValues values_;
   std::vector<Place> places_;  // by value
-  Arena arena_;
+  ArenaLayout arena_;
   std::vector<std::pair<int64_t, int64_t>> temporaries_;
   int64_t copied_ = 0;
   Block block_;

@@ -8,6 +8,7 @@
 #include "diptych/backends/native/jit/jit.h"
 #include "diptych/backends/native/kernel/print.h"
 #include "diptych/backends/native/kernel_code.h"
+#include "diptych/backends/native/memory_plan.h"
 #include "diptych/backends/native/native_backend.h"
 #include "diptych/backends/native/plan/planned_node.h"
 #include "diptych/backends/native/report/explain_fusion.h"
@@ -51,6 +52,8 @@ NativeGraph::NativeGraph(std::string name, std::shared_ptr<const Executable> exe
     : name_(std::move(name)), executable_(std::move(executable)), kernels_(native_kernels(*executable_)) {}
 
 const Graph& NativeGraph::graph() const { return fused_graph(*executable_); }
+
+int64_t NativeGraph::peak_bytes() const { return plan_memory(graph()).peak; }
 
 std::string NativeGraph::code() const {
   std::string text;
@@ -116,9 +119,12 @@ std::string NativeGraph::table() const {
     rows.push_back(row_of(kernel, rows.size() - 1, is_timed));
   }
   const auto others = operators_of(graph());
-  return aligned_table(rows, {2, 3, 4, 5, 6}) + fmt::format("{}: {} kernels of {} nodes; LibTorch runs {}\n", name_,
-                                                            kernels_.size(), num_nodes,
-                                                            others.empty() ? "nothing" : operator_list(others));
+  const MemoryPlan memory = plan_memory(graph());
+  return aligned_table(rows, {2, 3, 4, 5, 6}) +
+         fmt::format("{}: {} kernels of {} nodes; LibTorch runs {}\n", name_, kernels_.size(), num_nodes,
+                     others.empty() ? "nothing" : operator_list(others)) +
+         fmt::format("memory: at most {} of results at once, {} of them outlive the run\n", bytes_text(memory.peak),
+                     bytes_text(memory.escaping));
 }
 
 void detail::add_native_graphs(const std::string& name, const std::shared_ptr<const Executable>& executable,

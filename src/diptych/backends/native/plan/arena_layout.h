@@ -1,12 +1,12 @@
-// Shares out one piece of memory among values that live at different times.
+// Shares out one piece of memory among values that live at different times, before there is any.
 #pragma once
 #include <cstdint>
 #include <map>
 
 namespace diptych::detail {
 
-/// Hands out stretches of an arena: each the smallest free one that is large enough, aligned to a cache line.
-class Arena {
+/// Hands out stretches of memory by offset: each the smallest free one that is large enough, aligned to a cache line.
+class ArenaLayout {
  public:
   /// Returns where a stretch of so many bytes begins.
   int64_t take(int64_t bytes);

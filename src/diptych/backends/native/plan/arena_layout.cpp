@@ -1,4 +1,4 @@
-#include "diptych/backends/native/plan/arena.h"
+#include "diptych/backends/native/plan/arena_layout.h"
 
 #include <algorithm>
 
@@ -11,7 +11,7 @@ int64_t aligned(int64_t bytes) { return (std::max<int64_t>(bytes, 1) + kAlignmen
 
 }  // namespace
 
-int64_t Arena::take(int64_t bytes) {
+int64_t ArenaLayout::take(int64_t bytes) {
   bytes = aligned(bytes);
   auto best = free_.end();
   for (auto entry = free_.begin(); entry != free_.end(); ++entry) {
@@ -31,7 +31,7 @@ int64_t Arena::take(int64_t bytes) {
   return offset;
 }
 
-void Arena::release(int64_t offset, int64_t bytes) {
+void ArenaLayout::release(int64_t offset, int64_t bytes) {
   bytes = aligned(bytes);
   const auto next = free_.lower_bound(offset);
   if (next != free_.begin()) {
