@@ -221,5 +221,23 @@ TEST(MemoryPlan, IsWhatThePoolCounts) {
   }
 }
 
+// The stacks of a planned loop are in the pool, and what its steps have stays there for the next run.
+TEST(MemoryPlan, CountsLoops) {
+  const auto f = [](const Tensors& t) -> Tensors {
+    const auto step = [&](const Tensors& c, const Tensors& x) -> std::pair<Tensors, Tensors> {
+      const at::Tensor h = torch::tanh(torch::mm(c[0], t[2]) + x[0]);
+      return {{h}, {h, h.exp()}};
+    };
+    const auto [carries, stacks] = scan(step, Tensors{t[0] * 2}, Tensors{t[1].sin()});
+    return {carries[0].cos(), stacks[0].sum(0) + stacks[1].mean(0)};
+  };
+  const Tensors inputs{torch::randn({32, 48}), torch::randn({20, 32, 48}), torch::randn({48, 48})};
+  const NativeBackend backend;
+  const auto executable = backend.compile(backend.prepare(capture(f, inputs).forward));
+  const MemoryPlan plan = plan_memory(fused_graph(*executable));
+  EXPECT_GT(plan.peak, int64_t{2} * 20 * 32 * 48 * 4);  // what is scanned, and a stack
+  EXPECT_EQ(counted_peak(*executable, inputs), plan.peak);
+}
+
 }  // namespace
 }  // namespace diptych

@@ -184,15 +184,20 @@ TEST(PlannedLoop, TakesInputsOfOtherStrides) {
 TEST(PlannedLoop, ServesThreadsAtOnce) {
   const auto f = [](const Tensors& t) { return rnn(t); };
   const auto compiled = aot_function(f, {.backend = "native"});
+  std::vector<Tensors> inputs, expected;
+  for (int number = 1; number <= 4; ++number) {
+    inputs.emplace_back();
+    for (const auto& leaf : leaves64({{2, 3}, {50, 2, 3}, {3, 3}, {3, 3}})()) {
+      inputs.back().push_back(leaf.detach() * number * 0.1);
+    }
+    expected.push_back(f(inputs.back()));
+  }
   std::vector<std::thread> threads;
   for (int number = 0; number < 4; ++number) {
     threads.emplace_back([&, number] {
-      const at::NoGradGuard no_grad;
-      auto inputs = leaves64({{2, 3}, {50, 2, 3}, {3, 3}, {3, 3}})();
-      for (auto& input : inputs) input = input.detach() * (number + 1) * 0.1;
-      const Tensors expected = f(inputs);
-      for (int i = 0; i < 20; ++i)
-        EXPECT_TRUE(testing::same_tensors(compiled(inputs), expected, testing::within(1e-12)));
+      for (int i = 0; i < 20; ++i) {
+        EXPECT_TRUE(testing::same_tensors(compiled(inputs[number]), expected[number], testing::within(1e-12)));
+      }
     });
   }
   for (auto& thread : threads) thread.join();

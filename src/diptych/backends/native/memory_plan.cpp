@@ -5,6 +5,8 @@
 #include "diptych/backends/native/fused_node.h"
 #include "diptych/backends/native/kernel_code.h"
 #include "diptych/backends/native/overwritable_inputs.h"
+#include "diptych/backends/native/plan/plan.h"
+#include "diptych/backends/native/plan/planned_node.h"
 #include "diptych/backends/native/result_pool.h"
 #include "diptych/interpreter/allocated_results.h"
 #include "diptych/interpreter/lifetimes.h"
@@ -43,6 +45,7 @@ class Planner {
   MemoryPlan plan() {
     for (size_t i = 0; i < graph_.nodes().size(); ++i) run(graph_.nodes()[i], lifetimes_.dying[i]);
     plan_.escaping = live_;
+    plan_.peak += kept_;
     return plan_;
   }
 
@@ -59,6 +62,12 @@ class Planner {
     std::vector<Value> results;
     if (is_fused(node)) {
       run_kernel(node, dying, results);
+    } else if (const int64_t memory = is_planned(node) ? memory_of_plan(node) : kNone; memory != kNone) {
+      kept_ += memory;
+      for (const Value output : node.outputs) {
+        hold(output, add_storage(output, /*is_pooled=*/true));
+        results.push_back(output);
+      }
     } else {
       run_operator(node, dying, results);
     }
@@ -85,6 +94,13 @@ class Planner {
       hold(output, storage == kNone ? add_storage(output, has_kernel) : storage);
       results.push_back(output);
     }
+  }
+
+  // What the steps of a loop have besides operands and results, kept for the next run.
+  static int64_t memory_of_plan(const Node& node) {
+    std::string why;
+    const auto plan = Plan::make(*node.subgraphs[0], why);
+    return plan == nullptr ? kNone : result_block_size(plan->memory_bytes());
   }
 
   void run_operator(const Node& node, const std::vector<Value>& dying, std::vector<Value>& results) {
@@ -146,7 +162,7 @@ class Planner {
   std::vector<int32_t> storage_of_;  // by value that holds one; none where someone else owns it
   std::vector<int32_t> made_as_;     // the same of all values so far, for views of those that are freed
   std::vector<Storage> storages_;
-  int64_t live_ = 0;
+  int64_t live_ = 0, kept_ = 0;
   MemoryPlan plan_;
 };
 
