@@ -1,12 +1,11 @@
 // Running scans by blocks changes no result: random bodies, forward and backward graphs, and gradients through them.
 #include "diptych/scan_passes/block_scans.h"
 
-#include <cstdlib>
-
 #include "diptych/graph/identical.h"
 #include "diptych/graph/parse.h"
 #include "diptych/hops/builtin_hops.h"
 #include "diptych/scan_passes/reuse_scan_stacks.h"
+#include "hops/no_scan_passes.h"
 #include "hops/random_body.h"
 #include "testing/pass_case.h"
 
@@ -17,17 +16,6 @@ namespace {
 
 // Blocks of two or more steps, however little there is.
 constexpr BlockLimits kAlways{.block_bytes = 1, .least_bytes = 0, .fewest_steps = 2};
-
-// No pass over scans runs for as long as it lives.
-struct NoScanPasses {
-  NoScanPasses() {
-    ::setenv("DIPTYCH_PASSES_OFF",
-             "drop_dead_scan_parts,drop_constant_carries,regroup_scan_sums,block_scans,hoist_from_scans,"
-             "sink_from_scans,reuse_scan_stacks,simplify_scan_bodies",
-             1);
-  }
-  ~NoScanPasses() { ::unsetenv("DIPTYCH_PASSES_OFF"); }
-};
 
 Pair captured(uint64_t seed, int64_t length, bool reverse) {
   const Tensors inputs = RandomBody::inputs(length, static_cast<double>(seed));

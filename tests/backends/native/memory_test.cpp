@@ -221,7 +221,7 @@ TEST(MemoryPlan, IsWhatThePoolCounts) {
   }
 }
 
-// The stacks of a planned loop are in the pool, and what its steps have stays there for the next run.
+// The stacks of a planned loop are in the pool, and what its steps have while it runs.
 TEST(MemoryPlan, CountsLoops) {
   const auto f = [](const Tensors& t) -> Tensors {
     const auto step = [&](const Tensors& c, const Tensors& x) -> std::pair<Tensors, Tensors> {

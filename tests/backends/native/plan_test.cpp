@@ -7,6 +7,11 @@
 #include "diptych/backends/native/plan/plan.h"
 #include "diptych/backends/native/plan/planned_node.h"
 #include "diptych/base/switches.h"
+#include "diptych/scan_passes/block_scans.h"
+#include "diptych/scan_passes/reuse_scan_stacks.h"
+#include "hops/no_scan_passes.h"
+#include "hops/random_body.h"
+#include "testing/pass_case.h"
 
 namespace diptych {
 
@@ -175,7 +180,9 @@ TEST(PlannedLoop, TakesInputsOfOtherStrides) {
   const auto compiled = aot_function(f, {.backend = "native"});
   const auto inputs = leaves64({{2, 3}, {5, 2, 3}, {3, 3}, {3, 3}})();
   const at::NoGradGuard no_grad;
-  EXPECT_TRUE(testing::same_tensors(compiled(inputs), f(inputs), testing::within(1e-12)));
+  const auto lines =
+      plans_of([&] { EXPECT_TRUE(testing::same_tensors(compiled(inputs), f(inputs), testing::within(1e-12))); });
+  EXPECT_EQ(lines.size(), 1U);
   const Tensors other{inputs[0].t().contiguous().t(), inputs[1].transpose(0, 1).contiguous().transpose(0, 1),
                       inputs[2].t(), inputs[3].expand({3, 3})};
   EXPECT_TRUE(testing::same_tensors(compiled(other), f(other), testing::within(1e-12)));
@@ -212,6 +219,7 @@ TEST(PlannedLoop, MemoryDoesNotGrowWithTheLength) {
     });
     return lines.size() == 1 ? lines[0].substr(lines[0].find("planned")) : fmt::format("{} plans", lines.size());
   };
+  EXPECT_NE(memory_at(3).find("bytes"), std::string::npos) << memory_at(3);
   EXPECT_EQ(memory_at(3), memory_at(300));
 }
 
@@ -226,6 +234,67 @@ TEST(PlannedLoop, RowsWithGaps) {
         return joined(scan(body, Tensors{}, Tensors{t[0]}));
       },
       natively64());
+}
+
+// An offset of as_strided counts from where the memory of its operand begins, which may be before the operand.
+TEST(PlannedLoop, OffsetsFromWhereMemoryBegins) {
+  const auto memory = torch::arange(12.0);
+  const at::Tensor w = memory.slice(0, 2, 8);
+  const auto f = [&](const Tensors& t) -> Tensors {
+    return cond(
+        t[0].sum() > 0, [&](const Tensors& v) -> Tensors { return {v[0] + w.as_strided({2}, {1}, 3)}; },
+        [&](const Tensors& v) -> Tensors { return {v[0] * 1}; }, Tensors{t[0]});
+  };
+  const auto compiled = aot_function(f, {.backend = "native"});
+  const Tensors inputs{torch::ones({2})};
+  EXPECT_TRUE(testing::same_tensors(compiled(inputs), f(inputs)));
+  EXPECT_TRUE(at::equal(compiled(inputs)[0], torch::tensor({4.0, 5.0})));
+}
+
+// Compares a graph that holds a loop with the interpreter. Returns whether all loops were planned.
+bool expect_as_interpreted(const Graph& graph, const Tensors& inputs) {
+  const NativeBackend backend;
+  Tensors copies = inputs, others = inputs;
+  Tensors got;
+  const auto lines = plans_of([&] { got = backend.compile(backend.prepare(graph))->run(std::move(copies)); });
+  EXPECT_FALSE(lines.empty());
+  const Tensors expected = Program(graph).run(std::move(others));
+  EXPECT_TRUE(testing::same_tensors(got, expected, {.rtol = 1e-10, .atol = 1e-10, .equal_nan = true})) << graph.code();
+  return std::none_of(lines.begin(), lines.end(),
+                      [](const std::string& line) { return line.find("planned hop") == std::string::npos; });
+}
+
+// Forward and backward of scans over random bodies, step by step, with stacks that hold a carry's initial value, and by
+// blocks.
+TEST(PlannedLoop, RandomBodies) {
+  constexpr BlockLimits kAlways{.block_bytes = 1, .least_bytes = 0, .fewest_steps = 2};
+  const testing::NoScanPasses as_written;
+  size_t whole = 0, blocked = 0;
+  for (uint64_t seed = 0; seed < 10; ++seed) {
+    SCOPED_TRACE(seed);
+    const auto part = [](const Tensors& list, int64_t begin, int64_t end) {
+      return Tensors{list.begin() + begin, list.begin() + end};
+    };
+    const auto loop = [&](const Tensors& t) {
+      const testing::RandomBody body(seed, part(t, 7, 10));
+      return joined(scan(body, part(t, 0, 4), part(t, 4, 7), {.reverse = seed % 2 == 1}));
+    };
+    const Pair pair = capture(loop, testing::RandomBody::inputs(6, static_cast<double>(seed)));
+    for (const Graph& graph : {pair.forward, reuse_scan_stacks(pair.forward), pair.backward}) {
+      whole += expect_as_interpreted(graph, testing::random_inputs(graph)) ? 1 : 0;
+      const Graph by_blocks = block_scans(graph, {}, kAlways);
+      if (by_blocks.code().find("hop.blocked_scan") == std::string::npos) continue;
+      blocked += expect_as_interpreted(by_blocks, testing::random_inputs(graph)) ? 1 : 0;
+    }
+    if (HasFailure()) return;
+  }
+  EXPECT_GT(whole, 20U);
+  EXPECT_GT(blocked, 5U);
+}
+
+TEST(PlannedLoop, ALoopOfNoSteps) {
+  const Tensors inputs{torch::randn({2, 3}), torch::randn({0, 2, 3}), torch::randn({3, 3}), torch::randn({3, 3})};
+  EXPECT_TRUE(expect_as_interpreted(capture([](const Tensors& t) { return rnn(t); }, inputs).forward, inputs));
 }
 
 TEST(PlannedLoop, ALoopMayEndBeforeItsFirstStep) {

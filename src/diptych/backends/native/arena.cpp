@@ -1,6 +1,7 @@
 #include "diptych/backends/native/arena.h"
 
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,8 +22,10 @@ size_t memory_of_machine() {
 
 }  // namespace
 
-// Addresses cost nothing until they are opened. A process whose addresses are limited gets fewer, or none.
+// Addresses cost nothing until they are opened. A process whose addresses are limited has none to spare.
 Arena::Arena() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur != RLIM_INFINITY) return;
   for (size_t size = rounded_up(kTimesTheMemory * memory_of_machine(), kPage); size >= 2 * kPage;
        size = rounded_up(size / 2, kPage)) {
     void* const range = ::mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

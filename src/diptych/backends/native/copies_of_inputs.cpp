@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kTimesSmaller = 16;
 
-bool is_dense(const TensorMeta& meta) {
+bool is_contiguous(const TensorMeta& meta) {
   int64_t stride = 1;
   for (size_t dim = meta.sizes.size(); dim-- > 0;) {
     if (meta.strides[dim].hint() != stride) return false;
@@ -25,7 +25,7 @@ bool may_be_copied(const Graph& graph, Value value, const Node& reader) {
   if (graph.info(value).kind != ValueInfo::Kind::kInput) return false;
   const TensorMeta& meta = graph.meta(value);
   return meta.is_static() && meta.device.is_cpu() && c10::isFloatingType(meta.dtype) && meta.numel() > 0 &&
-         is_dense(meta) && meta.numel() * kTimesSmaller <= graph.meta(reader.outputs[0]).numel();
+         is_contiguous(meta) && meta.numel() * kTimesSmaller <= graph.meta(reader.outputs[0]).numel();
 }
 
 bool may_read_copies(const Node& node) {

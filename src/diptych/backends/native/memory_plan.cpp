@@ -45,7 +45,6 @@ class Planner {
   MemoryPlan plan() {
     for (size_t i = 0; i < graph_.nodes().size(); ++i) run(graph_.nodes()[i], lifetimes_.dying[i]);
     plan_.escaping = live_;
-    plan_.peak += kept_;
     return plan_;
   }
 
@@ -63,11 +62,11 @@ class Planner {
     if (is_fused(node)) {
       run_kernel(node, dying, results);
     } else if (const int64_t memory = is_planned(node) ? memory_of_plan(node) : kNone; memory != kNone) {
-      kept_ += memory;
       for (const Value output : node.outputs) {
         hold(output, add_storage(output, /*is_pooled=*/true));
         results.push_back(output);
       }
+      plan_.peak = std::max(plan_.peak, live_ + memory);
     } else {
       run_operator(node, dying, results);
     }
@@ -96,7 +95,7 @@ class Planner {
     }
   }
 
-  // What the steps of a loop have besides operands and results, kept for the next run.
+  // What the steps of a loop have besides operands and results; none if it has no plan.
   static int64_t memory_of_plan(const Node& node) {
     std::string why;
     const auto plan = Plan::make(*node.subgraphs[0], why);
@@ -162,7 +161,7 @@ class Planner {
   std::vector<int32_t> storage_of_;  // by value that holds one; none where someone else owns it
   std::vector<int32_t> made_as_;     // the same of all values so far, for views of those that are freed
   std::vector<Storage> storages_;
-  int64_t live_ = 0, kept_ = 0;
+  int64_t live_ = 0;
   MemoryPlan plan_;
 };
 

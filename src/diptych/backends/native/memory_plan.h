@@ -8,8 +8,8 @@
 namespace diptych::detail {
 
 /// Bytes of the pool's blocks (result_pool.h) during one run, by the sizes that were traced. The results of kernels,
-/// products and planned loops are in the pool, and so is what the steps of such a loop have, which is kept for the next
-/// run; the results of other operators are LibTorch's.
+/// products and planned loops are in the pool, and so is what the steps of such a loop have while it runs; the results
+/// of other operators are LibTorch's.
 struct MemoryPlan {
   int64_t peak = 0;      ///< live at once at most
   int64_t escaping = 0;  ///< live when the run ends: outputs, and what they are views of

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <new>
 #include <vector>
@@ -32,9 +33,10 @@ class ResultPool final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
     if (bytes == 0) return {nullptr, c10::kCPU};
-    auto* block = new Block{*this, nullptr, block_size(bytes)};
+    auto block = std::make_unique<Block>(*this, nullptr, block_size(bytes));
     block->memory = take(block->size);
-    return {block->memory, block, &free_block, c10::kCPU};
+    void* const memory = block->memory;
+    return {memory, block.release(), &free_block, c10::kCPU};
   }
   void copy_data(void* to, const void* from, size_t bytes) const override { std::memcpy(to, from, bytes); }
 

@@ -1,4 +1,4 @@
-// A graph of static sizes as steps on memory: no tensor is made and nothing is allocated while it runs.
+// A graph of static sizes as steps on memory: kernels and products run without a tensor or memory of their own.
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <c10/util/SmallVector.h>

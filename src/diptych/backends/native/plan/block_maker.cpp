@@ -1,7 +1,5 @@
 #include "diptych/backends/native/plan/block_maker.h"
 
-#include <algorithm>
-#include <map>
 #include <set>
 
 #include "diptych/backends/native/call_shapes.h"
@@ -14,11 +12,19 @@
 #include "diptych/base/error.h"
 #include "diptych/graph/hop_attributes.h"
 #include "diptych/ops/tags.h"
+#include "diptych/ops/trace_traits.h"
 
 namespace diptych::detail {
 namespace {
 
 constexpr int64_t kMostCopied = 256 << 10;  // bytes that the interpreter's results are copied at most, in one block
+
+// Whether a node's offset is one from where its operand's memory begins, which a place does not tell.
+bool counts_in_storage(const Node& node) {
+  if (node.op.is_hop() || trace_trait(node.op) != TraceTrait::kCountsInStorage) return false;
+  const auto* offset = std::get_if<c10::IValue>(&node.operands.back());
+  return offset == nullptr || !offset->isNone();
+}
 
 class BlockMaker final : public StepBuilder {
  public:
@@ -128,6 +134,7 @@ class BlockMaker final : public StepBuilder {
 
   void add_node(const Node& node) {
     if (has_effect(node)) throw Unplannable{node.op.name() + " has an effect"};
+    if (counts_in_storage(node)) throw Unplannable{node.op.name() + " counts from where memory begins"};
     if (is_fused(node)) return add_kernel(node);
     if (add_loop(node, *this)) return;
     if (is_planned_view(graph_, node)) return add_views(node);

@@ -112,10 +112,10 @@ class ScanMaker {
       return !is_blocked_ && outputs[stack.output].value == body_.outputs()[index] &&
              place_of(outputs[stack.output].meta, 0).has_strides(init.strides);
     });
-    const bool is_stacked = stack != plan_.stacks.end() && body_.outputs()[index] != body_.inputs()[index];
-    Carry carry = is_stacked && init.is_dense()
-                      ? Carry{init, result, {}, -1, static_cast<int32_t>(stack - plan_.stacks.begin())}
-                      : make_carry(body_, index, init, result, outputs, builder_);
+    const bool is_stacked = stack != plan_.stacks.end() && body_.outputs()[index] != body_.inputs()[index] &&
+                            init.is_dense() && result.has_strides(init.strides);
+    Carry carry = is_stacked ? Carry{init, result, {}, -1, static_cast<int32_t>(stack - plan_.stacks.begin())}
+                             : make_carry(body_, index, init, result, outputs, builder_);
     plan_.carries.push_back(std::move(carry));
   }
 
@@ -167,7 +167,7 @@ Branch make_branch(const Graph& body, const ValueList& operands, const Node& nod
   for (size_t i = 0; i < results.size(); ++i) {
     outputs.push_back({body.outputs()[i], builder.graph().meta(node.outputs[i])});
   }
-  branch.block = make_body(body, outputs, branch.memory, builder);
+  branch.block = make_block(body, outputs, builder.windows());
   return branch;
 }
 
@@ -181,6 +181,15 @@ ValueList operands_of(const Node& node, std::initializer_list<std::string_view> 
   return operands;
 }
 
+// Only one branch runs, so they have one memory.
+Step make_branch_step(std::vector<Place> predicate, std::vector<Branch> branches, StepBuilder& builder) {
+  int64_t bytes = 0;
+  for (const Branch& branch : branches) bytes = std::max(bytes, branch.block.memory_bytes);
+  const Place memory = builder.temporary(bytes);
+  for (Branch& branch : branches) branch.memory = memory;
+  return std::make_unique<const BranchStep>(std::move(predicate), std::move(branches));
+}
+
 Step make_cond_step(const Node& node, StepBuilder& builder) {
   const Value predicate = std::get<Value>(node.operands[0]);
   check_predicate(builder.graph().meta(predicate));
@@ -189,21 +198,21 @@ Step make_cond_step(const Node& node, StepBuilder& builder) {
   branches.push_back(make_branch(*node.subgraphs[0], operands_of(node, {"args", "true_free"}), node, results, builder));
   branches.push_back(
       make_branch(*node.subgraphs[1], operands_of(node, {"args", "false_free"}), node, results, builder));
-  return std::make_unique<const BranchStep>(std::vector<Place>{builder.place(predicate)}, std::move(branches));
+  return make_branch_step({builder.place(predicate)}, std::move(branches), builder);
 }
 
 Step make_invoke_step(const Node& node, StepBuilder& builder) {
   const auto results = new_places(node, builder);
   std::vector<Branch> branches;
   branches.push_back(make_branch(*node.subgraphs[0], operands_of(node, {"args", "free"}), node, results, builder));
-  return std::make_unique<const BranchStep>(std::vector<Place>{}, std::move(branches));
+  return make_branch_step({}, std::move(branches), builder);
 }
 
 Step make_planned_step(const Node& node, StepBuilder& builder) {
   const auto results = new_places(node, builder);
   std::vector<Branch> branches;
   branches.push_back(make_branch(*node.subgraphs[0], operands_of(node, {"inputs"}), node, results, builder));
-  return std::make_unique<const BranchStep>(std::vector<Place>{}, std::move(branches));
+  return make_branch_step({}, std::move(branches), builder);
 }
 
 struct Row {

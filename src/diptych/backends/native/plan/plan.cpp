@@ -6,7 +6,7 @@
 namespace diptych::detail {
 namespace {
 
-constexpr size_t kMostKept = 8;  // runs whose memory is kept, as many as threads call at once
+constexpr size_t kMostKept = 8;  // workspaces, as many as threads call at once
 
 CallShapes::Tensor shape_of(const TensorMeta& meta) {
   const Place place = place_of(meta, 0);
@@ -37,8 +37,10 @@ std::shared_ptr<const Plan> Plan::make(const Graph& graph, std::string& why) {
 
 std::vector<at::Tensor> Plan::run(std::vector<at::Tensor>& inputs) const {
   if (!make_fit(inputs_, inputs)) return {};
-  auto run = borrow();
-  auto regions = block_.regions(static_cast<char*>(run->memory.get()));
+  // The pool's, which other nodes have between runs.
+  const c10::DataPtr memory = result_pool()->allocate(static_cast<size_t>(block_.memory_bytes));
+  auto workspace = borrow();
+  auto regions = block_.regions(static_cast<char*>(memory.get()));
   for (size_t i = 0; i < inputs.size(); ++i) {
     regions[i] = static_cast<char*>(const_cast<void*>(inputs[i].const_data_ptr()));
   }
@@ -47,29 +49,28 @@ std::vector<at::Tensor> Plan::run(std::vector<at::Tensor>& inputs) const {
     outputs.push_back(new_result(output.sizes, output.strides, output.dtype));
     regions[inputs.size() + outputs.size() - 1] = static_cast<char*>(outputs.back().mutable_data_ptr());
   }
-  if (!block_.run(regions.data(), run->workspace)) outputs.clear();
-  give_back(std::move(run));
+  if (!block_.run(regions.data(), workspace)) outputs.clear();
+  give_back(std::move(workspace));
   return outputs;
 }
 
-std::unique_ptr<Plan::Run> Plan::borrow() const {
+Workspace Plan::borrow() const {
   {
     const std::lock_guard lock(mutex_);
     if (!free_.empty()) {
-      auto run = std::move(free_.back());
+      auto workspace = std::move(free_.back());
       free_.pop_back();
-      return run;
+      return workspace;
     }
   }
-  auto run = std::make_unique<Run>();
-  run->memory = result_pool()->allocate(static_cast<size_t>(block_.memory_bytes));
-  for (const Place& window : windows_) run->workspace.windows.push_back(make_window(window));
-  return run;
+  Workspace workspace;
+  for (const Place& window : windows_) workspace.windows.push_back(make_window(window));
+  return workspace;
 }
 
-void Plan::give_back(std::unique_ptr<Run> run) const {
+void Plan::give_back(Workspace workspace) const {
   const std::lock_guard lock(mutex_);
-  if (free_.size() < kMostKept) free_.push_back(std::move(run));
+  if (free_.size() < kMostKept) free_.push_back(std::move(workspace));
 }
 
 }  // namespace diptych::detail

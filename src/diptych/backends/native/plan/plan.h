@@ -13,7 +13,7 @@
 
 namespace diptych::detail {
 
-/// A planned graph with memory for its runs, which is used again from run to run. Threads: run() from any at once.
+/// A planned graph. Threads: run() from any at once.
 class Plan {
  public:
   /// Returns null where a graph has no plan; `why` then says what stands in the way.
@@ -26,20 +26,16 @@ class Plan {
   int64_t memory_bytes() const { return block_.memory_bytes; }
 
  private:
-  struct Run {
-    Workspace workspace;
-    c10::DataPtr memory;
-  };
   Plan() = default;
-  std::unique_ptr<Run> borrow() const;
-  void give_back(std::unique_ptr<Run> run) const;
+  Workspace borrow() const;
+  void give_back(Workspace workspace) const;
 
   Block block_;
   std::vector<Place> windows_;
   std::vector<CallShapes::Tensor> inputs_;
   std::vector<Place> outputs_;
   mutable std::mutex mutex_;
-  mutable std::vector<std::unique_ptr<Run>> free_;
+  mutable std::vector<Workspace> free_;
 };
 
 }  // namespace diptych::detail

@@ -1,5 +1,7 @@
 #include "diptych/backends/native/plan/planned_node.h"
 
+#include <set>
+
 #include "diptych/backends/native/fused_node.h"
 #include "diptych/backends/native/fusion/single_node.h"
 #include "diptych/backends/native/kernel_check.h"
@@ -58,6 +60,22 @@ Node with_planned_bodies(const Node& node) {
   return changed;
 }
 
+// The node around one of `graph`. Its inputs are the values that graph_of_one() makes inputs.
+Node make_planned_node(const Graph& graph, const Node& node, Rewriter& rewriter) {
+  ValueList inputs;
+  std::set<Value> seen;
+  for_each_operand_value(node, [&](Value value) {
+    if (graph.info(value).kind == ValueInfo::Kind::kConstant || !seen.insert(value).second) return;
+    inputs.push_back(rewriter[value]);
+  });
+  auto body = std::make_shared<const Graph>(graph_of_one(graph, node));
+  Node planned = make_hop_node(planned_schema(), {inputs}, {planned_schema(), {}}, {body});
+  planned.provenance = node.provenance;
+  planned.grad_enabled = node.grad_enabled;
+  planned.returns.assign(body->outputs().size(), -1);
+  return planned;
+}
+
 }  // namespace
 
 const HopSchema& planned_schema() {
@@ -80,32 +98,15 @@ Graph with_planned_loops(const Graph& graph) {
       rewriter.copy_node(changed);
       continue;
     }
-    // The values of a node and of the one in the body are the same, one each.
-    ValueList inputs;
-    Rewriter inner(graph, Graph("planned"));
-    for_each_operand_value(node, [&](Value value) {
-      if (graph.info(value).kind == ValueInfo::Kind::kConstant || inner.is_mapped(value)) return;
-      inner.add_input(value, {SlotKind::kArgument, fmt::format("input{}", inputs.size())});
-      inputs.push_back(rewriter[value]);
-    });
-    inner.copy_node(changed);
-    std::vector<Value> outputs;
-    std::vector<Slot> slots;
+    Node planned = make_planned_node(graph, changed, rewriter);
     std::vector<std::optional<TensorMeta>> metas;
     for (const Value output : node.outputs) {
-      slots.push_back({SlotKind::kOutput, fmt::format("output{}", outputs.size())});
-      outputs.push_back(inner[output]);
-      metas.push_back(output ? std::optional(graph.meta(output)) : std::nullopt);
+      if (output) metas.emplace_back(graph.meta(output));
     }
-    inner.graph().set_outputs(outputs, slots);
-    Node planned = make_hop_node(planned_schema(), {inputs}, {planned_schema(), {}},
-                                 {std::make_shared<const Graph>(std::move(inner.graph()))});
-    planned.provenance = node.provenance;
-    planned.grad_enabled = node.grad_enabled;
-    planned.returns.assign(node.outputs.size(), -1);
     const size_t index = rewriter.graph().add_node(std::move(planned), std::move(metas));
-    for (size_t i = 0; i < node.outputs.size(); ++i) {
-      if (node.outputs[i]) rewriter.map(node.outputs[i], rewriter.graph().nodes()[index].outputs[i]);
+    size_t next = 0;
+    for (const Value output : node.outputs) {
+      if (output) rewriter.map(output, rewriter.graph().nodes()[index].outputs[next++]);
     }
   }
   return rewriter.finish();
