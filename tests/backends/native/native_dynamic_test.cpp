@@ -109,6 +109,20 @@ TEST(NativeDynamic, SumsOverABatchOfAnySizeAreOneKernel) {
       1e-4));
 }
 
+TEST(NativeDynamic, GradientsOfMeansDivideByTheSizesOfTheCall) {
+  for (const int64_t reduction : {0, 1, 2}) {
+    expect_one_kernel(expect_at_all_sizes(
+        [&](GraphWriter& w, int64_t s0, int64_t s1) -> std::vector<Value> {
+          const Value x = w.input(torch::randn({s0, s1})), y = w.input(torch::randn({s0, s1}));
+          const Value g = reduction == 0 ? w.input(torch::randn({s0, s1})) : w.input(torch::randn({}));
+          const auto how = c10::IValue(reduction);
+          return {w.call("aten.mse_loss_backward", {g, x, y, how}),
+                  w.call("aten.smooth_l1_loss_backward", {g, x, y, how, c10::IValue(0.7)})};
+        },
+        1e-5));
+  }
+}
+
 TEST(NativeDynamic, AMeanDividesByTheSizesOfTheCall) {
   expect_one_kernel(expect_at_all_sizes(
       [](GraphWriter& w, int64_t s0, int64_t s1) -> std::vector<Value> {

@@ -70,20 +70,25 @@ Terms prelu_gradients(NodeLowering& node) {
   return {is_kept.choose(g, weight * g), is_kept.choose(0.0, x * g)};
 }
 
-// Of the mean, the sum, or each element.
-double share_of_each(const NodeLowering& node, size_t reduction) {
+// `number` over how many elements a mean is of; itself for a sum, or for each element.
+Term share_of_each(NodeLowering& node, size_t reduction, double number) {
   constexpr int64_t kMean = 1;
-  return node.integer(reduction) == kMean ? 1.0 / static_cast<double>(node.result().numel()) : 1.0;
+  const at::ScalarType dtype = NodeLowering::wide(node.dtype());
+  if (node.integer(reduction) != kMean) return node.constant(number, dtype);
+  SizeExpr count = 1;
+  for (const SizeExpr& size : node.result().sizes) count = count * size;
+  if (count.is_static()) return node.constant(number / static_cast<double>(count.hint()), dtype);
+  return node.constant(number, dtype) / node.size(count).to(dtype);
 }
 Terms squared_error_gradient(NodeLowering& node) {
   const Term difference = node.operand(1) - node.operand(2);
-  return {difference * (2 * share_of_each(node, 3)) * node.operand(0)};
+  return {difference * share_of_each(node, 3, 2) * node.operand(0)};
 }
 Terms smooth_error_gradient(NodeLowering& node) {
-  const Term g = node.operand(0), x = node.operand(1) - node.operand(2);
-  const double share = share_of_each(node, 3), beta = node.number(4);
+  const Term g = node.operand(0), x = node.operand(1) - node.operand(2), share = share_of_each(node, 3, 1);
+  const double beta = node.number(4);
   const Term inside = x * share * g / beta;
-  return {(x <= -beta).choose(g * -share, (x >= beta).choose(g * share, inside))};
+  return {(x <= -beta).choose(-(g * share), (x >= beta).choose(g * share, inside))};
 }
 
 constexpr KernelRow kActivationGradientRows[] = {
