@@ -35,6 +35,7 @@ class ResultPool final : public c10::Allocator {
     if (bytes == 0) return {nullptr, c10::kCPU};
     auto block = std::make_unique<Block>(*this, nullptr, block_size(bytes));
     block->memory = take(block->size);
+    report(*block, static_cast<int64_t>(block->size));
     void* const memory = block->memory;
     return {memory, block.release(), &free_block, c10::kCPU};
   }
@@ -68,7 +69,15 @@ class ResultPool final : public c10::Allocator {
   static void free_block(void* context) {
     auto* block = static_cast<Block*>(context);
     block->pool.give(block->memory, block->size);
+    block->pool.report(*block, -static_cast<int64_t>(block->size));
     delete block;
+  }
+
+  // To a profiler of memory, as LibTorch's allocator does.
+  void report(const Block& block, int64_t size) {
+    if (!c10::memoryProfilingEnabled()) return;
+    const ResultPoolUse now = use();
+    c10::reportMemoryUsageToProfiler(block.memory, size, now.live, now.live + now.kept, c10::kCPU);
   }
 
   size_t live() const { return small_.live + large_.live; }
