@@ -58,7 +58,7 @@ def compiled_module(module):
 def shake(tensor):
     """Changes a tensor a little while neighbours are observed."""
     if settings.shaken and tensor.dtype in WIDE and tensor.layout == torch.strided:
-        ups = torch.rand(tensor.shape, generator=torch.Generator().manual_seed(settings.shaken)) < 0.5
+        ups = torch.rand(tensor.shape, dtype=torch.float32, generator=torch.Generator().manual_seed(settings.shaken)) < 0.5
         shift = settings.shift or torch.finfo(tensor.dtype).eps
         tensor.copy_(tensor.to(WIDE[tensor.dtype]) * torch.where(ups, 1.0, -1.0).double().mul(shift).add(1))
 
