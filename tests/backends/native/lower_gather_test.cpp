@@ -26,16 +26,6 @@ at::Tensor indices(at::IntArrayRef sizes, int64_t begin, int64_t end, at::Scalar
   return at::arange(count).mul(7).add(3).remainder(end - begin).add(begin).to(dtype).reshape(sizes);
 }
 
-Tensors run_code(const Kernel& kernel, const Graph& graph, const Tensors& inputs, bool is_wrong) {
-  const auto run = [&](const std::vector<KernelMemory>& read, const std::vector<KernelMemory>& written) {
-    std::vector<void*> from, to;
-    for (const auto& memory : read) from.push_back(memory.data);
-    for (const auto& memory : written) to.push_back(memory.data);
-    compile_kernel(kernel)->run(from.data(), to.data(), {});
-  };
-  return testing::run_lowered_by(run, kernel, graph, inputs, is_wrong);
-}
-
 // Expects what eager computes, of each output.
 void expect_gathers(GraphWriter& w, const std::vector<Value>& outputs, const testing::Likeness& how = {}) {
   std::string why;
@@ -46,7 +36,8 @@ void expect_gathers(GraphWriter& w, const std::vector<Value>& outputs, const tes
   EXPECT_TRUE(testing::same_tensors(testing::run_lowered(*kernel, w.graph(), w.inputs()), eager, how))
       << print(*kernel);
   ASSERT_EQ(codegen_problem(*kernel).value_or(""), "") << print(*kernel);
-  EXPECT_TRUE(testing::same_tensors(run_code(*kernel, w.graph(), w.inputs(), false), eager, how)) << print(*kernel);
+  EXPECT_TRUE(testing::same_tensors(testing::run_code(*kernel, w.graph(), w.inputs(), false), eager, how))
+      << print(*kernel);
 }
 
 TEST(LowerGather, GathersAlongEachDim) {
@@ -148,7 +139,7 @@ TEST(LowerGather, FindsIndicesOutOfRange) {
     for (const int64_t tried : {int64_t{6}, int64_t{1} << 40, int64_t{-1}, int64_t{-6}, int64_t{-7}, INT64_MIN}) {
       const bool is_wrong = tried >= 6 || tried < (wraps ? -6 : 0);
       testing::run_lowered(*kernel, w.graph(), {x, wrong_with(tried)}, is_wrong);
-      run_code(*kernel, w.graph(), {x, wrong_with(tried)}, is_wrong);
+      testing::run_code(*kernel, w.graph(), {x, wrong_with(tried)}, is_wrong);
     }
   }
 }
@@ -182,13 +173,13 @@ TEST(LowerGather, ACrossEntropyIsOneKernel) {
     EXPECT_EQ(kernel->outputs.size(), needed.size() + 1);
     EXPECT_TRUE(testing::same_tensors(testing::run_lowered(*kernel, graph, w.inputs()), w.tensors(needed),
                                       testing::within(2e-6)));
-    EXPECT_TRUE(
-        testing::same_tensors(run_code(*kernel, graph, w.inputs(), false), w.tensors(needed), testing::within(2e-6)));
+    EXPECT_TRUE(testing::same_tensors(testing::run_code(*kernel, graph, w.inputs(), false), w.tensors(needed),
+                                      testing::within(2e-6)));
     Tensors wrong = w.inputs();
     wrong[2] = target.clone();
     wrong[2][5] = 7;
     testing::run_lowered(*kernel, graph, wrong, true);
-    run_code(*kernel, graph, wrong, true);
+    testing::run_code(*kernel, graph, wrong, true);
   }
 }
 

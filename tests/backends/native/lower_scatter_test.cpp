@@ -25,16 +25,6 @@ at::Tensor places(at::IntArrayRef sizes, int64_t begin, int64_t end, at::ScalarT
   return at::arange(count).mul(at::arange(count)).add(3).remainder(end - begin).add(begin).to(dtype).reshape(sizes);
 }
 
-Tensors run_code(const Kernel& kernel, const Graph& graph, const Tensors& inputs, bool is_wrong) {
-  const auto run = [&](const std::vector<KernelMemory>& read, const std::vector<KernelMemory>& written) {
-    std::vector<void*> from, to;
-    for (const auto& memory : read) from.push_back(memory.data);
-    for (const auto& memory : written) to.push_back(memory.data);
-    compile_kernel(kernel)->run(from.data(), to.data(), {});
-  };
-  return testing::run_lowered_by(run, kernel, graph, inputs, is_wrong);
-}
-
 // Expects what eager computes. `has_code`: whether machine code is made of it.
 void expect_sums(GraphWriter& w, const std::vector<Value>& outputs, bool has_code = true) {
   std::string why;
@@ -46,7 +36,8 @@ void expect_sums(GraphWriter& w, const std::vector<Value>& outputs, bool has_cod
       << print(*kernel);
   ASSERT_EQ(codegen_problem(*kernel).has_value(), !has_code) << codegen_problem(*kernel).value_or("") << print(*kernel);
   if (!has_code) return;
-  EXPECT_TRUE(testing::same_tensors(run_code(*kernel, w.graph(), w.inputs(), false), eager, how)) << print(*kernel);
+  EXPECT_TRUE(testing::same_tensors(testing::run_code(*kernel, w.graph(), w.inputs(), false), eager, how))
+      << print(*kernel);
 }
 
 TEST(LowerScatter, AddsSlicesAlongEachDim) {
@@ -167,7 +158,7 @@ TEST(LowerScatter, FindsIndicesOutOfRange) {
       changed[1] = tried;
       const bool is_wrong = tried >= 6 || tried < (wraps ? -6 : 0);
       testing::run_lowered(*kernel, w.graph(), {base, changed, source}, is_wrong);
-      run_code(*kernel, w.graph(), {base, changed, source}, is_wrong);
+      testing::run_code(*kernel, w.graph(), {base, changed, source}, is_wrong);
     }
   }
 }

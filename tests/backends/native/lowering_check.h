@@ -1,5 +1,6 @@
 // A group of nodes as a kernel, beside what eager computes.
 #pragma once
+#include "diptych/backends/native/codegen/compiled_kernel.h"
 #include "diptych/backends/native/kernel/evaluate.h"
 #include "diptych/backends/native/kernel/print.h"
 #include "diptych/backends/native/kernel/verify.h"
@@ -57,6 +58,17 @@ inline ::testing::AssertionResult like_eager(GraphWriter& writer, const std::vec
   how.equal_nan = true;
   const auto same = same_tensors(run_lowered(*kernel, writer.graph(), writer.inputs()), writer.tensors(outputs), how);
   return same ? same : ::testing::AssertionFailure() << same.message() << "\n" << print(*kernel);
+}
+
+/// Runs a kernel's machine code. `is_wrong`: what its check is expected to find.
+inline Tensors run_code(const Kernel& kernel, const Graph& graph, const Tensors& inputs, bool is_wrong) {
+  const auto run = [&](const std::vector<KernelMemory>& read, const std::vector<KernelMemory>& written) {
+    std::vector<void*> from, to;
+    for (const auto& memory : read) from.push_back(memory.data);
+    for (const auto& memory : written) to.push_back(memory.data);
+    compile_kernel(kernel)->run(from.data(), to.data(), {});
+  };
+  return run_lowered_by(run, kernel, graph, inputs, is_wrong);
 }
 
 }  // namespace diptych::testing

@@ -4,7 +4,10 @@
 
 namespace diptych::detail {
 
-/// Returns the graph of one node, whose inputs are the tensors that it reads, constants aside, each once.
+/// The tensors that a node reads, constants aside, each once.
+ValueList inputs_of_one(const Graph& graph, const Node& node);
+
+/// Returns the graph of one node, whose inputs are inputs_of_one().
 Graph graph_of_one(const Graph& graph, const Node& node);
 
 }  // namespace diptych::detail

@@ -1,7 +1,5 @@
 #include "diptych/backends/native/plan/block_maker.h"
 
-#include <set>
-
 #include "diptych/backends/native/call_shapes.h"
 #include "diptych/backends/native/fused_node.h"
 #include "diptych/backends/native/fusion/single_node.h"
@@ -184,11 +182,9 @@ class BlockMaker final : public StepBuilder {
 
   void add_operator(const Node& node) {
     std::vector<Place> inputs, outputs;
-    std::set<Value> seen;
-    for_each_operand_value(node, [&](Value value) {
-      if (graph_.info(value).kind == ValueInfo::Kind::kConstant || !seen.insert(value).second) return;
+    for (const Value value : inputs_of_one(graph_, node)) {
       inputs.push_back(in_layout(place(value), graph_.meta(value)));
-    });
+    }
     for (const Value output : node.outputs) {
       if (!output) continue;
       outputs.push_back(new_place(output));

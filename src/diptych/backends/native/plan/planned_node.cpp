@@ -1,7 +1,5 @@
 #include "diptych/backends/native/plan/planned_node.h"
 
-#include <set>
-
 #include "diptych/backends/native/fused_node.h"
 #include "diptych/backends/native/fusion/single_node.h"
 #include "diptych/backends/native/kernel_check.h"
@@ -60,14 +58,10 @@ Node with_planned_bodies(const Node& node) {
   return changed;
 }
 
-// The node around one of `graph`. Its inputs are the values that graph_of_one() makes inputs.
+// The node around one of `graph`.
 Node make_planned_node(const Graph& graph, const Node& node, Rewriter& rewriter) {
   ValueList inputs;
-  std::set<Value> seen;
-  for_each_operand_value(node, [&](Value value) {
-    if (graph.info(value).kind == ValueInfo::Kind::kConstant || !seen.insert(value).second) return;
-    inputs.push_back(rewriter[value]);
-  });
+  for (const Value value : inputs_of_one(graph, node)) inputs.push_back(rewriter[value]);
   auto body = std::make_shared<const Graph>(graph_of_one(graph, node));
   Node planned = make_hop_node(planned_schema(), {inputs}, {planned_schema(), {}}, {body});
   planned.provenance = node.provenance;
