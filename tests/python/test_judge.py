@@ -113,13 +113,26 @@ def test_a_crash_and_a_hang_are_rows():
         yield "second", crash
         yield "third", lambda: ("passed", "")
 
-    passed = [("name", group, "passed", "") for group in ("first", "third")]
-    assert judge.run_entry("name", entry, 60) == [passed[0], ("name", "second", "crashed", "SIGABRT"), passed[1]]
-
     def hangs():
-        yield "first", lambda: time.sleep(60)
+        yield "first", lambda: ("passed", "")
+        yield "second", lambda: time.sleep(60)
 
-    assert judge.run_entry("name", hangs, 1)[0][:3] == ("name", "first", "slow")
+    def crashes_between():
+        faulthandler.disable()
+        os._exit(3)
+        yield "first", crash
+
+    def rows_of(name, **outcomes):
+        return [(name, group, outcome) for group, outcome in outcomes.items()]
+
+    entries = [("a", entry), ("b", hangs), ("c", crashes_between), ("d", entry)]
+    expected = rows_of("a", first="passed", second="crashed", third="passed")
+    expected += [*rows_of("b", first="passed", second="slow"), *rows_of("c", suite="crashed")]
+    expected += rows_of("d", first="passed", second="crashed", third="passed")
+    for batch in (1, 2, 10):
+        rows = list(judge.run_entries(entries, 1, batch))
+        assert [row[:3] for row in rows] == expected
+        assert {row[3] for row in rows if row[2] == "crashed"} == {"SIGABRT", "exit 3"}
 
 
 def test_refusals_may_not_come_or_go_unseen(tmp_path, monkeypatch):

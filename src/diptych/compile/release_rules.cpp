@@ -26,6 +26,14 @@ void unite(Bits& sum, const Bits& other) {
   }
 }
 
+void take_away(Bits& from, const Bits& other) {
+  for (size_t i = 0; i < from.size() && i < other.size(); ++i) {
+    if (other[i]) from[i] = false;
+  }
+}
+
+bool has(const Bits& bits, size_t i) { return i < bits.size() && bits[i]; }
+
 bool comes_through(const BackwardRun& run, const SavingNode& node) {
   return meet(run.tangents, node.tangents) && (run.gradients.empty() || meet(run.gradients, node.gradients));
 }
@@ -209,15 +217,20 @@ ReleaseRules::Kept ReleaseRules::kept(const std::vector<BackwardRun>& released) 
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto [found, is_new] = kept_.try_emplace(released);
   if (!is_new) return found->second;
+  std::vector<const SavingNode*> freed;
+  for (const SavingNode& node : nodes_) {
+    if (std::any_of(released.begin(), released.end(), [&](const auto& run) { return comes_through(run, node); })) {
+      freed.push_back(&node);
+    }
+  }
   Bits reads(num_residuals_ + num_primals_);
   for (size_t tangent = 0; tangent < num_tangents_; ++tangent) {
-    for (size_t gradient = 0; gradient < num_gradients_; ++gradient) {
-      BackwardRun alone{Bits(num_tangents_), Bits(num_gradients_)};
-      alone.tangents[tangent] = alone.gradients[gradient] = true;
-      if (is_refused(alone, released)) continue;
-      for (const Part& part : parts_) {
-        if (meet(part.tangents, alone.tangents) && meet(part.gradients, alone.gradients)) unite(reads, part.reads);
-      }
+    Bits may_run(num_gradients_, true);  // the gradients to which a backward of this tangent alone may still run
+    for (const SavingNode* node : freed) {
+      if (has(node->tangents, tangent)) take_away(may_run, node->gradients);
+    }
+    for (const Part& part : parts_) {
+      if (has(part.tangents, tangent) && meet(part.gradients, may_run)) unite(reads, part.reads);
     }
   }
   const auto first_primal = reads.begin() + static_cast<std::ptrdiff_t>(num_residuals_);

@@ -1,12 +1,14 @@
 """Runs a program in eager and compiled, and says how the two compare; and the same in processes of their own."""
-import json
 import os
+import pathlib
 import re
-import select
 import signal
-import time
+import sys
 import warnings
 
+sys.path.append(str(pathlib.Path(__file__).parents[1]))
+
+import children  # noqa: E402
 from programs import Program, simpler
 from watch import Refused, difference, is_of_versions
 
@@ -85,28 +87,20 @@ def judge(program, how):
 
 
 def in_child(programs, how):
-    """Yields a verdict for each of the programs, judged in a child; fewer than programs if the child dies."""
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(read)
-        devnull = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(devnull, 2)
-        with os.fdopen(write, "w") as pipe:
-            for program in programs:
-                signal.alarm(SECONDS_OF_A_PROGRAM)
-                pipe.write(json.dumps(judge(program, how)) + "\n")
-                pipe.flush()
-        os._exit(0)
-    os.close(write)
+    """The verdicts of programs, judged in a child; fewer than programs if the child dies, the last one of which says so."""
+
+    def work():
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        for program in programs:
+            signal.alarm(SECONDS_OF_A_PROGRAM)
+            yield judge(program, how)
+
     verdicts = []
-    with os.fdopen(read) as pipe:
-        for line in pipe:
-            verdicts.append(tuple(json.loads(line)))
-    _, status = os.waitpid(child, 0)
-    if len(verdicts) < len(programs):
-        signal_number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
-        verdicts.append((CRASHED, f"signal {signal_number}" if signal_number else f"exit status {os.WEXITSTATUS(status)}", ""))
+    try:
+        for verdict in children.in_child(work):
+            verdicts.append(tuple(verdict))
+    except children.Died as died:
+        verdicts.append((CRASHED, str(died), ""))
     return verdicts
 
 

@@ -1,6 +1,6 @@
 """How the suites judge: one call in eager and one of the compiled function on equal arguments, all that can be seen of both compared.
 
-A suite is a list of entries, each judged in a process of its own, so that a crash is a row of the table and not the end of the run. What may be refused
+A suite is a list of entries, judged in child processes, so that a crash is a row of the table and not the end of the run. What may be refused
 is in expected.json: a refusal that is not there fails the suite, as does one that is there and no longer happens.
 
 A backend that computes by other kernels than eager's is judged by the truth, which is what eager gives in float64: its error may be at most twice eager's.
@@ -14,13 +14,11 @@ import collections
 import contextlib
 import copy
 import json
-import multiprocessing
 import pathlib
 import random
 import re
 import signal
 import sys
-import tempfile
 import traceback
 import types
 import warnings
@@ -29,6 +27,10 @@ from functools import partial
 import numpy
 import torch
 from torch.utils import _pytree
+
+sys.path.append(str(pathlib.Path(__file__).parents[1]))
+
+from children import Died, in_child  # noqa: E402
 
 OUTCOMES = ("passed", "eager refuses", "refused", "wrong", "error", "slow", "crashed")  # from good to bad
 EAGER_RAISES = "a result is returned, expected what eager raises:"
@@ -339,44 +341,44 @@ def worst(outcomes):
     return max(outcomes, key=lambda outcome: OUTCOMES.index(outcome[0]), default=("eager refuses", "no samples"))
 
 
-def _child(entry, path, done):
-    """Judges an entry, which yields (group, thunk giving outcome and words), but for the groups that are done; writes what it begins and what it ends."""
-    torch.manual_seed(5)
-    random.seed(5)
-    numpy.random.seed(5)
-    with open(path, "a", buffering=1) as file:
+def _judge_entries(entries, done, seconds):
+    """Judges entries but for the (name, group) that are done. Yields what begins, (name, group), and what ends, (name, group, outcome, words).
+    The process dies of an alarm where an entry takes longer."""
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    for name, entry in entries:
+        torch.manual_seed(5)
+        random.seed(5)
+        numpy.random.seed(5)
+        signal.alarm(seconds)
+        yield name, "suite"
         try:
             for group, thunk in entry():
-                if group not in done:
-                    file.write(json.dumps([group]) + "\n")
-                    file.write(json.dumps([group, *thunk()]) + "\n")
+                if (name, group) not in done:
+                    yield name, group
+                    yield name, group, *thunk()
         except Exception as error:
-            file.write(json.dumps(["suite", "error", "of the suite or its samples: " + words(error)]) + "\n")
+            yield name, "suite", "error", "of the suite or its samples: " + words(error)
 
 
-def run_entry(name, entry, seconds):
-    """The rows (name, group, outcome, words) of an entry that is judged in a process of its own; in another one from where the first crashed."""
-    rows = []
-    while True:
-        with tempfile.NamedTemporaryFile("r", suffix=".jsonl") as file:
-            done = {group for _, group, _, _ in rows}
-            process = multiprocessing.get_context("fork").Process(target=_child, args=(entry, file.name, done))
-            process.start()
-            process.join(seconds)
-            ended = process.exitcode
-            if ended is None:
-                process.kill()
-                process.join()
-            lines = [json.loads(line) for line in file.read().splitlines()]
-        rows += [(name, *line) for line in lines if len(line) == 3]
-        if ended == 0:
-            return rows
-        group = lines[-1][0] if lines and len(lines[-1]) == 1 else "suite"
-        if ended is None:
-            return [*rows, (name, group, "slow", f"not done after {seconds} s")]
-        rows.append((name, group, "crashed", signal.Signals(-ended).name if ended < 0 else f"exit {ended}"))
-        if group == "suite":
-            return rows
+def run_entries(entries, seconds, batch=60):
+    """Yields the rows (name, group, outcome, words) of entries (name, thunk that yields (group, thunk giving outcome and words)). A child process judges
+    a batch of them, one after the other, so that each meets what others left in caches; where one crashes, another child goes on from there."""
+    waiting, done = list(entries), set()
+    while waiting:
+        name, group = waiting[0][0], "suite"
+        try:
+            for name, group, *ended in in_child(partial(_judge_entries, waiting[:batch], done, seconds)):
+                if ended:
+                    yield name, group, *ended
+                    done.add((name, group))
+                    group = "suite"
+            waiting = waiting[batch:]
+        except Died as died:
+            slow = died.signal == "SIGALRM"
+            yield name, group, *(("slow", f"not done after {seconds} s") if slow else ("crashed", str(died)))
+            done.add((name, group))
+            at = next(index for index, entry in enumerate(waiting) if entry[0] == name)
+            waiting = waiting[at + 1 if slow or group == "suite" else at:]
 
 
 def unexpected(suite, rows, complete, every_sample=True):
@@ -452,14 +454,10 @@ def main(suite, doc, make_entries, add_arguments=None):
     warnings.simplefilter("ignore")
     wanted = tuple(options.only.split(",")) if options.only else ()
     rows = []
-    for name, entry in make_entries(options):
-        if wanted and not name.startswith(wanted):
-            continue
-        found = run_entry(name, entry, options.seconds)
-        rows += found
-        for row in found:
-            if OUTCOMES.index(row[2]) > OUTCOMES.index("refused") or (options.list and row[2] != "passed"):
-                print(f"{row[2]:8} {row[0]} {row[1]}: {row[3]}", flush=True)
+    for row in run_entries(((name, entry) for name, entry in make_entries(options) if not wanted or name.startswith(wanted)), options.seconds):
+        rows.append(row)
+        if OUTCOMES.index(row[2]) > OUTCOMES.index("refused") or (options.list and row[2] != "passed"):
+            print(f"{row[2]:8} {row[0]} {row[1]}: {row[3]}", flush=True)
     print_table(rows)
     if options.accept:
         accept(suite, rows)
