@@ -72,11 +72,11 @@ def observe(case, mode, order, compile_, backward):
     settings.grad = mode.grad
     seen = judge.Seen()
     with mode.around():
-        torch.manual_seed(3)
+        judge.seed(3)
         function, state = case.function() if case.makes_state else (case.function, [])
         call = compile_(function)
         for step, size in enumerate(mode.sizes):
-            torch.manual_seed(11 + step)
+            judge.seed(11 + step)
             arguments = case.arguments(size, step) if case.by_step else case.arguments(size)
             leaves, viewed = bases(judge.tensors(arguments) + state)
             if mode.inside is torch.no_grad:
@@ -112,7 +112,7 @@ def compiled_by_diptych(function, forward_compiler, backward_compiler, *, dynami
 def torch_check(case, dynamic):
     """PyTorch's own check, which raises what it finds."""
     settings.grad = True
-    torch.manual_seed(11)
+    judge.seed(11)
     arguments = case.arguments(3)
     try:
         outputs = judge.tensors(case.function(*arguments))

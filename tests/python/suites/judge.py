@@ -13,6 +13,7 @@ import argparse
 import collections
 import contextlib
 import copy
+import gc
 import json
 import pathlib
 import random
@@ -42,6 +43,11 @@ WIDE = {torch.float16: torch.float64, torch.bfloat16: torch.float64, torch.float
 #: backend: the one that compiled() uses; main() sets it. wide: whether eager runs in float64, for the truth. shaken: which digits eager's inputs
 #: get in the last place, 0 for their own; shift: by how much, relative, None for one place. narrow: whether float64 results come from narrower numbers.
 settings = types.SimpleNamespace(backend="interpreter", wide=False, shaken=0, shift=None, narrow=False)
+
+
+def seed(number):
+    """Seeds what the suites draw from: LibTorch's generator of the CPU. torch.manual_seed() remembers each call with its traceback, for devices that may start later."""
+    torch.default_generator.manual_seed(number)
 
 
 def compiled(function, **options):
@@ -155,7 +161,7 @@ def note_gradients(seen, outputs, leaves, order, transposed=False, none_is_zero=
         wanted = [leaf for leaf in leaves if leaf.requires_grad]
         if not wanted or not (outputs or none_is_zero):
             return
-        torch.manual_seed(7 + depth)
+        seed(7 + depth)
         tangents = [tangent_like(output, transposed).requires_grad_(depth < order) for output in outputs]
         with around():
             found = torch.autograd.grad(outputs, wanted, tangents, create_graph=depth < order, allow_unused=True) if outputs else ()
@@ -170,7 +176,7 @@ def observe(call, leaves, arguments, keywords, order, state=(), aliases=True, **
     strides; none_is_zero: whether an undefined gradient is one of zeros, as for a result that depends on data which of its inputs it uses."""
     seen = Seen()
     given = tensors((arguments, keywords)) + list(state)
-    torch.manual_seed(7)
+    seed(7)
     result = call(*arguments, **keywords)
     note_result(seen, result, given, aliases)
     seen.note_all("argument after the call", given)
@@ -346,7 +352,7 @@ def _judge_entries(entries, done, seconds):
     The process dies of an alarm where an entry takes longer."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     for name, entry in entries:
-        torch.manual_seed(5)
+        seed(5)
         random.seed(5)
         numpy.random.seed(5)
         signal.alarm(seconds)
@@ -449,6 +455,7 @@ def main(suite, doc, make_entries, add_arguments=None):
     import diptych  # imported once, before the processes fork
 
     settings.backend = options.backend or diptych.default_backend()
+    gc.freeze()  # what was imported is not looked through in each child
 
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")

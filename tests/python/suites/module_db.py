@@ -25,7 +25,7 @@ class Module:
     """A sample's module with its inputs, made anew for each side from one state."""
 
     def __init__(self, info, sample, dtype, training):
-        torch.manual_seed(3)
+        judge.seed(3)
         given = sample.constructor_input
         self.module = info.module_cls(*given.args, **given.kwargs).to(dtype).train(training)
         self.inputs = (sample.forward_input.args, sample.forward_input.kwargs)

@@ -21,7 +21,7 @@ class Training:
     """A small network, and a step of its training by an optimizer."""
 
     def __init__(self, make, whole):
-        torch.manual_seed(3)
+        judge.seed(3)
         self.module = nn.Sequential(nn.Linear(3, 4, bias=False), nn.Tanh(), nn.Linear(4, 2, bias=False)).double()  # Muon takes matrices alone
         self.optimizer, self.whole = make(self.module.parameters()), whole
 
