@@ -7,14 +7,12 @@
 #include <utility>
 
 #include "diptych/interpreter/program.h"
+#include "diptych/ops/related_operators.h"
 
 namespace diptych::detail {
 namespace {
 
 thread_local c10::Allocator* open_allocator = nullptr;
-
-// Structured operators: the form that returns a tensor and the out= form share shapes, strides and code.
-constexpr std::string_view kProducts[] = {"aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm"};
 
 bool is_plain(const at::Tensor& tensor) {
   constexpr c10::DispatchKeySet kWrapping{c10::DispatchKey::Fake, c10::DispatchKey::Functionalize,
@@ -61,15 +59,12 @@ ResultAllocatorScope::ResultAllocatorScope(c10::Allocator& allocator)
 ResultAllocatorScope::~ResultAllocatorScope() { open_allocator = before_; }
 
 bool has_allocated_result(const Node& node) {
-  if (node.op.is_hop() || node.outputs.size() != 1 || !node.outputs[0]) return false;
-  const auto& name = node.op.handle().operator_name();
-  return name.overload_name.empty() &&
-         std::find(std::begin(kProducts), std::end(kProducts), name.name) != std::end(kProducts);
+  return node.outputs.size() == 1 && node.outputs[0] && product_into(node.op);
 }
 
 std::unique_ptr<Caller> with_allocated_result(std::unique_ptr<Caller> plain, const Node& node, OperandTable& table,
                                               int32_t output) {
-  const auto out_form = c10::Dispatcher::singleton().findSchema({node.op.handle().operator_name().name, "out"});
+  const auto out_form = product_into(node.op);
   c10::SmallVector<int32_t, 3> tensors;
   for (const Operand& operand : node.operands) {
     if (OperandTable::is_tensor(operand)) tensors.push_back(table.tensor_reference(operand));
@@ -78,7 +73,7 @@ std::unique_ptr<Caller> with_allocated_result(std::unique_ptr<Caller> plain, con
   table.set_register(node.outputs[0], output);
   std::vector<Operand> operands(node.operands.begin(), node.operands.end());
   operands.emplace_back(node.outputs[0]);
-  auto into = make_typed_caller(*out_form, table, operands, {-1});
+  auto into = make_typed_caller(out_form->handle(), table, operands, {-1});
   if (!into) return plain;
   return std::make_unique<AllocatedResultCaller>(std::move(plain), std::move(into), std::move(tensors), output);
 }

@@ -40,6 +40,10 @@ std::vector<Value> wanted_values(const JointAnalysis& analysis, Wanted wanted) {
   return analysis.required(/*either_is_late=*/wanted == Wanted::kEagersSaves);
 }
 
+Wanted wanted_by(const FlowCosts& costs) {
+  return costs.primals == PrimalPrice::kAsEager ? Wanted::kEagersSaves : Wanted::kRead;
+}
+
 constexpr size_t kSource = 0;
 constexpr size_t kSink = 1;
 
@@ -52,7 +56,10 @@ constexpr size_t kSink = 1;
 class CutBuilder {
  public:
   CutBuilder(const JointAnalysis& analysis, const FlowCosts& costs)
-      : analysis_(analysis), graph_(analysis.graph()), costs_(costs), required_(wanted_values(analysis, costs.wanted)) {
+      : analysis_(analysis),
+        graph_(analysis.graph()),
+        costs_(costs),
+        required_(wanted_values(analysis, wanted_by(costs))) {
     mark_relevant();
     find_kept_storages();
     network_ = Network(2 + relevant_.size() + graph_.num_values());
@@ -71,7 +78,7 @@ class CutBuilder {
     FlowChoice choice;
     choice.recomputed.resize(graph_.nodes().size());
     for (size_t i = 0; i < graph_.nodes().size(); ++i) choice.recomputed[i] = relevant_[i] && known[node_vertex(i)];
-    choice.saved = saved_for(analysis_, choice.recomputed, costs_.wanted);
+    choice.saved = saved_for(analysis_, choice.recomputed, wanted_by(costs_));
     return choice;
   }
 
@@ -215,12 +222,12 @@ FlowChoice cut_joint(const JointAnalysis& analysis, const FlowCosts& costs) {
   return CutBuilder(analysis, costs).solve();
 }
 
-std::vector<Value> saved_for(const JointAnalysis& analysis, const std::vector<bool>& recomputed, Wanted wanted_by) {
+std::vector<Value> saved_for(const JointAnalysis& analysis, const std::vector<bool>& recomputed, Wanted whose) {
   const Graph& graph = analysis.graph();
   std::vector<bool> runs(graph.nodes().size());
   std::vector<bool> wanted(graph.num_values());
   std::vector<Value> saved;
-  for (const Value value : wanted_values(analysis, wanted_by)) wanted[value.id] = true;
+  for (const Value value : wanted_values(analysis, whose)) wanted[value.id] = true;
   for (size_t i = graph.nodes().size(); i-- > 0;) {
     bool is_wanted = false;
     for (const Value output : graph.nodes()[i].outputs) is_wanted = is_wanted || (output && wanted[output.id]);
@@ -234,7 +241,7 @@ std::vector<Value> saved_for(const JointAnalysis& analysis, const std::vector<bo
   for (const Value input : graph.inputs()) {
     if (wanted[input.id]) saved.push_back(input);
   }
-  return move_through_views(analysis, sorted_unique(std::move(saved)), runs, wanted_by);
+  return move_through_views(analysis, sorted_unique(std::move(saved)), runs, whose);
 }
 
 }  // namespace diptych::detail

@@ -26,8 +26,8 @@ enum class Wanted : uint8_t {
 struct FlowCosts {
   /// Returns the price of running a forward node again in the backward; nullopt if it must not run again.
   std::function<std::optional<int64_t>(const Node&)> recompute;
+  /// With kAsEager the backward has to have what eager saves, otherwise what it reads.
   PrimalPrice primals = PrimalPrice::kLittle;
-  Wanted wanted = Wanted::kRead;
 };
 
 /// The price of a byte, in the units of FlowCosts.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "diptych/ops/cost.h"
+#include "diptych/ops/related_operators.h"
 #include "diptych/ops/tags.h"
 #include "diptych/passes/partition_flow.h"
 
@@ -47,10 +48,9 @@ class GradientsOfActivations {
  public:
   explicit GradientsOfActivations(const Graph& graph) {
     for (const Node& node : graph.nodes()) {
-      const std::string name = node.op.name();
-      if (!name.ends_with(kSuffix)) continue;
-      for_each_operand_value(
-          node, [&](Value value) { known_.emplace(name.substr(0, name.size() - kSuffix.size()), value.id); });
+      const auto function = function_of_gradient(node.op);
+      if (!function) continue;
+      for_each_operand_value(node, [&](Value value) { known_.emplace(function->name(), value.id); });
     }
   }
   bool compute(const Node& node) const {
@@ -59,7 +59,6 @@ class GradientsOfActivations {
   }
 
  private:
-  static constexpr std::string_view kSuffix = "_backward";
   std::set<std::pair<std::string, int32_t>> known_;
 };
 
@@ -77,10 +76,10 @@ std::optional<int64_t> price_within_kernel(const Graph& graph, const Node& node,
 std::vector<Value> choose(const Joint& joint) {
   const JointAnalysis analysis(joint);
   const auto price = [&](const Node& node) { return price_of_recomputing(analysis.graph(), node); };
-  auto saved = cut_joint(analysis, {price, PrimalPrice::kLittle, Wanted::kRead}).saved;
+  auto saved = cut_joint(analysis, {price, PrimalPrice::kLittle}).saved;
   // Pricing primals can trade an input for a smaller new value. That must not make the forward keep more than eager.
   const bool keeps_more = analysis.new_bytes(saved) > analysis.new_bytes(analysis.required(/*either_is_late=*/true));
-  return keeps_more ? cut_joint(analysis, {price, PrimalPrice::kNothing, Wanted::kRead}).saved : saved;
+  return keeps_more ? cut_joint(analysis, {price, PrimalPrice::kNothing}).saved : saved;
 }
 
 }  // namespace
@@ -92,7 +91,7 @@ Partitioner hidden_min_cut() {
             const JointAnalysis analysis(joint);
             const GradientsOfActivations gradients(joint.graph);
             const auto price = [&](const Node& node) { return price_within_kernel(joint.graph, node, gradients); };
-            return cut_joint(analysis, {price, PrimalPrice::kAsEager, Wanted::kEagersSaves}).saved;
+            return cut_joint(analysis, {price, PrimalPrice::kAsEager}).saved;
           }};
 }
 

@@ -228,11 +228,9 @@ TEST(LowerOperators, CompiledOperatorsComputeWhatEagerComputes) {
 }
 
 TEST(LowerOperators, EveryRowHasACase) {
-  std::set<std::string> tested = {"aten.expand", "aten.native_dropout_backward"};  // below
-  for (const KernelRow& row : gather_rows()) tested.emplace(row.op);               // in lower_gather_test.cpp
-  for (const KernelRow& row : scatter_rows()) tested.emplace(row.op);              // in lower_scatter_test.cpp
-  for (const auto& cases :
-       {testing::pointwise_cases(), testing::activation_cases(), testing::reduction_cases(), testing::moving_cases()}) {
+  std::set<std::string> tested;
+  for (const auto& cases : {testing::pointwise_cases(), testing::activation_cases(), testing::reduction_cases(),
+                            testing::moving_cases(), testing::indexing_cases()}) {
     for (const OperatorCase& c : cases) tested.insert(c.op);
   }
   for (const KernelRow* const row : all_kernel_rows()) EXPECT_TRUE(tested.count(std::string(row->op))) << row->op;

@@ -217,6 +217,17 @@ struct Product {
   std::shared_ptr<const Graph> body;
 };
 
+TEST(NativeBackend, AWrongVariableOfTheEnvironmentIsTheUsersError) {
+  const char* const before = getenv("DIPTYCH_KERNEL_CACHE");
+  const auto was = before != nullptr ? std::optional<std::string>(before) : std::nullopt;
+  setenv("DIPTYCH_KERNEL_CACHE", "off", 1);
+  const auto compiled =
+      aot_function([](const Tensors& t) -> Tensors { return {t[0].sin().exp() + 41.5}; }, {.backend = "native"});
+  expect_error([&] { compiled(Tensors{torch::randn({7, 3})}); }, "[DIPTYCH_KERNEL_CACHE] got 'off', expected 0 or 1");
+  was ? setenv("DIPTYCH_KERNEL_CACHE", was->c_str(), 1) : unsetenv("DIPTYCH_KERNEL_CACHE");
+  EXPECT_EQ(compiled(Tensors{torch::zeros({7, 3})})[0].sizes(), at::IntArrayRef({7, 3}));
+}
+
 TEST(FusedCall, TakesTensorsThatLieOtherwise) {
   const Product product;
   const FusedCall call(product.body);

@@ -15,7 +15,88 @@ void add(std::vector<OperatorCase>& cases, const Names& ops, const Arguments& ar
   for (const std::string& op : ops) cases.push_back({"aten." + op, arguments, lowered, tried});
 }
 
+// Numbers at which formulas go wrong.
+at::Tensor special_numbers(at::ScalarType dtype) {
+  constexpr double kInf = std::numeric_limits<double>::infinity(), kNan = std::numeric_limits<double>::quiet_NaN();
+  if (!at::isFloatingType(dtype))
+    return at::tensor({0, 1, 2, 3, 7, 100, 5, 250, -1, -7, -100, 12}, at::kLong).to(dtype);
+  return at::tensor({0., -0.,   1.,    -1.,  0.5, -0.5, 2.5,  -2.5,  1.5,  -3.5,  3.,  -3.,
+                     6., 0.001, -0.25, 0.75, 7.,  40.,  -40., 1e-41, kInf, -kInf, kNan},
+                    at::kDouble)
+      .to(dtype);
+}
+
+std::vector<int64_t> sizes_of(Sample kind, const CaseSizes& s) {
+  switch (kind) {
+    case kRows:
+    case kTurned:
+    case kShare:
+      return {s.a, 1};
+    case kColumns:
+    case kMask:
+      return {1, s.c};
+    case kBlock:
+    case kBlock2:
+      return {s.a, s.b(), s.c};
+    case kSpecial:
+    case kPlane:
+      return {s.a, s.c};
+    case kSlab:
+    case kIndices:
+      return {s.a, s.half, s.c};
+    case kScalar:
+      return {};
+    case kPlaces:
+    case kRow:
+      return {s.c};
+    case kClasses:
+      return {s.a};
+    case kAdded:
+      return {s.c, s.c};
+  }
+  return {};
+}
+
+// So that operands of the same sizes differ.
+double shift_of(Sample kind) {
+  if (kind == kSlab || kind == kPlane) return 2;
+  return kind == kBlock2 || kind == kScalar || kind == kTurned || kind == kColumns ? 1 : 0;
+}
+
 }  // namespace
+
+at::Tensor plain_sample(Sample kind, at::ScalarType dtype, const CaseSizes& sizes) {
+  const std::vector<int64_t> shape = sizes_of(kind, sizes);
+  const at::Tensor counted = at::arange(c10::multiply_integers(shape), at::kDouble).reshape(shape);
+  if (kind == kPlaces || kind == kIndices || kind == kClasses) {
+    const int64_t end = kind == kClasses ? sizes.c : sizes.a;
+    return counted.mul(7).add(3).to(at::kLong).remainder(std::max<int64_t>(end, 1));
+  }
+  const at::Tensor numbers = counted.mul(0.37).add(shift_of(kind)).cos();
+  if (kind == kMask) return numbers.gt(0);
+  if (!at::isFloatingType(dtype)) return numbers.mul(9).round().abs().to(dtype);
+  return (kind == kShare ? numbers.abs() : numbers).to(dtype);
+}
+
+at::Tensor sample(Sample kind, at::ScalarType dtype) {
+  const at::Tensor along = special_numbers(dtype);
+  switch (kind) {
+    case kRows:
+      return along.unsqueeze(1);
+    case kColumns:
+      return along.unsqueeze(0);
+    case kTurned:
+      return along.roll(5).unsqueeze(1);
+    case kMask:
+      return along.gt(0).unsqueeze(0);
+    case kShare:
+      return plain_sample(kind, dtype, {.a = along.size(0)});
+    case kSpecial:
+      return at::cat({along, along.flip(0)}).slice(0, 0, 24).reshape({4, 6});
+    default:
+      return plain_sample(kind, dtype);
+  }
+}
 
 std::vector<OperatorCase> pointwise_cases() {
   std::vector<OperatorCase> cases;
@@ -164,6 +245,7 @@ std::vector<OperatorCase> activation_cases() {
   add(cases, {"log_sigmoid_backward"}, {kTurned, kRows, kShare});
   add(cases, {"hardshrink_backward", "softshrink_backward"}, {kTurned, kRows, number_of(0.6)});
   add(cases, {"_prelu_kernel_backward"}, {kTurned, kRows, kShare});
+  add(cases, {"native_dropout_backward"}, {kColumns, kMask, number_of(1.25)}, kInexact, kInexact);
   for (const int64_t reduction : {0, 1, 2}) {
     // Of integers these divide by zero, which ends the process.
     add(cases, {"mse_loss_backward"}, {kScalar, kBlock, kBlock2, constant_of(reduction)}, kInexact, kInexact);
@@ -212,15 +294,16 @@ std::vector<OperatorCase> reduction_cases() {
   return cases;
 }
 
-std::vector<OperatorCase> moving_cases() {
+std::vector<OperatorCase> moving_cases(const CaseSizes& s) {
   std::vector<OperatorCase> cases;
-  const Argument sizes = list_of({3, 4, 5}), dim = constant_of(int64_t{1});
+  const Argument sizes = list_of({s.a, s.b(), s.c}), whole = list_of({s.a * s.b(), s.c}), dim = constant_of(int64_t{1});
   const auto integer = [](int64_t value) { return constant_of(value); };
-  add(cases, {"view", "_unsafe_view", "reshape", "view_copy"}, {kBlock, list_of({6, 10})}, 0);
-  add(cases, {"view", "_unsafe_view", "reshape", "view_copy"}, {kBlock, list_of({12, 5})});
-  add(cases, {"view", "reshape"}, {kBlock, list_of({3, 2, 1, 2, 5})});
-  add(cases, {"_reshape_alias"}, {kBlock, list_of({12, 5}), list_of({5, 1})});
+  add(cases, {"view", "_unsafe_view", "reshape", "view_copy"}, {kBlock, list_of({2 * s.a, s.half * s.c})}, 0);
+  add(cases, {"view", "_unsafe_view", "reshape", "view_copy"}, {kBlock, whole});
+  add(cases, {"view", "reshape"}, {kBlock, list_of({s.a, 2, 1, s.half, s.c})});
+  add(cases, {"_reshape_alias"}, {kBlock, whole, list_of({s.c, 1})});
   add(cases, {"flatten.using_ints"}, {kBlock, integer(0), integer(1)});
+  add(cases, {"expand"}, {kScalar, sizes});
   add(cases, {"unsqueeze"}, {kBlock, integer(-2)});
   add(cases, {"squeeze"}, {kRows});
   add(cases, {"squeeze.dim"}, {kRows, integer(1)});
@@ -236,15 +319,15 @@ std::vector<OperatorCase> moving_cases() {
   add(cases, {"zeros", "ones"}, {sizes, constant_of(at::kLong)});
   add(cases, {"zeros_like", "ones_like", "zero"}, {kBlock});
   add(cases, {"new_zeros", "new_ones"}, {kBlock, list_of({2, 3})});
-  add(cases, {"arange"}, {number_of(7)});
+  add(cases, {"arange"}, {number_of(s.c + 2)});
   add(cases, {"arange"}, {number_of(3.5)});
-  add(cases, {"arange.start"}, {number_of(2), number_of(9), constant_of(at::kBFloat16)});
+  add(cases, {"arange.start"}, {number_of(2), number_of(s.c + 4), constant_of(at::kBFloat16)});
   add(cases, {"arange.start_step"}, {number_of(1), number_of(9), number_of(3), constant_of(at::kInt)});
   add(cases, {"arange.start_step"}, {number_of(0.5), number_of(-2.0), number_of(-0.3)});
-  add(cases, {"eye"}, {integer(4)});
-  add(cases, {"eye.m"}, {integer(3), integer(4), constant_of(at::kLong)});
+  add(cases, {"eye"}, {integer(s.b())});
+  add(cases, {"eye.m"}, {integer(s.a), integer(s.b()), constant_of(at::kLong)});
   for (const int64_t diagonal : {-1, 0, 2}) add(cases, {"tril", "triu"}, {kBlock, integer(diagonal)});
-  add(cases, {"slice.Tensor"}, {kBlock, dim, integer(1), integer(3)});
+  add(cases, {"slice.Tensor"}, {kBlock, dim, integer(1), integer(1 + s.half)});
   add(cases, {"slice.Tensor"}, {kBlock, integer(-1), integer(-4), nothing(), integer(2)});
   add(cases, {"select.int"}, {kBlock, dim, integer(-1)});
   add(cases, {"flip"}, {kBlock, list_of({0, -1})});
@@ -257,16 +340,51 @@ std::vector<OperatorCase> moving_cases() {
   add(cases, {"stack"}, {std::vector<Sample>{kBlock, kBlock2, kBlock}, dim});
   add(cases, {"repeat"}, {kSlab, list_of({2, 1, 3})});
   add(cases, {"repeat"}, {kPlane, list_of({2, 3, 1})});
-  add(cases, {"linspace"}, {number_of(-1.5), number_of(2.0), integer(7)});
+  add(cases, {"linspace"}, {number_of(-1.5), number_of(2.0), integer(s.c + 2)});
   add(cases, {"linspace"}, {number_of(-1), number_of(2), integer(1), constant_of(at::kDouble)});
   add(cases, {"glu"}, {kBlock, dim});
   add(cases, {"glu_backward"}, {kSlab, kBlock, dim});
-  add(cases, {"slice_backward"}, {kSlab, sizes, dim, integer(1), integer(3), integer(1)});
-  add(cases, {"slice_backward"}, {kSlab, sizes, dim, integer(0), integer(4), integer(2)}, 0);
+  add(cases, {"slice_backward"}, {kSlab, sizes, dim, integer(1), integer(1 + s.half), integer(1)});
+  add(cases, {"slice_backward"}, {kSlab, sizes, dim, integer(0), integer(s.b()), integer(2)}, 0);
   add(cases, {"select_backward"}, {kPlane, sizes, dim, integer(-2)});
-  add(cases, {"slice_scatter"}, {kBlock, kSlab, dim, integer(1), integer(3)});
+  add(cases, {"slice_scatter"}, {kBlock, kSlab, dim, integer(1), integer(1 + s.half)});
   add(cases, {"slice_scatter"}, {kBlock, kSlab, dim, integer(0), nothing(), integer(2)}, 0);
   add(cases, {"select_scatter"}, {kBlock, kPlane, dim, integer(1)});
+  return cases;
+}
+
+std::vector<OperatorCase> indexing_cases(const CaseSizes& s) {
+  std::vector<OperatorCase> cases;
+  const Argument first = constant_of(int64_t{0}), places = std::vector<Sample>{kPlaces};
+  add(cases, {"gather"}, {kBlock, first, kIndices});
+  add(cases, {"index_select"}, {kBlock, first, kPlaces});
+  add(cases, {"embedding"}, {kPlane, kPlaces});
+  add(cases, {"index.Tensor"}, {kBlock, places});
+  add(cases, {"index_add"}, {kPlane, first, kPlaces, kAdded});
+  add(cases, {"scatter_add"}, {kBlock, first, kIndices, kSlab});
+  add(cases, {"index_put"}, {kPlane, places, kAdded, constant_of(true)});
+  add(cases, {"embedding_dense_backward"},
+      {kAdded, kPlaces, constant_of(s.a), constant_of(int64_t{-1}), constant_of(false)});
+  return cases;
+}
+
+std::vector<OperatorCase> composite_cases(const CaseSizes& s) {
+  std::vector<OperatorCase> cases;
+  const Argument none = nothing(), small = number_of(1e-5);
+  const auto integer = [](int64_t value) { return constant_of(value); };
+  for (const int64_t dim : {0, 1, -1})
+    add(cases, {"_softmax", "_log_softmax"}, {kBlock, integer(dim), constant_of(false)});
+  add(cases, {"native_layer_norm"}, {kBlock, list_of({s.c}), kRow, kRow, small});
+  add(cases, {"native_layer_norm"}, {kBlock, list_of({s.b(), s.c}), none, none, small});
+  add(cases, {"native_batch_norm"}, {kPlane, kRow, kRow, none, none, constant_of(true), number_of(0.1), small});
+  add(cases, {"native_batch_norm"}, {kBlock, none, none, none, none, constant_of(true), number_of(0.1), small});
+  for (const int64_t reduction : {0, 1, 2}) {
+    const Argument how = integer(reduction);
+    add(cases, {"mse_loss", "smooth_l1_loss", "huber_loss"}, {kBlock, kBlock2, how});
+    add(cases, {"binary_cross_entropy"}, {kShare, kShare, none, how});
+    add(cases, {"nll_loss_forward"}, {kPlane, kClasses, none, how, integer(-100)});
+    add(cases, {"nll_loss_forward"}, {kPlane, kClasses, kRow, how, integer(1)});
+  }
   return cases;
 }
 

@@ -22,6 +22,16 @@ enum class Sample : uint8_t {
   kSlab,     ///< plain numbers of sizes [3, 2, 5]
   kPlane,    ///< plain numbers of sizes [3, 5]
   kScalar,   ///< a tensor without dims
+  kPlaces,   ///< indices of rows of a block or a plane, five
+  kIndices,  ///< the same, of a slab's sizes
+  kAdded,    ///< plain numbers of sizes [5, 5]: a row for each place
+  kClasses,  ///< indices of columns of a plane, one for each row
+  kRow,      ///< plain numbers, five
+};
+/// The sizes above as a function of three: blocks are of sizes [a, b, c].
+struct CaseSizes {
+  int64_t a = 3, half = 2, c = 5;
+  int64_t b() const { return 2 * half; }
 };
 using Argument = std::variant<Sample, std::vector<Sample>, Operand>;
 
@@ -39,52 +49,19 @@ struct OperatorCase {
   DtypeSet tried = kBools | kRealNumbers | kHalves;  ///< the dtypes for which eager is asked
 };
 
-inline at::Tensor sample(Sample kind, at::ScalarType dtype) {
-  const auto plain = [&](at::IntArrayRef sizes, double shift) {
-    const at::Tensor numbers = at::arange(c10::multiply_integers(sizes), at::kDouble).mul(0.37).add(shift).cos();
-    return (at::isFloatingType(dtype) ? numbers : numbers.mul(9).round().abs()).reshape(sizes).to(dtype);
-  };
-  const auto specials = [&] {
-    constexpr double kInf = std::numeric_limits<double>::infinity(), kNan = std::numeric_limits<double>::quiet_NaN();
-    if (!at::isFloatingType(dtype))
-      return at::tensor({0, 1, 2, 3, 7, 100, 5, 250, -1, -7, -100, 12}, at::kLong).to(dtype);
-    return at::tensor({0., -0.,   1.,    -1.,  0.5, -0.5, 2.5,  -2.5,  1.5,  -3.5,  3.,  -3.,
-                       6., 0.001, -0.25, 0.75, 7.,  40.,  -40., 1e-41, kInf, -kInf, kNan},
-                      at::kDouble)
-        .to(dtype);
-  };
-  const at::Tensor along = specials();
-  switch (kind) {
-    case Sample::kRows:
-      return along.unsqueeze(1);
-    case Sample::kColumns:
-      return along.unsqueeze(0);
-    case Sample::kTurned:
-      return along.roll(5).unsqueeze(1);
-    case Sample::kMask:
-      return along.gt(0).unsqueeze(0);
-    case Sample::kShare:
-      return at::isFloatingType(dtype) ? plain({along.size(0), 1}, 0).abs() : plain({along.size(0), 1}, 0);
-    case Sample::kBlock:
-      return plain({3, 4, 5}, 0);
-    case Sample::kBlock2:
-      return plain({3, 4, 5}, 1);
-    case Sample::kSpecial:
-      return at::cat({along, along.flip(0)}).slice(0, 0, 24).reshape({4, 6});
-    case Sample::kSlab:
-      return plain({3, 2, 5}, 2);
-    case Sample::kPlane:
-      return plain({3, 5}, 2);
-    case Sample::kScalar:
-      return plain({}, 1);
-  }
-  return {};
-}
+/// An operand with numbers at which formulas go wrong.
+at::Tensor sample(Sample kind, at::ScalarType dtype);
+/// An operand of these sizes with plain numbers between -1 and 1 alone, those of rows along `a` and of columns along
+/// `c`.
+at::Tensor plain_sample(Sample kind, at::ScalarType dtype, const CaseSizes& sizes = {});
 
-/// The cases of pointwise operators, of reductions, and of operators that make or move elements.
+/// The cases of pointwise operators, of reductions, of operators that make or move elements, of those that read or
+/// add at places which indices name, and of those that are taken apart into others.
 std::vector<OperatorCase> pointwise_cases();
 std::vector<OperatorCase> activation_cases();
 std::vector<OperatorCase> reduction_cases();
-std::vector<OperatorCase> moving_cases();
+std::vector<OperatorCase> moving_cases(const CaseSizes& sizes = {});
+std::vector<OperatorCase> indexing_cases(const CaseSizes& sizes = {});
+std::vector<OperatorCase> composite_cases(const CaseSizes& sizes = {});
 
 }  // namespace diptych::testing

@@ -13,8 +13,6 @@ namespace {
 constexpr size_t kTimesTheMemory = 4;
 constexpr size_t kPagesAtOnce = 16;  // a call of the system opens so many
 
-size_t rounded_up(size_t size, size_t to) { return (size + to - 1) / to * to; }
-
 size_t memory_of_machine() {
   const auto pages = ::sysconf(_SC_PHYS_PAGES), bytes = ::sysconf(_SC_PAGESIZE);
   return pages > 0 && bytes > 0 ? static_cast<size_t>(pages) * static_cast<size_t>(bytes) : size_t{1} << 34U;

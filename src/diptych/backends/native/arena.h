@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "diptych/backends/native/memory_extent.h"
+
 namespace diptych::detail {
 
 /// Cuts blocks out of one range of addresses, several times as large as the machine's memory, of which pages are taken
@@ -13,7 +15,7 @@ namespace diptych::detail {
 /// that are free are one range: the range in use stays within some percent of what was live at once. Threads: one.
 class Arena {
  public:
-  static constexpr size_t kGrain = 64;  ///< sizes and addresses of blocks are multiples of it
+  static constexpr size_t kGrain = kCacheLine;  ///< sizes and addresses of blocks are multiples of it
 
   Arena();
   ~Arena();

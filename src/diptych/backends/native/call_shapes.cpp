@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "diptych/backends/native/memory_extent.h"
 #include "diptych/backends/native/overwritable_inputs.h"
 #include "diptych/base/error.h"
 
@@ -26,23 +27,21 @@ class Reader {
 CallShapes::Tensor tensor_of(const TensorMeta& meta, Reader& reader) {
   const size_t rank = meta.sizes.size();
   auto sizes = reader.take(rank), strides = reader.take(rank);
-  const bool is_empty = std::find(sizes.begin(), sizes.end(), 0) != sizes.end();
-  const bool fills = is_dense(sizes, strides);
-  return {meta.dtype, std::move(sizes), std::move(strides), is_empty, fills};
+  return CallShapes::Tensor::of(meta.dtype, std::move(sizes), std::move(strides));
 }
 
 int64_t value_of(const SizeTerm& size, const std::vector<int64_t>& symbols) {
   return size.is_constant() ? size.factor : size.factor * symbols[size.symbol];
 }
 
-// How many elements a tensor's memory has, from its first one on. Requires: strides that are not negative.
-int64_t span_of(const CallShapes::Tensor& tensor) {
-  int64_t span = 1;
-  for (size_t dim = 0; dim < tensor.sizes.size(); ++dim) span += (tensor.sizes[dim] - 1) * tensor.strides[dim];
-  return span;
-}
-
 }  // namespace
+
+CallShapes::Tensor CallShapes::Tensor::of(at::ScalarType dtype, std::vector<int64_t> sizes,
+                                          std::vector<int64_t> strides) {
+  const bool is_empty = std::find(sizes.begin(), sizes.end(), 0) != sizes.end();
+  const bool fills = detail::is_dense(sizes, strides);
+  return {dtype, std::move(sizes), std::move(strides), is_empty, fills};
+}
 
 BodyShapes::BodyShapes(const Graph& body, std::shared_ptr<const KernelCode> code)
     : code_(std::move(code)), sizes_(body), wanted_(sizes_of_call(body, code_->symbols)) {
@@ -118,7 +117,8 @@ bool BodyShapes::stays_inside(const CallShapes& shapes) const {
         (step < 0 ? first : last) += step * most;
       }
     }
-    return first >= 0 && last < span_of(shapes.inputs[load->input]);
+    const CallShapes::Tensor& input = shapes.inputs[load->input];
+    return first >= 0 && last < span_of(input.sizes, input.strides);
   });
 }
 

@@ -16,6 +16,7 @@ struct CallShapes {
     at::ScalarType dtype;
     std::vector<int64_t> sizes, strides;
     bool is_empty, is_dense;
+    static Tensor of(at::ScalarType dtype, std::vector<int64_t> sizes, std::vector<int64_t> strides);
   };
   /// An input that an output may be written over.
   struct Overwrite {

@@ -7,6 +7,8 @@
 
 #include "diptych/backends/native/body_sizes.h"
 #include "diptych/backends/native/fused_node.h"
+#include "diptych/backends/native/jit/object_cache.h"
+#include "diptych/backends/native/jit/profiler_names.h"
 #include "diptych/backends/native/kernel/print.h"
 #include "diptych/backends/native/lower/lower_group.h"
 #include "diptych/base/parallel.h"
@@ -54,6 +56,9 @@ CodeTable& code_table() {
 }
 
 KernelCode make_code(const Graph& body) {
+  // These are the user's errors, and no problem of the body.
+  (void)keeps_kernels();
+  (void)names_kernels();
   KernelCode made;
   try {
     made.kernel = lower_group(body, &made.problem, &made.symbols);

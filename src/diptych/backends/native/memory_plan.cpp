@@ -4,6 +4,7 @@
 
 #include "diptych/backends/native/fused_node.h"
 #include "diptych/backends/native/kernel_code.h"
+#include "diptych/backends/native/memory_extent.h"
 #include "diptych/backends/native/overwritable_inputs.h"
 #include "diptych/backends/native/plan/plan.h"
 #include "diptych/backends/native/plan/planned_node.h"
@@ -16,12 +17,8 @@
 namespace diptych::detail {
 namespace {
 
-// From the first element to behind the last, as strides say.
 int64_t bytes_of(const TensorMeta& meta) {
-  if (meta.numel() == 0) return 0;
-  int64_t last = 0;
-  for (size_t dim = 0; dim < meta.sizes.size(); ++dim) last += (meta.sizes[dim].hint() - 1) * meta.strides[dim].hint();
-  return (last + 1) * static_cast<int64_t>(c10::elementSize(meta.dtype));
+  return span_of(meta.size_hints(), meta.stride_hints()) * static_cast<int64_t>(c10::elementSize(meta.dtype));
 }
 
 bool same_shape(const TensorMeta& a, const TensorMeta& b) {

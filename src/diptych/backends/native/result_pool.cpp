@@ -21,8 +21,6 @@ constexpr size_t kAlignment = Arena::kGrain;
 constexpr size_t kLarge = size_t{64} << 10U;  // blocks from here on are the arena's
 constexpr size_t kSteps = 8;                  // sizes of small blocks per power of two
 
-size_t rounded_up(size_t size, size_t to) { return (size + to - 1) / to * to; }
-
 // Small blocks are handed out by size, in few sizes: multiples of an eighth of the power of two below.
 size_t block_size(size_t bytes) {
   if (bytes <= kAlignment * kSteps || bytes >= kLarge) return rounded_up(bytes, kAlignment);

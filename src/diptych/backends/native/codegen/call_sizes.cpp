@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "diptych/backends/native/memory_extent.h"
+
 namespace diptych::detail {
 
 int64_t count_rows(const Schedule& schedule, const std::vector<int64_t>& symbols) {
@@ -17,7 +19,7 @@ PartialSizes partial_sizes(const Schedule& schedule, const std::vector<int64_t>&
   for (const FinalReduction& final : schedule.final_reductions) {
     const auto size = static_cast<int64_t>(c10::elementSize(schedule.kernel.values[final.value].dtype));
     sizes.offsets.push_back(sizes.bytes);
-    sizes.bytes += (final.count.at(symbols) * size + 63) / 64 * 64;
+    sizes.bytes += rounded_up(final.count.at(symbols) * size, kCacheLine);
   }
   const int64_t by_memory = std::max<int64_t>(1, kMostPartialBytes / std::max<int64_t>(sizes.bytes, 1));
   sizes.chunks = std::max<int64_t>(1, std::min({count_rows(schedule, symbols), kMostChunks, by_memory}));

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "diptych/backends/native/codegen/scalar_code.h"
+#include "diptych/backends/native/memory_extent.h"
 
 namespace diptych::detail {
 namespace {
@@ -130,7 +131,7 @@ class RowPlanner {
       return false;
     }
     plan_.kept_offsets[value] = plan_.bytes;
-    plan_.bytes += plan_.is_per_point ? bytes_of_point : (bytes + 63) / 64 * 64;
+    plan_.bytes += plan_.is_per_point ? bytes_of_point : rounded_up(bytes, kCacheLine);
     plan_.passes[first_pass_[value]].kept.push_back(value);
     return true;
   }

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 
+#include "diptych/backends/native/memory_extent.h"
+
 namespace diptych::detail {
 namespace {
 
-constexpr int64_t kAlignment = 64;
-
-int64_t aligned(int64_t bytes) { return (std::max<int64_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment; }
+int64_t aligned(int64_t bytes) { return rounded_up(std::max<int64_t>(bytes, 1), kCacheLine); }
 
 }  // namespace
 

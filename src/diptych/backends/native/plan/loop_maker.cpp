@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "diptych/backends/native/memory_extent.h"
 #include "diptych/backends/native/plan/block_maker.h"
 #include "diptych/backends/native/plan/loop_steps.h"
 #include "diptych/graph/hop_attributes.h"
@@ -46,8 +47,7 @@ Carry make_carry(const Graph& body, size_t index, const Place& init, const Place
   if (body.outputs()[index] == body.inputs()[index]) return carry;
   carry.output = static_cast<int32_t>(results.size());
   results.push_back({body.outputs()[index], meta});
-  constexpr int64_t kAlignment = 64;
-  carry.buffers = builder.temporary(2 * ((init.span() + kAlignment - 1) / kAlignment * kAlignment));
+  carry.buffers = builder.temporary(2 * rounded_up(init.span(), kCacheLine));
   return carry;
 }
 

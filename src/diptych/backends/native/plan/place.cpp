@@ -2,16 +2,13 @@
 
 #include <numeric>
 
+#include "diptych/backends/native/memory_extent.h"
+
 namespace diptych::detail {
 
 int64_t Place::numel() const { return std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>()); }
 
-int64_t Place::span() const {
-  if (numel() == 0) return 0;
-  int64_t last = 0;
-  for (size_t dim = 0; dim < sizes.size(); ++dim) last += (sizes[dim] - 1) * strides[dim];
-  return (last + 1) * itemsize();
-}
+int64_t Place::span() const { return span_of(sizes, strides) * itemsize(); }
 
 bool Place::is_dense() const { return detail::is_dense(sizes, strides); }
 

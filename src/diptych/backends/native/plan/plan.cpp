@@ -8,11 +8,6 @@ namespace {
 
 constexpr size_t kMostKept = 8;  // workspaces, as many as threads call at once
 
-CallShapes::Tensor shape_of(const TensorMeta& meta) {
-  const Place place = place_of(meta, 0);
-  return {place.dtype, place.sizes, place.strides, place.numel() == 0, place.is_dense()};
-}
-
 }  // namespace
 
 std::shared_ptr<const Plan> Plan::make(const Graph& graph, std::string& why) {
@@ -30,7 +25,10 @@ std::shared_ptr<const Plan> Plan::make(const Graph& graph, std::string& why) {
     why = error.what();
     return nullptr;
   }
-  for (const Value input : graph.inputs()) plan->inputs_.push_back(shape_of(graph.meta(input)));
+  for (const Value input : graph.inputs()) {
+    const TensorMeta& meta = graph.meta(input);
+    plan->inputs_.push_back(CallShapes::Tensor::of(meta.dtype, meta.size_hints(), meta.stride_hints()));
+  }
   for (const BlockResult& result : results) plan->outputs_.push_back(place_of(result.meta, 0));
   return plan;
 }

@@ -7,6 +7,7 @@
 #include "diptych/backends/native/codegen/scattered_sums.h"
 #include "diptych/backends/native/kernel/dtypes.h"
 #include "diptych/backends/native/kernel/scalar_op.h"
+#include "diptych/backends/native/memory_extent.h"
 
 namespace diptych::detail {
 namespace {
@@ -20,16 +21,6 @@ int64_t points_of(const Kernel& kernel, DimSet dims) {
     if (dims.contains(static_cast<int32_t>(dim))) points *= kernel.extents[dim].factor;
   }
   return points;
-}
-
-// How far a buffer's elements reach.
-int64_t reach_of(const TensorMeta& meta) {
-  int64_t last = 0;
-  for (size_t dim = 0; dim < meta.sizes.size(); ++dim) {
-    if (meta.sizes[dim].hint() == 0) return 0;
-    last += (meta.sizes[dim].hint() - 1) * meta.strides[dim].hint();
-  }
-  return last + 1;
 }
 
 // An affine access: steps in ascending order, all positive.
@@ -127,7 +118,10 @@ class ReachedElements {
 
 std::vector<ReachedElements> buffers(const Graph& body, const std::vector<Value>& values, size_t count) {
   std::vector<ReachedElements> buffers;
-  for (const Value value : values) buffers.emplace_back(reach_of(body.meta(value)));
+  for (const Value value : values) {
+    const TensorMeta& meta = body.meta(value);
+    buffers.emplace_back(span_of(meta.size_hints(), meta.stride_hints()));
+  }
   buffers.resize(count, ReachedElements(1));  // a check
   return buffers;
 }

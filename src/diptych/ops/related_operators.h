@@ -1,0 +1,17 @@
+// Operators that belong to another one, as LibTorch names them.
+#pragma once
+#include <optional>
+
+#include "diptych/graph/op.h"
+
+namespace diptych::detail {
+
+/// Returns the form of a matrix product that writes into a tensor which it gives its sizes, aten.mm.out for aten.mm:
+/// both have the same shapes, strides and code. nullopt for all other operators. Threads: any.
+std::optional<Op> product_into(const Op& op);
+
+/// Returns the pointwise function that `op` computes the gradient of, aten.gelu for aten.gelu_backward; nullopt if it
+/// computes none. Threads: any.
+std::optional<Op> function_of_gradient(const Op& op);
+
+}  // namespace diptych::detail
