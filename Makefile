@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup train test wheel docs debug threads bench check-jax fuzz format tidy lint clean
+.PHONY: help setup train test test-each wheel docs debug threads bench check-jax fuzz format tidy lint clean
 
 JOBS ?= $(shell tools/jobs.sh)
 ARGS ?=
@@ -27,6 +27,10 @@ wheel: setup ## Build the Python package and leave its wheel in dist/
 
 docs: setup ## Build the documentation site, and say where it is
 	@tools/build.sh ci $(JOBS) site
+
+test-each: setup ## The same with a process for each GoogleTest case
+	@cmake --preset ci -DDIPTYCH_TEST_EACH=ON >/dev/null
+	@status=0; tools/test.sh ci $(JOBS) || status=$$?; cmake --preset ci -DDIPTYCH_TEST_EACH=OFF >/dev/null; exit $$status
 
 debug: setup ## Build and test with address and undefined-behaviour sanitizers
 	@tools/test.sh debug $(JOBS)

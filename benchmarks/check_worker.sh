@@ -8,7 +8,8 @@ for engine in diptych diptych_{joint,min_cut,one_block,written_out,all_kept,64_c
   listed=$(echo '{"list": true}' | "$worker" "$engine" | grep -o '"[a-z]*/[^"]*"') # none listed is an error
   requests=()
   for name in $listed; do
-    [[ $name != '"step/'* && ! $name =~ /(256|1024|4096|65536|48)\"$ ]] || continue
+    [[ $name != '"step/'* ]] || continue
+    [[ ! $name =~ /([0-9]+)\"$ || ${BASH_REMATCH[1]} -le 32 ]] || continue
     [[ $name != '"xla/'* || $name == */mlp\" ]] || continue
     requests+=("{\"case\": $name, \"repeat\": 1}")
   done

@@ -7,6 +7,7 @@ A stage is measured by the clock. Steps and tests run side by side, so their tim
 Whatever is missing, because something failed before it, is left out.
 """
 import argparse
+import re
 import xml.etree.ElementTree
 from collections import defaultdict
 from pathlib import Path
@@ -46,8 +47,17 @@ def read_tests(report: Path) -> list[tuple[str, float]]:
     return [(case.get("name", ""), float(case.get("time") or 0)) for case in cases]
 
 
+def count_cases(report: Path) -> int:
+    """Returns how many cases the tests are: of a GoogleTest program as many as it says that it ran, else one a test."""
+    if not report.exists():
+        return 0
+    outputs = [case.findtext("system-out") or "" for case in xml.etree.ElementTree.parse(report).getroot().iter("testcase")]
+    said = [re.search(r"\] (\d+) tests? from \d+ test suites? ran", output) for output in outputs]
+    return sum(int(found.group(1)) if found else 1 for found in said)
+
+
 def group_of_test(name: str) -> str:
-    """Returns the folder under tests/ that a test is in: compile_aot.Case.Name is in compile."""
+    """Returns the folder under tests/ that a test is in: compile_aot is in compile."""
     return name.split(".")[0].split("_")[0]
 
 
@@ -79,13 +89,14 @@ def group_rows(entries: list[tuple[str, float]], group_of, unit: str) -> list[st
     return rows
 
 
-def table(stages: list[tuple[str, float]], steps: list[tuple[str, float]], tests: list[tuple[str, float]]) -> str:
+def table(stages: list[tuple[str, float]], steps: list[tuple[str, float]], tests: list[tuple[str, float]], cases: int) -> str:
     """Returns a text with each stage, below it the groups that make it up, and the total."""
     inside = {"build": (steps, group_of_step, "steps"), "tests": (tests, group_of_test, "tests")}
     lines = ["what took how long, in seconds (what runs side by side adds up to more than its stage):"]
     for name, seconds in stages:
         entries, group_of, unit = inside.get(name, ([], None, ""))
-        total = f"{len(entries)} {unit}, {sum(time for _, time in entries):.0f} s of them" if entries else ""
+        of_cases = f" of {cases} cases" if unit == "tests" else ""
+        total = f"{len(entries)} {unit}{of_cases}, {sum(time for _, time in entries):.0f} s of them" if entries else ""
         lines.append(row(1, name, seconds, total))
         lines += group_rows(entries, group_of, unit) if entries else []
     lines.append(row(1, "total", sum(seconds for _, seconds in stages)))
@@ -100,7 +111,7 @@ def main() -> None:
     parser.add_argument("--tests", type=Path, required=True, help="what ctest --output-junit wrote")
     options = parser.parse_args()
     stages = [(name, float(seconds)) for name, seconds in (stage.split("=") for stage in options.stage)]
-    print(table(stages, read_steps(options.ninja_log, options.since), read_tests(options.tests)))
+    print(table(stages, read_steps(options.ninja_log, options.since), read_tests(options.tests), count_cases(options.tests)))
 
 
 if __name__ == "__main__":

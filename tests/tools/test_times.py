@@ -19,8 +19,8 @@ NEWER = (
 )
 REPORT = """<?xml version="1.0"?>
 <testsuite tests="4">
-  <testcase name="hops_scan.Scan.SumsUp" time="1.5" status="run"/>
-  <testcase name="hops_cond.Cond.Chooses" time="0.25" status="fail"><failure message=""/></testcase>
+  <testcase name="hops_scan" time="1.5" status="run"><system-out>[==========] 12 tests from 1 test suite ran. (9 ms total)</system-out></testcase>
+  <testcase name="hops_cond" time="0.25" status="fail"><failure message=""/></testcase>
   <testcase name="python.package" time="42.5" status="run"/>
   <testcase name="docs.links_lead_somewhere" time="0.125" status="run"/>
 </testsuite>
@@ -49,13 +49,13 @@ class Steps(unittest.TestCase):
 
 class Table(unittest.TestCase):
     def test_names_stages_groups_and_long_tests(self):
-        tests = [("hops_scan.Scan.SumsUp", 1.5), ("hops_cond.Cond.Chooses", 0.25), ("python.package", 42.5), ("docs.links", 0.125)]
-        lines = times.table([("build", 3.0), ("tests", 25.0)], [("src/diptych/CMakeFiles/a.o", 2.0)], tests).splitlines()
+        tests = [("hops_scan", 1.5), ("hops_cond", 0.25), ("python.package", 42.5), ("docs.links", 0.125)]
+        lines = times.table([("build", 3.0), ("tests", 25.0)], [("src/diptych/CMakeFiles/a.o", 2.0)], tests, 15).splitlines()
         words = [" ".join(line.split()) for line in lines[1:]]
         self.assertEqual(words, [
             "build 3.0 1 steps, 2 s of them",
             "src/diptych 2.0 1 steps",
-            "tests 25.0 4 tests, 44 s of them",
+            "tests 25.0 4 tests of 15 cases, 44 s of them",
             "python 42.5 1 tests, package 42",
             "hops 1.8 2 tests",
             "others 0.1 1 tests",
@@ -94,6 +94,7 @@ class Script(unittest.TestCase):
         self.assertEqual(status, 0)
         self.assertEqual(lines[-2:], ["100% tests passed, 0 tests failed out of 4", "test: everything passed (preset ci)"])
         self.assertTrue(any(line.split()[:1] == ["python"] and "package" in line for line in lines), lines)
+        self.assertTrue(any("4 tests of 15 cases" in line for line in lines), lines)
         self.assertEqual([line.split()[0] for line in lines[-3:-2]], ["total"])
 
     def test_says_the_times_and_what_failed(self):
