@@ -24,9 +24,11 @@ struct Work {
 
   // Threads take parts as they get to them: one that was kept waiting takes fewer.
   void run() noexcept {
-    for (int64_t begin = next.fetch_add(part); begin < count; begin = next.fetch_add(part)) {
+    next.load();
+    const int64_t end = count;  // not read after the last fetch_add
+    for (int64_t begin = next.fetch_add(part); begin < end; begin = next.fetch_add(part)) {
       try {
-        body(begin, std::min(begin + part, count));
+        body(begin, std::min(begin + part, end));
       } catch (...) {
         const std::lock_guard lock(mutex);
         if (error == nullptr) error = std::current_exception();
@@ -47,7 +49,11 @@ void in_parallel(int64_t count, int64_t grain, const std::function<void(int64_t,
   // Several parts for each thread, so that none waits long for the last one.
   constexpr int64_t kPartsPerThread = 4;
   Work work{count, std::max(grain, (count + threads * kPartsPerThread - 1) / (threads * kPartsPerThread)), body};
+  // That the work comes after what is above and before what is below is OpenMP's doing, which the thread sanitizer
+  // can't see. It sees this store and the load, and between them what the threads do with `next`.
+  work.next.store(0);
   fork([](void* data) { static_cast<Work*>(data)->run(); }, &work, static_cast<unsigned>(threads), 0);
+  work.next.load();
   if (work.error != nullptr) std::rethrow_exception(work.error);
 }
 

@@ -356,12 +356,14 @@ TEST(NativeCode, AgreesOnRandomKernelsWithSymbols) {
   EXPECT_GE(compiled, 150);
 }
 
+constexpr auto kRowsOfAnySize =
+    "kernel rows(d0=s0, d1=s1) where s0=8, s1=100 {\n x0 : f32\n y0 : f32\n y1 : f32\n"
+    " %0 : f32 = load x0[s1*d0 + d1]\n %1 : f32 = exp %0\n %2 : f32 = reduce mean %1 over d1\n"
+    " %3 : f32 = div %1, %2\n %4 : f32 = reduce sum %3 over d0\n"
+    " store y0[s1*d0 + d1] = %3\n store y1[d1] = %4\n}";
+
 TEST(NativeCode, ServesAllSizesByOneKernel) {
-  const auto kernel = detail::parse_kernel(
-      "kernel rows(d0=s0, d1=s1) where s0=8, s1=100 {\n x0 : f32\n y0 : f32\n y1 : f32\n"
-      " %0 : f32 = load x0[s1*d0 + d1]\n %1 : f32 = exp %0\n %2 : f32 = reduce mean %1 over d1\n"
-      " %3 : f32 = div %1, %2\n %4 : f32 = reduce sum %3 over d0\n"
-      " store y0[s1*d0 + d1] = %3\n store y1[d1] = %4\n}");
+  const auto kernel = detail::parse_kernel(kRowsOfAnySize);
   const auto code = detail::compile_kernel(kernel);
   for (const auto& [rows, length] :
        std::vector<std::pair<int64_t, int64_t>>{{1, 1}, {3, 7}, {8, 100}, {200, 64}, {2, 20'000}, {70, 4097}}) {
@@ -369,6 +371,15 @@ TEST(NativeCode, ServesAllSizesByOneKernel) {
     expect_code_agrees(kernel, {at::randn({rows * length})}, {rows * length, length}, {rows, length});
     EXPECT_EQ(detail::compile_kernel(kernel), code);
   }
+}
+
+TEST(NativeCode, RunsAgainWhereACallFoundNoMemory) {
+  const auto kernel = detail::parse_kernel(kRowsOfAnySize);
+  const auto expect_right = [&] { expect_code_agrees(kernel, {at::randn({300})}, {300, 100}, {3, 100}); };
+  expect_right();
+  const std::vector<int64_t> more_than_there_is = {1, int64_t{1} << 50};
+  EXPECT_THROW(detail::compile_kernel(kernel)->run(nullptr, nullptr, more_than_there_is), std::exception);
+  expect_right();
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "diptych/backends/native/native_backend.h"
 #include "diptych/base/switches.h"
 #include "diptych/passes/unify_sizes.h"
+#include "testing/call_checks.h"
 #include "testing/graph_writer.h"
 
 namespace diptych {
@@ -140,7 +141,8 @@ TEST(NativeDynamic, PartsOfATableAreReadUpToADynamicEnd) {
     return {w.call("aten.tanh", {w.call("aten.add.Tensor", {x, part})})};
   };
   expect_one_kernel(expect_at_all_sizes(write));
-  // Beyond the table: eager's error, and no reading there.
+  // Beyond the table: eager's error, and no reading there. Checks of calls would tell first that the slice is shorter.
+  const testing::CallChecks off(false);
   const NativeBackend backend;
   const auto executable = backend.compile(backend.prepare(at_all_sizes_of(write)));
   expect_error([&] { executable->run({torch::randn({2, 5001, 8}), torch::randn({5000, 8})}); }, "5001");

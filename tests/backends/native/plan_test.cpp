@@ -297,6 +297,18 @@ TEST(PlannedLoop, ALoopOfNoSteps) {
   EXPECT_TRUE(expect_as_interpreted(capture([](const Tensors& t) { return rnn(t); }, inputs).forward, inputs));
 }
 
+// Tensors without elements may have no address.
+TEST(PlannedLoop, CarriesAndRowsWithoutElements) {
+  const auto loop = [](const Tensors& t) {
+    const auto body = [](const Tensors& c, const Tensors& x) -> std::pair<Tensors, Tensors> {
+      return {{c[0] + x[0], c[1].tanh()}, {x[0], c[0], c[1] * 2}};
+    };
+    return joined(scan(body, Tensors{t[0], t[1]}, Tensors{t[2]}));
+  };
+  const Tensors inputs{torch::randn({3, 0}), torch::randn({2, 4}), torch::randn({4, 3, 0})};
+  EXPECT_TRUE(expect_as_interpreted(capture(loop, inputs).forward, inputs));
+}
+
 TEST(PlannedLoop, ALoopMayEndBeforeItsFirstStep) {
   const auto f = [](const Tensors& t) {
     return while_loop([&](const Tensors& c) { return c[0].sum() < t[1]; },

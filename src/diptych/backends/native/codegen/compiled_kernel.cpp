@@ -4,6 +4,7 @@
 
 #include <map>
 #include <mutex>
+#include <utility>
 
 #include "diptych/backends/native/codegen/call_sizes.h"
 #include "diptych/backends/native/codegen/kernel_text.h"
@@ -39,7 +40,7 @@ class ThreadMemory {
   ~ThreadMemory() { c10::free_cpu(data_); }
   void* get(int64_t bytes) {
     if (bytes > size_) {
-      c10::free_cpu(data_);
+      c10::free_cpu(std::exchange(data_, nullptr));  // the next line may throw
       size_ = 0;
       data_ = c10::alloc_cpu(static_cast<size_t>(bytes));
       size_ = bytes;

@@ -17,10 +17,9 @@ namespace diptych::detail {
 class PointCode {
  public:
   /// `parameters`: how many numbers the function's %symbols has.
-  PointCode(LlvmWriter& writer, const Kernel& kernel, const std::vector<DimSet>& domains, int32_t parameters)
+  PointCode(LlvmWriter& writer, const Kernel& kernel, int32_t parameters)
       : writer_(writer),
         kernel_(kernel),
-        domains_(domains),
         symbols_(parameters),
         index_(kernel.extents.size()),
         code_(kernel.values.size()) {}
@@ -91,7 +90,6 @@ class PointCode {
 
   LlvmWriter& writer_;
   const Kernel& kernel_;
-  const std::vector<DimSet>& domains_;
   std::vector<std::string> inputs_, outputs_, symbols_, index_;
   std::vector<std::optional<Code>> code_;
   std::vector<int32_t> written_;

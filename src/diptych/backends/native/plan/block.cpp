@@ -2,11 +2,16 @@
 
 namespace diptych::detail {
 
+char* region_at(const void* memory) {
+  static char nowhere = 0;
+  return memory == nullptr ? &nowhere : static_cast<char*>(const_cast<void*>(memory));
+}
+
 Regions Block::regions(char* memory) const {
   Regions regions(memory_region() + 1 + constants.size());
   regions[memory_region()] = memory;
   for (size_t i = 0; i < constants.size(); ++i) {
-    regions[memory_region() + 1 + i] = static_cast<char*>(const_cast<void*>(constants[i].const_data_ptr()));
+    regions[memory_region() + 1 + i] = region_at(constants[i].const_data_ptr());
   }
   return regions;
 }

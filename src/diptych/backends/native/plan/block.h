@@ -18,6 +18,10 @@ struct Workspace {
 /// The addresses of a block's regions.
 using Regions = c10::SmallVector<char*, 32>;
 
+/// The address of a region whose memory is a tensor's. Places are counted from it, even those of tensors without
+/// elements, which may have no memory: such a region gets an address where nothing is read or written.
+char* region_at(const void* memory);
+
 /// One step. Threads: any number at once, each with its own regions and workspace.
 class PlanStep {
  public:

@@ -40,12 +40,12 @@ std::vector<at::Tensor> Plan::run(std::vector<at::Tensor>& inputs) const {
   auto workspace = borrow();
   auto regions = block_.regions(static_cast<char*>(memory.get()));
   for (size_t i = 0; i < inputs.size(); ++i) {
-    regions[i] = static_cast<char*>(const_cast<void*>(inputs[i].const_data_ptr()));
+    regions[i] = region_at(inputs[i].const_data_ptr());
   }
   std::vector<at::Tensor> outputs;
   for (const Place& output : outputs_) {
     outputs.push_back(new_result(output.sizes, output.strides, output.dtype));
-    regions[inputs.size() + outputs.size() - 1] = static_cast<char*>(outputs.back().mutable_data_ptr());
+    regions[inputs.size() + outputs.size() - 1] = region_at(outputs.back().mutable_data_ptr());
   }
   if (!block_.run(regions.data(), workspace)) outputs.clear();
   give_back(std::move(workspace));
