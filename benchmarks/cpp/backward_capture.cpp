@@ -187,8 +187,8 @@ double quantile(std::vector<double> values, double fraction) {
   return values[static_cast<size_t>(fraction * static_cast<double>(values.size() - 1))];
 }
 
-/// Times steps of both sides in turns, so that other load on the machine affects both. step(): the loss before it. The time
-/// is that of the captured step; the counters hold the medians of both in ms, and of the ratio captured / eager of
+/// Times steps of both sides in turns, so that other load on the machine affects both. step(): the loss before it. The
+/// time is that of the captured step; the counters hold the medians of both in ms, and of the ratio captured / eager of
 /// neighbouring steps with its 10th and 90th percentile.
 template <class Eager, class Captured>
 void time_in_turns(benchmark::State& state, Eager& eager, Captured& captured) {
@@ -254,7 +254,8 @@ class Update {
     Tensors gradients;
     for (const at::Tensor& parameter : parameters_) gradients.push_back(parameter.grad());
     for (const at::Tensor& count : counts_) count.add_(1);
-    at::_fused_adamw_(parameters_, gradients, means_, squares_, {}, counts_, /*lr=*/1e-3, /*beta1=*/0.9, /*beta2=*/0.999,
+    at::_fused_adamw_(parameters_, gradients, means_, squares_, {}, counts_, /*lr=*/1e-3, /*beta1=*/0.9,
+                      /*beta2=*/0.999,
                       /*weight_decay=*/1e-2, /*eps=*/1e-8, /*amsgrad=*/false, /*maximize=*/false);
     return loss.item<double>();
   }
