@@ -30,10 +30,11 @@ class Row:
     """One function in torch and in JAX, with its arguments; gradients are taken for floating-point ones.
 
     `goal` is the highest ratio of our time to the best peer's. `our_function` is the same function written for us, with
-    a scan where eager has a loop; a row of such has no torch.compile, which writes loops out and takes minutes."""
+    a scan where eager has a loop; a row of such has no torch.compile, which writes loops out and takes minutes.
+    `in_one_call`: ours and JAX's are value_and_grad of the sum of the result, which one call runs without autograd."""
 
-    def __init__(self, torch_function, jax_function, arguments, goal, backward=True, options=None, our_function=None):
-        self.torch_function, self.jax_function = torch_function, jax_function
+    def __init__(self, torch_function, jax_function, arguments, goal, backward=True, options=None, our_function=None, in_one_call=False):
+        self.torch_function, self.jax_function, self.in_one_call = torch_function, jax_function, in_one_call
         self.arguments, self.goal, self.backward = arguments, goal, backward
         self.options, self.our_function = options or {}, our_function or torch_function
         self.is_loop = our_function is not None
@@ -187,13 +188,15 @@ def rows():
         "deep GPT 24x128, batch 4, T 128, gradients": deep_gpt_row,
         "two elements, forward + backward": lambda: Row(
             lambda x, y: (x * y).sin(), lambda x, y: jnp.sin(x * y), [tensor(2), tensor(2)], 1.0),
+        "two elements, value_and_grad": lambda: Row(
+            lambda x, y: (x * y).sin(), lambda x, y: jnp.sin(x * y), [tensor(2), tensor(2)], 1.0, in_one_call=True),
         "MLP 256-512-512-10, batch 64, gradients": lambda: Row(mlp_torch, mlp_jax, mlp_arguments(), 0.8),
         "GPT 6x384, batch 8, T 256, gradients": gpt_row,
     }
 
 
 def torch_step(function, row):
-    """Returns a callable that runs the row once and returns its result, or all gradients."""
+    """Returns a callable that runs the row once and returns its result, or all gradients, behind the value if the row is in one call."""
     if not row.backward:
         def forward():
             with torch.no_grad():
@@ -201,12 +204,36 @@ def torch_step(function, row):
         return forward
     arguments = [a.clone().requires_grad_() if a.is_floating_point() else a for a in row.arguments]
     leaves = [a for a in arguments if a.requires_grad]
+    if row.in_one_call:
+        def value_and_gradients():
+            value = function(*arguments).sum()
+            return (value, *torch.autograd.grad(value, leaves))
+        return value_and_gradients
     tangent = torch.ones_like(row.torch_function(*row.arguments))
     return lambda: torch.autograd.grad(function(*arguments), leaves, tangent)
 
 
+def one_call(value_and_grad, arguments):
+    """Returns a callable for a value_and_grad of the sum of a function of a tuple."""
+    def step():
+        value, gradients = value_and_grad(arguments)
+        return (value, *gradients)
+    return step
+
+
+def our_step(row, **options):
+    import diptych
+
+    if row.in_one_call:
+        return one_call(diptych.value_and_grad(lambda a: row.our_function(*a).sum(), **options), tuple(row.arguments))
+    return torch_step(diptych.aot_function(row.our_function, **options, **row.options), row)
+
+
 def jax_step(row):
     arguments = [jnp.asarray(a.numpy().astype(np.int32) if a.dtype == torch.long else a.numpy()) for a in row.arguments]
+    if row.in_one_call:
+        step = one_call(jax.jit(jax.value_and_grad(lambda a: row.jax_function(*a).sum())), tuple(arguments))
+        return lambda: jax.block_until_ready(step())
     if row.backward:
         wanted = tuple(i for i, a in enumerate(row.arguments) if a.is_floating_point())
         step = jax.jit(jax.grad(lambda *a: row.jax_function(*a).sum(), argnums=wanted))
@@ -216,11 +243,9 @@ def jax_step(row):
 
 
 def engines(row):
-    import diptych
-
     steps = {
-        "native": torch_step(diptych.aot_function(row.our_function, backend="native", **row.options), row),
-        "interpreter": torch_step(diptych.aot_function(row.our_function, backend="interpreter", **row.options), row),
+        "native": our_step(row, backend="native"),
+        "interpreter": our_step(row, backend="interpreter"),
         "eager": torch_step(row.torch_function, row),
         "torch.compile": torch_step(torch.compile(row.torch_function), row),
         "JAX": jax_step(row),

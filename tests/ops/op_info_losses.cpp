@@ -143,6 +143,16 @@ Samples random_samples() {
     out.push_back(sample("aten::logspace.Tensor_Scalar", {start, 4.0, 1, 10.0, dtype}));
     out.push_back(sample("aten::logspace.Scalar_Tensor", {1.5, stop, 5, 2.0, dtype}));
   }
+  for (const c10::IValue& dtype : {kNone, c10::IValue(at::kInt), c10::IValue(at::kFloat)}) {
+    out.push_back(sample("aten::arange", {5, dtype}));
+    out.push_back(sample("aten::arange.start", {2, 9, dtype}));
+    for (const int64_t step : {1, 2, 3, 7, 8}) {
+      out.push_back(sample("aten::arange.start_step", {2, 9, step, dtype}));
+      out.push_back(sample("aten::arange.start_step", {9, 2, -step, dtype}));
+    }
+    out.push_back(sample("aten::full", {ints({2, 0, 3}), 1.5, dtype}));
+  }
+  out.push_back(sample("aten::arange.start_step", {0.5, 2.0, 0.25}));
   out.push_back(sample("aten::randperm", {7}));
   out.push_back(sample("aten::randperm.generator", {7, kNone}));
   out.push_back(sample("aten::randperm", {7, at::kInt}, "i32"));

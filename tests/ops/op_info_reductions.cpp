@@ -21,6 +21,7 @@ void add_full_reductions(Samples& out, const Layout& x) {
 void add_moments(Samples& out, const Layout& x) {
   const std::vector<std::string> ops = {"aten::var.correction", "aten::std.correction", "aten::var_mean.correction",
                                         "aten::std_mean.correction"};
+  out.push_back(sample("aten::mean", {x.tensor}, x.name));
   for (const auto& op : ops) {
     out.push_back(sample(op, {x.tensor}, x.name));
     for (const bool keepdim : {false, true}) {

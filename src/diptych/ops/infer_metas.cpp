@@ -5,7 +5,9 @@
 #include <ATen/ops/empty_strided.h>
 
 #include "diptych/base/error.h"
+#include "diptych/ops/hidden_kernels.h"
 #include "diptych/ops/shapes.h"
+#include "diptych/ops/tags.h"
 
 namespace diptych::detail {
 namespace {
@@ -91,10 +93,14 @@ class MetaCall {
   bool requires_grad_ = false;
 };
 
-void run_shape_rule(const c10::OperatorHandle& handle, c10::Stack& stack) {
+void run_shape_rule(const Op& op, c10::Stack& stack) {
   at::AutoDispatchBelowADInplaceOrView below_autograd;
+  const c10::OperatorHandle& handle = op.handle();
   const auto rule = find_shape_function(handle);
-  if (rule == nullptr || !rule(handle, stack)) handle.callBoxed(stack);
+  if (rule != nullptr && rule(handle, stack)) return;
+  const auto* kernel = has_tag(op, Tag::kNative) ? find_meta_kernel(handle, /*with_composites=*/true) : nullptr;
+  if (kernel == nullptr) return handle.callBoxed(stack);
+  kernel->callBoxed(handle, c10::DispatchKeySet(c10::DispatchKey::Meta), &stack);
 }
 
 }  // namespace
@@ -102,7 +108,7 @@ void run_shape_rule(const c10::OperatorHandle& handle, c10::Stack& stack) {
 InferredResults infer_metas(const Graph& graph, const Op& op, c10::ArrayRef<Operand> operands, bool grad_enabled) {
   MetaCall call(graph, op);
   auto stack = call.stack(operands);
-  run_shape_rule(op.handle(), stack);
+  run_shape_rule(op, stack);
   InferredResults results;
   const auto add = [&](const at::Tensor& tensor) {
     if (!tensor.defined()) return results.metas.push_back(std::nullopt);

@@ -212,6 +212,12 @@ bool float_reduction(Arguments arguments, ResultShape& result) {
   return give_empty(result, sizes, self.scalar_type());
 }
 
+// The same over all elements: a tensor, then a dtype that is not taken.
+bool whole_float_reduction(Arguments arguments, ResultShape& result) {
+  const at::Tensor& self = arguments[0].toTensor();
+  return is_plain_float(self) && arguments[1].isNone() && give_empty(result, {}, self.scalar_type());
+}
+
 bool view(Arguments arguments, ResultShape& result) {
   const at::Tensor& self = arguments[0].toTensor();
   if (!arguments[1].isIntList()) return false;
@@ -255,6 +261,8 @@ ShapeRows fast_shapes() {
   ShapeRows rows = {
       quick_row<&addmm>("aten::addmm"),
       quick_row<&mm>("aten::mm"),
+      quick_row<&whole_float_reduction>("aten::sum"),
+      quick_row<&whole_float_reduction>("aten::mean"),
       quick_row<&float_reduction>("aten::sum.dim_IntList"),
       quick_row<&float_reduction>("aten::mean.dim"),
       quick_row<&float_reduction>("aten::amax"),

@@ -1,5 +1,5 @@
-// Shapes of ranges whose ends are tensors: Python's Meta kernels read the values, though the shape does not depend on
-// them.
+// Shapes of new tensors: of ranges whose ends are tensors, where Python's Meta kernels read the values though the shape
+// does not depend on them, and of what losses make, for which Python's import a thousand modules.
 #include "diptych/ops/shapes_table.h"
 
 namespace diptych::detail {
@@ -55,13 +55,44 @@ at::Tensor logspace_st(const at::Scalar& start, const at::Tensor& end, int64_t s
   return range(is_complex(start, OfTensor(end)), steps, dtype);
 }
 
+using Arguments = c10::ArrayRef<c10::IValue>;
+
+// Of integers: [start,] end[, step], then a dtype.
+template <size_t kNumbers>
+bool integer_range(Arguments arguments, ResultShape& result) {
+  const auto numbers = arguments.slice(0, kNumbers);
+  if (!std::all_of(numbers.begin(), numbers.end(), [](const auto& number) { return number.isInt(); })) return false;
+  const int64_t start = kNumbers > 1 ? numbers[0].toInt() : 0, end = numbers[kNumbers > 1 ? 1 : 0].toInt();
+  const int64_t step = kNumbers > 2 ? numbers[2].toInt() : 1;
+  constexpr int64_t kLargest = int64_t{1} << 52;  // ends that floats hold as well
+  if (step == 0 || std::abs(start) > kLargest || std::abs(end) > kLargest) return false;
+  const int64_t length = step > 0 ? end - start : start - end, stride = std::abs(step);
+  if (length < 0) return false;
+  const c10::IValue& dtype = arguments[kNumbers];
+  return give_empty(result, {(length + stride - 1) / stride}, dtype.isNone() ? at::kLong : dtype.toScalarType());
+}
+
+bool full(Arguments arguments, ResultShape& result) {
+  const c10::IValue &dtype = arguments[2], &layout = arguments[3];
+  const bool is_strided = layout.isNone() || layout.toLayout() == at::kStrided;
+  if (!arguments[0].isIntList() || dtype.isNone() || !is_strided) return false;
+  return give_empty(result, arguments[0].toDimVector(), dtype.toScalarType());
+}
+
 }  // namespace
 
 ShapeRows range_shapes() {
   return {
-      typed_row<linspace_tt>("aten::linspace.Tensor_Tensor"), typed_row<linspace_ts>("aten::linspace.Tensor_Scalar"),
-      typed_row<linspace_st>("aten::linspace.Scalar_Tensor"), typed_row<logspace_tt>("aten::logspace.Tensor_Tensor"),
-      typed_row<logspace_ts>("aten::logspace.Tensor_Scalar"), typed_row<logspace_st>("aten::logspace.Scalar_Tensor"),
+      quick_row<&integer_range<1>>("aten::arange"),
+      quick_row<&integer_range<2>>("aten::arange.start"),
+      quick_row<&integer_range<3>>("aten::arange.start_step"),
+      quick_row<&full>("aten::full"),
+      typed_row<linspace_tt>("aten::linspace.Tensor_Tensor"),
+      typed_row<linspace_ts>("aten::linspace.Tensor_Scalar"),
+      typed_row<linspace_st>("aten::linspace.Scalar_Tensor"),
+      typed_row<logspace_tt>("aten::logspace.Tensor_Tensor"),
+      typed_row<logspace_ts>("aten::logspace.Tensor_Scalar"),
+      typed_row<logspace_st>("aten::logspace.Scalar_Tensor"),
   };
 }
 

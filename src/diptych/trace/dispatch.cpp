@@ -14,6 +14,7 @@
 #include "diptych/trace/front_call.h"
 #include "diptych/trace/location.h"
 #include "diptych/trace/memory_order.h"
+#include "diptych/trace/meta_kernel.h"
 #include "diptych/trace/overlapping_writes.h"
 #include "diptych/trace/recorder.h"
 #include "diptych/trace/shadow.h"
@@ -94,7 +95,7 @@ bool mutates_hidden(const OperatorPlan& plan, const Stack& stack) {
 // Functionalization checks an in-place operator by calling it on plain meta tensors first. If LibTorch has no Meta
 // kernel for it, there is nothing to check, and only the result is needed, which is the first argument.
 void check_on_meta(const c10::OperatorHandle& op, const OperatorPlan& plan, Stack* stack) {
-  const c10::impl::ExcludeDispatchKeyGuard guard(kNotOnMeta);
+  const OnMeta on_meta;
   const size_t begin = stack->size() - plan.takes_tensor.size();
   const c10::IValue first = plan.mutates ? (*stack)[begin] : c10::IValue();
   try {
@@ -204,6 +205,7 @@ void front_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack
 
 void fake_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
   const OperatorPlan& plan = plan_for(op);
+  if (OnMeta::is_on()) return run_inner_meta_kernel(op, plan, keys, stack);
   Recorder* recorder = Recorder::current();
   if (recorder == nullptr && Shadow::current() != nullptr) {
     const c10::DispatchKeySet below = keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kFakeKey);

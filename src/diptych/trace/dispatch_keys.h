@@ -15,7 +15,7 @@ inline constexpr c10::DispatchKey kFrontKey = c10::DispatchKey::DeferredInit;
 /// The keys of autograd's kernels.
 inline constexpr c10::DispatchKeySet kAutogradKeys = c10::autograd_dispatch_keyset_with_ADInplaceOrView;
 
-/// Keys that must not act while an operator runs on meta tensors.
+/// Keys that must not act while an operator runs below a trace, such as on meta tensors.
 inline constexpr c10::DispatchKeySet kNotOnMeta =
     kAutogradKeys | c10::DispatchKeySet({kFakeKey, kFrontKey, c10::DispatchKey::Functionalize});
 

@@ -1,16 +1,34 @@
-// LibTorch's own kernels for meta tensors, which torch's Python package hides.
+// Calls on meta tensors by LibTorch's own kernels: see Note [Kernels for shapes].
 #pragma once
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include "diptych/trace/dispatch_keys.h"
+#include "diptych/trace/operator_plan.h"
 
 namespace diptych::detail {
 
-/// Note [Kernels for shapes]: `import torch` registers more than a thousand Meta kernels written in Python over those
-/// written in C++. They cost a hundred times as much, and do not take numbers that are wrapped as meta tensors. This
-/// finds the kernel that a program without Python would use; null if there is none in C++. `with_composites`: also take
-/// a kernel for all devices. For a native operator the pointer is valid as long as the process runs, since LibTorch
-/// never takes its own registrations back.
-const c10::KernelFunction* find_meta_kernel(const c10::OperatorHandle& op, bool with_composites);
+/// While it lives, operators of this thread run on meta tensors, and those that a Meta kernel calls in turn reach
+/// kernels in C++ as well: they pass kFakeKey, whose kernel hands them to run_inner_meta_kernel().
+class OnMeta {
+ public:
+  OnMeta() : was_on_(is_on_) { is_on_ = true; }
+  ~OnMeta() { is_on_ = was_on_; }
+  OnMeta(const OnMeta&) = delete;
+  OnMeta& operator=(const OnMeta&) = delete;
+  static bool is_on() { return is_on_; }
+
+ private:
+  inline static thread_local bool is_on_ = false;
+  bool was_on_;
+  c10::impl::ExcludeDispatchKeyGuard others_{kNotOnMeta - c10::DispatchKeySet(kFakeKey)};
+};
+
+/// Runs an operator that was called while OnMeta lives: by `plan`'s kernel if it is one on meta tensors, and as ever
+/// by what lies below kFakeKey in `keys` if not.
+void run_inner_meta_kernel(const c10::OperatorHandle& op, const OperatorPlan& plan, c10::DispatchKeySet keys,
+                           torch::jit::Stack* stack);
 
 /// Runs the Meta kernel of `op`, or `kernel` if that is not null, on the arguments at the top of `stack`. Returns
 /// false, with the arguments in place, if it is a composite that calls an operator without a Meta kernel.

@@ -5,8 +5,8 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "diptych/ops/hidden_kernels.h"
 #include "diptych/ops/tags.h"
-#include "diptych/trace/meta_kernel.h"
 
 namespace diptych::detail {
 namespace {

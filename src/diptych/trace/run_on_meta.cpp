@@ -3,7 +3,6 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/ops/alias.h>
 
-#include "diptych/trace/dispatch_keys.h"
 #include "diptych/trace/exchange_tensors.h"
 #include "diptych/trace/meta_kernel.h"
 #include "diptych/trace/shape_by_example.h"
@@ -44,7 +43,7 @@ void exchange_for_meta(Recorder& recorder, torch::jit::Stack& stack, const Opera
 // the mark, or refuse two devices; for LibTorch's own operators the CPU kernel is run instead, with the number itself.
 void run_on_meta(Recorder& recorder, const c10::OperatorHandle& op, const OperatorPlan& plan, torch::jit::Stack* stack,
                  c10::Device device) {
-  const c10::impl::ExcludeDispatchKeyGuard guard(kNotOnMeta);
+  const OnMeta on_meta;
   exchange_for_meta(recorder, *stack, plan);
   const size_t begin = stack->size() - plan.takes_tensor.size();
   c10::SmallVector<std::pair<size_t, at::Tensor>, 1> numbers;
