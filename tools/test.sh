@@ -21,7 +21,7 @@ timed() {
 # The GoogleTest programs list their cases while they are built; none listed would be a broken build and not a success.
 run_tests() {
   rm -f "$report"
-  ctest --preset "$preset" --no-tests=error --output-junit "$PWD/$report" 2>&1 | tee "$output"
+  ctest --preset "$preset" --no-tests=error --test-output-size-passed 65536 --output-junit "$PWD/$report" 2>&1 | tee "$output"
 }
 
 say_times() { python3 tools/times.py "${stages[@]}" --ninja-log "$ninja_log" --since "$earlier" --tests "$report"; }

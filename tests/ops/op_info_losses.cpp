@@ -1,6 +1,8 @@
 // Samples of losses, pools and random operators.
 #include <torch/types.h>
 
+#include <limits>
+
 #include "ops/op_info.h"
 
 namespace diptych::test {
@@ -153,6 +155,8 @@ Samples random_samples() {
     out.push_back(sample("aten::full", {ints({2, 0, 3}), 1.5, dtype}));
   }
   out.push_back(sample("aten::arange.start_step", {0.5, 2.0, 0.25}));
+  out.push_back(
+      sample("aten::arange.start_step", {0, 10, std::numeric_limits<int64_t>::max(), at::kFloat}, "long step"));
   out.push_back(sample("aten::randperm", {7}));
   out.push_back(sample("aten::randperm.generator", {7, kNone}));
   out.push_back(sample("aten::randperm", {7, at::kInt}, "i32"));

@@ -23,15 +23,21 @@ def in_child(work):
             with os.fdopen(write, "w", buffering=1) as pipe:
                 for value in work():
                     pipe.write(json.dumps(value) + "\n")
+                pipe.write("\n")  # the end
             os._exit(0)
         except BaseException:  # noqa: BLE001: nothing may run on in the copy of the parent
             traceback.print_exc()
             os._exit(1)
     os.close(write)
+    ended = False
     try:
         with os.fdopen(read) as pipe:
-            yield from (json.loads(line) for line in pipe if line.endswith("\n"))  # a last line that broke off is none
+            for line in pipe:
+                ended = line == "\n"
+                if not ended and line.endswith("\n"):  # a last line that broke off is none
+                    yield json.loads(line)
     finally:
         _, status = os.waitpid(child, 0)
-    if exitcode := os.waitstatus_to_exitcode(status):
+    exitcode = os.waitstatus_to_exitcode(status)
+    if exitcode or not ended:
         raise Died(exitcode)

@@ -8,10 +8,10 @@
 
 #include "diptych/base/error.h"
 #include "diptych/graph/rewrite.h"
+#include "diptych/ops/dispatch_keys.h"
 #include "diptych/ops/tags.h"
 #include "diptych/trace/autograd_facts.h"
 #include "diptych/trace/custom_function.h"
-#include "diptych/trace/dispatch_keys.h"
 #include "diptych/trace/memory_overlap.h"
 
 namespace diptych::detail {

@@ -1,10 +1,11 @@
 #include "diptych/ops/infer_metas.h"
 
 #include <ATen/ScalarOps.h>
-#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/empty_strided.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include "diptych/base/error.h"
+#include "diptych/ops/dispatch_keys.h"
 #include "diptych/ops/hidden_kernels.h"
 #include "diptych/ops/shapes.h"
 #include "diptych/ops/tags.h"
@@ -94,7 +95,7 @@ class MetaCall {
 };
 
 void run_shape_rule(const Op& op, c10::Stack& stack) {
-  at::AutoDispatchBelowADInplaceOrView below_autograd;
+  const c10::impl::ExcludeDispatchKeyGuard guard(kNotOnMeta);  // a trace that is on must not record what kernels call
   const c10::OperatorHandle& handle = op.handle();
   const auto rule = find_shape_function(handle);
   if (rule != nullptr && rule(handle, stack)) return;

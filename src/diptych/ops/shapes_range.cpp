@@ -57,26 +57,38 @@ at::Tensor logspace_st(const at::Scalar& start, const at::Tensor& end, int64_t s
 
 using Arguments = c10::ArrayRef<c10::IValue>;
 
-// Of integers: [start,] end[, step], then a dtype.
+// What every kernel fills; others are refused by some of them, in their own words.
+bool is_usual(at::ScalarType dtype) {
+  constexpr at::ScalarType kUsual[] = {at::kByte, at::kChar,  at::kShort,  at::kInt,     at::kLong,
+                                       at::kHalf, at::kFloat, at::kDouble, at::kBFloat16};
+  return std::find(std::begin(kUsual), std::end(kUsual), dtype) != std::end(kUsual);
+}
+
+// Of integers: [start,] end[, step], then a dtype. They are such as floats hold as well.
 template <size_t kNumbers>
 bool integer_range(Arguments arguments, ResultShape& result) {
+  constexpr int64_t kLargest = int64_t{1} << 52;
+  const auto is_plain = [&](const c10::IValue& number) {
+    return number.isInt() && number.toInt() >= -kLargest && number.toInt() <= kLargest;
+  };
   const auto numbers = arguments.slice(0, kNumbers);
-  if (!std::all_of(numbers.begin(), numbers.end(), [](const auto& number) { return number.isInt(); })) return false;
+  if (!std::all_of(numbers.begin(), numbers.end(), is_plain)) return false;
   const int64_t start = kNumbers > 1 ? numbers[0].toInt() : 0, end = numbers[kNumbers > 1 ? 1 : 0].toInt();
   const int64_t step = kNumbers > 2 ? numbers[2].toInt() : 1;
-  constexpr int64_t kLargest = int64_t{1} << 52;  // ends that floats hold as well
-  if (step == 0 || std::abs(start) > kLargest || std::abs(end) > kLargest) return false;
   const int64_t length = step > 0 ? end - start : start - end, stride = std::abs(step);
-  if (length < 0) return false;
-  const c10::IValue& dtype = arguments[kNumbers];
-  return give_empty(result, {(length + stride - 1) / stride}, dtype.isNone() ? at::kLong : dtype.toScalarType());
+  const auto dtype = arguments[kNumbers].isNone() ? at::kLong : arguments[kNumbers].toScalarType();
+  if (step == 0 || length < 0 || !is_usual(dtype)) return false;
+  return give_empty(result, {(length + stride - 1) / stride}, dtype);
 }
 
 bool full(Arguments arguments, ResultShape& result) {
   const c10::IValue &dtype = arguments[2], &layout = arguments[3];
   const bool is_strided = layout.isNone() || layout.toLayout() == at::kStrided;
   if (!arguments[0].isIntList() || dtype.isNone() || !is_strided) return false;
-  return give_empty(result, arguments[0].toDimVector(), dtype.toScalarType());
+  const auto sizes = arguments[0].toDimVector();
+  const bool are_sizes = std::all_of(sizes.begin(), sizes.end(), [](int64_t size) { return size >= 0; });
+  const bool fits = dtype.toScalarType() == at::kBool || is_usual(dtype.toScalarType());
+  return are_sizes && fits && give_empty(result, sizes, dtype.toScalarType());
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 #include <ATen/core/grad_mode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
-#include "diptych/trace/dispatch_keys.h"
+#include "diptych/ops/dispatch_keys.h"
 
 namespace diptych::detail {
 

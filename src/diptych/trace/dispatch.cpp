@@ -8,8 +8,8 @@
 #include <torch/library.h>
 
 #include "diptych/base/error.h"
+#include "diptych/ops/dispatch_keys.h"
 #include "diptych/ops/remedies.h"
-#include "diptych/trace/dispatch_keys.h"
 #include "diptych/trace/exchange_tensors.h"
 #include "diptych/trace/front_call.h"
 #include "diptych/trace/location.h"

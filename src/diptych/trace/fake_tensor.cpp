@@ -6,7 +6,7 @@
 #include <typeinfo>
 
 #include "diptych/base/error.h"
-#include "diptych/trace/dispatch_keys.h"
+#include "diptych/ops/dispatch_keys.h"
 
 namespace diptych::detail {
 namespace {

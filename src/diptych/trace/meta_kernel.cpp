@@ -10,7 +10,9 @@ namespace diptych::detail {
 
 void run_inner_meta_kernel(const c10::OperatorHandle& op, const OperatorPlan& plan, c10::DispatchKeySet keys,
                            torch::jit::Stack* stack) {
-  const auto is_meta = [](const at::Tensor& tensor) { return tensor.defined() && tensor.is_meta(); };
+  const auto is_meta = [](const at::Tensor& tensor) {
+    return tensor.defined() && tensor.key_set().has(c10::DispatchKey::Meta);
+  };
   const auto makes_meta = [&] {
     if (plan.device_argument < 0) return false;
     const auto& device = (*stack)[stack->size() - plan.takes_tensor.size() + static_cast<size_t>(plan.device_argument)];

@@ -4,7 +4,9 @@
 #include <ATen/core/stack.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
-#include "diptych/trace/dispatch_keys.h"
+#include <utility>
+
+#include "diptych/ops/dispatch_keys.h"
 #include "diptych/trace/operator_plan.h"
 
 namespace diptych::detail {
@@ -18,6 +20,8 @@ class OnMeta {
   OnMeta(const OnMeta&) = delete;
   OnMeta& operator=(const OnMeta&) = delete;
   static bool is_on() { return is_on_; }
+  /// What begins a trace or a shadow inside a kernel sets this, and sets it back. Returns what it was.
+  static bool set(bool is_on) { return std::exchange(is_on_, is_on); }
 
  private:
   inline static thread_local bool is_on_ = false;

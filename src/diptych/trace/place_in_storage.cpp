@@ -6,7 +6,7 @@
 #include <ATen/ops/alias.h>
 
 #include "diptych/base/error.h"
-#include "diptych/trace/dispatch_keys.h"
+#include "diptych/ops/dispatch_keys.h"
 #include "diptych/trace/location.h"
 #include "diptych/trace/memory_overlap.h"
 #include "diptych/trace/recorder.h"

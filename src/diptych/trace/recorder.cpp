@@ -8,7 +8,7 @@
 #include <atomic>
 
 #include "diptych/base/error.h"
-#include "diptych/trace/dispatch_keys.h"
+#include "diptych/ops/dispatch_keys.h"
 #include "diptych/trace/eager_layout.h"
 #include "diptych/trace/generator_watch.h"
 #include "diptych/trace/location.h"

@@ -6,10 +6,11 @@
 #include <algorithm>
 #include <vector>
 
+#include "diptych/ops/dispatch_keys.h"
 #include "diptych/trace/dispatch.h"
-#include "diptych/trace/dispatch_keys.h"
 #include "diptych/trace/fake_tensor.h"
 #include "diptych/trace/memory_overlap.h"
+#include "diptych/trace/meta_kernel.h"
 #include "diptych/trace/recorder.h"
 
 namespace diptych::detail {
@@ -59,7 +60,8 @@ bool share_memory_in_traces(const at::Tensor& a, const at::Tensor& b) {
 TraceGuard::TraceGuard(Recorder& recorder)
     : saved_keys_(c10::impl::tls_local_dispatch_key_set()),
       saved_hooks_(at::SavedTensorDefaultHooks::get_tls_state()),
-      saved_reapply_views_(at::functionalization::impl::getFunctionalizationReapplyViewsTLS()) {
+      saved_reapply_views_(at::functionalization::impl::getFunctionalizationReapplyViewsTLS()),
+      saved_on_meta_(OnMeta::set(false)) {
   auto keys = saved_keys_;
   const c10::DispatchKeySet traced({kFakeKey, kFrontKey, c10::DispatchKey::Functionalize});
   if (active_recorders.empty()) {
@@ -76,6 +78,7 @@ TraceGuard::TraceGuard(Recorder& recorder)
 
 TraceGuard::~TraceGuard() {
   active_recorders.pop_back();
+  OnMeta::set(saved_on_meta_);
   at::SavedTensorDefaultHooks::set_tls_state(saved_hooks_);
   at::functionalization::impl::setFunctionalizationReapplyViewsTLS(saved_reapply_views_);
   c10::impl::_force_tls_local_dispatch_key_set(saved_keys_);

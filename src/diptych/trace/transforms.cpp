@@ -12,7 +12,7 @@
 #include <mutex>
 
 #include "diptych/base/switches.h"
-#include "diptych/trace/dispatch_keys.h"
+#include "diptych/ops/dispatch_keys.h"
 #include "diptych/trace/fake_tensor.h"
 #include "diptych/trace/recorder.h"
 

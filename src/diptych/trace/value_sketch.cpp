@@ -10,7 +10,7 @@
 #include <cmath>
 
 #include "diptych/graph/tensor_meta.h"
-#include "diptych/trace/dispatch_keys.h"
+#include "diptych/ops/dispatch_keys.h"
 
 namespace diptych::detail {
 namespace {

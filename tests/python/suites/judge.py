@@ -440,7 +440,7 @@ def print_table(rows):
 
 
 def main(suite, doc, make_entries, add_arguments=None):
-    """Runs a suite from the command line. make_entries(options) gives (name, entry); see _child for entries. add_arguments(parser): those of the suite."""
+    """Runs a suite from the command line. make_entries(options) gives (name, entry); see run_entries() for entries. add_arguments(parser): those of the suite."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", help="names, set apart by commas; of each, what starts with it")
     parser.add_argument("--samples", type=int, help="at most so many samples of each entry")
