@@ -2,6 +2,8 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "diptych/base/error.h"
 #include "diptych/ops/tags.h"
 
@@ -32,6 +34,22 @@ void check_inputs_fit(const char* who, const Graph& graph, c10::ArrayRef<at::Ten
   }
 }
 
+namespace {
+
+// Whether a kernel may read memory as it was laid out when the node was traced: a formula of autograd or a Function
+// lays a tensor out for a kernel, and that needs no node where it lies so already.
+bool trusts_strides(const Node& node) {
+  if (!node.op.is_hop()) {
+    const bool is_view = has_tag(node.op, Tag::kShapeView) || has_tag(node.op, Tag::kReinterprets);
+    return (has_tag(node.op, Tag::kStrideSensitive) && !is_view) || !has_tag(node.op, Tag::kNative);
+  }
+  return std::any_of(node.subgraphs.begin(), node.subgraphs.end(), [](const auto& graph) {
+    return std::any_of(graph->nodes().begin(), graph->nodes().end(), trusts_strides);
+  });
+}
+
+}  // namespace
+
 bool strides_matter(const Graph& graph, Value value) {
   std::vector<bool> reached(graph.num_values());
   reached[value.id] = true;
@@ -39,7 +57,7 @@ bool strides_matter(const Graph& graph, Value value) {
     bool reads = false;
     for_each_operand_value(node, [&](Value operand) { reads |= reached[operand.id]; });
     if (!reads) continue;
-    if (has_tag(node.op, Tag::kStrideSensitive)) return true;
+    if (has_tag(node.op, Tag::kStrideSensitive) || trusts_strides(node)) return true;
     for (const Value output : node.outputs) {
       if (output) reached[output.id] = true;
     }

@@ -29,6 +29,17 @@ Value cast_or_none(bool is_wanted, Expr value, at::ScalarType dtype) {
   return is_wanted ? value.to(dtype).value : Value{};
 }
 
+// What the mean and the deviation that are kept for the gradient are of: beside a half, float32 where a parameter is.
+at::ScalarType kept_dtype(const Call& call, std::initializer_list<size_t> parameters) {
+  const at::ScalarType dtype = call.tensor(0).meta().dtype;
+  const auto is_float = [&](size_t i) {
+    const auto parameter = call.optional_tensor(i);
+    return parameter && parameter->meta().dtype == at::kFloat;
+  };
+  const bool is_half = dtype == at::kHalf || dtype == at::kBFloat16;
+  return is_half && std::any_of(parameters.begin(), parameters.end(), is_float) ? at::kFloat : dtype;
+}
+
 std::vector<Value> layer_norm(const Call& call) {
   const Expr x = call.wide(0);
   const auto shape = call.integers(1);
@@ -38,7 +49,8 @@ std::vector<Value> layer_norm(const Call& call) {
   Expr y = (x - mean) * rstd;
   if (const auto weight = call.optional_tensor(2)) y = y * weight->to(x.meta().dtype);
   if (const auto bias = call.optional_tensor(3)) y = y + bias->to(x.meta().dtype);
-  return {y.to(call.tensor(0).meta().dtype).value, mean.value, rstd.value};
+  const at::ScalarType kept = kept_dtype(call, {2, 3});
+  return {y.to(call.tensor(0).meta().dtype).value, mean.to(kept).value, rstd.to(kept).value};
 }
 
 std::vector<Value> layer_norm_backward(const Call& call) {

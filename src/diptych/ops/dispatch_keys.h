@@ -19,4 +19,8 @@ inline constexpr c10::DispatchKeySet kAutogradKeys = c10::autograd_dispatch_keys
 inline constexpr c10::DispatchKeySet kNotOnMeta =
     kAutogradKeys | c10::DispatchKeySet({kFakeKey, kFrontKey, c10::DispatchKey::Functionalize});
 
+/// Is among a thread's excluded keys while an operator runs on meta tensors (OnMeta), and in no tensor's: what begins a
+/// trace or a shadow inside a kernel takes it away with the keys that it needs, and puts all back.
+inline constexpr c10::DispatchKey kMetaMark = c10::DispatchKey::TESTING_ONLY_GenericMode;
+
 }  // namespace diptych::detail

@@ -54,7 +54,7 @@ constexpr TagRow kTagRows[] = {
     {"aten::native_layer_norm", bit(Tag::kReduction)},
     {"aten::native_layer_norm_backward", bit(Tag::kReduction)},
     {"aten::native_group_norm", bit(Tag::kReduction)},
-    {"aten::native_group_norm_backward", bit(Tag::kReduction)},
+    {"aten::native_group_norm_backward", Tag::kReduction | Tag::kStrideSensitive},  // reads memory as contiguous
     {"aten::native_batch_norm", bit(Tag::kReduction)},
     {"aten::native_batch_norm_backward", bit(Tag::kReduction)},
     {"aten::batch_norm_backward", bit(Tag::kReduction)},
@@ -118,7 +118,7 @@ constexpr TagRow kTagRows[] = {
     {"aten::mkldnn_rnn_layer", bit(Tag::kComputeHeavy)},
     {"aten::mkldnn_rnn_layer_backward", bit(Tag::kComputeHeavy)},
     {"aten::_cdist_forward", bit(Tag::kComputeHeavy)},
-    {"aten::_cdist_backward", bit(Tag::kComputeHeavy)},
+    {"aten::_cdist_backward", Tag::kComputeHeavy | Tag::kStrideSensitive},
     {"aten::_linalg_det", bit(Tag::kComputeHeavy)},
     {"aten::_linalg_slogdet", bit(Tag::kComputeHeavy)},
     {"aten::_linalg_solve_ex", bit(Tag::kComputeHeavy)},
@@ -141,7 +141,7 @@ constexpr TagRow kTagRows[] = {
     {"aten::_fft_c2r", bit(Tag::kComputeHeavy)},
     {"aten::_fft_r2c", bit(Tag::kComputeHeavy)},
     {"aten::_ctc_loss", bit(Tag::kComputeHeavy)},
-    {"aten::_ctc_loss_backward", bit(Tag::kComputeHeavy)},
+    {"aten::_ctc_loss_backward", Tag::kComputeHeavy | Tag::kStrideSensitive},
     {"aten::sort", bit(Tag::kComputeHeavy)},
     {"aten::topk", bit(Tag::kComputeHeavy)},
 
@@ -184,6 +184,14 @@ constexpr TagRow kTagRows[] = {
     {"aten::as_strided_scatter", Tag::kStrideSensitive | Tag::kGather | Tag::kInverseView},
     {"aten::view_as_complex", Tag::kStrideSensitive | Tag::kReinterprets},
     {"aten::view_copy", bit(Tag::kStrideSensitive)},
+    // Formulas of autograd lay a gradient out for these, which needs no operator where it lies so when it is traced.
+    {"aten::_weight_norm_interface_backward", bit(Tag::kStrideSensitive)},
+    {"aten::_pdist_backward", bit(Tag::kStrideSensitive)},
+    {"aten::_embedding_bag_backward", bit(Tag::kStrideSensitive)},
+    {"aten::_embedding_bag_dense_backward", bit(Tag::kStrideSensitive)},
+    {"aten::_embedding_bag_per_sample_weights_backward", bit(Tag::kStrideSensitive)},
+    {"aten::_segment_reduce_backward", bit(Tag::kStrideSensitive)},
+    {"aten::mkldnn_rnn_layer_backward", bit(Tag::kStrideSensitive)},
     {"aten::view_as_complex_copy", bit(Tag::kStrideSensitive)},
 
     {"aten::cat", bit(Tag::kGather)},

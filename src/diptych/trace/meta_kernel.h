@@ -4,8 +4,6 @@
 #include <ATen/core/stack.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
-#include <utility>
-
 #include "diptych/ops/dispatch_keys.h"
 #include "diptych/trace/operator_plan.h"
 
@@ -15,18 +13,11 @@ namespace diptych::detail {
 /// kernels in C++ as well: they pass kFakeKey, whose kernel hands them to run_inner_meta_kernel().
 class OnMeta {
  public:
-  OnMeta() : was_on_(is_on_) { is_on_ = true; }
-  ~OnMeta() { is_on_ = was_on_; }
-  OnMeta(const OnMeta&) = delete;
-  OnMeta& operator=(const OnMeta&) = delete;
-  static bool is_on() { return is_on_; }
-  /// What begins a trace or a shadow inside a kernel sets this, and sets it back. Returns what it was.
-  static bool set(bool is_on) { return std::exchange(is_on_, is_on); }
+  OnMeta() : others_((kNotOnMeta - c10::DispatchKeySet(kFakeKey)) | c10::DispatchKeySet(kMetaMark)) {}
+  static bool is_on() { return c10::impl::tls_is_dispatch_key_excluded(kMetaMark); }
 
  private:
-  inline static thread_local bool is_on_ = false;
-  bool was_on_;
-  c10::impl::ExcludeDispatchKeyGuard others_{kNotOnMeta - c10::DispatchKeySet(kFakeKey)};
+  c10::impl::ExcludeDispatchKeyGuard others_;
 };
 
 /// Runs an operator that was called while OnMeta lives: by `plan`'s kernel if it is one on meta tensors, and as ever

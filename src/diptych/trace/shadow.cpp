@@ -10,7 +10,6 @@
 #include "diptych/trace/dispatch.h"
 #include "diptych/trace/exchange_tensors.h"
 #include "diptych/trace/location.h"
-#include "diptych/trace/meta_kernel.h"
 #include "diptych/trace/recorder.h"
 #include "diptych/trace/stack_tensors.h"
 
@@ -166,12 +165,11 @@ void Shadow::call_below(const c10::OperatorHandle& op, const OperatorPlan& plan,
 ShadowGuard::ShadowGuard(Shadow& shadow, bool lends_memory)
     : outer_(std::exchange(current_shadow, &shadow)),
       shadow_(shadow),
-      saved_keys_(c10::impl::tls_local_dispatch_key_set()),
-      saved_on_meta_(OnMeta::set(false)) {
+      saved_keys_(c10::impl::tls_local_dispatch_key_set()) {
   auto keys = saved_keys_;
   const c10::DispatchKeySet watched({kFakeKey, kFrontKey});
   keys.included_ = keys.included_ | watched;
-  keys.excluded_ = keys.excluded_ - watched;
+  keys.excluded_ = keys.excluded_ - watched - c10::DispatchKeySet(kMetaMark);
   c10::impl::_force_tls_local_dispatch_key_set(keys);
   if (lends_memory) shadow.lend_all();
   link_dispatch_kernels();
@@ -179,7 +177,6 @@ ShadowGuard::ShadowGuard(Shadow& shadow, bool lends_memory)
 
 ShadowGuard::~ShadowGuard() {
   shadow_.restore();
-  OnMeta::set(saved_on_meta_);
   c10::impl::_force_tls_local_dispatch_key_set(saved_keys_);
   current_shadow = outer_;
 }

@@ -99,7 +99,6 @@ class ShadowGuard {
   Shadow* outer_;
   Shadow& shadow_;
   c10::impl::LocalDispatchKeySet saved_keys_;
-  bool saved_on_meta_;
 };
 
 /// Whether a compiled function that is called on this thread is inlined, as inside a trace or a shadow.

@@ -10,7 +10,6 @@
 #include "diptych/trace/dispatch.h"
 #include "diptych/trace/fake_tensor.h"
 #include "diptych/trace/memory_overlap.h"
-#include "diptych/trace/meta_kernel.h"
 #include "diptych/trace/recorder.h"
 
 namespace diptych::detail {
@@ -60,8 +59,7 @@ bool share_memory_in_traces(const at::Tensor& a, const at::Tensor& b) {
 TraceGuard::TraceGuard(Recorder& recorder)
     : saved_keys_(c10::impl::tls_local_dispatch_key_set()),
       saved_hooks_(at::SavedTensorDefaultHooks::get_tls_state()),
-      saved_reapply_views_(at::functionalization::impl::getFunctionalizationReapplyViewsTLS()),
-      saved_on_meta_(OnMeta::set(false)) {
+      saved_reapply_views_(at::functionalization::impl::getFunctionalizationReapplyViewsTLS()) {
   auto keys = saved_keys_;
   const c10::DispatchKeySet traced({kFakeKey, kFrontKey, c10::DispatchKey::Functionalize});
   if (active_recorders.empty()) {
@@ -69,7 +67,7 @@ TraceGuard::TraceGuard(Recorder& recorder)
     at::SavedTensorDefaultHooks::set_tls_state({});
   }
   keys.included_ = keys.included_ | traced;
-  keys.excluded_ = keys.excluded_ - traced;
+  keys.excluded_ = keys.excluded_ - traced - c10::DispatchKeySet(kMetaMark);
   c10::impl::_force_tls_local_dispatch_key_set(keys);
   at::functionalization::impl::setFunctionalizationReapplyViewsTLS(true);
   active_recorders.push_back(&recorder);
@@ -78,7 +76,6 @@ TraceGuard::TraceGuard(Recorder& recorder)
 
 TraceGuard::~TraceGuard() {
   active_recorders.pop_back();
-  OnMeta::set(saved_on_meta_);
   at::SavedTensorDefaultHooks::set_tls_state(saved_hooks_);
   at::functionalization::impl::setFunctionalizationReapplyViewsTLS(saved_reapply_views_);
   c10::impl::_force_tls_local_dispatch_key_set(saved_keys_);

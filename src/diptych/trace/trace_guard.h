@@ -35,7 +35,6 @@ class TraceGuard {
   c10::impl::LocalDispatchKeySet saved_keys_;
   at::impl::SavedTensorDefaultHooksTLS saved_hooks_;
   bool saved_reapply_views_;
-  bool saved_on_meta_;
 };
 
 /// Switches tracing off for this thread, for code that runs on real tensors inside a trace.
