@@ -1,5 +1,5 @@
 // Shapes of new tensors: of ranges whose ends are tensors, where Python's Meta kernels read the values though the shape
-// does not depend on them, and of what losses make, for which Python's import a thousand modules.
+// does not depend on them, and of what losses make, whose Meta kernels in Python import a thousand modules.
 #include "diptych/ops/shapes_table.h"
 
 namespace diptych::detail {

@@ -3,10 +3,11 @@ that trusts its strides, and leave no trace of that where it lay so already."""
 import diptych
 import pytest
 import torch
+from torch import library
 from torch.nn import functional as F
 
 
-@torch.library.custom_op("diptych_tangents::double", mutates_args=())
+@library.custom_op("diptych_tangents::double", mutates_args=())
 def double(x: torch.Tensor) -> torch.Tensor:
     assert x.is_contiguous(), x.stride()
     return x * 2
