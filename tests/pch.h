@@ -1,5 +1,5 @@
-// The tests' precompiled header: what nearly all of them read. Torch's modules and optimizers cost each unit a second,
-// so that the tests that use them include <torch/nn.h> and <torch/optim.h> themselves.
+// The tests' precompiled header: what nearly all of them read. Those that use Torch's modules or optimizers have
+// pch_modules.h.
 #pragma once
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -1,1 +1,1 @@
-// Exists so that the tests have one target that owns their precompiled header.
+// Exists so that the tests' precompiled headers have targets that own them.
