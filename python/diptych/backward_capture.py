@@ -12,6 +12,7 @@ from ._core import backward_statistics as statistics
 from ._core import disable_backward_capture as disable
 from ._core import enable_backward_capture as enable
 from ._core import last_backward_graph as last_graph
+from ._core import native_backward_graphs as native_graphs
 from ._core import reset_backward_capture as reset
 
-__all__ = ["capture", "disable", "enable", "last_graph", "reset", "statistics"]
+__all__ = ["capture", "disable", "enable", "last_graph", "native_graphs", "reset", "statistics"]

@@ -43,21 +43,26 @@ py::class_<C> bind_context(py::module_& module, const char* name, const char* do
       .def("__exit__", [](C& self, const py::args&) { self.exit(); });
 }
 
-/// A BackwardCapture whose statistics can be read even after it has been left.
+/// A BackwardCapture whose statistics and graphs can be read even after it has been left.
 class Capture {
  public:
   explicit Capture(std::string backend) : options_{std::move(backend)} { detail::run_backend(options_.backend); }
   void enter() { guards_.push_back(std::make_unique<BackwardCapture>(options_)); }
   void exit() {
     last_ = guards_.back()->stats();
+    last_graphs_ = guards_.back()->graphs();
     guards_.pop_back();
   }
   backward_capture::Statistics stats() const { return guards_.empty() ? last_ : guards_.back()->stats(); }
+  std::vector<NativeGraph> native_graphs() const {
+    return (guards_.empty() ? last_graphs_ : guards_.back()->graphs()).native_graphs();
+  }
 
  private:
   backward_capture::Options options_;
   std::vector<std::unique_ptr<BackwardCapture>> guards_;
   backward_capture::Statistics last_;
+  detail::RunGraphs last_graphs_;
 };
 
 // Takes the GIL while nodes are asked what they hold: hooks of saved tensors, and what they packed, are Python's
@@ -84,7 +89,10 @@ void bind_backward_capture(py::module_& module) {
 starts run through a captured graph of the whole pass, hooks and the accumulation of gradients among its nodes. The
 backend computes what stands between nodes that run live; the innermost capture's is used.)")
       .def(py::init<std::string>(), py::arg("backend") = Options().backend)
-      .def("stats", &Capture::stats, "The counters of this thread's runs since the capture was last entered.");
+      .def("stats", &Capture::stats, "The counters of this thread's runs since the capture was last entered.")
+      .def("native_graphs", &Capture::native_graphs,
+           "What backend \"native\" made of the graphs of these runs, the most recent first, as far as they are "
+           "cached.");
   bind_context<Context<Scope, std::string>>(module, "Scope",
                                             "The name of the graphs that are traced while it is entered.")
       .def(py::init<std::string>(), py::arg("name"));
@@ -95,6 +103,8 @@ backend computes what stands between nodes that run live; the innermost capture'
   module.def("disable_backward_capture", &disable);
   module.def("backward_statistics", &statistics, WithoutLock(), "The counters of all threads since the last reset.");
   module.def("reset_backward_capture", &reset, WithoutLock(), "Discards all graphs and the process's counters.");
+  module.def("native_backward_graphs", &native_graphs, WithoutLock(),
+             "What backend \"native\" made of all graphs that are cached, the most recently used first.");
   module.def("last_backward_graph", &last_graph, "The graph of this thread's last run.");
 }
 

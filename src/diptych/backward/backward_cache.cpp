@@ -273,6 +273,11 @@ BackwardCache::Miss BackwardCache::explain(const std::vector<RunCall>& calls, co
                                       name_of(calls[call]), call, *was, *is)};
 }
 
+std::vector<std::shared_ptr<const BackwardEntry>> BackwardCache::entries() {
+  const std::lock_guard lock(mutex_);
+  return {entries_.begin(), entries_.end()};
+}
+
 void BackwardCache::clear() {
   const std::lock_guard lock(mutex_);
   entries_.clear();

@@ -47,6 +47,8 @@ class BackwardCache {
   /// Returns the entry of a run, captured now if there is none. Errors: LostNode; what the run's ending throws;
   /// UserError of the backend.
   Found find(const std::vector<RunCall>& calls, RunContents& contents);
+  /// The most recently used first.
+  std::vector<std::shared_ptr<const BackwardEntry>> entries();
   void clear();
 
  private:

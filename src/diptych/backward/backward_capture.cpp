@@ -34,7 +34,8 @@ thread_local BackwardCapture* innermost_guard = nullptr;
 /// The guards that eager on this thread, the innermost first.
 struct detail::GuardsOfThread {
   static void for_each(const auto& visit) {
-    for (BackwardCapture* guard = innermost_guard; guard != nullptr; guard = guard->outer_) visit(guard->stats_);
+    for (BackwardCapture* guard = innermost_guard; guard != nullptr; guard = guard->outer_)
+      visit(guard->stats_, guard->graphs_);
   }
   static const RunBackend* backend() { return innermost_guard == nullptr ? nullptr : &innermost_guard->backend_; }
 };
@@ -221,7 +222,8 @@ void count(const Outcome& outcome) {
     const std::lock_guard lock(all.mutex);
     add(outcome, all.statistics);
   }
-  detail::GuardsOfThread::for_each([&](backward_capture::Statistics& own) { add(outcome, own); });
+  detail::GuardsOfThread::for_each(
+      [&](backward_capture::Statistics& own, detail::RunGraphs& /*graphs*/) { add(outcome, own); });
 }
 
 // Returns the backend of a run that starts now; null if it is not captured.
@@ -306,6 +308,9 @@ ag::variable_list run_task(const NodePtr& root, const ag::GraphTask& task, bool 
     return run_in_eager(root, task);
   }
   count({nullptr, found.miss.has_value(), found.miss, found.was_traced});
+  detail::GuardsOfThread::for_each(
+      [&](backward_capture::Statistics& /*own*/, detail::RunGraphs& graphs) { graphs.add(found.entry); });
+  if (planned.graphs != nullptr) planned.graphs->add(found.entry);
   auto results = run_graph(found, calls, task, *contents);
   if (ending != nullptr) ending->take_results(std::exchange(results, {}));
   run_final_callbacks(mutable_task);
@@ -318,8 +323,8 @@ detail::EngineCapture::EngineCapture() { add_user(); }
 
 detail::EngineCapture::~EngineCapture() { remove_user(); }
 
-detail::EndingScope::EndingScope(RunEnding& ending, const RunBackend& backend)
-    : outer_(std::exchange(next_ending, {&ending, &backend})) {}
+detail::EndingScope::EndingScope(RunEnding& ending, const RunBackend& backend, RunGraphs& graphs)
+    : outer_(std::exchange(next_ending, {&ending, &backend, &graphs})) {}
 
 detail::EndingScope::~EndingScope() { next_ending = outer_; }
 
@@ -360,6 +365,12 @@ void backward_capture::reset() {
   detail::BackwardCache::instance().clear();
   const std::lock_guard lock(totals().mutex);
   totals().statistics = {};
+}
+
+std::vector<NativeGraph> backward_capture::native_graphs() {
+  std::vector<NativeGraph> graphs;
+  for (const auto& entry : detail::BackwardCache::instance().entries()) detail::add_native_graphs(*entry, graphs);
+  return graphs;
 }
 
 Graph backward_capture::last_graph() {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "diptych/backward/run_graphs.h"
 #include "diptych/compile/backends.h"
 #include "diptych/graph/graph.h"
 
@@ -63,10 +64,16 @@ class BackwardCapture {
 
   /// Returns what happened to the runs that this thread started since the guard was made, also under guards inside it.
   const backward_capture::Statistics& stats() const { return stats_; }
+  /// Returns what backend "native" made of the graphs of these runs, the most recent first, as far as they are still
+  /// cached: a part for each stretch between code that runs live.
+  std::vector<NativeGraph> native_graphs() const { return graphs_.native_graphs(); }
+  /// The graphs of these runs, for who wants to ask once the guard is gone.
+  const detail::RunGraphs& graphs() const { return graphs_; }
 
  private:
   friend struct detail::GuardsOfThread;
   backward_capture::Statistics stats_;
+  detail::RunGraphs graphs_;
   const detail::RunBackend& backend_;
   BackwardCapture* outer_;
 };
@@ -80,6 +87,10 @@ void disable();
 
 /// Returns what happened in this process since the last reset(), on all threads.
 Statistics statistics();
+
+/// Returns what backend "native" made of all graphs that are cached, those of training steps included: see
+/// BackwardCapture::native_graphs(). Threads: any.
+std::vector<NativeGraph> native_graphs();
 
 /// Forgets all graphs, and the statistics.
 void reset();

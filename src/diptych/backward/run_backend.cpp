@@ -35,6 +35,8 @@ class Piece final : public Executable {
     return executable_->run(std::move(inputs));
   }
 
+  std::vector<std::shared_ptr<const Executable>> parts() const override { return {executable_}; }
+
  private:
   struct Expected {
     bool describes(const at::Tensor& tensor) const {

@@ -2,6 +2,7 @@
 #pragma once
 #include "diptych/backward/run_backend.h"
 #include "diptych/backward/run_ending.h"
+#include "diptych/backward/run_graphs.h"
 
 namespace diptych::detail {
 
@@ -19,14 +20,16 @@ class EngineCapture {
 struct PlannedEnding {
   RunEnding* ending = nullptr;
   const RunBackend* backend = nullptr;
+  RunGraphs* graphs = nullptr;  ///< gets the run's graph
 };
 
 /// While one lives, the next backward run that this thread starts is captured, ends with `ending`, and is run by
-/// `backend`. A run that can't be captured runs in eager, and the ending gets no results.
-/// Requires: an EngineCapture; the run accumulates gradients (backward() without inputs), and not with create_graph.
+/// `backend`; its graph is added to `graphs`. A run that can't be captured runs in eager, and the ending gets no
+/// results. Requires: an EngineCapture; the run accumulates gradients (backward() without inputs), and not with
+/// create_graph.
 class EndingScope {
  public:
-  EndingScope(RunEnding& ending, const RunBackend& backend);
+  EndingScope(RunEnding& ending, const RunBackend& backend, RunGraphs& graphs);
   ~EndingScope();
   EndingScope(const EndingScope&) = delete;
   EndingScope& operator=(const EndingScope&) = delete;

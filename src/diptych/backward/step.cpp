@@ -32,12 +32,13 @@ class TrainingStep::Impl {
     detail::StepEnding ending(optimizer_, options_);
     for (const at::Tensor& parameter : ending.leaves()) parameter.mutable_grad().reset();
     {
-      const detail::EndingScope scope(ending, backend_);
+      const detail::EndingScope scope(ending, backend_, graphs_);
       torch::autograd::backward({loss}, {});
     }
     if (!ending.is_done()) ending.run_in_eager();
     return options_.max_gradient_norm ? std::optional(ending.norm()) : std::nullopt;
   }
+  std::vector<NativeGraph> native_graphs() const { return graphs_.native_graphs(); }
 
  private:
   struct Running {
@@ -52,6 +53,7 @@ class TrainingStep::Impl {
   const StepOptions options_;
   const detail::RunBackend& backend_;
   const detail::EngineCapture engine_;
+  detail::RunGraphs graphs_;
   bool runs_ = false;
 };
 
@@ -59,6 +61,8 @@ TrainingStep::TrainingStep(torch::optim::Optimizer& optimizer, const StepOptions
     : impl_(std::make_shared<Impl>(optimizer, options)) {}
 
 std::optional<double> TrainingStep::operator()(const at::Tensor& loss) const { return impl_->run(loss); }
+
+std::vector<NativeGraph> TrainingStep::native_graphs() const { return impl_->native_graphs(); }
 
 TrainingStep capture_step(torch::optim::Optimizer& optimizer, const StepOptions& options) {
   return TrainingStep(optimizer, options);

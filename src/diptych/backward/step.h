@@ -3,7 +3,9 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "diptych/backends/native_graph.h"
 #include "diptych/backward/gradient_transform.h"
 #include "diptych/compile/backends.h"
 
@@ -37,6 +39,9 @@ class TrainingStep {
   /// Errors: the engine's; what hooks throw; UserError for parameters and hooks that a step can't hold, named. Until
   /// the update begins, which is the graph's last node, parameters and state are as they were.
   std::optional<double> operator()(const at::Tensor& loss) const;
+  /// What backend "native" made of the graphs of the steps, the most recent first, as far as they are still cached: see
+  /// BackwardCapture::native_graphs(). They compute the gradients; the update is LibTorch's.
+  std::vector<NativeGraph> native_graphs() const;
 
  private:
   class Impl;

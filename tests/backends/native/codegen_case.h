@@ -45,10 +45,11 @@ inline ::testing::AssertionResult same_numbers(const at::Tensor& found, const at
 
 /// Compiles a kernel and compares all that it writes with the evaluator's, elements that it does not write included.
 inline void expect_code_agrees(const detail::Kernel& kernel, const Tensors& inputs,
-                               const std::vector<int64_t>& output_counts, const std::vector<int64_t>& symbols = {}) {
+                               const std::vector<int64_t>& output_counts, const std::vector<int64_t>& symbols = {},
+                               const detail::CodeTarget& target = detail::host_code_target()) {
   SCOPED_TRACE(detail::print(kernel));
   ASSERT_FALSE(detail::find_problem(kernel)) << detail::find_problem(kernel)->what;
-  ASSERT_EQ(detail::codegen_problem(kernel).value_or(""), "");
+  ASSERT_EQ(detail::codegen_problem(kernel, target).value_or(""), "");
   Tensors found, expected;
   std::vector<detail::KernelMemory> reads, writes;
   std::vector<void*> from, to;
@@ -62,7 +63,7 @@ inline void expect_code_agrees(const detail::Kernel& kernel, const Tensors& inpu
     to.push_back(found[i].data_ptr());
   }
   detail::evaluate(kernel, reads, writes, symbols);
-  detail::compile_kernel(kernel)->run(from.data(), to.data(), symbols);
+  detail::compile_kernel(kernel, target)->run(from.data(), to.data(), symbols);
   for (size_t i = 0; i < found.size(); ++i) {
     EXPECT_TRUE(same_numbers(found[i], expected[i])) << "output " << i << "\n" << detail::llvm_text(kernel);
   }

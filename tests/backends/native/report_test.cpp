@@ -1,6 +1,7 @@
 // What backend "native" says of its kernels: texts, bytes, times, and why parts are apart.
 #include "diptych/backends/native_graph.h"
 
+#include <torch/optim.h>
 #include <torch/types.h>
 
 #include <array>
@@ -10,6 +11,8 @@
 #include "backends/native/native_case.h"
 #include "diptych/backends/native/kernel/parse.h"
 #include "diptych/backends/native/report/kernel_work.h"
+#include "diptych/backward/backward_capture.h"
+#include "diptych/backward/step.h"
 #include "diptych/compile/aot.h"
 #include "diptych/compile/backends.h"
 #include "interpreter/graph_builder.h"
@@ -106,6 +109,77 @@ TEST(NativeGraph, IsNoneOfOtherBackends) {
   const auto compiled = aot_function([](const at::Tensor& x) { return x * x; }, {.backend = "interpreter"});
   (void)compiled(torch::ones({3}));
   EXPECT_TRUE(compiled.native_graphs().empty());
+}
+
+// A loss of leaves whose backward has kernels, and none of a compiled function.
+at::Tensor eager_loss(const Tensors& t) { return block(t).square().mean(); }
+Tensors leaves_of_block() { return {torch::ones({32, 16}).requires_grad_(), torch::ones({16, 16}).requires_grad_()}; }
+
+TEST(NativeGraph, IsOfCapturedBackwards) {
+  backward_capture::reset();
+  const Tensors t = leaves_of_block();
+  const BackwardCapture outer({.backend = "native"});
+  {
+    const BackwardCapture capture({.backend = "native"});
+    EXPECT_TRUE(capture.native_graphs().empty());
+    for (int i = 0; i < 2; ++i) eager_loss(t).backward();
+    const auto graphs = capture.native_graphs();
+    ASSERT_EQ(graphs.size(), 1U);
+    EXPECT_EQ(graphs[0].name(), "backward");
+    ASSERT_FALSE(graphs[0].kernels().empty());
+    EXPECT_NE(graphs[0].code(), "");
+    EXPECT_EQ(graphs[0].code(), backward_capture::native_graphs().at(0).code());
+    expect_contains(graphs[0].table(), {graphs[0].kernels()[0].name(), "LibTorch runs", "mm", "memory: at most "});
+    expect_contains(graphs[0].graph().code(), {"hop.fused", "aten.mm"});
+  }
+  (t[0] * t[0]).tanh().sum().backward();
+  const auto graphs = outer.native_graphs();
+  ASSERT_EQ(graphs.size(), 2U);  // the most recent first
+  EXPECT_EQ(graphs[0].kernels().size(), 1U) << graphs[0].table();
+  eager_loss(t).backward();
+  EXPECT_EQ(outer.native_graphs().at(0).code(), graphs[1].code());
+  backward_capture::reset();
+  EXPECT_TRUE(backward_capture::native_graphs().empty());
+  EXPECT_EQ(outer.native_graphs().size(), 1U);  // that of the last run, which last_graph() is asked for
+}
+
+TEST(NativeGraph, IsOfEachStretchBetweenHooks) {
+  backward_capture::reset();
+  const Tensors t = leaves_of_block();
+  const BackwardCapture capture({.backend = "native"});
+  const at::Tensor y = (t[0] * t[0]).tanh();
+  y.register_hook([](const at::Tensor& gradient) { return gradient * 2; });
+  (y * y).sin().sum().backward();
+  const auto graphs = capture.native_graphs();
+  ASSERT_EQ(graphs.size(), 2U);
+  for (const NativeGraph& graph : graphs) EXPECT_FALSE(graph.kernels().empty()) << graph.graph().code();
+}
+
+TEST(NativeGraph, OfCapturedBackwardsIsNoneOfOtherBackends) {
+  backward_capture::reset();
+  const BackwardCapture capture({.backend = "interpreter"});
+  eager_loss(leaves_of_block()).backward();
+  EXPECT_EQ(capture.stats().captures, 1);
+  EXPECT_TRUE(capture.native_graphs().empty());
+}
+
+TEST(NativeGraph, IsOfTrainingSteps) {
+  backward_capture::reset();
+  const Tensors t = leaves_of_block();
+  torch::optim::SGD optimizer(t, torch::optim::SGDOptions(0.1)), other({t[0]}, torch::optim::SGDOptions(0.1));
+  const auto step = capture_step(optimizer, {.max_gradient_norm = 1.0, .backend = "native"});
+  const auto unused = capture_step(other, {.backend = "native"});
+  EXPECT_TRUE(step.native_graphs().empty());
+  step(eager_loss(t));
+  const TimeKernels timed;
+  step(eager_loss(t));
+  const auto graphs = step.native_graphs();
+  ASSERT_EQ(graphs.size(), 1U);
+  EXPECT_EQ(graphs[0].name(), "backward");
+  ASSERT_FALSE(graphs[0].kernels().empty());
+  EXPECT_EQ(graphs[0].kernels()[0].timed_calls(), 1);
+  expect_contains(graphs[0].table(), {"\nbackward: ", "median us"});
+  EXPECT_TRUE(unused.native_graphs().empty());
 }
 
 TEST(NativeKernel, SaysWhyThereIsNone) {

@@ -47,6 +47,22 @@ def test_modules_have_native_graphs_and_other_backends_have_none():
     assert plain.native_graphs() == []
 
 
+def test_captured_backwards_have_native_graphs():
+    x, weight = torch.randn(32, 16, requires_grad=True), torch.randn(16, 16)
+    diptych.backward_capture.reset()
+    with diptych.backward_capture.capture(backend="native") as capture:
+        assert capture.native_graphs() == []
+        layer(x, weight).sum().backward()
+        (backward,) = capture.native_graphs()
+    assert backward.name == "backward" and backward.kernels
+    assert backward.table().count("\n") == len(backward.kernels) + 3
+    assert [graph.code() for graph in capture.native_graphs()] == [backward.code()], "after it has been left"
+    assert [graph.code() for graph in diptych.backward_capture.native_graphs()] == [backward.code()]
+    with diptych.backward_capture.capture(backend="interpreter") as capture:
+        layer(x, weight).sum().backward()
+    assert capture.native_graphs() == []
+
+
 def test_kernels_are_timed_inside_the_block():
     compiled = diptych.aot_function(layer, backend="native")
     x, weight = inputs()

@@ -2,10 +2,10 @@
 
 #include <exception>
 #include <mutex>
-#include <unordered_map>
 #include <vector>
 
 #include "diptych/backends/native/body_sizes.h"
+#include "diptych/backends/native/body_table.h"
 #include "diptych/backends/native/fused_node.h"
 #include "diptych/backends/native/jit/object_cache.h"
 #include "diptych/backends/native/jit/profiler_names.h"
@@ -19,39 +19,12 @@ namespace {
 
 // One body's code, and whether it is made yet.
 struct CodeSlot {
-  std::weak_ptr<const Graph> body;
   std::once_flag once;
   KernelCode code;
 };
 
-// By address of the body: graphs share the bodies that they copy.
-class CodeTable {
- public:
-  std::shared_ptr<CodeSlot> find(const std::shared_ptr<const Graph>& body) {
-    const std::lock_guard lock(mutex_);
-    if (slots_.size() >= next_sweep_) sweep();
-    auto& slot = slots_[body.get()];
-    // Another body may have lived at this address before.
-    if (slot == nullptr || slot->body.expired()) {
-      slot = std::make_shared<CodeSlot>();
-      slot->body = body;
-    }
-    return slot;
-  }
-
- private:
-  void sweep() {
-    std::erase_if(slots_, [](const auto& entry) { return entry.second->body.expired(); });
-    next_sweep_ = 2 * slots_.size() + 64;
-  }
-
-  std::mutex mutex_;
-  std::unordered_map<const Graph*, std::shared_ptr<CodeSlot>> slots_;
-  size_t next_sweep_ = 64;
-};
-
-CodeTable& code_table() {
-  static auto* const table = new CodeTable;
+BodyTable<CodeSlot>& code_table() {
+  static auto* const table = new BodyTable<CodeSlot>;
   return *table;
 }
 

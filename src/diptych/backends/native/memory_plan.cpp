@@ -94,8 +94,7 @@ class Planner {
 
   // What the steps of a loop have besides operands and results; none if it has no plan.
   static int64_t memory_of_plan(const Node& node) {
-    std::string why;
-    const auto plan = Plan::make(*node.subgraphs[0], why);
+    const auto plan = plan_of(node.subgraphs[0])->plan;
     return plan == nullptr ? kNone : result_block_size(plan->memory_bytes());
   }
 

@@ -157,9 +157,9 @@ class JitKernel final : public CompiledKernel {
   Work fixed_;  // where no size is dynamic
 };
 
-Schedule schedule_of(const Kernel& kernel) {
+Schedule schedule_of(const Kernel& kernel, const CodeTarget& target) {
   std::string why;
-  auto schedule = make_schedule(kernel, why);
+  auto schedule = make_schedule(kernel, why, target);
   DIPTYCH_ASSERT(schedule.has_value(), "kernel '{}' has no code: {}", kernel.name, why);
   return std::move(*schedule);
 }
@@ -167,8 +167,8 @@ Schedule schedule_of(const Kernel& kernel) {
 // Kernels that run one after the other.
 class KernelSequence final : public CompiledKernel {
  public:
-  explicit KernelSequence(const std::vector<Kernel>& parts) {
-    for (const Kernel& part : parts) parts_.push_back(std::make_unique<JitKernel>(schedule_of(part)));
+  KernelSequence(const std::vector<Kernel>& parts, const CodeTarget& target) {
+    for (const Kernel& part : parts) parts_.push_back(std::make_unique<JitKernel>(schedule_of(part, target)));
   }
 
   void run(void* const* inputs, void* const* outputs, const std::vector<int64_t>& symbols) const override {
@@ -179,10 +179,10 @@ class KernelSequence final : public CompiledKernel {
   std::vector<std::unique_ptr<const CompiledKernel>> parts_;
 };
 
-std::shared_ptr<const CompiledKernel> make_code(const Kernel& kernel) {
+std::shared_ptr<const CompiledKernel> make_code(const Kernel& kernel, const CodeTarget& target) {
   const auto parts = kernels_without_scattered_sums(kernel);
-  if (parts.size() == 1) return std::make_shared<const JitKernel>(schedule_of(parts[0]));
-  return std::make_shared<const KernelSequence>(parts);
+  if (parts.size() == 1) return std::make_shared<const JitKernel>(schedule_of(parts[0], target));
+  return std::make_shared<const KernelSequence>(parts, target);
 }
 
 // Kernels that are in use, by their text.
@@ -198,18 +198,18 @@ KernelTable& kernel_table() {
 
 }  // namespace
 
-std::optional<std::string> codegen_problem(const Kernel& kernel) {
+std::optional<std::string> codegen_problem(const Kernel& kernel, const CodeTarget& target) {
   std::string why;
   for (const Kernel& part : kernels_without_scattered_sums(kernel)) {
-    if (!make_schedule(part, why)) return why;
+    if (!make_schedule(part, why, target)) return why;
   }
   return std::nullopt;
 }
 
-std::vector<std::string> llvm_modules(const Kernel& kernel) {
+std::vector<std::string> llvm_modules(const Kernel& kernel, const CodeTarget& target) {
   std::vector<std::string> texts;
   for (const Kernel& part : kernels_without_scattered_sums(kernel)) {
-    texts.push_back(write_kernel(schedule_of(part)).text);
+    texts.push_back(write_kernel(schedule_of(part, target)).text);
   }
   return texts;
 }
@@ -220,10 +220,11 @@ std::string llvm_text(const Kernel& kernel) {
   return all;
 }
 
-std::shared_ptr<const CompiledKernel> compile_kernel(const Kernel& kernel) {
+std::shared_ptr<const CompiledKernel> compile_kernel(const Kernel& kernel, const CodeTarget& target) {
   Kernel unnamed = kernel;
   unnamed.name = "kernel";
-  const std::string text = print(unnamed);  // equal for kernels that are one but for their names
+  // Equal for kernels that are one but for their names.
+  const std::string text = fmt::format("{} {}\n{}", target.vector_bytes, target.has_sleef, print(unnamed));
   auto& table = kernel_table();
   {
     const std::lock_guard lock(table.mutex);
@@ -232,7 +233,7 @@ std::shared_ptr<const CompiledKernel> compile_kernel(const Kernel& kernel) {
       if (auto made = found->second.lock()) return made;
     }
   }
-  auto made = make_code(kernel);
+  auto made = make_code(kernel, target);
   const std::lock_guard lock(table.mutex);
   std::erase_if(table.kernels, [](const auto& entry) { return entry.second.expired(); });
   auto& entry = table.kernels[text];

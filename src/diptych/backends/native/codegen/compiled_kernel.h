@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "diptych/backends/native/codegen/code_target.h"
 #include "diptych/backends/native/kernel/kernel.h"
 
 namespace diptych::detail {
@@ -24,16 +25,17 @@ class CompiledKernel {
 
 /// Returns why no code can be made of a kernel; nullopt if it can. Kernels with complex numbers, stores that
 /// add where all may be to one element, and reductions that no order of loops computes in one pass over rows have none.
-std::optional<std::string> codegen_problem(const Kernel& kernel);
+std::optional<std::string> codegen_problem(const Kernel& kernel, const CodeTarget& target = host_code_target());
 
-/// The LLVM IR of a kernel for the host: one module, or several of functions that are called one after the other.
+/// The LLVM IR of a kernel for a machine: one module, or several of functions that are called one after the other.
 /// Requires: no codegen_problem().
-std::vector<std::string> llvm_modules(const Kernel& kernel);
-/// All of it, to be read.
+std::vector<std::string> llvm_modules(const Kernel& kernel, const CodeTarget& target = host_code_target());
+/// All of that for the host, to be read.
 std::string llvm_text(const Kernel& kernel);
 
 /// Requires: no codegen_problem(). Errors: those of compile_llvm(). Kernels that are equal but for their name share
-/// their code. Threads: any.
-std::shared_ptr<const CompiledKernel> compile_kernel(const Kernel& kernel);
+/// their code. Threads: any. `target`: the host, or what of it the text shall make use of.
+std::shared_ptr<const CompiledKernel> compile_kernel(const Kernel& kernel,
+                                                     const CodeTarget& target = host_code_target());
 
 }  // namespace diptych::detail

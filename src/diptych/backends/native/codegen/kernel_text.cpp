@@ -14,7 +14,11 @@ constexpr int64_t kFinishBlock = 512;  // points of the last kept dim that one s
 class KernelWriter {
  public:
   explicit KernelWriter(const Schedule& s)
-      : s_(s), plan_(plan_row(s)), point_(writer_, s.kernel, s.parameters), row_(writer_, point_, s, plan_) {}
+      : s_(s),
+        plan_(plan_row(s)),
+        writer_(s.target),
+        point_(writer_, s.kernel, s.parameters),
+        row_(writer_, point_, s, plan_) {}
 
   KernelText write() {
     write_rows();

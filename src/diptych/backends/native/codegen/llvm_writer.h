@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "diptych/backends/native/codegen/code_target.h"
+
 namespace diptych::detail {
 
 /// The name of a value in LLVM's text, and whether it is a vector of so many lanes or a scalar (0).
@@ -24,6 +26,10 @@ std::string llvm_type(std::string_view element, int lanes);
 /// Collects the text of one module, function by function.
 class LlvmWriter {
  public:
+  explicit LlvmWriter(const CodeTarget& target) : target_(target) {}
+  /// The machine that the module is for.
+  const CodeTarget& target() const { return target_; }
+
   /// Begins a function: `header` is what follows "define", up to the brace.
   void begin_function(const std::string& header);
   void end_function();
@@ -65,6 +71,7 @@ class LlvmWriter {
   std::string text() const;
 
  private:
+  CodeTarget target_;
   std::string functions_, header_, entry_, body_, block_;
   std::set<std::string> declarations_;
   int64_t next_ = 0;

@@ -276,10 +276,10 @@ const Row* find_row(std::string_view name) {
 
 }  // namespace
 
-bool has_scalar_code(const ScalarOp& op, at::ScalarType operand) {
+bool has_scalar_code(const ScalarOp& op, at::ScalarType operand, const CodeTarget& target) {
   const Row* row = find_row(op.name);
   if (row == nullptr || !has_dtype(row->dtypes, operand)) return false;
-  return !has_dtype(row->sleef, operand) || has_sleef();
+  return !has_dtype(row->sleef, operand) || target.has_sleef;
 }
 
 bool is_expensive(const ScalarOp& op) {

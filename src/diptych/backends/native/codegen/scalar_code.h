@@ -8,8 +8,8 @@
 
 namespace diptych::detail {
 
-/// Whether write_scalar_op() takes an operation on operands of this dtype.
-bool has_scalar_code(const ScalarOp& op, at::ScalarType operand);
+/// Whether write_scalar_op() takes an operation on operands of this dtype, for this target.
+bool has_scalar_code(const ScalarOp& op, at::ScalarType operand, const CodeTarget& target);
 
 /// Whether an operation costs many times an addition, so that its result is better kept than computed again.
 bool is_expensive(const ScalarOp& op);

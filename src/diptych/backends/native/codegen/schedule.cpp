@@ -9,7 +9,6 @@
 #include "diptych/backends/native/codegen/scalar_code.h"
 #include "diptych/backends/native/codegen/scattered_sums.h"
 #include "diptych/backends/native/codegen/vectors_at_once.h"
-#include "diptych/backends/native/jit/jit.h"
 #include "diptych/backends/native/kernel/reduction.h"
 #include "diptych/backends/native/kernel/scalar_op.h"
 
@@ -28,7 +27,8 @@ bool is_subset(DimSet part, DimSet whole) { return part.without(whole).empty(); 
 
 class Scheduler {
  public:
-  Scheduler(const Kernel& kernel, std::string& why) : why_(why) {
+  Scheduler(const Kernel& kernel, std::string& why, const CodeTarget& target) : why_(why) {
+    s_.target = target;
     s_.kernel = with_plain_reductions(without_one_hot_sums(kernel));
   }
 
@@ -67,7 +67,7 @@ class Scheduler {
       if (has_dtype(kComplexes, value.dtype)) return refuse("complex numbers");
       if (const auto* scalar = std::get_if<KernelScalar>(&value.made_by)) {
         const at::ScalarType operand = kernel.values[scalar->operands.back()].dtype;
-        if (!has_scalar_code(*scalar->op, operand)) {
+        if (!has_scalar_code(*scalar->op, operand, s_.target)) {
           return refuse("the operation {} on {}", scalar->op->name, dtype_names(dtype_bit(operand)));
         }
       }
@@ -277,7 +277,7 @@ class Scheduler {
     for (const KernelValue& value : s_.kernel.values) {
       if (value.dtype == at::kDouble) size = 8;
     }
-    const int in_register = host_target().vector_bytes / size;
+    const int in_register = s_.target.vector_bytes / size;
     int lanes = vectors_at_once(s_.kernel) * in_register;
     const int64_t extent = s_.vector_dim < 0 ? 1 : s_.likely_extent(s_.vector_dim);
     // Where the end of a loop is a part of it, it should not be computed for many vectors.
@@ -341,6 +341,8 @@ int64_t Schedule::likely_count(DimSet dims) const {
   return count;
 }
 
-std::optional<Schedule> make_schedule(const Kernel& kernel, std::string& why) { return Scheduler(kernel, why).run(); }
+std::optional<Schedule> make_schedule(const Kernel& kernel, std::string& why, const CodeTarget& target) {
+  return Scheduler(kernel, why, target).run();
+}
 
 }  // namespace diptych::detail

@@ -23,6 +23,7 @@
 #include <string>
 #include <vector>
 
+#include "diptych/backends/native/codegen/code_target.h"
 #include "diptych/backends/native/codegen/size_product.h"
 #include "diptych/backends/native/kernel/kernel.h"
 
@@ -37,6 +38,7 @@ struct FinalReduction {
 };
 
 struct Schedule {
+  CodeTarget target;
   Kernel kernel;  ///< with plain and split reductions
   std::vector<DimSet> domains;
   DimSet row;
@@ -64,6 +66,7 @@ struct Schedule {
 };
 
 /// Returns the schedule, or nullopt and why there is none. Requires: a kernel that verifies.
-std::optional<Schedule> make_schedule(const Kernel& kernel, std::string& why);
+std::optional<Schedule> make_schedule(const Kernel& kernel, std::string& why,
+                                      const CodeTarget& target = host_code_target());
 
 }  // namespace diptych::detail

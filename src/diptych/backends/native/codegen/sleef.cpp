@@ -1,7 +1,5 @@
 #include "diptych/backends/native/codegen/sleef.h"
 
-#include "diptych/backends/native/jit/jit.h"
-
 namespace diptych::detail {
 namespace {
 
@@ -16,7 +14,7 @@ class SleefCall {
   SleefCall(LlvmWriter& writer, std::string_view name, const ScalarCall& call)
       : writer_(writer),
         call_(call),
-        lanes_(host_target().vector_bytes / static_cast<int>(c10::elementSize(call.operand))),
+        lanes_(writer.target().vector_bytes / static_cast<int>(c10::elementSize(call.operand))),
         element_(llvm_type(call.operand, 0)),
         type_(llvm_type(call.operand, lanes_)) {
     symbol_ = fmt::format("@Sleef_{}{}{}_{}", name, call.operand == at::kFloat ? "f" : "d", lanes_, error_of(name));
@@ -73,8 +71,6 @@ class SleefCall {
 };
 
 }  // namespace
-
-bool has_sleef() { return host_target().vector_bytes >= 32; }
 
 std::string write_sleef_call(LlvmWriter& writer, std::string_view name, const ScalarCall& call) {
   return SleefCall(writer, name, call).write();

@@ -7,11 +7,9 @@
 
 namespace diptych::detail {
 
-/// Whether libtorch_cpu has functions for the host's vectors: none for those of 16 bytes.
-bool has_sleef();
-
-/// Writes a call of SLEEF's function of this name on as many lanes as the host's vectors have: a longer vector is cut
-/// into pieces, a scalar fills the first lane. Returns the name of the result. Requires: f32 or f64 operands.
+/// Writes a call of SLEEF's function of this name on as many lanes as the target's vectors have: a longer vector is cut
+/// into pieces, a scalar fills the first lane. Returns the name of the result. Requires: f32 or f64 operands; a target
+/// with SLEEF.
 std::string write_sleef_call(LlvmWriter& writer, std::string_view name, const ScalarCall& call);
 
 }  // namespace diptych::detail

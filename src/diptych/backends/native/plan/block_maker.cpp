@@ -136,10 +136,7 @@ class BlockMaker final : public StepBuilder {
     if (is_fused(node)) return add_kernel(node);
     if (add_loop(node, *this)) return;
     if (is_planned_view(graph_, node)) return add_views(node);
-    at::Scalar beta, alpha;
-    if (!node.op.is_hop()) {
-      if (const Product product = find_product(node, beta, alpha)) return add_product(node, product, beta, alpha);
-    }
+    if (auto product = Product::find(node)) return add_product(node, *std::move(product));
     add_operator(node);
   }
 
@@ -170,14 +167,14 @@ class BlockMaker final : public StepBuilder {
     }
   }
 
-  void add_product(const Node& node, Product product, const at::Scalar& beta, const at::Scalar& alpha) {
+  void add_product(const Node& node, Product product) {
     std::vector<Place> operands;
     for (const Operand& operand : node.operands) {
       if (const auto* value = std::get_if<Value>(&operand)) operands.push_back(place(*value));
     }
     const Place result = new_place(node.outputs[0]);
     const size_t window = add_windows(operands, {result});
-    add(std::make_unique<const ProductStep>(product, beta, alpha, std::move(operands), result, window));
+    add(std::make_unique<const ProductStep>(std::move(product), std::move(operands), result, window));
   }
 
   void add_operator(const Node& node) {

@@ -1,5 +1,6 @@
 #include "diptych/backends/native/plan/plan.h"
 
+#include "diptych/backends/native/body_table.h"
 #include "diptych/backends/native/plan/block_maker.h"
 #include "diptych/backends/native/result_pool.h"
 
@@ -7,6 +8,12 @@ namespace diptych::detail {
 namespace {
 
 constexpr size_t kMostKept = 8;  // workspaces, as many as threads call at once
+
+// A plan holds constants, so it is freed with the last one who uses it.
+struct PlanSlot {
+  std::mutex mutex;
+  std::weak_ptr<const PlanOfBody> made;
+};
 
 }  // namespace
 
@@ -31,6 +38,17 @@ std::shared_ptr<const Plan> Plan::make(const Graph& graph, std::string& why) {
   }
   for (const BlockResult& result : results) plan->outputs_.push_back(place_of(result.meta, 0));
   return plan;
+}
+
+std::shared_ptr<const PlanOfBody> plan_of(const std::shared_ptr<const Graph>& body) {
+  static auto* const plans = new BodyTable<PlanSlot>;
+  const auto slot = plans->find(body);
+  const std::lock_guard lock(slot->mutex);
+  if (auto known = slot->made.lock()) return known;
+  auto made = std::make_shared<PlanOfBody>();
+  made->plan = Plan::make(*body, made->why);
+  slot->made = made;
+  return made;
 }
 
 std::vector<at::Tensor> Plan::run(std::vector<at::Tensor>& inputs) const {

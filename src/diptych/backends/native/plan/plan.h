@@ -38,4 +38,13 @@ class Plan {
   mutable std::vector<Workspace> free_;
 };
 
+/// What became of a body: its plan, or why it has none.
+struct PlanOfBody {
+  std::shared_ptr<const Plan> plan;
+  std::string why;
+};
+
+/// Returns the plan of a node's body: one that somebody holds, or else one that is made now. Threads: any.
+std::shared_ptr<const PlanOfBody> plan_of(const std::shared_ptr<const Graph>& body);
+
 }  // namespace diptych::detail

@@ -20,20 +20,19 @@ namespace {
 /// A body made ready to be called. Threads: run() may be called from any number at once.
 class PlannedCall {
  public:
-  explicit PlannedCall(const Graph& body) : program_(body) {
-    std::string why;
-    plan_ = Plan::make(body, why);
+  explicit PlannedCall(const std::shared_ptr<const Graph>& body) : program_(*body), planned_(plan_of(body)) {
     log(Log::kKernels, [&] {
-      const std::string name = body.nodes()[0].op.name();
-      if (plan_ == nullptr) return fmt::format("the interpreter runs {}: {}", name, why);
-      return fmt::format("planned {}: {} bytes besides operands and results", name, plan_->memory_bytes());
+      const std::string name = body->nodes()[0].op.name();
+      if (planned_->plan == nullptr) return fmt::format("the interpreter runs {}: {}", name, planned_->why);
+      return fmt::format("planned {}: {} bytes besides operands and results", name, planned_->plan->memory_bytes());
     });
   }
 
   std::vector<at::Tensor> run(std::vector<at::Tensor>&& inputs, const RunOptions& options) const {
-    const bool is_native = plan_ != nullptr && !options.differentiable && !is_kernel_checked() && !times_kernels();
+    const bool is_native =
+        planned_->plan != nullptr && !options.differentiable && !is_kernel_checked() && !times_kernels();
     if (is_native) {
-      auto outputs = plan_->run(inputs);
+      auto outputs = planned_->plan->run(inputs);
       if (!outputs.empty()) return outputs;
     }
     return program_->run(std::move(inputs), {.differentiable = options.differentiable});
@@ -41,12 +40,12 @@ class PlannedCall {
 
  private:
   LazyProgram program_;
-  std::shared_ptr<const Plan> plan_;
+  std::shared_ptr<const PlanOfBody> planned_;
 };
 
 HopKernel make_planned_kernel(const Node& node) {
-  return [call = std::make_shared<const PlannedCall>(*node.subgraphs[0])](std::vector<c10::IValue>&& operands,
-                                                                          const RunOptions& options) {
+  return [call = std::make_shared<const PlannedCall>(node.subgraphs[0])](std::vector<c10::IValue>&& operands,
+                                                                         const RunOptions& options) {
     return call->run(take_tensor_list(operands[0]), options);
   };
 }

@@ -1,13 +1,10 @@
 #include "diptych/backends/native/plan/steps.h"
 
-#include <ATen/ops/addmm_cpu_dispatch.h>
-#include <ATen/ops/baddbmm_cpu_dispatch.h>
-#include <ATen/ops/bmm_cpu_dispatch.h>
-#include <ATen/ops/mm_cpu_dispatch.h>
 #include <c10/util/SmallVector.h>
 
 #include <cstring>
-#include <string_view>
+
+#include "diptych/ops/related_operators.h"
 
 namespace diptych::detail {
 
@@ -34,42 +31,31 @@ bool CopyStep::run(char* const* regions, Workspace& workspace) const {
   return true;
 }
 
-Product find_product(const Node& node, at::Scalar& beta, at::Scalar& alpha) {
-  struct Row {
-    std::string_view name;
-    Product product;
-    bool has_scalars;
-  };
-  using T = at::Tensor;
-  using S = at::Scalar;
-  static constexpr Row kRows[] = {
-      {"aten.mm", [](T& out, const T* x, const S&, const S&) { at::cpu::mm_out(out, x[0], x[1]); }, false},
-      {"aten.bmm", [](T& out, const T* x, const S&, const S&) { at::cpu::bmm_out(out, x[0], x[1]); }, false},
-      {"aten.addmm",
-       [](T& out, const T* x, const S& b, const S& a) { at::cpu::addmm_out(out, x[0], x[1], x[2], b, a); }, true},
-      {"aten.baddbmm",
-       [](T& out, const T* x, const S& b, const S& a) { at::cpu::baddbmm_out(out, x[0], x[1], x[2], b, a); }, true},
-  };
-  const std::string name = node.op.name();
-  for (const Row& row : kRows) {
-    if (row.name != name) continue;
-    if (!row.has_scalars) return row.product;
-    const auto* given_beta = std::get_if<c10::IValue>(&node.operands[3]);
-    const auto* given_alpha = std::get_if<c10::IValue>(&node.operands[4]);
-    if (given_beta == nullptr || given_alpha == nullptr) return nullptr;
-    beta = given_beta->toScalar();
-    alpha = given_alpha->toScalar();
-    return row.product;
+std::optional<Product> Product::find(const Node& node) {
+  const auto into = product_into(node.op);
+  if (!into) return std::nullopt;
+  const c10::OperatorHandle& handle = into->handle();
+  if (node.operands.size() == 2) return Product(handle.typed<Plain>());
+  const auto* beta = std::get_if<c10::IValue>(&node.operands[3]);
+  const auto* alpha = std::get_if<c10::IValue>(&node.operands[4]);
+  if (beta == nullptr || alpha == nullptr) return std::nullopt;
+  return Product(handle.typed<Added>(), beta->toScalar(), alpha->toScalar());
+}
+
+void Product::operator()(at::Tensor* tensors) const {
+  constexpr c10::DispatchKeySet kCpu(c10::DispatchKey::CPU);
+  if (added_) {
+    added_->redispatch(kCpu, tensors[0], tensors[1], tensors[2], beta_, alpha_, tensors[3]);
+  } else {
+    plain_->redispatch(kCpu, tensors[0], tensors[1], tensors[2]);
   }
-  return nullptr;
 }
 
 bool ProductStep::run(char* const* regions, Workspace& workspace) const {
   at::Tensor* const windows = &workspace.windows[window_];
   for (size_t i = 0; i < operands_.size(); ++i) point_at(windows[i], operands_[i].data(regions));
-  at::Tensor& result = windows[operands_.size()];
-  point_at(result, result_.data(regions));
-  product_(result, windows, beta_, alpha_);
+  point_at(windows[operands_.size()], result_.data(regions));
+  product_(windows);
   return true;
 }
 

@@ -1,6 +1,9 @@
 // Steps that run no other block.
 #pragma once
+#include <ATen/core/dispatch/Dispatcher.h>
+
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "diptych/backends/native/call_shapes.h"
@@ -42,28 +45,37 @@ class CopyStep final : public PlanStep {
   bool lies_alike_;
 };
 
-/// A matrix product of the library that writes into memory it is given: out, operands, beta, alpha.
-using Product = void (*)(at::Tensor& out, const at::Tensor* operands, const at::Scalar& beta, const at::Scalar& alpha);
+/// A matrix product of the library that writes into memory it is given: what product_into() names, without dispatch.
+class Product {
+ public:
+  /// Returns the product that a node is; nullopt if it is none, or one whose factors are no constants.
+  static std::optional<Product> find(const Node& node);
+  /// `tensors`: the operands, then the result, all of the CPU and of the right sizes.
+  void operator()(at::Tensor* tensors) const;
 
-/// Returns the product that a node is, or null. `beta` and `alpha` are set where it has them.
-Product find_product(const Node& node, at::Scalar& beta, at::Scalar& alpha);
+ private:
+  using Plain = at::Tensor&(const at::Tensor&, const at::Tensor&, at::Tensor&);
+  using Added = at::Tensor&(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Scalar& beta,
+                            const at::Scalar& alpha, at::Tensor&);
+
+  explicit Product(const c10::TypedOperatorHandle<Plain>& plain) : plain_(plain) {}
+  Product(const c10::TypedOperatorHandle<Added>& added, const at::Scalar& beta, const at::Scalar& alpha)
+      : added_(added), beta_(beta), alpha_(alpha) {}
+
+  std::optional<c10::TypedOperatorHandle<Plain>> plain_;
+  std::optional<c10::TypedOperatorHandle<Added>> added_;
+  at::Scalar beta_, alpha_;
+};
 
 class ProductStep final : public PlanStep {
  public:
   /// `window`: the number of a window of the first operand; the other operands' and the result's follow.
-  ProductStep(Product product, const at::Scalar& beta, const at::Scalar& alpha, std::vector<Place> operands,
-              Place result, size_t window)
-      : product_(product),
-        beta_(beta),
-        alpha_(alpha),
-        operands_(std::move(operands)),
-        result_(std::move(result)),
-        window_(window) {}
+  ProductStep(Product product, std::vector<Place> operands, Place result, size_t window)
+      : product_(std::move(product)), operands_(std::move(operands)), result_(std::move(result)), window_(window) {}
   bool run(char* const* regions, Workspace& workspace) const override;
 
  private:
   Product product_;
-  at::Scalar beta_, alpha_;
   std::vector<Place> operands_;
   Place result_;
   size_t window_;
