@@ -28,8 +28,8 @@ bool is_subset(DimSet part, DimSet whole) { return part.without(whole).empty(); 
 
 class Scheduler {
  public:
-  Scheduler(const Kernel& kernel, std::string& why) : why_(why) {
-    s_.kernel = with_plain_reductions(without_one_hot_sums(kernel));
+  Scheduler(const Kernel& kernel, OneHotTerms terms, std::string& why) : why_(why) {
+    s_.kernel = with_plain_reductions(without_one_hot_sums(kernel, terms));
   }
 
   std::optional<Schedule> run() {
@@ -341,6 +341,10 @@ int64_t Schedule::likely_count(DimSet dims) const {
   return count;
 }
 
-std::optional<Schedule> make_schedule(const Kernel& kernel, std::string& why) { return Scheduler(kernel, why).run(); }
+std::optional<Schedule> make_schedule(const Kernel& kernel, std::string& why) {
+  // A dim of which one position is picked may have had no other use, and is then one more along which nothing varies.
+  auto schedule = Scheduler(kernel, OneHotTerms::kAny, why).run();
+  return schedule ? std::move(schedule) : Scheduler(kernel, OneHotTerms::kEqual, why).run();
+}
 
 }  // namespace diptych::detail
