@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "diptych/backends/native/codegen/nontemporal_stores.h"
 #include "fuzz/campaign.h"
 
 int main(int argc, char** argv) {
@@ -30,7 +31,10 @@ int main(int argc, char** argv) {
   app.add_flag("--verbose", options.verbose, "Print every program");
   app.add_flag("--show-refused", options.show_refused, "Print a program for each class of refusals, too");
   app.add_flag("--isolate", options.isolate, "Run programs in child processes, so that a crash names its program");
+  bool nontemporal = false;
+  app.add_flag("--nontemporal", nontemporal, "Have native kernels store past the caches at all sizes");
   CLI11_PARSE(app, argc, argv);
+  if (nontemporal) diptych::detail::set_least_nontemporal_bytes(0);
   const auto counts = diptych::fuzz::run_campaign(options);
   fmt::print("{}", diptych::fuzz::to_string(counts));
   return counts.passed() ? 0 : 1;

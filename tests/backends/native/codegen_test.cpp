@@ -13,6 +13,7 @@
 #include <random>
 
 #include "backends/native/codegen_case.h"
+#include "backends/native/dynamic_kernel.h"
 #include "backends/native/random_row_kernel.h"
 
 namespace diptych {
@@ -151,6 +152,70 @@ TEST(NativeCode, SumsAtEachPositionWithoutVisitingAllForEachSlice) {
       expect_code_agrees(kernel, {at::randn({slices * columns}), indices, at::randn({500 * columns})},
                          {500 * columns, 1});
     }
+  }
+}
+
+// A loss of classes: what a label picks of each row, beside the row's sum.
+constexpr auto kPicked = R"(kernel picked(d0={0}, d1={1}) {{
+  x0 : f32
+  x1 : i64
+  x2 : f32
+  y0 : f32
+  y1 : f32
+  %0 : f32 = load x0[{1}*d0 + d1]
+  %1 : f32 = reduce max %0 over d1
+  %2 : f32 = sub %0, %1
+  %3 : f32 = exp %2
+  %4 : f32 = reduce sum %3 over d1
+  %5 : i64 = index 3 - d1
+  %6 : f32 = cast %5
+  %7 : i64 = index d1
+  %8 : i64 = constant 4
+  %9 : b8 = lt %7, %8
+  %10 : f32 = load x2[d1] if %9 else %6
+  %11 : f32 = mul %2, %10
+  %12 : f32 = div %11, %4
+  %13 : i64 = load x1[d0]
+  %14 : b8 = eq %7, %13
+  %15 : f32 = constant 0
+  %16 : f32 = select %14, %12, %15
+  %17 : f32 = reduce sum %16 over d1
+  %18 : f32 = reduce sum %17 over d0
+  store y0[d0] = %17
+  store y1[0] = %18
+}})";
+
+TEST(NativeCode, PicksOneElementOfARow) {
+  for (const auto& [rows, columns] : {std::pair<int64_t, int64_t>{5, 7}, {1, 4}, {130, 10}, {2, 9000}, {40, 33}}) {
+    const auto labels = at::cat({at::randint(-3, columns + 3, {rows - 1}), at::randint(columns, {1})});
+    expect_code_agrees(fmt::format(kPicked, rows, columns), {at::randn({rows * columns}), labels, at::randn({4})},
+                       {rows, 1});
+  }
+}
+
+TEST(NativeCode, PicksElementsOfADimThatHasNoOtherUse) {
+  for (const std::string over : {"d0", "d0, d1"}) {
+    const auto kernel = fmt::format(R"(kernel nll(d0=40, d1=12) {{
+      x0 : f32
+      x1 : i64
+      y0 : f32
+      y1 : b8
+      %0 : f32 = load x0[12*d0 + d1]
+      %1 : i64 = load x1[d0]
+      %2 : i64 = index d1
+      %3 : b8 = eq %1, %2
+      %4 : f32 = constant 0
+      %5 : f32 = select %3, %0, %4
+      %6 : f32 = reduce sum %5 over d1
+      %7 : f32 = reduce sum %6 over d0
+      %8 : i64 = constant 0
+      %9 : b8 = lt %1, %8
+      %10 : b8 = reduce any %9 over {}
+      store y0[0] = %7
+      store y1[0] = %10
+    }})",
+                                    over);
+    expect_code_agrees(kernel, {at::randn({480}), at::randint(-2, 14, {40})}, {1, 1});
   }
 }
 
@@ -320,52 +385,13 @@ TEST(NativeCode, AgreesOnRandomKernelsByShorterVectors) {
   }
 }
 
-// A kernel whose numbers are the parameters of each call: extents, and steps along dims.
-struct DynamicKernel {
-  detail::Kernel kernel;
-  std::vector<int64_t> symbols;
-};
-
-// Makes about two in three of the sizes above one symbols. Hints are of other sizes, so that what is decided by them
-// has to hold for the call's.
-DynamicKernel with_symbols(const detail::Kernel& kernel, uint32_t seed) {
-  std::mt19937 random(seed);
-  DynamicKernel result{kernel, {}};
-  std::map<int64_t, detail::SizeTerm> chosen;
-  const auto replace = [&](detail::SizeTerm size) {
-    if (size.factor <= 1) return size;
-    const auto [entry, is_new] = chosen.emplace(size.factor, size);
-    if (!is_new || random() % 3 == 0) return entry->second;
-    const int64_t factor = size.factor % 4 == 0 && random() % 2 == 0 ? 4 : 1;
-    entry->second = {factor, static_cast<int32_t>(result.symbols.size())};
-    result.symbols.push_back(size.factor / factor);
-    result.kernel.hints.push_back(std::vector<int64_t>{2, 64, 5000}[random() % 3]);
-    return entry->second;
-  };
-  const auto replace_map = [&](detail::IndexMap& map) {
-    detail::IndexMap replaced;
-    for (detail::IndexTerm term : map.terms()) {
-      if (term.factor == detail::IndexFactor::kDim) term.coefficient = replace(term.coefficient);
-      replaced.add(term);
-    }
-    map = replaced;
-  };
-  for (detail::SizeTerm& extent : result.kernel.extents) extent = replace(extent);
-  for (detail::KernelValue& value : result.kernel.values) {
-    if (auto* load = std::get_if<detail::KernelLoad>(&value.made_by)) replace_map(load->map);
-    if (auto* index = std::get_if<detail::KernelIndex>(&value.made_by)) replace_map(index->map);
-  }
-  for (detail::KernelStore& store : result.kernel.stores) replace_map(store.map);
-  return result;
-}
-
 TEST(NativeCode, AgreesOnRandomKernelsWithSymbols) {
   int compiled = 0;
   for (uint32_t seed = 0; seed < 300; ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     RandomRowKernel random(seed);
     random.make();
-    const DynamicKernel dynamic = with_symbols(random.kernel, seed);
+    const testing::DynamicKernel dynamic = testing::with_symbols(random.kernel, seed);
     if (detail::codegen_problem(dynamic.kernel)) continue;
     ++compiled;
     expect_code_agrees(dynamic.kernel, random.inputs, random.output_counts, dynamic.symbols);

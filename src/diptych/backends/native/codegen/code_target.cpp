@@ -17,9 +17,11 @@ constexpr SleefRow kSleef[] = {{"x86_64-", 32}, {"x86_64-", 64}, {"aarch64-", 16
 }  // namespace
 
 CodeTarget code_target(const HostTarget& machine) {
-  return {machine.vector_bytes, std::ranges::any_of(kSleef, [&](const SleefRow& row) {
-            return machine.triple.starts_with(row.architecture) && machine.vector_bytes == row.vector_bytes;
-          })};
+  const bool has_sleef = std::ranges::any_of(kSleef, [&](const SleefRow& row) {
+    return machine.triple.starts_with(row.architecture) && machine.vector_bytes == row.vector_bytes;
+  });
+  // The fence after such stores is x86's.
+  return {machine.vector_bytes, has_sleef, machine.triple.starts_with("x86_64-")};
 }
 
 const CodeTarget& host_code_target() {

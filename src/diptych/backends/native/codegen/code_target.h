@@ -8,6 +8,7 @@ namespace diptych::detail {
 struct CodeTarget {
   int vector_bytes = 16;   ///< of the widest vectors that code should use
   bool has_sleef = false;  ///< whether libtorch_cpu has SLEEF's functions for these vectors there
+  bool has_nontemporal_stores = false;
 };
 
 CodeTarget code_target(const HostTarget& machine);

@@ -4,10 +4,12 @@
 
 #include <map>
 #include <mutex>
+#include <span>
 #include <utility>
 
 #include "diptych/backends/native/codegen/call_sizes.h"
 #include "diptych/backends/native/codegen/kernel_text.h"
+#include "diptych/backends/native/codegen/nontemporal_stores.h"
 #include "diptych/backends/native/codegen/scalar_code.h"
 #include "diptych/backends/native/codegen/scattered_sums.h"
 #include "diptych/backends/native/codegen/schedule.h"
@@ -59,12 +61,16 @@ struct Work {
   std::vector<int64_t> finish_steps;
   int64_t rows = 0, points_per_row = 1, memory_bytes = 0;
   int64_t chunks = 0, partial_bytes = 0;
+  bool moves_enough = false;  // for non-temporal stores
 };
 
 class JitKernel final : public CompiledKernel {
  public:
   explicit JitKernel(Schedule schedule)
-      : schedule_(std::move(schedule)), text_(write_kernel(schedule_)), grain_(grain_of(schedule_.kernel)) {
+      : schedule_(std::move(schedule)),
+        text_(write_kernel(schedule_)),
+        moved_(schedule_),
+        grain_(grain_of(schedule_.kernel)) {
     const std::string& name = schedule_.kernel.name;
     code_ = compile_llvm(text_.text, name);
     text_.text.clear();
@@ -81,9 +87,9 @@ class JitKernel final : public CompiledKernel {
   }
 
  private:
-  using Rows = void(void* const*, void* const*, int64_t, int64_t, void*, void*, int64_t, const int64_t*);
+  using Rows = void(void* const*, void* const*, int64_t, int64_t, void*, void*, int64_t, int64_t, const int64_t*);
   using Finish = void(void* const*, void* const*, int64_t, int64_t, void*, int64_t, const int64_t*);
-  using FixedRows = void(void* const*, void* const*, int64_t, int64_t, void*, void*, int64_t);
+  using FixedRows = void(void* const*, void* const*, int64_t, int64_t, void*, void*, int64_t, int64_t);
   using FixedFinish = void(void* const*, void* const*, int64_t, int64_t, void*, int64_t);
 
   Work work_at(const std::vector<int64_t>& symbols) const {
@@ -98,6 +104,7 @@ class JitKernel final : public CompiledKernel {
     }
     work.points_per_row = std::max<int64_t>(1, points / std::max<int64_t>(1, work.rows));
     work.memory_bytes = text_.memory_bytes * (text_.is_per_point ? row_points : 1);
+    work.moves_enough = text_.has_nontemporal_stores && moved_.at(symbols) >= least_nontemporal_bytes();
     if (schedule_.final_reductions.empty()) return work;
     const PartialSizes sizes = partial_sizes(schedule_, symbols);
     work.chunks = sizes.chunks;
@@ -141,15 +148,24 @@ class JitKernel final : public CompiledKernel {
                 const Work& work) const {
     static thread_local ThreadMemory row_memory;
     void* const memory = work.memory_bytes == 0 ? nullptr : row_memory.get(work.memory_bytes);
+    const int64_t nontemporal = work.moves_enough && !overwrites_input(inputs, outputs) ? 1 : 0;
     if (work.parameters.empty()) {
-      reinterpret_cast<FixedRows*>(rows_)(inputs, outputs, begin, end, partial, memory, 0);
+      reinterpret_cast<FixedRows*>(rows_)(inputs, outputs, begin, end, partial, memory, 0, nontemporal);
     } else {
-      reinterpret_cast<Rows*>(rows_)(inputs, outputs, begin, end, partial, memory, 0, work.parameters.data());
+      const int64_t* const parameters = work.parameters.data();
+      reinterpret_cast<Rows*>(rows_)(inputs, outputs, begin, end, partial, memory, 0, nontemporal, parameters);
     }
+  }
+
+  bool overwrites_input(void* const* inputs, void* const* outputs) const {
+    const std::span<void* const> all(outputs, schedule_.kernel.outputs.size());
+    return std::any_of(inputs, inputs + schedule_.kernel.inputs.size(),
+                       [&](const void* input) { return std::ranges::find(all, input) != all.end(); });
   }
 
   Schedule schedule_;
   KernelText text_;
+  MovedBytes moved_;
   int64_t grain_;
   std::shared_ptr<const MachineCode> code_;
   void* rows_ = nullptr;
@@ -224,7 +240,8 @@ std::shared_ptr<const CompiledKernel> compile_kernel(const Kernel& kernel, const
   Kernel unnamed = kernel;
   unnamed.name = "kernel";
   // Equal for kernels that are one but for their names.
-  const std::string text = fmt::format("{} {}\n{}", target.vector_bytes, target.has_sleef, print(unnamed));
+  const std::string text = fmt::format("{} {} {} {}\n{}", target.vector_bytes, target.has_sleef,
+                                       target.has_nontemporal_stores, least_nontemporal_bytes(), print(unnamed));
   auto& table = kernel_table();
   {
     const std::lock_guard lock(table.mutex);

@@ -30,6 +30,7 @@ class KernelWriter {
     code.text = writer_.text();
     code.memory_bytes = plan_.bytes;
     code.is_per_point = plan_.is_per_point;
+    code.has_nontemporal_stores = has_nontemporal_stores();
     return code;
   }
 
@@ -38,15 +39,22 @@ class KernelWriter {
 
   void write_rows() {
     writer_.begin_function(
-        fmt::format("void @{}(ptr %inputs, ptr %outputs, i64 %begin, i64 %end, ptr %partial, ptr %memory, i64 %zero{})",
+        fmt::format("void @{}(ptr %inputs, ptr %outputs, i64 %begin, i64 %end, ptr %partial, ptr %memory, i64 %zero, "
+                    "i64 %nontemporal{})",
                     s_.kernel.name, symbols_argument()));
     point_.enter_function();
     set_partial_results();
     write_values(/*is_known=*/[&](DimSet domain) { return domain.empty(); });
     write_loop(writer_, point_, "%begin", "%end", 1, [&](const std::string& row) { write_row(row); });
+    if (has_nontemporal_stores()) {
+      writer_.declare("void @llvm.x86.sse.sfence()");
+      writer_.line("call void @llvm.x86.sse.sfence()");  // other threads see the stores before what tells them of it
+    }
     writer_.line("ret void");
     writer_.end_function();
   }
+
+  bool has_nontemporal_stores() const { return std::ranges::find(plan_.nontemporal, true) != plan_.nontemporal.end(); }
 
   // Values that stay the same over many rows, or over all, are written before the loops.
   template <class IsKnown>
@@ -101,7 +109,14 @@ class KernelWriter {
     const std::string begin = writer_.value("mul i64 {}, {}", block, s_.block);
     const std::string end = write_block_end(writer_, begin, s_.block, extent, point_.size(extent));
     row_.begin_vectors();
-    write_vector_loop(writer_, point_, dim, s_.lanes, begin, end, is_multiple(extent, s_.lanes), [&] { row_.write(); });
+    const VectorLoop loop{dim,
+                          s_.lanes,
+                          begin,
+                          end,
+                          is_multiple(extent, s_.lanes),
+                          row_.nontemporal_stores(),
+                          /*can_shift=*/!row_.has_sums_across_vectors()};
+    write_vector_loop(writer_, point_, loop, [&] { row_.write(); });
     row_.end_vectors();
   }
 
@@ -138,8 +153,8 @@ class KernelWriter {
       const std::string begin =
           writer_.value("mul i64 {}, {}", writer_.value("urem i64 {}, {}", step, blocks), kFinishBlock);
       const std::string end = write_block_end(writer_, begin, kFinishBlock, extent, point_.size(extent));
-      write_vector_loop(writer_, point_, last, s_.lanes, begin, end, is_multiple(extent, s_.lanes),
-                        [&] { write_final_point(group); });
+      const VectorLoop loop{last, s_.lanes, begin, end, is_multiple(extent, s_.lanes), {}, false};
+      write_vector_loop(writer_, point_, loop, [&] { write_final_point(group); });
     });
     writer_.line("ret void");
     writer_.end_function();

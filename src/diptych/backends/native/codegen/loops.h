@@ -21,9 +21,18 @@ std::string write_block_end(LlvmWriter& writer, const std::string& begin, int64_
 /// Whether a loop over an extent, in steps of so many points, leaves none over, whatever the symbols are.
 inline bool is_multiple(const SizeTerm& extent, int64_t step) { return extent.factor % step == 0; }
 
-/// Visits the points [begin, end) of `dim`, `lanes` at once: `body` is written once for whole vectors and, unless
-/// `is_whole` says that none is ever left over, once more with a mask. begin is a multiple of lanes.
-void write_vector_loop(LlvmWriter& writer, PointCode& point, int32_t dim, int lanes, const std::string& begin,
-                       const std::string& end, bool is_whole, const std::function<void()>& body);
+/// A loop over points of one dim, several at once.
+struct VectorLoop {
+  int32_t dim = 0;
+  int lanes = 1;
+  std::string begin, end;
+  bool is_whole = false;                        ///< whether none is ever left over: no end is a part of a vector
+  std::vector<const KernelStore*> nontemporal;  ///< stores of the body that may be non-temporal
+  bool can_shift = false;                       ///< whether the first vector may be a part of one
+};
+
+/// Visits the points [begin, end): `body` is written for whole vectors, once more if stores may be non-temporal, and
+/// with a mask for what is left over. Requires: the function's argument %nontemporal if there are such stores.
+void write_vector_loop(LlvmWriter& writer, PointCode& point, const VectorLoop& loop, const std::function<void()>& body);
 
 }  // namespace diptych::detail

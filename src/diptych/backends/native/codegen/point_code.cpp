@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "diptych/backends/native/codegen/nontemporal_stores.h"
 #include "diptych/backends/native/codegen/scalar_code.h"
 #include "diptych/backends/native/kernel/reduction.h"
 #include "diptych/backends/native/kernel/scalar_op.h"
@@ -207,11 +208,22 @@ void PointCode::write(const std::string& address, at::ScalarType dtype, const Co
                code.lanes, mask_);
 }
 
+void PointCode::write_nontemporal(const std::string& address, at::ScalarType dtype, const Code& code) {
+  const std::string held = to_memory(dtype, code.name, code.lanes);
+  const int64_t alignment = nontemporal_alignment(dtype, code.lanes);
+  writer_.line("store {} {}, ptr {}, align {}, !nontemporal !{{i32 1}}", llvm_memory_type(dtype, code.lanes), held,
+               address, alignment);
+}
+
+std::string PointCode::first_address(const KernelStore& store) {
+  return address(outputs_[store.output], dtype_of(store), place(store.map).index);
+}
+
 Code PointCode::sum_of(at::ScalarType dtype, const Code& a, const Code& b) {
   return {write_scalar_op(writer_, {find_scalar_op("add"), dtype, dtype, {a.name, b.name}, a.lanes}), a.lanes};
 }
 
-void PointCode::write_store(const KernelStore& store) {
+void PointCode::write_store(const KernelStore& store, bool may_be_nontemporal) {
   const at::ScalarType dtype = kernel_.outputs[store.output];
   const Code code = value(store.value);
   const Place to = place(store.map);
@@ -220,7 +232,9 @@ void PointCode::write_store(const KernelStore& store) {
     const Code written = store.is_add ? sum_of(dtype, {read(place, dtype, what.lanes), what.lanes}, what) : what;
     write(place, dtype, written);
   };
-  if (to.is_side_by_side) {
+  if (to.is_side_by_side && may_be_nontemporal && is_nontemporal_ && mask_.empty()) {
+    write_nontemporal(address(base, dtype, to.index), dtype, {widened(code, dtype), lanes_});
+  } else if (to.is_side_by_side) {
     write_at(address(base, dtype, to.index), {widened(code, dtype), lanes_});
   } else if (to.lane_indices.empty()) {
     write_at(address(base, dtype, to.index), code);

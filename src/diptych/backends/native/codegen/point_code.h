@@ -47,13 +47,20 @@ class PointCode {
   size_t mark() const { return written_.size(); }
   void forget(size_t mark);
 
-  void write_store(const KernelStore& store);
+  /// `may_be_nontemporal`: whether it is where the loop says so.
+  void write_store(const KernelStore& store, bool may_be_nontemporal = false);
+  /// Whether stores that may be non-temporal are, for whole vectors from now on.
+  void set_nontemporal(bool is_nontemporal) { is_nontemporal_ = is_nontemporal; }
+  /// Where a store writes at the point, or at the first of a vector's. Requires: lanes side by side.
+  std::string first_address(const KernelStore& store);
+  at::ScalarType dtype_of(const KernelStore& store) const { return kernel_.outputs[store.output]; }
   /// Fetches the lines that the point has in the next row, which is one further along `dim`, into the cache.
   void write_fetch_ahead(const RowStream& stream, int32_t dim);
 
   /// Reads or writes elements side by side in memory: lanes() of them, or one.
   std::string read(const std::string& address, at::ScalarType dtype, int lanes);
   void write(const std::string& address, at::ScalarType dtype, const Code& code);
+  void write_nontemporal(const std::string& address, at::ScalarType dtype, const Code& code);
   /// The address of an element: `base` + `index` elements of the dtype.
   std::string address(const std::string& base, at::ScalarType dtype, const std::string& index);
   /// The number of the point among those of `dims`, of which the last runs fastest, times `stride`.
@@ -96,6 +103,7 @@ class PointCode {
   int32_t vector_dim_ = -1;
   int lanes_ = 0;
   std::string mask_;
+  bool is_nontemporal_ = false;
 };
 
 }  // namespace diptych::detail

@@ -28,7 +28,7 @@ void RowCode::write() {
     write_pass(pass);
     write_values_of_row(pass + 1);
   }
-  for (const size_t store : plan_.stores) point_.write_store(s_.kernel.stores[store]);
+  for (const size_t store : plan_.stores) point_.write_store(s_.kernel.stores[store], plan_.nontemporal[store]);
   for (size_t i = 0; i < plan_.finals.size(); ++i) {
     if (is_across_vectors(plan_.finals[i])) {
       sums_.add(across_[i]);
@@ -81,8 +81,14 @@ void RowCode::write_innermost_loop(int pass, size_t level, std::vector<Sum>& sum
   const auto part = [&](const std::string& begin, const std::string& end) {
     if (is_vector) {
       const int lanes = plan_.passes[pass].lanes;
-      write_vector_loop(writer_, point_, dim, lanes, begin, end, is_multiple(extent, lanes),
-                        [&] { write_inner_loops(pass, level + 1, sums); });
+      const VectorLoop loop{dim,
+                            lanes,
+                            begin,
+                            end,
+                            is_multiple(extent, lanes),
+                            nontemporal_among(plan_.passes[pass].stores),
+                            /*can_shift=*/sums.empty()};
+      write_vector_loop(writer_, point_, loop, [&] { write_inner_loops(pass, level + 1, sums); });
     } else {
       write_loop(writer_, point_, begin, end, 1, [&](const std::string& index) {
         point_.set_index(dim, index);
@@ -125,8 +131,16 @@ void RowCode::write_stores(const PassResults& pass, DimSet known, DimSet before)
     const KernelStore& store = s_.kernel.stores[i];
     const DimSet in_row = store_domain(store, s_.domains) & s_.row;
     const bool is_new = in_row.without(known).empty() && !in_row.without(before).empty();
-    if (is_new) point_.write_store(store);
+    if (is_new) point_.write_store(store, plan_.nontemporal[i]);
   }
+}
+
+std::vector<const KernelStore*> RowCode::nontemporal_among(const std::vector<size_t>& stores) const {
+  std::vector<const KernelStore*> nontemporal;
+  for (const size_t i : stores) {
+    if (plan_.nontemporal[i]) nontemporal.push_back(&s_.kernel.stores[i]);
+  }
+  return nontemporal;
 }
 
 std::string RowCode::kept_address(int32_t value) {
@@ -153,6 +167,10 @@ Code RowCode::kept(int32_t value) {
 bool RowCode::is_across_vectors(size_t final) const {
   const bool is_outer = s_.vector_dim >= 0 && !s_.is_vector_in_row;
   return is_outer && sums_.reduce_of(s_.final_reductions[final].value).over.contains(s_.vector_dim);
+}
+
+bool RowCode::has_sums_across_vectors() const {
+  return std::ranges::any_of(plan_.finals, [&](size_t final) { return is_across_vectors(final); });
 }
 
 void RowCode::begin_vectors() {

@@ -20,6 +20,9 @@ class RowCode {
   /// Around a loop over vectors of rows: sums across all of these are kept in registers until it ends.
   void begin_vectors();
   void end_vectors();
+  bool has_sums_across_vectors() const;
+  /// Of the stores once per row, those that may be non-temporal.
+  std::vector<const KernelStore*> nontemporal_stores() const { return nontemporal_among(plan_.stores); }
   /// The result of a final reduction at a point that it keeps, from the partial results of all chunks.
   Code fold_chunks(size_t final);
 
@@ -30,6 +33,7 @@ class RowCode {
   void write_innermost_loop(int pass, size_t level, std::vector<Sum>& sums);
   void write_point(int pass, std::vector<Sum>& sums);
   void write_known_values(const PassResults& pass, DimSet known);
+  std::vector<const KernelStore*> nontemporal_among(const std::vector<size_t>& stores) const;
   void write_stores(const PassResults& pass, DimSet known, DimSet before);
 
   void keep(int32_t value);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "diptych/backends/native/codegen/nontemporal_stores.h"
 #include "diptych/backends/native/codegen/scalar_code.h"
 #include "diptych/backends/native/memory_extent.h"
 
@@ -29,7 +30,8 @@ class RowPlanner {
       std::ranges::sort(plan_.passes[pass].needed);
       plan_.passes[pass].lanes = lanes_of(plan_.passes[pass]);
     }
-    plan_.ahead = streams_ahead(s_);
+    plan_.nontemporal = nontemporal_stores(s_);
+    plan_.ahead = streams_ahead(s_, plan_.nontemporal);
     const auto busiest = std::ranges::max_element(plan_.passes, {}, [&](const auto& pass) { return work(pass); });
     plan_.busiest = static_cast<int>(busiest - plan_.passes.begin());
     for (const size_t store : plan_.stores) visit_store(s_.kernel.stores[store]);

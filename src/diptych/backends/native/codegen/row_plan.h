@@ -29,6 +29,7 @@ struct RowPlan {
   std::vector<int64_t> kept_offsets;  ///< by value: bytes from the beginning of the thread's memory; -1 if not kept
   int64_t bytes = 0;                  ///< of the thread's memory
   std::vector<RowStream> ahead;       ///< what `busiest` fetches of the next row
+  std::vector<bool> nontemporal;      ///< by store of the kernel: whether it may be
   int busiest = 0;                    ///< the pass that computes most
   bool is_per_point = false;          ///< offsets and bytes are by point of a row whose length is dynamic
 };

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "diptych/backends/native/codegen/nontemporal_stores.h"
+
 namespace diptych::detail {
 namespace {
 
@@ -22,7 +24,7 @@ bool goes_by_rows(const Schedule& s, const IndexMap& map) {
 
 }  // namespace
 
-std::vector<RowStream> streams_ahead(const Schedule& s) {
+std::vector<RowStream> streams_ahead(const Schedule& s, const std::vector<bool>& nontemporal) {
   if (!s.is_vector_in_row || s.outer.empty() || s.passes == 0) return {};
   std::vector<RowStream> streams;
   const auto add = [&](const RowStream& stream) {
@@ -35,8 +37,11 @@ std::vector<RowStream> streams_ahead(const Schedule& s) {
     const auto* load = std::get_if<KernelLoad>(&value.made_by);
     if (load != nullptr) add({false, load->input, value.dtype, load->map});
   }
-  for (const KernelStore& store : s.kernel.stores) {
-    if (!s.is_final[store.value]) add({true, store.output, s.kernel.outputs[store.output], store.map});
+  const bool moves_enough = MovedBytes(s).likely() >= least_nontemporal_bytes();
+  for (size_t i = 0; i < s.kernel.stores.size(); ++i) {
+    const KernelStore& store = s.kernel.stores[i];
+    if (!s.is_final[store.value] && !(moves_enough && nontemporal[i]))
+      add({true, store.output, s.kernel.outputs[store.output], store.map});
   }
   int64_t bytes = 0;
   for (const RowStream& stream : streams) {

@@ -22,7 +22,8 @@ struct RowStream {
 };
 
 /// The streams of rows that are worth being fetched ahead: of kernels with several passes, whose buffers are larger
-/// than a core's caches, and whose rows are not.
-std::vector<RowStream> streams_ahead(const Schedule& schedule);
+/// than a core's caches, and whose rows are not. `nontemporal`: by store, whether it may be; such are no streams where
+/// the kernel is likely to move enough bytes for them to be.
+std::vector<RowStream> streams_ahead(const Schedule& schedule, const std::vector<bool>& nontemporal);
 
 }  // namespace diptych::detail

@@ -27,9 +27,9 @@ bool is_subset(DimSet part, DimSet whole) { return part.without(whole).empty(); 
 
 class Scheduler {
  public:
-  Scheduler(const Kernel& kernel, std::string& why, const CodeTarget& target) : why_(why) {
+  Scheduler(const Kernel& kernel, OneHotTerms terms, std::string& why, const CodeTarget& target) : why_(why) {
     s_.target = target;
-    s_.kernel = with_plain_reductions(without_one_hot_sums(kernel));
+    s_.kernel = with_plain_reductions(without_one_hot_sums(kernel, terms));
   }
 
   std::optional<Schedule> run() {
@@ -342,7 +342,9 @@ int64_t Schedule::likely_count(DimSet dims) const {
 }
 
 std::optional<Schedule> make_schedule(const Kernel& kernel, std::string& why, const CodeTarget& target) {
-  return Scheduler(kernel, why, target).run();
+  // A dim of which one position is picked may have had no other use, and is then one more along which nothing varies.
+  auto schedule = Scheduler(kernel, OneHotTerms::kAny, why, target).run();
+  return schedule ? std::move(schedule) : Scheduler(kernel, OneHotTerms::kEqual, why, target).run();
 }
 
 }  // namespace diptych::detail
