@@ -62,6 +62,19 @@ Tensors joined(std::pair<Tensors, Tensors> parts) {
   return parts.first;
 }
 
+TEST(Plan, OfABodyIsMadeOnceWhileSomebodyHoldsIt) {
+  const auto body = std::make_shared<const Graph>(
+      parse("graph f(%0 x : f32[2,3], %1 y : f32[3,4])\n  %2 : f32[2,4] = aten.mm(%0, %1)\n  return (%2 z)\n"));
+  auto held = plan_of(body);
+  ASSERT_NE(held->plan, nullptr) << held->why;
+  EXPECT_EQ(plan_of(body), held);
+  EXPECT_NE(plan_of(std::make_shared<const Graph>(*body)), held);
+  Tensors inputs{torch::randn({2, 3}), torch::randn({3, 4})};
+  EXPECT_TRUE(held->plan->run(inputs).at(0).equal(inputs[0].mm(inputs[1])));
+  const std::weak_ptr<const PlanOfBody> watched = std::exchange(held, nullptr);
+  EXPECT_TRUE(watched.expired());
+}
+
 TEST(ArenaLayout, StretchesNeverOverlapAndAreUsedAgain) {
   torch::manual_seed(3);
   for (int round = 0; round < 50; ++round) {
