@@ -2,27 +2,20 @@
 
 #include <algorithm>
 #include <atomic>
-#include <fstream>
 
+#include "diptych/backends/native/codegen/cache_sizes.h"
 #include "diptych/backends/native/memory_extent.h"
 
 namespace diptych::detail {
 namespace {
 
-constexpr int64_t kUsualCache = 32 << 20;  // where the system does not say
-constexpr int64_t kLeastLoopBytes = 1024;  // of a loop: its first and last lines are written ordinarily
-constexpr int64_t kGrowth = 16;            // of dynamic sizes, beyond their hints
-constexpr int64_t kLeastVectorBytes = 16;  // narrower vectors have no such stores
-
-// sysconf() adds up the caches of all processors of some machines (glibc 2.36, AMD: 256 MB for 32).
-int64_t last_cache_bytes() {
-  std::ifstream file("/sys/devices/system/cpu/cpu0/cache/index3/size");
-  int64_t kilobytes = 0;
-  return file >> kilobytes && kilobytes > 0 ? kilobytes << 10 : kUsualCache;
-}
+constexpr int64_t kUsualLastCache = 32 << 20;  // where the system does not say
+constexpr int64_t kLeastLoopBytes = 1024;      // of a loop: its first and last lines are written ordinarily
+constexpr int64_t kGrowth = 16;                // of dynamic sizes, beyond their hints
+constexpr int64_t kLeastVectorBytes = 16;      // narrower vectors have no such stores
 
 std::atomic<int64_t>& least_bytes() {
-  static std::atomic<int64_t> bytes{last_cache_bytes()};
+  static std::atomic<int64_t> bytes{cache_bytes(/*level=*/3, kUsualLastCache)};
   return bytes;
 }
 

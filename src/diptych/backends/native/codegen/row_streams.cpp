@@ -2,13 +2,20 @@
 
 #include <algorithm>
 
+#include "diptych/backends/native/codegen/cache_sizes.h"
 #include "diptych/backends/native/codegen/nontemporal_stores.h"
 
 namespace diptych::detail {
 namespace {
 
-constexpr int64_t kMostRowBytes = 96 << 10;  // this row and the next one, in a core's second cache
-constexpr int64_t kCachedBytes = 1 << 20;    // of buffers that an earlier kernel may have left in the cache
+constexpr int64_t kUsualSecondCache = 256 << 10;  // a core's second, where the system does not say
+constexpr int64_t kCachedBytes = 1 << 20;         // of buffers that an earlier kernel may have left in the cache
+
+// This row and the next one take up to nine tenths of a core's second cache.
+int64_t most_row_bytes() {
+  static const int64_t bytes = cache_bytes(/*level=*/2, kUsualSecondCache) / 20 * 9;
+  return bytes;
+}
 
 // Whether lanes lie side by side, and each row has other elements than the one before.
 bool goes_by_rows(const Schedule& s, const IndexMap& map) {
@@ -49,7 +56,7 @@ std::vector<RowStream> streams_ahead(const Schedule& s, const std::vector<bool>&
   }
   DimSet outer;
   for (const int32_t dim : s.outer) outer = outer | DimSet::of(dim);
-  const bool pays = bytes <= kMostRowBytes && bytes * s.likely_count(outer) > kCachedBytes;
+  const bool pays = bytes <= most_row_bytes() && bytes * s.likely_count(outer) > kCachedBytes;
   return pays ? streams : std::vector<RowStream>{};
 }
 
