@@ -90,7 +90,7 @@ starts run through a captured graph of the whole pass, hooks and the accumulatio
 backend computes what stands between nodes that run live; the innermost capture's is used.)")
       .def(py::init<std::string>(), py::arg("backend") = Options().backend)
       .def("stats", &Capture::stats, "The counters of this thread's runs since the capture was last entered.")
-      .def("native_graphs", &Capture::native_graphs,
+      .def("native_graphs", &Capture::native_graphs, WithoutLock(),
            "What backend \"native\" made of the graphs of these runs, the most recent first, as far as they are "
            "cached.");
   bind_context<Context<Scope, std::string>>(module, "Scope",

@@ -15,6 +15,7 @@
 #include "backends/native/codegen_case.h"
 #include "backends/native/dynamic_kernel.h"
 #include "backends/native/random_row_kernel.h"
+#include "diptych/backends/native/codegen/schedule.h"
 
 namespace diptych {
 namespace {
@@ -190,6 +191,38 @@ TEST(NativeCode, PicksOneElementOfARow) {
     const auto labels = at::cat({at::randint(-3, columns + 3, {rows - 1}), at::randint(columns, {1})});
     expect_code_agrees(fmt::format(kPicked, rows, columns), {at::randn({rows * columns}), labels, at::randn({4})},
                        {rows, 1});
+  }
+}
+
+// Of a product in a half type, as the loss of such logits has it.
+TEST(NativeCode, PicksOneElementOfARowOfHalves) {
+  for (const at::ScalarType dtype : {at::kBFloat16, at::kHalf}) {
+    const auto text = fmt::format(R"(kernel picked(d0=9, d1=40) {{
+      x0 : {0}
+      x1 : i64
+      y0 : f32
+      %0 : {0} = load x0[40*d0 + d1]
+      %1 : f32 = cast %0
+      %2 : f32 = exp %1
+      %3 : f32 = reduce sum %2 over d1
+      %4 : f32 = div %2, %3
+      %5 : i64 = load x1[d0]
+      %6 : i64 = index d1
+      %7 : b8 = eq %6, %5
+      %8 : f32 = constant 0
+      %9 : f32 = select %7, %4, %8
+      %10 : f32 = reduce sum %9 over d1
+      store y0[d0] = %10
+    }})",
+                                  dtype == at::kHalf ? "f16" : "bf16");
+    std::string why;
+    const auto schedule = detail::make_schedule(detail::parse_kernel(text), why);
+    ASSERT_TRUE(schedule) << why;
+    const auto sums = std::ranges::count_if(schedule->kernel.values, [](const detail::KernelValue& value) {
+      return std::holds_alternative<detail::KernelReduce>(value.made_by);
+    });
+    EXPECT_EQ(sums, 1);  // the other one is a load
+    expect_code_agrees(text, {at::randn({360}).to(dtype), at::randint(-3, 43, {9})}, {9});
   }
 }
 

@@ -351,5 +351,27 @@ TEST(OverwritableInputs, AreThoseOfKernelsThatSumRowsOnce) {
   EXPECT_EQ(inputs_of("  %3 : f32 = reduce sum %2 over d1\n  store y1[d0] = %3\n"), (Inputs{{}, {}}));
 }
 
+// Code that picks an element of a row reads it by itself, though the text has a sum over the row.
+TEST(OverwritableInputs, AreNoneOfWhichAnElementIsPicked) {
+  const auto inputs = overwritable_inputs(parse_kernel(R"(kernel k(d0=2, d1=3, d2=8) {
+    x0 : f32
+    x1 : i64
+    y0 : f32
+    y1 : f32
+    %0 : f32 = load x0[24*d0 + 8*d1 + d2]
+    %1 : f32 = exp %0
+    %2 : i64 = load x1[8*d0 + d2]
+    %3 : i64 = index d1
+    %4 : b8 = eq %3, %2
+    %5 : f32 = constant 0
+    %6 : f32 = select %4, %0, %5
+    %7 : f32 = reduce sum %6 over d1
+    %8 : f32 = sub %1, %7
+    store y0[24*d0 + 8*d1 + d2] = %1
+    store y1[24*d0 + 8*d1 + d2] = %8
+  })"));
+  EXPECT_EQ(inputs, (std::vector<std::vector<int32_t>>{{}, {}}));
+}
+
 }  // namespace
 }  // namespace diptych

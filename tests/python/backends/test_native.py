@@ -127,3 +127,28 @@ print("done", flush=True)
         environment = {**os.environ, "DIPTYCH_KERNEL_CACHE": "0"}
         done = subprocess.run([sys.executable, "-c", program + end], capture_output=True, text=True, env=environment)
         assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+
+
+def test_an_element_is_picked_of_what_is_written_over():
+    def function(a, b, classes):
+        x = torch.bmm(a, b)
+        e = torch.exp(x)
+        picked = torch.where(classes[:, None, :] == torch.arange(3)[None, :, None], x, 0.0).sum(1, keepdim=True)
+        return e, e - picked
+
+    for columns in (8, 20000):
+        arguments = torch.randn(2, 3, 4), torch.randn(2, 4, columns), torch.randint(3, (2, columns))
+        compiled = diptych.aot_function(function, backend="native")
+        with torch.no_grad():
+            for found, expected in zip(compiled(*arguments), function(*arguments)):
+                torch.testing.assert_close(found, expected)
+
+
+def test_a_loss_of_a_long_chain_has_a_kernel_at_once():
+    def function(h, classes):
+        for _ in range(25):
+            h = h * torch.sigmoid(h)
+        return torch.nn.functional.cross_entropy(h, classes)
+
+    arguments = torch.randn(4, 6), torch.randint(6, (4,))
+    torch.testing.assert_close(diptych.aot_function(function, backend="native")(*arguments), function(*arguments))

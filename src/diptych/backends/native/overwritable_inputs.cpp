@@ -30,16 +30,13 @@ bool is(const KernelValue& value) {
 
 // Whether all elements are read in one pass: reductions end once all points are done, and nothing is read for what
 // follows from them.
-bool has_one_pass(const Kernel& kernel) {
-  if (std::none_of(kernel.values.begin(), kernel.values.end(), is<KernelReduce>)) return true;
-  std::string why;
-  const auto schedule = make_schedule(kernel, why);
-  if (!schedule || schedule->passes > 0) return false;
-  const auto& values = schedule->kernel.values;
+bool has_one_pass(const Schedule& schedule) {
+  if (schedule.passes > 0) return false;
+  const auto& values = schedule.kernel.values;
   for (size_t i = 0; i < values.size(); ++i) {
-    if (!schedule->is_final[i] || is<KernelReduce>(values[i])) continue;
+    if (!schedule.is_final[i] || is<KernelReduce>(values[i])) continue;
     for (const int32_t used : values_used(values[i])) {
-      if (!schedule->is_final[used] && !is<KernelConstant>(values[used])) return false;
+      if (!schedule.is_final[used] && !is<KernelConstant>(values[used])) return false;
     }
   }
   return true;
@@ -57,9 +54,13 @@ std::vector<bool> follow_from_reductions(const Kernel& kernel) {
 
 }  // namespace
 
-std::vector<std::vector<int32_t>> overwritable_inputs(const Kernel& kernel) {
-  std::vector<std::vector<int32_t>> result(kernel.outputs.size());
-  if (!has_one_pass(kernel)) return result;
+std::vector<std::vector<int32_t>> overwritable_inputs(const Kernel& source) {
+  std::vector<std::vector<int32_t>> result(source.outputs.size());
+  std::string why;
+  const auto schedule = make_schedule(source, why);
+  if (!schedule || !has_one_pass(*schedule)) return result;
+  // What the code reads: one element of a row, where the source has a sum over the row that picks it.
+  const Kernel& kernel = schedule->kernel;
   const std::vector<DimSet> domains = value_domains(kernel);
   const std::vector<bool> is_late = follow_from_reductions(kernel);
   for (size_t output = 0; output < result.size(); ++output) {

@@ -25,7 +25,7 @@ namespace diptych::detail {
 /// any.
 int64_t least_nontemporal_bytes();
 /// Makes it another number for the process, so that tests can have such stores at all sizes. Kernels made before keep
-/// theirs.
+/// their code, and go by the number from their next call on.
 void set_least_nontemporal_bytes(int64_t bytes);
 
 /// The bytes that calls read and write, each element once.

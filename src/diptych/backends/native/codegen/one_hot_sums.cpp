@@ -4,9 +4,11 @@
 #include <map>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "diptych/backends/native/codegen/kernel_patterns.h"
 #include "diptych/backends/native/codegen/kernel_rewriter.h"
+#include "diptych/backends/native/lower/kernel_builder.h"
 #include "diptych/base/error.h"
 
 namespace diptych::detail {
@@ -19,12 +21,15 @@ std::optional<int64_t> integer_of(const Kernel& kernel, int32_t value) {
   return *integer;
 }
 
-// Whether a value can be made at one position of a dim: reductions can't.
+// Whether a value can be made at one position of a dim: reductions that vary along it can't.
 bool has_choice(const KernelRewriter& from, int32_t value, int32_t dim) {
-  if (!from.domain(value).contains(dim)) return true;
-  if (from.reduce_at(value) != nullptr) return false;
-  const auto used = values_used(from.source().values[value]);
-  return std::ranges::all_of(used, [&](int32_t each) { return has_choice(from, each, dim); });
+  std::vector<bool> can(value + 1);
+  for (int32_t i = 0; i <= value; ++i) {
+    const auto used = values_used(from.source().values[i]);
+    const bool is_made = from.reduce_at(i) == nullptr && std::ranges::all_of(used, [&](int32_t u) { return can[u]; });
+    can[i] = !from.domain(i).contains(dim) || is_made;
+  }
+  return can[value];
 }
 
 std::optional<SumOfChosen> one_hot_of(const KernelRewriter& from, int32_t value, const KernelReduce& reduce,
@@ -61,7 +66,7 @@ class AtPosition {
       mask.condition = to_.scalar("and", at::kBool, {value(load.mask->condition), is_inside_});
       mask.other = value(load.mask->other);
     } else {
-      mask.other = to_.add(dtype, KernelConstant{zero_of(dtype)});
+      mask.other = zero(dtype);
     }
     return to_.add(dtype, KernelLoad{load.input, map(load.map), mask});
   }
@@ -72,6 +77,12 @@ class AtPosition {
   }
   int32_t write(at::ScalarType, const KernelReduce& reduce) {
     DIPTYCH_ASSERT(false, "the result of {} at one position of a dim", reduce.reduction->name);
+  }
+
+  // Constants are of no half type: they are cast to it.
+  int32_t zero(at::ScalarType dtype) {
+    if (!has_dtype(kHalves, dtype)) return to_.add(dtype, KernelConstant{zero_of(dtype)});
+    return to_.scalar("cast", dtype, {to_.constant(0, at::kFloat)});
   }
 
   IndexMap map(const IndexMap& from) {
@@ -147,7 +158,9 @@ Kernel without_one_hot_sums(const Kernel& source, OneHotTerms terms) {
     const DimSet rest = reduce->over.without(DimSet::of(one->dim));
     to.map_next(rest.empty() ? choice : to.reduce("sum", dtype, choice, rest));
   }
-  return to.finish();
+  Kernel result = to.finish();
+  remove_unused_values(result);  // elements of which one was picked
+  return result;
 }
 
 }  // namespace diptych::detail

@@ -140,12 +140,16 @@ class RowPlanner {
 
   // Whether a point's value takes expensive operations from what is known of the row already.
   bool takes_expensive_operations(int32_t value) const {
-    if (!is_in_row(value) || reduce_of(value) != nullptr || plan_.kept_offsets[value] >= 0) return false;
-    const KernelValue& what = s_.kernel.values[value];
-    if (calls_function(value)) return true;
-    if (const auto* load = std::get_if<KernelLoad>(&what.made_by)) return is_scattered(load->map);
-    const auto used = values_used(what);
-    return std::ranges::any_of(used, [&](int32_t each) { return takes_expensive_operations(each); });
+    std::vector<bool> takes(value + 1);
+    for (int32_t i = 0; i <= value; ++i) {
+      if (!is_in_row(i) || reduce_of(i) != nullptr || plan_.kept_offsets[i] >= 0) continue;
+      const KernelValue& what = s_.kernel.values[i];
+      const auto* load = std::get_if<KernelLoad>(&what.made_by);
+      const auto used = values_used(what);
+      const bool uses_such = std::ranges::any_of(used, [&](int32_t each) { return takes[each]; });
+      takes[i] = calls_function(i) || (load != nullptr ? is_scattered(load->map) : uses_such);
+    }
+    return takes[value];
   }
 
   bool is_scattered(const IndexMap& map) const {
