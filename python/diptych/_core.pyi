@@ -27,6 +27,7 @@ class Options:
         dynamic: bool = ...,
         check_sizes: bool = ...,
         cache_limit: int = ...,
+        path_limit: int = ...,
         check: int = ...,
         check_tolerance: float | None = ...,
         check_kernels: bool = ...,
@@ -49,6 +50,8 @@ class Options:
     def check_sizes(self) -> bool: ...
     @property
     def cache_limit(self) -> int: ...
+    @property
+    def path_limit(self) -> int: ...
     @property
     def check(self) -> int: ...
     @property

@@ -13,7 +13,7 @@ from ._module_state import kept
 # What Options takes, the first three of which say something of one capture; a test compares them with Options.
 _CAPTURE_OPTIONS = frozenset({"name", "partition", "decompositions"})
 _CALL_OPTIONS = frozenset(
-    {"backend", "draws", "dynamic", "check_sizes", "cache_limit", "check", "check_tolerance", "check_kernels", "async_compile"}
+    {"backend", "draws", "dynamic", "check_sizes", "cache_limit", "path_limit", "check", "check_tolerance", "check_kernels", "async_compile"}
     | {"forward_compiler", "backward_compiler", "inference_compiler"}
 )
 _Arguments = ParamSpec("_Arguments")

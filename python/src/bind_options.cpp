@@ -40,7 +40,7 @@ std::shared_ptr<void> release_gil() {
 
 AotOptions make_options(std::string name, std::string backend, std::string draws,
                         const std::optional<std::string>& partition, std::vector<std::string> decompositions,
-                        bool dynamic, bool check_sizes, size_t cache_limit, size_t check,
+                        bool dynamic, bool check_sizes, size_t cache_limit, size_t path_limit, size_t check,
                         std::optional<double> check_tolerance, bool check_kernels, bool async_compile,
                         const py::object& forward_compiler, const py::object& backward_compiler,
                         const py::object& inference_compiler) {
@@ -53,6 +53,7 @@ AotOptions make_options(std::string name, std::string backend, std::string draws
   options.dynamic = dynamic;
   options.check_sizes = check_sizes;
   options.cache_limit = cache_limit;
+  options.path_limit = path_limit;
   options.check = check;
   options.check_tolerance = check_tolerance;
   options.check_kernels = check_kernels;
@@ -80,6 +81,8 @@ dynamic: whether sizes that change become dynamic.
 check_sizes: whether a dynamic capture is compared with a trace at each size that it meets for the first time, so that
 branches on sizes are as in eager; False trusts a range of sizes that was traced at its ends and at likely sizes.
 cache_limit: how many captures are kept.
+path_limit: how many captures may differ only in values that the function asks for on the host (item(), a branch on a tensor, a
+mask as an index); where a call would need one more, calls of its kind run the function itself. 0: asking is a UserError.
 check: every check-th call also runs the original function, on copies, and compares what both have done, gradients
 included; the first difference is a UserError. 0: as the environment variable DIPTYCH_CHECK says, or never.
 check_tolerance: how far values may differ, absolute and relative to a tensor's largest; 0 for bit for bit, None for 1e-4 of
@@ -92,7 +95,8 @@ tensors to a list of tensors, in place of the backend.)doc")
       .def(py::init(&make_options), py::kw_only(), py::arg("name") = "aot", py::arg("backend") = default_backend(),
            py::arg("draws") = "host", py::arg("partition") = py::none(),
            py::arg("decompositions") = std::vector<std::string>(), py::arg("dynamic") = false,
-           py::arg("check_sizes") = true, py::arg("cache_limit") = 64, py::arg("check") = 0,
+           py::arg("check_sizes") = true, py::arg("cache_limit") = 64, py::arg("path_limit") = 16,
+           py::arg("check") = 0,
            py::arg("check_tolerance") = py::none(), py::arg("check_kernels") = false, py::arg("async_compile") = false,
            py::arg("forward_compiler") = py::none(), py::arg("backward_compiler") = py::none(),
            py::arg("inference_compiler") = py::none())
@@ -109,6 +113,8 @@ tensors to a list of tensors, in place of the backend.)doc")
       .def_readonly("check_sizes", &AotOptions::check_sizes,
                     "Whether each new size is traced before a dynamic capture serves it.")
       .def_readonly("cache_limit", &AotOptions::cache_limit, "The greatest number of captures in the cache.")
+      .def_readonly("path_limit", &AotOptions::path_limit,
+                    "The greatest number of captures that differ only in values that the function asks for.")
       .def_readonly("check", &AotOptions::check, "One call in this many is compared with the original function.")
       .def_readonly("check_tolerance", &AotOptions::check_tolerance, "The tolerances of a check.")
       .def_readonly("check_kernels", &AotOptions::check_kernels,

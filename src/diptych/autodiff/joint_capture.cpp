@@ -91,6 +91,7 @@ struct JointCapture::State {
   detail::OutputAnalysis analysis;
   detail::Stages stages;
   std::vector<at::Tensor> tangents;
+  std::vector<ValueQuestion> questions;
   std::unordered_set<const ag::Node*> saving;  ///< nodes of the trace that read values of the forward
   std::map<uint64_t, std::shared_ptr<const detail::HostReads>> host_reads;
   std::optional<std::vector<RegionMarks>> marks;  ///< of the first joint graph with gradients, if it has regions
@@ -282,7 +283,9 @@ void JointCapture::State::trace(const FlatFunction& function, const std::vector<
     detail::merge_primals(recorder, members, /*with_families=*/!options.exact_outputs);
   std::vector<at::Tensor> stand_ins;
   for (size_t i = 0; i < arguments.size(); ++i) stand_ins.push_back(recorder.primals()[i].stand_in);
+  if (options.answers_questions) recorder.asked_values().set_source(PrefixValues(recorder));
   FlatResult result = call_watched(function, stand_ins, recorder);
+  recorder.asked_values().set_source(nullptr);
   for (size_t i = 0; i < result.tensors.size(); ++i) {
     DIPTYCH_CHECK(result.tensors[i].defined(), "[capture] output '{}' is an undefined tensor; return a defined one",
                   result.paths[i]);
@@ -290,6 +293,7 @@ void JointCapture::State::trace(const FlatFunction& function, const std::vector<
     result.tensors[i] = recorder.stand_in(result.tensors[i]);
   }
   analysis = detail::analyze_outputs(recorder, result, options.exact_outputs);
+  questions = find_questions(recorder);
   check_made_inside();
   DIPTYCH_CHECK(!result.tensors.empty() || !analysis.plan.mutations.empty(),
                 "[capture] the function returned no tensor and changed none; return at least one");
@@ -403,6 +407,8 @@ JointCapture::JointCapture(const FlatFunction& function, const std::vector<at::T
 }
 
 JointCapture::~JointCapture() = default;
+
+const std::vector<ValueQuestion>& JointCapture::questions() const { return state_->questions; }
 
 Joint JointCapture::joint(const std::vector<bool>& defined, bool create_graph) {
   const detail::TraceGuard guard(state_->recorder);

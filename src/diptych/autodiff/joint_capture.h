@@ -10,6 +10,7 @@
 #include "diptych/autodiff/forward_plan.h"
 #include "diptych/autodiff/host_reads.h"
 #include "diptych/autodiff/saving_nodes.h"
+#include "diptych/autodiff/value_questions.h"
 #include "diptych/passes/partition.h"
 
 namespace diptych::detail {
@@ -21,6 +22,9 @@ struct CaptureOptions {
   bool exact_outputs = false;
   /// Cuts the backward where one result is computed from another, so that gradients with respect to results exist.
   bool stages = false;
+  /// Whether the function may ask for values on the host: they are computed from the arguments, which are then real
+  /// tensors, and the capture holds for calls with the same answers. If not, asking is an error.
+  bool answers_questions = false;
 };
 
 /// One capture of a function, kept so that further backward variants can be traced from it.
@@ -49,6 +53,9 @@ class JointCapture {
 
   /// Returns what user-written backwards read, over all that have been traced. See Note [What a backward reads].
   std::vector<std::shared_ptr<const detail::HostReads>> host_reads() const;
+
+  /// What the function asked for on the host: see CaptureOptions::answers_questions.
+  const std::vector<ValueQuestion>& questions() const;
 
   /// Releases the arguments of the capture; a capture that is kept must not keep a batch alive.
   void release_arguments();

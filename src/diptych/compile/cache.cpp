@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "diptych/base/switches.h"
 #include "diptych/hops/transformed_call.h"
@@ -62,8 +63,53 @@ std::shared_ptr<Cache::Entry> Cache::make(const Miss& miss, const AotOptions& op
   const GlobalState state = GlobalState::current();  // before the function can change it
   auto captured = miss.capture(miss.arguments, CaptureExtent::kCallable);
   TensorGuards guards = guards_of(*captured, miss.tensors);
-  return std::make_shared<Entry>(miss.spec, state, std::move(guards),
-                                 std::make_shared<CompiledFunction>(std::move(captured)));
+  auto entry = std::make_shared<Entry>(miss.spec, state, std::move(guards),
+                                       std::make_shared<CompiledFunction>(std::move(captured)));
+  if (!entry->code->captured().questions().empty()) set_path(*entry, miss, options.path_limit);
+  return entry;
+}
+
+std::vector<std::shared_ptr<const Cache::Entry>> Cache::siblings(const TreeSpec& spec, const Tensors& tensors) const {
+  const GlobalState state = GlobalState::current();
+  std::vector<std::shared_ptr<const Entry>> found;
+  for (const auto& entry : entries()) {
+    if (!entry->path || !entry->original.empty() || !(entry->spec == spec) || !(entry->state == state)) continue;
+    Tensors all = tensors;
+    entry->code->captured().append_free_variables(all);
+    SymbolValues sizes{};
+    if (entry->guards.check(all, &sizes)) found.push_back(entry);
+  }
+  return found;
+}
+
+void Cache::set_path(Entry& entry, const Miss& miss, size_t limit) {
+  const CapturedFunction& captured = entry.code->captured();
+  Tensors primals = miss.tensors;
+  captured.append_free_variables(primals);
+  auto path = std::make_shared<ValuePath>(captured.questions(), primals, captured.num_arguments());
+  const auto others = siblings(miss.spec, miss.tensors);
+  for (const auto& other : others) path->share(*other->path);
+  log(Log::kCache, [&] { return fmt::format("{}: captured for the values\n{}", name_, path->text()); });
+  entry.path = std::move(path);
+  if (others.size() < limit) return;
+  run_original(entry, fmt::format("asks for values that lead to more than {} paths", limit), /*is_undone=*/true);
+  TORCH_WARN("[", name_, "] the function asks for values that have led to ", limit,
+             " different captures, and runs uncompiled from now on; keep the decision in tensors, or raise path_limit");
+}
+
+std::shared_ptr<const Cache::Entry> Cache::find_on_path(const Candidates& candidates, Tensors& tensors) {
+  FoundAnswers found;
+  std::string difference;
+  for (const auto& [entry, primals] : candidates) {
+    const size_t num_arguments = entry->code->captured().num_arguments();
+    if (!entry->path->holds(primals, found, difference)) continue;
+    tensors.assign(primals.begin(), primals.begin() + static_cast<std::ptrdiff_t>(num_arguments));
+    count_hit(*entry);
+    return entry;
+  }
+  const std::unique_lock<std::shared_mutex> lock(mutex_);
+  missed_value_ = std::move(difference);
+  return nullptr;
 }
 
 std::shared_ptr<Cache::Entry> Cache::make_dynamic(const Miss& miss, SizeTrust trust) {
@@ -73,7 +119,7 @@ std::shared_ptr<Cache::Entry> Cache::make_dynamic(const Miss& miss, SizeTrust tr
   std::vector<std::vector<int64_t>> examples;
   std::optional<TensorGuards> guards;
   for (const auto& entry : entries()) {
-    if (!(entry->spec == spec) || !(entry->state == state) || !entry->original.empty()) continue;
+    if (!(entry->spec == spec) || !(entry->state == state) || !entry->original.empty() || entry->path) continue;
     TensorGuards here = guards_of(entry->code->captured(), tensors);
     if (!here.same_but_geometry(entry->guards)) continue;
     examples.push_back(entry->guards.geometry());
@@ -167,6 +213,8 @@ void Cache::record_miss(const TreeSpec& spec, const Tensors& tensors) {
   const std::unique_lock<std::shared_mutex> lock(mutex_);
   ++misses_;
   last_miss_ = why_miss(spec, tensors);
+  const std::string value = std::exchange(missed_value_, {});
+  if (last_miss_.empty()) last_miss_ = value;
   log(Log::kCache, "{}: miss {}: {}", name_, misses_, last_miss_.empty() ? "first call" : last_miss_);
 }
 

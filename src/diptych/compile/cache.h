@@ -14,6 +14,7 @@
 #include "diptych/compile/cache_stats.h"
 #include "diptych/compile/compiled_function.h"
 #include "diptych/compile/sized_functions.h"
+#include "diptych/compile/value_path.h"
 #include "diptych/tree/flatten.h"
 
 namespace diptych::detail {
@@ -29,6 +30,7 @@ class Cache {
     TensorGuards guards;  ///< of the arguments, then the free variables
     std::shared_ptr<const CompiledFunction> code;
     std::shared_ptr<const SizedFunctions> sized = nullptr;  ///< what `code` is made from where sizes are dynamic
+    std::shared_ptr<const ValuePath> path = nullptr;        ///< the values that `code` holds for; null for all
     /// The caller's result, whose tensors each call fills in, and its type.
     std::shared_ptr<const void> result_example;
     const std::type_info* result_type = nullptr;
@@ -54,7 +56,8 @@ class Cache {
   template <class Flatten>
   std::shared_ptr<const Entry> find(const Flatten& flatten, Tensors& tensors) {
     const GlobalState state = GlobalState::current();
-    const std::shared_lock<std::shared_mutex> lock(mutex_);
+    std::shared_lock<std::shared_mutex> lock(mutex_);
+    Candidates on_paths;
     for (const auto& entry : entries_) {
       tensors.clear();
       if (!(entry->state == state) || !flatten(*entry, tensors)) continue;
@@ -63,13 +66,14 @@ class Cache {
       entry->code->captured().append_free_variables(tensors);
       SymbolValues sizes{};
       const bool holds = entry->guards.check(tensors, &sizes) && (!entry->checked || entry->is_right_at(sizes));
+      if (holds && entry->path) on_paths.emplace_back(entry, tensors);
       tensors.resize(num_arguments);
-      if (!holds) continue;
-      entry->last_used.store(++clock_, std::memory_order_relaxed);
-      hits_.fetch_add(1, std::memory_order_relaxed);
+      if (!holds || entry->path) continue;
+      count_hit(*entry);
       return entry;
     }
-    return nullptr;
+    lock.unlock();
+    return on_paths.empty() ? nullptr : find_on_path(on_paths, tensors);
   }
 
   /// A call that find() has no entry for. `tensors` are the addresses of `arguments`; `has_same_result` tells whether
@@ -111,6 +115,18 @@ class Cache {
   void clear();
 
  private:
+  /// Entries whose guards hold, with the tensors that these check.
+  using Candidates = std::vector<std::pair<std::shared_ptr<Entry>, Tensors>>;
+
+  void count_hit(const Entry& entry) {
+    entry.last_used.store(++clock_, std::memory_order_relaxed);
+    hits_.fetch_add(1, std::memory_order_relaxed);
+  }
+  /// Returns the entry whose path the call takes; null if none does. Sets `tensors` to those of the call.
+  std::shared_ptr<const Entry> find_on_path(const Candidates& candidates, Tensors& tensors);
+  /// The entries that differ from a call, whose tensors are given, at most in values.
+  std::vector<std::shared_ptr<const Entry>> siblings(const TreeSpec& spec, const Tensors& tensors) const;
+  void set_path(Entry& entry, const Miss& miss, size_t limit);
   void count_without_graph();
   void record_miss(const TreeSpec& spec, const Tensors& tensors);
   std::string why_miss(const TreeSpec& spec, const Tensors& tensors) const;
@@ -128,6 +144,7 @@ class Cache {
   size_t failed_patterns_ = 0;  ///< failures in a row to make changing sizes dynamic
   size_t size_checks_ = 0;
   std::string last_miss_;
+  std::string missed_value_;  ///< why the last call that found its guards to hold had no path
   std::atomic<size_t> originals_{0};
   size_t original_entries_ = 0;  ///< captures in a row that no graph can stand for
   std::atomic<bool> is_always_original_{false};

@@ -24,6 +24,11 @@ std::shared_ptr<const Backend> shaping_backend(const AotOptions& options) {
   return backend_by_name(options.backend, options.draws);
 }
 
+// Graphs that are to be unified with those of other sizes are captured without real arguments.
+bool answers_questions(const AotOptions& options, CaptureExtent extent) {
+  return options.path_limit > 0 && extent != CaptureExtent::kGraphs;
+}
+
 }  // namespace
 
 std::vector<bool> needed_for_gradients(const Joint& joint) {
@@ -50,7 +55,8 @@ CapturedFunction::CapturedFunction(const FlatFunction& function, const std::vect
       shaping_backend_(shaping_backend(options_)),
       simplify_{.fold_constants = extent == CaptureExtent::kCallable},
       capture_(std::make_shared<JointCapture>(function, arguments, paths,
-                                              CaptureOptions{options_.name, false, /*stages=*/true})) {
+                                              CaptureOptions{options_.name, /*exact_outputs=*/false, /*stages=*/true,
+                                                             answers_questions(options_, extent)})) {
   Joint joint = trace_joint();
   layout_ = joint.layout;
   host_reads_ = capture_->host_reads();

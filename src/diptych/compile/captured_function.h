@@ -47,6 +47,8 @@ class CapturedFunction final : public GraphSource {
   const AotOptions& options() const { return options_; }
   const SimplifyOptions& simplify() const { return simplify_; }
   const ForwardPlan& plan() const { return capture_->plan(); }
+  /// What the function asked for on the host; the graphs stand for calls with the same answers.
+  const std::vector<ValueQuestion>& questions() const { return capture_->questions(); }
   const JointLayout& layout() const { return layout_; }
   bool is_differentiable() const { return !plan().differentiable.empty(); }
   /// The joint graph as it was traced, without dead nodes. Requires: an extent other than kCallable.

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 #include <atomic>
 
+#include "diptych/autodiff/generator_states.h"
 #include "diptych/backends/background_compile.h"
 #include "diptych/base/error.h"
 #include "diptych/base/list.h"

@@ -39,6 +39,10 @@ struct AotOptions {
   std::vector<std::string> argument_names = {};
   /// How many captures are kept; one more discards the one that was used longest ago.
   size_t cache_limit = 64;
+  /// How many captures may differ only in values that the function asks for on the host (`item()`, a branch on a tensor, a
+  /// mask as an index; see Note [A tree of captures]). Where a call would need one more, calls of its kind run the
+  /// function itself. 0: asking for a value is a UserError.
+  size_t path_limit = 16;
   /// Every `check`-th call also runs the original function, on copies, and compares what both have done, gradients
   /// included; the first difference is a UserError (Note [A checked call]). 0: as the environment variable
   /// DIPTYCH_CHECK says, or never.

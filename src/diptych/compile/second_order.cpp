@@ -1,65 +1,16 @@
 #include "diptych/compile/second_order.h"
 
-#include <ATen/CPUGeneratorImpl.h>
-#include <ATen/Context.h>
-
+#include "diptych/autodiff/generator_states.h"
 #include "diptych/base/error.h"
 #include "diptych/graph/rewrite.h"
 #include "diptych/interpreter/run_guards.h"
 #include "diptych/ops/decompositions.h"
 #include "diptych/ops/tags.h"
 #include "diptych/passes/decompose.h"
-#include "diptych/trace/generator_watch.h"
 #include "diptych/trace/memory_order.h"
 
 namespace diptych::detail {
 namespace {
-
-// Returns the generators that the random nodes of a graph draw from, each once, in order of first use.
-std::vector<at::Generator> generators(const Graph& graph) {
-  std::vector<at::Generator> found;
-  for (const Node& node : graph.nodes()) {
-    if (!draws_random(node)) continue;
-    at::Generator generator;
-    for (const auto& operand : node.operands) {
-      const auto* constant = std::get_if<c10::IValue>(&operand);
-      if (constant != nullptr && constant->isGenerator()) generator = constant->toGenerator();
-    }
-    if (!generator.defined()) {
-      const c10::Device device =
-          node.outputs.empty() || !node.outputs[0] ? c10::kCPU : graph.meta(node.outputs[0]).device;
-      generator = at::globalContext().defaultGenerator(device);
-    }
-    if (std::find(found.begin(), found.end(), generator) == found.end()) found.push_back(generator);
-  }
-  return found;
-}
-
-at::Tensor get_state(at::Generator& generator) {
-  const std::lock_guard<std::mutex> lock(generator.mutex());
-  return generator.get_state();
-}
-
-// Puts generators into earlier states, and restores their present states when it is destroyed.
-class Rewind {
- public:
-  Rewind(std::vector<at::Generator> generators, const std::vector<at::Tensor>& states)
-      : generators_(std::move(generators)) {
-    for (size_t i = 0; i < generators_.size(); ++i) {
-      now_.push_back(get_state(generators_[i]));
-      detail::set_state_unseen(generators_[i], states.at(i));
-    }
-  }
-  ~Rewind() {
-    for (size_t i = 0; i < generators_.size(); ++i) detail::set_state_unseen(generators_[i], now_[i]);
-  }
-  Rewind(const Rewind&) = delete;
-  Rewind& operator=(const Rewind&) = delete;
-
- private:
-  std::vector<at::Generator> generators_;
-  std::vector<at::Tensor> now_;
-};
 
 // Lays a tangent out in the strides that the graph was traced for, since some views are possible for no others.
 at::Tensor laid_out(const at::Tensor& tangent, const std::vector<int64_t>& strides) {
@@ -109,21 +60,7 @@ bool is_known_to_autograd(const Graph& /*graph*/, const Node& node) {
   return row == nullptr || row->family != "scatter";
 }
 
-std::vector<size_t> also_random(const Graph& graph) {
-  std::vector<size_t> indices;
-  for (size_t i = 0; i < graph.nodes().size(); ++i) {
-    if (draws_random(graph.nodes()[i]) && graph.nodes()[i].provenance.phase == Phase::kForward) indices.push_back(i);
-  }
-  return indices;
-}
-
 }  // namespace
-
-std::vector<at::Tensor> save_generator_states(const Graph& graph) {
-  std::vector<at::Tensor> states;
-  for (auto& generator : generators(graph)) states.push_back(get_state(generator));
-  return states;
-}
 
 SecondOrder::SecondOrder(const Joint& joint, const std::vector<bool>& defined, const std::vector<Value>& starts,
                          size_t num_primals, const AotOptions& options)
@@ -142,7 +79,7 @@ SecondOrder::SecondOrder(const Joint& joint, const std::vector<bool>& defined, c
   if (!random.empty()) {
     draws_ = std::make_shared<Program>(
         extract(graph, "draws", inputs, numbered_slots(SlotKind::kArgument, "primal", inputs.size()), random,
-                numbered_slots(SlotKind::kOutput, "draw", random.size()), also_random(graph)));
+                numbered_slots(SlotKind::kOutput, "draw", random.size()), random_nodes(graph)));
   }
   inputs = starts;
   inputs.insert(inputs.end(), random.begin(), random.end());
@@ -171,7 +108,7 @@ SecondOrder::SecondOrder(const Joint& joint, const std::vector<bool>& defined, c
 std::vector<at::Tensor> SecondOrder::draw_again(const std::vector<at::Tensor>& primals,
                                                 const std::vector<at::Tensor>& generator_states) const {
   const RunBelowAutograd guard;
-  const Rewind rewind(generators(draws_->graph()), generator_states);
+  const Rewind rewind(generators_of(draws_->graph()), generator_states);
   return draws_->run(std::vector<at::Tensor>(primals));
 }
 

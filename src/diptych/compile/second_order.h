@@ -38,7 +38,4 @@ class SecondOrder {
   std::unique_ptr<FlatAot> aot_;
 };
 
-/// Returns the present states of every generator that the random nodes of `graph` draw from.
-std::vector<at::Tensor> save_generator_states(const Graph& graph);
-
 }  // namespace diptych::detail

@@ -30,21 +30,13 @@ using torch::jit::Stack;
 // it.
 bool is_plain_meta(const at::Tensor& tensor) { return tensor.defined() && tensor.is_meta() && !is_stand_in(tensor); }
 
-// Whether a call indexes by a mask: its result has as many elements as the mask has true ones.
-bool selects_by_mask(const OperatorPlan& plan, const Stack& stack) {
-  if (!plan.may_select_by_mask) return false;
-  const size_t begin = stack.size() - plan.takes_tensor.size();
-  for (size_t i = 0; i < plan.takes_list.size(); ++i) {
-    if (!plan.takes_list[i] || stack[begin + i].isNone()) continue;
-    for (const std::optional<at::Tensor>& index : optional_tensors(stack[begin + i])) {
-      if (index && index->defined() && (index->scalar_type() == at::kBool || index->scalar_type() == at::kByte))
-        return true;
-    }
-  }
-  return false;
+// The values of a backward are not known when it is traced.
+bool may_ask(const Recorder& recorder) {
+  return recorder.phase() == Phase::kForward && recorder.asked_values().may_ask();
 }
 
-void refuse_unsupported(const c10::OperatorHandle& op, const OperatorPlan& plan, const Stack& stack) {
+void refuse_unsupported(const Recorder& recorder, const c10::OperatorHandle& op, const OperatorPlan& plan,
+                        const Stack& stack) {
   DIPTYCH_CHECK(!plan.changes_storage,
                 "[trace] {} changes a tensor's storage, which a graph can't hold; copy_ into the tensor, or call it "
                 "outside the traced function",
@@ -53,7 +45,7 @@ void refuse_unsupported(const c10::OperatorHandle& op, const OperatorPlan& plan,
                 "[trace] {} changes an argument or returns a view of one, but has no functionalization kernel; use an "
                 "operator that returns new tensors, or call it outside the traced function",
                 with_place(op.operator_name()));
-  DIPTYCH_CHECK(!plan.reads_values && !selects_by_mask(plan, stack),
+  DIPTYCH_CHECK(!reads_values(plan, stack) || may_ask(recorder),
                 "[trace] {} needs the values of a tensor, which are not known while tracing; {}",
                 with_place(op.operator_name()), remedy_for_values(op.operator_name().name));
 }
@@ -175,7 +167,7 @@ void front_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack
     return Shadow::current()->call_in_front(op, plan, below, stack);
   }
   if (recorder == nullptr || any_tensor(*stack, plan, is_plain_meta)) return op.redispatchBoxed(below, stack);
-  refuse_unsupported(op, plan, *stack);
+  refuse_unsupported(*recorder, op, plan, *stack);
   if (plan.trait == TraceTrait::kLiftsLiteral) {
     const at::Tensor lifted = recorder->lift(stack->back().toTensor());
     if (lifted.defined()) {
@@ -184,6 +176,7 @@ void front_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack
     }
   }
   exchange_real_tensors(*recorder, plan, *stack);
+  if (plan.reads_values && answer_on_host(*recorder, op, stack)) return;
   if (plan.mutates) ++traced_writes;
   if (mutates_hidden(plan, *stack)) return plan.hidden_mutation->declared.handle().callBoxed(stack);
   refuse_draw_with_gaps(op, plan, *stack);
@@ -218,7 +211,7 @@ void fake_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack*
                 "[trace] {} got a tensor that escaped from a trace that has ended; return it from the traced function "
                 "instead of storing it outside",
                 c10::toString(op.operator_name()));
-  refuse_unsupported(op, plan, *stack);
+  refuse_unsupported(*recorder, op, plan, *stack);
   recorder->record(op, plan, stack);
 }
 

@@ -275,6 +275,7 @@ void Recorder::record(const c10::OperatorHandle& op, const OperatorPlan& plan, t
   if (plan.trait == TraceTrait::kCasts) check_cast(front_, (*stack)[begin], (*stack)[begin + 1]);
   Node node = make_node(op, plan, *stack, call);
   std::vector<std::optional<TensorMeta>> metas;
+  std::vector<at::Tensor> real;
   ResultShape shape;
   const c10::ArrayRef<c10::IValue> arguments(stack->data() + begin, num_arguments);
   const bool is_quick = plan.quick_shape != nullptr && plan.quick_shape(arguments, shape);
@@ -283,7 +284,11 @@ void Recorder::record(const c10::OperatorHandle& op, const OperatorPlan& plan, t
     metas.push_back(call.result({shape.dtype, c10::kCPU, Sizes(shape.sizes.begin(), shape.sizes.end()),
                                  Sizes(shape.strides.begin(), shape.strides.end())}));
   } else {
-    run_on_meta(*this, op, plan, stack, call.device.value_or(c10::kCPU));
+    if (reads_values(plan, *stack)) {
+      real = run_on_values(*this, op, plan, stack);
+    } else {
+      run_on_meta(*this, op, plan, stack, call.device.value_or(c10::kCPU));
+    }
     read_results(*stack, begin, call, node, metas);
   }
   node.provenance = provenance_.current();
@@ -294,6 +299,15 @@ void Recorder::record(const c10::OperatorHandle& op, const OperatorPlan& plan, t
     wrap_outputs(*stack, begin, call);
   }
   provenance_.remember(graph_.nodes().back());
+  ask_for_sizes(op, real);
+}
+
+void Recorder::ask_for_sizes(const c10::OperatorHandle& op, const std::vector<at::Tensor>& results) {
+  if (results.empty()) return;
+  const std::vector<Value> outputs(graph_.nodes().back().outputs.begin(), graph_.nodes().back().outputs.end());
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (outputs[i]) asked_.add({outputs[i], Question::kSizes, results[i], with_place(op.operator_name())});
+  }
 }
 
 void Recorder::read_results(const torch::jit::Stack& stack, size_t begin, const Call& call, Node& node,

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "diptych/graph/graph.h"
+#include "diptych/trace/asked_values.h"
 #include "diptych/trace/autograd_facts.h"
 #include "diptych/trace/fake_tensor.h"
 #include "diptych/trace/operator_plan.h"
@@ -20,9 +21,9 @@
 
 namespace diptych::detail {
 
-/// Records operators into a graph. One trace has one recorder; a thread records into `current()`, the innermost. Three
+/// Records operators into a graph. One trace has one recorder; a thread records into `current()`, the innermost. Four
 /// parts know what does not belong to the graph: primal_table() the tensors from outside, views() the views and writes
-/// of the function, and provenance() where nodes come from.
+/// of the function, provenance() where nodes come from, and asked_values() what the function asked for on the host.
 /// Threads: a recorder is used by one thread at a time.
 class Recorder {
  public:
@@ -41,6 +42,8 @@ class Recorder {
   const ViewLedger& views() const { return views_; }
   ProvenanceTracker& provenance() { return provenance_; }
   const ProvenanceTracker& provenance() const { return provenance_; }
+  AskedValues& asked_values() { return asked_; }
+  const AskedValues& asked_values() const { return asked_; }
 
   /// Gives the free variables that have a number instead of a name the one that `find` returns for the real tensor, by
   /// which a binding knows that the function reaches it. A number stays where `find` returns an empty name, or one that
@@ -99,6 +102,7 @@ class Recorder {
   Node make_node(const c10::OperatorHandle& op, const OperatorPlan& plan, const torch::jit::Stack& stack, Call& call);
   Operand make_operand(const c10::IValue& argument, bool takes_tensor, bool takes_list, Call& call);
   Operand tensor_operand(const at::Tensor& tensor, Call& call);
+  void ask_for_sizes(const c10::OperatorHandle& op, const std::vector<at::Tensor>& results);
   static void read_results(const torch::jit::Stack& stack, size_t begin, const Call& call, Node& node,
                            std::vector<std::optional<TensorMeta>>& metas);
   void wrap_outputs(torch::jit::Stack& stack, size_t begin, const Call& call);
@@ -111,6 +115,7 @@ class Recorder {
   PrimalTable primals_;
   ViewLedger views_;
   ProvenanceTracker provenance_{graph_};
+  AskedValues asked_;
   Front front_;
   std::string transform_met_;
   std::vector<at::Tensor> transformed_;  ///< tensors that were met; kept, so that no other tensor gets their addresses

@@ -27,4 +27,19 @@ bool any_tensor(const torch::jit::Stack& stack, const OperatorPlan& plan, const 
   return false;
 }
 
+/// Whether a number that the call returns, or the shape of a result, depends on elements: the operator is such a one, or
+/// an index is a mask, whose true elements the result has.
+inline bool reads_values(const OperatorPlan& plan, const torch::jit::Stack& stack) {
+  if (plan.reads_values || !plan.may_select_by_mask) return plan.reads_values;
+  const size_t begin = stack.size() - plan.takes_tensor.size();
+  for (size_t i = 0; i < plan.takes_list.size(); ++i) {
+    if (!plan.takes_list[i] || stack[begin + i].isNone()) continue;
+    for (const std::optional<at::Tensor>& index : optional_tensors(stack[begin + i])) {
+      if (index && index->defined() && (index->scalar_type() == at::kBool || index->scalar_type() == at::kByte))
+        return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace diptych::detail

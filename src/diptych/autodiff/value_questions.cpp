@@ -1,0 +1,127 @@
+#include "diptych/autodiff/value_questions.h"
+
+#include <algorithm>
+#include <set>
+
+#include "diptych/autodiff/generator_states.h"
+#include "diptych/base/error.h"
+#include "diptych/graph/rewrite.h"
+#include "diptych/interpreter/evaluate.h"
+#include "diptych/interpreter/program.h"
+#include "diptych/interpreter/run_guards.h"
+#include "diptych/ops/tags.h"
+#include "diptych/passes/fold_constants.h"
+#include "diptych/passes/merge_common_nodes.h"
+#include "diptych/passes/remove_dead_nodes.h"
+
+namespace diptych::detail {
+namespace {
+
+bool any_draws(const Graph& graph) {
+  return std::any_of(graph.nodes().begin(), graph.nodes().end(), [](const Node& node) { return draws_random(node); });
+}
+
+// Returns the graph that computes `wanted` from `inputs`. If it draws, all draws before take place as well, in order,
+// so that each draws what it does in the call.
+Graph graph_of(const Graph& source, const std::vector<Value>& inputs, Value wanted) {
+  const std::vector<Slot> slots(inputs.size(), {SlotKind::kArgument, "input"}), output{{SlotKind::kOutput, "value"}};
+  Graph graph = extract(source, "question", inputs, slots, {wanted}, output);
+  if (!any_draws(graph)) return graph;
+  return extract(source, "question", inputs, slots, {wanted}, output, random_nodes(source));
+}
+
+// Which inputs of a graph are read, or returned.
+std::vector<bool> used_inputs(const Graph& graph) {
+  std::set<Value> used(graph.outputs().begin(), graph.outputs().end());
+  for (const Node& node : graph.nodes()) for_each_operand_value(node, [&](Value value) { used.insert(value); });
+  std::vector<bool> found;
+  for (const Value input : graph.inputs()) found.push_back(used.count(input) != 0);
+  return found;
+}
+
+// The trace's graph, tidied, and what its questions ask for in it. Each is read by a copy of its own, which is an
+// output: values that leave a graph are never merged.
+struct Tidied {
+  Graph graph;
+  std::vector<Value> asked;  ///< per question; none if it is known beforehand
+};
+
+Tidied tidy(const Recorder& recorder) {
+  Graph graph = recorder.graph();
+  static const Op kCopy = Op::find("aten.clone");
+  std::vector<Value> copies;
+  std::vector<Slot> slots;
+  for (const AskedValue& asked : recorder.asked_values().all()) {
+    const TensorMeta meta = graph.meta(asked.value);
+    Node copy{kCopy, {asked.value, c10::IValue()}, {}, {-1}, {}, {}};
+    const size_t index = graph.add_node(std::move(copy), {meta});
+    copies.push_back(graph.nodes()[index].outputs[0]);
+    slots.push_back({SlotKind::kOutput, "asked"});
+  }
+  graph.set_outputs(std::move(copies), std::move(slots));
+  graph = fold_constants(merge_common_nodes(remove_dead_nodes(graph)), evaluate);
+  Tidied tidied{graph, {}};
+  for (const Value output : graph.outputs()) {
+    const Node* copy = graph.producer(output);
+    const Value asked = copy == nullptr ? Value{} : std::get<Value>(copy->operands[0]);
+    const bool is_known = !asked || graph.info(asked).kind == ValueInfo::Kind::kConstant;
+    tidied.asked.push_back(is_known ? Value{} : asked);
+  }
+  return tidied;
+}
+
+}  // namespace
+
+at::Tensor PrefixValues::operator()(Value value) {
+  const auto known = known_.find(value);
+  if (known != known_.end()) return known->second;
+  const PauseTraceGuard real;
+  const Graph& graph = recorder_.graph();
+  std::vector<Value> inputs;
+  std::vector<at::Tensor> tensors;
+  for (const Primal& primal : recorder_.primals()) {
+    inputs.push_back(primal.value);
+    tensors.push_back(primal.real.detach());
+  }
+  for (const auto& [asked, answer] : known_) {
+    inputs.push_back(asked);
+    tensors.push_back(answer);
+  }
+  const Graph question = graph_of(graph, inputs, value);
+  const Rewind rewind(generators_of(question));
+  const RunBelowAutograd below;
+  at::Tensor answer = Program(question).run(std::move(tensors))[0];
+  known_.emplace(value, answer);
+  return answer;
+}
+
+std::vector<ValueQuestion> find_questions(const Recorder& recorder) {
+  std::vector<ValueQuestion> questions;
+  const auto& all = recorder.asked_values().all();
+  if (all.empty()) return questions;
+  const PauseTraceGuard real;
+  const Tidied tidied = tidy(recorder);
+  const size_t num_primals = recorder.primals().size();
+  std::vector<Value> inputs(tidied.graph.inputs().begin(),
+                            tidied.graph.inputs().begin() + static_cast<std::ptrdiff_t>(num_primals));
+  std::set<std::pair<Value, Question>> asked_before;
+  for (size_t i = 0; i < all.size(); ++i) {
+    const Value asked = tidied.asked[i];
+    if (!asked || asked_before.count({asked, Question::kElements}) != 0) continue;
+    if (!asked_before.insert({asked, all[i].question}).second) continue;
+    const auto uses = used_inputs(graph_of(tidied.graph, inputs, asked));
+    ValueQuestion question{Graph(), {}, all[i].question, all[i].answer, all[i].place};
+    std::vector<Value> used;
+    for (size_t k = 0; k < inputs.size(); ++k) {
+      if (!uses[k]) continue;
+      used.push_back(inputs[k]);
+      question.inputs.push_back({k < num_primals, k < num_primals ? k : k - num_primals});
+    }
+    question.graph = graph_of(tidied.graph, used, asked);
+    questions.push_back(std::move(question));
+    inputs.push_back(asked);
+  }
+  return questions;
+}
+
+}  // namespace diptych::detail

@@ -1,0 +1,47 @@
+// What a traced function asked for on the host, as graphs that ask the same of a later call.
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "diptych/graph/graph.h"
+#include "diptych/trace/recorder.h"
+
+namespace diptych::detail {
+
+/// Computes values of a graph that is being recorded from the real tensors that its primals stand for. Generators are
+/// left as they were: the call itself draws the same numbers.
+class PrefixValues {
+ public:
+  /// `recorder` outlives it. Requires: primals are real tensors, with elements.
+  explicit PrefixValues(const Recorder& recorder) : recorder_(recorder) {}
+  /// Returns a tensor without history. Errors: whatever a kernel throws.
+  at::Tensor operator()(Value value);
+
+ private:
+  const Recorder& recorder_;
+  std::map<Value, at::Tensor> known_;
+};
+
+/// One question, which depends on the primals and on the answers to earlier questions.
+struct ValueQuestion {
+  /// An input of `graph`.
+  struct Input {
+    bool is_primal = false;
+    size_t index = 0;  ///< of the primal, or of the earlier question
+    bool operator==(const Input&) const = default;
+  };
+  Graph graph;  ///< computes the value that is asked for
+  std::vector<Input> inputs;
+  Question question = Question::kElements;
+  at::Tensor answer;
+  std::string place;
+};
+
+/// Returns the questions of a trace in their order, each once: those that ask for what an earlier one asked for, or for
+/// what no argument changes, are left out. Requires: no backward has been traced.
+std::vector<ValueQuestion> find_questions(const Recorder& recorder);
+
+}  // namespace diptych::detail

@@ -1,0 +1,111 @@
+#include "diptych/compile/value_path.h"
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/ops/is_nonzero.h>
+#include <ATen/ops/item.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "diptych/autodiff/generator_states.h"
+#include "diptych/graph/identical.h"
+#include "diptych/interpreter/run_guards.h"
+
+namespace diptych::detail {
+namespace {
+
+// An answer as it is kept: of a value whose sizes alone count, no elements.
+at::Tensor kept(const ValueQuestion& asked) {
+  if (asked.question != Question::kSizes) return asked.answer;
+  return at::detail::empty_strided_meta(asked.answer.sizes(), asked.answer.strides(), asked.answer.scalar_type());
+}
+
+}  // namespace
+
+PathQuestion::PathQuestion(const ValueQuestion& question, c10::ArrayRef<const at::Tensor*> primals,
+                           size_t num_arguments)
+    : inputs_(question.inputs), question_(question.question), place_(question.place), program_(question.graph) {
+  for (const auto& input : inputs_) {
+    if (input.is_primal && input.index >= num_arguments) {
+      free_variables_.push_back(primals[input.index]->unsafeGetTensorImpl());
+    }
+  }
+}
+
+at::Tensor PathQuestion::ask(c10::ArrayRef<const at::Tensor*> primals, const std::vector<at::Tensor>& earlier) const {
+  const Rewind rewind(generators_of(graph()));
+  const RunBelowAutograd below;
+  std::vector<at::Tensor> inputs;
+  for (const auto& input : inputs_) {
+    inputs.push_back(input.is_primal ? *primals[input.index] : earlier.at(input.index));
+  }
+  return program_.run(std::move(inputs))[0];
+}
+
+bool PathQuestion::same_answer(const at::Tensor& a, const at::Tensor& b) const {
+  switch (question_) {
+    case Question::kSizes:
+      return a.sizes() == b.sizes();
+    case Question::kTruth:
+      return a.is_nonzero() == b.is_nonzero();
+    default:
+      return identical_tensors(a, b);
+  }
+}
+
+std::string PathQuestion::words(const at::Tensor& answer) const {
+  if (question_ == Question::kSizes) return fmt::format("of sizes [{}]", fmt::join(answer.sizes(), ", "));
+  if (question_ == Question::kTruth) return answer.is_nonzero() ? "true" : "false";
+  std::ostringstream text;
+  text << answer.item();
+  return text.str();
+}
+
+bool PathQuestion::same_as(const PathQuestion& other) const {
+  return question_ == other.question_ && inputs_ == other.inputs_ && free_variables_ == other.free_variables_ &&
+         same_but_origins(graph(), other.graph());
+}
+
+ValuePath::ValuePath(const std::vector<ValueQuestion>& questions, c10::ArrayRef<const at::Tensor*> primals,
+                     size_t num_arguments) {
+  for (const ValueQuestion& question : questions) {
+    questions_.push_back(std::make_shared<const PathQuestion>(question, primals, num_arguments));
+    answers_.push_back(kept(question));
+  }
+}
+
+void ValuePath::share(const ValuePath& other) {
+  for (size_t i = 0; i < std::min(size(), other.size()); ++i) {
+    if (!questions_[i]->same_as(*other.questions_[i])) return;
+    questions_[i] = other.questions_[i];
+    if (!questions_[i]->same_answer(answers_[i], other.answers_[i])) return;
+  }
+}
+
+bool ValuePath::holds(c10::ArrayRef<const at::Tensor*> primals, FoundAnswers& found, std::string& difference) const {
+  std::vector<at::Tensor> earlier;
+  for (size_t i = 0; i < size(); ++i) {
+    const PathQuestion& question = *questions_[i];
+    const auto known = found.find(&question);
+    const at::Tensor answer = known != found.end() ? known->second : question.ask(primals, earlier);
+    if (known == found.end()) found.emplace(&question, answer);
+    if (!question.same_answer(answer, answers_[i])) {
+      difference = fmt::format("the value that {} asks for is {}, was {}", question.place(), question.words(answer),
+                               question.words(answers_[i]));
+      return false;
+    }
+    earlier.push_back(answer);
+  }
+  return true;
+}
+
+std::string ValuePath::text() const {
+  std::string text;
+  for (size_t i = 0; i < size(); ++i) {
+    text += fmt::format("{}{}: {}", i == 0 ? "" : "\n", questions_[i]->place(), questions_[i]->words(answers_[i]));
+  }
+  return text;
+}
+
+}  // namespace diptych::detail

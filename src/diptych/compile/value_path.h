@@ -1,0 +1,70 @@
+// The answers that a capture holds for, where the function asks for values on the host.
+#pragma once
+#include <ATen/core/Tensor.h>
+#include <c10/util/ArrayRef.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "diptych/autodiff/value_questions.h"
+#include "diptych/interpreter/program.h"
+
+namespace diptych::detail {
+
+/// A question, ready to be asked. Threads: any.
+class PathQuestion {
+ public:
+  /// `primals`: those of the capture that asks, of which the first `num_arguments` are arguments. Errors: as Program.
+  PathQuestion(const ValueQuestion& question, c10::ArrayRef<const at::Tensor*> primals, size_t num_arguments);
+  /// Returns the value for these primals, given the answers to the earlier questions. Generators are left as they were.
+  /// Errors: as Program::run().
+  at::Tensor ask(c10::ArrayRef<const at::Tensor*> primals, const std::vector<at::Tensor>& earlier) const;
+  /// Whether two answers lead the function the same way.
+  bool same_answer(const at::Tensor& a, const at::Tensor& b) const;
+  /// An answer in words.
+  std::string words(const at::Tensor& answer) const;
+  const std::string& place() const { return place_; }
+  const Graph& graph() const { return program_.graph(); }
+  Question question() const { return question_; }
+  /// Whether another question asks the same: it has the same graph, of the same arguments and free variables.
+  bool same_as(const PathQuestion& other) const;
+
+ private:
+  std::vector<ValueQuestion::Input> inputs_;
+  Question question_;
+  std::string place_;
+  std::vector<const at::TensorImpl*> free_variables_;  ///< of the inputs, those that the capture keeps alive
+  Program program_;
+};
+
+/// What was found by asking the questions of several paths for one call: each is asked once.
+using FoundAnswers = std::map<const PathQuestion*, at::Tensor>;
+
+/// The questions of one capture, and what the answers were. Captures of one function whose guards are the same form a
+/// tree: as long as the answers are the same, so are the questions.
+///
+///   Note [A tree of captures]. A function that asks for a value is captured for the answer. A later call asks first,
+///   by the graph of the question, which is a part of the forward; where no capture knows the answer, the function is
+///   captured once more. What follows from a question is shared with no other path, since its graph is another one.
+///   Nothing is written and no generator moves while questions are asked, so the call itself does both once.
+class ValuePath {
+ public:
+  /// `primals`: those of the capture that asked, of which the first `num_arguments` are arguments.
+  ValuePath(const std::vector<ValueQuestion>& questions, c10::ArrayRef<const at::Tensor*> primals,
+            size_t num_arguments);
+  /// Takes the questions of `other` in place of its own as far as they are the same, so that each is asked once.
+  void share(const ValuePath& other);
+  /// Whether the answers of a call are those of this path. If not, `difference` says which is not, in words.
+  bool holds(c10::ArrayRef<const at::Tensor*> primals, FoundAnswers& found, std::string& difference) const;
+  size_t size() const { return questions_.size(); }
+  /// One line per question: what was asked, where, and the answer.
+  std::string text() const;
+
+ private:
+  std::vector<std::shared_ptr<const PathQuestion>> questions_;
+  std::vector<at::Tensor> answers_;
+};
+
+}  // namespace diptych::detail

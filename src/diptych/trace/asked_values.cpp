@@ -1,0 +1,115 @@
+#include "diptych/trace/asked_values.h"
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/all.h>
+#include <ATen/ops/eq.h>
+#include <ATen/ops/item.h>
+
+#include <algorithm>
+#include <iterator>
+
+#include "diptych/base/error.h"
+#include "diptych/trace/exchange_tensors.h"
+#include "diptych/trace/location.h"
+#include "diptych/trace/recorder.h"
+#include "diptych/trace/trace_guard.h"
+
+namespace diptych::detail {
+namespace {
+
+using torch::jit::Stack;
+
+// The answer to a question about the first of the arguments `arguments`, or nullopt where the operator itself raises
+// an error.
+using Answer = std::optional<c10::IValue> (*)(Recorder&, c10::ArrayRef<c10::IValue> arguments,
+                                              const std::string& place);
+
+at::Tensor ask(Recorder& recorder, const at::Tensor& tensor, Question question, const std::string& place) {
+  return recorder.asked_values().ask(recorder.value_of(tensor), question, place);
+}
+
+std::optional<c10::IValue> number_of(Recorder& recorder, c10::ArrayRef<c10::IValue> arguments,
+                                     const std::string& place) {
+  const at::Tensor answer = ask(recorder, arguments[0].toTensor(), Question::kElements, place);
+  const PauseTraceGuard real;
+  return c10::IValue(answer.item());
+}
+
+std::optional<c10::IValue> truth_of(Recorder& recorder, c10::ArrayRef<c10::IValue> arguments,
+                                    const std::string& place) {
+  if (arguments[0].toTensor().numel() != 1) return std::nullopt;
+  const at::Tensor answer = ask(recorder, arguments[0].toTensor(), Question::kTruth, place);
+  const PauseTraceGuard real;
+  return c10::IValue(answer.is_nonzero());
+}
+
+std::optional<c10::IValue> equality_of(Recorder& recorder, c10::ArrayRef<c10::IValue> arguments,
+                                       const std::string& place) {
+  const at::Tensor& left = arguments[0].toTensor();
+  const at::Tensor& right = arguments[1].toTensor();
+  if (left.scalar_type() != right.scalar_type() || left.device() != right.device()) return std::nullopt;
+  if (left.sizes() != right.sizes()) return c10::IValue(false);
+  const at::Tensor answer = ask(recorder, at::all(at::eq(left, right)), Question::kTruth, place);
+  const PauseTraceGuard real;
+  return c10::IValue(answer.is_nonzero());
+}
+
+constexpr struct {
+  std::string_view name;
+  Answer answer;
+} kAnswers[] = {
+    {"aten::_local_scalar_dense", number_of},
+    {"aten::equal", equality_of},
+    {"aten::is_nonzero", truth_of},
+};
+
+}  // namespace
+
+at::Tensor AskedValues::ask(Value value, Question question, std::string place) {
+  at::Tensor answer = compute_(value);
+  all_.push_back({value, question, answer, std::move(place)});
+  return answer;
+}
+
+bool answer_on_host(Recorder& recorder, const c10::OperatorHandle& op, Stack* stack) {
+  const auto* row = std::find_if(std::begin(kAnswers), std::end(kAnswers),
+                                 [&](const auto& known) { return known.name == op.operator_name().name; });
+  if (row == std::end(kAnswers)) return false;
+  const size_t begin = stack->size() - op.schema().arguments().size();
+  const c10::ArrayRef<c10::IValue> arguments(stack->data() + begin, stack->size() - begin);
+  auto answer = row->answer(recorder, arguments, with_place(op.operator_name()));
+  if (!answer) return false;
+  stack->resize(begin);
+  stack->push_back(std::move(*answer));
+  return true;
+}
+
+std::vector<at::Tensor> run_on_values(Recorder& recorder, const c10::OperatorHandle& op, const OperatorPlan& plan,
+                                      Stack* stack) {
+  const size_t begin = stack->size() - plan.takes_tensor.size();
+  const auto real_of = [&](const at::Tensor& tensor) -> at::Tensor {
+    const bool is_number = tensor.defined() && tensor.unsafeGetTensorImpl()->is_wrapped_number();
+    if (!tensor.defined() || (is_number && !recorder.owns(tensor))) return tensor;
+    return recorder.asked_values().compute(recorder.value_of(recorder.stand_in(tensor)));
+  };
+  exchange_each(plan, *stack, real_of);
+  {
+    const PauseTraceGuard real;
+    const at::AutoDispatchBelowADInplaceOrView below_autograd;
+    op.callBoxed(stack);
+  }
+  std::vector<at::Tensor> results;
+  for (size_t i = begin; i < stack->size(); ++i) {
+    DIPTYCH_CHECK((*stack)[i].isTensor(),
+                  "[trace] {} needs the values of a tensor, and returns neither a number nor tensors; call it outside "
+                  "the traced function",
+                  with_place(op.operator_name()));
+    const at::Tensor& result = results.emplace_back((*stack)[i].toTensor());
+    if (!result.defined()) continue;
+    (*stack)[i] = at::detail::empty_strided_meta(result.sizes(), result.strides(), result.scalar_type());
+  }
+  return results;
+}
+
+}  // namespace diptych::detail
