@@ -9,7 +9,7 @@ def backend(module, example_inputs, options=None, mode=None):
     Errors: UserError for an option that Options does not have, and for a mode."""
     if mode is not None:
         raise _core.UserError(f"[torch.compile] got mode='{mode}', which Inductor has; expected options=, see diptych.Options")
-    chosen = {"name": "dynamo", **(options or {})}
+    chosen = {"name": "dynamo", "eager_fallback": True, **(options or {})}
     try:
         _core.Options(**chosen)
     except TypeError as error:

@@ -13,7 +13,7 @@ from ._module_state import kept
 # What Options takes, the first three of which say something of one capture; a test compares them with Options.
 _CAPTURE_OPTIONS = frozenset({"name", "partition", "decompositions"})
 _CALL_OPTIONS = frozenset(
-    {"backend", "draws", "dynamic", "check_sizes", "cache_limit", "path_limit", "check", "check_tolerance", "check_kernels", "async_compile"}
+    {"backend", "draws", "dynamic", "check_sizes", "cache_limit", "path_limit", "eager_fallback", "check", "check_tolerance", "check_kernels", "async_compile"}
     | {"forward_compiler", "backward_compiler", "inference_compiler"}
 )
 _Arguments = ParamSpec("_Arguments")
@@ -121,7 +121,7 @@ class AotModule(_Compiled[..., Any]):
 
     def __init__(self, module: torch.nn.Module, **options: Any) -> None:
         forward = _forward_of(module)
-        super().__init__(forward, _core.Aot(forward, _core.Options(**{"name": type(module).__name__, **options})), options)
+        super().__init__(forward, _core.Aot(forward, _core.Options(**{"name": type(module).__name__, "eager_fallback": True, **options})), options)
         self.__signature__ = inspect.signature(module.forward)
         self.__doc__ = module.__doc__
         self.module = module  # the last: from here on others are the module's
@@ -166,7 +166,8 @@ class AotModule(_Compiled[..., Any]):
 def aot_module(module: torch.nn.Module, **options: Any) -> AotModule:
     """Compiles a torch.nn.Module: its parameters and buffers are inputs of the graph under their names, "module.weight".
     Gradients land on the module's parameters, and buffers such as BatchNorm's are updated, as in eager. Other attributes of
-    the result are the module's. Errors, when called: UserError for what a graph can't hold, naming it."""
+    the result are the module's. A call of which no graph can be made runs the module itself, with one warning that names what
+    a graph can't hold and the line; with eager_fallback=False that is a UserError."""
     return AotModule(module, **options)
 
 

@@ -119,6 +119,8 @@ void bind_aot(py::module_& module) {
                     "The reason for the last such call; empty if there was none.")
       .def_readonly("original_reasons", &CacheStats::original_reasons,
                     "The number of such calls by reason, for modes and transforms.")
+      .def_readonly("refusals", &CacheStats::refusals,
+                    "Kinds of call of which no graph can be made, where eager_fallback is set.")
       .def_readonly("checks", &CacheStats::checks, "Calls that were compared with the original function.");
   py::class_<Compiled>(module, "Aot", "A function that is captured at its first call and runs its graphs from then on.")
       .def(py::init<const py::object&, const AotOptions&>(), py::arg("function"), py::arg("options"))

@@ -3,6 +3,7 @@
 #include "bindings.h"
 #include "diptych/backends/background_compile.h"
 #include "diptych/compile/backends.h"
+#include "diptych/compile/warning.h"
 #include "function.h"
 #include "tensors.h"
 
@@ -38,9 +39,15 @@ std::shared_ptr<void> release_gil() {
   return std::make_shared<py::gil_scoped_release>();
 }
 
+void warn_in_python(const std::string& text) {
+  const py::gil_scoped_acquire gil;
+  if (PyErr_WarnEx(PyExc_UserWarning, text.c_str(), 1) != 0) throw py::error_already_set();
+}
+
 AotOptions make_options(std::string name, std::string backend, std::string draws,
                         const std::optional<std::string>& partition, std::vector<std::string> decompositions,
-                        bool dynamic, bool check_sizes, size_t cache_limit, size_t path_limit, size_t check,
+                        bool dynamic, bool check_sizes, size_t cache_limit, size_t path_limit, bool eager_fallback,
+                        size_t check,
                         std::optional<double> check_tolerance, bool check_kernels, bool async_compile,
                         const py::object& forward_compiler, const py::object& backward_compiler,
                         const py::object& inference_compiler) {
@@ -54,6 +61,7 @@ AotOptions make_options(std::string name, std::string backend, std::string draws
   options.check_sizes = check_sizes;
   options.cache_limit = cache_limit;
   options.path_limit = path_limit;
+  options.eager_fallback = eager_fallback;
   options.check = check;
   options.check_tolerance = check_tolerance;
   options.check_kernels = check_kernels;
@@ -83,6 +91,8 @@ branches on sizes are as in eager; False trusts a range of sizes that was traced
 cache_limit: how many captures are kept.
 path_limit: how many captures may differ only in values that the function asks for on the host (item(), a branch on a tensor, a
 mask as an index); where a call would need one more, calls of its kind run the function itself. 0: asking is a UserError.
+eager_fallback: whether a call of which no graph can be made runs the function itself, as later calls of its kind do, with one
+warning that says why and where; False raises a UserError. aot_module() and torch.compile(backend="diptych") set it.
 check: every check-th call also runs the original function, on copies, and compares what both have done, gradients
 included; the first difference is a UserError. 0: as the environment variable DIPTYCH_CHECK says, or never.
 check_tolerance: how far values may differ, absolute and relative to a tensor's largest; 0 for bit for bit, None for 1e-4 of
@@ -96,7 +106,7 @@ tensors to a list of tensors, in place of the backend.)doc")
            py::arg("draws") = "host", py::arg("partition") = py::none(),
            py::arg("decompositions") = std::vector<std::string>(), py::arg("dynamic") = false,
            py::arg("check_sizes") = true, py::arg("cache_limit") = 64, py::arg("path_limit") = 16,
-           py::arg("check") = 0,
+           py::arg("eager_fallback") = false, py::arg("check") = 0,
            py::arg("check_tolerance") = py::none(), py::arg("check_kernels") = false, py::arg("async_compile") = false,
            py::arg("forward_compiler") = py::none(), py::arg("backward_compiler") = py::none(),
            py::arg("inference_compiler") = py::none())
@@ -115,12 +125,15 @@ tensors to a list of tensors, in place of the backend.)doc")
       .def_readonly("cache_limit", &AotOptions::cache_limit, "The greatest number of captures in the cache.")
       .def_readonly("path_limit", &AotOptions::path_limit,
                     "The greatest number of captures that differ only in values that the function asks for.")
+      .def_readonly("eager_fallback", &AotOptions::eager_fallback,
+                    "Whether a call of which no graph can be made runs the function itself.")
       .def_readonly("check", &AotOptions::check, "One call in this many is compared with the original function.")
       .def_readonly("check_tolerance", &AotOptions::check_tolerance, "The tolerances of a check.")
       .def_readonly("check_kernels", &AotOptions::check_kernels,
                     "Whether native kernels are compared with the interpreter.")
       .def_readonly("async_compile", &AotOptions::async_compile, "Whether graphs are compiled in the background.");
   diptych::detail::set_release_host(&release_gil);
+  diptych::detail::set_warning_sink(&warn_in_python);
   module.def("wait_for_compilers", &wait_for_compilers, py::call_guard<py::gil_scoped_release>(),
              "Waits until whatever is compiled in the background is ready: see async_compile of Options.");
   // While Python still works, since compilers may call operators that are written in it.

@@ -113,7 +113,7 @@ TEST(Original, IsForgottenAfterAnError) {
     at::Tensor operator()(const at::Tensor& x) const { return x * x.sum().item<float>(); }
   };
   const auto script = std::make_shared<Script>();
-  const auto f = aot_function(Throws{{script}});
+  const auto f = aot_function(Throws{{script}}, {.path_limit = 0});
   EXPECT_THROW(f(torch::ones({2})), UserError);
   EXPECT_EQ(script->forgotten, 1);
   EXPECT_EQ(script->finished, 0);

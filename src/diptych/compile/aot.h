@@ -51,7 +51,9 @@ class Aot {
   /// The captures that are cached, most recent first.
   std::vector<std::shared_ptr<const detail::CompiledFunction>> captures() const {
     std::vector<std::shared_ptr<const detail::CompiledFunction>> result;
-    for (const auto& entry : state_->cache.entries()) result.push_back(entry->code);
+    for (const auto& entry : state_->cache.entries()) {
+      if (entry->code) result.push_back(entry->code);
+    }
     return result;
   }
   /// What backend "native" made of the graphs of these captures, as far as they are compiled: of each the forward
@@ -108,6 +110,11 @@ class Aot {
     } catch (const detail::TransformMet& met) {
       state_->cache.count_given_up();
       return in_eager<Result>(met.why(), arguments...);
+    } catch (const detail::CaptureRefused& refusal) {
+      if (!state_->options.eager_fallback) throw;
+      state_->cache.insert_refused(detail::flatten_arguments(state_->options.argument_names, arguments...).spec,
+                                   typeid(Result), refusal.what());
+      return run_original<Result>(arguments...);
     }
     return serve<Result>(made, tensors, arguments...);
   }
@@ -180,11 +187,18 @@ class Aot {
 
   // Ends the watch if the capture fails; if it succeeds, the caller ends it.
   template <class Make>
-  static auto made_under(detail::CaptureWatch& watch, const Make& make) {
+  auto made_under(detail::CaptureWatch& watch, const Make& make) const {
     try {
       return make();
     } catch (const detail::TransformMet&) {
       detail::take_back(watch);
+      throw;
+    } catch (const detail::CaptureRefused&) {
+      if (state_->options.eager_fallback) {
+        detail::take_back(watch);
+      } else {
+        watch.forget();
+      }
       throw;
     } catch (...) {
       if (watch.forget()) throw detail::TransformMet("the function raises an exception while it is captured");

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "diptych/base/switches.h"
+#include "diptych/compile/warning.h"
 #include "diptych/hops/transformed_call.h"
 
 namespace diptych::detail {
@@ -93,8 +94,9 @@ void Cache::set_path(Entry& entry, const Miss& miss, size_t limit) {
   entry.path = std::move(path);
   if (others.size() < limit) return;
   run_original(entry, fmt::format("asks for values that lead to more than {} paths", limit), /*is_undone=*/true);
-  TORCH_WARN("[", name_, "] the function asks for values that have led to ", limit,
-             " different captures, and runs uncompiled from now on; keep the decision in tensors, or raise path_limit");
+  warn(fmt::format("[{}] the function asks for values that have led to {} different captures, and runs uncompiled from now "
+                   "on; keep the decision in tensors, or raise path_limit",
+                   name_, limit));
 }
 
 std::shared_ptr<const Cache::Entry> Cache::find_on_path(const Candidates& candidates, Tensors& tensors) {
@@ -155,6 +157,18 @@ void Cache::run_original(Entry& entry, const std::string& what, bool is_undone) 
   count_without_graph();
 }
 
+void Cache::insert_refused(TreeSpec spec, const std::type_info& result_type, const std::string& why) {
+  auto entry = std::make_shared<Entry>(std::move(spec), GlobalState::current(), TensorGuards(c10::ArrayRef<const at::Tensor*>()), nullptr);
+  entry->result_type = &result_type;
+  run_original(*entry, why, /*is_undone=*/true);
+  insert(std::move(entry));
+  {
+    const std::unique_lock<std::shared_mutex> lock(mutex_);
+    ++refusals_;
+  }
+  warn(fmt::format("[{}] runs uncompiled, since no graph can be made of this call: {}", name_, why));
+}
+
 void Cache::count_given_up() {
   const std::unique_lock<std::shared_mutex> lock(mutex_);
   count_without_graph();
@@ -198,7 +212,7 @@ std::string Cache::why_miss(const TreeSpec& spec, const Tensors& tensors) const 
   if (nearest == nullptr) nearest = entries_.front().get();
   if (auto difference = first_difference(nearest->spec, spec)) return *difference;
   auto text = nearest->state.difference(GlobalState::current());
-  if (text.empty()) {
+  if (text.empty() && nearest->code) {
     Tensors all = tensors;
     nearest->code->captured().append_free_variables(all);
     text = nearest->guards.first_failure(all, [&](size_t index) {
@@ -222,6 +236,7 @@ std::optional<std::string> Cache::why_eager(const Flattened& arguments) const {
   if (auto why = detail::transform_of(arguments)) return why;
   // Free variables that are derived from arguments are undefined here, and have no transform.
   for (const auto& entry : entries()) {
+    if (!entry->code) continue;
     for (const at::Tensor& tensor : entry->code->captured().free_variables()) {
       if (const auto why = detail::transform_of(tensor)) return "a captured tensor " + *why;
     }
@@ -240,7 +255,7 @@ void Cache::count_original(const std::string& why) {
 CacheStats Cache::stats() const {
   const std::shared_lock<std::shared_mutex> lock(mutex_);
   return {hits_.load(),      misses_,        evictions_, entries_.size(), size_checks_,
-          originals_.load(), last_original_, 0,          last_miss_,      original_reasons_};
+          originals_.load(), last_original_, refusals_,  0,             last_miss_,      original_reasons_};
 }
 
 std::vector<std::shared_ptr<const Cache::Entry>> Cache::entries() const {

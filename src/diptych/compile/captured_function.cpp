@@ -29,6 +29,15 @@ bool answers_questions(const AotOptions& options, CaptureExtent extent) {
   return options.path_limit > 0 && extent != CaptureExtent::kGraphs;
 }
 
+std::shared_ptr<JointCapture> make_capture(const FlatFunction& function, const std::vector<at::Tensor>& arguments,
+                                       const std::vector<std::string>& paths, const CaptureOptions& options) {
+  try {
+    return std::make_shared<JointCapture>(function, arguments, paths, options);
+  } catch (const UserError& error) {
+    throw CaptureRefused(error.what());
+  }
+}
+
 }  // namespace
 
 std::vector<bool> needed_for_gradients(const Joint& joint) {
@@ -54,9 +63,9 @@ CapturedFunction::CapturedFunction(const FlatFunction& function, const std::vect
     : options_(std::move(options)),
       shaping_backend_(shaping_backend(options_)),
       simplify_{.fold_constants = extent == CaptureExtent::kCallable},
-      capture_(std::make_shared<JointCapture>(function, arguments, paths,
-                                              CaptureOptions{options_.name, /*exact_outputs=*/false, /*stages=*/true,
-                                                             answers_questions(options_, extent)})) {
+      capture_(make_capture(function, arguments, paths,
+                        CaptureOptions{options_.name, /*exact_outputs=*/false, /*stages=*/true,
+                                       answers_questions(options_, extent)})) {
   Joint joint = trace_joint();
   layout_ = joint.layout;
   host_reads_ = capture_->host_reads();

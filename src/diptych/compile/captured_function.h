@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "diptych/autodiff/joint_capture.h"
+#include "diptych/base/error.h"
 #include "diptych/compile/graph_source.h"
 #include "diptych/compile/options.h"
 #include "diptych/trace/global_state.h"
@@ -18,6 +19,12 @@
 namespace diptych::detail {
 
 class ReleaseRules;
+
+/// Why no graph can be made of a function: what a UserError says that tracing it threw.
+class CaptureRefused final : public UserError {
+ public:
+  using UserError::UserError;
+};
 
 /// How much of a capture is made.
 enum class CaptureExtent : uint8_t {
@@ -31,7 +38,7 @@ enum class CaptureExtent : uint8_t {
 class CapturedFunction final : public GraphSource {
  public:
   /// Captures `function` on `arguments` under the caller's grad mode and autocast state.
-  /// Errors: as JointCapture; UserError from partitioners.
+  /// Errors: as JointCapture, whose UserErrors become CaptureRefused; UserError from partitioners.
   CapturedFunction(const FlatFunction& function, const std::vector<at::Tensor>& arguments,
                    const std::vector<std::string>& paths, AotOptions options,
                    CaptureExtent extent = CaptureExtent::kCallable);

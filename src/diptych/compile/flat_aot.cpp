@@ -24,7 +24,10 @@ std::vector<at::Tensor> FlatAot::call(const std::vector<at::Tensor>& arguments) 
   const auto flatten_call = [&](const Cache::Entry& entry, Cache::Tensors& out) {
     return flatten_if_matches(entry.spec, arguments, out);
   };
-  if (const auto entry = cache_.find(flatten_call, tensors)) return entry->code->call(tensors);
+  const auto run = [&](const Cache::Entry& entry) {
+    return entry.original.empty() ? entry.code->call(tensors) : in_eager(entry.original, arguments);
+  };
+  if (const auto entry = cache_.find(flatten_call, tensors)) return run(*entry);
   Flattened flat = flatten(arguments);
   if (const auto why = cache_.why_eager(flat)) return in_eager(*why, arguments);
   tensors.clear();
@@ -33,10 +36,10 @@ std::vector<at::Tensor> FlatAot::call(const std::vector<at::Tensor>& arguments) 
     return std::make_shared<CapturedFunction>(function_, given, paths_, options_, extent);
   };
   const Cache::Miss miss{flat.spec, arguments, tensors, capture, [](const Cache::Entry&) { return true; }};
-  if (const auto entry = cache_.find_by_trace(miss)) return entry->code->call(tensors);
+  if (const auto entry = cache_.find_by_trace(miss)) return run(*entry);
   const auto entry = cache_.make(miss, options_);
   cache_.insert(entry);
-  return entry->code->call(tensors);
+  return run(*entry);
 }
 
 }  // namespace diptych::detail

@@ -43,6 +43,9 @@ struct AotOptions {
   /// mask as an index; see Note [A tree of captures]). Where a call would need one more, calls of its kind run the
   /// function itself. 0: asking for a value is a UserError.
   size_t path_limit = 16;
+  /// Whether a call of which no graph can be made runs the function itself, as later calls of its kind do, with one
+  /// warning that says why and where. If false, such a call is a UserError.
+  bool eager_fallback = false;
   /// Every `check`-th call also runs the original function, on copies, and compares what both have done, gradients
   /// included; the first difference is a UserError (Note [A checked call]). 0: as the environment variable
   /// DIPTYCH_CHECK says, or never.

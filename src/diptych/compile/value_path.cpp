@@ -1,6 +1,7 @@
 #include "diptych/compile/value_path.h"
 
 #include <ATen/EmptyTensor.h>
+#include <ATen/ops/clone.h>
 #include <ATen/ops/is_nonzero.h>
 #include <ATen/ops/item.h>
 #include <fmt/ranges.h>
@@ -15,9 +16,9 @@
 namespace diptych::detail {
 namespace {
 
-// An answer as it is kept: of a value whose sizes alone count, no elements.
+// An answer as it is kept: a copy, since it may be an argument; of a value whose sizes alone count, no elements.
 at::Tensor kept(const ValueQuestion& asked) {
-  if (asked.question != Question::kSizes) return asked.answer;
+  if (asked.question != Question::kSizes) return asked.answer.clone();
   return at::detail::empty_strided_meta(asked.answer.sizes(), asked.answer.strides(), asked.answer.scalar_type());
 }
 

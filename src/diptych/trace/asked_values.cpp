@@ -3,8 +3,12 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/all.h>
+#include <ATen/ops/broadcast_tensors.h>
 #include <ATen/ops/eq.h>
+#include <ATen/ops/index.h>
 #include <ATen/ops/item.h>
+#include <ATen/ops/nonzero.h>
+#include <ATen/ops/unbind.h>
 
 #include <algorithm>
 #include <iterator>
@@ -20,8 +24,8 @@ namespace {
 
 using torch::jit::Stack;
 
-// The answer to a question about the first of the arguments `arguments`, or nullopt where the operator itself raises
-// an error.
+// What an operator that needs values returns, in terms of questions and of operators that need none; nullopt where it is
+// to run as it is, since it raises an error.
 using Answer = std::optional<c10::IValue> (*)(Recorder&, c10::ArrayRef<c10::IValue> arguments,
                                               const std::string& place);
 
@@ -55,13 +59,37 @@ std::optional<c10::IValue> equality_of(Recorder& recorder, c10::ArrayRef<c10::IV
   return c10::IValue(answer.is_nonzero());
 }
 
+// The same with the places of the true elements in place of a mask, as eager's kernel has it. Gradients of any order are
+// then gathers and scatters by these places, whose sizes are known.
+std::optional<c10::IValue> chosen_by_masks(Recorder&, c10::ArrayRef<c10::IValue> arguments, const std::string&) {
+  c10::List<std::optional<at::Tensor>> indices;
+  for (const std::optional<at::Tensor>& index : optional_tensors(arguments[1])) {
+    const bool is_mask = index && index->defined() && is_mask_dtype(index->scalar_type());
+    if (!is_mask) {
+      indices.push_back(index);
+    } else {
+      for (const at::Tensor& places : at::unbind(at::nonzero(*index), 1)) indices.push_back(places);
+    }
+  }
+  return c10::IValue(at::index(arguments[0].toTensor(), indices));
+}
+
+std::optional<c10::IValue> masked(Recorder&, c10::ArrayRef<c10::IValue> arguments, const std::string&) {
+  const at::Tensor& mask = arguments[1].toTensor();
+  if (mask.scalar_type() != at::kBool) return std::nullopt;
+  const auto both = at::broadcast_tensors({arguments[0].toTensor(), mask});
+  return c10::IValue(at::index(both[0], {both[1]}));
+}
+
 constexpr struct {
   std::string_view name;
   Answer answer;
 } kAnswers[] = {
     {"aten::_local_scalar_dense", number_of},
     {"aten::equal", equality_of},
+    {"aten::index", chosen_by_masks},
     {"aten::is_nonzero", truth_of},
+    {"aten::masked_select", masked},
 };
 
 }  // namespace

@@ -176,7 +176,7 @@ void front_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack
     }
   }
   exchange_real_tensors(*recorder, plan, *stack);
-  if (plan.reads_values && answer_on_host(*recorder, op, stack)) return;
+  if (reads_values(plan, *stack) && answer_on_host(*recorder, op, stack)) return;
   if (plan.mutates) ++traced_writes;
   if (mutates_hidden(plan, *stack)) return plan.hidden_mutation->declared.handle().callBoxed(stack);
   refuse_draw_with_gaps(op, plan, *stack);

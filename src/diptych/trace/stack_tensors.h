@@ -27,6 +27,9 @@ bool any_tensor(const torch::jit::Stack& stack, const OperatorPlan& plan, const 
   return false;
 }
 
+/// Whether an index of this dtype is a mask.
+inline bool is_mask_dtype(at::ScalarType dtype) { return dtype == at::kBool || dtype == at::kByte; }
+
 /// Whether a number that the call returns, or the shape of a result, depends on elements: the operator is such a one, or
 /// an index is a mask, whose true elements the result has.
 inline bool reads_values(const OperatorPlan& plan, const torch::jit::Stack& stack) {
@@ -35,8 +38,7 @@ inline bool reads_values(const OperatorPlan& plan, const torch::jit::Stack& stac
   for (size_t i = 0; i < plan.takes_list.size(); ++i) {
     if (!plan.takes_list[i] || stack[begin + i].isNone()) continue;
     for (const std::optional<at::Tensor>& index : optional_tensors(stack[begin + i])) {
-      if (index && index->defined() && (index->scalar_type() == at::kBool || index->scalar_type() == at::kByte))
-        return true;
+      if (index && index->defined() && is_mask_dtype(index->scalar_type())) return true;
     }
   }
   return false;

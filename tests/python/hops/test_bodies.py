@@ -190,7 +190,7 @@ def test_a_packed_sequence_is_refused_by_name():
         return nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True).data
 
     with pytest.raises(diptych.UserError, match="_pack_padded_sequence.*a mask instead of a packed sequence"):
-        diptych.aot_function(f)(torch.ones(2, 3, 4), torch.tensor([3, 2]))
+        diptych.aot_function(f, path_limit=0)(torch.ones(2, 3, 4), torch.tensor([3, 2]))
 
 
 @pytest.mark.parametrize("step", [lambda s: torch.flip(s, ()), lambda s: torch.squeeze(s, ()), lambda s: torch.sum(s, ()), lambda s: torch.amax(s, ())])

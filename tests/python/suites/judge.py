@@ -60,7 +60,7 @@ def compiled(function, **options):
 def compiled_module(module):
     import diptych
 
-    return diptych.aot_module(module, backend=settings.backend)
+    return diptych.aot_module(module, backend=settings.backend, eager_fallback=False)
 
 
 def shake(tensor):

@@ -55,7 +55,7 @@ def through_dynamo(module):
     from diptych._dynamo import backend
 
     torch.compiler.reset()
-    return torch.compile(module, backend=backend, options={"backend": judge.settings.backend})
+    return torch.compile(module, backend=backend, options={"backend": judge.settings.backend, "eager_fallback": False})
 
 
 HOW = {
