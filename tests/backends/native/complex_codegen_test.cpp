@@ -34,8 +34,8 @@ at::Tensor numbers_of_all_sizes(int64_t count, at::ScalarType dtype, double rang
 template <class T>
 at::Tensor corners() {
   using Limits = std::numeric_limits<T>;
-  std::vector<T> numbers = {0, 1, 0.5, 2, 3, 20.5, 1e-3F, Limits::denorm_min(), Limits::min(), Limits::max() / 2,
-                            Limits::infinity()};
+  std::vector<T> numbers = {
+      0, 1, 0.5, 2, 3, 20.5, 1e-3F, Limits::denorm_min(), Limits::min(), Limits::max() / 2, Limits::infinity()};
   const size_t count = numbers.size();
   for (size_t i = 0; i < count; ++i) numbers.push_back(-numbers[i]);
   numbers.push_back(Limits::quiet_NaN());
@@ -52,8 +52,9 @@ at::Tensor run_op(const std::string& op, const Tensors& operands, at::ScalarType
     list += fmt::format("{}%{}", i > 0 ? ", " : "", i);
   }
   const int64_t count = operands[0].numel();
-  const Kernel kernel = parse_kernel(fmt::format("kernel op(d0={}) {{\n{}y0 : {}\n{}%9 : {} = {} {}\nstore y0[d0] = %9\n}}",
-                                                 count, buffers, dtype_name(result), loads, dtype_name(result), op, list));
+  const Kernel kernel =
+      parse_kernel(fmt::format("kernel op(d0={}) {{\n{}y0 : {}\n{}%9 : {} = {} {}\nstore y0[d0] = %9\n}}", count,
+                               buffers, dtype_name(result), loads, dtype_name(result), op, list));
   EXPECT_EQ(codegen_problem(kernel).value_or(""), "") << op;
   const at::Tensor made = at::empty({count}, result);
   std::vector<void*> from, to{made.data_ptr()};
@@ -143,7 +144,8 @@ void expect_corners(double tolerance) {
     const at::Tensor expected = parts_of(eager).to(at::kDouble), got = parts_of(made).to(at::kDouble);
     const at::Tensor size = eager.abs().to(at::kDouble).unsqueeze(-1);
     const double least = std::numeric_limits<T>::denorm_min() * 4.0;
-    const at::Tensor is_near = (got - expected).abs() <= at::where(size.isfinite(), size, expected.abs()) * tolerance + least;
+    const at::Tensor is_near =
+        (got - expected).abs() <= at::where(size.isfinite(), size, expected.abs()) * tolerance + least;
     const at::Tensor is_right = is_near | got.eq(expected) | expected.isnan();
     const at::Tensor wrong = is_right.all(-1).logical_not().nonzero().flatten();
     for (int64_t i = 0; i < std::min<int64_t>(wrong.numel(), 6); ++i) {
@@ -185,7 +187,8 @@ TEST(ComplexCode, ReadsAndWritesPartsOfAllLayouts) {
         store y0[5*d0 + d1] = %2
         store y1[37*d1 + d0] = %4
         store y2[5*d0 + d1] = %3
-      }})", dtype, std::string(dtype) == "c64" ? "f32" : "f64", map);
+      }})",
+                                    dtype, std::string(dtype) == "c64" ? "f32" : "f64", map);
       const auto scalar = std::string(dtype) == "c64" ? at::kComplexFloat : at::kComplexDouble;
       expect_code_agrees(text, {at::randn({400}, scalar), at::randn({185}, scalar)}, {185, 185, 185});
     }
@@ -207,7 +210,9 @@ TEST(ComplexCode, SumsPartsAndUsesSumsAgain) {
       store y0[d0] = %1
       store y1[{0}*d0 + d1] = %3
       store y2[d1] = %2
-    }})", extent), {at::randn({17 * extent}, at::kComplexFloat)}, {17, 17 * extent, extent});
+    }})",
+                                   extent),
+                       {at::randn({17 * extent}, at::kComplexFloat)}, {17, 17 * extent, extent});
   }
 }
 

@@ -38,8 +38,8 @@ Tensors arithmetic(const Tensors& t) {
 
 Tensors functions(const Tensors& t) {
   const auto x = t[0], y = t[1];
-  return {x.exp() + y.sin() * x.cos(), (x * x + 2).log().sqrt(), x.tanh() * y.sinh() + y.cosh().sigmoid(),
-          torch::angle(x * y) + x.abs(),  x.sgn() * y.pow(2) + x.pow(-1), (x + 3).tan().rsqrt()};
+  return {x.exp() + y.sin() * x.cos(),   (x * x + 2).log().sqrt(),       x.tanh() * y.sinh() + y.cosh().sigmoid(),
+          torch::angle(x * y) + x.abs(), x.sgn() * y.pow(2) + x.pow(-1), (x + 3).tan().rsqrt()};
 }
 
 Tensors parts(const Tensors& t) {
@@ -51,8 +51,9 @@ Tensors parts(const Tensors& t) {
 
 Tensors sums(const Tensors& t) {
   const auto x = t[0], y = t[1];
-  return {(x * y.conj()).sum(), (x * y).sum(1), (x + y).mean(0), (x - x.mean(1, true)) * y, (x * y).abs().sum(),
-          (x * 2).flip(1).slice(0, 1, 3) + y.slice(0, 1, 3), torch::cat({x * y, y}, 0) * 2};
+  return {(x * y.conj()).sum(),         (x * y).sum(1),      (x + y).mean(0),
+          (x - x.mean(1, true)) * y,    (x * y).abs().sum(), (x * 2).flip(1).slice(0, 1, 3) + y.slice(0, 1, 3),
+          torch::cat({x * y, y}, 0) * 2};
 }
 
 constexpr Tensors (*kPrograms[])(const Tensors&) = {arithmetic, functions, parts, sums};

@@ -131,8 +131,8 @@ Complex hyperbolic_sine(const Complex& x) {
 Complex hyperbolic_cosine(const Complex& x) {
   const Term is_lone = is_wild(x.im) & is_infinite(x.re);
   const Term cosine = is_lone.choose(1.0, x.im.apply("cos")), sine = x.im.apply("sin");
-  const Term of_zero = rounded_product(with_sign(1, x.re), x.im);          // an imaginary part of 0
-  const Term at_zero = rounded_product(x.re, with_sign(1, x.im));          // a real part of 0
+  const Term of_zero = rounded_product(with_sign(1, x.re), x.im);  // an imaginary part of 0
+  const Term at_zero = rounded_product(x.re, with_sign(1, x.im));  // a real part of 0
   const Term im = x.re.equals(0.0).choose(is_wild(x.im).choose(at_zero, rounded_product(x.re, sine)),
                                           hyperbolic_times(x.re, "sinh", sine));
   return {hyperbolic_times(x.re, "cosh", cosine), x.im.equals(0.0).choose(of_zero, im)};

@@ -51,7 +51,9 @@ class PartsWriter {
 
   NumberParts write(at::ScalarType dtype, const KernelConstant& constant) {
     const auto& number = constant.number.number;
-    const auto make = [&](const at::Scalar& what) { return term(builder_.constant(what, c10::toRealValueType(dtype))); };
+    const auto make = [&](const at::Scalar& what) {
+      return term(builder_.constant(what, c10::toRealValueType(dtype)));
+    };
     if (const auto* integer = std::get_if<int64_t>(&number)) return {make(*integer)};
     if (const auto* real = std::get_if<double>(&number)) return {make(*real)};
     const auto complex = std::get<std::complex<double>>(number);

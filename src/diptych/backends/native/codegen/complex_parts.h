@@ -21,8 +21,8 @@ namespace diptych::detail {
 /// returned as they are. Returns nullopt, and why, if an operation has no formula. Requires: a kernel that verifies.
 std::optional<Kernel> with_complex_parts(const Kernel& kernel, std::string& why);
 
-/// How the stores of such a kernel are written: by store, the number of the one with the imaginary parts that is written
-/// together with it, its own where it is written with another one, and kAlone where neither holds.
+/// How the stores of such a kernel are written: by store, the number of the one with the imaginary parts that is
+/// written together with it, its own where it is written with another one, and kAlone where neither holds.
 inline constexpr int32_t kAlone = -1;
 std::vector<int32_t> stored_pairs(const Schedule& schedule);
 

@@ -1,5 +1,4 @@
 // Complex numbers: their parts, and tensors that are conjugated or negated when they are read.
-#include <limits>
 #include <numbers>
 
 #include "diptych/backends/native/lower/row_shapes.h"
@@ -11,7 +10,8 @@ namespace {
 Terms conjugate(NodeLowering& node) { return {conj(node.own(0))}; }
 Terms negative(NodeLowering& node) { return {-node.own(0)}; }
 Terms as_it_is(NodeLowering& node) { return {node.own(0)}; }
-bool is_negated(const NodeArguments& node) { return has_inexact_result(node) && node.dtype() != at::kHalf && node.dtype() != at::kBFloat16; }
+// Kernels do not compute with halves.
+bool is_negated(const NodeArguments& node) { return has_dtype(kFloats | kComplexes, node.dtype()); }
 
 Terms real_part(NodeLowering& node) {
   const Term x = node.own(0);
