@@ -2,6 +2,7 @@
 #pragma once
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/view_as_real.h>
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
@@ -26,6 +27,7 @@ inline double code_tolerance(at::ScalarType dtype) {
 }
 
 inline ::testing::AssertionResult same_numbers(const at::Tensor& found, const at::Tensor& expected) {
+  if (found.is_complex()) return same_numbers(at::view_as_real(found), at::view_as_real(expected));
   const at::Tensor a = found.to(at::kDouble).flatten(), b = expected.to(at::kDouble).flatten();
   const double tolerance = code_tolerance(found.scalar_type());
   double largest = 0;

@@ -44,7 +44,8 @@ Likeness nearness(at::ScalarType dtype) {
   if (dtype == at::kBFloat16) return {.rtol = 1.0 / 128, .atol = 1e-7};
   if (dtype == at::kHalf) return {.rtol = 1.0 / 1024, .atol = 1e-7};
   if (dtype == at::kFloat) return {.rtol = 2e-6, .atol = 1e-7};
-  return at::isFloatingType(dtype) ? Likeness{.rtol = 1e-13, .atol = 1e-15} : Likeness{};
+  if (dtype == at::kComplexFloat) return {.rtol = 4e-6, .atol = 1e-7};
+  return has_dtype(kFloats | kComplexes, dtype) ? Likeness{.rtol = 1e-13, .atol = 1e-15} : Likeness{};
 }
 
 std::string described(const OperatorCase& c, at::ScalarType dtype) {
@@ -62,11 +63,14 @@ Tensors exact_results(const OperatorCase& c, at::ScalarType dtype) {
   GraphWriter writer;
   Samples known;
   std::vector<Operand> operands;
-  const auto exact = [&](const Value value) { return writer.input(writer.tensor(value).to(at::kDouble)); };
+  const auto exact = [&](const Value value) {
+    return writer.input(writer.tensor(value).to(has_dtype(kComplexes, dtype) ? at::kComplexDouble : at::kDouble));
+  };
   for (const auto& argument : c.arguments) {
     Operand operand = operand_of(writer, argument, dtype, known);
     const auto* value = std::get_if<Value>(&operand);
-    if (value && at::isFloatingType(writer.tensor(*value).scalar_type())) operand = exact(*value);
+    if (value && has_dtype(kFloats | kHalves | kComplexes, writer.tensor(*value).scalar_type()))
+      operand = exact(*value);
     operands.push_back(operand);
   }
   try {
@@ -78,9 +82,10 @@ Tensors exact_results(const OperatorCase& c, at::ScalarType dtype) {
 
 // Whether ours is near eager's, or at most twice as far from the exact result, element by element.
 bool is_as_near(const at::Tensor& ours, const at::Tensor& eager, const at::Tensor& exact, const Likeness& how) {
-  const at::Tensor a = ours.to(at::kDouble), b = eager.to(at::kDouble);
+  const auto wide = eager.is_complex() ? at::kComplexDouble : at::kDouble;
+  const at::Tensor a = ours.to(wide), b = eager.to(wide);
   at::Tensor is_near = at::isclose(a, b, how.rtol, how.atol, /*equal_nan=*/true);
-  if (exact.defined() && at::isFloatingType(eager.scalar_type())) {
+  if (exact.defined() && (eager.is_floating_point() || eager.is_complex())) {
     const at::Tensor allowed = (b - exact).abs() * 2 + exact.abs() * how.rtol + how.atol;
     is_near = is_near | (a - exact).abs().le(allowed);
   }
@@ -119,7 +124,8 @@ bool compare_with_eager(const OperatorCase& c, at::ScalarType dtype) {
     return false;
   }
   const bool is_lowered = is_lowered_to_kernels(writer.graph(), writer.graph().nodes()[0]);
-  if (!has_dtype(c.lowered, dtype)) return true;  // some of these have a kernel, others not
+  const bool may_be = has_dtype(kComplexes, dtype) && is_lowered;
+  if (!has_dtype(c.lowered, dtype) && !may_be) return true;  // some of these have a kernel, others not
   EXPECT_TRUE(is_lowered);
   if (is_lowered) compare(writer, outputs, exact_results(c, dtype));
   return true;
@@ -137,6 +143,29 @@ TEST(LowerOperators, PointwiseOperatorsComputeWhatEagerComputes) { compare_all(t
 TEST(LowerOperators, ActivationsAndTheirGradientsComputeWhatEagerComputes) { compare_all(testing::activation_cases()); }
 TEST(LowerOperators, ReductionsComputeWhatEagerComputes) { compare_all(testing::reduction_cases()); }
 TEST(LowerOperators, WhatMakesOrMovesElementsDoesAsEager) { compare_all(testing::moving_cases()); }
+
+std::vector<OperatorCase> all_cases() {
+  std::vector<OperatorCase> all;
+  for (const auto& cases : {testing::pointwise_cases(), testing::activation_cases(), testing::reduction_cases(),
+                            testing::moving_cases(), testing::complex_cases()}) {
+    all.insert(all.end(), cases.begin(), cases.end());
+  }
+  return all;
+}
+
+TEST(LowerOperators, ComplexOperatorsComputeWhatEagerComputes) {
+  std::set<std::string> compared;
+  const auto compare_in = [&](const OperatorCase& c, std::initializer_list<at::ScalarType> dtypes) {
+    for (const auto dtype : dtypes) {
+      if (compare_with_eager(c, dtype)) compared.insert(c.op);
+    }
+  };
+  for (const OperatorCase& c : all_cases()) compare_in(c, {at::kComplexFloat, at::kComplexDouble});
+  for (const OperatorCase& c : testing::complex_cases()) compare_in(c, {at::kFloat, at::kDouble});
+  for (const KernelRow* const row : all_kernel_rows()) {
+    if (row->takes_complex) EXPECT_TRUE(compared.count(std::string(row->op))) << row->op;
+  }
+}
 
 // Many operators of one dtype as machine code.
 class CompiledOperators {
@@ -227,10 +256,19 @@ TEST(LowerOperators, CompiledOperatorsComputeWhatEagerComputes) {
   }
 }
 
+TEST(LowerOperators, CompiledComplexOperatorsComputeWhatEagerComputes) {
+  for (const auto dtype : {at::kComplexFloat, at::kComplexDouble}) {
+    CompiledOperators operators(dtype);
+    for (const OperatorCase& c : all_cases()) operators.add(c);
+    operators.check();
+    EXPECT_GT(operators.compared, 40U) << dtype_name(dtype);
+  }
+}
+
 TEST(LowerOperators, EveryRowHasACase) {
   std::set<std::string> tested;
   for (const auto& cases : {testing::pointwise_cases(), testing::activation_cases(), testing::reduction_cases(),
-                            testing::moving_cases(), testing::indexing_cases()}) {
+                            testing::moving_cases(), testing::indexing_cases(), testing::complex_cases()}) {
     for (const OperatorCase& c : cases) tested.insert(c.op);
   }
   for (const KernelRow* const row : all_kernel_rows()) EXPECT_TRUE(tested.count(std::string(row->op))) << row->op;

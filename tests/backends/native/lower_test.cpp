@@ -222,13 +222,14 @@ TEST(Lower, HalvesAreRoundedAfterEachNode) {
   EXPECT_TRUE(like_eager(w, {z}));
 }
 
-TEST(Lower, TensorsWithoutElementsAndComplexOnesAreRefused) {
+TEST(Lower, TensorsWithoutElementsAndComplexHalvesAreRefused) {
   GraphWriter w;
   const Value empty = w.input(at::empty({0, 3})), complex = w.input(at::zeros({3}, at::kComplexFloat));
-  const Value y = w.call("aten.neg", {empty}), z = w.call("aten.neg", {complex});
-  const Graph graph = w.finish({y, z});
-  EXPECT_FALSE(is_lowered_to_kernels(graph, graph.nodes()[0]));
-  EXPECT_FALSE(is_lowered_to_kernels(graph, graph.nodes()[1]));
+  const Value half = w.input(at::zeros({3}, at::kComplexHalf));
+  const Value y = w.call("aten.neg", {empty}), z = w.call("aten.neg", {half});
+  const Graph graph = w.finish({y, z, w.call("aten.asin", {complex}), w.call("aten.neg", {complex})});
+  for (const size_t node : {0, 1, 2}) EXPECT_FALSE(is_lowered_to_kernels(graph, graph.nodes()[node])) << node;
+  EXPECT_TRUE(is_lowered_to_kernels(graph, graph.nodes()[3]));
 }
 
 TEST(Lower, AnEmptyViewOfTheSpaceStaysAsItWasAfterARefusal) {

@@ -18,6 +18,10 @@ void add(std::vector<OperatorCase>& cases, const Names& ops, const Arguments& ar
 // Numbers at which formulas go wrong.
 at::Tensor special_numbers(at::ScalarType dtype) {
   constexpr double kInf = std::numeric_limits<double>::infinity(), kNan = std::numeric_limits<double>::quiet_NaN();
+  if (has_dtype(kComplexes, dtype)) {
+    const at::Tensor parts = at::tensor({0.5, -0.25, 1., 0.001, -1.5, 2.5, -3., 4., -0.75, 0., 1.}, at::kDouble);
+    return at::complex(parts, parts.roll(3)).to(dtype);
+  }
   if (!at::isFloatingType(dtype))
     return at::tensor({0, 1, 2, 3, 7, 100, 5, 250, -1, -7, -100, 12}, at::kLong).to(dtype);
   return at::tensor({0., -0.,   1.,    -1.,  0.5, -0.5, 2.5,  -2.5,  1.5,  -3.5,  3.,  -3.,
@@ -74,6 +78,7 @@ at::Tensor plain_sample(Sample kind, at::ScalarType dtype, const CaseSizes& size
   }
   const at::Tensor numbers = counted.mul(0.37).add(shift_of(kind)).cos();
   if (kind == kMask) return numbers.gt(0);
+  if (has_dtype(kComplexes, dtype)) return at::complex(numbers, numbers.mul(5).sin()).to(dtype);
   if (!at::isFloatingType(dtype)) return numbers.mul(9).round().abs().to(dtype);
   return (kind == kShare ? numbers.abs() : numbers).to(dtype);
 }
@@ -88,14 +93,30 @@ at::Tensor sample(Sample kind, at::ScalarType dtype) {
     case kTurned:
       return along.roll(5).unsqueeze(1);
     case kMask:
-      return along.gt(0).unsqueeze(0);
+      return (along.is_complex() ? at::real(along) : along).gt(0).unsqueeze(0);
     case kShare:
       return plain_sample(kind, dtype, {.a = along.size(0)});
     case kSpecial:
-      return at::cat({along, along.flip(0)}).slice(0, 0, 24).reshape({4, 6});
+      return at::cat({along, along.flip(0), along}).slice(0, 0, 24).reshape({4, 6});
     default:
       return plain_sample(kind, dtype);
   }
+}
+
+std::vector<OperatorCase> complex_cases() {
+  std::vector<OperatorCase> cases;
+  add(cases, {"_conj", "_conj_physical", "conj_physical", "resolve_conj", "_neg_view", "resolve_neg", "real", "angle"},
+      {kRows});
+  add(cases, {"imag"}, {kRows}, 0, 0);
+  add(cases, {"complex", "polar"}, {kBlock, kBlock2}, kFloats, kFloats);
+  const Argument number = number_of(c10::complex<double>(0.5, -2));
+  add(cases,
+      {"add.Scalar", "sub.Scalar", "rsub.Scalar", "mul.Scalar", "div.Scalar", "fill.Scalar", "eq.Scalar", "ne.Scalar",
+       "pow.Tensor_Scalar"},
+      {kRows, number}, 0, kFloats | kHalves);
+  add(cases, {"add.Tensor", "sub.Tensor"}, {kRows, kColumns, number}, 0, 0);
+  add(cases, {"masked_fill.Scalar"}, {kRows, kMask, number}, 0, 0);
+  return cases;
 }
 
 std::vector<OperatorCase> pointwise_cases() {

@@ -62,6 +62,8 @@ std::vector<OperatorCase> activation_cases();
 std::vector<OperatorCase> reduction_cases();
 std::vector<OperatorCase> moving_cases(const CaseSizes& sizes = {});
 std::vector<OperatorCase> indexing_cases(const CaseSizes& sizes = {});
+/// Those of operators that are about complex numbers; the others are called with such as well.
+std::vector<OperatorCase> complex_cases();
 std::vector<OperatorCase> composite_cases(const CaseSizes& sizes = {});
 
 }  // namespace diptych::testing

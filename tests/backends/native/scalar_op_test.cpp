@@ -99,6 +99,7 @@ const std::vector<AtenCase>& aten_cases() {
       {"add", DIPTYCH_BINARY(at::add)},
       {"sub", DIPTYCH_BINARY(at::sub)},
       {"mul", DIPTYCH_BINARY(at::mul), 1e-6},
+      {"rounded_mul", DIPTYCH_BINARY(at::mul)},
       {"div", DIPTYCH_BINARY(at::div), 1e-6},
       {"trunc_div", [](const Tensors& x) { return at::div(x[0], x[1], "trunc"); }},
       {"floor_div", [](const Tensors& x) { return at::div(x[0], x[1], "floor"); }},

@@ -1,5 +1,6 @@
 #include "diptych/backends/native/kernel_check.h"
 
+#include <ATen/ops/view_as_real.h>
 #include <ATen/ops/where.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
@@ -22,7 +23,7 @@ namespace {
 // How far a result may be off, relative to the largest number around: sums of some thousand terms are, by a hundred
 // roundings, and half types by a few of their own.
 double bound_of(at::ScalarType dtype) {
-  switch (dtype) {
+  switch (c10::toRealValueType(dtype)) {
     case at::kDouble:
       return 1e-11;
     case at::kHalf:
@@ -39,14 +40,19 @@ double bound_of(const Graph& body) {
   double bound = bound_of(at::kDouble);
   for (size_t id = 0; id < body.num_values(); ++id) {
     const at::ScalarType dtype = body.meta(Value{static_cast<int32_t>(id)}).dtype;
-    if (c10::isFloatingType(dtype)) bound = std::max(bound, bound_of(dtype));
+    if (c10::isFloatingType(dtype) || c10::isComplexType(dtype)) bound = std::max(bound, bound_of(dtype));
   }
   return bound;
 }
 
+// Complex elements as pairs of real ones.
+at::Tensor parts_of(const at::Tensor& tensor) {
+  return tensor.is_complex() ? at::view_as_real(tensor.resolve_conj()) : tensor;
+}
+
 double largest_finite(const at::Tensor& tensor) {
-  if (tensor.numel() == 0 || !tensor.is_floating_point()) return 0;
-  const at::Tensor wide = tensor.to(at::kDouble).abs();
+  if (tensor.numel() == 0 || !(tensor.is_floating_point() || tensor.is_complex())) return 0;
+  const at::Tensor wide = parts_of(tensor).to(at::kDouble).abs();
   return at::where(wide.isfinite(), wide, 0).max().item<double>();
 }
 
@@ -82,6 +88,15 @@ void write_kernel_file(const Graph& body, const std::vector<at::Tensor>& inputs,
   save_tensors(tensors, name + ".safetensors");
 }
 
+std::string element_text(const at::Tensor& tensor, int64_t index) {
+  const at::Scalar number = tensor.reshape(-1)[index].item();
+  if (number.isComplex()) {
+    const auto complex = number.toComplexDouble();
+    return fmt::format("({}, {})", complex.real(), complex.imag());
+  }
+  return number.isFloatingPoint() ? fmt::format("{}", number.toDouble()) : fmt::format("{}", number.toLong());
+}
+
 double largest_finite(const std::vector<at::Tensor>& tensors) {
   double largest = 0;
   for (const at::Tensor& tensor : tensors) largest = std::max(largest, largest_finite(tensor));
@@ -89,6 +104,7 @@ double largest_finite(const std::vector<at::Tensor>& tensors) {
 }
 
 at::Tensor differing_elements(const Graph& body, double largest, const at::Tensor& got, const at::Tensor& expected) {
+  if (expected.is_complex()) return differing_elements(body, largest, parts_of(got), parts_of(expected)).any(-1);
   if (!expected.is_floating_point()) return got.ne(expected);
   const double bound = bound_of(body) * std::max(largest, largest_finite(expected));
   const at::Tensor a = got.to(at::kDouble), b = expected.to(at::kDouble);
@@ -114,17 +130,13 @@ void check_kernel(const Graph& body, const std::vector<at::Tensor>& inputs, cons
     const at::Tensor wrong = differing_elements(body, largest, got[i], expected[i]).contiguous().view(-1);
     if (!wrong.any().item<bool>()) continue;
     const int64_t index = wrong.to(at::kByte).argmax().item<int64_t>();
-    const auto at_index = [&](const at::Tensor& tensor) {
-      const at::Scalar number = tensor.reshape(-1)[index].item();
-      return number.isFloatingPoint() ? fmt::format("{}", number.toDouble()) : fmt::format("{}", number.toLong());
-    };
     const std::string path = write_files(body, inputs);
     DIPTYCH_ASSERT(
         false,
         "kernel '{}' computed {} at [{}] of output {}, and the interpreter {}; {} of {} elements differ. Its "
         "body and inputs are in {}.graph and .safetensors, which `diptych check-kernel {}.graph` runs alone\n{}",
-        body.name(), at_index(got[i]), fmt::join(position_of(index, got[i].sizes()), ","), i, at_index(expected[i]),
-        wrong.sum().item<int64_t>(), wrong.numel(), path, path, body.code());
+        body.name(), element_text(got[i], index), fmt::join(position_of(index, got[i].sizes()), ","), i,
+        element_text(expected[i], index), wrong.sum().item<int64_t>(), wrong.numel(), path, path, body.code());
   }
 }
 

@@ -30,6 +30,8 @@ double largest_finite(const std::vector<at::Tensor>& tensors);
 
 /// The place of an element, counted in rows.
 std::vector<int64_t> position_of(int64_t index, at::IntArrayRef sizes);
+/// The element at such a place, as text.
+std::string element_text(const at::Tensor& tensor, int64_t index);
 
 /// While one lives, kernels that this thread calls are checked, as those of all threads are with DIPTYCH_CHECK=kernels.
 class KernelCheckScope {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "diptych/backends/native/codegen/call_sizes.h"
+#include "diptych/backends/native/codegen/complex_parts.h"
 #include "diptych/backends/native/codegen/kernel_text.h"
 #include "diptych/backends/native/codegen/nontemporal_stores.h"
 #include "diptych/backends/native/codegen/scalar_code.h"
@@ -173,6 +174,19 @@ class JitKernel final : public CompiledKernel {
   Work fixed_;  // where no size is dynamic
 };
 
+// The kernels of real numbers that a kernel is computed by, one after the other; none if there are none.
+std::vector<Kernel> parts_of(const Kernel& kernel, std::string& why) {
+  const auto real = with_complex_parts(kernel, why);
+  return real ? kernels_without_scattered_sums(*real) : std::vector<Kernel>{};
+}
+
+std::vector<Kernel> parts_of(const Kernel& kernel) {
+  std::string why;
+  auto parts = parts_of(kernel, why);
+  DIPTYCH_ASSERT(!parts.empty(), "kernel '{}' has no code: {}", kernel.name, why);
+  return parts;
+}
+
 Schedule schedule_of(const Kernel& kernel, const CodeTarget& target) {
   std::string why;
   auto schedule = make_schedule(kernel, why, target);
@@ -196,7 +210,7 @@ class KernelSequence final : public CompiledKernel {
 };
 
 std::shared_ptr<const CompiledKernel> make_code(const Kernel& kernel, const CodeTarget& target) {
-  const auto parts = kernels_without_scattered_sums(kernel);
+  const auto parts = parts_of(kernel);
   if (parts.size() == 1) return std::make_shared<const JitKernel>(schedule_of(parts[0], target));
   return std::make_shared<const KernelSequence>(parts, target);
 }
@@ -216,15 +230,15 @@ KernelTable& kernel_table() {
 
 std::optional<std::string> codegen_problem(const Kernel& kernel, const CodeTarget& target) {
   std::string why;
-  for (const Kernel& part : kernels_without_scattered_sums(kernel)) {
-    if (!make_schedule(part, why, target)) return why;
-  }
-  return std::nullopt;
+  const auto parts = parts_of(kernel, why);
+  const bool has_code =
+      std::ranges::all_of(parts, [&](const Kernel& part) { return make_schedule(part, why, target).has_value(); });
+  return has_code && !parts.empty() ? std::nullopt : std::optional(std::move(why));
 }
 
 std::vector<std::string> llvm_modules(const Kernel& kernel, const CodeTarget& target) {
   std::vector<std::string> texts;
-  for (const Kernel& part : kernels_without_scattered_sums(kernel)) {
+  for (const Kernel& part : parts_of(kernel)) {
     texts.push_back(write_kernel(schedule_of(part, target)).text);
   }
   return texts;

@@ -23,8 +23,9 @@ class CompiledKernel {
   virtual void run(void* const* inputs, void* const* outputs, const std::vector<int64_t>& symbols) const = 0;
 };
 
-/// Returns why no code can be made of a kernel; nullopt if it can. Kernels with complex numbers, stores that
-/// add where all may be to one element, and reductions that no order of loops computes in one pass over rows have none.
+/// Returns why no code can be made of a kernel; nullopt if it can. Kernels with operations on complex
+/// numbers that complex_formulas.h does not have, stores that add where all may be to one element, and reductions that
+/// no order of loops computes in one pass over rows have none.
 std::optional<std::string> codegen_problem(const Kernel& kernel, const CodeTarget& target = host_code_target());
 
 /// The LLVM IR of a kernel for a machine: one module, or several of functions that are called one after the other.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "diptych/backends/native/codegen/complex_parts.h"
 #include "diptych/backends/native/codegen/folds.h"
 #include "diptych/backends/native/codegen/loops.h"
 #include "diptych/backends/native/codegen/row_code.h"
@@ -17,7 +18,7 @@ class KernelWriter {
       : s_(s),
         plan_(plan_row(s)),
         writer_(s.target),
-        point_(writer_, s.kernel, s.parameters),
+        point_(writer_, s.kernel, s.parameters, stored_pairs(s)),
         row_(writer_, point_, s, plan_) {}
 
   KernelText write() {

@@ -83,6 +83,21 @@ std::string LlvmWriter::lanes_of(const std::string& element, const std::string& 
   return value("shufflevector {} {}, {} poison, <{} x i32> <{}>", type, vector, type, count, order);
 }
 
+std::string LlvmWriter::halves_of_pairs(const std::string& element, const std::string& vector, int count, int which) {
+  std::string order;
+  for (int i = 0; i < count; ++i) order += fmt::format("{}i32 {}", i == 0 ? "" : ", ", 2 * i + which);
+  const std::string type = llvm_type(element, 2 * count);
+  return value("shufflevector {} {}, {} poison, <{} x i32> <{}>", type, vector, type, count, order);
+}
+
+std::string LlvmWriter::pairs_of(const std::string& element, const std::string& first, const std::string& second,
+                                 int lanes) {
+  std::string order;
+  for (int i = 0; i < lanes; ++i) order += fmt::format("{}i32 {}, i32 {}", i == 0 ? "" : ", ", i, lanes + i);
+  const std::string type = llvm_type(element, lanes);
+  return value("shufflevector {} {}, {} {}, <{} x i32> <{}>", type, first, type, second, 2 * lanes, order);
+}
+
 std::string LlvmWriter::joined(const std::string& element, const std::string& low, const std::string& high, int lanes) {
   const std::string type = llvm_type(element, lanes);
   return value("shufflevector {} {}, {} {}, <{} x i32> {}", type, low, type, high, 2 * lanes,

@@ -64,6 +64,10 @@ class LlvmWriter {
   std::string splat(const std::string& type, const std::string& scalar, int lanes);
   /// Lanes [first, first + count) of a vector of `lanes`.
   std::string lanes_of(const std::string& element, const std::string& vector, int lanes, int first, int count);
+  /// Of a vector of pairs, `count` of them, the first or second number of each.
+  std::string halves_of_pairs(const std::string& element, const std::string& vector, int count, int which);
+  /// The pairs of the lanes of two vectors.
+  std::string pairs_of(const std::string& element, const std::string& first, const std::string& second, int lanes);
   /// Two vectors of the same length, one after the other.
   std::string joined(const std::string& element, const std::string& low, const std::string& high, int lanes);
 

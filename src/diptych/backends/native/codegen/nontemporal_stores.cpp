@@ -28,7 +28,7 @@ bool is_side_by_side(const IndexMap& map, int32_t dim) {
 }
 
 bool is_nontemporal(const Schedule& s, const KernelStore& store) {
-  const auto size = bytes_of_element(s.kernel.outputs[store.output]);
+  const auto size = bytes_of_element(s.kernel.values[store.value].dtype);
   const int64_t least_loop = std::min(kLeastLoopBytes, least_nontemporal_bytes());
   return !store.is_add && !s.is_final[store.value] && is_side_by_side(store.map, s.vector_dim) &&
          s.lanes * size >= kLeastVectorBytes && s.likely_extent(s.vector_dim) * size >= least_loop;
@@ -47,7 +47,8 @@ MovedBytes::MovedBytes(const Schedule& s) : buffers_(s.kernel.inputs.size()) {
       buffers_[load->input].push_back(s.count(s.domains[i]) * bytes_of_element(s.kernel.values[i].dtype));
   }
   for (const KernelStore& store : s.kernel.stores) {
-    buffers_.push_back({s.count(store_domain(store, s.domains)) * bytes_of_element(s.kernel.outputs[store.output])});
+    buffers_.push_back(
+        {s.count(store_domain(store, s.domains)) * bytes_of_element(s.kernel.values[store.value].dtype)});
   }
   for (int32_t i = 0; i < symbol_count(s.kernel); ++i) hints_.push_back(hint_of(s.kernel, {1, i}));
 }

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "diptych/backends/native/codegen/complex_parts.h"
 #include "diptych/backends/native/codegen/nontemporal_stores.h"
 #include "diptych/backends/native/codegen/scalar_code.h"
 #include "diptych/backends/native/kernel/reduction.h"
@@ -125,7 +126,7 @@ PointCode::Place PointCode::place(const IndexMap& map) {
     }
   }
   if (offset != 0 || scalars.empty()) scalars.emplace_back(std::to_string(offset), 1);
-  Place place{linear(scalars), stride == "1" && vectors.empty(), {}};
+  Place place{linear(scalars), stride == "1" && vectors.empty(), stride == "2" && vectors.empty(), {}};
   if (place.is_side_by_side || (stride == "0" && vectors.empty())) return place;
 
   const std::string type = llvm_type("i64", lanes_);
@@ -224,7 +225,29 @@ Code PointCode::sum_of(at::ScalarType dtype, const Code& a, const Code& b) {
 }
 
 void PointCode::write_store(const KernelStore& store, bool may_be_nontemporal) {
-  const at::ScalarType dtype = kernel_.outputs[store.output];
+  const auto number = static_cast<int32_t>(&store - kernel_.stores.data());
+  if (pairs_[number] == number) return;
+  if (pairs_[number] == kAlone) return write_one_store(store, may_be_nontemporal);
+  const KernelStore& other = kernel_.stores[pairs_[number]];
+  if (write_pairs(store, other)) return;
+  write_one_store(store, false);
+  write_one_store(other, false);
+}
+
+// Both parts of complex numbers that lie side by side, of whole vectors. Returns false where they do not.
+bool PointCode::write_pairs(const KernelStore& store, const KernelStore& other) {
+  if (!is_vector() || !mask_.empty()) return false;
+  const Place to = place(store.map);
+  if (!to.is_every_second) return false;
+  const at::ScalarType dtype = dtype_of(store);
+  const std::string first = widened(value(store.value), dtype), second = widened(value(other.value), dtype);
+  const std::string pairs = writer_.pairs_of(llvm_type(dtype, 0), first, second, lanes_);
+  write(address(outputs_[store.output], dtype, to.index), dtype, {pairs, 2 * lanes_});
+  return true;
+}
+
+void PointCode::write_one_store(const KernelStore& store, bool may_be_nontemporal) {
+  const at::ScalarType dtype = dtype_of(store);
   const Code code = value(store.value);
   const Place to = place(store.map);
   const std::string& base = outputs_[store.output];
@@ -290,6 +313,8 @@ Code PointCode::write(const KernelValue& kernel_value, const KernelLoad& load) {
     const std::string place = address(base, dtype, from.index);
     return load.mask ? masked_scalar_load(load, dtype, place) : Code{read(place, dtype, 0), 0};
   }
+  const bool has_pairs = has_dtype(kComplexes, kernel_.inputs[load.input]) && from.is_every_second;
+  if (has_pairs && mask_.empty() && !load.mask) return read_part_of_pairs(load, dtype, from);
   // For as long as it is read, the mask is the point's and the load's together.
   const std::string mask = mask_;
   if (load.mask) mask_ = whole_mask(widened(value(load.mask->condition), at::kBool));
@@ -301,6 +326,14 @@ Code PointCode::write(const KernelValue& kernel_value, const KernelLoad& load) {
   const std::string condition = widened(value(load.mask->condition), at::kBool);
   const std::string other = widened(value(load.mask->other), dtype);
   return {writer_.value("select <{} x i1> {}, {} {}, {} {}", lanes_, condition, type, element, type, other), lanes_};
+}
+
+// One part of complex numbers that lie side by side. Passes see that the other part reads the same.
+Code PointCode::read_part_of_pairs(const KernelLoad& load, at::ScalarType dtype, const Place& from) {
+  const auto part = static_cast<int>(part_of(load.map));
+  const std::string first = part == 0 ? from.index : writer_.value("sub i64 {}, {}", from.index, part);
+  const std::string pairs = read(address(inputs_[load.input], dtype, first), dtype, 2 * lanes_);
+  return {writer_.halves_of_pairs(llvm_type(dtype, 0), pairs, lanes_, part), lanes_};
 }
 
 std::string PointCode::gather(const std::string& base, at::ScalarType dtype, Place from) {

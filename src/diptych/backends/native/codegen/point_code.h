@@ -3,6 +3,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "diptych/backends/native/codegen/llvm_writer.h"
@@ -16,10 +17,11 @@ namespace diptych::detail {
 /// point is set by the loops around: an index by dim, and along the vector dim the index of the first lane.
 class PointCode {
  public:
-  /// `parameters`: how many numbers the function's %symbols has.
-  PointCode(LlvmWriter& writer, const Kernel& kernel, int32_t parameters)
+  /// `parameters`: how many numbers the function's %symbols has. `pairs`: of stores, see stored_pairs().
+  PointCode(LlvmWriter& writer, const Kernel& kernel, int32_t parameters, std::vector<int32_t> pairs)
       : writer_(writer),
         kernel_(kernel),
+        pairs_(std::move(pairs)),
         symbols_(parameters),
         index_(kernel.extents.size()),
         code_(kernel.values.size()) {}
@@ -53,7 +55,7 @@ class PointCode {
   void set_nontemporal(bool is_nontemporal) { is_nontemporal_ = is_nontemporal; }
   /// Where a store writes at the point, or at the first of a vector's. Requires: lanes side by side.
   std::string first_address(const KernelStore& store);
-  at::ScalarType dtype_of(const KernelStore& store) const { return kernel_.outputs[store.output]; }
+  at::ScalarType dtype_of(const KernelStore& store) const { return kernel_.values[store.value].dtype; }
   /// Fetches the lines that the point has in the next row, which is one further along `dim`, into the cache.
   void write_fetch_ahead(const RowStream& stream, int32_t dim);
 
@@ -76,6 +78,7 @@ class PointCode {
   struct Place {
     std::string index;  // of the first lane, a scalar
     bool is_side_by_side = false;
+    bool is_every_second = false;
     std::string lane_indices;  // not empty: a vector
   };
   Place place(const IndexMap& map);
@@ -85,6 +88,9 @@ class PointCode {
   std::string to_register(at::ScalarType dtype, const std::string& name, int lanes);
   std::string to_memory(at::ScalarType dtype, const std::string& name, int lanes);
 
+  void write_one_store(const KernelStore& store, bool may_be_nontemporal);
+  bool write_pairs(const KernelStore& store, const KernelStore& other);
+  Code read_part_of_pairs(const KernelLoad& load, at::ScalarType dtype, const Place& from);
   Code sum_of(at::ScalarType dtype, const Code& a, const Code& b);
   Code write_value(int32_t id);
   Code write(const KernelValue& value, const KernelConstant& constant);
@@ -97,6 +103,7 @@ class PointCode {
 
   LlvmWriter& writer_;
   const Kernel& kernel_;
+  std::vector<int32_t> pairs_;  // by store
   std::vector<std::string> inputs_, outputs_, symbols_, index_;
   std::vector<std::optional<Code>> code_;
   std::vector<int32_t> written_;

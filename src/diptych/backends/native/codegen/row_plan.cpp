@@ -147,15 +147,16 @@ class RowPlanner {
       const auto* load = std::get_if<KernelLoad>(&what.made_by);
       const auto used = values_used(what);
       const bool uses_such = std::ranges::any_of(used, [&](int32_t each) { return takes[each]; });
-      takes[i] = calls_function(i) || (load != nullptr ? is_scattered(load->map) : uses_such);
+      takes[i] = calls_function(i) || (load != nullptr ? is_scattered(*load) : uses_such);
     }
     return takes[value];
   }
 
-  bool is_scattered(const IndexMap& map) const {
-    return std::ranges::any_of(map.terms(), [&](const IndexTerm& term) {
+  bool is_scattered(const KernelLoad& load) const {
+    const int64_t unit = has_dtype(kComplexes, s_.kernel.inputs[load.input]) ? 2 : 1;
+    return std::ranges::any_of(load.map.terms(), [&](const IndexTerm& term) {
       if (term.factor == IndexFactor::kValue) return s_.varies_along(term.id, s_.vector_dim);
-      return term.factor == IndexFactor::kDim && term.id == s_.vector_dim && term.coefficient.factor != 1;
+      return term.factor == IndexFactor::kDim && term.id == s_.vector_dim && term.coefficient.factor != unit;
     });
   }
 

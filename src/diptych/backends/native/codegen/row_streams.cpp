@@ -48,7 +48,7 @@ std::vector<RowStream> streams_ahead(const Schedule& s, const std::vector<bool>&
   for (size_t i = 0; i < s.kernel.stores.size(); ++i) {
     const KernelStore& store = s.kernel.stores[i];
     if (!s.is_final[store.value] && !(moves_enough && nontemporal[i]))
-      add({true, store.output, s.kernel.outputs[store.output], store.map});
+      add({true, store.output, s.kernel.values[store.value].dtype, store.map});
   }
   int64_t bytes = 0;
   for (const RowStream& stream : streams) {

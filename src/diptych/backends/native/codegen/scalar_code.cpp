@@ -178,6 +178,7 @@ constexpr Row kRows[] = {
     {"add", kReal, [](const OpCode& op) { return op.binary(op.is_float() ? "fadd contract" : "add", op[0], op[1]); }},
     {"sub", kReal, [](const OpCode& op) { return op.binary(op.is_float() ? "fsub contract" : "sub", op[0], op[1]); }},
     {"mul", kReal, [](const OpCode& op) { return op.binary(op.is_float() ? "fmul contract" : "mul", op[0], op[1]); }},
+    {"rounded_mul", kFloats, [](const OpCode& op) { return op.binary("fmul", op[0], op[1]); }},
     {"div", kFloats, [](const OpCode& op) { return op.binary("fdiv", op[0], op[1]); }, true},
     {"trunc_div", kReal, write_trunc_div, true},
     {"floor_div", kReal, write_floor_div, true},

@@ -62,7 +62,8 @@ class AddingStores {
 
  private:
   std::optional<StoredSum> find(const KernelStore& store) const {
-    if (store.is_add || uses_[store.value] != 1 || !has_dtype(kRealNumbers, kernel_.outputs[store.output])) return {};
+    if (store.is_add || uses_[store.value] != 1 || !has_dtype(kRealNumbers, kernel_.values[store.value].dtype))
+      return {};
     auto found = find(store.value);
     if (!found || store_domain(store, domains_) != domains_[found->sum]) return {};
     const SumOfChosen& parts = found->parts;

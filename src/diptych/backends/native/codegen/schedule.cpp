@@ -64,7 +64,6 @@ class Scheduler {
   bool has_code_for_all() {
     const Kernel& kernel = s_.kernel;
     for (const KernelValue& value : kernel.values) {
-      if (has_dtype(kComplexes, value.dtype)) return refuse("complex numbers");
       if (const auto* scalar = std::get_if<KernelScalar>(&value.made_by)) {
         const at::ScalarType operand = kernel.values[scalar->operands.back()].dtype;
         if (!has_scalar_code(*scalar->op, operand, s_.target)) {
@@ -81,7 +80,7 @@ class Scheduler {
   bool can_add() {
     for (const KernelStore& store : s_.kernel.stores) {
       if (!store.is_add) return refuse("stores that add beside others");
-      if (!has_dtype(kRealNumbers, s_.kernel.outputs[store.output]))
+      if (!has_dtype(kRealNumbers, s_.kernel.values[store.value].dtype))
         return refuse("stores that add to halves or bools");
     }
     for (size_t i = 0; i < s_.kernel.values.size(); ++i) {
@@ -152,17 +151,20 @@ class Scheduler {
   // How well elements along a dim lie side by side: loads and stores of unit stride, by their number of points.
   double score(int32_t dim) const {
     double score = 0;
-    const auto add = [&](const IndexMap& map, DimSet domain) {
+    const auto add = [&](at::ScalarType buffer, const IndexMap& map, DimSet domain) {
+      const SizeTerm unit{has_dtype(kComplexes, buffer) ? 2 : 1};
       for (const IndexTerm& term : map.terms()) {
         if (term.factor != IndexFactor::kDim || term.id != dim) continue;
         const auto points = static_cast<double>(s_.likely_count(domain));
-        score += term.coefficient == SizeTerm{1} ? points : -points / 2;
+        score += term.coefficient == unit ? points : -points / 2;
       }
     };
     for (size_t i = 0; i < s_.kernel.values.size(); ++i) {
-      if (const auto* load = std::get_if<KernelLoad>(&s_.kernel.values[i].made_by)) add(load->map, s_.domains[i]);
+      if (const auto* load = std::get_if<KernelLoad>(&s_.kernel.values[i].made_by))
+        add(s_.kernel.inputs[load->input], load->map, s_.domains[i]);
     }
-    for (const KernelStore& store : s_.kernel.stores) add(store.map, store_domain(store, s_.domains));
+    for (const KernelStore& store : s_.kernel.stores)
+      add(s_.kernel.outputs[store.output], store.map, store_domain(store, s_.domains));
     return score;
   }
 

@@ -105,8 +105,9 @@ class Fusion {
     for (const size_t index : nodes) {
       const Node& node = graph_.nodes()[index];
       for_each_operand_value(node, [&](Value value) {
-        if (facts_.is_number(value) || is_inside(facts_.maker(facts_.root(value)))) return;
-        if (seen.insert(value).second) group.inputs.push_back(value);
+        const Value source = facts_.source(value);
+        if (facts_.is_number(source) || is_inside(facts_.maker(facts_.root(value)))) return;
+        if (seen.insert(source).second) group.inputs.push_back(source);
       });
       for (const Value output : node.outputs) {
         const auto& readers = facts_.readers(output);

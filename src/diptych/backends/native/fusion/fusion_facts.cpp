@@ -11,10 +11,7 @@ namespace diptych::detail {
 namespace {
 
 // Whether kernels can hold a value.
-bool is_plain(const Graph& graph, Value value) {
-  const TensorMeta& meta = graph.meta(value);
-  return meta.device.is_cpu() && !c10::isComplexType(meta.dtype);
-}
+bool is_plain(const Graph& graph, Value value) { return graph.meta(value).device.is_cpu(); }
 
 bool has_many_parts(const Node& node) {
   return std::any_of(node.operands.begin(), node.operands.end(), [](const Operand& operand) {
@@ -67,12 +64,17 @@ std::string why_no_kernel(const Graph& graph, const Node& node) { return find_ob
 FusionFacts::FusionFacts(const Graph& graph)
     : graph_(graph), readers_(graph.num_values()), is_output_(graph.num_values()), is_written_(graph.num_values()) {
   for (size_t id = 0; id < graph.num_values(); ++id) roots_.push_back(Value{static_cast<int32_t>(id)});
+  sources_ = roots_;
   for (size_t i = 0; i < graph.nodes().size(); ++i) {
     const Node& node = graph.nodes()[i];
     roles_.push_back(role_of(graph, node));
     if (roles_[i] == NodeRole::kViews) {
-      const Value base = root(std::get<Value>(node.operands[0]));
-      for (const Value output : node.outputs) roots_[output.id] = base;
+      const Value base = std::get<Value>(node.operands[0]);
+      const bool is_plain = !has_tag(node.op, Tag::kLazyView) && source(base) == base;
+      for (const Value output : node.outputs) {
+        roots_[output.id] = root(base);
+        if (!is_plain) sources_[output.id] = source(base);
+      }
       continue;
     }
     for_each_operand_value(node, [&](Value value) {

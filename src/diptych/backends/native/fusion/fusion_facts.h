@@ -13,6 +13,8 @@ namespace diptych::detail {
 // that compute. A view that a group reads, of a value that it makes, is copied into its body; a view that anyone else
 // reads stays what it was, a node behind the group. Dependencies look through views: what reads a view depends on what
 // makes the viewed value.
+// A lazy view (conj, and the negative one) has other elements than its memory, which is what kernels read. So it is
+// copied into bodies also where the group does not make what it shows, with the views between it and the reader.
 
 enum class NodeRole : uint8_t {
   kComputes,  ///< may be part of a group
@@ -31,6 +33,8 @@ class FusionFacts {
   NodeRole role(size_t node) const { return roles_[node]; }
   /// The value that `value` is a view of by views that kernels have; itself if it is none.
   Value root(Value value) const { return roots_[value.id]; }
+  /// What a group that does not make root(value) takes in the place of `value`: what its lazy views are of, or itself.
+  Value source(Value value) const { return sources_[value.id]; }
   /// The nodes that read a value or a view of it, views aside, in order. Requires: root(value) == value.
   const std::vector<size_t>& readers(Value value) const { return readers_[value.id]; }
   /// Whether a value, or a view of it, is an output of the graph.
@@ -46,7 +50,7 @@ class FusionFacts {
  private:
   const Graph& graph_;
   std::vector<NodeRole> roles_;
-  std::vector<Value> roots_;
+  std::vector<Value> roots_, sources_;
   std::vector<std::vector<size_t>> readers_;
   std::vector<bool> is_output_, is_written_;
   mutable std::map<std::string, bool> goes_twice_;  // by operator

@@ -120,8 +120,9 @@ class Grouping {
     const Node& node = graph_.nodes()[index];
     candidate.nodes = {index};
     for_each_operand_value(node, [&](Value value) {
-      if (facts_.is_number(value)) return;
-      auto& bytes = candidate.reads[value];
+      const Value source = facts_.source(value);
+      if (facts_.is_number(source)) return;
+      auto& bytes = candidate.reads[source];
       bytes = std::max(bytes, bytes_read(graph_, node, value));
     });
     for (const Value output : node.outputs) candidate.makes[output] = bytes_moved(graph_.meta(output));
@@ -296,8 +297,9 @@ std::vector<size_t> inner_views(const FusionFacts& facts, const std::vector<size
   for (const size_t node : nodes) {
     for_each_operand_value(graph.nodes()[node], [&](Value value) {
       const int32_t maker = facts.maker(facts.root(value));
-      if (maker < 0 || !contains(nodes, static_cast<size_t>(maker))) return;
-      for (Value at = value; !(at == facts.root(at)); at = std::get<Value>(graph.producer(at)->operands[0])) {
+      const bool is_inside = maker >= 0 && contains(nodes, static_cast<size_t>(maker));
+      const Value end = is_inside ? facts.root(value) : facts.source(value);
+      for (Value at = value; !(at == end); at = std::get<Value>(graph.producer(at)->operands[0])) {
         views.push_back(static_cast<size_t>(facts.maker(at)));
       }
     });

@@ -26,7 +26,8 @@ struct Gap {
 std::vector<std::vector<size_t>> find_groups(const FusionFacts& facts, size_t begin, size_t end,
                                              const IsKernel& is_kernel, std::vector<Gap>* gaps = nullptr);
 
-/// The views that a group reads of its own values, in order.
+/// The views that bodies of a group have: those that it reads of its own values, and what lazy views it reads take. In
+/// order.
 std::vector<size_t> inner_views(const FusionFacts& facts, const std::vector<size_t>& nodes);
 
 }  // namespace diptych::detail

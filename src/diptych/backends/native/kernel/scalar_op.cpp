@@ -69,6 +69,7 @@ constexpr ScalarOp kScalarOps[] = {
     binary<kNumbers, [](auto a, auto b) { return reference::wrapping(a) + reference::wrapping(b); }>("add"),
     binary<kNumbers, [](auto a, auto b) { return reference::wrapping(a) - reference::wrapping(b); }>("sub"),
     binary<kNumbers, [](auto a, auto b) { return reference::wrapping(a) * reference::wrapping(b); }>("mul"),
+    binary<kFloats, [](auto a, auto b) { return a * b; }>("rounded_mul"),
     binary<kInexact, [](auto a, auto b) { return a / b; }>("div"),
     binary<kRealNumbers, [](auto a, auto b) { return reference::trunc_div(a, b); }>("trunc_div"),
     binary<kRealNumbers, [](auto a, auto b) { return reference::floor_div(a, b); }>("floor_div"),

@@ -11,6 +11,10 @@
 // integer divided by zero is 0, with the remainder 0; the smallest integer divided by -1 is itself; a shift by less
 // than 0 or by the width and more shifts everything out; a float that an integer cannot hold becomes what x86 makes of
 // it. Where eager raises an error instead, who builds the kernel has to check beside it.
+//
+// Note [Products may be added unrounded]
+// Code may make one fma of a `mul` and the `add` or `sub` that takes it. Where the rounding matters, as in a difference
+// of products that may be equal, the product is a `rounded_mul`.
 #pragma once
 #include <optional>
 #include <span>

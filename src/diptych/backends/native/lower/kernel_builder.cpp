@@ -19,8 +19,11 @@ Element element_of(const KernelConstant& constant, at::ScalarType dtype) {
   Element element{};
   if (const auto* integer = std::get_if<int64_t>(&constant.number.number)) {
     cast_element(at::kLong, integer, dtype, element.data());
+  } else if (const auto* real = std::get_if<double>(&constant.number.number)) {
+    cast_element(at::kDouble, real, dtype, element.data());
   } else {
-    cast_element(at::kDouble, &std::get<double>(constant.number.number), dtype, element.data());
+    const c10::complex<double> number(std::get<std::complex<double>>(constant.number.number));
+    cast_element(at::kComplexDouble, &number, dtype, element.data());
   }
   return element;
 }
@@ -30,6 +33,11 @@ KernelConstant constant_from(const Element& element, at::ScalarType dtype) {
     double number = 0;
     cast_element(dtype, element.data(), at::kDouble, &number);
     return {{number}};
+  }
+  if (has_dtype(kComplexes, dtype)) {
+    c10::complex<double> number;
+    cast_element(dtype, element.data(), at::kComplexDouble, &number);
+    return {{std::complex<double>(number)}};
   }
   int64_t number = 0;
   cast_element(dtype, element.data(), at::kLong, &number);
@@ -64,7 +72,10 @@ int32_t KernelBuilder::constant(const at::Scalar& number, at::ScalarType dtype) 
   const bool is_half = has_dtype(kHalves, dtype);
   const auto held = is_half ? at::kFloat : dtype;
   Element element{};
-  if (number.isFloatingPoint()) {
+  if (number.isComplex()) {
+    const auto complex = number.to<c10::complex<double>>();
+    cast_element(at::kComplexDouble, &complex, held, element.data());
+  } else if (number.isFloatingPoint()) {
     const double real = number.to<double>();
     cast_element(at::kDouble, &real, held, element.data());
   } else {

@@ -8,8 +8,19 @@ namespace diptych::detail {
 namespace {
 
 constexpr std::span<const KernelRow> (*kTables[])() = {
-    arithmetic_rows, division_rows,  comparison_rows, math_rows,    activation_rows, activation_gradient_rows,
-    view_rows,       reduction_rows, creation_rows,   reading_rows, gather_rows,     scatter_rows,
+    arithmetic_rows,
+    division_rows,
+    comparison_rows,
+    math_rows,
+    complex_rows,
+    activation_rows,
+    activation_gradient_rows,
+    view_rows,
+    reduction_rows,
+    creation_rows,
+    reading_rows,
+    gather_rows,
+    scatter_rows,
 };
 
 const std::unordered_map<std::string_view, const KernelRow*>& rows_by_op() {

@@ -18,9 +18,16 @@ struct KernelRow {
   /// Which operands may follow from dynamic sizes, one bit each: those that its rules do not read, since results have
   /// the sizes, and numbers that they read by NodeLowering::operand() and its like alone.
   uint32_t sizes = 0;
-  bool checks = false;    ///< whether its rule calls NodeLowering::check(): a reduction over all points
-  bool scatters = false;  ///< whether it is a sum as Note [Scattered sums] in scattered_sums.h describes it
+  bool checks = false;         ///< whether its rule calls NodeLowering::check(): a reduction over all points
+  bool scatters = false;       ///< whether it is a sum as Note [Scattered sums] in scattered_sums.h describes it
+  bool takes_complex = false;  ///< whether it holds for complex operands, numbers and results, too
 };
+
+/// The row, which holds for complex numbers as well.
+constexpr KernelRow also_complex(KernelRow row) {
+  row.takes_complex = true;
+  return row;
+}
 
 /// The row of a node; null if there is none, or it does not cover it. Sizes are not looked at.
 const KernelRow* find_kernel_row(const Graph& graph, const Node& node);
@@ -30,6 +37,7 @@ std::span<const KernelRow> arithmetic_rows();
 std::span<const KernelRow> division_rows();
 std::span<const KernelRow> comparison_rows();
 std::span<const KernelRow> math_rows();
+std::span<const KernelRow> complex_rows();
 std::span<const KernelRow> activation_rows();
 std::span<const KernelRow> activation_gradient_rows();
 std::span<const KernelRow> view_rows();

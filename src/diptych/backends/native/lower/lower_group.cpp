@@ -13,7 +13,7 @@ namespace diptych::detail {
 namespace {
 
 bool is_computable(const TensorMeta& meta) {
-  return meta.device.is_cpu() && meta.numel() > 0 && has_dtype(kBools | kRealNumbers | kHalves, meta.dtype);
+  return meta.device.is_cpu() && meta.numel() > 0 && has_dtype(kStored, meta.dtype);
 }
 
 // Letters, digits, '_' and '.' alone, as kernels have them.
@@ -264,7 +264,9 @@ bool is_lowered_to_kernels(const Graph& graph, const Node& node) {
   // Rows look at the first result.
   if (!is_covered || node.outputs.empty() || !node.outputs[0]) return false;
   const KernelRow* const row = find_kernel_row(graph, node);
-  return row != nullptr && NodeArguments(graph, node).has_plain_constants(row->sizes);
+  if (row == nullptr) return false;
+  const NodeArguments arguments(graph, node);
+  return arguments.has_plain_constants(row->sizes) && (row->takes_complex || !arguments.has_complex());
 }
 
 std::optional<Kernel> lower_group(const Graph& body, std::string* why, std::vector<SizeExpr>* symbols) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "diptych/backends/native/kernel/dtypes.h"
 #include "diptych/graph/argument_values.h"
 
 namespace diptych::detail {
@@ -59,12 +60,23 @@ c10::IValue NodeArguments::constant(size_t index) const {
   return value == nullptr ? c10::IValue() : *value;
 }
 
+bool NodeArguments::has_complex() const {
+  bool any = false;
+  const auto see = [&](Value value) { any = any || has_dtype(kComplexes, graph_.meta(value).dtype); };
+  for_each_operand_value(node_, see);
+  for (const Value output : node_.outputs) {
+    if (output) see(output);
+  }
+  return any || std::any_of(node_.operands.begin(), node_.operands.end(), [](const Operand& operand) {
+           const auto* wrapped = std::get_if<WrappedNumber>(&operand);
+           const auto* constant = std::get_if<c10::IValue>(&operand);
+           return (wrapped && wrapped->number.isComplex()) || (constant && constant->isComplexDouble());
+         });
+}
+
 bool NodeArguments::has_plain_constants(uint32_t sizes) const {
   for (size_t i = 0; i < node_.operands.size(); ++i) {
     const Operand& operand = node_.operands[i];
-    const auto* wrapped = std::get_if<WrappedNumber>(&operand);
-    const auto* constant = std::get_if<c10::IValue>(&operand);
-    if ((wrapped && wrapped->number.isComplex()) || (constant && constant->isComplexDouble())) return false;
     const bool is_size = std::holds_alternative<SizeExpr>(operand) || std::holds_alternative<Sizes>(operand) ||
                          std::holds_alternative<SizeNumber>(operand);
     if (is_size && (sizes >> i & 1) == 0) return false;

@@ -31,8 +31,10 @@ class NodeArguments {
   /// The dtype to which ATen promotes these operands: numbers and tensors without dims count only by their kind.
   at::ScalarType common_dtype(std::initializer_list<size_t> indices) const;
 
-  /// Whether no operand is a complex number, or, but for those at the positions of `sizes` (one bit each), a number
-  /// that follows from dynamic sizes.
+  /// Whether an operand, a result or a number among the operands is complex.
+  bool has_complex() const;
+  /// Whether no operand is a number that follows from dynamic sizes, but for those at the positions of `sizes` (one bit
+  /// each).
   bool has_plain_constants(uint32_t sizes) const;
   /// Whether an operand is a number that the graph knows: a Scalar, or a tensor made of a number.
   bool is_number(size_t index) const;

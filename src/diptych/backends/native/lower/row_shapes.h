@@ -24,6 +24,9 @@ Terms formula_of_two_with_numbers(NodeLowering& node) {
 }
 
 inline bool has_float_result(const NodeArguments& node) { return at::isFloatingType(node.dtype()); }
+inline bool has_inexact_result(const NodeArguments& node) {
+  return has_dtype(kFloats | kHalves | kComplexes, node.dtype());
+}
 inline bool has_integer_result(const NodeArguments& node) { return at::isIntegralType(node.dtype(), false); }
 inline bool has_number_result(const NodeArguments& node) { return node.dtype() != at::kBool; }
 inline bool has_bits_result(const NodeArguments& node) { return at::isIntegralType(node.dtype(), true); }

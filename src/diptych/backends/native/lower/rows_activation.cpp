@@ -59,7 +59,7 @@ constexpr KernelRow kActivationRows[] = {
     {"aten.elu", place_pointwise, formula_with_numbers<elu_of>, has_float_result},
     {"aten.celu", place_pointwise, formula_with_numbers<celu_of>, has_float_result},
     {"aten.gelu", place_pointwise, formula_with_numbers<gelu_of>, has_float_result},
-    {"aten.sigmoid", place_pointwise, formula_of_one<sigmoid_of>, has_float_result},
+    also_complex({"aten.sigmoid", place_pointwise, formula_of_one<sigmoid_of>, has_inexact_result}),
     {"aten.silu", place_pointwise, formula_of_one<silu_of>, has_float_result},
     {"aten.mish", place_pointwise, formula_of_one<mish_of>, has_float_result},
     {"aten.hardswish", place_pointwise, formula_of_one<hardswish_of>, has_float_result},

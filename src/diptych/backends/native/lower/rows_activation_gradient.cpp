@@ -8,8 +8,10 @@ namespace {
 Term threshold_gradient(const NodeLowering& node, const Term& g, const Term& x) {
   return (x <= x.like(node.scalar(2))).choose(0.0, g);
 }
-Term tanh_gradient(const Term& g, const Term& y) { return g * (1.0 - y * y); }
-Term sigmoid_gradient(const Term& g, const Term& y) { return g * (1.0 - y) * y; }
+Term tanh_gradient(const Term& g, const Term& y) { return g * conj(1.0 - y * y); }
+Term sigmoid_gradient(const Term& g, const Term& y) {
+  return y.is_complex() ? g * conj((1.0 - y) * y) : g * (1.0 - y) * y;
+}
 Term leaky_relu_gradient(const NodeLowering& node, const Term& g, const Term& x) {
   return (x > 0.0).choose(g, g * node.number(2));
 }
@@ -93,8 +95,8 @@ Terms smooth_error_gradient(NodeLowering& node) {
 
 constexpr KernelRow kActivationGradientRows[] = {
     {"aten.threshold_backward", place_pointwise, formula_of_two_with_numbers<threshold_gradient>, has_number_result},
-    {"aten.tanh_backward", place_pointwise, formula_of_two<tanh_gradient>, has_float_result},
-    {"aten.sigmoid_backward", place_pointwise, formula_of_two<sigmoid_gradient>, has_float_result},
+    also_complex({"aten.tanh_backward", place_pointwise, formula_of_two<tanh_gradient>, has_inexact_result}),
+    also_complex({"aten.sigmoid_backward", place_pointwise, formula_of_two<sigmoid_gradient>, has_inexact_result}),
     {"aten.leaky_relu_backward", place_pointwise, formula_of_two_with_numbers<leaky_relu_gradient>, has_float_result},
     {"aten.elu_backward", place_pointwise, elu_gradient, has_float_result},
     {"aten.gelu_backward", place_pointwise, formula_of_two_with_numbers<gelu_gradient>, has_float_result},

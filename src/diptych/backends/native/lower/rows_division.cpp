@@ -59,10 +59,11 @@ Terms raise(NodeLowering& node) {
   const Term x = node.operand(0);
   if (node.is_number(1)) {
     const auto exponent = node.scalar(1);
+    if (exponent.isComplex()) return {x.apply("pow", x.like(exponent))};
     // ATen's kernel of f16 takes roots by pow, which has no negative zero and makes an infinity of the negative one.
     const bool is_root = std::abs(exponent.to<double>()) == 0.5;
     const bool is_pow = node.dtype() == at::kHalf && is_root;
-    if (!x.is_float()) return {whole_power(x, exponent.to<int64_t>())};
+    if (has_integer_result(node)) return {whole_power(x, exponent.to<int64_t>())};
     const auto power = is_pow ? std::nullopt : simple_power(x, exponent.to<double>());
     return {power ? *power : x.apply("pow", x.like(exponent))};
   }
@@ -76,7 +77,7 @@ bool has_integer(at::ScalarType dtype, int64_t number) {
 // Eager raises an error for a negative number as the exponent of integers, and for one that their dtype does not have;
 // in a tensor it is taken.
 bool has_power(const NodeArguments& node) {
-  if (at::isFloatingType(node.dtype())) return true;
+  if (has_inexact_result(node)) return true;
   if (!has_integer_result(node)) return false;
   if (!node.is_number(1)) return true;
   const auto exponent = node.scalar(1);
@@ -86,8 +87,8 @@ bool has_power(const NodeArguments& node) {
 constexpr char kRem[] = "rem", kFmod[] = "fmod";
 
 constexpr KernelRow kDivisionRows[] = {
-    {"aten.div.Tensor", place_pointwise, divide, has_float_result, 1U << 1U},
-    {"aten.div.Scalar", place_pointwise, divide, has_float_result, 1U << 1U},
+    also_complex({"aten.div.Tensor", place_pointwise, divide, has_inexact_result, 1U << 1U}),
+    also_complex({"aten.div.Scalar", place_pointwise, divide, has_inexact_result, 1U << 1U}),
     {"aten.div.Tensor_mode", place_pointwise, divide_with_mode, divides_exactly_with_mode},
     {"aten.div.Scalar_mode", place_pointwise, divide_with_mode, divides_exactly_with_mode},
     {"aten.floor_divide", place_pointwise, formula_of_two<floored_quotient>, divides_exactly},
@@ -97,9 +98,9 @@ constexpr KernelRow kDivisionRows[] = {
     {"aten.remainder.Tensor", place_pointwise, remainder<kRem>, divides_exactly},
     {"aten.remainder.Scalar", place_pointwise, remainder<kRem>, divides_exactly},
     {"aten.remainder.Scalar_Tensor", place_pointwise, remainder<kRem>, divides_exactly},
-    {"aten.pow.Tensor_Scalar", place_pointwise, raise, has_power},
-    {"aten.pow.Tensor_Tensor", place_pointwise, raise, has_power},
-    {"aten.pow.Scalar", place_pointwise, raise, has_power},
+    also_complex({"aten.pow.Tensor_Scalar", place_pointwise, raise, has_power}),
+    also_complex({"aten.pow.Tensor_Tensor", place_pointwise, raise, has_power}),
+    also_complex({"aten.pow.Scalar", place_pointwise, raise, has_power}),
 };
 
 }  // namespace

@@ -23,6 +23,10 @@ constexpr KernelRow function(std::string_view op) {
   return {op, place_pointwise, formula_of_one<plain_function<kOp>>, has_float_result};
 }
 template <const char* kOp>
+constexpr KernelRow function_of_complex(std::string_view op) {
+  return also_complex({op, place_pointwise, formula_of_one<plain_function<kOp>>, has_inexact_result});
+}
+template <const char* kOp>
 constexpr KernelRow function_of_two(std::string_view op) {
   return {op, place_pointwise, formula_of_two<plain_function_of_two<kOp>>, has_float_result};
 }
@@ -93,24 +97,24 @@ constexpr char kAsinh[] = "asinh", kAcosh[] = "acosh", kAtanh[] = "atanh", kAtan
 constexpr char kErf[] = "erf", kErfc[] = "erfc", kErfinv[] = "erfinv", kLgamma[] = "lgamma", kDigamma[] = "digamma";
 
 constexpr KernelRow kMathRows[] = {
-    function<kSqrt>("aten.sqrt"),
-    function<kRsqrt>("aten.rsqrt"),
-    function<kExp>("aten.exp"),
+    function_of_complex<kSqrt>("aten.sqrt"),
+    function_of_complex<kRsqrt>("aten.rsqrt"),
+    function_of_complex<kExp>("aten.exp"),
     function<kExp2>("aten.exp2"),
     function<kExpm1>("aten.expm1"),
-    function<kLog>("aten.log"),
-    function<kLog2>("aten.log2"),
-    function<kLog10>("aten.log10"),
+    function_of_complex<kLog>("aten.log"),
+    function_of_complex<kLog2>("aten.log2"),
+    function_of_complex<kLog10>("aten.log10"),
     function<kLog1p>("aten.log1p"),
-    function<kSin>("aten.sin"),
-    function<kCos>("aten.cos"),
-    function<kTan>("aten.tan"),
+    function_of_complex<kSin>("aten.sin"),
+    function_of_complex<kCos>("aten.cos"),
+    function_of_complex<kTan>("aten.tan"),
     function<kAsin>("aten.asin"),
     function<kAcos>("aten.acos"),
     function<kAtan>("aten.atan"),
-    function<kSinh>("aten.sinh"),
-    function<kCosh>("aten.cosh"),
-    function<kTanh>("aten.tanh"),
+    function_of_complex<kSinh>("aten.sinh"),
+    function_of_complex<kCosh>("aten.cosh"),
+    function_of_complex<kTanh>("aten.tanh"),
     function<kAsinh>("aten.asinh"),
     function<kAcosh>("aten.acosh"),
     function<kAtanh>("aten.atanh"),

@@ -231,19 +231,19 @@ Terms gated_gradient(NodeLowering& node) {
 }
 
 constexpr KernelRow kReadingRows[] = {
-    {"aten.slice.Tensor", place_apart, slice, nullptr, 1U << 3U},
-    {"aten.select.int", place_apart, select},
-    {"aten.flip", place_apart, flip},
-    {"aten.roll", place_apart, roll, rolls_one_dim},
-    {"aten.constant_pad_nd", place_apart, pad},
-    {"aten.cat", place_concatenated, concatenate, has_one_dtype},
-    {"aten.stack", place_stacked, stack, has_one_dtype},
+    also_complex({"aten.slice.Tensor", place_apart, slice, nullptr, 1U << 3U}),
+    also_complex({"aten.select.int", place_apart, select}),
+    also_complex({"aten.flip", place_apart, flip}),
+    also_complex({"aten.roll", place_apart, roll, rolls_one_dim}),
+    also_complex({"aten.constant_pad_nd", place_apart, pad}),
+    also_complex({"aten.cat", place_concatenated, concatenate, has_one_dtype}),
+    also_complex({"aten.stack", place_stacked, stack, has_one_dtype}),
     {"aten.glu", place_apart, gated, has_float_result},
     {"aten.glu_backward", place_apart, gated_gradient, has_float_result},
-    {"aten.slice_backward", place_apart, slice_gradient, has_step_one, 1U << 1U | 1U << 4U},
-    {"aten.select_backward", place_apart, select_gradient, nullptr, 1U << 1U},
-    {"aten.slice_scatter", place_apart, slice_scatter, scatters_by_step_one, 1U << 4U},
-    {"aten.select_scatter", place_apart, select_scatter, scatters_same_dtype},
+    also_complex({"aten.slice_backward", place_apart, slice_gradient, has_step_one, 1U << 1U | 1U << 4U}),
+    also_complex({"aten.select_backward", place_apart, select_gradient, nullptr, 1U << 1U}),
+    also_complex({"aten.slice_scatter", place_apart, slice_scatter, scatters_by_step_one, 1U << 4U}),
+    also_complex({"aten.select_scatter", place_apart, select_scatter, scatters_same_dtype}),
 };
 
 }  // namespace

@@ -81,7 +81,7 @@ Terms logsumexp(NodeLowering& node) {
 }
 
 Terms vector_norm(NodeLowering& node) {
-  const Term size = abs(node.operand(0));
+  const Term size = abs(node.own(0).is_complex() ? node.own(0) : node.operand(0)).to(NodeLowering::wide(node.dtype()));
   const double order = node.number(1, 2);
   if (std::isinf(order)) return {reduced(node, order > 0 ? "max" : "min", size)};
   if (order == 0) return {reduced(node, "sum", size.differs(0.0).to(size.dtype()))};
@@ -96,10 +96,10 @@ constexpr char kSum[] = "sum", kProd[] = "prod", kMin[] = "min", kMax[] = "max";
 constexpr char kArgmin[] = "argmin", kArgmax[] = "argmax", kAny[] = "any", kAll[] = "all";
 
 constexpr KernelRow kReductionRows[] = {
-    {"aten.sum", place_reduced_entirely, accumulate<kSum>, has_number_result},
-    {"aten.sum.dim_IntList", place_reduced_by_list<1>, accumulate<kSum>, has_number_result},
-    {"aten.mean", place_reduced_entirely, mean, has_float_result},
-    {"aten.mean.dim", place_reduced_by_list<1>, mean, has_float_result},
+    also_complex({"aten.sum", place_reduced_entirely, accumulate<kSum>, has_number_result}),
+    also_complex({"aten.sum.dim_IntList", place_reduced_by_list<1>, accumulate<kSum>, has_number_result}),
+    also_complex({"aten.mean", place_reduced_entirely, mean, has_inexact_result}),
+    also_complex({"aten.mean.dim", place_reduced_by_list<1>, mean, has_inexact_result}),
     {"aten.prod", place_reduced_entirely, accumulate<kProd>, has_number_result},
     {"aten.prod.dim_int", place_reduced_by_list<1>, accumulate<kProd>, has_number_result},
     {"aten.amax", place_reduced_by_list<1>, extreme<kMax>},
@@ -111,20 +111,20 @@ constexpr KernelRow kReductionRows[] = {
     {"aten.min.dim", place_reduced_by_list<1>, extreme_and_position<kMin, kArgmin>},
     {"aten.argmax", place_reduced_by_list<1>, position<kArgmax>},
     {"aten.argmin", place_reduced_by_list<1>, position<kArgmin>},
-    {"aten.any", place_reduced_entirely, truth<kAny>},
-    {"aten.any.dim", place_reduced_by_list<1>, truth<kAny>},
-    {"aten.any.dims", place_reduced_by_list<1>, truth<kAny>, has_list},
-    {"aten.all", place_reduced_entirely, truth<kAll>},
-    {"aten.all.dim", place_reduced_by_list<1>, truth<kAll>},
-    {"aten.all.dims", place_reduced_by_list<1>, truth<kAll>, has_list},
-    {"aten.count_nonzero", place_reduced_by_list<1>, count_nonzero},
-    {"aten.count_nonzero.dim_IntList", place_reduced_by_list<1>, count_nonzero},
+    also_complex({"aten.any", place_reduced_entirely, truth<kAny>}),
+    also_complex({"aten.any.dim", place_reduced_by_list<1>, truth<kAny>}),
+    also_complex({"aten.any.dims", place_reduced_by_list<1>, truth<kAny>, has_list}),
+    also_complex({"aten.all", place_reduced_entirely, truth<kAll>}),
+    also_complex({"aten.all.dim", place_reduced_by_list<1>, truth<kAll>}),
+    also_complex({"aten.all.dims", place_reduced_by_list<1>, truth<kAll>, has_list}),
+    also_complex({"aten.count_nonzero", place_reduced_by_list<1>, count_nonzero}),
+    also_complex({"aten.count_nonzero.dim_IntList", place_reduced_by_list<1>, count_nonzero}),
     {"aten.var.correction", place_reduced_by_list<1>, variance<false>, has_float_result},
     {"aten.std.correction", place_reduced_by_list<1>, variance<true>, has_float_result},
     {"aten.var_mean.correction", place_reduced_by_list<1>, variance<false>, has_float_result},
     {"aten.std_mean.correction", place_reduced_by_list<1>, variance<true>, has_float_result},
     {"aten.logsumexp", place_reduced_by_list<1>, logsumexp, has_float_result},
-    {"aten.linalg_vector_norm", place_reduced_by_list<2>, vector_norm, has_float_result},
+    also_complex({"aten.linalg_vector_norm", place_reduced_by_list<2>, vector_norm, has_float_result}),
 };
 
 }  // namespace

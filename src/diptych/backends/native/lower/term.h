@@ -17,6 +17,7 @@ class Term {
   KernelBuilder& builder() const { return *builder_; }
   at::ScalarType dtype() const { return builder_->dtype(value_); }
   bool is_float() const { return has_dtype(kFloats | kHalves, dtype()); }
+  bool is_complex() const { return has_dtype(kComplexes, dtype()); }
   bool is_bool() const { return dtype() == at::kBool; }
 
   Term like(const at::Scalar& number) const { return {*builder_, builder_->constant(number, dtype())}; }
@@ -82,6 +83,8 @@ inline Term log(const Term& x) { return x.apply("log"); }
 inline Term sqrt(const Term& x) { return x.apply("sqrt"); }
 inline Term tanh(const Term& x) { return x.apply("tanh"); }
 inline Term abs(const Term& x) { return x.apply("abs"); }
+/// The number itself if it is real.
+inline Term conj(const Term& x) { return x.is_complex() ? x.apply("conj") : x; }
 /// 1 / (1 + exp(-x)), as ATen computes it.
 inline Term sigmoid(const Term& x) { return 1.0 / (exp(-x) + 1.0); }
 

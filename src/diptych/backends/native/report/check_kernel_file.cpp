@@ -95,14 +95,14 @@ KernelRun run_evaluator(const Graph& body, const KernelCode& code, const Tensors
 std::string difference_text(const Graph& body, double largest, const at::Tensor& a, const at::Tensor& b,
                             bool& differs) {
   const at::Tensor wrong = differing_elements(body, largest, a, b).contiguous().view(-1);
-  const at::Tensor apart = a.to(at::kDouble).sub(b.to(at::kDouble)).abs().reshape(-1);
+  const at::ScalarType wide = a.is_complex() ? at::kComplexDouble : at::kDouble;
+  const at::Tensor apart = a.to(wide).sub(b.to(wide)).abs().reshape(-1);
   const double most = largest_finite({apart});
   if (!wrong.any().item<bool>()) return fmt::format("as it should be, at most {:.2g} apart", most);
   differs = true;
   const int64_t first = wrong.to(at::kByte).argmax().item<int64_t>();
-  const auto number = [&](const at::Tensor& of) { return of.reshape(-1)[first].to(at::kDouble).item<double>(); };
   return fmt::format("{} of {} differ, the first at [{}]: {} and {}", wrong.sum().item<int64_t>(), wrong.numel(),
-                     fmt::join(position_of(first, a.sizes()), ","), number(a), number(b));
+                     fmt::join(position_of(first, a.sizes()), ","), element_text(a, first), element_text(b, first));
 }
 
 Graph read_body(const std::string& path) {
