@@ -47,8 +47,7 @@ void warn_in_python(const std::string& text) {
 AotOptions make_options(std::string name, std::string backend, std::string draws,
                         const std::optional<std::string>& partition, std::vector<std::string> decompositions,
                         bool dynamic, bool check_sizes, size_t cache_limit, size_t path_limit, bool eager_fallback,
-                        size_t check,
-                        std::optional<double> check_tolerance, bool check_kernels, bool async_compile,
+                        size_t check, std::optional<double> check_tolerance, bool check_kernels, bool async_compile,
                         const py::object& forward_compiler, const py::object& backward_compiler,
                         const py::object& inference_compiler) {
   AotOptions options;
@@ -106,10 +105,9 @@ tensors to a list of tensors, in place of the backend.)doc")
            py::arg("draws") = "host", py::arg("partition") = py::none(),
            py::arg("decompositions") = std::vector<std::string>(), py::arg("dynamic") = false,
            py::arg("check_sizes") = true, py::arg("cache_limit") = 64, py::arg("path_limit") = 16,
-           py::arg("eager_fallback") = false, py::arg("check") = 0,
-           py::arg("check_tolerance") = py::none(), py::arg("check_kernels") = false, py::arg("async_compile") = false,
-           py::arg("forward_compiler") = py::none(), py::arg("backward_compiler") = py::none(),
-           py::arg("inference_compiler") = py::none())
+           py::arg("eager_fallback") = false, py::arg("check") = 0, py::arg("check_tolerance") = py::none(),
+           py::arg("check_kernels") = false, py::arg("async_compile") = false, py::arg("forward_compiler") = py::none(),
+           py::arg("backward_compiler") = py::none(), py::arg("inference_compiler") = py::none())
       .def_readonly("name", &AotOptions::name, "The name of the function in logs, graphs and errors.")
       .def_readonly("backend", &AotOptions::backend, "The built-in backend.")
       .def_readonly("draws", &AotOptions::draws, "Who draws random numbers, the host or the device.")

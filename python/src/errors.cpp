@@ -149,6 +149,16 @@ void bind_errors(py::module_& module) {
   });
 }
 
+std::string refusal_in_python(const std::exception_ptr& thrown) {
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const py::error_already_set& error) {
+    return error.matches(user_error) ? py::str(error.value()).cast<std::string>() : "";
+  } catch (...) {
+    return "";
+  }
+}
+
 py::object exception_of_function(const std::exception_ptr& thrown) {
   try {
     std::rethrow_exception(thrown);

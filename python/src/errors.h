@@ -3,6 +3,7 @@
 #include <pybind11/pybind11.h>
 
 #include <exception>
+#include <string>
 
 namespace diptych::python {
 
@@ -18,5 +19,8 @@ void restore_user_error(py::error_already_set& error);
 /// Returns the exception if Python code raised it, and if it is neither a refusal or a fault of ours, nor one that ends
 /// a program; else None. Requires: the GIL; bind_errors() was called.
 py::object exception_of_function(const std::exception_ptr& thrown);
+
+/// Returns the text of a UserError that Python code passed on; "" for other exceptions. Requires: as above.
+std::string refusal_in_python(const std::exception_ptr& thrown);
 
 }  // namespace diptych::python

@@ -201,6 +201,13 @@ bool HostWatch::forget() {
   return true;
 }
 
+std::string HostWatch::refusal() const {
+  const py::gil_scoped_acquire gil;
+  const py::error_scope error;
+  const std::string of_python = refusal_in_python(std::current_exception());
+  return of_python.empty() ? CaptureWatch::refusal() : of_python;
+}
+
 void HostRefusal::finish() {
   if (!watch_) return;  // an outer watch sees the draws
   const std::string draw = watch_->finish_draws();

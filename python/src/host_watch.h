@@ -45,6 +45,7 @@ class HostWatch : public CaptureWatch {
   /// Ends the watch if only draws of random numbers count: returns the first of them, in words.
   std::string finish_draws();
   bool forget() override;
+  std::string refusal() const override;
 
  private:
   HostWatch(py::handle function, bool can_run);

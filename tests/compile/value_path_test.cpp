@@ -163,7 +163,8 @@ TEST(ValuePaths, SizesStayStaticWhereValuesAreAskedFor) {
   const auto f = [](const at::Tensor& x, const at::Tensor& n) { return n.item<double>() > 0 ? x.sin() : x.cos(); };
   const auto compiled = aot_function(f, {.dynamic = true});
   for (const int64_t size : {4, 6, 9, 4}) {
-    for (const double value : {1.0, -1.0}) expect_as_eager(f, compiled, torch::rand({size}, at::kDouble), number(value));
+    for (const double value : {1.0, -1.0})
+      expect_as_eager(f, compiled, torch::rand({size}, at::kDouble), number(value));
   }
 }
 

@@ -22,10 +22,12 @@ TEST(Refusals, StorageChangesAreRefusedByName) {
 }
 
 TEST(Refusals, ValuesAreRefusedByNameAndScopeWhereNoPathIsAllowed) {
-  const auto item = aot_function([](const at::Tensor& x) {
-    const auto guard = scope("head");
-    return x.sum().item<float>() > 0 ? x : -x;
-  }, {.path_limit = 0});
+  const auto item = aot_function(
+      [](const at::Tensor& x) {
+        const auto guard = scope("head");
+        return x.sum().item<float>() > 0 ? x : -x;
+      },
+      {.path_limit = 0});
   expect_error<UserError>([&] { item(torch::ones({2})); }, "'head'");
   const auto shape = aot_function([](const at::Tensor& x) { return x.nonzero(); }, {.path_limit = 0});
   expect_error<UserError>([&] { shape(torch::ones({2})); }, "aten::nonzero");

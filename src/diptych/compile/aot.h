@@ -193,14 +193,12 @@ class Aot {
     } catch (const detail::TransformMet&) {
       detail::take_back(watch);
       throw;
-    } catch (const detail::CaptureRefused&) {
-      if (state_->options.eager_fallback) {
-        detail::take_back(watch);
-      } else {
-        watch.forget();
-      }
-      throw;
     } catch (...) {
+      const std::string refusal = state_->options.eager_fallback ? watch.refusal() : "";
+      if (!refusal.empty()) {
+        detail::take_back(watch);
+        throw detail::CaptureRefused(refusal);
+      }
       if (watch.forget()) throw detail::TransformMet("the function raises an exception while it is captured");
       throw;
     }

@@ -94,9 +94,10 @@ void Cache::set_path(Entry& entry, const Miss& miss, size_t limit) {
   entry.path = std::move(path);
   if (others.size() < limit) return;
   run_original(entry, fmt::format("asks for values that lead to more than {} paths", limit), /*is_undone=*/true);
-  warn(fmt::format("[{}] the function asks for values that have led to {} different captures, and runs uncompiled from now "
-                   "on; keep the decision in tensors, or raise path_limit",
-                   name_, limit));
+  warn(fmt::format(
+      "[{}] the function asks for values that have led to {} different captures, and runs uncompiled from now "
+      "on; keep the decision in tensors, or raise path_limit",
+      name_, limit));
 }
 
 std::shared_ptr<const Cache::Entry> Cache::find_on_path(const Candidates& candidates, Tensors& tensors) {
@@ -158,14 +159,17 @@ void Cache::run_original(Entry& entry, const std::string& what, bool is_undone) 
 }
 
 void Cache::insert_refused(TreeSpec spec, const std::type_info& result_type, const std::string& why) {
-  auto entry = std::make_shared<Entry>(std::move(spec), GlobalState::current(), TensorGuards(c10::ArrayRef<const at::Tensor*>()), nullptr);
+  auto entry = std::make_shared<Entry>(std::move(spec), GlobalState::current(),
+                                       TensorGuards(c10::ArrayRef<const at::Tensor*>()), nullptr);
   entry->result_type = &result_type;
   run_original(*entry, why, /*is_undone=*/true);
   insert(std::move(entry));
+  bool is_first = false;
   {
     const std::unique_lock<std::shared_mutex> lock(mutex_);
-    ++refusals_;
+    is_first = ++refusals_ == 1;
   }
+  if (!is_first) return;
   warn(fmt::format("[{}] runs uncompiled, since no graph can be made of this call: {}", name_, why));
 }
 
@@ -254,8 +258,8 @@ void Cache::count_original(const std::string& why) {
 
 CacheStats Cache::stats() const {
   const std::shared_lock<std::shared_mutex> lock(mutex_);
-  return {hits_.load(),      misses_,        evictions_, entries_.size(), size_checks_,
-          originals_.load(), last_original_, refusals_,  0,             last_miss_,      original_reasons_};
+  return {hits_.load(),   misses_,   evictions_, entries_.size(), size_checks_,     originals_.load(),
+          last_original_, refusals_, 0,          last_miss_,      original_reasons_};
 }
 
 std::vector<std::shared_ptr<const Cache::Entry>> Cache::entries() const {

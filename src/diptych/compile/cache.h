@@ -27,8 +27,8 @@ class Cache {
   struct Entry {
     TreeSpec spec;
     GlobalState state;
-    TensorGuards guards;  ///< of the arguments, then the free variables
-    std::shared_ptr<const CompiledFunction> code;  ///< null if no graph can be made: then `original` says why
+    TensorGuards guards;                                    ///< of the arguments, then the free variables
+    std::shared_ptr<const CompiledFunction> code;           ///< null if no graph can be made: then `original` says why
     std::shared_ptr<const SizedFunctions> sized = nullptr;  ///< what `code` is made from where sizes are dynamic
     std::shared_ptr<const ValuePath> path = nullptr;        ///< the values that `code` holds for; null for all
     /// The caller's result, whose tensors each call fills in, and its type.
@@ -105,7 +105,8 @@ class Cache {
   /// Makes calls of the kind of `entry`, which is not yet inserted, run the function itself: a graph would not do
   /// `what` the function does. After several such captures in a row, all later calls run the function itself.
   void run_original(Entry& entry, const std::string& what, bool is_undone);
-  /// Adds an entry for calls of which no graph can be made, for the reason `why`: they run the function itself. Warns.
+  /// Adds an entry for calls of which no graph can be made, for the reason `why`: they run the function itself. Warns,
+  /// the first time.
   void insert_refused(TreeSpec spec, const std::type_info& result_type, const std::string& why);
   /// Records that a capture was given up because no graph can stand for the call; counts towards the same limit.
   void count_given_up();

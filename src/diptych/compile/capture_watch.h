@@ -10,6 +10,12 @@
 
 namespace diptych::detail {
 
+/// Why no graph can be made of a function: what a UserError says that tracing it threw.
+class CaptureRefused final : public UserError {
+ public:
+  using UserError::UserError;
+};
+
 /// Watches one capture, from the construction of the watch to finish() on the same thread. A function that needs one
 /// has a member `std::unique_ptr<CaptureWatch> watch_capture()`, which may return null.
 class CaptureWatch {
@@ -28,6 +34,17 @@ class CaptureWatch {
   /// behind. Returns whether the function may run in its place: whether the exception is the function's own, which it
   /// will raise again after doing what it does before, and everything is as it was.
   virtual bool forget() = 0;
+  /// Returns why no graph can be made of the function, if the exception that is being handled says so; else "". It may
+  /// be an exception of the binding's language.
+  virtual std::string refusal() const {
+    try {
+      throw;
+    } catch (const CaptureRefused& refused) {
+      return refused.what();
+    } catch (...) {
+      return "";
+    }
+  }
 };
 
 template <class F>

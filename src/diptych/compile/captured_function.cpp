@@ -13,6 +13,7 @@
 #include "diptych/passes/remove_dead_nodes.h"
 #include "diptych/passes/storage_roots.h"
 #include "diptych/pipeline/pipeline.h"
+#include "diptych/trace/transforms.h"
 
 namespace diptych::detail {
 namespace {
@@ -30,9 +31,11 @@ bool answers_questions(const AotOptions& options, CaptureExtent extent) {
 }
 
 std::shared_ptr<JointCapture> make_capture(const FlatFunction& function, const std::vector<at::Tensor>& arguments,
-                                       const std::vector<std::string>& paths, const CaptureOptions& options) {
+                                           const std::vector<std::string>& paths, const CaptureOptions& options) {
   try {
     return std::make_shared<JointCapture>(function, arguments, paths, options);
+  } catch (const TransformMet&) {
+    throw;
   } catch (const UserError& error) {
     throw CaptureRefused(error.what());
   }
@@ -64,8 +67,8 @@ CapturedFunction::CapturedFunction(const FlatFunction& function, const std::vect
       shaping_backend_(shaping_backend(options_)),
       simplify_{.fold_constants = extent == CaptureExtent::kCallable},
       capture_(make_capture(function, arguments, paths,
-                        CaptureOptions{options_.name, /*exact_outputs=*/false, /*stages=*/true,
-                                       answers_questions(options_, extent)})) {
+                            CaptureOptions{options_.name, /*exact_outputs=*/false, /*stages=*/true,
+                                           answers_questions(options_, extent)})) {
   Joint joint = trace_joint();
   layout_ = joint.layout;
   host_reads_ = capture_->host_reads();
@@ -84,6 +87,10 @@ Joint CapturedFunction::trace_joint() {
   tangent_errors_.resize(num_tangents);
   try {
     return capture_->joint();
+  } catch (const TransformMet&) {
+    throw;
+  } catch (const UserError& error) {
+    throw CaptureRefused(error.what());
   } catch (const c10::Error&) {
     // Eager would throw this at a backward that comes through the tangent at fault, which may never happen.
     std::vector<bool> traceable(num_tangents);

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "diptych/autodiff/joint_capture.h"
-#include "diptych/base/error.h"
+#include "diptych/compile/capture_watch.h"
 #include "diptych/compile/graph_source.h"
 #include "diptych/compile/options.h"
 #include "diptych/trace/global_state.h"
@@ -19,12 +19,6 @@
 namespace diptych::detail {
 
 class ReleaseRules;
-
-/// Why no graph can be made of a function: what a UserError says that tracing it threw.
-class CaptureRefused final : public UserError {
- public:
-  using UserError::UserError;
-};
 
 /// How much of a capture is made.
 enum class CaptureExtent : uint8_t {

@@ -39,9 +39,9 @@ struct AotOptions {
   std::vector<std::string> argument_names = {};
   /// How many captures are kept; one more discards the one that was used longest ago.
   size_t cache_limit = 64;
-  /// How many captures may differ only in values that the function asks for on the host (`item()`, a branch on a tensor, a
-  /// mask as an index; see Note [A tree of captures]). Where a call would need one more, calls of its kind run the
-  /// function itself. 0: asking for a value is a UserError.
+  /// How many captures may differ only in values that the function asks for on the host (`item()`, a branch on a
+  /// tensor, a mask as an index; see Note [A tree of captures]). Where a call would need one more, calls of its kind
+  /// run the function itself. 0: asking for a value is a UserError.
   size_t path_limit = 16;
   /// Whether a call of which no graph can be made runs the function itself, as later calls of its kind do, with one
   /// warning that says why and where. If false, such a call is a UserError.

@@ -147,8 +147,8 @@ std::shared_ptr<const SizedFunctions> SizedFunctions::make(const SizePattern& pa
 
 bool SizedFunctions::agrees(const CapturedFunction& trace, const SymbolValues& symbols) const {
   const auto named = pattern_.named(symbols);
-  return trace.questions().empty() && same_captures(trace, captured()) && is_instance(traced_, named, trace.traced_graph()) &&
-         is_instance(epilogue_, named, trace.plan().epilogue);
+  return trace.questions().empty() && same_captures(trace, captured()) &&
+         is_instance(traced_, named, trace.traced_graph()) && is_instance(epilogue_, named, trace.plan().epilogue);
 }
 
 // Makes the forward return the sizes after its other residuals.

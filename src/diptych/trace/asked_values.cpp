@@ -24,8 +24,8 @@ namespace {
 
 using torch::jit::Stack;
 
-// What an operator that needs values returns, in terms of questions and of operators that need none; nullopt where it is
-// to run as it is, since it raises an error.
+// What an operator that needs values returns, in terms of questions and of operators that need none; nullopt where it
+// is to run as it is, since it raises an error.
 using Answer = std::optional<c10::IValue> (*)(Recorder&, c10::ArrayRef<c10::IValue> arguments,
                                               const std::string& place);
 
@@ -59,8 +59,8 @@ std::optional<c10::IValue> equality_of(Recorder& recorder, c10::ArrayRef<c10::IV
   return c10::IValue(answer.is_nonzero());
 }
 
-// The same with the places of the true elements in place of a mask, as eager's kernel has it. Gradients of any order are
-// then gathers and scatters by these places, whose sizes are known.
+// The same with the places of the true elements in place of a mask, as eager's kernel has it. Gradients of any order
+// are then gathers and scatters by these places, whose sizes are known.
 std::optional<c10::IValue> chosen_by_masks(Recorder&, c10::ArrayRef<c10::IValue> arguments, const std::string&) {
   c10::List<std::optional<at::Tensor>> indices;
   for (const std::optional<at::Tensor>& index : optional_tensors(arguments[1])) {
@@ -85,11 +85,8 @@ constexpr struct {
   std::string_view name;
   Answer answer;
 } kAnswers[] = {
-    {"aten::_local_scalar_dense", number_of},
-    {"aten::equal", equality_of},
-    {"aten::index", chosen_by_masks},
-    {"aten::is_nonzero", truth_of},
-    {"aten::masked_select", masked},
+    {"aten::_local_scalar_dense", number_of}, {"aten::equal", equality_of},    {"aten::index", chosen_by_masks},
+    {"aten::is_nonzero", truth_of},           {"aten::masked_select", masked},
 };
 
 }  // namespace

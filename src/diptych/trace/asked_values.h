@@ -54,7 +54,8 @@ class AskedValues {
 };
 
 /// Answers a call that hands a number to the host, or chooses elements by a mask: exchanges the arguments that end the
-/// stack for the answer. Returns whether the operator is such a one. Requires: asked_values().may_ask(); tensor arguments are stand-ins.
+/// stack for the answer. Returns whether the operator is such a one. Requires: asked_values().may_ask(); tensor
+/// arguments are stand-ins.
 bool answer_on_host(Recorder& recorder, const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
 /// Exchanges the arguments that end the stack, stand-ins, for the results of the call, as meta tensors; returns the

@@ -30,8 +30,8 @@ bool any_tensor(const torch::jit::Stack& stack, const OperatorPlan& plan, const 
 /// Whether an index of this dtype is a mask.
 inline bool is_mask_dtype(at::ScalarType dtype) { return dtype == at::kBool || dtype == at::kByte; }
 
-/// Whether a number that the call returns, or the shape of a result, depends on elements: the operator is such a one, or
-/// an index is a mask, whose true elements the result has.
+/// Whether a number that the call returns, or the shape of a result, depends on elements: the operator is such a one,
+/// or an index is a mask, whose true elements the result has.
 inline bool reads_values(const OperatorPlan& plan, const torch::jit::Stack& stack) {
   if (plan.reads_values || !plan.may_select_by_mask) return plan.reads_values;
   const size_t begin = stack.size() - plan.takes_tensor.size();
