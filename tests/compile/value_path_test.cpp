@@ -159,6 +159,15 @@ TEST(ValuePaths, ABackwardCannotAsk) {
   EXPECT_THROW(compiled(x).sum().backward(), UserError);
 }
 
+TEST(ValuePaths, ATensorThatIsGivenForTheResultIsRefused) {
+  const auto compiled = aot_function([](const at::Tensor& x) {
+    at::Tensor result = torch::zeros({1}, at::kDouble);
+    at::masked_select_out(result, x, x > 1);
+    return result * 2;
+  });
+  EXPECT_THROW(compiled(positive()), UserError);
+}
+
 TEST(ValuePaths, SizesStayStaticWhereValuesAreAskedFor) {
   const auto f = [](const at::Tensor& x, const at::Tensor& n) { return n.item<double>() > 0 ? x.sin() : x.cos(); };
   const auto compiled = aot_function(f, {.dynamic = true});

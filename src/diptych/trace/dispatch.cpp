@@ -30,9 +30,10 @@ using torch::jit::Stack;
 // it.
 bool is_plain_meta(const at::Tensor& tensor) { return tensor.defined() && tensor.is_meta() && !is_stand_in(tensor); }
 
-// The values of a backward are not known when it is traced.
-bool may_ask(const Recorder& recorder) {
-  return recorder.phase() == Phase::kForward && recorder.asked_values().may_ask();
+// The values of a backward are not known when it is traced, and a tensor that is given for the result would have to be
+// resized.
+bool may_ask(const Recorder& recorder, const OperatorPlan& plan) {
+  return recorder.phase() == Phase::kForward && recorder.asked_values().may_ask() && plan.num_out == 0;
 }
 
 void refuse_unsupported(const Recorder& recorder, const c10::OperatorHandle& op, const OperatorPlan& plan,
@@ -45,7 +46,7 @@ void refuse_unsupported(const Recorder& recorder, const c10::OperatorHandle& op,
                 "[trace] {} changes an argument or returns a view of one, but has no functionalization kernel; use an "
                 "operator that returns new tensors, or call it outside the traced function",
                 with_place(op.operator_name()));
-  DIPTYCH_CHECK(!reads_values(plan, stack) || may_ask(recorder),
+  DIPTYCH_CHECK(!reads_values(plan, stack) || may_ask(recorder, plan),
                 "[trace] {} needs the values of a tensor, which are not known while tracing; {}",
                 with_place(op.operator_name()), remedy_for_values(op.operator_name().name));
 }

@@ -187,8 +187,9 @@ def observe(call, leaves, arguments, keywords, order, state=(), aliases=True, **
     return seen
 
 
-def is_as_true(got, expected, truth, neighbours=()):
-    """Whether the error of `got` against the truth is at most twice that of `expected`, or of a neighbour, give or take some ulps; None where `truth` is not what the two
+def is_as_true(got, expected, truth, scale, neighbours=()):
+    """Whether the error of `got` against the truth is at most twice that of `expected`, or of a neighbour, give or take some ulps; of `scale`, the largest of all
+    that was seen, where the truth is zero, as terms that cancel are; None where `truth` is not what the two
     round: other numbers were drawn, or a dtype was written into the function."""
     if not (isinstance(truth, torch.Tensor) and truth.shape == expected.shape and truth.dtype == WIDE.get(expected.dtype) and expected.layout == torch.strided):
         return None
@@ -206,7 +207,7 @@ def is_as_true(got, expected, truth, neighbours=()):
     about = torch.finfo(expected.dtype)
     errors = [(near[finite] - exact).abs().max() for near in neighbours if isinstance(near, torch.Tensor) and near.shape == expected.shape]
     own = max([own, *(error for error in errors if error <= 1e-2 * largest)])
-    return bool((got[finite] - exact).abs().max() <= 2 * own + ULPS * about.eps * largest + about.tiny)  # denormals may be zeros
+    return bool((got[finite] - exact).abs().max() <= 2 * own + ULPS * about.eps * (largest or scale) + about.tiny)  # denormals may be zeros
 
 
 def is_as_true_nearby(index, draws):
@@ -232,6 +233,7 @@ def difference(expected, got, find_truth=lambda: (), find_neighbours=lambda: (),
     """The first thing in which two observations differ, in words; None if they agree. find_truth() observes eager in float64, find_neighbours() on inputs that
     differ in the last place, several times; find_moved() observes both sides and the truth on inputs nearby."""
     truth = neighbours = moved = None
+    scale = max((float(one.abs().nan_to_num(0, 0, 0).max()) for _, one in expected if isinstance(one, torch.Tensor) and one.dtype in WIDE and one.numel()), default=0.0)
     for index, ((label, x), (other, y)) in enumerate(zip(expected, got)):
         if label != other:
             return f"'{other}' was seen, expected '{label}'"
@@ -241,10 +243,10 @@ def difference(expected, got, find_truth=lambda: (), find_neighbours=lambda: (),
             continue
         if x.dtype in WIDE and not torch.equal(x, y):
             truth = list(find_truth()) if truth is None else truth
-            true = is_as_true(y, x, truth[index][1] if index < len(truth) and truth[index][0] == label else None)
+            true = is_as_true(y, x, truth[index][1] if index < len(truth) and truth[index][0] == label else None, scale)
             if true is False:
                 neighbours = find_neighbours() if neighbours is None else neighbours
-                true = is_as_true(y, x, truth[index][1], [near[index][1] for near in neighbours if index < len(near) and near[index][0] == label])
+                true = is_as_true(y, x, truth[index][1], scale, [near[index][1] for near in neighbours if index < len(near) and near[index][0] == label])
             if true is False and x.shape == y.shape and x.dtype == y.dtype:
                 moved = find_moved() if moved is None else moved
                 true = is_as_true_nearby(index, [(expected, got, truth), *moved])
