@@ -154,6 +154,14 @@ std::string refusal_in_python(const std::exception_ptr& thrown) {
     std::rethrow_exception(thrown);
   } catch (const py::error_already_set& error) {
     return error.matches(user_error) ? py::str(error.value()).cast<std::string>() : "";
+  } catch (python_error& error) {  // torch's own carrier of an exception, as its engine has it
+    error.restore();
+    raise_anew();
+    py::error_already_set raised;
+    const std::string text = raised.matches(user_error) ? py::str(raised.value()).cast<std::string>() : "";
+    raised.restore();
+    error.persist();
+    return text;
   } catch (...) {
     return "";
   }

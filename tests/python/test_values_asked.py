@@ -203,3 +203,67 @@ def _program(draw):
         return x
 
     return program
+
+
+@pytest.mark.parametrize("mask", [torch.tensor([True, True, False]), torch.ones(7, dtype=torch.bool), torch.ones(2, 2, dtype=torch.bool)])
+def test_a_mask_that_does_not_fit_is_eagers_error(mask):
+    with pytest.raises(IndexError, match="The shape of the mask|too many indices"):
+        diptych.aot_function(lambda x: x[mask] * 2)(torch.arange(5.0))
+
+
+def test_masks_of_no_dimension_and_closeness():
+    for function in (
+        lambda x: x.masked_select(x > 0),
+        lambda x: x * 2 if torch.allclose(x, x + 1e-12) else x * 3,
+        lambda x: x if torch.equal(x, x.float()) else x * 5,
+        lambda x: x * x.detach().item(),
+        lambda x: x * x.item(),
+    ):
+        compiled = diptych.aot_function(function)
+        for _ in range(3):
+            both(function, compiled, torch.tensor(3.0, dtype=torch.double).requires_grad_())
+        assert compiled.stats().entries == 1
+
+
+def test_values_of_tensors_that_share_memory():
+    def function(x, b):
+        whole = torch.zeros(4, 4, dtype=torch.double)
+        b.add_(1)
+        return x * 2 if b.sum() > 3 else x * whole.sum()
+
+    memory = torch.zeros(4, 4, dtype=torch.double)
+    compiled = diptych.aot_function(function)
+    for _ in range(3):
+        torch.testing.assert_close(compiled(memory[0], memory[:, 1:3]), memory[0] * 2 if memory[:, 1:3].sum() > 3 else memory[0] * 0)
+    assert compiled.stats().originals == 0
+
+
+def test_a_count_that_depends_on_rounding():
+    x = torch.linspace(-1, 1, 4001)
+    for limit in x.exp()[::97].tolist():
+        compiled = diptych.aot_function(lambda x, limit=limit: x[x.exp() > limit] * 2)
+        torch.testing.assert_close(compiled(x), x[x.exp() > limit] * 2)
+
+
+def test_the_grad_mode_after_a_refusal():
+    def function(x):
+        y = x * 2
+        torch.set_grad_enabled(False)
+        (x * 3).detach().numpy()
+        torch.set_grad_enabled(True)
+        return y
+
+    compiled = diptych.aot_function(function, eager_fallback=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(3):
+            assert compiled(torch.ones(2, requires_grad=True)).requires_grad and torch.is_grad_enabled()
+    assert compiled.stats().refusals == 1
+
+
+def test_a_capture_keeps_no_batch_alive():
+    compiled = diptych.aot_function(lambda x: x[x > 0].sum() * x[0].item())
+    x = torch.ones(100)
+    others = x.untyped_storage()._cdata and torch._C._storage_Use_Count(x.untyped_storage()._cdata)
+    compiled(x)
+    assert torch._C._storage_Use_Count(x.untyped_storage()._cdata) == others

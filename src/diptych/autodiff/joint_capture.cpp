@@ -285,7 +285,6 @@ void JointCapture::State::trace(const FlatFunction& function, const std::vector<
   for (size_t i = 0; i < arguments.size(); ++i) stand_ins.push_back(recorder.primals()[i].stand_in);
   if (options.answers_questions) recorder.asked_values().set_source(PrefixValues(recorder));
   FlatResult result = call_watched(function, stand_ins, recorder);
-  recorder.asked_values().set_source(nullptr);
   for (size_t i = 0; i < result.tensors.size(); ++i) {
     DIPTYCH_CHECK(result.tensors[i].defined(), "[capture] output '{}' is an undefined tensor; return a defined one",
                   result.paths[i]);
@@ -294,6 +293,7 @@ void JointCapture::State::trace(const FlatFunction& function, const std::vector<
   }
   analysis = detail::analyze_outputs(recorder, result, options.exact_outputs);
   questions = find_questions(recorder);
+  recorder.asked_values() = {};  // the answers hold memory of the call
   check_made_inside();
   DIPTYCH_CHECK(!result.tensors.empty() || !analysis.plan.mutations.empty(),
                 "[capture] the function returned no tensor and changed none; return at least one");

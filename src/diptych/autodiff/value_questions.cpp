@@ -1,6 +1,10 @@
 #include "diptych/autodiff/value_questions.h"
 
+#include <ATen/EmptyTensor.h>
+#include <ATen/ops/clone.h>
+
 #include <algorithm>
+#include <iterator>
 #include <set>
 
 #include "diptych/autodiff/generator_states.h"
@@ -21,13 +25,23 @@ bool any_draws(const Graph& graph) {
   return std::any_of(graph.nodes().begin(), graph.nodes().end(), [](const Node& node) { return draws_random(node); });
 }
 
-// Returns the graph that computes `wanted` from `inputs`. If it draws, all draws before take place as well, in order,
+// Returns the graph that computes `wanted` from `inputs`. If it draws, all draws before it take place as well, in order,
 // so that each draws what it does in the call.
 Graph graph_of(const Graph& source, const std::vector<Value>& inputs, Value wanted) {
   const std::vector<Slot> slots(inputs.size(), {SlotKind::kArgument, "input"}), output{{SlotKind::kOutput, "value"}};
   Graph graph = extract(source, "question", inputs, slots, {wanted}, output);
   if (!any_draws(graph)) return graph;
-  return extract(source, "question", inputs, slots, {wanted}, output, random_nodes(source));
+  std::vector<size_t> before = random_nodes(source);
+  const auto maker = static_cast<size_t>(source.info(wanted).node);
+  before.erase(std::upper_bound(before.begin(), before.end(), maker), before.end());
+  return extract(source, "question", inputs, slots, {wanted}, output, before);
+}
+
+// An answer as it is kept, which must hold no memory of the call.
+at::Tensor kept(const AskedValue& asked) {
+  const at::Tensor& answer = asked.answer;
+  if (asked.question != Question::kSizes) return answer.detach().clone();
+  return at::detail::empty_strided_meta(answer.sizes(), answer.strides(), answer.scalar_type());
 }
 
 // Which inputs of a graph are read, or returned.
@@ -70,7 +84,30 @@ Tidied tidy(const Recorder& recorder) {
   return tidied;
 }
 
+// Whether an operator's results may depend on how it rounds: they are floats that are not just moved.
+bool may_round(const Graph& graph, const Node& node) {
+  constexpr Tag kMoves[] = {Tag::kSharesStorage, Tag::kView, Tag::kCopy, Tag::kGather, Tag::kFactory};
+  if (std::any_of(std::begin(kMoves), std::end(kMoves), [&](Tag tag) { return has_tag(node.op, tag); })) return false;
+  return std::any_of(node.outputs.begin(), node.outputs.end(), [&](Value output) {
+    return output && !c10::isIntegralType(graph.meta(output).dtype, /*includeBool=*/true);
+  });
+}
+
 }  // namespace
+
+bool sizes_depend_on_rounding(const std::vector<ValueQuestion>& questions) {
+  return std::any_of(questions.begin(), questions.end(), [](const ValueQuestion& asked) {
+    const Graph& graph = asked.graph;
+    return asked.question == Question::kSizes &&
+           std::any_of(graph.nodes().begin(), graph.nodes().end(),
+                       [&](const Node& node) { return may_round(graph, node); });
+  });
+}
+
+bool any_draws(const std::vector<ValueQuestion>& questions) {
+  return std::any_of(questions.begin(), questions.end(),
+                     [](const ValueQuestion& asked) { return any_draws(asked.graph); });
+}
 
 at::Tensor PrefixValues::operator()(Value value) {
   const auto known = known_.find(value);
@@ -79,9 +116,9 @@ at::Tensor PrefixValues::operator()(Value value) {
   const Graph& graph = recorder_.graph();
   std::vector<Value> inputs;
   std::vector<at::Tensor> tensors;
-  for (const Primal& primal : recorder_.primals()) {
-    inputs.push_back(primal.value);
-    tensors.push_back(primal.real.detach());
+  for (size_t i = 0; i < recorder_.primals().size(); ++i) {
+    inputs.push_back(graph.inputs()[i]);
+    tensors.push_back(recorder_.primals()[i].real.detach());
   }
   for (const auto& [asked, answer] : known_) {
     inputs.push_back(asked);
@@ -110,7 +147,7 @@ std::vector<ValueQuestion> find_questions(const Recorder& recorder) {
     if (!asked || asked_before.count({asked, Question::kElements}) != 0) continue;
     if (!asked_before.insert({asked, all[i].question}).second) continue;
     const auto uses = used_inputs(graph_of(tidied.graph, inputs, asked));
-    ValueQuestion question{Graph(), {}, all[i].question, all[i].answer, all[i].place};
+    ValueQuestion question{Graph(), {}, all[i].question, kept(all[i]), all[i].place};
     std::vector<Value> used;
     for (size_t k = 0; k < inputs.size(); ++k) {
       if (!uses[k]) continue;

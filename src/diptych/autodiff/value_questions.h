@@ -36,12 +36,19 @@ struct ValueQuestion {
   Graph graph;  ///< computes the value that is asked for
   std::vector<Input> inputs;
   Question question = Question::kElements;
-  at::Tensor answer;
+  at::Tensor answer;  ///< a copy; where the sizes alone count, a meta tensor
   std::string place;
 };
 
 /// Returns the questions of a trace in their order, each once: those that ask for what an earlier one asked for, or for
 /// what no argument changes, are left out. Requires: no backward has been traced.
 std::vector<ValueQuestion> find_questions(const Recorder& recorder);
+
+/// Whether sizes that are asked for may depend on how some operator before rounds: then whatever runs the graph has to
+/// round as the question does, or it would find other sizes.
+bool sizes_depend_on_rounding(const std::vector<ValueQuestion>& questions);
+
+/// Whether some question draws random numbers.
+bool any_draws(const std::vector<ValueQuestion>& questions);
 
 }  // namespace diptych::detail

@@ -1,5 +1,7 @@
 // dp::aot_function: a function that captures its forward and backward graphs on first use and runs them from then on.
 #pragma once
+#include <c10/core/AutogradState.h>
+
 #include <memory>
 #include <optional>
 #include <type_traits>
@@ -105,6 +107,8 @@ class Aot {
     Flattened flat = detail::flatten_arguments(state_->options.argument_names, arguments...);
     if (const auto why = state_->cache.why_eager(flat)) return in_eager<Result>(*why, arguments...);
     std::shared_ptr<const detail::Cache::Entry> made;
+    const detail::GlobalState before = detail::GlobalState::current();
+    const c10::AutogradState modes = c10::AutogradState::get_tls_state();
     try {
       made = capture<Result>(std::move(flat), tensors, arguments...);
     } catch (const detail::TransformMet& met) {
@@ -112,7 +116,8 @@ class Aot {
       return in_eager<Result>(met.why(), arguments...);
     } catch (const detail::CaptureRefused& refusal) {
       if (!state_->options.eager_fallback) throw;
-      state_->cache.insert_refused(detail::flatten_arguments(state_->options.argument_names, arguments...).spec,
+      c10::AutogradState::set_tls_state(modes);  // the trace may have ended between two changes of them
+      state_->cache.insert_refused(detail::flatten_arguments(state_->options.argument_names, arguments...).spec, before,
                                    typeid(Result), refusal.what());
       return run_original<Result>(arguments...);
     }

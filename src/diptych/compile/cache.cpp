@@ -11,6 +11,10 @@
 
 namespace diptych::detail {
 
+namespace {
+constexpr std::string_view kTooManyPaths = "asks for values that lead to";
+}  // namespace
+
 TensorGuards Cache::guards_of(const CapturedFunction& code, Tensors tensors) {
   code.append_free_variables(tensors);
   const auto& mutations = code.plan().mutations;
@@ -93,11 +97,7 @@ void Cache::set_path(Entry& entry, const Miss& miss, size_t limit) {
   log(Log::kCache, [&] { return fmt::format("{}: captured for the values\n{}", name_, path->text()); });
   entry.path = std::move(path);
   if (others.size() < limit) return;
-  run_original(entry, fmt::format("asks for values that lead to more than {} paths", limit), /*is_undone=*/true);
-  warn(fmt::format(
-      "[{}] the function asks for values that have led to {} different captures, and runs uncompiled from now "
-      "on; keep the decision in tensors, or raise path_limit",
-      name_, limit));
+  run_original(entry, fmt::format("{} more than {} paths", kTooManyPaths, limit), /*is_undone=*/true);
 }
 
 std::shared_ptr<const Cache::Entry> Cache::find_on_path(const Candidates& candidates, Tensors& tensors) {
@@ -158,8 +158,9 @@ void Cache::run_original(Entry& entry, const std::string& what, bool is_undone) 
   count_without_graph();
 }
 
-void Cache::insert_refused(TreeSpec spec, const std::type_info& result_type, const std::string& why) {
-  auto entry = std::make_shared<Entry>(std::move(spec), GlobalState::current(),
+void Cache::insert_refused(TreeSpec spec, const GlobalState& state, const std::type_info& result_type,
+                           const std::string& why) {
+  auto entry = std::make_shared<Entry>(std::move(spec), state,
                                        TensorGuards(c10::ArrayRef<const at::Tensor*>()), nullptr);
   entry->result_type = &result_type;
   run_original(*entry, why, /*is_undone=*/true);
@@ -186,7 +187,8 @@ void Cache::count_without_graph() {
 }
 
 void Cache::insert(std::shared_ptr<Entry> entry) {
-  const std::unique_lock<std::shared_mutex> lock(mutex_);
+  const bool has_too_many_paths = entry->original.starts_with(kTooManyPaths);
+  std::unique_lock<std::shared_mutex> lock(mutex_);
   entry->last_used = ++clock_;
   if (entry->original.empty()) original_entries_ = 0;
   entries_.insert(entries_.begin(), std::move(entry));
@@ -198,6 +200,11 @@ void Cache::insert(std::shared_ptr<Entry> entry) {
     ++evictions_;
     log(Log::kCache, "{}: over the limit of {} captures, so the least recently used one is discarded", name_, limit_);
   }
+  lock.unlock();
+  if (!has_too_many_paths) return;
+  warn(fmt::format("[{}] the function asks for values that have led to as many captures as path_limit allows, and runs "
+                   "uncompiled for other values; keep the decision in tensors, or raise path_limit",
+                   name_));
 }
 
 // Compares the call with the most recently added entry of the same structure; else with one that has the same tensors,

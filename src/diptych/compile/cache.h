@@ -51,17 +51,22 @@ class Cache {
 
   Cache(std::string name, size_t limit) : name_(std::move(name)), limit_(limit) {}
 
-  /// Returns the entry that fits this call, or null. `flatten(entry, tensors)` appends the call's tensors and returns
+  /// Returns the entry that fits this call, or null; one that runs the function itself only if no capture fits.
+  /// `flatten(entry, tensors)` appends the call's tensors and returns
   /// true if the call has the structure of the entry's spec; it is called once per entry that is tried.
   template <class Flatten>
   std::shared_ptr<const Entry> find(const Flatten& flatten, Tensors& tensors) {
     const GlobalState state = GlobalState::current();
     std::shared_lock<std::shared_mutex> lock(mutex_);
     Candidates on_paths;
+    std::shared_ptr<const Entry> original;
     for (const auto& entry : entries_) {
       tensors.clear();
       if (!(entry->state == state) || !flatten(*entry, tensors)) continue;
-      if (!entry->original.empty()) return entry;
+      if (!entry->original.empty()) {
+        if (!original) original = entry;
+        continue;
+      }
       const size_t num_arguments = tensors.size();
       entry->code->captured().append_free_variables(tensors);
       SymbolValues sizes{};
@@ -73,7 +78,8 @@ class Cache {
       return entry;
     }
     lock.unlock();
-    return on_paths.empty() ? nullptr : find_on_path(on_paths, tensors);
+    if (auto entry = on_paths.empty() ? nullptr : find_on_path(on_paths, tensors)) return entry;
+    return original;
   }
 
   /// A call that find() has no entry for. `tensors` are the addresses of `arguments`; `has_same_result` tells whether
@@ -101,13 +107,15 @@ class Cache {
   /// Counts a call that ran the function itself, for the reason `why`.
   void count_original(const std::string& why);
   /// Adds a capture in front; beyond the limit, discards the entry that was used longest ago.
+  /// Warns of the first entry that stands for too many paths.
   void insert(std::shared_ptr<Entry> entry);
   /// Makes calls of the kind of `entry`, which is not yet inserted, run the function itself: a graph would not do
   /// `what` the function does. After several such captures in a row, all later calls run the function itself.
   void run_original(Entry& entry, const std::string& what, bool is_undone);
   /// Adds an entry for calls of which no graph can be made, for the reason `why`: they run the function itself. Warns,
   /// the first time.
-  void insert_refused(TreeSpec spec, const std::type_info& result_type, const std::string& why);
+  void insert_refused(TreeSpec spec, const GlobalState& state, const std::type_info& result_type,
+                      const std::string& why);
   /// Records that a capture was given up because no graph can stand for the call; counts towards the same limit.
   void count_given_up();
   /// Whether calls are no longer captured.

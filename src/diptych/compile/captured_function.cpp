@@ -7,6 +7,7 @@
 #include <map>
 
 #include "diptych/base/error.h"
+#include "diptych/base/switches.h"
 #include "diptych/compile/backends.h"
 #include "diptych/compile/release_rules.h"
 #include "diptych/ops/tags.h"
@@ -69,6 +70,7 @@ CapturedFunction::CapturedFunction(const FlatFunction& function, const std::vect
       capture_(make_capture(function, arguments, paths,
                             CaptureOptions{options_.name, /*exact_outputs=*/false, /*stages=*/true,
                                            answers_questions(options_, extent)})) {
+  heed_questions();
   Joint joint = trace_joint();
   layout_ = joint.layout;
   host_reads_ = capture_->host_reads();
@@ -80,6 +82,20 @@ CapturedFunction::CapturedFunction(const FlatFunction& function, const std::vect
 }
 
 CapturedFunction::~CapturedFunction() = default;
+
+// The graph has to find what the questions find, which the interpreter asks of the host's generators.
+void CapturedFunction::heed_questions() {
+  if (any_draws(questions()) && draws_on_device(options_.draws, options_.name)) {
+    throw CaptureRefused(fmt::format(
+        "[{}] got draws 'device', and the function asks for a value that depends on a draw, which the host can't know; "
+        "use draws 'host'",
+        options_.name));
+  }
+  if (!sizes_depend_on_rounding(questions()) || options_.backend == "interpreter") return;
+  log(Log::kCache, "{}: runs by the interpreter, since sizes depend on how values are rounded", options_.name);
+  options_.backend = "interpreter";
+  shaping_backend_ = shaping_backend(options_);
+}
 
 Joint CapturedFunction::trace_joint() {
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);

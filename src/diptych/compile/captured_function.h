@@ -115,6 +115,7 @@ class CapturedFunction final : public GraphSource {
     Graph graph;
   };
 
+  void heed_questions();
   Joint trace_joint();
   Joint lowered(Joint traced) const;
   void make_graphs(Joint joint);

@@ -1,7 +1,5 @@
 #include "diptych/compile/value_path.h"
 
-#include <ATen/EmptyTensor.h>
-#include <ATen/ops/clone.h>
 #include <ATen/ops/is_nonzero.h>
 #include <ATen/ops/item.h>
 #include <fmt/ranges.h>
@@ -14,16 +12,6 @@
 #include "diptych/interpreter/run_guards.h"
 
 namespace diptych::detail {
-namespace {
-
-// An answer as it is kept: a copy, since it may be an argument; of a value whose sizes alone count, no elements.
-at::Tensor kept(const ValueQuestion& asked) {
-  if (asked.question != Question::kSizes) return asked.answer.clone();
-  return at::detail::empty_strided_meta(asked.answer.sizes(), asked.answer.strides(), asked.answer.scalar_type());
-}
-
-}  // namespace
-
 PathQuestion::PathQuestion(const ValueQuestion& question, c10::ArrayRef<const at::Tensor*> primals,
                            size_t num_arguments)
     : inputs_(question.inputs), question_(question.question), place_(question.place), program_(question.graph) {
@@ -51,7 +39,8 @@ bool PathQuestion::same_answer(const at::Tensor& a, const at::Tensor& b) const {
     case Question::kTruth:
       return a.is_nonzero() == b.is_nonzero();
     default:
-      return identical_tensors(a, b);
+      // Bit by bit, so that NaN is NaN and -0 is not 0.
+      return a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes() && dense_bytes(a) == dense_bytes(b);
   }
 }
 
@@ -72,7 +61,7 @@ ValuePath::ValuePath(const std::vector<ValueQuestion>& questions, c10::ArrayRef<
                      size_t num_arguments) {
   for (const ValueQuestion& question : questions) {
     questions_.push_back(std::make_shared<const PathQuestion>(question, primals, num_arguments));
-    answers_.push_back(kept(question));
+    answers_.push_back(question.answer);
   }
 }
 

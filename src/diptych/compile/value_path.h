@@ -27,7 +27,6 @@ class PathQuestion {
   std::string words(const at::Tensor& answer) const;
   const std::string& place() const { return place_; }
   const Graph& graph() const { return program_.graph(); }
-  Question question() const { return question_; }
   /// Whether another question asks the same: it has the same graph, of the same arguments and free variables.
   bool same_as(const PathQuestion& other) const;
 
@@ -35,7 +34,7 @@ class PathQuestion {
   std::vector<ValueQuestion::Input> inputs_;
   Question question_;
   std::string place_;
-  std::vector<const at::TensorImpl*> free_variables_;  ///< of the inputs, those that the capture keeps alive
+  std::vector<const at::TensorImpl*> free_variables_;  ///< of the inputs; only compared
   Program program_;
 };
 

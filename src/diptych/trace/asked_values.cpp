@@ -3,9 +3,11 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/all.h>
+#include <ATen/ops/atleast_1d.h>
 #include <ATen/ops/broadcast_tensors.h>
 #include <ATen/ops/eq.h>
 #include <ATen/ops/index.h>
+#include <ATen/ops/isclose.h>
 #include <ATen/ops/item.h>
 #include <ATen/ops/nonzero.h>
 #include <ATen/ops/unbind.h>
@@ -52,19 +54,29 @@ std::optional<c10::IValue> equality_of(Recorder& recorder, c10::ArrayRef<c10::IV
                                        const std::string& place) {
   const at::Tensor& left = arguments[0].toTensor();
   const at::Tensor& right = arguments[1].toTensor();
-  if (left.scalar_type() != right.scalar_type() || left.device() != right.device()) return std::nullopt;
-  if (left.sizes() != right.sizes()) return c10::IValue(false);
-  const at::Tensor answer = ask(recorder, at::all(at::eq(left, right)), Question::kTruth, place);
-  const PauseTraceGuard real;
-  return c10::IValue(answer.is_nonzero());
+  if (left.device() != right.device()) return std::nullopt;
+  if (left.scalar_type() != right.scalar_type() || left.sizes() != right.sizes()) return c10::IValue(false);
+  return truth_of(recorder, {c10::IValue(at::all(at::eq(left, right)))}, place);
+}
+
+std::optional<c10::IValue> closeness_of(Recorder& recorder, c10::ArrayRef<c10::IValue> arguments,
+                                        const std::string& place) {
+  const at::Tensor close = at::isclose(arguments[0].toTensor(), arguments[1].toTensor(), arguments[2].toDouble(),
+                                       arguments[3].toDouble(), arguments[4].toBool());
+  return truth_of(recorder, {c10::IValue(at::all(close))}, place);
 }
 
 // The same with the places of the true elements in place of a mask, as eager's kernel has it. Gradients of any order
 // are then gathers and scatters by these places, whose sizes are known.
 std::optional<c10::IValue> chosen_by_masks(Recorder&, c10::ArrayRef<c10::IValue> arguments, const std::string&) {
   c10::List<std::optional<at::Tensor>> indices;
+  c10::IntArrayRef sizes = arguments[0].toTensor().sizes();  // of the dimensions that are not indexed yet
   for (const std::optional<at::Tensor>& index : optional_tensors(arguments[1])) {
     const bool is_mask = index && index->defined() && is_mask_dtype(index->scalar_type());
+    const size_t dims = is_mask ? static_cast<size_t>(index->dim()) : 1;
+    // What fits no mask is the operator's own error.
+    if (dims == 0 || dims > sizes.size() || (is_mask && index->sizes() != sizes.slice(0, dims))) return std::nullopt;
+    sizes = sizes.slice(dims);
     if (!is_mask) {
       indices.push_back(index);
     } else {
@@ -77,7 +89,7 @@ std::optional<c10::IValue> chosen_by_masks(Recorder&, c10::ArrayRef<c10::IValue>
 std::optional<c10::IValue> masked(Recorder&, c10::ArrayRef<c10::IValue> arguments, const std::string&) {
   const at::Tensor& mask = arguments[1].toTensor();
   if (mask.scalar_type() != at::kBool) return std::nullopt;
-  const auto both = at::broadcast_tensors({arguments[0].toTensor(), mask});
+  const auto both = at::broadcast_tensors({at::atleast_1d(arguments[0].toTensor()), at::atleast_1d(mask)});
   return c10::IValue(at::index(both[0], {both[1]}));
 }
 
@@ -85,7 +97,7 @@ constexpr struct {
   std::string_view name;
   Answer answer;
 } kAnswers[] = {
-    {"aten::_local_scalar_dense", number_of}, {"aten::equal", equality_of},    {"aten::index", chosen_by_masks},
+    {"aten::_local_scalar_dense", number_of}, {"aten::allclose", closeness_of}, {"aten::equal", equality_of},    {"aten::index", chosen_by_masks},
     {"aten::is_nonzero", truth_of},           {"aten::masked_select", masked},
 };
 
