@@ -215,7 +215,8 @@ def test_masks_of_no_dimension_and_closeness():
     for function in (
         lambda x: x.masked_select(x > 0),
         lambda x: x * 2 if torch.allclose(x, x + 1e-12) else x * 3,
-        lambda x: x if torch.equal(x, x.float()) else x * 5,
+        lambda x: x if torch.equal(x, x.detach().float()) else x * 5,
+        lambda x: x if torch.equal(x, x.detach().bool()) else x * 5,
         lambda x: x * x.detach().item(),
         lambda x: x * x.item(),
     ):

@@ -55,7 +55,7 @@ std::optional<c10::IValue> equality_of(Recorder& recorder, c10::ArrayRef<c10::IV
   const at::Tensor& left = arguments[0].toTensor();
   const at::Tensor& right = arguments[1].toTensor();
   if (left.device() != right.device()) return std::nullopt;
-  if (left.scalar_type() != right.scalar_type() || left.sizes() != right.sizes()) return c10::IValue(false);
+  if (left.sizes() != right.sizes()) return c10::IValue(false);
   return truth_of(recorder, {c10::IValue(at::all(at::eq(left, right)))}, place);
 }
 
