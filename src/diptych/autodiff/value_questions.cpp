@@ -25,8 +25,8 @@ bool any_draws(const Graph& graph) {
   return std::any_of(graph.nodes().begin(), graph.nodes().end(), [](const Node& node) { return draws_random(node); });
 }
 
-// Returns the graph that computes `wanted` from `inputs`. If it draws, all draws before it take place as well, in order,
-// so that each draws what it does in the call.
+// Returns the graph that computes `wanted` from `inputs`. If it draws, all draws before it take place as well, in
+// order, so that each draws what it does in the call.
 Graph graph_of(const Graph& source, const std::vector<Value>& inputs, Value wanted) {
   const std::vector<Slot> slots(inputs.size(), {SlotKind::kArgument, "input"}), output{{SlotKind::kOutput, "value"}};
   Graph graph = extract(source, "question", inputs, slots, {wanted}, output);
@@ -98,9 +98,8 @@ bool may_round(const Graph& graph, const Node& node) {
 bool sizes_depend_on_rounding(const std::vector<ValueQuestion>& questions) {
   return std::any_of(questions.begin(), questions.end(), [](const ValueQuestion& asked) {
     const Graph& graph = asked.graph;
-    return asked.question == Question::kSizes &&
-           std::any_of(graph.nodes().begin(), graph.nodes().end(),
-                       [&](const Node& node) { return may_round(graph, node); });
+    return asked.question == Question::kSizes && std::any_of(graph.nodes().begin(), graph.nodes().end(),
+                                                             [&](const Node& node) { return may_round(graph, node); });
   });
 }
 

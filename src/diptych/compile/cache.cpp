@@ -160,8 +160,8 @@ void Cache::run_original(Entry& entry, const std::string& what, bool is_undone) 
 
 void Cache::insert_refused(TreeSpec spec, const GlobalState& state, const std::type_info& result_type,
                            const std::string& why) {
-  auto entry = std::make_shared<Entry>(std::move(spec), state,
-                                       TensorGuards(c10::ArrayRef<const at::Tensor*>()), nullptr);
+  auto entry =
+      std::make_shared<Entry>(std::move(spec), state, TensorGuards(c10::ArrayRef<const at::Tensor*>()), nullptr);
   entry->result_type = &result_type;
   run_original(*entry, why, /*is_undone=*/true);
   insert(std::move(entry));
@@ -202,9 +202,10 @@ void Cache::insert(std::shared_ptr<Entry> entry) {
   }
   lock.unlock();
   if (!has_too_many_paths) return;
-  warn(fmt::format("[{}] the function asks for values that have led to as many captures as path_limit allows, and runs "
-                   "uncompiled for other values; keep the decision in tensors, or raise path_limit",
-                   name_));
+  warn(
+      fmt::format("[{}] the function asks for values that have led to as many captures as path_limit allows, and runs "
+                  "uncompiled for other values; keep the decision in tensors, or raise path_limit",
+                  name_));
 }
 
 // Compares the call with the most recently added entry of the same structure; else with one that has the same tensors,

@@ -97,8 +97,8 @@ constexpr struct {
   std::string_view name;
   Answer answer;
 } kAnswers[] = {
-    {"aten::_local_scalar_dense", number_of}, {"aten::allclose", closeness_of}, {"aten::equal", equality_of},    {"aten::index", chosen_by_masks},
-    {"aten::is_nonzero", truth_of},           {"aten::masked_select", masked},
+    {"aten::_local_scalar_dense", number_of}, {"aten::allclose", closeness_of}, {"aten::equal", equality_of},
+    {"aten::index", chosen_by_masks},         {"aten::is_nonzero", truth_of},   {"aten::masked_select", masked},
 };
 
 }  // namespace
