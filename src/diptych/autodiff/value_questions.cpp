@@ -62,12 +62,11 @@ struct Tidied {
 
 Tidied tidy(const Recorder& recorder) {
   Graph graph = recorder.graph();
-  static const Op kCopy = Op::find("aten.clone");
   std::vector<Value> copies;
   std::vector<Slot> slots;
   for (const AskedValue& asked : recorder.asked_values().all()) {
     const TensorMeta meta = graph.meta(asked.value);
-    Node copy{kCopy, {asked.value, c10::IValue()}, {}, {-1}, {}, {}};
+    Node copy{Op::find("aten.clone"), {asked.value, c10::IValue()}, {}, {-1}, {}, {}};
     const size_t index = graph.add_node(std::move(copy), {meta});
     copies.push_back(graph.nodes()[index].outputs[0]);
     slots.push_back({SlotKind::kOutput, "asked"});
