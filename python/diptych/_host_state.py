@@ -1,4 +1,5 @@
 """Watches what a traced function does on the host besides calling operators: a graph would do none of it again."""
+import contextvars
 import operator
 import random
 import importlib
@@ -10,13 +11,14 @@ import torch
 
 from ._host_caches import holds_stand_in
 from ._host_contents import LARGE, PLAIN, contents_of, same, subclass_attributes
-from ._host_events import DRAWS, ENVIRONMENT, FILES, HOOKS, MAKES, SEEDS, culprit, place, watched
+from ._host_events import CONTEXT, DRAWS, ENVIRONMENT, FILES, HOOKS, MAKES, SEEDS, culprit, place, watched
 from ._host_results import made_by_function, put_back, switches
 
 __all__ = ["Watch", "watched"]
 
 _MOST_OBJECTS = 100_000
 _DEEPEST = 40
+_MISSING = object()  # what a context variable holds that was never set
 _SETS = frozenset(("__setitem__", "__delitem__", "set", "reset"))  # watched functions that change later answers
 
 
@@ -115,6 +117,7 @@ class Watch:
         self._lasting = []  # the reasons that can't be undone
         self._hooked = {}  # tensors on which a hook was registered, and the hooks that they had before
         self._made = {}  # generators that the function makes from a seed
+        self._variables = {}  # context variables that the function uses, what they were, and whether it set them before it read them
         self.known = {}  # all objects that were looked at, by id
         self._seen, self._copies = [], []
         self._runs = 0
@@ -145,6 +148,7 @@ class Watch:
     def leave(self, result):
         """Called after the function ran and returned `result`."""
         self._reasons.extend(f"sets {name}" for name in put_back(self._switches))
+        self._reasons.extend(f"sets the context variable '{variable.name}'" for variable, _ in self._variables_left_set())
         made = made_by_function(result, self.known)
         if made:
             self.note(made)
@@ -164,6 +168,8 @@ class Watch:
         if by is None:
             return
         generator = getattr(function, "__self__", None)
+        if kind is CONTEXT and self._is_own_variable(generator, function):
+            return
         if isinstance(generator, random.Random):
             if id(generator) in self._made:
                 return
@@ -172,6 +178,15 @@ class Watch:
         self._add_reason(kind, "os.environ" if kind is ENVIRONMENT and function is None else getattr(function, "__qualname__", asked), by)
         if kind in (FILES, SEEDS) or asked in _SETS:
             self._lasting.append(self._reasons[-1])
+
+    def _is_own_variable(self, variable, method):
+        """Whether what the function does with a context variable depends on nothing outside: it has set it before."""
+        if not isinstance(variable, contextvars.ContextVar):
+            return False
+        return self._variables.setdefault(id(variable), (variable, variable.get(_MISSING), method.__name__ == "set"))[2]
+
+    def _variables_left_set(self):
+        return [(variable, before) for variable, before, _ in self._variables.values() if variable.get(_MISSING) is not before]
 
     def _add_reason(self, kind, name, frame):
         self._reasons.append(f"{kind} ({name}) at {place(frame)}")
@@ -226,7 +241,8 @@ class Watch:
             return None
         if not (has_written or self._hooked or of_trace or holds_stand_in([exception.args, vars(exception)])):
             return None
-        lasting = [*self._lasting, *(_words(one, now) for one, now in changed if one.contents.write is None)]
+        unset = [f"sets the context variable '{variable.name}'" for variable, before in self._variables_left_set() if before is _MISSING]
+        lasting = [*self._lasting, *unset, *(_words(one, now) for one, now in changed if one.contents.write is None)]
         try:
             self._undo(of_trace if lasting else changed)
         except Exception as error:  # noqa: BLE001  # the user's class may raise anything
@@ -237,6 +253,9 @@ class Watch:
     def _undo(self, changed):
         for one, _ in changed:
             one.contents.write(one.content)
+        for variable, before in self._variables_left_set():
+            if before is not _MISSING:  # nothing makes a variable unset but the token that the function has
+                variable.set(before)
         for generator, state in self._states.values():
             random.Random.setstate(generator, state)
         for tensor, hooks in self._hooked.values():
