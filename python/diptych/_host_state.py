@@ -11,7 +11,7 @@ import torch
 
 from ._host_caches import holds_stand_in
 from ._host_contents import LARGE, PLAIN, contents_of, same, subclass_attributes
-from ._host_events import CONTEXT, DRAWS, ENVIRONMENT, FILES, HOOKS, MAKES, SEEDS, culprit, place, watched
+from ._host_events import DRAWS, ENVIRONMENT, FILES, HOOKS, MAKES, SEEDS, culprit, place, watched
 from ._host_results import made_by_function, put_back, switches
 
 __all__ = ["Watch", "watched"]
@@ -117,7 +117,7 @@ class Watch:
         self._lasting = []  # the reasons that can't be undone
         self._hooked = {}  # tensors on which a hook was registered, and the hooks that they had before
         self._made = {}  # generators that the function makes from a seed
-        self._variables = {}  # context variables that the function uses, what they were, and whether it set them before it read them
+        self._variables = {}  # context variables that the function uses, and what they were
         self.known = {}  # all objects that were looked at, by id
         self._seen, self._copies = [], []
         self._runs = 0
@@ -168,7 +168,7 @@ class Watch:
         if by is None:
             return
         generator = getattr(function, "__self__", None)
-        if kind is CONTEXT and self._is_own_variable(generator, function):
+        if isinstance(generator, contextvars.ContextVar) and not self._reads_from_outside(generator, function):
             return
         if isinstance(generator, random.Random):
             if id(generator) in self._made:
@@ -179,14 +179,15 @@ class Watch:
         if kind in (FILES, SEEDS) or asked in _SETS:
             self._lasting.append(self._reasons[-1])
 
-    def _is_own_variable(self, variable, method):
-        """Whether what the function does with a context variable depends on nothing outside: it has set it before."""
-        if not isinstance(variable, contextvars.ContextVar):
-            return False
-        return self._variables.setdefault(id(variable), (variable, variable.get(_MISSING), method.__name__ == "set"))[2]
+    def _reads_from_outside(self, variable, method):
+        """Whether a call of a context variable's method reads what the variable was before the function ran: what the function
+        has set itself is its own, until it resets it."""
+        now = variable.get(_MISSING)
+        before = self._variables.setdefault(id(variable), (variable, now))[1]
+        return method.__name__ == "get" and now is before
 
     def _variables_left_set(self):
-        return [(variable, before) for variable, before, _ in self._variables.values() if variable.get(_MISSING) is not before]
+        return [(variable, before) for variable, before in self._variables.values() if variable.get(_MISSING) is not before]
 
     def _add_reason(self, kind, name, frame):
         self._reasons.append(f"{kind} ({name}) at {place(frame)}")

@@ -27,6 +27,11 @@ def leaves_it_set(x):
     return x * 2
 
 
+def reads_after_it_has_reset(x):
+    VARIABLE.reset(VARIABLE.set(3))
+    return x * (VARIABLE.get() or 1)
+
+
 def only_sets(x):
     VARIABLE.set(7)
     return x * 3
@@ -48,11 +53,12 @@ def test_one_that_is_set_and_reset_is_captured():
     assert (compiled.stats().hits, compiled.stats().originals) == (2, 0)
 
 
-def test_one_that_is_read_first_is_read_at_each_call():
-    compiled = diptych.aot_function(reads_first)
+@pytest.mark.parametrize("function", [reads_first, reads_after_it_has_reset])
+def test_one_that_is_read_from_outside_is_read_at_each_call(function):
+    compiled = diptych.aot_function(function)
     for outside in (None, 5, 2):
         VARIABLE.set(outside)
-        torch.testing.assert_close(compiled(X), reads_first(X))
+        torch.testing.assert_close(compiled(X), function(X))
 
 
 @pytest.mark.parametrize("function", [leaves_it_set, only_sets])
