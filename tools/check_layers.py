@@ -27,6 +27,7 @@ ROOMS = {
     "backward": ["trace", "compile"],
     "distributed": ["backward"],
     "pair": ["compile"],
+    "transforms": ["hops"],
     "training": ["backward", "pair"],
 }
 # What may name a single backend above backends/: the list of them, and the steps that keep their state on its devices.

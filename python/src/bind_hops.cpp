@@ -98,8 +98,7 @@ py::object python_custom_vjp(const py::object& function, const py::object& fwd, 
                              const py::args& args) {
   const Arguments arguments(args, {}, parameter_names(function), Handle(py::none()));
   const Flattened flat = diptych::detail::flatten_all(arguments);
-  const bool any_dual = std::any_of(flat.tensors.begin(), flat.tensors.end(), diptych::detail::has_tangent);
-  if (const auto why = any_dual ? std::nullopt : diptych::detail::why_no_rule(flat)) {
+  if (const auto why = diptych::detail::why_no_rule(flat)) {
     diptych::detail::note_eager_call("custom_vjp", *why);
     return py::module_::import("diptych._transforms").attr("custom_vjp")(fwd, bwd, args);
   }

@@ -153,14 +153,26 @@ class ByElement {
 
 }  // namespace
 
-bool requires_grad_inside(const at::Tensor& tensor) {
+namespace {
+
+// Whether `holds` is true of a tensor, or of one that is wrapped in it.
+template <class Predicate>
+bool any_inside(const at::Tensor& tensor, const Predicate& holds) {
   if (!tensor.defined()) return false;
-  if (tensor.requires_grad()) return true;
-  if (const auto* batched = at::maybeGetBatchedImpl(tensor)) return requires_grad_inside(batched->value());
-  if (const auto* batched = at::functorch::maybeGetBatchedImpl(tensor)) return requires_grad_inside(batched->value());
+  if (holds(tensor)) return true;
+  if (const auto* batched = at::maybeGetBatchedImpl(tensor)) return any_inside(batched->value(), holds);
+  if (const auto* batched = at::functorch::maybeGetBatchedImpl(tensor)) return any_inside(batched->value(), holds);
   const auto* wrapper = at::functorch::maybeGetTensorWrapper(tensor);
-  return wrapper != nullptr && requires_grad_inside(wrapper->value());
+  return wrapper != nullptr && any_inside(wrapper->value(), holds);
 }
+
+}  // namespace
+
+bool requires_grad_inside(const at::Tensor& tensor) {
+  return any_inside(tensor, [](const at::Tensor& one) { return one.requires_grad(); });
+}
+
+bool has_tangent_inside(const at::Tensor& tensor) { return any_inside(tensor, has_tangent); }
 
 bool differs_within_a_batch(const at::Tensor& tensor) {
   if (tensor.key_set().has_any(c10::DispatchKeySet({c10::DispatchKey::FuncTorchBatched, c10::DispatchKey::Batched})))
@@ -173,6 +185,12 @@ bool is_transformed(const variable_list& tangents) {
   if (transform_of_levels()) return true;
   return std::any_of(tangents.begin(), tangents.end(),
                      [](const at::Tensor& tangent) { return transform_of(tangent).has_value(); });
+}
+
+bool are_legacy_batches(const variable_list& tangents) {
+  return std::any_of(tangents.begin(), tangents.end(), [](const at::Tensor& tangent) {
+    return tangent.defined() && tangent.key_set().has(c10::DispatchKey::Batched);
+  });
 }
 
 bool are_batches(const variable_list& tangents) {

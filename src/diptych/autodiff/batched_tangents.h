@@ -11,11 +11,18 @@ namespace diptych::detail {
 /// Whether a tensor, or one that vmap or torch.func has wrapped in it, requires grad.
 bool requires_grad_inside(const at::Tensor& tensor);
 
+/// Whether a tensor, or one that is wrapped in it, has a forward-mode tangent.
+bool has_tangent_inside(const at::Tensor& tensor);
+
 /// Whether a tensor represents a batch of values.
 bool differs_within_a_batch(const at::Tensor& tensor);
 
 /// Whether one of the tangents is not a plain tensor, or a transform of torch.func, or vmap, is active.
 bool is_transformed(const torch::autograd::variable_list& tangents);
+
+/// Whether one of the tangents is a batch of the older vmap, that of is_grads_batched, which higher-order operators
+/// have no rules for.
+bool are_legacy_batches(const torch::autograd::variable_list& tangents);
 
 /// Whether each of the tangents is plain apart from being a batch.
 bool are_batches(const torch::autograd::variable_list& tangents);

@@ -84,7 +84,9 @@ bool is_unseen_alias(const Primal& primal) {
 }  // namespace
 
 struct JointCapture::State {
-  explicit State(const CaptureOptions& options) : recorder(options.name) {}
+  explicit State(const CaptureOptions& options) : recorder(options.name) {
+    if (options.takes_wrapped) recorder.take_wrapped_tensors();
+  }
 
   detail::Recorder recorder;
   size_t num_arguments = 0;
@@ -335,7 +337,7 @@ Merging JointCapture::State::find_merging() const {
     merging.joins_aliases = merging.joins_aliases || !is_known;
     places.push_back(is_known ? std::optional(num_arguments + merging.free_variables.size()) : std::nullopt);
     if (i < num_arguments) places.back() = i;
-    if (i >= num_arguments && is_known) merging.free_variables.push_back(primals[i].real);
+    if (i >= num_arguments && is_known) merging.free_variables.push_back(primals[i].outside());
   }
   std::vector<at::Tensor> memory;
   for (size_t i = 0; i < primals.size(); ++i) {
@@ -443,7 +445,7 @@ const ForwardPlan& JointCapture::plan() const { return state_->analysis.plan; }
 std::vector<at::Tensor> JointCapture::free_variables() const {
   std::vector<at::Tensor> real;
   const auto& primals = state_->recorder.primals();
-  for (size_t i = state_->num_arguments; i < primals.size(); ++i) real.push_back(primals[i].real);
+  for (size_t i = state_->num_arguments; i < primals.size(); ++i) real.push_back(primals[i].outside());
   return real;
 }
 

@@ -25,6 +25,9 @@ struct CaptureOptions {
   /// Whether the function may ask for values on the host: they are computed from the arguments, which are then real
   /// tensors, and the capture holds for calls with the same answers. If not, asking is an error.
   bool answers_questions = false;
+  /// Whether tensors that torch.func, vmap and forward mode wrap may be free variables: see
+  /// Recorder::take_wrapped_tensors().
+  bool takes_wrapped = false;
 };
 
 /// One capture of a function, kept so that further backward variants can be traced from it.

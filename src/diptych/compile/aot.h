@@ -12,6 +12,7 @@
 #include "diptych/compile/cache.h"
 #include "diptych/compile/capture_watch.h"
 #include "diptych/compile/check.h"
+#include "diptych/compile/transformed_calls.h"
 #include "diptych/trace/recorder.h"
 #include "diptych/trace/shadow.h"
 #include "diptych/trace/transforms.h"
@@ -68,7 +69,10 @@ class Aot {
     return graphs;
   }
   /// Forgets every capture.
-  void clear() const { state_->cache.clear(); }
+  void clear() const {
+    state_->cache.clear();
+    state_->transformed.clear();
+  }
 
  private:
   struct State {
@@ -81,6 +85,7 @@ class Aot {
     AotOptions options;
     detail::Cache cache;
     detail::CheckSchedule check;
+    detail::TransformedCalls transformed;
   };
 
   // Runs the function itself, because no graph can stand for the call: see Note [Transformed calls].
@@ -90,10 +95,57 @@ class Aot {
     return Result(state_->function(arguments...));
   }
 
+  // Calls the function as a hop, which has rules for transforms: see Note [Transformed hops]. Where there is no rule,
+  // or no graph, the function itself runs, for the reason `why`.
+  template <class Result, class... A>
+  Result in_transform(const std::string& why, A&... arguments) const {
+    const Flattened flat = detail::flatten_arguments(state_->options.argument_names, arguments...);
+    if (detail::why_eager({&flat})) return in_eager<Result>(why, arguments...);
+    std::string met;
+    try {
+      auto entry = state_->transformed.find(flat, typeid(Result));
+      if (entry == nullptr) {
+        state_->cache.count_transformed_miss();
+        entry = capture_transformed<Result>(flat, arguments...);
+      } else if (entry->why.empty()) {
+        state_->cache.count_transformed_hit();
+      }
+      if (entry->why.empty()) {
+        return detail::make_result(*static_cast<const Result*>(entry->result_example.get()),
+                                   detail::TransformedCalls::call(*entry, flat));
+      }
+      met = entry->why;
+    } catch (const std::exception& error) {
+      met = error.what();  // the function itself may do what no rule covers, or has the same error
+    }
+    return in_eager<Result>(met, arguments...);
+  }
+
+  template <class Result, class... A>
+  std::shared_ptr<const detail::TransformedCalls::Entry> capture_transformed(const Flattened& flat,
+                                                                             A&... arguments) const {
+    std::shared_ptr<Result> example;
+    const auto function = detail::make_flat<Result>(state_->function, example, arguments...);
+    const auto watch = detail::watch_capture(state_->function);
+    const auto make = [&] { return detail::TransformedCalls::make(flat, function, state_->options); };
+    std::shared_ptr<detail::TransformedCalls::Entry> entry;
+    try {
+      entry = watch ? made_under(*watch, make) : make();
+      if (watch) entry->why = watch->finish({}).what;
+    } catch (const std::exception& error) {
+      entry = detail::TransformedCalls::describe(flat);
+      entry->why = error.what();
+    }
+    entry->result_example = std::move(example);
+    entry->result_type = &typeid(Result);
+    if (entry->is_kept) state_->transformed.insert(entry);
+    return entry;
+  }
+
   template <class Result, class... A>
   Result call(A&... arguments) const {
-    if (detail::thread_may_transform()) {
-      if (const auto why = detail::transform_of_thread()) return in_eager<Result>(*why, arguments...);
+    if (detail::thread_may_transform()) [[unlikely]] {
+      if (const auto why = detail::transform_of_thread()) return in_transform<Result>(*why, arguments...);
     }
     if (state_->cache.is_always_original()) [[unlikely]]
       return run_original<Result>(arguments...);
@@ -105,7 +157,7 @@ class Aot {
         tensors);
     if (entry) return serve<Result>(entry, tensors, arguments...);
     Flattened flat = detail::flatten_arguments(state_->options.argument_names, arguments...);
-    if (const auto why = state_->cache.why_eager(flat)) return in_eager<Result>(*why, arguments...);
+    if (const auto why = state_->cache.why_eager(flat)) return in_transform<Result>(*why, arguments...);
     std::shared_ptr<const detail::Cache::Entry> made;
     const detail::GlobalState before = detail::GlobalState::current();
     const c10::AutogradState modes = c10::AutogradState::get_tls_state();

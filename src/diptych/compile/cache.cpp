@@ -256,6 +256,11 @@ std::optional<std::string> Cache::why_eager(const Flattened& arguments) const {
   return std::nullopt;
 }
 
+void Cache::count_transformed_miss() {
+  const std::unique_lock<std::shared_mutex> lock(mutex_);
+  ++misses_;
+}
+
 void Cache::count_original(const std::string& why) {
   detail::note_eager_call(name_, why);
   const std::unique_lock<std::shared_mutex> lock(mutex_);

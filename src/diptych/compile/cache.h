@@ -120,6 +120,9 @@ class Cache {
   void count_given_up();
   /// Whether calls are no longer captured.
   bool is_always_original() const { return is_always_original_.load(std::memory_order_relaxed); }
+  /// Counts a call inside of a transform, which has a capture of its own.
+  void count_transformed_hit() { hits_.fetch_add(1, std::memory_order_relaxed); }
+  void count_transformed_miss();
   void count_original() { originals_.fetch_add(1, std::memory_order_relaxed); }
   CacheStats stats() const;
   std::vector<std::shared_ptr<const Entry>> entries() const;

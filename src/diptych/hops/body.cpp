@@ -4,6 +4,7 @@
 
 #include "diptych/base/error.h"
 #include "diptych/graph/rewrite.h"
+#include "diptych/hops/replay.h"
 #include "diptych/hops/strides.h"
 #include "diptych/ops/tags.h"
 #include "diptych/pipeline/pipeline.h"
@@ -48,11 +49,7 @@ bool any_rewritten_history(const Graph& graph) {
 // enough.
 FlatFunction function_of(std::shared_ptr<const Program> program) {
   return [program = std::move(program)](const std::vector<at::Tensor>& inputs) {
-    auto& recorder = *detail::Recorder::current();
-    const std::function<void(const Node&)> before = [&](const Node& node) { recorder.set_replayed(&node); };
-    FlatResult result;
-    result.tensors = program->run(std::vector<at::Tensor>(inputs), {.differentiable = true, .before = &before});
-    recorder.set_replayed(nullptr);
+    FlatResult result{replay(*program, inputs), {}};
     for (const auto& slot : program->graph().output_slots()) result.paths.push_back(slot.path);
     return result;
   };
@@ -75,7 +72,8 @@ void check_no_history_of_its_own(const ForwardPlan& plan, bool any_requires_grad
 
 Body::Body(const FlatFunction& function, const std::vector<at::Tensor>& arguments,
            const std::vector<std::string>& paths, const std::string& name)
-    : capture_(std::make_shared<SharedCapture>(function, arguments, paths, CaptureOptions{name, true})) {
+    : capture_(std::make_shared<SharedCapture>(
+          function, arguments, paths, CaptureOptions{.name = name, .exact_outputs = true, .takes_wrapped = true})) {
   graph_ = forward_graph(capture_->capture, name);
   free_variables_ = capture_->capture.free_variables();
   mutations_ = capture_->capture.plan().mutations;

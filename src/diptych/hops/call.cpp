@@ -1,5 +1,7 @@
 #include "diptych/hops/call.h"
 
+#include <ATen/ops/_make_dual.h>
+#include <ATen/ops/_unpack_dual.h>
 #include <ATen/ops/alias.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
@@ -7,6 +9,7 @@
 
 #include "diptych/autodiff/batched_tangents.h"
 #include "diptych/base/last_error.h"
+#include "diptych/hops/transforms/call_at_level.h"
 #include "diptych/interpreter/run_guards.h"
 #include "diptych/trace/recorder.h"
 #include "diptych/trace/transforms.h"
@@ -32,19 +35,6 @@ class SavedTensors final : public SavedCall {
  private:
   std::vector<ag::SavedVariable> operands_;
   std::vector<ag::SavedVariable> residuals_;
-};
-
-// The same call with residuals that have a history.
-class CalledAgain final : public SavedCall {
- public:
-  CalledAgain(std::vector<at::Tensor> operands, std::vector<at::Tensor> residuals)
-      : operands_(std::move(operands)), residuals_(std::move(residuals)) {}
-  at::Tensor operand(size_t index) const override { return operands_.at(index); }
-  at::Tensor residual(size_t index) const override { return residuals_.at(index); }
-
- private:
-  std::vector<at::Tensor> operands_;
-  std::vector<at::Tensor> residuals_;
 };
 
 /// The autograd node of one call. Everything a backward needs is in it, so that it may run on any thread.
@@ -90,7 +80,7 @@ ag::variable_list HopNode::apply(ag::variable_list&& given) {
     return c10::GradMode::is_enabled() ? apply_again(plain) : derivative_->backward(*saved_, plain);
   };
   return detail::called_by_engine([&] {
-    return detail::is_transformed(tangents) && !detail::is_tracing()
+    return detail::are_legacy_batches(tangents) && !detail::is_tracing()
                ? detail::backward_by_element(hop_->op().schema().name(), tangents, backward)
                : backward(tangents);
   });
@@ -124,6 +114,27 @@ void set_histories(std::vector<at::Tensor>& results, const c10::intrusive_ptr<Ho
   }
 }
 
+/// The forward-mode tangents of results that are about to get a history. The backward of a dual is one of duals: the
+/// node saves operands and residuals with their tangents, and the history of a result is the node's alone.
+class TangentsAside {
+ public:
+  explicit TangentsAside(std::vector<at::Tensor>& results) : tangents_(results.size()) {
+    for (size_t i = 0; i < results.size(); ++i) {
+      if (!has_tangent(results[i])) continue;
+      tangents_[i] = std::get<1>(at::_unpack_dual(results[i], 0));
+      results[i] = results[i].detach();
+    }
+  }
+  void put_back(std::vector<at::Tensor>& results) const {
+    for (size_t i = 0; i < results.size(); ++i) {
+      if (tangents_[i].defined()) results[i] = at::_make_dual(results[i], tangents_[i], 0);
+    }
+  }
+
+ private:
+  std::vector<at::Tensor> tangents_;
+};
+
 std::vector<at::Tensor> record(const Hop& hop, const std::vector<at::Tensor>& operands,
                                const std::vector<bool>& requires_grad) {
   auto& recorder = *detail::Recorder::current();
@@ -136,8 +147,16 @@ std::vector<at::Tensor> record(const Hop& hop, const std::vector<at::Tensor>& op
 
 }  // namespace
 
+// A hop without results is called for its draws.
+bool detail::records_gradients(const Hop& hop, const std::vector<at::Tensor>& operands) {
+  return hop.num_results() > 0 && c10::GradMode::is_enabled() &&
+         std::any_of(operands.begin(), operands.end(), [](const at::Tensor& t) { return t.requires_grad(); });
+}
+
 std::vector<at::Tensor> detail::call_below_autograd(const Hop& hop, std::vector<at::Tensor> operands,
                                                     const std::vector<bool>& requires_grad) {
+  if (levels_are_active()) return call_below_grad(hop, operands);
+  if (any_tangent(operands)) return call_on_duals(hop.shared_from_this(), std::move(operands));
   if (is_tracing()) return record(hop, operands, requires_grad);
   const RunBelowAutograd guard;
   return hop.run(std::move(operands), requires_grad.empty() ? hop.num_results() : requires_grad.size());
@@ -158,7 +177,9 @@ std::vector<at::Tensor> detail::call_by_derivative(const HopPtr& hop, std::vecto
   const auto end = results.begin() + static_cast<int64_t>(hop->num_results());
   node->save(operands, std::vector<at::Tensor>(std::make_move_iterator(end), std::make_move_iterator(results.end())));
   results.erase(end, results.end());
+  const TangentsAside tangents(results);
   set_histories(results, node);
+  tangents.put_back(results);
   return results;
 }
 
@@ -175,17 +196,15 @@ std::vector<at::Tensor> detail::attach_history(const HopPtr& hop, const std::vec
 std::vector<at::Tensor> call(const HopPtr& hop, std::vector<at::Tensor> operands) {
   DIPTYCH_ASSERT(operands.size() == hop->num_operands(), "hop.{} got {} operands, expected {}",
                  hop->op().schema().name(), operands.size(), hop->num_operands());
+  for (at::Tensor& operand : operands) operand = value_of_dead(operand);
+  if (levels_are_active()) return call_at_level(hop, std::move(operands));
   if (detail::is_tracing()) {
     for (at::Tensor& operand : operands) operand = detail::Recorder::current()->stand_in(operand);
-  } else {
+  } else if (!any_tangent(operands)) {
     detail::check_plain(hop->op().schema().name(), operands);
   }
-  // A hop without results is called for its draws.
-  const bool records =
-      hop->num_results() > 0 && c10::GradMode::is_enabled() &&
-      std::any_of(operands.begin(), operands.end(), [](const at::Tensor& t) { return t.requires_grad(); });
-  return records ? hop->op().call_with_grad(hop, std::move(operands))
-                 : detail::call_below_autograd(*hop, std::move(operands));
+  return records_gradients(*hop, operands) ? hop->op().call_with_grad(hop, std::move(operands))
+                                           : detail::call_below_autograd(*hop, std::move(operands));
 }
 
 }  // namespace diptych

@@ -10,6 +10,22 @@ std::vector<at::Tensor> call(const HopPtr& hop, std::vector<at::Tensor> operands
 
 namespace detail {
 
+/// A call that a derivative starts from again, with residuals that have a history: see Note [Differentiating a hop].
+class CalledAgain final : public SavedCall {
+ public:
+  CalledAgain(std::vector<at::Tensor> operands, std::vector<at::Tensor> residuals)
+      : operands_(std::move(operands)), residuals_(std::move(residuals)) {}
+  at::Tensor operand(size_t index) const override { return operands_.at(index); }
+  at::Tensor residual(size_t index) const override { return residuals_.at(index); }
+
+ private:
+  std::vector<at::Tensor> operands_;
+  std::vector<at::Tensor> residuals_;
+};
+
+/// Whether autograd records a call of `hop` on these operands.
+bool records_gradients(const Hop& hop, const std::vector<at::Tensor>& operands);
+
 /// Calls a hop without autograd. `requires_grad`: what a capture records for the first results.
 std::vector<at::Tensor> call_below_autograd(const Hop& hop, std::vector<at::Tensor> operands,
                                             const std::vector<bool>& requires_grad = {});

@@ -16,7 +16,7 @@ std::vector<at::Tensor> captured_checkpoint(const FlatFunction& function, const 
     DIPTYCH_CHECK(arguments.tensors[i].defined(),
                   "[checkpoint] '{}' is an undefined tensor; pass a defined one, or an absent optional",
                   arguments.spec.tensor_path(i));
-    inputs.metas.push_back(TensorMeta::of(arguments.tensors[i]));
+    inputs.metas.push_back(meta_of_argument(arguments.tensors[i]));
     inputs.paths.push_back(arguments.spec.tensor_path(i));
   }
   const auto marked = [&](const std::vector<at::Tensor>& stand_ins) {
@@ -37,7 +37,7 @@ std::vector<at::Tensor> captured_checkpoint(const FlatFunction& function, const 
 std::vector<at::Tensor> checkpoint_flat(const FlatFunction& function, const Flattened& arguments,
                                         const CheckpointPolicy& policy) {
   return captured_or_eager(
-      "checkpoint", why_eager({&arguments}), [&] { return captured_checkpoint(function, arguments, policy); },
+      "checkpoint", {&arguments}, [&] { return captured_checkpoint(function, arguments, policy); },
       [&] { return function(arguments.tensors).tensors; });
 }
 

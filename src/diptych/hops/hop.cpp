@@ -200,6 +200,17 @@ const HigherOrderOperator::LiftedDraws& Hop::lifted_draws() const {
   return *lifted_;
 }
 
+std::shared_ptr<const Hop::Transformed> Hop::transformed(const std::vector<int64_t>& key,
+                                                         const std::function<Transformed()>& make) const {
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto known = transformed_.find(key); known != transformed_.end()) return known->second;
+  }
+  auto made = std::make_shared<const Transformed>(make());  // it captures bodies, which takes a while
+  const std::lock_guard lock(mutex_);
+  return transformed_.emplace(key, std::move(made)).first->second;
+}
+
 const Hop::OptimizedRun& Hop::optimized(const std::vector<at::Tensor>& operands, size_t num_returned) const {
   const std::lock_guard lock(mutex_);
   for (const auto& known : runs_) {

@@ -5,6 +5,7 @@
 
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -13,6 +14,7 @@
 
 #include "diptych/graph/hop_attributes.h"
 #include "diptych/hops/body.h"
+#include "diptych/trace/levels.h"
 
 namespace diptych {
 
@@ -55,6 +57,18 @@ class Derivative {
   virtual std::vector<at::Tensor> backward(const SavedCall& saved, const std::vector<at::Tensor>& tangents) const = 0;
 };
 
+/// A tensor below a vmap. Elements of a batch are counted by its first dimension.
+struct Batched {
+  at::Tensor value;
+  bool is_batched = false;  ///< if not, it is the same for every element
+};
+
+/// A tensor and its forward-mode tangent, which is undefined where it has none.
+struct Dual {
+  at::Tensor primal;
+  at::Tensor tangent = {};
+};
+
 /// The rules of one higher-order operator. Implement it, make one instance that is never destroyed, and register_hop()
 /// it; everything else (autograd to any order, capture, the interpreter, draws) follows. Threads: members from any.
 class HigherOrderOperator {
@@ -91,6 +105,19 @@ class HigherOrderOperator {
   /// Calls a hop where gradients are recorded. The default runs differentiate()'s forward and attaches a node to its
   /// results.
   virtual std::vector<at::Tensor> call_with_grad(const HopPtr& hop, std::vector<at::Tensor>&& operands) const;
+
+  /// Note [Transformed hops]: a hop inside of vmap, grad or jvp, of torch.func or this library, is called level by
+  /// level, the innermost first: a vmap or a jvp makes it another hop, on batches or on tensors with tangents, which is
+  /// called on what the level wraps, below it; a grad differentiates it as autograd does. What is left below all levels
+  /// is a hop on plain tensors, which runs, or is recorded.
+  ///
+  /// Calls the hop for each element of a batch. The default is a loop over the elements. Errors: UserError for a hop
+  /// that draws random numbers, from the default; torch's, for draws inside of a vmap with randomness="error".
+  virtual std::vector<Batched> call_batched(const HopPtr& hop, std::vector<Batched>&& operands,
+                                            const detail::Batch& batch) const;
+  /// Calls the hop on tensors of which some have tangents. The default differentiates the hop's derivative, which is
+  /// linear in its tangents. Errors: UserError where the hop can't be differentiated twice.
+  virtual std::vector<Dual> call_dual(const HopPtr& hop, std::vector<Dual>&& operands) const;
 
  private:
   const HopSchema* schema_;
@@ -134,6 +161,15 @@ class Hop : public std::enable_shared_from_this<Hop> {
   std::shared_ptr<const Derivative> derivative(const std::vector<bool>& requires_grad, bool create_graph) const;
   const HigherOrderOperator::LiftedDraws& lifted_draws() const;
 
+  /// What a rule of Note [Transformed hops] makes of this hop for operands of one kind.
+  struct Transformed {
+    HopPtr hop;
+    std::vector<bool> results = {};  ///< per result, whether it is batched, or has a tangent
+  };
+  /// Returns what `make` returned for this key, which it is called for once.
+  std::shared_ptr<const Transformed> transformed(const std::vector<int64_t>& key,
+                                                 const std::function<Transformed()>& make) const;
+
  private:
   struct KeyedDerivative {
     std::vector<bool> requires_grad;
@@ -157,6 +193,7 @@ class Hop : public std::enable_shared_from_this<Hop> {
   mutable HopFunction kernel_;
   mutable std::vector<KeyedDerivative> derivatives_;
   mutable std::optional<HigherOrderOperator::LiftedDraws> lifted_;
+  mutable std::map<std::vector<int64_t>, std::shared_ptr<const Transformed>> transformed_;
 };
 
 /// Makes one use of `op`. `groups`: how many operands each group has, in the schema's order. Requires: `attributes`

@@ -7,6 +7,7 @@
 #include "diptych/base/error.h"
 #include "diptych/hops/same_flow.h"
 #include "diptych/hops/strides.h"
+#include "diptych/hops/transformed_call.h"
 #include "diptych/ops/tags.h"
 #include "diptych/trace/fake_tensor.h"
 #include "diptych/trace/placeholder.h"
@@ -47,7 +48,7 @@ class Capturer {
       const at::Tensor& tensor = init.tensors[i];
       DIPTYCH_CHECK(tensor.defined(), "[{}] '{}' is an undefined tensor; pass a defined one, or an absent optional",
                     who, init.spec.tensor_path(i));
-      carries_.push_back(contiguous(TensorMeta::of(tensor)));
+      carries_.push_back(contiguous(meta_of_argument(tensor)));
     }
   }
 
@@ -160,7 +161,7 @@ bool Capturer::find_buffers(const Body& body) {
 // carry reaches the carry if that is a view, and does not if it is a copy.
 void Capturer::check_layouts(const std::shared_ptr<const Body>& body) const {
   std::vector<TensorMeta> carries = carries_;
-  for (size_t i = 0; i < carries.size(); ++i) carries[i].strides = TensorMeta::of(init_.tensors[i]).strides;
+  for (size_t i = 0; i < carries.size(); ++i) carries[i].strides = meta_of_argument(init_.tensors[i]).strides;
   for (std::vector<Layouts> seen; std::find(seen.begin(), seen.end(), layouts(carries)) == seen.end();) {
     seen.push_back(layouts(carries));
     const bool is_body = seen.back() == layouts(carries_);

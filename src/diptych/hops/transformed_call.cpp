@@ -2,7 +2,10 @@
 
 #include <ATen/ops/stack.h>
 
+#include <algorithm>
 #include <atomic>
+
+#include "diptych/trace/levels.h"
 
 namespace diptych::detail {
 namespace {
@@ -27,13 +30,29 @@ std::optional<std::string> transform_of(const Flattened& arguments) {
   return std::nullopt;
 }
 
+TensorMeta meta_of_argument(const at::Tensor& argument) {
+  return transform_of(argument) ? logical_meta(argument) : TensorMeta::of(argument);
+}
+
+bool is_transformed(std::initializer_list<const Flattened*> arguments) {
+  if (levels_are_active()) return true;
+  return std::any_of(arguments.begin(), arguments.end(), [](const Flattened* given) {
+    return std::any_of(given->tensors.begin(), given->tensors.end(), has_tangent);
+  });
+}
+
 std::optional<std::string> why_eager(std::initializer_list<const Flattened*> arguments) {
-  std::optional<std::string> why;
-  if (thread_may_transform()) why = transform_of_thread();
-  for (const Flattened* given : arguments) {
-    if (!why) why = transform_of(*given);
+  if (thread_may_transform()) {
+    if (auto why = transform_without_rules()) return why;
   }
-  return why;
+  for (const Flattened* given : arguments) {
+    if (!given->spec.subclass().empty()) return given->spec.subclass();
+    for (size_t i = 0; i < given->tensors.size(); ++i) {
+      const at::Tensor& tensor = given->tensors[i];
+      if (!has_rules(tensor)) return fmt::format("'{}' {}", given->spec.tensor_path(i), *transform_of(tensor));
+    }
+  }
+  return std::nullopt;
 }
 
 void check_plain(std::string_view who, const Flattened& arguments) {

@@ -22,6 +22,12 @@ void check_plain(std::string_view who, const Flattened& arguments);
 /// Inside a trace, notes that a function returned a tensor of a class that redefines operators, if one did.
 void note_subclass(const TreeSpec& result);
 
+/// Returns the metadata of an argument, as if it were contiguous if it is wrapped.
+TensorMeta meta_of_argument(const at::Tensor& argument);
+
+/// Whether a call on these arguments is inside of a transform that higher-order operators have rules for.
+bool is_transformed(std::initializer_list<const Flattened*> arguments);
+
 /// Returns why a call on these arguments, on this thread, must run the function itself; nullopt in the ordinary state.
 std::optional<std::string> why_eager(std::initializer_list<const Flattened*> arguments);
 
@@ -29,12 +35,18 @@ std::optional<std::string> why_eager(std::initializer_list<const Flattened*> arg
 /// `eager` instead, which calls the user's function. A capture around this call is then given up as well, and its
 /// caller runs its function.
 template <class Captured, class Eager>
-auto captured_or_eager(const char* who, std::optional<std::string> why, const Captured& captured, const Eager& eager) {
+auto captured_or_eager(const char* who, std::initializer_list<const Flattened*> arguments, const Captured& captured,
+                       const Eager& eager, std::optional<std::string> why = {}) {
+  if (!why) why = why_eager(arguments);
   if (!why) {
     try {
       return captured();
     } catch (const TransformMet& met) {
       why = met.why();
+    } catch (const std::exception& error) {
+      // What no rule covers inside of a transform, the user's function may do.
+      if (!is_transformed(arguments)) throw;
+      why = error.what();
     }
   }
   if (Recorder::current() != nullptr) {

@@ -9,6 +9,8 @@
 #include "diptych/base/error.h"
 #include "diptych/hops/call.h"
 #include "diptych/hops/strides.h"
+#include "diptych/hops/transforms/call_at_level.h"
+#include "diptych/hops/transforms/transformed_body.h"
 #include "diptych/trace/autograd_guard.h"
 #include "diptych/trace/recorder.h"
 
@@ -153,7 +155,7 @@ HopFunction VjpOperator::compile(const Hop& hop) const {
 }
 
 Tensors VjpOperator::call_with_grad(const HopPtr& hop, Tensors&& operands) const {
-  if (detail::is_tracing()) return HigherOrderOperator::call_with_grad(hop, std::move(operands));
+  if (needs_rules(operands)) return HigherOrderOperator::call_with_grad(hop, std::move(operands));
   const VjpLayout layout(*hop);
   Tensors inputs(operands.begin(), operands.begin() + static_cast<int64_t>(layout.num_inputs));
   const Tensors tangents(operands.begin() + static_cast<int64_t>(layout.num_inputs), operands.end());
@@ -162,6 +164,19 @@ Tensors VjpOperator::call_with_grad(const HopPtr& hop, Tensors&& operands) const
     inputs[i] = inputs[i].requires_grad() ? at::alias(inputs[i]) : inputs[i].detach().set_requires_grad(true);
   }
   return gradients_of(hop->body(0), layout, inputs, tangents, /*create_graph=*/true);
+}
+
+std::vector<Batched> VjpOperator::call_batched(const HopPtr& hop, std::vector<Batched>&& operands,
+                                               const Batch& batch) const {
+  const auto batched = hop->transformed(batch_key({}, batch), [&] {
+    const Body& body = hop->body(0);
+    const std::vector<bool> inputs(body.num_inputs(), true), results(body.num_results(), true);
+    const VjpLayout layout(*hop);
+    return Hop::Transformed{
+        make_hop(*this, {batch_body(body, inputs, results, batch).body}, hop->groups(),
+                 {{"wanted", flags_attribute(layout.wanted)}, {"given", flags_attribute(layout.given)}})};
+  });
+  return call_on_batches(batched->hop, operands, batch);
 }
 
 std::unique_ptr<Derivative> VjpOperator::differentiate(const Hop& hop, const std::vector<bool>& requires_grad,

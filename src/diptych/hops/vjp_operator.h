@@ -19,6 +19,8 @@ class VjpOperator final : public HigherOrderOperator {
   std::unique_ptr<Derivative> differentiate(const Hop& hop, const std::vector<bool>& requires_grad,
                                             bool create_graph) const override;
   std::vector<at::Tensor> call_with_grad(const HopPtr& hop, std::vector<at::Tensor>&& operands) const override;
+  std::vector<Batched> call_batched(const HopPtr& hop, std::vector<Batched>&& operands,
+                                    const detail::Batch& batch) const override;
 };
 
 /// What depends on what in a hop.

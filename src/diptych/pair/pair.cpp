@@ -4,9 +4,9 @@
 
 #include "diptych/base/error.h"
 #include "diptych/compile/check_slots.h"
+#include "diptych/compile/output_aliases.h"
 #include "diptych/graph/html.h"
 #include "diptych/interpreter/run_guards.h"
-#include "diptych/pair/output_aliases.h"
 #include "diptych/pipeline/pipeline.h"
 #include "diptych/trace/transforms.h"
 

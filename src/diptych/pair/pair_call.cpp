@@ -69,7 +69,7 @@ void own_views(const Signature& signature, Tensors& results) {
 Tensors results_of(const Pair& pair, const Tensors& inputs) {
   const size_t num_results = pair.split.layout.num_forward_outputs();
   Rules rules(pair);
-  if (detail::records_gradients(inputs) && !pair.signature.differentiable_outputs().empty()) {
+  if (detail::is_differentiated(inputs) && !pair.signature.differentiable_outputs().empty()) {
     const Tensors all = detail::custom_vjp_flat(
         {[&](const Tensors& given) { return rules.forward(given); },
          [&](const Tensors& given) { return rules.backward(given); }, [&] { return num_results; }},
@@ -80,7 +80,7 @@ Tensors results_of(const Pair& pair, const Tensors& inputs) {
     return results;
   }
   // Nothing flows to inputs that require grad now but did not at the capture.
-  const at::AutoGradMode mode(c10::GradMode::is_enabled() && !detail::records_gradients(inputs));
+  const at::AutoGradMode mode(c10::GradMode::is_enabled() && !detail::is_differentiated(inputs));
   Tensors results =
       detail::Recorder::current() == nullptr ? pair.forward_call(inputs).outputs : rules.forward(inputs).tensors;
   results.resize(num_results);

@@ -6,10 +6,10 @@
 
 #include "diptych/base/error.h"
 #include "diptych/compile/check_slots.h"
+#include "diptych/compile/output_aliases.h"
 #include "diptych/graph/names.h"
 #include "diptych/graph/verify.h"
 #include "diptych/hops/builtin_hops.h"
-#include "diptych/pair/output_aliases.h"
 
 namespace diptych {
 

@@ -20,6 +20,7 @@
 #include "diptych/trace/shadow.h"
 #include "diptych/trace/stack_tensors.h"
 #include "diptych/trace/traced_writes.h"
+#include "diptych/trace/transforms.h"
 
 namespace diptych::detail {
 namespace {
@@ -161,7 +162,7 @@ class NormalViews {
 };
 
 void front_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
-  const c10::DispatchKeySet below = keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kFrontKey);
+  c10::DispatchKeySet below = keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kFrontKey);
   const OperatorPlan& plan = plan_for(op);
   Recorder* recorder = Recorder::current();
   if (recorder == nullptr && Shadow::current() != nullptr) {
@@ -177,6 +178,7 @@ void front_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack
     }
   }
   exchange_real_tensors(*recorder, plan, *stack);
+  below = below - kWrapperKeys;  // which stand-ins do not have
   if (reads_values(plan, *stack) && answer_on_host(*recorder, op, stack)) return;
   if (plan.mutates) ++traced_writes;
   if (mutates_hidden(plan, *stack)) return plan.hidden_mutation->declared.handle().callBoxed(stack);

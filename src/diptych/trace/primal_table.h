@@ -23,12 +23,14 @@ struct Primal {
   Value value;                 ///< what it stood for before the function ran
   torch::autograd::Edge edge;  ///< where its gradient arrives; invalid if it requires none
   Slot slot;
+  at::Tensor wrapped = {};             ///< the tensor from outside, where `real` only looks like it
   std::optional<size_t> same_as = {};  ///< the earlier primal that is the same tensor, whose stand-in it shares
   std::optional<size_t> part_of = {};  ///< merged: the primal that it is a view of, where its gradient arrives
   std::optional<size_t> base_of = {};  ///< added by a merge: the primal that is a view of it
   std::optional<int64_t> place = {};   ///< merged: where it begins in the storage that it is put on, in elements
   /// Where it begins in what its stand-in's chain of views starts from.
   int64_t offset() const { return place.value_or(real.storage_offset()); }
+  const at::Tensor& outside() const { return wrapped.defined() ? wrapped : real; }
 };
 
 /// The storage of the graph's own on which primals that share memory were put: see Note [Merged primals].

@@ -15,6 +15,7 @@
 #include "diptych/trace/place_of_operand.h"
 #include "diptych/trace/placeholder.h"
 #include "diptych/trace/run_on_meta.h"
+#include "diptych/trace/stack_tensors.h"
 #include "diptych/trace/transforms.h"
 
 namespace diptych::detail {
@@ -112,16 +113,17 @@ void Recorder::note_transform(std::string why) {
 }
 
 const at::Tensor& Recorder::add_primal(const at::Tensor& given, Slot slot) {
-  at::Tensor real = given;
+  at::Tensor real = given, wrapped;
   if (const auto why = transform_of(given)) {
-    note_transform(fmt::format("'{}' {}", slot.path, *why));
-    transformed_.push_back(given);
+    if (!takes_wrapped_ || !has_rules(given)) note_transform(fmt::format("'{}' {}", slot.path, *why));
+    wrapped = given;
     real = make_placeholder(logical_meta(given));
   }
   check_not_escaped(real);
   at::Tensor stand_in = add_input(real, slot);
   const Value value = as_fake(stand_in)->value;
-  return primals_.add(given, {std::move(real), std::move(stand_in), value, {}, std::move(slot)}).stand_in;
+  return primals_.add(given, {std::move(real), std::move(stand_in), value, {}, std::move(slot), std::move(wrapped)})
+      .stand_in;
 }
 
 const at::Tensor& Recorder::stand_in(const at::Tensor& tensor) {

@@ -75,6 +75,9 @@ class Recorder {
   /// Returns the value that a stand-in of this trace has now, pending writes applied.
   Value value_of(const at::Tensor& stand_in);
 
+  /// From now on tensors that torch.func, vmap and forward mode wrap become free variables that look like them: what
+  /// runs the graph has rules for them.
+  void take_wrapped_tensors() { takes_wrapped_ = true; }
   /// Says that this trace has met a tensor or mode that no graph stands for, so that its graph must not be used: see
   /// Note [Transformed calls]. The trace goes on with a plain tensor of the same sizes, so that the function returns.
   void note_transform(std::string why);
@@ -117,8 +120,8 @@ class Recorder {
   ProvenanceTracker provenance_{graph_};
   AskedValues asked_;
   Front front_;
+  bool takes_wrapped_ = false;
   std::string transform_met_;
-  std::vector<at::Tensor> transformed_;  ///< tensors that were met; kept, so that no other tensor gets their addresses
 };
 
 }  // namespace diptych::detail

@@ -4,6 +4,8 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
+#include "diptych/trace/levels.h"
+
 namespace diptych::detail {
 
 class Recorder;
@@ -32,6 +34,7 @@ class TraceGuard {
   TraceGuard& operator=(const TraceGuard&) = delete;
 
  private:
+  NoLevels no_levels_;  ///< first: the keys are saved without those of levels
   c10::impl::LocalDispatchKeySet saved_keys_;
   at::impl::SavedTensorDefaultHooksTLS saved_hooks_;
   bool saved_reapply_views_;

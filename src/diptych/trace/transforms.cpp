@@ -2,6 +2,8 @@
 
 #include <ATen/PythonTorchFunctionTLS.h>
 #include <ATen/SavedTensorHooks.h>
+#include <ATen/functorch/BatchedTensorImpl.h>
+#include <ATen/functorch/TensorWrapper.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
 #include <torch/csrc/autograd/anomaly_mode.h>
@@ -14,6 +16,7 @@
 #include "diptych/base/switches.h"
 #include "diptych/ops/dispatch_keys.h"
 #include "diptych/trace/fake_tensor.h"
+#include "diptych/trace/levels.h"
 #include "diptych/trace/recorder.h"
 
 namespace diptych {
@@ -71,10 +74,20 @@ bool function_modes_are_active() {
   return mode_reader.load(std::memory_order_relaxed) != nullptr && at::impl::torch_function_mode_enabled();
 }
 
-// Names a dispatch key that the thread includes or excludes, and does not in the ordinary state.
-std::optional<std::string> transform_by_keys() {
+// The keys of transforms that higher-order operators have rules for.
+constexpr c10::DispatchKeySet kLevels({Key::FuncTorchDynamicLayerFrontMode, Key::FuncTorchDynamicLayerBackMode});
+
+bool functionalizes() {
+  const auto& layers = at::functorch::getDynamicLayerStack();
+  return std::any_of(layers.begin(), layers.end(),
+                     [](const auto& layer) { return layer.key() == at::functorch::TransformType::Functionalize; });
+}
+
+// Names a dispatch key that the thread includes or excludes, and does not in the ordinary state; `known` are keys that
+// do not count.
+std::optional<std::string> transform_by_keys(c10::DispatchKeySet known = {}) {
   const auto keys = c10::impl::tls_local_dispatch_key_set();
-  auto included = keys.included_ - c10::default_included_set;
+  auto included = keys.included_ - c10::default_included_set - known;
   auto excluded = keys.excluded_ - c10::default_excluded_set;
   if (detail::Recorder::current() != nullptr) {
     included = included - kTracing;
@@ -83,7 +96,9 @@ std::optional<std::string> transform_by_keys() {
   if (c10::InferenceMode::is_enabled()) {
     excluded = excluded - c10::autograd_dispatch_keyset - c10::DispatchKeySet(Key::ADInplaceOrView);
   }
-  if (auto why = detail::transform_of_levels()) return why;
+  for (const auto& row : kOfLevels) {
+    if (included.has(row.key)) return row.meaning;
+  }
   for (const auto& row : kOfThreads) {
     if (included.has(row.key)) return row.meaning;
   }
@@ -123,6 +138,14 @@ std::optional<std::string> transform_of(const at::Tensor& tensor) {
   return std::nullopt;
 }
 
+bool has_rules(const at::Tensor& tensor) {
+  if (!tensor.defined() || is_stand_in(tensor)) return true;
+  if (tensor.key_set().has_any(kTransformedKeys - kWrapperKeys)) return false;
+  if (const auto* batched = at::functorch::maybeGetBatchedImpl(tensor)) return has_rules(batched->value());
+  const auto* wrapper = at::functorch::maybeGetTensorWrapper(tensor);
+  return wrapper == nullptr || has_rules(wrapper->value());
+}
+
 std::optional<std::string> transform_of_levels() {
   const auto included = c10::impl::tls_local_dispatch_key_set().included_;
   for (const auto& row : kOfLevels) {
@@ -136,12 +159,29 @@ std::optional<std::string> transform_of_keys_and_modes() {
   return function_modes_are_active() ? mode_reader.load()() : std::nullopt;
 }
 
-std::optional<std::string> transform_of_thread() {
-  if (auto why = transform_of_keys_and_modes()) return why;
+namespace {
+
+std::optional<std::string> transform_of_hooks() {
   if (Recorder::current() != nullptr) return std::nullopt;
   if (hooks_are_active()) return "hooks on saved tensors are active around the call";
   if (ag::AnomalyMode::is_enabled()) return "anomaly mode is on";
   return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<std::string> transform_of_thread() {
+  if (auto why = transform_of_keys_and_modes()) return why;
+  return transform_of_hooks();
+}
+
+std::optional<std::string> transform_without_rules() {
+  if (levels_are_active() && functionalizes()) return "functionalize() of torch.func is active";
+  if (auto why = transform_by_keys(kLevels)) return why;
+  if (function_modes_are_active()) {
+    if (auto why = mode_reader.load()()) return why;
+  }
+  return transform_of_hooks();
 }
 
 void set_mode_reader(ModeReader reader) { mode_reader = reader; }

@@ -26,6 +26,10 @@ std::map<std::string, size_t> eager_calls();
 
 namespace detail {
 
+/// Dispatch keys of the wrappers that higher-order operators have rules for: those of torch.func.
+inline constexpr c10::DispatchKeySet kWrapperKeys({c10::DispatchKey::FuncTorchGradWrapper,
+                                                   c10::DispatchKey::FuncTorchBatched});
+
 /// Dispatch keys of tensors that wrap others, or whose operators other code intercepts. A plain tensor has none of
 /// them.
 inline constexpr c10::DispatchKeySet kTransformedKeys({
@@ -45,6 +49,10 @@ bool has_tangent(const at::Tensor& tensor);
 /// plain tensor, an undefined one, and a stand-in of a trace.
 std::optional<std::string> transform_of(const at::Tensor& tensor);
 
+/// Returns whether higher-order operators have rules for what this tensor carries: wrappers of torch.func and vmap, and
+/// forward-mode tangents, in any nesting.
+bool has_rules(const at::Tensor& tensor);
+
 /// Returns why operators on this thread do more than they do in a graph: "a TorchDispatchMode is active"; nullopt in
 /// the ordinary state. Inside a trace, the state that tracing itself sets does not count.
 std::optional<std::string> transform_of_thread();
@@ -54,6 +62,9 @@ std::optional<std::string> transform_of_keys_and_modes();
 
 /// The same for transforms of torch.func and vmap only.
 std::optional<std::string> transform_of_levels();
+
+/// The same without those that higher-order operators have rules for: see levels.h.
+std::optional<std::string> transform_without_rules();
 
 /// Reads the thread's modes that only the host language knows, as a text, or nullopt. It is asked if there are any.
 using ModeReader = std::optional<std::string> (*)();

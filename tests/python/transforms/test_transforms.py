@@ -113,10 +113,6 @@ def test_transforms_of_torch_func(name, transform):
 def test_vmap_and_per_sample_gradients(name):
     ours, theirs = CASES[name]
     batch = torch.stack([X, X * 0.7, X + 0.3])
-    if name == "while_loop":
-        with pytest.raises(RuntimeError, match="data-dependent control flow|vmap over calling .item"):
-            torch.func.vmap(ours)(batch)
-        return
     wanted = torch.stack([theirs(x) for x in batch])
     for _ in range(2):
         close(torch.func.vmap(ours)(batch), wanted)
@@ -144,11 +140,15 @@ def test_a_rule_under_torch_func_is_the_rule():
     close(leaf.grad, (2 * batch).clamp(-1, 1))
 
 
-def test_a_rule_of_a_dual_that_requires_grad_is_refused():
-    f = diptych.custom_vjp(lambda x: x.sin(), lambda x: (x.sin(), x), lambda x, t: (t * x.cos(),))
-    with forward_ad.dual_level(), pytest.raises(diptych.UserError, match="which must follow the rule") as caught:
-        f(forward_ad.make_dual(X.clone().requires_grad_(), T))
-    assert "'arg0.x' has a forward-mode tangent" in str(caught.value)
+def test_a_rule_of_a_dual_is_followed():
+    f = diptych.custom_vjp(lambda x: x.sin(), lambda x: (x.sin(), x), lambda x, t: (t * x.cos() * 2,))
+    for leaf in (X.clone().requires_grad_(), X):
+        with forward_ad.dual_level():
+            dual = forward_ad.unpack_dual(f(forward_ad.make_dual(leaf, T)))
+            close(dual.primal, X.sin())
+            close(dual.tangent, T * X.cos() * 2)
+            if leaf.requires_grad:
+                close(torch.autograd.grad(dual.primal.sum(), leaf)[0], X.cos() * 2)
 
 
 def test_vmap_of_a_predicate_takes_both_branches():
@@ -229,7 +229,7 @@ def test_a_tensor_that_becomes_a_dual_after_the_capture():
     with forward_ad.dual_level():
         base.add_(forward_ad.make_dual(torch.ones_like(base), torch.ones_like(base)))
         close(forward_ad.unpack_dual(g(X)).tangent, X)
-    assert g.stats().originals == 1
+    assert g.stats().originals == 0
 
 
 def test_functional_call_of_a_compiled_module_under_transforms():
@@ -240,7 +240,7 @@ def test_functional_call_of_a_compiled_module_under_transforms():
     for _ in range(2):
         close(torch.func.grad(compiled)(parameters, X), wanted)
         close(compiled(parameters, X), torch.func.functional_call(layer, parameters, (X,)).sum())
-    assert compiled.stats().originals == 2 and compiled.stats().hits == 1
+    assert compiled.stats().originals == 0
 
 
 def test_transforms_inside_a_compiled_function():
@@ -265,4 +265,4 @@ def test_plain_inputs_inside_a_transform():
     for _ in range(2):
         close(torch.func.grad(lambda x: (f(W) * x).sum())(X), W.sin())
         close(torch.func.vmap(lambda x: f(W) * x)(X[None]), (W.sin() * X)[None])
-    assert any("torch.func" in why for why in f.stats().original_reasons)
+    assert f.stats().originals == 0

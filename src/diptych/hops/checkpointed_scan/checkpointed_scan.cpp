@@ -2,6 +2,7 @@
 
 #include "diptych/base/list.h"
 #include "diptych/hops/checkpointed_scan/checkpointed_scan_derivative.h"
+#include "diptych/hops/scan/scan_transforms.h"
 #include "diptych/hops/strides.h"
 #include "diptych/ops/treeverse.h"
 
@@ -135,6 +136,29 @@ HigherOrderOperator::LiftedDraws CheckpointedScanOperator::lift_draws(const Hop&
   auto lifted = ScanOperator::get().lift_draws(hop);
   lifted.rest = make_hop(*this, lifted.rest->bodies(), lifted.rest->groups(), attributes_of(layout));
   return lifted;
+}
+
+namespace {
+
+// Makes the scan over another body.
+MakeScan same_scan(const Hop& hop) {
+  return [attributes = attributes_of(SegmentLayout(hop))](std::shared_ptr<const Body> body, size_t num_carries,
+                                                          size_t num_slices) {
+    const size_t num_free = body->num_inputs() - num_carries - num_slices;
+    return make_hop(CheckpointedScanOperator::get(), {std::move(body)}, {num_carries, num_slices, num_free},
+                    attributes);
+  };
+}
+
+}  // namespace
+
+std::vector<Batched> CheckpointedScanOperator::call_batched(const HopPtr& hop, std::vector<Batched>&& operands,
+                                                            const Batch& batch) const {
+  return scan_batches(hop, std::move(operands), batch, same_scan(*hop));
+}
+
+std::vector<Dual> CheckpointedScanOperator::call_dual(const HopPtr& hop, std::vector<Dual>&& operands) const {
+  return scan_duals(hop, std::move(operands), same_scan(*hop));
 }
 
 HopPtr make_checkpointed_scan(std::shared_ptr<const Body> body, size_t num_carries, size_t num_slices, int64_t length,

@@ -22,6 +22,9 @@ class CheckpointedScanOperator final : public HigherOrderOperator {
   std::unique_ptr<Derivative> differentiate(const Hop& hop, const std::vector<bool>& requires_grad,
                                             bool create_graph) const override;
   LiftedDraws lift_draws(const Hop& hop) const override;
+  std::vector<Batched> call_batched(const HopPtr& hop, std::vector<Batched>&& operands,
+                                    const detail::Batch& batch) const override;
+  std::vector<Dual> call_dual(const HopPtr& hop, std::vector<Dual>&& operands) const override;
 };
 
 /// How much a checkpointed scan keeps.

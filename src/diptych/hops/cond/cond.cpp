@@ -17,7 +17,7 @@ std::shared_ptr<const Body> capture_branch(const FlatFunction& function, const F
     DIPTYCH_CHECK(arguments.tensors[i].defined(),
                   "[cond] '{}' is an undefined tensor; pass a defined one, or an absent optional",
                   arguments.spec.tensor_path(i));
-    placeholders.push_back(make_placeholder(TensorMeta::of(arguments.tensors[i])));
+    placeholders.push_back(make_placeholder(meta_of_argument(arguments.tensors[i])));
   }
   auto body = std::make_shared<const Body>(function, placeholders, arguments.spec.tensor_paths(), name);
   for (const auto& mutation : body->mutations()) {
@@ -79,7 +79,7 @@ std::vector<at::Tensor> cond_flat(const at::Tensor& predicate, const FlatFunctio
                 predicate.defined() ? type_string(logical_meta(predicate)) : "an undefined tensor");
   const Flattened chooser = flatten(predicate, "predicate");
   return captured_or_eager(
-      "cond", why_eager({&chooser, &arguments}), [&] { return captured_cond(predicate, if_true, if_false, arguments); },
+      "cond", {&chooser, &arguments}, [&] { return captured_cond(predicate, if_true, if_false, arguments); },
       [&] { return cond_in_eager(predicate, if_true, if_false, arguments); });
 }
 

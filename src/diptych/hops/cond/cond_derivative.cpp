@@ -27,7 +27,7 @@ struct ArgumentSource {
 class BranchDerivative final : public Derivative {
  public:
   BranchDerivative(const Hop& hop, const std::vector<bool>& requires_grad, bool create_graph)
-      : op_(hop.op()), layout_(hop), bodies_(hop.bodies()) {
+      : op_(hop.op()), attributes_(hop.attributes()), layout_(hop), bodies_(hop.bodies()) {
     for (size_t i = 0; i < bodies_.size(); ++i) {
       std::vector<bool> inputs;
       for (size_t k = 0; k < bodies_[i]->num_inputs(); ++k) inputs.push_back(requires_grad[layout_.operand(i, k)]);
@@ -62,6 +62,7 @@ class BranchDerivative final : public Derivative {
   const TensorMeta& operand_meta(size_t operand) const;
 
   const HigherOrderOperator& op_;
+  HopAttributes attributes_;
   detail::BranchLayout layout_;
   Bodies bodies_;
   Pairs pairs_;
@@ -91,7 +92,7 @@ void BranchDerivative::make_forward(const Hop& hop) {
     }
     forwards.push_back(std::make_shared<const Body>(std::make_shared<const Graph>(std::move(forward))));
   }
-  forward_ = make_hop(op_, std::move(forwards), hop.groups());
+  forward_ = std::make_shared<const Hop>(op_, std::move(forwards), hop.groups(), attributes_);
 }
 
 // What each input of a body's backward half is; nothing for a tangent that is not given, which nobody reads.
@@ -191,7 +192,7 @@ BranchDerivative::Plan BranchDerivative::make_plan(const std::vector<bool>& give
   std::vector<size_t> groups(layout_.num_choosers, 1);
   groups.push_back(plan.arguments.size());
   groups.resize(groups.size() + bodies_.size());
-  plan.hop = make_hop(op_, std::move(bodies), std::move(groups));
+  plan.hop = std::make_shared<const Hop>(op_, std::move(bodies), std::move(groups), attributes_);
   return plan;
 }
 

@@ -90,9 +90,13 @@ HigherOrderOperator::LiftedDraws BranchOperator::lift_draws(const Hop& hop) cons
     rest.push_back(body_of(std::move(remaining)));
   }
   auto groups = hop.groups();
-  auto draws_hop = make_hop(*this, std::move(draws), groups);
+  auto draws_hop = with_bodies(hop, std::move(draws), groups);
   groups[layout.num_choosers] += draws_hop->num_results();
-  return {draws_hop, make_hop(*this, std::move(rest), groups), layout.num_choosers, 0};
+  return {draws_hop, with_bodies(hop, std::move(rest), groups), layout.num_choosers, 0};
+}
+
+HopPtr with_bodies(const Hop& hop, std::vector<std::shared_ptr<const Body>> bodies, std::vector<size_t> groups) {
+  return std::make_shared<const Hop>(hop.op(), std::move(bodies), std::move(groups), hop.attributes());
 }
 
 HopPtr make_invoke(std::shared_ptr<const Body> body, size_t num_arguments) {

@@ -6,7 +6,7 @@ namespace diptych::detail {
 
 /// Groups: the predicate, which chooses the body (hop.cond only); the arguments; then what each body captured. A body
 /// takes the arguments and what it captured, and returns the results.
-class BranchOperator final : public HigherOrderOperator {
+class BranchOperator : public HigherOrderOperator {
  public:
   /// A bool chooses the first body (true) or the second.
   static const BranchOperator& cond();
@@ -17,10 +17,16 @@ class BranchOperator final : public HigherOrderOperator {
   std::unique_ptr<Derivative> differentiate(const Hop& hop, const std::vector<bool>& requires_grad,
                                             bool create_graph) const override;
   LiftedDraws lift_draws(const Hop& hop) const override;
+  std::vector<Batched> call_batched(const HopPtr& hop, std::vector<Batched>&& operands,
+                                    const detail::Batch& batch) const override;
+  std::vector<Dual> call_dual(const HopPtr& hop, std::vector<Dual>&& operands) const override;
 
- private:
+ protected:
   using HigherOrderOperator::HigherOrderOperator;
 };
+
+/// Makes the same operator, with the same attributes, over other bodies.
+HopPtr with_bodies(const Hop& hop, std::vector<std::shared_ptr<const Body>> bodies, std::vector<size_t> groups);
 
 /// Makes the call of one body.
 HopPtr make_invoke(std::shared_ptr<const Body> body, size_t num_arguments);

@@ -1,5 +1,9 @@
 #include "diptych/hops/custom_vjp/custom_vjp.h"
 
+#include <c10/core/AutogradState.h>
+
+#include <algorithm>
+
 #include "diptych/autodiff/batched_tangents.h"
 #include "diptych/base/error.h"
 #include "diptych/hops/call.h"
@@ -24,7 +28,7 @@ std::shared_ptr<const Body> capture_fwd(const FlatRules& rules, const Flattened&
     DIPTYCH_CHECK(arguments.tensors[i].defined(),
                   "[custom_vjp] '{}' is an undefined tensor; pass a defined one, or an absent optional",
                   arguments.spec.tensor_path(i));
-    placeholders.push_back(make_placeholder(TensorMeta::of(arguments.tensors[i])));
+    placeholders.push_back(make_placeholder(meta_of_argument(arguments.tensors[i])));
   }
   auto body = std::make_shared<const Body>(rules.fwd, placeholders, arguments.spec.tensor_paths(), "fwd");
   check_pure(*body, "fwd");
@@ -71,7 +75,7 @@ void check_gradients(const Body& bwd, const std::vector<bool>& has_gradient, con
   for (size_t i = 0; i < has_gradient.size(); ++i) {
     if (!has_gradient[i]) continue;
     const TensorMeta& got = bwd.result(next++);
-    const TensorMeta wanted = TensorMeta::of(arguments.tensors[i]);
+    const TensorMeta wanted = meta_of_argument(arguments.tensors[i]);
     DIPTYCH_CHECK(got.sizes == wanted.sizes && got.dtype == wanted.dtype,
                   "[custom_vjp] bwd returns {} as the gradient of '{}', expected {}; sum over broadcast dimensions, "
                   "and convert the dtype",
@@ -81,21 +85,21 @@ void check_gradients(const Body& bwd, const std::vector<bool>& has_gradient, con
 
 }  // namespace
 
-bool records_gradients(const std::vector<at::Tensor>& tensors) {
-  return c10::GradMode::is_enabled() && std::any_of(tensors.begin(), tensors.end(), requires_grad_inside);
+bool is_differentiated(const std::vector<at::Tensor>& tensors) {
+  return (c10::GradMode::is_enabled() && std::any_of(tensors.begin(), tensors.end(), requires_grad_inside)) ||
+         (c10::AutogradState::get_tls_state().get_fw_grad_mode() &&
+          std::any_of(tensors.begin(), tensors.end(), has_tangent_inside));
 }
 
 std::optional<std::string> why_no_rule(const Flattened& arguments) {
-  if (!records_gradients(arguments.tensors)) return std::nullopt;
-  if (auto why = transform_of(arguments)) return why;
-  return thread_may_transform() ? transform_of_levels() : std::nullopt;
+  return is_differentiated(arguments.tensors) ? why_eager({&arguments}) : std::nullopt;
 }
 
 std::vector<at::Tensor> custom_vjp_flat(const FlatRules& rules, const Flattened& arguments) {
   const auto why = why_no_rule(arguments);
   DIPTYCH_CHECK(!why,
-                "[custom_vjp] {}, and gradients are recorded, which must follow the rule; make duals of tensors that "
-                "do not require grad, or call the function itself",
+                "[custom_vjp] {}, and derivatives are taken, which must follow the rule; pass plain tensors, or call "
+                "the function itself",
                 why.value_or(""));
   const auto fwd = capture_fwd(rules, arguments);
   std::vector<bool> has_gradient;

@@ -15,12 +15,12 @@ struct FlatRules {
 /// Calls the hop; returns the results.
 std::vector<at::Tensor> custom_vjp_flat(const FlatRules& rules, const Flattened& arguments);
 
-/// Returns whether gradients are recorded for one of these tensors, or for a tensor inside it that vmap or torch.func
-/// wraps.
-bool records_gradients(const std::vector<at::Tensor>& tensors);
+/// Returns whether gradients are recorded, or tangents computed, for one of these tensors, or for a tensor inside it
+/// that vmap or torch.func wraps.
+bool is_differentiated(const std::vector<at::Tensor>& tensors);
 
-/// Returns why the rule can't provide the gradients of a call on these arguments: they are wrapped, or duals. Returns
-/// nullopt otherwise, and wherever no gradients are recorded.
+/// Returns why the rule can't provide the derivatives of a call on these arguments: they are of a class, or inside of a
+/// mode, that hops have no rules for. Returns nullopt otherwise, and wherever nothing is differentiated.
 std::optional<std::string> why_no_rule(const Flattened& arguments);
 
 }  // namespace detail
@@ -44,7 +44,7 @@ class CustomVjp {
                   "The bwd of a custom_vjp must return a std::tuple of one gradient per argument, each a tree like the "
                   "argument; an undefined tensor stands for no gradient.");
     const Flattened flat = detail::flatten_all(arguments...);
-    if (!detail::records_gradients(flat.tensors)) return Result(function_(arguments...));
+    if (!detail::is_differentiated(flat.tensors)) return Result(function_(arguments...));
     std::shared_ptr<Outputs> outputs;
     std::shared_ptr<Gradients> gradients;
     detail::FlatRules rules;
@@ -70,8 +70,9 @@ class CustomVjp {
 /// a std::tuple of one gradient per argument. Differentiated again, the gradient is that of bwd's operators, and of
 /// fwd's on the way to residuals.
 /// Errors: UserError for a gradient of other sizes or dtype than the argument, by path; where fwd captures a tensor
-/// that requires grad; where fwd or bwd changes a tensor in place that it did not make; where gradients are recorded
-/// for forward-mode duals, or tensors that vmap or torch.func wrap. Source: jax.custom_vjp.
+/// that requires grad; where fwd or bwd changes a tensor in place that it did not make. Inside of vmap, grad and jvp
+/// the rules are followed as well: a forward-mode tangent is J t, found by differentiating bwd, which is linear in its
+/// tangents. Source: jax.custom_vjp.
 template <class F, class Fwd, class Bwd>
 CustomVjp<std::decay_t<F>, std::decay_t<Fwd>, std::decay_t<Bwd>> custom_vjp(F&& function, Fwd&& fwd, Bwd&& bwd) {
   return {std::forward<F>(function), std::forward<Fwd>(fwd), std::forward<Bwd>(bwd)};

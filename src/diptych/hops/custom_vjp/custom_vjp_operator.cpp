@@ -4,6 +4,7 @@
 #include "diptych/hops/cond/cond_operator.h"
 #include "diptych/hops/draws.h"
 #include "diptych/hops/strides.h"
+#include "diptych/hops/transforms/transformed_body.h"
 
 namespace diptych::detail {
 namespace {
@@ -134,6 +135,19 @@ std::unique_ptr<Derivative> CustomVjpOperator::differentiate(const Hop& hop, con
                 "[custom_vjp] bwd calls a torch::autograd::Function, whose backward can't be differentiated again; use "
                 "custom_vjp there, too");
   return std::make_unique<CustomDerivative>(hop, create_graph);
+}
+
+std::vector<Batched> CustomVjpOperator::call_batched(const HopPtr& hop, std::vector<Batched>&& operands,
+                                                     const Batch& batch) const {
+  const auto batched = hop->transformed(batch_key({}, batch), [&] {
+    const auto whole = [&](const Body& body) {
+      return batch_body(body, std::vector<bool>(body.num_inputs(), true), std::vector<bool>(body.num_results(), true),
+                        batch)
+          .body;
+    };
+    return Hop::Transformed{make_hop(whole(hop->body(0)), whole(hop->body(1)), CustomLayout(*hop))};
+  });
+  return call_on_batches(batched->hop, operands, batch);
 }
 
 HigherOrderOperator::LiftedDraws CustomVjpOperator::lift_draws(const Hop& hop) const {

@@ -22,6 +22,8 @@ class CustomVjpOperator final : public HigherOrderOperator {
   std::unique_ptr<Derivative> differentiate(const Hop& hop, const std::vector<bool>& requires_grad,
                                             bool create_graph) const override;
   LiftedDraws lift_draws(const Hop& hop) const override;
+  std::vector<Batched> call_batched(const HopPtr& hop, std::vector<Batched>&& operands,
+                                    const detail::Batch& batch) const override;
 };
 
 /// How a custom_vjp hop's operands and outputs are divided.

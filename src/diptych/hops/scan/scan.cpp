@@ -56,7 +56,7 @@ detail::LoopInputs slice_inputs(const Flattened& xs) {
   detail::LoopInputs inputs;
   inputs.given = xs.tensors;
   for (size_t i = 0; i < xs.tensors.size(); ++i) {
-    inputs.metas.push_back(slice_of(TensorMeta::of(xs.tensors[i])));
+    inputs.metas.push_back(slice_of(meta_of_argument(xs.tensors[i])));
     inputs.paths.push_back(xs.spec.tensor_path(i));
   }
   return inputs;
@@ -104,7 +104,7 @@ std::vector<at::Tensor> detail::scan_flat(const FlatFunction& step, const Flatte
   const int64_t length = find_length(xs, options);
   DIPTYCH_CHECK(options.unroll > 0, "[scan] options.unroll is {}, expected 1 or more", options.unroll);
   return captured_or_eager(
-      "scan", why_eager({&init, &xs}), [&] { return captured_scan(step, init, xs, options, length); },
+      "scan", {&init, &xs}, [&] { return captured_scan(step, init, xs, options, length); },
       [&] { return scan_in_eager(step, init, xs, length, options.reverse); });
 }
 

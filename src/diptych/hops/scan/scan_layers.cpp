@@ -107,8 +107,8 @@ Tensors scan_layers_flat(const FlatFunction& forward, const FlatFunction& in_ord
   const auto transformed =
       std::find_if(layers.begin(), layers.end(), [](const LayerTensors& layer) { return layer.transform.has_value(); });
   return captured_or_eager(
-      "scan_layers", transformed == layers.end() ? why_eager({&x}) : transformed->transform,
-      [&] { return captured_layers(forward, x, layers); }, [&] { return in_order(x.tensors).tensors; });
+      "scan_layers", {&x}, [&] { return captured_layers(forward, x, layers); },
+      [&] { return in_order(x.tensors).tensors; }, transformed == layers.end() ? std::nullopt : transformed->transform);
 }
 
 }  // namespace diptych::detail

@@ -8,6 +8,7 @@
 #include "diptych/hops/scan/blocked_scan.h"
 #include "diptych/hops/scan/scan_derivative.h"
 #include "diptych/hops/scan/scan_kernel.h"
+#include "diptych/hops/scan/scan_transforms.h"
 #include "diptych/hops/strides.h"
 
 namespace diptych {
@@ -71,6 +72,28 @@ HigherOrderOperator::LiftedDraws ScanOperator::lift_draws(const Hop& hop) const 
   };
   return {scan_of(bodies.draws, layout.num_slices), scan_of(bodies.rest, layout.num_slices + bodies.num_draws), 1,
           layout.num_carries};
+}
+
+namespace {
+
+// Makes the scan over another body.
+detail::MakeScan same_scan(const Hop& hop) {
+  ScanAttributes plain = detail::ScanLayout(hop);
+  plain.fronts.clear();
+  return [plain](std::shared_ptr<const Body> body, size_t num_carries, size_t num_slices) {
+    return make_scan(std::move(body), num_carries, num_slices, plain);
+  };
+}
+
+}  // namespace
+
+std::vector<Batched> ScanOperator::call_batched(const HopPtr& hop, std::vector<Batched>&& operands,
+                                                const detail::Batch& batch) const {
+  return detail::scan_batches(hop, std::move(operands), batch, same_scan(*hop));
+}
+
+std::vector<Dual> ScanOperator::call_dual(const HopPtr& hop, std::vector<Dual>&& operands) const {
+  return detail::scan_duals(hop, std::move(operands), same_scan(*hop));
 }
 
 HopPtr make_scan(std::shared_ptr<const Body> body, size_t num_carries, size_t num_slices,

@@ -19,6 +19,9 @@ class ScanOperator final : public HigherOrderOperator {
                                             bool create_graph) const override;
   LiftedDraws lift_draws(const Hop& hop) const override;
   std::vector<at::Tensor> call_with_grad(const HopPtr& hop, std::vector<at::Tensor>&& operands) const override;
+  std::vector<Batched> call_batched(const HopPtr& hop, std::vector<Batched>&& operands,
+                                    const detail::Batch& batch) const override;
+  std::vector<Dual> call_dual(const HopPtr& hop, std::vector<Dual>&& operands) const override;
 };
 
 /// Makes a scan over `body`, whose first inputs are `num_carries` carries and `num_slices` slices.

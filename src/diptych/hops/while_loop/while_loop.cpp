@@ -18,7 +18,7 @@ std::shared_ptr<const Body> capture_condition(const FlatFunction& condition, con
   std::vector<at::Tensor> arguments;
   std::vector<std::string> paths;
   for (size_t i = 0; i < init.tensors.size(); ++i) {
-    arguments.push_back(make_placeholder(contiguous(TensorMeta::of(init.tensors[i]))));
+    arguments.push_back(make_placeholder(contiguous(meta_of_argument(init.tensors[i]))));
     paths.push_back(init.spec.tensor_path(i));
   }
   for (size_t i = 0; i < loop.buffers.size(); ++i) {
@@ -63,7 +63,7 @@ std::vector<at::Tensor> while_loop_flat(const FlatFunction& condition, const Fla
                 "[while_loop] options.checkpoint_every is {}, expected 1 or more; leave it out to keep every step",
                 every);
   return captured_or_eager(
-      "while_loop", why_eager({&init}), [&] { return captured_while_loop(condition, step, init, every); },
+      "while_loop", {&init}, [&] { return captured_while_loop(condition, step, init, every); },
       [&] { return while_loop_in_eager(condition, step, init); });
 }
 

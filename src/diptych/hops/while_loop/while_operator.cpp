@@ -9,8 +9,10 @@
 #include "diptych/hops/gradient_body.h"
 #include "diptych/hops/scan/scan_operator.h"
 #include "diptych/hops/strides.h"
+#include "diptych/hops/transforms/call_at_level.h"
 #include "diptych/hops/vjp_operator.h"
 #include "diptych/hops/while_loop/while_gradient.h"
+#include "diptych/hops/while_loop/while_layout.h"
 #include "diptych/interpreter/run_guards.h"
 #include "diptych/trace/recorder.h"
 
@@ -18,22 +20,6 @@ namespace diptych::detail {
 namespace {
 
 using Tensors = std::vector<at::Tensor>;
-
-struct WhileLayout {
-  explicit WhileLayout(const Hop& hop)
-      : num_carries(hop.group("init")),
-        num_condition_free(hop.group("condition_free")),
-        num_free(hop.group("step_free")),
-        every(hop.attributes().integer("checkpoint_every")) {}
-  size_t num_carries;
-  size_t num_condition_free;
-  size_t num_free;
-  int64_t every;
-
-  Tensors carries(const Tensors& operands) const { return part(operands, 0, num_carries); }
-  Tensors condition_free(const Tensors& operands) const { return part(operands, num_carries, num_condition_free); }
-  Tensors free(const Tensors& operands) const { return part(operands, num_carries + num_condition_free, num_free); }
-};
 
 bool holds(const Body& condition, const Tensors& carries, const Tensors& free) {
   return condition.run(joined(carries, free))[0].item<bool>();
@@ -212,7 +198,7 @@ std::unique_ptr<Derivative> WhileOperator::differentiate(const Hop& hop, const s
 }
 
 Tensors WhileOperator::call_with_grad(const HopPtr& hop, Tensors&& operands) const {
-  if (detail::is_tracing()) return HigherOrderOperator::call_with_grad(hop, std::move(operands));
+  if (needs_rules(operands)) return HigherOrderOperator::call_with_grad(hop, std::move(operands));
   return TracedLoop(hop, operands).run();
 }
 

@@ -22,6 +22,10 @@ class WhileOperator final : public HigherOrderOperator {
                                             bool create_graph) const override;
   /// Serves calls outside a capture: collects residuals while the loop runs, and then is a scan of as many steps.
   std::vector<at::Tensor> call_with_grad(const HopPtr& hop, std::vector<at::Tensor>&& operands) const override;
+  /// A batched condition runs the loop until it holds for no element; elements that are done keep their carries.
+  std::vector<Batched> call_batched(const HopPtr& hop, std::vector<Batched>&& operands,
+                                    const detail::Batch& batch) const override;
+  std::vector<Dual> call_dual(const HopPtr& hop, std::vector<Dual>&& operands) const override;
 };
 
 }  // namespace diptych::detail

@@ -1,4 +1,4 @@
-#include "diptych/pair/output_aliases.h"
+#include "diptych/compile/output_aliases.h"
 
 #include <map>
 
