@@ -57,7 +57,7 @@ from ._core import (
     wait_for_compilers,
     while_loop,
 )
-from . import _display, backward_capture, fx, xla
+from . import _display, _torch_checkpoint, _torch_operators, backward_capture, fx, xla
 from ._files import export_stablehlo, load, save
 from ._functions import (
     AotModule,
@@ -70,6 +70,9 @@ from ._functions import (
     grad,
     value_and_grad,
 )
+
+_torch_checkpoint.replace()
+_torch_operators.replace()
 
 __version__ = _version
 __all__ = sorted(name for name in globals() if not name.startswith("_"))

@@ -135,8 +135,21 @@ def test_torchs_checkpoint_round_a_compiled_function():
     twice(look, f)
 
 
-def test_a_reentrant_checkpoint_inside_is_refused():
-    f = diptych.aot_function(lambda x: checkpoint(torch.sin, x, use_reentrant=True) * 2)
+def test_a_reentrant_checkpoint_of_someone_else_is_refused():
+    class CheckpointFunction(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x.sin()
+
+        @staticmethod
+        def backward(ctx, gradient):
+            with torch.enable_grad():
+                x = ctx.saved_tensors[0].detach().requires_grad_()
+                torch.autograd.backward(x.sin(), gradient)
+            return x.grad
+
+    f = diptych.aot_function(lambda x: CheckpointFunction.apply(x) * 2)
     with pytest.raises(diptych.UserError, match="use_reentrant=True.*use_reentrant=False"):
         f(leaf())
 

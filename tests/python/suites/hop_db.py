@@ -2,8 +2,8 @@
 
     python tests/python/suites/hop_db.py [--only scan] [--list]
 
-An entry whose operator Diptych has is called with Diptych's, in eager and inside a compiled function. Each is compiled as it is, too: it has to be refused
-by name where it is no plain function of tensors. hop_cases.py has the cases that PyTorch's database leaves out. Compared are values and, where
+An entry whose operator Diptych has is called with Diptych's, in eager and inside a compiled function. Each is compiled as it is, too: with torch's operator,
+which is Diptych's there, or is refused by name. hop_cases.py has the cases that PyTorch's database leaves out. Compared are values and, where
 torch's operator gives them, first gradients; second ones against the operator written as a loop.
 """
 import contextlib

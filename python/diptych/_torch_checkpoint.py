@@ -1,0 +1,135 @@
+"""torch.utils.checkpoint in a trace: a region of Diptych's own, which is computed again in the backward.
+
+torch's checkpoint runs its function again when the backward comes to it, with the generator set back; a graph can do neither,
+and needs to do neither, since it knows which values to compute again. So what torch.utils.checkpoint.checkpoint() calls, however
+it was imported, asks whether a trace runs on this thread. Outside a trace it is torch's.
+"""
+import functools
+
+import torch
+from torch._higher_order_ops.wrap import _always_prefer_recompute
+from torch.utils import _pytree
+from torch.utils import checkpoint as _torchs
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from . import _core
+
+
+def is_tracing():
+    """Whether operators that are called on this thread are recorded."""
+    return torch._C._dispatch_tls_is_dispatch_key_included("Fake")
+
+
+def in_region(function, *args, **kwargs):
+    """Returns function(*args, **kwargs), whose nodes are marked as a checkpoint region. Arguments and result stay the objects that
+    they are, whatever they hold."""
+    results = []
+    _core.call_checkpointed(lambda: results.append(function(*args, **kwargs)), _core.save_nothing())
+    return results[0]
+
+
+class _Tracked(torch.autograd.Function):
+    """Gives tensors as results that require grad because `like` does; no gradient passes."""
+
+    @staticmethod
+    def forward(ctx, like, *tensors):
+        return tuple(tensor.detach() for tensor in tensors)
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        return (None,) * (len(gradients) + 1)
+
+
+def _as_of_function(result, inputs):
+    """Returns what an autograd.Function with these differentiable inputs would make of one of its results."""
+    if not isinstance(result, torch.Tensor):
+        return _detached(result)
+    if any(result is one for one in inputs):
+        return result.view_as(result)
+    if result.requires_grad or not (result.is_floating_point() or result.is_complex()):
+        return result
+    return _Tracked.apply(inputs[0], result)[0]
+
+
+def _detached(tree):
+    return _pytree.tree_map_only(torch.Tensor, torch.Tensor.detach, tree)
+
+
+def reentrant(function, *args):
+    """Returns what a reentrant checkpoint of function(*args) gives. Its function runs in an autograd.Function: tensors among the
+    arguments that require grad, not those in containers, decide whether the results do."""
+    _torchs.check_backward_validity(args)
+    inputs = [arg for arg in args if isinstance(arg, torch.Tensor) and arg.requires_grad]
+    if not inputs or not torch.is_grad_enabled():
+        with torch.no_grad():
+            return function(*args)
+    result = in_region(function, *args)
+    if isinstance(result, tuple):
+        return tuple(_as_of_function(part, inputs) for part in result)
+    return _as_of_function(result, inputs)
+
+
+def _keeps_nothing(context):
+    """Whether a context of torch's selective checkpoints computes everything again, as that of a checkpoint that Dynamo met does."""
+    return isinstance(context, _torchs._CachingTorchDispatchMode) and context.policy_fn is _always_prefer_recompute
+
+
+def _runs_as_region(context_fn=_torchs.noop_context_fn, determinism_check="default", **others):
+    """Whether a region says all that a checkpoint with these arguments, which is not reentrant, would do.
+    Errors: UserError for a mode that decides operator by operator what is kept."""
+    if determinism_check not in _torchs._allowed_determinism_checks_to_fns:
+        return False  # which torch refuses
+    if context_fn is _torchs.noop_context_fn:
+        return True
+    forward = context_fn()[0]
+    if isinstance(forward, TorchDispatchMode) and not _keeps_nothing(forward):
+        raise _core.UserError(
+            f"[capture] the function calls torch.utils.checkpoint with a context_fn that makes a {type(forward).__name__}, which decides by operator what is "
+            "kept, and no operator of a graph calls it; use Diptych's checkpoint() with a policy, such as save_matrix_products()"
+        )
+    return _keeps_nothing(forward)
+
+
+def _non_reentrant(function, args, kwargs):
+    for name in ("use_reentrant", "preserve_rng_state", "context_fn", "determinism_check", "debug", "early_stop"):
+        kwargs.pop(name, None)
+    return in_region(function, *args, **kwargs)
+
+
+def _replace_checkpoint():
+    """Has torch.utils.checkpoint.checkpoint() ask first. It calls what stands in this attribute of what torch wrote, where Dynamo
+    puts itself at the first call."""
+    written = _torchs.checkpoint.__wrapped__
+    attribute = "__dynamo_disable"
+    replaced = getattr(written, attribute, None)
+
+    @functools.cache
+    def torchs():
+        import torch._dynamo
+
+        return replaced or torch._dynamo.disable(written, True, wrapping=False)
+
+    def checkpoint(function, *args, **kwargs):
+        if is_tracing() and kwargs.get("use_reentrant") is False and _runs_as_region(**kwargs):
+            return _non_reentrant(function, args, kwargs)
+        return torchs()(function, *args, **kwargs)
+
+    setattr(written, attribute, checkpoint)
+
+
+def _replace_function():
+    """Has the reentrant checkpoint ask first."""
+    torchs = _torchs.CheckpointFunction.apply.__func__
+
+    def apply(cls, function, preserve_rng_state, *args):
+        if is_tracing() and cls is _torchs.CheckpointFunction:
+            return reentrant(function, *args)
+        return torchs(cls, function, preserve_rng_state, *args)
+
+    _torchs.CheckpointFunction.apply = classmethod(apply)
+
+
+def replace():
+    """Puts Diptych's checkpoint in the place of torch's in traces."""
+    _replace_checkpoint()
+    _replace_function()
