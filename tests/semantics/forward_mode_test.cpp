@@ -155,8 +155,7 @@ TEST(ForwardMode, ADualTangentOfACompiledFunction) {
 TEST(ForwardMode, CallsRunByTheFunctionAreListed) {
   const std::string why = "[scan] 'xs' is a functional tensor of another tracer";
   const size_t before = eager_calls()[why];
-  map([](const at::Tensor& x) { return x.sin(); },
-      at::functionalization::impl::to_functional_tensor(values({3, 4})));
+  map([](const at::Tensor& x) { return x.sin(); }, at::functionalization::impl::to_functional_tensor(values({3, 4})));
   EXPECT_EQ(eager_calls()[why], before + 1);
 }
 

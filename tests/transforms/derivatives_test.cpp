@@ -40,7 +40,8 @@ TEST(Derivatives, JvpIsTheJacobianTimesTheDirection) {
 
 TEST(Derivatives, ATangentOfWhatDoesNotDependOnTheArgumentIsZero) {
   const at::Tensor x = doubles({2});
-  const auto found = jvp([](const at::Tensor& y) { return std::pair(y * 2, torch::ones({3})); }, std::tuple(x), std::tuple(x));
+  const auto found =
+      jvp([](const at::Tensor& y) { return std::pair(y * 2, torch::ones({3})); }, std::tuple(x), std::tuple(x));
   expect_close(found.second.first, x * 2);
   expect_close(found.second.second, torch::zeros({3}));
 }
@@ -60,9 +61,9 @@ TEST(Derivatives, VjpMayBeCalledAgainAndInsideOfVmap) {
 
 TEST(Derivatives, VjpOfSeveralArguments) {
   const at::Tensor x = doubles({3}), w = doubles({3}, 1), index = torch::tensor(1);
-  const auto [value, pull] = vjp(
-      [](const at::Tensor& a, const at::Tensor& b, const at::Tensor& i) { return (a * b).index_select(0, i.reshape({1})); },
-      x, w, index);
+  const auto [value, pull] = vjp([](const at::Tensor& a, const at::Tensor& b,
+                                    const at::Tensor& i) { return (a * b).index_select(0, i.reshape({1})); },
+                                 x, w, index);
   const auto [dx, dw, di] = pull(torch::ones({1}, at::kDouble));
   expect_close(dx, w * torch::tensor({0.0, 1.0, 0.0}, at::kDouble));
   expect_close(dw, x * torch::tensor({0.0, 1.0, 0.0}, at::kDouble));

@@ -1,9 +1,9 @@
 // dp::vmap beside a loop over the elements, over operators, higher-order operators and compiled functions.
+#include "diptych/transforms/vmap.h"
 #include "diptych/compile/gradients.h"
 #include "diptych/hops/cond/cond.h"
 #include "diptych/hops/scan/scan.h"
 #include "diptych/hops/while_loop/while_loop.h"
-#include "diptych/transforms/vmap.h"
 #include "testing/values.h"
 
 namespace diptych::testing {
@@ -17,8 +17,8 @@ void expect_close(const at::Tensor& got, const at::Tensor& wanted) {
 at::Tensor loss(const at::Tensor& w, const at::Tensor& x) { return (x.matmul(w)).tanh().pow(2).sum(); }
 
 at::Tensor summed(const at::Tensor& x) {
-  return scan([](const at::Tensor& c, const at::Tensor& y) { return std::pair((c * y).tanh(), c + y); }, at::Tensor(x[0]),
-              x)
+  return scan([](const at::Tensor& c, const at::Tensor& y) { return std::pair((c * y).tanh(), c + y); },
+              at::Tensor(x[0]), x)
       .second.sum();
 }
 
@@ -115,7 +115,11 @@ TEST(Vmap, RefusesWhatDoesNotFit) {
   expect_error([&] { (void)vmap(sum, {.in_dims = {0}})(x, x); }, "[vmap] got 1 in_dims for 2 arguments");
   expect_error([&] { (void)vmap(sum)(x, values({5, 3})); }, "[vmap] 'arg1' has 5 elements, 'arg0' has 4");
   expect_error([&] { (void)vmap(sum, {.in_dims = {2, 0}})(x, x); }, "in_dim 2 is not a dimension of 'arg0'");
-  expect_error([&] { (void)vmap(sum, {.in_dims = {std::nullopt, std::nullopt}})(x, x); }, "got no argument with a batch");
+  expect_error(
+      [&] {
+        (void)vmap(sum, {.in_dims = {std::nullopt, std::nullopt}})(x, x);
+      },
+      "got no argument with a batch");
   expect_error([&] { (void)vmap(sum, {.out_dims = {7}})(x, x); }, "out_dim 7 is not a dimension of");
   expect_error([&] { (void)vmap(sum, {.out_dims = {0, 1}})(x, x); }, "got 2 out_dims for 1 tensors in the result");
   EXPECT_FALSE(detail::levels_are_active());

@@ -35,9 +35,10 @@ void check_pure(const Body& body) {
                 "[aot] the function changes '{}' in place, which a graph can't do inside of a transform",
                 body.graph()->input_slots()[body.mutations().front().primal].path);
   for (const OutputAlias& alias : find_aliases(*body.graph(), body.num_results())) {
-    throw UserError(fmt::format("[aot] the function returns '{}', which shares memory with an argument or another "
-                                "result, and a graph can't return a view inside of a transform",
-                                body.graph()->output_slots()[alias.output].path));
+    throw UserError(
+        fmt::format("[aot] the function returns '{}', which shares memory with an argument or another "
+                    "result, and a graph can't return a view inside of a transform",
+                    body.graph()->output_slots()[alias.output].path));
   }
 }
 
@@ -64,8 +65,7 @@ std::shared_ptr<TransformedCalls::Entry> TransformedCalls::make(const Flattened&
   auto entry = describe(arguments);
   std::vector<at::Tensor> placeholders;
   for (const TensorMeta& meta : entry->metas) placeholders.push_back(make_placeholder(meta));
-  const auto body =
-      std::make_shared<const Body>(function, placeholders, arguments.spec.tensor_paths(), options.name);
+  const auto body = std::make_shared<const Body>(function, placeholders, arguments.spec.tensor_paths(), options.name);
   check_pure(*body);
   entry->free_variables = body->free_variables();
   entry->is_kept = std::none_of(entry->free_variables.begin(), entry->free_variables.end(),

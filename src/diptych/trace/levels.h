@@ -1,4 +1,5 @@
-// The transforms of torch.func and vmap that a thread is inside of, as levels: each wraps the tensors that it transforms.
+// The transforms of torch.func and vmap that a thread is inside of, as levels: each wraps the tensors that it
+// transforms.
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <ATen/functorch/DynamicLayer.h>

@@ -16,8 +16,8 @@ std::pair<std::vector<at::Tensor>, std::vector<at::Tensor>> jvp_flat(const FlatF
 
 }  // namespace detail
 
-/// Returns {function(primals...), J tangents}: the derivative of the result in the direction of `tangents`, in its type;
-/// zeros where nothing flows. It composes with vmap(), grad() and itself, inside captures and outside.
+/// Returns {function(primals...), J tangents}: the derivative of the result in the direction of `tangents`, in its
+/// type; zeros where nothing flows. It composes with vmap(), grad() and itself, inside captures and outside.
 ///   const auto [y, dy] = dp::jvp(f, std::tuple(x), std::tuple(direction));
 /// Shapes: tangents have the structure, sizes and dtypes of `primals`.
 /// Errors: UserError by path for tangents unlike the primals; torch's for an operator without a forward derivative.

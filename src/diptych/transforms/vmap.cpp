@@ -7,7 +7,9 @@ namespace {
 
 at::functorch::RandomnessType torch_randomness(Randomness randomness) {
   using Type = at::functorch::RandomnessType;
-  return randomness == Randomness::kError ? Type::Error : randomness == Randomness::kSame ? Type::Same : Type::Different;
+  return randomness == Randomness::kError  ? Type::Error
+         : randomness == Randomness::kSame ? Type::Same
+                                           : Type::Different;
 }
 
 int64_t wrapped_dim(const char* what, const std::string& path, int64_t dim, int64_t num_dims) {
@@ -68,7 +70,8 @@ std::vector<at::Tensor> vmap_flat(const FlatFunction& function, const std::vecto
     const at::Tensor& value = found[i].value;
     DIPTYCH_CHECK(value.defined(), "[vmap] the result '{}' is an undefined tensor; return a defined one", paths[i]);
     const int64_t num_dims = value.dim() + (found[i].is_wrapped ? 0 : 1);
-    const int64_t dim = wrapped_dim("out_dim", paths[i], options.out_dims[options.out_dims.size() == 1 ? 0 : i], num_dims);
+    const int64_t dim =
+        wrapped_dim("out_dim", paths[i], options.out_dims[options.out_dims.size() == 1 ? 0 : i], num_dims);
     if (found[i].is_wrapped) {
       results.push_back(value.movedim(*found[i].batch_dim, dim));
     } else {

@@ -20,7 +20,8 @@ enum class Randomness : uint8_t {
 /// Options of vmap().
 struct VmapOptions {
   /// Per argument, the dimension of each of its tensors that counts the elements; nullopt for an argument that is the
-  /// same for all. Negative ones count from the last. Empty: 0 for every argument. Tensors of modules are never batched.
+  /// same for all. Negative ones count from the last. Empty: 0 for every argument. Tensors of modules are never
+  /// batched.
   std::vector<std::optional<int64_t>> in_dims = {};
   /// The dimension of each tensor of the result that counts the elements: one for all, or one per tensor.
   std::vector<int64_t> out_dims = {0};
@@ -89,9 +90,9 @@ class Vmap {
 ///
 ///   auto per_sample = dp::aot_function(dp::vmap(dp::grad(loss), {.in_dims = {std::nullopt, 0, 0}}));
 ///
-/// Shapes: a tensor [..., B at its in_dim, ...] is [...] in `function`; a result [...] becomes [..., B at out_dim, ...].
-/// Errors: UserError for in_dims or out_dims that don't fit, batches of different sizes, and no batch at all; torch's for
-/// an operator that has no meaning for a batch, such as item(), and for random ones as `randomness` says.
+/// Shapes: a tensor [..., B at its in_dim, ...] is [...] in `function`; a result [...] becomes [..., B at out_dim,
+/// ...]. Errors: UserError for in_dims or out_dims that don't fit, batches of different sizes, and no batch at all;
+/// torch's for an operator that has no meaning for a batch, such as item(), and for random ones as `randomness` says.
 /// Source: jax.vmap; torch.func.vmap.
 template <class F>
 Vmap<std::decay_t<F>> vmap(F&& function, VmapOptions options = {}) {

@@ -69,9 +69,9 @@ std::vector<Batched> scan_batches(const HopPtr& hop, std::vector<Batched>&& oper
   for (size_t i = 0; i < operands.size(); ++i) {
     const bool is_slice = i >= layout.num_carries && i < layout.num_carries + layout.num_slices;
     const bool is_carry = i < layout.num_carries && transformed->results[i];
-    given.push_back(is_carry                               ? as_batch(operands[i], batch)
+    given.push_back(is_carry                             ? as_batch(operands[i], batch)
                     : is_slice && operands[i].is_batched ? operands[i].value.movedim(0, 1)
-                                                           : operands[i].value);
+                                                         : operands[i].value);
   }
   const auto tensors = call(transformed->hop, std::move(given));
   const auto flags = flags_of_results(transformed->results, layout, tensors.size());

@@ -67,8 +67,8 @@ HopPtr make_masked(const BatchedLoop& loop, const WhileLayout& layout, const Fla
   const size_t num_carries = layout.num_carries;
   std::vector<TensorMeta> carries = inputs_of(*loop.step, 0, num_carries);
   carries.push_back(contiguous(loop.condition->result(0)));
-  const auto any = capture_pure(
-      [&](const Tensors& given) { return Tensors{given.back().any()}; }, carries, "condition");
+  const auto any =
+      capture_pure([&](const Tensors& given) { return Tensors{given.back().any()}; }, carries, "condition");
   auto inputs = joined(carries, inputs_of(*loop.step, num_carries, layout.num_free));
   inputs = joined(std::move(inputs), inputs_of(*loop.condition, num_carries, layout.num_condition_free));
   const auto step = [&](const Tensors& given) {
@@ -82,9 +82,8 @@ HopPtr make_masked(const BatchedLoop& loop, const WhileLayout& layout, const Fla
     }
     Tensors next = run_in_trace(*loop.step, std::move(operands));
     for (size_t i = 0; i < num_carries; ++i) next[i] = select.choose(next[i], given[i]);
-    const Tensors tests =
-        run_in_trace(*loop.condition, joined(next, part(given, num_carries + 1 + layout.num_free,
-                                                        layout.num_condition_free)));
+    const Tensors tests = run_in_trace(
+        *loop.condition, joined(next, part(given, num_carries + 1 + layout.num_free, layout.num_condition_free)));
     next.push_back(given[num_carries].logical_and(tests[0]));
     return next;
   };
@@ -116,7 +115,8 @@ std::vector<Batched> WhileOperator::call_batched(const HopPtr& hop, std::vector<
   const bool differs = transformed->hop->group("init") > layout.num_carries;
   if (differs) {
     key.push_back(1);
-    const auto test = hop->transformed(key, [&] { return Hop::Transformed{make_invoke(loop().condition, carries.size())}; });
+    const auto test =
+        hop->transformed(key, [&] { return Hop::Transformed{make_invoke(loop().condition, carries.size())}; });
     const auto going = call(test->hop, joined(carries, condition_free));
     carries.push_back(going[0]);
     free = joined(std::move(free), condition_free);
