@@ -8,7 +8,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 import torch
 
 from . import _core
-from ._host_places import Anew, Keeper, noticed
+from ._host_places import Keeper, noticed
 from ._module_state import kept
 
 # What Options takes, the first three of which say something of one capture; a test compares them with Options.
@@ -33,10 +33,8 @@ class _Compiled(Generic[_Arguments, _Result]):
         keeper = self._keeper
         keeper.calls.append(None)
         try:
-            if keeper.is_plain:
+            if not keeper.places:
                 return keeper.plain(*args, **kwargs)
-        except Anew:
-            pass
         except _core.UserError as error:
             if "is an uninitialized tensor of a lazy module" not in str(error):
                 raise
