@@ -35,10 +35,6 @@ class _Compiled(Generic[_Arguments, _Result]):
         try:
             if not keeper.places:
                 return keeper.plain(*args, **kwargs)
-        except _core.UserError as error:
-            if "is an uninitialized tensor of a lazy module" not in str(error):
-                raise
-            return keeper.call_to_initialize(args, kwargs)
         finally:
             keeper.calls.pop()
             if noticed:

@@ -159,7 +159,6 @@ class Keeper:
         self._function, self._compile, self._module = function, compile, module and weakref.ref(module)
         self._lock = threading.RLock()
         self._earlier = []  # the statistics of the captures that did not know all places
-        self._num_initializing = 0
         self.calls = []  # an element for each call that knows no places, as long as it runs
         self.places = []
         self._take(function)
@@ -248,20 +247,9 @@ class Keeper:
         with_state.__signature__ = inspect.Signature([first, *parameters], __validate_parameters__=False)
         return with_state
 
-    def call_to_initialize(self, args, kwargs):
-        """Calls the function itself, which gives parameters of lazy modules their sizes: a call is refused before that."""
-        self._num_initializing += 1
-        return self._function(*args, **kwargs)
-
     def stats(self):
         """The counters of all captures together."""
-        if not self._earlier and not self._num_initializing:
-            return self.core.stats()
-        stats = _together([*self._earlier, self.core.stats()])
-        if self._num_initializing:
-            stats.originals += self._num_initializing
-            stats.last_original = stats.last_original or "initializes a lazy module"
-        return stats
+        return _together([*self._earlier, self.core.stats()]) if self._earlier else self.core.stats()
 
 
 def _runner(places, paths):
