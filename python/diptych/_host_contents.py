@@ -42,7 +42,6 @@ class Contents(NamedTuple):
     parts: Callable[[], Iterator[tuple[str, Any]]]
     is_all: bool = True  # whether `read` and `parts` leave nothing out
     is_cache: bool = False  # whether what is undone comes back when the function itself has run
-    holder: Any = None  # the dict, list or cell whose elements `read` returns: for a dict its keys, then its values
 
 
 def _none():
@@ -60,12 +59,11 @@ def _of_dict(value, is_ordered=True):
         for key, held in zip(content[:half], content[half:]):
             value[key] = held
 
-    return Contents(read, write, lambda: [(f".{key}", value[key]) for key in value if type(value[key]) not in PLAIN], holder=value)
+    return Contents(read, write, lambda: [(f".{key}", value[key]) for key in value if type(value[key]) not in PLAIN])
 
 
 def _of_list(value):
-    return Contents(lambda: list(value), lambda content: value.__setitem__(slice(None), content), lambda: [(f".{i}", x) for i, x in enumerate(value) if type(x) not in PLAIN],
-                    holder=value)
+    return Contents(lambda: list(value), lambda content: value.__setitem__(slice(None), content), lambda: [(f".{i}", x) for i, x in enumerate(value) if type(x) not in PLAIN])
 
 
 def _of_deque(value):
@@ -106,7 +104,7 @@ def _of_cell(cell):
         else:
             cell.cell_contents = content[0]
 
-    return Contents(read, write, lambda: [("", content) for content in read() if content is not MISSING], holder=cell)
+    return Contents(read, write, lambda: [("", content) for content in read() if content is not MISSING])
 
 
 def names_by_use(code):
@@ -154,7 +152,7 @@ def variables(variables_by_name, names):
             elif value is not MISSING:
                 yield f".{name}", value
 
-    return Contents(lambda: [*names, *(variables_by_name.get(name, MISSING) for name in names)], write, parts, holder=variables_by_name)
+    return Contents(lambda: [*names, *(variables_by_name.get(name, MISSING) for name in names)], write, parts)
 
 
 def _is_users_module(value):
@@ -404,8 +402,6 @@ def contents_of(value):
     if isinstance(value, type):
         return None if is_of_library(value) else _of_class(value)
     package = type(value).__module__.partition(".")[0]
-    if package == "diptych" and "_keeper" in getattr(value, "__dict__", ()):
-        return Contents(_none, None, lambda: [("", part) for part in value._keeper.parts()])
     if package == "numpy":
         return _of_numpy(value)
     if isinstance(value, types.ModuleType):
