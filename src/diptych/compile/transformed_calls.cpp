@@ -3,30 +3,32 @@
 #include <algorithm>
 #include <mutex>
 
-#include "diptych/autodiff/batched_tangents.h"
 #include "diptych/base/error.h"
 #include "diptych/base/list.h"
 #include "diptych/compile/compiled_operator.h"
 #include "diptych/compile/output_aliases.h"
 #include "diptych/hops/call.h"
 #include "diptych/hops/transformed_call.h"
-#include "diptych/trace/placeholder.h"
 
 namespace diptych::detail {
 namespace {
 
+// Of each argument as the function sees it, and then which arguments are one tensor, in the sizes of one more.
 std::vector<TensorMeta> metas_of(const Flattened& arguments) {
   std::vector<TensorMeta> metas;
+  TensorMeta same_as;
   for (size_t i = 0; i < arguments.tensors.size(); ++i) {
     const at::Tensor& tensor = arguments.tensors[i];
     DIPTYCH_CHECK(tensor.defined(),
                   "[aot] '{}' is an undefined tensor in a call inside of a transform; pass a defined one, or an absent "
                   "optional",
                   arguments.spec.tensor_path(i));
-    metas.push_back(contiguous(meta_of_argument(tensor)));
-    // A gradient that the function takes is then one that is differentiated again.
-    metas.back().requires_grad = requires_grad_inside(tensor) || has_tangent_inside(tensor);
+    metas.push_back(meta_of_argument(tensor));
+    const auto first = std::find_if(arguments.tensors.begin(), arguments.tensors.end(),
+                                    [&](const at::Tensor& other) { return other.is_same(tensor); });
+    same_as.sizes.emplace_back(first - arguments.tensors.begin());
   }
+  metas.push_back(std::move(same_as));
   return metas;
 }
 
@@ -63,14 +65,14 @@ std::shared_ptr<TransformedCalls::Entry> TransformedCalls::make(const Flattened&
                                                                 const FlatFunction& function,
                                                                 const AotOptions& options) {
   auto entry = describe(arguments);
-  std::vector<at::Tensor> placeholders;
-  for (const TensorMeta& meta : entry->metas) placeholders.push_back(make_placeholder(meta));
-  const auto body = std::make_shared<const Body>(function, placeholders, arguments.spec.tensor_paths(), options.name);
+  // The arguments themselves: a module's tensors are known by identity, and some arguments may be one tensor.
+  const auto body =
+      std::make_shared<const Body>(function, arguments.tensors, arguments.spec.tensor_paths(), options.name);
   check_pure(*body);
   entry->free_variables = body->free_variables();
   entry->is_kept = std::none_of(entry->free_variables.begin(), entry->free_variables.end(),
                                 [](const at::Tensor& tensor) { return transform_of(tensor).has_value(); });
-  entry->hop = make_hop(CompiledOperator::get(), {body}, {placeholders.size(), entry->free_variables.size()},
+  entry->hop = make_hop(CompiledOperator::get(), {body}, {arguments.tensors.size(), entry->free_variables.size()},
                         {{"compiler", compiler_number(options)}});
   return entry;
 }

@@ -77,11 +77,12 @@ Body::Body(const FlatFunction& function, const std::vector<at::Tensor>& argument
   graph_ = forward_graph(capture_->capture, name);
   free_variables_ = capture_->capture.free_variables();
   mutations_ = capture_->capture.plan().mutations;
-  for (const at::Tensor& argument : arguments) traced_requires_grad_.push_back(argument.requires_grad());
-  for (const at::Tensor& variable : free_variables_) traced_requires_grad_.push_back(variable.requires_grad());
+  // As the trace saw them: a tensor that a level wraps may be differentiated at another level.
+  for (size_t i = 0; i < num_inputs(); ++i) traced_requires_grad_.push_back(input(i).requires_grad);
   const auto& traced = traced_requires_grad_;
   check_no_history_of_its_own(capture_->capture.plan(), std::find(traced.begin(), traced.end(), true) != traced.end(),
                               name);
+  capture_->capture.release_arguments();
   draws_ = any_draws(*graph_);
   rewrites_history_ = capture_->capture.plan().rewrites_history;
   differentiable_.resize(num_results());

@@ -4,11 +4,13 @@
 #include <ATen/ops/_unpack_dual.h>
 #include <ATen/ops/alias.h>
 #include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/basic_ops.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/saved_variable.h>
 
 #include "diptych/autodiff/batched_tangents.h"
 #include "diptych/base/last_error.h"
+#include "diptych/base/list.h"
 #include "diptych/hops/transforms/call_at_level.h"
 #include "diptych/interpreter/run_guards.h"
 #include "diptych/trace/recorder.h"
@@ -37,6 +39,18 @@ class SavedTensors final : public SavedCall {
   std::vector<ag::SavedVariable> residuals_;
 };
 
+/// The tensors of a saved call as they are below a level.
+class SavedBelow final : public SavedCall {
+ public:
+  SavedBelow(const SavedCall& saved, const TransformLevel& level) : saved_(saved), level_(level) {}
+  at::Tensor operand(size_t index) const override { return unwrap(saved_.operand(index), level_).value; }
+  at::Tensor residual(size_t index) const override { return unwrap(saved_.residual(index), level_).value; }
+
+ private:
+  const SavedCall& saved_;
+  const TransformLevel& level_;
+};
+
 /// The autograd node of one call. Everything a backward needs is in it, so that it may run on any thread.
 class HopNode final : public ag::Node {
  public:
@@ -56,6 +70,7 @@ class HopNode final : public ag::Node {
  private:
   ag::variable_list apply(ag::variable_list&& given) override;
   ag::variable_list apply_again(const std::vector<at::Tensor>& tangents) const;
+  ag::variable_list apply_again_if_possible(const std::vector<at::Tensor>& tangents) const;
 
   HopPtr hop_;
   std::shared_ptr<const Derivative> derivative_;
@@ -77,7 +92,8 @@ ag::variable_list HopNode::apply(ag::variable_list&& given) {
   }
   if (!any) return ag::variable_list(num_outputs());
   const auto backward = [&](const ag::variable_list& plain) {
-    return c10::GradMode::is_enabled() ? apply_again(plain) : derivative_->backward(*saved_, plain);
+    if (!c10::GradMode::is_enabled()) return derivative_->backward(*saved_, plain);
+    return levels_are_active() ? apply_again_if_possible(plain) : apply_again(plain);
   };
   return detail::called_by_engine([&] {
     return detail::are_legacy_batches(tangents) && !detail::is_tracing()
@@ -90,9 +106,38 @@ ag::variable_list HopNode::apply_again(const std::vector<at::Tensor>& tangents) 
   const auto derivative = hop_->derivative(requires_grad_, /*create_graph=*/true);
   std::vector<at::Tensor> operands;
   for (size_t i = 0; i < saved_->num_operands(); ++i) operands.push_back(saved_->operand(i));
-  auto results = call(derivative->forward(), operands);
+  // What only the backward reads comes last.
+  auto results = call(derivative->forward(), part(operands, 0, derivative->forward()->num_operands()));
   results.erase(results.begin(), results.begin() + static_cast<int64_t>(derivative->first_residual(*hop_)));
   return derivative->backward(CalledAgain(std::move(operands), std::move(results)), tangents);
+}
+
+// torch.func asks for gradients that can be differentiated again, whether they are or not: where the second derivative
+// is not known, it is an error only when it is asked for.
+ag::variable_list HopNode::apply_again_if_possible(const std::vector<at::Tensor>& tangents) const {
+  const TransformLevel level = innermost_level();
+  if (level.kind != at::functorch::TransformType::Grad) return apply_again(tangents);
+  std::string why;
+  try {
+    return apply_again(tangents);
+  } catch (const std::exception& error) {
+    why = error.what();
+  }
+  std::vector<at::Tensor> read = tangents;
+  for (size_t i = 0; i < saved_->num_operands(); ++i) read.push_back(saved_->operand(i));
+  ag::variable_list gradients, below;
+  for (const at::Tensor& tangent : tangents) below.push_back(unwrap(tangent, level).value);
+  {
+    // Levels around this one record the backward, which this one does not.
+    const BelowLevel outside;
+    gradients = derivative_->backward(SavedBelow(*saved_, level), below);
+  }
+  for (at::Tensor& gradient : gradients) {
+    if (!gradient.defined()) continue;
+    gradient = wrap(gradient, level);
+    ag::set_history(gradient, c10::make_intrusive<ag::Error>(why, ag::collect_next_edges(read)));
+  }
+  return gradients;
 }
 
 // Makes the node of a call; returns null if no result would require grad. The node must be made before the call is
@@ -203,8 +248,15 @@ std::vector<at::Tensor> call(const HopPtr& hop, std::vector<at::Tensor> operands
   } else if (!any_tangent(operands)) {
     detail::check_plain(hop->op().schema().name(), operands);
   }
-  return records_gradients(*hop, operands) ? hop->op().call_with_grad(hop, std::move(operands))
-                                           : detail::call_below_autograd(*hop, std::move(operands));
+  const bool records = records_gradients(*hop, operands);
+  // The history of a dual's primal is not in the graph, which alone says what a further derivative is.
+  DIPTYCH_CHECK(
+      !records || !is_tracing() || !any_tangent(operands),
+      "[{}] got a forward-mode dual that is differentiated in reverse as well, inside of a capture, where the "
+      "graph would not show it; call the function itself there, or use torch.func.jvp around the capture",
+      hop->op().schema().name());
+  return records ? hop->op().call_with_grad(hop, std::move(operands))
+                 : detail::call_below_autograd(*hop, std::move(operands));
 }
 
 }  // namespace diptych

@@ -8,12 +8,16 @@
 #include <variant>
 
 #include "diptych/base/error.h"
+#include "diptych/trace/outer_levels.h"
 
 namespace diptych::detail {
 namespace {
 
 namespace ft = at::functorch;
 using Kind = ft::TransformType;
+
+// How many levels are around each of the traces that the thread is inside of.
+thread_local std::vector<size_t> outer_level_counts;
 
 const ft::DynamicLayer& innermost() { return ft::getDynamicLayerStack().back(); }
 
@@ -78,16 +82,28 @@ InnerLevel::InnerLevel(Kind kind) {
 
 InnerLevel::~InnerLevel() { ft::popDynamicLayerAndDeleteMetadata(); }
 
-NoLevels::NoLevels() : layers_(ft::getDynamicLayerStack()) {
-  if (layers_.empty()) return;
-  ft::setDynamicLayerStack({});
-  ft::setDynamicLayerFrontBackKeysIncluded(false);
+// The layers stay where they are, so that a level that begins in the trace gets a number of its own, by which its
+// wrappers are told from those of the levels around: see is_of_outer_levels(). It is not in force, as its number is not
+// the first, and a trace that meets its wrappers is given up.
+NoLevels::NoLevels() : layers_(levels_are_active() ? ft::getDynamicLayerStack() : std::vector<ft::DynamicLayer>()) {
+  outer_level_counts.push_back(ft::getDynamicLayerStack().size());
+  if (!layers_.empty()) ft::setDynamicLayerFrontBackKeysIncluded(false);
 }
 
 NoLevels::~NoLevels() {
-  if (layers_.empty()) return;
-  ft::setDynamicLayerStack(layers_);
-  ft::setDynamicLayerFrontBackKeysIncluded(true);
+  outer_level_counts.pop_back();
+  if (!layers_.empty()) ft::setDynamicLayerFrontBackKeysIncluded(true);
 }
+
+bool is_of_outer_levels(const at::Tensor& tensor) {
+  const auto count = static_cast<int64_t>(outer_level_counts.empty() ? 0 : outer_level_counts.back());
+  if (const auto* batched = ft::maybeGetBatchedImpl(tensor)) return batched->level() <= count;
+  const auto* wrapper = ft::maybeGetTensorWrapper(tensor);
+  return wrapper == nullptr || (wrapper->level() && *wrapper->level() <= count);
+}
+
+WithoutOuterLevels::WithoutOuterLevels() : layers_(ft::getDynamicLayerStack()) { ft::setDynamicLayerStack({}); }
+
+WithoutOuterLevels::~WithoutOuterLevels() { ft::setDynamicLayerStack(layers_); }
 
 }  // namespace diptych::detail

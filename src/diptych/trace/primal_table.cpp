@@ -127,8 +127,8 @@ void PrimalTable::check_not_captured(const at::Tensor& reshaped) const {
 void PrimalTable::release_arguments() {
   for (Primal& primal : primals_) {
     if (primal.slot.kind != SlotKind::kArgument && !primal.base_of) continue;
-    index_by_tensor_.erase(primal.real.unsafeGetTensorImpl());
-    primal.real = at::Tensor();
+    index_by_tensor_.erase(primal.outside().unsafeGetTensorImpl());
+    primal.real = primal.wrapped = at::Tensor();
   }
 }
 

@@ -12,6 +12,7 @@
 #include "diptych/trace/eager_layout.h"
 #include "diptych/trace/generator_watch.h"
 #include "diptych/trace/location.h"
+#include "diptych/trace/outer_levels.h"
 #include "diptych/trace/place_of_operand.h"
 #include "diptych/trace/placeholder.h"
 #include "diptych/trace/run_on_meta.h"
@@ -115,7 +116,8 @@ void Recorder::note_transform(std::string why) {
 const at::Tensor& Recorder::add_primal(const at::Tensor& given, Slot slot) {
   at::Tensor real = given, wrapped;
   if (const auto why = transform_of(given)) {
-    if (!takes_wrapped_ || !has_rules(given)) note_transform(fmt::format("'{}' {}", slot.path, *why));
+    if (!takes_wrapped_ || !has_rules(given) || !is_of_outer_levels(given))
+      note_transform(fmt::format("'{}' {}", slot.path, *why));
     wrapped = given;
     real = make_placeholder(logical_meta(given));
   }

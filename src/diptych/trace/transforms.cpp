@@ -192,13 +192,30 @@ bool thread_may_transform() {
   return !unknown.empty() || function_modes_are_active() || ag::AnomalyMode::is_enabled() || hooks_are_active();
 }
 
+namespace {
+
+// Whether a tensor, or one that torch.func has wrapped in it, is differentiated.
+bool is_differentiated(const at::Tensor& tensor) {
+  if (tensor.requires_grad() || has_tangent(tensor)) return true;
+  if (const auto* batched = at::functorch::maybeGetBatchedImpl(tensor)) return is_differentiated(batched->value());
+  const auto* wrapper = at::functorch::maybeGetTensorWrapper(tensor);
+  return wrapper != nullptr && is_differentiated(wrapper->value());
+}
+
+}  // namespace
+
+// A capture has to see what is not in the graph of a value: a custom Function with a derivative of its own, and a
+// gradient that is differentiated again. It therefore takes what is differentiated at any level for what requires grad.
 TensorMeta logical_meta(const at::Tensor& tensor) {
   TensorMeta meta;
   meta.dtype = tensor.scalar_type();
   meta.device = tensor.device();
   for (const int64_t size : tensor.sizes()) meta.sizes.emplace_back(size);
   meta.strides = contiguous_strides(meta.sizes);
-  meta.requires_grad = tensor.requires_grad();
+  if (is_dense(meta.size_hints(), tensor.strides().vec())) {
+    meta.strides.assign(tensor.strides().begin(), tensor.strides().end());
+  }
+  meta.requires_grad = (tensor.is_floating_point() || tensor.is_complex()) && is_differentiated(tensor);
   return meta;
 }
 

@@ -9,10 +9,12 @@
 
 #include <algorithm>
 
+#include "diptych/autodiff/batched_tangents.h"
 #include "diptych/base/error.h"
 #include "diptych/base/list.h"
 #include "diptych/hops/call.h"
 #include "diptych/hops/transforms/transformed_body.h"
+#include "diptych/ops/wrong_under_vmap.h"
 #include "diptych/trace/trace_guard.h"
 #include "diptych/trace/transforms.h"
 
@@ -23,6 +25,20 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 using Kind = at::functorch::TransformType;
+
+void check_gradient_is_right(const Hop& hop, const std::vector<Batched>& values) {
+  const bool is_wrong = std::any_of(hop.bodies().begin(), hop.bodies().end(),
+                                    [](const auto& body) { return has_wrong_gradient_under_vmap(*body->graph()); });
+  if (!is_wrong) return;
+  const bool is_differentiated = std::any_of(values.begin(), values.end(), [](const Batched& value) {
+    return requires_grad_inside(value.value) || has_tangent_inside(value.value);
+  });
+  DIPTYCH_CHECK(
+      !is_differentiated,
+      "[{}] the body writes to a part of a tensor, whose gradient around a vmap LibTorch gets wrong; take the "
+      "gradient inside of the vmap, or build the tensor with stack() or cat()",
+      hop.op().schema().name());
+}
 
 Tensors call_in_vmap(const HopPtr& hop, const Tensors& operands, const TransformLevel& level) {
   std::vector<Batched> results;
@@ -36,6 +52,7 @@ Tensors call_in_vmap(const HopPtr& hop, const Tensors& operands, const Transform
       values.push_back({std::move(found.value), found.is_wrapped});
       is_batched = is_batched || found.is_wrapped;
     }
+    check_gradient_is_right(*hop, values);
     if (is_batched) {
       results = hop->op().call_batched(hop, std::move(values), level.batch);
     } else {
@@ -175,7 +192,7 @@ std::vector<Dual> HigherOrderOperator::call_dual(const HopPtr& hop, std::vector<
   }
   const auto derivative = hop->derivative(tangent_flags(operands), /*create_graph=*/true);
   const Tensors results = call(hop, primals);
-  Tensors again = call(derivative->forward(), primals);
+  Tensors again = call(derivative->forward(), part(primals, 0, derivative->forward()->num_operands()));
   again.erase(again.begin(), again.begin() + static_cast<int64_t>(derivative->first_residual(*hop)));
   const CalledAgain saved(std::move(primals), std::move(again));
   const Tensors tangents = tangents_by_derivative(*hop, *derivative, saved, results, operands);

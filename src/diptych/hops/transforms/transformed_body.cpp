@@ -12,6 +12,7 @@
 #include "diptych/base/error.h"
 #include "diptych/hops/call.h"
 #include "diptych/hops/replay.h"
+#include "diptych/trace/outer_levels.h"
 #include "diptych/trace/placeholder.h"
 
 namespace diptych::detail {
@@ -85,6 +86,7 @@ TransformedBody batch_body(const Body& body, const std::vector<bool>& inputs, co
   const auto function = [&](const Tensors& stand_ins) {
     std::vector<Unwrapped> found;
     {
+      const WithoutOuterLevels outer;
       const InnerLevel level(batch);
       Tensors given = stand_ins;
       for (size_t i = 0; i < given.size(); ++i) {
@@ -123,6 +125,7 @@ TransformedBody dual_body(const Body& body, const Groups& input_groups, const st
   const auto function = [&](const Tensors& stand_ins) {
     std::vector<Dual> found;
     {
+      const WithoutOuterLevels outer;
       const InnerLevel level(Kind::Jvp);
       Tensors given;
       for (const Dual& dual : deinterleave(stand_ins, input_groups, inputs)) {
