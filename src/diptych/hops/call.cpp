@@ -112,6 +112,18 @@ ag::variable_list HopNode::apply_again(const std::vector<at::Tensor>& tangents) 
   return derivative->backward(CalledAgain(std::move(operands), std::move(results)), tangents);
 }
 
+// Gives gradients the history of what was read for them, whose derivative is an error.
+void raise_if_differentiated(ag::variable_list& gradients, const std::vector<at::Tensor>& read,
+                             const std::string& why) {
+  const auto requires_grad = [](const at::Tensor& tensor) { return tensor.defined() && tensor.requires_grad(); };
+  if (std::none_of(read.begin(), read.end(), requires_grad)) return;
+  for (at::Tensor& gradient : gradients) {
+    if (!gradient.defined()) continue;
+    gradient = at::alias(gradient);
+    ag::set_history(gradient, c10::make_intrusive<ag::Error>(why, ag::collect_next_edges(read)));
+  }
+}
+
 // torch.func asks for gradients that can be differentiated again, whether they are or not: where the second derivative
 // is not known, it is an error only when it is asked for.
 ag::variable_list HopNode::apply_again_if_possible(const std::vector<at::Tensor>& tangents) const {
@@ -123,20 +135,21 @@ ag::variable_list HopNode::apply_again_if_possible(const std::vector<at::Tensor>
   } catch (const std::exception& error) {
     why = error.what();
   }
-  std::vector<at::Tensor> read = tangents;
+  std::vector<at::Tensor> read = tangents, below;
   for (size_t i = 0; i < saved_->num_operands(); ++i) read.push_back(saved_->operand(i));
-  ag::variable_list gradients, below;
-  for (const at::Tensor& tangent : tangents) below.push_back(unwrap(tangent, level).value);
+  for (const at::Tensor& tensor : read) below.push_back(unwrap(tensor, level).value);
+  const std::vector<at::Tensor> plain = part(below, 0, tangents.size());
+  ag::variable_list gradients;
   {
-    // Levels around this one record the backward, which this one does not.
     const BelowLevel outside;
-    gradients = derivative_->backward(SavedBelow(*saved_, level), below);
+    // Levels around this one record the backward; where there are none, autograd has the same to say as this level.
+    const bool is_outermost = !levels_are_active();
+    const c10::AutoGradMode record(c10::GradMode::is_enabled() && !is_outermost);
+    gradients = derivative_->backward(SavedBelow(*saved_, level), plain);
+    if (is_outermost) raise_if_differentiated(gradients, below, why);
   }
-  for (at::Tensor& gradient : gradients) {
-    if (!gradient.defined()) continue;
-    gradient = wrap(gradient, level);
-    ag::set_history(gradient, c10::make_intrusive<ag::Error>(why, ag::collect_next_edges(read)));
-  }
+  for (at::Tensor& gradient : gradients) gradient = wrap(gradient, level);
+  raise_if_differentiated(gradients, read, why);
   return gradients;
 }
 
