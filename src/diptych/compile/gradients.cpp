@@ -21,6 +21,10 @@ at::Tensor with_tangent_of(const at::Tensor& dual, const at::Tensor& primal) {
 
 }  // namespace
 
+bool is_innermost_a_vmap() {
+  return levels_are_active() && innermost_level().kind == at::functorch::TransformType::Vmap;
+}
+
 std::vector<at::Tensor> differentiation_inputs(const Flattened& flat) {
   std::vector<at::Tensor> inputs;
   for (size_t i = 0; i < flat.tensors.size(); ++i) {

@@ -3,6 +3,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "diptych/compile/aot.h"
+#include "diptych/trace/levels.h"
 
 namespace diptych {
 namespace detail {
@@ -13,6 +14,9 @@ std::vector<at::Tensor> differentiation_inputs(const Flattened& flat);
 /// Errors: UserError if `value` is not a floating-point scalar.
 std::vector<at::Tensor> scalar_gradients(const at::Tensor& value, const std::vector<at::Tensor>& inputs,
                                          const std::vector<at::Tensor>& originals);
+
+/// Whether the thread is inside of a vmap, and of nothing inside of that.
+bool is_innermost_a_vmap();
 
 /// Returns the value in the result of a function whose gradients are taken: the result itself, or the first element of
 /// a pair of the value and of what else the function computed.
@@ -43,6 +47,9 @@ struct ValueAndGrad {
                   "grad and value_and_grad take a function that returns one tensor, or a std::pair of one tensor and "
                   "auxiliary results.");
     const c10::AutoGradMode record(true);
+    // Autograd itself would sum over the elements of a batch.
+    std::optional<InnerLevel> level;
+    if (is_innermost_a_vmap()) level.emplace(at::functorch::TransformType::Grad);
     const Flattened flat = flatten(first, argument_name({}, 0));
     const auto inputs = differentiation_inputs(flat);
     First argument = unflatten(First(first), inputs);
@@ -52,7 +59,10 @@ struct ValueAndGrad {
                                             [](const at::Tensor& tensor) { return tensor.requires_grad(); });
     const auto release = [&](const at::Tensor& tensor) { return without_history(tensor, inputs, flat.tensors); };
     if (!differentiable) value = map_tensors(std::move(value), release);
-    return std::pair<Value, First>(std::move(value), std::move(gradients));
+    if (!level) return std::pair<Value, First>(std::move(value), std::move(gradients));
+    level.reset();
+    return std::pair<Value, First>(map_tensors(std::move(value), value_of_dead),
+                                   map_tensors(std::remove_const_t<First>(gradients), value_of_dead));
   }
 };
 

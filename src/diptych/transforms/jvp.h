@@ -29,7 +29,7 @@ auto jvp(F&& function, const std::tuple<A...>& primals, const std::tuple<A...>& 
   const auto apply = [&](const std::tuple<A...>& arguments) -> Result { return std::apply(function, arguments); };
   std::shared_ptr<Result> example;
   const auto flat = detail::make_flat<Result>(apply, example, primals);
-  auto found = detail::jvp_flat(flat, flatten(primals, "primals"), flatten(tangents, "tangents"));
+  auto found = detail::jvp_flat(flat, diptych::flatten(primals, "primals"), diptych::flatten(tangents, "tangents"));
   Result tangent = detail::make_result(*example, std::move(found.second));
   return std::pair<Result, Result>(detail::make_result(*example, std::move(found.first)), std::move(tangent));
 }

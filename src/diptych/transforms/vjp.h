@@ -35,7 +35,7 @@ class VjpFunction {
       : call_(std::move(call)), arguments_(std::move(arguments)) {}
 
   std::tuple<A...> operator()(const Result& tangents) const {
-    return unflatten(arguments_, detail::gradients_of(call_, flatten(tangents).tensors));
+    return unflatten(arguments_, detail::gradients_of(call_, diptych::flatten(tangents).tensors));
   }
 
  private:
@@ -56,7 +56,7 @@ auto vjp(F&& function, const A&... arguments) {
   const std::tuple<A...> all(arguments...);
   const auto apply = [&](const std::tuple<A...>& given) -> Result { return std::apply(function, given); };
   std::shared_ptr<Result> example;
-  auto call = detail::record_call(detail::make_flat<Result>(apply, example, all), flatten(all));
+  auto call = detail::record_call(detail::make_flat<Result>(apply, example, all), diptych::flatten(all));
   auto values = call.values;
   Result result = detail::make_result(*example, std::move(values));
   return std::pair<Result, VjpFunction<Result, A...>>(std::move(result), {std::move(call), all});
