@@ -22,7 +22,7 @@ void check_plain(std::string_view who, const Flattened& arguments);
 /// Inside a trace, notes that a function returned a tensor of a class that redefines operators, if one did.
 void note_subclass(const TreeSpec& result);
 
-/// Returns the metadata of an argument, as if it were contiguous if it is wrapped.
+/// Returns the metadata of an argument: that of logical_meta() if it is wrapped.
 TensorMeta meta_of_argument(const at::Tensor& argument);
 
 /// Whether a call on these arguments is inside of a transform that higher-order operators have rules for.

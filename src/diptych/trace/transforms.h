@@ -73,7 +73,8 @@ void set_mode_reader(ModeReader reader);
 /// Returns false in the ordinary state, in which transform_of_thread() returns nullopt. Costs some nanoseconds.
 bool thread_may_transform();
 
-/// Returns the metadata of a tensor, plain or wrapped, as if it were contiguous: a wrapper may have no strides.
+/// Returns the metadata of a tensor, plain or wrapped, as a function sees it: with its strides if these are dense, else
+/// as if it were contiguous. It requires grad where the tensor is differentiated at any level.
 TensorMeta logical_meta(const at::Tensor& tensor);
 
 /// Counts a call that ran the function itself.
