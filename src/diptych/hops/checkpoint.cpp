@@ -11,6 +11,7 @@ namespace {
 std::vector<at::Tensor> captured_checkpoint(const FlatFunction& function, const Flattened& arguments,
                                             const CheckpointPolicy& policy) {
   LoopInputs inputs;
+  inputs.may_write = true;
   inputs.given = arguments.tensors;
   for (size_t i = 0; i < arguments.tensors.size(); ++i) {
     DIPTYCH_CHECK(arguments.tensors[i].defined(),
@@ -24,12 +25,9 @@ std::vector<at::Tensor> captured_checkpoint(const FlatFunction& function, const 
     return function(stand_ins);
   };
   const LoopBody body = capture_loop_body("checkpoint", marked, {}, inputs);
-  std::vector<at::Tensor> operands = body.buffer_operands();
-  operands.insert(operands.end(), arguments.tensors.begin(), arguments.tensors.end());
-  const size_t num_arguments = operands.size();
-  const auto& free = body.body->free_variables();
-  operands.insert(operands.end(), free.begin(), free.end());
-  return body.write_buffers(call(make_invoke(body.body, num_arguments), std::move(operands)), 0);
+  const auto hop = make_invoke(body.body, body.buffers.size() + arguments.tensors.size());
+  auto results = body.write_buffers(call(hop, body.operands(arguments.tensors, 0)), 0);
+  return write_arguments(body.writes, arguments.tensors, 0, std::move(results));
 }
 
 }  // namespace

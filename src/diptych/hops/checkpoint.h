@@ -42,9 +42,9 @@ class Checkpointed {
 /// its inputs alone; the rest is recomputed when the backward needs it. Inside a capture it marks the nodes, and every
 /// partitioner obeys. Outside a capture it captures the function, runs the forward, and keeps no more than it must
 /// (non-reentrant checkpointing: hooks, grad() and nesting work). Recomputed values are bit-identical to the first
-/// ones: random numbers are drawn once and kept, autocast is part of the capture, and captured buffers, such as
-/// BatchNorm's, are changed once.
-/// Errors: UserError for an argument that is changed in place, and for what policies refuse; what the function throws.
+/// ones: random numbers are drawn once and kept, autocast is part of the capture, and arguments and captured buffers,
+/// such as BatchNorm's, are changed once.
+/// Errors: UserError for what policies refuse; what the function throws.
 /// Source: Chen et al., arXiv:1604.06174; torch.utils.checkpoint; jax.checkpoint.
 template <class F>
 Checkpointed<std::decay_t<F>> checkpoint(F&& function, CheckpointPolicy policy = save_nothing()) {

@@ -21,17 +21,21 @@ int64_t version_in_loop(const at::Tensor& tensor) {
   return !tensor.defined() || tensor.is_inference() ? 0 : static_cast<int64_t>(tensor._version());
 }
 
-// Calls a user's function and checks that it leaves its arguments unchanged.
-FlatResult call_purely(const char* who, const FlatFunction& function, const Tensors& arguments, const Flattened& first,
-                       const Flattened* second = nullptr) {
+std::vector<int64_t> versions_in_loop(const Tensors& tensors) {
   std::vector<int64_t> versions;
-  for (const at::Tensor& argument : arguments) versions.push_back(version_in_loop(argument));
+  for (const at::Tensor& tensor : tensors) versions.push_back(version_in_loop(tensor));
+  return versions;
+}
+
+// Calls a user's function and checks that it leaves its arguments unchanged. `what`: which function it is.
+FlatResult call_purely(const char* who, const char* what, const FlatFunction& function, const Tensors& arguments,
+                       const TreeSpec& spec) {
+  const std::vector<int64_t> versions = versions_in_loop(arguments);
   FlatResult result = function(arguments);
   for (size_t i = 0; i < arguments.size(); ++i) {
-    const size_t num_first = first.tensors.size();
     DIPTYCH_CHECK(version_in_loop(arguments[i]) == versions[i],
-                  "[{}] the body changes its argument '{}' in place; use an out-of-place operator, or clone it first",
-                  who, i < num_first ? first.spec.tensor_path(i) : second->spec.tensor_path(i - num_first));
+                  "[{}] {} changes its argument '{}' in place; use an out-of-place operator, or clone it first", who,
+                  what, spec.tensor_path(i));
   }
   return result;
 }
@@ -59,6 +63,11 @@ void own_carries(Tensors& carries, Tensors given) {
   }
 }
 
+Tensors clones_of(Tensors tensors) {
+  for (at::Tensor& tensor : tensors) tensor = eager_operators().clone(tensor);
+  return tensors;
+}
+
 Tensors slices_at(const Flattened& xs, int64_t index) {
   Tensors slices;
   for (const at::Tensor& leaf : xs.tensors) {
@@ -68,36 +77,62 @@ Tensors slices_at(const Flattened& xs, int64_t index) {
   return slices;
 }
 
-Tensors stack_columns(const std::vector<Tensors>& rows) {
-  Tensors stacks;
-  for (size_t i = 0; i < rows.at(0).size(); ++i) {
-    Tensors column;
-    for (const Tensors& row : rows) column.push_back(row[i]);
-    stacks.push_back(eager_operators().stack(column));
+/// What the steps of a scan returned to be stacked.
+struct Rows {
+  std::vector<Tensors> rows;
+  std::vector<std::vector<int64_t>> versions;
+
+  void add(Tensors row) {
+    versions.push_back(versions_in_loop(row));
+    rows.push_back(std::move(row));
   }
-  return stacks;
-}
+  // A step may change its carry. An output that shares memory with one would show what a later step did, which is not
+  // what a capture returns: see Note [Arguments that bodies change].
+  void check_unchanged(const std::vector<std::string>& paths, size_t num_carries) const {
+    for (size_t k = 0; k < rows.size(); ++k) {
+      const std::vector<int64_t> now = versions_in_loop(rows[k]);
+      for (size_t i = 0; i < now.size(); ++i) {
+        DIPTYCH_CHECK(now[i] == versions[k][i],
+                      "[scan] the body changes a carry in place that it has returned as '{}', too; return clone() of "
+                      "one of them",
+                      paths[num_carries + i]);
+      }
+    }
+  }
+  Tensors stacks() const {
+    Tensors stacks;
+    for (size_t i = 0; i < rows.at(0).size(); ++i) {
+      Tensors column;
+      for (const Tensors& row : rows) column.push_back(row[i]);
+      stacks.push_back(eager_operators().stack(column));
+    }
+    return stacks;
+  }
+};
 
 }  // namespace
 
 Tensors scan_in_eager(const FlatFunction& step, const Flattened& init, const Flattened& xs, int64_t length,
                       bool reverse) {
   Tensors carries = init.tensors;
-  std::vector<Tensors> rows;
+  Rows rows;
+  std::vector<std::string> paths;
   // Without steps, one step on zeros shows what the stacks would hold.
   for (int64_t k = 0; k < std::max<int64_t>(length, 1); ++k) {
-    Tensors given = carries;
+    Tensors given = length > 0 ? carries : clones_of(carries);
     for (at::Tensor& slice : slices_at(xs, reverse ? length - 1 - k : k)) given.push_back(std::move(slice));
-    FlatResult result = call_purely("scan", step, given, init, &xs);
+    FlatResult result = step(given);
     Tensors next = take_carries("scan", init, result);
     if (length > 0) carries = std::move(next);
-    rows.push_back(std::move(result.tensors));
+    paths = std::move(result.paths);
+    rows.add(std::move(result.tensors));
   }
-  if (reverse) std::reverse(rows.begin(), rows.end());
+  rows.check_unchanged(paths, init.tensors.size());
+  if (reverse) std::reverse(rows.rows.begin(), rows.rows.end());
   Tensors given = init.tensors;
   given.insert(given.end(), xs.tensors.begin(), xs.tensors.end());
   own_carries(carries, std::move(given));
-  for (at::Tensor& stack : stack_columns(rows)) {
+  for (at::Tensor& stack : rows.stacks()) {
     carries.push_back(length > 0 ? std::move(stack) : stack.detach().slice(0, 0, 0).clone());
   }
   return carries;
@@ -113,10 +148,10 @@ Tensors while_loop_in_eager(const FlatFunction& condition, const FlatFunction& s
   Tensors carries = init.tensors;
   // A trace that reaches this loop is given up, and conditions have no values in it, so no step runs.
   while (Recorder::current() == nullptr) {
-    const at::Tensor truth = call_purely("while_loop", condition, carries, init).tensors.at(0);
+    const at::Tensor truth = call_purely("while_loop", "the condition", condition, carries, init.spec).tensors.at(0);
     check_condition(logical_meta(truth));
     if (!truth_of(truth).item().toBool()) break;
-    FlatResult result = call_purely("while_loop", step, carries, init);
+    FlatResult result = step(carries);
     carries = take_carries("while_loop", init, result);
   }
   own_carries(carries, init.tensors);
@@ -125,14 +160,15 @@ Tensors while_loop_in_eager(const FlatFunction& condition, const FlatFunction& s
 
 Tensors cond_in_eager(const at::Tensor& predicate, const FlatFunction& if_true, const FlatFunction& if_false,
                       const Flattened& arguments) {
-  const auto run = [&](const FlatFunction& function) {
-    return call_purely("cond", function, arguments.tensors, arguments);
-  };
   // A trace that is given up runs both functions: it may yet meet more, and it gets the structure of both results.
   if (!differs_within_a_batch(predicate) && Recorder::current() == nullptr) {
-    return run(truth_of(predicate).item().toBool() ? if_true : if_false).tensors;
+    return (truth_of(predicate).item().toBool() ? if_true : if_false)(arguments.tensors).tensors;
   }
-  FlatResult yes = run(if_true), no = run(if_false);
+  const auto run = [&](const FlatFunction& function, const char* what) {
+    return Recorder::current() == nullptr ? call_purely("cond", what, function, arguments.tensors, arguments.spec)
+                                          : function(arguments.tensors);
+  };
+  FlatResult yes = run(if_true, "the true function"), no = run(if_false, "the false function");
   const auto metas = [](const Tensors& tensors) {
     std::vector<TensorMeta> found;
     for (const at::Tensor& tensor : tensors) found.push_back(logical_meta(tensor));

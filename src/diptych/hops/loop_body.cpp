@@ -1,6 +1,7 @@
 #include "diptych/hops/loop_body.h"
 
 #include <ATen/ops/clone.h>
+#include <c10/core/GradMode.h>
 
 #include <algorithm>
 
@@ -43,7 +44,13 @@ bool draw_alike(const Graph& a, const Graph& b) {
 class Capturer {
  public:
   Capturer(const char* who, const FlatFunction& step, const Flattened& init, const LoopInputs& inputs)
-      : who_(who), step_(step), init_(init), inputs_(inputs) {
+      : who_(who),
+        step_(step),
+        init_(init),
+        inputs_(inputs),
+        buffers_(inputs.buffers),
+        writes_buffers_with_grad_(inputs.writes_buffers_with_grad),
+        writes_(inputs.writes) {
     for (size_t i = 0; i < init.tensors.size(); ++i) {
       const at::Tensor& tensor = init.tensors[i];
       DIPTYCH_CHECK(tensor.defined(), "[{}] '{}' is an undefined tensor; pass a defined one, or an absent optional",
@@ -57,20 +64,24 @@ class Capturer {
       auto body = capture(carries_);
       check_carries(*body);
       const bool more_grad = settle_requires_grad(*body);
-      const bool more_buffers = find_buffers(*body);
-      if (more_grad || more_buffers) continue;
+      const bool more_writes = find_writes(*body);
+      if (more_grad || more_writes) continue;
       if (body->draws() || body->writes()) check_layouts(body);
-      return {std::move(body), buffers_};
+      return {std::move(body), buffers_, writes_buffers_with_grad_, writes_};
     }
   }
 
  private:
-  std::shared_ptr<const Body> capture(const std::vector<TensorMeta>& carries) const;
+  std::shared_ptr<const Body> capture(const std::vector<TensorMeta>& carries);
+  FlatResult run_step(const Tensors& stand_ins, const std::vector<std::string>& paths);
   void check_carries(const Body& body) const;
   bool settle_requires_grad(const Body& body);
-  bool find_buffers(const Body& body);
-  void check_layouts(const std::shared_ptr<const Body>& body) const;
-  void check_memory_is_its_own(const at::Tensor& buffer, const std::string& path, const Body& body) const;
+  bool find_writes(const Body& body);
+  bool add_buffer(const Body& body, const MutationPlan& mutation);
+  bool add_argument(const Body& body, const MutationPlan& mutation, size_t argument);
+  void check_layouts(const std::shared_ptr<const Body>& body);
+  void check_memory_is_its_own(const at::Tensor& written, const std::string& path, const Body& body,
+                               std::optional<size_t> argument) const;
 
   const char* who_;
   const FlatFunction& step_;
@@ -78,10 +89,12 @@ class Capturer {
   const LoopInputs& inputs_;
   std::vector<TensorMeta> carries_;
   Tensors buffers_;
+  bool writes_buffers_with_grad_ = false;
+  std::vector<ArgumentWrite> writes_;
 };
 
 // The code captures its buffers. They are arguments of the capture as well, and each is then one input.
-std::shared_ptr<const Body> Capturer::capture(const std::vector<TensorMeta>& carries) const {
+std::shared_ptr<const Body> Capturer::capture(const std::vector<TensorMeta>& carries) {
   Tensors arguments;
   std::vector<std::string> paths;
   const auto add = [&](at::Tensor tensor, std::string path) {
@@ -93,22 +106,33 @@ std::shared_ptr<const Body> Capturer::capture(const std::vector<TensorMeta>& car
   for (size_t i = 0; i < inputs_.metas.size(); ++i) {
     add(inputs_.examples.empty() ? make_placeholder(inputs_.metas[i]) : inputs_.examples[i], inputs_.paths[i]);
   }
-  const size_t num_carries = carries.size();
-  const size_t num_buffers = buffers_.size();
-  const auto with_buffers = [&](const Tensors& stand_ins) {
-    const auto buffers_begin = stand_ins.begin() + static_cast<int64_t>(num_carries);
-    const auto buffers_end = buffers_begin + static_cast<int64_t>(num_buffers);
-    Tensors given(stand_ins.begin(), buffers_begin);
-    given.insert(given.end(), buffers_end, stand_ins.end());
-    FlatResult result = step_(given);
-    const auto place = static_cast<int64_t>(num_carries);
-    result.tensors.insert(result.tensors.begin() + place, buffers_begin, buffers_end);
-    for (size_t i = 0; i < num_carries; ++i) result.paths[i] = paths[i];
-    result.paths.insert(result.paths.begin() + place, paths.begin() + place,
-                        paths.begin() + place + static_cast<int64_t>(num_buffers));
-    return result;
-  };
-  return std::make_shared<const Body>(with_buffers, arguments, paths, "body");
+  const auto step = [&](const Tensors& stand_ins) { return run_step(stand_ins, paths); };
+  return std::make_shared<const Body>(step, arguments, paths, inputs_.name);
+}
+
+// Runs the code on stand-ins for carries, buffers and inputs. Adds what else leaves the body: buffers and arguments.
+FlatResult Capturer::run_step(const Tensors& stand_ins, const std::vector<std::string>& paths) {
+  const auto buffers_begin = stand_ins.begin() + static_cast<int64_t>(carries_.size());
+  const auto buffers_end = buffers_begin + static_cast<int64_t>(buffers_.size());
+  Tensors given(stand_ins.begin(), buffers_begin);
+  given.insert(given.end(), buffers_end, stand_ins.end());
+  FlatResult result = step_(given);
+  const auto place = static_cast<int64_t>(carries_.size());
+  for (size_t i = 0; i < carries_.size(); ++i) result.paths[i] = paths[i];
+  if (!writes_.empty()) {
+    check_next_carries_are_their_own(who_, writes_, given, result.tensors, result.paths, carries_.size());
+  }
+  for (ArgumentWrite& write : writes_) {
+    const size_t argument = write.argument;
+    write.is_next_carry = argument < carries_.size() && result.tensors[argument].is_same(given[argument]);
+    if (write.is_next_carry) continue;
+    result.tensors.push_back(given[argument]);
+    result.paths.push_back(paths[argument + (argument < carries_.size() ? 0 : buffers_.size())]);
+  }
+  result.tensors.insert(result.tensors.begin() + place, buffers_begin, buffers_end);
+  result.paths.insert(result.paths.begin() + place, paths.begin() + place,
+                      paths.begin() + place + static_cast<int64_t>(buffers_.size()));
+  return result;
 }
 
 void Capturer::check_carries(const Body& body) const {
@@ -127,39 +151,63 @@ bool Capturer::settle_requires_grad(const Body& body) {
   return changed;
 }
 
-bool Capturer::find_buffers(const Body& body) {
+// Whether the code changes something in place that the capture has not expected.
+bool Capturer::find_writes(const Body& body) {
   const size_t num_arguments = body.num_inputs() - body.free_variables().size();
+  const size_t buffers_begin = carries_.size(), buffers_end = buffers_begin + buffers_.size();
   bool found = false;
-  for (const auto& mutation : body.mutations()) {
-    const std::string& path = body.graph()->input_slots()[mutation.primal].path;
-    const bool is_example = !inputs_.examples.empty() && mutation.primal >= carries_.size() + buffers_.size() &&
-                            mutation.primal < num_arguments;
-    const bool is_buffer = mutation.primal >= carries_.size() && mutation.primal < carries_.size() + buffers_.size();
-    DIPTYCH_CHECK(is_buffer || is_example || mutation.primal >= num_arguments,
-                  "[{}] the body changes its argument '{}' in place; use an out-of-place operator, or clone it first",
-                  who_, path);
-    DIPTYCH_CHECK(
-        !mutation.geometry,
-        "[{}] the body changes the shape of a captured tensor ({}) in place; carry it, or reshape a view of it", who_,
-        path);
-    if (is_buffer || is_example) continue;
-    const at::Tensor& buffer = body.free_variables()[mutation.primal - num_arguments];
-    DIPTYCH_CHECK(
-        !buffer.requires_grad() && mutation.under_no_grad,
-        "[{}] the body changes a captured tensor ({}) in place, and gradients flow through it; make it a part "
-        "of the carry",
-        who_, path);
-    check_memory_is_its_own(buffer, path, body);
-    buffers_.push_back(buffer);
-    found = true;
+  for (const MutationPlan& mutation : body.mutations()) {
+    if (mutation.primal >= num_arguments) {
+      found = add_buffer(body, mutation) || found;
+    } else if (mutation.primal >= buffers_begin && mutation.primal < buffers_end) {
+      writes_buffers_with_grad_ = writes_buffers_with_grad_ || !mutation.under_no_grad;
+    } else if (inputs_.examples.empty() || mutation.primal < buffers_begin) {
+      const size_t argument = mutation.primal - (mutation.primal < buffers_begin ? 0 : buffers_.size());
+      found = add_argument(body, mutation, argument) || found;
+    }
   }
   return found;
+}
+
+bool Capturer::add_buffer(const Body& body, const MutationPlan& mutation) {
+  const std::string& path = body.graph()->input_slots()[mutation.primal].path;
+  DIPTYCH_CHECK(!mutation.geometry,
+                "[{}] the body changes the shape of a captured tensor ({}) in place; carry it, or reshape a view of it",
+                who_, path);
+  const at::Tensor& buffer = body.free_variables()[mutation.primal + body.free_variables().size() - body.num_inputs()];
+  DIPTYCH_CHECK(inputs_.may_write || (!buffer.requires_grad() && mutation.under_no_grad),
+                "[{}] the body changes a captured tensor ({}) in place, and gradients flow through it; make it a part "
+                "of the carry",
+                who_, path);
+  check_memory_is_its_own(buffer, path, body, std::nullopt);
+  buffers_.push_back(buffer);
+  return true;
+}
+
+bool Capturer::add_argument(const Body& body, const MutationPlan& mutation, size_t argument) {
+  const bool is_carry = argument < carries_.size();
+  const std::string& path = is_carry ? init_.spec.tensor_path(argument) : inputs_.paths[argument - carries_.size()];
+  DIPTYCH_CHECK(inputs_.may_write,
+                "[{}] the body changes its argument '{}' in place; use an out-of-place operator, or clone it first",
+                who_, path);
+  DIPTYCH_CHECK(!mutation.geometry,
+                "[{}] the body changes the shape of its argument '{}' in place; reshape a view of it", who_, path);
+  const auto known = std::find_if(writes_.begin(), writes_.end(),
+                                  [&](const ArgumentWrite& write) { return write.argument == argument; });
+  if (known != writes_.end()) {
+    known->under_no_grad = known->under_no_grad && mutation.under_no_grad;
+    return false;
+  }
+  check_memory_is_its_own(is_carry ? init_.tensors[argument] : inputs_.given.at(argument - carries_.size()), path, body,
+                          argument);
+  writes_.push_back({.argument = argument, .under_no_grad = mutation.under_no_grad});
+  return true;
 }
 
 // The body runs on contiguous carries. In the same loop written out, carries are laid out as they come, and a draw for
 // a tensor like a carry fills it in memory order: the same numbers, but for other elements. A write to reshape() of a
 // carry reaches the carry if that is a view, and does not if it is a copy.
-void Capturer::check_layouts(const std::shared_ptr<const Body>& body) const {
+void Capturer::check_layouts(const std::shared_ptr<const Body>& body) {
   std::vector<TensorMeta> carries = carries_;
   for (size_t i = 0; i < carries.size(); ++i) carries[i].strides = meta_of_argument(init_.tensors[i]).strides;
   for (std::vector<Layouts> seen; std::find(seen.begin(), seen.end(), layouts(carries)) == seen.end();) {
@@ -180,21 +228,31 @@ void Capturer::check_layouts(const std::shared_ptr<const Body>& body) const {
   }
 }
 
-// A carry is a value, so another tensor that shares the buffer's memory would not see the buffer change. Real tensors
-// that share memory are captured as views of one another; those of another trace are not.
-void Capturer::check_memory_is_its_own(const at::Tensor& buffer, const std::string& path, const Body& body) const {
+// What is written is a value inside of the loop, so another tensor that shares its memory would not see it change. Of
+// captured tensors, real ones that share memory are captured as views of one another; those of another trace are not.
+void Capturer::check_memory_is_its_own(const at::Tensor& written, const std::string& path, const Body& body,
+                                       std::optional<size_t> argument) const {
   const auto check = [&](const at::Tensor& other, const std::string& other_path) {
-    DIPTYCH_CHECK(!share_memory_in_traces(other, buffer),
-                  "[{}] the body changes a captured tensor ({}) in place, whose memory '{}' shares; capture one of "
-                  "them, and take views of it in the body",
-                  who_, path, other_path);
+    if (!share_memory_in_traces(other, written)) return;
+    throw_user_error(
+        argument
+            ? fmt::format("[{}] the body changes its argument '{}' in place, whose memory '{}' shares; pass clone() of "
+                          "one of them",
+                          who_, path, other_path)
+            : fmt::format("[{}] the body changes a captured tensor ({}) in place, whose memory '{}' shares; capture "
+                          "one of them, and take views of it in the body",
+                          who_, path, other_path));
   };
-  for (size_t i = 0; i < init_.tensors.size(); ++i) check(init_.tensors[i], init_.spec.tensor_path(i));
-  for (size_t i = 0; i < inputs_.given.size(); ++i) check(inputs_.given[i], inputs_.paths[i]);
+  for (size_t i = 0; i < init_.tensors.size(); ++i) {
+    if (argument != i) check(init_.tensors[i], init_.spec.tensor_path(i));
+  }
+  for (size_t i = 0; i < inputs_.given.size(); ++i) {
+    if (argument != carries_.size() + i) check(inputs_.given[i], inputs_.paths[i]);
+  }
   const size_t num_arguments = body.num_inputs() - body.free_variables().size();
   for (size_t i = 0; i < body.free_variables().size(); ++i) {
     const at::Tensor& other = body.free_variables()[i];
-    if (other.is_same(buffer) || (!is_stand_in(buffer) && !is_stand_in(other))) continue;
+    if (!argument && (other.is_same(written) || (!is_stand_in(written) && !is_stand_in(other)))) continue;
     check(other, body.graph()->input_slots()[num_arguments + i].path);
   }
 }
@@ -213,6 +271,14 @@ LoopBody capture_loop_body(const char* who, const FlatFunction& step, const Flat
   return Capturer(who, step, init, inputs).run();
 }
 
+Tensors LoopBody::operands(const Tensors& arguments, size_t num_carries) const {
+  Tensors all = operands_before(writes, arguments);
+  const Tensors copies = buffer_operands();
+  all.insert(all.begin() + static_cast<int64_t>(num_carries), copies.begin(), copies.end());
+  all.insert(all.end(), body->free_variables().begin(), body->free_variables().end());
+  return all;
+}
+
 Tensors LoopBody::buffer_operands() const {
   Tensors copies;
   for (const at::Tensor& buffer : buffers) copies.push_back(buffer.clone());
@@ -221,7 +287,7 @@ Tensors LoopBody::buffer_operands() const {
 
 Tensors LoopBody::write_buffers(Tensors results, size_t num_carries) const {
   const auto begin = results.begin() + static_cast<int64_t>(num_carries);
-  const at::NoGradGuard no_grad;
+  const c10::AutoGradMode mode(writes_buffers_with_grad && c10::GradMode::is_enabled());
   for (size_t i = 0; i < buffers.size(); ++i) at::Tensor(buffers[i]).copy_(*(begin + static_cast<int64_t>(i)));
   results.erase(begin, begin + static_cast<int64_t>(buffers.size()));
   return results;

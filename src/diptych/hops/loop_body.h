@@ -1,9 +1,11 @@
-// Capturing the body of a loop from code: carries that settle, buffers that become carries, and what is refused.
+// Capturing the body of a loop from code: carries that settle, buffers that become carries, arguments that the code
+// changes in place, and what is refused.
 #pragma once
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "diptych/hops/argument_writes.h"
 #include "diptych/hops/body.h"
 #include "diptych/tree/flatten.h"
 
@@ -21,14 +23,27 @@ struct LoopInputs {
   std::vector<at::Tensor> examples = {};
   /// The tensors that the caller passes for these inputs, or slices for them; they must not share memory with a buffer.
   std::vector<at::Tensor> given = {};
+  std::string name = "body";  ///< of the graph
+  /// Whether the code may change carries and inputs in place; the caller then handles LoopBody::writes.
+  bool may_write = false;
+  /// Tensors that are buffers and arguments that leave the body again, whether this code changes them or not: another
+  /// body of the same operator does.
+  std::vector<at::Tensor> buffers = {};
+  bool writes_buffers_with_grad = false;
+  std::vector<ArgumentWrite> writes = {};
 };
 
 /// A captured loop body. Inputs: the carries of `init`, buffers, the further inputs, free variables. Outputs: the next
-/// carries, the buffers' new values, whatever else the code returns.
+/// carries, the buffers' new values, whatever else the code returns, the new values of `writes`.
 struct LoopBody {
   std::shared_ptr<const Body> body;
-  std::vector<at::Tensor> buffers;  ///< captured tensors that the code changes in place
+  std::vector<at::Tensor> buffers;        ///< captured tensors that the code changes in place
+  bool writes_buffers_with_grad = false;  ///< whether autograd sees a change of one
+  std::vector<ArgumentWrite> writes = {};
 
+  /// The operands of a loop: the first `num_carries` arguments, the buffers, the other arguments, the free variables.
+  /// What is written afterwards is copied.
+  std::vector<at::Tensor> operands(const std::vector<at::Tensor>& arguments, size_t num_carries) const;
   /// The buffers as operands: copies, since the loop's backward may read what they were before write_buffers().
   std::vector<at::Tensor> buffer_operands() const;
   /// Writes the last values of the buffers back, and returns a loop's results without them.
@@ -36,8 +51,8 @@ struct LoopBody {
 };
 
 /// Captures `step`, which takes carries and `inputs` and returns carries first. `who`: names the operator in errors.
-/// Errors: UserError by path for a carry whose sizes or dtype change, for an argument that is changed in place, and for
-/// a captured tensor whose change can't be carried.
+/// Errors: UserError by path for a carry whose sizes or dtype change, and for an argument or a captured tensor that is
+/// changed in place where that can't be carried.
 LoopBody capture_loop_body(const char* who, const FlatFunction& step, const Flattened& init, const LoopInputs& inputs);
 
 }  // namespace diptych::detail

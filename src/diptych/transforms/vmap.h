@@ -7,6 +7,7 @@
 
 #include "diptych/hops/flat_function.h"
 #include "diptych/trace/levels.h"
+#include "diptych/transforms/mapped_leaves.h"
 
 namespace diptych {
 
@@ -29,21 +30,6 @@ struct VmapOptions {
 };
 
 namespace detail {
-
-/// One tensor of the arguments, and its dimension that counts the elements.
-struct MappedLeaf {
-  at::Tensor tensor;
-  std::optional<int64_t> dim;
-  std::string path;
-};
-
-/// Finds the dimension of each leaf of one argument.
-struct MappedLeaves : LeafVisitor {
-  std::optional<int64_t> dim;
-  std::vector<MappedLeaf> leaves;
-  void tensor(const Path& path, const at::Tensor& leaf) { leaves.push_back({leaf, dim, path.str()}); }
-  void module_tensor(const Path& path, const at::Tensor& leaf) { leaves.push_back({leaf, std::nullopt, path.str()}); }
-};
 
 /// vmap() on flat tensors. Errors: as vmap().
 std::vector<at::Tensor> vmap_flat(const FlatFunction& function, const std::vector<MappedLeaf>& leaves,

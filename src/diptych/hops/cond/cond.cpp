@@ -4,6 +4,7 @@
 #include "diptych/hops/call.h"
 #include "diptych/hops/cond/cond_operator.h"
 #include "diptych/hops/eager_loops.h"
+#include "diptych/hops/loop_body.h"
 #include "diptych/hops/strides.h"
 #include "diptych/hops/truth.h"
 #include "diptych/trace/placeholder.h"
@@ -11,48 +12,72 @@
 namespace diptych::detail {
 namespace {
 
-std::shared_ptr<const Body> capture_branch(const FlatFunction& function, const Flattened& arguments, const char* name) {
-  std::vector<at::Tensor> placeholders;
-  for (size_t i = 0; i < arguments.tensors.size(); ++i) {
-    DIPTYCH_CHECK(arguments.tensors[i].defined(),
-                  "[cond] '{}' is an undefined tensor; pass a defined one, or an absent optional",
-                  arguments.spec.tensor_path(i));
-    placeholders.push_back(make_placeholder(meta_of_argument(arguments.tensors[i])));
+/// A branch is the body of a loop of one step, which carries nothing but what the functions change in place.
+class Branches {
+ public:
+  Branches(const FlatFunction& if_true, const FlatFunction& if_false, const Flattened& arguments)
+      : arguments_(arguments) {
+    inputs_.may_write = true;
+    inputs_.given = arguments.tensors;
+    for (size_t i = 0; i < arguments.tensors.size(); ++i) {
+      DIPTYCH_CHECK(arguments.tensors[i].defined(),
+                    "[cond] '{}' is an undefined tensor; pass a defined one, or an absent optional",
+                    arguments.spec.tensor_path(i));
+      inputs_.metas.push_back(meta_of_argument(arguments.tensors[i]));
+      inputs_.paths.push_back(arguments.spec.tensor_path(i));
+    }
+    const LoopBody yes = capture(if_true, "true");
+    no_ = capture(if_false, "false");
+    const bool knew_all = yes.buffers.size() == no_.buffers.size() && yes.writes.size() == no_.writes.size();
+    yes_ = knew_all ? yes : capture(if_true, "true");
+    check_results();
   }
-  auto body = std::make_shared<const Body>(function, placeholders, arguments.spec.tensor_paths(), name);
-  for (const auto& mutation : body->mutations()) {
-    throw UserError(fmt::format(
-        "[cond] the {} function changes '{}' in place; use an out-of-place operator, and return the new value", name,
-        body->graph()->input_slots()[mutation.primal].path));
+
+  std::vector<at::Tensor> call_on(const at::Tensor& predicate) const {
+    std::vector<at::Tensor> operands = no_.operands(arguments_.tensors, 0);
+    const size_t num_arguments = no_.buffers.size() + arguments_.tensors.size();
+    const auto& free = yes_.body->free_variables();
+    operands.insert(operands.begin() + static_cast<int64_t>(num_arguments), free.begin(), free.end());
+    operands.insert(operands.begin(), truth_of(predicate));
+    const auto hop = make_hop(BranchOperator::cond(), {yes_.body, no_.body},
+                              {1, num_arguments, free.size(), no_.body->free_variables().size()});
+    auto results = no_.write_buffers(call(hop, std::move(operands)), 0);
+    return write_arguments(no_.writes, arguments_.tensors, 0, std::move(results));
   }
-  return body;
-}
 
-std::vector<TensorMeta> results_of_branch(const Body& body) {
-  std::vector<TensorMeta> metas;
-  for (size_t i = 0; i < body.num_results(); ++i) metas.push_back(body.result(i));
-  return metas;
-}
+ private:
+  // What one function changes in place is a result of the other one, too.
+  LoopBody capture(const FlatFunction& function, const char* name) {
+    inputs_.name = name;
+    LoopBody body = capture_loop_body("cond", function, {}, inputs_);
+    inputs_.buffers = body.buffers;
+    inputs_.writes = body.writes;
+    inputs_.writes_buffers_with_grad = body.writes_buffers_with_grad;
+    return body;
+  }
 
-void check_results(const Body& yes, const Body& no) {
-  std::vector<std::string> paths;
-  for (const Slot& slot : yes.graph()->output_slots()) paths.push_back(slot.path);
-  check_branches_agree(results_of_branch(yes), results_of_branch(no), paths);
-}
+  static std::vector<TensorMeta> results_of(const LoopBody& branch) {
+    std::vector<TensorMeta> metas;
+    const size_t end = branch.body->num_results() - branch.writes.size();
+    for (size_t i = branch.buffers.size(); i < end; ++i) metas.push_back(branch.body->result(i));
+    return metas;
+  }
+
+  void check_results() const {
+    std::vector<std::string> paths;
+    for (const Slot& slot : yes_.body->graph()->output_slots()) paths.push_back(slot.path);
+    paths.erase(paths.begin(), paths.begin() + static_cast<int64_t>(yes_.buffers.size()));
+    check_branches_agree(results_of(yes_), results_of(no_), paths);
+  }
+
+  const Flattened& arguments_;
+  LoopInputs inputs_;
+  LoopBody yes_, no_;
+};
 
 std::vector<at::Tensor> captured_cond(const at::Tensor& predicate, const FlatFunction& if_true,
                                       const FlatFunction& if_false, const Flattened& arguments) {
-  const auto yes = capture_branch(if_true, arguments, "true");
-  const auto no = capture_branch(if_false, arguments, "false");
-  check_results(*yes, *no);
-  std::vector<at::Tensor> operands{truth_of(predicate)};
-  operands.insert(operands.end(), arguments.tensors.begin(), arguments.tensors.end());
-  std::vector<size_t> groups{1, arguments.tensors.size()};
-  for (const auto& body : {yes, no}) {
-    groups.push_back(body->free_variables().size());
-    operands.insert(operands.end(), body->free_variables().begin(), body->free_variables().end());
-  }
-  return call(make_hop(BranchOperator::cond(), {yes, no}, std::move(groups)), std::move(operands));
+  return Branches(if_true, if_false, arguments).call_on(predicate);
 }
 
 }  // namespace

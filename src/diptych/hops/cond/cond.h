@@ -30,8 +30,10 @@ Flattened flatten_all(const A&... arguments) {
 /// stand-ins; only the chosen one is run. They may capture tensors and modules, and everything is differentiable to any
 /// order. A gradient that flows in only one of the two is zeros where the other was chosen. `predicate`: one element,
 /// true where it is not zero. Both functions return trees of one structure, with tensors of the same sizes and dtypes.
-/// Errors: UserError for a predicate of another kind, by path where the results disagree, and for an argument or a
-/// captured tensor that is changed in place; what the functions throw. Source: jax.lax.cond.
+/// Arguments and captured tensors that the functions change in place are changed as the chosen function changes them;
+/// autograd sees them as written to whichever was chosen.
+/// Errors: UserError for a predicate of another kind, and by path where the results disagree; what the functions throw.
+/// Source: jax.lax.cond.
 template <class True, class False, class... A>
 auto cond(const at::Tensor& predicate, True&& if_true, False&& if_false, const A&... arguments) {
   using Result = std::decay_t<decltype(if_true(std::declval<A&>()...))>;

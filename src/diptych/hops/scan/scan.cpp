@@ -54,6 +54,7 @@ std::optional<Checkpoints> find_checkpoints(int64_t length, const ScanOptions& o
 
 detail::LoopInputs slice_inputs(const Flattened& xs) {
   detail::LoopInputs inputs;
+  inputs.may_write = true;
   inputs.given = xs.tensors;
   for (size_t i = 0; i < xs.tensors.size(); ++i) {
     inputs.metas.push_back(slice_of(meta_of_argument(xs.tensors[i])));
@@ -76,25 +77,18 @@ namespace {
 
 std::vector<at::Tensor> captured_scan(const FlatFunction& step, const Flattened& init, const Flattened& xs,
                                       const ScanOptions& options, int64_t length) {
-  // The code returns a pair of the carry and what is stacked.
-  const auto named = [&](const std::vector<at::Tensor>& stand_ins) {
-    FlatResult result = step(stand_ins);
-    for (size_t i = init.tensors.size(); i < result.paths.size(); ++i) result.paths[i].replace(0, 1, "ys");
-    return result;
-  };
-  const detail::LoopBody loop = detail::capture_loop_body("scan", named, init, slice_inputs(xs));
+  const detail::LoopBody loop = detail::capture_loop_body("scan", step, init, slice_inputs(xs));
   const size_t num_carries = init.tensors.size() + loop.buffers.size();
   const auto checkpoints = find_checkpoints(length, options);
   const auto hop =
       checkpoints
           ? make_checkpointed_scan(loop.body, num_carries, xs.tensors.size(), length, options.reverse, *checkpoints)
           : make_scan(loop.body, num_carries, xs.tensors.size(), {length, options.reverse, options.unroll});
-  std::vector<at::Tensor> operands = init.tensors;
-  for (at::Tensor& buffer : loop.buffer_operands()) operands.push_back(std::move(buffer));
-  operands.insert(operands.end(), xs.tensors.begin(), xs.tensors.end());
-  const auto& free = loop.body->free_variables();
-  operands.insert(operands.end(), free.begin(), free.end());
-  return loop.write_buffers(call(hop, std::move(operands)), init.tensors.size());
+  std::vector<at::Tensor> arguments = init.tensors;
+  arguments.insert(arguments.end(), xs.tensors.begin(), xs.tensors.end());
+  auto results = loop.write_buffers(call(hop, loop.operands(arguments, init.tensors.size())), init.tensors.size());
+  const auto first_step = length == 0 ? std::nullopt : std::optional(options.reverse ? length - 1 : 0);
+  return write_arguments(loop.writes, arguments, init.tensors.size(), std::move(results), first_step);
 }
 
 }  // namespace
@@ -103,9 +97,15 @@ std::vector<at::Tensor> detail::scan_flat(const FlatFunction& step, const Flatte
                                           const ScanOptions& options) {
   const int64_t length = find_length(xs, options);
   DIPTYCH_CHECK(options.unroll > 0, "[scan] options.unroll is {}, expected 1 or more", options.unroll);
+  // The code returns a pair of the carry and what is stacked.
+  const auto named = [&](const std::vector<at::Tensor>& tensors) {
+    FlatResult result = step(tensors);
+    for (size_t i = init.tensors.size(); i < result.paths.size(); ++i) result.paths[i].replace(0, 1, "ys");
+    return result;
+  };
   return captured_or_eager(
-      "scan", {&init, &xs}, [&] { return captured_scan(step, init, xs, options, length); },
-      [&] { return scan_in_eager(step, init, xs, length, options.reverse); });
+      "scan", {&init, &xs}, [&] { return captured_scan(named, init, xs, options, length); },
+      [&] { return scan_in_eager(named, init, xs, length, options.reverse); });
 }
 
 }  // namespace diptych

@@ -50,11 +50,12 @@ struct CheckedStep {
 /// Runs `(carry, y) = f(carry, x)` for each slice x of `xs` along its first dimension, starting with `init`, and
 /// returns the last carry and the y stacked along a new first dimension. Carry, slices and outputs are any trees of
 /// tensors; f may capture tensors and modules, and everything is differentiable to any order, captured tensors
-/// included. A buffer that f changes in place, such as BatchNorm's, is carried along. f runs once, on stand-ins, so the
-/// cost of capturing does not grow with the length. Shapes: a leaf of xs is [length, ...], f sees [...]; a y of [...]
+/// included. A tensor that f captures and changes in place, such as BatchNorm's statistics, is carried along. Where f
+/// changes a slice or a carry in place, `xs` and `init` are left as the same loop in C++ leaves them. f runs once, on
+/// stand-ins, so the cost of capturing does not grow with the length. Shapes: a leaf of xs is [length, ...], f sees [...]; a y of [...]
 /// becomes [length, ...]; a carry keeps its sizes and dtype. With length 0 the carry is init, and stacks are empty.
-/// Errors: UserError by path for a carry that changes structure, sizes or dtype, leaves of xs of unequal lengths, an
-/// argument that f changes in place; what f throws.
+/// Errors: UserError by path for a carry that changes structure, sizes or dtype, leaves of xs of unequal lengths, a
+/// carry that f changes in place and returns twice; what f throws.
 /// Source: jax.lax.scan.
 template <class F, class Carry, class Xs>
 auto scan(F&& f, const Carry& init, const Xs& xs, const ScanOptions& options = {}) {

@@ -41,9 +41,18 @@ std::shared_ptr<const Body> capture_condition(const FlatFunction& condition, con
 
 std::vector<at::Tensor> captured_while_loop(const FlatFunction& condition, const FlatFunction& step,
                                             const Flattened& init, int64_t every) {
-  const LoopBody loop = capture_loop_body("while_loop", step, init, {});
+  LoopInputs inputs;
+  inputs.may_write = true;
+  const LoopBody loop = capture_loop_body("while_loop", step, init, inputs);
+  // The number of steps is not known, so there is no stack that the first step's carry could be taken from.
+  for (const ArgumentWrite& write : loop.writes) {
+    DIPTYCH_CHECK(write.is_next_carry,
+                  "[while_loop] the body changes its argument '{}' in place, and returns another tensor in its place; "
+                  "return the changed one, or change a clone of it",
+                  init.spec.tensor_path(write.argument));
+  }
   const auto test = capture_condition(condition, init, loop);
-  std::vector<at::Tensor> operands = init.tensors;
+  std::vector<at::Tensor> operands = operands_before(loop.writes, init.tensors);
   for (at::Tensor& buffer : loop.buffer_operands()) operands.push_back(std::move(buffer));
   std::vector<size_t> groups{operands.size()};
   for (const auto& body : {test, loop.body}) {
@@ -51,7 +60,8 @@ std::vector<at::Tensor> captured_while_loop(const FlatFunction& condition, const
     operands.insert(operands.end(), body->free_variables().begin(), body->free_variables().end());
   }
   const auto hop = make_hop(WhileOperator::get(), {test, loop.body}, std::move(groups), {{"checkpoint_every", every}});
-  return loop.write_buffers(call(hop, std::move(operands)), init.tensors.size());
+  auto results = loop.write_buffers(call(hop, std::move(operands)), init.tensors.size());
+  return write_arguments(loop.writes, init.tensors, init.tensors.size(), std::move(results));
 }
 
 }  // namespace

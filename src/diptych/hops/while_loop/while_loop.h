@@ -38,8 +38,10 @@ struct CheckedWhileStep {
 /// with the number of steps; inside a capture, the loop is run again when its gradient is asked for.
 /// options.checkpoint_every bounds that memory. `condition` returns one element, true where it is not zero. A carry
 /// keeps its structure, sizes and dtype.
-/// Errors: UserError by path for a carry that changes, for a condition of another kind, and for what f or the condition
-/// changes in place; what they throw. Source: jax.lax.while_loop.
+/// Where f changes its carry in place and returns it, `init` is left as the last carry.
+/// Errors: UserError by path for a carry that changes its sizes or dtype, for a condition of another kind, for what the
+/// condition changes in place, and for a carry that f changes and does not return; what they throw. Source:
+/// jax.lax.while_loop.
 template <class Condition, class F, class Carry>
 Carry while_loop(Condition&& condition, F&& f, const Carry& init, const WhileOptions& options = {}) {
   const Flattened carry = diptych::flatten(init, "carry");
