@@ -360,7 +360,8 @@ def _of_tensor(tensor):
 
     if _core.is_stand_in(tensor) or not tensor.is_leaf:
         return Contents(_none, None, parts)
-    return Contents(lambda: [tensor.requires_grad], lambda content: tensor.requires_grad_(content[0]), parts)
+    # A leaf that gets a history is written to by an operator, which is no change of a flag.
+    return Contents(lambda: [tensor.requires_grad and tensor.is_leaf], lambda content: tensor.requires_grad_(content[0]), parts)
 
 
 def _of_any_function(function):

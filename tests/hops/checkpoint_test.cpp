@@ -79,8 +79,6 @@ TEST(Checkpoint, NestedAndInBodies) {
 
 TEST(Checkpoint, RefusesByName) {
   const at::Tensor x = leaf64({3});
-  const auto mutates = checkpoint([](const at::Tensor& t) { return at::Tensor(t).mul_(2); });
-  expect_error<UserError>([&] { mutates(x * 1); }, "[checkpoint] the body changes its argument 'arg0' in place");
   const auto unknown =
       checkpoint([](const at::Tensor& t) { return name_residual(t.sin(), "a").cos(); }, save_names({"b"}));
   expect_error<UserError>([&] { unknown(x).sum().backward(); }, "'b'");

@@ -35,7 +35,8 @@ const bool kAdded = add_generic_set(
      .reference = [](const Step& step, const Tensors& init, const Tensors& xs, int64_t length) -> StepResult {
        return {written_out(step, init, xs, length).first, {}};
      },
-     .has_outputs = false});
+     .has_outputs = false,
+     .may_write = false});
 
 }  // namespace
 }  // namespace diptych::testing

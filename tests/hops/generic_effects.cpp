@@ -263,25 +263,48 @@ void reading_a_value_is_refused_by_name(const Subject& subject) {
   expect_refusal([&] { (void)loop.run_by(subject)(loop.inputs()); }, {"aten::item", "needs the values of a tensor"});
 }
 
-void an_argument_changed_in_place_is_refused(const Subject& subject) {
-  const Case loop{.leaves = three, .step = [&](T c, T x, T) -> StepResult {
-                    const torch::NoGradGuard guard;
-                    (subject.has_carries ? c : x)[0].detach().add_(1);
-                    return {{c[0] * 2}, {x[0]}};
+// A loop that changes what it is given, and what its inputs are afterwards.
+void expect_inputs_changed_as_by_loop(const Subject& subject, const Case& loop) {
+  const auto with_inputs_after = [](const Function& function) -> Function {
+    return [=](const Tensors& leaves) {
+      Tensors inputs, results;
+      for (const at::Tensor& leaf : leaves) inputs.push_back(leaf * 1);
+      for (const at::Tensor& result : function(inputs)) results.push_back(result);
+      for (const at::Tensor& input : inputs) results.push_back(input * 2);
+      return results;
+    };
+  };
+  const Tensors leaves = loop.leaves();
+  for (const Caller& caller : callers()) {
+    SCOPED_TRACE(caller.name);
+    const Function ours = caller.wrap(with_inputs_after(loop.run_by(subject)));
+    EXPECT_TRUE(same_tensors(ours(leaves), with_inputs_after(loop.written_out_for(subject))(leaves), kClose));
+    expect_gradients_right(leaves, ours);
+  }
+}
+
+void an_argument_changed_in_place(const Subject& subject) {
+  const Case loop{.leaves = three, .step = [&](T c, T x, T w) -> StepResult {
+                    const at::Tensor changed = (subject.has_carries ? c : x)[0];
+                    changed.mul_(w[0]).add_(1);
+                    return {{changed}, {changed.clone() * w[0]}};
                   }};
+  if (subject.may_write) return expect_inputs_changed_as_by_loop(subject, loop);
   expect_refusal([&] { (void)loop.run_by(subject)(loop.inputs()); }, {"in place"});
 }
 
-void a_captured_tensor_changed_with_grad_is_refused(const Subject& subject) {
+void a_captured_tensor_changed_with_grad(const Subject& subject) {
   const Case loop{.leaves = three,
                   .step = [](T c, T x, T w) -> StepResult {
                     at::Tensor(w[0]).mul_(x[0]);
-                    return {{c[0] * w[0]}, {x[0]}};
+                    const at::Tensor now = w[0].clone();
+                    return {{c[0] * now}, {now + x[0]}};
                   },
                   .derive =
                       [](T t) {
                         return Tensors{t[0], t[1], t[2] * 1};
                       }};
+  if (subject.may_write) return expect_inputs_changed_as_by_loop(subject, loop);
   expect_refusal([&] { (void)loop.run_by(subject)(loop.inputs()); }, {"in place"});
 }
 
@@ -306,12 +329,8 @@ const std::vector<Check>& effect_checks() {
       {"ChangingWhatBackwardDoesNotNeedIsFine", changing_what_backward_does_not_need_is_fine},
       {"AnExceptionLeavesNothingBehind", an_exception_leaves_nothing_behind},
       {.name = "ReadingAValueIsRefusedByName", .run = reading_a_value_is_refused_by_name, .needs_capture = true},
-      {.name = "AnArgumentChangedInPlaceIsRefused",
-       .run = an_argument_changed_in_place_is_refused,
-       .needs_capture = true},
-      {.name = "ACapturedTensorChangedWithGradIsRefused",
-       .run = a_captured_tensor_changed_with_grad_is_refused,
-       .needs_capture = true},
+      {"AnArgumentChangedInPlace", an_argument_changed_in_place},
+      {"ACapturedTensorChangedWithGrad", a_captured_tensor_changed_with_grad},
   };
   return kAll;
 }

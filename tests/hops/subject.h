@@ -19,6 +19,7 @@ struct Subject {
   bool has_carries = true;  ///< a step gets what the one before it returned
   bool has_outputs = true;  ///< what a step gives out besides carries is returned
   bool has_buffers = true;  ///< a step may change a captured buffer
+  bool may_write = true;    ///< a step may change its arguments, and captured tensors with gradients
   bool is_loop = true;      ///< one call runs all steps
   bool captures = true;     ///< it captures its body, and owns its results; otherwise the body just runs
   bool runs_again = false;  ///< its backward reads all operands, as it runs the body again

@@ -108,7 +108,6 @@ Subject cond_subject() {
               [=](const Step& step, const Tensors& carry, const Tensors& slices, int64_t number) -> StepResult {
                 return is_chosen(number) ? step(carry, slices) : halved(step, carry, slices);
               }),
-          .has_buffers = false,
           .is_loop = false};
 }
 

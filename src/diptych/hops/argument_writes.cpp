@@ -4,8 +4,8 @@
 #include <c10/core/GradMode.h>
 
 #include "diptych/base/error.h"
+#include "diptych/trace/memory_overlap.h"
 #include "diptych/trace/recorder.h"
-#include "diptych/trace/trace_guard.h"
 
 namespace diptych::detail {
 namespace {
@@ -18,17 +18,20 @@ bool leaves_a_value(const ArgumentWrite& write) { return !write.is_next_carry; }
 std::optional<std::string> shared_with_primal(const at::Tensor& tensor, const at::Tensor& own) {
   for (const Primal& primal : Recorder::current()->primals()) {
     if (primal.stand_in.is_same(own)) continue;
-    if (share_memory_in_traces(tensor, primal.stand_in)) return primal.slot.path;
+    if (may_share_memory(tensor, primal.stand_in)) return primal.slot.path;
   }
   return std::nullopt;
 }
 
-void write_to(const at::Tensor& argument, const at::Tensor& value, bool under_no_grad) {
-  const c10::AutoGradMode mode(!under_no_grad && c10::GradMode::is_enabled());
-  at::Tensor(argument).copy_(value);
-}
-
 }  // namespace
+
+// Without gradients the mode makes no difference, but a capture around this call would take a write that autograd does
+// not see for one that hides something.
+void write_back(const at::Tensor& tensor, const at::Tensor& value, bool under_no_grad) {
+  const bool hides = under_no_grad && (tensor.requires_grad() || value.requires_grad());
+  const c10::AutoGradMode mode(!hides && c10::GradMode::is_enabled());
+  at::Tensor(tensor).copy_(value);
+}
 
 Tensors operands_before(const std::vector<ArgumentWrite>& writes, Tensors arguments) {
   for (const ArgumentWrite& write : writes) arguments[write.argument] = arguments[write.argument].clone();
@@ -42,11 +45,11 @@ Tensors write_arguments(const std::vector<ArgumentWrite>& writes, const Tensors&
   for (const ArgumentWrite& write : writes) {
     const at::Tensor& argument = arguments[write.argument];
     if (write.is_next_carry) {
-      write_to(argument, results[write.argument], write.under_no_grad);
+      write_back(argument, results[write.argument], write.under_no_grad);
     } else if (write.argument >= num_carries) {
-      write_to(argument, *value++, write.under_no_grad);
+      write_back(argument, *value++, write.under_no_grad);
     } else if (const at::Tensor& stack = *value++; first_step) {
-      write_to(argument, stack.select(0, *first_step), write.under_no_grad);
+      write_back(argument, stack.select(0, *first_step), write.under_no_grad);
     }
   }
   results.erase(results.end() - num_values, results.end());
@@ -69,7 +72,7 @@ void check_next_carries_are_their_own(const char* who, const std::vector<Argumen
     const auto primal = shared_with_primal(next, next.is_same(own) ? own : at::Tensor());
     check(primal.has_value(), primal.value_or(""));
     for (size_t i = 0; i < returned.size(); ++i) {
-      check(i != write.argument && returned[i].defined() && share_memory_in_traces(returned[i], next), paths[i]);
+      check(i != write.argument && returned[i].defined() && may_share_memory(returned[i], next), paths[i]);
     }
   }
 }

@@ -30,6 +30,9 @@ struct ArgumentWrite {
   bool under_no_grad = true;   ///< all of it happened where autograd does not see it
 };
 
+/// Writes a new value to a tensor from outside of the operator. `under_no_grad`: autograd does not see it.
+void write_back(const at::Tensor& tensor, const at::Tensor& value, bool under_no_grad);
+
 /// Returns `arguments` as operands: copies of those that are written afterwards.
 std::vector<at::Tensor> operands_before(const std::vector<ArgumentWrite>& writes, std::vector<at::Tensor> arguments);
 

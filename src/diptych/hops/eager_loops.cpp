@@ -1,5 +1,7 @@
 #include "diptych/hops/eager_loops.h"
 
+#include <ATen/functorch/BatchedTensorImpl.h>
+#include <ATen/functorch/TensorWrapper.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 
@@ -17,7 +19,10 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
+// A wrapper's own version says nothing.
 int64_t version_in_loop(const at::Tensor& tensor) {
+  if (const auto* batched = at::functorch::maybeGetBatchedImpl(tensor)) return version_in_loop(batched->value());
+  if (const auto* wrapper = at::functorch::maybeGetTensorWrapper(tensor)) return version_in_loop(wrapper->value());
   return !tensor.defined() || tensor.is_inference() ? 0 : static_cast<int64_t>(tensor._version());
 }
 

@@ -1,7 +1,6 @@
 #include "diptych/hops/loop_body.h"
 
 #include <ATen/ops/clone.h>
-#include <c10/core/GradMode.h>
 
 #include <algorithm>
 
@@ -287,8 +286,9 @@ Tensors LoopBody::buffer_operands() const {
 
 Tensors LoopBody::write_buffers(Tensors results, size_t num_carries) const {
   const auto begin = results.begin() + static_cast<int64_t>(num_carries);
-  const c10::AutoGradMode mode(writes_buffers_with_grad && c10::GradMode::is_enabled());
-  for (size_t i = 0; i < buffers.size(); ++i) at::Tensor(buffers[i]).copy_(*(begin + static_cast<int64_t>(i)));
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    write_back(buffers[i], *(begin + static_cast<int64_t>(i)), !writes_buffers_with_grad);
+  }
   results.erase(begin, begin + static_cast<int64_t>(buffers.size()));
   return results;
 }
