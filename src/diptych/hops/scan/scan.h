@@ -52,11 +52,10 @@ struct CheckedStep {
 /// tensors; f may capture tensors and modules, and everything is differentiable to any order, captured tensors
 /// included. A tensor that f captures and changes in place, such as BatchNorm's statistics, is carried along. Where f
 /// changes a slice or a carry in place, `xs` and `init` are left as the same loop in C++ leaves them. f runs once, on
-/// stand-ins, so the cost of capturing does not grow with the length. Shapes: a leaf of xs is [length, ...], f sees [...]; a y of [...]
-/// becomes [length, ...]; a carry keeps its sizes and dtype. With length 0 the carry is init, and stacks are empty.
-/// Errors: UserError by path for a carry that changes structure, sizes or dtype, leaves of xs of unequal lengths, a
-/// carry that f changes in place and returns twice; what f throws.
-/// Source: jax.lax.scan.
+/// stand-ins, so the cost of capturing does not grow with the length. Shapes: a leaf of xs is [length, ...], f sees
+/// [...]; a y of [...] becomes [length, ...]; a carry keeps its sizes and dtype. With length 0 the carry is init, and
+/// stacks are empty. Errors: UserError by path for a carry that changes structure, sizes or dtype, leaves of xs of
+/// unequal lengths, a carry that f changes in place and returns twice; what f throws. Source: jax.lax.scan.
 template <class F, class Carry, class Xs>
 auto scan(F&& f, const Carry& init, const Xs& xs, const ScanOptions& options = {}) {
   using Result = std::decay_t<decltype(f(std::declval<Carry&>(), std::declval<Xs&>()))>;
