@@ -52,6 +52,11 @@ class _Compiled(Generic[_Arguments, _Result]):
         """Forgets every capture."""
         self._core.clear()
 
+    def explain(self) -> str:
+        """The captures in words, oldest first: the types of the arguments, and below them the values that the function asks for as a
+        tree, whose branches are answers and whose leaves are graphs. Calls that run the function itself say why."""
+        return self._core.explain()
+
     def forward_graphs(self) -> list[_core.Graph]:
         """The forward graphs of the captures that are cached, most recent first."""
         return self._core.forward_graphs()

@@ -19,11 +19,12 @@ import torch
 
 from . import _core
 from ._host_caches import CACHED, drop_of_trace, of_trace
+from ._host_numbers import OpenFloat
 
 MISSING = object()
 LARGE = 1_000_000  # a container with more elements is compared only by its length and its ends
 _LARGE_MEMORY = 1 << 24
-PLAIN = frozenset((type(None), bool, int, float, str, bytes))
+PLAIN = frozenset((type(None), bool, int, float, str, bytes, OpenFloat))
 _OURS = ("torch", "functorch", "numpy", "diptych")
 _ATOMS = (bool, int, float, complex, str, bytes, type(None), torch.Tensor, torch.dtype, torch.device, torch.Size, torch.Generator, range, slice,
           types.CodeType, types.BuiltinFunctionType)

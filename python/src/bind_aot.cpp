@@ -130,6 +130,9 @@ void bind_aot(py::module_& module) {
           "Hits, misses, and the reason for the last miss.")
       .def(
           "clear", [](const Compiled& self) { self.aot().clear(); }, "Forgets every capture.")
+      .def(
+          "explain", [](const Compiled& self) { return self.aot().explain(); },
+          "The captures in words, with the values that they hold for as a tree.")
       .def("forward_graphs", &forward_graphs, "The forward graphs of the cached captures, most recent first.")
       .def(
           "native_graphs", [](const Compiled& self) { return self.aot().native_graphs(); },

@@ -19,9 +19,13 @@ void bind_modes();
 void bind_backward_reads();
 void watch_attributes();
 void bind_hops(py::module_& module);
+void bind_open_numbers(py::module_& module);
+void bind_host_generators(py::module_& module);
 void bind_native(py::module_& module);
 void bind_checkpoint(py::module_& module);
 void bind_backward_capture(py::module_& module);
+/// Ends the open numbers of the trace that runs on this thread: what keeps one has a float. Requires: the GIL.
+void close_open_numbers();
 void bind_files(py::module_& module);
 void bind_device_step(py::module_& module);
 

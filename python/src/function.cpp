@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "bindings.h"
 #include "diptych/trace/recorder.h"
 #include "dynamo.h"
 #include "errors.h"
@@ -33,6 +34,7 @@ py::object call(py::handle callable, const py::tuple& args, const py::dict& kwar
   const DynamoPause pause;
   try {
     py::object result = callable(*args, **kwargs);
+    close_open_numbers();
     name_free_variables(callable);
     return result;
   } catch (py::error_already_set& error) {

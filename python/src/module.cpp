@@ -16,6 +16,8 @@ PYBIND11_MODULE(_core, module) {
   bind_native(module);  // before whoever returns its classes
   bind_aot(module);
   bind_hops(module);
+  bind_open_numbers(module);
+  bind_host_generators(module);
   bind_checkpoint(module);
   bind_backward_capture(module);
   bind_files(module);

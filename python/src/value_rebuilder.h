@@ -38,7 +38,7 @@ class Rebuilder {
         read(object, path);
         [[fallthrough]];
       default:
-        return py::reinterpret_borrow<py::object>(object);
+        return closed_number(object);
     }
   }
 

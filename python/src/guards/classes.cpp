@@ -51,12 +51,15 @@ bool is_constant(PyObject* object) {
          THPDevice_Check(object) || THPLayout_Check(object) || THPMemoryFormat_Check(object);
 }
 
+PyTypeObject* class_of_open_numbers = nullptr;
+PyTypeObject* class_of_closed_numbers = nullptr;
+
 Kind find_kind(py::handle object) {
   PyObject* const pointer = object.ptr();
   const py::object type = py::type::of(object);
   if (THPVariable_Check(pointer)) return known().tensors.contains(type) ? Kind::kTensor : Kind::kSubclass;
   if (object.is(known().absent)) return Kind::kAbsent;
-  if (is_constant(pointer) || known().values.contains(type)) return Kind::kConstant;
+  if (is_constant(pointer) || is_open_number(object) || known().values.contains(type)) return Kind::kConstant;
   if (PyList_CheckExact(pointer)) return Kind::kList;
   // Results such as torch.return_types.sort are tuples, too.
   if (PyTuple_CheckExact(pointer) || THPSize_Check(pointer)) return Kind::kTuple;
@@ -81,6 +84,23 @@ std::string type_name(py::handle object) {
 Kind kind_of(py::handle object) {
   static ByType<Kind> kinds;
   return kinds.get(Py_TYPE(object.ptr()), [&](py::handle) { return find_kind(object); });
+}
+
+bool is_open_number(py::handle object) {
+  const PyTypeObject* const type = Py_TYPE(object.ptr());
+  return type == class_of_open_numbers || type == class_of_closed_numbers;
+}
+
+void set_classes_of_open_numbers(py::object open, py::object closed) {
+  class_of_open_numbers = reinterpret_cast<PyTypeObject*>(open.release().ptr());
+  class_of_closed_numbers = reinterpret_cast<PyTypeObject*>(closed.release().ptr());
+}
+
+py::object closed_number(py::handle object) {
+  if (!is_open_number(object)) return py::reinterpret_borrow<py::object>(object);
+  auto number = py::reinterpret_steal<py::object>(PyNumber_Float(object.ptr()));
+  if (!number) throw py::error_already_set();
+  return number;
 }
 
 py::handle absent_tensor() { return known().absent; }

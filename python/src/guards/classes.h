@@ -36,6 +36,14 @@ Kind kind_of(py::handle object);
 /// Returns the object that stands in a tree in place of a missing tensor.
 py::handle absent_tensor();
 
+/// Whether an object is a number whose value a trace may still be asked for: see diptych/_host_numbers.py. Trees hold
+/// it as the float that it is.
+bool is_open_number(py::handle object);
+/// Sets the class of such numbers and the one that they have after their traces; both are kept.
+void set_classes_of_open_numbers(py::object open, py::object closed);
+/// Returns the float that such a number is, which asks for its value; other objects as they are.
+py::object closed_number(py::handle object);
+
 /// Returns the name of an object's class, with its module.
 std::string type_name(py::handle object);
 

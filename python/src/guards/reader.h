@@ -35,6 +35,7 @@ std::string text_of_constant(py::handle object);
 /// Calls `take` with a constant as a C++ value.
 template <class Take>
 void with_constant(py::handle object, const Take& take) {
+  if (is_open_number(object)) return with_constant(closed_number(object), take);
   PyObject* const pointer = object.ptr();
   if (pointer == Py_None) return take(nullptr);
   if (PyBool_Check(pointer)) return take(pointer == Py_True);

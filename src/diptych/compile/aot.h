@@ -12,6 +12,7 @@
 #include "diptych/compile/cache.h"
 #include "diptych/compile/capture_watch.h"
 #include "diptych/compile/check.h"
+#include "diptych/compile/explain_captures.h"
 #include "diptych/compile/transformed_calls.h"
 #include "diptych/trace/recorder.h"
 #include "diptych/trace/shadow.h"
@@ -51,6 +52,9 @@ class Aot {
     stats.checks = state_->check.num_checks();
     return stats;
   }
+  /// The captures in words, oldest first: the types of the arguments, and below them the values that the function asks
+  /// for as a tree, whose branches are answers and whose leaves are graphs. Calls that run the function itself say why.
+  std::string explain() const { return detail::explain_captures(state_->cache.entries()); }
   /// The captures that are cached, most recent first.
   std::vector<std::shared_ptr<const detail::CompiledFunction>> captures() const {
     std::vector<std::shared_ptr<const detail::CompiledFunction>> result;

@@ -93,7 +93,7 @@ bool ValuePath::holds(c10::ArrayRef<const at::Tensor*> primals, FoundAnswers& fo
 std::string ValuePath::text() const {
   std::string text;
   for (size_t i = 0; i < size(); ++i) {
-    text += fmt::format("{}{}: {}", i == 0 ? "" : "\n", questions_[i]->place(), questions_[i]->words(answers_[i]));
+    text += fmt::format("{}{}: {}", i == 0 ? "" : "\n", question(i), answer(i));
   }
   return text;
 }

@@ -58,6 +58,10 @@ class ValuePath {
   /// Whether the answers of a call are those of this path. If not, `difference` says which is not, in words.
   bool holds(c10::ArrayRef<const at::Tensor*> primals, FoundAnswers& found, std::string& difference) const;
   size_t size() const { return questions_.size(); }
+  /// What was asked, and where.
+  const std::string& question(size_t index) const { return questions_[index]->place(); }
+  /// The answer in words.
+  std::string answer(size_t index) const { return questions_[index]->words(answers_[index]); }
   /// One line per question: what was asked, where, and the answer.
   std::string text() const;
 

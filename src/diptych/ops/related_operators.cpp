@@ -14,6 +14,45 @@ namespace {
 // Structured operators.
 constexpr std::string_view kProducts[] = {"aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm"};
 
+// Operators that have a form for tensors in place of each number, and the overloads.
+struct Forms {
+  std::string_view name;
+  std::string_view of_numbers;
+  std::string_view of_tensors;
+};
+constexpr Forms kForms[] = {
+    {"aten::add", "Scalar", "Tensor"},
+    {"aten::add_", "Scalar", "Tensor"},
+    {"aten::clamp", "", "Tensor"},
+    {"aten::clamp_", "", "Tensor"},
+    {"aten::clamp_max", "", "Tensor"},
+    {"aten::clamp_max_", "", "Tensor"},
+    {"aten::clamp_min", "", "Tensor"},
+    {"aten::clamp_min_", "", "Tensor"},
+    {"aten::div", "Scalar", "Tensor"},
+    {"aten::div", "Scalar_mode", "Tensor_mode"},
+    {"aten::div_", "Scalar", "Tensor"},
+    {"aten::eq", "Scalar", "Tensor"},
+    {"aten::fill_", "Scalar", "Tensor"},
+    {"aten::fmod", "Scalar", "Tensor"},
+    {"aten::ge", "Scalar", "Tensor"},
+    {"aten::gt", "Scalar", "Tensor"},
+    {"aten::le", "Scalar", "Tensor"},
+    {"aten::lt", "Scalar", "Tensor"},
+    {"aten::masked_fill", "Scalar", "Tensor"},
+    {"aten::masked_fill_", "Scalar", "Tensor"},
+    {"aten::mul", "Scalar", "Tensor"},
+    {"aten::mul_", "Scalar", "Tensor"},
+    {"aten::ne", "Scalar", "Tensor"},
+    {"aten::pow", "Tensor_Scalar", "Tensor_Tensor"},
+    {"aten::remainder", "Scalar", "Tensor"},
+    {"aten::rsub", "Scalar", "Tensor"},
+    {"aten::sub", "Scalar", "Tensor"},
+    {"aten::sub_", "Scalar", "Tensor"},
+    {"aten::where", "ScalarOther", "self"},
+    {"aten::where", "ScalarSelf", "self"},
+};
+
 std::optional<Op> find_op(const c10::OperatorName& name) {
   auto found = c10::Dispatcher::singleton().findSchema(name);
   return found ? std::optional<Op>(*std::move(found)) : std::nullopt;
@@ -27,6 +66,15 @@ std::optional<Op> product_into(const Op& op) {
   const bool is_product = name.overload_name.empty() &&
                           std::find(std::begin(kProducts), std::end(kProducts), name.name) != std::end(kProducts);
   return is_product ? find_op({name.name, "out"}) : std::nullopt;
+}
+
+std::optional<Op> form_for_tensors(const Op& op) {
+  if (op.is_hop()) return std::nullopt;
+  const auto& name = op.handle().operator_name();
+  const auto* forms = std::find_if(std::begin(kForms), std::end(kForms), [&](const Forms& known) {
+    return known.name == name.name && known.of_numbers == name.overload_name;
+  });
+  return forms == std::end(kForms) ? std::nullopt : find_op({name.name, std::string(forms->of_tensors)});
 }
 
 std::optional<Op> function_of_gradient(const Op& op) {

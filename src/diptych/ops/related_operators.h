@@ -14,4 +14,8 @@ std::optional<Op> product_into(const Op& op);
 /// computes none. Threads: any.
 std::optional<Op> function_of_gradient(const Op& op);
 
+/// Returns the form of an operator that takes tensors where `op` takes numbers, with all arguments in the same places:
+/// aten.pow.Tensor_Tensor for aten.pow.Tensor_Scalar. nullopt if there is none. Threads: any.
+std::optional<Op> form_for_tensors(const Op& op);
+
 }  // namespace diptych::detail

@@ -12,6 +12,7 @@
 #include "diptych/ops/remedies.h"
 #include "diptych/trace/exchange_tensors.h"
 #include "diptych/trace/front_call.h"
+#include "diptych/trace/host_numbers.h"
 #include "diptych/trace/location.h"
 #include "diptych/trace/memory_order.h"
 #include "diptych/trace/meta_kernel.h"
@@ -177,6 +178,7 @@ void front_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack
       return;
     }
   }
+  if (call_with_open_numbers(op, stack)) return;
   exchange_real_tensors(*recorder, plan, *stack);
   below = below - kWrapperKeys;  // which stand-ins do not have
   if (reads_values(plan, *stack) && answer_on_host(*recorder, op, stack)) return;

@@ -37,9 +37,10 @@ std::vector<at::Tensor> stood_for(const at::Tensor& tensor) {
 
 Recorder* innermost_recorder() { return active_recorders.empty() ? nullptr : active_recorders.back(); }
 
-bool is_inside_trace(uint64_t trace_id) {
-  return std::any_of(active_recorders.begin(), active_recorders.end(),
-                     [&](const Recorder* recorder) { return recorder->id() == trace_id; });
+Recorder* recorder_of(uint64_t trace_id) {
+  const auto found = std::find_if(active_recorders.begin(), active_recorders.end(),
+                                  [&](const Recorder* recorder) { return recorder->id() == trace_id; });
+  return found == active_recorders.end() ? nullptr : *found;
 }
 
 bool is_tracing() {

@@ -13,8 +13,11 @@ class Recorder;
 /// Returns the recorder of the innermost trace that this thread is inside of; null if it is inside of none.
 Recorder* innermost_recorder();
 
+/// Returns the recorder of the trace with this id; null if this thread is not inside of it.
+Recorder* recorder_of(uint64_t trace_id);
+
 /// Returns whether this thread is inside of the trace with this id.
-bool is_inside_trace(uint64_t trace_id);
+inline bool is_inside_trace(uint64_t trace_id) { return recorder_of(trace_id) != nullptr; }
 
 /// Returns whether operators that are called on this thread are recorded.
 bool is_tracing();

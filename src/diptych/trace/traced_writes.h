@@ -1,10 +1,11 @@
-// Whether a traced function has written to tensors: its caller needs this when a trace fails.
+// Whether a traced function has done what eager does at once and a trace does not: its caller needs this when a trace
+// fails.
 #pragma once
 #include <cstdint>
 
 namespace diptych::detail {
 
-/// How many operators that write to a tensor were traced on this thread so far.
+/// How many writes to tensors, draws of the host, and open numbers were traced on this thread so far.
 inline thread_local uint64_t traced_writes = 0;
 
 }  // namespace diptych::detail

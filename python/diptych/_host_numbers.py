@@ -1,0 +1,229 @@
+"""item() in a trace: a number that stays a tensor as long as nobody needs its value.
+
+A capture that holds for one number alone is of little use where the number goes straight back into a tensor, as in
+x / total.item(). So item() of a floating-point tensor gives an OpenFloat. Operators take it as a tensor of the graph; arithmetic
+with it is recorded; a comparison is asked for its truth, by which the capture is guarded. Everything else asks for the value.
+See Note [Open numbers] in trace/host_numbers.h.
+"""
+import functools
+import math
+import operator
+import weakref
+
+import torch
+
+from . import _core
+from ._torch_checkpoint import is_tracing
+
+_EXACT = 2.0**53  # integers below this are floats, and floats below this have integers
+
+
+class _Node:
+    """What torch keeps of a number: it asks for the value where an operator takes nothing else."""
+
+    def __init__(self, tensor, trace):
+        self.diptych_tensor, self.trace = tensor, trace
+        self.value = None  # once it is known
+
+    def is_float(self):
+        return True
+
+    def is_int(self):
+        return False
+
+    is_bool = is_nested_int = is_constant = is_int
+
+    def is_symbolic(self):
+        return True
+
+    def guard_float(self, file, line):
+        if self.value is None:
+            self.value = _core.value_of_number(self.diptych_tensor, self.trace)
+        return self.value
+
+    def _graph_repr(self):
+        return str(self.guard_float("", 0))
+
+    __str__ = _graph_repr
+
+
+class OpenFloat(torch.SymFloat):
+    """A float that a traced function got from item()."""
+
+    def __init__(self, tensor):
+        super().__init__(_Node(tensor, _core.lend_number()))
+        _made[id(self)] = self
+
+    @property
+    def __class__(self):
+        return float
+
+    def __float__(self):
+        return self.node.guard_float("", 0)
+
+    def __bool__(self):
+        return _decide(torch.ne, self, 0.0)
+
+    def __neg__(self):
+        return OpenFloat(-self.node.diptych_tensor) if _is_of_this_trace(self) else -float(self)
+
+    def __pos__(self):
+        return self
+
+    def __abs__(self):
+        return OpenFloat(self.node.diptych_tensor.abs()) if _is_of_this_trace(self) else abs(float(self))
+
+    def __truediv__(self, other):
+        return _divided(self, other)
+
+    def __rtruediv__(self, other):
+        return _divided(other, self)
+
+    def __hash__(self):
+        return hash(float(self))
+
+    def __reduce__(self):
+        return float, (float(self),)
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def __array__(self, *args, **kwargs):
+        import numpy
+
+        return numpy.array(float(self)).__array__(*args, **kwargs)
+
+
+class ClosedFloat:
+    """What an OpenFloat is after its trace, if something has kept it where the capture does not look: a float by its value."""
+
+    def __float__(self):
+        return self.float
+
+
+_made = weakref.WeakValueDictionary()  # by id: numbers that may be met after their traces
+_set_class = object.__dict__["__class__"].__set__
+
+
+def _is_of_this_trace(number):
+    """Whether arithmetic with a number can be recorded. In the body of an operator nobody could ask for what comes of it."""
+    return number.node.value is None and number.node.trace == _core.trace_number()
+
+
+def _operand(number):
+    """Returns a number as a tensor f64[] of the trace; None for what is not one that can be recorded."""
+    if type(number) is OpenFloat:
+        return number.node.diptych_tensor if _is_of_this_trace(number) else None
+    if type(number) is float or (type(number) in (int, bool) and abs(number) < _EXACT):
+        return torch.scalar_tensor(number, dtype=torch.float64)
+    return None
+
+
+def _closed(number):
+    return float(number) if type(number) is OpenFloat else number
+
+
+def _is_number(other):
+    return isinstance(other, (int, float))
+
+
+def _arithmetic(recorded, plain):
+    """Returns a method and its reflection: recorded where that can be, else by the values."""
+
+    def apply(left, right):
+        if not (_is_number(left) and _is_number(right)):
+            return NotImplemented
+        a, b = _operand(left), _operand(right)
+        if a is None or b is None:
+            return plain(_closed(left), _closed(right))
+        return OpenFloat(recorded(a, b))
+
+    return apply, lambda self, other: apply(other, self)
+
+
+def _divided(left, right):
+    if type(right) in (OpenFloat, float, int, bool) and right == 0:  # of an open number, a question
+        return float(left) / 0
+    return _divide(left, right)
+
+
+_divide = _arithmetic(torch.true_divide, operator.truediv)[0]
+
+
+def _decide(compare, left, right):
+    a, b = _operand(left), _operand(right)
+    if a is None or b is None:
+        return getattr(operator, compare.__name__)(_closed(left), _closed(right))
+    return bool(compare(a, b))
+
+
+def _comparison(compare):
+    return lambda self, other: _decide(compare, self, other) if _is_number(other) else NotImplemented
+
+
+def _rounded(round_tensor, plain):
+    """Returns a method that makes an integer of a number. It asks for the integer, which more calls have in common."""
+
+    def method(self):
+        if not _is_of_this_trace(self) or not abs(self) < _EXACT:
+            return plain(float(self))
+        return int(round_tensor(self.node.diptych_tensor).to(torch.int64).item())
+
+    return method
+
+
+def _by_value(name):
+    return lambda self, *args: getattr(float(self), name)(*map(_closed, args))
+
+
+for _name, _recorded in (("add", torch.add), ("sub", torch.sub), ("mul", torch.mul)):
+    _method, _reflected = _arithmetic(_recorded, getattr(operator, _name))
+    setattr(OpenFloat, f"__{_name}__", _method)
+    setattr(OpenFloat, f"__r{_name}__", _reflected)
+for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
+    setattr(OpenFloat, f"__{_name}__", _comparison(getattr(torch, _name)))
+for _name, _recorded in (("trunc", torch.trunc), ("floor", torch.floor), ("ceil", torch.ceil)):
+    setattr(OpenFloat, f"__{_name}__", _rounded(_recorded, getattr(math, _name)))
+OpenFloat.__int__ = OpenFloat.__trunc__
+for _name in (
+    "__floordiv__", "__rfloordiv__", "__mod__", "__rmod__", "__pow__", "__rpow__", "__divmod__", "__rdivmod__", "__round__",
+    "__format__", "__repr__", "__str__", "as_integer_ratio", "hex", "is_integer", "conjugate",
+):  # fmt: skip
+    setattr(OpenFloat, _name, _by_value(_name))
+for _name in ("real", "imag"):
+    setattr(OpenFloat, _name, property(lambda self, _name=_name: getattr(float(self), _name)))
+for _name in dir(OpenFloat):
+    if callable(getattr(float, _name, None)) and _name not in (
+        "__class__", "__new__", "__init__", "__init_subclass__", "__subclasshook__", "__getattribute__", "__setattr__", "__delattr__",
+        "__dir__", "__sizeof__", "__float__", "__getnewargs__", "__getformat__", "__doc__", "__reduce__", "__reduce_ex__", "__getstate__",
+    ):  # fmt: skip
+        setattr(ClosedFloat, _name, _by_value(_name))
+
+
+def close_all():
+    """Called when a traced function has run, in its trace. What is left of its open numbers is in its result, or where something
+    keeps it: these are floats from now on, and the capture holds for them."""
+    for number in list(_made.values()):
+        if number.node.trace == _core.trace_number():
+            number.float = float(number)
+            number.node = None
+            _set_class(number, ClosedFloat)
+            del _made[id(number)]
+
+
+def _asking(torchs):
+    @functools.wraps(torchs)
+    def item(self):
+        if not is_tracing() or not _core.may_stay_open(self):
+            return torchs(self)
+        with torch.no_grad():
+            return OpenFloat(self.detach().reshape(()).to(torch.float64, copy=True))
+
+    item.__module__, item.__qualname__ = "torch", "Tensor.item"
+    return item
+
+
+def replace():
+    """Has item() give open numbers in a trace."""
+    _core.set_open_numbers(OpenFloat, ClosedFloat, close_all)
+    torch.Tensor.item = _asking(torch.Tensor.item)

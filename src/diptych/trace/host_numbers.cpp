@@ -1,0 +1,88 @@
+#include "diptych/trace/host_numbers.h"
+
+#include <ATen/native/TypeProperties.h>
+#include <ATen/ops/scalar_tensor.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+
+#include "diptych/ops/related_operators.h"
+#include "diptych/trace/fake_tensor.h"
+#include "diptych/trace/operator_plan.h"
+
+namespace diptych::detail {
+namespace {
+
+using torch::jit::Stack;
+
+std::atomic<const OpenNumbers*> numbers_of_host{nullptr};
+
+// Whether LibTorch may have made this tensor of a number without knowing its value: it holds NaN then.
+bool may_be_open(const at::Tensor& tensor) {
+  return tensor.defined() && tensor.unsafeGetTensorImpl()->is_wrapped_number() && tensor.device().is_cpu() &&
+         tensor.scalar_type() == at::kDouble && !is_stand_in(tensor) && std::isnan(*tensor.const_data_ptr<double>());
+}
+
+at::Tensor open_number(const OpenNumbers& numbers, const c10::IValue& argument) {
+  if (argument.isSymFloat()) return numbers.of_node(*argument.toSymFloat().toSymNodeImplUnowned());
+  if (argument.isTensor() && may_be_open(argument.toTensor())) return numbers.of_tensor(argument.toTensor());
+  return {};
+}
+
+// The dtype that the arguments are promoted to, if `number` is among them.
+at::ScalarType promoted(c10::ArrayRef<c10::IValue> arguments, size_t place, const at::Tensor& number) {
+  at::native::ResultTypeState state;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (i == place) {
+      state = at::native::update_result_type_state(number, state);
+    } else if (arguments[i].isTensor() && arguments[i].toTensor().defined()) {
+      state = at::native::update_result_type_state(arguments[i].toTensor(), state);
+    }
+  }
+  return at::native::result_type(state);
+}
+
+// A number is promoted as a number; a tensor of one element that is not marked as one may make a result wider. The
+// graph holds plain tensors, so the number is converted where that would be so.
+at::Tensor as_operand(c10::ArrayRef<c10::IValue> arguments, size_t place, const at::Tensor& number) {
+  at::Tensor marked = at::scalar_tensor(0.0, at::TensorOptions(at::kDouble).device(at::kMeta));
+  const at::ScalarType as_tensor = promoted(arguments, place, marked);
+  marked.unsafeGetTensorImpl()->set_wrapped_number(true);
+  const at::ScalarType as_number = promoted(arguments, place, marked);
+  return as_tensor == as_number ? number : number.to(as_number);
+}
+
+// Numbers where the form of an operator for tensors takes tensors.
+void replace_numbers(const OpenNumbers& numbers, const OperatorPlan& plan, Stack& stack, size_t begin) {
+  const auto arguments = [&] { return c10::ArrayRef<c10::IValue>(stack.data() + begin, stack.size() - begin); };
+  for (size_t i = 0; i < arguments().size(); ++i) {
+    const bool takes_tensor = plan.takes_tensor[i];
+    c10::IValue& argument = stack[begin + i];
+    if (const at::Tensor number = open_number(numbers, argument); number.defined()) {
+      argument = takes_tensor ? c10::IValue(as_operand(arguments(), i, number))
+                              : c10::IValue(argument.toSymFloat().guard_float(__FILE__, __LINE__));
+    } else if (takes_tensor && argument.isScalar()) {
+      argument = as_operand(arguments(), i, at::scalar_tensor(argument.toScalar(), at::kDouble));
+    }
+  }
+}
+
+}  // namespace
+
+void set_open_numbers(const OpenNumbers* numbers) { numbers_of_host = numbers; }
+
+bool call_with_open_numbers(const c10::OperatorHandle& op, Stack* stack) {
+  const OpenNumbers* const numbers = numbers_of_host;
+  if (numbers == nullptr) return false;
+  const size_t begin = stack->size() - op.schema().arguments().size();
+  const bool has_open = std::any_of(stack->begin() + static_cast<int64_t>(begin), stack->end(),
+                                    [&](const c10::IValue& one) { return open_number(*numbers, one).defined(); });
+  if (!has_open) return false;
+  const Op called = form_for_tensors(Op(op)).value_or(Op(op));
+  replace_numbers(*numbers, plan_for(called.handle()), *stack, begin);
+  called.handle().callBoxed(stack);
+  return true;
+}
+
+}  // namespace diptych::detail

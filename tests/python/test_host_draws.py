@@ -1,0 +1,151 @@
+"""Random numbers of Python and numpy in a captured function: drawn anew in each call, in eager's order."""
+import random
+import threading
+from random import random as random_itself
+
+import diptych
+import numpy
+import pytest
+import torch
+
+X = torch.arange(4.0) + 1
+
+
+def stochastic_depth(x):
+    for scale in (2.0, 3.0):
+        if random.random() < 0.5:
+            x = x * scale
+    return x
+
+
+FUNCTIONS = {
+    "scale": lambda x: x * random.random(),
+    "uniform": lambda x: x + random.uniform(-1, 1) * random.uniform(1, b=2),
+    "depth": stochastic_depth,
+    "numpy": lambda x: x * numpy.random.rand() + numpy.random.random() - numpy.random.random_sample(),
+    "uniform of numpy": lambda x: x * numpy.random.uniform(0.5, 2.0) + numpy.random.uniform(),
+    "with torch": lambda x: torch.rand(4) * random.random() + torch.randn(4) * random.random(),
+    "steers and scales": lambda x: x * 2 if (h := random.random()) < 0.3 else x * h,
+    "choice by a number": lambda x: [x, x * 2, x * 3][int(random.random() * 3)],
+    "two generators": lambda x: x * random.random() if numpy.random.rand() < 0.5 else x + random.random(),
+}
+
+
+def seed(number):
+    random.seed(number)
+    numpy.random.seed(number)
+    torch.manual_seed(number)
+
+
+def states():
+    return random.getstate(), numpy.random.get_state()[1].tolist(), numpy.random.get_state()[2], torch.get_rng_state().tolist()
+
+
+@pytest.mark.parametrize("backend", ["interpreter", "native"])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_as_eager(name, backend):
+    function = FUNCTIONS[name]
+    compiled = diptych.aot_function(function, backend=backend)
+    for number in range(12):
+        seed(number)
+        expected, after = [function(X) for _ in range(3)], states()
+        seed(number)
+        torch.testing.assert_close([compiled(X) for _ in range(3)], expected)
+        assert states() == after
+    assert compiled.stats().originals == 0, compiled.stats().last_original
+    assert compiled.stats().entries <= 4
+
+
+def test_gradients_use_the_numbers_of_the_forward():
+    def function(x):
+        return (x * random.random()).tanh() * random.random()
+
+    compiled = diptych.aot_function(function)
+    for number in range(3):
+        found = []
+        for call in (function, compiled):
+            seed(number)
+            x = X.clone().requires_grad_()
+            y = call(x)
+            random.random()
+            (gradient,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+            found.append((y, gradient, torch.autograd.grad(gradient.square().sum(), x)))
+        torch.testing.assert_close(*found)
+
+
+def test_checkpoints_draw_once():
+    def function(x):
+        return diptych.checkpoint(lambda x: (x * random.random()).sin().exp())(x)
+
+    compiled = diptych.aot_function(function)
+    x = X.clone().requires_grad_()
+    seed(1)
+    y = compiled(x)
+    (got,) = torch.autograd.grad(y.sum(), x)
+    seed(1)
+    h = random.random()
+    torch.testing.assert_close(got, torch.autograd.grad((x * h).sin().exp().sum(), x)[0])
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [random_itself, lambda: random.gauss(0, 1), lambda: random.randint(0, 9), lambda: random.choice([1.0, 2.0]), lambda: numpy.random.randint(5), lambda: random.Random().random()],
+)
+def test_what_is_not_recorded_runs_the_function_itself(draw):
+    compiled = diptych.aot_function(lambda x: x * draw())
+    for number in range(3):
+        seed(number)
+        got = compiled(X)
+        if draw.__name__ == "random" or "Random()" not in __import__("inspect").getsource(draw):
+            seed(number)
+            torch.testing.assert_close(got, X * draw())
+    assert compiled.stats().originals == 3
+
+
+def test_bodies_refuse():
+    with pytest.raises(diptych.UserError, match="draws random numbers"):
+        diptych.map(lambda x: x * random.random(), X)
+
+
+def test_an_exception_leaves_the_generator_as_eager_does():
+    def function(x):
+        if random.random() < 2:
+            raise KeyError("no")
+        return x
+
+    seed(0)
+    with pytest.raises(KeyError):
+        function(X)
+    after = states()
+    seed(0)
+    with pytest.raises(KeyError):
+        diptych.aot_function(function)(X)
+    assert states() == after
+
+
+def test_threads():
+    """Draws of several threads interleave, and none waits for another for ever."""
+    compiled = diptych.aot_function(lambda x: x * random.random() if random.random() < 0.5 else x)
+    errors = []
+
+    def run():
+        try:
+            for _ in range(20):
+                compiled(X)
+        except Exception as error:  # noqa: BLE001
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, daemon=True) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not errors and not any(thread.is_alive() for thread in threads)
+
+
+def test_outside_of_traces_nothing_changes():
+    seed(3)
+    a = random.random()
+    seed(3)
+    assert type(a) is float and a == random_itself()
+    assert random.uniform.__name__ == "uniform" and numpy.random.rand(2).shape == (2,)
