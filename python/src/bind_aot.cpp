@@ -24,7 +24,11 @@ class Compiled {
 
   py::object call(const py::args& args, const py::kwargs& kwargs) const {
     const Arguments arguments(args, kwargs, names_, callable_);
-    return to_python(without_gil([&] { return aot_(arguments); }));
+    try {
+      return to_python(without_gil([&] { return aot_(arguments); }));
+    } catch (const UninitializedMet& met) {  // by the guards, so that nothing has run yet
+      return to_python(without_gil([&] { return aot_.call_original(met.why(), arguments); }));
+    }
   }
   const Aot<Function>& aot() const { return aot_; }
 

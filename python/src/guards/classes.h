@@ -36,6 +36,9 @@ Kind kind_of(py::handle object);
 /// Returns the object that stands in a tree in place of a missing tensor.
 py::handle absent_tensor();
 
+/// Whether a tensor is a parameter or a buffer of a lazy module that was not called yet.
+bool is_uninitialized(py::handle object);
+
 /// Returns the name of an object's class, with its module.
 std::string type_name(py::handle object);
 

@@ -46,6 +46,13 @@ class Aot {
     return call<Result>(arguments...);
   }
 
+  /// Runs the function itself, and counts it, for a reason that a binding finds in the arguments before it calls.
+  template <class... A>
+  auto call_original(const std::string& why, A&&... arguments) const {
+    state_->cache.count_original(why);
+    return state_->function(arguments...);
+  }
+
   CacheStats stats() const {
     CacheStats stats = state_->cache.stats();
     stats.checks = state_->check.num_checks();
@@ -223,7 +230,8 @@ class Aot {
     const detail::CaptureAt capture_at =
         [&](const std::vector<at::Tensor>& given,
             detail::CaptureExtent extent) -> std::shared_ptr<detail::CapturedFunction> {
-      auto code = std::make_shared<detail::CapturedFunction>(function, given, paths, state_->options, extent);
+      auto code =
+          std::make_shared<detail::CapturedFunction>(function, given, paths, state_->options, extent);
       const TreeSpec spec = diptych::flatten(*example).spec;
       if (result && !(spec == *result)) return nullptr;
       result = spec;

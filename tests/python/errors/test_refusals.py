@@ -37,7 +37,6 @@ CASES = {
     "packing": (lambda x: packed(x[None], [4]), "aten::_pack_padded_sequence in scope 'test_refusals.py", "needs the values", "a mask instead of a packed sequence"),
     "operator": (doubled, "[trace] diptych_refusals::doubled", "has no fake kernel", "register_fake()"),
     "gradient": (lambda x: torch.autograd.grad((x * WEIGHT).sum(), WEIGHT)[0], "[capture] test_refusals.py", "pass the tensor as an argument"),
-    "lazy": (nn.LazyLinear(2), "[tree] 'module.weight' is an uninitialized tensor of a lazy module", "call the module once"),
 }
 
 
