@@ -57,7 +57,7 @@ from ._core import (
     wait_for_compilers,
     while_loop,
 )
-from . import _display, _torch_checkpoint, _torch_operators, backward_capture, fx, xla
+from . import _display, _torch_checkpoint, _torch_memory, _torch_operators, backward_capture, fx, xla
 from ._files import export_stablehlo, load, save
 from ._functions import (
     AotModule,
@@ -72,6 +72,7 @@ from ._functions import (
 )
 
 _torch_checkpoint.replace()
+_torch_memory.replace()
 _torch_operators.replace()
 
 __version__ = _version
