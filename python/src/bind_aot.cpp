@@ -146,6 +146,15 @@ void bind_aot(py::module_& module) {
       "eager_calls", &eager_calls,
       "The number of calls of all compiled functions and operators that ran the original function, by '[who] why'.");
   diptych::detail::set_keep_host_state(&keep_random_states);
+  module.def(
+      "known_stand_in",
+      [](const at::Tensor& tensor) {
+        auto* const recorder = diptych::detail::Recorder::current();
+        const auto* known = recorder == nullptr ? nullptr : recorder->primal_table().find(tensor);
+        return known == nullptr ? tensor : known->stand_in;
+      },
+      py::arg("tensor"),
+      "The stand-in of a tensor that the function which is traced has used; another tensor as it is.");
   module.def("is_stand_in", &diptych::detail::is_stand_in, py::arg("tensor"),
              "Whether a tensor is a stand-in for another one in a trace.");
 }
