@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from . import _core
 from ._host_caches import holds_stand_in
 from ._host_contents import LARGE, PLAIN, contents_of, same, subclass_attributes
 from ._host_draws import replace_numpy
@@ -100,6 +101,14 @@ def may_do(what):
     return watch is not None
 
 
+def lend(tensor, array, number):
+    """Tells the capture that runs on this thread of an array that shares its memory with a tensor in eager. `number`: that of the
+    tensor's value."""
+    watch = getattr(_running, "watch", None)
+    if watch is not None:
+        watch.lent.append((tensor, number, array, array.tobytes()))
+
+
 def _hooks_of_all_modules():
     """Returns the hooks that torch calls for each module that the function calls; nothing that the function holds leads
     to them."""
@@ -119,6 +128,7 @@ class Watch:
         self._hooked = {}  # tensors on which a hook was registered, and the hooks that they had before
         self._made = {}  # generators that the function makes from a seed
         self._variables = {}  # context variables that the function uses, and what they were
+        self.lent = []  # (tensor, number of its value, array of its elements, their bytes)
         self.known = {}  # all objects that were looked at, by id
         self._seen, self._copies = [], []
         self._runs = 0
@@ -140,6 +150,7 @@ class Watch:
         """Called before the function runs on stand-ins. Containers among the arguments are copies; `names` are those of
         parameters."""
         self._runs += 1
+        self.lent.clear()
         is_all = _walk([("closure", function), *_hooks_of_all_modules()], self.known, self._seen)
         named = [(names[i] if i < len(names) else f"args.{i - len(names)}", value) for i, value in enumerate(args)]
         if not _walk([*named, *kwargs.items()], self.known, self._copies) or not is_all:
@@ -151,6 +162,8 @@ class Watch:
         """Called after the function ran and returned `result`."""
         self._reasons.extend(f"sets {name}" for name in put_back(self._switches))
         self._reasons.extend(f"sets the context variable '{variable.name}'" for variable, _ in self._variables_left_set())
+        if any(_core.value_number(tensor) != number or array.tobytes() != content for tensor, number, array, content in self.lent):
+            self.note("writes to memory that a tensor shares with an array, of numpy()")
         made = made_by_function(result, self.known)
         if made:
             self.note(made)

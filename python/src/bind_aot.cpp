@@ -24,7 +24,11 @@ class Compiled {
 
   py::object call(const py::args& args, const py::kwargs& kwargs) const {
     const Arguments arguments(args, kwargs, names_, callable_);
-    return to_python(without_gil([&] { return aot_(arguments); }));
+    try {
+      return to_python(without_gil([&] { return aot_(arguments); }));
+    } catch (const UninitializedMet& met) {  // by the guards, so that nothing has run yet
+      return to_python(without_gil([&] { return aot_.call_original(met.why(), arguments); }));
+    }
   }
   const Aot<Function>& aot() const { return aot_; }
 
@@ -145,6 +149,15 @@ void bind_aot(py::module_& module) {
       "eager_calls", &eager_calls,
       "The number of calls of all compiled functions and operators that ran the original function, by '[who] why'.");
   diptych::detail::set_keep_host_state(&keep_random_states);
+  module.def(
+      "known_stand_in",
+      [](const at::Tensor& tensor) {
+        auto* const recorder = diptych::detail::Recorder::current();
+        const auto* known = recorder == nullptr ? nullptr : recorder->primal_table().find(tensor);
+        return known == nullptr ? tensor : known->stand_in;
+      },
+      py::arg("tensor"),
+      "The stand-in of a tensor that the function which is traced has used; another tensor as it is.");
   module.def("is_stand_in", &diptych::detail::is_stand_in, py::arg("tensor"),
              "Whether a tensor is a stand-in for another one in a trace.");
 }

@@ -15,6 +15,7 @@ void bind_signature(py::module_& module);
 void bind_pair(py::module_& module);
 void bind_options(py::module_& module);
 void bind_aot(py::module_& module);
+void bind_asked_values(py::module_& module);
 void bind_modes();
 void bind_backward_reads();
 void watch_attributes();

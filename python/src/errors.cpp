@@ -90,14 +90,14 @@ const char* advice_for(const std::string& text, const py::error_already_set& err
   return words;
 }
 
-// Returns "file.py:12", the innermost line of the traceback that is not torch's, or how to find a line where there is
-// none.
+// Returns "file.py:12", the innermost line of the traceback that is neither torch's nor this package's, or how to find
+// a line where there is none.
 std::string traced_line(const py::error_already_set& error) {
   std::string line =
       "a line inside torch (capture parts of the function on their own to find the call that leads to it)";
   for (py::object at = error.trace() ? error.trace() : py::none(); !at.is_none(); at = at.attr("tb_next")) {
     const auto path = at.attr("tb_frame").attr("f_code").attr("co_filename").cast<std::string>();
-    if (path.find("/torch/") != path.npos) continue;
+    if (path.find("/torch/") != path.npos || path.find("/diptych/_") != path.npos) continue;
     line = fmt::format("{}:{}", path.substr(path.rfind('/') + 1), at.attr("tb_lineno").cast<int>());
   }
   return line;

@@ -15,6 +15,7 @@ PYBIND11_MODULE(_core, module) {
   bind_pair(module);
   bind_native(module);  // before whoever returns its classes
   bind_aot(module);
+  bind_asked_values(module);
   bind_hops(module);
   bind_open_numbers(module);
   bind_host_generators(module);

@@ -2,12 +2,14 @@
 
 namespace diptych::python {
 
+UninitializedMet::UninitializedMet(const std::string& path)
+    : UserError(fmt::format("[tree] '{}' is an uninitialized tensor of a lazy module, expected one with sizes; call "
+                            "the module once before, outside Diptych",
+                            path)),
+      why_(fmt::format("'{}' is an uninitialized tensor of a lazy module, which its first call initializes", path)) {}
+
 void refuse_uninitialized(py::handle object, const Path& path) {
-  if (type_name(object).find(".Uninitialized") == std::string::npos) return;
-  throw UserError(
-      fmt::format("[tree] '{}' is an uninitialized tensor of a lazy module, expected one with sizes; call the module "
-                  "once before, outside Diptych",
-                  path.str()));
+  if (is_uninitialized(object)) throw UninitializedMet(path.str());
 }
 
 py::list sorted_keys(const py::dict& dict, const Path& path) {

@@ -30,6 +30,7 @@ struct Known {
   py::object is_dataclass = py::module_::import("dataclasses").attr("is_dataclass");
   py::object field_names = py::module_::import("diptych._tree").attr("field_names");
   py::object absent = py::module_::import("diptych._tree").attr("ABSENT");
+  py::object uninitialized = py::module_::import("torch.nn.parameter").attr("UninitializedTensorMixin");
 };
 
 const Known& known() {
@@ -104,6 +105,8 @@ py::object closed_number(py::handle object) {
 }
 
 py::handle absent_tensor() { return known().absent; }
+
+bool is_uninitialized(py::handle object) { return py::isinstance(object, known().uninitialized); }
 
 std::weak_ptr<const void> lifetime_of(py::handle object) {
   static auto* const lifetimes = new std::unordered_map<PyObject*, std::shared_ptr<const char>>;

@@ -44,6 +44,9 @@ void set_classes_of_open_numbers(py::object open, py::object closed);
 /// Returns the float that such a number is, which asks for its value; other objects as they are.
 py::object closed_number(py::handle object);
 
+/// Whether a tensor is a parameter or a buffer of a lazy module that was not called yet.
+bool is_uninitialized(py::handle object);
+
 /// Returns the name of an object's class, with its module.
 std::string type_name(py::handle object);
 

@@ -23,7 +23,19 @@ namespace diptych::python {
 /// The undefined tensor, as an object that stays, since a visitor may keep the address of what it is told.
 inline const at::Tensor kUndefined;
 
-/// Errors: UserError for a parameter or buffer of a lazy module, which has no sizes yet.
+/// Refuses a parameter or buffer of a lazy module, which has no sizes before the module's first call. A compiled
+/// function runs its function instead, which initializes the module.
+class UninitializedMet final : public UserError {
+ public:
+  explicit UninitializedMet(const std::string& path);
+  /// Why the function itself runs.
+  const std::string& why() const { return why_; }
+
+ private:
+  std::string why_;
+};
+
+/// Errors: UninitializedMet.
 void refuse_uninitialized(py::handle object, const Path& path);
 
 /// Whether a dict's key is one that visitors know.

@@ -103,6 +103,9 @@ struct PlanStructure {
     bool operator==(const FunctionView&) const = default;
   };
   std::vector<FunctionView> function_views;
+  /// A gradient that the function's own backward() gives a primal, a leaf: it is the last outputs, and no result of the
+  /// function. Each call adds it to the primal's .grad. See Note [A backward inside].
+  std::vector<size_t> accumulated;      ///< primals, in the order of these outputs
   std::vector<size_t> counted_offsets;  ///< primals on whose storage offset the graph depends
   std::vector<size_t> parts;            ///< primals whose gradient arrives at the primal that they are views of
   bool hides_history = false;           ///< see ViewLedger::hides_history(): no second order

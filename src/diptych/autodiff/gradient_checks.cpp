@@ -1,6 +1,5 @@
 #include "diptych/autodiff/gradient_checks.h"
 
-#include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -71,26 +70,6 @@ void check_hooks(const Recorder& recorder, const std::vector<at::Tensor>& output
   }
 }
 
-// The place where a primal's gradients accumulate, behind the node that makes it no leaf.
-const ag::AccumulateGrad* accumulator_of(const Primal& primal) {
-  const ag::Node* node = primal.edge.function.get();
-  if (node == nullptr) return nullptr;
-  const auto* here = dynamic_cast<const ag::AccumulateGrad*>(node);
-  return here != nullptr || node->num_outputs() == 0
-             ? here
-             : dynamic_cast<const ag::AccumulateGrad*>(node->next_edge(0).function.get());
-}
-
-void check_accumulated(const Recorder& recorder) {
-  for (const auto& primal : recorder.primals()) {
-    const auto* accumulator = accumulator_of(primal);
-    DIPTYCH_CHECK(accumulator == nullptr || !accumulator->variable.grad().defined(),
-                  "[capture] the function calls backward(), which would accumulate into the .grad of '{}', and a graph "
-                  "can't do that; use torch.autograd.grad() inside the function, or Diptych's value_and_grad()",
-                  primal.slot.path);
-  }
-}
-
 // Without stages an output's gradient is what arrives from outside; the function's other results would add to it inside
 // the graph.
 void check_retained(const OutputAnalysis& analysis) {
@@ -130,7 +109,6 @@ void check_checkpoints(const OutputAnalysis& analysis) {
 
 void check_gradients_pass(const Recorder& recorder, const std::vector<at::Tensor>& outputs,
                           const OutputAnalysis& analysis, bool has_stages) {
-  check_accumulated(recorder);
   check_checkpoints(analysis);
   check_hooks(recorder, outputs, analysis);
   if (!has_stages) check_retained(analysis);

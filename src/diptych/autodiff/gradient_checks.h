@@ -27,7 +27,7 @@ bool reaches(const torch::autograd::edge_list& roots, const IsWanted& is_wanted)
 }
 
 /// Checks that the gradients of a function's outputs pass everything that the function put on their way, wherever they
-/// enter the graph, and that the function has accumulated none itself. `outputs`: stand-ins, all defined. `has_stages`:
+/// enter the graph. `outputs`: stand-ins, all defined. `has_stages`:
 /// see Note [Stages of a backward]. Errors: UserError names the output or the argument.
 void check_gradients_pass(const Recorder& recorder, const std::vector<at::Tensor>& outputs,
                           const OutputAnalysis& analysis, bool has_stages);

@@ -7,6 +7,7 @@
 
 #include "diptych/autodiff/backward_walk.h"
 #include "diptych/autodiff/gradient_checks.h"
+#include "diptych/autodiff/inner_backward.h"
 #include "diptych/autodiff/output_analysis.h"
 #include "diptych/autodiff/stages.h"
 #include "diptych/base/error.h"
@@ -18,6 +19,7 @@
 #include "diptych/trace/placeholder.h"
 #include "diptych/trace/recorder.h"
 #include "diptych/trace/shared_storage.h"
+#include "diptych/trace/traced_writes.h"
 #include "diptych/trace/transforms.h"
 
 namespace diptych::detail {
@@ -286,7 +288,15 @@ void JointCapture::State::trace(const FlatFunction& function, const std::vector<
   std::vector<at::Tensor> stand_ins;
   for (size_t i = 0; i < arguments.size(); ++i) stand_ins.push_back(recorder.primals()[i].stand_in);
   if (options.answers_questions) recorder.asked_values().set_source(PrefixValues(recorder));
-  FlatResult result = call_watched(function, stand_ins, recorder);
+  FlatResult result;
+  try {
+    result = call_watched(function, stand_ins, recorder);
+  } catch (...) {
+    if (detail::has_accumulated(recorder)) ++detail::traced_writes;
+    throw;
+  }
+  std::vector<size_t> accumulated;
+  if (options.accumulates) accumulated = detail::take_accumulated(recorder, result);
   for (size_t i = 0; i < result.tensors.size(); ++i) {
     DIPTYCH_CHECK(result.tensors[i].defined(), "[capture] output '{}' is an undefined tensor; return a defined one",
                   result.paths[i]);
@@ -299,6 +309,8 @@ void JointCapture::State::trace(const FlatFunction& function, const std::vector<
   check_made_inside();
   DIPTYCH_CHECK(!result.tensors.empty() || !analysis.plan.mutations.empty(),
                 "[capture] the function returned no tensor and changed none; return at least one");
+  analysis.plan.accumulated = std::move(accumulated);
+  if (!options.accumulates) detail::check_nothing_accumulated(recorder);
   detail::check_gradients_pass(recorder, result.tensors, analysis, options.stages);
   stages = detail::find_stages(recorder, result.tensors, analysis, options.stages);
   add_tangents();

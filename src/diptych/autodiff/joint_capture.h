@@ -25,6 +25,8 @@ struct CaptureOptions {
   /// Whether the function may ask for values on the host: they are computed from the arguments, which are then real
   /// tensors, and the capture holds for calls with the same answers. If not, asking is an error.
   bool answers_questions = false;
+  /// Whether the function may call backward(): see ForwardPlan::accumulated. If not, that is an error.
+  bool accumulates = false;
   /// Whether tensors that torch.func, vmap and forward mode wrap may be free variables: see
   /// Recorder::take_wrapped_tensors().
   bool takes_wrapped = false;

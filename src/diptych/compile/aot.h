@@ -47,6 +47,13 @@ class Aot {
     return call<Result>(arguments...);
   }
 
+  /// Runs the function itself, and counts it, for a reason that a binding finds in the arguments before it calls.
+  template <class... A>
+  auto call_original(const std::string& why, A&&... arguments) const {
+    state_->cache.count_original(why);
+    return state_->function(arguments...);
+  }
+
   CacheStats stats() const {
     CacheStats stats = state_->cache.stats();
     stats.checks = state_->check.num_checks();
@@ -79,6 +86,7 @@ class Aot {
   }
 
  private:
+  static constexpr bool kIsWatched = requires(F & function) { function.watch_capture(); };
   struct State {
     State(F f, AotOptions o)
         : function(std::move(f)),
@@ -183,7 +191,10 @@ class Aot {
   template <class Result, class... A>
   Result serve(const std::shared_ptr<const detail::Cache::Entry>& entry, const detail::Cache::Tensors& tensors,
                A&... arguments) const {
-    if (state_->check.is_due()) [[unlikely]]
+    const bool accumulates = entry->original.empty() && !entry->code->plan().accumulated.empty();
+    if (accumulates && entry->code->captured().meets_gradient_hook(tensors)) [[unlikely]]
+      return in_eager<Result>("its backward() meets a hook on a gradient", arguments...);
+    if (!accumulates && state_->check.is_due()) [[unlikely]]
       return call_checked<Result>(entry, tensors, arguments...);
     return run<Result>(*entry, tensors, arguments...);
   }
@@ -227,7 +238,8 @@ class Aot {
     const detail::CaptureAt capture_at =
         [&](const std::vector<at::Tensor>& given,
             detail::CaptureExtent extent) -> std::shared_ptr<detail::CapturedFunction> {
-      auto code = std::make_shared<detail::CapturedFunction>(function, given, paths, state_->options, extent);
+      auto code =
+          std::make_shared<detail::CapturedFunction>(function, given, paths, state_->options, extent, kIsWatched);
       const TreeSpec spec = diptych::flatten(*example).spec;
       if (result && !(spec == *result)) return nullptr;
       result = spec;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 
+#include "diptych/autodiff/inner_backward.h"
 #include "diptych/base/error.h"
 #include "diptych/base/switches.h"
 #include "diptych/compile/backends.h"
@@ -63,13 +64,14 @@ std::vector<bool> needed_for_gradients(const Joint& joint) {
 }
 
 CapturedFunction::CapturedFunction(const FlatFunction& function, const std::vector<at::Tensor>& arguments,
-                                   const std::vector<std::string>& paths, AotOptions options, CaptureExtent extent)
+                                   const std::vector<std::string>& paths, AotOptions options, CaptureExtent extent,
+                                   bool accumulates)
     : options_(std::move(options)),
       shaping_backend_(shaping_backend(options_)),
       simplify_{.fold_constants = extent == CaptureExtent::kCallable},
       capture_(make_capture(function, arguments, paths,
                             CaptureOptions{options_.name, /*exact_outputs=*/false, /*stages=*/true,
-                                           answers_questions(options_, extent)})) {
+                                           answers_questions(options_, extent), accumulates})) {
   heed_questions();
   Joint joint = trace_joint();
   layout_ = joint.layout;
@@ -278,6 +280,13 @@ std::vector<at::Tensor> CapturedFunction::primals_of(c10::ArrayRef<const at::Ten
                   options_.name, part);
   }
   return primals;
+}
+
+bool CapturedFunction::meets_gradient_hook(c10::ArrayRef<const at::Tensor*> arguments) const {
+  return std::any_of(plan().accumulated.begin(), plan().accumulated.end(), [&](size_t primal) {
+    const size_t num = arguments.size();
+    return has_gradient_hooks(primal < num ? *arguments[primal] : free_variables_[primal - num]);
+  });
 }
 
 std::vector<at::Tensor> CapturedFunction::written(c10::ArrayRef<const at::Tensor*> arguments) const {

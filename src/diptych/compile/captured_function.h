@@ -31,11 +31,12 @@ enum class CaptureExtent : uint8_t {
 /// called from any number at once.
 class CapturedFunction final : public GraphSource {
  public:
-  /// Captures `function` on `arguments` under the caller's grad mode and autocast state.
+  /// Captures `function` on `arguments` under the caller's grad mode and autocast state. `accumulates`: whether it may
+  /// call backward(), since a binding sees whether it reads .grad.
   /// Errors: as JointCapture, whose UserErrors become CaptureRefused; UserError from partitioners.
   CapturedFunction(const FlatFunction& function, const std::vector<at::Tensor>& arguments,
                    const std::vector<std::string>& paths, AotOptions options,
-                   CaptureExtent extent = CaptureExtent::kCallable);
+                   CaptureExtent extent = CaptureExtent::kCallable, bool accumulates = false);
   ~CapturedFunction() override;
 
   const CapturedFunction& captured() const override { return *this; }
@@ -93,6 +94,8 @@ class CapturedFunction final : public GraphSource {
   /// Returns the arguments of a call, then the free variables. Errors: UserError for an argument that gradients would
   /// bypass although it has hooks or retains its gradient.
   std::vector<at::Tensor> primals_of(c10::ArrayRef<const at::Tensor*> arguments) const;
+  /// Whether a gradient that a call accumulates meets a hook, so that the function itself has to run.
+  bool meets_gradient_hook(c10::ArrayRef<const at::Tensor*> arguments) const;
   /// Returns those primals that a call writes to.
   std::vector<at::Tensor> written(c10::ArrayRef<const at::Tensor*> arguments) const;
   /// Whether a call changes the elements or the geometry of a primal.

@@ -5,6 +5,7 @@
 #include <atomic>
 
 #include "diptych/autodiff/generator_states.h"
+#include "diptych/autodiff/inner_backward.h"
 #include "diptych/backends/background_compile.h"
 #include "diptych/base/error.h"
 #include "diptych/base/list.h"
@@ -204,7 +205,7 @@ std::shared_ptr<SecondOrder> CompiledFunction::second_order(const BackwardVarian
 // Note [A call]: (1) note the history that results will be linked to, as it is before the call changes any of it;
 // (2) run the forward graph below autograd; (3) keep what a derivative of the gradients starts from, before mutations;
 // (4) give the results their autograd nodes, and apply mutations; (5) hand each node what it saves; (6) make the
-// outputs that are views or aliases.
+// outputs that are views or aliases; (7) accumulate the gradients of a backward() of the function's own.
 std::vector<at::Tensor> CompiledFunction::call(c10::ArrayRef<const at::Tensor*> arguments) const {
   const std::vector<at::Tensor> primals = captured_.primals_of(arguments);
   ResultLinks links(*this, primals);
@@ -214,7 +215,19 @@ std::vector<at::Tensor> CompiledFunction::call(c10::ArrayRef<const at::Tensor*> 
   std::vector<at::Tensor> gradient_primals = gradient_primals_of(primals);
   links.link(slots, residuals);
   links.save(slots, std::move(residuals), std::move(gradient_primals), std::move(generator_states));
-  return make_outputs(primals, slots, std::move(links.made()));
+  std::vector<at::Tensor> outputs = make_outputs(primals, slots, std::move(links.made()));
+  slots.clear();
+  accumulate_gradients(primals, outputs);
+  return outputs;
+}
+
+// Takes the gradients off the end of the outputs: see Note [A backward inside].
+void CompiledFunction::accumulate_gradients(const std::vector<at::Tensor>& primals,
+                                            std::vector<at::Tensor>& outputs) const {
+  const auto& accumulated = plan().accumulated;
+  const size_t first = outputs.size() - accumulated.size();
+  for (size_t i = 0; i < accumulated.size(); ++i) accumulate(primals[accumulated[i]], std::move(outputs[first + i]));
+  outputs.resize(first);
 }
 
 std::vector<at::Tensor> CompiledFunction::generator_states_before() const {

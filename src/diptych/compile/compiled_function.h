@@ -96,6 +96,7 @@ class CompiledFunction : public std::enable_shared_from_this<CompiledFunction> {
   std::vector<at::Tensor> gradient_primals_of(const std::vector<at::Tensor>& primals) const;
   std::vector<at::Tensor> make_outputs(const std::vector<at::Tensor>& primals, const std::vector<at::Tensor>& slots,
                                        std::vector<at::Tensor>&& made) const;
+  void accumulate_gradients(const std::vector<at::Tensor>& primals, std::vector<at::Tensor>& outputs) const;
   std::vector<at::Tensor> make_views(const std::vector<at::Tensor>& primals,
                                      const std::vector<at::Tensor>& slots) const;
 

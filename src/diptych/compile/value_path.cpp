@@ -12,6 +12,20 @@
 #include "diptych/interpreter/run_guards.h"
 
 namespace diptych::detail {
+namespace {
+
+// The only element, or the first ones: "[1, 2, 3, ...]".
+std::string elements_in_words(const at::Tensor& answer) {
+  constexpr int64_t kMost = 8;
+  const at::Tensor elements = answer.flatten();
+  std::ostringstream text;
+  for (int64_t i = 0; i < std::min(elements.numel(), kMost); ++i) text << (i == 0 ? "" : ", ") << elements[i].item();
+  if (elements.numel() == 1) return text.str();
+  return fmt::format("[{}{}]", text.str(), elements.numel() > kMost ? ", ..." : "");
+}
+
+}  // namespace
+
 PathQuestion::PathQuestion(const ValueQuestion& question, c10::ArrayRef<const at::Tensor*> primals,
                            size_t num_arguments)
     : inputs_(question.inputs), question_(question.question), place_(question.place), program_(question.graph) {
@@ -47,9 +61,7 @@ bool PathQuestion::same_answer(const at::Tensor& a, const at::Tensor& b) const {
 std::string PathQuestion::words(const at::Tensor& answer) const {
   if (question_ == Question::kSizes) return fmt::format("of sizes [{}]", fmt::join(answer.sizes(), ", "));
   if (question_ == Question::kTruth) return answer.is_nonzero() ? "true" : "false";
-  std::ostringstream text;
-  text << answer.item();
-  return text.str();
+  return elements_in_words(answer);
 }
 
 bool PathQuestion::same_as(const PathQuestion& other) const {

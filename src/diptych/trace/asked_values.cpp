@@ -14,10 +14,12 @@
 
 #include <algorithm>
 #include <iterator>
+#include <span>
 
 #include "diptych/base/error.h"
 #include "diptych/trace/exchange_tensors.h"
 #include "diptych/trace/location.h"
+#include "diptych/trace/packed_sequences.h"
 #include "diptych/trace/recorder.h"
 #include "diptych/trace/trace_guard.h"
 
@@ -27,48 +29,50 @@ namespace {
 using torch::jit::Stack;
 
 // What an operator that needs values returns, in terms of questions and of operators that need none; nullopt where it
-// is to run as it is, since it raises an error.
-using Answer = std::optional<c10::IValue> (*)(Recorder&, c10::ArrayRef<c10::IValue> arguments,
-                                              const std::string& place);
+// is to run as it is: since it raises an error, or since `arguments` hold the values now.
+using Results = std::optional<std::vector<c10::IValue>>;
+using Answer = Results (*)(Recorder&, std::span<c10::IValue> arguments, const std::string& place);
+
+Results one(c10::IValue result) { return std::vector<c10::IValue>{std::move(result)}; }
 
 at::Tensor ask(Recorder& recorder, const at::Tensor& tensor, Question question, const std::string& place) {
   return recorder.asked_values().ask(recorder.value_of(tensor), question, place);
 }
 
-std::optional<c10::IValue> number_of(Recorder& recorder, c10::ArrayRef<c10::IValue> arguments,
-                                     const std::string& place) {
+Results number_of(Recorder& recorder, std::span<c10::IValue> arguments, const std::string& place) {
   const at::Tensor answer = ask(recorder, arguments[0].toTensor(), Question::kElements, place);
   const PauseTraceGuard real;
-  return c10::IValue(answer.item());
+  return one(answer.item());
 }
 
-std::optional<c10::IValue> truth_of(Recorder& recorder, c10::ArrayRef<c10::IValue> arguments,
-                                    const std::string& place) {
-  if (arguments[0].toTensor().numel() != 1) return std::nullopt;
-  const at::Tensor answer = ask(recorder, arguments[0].toTensor(), Question::kTruth, place);
+bool is_true(Recorder& recorder, const at::Tensor& tensor, const std::string& place) {
+  const at::Tensor answer = ask(recorder, tensor, Question::kTruth, place);
   const PauseTraceGuard real;
-  return c10::IValue(answer.is_nonzero());
+  return answer.is_nonzero();
 }
 
-std::optional<c10::IValue> equality_of(Recorder& recorder, c10::ArrayRef<c10::IValue> arguments,
-                                       const std::string& place) {
+Results truth_of(Recorder& recorder, std::span<c10::IValue> arguments, const std::string& place) {
+  if (arguments[0].toTensor().numel() != 1) return std::nullopt;
+  return one(is_true(recorder, arguments[0].toTensor(), place));
+}
+
+Results equality_of(Recorder& recorder, std::span<c10::IValue> arguments, const std::string& place) {
   const at::Tensor& left = arguments[0].toTensor();
   const at::Tensor& right = arguments[1].toTensor();
   if (left.device() != right.device()) return std::nullopt;
-  if (left.sizes() != right.sizes()) return c10::IValue(false);
-  return truth_of(recorder, {c10::IValue(at::all(at::eq(left, right)))}, place);
+  if (left.sizes() != right.sizes()) return one(false);
+  return one(is_true(recorder, at::all(at::eq(left, right)), place));
 }
 
-std::optional<c10::IValue> closeness_of(Recorder& recorder, c10::ArrayRef<c10::IValue> arguments,
-                                        const std::string& place) {
+Results closeness_of(Recorder& recorder, std::span<c10::IValue> arguments, const std::string& place) {
   const at::Tensor close = at::isclose(arguments[0].toTensor(), arguments[1].toTensor(), arguments[2].toDouble(),
                                        arguments[3].toDouble(), arguments[4].toBool());
-  return truth_of(recorder, {c10::IValue(at::all(close))}, place);
+  return one(is_true(recorder, at::all(close), place));
 }
 
 // The same with the places of the true elements in place of a mask, as eager's kernel has it. Gradients of any order
 // are then gathers and scatters by these places, whose sizes are known.
-std::optional<c10::IValue> chosen_by_masks(Recorder&, c10::ArrayRef<c10::IValue> arguments, const std::string&) {
+Results chosen_by_masks(Recorder&, std::span<c10::IValue> arguments, const std::string&) {
   c10::List<std::optional<at::Tensor>> indices;
   c10::IntArrayRef sizes = arguments[0].toTensor().sizes();  // of the dimensions that are not indexed yet
   for (const std::optional<at::Tensor>& index : optional_tensors(arguments[1])) {
@@ -83,22 +87,46 @@ std::optional<c10::IValue> chosen_by_masks(Recorder&, c10::ArrayRef<c10::IValue>
       for (const at::Tensor& places : at::unbind(at::nonzero(*index), 1)) indices.push_back(places);
     }
   }
-  return c10::IValue(at::index(arguments[0].toTensor(), indices));
+  return one(at::index(arguments[0].toTensor(), indices));
 }
 
-std::optional<c10::IValue> masked(Recorder&, c10::ArrayRef<c10::IValue> arguments, const std::string&) {
+Results masked(Recorder&, std::span<c10::IValue> arguments, const std::string&) {
   const at::Tensor& mask = arguments[1].toTensor();
   if (mask.scalar_type() != at::kBool) return std::nullopt;
   const auto both = at::broadcast_tensors({at::atleast_1d(arguments[0].toTensor()), at::atleast_1d(mask)});
-  return c10::IValue(at::index(both[0], {both[1]}));
+  return one(at::index(both[0], {both[1]}));
+}
+
+Results packed(Recorder& recorder, std::span<c10::IValue> arguments, const std::string& place) {
+  return pack(recorder, arguments, place);
+}
+
+Results padded(Recorder& recorder, std::span<c10::IValue> arguments, const std::string& place) {
+  return pad(recorder, arguments, place);
+}
+
+// Recurrent layers on a packed sequence, which are composites of operators on its steps.
+Results of_steps(Recorder& recorder, std::span<c10::IValue> arguments, const std::string& place) {
+  arguments[1] = ask(recorder, arguments[1].toTensor(), Question::kElements, place);
+  return std::nullopt;
 }
 
 constexpr struct {
   std::string_view name;
   Answer answer;
 } kAnswers[] = {
-    {"aten::_local_scalar_dense", number_of}, {"aten::allclose", closeness_of}, {"aten::equal", equality_of},
-    {"aten::index", chosen_by_masks},         {"aten::is_nonzero", truth_of},   {"aten::masked_select", masked},
+    {"aten::_local_scalar_dense", number_of},
+    {"aten::_pack_padded_sequence", packed},
+    {"aten::_pad_packed_sequence", padded},
+    {"aten::allclose", closeness_of},
+    {"aten::equal", equality_of},
+    {"aten::gru", of_steps},
+    {"aten::index", chosen_by_masks},
+    {"aten::is_nonzero", truth_of},
+    {"aten::lstm", of_steps},
+    {"aten::masked_select", masked},
+    {"aten::rnn_relu", of_steps},
+    {"aten::rnn_tanh", of_steps},
 };
 
 }  // namespace
@@ -114,11 +142,11 @@ bool answer_on_host(Recorder& recorder, const c10::OperatorHandle& op, Stack* st
                                  [&](const auto& known) { return known.name == op.operator_name().name; });
   if (row == std::end(kAnswers)) return false;
   const size_t begin = stack->size() - op.schema().arguments().size();
-  const c10::ArrayRef<c10::IValue> arguments(stack->data() + begin, stack->size() - begin);
+  const std::span<c10::IValue> arguments(stack->data() + begin, stack->size() - begin);
   auto answer = row->answer(recorder, arguments, with_place(op.operator_name()));
   if (!answer) return false;
   stack->resize(begin);
-  stack->push_back(std::move(*answer));
+  std::move(answer->begin(), answer->end(), std::back_inserter(*stack));
   return true;
 }
 

@@ -53,8 +53,9 @@ class AskedValues {
   std::vector<AskedValue> all_;
 };
 
-/// Answers a call that hands a number to the host, or chooses elements by a mask: exchanges the arguments that end the
-/// stack for the answer. Returns whether the operator is such a one. Requires: asked_values().may_ask(); tensor
+/// Answers a call that hands a number to the host, chooses elements by a mask, or reads lengths: exchanges the
+/// arguments that end the stack for the results, and returns true. For another operator, returns false; an argument
+/// that its composite kernel reads on the host is then a real tensor. Requires: asked_values().may_ask(); tensor
 /// arguments are stand-ins.
 bool answer_on_host(Recorder& recorder, const c10::OperatorHandle& op, torch::jit::Stack* stack);
 

@@ -23,7 +23,7 @@ def packed(x, lengths):
     return nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True).data
 
 
-WEIGHT = nn.Parameter(torch.ones(3))
+WEIGHT, OTHER = nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(3))
 CASES = {
     "mask": (lambda x: x[x > 0], "aten::index.Tensor in scope 'test_refusals.py", "where() or masked_fill()"),
     "nonzero": (lambda x: torch.where(x > 0), "aten::nonzero_numpy in scope", "keep the shape"),
@@ -36,8 +36,7 @@ CASES = {
     "text": (lambda x: (f"{x}", x)[1], "needs the values", "print it outside"),
     "packing": (lambda x: packed(x[None], [4]), "aten::_pack_padded_sequence in scope 'test_refusals.py", "needs the values", "a mask instead of a packed sequence"),
     "operator": (doubled, "[trace] diptych_refusals::doubled", "has no fake kernel", "register_fake()"),
-    "gradient": (lambda x: torch.autograd.grad((x * WEIGHT).sum(), WEIGHT)[0], "[capture] test_refusals.py", "pass the tensor as an argument"),
-    "lazy": (nn.LazyLinear(2), "[tree] 'module.weight' is an uninitialized tensor of a lazy module", "call the module once"),
+    "gradient": (lambda x: torch.autograd.grad((x * OTHER).sum(), WEIGHT)[0], "[capture] test_refusals.py", "pass the tensor as an argument"),
 }
 
 

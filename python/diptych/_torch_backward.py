@@ -1,0 +1,24 @@
+"""backward() and grad() in a trace, whose `inputs` may be tensors that the function captures: the graph knows their stand-ins."""
+import functools
+
+import torch
+
+from . import _core
+from ._torch_checkpoint import is_tracing
+
+
+def _in_trace(tensor):
+    return _core.known_stand_in(tensor) if isinstance(tensor, torch.Tensor) else tensor  # or an edge of the graph
+
+
+def replace():
+    """Has torch.autograd.backward() and torch.autograd.grad(), however they were imported, ask first."""
+    torchs = torch.autograd._engine_run_backward
+
+    @functools.wraps(torchs)
+    def run(outputs, gradients, retain_graph, create_graph, inputs, *args, **keywords):
+        if is_tracing():
+            inputs = tuple(map(_in_trace, inputs))
+        return torchs(outputs, gradients, retain_graph, create_graph, inputs, *args, **keywords)
+
+    torch.autograd._engine_run_backward = run
