@@ -18,6 +18,7 @@
 #include "diptych/trace/placeholder.h"
 #include "diptych/trace/recorder.h"
 #include "diptych/trace/shared_storage.h"
+#include "diptych/trace/sparse_gradients.h"
 #include "diptych/trace/transforms.h"
 
 namespace diptych::detail {
@@ -161,7 +162,7 @@ void JointCapture::State::run_stage(size_t stage, const std::vector<bool>& defin
                                      {stages, stage, saving, host_reads, outside});
   for (size_t i = 0; i < places.size(); ++i) {
     at::Tensor& sum = gradients[places[i]];
-    if (found[i].defined()) sum = sum.defined() ? sum.add(found[i]) : std::move(found[i]);
+    if (found[i].defined()) sum = sum.defined() ? add_gradients(sum, found[i]) : std::move(found[i]);
   }
 }
 

@@ -19,6 +19,7 @@
 #include "diptych/trace/overlapping_writes.h"
 #include "diptych/trace/recorder.h"
 #include "diptych/trace/shadow.h"
+#include "diptych/trace/sparse_gradients.h"
 #include "diptych/trace/stack_tensors.h"
 #include "diptych/trace/traced_writes.h"
 #include "diptych/trace/transforms.h"
@@ -197,6 +198,7 @@ void front_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack
   if (plan.mutates) ++traced_writes;
   if (mutates_hidden(plan, *stack)) return plan.hidden_mutation->declared.handle().callBoxed(stack);
   refuse_draw_with_gaps(op, plan, *stack);
+  if (record_sparse_gradient(*recorder, op, plan, stack)) return;
   // The inner operators of a composite pass here themselves, one by one, as the calls that autograd knows.
   if (plan.is_composite) return call_composite(op, plan, below, stack);
   refuse_unknown_history(op, plan, *stack);
