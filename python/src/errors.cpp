@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "diptych/base/last_error.h"
+#include "diptych/compile/host_error.h"
 #include "diptych/trace/recorder.h"
 #include "guards/classes.h"
 
@@ -133,6 +134,10 @@ void bind_errors(py::module_& module) {
     raised.persist();
     throw raised;
   });
+  diptych::detail::forget_host_error = [] {
+    const py::gil_scoped_acquire gil;
+    PyErr_Clear();
+  };
   py::register_exception_translator([](std::exception_ptr thrown) {
     try {
       if (thrown) std::rethrow_exception(thrown);

@@ -44,13 +44,17 @@ struct Cube : torch::autograd::Function<Cube> {
   }
 };
 
-TEST(SecondOrder, RefusesAGradientThatDependsOnACustomFunction) {
-  const auto f = aot_function([](const at::Tensor& x) { return Cube::apply(x).square(); });
+// One result is computed from another, so the backward has two stages.
+TEST(SecondOrder, RefusesAGradientThatDependsOnACustomFunctionInStages) {
+  const auto f = aot_function([](const at::Tensor& x) {
+    const at::Tensor y = Cube::apply(x);
+    return std::pair(y, Cube::apply(y));
+  });
   const auto x = ones_leaf({2});
-  expect_refusal([&] { (void)torch::autograd::grad({f(x).sum()}, {x}, {}, true, /*create_graph=*/true); },
+  expect_refusal([&] { (void)torch::autograd::grad({f(x).second.sum()}, {x}, {}, true, /*create_graph=*/true); },
                  {"[second order] the gradient depends on the result of a torch.autograd.Function, and a graph does",
                   "without create_graph"});
-  EXPECT_TRUE(at::equal(torch::autograd::grad({f(x).sum()}, {x})[0], 6 * x.pow(5)));
+  EXPECT_TRUE(at::equal(torch::autograd::grad({f(x).second.sum()}, {x})[0], 9 * x.pow(8)));
 }
 
 TEST(Backward, TwiceWithoutRetainingIsEagersError) {

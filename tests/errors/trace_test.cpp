@@ -44,18 +44,56 @@ TEST(Storages, RefusesSetAndResize) {
 
 at::Tensor double_in_place(at::Tensor x) { return x.mul_(2); }
 TORCH_LIBRARY(diptych_test, m) { m.def("double_in_place(Tensor(a!) x) -> Tensor(a!)", double_in_place); }
-TORCH_LIBRARY_FRAGMENT(diptych_test, m) { m.def("kernel_in_place(Tensor(a!) x) -> Tensor(a!)"); }
-TORCH_LIBRARY_IMPL(diptych_test, CPU, m) { m.impl("kernel_in_place", double_in_place); }
+at::Tensor first_row(const at::Tensor& x) { return x.select(0, 0); }
+at::Tensor positive(const at::Tensor& x) { return x.masked_select(x > 0); }
+TORCH_LIBRARY_FRAGMENT(diptych_test, m) {
+  m.def("kernel_in_place(Tensor(a!) x) -> Tensor(a!)");
+  m.def("first_row(Tensor(a) x) -> Tensor(a)");
+  m.def("positive(Tensor x) -> Tensor");
+}
+TORCH_LIBRARY_IMPL(diptych_test, CPU, m) {
+  m.impl("kernel_in_place", double_in_place);
+  m.impl("first_row", first_row);
+  m.impl("positive", positive);
+}
 
-TEST(Operators, RefusesOnesThatChangeWhatFunctionalizationDoesNotKnow) {
-  const auto call = [](const char* name, const at::Tensor& x) {
-    return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<at::Tensor(at::Tensor)>().call(x.clone());
+at::Tensor call_test_operator(const char* name, const at::Tensor& x) {
+  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<at::Tensor(at::Tensor)>().call(x);
+}
+
+TEST(Operators, RefusesViewsThatFunctionalizationDoesNotKnow) {
+  const auto refused = [](const at::Tensor& x) { return call_test_operator("diptych_test::first_row", x) * 2; };
+  EXPECT_TRUE(at::equal(refused(torch::ones({2, 2})), torch::full({2}, 2.0F)));
+  expect_capture_refused(refused, {"[trace] diptych_test::first_row changes an argument or returns a view"},
+                         torch::ones({2, 2}));
+}
+
+TEST(Operators, WriteToArgumentsOfCapturedFunctions) {
+  for (const char* name : {"diptych_test::kernel_in_place", "diptych_test::double_in_place"}) {
+    const auto function = [&](const at::Tensor& x) {
+      const at::Tensor same = call_test_operator(name, x.slice(0, 1));
+      return same + x.sum();
+    };
+    const at::Tensor x = torch::ones({3}), y = torch::ones({3});
+    EXPECT_TRUE(at::equal(aot_function(function)(x), function(y)));
+    EXPECT_TRUE(at::equal(x, y));
+  }
+  const auto overlapping = [](const at::Tensor& x) {
+    return call_test_operator("diptych_test::kernel_in_place", x.expand({2, 2})) + 1;
   };
-  const auto refused = [&](const at::Tensor& x) { return call("diptych_test::kernel_in_place", x); };
-  EXPECT_TRUE(at::equal(refused(torch::ones({2})), torch::full({2}, 2.0F)));
-  expect_capture_refused(refused, {"[trace] diptych_test::kernel_in_place changes an argument"}, torch::ones({2}));
-  const auto composite = [&](const at::Tensor& x) { return call("diptych_test::double_in_place", x) + 1; };
-  EXPECT_TRUE(at::equal(aot_function(composite)(torch::ones({2})), torch::full({2}, 3.0F)));
+  expect_capture_refused(overlapping, {"diptych_test::kernel_in_place", "whose elements overlap"}, torch::ones({2}));
+}
+
+TEST(Operators, WithoutAKernelForShapesAreRunForTheSizesOfTheirResults) {
+  const auto function = [](const at::Tensor& x) { return call_test_operator("diptych_test::positive", x) * 2; };
+  const auto compiled = aot_function(function);
+  for (const at::Tensor& x : {torch::ones({3}), torch::tensor({1.0F, -1.0F, 2.0F}), torch::ones({3})}) {
+    EXPECT_TRUE(at::equal(compiled(x), function(x)));
+  }
+  EXPECT_EQ(compiled.stats().misses, 2);
+  EXPECT_EQ(compiled.stats().originals, 0);
+  expect_refusal([&] { (void)capture(function, torch::ones({3})); },
+                 {"diptych_test::positive", "sizes of its results depend on values"});
 }
 
 TEST(Views, TakesAChangeOfAViewOfOtherStrides) {

@@ -169,16 +169,38 @@ TEST(Results, ABackwardThatChangesATensorFromOutsideIsRefused) {
   EXPECT_EQ(count.item<float>(), 0);
 }
 
-TEST(Results, ASecondOrderThatAHookOfTheFunctionHasAPartInIsRefused) {
-  const auto compiled = aot_function([](const at::Tensor& x) {
-    const at::Tensor y = x.sin();
-    y.register_hook([](const at::Tensor& gradient) { return gradient * 3; });
-    return (y * y).sum();
-  });
-  const at::Tensor x = leaf64({3});
-  EXPECT_TRUE(same_tensor(grad_of(compiled(x), x), 6 * x.sin() * x.cos(), kClose));
-  expect_error<UserError>([&] { grad_of(compiled(x), x, true); },
-                          "that the function registers a hook on, and the hook");
+// A hook, and a Function whose derivative is not that of what it computes.
+struct Straight : torch::autograd::Function<Straight> {
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x) {
+    const at::Tensor y = (x * 4).round();
+    context->save_for_backward({y});
+    return y;
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& tangents) {
+    return {tangents[0] * context->get_saved_variables()[0]};
+  }
+};
+
+at::Tensor hooked(const at::Tensor& x) {
+  const at::Tensor y = x.sin();
+  y.register_hook([](const at::Tensor& gradient) { return gradient * gradient; });
+  return (y * y).sum();
+}
+
+at::Tensor straight(const at::Tensor& x) { return (Straight::apply(x.sin()) * x).sum(); }
+
+TEST(Results, HooksAndFunctionsHaveAPartInTheSecondAndThirdOrder) {
+  for (const auto function : {hooked, straight}) {
+    const auto compiled = aot_function(function);
+    const at::Tensor x = leaf64({3}), y = x.detach().clone().requires_grad_();
+    at::Tensor eager = function(x), ours = compiled(y);
+    for (int order = 1; order <= 3; ++order) {
+      eager = grad_of(eager.sum(), x, true);
+      ours = grad_of(ours.sum(), y, true);
+      EXPECT_TRUE(same_tensor(ours, eager, kClose)) << order;
+    }
+  }
 }
 
 }  // namespace

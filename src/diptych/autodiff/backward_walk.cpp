@@ -4,7 +4,6 @@
 // graph.
 #include "diptych/autodiff/backward_walk.h"
 
-#include <ATen/ops/add.h>
 #include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
@@ -14,6 +13,7 @@
 #include "diptych/base/error.h"
 #include "diptych/trace/custom_function.h"
 #include "diptych/trace/node_hooks.h"
+#include "diptych/trace/sparse_gradients.h"
 
 namespace diptych::detail {
 namespace {
@@ -99,7 +99,7 @@ void Walk::count_dependencies() {
 
 void add(at::Tensor& sum, at::Tensor gradient) {
   if (!gradient.defined()) return;
-  sum = sum.defined() ? at::add(sum, gradient) : std::move(gradient);
+  sum = sum.defined() ? add_gradients(sum, gradient) : std::move(gradient);
 }
 
 // Hands each gradient to the node that its edge leads to; the node is ready when its last one has come.

@@ -1,6 +1,7 @@
 #include "diptych/autodiff/joint_capture.h"
 
 #include <ATen/FunctionalTensorWrapper.h>
+#include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/functions/basic_ops.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/variable.h>
@@ -19,6 +20,7 @@
 #include "diptych/trace/placeholder.h"
 #include "diptych/trace/recorder.h"
 #include "diptych/trace/shared_storage.h"
+#include "diptych/trace/sparse_gradients.h"
 #include "diptych/trace/traced_writes.h"
 #include "diptych/trace/transforms.h"
 
@@ -31,13 +33,30 @@ bool has_hooks(ag::Node& node) {
   return !node.tensor_pre_hooks().empty() || !node.pre_hooks().empty() || !node.post_hooks().empty();
 }
 
+void add_found(ag::variable_list& gradients, const std::vector<size_t>& places, ag::variable_list&& found) {
+  for (size_t i = 0; i < places.size(); ++i) {
+    at::Tensor& sum = gradients[places[i]];
+    if (found[i].defined()) sum = sum.defined() ? add_gradients(sum, found[i]) : std::move(found[i]);
+  }
+}
+
+// A Function that is differentiable once leads to a node that throws.
+bool has_rule(ag::Node& node) {
+  return detail::is_custom_function(node) || has_hooks(node) || dynamic_cast<const ag::Error*>(&node) != nullptr;
+}
+
+ag::edge_list edges_of(const ag::variable_list& tensors) {
+  ag::edge_list edges;
+  for (const at::Tensor& tensor : tensors) {
+    if (tensor.defined() && tensor.requires_grad()) edges.push_back(ag::impl::gradient_edge(tensor));
+  }
+  return edges;
+}
+
 // The graph of the gradients is differentiated as it is, so no rule of a Function may be on the way, and no hook that
 // would also see the gradient of the second order.
 void check_differentiable_again(const ag::variable_list& gradients, Recorder& recorder) {
-  ag::edge_list edges;
-  for (const at::Tensor& gradient : gradients) {
-    if (gradient.defined() && gradient.requires_grad()) edges.push_back(ag::impl::gradient_edge(gradient));
-  }
+  const ag::edge_list edges = edges_of(gradients);
   DIPTYCH_CHECK(!detail::reaches(edges, detail::is_custom_function),
                 "[second order] the gradient depends on the result of a torch.autograd.Function, and a graph does not "
                 "differentiate that Function's backward; write the rule with custom_vjp, call backward without "
@@ -109,7 +128,19 @@ struct JointCapture::State {
   void check_made_inside() const;
   void add_tangents();
   void supersede_backward();
+  /// Places that gradients are wanted at.
+  struct Wanted {
+    ag::edge_list edges;
+    std::vector<size_t> places;  ///< per edge
+    std::unordered_set<const ag::Node*> outside;
+    void add(size_t place, const ag::Edge& edge) {
+      edges.push_back(edge);
+      places.push_back(place);
+    }
+  };
+  Wanted want_primals(size_t count) const;
   ag::variable_list run_backward(const std::vector<bool>& defined, bool create_graph);
+  TracedValues traced(std::vector<at::Tensor> from, std::vector<at::Tensor> to, size_t num_primals);
   void run_stage(size_t stage, const std::vector<bool>& defined, bool create_graph, ag::variable_list& gradients);
   std::vector<Value> values_outside();
   void check_nothing_changed(const std::vector<Value>& before);
@@ -129,10 +160,23 @@ void JointCapture::State::add_tangents() {
   }
 }
 
+JointCapture::State::Wanted JointCapture::State::want_primals(size_t count) const {
+  Wanted wanted;
+  for (size_t i = 0; i < count; ++i) {
+    const Primal& primal = recorder.primals()[i];
+    if (primal.edge.is_valid()) wanted.add(i, primal.edge);
+    const ag::Edge real = detail::edge_outside(primal);
+    if (!real.is_valid()) continue;
+    wanted.add(i, real);
+    wanted.outside.insert(real.function.get());
+  }
+  return wanted;
+}
+
 // Adds what the tangents of one stage contribute to the gradient of each primal and each crossing.
 void JointCapture::State::run_stage(size_t stage, const std::vector<bool>& defined, bool create_graph,
                                     ag::variable_list& gradients) {
-  ag::edge_list roots, wanted;
+  ag::edge_list roots;
   ag::variable_list given;
   for (size_t i = 0; i < defined.size(); ++i) {
     if (!defined[i] || analysis.plan.stage_of_tangent[i] != stage) continue;
@@ -141,30 +185,14 @@ void JointCapture::State::run_stage(size_t stage, const std::vector<bool>& defin
     if (create_graph) tangents[i].set_requires_grad(true);
     given.push_back(tangents[i]);
   }
-  std::vector<size_t> places;
-  const auto want = [&](size_t place, const ag::Edge& edge) {
-    wanted.push_back(edge);
-    places.push_back(place);
-  };
-  std::unordered_set<const ag::Node*> outside;
-  for (size_t i = 0; i < recorder.primals().size(); ++i) {
-    const Primal& primal = recorder.primals()[i];
-    if (primal.edge.is_valid()) want(i, primal.edge);
-    const ag::Edge real = detail::edge_outside(primal);
-    if (!real.is_valid()) continue;
-    want(i, real);
-    outside.insert(real.function.get());
-  }
+  Wanted wanted = want_primals(recorder.primals().size());
   for (size_t i = 0; i < stages.crossings.size(); ++i) {
-    if (analysis.plan.crossings[i].stage > stage) want(recorder.primals().size() + i, stages.crossings[i]);
+    if (analysis.plan.crossings[i].stage > stage) wanted.add(recorder.primals().size() + i, stages.crossings[i]);
   }
-  if (roots.empty() || wanted.empty()) return;
-  auto found = detail::walk_backward(recorder, roots, std::move(given), create_graph, wanted,
-                                     {stages, stage, saving, host_reads, outside});
-  for (size_t i = 0; i < places.size(); ++i) {
-    at::Tensor& sum = gradients[places[i]];
-    if (found[i].defined()) sum = sum.defined() ? sum.add(found[i]) : std::move(found[i]);
-  }
+  if (roots.empty() || wanted.edges.empty()) return;
+  auto found = detail::walk_backward(recorder, roots, std::move(given), create_graph, wanted.edges,
+                                     {stages, stage, saving, host_reads, wanted.outside});
+  add_found(gradients, wanted.places, std::move(found));
 }
 
 // Returns the present values of the tensors that exist outside the graph: the results and the primals.
@@ -429,6 +457,63 @@ Joint JointCapture::joint(const std::vector<bool>& defined, bool create_graph) {
   const auto gradients = state_->run_backward(defined, create_graph);
   if (create_graph) check_differentiable_again(gradients, state_->recorder);
   return state_->assemble(gradients, State::Fate::kStays);
+}
+
+TracedValues JointCapture::State::traced(std::vector<at::Tensor> from, std::vector<at::Tensor> to, size_t num_primals) {
+  TracedValues values{recorder.graph(), std::move(from), std::move(to), {}, {}, num_primals};
+  // A primal that was changed in place stands for its new elements.
+  for (size_t i = 0; i < values.from.size(); ++i) {
+    values.inputs.push_back(i < num_primals ? recorder.primals()[i].value : recorder.value_of(values.from[i]));
+  }
+  for (const at::Tensor& tensor : values.to) values.outputs.push_back(recorder.value_of(tensor));
+  values.graph = recorder.graph();  // with what pending writes have added
+  return values;
+}
+
+std::optional<TracedValues> JointCapture::gradients(const std::vector<bool>& defined) {
+  State& state = *state_;
+  if (!detail::reaches(state.stages.tangents, has_rule)) return std::nullopt;
+  const detail::TraceGuard guard(state.recorder);
+  auto gradients = state.run_backward(defined, /*create_graph=*/true);
+  if (!detail::reaches(edges_of(gradients), has_rule)) return std::nullopt;
+  if (state.analysis.plan.num_stages > 1 || !state.stages.crossings.empty()) {
+    check_differentiable_again(gradients, state.recorder);
+  }
+  std::vector<at::Tensor> from;
+  for (const Primal& primal : state.recorder.primals()) from.push_back(primal.stand_in);
+  for (size_t i = 0; i < defined.size(); ++i) {
+    if (defined[i]) from.push_back(state.tangents[i]);
+  }
+  return state.traced(std::move(from), std::move(gradients), state.recorder.primals().size());
+}
+
+// Note [Derivatives of traced gradients]: the trace of a backward has a history of its own, in which autograd finds
+// Functions and hooks as it would find them in eager. So the next derivative is traced as the first one was: by a walk
+// from the gradients. The tangents are zeros in the trace; whoever takes a graph out of it takes them as inputs.
+TracedValues JointCapture::derivatives(const TracedValues& values, const std::vector<bool>& defined) {
+  State& state = *state_;
+  const detail::TraceGuard guard(state.recorder);
+  const auto before = state.values_outside();
+  state.recorder.begin_backward(/*create_graph=*/true);
+  std::vector<at::Tensor> from = values.from, to(values.from.size());
+  ag::edge_list roots;
+  ag::variable_list given;
+  for (size_t i = 0; i < defined.size(); ++i) {
+    if (!defined[i]) continue;
+    roots.push_back(ag::impl::gradient_edge(values.to[i]));
+    given.push_back(at::zeros(values.to[i].sizes(), values.to[i].options()).set_requires_grad(true));
+    from.push_back(given.back());
+  }
+  State::Wanted wanted = state.want_primals(values.num_primals);
+  for (size_t i = values.num_primals; i < values.from.size(); ++i) {
+    wanted.add(i, ag::impl::gradient_edge(values.from[i]));
+  }
+  std::unordered_set<const ag::Node*> saving;  // eager's second backward is not asked for what it keeps
+  auto found = detail::walk_backward(state.recorder, roots, std::move(given), /*create_graph=*/true, wanted.edges,
+                                     {state.stages, 0, saving, state.host_reads, wanted.outside});
+  add_found(to, wanted.places, std::move(found));
+  state.check_nothing_changed(before);
+  return state.traced(std::move(from), std::move(to), values.num_primals);
 }
 
 Joint JointCapture::joint() { return joint(std::vector<bool>(state_->tangents.size(), true)); }

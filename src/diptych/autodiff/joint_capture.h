@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,15 @@ struct CaptureOptions {
   bool takes_wrapped = false;
 };
 
+/// Values of a trace that follow from others of it, with their histories, by which autograd differentiates them.
+struct TracedValues {
+  Graph graph;                         ///< the trace up to here
+  std::vector<at::Tensor> from;        ///< stand-ins: the primals, then tangents
+  std::vector<at::Tensor> to;          ///< what follows; undefined where nothing does
+  std::vector<Value> inputs, outputs;  ///< the values of these
+  size_t num_primals = 0;
+};
+
 /// One capture of a function, kept so that further backward variants can be traced from it.
 /// Threads: one at a time; any thread.
 class JointCapture {
@@ -52,6 +62,14 @@ class JointCapture {
   Joint joint();
   /// Returns the same graph, moved out instead of copied. Ensures: no further joint graph can be asked for.
   Joint take_joint();
+
+  /// Returns the gradients of the primals, where the graph of them does not say what their derivatives are: they depend
+  /// on what a Function of the user's or a hook computes. Nullopt where it does.
+  /// Errors: UserError if such a backward has several stages.
+  std::optional<TracedValues> gradients(const std::vector<bool>& defined);
+  /// Returns what arrives at `values.from` from tangents of those of `values.to` that are marked. The tangents follow
+  /// behind the inputs of `values`. Errors: whatever a backward throws.
+  TracedValues derivatives(const TracedValues& values, const std::vector<bool>& defined);
 
   /// Returns what eager's backward keeps, node by node. Requires: a joint graph has been traced for every tangent.
   std::vector<SavingNode> saving_nodes() const;

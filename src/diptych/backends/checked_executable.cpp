@@ -53,7 +53,7 @@ class CheckedExecutable final : public Executable {
 
   void check(const std::vector<at::Tensor>& outputs, const std::map<std::string, int64_t>& symbols) const {
     for (size_t i = 0; i < outputs.size(); ++i) {
-      const auto got = outputs[i].defined() ? describe(outputs[i]) : std::string("undefined");
+      const auto got = outputs[i].defined() ? describe(outputs[i], slots_[i]) : std::string("undefined");
       const auto wanted = expected_[i] ? describe(*expected_[i], symbols, outputs[i]) : std::string("undefined");
       DIPTYCH_CHECK(got == wanted, "[backend {}] output {} ({}) came back as {}, expected {}; {}", name_, i,
                     slots_[i].path, got, wanted, kRemedy);
@@ -65,9 +65,11 @@ class CheckedExecutable final : public Executable {
     auto text = fmt::format("{}[{}]", dtype_name(dtype), fmt::join(sizes, ","));
     return device.is_cpu() ? text : text + " on " + device.str();
   }
-  static std::string describe(const at::Tensor& tensor) {
+  // A gradient may be sparse, which metadata does not say.
+  static std::string describe(const at::Tensor& tensor, const Slot& slot) {
     if (at::isQIntType(tensor.scalar_type())) return fmt::format("a {} tensor", toString(tensor.scalar_type()));
-    if (tensor.layout() != at::kStrided) return "a tensor that is not strided";
+    const bool is_plain = tensor.layout() == at::kStrided;
+    if (!is_plain && !(tensor.is_sparse() && slot.kind == SlotKind::kGradient)) return "a tensor that is not strided";
     return describe(tensor.scalar_type(), tensor.device(), tensor.sizes());
   }
   static std::string describe(const TensorMeta& meta, const std::map<std::string, int64_t>& symbols,

@@ -10,6 +10,7 @@
 #include "diptych/base/error.h"
 #include "diptych/base/switches.h"
 #include "diptych/compile/backends.h"
+#include "diptych/compile/host_error.h"
 #include "diptych/compile/release_rules.h"
 #include "diptych/ops/tags.h"
 #include "diptych/passes/remove_dead_nodes.h"
@@ -63,6 +64,19 @@ std::vector<bool> needed_for_gradients(const Joint& joint) {
   return needed;
 }
 
+// Returns what eager throws at a backward, which it does not at the call: an error of ATen, or that of an operator of
+// Python without a derivative. Null for others. An exception of Python's can be thrown once only.
+static std::exception_ptr error_of_backward(const std::exception& error) {
+  if (dynamic_cast<const c10::Error*>(&error) != nullptr) return std::current_exception();
+  const std::string_view text = error.what();
+  const auto begin = text.find("Trying to backward through ");
+  if (begin == std::string_view::npos || text.find("no autograd formula was registered") == std::string_view::npos)
+    return nullptr;
+  if (forget_host_error != nullptr) forget_host_error();
+  const auto end = std::min(text.find('\n', begin), text.size());
+  return std::make_exception_ptr(std::runtime_error(std::string(text.substr(begin, end - begin))));
+}
+
 CapturedFunction::CapturedFunction(const FlatFunction& function, const std::vector<at::Tensor>& arguments,
                                    const std::vector<std::string>& paths, AotOptions options, CaptureExtent extent,
                                    bool accumulates)
@@ -109,7 +123,8 @@ Joint CapturedFunction::trace_joint() {
     throw;
   } catch (const UserError& error) {
     throw CaptureRefused(error.what());
-  } catch (const c10::Error&) {
+  } catch (const std::exception& error) {
+    if (error_of_backward(error) == nullptr) throw;
     // Eager would throw this at a backward that comes through the tangent at fault, which may never happen.
     std::vector<bool> traceable(num_tangents);
     for (size_t i = 0; i < num_tangents; ++i) {
@@ -118,8 +133,9 @@ Joint CapturedFunction::trace_joint() {
       try {
         capture_->joint(alone);
         traceable[i] = true;
-      } catch (const c10::Error&) {
-        tangent_errors_[i] = std::current_exception();
+      } catch (const std::exception& error) {
+        tangent_errors_[i] = error_of_backward(error);
+        if (!tangent_errors_[i]) throw;
       }
     }
     return capture_->joint(traceable);
@@ -249,6 +265,16 @@ Graph CapturedFunction::backward(const std::vector<bool>& defined, const Simplif
 Joint CapturedFunction::joint(const std::vector<bool>& defined) const {
   const std::lock_guard<std::mutex> lock(mutex_);
   return capture_->joint(defined, /*create_graph=*/true);
+}
+
+std::optional<TracedValues> CapturedFunction::gradients(const std::vector<bool>& defined) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return capture_->gradients(defined);
+}
+
+TracedValues CapturedFunction::derivatives(const TracedValues& values, const std::vector<bool>& defined) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return capture_->derivatives(values, defined);
 }
 
 const ReleaseRules& CapturedFunction::release_rules() const {

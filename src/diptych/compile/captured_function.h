@@ -46,6 +46,10 @@ class CapturedFunction final : public GraphSource {
   Graph backward(const std::vector<bool>& defined, const SimplifyOptions& simplify) const override;
   Joint joint(const std::vector<bool>& defined) const override;
 
+  /// See JointCapture::gradients() and derivatives().
+  std::optional<TracedValues> gradients(const std::vector<bool>& defined) const;
+  TracedValues derivatives(const TracedValues& values, const std::vector<bool>& defined) const;
+
   const AotOptions& options() const { return options_; }
   const SimplifyOptions& simplify() const { return simplify_; }
   const ForwardPlan& plan() const { return capture_->plan(); }

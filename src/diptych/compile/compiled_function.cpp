@@ -183,23 +183,29 @@ std::shared_ptr<SecondOrder> CompiledFunction::second_order(const BackwardVarian
       "more on the host; use draws 'host'",
       options().name);
   const std::lock_guard<std::mutex> lock(variants_mutex_);
-  if (!variant.second_order) {
-    Joint again = source_->joint(variant.defined);
-    const auto needed = needed_for_gradients(again);
-    std::vector<Value> starts;
-    if (const auto sizes = source_->add_sizes(again.graph, SlotKind::kArgument)) starts.push_back(*sizes);
-    const auto add = [&](Value value, bool is_possible) {
-      variant.starts.push_back(is_possible && needed[value.id]);
-      if (variant.starts.back()) starts.push_back(value);
-    };
-    for (const size_t primal : captured_.gradient_primals()) add(again.graph.inputs()[primal], true);
-    const size_t num_primals = starts.size();
-    for (const size_t crossing : captured_.gradient_crossings()) {
-      add(captured_.value_in(again.graph, crossing), starts_at(crossing, stage));
+  if (variant.second_order) return variant.second_order;
+  if (!is_dynamic()) {
+    if (auto gradients = captured_.gradients(variant.defined)) {
+      const auto& starts = captured_.gradient_primals();
+      variant.starts.assign(starts.size(), true);
+      return variant.second_order =
+                 std::make_shared<SecondOrder>(std::make_unique<Derivatives>(source_, *std::move(gradients), starts));
     }
-    variant.second_order = std::make_shared<SecondOrder>(again, variant.defined, starts, num_primals, options());
   }
-  return variant.second_order;
+  Joint again = source_->joint(variant.defined);
+  const auto needed = needed_for_gradients(again);
+  std::vector<Value> starts;
+  if (const auto sizes = source_->add_sizes(again.graph, SlotKind::kArgument)) starts.push_back(*sizes);
+  const auto add = [&](Value value, bool is_possible) {
+    variant.starts.push_back(is_possible && needed[value.id]);
+    if (variant.starts.back()) starts.push_back(value);
+  };
+  for (const size_t primal : captured_.gradient_primals()) add(again.graph.inputs()[primal], true);
+  const size_t num_primals = starts.size();
+  for (const size_t crossing : captured_.gradient_crossings()) {
+    add(captured_.value_in(again.graph, crossing), starts_at(crossing, stage));
+  }
+  return variant.second_order = std::make_shared<SecondOrder>(again, variant.defined, starts, num_primals, options());
 }
 
 // Note [A call]: (1) note the history that results will be linked to, as it is before the call changes any of it;

@@ -10,13 +10,13 @@
 #include "diptych/trace/memory_order.h"
 
 namespace diptych::detail {
-namespace {
 
-// Lays a tangent out in the strides that the graph was traced for, since some views are possible for no others.
 at::Tensor laid_out(const at::Tensor& tangent, const std::vector<int64_t>& strides) {
   if (tangent.strides() == c10::IntArrayRef(strides)) return tangent;
   return detail::in_order(tangent, detail::MemoryOrder(strides));
 }
+
+namespace {
 
 std::vector<Slot> numbered_slots(SlotKind kind, const char* name, size_t count) {
   std::vector<Slot> slots;
@@ -24,7 +24,8 @@ std::vector<Slot> numbered_slots(SlotKind kind, const char* name, size_t count) 
   return slots;
 }
 
-// Returns the values that the random nodes among those needed for `outputs` make.
+}  // namespace
+
 std::vector<Value> random_values(const Graph& graph, const std::vector<Value>& outputs) {
   std::vector<bool> needed(graph.num_values());
   for (const Value output : outputs) needed[output.id] = true;
@@ -52,6 +53,8 @@ std::vector<Value> random_values(const Graph& graph, const std::vector<Value>& o
   std::sort(found.begin(), found.end());
   return found;
 }
+
+namespace {
 
 // Returns false for writes of a slice into a copy, so that complex ones are decomposed: these are below autograd in the
 // first trace, but not in the second. The rules leave other slices as they are.
@@ -105,6 +108,8 @@ SecondOrder::SecondOrder(const Joint& joint, const std::vector<bool>& defined, c
   aot_ = std::make_unique<FlatAot>(run, paths, nested);
 }
 
+SecondOrder::SecondOrder(std::unique_ptr<const Derivatives> derivatives) : derivatives_(std::move(derivatives)) {}
+
 std::vector<at::Tensor> SecondOrder::draw_again(const std::vector<at::Tensor>& primals,
                                                 const std::vector<at::Tensor>& generator_states) const {
   const RunBelowAutograd guard;
@@ -115,6 +120,7 @@ std::vector<at::Tensor> SecondOrder::draw_again(const std::vector<at::Tensor>& p
 std::vector<at::Tensor> SecondOrder::gradients(const std::vector<at::Tensor>& starts,
                                                const std::vector<at::Tensor>& tangents,
                                                const std::vector<at::Tensor>& generator_states) {
+  if (derivatives_) return derivatives_->gradients(starts, tangents, generator_states);
   if (!aot_) return std::vector<at::Tensor>(output_of_gradient_.size());
   std::vector<at::Tensor> inputs = starts;
   if (draws_) {

@@ -3,10 +3,18 @@
 #include <memory>
 #include <vector>
 
+#include "diptych/compile/derivatives.h"
 #include "diptych/compile/flat_aot.h"
 #include "diptych/passes/partition.h"
 
 namespace diptych::detail {
+
+/// Lays a tangent out in the strides that the graph was traced for, since some views are possible for no others.
+at::Tensor laid_out(const at::Tensor& tangent, const std::vector<int64_t>& strides);
+
+/// Returns the values that the random nodes among those needed for `outputs` make.
+/// Errors: UserError if such a node computes with what it draws.
+std::vector<Value> random_values(const Graph& graph, const std::vector<Value>& outputs);
 
 /// The gradients of one backward variant as a differentiable function of primals and tangents, and of other values of
 /// the forward that have a history of their own outside. Random values that the forward drew are drawn again from saved
@@ -21,6 +29,9 @@ class SecondOrder {
   SecondOrder(const Joint& joint, const std::vector<bool>& defined, const std::vector<Value>& starts,
               size_t num_primals, const AotOptions& options);
 
+  /// The same where the graph does not say what its derivatives are.
+  explicit SecondOrder(std::unique_ptr<const Derivatives> derivatives);
+
   /// Returns one gradient per primal and crossing of the joint graph. `starts` are the tensors of the values given at
   /// construction, with their history; `tangents` has all tangents, with the same ones defined as at construction.
   std::vector<at::Tensor> gradients(const std::vector<at::Tensor>& starts, const std::vector<at::Tensor>& tangents,
@@ -33,9 +44,10 @@ class SecondOrder {
   std::shared_ptr<const Program> draws_;  // null if nothing random is needed
   std::shared_ptr<const Program> gradients_;
   std::vector<std::optional<size_t>> output_of_gradient_;
-  size_t num_primals_;
+  size_t num_primals_ = 0;
   std::vector<std::vector<int64_t>> tangent_strides_;  ///< of the defined ones
   std::unique_ptr<FlatAot> aot_;
+  std::unique_ptr<const Derivatives> derivatives_;  ///< null where the graph says it
 };
 
 }  // namespace diptych::detail

@@ -1,6 +1,7 @@
 #include "diptych/graph/op.h"
 
 #include "diptych/base/error.h"
+#include "diptych/graph/on_copies.h"
 
 namespace diptych {
 
@@ -18,7 +19,8 @@ Op Op::find(std::string_view name) {
     overload = qualified.substr(dot + 1);
     qualified.resize(dot);
   }
-  auto handle = c10::Dispatcher::singleton().findSchema({qualified, overload});
+  auto handle = find_on_copies({qualified, overload});
+  if (!handle) handle = c10::Dispatcher::singleton().findSchema({qualified, overload});
   DIPTYCH_CHECK(
       handle.has_value(),
       "[Op::find] this LibTorch has no operator '{}'; check the overload name, or load the library that registers it",

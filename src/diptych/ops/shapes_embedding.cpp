@@ -17,6 +17,39 @@ at::Tensor embedding_dense_backward(const at::Tensor& grad, const at::Tensor&, i
   return meta_empty({num_weights, grad.size(-1)}, grad.scalar_type());
 }
 
+// A sparse gradient is known by the tensor that it is the gradient of: see Note [Sparse gradients].
+at::Tensor embedding_sparse_backward(const at::Tensor& grad, const at::Tensor&, int64_t num_weights, int64_t, bool) {
+  return meta_empty({num_weights, grad.size(-1)}, grad.scalar_type());
+}
+
+at::Tensor embedding_bag_sparse_backward(const at::Tensor& grad, const at::Tensor&, const at::Tensor&,
+                                         const at::Tensor&, const at::Tensor&, int64_t num_weights, bool, int64_t,
+                                         const OptionalTensor&, int64_t) {
+  return meta_empty({num_weights, grad.size(-1)}, grad.scalar_type());
+}
+
+// A dense gradient has a Meta kernel.
+bool embedding_bag_backward(const c10::OperatorHandle& /*op*/, c10::Stack& stack) {
+  constexpr size_t kNumArguments = 12, kNumWeights = 6, kSparse = 9;
+  const size_t begin = stack.size() - kNumArguments;
+  if (!stack[begin + kSparse].toBool()) return false;
+  const at::Tensor grad = stack[begin].toTensor();
+  const int64_t num_weights = stack[begin + kNumWeights].toInt();
+  stack.resize(begin);
+  stack.emplace_back(meta_empty({num_weights, grad.size(-1)}, grad.scalar_type()));
+  return true;
+}
+
+at::Tensor gather_sparse_backward(const at::Tensor& self, int64_t, const at::Tensor&, const at::Tensor& grad) {
+  return meta_empty(self.sizes(), grad.scalar_type());
+}
+
+at::Tensor sparse_coo_tensor(const at::Tensor&, const at::Tensor& values, at::IntArrayRef sizes,
+                             std::optional<at::ScalarType>, std::optional<at::Layout>, std::optional<at::Device>,
+                             std::optional<bool>, std::optional<bool>) {
+  return meta_empty(sizes, values.scalar_type());
+}
+
 // Modes of embedding_bag, as ATen numbers them.
 constexpr int64_t kSum = 0;
 constexpr int64_t kMax = 2;
@@ -73,6 +106,11 @@ ShapeRows embedding_shapes() {
   return {
       typed_row<embedding>("aten::embedding"),
       typed_row<embedding_dense_backward>("aten::embedding_dense_backward"),
+      typed_row<embedding_sparse_backward>("aten::embedding_sparse_backward"),
+      {"aten::_embedding_bag_backward", embedding_bag_backward},
+      typed_row<embedding_bag_sparse_backward>("aten::_embedding_bag_sparse_backward"),
+      typed_row<gather_sparse_backward>("aten::_gather_sparse_backward"),
+      typed_row<sparse_coo_tensor>("aten::_sparse_coo_tensor_unsafe"),
       typed_row<embedding_bag>("aten::_embedding_bag"),
       typed_row<embedding_bag_forward_only>("aten::_embedding_bag_forward_only"),
       typed_row<embedding_bag_dense_backward>("aten::_embedding_bag_dense_backward"),

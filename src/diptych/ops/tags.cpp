@@ -341,6 +341,8 @@ uint32_t schema_tags(const c10::FunctionSchema& schema) {
   uint32_t found = 0;
   if (schema.is_mutable()) found |= bit(Tag::kMutating);
   if (schema.getNamespace() == "aten") found |= bit(Tag::kNative);
+  // What a library's kernel reads for an element that it writes is unknown.
+  if (schema.is_mutable() && schema.getNamespace() != "aten") found |= bit(Tag::kMixesElements);
   bool makes_tensor = false;
   for (const auto& returned : schema.returns()) {
     makes_tensor = makes_tensor || holds_tensors(returned.type());

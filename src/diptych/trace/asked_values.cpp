@@ -11,6 +11,7 @@
 #include <ATen/ops/item.h>
 #include <ATen/ops/nonzero.h>
 #include <ATen/ops/unbind.h>
+#include <c10/core/GradMode.h>
 
 #include <algorithm>
 #include <iterator>
@@ -18,6 +19,7 @@
 
 #include "diptych/base/error.h"
 #include "diptych/trace/exchange_tensors.h"
+#include "diptych/trace/generator_watch.h"
 #include "diptych/trace/location.h"
 #include "diptych/trace/packed_sequences.h"
 #include "diptych/trace/recorder.h"
@@ -129,6 +131,49 @@ constexpr struct {
     {"aten::rnn_tanh", of_steps},
 };
 
+// The call is repeated whenever the question is, and must draw the same numbers as the call itself.
+[[noreturn]] void refuse_draw(const c10::OperatorHandle& op) {
+  throw_user_error(
+      fmt::format("[trace] {} draws random numbers, and has no fake kernel that tells the sizes of its results without "
+                  "a draw; register one (in Python with register_fake()), or call it outside the traced function",
+                  with_place(op.operator_name())));
+}
+
+void check_draws_nothing(const c10::OperatorHandle& op, const OperatorPlan& plan, const Stack& stack) {
+  const bool takes_generator =
+      std::any_of(stack.end() - static_cast<std::ptrdiff_t>(plan.takes_tensor.size()), stack.end(),
+                  [](const c10::IValue& argument) { return argument.isGenerator(); });
+  if (plan.draws_random || takes_generator) refuse_draw(op);
+}
+
+// Runs the operator on the real tensors that end the stack. A library's operator may draw without saying so.
+void run_for_real(const c10::OperatorHandle& op, const OperatorPlan& plan, Stack* stack) {
+  const PauseTraceGuard real;
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  const at::NoGradGuard no_grad;
+  if (plan.is_native) return op.callBoxed(stack);
+  const KeepDefaultGenerator keep;
+  op.callBoxed(stack);
+  if (keep.has_drawn()) refuse_draw(op);
+}
+
+// Returns what a result looks like, and adds its tensors to those of the call.
+c10::IValue meta_of(const c10::OperatorHandle& op, const c10::IValue& result, std::vector<at::Tensor>& results) {
+  const auto add = [&](const at::Tensor& real) -> at::Tensor {
+    results.push_back(real);
+    if (!real.defined()) return real;
+    return at::detail::empty_strided_meta(real.sizes(), real.strides(), real.scalar_type());
+  };
+  if (result.isTensor()) return add(result.toTensor());
+  DIPTYCH_CHECK(result.isTensorList(),
+                "[trace] {} needs the values of a tensor, and returns neither a number nor tensors; call it outside "
+                "the traced function",
+                with_place(op.operator_name()));
+  c10::List<at::Tensor> list;
+  for (const at::Tensor& real : result.toTensorVector()) list.push_back(add(real));
+  return list;
+}
+
 }  // namespace
 
 at::Tensor AskedValues::ask(Value value, Question question, std::string place) {
@@ -159,21 +204,10 @@ std::vector<at::Tensor> run_on_values(Recorder& recorder, const c10::OperatorHan
     return recorder.asked_values().compute(recorder.value_of(recorder.stand_in(tensor)));
   };
   exchange_each(plan, *stack, real_of);
-  {
-    const PauseTraceGuard real;
-    const at::AutoDispatchBelowADInplaceOrView below_autograd;
-    op.callBoxed(stack);
-  }
+  if (!plan.is_native) check_draws_nothing(op, plan, *stack);
+  run_for_real(op, plan, stack);
   std::vector<at::Tensor> results;
-  for (size_t i = begin; i < stack->size(); ++i) {
-    DIPTYCH_CHECK((*stack)[i].isTensor(),
-                  "[trace] {} needs the values of a tensor, and returns neither a number nor tensors; call it outside "
-                  "the traced function",
-                  with_place(op.operator_name()));
-    const at::Tensor& result = results.emplace_back((*stack)[i].toTensor());
-    if (!result.defined()) continue;
-    (*stack)[i] = at::detail::empty_strided_meta(result.sizes(), result.strides(), result.scalar_type());
-  }
+  for (size_t i = begin; i < stack->size(); ++i) (*stack)[i] = meta_of(op, (*stack)[i], results);
   return results;
 }
 

@@ -4,6 +4,7 @@
 #include <ATen/ops/copy.h>
 #include <c10/core/AutogradState.h>
 #include <c10/core/DispatchKeySet.h>
+#include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
 #include <torch/library.h>
 
@@ -19,6 +20,7 @@
 #include "diptych/trace/overlapping_writes.h"
 #include "diptych/trace/recorder.h"
 #include "diptych/trace/shadow.h"
+#include "diptych/trace/sparse_gradients.h"
 #include "diptych/trace/stack_tensors.h"
 #include "diptych/trace/traced_writes.h"
 #include "diptych/trace/transforms.h"
@@ -64,6 +66,19 @@ void refuse_draw_with_gaps(const c10::OperatorHandle& op, const OperatorPlan& pl
   DIPTYCH_CHECK(!becomes_contiguous || self.numel() < kAtOnce || !self.device().is_cpu(),
                 "[trace] {} draws into a tensor with gaps, where eager's kernel draws other numbers than for a dense "
                 "one; copy_ the result of randn into it",
+                with_place(op.operator_name()));
+}
+
+// Autograd records what the kernel of such an operator calls, if it calls operators, and nothing if it does not.
+void refuse_unknown_history(const c10::OperatorHandle& op, const OperatorPlan& plan, const Stack& stack) {
+  if (plan.is_native || !plan.mutates || !c10::GradMode::is_enabled()) return;
+  if (op.hasKernelForDispatchKey(c10::DispatchKey::Autograd)) return;
+  if (op.hasKernelForDispatchKey(c10::DispatchKey::AutogradCPU)) return;
+  const auto has_history = [](const at::Tensor& tensor) { return tensor.defined() && tensor.requires_grad(); };
+  DIPTYCH_CHECK(!any_tensor(stack, plan, has_history),
+                "[trace] {} writes to an argument and gets a tensor that requires grad, but has no kernel for "
+                "autograd, so what it is to the gradient depends on what its kernel calls; register one, or call it "
+                "under no_grad",
                 with_place(op.operator_name()));
 }
 
@@ -185,8 +200,10 @@ void front_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack
   if (plan.mutates) ++traced_writes;
   if (mutates_hidden(plan, *stack)) return plan.hidden_mutation->declared.handle().callBoxed(stack);
   refuse_draw_with_gaps(op, plan, *stack);
+  if (record_sparse_gradient(*recorder, op, plan, stack)) return;
   // The inner operators of a composite pass here themselves, one by one, as the calls that autograd knows.
   if (plan.is_composite) return call_composite(op, plan, below, stack);
+  refuse_unknown_history(op, plan, *stack);
   if (!plan.writes.empty() && write_by_strides(*recorder, op, plan, stack)) return;
   FrontCall call(*recorder, op, plan, *stack);
   if (is_nothing_to_autograd(*recorder, plan)) {

@@ -19,37 +19,53 @@ FrontCall::FrontCall(Recorder& recorder, const c10::OperatorHandle& op, const Op
   }
   if (provenance.phase() != Phase::kForward || plan.takes_tensor.empty()) return;
   if (!plan.mutates && !plan.is_view) return;
-  const auto& first = stack[stack.size() - plan.takes_tensor.size()];
+  const auto arguments = c10::ArrayRef<c10::IValue>(stack).slice(stack.size() - plan.takes_tensor.size());
+  // LibTorch's own operators write to their first argument, or are composites.
+  if (plan.mutates && !plan.is_native) {
+    for (size_t i = 0; i < plan.writes.size(); ++i) {
+      if (plan.writes[i]) note_writes(arguments[i]);
+    }
+    return;
+  }
+  const auto& first = arguments.front();
   if (!first.isTensor() || !first.toTensor().defined()) return;
   const at::Tensor& self = first.toTensor();
-  if (plan.mutates) {
-    recorder.views().note_write(self);
-  } else {
-    recorder.views().note_view_of(plan, self);
-  }
+  if (!plan.mutates) recorder.views().note_view_of(plan, self);
+  if (plan.mutates) note_write(self);
   if (plan.write_back == WriteBack::kInStorage) recorder.views().note_strided(recorder.primal_table(), stack);
-  if (!plan.mutates || !at::functionalization::impl::isFunctionalTensor(self)) return;
-  self_ = self;
-  strides_.assign(self.strides().begin(), self.strides().end());
-  num_views_ = steps_of(self).size();
+}
+
+void FrontCall::note_writes(const c10::IValue& argument) {
+  if (argument.isTensor()) return note_write(argument.toTensor());
+  if (!argument.isTensorList()) return;
+  for (const at::Tensor& tensor : argument.toTensorVector()) note_write(tensor);
+}
+
+void FrontCall::note_write(const at::Tensor& tensor) {
+  if (!tensor.defined()) return;
+  recorder_.views().note_write(tensor);
+  if (!at::functionalization::impl::isFunctionalTensor(tensor)) return;
+  written_.push_back(
+      {tensor, c10::DimVector(tensor.strides().begin(), tensor.strides().end()), steps_of(tensor).size()});
 }
 
 void FrontCall::finish(const torch::jit::Stack& stack) {
-  if (self_.defined()) return finish_write();
-  if (!plan_.is_view || recorder_.phase() != Phase::kForward) return;
+  for (const Written& written : written_) finish_write(written);
+  if (plan_.mutates || !plan_.is_view || recorder_.phase() != Phase::kForward) return;
   const auto& result = stack.back();
   if (result.isTensor()) return recorder_.views().note_view(plan_, result.toTensor());
   for (const at::Tensor& view : result.toTensorVector()) recorder_.views().note_view(plan_, view);
 }
 
-void FrontCall::finish_write() {
-  recorder_.views().note_written(self_);
-  if (steps_of(self_).size() != num_views_) {  // its shape was changed in place
-    recorder_.primal_table().check_not_captured(self_);
-    recorder_.views().recover_views_by_strides(autograd_base(self_));
+void FrontCall::finish_write(const Written& written) {
+  const auto& [tensor, strides, num_views] = written;
+  recorder_.views().note_written(tensor);
+  if (steps_of(tensor).size() != num_views) {  // its shape was changed in place
+    recorder_.primal_table().check_not_captured(tensor);
+    recorder_.views().recover_views_by_strides(autograd_base(tensor));
   } else {
-    restore_layout(self_, strides_);
-    resolve_base(recorder_, self_);
+    restore_layout(tensor, strides);
+    resolve_base(recorder_, tensor);
   }
 }
 

@@ -4,6 +4,8 @@
 #include <ATen/core/stack.h>
 #include <c10/util/DimVector.h>
 
+#include <vector>
+
 #include "diptych/trace/operator_plan.h"
 #include "diptych/trace/recorder.h"
 
@@ -20,19 +22,26 @@ class FrontCall {
   FrontCall(const FrontCall&) = delete;
   FrontCall& operator=(const FrontCall&) = delete;
 
-  /// Notes what the call did, and restores eager's layout of the tensor that it wrote to. `stack` ends with its
+  /// Notes what the call did, and restores eager's layout of the tensors that it wrote to. `stack` ends with its
   /// results.
   void finish(const torch::jit::Stack& stack);
 
  private:
-  void finish_write();
+  /// A tensor that the operator writes to, and how it was before the call.
+  struct Written {
+    at::Tensor tensor;
+    c10::DimVector strides;
+    size_t num_views = 0;
+  };
+
+  void note_writes(const c10::IValue& argument);
+  void note_write(const at::Tensor& tensor);
+  void finish_write(const Written& written);
 
   Recorder& recorder_;
   const OperatorPlan& plan_;
   Recorder::Front outer_;
-  at::Tensor self_;  ///< what the operator writes to, and how it was before the call:
-  c10::DimVector strides_;
-  size_t num_views_ = 0;
+  std::vector<Written> written_;
 };
 
 }  // namespace diptych::detail

@@ -1,6 +1,7 @@
 #include "diptych/trace/generator_watch.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/equal.h>
 
 #include <map>
 #include <mutex>
@@ -29,6 +30,12 @@ uint64_t current_seed() {
   at::Generator generator = at::detail::getDefaultCPUGenerator();
   const std::lock_guard<std::mutex> lock(generator.mutex());
   return generator.current_seed();
+}
+
+at::Tensor default_state() {
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
+  const std::lock_guard<std::mutex> lock(generator.mutex());
+  return generator.get_state();
 }
 
 // There is one default generator, and traces run in several threads and inside each other.
@@ -118,5 +125,14 @@ void set_state_unseen(at::Generator& generator, const at::Tensor& state) {
   }
   if (is_watched) exchange_seed(reported);
 }
+
+KeepDefaultGenerator::KeepDefaultGenerator() : state_(default_state()) {}
+
+KeepDefaultGenerator::~KeepDefaultGenerator() {
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
+  set_state_unseen(generator, state_);
+}
+
+bool KeepDefaultGenerator::has_drawn() const { return !at::equal(default_state(), state_); }
 
 }  // namespace diptych::detail

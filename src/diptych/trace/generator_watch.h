@@ -2,6 +2,7 @@
 // that seeds one.
 #pragma once
 #include <ATen/core/Generator.h>
+#include <ATen/core/Tensor.h>
 
 #include "diptych/graph/graph.h"
 
@@ -30,5 +31,19 @@ class GeneratorWatch {
 /// Sets the state of a generator without any watch noticing: the seed that it reports does not change. Takes the
 /// generator's lock.
 void set_state_unseen(at::Generator& generator, const at::Tensor& state);
+
+/// Leaves the CPU's default generator as it was, and no watch notices.
+class KeepDefaultGenerator {
+ public:
+  KeepDefaultGenerator();
+  ~KeepDefaultGenerator();
+  KeepDefaultGenerator(const KeepDefaultGenerator&) = delete;
+  KeepDefaultGenerator& operator=(const KeepDefaultGenerator&) = delete;
+  /// Whether the generator is in another state than it was.
+  bool has_drawn() const;
+
+ private:
+  at::Tensor state_;
+};
 
 }  // namespace diptych::detail

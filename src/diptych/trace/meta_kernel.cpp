@@ -1,9 +1,9 @@
 #include "diptych/trace/meta_kernel.h"
 
+#include <algorithm>
+#include <iterator>
 #include <string_view>
 
-#include "diptych/base/error.h"
-#include "diptych/trace/location.h"
 #include "diptych/trace/stack_tensors.h"
 
 namespace diptych::detail {
@@ -24,10 +24,13 @@ void run_inner_meta_kernel(const c10::OperatorHandle& op, const OperatorPlan& pl
   op.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kFakeKey), stack);
 }
 
-bool run_meta_kernel(const c10::OperatorHandle& op, const c10::KernelFunction* kernel, torch::jit::Stack* stack) {
+// Torch registers kernels that throw these for operators that are written in Python. The second is thrown where a fake
+// kernel asks for new_dynamic_size().
+MetaRun run_meta_kernel(const c10::OperatorHandle& op, const c10::KernelFunction* kernel, torch::jit::Stack* stack) {
   const size_t num_arguments = op.schema().arguments().size();
   const size_t begin = stack->size() - num_arguments;
   const torch::jit::Stack arguments(stack->end() - static_cast<int64_t>(num_arguments), stack->end());
+  MetaRun missing = MetaRun::kNoKernel;
   try {
     constexpr c10::DispatchKeySet kMeta(c10::DispatchKey::Meta);
     if (kernel != nullptr) {
@@ -35,20 +38,18 @@ bool run_meta_kernel(const c10::OperatorHandle& op, const c10::KernelFunction* k
     } else {
       op.redispatchBoxed(kMeta, stack);
     }
-    return true;
+    return MetaRun::kDone;
   } catch (const c10::NotImplementedError&) {
-    stack->resize(begin);
-    stack->insert(stack->end(), arguments.begin(), arguments.end());
-    return false;
   } catch (const std::exception& error) {
-    // Torch registers a kernel that throws this for an operator that is written in Python and has no fake kernel.
+    constexpr std::string_view kWords[] = {"no fake impl registered", "output Tensor with data-dependent shape"};
     const std::string_view words = error.what();
-    if (words.find("no fake impl registered") == std::string_view::npos) throw;
+    const auto says = [&](std::string_view part) { return words.find(part) != std::string_view::npos; };
+    if (std::none_of(std::begin(kWords), std::end(kWords), says)) throw;
+    missing = MetaRun::kNeedsValues;
   }
-  detail::throw_user_error(
-      fmt::format("[trace] {} has no fake kernel, so the sizes of its results are unknown; register one for meta "
-                  "tensors (in Python with register_fake()), or call it outside the traced function",
-                  with_place(op.operator_name())));
+  stack->resize(begin);
+  stack->insert(stack->end(), arguments.begin(), arguments.end());
+  return missing;
 }
 
 }  // namespace diptych::detail

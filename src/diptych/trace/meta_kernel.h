@@ -25,8 +25,15 @@ class OnMeta {
 void run_inner_meta_kernel(const c10::OperatorHandle& op, const OperatorPlan& plan, c10::DispatchKeySet keys,
                            torch::jit::Stack* stack);
 
-/// Runs the Meta kernel of `op`, or `kernel` if that is not null, on the arguments at the top of `stack`. Returns
-/// false, with the arguments in place, if it is a composite that calls an operator without a Meta kernel.
-bool run_meta_kernel(const c10::OperatorHandle& op, const c10::KernelFunction* kernel, torch::jit::Stack* stack);
+/// What became of a call on meta tensors.
+enum class MetaRun : uint8_t {
+  kDone,
+  kNoKernel,     ///< it reached an operator without a Meta kernel
+  kNeedsValues,  ///< it reached one of Python without a fake kernel, or whose fake kernel makes sizes of values up
+};
+
+/// Runs the Meta kernel of `op`, or `kernel` if that is not null, on the arguments at the top of `stack`, which stay in
+/// place unless it is done.
+MetaRun run_meta_kernel(const c10::OperatorHandle& op, const c10::KernelFunction* kernel, torch::jit::Stack* stack);
 
 }  // namespace diptych::detail

@@ -7,6 +7,7 @@
 
 #include "diptych/ops/hidden_kernels.h"
 #include "diptych/ops/tags.h"
+#include "diptych/trace/functionalize.h"
 
 namespace diptych::detail {
 namespace {
@@ -64,10 +65,12 @@ std::vector<bool> written_arguments(const c10::OperatorHandle& op) {
 }
 
 // Functionalization has kernels for most of LibTorch's own operators; of the others it takes only those that return new
-// tensors.
+// tensors, and here those that write to their arguments and are no collectives.
 bool has_aliases_unknown_to_functionalization(const c10::OperatorHandle& op) {
-  return !op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&
-         !op.hasKernelForDispatchKey(c10::DispatchKey::Functionalize) && op.schema().hasAnyAliasInfo();
+  const bool is_known = op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) ||
+                        op.hasKernelForDispatchKey(c10::DispatchKey::Functionalize) || !op.schema().hasAnyAliasInfo();
+  if (is_known) return false;
+  return has_tag(Op(op), Tag::kNative) || has_tag(Op(op), Tag::kCollective) || !functionalize_on_copies(op);
 }
 
 // Reads the tables of ops/.

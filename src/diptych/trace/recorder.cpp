@@ -288,10 +288,8 @@ void Recorder::record(const c10::OperatorHandle& op, const OperatorPlan& plan, t
     metas.push_back(call.result({shape.dtype, c10::kCPU, Sizes(shape.sizes.begin(), shape.sizes.end()),
                                  Sizes(shape.strides.begin(), shape.strides.end())}));
   } else {
-    if (reads_values(plan, *stack)) {
+    if (reads_values(plan, *stack) || !run_on_meta(*this, op, plan, stack, call.device.value_or(c10::kCPU))) {
       real = run_on_values(*this, op, plan, stack);
-    } else {
-      run_on_meta(*this, op, plan, stack, call.device.value_or(c10::kCPU));
     }
     read_results(*stack, begin, call, node, metas);
   }

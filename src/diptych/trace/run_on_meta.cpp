@@ -3,7 +3,9 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/ops/alias.h>
 
+#include "diptych/base/error.h"
 #include "diptych/trace/exchange_tensors.h"
+#include "diptych/trace/location.h"
 #include "diptych/trace/meta_kernel.h"
 #include "diptych/trace/shape_by_example.h"
 
@@ -36,29 +38,61 @@ void exchange_for_meta(Recorder& recorder, torch::jit::Stack& stack, const Opera
   stack[stack.size() - plan.takes_tensor.size() + static_cast<size_t>(plan.device_argument)] = c10::Device(c10::kMeta);
 }
 
-}  // namespace
+// Numbers among the arguments that end the stack, with their places.
+using Numbers = c10::SmallVector<std::pair<size_t, at::Tensor>, 1>;
 
-// Note [Numbers among tensors]: a number in the place of a tensor is a CPU tensor with a mark, by which types are
-// promoted as for numbers. Shape functions and C++ kernels take it as a meta tensor with that mark. Python kernels lose
-// the mark, or refuse two devices; for LibTorch's own operators the CPU kernel is run instead, with the number itself.
-void run_on_meta(Recorder& recorder, const c10::OperatorHandle& op, const OperatorPlan& plan, torch::jit::Stack* stack,
-                 c10::Device device) {
-  const OnMeta on_meta;
-  exchange_for_meta(recorder, *stack, plan);
-  const size_t begin = stack->size() - plan.takes_tensor.size();
-  c10::SmallVector<std::pair<size_t, at::Tensor>, 1> numbers;
-  for (size_t i = begin; i < stack->size(); ++i) {
-    auto& argument = (*stack)[i];
+Numbers exchange_numbers(torch::jit::Stack& stack, size_t begin) {
+  Numbers numbers;
+  for (size_t i = begin; i < stack.size(); ++i) {
+    auto& argument = stack[i];
     if (!argument.isTensor() || !argument.toTensor().defined() || !is_known_number(argument.toTensor())) continue;
     numbers.emplace_back(i, argument.toTensor());
     argument = meta_number(argument.toTensor().scalar_type());
   }
-  if (plan.shape != nullptr && plan.shape(op, *stack)) return;
+  return numbers;
+}
+
+// Note [Numbers among tensors]: a number in the place of a tensor is a CPU tensor with a mark, by which types are
+// promoted as for numbers. Shape functions and C++ kernels take it as a meta tensor with that mark. Python kernels lose
+// the mark, or refuse two devices; for LibTorch's own operators the CPU kernel is run instead, with the number itself.
+MetaRun run_kernels(const c10::OperatorHandle& op, const OperatorPlan& plan, torch::jit::Stack* stack) {
+  const Numbers numbers = exchange_numbers(*stack, stack->size() - plan.takes_tensor.size());
+  if (plan.shape != nullptr && plan.shape(op, *stack)) return MetaRun::kDone;
   const bool is_of_python = plan.has_python_meta_kernel && !numbers.empty();
-  if (plan.has_meta_kernel && !is_of_python && run_meta_kernel(op, plan.meta_kernel, stack)) return;
+  MetaRun run = MetaRun::kNoKernel;
+  if (plan.has_meta_kernel && !is_of_python) run = run_meta_kernel(op, plan.meta_kernel, stack);
+  if (run != MetaRun::kNoKernel) return run;
   for (const auto& [i, number] : numbers) (*stack)[i] = number;
-  if (is_of_python && !plan.is_native && run_meta_kernel(op, plan.meta_kernel, stack)) return;
+  return is_of_python && !plan.is_native ? run_meta_kernel(op, plan.meta_kernel, stack) : run;
+}
+
+}  // namespace
+
+// LibTorch's own operators that have no kernel for shapes do not depend on values, as far as they are not known to; of
+// an operator of a library this is unknown.
+bool run_on_meta(Recorder& recorder, const c10::OperatorHandle& op, const OperatorPlan& plan, torch::jit::Stack* stack,
+                 c10::Device device) {
+  const bool may_ask =
+      !plan.is_native && recorder.phase() == Phase::kForward && recorder.asked_values().may_ask() && plan.num_out == 0;
+  const size_t begin = stack->size() - plan.takes_tensor.size();
+  torch::jit::Stack given;
+  if (may_ask) given.assign(stack->begin() + static_cast<std::ptrdiff_t>(begin), stack->end());
+  const OnMeta on_meta;
+  exchange_for_meta(recorder, *stack, plan);
+  const MetaRun run = run_kernels(op, plan, stack);
+  if (run == MetaRun::kDone) return true;
+  if (may_ask) {
+    stack->resize(begin);
+    stack->insert(stack->end(), given.begin(), given.end());
+    return false;
+  }
+  DIPTYCH_CHECK(run != MetaRun::kNeedsValues,
+                "[trace] {} has no fake kernel that tells the sizes of its results, and values are not known here; "
+                "register one for meta tensors (in Python with register_fake()), or call it outside the traced "
+                "function",
+                with_place(op.operator_name()));
   run_shape_by_example(op, stack, device);
+  return true;
 }
 
 }  // namespace diptych::detail
