@@ -6,6 +6,7 @@ runs on this thread, Dynamo is left out, and the operator is Diptych's, with tor
 import functools
 
 import torch
+from torch._functorch import eager_transforms
 from torch._higher_order_ops import utils
 from torch._higher_order_ops.associative_scan import AssociativeScanOp
 from torch._higher_order_ops.cond import CondOp
@@ -97,8 +98,16 @@ def _in_traces(ours, torchs):
     return call
 
 
+def _refuse_make_fx(*args, **kwargs):
+    raise _core.UserError(
+        "[capture] torch.func.linearize is called by the function that is captured, and would trace it, too, expected transforms that call it; "
+        "use jvp, or call linearize outside"
+    )
+
+
 def replace():
     """Puts Diptych's operators in the place of torch's in traces."""
+    eager_transforms.make_fx = _in_traces(_refuse_make_fx, eager_transforms.make_fx)  # linearize's, however it was imported
     for operator, kernel in _KERNELS.items():
         operator.__call__ = _in_traces(kernel, operator.__call__)
     utils._hop_compile_and_call = _in_traces(lambda function, args, kwargs=None: function(*args, **(kwargs or {})), utils._hop_compile_and_call)

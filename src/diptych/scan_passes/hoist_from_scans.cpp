@@ -119,6 +119,14 @@ class HoistPlan {
   std::vector<bool> moved_;
 };
 
+// Whether a value that has the sizes of `meta` is laid out as it is, as far as elements have neighbours.
+bool has_layout_of(const TensorMeta& value, const TensorMeta& meta) {
+  for (size_t dim = 0; dim < meta.sizes.size(); ++dim) {
+    if (meta.sizes[dim].hint() > 1 && value.strides[dim].hint() != meta.strides[dim].hint()) return false;
+  }
+  return true;
+}
+
 /// Writes the nodes that leave the body in front of the scan.
 class Hoister {
  public:
@@ -150,9 +158,24 @@ class Hoister {
     return entry->second;
   }
 
+  // A body lays out what it is given as in its capture, where its views are legal; what reads it in front of the scan
+  // must find it so, too.
+  void lay_out(Value in, const Node& reader) {
+    const TensorMeta& meta = body_.meta(in);
+    if (body_.info(in).kind != ValueInfo::Kind::kInput || !meta.is_static()) return;
+    if (!is_dense(meta.size_hints(), meta.stride_hints())) return;
+    BatchedValue& known = known_.at(in.id);
+    const TensorMeta wanted = known.is_stacked ? stacked(meta, edit_.attributes.length) : meta;
+    Emitter emitter = edit_.emitter(reader);
+    if (!has_layout_of(emitter.meta(known.value), wanted)) known.value = emitter.with_strides(known.value, wanted);
+  }
+
   void write(const Node& node) {
     bool varies = false;
-    for_each_operand_value(node, [&](Value value) { varies = varies || plan_.varies(value); });
+    for_each_operand_value(node, [&](Value value) {
+      varies = varies || plan_.varies(value);
+      lay_out(value, node);
+    });
     const auto outputs =
         varies ? batch(node) : edit_.copy_outside(node, [&](Value value) { return find(value).value; });
     for (size_t i = 0; i < outputs.size(); ++i) {

@@ -24,6 +24,7 @@
 #include "diptych/trace/stack_tensors.h"
 #include "diptych/trace/traced_writes.h"
 #include "diptych/trace/transforms.h"
+#include "diptych/trace/vmap_draws.h"
 
 namespace diptych::detail {
 namespace {
@@ -251,4 +252,10 @@ TORCH_LIBRARY_IMPL(_, DeferredInit, m) {
 TORCH_LIBRARY_IMPL(_, Fake, m) {
   static_assert(diptych::detail::kFakeKey == c10::DispatchKey::Fake);
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&diptych::detail::fake_kernel>());
+}
+
+TORCH_LIBRARY_IMPL(aten, FuncTorchVmapMode, m) {
+  for (const char* const name : diptych::detail::kDrawsWithoutRule) {
+    m.impl(name, torch::CppFunction::makeFromBoxedFunction<&diptych::detail::draw_into_a_copy>());
+  }
 }

@@ -5,6 +5,7 @@ import textwrap
 
 import features
 import features_autograd  # enters its features
+import features_decisions  # enters its features
 import features_memory  # enters its features
 
 PRELUDE = """\
@@ -103,6 +104,9 @@ def generate(seed, only=None):
     program.backward = rng.choice(BACKWARDS)
     program.x = rng.choice(["make((2, 3), n).requires_grad_()", "make((2, 3), n)", "make((3, 2), n).t().requires_grad_()", "make((2, 3), n).requires_grad_() * 1", "make((2, 3), 0)"])
     program.start = rng.choice(["x * w", "x * 1", "x + w", "(x * w).sin()", "x * 2.0"])
+    if features_decisions.KIND in program.kinds:  # enough calls that some take a path again
+        program.calls = rng.choice([4, 7, 9])
+        program.x = program.x.replace(", n)", rng.choice([", n)", ", n % 3)", ", n // 2)"]))
     if program.options.get("dynamic"):
         program.calls = 6
         rows = rng.choice([[4, 8, 16, 9, 12, 5], [3, 5, 7, 6, 10, 11], [6, 9, 12, 8, 15, 13], [10, 20, 30, 11, 14, 17], [2, 3, 4, 5, 6, 16]])

@@ -33,7 +33,7 @@ sys.path.append(str(pathlib.Path(__file__).parents[1]))
 
 from children import Died, in_child  # noqa: E402
 
-OUTCOMES = ("passed", "eager refuses", "refused", "wrong", "error", "slow", "crashed")  # from good to bad
+OUTCOMES = ("passed", "eager refuses", "original", "refused", "wrong", "error", "slow", "crashed")  # from good to bad
 EAGER_RAISES = "a result is returned, expected what eager raises:"
 FAILED = ("[interpreter] node", "[backend ")  # what was captured does not run: no refusal, whatever the type
 ESCAPED = "got a tensor that escaped from a trace"  # used where no binding of ours makes a UserError of it
@@ -268,6 +268,28 @@ def difference(expected, got, find_truth=lambda: (), find_neighbours=lambda: (),
 
 def summary(value):
     return f"a tensor {tuple(value.shape)}" if isinstance(value, torch.Tensor) else str(value)[:200]
+
+
+class Calls:
+    """Which calls ran the function itself, of those that are made while this is there. An outcome of theirs that would be "passed" is "original" then: eager's result,
+    and no graph."""
+
+    def __init__(self):
+        import diptych
+
+        self.count = diptych.eager_calls
+        self.before, self.compiled = self.count(), []
+
+    def watch(self, function):
+        """`function`, whose statistics count if it is a compiled one."""
+        if hasattr(function, "stats"):
+            self.compiled.append(function)
+        return function
+
+    def outcome(self, outcome):
+        reasons = [function.stats().last_original for function in self.compiled if function.stats().originals]
+        reasons += [why for why, count in self.count().items() if count != self.before.get(why, 0)]
+        return ("original", reasons[0].splitlines()[0]) if outcome[0] == "passed" and reasons else outcome
 
 
 def words(error):

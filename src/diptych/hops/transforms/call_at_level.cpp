@@ -9,12 +9,10 @@
 
 #include <algorithm>
 
-#include "diptych/autodiff/batched_tangents.h"
 #include "diptych/base/error.h"
 #include "diptych/base/list.h"
 #include "diptych/hops/call.h"
 #include "diptych/hops/transforms/transformed_body.h"
-#include "diptych/ops/wrong_under_vmap.h"
 #include "diptych/trace/trace_guard.h"
 #include "diptych/trace/transforms.h"
 
@@ -25,20 +23,6 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 using Kind = at::functorch::TransformType;
-
-void check_gradient_is_right(const Hop& hop, const std::vector<Batched>& values) {
-  const bool is_wrong = std::any_of(hop.bodies().begin(), hop.bodies().end(),
-                                    [](const auto& body) { return has_wrong_gradient_under_vmap(*body->graph()); });
-  if (!is_wrong) return;
-  const bool is_differentiated = std::any_of(values.begin(), values.end(), [](const Batched& value) {
-    return requires_grad_inside(value.value) || has_tangent_inside(value.value);
-  });
-  DIPTYCH_CHECK(
-      !is_differentiated,
-      "[{}] the body writes to a part of a tensor, whose gradient around a vmap LibTorch gets wrong; take the "
-      "gradient inside of the vmap, or build the tensor with stack() or cat()",
-      hop.op().schema().name());
-}
 
 Tensors call_in_vmap(const HopPtr& hop, const Tensors& operands, const TransformLevel& level) {
   std::vector<Batched> results;
@@ -52,7 +36,6 @@ Tensors call_in_vmap(const HopPtr& hop, const Tensors& operands, const Transform
       values.push_back({std::move(found.value), found.is_wrapped});
       is_batched = is_batched || found.is_wrapped;
     }
-    check_gradient_is_right(*hop, values);
     if (is_batched) {
       results = hop->op().call_batched(hop, std::move(values), level.batch);
     } else {

@@ -12,6 +12,7 @@
 #include "diptych/base/error.h"
 #include "diptych/hops/call.h"
 #include "diptych/hops/replay.h"
+#include "diptych/ops/wrong_under_vmap.h"
 #include "diptych/trace/outer_levels.h"
 #include "diptych/trace/placeholder.h"
 
@@ -81,6 +82,7 @@ TransformedBody batch_body(const Body& body, const std::vector<bool>& inputs, co
   for (size_t i = 0; i < inputs.size(); ++i) {
     metas.push_back(inputs[i] ? batch_of(body.input(i), batch.size) : body.input(i));
   }
+  const Program program(with_right_gradients_under_vmap(*body.graph()));
   TransformedBody made;
   made.results = results;
   const auto function = [&](const Tensors& stand_ins) {
@@ -92,8 +94,7 @@ TransformedBody batch_body(const Body& body, const std::vector<bool>& inputs, co
       for (size_t i = 0; i < given.size(); ++i) {
         if (inputs[i]) given[i] = wrap(given[i], level.level());
       }
-      for (const at::Tensor& result : run_in_trace(body, std::move(given)))
-        found.push_back(unwrap(result, level.level()));
+      for (const at::Tensor& result : replay(program, std::move(given))) found.push_back(unwrap(result, level.level()));
     }
     Tensors tensors;
     for (size_t i = 0; i < found.size(); ++i) {

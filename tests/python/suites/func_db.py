@@ -1,0 +1,81 @@
+"""torch.func's own tests over what Diptych makes of the inner function: every composition of transforms that eager passes, the function compiled, or the body
+of an operator, compared with eager in values, structure and gradients to second order, in a first call and in a second.
+
+    python tests/python/suites/func_db.py [--only simple,maml] [--part 3] [--list]
+
+Groups are named after what became of the function. "inside" is the composition compiled as a whole. An outcome "original" is eager's result by the function
+itself, without a graph or a rule.
+"""
+import functools
+from functools import partial
+
+import judge
+from func_functions import FORMS, FUNCTIONS, make
+from func_programs import ERRORS, PROGRAMS
+from func_transforms import TRANSFORMS
+
+
+#: What torch.func itself does not do in eager either: linearize makes a graph, which takes no decisions.
+SKIPPED = {("cond", "linear_part"), ("while_loop", "linear_part")}
+
+
+def observe(program, sizes, order, form="compiled"):
+    """What is seen of a program whose leaves require grad, if it is differentiated. An operator says of its results that they require grad wherever they may."""
+    judge.seed(5)
+    arguments = judge._pytree.tree_map(lambda leaf: leaf.requires_grad_(order > 0), tuple(make(size) for size in sizes))
+    leaves = judge.tensors(arguments)
+    seen = judge.observe(program, leaves, arguments, {}, order, aliases=False, none_is_zero=True)
+    return seen if form in ("compiled", "inside") else judge.Seen(part for part in seen if not part[0].endswith("requires_grad, is_leaf"))
+
+
+def judge_program(make_program, sizes, orders, form, is_error=False):
+    """The worst of the orders, in two calls. make_program(wrap). is_error: whether ours must raise where eager does; else what eager does not do is not asked."""
+    eager = make_program(lambda f: f)
+    calls = judge.Calls()
+    ours = make_program(FORMS[form]) if form != "inside" else calls.watch(judge.compiled(eager))
+    expected = functools.cache(partial(observe, eager, sizes, form=form))
+    outcomes = [judge.judge_to_order(expected, partial(observe, ours, sizes, form=form), order) for order in orders for _ in range(2)]
+    outcome = judge.worst(outcomes)
+    if outcome[1].startswith(judge.EAGER_RAISES) and not is_error:
+        return "eager refuses", outcome[1]
+    return calls.outcome(outcome)
+
+
+def composed(function, transform):
+    return lambda wrap: transform(wrap(function))
+
+
+def function_entry(name, function, sizes, part):
+    """Every transform of one function in each form, or one in `part` of these."""
+    offset = sum(map(ord, name)) % part
+    for number, (transform_name, transform) in enumerate(TRANSFORMS.items()):
+        for place, form in enumerate((*FORMS, "inside")):
+            if (number + place) % part == offset and (form, transform_name) not in SKIPPED:
+                orders = (0, 2) if form in ("compiled", "inside") else (0, 1)
+                yield f"{form} {transform_name}", partial(judge_program, composed(function, transform), sizes, orders, form)
+
+
+def program_entry(make_program, sizes, order, operators, part):
+    for place, form in enumerate((*FORMS, "inside")):
+        if form in ("compiled", "inside") or (operators and place % part == 0):
+            yield form, partial(judge_program, make_program, sizes, (0, order), form)
+
+
+def error_entry(make_program, sizes):
+    for form in (*FORMS, "inside"):
+        yield f"{form}, error", partial(judge_program, make_program, sizes, (0,), form, is_error=True)
+
+
+def entries(options):
+    part = options.part
+    found = [(name, partial(function_entry, name, f, sizes, part)) for name, (f, sizes) in FUNCTIONS.items()]
+    found += [(name, partial(program_entry, *parts, part)) for name, parts in PROGRAMS.items()]
+    return found + [(f"error: {name}", partial(error_entry, *parts)) for name, parts in ERRORS.items()]
+
+
+def add_arguments(parser):
+    parser.add_argument("--part", type=int, default=1, help="of the compositions, runs one in so many")
+
+
+if __name__ == "__main__":
+    judge.main("func_db", __doc__, entries, add_arguments)
