@@ -254,6 +254,20 @@ def test_under_vmap_it_is_what_torch_says():
             torch.vmap(call)(torch.ones(2, 2))
 
 
+def test_dynamo_knows_both_methods_as_ever():
+    graphs = []
+
+    def backend(graph, inputs):
+        graphs.append(graph)
+        return graph.forward
+
+    function = lambda x: x * float(x.detach().numpy().sum())  # noqa: E731
+    compiled = torch.compile(function, backend=backend)
+    torch.testing.assert_close(compiled(X), function(X))
+    assert type(torch.Tensor.tolist) is type(torch.Tensor.numpy) is type(torch.Tensor.sum) and graphs
+
+
+@pytest.mark.filterwarnings("error")
 def test_graphs_of_dynamo():
     def function(x, n):
         return x * n.tolist()[0] + x.detach().numpy().shape[0]
