@@ -44,8 +44,8 @@ TEST(Storages, RefusesSetAndResize) {
 
 at::Tensor double_in_place(at::Tensor x) { return x.mul_(2); }
 TORCH_LIBRARY(diptych_test, m) { m.def("double_in_place(Tensor(a!) x) -> Tensor(a!)", double_in_place); }
-at::Tensor first_row(const at::Tensor& x) { return x.select(0, 0); }
-at::Tensor positive(const at::Tensor& x) { return x.masked_select(x > 0); }
+at::Tensor first_row(at::Tensor x) { return x.select(0, 0); }
+at::Tensor positive(at::Tensor x) { return x.masked_select(x > 0); }
 TORCH_LIBRARY_FRAGMENT(diptych_test, m) {
   m.def("kernel_in_place(Tensor(a!) x) -> Tensor(a!)");
   m.def("first_row(Tensor(a) x) -> Tensor(a)");

@@ -180,7 +180,7 @@ def test_an_operator_without_a_fake_kernel_is_named():
         return a * 2
 
     with pytest.raises(diptych.UserError, match="diptych_test_hops::twice .* has no fake kernel.*register_fake"):
-        diptych.aot_function(lambda a: twice(a) + 1)(torch.ones(2))
+        diptych.aot_function(lambda a: diptych.map(lambda row: twice(row) + 1, a))(torch.ones(3, 2))
     twice.register_fake(torch.empty_like)
     torch.testing.assert_close(diptych.aot_function(lambda a: twice(a) + 1)(torch.ones(2)), torch.full((2,), 3.0))
 
