@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup train test test-each wheel docs debug threads bench check-jax fuzz format tidy lint clean
+.PHONY: help setup train test test-each wheel docs debug threads bench check-jax check-models fuzz format tidy lint clean
 
 JOBS ?= $(shell tools/jobs.sh)
 ARGS ?=
@@ -49,6 +49,11 @@ check-jax: setup ## Have JAX load, run and compare what export_stablehlo writes 
 	@rm -rf out/check-jax
 	@PYTHONPATH=build/ci/python .venv/bin/python tests/python/exports/export.py out/check-jax
 	@.venv-bench/bin/python tests/python/exports/check_in_jax.py out/check-jax
+
+check-models: setup ## Run small models of transformers, torchvision and timm beside eager (installs them into out/, 150 MB)
+	@tools/build.sh ci $(JOBS) diptych_python
+	@.venv/bin/python -m pip --disable-pip-version-check install -q --no-deps --target out/models -r tests/python/models/requirements.txt
+	@PYTHONPATH=build/ci/python DIPTYCH_MODELS=out/models .venv/bin/python tests/python/models/run.py --list $(ARGS)
 
 fuzz: setup ## Run 20,000 random programs against eager, in C++ and in Python: make fuzz ARGS="--programs 1000 --seed 7"
 	@tools/build.sh ci $(JOBS) fuzz_programs diptych_python

@@ -49,22 +49,39 @@ def _none():
     return ()
 
 
+def _own(value, *kinds):
+    """The first of `kinds` that value is an instance of, whose methods read and write what is there: those of a class derived from it may make
+    something else of it, as a table whose [] makes an object of the class that it holds."""
+    return next((kind for kind in kinds if isinstance(value, kind)), type(value))
+
+
 def _of_dict(value, is_ordered=True):
+    own = _own(value, collections.OrderedDict, dict)
+    get = own.__getitem__
+
     def read():
-        keys = list(value) if is_ordered else sorted(value, key=str)
-        return [*keys, *(value[key] for key in keys)]
+        keys = list(own.__iter__(value)) if is_ordered else sorted(own.__iter__(value), key=str)
+        return [*keys, *(get(value, key) for key in keys)]
 
     def write(content):
         half = len(content) // 2
-        value.clear()
+        own.clear(value)
         for key, held in zip(content[:half], content[half:]):
-            value[key] = held
+            own.__setitem__(value, key, held)
 
-    return Contents(read, write, lambda: [(f".{key}", value[key]) for key in value if type(value[key]) not in PLAIN])
+    def parts():
+        return [(f".{key}", get(value, key)) for key in own.__iter__(value) if type(get(value, key)) not in PLAIN]
+
+    return Contents(read, write, parts)
 
 
 def _of_list(value):
-    return Contents(lambda: list(value), lambda content: value.__setitem__(slice(None), content), lambda: [(f".{i}", x) for i, x in enumerate(value) if type(x) not in PLAIN])
+    own = _own(value, list)
+
+    def read():
+        return list(own.__iter__(value))
+
+    return Contents(read, lambda content: own.__setitem__(value, slice(None), content), lambda: [(f".{i}", x) for i, x in enumerate(read()) if type(x) not in PLAIN])
 
 
 def _of_deque(value):

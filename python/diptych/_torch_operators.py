@@ -98,7 +98,7 @@ def _in_traces(ours, torchs):
     return call
 
 
-def _refuse_make_fx(*args, **kwargs):
+def _refuse_linearize(make_fx):
     raise _core.UserError(
         "[capture] torch.func.linearize is called by the function that is captured, and would trace it, too, expected transforms that call it; "
         "use jvp, or call linearize outside"
@@ -107,7 +107,8 @@ def _refuse_make_fx(*args, **kwargs):
 
 def replace():
     """Puts Diptych's operators in the place of torch's in traces."""
-    eager_transforms.make_fx = _in_traces(_refuse_make_fx, eager_transforms.make_fx)  # linearize's, however it was imported
+    # What linearize calls first to make its graph, however it was imported.
+    eager_transforms.lazy_dynamo_disallow = _in_traces(_refuse_linearize, eager_transforms.lazy_dynamo_disallow)
     for operator, kernel in _KERNELS.items():
         operator.__call__ = _in_traces(kernel, operator.__call__)
     utils._hop_compile_and_call = _in_traces(lambda function, args, kwargs=None: function(*args, **(kwargs or {})), utils._hop_compile_and_call)

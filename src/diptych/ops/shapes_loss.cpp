@@ -1,4 +1,5 @@
 // Shapes of losses and their gradients.
+#include <ATen/ExpandUtils.h>
 #include <ATen/core/Reduction.h>
 #include <ATen/ops/result_type.h>
 
@@ -23,12 +24,19 @@ at::Tensor huber_loss(const at::Tensor& self, const at::Tensor& target, int64_t 
   return reduction == at::Reduction::None ? meta_pointwise({self, target}, dtype) : scalar(dtype);
 }
 
-at::Tensor mse_loss_backward(const at::Tensor&, const at::Tensor& self, const at::Tensor&, int64_t) {
-  return meta_empty(self.sizes(), self.scalar_type());
+// The kernels broadcast, also where the gradient is that of the smaller operand; autograd sums it then.
+at::Tensor of_both(const at::Tensor& grad, const at::Tensor& self, const at::Tensor& target) {
+  const auto sizes = at::infer_size(at::infer_size(self.sizes(), target.sizes()), grad.sizes());
+  return meta_empty(sizes, self.scalar_type());
 }
 
-at::Tensor huber_loss_backward(const at::Tensor&, const at::Tensor& self, const at::Tensor&, int64_t, double) {
-  return meta_empty(self.sizes(), self.scalar_type());
+at::Tensor mse_loss_backward(const at::Tensor& grad, const at::Tensor& self, const at::Tensor& target, int64_t) {
+  return of_both(grad, self, target);
+}
+
+at::Tensor huber_loss_backward(const at::Tensor& grad, const at::Tensor& self, const at::Tensor& target, int64_t,
+                               double) {
+  return of_both(grad, self, target);
 }
 
 TwoTensors nll_loss2d_forward(const at::Tensor& self, const at::Tensor&, const OptionalTensor&, int64_t reduction,

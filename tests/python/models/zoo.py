@@ -24,8 +24,8 @@ def padding(length=7, left=False):
     return mask if left else mask.flip(1)
 
 
-def pixels(number, size=32, channels=3):
-    return torch.randn(2, channels, size, size, generator=torch.Generator().manual_seed(number), dtype=torch.float64)
+def pixels(number, size=32, channels=3, batch=2):
+    return torch.randn(batch, channels, size, size, generator=torch.Generator().manual_seed(number), dtype=torch.float64)
 
 
 SMALL = dict(vocab_size=50, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=24, max_position_embeddings=32)
@@ -138,7 +138,8 @@ def clip():
 def of_torchvision(name, size=32, **options):
     import torchvision
 
-    return getattr(torchvision.models, name)(num_classes=5, **options), lambda n: dict(x=pixels(n, size))
+    # A BatchNorm of two numbers is a step, whose gradients are rounding.
+    return getattr(torchvision.models, name)(num_classes=5, **options), lambda n: dict(x=pixels(n, size, batch=5))
 
 
 @model("torchvision")
@@ -184,7 +185,7 @@ def small_swin_transformer():
 def of_timm(name, **options):
     import timm
 
-    return timm.create_model(name, num_classes=5, **options), lambda n: dict(x=pixels(n))
+    return timm.create_model(name, num_classes=5, **options), lambda n: dict(x=pixels(n, batch=5))
 
 
 @model("timm")

@@ -21,6 +21,11 @@ from torch.testing._internal import common_methods_invocations
 from torch.testing._internal.common_methods_invocations import op_db
 
 WITHOUT_VALUES = ("empty", "new_empty")  # what these start with gives memory as it was
+EAGER_IS_WRONG = {"select_scatter"}  # its gradient around a vmap is multiplied: values alone are compared
+#: A compiled backward under vmap calls as_strided_scatter, for which LibTorch has no rule; eager's calls as_strided.
+LEFT_OUT = {("as_strided_copy", "vmap of grad")}
+#: Whether a result requires grad is not what eager says: draws and constants have a gradient of zeros in eager, and none here.
+WITHOUT_GRADIENT = {"bernoulli", "normal", "linalg.matrix_power"}
 common_methods_invocations.wrapper_set_seed = lambda operator, *args, **kwargs: operator(*args, **kwargs)
 
 
@@ -119,18 +124,20 @@ def judge_sample(op, transform, sample, order):
 
     def look(operator, order):
         leaves = [tensor.requires_grad_(order > 0 and tensor.is_floating_point()) for tensor in judge.clone([tensor.detach() for tensor in tensors])]
-        return judge.observe(transform(with_tensors(operator)), leaves, leaves, {}, order, aliases=False, none_is_zero=True)
+        seen = judge.observe(transform(with_tensors(operator)), leaves, leaves, {}, order, aliases=False, none_is_zero=True)
+        return judge.Seen(part for part in seen if op.name not in WITHOUT_GRADIENT or not part[0].endswith("requires_grad, is_leaf"))
 
-    return calls.outcome(judge.judge_to_order(partial(look, function), partial(look, compiled), order))
+    outcome = judge.judge_to_order(partial(look, function), partial(look, compiled), order)
+    return ("eager refuses", outcome[1]) if outcome[1].startswith(judge.EAGER_RAISES) else calls.outcome(outcome)
 
 
 def entry_of(op, options):
     def entry():
         if torch.float64 not in op.supported_dtypes("cpu"):
             return
-        order = 1 if op.supports_autograd and torch.float64 in op.supported_backward_dtypes("cpu") else 0
+        order = 1 if op.name not in EAGER_IS_WRONG and op.supports_autograd and torch.float64 in op.supported_backward_dtypes("cpu") else 0
         for name, (transform, needs) in TRANSFORMS.items():
-            if needs is None or getattr(op, needs):
+            if (op.name, name) not in LEFT_OUT and (needs is None or getattr(op, needs)):
 
                 def outcomes(transform=transform):
                     found = []

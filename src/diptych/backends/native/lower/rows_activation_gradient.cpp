@@ -78,7 +78,7 @@ Term share_of_each(NodeLowering& node, size_t reduction, double number) {
   const at::ScalarType dtype = NodeLowering::wide(node.dtype());
   if (node.integer(reduction) != kMean) return node.constant(number, dtype);
   SizeExpr count = 1;
-  for (const SizeExpr& size : node.result().sizes) count = count * size;
+  for (const SizeExpr& size : node.meta(1).sizes) count = count * size;
   if (count.is_static()) return node.constant(number / static_cast<double>(count.hint()), dtype);
   return node.constant(number, dtype) / node.size(count).to(dtype);
 }
