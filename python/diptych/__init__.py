@@ -57,7 +57,7 @@ from ._core import (
     wait_for_compilers,
     while_loop,
 )
-from . import _display, _host_draws, _host_numbers, _torch_backward, _torch_checkpoint, _torch_memory, _torch_operators, backward_capture, fx, xla
+from . import _display, _host_numbers, _torch_backward, _torch_checkpoint, _torch_memory, _torch_operators, backward_capture, fx, xla
 from ._files import export_stablehlo, load, save
 from ._functions import (
     AotModule,
@@ -71,7 +71,6 @@ from ._functions import (
     value_and_grad,
 )
 
-_host_draws.replace()
 _host_numbers.replace()
 _torch_backward.replace()
 _torch_checkpoint.replace()

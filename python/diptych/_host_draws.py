@@ -9,6 +9,7 @@ import functools
 import pickle
 import random
 import sys
+import threading
 
 from . import _core
 from ._host_events import STAND_INS
@@ -46,25 +47,48 @@ def _uniform_of_numpy(draw, low=0.0, high=1.0, **others):
     return _uniform(draw, float(low), float(high), **others) if isinstance(low, (int, float)) and isinstance(high, (int, float)) else None
 
 
-def _replace(module, names, get_state, set_state, draw):
+def _recorded(module, names, get_state, set_state, draw):
+    """Returns (module, name, the host's function, ours) for each name."""
     recorded = _core.host_draw(draw, lambda: pickle.dumps(get_state()), lambda state: set_state(pickle.loads(state)))
-    for name, number in names.items():
-        setattr(module, name, _recording(getattr(module, name), recorded, number))
+    return [(module, name, getattr(module, name), _recording(getattr(module, name), recorded, number)) for name, number in names.items()]
 
 
 @functools.cache
-def _replace_numpy():
-    numpy = sys.modules["numpy"]
+def _of_python():
+    return _recorded(random, {"random": _standard, "uniform": _uniform}, random.getstate, random.setstate, random.random)
+
+
+@functools.cache
+def _of_numpy():
+    library = sys.modules["numpy"].random
     standard = dict.fromkeys(("rand", "random", "random_sample"), _standard)
-    _replace(numpy.random, {**standard, "uniform": _uniform_of_numpy}, numpy.random.get_state, numpy.random.set_state, numpy.random.random_sample)
+    return _recorded(library, {**standard, "uniform": _uniform_of_numpy}, library.get_state, library.set_state, library.random_sample)
 
 
-def replace():
-    """Has the functions of the random module ask first. Those of numpy follow when a function is captured and numpy is there."""
-    _replace(random, {"random": _standard, "uniform": _uniform}, random.getstate, random.setstate, random.random)
+class _Replaced:
+    """What is replaced while functions are traced, on any thread: others see the host's functions as they are."""
+
+    def __init__(self):
+        self.lock, self.num_traces, self.rows = threading.Lock(), 0, []
+
+    def begin(self):
+        with self.lock:
+            self.num_traces += 1
+            if self.num_traces > 1:
+                return
+            self.rows = [*_of_python(), *(_of_numpy() if "numpy.random" in sys.modules else ())]
+            for module, name, _, ours in self.rows:
+                setattr(module, name, ours)
+
+    def end(self):
+        with self.lock:
+            self.num_traces -= 1
+            if self.num_traces:
+                return
+            for module, name, theirs, ours in self.rows:
+                if getattr(module, name) is ours:  # or somebody has replaced it meanwhile
+                    setattr(module, name, theirs)
 
 
-def replace_numpy():
-    """Called before a function is traced."""
-    if "numpy" in sys.modules:
-        _replace_numpy()
+_replaced = _Replaced()
+begin, end = _replaced.begin, _replaced.end

@@ -5,7 +5,6 @@ x / total.item(). So item() of a floating-point tensor gives an OpenFloat. Opera
 with it is recorded; a comparison is asked for its truth, by which the capture is guarded. Everything else asks for the value.
 See Note [Open numbers] in trace/host_numbers.h.
 """
-import functools
 import math
 import operator
 import weakref
@@ -13,7 +12,6 @@ import weakref
 import torch
 
 from . import _core
-from ._torch_checkpoint import is_tracing
 
 _EXACT = 2.0**53  # integers below this are floats, and floats below this have integers
 
@@ -211,19 +209,14 @@ def close_all():
             del _made[id(number)]
 
 
-def _asking(torchs):
-    @functools.wraps(torchs)
-    def item(self):
-        if not is_tracing() or not _core.may_stay_open(self):
-            return torchs(self)
-        with torch.no_grad():
-            return OpenFloat(self.detach().reshape(()).to(torch.float64, copy=True))
-
-    item.__module__, item.__qualname__ = "torch", "Tensor.item"
-    return item
+def _in_trace(torchs, tensor):
+    if not _core.may_stay_open(tensor):
+        return torchs(tensor)
+    with torch.no_grad():
+        return OpenFloat(tensor.detach().reshape(()).to(torch.float64, copy=True))
 
 
 def replace():
     """Has item() give open numbers in a trace."""
     _core.set_open_numbers(OpenFloat, ClosedFloat, close_all)
-    torch.Tensor.item = _asking(torch.Tensor.item)
+    _core.route_method("item", _in_trace)

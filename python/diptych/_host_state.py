@@ -12,7 +12,6 @@ import torch
 from . import _core
 from ._host_caches import holds_stand_in
 from ._host_contents import LARGE, PLAIN, contents_of, same, subclass_attributes
-from ._host_draws import replace_numpy
 from ._host_events import DRAWS, ENVIRONMENT, FILES, HOOKS, MAKES, SEEDS, culprit, place, watched
 from ._host_results import made_by_function, put_back, switches
 
@@ -142,7 +141,6 @@ class Watch:
         which the function that is captured may be the first to do."""
         if "numpy" in sys.modules:
             importlib.import_module("numpy.random")
-        replace_numpy()
         legacy = sys.modules.get("numpy.random.mtrand")
         return legacy._rand if legacy is not None else None
 

@@ -27,4 +27,5 @@ def _in_trace(torchs, tensor, **keywords):
 
 def replace():
     """Has tolist() and numpy() ask first."""
-    _core.route_memory(_in_trace)
+    for name in ("tolist", "numpy"):
+        _core.route_method(name, _in_trace)

@@ -1,14 +1,7 @@
 // What Python code reads of a tensor's memory while it is traced: tolist() and numpy() call no operator.
-//
-// The definitions of these methods are replaced, as those of attributes are (watched_attributes.cpp), and not the
-// methods: Dynamo knows these as they are.
 #include <ATen/ops/empty_strided.h>
 #include <c10/core/GradMode.h>
-#include <descrobject.h>
 #include <pybind11/stl.h>
-#include <torch/csrc/autograd/python_variable.h>
-
-#include <array>
 
 #include "bindings.h"
 #include "diptych/trace/location.h"
@@ -63,60 +56,6 @@ std::pair<py::object, int64_t> call_on_value(const py::object& method, const py:
   return {method(given, **keywords), value.id};
 }
 
-// A method of tensors, and what takes its place in a trace.
-struct Method {
-  const char* name;
-  PyMethodDef ours{};
-  const PyMethodDef* definition{};  ///< torch's
-  py::object torchs{};              ///< the method as it was
-  py::object in_trace{};            ///< called with torchs and the arguments
-};
-
-std::array<Method, 2>& methods() {
-  static auto* const kept = new std::array<Method, 2>{Method{"tolist"}, Method{"numpy"}};
-  return *kept;
-}
-
-PyCFunctionWithKeywords with_keywords(PyCFunction function) {
-  return reinterpret_cast<PyCFunctionWithKeywords>(reinterpret_cast<void*>(function));
-}
-
-PyObject* call_in_trace(const Method& method, PyObject* self, PyObject* args, PyObject* keywords) {
-  try {
-    const auto given = args == nullptr ? py::tuple() : py::reinterpret_borrow<py::tuple>(args);
-    const auto named = keywords == nullptr ? py::dict() : py::reinterpret_borrow<py::dict>(keywords);
-    return method.in_trace(method.torchs, py::handle(self), *given, **named).release().ptr();
-  } catch (py::error_already_set& error) {
-    error.restore();
-    return nullptr;
-  }
-}
-
-PyObject* call_tolist(PyObject* self, PyObject* none) {
-  const Method& method = methods()[0];
-  return is_tracing() ? call_in_trace(method, self, nullptr, nullptr) : method.definition->ml_meth(self, none);
-}
-
-PyObject* call_numpy(PyObject* self, PyObject* args, PyObject* keywords) {
-  const Method& method = methods()[1];
-  if (is_tracing()) return call_in_trace(method, self, args, keywords);
-  return with_keywords(method.definition->ml_meth)(self, args, keywords);
-}
-
-// Has a method call `in_trace` in traces. Requires: torch defines it in C.
-void route(Method& method, const py::dict& members, const py::object& in_trace) {
-  auto* const descriptor = reinterpret_cast<PyMethodDescrObject*>(py::object(members[method.name]).ptr());
-  PyTypeObject* const type = descriptor->d_common.d_type;
-  method.torchs = py::reinterpret_steal<py::object>(PyDescr_NewMethod(type, descriptor->d_method));
-  method.in_trace = in_trace;
-  method.definition = descriptor->d_method;
-  method.ours = *method.definition;
-  method.ours.ml_meth = method.ours.ml_flags == METH_NOARGS
-                            ? &call_tolist
-                            : reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(&call_numpy));
-  descriptor->d_method = &method.ours;
-}
-
 }  // namespace
 
 void bind_asked_values(py::module_& module) {
@@ -125,13 +64,6 @@ void bind_asked_values(py::module_& module) {
   module.def("call_on_value", &call_on_value, py::arg("method"), py::arg("tensor"), py::arg("what"),
              py::arg("is_guarded"),
              "Returns method(value of the tensor, **keywords), and the number of the value in the trace.");
-  module.def(
-      "route_memory",
-      [](const py::object& in_trace) {
-        const py::dict members(py::module_::import("torch._C").attr("TensorBase").attr("__dict__"));
-        for (Method& method : methods()) route(method, members, in_trace);
-      },
-      py::arg("in_trace"), "Has tolist() and numpy() call in_trace(method, tensor, **keywords) in traces.");
   module.def(
       "value_number",
       [](const at::Tensor& tensor) {

@@ -53,6 +53,8 @@ const Watched& watched_calls() {
   return storage.call_once_and_store_result([] { return Watched(); }).get_stored();
 }
 
+py::object draws() { return py::module_::import("diptych._host_draws"); }
+
 const void* definition_of_event(PyFrameObject* frame, int what, PyObject* argument) {
   if (what == PyTrace_C_CALL) {
     return PyCFunction_Check(argument) ? reinterpret_cast<PyCFunctionObject*>(argument)->m_ml : nullptr;
@@ -107,6 +109,7 @@ HostWatch::HostWatch(py::handle function, bool can_run)
   earlier_profiler = {thread->c_profilefunc, thread->c_profileobj};
   Py_XINCREF(earlier_profiler.object);
   current_watch = this;
+  draws().attr("begin")();
   PyEval_SetProfile(&on_profile_event, watch_.ptr());
 }
 
@@ -123,6 +126,8 @@ void HostWatch::stop() {
   const Profiler earlier = std::exchange(earlier_profiler, {});
   PyEval_SetProfile(earlier.function, earlier.object);
   Py_XDECREF(earlier.object);
+  const py::error_scope error;  // saves what is raised while the watch is destroyed
+  draws().attr("end")();
 }
 
 void HostWatch::enter(py::handle function, const py::tuple& args, const py::dict& kwargs,

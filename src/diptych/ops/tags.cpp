@@ -172,6 +172,7 @@ constexpr TagRow kTagRows[] = {
     {"aten::is_nonzero", bit(Tag::kDataDependent)},
     {"aten::_pack_padded_sequence", bit(Tag::kDataDependent)},
     {"aten::_pad_packed_sequence", bit(Tag::kDataDependent)},
+    {"aten::ctc_loss.Tensor", bit(Tag::kDataDependent)},
     {"aten::gru.data", bit(Tag::kDataDependent)},
     {"aten::lstm.data", bit(Tag::kDataDependent)},
     {"aten::rnn_relu.data", bit(Tag::kDataDependent)},

@@ -5,6 +5,7 @@
 #include <ATen/ops/all.h>
 #include <ATen/ops/atleast_1d.h>
 #include <ATen/ops/broadcast_tensors.h>
+#include <ATen/ops/ctc_loss.h>
 #include <ATen/ops/eq.h>
 #include <ATen/ops/index.h>
 #include <ATen/ops/isclose.h>
@@ -113,6 +114,25 @@ Results of_steps(Recorder& recorder, std::span<c10::IValue> arguments, const std
   return std::nullopt;
 }
 
+std::vector<int64_t> lengths_in(Recorder& recorder, const c10::IValue& lengths, const std::string& place) {
+  const at::Tensor answer = ask(recorder, lengths.toTensor(), Question::kElements, place);
+  const PauseTraceGuard real;
+  const at::Tensor whole = answer.to(at::kLong).contiguous();
+  return {whole.const_data_ptr<int64_t>(), whole.const_data_ptr<int64_t>() + whole.numel()};
+}
+
+// The same loss by lists of lengths. Other dtypes than of integers are the operator's own error.
+Results loss_by_lengths(Recorder& recorder, std::span<c10::IValue> arguments, const std::string& place) {
+  const auto are_lengths = [](const c10::IValue& one) {
+    return at::isIntegralType(one.toTensor().scalar_type(), false);
+  };
+  if (!are_lengths(arguments[2]) || !are_lengths(arguments[3])) return std::nullopt;
+  const std::vector<int64_t> of_inputs = lengths_in(recorder, arguments[2], place);
+  const std::vector<int64_t> of_targets = lengths_in(recorder, arguments[3], place);
+  return one(at::ctc_loss(arguments[0].toTensor(), arguments[1].toTensor(), of_inputs, of_targets, arguments[4].toInt(),
+                          arguments[5].toInt(), arguments[6].toBool()));
+}
+
 constexpr struct {
   std::string_view name;
   Answer answer;
@@ -121,6 +141,7 @@ constexpr struct {
     {"aten::_pack_padded_sequence", packed},
     {"aten::_pad_packed_sequence", padded},
     {"aten::allclose", closeness_of},
+    {"aten::ctc_loss", loss_by_lengths},
     {"aten::equal", equality_of},
     {"aten::gru", of_steps},
     {"aten::index", chosen_by_masks},
