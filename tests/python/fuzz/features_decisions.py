@@ -24,7 +24,7 @@ PLACES = [
     "m{0} = x > {c}; y = y.index_put((m{0},), y[m{0}].exp())", "more.append(torch.zeros(int((x > {c}).sum()) + 1) + y.mean())", "y = y.clone(); y.view(-1)[(x > {c}).view(-1)] += 1.0",
 ]  # fmt: skip
 EFFECTS = [
-    "b{0}.add_(1.0)", "b{0}.mul_(0.5); y = y + b{0}", "b{0}[0] = y.detach().sum()", "y = y * torch.rand(3)", "y = F.dropout(y, 0.5)", "y = y + torch.randn_like(y)", "y = y.clone(); y[0].mul_(2.0)",
+    "b{0}.add_(1.0)", "b{0}.mul_(0.5); y = y + b{0}", "b{0}[0] = y.detach().mean() * 0.1", "y = y * torch.rand(3)", "y = F.dropout(y, 0.5)", "y = y + torch.randn_like(y)", "y = y.clone(); y[0].mul_(2.0)",
     "w.data.mul_(1.01)", "y = y.sin()", "more.append(y.cos())", "y = y + torch.empty(3).uniform_()", "b{0}.copy_(torch.rand(3))", "y.register_hook(lambda g: g * 2) if y.requires_grad else None",
     "z{0} = y.detach(); y = y * z{0}.mean()", "more.append(b{0} * y)",
 ]  # fmt: skip

@@ -6,6 +6,7 @@ import queue
 import types
 import weakref
 
+import diptych
 import numpy
 import pytest
 import torch
@@ -160,3 +161,18 @@ def an_iterator_inside_an_object():
 def test_it_is_as_in_eager(name):
     stats = agrees_with_eager(case[name])
     assert stats.originals > 0 and stats.last_original
+
+
+def test_a_table_that_makes_what_it_gives_is_left_as_it_is():
+    class Makes(collections.OrderedDict):
+        def __getitem__(self, key):
+            return super().__getitem__(key)()
+
+    table, calls = Makes(a=list, b=list), []
+
+    def f(x):
+        calls.append(table["a"])
+        return x * 2
+
+    diptych.aot_function(f)(torch.ones(3))
+    assert list(dict.items(table)) == [("a", list), ("b", list)] and len(calls) == 1

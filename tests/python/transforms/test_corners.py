@@ -4,7 +4,7 @@ import diptych
 import pytest
 import torch
 from torch import nn
-from torch.func import grad, jvp, vjp, vmap
+from torch.func import grad, hessian, jacrev, jvp, vjp, vmap
 
 from loops import close
 
@@ -129,3 +129,60 @@ def test_a_rule_that_captures_a_tensor_of_an_outer_level():
         return diptych.custom_vjp(value, lambda x: (value(x), x), lambda x, t: (t * x.cos() * k,))(x)
 
     close(vmap(lambda k: grad(lambda x: rule(x, k))(S))(W), S.cos() * W)
+
+
+def by_while_loop(f):
+    return lambda x: diptych.while_loop(lambda c: c[0] < 1, lambda c: (c[0] + 1, f(x)), (torch.tensor(0), torch.zeros_like(f(x))))[1]
+
+
+def test_the_backward_of_a_loop_that_writes_to_an_element():
+    def f(x):
+        y = x * 2
+        y[0].mul_(x[1])
+        return y
+
+    for ours in (by_while_loop(f), checkpoint(f), aot(f)):
+        close(jacrev(ours)(X), jacrev(f)(X))
+        close(hessian(lambda x: ours(x).sin().sum())(X), hessian(lambda x: f(x).sin().sum())(X))
+
+
+def test_a_loop_of_views_in_batches_along_other_dimensions():
+    f = lambda x: (x.view(-1) * 2).sin().view(3, 2)  # noqa: E731
+    x = torch.rand(3, 2, 3, 2, dtype=torch.float64).requires_grad_()
+    look = lambda g: torch.autograd.grad(vmap(vmap(g, out_dims=-1), in_dims=1)(x).pow(2).sum(), x)  # noqa: E731
+    close(look(by_while_loop(f)), look(f))
+
+
+@pytest.mark.parametrize("draw", ["normal_", "uniform_", "exponential_", "cauchy_", "log_normal_"])
+def test_draws_in_place_follow_the_randomness_of_vmap(draw):
+    f = lambda x: x + getattr(torch.empty_like(x), draw)()  # noqa: E731
+
+    def look(f, randomness):
+        torch.manual_seed(0)
+        return vmap(f, randomness=randomness)(X)
+
+    for ours in (aot(f), checkpoint(f)):
+        for randomness in ("same", "different"):
+            close(look(ours, randomness), look(f, randomness))
+        with pytest.raises(RuntimeError, match="randomness error mode"):
+            look(ours, "error")
+
+
+@pytest.mark.parametrize("loss", ["mse_loss", "smooth_l1_loss", "huber_loss"])
+@pytest.mark.parametrize("sizes", [(2,), ()])
+def test_losses_that_broadcast(loss, sizes):
+    f = getattr(torch.ops.aten, loss).default
+    target = torch.rand(sizes, dtype=torch.float64)
+
+    def look(f):
+        leaves = [X.clone().requires_grad_(), target.clone().requires_grad_()]
+        return torch.autograd.grad(f(*leaves), leaves)
+
+    close(look(aot(lambda x, y: f(x, y))), look(f))
+    grads = lambda f: grad(lambda t: vmap(f, (0, None))(X, t).sin().sum())(target)  # noqa: E731
+    close(grads(aot(lambda x, y: f(x, y))), grads(f))
+
+
+def test_linearize_inside_a_capture_is_refused_in_words():
+    with pytest.raises(diptych.UserError, match="linearize"):
+        aot(lambda x: torch.func.linearize(torch.sin, x)[1](x))(X)
