@@ -52,8 +52,8 @@ check-jax: setup ## Have JAX load, run and compare what export_stablehlo writes 
 
 check-models: setup ## Run small models of transformers, torchvision and timm beside eager (installs them into out/, 150 MB)
 	@tools/build.sh ci $(JOBS) diptych_python
-	@.venv/bin/python -m pip --disable-pip-version-check install -q --no-deps --target out/models -r tests/python/models/requirements.txt
-	@PYTHONPATH=build/ci/python DIPTYCH_MODELS=out/models .venv/bin/python tests/python/models/run.py --list $(ARGS)
+	@.venv/bin/python -m pip --disable-pip-version-check install -q --no-deps --target out/models/site-packages -r tests/python/models/requirements.txt
+	@PYTHONPATH=build/ci/python DIPTYCH_MODELS=out/models/site-packages .venv/bin/python tests/python/models/run.py --list $(ARGS)
 
 fuzz: setup ## Run 20,000 random programs against eager, in C++ and in Python: make fuzz ARGS="--programs 1000 --seed 7"
 	@tools/build.sh ci $(JOBS) fuzz_programs diptych_python

@@ -1,4 +1,5 @@
-"""Where transformers, torchvision and timm come from: what is installed, or the folder that DIPTYCH_MODELS names."""
+"""Where transformers, torchvision and timm come from: what is installed, or the folder that DIPTYCH_MODELS names. Its name ends with
+site-packages, by which Diptych knows libraries."""
 import importlib.util
 import os
 import sys
