@@ -2,7 +2,7 @@
 """Models of transformers, torchvision and timm through aot_module() beside eager: what they give, gradients of their parameters and what becomes of
 their buffers, in train and in eval mode, and language models that generate eight tokens with a cache.
 
-    DIPTYCH_MODELS=out/models python tests/python/models/run.py [--only bert,t5] [--list]
+    DIPTYCH_MODELS=out/models/site-packages python tests/python/models/run.py [--only bert,t5] [--list]
 
 Prints, of each model and mode, how many captures and calls of the module itself there were, and how many kinds of calls were refused. Packages that
 are absent are left out; without any the status is 77, which ctest calls skipped.
