@@ -27,13 +27,13 @@ void ViewLedger::note_write(const at::Tensor& self) {
 void ViewLedger::note_view_of(const OperatorPlan& plan, const at::Tensor& self) {
   if (!self.requires_grad()) return;
   no_grad_view_ |= !c10::GradMode::is_enabled();
-  if (plan.stops_gradient) with_history_.insert(self.storage().unsafeGetStorageImpl());
+  if (plan.stops_gradient) with_history_.emplace(self.storage().unsafeGetStorageImpl(), self.storage());
 }
 
 void ViewLedger::note_written(const at::Tensor& self) {
   if (!self.requires_grad()) return;
   rewrites_ = true;
-  with_history_.insert(self.storage().unsafeGetStorageImpl());
+  with_history_.emplace(self.storage().unsafeGetStorageImpl(), self.storage());
 }
 
 // Whether `self`, or a tensor that shares its memory, requires grad. The metadata of its value would answer yes too

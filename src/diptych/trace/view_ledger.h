@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/stack.h>
 
+#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
@@ -80,7 +81,8 @@ class ViewLedger {
   bool no_grad_view_ = false;
   bool rewrites_ = false;         ///< a tensor was changed in place that has a history, or shares memory with one
   bool rewrites_unseen_ = false;  ///< the same, and autograd did not notice
-  std::unordered_set<const c10::StorageImpl*> with_history_;     ///< storages of which a tensor requires grad
+  /// Storages of which a tensor requires grad; kept, since another storage may get the address of a dead one.
+  std::unordered_map<const c10::StorageImpl*, c10::Storage> with_history_;
   std::vector<c10::weak_intrusive_ptr<c10::TensorImpl>> views_;  ///< that the function took
   std::unordered_set<ViewStep> unwritable_steps_;                ///< functionalization can't write back through them
   std::unordered_set<ViewStep> no_grad_steps_;
