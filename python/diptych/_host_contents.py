@@ -30,7 +30,7 @@ _ATOMS = (bool, int, float, complex, str, bytes, type(None), torch.Tensor, torch
           types.CodeType, types.BuiltinFunctionType)
 _ITERATORS = tuple({type(made) for made in (iter([]), iter(()), iter({}), iter({}.items()), iter({}.values()), iter(set()), iter(range(1)), iter(""),
                                             reversed([]), enumerate([]), zip(), map(len, []), filter(None, []))})
-_ATTRIBUTES_OF_LIBRARY = (torch.nn.Module, torch.optim.Optimizer, types.SimpleNamespace, collections.UserDict, collections.UserList, collections.ChainMap, queue.Queue, threading.Semaphore, threading.Event, threading.local, weakref.WeakKeyDictionary,
+_ATTRIBUTES_OF_LIBRARY = (torch.nn.Module, torch.optim.Optimizer, torch.amp.GradScaler, types.SimpleNamespace, collections.UserDict, collections.UserList, collections.ChainMap, queue.Queue, threading.Semaphore, threading.Event, threading.local, weakref.WeakKeyDictionary,
                           weakref.WeakValueDictionary, weakref.WeakSet)
 
 

@@ -1,4 +1,4 @@
-"""backward() and grad() in a trace, whose `inputs` may be tensors that the function captures: the graph knows their stand-ins."""
+"""backward() and grad() in a trace, of and by tensors that the function may capture: the graph knows their stand-ins."""
 import functools
 
 import torch
@@ -18,7 +18,7 @@ def replace():
     @functools.wraps(torchs)
     def run(outputs, gradients, retain_graph, create_graph, inputs, *args, **keywords):
         if is_tracing():
-            inputs = tuple(map(_in_trace, inputs))
+            outputs, inputs = tuple(map(_in_trace, outputs)), tuple(map(_in_trace, inputs))
         return torchs(outputs, gradients, retain_graph, create_graph, inputs, *args, **keywords)
 
     torch.autograd._engine_run_backward = run

@@ -4,6 +4,10 @@ Whoever wants an array or a list comes here: numpy.asarray() by __array__(), the
 shares its memory with the tensor. That of a trace has memory of its own, so a function that writes to one of the two is run itself.
 Outside a trace, and where nobody can say the value, both are torch's.
 """
+import functools
+
+import torch
+
 from . import _core
 from ._host_state import lend, may_do
 
@@ -25,7 +29,21 @@ def _in_trace(torchs, tensor, **keywords):
     return result
 
 
+def _replace_texts():
+    """The text of a tensor of a trace says what it is there. A function that makes one is run itself."""
+    torchs = torch._tensor_str._str
+
+    @functools.wraps(torchs)
+    def text(self, *args, **keywords):
+        if _core.is_stand_in(self):
+            may_do("makes a text of a tensor")
+        return torchs(self, *args, **keywords)
+
+    torch._tensor_str._str = text
+
+
 def replace():
     """Has tolist() and numpy() ask first."""
+    _replace_texts()
     for name in ("tolist", "numpy"):
         _core.route_method(name, _in_trace)

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "diptych/base/error.h"
+#include "diptych/trace/memory_overlap.h"
 #include "diptych/trace/transforms.h"
 
 namespace diptych::detail {
@@ -31,7 +32,7 @@ at::Tensor accumulated_at(const Primal& primal) {
   return accumulator == nullptr ? at::Tensor() : accumulator->variable.grad();
 }
 
-void check_eager_is_same(const Primal& primal, const at::Tensor& gradient) {
+void check_eager_is_same(const Recorder& recorder, const Primal& primal, const at::Tensor& gradient) {
   const auto give_up = [&](const char* why) {
     throw TransformMet(fmt::format("the function calls backward(), and {} '{}'", why, primal.slot.path));
   };
@@ -39,6 +40,11 @@ void check_eager_is_same(const Primal& primal, const at::Tensor& gradient) {
   const bool is_plain = !primal.part_of && !primal.base_of && !primal.wrapped.defined() && primal.real.is_leaf();
   if (!is_plain) give_up("the gradient goes on from");
   if (has_gradient_hooks(primal.real)) give_up("a hook is on");
+  const at::Tensor& before = primal.real.grad();
+  const auto shares = [&](const Primal& other) { return may_share_memory(other.real, before); };
+  if (before.defined() && std::any_of(recorder.primals().begin(), recorder.primals().end(), shares)) {
+    give_up("reads or writes the memory of the .grad of");
+  }
 }
 
 }  // namespace
@@ -49,7 +55,7 @@ std::vector<size_t> take_accumulated(const Recorder& recorder, FlatResult& resul
     const Primal& primal = recorder.primals()[i];
     at::Tensor gradient = accumulated_at(primal);
     if (!gradient.defined()) continue;
-    check_eager_is_same(primal, gradient);
+    check_eager_is_same(recorder, primal, gradient);
     found.push_back(i);
     result.tensors.push_back(std::move(gradient));
     result.paths.push_back("gradient of " + primal.slot.path);

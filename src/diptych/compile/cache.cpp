@@ -60,6 +60,10 @@ std::shared_ptr<const Cache::Entry> Cache::find_by_trace(const Miss& miss) {
 }
 
 std::shared_ptr<Cache::Entry> Cache::make(const Miss& miss, const AotOptions& options) {
+  // What changes from one reading to the next, as a NaN or what an import sets does, can't be guarded.
+  if (miss.tensors.size() != miss.arguments.size()) {
+    throw TransformMet("what the function reads is something else each time that it is looked at");
+  }
   record_miss(miss.spec, miss.tensors);
   if (options.dynamic) {
     const SizeTrust trust = options.check_sizes ? SizeTrust::kChecked : SizeTrust::kProbed;

@@ -16,6 +16,7 @@
 #include "diptych/passes/remove_dead_nodes.h"
 #include "diptych/passes/storage_roots.h"
 #include "diptych/pipeline/pipeline.h"
+#include "diptych/trace/memory_overlap.h"
 #include "diptych/trace/transforms.h"
 
 namespace diptych::detail {
@@ -308,10 +309,16 @@ std::vector<at::Tensor> CapturedFunction::primals_of(c10::ArrayRef<const at::Ten
   return primals;
 }
 
+// Gradients are accumulated when the graph has run. So a .grad that lies in memory which the graph reads or writes, as
+// of flat buffers of gradients, is met as well.
 bool CapturedFunction::meets_gradient_hook(c10::ArrayRef<const at::Tensor*> arguments) const {
-  return std::any_of(plan().accumulated.begin(), plan().accumulated.end(), [&](size_t primal) {
-    const size_t num = arguments.size();
-    return has_gradient_hooks(primal < num ? *arguments[primal] : free_variables_[primal - num]);
+  if (plan().accumulated.empty()) return false;
+  std::vector<const at::Tensor*> primals(arguments.begin(), arguments.end());
+  for (const at::Tensor& tensor : free_variables_) primals.push_back(&tensor);
+  return std::any_of(plan().accumulated.begin(), plan().accumulated.end(), [&](size_t index) {
+    const at::Tensor& leaf = *primals[index];
+    const auto shares = [&](const at::Tensor* one) { return one->defined() && may_share_memory(*one, leaf.grad()); };
+    return has_gradient_hooks(leaf) || (leaf.grad().defined() && std::any_of(primals.begin(), primals.end(), shares));
   });
 }
 

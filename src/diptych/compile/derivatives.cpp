@@ -108,6 +108,7 @@ struct LevelFunction : torch::autograd::Function<LevelFunction> {
     variable_list gradients(num_fed + 1);  // none for what is kept
     if (fed.size() == num_fed) return gradients;
     const auto next = level.next(defined);
+    check_is_linear(*next, fed, level.traced.num_primals);
     const auto found = call(c10::make_intrusive<Kept>(next, kept->generator_states), fed);
     for (size_t i = 0; i < num_fed; ++i) gradients[i + 1] = found[level.fed[i]];
     return gradients;
@@ -167,6 +168,48 @@ std::vector<bool> dependence(const at::Tensor& result, const TracedValues& value
   return found;
 }
 
+// The numbers of the forward are drawn again with its generators set back. A backward that draws has drawn others, and
+// would draw new ones in each call.
+void check_draws_are_of_forward(const Graph& graph, const std::vector<Value>& random) {
+  for (const Node& node : graph.nodes()) {
+    const bool is_needed = std::any_of(node.outputs.begin(), node.outputs.end(), [&](Value output) {
+      return std::find(random.begin(), random.end(), output) != random.end();
+    });
+    DIPTYCH_CHECK(!is_needed || node.provenance.phase == Phase::kForward,
+                  "[second order] {} draws random numbers in a Function's backward or a hook, and the gradient is "
+                  "differentiated again; call backward without create_graph, or draw in the forward",
+                  node.op.name());
+  }
+}
+
+// Whether `output` is computed from `input`.
+bool is_computed_from(const Graph& graph, Value output, Value input) {
+  std::vector<bool> reached(graph.num_values());
+  reached[input.id] = true;
+  for (const Node& node : graph.nodes()) {
+    bool reads = false;
+    for_each_operand_value(node, [&](Value value) { reads = reads || reached[value.id]; });
+    for (const Value made : node.outputs) {
+      if (reads && made) reached[made.id] = true;
+    }
+  }
+  return output && reached[output.id];
+}
+
+// A gradient is linear in what arrives, unless a Function's backward or a hook makes it another function of that. Then
+// it matters what has arrived in all, and a level sees what arrives by one way alone.
+void check_is_linear(const Derivatives::Level& level, const variable_list& fed, size_t num_primals) {
+  for (size_t i = 0; i < fed.size(); ++i) {
+    const size_t from = level.fed[i];
+    if (from < num_primals || !fed[i].requires_grad() || from >= level.traced.outputs.size()) continue;
+    DIPTYCH_CHECK(
+        !is_computed_from(level.traced.graph, level.traced.outputs[from], level.traced.inputs[from]),
+        "[second order] a Function's backward or a hook of the function is not linear in the gradient that it "
+        "gets, and that gradient is differentiated, too; call backward without create_graph, or keep the "
+        "Function or the hook outside the compiled function");
+  }
+}
+
 }  // namespace
 
 std::vector<Value> Derivatives::Level::fed_values() const {
@@ -188,6 +231,7 @@ Derivatives::Level::Level(std::shared_ptr<const GraphSource> of, TracedValues va
     outputs.push_back(traced.outputs[i]);
   }
   const auto random = random_values(graph, outputs);
+  check_draws_are_of_forward(graph, random);
   std::vector<Value> all(traced.inputs);
   all.insert(all.end(), random.begin(), random.end());
   const Graph whole = extract(graph, "derivatives", all, slots(SlotKind::kArgument, all.size()), outputs,

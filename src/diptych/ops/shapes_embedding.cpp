@@ -55,11 +55,11 @@ constexpr int64_t kSum = 0;
 constexpr int64_t kMax = 2;
 
 // The kernel skips the bag map where it can add up without it: its condition is repeated here.
-bool is_fast_path(const at::Tensor& weight, const OptionalTensor& per_sample_weights) {
+bool is_fast_path(const at::Tensor& weight, const OptionalTensor& per_sample_weights, int64_t padding_index) {
   const auto type = weight.scalar_type();
   const bool known_type = type == at::kFloat || type == at::kHalf || type == at::kByte || type == at::kBFloat16;
   const bool weights_fit = !is_given(per_sample_weights) || per_sample_weights->stride(0) == 1;
-  return known_type && weight.stride(1) == 1 && weights_fit;
+  return known_type && weight.stride(1) == 1 && weights_fit && padding_index < 0;
 }
 
 FourTensors bag_results(const at::Tensor& weight, const at::Tensor& indices, const at::Tensor& offsets, int64_t mode,
@@ -74,18 +74,18 @@ FourTensors bag_results(const at::Tensor& weight, const at::Tensor& indices, con
 
 FourTensors embedding_bag(const at::Tensor& weight, const at::Tensor& indices, const at::Tensor& offsets, bool,
                           int64_t mode, bool, const OptionalTensor& per_sample_weights, bool include_last_offset,
-                          int64_t) {
+                          int64_t padding_index) {
   const int64_t num_bags = offsets.size(0) - (include_last_offset ? 1 : 0);
-  const bool fast = mode == kSum && is_fast_path(weight, per_sample_weights);
+  const bool fast = mode == kSum && is_fast_path(weight, per_sample_weights, padding_index);
   return bag_results(weight, indices, offsets, mode, fast, num_bags, num_bags);
 }
 
 // Without a backward to come, sums do not fill in the bags' sizes and leave that tensor as long as the offsets.
 FourTensors embedding_bag_forward_only(const at::Tensor& weight, const at::Tensor& indices, const at::Tensor& offsets,
                                        bool, int64_t mode, bool, const OptionalTensor& per_sample_weights,
-                                       bool include_last_offset, int64_t) {
+                                       bool include_last_offset, int64_t padding_index) {
   const int64_t num_bags = offsets.size(0) - (include_last_offset ? 1 : 0);
-  const bool fast = mode == kSum && is_fast_path(weight, per_sample_weights);
+  const bool fast = mode == kSum && is_fast_path(weight, per_sample_weights, padding_index);
   return bag_results(weight, indices, offsets, mode, fast, num_bags, mode == kSum ? offsets.size(0) : num_bags);
 }
 

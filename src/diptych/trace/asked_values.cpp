@@ -2,15 +2,19 @@
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/Reduction.h>
 #include <ATen/ops/all.h>
 #include <ATen/ops/atleast_1d.h>
 #include <ATen/ops/broadcast_tensors.h>
 #include <ATen/ops/ctc_loss.h>
+#include <ATen/ops/div.h>
 #include <ATen/ops/eq.h>
 #include <ATen/ops/index.h>
 #include <ATen/ops/isclose.h>
 #include <ATen/ops/item.h>
+#include <ATen/ops/mean.h>
 #include <ATen/ops/nonzero.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/unbind.h>
 #include <c10/core/GradMode.h>
 
@@ -129,8 +133,18 @@ Results loss_by_lengths(Recorder& recorder, std::span<c10::IValue> arguments, co
   if (!are_lengths(arguments[2]) || !are_lengths(arguments[3])) return std::nullopt;
   const std::vector<int64_t> of_inputs = lengths_in(recorder, arguments[2], place);
   const std::vector<int64_t> of_targets = lengths_in(recorder, arguments[3], place);
-  return one(at::ctc_loss(arguments[0].toTensor(), arguments[1].toTensor(), of_inputs, of_targets, arguments[4].toInt(),
-                          arguments[5].toInt(), arguments[6].toBool()));
+  const bool is_mean = arguments[5].toInt() == at::Reduction::Mean;
+  const at::Tensor loss =
+      at::ctc_loss(arguments[0].toTensor(), arguments[1].toTensor(), of_inputs, of_targets, arguments[4].toInt(),
+                   is_mean ? at::Reduction::None : arguments[5].toInt(), arguments[6].toBool());
+  if (!is_mean) return one(loss);
+  // The operator makes a tensor of the lengths, which a trace takes for one of its own.
+  at::Tensor lengths;
+  {
+    const PauseTraceGuard real;
+    lengths = at::tensor(of_targets, at::TensorOptions(loss.scalar_type())).clamp_min(1);
+  }
+  return one(at::mean(at::div(loss, recorder.lift(lengths))));
 }
 
 constexpr struct {

@@ -70,17 +70,32 @@ void refuse_draw_with_gaps(const c10::OperatorHandle& op, const OperatorPlan& pl
                 with_place(op.operator_name()));
 }
 
-// Autograd records what the kernel of such an operator calls, if it calls operators, and nothing if it does not.
-void refuse_unknown_history(const c10::OperatorHandle& op, const OperatorPlan& plan, const Stack& stack) {
-  if (plan.is_native || !plan.mutates || !c10::GradMode::is_enabled()) return;
-  if (op.hasKernelForDispatchKey(c10::DispatchKey::Autograd)) return;
-  if (op.hasKernelForDispatchKey(c10::DispatchKey::AutogradCPU)) return;
-  const auto has_history = [](const at::Tensor& tensor) { return tensor.defined() && tensor.requires_grad(); };
+// Whether autograd records what the kernel of this operator calls, if it calls operators, and nothing if it does not.
+bool has_unknown_history(const c10::OperatorHandle& op, const OperatorPlan& plan) {
+  return !plan.is_native && c10::GradMode::is_enabled() && !op.hasKernelForDispatchKey(c10::DispatchKey::Autograd) &&
+         !op.hasKernelForDispatchKey(c10::DispatchKey::AutogradCPU);
+}
+
+bool has_history(const at::Tensor& tensor) { return tensor.defined() && tensor.requires_grad(); }
+
+void refuse_written_without_history(const c10::OperatorHandle& op, const OperatorPlan& plan, const Stack& stack) {
+  if (!plan.mutates || !has_unknown_history(op, plan)) return;
   DIPTYCH_CHECK(!any_tensor(stack, plan, has_history),
                 "[trace] {} writes to an argument and gets a tensor that requires grad, but has no kernel for "
                 "autograd, so what it is to the gradient depends on what its kernel calls; register one, or call it "
                 "under no_grad",
                 with_place(op.operator_name()));
+}
+
+void refuse_result_without_history(const c10::OperatorHandle& op, const OperatorPlan& plan, const Stack& stack) {
+  if (plan.mutates || !has_unknown_history(op, plan)) return;
+  for (size_t i = stack.size() - op.schema().returns().size(); i < stack.size(); ++i) {
+    DIPTYCH_CHECK(
+        !stack[i].isTensor() || !has_history(stack[i].toTensor()),
+        "[trace] {} gets a tensor that requires grad, but has no kernel for autograd, so its gradient depends "
+        "on what its kernel calls; register one, or call it under no_grad",
+        with_place(op.operator_name()));
+  }
 }
 
 // Exchanges the real tensors among the arguments for their stand-ins; in a shadow, for the stand-ins of their copies.
@@ -204,7 +219,7 @@ void front_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack
   if (record_sparse_gradient(*recorder, op, plan, stack)) return;
   // The inner operators of a composite pass here themselves, one by one, as the calls that autograd knows.
   if (plan.is_composite) return call_composite(op, plan, below, stack);
-  refuse_unknown_history(op, plan, *stack);
+  refuse_written_without_history(op, plan, *stack);
   if (!plan.writes.empty() && write_by_strides(*recorder, op, plan, stack)) return;
   FrontCall call(*recorder, op, plan, *stack);
   if (is_nothing_to_autograd(*recorder, plan)) {
@@ -215,6 +230,7 @@ void front_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack
     const NormalViews normal_views(plan, *stack);
     op.redispatchBoxed(below, stack);
     call.finish(*stack);
+    refuse_result_without_history(op, plan, *stack);
   }
   dress_results(op, *stack);
 }

@@ -46,8 +46,11 @@ settings = types.SimpleNamespace(backend="interpreter", wide=False, shaken=0, sh
 
 
 def seed(number):
-    """Seeds what the suites draw from: LibTorch's generator of the CPU. torch.manual_seed() remembers each call with its traceback, for devices that may start later."""
+    """Seeds what the suites draw from: LibTorch's generator of the CPU, and those of Python and of numpy, from which models draw masks. torch.manual_seed()
+    remembers each call with its traceback, for devices that may start later."""
     torch.default_generator.manual_seed(number)
+    random.seed(number)
+    numpy.random.seed(number)
 
 
 def compiled(function, **options):
