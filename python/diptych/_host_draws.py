@@ -6,6 +6,7 @@ methods themselves (from random import random), other distributions and other ge
 itself runs.
 """
 import functools
+import math
 import pickle
 import random
 import sys
@@ -36,33 +37,38 @@ def _standard(draw, *args, **kwargs):
     return None if args or kwargs else draw()
 
 
-def _uniform(draw, a=None, b=None, **others):
+def _uniform(draw, a=None, b=None, *more, **others):
     """As both libraries compute it: a + (b - a) * random()."""
-    if others or not all(isinstance(bound, (int, float)) for bound in (a, b)):
+    if more or others or not all(isinstance(bound, (int, float)) and math.isfinite(bound) for bound in (a, b)):
         return None
     return a + (b - a) * draw()
 
 
-def _uniform_of_numpy(draw, low=0.0, high=1.0, **others):
-    return _uniform(draw, float(low), float(high), **others) if isinstance(low, (int, float)) and isinstance(high, (int, float)) else None
+def _uniform_of_numpy(draw, low=0.0, high=1.0, *more, **others):
+    return _uniform(draw, low, high, *more, **others)
 
 
 def _recorded(module, names, get_state, set_state, draw):
     """Returns (module, name, the host's function, ours) for each name."""
     recorded = _core.host_draw(draw, lambda: pickle.dumps(get_state()), lambda state: set_state(pickle.loads(state)))
-    return [(module, name, getattr(module, name), _recording(getattr(module, name), recorded, number)) for name, number in names.items()]
+    return [(module, name, theirs, _recording(theirs, recorded, number)) for name, (theirs, number) in names.items()]
 
 
 @functools.cache
 def _of_python():
-    return _recorded(random, {"random": _standard, "uniform": _uniform}, random.getstate, random.setstate, random.random)
+    # The methods of the one generator that the module's functions are, whatever a program has put in their places.
+    generator = random._inst
+    names = {"random": (generator.random, _standard), "uniform": (generator.uniform, _uniform)}
+    return _recorded(random, names, generator.getstate, generator.setstate, generator.random)
 
 
 @functools.cache
 def _of_numpy():
     library = sys.modules["numpy"].random
-    standard = dict.fromkeys(("rand", "random", "random_sample"), _standard)
-    return _recorded(library, {**standard, "uniform": _uniform_of_numpy}, library.get_state, library.set_state, library.random_sample)
+    generator = library.mtrand._rand
+    names = {name: (getattr(generator, name), _standard) for name in ("rand", "random", "random_sample")}
+    names["uniform"] = (generator.uniform, _uniform_of_numpy)
+    return _recorded(library, names, generator.get_state, generator.set_state, generator.random_sample)
 
 
 class _Replaced:
@@ -76,7 +82,8 @@ class _Replaced:
             self.num_traces += 1
             if self.num_traces > 1:
                 return
-            self.rows = [*_of_python(), *(_of_numpy() if "numpy.random" in sys.modules else ())]
+            known = [*_of_python(), *(_of_numpy() if "numpy.random" in sys.modules else ())]
+            self.rows = [row for row in known if getattr(row[0], row[1]) == row[2]]  # else somebody has replaced it
             for module, name, _, ours in self.rows:
                 setattr(module, name, ours)
 
@@ -86,7 +93,7 @@ class _Replaced:
             if self.num_traces:
                 return
             for module, name, theirs, ours in self.rows:
-                if getattr(module, name) is ours:  # or somebody has replaced it meanwhile
+                if getattr(module, name) is ours:
                     setattr(module, name, theirs)
 
 

@@ -7,11 +7,14 @@ See Note [Open numbers] in trace/host_numbers.h.
 """
 import math
 import operator
+import threading
 import weakref
 
 import torch
+from torch.utils import _pytree
 
 from . import _core
+from ._torch_checkpoint import is_tracing
 
 _EXACT = 2.0**53  # integers below this are floats, and floats below this have integers
 
@@ -20,7 +23,7 @@ class _Node:
     """What torch keeps of a number: it asks for the value where an operator takes nothing else."""
 
     def __init__(self, tensor, trace):
-        self.diptych_tensor, self.trace = tensor, trace
+        self.diptych_tensor, self.trace, self.thread = tensor, trace, threading.get_ident()
         self.value = None  # once it is known
 
     def is_float(self):
@@ -47,6 +50,10 @@ class _Node:
 
 class OpenFloat(torch.SymFloat):
     """A float that a traced function got from item()."""
+
+    def __new__(cls, number=0.0):
+        """The class of a number is float to whoever calls it."""
+        return super().__new__(cls) if isinstance(number, torch.Tensor) and is_tracing() else float(number)
 
     def __init__(self, tensor):
         super().__init__(_Node(tensor, _core.lend_number()))
@@ -93,10 +100,19 @@ class OpenFloat(torch.SymFloat):
 
 
 class ClosedFloat:
-    """What an OpenFloat is after its trace, if something has kept it where the capture does not look: a float by its value."""
+    """What an OpenFloat is after the capture, if something has kept it where nothing looks: a float by its value."""
+
+    @property
+    def __class__(self):
+        return float
 
     def __float__(self):
-        return self.float
+        return self.node.value
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        args, kwargs = _pytree.tree_map(_closed, (args, kwargs or {}))
+        return function(*args, **kwargs)
 
 
 _made = weakref.WeakValueDictionary()  # by id: numbers that may be met after their traces
@@ -118,7 +134,7 @@ def _operand(number):
 
 
 def _closed(number):
-    return float(number) if type(number) is OpenFloat else number
+    return float(number) if type(number) in (OpenFloat, ClosedFloat) else number
 
 
 def _is_number(other):
@@ -190,21 +206,43 @@ for _name in (
     setattr(OpenFloat, _name, _by_value(_name))
 for _name in ("real", "imag"):
     setattr(OpenFloat, _name, property(lambda self, _name=_name: getattr(float(self), _name)))
-for _name in dir(OpenFloat):
-    if callable(getattr(float, _name, None)) and _name not in (
+_OPERATORS = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "eq", "ne", "lt", "le", "gt", "ge")
+
+
+def _with_value(operation):
+    return lambda self, other: operation(float(self), _closed(other))
+
+
+def _with_value_behind(operation):
+    return lambda self, other: operation(_closed(other), float(self))
+
+
+for _name in dir(float):
+    if callable(getattr(float, _name)) and _name not in (
         "__class__", "__new__", "__init__", "__init_subclass__", "__subclasshook__", "__getattribute__", "__setattr__", "__delattr__",
-        "__dir__", "__sizeof__", "__float__", "__getnewargs__", "__getformat__", "__doc__", "__reduce__", "__reduce_ex__", "__getstate__",
+        "__dir__", "__sizeof__", "__float__", "__getnewargs__", "__getformat__", "__reduce__", "__reduce_ex__", "__getstate__",
     ):  # fmt: skip
         setattr(ClosedFloat, _name, _by_value(_name))
+for _name in _OPERATORS:
+    setattr(ClosedFloat, f"__{_name}__", _with_value(getattr(operator, _name)))
+    if hasattr(float, f"__r{_name}__"):
+        setattr(ClosedFloat, f"__r{_name}__", _with_value_behind(getattr(operator, _name)))
+ClosedFloat.__reduce__, ClosedFloat.__array__, ClosedFloat.__deepcopy__ = OpenFloat.__reduce__, OpenFloat.__array__, OpenFloat.__deepcopy__
 
 
 def close_all():
     """Called when a traced function has run, in its trace. What is left of its open numbers is in its result, or where something
-    keeps it: these are floats from now on, and the capture holds for them."""
+    keeps it, such as a backward that is yet to be traced: these are floats from now on, and the capture holds for them."""
     for number in list(_made.values()):
         if number.node.trace == _core.trace_number():
-            number.float = float(number)
-            number.node = None
+            float(number)
+            number.node.diptych_tensor = None
+
+
+def end():
+    """Called when a capture has ended: what keeps a number of this thread's has a float."""
+    for number in list(_made.values()):
+        if number.node.thread == threading.get_ident():
             _set_class(number, ClosedFloat)
             del _made[id(number)]
 
@@ -212,8 +250,7 @@ def close_all():
 def _in_trace(torchs, tensor):
     if not _core.may_stay_open(tensor):
         return torchs(tensor)
-    with torch.no_grad():
-        return OpenFloat(tensor.detach().reshape(()).to(torch.float64, copy=True))
+    return OpenFloat(tensor.detach().reshape(()).to(torch.float64, copy=True))
 
 
 def replace():

@@ -11,6 +11,11 @@ def _in_trace(tensor):
     return _core.known_stand_in(tensor) if isinstance(tensor, torch.Tensor) else tensor  # or an edge of the graph
 
 
+def _entered(tensor):
+    """A tensor that a backward starts from, in the trace: one from outside that no operator has met yet is taken in."""
+    return tensor if not isinstance(tensor, torch.Tensor) or _core.is_stand_in(tensor) else tensor.view_as(tensor)
+
+
 def replace():
     """Has torch.autograd.backward() and torch.autograd.grad(), however they were imported, ask first."""
     torchs = torch.autograd._engine_run_backward
@@ -18,7 +23,7 @@ def replace():
     @functools.wraps(torchs)
     def run(outputs, gradients, retain_graph, create_graph, inputs, *args, **keywords):
         if is_tracing():
-            outputs, inputs = tuple(map(_in_trace, outputs)), tuple(map(_in_trace, inputs))
+            outputs, inputs = tuple(map(_entered, outputs)), tuple(map(_in_trace, inputs))
         return torchs(outputs, gradients, retain_graph, create_graph, inputs, *args, **keywords)
 
     torch.autograd._engine_run_backward = run

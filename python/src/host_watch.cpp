@@ -128,6 +128,7 @@ void HostWatch::stop() {
   Py_XDECREF(earlier.object);
   const py::error_scope error;  // saves what is raised while the watch is destroyed
   draws().attr("end")();
+  py::module_::import("diptych._host_numbers").attr("end")();
 }
 
 void HostWatch::enter(py::handle function, const py::tuple& args, const py::dict& kwargs,

@@ -1,6 +1,6 @@
 // Numbers that a traced Python function has asked for, and that are tensors of the trace as long as nothing needs their
 // values: see Note [Open numbers] in trace/host_numbers.h, and diptych/_host_numbers.py.
-#include <c10/core/GradMode.h>
+#include <ATen/ops/scalar_tensor.h>
 #include <torch/csrc/utils/python_symnode.h>
 
 #include "bindings.h"
@@ -20,7 +20,9 @@ namespace {
 // The tensor of a node of _host_numbers.py.
 at::Tensor tensor_of(py::handle node) {
   const py::object tensor = py::getattr(node, "diptych_tensor", py::none());
-  return tensor.is_none() ? at::Tensor() : THPVariable_Unpack(tensor.ptr());
+  if (THPVariable_Check(tensor.ptr())) return THPVariable_Unpack(tensor.ptr());
+  const py::object value = py::getattr(node, "value", py::none());
+  return value.is_none() ? at::Tensor() : at::scalar_tensor(value.cast<double>(), at::kDouble);  // of a closed one
 }
 
 at::Tensor of_node(const c10::SymNodeImpl& node) {

@@ -3,6 +3,7 @@ import copy
 import json
 import math
 import pickle
+import statistics
 
 import diptych
 import pytest
@@ -165,6 +166,55 @@ def test_what_takes_no_open_number_runs_the_function_itself():
     for x in INPUTS[:3]:
         torch.testing.assert_close(compiled(x), x * len(json.dumps({"loss": x.sum().item()})))
     assert compiled.stats().originals == 3
+
+
+class Quantized(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.scale = x.abs().max().item() / 127
+        return (x / ctx.scale).round() * ctx.scale
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * ctx.scale if isinstance(ctx.scale, float) else gradient
+
+
+def test_numbers_that_a_backward_reads():
+    def hooked(x):
+        h = x.sum().item()
+        y = x * 1
+        y.register_hook(lambda g: torch.add(g * h, g, alpha=h).clamp(-h, h))
+        return y.sum()
+
+    for function in (lambda x: Quantized.apply(x).sum(), hooked):
+        compiled = diptych.aot_function(function)
+        for x in INPUTS[:3]:
+            found = []
+            for call in (function, compiled):
+                leaf = x.clone().requires_grad_()
+                found.append(torch.autograd.grad(call(leaf), leaf))
+            torch.testing.assert_close(*found)
+
+
+def test_second_derivatives_beside_a_number():
+    def function(x):
+        h = x.sum().item()
+        y = x * 1
+        y[0] = 2.0
+        return (y * x).sum() * h
+
+    found = []
+    for call in (function, diptych.aot_function(function)):
+        x = INPUTS[2].clone().requires_grad_()
+        (gradient,) = torch.autograd.grad(call(x), x, create_graph=True)
+        found.append(torch.autograd.grad(gradient.sum(), x))
+    torch.testing.assert_close(*found)
+
+
+def test_the_class_of_a_number_makes_floats():
+    compiled = diptych.aot_function(lambda x: x * type(x.sum().item())(0.5) + statistics.mean([v.item() for v in x]))
+    for x in INPUTS[:3]:
+        torch.testing.assert_close(compiled(x), x * 0.5 + x.mean())
 
 
 def test_numbers_in_bodies():

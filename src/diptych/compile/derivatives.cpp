@@ -78,6 +78,34 @@ void throw_if_whole(const std::string& error) {
   if (!error.empty() && (info == nullptr || info->empty())) throw std::runtime_error(error);
 }
 
+// Whether `output` is computed from `input`.
+bool is_computed_from(const Graph& graph, Value output, Value input) {
+  std::vector<bool> reached(graph.num_values());
+  reached[input.id] = true;
+  for (const Node& node : graph.nodes()) {
+    bool reads = false;
+    for_each_operand_value(node, [&](Value value) { reads = reads || reached[value.id]; });
+    for (const Value made : node.outputs) {
+      if (reads && made) reached[made.id] = true;
+    }
+  }
+  return output && reached[output.id];
+}
+
+// A gradient is linear in what arrives, unless a Function's backward or a hook makes it another function of that. Then
+// it matters what has arrived in all, and a level sees what arrives by one way alone.
+void check_is_linear(const Derivatives::Level& level, const variable_list& fed, size_t num_primals) {
+  for (size_t i = 0; i < fed.size(); ++i) {
+    const size_t from = level.fed[i];
+    if (from < num_primals || !fed[i].requires_grad() || from >= level.traced.outputs.size()) continue;
+    DIPTYCH_CHECK(
+        !is_computed_from(level.traced.graph, level.traced.outputs[from], level.traced.inputs[from]),
+        "[second order] a Function's backward or a hook of the function is not linear in the gradient that it "
+        "gets, and that gradient is differentiated, too; call backward without create_graph, or keep the "
+        "Function or the hook outside the compiled function");
+  }
+}
+
 struct LevelFunction : torch::autograd::Function<LevelFunction> {
   static variable_list forward(AutogradContext* ctx, const c10::intrusive_ptr<Kept>& kept, at::TensorList given) {
     const auto& level = *kept->level;
@@ -179,34 +207,6 @@ void check_draws_are_of_forward(const Graph& graph, const std::vector<Value>& ra
                   "[second order] {} draws random numbers in a Function's backward or a hook, and the gradient is "
                   "differentiated again; call backward without create_graph, or draw in the forward",
                   node.op.name());
-  }
-}
-
-// Whether `output` is computed from `input`.
-bool is_computed_from(const Graph& graph, Value output, Value input) {
-  std::vector<bool> reached(graph.num_values());
-  reached[input.id] = true;
-  for (const Node& node : graph.nodes()) {
-    bool reads = false;
-    for_each_operand_value(node, [&](Value value) { reads = reads || reached[value.id]; });
-    for (const Value made : node.outputs) {
-      if (reads && made) reached[made.id] = true;
-    }
-  }
-  return output && reached[output.id];
-}
-
-// A gradient is linear in what arrives, unless a Function's backward or a hook makes it another function of that. Then
-// it matters what has arrived in all, and a level sees what arrives by one way alone.
-void check_is_linear(const Derivatives::Level& level, const variable_list& fed, size_t num_primals) {
-  for (size_t i = 0; i < fed.size(); ++i) {
-    const size_t from = level.fed[i];
-    if (from < num_primals || !fed[i].requires_grad() || from >= level.traced.outputs.size()) continue;
-    DIPTYCH_CHECK(
-        !is_computed_from(level.traced.graph, level.traced.outputs[from], level.traced.inputs[from]),
-        "[second order] a Function's backward or a hook of the function is not linear in the gradient that it "
-        "gets, and that gradient is differentiated, too; call backward without create_graph, or keep the "
-        "Function or the hook outside the compiled function");
   }
 }
 

@@ -26,6 +26,22 @@ int64_t version_in_loop(const at::Tensor& tensor) {
   return !tensor.defined() || tensor.is_inference() ? 0 : static_cast<int64_t>(tensor._version());
 }
 
+bool shares_memory(const at::Tensor& a, const at::Tensor& b) {
+  const auto inside = [](at::Tensor tensor) {
+    while (true) {
+      if (const auto* batched = at::functorch::maybeGetBatchedImpl(tensor)) {
+        tensor = at::Tensor(batched->value());
+      } else if (const auto* wrapper = at::functorch::maybeGetTensorWrapper(tensor)) {
+        tensor = at::Tensor(wrapper->value());
+      } else {
+        return tensor;
+      }
+    }
+  };
+  const at::Tensor x = inside(a), y = inside(b);
+  return x.has_storage() && y.has_storage() && x.storage().is_alias_of(y.storage());
+}
+
 std::vector<int64_t> versions_in_loop(const Tensors& tensors) {
   std::vector<int64_t> versions;
   for (const at::Tensor& tensor : tensors) versions.push_back(version_in_loop(tensor));
@@ -85,10 +101,16 @@ Tensors slices_at(const Flattened& xs, int64_t index) {
 /// What the steps of a scan returned to be stacked.
 struct Rows {
   std::vector<Tensors> rows;
-  std::vector<std::vector<int64_t>> versions;
+  std::vector<std::vector<std::optional<int64_t>>> versions;  ///< of those that are carries, too
 
-  void add(Tensors row) {
-    versions.push_back(versions_in_loop(row));
+  void add(Tensors row, const Tensors& carries) {
+    std::vector<std::optional<int64_t>> found;
+    for (const at::Tensor& tensor : row) {
+      const auto shares = [&](const at::Tensor& carry) { return shares_memory(tensor, carry); };
+      const bool is_carried = std::any_of(carries.begin(), carries.end(), shares);
+      found.push_back(is_carried ? std::optional(version_in_loop(tensor)) : std::nullopt);
+    }
+    versions.push_back(std::move(found));
     rows.push_back(std::move(row));
   }
   // A step may change its carry. An output that shares memory with one would show what a later step did, which is not
@@ -97,7 +119,7 @@ struct Rows {
     for (size_t k = 0; k < rows.size(); ++k) {
       const std::vector<int64_t> now = versions_in_loop(rows[k]);
       for (size_t i = 0; i < now.size(); ++i) {
-        DIPTYCH_CHECK(now[i] == versions[k][i],
+        DIPTYCH_CHECK(!versions[k][i] || now[i] == *versions[k][i],
                       "[scan] the body changes a carry in place that it has returned as '{}', too; return clone() of "
                       "one of them",
                       paths[num_carries + i]);
@@ -130,7 +152,7 @@ Tensors scan_in_eager(const FlatFunction& step, const Flattened& init, const Fla
     Tensors next = take_carries("scan", init, result);
     if (length > 0) carries = std::move(next);
     paths = std::move(result.paths);
-    rows.add(std::move(result.tensors));
+    rows.add(std::move(result.tensors), carries);
   }
   rows.check_unchanged(paths, init.tensors.size());
   if (reverse) std::reverse(rows.rows.begin(), rows.rows.end());

@@ -3,6 +3,7 @@
 #include <ATen/ops/clone.h>
 
 #include <algorithm>
+#include <map>
 
 #include "diptych/base/error.h"
 #include "diptych/hops/same_flow.h"
@@ -66,6 +67,10 @@ class Capturer {
       const bool more_writes = find_writes(*body);
       if (more_grad || more_writes) continue;
       if (body->draws() || body->writes()) check_layouts(body);
+      for (ArgumentWrite& write : writes_) {
+        const bool is_of_first_step = write.argument < carries_.size() && !write.is_next_carry;
+        if (is_of_first_step) write.under_no_grad = first_under_no_grad_[write.argument];
+      }
       return {std::move(body), buffers_, writes_buffers_with_grad_, writes_};
     }
   }
@@ -90,6 +95,7 @@ class Capturer {
   Tensors buffers_;
   bool writes_buffers_with_grad_ = false;
   std::vector<ArgumentWrite> writes_;
+  std::map<size_t, bool> first_under_no_grad_;  ///< per written argument: what its first step does with init as it is
 };
 
 // The code captures its buffers. They are arguments of the capture as well, and each is then one input.
@@ -200,6 +206,7 @@ bool Capturer::add_argument(const Body& body, const MutationPlan& mutation, size
   check_memory_is_its_own(is_carry ? init_.tensors[argument] : inputs_.given.at(argument - carries_.size()), path, body,
                           argument);
   writes_.push_back({.argument = argument, .under_no_grad = mutation.under_no_grad});
+  first_under_no_grad_.emplace(argument, mutation.under_no_grad);
   return true;
 }
 

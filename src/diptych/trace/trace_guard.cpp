@@ -18,6 +18,11 @@ namespace {
 // The traces that this thread is inside of, innermost last.
 thread_local std::vector<Recorder*> active_recorders;
 
+// A placeholder of a body has no memory, and the storage of all of its kind.
+bool has_memory(const at::Tensor& real) {
+  return !is_stand_in(real) || at::functionalization::impl::isFunctionalTensor(real);
+}
+
 // `tensor` and all real tensors that it stands for, in one trace or another.
 std::vector<at::Tensor> stood_for(const at::Tensor& tensor) {
   std::vector<at::Tensor> found{tensor};
@@ -25,7 +30,9 @@ std::vector<at::Tensor> stood_for(const at::Tensor& tensor) {
     const size_t num_inner = found.size();
     for (const Primal& primal : (*recorder)->primals()) {
       const auto shares = [&](const at::Tensor& one) { return may_share_memory(one, primal.stand_in); };
-      if (std::any_of(found.begin(), found.begin() + static_cast<std::ptrdiff_t>(num_inner), shares)) {
+      const bool stands_for =
+          std::any_of(found.begin(), found.begin() + static_cast<std::ptrdiff_t>(num_inner), shares);
+      if (stands_for && has_memory(primal.real)) {
         found.push_back(primal.real);
       }
     }

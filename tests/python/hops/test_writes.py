@@ -192,6 +192,43 @@ def test_checkpoint():
         )  # fmt: skip
 
 
+def test_bodies_inside_of_bodies():
+    def nested(cond):
+        def step(k, x):
+            return cond(x.sum() > 0, lambda u, v: u.mul_(2) + v, lambda u, v: u * 1, k, x), k * 1
+
+        return step
+
+    def written_out(c, xs):
+        return loop(nested(lambda p, yes, no, *given: yes(*given) if p else no(*given)), c, xs)
+
+    check(lambda c, xs: diptych.scan(nested(diptych.cond), c, xs), written_out, [randn(2), randn(3, 2)], [False, False])
+
+
+def test_a_replaced_carry_in_every_iteration():
+    """init is left as the first step leaves it, which requires no grad."""
+    w, h, xs = randn(2, 2).requires_grad_(), torch.zeros(2, dtype=torch.float64), randn(3, 2)
+
+    def step(h, x):
+        h.mul_(0.9)
+        h = (h + x) @ w
+        return h, h * 1
+
+    for _ in range(2):
+        diptych.scan(step, h, xs)[1].sum().backward()
+        assert not h.requires_grad
+
+
+class Mode(torch.overrides.TorchFunctionMode):
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        return function(*args, **(kwargs or {}))
+
+
+def test_a_changed_slice_that_is_given_out_under_a_mode():
+    with Mode():
+        torch.testing.assert_close(diptych.map(lambda x: x.mul_(2), torch.ones(3, 2)), torch.full((3, 2), 2.0))
+
+
 def test_what_is_read_by_a_backward_is_what_it_was():
     """The operator's backward reads its operands from before it changed them."""
     w = randn(2).requires_grad_()
