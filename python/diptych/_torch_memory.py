@@ -22,6 +22,11 @@ def _is_answered(tensor, what):
 def _in_trace(torchs, tensor, **keywords):
     what = f"{torchs.__name__}()"
     if not _is_answered(tensor, what):
+        if _core.is_stand_in(tensor) and tensor.numel():
+            raise _core.UserError(
+                f"[capture] the function reads the memory of a tensor by {what}, whose values are not known in a bare pair, in the body of an operator and in a "
+                "backward; use operators of torch there, or do it outside"
+            )
         return torchs(tensor, **keywords)
     result, number = _core.call_on_value(torchs, tensor, what, tensor.nbytes <= _MOST_BYTES, **keywords)
     if not isinstance(result, (list, bool, int, float, complex)):

@@ -18,6 +18,7 @@
 #include "diptych/autodiff/generator_states.h"
 #include "diptych/autodiff/gradient_checks.h"
 #include "diptych/base/error.h"
+#include "diptych/base/last_error.h"
 #include "diptych/compile/compiled_function.h"
 #include "diptych/compile/second_order.h"
 #include "diptych/graph/rewrite.h"
@@ -122,6 +123,11 @@ struct LevelFunction : torch::autograd::Function<LevelFunction> {
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list tangents) {
+    return called_by_engine([&] { return gradients_of(ctx, std::move(tangents)); });
+  }
+
+ private:
+  static variable_list gradients_of(AutogradContext* ctx, variable_list&& tangents) {
     const auto kept = c10::static_intrusive_pointer_cast<Kept>(ctx->saved_data["kept"].toCapsule());
     const auto& level = *kept->level;
     variable_list fed = ctx->get_saved_variables();

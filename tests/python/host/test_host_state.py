@@ -107,10 +107,16 @@ def a_draw_in_a_backward():
     return Noisy.apply
 
 
+DRAWN_BY_THE_GRAPH = ("a_number_of_random", "a_layer_that_is_dropped", "a_number_of_numpy")
+
+
 @pytest.mark.parametrize("name", case)
 def test_it_is_as_in_eager(name):
     stats = agrees_with_eager(case[name])
-    assert stats.originals > 0 and stats.last_original
+    if name in DRAWN_BY_THE_GRAPH:
+        assert stats.originals == 0
+    else:
+        assert stats.originals > 0 and stats.last_original
 
 
 READS = {
@@ -181,7 +187,7 @@ def test_what_is_made_from_a_seed_inside_is_no_draw():
 def test_a_branch_that_draws_leaves_the_other_compiled():
     class Dropping(torch.nn.Module):
         def forward(self, x):
-            return x * random.random() if self.training else x * 2
+            return x * random.gauss(0, 1) if self.training else x * 2
 
     compiled, x = diptych.aot_module(Dropping()), torch.ones(3)
     for _ in range(2):
