@@ -12,8 +12,12 @@ def _in_trace(tensor):
 
 
 def _entered(tensor):
-    """A tensor that a backward starts from, in the trace: one from outside that no operator has met yet is taken in."""
-    return tensor if not isinstance(tensor, torch.Tensor) or _core.is_stand_in(tensor) else tensor.view_as(tensor)
+    """A tensor that a backward starts from, in the trace: a leaf from outside that no operator has met yet is taken in."""
+    is_plain = isinstance(tensor, torch.Tensor) and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+    if not is_plain or not tensor.is_leaf or _core.is_stand_in(tensor):
+        return tensor
+    with torch.enable_grad():
+        return tensor.view_as(tensor)
 
 
 def replace():

@@ -35,8 +35,7 @@ const bool kAdded = add_generic_set(
      .reference = [](const Step& step, const Tensors& init, const Tensors& xs, int64_t length) -> StepResult {
        return {written_out(step, init, xs, length).first, {}};
      },
-     .has_outputs = false,
-     .may_write = false});
+     .has_outputs = false});
 
 }  // namespace
 }  // namespace diptych::testing

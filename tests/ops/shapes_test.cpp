@@ -29,9 +29,15 @@ TEST(Shapes, OfLinearAlgebraAreTheCpuKernels) { expect_shapes_match(linalg_sampl
 TEST(Shapes, OfSpatialOperatorsAreTheCpuKernels) { expect_shapes_match(spatial_samples()); }
 TEST(Shapes, OfStructuredOperatorsAreTheCpuKernels) { expect_shapes_match(structured_samples()); }
 
+// Their results are sparse, and no shape to compare; tests/python/results runs these.
+bool makes_sparse_gradient(std::string_view name) {
+  return name.find("sparse") != name.npos || name == "aten::_embedding_bag_backward";
+}
+
 TEST(Shapes, EveryRowAnswersSomeSample) {
   const auto answered = operators_answered(all_samples());
   for (const auto& row : detail::all_shape_rows()) {
+    if (makes_sparse_gradient(row.name)) continue;
     if (row.name.starts_with("_c10d_functional::")) continue;  // tests/distributed runs these, in several processes
     EXPECT_TRUE(answered.count(std::string(row.name))) << row.name;
   }

@@ -26,7 +26,6 @@ FUNCTIONS = {
     "array of a list": lambda x: x * float(numpy.array([POSITIVE(x)[0, 0], 1]).sum()),
     "functions of numpy": lambda x: x[torch.from_numpy(numpy.argsort(POSITIVE(x)[:, 0].numpy(), kind="stable"))].sin(),
     "sections": lambda x: torch.cat([part.exp() for part in x.flatten().split(POSITIVE(x).sum(1).tolist() + [12 - int(POSITIVE(x).sum())])]),
-    "text": lambda x: (f"{POSITIVE(x)}", x * 2)[1],
     "float of elements": lambda x: x * (float(POSITIVE(x)[0, 0]) + float(POSITIVE(x)[1, 1])),
     "strides": lambda x: x * POSITIVE(x).t().numpy().strides[0] + POSITIVE(x)[:, ::2].numpy().strides[0] + POSITIVE(x)[:1].expand(4, 3).numpy().strides[0],
     "captured": lambda x: x * KEPT.tolist()[1] + float(KEPT.numpy().sum()),
@@ -54,6 +53,14 @@ def test_as_eager(name):
         both(FUNCTIONS[name], compiled, x.detach().requires_grad_())
     assert compiled.stats().originals == 0, compiled.stats().last_original
     assert compiled.stats().hits >= 2
+
+
+def test_a_text_is_made_by_the_function_itself():
+    compiled = diptych.aot_function(lambda x: (texts.append(f"{x} {x * 2!r}"), x * 2)[1])
+    texts = []
+    for _ in range(2):
+        compiled(X.detach())
+    assert texts == [f"{X.detach()} {X.detach() * 2!r}"] * 2 and compiled.stats().originals == 2
 
 
 def test_a_captured_tensor_is_read_at_each_call():
