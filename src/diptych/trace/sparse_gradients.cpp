@@ -94,6 +94,12 @@ bool record_sparse_gradient(Recorder& recorder, const c10::OperatorHandle& op, c
   refuse_readers(recorder, op, plan, *stack);
   if (plan.shape == nullptr || !plan.is_native || c10::GradMode::is_enabled() || !makes_sparse(op, *stack))
     return false;
+  // A body, a bare pair, a step and a captured backward hand no gradient to autograd as it is.
+  DIPTYCH_CHECK(
+      recorder.asked_values().may_ask(),
+      "[trace] {} returns a sparse tensor, as the gradient of an embedding with sparse=True is, which a graph can't "
+      "hold; pass sparse=False (sparse(false) in C++), or call the sparse operator outside the traced function",
+      with_place(op.operator_name()));
   const at::Tensor result = record_plain(recorder, op, plan, stack);
   look_sparse(recorder, result);
   stack->back() = result;
