@@ -334,6 +334,8 @@ void JointCapture::State::trace(const FlatFunction& function, const std::vector<
   analysis = detail::analyze_outputs(recorder, result, options.exact_outputs);
   questions = find_questions(recorder);
   recorder.asked_values() = {};  // the answers hold memory of the call
+  // Nobody asks any more; that the function might tells sparse_gradients.cpp that its gradients go to autograd.
+  if (options.answers_questions) recorder.asked_values().set_source([](Value) { return at::Tensor(); });
   check_made_inside();
   DIPTYCH_CHECK(!result.tensors.empty() || !analysis.plan.mutations.empty(),
                 "[capture] the function returned no tensor and changed none; return at least one");
