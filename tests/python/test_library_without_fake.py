@@ -57,7 +57,7 @@ def dynamic(x: torch.Tensor) -> torch.Tensor:
 
 @dynamic.register_fake
 def _(x):
-    return x.new_empty(torch.library.get_ctx().new_dynamic_size())
+    return x.new_empty(library.get_ctx().new_dynamic_size())
 
 
 LIBRARY = library.Library("diptych_unshaped", "FRAGMENT")

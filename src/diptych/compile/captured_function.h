@@ -98,7 +98,8 @@ class CapturedFunction final : public GraphSource {
   /// Returns the arguments of a call, then the free variables. Errors: UserError for an argument that gradients would
   /// bypass although it has hooks or retains its gradient.
   std::vector<at::Tensor> primals_of(c10::ArrayRef<const at::Tensor*> arguments) const;
-  /// Whether a gradient that a call accumulates meets a hook, so that the function itself has to run.
+  /// Whether a gradient that a call accumulates meets a hook, or a .grad in memory that the graph reads or writes, so
+  /// that the function itself has to run.
   bool meets_gradient_hook(c10::ArrayRef<const at::Tensor*> arguments) const;
   /// Returns those primals that a call writes to.
   std::vector<at::Tensor> written(c10::ArrayRef<const at::Tensor*> arguments) const;

@@ -10,16 +10,7 @@ namespace {
 // The function is the body of a loop of one step that carries nothing but the buffers that it changes.
 std::vector<at::Tensor> captured_checkpoint(const FlatFunction& function, const Flattened& arguments,
                                             const CheckpointPolicy& policy) {
-  LoopInputs inputs;
-  inputs.may_write = true;
-  inputs.given = arguments.tensors;
-  for (size_t i = 0; i < arguments.tensors.size(); ++i) {
-    DIPTYCH_CHECK(arguments.tensors[i].defined(),
-                  "[checkpoint] '{}' is an undefined tensor; pass a defined one, or an absent optional",
-                  arguments.spec.tensor_path(i));
-    inputs.metas.push_back(meta_of_argument(arguments.tensors[i]));
-    inputs.paths.push_back(arguments.spec.tensor_path(i));
-  }
+  const LoopInputs inputs = inputs_of_call("checkpoint", arguments);
   const auto marked = [&](const std::vector<at::Tensor>& stand_ins) {
     const CheckpointRegion region(policy);
     return function(stand_ins);

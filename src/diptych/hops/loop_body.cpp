@@ -40,6 +40,12 @@ bool draw_alike(const Graph& a, const Graph& b) {
   return std::equal(a.nodes().begin(), a.nodes().end(), b.nodes().begin(), b.nodes().end(), is_alike);
 }
 
+void check_defined(const char* who, const Flattened& tensors, size_t index) {
+  DIPTYCH_CHECK(tensors.tensors[index].defined(),
+                "[{}] '{}' is an undefined tensor; pass a defined one, or an absent optional", who,
+                tensors.spec.tensor_path(index));
+}
+
 /// Captures a body, one attempt after the other, until its carries and buffers are known.
 class Capturer {
  public:
@@ -53,8 +59,7 @@ class Capturer {
         writes_(inputs.writes) {
     for (size_t i = 0; i < init.tensors.size(); ++i) {
       const at::Tensor& tensor = init.tensors[i];
-      DIPTYCH_CHECK(tensor.defined(), "[{}] '{}' is an undefined tensor; pass a defined one, or an absent optional",
-                    who, init.spec.tensor_path(i));
+      check_defined(who, init, i);
       carries_.push_back(contiguous(meta_of_argument(tensor)));
     }
   }
@@ -271,6 +276,18 @@ void check_carry(const char* who, const std::string& path, const TensorMeta& bef
                 "[{}] '{}' is {} at first, but the body returns it as {}; a carry must keep its sizes, dtype and "
                 "device, so start with such a tensor, or convert what the body returns",
                 who, path, type_string(contiguous(before)), type_string(contiguous(after)));
+}
+
+LoopInputs inputs_of_call(const char* who, const Flattened& arguments) {
+  LoopInputs inputs;
+  inputs.may_write = true;
+  inputs.given = arguments.tensors;
+  for (size_t i = 0; i < arguments.tensors.size(); ++i) {
+    check_defined(who, arguments, i);
+    inputs.metas.push_back(meta_of_argument(arguments.tensors[i]));
+    inputs.paths.push_back(arguments.spec.tensor_path(i));
+  }
+  return inputs;
 }
 
 LoopBody capture_loop_body(const char* who, const FlatFunction& step, const Flattened& init, const LoopInputs& inputs) {

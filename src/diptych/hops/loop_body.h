@@ -33,6 +33,10 @@ struct LoopInputs {
   std::vector<ArgumentWrite> writes = {};
 };
 
+/// Returns the arguments of an operator that runs its body once, as the inputs of a loop of one step, which may write
+/// to them. Errors: UserError names `who` and an argument that is undefined.
+LoopInputs inputs_of_call(const char* who, const Flattened& arguments);
+
 /// A captured loop body. Inputs: the carries of `init`, buffers, the further inputs, free variables. Outputs: the next
 /// carries, the buffers' new values, whatever else the code returns, the new values of `writes`.
 struct LoopBody {

@@ -5,6 +5,7 @@ import os
 import sys
 
 import torch
+from torch.library import Library
 
 NAMES = ("transformers", "torchvision", "timm")
 LIBRARIES = []  # kept, since what they define goes with them
@@ -29,9 +30,9 @@ def _define_operators():
     try:
         torch.ops.load_library(f"{folder}/_C.so")
     except OSError:
-        library = torch.library.Library("torchvision", "DEF")
+        schemas = Library("torchvision", "DEF")
         for name in OPERATORS.split():
-            library.define(f"{name}(Tensor x) -> Tensor")
+            schemas.define(f"{name}(Tensor x) -> Tensor")
             if not name.startswith("q") and "nms" not in name:
-                library.define(f"_{name}_backward(Tensor x) -> Tensor")
-        LIBRARIES.append(library)
+                schemas.define(f"_{name}_backward(Tensor x) -> Tensor")
+        LIBRARIES.append(schemas)

@@ -16,16 +16,7 @@ namespace {
 class Branches {
  public:
   Branches(const FlatFunction& if_true, const FlatFunction& if_false, const Flattened& arguments)
-      : arguments_(arguments) {
-    inputs_.may_write = true;
-    inputs_.given = arguments.tensors;
-    for (size_t i = 0; i < arguments.tensors.size(); ++i) {
-      DIPTYCH_CHECK(arguments.tensors[i].defined(),
-                    "[cond] '{}' is an undefined tensor; pass a defined one, or an absent optional",
-                    arguments.spec.tensor_path(i));
-      inputs_.metas.push_back(meta_of_argument(arguments.tensors[i]));
-      inputs_.paths.push_back(arguments.spec.tensor_path(i));
-    }
+      : arguments_(arguments), inputs_(inputs_of_call("cond", arguments)) {
     const LoopBody yes = capture(if_true, "true");
     no_ = capture(if_false, "false");
     const bool knew_all = yes.buffers.size() == no_.buffers.size() && yes.writes.size() == no_.writes.size();
