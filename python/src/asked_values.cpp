@@ -61,6 +61,8 @@ std::pair<py::object, int64_t> call_on_value(const py::object& method, const py:
 void bind_asked_values(py::module_& module) {
   module.def("may_ask", &may_ask, py::arg("tensor"),
              "Whether the value of a tensor can be had in the trace that runs on this thread.");
+  module.def("with_place", [](const std::string& what) { return with_place(what); }, py::arg("what"),
+             "What is met in a trace, with the scopes and the line of the function.");
   module.def("call_on_value", &call_on_value, py::arg("method"), py::arg("tensor"), py::arg("what"),
              py::arg("is_guarded"),
              "Returns method(value of the tensor, **keywords), and the number of the value in the trace.");

@@ -56,11 +56,10 @@ Tensors halved(Tensors results) {
   return results;
 }
 
-// What a step returns are values: a tensor that a later step changes in place is not the one that was returned.
-StepResult values_of(StepResult result) {
-  for (Tensors* part : {&result.first, &result.second}) {
-    for (at::Tensor& tensor : *part) tensor = tensor.clone();
-  }
+// The outputs are stacked as they are when a step returns them. The carries are the tensors themselves: a later step
+// changes what it gets, which may be init.
+StepResult with_own_outputs(StepResult result) {
+  for (at::Tensor& tensor : result.second) tensor = tensor.clone();
   return result;
 }
 
@@ -69,7 +68,7 @@ StepResult written_out_scan(const Step& step, const Operands& operands) {
   std::vector<Tensors> rows(operands.length);
   for (int64_t i = 0; i < operands.length; ++i) {
     const int64_t at = operands.reverse ? operands.length - 1 - i : i;
-    std::tie(found.first, rows[at]) = values_of(step(found.first, slices_at(operands.xs, at)));
+    std::tie(found.first, rows[at]) = with_own_outputs(step(found.first, slices_at(operands.xs, at)));
   }
   for (size_t k = 0; !rows.empty() && k < rows[0].size(); ++k) {
     Tensors column;

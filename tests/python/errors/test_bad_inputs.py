@@ -71,7 +71,7 @@ def test_values_that_are_not_known_name_the_line_and_the_way_out(function, opera
 @pytest.mark.parametrize("function", [lambda x: x * x.detach().numpy().sum(), lambda x: x * (x.data_ptr() % 2)])
 def test_memory_that_is_not_there_names_the_line(function):
     text = refusal(function, EYE, path_limit=0)
-    assert f"test_bad_inputs.py:{function.__code__.co_firstlineno}: the function reads the memory of a tensor" in text
+    assert f"test_bad_inputs.py:{function.__code__.co_firstlineno}" in text and "the function reads the memory of a tensor" in text
 
 
 @pytest.mark.parametrize("function", [lambda x: None, lambda x: len(x), lambda x: x.shape, lambda x: "text", lambda x: copy])
