@@ -114,7 +114,7 @@ struct JointCapture::State {
   detail::OutputAnalysis analysis;
   detail::Stages stages;
   std::vector<at::Tensor> tangents;
-  std::vector<ValueQuestion> questions;
+  AskedQuestions asked;
   std::unordered_set<const ag::Node*> saving;  ///< nodes of the trace that read values of the forward
   std::map<uint64_t, std::shared_ptr<const detail::HostReads>> host_reads;
   std::optional<std::vector<RegionMarks>> marks;  ///< of the first joint graph with gradients, if it has regions
@@ -332,7 +332,7 @@ void JointCapture::State::trace(const FlatFunction& function, const std::vector<
     result.tensors[i] = recorder.stand_in(result.tensors[i]);
   }
   analysis = detail::analyze_outputs(recorder, result, options.exact_outputs);
-  questions = find_questions(recorder);
+  asked = find_questions(recorder);
   recorder.asked_values() = {};  // the answers hold memory of the call
   // Nobody asks any more; that the function might tells sparse_gradients.cpp that its gradients go to autograd.
   if (options.answers_questions) recorder.asked_values().set_source([](Value) { return at::Tensor(); });
@@ -452,7 +452,7 @@ JointCapture::JointCapture(const FlatFunction& function, const std::vector<at::T
 
 JointCapture::~JointCapture() = default;
 
-const std::vector<ValueQuestion>& JointCapture::questions() const { return state_->questions; }
+const AskedQuestions& JointCapture::asked() const { return state_->asked; }
 
 Joint JointCapture::joint(const std::vector<bool>& defined, bool create_graph) {
   const detail::TraceGuard guard(state_->recorder);

@@ -78,7 +78,7 @@ class JointCapture {
   std::vector<std::shared_ptr<const detail::HostReads>> host_reads() const;
 
   /// What the function asked for on the host: see CaptureOptions::answers_questions.
-  const std::vector<ValueQuestion>& questions() const;
+  const AskedQuestions& asked() const;
 
   /// Releases the arguments of the capture; a capture that is kept must not keep a batch alive.
   void release_arguments();

@@ -25,16 +25,20 @@ bool any_draws(const Graph& graph) {
   return std::any_of(graph.nodes().begin(), graph.nodes().end(), [](const Node& node) { return draws_random(node); });
 }
 
-// Returns the graph that computes `wanted` from `inputs`. If it draws, all draws before it take place as well, in
-// order, so that each draws what it does in the call.
-Graph graph_of(const Graph& source, const std::vector<Value>& inputs, Value wanted) {
-  const std::vector<Slot> slots(inputs.size(), {SlotKind::kArgument, "input"}), output{{SlotKind::kOutput, "value"}};
-  Graph graph = extract(source, "question", inputs, slots, {wanted}, output);
+std::vector<Slot> slots_of(size_t count, SlotKind kind, const std::string& name) { return {count, Slot{kind, name}}; }
+
+// Returns the graph that computes `wanted` from `inputs`. If it draws, all draws before the last one take place as
+// well, in order, so that each draws what it does in the call.
+Graph graph_of(const Graph& source, const std::vector<Value>& inputs, const std::vector<Value>& wanted) {
+  const auto slots = slots_of(inputs.size(), SlotKind::kArgument, "input");
+  const auto outputs = slots_of(wanted.size(), SlotKind::kOutput, "value");
+  Graph graph = extract(source, "question", inputs, slots, wanted, outputs);
   if (!any_draws(graph)) return graph;
   std::vector<size_t> before = random_nodes(source);
-  const auto maker = static_cast<size_t>(source.info(wanted).node);
-  before.erase(std::upper_bound(before.begin(), before.end(), maker), before.end());
-  return extract(source, "question", inputs, slots, {wanted}, output, before);
+  size_t last = 0;
+  for (const Value value : wanted) last = std::max(last, static_cast<size_t>(source.info(value).node));
+  before.erase(std::upper_bound(before.begin(), before.end(), last), before.end());
+  return extract(source, "question", inputs, slots, wanted, outputs, before);
 }
 
 // An answer as it is kept, which must hold no memory of the call.
@@ -122,7 +126,7 @@ at::Tensor PrefixValues::operator()(Value value) {
     inputs.push_back(asked);
     tensors.push_back(answer);
   }
-  const Graph question = graph_of(graph, inputs, value);
+  const Graph question = graph_of(graph, inputs, {value});
   const Rewind rewind(generators_of(question));
   const RunBelowAutograd below;
   at::Tensor answer = Program(question).run(std::move(tensors))[0];
@@ -130,33 +134,111 @@ at::Tensor PrefixValues::operator()(Value value) {
   return answer;
 }
 
-std::vector<ValueQuestion> find_questions(const Recorder& recorder) {
-  std::vector<ValueQuestion> questions;
+namespace {
+
+// Which values depend on a draw.
+std::vector<bool> drawn_values(const Graph& graph) {
+  std::vector<bool> drawn(graph.num_values());
+  for (const Node& node : graph.nodes()) {
+    bool is_drawn = draws_random(node);
+    for_each_operand_value(node, [&](Value value) { is_drawn = is_drawn || drawn[value.id]; });
+    if (!is_drawn) continue;
+    for (const Value output : node.outputs) {
+      if (output) drawn[output.id] = true;
+    }
+  }
+  return drawn;
+}
+
+bool is_costly(const Node& node) {
+  return (node.op.is_hop() || has_tag(node.op, Tag::kComputeHeavy)) && !has_effect(node);
+}
+
+// Cuts the questions out of a trace one after the other.
+class QuestionCutter {
+ public:
+  QuestionCutter(const Tidied& tidied, size_t num_primals)
+      : graph_(tidied.graph), drawn_(drawn_values(graph_)), is_known_(graph_.num_values()) {
+    for (size_t i = 0; i < num_primals; ++i) add_known(graph_.inputs()[i], {true, i, 0});
+  }
+
+  ValueQuestion cut(const AskedValue& asked, Value value) {
+    std::vector<Value> wanted = costly_before(value);
+    wanted.insert(wanted.begin(), value);
+    const Graph whole = graph_of(graph_, known_, wanted);
+    ValueQuestion question{Graph(), {}, asked.question, kept(asked), asked.place};
+    const auto uses = used_inputs(whole);
+    std::vector<Value> used;
+    for (size_t i = 0; i < known_.size(); ++i) {
+      if (!uses[i]) continue;
+      used.push_back(known_[i]);
+      question.inputs.push_back(places_[i]);
+    }
+    question.graph = graph_of(graph_, used, wanted);
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      if (!is_known_[wanted[i].id]) add_known(wanted[i], {false, num_questions_, i});
+      if (i > 0) handed_on_.push_back(wanted[i]);
+    }
+    ++num_questions_;
+    return question;
+  }
+
+  Graph handed_on(size_t num_primals) const {
+    const std::vector<Value> primals(known_.begin(), known_.begin() + static_cast<std::ptrdiff_t>(num_primals));
+    return graph_of(graph_, primals, handed_on_);
+  }
+
+ private:
+  void add_known(Value value, ValueQuestion::Input place) {
+    known_.push_back(value);
+    places_.push_back(place);
+    is_known_[value.id] = true;
+  }
+
+  // The results of costly operators that lead to a value and are not known yet, in order.
+  std::vector<Value> costly_before(Value wanted) const {
+    std::vector<bool> needed(graph_.num_values());
+    needed[wanted.id] = !is_known_[wanted.id];
+    std::vector<Value> found;
+    for (auto node = graph_.nodes().rbegin(); node != graph_.nodes().rend(); ++node) {
+      const auto is_needed = [&](Value output) { return output && needed[output.id] && !is_known_[output.id]; };
+      if (std::none_of(node->outputs.begin(), node->outputs.end(), is_needed)) continue;
+      for_each_operand_value(*node, [&](Value value) { needed[value.id] = true; });
+      if (!is_costly(*node)) continue;
+      for (const Value output : node->outputs) {
+        if (output && output != wanted && !is_known_[output.id] && !drawn_[output.id]) found.push_back(output);
+      }
+    }
+    return {found.rbegin(), found.rend()};
+  }
+
+  const Graph& graph_;
+  std::vector<bool> drawn_;
+  std::vector<bool> is_known_;
+  std::vector<Value> known_;                  ///< the primals, then results of questions
+  std::vector<ValueQuestion::Input> places_;  ///< where they come from
+  std::vector<Value> handed_on_;
+  size_t num_questions_ = 0;
+};
+
+}  // namespace
+
+AskedQuestions find_questions(const Recorder& recorder) {
+  AskedQuestions found;
   const auto& all = recorder.asked_values().all();
-  if (all.empty()) return questions;
+  if (all.empty()) return found;
   const PauseTraceGuard real;
   const Tidied tidied = tidy(recorder);
-  const size_t num_primals = recorder.primals().size();
-  std::vector<Value> inputs(tidied.graph.inputs().begin(),
-                            tidied.graph.inputs().begin() + static_cast<std::ptrdiff_t>(num_primals));
+  QuestionCutter cutter(tidied, recorder.primals().size());
   std::set<std::pair<Value, Question>> asked_before;
   for (size_t i = 0; i < all.size(); ++i) {
     const Value asked = tidied.asked[i];
     if (!asked || asked_before.count({asked, Question::kElements}) != 0) continue;
     if (!asked_before.insert({asked, all[i].question}).second) continue;
-    const auto uses = used_inputs(graph_of(tidied.graph, inputs, asked));
-    ValueQuestion question{Graph(), {}, all[i].question, kept(all[i]), all[i].place};
-    std::vector<Value> used;
-    for (size_t k = 0; k < inputs.size(); ++k) {
-      if (!uses[k]) continue;
-      used.push_back(inputs[k]);
-      question.inputs.push_back({k < num_primals, k < num_primals ? k : k - num_primals});
-    }
-    question.graph = graph_of(tidied.graph, used, asked);
-    questions.push_back(std::move(question));
-    inputs.push_back(asked);
+    found.questions.push_back(cutter.cut(all[i], asked));
   }
-  return questions;
+  found.handed_on = cutter.handed_on(recorder.primals().size());
+  return found;
 }
 
 }  // namespace diptych::detail

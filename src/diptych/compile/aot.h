@@ -162,12 +162,13 @@ class Aot {
     if (state_->cache.is_always_original()) [[unlikely]]
       return run_original<Result>(arguments...);
     detail::Cache::Tensors tensors;
+    std::vector<at::Tensor> handed_on;
     const auto entry = state_->cache.find(
         [&](const detail::Cache::Entry& candidate, detail::Cache::Tensors& out) {
           return *candidate.result_type == typeid(Result) && detail::match_arguments(candidate.spec, out, arguments...);
         },
-        tensors);
-    if (entry) return serve<Result>(entry, tensors, arguments...);
+        tensors, &handed_on);
+    if (entry) return serve<Result>(entry, tensors, std::move(handed_on), arguments...);
     Flattened flat = detail::flatten_arguments(state_->options.argument_names, arguments...);
     if (const auto why = state_->cache.why_eager(flat)) return in_transform<Result>(*why, arguments...);
     std::shared_ptr<const detail::Cache::Entry> made;
@@ -185,24 +186,24 @@ class Aot {
                                    typeid(Result), refusal.what());
       return run_original<Result>(arguments...);
     }
-    return serve<Result>(made, tensors, arguments...);
+    return serve<Result>(made, tensors, {}, arguments...);
   }
 
   template <class Result, class... A>
   Result serve(const std::shared_ptr<const detail::Cache::Entry>& entry, const detail::Cache::Tensors& tensors,
-               A&... arguments) const {
+               std::vector<at::Tensor> handed_on, A&... arguments) const {
     const bool accumulates = entry->original.empty() && !entry->code->plan().accumulated.empty();
     if (accumulates && entry->code->captured().meets_gradient_hook(tensors)) [[unlikely]]
       return in_eager<Result>("its backward() meets a hook on a gradient", arguments...);
     if (!accumulates && state_->check.is_due()) [[unlikely]]
       return call_checked<Result>(entry, tensors, arguments...);
-    return run<Result>(*entry, tensors, arguments...);
+    return run<Result>(*entry, tensors, std::move(handed_on), arguments...);
   }
 
   template <class Result, class... A>
   Result call_checked(const std::shared_ptr<const detail::Cache::Entry>& entry, const detail::Cache::Tensors& tensors,
                       A&... arguments) const {
-    if (!entry->original.empty()) return run<Result>(*entry, tensors, arguments...);
+    if (!entry->original.empty()) return run<Result>(*entry, tensors, {}, arguments...);
     const auto& compiled = *static_cast<const Result*>(entry->result_example.get());
     std::shared_ptr<Result> original;
     detail::CheckedCall check(entry->code, tensors);
@@ -220,10 +221,12 @@ class Aot {
   }
 
   template <class Result, class... A>
-  Result run(const detail::Cache::Entry& entry, const detail::Cache::Tensors& tensors, A&... arguments) const {
+  Result run(const detail::Cache::Entry& entry, const detail::Cache::Tensors& tensors,
+             std::vector<at::Tensor> handed_on, A&... arguments) const {
     if (!entry.original.empty() && !entry.is_done.exchange(false)) [[unlikely]]
       return run_original<Result>(arguments...);
-    return detail::make_result(*static_cast<const Result*>(entry.result_example.get()), entry.code->call(tensors));
+    return detail::make_result(*static_cast<const Result*>(entry.result_example.get()),
+                               entry.code->call(tensors, std::move(handed_on)));
   }
 
   template <class Result, class... A>

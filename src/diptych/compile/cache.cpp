@@ -72,9 +72,14 @@ std::shared_ptr<Cache::Entry> Cache::make(const Miss& miss, const AotOptions& op
   const GlobalState state = GlobalState::current();  // before the function can change it
   auto captured = miss.capture(miss.arguments, CaptureExtent::kCallable);
   TensorGuards guards = guards_of(*captured, miss.tensors);
+  size_t num_siblings = 0;
+  const auto path = captured->questions().empty() ? nullptr : path_of(*captured, miss, num_siblings);
   auto entry = std::make_shared<Entry>(miss.spec, state, std::move(guards),
-                                       std::make_shared<CompiledFunction>(std::move(captured)));
-  if (!entry->code->captured().questions().empty()) set_path(*entry, miss, options.path_limit);
+                                       std::make_shared<CompiledFunction>(std::move(captured), path));
+  entry->path = path;
+  if (path && num_siblings >= options.path_limit) {
+    run_original(*entry, fmt::format("{} more than {} paths", kTooManyPaths, options.path_limit), /*is_undone=*/true);
+  }
   return entry;
 }
 
@@ -91,25 +96,27 @@ std::vector<std::shared_ptr<const Cache::Entry>> Cache::siblings(const TreeSpec&
   return found;
 }
 
-void Cache::set_path(Entry& entry, const Miss& miss, size_t limit) {
-  const CapturedFunction& captured = entry.code->captured();
+std::shared_ptr<const ValuePath> Cache::path_of(const CapturedFunction& captured, const Miss& miss,
+                                                size_t& num_siblings) const {
   Tensors primals = miss.tensors;
   captured.append_free_variables(primals);
   auto path = std::make_shared<ValuePath>(captured.questions(), primals, captured.num_arguments());
   const auto others = siblings(miss.spec, miss.tensors);
   for (const auto& other : others) path->share(*other->path);
   log(Log::kCache, [&] { return fmt::format("{}: captured for the values\n{}", name_, path->text()); });
-  entry.path = std::move(path);
-  if (others.size() < limit) return;
-  run_original(entry, fmt::format("{} more than {} paths", kTooManyPaths, limit), /*is_undone=*/true);
+  num_siblings = others.size();
+  return path;
 }
 
-std::shared_ptr<const Cache::Entry> Cache::find_on_path(const Candidates& candidates, Tensors& tensors) {
+std::shared_ptr<const Cache::Entry> Cache::find_on_path(const Candidates& candidates, Tensors& tensors,
+                                                        std::vector<at::Tensor>* handed_on) {
   FoundAnswers found;
   std::string difference;
   for (const auto& [entry, primals] : candidates) {
     const size_t num_arguments = entry->code->captured().num_arguments();
     if (!entry->path->holds(primals, found, difference)) continue;
+    if (handed_on != nullptr && entry->code->takes_results())
+      *handed_on = entry->path->handed_on(primals, std::move(found));
     tensors.assign(primals.begin(), primals.begin() + static_cast<std::ptrdiff_t>(num_arguments));
     count_hit(*entry);
     return entry;

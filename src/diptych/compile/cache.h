@@ -53,9 +53,11 @@ class Cache {
 
   /// Returns the entry that fits this call, or null; one that runs the function itself only if no capture fits.
   /// `flatten(entry, tensors)` appends the call's tensors and returns
-  /// true if the call has the structure of the entry's spec; it is called once per entry that is tried.
+  /// true if the call has the structure of the entry's spec; it is called once per entry that is tried. `handed_on`, if
+  /// given, is set to what questions have found on the way to the entry: see CompiledFunction::call().
   template <class Flatten>
-  std::shared_ptr<const Entry> find(const Flatten& flatten, Tensors& tensors) {
+  std::shared_ptr<const Entry> find(const Flatten& flatten, Tensors& tensors,
+                                    std::vector<at::Tensor>* handed_on = nullptr) {
     const GlobalState state = GlobalState::current();
     std::shared_lock<std::shared_mutex> lock(mutex_);
     Candidates on_paths;
@@ -78,7 +80,7 @@ class Cache {
       return entry;
     }
     lock.unlock();
-    if (auto entry = on_paths.empty() ? nullptr : find_on_path(on_paths, tensors)) return entry;
+    if (auto entry = on_paths.empty() ? nullptr : find_on_path(on_paths, tensors, handed_on)) return entry;
     return original;
   }
 
@@ -137,10 +139,12 @@ class Cache {
     hits_.fetch_add(1, std::memory_order_relaxed);
   }
   /// Returns the entry whose path the call takes; null if none does. Sets `tensors` to those of the call.
-  std::shared_ptr<const Entry> find_on_path(const Candidates& candidates, Tensors& tensors);
+  std::shared_ptr<const Entry> find_on_path(const Candidates& candidates, Tensors& tensors,
+                                            std::vector<at::Tensor>* handed_on);
   /// The entries that differ from a call, whose tensors are given, at most in values.
   std::vector<std::shared_ptr<const Entry>> siblings(const TreeSpec& spec, const Tensors& tensors) const;
-  void set_path(Entry& entry, const Miss& miss, size_t limit);
+  std::shared_ptr<const ValuePath> path_of(const CapturedFunction& captured, const Miss& miss,
+                                           size_t& num_siblings) const;
   void count_without_graph();
   void record_miss(const TreeSpec& spec, const Tensors& tensors);
   std::string why_miss(const TreeSpec& spec, const Tensors& tensors) const;

@@ -172,6 +172,11 @@ void CapturedFunction::make_graphs(Joint traced) {
   halves_.push_back({traceable_tangents(), GlobalState::without_autocast(), std::move(split.backward)});
 }
 
+Graph CapturedFunction::handed_on() const {
+  Joint prefix{capture_->asked().handed_on, layout_};
+  return lower(Stage::kForward, lowered(std::move(prefix)).graph, {.simplify = simplify_});
+}
+
 void CapturedFunction::find_mutated() {
   is_mutated_.resize(layout_.num_primals());
   for (const auto& mutation : plan().mutations) {

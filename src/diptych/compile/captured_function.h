@@ -54,7 +54,9 @@ class CapturedFunction final : public GraphSource {
   const SimplifyOptions& simplify() const { return simplify_; }
   const ForwardPlan& plan() const { return capture_->plan(); }
   /// What the function asked for on the host; the graphs stand for calls with the same answers.
-  const std::vector<ValueQuestion>& questions() const { return capture_->questions(); }
+  const std::vector<ValueQuestion>& questions() const { return capture_->asked().questions; }
+  /// The graph of what the questions hand on, lowered as the forward is, from the same inputs. See Note [Segments].
+  Graph handed_on() const;
   const JointLayout& layout() const { return layout_; }
   bool is_differentiable() const { return !plan().differentiable.empty(); }
   /// The joint graph as it was traced, without dead nodes. Requires: an extent other than kCallable.

@@ -16,6 +16,7 @@
 #include "diptych/compile/second_order.h"
 #include "diptych/interpreter/run_guards.h"
 #include "diptych/passes/remove_dead_nodes.h"
+#include "diptych/passes/reuse_results.h"
 
 namespace diptych::detail {
 namespace {
@@ -77,15 +78,25 @@ uint64_t CompiledFunction::next_serial_number() {
   return next++;
 }
 
-CompiledFunction::CompiledFunction(std::shared_ptr<const GraphSource> source)
+CompiledFunction::CompiledFunction(std::shared_ptr<const GraphSource> source, std::shared_ptr<const ValuePath> path)
     : source_(std::move(source)),
       captured_(source_->captured()),
+      path_(std::move(path)),
       may_be_interpreted_(detail::may_be_interpreted(source_->captured().options())) {
   if (!plan().epilogue_inputs.empty()) epilogue_ = std::make_unique<Program>(source_->epilogue());
   const bool differentiable = captured_.is_differentiable();
   const Compiler& custom = differentiable ? options().forward_compiler : options().inference_compiler;
-  forward_executable_ = choose_compiler(options(), custom, differentiable ? "forward" : "inference")(forward_graph());
-  log(Log::kGraphs, [&] { return forward_graph().code(); });
+  const Graph forward = custom ? forward_graph() : forward_to_compile();
+  forward_executable_ = choose_compiler(options(), custom, differentiable ? "forward" : "inference")(forward);
+  log(Log::kGraphs, [&] { return forward.code(); });
+}
+
+// The forward without what the questions hand on. A compiler of the user's gets it whole.
+Graph CompiledFunction::forward_to_compile() {
+  if (path_ == nullptr) return forward_graph();
+  ReusingGraph reusing = reuse_results(forward_graph(), captured_.handed_on());
+  taken_ = std::move(reusing.taken);
+  return std::move(reusing.graph);
 }
 
 CompiledFunction::~CompiledFunction() = default;
@@ -212,11 +223,12 @@ std::shared_ptr<SecondOrder> CompiledFunction::second_order(const BackwardVarian
 // (2) run the forward graph below autograd; (3) keep what a derivative of the gradients starts from, before mutations;
 // (4) give the results their autograd nodes, and apply mutations; (5) hand each node what it saves; (6) make the
 // outputs that are views or aliases; (7) accumulate the gradients of a backward() of the function's own.
-std::vector<at::Tensor> CompiledFunction::call(c10::ArrayRef<const at::Tensor*> arguments) const {
+std::vector<at::Tensor> CompiledFunction::call(c10::ArrayRef<const at::Tensor*> arguments,
+                                               std::vector<at::Tensor> handed_on) const {
   const std::vector<at::Tensor> primals = captured_.primals_of(arguments);
   ResultLinks links(*this, primals);
   std::vector<at::Tensor> generator_states = generator_states_before();
-  std::vector<at::Tensor> slots = run_forward(primals);
+  std::vector<at::Tensor> slots = run_forward(primals, std::move(handed_on));
   std::vector<at::Tensor> residuals = take_residuals(slots);
   std::vector<at::Tensor> gradient_primals = gradient_primals_of(primals);
   links.link(slots, residuals);
@@ -241,11 +253,19 @@ std::vector<at::Tensor> CompiledFunction::generator_states_before() const {
   return save_generator_states(forward_graph());
 }
 
-std::vector<at::Tensor> CompiledFunction::run_forward(const std::vector<at::Tensor>& primals) const {
+std::vector<at::Tensor> CompiledFunction::run_forward(const std::vector<at::Tensor>& primals,
+                                                      std::vector<at::Tensor> handed_on) const {
+  if (takes_results() && handed_on.empty()) {
+    std::vector<const at::Tensor*> given;
+    for (const at::Tensor& primal : primals) given.push_back(&primal);
+    handed_on = path_->handed_on(given);
+  }
   const RunBelowAutograd guard;
   std::vector<at::Tensor> inputs = primals;
   // A call that changes a primal's shape must not reshape the residuals: the backward expects the original shape.
   for (const size_t primal : captured_.reshaped()) inputs[primal] = primals[primal].tensor_data();
+  for (const size_t index : taken_) inputs.push_back(std::move(handed_on.at(index)));
+  handed_on.clear();
   return forward_executable_->run(std::move(inputs));
 }
 

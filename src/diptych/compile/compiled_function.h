@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "diptych/compile/captured_function.h"
+#include "diptych/compile/value_path.h"
 #include "diptych/interpreter/program.h"
 
 namespace diptych::detail {
@@ -39,8 +40,9 @@ struct BackwardVariant {
 /// Threads: call() and backward() from any number at once.
 class CompiledFunction : public std::enable_shared_from_this<CompiledFunction> {
  public:
-  /// Compiles the forward. Errors: UserError from compilers.
-  explicit CompiledFunction(std::shared_ptr<const GraphSource> source);
+  /// Compiles the forward. `path`: null for a function that asks for no values; else the forward takes what its
+  /// questions hand on. Errors: UserError from compilers.
+  explicit CompiledFunction(std::shared_ptr<const GraphSource> source, std::shared_ptr<const ValuePath> path = nullptr);
   ~CompiledFunction();
 
   /// What is known of the function at all sizes.
@@ -58,9 +60,13 @@ class CompiledFunction : public std::enable_shared_from_this<CompiledFunction> {
   /// A number that no other function of this process has, or had.
   uint64_t serial_number() const { return serial_number_; }
 
-  /// Runs the function as eager would, with the same mutations, aliases and requires_grad. Requires: the guards hold.
+  /// Whether the forward takes results of questions: see Note [Segments].
+  bool takes_results() const { return !taken_.empty(); }
+  /// Runs the function as eager would, with the same mutations, aliases and requires_grad. `handed_on`: as
+  /// ValuePath::handed_on() returns them for this call; empty if they are not known. Requires: the guards hold.
   /// See Note [A call].
-  std::vector<at::Tensor> call(c10::ArrayRef<const at::Tensor*> arguments) const;
+  std::vector<at::Tensor> call(c10::ArrayRef<const at::Tensor*> arguments,
+                               std::vector<at::Tensor> handed_on = {}) const;
   /// Makes output number `index`, one that is made outside the graph, from slots that have their history.
   at::Tensor make_output(size_t index, const std::vector<at::Tensor>& primals,
                          const std::vector<at::Tensor>& slots) const;
@@ -91,7 +97,8 @@ class CompiledFunction : public std::enable_shared_from_this<CompiledFunction> {
   std::shared_ptr<BackwardVariant> find_variant(const std::vector<bool>& defined, const std::vector<bool>& gradients,
                                                 const GlobalState& state) const;
   std::vector<at::Tensor> generator_states_before() const;
-  std::vector<at::Tensor> run_forward(const std::vector<at::Tensor>& primals) const;
+  Graph forward_to_compile();
+  std::vector<at::Tensor> run_forward(const std::vector<at::Tensor>& primals, std::vector<at::Tensor> handed_on) const;
   std::vector<at::Tensor> take_residuals(std::vector<at::Tensor>& slots) const;
   std::vector<at::Tensor> gradient_primals_of(const std::vector<at::Tensor>& primals) const;
   std::vector<at::Tensor> make_outputs(const std::vector<at::Tensor>& primals, const std::vector<at::Tensor>& slots,
@@ -105,6 +112,8 @@ class CompiledFunction : public std::enable_shared_from_this<CompiledFunction> {
   uint64_t serial_number_ = next_serial_number();
   std::shared_ptr<const GraphSource> source_;
   const CapturedFunction& captured_;  ///< owned by source_
+  std::shared_ptr<const ValuePath> path_;
+  std::vector<size_t> taken_;  ///< those of the results that questions hand on
   bool may_be_interpreted_ = false;
   std::shared_ptr<const Executable> forward_executable_;
   std::unique_ptr<Program> epilogue_;

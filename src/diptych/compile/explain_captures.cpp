@@ -34,10 +34,12 @@ std::string arguments_of(const CapturedFunction& captured) {
   return arguments.empty() ? "no tensor" : fmt::format("{}", fmt::join(arguments, ", "));
 }
 
-std::string graphs_of(const CapturedFunction& captured) {
+std::string graphs_of(const CompiledFunction& code) {
+  const CapturedFunction& captured = code.captured();
   const std::string gradients =
       captured.is_differentiable() ? fmt::format(", {} tensors kept for the backward", captured.num_residuals()) : "";
-  return fmt::format("a graph of {} nodes{}", captured.forward().nodes().size(), gradients);
+  return fmt::format("a graph of {} nodes{}{}", captured.forward().nodes().size(),
+                     code.takes_results() ? ", which takes what the questions have computed" : "", gradients);
 }
 
 }  // namespace
@@ -50,12 +52,11 @@ std::string explain_captures(const std::vector<std::shared_ptr<const Cache::Entr
       root.below.push_back({fmt::format("the function itself: it {}", one.original)});
       continue;
     }
-    const CapturedFunction& captured = one.code->captured();
-    Branch* place = &root.child(arguments_of(captured));
+    Branch* place = &root.child(arguments_of(one.code->captured()));
     for (size_t i = 0; one.path && i < one.path->size(); ++i) {
       place = &place->child(one.path->question(i)).child(one.path->answer(i));
     }
-    place->below.push_back({graphs_of(captured)});
+    place->below.push_back({graphs_of(*one.code)});
   }
   std::string text;
   for (const Branch& branch : root.below) branch.write(text, 0);

@@ -36,14 +36,15 @@ PathQuestion::PathQuestion(const ValueQuestion& question, c10::ArrayRef<const at
   }
 }
 
-at::Tensor PathQuestion::ask(c10::ArrayRef<const at::Tensor*> primals, const std::vector<at::Tensor>& earlier) const {
+std::vector<at::Tensor> PathQuestion::ask(c10::ArrayRef<const at::Tensor*> primals,
+                                          const std::vector<const std::vector<at::Tensor>*>& earlier) const {
   const Rewind rewind(generators_of(graph()));
   const RunBelowAutograd below;
   std::vector<at::Tensor> inputs;
   for (const auto& input : inputs_) {
-    inputs.push_back(input.is_primal ? *primals[input.index] : earlier.at(input.index));
+    inputs.push_back(input.is_primal ? *primals[input.index] : earlier.at(input.index)->at(input.result));
   }
-  return program_.run(std::move(inputs))[0];
+  return program_.run(std::move(inputs));
 }
 
 bool PathQuestion::same_answer(const at::Tensor& a, const at::Tensor& b) const {
@@ -85,21 +86,40 @@ void ValuePath::share(const ValuePath& other) {
   }
 }
 
-bool ValuePath::holds(c10::ArrayRef<const at::Tensor*> primals, FoundAnswers& found, std::string& difference) const {
-  std::vector<at::Tensor> earlier;
+template <class GoesOn>
+void ValuePath::ask(c10::ArrayRef<const at::Tensor*> primals, FoundAnswers& found, const GoesOn& goes_on) const {
+  std::vector<const std::vector<at::Tensor>*> earlier;
   for (size_t i = 0; i < size(); ++i) {
     const PathQuestion& question = *questions_[i];
-    const auto known = found.find(&question);
-    const at::Tensor answer = known != found.end() ? known->second : question.ask(primals, earlier);
-    if (known == found.end()) found.emplace(&question, answer);
-    if (!question.same_answer(answer, answers_[i])) {
-      difference = fmt::format("the value that {} asks for is {}, was {}", question.place(), question.words(answer),
-                               question.words(answers_[i]));
-      return false;
-    }
-    earlier.push_back(answer);
+    auto known = found.find(&question);
+    if (known == found.end()) known = found.emplace(&question, question.ask(primals, earlier)).first;
+    earlier.push_back(&known->second);
+    if (!goes_on(i, known->second.front())) return;
   }
-  return true;
+}
+
+bool ValuePath::holds(c10::ArrayRef<const at::Tensor*> primals, FoundAnswers& found, std::string& difference) const {
+  bool holds = true;
+  ask(primals, found, [&](size_t index, const at::Tensor& answer) {
+    const PathQuestion& question = *questions_[index];
+    holds = question.same_answer(answer, answers_[index]);
+    if (!holds) {
+      difference = fmt::format("the value that {} asks for is {}, was {}", question.place(), question.words(answer),
+                               question.words(answers_[index]));
+    }
+    return holds;
+  });
+  return holds;
+}
+
+std::vector<at::Tensor> ValuePath::handed_on(c10::ArrayRef<const at::Tensor*> primals, FoundAnswers found) const {
+  ask(primals, found, [](size_t, const at::Tensor&) { return true; });
+  std::vector<at::Tensor> results;
+  for (const auto& question : questions_) {
+    const std::vector<at::Tensor>& of_question = found.at(question.get());
+    results.insert(results.end(), of_question.begin() + 1, of_question.end());
+  }
+  return results;
 }
 
 std::string ValuePath::text() const {

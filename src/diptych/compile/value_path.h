@@ -18,9 +18,10 @@ class PathQuestion {
  public:
   /// `primals`: those of the capture that asks, of which the first `num_arguments` are arguments. Errors: as Program.
   PathQuestion(const ValueQuestion& question, c10::ArrayRef<const at::Tensor*> primals, size_t num_arguments);
-  /// Returns the value for these primals, given the answers to the earlier questions. Generators are left as they were.
-  /// Errors: as Program::run().
-  at::Tensor ask(c10::ArrayRef<const at::Tensor*> primals, const std::vector<at::Tensor>& earlier) const;
+  /// Returns the value for these primals, and then what is handed on, given what earlier questions have returned.
+  /// Generators are left as they were. Errors: as Program::run().
+  std::vector<at::Tensor> ask(c10::ArrayRef<const at::Tensor*> primals,
+                              const std::vector<const std::vector<at::Tensor>*>& earlier) const;
   /// Whether two answers lead the function the same way.
   bool same_answer(const at::Tensor& a, const at::Tensor& b) const;
   /// An answer in words.
@@ -39,7 +40,7 @@ class PathQuestion {
 };
 
 /// What was found by asking the questions of several paths for one call: each is asked once.
-using FoundAnswers = std::map<const PathQuestion*, at::Tensor>;
+using FoundAnswers = std::map<const PathQuestion*, std::vector<at::Tensor>>;
 
 /// The questions of one capture, and what the answers were. Captures of one function whose guards are the same form a
 /// tree: as long as the answers are the same, so are the questions.
@@ -57,6 +58,8 @@ class ValuePath {
   void share(const ValuePath& other);
   /// Whether the answers of a call are those of this path. If not, `difference` says which is not, in words.
   bool holds(c10::ArrayRef<const at::Tensor*> primals, FoundAnswers& found, std::string& difference) const;
+  /// Returns what the questions hand on to the forward, question by question, asking those that were not asked yet.
+  std::vector<at::Tensor> handed_on(c10::ArrayRef<const at::Tensor*> primals, FoundAnswers found = {}) const;
   size_t size() const { return questions_.size(); }
   /// What was asked, and where.
   const std::string& question(size_t index) const { return questions_[index]->place(); }
@@ -66,6 +69,10 @@ class ValuePath {
   std::string text() const;
 
  private:
+  /// Asks the questions in order, as long as `goes_on(index, answer)`.
+  template <class GoesOn>
+  void ask(c10::ArrayRef<const at::Tensor*> primals, FoundAnswers& found, const GoesOn& goes_on) const;
+
   std::vector<std::shared_ptr<const PathQuestion>> questions_;
   std::vector<at::Tensor> answers_;
 };

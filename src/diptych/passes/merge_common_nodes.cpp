@@ -4,67 +4,13 @@
 #include <unordered_map>
 
 #include "diptych/graph/identical.h"
-#include "diptych/graph/operand.h"
 #include "diptych/graph/rewrite.h"
 #include "diptych/ops/tags.h"
+#include "diptych/passes/equal_nodes.h"
 #include "diptych/passes/storage_roots.h"
 
 namespace diptych::detail {
 namespace {
-
-size_t mix(size_t seed, size_t value) { return seed ^ (value + 0x9e3779b97f4a7c15ULL + (seed << 6U) + (seed >> 2U)); }
-
-// Equal operands hash alike; operands that differ only in rare constants may too, and are then told apart by
-// identical().
-size_t hash_operand(const Operand& operand) {
-  size_t hash = operand.index();
-  if (const auto* value = std::get_if<Value>(&operand)) return mix(hash, static_cast<size_t>(value->id));
-  if (const auto* list = std::get_if<ValueList>(&operand)) {
-    for (const Value value : *list) hash = mix(hash, static_cast<size_t>(value.id));
-  } else if (const auto* constant = std::get_if<c10::IValue>(&operand)) {
-    if (constant->isInt()) return mix(hash, static_cast<size_t>(constant->toInt()));
-    if (constant->isBool()) return mix(hash, constant->toBool() ? 1 : 2);
-    if (constant->isIntList()) {
-      for (const int64_t number : constant->toIntVector()) hash = mix(hash, static_cast<size_t>(number));
-    }
-  }
-  return hash;
-}
-
-/// A node of the source with its operands in terms of the new graph.
-struct Candidate {
-  const Node* node;
-  c10::SmallVector<Operand, 4> operands;
-
-  size_t hash() const {
-    size_t hash = node->op.is_hop() ? std::hash<const void*>{}(&node->op.hop())
-                                    : std::hash<c10::OperatorHandle>{}(node->op.handle());
-    for (const auto& operand : operands) hash = mix(hash, hash_operand(operand));
-    return hash;
-  }
-};
-
-bool same_metas(const Graph& graph, const Node& left, const Node& right) {
-  return std::equal(left.outputs.begin(), left.outputs.end(), right.outputs.begin(), right.outputs.end(),
-                    [&](Value a, Value b) { return a && b ? graph.meta(a) == graph.meta(b) : !a && !b; });
-}
-
-// A recomputed node is placed so that its result need not live from one region's backward to the next, and a node's
-// mark or name says what is saved. Neither concerns nodes that autograd recorded.
-bool same_checkpoint(const Provenance& left, const Provenance& right) {
-  return left.phase == Phase::kBackward ||
-         (left.region == right.region && left.marks == right.marks && left.residual_name == right.residual_name);
-}
-
-bool are_common(const Graph& graph, const Candidate& left, const Candidate& right) {
-  return left.node->op == right.node->op && left.node->grad_enabled == right.node->grad_enabled &&
-         left.node->provenance.phase == right.node->provenance.phase &&
-         same_checkpoint(left.node->provenance, right.node->provenance) &&
-         left.node->subgraphs == right.node->subgraphs &&
-         std::equal(left.operands.begin(), left.operands.end(), right.operands.begin(), right.operands.end(),
-                    [](const Operand& a, const Operand& b) { return identical(a, b); }) &&
-         same_metas(graph, *left.node, *right.node);
-}
 
 class Merger {
  public:
@@ -84,21 +30,15 @@ class Merger {
     find_equal_constants();
     for (const Node& node : graph_.nodes()) {
       map_equal_constants(node);
-      Candidate candidate{&node, rewriter_.map_operands(node)};
-      if (!may_merge(node)) {
+      detail::NodeInTerms candidate{&node, rewriter_.map_operands(node)};
+      const Node* const found = may_merge(node) ? seen_.find(graph_, candidate) : nullptr;
+      if (found == nullptr) {
         rewriter_.copy_node(node);
-        continue;
-      }
-      auto& bucket = seen_[candidate.hash()];
-      const auto found = std::find_if(bucket.begin(), bucket.end(),
-                                      [&](const Candidate& other) { return are_common(graph_, other, candidate); });
-      if (found == bucket.end()) {
-        rewriter_.copy_node(node);
-        bucket.push_back(std::move(candidate));
+        if (may_merge(node)) seen_.add(graph_, std::move(candidate));
         continue;
       }
       for (size_t i = 0; i < node.outputs.size(); ++i) {
-        if (node.outputs[i]) rewriter_.map(node.outputs[i], rewriter_[found->node->outputs[i]]);
+        if (node.outputs[i]) rewriter_.map(node.outputs[i], rewriter_[found->outputs[i]]);
       }
     }
     return rewriter_.finish();
@@ -146,7 +86,7 @@ class Merger {
   std::vector<bool> escapes_;
   std::vector<bool> is_output_;
   std::unordered_map<int32_t, Value> equal_constant_;
-  std::unordered_map<size_t, std::vector<Candidate>> seen_;
+  detail::EqualNodes seen_;
 };
 
 }  // namespace
