@@ -23,6 +23,7 @@ constexpr TraitRow kTraitRows[] = {
     {"aten::copy", TraceTrait::kCopiesInto},
     {"aten::copy_", TraceTrait::kCopiesInto},
     {"aten::lift_fresh", TraceTrait::kLiftsLiteral},
+    {"aten::linalg_lu_solve", TraceTrait::kMixesUpBatches},
     {"aten::normal_", TraceTrait::kDrawsInBlocks},
     {"aten::view_as_real", TraceTrait::kReadsResolved},
 };

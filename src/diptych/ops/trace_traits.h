@@ -18,6 +18,7 @@ enum class TraceTrait : uint8_t {
   kReadsResolved,    ///< refuses an operand with a pending conjugation, which a stand-in does not have
   kLiftsLiteral,     ///< makes a tensor that a language made of a literal one that the program computes with
   kCountsInStorage,  ///< takes an offset from the start of its operand's storage
+  kMixesUpBatches,   ///< a solver that takes another batch's factors where they are broadcast: LibTorch 2.13 is wrong
   kHasNoMemory,      ///< makes zeros without memory, which no kernel may write to; aten.zeros takes the same arguments
 };
 

@@ -13,6 +13,7 @@
 #include "diptych/trace/generator_watch.h"
 #include "diptych/trace/location.h"
 #include "diptych/trace/outer_levels.h"
+#include "diptych/trace/solver_batches.h"
 #include "diptych/trace/place_of_operand.h"
 #include "diptych/trace/placeholder.h"
 #include "diptych/trace/run_on_meta.h"
@@ -243,6 +244,9 @@ bool Recorder::record_another_way(const c10::OperatorHandle& op, const OperatorP
       return false;
     case TraceTrait::kCountsInStorage:
       return count_from_operand(*this, op, stack);
+    case TraceTrait::kMixesUpBatches:
+      expand_factors(stack);
+      return false;
     case TraceTrait::kDrawsByIndex:
       return front_.schema != &op.schema() && record_in_memory_order(op, stack);
     default:

@@ -19,7 +19,7 @@
 namespace diptych::detail {
 namespace {
 
-namespace fn = at::functionalization::impl;
+namespace functional = at::functionalization::impl;
 using torch::jit::Stack;
 
 // An operator that makes a sparse tensor of plain ones: always, or where the argument `sparse` is true. Each has a
@@ -72,12 +72,12 @@ at::Tensor record_plain(Recorder& recorder, const c10::OperatorHandle& op, const
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   const at::AutoDispatchSkipFunctionalize below_functionalization;
   exchange_each(plan, *stack, [](const at::Tensor& tensor) -> at::Tensor {
-    if (!tensor.defined() || !fn::isFunctionalTensor(tensor)) return tensor;
-    fn::sync(tensor);
-    return fn::from_functional_tensor(tensor);
+    if (!tensor.defined() || !functional::isFunctionalTensor(tensor)) return tensor;
+    functional::sync(tensor);
+    return functional::from_functional_tensor(tensor);
   });
   recorder.record(op, plan, stack);
-  at::Tensor result = fn::to_functional_tensor(stack->back().toTensor());
+  at::Tensor result = functional::to_functional_tensor(stack->back().toTensor());
   look_dense(result);
   return result;
 }

@@ -186,3 +186,26 @@ def test_losses_that_broadcast(loss, sizes):
 def test_linearize_inside_a_capture_is_refused_in_words():
     with pytest.raises(diptych.UserError, match="linearize"):
         aot(lambda x: torch.func.linearize(torch.sin, x)[1](x))(X)
+
+
+@pytest.mark.parametrize("f", [torch.linalg.det, lambda a: torch.linalg.solve(a, a.sin()), lambda a: torch.linalg.lu_solve(*torch.linalg.lu_factor(a), a.cos())],
+                         ids=["det", "solve", "lu_solve"])
+def test_factors_that_are_broadcast_over_batches(f):
+    """LibTorch's linalg_lu_solve takes the factors of another batch where they are broadcast, as derivatives in batches of batches do."""
+
+    def loop(a):
+        return diptych.while_loop(lambda c: c[0] < 1, lambda c: (c[0] + 1, f(a)), (torch.tensor(0), torch.zeros_like(f(a))))[1]
+
+    a = torch.rand(2, 3, 3, dtype=torch.float64) + torch.eye(3, dtype=torch.float64)
+    one_by_one = torch.stack([jacrev(jacrev(f))(element) for element in a])
+    for ours in (loop, aot(f), aot(loop)):
+        close(jacrev(torch.func.jacfwd(ours))(a[0]), jacrev(torch.func.jacfwd(f))(a[0]))
+        close(vmap(hessian(ours))(a), one_by_one)  # eager's is wrong for the second
+
+
+def test_factors_of_each_batch():
+    """Captured, the answer is that of the systems one by one. Eager's is not."""
+    factors, pivots = torch.linalg.lu_factor(torch.rand(2, 3, 3, dtype=torch.float64))
+    right = torch.rand(2, 4, 3, 3, dtype=torch.float64)
+    expected = torch.stack([torch.stack([torch.linalg.lu_solve(factors[i], pivots[i], right[i, k]) for k in range(4)]) for i in range(2)])
+    close(aot(lambda f, p, b: torch.linalg.lu_solve(f[:, None], p[:, None], b))(factors, pivots, right), expected)
