@@ -199,9 +199,13 @@ class VariablesOf(NamedTuple):
     names: Any
 
 
+# What Python itself writes to a class, such as what copy finds out about its objects.
+_OF_PYTHON = frozenset(("__dict__", "__weakref__", "__doc__", "__abstractmethods__", "__slotnames__"))
+
+
 def _of_class(kind):
     def read():
-        held = {name: value for name, value in vars(kind).items() if name not in ("__dict__", "__weakref__", "__doc__", "__abstractmethods__")}
+        held = {name: value for name, value in vars(kind).items() if name not in _OF_PYTHON}
         return [*held, *held.values()]
 
     def write(content):
@@ -382,6 +386,13 @@ def _of_tensor(tensor):
     return Contents(lambda: [tensor.requires_grad and tensor.is_leaf], lambda content: tensor.requires_grad_(content[0]), parts)
 
 
+def _of_carrier(tensor):
+    """A tensor of a class of the user's, whose functions may write to the class."""
+    if is_of_library(type(tensor)):
+        return None
+    return Contents(_none, None, lambda: [("", Attributes(tensor.__dict__)), ("", type(tensor))])
+
+
 def _of_any_function(function):
     if not _is_library(str(function.__globals__.get("__name__"))):
         return _of_function(function)
@@ -413,6 +424,8 @@ def contents_of(value):
         return of_type(value)
     if isinstance(value, (dict, list)) and len(value) <= LARGE:
         return _of_dict(value) if isinstance(value, dict) else _of_list(value)
+    if isinstance(value, torch.Tensor):
+        return _of_carrier(value)
     if isinstance(value, _ATOMS):
         return None
     for kind, of_kind in _OF_KIND:

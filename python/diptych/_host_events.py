@@ -15,8 +15,8 @@ import time
 import torch
 
 # The kinds of events, in the words of a message.
-DRAWS, SEEDS, MEMORY, LAZY, SETTINGS, CLOCK, ENVIRONMENT, FILES, BY_NAME, CONTEXT, HOOKS, MAKES = (
-    "draws random numbers", "reads the state of torch's random numbers", "reads where a tensor lies", "asks whether a tensor is conjugated or negated lazily", "reads a setting of torch", "reads the clock", "reads the environment", "reads a file", "reads variables by name", "reads what belongs to a context or a thread", "sets what a backward does to a tensor that it is given or captures", None)
+DRAWS, SEEDS, SETS, MEMORY, LAZY, SETTINGS, CLOCK, ENVIRONMENT, FILES, BY_NAME, CONTEXT, HOOKS, MAKES = (
+    "draws random numbers", "reads the state of torch's random numbers", "seeds a generator of torch's or sets its state", "reads where a tensor lies", "asks whether a tensor is conjugated or negated lazily", "reads a setting of torch", "reads the clock", "reads the environment", "reads a file", "reads variables by name", "reads what belongs to a context or a thread", "sets what a backward does to a tensor that it is given or captures", None)
 
 _OF_TIME = ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "process_time", "process_time_ns", "thread_time",
             "thread_time_ns", "localtime", "gmtime", "ctime", "asctime", "strftime", "clock_gettime", "clock_gettime_ns")
@@ -25,6 +25,8 @@ _OF_FILES = ("open", "read", "stat", "lstat", "listdir", "scandir", "access", "r
 _IMPORTS = frozenset(("importlib", "zipimport", "_frozen_importlib", "_frozen_importlib_external"))
 # Packages that ask without a result that depends on it: the answer is printed, or finds a module.
 _SILENT = frozenset(("logging", "warnings", "linecache", "traceback", "inspect", "tokenize", "torch", "functorch", "numpy", "diptych"))
+# Modules of torch that call what they wrap.
+_WRAPPERS = frozenset(("torch._compile", "torch._dynamo.eval_frame"))
 # Modules of torch that ask on behalf of their caller.
 _ASKS_FOR_USER = frozenset(("torch.random", "torch._tensor", "torch.utils.dlpack"))
 
@@ -44,6 +46,7 @@ def watched():
     table = {
         DRAWS: [*of_random, *_functions(posix, ("urandom", "getrandom")), *_uuid()],
         SEEDS: _methods(torch._C.Generator, "get_state", "initial_seed", "seed"),
+        SETS: _methods(torch._C.Generator, "manual_seed", "set_state"),
         MEMORY: [*_methods(torch._C.TensorBase, "data_ptr", "storage_offset"), *_functions(torch._C, ("_to_dlpack", "_to_dlpack_versioned"))],
         LAZY: [*_methods(torch._C.TensorBase, "is_conj", "is_neg"), torch.is_conj, torch.is_neg],
         SETTINGS: [torch.get_num_threads, torch.get_num_interop_threads, torch.get_float32_matmul_precision],
@@ -67,7 +70,7 @@ def _uuid():
     return _functions(_uuid, ("generate_time_safe",))
 
 
-STAND_INS = set()  # code of ours that stands in the place of watched functions, and is called by whoever calls them
+STAND_INS = {}  # code of ours that stands in the place of watched functions, and is called by whoever calls them; by id, since not all code has a hash
 
 
 def culprit(frame, kind, root=None):
@@ -81,11 +84,14 @@ def culprit(frame, kind, root=None):
     if kind in (BY_NAME, CONTEXT) and _package(frame) in sys.stdlib_module_names:
         return None
     while frame is not None:
-        if frame.f_code in STAND_INS:
+        if id(frame.f_code) in STAND_INS:
             frame = frame.f_back
             continue
         package = _package(frame)
-        is_asked_for = kind in (SEEDS, MEMORY) and frame.f_globals.get("__name__") in _ASKS_FOR_USER
+        is_asked_for = kind in (SEEDS, SETS, MEMORY) and frame.f_globals.get("__name__") in _ASKS_FOR_USER
+        if kind == SETS and frame.f_globals.get("__name__") in _WRAPPERS:
+            frame = frame.f_back
+            continue
         if package in _SILENT and not is_asked_for:
             return None
         if package not in _SILENT and package not in sys.stdlib_module_names:

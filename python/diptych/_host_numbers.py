@@ -5,6 +5,7 @@ x / total.item(). So item() of a floating-point tensor gives an OpenFloat. Opera
 with it is recorded; a comparison is asked for its truth, by which the capture is guarded. Everything else asks for the value.
 See Note [Open numbers] in trace/host_numbers.h.
 """
+import functools
 import math
 import operator
 import threading
@@ -57,7 +58,7 @@ class OpenFloat(torch.SymFloat):
 
     def __init__(self, tensor):
         super().__init__(_Node(tensor, _core.lend_number()))
-        _made[id(self)] = self
+        keep(self)
 
     @property
     def __class__(self):
@@ -70,13 +71,13 @@ class OpenFloat(torch.SymFloat):
         return _decide(torch.ne, self, 0.0)
 
     def __neg__(self):
-        return OpenFloat(-self.node.diptych_tensor) if _is_of_this_trace(self) else -float(self)
+        return OpenFloat(-self.node.diptych_tensor) if is_of_this_trace(self) else -float(self)
 
     def __pos__(self):
         return self
 
     def __abs__(self):
-        return OpenFloat(self.node.diptych_tensor.abs()) if _is_of_this_trace(self) else abs(float(self))
+        return OpenFloat(self.node.diptych_tensor.abs()) if is_of_this_trace(self) else abs(float(self))
 
     def __truediv__(self, other):
         return _divided(self, other)
@@ -111,30 +112,45 @@ class ClosedFloat:
 
     @classmethod
     def __torch_function__(cls, function, types, args=(), kwargs=None):
-        args, kwargs = _pytree.tree_map(_closed, (args, kwargs or {}))
+        args, kwargs = _pytree.tree_map(close, (args, kwargs or {}))
         return function(*args, **kwargs)
 
 
+OpenFloat.CLOSED = ClosedFloat
 _made = weakref.WeakValueDictionary()  # by id: numbers that may be met after their traces
 _set_class = object.__dict__["__class__"].__set__
 
 
-def _is_of_this_trace(number):
+def keep(number):
+    """Remembers an open number, which becomes a closed one when its trace ends."""
+    _made[id(number)] = number
+
+
+def is_of_this_trace(number):
     """Whether arithmetic with a number can be recorded. In the body of an operator nobody could ask for what comes of it."""
     return number.node.value is None and number.node.trace == _core.trace_number()
 
 
-def _operand(number):
+def operand(number):
     """Returns a number as a tensor f64[] of the trace; None for what is not one that can be recorded."""
+    if is_open_integer(number):
+        number = _host_integers.as_float(number)
     if type(number) is OpenFloat:
-        return number.node.diptych_tensor if _is_of_this_trace(number) else None
+        return number.node.diptych_tensor if is_of_this_trace(number) else None
     if type(number) is float or (type(number) in (int, bool) and abs(number) < _EXACT):
         return torch.scalar_tensor(number, dtype=torch.float64)
     return None
 
 
-def _closed(number):
-    return float(number) if type(number) in (OpenFloat, ClosedFloat) else number
+def is_open_integer(number):
+    return type(number) is _host_integers.OpenInt
+
+
+def close(number):
+    """Returns the value of an open number, or of one that was; anything else as it is."""
+    if type(number) in (OpenFloat, ClosedFloat):
+        return float(number)
+    return int(number) if type(number) in (_host_integers.OpenInt, _host_integers.ClosedInt) else number
 
 
 def _is_number(other):
@@ -147,9 +163,9 @@ def _arithmetic(recorded, plain):
     def apply(left, right):
         if not (_is_number(left) and _is_number(right)):
             return NotImplemented
-        a, b = _operand(left), _operand(right)
+        a, b = operand(left), operand(right)
         if a is None or b is None:
-            return plain(_closed(left), _closed(right))
+            return plain(close(left), close(right))
         return OpenFloat(recorded(a, b))
 
     return apply, lambda self, other: apply(other, self)
@@ -165,9 +181,9 @@ _divide = _arithmetic(torch.true_divide, operator.truediv)[0]
 
 
 def _decide(compare, left, right):
-    a, b = _operand(left), _operand(right)
+    a, b = operand(left), operand(right)
     if a is None or b is None:
-        return getattr(operator, compare.__name__)(_closed(left), _closed(right))
+        return getattr(operator, compare.__name__)(close(left), close(right))
     return bool(compare(a, b))
 
 
@@ -179,15 +195,16 @@ def _rounded(round_tensor, plain):
     """Returns a method that makes an integer of a number. It asks for the integer, which more calls have in common."""
 
     def method(self):
-        if not _is_of_this_trace(self) or not abs(self) < _EXACT:
+        if not is_of_this_trace(self) or not abs(self) < _EXACT:
             return plain(float(self))
         return int(round_tensor(self.node.diptych_tensor).to(torch.int64).item())
 
     return method
 
 
-def _by_value(name):
-    return lambda self, *args: getattr(float(self), name)(*map(_closed, args))
+def by_value(name, kind=float):
+    """Returns the method of that name of a float, or an int, by the value of an open number."""
+    return lambda self, *args, **kwargs: getattr(kind(self), name)(*map(close, args), **kwargs)
 
 
 for _name, _recorded in (("add", torch.add), ("sub", torch.sub), ("mul", torch.mul)):
@@ -203,18 +220,18 @@ for _name in (
     "__floordiv__", "__rfloordiv__", "__mod__", "__rmod__", "__pow__", "__rpow__", "__divmod__", "__rdivmod__", "__round__",
     "__format__", "__repr__", "__str__", "as_integer_ratio", "hex", "is_integer", "conjugate",
 ):  # fmt: skip
-    setattr(OpenFloat, _name, _by_value(_name))
+    setattr(OpenFloat, _name, by_value(_name))
 for _name in ("real", "imag"):
     setattr(OpenFloat, _name, property(lambda self, _name=_name: getattr(float(self), _name)))
-_OPERATORS = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "eq", "ne", "lt", "le", "gt", "ge")
+OPERATORS = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "eq", "ne", "lt", "le", "gt", "ge")
 
 
-def _with_value(operation):
-    return lambda self, other: operation(float(self), _closed(other))
+def with_value(operation, kind=float):
+    return lambda self, other: operation(kind(self), close(other))
 
 
-def _with_value_behind(operation):
-    return lambda self, other: operation(_closed(other), float(self))
+def with_value_behind(operation, kind=float):
+    return lambda self, other: operation(close(other), kind(self))
 
 
 for _name in dir(float):
@@ -222,12 +239,41 @@ for _name in dir(float):
         "__class__", "__new__", "__init__", "__init_subclass__", "__subclasshook__", "__getattribute__", "__setattr__", "__delattr__",
         "__dir__", "__sizeof__", "__float__", "__getnewargs__", "__getformat__", "__reduce__", "__reduce_ex__", "__getstate__",
     ):  # fmt: skip
-        setattr(ClosedFloat, _name, _by_value(_name))
-for _name in _OPERATORS:
-    setattr(ClosedFloat, f"__{_name}__", _with_value(getattr(operator, _name)))
+        setattr(ClosedFloat, _name, by_value(_name))
+for _name in OPERATORS:
+    setattr(ClosedFloat, f"__{_name}__", with_value(getattr(operator, _name)))
     if hasattr(float, f"__r{_name}__"):
-        setattr(ClosedFloat, f"__r{_name}__", _with_value_behind(getattr(operator, _name)))
+        setattr(ClosedFloat, f"__r{_name}__", with_value_behind(getattr(operator, _name)))
 ClosedFloat.__reduce__, ClosedFloat.__array__, ClosedFloat.__deepcopy__ = OpenFloat.__reduce__, OpenFloat.__array__, OpenFloat.__deepcopy__
+
+
+def _is(name):
+    return lambda tensor: bool(getattr(torch, name)(tensor))
+
+
+def _root(tensor):
+    """The root of a number, which is as exact as the host's; of a negative one the host raises an error."""
+    return NotImplemented if bool(tensor < 0) else OpenFloat(tensor.sqrt())
+
+
+def _of_number(theirs, recorded):
+    """Returns a function of math that is recorded for an open number, and is the host's for others."""
+
+    @functools.wraps(theirs)
+    def compute(number):
+        if is_open_integer(number):
+            number = _host_integers.as_float(number)
+        made = recorded(number.node.diptych_tensor) if type(number) is OpenFloat and is_of_this_trace(number) else NotImplemented
+        return theirs(close(number)) if made is NotImplemented else made
+
+    return compute
+
+
+@functools.cache
+def functions_of_math():
+    """Returns (module, name, the host's function, ours): what is put in its place while functions are traced."""
+    recorded = {"isnan": _is("isnan"), "isinf": _is("isinf"), "isfinite": _is("isfinite"), "sqrt": _root}
+    return [(math, name, getattr(math, name), _of_number(getattr(math, name), ours)) for name, ours in recorded.items()]
 
 
 def close_all():
@@ -235,7 +281,7 @@ def close_all():
     keeps it, such as a backward that is yet to be traced: these are floats from now on, and the capture holds for them."""
     for number in list(_made.values()):
         if number.node.trace == _core.trace_number():
-            float(number)
+            close(number)
             number.node.diptych_tensor = None
 
 
@@ -243,17 +289,22 @@ def end():
     """Called when a capture has ended: what keeps a number of this thread's has a float."""
     for number in list(_made.values()):
         if number.node.thread == threading.get_ident():
-            _set_class(number, ClosedFloat)
+            _set_class(number, number.CLOSED)
             del _made[id(number)]
 
 
 def _in_trace(torchs, tensor):
     if not _core.may_stay_open(tensor):
         return torchs(tensor)
+    if not tensor.is_floating_point():
+        return _host_integers.of_tensor(tensor)
     return OpenFloat(tensor.detach().reshape(()).to(torch.float64, copy=True))
 
 
 def replace():
     """Has item() give open numbers in a trace."""
-    _core.set_open_numbers(OpenFloat, ClosedFloat, close_all)
+    _core.set_open_numbers((OpenFloat, ClosedFloat), (_host_integers.OpenInt, _host_integers.ClosedInt), close_all)
     _core.route_method("item", _in_trace)
+
+
+from . import _host_integers  # noqa: E402  # which is made of what is above

@@ -3,6 +3,7 @@ import contextvars
 import operator
 import random
 import importlib
+import os
 import sys
 import threading
 from typing import Any, NamedTuple
@@ -12,7 +13,7 @@ import torch
 from . import _core
 from ._host_caches import holds_stand_in
 from ._host_contents import LARGE, PLAIN, contents_of, same, subclass_attributes
-from ._host_events import DRAWS, ENVIRONMENT, FILES, HOOKS, MAKES, SEEDS, culprit, place, watched
+from ._host_events import DRAWS, ENVIRONMENT, FILES, HOOKS, MAKES, SEEDS, SETS, culprit, place, watched
 from ._host_results import made_by_function, put_back, switches
 
 __all__ = ["Watch", "watched"]
@@ -85,6 +86,8 @@ class Found(NamedTuple):
     is_undone: bool = True  # whether the host is as it was before, so that the function itself may run
     is_lost: bool = False  # whether, if it is not, something of the trace is left on the host
     draw: str = ""  # the first draw of random numbers
+    reads: str = ""  # the first read of what guards compare
+    environment: tuple = ()  # the variables of the environment that it has read, by name, as bytes
     is_once: bool = False  # whether the next call may be captured, since it finds the work done
 
 
@@ -120,6 +123,7 @@ class Watch:
 
     def __init__(self, can_run):
         _running.watch = self if can_run else None
+        self._can_run = can_run
         self._root = sys._getframe().f_back  # the frame that called the bindings, which have no frame
         self._reasons = []
         self._states = {}  # the states that generators had before they were drawn from
@@ -127,6 +131,7 @@ class Watch:
         self._hooked = {}  # tensors on which a hook was registered, and the hooks that they had before
         self._made = {}  # generators that the function makes from a seed
         self._variables = {}  # context variables that the function uses, and what they were
+        self._environment = {}  # variables of the environment that the function has read, and where
         self.lent = []  # (tensor, number of its value, array of its elements, their bytes)
         self.known = {}  # all objects that were looked at, by id
         self._seen, self._copies = [], []
@@ -181,6 +186,8 @@ class Watch:
         if by is None:
             return
         generator = getattr(function, "__self__", None)
+        if kind is SETS:
+            return self._set_generator(by)
         if isinstance(generator, contextvars.ContextVar) and not self._reads_from_outside(generator, function):
             return
         if isinstance(generator, random.Random):
@@ -188,9 +195,27 @@ class Watch:
                 return
             self._states.setdefault(id(generator), (generator, random.Random.getstate(generator)))
         asked = called.f_code.co_name if function is None else function.__name__
+        if kind is ENVIRONMENT and asked == "__getitem__" and self._reads_variable(called.f_locals, by):
+            return
         self._add_reason(kind, "os.environ" if kind is ENVIRONMENT and function is None else getattr(function, "__qualname__", asked), by)
         if kind in (FILES, SEEDS) or asked in _SETS:
             self._lasting.append(self._reasons[-1])
+
+    def _set_generator(self, frame):
+        """Gives up the trace before the function seeds a generator, as no graph can."""
+        if self._can_run:
+            what = f"the function {SETS}, at {place(frame)}"
+            _core.give_up(what)
+            raise RuntimeError(f"a trace is given up: {what}")
+
+    def _reads_variable(self, local, frame):
+        """Whether a read of the environment is one of a variable, by whose value the capture is guarded."""
+        environment, name = local["self"], local["key"]
+        if not any(environment is one for one in (os.environ, getattr(os, "environb", None))) or not isinstance(name, (str, bytes)):
+            return False
+        name = name if isinstance(name, bytes) else os.fsencode(name)
+        self._environment.setdefault(name, f"{ENVIRONMENT} (os.environ) at {place(frame)}")
+        return True
 
     def _reads_from_outside(self, variable, method):
         """Whether a call of a context variable's method reads what the variable was before the function ran: what the function
@@ -230,8 +255,9 @@ class Watch:
         reasons = [*self._reasons]
         for one, now in (*changed, *of_copies):
             reasons.append("draws random numbers of numpy" if one.path == "" else _words(one, now))
+        read = {"reads": next(iter(self._environment.values()), ""), "environment": tuple(self._environment)}
         if not reasons:
-            return Found()
+            return Found(**read)
         taken = [_words(one, now) for one, now in (*changed, *of_copies) if one.contents.write is None]
         is_undone = not taken
         if is_undone:
@@ -239,7 +265,7 @@ class Watch:
         is_lost = not is_undone and (self._runs > 1 or any(one.contents.write is not None for one, _ in of_copies) or any(holds_stand_in(now) for _, now in changed))
         draw = next((reason for reason in reasons if reason.startswith(DRAWS)), "")
         is_once = not self._reasons and not of_copies and all(one.contents.is_cache for one, _ in changed)
-        return Found([*taken, *reasons][0], is_undone, is_lost, draw, is_once)
+        return Found([*taken, *reasons][0], is_undone, is_lost, draw, is_once=is_once, **read)
 
     def forget(self, exception, has_written):
         """Called after an error: undoes what holds a tensor of the trace, which is dead. `exception`: the function's

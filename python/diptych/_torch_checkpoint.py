@@ -20,11 +20,11 @@ def is_tracing():
     return torch._C._dispatch_tls_is_dispatch_key_included("Fake")
 
 
-def in_region(function, *args, **kwargs):
+def in_region(function, args=(), kwargs=None, policy=None):
     """Returns function(*args, **kwargs), whose nodes are marked as a checkpoint region. Arguments and result stay the objects that
     they are, whatever they hold."""
     results = []
-    _core.call_checkpointed(lambda: results.append(function(*args, **kwargs)), _core.save_nothing())
+    _core.call_checkpointed(lambda: results.append(function(*args, **(kwargs or {}))), policy or _core.save_nothing())
     return results[0]
 
 
@@ -63,37 +63,60 @@ def reentrant(function, *args):
     if not inputs or not torch.is_grad_enabled():
         with torch.no_grad():
             return function(*args)
-    result = in_region(function, *args)
+    result = in_region(function, args)
     if isinstance(result, tuple):
         return tuple(_as_of_function(part, inputs) for part in result)
     return _as_of_function(result, inputs)
 
 
-def _keeps_nothing(context):
-    """Whether a context of torch's selective checkpoints computes everything again, as that of a checkpoint that Dynamo met does."""
-    return isinstance(context, _torchs._CachingTorchDispatchMode) and context.policy_fn is _always_prefer_recompute
+_SAVED = frozenset((_torchs.CheckpointPolicy.MUST_SAVE, _torchs.CheckpointPolicy.PREFER_SAVE))
 
 
-def _runs_as_region(context_fn=_torchs.noop_context_fn, determinism_check="default", **others):
-    """Whether a region says all that a checkpoint with these arguments, which is not reentrant, would do.
-    Errors: UserError for a mode that decides operator by operator what is kept."""
+def _operator(name):
+    """Returns torch's operator of a node, aten.mm or aten.add.Tensor; None for one of Diptych's own."""
+    namespace, _, rest = name.partition(".")
+    packet, _, overload = rest.partition(".")
+    if namespace in ("hop", "diptych", "on_copies"):
+        return None
+    return getattr(getattr(getattr(torch.ops, namespace), packet, None), overload or "default", None)
+
+
+def _by_policy(policy):
+    """Returns the rule of a region that keeps what a policy of torch's selective checkpoints keeps. It is asked of each operator of
+    the graph, once, with its tensors on the device "meta"; only what is kept depends on the answer."""
+
+    def decide(name, operands):
+        operator = _operator(name)
+        if operator is None or operator in _torchs.SAC_IGNORED_OPS:
+            return False
+        answer = policy(_torchs.SelectiveCheckpointContext(is_recompute=False), operator, *operands)
+        return answer if isinstance(answer, bool) else answer in _SAVED
+
+    return _core.save_by_rule("selective", decide)
+
+
+def _policy_of(context_fn=_torchs.noop_context_fn, determinism_check="default", **others):
+    """Returns the policy of a region that says all that a checkpoint with these arguments, which is not reentrant, would do; None if
+    none does. Errors: UserError for a mode of the user's own, which sees operators that no graph calls."""
     if determinism_check not in _torchs._allowed_determinism_checks_to_fns:
-        return False  # which torch refuses
+        return None  # which torch refuses
     if context_fn is _torchs.noop_context_fn:
-        return True
+        return _core.save_nothing()
     forward = context_fn()[0]
-    if isinstance(forward, TorchDispatchMode) and not _keeps_nothing(forward):
+    if type(forward) is _torchs._CachingTorchDispatchMode:
+        return _core.save_nothing() if forward.policy_fn is _always_prefer_recompute else _by_policy(forward.policy_fn)
+    if isinstance(forward, TorchDispatchMode):
         raise _core.UserError(
             f"[capture] the function calls torch.utils.checkpoint with a context_fn that makes a {type(forward).__name__}, which decides by operator what is "
             "kept, and no operator of a graph calls it; use Diptych's checkpoint() with a policy, such as save_matrix_products()"
         )
-    return _keeps_nothing(forward)
+    return None
 
 
-def _non_reentrant(function, args, kwargs):
+def _non_reentrant(function, args, kwargs, policy):
     for name in ("use_reentrant", "preserve_rng_state", "context_fn", "determinism_check", "debug", "early_stop"):
         kwargs.pop(name, None)
-    return in_region(function, *args, **kwargs)
+    return in_region(function, args, kwargs, policy)
 
 
 def _replace_checkpoint():
@@ -110,8 +133,8 @@ def _replace_checkpoint():
         return replaced or torch._dynamo.disable(written, True, wrapping=False)
 
     def checkpoint(function, *args, **kwargs):
-        if is_tracing() and kwargs.get("use_reentrant") is False and _runs_as_region(**kwargs):
-            return _non_reentrant(function, args, kwargs)
+        if is_tracing() and kwargs.get("use_reentrant") is False and (policy := _policy_of(**kwargs)):
+            return _non_reentrant(function, args, kwargs, policy)
         return torchs()(function, *args, **kwargs)
 
     setattr(written, attribute, checkpoint)

@@ -7,15 +7,19 @@ import types
 
 
 class _Absent:
-    """Stands in a tree in place of a missing tensor."""
+    """Stands in a tree in place of a missing tensor. kind: the class that the tensor will have; None for its own."""
 
-    __slots__ = ()
+    __slots__ = ("kind",)
+
+    def __init__(self, kind=None):
+        self.kind = kind
 
     def __repr__(self):
         return "ABSENT"
 
 
 ABSENT = _Absent()
+absent_of = functools.cache(_Absent)
 
 
 def values_of_the_standard_library():

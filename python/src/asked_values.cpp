@@ -21,7 +21,7 @@ const at::Tensor& unpacked(const py::object& tensor) { return THPVariable_Unpack
 bool may_ask(const py::object& tensor) {
   const Recorder* const recorder = Recorder::current();
   return recorder != nullptr && recorder->phase() == Phase::kForward && recorder->asked_values().may_ask() &&
-         kind_of(tensor) == Kind::kTensor && !transform_of(unpacked(tensor));
+         kind_of(tensor) <= Kind::kCarrier && !transform_of(unpacked(tensor));
 }
 
 // Returns a tensor of these elements that lies in memory as the one of eager does, whose strides an array shows.
@@ -61,11 +61,18 @@ std::pair<py::object, int64_t> call_on_value(const py::object& method, const py:
 void bind_asked_values(py::module_& module) {
   module.def("may_ask", &may_ask, py::arg("tensor"),
              "Whether the value of a tensor can be had in the trace that runs on this thread.");
-  module.def("with_place", [](const std::string& what) { return with_place(what); }, py::arg("what"),
-             "What is met in a trace, with the scopes and the line of the function.");
+  module.def(
+      "with_place", [](const std::string& what) { return with_place(what); }, py::arg("what"),
+      "What is met in a trace, with the scopes and the line of the function.");
   module.def("call_on_value", &call_on_value, py::arg("method"), py::arg("tensor"), py::arg("what"),
              py::arg("is_guarded"),
              "Returns method(value of the tensor, **keywords), and the number of the value in the trace.");
+  module.def(
+      "give_up",
+      [](const std::string& what) {
+        if (Recorder* const recorder = Recorder::current()) recorder->note_transform(what);
+      },
+      py::arg("what"), "Gives up the trace that runs on this thread: the function itself runs, which does `what`.");
   module.def(
       "value_number",
       [](const at::Tensor& tensor) {

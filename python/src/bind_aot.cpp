@@ -23,7 +23,9 @@ class Compiled {
       : callable_(function), names_(parameter_names(function)), aot_(Function(function), options) {}
 
   py::object call(const py::args& args, const py::kwargs& kwargs) const {
-    const Arguments arguments(args, kwargs, names_, callable_);
+    Arguments given(args, kwargs, names_, callable_);
+    given.takes_carriers = true;
+    const Arguments& arguments = given;
     try {
       return to_python(without_gil([&] { return aot_(arguments); }));
     } catch (const UninitializedMet& met) {  // by the guards, so that nothing has run yet

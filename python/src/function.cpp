@@ -124,7 +124,7 @@ Value Function::operator()(const Arguments& arguments) const {
     py::module_::import("diptych._tree").attr("refuse_hidden_tensors")(result);
     if (const HostWatch* const watch = HostWatch::current()) watch->leave(callable_.get(), result);
   }
-  return Value(result);
+  return Value(result, /*takes_carriers=*/true);
 }
 
 Value Function::operator()(const Value& first, const Arguments& rest) const {

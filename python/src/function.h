@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "guards/closure.h"
+#include "guards/environment.h"
 #include "host_watch.h"
 #include "modes.h"
 #include "value.h"
@@ -27,6 +28,7 @@ struct Arguments {
   std::vector<size_t> order;
   std::shared_ptr<const Names> names;
   Handle callable;
+  bool takes_carriers = false;  ///< whether tensors may be of any class that wraps calls: see Kind::kCarrier
 
  private:
   void set_order(const std::vector<std::string>& called);
@@ -114,7 +116,9 @@ struct Tree<python::Arguments> {
     const pybind11::gil_scoped_acquire gil;
     visitor.structure(path, Structure::kTuple, static_cast<int64_t>(arguments.positional.size()));
     python::Visited met;
-    const auto visit = [&](auto& argument, const Path& at) { python::visit_argument(argument, at, visitor, met); };
+    const auto visit = [&](auto& argument, const Path& at) {
+      python::visit_argument(argument, at, visitor, met, arguments.takes_carriers);
+    };
     for (size_t i = 0; i < arguments.positional.size(); ++i) {
       const auto& names = *arguments.names;
       if (i < names.size()) {
@@ -133,6 +137,7 @@ struct Tree<python::Arguments> {
       python::ClosureReader<Visitor> reader(visitor, met);
       reader.visit(arguments.callable.get(), Path(path, "closure"));
       reader.hooks(Path(path, "hooks of all modules"));
+      python::visit_environment(arguments.callable.get().ptr(), Path(path, "os.environ"), visitor);
     }
   }
 };

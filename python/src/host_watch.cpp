@@ -15,6 +15,7 @@
 #include "errors.h"
 #include "guards/attributes.h"
 #include "guards/classes.h"
+#include "guards/environment.h"
 
 namespace diptych::python {
 
@@ -182,7 +183,8 @@ CaptureWatch::Found HostWatch::finish(const std::vector<at::Tensor>& written) {
                 "traced tensor or a changed argument behind; pass what the iterator yields as an argument",
                 what);
   if (found.attr("is_once").cast<bool>()) throw diptych::detail::TransformMet("the function " + what);
-  return {what, found.attr("is_undone").cast<bool>()};
+  const bool guards_more = guard_environment(function_, found.attr("environment"));
+  return {what, found.attr("is_undone").cast<bool>(), found.attr("reads").cast<std::string>(), guards_more};
 }
 
 std::string HostWatch::finish_draws() {
@@ -209,9 +211,14 @@ bool HostWatch::forget() {
 
 std::string HostWatch::refusal() const {
   const py::gil_scoped_acquire gil;
-  const py::error_scope error;
-  const std::string of_python = refusal_in_python(std::current_exception());
-  return of_python.empty() ? CaptureWatch::refusal() : of_python;
+  std::string found;
+  {
+    const py::error_scope error;
+    found = refusal_in_python(std::current_exception());
+  }
+  if (found.empty()) found = CaptureWatch::refusal();
+  if (!found.empty()) PyErr_Clear();  // torch leaves the error of a backward set, which nobody will raise
+  return found;
 }
 
 void HostRefusal::finish() {

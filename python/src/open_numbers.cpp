@@ -22,7 +22,9 @@ at::Tensor tensor_of(py::handle node) {
   const py::object tensor = py::getattr(node, "diptych_tensor", py::none());
   if (THPVariable_Check(tensor.ptr())) return THPVariable_Unpack(tensor.ptr());
   const py::object value = py::getattr(node, "value", py::none());
-  return value.is_none() ? at::Tensor() : at::scalar_tensor(value.cast<double>(), at::kDouble);  // of a closed one
+  if (value.is_none()) return {};
+  if (PyLong_Check(value.ptr())) return at::scalar_tensor(value.cast<int64_t>(), at::kLong);
+  return at::scalar_tensor(value.cast<double>(), at::kDouble);  // of a closed one
 }
 
 at::Tensor of_node(const c10::SymNodeImpl& node) {
@@ -44,15 +46,17 @@ at::Tensor of_tensor(const at::Tensor& number) {
 bool may_stay_open(const py::object& object) {
   const Recorder* const recorder = Recorder::current();
   if (recorder == nullptr || recorder->phase() != Phase::kForward || !recorder->asked_values().may_ask()) return false;
-  if (kind_of(object) != Kind::kTensor) return false;
+  if (kind_of(object) > Kind::kCarrier) return false;
   const at::Tensor& tensor = THPVariable_Unpack(object.ptr());
-  return tensor.is_floating_point() && tensor.numel() == 1 && !transform_of(tensor);
+  const at::ScalarType dtype = tensor.scalar_type();
+  const bool is_signed = at::isSignedType(dtype) && !tensor.is_complex();  // or small, so that it is one of 64 bits
+  return (is_signed || dtype == at::kByte) && tensor.numel() == 1 && !transform_of(tensor);
 }
 
 PyObject* close_all = nullptr;  // of _host_numbers.py
 
-void set_open_numbers_of_python(py::object open, py::object closed, py::object close) {
-  set_classes_of_open_numbers(std::move(open), std::move(closed));
+void set_open_numbers_of_python(py::tuple floats, py::tuple integers, py::object close) {
+  set_classes_of_open_numbers(std::move(floats), std::move(integers));
   close_all = close.release().ptr();
 }
 
@@ -67,16 +71,21 @@ uint64_t lend_number() {
 }
 
 // The value of an open number, in the trace that made it. Outside of its trace nobody knows it.
-double value_of_number(const at::Tensor& tensor, uint64_t trace) {
+py::object value_of_number(const at::Tensor& tensor, uint64_t trace) {
   Recorder* const recorder = recorder_of(trace);
   DIPTYCH_CHECK(recorder != nullptr,
                 "[capture] got a number of item() from a trace that has ended, whose value is not known; return it "
                 "from the traced function, or ask for it again");
-  const py::gil_scoped_release release;  // a generator may be locked, whose owner waits for the GIL
-  AskedValues& asked = recorder->asked_values();
-  const Value value = recorder->value_of(tensor);
-  const PauseTraceGuard real;
-  return asked.ask(value, Question::kElements, with_place("Tensor.item")).item<double>();
+  at::Scalar number;
+  {
+    const py::gil_scoped_release release;  // a generator may be locked, whose owner waits for the GIL
+    AskedValues& asked = recorder->asked_values();
+    const Value value = recorder->value_of(tensor);
+    const PauseTraceGuard real;
+    number = asked.ask(value, Question::kElements, with_place("Tensor.item")).item();
+  }
+  if (number.isIntegral(/*includeBool=*/false)) return py::int_(number.toLong());
+  return py::float_(number.toDouble());
 }
 
 }  // namespace
@@ -90,8 +99,9 @@ void close_open_numbers() {
 void bind_open_numbers(py::module_& module) {
   static constexpr OpenNumbers kNumbers{of_node, of_tensor};
   set_open_numbers(&kNumbers);
-  module.def("set_open_numbers", &set_open_numbers_of_python, py::arg("open"), py::arg("closed"), py::arg("close_all"),
-             "Sets the classes of open numbers, in their traces and after them, and what ends them.");
+  module.def("set_open_numbers", &set_open_numbers_of_python, py::arg("floats"), py::arg("integers"),
+             py::arg("close_all"),
+             "Sets the classes of open floats and integers, in their traces and after them, and what ends them.");
   module.def("may_stay_open", &may_stay_open, py::arg("tensor"),
              "Whether item() of a tensor may be a number that is computed anew in each call.");
   module.def("trace_number", &trace_number, "The number of the trace that runs on this thread; 0 outside of all.");

@@ -10,16 +10,19 @@ class Rebuilder {
  public:
   /// `is_argument`: whether the object is an argument of a captured function; stand-ins then get the class and the
   /// attributes of the tensors that they replace.
-  explicit Rebuilder(Visitor& visitor, bool is_argument = false) : visitor_(visitor), is_argument_(is_argument) {}
+  /// `takes_carriers`: whether it is a result, whose tensors get the classes that they have in eager.
+  explicit Rebuilder(Visitor& visitor, bool is_argument = false, bool takes_carriers = false)
+      : visitor_(visitor), is_argument_(is_argument), takes_carriers_(takes_carriers) {}
 
   py::object rebuild(py::handle object, const Path& path) {
     const Nesting nesting(depth_, path);
     switch (kind_of(object)) {
       case Kind::kTensor:
+      case Kind::kCarrier:
       case Kind::kSubclass:
         return dressed(tensor(THPVariable_Unpack(object.ptr()), path), object);
       case Kind::kAbsent:
-        return tensor(at::Tensor(), path);
+        return of_class(tensor(at::Tensor(), path), object.attr("kind"));
       case Kind::kList:
         return elements(py::reinterpret_borrow<py::list>(object), path);
       case Kind::kTuple:
@@ -55,10 +58,19 @@ class Rebuilder {
     return py::reinterpret_steal<py::object>(THPVariable_Wrap(tensor));
   }
   py::object dressed(py::object made, py::handle object) const {
-    const bool are_plain = kind_of(object) == Kind::kTensor && kind_of(made) == Kind::kTensor;
+    const bool is_carrier = kind_of(object) == Kind::kCarrier;
+    if (takes_carriers_ && is_carrier) return of_class(std::move(made), py::type::of(object));
+    const bool are_plain = (kind_of(object) == Kind::kTensor || is_carrier) && kind_of(made) == Kind::kTensor;
     if (!is_argument_ || !are_plain || made.is(object)) return made;
     if (!py::type::of(made).is(py::type::of(object))) made.attr("__class__") = py::type::of(object);
     if (const py::object attributes = attributes_of_tensor(object)) made.attr("__dict__").attr("update")(attributes);
+    return made;
+  }
+  // Gives a result the class that it has in eager, if it is a new tensor; or leaves word of it.
+  py::object of_class(py::object made, py::handle type) const {
+    if (!takes_carriers_ || type.is_none()) return made;
+    if (made.is(absent_tensor())) return absent_tensor_of(type);
+    if (kind_of(made) == Kind::kTensor) made.attr("__class__") = type;
     return made;
   }
   template <class Sequence>
@@ -97,6 +109,7 @@ class Rebuilder {
 
   Visitor& visitor_;
   bool is_argument_;
+  bool takes_carriers_;
   int depth_ = 0;
 };
 

@@ -29,6 +29,15 @@ FUNCTIONS = {
     "steers and scales": lambda x: x * 2 if (h := random.random()) < 0.3 else x * h,
     "choice by a number": lambda x: [x, x * 2, x * 3][int(random.random() * 3)],
     "of a size": lambda x: x * float(numpy.random.uniform(0.9, 1.1, (4,)).mean()),
+    "gauss": lambda x: x * random.gauss(1.0, 2.0) + random.normalvariate(0, 1) + random.gauss(0.0, 1.0),
+    "distributions": lambda x: x * random.betavariate(0.4, 0.4) + random.expovariate(2.0) + random.triangular(0, 1, 0.5) + random.lognormvariate(0, 1),
+    "of numpy": lambda x: x * numpy.random.randn() + numpy.random.normal(1.0, 0.1) + numpy.random.beta(0.4, 0.4) + numpy.random.exponential(),
+    "mixup": lambda x: (share := numpy.random.beta(0.4, 0.4)) * x + (1 - share) * x.flip(0),
+    "integers": lambda x: x * random.randint(1, 6) + random.randrange(10) / 3 - numpy.random.randint(3) + numpy.random.poisson(3.0) * numpy.random.binomial(5, 0.5),
+    "integers steer": lambda x: x * 2 if random.randint(1, 6) > 3 else x / random.randint(2, 4),
+    "choice": lambda x: random.choice((torch.sin, torch.cos))(x) * random.random(),
+    "choice of a number": lambda x: x * random.choice([0.5, 2.0, 3]),
+    "crop": lambda x: x[random.randint(0, 1) :][:2] * random.uniform(1, 2),
     "two generators": lambda x: x * random.random() if numpy.random.rand() < 0.5 else x + random.random(),
 }
 
@@ -55,7 +64,23 @@ def test_as_eager(name, backend):
         torch.testing.assert_close([compiled(X) for _ in range(3)], expected)
         assert states() == after
     assert (compiled.stats().originals == 0) == (name != "of a size"), compiled.stats().last_original
-    assert compiled.stats().entries <= 4
+    assert compiled.stats().entries <= 8
+
+
+@pytest.mark.parametrize("draw, error", [(lambda: random.randint(3, 1), ValueError), (lambda: random.gauss("a", 1), TypeError), (lambda: numpy.random.normal(0, -1), ValueError)])
+def test_errors_are_the_hosts(draw, error):
+    with pytest.raises(error):
+        diptych.aot_function(lambda x: x * draw())(X)
+
+
+def test_arguments_tell_draws_apart():
+    compiled = diptych.aot_function(lambda x, low: x * random.randint(low, 9) + random.triangular(low, 9))
+    for low in (1, 2, 1):
+        seed(low)
+        expected = X * random.randint(low, 9) + random.triangular(low, 9)
+        seed(low)
+        torch.testing.assert_close(compiled(X, low), expected)
+    assert compiled.stats().entries == 2 and compiled.stats().originals == 0
 
 
 def test_gradients_use_the_numbers_of_the_forward():
@@ -91,7 +116,14 @@ def test_checkpoints_draw_once():
 
 @pytest.mark.parametrize(
     "draw",
-    [random_itself, lambda: random.gauss(0, 1), lambda: random.randint(0, 9), lambda: random.choice([1.0, 2.0]), lambda: numpy.random.randint(5), lambda: random.Random().random()],
+    [
+        random_itself,
+        lambda: float(numpy.random.randn(1)[0]),
+        lambda: random.sample([1.0, 2.0], 1)[0],
+        lambda: float(numpy.random.choice(5)),
+        lambda: numpy.random.randint(5, dtype=numpy.int32),
+        lambda: random.Random().random(),
+    ],
 )
 def test_what_is_not_recorded_runs_the_function_itself(draw):
     compiled = diptych.aot_function(lambda x: x * draw())

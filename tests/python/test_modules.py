@@ -139,3 +139,37 @@ def test_a_parameter_that_a_function_of_autograd_is_applied_to_has_its_gradient(
         gradients.append((module.w.grad, x.grad))
     for ours, eager in zip(*gradients):
         torch.testing.assert_close(ours, eager)
+
+
+class DecidesInItsBackward(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * 2 if gradient.sum().item() > 0 else gradient
+
+
+def test_a_refusal_in_the_backward_runs_the_module_itself():
+    class Decides(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(3, 3)
+
+        def forward(self, x):
+            return DecidesInItsBackward.apply(self.linear(x))
+
+    module, x = Decides(), torch.randn(2, 3)
+    compiled = diptych.aot_module(module)
+    with pytest.warns(UserWarning, match="needs the values of a tensor"):
+        compiled(x)
+    for sign in (1, -1, 1):
+        got, expected = (torch.autograd.grad(call(x).sum() * sign, module.linear.weight) for call in (compiled, module))
+        torch.testing.assert_close(got, expected)
+    assert compiled.stats().originals == 4 and compiled.stats().refusals == 1
+    with torch.no_grad():  # there is no backward to refuse
+        compiled(x), compiled(x)
+    assert compiled.stats().originals == 4
+    with pytest.raises(diptych.UserError, match="needs the values of a tensor"):
+        diptych.aot_module(module, eager_fallback=False)(x)

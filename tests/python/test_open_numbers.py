@@ -42,7 +42,9 @@ RECORDED = {
     "floor": (lambda x, h: x * math.floor(h / 10), 3),
     "in a tensor": (lambda x, h: x + torch.tensor([h, 1.0, 2.0]), None),
     "text": (lambda x, h: x * len(f"{h:.2f}"), None),
-    "sqrt": (lambda x, h: x * math.sqrt(h), None),
+    "sqrt": (lambda x, h: x * math.sqrt(h) + math.sqrt(2.0), 1),
+    "log": (lambda x, h: x * math.log(h), None),
+    "not a number": (lambda x, h: x if math.isnan(h) or math.isinf(h / 2) or not math.isfinite(h) else x * h, 1),
     "alpha": (lambda x, h: torch.add(x, x, alpha=h), None),
     "full": (lambda x, h: x + torch.full((3,), h), None),
     "rounded": (lambda x, h: x * round(h, 1), None),
@@ -106,6 +108,19 @@ def test_a_number_is_what_the_tensor_was():
     for x in INPUTS[:3]:
         torch.testing.assert_close(compiled(x), function(x))
     assert compiled.stats().entries == 1
+
+
+def test_roots_and_what_is_no_number():
+    def function(x):
+        h = x.sum().item()
+        return x * 0 if math.isnan(h) else x * math.sqrt(h)
+
+    compiled = diptych.aot_function(function)
+    for x in ([1.0, 3.0], [math.nan, 1.0], [2.0, 2.0]):
+        torch.testing.assert_close(compiled(torch.tensor(x)), function(torch.tensor(x)), equal_nan=True)
+    assert compiled.stats().entries == 2
+    with pytest.raises(ValueError, match="math domain error"):
+        compiled(torch.tensor([-1.0, 0.0]))
 
 
 def test_division_by_zero_is_an_error():

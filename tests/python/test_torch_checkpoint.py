@@ -9,6 +9,7 @@ import torch.utils.checkpoint as module
 from torch import nn
 from torch.nn import functional
 from torch.utils import _pytree
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
 HELD = torch.full((3,), 0.7, requires_grad=True)
@@ -278,11 +279,44 @@ def test_exceptions_of_the_function():
             diptych.aot_function(lambda x: checkpoint(raises, x, use_reentrant=reentrant))(torch.ones(3, requires_grad=True))
 
 
-def test_a_context_that_decides_by_operator_is_refused():
-    contexts = functools.partial(module.create_selective_checkpoint_contexts, [torch.ops.aten.mm.default])
+def saves_large_products(ctx, op, *args, **kwargs):
+    assert not ctx.is_recompute
+    return module.CheckpointPolicy.MUST_SAVE if op == torch.ops.aten.mm.default and args[0].shape[1] > 2 else module.CheckpointPolicy.PREFER_RECOMPUTE
+
+
+def saves_small_products(ctx, op, *args, **kwargs):
+    return op == torch.ops.aten.mm.default and args[0].shape[1] <= 2
+
+
+@pytest.mark.parametrize("policy, products", [([torch.ops.aten.mm.default], 4), (saves_large_products, 4), (saves_small_products, 5), (lambda ctx, op, *args, **kwargs: False, 5)])
+def test_selective_checkpoints_keep_what_their_policy_says(policy, products):
+    """Four products are those of the gradients; the first of the forward is computed again if it is not kept."""
+
+    def block(x, w, v):
+        return ((x @ w).sin() @ v).exp()
+
+    def function(x, w, v):
+        contexts = functools.partial(module.create_selective_checkpoint_contexts, policy)
+        return checkpoint(block, x, w, v, use_reentrant=False, context_fn=contexts).cos()
+
+    leaves = [torch.randn(sizes, requires_grad=True) for sizes in ((4, 3), (3, 2), (2, 5))]
+    compiled = diptych.aot_function(function)
+    for _ in range(2):
+        got, expected = ((y := call(*leaves), torch.autograd.grad(y.sum(), leaves)) for call in (compiled, function))
+        torch.testing.assert_close(got, expected)
+    assert compiled.stats().entries == 1 and compiled.stats().originals == 0
+    pair = diptych.capture(function, *leaves)
+    assert sum(node.name == "aten.mm" for node in pair.backward.nodes) == products
+
+
+def test_a_mode_of_ones_own_as_a_context_is_refused():
+    class Counts(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            return func(*args, **(kwargs or {}))
+
     x = torch.ones(3, 3, requires_grad=True)
-    with pytest.raises(diptych.UserError, match="_CachingTorchDispatchMode.*save_matrix_products"):
-        diptych.aot_function(lambda x: checkpoint(torch.mm, x, x, use_reentrant=False, context_fn=contexts))(x)
+    with pytest.raises(diptych.UserError, match="makes a Counts.*save_matrix_products"):
+        diptych.aot_function(lambda x: checkpoint(torch.mm, x, x, use_reentrant=False, context_fn=lambda: (Counts(), Counts())))(x)
 
 
 @pytest.mark.parametrize("reentrant", (False, True))

@@ -9,6 +9,7 @@
 #include <torch/csrc/autograd/python_variable.h>
 
 #include <algorithm>
+#include <array>
 #include <string_view>
 #include <unordered_map>
 
@@ -30,6 +31,7 @@ struct Known {
   py::object is_dataclass = py::module_::import("dataclasses").attr("is_dataclass");
   py::object field_names = py::module_::import("diptych._tree").attr("field_names");
   py::object absent = py::module_::import("diptych._tree").attr("ABSENT");
+  py::object absent_of = py::module_::import("diptych._tree").attr("absent_of");
   py::object uninitialized = py::module_::import("torch.nn.parameter").attr("UninitializedTensorMixin");
 };
 
@@ -52,14 +54,29 @@ bool is_constant(PyObject* object) {
          THPDevice_Check(object) || THPLayout_Check(object) || THPMemoryFormat_Check(object);
 }
 
-PyTypeObject* class_of_open_numbers = nullptr;
-PyTypeObject* class_of_closed_numbers = nullptr;
+/// The classes of open numbers, in their traces and after them.
+using OpenClasses = std::array<PyTypeObject*, 2>;
+OpenClasses open_floats{}, open_integers{};
+
+bool is_among(const OpenClasses& classes, py::handle object) {
+  const PyTypeObject* const type = Py_TYPE(object.ptr());
+  return type == classes[0] || type == classes[1];
+}
+
+// A class may be given to a stand-in, and to a result, if its objects hold no more than a tensor and a dict.
+Kind kind_of_tensor(py::handle object, const py::object& type) {
+  if (known().tensors.contains(type)) return Kind::kTensor;
+  const auto* const plain = reinterpret_cast<PyTypeObject*>(THPVariableClass);
+  const bool has_same_layout = Py_TYPE(object.ptr())->tp_basicsize == plain->tp_basicsize;
+  const bool dispatches = !type.attr("__torch_dispatch__").is(py::handle(THPVariableClass).attr("__torch_dispatch__"));
+  return dispatches || !has_same_layout || is_uninitialized(object) ? Kind::kSubclass : Kind::kCarrier;
+}
 
 Kind find_kind(py::handle object) {
   PyObject* const pointer = object.ptr();
   const py::object type = py::type::of(object);
-  if (THPVariable_Check(pointer)) return known().tensors.contains(type) ? Kind::kTensor : Kind::kSubclass;
-  if (object.is(known().absent)) return Kind::kAbsent;
+  if (THPVariable_Check(pointer)) return kind_of_tensor(object, type);
+  if (type.is(py::type::of(known().absent))) return Kind::kAbsent;
   if (is_constant(pointer) || is_open_number(object) || known().values.contains(type)) return Kind::kConstant;
   if (PyList_CheckExact(pointer)) return Kind::kList;
   // Results such as torch.return_types.sort are tuples, too.
@@ -87,24 +104,29 @@ Kind kind_of(py::handle object) {
   return kinds.get(Py_TYPE(object.ptr()), [&](py::handle) { return find_kind(object); });
 }
 
-bool is_open_number(py::handle object) {
-  const PyTypeObject* const type = Py_TYPE(object.ptr());
-  return type == class_of_open_numbers || type == class_of_closed_numbers;
-}
+bool is_open_number(py::handle object) { return is_among(open_floats, object) || is_among(open_integers, object); }
 
-void set_classes_of_open_numbers(py::object open, py::object closed) {
-  class_of_open_numbers = reinterpret_cast<PyTypeObject*>(open.release().ptr());
-  class_of_closed_numbers = reinterpret_cast<PyTypeObject*>(closed.release().ptr());
+void set_classes_of_open_numbers(py::tuple floats, py::tuple integers) {
+  const auto keep = [](py::tuple&& classes, OpenClasses& kept) {
+    for (size_t i = 0; i < kept.size(); ++i) {
+      kept[i] = reinterpret_cast<PyTypeObject*>(py::object(classes[i]).release().ptr());
+    }
+  };
+  keep(std::move(floats), open_floats);
+  keep(std::move(integers), open_integers);
 }
 
 py::object closed_number(py::handle object) {
   if (!is_open_number(object)) return py::reinterpret_borrow<py::object>(object);
-  auto number = py::reinterpret_steal<py::object>(PyNumber_Float(object.ptr()));
+  PyObject* const value = is_among(open_integers, object) ? PyNumber_Long(object.ptr()) : PyNumber_Float(object.ptr());
+  auto number = py::reinterpret_steal<py::object>(value);
   if (!number) throw py::error_already_set();
   return number;
 }
 
 py::handle absent_tensor() { return known().absent; }
+
+py::object absent_tensor_of(py::handle type) { return known().absent_of(type); }
 
 bool is_uninitialized(py::handle object) { return py::isinstance(object, known().uninitialized); }
 

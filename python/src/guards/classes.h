@@ -16,6 +16,8 @@ namespace py = pybind11;
 /// How an object takes part in a tree.
 enum class Kind : uint8_t {
   kTensor,    ///< torch.Tensor itself, Parameter and Buffer
+  kCarrier,   ///< a tensor of another class that at most wraps calls (__torch_function__), which a trace sees as they
+              ///< are
   kSubclass,  ///< a tensor of another class, which may redefine what operators do
   kAbsent,    ///< absent_tensor(): the place of a tensor that is undefined, or not known yet
   kConstant,  ///< None, bool, int, float, complex, str, classes made of these, scalars of numpy, dtype, device, layout,
@@ -35,13 +37,15 @@ Kind kind_of(py::handle object);
 
 /// Returns the object that stands in a tree in place of a missing tensor.
 py::handle absent_tensor();
+/// Returns what stands in a result in place of a tensor of this class.
+py::object absent_tensor_of(py::handle type);
 
 /// Whether an object is a number whose value a trace may still be asked for: see diptych/_host_numbers.py. Trees hold
-/// it as the float that it is.
+/// it as the float or the integer that it is.
 bool is_open_number(py::handle object);
-/// Sets the class of such numbers and the one that they have after their traces; both are kept.
-void set_classes_of_open_numbers(py::object open, py::object closed);
-/// Returns the float that such a number is, which asks for its value; other objects as they are.
+/// Sets the classes of such floats, and of such integers: in their traces, and after them. All are kept.
+void set_classes_of_open_numbers(py::tuple floats, py::tuple integers);
+/// Returns the float or the integer that such a number is, which asks for its value; other objects as they are.
 py::object closed_number(py::handle object);
 
 /// Whether a tensor is a parameter or a buffer of a lazy module that was not called yet.

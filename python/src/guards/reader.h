@@ -97,8 +97,9 @@ class ClosureReader;
 template <class Visitor>
 class Reader {
  public:
-  explicit Reader(Visitor& visitor, Visited& met, TensorRole inside = TensorRole::kArgument, int depth = 0)
-      : visitor_(visitor), met_(met), inside_(inside), depth_(depth) {}
+  explicit Reader(Visitor& visitor, Visited& met, TensorRole inside = TensorRole::kArgument, int depth = 0,
+                  bool takes_carriers = false)
+      : visitor_(visitor), met_(met), inside_(inside), depth_(depth), takes_carriers_(takes_carriers) {}
 
   /// Reads an argument, or a result. `is_guarded`: whether the order of a dict's keys and its class count, too, since
   /// the captured function is given the dict.
@@ -110,7 +111,7 @@ class Reader {
   /// Reads what a module, a closure or an object holds.
   void attribute(py::handle value, const Path& path) {
     const Kind kind = kind_of(value);
-    if (kind == Kind::kTensor || kind == Kind::kConstant || kind == Kind::kAbsent) return argument(value, path);
+    if (kind <= Kind::kCarrier || kind == Kind::kConstant || kind == Kind::kAbsent) return argument(value, path);
     const auto open = std::find(met_.open.begin(), met_.open.end(), value.ptr());
     if (open != met_.open.end()) return visitor_.constant(path, static_cast<int64_t>(open - met_.open.begin()));
     const Nesting nesting(met_.depth, path);
@@ -132,10 +133,12 @@ class Reader {
   void argument(py::handle object, const Path& path) {
     const Kind kind = kind_of(object);
     if (kind == Kind::kTensor) return tensor(object, path);
+    if (kind == Kind::kCarrier) return carrier(object, path);
     if (kind == Kind::kConstant) return constant(object, path);
     const Nesting nesting(met_.depth, path);
     switch (kind) {
       case Kind::kTensor:
+      case Kind::kCarrier:
       case Kind::kConstant:
         return;
       case Kind::kSubclass:
@@ -211,6 +214,16 @@ class Reader {
     visitor_.constant(path, autograd.requires_grad);
     for (const int64_t size : tensor.sizes()) visitor_.constant(path, size);
     visitor_.constant(Path(path, "layout"), static_cast<int64_t>(hash_of_layout(tensor, autograd.is_leaf)));
+  }
+  // A tensor of a class that wraps calls: traced with, and its class counts, where a compiled function is given it.
+  void carrier(py::handle object, const Path& path) {
+    const bool is_held = inside_ != TensorRole::kArgument;
+    if (!is_held && !takes_carriers_) visitor_.subclass(path, type_name(object));
+    if (is_held || is_guarded_) {
+      type_of(object, path);
+      closure_reader().class_of(object, Path(path, "class"));
+    }
+    tensor(object, path);
   }
   // Visits what a function may ask of a tensor without an operator: whether it is a Parameter, and attributes that were
   // set.
@@ -358,7 +371,8 @@ class Reader {
   Visitor& visitor_;
   Visited& met_;
   TensorRole inside_;
-  int depth_;  ///< of objects inside objects
+  int depth_;            ///< of objects inside objects
+  bool takes_carriers_;  ///< whether tensors of an argument or a result may be of any class that wraps calls
   bool is_guarded_ = false;
 };
 

@@ -254,7 +254,8 @@ class Aot {
     };
     const detail::Cache::Miss miss{flat.spec, flat.tensors, tensors, capture_at, has_same_result};
     if (auto entry = find_by_trace(miss)) return entry;
-    auto entry = watched(miss);
+    auto entry =
+        watched(miss, [&] { return detail::flatten_arguments(state_->options.argument_names, arguments...).spec; });
     entry->result_example = std::move(example);
     entry->result_type = &typeid(Result);
     state_->cache.insert(entry);
@@ -294,13 +295,16 @@ class Aot {
   }
 
   // If a binding sees the function do anything besides calling operators, calls of this kind run the function itself.
-  std::shared_ptr<detail::Cache::Entry> watched(const detail::Cache::Miss& miss) const {
+  // spec_now() is what the guards compare once the binding knows what the function reads.
+  template <class Spec>
+  std::shared_ptr<detail::Cache::Entry> watched(const detail::Cache::Miss& miss, const Spec& spec_now) const {
     const auto make = [&] { return state_->cache.make(miss, state_->options); };
     const auto watch = detail::watch_capture(state_->function);
     if (!watch) return make();
     const auto entry = made_under(*watch, make);
     const detail::CaptureWatch::Found found = watch->finish(entry->code->captured().written(miss.tensors));
     if (!found.what.empty()) state_->cache.run_original(*entry, found.what, found.is_undone);
+    if (found.guards_more) entry->spec = spec_now();
     return entry;
   }
 

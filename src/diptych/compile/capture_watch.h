@@ -23,6 +23,10 @@ class CaptureWatch {
   struct Found {
     std::string what;       ///< what a graph would not repeat, such as "draws random numbers ..."; empty if nothing
     bool is_undone = true;  ///< whether everything is as it was before, so that the function may run again
+    /// What the function read of the host that guards compare, such as "reads the environment ..."; empty if nothing.
+    std::string reads{};
+    /// Whether guards compare more from now on, of what was read.
+    bool guards_more = false;
   };
 
   virtual ~CaptureWatch() = default;

@@ -251,6 +251,11 @@ std::vector<at::Tensor> detail::attach_history(const HopPtr& hop, const std::vec
   return results;
 }
 
+// A gradient that autograd knows to be zero has no memory, which kernels read.
+static at::Tensor with_memory(const at::Tensor& operand) {
+  return operand.defined() && operand._is_zerotensor() ? operand.clone() : operand;
+}
+
 std::vector<at::Tensor> call(const HopPtr& hop, std::vector<at::Tensor> operands) {
   DIPTYCH_ASSERT(operands.size() == hop->num_operands(), "hop.{} got {} operands, expected {}",
                  hop->op().schema().name(), operands.size(), hop->num_operands());
@@ -258,8 +263,9 @@ std::vector<at::Tensor> call(const HopPtr& hop, std::vector<at::Tensor> operands
   if (levels_are_active()) return call_at_level(hop, std::move(operands));
   if (detail::is_tracing()) {
     for (at::Tensor& operand : operands) operand = detail::Recorder::current()->stand_in(operand);
-  } else if (!any_tangent(operands)) {
-    detail::check_plain(hop->op().schema().name(), operands);
+  } else {
+    for (at::Tensor& operand : operands) operand = with_memory(operand);
+    if (!any_tangent(operands)) detail::check_plain(hop->op().schema().name(), operands);
   }
   const bool records = records_gradients(*hop, operands);
   // The history of a dual's primal is not in the graph, which alone says what a further derivative is.

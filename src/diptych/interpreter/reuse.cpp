@@ -97,6 +97,7 @@ bool may_overwrite(const Reuse& reuse, const at::Tensor& tensor) {
   // resizable() is false for memory lent by its owner (from_blob, mapped files): the count does not tell who reads it.
   if (storage.use_count() != 1 || !storage.resizable()) return false;
   if (impl->key_set().has_any(kWrapping) || impl->is_conj() || impl->is_neg()) return false;
+  if (impl->_is_zerotensor()) return false;  // a gradient that autograd knows to be zero, which has no memory
   // A view of part of a larger storage would keep all of it alive.
   if (storage.nbytes() != impl->numel() * impl->itemsize()) return false;
   if (!reuse.is_static) return impl->is_contiguous_default(c10::MemoryFormat::Contiguous);

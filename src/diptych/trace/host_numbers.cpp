@@ -18,16 +18,44 @@ using torch::jit::Stack;
 
 std::atomic<const OpenNumbers*> numbers_of_host{nullptr};
 
-// Whether LibTorch may have made this tensor of a number without knowing its value: it holds NaN then.
+// What a tensor holds that LibTorch's binding has made of a number without knowing its value.
+bool holds_no_value(const at::Tensor& number) {
+  constexpr int64_t kNoInteger = 7777777;
+  if (number.scalar_type() == at::kDouble) return std::isnan(*number.const_data_ptr<double>());
+  return number.scalar_type() == at::kLong && *number.const_data_ptr<int64_t>() == kNoInteger;
+}
+
 bool may_be_open(const at::Tensor& tensor) {
   return tensor.defined() && tensor.unsafeGetTensorImpl()->is_wrapped_number() && tensor.device().is_cpu() &&
-         tensor.scalar_type() == at::kDouble && !is_stand_in(tensor) && std::isnan(*tensor.const_data_ptr<double>());
+         !is_stand_in(tensor) && holds_no_value(tensor);
+}
+
+bool is_open(const OpenNumbers& numbers, const c10::SymInt& number) {
+  return number.is_heap_allocated() && numbers.of_node(*number.toSymNodeImplUnowned()).defined();
 }
 
 at::Tensor open_number(const OpenNumbers& numbers, const c10::IValue& argument) {
   if (argument.isSymFloat()) return numbers.of_node(*argument.toSymFloat().toSymNodeImplUnowned());
+  if (argument.isSymInt()) return numbers.of_node(*argument.toSymInt().toSymNodeImplUnowned());
   if (argument.isTensor() && may_be_open(argument.toTensor())) return numbers.of_tensor(argument.toTensor());
   return {};
+}
+
+// Sizes and the like, which operators take by their values.
+bool holds_open(const OpenNumbers& numbers, const c10::IValue& argument) {
+  if (!argument.isSymIntList()) return false;
+  const std::vector<c10::SymInt> list = argument.toSymIntVector();
+  return std::any_of(list.begin(), list.end(), [&](const c10::SymInt& one) { return is_open(numbers, one); });
+}
+
+c10::IValue with_values(std::vector<c10::SymInt> list) {
+  for (c10::SymInt& one : list) one = c10::SymInt(one.guard_int(__FILE__, __LINE__));
+  return c10::IValue(std::move(list));
+}
+
+c10::IValue value_of(const c10::IValue& number) {
+  if (number.isSymInt()) return number.toSymInt().guard_int(__FILE__, __LINE__);
+  return number.toSymFloat().guard_float(__FILE__, __LINE__);
 }
 
 // The dtype that the arguments are promoted to, if `number` is among them.
@@ -46,7 +74,7 @@ at::ScalarType promoted(c10::ArrayRef<c10::IValue> arguments, size_t place, cons
 // A number is promoted as a number; a tensor of one element that is not marked as one may make a result wider. The
 // graph holds plain tensors, so the number is converted where that would be so.
 at::Tensor as_operand(c10::ArrayRef<c10::IValue> arguments, size_t place, const at::Tensor& number) {
-  at::Tensor marked = at::scalar_tensor(0.0, at::TensorOptions(at::kDouble).device(at::kMeta));
+  at::Tensor marked = at::scalar_tensor(0.0, at::TensorOptions(number.scalar_type()).device(at::kMeta));
   const at::ScalarType as_tensor = promoted(arguments, place, marked);
   marked.unsafeGetTensorImpl()->set_wrapped_number(true);
   const at::ScalarType as_number = promoted(arguments, place, marked);
@@ -59,11 +87,13 @@ void replace_numbers(const OpenNumbers& numbers, const OperatorPlan& plan, Stack
   for (size_t i = 0; i < arguments().size(); ++i) {
     const bool takes_tensor = plan.takes_tensor[i];
     c10::IValue& argument = stack[begin + i];
-    if (const at::Tensor number = open_number(numbers, argument); number.defined()) {
-      argument = takes_tensor ? c10::IValue(as_operand(arguments(), i, number))
-                              : c10::IValue(argument.toSymFloat().guard_float(__FILE__, __LINE__));
+    if (holds_open(numbers, argument)) {
+      argument = with_values(argument.toSymIntVector());
+    } else if (const at::Tensor number = open_number(numbers, argument); number.defined()) {
+      argument = takes_tensor ? c10::IValue(as_operand(arguments(), i, number)) : value_of(argument);
     } else if (takes_tensor && argument.isScalar()) {
-      argument = as_operand(arguments(), i, at::scalar_tensor(argument.toScalar(), at::kDouble));
+      const at::Scalar given = argument.toScalar();
+      argument = as_operand(arguments(), i, at::scalar_tensor(given, given.type()));
     }
   }
 }
@@ -76,8 +106,9 @@ bool call_with_open_numbers(const c10::OperatorHandle& op, Stack* stack) {
   const OpenNumbers* const numbers = numbers_of_host;
   if (numbers == nullptr) return false;
   const size_t begin = stack->size() - op.schema().arguments().size();
-  const bool has_open = std::any_of(stack->begin() + static_cast<int64_t>(begin), stack->end(),
-                                    [&](const c10::IValue& one) { return open_number(*numbers, one).defined(); });
+  const bool has_open = std::any_of(
+      stack->begin() + static_cast<int64_t>(begin), stack->end(),
+      [&](const c10::IValue& one) { return open_number(*numbers, one).defined() || holds_open(*numbers, one); });
   if (!has_open) return false;
   const Op called = form_for_tensors(Op(op)).value_or(Op(op));
   replace_numbers(*numbers, plan_for(called.handle()), *stack, begin);

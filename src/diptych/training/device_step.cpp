@@ -181,10 +181,11 @@ class DeviceStep::Impl {
       kept.push_back(is_argument ? arguments[input.index] : step->free_variables[input.index - arguments.size()]);
     }
     const auto found = watch.finish(kept);
-    DIPTYCH_CHECK(found.what.empty(),
+    const std::string& what = found.what.empty() ? found.reads : found.what;
+    DIPTYCH_CHECK(what.empty(),
                   "[step] the function {}, which no later step would do, because a step is captured once{}; do it "
                   "outside the function, or use aot_function with backend 'xla'",
-                  found.what, found.is_undone ? "" : " (the capture has done it, and it can't be undone)");
+                  what, found.is_undone ? "" : " (the capture has done it, and it can't be undone)");
     return *std::move(step);
   }
 

@@ -32,7 +32,8 @@ def test_numpy_is_refused():
         assert "reads the memory of a tensor" in str(caught.value) or "needs the values of a tensor" in str(caught.value)
 
 
-def test_seeds_inside_are_refused():
+def test_seeds_inside_run_the_function_itself():
+    """A bare pair has no function to run, and refuses."""
     def seeds(x):
         torch.manual_seed(0)
         return x + torch.rand(3)
@@ -45,9 +46,19 @@ def test_seeds_inside_are_refused():
             first = torch.rand(3)
         return x + first + torch.rand(3)
 
-    for function, words in ((seeds, "seeds the default generator"), (repeats, "seeds the default generator"), (makes, "draws from a generator that the function makes anew at each call, while a graph")):
-        caught = refusal(diptych.aot_function(function), torch.randn(3))
-        assert words in str(caught.value)
+    passed = torch.Generator()
+    anew = "draws from a generator that the function makes anew at each call, while a graph"
+    for function, words in ((seeds, "seeds the default generator"), (repeats, "seeds the default generator"), (makes, anew), (lambda x: x + torch.rand(3, generator=passed.manual_seed(1)), "")):
+        if words:
+            assert words in str(refusal(lambda x, function=function: diptych.capture(function, x), torch.randn(3)).value)
+        compiled, x = diptych.aot_function(function), torch.randn(3)
+        for number in range(3):
+            torch.manual_seed(number)
+            expected, after = function(x), torch.rand(1)
+            torch.manual_seed(number)
+            torch.testing.assert_close(compiled(x), expected)
+            torch.testing.assert_close(torch.rand(1), after)
+        assert compiled.stats().originals == 3 and "seeds a generator of torch's or sets its state" in compiled.stats().last_original
 
 
 def test_a_refusal_in_the_backward_is_ours():

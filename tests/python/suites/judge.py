@@ -415,19 +415,21 @@ def run_entries(entries, seconds, batch=60):
 
 
 def unexpected(suite, rows, complete, every_sample=True):
-    """What differs from expected.json, in words. Its refusals are {"entry group": part of the words}, "entry *" for all groups of an entry. Whether each is
-    still refused, and how many passed, is asked only if the suite ran as far as that takes."""
+    """What differs from expected.json, in words. Its refusals are {"entry group": part of the words}, "entry *" for all groups of an entry; likewise what ran
+    the function itself, if the suite tells it apart. Whether each is still so, and how many passed, is asked only if the suite ran as far as that takes."""
     known = json.loads(EXPECTED.read_text()).get(suite, {})
-    refusals, used, complaints = known.get("refused", {}), set(), []
-    for name, group, outcome, said in rows:
-        key = next((key for key in (f"{name} {group}", f"{name} *") if refusals.get(key, "\0") in said), None)
-        if outcome == "refused" and key is None:
-            complaints.append(f"refused, and expected.json does not say so: {name} {group}: {said[:160]}")
-        elif outcome == "refused":
-            used.add(key)
+    complaints = []
+    for kind in ("refused", *(("original",) if "original" in known else ())):
+        listed, used = known.get(kind, {}), set()
+        for name, group, outcome, said in rows:
+            key = next((key for key in (f"{name} {group}", f"{name} *") if listed.get(key, "\0") in said), None)
+            if outcome == kind and key is None:
+                complaints.append(f"{kind}, and expected.json does not say so: {name} {group}: {said[:160]}")
+            elif outcome == kind:
+                used.add(key)
+        if complete and every_sample:
+            complaints += [f"expected.json says that {key} is {kind} with '{listed[key]}', and it is not" for key in listed if key not in used]
     passed = sum(row[2] == "passed" for row in rows)
-    if complete and every_sample:
-        complaints += [f"expected.json says that {key} is refused with '{refusals[key]}', and it is not" for key in refusals if key not in used]
     if complete and passed < known.get("passed", 0):
         complaints.append(f"{passed} passed, expected at least {known['passed']}")
     return complaints
@@ -435,23 +437,29 @@ def unexpected(suite, rows, complete, every_sample=True):
 
 def gist(said):
     """The part of a refusal's words that stays the same when lines of files move."""
-    parts = re.split(r" in scope '|\S+\.py:\d+:? ?", said.split(": ", 1)[1])
+    parts = re.split(r" in scope '|\S+\.py:\d+:? ?", said.split(": ", 1)[-1])
     return next((part for part in parts if len(part) >= 16), parts[0])[:80]
 
 
-def accept(suite, rows):
-    """Writes the refusals and the number of passed rows to expected.json."""
+def listing(rows, kind):
+    """The rows of an outcome as expected.json lists them."""
     by_entry = collections.defaultdict(dict)
     for name, group, outcome, said in rows:
-        by_entry[name][group] = gist(said) if outcome == "refused" else None
-    refused = {}
+        by_entry[name][group] = gist(said) if outcome == kind else None
+    found = {}
     for name, groups in by_entry.items():
         if None not in groups.values() and len(set(groups.values())) == 1:
-            refused[f"{name} *"] = next(iter(groups.values()))
+            found[f"{name} *"] = next(iter(groups.values()))
         else:
-            refused.update({f"{name} {group}": words for group, words in groups.items() if words})
+            found.update({f"{name} {group}": words for group, words in groups.items() if words})
+    return found
+
+
+def accept(suite, rows):
+    """Writes the refusals and the number of passed rows to expected.json, and what ran the function itself if the suite tells it apart."""
     known = json.loads(EXPECTED.read_text())
-    known[suite] = {"passed": sum(row[2] == "passed" for row in rows), "refused": refused}
+    kinds = ("refused", *(("original",) if "original" in known.get(suite, {}) else ()))
+    known[suite] = {"passed": sum(row[2] == "passed" for row in rows), **{kind: listing(rows, kind) for kind in kinds}}
     EXPECTED.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")
 
 
