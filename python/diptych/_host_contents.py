@@ -43,6 +43,7 @@ class Contents(NamedTuple):
     parts: Callable[[], Iterator[tuple[str, Any]]]
     is_all: bool = True  # whether `read` and `parts` leave nothing out
     is_cache: bool = False  # whether what is undone comes back when the function itself has run
+    holder: Any = None  # the dict, list or cell whose elements `read` returns: for a dict its keys, then its values
 
 
 def _none():
@@ -72,7 +73,7 @@ def _of_dict(value, is_ordered=True):
     def parts():
         return [(f".{key}", get(value, key)) for key in own.__iter__(value) if type(get(value, key)) not in PLAIN]
 
-    return Contents(read, write, parts)
+    return Contents(read, write, parts, holder=value)
 
 
 def _of_list(value):
@@ -81,7 +82,8 @@ def _of_list(value):
     def read():
         return list(own.__iter__(value))
 
-    return Contents(read, lambda content: own.__setitem__(value, slice(None), content), lambda: [(f".{i}", x) for i, x in enumerate(read()) if type(x) not in PLAIN])
+    return Contents(read, lambda content: own.__setitem__(value, slice(None), content), lambda: [(f".{i}", x) for i, x in enumerate(read()) if type(x) not in PLAIN],
+                    holder=value)
 
 
 def _of_deque(value):
@@ -122,7 +124,7 @@ def _of_cell(cell):
         else:
             cell.cell_contents = content[0]
 
-    return Contents(read, write, lambda: [("", content) for content in read() if content is not MISSING])
+    return Contents(read, write, lambda: [("", content) for content in read() if content is not MISSING], holder=cell)
 
 
 def names_by_use(code):
@@ -170,7 +172,7 @@ def variables(variables_by_name, names):
             elif value is not MISSING:
                 yield f".{name}", value
 
-    return Contents(lambda: [*names, *(variables_by_name.get(name, MISSING) for name in names)], write, parts)
+    return Contents(lambda: [*names, *(variables_by_name.get(name, MISSING) for name in names)], write, parts, holder=variables_by_name)
 
 
 def _is_users_module(value):
@@ -421,6 +423,8 @@ def contents_of(value):
     if isinstance(value, type):
         return None if is_of_library(value) else _of_class(value)
     package = type(value).__module__.partition(".")[0]
+    if package == "diptych" and "_keeper" in getattr(value, "__dict__", ()):
+        return Contents(_none, None, lambda: [("", part) for part in value._keeper.parts()])
     if package == "numpy":
         return _of_numpy(value)
     if isinstance(value, types.ModuleType):

@@ -13,6 +13,7 @@ from . import _core
 from ._host_caches import holds_stand_in
 from ._host_contents import LARGE, PLAIN, contents_of, same, subclass_attributes
 from ._host_events import DRAWS, ENVIRONMENT, FILES, HOOKS, MAKES, SEEDS, culprit, place, watched
+from ._host_places import module_of, notice, places_of
 from ._host_results import made_by_function, put_back, switches
 
 __all__ = ["Watch", "watched"]
@@ -91,12 +92,13 @@ class Found(NamedTuple):
 _running = threading.local()
 
 
-def may_do(what):
-    """Tells the capture that runs on this thread what its function did, and that it is undone. Returns whether the
-    function itself may run in its place."""
+def may_do(what, places):
+    """Tells the capture that runs on this thread what its function did, that it is undone, and in which Places it has put
+    tensors. Returns whether the function itself may run in its place."""
     watch = getattr(_running, "watch", None)
     if watch is not None:
         watch.note(what)
+        watch.bound[what] = places
     return watch is not None
 
 
@@ -106,6 +108,12 @@ def lend(tensor, array, number):
     watch = getattr(_running, "watch", None)
     if watch is not None:
         watch.lent.append((tensor, number, array, array.tobytes()))
+
+
+def known_objects():
+    """The objects, by id, that the capture that runs on this thread has found before its function ran."""
+    watch = getattr(_running, "watch", None)
+    return watch.known if watch is not None else {}
 
 
 def _hooks_of_all_modules():
@@ -128,6 +136,7 @@ class Watch:
         self._made = {}  # generators that the function makes from a seed
         self._variables = {}  # context variables that the function uses, and what they were
         self.lent = []  # (tensor, number of its value, array of its elements, their bytes)
+        self.bound = {}  # of the reasons, those that are tensors which the function has put into Places
         self.known = {}  # all objects that were looked at, by id
         self._seen, self._copies = [], []
         self._runs = 0
@@ -149,7 +158,9 @@ class Watch:
         parameters."""
         self._runs += 1
         self.lent.clear()
-        is_all = _walk([("closure", function), *_hooks_of_all_modules()], self.known, self._seen)
+        self._function = function
+        module = module_of(function)
+        is_all = _walk([("closure", function), *_hooks_of_all_modules(), *([("module", module)] if module is not None else [])], self.known, self._seen)
         named = [(names[i] if i < len(names) else f"args.{i - len(names)}", value) for i, value in enumerate(args)]
         if not _walk([*named, *kwargs.items()], self.known, self._copies) or not is_all:
             self.note(f"leads to more than is looked at, {_MOST_OBJECTS} objects or {LARGE} elements of one")
@@ -235,11 +246,20 @@ class Watch:
         taken = [_words(one, now) for one, now in (*changed, *of_copies) if one.contents.write is None]
         is_undone = not taken
         if is_undone:
+            self._notice_places(changed, of_copies)
             self._undo([*changed, *of_copies])
         is_lost = not is_undone and (self._runs > 1 or any(one.contents.write is not None for one, _ in of_copies) or any(holds_stand_in(now) for _, now in changed))
         draw = next((reason for reason in reasons if reason.startswith(DRAWS)), "")
         is_once = not self._reasons and not of_copies and all(one.contents.is_cache for one, _ in changed)
         return Found([*taken, *reasons][0], is_undone, is_lost, draw, is_once)
+
+    def _notice_places(self, changed, of_copies):
+        """Tells the compiled function the Places into which its function puts tensors, if that is all that it does."""
+        if of_copies or not self._runs or any(reason not in self.bound for reason in self._reasons):
+            return
+        found = [places_of(one.path.lstrip("."), one.contents.holder, one.content, now) for one, now in changed]
+        if None not in found:
+            notice(self._function, [place for places in (*self.bound.values(), *found) for place in places])
 
     def forget(self, exception, has_written):
         """Called after an error: undoes what holds a tensor of the trace, which is dead. `exception`: the function's
