@@ -8,7 +8,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 import torch
 
 from . import _core
-from ._host_places import Keeper, noticed
+from ._host_places import Anew, Keeper, noticed
 from ._module_state import kept
 
 # What Options takes, the first three of which say something of one capture; a test compares them with Options.
@@ -33,8 +33,10 @@ class _Compiled(Generic[_Arguments, _Result]):
         keeper = self._keeper
         keeper.calls.append(None)
         try:
-            if not keeper.places:
+            if keeper.is_plain:
                 return keeper.plain(*args, **kwargs)
+        except Anew:
+            pass
         finally:
             keeper.calls.pop()
             if noticed:
@@ -65,7 +67,7 @@ class _Compiled(Generic[_Arguments, _Result]):
     def explain(self) -> str:
         """The captures in words, oldest first: the types of the arguments, and below them the values that the function asks for as a
         tree, whose branches are answers and whose leaves are graphs. Calls that run the function itself say why."""
-        return self._core.explain()
+        return self._keeper.core.explain()
 
     def forward_graphs(self) -> list[_core.Graph]:
         """The forward graphs of the captures that are cached, most recent first."""

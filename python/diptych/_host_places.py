@@ -7,8 +7,10 @@ these places among its arguments and its results: what a place holds goes in, wh
 put there after the call. While the call runs, something that guards take for a constant stands in the places.
 """
 import collections
+import dataclasses
 import functools
 import inspect
+import operator
 import threading
 import types
 import weakref
@@ -17,6 +19,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ._host_contents import MISSING, PLAIN, same
+from ._host_objects import Objects
 from ._torch_checkpoint import is_tracing
 
 _MOST = 64  # places of a function
@@ -110,22 +113,49 @@ def places_of(path, holder, before, now):
     return [Place(holder, key, path if is_cell else f"{path}.{key}") for key in changed]
 
 
-noticed = {}  # the Places that a trace of a compiled function has found, by its id
+noticed = {}  # the Places and the classes of objects that a trace of a compiled function has found, by its id
+_known_classes = {}  # the classes whose objects a compiled function takes apart, by its id
 _modules = {}  # references to the modules whose forwards compiled functions are, or None, by the ids of all that ask for Places
 _num_keepers = collections.Counter()  # of a compiled function, by its id
 _running = threading.local()
 
 
-def notice(function, places):
-    """Called when all that a trace of a function has done on the host is to put tensors into these places."""
-    if id(function) in _modules:
-        noticed[id(function)] = places
+class Anew(Exception):
+    """Ends a trace that is to be made anew, with objects taken apart."""
+
+
+def notice(function, places=(), classes=()):
+    """Called when all that a trace of a function has done on the host is to put tensors into these places, or to change or to
+    return objects of these classes. Returns whether the function can be captured anew for them."""
+    classes = set(classes) - _known_classes.get(id(function), set())
+    if id(function) not in _modules or not (places or classes):
+        return False
+    noticed[id(function)] = list(places), classes
+    return True
 
 
 def module_of(function):
     """Returns the module whose forward a compiled function is, which is the same one in each call; None for another function."""
     module = _modules.get(id(function))
     return module() if module is not None else None
+
+
+@dataclasses.dataclass
+class _Call:
+    """A call of a compiled function: what its caller has given, and that as trees."""
+
+    function: Any
+    args: tuple
+    kwargs: dict
+    packed: tuple
+    objects: Objects
+    ran_itself: bool = False  # the function, on what the caller has given
+
+
+def is_given_one_of(function, known):
+    """Whether one of the objects that the present call of a compiled function takes apart is among those with these ids."""
+    call = getattr(_running, "call", None)
+    return call is not None and call.function is function and call.objects.meet(known)
 
 
 def is_kept(registry, name):
@@ -147,12 +177,12 @@ def _forget(function):
     """Called when a Keeper lets go of a function, given by its id."""
     _num_keepers[function] -= 1
     if not _num_keepers[function]:
-        for held in (_num_keepers, _modules, noticed):
+        for held in (_num_keepers, _modules, _known_classes, noticed):
             held.pop(function, None)
 
 
 class Keeper:
-    """A compiled function with its places. `compile` makes a compiled function of one; `core` is the present one. `module`: the one
+    """A compiled function with its places and the classes whose objects it takes apart. `compile` makes a compiled function of one; `core` is the present one. `module`: the one
     whose forward the function is."""
 
     def __init__(self, function, compile, module=None):
@@ -160,60 +190,75 @@ class Keeper:
         self._lock = threading.RLock()
         self._earlier = []  # the statistics of the captures that did not know all places
         self.calls = []  # an element for each call that knows no places, as long as it runs
-        self.places = []
+        self.is_plain = True
+        self._places, self._classes = [], set()
         self._take(function)
         self.plain = self.core
 
     def _take(self, compiled):
-        self.core, self._id = self._compile(compiled), id(compiled)
+        self.core, self._compiled, self._id = self._compile(compiled), compiled, id(compiled)
         self._let_go = weakref.finalize(self, _forget, self._id)
         _num_keepers[self._id] += 1
-        _modules[self._id] = self._module
+        _modules[self._id], _known_classes[self._id] = self._module, self._classes
 
     def parts(self):
         """Returns what watches look at: the function, and the module whose forward it is."""
         return self._function, self._module and self._module()
 
     def learn(self):
-        """Has the function captured anew if a trace has found places; while another call that does not know them runs, later."""
-        found = {place.name: place for place in noticed.get(self._id, ())}
-        known = {place.name for place in self.places}
-        added = [place for name, place in found.items() if name not in known]
+        """Has the function captured anew if a trace has found something; while another call that knows of nothing runs, later."""
+        places, classes = noticed.get(self._id, ((), ()))
+        known = {place.name for place in self._places}
+        added = list({place.name: place for place in places if place.name not in known}.values())
         with self._lock:
-            before = self.places
             noticed.pop(self._id, None)
-            if added and len(before) + len(added) <= _MOST:
-                self.places = [*before, *added]  # before the calls are counted, as a call counts before it asks for places
-                if self.calls:
-                    self.places, noticed[self._id] = before, list(found.values())
-                    return
-                self._earlier.append(self.core.stats())
-                self._let_go()
-                self._take(self._with_state())
+            if not (added or classes) or len(self._places) + len(added) > _MOST:
+                return
+            was_plain, self.is_plain = self.is_plain, False  # before the calls are counted, as a call counts before it asks
+            if was_plain and self.calls:
+                self.is_plain, noticed[self._id] = True, (places, classes)
+                return
+            self._earlier.append(self.core.stats())
+            self._let_go()
+            self._places, self._classes = [*self._places, *added], self._classes.union(classes)
+            self._take(self._with_state())
 
     def call(self, args, kwargs):
         """Calls the function with what its places hold, and puts there what it leaves. Other threads wait."""
         if is_tracing():  # inside another function, whose watch sees what this one does
             return self.plain(*args, **kwargs)
         with self._lock:
-            places = self.places
-            if not places:  # taken back meanwhile
-                return self.plain(*args, **kwargs)
-            before = [place.read() for place in places]
-            try:
-                for place in places:
-                    place.write(_HELD)
-                paths = self._paths()
-                outcome = self.core(dict(zip(paths, before)), *args, **kwargs)
-                result, after = outcome["out"], [outcome["state"][path] for path in paths]
-            except BaseException:
-                after = [old if place.read() is _HELD else _UNCHANGED for place, old in zip(places, before)]
-                self._put(places, after)
-                raise
-            self._put(places, [old if new is _UNCHANGED else new for old, new in zip(before, after)])
-            if noticed:
-                self.learn()
-        return result
+            core = None
+            while not self.is_plain and core is not self.core:  # until nothing more is found
+                core = self.core
+                try:
+                    return self._call_with_state(args, kwargs)
+                except Anew:
+                    pass
+                finally:
+                    if noticed:
+                        self.learn()
+        return self._function(*args, **kwargs)
+
+    def _call_with_state(self, args, kwargs):
+        places, paths, objects = self._places, self._paths(), Objects(self._classes)
+        before, given = [place.read() for place in places], (objects.pack(args), objects.pack(kwargs))
+        call = _Call(self._compiled, args, kwargs, given, objects)
+        earlier, _running.call = getattr(_running, "call", None), call
+        try:
+            for place in places:
+                place.write(_HELD)
+            outcome = self.core(dict(zip(paths, before)), *given[0], **given[1])
+        except BaseException:
+            self._put(places, [old if place.read() is _HELD else _UNCHANGED for place, old in zip(places, before)])
+            raise
+        finally:
+            _running.call = earlier
+        self._put(places, [old if new is _UNCHANGED else new for old, new in zip(before, (outcome["state"][path] for path in paths))])
+        if call.ran_itself:
+            return outcome["out"]
+        objects.fill(outcome["objects"])
+        return objects.unpack(outcome["out"])
 
     @staticmethod
     def _put(places, values):
@@ -224,7 +269,7 @@ class Keeper:
     def _paths(self):
         """The paths of the places, each once."""
         paths = {}
-        for place in self.places:
+        for place in self._places:
             path = place.path
             while path in paths:
                 path += "'"
@@ -233,7 +278,7 @@ class Keeper:
 
     def _with_state(self):
         """The function as one that takes what its places hold first, by their paths, and also returns what it leaves there."""
-        function, run = self._function, _runner(tuple(self.places), tuple(self._paths()))
+        function, run = self._function, _runner(tuple(self._places), tuple(self._paths()), self._classes)
 
         @functools.wraps(function)
         def with_state(state, /, *args, **kwargs):
@@ -252,19 +297,31 @@ class Keeper:
         return _together([*self._earlier, self.core.stats()]) if self._earlier else self.core.stats()
 
 
-def _runner(places, paths):
-    """Returns a function that runs another one with `state` in these places. As a function of a library it hides the places, and all
-    that their holders lead to, from guards."""
+def _runner(places, paths, classes):
+    """Returns a function that runs another one with `state` in these places, and with objects of these classes made of the trees
+    that it is given. As a function of a library it hides the places, and all that their holders lead to, from guards."""
+
+    from ._host_state import fails_with_objects, known_objects
 
     def run(function, state, args, kwargs):
-        """Returns the result, and what is left in the places. What was there before is put back, unless the function fails or leaves
-        what no graph makes, which is for the watch of the trace to see."""
+        """Returns the result, and what is left in the places and the objects. What was in the places before is put back, unless the
+        function fails or leaves what no graph makes, which is for the watch of the trace to see."""
         before, given = [place.read() for place in places], [state[path] for path in paths]
         names, _running.names = getattr(_running, "names", ()), {place.name for place in places}
+        call, objects = _own_call(args, kwargs), Objects(classes, known_objects())
+        if call is not None:
+            call.ran_itself, args, kwargs = True, call.args, call.kwargs
+        else:
+            args, kwargs = objects.unpack(args), objects.unpack(kwargs)
+        count = len(objects)
         try:
             for place, value in zip(places, given):
                 place.write(value)
             result = function(*args, **kwargs)
+        except BaseException:
+            if count:
+                fails_with_objects()
+            raise
         finally:
             _running.names = names
         after = [place.read() for place in places]
@@ -272,9 +329,22 @@ def _runner(places, paths):
         if _can_be_returned([value for value in after if value is not _UNCHANGED], result):
             for place, value in zip(places, before):
                 place.write(value)
-        return {"out": result, "state": dict(zip(paths, after))}
+        states = objects.states(count)
+        return {"out": objects.pack(result) if call is None else result, "state": dict(zip(paths, after)), "objects": states}
 
     return run
+
+
+def _own_call(args, kwargs):
+    """Returns the call that runs on this thread if these are the trees that were made of its arguments: no trace has replaced them,
+    and the function itself runs."""
+    call = getattr(_running, "call", None)
+    if call is None or is_tracing():
+        return None
+    packed_args, packed_kwargs = call.packed
+    are_same = len(args) == len(packed_args) and kwargs.keys() == packed_kwargs.keys()
+    are_same = are_same and all(map(operator.is_, args, packed_args)) and all(kwargs[name] is packed_kwargs[name] for name in kwargs)
+    return call if are_same else None
 
 
 class CacheStats(types.SimpleNamespace):

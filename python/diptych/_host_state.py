@@ -13,7 +13,8 @@ from . import _core
 from ._host_caches import holds_stand_in
 from ._host_contents import LARGE, PLAIN, contents_of, same, subclass_attributes
 from ._host_events import DRAWS, ENVIRONMENT, FILES, HOOKS, MAKES, SEEDS, culprit, place, watched
-from ._host_places import module_of, notice, places_of
+from ._host_objects import classes_with_stand_ins, is_holder
+from ._host_places import Anew, is_given_one_of, module_of, notice, places_of
 from ._host_results import made_by_function, put_back, switches
 
 __all__ = ["Watch", "watched"]
@@ -110,6 +111,20 @@ def lend(tensor, array, number):
         watch.lent.append((tensor, number, array, array.tobytes()))
 
 
+def captures_anew_for(result):
+    """Ends the capture that runs on this thread if its function can be captured anew with the objects that it returns taken apart."""
+    watch = getattr(_running, "watch", None)
+    if watch is not None and watch.runs_function is not None and notice(watch.runs_function, classes=classes_with_stand_ins(result, watch.reached)):
+        raise Anew
+
+
+def fails_with_objects():
+    """Called when the function that is captured raises an exception and was given objects that are made of trees."""
+    watch = getattr(_running, "watch", None)
+    if watch is not None:
+        watch.has_given_objects = True
+
+
 def known_objects():
     """The objects, by id, that the capture that runs on this thread has found before its function ran."""
     watch = getattr(_running, "watch", None)
@@ -140,6 +155,10 @@ class Watch:
         self.known = {}  # all objects that were looked at, by id
         self._seen, self._copies = [], []
         self._runs = 0
+        self.runs_function = None  # the captured one, once it runs
+        self.reached = set()  # the ids of what the function leads to, arguments apart
+        self.has_given_objects = False  # whether the function that fails may have changed objects that are made of trees
+        self._classes_of_arguments = set()  # of objects that are nothing but their attributes
         self._switches = switches()
         self._numpy = self._state_of_numpy()
         _walk([("", self._numpy)] if self._numpy is not None else [], self.known, self._seen)
@@ -158,12 +177,16 @@ class Watch:
         parameters."""
         self._runs += 1
         self.lent.clear()
-        self._function = function
+        self.runs_function = function
         module = module_of(function)
         is_all = _walk([("closure", function), *_hooks_of_all_modules(), *([("module", module)] if module is not None else [])], self.known, self._seen)
         named = [(names[i] if i < len(names) else f"args.{i - len(names)}", value) for i, value in enumerate(args)]
+        self.reached = set(self.known)
+        if is_given_one_of(function, self.reached):
+            self.note("leads to an object that it is also given")
         if not _walk([*named, *kwargs.items()], self.known, self._copies) or not is_all:
             self.note(f"leads to more than is looked at, {_MOST_OBJECTS} objects or {LARGE} elements of one")
+        self._classes_of_arguments = {type(value) for key, value in self.known.items() if key not in self.reached and is_holder(type(value))}
 
         self._switches = switches()
 
@@ -255,11 +278,13 @@ class Watch:
 
     def _notice_places(self, changed, of_copies):
         """Tells the compiled function the Places into which its function puts tensors, if that is all that it does."""
+        if of_copies and self._classes_of_arguments:
+            notice(self.runs_function, classes=self._classes_of_arguments)
         if of_copies or not self._runs or any(reason not in self.bound for reason in self._reasons):
             return
         found = [places_of(one.path.lstrip("."), one.contents.holder, one.content, now) for one, now in changed]
         if None not in found:
-            notice(self._function, [place for places in (*self.bound.values(), *found) for place in places])
+            notice(self.runs_function, [place for places in (*self.bound.values(), *found) for place in places])
 
     def forget(self, exception, has_written):
         """Called after an error: undoes what holds a tensor of the trace, which is dead. `exception`: the function's
@@ -273,7 +298,7 @@ class Watch:
         if exception is None:
             self._undo(of_trace)
             return None
-        if not (has_written or self._hooked or of_trace or holds_stand_in([exception.args, vars(exception)])):
+        if not (has_written or self.has_given_objects or self._hooked or of_trace or holds_stand_in([exception.args, vars(exception)])):
             return None
         unset = [f"sets the context variable '{variable.name}'" for variable, before in self._variables_left_set() if before is _MISSING]
         lasting = [*self._lasting, *unset, *(_words(one, now) for one, now in changed if one.contents.write is None)]

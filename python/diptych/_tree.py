@@ -186,6 +186,9 @@ def refuse_hidden_tensors(result):
     hidden = _hidden_stand_in(result, "", False, 5)
     if hidden:
         from . import UserError
+        from ._host_state import captures_anew_for
+
+        captures_anew_for(result)
 
         raise UserError(
             f"[capture] the function returned an object that holds a tensor, at 'result{hidden}', expected tensors in lists, "
