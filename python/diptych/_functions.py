@@ -8,7 +8,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 import torch
 
 from . import _core
-from ._host_places import Anew, Keeper, noticed
+from ._host_keeper import Keeper
 from ._module_state import kept
 
 # What Options takes, the first three of which say something of one capture; a test compares them with Options.
@@ -31,17 +31,8 @@ class _Compiled(Generic[_Arguments, _Result]):
 
     def __call__(self, /, *args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
         keeper = self._keeper
-        keeper.calls.append(None)
-        try:
-            if keeper.is_plain:
-                return keeper.plain(*args, **kwargs)
-        except Anew:
-            pass
-        finally:
-            keeper.calls.pop()
-            if noticed:
-                keeper.learn()
-        return keeper.call(args, kwargs)
+        result = keeper.call_plain(args, kwargs) if keeper.is_plain else None
+        return keeper.call(args, kwargs) if result is None else result[0]
 
     def __repr__(self):
         stats = self.stats()
@@ -62,7 +53,7 @@ class _Compiled(Generic[_Arguments, _Result]):
 
     def clear(self) -> None:
         """Forgets every capture."""
-        self._keeper.core.clear()
+        self._keeper.clear()
 
     def explain(self) -> str:
         """The captures in words, oldest first: the types of the arguments, and below them the values that the function asks for as a

@@ -20,6 +20,7 @@ import torch
 from . import _core
 from ._host_caches import CACHED, drop_of_trace, of_trace
 from ._host_numbers import OpenFloat
+from ._tree import Packed
 
 MISSING = object()
 LARGE = 1_000_000  # a container with more elements is compared only by its length and its ends
@@ -71,7 +72,8 @@ def _of_dict(value, is_ordered=True):
             own.__setitem__(value, key, held)
 
     def parts():
-        return [(f".{key}", get(value, key)) for key in own.__iter__(value) if type(get(value, key)) not in PLAIN]
+        keys = [key for key in own.__iter__(value) if type(key) not in PLAIN]
+        return [(f".{key}", get(value, key)) for key in own.__iter__(value) if type(get(value, key)) not in PLAIN] + [("", key) for key in keys]
 
     return Contents(read, write, parts, holder=value)
 
@@ -99,7 +101,7 @@ def _of_set(value):
         value.clear()
         value.update(content)
 
-    return Contents(lambda: list(value), write, _none)
+    return Contents(lambda: list(value), write, lambda: [("", part) for part in list(value) if type(part) not in PLAIN])
 
 
 def _of_large(value):
@@ -404,7 +406,7 @@ _OF_TYPE = {
     **{kind: _of_callable for kind in (types.MethodType, functools.partial, property, staticmethod, classmethod, functools.cached_property,
                                               functools.partialmethod, functools.singledispatchmethod)},
     tuple: lambda value: Contents(_none, None, lambda: [(f".{i}", x) for i, x in enumerate(value)]), bytearray: _of_bytes, array.array: _of_array,
-    queue.SimpleQueue: lambda value: Contents(lambda: [value.qsize()], None, _none), _thread.LockType: lambda value: Contents(lambda: [value.locked()], None, _none),
+    Packed: lambda value: Contents(_none, None, lambda: [("", value.held)]), queue.SimpleQueue: lambda value: Contents(lambda: [value.qsize()], None, _none), _thread.LockType: lambda value: Contents(lambda: [value.locked()], None, _none),
 }
 _OF_KIND = ((dict, _of_dict), (list, _of_list), (set, _of_set), (collections.deque, _of_deque), (io.IOBase, _of_file))
 

@@ -13,8 +13,9 @@ from . import _core
 from ._host_caches import holds_stand_in
 from ._host_contents import LARGE, PLAIN, contents_of, same, subclass_attributes
 from ._host_events import DRAWS, ENVIRONMENT, FILES, HOOKS, MAKES, SEEDS, culprit, place, watched
+from ._host_keeper import Anew, classes_of, meets_what_is_given, module_of, notice
 from ._host_objects import classes_with_stand_ins, is_holder
-from ._host_places import Anew, is_given_one_of, module_of, notice, places_of
+from ._host_places import places_of
 from ._host_results import made_by_function, put_back, switches
 
 __all__ = ["Watch", "watched"]
@@ -93,13 +94,14 @@ class Found(NamedTuple):
 _running = threading.local()
 
 
-def may_do(what, places):
+def may_do(what, places=()):
     """Tells the capture that runs on this thread what its function did, that it is undone, and in which Places it has put
-    tensors. Returns whether the function itself may run in its place."""
+    tensors, if that is all. Returns whether the function itself may run in its place."""
     watch = getattr(_running, "watch", None)
     if watch is not None:
         watch.note(what)
-        watch.bound[what] = places
+        if places:
+            watch.bound[what] = places
     return watch is not None
 
 
@@ -111,18 +113,19 @@ def lend(tensor, array, number):
         watch.lent.append((tensor, number, array, array.tobytes()))
 
 
-def captures_anew_for(result):
-    """Ends the capture that runs on this thread if its function can be captured anew with the objects that it returns taken apart."""
+def captures_anew_for(result, refusal):
+    """Ends the capture that runs on this thread if its function will be captured anew with the objects that it returns taken apart.
+    `refusal`: what its user is told if that cannot be."""
     watch = getattr(_running, "watch", None)
     if watch is not None and watch.runs_function is not None and notice(watch.runs_function, classes=classes_with_stand_ins(result, watch.reached)):
-        raise Anew
+        raise Anew(refusal)
 
 
-def fails_with_objects():
-    """Called when the function that is captured raises an exception and was given objects that are made of trees."""
+def fails_with_state():
+    """Called when the function that is captured raises an exception and may have changed what the watch does not see."""
     watch = getattr(_running, "watch", None)
     if watch is not None:
-        watch.has_given_objects = True
+        watch.has_hidden_state = True
 
 
 def known_objects():
@@ -157,7 +160,7 @@ class Watch:
         self._runs = 0
         self.runs_function = None  # the captured one, once it runs
         self.reached = set()  # the ids of what the function leads to, arguments apart
-        self.has_given_objects = False  # whether the function that fails may have changed objects that are made of trees
+        self.has_hidden_state = False  # whether the function that fails may have changed objects that are made of trees
         self._classes_of_arguments = set()  # of objects that are nothing but their attributes
         self._switches = switches()
         self._numpy = self._state_of_numpy()
@@ -178,17 +181,24 @@ class Watch:
         self._runs += 1
         self.lent.clear()
         self.runs_function = function
-        module = module_of(function)
+        module, before = module_of(function), set(self.known)
         is_all = _walk([("closure", function), *_hooks_of_all_modules(), *([("module", module)] if module is not None else [])], self.known, self._seen)
         named = [(names[i] if i < len(names) else f"args.{i - len(names)}", value) for i, value in enumerate(args)]
-        self.reached = set(self.known)
-        if is_given_one_of(function, self.reached):
-            self.note("leads to an object that it is also given")
+        self.reached.update(self.known.keys() - before)
         if not _walk([*named, *kwargs.items()], self.known, self._copies) or not is_all:
             self.note(f"leads to more than is looked at, {_MOST_OBJECTS} objects or {LARGE} elements of one")
-        self._classes_of_arguments = {type(value) for key, value in self.known.items() if key not in self.reached and is_holder(type(value))}
-
+        self._look_at_objects(function)
         self._switches = switches()
+
+    def _look_at_objects(self, function):
+        """Looks for objects that may not be taken apart, since the function reaches them in another way, too."""
+        if meets_what_is_given(function, self.reached):
+            self.note("leads to an object that it is also given")
+        classes = classes_of(function)
+        kind = next((type(value) for value in self.known.values() if type(value) in classes), None) if classes else None
+        if kind is not None:
+            self.note(f"leads to a {kind.__name__}, such as it also takes apart")
+        self._classes_of_arguments.update(type(value) for key, value in self.known.items() if key not in self.reached and is_holder(type(value)))
 
     def leave(self, result):
         """Called after the function ran and returned `result`."""
@@ -298,7 +308,7 @@ class Watch:
         if exception is None:
             self._undo(of_trace)
             return None
-        if not (has_written or self.has_given_objects or self._hooked or of_trace or holds_stand_in([exception.args, vars(exception)])):
+        if not (has_written or self.has_hidden_state or isinstance(exception, Anew) or self._hooked or of_trace or holds_stand_in([exception.args, vars(exception)])):
             return None
         unset = [f"sets the context variable '{variable.name}'" for variable, before in self._variables_left_set() if before is _MISSING]
         lasting = [*self._lasting, *unset, *(_words(one, now) for one, now in changed if one.contents.write is None)]
@@ -307,6 +317,8 @@ class Watch:
         except Exception as error:  # noqa: BLE001  # the user's class may raise anything
             lasting.append(f"changes what raises {error!r} when it is set to what it was")
         put_back({} if lasting else self._switches)
+        if lasting and isinstance(exception, Anew):
+            return None
         return lasting[0] if lasting else ""
 
     def _undo(self, changed):

@@ -4,7 +4,8 @@ import contextlib
 import torch
 
 from . import _core
-from ._host_places import Place, is_kept, leaves
+from ._host_keeper import is_kept
+from ._host_places import Place, leaves
 from ._host_state import may_do
 
 
@@ -40,4 +41,4 @@ def kept(module):
 
 
 def _is_bound_anew(registry, name, value):
-    return any(isinstance(leaf, torch.Tensor) and _core.is_stand_in(leaf) for leaf in leaves(value)) and not is_kept(registry, name)
+    return not is_kept(registry, name) and any(isinstance(leaf, torch.Tensor) and _core.is_stand_in(leaf) for leaf in leaves(value))
