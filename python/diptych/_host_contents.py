@@ -60,6 +60,7 @@ def _own(value, *kinds):
 def _of_dict(value, is_ordered=True):
     own = _own(value, collections.OrderedDict, dict)
     get = own.__getitem__
+    order = list(own.__iter__(value))
 
     def read():
         keys = list(own.__iter__(value)) if is_ordered else sorted(own.__iter__(value), key=str)
@@ -68,8 +69,9 @@ def _of_dict(value, is_ordered=True):
     def write(content):
         half = len(content) // 2
         own.clear(value)
-        for key, held in zip(content[:half], content[half:]):
-            own.__setitem__(value, key, held)
+        before = dict(zip(content[:half], content[half:]))
+        for key in order if not is_ordered and len(order) == half else content[:half]:
+            own.__setitem__(value, key, before[key])
 
     def parts():
         keys = [key for key in own.__iter__(value) if type(key) not in PLAIN]

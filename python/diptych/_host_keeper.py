@@ -61,9 +61,13 @@ def classes_of(function):
 
 
 def meets_what_is_given(function, reached):
-    """Whether one of the objects, lists and dicts that the present call of a function takes apart is among those with these ids."""
+    """Whether one of the objects, lists, dicts and tensors that the present call of a function is given apart from its arguments is
+    among those with these ids."""
     call = getattr(_running, "call", None)
-    return call is not None and call.function is function and call.objects.meet(reached)
+    if call is None or call.function is not function:
+        return False
+    tensors = [leaf for leaf in _pytree.tree_leaves([call.state, *call.objects.values()]) if isinstance(leaf, torch.Tensor)]
+    return call.objects.meet(reached) or any(id(tensor) in reached for tensor in tensors)
 
 
 def is_kept(registry, name):

@@ -9,15 +9,13 @@ no other way; where it may, it runs itself: Unfit says so before a call, a watch
 import abc
 import dataclasses
 import sys
-import types
 import typing
-import weakref
 
 import torch
 from torch.utils import _pytree
 
 from . import _core
-from ._host_places import UNCHANGED
+from ._host_places import UNCHANGED, has_weak_references
 from ._tree import Packed, field_names
 
 _PACKAGES = frozenset(("torch", "functorch", "numpy", "diptych", *sys.stdlib_module_names)) - {"__main__"}
@@ -30,11 +28,6 @@ _num_references = sys.getrefcount
 
 class Unfit(Exception):
     """What is to be taken apart is more than its attributes, or is held by others, too."""
-
-
-def _has_weak_references(value):
-    """Whether anybody refers to an object weakly but for the guards, whose references call a function of the bindings."""
-    return any(type(reference.__callback__) is not types.BuiltinFunctionType for reference in weakref.getweakrefs(value))
 
 
 def is_holder(kind):
@@ -118,7 +111,7 @@ class Objects:
             return Packed(number, self._likes.get(kind, kind), None)
         if id(value) in self._known:
             return value
-        if self.is_given and not is_container and _has_weak_references(value):
+        if self.is_given and not is_container and has_weak_references(value):
             raise Unfit(f"a {kind.__name__} has a weak reference")
         if self.is_given and is_container and self._num_open and _num_references(value) > _REFERENCES:
             raise Unfit(f"others refer to a {kind.__name__} of an object")

@@ -3,6 +3,7 @@ list. _host_keeper.py says what becomes of them."""
 import collections
 import sys
 import types
+import weakref
 from typing import Any, NamedTuple
 
 import torch
@@ -94,16 +95,23 @@ def _parts_are_owned(value):
     return all(_parts_are_owned(part) for part in parts) and all(sys.getrefcount(part) <= 3 for part in parts if type(part) in (list, dict))
 
 
+def has_weak_references(value):
+    """Whether anybody refers to an object weakly but for the guards, whose references call a function of the bindings."""
+    return any(type(reference.__callback__) is not types.BuiltinFunctionType for reference in weakref.getweakrefs(value))
+
+
 def can_be_given(place):
     """Whether what a place holds can be given to the function as a tree: it is made of tensors and constants, and nothing else refers
-    to a list or a dict of it, through which the function would see another one than its own."""
+    to a list or a dict of it, or weakly to a tensor, through which the function would see another one than its own."""
     value = place.read()
-    if type(value) in _TENSORS or type(value) in PLAIN or value is ABSENT:
+    if type(value) in PLAIN or value is ABSENT:
         return True
+    if type(value) in _TENSORS:
+        return not has_weak_references(value)
     if type(value) not in _TREES or not all(type(leaf) in _TENSORS or type(leaf) in PLAIN for leaf in leaves(value)):
         return False
     is_owned = type(value) is tuple or sys.getrefcount(value) <= 3
-    return is_owned and _parts_are_owned(value)
+    return is_owned and _parts_are_owned(value) and not any(has_weak_references(leaf) for leaf in leaves(value) if type(leaf) in _TENSORS)
 
 
 def _entries(holder, content):

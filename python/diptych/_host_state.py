@@ -193,7 +193,7 @@ class Watch:
     def _look_at_objects(self, function):
         """Looks for objects that may not be taken apart, since the function reaches them in another way, too."""
         if meets_what_is_given(function, self.reached):
-            self.note("leads to an object that it is also given")
+            self.note("leads to an object or a tensor that it is also given")
         classes = classes_of(function)
         kind = next((type(value) for value in self.known.values() if type(value) in classes), None) if classes else None
         if kind is not None:
