@@ -336,6 +336,7 @@ class _Runner:
         places, before, given = self._places, [place.read() for place in self._places], [state[path] for path in self._paths]
         objects = Objects(self._likes, known_objects())
         objects.is_given = False
+        fails_with_state()  # whatever fails from here on, a backward among it, the function itself shows
         if self._likes:
             args, kwargs = [objects.unpack(part) for part in args], {name: objects.unpack(part) for name, part in kwargs.items()}
         contents = objects.contents()
@@ -346,7 +347,6 @@ class _Runner:
             after = [place.read() for place in places]
             after = [UNCHANGED if old is new else new for old, new in zip(given, after)]
         except BaseException:
-            fails_with_state()
             for place, value in zip(places, before):
                 place.write(value)
             raise

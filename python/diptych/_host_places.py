@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from . import _core
 from ._host_contents import MISSING, PLAIN, same
 
 _TREES = (list, tuple, dict)
@@ -100,6 +101,11 @@ def has_weak_references(value):
     return any(type(reference.__callback__) is not types.BuiltinFunctionType for reference in weakref.getweakrefs(value))
 
 
+def _can_be_input(tensor):
+    """Whether a tensor is no left-over of another trace, and nobody refers to it weakly."""
+    return not _core.is_stand_in(tensor) and not has_weak_references(tensor)
+
+
 def can_be_given(place):
     """Whether what a place holds can be given to the function as a tree: it is made of tensors and constants, and nothing else refers
     to a list or a dict of it, or weakly to a tensor, through which the function would see another one than its own."""
@@ -107,11 +113,11 @@ def can_be_given(place):
     if type(value) in PLAIN or value is ABSENT:
         return True
     if type(value) in _TENSORS:
-        return not has_weak_references(value)
+        return _can_be_input(value)
     if type(value) not in _TREES or not all(type(leaf) in _TENSORS or type(leaf) in PLAIN for leaf in leaves(value)):
         return False
     is_owned = type(value) is tuple or sys.getrefcount(value) <= 3
-    return is_owned and _parts_are_owned(value) and not any(has_weak_references(leaf) for leaf in leaves(value) if type(leaf) in _TENSORS)
+    return is_owned and _parts_are_owned(value) and all(_can_be_input(leaf) for leaf in leaves(value) if type(leaf) in _TENSORS)
 
 
 def _entries(holder, content):

@@ -154,6 +154,7 @@ class Watch:
         self._made = {}  # generators that the function makes from a seed
         self._variables = {}  # context variables that the function uses, and what they were
         self.lent = []  # (tensor, number of its value, array of its elements, their bytes)
+        self._left = {}  # what changed objects held when the function had run, by their ids: backwards are traced afterwards
         self.bound = {}  # of the reasons, those that are tensors which the function has put into Places
         self.known = {}  # all objects that were looked at, by id
         self._seen, self._copies = [], []
@@ -206,6 +207,7 @@ class Watch:
         self._reasons.extend(f"sets the context variable '{variable.name}'" for variable, _ in self._variables_left_set())
         if any(_core.value_number(tensor) != number or array.tobytes() != content for tensor, number, array, content in self.lent):
             self.note("writes to memory that a tensor shares with an array, of numpy()")
+        self._left = {id(one): now for one, now in _changed(self._seen)}
         made = made_by_function(result, self.known)
         if made:
             self.note(made)
@@ -292,6 +294,8 @@ class Watch:
             notice(self.runs_function, classes=self._classes_of_arguments)
         if of_copies or not self._runs or any(reason not in self.bound for reason in self._reasons):
             return
+        if any(id(one) not in self._left or not all(map(operator.is_, self._left[id(one)], now)) for one, now in changed):
+            return  # a backward has changed it
         found = [places_of(one.path.lstrip("."), one.contents.holder, one.content, now) for one, now in changed]
         if None not in found:
             notice(self.runs_function, [place for places in (*self.bound.values(), *found) for place in places])
