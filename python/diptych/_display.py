@@ -1,6 +1,6 @@
 """How graphs and pairs show themselves in notebooks and at the prompt; attached to the classes of the library."""
 from . import _core
-from ._host_keeper import CacheStats
+from ._cache_stats import CacheStats
 
 
 def _page_in_a_frame(page):

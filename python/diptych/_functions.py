@@ -8,7 +8,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 import torch
 
 from . import _core
-from ._host_keeper import Keeper
+from ._host_keeper import Anew, Keeper, noticed
 from ._module_state import kept
 
 # What Options takes, the first three of which say something of one capture; a test compares them with Options.
@@ -31,8 +31,17 @@ class _Compiled(Generic[_Arguments, _Result]):
 
     def __call__(self, /, *args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
         keeper = self._keeper
-        result = keeper.call_plain(args, kwargs) if keeper.is_plain else None
-        return keeper.call(args, kwargs) if result is None else result[0]
+        keeper.calls.append(None)
+        try:
+            if keeper.is_plain:
+                return keeper.plain(*args, **kwargs)
+        except Anew as refusal:
+            raise _core.UserError(*refusal.args) from None
+        finally:
+            keeper.calls.pop()
+            if noticed:
+                keeper.learn()
+        return keeper.call(args, kwargs)
 
     def __repr__(self):
         stats = self.stats()

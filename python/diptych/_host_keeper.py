@@ -10,7 +10,6 @@ import collections
 import functools
 import inspect
 import threading
-import types
 import weakref
 from typing import Any, NamedTuple
 
@@ -18,9 +17,10 @@ import torch
 from torch.utils import _pytree
 
 from . import _core
+from ._cache_stats import together
 from ._host_objects import Objects, Unfit
-from ._host_places import HELD, UNCHANGED, can_be_given, can_be_returned
-from ._host_reach import CONNECTED, SEVERED, has_history, judged, nodes_of, severed
+from ._host_places import HELD, UNCHANGED, can_be_given, can_be_returned, paths_of
+from ._host_reach import OBJECTS, SEVERED, has_history, misjudged, severed
 from ._torch_checkpoint import is_tracing
 from ._tree import refuse_hidden_tensors
 
@@ -130,18 +130,6 @@ class Keeper:
         """Returns what watches look at: the function, and the module whose forward it is."""
         return self._function, self._module and self._module()
 
-    def call_plain(self, args, kwargs):
-        """Calls the function while it knows of no places; None if it knows some meanwhile, else a tuple of the result."""
-        self.calls.append(None)
-        try:
-            return (self.plain(*args, **kwargs),) if self.is_plain else None
-        except Anew as refusal:
-            raise _core.UserError(*refusal.args) from None
-        finally:
-            self.calls.pop()
-            if noticed:
-                self.learn()
-
     def learn(self):
         """Has the function captured anew if a trace has found something; while another call that knows of nothing runs, later."""
         if self._id not in noticed:
@@ -161,7 +149,7 @@ class Keeper:
             self._let_go()
             self._places = [*self._places, *added]
             self._likes = {**self._likes, **{kind: object.__new__(kind) for kind in classes}}
-            self._paths = _paths(self._places)
+            self._paths = paths_of(self._places)
             self._reset()
             self._take(self._with_state())
 
@@ -213,10 +201,9 @@ class Keeper:
     def judge(self, verdicts):
         """Called by a trace that has found on which tensors with a history the results depend, and has called the function with the wrong
         ones. Each place changes sides once."""
-        wrong = {key for key, verdict in verdicts.items() if verdict is SEVERED and key not in self.severed and key not in self._judged}
-        right = {key for key, verdict in verdicts.items() if verdict is not SEVERED and key in self.severed}
-        self._judged |= wrong
-        self.severed = (self.severed | wrong) - right
+        added = {key for key, verdict in verdicts.items() if verdict is SEVERED and key != OBJECTS} - self._judged
+        self._judged |= added
+        self.severed = (self.severed | added) - {key for key, verdict in verdicts.items() if verdict is not SEVERED}
 
     def _state(self, before, given):
         """Returns what the places hold as the function is given it, and {id of a tensor without its history: the tensor}."""
@@ -290,21 +277,10 @@ class Keeper:
         """The counters of all captures together."""
         if not self._earlier:
             return self.core.stats()
-        stats = _together([*self._earlier, self.core.stats()])
+        stats = together([*self._earlier, self.core.stats()])
         stats.originals += self._num_itself
         stats.last_original = self._why_itself or stats.last_original
         return stats
-
-
-def _paths(places):
-    """The paths of places, each once."""
-    paths = {}
-    for place in places:
-        path = place.path
-        while path in paths:
-            path += "'"
-        paths[path] = None
-    return list(paths)
 
 
 class _Runner:
@@ -368,26 +344,9 @@ class _Runner:
         """Sees to it that tensors are given with their history where results depend on them, and that this trace is of no use if not."""
         from ._host_state import may_do
 
-        are_severed = state.get(_SEVERED, ())
-        nodes = {key: nodes_of(value, key in are_severed) for key, value in enumerate(given)}
-        nodes["objects"] = nodes_of(objects, False)
-        verdicts = judged(result, kept, {key: some for key, some in nodes.items() if some}) if any(nodes.values()) else {}
-        wrong = [key for key, verdict in verdicts.items() if verdict is not (SEVERED if key in are_severed else CONNECTED)]
+        wrong = misjudged(given, state.get(_SEVERED, ()), objects, result, kept)
         if wrong:
             may_do("keeps a history that not all results have")
             keeper = self._keeper()
             if keeper is not None:
-                keeper.judge({key: verdicts[key] for key in wrong if key != "objects"})
-
-
-class CacheStats(types.SimpleNamespace):
-    """The counters of several compiled functions as those of one."""
-
-
-def _together(stats):
-    sums = {name: sum(getattr(one, name) for one in stats) for name in ("hits", "misses", "evictions", "size_checks", "originals", "refusals", "checks")}
-    last = {name: next((words for words in (getattr(one, name) for one in reversed(stats)) if words), "") for name in ("last_miss", "last_original")}
-    reasons = collections.Counter()
-    for one in stats:
-        reasons.update(one.original_reasons)
-    return CacheStats(**sums, **last, entries=stats[-1].entries, original_reasons=dict(reasons))
+                keeper.judge(wrong)

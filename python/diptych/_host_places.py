@@ -147,3 +147,14 @@ def can_be_returned(values, result, known):
     found = [leaf for value in values for leaf in leaves(value, ours)]
     leaves(result, others)
     return all(map(_is_state, found)) and len(set(ours)) == len(ours) and not any(one in known or one in others for one in ours)
+
+
+def paths_of(places):
+    """The paths of places, each once."""
+    paths = {}
+    for place in places:
+        path = place.path
+        while path in paths:
+            path += "'"
+        paths[path] = None
+    return list(paths)

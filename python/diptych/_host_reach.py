@@ -9,6 +9,7 @@ import torch
 from torch.utils import _pytree
 
 CONNECTED, SEVERED, APART = "connected", "severed", "apart"
+OBJECTS = "objects"  # stands for all objects together
 _MOST_NODES = 100_000
 
 
@@ -30,20 +31,26 @@ def severed(value, made):
     return _pytree.tree_map(without, value)
 
 
-def judged(result, kept, nodes):
-    """Returns which of `nodes`, {key: nodes of autograd}, the tensors of a result depend on, or what is kept afterwards: {key: CONNECTED,
-    SEVERED or APART}."""
-    wanted = {node for some in nodes.values() for node in some}
+def misjudged(given, are_severed, objects, result, kept):
+    """Returns what the tensors of a result depend on in other ways than was taken for granted, {number of a place, or OBJECTS: CONNECTED,
+    SEVERED or APART}. `given` is what the places held in a trace, of which those in `are_severed` without history, and `objects` what the
+    objects held; `kept` is what the function has left in both."""
+    nodes = {key: _nodes_of(value, key in are_severed) for key, value in enumerate(given)}
+    nodes[OBJECTS] = _nodes_of(objects, False)
+    wanted = set().union(*nodes.values())
+    if not wanted:
+        return {}
     of_results = [_reached(leaf.grad_fn, wanted) for leaf in _pytree.tree_leaves(result) if has_history(leaf)]
     of_all = set().union(*of_results, *(_reached(leaf.grad_fn, wanted) for leaf in _pytree.tree_leaves(kept) if has_history(leaf)))
-    verdicts = {}
+    wrong = {}
     for key, some in nodes.items():
-        is_connected = all(some <= reached for reached in of_results)
-        verdicts[key] = SEVERED if not some & of_all else CONNECTED if is_connected else APART
-    return verdicts
+        verdict = SEVERED if not some & of_all else CONNECTED if all(some <= reached for reached in of_results) else APART
+        if some and verdict is not (SEVERED if key in are_severed else CONNECTED):
+            wrong[key] = verdict
+    return wrong
 
 
-def nodes_of(value, is_severed):
+def _nodes_of(value, is_severed):
     """Returns the nodes of autograd of the tensors of a trace in a tree that stand for tensors with a history; with `is_severed` for those
     that have lost theirs, which are leaves."""
     tensors = [leaf for leaf in _pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor) and leaf.requires_grad and (is_severed or leaf.grad_fn is not None)]

@@ -1,86 +1,14 @@
 """Objects that hold tensors and are reached, shared, derived or looked at in other ways: each call beside eager."""
-import abc
-import dataclasses
-import types
-import typing
 import weakref
 
 import diptych
 import pytest
 import torch
 from beside_eager import Cases
-from test_places_hazards import CALLS, alike, told
-from torch import nn
+from kinds_of_objects import KINDS, Box, Derived
+from places_cases import CALLS, alike, told
 
 CASES = Cases()  # makers of (function of x and an object, maker of the object, what the caller does before a call)
-
-
-class Box:
-    scale = 2.0
-
-    def __init__(self, **held):
-        vars(self).update(held)
-
-    def step(self, x):
-        self.h = self.h * 0.5 + x * self.scale
-        return self.h
-
-
-class Derived(Box, abc.ABC):
-    def step(self, x):
-        return super().step(x) + 1
-
-
-T = typing.TypeVar("T")
-
-
-class OfAType(Box, typing.Generic[T]):
-    pass
-
-
-class WithSlots(Box):
-    __slots__ = ("other",)
-
-
-class Written(Box):
-    def __setattr__(self, name, value):
-        object.__setattr__(self, name, value * 1)
-
-
-class Falling(Box):
-    def __getattr__(self, name):
-        if name == "h":
-            return torch.ones(3)
-        raise AttributeError(name)
-
-
-class Equal(Box):
-    def __eq__(self, other):
-        return isinstance(other, Equal)
-
-    __hash__ = None
-
-
-class OfModule(nn.Module):
-    def __init__(self, h):
-        super().__init__()
-        self.h = h
-
-    def step(self, x):
-        self.h = self.h * 0.5 + x
-        return self.h
-
-
-class OfNamespace(types.SimpleNamespace):
-    step = Box.step
-    scale = 1.0
-
-
-@dataclasses.dataclass
-class Fields:
-    h: torch.Tensor
-    scale: float = 1.0
-    step = Box.step
 
 
 def nothing(number, box):
@@ -91,7 +19,7 @@ def steps(x, box):
     return box.step(x) * 2
 
 
-for _kind in (Box, Derived, OfAType, WithSlots, Written, Falling, Equal, OfModule, OfNamespace, Fields):
+for _kind in KINDS:
     CASES[_kind.__name__] = lambda kind=_kind: (steps, lambda: kind(h=torch.zeros(3)), nothing)
 
 
