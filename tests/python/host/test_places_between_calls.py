@@ -230,3 +230,181 @@ def test_what_is_kept_is_among_inputs_and_outputs():
     stats = compiled.stats()
     assert (stats.misses, stats.hits, stats.originals, stats.entries) == (2, 0, 1, 1) and "mean" in stats.last_original
     assert "2 captures" not in repr(compiled)
+
+
+def test_what_was_replaced_is_let_go():
+    module = Averaging()
+    compiled = diptych.aot_module(module)
+    held = []
+    for _ in range(6):
+        compiled(torch.ones(4, 3))
+        held.append(weakref.ref(module.mean))
+    gc.collect()
+    assert [one() is not None for one in held] == [False] * 5 + [True]
+
+
+def test_state_dicts_copies_and_other_dtypes_in_between():
+    expected, compiled = Averaging(), diptych.aot_module(Averaging())
+    before = copy.deepcopy(expected.state_dict())
+    for call in range(12):
+        if call == 5:
+            expected.load_state_dict(before)
+            compiled.load_state_dict(before)
+        if call == 7:
+            compiled = pickle.loads(pickle.dumps(copy.deepcopy(compiled)))
+        if call in (8, 10):
+            kind = torch.float64 if call == 8 else torch.float32
+            expected.to(kind)
+            compiled.to(kind)
+        x = torch.randn(4, 3, dtype=compiled.mean.dtype)
+        torch.testing.assert_close(compiled(x), expected(x))
+        torch.testing.assert_close(compiled.state_dict(), expected.state_dict())
+
+
+def test_derivatives_of_other_kinds_through_time():
+    class Cell(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.h = torch.zeros(3)
+            self.weight = nn.Parameter(torch.ones(3))
+
+        def forward(self, x):
+            self.h = torch.tanh(self.h * self.weight + x)
+            return self.h * 2
+
+    modules = [Cell(), Cell()]
+    calls = [modules[0], diptych.aot_module(modules[1])]
+    found = [[], []]
+    for number in range(5):
+        start = torch.randn(3)
+        for call, into in zip(calls, found):
+            x = start.clone().requires_grad_()
+            y = call(x)
+            (first,) = torch.autograd.grad(y.sum(), x, create_graph=True, retain_graph=True)
+            into += [y.detach(), torch.autograd.grad(first.sum(), x, retain_graph=True)[0]]
+            into += torch.autograd.grad(y, x, torch.eye(3), is_grads_batched=True, retain_graph=True)
+            if number == 4:
+                y.sum().backward()
+    torch.testing.assert_close(found[1], found[0])
+    torch.testing.assert_close(modules[1].weight.grad, modules[0].weight.grad)
+    assert calls[1].stats().hits >= 2
+
+
+def test_history_that_is_only_replaced_or_used_now_and_then():
+    class Sometimes(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.last, self.is_used = None, False
+            self.weight = nn.Parameter(torch.ones(3))
+
+        def forward(self, x):
+            y = x * self.weight + (self.last if self.is_used else 0)
+            self.last = y.sin()
+            return y.exp()
+
+    gradients = []
+    for compiles in (False, True):
+        torch.manual_seed(0)
+        module = Sometimes()
+        call = diptych.aot_module(module) if compiles else module
+        total = 0
+        for number in range(14):
+            module.is_used = number in (3, 4, 5, 8, 9, 12)
+            total = total + call(torch.randn(4, 3)).sum()
+        total.backward()
+        gradients.append(module.weight.grad)
+    torch.testing.assert_close(*gradients)
+    assert call.stats().hits >= 4, call.stats()
+
+
+def test_a_backward_does_not_run_into_earlier_calls():
+    """Nothing that is returned depends on what is kept, so eager frees nothing of it."""
+
+    class Apart(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.kept = torch.zeros(3)
+
+        def forward(self, x):
+            self.kept = self.kept * 0.9 + x.sin().sum(0)
+            return x.exp()
+
+    modules = [Apart(), Apart()]
+    compiled = diptych.aot_module(modules[1])
+    for _ in range(4):
+        x = torch.randn(4, 3)
+        for call in (modules[0], compiled):
+            call((x.clone().requires_grad_() * 1).relu()).sum().backward()
+        torch.testing.assert_close(modules[1].kept, modules[0].kept)
+
+
+def test_what_grows_is_no_capture_each_time():
+    class Box:
+        pass
+
+    held, box = Box(), Box()
+    held.all, box.all = [], []
+
+    def bound(x):
+        held.all = [*held.all, x * 2]
+        return sum(held.all)
+
+    def given(x):
+        box.all.append(x * 2)
+        return sum(box.all)
+
+    for compiled, call in ((diptych.aot_function(bound), lambda f, x: f(x)), (diptych.aot_function(lambda x, box: given(x)), lambda f, x: f(x, box))):
+        for number in range(80):
+            torch.testing.assert_close(call(compiled, torch.ones(3)), torch.full((3,), 2.0 * (number + 1)))
+        assert compiled.stats().misses < 40, compiled.stats()
+
+
+def test_backwards_that_store():
+    held = {"g": torch.zeros(3)}
+
+    class Stores(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, gradient):
+            held["g"] = held["g"] + gradient
+            return gradient * 2
+
+    compiled = diptych.aot_function(lambda x: Stores.apply(x))
+    for call in range(4):
+        compiled(torch.ones(3, requires_grad=True)).sum().backward()
+        torch.testing.assert_close(held["g"], torch.full((3,), call + 1.0))
+
+
+def test_a_lock_of_the_function():
+    held, lock = {"h": torch.zeros(())}, threading.Lock()
+
+    def f(x):
+        with lock:
+            held["h"] = held["h"] + x.sum()
+        return x * 2
+
+    compiled = diptych.aot_function(f)
+    for _ in range(3):
+        compiled(torch.ones(2))
+    threads = [threading.Thread(target=lambda: [compiled(torch.ones(2)) for _ in range(10)], daemon=True) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert held["h"] == 2 * 43
+
+
+def test_a_function_whose_parameter_is_called_state():
+    held = {"h": torch.zeros(3)}
+
+    def f(state, x):
+        held["h"] = held["h"] + state["a"] * x
+        return held["h"] * 2
+
+    compiled = diptych.aot_function(f)
+    for call in range(4):
+        torch.testing.assert_close(compiled(x=torch.ones(3), state={"a": torch.ones(3)}), torch.full((3,), 2.0 * (call + 1)))
+    assert compiled.stats().hits >= 2
