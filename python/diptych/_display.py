@@ -1,5 +1,6 @@
 """How graphs and pairs show themselves in notebooks and at the prompt; attached to the classes of the library."""
 from . import _core
+from ._cache_stats import CacheStats
 
 
 def _page_in_a_frame(page):
@@ -37,12 +38,12 @@ def _print_readable(self, print_output=True):
 
 def _statistics_repr(self):
     """One line for each fact that says something: numbers other than 0, texts and lists that are not empty."""
-    facts = {name: getattr(self, name) for name in dir(type(self)) if isinstance(getattr(type(self), name), property)}
-    lines = [f"  {name}: {value}" for name, value in facts.items() if value]
+    names = getattr(self, "__dict__", None) or [name for name in dir(type(self)) if isinstance(getattr(type(self), name), property)]
+    lines = [f"  {name}: {value}" for name, value in ((name, getattr(self, name)) for name in sorted(names)) if value]
     return "\n".join([f"{type(self).__name__}:", *lines] if lines else [f"{type(self).__name__}: nothing has happened yet"])
 
 
-for _class in (_core.CacheStats, _core.BackwardStatistics):
+for _class in (_core.CacheStats, _core.BackwardStatistics, CacheStats):
     setattr(_class, "__repr__", _statistics_repr)
 for _class in (_core.Graph, _core.Pair, _core.NativeGraph):
     setattr(_class, "_repr_html_", _repr_html)

@@ -8,6 +8,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 import torch
 
 from . import _core
+from ._host_keeper import Anew, Keeper, noticed
 from ._module_state import kept
 
 # What Options takes, the first three of which say something of one capture; a test compares them with Options.
@@ -23,13 +24,24 @@ _Result = TypeVar("_Result")
 class _Compiled(Generic[_Arguments, _Result]):
     """A compiled function: calls it, and passes on what else is asked of it."""
 
-    def __init__(self, function: Callable[_Arguments, _Result], core: _core.Aot, options: dict[str, Any]) -> None:
+    def __init__(self, function: Callable[_Arguments, _Result], core_options: _core.Options, options: dict[str, Any], module: torch.nn.Module | None = None) -> None:
         functools.update_wrapper(self, function)
-        self._core = core
+        self._keeper = Keeper(function, lambda function: _core.Aot(function, core_options), module)
         self._options = options
 
     def __call__(self, /, *args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
-        return self._core(*args, **kwargs)
+        keeper = self._keeper
+        keeper.calls.append(None)
+        try:
+            if keeper.is_plain:
+                return keeper.plain(*args, **kwargs)
+        except Anew as refusal:
+            raise _core.UserError(*refusal.args) from None
+        finally:
+            keeper.calls.pop()
+            if noticed:
+                keeper.learn()
+        return keeper.call(args, kwargs)
 
     def __repr__(self):
         stats = self.stats()
@@ -46,25 +58,25 @@ class _Compiled(Generic[_Arguments, _Result]):
 
     def stats(self) -> _core.CacheStats:
         """Hits, misses, and why the last miss was one."""
-        return self._core.stats()
+        return self._keeper.stats()
 
     def clear(self) -> None:
         """Forgets every capture."""
-        self._core.clear()
+        self._keeper.clear()
 
     def explain(self) -> str:
         """The captures in words, oldest first: the types of the arguments, and below them the values that the function asks for as a
         tree, whose branches are answers and whose leaves are graphs. Calls that run the function itself say why."""
-        return self._core.explain()
+        return self._keeper.core.explain()
 
     def forward_graphs(self) -> list[_core.Graph]:
         """The forward graphs of the captures that are cached, most recent first."""
-        return self._core.forward_graphs()
+        return self._keeper.core.forward_graphs()
 
     def native_graphs(self) -> list[_core.NativeGraph]:
         """What backend "native" made of the graphs of these captures, as far as they are compiled: of each the forward graph, then
         its backward graphs."""
-        return self._core.native_graphs()
+        return self._keeper.core.native_graphs()
 
 
 def _remade(function, options):
@@ -104,7 +116,7 @@ def aot_function(function=None, **options):
     function = _as_written(function)
     if isinstance(function, torch.nn.Module):
         return aot_module(function, **options)
-    return _Compiled(function, _core.Aot(function, _named(options, function)), options)
+    return _Compiled(function, _named(options, function), options)
 
 
 def _forward_of(module):
@@ -126,7 +138,7 @@ class AotModule(_Compiled[..., Any]):
 
     def __init__(self, module: torch.nn.Module, **options: Any) -> None:
         forward = _forward_of(module)
-        super().__init__(forward, _core.Aot(forward, _core.Options(**{"name": type(module).__name__, "eager_fallback": True, **options})), options)
+        super().__init__(forward, _core.Options(**{"name": type(module).__name__, "eager_fallback": True, **options}), options, module)
         self.__signature__ = inspect.signature(module.forward)
         self.__doc__ = module.__doc__
         self.module = module  # the last: from here on others are the module's

@@ -20,6 +20,7 @@ import torch
 from . import _core
 from ._host_caches import CACHED, drop_of_trace, of_trace
 from ._host_numbers import OpenFloat
+from ._tree import Packed
 
 MISSING = object()
 LARGE = 1_000_000  # a container with more elements is compared only by its length and its ends
@@ -43,6 +44,7 @@ class Contents(NamedTuple):
     parts: Callable[[], Iterator[tuple[str, Any]]]
     is_all: bool = True  # whether `read` and `parts` leave nothing out
     is_cache: bool = False  # whether what is undone comes back when the function itself has run
+    holder: Any = None  # the dict, list or cell whose elements `read` returns: for a dict its keys, then its values
 
 
 def _none():
@@ -58,6 +60,7 @@ def _own(value, *kinds):
 def _of_dict(value, is_ordered=True):
     own = _own(value, collections.OrderedDict, dict)
     get = own.__getitem__
+    order = list(own.__iter__(value))
 
     def read():
         keys = list(own.__iter__(value)) if is_ordered else sorted(own.__iter__(value), key=str)
@@ -66,13 +69,15 @@ def _of_dict(value, is_ordered=True):
     def write(content):
         half = len(content) // 2
         own.clear(value)
-        for key, held in zip(content[:half], content[half:]):
-            own.__setitem__(value, key, held)
+        before = dict(zip(content[:half], content[half:]))
+        for key in order if not is_ordered and len(order) == half else content[:half]:
+            own.__setitem__(value, key, before[key])
 
     def parts():
-        return [(f".{key}", get(value, key)) for key in own.__iter__(value) if type(get(value, key)) not in PLAIN]
+        keys = [key for key in own.__iter__(value) if type(key) not in PLAIN]
+        return [(f".{key}", get(value, key)) for key in own.__iter__(value) if type(get(value, key)) not in PLAIN] + [("", key) for key in keys]
 
-    return Contents(read, write, parts)
+    return Contents(read, write, parts, holder=value)
 
 
 def _of_list(value):
@@ -81,7 +86,8 @@ def _of_list(value):
     def read():
         return list(own.__iter__(value))
 
-    return Contents(read, lambda content: own.__setitem__(value, slice(None), content), lambda: [(f".{i}", x) for i, x in enumerate(read()) if type(x) not in PLAIN])
+    return Contents(read, lambda content: own.__setitem__(value, slice(None), content), lambda: [(f".{i}", x) for i, x in enumerate(read()) if type(x) not in PLAIN],
+                    holder=value)
 
 
 def _of_deque(value):
@@ -97,7 +103,7 @@ def _of_set(value):
         value.clear()
         value.update(content)
 
-    return Contents(lambda: list(value), write, _none)
+    return Contents(lambda: list(value), write, lambda: [("", part) for part in list(value) if type(part) not in PLAIN])
 
 
 def _of_large(value):
@@ -122,7 +128,7 @@ def _of_cell(cell):
         else:
             cell.cell_contents = content[0]
 
-    return Contents(read, write, lambda: [("", content) for content in read() if content is not MISSING])
+    return Contents(read, write, lambda: [("", content) for content in read() if content is not MISSING], holder=cell)
 
 
 def names_by_use(code):
@@ -170,7 +176,7 @@ def variables(variables_by_name, names):
             elif value is not MISSING:
                 yield f".{name}", value
 
-    return Contents(lambda: [*names, *(variables_by_name.get(name, MISSING) for name in names)], write, parts)
+    return Contents(lambda: [*names, *(variables_by_name.get(name, MISSING) for name in names)], write, parts, holder=variables_by_name)
 
 
 def _is_users_module(value):
@@ -413,7 +419,7 @@ _OF_TYPE = {
     **{kind: _of_callable for kind in (types.MethodType, functools.partial, property, staticmethod, classmethod, functools.cached_property,
                                               functools.partialmethod, functools.singledispatchmethod)},
     tuple: lambda value: Contents(_none, None, lambda: [(f".{i}", x) for i, x in enumerate(value)]), bytearray: _of_bytes, array.array: _of_array,
-    queue.SimpleQueue: lambda value: Contents(lambda: [value.qsize()], None, _none), _thread.LockType: lambda value: Contents(lambda: [value.locked()], None, _none),
+    Packed: lambda value: Contents(_none, None, lambda: [("", value.held)]), queue.SimpleQueue: lambda value: Contents(lambda: [value.qsize()], None, _none), _thread.LockType: lambda value: Contents(lambda: [value.locked()], None, _none),
 }
 _OF_KIND = ((dict, _of_dict), (list, _of_list), (set, _of_set), (collections.deque, _of_deque), (io.IOBase, _of_file))
 
@@ -434,6 +440,8 @@ def contents_of(value):
     if isinstance(value, type):
         return None if is_of_library(value) else _of_class(value)
     package = type(value).__module__.partition(".")[0]
+    if package == "diptych" and "_keeper" in getattr(value, "__dict__", ()):
+        return Contents(_none, None, lambda: [("", part) for part in value._keeper.parts()])
     if package == "numpy":
         return _of_numpy(value)
     if isinstance(value, types.ModuleType):

@@ -6,7 +6,7 @@ import types
 import torch
 
 from ._host_contents import contents_of
-from ._tree import _parts
+from ._tree import Packed, _parts
 
 _SAME_EACH_TIME = (type, types.ModuleType, types.MethodType, types.BuiltinFunctionType, enum.Enum)
 _DEEPEST = 5
@@ -18,6 +18,10 @@ def made_by_function(result, known, path="result", depth=_DEEPEST):
     `known`: the objects that were there before, by id."""
     if id(result) in known:
         return None
+    if type(result) is Packed:
+        held = dict(enumerate(result.held)) if type(result.held) is list else result.held or {}
+        found = (made_by_function(part, known, f"{path}.{name}", depth) for name, part in held.items())
+        return next((words for words in found if words), None)
     if isinstance(result, torch.nn.Parameter):
         return f"makes a {type(result).__name__} of a tensor, '{path}'"
     if isinstance(result, torch.Tensor):

@@ -14,6 +14,9 @@ from . import _core
 from ._host_caches import holds_stand_in
 from ._host_contents import LARGE, PLAIN, contents_of, same, subclass_attributes
 from ._host_events import DRAWS, ENVIRONMENT, FILES, HOOKS, MAKES, SEEDS, SETS, culprit, place, watched
+from ._host_keeper import Anew, classes_of, meets_what_is_given, module_of, notice
+from ._host_objects import classes_with_stand_ins, is_holder
+from ._host_places import places_of
 from ._host_results import made_by_function, put_back, switches
 
 __all__ = ["Watch", "watched"]
@@ -94,12 +97,14 @@ class Found(NamedTuple):
 _running = threading.local()
 
 
-def may_do(what):
-    """Tells the capture that runs on this thread what its function did, and that it is undone. Returns whether the
-    function itself may run in its place."""
+def may_do(what, places=()):
+    """Tells the capture that runs on this thread what its function did, that it is undone, and in which Places it has put
+    tensors, if that is all. Returns whether the function itself may run in its place."""
     watch = getattr(_running, "watch", None)
     if watch is not None:
         watch.note(what)
+        if places:
+            watch.bound[what] = places
     return watch is not None
 
 
@@ -109,6 +114,27 @@ def lend(tensor, array, number):
     watch = getattr(_running, "watch", None)
     if watch is not None:
         watch.lent.append((tensor, number, array, array.tobytes()))
+
+
+def captures_anew_for(result, refusal):
+    """Ends the capture that runs on this thread if its function will be captured anew with the objects that it returns taken apart.
+    `refusal`: what its user is told if that cannot be."""
+    watch = getattr(_running, "watch", None)
+    if watch is not None and watch.runs_function is not None and notice(watch.runs_function, classes=classes_with_stand_ins(result, watch.reached)):
+        raise Anew(refusal)
+
+
+def fails_with_state():
+    """Called when the function that is captured raises an exception and may have changed what the watch does not see."""
+    watch = getattr(_running, "watch", None)
+    if watch is not None:
+        watch.has_hidden_state = True
+
+
+def known_objects():
+    """The objects, by id, that the capture that runs on this thread has found before its function ran."""
+    watch = getattr(_running, "watch", None)
+    return watch.known if watch is not None else {}
 
 
 def _hooks_of_all_modules():
@@ -133,9 +159,15 @@ class Watch:
         self._variables = {}  # context variables that the function uses, and what they were
         self._environment = {}  # variables of the environment that the function has read, and where
         self.lent = []  # (tensor, number of its value, array of its elements, their bytes)
+        self._left = {}  # what changed objects held when the function had run, by their ids: backwards are traced afterwards
+        self.bound = {}  # of the reasons, those that are tensors which the function has put into Places
         self.known = {}  # all objects that were looked at, by id
         self._seen, self._copies = [], []
         self._runs = 0
+        self.runs_function = None  # the captured one, once it runs
+        self.reached = set()  # the ids of what the function leads to, arguments apart
+        self.has_hidden_state = False  # whether the function that fails may have changed objects that are made of trees
+        self._classes_of_arguments = set()  # of objects that are nothing but their attributes
         self._switches = switches()
         self._numpy = self._state_of_numpy()
         _walk([("", self._numpy)] if self._numpy is not None else [], self.known, self._seen)
@@ -154,12 +186,25 @@ class Watch:
         parameters."""
         self._runs += 1
         self.lent.clear()
-        is_all = _walk([("closure", function), *_hooks_of_all_modules()], self.known, self._seen)
+        self.runs_function = function
+        module, before = module_of(function), set(self.known)
+        is_all = _walk([("closure", function), *_hooks_of_all_modules(), *([("module", module)] if module is not None else [])], self.known, self._seen)
         named = [(names[i] if i < len(names) else f"args.{i - len(names)}", value) for i, value in enumerate(args)]
+        self.reached.update(self.known.keys() - before)
         if not _walk([*named, *kwargs.items()], self.known, self._copies) or not is_all:
             self.note(f"leads to more than is looked at, {_MOST_OBJECTS} objects or {LARGE} elements of one")
-
+        self._look_at_objects(function)
         self._switches = switches()
+
+    def _look_at_objects(self, function):
+        """Looks for objects that may not be taken apart, since the function reaches them in another way, too."""
+        if meets_what_is_given(function, self.reached):
+            self.note("leads to an object or a tensor that it is also given")
+        classes = classes_of(function)
+        kind = next((type(value) for value in self.known.values() if type(value) in classes), None) if classes else None
+        if kind is not None:
+            self.note(f"leads to a {kind.__name__}, such as it also takes apart")
+        self._classes_of_arguments.update(type(value) for key, value in self.known.items() if key not in self.reached and is_holder(type(value)))
 
     def leave(self, result):
         """Called after the function ran and returned `result`."""
@@ -167,6 +212,7 @@ class Watch:
         self._reasons.extend(f"sets the context variable '{variable.name}'" for variable, _ in self._variables_left_set())
         if any(_core.value_number(tensor) != number or array.tobytes() != content for tensor, number, array, content in self.lent):
             self.note("writes to memory that a tensor shares with an array, of numpy()")
+        self._left = {id(one): now for one, now in _changed(self._seen)}
         made = made_by_function(result, self.known)
         if made:
             self.note(made)
@@ -261,11 +307,24 @@ class Watch:
         taken = [_words(one, now) for one, now in (*changed, *of_copies) if one.contents.write is None]
         is_undone = not taken
         if is_undone:
+            self._notice_places(changed, of_copies)
             self._undo([*changed, *of_copies])
         is_lost = not is_undone and (self._runs > 1 or any(one.contents.write is not None for one, _ in of_copies) or any(holds_stand_in(now) for _, now in changed))
         draw = next((reason for reason in reasons if reason.startswith(DRAWS)), "")
         is_once = not self._reasons and not of_copies and all(one.contents.is_cache for one, _ in changed)
         return Found([*taken, *reasons][0], is_undone, is_lost, draw, is_once=is_once, **read)
+
+    def _notice_places(self, changed, of_copies):
+        """Tells the compiled function the Places into which its function puts tensors, if that is all that it does."""
+        if of_copies and self._classes_of_arguments:
+            notice(self.runs_function, classes=self._classes_of_arguments)
+        if of_copies or not self._runs or any(reason not in self.bound for reason in self._reasons):
+            return
+        if any(id(one) not in self._left or not all(map(operator.is_, self._left[id(one)], now)) for one, now in changed):
+            return  # a backward has changed it
+        found = [places_of(one.path.lstrip("."), one.contents.holder, one.content, now) for one, now in changed]
+        if None not in found:
+            notice(self.runs_function, [place for places in (*self.bound.values(), *found) for place in places])
 
     def forget(self, exception, has_written):
         """Called after an error: undoes what holds a tensor of the trace, which is dead. `exception`: the function's
@@ -279,7 +338,7 @@ class Watch:
         if exception is None:
             self._undo(of_trace)
             return None
-        if not (has_written or self._hooked or of_trace or holds_stand_in([exception.args, vars(exception)])):
+        if not (has_written or self.has_hidden_state or isinstance(exception, Anew) or self._hooked or of_trace or holds_stand_in([exception.args, vars(exception)])):
             return None
         unset = [f"sets the context variable '{variable.name}'" for variable, before in self._variables_left_set() if before is _MISSING]
         lasting = [*self._lasting, *unset, *(_words(one, now) for one, now in changed if one.contents.write is None)]
@@ -288,6 +347,8 @@ class Watch:
         except Exception as error:  # noqa: BLE001  # the user's class may raise anything
             lasting.append(f"changes what raises {error!r} when it is set to what it was")
         put_back({} if lasting else self._switches)
+        if lasting and isinstance(exception, Anew):
+            return None
         return lasting[0] if lasting else ""
 
     def _undo(self, changed):

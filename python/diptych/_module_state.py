@@ -4,6 +4,8 @@ import contextlib
 import torch
 
 from . import _core
+from ._host_keeper import is_kept
+from ._host_places import Place, leaves
 from ._host_state import may_do
 
 
@@ -20,19 +22,23 @@ def kept(module):
     which a later run of the graph would not do again, calls run the forward itself. Errors: UserError if they can't. An
     attribute that a hook before the forward computes each time, as that of torch.nn.utils.weight_norm does, is
     excepted."""
-    before = [(*where, {name: value for name, value in where[-1].items() if isinstance(value, torch.Tensor)}) for where in _registries(module)]
+    before = [(*where, dict(where[-1])) for where in _registries(module)]
     rebound = []
     try:
         yield
     finally:
-        for path, child, registry, tensors in before:
-            for name in [name for name, value in registry.items() if isinstance(value, torch.Tensor) and _core.is_stand_in(value)]:
-                del registry[name]
-                registry.update({name: tensors[name]} if name in tensors else {})
+        for path, child, registry, held in before:
+            for name in [name for name, value in registry.items() if value is not held.get(name) and _is_bound_anew(registry, name, value)]:
+                place = Place(registry, name, ".".join(filter(None, (path, name))))
+                place.write(held[name]) if name in held else registry.pop(name)
                 if registry is not child.__dict__ or not child._forward_pre_hooks:
-                    rebound.append(".".join(filter(None, (path, name))))
-    if rebound and not may_do(f"binds '{rebound[0]}' to another tensor"):
+                    rebound.append(place)
+    if rebound and not may_do(f"binds '{rebound[0].path}' to another tensor", rebound):
         raise _core.UserError(
-            f"[capture] the forward of {type(module).__name__} binds '{rebound[0]}' to another tensor, expected the one that it had; change that one "
+            f"[capture] the forward of {type(module).__name__} binds '{rebound[0].path}' to another tensor, expected the one that it had; change that one "
             "in place, with copy_() or add_(), or return the new one"
         )
+
+
+def _is_bound_anew(registry, name, value):
+    return not is_kept(registry, name) and any(isinstance(leaf, torch.Tensor) and _core.is_stand_in(leaf) for leaf in leaves(value))

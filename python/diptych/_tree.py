@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import inspect
 import types
+from typing import Any
 
 
 class _Absent:
@@ -20,6 +21,16 @@ class _Absent:
 
 ABSENT = _Absent()
 absent_of = functools.cache(_Absent)
+
+
+@dataclasses.dataclass
+class Packed:
+    """An object, a list or a dict in place of which a tree stands (_host_objects.py): its number, an object of that class, whose methods
+    and class attributes guards read, or the class of a list or a dict; and what it holds, None where it comes again."""
+
+    index: int
+    like: Any
+    held: Any
 
 
 def values_of_the_standard_library():
@@ -168,6 +179,8 @@ def _hidden_stand_in(value, path, is_inside, depth):
 
     if isinstance(value, torch.Tensor):
         return path if is_inside and _core.is_stand_in(value) else None
+    if type(value) is Packed:
+        return _hidden_stand_in(value.held, path, is_inside, depth)
     if depth == 0 or value is None or isinstance(value, (bool, int, float, complex, str, bytes, type, torch.nn.Module, types.ModuleType)):
         return None
     if isinstance(value, (list, tuple)):
@@ -190,8 +203,11 @@ def refuse_hidden_tensors(result):
     hidden = _hidden_stand_in(result, "", False, 5)
     if hidden:
         from . import UserError
+        from ._host_state import captures_anew_for
 
-        raise UserError(
+        refusal = (
             f"[capture] the function returned an object that holds a tensor, at 'result{hidden}', expected tensors in lists, "
             "tuples, dicts, dataclasses or classes registered with torch.utils._pytree; return the tensor itself"
         )
+        captures_anew_for(result, refusal)
+        raise UserError(refusal)

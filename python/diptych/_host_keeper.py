@@ -1,0 +1,352 @@
+"""Compiled functions that keep tensors on the host between calls, or are given objects that hold tensors.
+
+Note [Places]: a graph writes to no place of the host, and a guard knows a tensor that is found there by its identity. So once a
+trace has shown that all a function does on the host is to put other tensors into some places, the function is captured anew with
+these places among its arguments and its results: what a place holds goes in, what the function has left there comes out, and is
+put there after the call. While the call runs, something that guards take for a constant stands in the places. A call of which no
+graph can be made runs the function itself, on the places as they were before.
+"""
+import collections
+import functools
+import inspect
+import threading
+import weakref
+from typing import Any, NamedTuple
+
+import torch
+from torch.utils import _pytree
+
+from . import _core
+from ._cache_stats import together
+from ._host_objects import Objects, Unfit
+from ._host_places import HELD, UNCHANGED, can_be_given, can_be_returned, paths_of
+from ._host_reach import OBJECTS, SEVERED, has_history, misjudged, severed
+from ._torch_checkpoint import is_tracing
+from ._tree import refuse_hidden_tensors
+
+_MOST_PLACES, _MOST_LESSONS, _MOST_USELESS = 64, 8, 32
+_SEVERED = "(without history)"  # stands in the state for the numbers of places
+_ITSELF = object()  # what a call returns that has to run the function itself
+
+noticed = {}  # the Places and the classes of objects that a trace of a compiled function has found, by its id
+_modules = {}  # references to the modules whose forwards compiled functions are, or None, by the ids of all that ask for Places
+_likes = {}  # the classes whose objects a compiled function takes apart, by its id
+_num_keepers = collections.Counter()  # of a compiled function, by its id
+_running = threading.local()
+
+
+class Anew(Exception):
+    """Ends a trace of a function that will be captured anew, with objects taken apart; else a refusal in these words."""
+
+
+def notice(function, places=(), classes=()):
+    """Called when all that a trace of a function has done on the host is to put tensors into these places, or to change or to
+    return objects of these classes. Returns whether the function will be captured anew for them."""
+    classes = set(classes) - _likes.get(id(function), {}).keys()
+    if id(function) not in _modules or not (places or classes):
+        return False
+    noticed[id(function)] = list(places), classes
+    return True
+
+
+def module_of(function):
+    """Returns the module whose forward a compiled function is, which is the same one in each call; None for another function."""
+    module = _modules.get(id(function))
+    return module() if module is not None else None
+
+
+def classes_of(function):
+    """The classes whose objects a compiled function takes apart."""
+    return _likes.get(id(function), {}).keys()
+
+
+def meets_what_is_given(function, reached):
+    """Whether one of the objects, lists, dicts and tensors that the present call of a function is given apart from its arguments is
+    among those with these ids."""
+    call = getattr(_running, "call", None)
+    if call is None or call.function is not function:
+        return False
+    tensors = [leaf for leaf in _pytree.tree_leaves([call.state, *call.objects.values()]) if isinstance(leaf, torch.Tensor)]
+    return call.objects.meet(reached) or any(id(tensor) in reached for tensor in tensors)
+
+
+def is_kept(registry, name):
+    """Whether the function that runs on this thread is captured with a place among its arguments and results."""
+    return (id(registry), name) in getattr(_running, "names", ())
+
+
+def _forget(function):
+    """Called when a Keeper lets go of a function, given by its id."""
+    _num_keepers[function] -= 1
+    if not _num_keepers[function]:
+        for held in (_num_keepers, _modules, _likes, noticed):
+            held.pop(function, None)
+
+
+class Outcome(NamedTuple):
+    """What a function returns that takes what its places hold."""
+
+    out: Any
+    state: dict
+    objects: list
+
+
+class _Call(NamedTuple):
+    """A call of a function that takes what its places hold."""
+
+    function: Any
+    state: dict
+    objects: Objects
+
+
+class Keeper:
+    """A compiled function with its places and the classes whose objects it takes apart. `compile` makes a compiled function of one;
+    `core` is the present one, `plain` the one that knows of nothing. `module`: the one whose forward the function is."""
+
+    def __init__(self, function, compile, module=None):
+        self._function, self._compile, self._module = function, compile, module and weakref.ref(module)
+        self._lock = threading.RLock()
+        self._earlier = []  # the statistics of the captures that did not know all places
+        self.calls = []  # an element for each call that knows no places, as long as it runs
+        self.is_plain = True
+        self._places, self._paths, self._likes = [], [], {}
+        self._num_itself, self._why_itself = 0, ""
+        self._reset()
+        self._take(function)
+        self.plain = self.core
+
+    def _reset(self):
+        self._num_calls = self.num_traces = 0
+        self.severed = set()  # the numbers of places whose tensors are given without their history
+        self._judged = set()  # those that were so once
+
+    def _take(self, compiled):
+        self.core, self._compiled, self._id = self._compile(compiled), compiled, id(compiled)
+        self._let_go = weakref.finalize(self, _forget, self._id)
+        _num_keepers[self._id] += 1
+        _modules[self._id], _likes[self._id] = self._module, self._likes
+
+    def parts(self):
+        """Returns what watches look at: the function, and the module whose forward it is."""
+        return self._function, self._module and self._module()
+
+    def learn(self):
+        """Has the function captured anew if a trace has found something; while another call that knows of nothing runs, later."""
+        if self._id not in noticed:
+            return
+        with self._lock:
+            places, classes = noticed.pop(self._id, ((), ()))
+            known = {place.name for place in self._places}
+            added = list({place.name: place for place in places if place.name not in known}.values())
+            if not (added or classes) or len(self._places) + len(added) > _MOST_PLACES or len(self._earlier) == _MOST_LESSONS:
+                return
+            was_plain, self.is_plain = self.is_plain, False  # before the calls are counted, as a call counts before it asks
+            if was_plain and self.calls:
+                self.is_plain, noticed[self._id] = True, (places, classes)
+                return
+            self._earlier.append(self.core.stats())
+            self.core.clear()
+            self._let_go()
+            self._places = [*self._places, *added]
+            self._likes = {**self._likes, **{kind: object.__new__(kind) for kind in classes}}
+            self._paths = paths_of(self._places)
+            self._reset()
+            self._take(self._with_state())
+
+    def call(self, args, kwargs):
+        """Calls the function with what its places hold, and puts there what it leaves. Other threads wait."""
+        if is_tracing():  # inside another function, whose watch sees what this one does
+            return self.plain(*args, **kwargs)
+        with self._lock:
+            given, objects, why = self._given(args, kwargs)
+            outcome = _ITSELF if why else self._captured(given, objects)
+        if outcome is not _ITSELF:
+            return outcome
+        if why:
+            self._num_itself, self._why_itself = self._num_itself + 1, why
+        return self._function(*args, **kwargs)
+
+    def _given(self, args, kwargs):
+        """Returns the arguments as trees, the objects in them, and why the function itself has to run, or ""."""
+        objects, given = Objects(self._likes), (args, kwargs)
+        if torch._C._functorch.peek_interpreter_stack() is not None:
+            return given, objects, "changes the host inside a transform"
+        if self.num_traces > _MOST_USELESS and self.num_traces > self._num_calls / 2:
+            return given, objects, "keeps something else each time"
+        for place in self._places:
+            if not place.is_there() or not can_be_given(place):
+                return given, objects, f"finds in '{place.path}' something else than tensors of its own"
+        if self._likes:
+            try:
+                given = tuple(map(objects.pack, args)), {name: objects.pack(value) for name, value in kwargs.items()}
+            except Unfit as words:
+                return given, objects, f"is given an object that is not taken apart: {words}"
+        return given, objects, ""
+
+    def _captured(self, given, objects):
+        self._num_calls += 1
+        try:
+            severed = None
+            while severed != self.severed:  # which a trace may find wrong
+                severed = self.severed
+                outcome = self._run(*given, objects)
+                if outcome is not _ITSELF:
+                    break
+                self._num_itself -= severed != self.severed  # as the captures count what is called anew
+            return outcome
+        finally:
+            if noticed:
+                self.learn()
+
+    def judge(self, verdicts):
+        """Called by a trace that has found on which tensors with a history the results depend, and has called the function with the wrong
+        ones. Each place changes sides once."""
+        added = {key for key, verdict in verdicts.items() if verdict is SEVERED and key != OBJECTS} - self._judged
+        self._judged |= added
+        self.severed = (self.severed | added) - {key for key, verdict in verdicts.items() if verdict is not SEVERED}
+
+    def _state(self, before, given):
+        """Returns what the places hold as the function is given it, and {id of a tensor without its history: the tensor}."""
+        state = dict(zip(self._paths, before))
+        keys = [key for key in self.severed if any(map(has_history, _pytree.tree_leaves(before[key])))] if torch.is_grad_enabled() else []
+        if not keys:
+            return state, {}
+        others = [leaf for key, value in enumerate(before) if key not in keys for leaf in _pytree.tree_leaves(value)]
+        met = {id(leaf) for leaf in (*others, *_pytree.tree_leaves(given)) if isinstance(leaf, torch.Tensor)}
+        keys = [key for key in keys if not any(id(leaf) in met for leaf in _pytree.tree_leaves(before[key]))]  # which the function may compare
+        made = {}
+        state.update((self._paths[key], severed(before[key], made)) for key in keys)
+        state[_SEVERED] = tuple(sorted(keys))
+        return state, {id(one): value for one, value in made.values()}
+
+    def _run(self, args, kwargs, objects):
+        places, before = self._places, [place.read() for place in self._places]
+        state, known = self._state(before, (args, kwargs))
+        call = _Call(self._compiled, state, objects)
+        earlier, _running.call = getattr(_running, "call", None), call
+        try:
+            for place in places:
+                place.write(HELD)
+            outcome = self.core(state, *args, **kwargs)
+        except Anew as refusal:
+            outcome = _core.UserError(*refusal.args)
+        finally:
+            _running.call = earlier
+            for place, value in zip(places, before):
+                place.write(value)
+        if isinstance(outcome, _core.UserError):
+            raise outcome
+        if outcome is _ITSELF:
+            return _ITSELF
+        if known:  # tensors without their history are the function's own
+            outcome = _pytree.tree_map(lambda leaf: known.get(id(leaf), leaf), outcome)
+        for place, path in zip(places, self._paths):
+            if outcome.state[path] is not UNCHANGED:
+                place.write(outcome.state[path])
+        objects.is_given = False
+        objects.fill_all(outcome.objects)
+        return objects.unpack(outcome.out) if self._likes else outcome.out
+
+    def _with_state(self):
+        """The function as one that takes what its places hold first, by their paths, and also returns what it leaves there."""
+        function, runner = self._function, _Runner(self)
+
+        def run(state, args, kwargs):
+            return runner(state, args, kwargs)
+
+        @functools.wraps(function)
+        def with_state(state, /, *args, **kwargs):
+            return run(state, args, kwargs)
+
+        try:
+            parameters = inspect.signature(function).parameters
+        except (TypeError, ValueError):
+            return with_state
+        name = "state"
+        while name in parameters:
+            name += "_"
+        first = inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY)
+        with_state.__signature__ = inspect.Signature([first, *parameters.values()], __validate_parameters__=False)
+        return with_state
+
+    def clear(self):
+        self.core.clear()
+        self._reset()
+
+    def stats(self):
+        """The counters of all captures together."""
+        if not self._earlier:
+            return self.core.stats()
+        stats = together([*self._earlier, self.core.stats()])
+        stats.originals += self._num_itself
+        stats.last_original = self._why_itself or stats.last_original
+        return stats
+
+
+class _Runner:
+    """Runs a function with what it is given in its places, and with objects made of the trees that it is given. Behind a function
+    of a library, guards see neither the places nor what their holders lead to."""
+
+    def __init__(self, keeper):
+        self._keeper = weakref.ref(keeper)
+        self._function, self._places, self._paths, self._likes = keeper._function, keeper._places, keeper._paths, keeper._likes
+
+    def __call__(self, state, args, kwargs):
+        """Returns the Outcome, or _ITSELF if these are the arguments of a call and no trace has replaced them. What was in the places
+        before is put back, unless the function leaves what no graph makes, which is for the watch of the trace to see."""
+        call = getattr(_running, "call", None)
+        if call is not None and call.state is state:
+            return _ITSELF
+        keeper = self._keeper()
+        if keeper is not None:
+            keeper.num_traces += 1
+        names, _running.names = getattr(_running, "names", ()), {place.name for place in self._places}
+        try:
+            return self._outcome(state, args, kwargs)
+        finally:
+            _running.names = names
+
+    def _outcome(self, state, args, kwargs):
+        from ._host_state import fails_with_state, known_objects, may_do
+
+        places, before, given = self._places, [place.read() for place in self._places], [state[path] for path in self._paths]
+        objects = Objects(self._likes, known_objects())
+        objects.is_given = False
+        fails_with_state()  # whatever fails from here on, a backward among it, the function itself shows
+        if self._likes:
+            args, kwargs = [objects.unpack(part) for part in args], {name: objects.unpack(part) for name, part in kwargs.items()}
+        contents = objects.contents()
+        try:
+            for place, value in zip(places, given):
+                place.write(value)
+            result = self._function(*args, **kwargs)
+            after = [place.read() for place in places]
+            after = [UNCHANGED if old is new else new for old, new in zip(given, after)]
+        except BaseException:
+            for place, value in zip(places, before):
+                place.write(value)
+            raise
+        if can_be_returned([value for value in after if value is not UNCHANGED], result, known_objects()):
+            for place, value in zip(places, before):
+                place.write(value)
+        before_it = [held for _, _, content in contents for held in (content if type(content) is list else content.values())]
+        self._judge(given, state, result, [after, list(objects.values())], before_it)
+        try:
+            states, out = objects.states(contents), objects.pack(result) if self._likes else result
+        except Unfit as words:
+            may_do(f"changes an object in a way that is not followed: {words}")
+            states, out = [], result
+        refuse_hidden_tensors(out)
+        return Outcome(out, dict(zip(self._paths, after)), states)
+
+
+    def _judge(self, given, state, result, kept, objects):
+        """Sees to it that tensors are given with their history where results depend on them, and that this trace is of no use if not."""
+        from ._host_state import may_do
+
+        wrong = misjudged(given, state.get(_SEVERED, ()), objects, result, kept)
+        if wrong:
+            may_do("keeps a history that not all results have")
+            keeper = self._keeper()
+            if keeper is not None:
+                keeper.judge(wrong)
