@@ -104,7 +104,7 @@ class Keeper:
     `core` is the present one, `plain` the one that knows of nothing. `module`: the one whose forward the function is."""
 
     def __init__(self, function, compile, module=None):
-        self._function, self._compile, self._module = function, compile, module and weakref.ref(module)
+        self._function, self._compile, self._module = function, compile, None if module is None else weakref.ref(module)
         self._lock = threading.RLock()
         self._earlier = []  # the statistics of the captures that did not know all places
         self.calls = []  # an element for each call that knows no places, as long as it runs
