@@ -96,6 +96,7 @@ struct PlanStructure {
     bool operator==(const DerivedPrimal&) const = default;
   };
   std::vector<DerivedPrimal> derived;
+  std::vector<size_t> captured_arguments;  ///< those that the function captures as well
   /// A forward slot that a torch::autograd::Function has made as a view: autograd refuses to change it in place.
   struct FunctionView {
     size_t slot = 0;

@@ -350,6 +350,8 @@ void JointCapture::State::trace(const FlatFunction& function, const std::vector<
     if (recorder.views().counts_offset_of(i)) analysis.plan.counted_offsets.push_back(i);
     if (primal.base_of) analysis.plan.derived.push_back({i - num_arguments, *primal.base_of});
   }
+  const auto& captured = recorder.primal_table().captured_arguments();
+  analysis.plan.captured_arguments.assign(captured.begin(), captured.end());
   analysis.plan.hides_history = recorder.views().hides_history();
   analysis.plan.rewrites_history = recorder.views().rewrites_history();
   analysis.plan.writes = recorder.views().writes();

@@ -239,8 +239,10 @@ std::string Cache::why_miss(const TreeSpec& spec, const Tensors& tensors) const 
     Tensors all = tensors;
     nearest->code->captured().append_free_variables(all);
     text = nearest->guards.first_failure(all, [&](size_t index) {
-      const size_t num = spec.num_tensors();
-      return index < num ? spec.tensor_path(index) : nearest->code->forward_graph().input_slots().at(index).path;
+      const auto& slots = nearest->code->forward_graph().input_slots();
+      if (index < spec.num_tensors()) return spec.tensor_path(index);
+      const auto& again = nearest->code->plan().captured_arguments;
+      return index < slots.size() ? slots[index].path : "the captured " + slots[again.at(index - slots.size())].path;
     });
   }
   return text;

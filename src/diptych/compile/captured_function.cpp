@@ -94,6 +94,7 @@ CapturedFunction::CapturedFunction(const FlatFunction& function, const std::vect
   if (extent != CaptureExtent::kCallable) traced_graph_ = remove_dead_nodes(joint.graph);
   free_variables_ = capture_->free_variables();
   for (const auto& derived : plan().derived) free_variables_[derived.free_variable] = at::Tensor();
+  for (const size_t index : plan().captured_arguments) captured_arguments_.push_back(arguments[index]);
   capture_->release_arguments();
   if (extent != CaptureExtent::kTrace) make_graphs(std::move(joint));
 }

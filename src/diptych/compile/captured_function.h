@@ -88,7 +88,8 @@ class CapturedFunction final : public GraphSource {
 
   size_t num_arguments() const { return layout_.num_arguments; }
   const std::vector<at::Tensor>& free_variables() const { return free_variables_; }
-  /// Appends the addresses of the free variables, which guards check, too, to those of the arguments.
+  /// Appends the addresses of the free variables, which guards check, too, to those of the arguments. Arguments that
+  /// the function captures as well come last: guards see by these whether they are still the same tensors.
   template <class Tensors>
   void append_free_variables(Tensors& tensors) const {
     const size_t begin = tensors.size();
@@ -96,6 +97,7 @@ class CapturedFunction final : public GraphSource {
     for (const auto& derived : plan().derived) {
       tensors[begin + derived.free_variable] = &detail::autograd_base(*tensors[derived.base_of]);
     }
+    for (const at::Tensor& tensor : captured_arguments_) tensors.push_back(&tensor);
   }
   /// Returns the arguments of a call, then the free variables. Errors: UserError for an argument that gradients would
   /// bypass although it has hooks or retains its gradient.
@@ -147,6 +149,7 @@ class CapturedFunction final : public GraphSource {
   Graph forward_;
   std::vector<std::shared_ptr<const detail::HostReads>> host_reads_;
   std::vector<at::Tensor> free_variables_;
+  std::vector<at::Tensor> captured_arguments_;
   std::vector<size_t> gradient_primals_;
   std::vector<size_t> gradient_crossings_;
   std::vector<std::vector<size_t>> tangents_of_stage_;

@@ -121,6 +121,7 @@ CheckedCall::CheckedCall(std::shared_ptr<const CompiledFunction> code, c10::Arra
       code_->options().name);
   std::vector<const at::Tensor*> all(arguments.begin(), arguments.end());
   code_->captured().append_free_variables(all);
+  all.resize(arguments.size() + code_->captured().free_variables().size());  // captured arguments are there already
   for (const at::Tensor* tensor : all) reals_.push_back(*tensor);
   // The call takes our own handles, since the original function may drop what holds an argument.
   for (size_t i = 0; i < arguments.size(); ++i) arguments_.push_back(&reals_[i]);

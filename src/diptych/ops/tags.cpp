@@ -221,8 +221,12 @@ constexpr TagRow kTagRows[] = {
     {"aten::pixel_unshuffle", bit(Tag::kGather)},
     {"aten::im2col", bit(Tag::kGather)},
 
+    {"aten::alias_copy", bit(Tag::kCopy)},
     {"aten::clone", bit(Tag::kCopy)},
     {"aten::contiguous", bit(Tag::kCopy)},
+    {"aten::detach_copy", bit(Tag::kCopy)},
+    {"aten::expand_copy", bit(Tag::kCopy)},
+    {"aten::view_copy", bit(Tag::kCopy)},
     {"aten::_to_copy", Tag::kPointwise | Tag::kCopy},
 
     {"aten::diagonal", bit(Tag::kShapeView)},
@@ -283,10 +287,11 @@ constexpr TagRow kTagRows[] = {
 
 // Tags that LibTorch, or a row for all overloads, gives to an operator to which they do not apply.
 constexpr TagRow kNotTags[] = {
-    {"aten::equal", bit(Tag::kPointwise)},                           // returns one bool
-    {"aten::mm.dtype", bit(Tag::kMatrixProduct)},                    // its third operand is the dtype of the result
-    {"aten::index", bit(Tag::kDataDependent)},                       // only with a mask, which its shape rule refuses
-    {"aten::slice_scatter", bit(Tag::kCopy)},                        // tagged view_copy, yet it merges two tensors
+    {"aten::equal", bit(Tag::kPointwise)},         // returns one bool
+    {"aten::mm.dtype", bit(Tag::kMatrixProduct)},  // its third operand is the dtype of the result
+    {"aten::index", bit(Tag::kDataDependent)},     // only with a mask, which its shape rule refuses
+    {"aten::_conj_copy", bit(Tag::kGather)},       // tagged view_copy, yet it computes
+    {"aten::_neg_view_copy", bit(Tag::kGather)},
     {"aten::randint_like.Tensor", Tag::kFactory | Tag::kDrawsOnly},  // reads its bound from a tensor
     {"aten::randint_like.Tensor_generator", Tag::kFactory | Tag::kDrawsOnly},
     {"aten::_fused_sdp_choice", bit(Tag::kRandom)},                            // chooses a kernel, draws nothing
@@ -318,8 +323,8 @@ uint32_t torch_tags(const c10::OperatorHandle& handle) {
       case at::Tag::dynamic_output_shape:
         found |= bit(Tag::kDataDependent);
         break;
-      case at::Tag::view_copy:
-        found |= bit(Tag::kCopy);
+      case at::Tag::view_copy:  // of any view: permute_copy may have the layout of its operand, and other elements
+        found |= bit(Tag::kGather);
         break;
       default:
         break;

@@ -16,10 +16,9 @@ namespace {
 // The value that a node copies, to memory that is laid out alike; none for another node. A copy is equal to what it
 // copies; whether it was needless depends on what else a graph does.
 Value copied(const Graph& graph, const Node& node) {
-  static const Op clone = Op::find("aten.clone");
-  if (node.op != clone || !node.outputs[0]) return {};
-  const Value source = std::get<Value>(node.operands[0]);
-  return graph.meta(source) == graph.meta(node.outputs[0]) ? source : Value{};
+  if (!has_tag(node.op, Tag::kCopy) || node.outputs.size() != 1 || !node.outputs[0]) return {};
+  const auto* source = std::get_if<Value>(&node.operands[0]);
+  return source != nullptr && graph.meta(*source) == graph.meta(node.outputs[0]) ? *source : Value{};
 }
 
 // Finds, for values of a graph, those of an earlier graph that are computed alike.

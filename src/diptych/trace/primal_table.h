@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -65,6 +66,11 @@ class PrimalTable {
   /// Returns whether a primal has the path.
   bool has_path(std::string_view path) const;
 
+  /// Notes that the function has met the real tensor of an argument, which it captures as well: a call with another
+  /// argument finds another tensor there.
+  void note_captured(const Primal& argument) { captured_arguments_.insert(index_of(argument)); }
+  const std::set<size_t>& captured_arguments() const { return captured_arguments_; }
+
   /// Returns the first primal that was added for `tensor`; null if there is none.
   const Primal* find(const at::Tensor& tensor) const;
   /// Returns the primal that a stand-in is, or that the function took it from as a view; null if there is none. Merged
@@ -94,6 +100,7 @@ class PrimalTable {
   std::vector<Primal> primals_;
   size_t num_free_variables_ = 0;
   std::vector<MergedBase> merged_bases_;
+  std::set<size_t> captured_arguments_;
   bool joins_aliases_ = false;
   std::unordered_map<const c10::TensorImpl*, size_t> index_by_tensor_;
   /// An alias, which keeps its address, and what stands for it.

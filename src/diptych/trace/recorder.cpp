@@ -13,10 +13,10 @@
 #include "diptych/trace/generator_watch.h"
 #include "diptych/trace/location.h"
 #include "diptych/trace/outer_levels.h"
-#include "diptych/trace/solver_batches.h"
 #include "diptych/trace/place_of_operand.h"
 #include "diptych/trace/placeholder.h"
 #include "diptych/trace/run_on_meta.h"
+#include "diptych/trace/solver_batches.h"
 #include "diptych/trace/stack_tensors.h"
 #include "diptych/trace/transforms.h"
 
@@ -131,7 +131,10 @@ const at::Tensor& Recorder::add_primal(const at::Tensor& given, Slot slot) {
 
 const at::Tensor& Recorder::stand_in(const at::Tensor& tensor) {
   if (!tensor.defined() || owns(tensor)) return tensor;
-  if (const Primal* known = primals_.find(tensor)) return known->stand_in;
+  if (const Primal* known = primals_.find(tensor)) {
+    if (known->slot.kind == SlotKind::kArgument) primals_.note_captured(*known);
+    return known->stand_in;
+  }
   if (const at::Tensor* alias = primals_.alias_of(tensor)) return *alias;
   return add_primal(tensor, {SlotKind::kFreeVariable, primals_.next_free_path()});
 }
