@@ -9,6 +9,7 @@
 
 #include "diptych/ops/related_operators.h"
 #include "diptych/trace/fake_tensor.h"
+#include "diptych/trace/levels.h"
 #include "diptych/trace/operator_plan.h"
 
 namespace diptych::detail {
@@ -26,8 +27,8 @@ bool holds_no_value(const at::Tensor& number) {
 }
 
 bool may_be_open(const at::Tensor& tensor) {
-  return tensor.defined() && tensor.unsafeGetTensorImpl()->is_wrapped_number() && tensor.device().is_cpu() &&
-         !is_stand_in(tensor) && holds_no_value(tensor);
+  return tensor.unsafeGetTensorImpl()->is_wrapped_number() && tensor.device().is_cpu() && !is_stand_in(tensor) &&
+         holds_no_value(tensor);
 }
 
 bool is_open(const OpenNumbers& numbers, const c10::SymInt& number) {
@@ -37,8 +38,11 @@ bool is_open(const OpenNumbers& numbers, const c10::SymInt& number) {
 at::Tensor open_number(const OpenNumbers& numbers, const c10::IValue& argument) {
   if (argument.isSymFloat()) return numbers.of_node(*argument.toSymFloat().toSymNodeImplUnowned());
   if (argument.isSymInt()) return numbers.of_node(*argument.toSymInt().toSymNodeImplUnowned());
-  if (argument.isTensor() && may_be_open(argument.toTensor())) return numbers.of_tensor(argument.toTensor());
-  return {};
+  if (!argument.isTensor() || !argument.toTensor().defined()) return {};
+  const at::Tensor& tensor = argument.toTensor();
+  if (!tensor.unsafeGetTensorImpl()->is_wrapped_number()) return {};
+  const at::Tensor number = value_of_dead(tensor);  // a transform that has ended may have wrapped it
+  return may_be_open(number) ? numbers.of_tensor(number) : at::Tensor();
 }
 
 // Sizes and the like, which operators take by their values.
