@@ -339,7 +339,6 @@ class _Runner:
         refuse_hidden_tensors(out)
         return Outcome(out, dict(zip(self._paths, after)), states)
 
-
     def _judge(self, given, state, result, kept, objects):
         """Sees to it that tensors are given with their history where results depend on them, and that this trace is of no use if not."""
         from ._host_state import may_do

@@ -24,8 +24,8 @@ def _in_trace(torchs, tensor, **keywords):
     if not _is_answered(tensor, what):
         if _core.is_stand_in(tensor) and tensor.numel():
             raise _core.UserError(
-                f"[capture] the function reads the memory of a tensor by {_core.with_place(what)}, whose values are not known in a bare pair, in the body of an operator and in a "
-                "backward; use operators of torch there, or do it outside"
+                f"[capture] the function reads the memory of a tensor by {what}, whose values are not known in a bare pair, in the body of an operator and in a "
+                f"backward ({_core.with_place(what)}); use operators of torch there, or do it outside"
             )
         return torchs(tensor, **keywords)
     result, number = _core.call_on_value(torchs, tensor, what, tensor.nbytes <= _MOST_BYTES, **keywords)
