@@ -42,6 +42,15 @@ at::Tensor of_tensor(const at::Tensor& number) {
   return given.is_none() ? at::Tensor() : tensor_of(py::getattr(given, "node", py::none()));
 }
 
+at::Scalar value_of_tensor(const at::Tensor& number) {
+  const py::gil_scoped_acquire gil;
+  const auto wrapped = py::reinterpret_steal<py::object>(THPVariable_Wrap(number));
+  const py::object node = wrapped.attr("_wrapped_number").attr("node");
+  const bool is_integer = c10::isIntegralType(number.scalar_type(), /*includeBool=*/false);
+  const py::object value = node.attr(is_integer ? "guard_int" : "guard_float")("", 0);
+  return is_integer ? at::Scalar(value.cast<int64_t>()) : at::Scalar(value.cast<double>());
+}
+
 // Whether the value of a tensor may stay open in the trace that runs on this thread.
 bool may_stay_open(const py::object& object) {
   const Recorder* const recorder = Recorder::current();
@@ -97,7 +106,7 @@ void close_open_numbers() {
 }
 
 void bind_open_numbers(py::module_& module) {
-  static constexpr OpenNumbers kNumbers{of_node, of_tensor};
+  static constexpr OpenNumbers kNumbers{of_node, of_tensor, value_of_tensor};
   set_open_numbers(&kNumbers);
   module.def("set_open_numbers", &set_open_numbers_of_python, py::arg("floats"), py::arg("integers"),
              py::arg("close_all"),

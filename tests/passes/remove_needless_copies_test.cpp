@@ -46,7 +46,7 @@ TEST(RemoveNeedlessCopies, KeepsCopiesOfViewsThatLieAsTheirOperands) {
   %2 : c64[2,2] = aten.permute_copy(%1, [1, 0])
   %3 : c64[2,2] = aten.transpose_copy.int(%2, 0, 1)
   %4 : c64[2,2] = aten.t_copy(%3)
-  %5 : c64[2,2] = aten.as_strided_copy(%4, [2, 2], [1, 2], None)
+  %5 : c64[2,2] = aten.as_strided_copy(%4, [2, 2], [1, 2])
   %6 : c64[2,2] = aten._conj_copy(%5)
   %7 : c64[2,2] = aten._neg_view_copy(%6)
   %8 : c64[2,2] = aten.exp(%7)

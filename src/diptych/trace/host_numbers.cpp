@@ -11,6 +11,7 @@
 #include "diptych/trace/fake_tensor.h"
 #include "diptych/trace/levels.h"
 #include "diptych/trace/operator_plan.h"
+#include "diptych/trace/trace_guard.h"
 
 namespace diptych::detail {
 namespace {
@@ -75,14 +76,36 @@ at::ScalarType promoted(c10::ArrayRef<c10::IValue> arguments, size_t place, cons
   return at::native::result_type(state);
 }
 
-// A number is promoted as a number; a tensor of one element that is not marked as one may make a result wider. The
-// graph holds plain tensors, so the number is converted where that would be so.
-at::Tensor as_operand(c10::ArrayRef<c10::IValue> arguments, size_t place, const at::Tensor& number) {
+// A number is promoted as a number; a tensor of one element that is not marked as one may make a result wider.
+at::Tensor marked_like(const at::Tensor& number, bool as_number) {
   at::Tensor marked = at::scalar_tensor(0.0, at::TensorOptions(number.scalar_type()).device(at::kMeta));
-  const at::ScalarType as_tensor = promoted(arguments, place, marked);
-  marked.unsafeGetTensorImpl()->set_wrapped_number(true);
-  const at::ScalarType as_number = promoted(arguments, place, marked);
+  marked.unsafeGetTensorImpl()->set_wrapped_number(as_number);
+  return marked;
+}
+
+// The graph holds plain tensors, so the number is converted where it would be promoted in another way.
+at::Tensor as_operand(c10::ArrayRef<c10::IValue> arguments, size_t place, const at::Tensor& number) {
+  const at::ScalarType as_tensor = promoted(arguments, place, marked_like(number, false));
+  const at::ScalarType as_number = promoted(arguments, place, marked_like(number, true));
   return as_tensor == as_number ? number : number.to(as_number);
+}
+
+// Whether a tensor does not do for an open number: for an integer among integers, whose dtype may be narrower, among
+// halves, which are bounded, and where eager raises an error by the value, as of an exponent.
+bool needs_value(c10::ArrayRef<c10::IValue> arguments, size_t place, const at::Tensor& number) {
+  if (!at::isIntegralType(number.scalar_type(), /*includeBool=*/true)) return false;
+  const at::ScalarType met = promoted(arguments, place, marked_like(number, true));
+  return at::isIntegralType(met, /*includeBool=*/true) || met == at::kHalf || met == at::kComplexHalf;
+}
+
+c10::IValue closed(const OpenNumbers& numbers, const c10::IValue& argument) {
+  if (!argument.isTensor()) return value_of(argument);
+  const at::Tensor open = value_of_dead(argument.toTensor());
+  const at::Scalar value = numbers.value_of_tensor(open);
+  const PauseTraceGuard real;
+  at::Tensor number = at::scalar_tensor(value, open.options());
+  number.unsafeGetTensorImpl()->set_wrapped_number(true);
+  return number;
 }
 
 // Numbers where the form of an operator for tensors takes tensors.
@@ -91,10 +114,8 @@ void replace_numbers(const OpenNumbers& numbers, const OperatorPlan& plan, Stack
   for (size_t i = 0; i < arguments().size(); ++i) {
     const bool takes_tensor = plan.takes_tensor[i];
     c10::IValue& argument = stack[begin + i];
-    if (holds_open(numbers, argument)) {
-      argument = with_values(argument.toSymIntVector());
-    } else if (const at::Tensor number = open_number(numbers, argument); number.defined()) {
-      argument = takes_tensor ? c10::IValue(as_operand(arguments(), i, number)) : value_of(argument);
+    if (const at::Tensor number = open_number(numbers, argument); number.defined()) {
+      argument = takes_tensor ? c10::IValue(as_operand(arguments(), i, number)) : closed(numbers, argument);
     } else if (takes_tensor && argument.isScalar()) {
       const at::Scalar given = argument.toScalar();
       argument = as_operand(arguments(), i, at::scalar_tensor(given, given.type()));
@@ -110,10 +131,21 @@ bool call_with_open_numbers(const c10::OperatorHandle& op, Stack* stack) {
   const OpenNumbers* const numbers = numbers_of_host;
   if (numbers == nullptr) return false;
   const size_t begin = stack->size() - op.schema().arguments().size();
-  const bool has_open = std::any_of(
-      stack->begin() + static_cast<int64_t>(begin), stack->end(),
-      [&](const c10::IValue& one) { return open_number(*numbers, one).defined() || holds_open(*numbers, one); });
+  const c10::ArrayRef<c10::IValue> arguments(stack->data() + begin, stack->size() - begin);
+  bool has_open = false, are_needed = false;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (holds_open(*numbers, arguments[i])) (*stack)[begin + i] = with_values(arguments[i].toSymIntVector());
+    const at::Tensor number = open_number(*numbers, arguments[i]);
+    has_open = has_open || number.defined();
+    are_needed = are_needed || (number.defined() && needs_value(arguments, i, number));
+  }
   if (!has_open) return false;
+  if (are_needed) {
+    for (auto argument = stack->begin() + static_cast<int64_t>(begin); argument != stack->end(); ++argument) {
+      if (open_number(*numbers, *argument).defined()) *argument = closed(*numbers, *argument);
+    }
+    return false;
+  }
   const Op called = form_for_tensors(Op(op)).value_or(Op(op));
   replace_numbers(*numbers, plan_for(called.handle()), *stack, begin);
   called.handle().callBoxed(stack);

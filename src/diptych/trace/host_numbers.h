@@ -21,6 +21,8 @@ struct OpenNumbers {
   at::Tensor (*of_node)(const c10::SymNodeImpl& node);
   /// The same for a tensor that LibTorch has made of a number, whose value it does not know.
   at::Tensor (*of_tensor)(const at::Tensor& number);
+  /// Asks for the value of such a tensor.
+  at::Scalar (*value_of_tensor)(const at::Tensor& number);
 };
 /// Requires: `numbers` lives for ever.
 void set_open_numbers(const OpenNumbers* numbers);

@@ -182,3 +182,33 @@ def test_data_of_what_is_never_met_itself():
             torch.testing.assert_close(results[:3], results[3:])
     w.data = torch.full((3,), 7.0)
     torch.testing.assert_close(diptych.aot_function(functions[0])(torch.ones(3)), w)
+
+
+def test_an_argument_that_is_captured_as_well():
+    """In another call it is another tensor, and the captured one is what it was."""
+    w = torch.ones(3, requires_grad=True)
+    held = {"w": w}
+    for function in (lambda a: (a * w).sum(), lambda a: (a * held["w"] + a).sin().sum(), lambda a: (a * 2, w * 1)[1].sum() + a.sum()):
+        compiled = diptych.aot_function(function)
+        for value in (None, 2.0, 3.0, None, 2.0):
+            a = w if value is None else torch.full((3,), value, requires_grad=True)
+            assert torch.equal(compiled(a), function(a))
+            torch.testing.assert_close(torch.autograd.grad(compiled(a), [a, w]), torch.autograd.grad(function(a), [a, w]))
+        assert compiled.stats().entries == 2
+
+
+def test_an_argument_that_is_captured_and_written_to():
+    w = torch.ones(3)
+
+    def function(a):
+        a.add_(1)
+        return w * a
+
+    compiled = diptych.aot_function(function)
+    for own in (True, False, True, False):
+        results = []
+        for each in (function, compiled):
+            w.fill_(1)
+            a = w if own else torch.ones(3)
+            results.append((each(a), a.clone(), w.clone()))
+        torch.testing.assert_close(results[0], results[1])
