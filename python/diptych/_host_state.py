@@ -184,6 +184,8 @@ class Watch:
     def enter(self, function, args, kwargs, names):
         """Called before the function runs on stand-ins. Containers among the arguments are copies; `names` are those of
         parameters."""
+        if self._runs:  # traced again, it finds the host as it was, if that can be
+            self._undo([(one, now) for one, now in _changed(self._seen) if one.contents.write is not None])
         self._runs += 1
         self.lent.clear()
         self.runs_function = function

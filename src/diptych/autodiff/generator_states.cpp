@@ -46,7 +46,7 @@ std::vector<at::Tensor> save_generator_states(const Graph& graph) {
 
 Rewind::Rewind(std::vector<at::Generator> generators, const std::vector<at::Tensor>& states)
     : generators_(std::move(generators)) {
-  for (const at::Generator& generator : generators_) now_.push_back(get_state(generator));
+  for (at::Generator& generator : generators_) now_.push_back(get_state(generator));
   if (states.empty()) return;
   // After all are read: draws of the host may share one generator, as kinds of distributions do.
   for (size_t i = 0; i < generators_.size(); ++i) set_state_unseen(generators_[i], states.at(i));

@@ -334,3 +334,28 @@ def test_beside_eager(name):
         assert compiled.stats().hits <= RUN_THEMSELVES[name], compiled.stats()
     else:
         assert compiled.stats().hits >= 1, compiled.stats()
+
+
+@pytest.mark.parametrize("rebinds_view", [False, True])
+def test_a_trace_that_starts_anew_finds_the_host_as_it_was(rebinds_view):
+    """Captured tensors that share memory are met one after the other, and the function is traced again for it."""
+
+    def make():
+        base, x = torch.zeros(4), torch.ones(2)
+        views, kept = {"v": base[:2]}, {"q": torch.ones(2)}
+
+        def function(x):
+            kept["q"] = kept["q"] + x
+            views["v"].add_(x)
+            if rebinds_view:
+                views["v"] = x * 2
+            return base * 2
+
+        return function, lambda: [x, base, views["v"], kept["q"]]
+
+    results = []
+    for compile in (lambda f: f, diptych.aot_function):
+        function, state = make()
+        call = compile(function)
+        results.append([[call(torch.ones(2)), *(part.clone() for part in state())] for _ in range(4)])
+    torch.testing.assert_close(results[1], results[0])
