@@ -1,9 +1,9 @@
 """item() of a tensor of integers in a trace: an integer that stays a tensor as long as nobody needs its value, as the floats of
 _host_numbers.py do.
 
-A count divides and scales: x / mask.sum().item(). Arithmetic is recorded where it can't leave 64 bits: of an integer that may be
-as large as its dtype allows it is asked first whether it is small, by which the capture is guarded. A size, an index or a text
-takes the value.
+A count divides and scales: x / mask.sum().item(). Of an integer that may be large it is asked first whether it is small, by which
+the capture is guarded; a large one is an int. Arithmetic is recorded where it can't leave 31 bits, since torch's constructors cut
+what they take for a symbolic integer to 32. A size, an index or a text takes the value.
 """
 import operator
 import threading
@@ -13,8 +13,9 @@ import torch
 from . import _core
 from ._host_numbers import OPERATORS, ClosedFloat, OpenFloat, by_value, close, is_of_this_trace, keep, with_value, with_value_behind
 
-_SMALL = 31  # bits of an integer of which it was asked whether it is small
-_MOST = 62  # bits of what is recorded
+_SMALL = 24  # bits of an integer of which it was asked whether it is small
+_MOST = 31  # bits of an open integer
+_COMPARED = 62  # bits of an int that an open one is compared with
 _EXACT = 53  # bits of an integer that is a float without rounding
 
 
@@ -177,8 +178,9 @@ def _fits(number, bits):
     if not is_of_this_trace(number):
         return False
     node = number.node
-    if node.bits > bits and _SMALL <= bits and bool((node.diptych_tensor.abs() < 2**_SMALL) & (node.diptych_tensor != -(2**63))):
-        node.bits = _SMALL
+    small = min(bits, _SMALL)
+    if node.bits > bits and bool((node.diptych_tensor.abs() < 2**small) & (node.diptych_tensor != -(2**63))):
+        node.bits = small
     return node.bits <= bits
 
 
@@ -203,7 +205,7 @@ def _tensor(number):
 
 def _decide(compare, left, right):
     """A comparison of two integers, which is exact in 64 bits."""
-    if any(type(one) is OpenInt and not is_of_this_trace(one) or _is_plain(one) and int(one).bit_length() > _MOST for one in (left, right)):
+    if any(type(one) is OpenInt and not is_of_this_trace(one) or _is_plain(one) and int(one).bit_length() > _COMPARED for one in (left, right)):
         return getattr(operator, compare.__name__)(close(left), close(right))
     return bool(compare(_tensor(left), _tensor(right)))
 
@@ -227,14 +229,14 @@ def _compared(name):
 def _arithmetic(name, recorded, bits_of):
     """Returns a method and its reflection: recorded for integers and floats, else by the values."""
     plain = getattr(operator, name)
+    most = _SMALL if bits_of(_SMALL, _SMALL) <= _MOST else _MOST // 2
 
     def apply(left, right):
         if isinstance(left, float) or isinstance(right, float):
             return plain(*(as_float(one) if type(one) is OpenInt else one for one in (left, right)))
         if not (_is_integer(left) and _is_integer(right)):
             return NotImplemented if not isinstance(left, int) or not isinstance(right, int) else plain(close(left), close(right))
-        # A product of two that were asked for is as large as may be.
-        if not all(_fits(one, _SMALL) if type(one) is OpenInt else _bits(one) <= _SMALL for one in (left, right)):
+        if bits_of(_bits(left), _bits(right)) > _MOST and not all(_fits(one, most) if type(one) is OpenInt else _bits(one) <= most for one in (left, right)):
             return plain(close(left), close(right))
         return OpenInt(recorded(_tensor(left), _tensor(right)), bits_of(_bits(left), _bits(right)))
 
@@ -289,5 +291,6 @@ _BITS_OF_DTYPE = {torch.uint8: 8, torch.int8: 8, torch.int16: 16, torch.int32: 3
 
 
 def of_tensor(tensor):
-    """Returns the open integer that item() of a tensor is."""
-    return OpenInt(tensor.detach().reshape(()).to(torch.int64, copy=True), _BITS_OF_DTYPE.get(tensor.dtype, 64))
+    """Returns the open integer that item() of a tensor is, or an int if it is large."""
+    number = OpenInt(tensor.detach().reshape(()).to(torch.int64, copy=True), _BITS_OF_DTYPE.get(tensor.dtype, 64))
+    return number if _fits(number, _MOST) else int(number)

@@ -30,13 +30,13 @@ RECORDED = {
     "clamp": (lambda x, n: x.clamp(-1, n), 1),
     "clamp max": (lambda x, n: x.clamp(max=n), 1),
     "fill_": (lambda x, n: x.clone().fill_(n), 1),
-    "int tensor": (lambda x, n: x.to(torch.int64) * n, 1),
-    "int tensor divided": (lambda x, n: x.to(torch.int64) / n, 1),
-    "int32 tensor": (lambda x, n: x.to(torch.int32) + n, 1),
-    "bool tensor": (lambda x, n: (x > 0) * n, 1),
+    "int tensor": (lambda x, n: x.to(torch.int64) * n, NUM),
+    "int tensor divided": (lambda x, n: x.to(torch.int64) / n, NUM),
+    "int32 tensor": (lambda x, n: x.to(torch.int32) + n, NUM),
+    "bool tensor": (lambda x, n: (x > 0) * n, NUM),
     "half": (lambda x, n: x.to(torch.bfloat16) * n, 1),
     "zero-dim": (lambda x, n: x.sum() * n, 1),
-    "zero-dim int": (lambda x, n: x.sum().to(torch.int32) * n, 1),
+    "zero-dim int": (lambda x, n: x.sum().to(torch.int32) * n, NUM),
     "arithmetic": (lambda x, n: x * (2 * n - 1 + n * n - (3 - n)), 1),
     "signs": (lambda x, n: x * (-n + abs(-n) - +n), 1),
     "true division": (lambda x, n: x * (n / 4 + 1 / n + n / (n + 1)), 1),
@@ -106,9 +106,9 @@ def test_as_eager(name):
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64])
 def test_dtypes(dtype):
-    compiled = diptych.aot_function(lambda x, t: (x * t.item(), x.to(torch.int16) + t.item(), x / (t.item() * 300)))
+    compiled = diptych.aot_function(lambda x, t: (x * t.item(), x.double() + t.item(), x / (t.item() * 300)))
     for value in (1, 100, 7):
-        torch.testing.assert_close(compiled(X, torch.tensor([value], dtype=dtype)), (X * value, X.to(torch.int16) + value, X / (value * 300)))
+        torch.testing.assert_close(compiled(X, torch.tensor([value], dtype=dtype)), (X * value, X.double() + value, X / (value * 300)))
     assert compiled.stats().entries == 1
 
 
@@ -124,6 +124,40 @@ def test_large_integers_are_exact(value):
     for number in (3, value, 5, value):
         torch.testing.assert_close(compiled(X, torch.tensor(number)), function(X, torch.tensor(number)))
     assert compiled.stats().originals == 0
+
+
+@pytest.mark.parametrize("value", [2**31, -(2**31), 2**40 + 5, 2**61, 7])
+def test_torchs_constructors(value):
+    """They cut a symbolic integer to 32 bits."""
+
+    def function(x, t):
+        n = t.item()
+        return torch.tensor(n), torch.tensor([n, 1]), torch.as_tensor(n * 3), x.new_tensor(n), torch.full((2,), n), torch.tensor(n, dtype=torch.float64), x * n
+
+    compiled = diptych.aot_function(function)
+    for number in (3, value, value):
+        torch.testing.assert_close(compiled(X, torch.tensor(number)), function(X, torch.tensor(number)))
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int32, torch.int64, torch.float16])
+@pytest.mark.parametrize("function", [
+    lambda a, n: a / n.item(), lambda a, n: a * n.item(), lambda a, n: a ** n.item(), lambda a, n: a.clone().fill_(n.item()),
+    lambda a, n: a.clamp(n.item()), lambda a, n: torch.where(a > 0, a, n.item()),
+], ids=["div", "mul", "pow", "fill", "clamp", "where"])
+def test_narrow_tensors(function, dtype):
+    """Among these eager counts modulo theirs, or raises an error by the value."""
+
+    def look(f, *arguments):
+        try:
+            return f(*arguments)
+        except RuntimeError:
+            return "an error"
+
+    for a in (torch.tensor(1, dtype=dtype), torch.ones(3, dtype=dtype)):
+        compiled = diptych.aot_function(function)
+        for value in (3, 300, -2, 70000, 2**40):
+            got, expected = look(compiled, a, torch.tensor(value)), look(function, a, torch.tensor(value))
+            assert got == expected if isinstance(expected, str) else got.dtype == expected.dtype and torch.equal(got, expected)
 
 
 @pytest.mark.parametrize("backend", ["interpreter", "native"])
