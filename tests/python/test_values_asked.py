@@ -268,3 +268,14 @@ def test_a_capture_keeps_no_batch_alive():
     others = x.untyped_storage()._cdata and torch._C._storage_Use_Count(x.untyped_storage()._cdata)
     compiled(x)
     assert torch._C._storage_Use_Count(x.untyped_storage()._cdata) == others
+
+
+def test_answers_beyond_64_signed_bits():
+    function = lambda x, n: (x * (2 if n.item() > 5 else 3), n.tolist())  # noqa: E731
+    compiled = diptych.aot_function(function)
+    for value in (3, 2**63, 2**64 - 1, 3):
+        n = torch.tensor(value, dtype=torch.uint64)
+        for got, expected in zip(compiled(torch.ones(2), n), function(torch.ones(2), n)):
+            torch.testing.assert_close(got, expected) if isinstance(got, torch.Tensor) else None
+            assert type(got) is type(expected)
+        assert compiled(torch.ones(2), n)[1] == value

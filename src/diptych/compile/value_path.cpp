@@ -19,7 +19,15 @@ std::string elements_in_words(const at::Tensor& answer) {
   constexpr int64_t kMost = 8;
   const at::Tensor elements = answer.flatten();
   std::ostringstream text;
-  for (int64_t i = 0; i < std::min(elements.numel(), kMost); ++i) text << (i == 0 ? "" : ", ") << elements[i].item();
+  for (int64_t i = 0; i < std::min(elements.numel(), kMost); ++i) {
+    const at::Scalar element = elements[i].item();
+    text << (i == 0 ? "" : ", ");
+    if (element.isIntegral(/*includeBool=*/false) && elements.scalar_type() == at::kUInt64) {
+      text << element.toUInt64();  // a Scalar is printed as a signed integer
+    } else {
+      text << element;
+    }
+  }
   if (elements.numel() == 1) return text.str();
   return fmt::format("[{}{}]", text.str(), elements.numel() > kMost ? ", ..." : "");
 }
