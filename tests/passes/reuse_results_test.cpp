@@ -76,6 +76,16 @@ TEST(ReuseResults, OtherOperandsAreOtherResults) {
   EXPECT_EQ(found.graph.code(), parse(text).code());
 }
 
+TEST(ReuseResults, FurtherInputsAreUnknown) {
+  const auto found = reuse(R"(graph f(%0 x : f32[2,2], %1 w : f32[2,2], %2 v : f32[2,2])
+  %3 : f32[2,2] = aten.mm(%0, %1)
+  %4 : f32[2,2] = aten.mm(%3, %2)
+  return (%4 y)
+)");
+  EXPECT_EQ(found.taken, std::vector<size_t>{0});
+  EXPECT_EQ(found.graph.nodes().size(), 1U);
+}
+
 TEST(ReuseResults, LooksThroughCopies) {
   const auto found = reuse(R"(graph f(%0 x : f32[2,2], %1 w : f32[2,2])
   %2 : f32[2,2] = aten.clone(%1)

@@ -25,9 +25,9 @@ Value copied(const Graph& graph, const Node& node) {
 class Matcher {
  public:
   Matcher(const Graph& graph, const Graph& earlier) : graph_(graph), earlier_(earlier), equals_(graph, earlier) {
-    DIPTYCH_ASSERT(graph.inputs().size() == earlier.inputs().size(), "reuse_results got {} and {} inputs",
+    DIPTYCH_ASSERT(graph.inputs().size() >= earlier.inputs().size(), "reuse_results got {} and {} inputs",
                    graph.inputs().size(), earlier.inputs().size());
-    for (size_t i = 0; i < graph.inputs().size(); ++i) equals_.map(graph.inputs()[i], earlier.inputs()[i]);
+    for (size_t i = 0; i < earlier.inputs().size(); ++i) equals_.map(graph.inputs()[i], earlier.inputs()[i]);
     map_constants();
     add_earlier();
   }

@@ -21,9 +21,10 @@ struct ReusingGraph {
   std::vector<size_t> taken;  ///< per further input: the output of the earlier graph that it stands for
 };
 
-/// Returns `graph` with outputs of `earlier` in place of nodes that compute the same. Both are given the same inputs,
-/// in order. An output stands for one node at most, since a tensor that leaves `graph` is the caller's own.
-/// Requires: graphs that verify; what they draw differs. Ensures: slots are kept, nodes with an effect, too.
+/// Returns `graph` with outputs of `earlier` in place of nodes that compute the same. The inputs of `earlier` are the
+/// first ones of `graph`: free variables that a backward reads come later. An output stands for one node at most, since
+/// a tensor that leaves `graph` is the caller's own. Requires: graphs that verify; what they draw differs. Ensures:
+/// slots are kept, nodes with an effect, too.
 ReusingGraph reuse_results(const Graph& graph, const Graph& earlier);
 
 }  // namespace diptych::detail
