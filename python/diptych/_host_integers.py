@@ -11,7 +11,7 @@ import threading
 import torch
 
 from . import _core
-from ._host_numbers import OPERATORS, ClosedFloat, OpenFloat, by_value, close, is_of_this_trace, keep, with_value, with_value_behind
+from ._host_numbers import OPERATORS, ByValue, ClosedFloat, OpenFloat, by_value, close, is_of_this_trace, keep, with_value, with_value_behind
 
 _SMALL = 24  # bits of an integer of which it was asked whether it is small
 _MOST = 31  # bits of an open integer
@@ -105,7 +105,7 @@ class _Node(_Known):
         return self.value
 
 
-class OpenInt(torch.SymInt):
+class OpenInt(ByValue, torch.SymInt):
     """An int that a traced function got from item()."""
 
     def __init__(self, tensor, bits):
@@ -140,20 +140,6 @@ class OpenInt(torch.SymInt):
 
     def __rtruediv__(self, other):
         return other / as_float(self)
-
-    def __hash__(self):
-        return hash(int(self))
-
-    def __reduce__(self):
-        return int, (int(self),)
-
-    def __deepcopy__(self, memo):
-        return self
-
-    def __array__(self, *args, **kwargs):
-        import numpy
-
-        return numpy.array(int(self)).__array__(*args, **kwargs)
 
 
 class ClosedInt:

@@ -49,7 +49,25 @@ class _Node:
     __str__ = _graph_repr
 
 
-class OpenFloat(torch.SymFloat):
+class ByValue:
+    """What Python asks of a number that stays open, and is answered by the value: of a float or an int, as __class__ says."""
+
+    def __hash__(self):
+        return hash(self.__class__(self))
+
+    def __reduce__(self):
+        return self.__class__, (self.__class__(self),)
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def __array__(self, *args, **kwargs):
+        import numpy
+
+        return numpy.array(self.__class__(self)).__array__(*args, **kwargs)
+
+
+class OpenFloat(ByValue, torch.SymFloat):
     """A float that a traced function got from item()."""
 
     def __new__(cls, number=0.0):
@@ -84,20 +102,6 @@ class OpenFloat(torch.SymFloat):
 
     def __rtruediv__(self, other):
         return _divided(other, self)
-
-    def __hash__(self):
-        return hash(float(self))
-
-    def __reduce__(self):
-        return float, (float(self),)
-
-    def __deepcopy__(self, memo):
-        return self
-
-    def __array__(self, *args, **kwargs):
-        import numpy
-
-        return numpy.array(float(self)).__array__(*args, **kwargs)
 
 
 class ClosedFloat:

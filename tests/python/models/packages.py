@@ -5,7 +5,7 @@ import os
 import sys
 
 import torch
-from torch.library import Library
+from torch import library
 
 NAMES = ("transformers", "torchvision", "timm")
 LIBRARIES = []  # kept, since what they define goes with them
@@ -30,7 +30,7 @@ def _define_operators():
     try:
         torch.ops.load_library(f"{folder}/_C.so")
     except OSError:
-        schemas = Library("torchvision", "DEF")
+        schemas = library.Library("torchvision", "DEF")
         for name in OPERATORS.split():
             schemas.define(f"{name}(Tensor x) -> Tensor")
             if not name.startswith("q") and "nms" not in name:
