@@ -3,7 +3,7 @@ import torch
 import torch.nn.attention.flex_attention
 import torch.nn.functional as F
 from programs import add, add_functions, integers, leaf, program, signed
-from torch import nn
+from torch import library, nn
 from torch._higher_order_ops import associative_scan, map, scan, while_loop
 
 add_functions("loops", {
@@ -42,32 +42,32 @@ add_functions("torch_compile", {
 })  # fmt: skip
 
 
-@torch.library.custom_op("programs::add_in_place", mutates_args={"x"})
+@library.custom_op("programs::add_in_place", mutates_args={"x"})
 def add_in_place(x: torch.Tensor, by: float) -> None:
     x.add_(by)
 
 
-@torch.library.custom_op("programs::without_fake", mutates_args=())
+@library.custom_op("programs::without_fake", mutates_args=())
 def without_fake(x: torch.Tensor) -> torch.Tensor:
     return x.abs() + 1
 
 
-@torch.library.custom_op("programs::count_positive", mutates_args=())
+@library.custom_op("programs::count_positive", mutates_args=())
 def count_positive(x: torch.Tensor) -> int:
     return int((x > 0).sum())
 
 
 @count_positive.register_fake
 def _(x):
-    return torch.library.get_ctx().new_dynamic_size()
+    return library.get_ctx().new_dynamic_size()
 
 
-@torch.library.custom_op("programs::number_without_fake", mutates_args=())
+@library.custom_op("programs::number_without_fake", mutates_args=())
 def number_without_fake(x: torch.Tensor) -> float:
     return float(x.abs().max())
 
 
-@torch.library.custom_op("programs::with_gradient", mutates_args=())
+@library.custom_op("programs::with_gradient", mutates_args=())
 def with_gradient(x: torch.Tensor) -> torch.Tensor:
     return x.sin()
 
@@ -80,14 +80,14 @@ def _(x):
 with_gradient.register_autograd(lambda ctx, g: g * ctx.saved_tensors[0].cos(), setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs))
 
 
-@torch.library.custom_op("programs::positives", mutates_args=())
+@library.custom_op("programs::positives", mutates_args=())
 def positives(x: torch.Tensor) -> torch.Tensor:
     return x[x > 0].clone()
 
 
 @positives.register_fake
 def _(x):
-    return x.new_empty(torch.library.get_ctx().new_dynamic_size())
+    return x.new_empty(library.get_ctx().new_dynamic_size())
 
 
 def added(x):
