@@ -111,16 +111,21 @@ std::shared_ptr<const ValuePath> Cache::path_of(const CapturedFunction& captured
 std::shared_ptr<const Cache::Entry> Cache::find_on_path(const Candidates& candidates, Tensors& tensors,
                                                         std::vector<at::Tensor>* handed_on) {
   FoundAnswers found;
-  std::string difference;
-  for (const auto& [entry, primals] : candidates) {
+  const auto first_difference = [&](const auto& candidate) {
+    return candidate.first->path->first_difference(candidate.second, found);
+  };
+  for (const auto& candidate : candidates) {
+    const auto& [entry, primals] = candidate;
+    if (first_difference(candidate)) continue;
     const size_t num_arguments = entry->code->captured().num_arguments();
-    if (!entry->path->holds(primals, found, difference)) continue;
     if (handed_on != nullptr && entry->code->takes_results())
       *handed_on = entry->path->handed_on(primals, std::move(found));
     tensors.assign(primals.begin(), primals.begin() + static_cast<std::ptrdiff_t>(num_arguments));
     count_hit(*entry);
     return entry;
   }
+  const auto index = first_difference(candidates.back());
+  std::string difference = candidates.back().first->path->difference(*index, found);
   const std::unique_lock<std::shared_mutex> lock(mutex_);
   missed_value_ = std::move(difference);
   return nullptr;
@@ -202,6 +207,10 @@ void Cache::insert(std::shared_ptr<Entry> entry) {
   std::unique_lock<std::shared_mutex> lock(mutex_);
   entry->last_used = ++clock_;
   if (entry->original.empty()) original_entries_ = 0;
+  const auto like = std::find_if(entries_.begin(), entries_.end(), [&](const auto& other) {
+    return *other->result_type == *entry->result_type && other->spec == entry->spec;
+  });
+  entry->structure = like == entries_.end() ? ++num_structures_ : (*like)->structure;
   entries_.insert(entries_.begin(), std::move(entry));
   while (limit_ > 0 && entries_.size() > limit_) {
     const auto oldest = std::min_element(entries_.begin(), entries_.end(), [](const auto& a, const auto& b) {

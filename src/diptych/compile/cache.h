@@ -42,6 +42,8 @@ class Cache {
     std::string original;
     /// Whether the first such call runs `code` after all, because the capture has already done what the function does.
     mutable std::atomic<bool> is_done{false};
+    /// The same number as that of other entries of the cache whose spec and type of the result are the same.
+    uint64_t structure = 0;
 
     bool is_right_at(const SymbolValues& sizes) const {
       const auto known = checked->find(sizes);
@@ -53,8 +55,9 @@ class Cache {
 
   /// Returns the entry that fits this call, or null; one that runs the function itself only if no capture fits.
   /// `flatten(entry, tensors)` appends the call's tensors and returns
-  /// true if the call has the structure of the entry's spec; it is called once per entry that is tried. `handed_on`, if
-  /// given, is set to what questions have found on the way to the entry: see CompiledFunction::call().
+  /// true if the call has the structure of the entry's spec; it is called once for entries of the same structure that
+  /// follow each other. `handed_on`, if given, is set to what questions have found on the way to the entry: see
+  /// CompiledFunction::call().
   template <class Flatten>
   std::shared_ptr<const Entry> find(const Flatten& flatten, Tensors& tensors,
                                     std::vector<at::Tensor>* handed_on = nullptr) {
@@ -62,9 +65,15 @@ class Cache {
     std::shared_lock<std::shared_mutex> lock(mutex_);
     Candidates on_paths;
     std::shared_ptr<const Entry> original;
+    uint64_t structure = 0;
+    bool has_structure = false;
     for (const auto& entry : entries_) {
-      tensors.clear();
-      if (!(entry->state == state) || !flatten(*entry, tensors)) continue;
+      if (!(entry->state == state)) continue;
+      if (std::exchange(structure, entry->structure) != entry->structure) {
+        tensors.clear();
+        has_structure = flatten(*entry, tensors);
+      }
+      if (!has_structure) continue;
       if (!entry->original.empty()) {
         if (!original) original = entry;
         continue;
@@ -108,8 +117,8 @@ class Cache {
   std::optional<std::string> why_eager(const Flattened& arguments) const;
   /// Counts a call that ran the function itself, for the reason `why`.
   void count_original(const std::string& why);
-  /// Adds a capture in front; beyond the limit, discards the entry that was used longest ago.
-  /// Warns of the first entry that stands for too many paths.
+  /// Adds a capture, whose spec and type of the result are final, in front; beyond the limit, discards the entry that
+  /// was used longest ago. Warns of the first entry that stands for too many paths.
   void insert(std::shared_ptr<Entry> entry);
   /// Makes calls of the kind of `entry`, which is not yet inserted, run the function itself: a graph would not do
   /// `what` the function does. After several such captures in a row, all later calls run the function itself.
@@ -156,6 +165,7 @@ class Cache {
   mutable std::shared_mutex mutex_;
   std::vector<std::shared_ptr<Entry>> entries_;
   std::atomic<uint64_t> clock_{0};
+  uint64_t num_structures_ = 0;
   std::atomic<size_t> hits_{0};
   size_t misses_ = 0;
   size_t evictions_ = 0;

@@ -36,7 +36,11 @@ std::string elements_in_words(const at::Tensor& answer) {
 
 PathQuestion::PathQuestion(const ValueQuestion& question, c10::ArrayRef<const at::Tensor*> primals,
                            size_t num_arguments)
-    : inputs_(question.inputs), question_(question.question), place_(question.place), program_(question.graph) {
+    : inputs_(question.inputs),
+      question_(question.question),
+      place_(question.place),
+      program_(question.graph),
+      generators_(generators_of(question.graph)) {
   for (const auto& input : inputs_) {
     if (input.is_primal && input.index >= num_arguments) {
       free_variables_.push_back(primals[input.index]->unsafeGetTensorImpl());
@@ -44,33 +48,43 @@ PathQuestion::PathQuestion(const ValueQuestion& question, c10::ArrayRef<const at
   }
 }
 
-std::vector<at::Tensor> PathQuestion::ask(c10::ArrayRef<const at::Tensor*> primals,
-                                          const std::vector<const std::vector<at::Tensor>*>& earlier) const {
-  const Rewind rewind(generators_of(graph()));
+FoundAnswer PathQuestion::ask(c10::ArrayRef<const at::Tensor*> primals,
+                              c10::ArrayRef<const FoundAnswer*> earlier) const {
+  const Rewind rewind(generators_);
   const RunBelowAutograd below;
   std::vector<at::Tensor> inputs;
+  inputs.reserve(inputs_.size());
   for (const auto& input : inputs_) {
-    inputs.push_back(input.is_primal ? *primals[input.index] : earlier.at(input.index)->at(input.result));
+    inputs.push_back(input.is_primal ? *primals[input.index] : earlier.at(input.index)->results.at(input.result));
   }
-  return program_.run(std::move(inputs));
+  return answer(program_.run(std::move(inputs)));
 }
 
-bool PathQuestion::same_answer(const at::Tensor& a, const at::Tensor& b) const {
+FoundAnswer PathQuestion::answer(std::vector<at::Tensor> results) const {
+  const bool is_true = question_ == Question::kTruth && results.front().is_nonzero();
+  return {std::move(results), is_true};
+}
+
+bool PathQuestion::same_answer(const FoundAnswer& a, const FoundAnswer& b) const {
+  const at::Tensor& left = a.value();
+  const at::Tensor& right = b.value();
   switch (question_) {
     case Question::kSizes:  // a library's operator may lay its result out by values, too
-      return a.sizes() == b.sizes() && a.strides() == b.strides() && a.scalar_type() == b.scalar_type();
+      return left.sizes() == right.sizes() && left.strides() == right.strides() &&
+             left.scalar_type() == right.scalar_type();
     case Question::kTruth:
-      return a.is_nonzero() == b.is_nonzero();
+      return a.is_true == b.is_true;
     default:
       // Bit by bit, so that NaN is NaN and -0 is not 0.
-      return a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes() && dense_bytes(a) == dense_bytes(b);
+      return left.scalar_type() == right.scalar_type() && left.sizes() == right.sizes() &&
+             dense_bytes(left) == dense_bytes(right);
   }
 }
 
-std::string PathQuestion::words(const at::Tensor& answer) const {
-  if (question_ == Question::kSizes) return fmt::format("of sizes [{}]", fmt::join(answer.sizes(), ", "));
-  if (question_ == Question::kTruth) return answer.is_nonzero() ? "true" : "false";
-  return elements_in_words(answer);
+std::string PathQuestion::words(const FoundAnswer& answer) const {
+  if (question_ == Question::kSizes) return fmt::format("of sizes [{}]", fmt::join(answer.value().sizes(), ", "));
+  if (question_ == Question::kTruth) return answer.is_true ? "true" : "false";
+  return elements_in_words(answer.value());
 }
 
 bool PathQuestion::same_as(const PathQuestion& other) const {
@@ -82,7 +96,7 @@ ValuePath::ValuePath(const std::vector<ValueQuestion>& questions, c10::ArrayRef<
                      size_t num_arguments) {
   for (const ValueQuestion& question : questions) {
     questions_.push_back(std::make_shared<const PathQuestion>(question, primals, num_arguments));
-    answers_.push_back(question.answer);
+    answers_.push_back(questions_.back()->answer({question.answer}));
   }
 }
 
@@ -96,35 +110,36 @@ void ValuePath::share(const ValuePath& other) {
 
 template <class GoesOn>
 void ValuePath::ask(c10::ArrayRef<const at::Tensor*> primals, FoundAnswers& found, const GoesOn& goes_on) const {
-  std::vector<const std::vector<at::Tensor>*> earlier;
+  c10::SmallVector<const FoundAnswer*, 8> earlier;
   for (size_t i = 0; i < size(); ++i) {
     const PathQuestion& question = *questions_[i];
     auto known = found.find(&question);
     if (known == found.end()) known = found.emplace(&question, question.ask(primals, earlier)).first;
     earlier.push_back(&known->second);
-    if (!goes_on(i, known->second.front())) return;
+    if (!goes_on(i, known->second)) return;
   }
 }
 
-bool ValuePath::holds(c10::ArrayRef<const at::Tensor*> primals, FoundAnswers& found, std::string& difference) const {
-  bool holds = true;
-  ask(primals, found, [&](size_t index, const at::Tensor& answer) {
-    const PathQuestion& question = *questions_[index];
-    holds = question.same_answer(answer, answers_[index]);
-    if (!holds) {
-      difference = fmt::format("the value that {} asks for is {}, was {}", question.place(), question.words(answer),
-                               question.words(answers_[index]));
-    }
-    return holds;
+std::optional<size_t> ValuePath::first_difference(c10::ArrayRef<const at::Tensor*> primals, FoundAnswers& found) const {
+  std::optional<size_t> first;
+  ask(primals, found, [&](size_t index, const FoundAnswer& answer) {
+    if (!questions_[index]->same_answer(answer, answers_[index])) first = index;
+    return !first;
   });
-  return holds;
+  return first;
+}
+
+std::string ValuePath::difference(size_t index, const FoundAnswers& found) const {
+  const PathQuestion& asked = *questions_[index];
+  return fmt::format("the value that {} asks for is {}, was {}", asked.place(), asked.words(found.at(&asked)),
+                     asked.words(answers_[index]));
 }
 
 std::vector<at::Tensor> ValuePath::handed_on(c10::ArrayRef<const at::Tensor*> primals, FoundAnswers found) const {
-  ask(primals, found, [](size_t, const at::Tensor&) { return true; });
+  ask(primals, found, [](size_t, const FoundAnswer&) { return true; });
   std::vector<at::Tensor> results;
   for (const auto& question : questions_) {
-    const std::vector<at::Tensor>& of_question = found.at(question.get());
+    const std::vector<at::Tensor>& of_question = found.at(question.get()).results;
     results.insert(results.end(), of_question.begin() + 1, of_question.end());
   }
   return results;

@@ -1,10 +1,12 @@
 // The answers that a capture holds for, where the function asks for values on the host.
 #pragma once
+#include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
 #include <c10/util/ArrayRef.h>
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,19 +15,28 @@
 
 namespace diptych::detail {
 
+/// What asking a question has found: first the value, and then what is handed on.
+struct FoundAnswer {
+  std::vector<at::Tensor> results;
+  bool is_true = false;  ///< the value of Question::kTruth
+
+  const at::Tensor& value() const { return results.front(); }
+};
+
 /// A question, ready to be asked. Threads: any.
 class PathQuestion {
  public:
   /// `primals`: those of the capture that asks, of which the first `num_arguments` are arguments. Errors: as Program.
   PathQuestion(const ValueQuestion& question, c10::ArrayRef<const at::Tensor*> primals, size_t num_arguments);
-  /// Returns the value for these primals, and then what is handed on, given what earlier questions have returned.
-  /// Generators are left as they were. Errors: as Program::run().
-  std::vector<at::Tensor> ask(c10::ArrayRef<const at::Tensor*> primals,
-                              const std::vector<const std::vector<at::Tensor>*>& earlier) const;
+  /// Returns what is found for these primals, given what earlier questions have found. Generators are left as they
+  /// were. Errors: as Program::run().
+  FoundAnswer ask(c10::ArrayRef<const at::Tensor*> primals, c10::ArrayRef<const FoundAnswer*> earlier) const;
+  /// The answer of which the results are given.
+  FoundAnswer answer(std::vector<at::Tensor> results) const;
   /// Whether two answers lead the function the same way.
-  bool same_answer(const at::Tensor& a, const at::Tensor& b) const;
+  bool same_answer(const FoundAnswer& a, const FoundAnswer& b) const;
   /// An answer in words.
-  std::string words(const at::Tensor& answer) const;
+  std::string words(const FoundAnswer& answer) const;
   const std::string& place() const { return place_; }
   const Graph& graph() const { return program_.graph(); }
   /// Whether another question asks the same: it has the same graph, of the same arguments and free variables.
@@ -37,10 +48,11 @@ class PathQuestion {
   std::string place_;
   std::vector<const at::TensorImpl*> free_variables_;  ///< of the inputs; only compared
   Program program_;
+  std::vector<at::Generator> generators_;
 };
 
 /// What was found by asking the questions of several paths for one call: each is asked once.
-using FoundAnswers = std::map<const PathQuestion*, std::vector<at::Tensor>>;
+using FoundAnswers = std::map<const PathQuestion*, FoundAnswer>;
 
 /// The questions of one capture, and what the answers were. Captures of one function whose guards are the same form a
 /// tree: as long as the answers are the same, so are the questions.
@@ -56,8 +68,10 @@ class ValuePath {
             size_t num_arguments);
   /// Takes the questions of `other` in place of its own as far as they are the same, so that each is asked once.
   void share(const ValuePath& other);
-  /// Whether the answers of a call are those of this path. If not, `difference` says which is not, in words.
-  bool holds(c10::ArrayRef<const at::Tensor*> primals, FoundAnswers& found, std::string& difference) const;
+  /// The first question whose answer is not that of this path for a call; nullopt if there is none.
+  std::optional<size_t> first_difference(c10::ArrayRef<const at::Tensor*> primals, FoundAnswers& found) const;
+  /// How the answer to a question that was asked differs from that of this path, in words.
+  std::string difference(size_t index, const FoundAnswers& found) const;
   /// Returns what the questions hand on to the forward, question by question, asking those that were not asked yet.
   std::vector<at::Tensor> handed_on(c10::ArrayRef<const at::Tensor*> primals, FoundAnswers found = {}) const;
   size_t size() const { return questions_.size(); }
@@ -74,7 +88,7 @@ class ValuePath {
   void ask(c10::ArrayRef<const at::Tensor*> primals, FoundAnswers& found, const GoesOn& goes_on) const;
 
   std::vector<std::shared_ptr<const PathQuestion>> questions_;
-  std::vector<at::Tensor> answers_;
+  std::vector<FoundAnswer> answers_;
 };
 
 }  // namespace diptych::detail

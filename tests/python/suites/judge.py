@@ -160,12 +160,16 @@ def tangent_like(output, transposed):
 def note_gradients(seen, outputs, leaves, order, transposed=False, none_is_zero=False, around=contextlib.nullcontext):
     """Gradients of the outputs in the direction of random tangents, and theirs, up to `order`; each taken with `around` entered."""
     for depth in range(1, order + 1):
-        outputs = [output for output in outputs if output is not None and output.requires_grad]
         wanted = [leaf for leaf in leaves if leaf.requires_grad]
-        if not wanted or not (outputs or none_is_zero):
-            return
         seed(7 + depth)
-        tangents = [tangent_like(output, transposed).requires_grad_(depth < order) for output in outputs]
+        # Drawn for all, so that an output has the same one whether or not those before it require grad.
+        smooth = [output for output in outputs if output is not None and (output.is_floating_point() or output.is_complex())]
+        pairs = [(output, tangent_like(output, transposed)) for output in smooth]
+        pairs = [(output, tangent) for output, tangent in pairs if output.requires_grad]
+        if not wanted or not (pairs or none_is_zero):
+            return
+        outputs = [output for output, _ in pairs]
+        tangents = [tangent.requires_grad_(depth < order) for _, tangent in pairs]
         with around():
             found = torch.autograd.grad(outputs, wanted, tangents, create_graph=depth < order, allow_unused=True) if outputs else ()
         outputs = found or (None,) * len(wanted)
