@@ -44,7 +44,7 @@ class Contents(NamedTuple):
     parts: Callable[[], Iterator[tuple[str, Any]]]
     is_all: bool = True  # whether `read` and `parts` leave nothing out
     is_cache: bool = False  # whether what is undone comes back when the function itself has run
-    holder: Any = None  # the dict, list or cell whose elements `read` returns: for a dict its keys, then its values
+    holder: Any = None  # the dict, list or cell whose elements `read` returns, for a dict its keys, then its values; or the object whose slots
 
 
 def _none():
@@ -233,17 +233,27 @@ def _mangled(name, kind):
     return f"_{kind.__name__.lstrip('_')}{name}" if is_private else name
 
 
-def _slots(kind):
-    for base in kind.__mro__:
-        names = vars(base).get("__slots__", ())
-        yield from (_mangled(name, base) for name in ((names,) if isinstance(names, str) else names) if name not in ("__dict__", "__weakref__"))
+@functools.cache
+def slots_of(kind):
+    """Returns the names of the slots that objects of a class have, as its bases declare them."""
+    declared = [(base, vars(base).get("__slots__", ())) for base in kind.__mro__]
+    named = [(base, (names,) if isinstance(names, str) else names) for base, names in declared]
+    return [_mangled(name, base) for base, names in named for name in names if name not in ("__dict__", "__weakref__")]
+
+
+def in_slot(value, name):
+    """Returns what an object has in a slot, or MISSING; its class is not asked for computed attributes."""
+    try:
+        return object.__getattribute__(value, name)
+    except AttributeError:
+        return MISSING
 
 
 def _of_object(value):
-    slots = list(_slots(type(value)))
+    slots = slots_of(type(value))
 
     def read():
-        return [type(value), *(getattr(value, name, MISSING) for name in slots)]
+        return [type(value), *(in_slot(value, name) for name in slots)]
 
     def write(content):
         if type(value) is not content[0]:
@@ -251,16 +261,16 @@ def _of_object(value):
         for name, held in zip(slots, content[1:]):
             if held is not MISSING:
                 object.__setattr__(value, name, held)
-            elif hasattr(value, name):
+            elif in_slot(value, name) is not MISSING:
                 object.__delattr__(value, name)
 
     def parts():
-        held = [(f".{name}", getattr(value, name)) for name in slots if hasattr(value, name)]
+        held = [(f".{name}", part) for name, part in zip(slots, read()[1:]) if part is not MISSING]
         attributes = getattr(value, "__dict__", None)
         known = _OF_MODULES if isinstance(value, torch.nn.Module) else ()
         return [*held, *([("", Attributes(attributes, known))] if isinstance(attributes, dict) else []), ("", type(value))]
 
-    return Contents(read, write, parts)
+    return Contents(read, write, parts, holder=value)
 
 
 # The attributes that every module has; guards see what is added to one of them that is empty.

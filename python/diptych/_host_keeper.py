@@ -18,7 +18,7 @@ from torch.utils import _pytree
 
 from . import _core
 from ._cache_stats import together
-from ._host_objects import Objects, Unfit
+from ._host_objects import Objects, Unfit, like
 from ._host_places import HELD, UNCHANGED, can_be_given, can_be_returned, paths_of
 from ._host_reach import OBJECTS, SEVERED, has_history, misjudged, severed
 from ._torch_checkpoint import is_tracing
@@ -148,7 +148,7 @@ class Keeper:
             self.core.clear()
             self._let_go()
             self._places = [*self._places, *added]
-            self._likes = {**self._likes, **{kind: object.__new__(kind) for kind in classes}}
+            self._likes = {**self._likes, **{kind: like(kind) for kind in classes}}
             self._paths = paths_of(self._places)
             self._reset()
             self._take(self._with_state())

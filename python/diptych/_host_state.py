@@ -15,7 +15,7 @@ from ._host_caches import holds_stand_in
 from ._host_contents import LARGE, PLAIN, contents_of, same, subclass_attributes
 from ._host_events import DRAWS, ENVIRONMENT, FILES, HOOKS, MAKES, SEEDS, SETS, culprit, place, watched
 from ._host_keeper import Anew, classes_of, meets_what_is_given, module_of, notice
-from ._host_objects import classes_with_stand_ins, is_holder
+from ._host_objects import classes_to_take_apart, classes_with_stand_ins
 from ._host_places import places_of
 from ._host_results import made_by_function, put_back, switches
 
@@ -167,7 +167,7 @@ class Watch:
         self.runs_function = None  # the captured one, once it runs
         self.reached = set()  # the ids of what the function leads to, arguments apart
         self.has_hidden_state = False  # whether the function that fails may have changed objects that are made of trees
-        self._classes_of_arguments = set()  # of objects that are nothing but their attributes
+        self._given = []  # what the arguments lead to
         self._switches = switches()
         self._numpy = self._state_of_numpy()
         _walk([("", self._numpy)] if self._numpy is not None else [], self.known, self._seen)
@@ -206,7 +206,7 @@ class Watch:
         kind = next((type(value) for value in self.known.values() if type(value) in classes), None) if classes else None
         if kind is not None:
             self.note(f"leads to a {kind.__name__}, such as it also takes apart")
-        self._classes_of_arguments.update(type(value) for key, value in self.known.items() if key not in self.reached and is_holder(type(value)))
+        self._given = [value for key, value in self.known.items() if key not in self.reached]
 
     def leave(self, result):
         """Called after the function ran and returned `result`."""
@@ -318,8 +318,8 @@ class Watch:
 
     def _notice_places(self, changed, of_copies):
         """Tells the compiled function the Places into which its function puts tensors, if that is all that it does."""
-        if of_copies and self._classes_of_arguments:
-            notice(self.runs_function, classes=self._classes_of_arguments)
+        if of_copies:
+            notice(self.runs_function, classes=classes_to_take_apart(self._given, [one.contents.holder for one, _ in of_copies]))
         if of_copies or not self._runs or any(reason not in self.bound for reason in self._reasons):
             return
         if any(id(one) not in self._left or not all(map(operator.is_, self._left[id(one)], now)) for one, now in changed):

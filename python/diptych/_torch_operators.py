@@ -10,10 +10,12 @@ from torch._functorch import eager_transforms
 from torch._higher_order_ops import utils
 from torch._higher_order_ops.associative_scan import AssociativeScanOp
 from torch._higher_order_ops.cond import CondOp
+from torch._higher_order_ops.flex_attention import FlexAttentionHOP, sdpa_dense
 from torch._higher_order_ops.invoke_subgraph import InvokeSubgraphHOP
 from torch._higher_order_ops.map import MapImpl
 from torch._higher_order_ops.scan import ScanOp
 from torch._higher_order_ops.while_loop import WhileLoopOp
+from torch.amp.autocast_mode import _cast
 from torch.utils import _pytree
 
 from . import _core
@@ -78,12 +80,31 @@ def _invoke_subgraph(_, function, identifier, *operands):
     return function(*operands)
 
 
+@functools.cache
+def _replace_index():
+    """Has an index into a tensor that scores are made with be an operator, not torch's Function, whose backward has no derivative."""
+    from torch._dynamo import _trace_wrapped_higher_order_op as of_scores  # Dynamo takes seconds to load
+
+    of_scores.mod_index = _in_traces(torch.ops.aten.index, of_scores.mod_index)
+
+
+def _flex_attention(_, query, key, value, score_mod, block_mask, scale, kernel_options, buffers=(), mask_buffers=()):
+    """Written out, as torch does where it compiles nothing. A mask is no number, so gradients go to what the scores are made of."""
+    _replace_index()
+    device = query.device.type
+    if torch.is_autocast_enabled(device):
+        query, key, value = (_cast(one, device, torch.get_autocast_dtype(device)) for one in (query, key, value))
+    with torch.autocast(device, enabled=False):
+        return sdpa_dense(query, key, value, score_mod, block_mask, scale, kernel_options, buffers, mask_buffers)
+
+
 _KERNELS = {
     CondOp: _cond,
     ScanOp: _scan,
     MapImpl: _map,
     WhileLoopOp: _while_loop,
     AssociativeScanOp: _associative_scan,
+    FlexAttentionHOP: _flex_attention,
     InvokeSubgraphHOP: _invoke_subgraph,
 }
 

@@ -26,7 +26,7 @@ absent_of = functools.cache(_Absent)
 @dataclasses.dataclass
 class Packed:
     """An object, a list or a dict in place of which a tree stands (_host_objects.py): its number, an object of that class, whose methods
-    and class attributes guards read, or the class of a list or a dict; and what it holds, None where it comes again."""
+    and class attributes guards read, or the class itself, as of a list or a dict; and what it holds, None where it comes again."""
 
     index: int
     like: Any

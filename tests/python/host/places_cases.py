@@ -25,7 +25,8 @@ def told(value, met):
         return {name: told(part, met) for name, part in value.items() if not str(name).startswith("_")}
     if isinstance(value, (int, float, str, type(None))):
         return value
-    return told(vars(value), met) if hasattr(value, "__dict__") else type(value).__name__
+    slots = {name: getattr(value, name) for name in getattr(type(value), "__slots__", ()) if not name.startswith("__") and hasattr(value, name)}
+    return told({**slots, **getattr(value, "__dict__", {})}, met) if slots or hasattr(value, "__dict__") else type(value).__name__
 
 
 def alike(ours, theirs):

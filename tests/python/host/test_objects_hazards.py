@@ -291,7 +291,7 @@ def another_object_and_nothing_in_between():
 
 
 RUN_THEMSELVES = (
-    "WithSlots Written Equal OfModule OfNamespace Fields in_a_set_of_the_closure list_that_the_caller_keeps other_things_inside class_of_the_object_changes "
+    "Written OfModule OfNamespace in_a_set_of_the_closure list_that_the_caller_keeps other_things_inside class_of_the_object_changes "
     "list_of_arguments_is_changed".split()
 )
 
