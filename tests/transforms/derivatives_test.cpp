@@ -29,6 +29,19 @@ at::Tensor jacobian(const std::function<at::Tensor(const at::Tensor&)>& function
   return torch::stack(rows);
 }
 
+TEST(Derivatives, ACompiledFunctionAsksForValues) {
+  const auto branches = [](const at::Tensor& x) { return (x.sum() > 0).item<bool>() ? x.sin() : x * x; };
+  const auto compiled = aot_function(branches);
+  for (const double shift : {9.0, -9.0, 9.0}) {
+    const at::Tensor x = doubles({3, 2}, 1) + shift;
+    expect_close(jacrev(compiled)(x), jacrev(branches)(x));
+    const auto [value, tangent] = jvp(compiled, std::tuple(x), std::tuple(x));
+    expect_close(tangent, jvp(branches, std::tuple(x), std::tuple(x)).second);
+  }
+  EXPECT_EQ(compiled.stats().originals, 0U);
+  EXPECT_EQ(compiled.stats().misses, 2U);
+}
+
 TEST(Derivatives, JvpIsTheJacobianTimesTheDirection) {
   const at::Tensor x = doubles({3, 2}), t = doubles({3, 2}, 1);
   for (const auto& function : {std::function<at::Tensor(const at::Tensor&)>(f), {aot_function(f)}}) {

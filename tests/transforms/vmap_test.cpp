@@ -78,6 +78,25 @@ TEST(Vmap, CompiledFunctionsHaveOneCaptureForAllCalls) {
   expect_close(leaf_w.grad(), same.grad());
 }
 
+TEST(Vmap, ACompiledFunctionChangesItsArgumentAndReturnsAView) {
+  const auto f = [](const at::Tensor& row) {
+    at::Tensor(row).mul_(2);
+    return std::pair(row[0], row.sin());
+  };
+  const auto compiled = aot_function(f);
+  for (int call = 0; call < 2; ++call) {
+    const at::Tensor x = values({4, 3}), same = x.clone();
+    const auto [view, sine] = vmap(compiled)(x);
+    const auto [wanted_view, wanted_sine] = vmap(f)(same);
+    expect_close(x, same);
+    expect_close(sine, wanted_sine);
+    x.zero_();
+    expect_close(view, torch::zeros({4}));
+  }
+  EXPECT_EQ(compiled.stats().originals, 0U);
+  EXPECT_EQ(compiled.stats().hits, 1U);
+}
+
 TEST(Vmap, LoopsAndBranchesHaveRules) {
   const at::Tensor x = values({4, 3, 2});
   const size_t before = eager_calls().size();

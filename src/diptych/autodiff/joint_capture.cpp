@@ -335,7 +335,8 @@ void JointCapture::State::trace(const FlatFunction& function, const std::vector<
   asked = find_questions(recorder);
   recorder.asked_values() = {};  // the answers hold memory of the call
   // Nobody asks any more; that the function might tells sparse_gradients.cpp that its gradients go to autograd.
-  if (options.answers_questions) recorder.asked_values().set_source([](Value) { return at::Tensor(); });
+  const bool hands_gradients_on = options.answers_questions && !options.exact_outputs;  // a body does not
+  if (hands_gradients_on) recorder.asked_values().set_source([](Value) { return at::Tensor(); });
   check_made_inside();
   DIPTYCH_CHECK(!result.tensors.empty() || !analysis.plan.mutations.empty(),
                 "[capture] the function returned no tensor and changed none; return at least one");

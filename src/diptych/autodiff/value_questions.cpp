@@ -17,6 +17,7 @@
 #include "diptych/passes/fold_constants.h"
 #include "diptych/passes/merge_common_nodes.h"
 #include "diptych/passes/remove_dead_nodes.h"
+#include "diptych/trace/outer_levels.h"
 
 namespace diptych::detail {
 namespace {
@@ -120,7 +121,8 @@ at::Tensor PrefixValues::operator()(Value value) {
   std::vector<at::Tensor> tensors;
   for (size_t i = 0; i < recorder_.primals().size(); ++i) {
     inputs.push_back(graph.inputs()[i]);
-    tensors.push_back(recorder_.primals()[i].real.detach());
+    const at::Tensor known = known_value(recorder_.primals()[i].outside());
+    tensors.push_back(known.defined() ? known.detach() : known);
   }
   for (const auto& [asked, answer] : known_) {
     inputs.push_back(asked);

@@ -115,7 +115,7 @@ class Aot {
     if (detail::why_eager({&flat})) return in_eager<Result>(why, arguments...);
     std::string met;
     try {
-      auto entry = state_->transformed.find(flat, typeid(Result));
+      auto entry = state_->transformed.find(flat, typeid(Result), state_->options.path_limit);
       if (entry == nullptr) {
         state_->cache.count_transformed_miss();
         entry = capture_transformed<Result>(flat, arguments...);
@@ -143,7 +143,7 @@ class Aot {
     std::shared_ptr<detail::TransformedCalls::Entry> entry;
     try {
       entry = watch ? made_under(*watch, make) : make();
-      if (watch) entry->why = watch->finish({}).what;
+      if (watch) entry->why = watch->finish(detail::TransformedCalls::written(*entry, flat)).what;
     } catch (const std::exception& error) {
       entry = detail::TransformedCalls::describe(flat);
       entry->why = error.what();

@@ -9,6 +9,8 @@
 #include "diptych/compile/output_aliases.h"
 #include "diptych/hops/call.h"
 #include "diptych/hops/transformed_call.h"
+#include "diptych/trace/levels.h"
+#include "diptych/trace/outer_levels.h"
 
 namespace diptych::detail {
 namespace {
@@ -32,33 +34,109 @@ std::vector<TensorMeta> metas_of(const Flattened& arguments) {
   return metas;
 }
 
-void check_pure(const Body& body) {
-  DIPTYCH_CHECK(body.mutations().empty(),
-                "[aot] the function changes '{}' in place, which a graph can't do inside of a transform",
-                body.graph()->input_slots()[body.mutations().front().primal].path);
-  for (const OutputAlias& alias : find_aliases(*body.graph(), body.num_results())) {
-    throw UserError(
-        fmt::format("[aot] the function returns '{}', which shares memory with an argument or another "
-                    "result, and a graph can't return a view inside of a transform",
-                    body.graph()->output_slots()[alias.output].path));
+// Whether two captures differ at most in the answers to what they ask. Where values are not known, asking is an error.
+bool are_alike(const TransformedCalls::Entry& a, const TransformedCalls::Entry& b) {
+  const bool asks_alike = (a.why.empty() && !a.path) || a.has_batch == b.has_batch;
+  return asks_alike && *a.result_type == *b.result_type && a.state == b.state && a.metas == b.metas && a.spec == b.spec;
+}
+
+bool holds(const TransformedCalls::Entry& entry, const Flattened& arguments, FoundAnswers& answers) {
+  std::vector<at::Tensor> values;
+  for (const at::Tensor& primal : joined(arguments.tensors, entry.free_variables))
+    values.push_back(known_value(primal));
+  std::vector<const at::Tensor*> primals;
+  for (const at::Tensor& value : values) primals.push_back(&value);
+  std::string difference;
+  const NoLevels plain;
+  return entry.path->holds(primals, answers, difference);
+}
+
+// The graph has to find what the questions find: see CapturedFunction::heed_questions().
+AotOptions heed_questions(const Body& body, AotOptions options) {
+  DIPTYCH_CHECK(!any_draws(body.questions()),
+                "[aot] the function asks for a value that depends on a draw, which a graph can't do inside of a "
+                "transform");
+  if (sizes_depend_on_rounding(body.questions())) options.backend = "interpreter";
+  return options;
+}
+
+std::shared_ptr<ValuePath> path_of(const Body& body, const std::vector<at::Tensor>& arguments) {
+  if (body.questions().empty()) return nullptr;
+  const auto primals = joined(arguments, body.free_variables());
+  std::vector<const at::Tensor*> pointers;
+  for (const at::Tensor& primal : primals) pointers.push_back(&primal);
+  return std::make_shared<ValuePath>(body.questions(), pointers, arguments.size());
+}
+
+// A derivative of what autograd does not see is known for one order alone, and one that eager refuses, since what it
+// reads was changed, is refused when it is traced.
+void check_derivative(const Body& body) {
+  std::vector<bool> requires_grad;
+  for (size_t i = 0; i < body.num_inputs(); ++i) requires_grad.push_back(body.input(i).requires_grad);
+  if (std::find(requires_grad.begin(), requires_grad.end(), true) == requires_grad.end()) return;
+  DIPTYCH_CHECK(!body.rewrites_history(),
+                "[aot] the function changes a tensor in place where autograd does not see it, and gradients flow "
+                "through it, which a graph can't do inside of a transform");
+  body.pair(requires_grad, 0, /*create_graph=*/false);
+}
+
+bool is_pure(const Body& body) {
+  return body.mutations().empty() && find_aliases(*body.graph(), body.num_results()).empty();
+}
+
+// Captures the function again, as what it computes and what it does besides: see Note [Effects inside of transforms].
+std::shared_ptr<const Body> split_effects(TransformedCalls::Entry& entry, std::shared_ptr<const Body> whole,
+                                          const Flattened& arguments, const FlatFunction& function,
+                                          const AotOptions& options, bool asks) {
+  const auto paths = arguments.spec.tensor_paths();
+  std::shared_ptr<CallEffects> effects;
+  {
+    const JointCapture capture(function, arguments.tensors, paths,
+                               {.name = options.name, .answers_questions = asks, .takes_wrapped = true});
+    effects = std::make_shared<CallEffects>(capture, arguments.tensors.size());
   }
+  if (effects->has_results()) {
+    whole = std::make_shared<const Body>(effects->pure(function), arguments.tensors, paths, options.name, asks);
+    check_derivative(*whole);
+  }
+  DIPTYCH_CHECK(effects->has_results() || !whole->draws(),
+                "[aot] the function draws random numbers and returns none of them, which a graph can't do inside of a "
+                "transform");
+  effects->set_free_variables(whole->free_variables());
+  entry.effects = std::move(effects);
+  return whole;
 }
 
 }  // namespace
 
 std::shared_ptr<const TransformedCalls::Entry> TransformedCalls::find(const Flattened& arguments,
-                                                                      const std::type_info& result_type) const {
+                                                                      const std::type_info& result_type,
+                                                                      size_t path_limit) const {
   const auto wanted = describe(arguments);
-  const std::shared_lock lock(mutex_);
-  const auto found = std::find_if(entries_.begin(), entries_.end(), [&](const auto& entry) {
-    return *entry->result_type == result_type && entry->state == wanted->state && entry->metas == wanted->metas &&
-           entry->spec == wanted->spec;
-  });
-  return found == entries_.end() ? nullptr : *found;
+  wanted->result_type = &result_type;
+  std::vector<std::shared_ptr<const Entry>> alike;
+  {
+    const std::shared_lock lock(mutex_);
+    const auto is_wanted = [&](const auto& entry) { return are_alike(*entry, *wanted); };
+    std::copy_if(entries_.begin(), entries_.end(), std::back_inserter(alike), is_wanted);
+  }
+  FoundAnswers answers;
+  size_t num_paths = 0;
+  for (const auto& entry : alike) {
+    if (!entry->path) return entry;
+    if (holds(*entry, arguments, answers)) return entry;
+    ++num_paths;
+  }
+  if (num_paths < std::max<size_t>(path_limit, 1)) return nullptr;
+  wanted->why = fmt::format("[aot] the function asks for values in more ways than path_limit={}", path_limit);
+  return wanted;
 }
 
 std::shared_ptr<TransformedCalls::Entry> TransformedCalls::describe(const Flattened& arguments) {
-  return std::make_shared<Entry>(Entry{arguments.spec, GlobalState::current(), metas_of(arguments)});
+  auto entry = std::make_shared<Entry>(Entry{arguments.spec, GlobalState::current(), metas_of(arguments)});
+  entry->has_batch = std::any_of(arguments.tensors.begin(), arguments.tensors.end(),
+                                 [](const at::Tensor& tensor) { return !known_value(tensor).defined(); });
+  return entry;
 }
 
 std::shared_ptr<TransformedCalls::Entry> TransformedCalls::make(const Flattened& arguments,
@@ -66,25 +144,41 @@ std::shared_ptr<TransformedCalls::Entry> TransformedCalls::make(const Flattened&
                                                                 const AotOptions& options) {
   auto entry = describe(arguments);
   // The arguments themselves: a module's tensors are known by identity, and some arguments may be one tensor.
-  const auto body =
-      std::make_shared<const Body>(function, arguments.tensors, arguments.spec.tensor_paths(), options.name);
-  check_pure(*body);
+  const bool asks = options.path_limit > 0 && !entry->has_batch;
+  auto body =
+      std::make_shared<const Body>(function, arguments.tensors, arguments.spec.tensor_paths(), options.name, asks);
+  if (!is_pure(*body)) body = split_effects(*entry, std::move(body), arguments, function, options, asks);
+  entry->path = path_of(*body, arguments.tensors);
   entry->free_variables = body->free_variables();
   entry->is_kept = std::none_of(entry->free_variables.begin(), entry->free_variables.end(),
                                 [](const at::Tensor& tensor) { return transform_of(tensor).has_value(); });
+  if (entry->effects && !entry->effects->has_results()) return entry;
   entry->hop = make_hop(CompiledOperator::get(), {body}, {arguments.tensors.size(), entry->free_variables.size()},
-                        {{"compiler", compiler_number(options)}});
+                        {{"compiler", compiler_number(heed_questions(*body, options))}});
   return entry;
 }
 
-void TransformedCalls::insert(std::shared_ptr<const Entry> entry) {
+void TransformedCalls::insert(std::shared_ptr<Entry> entry) {
   const std::unique_lock lock(mutex_);
+  for (const auto& other : entries_) {
+    if (entry->path && other->path && are_alike(*entry, *other)) entry->path->share(*other->path);
+  }
   entries_.insert(entries_.begin(), std::move(entry));
   if (entries_.size() > kLimit) entries_.pop_back();
 }
 
 std::vector<at::Tensor> TransformedCalls::call(const Entry& entry, const Flattened& arguments) {
-  return diptych::call(entry.hop, joined(arguments.tensors, entry.free_variables));
+  const auto primals = joined(arguments.tensors, entry.free_variables);
+  if (!entry.effects) return diptych::call(entry.hop, primals);
+  entry.effects->check(primals);
+  const auto operands = entry.effects->operands(primals);
+  return entry.effects->apply(primals, operands,
+                              entry.hop ? diptych::call(entry.hop, operands) : std::vector<at::Tensor>());
+}
+
+std::vector<at::Tensor> TransformedCalls::written(const Entry& entry, const Flattened& arguments) {
+  if (!entry.effects) return {};
+  return entry.effects->written(joined(arguments.tensors, entry.free_variables));
 }
 
 void TransformedCalls::clear() {

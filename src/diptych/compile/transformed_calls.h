@@ -6,7 +6,9 @@
 #include <typeinfo>
 #include <vector>
 
+#include "diptych/compile/call_effects.h"
 #include "diptych/compile/options.h"
+#include "diptych/compile/value_path.h"
 #include "diptych/hops/hop.h"
 #include "diptych/trace/global_state.h"
 #include "diptych/tree/flatten.h"
@@ -24,23 +26,30 @@ class TransformedCalls {
     std::vector<TensorMeta> metas;  ///< of the arguments as the function sees them
     const std::type_info* result_type = nullptr;
     std::string why = {};  ///< why calls of this kind run the function itself; empty if they call the hop
-    HopPtr hop = nullptr;
+    HopPtr hop = nullptr;  ///< null if the function computes no new tensor
     std::vector<at::Tensor> free_variables = {};
+    std::shared_ptr<const CallEffects> effects = nullptr;  ///< null if the function only computes new tensors
     std::shared_ptr<const void> result_example = nullptr;
+    std::shared_ptr<ValuePath> path = nullptr;  ///< the answers that it holds for; null if the function asks nothing
+    bool has_batch = false;                     ///< a vmap wraps an argument, so that its values are not known
     /// Whether later calls may use it: not if the function captures a wrapped tensor, which is another in each call.
     bool is_kept = true;
   };
 
-  /// Returns the capture that fits; null if none does.
-  std::shared_ptr<const Entry> find(const Flattened& arguments, const std::type_info& result_type) const;
+  /// Returns the capture that fits; null if none does. If `path_limit` captures fit but for the answers to what they
+  /// ask, it is one that runs the function itself.
+  std::shared_ptr<const Entry> find(const Flattened& arguments, const std::type_info& result_type,
+                                    size_t path_limit) const;
   /// Captures `function`, without keeping the capture. Requires: the arguments have rules (see has_rules()).
-  /// Errors: as Body; UserError for a function that changes an argument, or returns one or a view of one.
+  /// Errors: as Body and CallEffects.
   static std::shared_ptr<Entry> make(const Flattened& arguments, const FlatFunction& function,
                                      const AotOptions& options);
   /// Describes the call `arguments` is, without a capture.
   static std::shared_ptr<Entry> describe(const Flattened& arguments);
-  void insert(std::shared_ptr<const Entry> entry);
-  /// Returns the results of a call. Errors: of rules and backends.
+  /// Returns the plain tensors that a call changes, of arguments and captured tensors.
+  static std::vector<at::Tensor> written(const Entry& entry, const Flattened& arguments);
+  void insert(std::shared_ptr<Entry> entry);
+  /// Returns the results of a call. Errors: of rules and backends, as CallEffects::check(). Nothing is changed then.
   static std::vector<at::Tensor> call(const Entry& entry, const Flattened& arguments);
   void clear();
 

@@ -71,9 +71,10 @@ void check_no_history_of_its_own(const ForwardPlan& plan, bool any_requires_grad
 }  // namespace
 
 Body::Body(const FlatFunction& function, const std::vector<at::Tensor>& arguments,
-           const std::vector<std::string>& paths, const std::string& name)
+           const std::vector<std::string>& paths, const std::string& name, bool asks)
     : capture_(std::make_shared<SharedCapture>(
-          function, arguments, paths, CaptureOptions{.name = name, .exact_outputs = true, .takes_wrapped = true})) {
+          function, arguments, paths,
+          CaptureOptions{.name = name, .exact_outputs = true, .answers_questions = asks, .takes_wrapped = true})) {
   graph_ = forward_graph(capture_->capture, name);
   free_variables_ = capture_->capture.free_variables();
   mutations_ = capture_->capture.plan().mutations;

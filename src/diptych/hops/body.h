@@ -18,9 +18,10 @@ class Body {
  public:
   /// Captures `function` on `arguments`: placeholders or real tensors. A real argument that the function also captures
   /// is one input, not two. `paths` names the arguments.
+  /// `asks`: whether the function may ask for values of the arguments, which are then real: see questions().
   /// Errors: as JointCapture.
   Body(const FlatFunction& function, const std::vector<at::Tensor>& arguments, const std::vector<std::string>& paths,
-       const std::string& name);
+       const std::string& name, bool asks = false);
   explicit Body(std::shared_ptr<const Graph> graph);
 
   /// Inputs: arguments, free variables. Outputs: results.
@@ -36,6 +37,9 @@ class Body {
   const std::vector<at::Tensor>& free_variables() const { return free_variables_; }
   /// What the function did to its inputs; nothing for a graph.
   const std::vector<detail::MutationPlan>& mutations() const { return mutations_; }
+  /// What the function asked for on the host; the graph stands for calls with the same answers. Requires: it is
+  /// captured from code.
+  const std::vector<detail::ValueQuestion>& questions() const { return capture_->capture.asked().questions; }
   /// Whether it calls a torch::autograd::Function, whose backward its graph does not show.
   bool has_custom_function() const { return capture_ && capture_->capture.plan().has_custom_function; }
   /// Whether it changes a tensor with a history in place where autograd does not see it. Running its graph, which is

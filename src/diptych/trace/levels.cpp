@@ -102,6 +102,12 @@ bool is_of_outer_levels(const at::Tensor& tensor) {
   return wrapper == nullptr || (wrapper->level() && *wrapper->level() <= count);
 }
 
+at::Tensor known_value(const at::Tensor& tensor) {
+  if (ft::isBatchedTensor(tensor)) return {};
+  const auto* wrapper = ft::maybeGetTensorWrapper(tensor);
+  return wrapper == nullptr ? tensor : known_value(wrapper->value());
+}
+
 WithoutOuterLevels::WithoutOuterLevels() : layers_(ft::getDynamicLayerStack()) { ft::setDynamicLayerStack({}); }
 
 WithoutOuterLevels::~WithoutOuterLevels() { ft::setDynamicLayerStack(layers_); }

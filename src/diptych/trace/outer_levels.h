@@ -11,6 +11,10 @@ namespace diptych::detail {
 /// that began inside of the trace, or has ended.
 bool is_of_outer_levels(const at::Tensor& tensor);
 
+/// Returns the plain tensor that grads and jvps wrap, whose values are known inside of these; undefined if a vmap has
+/// wrapped it, so that each element has another value.
+at::Tensor known_value(const at::Tensor& tensor);
+
 /// Takes the levels around a trace off the thread while it lives, so that a level may begin whose number is that of one
 /// of them. Requires: no tensor that one of them wraps is met meanwhile.
 class WithoutOuterLevels {

@@ -3,6 +3,7 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/FunctionalTensorWrapper.h>
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/functorch/TensorWrapper.h>
 #include <ATen/ops/clone.h>
 
 #include <atomic>
@@ -131,6 +132,9 @@ const at::Tensor& Recorder::add_primal(const at::Tensor& given, Slot slot) {
 
 const at::Tensor& Recorder::stand_in(const at::Tensor& tensor) {
   if (!tensor.defined() || owns(tensor)) return tensor;
+  // A wrapper whose transform has ended is what it wraps, as in the pullback of a vjp.
+  const auto* wrapper = at::functorch::maybeGetTensorWrapper(tensor);
+  if (wrapper != nullptr && !wrapper->is_alive()) return stand_in(wrapper->value());
   if (const Primal* known = primals_.find(tensor)) {
     if (known->slot.kind == SlotKind::kArgument) primals_.note_captured(*known);
     return known->stand_in;
