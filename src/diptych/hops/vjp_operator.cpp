@@ -4,9 +4,11 @@
 #include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <algorithm>
 #include <map>
 
 #include "diptych/base/error.h"
+#include "diptych/base/list.h"
 #include "diptych/hops/call.h"
 #include "diptych/hops/strides.h"
 #include "diptych/hops/transforms/call_at_level.h"
@@ -54,6 +56,35 @@ Tensors gradients_of(const Body& body, const VjpLayout& layout, const Tensors& i
     if (!gradients[i].defined()) gradients[i] = at::zeros_like(wanted[i]);
   }
   return gradients;
+}
+
+// Whether something is computed under no_grad, whose tangent a derivative of the gradients does not know of.
+bool has_values_without_grad(const Graph& graph) {
+  return std::any_of(graph.nodes().begin(), graph.nodes().end(), [](const Node& node) {
+    return !node.grad_enabled || std::any_of(node.subgraphs.begin(), node.subgraphs.end(),
+                                             [](const auto& inner) { return has_values_without_grad(*inner); });
+  });
+}
+
+// The hop whose results are the tangents of the results of `hop`, see VjpOperator::call_dual(). Its results of dy are
+// those that have a tangent.
+Hop::Transformed dual_vjp(const Hop& hop, const VjpLayout& layout, const std::vector<bool>& has_tangent) {
+  const size_t num_results = hop.body(0).num_results();
+  const auto dual = dual_body(hop.body(0), {layout.num_inputs}, part(has_tangent, 0, layout.num_inputs), {num_results},
+                              std::vector<bool>(num_results));
+  std::vector<bool> wanted = layout.wanted, given, given_for_tangents;
+  wanted.resize(dual.body->num_inputs());
+  size_t next = layout.num_inputs;
+  for (size_t i = 0; i < num_results; ++i) {
+    given.push_back(layout.given[i] && has_tangent[next]);
+    if (dual.results[i]) given_for_tangents.push_back(layout.given[i]);
+    next += layout.given[i] ? 1 : 0;
+  }
+  given = joined(std::move(given), given_for_tangents);
+  const auto num_given = static_cast<size_t>(std::count(given.begin(), given.end(), true));
+  return {make_hop(VjpOperator::get(), {dual.body}, {wanted.size(), num_given},
+                   {{"wanted", flags_attribute(wanted)}, {"given", flags_attribute(given)}}),
+          dual.results};
 }
 
 /// See replay_derivative().
@@ -177,6 +208,38 @@ std::vector<Batched> VjpOperator::call_batched(const HopPtr& hop, std::vector<Ba
                  {{"wanted", flags_attribute(layout.wanted)}, {"given", flags_attribute(layout.given)}})};
   });
   return call_on_batches(batched->hop, operands, batch);
+}
+
+// With y, dy = f(x, dx) the function that also computes tangents, the tangent of f'(x)^T v is the gradient with respect
+// to x of <dv, y> + <v, dy>. What f computes under no_grad has a tangent in it and no gradient, as in eager. Where
+// nothing is, the gradients are differentiated instead: LibTorch's tangents of normalizations, linalg.solve and
+// linalg.det have wrong gradients (jacrev(jacfwd(f)) in eager), and their second derivatives right ones.
+std::vector<Dual> VjpOperator::call_dual(const HopPtr& hop, std::vector<Dual>&& operands) const {
+  if (hop->draws() || !has_values_without_grad(*hop->body(0).graph())) {
+    return HigherOrderOperator::call_dual(hop, std::move(operands));
+  }
+  const VjpLayout layout(*hop);
+  const std::vector<bool> has_tangent = tangent_flags(operands);
+  const auto transformed =
+      hop->transformed(tangent_key(has_tangent), [&] { return dual_vjp(*hop, layout, has_tangent); });
+  Tensors primals, inputs, cotangents, cotangents_of_tangents;
+  for (const Dual& operand : operands) primals.push_back(operand.primal);
+  inputs = part(primals, 0, layout.num_inputs);
+  for (size_t i = 0; i < layout.num_inputs; ++i) {
+    if (has_tangent[i]) inputs.push_back(operands[i].tangent);
+  }
+  size_t next = layout.num_inputs;
+  for (size_t i = 0; i < layout.given.size(); ++i) {
+    if (!layout.given[i]) continue;
+    const Dual& tangent = operands[next++];
+    if (tangent.tangent.defined()) cotangents.push_back(tangent.tangent);
+    if (transformed->results[i]) cotangents_of_tangents.push_back(tangent.primal);
+  }
+  const Tensors found = call(hop, std::move(primals));
+  const Tensors tangents = call(transformed->hop, joined(joined(inputs, cotangents), cotangents_of_tangents));
+  std::vector<Dual> results;
+  for (size_t i = 0; i < found.size(); ++i) results.push_back({found[i], tangents[i]});
+  return results;
 }
 
 std::unique_ptr<Derivative> VjpOperator::differentiate(const Hop& hop, const std::vector<bool>& requires_grad,

@@ -21,6 +21,7 @@ class VjpOperator final : public HigherOrderOperator {
   std::vector<at::Tensor> call_with_grad(const HopPtr& hop, std::vector<at::Tensor>&& operands) const override;
   std::vector<Batched> call_batched(const HopPtr& hop, std::vector<Batched>&& operands,
                                     const detail::Batch& batch) const override;
+  std::vector<Dual> call_dual(const HopPtr& hop, std::vector<Dual>&& operands) const override;
 };
 
 /// What depends on what in a hop.

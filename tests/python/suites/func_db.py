@@ -10,7 +10,7 @@ import functools
 from functools import partial
 
 import judge
-from func_functions import FORMS, FUNCTIONS, make
+from func_functions import FORMS, FUNCTIONS, PLAIN, make
 from func_programs import ERRORS, PROGRAMS
 from func_transforms import TRANSFORMS
 
@@ -28,17 +28,28 @@ def observe(program, sizes, order, form="compiled"):
     return seen if form in ("compiled", "inside") else judge.Seen(part for part in seen if not part[0].endswith("requires_grad, is_leaf"))
 
 
-def judge_program(make_program, sizes, orders, form, is_error=False):
-    """The worst of the orders, in two calls. make_program(wrap). is_error: whether ours must raise where eager does; else what eager does not do is not asked."""
+def judge_program(make_program, sizes, orders, form, is_error=False, oracle=None):
+    """The worst of the orders, in two calls. make_program(wrap). is_error: whether ours must raise where eager does; else what eager does not do is not asked.
+    oracle: what is right where the program in eager may not be."""
     eager = make_program(lambda f: f)
     calls = judge.Calls()
     ours = make_program(FORMS[form]) if form != "inside" else calls.watch(judge.compiled(eager))
-    expected = functools.cache(partial(observe, eager, sizes, form=form))
-    outcomes = [judge.judge_to_order(expected, partial(observe, ours, sizes, form=form), order) for order in orders for _ in range(2)]
+    judged = [functools.cache(partial(observe, right, sizes, form=form)) for right in (eager, oracle) if right]
+    outcomes = [judge_by_any(judged, partial(observe, ours, sizes, form=form), order) for order in orders for _ in range(2)]
     outcome = judge.worst(outcomes)
     if outcome[1].startswith(judge.EAGER_RAISES) and not is_error:
         return "eager refuses", outcome[1]
     return calls.outcome(outcome)
+
+
+def judge_by_any(oracles, ours, order):
+    """The outcome by the first oracle that does not find ours wrong, else by the first."""
+    outcomes = []
+    for oracle in oracles:
+        outcomes.append(judge.judge_to_order(oracle, ours, order))
+        if outcomes[-1][0] != "wrong":
+            return outcomes[-1]
+    return outcomes[0]
 
 
 def composed(function, transform):
@@ -52,7 +63,8 @@ def function_entry(name, function, sizes, part):
         for place, form in enumerate((*FORMS, "inside")):
             if (number + place) % part == offset and (form, transform_name) not in SKIPPED:
                 orders = (0, 2) if form in ("compiled", "inside") else (0, 1)
-                yield f"{form} {transform_name}", partial(judge_program, composed(function, transform), sizes, orders, form)
+                oracle = transform(PLAIN[name]) if name in PLAIN else None
+                yield f"{form} {transform_name}", partial(judge_program, composed(function, transform), sizes, orders, form, oracle=oracle)
 
 
 def program_entry(make_program, sizes, order, operators, part):

@@ -318,6 +318,23 @@ def jacobian_inside(x):
 # What a function becomes. Each of them calls it once, with the same result.
 
 
+def plain_linear_algebra(x):
+    a = x @ x.t() + torch.eye(3, dtype=x.dtype)
+    return torch.linalg.inv(a), torch.linalg.cholesky(a), torch.linalg.inv(a) @ x
+
+
+def plain_normalizations(x, w, b):
+    def normalized(dim):
+        return (x - x.mean(dim, True)) / (x.var(dim, unbiased=False, keepdim=True) + 1e-5).sqrt() * w + b
+
+    return normalized(1), normalized(0)
+
+
+#: Functions written otherwise, where torch.func's own results are wrong: LibTorch's linalg_lu_solve takes the factors of another element of a batch where they are
+#: broadcast, and the gradients of what it makes of a batch of normalizations are wrong. Ours may be torch's, or right.
+PLAIN = {"linear_algebra": plain_linear_algebra, "normalizations": plain_normalizations}
+
+
 def by_scan(f):
     def call(*arguments):
         _, results = diptych.scan(lambda carry, slices: (carry + 1, f(*slices)), torch.zeros(()), _pytree.tree_map(lambda t: t[None], arguments))
