@@ -152,8 +152,10 @@ std::vector<bool> drawn_values(const Graph& graph) {
   return drawn;
 }
 
+// What an operator of a library costs is unknown.
 bool is_costly(const Node& node) {
-  return (node.op.is_hop() || has_tag(node.op, Tag::kComputeHeavy)) && !has_effect(node);
+  const bool may_be = node.op.is_hop() || has_tag(node.op, Tag::kComputeHeavy) || !has_tag(node.op, Tag::kNative);
+  return may_be && !has_effect(node);
 }
 
 // Cuts the questions out of a trace one after the other.

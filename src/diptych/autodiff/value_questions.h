@@ -44,11 +44,11 @@ struct ValueQuestion {
 /// The questions of a trace.
 ///
 ///   Note [Segments]. Between two questions lies a segment of the function. What a segment computes is computed once:
-///   the graph of a question hands on the results of its costly operators (products, convolutions, attention, loops),
-///   besides its answer, and the graphs of later questions and the forward take them. Cheap operators are run again
-///   where they are needed, since taking their results would cut fused kernels apart and keep more memory alive; so
-///   a question whose value is cheap to have leaves the forward as it is. Whatever depends on a draw is computed again
-///   from the same numbers. See reuse_results.h for how the forward finds the results in itself.
+///   the graph of a question hands on the results of its costly operators (products, convolutions, attention, loops,
+///   operators of libraries), besides its answer, and the graphs of later questions and the forward take them. Cheap
+///   operators are run again where they are needed, since taking their results would cut fused kernels apart and keep
+///   more memory alive; so a question whose value is cheap to have leaves the forward as it is. Whatever depends on a
+///   draw is computed again from the same numbers. See reuse_results.h for how the forward finds the results in itself.
 struct AskedQuestions {
   std::vector<ValueQuestion> questions;
   Graph handed_on;  ///< computes all that the questions hand on, question by question, from the primals

@@ -326,12 +326,15 @@ variable_list BackwardNode::run_second_order(const BackwardVariant& variant, con
                 "[{}] the function changes a tensor in place where autograd does not see it (under no_grad, or through "
                 "detach()), so its backward can't be differentiated again; use an out-of-place operator there",
                 function_->options().name);
-  const auto second_order = function_->second_order(variant, stage_);
-  check(gradient_primal_watches_, gradient_primals_, &variant.starts);
+  const bool is_dynamic = function_->is_dynamic();
+  const auto second_order =
+      function_->second_order(variant, stage_, is_dynamic ? residuals_.back().sizes() : c10::IntArrayRef());
+  const auto& [has_sizes, are_given] = second_order->starts();
+  check(gradient_primal_watches_, gradient_primals_, &are_given);
   std::vector<at::Tensor> starts;
-  if (function_->is_dynamic()) starts.push_back(residuals_.back());
-  for (size_t i = 0; i < variant.starts.size(); ++i) {
-    if (!variant.starts[i]) continue;
+  if (has_sizes) starts.push_back(residuals_.back());
+  for (size_t i = 0; i < are_given.size(); ++i) {
+    if (!are_given[i]) continue;
     TORCH_CHECK(i < gradient_primals_.size() && gradient_primals_[i].defined(), torch::autograd::ERR_BACKWARD_TWICE);
     starts.push_back(with_own_history(gradient_primals_[i], i));
   }

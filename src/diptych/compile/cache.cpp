@@ -50,6 +50,7 @@ std::shared_ptr<const Cache::Entry> Cache::find_by_trace(const Miss& miss) {
     const std::unique_lock<std::shared_mutex> lock(mutex_);
     entry->checked->emplace(sizes, agrees);
     if (!agrees) continue;
+    entry->sized->keep(trace, sizes);
     entry->last_used = ++clock_;
     ++hits_;
     ++size_checks_;

@@ -186,37 +186,49 @@ std::shared_ptr<const Program> CompiledFunction::inlined(const BackwardVariant& 
   return variant.inlined;
 }
 
-std::shared_ptr<SecondOrder> CompiledFunction::second_order(const BackwardVariant& variant, size_t stage) const {
+std::shared_ptr<SecondOrder> CompiledFunction::second_order(const BackwardVariant& variant, size_t stage,
+                                                            c10::IntArrayRef sizes) const {
   // It draws the forward's numbers again, by the state that eager's generator had.
   DIPTYCH_CHECK(
       !captured_.draws_random() || !draws_on_device(options().draws, options().name),
       "[{}] got draws 'device', and its backward is differentiated again, which draws the call's numbers once "
       "more on the host; use draws 'host'",
       options().name);
+  std::shared_ptr<const GraphSource> source = source_->at(sizes);
+  if (source == nullptr) source = source_;
   const std::lock_guard<std::mutex> lock(variants_mutex_);
-  if (variant.second_order) return variant.second_order;
-  if (!is_dynamic()) {
-    if (auto gradients = captured_.gradients(variant.defined)) {
+  constexpr size_t kMost = 64;  // sizes
+  if (variant.second_orders.size() > kMost) variant.second_orders.clear();
+  auto& known = variant.second_orders[source];
+  if (!known) known = make_second_order(source, variant.defined, stage);
+  return known;
+}
+
+std::shared_ptr<SecondOrder> CompiledFunction::make_second_order(const std::shared_ptr<const GraphSource>& source,
+                                                                 const std::vector<bool>& defined, size_t stage) const {
+  SecondOrder::Starts kinds;
+  if (!source->is_dynamic()) {
+    if (auto gradients = source->captured().gradients(defined)) {
       const auto& starts = captured_.gradient_primals();
-      variant.starts.assign(starts.size(), true);
-      return variant.second_order =
-                 std::make_shared<SecondOrder>(std::make_unique<Derivatives>(source_, *std::move(gradients), starts));
+      kinds.are_given.assign(starts.size(), true);
+      return std::make_shared<SecondOrder>(std::make_unique<Derivatives>(source, *std::move(gradients), starts), kinds);
     }
   }
-  Joint again = source_->joint(variant.defined);
+  Joint again = source->joint(defined);
   const auto needed = needed_for_gradients(again);
   std::vector<Value> starts;
-  if (const auto sizes = source_->add_sizes(again.graph, SlotKind::kArgument)) starts.push_back(*sizes);
+  if (const auto sizes = source->add_sizes(again.graph, SlotKind::kArgument)) starts.push_back(*sizes);
+  kinds.has_sizes = !starts.empty();
   const auto add = [&](Value value, bool is_possible) {
-    variant.starts.push_back(is_possible && needed[value.id]);
-    if (variant.starts.back()) starts.push_back(value);
+    kinds.are_given.push_back(is_possible && needed[value.id]);
+    if (kinds.are_given.back()) starts.push_back(value);
   };
   for (const size_t primal : captured_.gradient_primals()) add(again.graph.inputs()[primal], true);
   const size_t num_primals = starts.size();
   for (const size_t crossing : captured_.gradient_crossings()) {
     add(captured_.value_in(again.graph, crossing), starts_at(crossing, stage));
   }
-  return variant.second_order = std::make_shared<SecondOrder>(again, variant.defined, starts, num_primals, options());
+  return std::make_shared<SecondOrder>(again, defined, starts, num_primals, std::move(kinds), options());
 }
 
 // Note [A call]: (1) note the history that results will be linked to, as it is before the call changes any of it;

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/util/ArrayRef.h>
 
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -31,9 +32,9 @@ struct BackwardVariant {
   std::shared_ptr<const Executable> executable;
   std::vector<bool> reads_residual;                          ///< per residual
   std::vector<std::optional<WantedStrides>> wanted_strides;  ///< per tangent
-  mutable std::shared_ptr<SecondOrder> second_order;         ///< null until a backward is itself differentiated
-  mutable std::vector<bool> starts;                          ///< the gradient primals and crossings that it starts from
-  mutable std::shared_ptr<const Program> inlined;            ///< null until a captured backward takes it in
+  /// By the capture that they are of; made when a backward is itself differentiated.
+  mutable std::map<std::shared_ptr<const GraphSource>, std::shared_ptr<SecondOrder>> second_orders;
+  mutable std::shared_ptr<const Program> inlined;  ///< null until a captured backward takes it in
 };
 
 /// A captured function with its executables: the forward's, and those of backwards as they are first needed.
@@ -79,8 +80,9 @@ class CompiledFunction : public std::enable_shared_from_this<CompiledFunction> {
   /// Returns the graph of `variant` without folded constants, to be run on stand-ins.
   std::shared_ptr<const Program> inlined(const BackwardVariant& variant) const;
   /// Returns the gradients of `variant`, which has tangents of one stage, as a differentiable function of the gradient
-  /// primals and of the values of crossings to later stages. Requires: `variant` is of this function.
-  std::shared_ptr<SecondOrder> second_order(const BackwardVariant& variant, size_t stage) const;
+  /// primals and of the values of crossings to later stages. `sizes`: the values of symbols in the call, if sizes are
+  /// dynamic. Requires: `variant` is of this function.
+  std::shared_ptr<SecondOrder> second_order(const BackwardVariant& variant, size_t stage, c10::IntArrayRef sizes) const;
   /// Whether derivatives of the gradients of a stage start from the value of a crossing.
   bool starts_at(size_t crossing, size_t stage) const;
 
@@ -92,6 +94,8 @@ class CompiledFunction : public std::enable_shared_from_this<CompiledFunction> {
     std::shared_ptr<BackwardVariant> variant;
   };
 
+  std::shared_ptr<SecondOrder> make_second_order(const std::shared_ptr<const GraphSource>& source,
+                                                 const std::vector<bool>& defined, size_t stage) const;
   Graph graph_for(const std::vector<bool>& defined, const SimplifyOptions& simplify) const;
   void compile_variant(BackwardVariant& variant) const;
   std::shared_ptr<BackwardVariant> find_variant(const std::vector<bool>& defined, const std::vector<bool>& gradients,

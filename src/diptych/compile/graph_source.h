@@ -1,5 +1,8 @@
 // Where the graphs of a compiled function come from: one capture, or several at other sizes.
 #pragma once
+#include <c10/util/ArrayRef.h>
+
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -35,6 +38,9 @@ class GraphSource {
   /// Whether sizes in the graphs are dynamic. Backward graphs then have one more residual, named "sizes": a tensor
   /// without elements whose sizes are the symbols' values, since not all of them follow from the other residuals.
   virtual bool is_dynamic() const { return false; }
+  /// Returns a capture at these values of the symbols, as that tensor has them; null if sizes are static, or none at
+  /// these sizes is kept: see SizedFunctions::keep().
+  virtual std::shared_ptr<const GraphSource> at(c10::IntArrayRef /*sizes*/) const { return nullptr; }
   /// Adds such an input to `graph`; returns nullopt if sizes are static.
   virtual std::optional<Value> add_sizes(Graph& /*graph*/, SlotKind /*kind*/) const { return std::nullopt; }
 };

@@ -66,8 +66,8 @@ bool is_known_to_autograd(const Graph& /*graph*/, const Node& node) {
 }  // namespace
 
 SecondOrder::SecondOrder(const Joint& joint, const std::vector<bool>& defined, const std::vector<Value>& starts,
-                         size_t num_primals, const AotOptions& options)
-    : num_primals_(num_primals) {
+                         size_t num_primals, Starts kinds, const AotOptions& options)
+    : starts_(std::move(kinds)), num_primals_(num_primals) {
   const Graph& graph = joint.graph;
   const size_t first_gradient = joint.layout.num_forward_outputs();
   std::vector<Value> outputs;
@@ -108,7 +108,8 @@ SecondOrder::SecondOrder(const Joint& joint, const std::vector<bool>& defined, c
   aot_ = std::make_unique<FlatAot>(run, paths, nested);
 }
 
-SecondOrder::SecondOrder(std::unique_ptr<const Derivatives> derivatives) : derivatives_(std::move(derivatives)) {}
+SecondOrder::SecondOrder(std::unique_ptr<const Derivatives> derivatives, Starts kinds)
+    : starts_(std::move(kinds)), derivatives_(std::move(derivatives)) {}
 
 std::vector<at::Tensor> SecondOrder::draw_again(const std::vector<at::Tensor>& primals,
                                                 const std::vector<at::Tensor>& generator_states) const {

@@ -24,13 +24,21 @@ std::vector<Value> random_values(const Graph& graph, const std::vector<Value>& o
 /// captured in its turn. That capture has a backward of its own, so this works to any order.
 class SecondOrder {
  public:
+  /// What it starts from.
+  struct Starts {
+    bool has_sizes = false;       ///< the values of symbols, first of all
+    std::vector<bool> are_given;  ///< per gradient primal and crossing
+  };
+
   /// `starts` are values of the joint graph; the first `num_primals` of them are inputs.
   /// Errors: UserError if a random operator's result must itself be differentiated.
   SecondOrder(const Joint& joint, const std::vector<bool>& defined, const std::vector<Value>& starts,
-              size_t num_primals, const AotOptions& options);
+              size_t num_primals, Starts kinds, const AotOptions& options);
 
   /// The same where the graph does not say what its derivatives are.
-  explicit SecondOrder(std::unique_ptr<const Derivatives> derivatives);
+  SecondOrder(std::unique_ptr<const Derivatives> derivatives, Starts kinds);
+
+  const Starts& starts() const { return starts_; }
 
   /// Returns one gradient per primal and crossing of the joint graph. `starts` are the tensors of the values given at
   /// construction, with their history; `tangents` has all tangents, with the same ones defined as at construction.
@@ -41,6 +49,7 @@ class SecondOrder {
   std::vector<at::Tensor> draw_again(const std::vector<at::Tensor>& primals,
                                      const std::vector<at::Tensor>& generator_states) const;
 
+  Starts starts_;
   std::shared_ptr<const Program> draws_;  // null if nothing random is needed
   std::shared_ptr<const Program> gradients_;
   std::vector<std::optional<size_t>> output_of_gradient_;

@@ -125,6 +125,7 @@ std::shared_ptr<const SizedFunctions> SizedFunctions::make(const SizePattern& pa
   functions->pattern_ = std::move(general->pattern);
   functions->points_ = std::move(general->points);
   for (const SymbolValues& point : functions->points_) functions->members_.push_back(captured.at(point));
+  for (size_t i = 0; i < functions->points_.size(); ++i) functions->keep(functions->members_[i], functions->points_[i]);
   functions->forward_ = functions->with_sizes(std::move(general->graphs[0]));
   functions->epilogue_ = std::move(general->graphs[1]);
   functions->traced_ = std::move(general->graphs[2]);
@@ -149,6 +150,22 @@ bool SizedFunctions::agrees(const CapturedFunction& trace, const SymbolValues& s
   const auto named = pattern_.named(symbols);
   return trace.questions().empty() && same_captures(trace, captured()) &&
          is_instance(traced_, named, trace.traced_graph()) && is_instance(epilogue_, named, trace.plan().epilogue);
+}
+
+void SizedFunctions::keep(std::shared_ptr<const CapturedFunction> trace, const SymbolValues& symbols) const {
+  constexpr size_t kMost = 64;
+  if (!trace->is_differentiable() || !trace->plan().has_custom_function) return;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  kept_.push_back({symbols, std::move(trace)});
+  if (kept_.size() > kMost) kept_.pop_front();
+}
+
+std::shared_ptr<const GraphSource> SizedFunctions::at(c10::IntArrayRef sizes) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (const Kept& one : kept_) {
+    if (std::equal(sizes.begin(), sizes.end(), one.symbols.begin())) return one.trace;
+  }
+  return nullptr;
 }
 
 // Makes the forward return the sizes after its other residuals.

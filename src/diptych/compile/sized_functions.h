@@ -1,8 +1,10 @@
 // One function captured at several sizes, and the graphs of which all these captures are instances.
 #pragma once
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -24,6 +26,10 @@ class SizedFunctions final : public GraphSource {
   /// Whether the graphs are those of `trace`, a capture of the function where the symbols have these values: any branch
   /// that the function takes because of a size shows there. Requires: an extent other than kCallable.
   bool agrees(const CapturedFunction& trace, const SymbolValues& symbols) const;
+  /// Keeps a trace that agrees with the graphs, if what differentiates its gradients is code of the user's: that may do
+  /// at one size what it does at no other, and is run for the sizes of a call alone. The last ones are kept.
+  void keep(std::shared_ptr<const CapturedFunction> trace, const SymbolValues& symbols) const;
+  std::shared_ptr<const GraphSource> at(c10::IntArrayRef sizes) const override;
   /// The values of the symbols at which the function was captured.
   const std::vector<SymbolValues>& points() const { return points_; }
 
@@ -50,6 +56,14 @@ class SizedFunctions final : public GraphSource {
   Graph epilogue_;
   std::vector<TensorMeta> hidden_metas_;
   Graph traced_;  ///< the joint graph as it was traced
+
+  /// A capture at sizes of a call.
+  struct Kept {
+    SymbolValues symbols;
+    std::shared_ptr<const CapturedFunction> trace;
+  };
+  mutable std::mutex mutex_;
+  mutable std::deque<Kept> kept_;
 };
 
 }  // namespace diptych::detail

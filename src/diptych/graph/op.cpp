@@ -1,7 +1,7 @@
 #include "diptych/graph/op.h"
 
 #include "diptych/base/error.h"
-#include "diptych/graph/on_copies.h"
+#include "diptych/graph/library_forms.h"
 
 namespace diptych {
 
@@ -19,7 +19,7 @@ Op Op::find(std::string_view name) {
     overload = qualified.substr(dot + 1);
     qualified.resize(dot);
   }
-  auto handle = find_on_copies({qualified, overload});
+  auto handle = find_library_form({qualified, overload});
   if (!handle) handle = c10::Dispatcher::singleton().findSchema({qualified, overload});
   DIPTYCH_CHECK(
       handle.has_value(),

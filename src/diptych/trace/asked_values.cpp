@@ -23,6 +23,7 @@
 #include <span>
 
 #include "diptych/base/error.h"
+#include "diptych/graph/in_tensors.h"
 #include "diptych/trace/exchange_tensors.h"
 #include "diptych/trace/generator_watch.h"
 #include "diptych/trace/location.h"
@@ -168,10 +169,13 @@ constexpr struct {
 
 // The call is repeated whenever the question is, and must draw the same numbers as the call itself.
 [[noreturn]] void refuse_draw(const c10::OperatorHandle& op) {
-  throw_user_error(
-      fmt::format("[trace] {} draws random numbers, and has no fake kernel that tells the sizes of its results without "
-                  "a draw; register one (in Python with register_fake()), or call it outside the traced function",
-                  with_place(op.operator_name())));
+  throw_user_error(fmt::format(
+      "[trace] {} draws random numbers, and {}, or call it outside the traced function", with_place(op.operator_name()),
+      results_in_tensors(op).empty()
+          ? "has no fake kernel that tells the sizes of its results without a draw; register one (in Python "
+            "with register_fake())"
+          : "returns a number, which is only known after the draw; return a tensor in its place and take "
+            "item() of it, with a fake kernel"));
 }
 
 void check_draws_nothing(const c10::OperatorHandle& op, const OperatorPlan& plan, const Stack& stack) {
@@ -201,9 +205,8 @@ c10::IValue meta_of(const c10::OperatorHandle& op, const c10::IValue& result, st
   };
   if (result.isTensor()) return add(result.toTensor());
   DIPTYCH_CHECK(result.isTensorList(),
-                "[trace] {} needs the values of a tensor, and returns neither a number nor tensors; call it outside "
-                "the traced function",
-                with_place(op.operator_name()));
+                "[trace] {} returns {}, which is neither a tensor nor a number; call it outside the traced function",
+                with_place(op.operator_name()), result.tagKind());
   c10::List<at::Tensor> list;
   for (const at::Tensor& real : result.toTensorVector()) list.push_back(add(real));
   return list;

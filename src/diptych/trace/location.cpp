@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "diptych/graph/library_forms.h"
 #include "diptych/trace/scope.h"
 
 namespace diptych::detail {
@@ -24,6 +25,6 @@ std::string with_scope(std::string_view what, const InternedString& scope) {
 
 std::string with_place(std::string_view what) { return with_scope(what, current_place()); }
 
-std::string with_place(const c10::OperatorName& op) { return with_place(c10::toString(op)); }
+std::string with_place(const c10::OperatorName& op) { return with_place(c10::toString(name_for_user(op))); }
 
 }  // namespace diptych::detail

@@ -22,6 +22,7 @@ InternedString current_place();
 std::string with_scope(std::string_view what, const InternedString& scope);
 /// The same with current_place().
 std::string with_place(std::string_view what);
+/// The same of an operator; a form is named as the operator of a library that it calls.
 std::string with_place(const c10::OperatorName& op);
 
 }  // namespace diptych::detail

@@ -6,13 +6,16 @@
 #include <ATen/functorch/TensorWrapper.h>
 #include <ATen/ops/clone.h>
 
+#include <algorithm>
 #include <atomic>
 
 #include "diptych/base/error.h"
+#include "diptych/graph/in_tensors.h"
 #include "diptych/ops/dispatch_keys.h"
 #include "diptych/trace/eager_layout.h"
 #include "diptych/trace/generator_watch.h"
 #include "diptych/trace/location.h"
+#include "diptych/trace/numbers_of_libraries.h"
 #include "diptych/trace/outer_levels.h"
 #include "diptych/trace/place_of_operand.h"
 #include "diptych/trace/placeholder.h"
@@ -283,7 +286,7 @@ void Recorder::record(const c10::OperatorHandle& op, const OperatorPlan& plan, t
                 "there",
                 with_place(op.operator_name()));
   if (plan.draws_random) GeneratorWatch::check_draw();
-  if (record_another_way(op, plan, stack)) return;
+  if (record_another_way(op, plan, stack) || record_numbers(*this, op, plan, stack)) return;
   Call call;
   const size_t num_arguments = plan.takes_tensor.size();
   const size_t begin = stack->size() - num_arguments;
@@ -312,14 +315,21 @@ void Recorder::record(const c10::OperatorHandle& op, const OperatorPlan& plan, t
     wrap_outputs(*stack, begin, call);
   }
   provenance_.remember(graph_.nodes().back());
-  ask_for_sizes(op, real);
+  ask_for_results(op, real);
 }
 
-void Recorder::ask_for_sizes(const c10::OperatorHandle& op, const std::vector<at::Tensor>& results) {
+void Recorder::ask_for_results(const c10::OperatorHandle& op, const std::vector<at::Tensor>& results) {
   if (results.empty()) return;
-  const std::vector<Value> outputs(graph_.nodes().back().outputs.begin(), graph_.nodes().back().outputs.end());
-  for (size_t i = 0; i < results.size(); ++i) {
-    if (outputs[i]) asked_.add({outputs[i], Question::kSizes, results[i], with_place(op.operator_name())});
+  const Node& node = graph_.nodes().back();
+  const std::vector<bool> are_numbers = results_in_tensors(op);
+  size_t next = 0;
+  for (size_t i = 0; i < node.returns.size(); ++i) {
+    const Question question = !are_numbers.empty() && are_numbers[i] ? Question::kElements : Question::kSizes;
+    const size_t end = next + (node.returns[i] == -1 ? 1 : static_cast<size_t>(std::max(node.returns[i], 0)));
+    for (; next < end; ++next) {
+      if (!node.outputs[next]) continue;
+      asked_.add({node.outputs[next], question, results[next], with_place(op.operator_name())});
+    }
   }
 }
 

@@ -105,7 +105,7 @@ class Recorder {
   Node make_node(const c10::OperatorHandle& op, const OperatorPlan& plan, const torch::jit::Stack& stack, Call& call);
   Operand make_operand(const c10::IValue& argument, bool takes_tensor, bool takes_list, Call& call);
   Operand tensor_operand(const at::Tensor& tensor, Call& call);
-  void ask_for_sizes(const c10::OperatorHandle& op, const std::vector<at::Tensor>& results);
+  void ask_for_results(const c10::OperatorHandle& op, const std::vector<at::Tensor>& results);
   static void read_results(const torch::jit::Stack& stack, size_t begin, const Call& call, Node& node,
                            std::vector<std::optional<TensorMeta>>& metas);
   void wrap_outputs(torch::jit::Stack& stack, size_t begin, const Call& call);

@@ -4,9 +4,11 @@
 #include <ATen/ops/alias.h>
 
 #include "diptych/base/error.h"
+#include "diptych/base/error_words.h"
 #include "diptych/trace/exchange_tensors.h"
 #include "diptych/trace/location.h"
 #include "diptych/trace/meta_kernel.h"
+#include "diptych/trace/numbers_of_libraries.h"
 #include "diptych/trace/shape_by_example.h"
 
 namespace diptych::detail {
@@ -68,6 +70,25 @@ MetaRun run_kernels(const c10::OperatorHandle& op, const OperatorPlan& plan, tor
 
 }  // namespace
 
+// The kernel of a library's operator that stands in for one for shapes, since it is there for all devices. It may read
+// memory, which a meta tensor lacks.
+MetaRun run_kernels_of_library(const c10::OperatorHandle& op, const OperatorPlan& plan, torch::jit::Stack* stack,
+                               bool may_ask) {
+  if (plan.is_native || op.hasKernelForDispatchKey(c10::DispatchKey::Meta)) return run_kernels(op, plan, stack);
+  try {
+    return run_kernels(op, plan, stack);
+  } catch (const std::exception& error) {
+    if (may_ask) return MetaRun::kNeedsValues;
+    const std::string words = words_of(error);
+    if (words.find("meta tensor") == std::string::npos) throw;
+    throw_user_error(
+        fmt::format("[trace] {} has no fake kernel, and its own kernel can't run on tensors without "
+                    "elements, as values are not known here: {}; register one for meta tensors (in Python "
+                    "with register_fake()), or call it outside the traced function",
+                    with_place(op.operator_name()), words));
+  }
+}
+
 // LibTorch's own operators that have no kernel for shapes do not depend on values, as far as they are not known to; of
 // an operator of a library this is unknown.
 bool run_on_meta(Recorder& recorder, const c10::OperatorHandle& op, const OperatorPlan& plan, torch::jit::Stack* stack,
@@ -79,13 +100,14 @@ bool run_on_meta(Recorder& recorder, const c10::OperatorHandle& op, const Operat
   if (may_ask) given.assign(stack->begin() + static_cast<std::ptrdiff_t>(begin), stack->end());
   const OnMeta on_meta;
   exchange_for_meta(recorder, *stack, plan);
-  const MetaRun run = run_kernels(op, plan, stack);
+  const MetaRun run = run_kernels_of_library(op, plan, stack, may_ask);
   if (run == MetaRun::kDone) return true;
   if (may_ask) {
     stack->resize(begin);
     stack->insert(stack->end(), given.begin(), given.end());
     return false;
   }
+  refuse_unknown_numbers(op, plan);
   DIPTYCH_CHECK(run != MetaRun::kNeedsValues,
                 "[trace] {} has no fake kernel that tells the sizes of its results, and values are not known here; "
                 "register one for meta tensors (in Python with register_fake()), or call it outside the traced "

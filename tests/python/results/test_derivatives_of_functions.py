@@ -203,6 +203,77 @@ def test_once_differentiable():
     torch.testing.assert_close(found[1], found[0])
 
 
+class OfItsSize(Function):
+    """Its derivative is another at every third length, and so is the derivative of that."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.exp()
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return g * (BranchesLater.apply(x) if x.shape[0] % 5 else x.exp())
+
+
+class BranchesLater(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.exp()
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return g * (x.exp() if x.shape[0] % 3 else x.exp() * 2)
+
+
+DYNAMIC = SMOOTH | {
+    "rounded": FUNCTIONS["rounded"],
+    "by size": lambda x: OfItsSize.apply(x) * x.shape[0],
+    "linear": lambda x: Round.apply(x).sin() * x,
+    "draws": lambda x: Exp.apply(torch.nn.functional.dropout(x, 0.5)),
+}
+
+
+@pytest.mark.parametrize("name", DYNAMIC)
+def test_with_dynamic_sizes(name):
+    function = DYNAMIC[name]
+    compiled = diptych.aot_function(function, dynamic=True)
+    for rows in (4, 7, 9, 10, 11, 12, 7, 15, 4):
+        given = torch.randn(rows, 2, dtype=torch.double)
+        found = []
+        for call in (function, compiled):
+            torch.manual_seed(rows)
+            x = given.clone().requires_grad_()
+            orders = [call(x)]
+            for _ in range(3):
+                last = orders[-1]
+                if not last.requires_grad:
+                    break
+                orders += grad((last * torch.linspace(0.5, 1.5, last.numel(), dtype=torch.double).view(last.shape)).sum(), x, create_graph=True)
+            found.append(orders)
+        assert [one.requires_grad for one in found[1]] == [one.requires_grad for one in found[0]]
+        torch.testing.assert_close(found[1], found[0])
+    stats = compiled.stats()
+    assert stats.originals == 0 and (name == "by size" or stats.misses <= 3)
+    if name in SMOOTH:
+        x = torch.randn(13, 2, dtype=torch.double).tanh().requires_grad_()
+        assert gradcheck(compiled, x) and gradgradcheck(compiled, x)
+
+
+def test_dynamic_sizes_that_are_not_checked():
+    compiled = diptych.aot_function(lambda x: Exp.apply(x) * x, dynamic=True, check_sizes=False)
+    for rows in (4, 8, 30):
+        x = torch.randn(rows, 2).requires_grad_()
+        y = compiled(x).sum()
+        if rows < 30:
+            continue
+        with pytest.raises(diptych.UserError, match="torch.autograd.Function"):
+            grad(y, x, create_graph=True)
+
+
 class Linear(Function):
     """Its derivative depends on one of its arguments."""
 
