@@ -199,7 +199,7 @@ class QuestionCutter {
     is_known_[value.id] = true;
   }
 
-  // The results of costly operators that lead to a value and are not known yet, in order.
+  // The results of costly operators that lead to a value and are not known yet, in order; the value may be among them.
   std::vector<Value> costly_before(Value wanted) const {
     std::vector<bool> needed(graph_.num_values());
     needed[wanted.id] = !is_known_[wanted.id];
@@ -210,7 +210,7 @@ class QuestionCutter {
       for_each_operand_value(*node, [&](Value value) { needed[value.id] = true; });
       if (!is_costly(*node)) continue;
       for (const Value output : node->outputs) {
-        if (output && output != wanted && !is_known_[output.id] && !drawn_[output.id]) found.push_back(output);
+        if (output && !is_known_[output.id] && !drawn_[output.id]) found.push_back(output);
       }
     }
     return {found.rbegin(), found.rend()};

@@ -46,9 +46,8 @@ bool holds(const TransformedCalls::Entry& entry, const Flattened& arguments, Fou
     values.push_back(known_value(primal));
   std::vector<const at::Tensor*> primals;
   for (const at::Tensor& value : values) primals.push_back(&value);
-  std::string difference;
   const NoLevels plain;
-  return entry.path->holds(primals, answers, difference);
+  return !entry.path->first_difference(primals, answers);
 }
 
 // The graph has to find what the questions find: see CapturedFunction::heed_questions().

@@ -355,7 +355,7 @@ def by_cond(f):
     """Its predicate depends on the arguments, so that under vmap both branches run."""
 
     def call(*arguments):
-        predicate = _pytree.tree_leaves(arguments)[0].detach().sum() > -100
+        predicate = _pytree.tree_leaves(arguments)[0].detach().abs().sum() > -100
         return diptych.cond(predicate, f, lambda *inner: _pytree.tree_map(lambda t: t * 2, f(*inner)), *arguments)
 
     return call
@@ -365,7 +365,8 @@ def by_while_loop(f):
     """Its body reads the arguments as free variables."""
 
     def call(*arguments):
-        start = _pytree.tree_map(torch.zeros_like, f(*arguments))
+        with torch.random.fork_rng(devices=()):
+            start = _pytree.tree_map(torch.zeros_like, f(*arguments))
         return diptych.while_loop(lambda carry: carry[0] < 1, lambda carry: (carry[0] + 1, f(*arguments)), (torch.tensor(0), start))[1]
 
     return call

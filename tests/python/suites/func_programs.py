@@ -193,7 +193,7 @@ def batched_gradients_of_autograd(wrap):
 @program(S23, (2,), order=1)
 def gradients_of_samples(wrap):
     torch.manual_seed(1)
-    model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.LayerNorm(4), nn.Linear(4, 1)).double()
+    model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.LayerNorm(4, elementwise_affine=False), nn.Linear(4, 1)).double()  # see func_functions.PLAIN
     loss = lambda parameters, x, y: F.mse_loss(functional_call(model, parameters, (x[None],))[0, 0], y)  # noqa: E731
     detached = {name: value.detach() for name, value in model.named_parameters()}
     return lambda x, y: vmap(grad(wrap(loss)), (None, 0, 0))(detached, x, y)
@@ -211,7 +211,7 @@ def gradients_of_samples_of_a_convolution(wrap):
 @program((4, 2), order=1)
 def ensemble(wrap):
     torch.manual_seed(1)
-    models = [nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3, track_running_stats=False), nn.Linear(3, 2)).double() for _ in range(3)]
+    models = [nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3, affine=False, track_running_stats=False), nn.Linear(3, 2)).double() for _ in range(3)]
     parameters, buffers = stack_module_state(models)
     parameters = {name: value.detach() for name, value in parameters.items()}
     forward = wrap(lambda p, b, x: functional_call(models[0], (p, b), (x,)))

@@ -318,6 +318,24 @@ def test_a_compiled_function_that_captures_a_wrapped_tensor():
         close(vmap(functools.partial(by_cell, compiled))(W + shift), wanted)
 
 
+def test_forward_mode_of_the_gradient_of_a_loop_that_computes_under_no_grad():
+    """no_grad hides a value from gradients and not from tangents."""
+
+    def f(ops, x, w):
+        def step(carry):
+            with torch.no_grad():
+                kept = (carry[1] * w).sin()
+            return carry[0] + 1, carry[1] * kept + carry[1].detach() * w
+
+        return ops.while_loop(lambda carry: carry[0] < 3, step, (torch.tensor(0), x))[1].sum()
+
+    ours, theirs = functools.partial(f, diptych), functools.partial(f, Eager)
+    with no_loops():
+        for transform in (lambda f: hessian(f, (0, 1))(X[0], W[0]), lambda f: jvp(grad(f, (0, 1)), (X[0], W[0]), (X[1], W[1]))):
+            close(transform(ours), transform(theirs))
+        close(vmap(hessian(ours))(X, W), each(hessian(theirs), X, W, dims=(0, 0)))
+
+
 def test_vjp_outside_of_its_level():
     for program in PROGRAMS:
         ours, theirs = functools.partial(program, diptych), functools.partial(program, Eager)
