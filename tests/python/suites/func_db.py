@@ -21,9 +21,9 @@ SKIPPED = {(form, name) for form in ("cond", "while_loop") for name in ("linear_
 #: Functions that compute in float32 have derivatives that are compared to the first order alone: beyond, terms are added in another order.
 ROUNDED = ("narrower_inside",)
 
-#: Where the oracle of a function of PLAIN is of the second order by forward mode over a gradient: what LibTorch makes of a third order there is wrong, too, as
+#: Transforms to the second order, of whose results a function of PLAIN is not differentiated: what LibTorch makes of a third order is wrong, too, as
 #: jacrev(jacfwd(torch.linalg.solve)) is.
-SECOND_ORDER = ("second_derivatives", "forward_of_the_gradient", "hessians_of_elements")
+SECOND_ORDER = ("second_derivatives", "forward_of_the_gradient", "hessians_of_elements", "gradient_of_gradients_of_elements")
 
 
 def orders_of(name, transform_name, form):
