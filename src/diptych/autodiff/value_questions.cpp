@@ -1,6 +1,7 @@
 #include "diptych/autodiff/value_questions.h"
 
 #include <ATen/EmptyTensor.h>
+#include <ATen/FunctionalTensorWrapper.h>
 #include <ATen/ops/clone.h>
 
 #include <algorithm>
@@ -122,7 +123,10 @@ at::Tensor PrefixValues::operator()(Value value) {
   for (size_t i = 0; i < recorder_.primals().size(); ++i) {
     inputs.push_back(graph.inputs()[i]);
     const at::Tensor known = known_value(recorder_.primals()[i].outside());
-    tensors.push_back(known.defined() ? known.detach() : known);
+    DIPTYCH_CHECK(!known.defined() || !at::functionalization::impl::isFunctionalTensor(known),
+                  "[aot] the function asks for a value inside of a transform of its own, which a graph can't do inside "
+                  "of another transform");
+    tensors.push_back(known.defined() ? known.tensor_data() : known);  // an active level would wrap what detach() gives
   }
   for (const auto& [asked, answer] : known_) {
     inputs.push_back(asked);

@@ -145,11 +145,12 @@ void CallEffects::check(const Tensors& primals) const {
 
 Tensors CallEffects::operands(Tensors primals) const {
   const Tensors given = primals;
-  for (const MutationPlan& mutation : plan_.mutations) {
-    const at::Tensor& written = given[primal(mutation.primal)];
-    const at::Tensor copy = written.clone();
+  for (const size_t index : touched_) {
+    const at::Tensor& touched = given[primal(index)];
+    if (!primals[primal(index)].is_same(touched)) continue;  // done
+    const at::Tensor copy = touched.clone();
     for (size_t i = 0; i < given.size(); ++i) {
-      if (given[i].is_same(written)) primals[i] = copy;
+      if (given[i].is_same(touched)) primals[i] = copy;
     }
   }
   return primals;

@@ -1,16 +1,22 @@
 #include "diptych/compile/transformed_calls.h"
 
 #include <algorithm>
+#include <map>
 #include <mutex>
 
+#include "diptych/autodiff/generator_states.h"
 #include "diptych/base/error.h"
 #include "diptych/base/list.h"
 #include "diptych/compile/compiled_operator.h"
 #include "diptych/compile/output_aliases.h"
 #include "diptych/hops/call.h"
 #include "diptych/hops/transformed_call.h"
+#include "diptych/ops/tags.h"
+#include "diptych/passes/storage_roots.h"
+#include "diptych/trace/generator_watch.h"
 #include "diptych/trace/levels.h"
 #include "diptych/trace/outer_levels.h"
+#include "diptych/trace/recorder.h"
 
 namespace diptych::detail {
 namespace {
@@ -38,6 +44,14 @@ std::vector<TensorMeta> metas_of(const Flattened& arguments) {
 bool are_alike(const TransformedCalls::Entry& a, const TransformedCalls::Entry& b) {
   const bool asks_alike = (a.why.empty() && !a.path) || a.has_batch == b.has_batch;
   return asks_alike && *a.result_type == *b.result_type && a.state == b.state && a.metas == b.metas && a.spec == b.spec;
+}
+
+// Whether a call is given a tensor that the function captures, which was no argument when it was captured.
+bool gets_captured(const TransformedCalls::Entry& entry, const Flattened& arguments) {
+  return std::any_of(arguments.tensors.begin(), arguments.tensors.end(), [&](const at::Tensor& argument) {
+    return std::any_of(entry.free_variables.begin(), entry.free_variables.end(),
+                       [&](const at::Tensor& captured) { return captured.is_same(argument); });
+  });
 }
 
 bool holds(const TransformedCalls::Entry& entry, const Flattened& arguments, FoundAnswers& answers) {
@@ -79,6 +93,28 @@ void check_derivative(const Body& body) {
   body.pair(requires_grad, 0, /*create_graph=*/false);
 }
 
+// A result that is another one detached has its memory, and that is no view that autograd knows of.
+void check_no_detached_result(const Graph& graph) {
+  const auto roots = storage_roots(graph);
+  std::vector<bool> is_detached(graph.num_values());
+  std::map<Value, size_t> results;  // by root
+  for (const Value output : graph.outputs()) {
+    if (output) ++results[roots[output.id]];
+  }
+  for (const Node& node : graph.nodes()) {
+    if (!has_tag(node.op, Tag::kSharesStorage)) continue;
+    for_each_operand_value(node, [&](Value base) {
+      const bool detaches = has_tag(node.op, Tag::kStopsGradient) || is_detached[base.id];
+      for (const Value output : node.outputs) is_detached[output.id] = is_detached[output.id] || (output && detaches);
+    });
+  }
+  for (const Value output : graph.outputs()) {
+    DIPTYCH_CHECK(!output || !is_detached[output.id] || results[roots[output.id]] == 1,
+                  "[aot] the function returns a tensor and what detach() makes of it, which a graph can't do inside of "
+                  "a transform");
+  }
+}
+
 bool is_pure(const Body& body) {
   return body.mutations().empty() && find_aliases(*body.graph(), body.num_results()).empty();
 }
@@ -116,7 +152,9 @@ std::shared_ptr<const TransformedCalls::Entry> TransformedCalls::find(const Flat
   std::vector<std::shared_ptr<const Entry>> alike;
   {
     const std::shared_lock lock(mutex_);
-    const auto is_wanted = [&](const auto& entry) { return are_alike(*entry, *wanted); };
+    const auto is_wanted = [&](const auto& entry) {
+      return are_alike(*entry, *wanted) && !gets_captured(*entry, arguments);
+    };
     std::copy_if(entries_.begin(), entries_.end(), std::back_inserter(alike), is_wanted);
   }
   FoundAnswers answers;
@@ -144,13 +182,21 @@ std::shared_ptr<TransformedCalls::Entry> TransformedCalls::make(const Flattened&
   auto entry = describe(arguments);
   // The arguments themselves: a module's tensors are known by identity, and some arguments may be one tensor.
   const bool asks = options.path_limit > 0 && !entry->has_batch;
-  auto body =
-      std::make_shared<const Body>(function, arguments.tensors, arguments.spec.tensor_paths(), options.name, asks);
-  if (!is_pure(*body)) body = split_effects(*entry, std::move(body), arguments, function, options, asks);
+  bool captures_argument = false;
+  const FlatFunction noted = [&](const std::vector<at::Tensor>& stand_ins) {
+    FlatResult result = function(stand_ins);
+    captures_argument |= !Recorder::current()->primal_table().captured_arguments().empty();
+    return result;
+  };
+  auto body = std::make_shared<const Body>(noted, arguments.tensors, arguments.spec.tensor_paths(), options.name, asks);
+  check_no_detached_result(*body->graph());
+  if (!is_pure(*body)) body = split_effects(*entry, std::move(body), arguments, noted, options, asks);
   entry->path = path_of(*body, arguments.tensors);
   entry->free_variables = body->free_variables();
-  entry->is_kept = std::none_of(entry->free_variables.begin(), entry->free_variables.end(),
-                                [](const at::Tensor& tensor) { return transform_of(tensor).has_value(); });
+  // An argument that the function captures as well is one input of the body, which it is not in a later call.
+  entry->is_kept =
+      !captures_argument && std::none_of(entry->free_variables.begin(), entry->free_variables.end(),
+                                         [](const at::Tensor& tensor) { return transform_of(tensor).has_value(); });
   if (entry->effects && !entry->effects->has_results()) return entry;
   entry->hop = make_hop(CompiledOperator::get(), {body}, {arguments.tensors.size(), entry->free_variables.size()},
                         {{"compiler", compiler_number(heed_questions(*body, options))}});
@@ -171,8 +217,15 @@ std::vector<at::Tensor> TransformedCalls::call(const Entry& entry, const Flatten
   if (!entry.effects) return diptych::call(entry.hop, primals);
   entry.effects->check(primals);
   const auto operands = entry.effects->operands(primals);
-  return entry.effects->apply(primals, operands,
-                              entry.hop ? diptych::call(entry.hop, operands) : std::vector<at::Tensor>());
+  if (!entry.hop) return entry.effects->apply(primals, operands, {});
+  std::vector<at::Generator> generators = generators_of(*entry.hop->body(0).graph());
+  const std::vector<at::Tensor> states = save_generator_states(*entry.hop->body(0).graph());
+  try {
+    return entry.effects->apply(primals, operands, diptych::call(entry.hop, operands));
+  } catch (...) {  // the function itself draws again
+    for (size_t i = 0; i < generators.size(); ++i) set_state_unseen(generators[i], states[i]);
+    throw;
+  }
 }
 
 std::vector<at::Tensor> TransformedCalls::written(const Entry& entry, const Flattened& arguments) {

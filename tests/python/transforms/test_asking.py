@@ -142,3 +142,11 @@ def test_a_draw_is_asked():
         torch.manual_seed(seed)
         close(grad(number(compiled))(X), wanted)
         assert torch.equal(torch.rand(1), after)
+
+
+def test_a_mask_in_a_transform_inside_is_eagers():
+    for f, outer in ((lambda x: grad(lambda z: z[z > 1].sin().sum())(x), grad), (lambda x: vjp(lambda z: z[z > 1], x)[0], None)):
+        compiled = diptych.aot_function(f)
+        for _ in range(2):
+            ours, theirs = (outer(number(g))(X) if outer else jvp(g, (X,), (T,)) for g in (compiled, f))
+            close(ours, theirs)

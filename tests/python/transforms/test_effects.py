@@ -8,6 +8,9 @@ from torch.func import functional_call, grad, hessian, jacfwd, jacrev, jvp, vjp,
 from loops import T, W, X, close
 
 
+HELD = torch.linspace(0.5, 1.5, 12, dtype=torch.float64).reshape(3, 4)
+
+
 def changes(x):
     y = x.sin()
     x.mul_(2).add_(y.sum())
@@ -293,3 +296,53 @@ def test_vjp_inside_of_a_compiled_function():
             close(look(compiled), look(plain))
         assert compiled.stats().originals == 0
         close(vmap(compiled)(torch.stack([X, X * 2])), vmap(plain)(torch.stack([X, X * 2])))
+
+
+@pytest.mark.parametrize("f", [lambda x, y: x * HELD * y, lambda x, y: (x.add_(1), HELD * y)[1], lambda x, y: (HELD.mul_(2), x * y)[1]], ids=["reads", "changes", "changes what it captures"])
+def test_an_argument_that_is_captured_as_well(f):
+    before, batch = HELD.clone(), torch.stack([X, W, T])
+
+    def run(f):
+        HELD.copy_(before)
+        seen = []
+        for x in (X * 3, HELD, X * 4, HELD, X * 5):
+            seen += [vmap(lambda y, x=x: f(x, y))(batch), x.clone(), HELD.clone()]
+        return seen
+
+    close(run(diptych.aot_function(f)), run(f))
+    close(run(diptych.aot_function(lambda x, y: f(y, x))), run(lambda x, y: f(y, x)))
+
+
+def test_a_result_that_is_another_one_detached_has_its_memory():
+    def outer(f, x):
+        y, detached = f(x)
+        detached.mul_(2)
+        return y
+
+    f = lambda x: (lambda y: (y, y.detach()))(x * 2)  # noqa: E731
+    compiled = diptych.aot_function(f)
+    for x in (torch.stack([X, W]), torch.stack([T, X])):
+        close(vmap(lambda x: outer(compiled, x))(x), vmap(lambda x: outer(f, x))(x))
+
+
+def test_generators_after_a_write_that_is_an_error():
+    f = lambda x, y: (x.add_(y), y * torch.rand(3, 4))[1]  # noqa: E731
+    compiled, states = diptych.aot_function(f), []
+    for call in (f, compiled, compiled):
+        torch.manual_seed(3)
+        with pytest.raises(RuntimeError):
+            vmap(lambda y, call=call: call(X.clone(), y), randomness="same")(torch.stack([X, W]))
+        states.append(torch.get_rng_state())
+    assert torch.equal(states[0], states[1]) and torch.equal(states[0], states[2])
+
+
+def test_what_a_call_returns_may_change_later():
+    compiled = diptych.aot_function(lambda x: (x * 2, x))
+
+    def outer(f, x):
+        z = x * 1
+        y, _ = f(z)
+        z.add_(1)
+        return y.sum() + (z * x).sum()
+
+    close(grad(lambda x: outer(compiled, x))(X), grad(lambda x: outer(lambda x: (x * 2, x), x))(X))
