@@ -42,8 +42,8 @@ class CallEffects {
   /// Checks that a call on these tensors has these effects. Errors: UserError for tensors that share memory, or that
   /// are laid out in a way that a graph does not know.
   void check(const Tensors& primals) const;
-  /// Returns the operands of the pure function: copies of what is written later, by the call or through what it returns,
-  /// since a backward may read them.
+  /// Returns the operands of the pure function: copies of what is written later, by the call or through what it
+  /// returns, since a backward may read them.
   Tensors operands(Tensors primals) const;
   /// Writes to the primals, and returns the results of the call. `found`: what the pure function returned.
   /// Ensures: if a write throws, every primal has the elements that it had.
