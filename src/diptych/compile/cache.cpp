@@ -208,8 +208,11 @@ void Cache::insert(std::shared_ptr<Entry> entry) {
   std::unique_lock<std::shared_mutex> lock(mutex_);
   entry->last_used = ++clock_;
   if (entry->original.empty()) original_entries_ = 0;
+  const auto type_of_result = [](const Entry& one) -> const std::type_info& {
+    return one.result_type ? *one.result_type : typeid(void);
+  };
   const auto like = std::find_if(entries_.begin(), entries_.end(), [&](const auto& other) {
-    return *other->result_type == *entry->result_type && other->spec == entry->spec;
+    return type_of_result(*other) == type_of_result(*entry) && other->spec == entry->spec;
   });
   entry->structure = like == entries_.end() ? ++num_structures_ : (*like)->structure;
   entries_.insert(entries_.begin(), std::move(entry));
