@@ -249,8 +249,11 @@ def _is_same(before, now):
 
 
 def classes_with_stand_ins(value, known):
-    """Returns the classes of objects in a tree that lead to tensors of a trace, but for objects in `known`."""
+    """Returns the classes of objects in a tree that lead to tensors of a trace, but for objects in `known`; dataclasses are trees as they are."""
     found, met = set(), set()
+
+    def is_taken_apart(kind):
+        return is_holder(kind) and not dataclasses.is_dataclass(kind)
 
     def leads(value, depth):
         if isinstance(value, torch.Tensor):
@@ -258,13 +261,13 @@ def classes_with_stand_ins(value, known):
         if not depth or id(value) in met or id(value) in known:
             return False
         parts = []
-        if is_holder(type(value)):
+        if is_taken_apart(type(value)):
             met.add(id(value))
             parts = list(attributes(value).values())
         else:
             _mapped(value, lambda part: parts.append(part) or part)
         is_leading = any([leads(part, depth - 1) for part in parts])
-        if is_leading and is_holder(type(value)):
+        if is_leading and is_taken_apart(type(value)):
             found.add(type(value))
         return is_leading
 

@@ -112,12 +112,10 @@ std::shared_ptr<const ValuePath> Cache::path_of(const CapturedFunction& captured
 std::shared_ptr<const Cache::Entry> Cache::find_on_path(const Candidates& candidates, Tensors& tensors,
                                                         std::vector<at::Tensor>* handed_on) {
   FoundAnswers found;
-  const auto first_difference = [&](const auto& candidate) {
-    return candidate.first->path->first_difference(candidate.second, found);
-  };
-  for (const auto& candidate : candidates) {
-    const auto& [entry, primals] = candidate;
-    if (first_difference(candidate)) continue;
+  std::optional<size_t> differs;  // of the last candidate
+  for (const auto& [entry, primals] : candidates) {
+    differs = entry->path->first_difference(primals, found);
+    if (differs) continue;
     const size_t num_arguments = entry->code->captured().num_arguments();
     if (handed_on != nullptr && entry->code->takes_results())
       *handed_on = entry->path->handed_on(primals, std::move(found));
@@ -125,8 +123,7 @@ std::shared_ptr<const Cache::Entry> Cache::find_on_path(const Candidates& candid
     count_hit(*entry);
     return entry;
   }
-  const auto index = first_difference(candidates.back());
-  std::string difference = candidates.back().first->path->difference(*index, found);
+  std::string difference = candidates.back().first->path->difference(*differs, found);
   const std::unique_lock<std::shared_mutex> lock(mutex_);
   missed_value_ = std::move(difference);
   return nullptr;

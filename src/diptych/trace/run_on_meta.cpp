@@ -68,8 +68,6 @@ MetaRun run_kernels(const c10::OperatorHandle& op, const OperatorPlan& plan, tor
   return is_of_python && !plan.is_native ? run_meta_kernel(op, plan.meta_kernel, stack) : run;
 }
 
-}  // namespace
-
 // The kernel of a library's operator that stands in for one for shapes, since it is there for all devices. It may read
 // memory, which a meta tensor lacks.
 MetaRun run_kernels_of_library(const c10::OperatorHandle& op, const OperatorPlan& plan, torch::jit::Stack* stack,
@@ -88,6 +86,8 @@ MetaRun run_kernels_of_library(const c10::OperatorHandle& op, const OperatorPlan
                     with_place(op.operator_name()), words));
   }
 }
+
+}  // namespace
 
 // LibTorch's own operators that have no kernel for shapes do not depend on values, as far as they are not known to; of
 // an operator of a library this is unknown.
