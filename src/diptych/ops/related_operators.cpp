@@ -19,39 +19,50 @@ struct Forms {
   std::string_view name;
   std::string_view of_numbers;
   std::string_view of_tensors;
+  NumberRule rule = NumberRule::kWrapped;
 };
+constexpr auto kChecked = NumberRule::kChecked, kFills = NumberRule::kFills;
 constexpr Forms kForms[] = {
     {"aten::add", "Scalar", "Tensor"},
     {"aten::add_", "Scalar", "Tensor"},
-    {"aten::clamp", "", "Tensor"},
-    {"aten::clamp_", "", "Tensor"},
-    {"aten::clamp_max", "", "Tensor"},
-    {"aten::clamp_max_", "", "Tensor"},
-    {"aten::clamp_min", "", "Tensor"},
-    {"aten::clamp_min_", "", "Tensor"},
+    {"aten::clamp", "", "Tensor", kChecked},
+    {"aten::clamp_", "", "Tensor", kChecked},
+    {"aten::clamp_max", "", "Tensor", kChecked},
+    {"aten::clamp_max_", "", "Tensor", kChecked},
+    {"aten::clamp_min", "", "Tensor", kChecked},
+    {"aten::clamp_min_", "", "Tensor", kChecked},
     {"aten::div", "Scalar", "Tensor"},
     {"aten::div", "Scalar_mode", "Tensor_mode"},
     {"aten::div_", "Scalar", "Tensor"},
     {"aten::eq", "Scalar", "Tensor"},
-    {"aten::fill_", "Scalar", "Tensor"},
+    {"aten::fill_", "Scalar", "Tensor", kFills},
     {"aten::fmod", "Scalar", "Tensor"},
     {"aten::ge", "Scalar", "Tensor"},
     {"aten::gt", "Scalar", "Tensor"},
     {"aten::le", "Scalar", "Tensor"},
     {"aten::lt", "Scalar", "Tensor"},
-    {"aten::masked_fill", "Scalar", "Tensor"},
-    {"aten::masked_fill_", "Scalar", "Tensor"},
+    {"aten::masked_fill", "Scalar", "Tensor", kFills},
+    {"aten::masked_fill_", "Scalar", "Tensor", kFills},
     {"aten::mul", "Scalar", "Tensor"},
     {"aten::mul_", "Scalar", "Tensor"},
     {"aten::ne", "Scalar", "Tensor"},
-    {"aten::pow", "Tensor_Scalar", "Tensor_Tensor"},
+    {"aten::pow", "Tensor_Scalar", "Tensor_Tensor", kChecked},
     {"aten::remainder", "Scalar", "Tensor"},
     {"aten::rsub", "Scalar", "Tensor"},
     {"aten::sub", "Scalar", "Tensor"},
     {"aten::sub_", "Scalar", "Tensor"},
-    {"aten::where", "ScalarOther", "self"},
-    {"aten::where", "ScalarSelf", "self"},
+    {"aten::where", "ScalarOther", "self", kChecked},
+    {"aten::where", "ScalarSelf", "self", kChecked},
 };
+
+const Forms* find_forms(const Op& op) {
+  if (op.is_hop()) return nullptr;
+  const auto& name = op.handle().operator_name();
+  const auto* forms = std::find_if(std::begin(kForms), std::end(kForms), [&](const Forms& known) {
+    return known.name == name.name && known.of_numbers == name.overload_name;
+  });
+  return forms == std::end(kForms) ? nullptr : forms;
+}
 
 std::optional<Op> find_op(const c10::OperatorName& name) {
   auto found = c10::Dispatcher::singleton().findSchema(name);
@@ -69,12 +80,13 @@ std::optional<Op> product_into(const Op& op) {
 }
 
 std::optional<Op> form_for_tensors(const Op& op) {
-  if (op.is_hop()) return std::nullopt;
-  const auto& name = op.handle().operator_name();
-  const auto* forms = std::find_if(std::begin(kForms), std::end(kForms), [&](const Forms& known) {
-    return known.name == name.name && known.of_numbers == name.overload_name;
-  });
-  return forms == std::end(kForms) ? std::nullopt : find_op({name.name, std::string(forms->of_tensors)});
+  const Forms* const forms = find_forms(op);
+  return forms ? find_op({std::string(forms->name), std::string(forms->of_tensors)}) : std::nullopt;
+}
+
+NumberRule number_rule(const Op& op) {
+  const Forms* const forms = find_forms(op);
+  return forms ? forms->rule : NumberRule::kWrapped;
 }
 
 std::optional<Op> function_of_gradient(const Op& op) {

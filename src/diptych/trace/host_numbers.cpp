@@ -91,11 +91,15 @@ at::Tensor as_operand(c10::ArrayRef<c10::IValue> arguments, size_t place, const 
 }
 
 // Whether a tensor does not do for an open number: for an integer among integers, whose dtype may be narrower, among
-// halves, which are bounded, and where eager raises an error by the value, as of an exponent.
-bool needs_value(c10::ArrayRef<c10::IValue> arguments, size_t place, const at::Tensor& number) {
-  if (!at::isIntegralType(number.scalar_type(), /*includeBool=*/true)) return false;
-  const at::ScalarType met = promoted(arguments, place, marked_like(number, true));
-  return at::isIntegralType(met, /*includeBool=*/true) || met == at::kHalf || met == at::kComplexHalf;
+// halves, which are bounded, and where eager raises an error by the value, as of an exponent or of a fill.
+bool needs_value(const Op& op, c10::ArrayRef<c10::IValue> arguments, size_t place, const at::Tensor& number) {
+  const NumberRule rule = number_rule(op);
+  const bool is_integer = at::isIntegralType(number.scalar_type(), /*includeBool=*/true);
+  if (!is_integer && rule == NumberRule::kWrapped) return false;
+  const auto met = rule == NumberRule::kFills && arguments[0].isTensor()
+                       ? arguments[0].toTensor().scalar_type()
+                       : promoted(arguments, place, marked_like(number, true));
+  return at::isIntegralType(met, /*includeBool=*/is_integer) || met == at::kHalf || met == at::kComplexHalf;
 }
 
 c10::IValue closed(const OpenNumbers& numbers, const c10::IValue& argument) {
@@ -137,7 +141,7 @@ bool call_with_open_numbers(const c10::OperatorHandle& op, Stack* stack) {
     if (holds_open(*numbers, arguments[i])) (*stack)[begin + i] = with_values(arguments[i].toSymIntVector());
     const at::Tensor number = open_number(*numbers, arguments[i]);
     has_open = has_open || number.defined();
-    are_needed = are_needed || (number.defined() && needs_value(arguments, i, number));
+    are_needed = are_needed || (number.defined() && needs_value(Op(op), arguments, i, number));
   }
   if (!has_open) return false;
   if (are_needed) {

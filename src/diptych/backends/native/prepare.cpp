@@ -15,6 +15,7 @@
 #include "diptych/backends/native/fusion/single_node.h"
 #include "diptych/backends/native/kernel_code.h"
 #include "diptych/backends/native/lower/lower_group.h"
+#include "diptych/backends/native/lower/node_arguments.h"
 #include "diptych/base/switches.h"
 #include "diptych/graph/map_sizes.h"
 #include "diptych/graph/rewrite.h"
@@ -51,7 +52,8 @@ bool holds_plain_floats(const Graph& graph, const Node& node) {
 }
 
 bool is_kept(const Graph& graph, const Node& node) {
-  return is_lowered_to_kernels(graph, node) || !is_of_these_families(node.op) || !holds_plain_floats(graph, node);
+  return is_lowered_to_kernels(graph, node) || !is_of_these_families(node.op) || !holds_plain_floats(graph, node) ||
+         !NodeArguments(graph, node).holds_numbers();
 }
 
 // Whether the nodes that a composite decomposes into come to kernels, but for draws, and views, which cost nothing, and

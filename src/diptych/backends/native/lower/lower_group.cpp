@@ -266,7 +266,8 @@ bool is_lowered_to_kernels(const Graph& graph, const Node& node) {
   const KernelRow* const row = find_kernel_row(graph, node);
   if (row == nullptr) return false;
   const NodeArguments arguments(graph, node);
-  return arguments.has_plain_constants(row->sizes) && (row->takes_complex || !arguments.has_complex());
+  return arguments.has_plain_constants(row->sizes) && (row->takes_complex || !arguments.has_complex()) &&
+         arguments.holds_numbers();
 }
 
 std::optional<Kernel> lower_group(const Graph& body, std::string* why, std::vector<SizeExpr>* symbols) {

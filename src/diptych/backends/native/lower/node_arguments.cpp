@@ -1,7 +1,9 @@
 #include "diptych/backends/native/lower/node_arguments.h"
 
+#include <ATen/Dispatch_v2.h>
 #include <c10/core/DefaultDtype.h>
 #include <c10/core/ScalarTypeToTypeMeta.h>
+#include <c10/util/TypeCast.h>
 
 #include <algorithm>
 
@@ -28,6 +30,22 @@ at::ScalarType combine(at::ScalarType higher, at::ScalarType lower) {
 at::ScalarType dtype_of(const at::Scalar& number) {
   return number.isFloatingPoint() ? at::typeMetaToScalarType(at::get_default_dtype()) : number.type();
 }
+
+// Whether ATen converts a number to the dtype; true and false are taken for numbers by some operators alone.
+bool holds(at::ScalarType dtype, const at::Scalar& number) {
+  if (dtype == at::kBool) return true;
+  if (number.isBoolean()) return false;
+  return AT_DISPATCH_V2(
+      dtype, "holds", AT_WRAP([&] {
+        if (number.isComplex()) return !c10::overflows<scalar_t>(number.toComplexDouble());
+        return number.isFloatingPoint() ? !c10::overflows<scalar_t>(number.toDouble())
+                                        : !c10::overflows<scalar_t>(number.toLong());
+      }),
+      at::kHalf, at::kBFloat16, AT_EXPAND(AT_ALL_TYPES_AND_COMPLEX));
+}
+
+// Whether it holds what follows from sizes, whatever these are.
+bool holds_any_size(at::ScalarType dtype) { return has_dtype(kWidest | kFloats | dtype_bit(at::kBFloat16), dtype); }
 
 }  // namespace
 
@@ -80,6 +98,21 @@ bool NodeArguments::has_plain_constants(uint32_t sizes) const {
     const bool is_size = std::holds_alternative<SizeExpr>(operand) || std::holds_alternative<Sizes>(operand) ||
                          std::holds_alternative<SizeNumber>(operand);
     if (is_size && (sizes >> i & 1) == 0) return false;
+  }
+  return true;
+}
+
+bool NodeArguments::holds_numbers() const {
+  if (!has_result(0)) return true;
+  const auto& parameters = node_.op.handle().schema().arguments();
+  for (size_t i = 0; i < node_.operands.size(); ++i) {
+    const auto& type = parameters[i].type();
+    const auto optional = type->castRaw<c10::OptionalType>();
+    if ((optional ? optional->getElementType() : type)->kind() != c10::TypeKind::NumberType) continue;
+    const Operand& operand = node_.operands[i];
+    const auto* constant = std::get_if<c10::IValue>(&operand);
+    if (!constant && !holds_any_size(dtype())) return false;
+    if (constant && constant->isScalar() && !holds(dtype(), constant->toScalar())) return false;
   }
   return true;
 }

@@ -36,6 +36,9 @@ class NodeArguments {
   /// Whether no operand is a number that follows from dynamic sizes, but for those at the positions of `sizes` (one bit
   /// each).
   bool has_plain_constants(uint32_t sizes) const;
+  /// Whether the first result's dtype holds each Scalar among the operands. ATen refuses some numbers that it doesn't
+  /// hold (a fill with 300 of int8) and wraps others, by the value alone, which only running the operator tells.
+  bool holds_numbers() const;
   /// Whether an operand is a number that the graph knows: a Scalar, or a tensor made of a number.
   bool is_number(size_t index) const;
   /// Constant operands; an absent one (None, or left out) gives `otherwise`.

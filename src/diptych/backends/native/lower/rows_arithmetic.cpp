@@ -15,6 +15,10 @@ Terms add(NodeLowering& node) {
   const Term x = node.operand(0), y = scaled_operand(node, 1);
   return {x.is_bool() ? x | y : x + y};
 }
+// ATen refuses to subtract truth values.
+bool subtracts_numbers(const NodeArguments& node) {
+  return node.operand_dtype(0) != at::kBool && node.operand_dtype(1) != at::kBool;
+}
 Terms subtract(NodeLowering& node) { return {node.operand(0) - scaled_operand(node, 1)}; }
 Terms subtract_from(NodeLowering& node) { return {node.operand(1) - scaled_operand(node, 0)}; }
 Terms multiply(NodeLowering& node) {
@@ -84,10 +88,10 @@ constexpr uint32_t kSecond = 1U << 1U;
 constexpr KernelRow kArithmeticRows[] = {
     also_complex({"aten.add.Tensor", place_pointwise, add, nullptr, kSecond}),
     also_complex({"aten.add.Scalar", place_pointwise, add, nullptr, kSecond}),
-    also_complex({"aten.sub.Tensor", place_pointwise, subtract, has_number_result, kSecond}),
-    also_complex({"aten.sub.Scalar", place_pointwise, subtract, has_number_result, kSecond}),
-    also_complex({"aten.rsub.Tensor", place_pointwise, subtract_from, has_number_result}),
-    also_complex({"aten.rsub.Scalar", place_pointwise, subtract_from, has_number_result}),
+    also_complex({"aten.sub.Tensor", place_pointwise, subtract, subtracts_numbers, kSecond}),
+    also_complex({"aten.sub.Scalar", place_pointwise, subtract, subtracts_numbers, kSecond}),
+    also_complex({"aten.rsub.Tensor", place_pointwise, subtract_from, subtracts_numbers}),
+    also_complex({"aten.rsub.Scalar", place_pointwise, subtract_from, subtracts_numbers}),
     also_complex({"aten.mul.Tensor", place_pointwise, multiply, nullptr, kSecond}),
     also_complex({"aten.mul.Scalar", place_pointwise, multiply, nullptr, kSecond}),
     also_complex({"aten.addcmul", place_pointwise, add_product, has_number_result}),
@@ -108,13 +112,13 @@ constexpr KernelRow kArithmeticRows[] = {
     {"aten.maximum", place_pointwise, formula_of_two<greater>},
     {"aten.fmin", place_pointwise, formula_of_two<ignoring_nan<lesser>>},
     {"aten.fmax", place_pointwise, formula_of_two<ignoring_nan<greater>>},
-    {"aten.clamp", place_pointwise, clamp<1, 2>},
-    {"aten.clamp.Tensor", place_pointwise, clamp<1, 2>},
-    {"aten.hardtanh", place_pointwise, clamp<1, 2>, has_number_result},
-    {"aten.clamp_min", place_pointwise, clamp<1, 0>},
-    {"aten.clamp_min.Tensor", place_pointwise, clamp<1, 0>},
-    {"aten.clamp_max", place_pointwise, clamp<0, 1>},
-    {"aten.clamp_max.Tensor", place_pointwise, clamp<0, 1>},
+    {"aten.clamp", place_pointwise, clamp<1, 2>, has_number_result},
+    {"aten.clamp.Tensor", place_pointwise, clamp<1, 2>, has_number_result},
+    {"aten.hardtanh", place_pointwise, clamp<1, 2>, has_float_result},
+    {"aten.clamp_min", place_pointwise, clamp<1, 0>, has_number_result},
+    {"aten.clamp_min.Tensor", place_pointwise, clamp<1, 0>, has_number_result},
+    {"aten.clamp_max", place_pointwise, clamp<0, 1>, has_number_result},
+    {"aten.clamp_max.Tensor", place_pointwise, clamp<0, 1>, has_number_result},
     also_complex({"aten.where.self", place_pointwise, where}),
     also_complex({"aten.where.ScalarOther", place_pointwise, where}),
     also_complex({"aten.where.ScalarSelf", place_pointwise, where}),
