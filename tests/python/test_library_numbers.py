@@ -178,3 +178,25 @@ def test_a_form_is_found_by_its_name():
 """
     graph = diptych.parse(text)
     assert "in_tensors.on_copies__diptych_numbers__bump_(" in graph.code()
+
+
+#: What operators of the library read besides their arguments.
+HOST = {"rate": 1.0}
+
+for _signature in ("rate(float by) -> float", "level(float by) -> Tensor"):
+    LIBRARY.define(_signature)
+LIBRARY.impl("rate", lambda by: by * HOST["rate"], "CompositeExplicitAutograd")
+LIBRARY.impl("level", lambda by: torch.full((3,), by * HOST["rate"]), "CompositeExplicitAutograd")
+
+
+@pytest.mark.parametrize("name", ["rate", "level"])
+def test_without_tensors_it_is_called_each_time(name, monkeypatch):
+    operator = getattr(torch.ops.diptych_numbers, name)
+
+    def function(x):
+        return x * operator(2.0) + torch.ones(3).sum()
+
+    compiled, x = diptych.aot_function(function), torch.randn(3)
+    for rate in (1.0, 0.5, 4.0):
+        monkeypatch.setitem(HOST, "rate", rate)
+        assert torch.equal(compiled(x), function(x))

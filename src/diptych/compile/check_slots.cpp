@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "diptych/base/error.h"
+#include "diptych/graph/subgraphs.h"
 #include "diptych/ops/tags.h"
 
 namespace diptych::detail {
@@ -43,9 +44,7 @@ bool trusts_strides(const Node& node) {
     const bool is_view = has_tag(node.op, Tag::kShapeView) || has_tag(node.op, Tag::kReinterprets);
     return (has_tag(node.op, Tag::kStrideSensitive) && !is_view) || !has_tag(node.op, Tag::kNative);
   }
-  return std::any_of(node.subgraphs.begin(), node.subgraphs.end(), [](const auto& graph) {
-    return std::any_of(graph->nodes().begin(), graph->nodes().end(), trusts_strides);
-  });
+  return any_subgraph_node(node, trusts_strides);
 }
 
 }  // namespace

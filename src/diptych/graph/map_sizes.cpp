@@ -6,6 +6,7 @@
 #include "diptych/graph/identical.h"
 #include "diptych/graph/operand.h"
 #include "diptych/graph/rewrite.h"
+#include "diptych/graph/subgraphs.h"
 
 namespace diptych::detail {
 namespace {
@@ -123,8 +124,7 @@ Node instantiate(const Node& node, const SymbolMap& symbols) {
 
 bool has_dynamic_sizes(const Node& node) {
   return std::any_of(node.operands.begin(), node.operands.end(), is_dynamic) ||
-         std::any_of(node.subgraphs.begin(), node.subgraphs.end(),
-                     [](const auto& subgraph) { return subgraph && has_dynamic_sizes(*subgraph); });
+         any_subgraph(node, [](const Graph& subgraph) { return has_dynamic_sizes(subgraph); });
 }
 
 bool has_dynamic_sizes(const Graph& graph) {

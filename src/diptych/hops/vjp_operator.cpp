@@ -9,6 +9,7 @@
 
 #include "diptych/base/error.h"
 #include "diptych/base/list.h"
+#include "diptych/graph/subgraphs.h"
 #include "diptych/hops/call.h"
 #include "diptych/hops/strides.h"
 #include "diptych/hops/transforms/call_at_level.h"
@@ -61,8 +62,7 @@ Tensors gradients_of(const Body& body, const VjpLayout& layout, const Tensors& i
 // Whether something is computed under no_grad, whose tangent a derivative of the gradients does not know of.
 bool has_values_without_grad(const Graph& graph) {
   return std::any_of(graph.nodes().begin(), graph.nodes().end(), [](const Node& node) {
-    return !node.grad_enabled || std::any_of(node.subgraphs.begin(), node.subgraphs.end(),
-                                             [](const auto& inner) { return has_values_without_grad(*inner); });
+    return !node.grad_enabled || any_subgraph(node, has_values_without_grad);
   });
 }
 

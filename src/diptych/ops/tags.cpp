@@ -1,4 +1,5 @@
 #include "diptych/ops/tags.h"
+#include "diptych/graph/subgraphs.h"
 
 #include <ATen/core/enum_tag.h>
 
@@ -400,15 +401,6 @@ bool operands_rule_out_a_draw(const Node& node) {
   return false;
 }
 
-template <class Predicate>
-bool any_subgraph_node(const Node& node, Predicate predicate) {
-  for (const auto& subgraph : node.subgraphs) {
-    for (const auto& inner : subgraph->nodes()) {
-      if (predicate(inner)) return true;
-    }
-  }
-  return false;
-}
 
 bool same_arguments(const c10::FunctionSchema& functional, const c10::FunctionSchema& inplace) {
   const auto& wanted = functional.arguments();

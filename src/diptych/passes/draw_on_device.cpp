@@ -6,6 +6,7 @@
 
 #include "diptych/graph/hop_attributes.h"
 #include "diptych/graph/rewrite.h"
+#include "diptych/graph/subgraphs.h"
 #include "diptych/ops/samplers.h"
 #include "diptych/ops/tags.h"
 #include "diptych/passes/decompose.h"
@@ -51,8 +52,7 @@ bool can_sample(const Graph& graph);
 bool can_sample(const Graph& graph, const Node& node) {
   if (!draws_random(node)) return false;
   if (find_stateful_hop(node) == nullptr) return find_sampler(graph, node) != nullptr;
-  return std::any_of(node.subgraphs.begin(), node.subgraphs.end(),
-                     [](const auto& body) { return can_sample(in_plain_draws(*body)); });
+  return any_subgraph(node, [](const Graph& body) { return can_sample(in_plain_draws(body)); });
 }
 
 bool can_sample(const Graph& graph) {

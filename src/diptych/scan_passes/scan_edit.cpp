@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "diptych/base/error.h"
+#include "diptych/graph/subgraphs.h"
 #include "diptych/ops/batching.h"
 #include "diptych/ops/tags.h"
 #include "diptych/passes/storage_roots.h"
@@ -228,8 +229,7 @@ Value with_layout(Emitter& emitter, Value value, const TensorMeta& meta) {
 }
 
 bool has_scan(const Node& node) {
-  return is_scan(node) || std::any_of(node.subgraphs.begin(), node.subgraphs.end(),
-                                      [](const auto& subgraph) { return has_scan(*subgraph); });
+  return is_scan(node) || any_subgraph_node(node, [](const Node& inner) { return has_scan(inner); });
 }
 
 bool has_scan(const Graph& graph) {

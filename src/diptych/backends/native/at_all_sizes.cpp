@@ -10,6 +10,7 @@
 #include "diptych/base/error.h"
 #include "diptych/graph/map_sizes.h"
 #include "diptych/graph/print.h"
+#include "diptych/graph/subgraphs.h"
 #include "diptych/passes/unify_sizes.h"
 
 namespace diptych::detail {
@@ -53,8 +54,7 @@ bool has_rounded_sizes(const Graph& graph) {
   return std::any_of(graph.nodes().begin(), graph.nodes().end(), [](const Node& node) {
     return std::any_of(node.operands.begin(), node.operands.end(),
                        [](const Operand& operand) { return is_rounded(operand); }) ||
-           std::any_of(node.subgraphs.begin(), node.subgraphs.end(),
-                       [](const auto& body) { return body && has_rounded_sizes(*body); });
+           any_subgraph(node, has_rounded_sizes);
   });
 }
 

@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "diptych/backends/native/codegen/casts.h"
+#include "diptych/backends/native/codegen/sleef.h"
 #include "diptych/backends/native/kernel/scalar_op.h"
 
 namespace diptych::detail {
@@ -135,6 +136,24 @@ Number inverse_of_float_erf(const Number& y) {
   return near_zero.apply("copysign", y).where(square.is("lt", 0.36), middle.where(size.is("lt", 5), near_ends));
 }
 
+// SLEEF's function where x is at most `limit` in size, and `far` of the size beyond.
+template <class Far>
+std::string write_with_tail(const OpCode& op, std::string_view name, double limit, const Far& far) {
+  const Number x(op, op[0]), size = x.apply("abs");
+  const Number near(op, write_sleef_call(op.writer(), name, op.call()));
+  return far(size).where(size.is("gt", limit), near).name();
+}
+
+double hyperbolic_limit(const OpCode& op) { return op.dtype() == at::kFloat ? 80 : 700; }
+Number half_of_exp(const Number& size) {
+  const Number root = (size * size.like(0.5)).apply("exp");
+  return root * size.like(0.5) * root;
+}
+
+// The terms that are left out are of the order of 1 / x ** 2.
+constexpr double kLargeForArea = 1e9;
+Number log_of_twice(const Number& size) { return size.apply("log") + size.like(std::numbers::ln2); }
+
 }  // namespace
 
 std::string write_erfinv(const OpCode& op) {
@@ -152,6 +171,27 @@ std::string write_digamma(const OpCode& op) {
   const Number inside = reflected.where(is_negative, positive);
   const Number no_pole = x.like(kNan).where(op.logic("and", is_negative, is_whole), inside);
   return x.like(kInfinity).apply("copysign", -x).where(x.is("eq", 0), no_pole).name();
+}
+
+std::string write_sinh(const OpCode& op) {
+  return write_with_tail(op, "sinh", hyperbolic_limit(op), [&](const Number& size) {
+    return half_of_exp(size).apply("copysign", Number(op, op[0]));
+  });
+}
+
+std::string write_cosh(const OpCode& op) { return write_with_tail(op, "cosh", hyperbolic_limit(op), half_of_exp); }
+
+std::string write_asinh(const OpCode& op) {
+  return write_with_tail(op, "asinh", kLargeForArea, [&](const Number& size) {
+    return log_of_twice(size).apply("copysign", Number(op, op[0]));
+  });
+}
+
+std::string write_acosh(const OpCode& op) {
+  return write_with_tail(op, "acosh", kLargeForArea, [&](const Number& size) {
+    const Number x(op, op[0]);
+    return log_of_twice(size).where(x.is("gt", 0), x.like(kNan));
+  });
 }
 
 // Bit by bit of the exponent, until it has no more in any lane. Lanes that nobody reads may hold anything, hence the

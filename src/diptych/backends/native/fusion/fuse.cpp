@@ -10,6 +10,7 @@
 #include "diptych/backends/native/fusion/grouping.h"
 #include "diptych/base/error.h"
 #include "diptych/graph/rewrite.h"
+#include "diptych/graph/subgraphs.h"
 #include "diptych/ops/tags.h"
 #include "diptych/passes/storage_roots.h"
 
@@ -21,8 +22,7 @@ using BodyCheck = std::function<bool(const Graph&)>;
 // Whether an update of memory ends what may be reordered.
 bool is_barrier(const Node& node) {
   if (!node.op.is_hop()) return has_tag(node.op, Tag::kMutating);
-  return node.outputs.empty() || std::any_of(node.subgraphs.begin(), node.subgraphs.end(),
-                                             [](const auto& body) { return has_mutation(*body); });
+  return node.outputs.empty() || any_subgraph(node, has_mutation);
 }
 
 // "mul_tanh": what a kernel is found by in a profile.

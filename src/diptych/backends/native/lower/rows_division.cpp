@@ -30,8 +30,10 @@ bool divides_exactly(const NodeArguments& node) {
   const auto divisor = node.scalar(1).to<int64_t>();
   return divisor != 0 && divisor >= -128 && divisor <= (node.dtype() == at::kChar ? 127 : 255);
 }
+// Of halves ATen rounds what it computes on the way to a whole quotient, by ways that differ with the operands.
+bool rounds_exactly(const NodeArguments& node) { return divides_exactly(node) && !has_dtype(kHalves, node.dtype()); }
 bool divides_exactly_with_mode(const NodeArguments& node) {
-  return rounding_mode(node).empty() ? at::isFloatingType(node.dtype()) : divides_exactly(node);
+  return rounding_mode(node).empty() ? at::isFloatingType(node.dtype()) : rounds_exactly(node);
 }
 
 // Powers of floats that ATen computes by other means than pow; none for others.
@@ -91,8 +93,8 @@ constexpr KernelRow kDivisionRows[] = {
     also_complex({"aten.div.Scalar", place_pointwise, divide, has_inexact_result, 1U << 1U}),
     {"aten.div.Tensor_mode", place_pointwise, divide_with_mode, divides_exactly_with_mode},
     {"aten.div.Scalar_mode", place_pointwise, divide_with_mode, divides_exactly_with_mode},
-    {"aten.floor_divide", place_pointwise, formula_of_two<floored_quotient>, divides_exactly},
-    {"aten.floor_divide.Scalar", place_pointwise, formula_of_two<floored_quotient>, divides_exactly},
+    {"aten.floor_divide", place_pointwise, formula_of_two<floored_quotient>, rounds_exactly},
+    {"aten.floor_divide.Scalar", place_pointwise, formula_of_two<floored_quotient>, rounds_exactly},
     {"aten.fmod.Tensor", place_pointwise, remainder<kFmod>, divides_exactly},
     {"aten.fmod.Scalar", place_pointwise, remainder<kFmod>, divides_exactly},
     {"aten.remainder.Tensor", place_pointwise, remainder<kRem>, divides_exactly},
