@@ -177,7 +177,7 @@ py::object exception_of_function(const std::exception_ptr& thrown) {
     std::rethrow_exception(thrown);
   } catch (const py::error_already_set& error) {
     const bool is_ours = error.matches(user_error) || error.matches(internal_error);
-    if (error.matches(PyExc_Exception) && !is_ours) return error.value();
+    if (!error.matches(PyExc_KeyboardInterrupt) && !is_ours) return error.value();
   } catch (...) {  // NOLINT(bugprone-empty-catch): a C++ exception
   }
   return py::none();

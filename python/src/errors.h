@@ -16,8 +16,8 @@ void bind_errors(py::module_& module);
 /// capture, also throws a UserError in place of torch's refusals, such as to read the memory of a stand-in.
 void restore_user_error(py::error_already_set& error);
 
-/// Returns the exception if Python code raised it, and if it is neither a refusal or a fault of ours, nor one that ends
-/// a program; else None. Requires: the GIL; bind_errors() was called.
+/// Returns the exception if Python code raised it, and if it is neither a refusal or a fault of ours, nor one that the
+/// user at the keyboard raised, which may have come anywhere; else None. Requires: the GIL; bind_errors() was called.
 py::object exception_of_function(const std::exception_ptr& thrown);
 
 /// Returns the text of a UserError that Python code passed on; "" for other exceptions. Requires: as above.

@@ -13,11 +13,15 @@ class Stop(Exception):
     pass
 
 
+class Leave(BaseException):
+    pass
+
+
 def outcome(call, *tensors):
     """The exception that a call raises, in words, and the tensors after it."""
     try:
         call(*tensors)
-    except Exception as error:  # noqa: BLE001  # whatever it is; and its frames go at once
+    except BaseException as error:  # noqa: BLE001  # whatever it is; and its frames go at once
         return type(error), error.args, [tensor.tolist() for tensor in tensors]
     raise AssertionError("nothing was raised")
 
@@ -45,7 +49,13 @@ def raises_in_a_mode(x):
     return x
 
 
-@pytest.mark.parametrize("function", [raises_after_a_write, fails_after_a_write, fails_after_a_change_of_shape, raises_in_a_mode])
+def leaves_after_a_write(x):
+    x.add_(1)
+    raise Leave("the program", 3)
+
+
+@pytest.mark.parametrize(
+    "function", [raises_after_a_write, fails_after_a_write, fails_after_a_change_of_shape, raises_in_a_mode, leaves_after_a_write])
 @pytest.mark.parametrize("options", [{}, {"dynamic": True}, {"partition": "min_cut"}])
 def test_writes_before_an_exception_are_done(function, options):
     compiled = diptych.aot_function(function, **options)
