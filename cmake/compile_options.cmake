@@ -9,11 +9,12 @@ set(DIPTYCH_CLANG_BUILD $<CXX_COMPILER_ID:Clang>)
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   # The sloppiness is what lets ccache cache units that use a precompiled header. g++'s hold no paths, so that build folders
-  # and checkouts may share what was compiled; clang's name the headers that they were made of.
+  # and checkouts may share what was compiled; clang's name the headers that they were made of. What a unit reads is taken
+  # from the compiler's own list: to preprocess it without its precompiled header, as ccache would, finds headers missing.
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     set(shared CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1)
   endif()
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_DEPEND=1
     CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${shared} ${CCACHE_PROGRAM})
 endif()
 

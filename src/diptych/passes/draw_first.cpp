@@ -74,7 +74,7 @@ struct DrawingBody {
 };
 
 std::optional<DrawingBody> find_draws(const Graph& original) {
-  DrawingBody body{draw_first(original)};
+  DrawingBody body{.graph = draw_first(original)};
   const auto& nodes = body.graph.nodes();
   const auto last = std::find_if(nodes.rbegin(), nodes.rend(), draws_random);
   body.num_first = static_cast<size_t>(nodes.rend() - last);
