@@ -194,15 +194,19 @@ std::vector<OperatorCase> pointwise_cases() {
       {kRows, number_of(3)}, kIntegers);
   add(cases, {"bitwise_left_shift.Scalar_Tensor", "bitwise_right_shift.Scalar_Tensor"}, {number_of(100), kRows});
   for (const char* const mode : {"floor", "trunc"}) {
-    add(cases, {"div.Tensor_mode"}, {kRows, kColumns, constant_of(mode)}, kInexact);
-    add(cases, {"div.Scalar_mode"}, {kRows, number_of(3), constant_of(mode)});
-    add(cases, {"div.Tensor_mode"}, {kRows, wrapped(3), constant_of(mode)});
+    add(cases, {"div.Tensor_mode"}, {kRows, kColumns, constant_of(mode)}, kFloats);
+    add(cases, {"div.Scalar_mode"}, {kRows, number_of(3), constant_of(mode)}, kAllDtypes & ~kHalves);
+    add(cases, {"div.Tensor_mode"}, {kRows, wrapped(3), constant_of(mode)}, kAllDtypes & ~kHalves);
   }
   add(cases, {"div.Tensor_mode"}, {kRows, kColumns, nothing()});
-  add(cases, {"floor_divide", "fmod.Tensor", "remainder.Tensor"}, {kRows, kColumns}, kInexact);
-  add(cases, {"floor_divide", "remainder.Tensor"}, {kRows, wrapped(3)}, kInexact | kIntegers);
-  add(cases, {"floor_divide.Scalar", "fmod.Scalar", "remainder.Scalar"}, {kRows, number_of(3)}, kInexact | kIntegers);
-  add(cases, {"floor_divide.Scalar", "fmod.Scalar", "remainder.Scalar"}, {kRows, number_of(0.3)});
+  add(cases, {"floor_divide"}, {kRows, kColumns}, kFloats);
+  add(cases, {"fmod.Tensor", "remainder.Tensor"}, {kRows, kColumns}, kInexact);
+  add(cases, {"floor_divide"}, {kRows, wrapped(3)}, kFloats | kIntegers);
+  add(cases, {"remainder.Tensor"}, {kRows, wrapped(3)}, kInexact | kIntegers);
+  add(cases, {"floor_divide.Scalar"}, {kRows, number_of(3)}, kFloats | kIntegers);
+  add(cases, {"fmod.Scalar", "remainder.Scalar"}, {kRows, number_of(3)}, kInexact | kIntegers);
+  add(cases, {"floor_divide.Scalar"}, {kRows, number_of(0.3)}, kAllDtypes & ~kHalves);
+  add(cases, {"fmod.Scalar", "remainder.Scalar"}, {kRows, number_of(0.3)});
   add(cases, {"remainder.Scalar_Tensor"}, {number_of(7), kRows}, kInexact);
   for (const double exponent : {0., 1., 2., 3., -1., -2., 0.5, -0.5, 1.7}) {
     add(cases, {"pow.Tensor_Scalar"}, {kRows, number_of(exponent)});
@@ -211,7 +215,8 @@ std::vector<OperatorCase> pointwise_cases() {
     add(cases, {"pow.Tensor_Scalar"}, {kRows, number_of(exponent)});
   for (const double base : {1., 2., 0.3}) add(cases, {"pow.Scalar"}, {number_of(base), kRows});
   add(cases, {"pow.Scalar"}, {number_of(3), kRows});
-  add(cases, {"clamp", "hardtanh"}, {kRows, number_of(-1.0), number_of(2.5)});
+  add(cases, {"clamp"}, {kRows, number_of(-1.0), number_of(2.5)});
+  add(cases, {"hardtanh"}, {kRows, number_of(-1.0), number_of(2.5)}, kInexact);
   add(cases, {"clamp"}, {kRows, nothing(), number_of(2)});
   add(cases, {"clamp"}, {kRows, number_of(2), nothing()});
   add(cases, {"clamp.Tensor"}, {kRows, kColumns, kScalar});
