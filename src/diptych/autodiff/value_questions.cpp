@@ -235,7 +235,6 @@ AskedQuestions find_questions(const Recorder& recorder) {
   AskedQuestions found;
   const auto& all = recorder.asked_values().all();
   if (all.empty()) return found;
-  for (const AskedValue& asked : all) found.answers.push_back({asked.question, kept(asked)});
   const PauseTraceGuard real;
   const Tidied tidied = tidy(recorder);
   QuestionCutter cutter(tidied, recorder.primals().size());
