@@ -316,6 +316,7 @@ void JointCapture::State::trace(const FlatFunction& function, const std::vector<
   std::vector<at::Tensor> stand_ins;
   for (size_t i = 0; i < arguments.size(); ++i) stand_ins.push_back(recorder.primals()[i].stand_in);
   if (options.answers_questions) recorder.asked_values().set_source(PrefixValues(recorder));
+  if (options.answers != nullptr) recorder.asked_values().assume(*options.answers);
   FlatResult result;
   try {
     result = call_watched(function, stand_ins, recorder);
@@ -335,7 +336,8 @@ void JointCapture::State::trace(const FlatFunction& function, const std::vector<
   asked = find_questions(recorder);
   recorder.asked_values() = {};  // the answers hold memory of the call
   // Nobody asks any more; that the function might tells sparse_gradients.cpp that its gradients go to autograd.
-  const bool hands_gradients_on = options.answers_questions && !options.exact_outputs;  // a body does not
+  const bool may_ask = options.answers_questions || options.answers != nullptr;
+  const bool hands_gradients_on = may_ask && !options.exact_outputs;  // a body does not
   if (hands_gradients_on) recorder.asked_values().set_source([](Value) { return at::Tensor(); });
   check_made_inside();
   DIPTYCH_CHECK(!result.tensors.empty() || !analysis.plan.mutations.empty(),

@@ -26,6 +26,8 @@ struct CaptureOptions {
   /// Whether the function may ask for values on the host: they are computed from the arguments, which are then real
   /// tensors, and the capture holds for calls with the same answers. If not, asking is an error.
   bool answers_questions = false;
+  /// Or what they are answered, which outlives the capture: the arguments need no elements then. See AskedValues.
+  const std::vector<KnownAnswer>* answers = nullptr;
   /// Whether the function may call backward(): see ForwardPlan::accumulated. If not, that is an error.
   bool accumulates = false;
   /// Whether tensors that torch.func, vmap and forward mode wrap may be free variables: see

@@ -236,6 +236,7 @@ AskedQuestions find_questions(const Recorder& recorder) {
   const auto& all = recorder.asked_values().all();
   if (all.empty()) return found;
   const PauseTraceGuard real;
+  for (const AskedValue& asked : all) found.answers.push_back({asked.question, kept(asked)});
   const Tidied tidied = tidy(recorder);
   QuestionCutter cutter(tidied, recorder.primals().size());
   std::set<std::pair<Value, Question>> asked_before;

@@ -51,6 +51,7 @@ struct ValueQuestion {
 ///   draw is computed again from the same numbers. See reuse_results.h for how the forward finds the results in itself.
 struct AskedQuestions {
   std::vector<ValueQuestion> questions;
+  std::vector<KnownAnswer> answers;  ///< to all that the trace asked, those included of which no question is left
   Graph handed_on;  ///< computes all that the questions hand on, question by question, from the primals
 };
 

@@ -240,9 +240,9 @@ class Aot {
     std::optional<TreeSpec> result;
     const detail::CaptureAt capture_at =
         [&](const std::vector<at::Tensor>& given,
-            detail::CaptureExtent extent) -> std::shared_ptr<detail::CapturedFunction> {
+            const detail::CaptureMode& mode) -> std::shared_ptr<detail::CapturedFunction> {
       auto code =
-          std::make_shared<detail::CapturedFunction>(function, given, paths, state_->options, extent, kIsWatched);
+          std::make_shared<detail::CapturedFunction>(function, given, paths, state_->options, mode, kIsWatched);
       const TreeSpec spec = diptych::flatten(*example).spec;
       if (result && !(spec == *result)) return nullptr;
       result = spec;
@@ -286,8 +286,8 @@ class Aot {
     if (!state_->cache.has_unchecked(miss)) return nullptr;
     const auto watch = detail::watch_capture(state_->function);
     if (!watch) return state_->cache.find_by_trace(miss);
-    const detail::CaptureAt capture = [&](const std::vector<at::Tensor>& given, detail::CaptureExtent extent) {
-      auto trace = made_under(*watch, [&] { return miss.capture(given, extent); });
+    const detail::CaptureAt capture = [&](const std::vector<at::Tensor>& given, const detail::CaptureMode& mode) {
+      auto trace = made_under(*watch, [&] { return miss.capture(given, mode); });
       const auto written = trace ? trace->written(miss.tensors) : std::vector<at::Tensor>();
       return watch->finish(written).what.empty() ? trace : nullptr;
     };

@@ -44,7 +44,10 @@ std::shared_ptr<const Cache::Entry> Cache::find_by_trace(const Miss& miss) {
   const auto trace = miss.capture(miss.arguments, CaptureExtent::kTrace);
   std::shared_ptr<const Entry> right;
   for (const auto& [entry, sizes] : entries) {
-    const bool agrees = trace && miss.has_same_result(*entry) && entry->sized->agrees(*trace, sizes);
+    const auto agreement =
+        trace && miss.has_same_result(*entry) ? entry->sized->agrees(*trace, sizes) : std::optional<bool>(false);
+    if (!agreement) continue;
+    const bool agrees = *agreement;
     log(Log::kCache, "{}: a trace at sizes {} {}", name_, fmt::join(sizes, ", "),
         agrees ? "agrees with a dynamic capture" : "differs from a dynamic capture");
     const std::unique_lock<std::shared_mutex> lock(mutex_);
@@ -67,16 +70,22 @@ std::shared_ptr<Cache::Entry> Cache::make(const Miss& miss, const AotOptions& op
   }
   record_miss(miss.spec, miss.tensors);
   if (options.dynamic) {
-    const SizeTrust trust = options.check_sizes ? SizeTrust::kChecked : SizeTrust::kProbed;
-    if (auto entry = make_dynamic(miss, trust)) return entry;
+    if (auto entry = make_dynamic(miss, options)) return entry;
   }
   const GlobalState state = GlobalState::current();  // before the function can change it
   auto captured = miss.capture(miss.arguments, CaptureExtent::kCallable);
   TensorGuards guards = guards_of(*captured, miss.tensors);
+  const auto& questions = captured->questions();
+  return entry_of(std::move(captured), questions, std::move(guards), state, miss, options);
+}
+
+std::shared_ptr<Cache::Entry> Cache::entry_of(std::shared_ptr<const GraphSource> source,
+                                              const std::vector<ValueQuestion>& questions, TensorGuards guards,
+                                              const GlobalState& state, const Miss& miss, const AotOptions& options) {
   size_t num_siblings = 0;
-  const auto path = captured->questions().empty() ? nullptr : path_of(*captured, miss, num_siblings);
+  const auto path = questions.empty() ? nullptr : path_of(source->captured(), questions, miss, num_siblings);
   auto entry = std::make_shared<Entry>(miss.spec, state, std::move(guards),
-                                       std::make_shared<CompiledFunction>(std::move(captured), path));
+                                       std::make_shared<CompiledFunction>(std::move(source), path));
   entry->path = path;
   if (path && num_siblings >= options.path_limit) {
     run_original(*entry, fmt::format("{} more than {} paths", kTooManyPaths, options.path_limit), /*is_undone=*/true);
@@ -97,11 +106,12 @@ std::vector<std::shared_ptr<const Cache::Entry>> Cache::siblings(const TreeSpec&
   return found;
 }
 
-std::shared_ptr<const ValuePath> Cache::path_of(const CapturedFunction& captured, const Miss& miss,
+std::shared_ptr<const ValuePath> Cache::path_of(const CapturedFunction& captured,
+                                                const std::vector<ValueQuestion>& questions, const Miss& miss,
                                                 size_t& num_siblings) const {
   Tensors primals = miss.tensors;
   captured.append_free_variables(primals);
-  auto path = std::make_shared<ValuePath>(captured.questions(), primals, captured.num_arguments());
+  auto path = std::make_shared<ValuePath>(questions, primals, captured.num_arguments());
   const auto others = siblings(miss.spec, miss.tensors);
   for (const auto& other : others) path->share(*other->path);
   log(Log::kCache, [&] { return fmt::format("{}: captured for the values\n{}", name_, path->text()); });
@@ -129,24 +139,37 @@ std::shared_ptr<const Cache::Entry> Cache::find_on_path(const Candidates& candid
   return nullptr;
 }
 
-std::shared_ptr<Cache::Entry> Cache::make_dynamic(const Miss& miss, SizeTrust trust) {
-  const auto& [spec, arguments, tensors, capture, has_same_result] = miss;
-  constexpr size_t kMostFailures = 3;
+std::vector<std::shared_ptr<const Cache::Entry>> Cache::sized_otherwise(const Miss& miss) const {
   const auto state = GlobalState::current();
-  std::vector<std::vector<int64_t>> examples;
-  std::optional<TensorGuards> guards;
-  for (const auto& entry : entries()) {
-    if (!(entry->spec == spec) || !(entry->state == state) || !entry->original.empty() || entry->path) continue;
-    TensorGuards here = guards_of(entry->code->captured(), tensors);
-    if (!here.same_but_geometry(entry->guards)) continue;
-    examples.push_back(entry->guards.geometry());
-    guards = std::move(here);
+  std::vector<std::shared_ptr<const Entry>> found = entries();
+  std::erase_if(found, [&](const auto& entry) {
+    if (!(entry->spec == miss.spec) || !(entry->state == state) || !entry->original.empty()) return true;
+    return !guards_of(entry->code->captured(), miss.tensors).same_but_geometry(entry->guards);
+  });
+  return found;
+}
+
+std::shared_ptr<Cache::Entry> Cache::make_dynamic(const Miss& miss, const AotOptions& options) {
+  constexpr size_t kMostFailures = 3;
+  const SizeTrust trust = options.check_sizes ? SizeTrust::kChecked : SizeTrust::kProbed;
+  auto like = sized_otherwise(miss);
+  if (like.empty() || failed_patterns_ == kMostFailures) return nullptr;
+  // Where values decide, which free variables the call reads is known when it has been traced.
+  std::shared_ptr<CapturedFunction> own;
+  if (std::any_of(like.begin(), like.end(), [](const auto& entry) { return entry->path != nullptr; })) {
+    CaptureMode mode = CaptureExtent::kGraphs;
+    mode.has_values = true;
+    own = miss.capture(miss.arguments, mode);
+    std::erase_if(like, [&](const auto& entry) { return !entry->code->captured().reads_same(*own); });
+    if (like.empty()) return nullptr;
   }
-  if (!guards || failed_patterns_ == kMostFailures) return nullptr;
+  std::vector<std::vector<int64_t>> examples;
+  for (const auto& entry : like) examples.push_back(entry->guards.geometry());
+  std::optional<TensorGuards> guards = guards_of(like.back()->code->captured(), miss.tensors);
   const auto pattern = SizePattern::with(examples, guards->geometry());
   if (!pattern) return nullptr;
   std::string why;
-  const auto sized = SizedFunctions::make(*pattern, *guards, arguments, capture, trust, why);
+  const auto sized = SizedFunctions::make(*pattern, *guards, miss.arguments, miss.capture, own, trust, why);
   if (!sized) {
     log(Log::kCache, "{}: sizes stay static: {}", name_, why);
     ++failed_patterns_;
@@ -155,7 +178,7 @@ std::shared_ptr<Cache::Entry> Cache::make_dynamic(const Miss& miss, SizeTrust tr
   log(Log::kCache, "{}: sizes are dynamic now", name_);
   failed_patterns_ = 0;
   guards->generalize(sized->pattern());
-  auto entry = std::make_shared<Entry>(spec, state, std::move(*guards), std::make_shared<CompiledFunction>(sized));
+  auto entry = entry_of(sized, sized->questions(), std::move(*guards), GlobalState::current(), miss, options);
   entry->sized = sized;
   if (trust == SizeTrust::kProbed) return entry;
   entry->checked.emplace();

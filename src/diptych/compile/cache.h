@@ -152,12 +152,18 @@ class Cache {
                                             std::vector<at::Tensor>* handed_on);
   /// The entries that differ from a call, whose tensors are given, at most in values.
   std::vector<std::shared_ptr<const Entry>> siblings(const TreeSpec& spec, const Tensors& tensors) const;
-  std::shared_ptr<const ValuePath> path_of(const CapturedFunction& captured, const Miss& miss,
+  /// The entries that differ from a call at most in sizes, and in what values lead to.
+  std::vector<std::shared_ptr<const Entry>> sized_otherwise(const Miss& miss) const;
+  std::shared_ptr<const ValuePath> path_of(const CapturedFunction& captured,
+                                           const std::vector<ValueQuestion>& questions, const Miss& miss,
                                            size_t& num_siblings) const;
+  std::shared_ptr<Entry> entry_of(std::shared_ptr<const GraphSource> source,
+                                  const std::vector<ValueQuestion>& questions, TensorGuards guards,
+                                  const GlobalState& state, const Miss& miss, const AotOptions& options);
   void count_without_graph();
   void record_miss(const TreeSpec& spec, const Tensors& tensors);
   std::string why_miss(const TreeSpec& spec, const Tensors& tensors) const;
-  std::shared_ptr<Entry> make_dynamic(const Miss& miss, SizeTrust trust);
+  std::shared_ptr<Entry> make_dynamic(const Miss& miss, const AotOptions& options);
   std::vector<std::pair<std::shared_ptr<Entry>, SymbolValues>> unchecked_entries(const Miss& miss) const;
 
   std::string name_;

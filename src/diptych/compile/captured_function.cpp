@@ -29,9 +29,12 @@ std::shared_ptr<const Backend> shaping_backend(const AotOptions& options) {
   return backend_by_name(options.backend, options.draws);
 }
 
-// Graphs that are to be unified with those of other sizes are captured without real arguments.
-bool answers_questions(const AotOptions& options, CaptureExtent extent) {
-  return options.path_limit > 0 && extent != CaptureExtent::kGraphs;
+CaptureOptions capture_options(const AotOptions& options, const CaptureMode& mode, bool accumulates) {
+  CaptureOptions made{.name = options.name, .stages = true, .accumulates = accumulates};
+  if (options.path_limit == 0) return made;
+  made.answers_questions = mode.has_values;
+  made.answers = mode.answers;
+  return made;
 }
 
 std::shared_ptr<JointCapture> make_capture(const FlatFunction& function, const std::vector<at::Tensor>& arguments,
@@ -79,24 +82,22 @@ static std::exception_ptr error_of_backward(const std::exception& error) {
 }
 
 CapturedFunction::CapturedFunction(const FlatFunction& function, const std::vector<at::Tensor>& arguments,
-                                   const std::vector<std::string>& paths, AotOptions options, CaptureExtent extent,
+                                   const std::vector<std::string>& paths, AotOptions options, const CaptureMode& mode,
                                    bool accumulates)
     : options_(std::move(options)),
       shaping_backend_(shaping_backend(options_)),
-      simplify_{.fold_constants = extent == CaptureExtent::kCallable},
-      capture_(make_capture(function, arguments, paths,
-                            CaptureOptions{options_.name, /*exact_outputs=*/false, /*stages=*/true,
-                                           answers_questions(options_, extent), accumulates})) {
+      simplify_{.fold_constants = mode.extent == CaptureExtent::kCallable},
+      capture_(make_capture(function, arguments, paths, capture_options(options_, mode, accumulates))) {
   heed_questions();
   Joint joint = trace_joint();
   layout_ = joint.layout;
   host_reads_ = capture_->host_reads();
-  if (extent != CaptureExtent::kCallable) traced_graph_ = remove_dead_nodes(joint.graph);
+  if (mode.extent != CaptureExtent::kCallable) traced_graph_ = remove_dead_nodes(joint.graph);
   free_variables_ = capture_->free_variables();
   for (const auto& derived : plan().derived) free_variables_[derived.free_variable] = at::Tensor();
   for (const size_t index : plan().captured_arguments) captured_arguments_.push_back(arguments[index]);
   capture_->release_arguments();
-  if (extent != CaptureExtent::kTrace) make_graphs(std::move(joint));
+  if (mode.extent != CaptureExtent::kTrace) make_graphs(std::move(joint));
 }
 
 CapturedFunction::~CapturedFunction() = default;
@@ -282,6 +283,11 @@ std::optional<TracedValues> CapturedFunction::gradients(const std::vector<bool>&
 TracedValues CapturedFunction::derivatives(const TracedValues& values, const std::vector<bool>& defined) const {
   const std::lock_guard<std::mutex> lock(mutex_);
   return capture_->derivatives(values, defined);
+}
+
+bool CapturedFunction::reads_same(const CapturedFunction& other) const {
+  return std::equal(free_variables_.begin(), free_variables_.end(), other.free_variables_.begin(),
+                    other.free_variables_.end(), [](const at::Tensor& a, const at::Tensor& b) { return a.is_same(b); });
 }
 
 const ReleaseRules& CapturedFunction::release_rules() const {

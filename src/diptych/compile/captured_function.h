@@ -27,6 +27,15 @@ enum class CaptureExtent : uint8_t {
   kTrace,     ///< only what was traced
 };
 
+/// How a function is captured.
+struct CaptureMode {
+  CaptureMode(CaptureExtent wanted)  // NOLINT(google-explicit-constructor): the extent says the rest
+      : extent(wanted), has_values(wanted != CaptureExtent::kGraphs) {}
+  CaptureExtent extent;
+  bool has_values;                                    ///< whether the arguments are those of a call
+  const std::vector<KnownAnswer>* answers = nullptr;  ///< to what the function asks for, if they are not
+};
+
 /// A function captured on arguments of one kind. Backwards are traced when first needed. Threads: const members may be
 /// called from any number at once.
 class CapturedFunction final : public GraphSource {
@@ -36,7 +45,7 @@ class CapturedFunction final : public GraphSource {
   /// Errors: as JointCapture, whose UserErrors become CaptureRefused; UserError from partitioners.
   CapturedFunction(const FlatFunction& function, const std::vector<at::Tensor>& arguments,
                    const std::vector<std::string>& paths, AotOptions options,
-                   CaptureExtent extent = CaptureExtent::kCallable, bool accumulates = false);
+                   const CaptureMode& mode = CaptureExtent::kCallable, bool accumulates = false);
   ~CapturedFunction() override;
 
   const CapturedFunction& captured() const override { return *this; }
@@ -55,8 +64,9 @@ class CapturedFunction final : public GraphSource {
   const ForwardPlan& plan() const { return capture_->plan(); }
   /// What the function asked for on the host; the graphs stand for calls with the same answers.
   const std::vector<ValueQuestion>& questions() const { return capture_->asked().questions; }
-  /// The graph of what the questions hand on, lowered as the forward is, from the same inputs. See Note [Segments].
-  Graph handed_on() const;
+  /// The answers to all that was asked: see AskedQuestions::answers.
+  const std::vector<KnownAnswer>& answers() const { return capture_->asked().answers; }
+  Graph handed_on() const override;
   const JointLayout& layout() const { return layout_; }
   bool is_differentiable() const { return !plan().differentiable.empty(); }
   /// The joint graph as it was traced, without dead nodes. Requires: an extent other than kCallable.
@@ -88,6 +98,8 @@ class CapturedFunction final : public GraphSource {
 
   size_t num_arguments() const { return layout_.num_arguments; }
   const std::vector<at::Tensor>& free_variables() const { return free_variables_; }
+  /// Whether another capture has the same free variables.
+  bool reads_same(const CapturedFunction& other) const;
   /// Appends the addresses of the free variables, which guards check, too, to those of the arguments. Arguments that
   /// the function captures as well come last: guards see by these whether they are still the same tensors.
   template <class Tensors>
@@ -170,6 +182,6 @@ std::vector<bool> needed_for_gradients(const Joint& joint);
 /// Captures the function for arguments that look like these; null if its result holds other constants than the last
 /// time. Throws what tracing throws.
 using CaptureAt =
-    std::function<std::shared_ptr<CapturedFunction>(const std::vector<at::Tensor>& arguments, CaptureExtent extent)>;
+    std::function<std::shared_ptr<CapturedFunction>(const std::vector<at::Tensor>& arguments, const CaptureMode& mode)>;
 
 }  // namespace diptych::detail

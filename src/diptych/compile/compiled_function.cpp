@@ -94,7 +94,7 @@ CompiledFunction::CompiledFunction(std::shared_ptr<const GraphSource> source, st
 // The forward without what the questions hand on. A compiler of the user's gets it whole.
 Graph CompiledFunction::forward_to_compile() {
   if (path_ == nullptr) return forward_graph();
-  ReusingGraph reusing = reuse_results(forward_graph(), captured_.handed_on());
+  ReusingGraph reusing = reuse_results(forward_graph(), source_->handed_on());
   taken_ = std::move(reusing.taken);
   return std::move(reusing.graph);
 }

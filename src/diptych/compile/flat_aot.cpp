@@ -32,8 +32,8 @@ std::vector<at::Tensor> FlatAot::call(const std::vector<at::Tensor>& arguments) 
   if (const auto why = cache_.why_eager(flat)) return in_eager(*why, arguments);
   tensors.clear();
   for (const at::Tensor& argument : arguments) tensors.push_back(&argument);
-  const CaptureAt capture = [&](const std::vector<at::Tensor>& given, CaptureExtent extent) {
-    return std::make_shared<CapturedFunction>(function_, given, paths_, options_, extent);
+  const CaptureAt capture = [&](const std::vector<at::Tensor>& given, const CaptureMode& mode) {
+    return std::make_shared<CapturedFunction>(function_, given, paths_, options_, mode);
   };
   const Cache::Miss miss{flat.spec, arguments, tensors, capture, [](const Cache::Entry&) { return true; }};
   if (const auto entry = cache_.find_by_trace(miss)) return run(*entry);

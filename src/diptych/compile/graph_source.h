@@ -35,6 +35,9 @@ class GraphSource {
   /// Returns the joint graph for these tangents, whose gradients can be differentiated again. Errors: as backward().
   virtual Joint joint(const std::vector<bool>& defined) const = 0;
 
+  /// The graph of what the questions hand on, lowered as the forward is, from the same inputs. See Note [Segments].
+  virtual Graph handed_on() const = 0;
+
   /// Whether sizes in the graphs are dynamic. Backward graphs then have one more residual, named "sizes": a tensor
   /// without elements whose sizes are the symbols' values, since not all of them follow from the other residuals.
   virtual bool is_dynamic() const { return false; }

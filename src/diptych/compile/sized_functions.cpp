@@ -7,6 +7,7 @@
 #include "diptych/base/error.h"
 #include "diptych/base/error_words.h"
 #include "diptych/base/switches.h"
+#include "diptych/compile/value_path.h"
 #include "diptych/graph/map_sizes.h"
 #include "diptych/interpreter/evaluate.h"
 #include "diptych/interpreter/sizes_input.h"
@@ -82,19 +83,24 @@ class SizedArguments {
   const std::vector<at::Tensor>& arguments_;
 };
 
-bool same_captures(const CapturedFunction& a, const CapturedFunction& b) {
-  const auto& left = a.free_variables();
-  const auto& right = b.free_variables();
-  return a.plan().structure() == b.plan().structure() && a.traceable_tangents() == b.traceable_tangents() &&
-         std::equal(left.begin(), left.end(), right.begin(), right.end(),
-                    [](const at::Tensor& x, const at::Tensor& y) { return x.is_same(y); });
+// But for their graphs and answers.
+bool same_questions(const std::vector<ValueQuestion>& a, const std::vector<ValueQuestion>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const ValueQuestion& x, const ValueQuestion& y) {
+    return x.question == y.question && x.inputs == y.inputs;
+  });
 }
 
+bool same_captures(const CapturedFunction& a, const CapturedFunction& b) {
+  return a.plan().structure() == b.plan().structure() && a.traceable_tangents() == b.traceable_tangents() && a.reads_same(b);
+}
+
+// The questions come last.
 std::vector<Graph> graphs_of(const CapturedFunction& function) {
-  std::vector<Graph> graphs{function.forward(), function.epilogue(), function.traced_graph()};
+  std::vector<Graph> graphs{function.forward(), function.epilogue(), function.traced_graph(), function.handed_on()};
   if (function.is_differentiable()) {
     graphs.push_back(function.backward(function.traceable_tangents(), function.simplify()));
   }
+  for (const ValueQuestion& asked : function.questions()) graphs.push_back(asked.graph);
   return graphs;
 }
 
@@ -102,17 +108,22 @@ std::vector<Graph> graphs_of(const CapturedFunction& function) {
 
 std::shared_ptr<const SizedFunctions> SizedFunctions::make(const SizePattern& pattern, const TensorGuards& guards,
                                                            const std::vector<at::Tensor>& arguments,
-                                                           const CaptureAt& capture, SizeTrust trust,
+                                                           const CaptureAt& capture,
+                                                           std::shared_ptr<CapturedFunction> own, SizeTrust trust,
                                                            std::string& why) {
   const SizedArguments sized(pattern, guards, arguments);
   if (!sized.can_change(guards.size(), why)) return nullptr;
   std::map<SymbolValues, std::shared_ptr<CapturedFunction>> captured;
   const SymbolValues actual = *pattern.match(guards.geometry());
+  CaptureMode mode = CaptureExtent::kGraphs;
+  if (own) mode.answers = &own->answers();
+  if (own) captured.emplace(actual, own);
   const TraceAt trace = [&](const SymbolValues& symbols) -> std::optional<std::vector<Graph>> {
     try {
       auto& known = captured[symbols];
-      if (!known) known = capture(sized.at(symbols), CaptureExtent::kGraphs);
+      if (!known) known = capture(sized.at(symbols), mode);
       if (!known || !same_captures(*known, *captured.at(actual))) return std::nullopt;
+      if (!same_questions(known->questions(), captured.at(actual)->questions())) return std::nullopt;
       return graphs_of(*known);
     } catch (const std::exception& error) {
       log(Log::kCache, "no capture at {}: {}", fmt::join(symbols, ", "), detail::words_of(error));
@@ -129,15 +140,22 @@ std::shared_ptr<const SizedFunctions> SizedFunctions::make(const SizePattern& pa
   functions->forward_ = functions->with_sizes(std::move(general->graphs[0]));
   functions->epilogue_ = std::move(general->graphs[1]);
   functions->traced_ = std::move(general->graphs[2]);
-  if (general->graphs.size() > 3) {
+  functions->handed_on_ = std::move(general->graphs[3]);
+  functions->questions_ = functions->captured().questions();
+  const size_t num_others = general->graphs.size() - functions->questions_.size();
+  for (size_t i = 0; i < functions->questions_.size(); ++i)
+    functions->questions_[i].graph = std::move(general->graphs[num_others + i]);
+  if (num_others > 4) {
     // These are the last tangents of the backward.
-    const Graph& backward = general->graphs[3];
+    const Graph& backward = general->graphs[4];
     const size_t num_hidden = functions->captured().plan().hidden.size();
     for (size_t i = backward.inputs().size() - num_hidden; i < backward.inputs().size(); ++i) {
       functions->hidden_metas_.push_back(backward.meta(backward.inputs()[i]));
     }
   }
-  for (const Graph* graph : {&functions->forward_, &functions->epilogue_}) {
+  std::vector<const Graph*> run{&functions->forward_, &functions->epilogue_, &functions->handed_on_};
+  for (const ValueQuestion& asked : functions->questions_) run.push_back(&asked.graph);
+  for (const Graph* graph : run) {
     if (const auto open = SymbolBinder(*graph).open_symbol()) {
       why = fmt::format("{} does not follow from the sizes of the inputs of graph '{}'", *open, graph->name());
       return nullptr;
@@ -146,9 +164,16 @@ std::shared_ptr<const SizedFunctions> SizedFunctions::make(const SizePattern& pa
   return functions;
 }
 
-bool SizedFunctions::agrees(const CapturedFunction& trace, const SymbolValues& symbols) const {
+std::optional<bool> SizedFunctions::agrees(const CapturedFunction& trace, const SymbolValues& symbols) const {
   const auto named = pattern_.named(symbols);
-  return trace.questions().empty() && same_captures(trace, captured()) &&
+  const auto& asked = trace.questions();
+  for (size_t i = 0; i < std::min(asked.size(), questions_.size()); ++i) {
+    const bool is_same = asked[i].question == questions_[i].question && asked[i].inputs == questions_[i].inputs &&
+                         is_instance(questions_[i].graph, named, asked[i].graph);
+    if (!is_same) return false;
+    if (!same_answer(asked[i].question, asked[i].answer, questions_[i].answer)) return std::nullopt;
+  }
+  return asked.size() == questions_.size() && same_captures(trace, captured()) &&
          is_instance(traced_, named, trace.traced_graph()) && is_instance(epilogue_, named, trace.plan().epilogue);
 }
 

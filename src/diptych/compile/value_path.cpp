@@ -34,6 +34,18 @@ std::string elements_in_words(const at::Tensor& answer) {
 
 }  // namespace
 
+bool same_answer(Question question, const at::Tensor& a, const at::Tensor& b) {
+  switch (question) {
+    case Question::kSizes:  // a library's operator may lay its result out by values, too
+      return a.sizes() == b.sizes() && a.strides() == b.strides() && a.scalar_type() == b.scalar_type();
+    case Question::kTruth:
+      return a.is_nonzero() == b.is_nonzero();
+    default:
+      // Bit by bit, so that NaN is NaN and -0 is not 0.
+      return a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes() && dense_bytes(a) == dense_bytes(b);
+  }
+}
+
 PathQuestion::PathQuestion(const ValueQuestion& question, c10::ArrayRef<const at::Tensor*> primals,
                            size_t num_arguments)
     : inputs_(question.inputs),
@@ -66,19 +78,8 @@ FoundAnswer PathQuestion::answer(std::vector<at::Tensor> results) const {
 }
 
 bool PathQuestion::same_answer(const FoundAnswer& a, const FoundAnswer& b) const {
-  const at::Tensor& left = a.value();
-  const at::Tensor& right = b.value();
-  switch (question_) {
-    case Question::kSizes:  // a library's operator may lay its result out by values, too
-      return left.sizes() == right.sizes() && left.strides() == right.strides() &&
-             left.scalar_type() == right.scalar_type();
-    case Question::kTruth:
-      return a.is_true == b.is_true;
-    default:
-      // Bit by bit, so that NaN is NaN and -0 is not 0.
-      return left.scalar_type() == right.scalar_type() && left.sizes() == right.sizes() &&
-             dense_bytes(left) == dense_bytes(right);
-  }
+  return question_ == Question::kTruth ? a.is_true == b.is_true
+                                       : diptych::detail::same_answer(question_, a.value(), b.value());
 }
 
 std::string PathQuestion::words(const FoundAnswer& answer) const {

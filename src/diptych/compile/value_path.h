@@ -23,6 +23,9 @@ struct FoundAnswer {
   const at::Tensor& value() const { return results.front(); }
 };
 
+/// Whether two answers to a question lead a function the same way.
+bool same_answer(Question question, const at::Tensor& a, const at::Tensor& b);
+
 /// A question, ready to be asked. Threads: any.
 class PathQuestion {
  public:

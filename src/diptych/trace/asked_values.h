@@ -32,6 +32,12 @@ struct AskedValue {
   std::string place;  ///< the operator that asked, with the caller's scope and line
 };
 
+/// What an earlier trace was answered.
+struct KnownAnswer {
+  Question question = Question::kElements;
+  at::Tensor answer;
+};
+
 /// The questions of one trace.
 class AskedValues {
  public:
@@ -40,16 +46,24 @@ class AskedValues {
 
   /// From now on the function may ask, if `compute` is not empty.
   void set_source(Compute compute) { compute_ = std::move(compute); }
-  bool may_ask() const { return compute_ != nullptr; }
-  at::Tensor compute(Value value) const { return compute_(value); }
-  /// Computes a value and remembers that it was asked for. Requires: may_ask().
+  /// From now on the function may ask, and gets these answers, one after the other: it is traced at sizes of which no
+  /// values are known. `answers` outlives the trace of the function.
+  void assume(const std::vector<KnownAnswer>& answers) { assumed_ = &answers; }
+  bool may_ask() const { return compute_ != nullptr || assumed_ != nullptr; }
+  /// Requires: may_ask(). Errors: UserError where answers are assumed.
+  at::Tensor compute(Value value) const;
+  /// Computes a value and remembers that it was asked for. Requires: may_ask(). Errors: UserError if another question
+  /// was asked where answers are assumed, or one that other sizes may answer in another way.
   at::Tensor ask(Value value, Question question, std::string place);
   /// Remembers a value that is known already. Requires: may_ask().
   void add(AskedValue asked) { all_.push_back(std::move(asked)); }
   const std::vector<AskedValue>& all() const { return all_; }
 
  private:
+  at::Tensor assumed_answer(Question question) const;
+
   Compute compute_;
+  const std::vector<KnownAnswer>* assumed_ = nullptr;
   std::vector<AskedValue> all_;
 };
 
