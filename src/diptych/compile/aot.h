@@ -241,8 +241,7 @@ class Aot {
     const detail::CaptureAt capture_at =
         [&](const std::vector<at::Tensor>& given,
             const detail::CaptureMode& mode) -> std::shared_ptr<detail::CapturedFunction> {
-      auto code =
-          std::make_shared<detail::CapturedFunction>(function, given, paths, state_->options, mode, kIsWatched);
+      auto code = std::make_shared<detail::CapturedFunction>(function, given, paths, state_->options, mode, kIsWatched);
       const TreeSpec spec = diptych::flatten(*example).spec;
       if (result && !(spec == *result)) return nullptr;
       result = spec;

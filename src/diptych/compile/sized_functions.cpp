@@ -91,7 +91,8 @@ bool same_questions(const std::vector<ValueQuestion>& a, const std::vector<Value
 }
 
 bool same_captures(const CapturedFunction& a, const CapturedFunction& b) {
-  return a.plan().structure() == b.plan().structure() && a.traceable_tangents() == b.traceable_tangents() && a.reads_same(b);
+  return a.plan().structure() == b.plan().structure() && a.traceable_tangents() == b.traceable_tangents() &&
+         a.reads_same(b);
 }
 
 // The questions come last.

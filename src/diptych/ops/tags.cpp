@@ -401,7 +401,6 @@ bool operands_rule_out_a_draw(const Node& node) {
   return false;
 }
 
-
 bool same_arguments(const c10::FunctionSchema& functional, const c10::FunctionSchema& inplace) {
   const auto& wanted = functional.arguments();
   const auto& got = inplace.arguments();

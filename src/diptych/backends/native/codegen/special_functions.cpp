@@ -174,17 +174,15 @@ std::string write_digamma(const OpCode& op) {
 }
 
 std::string write_sinh(const OpCode& op) {
-  return write_with_tail(op, "sinh", hyperbolic_limit(op), [&](const Number& size) {
-    return half_of_exp(size).apply("copysign", Number(op, op[0]));
-  });
+  return write_with_tail(op, "sinh", hyperbolic_limit(op),
+                         [&](const Number& size) { return half_of_exp(size).apply("copysign", Number(op, op[0])); });
 }
 
 std::string write_cosh(const OpCode& op) { return write_with_tail(op, "cosh", hyperbolic_limit(op), half_of_exp); }
 
 std::string write_asinh(const OpCode& op) {
-  return write_with_tail(op, "asinh", kLargeForArea, [&](const Number& size) {
-    return log_of_twice(size).apply("copysign", Number(op, op[0]));
-  });
+  return write_with_tail(op, "asinh", kLargeForArea,
+                         [&](const Number& size) { return log_of_twice(size).apply("copysign", Number(op, op[0])); });
 }
 
 std::string write_acosh(const OpCode& op) {

@@ -35,13 +35,12 @@ at::ScalarType dtype_of(const at::Scalar& number) {
 bool holds(at::ScalarType dtype, const at::Scalar& number) {
   if (dtype == at::kBool) return true;
   if (number.isBoolean()) return false;
-  return AT_DISPATCH_V2(
-      dtype, "holds", AT_WRAP([&] {
-        if (number.isComplex()) return !c10::overflows<scalar_t>(number.toComplexDouble());
-        return number.isFloatingPoint() ? !c10::overflows<scalar_t>(number.toDouble())
-                                        : !c10::overflows<scalar_t>(number.toLong());
-      }),
-      at::kHalf, at::kBFloat16, AT_EXPAND(AT_ALL_TYPES_AND_COMPLEX));
+  return AT_DISPATCH_V2(dtype, "holds", AT_WRAP([&] {
+                          if (number.isComplex()) return !c10::overflows<scalar_t>(number.toComplexDouble());
+                          return number.isFloatingPoint() ? !c10::overflows<scalar_t>(number.toDouble())
+                                                          : !c10::overflows<scalar_t>(number.toLong());
+                        }),
+                        at::kHalf, at::kBFloat16, AT_EXPAND(AT_ALL_TYPES_AND_COMPLEX));
 }
 
 // Whether it holds what follows from sizes, whatever these are.
