@@ -160,6 +160,7 @@ std::shared_ptr<Cache::Entry> Cache::make_dynamic(const Miss& miss, const AotOpt
     CaptureMode mode = CaptureExtent::kGraphs;
     mode.has_values = true;
     own = miss.capture(miss.arguments, mode);
+    if (!own) return nullptr;  // its result has another structure than that of an earlier trace
     std::erase_if(like, [&](const auto& entry) { return !entry->code->captured().reads_same(*own); });
     if (like.empty()) return nullptr;
   }

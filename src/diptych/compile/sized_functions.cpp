@@ -83,11 +83,13 @@ class SizedArguments {
   const std::vector<at::Tensor>& arguments_;
 };
 
-// But for their graphs and answers.
+// But for graph and answer.
+bool same_question(const ValueQuestion& a, const ValueQuestion& b) {
+  return a.question == b.question && a.inputs == b.inputs;
+}
+
 bool same_questions(const std::vector<ValueQuestion>& a, const std::vector<ValueQuestion>& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const ValueQuestion& x, const ValueQuestion& y) {
-    return x.question == y.question && x.inputs == y.inputs;
-  });
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), same_question);
 }
 
 bool same_captures(const CapturedFunction& a, const CapturedFunction& b) {
@@ -169,9 +171,8 @@ std::optional<bool> SizedFunctions::agrees(const CapturedFunction& trace, const 
   const auto named = pattern_.named(symbols);
   const auto& asked = trace.questions();
   for (size_t i = 0; i < std::min(asked.size(), questions_.size()); ++i) {
-    const bool is_same = asked[i].question == questions_[i].question && asked[i].inputs == questions_[i].inputs &&
-                         is_instance(questions_[i].graph, named, asked[i].graph);
-    if (!is_same) return false;
+    if (!same_question(asked[i], questions_[i])) return false;
+    if (!is_instance(questions_[i].graph, named, asked[i].graph)) return false;
     if (!same_answer(asked[i].question, asked[i].answer, questions_[i].answer)) return std::nullopt;
   }
   return asked.size() == questions_.size() && same_captures(trace, captured()) &&
