@@ -175,5 +175,20 @@ TEST(DynamicBranches, BranchesOfACapturedBackward) {
   EXPECT_GE(statistics.size_checks, 2U);
 }
 
+TEST(DynamicBranches, AResultOfAnotherStructureInEachRunIsThatOfTheLastRun) {
+  for (const size_t first : {0, 1}) {
+    size_t runs = first;
+    const auto f = [&runs](const Tensors& in) -> Tensors {
+      return ++runs % 2 == 0 ? Tensors{in[0] * 2} : Tensors{in[0] * 2, in[0] * 3};
+    };
+    const auto aot = aot_function(f, {.dynamic = true});
+    for (const int64_t n : {4, 6, 8, 9}) {
+      const Tensors got = aot(Tensors{torch::ones({n})});
+      ASSERT_EQ(got.size(), 1 + runs % 2);
+      for (size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(at::equal(got[i], torch::full({n}, 2.0 + double(i))));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace diptych::testing

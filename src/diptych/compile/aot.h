@@ -243,7 +243,8 @@ class Aot {
             const detail::CaptureMode& mode) -> std::shared_ptr<detail::CapturedFunction> {
       auto code = std::make_shared<detail::CapturedFunction>(function, given, paths, state_->options, mode, kIsWatched);
       const TreeSpec spec = diptych::flatten(*example).spec;
-      if (result && !(spec == *result)) return nullptr;
+      // The capture that no other has to agree with is of the structure that it has.
+      if (mode.extent != detail::CaptureExtent::kCallable && result && !(spec == *result)) return nullptr;
       result = spec;
       return code;
     };
