@@ -36,7 +36,7 @@ class _Compiled(Generic[_Arguments, _Result]):
             if keeper.is_plain:
                 return keeper.plain(*args, **kwargs)
         except Anew as refusal:
-            raise _core.UserError(*refusal.args) from None
+            keeper.heed(refusal)
         finally:
             keeper.calls.pop()
             if noticed:

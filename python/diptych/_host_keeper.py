@@ -27,6 +27,8 @@ from ._tree import refuse_hidden_tensors
 _MOST_PLACES, _MOST_LESSONS, _MOST_USELESS = 64, 8, 32
 _SEVERED = "(without history)"  # stands in the state for the numbers of places
 _ITSELF = object()  # what a call returns that has to run the function itself
+_ANEW = object()  # what a call returns whose trace has found classes to take apart
+_NOT_APART = "returns an object that is not taken apart now"
 
 noticed = {}  # the Places and the classes of objects that a trace of a compiled function has found, by its id
 _modules = {}  # references to the modules whose forwards compiled functions are, or None, by the ids of all that ask for Places
@@ -37,6 +39,8 @@ _running = threading.local()
 
 class Anew(Exception):
     """Ends a trace of a function that will be captured anew, with objects taken apart; else a refusal in these words."""
+
+    is_undone = False  # whether the host is as it was before the trace
 
 
 def notice(function, places=(), classes=()):
@@ -111,12 +115,14 @@ class Keeper:
         self.is_plain = True
         self._places, self._paths, self._likes = [], [], {}
         self._num_itself, self._why_itself = 0, ""
+        self._num_given_up = 0  # calls whose first trace has ended with Anew
         self._reset()
         self._take(function)
         self.plain = self.core
 
     def _reset(self):
-        self._num_calls = self.num_traces = 0
+        self._num_calls = self._num_traced = 0
+        self.is_traced = False  # whether the present call has been
         self.severed = set()  # the numbers of places whose tensors are given without their history
         self._judged = set()  # those that were so once
 
@@ -158,20 +164,43 @@ class Keeper:
         if is_tracing():  # inside another function, whose watch sees what this one does
             return self.plain(*args, **kwargs)
         with self._lock:
-            given, objects, why = self._given(args, kwargs)
-            outcome = _ITSELF if why else self._captured(given, objects)
-        if outcome is not _ITSELF:
+            num_lessons, (outcome, why) = len(self._earlier), self._outcome(args, kwargs)
+            while outcome is _ANEW and len(self._earlier) > num_lessons:
+                num_lessons, (outcome, why) = len(self._earlier), self._outcome(args, kwargs)
+        if outcome is not _ITSELF and outcome is not _ANEW:
             return outcome
         if why:
             self._num_itself, self._why_itself = self._num_itself + 1, why
         return self._function(*args, **kwargs)
 
+    def _outcome(self, args, kwargs):
+        """Returns the result, _ITSELF or _ANEW, and why the function itself has to run, or ""."""
+        given, objects, why = self._given(args, kwargs)
+        if why:
+            return _ITSELF, why
+        try:
+            return self._captured(given, objects), ""
+        except Anew as refusal:
+            self.heed(refusal)
+            return _ANEW, _NOT_APART
+
+    def heed(self, refusal):
+        """Called when a trace has ended with Anew. Errors: the same where that ends another function's trace, too; UserError where what
+        it has done on the host stays."""
+        if is_tracing():
+            raise refusal
+        if not refusal.is_undone:
+            raise _core.UserError(*refusal.args) from None
+        self._num_given_up += 1
+
     def _given(self, args, kwargs):
         """Returns the arguments as trees, the objects in them, and why the function itself has to run, or ""."""
         objects, given = Objects(self._likes), (args, kwargs)
+        if self.is_plain:
+            return given, objects, _NOT_APART
         if torch._C._functorch.peek_interpreter_stack() is not None:
             return given, objects, "changes the host inside a transform"
-        if self.num_traces > _MOST_USELESS and self.num_traces > self._num_calls / 2:
+        if self._num_traced > _MOST_USELESS and self._num_traced > self._num_calls / 2:
             return given, objects, "keeps something else each time"
         for place in self._places:
             if not place.is_there() or not can_be_given(place):
@@ -185,6 +214,7 @@ class Keeper:
 
     def _captured(self, given, objects):
         self._num_calls += 1
+        self.is_traced = False
         try:
             severed = None
             while severed != self.severed:  # which a trace may find wrong
@@ -195,6 +225,7 @@ class Keeper:
                 self._num_itself -= severed != self.severed  # as the captures count what is called anew
             return outcome
         finally:
+            self._num_traced += self.is_traced
             if noticed:
                 self.learn()
 
@@ -228,14 +259,10 @@ class Keeper:
             for place in places:
                 place.write(HELD)
             outcome = self.core(state, *args, **kwargs)
-        except Anew as refusal:
-            outcome = _core.UserError(*refusal.args)
         finally:
             _running.call = earlier
             for place, value in zip(places, before):
                 place.write(value)
-        if isinstance(outcome, _core.UserError):
-            raise outcome
         if outcome is _ITSELF:
             return _ITSELF
         if known:  # tensors without their history are the function's own
@@ -275,9 +302,10 @@ class Keeper:
 
     def stats(self):
         """The counters of all captures together."""
-        if not self._earlier:
+        if not (self._earlier or self._num_itself):
             return self.core.stats()
         stats = together([*self._earlier, self.core.stats()])
+        stats.misses -= self._num_given_up
         stats.originals += self._num_itself
         stats.last_original = self._why_itself or stats.last_original
         return stats
@@ -299,7 +327,7 @@ class _Runner:
             return _ITSELF
         keeper = self._keeper()
         if keeper is not None:
-            keeper.num_traces += 1
+            keeper.is_traced = True
         names, _running.names = getattr(_running, "names", ()), {place.name for place in self._places}
         try:
             return self._outcome(state, args, kwargs)
@@ -334,8 +362,8 @@ class _Runner:
         try:
             states, out = objects.states(contents), objects.pack(result) if self._likes else result
         except Unfit as words:
-            may_do(f"changes an object in a way that is not followed: {words}")
-            states, out = [], result
+            is_original = may_do(f"changes an object in a way that is not followed: {words}")
+            states, out = [], torch.empty(0) if is_original else result  # no call returns that
         refuse_hidden_tensors(out)
         return Outcome(out, dict(zip(self._paths, after)), states)
 

@@ -349,7 +349,8 @@ class Watch:
         except Exception as error:  # noqa: BLE001  # the user's class may raise anything
             lasting.append(f"changes what raises {error!r} when it is set to what it was")
         put_back({} if lasting else self._switches)
-        if lasting and isinstance(exception, Anew):
+        if isinstance(exception, Anew):
+            exception.is_undone = not lasting
             return None
         return lasting[0] if lasting else ""
 

@@ -65,14 +65,14 @@ def generate(module, inputs, compiler):
     return seen
 
 
-def judged(make, training, look):
+def judged(make, training, look, dynamic=False):
     module, inputs = made(make, training)
     compiled = []
 
     def compile(module):
         import diptych
 
-        compiled.append(diptych.aot_module(module, backend=judge.settings.backend))
+        compiled.append(diptych.aot_module(module, backend=judge.settings.backend, dynamic=dynamic))
         return compiled[0]
 
     outcome, said = judge.judge(partial(look, copy.deepcopy(module), inputs, lambda module: module), partial(look, copy.deepcopy(module), inputs, compile))
@@ -89,6 +89,7 @@ def entry(make, generates):
         yield mode, partial(judged, make, mode == "train", observe)
     if generates:
         yield "generate", partial(judged, make, False, generate)
+        yield "generate at dynamic sizes", partial(judged, make, False, generate, dynamic=True)
 
 
 GENERATES = ("gpt2", "llama", "mixtral", "t5", "bart_with_layer_drop", "whisper")
