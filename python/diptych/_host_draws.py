@@ -14,7 +14,7 @@ import threading
 
 import torch
 
-from . import _core
+from . import _core, _torch_batch_norm
 from ._host_events import STAND_INS
 from ._host_integers import OpenInt
 from ._host_numbers import OpenFloat, functions_of_math
@@ -144,8 +144,8 @@ class _Replaced:
             self.num_traces += 1
             if self.num_traces > 1:
                 return
-            known = [*functions_of_math(), *_of_python(), *(_of_numpy() if "numpy.random" in sys.modules else ())]
-            self.rows = [row for row in known if getattr(row[0], row[1]) == row[2]]  # else somebody has replaced it
+            known = [*functions_of_math(), *_torch_batch_norm.functions(), *_of_python(), *(_of_numpy() if "numpy.random" in sys.modules else ())]
+            self.rows = [row for row in known if getattr(row[0], row[1], row[2]) == row[2]]  # else somebody has replaced it
             for module, name, _, ours in self.rows:
                 setattr(module, name, ours)
 

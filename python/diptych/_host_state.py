@@ -181,11 +181,15 @@ class Watch:
         legacy = sys.modules.get("numpy.random.mtrand")
         return legacy._rand if legacy is not None else None
 
+    def begin_trace(self):
+        """Called before the arguments are looked at: the function that is traced again finds the host as it was, if that can be."""
+        if self._runs:
+            self._undo([(one, now) for one, now in _changed(self._seen) if one.contents.write is not None])
+
     def enter(self, function, args, kwargs, names):
         """Called before the function runs on stand-ins. Containers among the arguments are copies; `names` are those of
         parameters."""
-        if self._runs:  # traced again, it finds the host as it was, if that can be
-            self._undo([(one, now) for one, now in _changed(self._seen) if one.contents.write is not None])
+        self.begin_trace()  # a function inside of another one is not told
         self._runs += 1
         self.lent.clear()
         self.runs_function = function

@@ -17,13 +17,54 @@ PyObject* user_error = nullptr;
 PyObject* internal_error = nullptr;
 
 // Raises the Python class for an error of LibTorch, without the C++ backtrace, which torch leaves out, too.
+template <class E>
+bool is(const c10::Error& error) {
+  return dynamic_cast<const E*>(&error) != nullptr;
+}
+
+// Returns the class that torch's bindings raise for an error of ATen.
+py::object class_of(const c10::Error& error) {
+  const auto builtin = [](PyObject* type) { return py::reinterpret_borrow<py::object>(type); };
+  if (is<c10::IndexError>(error)) return builtin(PyExc_IndexError);
+  if (is<c10::ValueError>(error)) return builtin(PyExc_ValueError);
+  if (is<c10::TypeError>(error)) return builtin(PyExc_TypeError);
+  if (is<c10::NotImplementedError>(error)) return builtin(PyExc_NotImplementedError);
+  const py::module_ torch = py::module_::import("torch._C");
+  if (is<c10::LinAlgError>(error)) return torch.attr("_LinAlgError");
+  if (is<c10::OutOfMemoryError>(error)) return torch.attr("OutOfMemoryError");
+  return builtin(PyExc_RuntimeError);
+}
+
 void raise_as_torch_does(const c10::Error& error) {
-  PyObject* type = PyExc_RuntimeError;
-  if (dynamic_cast<const c10::IndexError*>(&error) != nullptr) type = PyExc_IndexError;
-  if (dynamic_cast<const c10::ValueError*>(&error) != nullptr) type = PyExc_ValueError;
-  if (dynamic_cast<const c10::TypeError*>(&error) != nullptr) type = PyExc_TypeError;
-  if (dynamic_cast<const c10::NotImplementedError*>(&error) != nullptr) type = PyExc_NotImplementedError;
-  PyErr_SetString(type, error.what_without_backtrace());
+  PyErr_SetString(class_of(error).ptr(), error.what_without_backtrace());
+}
+
+// Returns the class that torch's bindings raise for the error of ATen that lies under an exception; null if none does.
+py::object class_below(const std::exception& error) {
+  try {
+    std::rethrow_if_nested(error);
+  } catch (const c10::Error& below) {
+    return class_of(below);
+  } catch (const std::exception& below) {
+    return class_below(below);
+  } catch (...) {  // NOLINT(bugprone-empty-catch): no error of ATen
+  }
+  return {};
+}
+
+// Returns what a UserError is raised as: where a node of a graph has failed, a class that is also the one that eager
+// raises, so that who expects the latter catches it.
+py::object class_of(const UserError& error) {
+  const auto user = py::reinterpret_borrow<py::object>(user_error);
+  const py::object below = class_below(error);
+  if (!below || PyObject_IsSubclass(user.ptr(), below.ptr()) == 1) return user;
+  static auto* const made = new py::dict();  // never destroyed, since the interpreter may be gone by then
+  if (!made->contains(below)) {
+    const auto name = fmt::format("UserError[{}]", below.attr("__name__").cast<std::string>());
+    const py::object type = py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject*>(&PyType_Type));
+    (*made)[below] = type(name, py::make_tuple(user, below), py::dict(py::arg("__module__") = "diptych"));
+  }
+  return (*made)[below];
 }
 
 // A message by which torch refuses to trace a function, and its meaning, in which {} is the line.
@@ -142,7 +183,7 @@ void bind_errors(py::module_& module) {
     try {
       if (thrown) std::rethrow_exception(thrown);
     } catch (const UserError& error) {
-      PyErr_SetString(user.ptr(), error.what());
+      PyErr_SetString(class_of(error).ptr(), error.what());
     } catch (const InternalError& error) {
       PyErr_SetString(internal.ptr(), error.what());
     } catch (python_error& error) {

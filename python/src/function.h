@@ -49,6 +49,10 @@ class Function {
   Value operator()(const Value& argument) const;
   Value operator()(const Value& first, const Value& second) const;
   Handle callable() const { return callable_; }
+  /// Undoes what an earlier trace of the present watch has left on the host, modules among the arguments included.
+  void begin_trace() const {
+    if (HostWatch* const watch = HostWatch::current()) watch->begin_trace(callable_.get());
+  }
   /// See Note [What a function does on the host].
   std::unique_ptr<CaptureWatch> watch_capture() const { return HostWatch::begin(callable_.get(), true); }
 
@@ -63,6 +67,7 @@ at::Tensor tensor_of(const Value& result, const char* role);
 struct TensorFunction {
   Function function;
   const char* role;
+  void begin_trace() const { function.begin_trace(); }
   std::unique_ptr<CaptureWatch> watch_capture() const { return function.watch_capture(); }
   template <class... A>
   at::Tensor operator()(const A&... arguments) const {
@@ -87,6 +92,7 @@ struct PairFunction {
 struct LossFunction {
   Function function;
   const char* role;
+  void begin_trace() const { function.begin_trace(); }
   std::unique_ptr<CaptureWatch> watch_capture() const { return function.watch_capture(); }
   template <class... A>
   std::pair<at::Tensor, Value> operator()(const A&... arguments) const {

@@ -132,6 +132,12 @@ void HostWatch::stop() {
   py::module_::import("diptych._host_numbers").attr("end")();
 }
 
+void HostWatch::begin_trace(py::handle function) const {
+  if (function.ptr() != function_) return;
+  const py::gil_scoped_acquire gil;
+  watch_.attr("begin_trace")();
+}
+
 void HostWatch::enter(py::handle function, const py::tuple& args, const py::dict& kwargs,
                       const std::vector<std::string>& names, std::vector<const void*> arguments) {
   if (function.ptr() != function_) return;

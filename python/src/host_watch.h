@@ -31,6 +31,8 @@ class HostWatch : public CaptureWatch {
   static std::unique_ptr<HostWatch> begin(py::handle function, bool can_run);
   ~HostWatch() override;
 
+  /// Called before a function is traced: if it is the captured one, undoes what an earlier trace has left on the host.
+  void begin_trace(py::handle function) const;
   /// Called before a function runs on stand-ins: if it is the captured one, remembers what it and its arguments, whose
   /// containers are copies, lead to. Requires: the GIL.
   void enter(py::handle function, const py::tuple& args, const py::dict& kwargs, const std::vector<std::string>& names,

@@ -340,8 +340,9 @@ void JointCapture::State::trace(const FlatFunction& function, const std::vector<
   const bool hands_gradients_on = may_ask && !options.exact_outputs;  // a body does not
   if (hands_gradients_on) recorder.asked_values().set_source([](Value) { return at::Tensor(); });
   check_made_inside();
-  DIPTYCH_CHECK(!result.tensors.empty() || !analysis.plan.mutations.empty(),
-                "[capture] the function returned no tensor and changed none; return at least one");
+  DIPTYCH_CHECK(
+      !result.tensors.empty() || !analysis.plan.mutations.empty() || (hands_gradients_on && !asked.questions.empty()),
+      "[capture] the function returned no tensor and changed none; return at least one");
   analysis.plan.accumulated = std::move(accumulated);
   if (!options.accumulates) detail::check_nothing_accumulated(recorder);
   detail::check_gradients_pass(recorder, result.tensors, analysis, options.stages);

@@ -132,3 +132,25 @@ def test_what_a_hook_binds_before_each_forward_is_no_fault():
             module.weight_g.fill_(scale)
         torch.testing.assert_close(compiled(x), module(x))
     assert compiled.stats().entries <= 2
+
+
+@pytest.mark.parametrize(("function", "bad", "good", "kind"), [
+    (lambda x: torch.arange(5.0)[x], torch.tensor([9]), torch.tensor([1]), IndexError),
+    (lambda x: torch.nn.functional.embedding(x, torch.ones(5, 2)) * 2, torch.tensor([9]), torch.tensor([1]), IndexError),
+    (lambda x: torch.arange(5.0).gather(0, x), torch.tensor([9]), torch.tensor([1]), RuntimeError),
+    (lambda x: torch.linalg.cholesky(x) + 1, -torch.eye(3), torch.eye(3), torch.linalg.LinAlgError),
+    (lambda x: torch.linalg.inv(x.sin()), torch.zeros(3, 3), torch.eye(3), torch.linalg.LinAlgError),
+    (lambda x: torch.multinomial(x, 1), -torch.ones(3), torch.ones(3), RuntimeError),
+])
+@pytest.mark.parametrize("backend", ["interpreter", "native"])
+def test_a_node_that_fails_raises_what_eager_raises(function, bad, good, kind, backend):
+    """And a UserError, which says which node it was."""
+    compiled = diptych.aot_function(function, backend=backend)
+    torch.testing.assert_close(function(good).shape, compiled(good).shape)
+    with pytest.raises(kind) as expected:
+        function(bad)
+    with pytest.raises(kind) as got:
+        compiled(bad)
+    assert isinstance(got.value, diptych.UserError) and isinstance(got.value, type(expected.value))
+    assert "[interpreter] node" in str(got.value) and str(expected.value).splitlines()[0] in str(got.value)
+    torch.testing.assert_close(function(good).shape, compiled(good).shape)

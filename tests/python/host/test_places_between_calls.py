@@ -408,3 +408,26 @@ def test_a_function_whose_parameter_is_called_state():
     for call in range(4):
         torch.testing.assert_close(compiled(x=torch.ones(3), state={"a": torch.ones(3)}), torch.full((3,), 2.0 * (call + 1)))
     assert compiled.stats().hits >= 2
+
+
+@pytest.mark.parametrize("options", [{}, {"dynamic": True}, {"dynamic": True, "check_sizes": False}], ids=str)
+def test_a_memo_by_sizes_that_the_module_holds(options):
+    """A trace at other sizes leaves another tensor in the module, which is an argument of the next trace."""
+
+    class Memo(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.memo = {}
+
+        def forward(self, x):
+            n = x.shape[0]
+            if n not in self.memo:
+                self.memo[n] = torch.arange(n).float()
+            return x * self.memo[n][:, None]
+
+    module, eager = Memo(), Memo()
+    compiled = diptych.aot_module(module, **options)
+    for n in (4, 5, 4, 5, 6, 7, 6, 4, 9):
+        x = torch.randn(n, 3)
+        torch.testing.assert_close(compiled(x), eager(x))
+        assert module.memo.keys() == eager.memo.keys()

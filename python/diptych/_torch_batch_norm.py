@@ -1,0 +1,36 @@
+"""torch's batch_norm in a trace, with a momentum that stays open: BatchNorm's without one is 1.0 / float(number of its calls), by
+which each call would have a capture of its own."""
+import builtins
+import functools
+
+import torch
+from torch.nn import functional
+from torch.nn.modules import batchnorm
+
+from ._host_numbers import OpenFloat, operand
+from ._torch_checkpoint import is_tracing
+
+_torchs = functional.batch_norm
+
+
+@functools.wraps(_torchs)
+def _batch_norm(input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5):
+    factor = operand(momentum) if type(momentum) is OpenFloat else None
+    if factor is None or not training or running_mean is None or running_var is None:
+        return _torchs(input, running_mean, running_var, weight, bias, training, momentum, eps)
+    of_batch = [torch.zeros_like(running_mean), torch.zeros_like(running_var)]
+    result = _torchs(input, *of_batch, weight, bias, training=True, momentum=1.0, eps=eps)
+    with torch.no_grad():
+        for running, batch in zip((running_mean, running_var), of_batch):
+            running.copy_(factor * batch.double() + (1 - factor) * running.double())  # in the precision of the kernel
+    return result
+
+
+def _float(number=0.0, /):
+    """float(), but that of a tensor of a trace stays open."""
+    return 1.0 * number.item() if isinstance(number, torch.Tensor) and is_tracing() else builtins.float(number)
+
+
+def functions():
+    """Returns (module, name, torch's function, ours): what is put in its place while functions are traced."""
+    return [(functional, "batch_norm", _torchs, _batch_norm), (batchnorm, "float", builtins.float, _float)]
