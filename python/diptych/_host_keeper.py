@@ -3,8 +3,7 @@
 Note [Places]: a graph writes to no place of the host, and a guard knows a tensor that is found there by its identity. So once a
 trace has shown that all a function does on the host is to put other tensors into some places, the function is captured anew with
 these places among its arguments and its results: what a place holds goes in, what the function has left there comes out, and is
-put there after the call. A number that changes goes through the graph as a tensor, and is one that stays open (_host_numbers.py) in
-the function. While the call runs, something that guards take for a constant stands in the places. A call of which no
+put there after the call. While the call runs, something that guards take for a constant stands in the places. A call of which no
 graph can be made runs the function itself, on the places as they were before.
 """
 import collections
@@ -20,14 +19,13 @@ from torch.utils import _pytree
 from . import _core
 from ._cache_stats import together
 from ._host_objects import Objects, Unfit, like
-from ._host_numbers import as_tensor, close
-from ._host_places import HELD, UNCHANGED, can_be_given, can_be_returned, is_huge, is_number, paths_of
+from ._host_places import HELD, UNCHANGED, can_be_given, can_be_returned, paths_of
 from ._host_reach import OBJECTS, SEVERED, has_history, misjudged, severed
 from ._torch_checkpoint import is_tracing
 from ._tree import refuse_hidden_tensors
 
 _MOST_PLACES, _MOST_LESSONS, _MOST_USELESS = 64, 8, 32
-_SEVERED, _NUMBERS = "(without history)", "(numbers)"  # stand in the state for the numbers of places
+_SEVERED = "(without history)"  # stands in the state for the numbers of places
 _ITSELF = object()  # what a call returns that has to run the function itself
 _ANEW = object()  # what a call returns whose trace has found classes to take apart
 _NOT_APART = "returns an object that is not taken apart now"
@@ -35,7 +33,6 @@ _NOT_APART = "returns an object that is not taken apart now"
 noticed = {}  # the Places and the classes of objects that a trace of a compiled function has found, by its id
 _modules = {}  # references to the modules whose forwards compiled functions are, or None, by the ids of all that ask for Places
 _likes = {}  # the classes whose objects a compiled function takes apart, by its id
-_counted = {}  # the names of the Places whose numbers a trace of a compiled function has changed, by its id
 _num_keepers = collections.Counter()  # of a compiled function, by its id
 _running = threading.local()
 
@@ -51,10 +48,6 @@ def notice(function, places=(), classes=()):
     return objects of these classes. Returns whether the function will be captured anew for them."""
     classes = set(classes) - _likes.get(id(function), {}).keys()
     if id(function) not in _modules or not (places or classes):
-        return False
-    numbers = {place.name for place in places if is_number(place.read())} - _counted.setdefault(id(function), set())
-    if numbers:  # which may change in this call alone, as what a first call finds out does
-        _counted[id(function)].update(numbers)
         return False
     noticed[id(function)] = list(places), classes
     return True
@@ -90,7 +83,7 @@ def _forget(function):
     """Called when a Keeper lets go of a function, given by its id."""
     _num_keepers[function] -= 1
     if not _num_keepers[function]:
-        for held in (_num_keepers, _modules, _likes, _counted, noticed):
+        for held in (_num_keepers, _modules, _likes, noticed):
             held.pop(function, None)
 
 
@@ -100,7 +93,6 @@ class Outcome(NamedTuple):
     out: Any
     state: dict
     objects: list
-    numbers: tuple  # the numbers of places whose state is a number, as a tensor
 
 
 class _Call(NamedTuple):
@@ -109,12 +101,6 @@ class _Call(NamedTuple):
     function: Any
     state: dict
     objects: Objects
-
-
-def _tensor_of(number):
-    """Returns a number as a tensor, i64[] or f64[]; of one that is open, its own."""
-    found = as_tensor(number)
-    return found if found is not None else torch.tensor(close(number), dtype=torch.int64 if isinstance(number, int) else torch.float64, device="cpu")
 
 
 class Keeper:
@@ -218,7 +204,7 @@ class Keeper:
             return given, objects, "keeps something else each time"
         for place in self._places:
             if not place.is_there() or not can_be_given(place):
-                return given, objects, f"finds in '{place.path}' something else than tensors and numbers of its own"
+                return given, objects, f"finds in '{place.path}' something else than tensors of its own"
         if self._likes:
             try:
                 given = tuple(map(objects.pack, args)), {name: objects.pack(value) for name, value in kwargs.items()}
@@ -253,10 +239,6 @@ class Keeper:
     def _state(self, before, given):
         """Returns what the places hold as the function is given it, and {id of a tensor without its history: the tensor}."""
         state = dict(zip(self._paths, before))
-        numbers = [key for key, value in enumerate(before) if type(value) in (int, float)]
-        if numbers:
-            state.update((self._paths[key], _tensor_of(before[key])) for key in numbers)
-            state[_NUMBERS] = tuple(numbers)
         keys = [key for key in self.severed if any(map(has_history, _pytree.tree_leaves(before[key])))] if torch.is_grad_enabled() else []
         if not keys:
             return state, {}
@@ -285,10 +267,9 @@ class Keeper:
             return _ITSELF
         if known:  # tensors without their history are the function's own
             outcome = _pytree.tree_map(lambda leaf: known.get(id(leaf), leaf), outcome)
-        for key, (place, path) in enumerate(zip(places, self._paths)):
-            value = outcome.state[path]
-            if value is not UNCHANGED:
-                place.write(value.item() if key in outcome.numbers else value)
+        for place, path in zip(places, self._paths):
+            if outcome.state[path] is not UNCHANGED:
+                place.write(outcome.state[path])
         objects.is_given = False
         objects.fill_all(outcome.objects)
         return objects.unpack(outcome.out) if self._likes else outcome.out
@@ -357,8 +338,6 @@ class _Runner:
         from ._host_state import fails_with_state, known_objects, may_do
 
         places, before, given = self._places, [place.read() for place in self._places], [state[path] for path in self._paths]
-        for key in state.get(_NUMBERS, ()):
-            given[key] = given[key].item()
         objects = Objects(self._likes, known_objects())
         objects.is_given = False
         fails_with_state()  # whatever fails from here on, a backward among it, the function itself shows
@@ -370,9 +349,7 @@ class _Runner:
                 place.write(value)
             result = self._function(*args, **kwargs)
             after = [place.read() for place in places]
-            after = [UNCHANGED if old is new and not is_number(new) else new for old, new in zip(given, after)]  # equal ints may be one object
-            numbers = tuple(key for key, value in enumerate(after) if is_number(value) and not is_huge(value))
-            after = [_tensor_of(value) if key in numbers else value for key, value in enumerate(after)]
+            after = [UNCHANGED if old is new else new for old, new in zip(given, after)]
         except BaseException:
             for place, value in zip(places, before):
                 place.write(value)
@@ -388,7 +365,7 @@ class _Runner:
             is_original = may_do(f"changes an object in a way that is not followed: {words}")
             states, out = [], torch.empty(0) if is_original else result  # no call returns that
         refuse_hidden_tensors(out)
-        return Outcome(out, dict(zip(self._paths, after)), states, numbers)
+        return Outcome(out, dict(zip(self._paths, after)), states)
 
     def _judge(self, given, state, result, kept, objects):
         """Sees to it that tensors are given with their history where results depend on them, and that this trace is of no use if not."""

@@ -146,11 +146,6 @@ def operand(number):
     return None
 
 
-def as_tensor(number):
-    """Returns the tensor of an open number of this trace, i64[] or f64[]; None for another, whose value is known."""
-    return number.node.diptych_tensor if type(number) in (OpenFloat, _host_integers.OpenInt) and is_of_this_trace(number) else None
-
-
 def is_open_integer(number):
     return type(number) is _host_integers.OpenInt
 

@@ -1,7 +1,6 @@
 """Places where a function keeps tensors from one call to the next: an attribute, a buffer, a variable, an element of a dict or a
 list. _host_keeper.py says what becomes of them."""
 import collections
-import enum
 import sys
 import types
 import weakref
@@ -85,16 +84,6 @@ def _is_state(value):
     return value is MISSING or value is ABSENT or type(value) in PLAIN
 
 
-def is_number(value):
-    """Whether a value is an int or a float, open or not, which a place keeps as a tensor."""
-    return isinstance(value, (int, float)) and not isinstance(value, (bool, enum.Enum)) and value.__class__ in (int, float)
-
-
-def is_huge(value):
-    """Whether a value is an integer that no tensor holds."""
-    return type(value) is int and value.bit_length() > 63
-
-
 def _holds_tensor(value):
     return any(isinstance(leaf, torch.Tensor) for leaf in leaves(value))
 
@@ -121,8 +110,6 @@ def can_be_given(place):
     """Whether what a place holds can be given to the function as a tree: it is made of tensors and constants, and nothing else refers
     to a list or a dict of it, or weakly to a tensor, through which the function would see another one than its own."""
     value = place.read()
-    if is_huge(value):
-        return False
     if type(value) in PLAIN or value is ABSENT:
         return True
     if type(value) in _TENSORS:
@@ -141,19 +128,13 @@ def _entries(holder, content):
     return {index: value for index, value in enumerate(content) if value is not MISSING}
 
 
-def _is_kept(before, now):
-    if is_number(now):
-        return is_number(before)
-    return _is_state(now) and _holds_tensor(now) and _is_state(before)
-
-
 def places_of(path, holder, before, now):
-    """Returns the Places in which an object now holds other tensors or numbers than before; None if it has changed in another way."""
+    """Returns the Places in which an object now holds other tensors than before; None if it has changed in another way."""
     if type(holder) not in (dict, collections.OrderedDict, list, types.CellType) or isinstance(holder, list) and len(before) != len(now):
         return None
     old, new = _entries(holder, before), _entries(holder, now)
     changed = {key: value for key, value in new.items() if not same(old.get(key, MISSING), value)}
-    if old.keys() - new.keys() or not all(_is_kept(old.get(key, MISSING), value) for key, value in changed.items()):
+    if old.keys() - new.keys() or not all(_is_state(value) and _holds_tensor(value) and _is_state(old.get(key, MISSING)) for key, value in changed.items()):
         return None
     is_cell = isinstance(holder, types.CellType)
     return [Place(holder, key, path if is_cell else f"{path}.{key}") for key in changed]

@@ -95,6 +95,8 @@ class Found(NamedTuple):
 
 
 _running = threading.local()
+_num_undone = 0  # how many times a watch of any thread has put something back
+_lock = threading.Lock()  # of that number
 
 
 def may_do(what, places=()):
@@ -169,6 +171,7 @@ class Watch:
         self.has_hidden_state = False  # whether the function that fails may have changed objects that are made of trees
         self._given = []  # what the arguments lead to
         self._switches = switches()
+        self._undone_before, self._num_undone = _num_undone, 0  # by all watches, and by this one since
         self._numpy = self._state_of_numpy()
         _walk([("", self._numpy)] if self._numpy is not None else [], self.known, self._seen)
 
@@ -309,6 +312,8 @@ class Watch:
             reasons.append("draws random numbers of numpy" if one.path == "" else _words(one, now))
         read = {"reads": next(iter(self._environment.values()), ""), "environment": tuple(self._environment)}
         if not reasons:
+            if _num_undone - self._undone_before > self._num_undone:  # and what this function has changed may be among it
+                return Found("is captured while a trace of another thread puts back what it has changed", is_once=True, **read)
             return Found(**read)
         taken = [_words(one, now) for one, now in (*changed, *of_copies) if one.contents.write is None]
         is_undone = not taken
@@ -359,6 +364,11 @@ class Watch:
         return lasting[0] if lasting else ""
 
     def _undo(self, changed):
+        global _num_undone
+        if changed:
+            with _lock:
+                _num_undone += 1
+            self._num_undone += 1
         for one, _ in changed:
             one.contents.write(one.content)
         for variable, before in self._variables_left_set():

@@ -16,7 +16,7 @@ _torchs = functional.batch_norm
 @functools.wraps(_torchs)
 def _batch_norm(input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5):
     factor = operand(momentum) if type(momentum) is OpenFloat else None
-    if factor is None or not training or running_mean is None or running_var is None:
+    if factor is None or not training or running_mean is None or running_var is None or input.numel() == 0:  # which changes nothing
         return _torchs(input, running_mean, running_var, weight, bias, training, momentum, eps)
     of_batch = [torch.zeros_like(running_mean), torch.zeros_like(running_var)]
     result = _torchs(input, *of_batch, weight, bias, training=True, momentum=1.0, eps=eps)

@@ -52,19 +52,40 @@ py::object class_below(const std::exception& error) {
   return {};
 }
 
+// {class that eager raises: the one that is raised for a node of a graph}; never destroyed, since the interpreter may
+// be gone by then.
+py::dict& classes_of_nodes() {
+  static auto* const classes = new py::dict();
+  return *classes;
+}
+
 // Returns what a UserError is raised as: where a node of a graph has failed, a class that is also the one that eager
 // raises, so that who expects the latter catches it.
 py::object class_of(const UserError& error) {
   const auto user = py::reinterpret_borrow<py::object>(user_error);
   const py::object below = class_below(error);
-  if (!below || PyObject_IsSubclass(user.ptr(), below.ptr()) == 1) return user;
-  static auto* const made = new py::dict();  // never destroyed, since the interpreter may be gone by then
-  if (!made->contains(below)) {
-    const auto name = fmt::format("UserError[{}]", below.attr("__name__").cast<std::string>());
-    const py::object type = py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject*>(&PyType_Type));
-    (*made)[below] = type(name, py::make_tuple(user, below), py::dict(py::arg("__module__") = "diptych"));
-  }
-  return (*made)[below];
+  if (!below || !classes_of_nodes().contains(below)) return user;
+  return classes_of_nodes()[below];
+}
+
+// Makes the classes by what eager raises, each a member of the module, so that exceptions can be pickled.
+void make_classes_of_nodes(py::module_& module) {
+  const py::object type = py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject*>(&PyType_Type));
+  const py::module_ torch = py::module_::import("torch._C");
+  const auto add = [&](const char* name, const py::object& below) {
+    const auto bases = py::make_tuple(py::handle(user_error), below);
+    const py::dict members(py::arg("__module__") = module.attr("__name__"),
+                           py::arg("__doc__") = "A UserError of a node of a graph that failed as it does in eager.");
+    const py::object made = type(name, bases, members);
+    classes_of_nodes()[below] = made;
+    module.attr(name) = made;
+  };
+  add("UserIndexError", py::reinterpret_borrow<py::object>(PyExc_IndexError));
+  add("UserValueError", py::reinterpret_borrow<py::object>(PyExc_ValueError));
+  add("UserTypeError", py::reinterpret_borrow<py::object>(PyExc_TypeError));
+  add("UserNotImplementedError", py::reinterpret_borrow<py::object>(PyExc_NotImplementedError));
+  add("UserLinAlgError", torch.attr("_LinAlgError"));
+  add("UserOutOfMemoryError", torch.attr("OutOfMemoryError"));
 }
 
 // A message by which torch refuses to trace a function, and its meaning, in which {} is the line.
@@ -167,6 +188,7 @@ void bind_errors(py::module_& module) {
   internal.doc() = "A fault in Diptych itself.";
   user_error = user.ptr();
   internal_error = internal.ptr();
+  make_classes_of_nodes(module);
   diptych::detail::set_host_throw([](const UserError& error) {
     if (diptych::detail::Recorder::current() != nullptr) return;  // a capture is the caller, not torch's binding
     const py::gil_scoped_acquire gil;

@@ -40,6 +40,16 @@ def test_beside_eager(name, options):
     assert (stats.entries, stats.originals) == (2, 0), "one for each mode"
 
 
+def test_an_empty_batch_changes_no_statistics():
+    module = nn.BatchNorm1d(2, momentum=None)
+    eager = copy.deepcopy(module)
+    compiled = diptych.aot_module(module)
+    for size in (3, 3, 0, 3):
+        x = torch.randn(size, 2)
+        torch.testing.assert_close(compiled(x), eager(x))
+        torch.testing.assert_close(dict(module.named_buffers()), dict(eager.named_buffers()))
+
+
 def test_a_momentum_that_is_asked_for():
     def f(x, mean, variance, momentum):
         return functional.batch_norm(x, mean, variance, training=True, momentum=momentum.item(), eps=0.1)

@@ -1,4 +1,5 @@
 """What is refused, in which words, and where it points."""
+import pickle
 import traceback
 
 import diptych
@@ -152,5 +153,7 @@ def test_a_node_that_fails_raises_what_eager_raises(function, bad, good, kind, b
     with pytest.raises(kind) as got:
         compiled(bad)
     assert isinstance(got.value, diptych.UserError) and isinstance(got.value, type(expected.value))
+    kept = pickle.loads(pickle.dumps(got.value))
+    assert type(kept) is type(got.value) and str(kept) == str(got.value)
     assert "[interpreter] node" in str(got.value) and str(expected.value).splitlines()[0] in str(got.value)
     torch.testing.assert_close(function(good).shape, compiled(good).shape)

@@ -235,9 +235,9 @@ def test_a_write_at_the_first_call_alone_is_compiled_after_it():
     assert compiled.stats().originals == 1 and compiled.stats().hits == 2
 
 
-def test_a_counter_has_one_capture():
+def test_a_counter_is_not_captured_for_ever():
     function, look = made(case["a_counter_in_a_closure"])
     compiled, x = diptych.aot_function(function), torch.ones(2)
     for call in range(1, 41):
         torch.testing.assert_close(compiled(x), x * call)
-    assert (compiled.stats().misses, compiled.stats().originals, compiled.stats().hits) == (3, 2, 37)
+    assert compiled.stats().misses < 20 and compiled.stats().originals == 40

@@ -156,3 +156,30 @@ def test_a_parameter_that_the_function_makes_is_one():
     w = torch.nn.Parameter(x)
     assert diptych.aot_function(lambda x: (w, x * 2))(x)[0] is w
     assert diptych.aot_function(lambda x: (x, x * 2))(w)[0] is w
+
+
+def test_first_calls_of_threads_that_count():
+    """A trace puts back what it has changed, and must not hide from another thread's that its function changes the same."""
+
+    class Counts(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.n = 0
+
+        def forward(self, x):
+            self.n += 1
+            return x @ x
+
+    x = torch.ones(300, 300)
+    for _ in range(6):
+        module = Counts()
+        compiled = diptych.aot_module(module)
+        threads = [threading.Thread(target=lambda: [compiled(x) for _ in range(60)]) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert compiled.stats().hits == 0
+        before = module.n
+        compiled(x)
+        assert module.n == before + 1

@@ -119,9 +119,9 @@ def further_than_is_looked_at():
     return counts_inside(60, lambda x, at: x * at.count)
 
 
-@pytest.mark.parametrize(("make", "originals"), [(in_the_middle_of_much, 2), (in_a_large_dict, 2), (far_inside, 4)])
-def test_writes_to_large_and_deep_objects(make, originals):
-    assert agrees_with_eager(make).originals == originals
+@pytest.mark.parametrize("make", [in_the_middle_of_much, in_a_large_dict, far_inside])
+def test_writes_to_large_and_deep_objects(make):
+    assert agrees_with_eager(make).originals == 4
 
 
 def test_what_is_too_deep_to_be_watched_runs_itself():
@@ -184,4 +184,4 @@ def test_what_is_written_is_written_at_each_call(make):
     for _ in range(4):
         torch.testing.assert_close(compiled(torch.ones(2)), function(torch.ones(2)))
         assert look() == look_at_own()
-    assert compiled.stats().originals >= (2 if make is under_no_grad else 3), "a number in a list has a capture from the third call on"
+    assert compiled.stats().originals >= 3
