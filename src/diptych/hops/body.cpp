@@ -118,20 +118,20 @@ std::shared_ptr<SharedCapture> Body::capture_that_covers(const std::vector<bool>
   for (size_t i = 0; covers && i < requires_grad.size(); ++i) {
     covers = traced_requires_grad_[i] || !requires_grad[i];
   }
-  DIPTYCH_CHECK(covers,
+  DIPTYCH_CHECK(covers || !rewrites_history_,
                 "[{}] the body changes a tensor in place where autograd does not see it (under no_grad, or through "
                 "detach()), so its derivative does not follow from its graph; use an out-of-place operator there",
+                graph_->name());
+  DIPTYCH_CHECK(covers,
+                "[{}] the body calls a torch::autograd::Function, whose backward is known only for inputs with the "
+                "requires_grad that they were captured with; pass tensors that require grad in the same places",
                 graph_->name());
   return capture_;
 }
 
 std::shared_ptr<SharedCapture> Body::capture_with(const std::vector<bool>& requires_grad) const {
   if (capture_ && requires_grad == traced_requires_grad_) return capture_;
-  if (rewrites_history_) return capture_that_covers(requires_grad);
-  DIPTYCH_CHECK(!has_custom_function(),
-                "[{}] the body calls a torch::autograd::Function, whose backward is known only for inputs with the "
-                "requires_grad that they were captured with; pass tensors that require grad in the same places",
-                graph_->name());
+  if (rewrites_history_ || has_custom_function()) return capture_that_covers(requires_grad);
   std::vector<at::Tensor> placeholders;
   std::vector<std::string> paths;
   for (size_t i = 0; i < num_inputs(); ++i) {

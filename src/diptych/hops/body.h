@@ -31,8 +31,10 @@ class Body {
   const TensorMeta& input(size_t index) const { return graph_->meta(graph_->inputs()[index]); }
   const TensorMeta& result(size_t index) const { return graph_->meta(graph_->outputs()[index]); }
   /// Whether a result requires grad if the inputs require it as they did in the capture. The graph's metadata may say
-  /// less where autograd did not see that the result was changed.
-  bool result_requires_grad(size_t index) const { return result(index).requires_grad || differentiable_[index]; }
+  /// less where autograd did not see that the result was changed, and more where a gradient stops.
+  bool result_requires_grad(size_t index) const {
+    return capture_ ? differentiable_[index] : result(index).requires_grad;
+  }
   /// The tensors that the function captured, in order of first use; none for a graph.
   const std::vector<at::Tensor>& free_variables() const { return free_variables_; }
   /// What the function did to its inputs; nothing for a graph.
