@@ -16,13 +16,13 @@ _torchs = functional.batch_norm
 @functools.wraps(_torchs)
 def _batch_norm(input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5):
     factor = operand(momentum) if type(momentum) is OpenFloat else None
-    if factor is None or not training or running_mean is None or running_var is None or input.numel() == 0:  # which changes nothing
+    is_plain = running_mean is None or running_var is None or running_mean.requires_grad or running_var.requires_grad
+    if factor is None or not training or is_plain or input.numel() == 0:  # which changes nothing
         return _torchs(input, running_mean, running_var, weight, bias, training, momentum, eps)
     of_batch = [torch.zeros_like(running_mean), torch.zeros_like(running_var)]
     result = _torchs(input, *of_batch, weight, bias, training=True, momentum=1.0, eps=eps)
-    with torch.no_grad():
-        for running, batch in zip((running_mean, running_var), of_batch):
-            running.copy_(factor * batch.double() + (1 - factor) * running.double())  # in the precision of the kernel
+    for running, batch in zip((running_mean, running_var), of_batch):  # in the precision of the kernel
+        running.copy_(factor * batch.detach().double() + (1 - factor) * running.double())
     return result
 
 

@@ -69,3 +69,18 @@ def test_what_is_replaced_in_a_trace_is_torchs_again():
     diptych.aot_module(module)(torch.randn(3, 2))
     assert functional.batch_norm is theirs
     assert getattr(nn.modules.batchnorm, "float", float) is float
+
+
+def test_second_derivatives():
+    module = nn.BatchNorm1d(3, momentum=None).double()
+    eager = copy.deepcopy(module)
+    compiled = diptych.aot_module(module)
+    for _ in range(3):
+        x = torch.randn(5, 3, dtype=torch.float64, requires_grad=True)
+        found = []
+        for call in (compiled, eager):
+            (gradient,) = torch.autograd.grad(call(x).pow(3).sum(), x, create_graph=True)
+            found.append(torch.autograd.grad(gradient.pow(2).sum(), x))
+        torch.testing.assert_close(*found)
+    torch.testing.assert_close(module.running_var, eager.running_var)
+    assert compiled.stats().entries == 1
