@@ -364,11 +364,20 @@ class Watch:
         return lasting[0] if lasting else ""
 
     def _undo(self, changed):
+        self._count_undone(changed)
+        try:
+            self._put_back(changed)
+        finally:  # a trace that began meanwhile has not seen the first count
+            self._count_undone(changed)
+
+    def _count_undone(self, changed):
         global _num_undone
         if changed:
             with _lock:
                 _num_undone += 1
             self._num_undone += 1
+
+    def _put_back(self, changed):
         for one, _ in changed:
             one.contents.write(one.content)
         for variable, before in self._variables_left_set():

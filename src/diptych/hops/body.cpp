@@ -93,9 +93,7 @@ Body::Body(const FlatFunction& function, const std::vector<at::Tensor>& argument
 }
 
 Body::Body(std::shared_ptr<const Graph> graph)
-    : graph_(std::move(graph)), draws_(any_draws(*graph_)), rewrites_history_(any_rewritten_history(*graph_)) {
-  differentiable_.resize(num_results());
-}
+    : graph_(std::move(graph)), draws_(any_draws(*graph_)), rewrites_history_(any_rewritten_history(*graph_)) {}
 
 const Program& Body::program() const {
   const std::lock_guard lock(mutex_);
