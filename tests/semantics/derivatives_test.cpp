@@ -84,14 +84,46 @@ TEST(HigherDerivatives, SecondOrderThroughACopy) {
   EXPECT_TRUE(at::allclose(second(g), second(f)));
 }
 
-TEST(HigherDerivatives, SecondOrderIsRefusedWhereAutogradWasKeptFromSeeingAMutation) {
-  const auto f = aot_function([](const at::Tensor& x) {
+at::Tensor second_derivative(const auto& function) {
+  const at::Tensor x = leaf64({3});
+  const at::Tensor first = torch::autograd::grad({function(x)}, {x}, {}, true, true)[0];
+  return torch::autograd::grad({first.pow(2).sum()}, {x})[0];
+}
+
+TEST(HigherDerivatives, SecondOrderWhereAutogradWasKeptFromSeeingAMutation) {
+  const std::vector<std::function<at::Tensor(const at::Tensor&)>> functions{[](const at::Tensor& x) {
+                                                                              const at::Tensor y = x * 2;
+                                                                              y.detach().add_(1);
+                                                                              return y.pow(3).sum();
+                                                                            },
+                                                                            [](const at::Tensor& x) {
+                                                                              const at::Tensor y = x.exp();
+                                                                              y.variable_data().mul_(2);
+                                                                              return y.pow(3).sum();
+                                                                            },
+                                                                            [](const at::Tensor& x) {
+                                                                              const at::Tensor y = x.exp();
+                                                                              const at::NoGradGuard no_grad;
+                                                                              y.clamp_(1.5);
+                                                                              const at::AutoGradMode grad(true);
+                                                                              return y.pow(3).sum();
+                                                                            }};
+  for (const auto& g : functions) EXPECT_TRUE(at::allclose(second_derivative(g), second_derivative(aot_function(g))));
+}
+
+TEST(HigherDerivatives, SecondOrderOfWhatIsReadByItsDataAlone) {
+  const auto g = [](const at::Tensor& x) { return (x * x.exp().variable_data()).pow(2).sum(); };
+  EXPECT_TRUE(at::allclose(second_derivative(g), second_derivative(aot_function(g))));
+}
+
+TEST(HigherDerivatives, SecondOrderIsRefusedWhereAMutationIsHiddenBetweenResults) {
+  const auto f = aot_function([](const at::Tensor& x) -> Tensors {
     const at::Tensor y = x * 2;
     y.detach().add_(1);
-    return y.pow(3).sum();
+    return {y, y.pow(3)};
   });
   const at::Tensor x = leaf({3});
-  expect_error<UserError>([&] { torch::autograd::grad({f(x)}, {x}, {}, true, true); },
+  expect_error<UserError>([&] { torch::autograd::grad({f(x)[1].sum()}, {x}, {}, true, true); },
                           "where autograd does not see it");
 }
 

@@ -109,7 +109,7 @@ struct PlanStructure {
   std::vector<size_t> accumulated;      ///< primals, in the order of these outputs
   std::vector<size_t> counted_offsets;  ///< primals on whose storage offset the graph depends
   std::vector<size_t> parts;            ///< primals whose gradient arrives at the primal that they are views of
-  bool hides_history = false;           ///< see ViewLedger::hides_history(): no second order
+  bool hides_history = false;           ///< see ViewLedger::hides_history()
   bool rewrites_history = false;     ///< see ViewLedger::rewrites_history(): no derivative by running the graph again
   bool writes = false;               ///< see ViewLedger::writes()
   bool has_custom_function = false;  ///< a torch::autograd::Function lies between outputs and primals

@@ -480,13 +480,15 @@ TracedValues JointCapture::State::traced(std::vector<at::Tensor> from, std::vect
 
 std::optional<TracedValues> JointCapture::gradients(const std::vector<bool>& defined) {
   State& state = *state_;
-  if (!detail::reaches(state.stages.tangents, has_rule)) return std::nullopt;
+  const auto& plan = state.analysis.plan;
+  const bool is_one_walk =
+      plan.num_stages <= 1 && state.stages.crossings.empty() && !state.recorder.views().merges_primals();
+  if (plan.hides_history && !is_one_walk) return std::nullopt;
+  if (!plan.hides_history && !detail::reaches(state.stages.tangents, has_rule)) return std::nullopt;
   const detail::TraceGuard guard(state.recorder);
   auto gradients = state.run_backward(defined, /*create_graph=*/true);
-  if (!detail::reaches(edges_of(gradients), has_rule)) return std::nullopt;
-  if (state.analysis.plan.num_stages > 1 || !state.stages.crossings.empty()) {
-    check_differentiable_again(gradients, state.recorder);
-  }
+  if (!plan.hides_history && !detail::reaches(edges_of(gradients), has_rule)) return std::nullopt;
+  if (!is_one_walk) check_differentiable_again(gradients, state.recorder);
   std::vector<at::Tensor> from;
   for (const Primal& primal : state.recorder.primals()) from.push_back(primal.stand_in);
   for (size_t i = 0; i < defined.size(); ++i) {

@@ -66,8 +66,9 @@ class JointCapture {
   Joint take_joint();
 
   /// Returns the gradients of the primals, where the graph of them does not say what their derivatives are: they depend
-  /// on what a Function of the user's or a hook computes. Nullopt where it does.
-  /// Errors: UserError if such a backward has several stages.
+  /// on what a Function of the user's or a hook computes, or plan().hides_history. Nullopt where it does, and where
+  /// history is hidden and the backward has several stages, or primals share memory.
+  /// Errors: UserError if the backward of a Function or a hook is such a one.
   std::optional<TracedValues> gradients(const std::vector<bool>& defined);
   /// Returns what arrives at `values.from` from tangents of those of `values.to` that are marked. The tangents follow
   /// behind the inputs of `values`. Errors: whatever a backward throws.

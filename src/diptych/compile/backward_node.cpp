@@ -322,10 +322,6 @@ at::Tensor BackwardNode::with_own_history(const at::Tensor& start, size_t index)
 }
 
 variable_list BackwardNode::run_second_order(const BackwardVariant& variant, const variable_list& tangents) {
-  DIPTYCH_CHECK(!function_->plan().hides_history,
-                "[{}] the function changes a tensor in place where autograd does not see it (under no_grad, or through "
-                "detach()), so its backward can't be differentiated again; use an out-of-place operator there",
-                function_->options().name);
   const bool is_dynamic = function_->is_dynamic();
   const auto second_order =
       function_->second_order(variant, stage_, is_dynamic ? residuals_.back().sizes() : c10::IntArrayRef());

@@ -181,7 +181,8 @@ std::optional<bool> SizedFunctions::agrees(const CapturedFunction& trace, const 
 
 void SizedFunctions::keep(std::shared_ptr<const CapturedFunction> trace, const SymbolValues& symbols) const {
   constexpr size_t kMost = 64;
-  if (!trace->is_differentiable() || !trace->plan().has_custom_function) return;
+  const auto& plan = trace->plan();
+  if (!trace->is_differentiable() || !(plan.has_custom_function || plan.hides_history)) return;
   const std::lock_guard<std::mutex> lock(mutex_);
   kept_.push_back({symbols, std::move(trace)});
   if (kept_.size() > kMost) kept_.pop_front();

@@ -13,6 +13,7 @@
 #include "diptych/base/list.h"
 #include "diptych/hops/transforms/call_at_level.h"
 #include "diptych/interpreter/run_guards.h"
+#include "diptych/trace/own_history.h"
 #include "diptych/trace/recorder.h"
 #include "diptych/trace/transforms.h"
 
@@ -262,7 +263,8 @@ std::vector<at::Tensor> call(const HopPtr& hop, std::vector<at::Tensor> operands
   for (at::Tensor& operand : operands) operand = value_of_dead(operand);
   if (levels_are_active()) return call_at_level(hop, std::move(operands));
   if (detail::is_tracing()) {
-    for (at::Tensor& operand : operands) operand = detail::Recorder::current()->stand_in(operand);
+    auto& recorder = *detail::Recorder::current();
+    for (at::Tensor& operand : operands) operand = detail::with_own_history(recorder, recorder.stand_in(operand));
   } else {
     for (at::Tensor& operand : operands) operand = with_memory(operand);
     if (!any_tangent(operands)) detail::check_plain(hop->op().schema().name(), operands);

@@ -18,6 +18,7 @@
 #include "diptych/trace/memory_order.h"
 #include "diptych/trace/meta_kernel.h"
 #include "diptych/trace/overlapping_writes.h"
+#include "diptych/trace/own_history.h"
 #include "diptych/trace/recorder.h"
 #include "diptych/trace/shadow.h"
 #include "diptych/trace/sparse_gradients.h"
@@ -193,6 +194,23 @@ class NormalViews {
   bool was_on_;
 };
 
+void call_in_front(Recorder& recorder, const c10::OperatorHandle& op, const OperatorPlan& plan,
+                   c10::DispatchKeySet keys, Stack* stack) {
+  FrontCall call(recorder, op, plan, *stack);
+  if (is_nothing_to_autograd(recorder, plan)) {
+    const c10::impl::ExcludeDispatchKeyGuard guard(kAutogradKeys | c10::DispatchKeySet(kFrontKey));
+    op.redispatchBoxed(keys - kAutogradKeys, stack);
+  } else {
+    const c10::impl::ExcludeDispatchKeyGuard guard(kFrontKey);
+    const NormalViews normal_views(plan, *stack);
+    op.redispatchBoxed(keys, stack);
+    call.finish(*stack);
+    refuse_result_without_history(op, plan, *stack);
+    if (!plan.mutates && !plan.is_view) settle_histories(recorder, op, *stack);
+  }
+  dress_results(op, *stack);
+}
+
 void front_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
   c10::DispatchKeySet below = keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kFrontKey);
   const OperatorPlan& plan = plan_for(op);
@@ -220,19 +238,10 @@ void front_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack
   // The inner operators of a composite pass here themselves, one by one, as the calls that autograd knows.
   if (plan.is_composite) return call_composite(op, plan, below, stack);
   refuse_written_without_history(op, plan, *stack);
-  if (!plan.writes.empty() && write_by_strides(*recorder, op, plan, stack)) return;
-  FrontCall call(*recorder, op, plan, *stack);
-  if (is_nothing_to_autograd(*recorder, plan)) {
-    const c10::impl::ExcludeDispatchKeyGuard guard(kAutogradKeys | c10::DispatchKeySet(kFrontKey));
-    op.redispatchBoxed(below - kAutogradKeys, stack);
-  } else {
-    const c10::impl::ExcludeDispatchKeyGuard guard(kFrontKey);
-    const NormalViews normal_views(plan, *stack);
-    op.redispatchBoxed(below, stack);
-    call.finish(*stack);
-    refuse_result_without_history(op, plan, *stack);
-  }
-  dress_results(op, *stack);
+  const OwnHistories histories(*recorder, plan, *stack);
+  if (plan.writes.empty() || !write_by_strides(*recorder, op, plan, stack))
+    call_in_front(*recorder, op, plan, below, stack);
+  if (plan.mutates) histories.restore(*stack);
 }
 
 void fake_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {

@@ -276,7 +276,8 @@ Node Recorder::make_node(const c10::OperatorHandle& op, const OperatorPlan& plan
   if (plan.device_argument >= 0 && stack[begin + plan.device_argument].isDevice()) {
     call.device = stack[begin + plan.device_argument].toDevice();
   }
-  call.requires_grad = call.any_requires_grad && phase() == Phase::kForward && c10::GradMode::is_enabled();
+  const bool records = phase() == Phase::kForward && c10::GradMode::is_enabled();
+  call.requires_grad = call.any_requires_grad && records && !plan.stops_gradient;
   return node;
 }
 

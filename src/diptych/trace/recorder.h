@@ -74,6 +74,9 @@ class Recorder {
   at::Tensor lift(const at::Tensor& literal);
   /// Returns the value that a stand-in of this trace has now, pending writes applied.
   Value value_of(const at::Tensor& stand_in);
+  /// Says that the value of a stand-in that an operator has just made has no history, though it was given tensors that
+  /// require grad.
+  void forget_history(const at::Tensor& stand_in) { graph_.mutable_meta(value_of(stand_in)).requires_grad = false; }
 
   /// From now on tensors that torch.func, vmap and forward mode wrap become free variables that look like them: what
   /// runs the graph has rules for them.

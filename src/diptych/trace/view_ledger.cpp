@@ -14,32 +14,25 @@ namespace diptych::detail {
 namespace ag = torch::autograd;
 namespace fn = at::functionalization;
 
+// A tensor has a history if it requires grad or shares its memory with one that does. The metadata of its value would
+// say so too often: it does for empty_like(), too. A view that is taken under no_grad requires grad as its base does.
 void ViewLedger::note_write(const at::Tensor& self) {
-  const bool records = c10::GradMode::is_enabled();
-  const bool is_seen = records && self.requires_grad();
-  const bool has_history = may_have_history(self);
+  const bool is_seen = c10::GradMode::is_enabled() && self.requires_grad();
+  const bool has_history = self.requires_grad() || with_history_.contains(self.storage().unsafeGetStorageImpl());
   any_write_ = true;
-  blind_write_ |= !records || (has_history && !is_seen);
-  rewrites_ |= has_history;
-  rewrites_unseen_ |= has_history && !is_seen;
+  rewrites_history_ |= has_history && !is_seen;
 }
 
 void ViewLedger::note_view_of(const OperatorPlan& plan, const at::Tensor& self) {
-  if (!self.requires_grad()) return;
-  no_grad_view_ |= !c10::GradMode::is_enabled();
-  if (plan.stops_gradient) with_history_.emplace(self.storage().unsafeGetStorageImpl(), self.storage());
+  if (plan.stops_gradient && self.requires_grad()) keep_history_of(self);
 }
 
 void ViewLedger::note_written(const at::Tensor& self) {
-  if (!self.requires_grad()) return;
-  rewrites_ = true;
-  with_history_.emplace(self.storage().unsafeGetStorageImpl(), self.storage());
+  if (self.requires_grad()) keep_history_of(self);
 }
 
-// Whether `self`, or a tensor that shares its memory, requires grad. The metadata of its value would answer yes too
-// often: it does so for empty_like() too.
-bool ViewLedger::may_have_history(const at::Tensor& self) const {
-  return self.requires_grad() || with_history_.contains(self.storage().unsafeGetStorageImpl());
+void ViewLedger::keep_history_of(const at::Tensor& tensor) {
+  with_history_.emplace(tensor.storage().unsafeGetStorageImpl(), tensor.storage());
 }
 
 void ViewLedger::note_view(const OperatorPlan& plan, const at::Tensor& view) {
@@ -72,8 +65,8 @@ void ViewLedger::note_strided(const PrimalTable& primals, const torch::jit::Stac
 }
 
 void ViewLedger::note_merged(bool any_requires_grad) {
-  blind_write_ = true;
-  rewrites_unseen_ |= any_requires_grad;
+  merges_ = true;
+  rewrites_history_ |= any_requires_grad;
 }
 
 void ViewLedger::add(const at::Tensor& view) { views_.emplace_back(view.getIntrusivePtr()); }

@@ -31,8 +31,10 @@ class ViewLedger {
   /// Notes a call of as_strided, whose arguments end the stack. Errors: UserError if it reaches elements of a primal's
   /// storage that are not the primal's own.
   void note_strided(const PrimalTable& primals, const torch::jit::Stack& stack);
-  /// Notes that primals were merged, and whether one of them requires grad: their elements come from a storage that
-  /// autograd does not know.
+  /// Notes a tensor that shares the memory of one with a history, which no operator made: see
+  /// Note [Data of stand-ins].
+  void note_data(const at::Tensor& tensor) { keep_history_of(tensor); }
+  /// Notes that primals were merged, and whether one of them requires grad.
   void note_merged(bool any_requires_grad);
   /// Keeps a view of a merged primal among those that the function took.
   void add(const at::Tensor& view);
@@ -43,12 +45,14 @@ class ViewLedger {
   bool reinterprets(const ViewStep& step) const { return reinterpreting_steps_.contains(step); }
   /// Whether the function has changed a tensor in place.
   bool writes() const { return any_write_; }
-  /// Whether tensors were changed without autograd noticing (under no_grad, or through detach()), so that the recorded
-  /// graph, differentiated again, would not compute what autograd computes.
-  bool hides_history() const { return blind_write_ || (any_write_ && no_grad_view_); }
-  /// The same, but only for tensors with a history: for these autograd and the graph disagree as soon as the graph is
-  /// run under autograd.
-  bool rewrites_history() const { return rewrites_unseen_ || (rewrites_ && no_grad_view_); }
+  /// Whether a tensor with a history was changed without autograd noticing (under no_grad, or through detach()): it
+  /// keeps its history and has another value, so that the recorded graph, run under autograd, would not compute what
+  /// autograd computes. What such a write leaves in a tensor without a history, as in a buffer, has none in both.
+  bool rewrites_history() const { return rewrites_history_; }
+  /// Whether primals were merged: their elements come from a storage that autograd does not know.
+  bool merges_primals() const { return merges_; }
+  /// Whether the graph, differentiated again, might not compute what autograd computes.
+  bool hides_history() const { return rewrites_history_ || merges_; }
   /// Whether the function has taken views whose offsets count from where the storage of this primal begins, and not
   /// from the primal: at another offset of the primal they would be other elements.
   bool counts_offset_of(size_t primal) const { return counted_offsets_.contains(primal); }
@@ -72,15 +76,13 @@ class ViewLedger {
   bool writes_by_strides() const { return writes_by_strides_; }
 
  private:
-  bool may_have_history(const at::Tensor& self) const;
+  void keep_history_of(const at::Tensor& tensor);
   bool is_unwritable(const OperatorPlan& plan, const at::Tensor& view) const;
 
   bool writes_by_strides_ = false;
   bool any_write_ = false;
-  bool blind_write_ = false;
-  bool no_grad_view_ = false;
-  bool rewrites_ = false;         ///< a tensor was changed in place that has a history, or shares memory with one
-  bool rewrites_unseen_ = false;  ///< the same, and autograd did not notice
+  bool rewrites_history_ = false;
+  bool merges_ = false;
   /// Storages of which a tensor requires grad; kept, since another storage may get the address of a dead one.
   std::unordered_map<const c10::StorageImpl*, c10::Storage> with_history_;
   std::vector<c10::weak_intrusive_ptr<c10::TensorImpl>> views_;  ///< that the function took
