@@ -17,6 +17,7 @@
 #include "diptych/trace/generator_watch.h"
 #include "diptych/trace/location.h"
 #include "diptych/trace/memory_overlap.h"
+#include "diptych/trace/own_history.h"
 #include "diptych/trace/placeholder.h"
 #include "diptych/trace/recorder.h"
 #include "diptych/trace/shared_storage.h"
@@ -329,8 +330,9 @@ void JointCapture::State::trace(const FlatFunction& function, const std::vector<
   for (size_t i = 0; i < result.tensors.size(); ++i) {
     DIPTYCH_CHECK(result.tensors[i].defined(), "[capture] output '{}' is an undefined tensor; return a defined one",
                   result.paths[i]);
-    // A real tensor that is returned as it is becomes a free variable.
+    // A real tensor that is returned as it is becomes a free variable. A view of x.data would be one of x.
     result.tensors[i] = recorder.stand_in(result.tensors[i]);
+    if (result.tensors[i].is_view()) result.tensors[i] = detail::with_own_history(recorder, result.tensors[i]);
   }
   analysis = detail::analyze_outputs(recorder, result, options.exact_outputs);
   asked = find_questions(recorder);
@@ -487,7 +489,8 @@ std::optional<TracedValues> JointCapture::gradients(const std::vector<bool>& def
   if (!plan.hides_history && !detail::reaches(state.stages.tangents, has_rule)) return std::nullopt;
   const detail::TraceGuard guard(state.recorder);
   auto gradients = state.run_backward(defined, /*create_graph=*/true);
-  if (!plan.hides_history && !detail::reaches(edges_of(gradients), has_rule)) return std::nullopt;
+  // What a Function's backward reads by .data, or writes, is in the trace alone.
+  if (!is_one_walk && !detail::reaches(edges_of(gradients), has_rule)) return std::nullopt;
   if (!is_one_walk) check_differentiable_again(gradients, state.recorder);
   std::vector<at::Tensor> from;
   for (const Primal& primal : state.recorder.primals()) from.push_back(primal.stand_in);

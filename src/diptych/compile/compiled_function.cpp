@@ -214,13 +214,14 @@ std::shared_ptr<SecondOrder> CompiledFunction::make_second_order(const std::shar
       return std::make_shared<SecondOrder>(std::make_unique<Derivatives>(source, *std::move(gradients), starts), kinds);
     }
   }
-  DIPTYCH_CHECK(!captured_.plan().hides_history,
-                "[{}] the function changes a tensor in place where autograd does not see it (under no_grad, or through "
-                "detach()), so its backward can't be differentiated again {}; use an out-of-place operator there",
-                options().name,
-                source->is_dynamic()
-                    ? "at other sizes than the last that it met"
-                    : "where one of its results is computed from another, or its arguments share memory");
+  DIPTYCH_CHECK(
+      !captured_.plan().hides_history,
+      "[{}] the function changes a tensor in place where autograd does not see it (under no_grad, or through "
+      "detach()), so its backward can't be differentiated again {}; use an out-of-place operator there",
+      options().name,
+      source->is_dynamic()
+          ? "at other sizes than the last that it met"
+          : "where a result, or an argument that it writes to, is computed from another, or arguments share memory");
   Joint again = source->joint(defined);
   const auto needed = needed_for_gradients(again);
   std::vector<Value> starts;

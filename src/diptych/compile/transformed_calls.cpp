@@ -16,6 +16,7 @@
 #include "diptych/trace/generator_watch.h"
 #include "diptych/trace/levels.h"
 #include "diptych/trace/outer_levels.h"
+#include "diptych/trace/own_history.h"
 #include "diptych/trace/recorder.h"
 
 namespace diptych::detail {
@@ -184,7 +185,12 @@ std::shared_ptr<TransformedCalls::Entry> TransformedCalls::make(const Flattened&
   const bool asks = options.path_limit > 0 && !entry->has_batch;
   bool captures_argument = false;
   const FlatFunction noted = [&](const std::vector<at::Tensor>& stand_ins) {
+    const uint64_t reads = data_reads();
     FlatResult result = function(stand_ins);
+    DIPTYCH_CHECK(
+        data_reads() == reads,
+        "[aot] the function reads or writes .data of a tensor, which keeps the history of outer levels, inside "
+        "of a transform; use detach()");
     captures_argument |= !Recorder::current()->primal_table().captured_arguments().empty();
     return result;
   };

@@ -238,10 +238,9 @@ void front_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack
   // The inner operators of a composite pass here themselves, one by one, as the calls that autograd knows.
   if (plan.is_composite) return call_composite(op, plan, below, stack);
   refuse_written_without_history(op, plan, *stack);
-  const OwnHistories histories(*recorder, plan, *stack);
-  if (plan.writes.empty() || !write_by_strides(*recorder, op, plan, stack))
-    call_in_front(*recorder, op, plan, below, stack);
-  if (plan.mutates) histories.restore(*stack);
+  read_own_histories(*recorder, plan, *stack);
+  if (!plan.writes.empty() && write_by_strides(*recorder, op, plan, stack)) return;
+  call_in_front(*recorder, op, plan, below, stack);
 }
 
 void fake_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {

@@ -20,7 +20,7 @@ FrontCall::FrontCall(Recorder& recorder, const c10::OperatorHandle& op, const Op
   if (provenance.phase() != Phase::kForward || plan.takes_tensor.empty()) return;
   if (!plan.mutates && !plan.is_view) return;
   const auto arguments = c10::ArrayRef<c10::IValue>(stack).slice(stack.size() - plan.takes_tensor.size());
-  // LibTorch's own operators write to their first argument, or are composites.
+  // LibTorch's own operators write to their first argument, which may be a list, or are composites.
   if (plan.mutates && !plan.is_native) {
     for (size_t i = 0; i < plan.writes.size(); ++i) {
       if (plan.writes[i]) note_writes(arguments[i]);
@@ -28,10 +28,14 @@ FrontCall::FrontCall(Recorder& recorder, const c10::OperatorHandle& op, const Op
     return;
   }
   const auto& first = arguments.front();
+  if (plan.mutates) {
+    note_writes(first);
+    if (plan.write_back == WriteBack::kInStorage) recorder.views().note_strided(recorder.primal_table(), stack);
+    return;
+  }
   if (!first.isTensor() || !first.toTensor().defined()) return;
   const at::Tensor& self = first.toTensor();
-  if (!plan.mutates) recorder.views().note_view_of(plan, self);
-  if (plan.mutates) note_write(self);
+  recorder.views().note_view_of(plan, self);
   if (plan.write_back == WriteBack::kInStorage) recorder.views().note_strided(recorder.primal_table(), stack);
 }
 

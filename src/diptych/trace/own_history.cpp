@@ -4,49 +4,93 @@
 #include <ATen/ops/detach.h>
 #include <c10/core/GradMode.h>
 
+#include <algorithm>
+#include <vector>
+
 #include "diptych/trace/exchange_tensors.h"
 
 namespace diptych::detail {
 namespace {
 
-bool records(const Recorder& recorder) { return recorder.phase() == Phase::kForward && c10::GradMode::is_enabled(); }
+thread_local uint64_t num_data_reads = 0;
 
-// Whether the graph says that a tensor has a history, and autograd that it has none. What functionalization wraps has
-// none, and is no operand of the user's.
+// What functionalization wraps has no history, and is no operand of the user's.
+bool is_of_user(const Recorder& recorder, const at::Tensor& tensor) {
+  if (!tensor.defined() || !recorder.owns(tensor)) return false;
+  return at::functionalization::impl::isFunctionalTensor(tensor) && (tensor.is_floating_point() || tensor.is_complex());
+}
+
+// Whether the graph says that a tensor has a history, and autograd that it has none.
 bool has_lost_history(Recorder& recorder, const at::Tensor& tensor) {
-  if (!tensor.defined() || tensor.requires_grad() || !recorder.owns(tensor)) return false;
-  if (!at::functionalization::impl::isFunctionalTensor(tensor)) return false;
-  if (!tensor.is_floating_point() && !tensor.is_complex()) return false;
-  return recorder.graph().meta(recorder.value_of(tensor)).requires_grad;
+  return is_of_user(recorder, tensor) && !tensor.requires_grad() &&
+         recorder.graph().meta(recorder.value_of(tensor)).requires_grad;
+}
+
+// Whether autograd ends at a tensor, a leaf that the function made of another's data, and the graph does not.
+bool is_leaf_with_history(Recorder& recorder, const at::Tensor& tensor) {
+  if (!is_of_user(recorder, tensor) || !tensor.requires_grad() || !tensor.is_leaf()) return false;
+  const Value value = recorder.value_of(tensor);
+  return recorder.graph().producer(value) != nullptr && recorder.graph().meta(value).requires_grad;
+}
+
+void note_data(Recorder& recorder, const at::Tensor& tensor) {
+  ++num_data_reads;
+  recorder.views().note_data(tensor);
+}
+
+// As if the values of such a leaf had been written to it: what is differentiated is the trace, not the graph.
+void note_leaf(Recorder& recorder, const at::Tensor& tensor) {
+  const c10::AutoGradMode unseen(false);
+  note_data(recorder, tensor);
+  recorder.views().note_write(tensor);
+}
+
+// As FrontCall has it: LibTorch's own operators write to their first argument, which may be a list.
+std::vector<at::Tensor> written_by(const OperatorPlan& plan, const torch::jit::Stack& stack) {
+  std::vector<at::Tensor> written;
+  const auto arguments = c10::ArrayRef<c10::IValue>(stack).slice(stack.size() - plan.takes_tensor.size());
+  for (size_t i = 0; plan.mutates && i < arguments.size(); ++i) {
+    if (plan.is_native ? i > 0 : i >= plan.writes.size() || !plan.writes[i]) continue;
+    if (arguments[i].isTensor()) written.push_back(arguments[i].toTensor());
+    if (!arguments[i].isTensorList()) continue;
+    for (const at::Tensor& tensor : arguments[i].toTensorVector()) written.push_back(tensor);
+  }
+  return written;
 }
 
 }  // namespace
 
+uint64_t data_reads() { return num_data_reads; }
+
 at::Tensor with_own_history(Recorder& recorder, const at::Tensor& operand) {
-  if (!records(recorder) || !has_lost_history(recorder, operand)) return operand;
-  return operand.detach();
+  if (recorder.phase() != Phase::kForward || !has_lost_history(recorder, operand)) return operand;
+  note_data(recorder, operand);
+  return c10::GradMode::is_enabled() ? operand.detach() : operand;
 }
 
-OwnHistories::OwnHistories(Recorder& recorder, const OperatorPlan& plan, torch::jit::Stack& stack) {
-  const bool matters = records(recorder) || (plan.mutates && recorder.phase() == Phase::kForward);
-  if (plan.stops_gradient || !matters) return;
-  const auto is_other = [&](const at::Tensor& tensor) { return has_lost_history(recorder, tensor); };
-  exchange_tensors(plan, stack, is_other, [&](const at::Tensor& tensor) {
-    recorder.views().note_data(tensor); 
-    exchanged_.emplace_back(tensor.detach(), tensor);
-    return exchanged_.back().first;
+// Under no_grad nothing is read with a history. A backward is given tensors without one, of which its graph knows more.
+void read_own_histories(Recorder& recorder, const OperatorPlan& plan, torch::jit::Stack& stack) {
+  if (plan.stops_gradient || recorder.phase() != Phase::kForward) return;
+  const bool records = c10::GradMode::is_enabled();
+  bool is_found = false;
+  any_tensor(stack, plan, [&](const at::Tensor& tensor) {
+    const bool is_data = has_lost_history(recorder, tensor);
+    if (is_data) note_data(recorder, tensor);
+    if (records && !is_data && is_leaf_with_history(recorder, tensor)) note_leaf(recorder, tensor);
+    is_found = is_found || is_data;
+    return false;
   });
-}
-
-void OwnHistories::restore(torch::jit::Stack& stack) const {
-  if (exchanged_.empty() || stack.empty() || !stack.back().isTensor()) return;
-  for (const auto& [used, given] : exchanged_) {
-    if (stack.back().toTensor().is_same(used)) stack.back() = given;
-  }
+  if (!is_found || !records || plan.is_view) return;  // a view of such a tensor is such a one
+  const auto written = written_by(plan, stack);
+  const auto is_read = [&](const at::Tensor& tensor) {
+    const bool is_written = std::any_of(written.begin(), written.end(), [&](auto& one) { return one.is_same(tensor); });
+    return !is_written && has_lost_history(recorder, tensor);
+  };
+  exchange_tensors(plan, stack, is_read, [&](const at::Tensor& tensor) { return tensor.detach(); });
 }
 
 void settle_histories(Recorder& recorder, const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
-  if (!records(recorder)) return;
+  if (recorder.phase() != Phase::kForward || !c10::GradMode::is_enabled()) return;
   const auto settle = [&](const at::Tensor& result) {
     if (has_lost_history(recorder, result)) recorder.forget_history(result);
   };
