@@ -91,23 +91,24 @@ at::Tensor second_derivative(const auto& function) {
 }
 
 TEST(HigherDerivatives, SecondOrderWhereAutogradWasKeptFromSeeingAMutation) {
-  const std::vector<std::function<at::Tensor(const at::Tensor&)>> functions{[](const at::Tensor& x) {
-                                                                              const at::Tensor y = x * 2;
-                                                                              y.detach().add_(1);
-                                                                              return y.pow(3).sum();
-                                                                            },
-                                                                            [](const at::Tensor& x) {
-                                                                              const at::Tensor y = x.exp();
-                                                                              y.variable_data().mul_(2);
-                                                                              return y.pow(3).sum();
-                                                                            },
-                                                                            [](const at::Tensor& x) {
-                                                                              const at::Tensor y = x.exp();
-                                                                              const at::NoGradGuard no_grad;
-                                                                              y.clamp_(1.5);
-                                                                              const at::AutoGradMode grad(true);
-                                                                              return y.pow(3).sum();
-                                                                            }};
+  const auto through_detach = [](const at::Tensor& x) {
+    const at::Tensor y = x * 2;
+    y.detach().add_(1);
+    return y.pow(3).sum();
+  };
+  const auto by_data = [](const at::Tensor& x) {
+    const at::Tensor y = x.exp();
+    y.variable_data().mul_(2);
+    return y.pow(3).sum();
+  };
+  const auto under_no_grad = [](const at::Tensor& x) {
+    const at::Tensor y = x * 2;
+    const at::NoGradGuard no_grad;
+    y.clamp_(1.5);
+    const at::AutoGradMode grad(true);
+    return y.pow(3).sum();
+  };
+  const std::vector<std::function<at::Tensor(const at::Tensor&)>> functions{through_detach, by_data, under_no_grad};
   for (const auto& g : functions) EXPECT_TRUE(at::allclose(second_derivative(g), second_derivative(aot_function(g))));
 }
 
