@@ -294,33 +294,6 @@ TEST(Decompose, BatchNormAgreesInTrainingAndOutsideIt) {
   }
 }
 
-std::vector<Sample> slices_written_into_a_copy(at::ScalarType dtype) {
-  const auto x = torch::arange(20).reshape({4, 5}).to(dtype);
-  const auto none = c10::IValue();
-  return {{"aten.slice_scatter", {x, -x.slice(0, 1, 3), 0, 1, 3, 1}},
-          {"aten.slice_scatter", {x, -x.slice(1, 0, 5, 2), -1, none, none, 2}},
-          {"aten.slice_scatter", {x.t(), -x.t().slice(0, -3, 9), 0, -3, 9, 1}},
-          {"aten.slice_scatter", {x, x.slice(0, 2, 2), 0, 2, 2, 1}},
-          {"aten.select_scatter", {x, -x.select(1, 2), 1, 2}},
-          {"aten.select_scatter", {x, -x.select(0, -1), -2, -1}}};
-}
-
-TEST(Decompose, SlicesWrittenIntoACopyOfComplexNumbers) {
-  for (const auto dtype : {torch::kComplexFloat, torch::kComplexDouble}) {
-    for (const Sample& sample : slices_written_into_a_copy(dtype)) expect_same(sample, 0);
-  }
-}
-
-TEST(Decompose, SlicesWrittenIntoACopyOfOtherNumbersStay) {
-  for (const auto dtype : {torch::kDouble, torch::kLong}) {
-    for (const Sample& sample : slices_written_into_a_copy(dtype)) {
-      GraphWriter writer;
-      const Graph graph = graph_of(sample, writer);
-      EXPECT_TRUE(identical(decompose(graph), graph)) << graph.code();
-    }
-  }
-}
-
 // What is saved of a node is its results; inside, only they are.
 TEST(Decompose, MarksAndNamesGoToTheResults) {
   const auto pass = [](const Graph& graph) { return decompose(graph); };

@@ -4,9 +4,7 @@
 #include "diptych/base/error.h"
 #include "diptych/graph/rewrite.h"
 #include "diptych/interpreter/run_guards.h"
-#include "diptych/ops/decompositions.h"
 #include "diptych/ops/tags.h"
-#include "diptych/passes/decompose.h"
 #include "diptych/trace/memory_order.h"
 
 namespace diptych::detail {
@@ -54,17 +52,6 @@ std::vector<Value> random_values(const Graph& graph, const std::vector<Value>& o
   return found;
 }
 
-namespace {
-
-// Returns false for writes of a slice into a copy, so that complex ones are decomposed: these are below autograd in the
-// first trace, but not in the second. The rules leave other slices as they are.
-bool is_known_to_autograd(const Graph& /*graph*/, const Node& node) {
-  const auto* row = find_decomposition(node.op);
-  return row == nullptr || row->family != "scatter";
-}
-
-}  // namespace
-
 SecondOrder::SecondOrder(const Joint& joint, const std::vector<bool>& defined, const std::vector<Value>& starts,
                          size_t num_primals, Starts kinds, const AotOptions& options)
     : starts_(std::move(kinds)), num_primals_(num_primals) {
@@ -94,7 +81,7 @@ SecondOrder::SecondOrder(const Joint& joint, const std::vector<bool>& defined, c
   const Graph extracted =
       extract(graph, "gradients", inputs, numbered_slots(SlotKind::kArgument, "input", inputs.size()), outputs,
               numbered_slots(SlotKind::kOutput, "gradient", outputs.size()));
-  gradients_ = std::make_shared<Program>(decompose(extracted, is_known_to_autograd));
+  gradients_ = std::make_shared<Program>(extracted);
   AotOptions nested = options;
   nested.name += ".backward";
   std::vector<std::string> paths;

@@ -2,6 +2,9 @@
 #include <ATen/core/function_schema.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/jit_type.h>
+#include <ATen/ops/resolve_conj.h>
+#include <ATen/ops/view_as_complex.h>
+#include <ATen/ops/view_as_real.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <algorithm>
@@ -13,6 +16,7 @@
 #include "diptych/interpreter/boxed_arguments.h"
 #include "diptych/interpreter/caller.h"
 #include "diptych/interpreter/hop_rules.h"
+#include "diptych/ops/related_operators.h"
 #include "diptych/ops/tags.h"
 
 namespace diptych::detail {
@@ -32,7 +36,19 @@ c10::SmallVector<int32_t, 2> forms_by_schema(const c10::FunctionSchema& schema, 
   return forms;
 }
 
-class BoxedCaller final : public Caller {
+// Autograd has no formula for writing into a part of a complex tensor, and one for real tensors. The dims are those of
+// the complex ones.
+void call_on_real_and_imaginary(const c10::OperatorHandle& handle, torch::jit::Stack& stack) {
+  const at::Tensor self = stack[0].toTensor(), source = stack[1].toTensor();
+  const int64_t dim = stack[2].toInt();
+  stack[0] = at::view_as_real(self.resolve_conj());
+  stack[1] = at::view_as_real(source.to(self.scalar_type()).resolve_conj());
+  stack[2] = dim < 0 ? dim + self.dim() : dim;
+  handle.callBoxed(&stack);
+  stack[0] = at::view_as_complex(stack[0].toTensor());
+}
+
+class BoxedCaller : public Caller {
  public:
   BoxedCaller(const Node& node, OperandTable& table, OutputRegisters outputs, c10::ArrayRef<int32_t> dying)
       : handle_(node.op.handle()),
@@ -48,21 +64,27 @@ class BoxedCaller final : public Caller {
     // A kernel may run another program on this thread, which has a frame of its own; still, start from a known state.
     stack.clear();
     arguments_.push(frame, stack);
-    call_operator(stack);
+    call_operator(frame, stack);
     size_t next = 0;
     for (size_t i = 0; i < returns_.size(); ++i) store_return(frame, returns_[i], stack[i], next);
     stack.clear();
   }
 
  private:
+  virtual void call_operator(const Frame& /*frame*/, torch::jit::Stack& stack) const { call_boxed(stack); }
+
+ protected:
   // Below autograd, the kernel of a library's operator runs as autograd's own kernels would run it: gradients are not
   // recorded.
-  void call_operator(torch::jit::Stack& stack) const {
+  void call_boxed(torch::jit::Stack& stack) const {
     const bool is_below =
         is_of_a_library_ && c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::AutogradFunctionality);
     const at::AutoGradMode mode(!is_below && c10::GradMode::is_enabled());
     handle_.callBoxed(&stack);
   }
+  const c10::OperatorHandle& handle() const { return handle_; }
+
+ private:
   void store_return(Frame& frame, int32_t form, c10::IValue& result, size_t& next) const {
     if (form == -2) return;
     if (form == -1) {
@@ -85,6 +107,17 @@ class BoxedCaller final : public Caller {
   BoxedArguments arguments_;
   c10::SmallVector<int32_t, 2> returns_;
   OutputRegisters outputs_;
+};
+
+class ComplexPartCaller final : public BoxedCaller {
+ public:
+  using BoxedCaller::BoxedCaller;
+
+ private:
+  void call_operator(const Frame& frame, torch::jit::Stack& stack) const override {
+    if (frame.options->differentiable) return call_on_real_and_imaginary(handle(), stack);
+    call_boxed(stack);
+  }
 };
 
 /// The kernels of a higher-order node. Most kernels plan for the sizes of the node's subgraphs, so where those are
@@ -144,6 +177,15 @@ class HopCaller final : public Caller {
 };
 
 }  // namespace
+
+bool writes_part_of_complex(const Graph& graph, const Node& node) {
+  return lacks_complex_formula(node.op) && node.outputs[0] && c10::isComplexType(graph.meta(node.outputs[0]).dtype);
+}
+
+std::unique_ptr<Caller> make_complex_part_caller(const Node& node, OperandTable& table, OutputRegisters outputs,
+                                                 c10::ArrayRef<int32_t> dying) {
+  return std::make_unique<ComplexPartCaller>(node, table, std::move(outputs), dying);
+}
 
 std::unique_ptr<Caller> make_boxed_caller(const Node& node, OperandTable& table, OutputRegisters outputs,
                                           c10::ArrayRef<int32_t> dying) {

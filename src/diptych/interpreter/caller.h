@@ -33,4 +33,11 @@ std::unique_ptr<Caller> make_typed_caller(const c10::OperatorHandle& handle, Ope
 std::unique_ptr<Caller> make_boxed_caller(const Node& node, OperandTable& table, OutputRegisters outputs,
                                           c10::ArrayRef<int32_t> dying);
 
+/// Whether a node writes into a part of a complex tensor, for which autograd has no formula.
+bool writes_part_of_complex(const Graph& graph, const Node& node);
+
+/// Makes a caller of such a node, which writes the real and the imaginary parts where gradients are recorded.
+std::unique_ptr<Caller> make_complex_part_caller(const Node& node, OperandTable& table, OutputRegisters outputs,
+                                                 c10::ArrayRef<int32_t> dying);
+
 }  // namespace diptych::detail

@@ -108,6 +108,11 @@ class PlanMaker {
     const Node& node = graph_.nodes()[index];
     try {
       // Typed callers of mutating operators serve reuse alone: what they return has no reference count of its own.
+      if (writes_part_of_complex(graph_, node)) {
+        step.is_direct = false;
+        step.caller = make_complex_part_caller(node, table_, outputs, dying);
+        return;
+      }
       if (!node.op.is_hop() && !has_tag(node.op, Tag::kMutating)) {
         step.caller = make_typed_caller(node.op.handle(), table_, node.operands, outputs);
       }

@@ -11,7 +11,7 @@ const std::vector<Decomposition>& all_decompositions() {
     for (auto family :
          {detail::activation_decompositions, detail::activation_backward_decompositions, detail::linear_decompositions,
           detail::loss_decompositions, detail::normalization_decompositions, detail::random_decompositions,
-          detail::scatter_decompositions, detail::softmax_decompositions}) {
+          detail::softmax_decompositions}) {
       for (const auto& row : family()) rows->push_back(row);
     }
     return rows;

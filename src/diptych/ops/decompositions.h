@@ -14,8 +14,7 @@ using DecompositionRule = std::vector<Value> (*)(const Call&);
 /// One row of a table of decompositions.
 struct Decomposition {
   std::string_view op;  ///< "aten.silu_backward"
-  /// "activation", "dropout", "linear", "loss", "normalization", "pointwise", "random", "scatter",
-  /// "softmax"
+  /// "activation", "dropout", "linear", "loss", "normalization", "pointwise", "random", "softmax"
   std::string_view family;
   DecompositionRule rule;
 };
@@ -33,7 +32,6 @@ std::vector<Decomposition> linear_decompositions();
 std::vector<Decomposition> loss_decompositions();
 std::vector<Decomposition> normalization_decompositions();
 std::vector<Decomposition> random_decompositions();
-std::vector<Decomposition> scatter_decompositions();
 std::vector<Decomposition> softmax_decompositions();
 
 }  // namespace diptych::detail

@@ -14,6 +14,8 @@ namespace {
 // Structured operators.
 constexpr std::string_view kProducts[] = {"aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm"};
 
+constexpr std::string_view kWithoutComplexFormula[] = {"aten::select_scatter", "aten::slice_scatter"};
+
 // Operators that have a form for tensors in place of each number, and the overloads.
 struct Forms {
   std::string_view name;
@@ -77,6 +79,12 @@ std::optional<Op> product_into(const Op& op) {
   const bool is_product = name.overload_name.empty() &&
                           std::find(std::begin(kProducts), std::end(kProducts), name.name) != std::end(kProducts);
   return is_product ? find_op({name.name, "out"}) : std::nullopt;
+}
+
+bool lacks_complex_formula(const Op& op) {
+  if (op.is_hop() || !op.handle().operator_name().overload_name.empty()) return false;
+  const auto* const end = std::end(kWithoutComplexFormula);
+  return std::find(std::begin(kWithoutComplexFormula), end, op.handle().operator_name().name) != end;
 }
 
 std::optional<Op> form_for_tensors(const Op& op) {

@@ -19,6 +19,10 @@ std::optional<Op> function_of_gradient(const Op& op);
 /// aten.pow.Tensor_Tensor for aten.pow.Tensor_Scalar. nullopt if there is none. Threads: any.
 std::optional<Op> form_for_tensors(const Op& op);
 
+/// Whether autograd has a formula for `op` of real tensors and none for complex ones, which are then written part by
+/// part of each number. Such an operator takes a tensor, what is written into a part of it, and the dim. Threads: any.
+bool lacks_complex_formula(const Op& op);
+
 /// What ATen does with a number that a dtype does not hold, as 300 in int8: its forms for tensors wrap it at all times.
 enum class NumberRule : uint8_t {
   kWrapped,

@@ -4,9 +4,11 @@
 
 namespace diptych::detail {
 
-/// Returns `graph` without nodes whose gradient LibTorch 2.13 multiplies when it is taken around a vmap, as that of
-/// grad(vmap(torch.select_scatter)): others compute the same, and have a right one. Bodies of nodes stay; they are
-/// batched by themselves. Ensures: slots are kept; new nodes have the origin "right_under_vmap".
-Graph with_right_gradients_under_vmap(const Graph& graph);
+/// Returns `graph` without nodes that LibTorch 2.13 has no right rule for in a vmap; others compute the same. Around a
+/// vmap the gradient of select_scatter is multiplied; slice_scatter takes no ends that count from the back or lie
+/// beyond; view refuses what a kernel has laid out in another way for a batch; as_strided_scatter has no rule. Bodies
+/// of nodes stay; they are batched by themselves. Ensures: slots are kept; new nodes have the origin
+/// "right_under_vmap".
+Graph with_rules_for_batches(const Graph& graph);
 
 }  // namespace diptych::detail

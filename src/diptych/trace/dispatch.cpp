@@ -12,6 +12,7 @@
 #include "diptych/ops/dispatch_keys.h"
 #include "diptych/ops/remedies.h"
 #include "diptych/trace/exchange_tensors.h"
+#include "diptych/trace/fill_by_mask.h"
 #include "diptych/trace/front_call.h"
 #include "diptych/trace/host_numbers.h"
 #include "diptych/trace/location.h"
@@ -230,6 +231,7 @@ void front_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack
   if (call_with_open_numbers(op, stack)) return;
   exchange_real_tensors(*recorder, plan, *stack);
   below = below - kWrapperKeys;  // which stand-ins do not have
+  if (fill_by_mask(op, stack)) return;
   if (reads_values(plan, *stack) && answer_on_host(*recorder, op, stack)) return;
   if (plan.mutates) ++traced_writes;
   if (mutates_hidden(plan, *stack)) return plan.hidden_mutation->declared.handle().callBoxed(stack);

@@ -82,7 +82,7 @@ TransformedBody batch_body(const Body& body, const std::vector<bool>& inputs, co
   for (size_t i = 0; i < inputs.size(); ++i) {
     metas.push_back(inputs[i] ? batch_of(body.input(i), batch.size) : body.input(i));
   }
-  const Program program(with_right_gradients_under_vmap(*body.graph()));
+  const Program program(with_rules_for_batches(*body.graph()));
   TransformedBody made;
   made.results = results;
   const auto function = [&](const Tensors& stand_ins) {

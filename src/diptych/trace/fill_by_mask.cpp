@@ -1,0 +1,44 @@
+#include "diptych/trace/fill_by_mask.h"
+
+#include <ATen/WrapDimUtils.h>
+#include <ATen/ops/index_fill.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
+
+#include <vector>
+
+namespace diptych::detail {
+namespace {
+
+c10::OperatorHandle find(const char* name) {
+  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "int_Tensor");
+}
+
+// Which elements along `dim` the index names, in a shape that expands to that of `self`.
+at::Tensor mask_of(const at::Tensor& self, int64_t dim, const at::Tensor& index) {
+  const int64_t rank = self.dim(), size = rank == 0 ? 1 : self.size(dim);
+  std::vector<int64_t> sizes(static_cast<size_t>(rank), 1);
+  if (rank > 0) sizes[static_cast<size_t>(dim)] = size;
+  return at::zeros({size}, self.options().dtype(at::kBool)).index_fill(0, index, true).view(sizes);
+}
+
+}  // namespace
+
+bool fill_by_mask(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  static const auto kFill = find("aten::index_fill"), kFillInPlace = find("aten::index_fill_");
+  const bool is_in_place = op == kFillInPlace;
+  if (!is_in_place && !(op == kFill)) return false;
+  const size_t begin = stack->size() - 4;
+  const at::Tensor self = (*stack)[begin].toTensor(), index = (*stack)[begin + 2].toTensor();
+  const at::Tensor value = (*stack)[begin + 3].toTensor();
+  const bool is_refused = value.dim() != 0 || (value.is_complex() && !self.is_complex());
+  if (is_refused) return false;  // in the operator's own words
+  const at::Tensor mask = mask_of(self, at::maybe_wrap_dim((*stack)[begin + 1].toInt(), self.dim()), index);
+  at::Tensor filled = at::where(mask, value.to(self.scalar_type()), self);
+  if (is_in_place) filled = self.copy_(filled);
+  stack->resize(begin);
+  stack->emplace_back(std::move(filled));
+  return true;
+}
+
+}  // namespace diptych::detail
