@@ -240,6 +240,13 @@ Samples attention_samples() {
   const at::Tensor mask = torch::zeros({2, 3, 4, 4}, at::kBool), scores = f32({2, 3, 4, 4});
   out.push_back(sample("aten::_masked_softmax", {scores, mask, -1, 2}));
   out.push_back(sample("aten::_masked_softmax_backward", {scores, scores, mask}));
+  const at::Tensor x = f32({2, 5, 8}), w = f32({24, 8}), b = f32({24}), w_out = f32({8, 8}), b_out = f32({8});
+  for (const bool need_weights : {false, true}) {
+    for (const bool average : {false, true}) {
+      out.push_back(sample("aten::_native_multi_head_attention",
+                           {x, x, x, 8, 2, w, b, w_out, b_out, c10::IValue(), need_weights, average, c10::IValue()}));
+    }
+  }
   return out;
 }
 
