@@ -200,6 +200,59 @@ def test_what_only_eager_gives_runs_the_function(name):
     assert found[1][2] == found[0][2] and call.stats().originals == 3
 
 
+def own_leaf(x, prepare=lambda w: None, finish=lambda w: None):
+    w = x.detach().clone().requires_grad_()
+    prepare(w)
+    (x * w - 1).pow(2).sum().backward()
+    finish(w)
+    return w
+
+
+def steps(w):
+    torch.optim.SGD([w], lr=0.1).step()
+
+
+def hooked_and_not_used(x):
+    w = torch.ones(2, requires_grad=True)
+    w.register_hook(lambda gradient: gradient * 5)
+    return w, w * x
+
+
+def with_a_gradient_that_is_set(x):
+    w, v = torch.ones(2, requires_grad=True), torch.zeros(2)
+    w.grad, v.grad = x * 3, x * 4
+    return w, v
+
+
+OWN_LEAVES = {
+    "gradient": own_leaf, "hook": lambda x: own_leaf(x, hooked_tensor), "hook after": lambda x: own_leaf(x, hooked_after),
+    "step": lambda x: own_leaf(x, finish=steps), "hook alone": hooked_and_not_used, "set": with_a_gradient_that_is_set,
+    "in a list": lambda x: {"made": [own_leaf(x), own_leaf(x * 2)]}, "parameter": lambda x: nn.Parameter(own_leaf(x)),
+    "cleared": lambda x: own_leaf(x, finish=lambda w: setattr(w, "grad", None)), "detached": lambda x: own_leaf(x).detach(),
+    "view": lambda x: own_leaf(x)[:1],
+}
+
+
+@pytest.mark.parametrize("name", OWN_LEAVES)
+def test_leaves_that_the_function_makes_and_returns(name):
+    found = []
+    for call in (OWN_LEAVES[name], diptych.aot_function(OWN_LEAVES[name])):
+        results = []
+        for i in range(3):
+            made = torch.utils._pytree.tree_leaves(call(torch.full((2,), float(i))))
+            gradients = [one.grad if one.is_leaf else None for one in made]
+            if any(one.requires_grad for one in made):
+                sum(one.sum() for one in made).backward()
+            results.append((made, gradients, [one.grad if one.is_leaf else None for one in made], [one.is_leaf for one in made]))
+        found.append(results)
+    torch.testing.assert_close(found[1], found[0])
+
+
+def test_a_leaf_with_a_gradient_is_refused_in_pairs():
+    with pytest.raises(diptych.UserError, match="returns a tensor that it makes, .* with a hook"):
+        diptych.capture(hooked_and_not_used, torch.ones(2))
+
+
 def test_a_tensor_that_is_no_leaf_runs_the_function():
     found = []
     for call in (lambda h: (h.square().sum().backward(), h.detach())[1], diptych.aot_function(lambda h: (h.square().sum().backward(), h.detach())[1])):

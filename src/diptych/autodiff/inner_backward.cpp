@@ -78,6 +78,27 @@ void check_nothing_accumulated(const Recorder& recorder) {
   }
 }
 
+void check_own_leaves(const Recorder& recorder, const FlatResult& result, bool may_give_up) {
+  const auto& primals = recorder.primals();
+  for (size_t i = 0; i < result.tensors.size(); ++i) {
+    const at::Tensor& leaf = result.tensors[i];
+    if (!leaf.is_leaf()) continue;
+    const bool has_gradient = leaf.grad().defined();
+    if (!has_gradient && !(leaf.requires_grad() && has_gradient_hooks(leaf))) continue;
+    if (std::any_of(primals.begin(), primals.end(), [&](auto& one) { return one.stand_in.is_same(leaf); })) continue;
+    const char* const with = has_gradient ? "a gradient" : "a hook";
+    if (may_give_up) {
+      throw TransformMet(
+          fmt::format("the function returns a tensor that it makes, '{}', with {}", result.paths[i], with));
+    }
+    DIPTYCH_CHECK(
+        false,
+        "[capture] the function returns a tensor that it makes, '{}', with {}, which a graph can't give a new "
+        "tensor; return the gradient itself, or make the tensor outside the function",
+        result.paths[i], with);
+  }
+}
+
 bool has_gradient_hooks(const at::Tensor& leaf) {
   if (!ag::impl::hooks(leaf).empty() || ag::impl::post_acc_grad_hooks(leaf) != nullptr) return true;
   const auto node = ag::impl::try_get_grad_accumulator(leaf);

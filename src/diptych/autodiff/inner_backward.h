@@ -26,6 +26,10 @@ bool has_accumulated(const Recorder& recorder);
 /// Errors: UserError if the traced function has accumulated a gradient.
 void check_nothing_accumulated(const Recorder& recorder);
 
+/// Refuses results that the function makes and that have a .grad or hooks, which the tensors that a graph makes lack:
+/// throws TransformMet if the function may be run itself. Errors: UserError if not.
+void check_own_leaves(const Recorder& recorder, const FlatResult& result, bool may_give_up);
+
 /// Whether autograd calls a hook where a gradient arrives at a leaf.
 bool has_gradient_hooks(const at::Tensor& leaf);
 

@@ -334,6 +334,7 @@ void JointCapture::State::trace(const FlatFunction& function, const std::vector<
     result.tensors[i] = recorder.stand_in(result.tensors[i]);
     if (result.tensors[i].is_view()) result.tensors[i] = detail::with_own_history(recorder, result.tensors[i]);
   }
+  detail::check_own_leaves(recorder, result, options.accumulates);
   analysis = detail::analyze_outputs(recorder, result, options.exact_outputs);
   asked = find_questions(recorder);
   recorder.asked_values() = {};  // the answers hold memory of the call
@@ -489,9 +490,10 @@ std::optional<TracedValues> JointCapture::gradients(const std::vector<bool>& def
   if (!plan.hides_history && !detail::reaches(state.stages.tangents, has_rule)) return std::nullopt;
   const detail::TraceGuard guard(state.recorder);
   auto gradients = state.run_backward(defined, /*create_graph=*/true);
-  // What a Function's backward reads by .data, or writes, is in the trace alone.
-  if (!is_one_walk && !detail::reaches(edges_of(gradients), has_rule)) return std::nullopt;
-  if (!is_one_walk) check_differentiable_again(gradients, state.recorder);
+  if (!is_one_walk) {  // the graph is differentiated, where no rule is on the way
+    if (!detail::reaches(edges_of(gradients), has_rule)) return std::nullopt;
+    check_differentiable_again(gradients, state.recorder);
+  }
   std::vector<at::Tensor> from;
   for (const Primal& primal : state.recorder.primals()) from.push_back(primal.stand_in);
   for (size_t i = 0; i < defined.size(); ++i) {
