@@ -3,10 +3,14 @@
 
 #include <pybind11/stl.h>
 
+#include <atomic>
 #include <functional>
+#include <memory>
+#include <string>
 
 #include "bindings.h"
 #include "diptych/compile/gradients.h"
+#include "diptych/compile/warning.h"
 #include "diptych/trace/fake_tensor.h"
 #include "diptych/trace/transforms.h"
 #include "function.h"
@@ -20,7 +24,11 @@ namespace {
 class Compiled {
  public:
   Compiled(const py::object& function, const AotOptions& options)
-      : callable_(function), names_(parameter_names(function)), aot_(Function(function), options) {}
+      : callable_(function),
+        names_(parameter_names(function)),
+        name_(options.name),
+        falls_back_(options.eager_fallback),
+        aot_(Function(function), options) {}
 
   py::object call(const py::args& args, const py::kwargs& kwargs) const {
     // The function that is traced may be given back what no tree is, as by any other function that it calls.
@@ -32,6 +40,12 @@ class Compiled {
       return to_python(without_gil([&] { return aot_(arguments); }));
     } catch (const UninitializedMet& met) {  // by the guards, so that nothing has run yet
       return to_python(without_gil([&] { return aot_.call_original(met.why(), arguments); }));
+    } catch (const NoTree& refusal) {  // likewise; what a capture finds in the results is refused there
+      if (!falls_back_) throw;
+      if (!warned_->exchange(true)) {
+        warn(fmt::format("[{}] runs uncompiled, since no graph can be made of this call: {}", name_, refusal.what()));
+      }
+      return to_python(without_gil([&] { return aot_.call_original(refusal.what(), arguments); }));
     }
   }
   const Aot<Function>& aot() const { return aot_; }
@@ -39,6 +53,9 @@ class Compiled {
  private:
   Handle callable_;
   std::shared_ptr<const Arguments::Names> names_;
+  std::string name_;
+  bool falls_back_;
+  std::shared_ptr<std::atomic<bool>> warned_ = std::make_shared<std::atomic<bool>>(false);
   Aot<Function> aot_;
 };
 

@@ -164,7 +164,11 @@ std::pair<Value, Value> PairFunction::pair_of(const Value& result) const {
 
 py::object to_python(const Value& result) {
   AnyUndefined undefined;
-  visit_leaves(result, Path(), undefined);
+  try {
+    visit_leaves(result, Path(), undefined);
+  } catch (const NoTree&) {  // it is of the function itself, since a graph's results are a tree
+    return result.handle.object();
+  }
   return undefined.found ? none_for_absent(result.handle.get()) : result.handle.object();
 }
 

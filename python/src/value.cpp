@@ -21,7 +21,7 @@ py::list sorted_keys(const py::dict& dict, const Path& path) {
     keys.append(key);
   }
   if (num_strings != keys.size() && num_integers != keys.size()) {
-    throw UserError(
+    throw NoTree(
         fmt::format("[tree] '{}' is a dict with keys such as {}, expected only strings or only integers, which order "
                     "its values; convert the keys",
                     path.str(), py::repr(keys[0]).cast<std::string>()));
@@ -37,7 +37,7 @@ py::list keys_in_order(const py::dict& dict) {
 }
 
 void refuse_depth(const Path& path) {
-  throw UserError(
+  throw NoTree(
       fmt::format("[tree] '{}...' is nested more than 500 levels deep, or contains itself; pass the tensors in one "
                   "list, and leave out references to an outer container",
                   path.str().substr(0, 60)));

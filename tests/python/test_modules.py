@@ -173,3 +173,46 @@ def test_a_refusal_in_the_backward_runs_the_module_itself():
     assert compiled.stats().originals == 4
     with pytest.raises(diptych.UserError, match="needs the values of a tensor"):
         diptych.aot_module(module, eager_fallback=False)(x)
+
+
+# What no tree can hold: keys that have no order, iterators, objects without parts.
+UNKNOWN_TO_TREES = {
+    "keys": lambda: {("user", "likes", "item"): torch.ones(2), ("item", "of", "user"): torch.full((2,), 2.0)},
+    "numbers as keys": lambda: {0.5: torch.ones(2), True: torch.full((2,), 2.0)},
+    "nested": lambda: [{"edges": {None: torch.ones(2)}}],
+    "values": lambda: {"a": torch.ones(2), "b": torch.full((2,), 2.0)}.values(),
+    "iterator": lambda: iter([torch.ones(2), torch.full((2,), 2.0)]),
+}
+
+
+def total(given):
+    if isinstance(given, torch.Tensor):
+        return given * 2
+    return sum(total(one) for one in (given.values() if isinstance(given, dict) else given))
+
+
+@pytest.mark.parametrize("name", UNKNOWN_TO_TREES)
+def test_arguments_that_no_tree_holds_run_the_function_itself(name):
+    calls = []
+
+    def function(given):
+        calls.append(name)
+        return total(given)
+
+    compiled = diptych.aot_function(function, eager_fallback=True)
+    with pytest.warns(UserWarning, match="runs uncompiled, since no graph can be made of this call: .tree."):
+        torch.testing.assert_close(compiled(UNKNOWN_TO_TREES[name]()), total(UNKNOWN_TO_TREES[name]()))
+    torch.testing.assert_close(compiled(UNKNOWN_TO_TREES[name]()), total(UNKNOWN_TO_TREES[name]()))
+    assert len(calls) == 2 and compiled.stats().originals == 2 and compiled.stats().last_original.startswith("[tree]")
+    with pytest.raises(diptych.UserError, match="tree"):
+        diptych.aot_function(total)(UNKNOWN_TO_TREES[name]())
+
+
+@pytest.mark.filterwarnings("ignore:.*runs uncompiled")
+@pytest.mark.parametrize("key", [0.5, ("a", "b"), None])
+def test_results_that_no_tree_holds(key):
+    compiled = diptych.aot_function(lambda x: {key: x * 2}, eager_fallback=True)
+    for i in range(3):
+        assert compiled(torch.full((2,), float(i)))[key].tolist() == [i * 2, i * 2]
+    with pytest.raises(diptych.UserError, match="tree"):
+        diptych.aot_function(lambda x: {key: x * 2})(torch.ones(2))

@@ -15,6 +15,7 @@
 
 #include "diptych/base/error.h"
 #include "guards/by_address.h"
+#include "guards/keys.h"
 
 namespace diptych::python {
 namespace {
@@ -146,7 +147,7 @@ std::weak_ptr<const void> lifetime_of(py::handle object) {
   PyObject* const reference = PyWeakref_NewRef(address, end.ptr());
   if (reference == nullptr) {
     PyErr_Clear();
-    throw UserError(fmt::format(
+    throw NoTree(fmt::format(
         "[tree] got an object of type {}, expected tensors, numbers, strings, lists, tuples, dicts, dataclasses, "
         "modules, or classes registered with torch.utils._pytree; pass its tensors and numbers instead",
         type_name(object)));

@@ -5,13 +5,20 @@
 #include <cstdint>
 #include <string_view>
 
+#include "diptych/base/error.h"
 #include "diptych/tree/path.h"
 
 namespace diptych::python {
 
 namespace py = pybind11;
 
-/// Returns the keys of a dict, sorted: all strings, or all integers. Errors: UserError for other keys.
+/// Refuses an object that no tree can hold. A compiled function with eager_fallback runs its function instead.
+class NoTree final : public UserError {
+ public:
+  using UserError::UserError;
+};
+
+/// Returns the keys of a dict, sorted: all strings, or all integers. Errors: NoTree for other keys.
 py::list sorted_keys(const py::dict& dict, const Path& path);
 
 /// Calls `visit` with a key as visitors see it.
