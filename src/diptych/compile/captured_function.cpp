@@ -206,10 +206,13 @@ void CapturedFunction::find_residual_sources() {
 }
 
 // In the graph as it was traced, whose operators a backward of the backward runs again: the parts of one may read less.
+// What is overwritten unseen by autograd gets a derivative, though nothing in the graph reads what it was.
 void CapturedFunction::find_gradient_starts(const Joint& traced) {
   const auto needed = needed_for_gradients(traced);
   for (size_t i = 0; i < layout_.num_primals(); ++i) {
-    if (needed[traced.graph.inputs()[i].id]) gradient_primals_.push_back(i);
+    const Value primal = traced.graph.inputs()[i];
+    const bool may_be_unseen = plan().rewrites_history && traced.graph.meta(primal).requires_grad;
+    if (needed[primal.id] || may_be_unseen) gradient_primals_.push_back(i);
   }
   for (size_t i = 0; i < plan().crossings.size(); ++i) {
     const auto& crossing = plan().crossings[i];

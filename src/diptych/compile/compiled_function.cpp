@@ -216,8 +216,8 @@ std::shared_ptr<SecondOrder> CompiledFunction::make_second_order(const std::shar
   }
   DIPTYCH_CHECK(
       !captured_.plan().hides_history,
-      "[{}] the function changes a tensor in place where autograd does not see it (under no_grad, or through "
-      "detach()), so its backward can't be differentiated again {}; use an out-of-place operator there",
+      "[{}] the function changes a tensor in place where autograd does not see it (under no_grad, through "
+      "detach() or by .data), so its backward can't be differentiated again {}; use an out-of-place operator there",
       options().name,
       source->is_dynamic()
           ? "at other sizes than the last that it met"

@@ -82,16 +82,28 @@ std::shared_ptr<ValuePath> path_of(const Body& body, const std::vector<at::Tenso
   return std::make_shared<ValuePath>(body.questions(), pointers, arguments.size());
 }
 
-// A derivative of what autograd does not see is known for one order alone, and one that eager refuses, since what it
-// reads was changed, is refused when it is traced.
-void check_derivative(const Body& body) {
+std::vector<bool> gradients_of(const Body& body) {
   std::vector<bool> requires_grad;
   for (size_t i = 0; i < body.num_inputs(); ++i) requires_grad.push_back(body.input(i).requires_grad);
-  if (std::find(requires_grad.begin(), requires_grad.end(), true) == requires_grad.end()) return;
-  DIPTYCH_CHECK(!body.rewrites_history(),
+  return requires_grad;
+}
+
+bool is_differentiated(const Body& body) {
+  const auto requires_grad = gradients_of(body);
+  return std::find(requires_grad.begin(), requires_grad.end(), true) != requires_grad.end();
+}
+
+// A derivative of what autograd does not see is known for one order alone, and an outer transform may take another.
+void check_history_is_seen(const Body& body) {
+  DIPTYCH_CHECK(!body.rewrites_history() || !is_differentiated(body),
                 "[aot] the function changes a tensor in place where autograd does not see it, and gradients flow "
                 "through it, which a graph can't do inside of a transform");
-  body.pair(requires_grad, 0, /*create_graph=*/false);
+}
+
+// One that eager refuses, since what it reads was changed, is refused when it is traced.
+void check_derivative(const Body& body) {
+  check_history_is_seen(body);
+  if (is_differentiated(body)) body.pair(gradients_of(body), 0, /*create_graph=*/false);
 }
 
 // A result that is another one detached has its memory, and that is no view that autograd knows of.
@@ -113,6 +125,21 @@ void check_no_detached_result(const Graph& graph) {
     DIPTYCH_CHECK(!output || !is_detached[output.id] || results[roots[output.id]] == 1,
                   "[aot] the function returns a tensor and what detach() makes of it, which a graph can't do inside of "
                   "a transform");
+  }
+}
+
+// Calls `run`, which draws as the entry's graph does. Where that throws, the function itself draws the same again.
+template <class Run>
+std::vector<at::Tensor> redrawn(const TransformedCalls::Entry& entry, const Run& run) {
+  const Body& body = entry.hop->body(0);
+  if (!body.draws()) return run();
+  std::vector<at::Generator> generators = generators_of(*body.graph());
+  const std::vector<at::Tensor> states = save_generator_states(*body.graph());
+  try {
+    return run();
+  } catch (...) {
+    for (size_t i = 0; i < generators.size(); ++i) set_state_unseen(generators[i], states[i]);
+    throw;
   }
 }
 
@@ -196,6 +223,7 @@ std::shared_ptr<TransformedCalls::Entry> TransformedCalls::make(const Flattened&
   };
   auto body = std::make_shared<const Body>(noted, arguments.tensors, arguments.spec.tensor_paths(), options.name, asks);
   check_no_detached_result(*body->graph());
+  check_history_is_seen(*body);
   if (!is_pure(*body)) body = split_effects(*entry, std::move(body), arguments, noted, options, asks);
   entry->path = path_of(*body, arguments.tensors);
   entry->free_variables = body->free_variables();
@@ -220,18 +248,11 @@ void TransformedCalls::insert(std::shared_ptr<Entry> entry) {
 
 std::vector<at::Tensor> TransformedCalls::call(const Entry& entry, const Flattened& arguments) {
   const auto primals = joined(arguments.tensors, entry.free_variables);
-  if (!entry.effects) return diptych::call(entry.hop, primals);
+  if (!entry.effects) return redrawn(entry, [&] { return diptych::call(entry.hop, primals); });
   entry.effects->check(primals);
   const auto operands = entry.effects->operands(primals);
   if (!entry.hop) return entry.effects->apply(primals, operands, {});
-  std::vector<at::Generator> generators = generators_of(*entry.hop->body(0).graph());
-  const std::vector<at::Tensor> states = save_generator_states(*entry.hop->body(0).graph());
-  try {
-    return entry.effects->apply(primals, operands, diptych::call(entry.hop, operands));
-  } catch (...) {  // the function itself draws again
-    for (size_t i = 0; i < generators.size(); ++i) set_state_unseen(generators[i], states[i]);
-    throw;
-  }
+  return redrawn(entry, [&] { return entry.effects->apply(primals, operands, diptych::call(entry.hop, operands)); });
 }
 
 std::vector<at::Tensor> TransformedCalls::written(const Entry& entry, const Flattened& arguments) {

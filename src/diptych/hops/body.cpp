@@ -116,10 +116,11 @@ std::shared_ptr<SharedCapture> Body::capture_that_covers(const std::vector<bool>
   for (size_t i = 0; covers && i < requires_grad.size(); ++i) {
     covers = traced_requires_grad_[i] || !requires_grad[i];
   }
-  DIPTYCH_CHECK(covers || !rewrites_history_,
-                "[{}] the body changes a tensor in place where autograd does not see it (under no_grad, or through "
-                "detach()), so its derivative does not follow from its graph; use an out-of-place operator there",
-                graph_->name());
+  DIPTYCH_CHECK(
+      covers || !rewrites_history_,
+      "[{}] the body changes a tensor in place where autograd does not see it (under no_grad, through "
+      "detach() or by .data), so its derivative does not follow from its graph; use an out-of-place operator there",
+      graph_->name());
   DIPTYCH_CHECK(covers,
                 "[{}] the body calls a torch::autograd::Function, whose backward is known only for inputs with the "
                 "requires_grad that they were captured with; pass tensors that require grad in the same places",
@@ -156,10 +157,11 @@ std::shared_ptr<const BodyPair> Body::pair(const std::vector<bool>& requires_gra
                 "[{}] the body calls a torch::autograd::Function, whose backward can't be differentiated again; use "
                 "custom_vjp, or call backward without create_graph",
                 graph_->name());
-  DIPTYCH_CHECK(!create_graph || !capture_ || !capture_->capture.plan().hides_history,
-                "[{}] the body changes a tensor in place where autograd does not see it (under no_grad, or through "
-                "detach()), so its backward can't be differentiated again; use an out-of-place operator there",
-                graph_->name());
+  DIPTYCH_CHECK(
+      !create_graph || !capture_ || !capture_->capture.plan().hides_history,
+      "[{}] the body changes a tensor in place where autograd does not see it (under no_grad, through "
+      "detach() or by .data), so its backward can't be differentiated again; use an out-of-place operator there",
+      graph_->name());
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   auto pair = std::make_shared<const BodyPair>(capture_with(requires_grad), num_results(), num_carries, create_graph,
                                                min_cut());

@@ -19,30 +19,12 @@ FrontCall::FrontCall(Recorder& recorder, const c10::OperatorHandle& op, const Op
   }
   if (provenance.phase() != Phase::kForward || plan.takes_tensor.empty()) return;
   if (!plan.mutates && !plan.is_view) return;
-  const auto arguments = c10::ArrayRef<c10::IValue>(stack).slice(stack.size() - plan.takes_tensor.size());
-  // LibTorch's own operators write to their first argument, which may be a list, or are composites.
-  if (plan.mutates && !plan.is_native) {
-    for (size_t i = 0; i < plan.writes.size(); ++i) {
-      if (plan.writes[i]) note_writes(arguments[i]);
-    }
-    return;
-  }
-  const auto& first = arguments.front();
-  if (plan.mutates) {
-    note_writes(first);
-    if (plan.write_back == WriteBack::kInStorage) recorder.views().note_strided(recorder.primal_table(), stack);
-    return;
-  }
-  if (!first.isTensor() || !first.toTensor().defined()) return;
-  const at::Tensor& self = first.toTensor();
-  recorder.views().note_view_of(plan, self);
+  each_written(stack, plan, [this](const at::Tensor& tensor) { note_write(tensor); });
+  const bool is_composite = plan.mutates && !plan.is_native;
+  const auto& first = stack[stack.size() - plan.takes_tensor.size()];
+  if (is_composite || !first.isTensor() || !first.toTensor().defined()) return;
+  if (!plan.mutates) recorder.views().note_view_of(plan, first.toTensor());
   if (plan.write_back == WriteBack::kInStorage) recorder.views().note_strided(recorder.primal_table(), stack);
-}
-
-void FrontCall::note_writes(const c10::IValue& argument) {
-  if (argument.isTensor()) return note_write(argument.toTensor());
-  if (!argument.isTensorList()) return;
-  for (const at::Tensor& tensor : argument.toTensorVector()) note_write(tensor);
 }
 
 void FrontCall::note_write(const at::Tensor& tensor) {

@@ -34,7 +34,6 @@ class FrontCall {
     size_t num_views = 0;
   };
 
-  void note_writes(const c10::IValue& argument);
   void note_write(const at::Tensor& tensor);
   void finish_write(const Written& written);
 

@@ -5,7 +5,6 @@
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
-#include <vector>
 
 #include "diptych/trace/exchange_tensors.h"
 
@@ -30,7 +29,9 @@ bool has_lost_history(Recorder& recorder, const at::Tensor& tensor) {
 bool is_leaf_with_history(Recorder& recorder, const at::Tensor& tensor) {
   if (!is_of_user(recorder, tensor) || !tensor.requires_grad() || !tensor.is_leaf()) return false;
   const Value value = recorder.value_of(tensor);
-  return recorder.graph().producer(value) != nullptr && recorder.graph().meta(value).requires_grad;
+  if (!recorder.graph().meta(value).requires_grad) return false;
+  const auto& primals = recorder.primals();  // an input's own stand-in is a leaf in both
+  return std::none_of(primals.begin(), primals.end(), [&](const auto& one) { return one.stand_in.is_same(tensor); });
 }
 
 void note_data(Recorder& recorder, const at::Tensor& tensor) {
@@ -43,19 +44,6 @@ void note_leaf(Recorder& recorder, const at::Tensor& tensor) {
   const c10::AutoGradMode unseen(false);
   note_data(recorder, tensor);
   recorder.views().note_write(tensor);
-}
-
-// As FrontCall has it: LibTorch's own operators write to their first argument, which may be a list.
-std::vector<at::Tensor> written_by(const OperatorPlan& plan, const torch::jit::Stack& stack) {
-  std::vector<at::Tensor> written;
-  const auto arguments = c10::ArrayRef<c10::IValue>(stack).slice(stack.size() - plan.takes_tensor.size());
-  for (size_t i = 0; plan.mutates && i < arguments.size(); ++i) {
-    if (plan.is_native ? i > 0 : i >= plan.writes.size() || !plan.writes[i]) continue;
-    if (arguments[i].isTensor()) written.push_back(arguments[i].toTensor());
-    if (!arguments[i].isTensorList()) continue;
-    for (const at::Tensor& tensor : arguments[i].toTensorVector()) written.push_back(tensor);
-  }
-  return written;
 }
 
 }  // namespace
@@ -81,9 +69,9 @@ void read_own_histories(Recorder& recorder, const OperatorPlan& plan, torch::jit
     return false;
   });
   if (!is_found || !records || plan.is_view) return;  // a view of such a tensor is such a one
-  const auto written = written_by(plan, stack);
   const auto is_read = [&](const at::Tensor& tensor) {
-    const bool is_written = std::any_of(written.begin(), written.end(), [&](auto& one) { return one.is_same(tensor); });
+    bool is_written = false;
+    each_written(stack, plan, [&](const at::Tensor& one) { is_written = is_written || one.is_same(tensor); });
     return !is_written && has_lost_history(recorder, tensor);
   };
   exchange_tensors(plan, stack, is_read, [&](const at::Tensor& tensor) { return tensor.detach(); });

@@ -27,6 +27,21 @@ bool any_tensor(const torch::jit::Stack& stack, const OperatorPlan& plan, const 
   return false;
 }
 
+/// Calls `visit` for each tensor that the operator writes to. LibTorch's own operators write to their first argument,
+/// which may be a list, or are composites.
+template <class Visit>
+void each_written(const torch::jit::Stack& stack, const OperatorPlan& plan, const Visit& visit) {
+  const size_t begin = stack.size() - plan.takes_tensor.size();
+  for (size_t i = 0; plan.mutates && i < plan.takes_tensor.size(); ++i) {
+    const bool is_written = plan.is_native ? i == 0 : i < plan.writes.size() && plan.writes[i];
+    if (!is_written) continue;
+    const auto& argument = stack[begin + i];
+    if (argument.isTensor()) visit(argument.toTensor());
+    if (!argument.isTensorList()) continue;
+    for (const at::Tensor& tensor : argument.toTensorList()) visit(tensor);
+  }
+}
+
 /// Whether an index of this dtype is a mask.
 inline bool is_mask_dtype(at::ScalarType dtype) { return dtype == at::kBool || dtype == at::kByte; }
 

@@ -196,6 +196,12 @@ def data_that_requires_grad(x, b):
     return (inner * y).sum() + (d * y).sum()
 
 
+def data_of_an_argument_that_requires_grad(x, b):
+    d = x.data.requires_grad_()
+    inner, = grad(d.pow(3).sum(), d, create_graph=True)
+    return (inner * x).sum() + (d * x * x).sum()
+
+
 def lists_with_a_history(x, b):
     y, z = x * 2, x * 3
     with no_grad():
@@ -239,8 +245,8 @@ FUNCTIONS = [
     average, copy, copy_to_an_element, statistics_of_views, by_index, new_tensor, lists, parts_of_complex, codebook, clamped, row_set,
     through_detach, history_from_a_write, given_for_the_result, cosine, gaussian, two_results, data_read, data_written,
     data_written_without_grad, data_written_and_read, data_given_to_a_branch, data_of_what_has_none,
-    data_of_another_shape, data_with_a_history_of_its_own, data_that_requires_grad, lists_with_a_history, in_a_backward,
-    written_in_a_backward,
+    data_of_another_shape, data_with_a_history_of_its_own, data_that_requires_grad,
+    data_of_an_argument_that_requires_grad, lists_with_a_history, in_a_backward, written_in_a_backward,
 ]
 each_function = pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
 
@@ -319,6 +325,42 @@ def test_data_inside_of_transforms(function, transform):
 
     one = read_under_no_grad if transform == "under_no_grad" else function
     torch.testing.assert_close(of(diptych.aot_function(one)), of(one))
+
+
+@pytest.mark.parametrize("transform", [lambda f: torch.func.grad(f)(X), lambda f: torch.func.vjp(f, X)[0]], ids=["grad", "vjp"])
+def test_a_refused_transform_draws_once(transform):
+    def function(x):
+        y = F.dropout(x.exp(), 0.5)
+        with no_grad():
+            y.clamp_(max=1.5)
+        return (y * x).sum()
+
+    def drawn(f):
+        torch.manual_seed(3)
+        return [transform(f), torch.rand(3)]
+
+    same(drawn(diptych.aot_function(function)), drawn(function))
+
+
+# As a layer that initializes itself by its first batch does it.
+@pytest.mark.parametrize("change", [
+    lambda scale, x: scale.copy_(torch.full((2,), 0.3)), lambda scale, x: scale.copy_(x.detach().std(0)),
+    lambda scale, x: scale.zero_(), lambda scale, x: scale.fill_(0.3), lambda scale, x: scale.div_(2), lambda scale, x: scale.data.copy_(x[0]),
+], ids=["copy", "copy of x", "zero", "fill", "div", "data"])
+def test_a_parameter_that_is_overwritten(change):
+    def second(wrap):
+        scale = torch.ones(2, dtype=torch.double, requires_grad=True)
+
+        def function(x):
+            with no_grad():
+                change(scale, x)
+            return x * scale * scale
+
+        x = torch.tensor([[1., 2.], [0.5, -3]], dtype=torch.double, requires_grad=True)
+        found = grad(wrap(function)(x).square().sum(), [x, scale], create_graph=True)
+        return [*found, *grad(sum(g.square().sum() for g in found), [x, scale])]
+
+    same(second(diptych.aot_function), second(lambda function: function))
 
 
 # A result of its own and one that is computed from it, and arguments that share memory.
