@@ -21,6 +21,8 @@ PROGRAMS = {
     "new_full": lambda x, h: x.new_full((2,), h),
     "assign": lambda x, h: assigned(x, 0, h),
     "assign by mask": lambda x, h: assigned(x, x > 1, h),
+    "index_fill": lambda x, h: x.index_fill(0, torch.tensor([1]), h),
+    "index_fill by a tensor": lambda x, h: x.index_fill(0, torch.tensor([1]), torch.tensor(h)),
     "clamp": lambda x, h: x.clamp(0, h),
     "clamp_min": lambda x, h: x.clamp_min(h),
     "where": lambda x, h: torch.where(x > 1, x, h),

@@ -57,6 +57,7 @@ int64_t wrapped(int64_t dim, const TensorMeta& meta) {
 bool select_as_slice(Rewriter& rewriter, const Node& node, const TensorMeta& result) {
   Graph& graph = rewriter.graph();
   const auto operands = rewriter.map_operands(node);
+  if (!number(operands[3])) return false;  // it is computed of sizes
   const int64_t dim = wrapped(*number(operands[2]), result);
   const SizeExpr& size = result.sizes[static_cast<size_t>(dim)];
   int64_t start = *number(operands[3]);

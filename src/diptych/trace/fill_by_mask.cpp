@@ -31,10 +31,9 @@ bool fill_by_mask(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const size_t begin = stack->size() - 4;
   const at::Tensor self = (*stack)[begin].toTensor(), index = (*stack)[begin + 2].toTensor();
   const at::Tensor value = (*stack)[begin + 3].toTensor();
-  const bool is_refused = value.dim() != 0 || (value.is_complex() && !self.is_complex());
-  if (is_refused) return false;  // in the operator's own words
+  if (value.dim() != 0 || value.scalar_type() != self.scalar_type()) return false;
   const at::Tensor mask = mask_of(self, at::maybe_wrap_dim((*stack)[begin + 1].toInt(), self.dim()), index);
-  at::Tensor filled = at::where(mask, value.to(self.scalar_type()), self);
+  at::Tensor filled = at::where(mask, value, self);
   if (is_in_place) filled = self.copy_(filled);
   stack->resize(begin);
   stack->emplace_back(std::move(filled));
