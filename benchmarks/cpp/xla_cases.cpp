@@ -3,7 +3,7 @@
 #include <string>
 
 #include "calls.h"
-#include "diptych/backends/fallback.h"
+#include "diptych/backend/fallback.h"
 #include "diptych/backends/xla/lower_body.h"
 #include "diptych/backends/xla/lower_graph.h"
 #include "diptych/backends/xla/pjrt_program.h"

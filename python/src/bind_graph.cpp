@@ -6,7 +6,7 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include "bindings.h"
-#include "diptych/compile/stablehlo.h"
+#include "diptych/backends/stablehlo.h"
 #include "diptych/graph/html.h"
 #include "diptych/graph/identical.h"
 #include "diptych/graph/names.h"

@@ -1,8 +1,8 @@
 #include <pybind11/functional.h>
 
 #include "bindings.h"
-#include "diptych/backends/background_compile.h"
-#include "diptych/compile/backends.h"
+#include "diptych/backend/background_compile.h"
+#include "diptych/backends/builtin_backends.h"
 #include "diptych/compile/warning.h"
 #include "function.h"
 #include "tensors.h"

@@ -1,8 +1,10 @@
 // Diptych: the forward and backward graphs of functions on LibTorch tensors. This header is all of the public
 // interface: each header that docs/cpp_api.md describes.
 #pragma once
-#include "diptych/backends/backend.h"
+#include "diptych/backend/backend.h"
+#include "diptych/backends/builtin_backends.h"
 #include "diptych/backends/native_graph.h"
+#include "diptych/backends/stablehlo.h"
 #include "diptych/backends/xla/mesh.h"
 #include "diptych/backward/backward_capture.h"
 #include "diptych/backward/gradient_transform.h"
@@ -10,11 +12,9 @@
 #include "diptych/base/error.h"
 #include "diptych/base/switches.h"
 #include "diptych/compile/aot.h"
-#include "diptych/compile/backends.h"
 #include "diptych/compile/cache_stats.h"
 #include "diptych/compile/gradients.h"
 #include "diptych/compile/options.h"
-#include "diptych/compile/stablehlo.h"
 #include "diptych/distributed/buckets.h"
 #include "diptych/distributed/environment.h"
 #include "diptych/distributed/gradient_reduction.h"

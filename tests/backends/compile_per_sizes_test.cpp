@@ -1,8 +1,8 @@
-#include "diptych/backends/compile_per_sizes.h"
+#include "diptych/backend/compile_per_sizes.h"
 
 #include <gtest/gtest.h>
 
-#include "diptych/backends/interpreter/interpreter_backend.h"
+#include "diptych/backend/interpreter_backend.h"
 #include "diptych/graph/parse.h"
 
 namespace diptych::detail {

@@ -1,8 +1,8 @@
-#include "diptych/backends/fallback.h"
+#include "diptych/backend/fallback.h"
 
 #include <set>
 
-#include "diptych/backends/interpreter/interpreter_backend.h"
+#include "diptych/backend/interpreter_backend.h"
 #include "diptych/base/error.h"
 #include "diptych/base/switches.h"
 #include "interpreter/graph_builder.h"

@@ -1,6 +1,6 @@
-#include "diptych/backends/interpreter/interpreter_backend.h"
+#include "diptych/backend/interpreter_backend.h"
 
-#include "diptych/backends/checked_executable.h"
+#include "diptych/backend/checked_executable.h"
 #include "diptych/base/error.h"
 #include "diptych/interpreter/hop_rules.h"
 #include "interpreter/graph_builder.h"

@@ -6,7 +6,7 @@
 #include <iostream>
 
 #include "diptych/autodiff/joint_capture.h"
-#include "diptych/backends/interpreter/interpreter_backend.h"
+#include "diptych/backend/interpreter_backend.h"
 #include "diptych/diptych.h"
 #include "diptych/pipeline/pipeline.h"
 #include "diptych/trace/fake_tensor.h"

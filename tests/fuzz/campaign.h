@@ -4,7 +4,7 @@
 #include <map>
 #include <string>
 
-#include "diptych/compile/backends.h"
+#include "diptych/backends/builtin_backends.h"
 
 namespace diptych::fuzz {
 

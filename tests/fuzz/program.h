@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "diptych/compile/backends.h"
+#include "diptych/backends/builtin_backends.h"
 #include "testing/tensors.h"
 
 namespace diptych::fuzz {

@@ -24,7 +24,7 @@ class Includes(unittest.TestCase):
 
     def test_siblings_may_not_include_each_other(self):
         self.assertIn("may not include room 'trace'", texts("passes/a.cpp", '#include "diptych/trace/recorder.h"\n')[0])
-        self.assertIn("may not include room 'backends'", texts("hops/scan.cpp", '#include "diptych/backends/backend.h"\n')[0])
+        self.assertIn("may not include room 'backends'", texts("hops/scan.cpp", '#include "diptych/backend/backend.h"\n')[0])
 
     def test_angle_brackets_are_includes_too(self):
         self.assertEqual(len(texts("base/a.cpp", "#include <diptych/graph/graph.h>\n")), 1)
@@ -33,19 +33,19 @@ class Includes(unittest.TestCase):
         self.assertEqual(texts("base/a.cpp", '// #include "diptych/graph/graph.h"\n/*\n#include "diptych/ops/tags.h"\n*/\n'), [])
 
     def test_only_one_file_of_compile_names_a_backend(self):
-        source = '#include "diptych/backends/interpreter/interpreter_backend.h"\n'
-        self.assertEqual(texts("compile/builtin_backends.cpp", source), [])
-        self.assertIn("only compile/builtin_backends.cpp", texts("compile/runtime.cpp", source)[0])
-        self.assertEqual(texts("compile/runtime.cpp", '#include "diptych/backends/backend.h"\n'), [])
+        source = '#include "diptych/backend/interpreter_backend.h"\n'
+        self.assertEqual(texts("backends/builtin_backends.cpp", source), [])
+        self.assertIn("only backends/builtin_backends.cpp", texts("compile/runtime.cpp", source)[0])
+        self.assertEqual(texts("compile/runtime.cpp", '#include "diptych/backend/backend.h"\n'), [])
 
     def test_backends_do_not_include_each_other(self):
         source = '#include "diptych/backends/llvm/lower.h"\n'
         self.assertEqual(texts("backends/llvm/jit.cpp", source), [])
         self.assertEqual(len(texts("backends/pjrt/lower_scan.cpp", source)), 1)
-        self.assertEqual(len(texts("backends/backend.h", "#pragma once\n" + source)), 1)
-        self.assertEqual(len(texts("backends/fallback.cpp", source)), 1)
-        self.assertEqual(texts("backends/fallback.cpp", source.replace("llvm", "interpreter")), [])
-        self.assertEqual(len(texts("backends/backend.h", "#pragma once\n" + source.replace("llvm", "interpreter"))), 1)
+        self.assertEqual(len(texts("backend/backend.h", "#pragma once\n" + source)), 1)
+        self.assertEqual(len(texts("backend/fallback.cpp", source)), 1)
+        self.assertEqual(texts("backend/fallback.cpp", source.replace("llvm", "interpreter")), [])
+        self.assertEqual(len(texts("backend/backend.h", "#pragma once\n" + source.replace("llvm", "interpreter"))), 1)
 
     def test_the_umbrella_and_all_of_torch_are_not_for_rooms(self):
         self.assertIn("umbrella", texts("compile/a.cpp", '#include "diptych/diptych.h"\n')[0])

@@ -1,6 +1,6 @@
 // What every training program shares: its options, its exit codes, and how errors are shown.
 #pragma once
-#include <diptych/compile/backends.h>
+#include <diptych/backends/builtin_backends.h>
 
 #include <CLI/CLI.hpp>
 #include <functional>

@@ -2,8 +2,8 @@
 #include "common/report.h"
 
 #include <ATen/Parallel.h>
+#include <diptych/backends/builtin_backends.h>
 #include <diptych/base/error.h>
-#include <diptych/compile/backends.h>
 #include <torch/types.h>
 #include <torch/version.h>
 #include <unistd.h>

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "diptych/backends/backend.h"
+#include "diptych/backend/backend.h"
 #include "diptych/graph/graph.h"
 
 namespace diptych {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "diptych/backends/builtin_backends.h"
 #include "diptych/backward/run_graphs.h"
-#include "diptych/compile/backends.h"
 #include "diptych/graph/graph.h"
 
 namespace diptych {

@@ -3,12 +3,12 @@
 #include <map>
 #include <mutex>
 
-#include "diptych/backends/checked_executable.h"
-#include "diptych/backends/compile_per_sizes.h"
-#include "diptych/backends/fallback.h"
+#include "diptych/backend/checked_executable.h"
+#include "diptych/backend/compile_per_sizes.h"
+#include "diptych/backend/fallback.h"
+#include "diptych/backends/builtin_backends.h"
 #include "diptych/backward/accumulate_last.h"
 #include "diptych/backward/update_parameters.h"
-#include "diptych/compile/backends.h"
 #include "diptych/graph/map_sizes.h"
 #include "diptych/interpreter/program.h"
 #include "diptych/interpreter/symbols.h"

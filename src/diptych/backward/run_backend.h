@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "diptych/backends/backend.h"
+#include "diptych/backend/backend.h"
 #include "diptych/backward/eager_nodes.h"
 
 namespace diptych::detail {

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "diptych/backends/builtin_backends.h"
 #include "diptych/backends/native_graph.h"
 #include "diptych/backward/gradient_transform.h"
-#include "diptych/compile/backends.h"
 
 namespace torch::optim {
 class Optimizer;

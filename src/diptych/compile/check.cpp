@@ -8,9 +8,9 @@
 #include <map>
 #include <unordered_map>
 
+#include "diptych/backends/builtin_backends.h"
 #include "diptych/base/error.h"
 #include "diptych/base/switches.h"
-#include "diptych/compile/backends.h"
 #include "diptych/compile/backward_node.h"
 #include "diptych/compile/check_backward.h"
 #include "diptych/compile/check_explain.h"

@@ -6,11 +6,11 @@
 
 #include "diptych/autodiff/generator_states.h"
 #include "diptych/autodiff/inner_backward.h"
-#include "diptych/backends/background_compile.h"
+#include "diptych/backend/background_compile.h"
+#include "diptych/backends/builtin_backends.h"
 #include "diptych/base/error.h"
 #include "diptych/base/list.h"
 #include "diptych/base/switches.h"
-#include "diptych/compile/backends.h"
 #include "diptych/compile/check_slots.h"
 #include "diptych/compile/result_links.h"
 #include "diptych/compile/second_order.h"

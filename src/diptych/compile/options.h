@@ -1,10 +1,11 @@
 // What a caller may choose about how a function is captured and run.
 #pragma once
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "diptych/compile/backends.h"
+#include "diptych/backends/builtin_backends.h"
 #include "diptych/passes/partition.h"
 
 namespace diptych {
@@ -63,5 +64,11 @@ struct AotOptions {
   /// Names the function in logs, graphs and errors.
   std::string name = "aot";
 };
+
+namespace detail {
+/// Finds the backend that options ask for. Errors: as backend_by_name(); UserError for check_kernels and a backend
+/// without native kernels.
+std::shared_ptr<const Backend> backend_of(const AotOptions& options);
+}  // namespace detail
 
 }  // namespace diptych

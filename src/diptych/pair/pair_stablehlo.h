@@ -2,7 +2,7 @@
 #pragma once
 #include <string>
 
-#include "diptych/compile/stablehlo.h"
+#include "diptych/backends/stablehlo.h"
 #include "diptych/pair/pair_parameters.h"
 
 namespace diptych {

@@ -11,9 +11,9 @@
 #include <optional>
 #include <unordered_map>
 
+#include "diptych/backends/builtin_backends.h"
 #include "diptych/base/error.h"
 #include "diptych/base/switches.h"
-#include "diptych/compile/backends.h"
 #include "diptych/compile/cache.h"
 #include "diptych/compile/tensor_guards.h"
 #include "diptych/hops/transformed_call.h"

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 
+#include "diptych/backends/builtin_backends.h"
 #include "diptych/backends/xla/lower_body.h"
 #include "diptych/backends/xla/slot_tensor.h"
 #include "diptych/base/error.h"
 #include "diptych/base/switches.h"
-#include "diptych/compile/backends.h"
 #include "diptych/graph/print.h"
 #include "diptych/graph/rewrite.h"
 #include "diptych/passes/draw_first.h"

@@ -5,11 +5,11 @@
 #include <mutex>
 #include <stdexcept>
 
-#include "diptych/backends/background_compile.h"
-#include "diptych/backends/interpreter/interpreter_backend.h"
+#include "diptych/backend/background_compile.h"
+#include "diptych/backend/interpreter_backend.h"
+#include "diptych/backends/builtin_backends.h"
 #include "diptych/base/switches.h"
 #include "diptych/compile/aot.h"
-#include "diptych/compile/backends.h"
 #include "interpreter/graph_builder.h"
 
 namespace diptych {

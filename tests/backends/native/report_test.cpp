@@ -9,12 +9,12 @@
 #include <set>
 
 #include "backends/native/native_case.h"
+#include "diptych/backends/builtin_backends.h"
 #include "diptych/backends/native/kernel/parse.h"
 #include "diptych/backends/native/report/kernel_work.h"
 #include "diptych/backward/backward_capture.h"
 #include "diptych/backward/step.h"
 #include "diptych/compile/aot.h"
-#include "diptych/compile/backends.h"
 #include "interpreter/graph_builder.h"
 #include "testing/expect_error.h"
 

@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "backends/xla/xla_check.h"
-#include "diptych/backends/fallback.h"
+#include "diptych/backend/fallback.h"
 #include "diptych/graph/parse.h"
 #include "testing/expect_error.h"
 

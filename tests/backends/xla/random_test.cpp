@@ -5,8 +5,8 @@
 #include <cmath>
 #include <numbers>
 
-#include "diptych/backends/fallback.h"
-#include "diptych/backends/interpreter/interpreter_backend.h"
+#include "diptych/backend/fallback.h"
+#include "diptych/backend/interpreter_backend.h"
 #include "diptych/backends/xla/xla_backend.h"
 #include "diptych/graph/parse.h"
 #include "diptych/ops/draw_bits.h"

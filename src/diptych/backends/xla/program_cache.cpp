@@ -2,7 +2,7 @@
 
 #include <cstdlib>
 
-#include "diptych/backends/cache_entry.h"
+#include "diptych/backend/cache_entry.h"
 #include "diptych/base/error.h"
 #include "diptych/base/switches.h"
 #include "diptych/graph/checksum.h"

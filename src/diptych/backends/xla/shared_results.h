@@ -3,7 +3,7 @@
 #include <functional>
 #include <memory>
 
-#include "diptych/backends/backend.h"
+#include "diptych/backend/backend.h"
 
 namespace diptych::detail {
 

@@ -3,8 +3,8 @@
 #include <ATen/ops/empty_strided.h>
 #include <fmt/ranges.h>
 
-#include "diptych/backends/compile_per_sizes.h"
-#include "diptych/backends/fallback.h"
+#include "diptych/backend/compile_per_sizes.h"
+#include "diptych/backend/fallback.h"
 #include "diptych/backends/xla/lower_body.h"
 #include "diptych/backends/xla/lower_graph.h"
 #include "diptych/backends/xla/pjrt_program.h"

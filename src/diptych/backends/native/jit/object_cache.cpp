@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "diptych/backends/cache_entry.h"
+#include "diptych/backend/cache_entry.h"
 #include "diptych/base/environment.h"
 #include "diptych/base/switches.h"
 #include "diptych/graph/checksum.h"

@@ -3,7 +3,7 @@
 #include <memory>
 #include <string>
 
-#include "diptych/backends/backend.h"
+#include "diptych/backend/backend.h"
 #include "diptych/interpreter/program.h"
 
 namespace diptych::detail {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "diptych/backends/backend.h"
+#include "diptych/backend/backend.h"
 
 namespace diptych {
 
@@ -29,12 +29,10 @@ void wait_for_compilers();
 /// "inference".
 Compiler checked_compiler(Compiler compiler, std::string role);
 
-struct AotOptions;
-
 namespace detail {
-/// Finds the backend that options ask for. Errors: as backend_by_name(); UserError for check_kernels and a backend
-/// without native kernels.
-std::shared_ptr<const Backend> backend_of(const AotOptions& options);
+/// Finds the built-in backend that compares the results of its kernels with the interpreter's; null if the one of that
+/// name has no kernels of its own. Errors: as backend_by_name().
+std::shared_ptr<const Backend> checking_backend_by_name(const std::string& name);
 /// Returns whether `draws` is "device". Errors: UserError, in the name of `who`, if it is not "host" either.
 bool draws_on_device(const std::string& draws, const std::string& who);
 }  // namespace detail

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "diptych/backends/backend.h"
+#include "diptych/backend/backend.h"
 
 namespace diptych::detail {
 

@@ -1,21 +1,21 @@
-// The only file above the backends that names a backend.
+// The only file above the backends that names a backend, but for training/.
+#include "diptych/backends/builtin_backends.h"
+
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <iterator>
 
-#include "diptych/backends/background_compile.h"
-#include "diptych/backends/checked_executable.h"
-#include "diptych/backends/fallback.h"
-#include "diptych/backends/interpreter/interpreter_backend.h"
+#include "diptych/backend/background_compile.h"
+#include "diptych/backend/checked_executable.h"
+#include "diptych/backend/fallback.h"
+#include "diptych/backend/interpreter_backend.h"
 #include "diptych/backends/native/native_backend.h"
+#include "diptych/backends/stablehlo.h"
 #include "diptych/backends/xla/export_graph.h"
 #include "diptych/backends/xla/xla_backend.h"
 #include "diptych/base/error.h"
-#include "diptych/compile/backends.h"
-#include "diptych/compile/options.h"
-#include "diptych/compile/stablehlo.h"
 
 namespace diptych {
 
@@ -36,6 +36,13 @@ constexpr Row kBackends[] = {
      []() -> std::shared_ptr<const Backend> { return std::make_shared<NativeBackend>(/*checks_kernels=*/true); }},
 };
 
+const Row& row_of(const std::string& name) {
+  const Row* const row =
+      std::find_if(std::begin(kBackends), std::end(kBackends), [&](const Row& of) { return name == of.name; });
+  if (row != std::end(kBackends)) return *row;
+  throw UserError(fmt::format("[backend] got '{}', expected one of: {}", name, fmt::join(backend_names(), ", ")));
+}
+
 }  // namespace
 
 std::vector<std::string> backend_names() {
@@ -54,27 +61,17 @@ const std::string& default_backend() {
 
 std::shared_ptr<const Backend> backend_by_name(const std::string& name, const std::string& draws) {
   const bool on_device = draws_on_device(draws, "backend");
-  for (const Row& row : kBackends) {
-    if (name != row.name) continue;
-    DIPTYCH_CHECK(!on_device || row.make_drawing != nullptr,
-                  "[backend] '{}' got draws 'device', but it draws with eager's generator alone, on the host; use "
-                  "draws 'host', or backend 'xla'",
-                  name);
-    return on_device ? row.make_drawing() : row.make();
-  }
-  throw UserError(fmt::format("[backend] got '{}', expected one of: {}", name, fmt::join(backend_names(), ", ")));
+  const Row& row = row_of(name);
+  DIPTYCH_CHECK(!on_device || row.make_drawing != nullptr,
+                "[backend] '{}' got draws 'device', but it draws with eager's generator alone, on the host; use "
+                "draws 'host', or backend 'xla'",
+                name);
+  return on_device ? row.make_drawing() : row.make();
 }
 
-std::shared_ptr<const Backend> detail::backend_of(const AotOptions& options) {
-  auto backend = backend_by_name(options.backend, options.draws);
-  if (!options.check_kernels) return backend;
-  const Row* const row = std::find_if(std::begin(kBackends), std::end(kBackends),
-                                      [&](const Row& of) { return options.backend == of.name; });
-  DIPTYCH_CHECK(row->make_checking != nullptr,
-                "[{}] got check_kernels, but backend '{}' has no kernels that the interpreter could check; use backend "
-                "'native', or leave it out",
-                options.name, options.backend);
-  return row->make_checking();
+std::shared_ptr<const Backend> detail::checking_backend_by_name(const std::string& name) {
+  const Row& row = row_of(name);
+  return row.make_checking == nullptr ? nullptr : row.make_checking();
 }
 
 bool detail::draws_on_device(const std::string& draws, const std::string& who) {

@@ -1,8 +1,8 @@
-#include "diptych/backends/fallback.h"
+#include "diptych/backend/fallback.h"
 
 #include <algorithm>
 
-#include "diptych/backends/interpreter/interpreter_backend.h"
+#include "diptych/backend/interpreter_backend.h"
 #include "diptych/base/error.h"
 #include "diptych/base/switches.h"
 #include "diptych/graph/print.h"

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "diptych/backends/backend.h"
+#include "diptych/backend/backend.h"
 
 namespace diptych::detail {
 

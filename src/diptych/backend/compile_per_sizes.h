@@ -2,7 +2,7 @@
 #pragma once
 #include <memory>
 
-#include "diptych/backends/backend.h"
+#include "diptych/backend/backend.h"
 
 namespace diptych::detail {
 

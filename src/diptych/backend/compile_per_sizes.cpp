@@ -1,4 +1,4 @@
-#include "diptych/backends/compile_per_sizes.h"
+#include "diptych/backend/compile_per_sizes.h"
 
 #include <algorithm>
 #include <map>

@@ -1,4 +1,4 @@
-#include "diptych/backends/checked_executable.h"
+#include "diptych/backend/checked_executable.h"
 
 #include <fmt/ranges.h>
 

@@ -1,4 +1,4 @@
-#include "diptych/backends/interpreter/interpreter_backend.h"
+#include "diptych/backend/interpreter_backend.h"
 
 #include "diptych/interpreter/hop_rules.h"
 

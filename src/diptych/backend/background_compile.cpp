@@ -1,4 +1,4 @@
-#include "diptych/backends/background_compile.h"
+#include "diptych/backend/background_compile.h"
 
 #include <algorithm>
 #include <atomic>
@@ -9,7 +9,7 @@
 #include <thread>
 #include <utility>
 
-#include "diptych/backends/interpreter/interpreter_backend.h"
+#include "diptych/backend/interpreter_backend.h"
 #include "diptych/base/switches.h"
 #include "diptych/interpreter/run_guards.h"
 

@@ -1,4 +1,4 @@
-#include "diptych/backends/cache_entry.h"
+#include "diptych/backend/cache_entry.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
