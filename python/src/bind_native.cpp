@@ -3,9 +3,9 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include "bindings.h"
-#include "diptych/backends/native/kernel_check.h"
-#include "diptych/backends/native/report/check_kernel_file.h"
-#include "diptych/backends/native_graph.h"
+#include "diptych/native/call/kernel_check.h"
+#include "diptych/native/report/check_kernel_file.h"
+#include "diptych/native/native_graph.h"
 
 namespace diptych::python {
 namespace {

@@ -3,7 +3,7 @@
 #pragma once
 #include "diptych/backend/backend.h"
 #include "diptych/backends/builtin_backends.h"
-#include "diptych/backends/native_graph.h"
+#include "diptych/native/native_graph.h"
 #include "diptych/backends/stablehlo.h"
 #include "diptych/backends/xla/mesh.h"
 #include "diptych/backward/backward_capture.h"

@@ -11,7 +11,7 @@
 #include "diptych/backend/checked_executable.h"
 #include "diptych/backend/fallback.h"
 #include "diptych/backend/interpreter_backend.h"
-#include "diptych/backends/native/native_backend.h"
+#include "diptych/native/native_backend.h"
 #include "diptych/backends/stablehlo.h"
 #include "diptych/backends/xla/export_graph.h"
 #include "diptych/backends/xla/xla_backend.h"

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "diptych/backends/native_graph.h"
+#include "diptych/native/native_graph.h"
 
 namespace diptych::detail {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "diptych/backends/builtin_backends.h"
-#include "diptych/backends/native_graph.h"
+#include "diptych/native/native_graph.h"
 #include "diptych/backward/gradient_transform.h"
 
 namespace torch::optim {

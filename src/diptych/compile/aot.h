@@ -7,7 +7,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "diptych/backends/native_graph.h"
+#include "diptych/native/native_graph.h"
 #include "diptych/compile/arguments.h"
 #include "diptych/compile/cache.h"
 #include "diptych/compile/capture_watch.h"

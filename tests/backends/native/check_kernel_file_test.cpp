@@ -1,13 +1,13 @@
 // Kernels that are checked, and run alone from the files of a report.
-#include "diptych/backends/native/report/check_kernel_file.h"
+#include "diptych/native/report/check_kernel_file.h"
 
 #include <torch/types.h>
 
 #include <filesystem>
 #include <regex>
 
-#include "diptych/backends/native/kernel_check.h"
-#include "diptych/backends/native/native_backend.h"
+#include "diptych/native/call/kernel_check.h"
+#include "diptych/native/native_backend.h"
 #include "diptych/compile/aot.h"
 #include "diptych/graph/safetensors.h"
 #include "diptych/graph/serialize.h"

@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "diptych/backends/native/codegen/compiled_kernel.h"
-#include "diptych/backends/native/kernel/evaluate.h"
-#include "diptych/backends/native/kernel/parse.h"
-#include "diptych/backends/native/kernel/print.h"
-#include "diptych/backends/native/kernel/verify.h"
+#include "diptych/native/codegen/compiled_kernel.h"
+#include "diptych/native/kernel/evaluate.h"
+#include "diptych/native/kernel/parse.h"
+#include "diptych/native/kernel/print.h"
+#include "diptych/native/kernel/verify.h"
 #include "testing/tensors.h"
 
 namespace diptych::testing {

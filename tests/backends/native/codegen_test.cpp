@@ -15,7 +15,7 @@
 #include "backends/native/codegen_case.h"
 #include "backends/native/dynamic_kernel.h"
 #include "backends/native/random_row_kernel.h"
-#include "diptych/backends/native/codegen/schedule.h"
+#include "diptych/native/schedule/schedule.h"
 
 namespace diptych {
 namespace {

@@ -9,7 +9,7 @@
 #include <limits>
 
 #include "backends/native/codegen_case.h"
-#include "diptych/backends/native/kernel/scalar_op.h"
+#include "diptych/native/kernel/scalar_op.h"
 #include "diptych/graph/tensor_meta.h"
 
 namespace diptych {

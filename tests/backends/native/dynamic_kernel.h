@@ -5,7 +5,7 @@
 #include <random>
 #include <vector>
 
-#include "diptych/backends/native/kernel/kernel.h"
+#include "diptych/native/kernel/kernel.h"
 
 namespace diptych::testing {
 

@@ -1,13 +1,13 @@
 // Which nodes become one kernel, and that the graph still computes the same.
-#include "diptych/backends/native/fusion/fuse.h"
+#include "diptych/native/fusion/fuse.h"
 
 #include <gtest/gtest.h>
 
 #include <set>
 
-#include "diptych/backends/native/fused_node.h"
-#include "diptych/backends/native/fusion/reachability.h"
-#include "diptych/backends/native/prepare.h"
+#include "diptych/native/fusion/fused_node.h"
+#include "diptych/native/fusion/reachability.h"
+#include "diptych/native/prepare/prepare.h"
 #include "diptych/graph/verify.h"
 #include "diptych/interpreter/program.h"
 #include "interpreter/graph_builder.h"

@@ -1,6 +1,6 @@
 // Text of LLVM IR becomes code that runs: with the process's functions, from several threads, freed and made again; and
 // what is wrong with a text is said.
-#include "diptych/backends/native/jit/jit.h"
+#include "diptych/native/jit/jit.h"
 
 #include <gtest/gtest.h>
 
@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "backends/native/cross_assembly.h"
-#include "diptych/backends/native/jit/llvm_library.h"
-#include "diptych/backends/native/jit/profiler_names.h"
+#include "diptych/native/jit/llvm_library.h"
+#include "diptych/native/jit/profiler_names.h"
 #include "diptych/base/switches.h"
 #include "testing/expect_error.h"
 

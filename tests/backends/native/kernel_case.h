@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "diptych/backends/native/kernel/evaluate.h"
-#include "diptych/backends/native/kernel/parse.h"
+#include "diptych/native/kernel/evaluate.h"
+#include "diptych/native/kernel/parse.h"
 #include "testing/tensors.h"
 
 namespace diptych::testing {

@@ -5,7 +5,7 @@
 
 #include "backends/native/kernel_case.h"
 #include "backends/native/random_kernel.h"
-#include "diptych/backends/native/kernel/print.h"
+#include "diptych/native/kernel/print.h"
 #include "testing/expect_error.h"
 #include "testing/same_tensors.h"
 

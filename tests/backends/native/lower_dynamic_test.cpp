@@ -4,9 +4,9 @@
 #include <random>
 
 #include "backends/native/lowering_check.h"
-#include "diptych/backends/native/codegen/compiled_kernel.h"
-#include "diptych/backends/native/lower/group_space.h"
-#include "diptych/backends/native/lower/size_table.h"
+#include "diptych/native/codegen/compiled_kernel.h"
+#include "diptych/native/lower/group_space.h"
+#include "diptych/native/lower/size_table.h"
 #include "diptych/passes/unify_sizes.h"
 
 namespace diptych {

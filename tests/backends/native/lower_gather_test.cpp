@@ -1,6 +1,6 @@
 // Gathers by tensors of indices as kernels, by the evaluator and as machine code: results, and checks of the indices.
 #include "backends/native/lowering_check.h"
-#include "diptych/backends/native/codegen/compiled_kernel.h"
+#include "diptych/native/codegen/compiled_kernel.h"
 #include "diptych/passes/decompose.h"
 
 namespace diptych {

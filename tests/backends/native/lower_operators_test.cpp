@@ -5,8 +5,8 @@
 
 #include "backends/native/lowering_check.h"
 #include "backends/native/operator_cases.h"
-#include "diptych/backends/native/codegen/compiled_kernel.h"
-#include "diptych/backends/native/lower/kernel_row.h"
+#include "diptych/native/codegen/compiled_kernel.h"
+#include "diptych/native/lower/kernel_row.h"
 
 namespace diptych {
 namespace {

@@ -1,6 +1,6 @@
 // Sums at places that tensors of indices name as kernels, by the evaluator and as machine code, beside eager.
 #include "backends/native/lowering_check.h"
-#include "diptych/backends/native/codegen/compiled_kernel.h"
+#include "diptych/native/codegen/compiled_kernel.h"
 
 namespace diptych {
 namespace {

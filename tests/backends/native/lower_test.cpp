@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "backends/native/lowering_check.h"
-#include "diptych/backends/native/lower/group_space.h"
+#include "diptych/native/lower/group_space.h"
 #include "diptych/passes/decompose.h"
 
 namespace diptych {

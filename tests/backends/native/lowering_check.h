@@ -1,10 +1,10 @@
 // A group of nodes as a kernel, beside what eager computes.
 #pragma once
-#include "diptych/backends/native/codegen/compiled_kernel.h"
-#include "diptych/backends/native/kernel/evaluate.h"
-#include "diptych/backends/native/kernel/print.h"
-#include "diptych/backends/native/kernel/verify.h"
-#include "diptych/backends/native/lower/lower_group.h"
+#include "diptych/native/codegen/compiled_kernel.h"
+#include "diptych/native/kernel/evaluate.h"
+#include "diptych/native/kernel/print.h"
+#include "diptych/native/kernel/verify.h"
+#include "diptych/native/lower/lower_group.h"
 #include "testing/graph_writer.h"
 
 namespace diptych::testing {

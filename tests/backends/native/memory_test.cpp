@@ -5,10 +5,10 @@
 #include <random>
 #include <vector>
 
-#include "diptych/backends/native/arena.h"
-#include "diptych/backends/native/memory_plan.h"
-#include "diptych/backends/native/native_backend.h"
-#include "diptych/backends/native/result_pool.h"
+#include "diptych/native/memory/arena.h"
+#include "diptych/native/report/memory_plan.h"
+#include "diptych/native/native_backend.h"
+#include "diptych/native/memory/result_pool.h"
 #include "diptych/compile/aot.h"
 #include "diptych/interpreter/program.h"
 #include "interpreter/graph_builder.h"

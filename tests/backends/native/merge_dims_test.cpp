@@ -4,8 +4,8 @@
 #include <random>
 
 #include "backends/native/kernel_case.h"
-#include "diptych/backends/native/kernel/print.h"
-#include "diptych/backends/native/lower/merge_dims.h"
+#include "diptych/native/kernel/print.h"
+#include "diptych/native/lower/merge_dims.h"
 #include "testing/same_tensors.h"
 
 namespace diptych {

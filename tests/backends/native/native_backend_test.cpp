@@ -1,16 +1,16 @@
 // Programs as native kernels, forward and backward, beside eager.
-#include "diptych/backends/native/native_backend.h"
+#include "diptych/native/native_backend.h"
 
 #include <torch/nn/functional.h>
 
 #include <thread>
 
 #include "backends/native/native_case.h"
-#include "diptych/backends/native/fused_call.h"
-#include "diptych/backends/native/fused_node.h"
-#include "diptych/backends/native/kernel/parse.h"
-#include "diptych/backends/native/kernel_check.h"
-#include "diptych/backends/native/overwritable_inputs.h"
+#include "diptych/native/call/fused_call.h"
+#include "diptych/native/fusion/fused_node.h"
+#include "diptych/native/kernel/parse.h"
+#include "diptych/native/call/kernel_check.h"
+#include "diptych/native/call/overwritable_inputs.h"
 #include "diptych/base/switches.h"
 #include "interpreter/graph_builder.h"
 #include "testing/eager_check.h"

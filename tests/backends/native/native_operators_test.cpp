@@ -7,7 +7,7 @@
 
 #include "backends/native/operator_cases.h"
 #include "diptych/autodiff/joint_capture.h"
-#include "diptych/backends/native/native_backend.h"
+#include "diptych/native/native_backend.h"
 #include "diptych/graph/map_sizes.h"
 #include "diptych/passes/unify_sizes.h"
 #include "testing/run_graph.h"

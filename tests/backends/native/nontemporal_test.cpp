@@ -13,8 +13,8 @@
 #include "backends/native/codegen_case.h"
 #include "backends/native/dynamic_kernel.h"
 #include "backends/native/random_row_kernel.h"
-#include "diptych/backends/native/codegen/nontemporal_stores.h"
-#include "diptych/backends/native/jit/jit.h"
+#include "diptych/native/codegen/nontemporal_stores.h"
+#include "diptych/native/jit/jit.h"
 
 namespace diptych {
 namespace {

@@ -1,6 +1,6 @@
 // Kernels in a folder: found again, bounded, and of no consequence where the folder or an entry is not what it should
 // be.
-#include "diptych/backends/native/jit/object_cache.h"
+#include "diptych/native/jit/object_cache.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -11,7 +11,7 @@
 #include <iterator>
 #include <thread>
 
-#include "diptych/backends/native/jit/jit.h"
+#include "diptych/native/jit/jit.h"
 #include "diptych/base/switches.h"
 #include "testing/expect_error.h"
 

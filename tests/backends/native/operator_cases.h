@@ -4,7 +4,7 @@
 #include <variant>
 #include <vector>
 
-#include "diptych/backends/native/kernel/dtypes.h"
+#include "diptych/native/kernel/dtypes.h"
 #include "testing/graph_writer.h"
 
 namespace diptych::testing {

@@ -1,11 +1,11 @@
 // print() and parse_kernel() are each other's inverse, and no text is too damaged for an error with its place.
-#include "diptych/backends/native/kernel/parse.h"
+#include "diptych/native/kernel/parse.h"
 
 #include <gtest/gtest.h>
 
 #include "backends/native/random_kernel.h"
-#include "diptych/backends/native/kernel/print.h"
-#include "diptych/backends/native/kernel/verify.h"
+#include "diptych/native/kernel/print.h"
+#include "diptych/native/kernel/verify.h"
 #include "testing/expect_error.h"
 
 namespace diptych {

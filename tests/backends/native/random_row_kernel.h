@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "diptych/backends/native/kernel/kernel.h"
-#include "diptych/backends/native/kernel/reduction.h"
-#include "diptych/backends/native/kernel/scalar_op.h"
+#include "diptych/native/kernel/kernel.h"
+#include "diptych/native/kernel/reduction.h"
+#include "diptych/native/kernel/scalar_op.h"
 #include "testing/tensors.h"
 
 namespace diptych::testing {

@@ -1,5 +1,5 @@
 // What backend "native" says of its kernels: texts, bytes, times, and why parts are apart.
-#include "diptych/backends/native_graph.h"
+#include "diptych/native/native_graph.h"
 
 #include <torch/optim.h>
 #include <torch/types.h>
@@ -10,8 +10,8 @@
 
 #include "backends/native/native_case.h"
 #include "diptych/backends/builtin_backends.h"
-#include "diptych/backends/native/kernel/parse.h"
-#include "diptych/backends/native/report/kernel_work.h"
+#include "diptych/native/kernel/parse.h"
+#include "diptych/native/report/kernel_work.h"
 #include "diptych/backward/backward_capture.h"
 #include "diptych/backward/step.h"
 #include "diptych/compile/aot.h"

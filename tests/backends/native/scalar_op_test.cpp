@@ -1,5 +1,5 @@
 // Every scalar operation of kernels gives what ATen's operator gives, on numbers of every kind.
-#include "diptych/backends/native/kernel/scalar_op.h"
+#include "diptych/native/kernel/scalar_op.h"
 
 #include <gtest/gtest.h>
 

@@ -1,11 +1,11 @@
 // The verifier refuses each thing that the header says it does, and names the line.
-#include "diptych/backends/native/kernel/verify.h"
+#include "diptych/native/kernel/verify.h"
 
 #include <gtest/gtest.h>
 
-#include "diptych/backends/native/kernel/parse.h"
-#include "diptych/backends/native/kernel/reduction.h"
-#include "diptych/backends/native/kernel/scalar_op.h"
+#include "diptych/native/kernel/parse.h"
+#include "diptych/native/kernel/reduction.h"
+#include "diptych/native/kernel/scalar_op.h"
 #include "testing/expect_error.h"
 
 namespace diptych {
