@@ -5,7 +5,7 @@
 #include "diptych/backends/builtin_backends.h"
 #include "diptych/native/native_graph.h"
 #include "diptych/backends/stablehlo.h"
-#include "diptych/backends/xla/mesh.h"
+#include "diptych/xla/hlo/mesh.h"
 #include "diptych/backward/backward_capture.h"
 #include "diptych/backward/gradient_transform.h"
 #include "diptych/backward/step.h"

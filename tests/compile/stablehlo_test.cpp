@@ -8,7 +8,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "diptych/backends/xla/pjrt_program.h"
+#include "diptych/xla/pjrt/pjrt_program.h"
 #include "diptych/diptych.h"
 #include "testing/expect_error.h"
 

@@ -13,8 +13,8 @@
 #include "diptych/backend/interpreter_backend.h"
 #include "diptych/native/native_backend.h"
 #include "diptych/backends/stablehlo.h"
-#include "diptych/backends/xla/export_graph.h"
-#include "diptych/backends/xla/xla_backend.h"
+#include "diptych/xla/export_graph.h"
+#include "diptych/xla/xla_backend.h"
 #include "diptych/base/error.h"
 
 namespace diptych {

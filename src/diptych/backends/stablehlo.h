@@ -2,7 +2,7 @@
 #pragma once
 #include <string>
 
-#include "diptych/backends/stablehlo_module.h"
+#include "diptych/xla/stablehlo_module.h"
 #include "diptych/graph/graph.h"
 
 namespace diptych {

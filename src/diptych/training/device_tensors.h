@@ -6,8 +6,8 @@
 #include <string>
 #include <utility>
 
-#include "diptych/backends/xla/lower_graph.h"
-#include "diptych/backends/xla/sharded_buffer.h"
+#include "diptych/xla/hlo/lower_graph.h"
+#include "diptych/xla/pjrt/sharded_buffer.h"
 
 namespace diptych::detail {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "diptych/backends/xla/mesh.h"
+#include "diptych/xla/hlo/mesh.h"
 #include "diptych/backward/gradient_transform.h"
 #include "diptych/compile/options.h"
 

@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "diptych/backends/builtin_backends.h"
-#include "diptych/backends/xla/lower_body.h"
-#include "diptych/backends/xla/slot_tensor.h"
+#include "diptych/xla/hlo/lower_body.h"
+#include "diptych/xla/slot_tensor.h"
 #include "diptych/base/error.h"
 #include "diptych/base/switches.h"
 #include "diptych/graph/print.h"

@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "diptych/backends/xla/sharded_program.h"
+#include "diptych/xla/pjrt/sharded_program.h"
 #include "diptych/interpreter/program.h"
 #include "diptych/training/device_tensors.h"
 #include "diptych/training/step_graph.h"

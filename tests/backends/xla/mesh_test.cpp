@@ -1,5 +1,5 @@
 // Programs over meshes of devices against the same programs on one device, and what a mesh or a sharding may not be.
-#include "diptych/backends/xla/mesh.h"
+#include "diptych/xla/hlo/mesh.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <thread>
 
-#include "diptych/backends/xla/lower_body.h"
-#include "diptych/backends/xla/sharded_program.h"
-#include "diptych/backends/xla/slot_tensor.h"
+#include "diptych/xla/hlo/lower_body.h"
+#include "diptych/xla/pjrt/sharded_program.h"
+#include "diptych/xla/slot_tensor.h"
 #include "diptych/graph/print.h"
 #include "diptych/pair/pair.h"
 #include "interpreter/graph_builder.h"

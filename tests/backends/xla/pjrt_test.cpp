@@ -10,8 +10,8 @@
 #include <iterator>
 #include <thread>
 
-#include "diptych/backends/xla/element_types.h"
-#include "diptych/backends/xla/pjrt_program.h"
+#include "diptych/xla/hlo/element_types.h"
+#include "diptych/xla/pjrt/pjrt_program.h"
 #include "diptych/base/error.h"
 #include "diptych/base/switches.h"
 #include "diptych/graph/checksum.h"

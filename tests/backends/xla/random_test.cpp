@@ -7,7 +7,7 @@
 
 #include "diptych/backend/fallback.h"
 #include "diptych/backend/interpreter_backend.h"
-#include "diptych/backends/xla/xla_backend.h"
+#include "diptych/xla/xla_backend.h"
 #include "diptych/graph/parse.h"
 #include "diptych/ops/draw_bits.h"
 #include "diptych/ops/samplers.h"

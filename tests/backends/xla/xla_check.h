@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "diptych/backends/xla/lowering.h"
-#include "diptych/backends/xla/xla_backend.h"
+#include "diptych/xla/hlo/lowering.h"
+#include "diptych/xla/xla_backend.h"
 #include "diptych/graph/print.h"
 #include "interpreter/graph_builder.h"
 
