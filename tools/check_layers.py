@@ -19,20 +19,57 @@ ROOMS = {
     "trace": ["ops"],
     "passes": ["ops"],
     "autodiff": ["trace", "interpreter", "passes"],
-    "backend": ["interpreter", "passes"],
-    "backends": ["backend"],
     "scan_passes": ["interpreter", "passes"],
-    "pipeline": ["scan_passes"],
-    "hops": ["autodiff", "pipeline", "tree"],
+    "backend": ["interpreter", "passes"],
+    "native": ["backend"],
+    "xla": ["backend"],
+    "backends": ["native", "xla"],
+    "hops": ["autodiff", "scan_passes", "tree"],
     "compile": ["hops", "backends", "tree"],
-    "backward": ["trace", "backends", "pipeline"],
+    "backward": ["trace", "backends", "scan_passes"],
     "distributed": ["backward"],
     "pair": ["compile"],
     "transforms": ["hops"],
-    "training": ["backward", "pair", "backends"],
+    "training": ["backward", "pair"],
 }
-# What may name a single backend above backends/: the list of them, and the steps that keep their state on its devices.
-NAMES_BACKENDS = ("backends/builtin_backends.cpp", "training/")
+# The layers inside of large rooms: a folder, or the name of a file beside the folders -> what it may include of its room,
+# directly or by what those may.
+LAYERS = {
+    "native": {
+        "jit": [],
+        "kernel": [],
+        "memory": ["kernel"],
+        "lower": ["kernel"],
+        "fusion": ["lower"],
+        "scalar": ["kernel", "jit"],
+        "schedule": ["scalar", "lower"],
+        "codegen": ["schedule"],
+        "native_graph": [],
+        "call": ["native_graph", "fusion", "codegen", "memory"],
+        "plan": ["call"],
+        "prepare": ["call"],
+        "native_backend": ["plan", "prepare"],
+        "report": ["native_backend"],
+    },
+    "xla": {
+        "hlo": [],
+        **{
+            f"lower/{family}": ["hlo"]
+            for family in ("pointwise", "shape", "indexing", "reduction", "windows", "linear_algebra", "special", "hops")
+        },
+        "pjrt": ["hlo"],
+        "stablehlo_module": [],
+        "export_graph": ["hlo", "stablehlo_module"],
+        "shared_results": [],
+        "slot_tensor": ["hlo"],
+        "xla_backend": ["pjrt", "shared_results", "slot_tensor"],
+    },
+}
+# What may name a single backend: the list of them, and the steps that keep their state on its devices. The headers that
+# say what a backend made are everybody's.
+BACKENDS = ("native", "xla")
+NAMES_BACKENDS = ("backends/", "training/")
+READ_BY_ALL = ("native/native_graph.h", "xla/stablehlo_module.h")
 # Library code logs through base/switches and throws; this file is where log lines reach standard error.
 MAY_PRINT = {"base/switches.cpp"}
 # Static registration belongs to the tracer, which has to exist before the first operator is called.
@@ -48,12 +85,33 @@ class Fault(NamedTuple):
         return f"{self.file}:{self.line}: {self.text}"
 
 
-def reachable(room: str) -> set[str]:
-    """Returns the room with every room that it may include."""
+def reachable(room: str, table: dict[str, list[str]] = ROOMS) -> set[str]:
+    """Returns the room, or layer, with every one that it may include."""
     found = {room}
-    for below in ROOMS[room]:
-        found |= reachable(below)
+    for below in table[room]:
+        found |= reachable(below, table)
     return found
+
+
+def layer_of(path: str) -> str:
+    """Returns the layer of its room that a file is in: jit of native/jit/jit.h, lower/shape of xla/lower/shape/x.cpp."""
+    folder, name = path.split("/", 1)[1].rpartition("/")[::2]
+    return folder or name.rsplit(".", 1)[0]
+
+
+def check_layer(path: str, included: str) -> str | None:
+    """Returns what is wrong with a file that includes another one of its room, or None."""
+    room = path.split("/")[0]
+    if room not in LAYERS:
+        return None
+    table, own, other = LAYERS[room], layer_of(path), layer_of(included)
+    for layer in (own, other):
+        if layer not in table:
+            return f"layer '{layer}' of {room}/ is not in LAYERS of tools/check_layers.py; add it"
+    if other in reachable(own, table):
+        return None
+    allowed = ", ".join(sorted(reachable(own, table) - {own})) or "none"
+    return f"layer '{own}' of {room}/ may not include layer '{other}' (it may include: {allowed})"
 
 
 def without_comments(source: str) -> str:
@@ -88,14 +146,11 @@ def check_include(room: str, path: str, included: str) -> str | None:
     if other not in reachable(room):
         allowed = ", ".join(sorted(reachable(room) - {room})) or "none"
         return f"room '{room}' may not include room '{other}' (it may include: {allowed}); move the code, or pass the fact in"
-    if other == "backends" and len(parts) > 3 and not path.startswith(NAMES_BACKENDS):
-        own = path.split("/")[1:]
-        # The files beside the subfolders serve all backends, such as the fallback to the interpreter.
-        allowed = own[0] if len(own) > 1 else "" if path == "backend/backend.h" else "interpreter"
-        if room == "backends" and parts[2] != allowed:
-            return f"backends/ subfolders may not include each other, and backend.h none of them; got '{included}'"
-        if room != "backends":
-            return f"only {' and '.join(NAMES_BACKENDS)} may name the backend '{parts[2]}'"
+    name = included.removeprefix("diptych/")
+    if other == room:
+        return check_layer(path, name)
+    if other in BACKENDS and name not in READ_BY_ALL and not path.startswith(NAMES_BACKENDS):
+        return f"only {' and '.join(NAMES_BACKENDS)} may name the backend '{other}'"
     return None
 
 
@@ -115,7 +170,7 @@ _BUILT_NODE = re.compile(rf"\bNode\s*\w*\{{{_FOUND}")
 
 def may_test_names(path: str) -> bool:
     parts = path.split("/")
-    return parts[0] == "ops" or (parts[0] == "backends" and parts[-1].startswith("lower_"))
+    return parts[0] == "ops" or (parts[0] in BACKENDS and parts[-1].startswith("lower_"))
 
 
 _PRINT = re.compile(r"\bstd::(?:cout|cerr|clog|puts|printf|fprintf|print|println)\b|(?<![\w:.>])(?:printf|fprintf|puts|perror)\s*\(|\bfmt::print(?:ln)?\b")

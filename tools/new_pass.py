@@ -119,7 +119,7 @@ def main() -> int:
     root = Path(__file__).resolve().parent.parent
     for path in make_pass(root, sys.argv[1]):
         print(path.relative_to(root))
-    print("Next: say in the header what the pass ensures, and give it its line in src/diptych/pipeline/pipeline.cpp")
+    print("Next: say in the header what the pass ensures, and give it its line in src/diptych/scan_passes/pipeline.cpp")
     return 0
 
 

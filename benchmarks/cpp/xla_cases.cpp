@@ -4,11 +4,11 @@
 
 #include "calls.h"
 #include "diptych/backend/fallback.h"
+#include "diptych/diptych.h"
 #include "diptych/xla/hlo/lower_body.h"
 #include "diptych/xla/hlo/lower_graph.h"
 #include "diptych/xla/pjrt/pjrt_program.h"
 #include "diptych/xla/xla_backend.h"
-#include "diptych/diptych.h"
 #include "gradient_case.h"
 #include "rnn.h"
 #include "suites.h"

@@ -4,8 +4,8 @@
 
 #include "bindings.h"
 #include "diptych/native/call/kernel_check.h"
-#include "diptych/native/report/check_kernel_file.h"
 #include "diptych/native/native_graph.h"
+#include "diptych/native/report/check_kernel_file.h"
 
 namespace diptych::python {
 namespace {

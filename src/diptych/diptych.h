@@ -3,9 +3,7 @@
 #pragma once
 #include "diptych/backend/backend.h"
 #include "diptych/backends/builtin_backends.h"
-#include "diptych/native/native_graph.h"
 #include "diptych/backends/stablehlo.h"
-#include "diptych/xla/hlo/mesh.h"
 #include "diptych/backward/backward_capture.h"
 #include "diptych/backward/gradient_transform.h"
 #include "diptych/backward/step.h"
@@ -42,6 +40,7 @@
 #include "diptych/hops/while_loop/while_loop.h"
 #include "diptych/interpreter/lazy_program.h"
 #include "diptych/interpreter/program.h"
+#include "diptych/native/native_graph.h"
 #include "diptych/ops/checkpoint_policy.h"
 #include "diptych/pair/module.h"
 #include "diptych/pair/pair.h"
@@ -63,3 +62,4 @@
 #include "diptych/tree/path.h"
 #include "diptych/tree/signature.h"
 #include "diptych/tree/tree.h"
+#include "diptych/xla/hlo/mesh.h"

@@ -8,8 +8,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "diptych/xla/pjrt/pjrt_program.h"
 #include "diptych/diptych.h"
+#include "diptych/xla/pjrt/pjrt_program.h"
 #include "testing/expect_error.h"
 
 namespace diptych::testing {

@@ -8,7 +8,7 @@
 #include "diptych/autodiff/joint_capture.h"
 #include "diptych/backend/interpreter_backend.h"
 #include "diptych/diptych.h"
-#include "diptych/pipeline/pipeline.h"
+#include "diptych/scan_passes/pipeline.h"
 #include "diptych/trace/fake_tensor.h"
 #include "diptych/trace/recorder.h"
 

@@ -3,7 +3,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "diptych/native/codegen/nontemporal_stores.h"
+#include "diptych/native/schedule/nontemporal_stores.h"
 #include "fuzz/campaign.h"
 
 int main(int argc, char** argv) {

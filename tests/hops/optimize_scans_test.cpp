@@ -2,7 +2,7 @@
 #include <cstdlib>
 
 #include "diptych/graph/identical.h"
-#include "diptych/pipeline/pipeline.h"
+#include "diptych/scan_passes/pipeline.h"
 #include "hops/scan_graphs.h"
 #include "hops/unrolled.h"
 

@@ -24,7 +24,7 @@ class Includes(unittest.TestCase):
 
     def test_siblings_may_not_include_each_other(self):
         self.assertIn("may not include room 'trace'", texts("passes/a.cpp", '#include "diptych/trace/recorder.h"\n')[0])
-        self.assertIn("may not include room 'backends'", texts("hops/scan.cpp", '#include "diptych/backend/backend.h"\n')[0])
+        self.assertIn("may not include room 'backend'", texts("hops/scan.cpp", '#include "diptych/backend/backend.h"\n')[0])
 
     def test_angle_brackets_are_includes_too(self):
         self.assertEqual(len(texts("base/a.cpp", "#include <diptych/graph/graph.h>\n")), 1)
@@ -32,20 +32,27 @@ class Includes(unittest.TestCase):
     def test_a_comment_is_no_include(self):
         self.assertEqual(texts("base/a.cpp", '// #include "diptych/graph/graph.h"\n/*\n#include "diptych/ops/tags.h"\n*/\n'), [])
 
-    def test_only_one_file_of_compile_names_a_backend(self):
-        source = '#include "diptych/backend/interpreter_backend.h"\n'
+    def test_the_list_of_backends_and_steps_on_devices_alone_name_a_backend(self):
+        source = '#include "diptych/xla/xla_backend.h"\n'
         self.assertEqual(texts("backends/builtin_backends.cpp", source), [])
-        self.assertIn("only backends/builtin_backends.cpp", texts("compile/runtime.cpp", source)[0])
+        self.assertEqual(texts("training/device_step.cpp", source), [])
+        self.assertIn("only backends/ and training/", texts("compile/runtime.cpp", source)[0])
         self.assertEqual(texts("compile/runtime.cpp", '#include "diptych/backend/backend.h"\n'), [])
+        self.assertEqual(texts("compile/runtime.cpp", '#include "diptych/native/native_graph.h"\n'), [])
 
-    def test_backends_do_not_include_each_other(self):
-        source = '#include "diptych/backends/llvm/lower.h"\n'
-        self.assertEqual(texts("backends/llvm/jit.cpp", source), [])
-        self.assertEqual(len(texts("backends/pjrt/lower_scan.cpp", source)), 1)
-        self.assertEqual(len(texts("backend/backend.h", "#pragma once\n" + source)), 1)
-        self.assertEqual(len(texts("backend/fallback.cpp", source)), 1)
-        self.assertEqual(texts("backend/fallback.cpp", source.replace("llvm", "interpreter")), [])
-        self.assertEqual(len(texts("backend/backend.h", "#pragma once\n" + source.replace("llvm", "interpreter"))), 1)
+    def test_backends_do_not_include_each_other_and_the_contract_includes_none(self):
+        source = '#include "diptych/xla/xla_backend.h"\n'
+        self.assertIn("may not include room 'xla'", texts("native/native_backend.cpp", source)[0])
+        self.assertIn("may not include room 'xla'", texts("backend/fallback.cpp", source)[0])
+
+    def test_layers_of_a_large_room_include_what_is_below_them(self):
+        self.assertEqual(texts("native/codegen/loops.cpp", '#include "diptych/native/kernel/kernel.h"\n'), [])
+        self.assertEqual(texts("native/codegen/loops.cpp", '#include "diptych/native/codegen/row_code.h"\n'), [])
+        up = texts("native/kernel/print.cpp", '#include "diptych/native/codegen/loops.h"\n')
+        self.assertIn("layer 'kernel' of native/ may not include layer 'codegen' (it may include: none)", up[0])
+        sibling = texts("xla/lower/shape/lower_shape.cpp", '#include "diptych/xla/lower/special/bessel_tables.h"\n')
+        self.assertIn("layer 'lower/shape' of xla/ may not include layer 'lower/special'", sibling[0])
+        self.assertIn("layer 'new' of native/ is not in LAYERS", texts("native/new/a.cpp", '#include "diptych/native/kernel/kernel.h"\n')[0])
 
     def test_the_umbrella_and_all_of_torch_are_not_for_rooms(self):
         self.assertIn("umbrella", texts("compile/a.cpp", '#include "diptych/diptych.h"\n')[0])
@@ -73,7 +80,7 @@ class Lines(unittest.TestCase):
         ):
             self.assertEqual(len(texts("passes/a.cpp", line + "\n")), 1, line)
             self.assertEqual(texts("ops/tags.cpp", line + "\n"), [], line)
-            self.assertEqual(texts("backends/llvm/lower_scan.cpp", line + "\n"), [], line)
+            self.assertEqual(texts("native/lower/lower_scan.cpp", line + "\n"), [], line)
 
     def test_naming_an_operator_is_no_test(self):
         for line in ('Node node{Op::find("aten::add.Tensor"), {}};', 'new Node{Op::find("aten.clone"), {}};', 'Op::find(name);', '{"aten.tanh", rule},', 'if (slot.name() == "x") {}', 'if (name.starts_with("hop.")) {}'):
@@ -111,6 +118,12 @@ class Tree(unittest.TestCase):
         for room in layers.ROOMS:
             for below in layers.ROOMS[room]:
                 self.assertNotIn(room, layers.reachable(below))
+
+    def test_neither_have_the_layers_inside_of_rooms(self):
+        for table in layers.LAYERS.values():
+            for layer in table:
+                for below in table[layer]:
+                    self.assertNotIn(layer, layers.reachable(below, table))
 
     def test_faults_are_found_in_files(self):
         with tempfile.TemporaryDirectory() as folder:

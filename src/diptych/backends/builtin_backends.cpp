@@ -11,11 +11,11 @@
 #include "diptych/backend/checked_executable.h"
 #include "diptych/backend/fallback.h"
 #include "diptych/backend/interpreter_backend.h"
-#include "diptych/native/native_backend.h"
 #include "diptych/backends/stablehlo.h"
+#include "diptych/base/error.h"
+#include "diptych/native/native_backend.h"
 #include "diptych/xla/export_graph.h"
 #include "diptych/xla/xla_backend.h"
-#include "diptych/base/error.h"
 
 namespace diptych {
 

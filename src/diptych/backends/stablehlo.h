@@ -2,8 +2,8 @@
 #pragma once
 #include <string>
 
-#include "diptych/xla/stablehlo_module.h"
 #include "diptych/graph/graph.h"
+#include "diptych/xla/stablehlo_module.h"
 
 namespace diptych {
 

@@ -10,7 +10,7 @@
 #include "diptych/graph/map_sizes.h"
 #include "diptych/interpreter/sizes_input.h"
 #include "diptych/passes/generalize_sizes.h"
-#include "diptych/pipeline/pipeline.h"
+#include "diptych/scan_passes/pipeline.h"
 
 namespace diptych::detail {
 namespace {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "diptych/backends/builtin_backends.h"
-#include "diptych/native/native_graph.h"
 #include "diptych/backward/gradient_transform.h"
+#include "diptych/native/native_graph.h"
 
 namespace torch::optim {
 class Optimizer;

@@ -7,13 +7,13 @@
 #include <type_traits>
 #include <utility>
 
-#include "diptych/native/native_graph.h"
 #include "diptych/compile/arguments.h"
 #include "diptych/compile/cache.h"
 #include "diptych/compile/capture_watch.h"
 #include "diptych/compile/check.h"
 #include "diptych/compile/explain_captures.h"
 #include "diptych/compile/transformed_calls.h"
+#include "diptych/native/native_graph.h"
 #include "diptych/trace/recorder.h"
 #include "diptych/trace/shadow.h"
 #include "diptych/trace/transforms.h"

@@ -15,7 +15,7 @@
 #include "diptych/ops/tags.h"
 #include "diptych/passes/remove_dead_nodes.h"
 #include "diptych/passes/storage_roots.h"
-#include "diptych/pipeline/pipeline.h"
+#include "diptych/scan_passes/pipeline.h"
 #include "diptych/trace/memory_overlap.h"
 #include "diptych/trace/transforms.h"
 

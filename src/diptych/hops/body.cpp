@@ -7,7 +7,7 @@
 #include "diptych/hops/replay.h"
 #include "diptych/hops/strides.h"
 #include "diptych/ops/tags.h"
-#include "diptych/pipeline/pipeline.h"
+#include "diptych/scan_passes/pipeline.h"
 #include "diptych/trace/placeholder.h"
 #include "diptych/trace/recorder.h"
 

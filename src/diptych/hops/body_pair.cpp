@@ -2,7 +2,7 @@
 
 #include <map>
 
-#include "diptych/pipeline/pipeline.h"
+#include "diptych/scan_passes/pipeline.h"
 
 namespace diptych::detail {
 

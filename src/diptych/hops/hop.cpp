@@ -11,7 +11,7 @@
 #include "diptych/hops/strides.h"
 #include "diptych/interpreter/hop_rules.h"
 #include "diptych/ops/hop_schemas.h"
-#include "diptych/pipeline/pipeline.h"
+#include "diptych/scan_passes/pipeline.h"
 #include "diptych/scan_passes/scan_edit.h"
 
 namespace diptych {

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "diptych/xla/hlo/mesh.h"
 #include "diptych/backward/gradient_transform.h"
 #include "diptych/compile/options.h"
+#include "diptych/xla/hlo/mesh.h"
 
 namespace diptych::xla {
 

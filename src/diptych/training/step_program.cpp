@@ -5,14 +5,14 @@
 #include <algorithm>
 
 #include "diptych/backends/builtin_backends.h"
-#include "diptych/xla/hlo/lower_body.h"
-#include "diptych/xla/slot_tensor.h"
 #include "diptych/base/error.h"
 #include "diptych/base/switches.h"
 #include "diptych/graph/print.h"
 #include "diptych/graph/rewrite.h"
 #include "diptych/passes/draw_first.h"
 #include "diptych/passes/draw_on_device.h"
+#include "diptych/xla/hlo/lower_body.h"
+#include "diptych/xla/slot_tensor.h"
 
 namespace diptych::detail {
 namespace {

@@ -4,10 +4,10 @@
 #include <memory>
 #include <vector>
 
-#include "diptych/xla/pjrt/sharded_program.h"
 #include "diptych/interpreter/program.h"
 #include "diptych/training/device_tensors.h"
 #include "diptych/training/step_graph.h"
+#include "diptych/xla/pjrt/sharded_program.h"
 
 namespace diptych::detail {
 

@@ -2,13 +2,13 @@
 
 #include <optional>
 
-#include "diptych/xla/hlo/lower_body.h"
-#include "diptych/xla/hlo/lower_graph.h"
 #include "diptych/base/error.h"
 #include "diptych/graph/map_sizes.h"
 #include "diptych/graph/names.h"
 #include "diptych/graph/print.h"
 #include "diptych/ops/tags.h"
+#include "diptych/xla/hlo/lower_body.h"
+#include "diptych/xla/hlo/lower_graph.h"
 
 namespace diptych::detail {
 namespace {

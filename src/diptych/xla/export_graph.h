@@ -1,7 +1,7 @@
 // Graphs for other programs: whole modules, or an error that says what stands in the way.
 #pragma once
-#include "diptych/xla/stablehlo_module.h"
 #include "diptych/graph/graph.h"
+#include "diptych/xla/stablehlo_module.h"
 
 namespace diptych::detail {
 

@@ -5,17 +5,17 @@
 
 #include "diptych/backend/compile_per_sizes.h"
 #include "diptych/backend/fallback.h"
-#include "diptych/xla/hlo/lower_body.h"
-#include "diptych/xla/hlo/lower_graph.h"
-#include "diptych/xla/pjrt/pjrt_program.h"
-#include "diptych/xla/shared_results.h"
-#include "diptych/xla/slot_tensor.h"
 #include "diptych/base/error.h"
 #include "diptych/base/switches.h"
 #include "diptych/interpreter/symbols.h"
 #include "diptych/passes/draw_first.h"
 #include "diptych/passes/draw_on_device.h"
 #include "diptych/passes/run_pass.h"
+#include "diptych/xla/hlo/lower_body.h"
+#include "diptych/xla/hlo/lower_graph.h"
+#include "diptych/xla/pjrt/pjrt_program.h"
+#include "diptych/xla/shared_results.h"
+#include "diptych/xla/slot_tensor.h"
 
 namespace diptych::detail {
 namespace {

@@ -6,11 +6,11 @@
 #include <filesystem>
 #include <regex>
 
-#include "diptych/native/call/kernel_check.h"
-#include "diptych/native/native_backend.h"
 #include "diptych/compile/aot.h"
 #include "diptych/graph/safetensors.h"
 #include "diptych/graph/serialize.h"
+#include "diptych/native/call/kernel_check.h"
+#include "diptych/native/native_backend.h"
 #include "interpreter/graph_builder.h"
 #include "testing/expect_error.h"
 

@@ -9,8 +9,8 @@
 #include <limits>
 
 #include "backends/native/codegen_case.h"
-#include "diptych/native/kernel/scalar_op.h"
 #include "diptych/graph/tensor_meta.h"
+#include "diptych/native/kernel/scalar_op.h"
 
 namespace diptych {
 

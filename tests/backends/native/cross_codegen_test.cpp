@@ -12,8 +12,8 @@
 #include "backends/native/lowering_check.h"
 #include "backends/native/operator_cases.h"
 #include "backends/native/random_row_kernel.h"
-#include "diptych/native/kernel/parse.h"
 #include "diptych/compile/aot.h"
+#include "diptych/native/kernel/parse.h"
 #include "testing/expect_error.h"
 
 namespace diptych::testing {

@@ -5,11 +5,11 @@
 
 #include <set>
 
+#include "diptych/graph/verify.h"
+#include "diptych/interpreter/program.h"
 #include "diptych/native/fusion/fused_node.h"
 #include "diptych/native/fusion/reachability.h"
 #include "diptych/native/prepare/prepare.h"
-#include "diptych/graph/verify.h"
-#include "diptych/interpreter/program.h"
 #include "interpreter/graph_builder.h"
 #include "testing/same_tensors.h"
 

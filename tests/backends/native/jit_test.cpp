@@ -16,9 +16,9 @@
 #include <vector>
 
 #include "backends/native/cross_assembly.h"
+#include "diptych/base/switches.h"
 #include "diptych/native/jit/llvm_library.h"
 #include "diptych/native/jit/profiler_names.h"
-#include "diptych/base/switches.h"
 #include "testing/expect_error.h"
 
 namespace diptych::detail {

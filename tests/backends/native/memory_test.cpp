@@ -5,12 +5,12 @@
 #include <random>
 #include <vector>
 
-#include "diptych/native/memory/arena.h"
-#include "diptych/native/report/memory_plan.h"
-#include "diptych/native/native_backend.h"
-#include "diptych/native/memory/result_pool.h"
 #include "diptych/compile/aot.h"
 #include "diptych/interpreter/program.h"
+#include "diptych/native/memory/arena.h"
+#include "diptych/native/memory/result_pool.h"
+#include "diptych/native/native_backend.h"
+#include "diptych/native/report/memory_plan.h"
 #include "interpreter/graph_builder.h"
 #include "testing/eager_check.h"
 

@@ -1,11 +1,11 @@
 // Programs of complex numbers as native kernels, beside eager: results, gradients, and tensors that lie in memory in
 // every way, lazily conjugated ones included.
 #include "backends/native/native_case.h"
-#include "diptych/native/fusion/fused_node.h"
-#include "diptych/native/fusion/fuse.h"
-#include "diptych/native/call/kernel_check.h"
-#include "diptych/native/prepare/prepare.h"
 #include "diptych/graph/hop_attributes.h"
+#include "diptych/native/call/kernel_check.h"
+#include "diptych/native/fusion/fuse.h"
+#include "diptych/native/fusion/fused_node.h"
+#include "diptych/native/prepare/prepare.h"
 #include "interpreter/graph_builder.h"
 #include "testing/eager_check.h"
 

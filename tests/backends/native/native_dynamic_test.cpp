@@ -2,10 +2,10 @@
 #include <torch/nn/functional.h>
 
 #include "backends/native/native_case.h"
+#include "diptych/base/switches.h"
 #include "diptych/native/call/body_sizes.h"
 #include "diptych/native/fusion/fused_node.h"
 #include "diptych/native/native_backend.h"
-#include "diptych/base/switches.h"
 #include "diptych/passes/unify_sizes.h"
 #include "testing/call_checks.h"
 #include "testing/graph_writer.h"

@@ -2,9 +2,9 @@
 #include <torch/nn/functional.h>
 
 #include "backends/native/native_case.h"
+#include "diptych/base/switches.h"
 #include "diptych/native/call/fused_call.h"
 #include "diptych/native/native_backend.h"
-#include "diptych/base/switches.h"
 #include "interpreter/graph_builder.h"
 #include "testing/eager_check.h"
 

@@ -7,8 +7,8 @@
 
 #include "backends/native/operator_cases.h"
 #include "diptych/autodiff/joint_capture.h"
-#include "diptych/native/native_backend.h"
 #include "diptych/graph/map_sizes.h"
+#include "diptych/native/native_backend.h"
 #include "diptych/passes/unify_sizes.h"
 #include "testing/run_graph.h"
 #include "testing/same_tensors.h"

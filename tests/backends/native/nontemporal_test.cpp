@@ -13,8 +13,8 @@
 #include "backends/native/codegen_case.h"
 #include "backends/native/dynamic_kernel.h"
 #include "backends/native/random_row_kernel.h"
-#include "diptych/native/codegen/nontemporal_stores.h"
 #include "diptych/native/jit/jit.h"
+#include "diptych/native/schedule/nontemporal_stores.h"
 
 namespace diptych {
 namespace {

@@ -11,8 +11,8 @@
 #include <iterator>
 #include <thread>
 
-#include "diptych/native/jit/jit.h"
 #include "diptych/base/switches.h"
+#include "diptych/native/jit/jit.h"
 #include "testing/expect_error.h"
 
 namespace diptych::detail {

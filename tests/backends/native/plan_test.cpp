@@ -2,11 +2,11 @@
 #include <thread>
 
 #include "backends/native/native_case.h"
+#include "diptych/base/switches.h"
 #include "diptych/native/native_backend.h"
 #include "diptych/native/plan/arena_layout.h"
 #include "diptych/native/plan/plan.h"
 #include "diptych/native/plan/planned_node.h"
-#include "diptych/base/switches.h"
 #include "diptych/scan_passes/block_scans.h"
 #include "diptych/scan_passes/reuse_scan_stacks.h"
 #include "hops/no_scan_passes.h"

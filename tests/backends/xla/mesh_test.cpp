@@ -7,11 +7,11 @@
 #include <algorithm>
 #include <thread>
 
+#include "diptych/graph/print.h"
+#include "diptych/pair/pair.h"
 #include "diptych/xla/hlo/lower_body.h"
 #include "diptych/xla/pjrt/sharded_program.h"
 #include "diptych/xla/slot_tensor.h"
-#include "diptych/graph/print.h"
-#include "diptych/pair/pair.h"
 #include "interpreter/graph_builder.h"
 #include "testing/expect_error.h"
 

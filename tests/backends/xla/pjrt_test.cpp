@@ -10,11 +10,11 @@
 #include <iterator>
 #include <thread>
 
-#include "diptych/xla/hlo/element_types.h"
-#include "diptych/xla/pjrt/pjrt_program.h"
 #include "diptych/base/error.h"
 #include "diptych/base/switches.h"
 #include "diptych/graph/checksum.h"
+#include "diptych/xla/hlo/element_types.h"
+#include "diptych/xla/pjrt/pjrt_program.h"
 #include "testing/expect_error.h"
 
 namespace diptych {

@@ -7,12 +7,12 @@
 
 #include "diptych/backend/fallback.h"
 #include "diptych/backend/interpreter_backend.h"
-#include "diptych/xla/xla_backend.h"
 #include "diptych/graph/parse.h"
 #include "diptych/ops/draw_bits.h"
 #include "diptych/ops/samplers.h"
 #include "diptych/ops/tags.h"
 #include "diptych/passes/draw_on_device.h"
+#include "diptych/xla/xla_backend.h"
 #include "testing/expect_error.h"
 
 namespace diptych {

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "diptych/graph/print.h"
 #include "diptych/xla/hlo/lowering.h"
 #include "diptych/xla/xla_backend.h"
-#include "diptych/graph/print.h"
 #include "interpreter/graph_builder.h"
 
 namespace diptych::testing {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "diptych/native/kernel/memory_extent.h"
-#include "diptych/native/call/overwritable_inputs.h"
 #include "diptych/base/error.h"
+#include "diptych/native/call/overwritable_inputs.h"
+#include "diptych/native/kernel/memory_extent.h"
 
 namespace diptych::detail {
 namespace {

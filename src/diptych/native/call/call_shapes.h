@@ -4,9 +4,9 @@
 #include <mutex>
 #include <vector>
 
+#include "diptych/interpreter/reuse.h"
 #include "diptych/native/call/body_sizes.h"
 #include "diptych/native/call/kernel_code.h"
-#include "diptych/interpreter/reuse.h"
 
 namespace diptych::detail {
 

@@ -6,8 +6,8 @@
 #include <optional>
 #include <vector>
 
-#include "diptych/native/call/call_shapes.h"
 #include "diptych/interpreter/lazy_program.h"
+#include "diptych/native/call/call_shapes.h"
 
 namespace diptych::detail {
 

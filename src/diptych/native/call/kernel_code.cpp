@@ -4,6 +4,8 @@
 #include <mutex>
 #include <vector>
 
+#include "diptych/base/parallel.h"
+#include "diptych/base/switches.h"
 #include "diptych/native/call/body_sizes.h"
 #include "diptych/native/call/body_table.h"
 #include "diptych/native/fusion/fused_node.h"
@@ -11,8 +13,6 @@
 #include "diptych/native/jit/profiler_names.h"
 #include "diptych/native/kernel/print.h"
 #include "diptych/native/lower/lower_group.h"
-#include "diptych/base/parallel.h"
-#include "diptych/base/switches.h"
 
 namespace diptych::detail {
 namespace {

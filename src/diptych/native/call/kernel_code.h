@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "diptych/native/codegen/compiled_kernel.h"
-#include "diptych/native/call/kernel_times.h"
 #include "diptych/graph/graph.h"
+#include "diptych/native/call/kernel_times.h"
+#include "diptych/native/codegen/compiled_kernel.h"
 
 namespace diptych::detail {
 

@@ -7,17 +7,17 @@
 #include <span>
 #include <utility>
 
-#include "diptych/native/schedule/call_sizes.h"
-#include "diptych/native/codegen/complex_parts.h"
-#include "diptych/native/codegen/kernel_text.h"
-#include "diptych/native/codegen/nontemporal_stores.h"
-#include "diptych/native/scalar/scalar_code.h"
-#include "diptych/native/schedule/scattered_sums.h"
-#include "diptych/native/schedule/schedule.h"
-#include "diptych/native/jit/jit.h"
-#include "diptych/native/kernel/print.h"
 #include "diptych/base/error.h"
 #include "diptych/base/parallel.h"
+#include "diptych/native/codegen/complex_parts.h"
+#include "diptych/native/codegen/kernel_text.h"
+#include "diptych/native/jit/jit.h"
+#include "diptych/native/kernel/print.h"
+#include "diptych/native/scalar/scalar_code.h"
+#include "diptych/native/schedule/call_sizes.h"
+#include "diptych/native/schedule/nontemporal_stores.h"
+#include "diptych/native/schedule/scattered_sums.h"
+#include "diptych/native/schedule/schedule.h"
 
 namespace diptych::detail {
 namespace {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "diptych/native/scalar/code_target.h"
 #include "diptych/native/kernel/kernel.h"
+#include "diptych/native/scalar/code_target.h"
 
 namespace diptych::detail {
 

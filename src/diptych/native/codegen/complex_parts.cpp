@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "diptych/base/error.h"
 #include "diptych/native/codegen/complex_formulas.h"
 #include "diptych/native/kernel/reduction.h"
 #include "diptych/native/kernel/scalar_op.h"
-#include "diptych/base/error.h"
 
 namespace diptych::detail {
 namespace {

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "diptych/native/schedule/schedule.h"
 #include "diptych/native/kernel/kernel.h"
+#include "diptych/native/schedule/schedule.h"
 
 namespace diptych::detail {
 

@@ -4,10 +4,10 @@
 #include <array>
 #include <limits>
 
-#include "diptych/native/scalar/scalar_code.h"
+#include "diptych/base/error.h"
 #include "diptych/native/kernel/reduction.h"
 #include "diptych/native/kernel/scalar_op.h"
-#include "diptych/base/error.h"
+#include "diptych/native/scalar/scalar_code.h"
 
 namespace diptych::detail {
 namespace {

@@ -2,8 +2,8 @@
 #pragma once
 #include <string>
 
-#include "diptych/native/scalar/llvm_writer.h"
 #include "diptych/native/kernel/kernel.h"
+#include "diptych/native/scalar/llvm_writer.h"
 
 namespace diptych::detail {
 

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "diptych/native/codegen/nontemporal_stores.h"
+#include "diptych/native/codegen/aligned_begin.h"
 
 namespace diptych::detail {
 
@@ -110,7 +110,6 @@ class VectorLoopWriter {
     });
   }
 
-  // Note [Non-temporal stores] in nontemporal_stores.h.
   void write_with_nontemporal() {
     const bool shifts = loop_.can_shift && !loop_.is_whole;
     point_.set_index(loop_.dim, loop_.begin);

@@ -2,12 +2,12 @@
 
 #include <utility>
 
+#include "diptych/base/error.h"
 #include "diptych/native/codegen/complex_parts.h"
-#include "diptych/native/codegen/nontemporal_stores.h"
-#include "diptych/native/scalar/scalar_code.h"
 #include "diptych/native/kernel/reduction.h"
 #include "diptych/native/kernel/scalar_op.h"
-#include "diptych/base/error.h"
+#include "diptych/native/scalar/scalar_code.h"
+#include "diptych/native/schedule/nontemporal_stores.h"
 
 namespace diptych::detail {
 namespace {

@@ -6,10 +6,10 @@
 #include <utility>
 #include <vector>
 
+#include "diptych/native/kernel/kernel.h"
 #include "diptych/native/scalar/llvm_writer.h"
 #include "diptych/native/schedule/row_streams.h"
 #include "diptych/native/schedule/size_product.h"
-#include "diptych/native/kernel/kernel.h"
 
 namespace diptych::detail {
 

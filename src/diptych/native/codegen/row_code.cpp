@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "diptych/native/scalar/casts.h"
 #include "diptych/native/codegen/folds.h"
 #include "diptych/native/codegen/loops.h"
+#include "diptych/native/scalar/casts.h"
 
 namespace diptych::detail {
 namespace {

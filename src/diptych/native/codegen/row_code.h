@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "diptych/native/codegen/point_code.h"
+#include "diptych/native/codegen/sum_code.h"
 #include "diptych/native/schedule/row_plan.h"
 #include "diptych/native/schedule/schedule.h"
-#include "diptych/native/codegen/sum_code.h"
 
 namespace diptych::detail {
 

@@ -2,9 +2,9 @@
 
 #include <limits>
 
-#include "diptych/native/scalar/casts.h"
 #include "diptych/native/codegen/folds.h"
 #include "diptych/native/kernel/reduction.h"
+#include "diptych/native/scalar/casts.h"
 
 namespace diptych::detail {
 namespace {

@@ -6,11 +6,11 @@
 #include <set>
 #include <string>
 
-#include "diptych/native/fusion/fused_node.h"
-#include "diptych/native/fusion/grouping.h"
 #include "diptych/base/error.h"
 #include "diptych/graph/rewrite.h"
 #include "diptych/graph/subgraphs.h"
+#include "diptych/native/fusion/fused_node.h"
+#include "diptych/native/fusion/grouping.h"
 #include "diptych/ops/tags.h"
 #include "diptych/passes/storage_roots.h"
 

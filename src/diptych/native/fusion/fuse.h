@@ -12,8 +12,8 @@
 #include <functional>
 #include <vector>
 
-#include "diptych/native/fusion/fusion_record.h"
 #include "diptych/graph/graph.h"
+#include "diptych/native/fusion/fusion_record.h"
 
 namespace diptych::detail {
 

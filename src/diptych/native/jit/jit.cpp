@@ -7,13 +7,13 @@
 #include <stdexcept>
 #include <utility>
 
+#include "diptych/base/error.h"
+#include "diptych/base/switches.h"
+#include "diptych/base/torch_library.h"
 #include "diptych/native/jit/living_code.h"
 #include "diptych/native/jit/llvm_library.h"
 #include "diptych/native/jit/object_cache.h"
 #include "diptych/native/jit/profiler_names.h"
-#include "diptych/base/error.h"
-#include "diptych/base/switches.h"
-#include "diptych/base/torch_library.h"
 
 namespace diptych::detail {
 namespace {

@@ -5,12 +5,12 @@
 #include <cstring>
 #include <map>
 
+#include "diptych/graph/tensor_meta.h"
 #include "diptych/native/kernel/print.h"
 #include "diptych/native/kernel/reduction.h"
 #include "diptych/native/kernel/scalar_functions.h"
 #include "diptych/native/kernel/scalar_op.h"
 #include "diptych/native/kernel/verify.h"
-#include "diptych/graph/tensor_meta.h"
 
 namespace diptych::detail {
 namespace {

@@ -3,12 +3,12 @@
 #include <charconv>
 #include <map>
 
+#include "diptych/graph/tensor_meta.h"
+#include "diptych/graph/text_cursor.h"
 #include "diptych/native/kernel/dtypes.h"
 #include "diptych/native/kernel/reduction.h"
 #include "diptych/native/kernel/scalar_op.h"
 #include "diptych/native/kernel/verify.h"
-#include "diptych/graph/tensor_meta.h"
-#include "diptych/graph/text_cursor.h"
 
 namespace diptych::detail {
 namespace {

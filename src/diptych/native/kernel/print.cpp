@@ -2,9 +2,9 @@
 
 #include <cmath>
 
+#include "diptych/graph/tensor_meta.h"
 #include "diptych/native/kernel/reduction.h"
 #include "diptych/native/kernel/scalar_op.h"
-#include "diptych/graph/tensor_meta.h"
 
 namespace diptych::detail {
 namespace {

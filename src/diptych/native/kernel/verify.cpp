@@ -4,11 +4,11 @@
 #include <cmath>
 #include <limits>
 
+#include "diptych/graph/tensor_meta.h"
 #include "diptych/native/kernel/print.h"
 #include "diptych/native/kernel/reduction.h"
 #include "diptych/native/kernel/scalar_op.h"
 #include "diptych/native/kernel/store_overlap.h"
-#include "diptych/graph/tensor_meta.h"
 
 namespace diptych::detail {
 namespace {

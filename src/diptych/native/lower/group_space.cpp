@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "diptych/base/error.h"
 #include "diptych/native/lower/kernel_row.h"
 #include "diptych/native/lower/lower_group.h"
-#include "diptych/base/error.h"
 
 namespace diptych::detail {
 

@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "diptych/native/kernel/index_map.h"
 #include "diptych/graph/graph.h"
+#include "diptych/native/kernel/index_map.h"
 
 namespace diptych::detail {
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "diptych/native/kernel/kernel.h"
 #include "diptych/graph/graph.h"
+#include "diptych/native/kernel/kernel.h"
 
 namespace diptych::detail {
 

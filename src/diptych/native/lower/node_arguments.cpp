@@ -7,8 +7,8 @@
 
 #include <algorithm>
 
-#include "diptych/native/kernel/dtypes.h"
 #include "diptych/graph/argument_values.h"
+#include "diptych/native/kernel/dtypes.h"
 
 namespace diptych::detail {
 namespace {

@@ -3,8 +3,8 @@
 #include <optional>
 #include <vector>
 
-#include "diptych/native/kernel/index_map.h"
 #include "diptych/graph/size_expr.h"
+#include "diptych/native/kernel/index_map.h"
 
 namespace diptych::detail {
 

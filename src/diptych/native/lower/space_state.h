@@ -3,9 +3,9 @@
 #include <span>
 #include <vector>
 
+#include "diptych/graph/graph.h"
 #include "diptych/native/kernel/index_map.h"
 #include "diptych/native/lower/axes.h"
-#include "diptych/graph/graph.h"
 
 namespace diptych::detail {
 

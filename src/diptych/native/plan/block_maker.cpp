@@ -1,5 +1,7 @@
 #include "diptych/native/plan/block_maker.h"
 
+#include "diptych/base/error.h"
+#include "diptych/graph/hop_attributes.h"
 #include "diptych/native/call/call_shapes.h"
 #include "diptych/native/fusion/fused_node.h"
 #include "diptych/native/fusion/single_node.h"
@@ -7,8 +9,6 @@
 #include "diptych/native/plan/block_values.h"
 #include "diptych/native/plan/loop_maker.h"
 #include "diptych/native/plan/steps.h"
-#include "diptych/base/error.h"
-#include "diptych/graph/hop_attributes.h"
 #include "diptych/ops/tags.h"
 #include "diptych/ops/trace_traits.h"
 

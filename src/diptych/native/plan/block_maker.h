@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "diptych/native/plan/block.h"
 #include "diptych/graph/graph.h"
+#include "diptych/native/plan/block.h"
 
 namespace diptych::detail {
 

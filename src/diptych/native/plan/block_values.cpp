@@ -1,8 +1,8 @@
 #include "diptych/native/plan/block_values.h"
 
-#include "diptych/native/fusion/single_node.h"
 #include "diptych/base/error.h"
 #include "diptych/interpreter/program.h"
+#include "diptych/native/fusion/single_node.h"
 #include "diptych/ops/tags.h"
 
 namespace diptych::detail {

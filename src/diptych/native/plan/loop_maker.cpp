@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <string_view>
 
+#include "diptych/graph/hop_attributes.h"
 #include "diptych/native/kernel/memory_extent.h"
 #include "diptych/native/plan/block_maker.h"
 #include "diptych/native/plan/loop_steps.h"
-#include "diptych/graph/hop_attributes.h"
 
 namespace diptych::detail {
 namespace {

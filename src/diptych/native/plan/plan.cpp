@@ -1,8 +1,8 @@
 #include "diptych/native/plan/plan.h"
 
 #include "diptych/native/call/body_table.h"
-#include "diptych/native/plan/block_maker.h"
 #include "diptych/native/memory/result_pool.h"
+#include "diptych/native/plan/block_maker.h"
 
 namespace diptych::detail {
 namespace {

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "diptych/graph/graph.h"
 #include "diptych/native/call/call_fit.h"
 #include "diptych/native/plan/block.h"
-#include "diptych/graph/graph.h"
 
 namespace diptych::detail {
 

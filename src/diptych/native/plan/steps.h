@@ -6,10 +6,10 @@
 #include <optional>
 #include <vector>
 
-#include "diptych/native/call/call_shapes.h"
-#include "diptych/native/plan/block.h"
 #include "diptych/graph/graph.h"
 #include "diptych/interpreter/program.h"
+#include "diptych/native/call/call_shapes.h"
+#include "diptych/native/plan/block.h"
 
 namespace diptych::detail {
 

@@ -10,15 +10,15 @@
 #include <memory>
 #include <vector>
 
-#include "diptych/native/kernel/evaluate.h"
-#include "diptych/native/kernel/print.h"
-#include "diptych/native/call/kernel_check.h"
-#include "diptych/native/call/kernel_code.h"
-#include "diptych/native/report/text_table.h"
 #include "diptych/base/error.h"
 #include "diptych/graph/safetensors.h"
 #include "diptych/graph/serialize.h"
 #include "diptych/interpreter/program.h"
+#include "diptych/native/call/kernel_check.h"
+#include "diptych/native/call/kernel_code.h"
+#include "diptych/native/kernel/evaluate.h"
+#include "diptych/native/kernel/print.h"
+#include "diptych/native/report/text_table.h"
 
 namespace diptych::detail {
 namespace {

@@ -5,8 +5,8 @@
 #include <functional>
 #include <vector>
 
-#include "diptych/native/fusion/fused_node.h"
 #include "diptych/native/fusion/fuse.h"
+#include "diptych/native/fusion/fused_node.h"
 #include "diptych/native/prepare/prepare.h"
 #include "diptych/native/report/text_table.h"
 

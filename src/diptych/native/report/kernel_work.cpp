@@ -4,10 +4,10 @@
 #include <utility>
 #include <vector>
 
-#include "diptych/native/schedule/scattered_sums.h"
 #include "diptych/native/kernel/dtypes.h"
-#include "diptych/native/kernel/scalar_op.h"
 #include "diptych/native/kernel/memory_extent.h"
+#include "diptych/native/kernel/scalar_op.h"
+#include "diptych/native/schedule/scattered_sums.h"
 
 namespace diptych::detail {
 namespace {

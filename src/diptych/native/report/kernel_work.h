@@ -1,8 +1,8 @@
 // What a kernel moves and computes, counted.
 #pragma once
+#include "diptych/graph/graph.h"
 #include "diptych/native/kernel/kernel.h"
 #include "diptych/native/native_graph.h"
-#include "diptych/graph/graph.h"
 
 namespace diptych::detail {
 

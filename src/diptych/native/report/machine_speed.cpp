@@ -9,9 +9,9 @@
 #include <memory>
 #include <string>
 
-#include "diptych/native/jit/jit.h"
 #include "diptych/base/error.h"
 #include "diptych/base/parallel.h"
+#include "diptych/native/jit/jit.h"
 
 namespace diptych::detail {
 namespace {

@@ -2,16 +2,16 @@
 
 #include <algorithm>
 
-#include "diptych/native/fusion/fused_node.h"
-#include "diptych/native/call/kernel_code.h"
-#include "diptych/native/kernel/memory_extent.h"
-#include "diptych/native/call/overwritable_inputs.h"
-#include "diptych/native/plan/plan.h"
-#include "diptych/native/plan/planned_node.h"
-#include "diptych/native/memory/result_pool.h"
 #include "diptych/interpreter/allocated_results.h"
 #include "diptych/interpreter/lifetimes.h"
 #include "diptych/interpreter/reuse.h"
+#include "diptych/native/call/kernel_code.h"
+#include "diptych/native/call/overwritable_inputs.h"
+#include "diptych/native/fusion/fused_node.h"
+#include "diptych/native/kernel/memory_extent.h"
+#include "diptych/native/memory/result_pool.h"
+#include "diptych/native/plan/plan.h"
+#include "diptych/native/plan/planned_node.h"
 #include "diptych/passes/storage_roots.h"
 
 namespace diptych::detail {

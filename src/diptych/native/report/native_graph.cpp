@@ -3,21 +3,21 @@
 #include <algorithm>
 #include <utility>
 
+#include "diptych/base/error.h"
+#include "diptych/graph/html.h"
+#include "diptych/graph/names.h"
+#include "diptych/native/call/kernel_code.h"
 #include "diptych/native/codegen/compiled_kernel.h"
 #include "diptych/native/fusion/fused_node.h"
 #include "diptych/native/jit/jit.h"
 #include "diptych/native/kernel/print.h"
-#include "diptych/native/call/kernel_code.h"
-#include "diptych/native/report/memory_plan.h"
 #include "diptych/native/native_backend.h"
 #include "diptych/native/plan/planned_node.h"
 #include "diptych/native/report/explain_fusion.h"
 #include "diptych/native/report/kernel_work.h"
 #include "diptych/native/report/machine_speed.h"
+#include "diptych/native/report/memory_plan.h"
 #include "diptych/native/report/text_table.h"
-#include "diptych/base/error.h"
-#include "diptych/graph/html.h"
-#include "diptych/graph/names.h"
 
 namespace diptych {
 

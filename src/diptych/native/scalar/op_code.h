@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "diptych/native/scalar/scalar_code.h"
 #include "diptych/native/kernel/dtypes.h"
+#include "diptych/native/scalar/scalar_code.h"
 
 namespace diptych::detail {
 

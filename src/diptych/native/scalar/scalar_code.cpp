@@ -4,13 +4,13 @@
 #include <bit>
 #include <span>
 
+#include "diptych/base/error.h"
+#include "diptych/native/kernel/scalar_op.h"
 #include "diptych/native/scalar/casts.h"
 #include "diptych/native/scalar/inline_functions.h"
 #include "diptych/native/scalar/op_code.h"
 #include "diptych/native/scalar/sleef.h"
 #include "diptych/native/scalar/special_functions.h"
-#include "diptych/native/kernel/scalar_op.h"
-#include "diptych/base/error.h"
 
 namespace diptych::detail {
 namespace {

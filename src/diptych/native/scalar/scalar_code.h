@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "diptych/native/scalar/llvm_writer.h"
 #include "diptych/native/kernel/kernel.h"
+#include "diptych/native/scalar/llvm_writer.h"
 
 namespace diptych::detail {
 

@@ -4,9 +4,9 @@
 #include <limits>
 #include <numbers>
 
+#include "diptych/native/kernel/scalar_op.h"
 #include "diptych/native/scalar/casts.h"
 #include "diptych/native/scalar/sleef.h"
-#include "diptych/native/kernel/scalar_op.h"
 
 namespace diptych::detail {
 namespace {

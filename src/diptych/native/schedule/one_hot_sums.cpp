@@ -6,10 +6,10 @@
 #include <utility>
 #include <vector>
 
+#include "diptych/base/error.h"
+#include "diptych/native/lower/kernel_builder.h"
 #include "diptych/native/schedule/kernel_patterns.h"
 #include "diptych/native/schedule/kernel_rewriter.h"
-#include "diptych/native/lower/kernel_builder.h"
-#include "diptych/base/error.h"
 
 namespace diptych::detail {
 namespace {

@@ -5,9 +5,9 @@
 #include <span>
 #include <utility>
 
-#include "diptych/native/schedule/kernel_rewriter.h"
 #include "diptych/native/kernel/reduction.h"
 #include "diptych/native/kernel/scalar_op.h"
+#include "diptych/native/schedule/kernel_rewriter.h"
 
 namespace diptych::detail {
 namespace {

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "diptych/native/codegen/nontemporal_stores.h"
-#include "diptych/native/scalar/scalar_code.h"
 #include "diptych/native/kernel/memory_extent.h"
+#include "diptych/native/scalar/scalar_code.h"
+#include "diptych/native/schedule/nontemporal_stores.h"
 
 namespace diptych::detail {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "diptych/native/schedule/cache_sizes.h"
-#include "diptych/native/codegen/nontemporal_stores.h"
+#include "diptych/native/schedule/nontemporal_stores.h"
 
 namespace diptych::detail {
 namespace {

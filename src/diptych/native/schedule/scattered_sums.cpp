@@ -5,11 +5,11 @@
 #include <optional>
 #include <utility>
 
-#include "diptych/native/schedule/kernel_patterns.h"
 #include "diptych/native/kernel/reduction.h"
 #include "diptych/native/kernel/scalar_op.h"
 #include "diptych/native/lower/kernel_builder.h"
 #include "diptych/native/lower/merge_dims.h"
+#include "diptych/native/schedule/kernel_patterns.h"
 
 namespace diptych::detail {
 namespace {

@@ -3,14 +3,14 @@
 #include <algorithm>
 #include <functional>
 
+#include "diptych/native/kernel/reduction.h"
+#include "diptych/native/kernel/scalar_op.h"
+#include "diptych/native/scalar/scalar_code.h"
 #include "diptych/native/schedule/call_sizes.h"
 #include "diptych/native/schedule/one_hot_sums.h"
 #include "diptych/native/schedule/plain_reductions.h"
-#include "diptych/native/scalar/scalar_code.h"
 #include "diptych/native/schedule/scattered_sums.h"
 #include "diptych/native/schedule/vectors_at_once.h"
-#include "diptych/native/kernel/reduction.h"
-#include "diptych/native/kernel/scalar_op.h"
 
 namespace diptych::detail {
 namespace {

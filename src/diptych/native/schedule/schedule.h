@@ -23,9 +23,9 @@
 #include <string>
 #include <vector>
 
+#include "diptych/native/kernel/kernel.h"
 #include "diptych/native/scalar/code_target.h"
 #include "diptych/native/schedule/size_product.h"
-#include "diptych/native/kernel/kernel.h"
 
 namespace diptych::detail {
 

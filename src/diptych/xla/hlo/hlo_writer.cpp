@@ -6,9 +6,9 @@
 #include <bit>
 #include <cmath>
 
+#include "diptych/base/error.h"
 #include "diptych/xla/hlo/element_types.h"
 #include "diptych/xla/hlo/hlo_text.h"
-#include "diptych/base/error.h"
 
 namespace diptych::detail {
 namespace {

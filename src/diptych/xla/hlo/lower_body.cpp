@@ -4,14 +4,14 @@
 #include <set>
 #include <string_view>
 
-#include "diptych/xla/hlo/lowering.h"
-#include "diptych/xla/hlo/recomputation_barriers.h"
 #include "diptych/base/error.h"
 #include "diptych/graph/map_sizes.h"
 #include "diptych/graph/print.h"
 #include "diptych/graph/rewrite.h"
 #include "diptych/ops/decompositions.h"
 #include "diptych/passes/decompose.h"
+#include "diptych/xla/hlo/lowering.h"
+#include "diptych/xla/hlo/recomputation_barriers.h"
 
 namespace diptych::detail {
 namespace {

@@ -2,8 +2,8 @@
 #pragma once
 #include <vector>
 
-#include "diptych/xla/hlo/hlo_writer.h"
 #include "diptych/graph/graph.h"
+#include "diptych/xla/hlo/hlo_writer.h"
 
 namespace diptych::detail {
 

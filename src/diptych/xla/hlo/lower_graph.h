@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "diptych/xla/hlo/mesh.h"
 #include "diptych/graph/graph.h"
+#include "diptych/xla/hlo/mesh.h"
 
 namespace diptych::detail {
 

@@ -4,8 +4,8 @@
 #include <string_view>
 #include <vector>
 
-#include "diptych/xla/hlo/hlo_writer.h"
 #include "diptych/graph/graph.h"
+#include "diptych/xla/hlo/hlo_writer.h"
 
 namespace diptych::detail {
 

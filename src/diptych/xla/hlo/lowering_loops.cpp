@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "diptych/xla/hlo/hlo_text.h"
 #include "diptych/base/list.h"
 #include "diptych/graph/hop_attributes.h"
+#include "diptych/xla/hlo/hlo_text.h"
 
 namespace diptych::detail {
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "diptych/xla/hlo/lowering.h"
 #include "diptych/graph/recomputation.h"
+#include "diptych/xla/hlo/lowering.h"
 
 namespace diptych::detail {
 

@@ -3,9 +3,9 @@
 #include <ATen/ops/empty.h>
 #include <c10/core/CPUAllocator.h>
 
+#include "diptych/base/error.h"
 #include "diptych/xla/hlo/element_types.h"
 #include "diptych/xla/hlo/hlo_writer.h"
-#include "diptych/base/error.h"
 
 namespace diptych::detail {
 namespace {

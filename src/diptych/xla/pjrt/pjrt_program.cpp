@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "diptych/base/error.h"
 #include "diptych/xla/pjrt/compile_options.h"
 #include "diptych/xla/pjrt/program_cache.h"
-#include "diptych/base/error.h"
 
 namespace diptych::detail {
 namespace {

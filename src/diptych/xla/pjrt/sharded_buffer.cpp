@@ -6,8 +6,8 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "diptych/xla/hlo/hlo_writer.h"
 #include "diptych/base/error.h"
+#include "diptych/xla/hlo/hlo_writer.h"
 
 namespace diptych::detail {
 namespace {

@@ -1,9 +1,9 @@
 // Higher-order operators: loops stay loops, branches stay branches.
-#include "diptych/xla/hlo/lower_body.h"
-#include "diptych/xla/hlo/lowering_loops.h"
 #include "diptych/base/list.h"
 #include "diptych/graph/hop_attributes.h"
 #include "diptych/ops/scan_nodes.h"
+#include "diptych/xla/hlo/lower_body.h"
+#include "diptych/xla/hlo/lowering_loops.h"
 
 namespace diptych::detail {
 namespace {

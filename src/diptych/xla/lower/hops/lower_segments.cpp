@@ -3,12 +3,12 @@
 // numbers.
 #include <algorithm>
 
-#include "diptych/xla/hlo/lower_body.h"
-#include "diptych/xla/hlo/lowering_loops.h"
 #include "diptych/base/list.h"
 #include "diptych/graph/hop_attributes.h"
 #include "diptych/ops/gradient_source.h"
 #include "diptych/ops/treeverse.h"
+#include "diptych/xla/hlo/lower_body.h"
+#include "diptych/xla/hlo/lowering_loops.h"
 
 namespace diptych::detail {
 namespace {

@@ -8,11 +8,11 @@
 #include <algorithm>
 #include <optional>
 
-#include "diptych/xla/hlo/lower_body.h"
-#include "diptych/xla/hlo/lowering_loops.h"
 #include "diptych/base/list.h"
 #include "diptych/graph/hop_attributes.h"
 #include "diptych/ops/loop_gradient.h"
+#include "diptych/xla/hlo/lower_body.h"
+#include "diptych/xla/hlo/lowering_loops.h"
 
 namespace diptych::detail {
 namespace {

@@ -6,8 +6,8 @@
 #include <limits>
 #include <numbers>
 
-#include "diptych/xla/lower/special/bessel_tables.h"
 #include "diptych/xla/hlo/hlo_series.h"
+#include "diptych/xla/lower/special/bessel_tables.h"
 
 namespace diptych::detail {
 namespace {

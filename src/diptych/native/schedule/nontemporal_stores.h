@@ -13,10 +13,8 @@
 // odd lengths share lines.
 #pragma once
 #include <cstdint>
-#include <string>
 #include <vector>
 
-#include "diptych/native/codegen/point_code.h"
 #include "diptych/native/schedule/schedule.h"
 
 namespace diptych::detail {
@@ -48,15 +46,5 @@ std::vector<bool> nontemporal_stores(const Schedule& schedule);
 
 /// How a non-temporal store of so many elements has to be aligned: to a line, or to itself if it is shorter.
 int64_t nontemporal_alignment(at::ScalarType dtype, int lanes);
-
-/// Where non-temporal stores may begin.
-struct AlignedBegin {
-  std::string points;  ///< from the point on at which the code is: an i64
-  std::string exists;  ///< whether there is one: an i1
-};
-/// Writes what finds the first point from which vectors of `lanes` points along the vector dim, from the one that is
-/// set on, are aligned for all of the stores.
-AlignedBegin write_aligned_begin(LlvmWriter& writer, PointCode& point, const std::vector<const KernelStore*>& stores,
-                                 int lanes);
 
 }  // namespace diptych::detail

@@ -1,4 +1,4 @@
-#include "diptych/pipeline/pipeline.h"
+#include "diptych/scan_passes/pipeline.h"
 
 #include <algorithm>
 
