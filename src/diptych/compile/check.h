@@ -54,7 +54,6 @@ class CheckedCall {
   void compare_structure(const TreeSpec& original, const TreeSpec& compiled) const;
   /// Compares everything else, and sets up the check of later backwards. Errors: UserError names what differs.
   void compare(const std::vector<at::Tensor>& outputs);
-  bool has_original() const { return has_original_; }
 
  private:
   void compare_outputs(const std::vector<at::Tensor>& outputs) const;

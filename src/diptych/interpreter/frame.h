@@ -48,7 +48,4 @@ class OptionalTensorListMaker {
   c10::impl::GenericList list_;  // elements as IValues: a conversion from optionals would be inlined everywhere
 };
 
-/// The reference to the undefined tensor.
-inline constexpr int32_t kUndefinedReference = -1;
-
 }  // namespace diptych::detail

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "backends/native/parse_kernel.h"
 #include "diptych/native/codegen/compiled_kernel.h"
 #include "diptych/native/kernel/evaluate.h"
-#include "diptych/native/kernel/parse.h"
 #include "diptych/native/kernel/print.h"
 #include "diptych/native/kernel/verify.h"
 #include "testing/tensors.h"

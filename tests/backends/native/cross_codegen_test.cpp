@@ -11,9 +11,9 @@
 #include "backends/native/cross_assembly.h"
 #include "backends/native/lowering_check.h"
 #include "backends/native/operator_cases.h"
+#include "backends/native/parse_kernel.h"
 #include "backends/native/random_row_kernel.h"
 #include "diptych/compile/aot.h"
-#include "diptych/native/kernel/parse.h"
 #include "testing/expect_error.h"
 
 namespace diptych::testing {

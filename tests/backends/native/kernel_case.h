@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "backends/native/parse_kernel.h"
 #include "diptych/native/kernel/evaluate.h"
-#include "diptych/native/kernel/parse.h"
 #include "testing/tensors.h"
 
 namespace diptych::testing {

@@ -6,12 +6,12 @@
 #include <thread>
 
 #include "backends/native/native_case.h"
+#include "backends/native/parse_kernel.h"
 #include "diptych/base/switches.h"
 #include "diptych/native/call/fused_call.h"
 #include "diptych/native/call/kernel_check.h"
 #include "diptych/native/call/overwritable_inputs.h"
 #include "diptych/native/fusion/fused_node.h"
-#include "diptych/native/kernel/parse.h"
 #include "interpreter/graph_builder.h"
 #include "testing/eager_check.h"
 

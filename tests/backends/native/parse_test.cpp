@@ -1,5 +1,5 @@
 // print() and parse_kernel() are each other's inverse, and no text is too damaged for an error with its place.
-#include "diptych/native/kernel/parse.h"
+#include "backends/native/parse_kernel.h"
 
 #include <gtest/gtest.h>
 

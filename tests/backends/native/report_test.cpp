@@ -9,11 +9,11 @@
 #include <set>
 
 #include "backends/native/native_case.h"
+#include "backends/native/parse_kernel.h"
 #include "diptych/backends/builtin_backends.h"
 #include "diptych/backward/backward_capture.h"
 #include "diptych/backward/step.h"
 #include "diptych/compile/aot.h"
-#include "diptych/native/kernel/parse.h"
 #include "diptych/native/report/kernel_work.h"
 #include "interpreter/graph_builder.h"
 #include "testing/expect_error.h"

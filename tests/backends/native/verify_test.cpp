@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "diptych/native/kernel/parse.h"
+#include "backends/native/parse_kernel.h"
 #include "diptych/native/kernel/reduction.h"
 #include "diptych/native/kernel/scalar_op.h"
 #include "testing/expect_error.h"

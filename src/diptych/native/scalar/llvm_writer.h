@@ -51,8 +51,6 @@ class LlvmWriter {
     return name;
   }
   void block(const std::string& name);
-  /// The block that is being written.
-  const std::string& current_block() const { return block_; }
   /// A place in memory for a variable, made once when the function is entered; passes turn it into registers.
   std::string variable(const std::string& type);
   /// A function of the process: "declare" is put before `signature` once.

@@ -7,7 +7,7 @@
 namespace diptych::detail {
 namespace {
 
-constexpr int64_t kBagSum = 0, kBagMean = 1;
+constexpr int64_t kBagMean = 1;
 
 /// The elements of all bags, in order: their rows of the table, their bags, and whether they count.
 struct Bags {

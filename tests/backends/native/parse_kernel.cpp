@@ -1,4 +1,4 @@
-#include "diptych/native/kernel/parse.h"
+#include "backends/native/parse_kernel.h"
 
 #include <charconv>
 #include <map>
