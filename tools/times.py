@@ -14,6 +14,7 @@ from pathlib import Path
 
 SHORTEST = 1.0  # seconds; a group that took less has no line of its own
 LONG_TEST = 5.0
+LONGEST = 20  # how many compile units and tests are listed one by one
 
 
 def read_steps(log: Path, since: int) -> list[tuple[str, float]]:
@@ -89,6 +90,16 @@ def group_rows(entries: list[tuple[str, float]], group_of, unit: str) -> list[st
     return rows
 
 
+def longest_rows(entries: list[tuple[str, float]], what: str) -> list[str]:
+    """Returns the heading and the rows of the entries that took longest, one a line."""
+    ranked = sorted(entries, key=lambda entry: (-entry[1], entry[0]))[:LONGEST]
+    return [f"the {len(ranked)} longest {what}:", *(f"  {seconds:9.1f}  {name}" for name, seconds in ranked)] if ranked else []
+
+
+def is_compilation(step: tuple[str, float]) -> bool:
+    return step[0].endswith((".o", ".gch", ".pch"))
+
+
 def table(stages: list[tuple[str, float]], steps: list[tuple[str, float]], tests: list[tuple[str, float]], cases: int) -> str:
     """Returns a text with each stage, below it the groups that make it up, and the total."""
     inside = {"build": (steps, group_of_step, "steps"), "tests": (tests, group_of_test, "tests")}
@@ -111,7 +122,9 @@ def main() -> None:
     parser.add_argument("--tests", type=Path, required=True, help="what ctest --output-junit wrote")
     options = parser.parse_args()
     stages = [(name, float(seconds)) for name, seconds in (stage.split("=") for stage in options.stage)]
-    print(table(stages, read_steps(options.ninja_log, options.since), read_tests(options.tests), count_cases(options.tests)))
+    steps, tests = read_steps(options.ninja_log, options.since), read_tests(options.tests)
+    longest = longest_rows([step for step in steps if is_compilation(step)], "compile units") + longest_rows(tests, "tests")
+    print("\n".join([*longest, table(stages, steps, tests, count_cases(options.tests))]))
 
 
 if __name__ == "__main__":
