@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup train test test-each wheel docs debug threads bench check-jax check-models fuzz format tidy lint clean
+.PHONY: help setup train test test-all test-each wheel docs debug threads bench check-jax check-models fuzz format tidy lint clean
 
 JOBS ?= $(shell tools/jobs.sh)
 ARGS ?=
@@ -18,8 +18,11 @@ train: setup ## Train the GPT on the repository's text: make train ARGS="--steps
 	@tools/build.sh release $(JOBS) train_gpt
 	@build/release/bin/train_gpt $(ARGS)
 
-test: setup ## Build everything and run every check: tests, layers, format, sizes
+test: setup ## Build everything and run every check, and a tenth of the samples that rotate: make test ONLY=native
 	@tools/test.sh ci $(JOBS)
+
+test-all: setup ## The same with all samples; leaves the result in tests/whole_run.txt
+	@DIPTYCH_TEST_PART=all tools/test.sh ci $(JOBS)
 
 wheel: setup ## Build the Python package and leave its wheel in dist/
 	@tools/build.sh ci $(JOBS) diptych_python
@@ -38,7 +41,7 @@ debug: setup ## Build and test with address and undefined-behaviour sanitizers
 threads: setup ## Build and run the tests with several threads under the thread sanitizer
 	@tools/build.sh threads $(JOBS) test_compile_backward_capture test_compile_backward_hooks test_compile_backward_threads \
 	  test_backends_native_backend test_backends_native_codegen test_backends_native_jit
-	@ctest --preset threads --no-tests=error
+	@ctest --preset threads -j $(JOBS) --no-tests=error
 
 bench: setup ## Run our benchmarks and the peers beside them: make bench ARGS="'call/*' --rounds 9"
 	@benchmarks/run.sh $(ARGS)

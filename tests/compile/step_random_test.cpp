@@ -9,6 +9,7 @@
 
 #include "compile/step_check.h"
 #include "diptych/backward/backward_capture.h"
+#include "testing/rotation.h"
 
 namespace diptych::testing {
 namespace {
@@ -168,7 +169,7 @@ void train(uint64_t seed, at::ScalarType dtype, double tolerance) {
 }
 
 TEST(StepRandom, DoesAsTorchOptimInDoublePrecision) {
-  for (uint64_t seed = 0; seed < 200; ++seed) {
+  for (const uint64_t seed : rotating_seeds(0, 200)) {
     SCOPED_TRACE(seed);
     train(seed, torch::kFloat64, 1e-12);
     if (HasFailure()) return;
@@ -176,7 +177,7 @@ TEST(StepRandom, DoesAsTorchOptimInDoublePrecision) {
 }
 
 TEST(StepRandom, DoesAsTorchOptimInSinglePrecision) {
-  for (uint64_t seed = 1000; seed < 1100; ++seed) {
+  for (const uint64_t seed : rotating_seeds(1000, 1100)) {
     SCOPED_TRACE(seed);
     train(seed, torch::kFloat32, 2e-3);
     if (HasFailure()) return;

@@ -2,6 +2,7 @@
 #include <cstdlib>
 
 #include "hops/random_body.h"
+#include "testing/rotation.h"
 
 namespace diptych::testing {
 namespace {
@@ -66,7 +67,7 @@ Tensors with_pass(const std::string& name, const Case& example, const Tensors& i
 class ScanPasses : public ::testing::TestWithParam<int64_t> {};
 
 TEST_P(ScanPasses, GiveWhatTheLoopGives) {
-  for (uint64_t seed = 0; seed < 30; ++seed) {
+  for (const uint64_t seed : rotating_seeds(0, 30)) {
     const Case example{seed, GetParam(), {.reverse = seed % 2 == 1, .unroll = 1 + static_cast<int64_t>(seed % 3)}};
     SCOPED_TRACE(seed);
     const Tensors inputs = RandomBody::inputs(example.length, static_cast<double>(seed));

@@ -2,6 +2,7 @@
 #include <random>
 
 #include "testing/eager_check.h"
+#include "testing/rotation.h"
 
 namespace diptych::testing {
 namespace {
@@ -99,7 +100,7 @@ TEST(CheckpointRandom, ProgramsDoAsInEager) {
     }
     return made;
   };
-  for (uint64_t seed = 0; seed < 150; ++seed) {
+  for (const uint64_t seed : rotating_seeds(0, 150)) {
     const bool alone = seed % 2 == 0;
     const Function function = [&](const Tensors& t) { return RandomProgram(seed).run(t, alone); };
     for (const auto& partition : {default_partition(), min_cut(), memory_budget(0.3)}) {

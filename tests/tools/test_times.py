@@ -92,12 +92,15 @@ class Script(unittest.TestCase):
         }
         (folder / "log").write_text(LOG + NEWER)
         (folder / "report").write_text(REPORT)
+        (folder / "tests").mkdir()
+        (folder / "tests" / "costs.txt").write_text("hops_cond 1 9.5\n")
         (folder / "summary").write_text(f"Test project\n{summary}\n")
         for path, text in programs.items():
             path.write_text(f"#!/usr/bin/env bash\n{text}\n")
             path.chmod(0o755)
-        environment = {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}"}
+        environment = {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}", "DIPTYCH_TEST_PART": "3/10"}
         done = subprocess.run([tools / "test.sh", "ci", "1"], capture_output=True, text=True, env=environment)
+        self.costs = folder / "build" / "ci" / "Testing" / "Temporary" / "CTestCostData.txt"
         return done.returncode, done.stdout.splitlines(), done.stderr
 
     def test_ends_with_the_summary_where_all_passed(self):
@@ -107,6 +110,8 @@ class Script(unittest.TestCase):
         self.assertTrue(any(line.split()[:1] == ["python"] and "package" in line for line in lines), lines)
         self.assertTrue(any("4 tests of 15 cases" in line for line in lines), lines)
         self.assertEqual([line.split()[0] for line in lines[-3:-2]], ["total"])
+        self.assertTrue(any(line.startswith("test: part 3/10 of the samples that rotate") for line in lines), lines)
+        self.assertEqual(self.costs.read_text(), "hops_cond 1 9.5\n")
 
     def test_says_the_times_and_what_failed(self):
         status, lines, errors = self.run_it(lint=1, ctest=8)

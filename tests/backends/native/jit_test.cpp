@@ -262,5 +262,17 @@ TEST(Jit, TheHostIsNamed) {
   EXPECT_TRUE(host_target().vector_bytes == 16 || host_target().vector_bytes == 32 || host_target().vector_bytes == 64);
 }
 
+TEST(Jit, AVariableSaysThatKernelsAreNotKept) {
+  const char* const before = getenv("DIPTYCH_KERNEL_CACHE");
+  const std::string kept = before == nullptr ? "" : before;
+  unsetenv("DIPTYCH_KERNEL_CACHE");
+  EXPECT_TRUE(keeps_kernels());
+  setenv("DIPTYCH_KERNEL_CACHE", "0", 1);
+  EXPECT_FALSE(keeps_kernels());
+  setenv("DIPTYCH_KERNEL_CACHE", "off", 1);
+  EXPECT_EQ(message_of([] { (void)keeps_kernels(); }), "[DIPTYCH_KERNEL_CACHE] got 'off', expected 0 or 1");
+  before == nullptr ? unsetenv("DIPTYCH_KERNEL_CACHE") : setenv("DIPTYCH_KERNEL_CACHE", kept.c_str(), 1);
+}
+
 }  // namespace
 }  // namespace diptych::detail

@@ -13,6 +13,7 @@
 #include "diptych/native/report/memory_plan.h"
 #include "interpreter/graph_builder.h"
 #include "testing/eager_check.h"
+#include "testing/rotation.h"
 
 namespace diptych {
 
@@ -197,7 +198,7 @@ struct RandomGraph {
 };
 
 TEST(MemoryPlan, IsWhatThePoolCounts) {
-  for (uint32_t seed = 0; seed < 60; ++seed) {
+  for (const uint32_t seed : testing::rotating_seeds(0, 60)) {
     RandomGraph random(seed);
     const NativeBackend backend;
     const auto executable = backend.compile(backend.prepare(random.builder.finish(random.outputs)));

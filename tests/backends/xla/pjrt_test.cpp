@@ -308,6 +308,7 @@ class PjrtCache : public Pjrt {
   }
   void TearDown() override {
     set_log_sink({});
+    unsetenv("DIPTYCH_XLA_CACHE");
     std::filesystem::remove_all(folder);
   }
   std::vector<std::filesystem::path> entries() const {
@@ -355,7 +356,7 @@ TEST_F(PjrtCache, ADamagedEntryIsCompiledAgain) {
         {"something else, of some length, which is not a program at all", "it is not an entry"}}) {
     std::ofstream(path, std::ios::binary) << text;
     const std::string log = compiled(sum_module());
-    EXPECT_TRUE(contains(log, "compiled again") && contains(log, reason)) << log;
+    EXPECT_TRUE(contains(log, "is of no use and is made again") && contains(log, reason)) << log;
     EXPECT_TRUE(contains(log, "was written to"));
     EXPECT_TRUE(contains(compiled(sum_module()), "was read from"));
   }
@@ -394,10 +395,23 @@ TEST_F(PjrtCache, AnEntryOfAnotherProgramIsNotTaken) {
 // Nobody can make files in /proc, whatever the permissions.
 TEST_F(PjrtCache, AFolderThatCannotBeWrittenTo) {
   setenv("DIPTYCH_XLA_CACHE", "/proc/self", 1);
-  EXPECT_TRUE(contains(compiled(sum_module()), "was not written"));
+  EXPECT_TRUE(contains(compiled(sum_module()), "programs are not kept in '/proc/self'"));
   setenv("DIPTYCH_XLA_CACHE", "/proc/self/programs", 1);
   expect_error([&] { (void)PjrtProgram(client, sum_module()); },
                {"cannot make the folder '/proc/self/programs' of DIPTYCH_XLA_CACHE"});
+}
+
+TEST_F(PjrtCache, TheUsersFolderWhereNoneIsNamedAndNoneForZero) {
+  const char* const before = getenv("DIPTYCH_CACHE_DIR");
+  const std::string kept = before == nullptr ? "" : before;
+  setenv("DIPTYCH_CACHE_DIR", folder.c_str(), 1);
+  setenv("DIPTYCH_XLA_CACHE", "0", 1);
+  EXPECT_EQ(compiled(sum_module()), "");
+  EXPECT_FALSE(std::filesystem::exists(folder));
+  unsetenv("DIPTYCH_XLA_CACHE");
+  EXPECT_TRUE(contains(compiled(sum_module()), "was written to '" + (folder / "programs").string()));
+  EXPECT_TRUE(contains(compiled(sum_module()), "was read from '" + (folder / "programs").string()));
+  before == nullptr ? unsetenv("DIPTYCH_CACHE_DIR") : setenv("DIPTYCH_CACHE_DIR", kept.c_str(), 1);
 }
 
 TEST_F(PjrtCache, AFolderThatCannotBeMade) {

@@ -17,9 +17,11 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import torch  # noqa: E402: before the children
 
 import diptych  # noqa: E402,F401
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import judge  # noqa: E402
 import known  # noqa: E402
 import programs  # noqa: E402
+import rotation  # noqa: E402
 
 
 def main():
@@ -39,7 +41,8 @@ def main():
         print(program.text())
         print(*judge.in_child([program], options.how)[0], sep="\n")
         return 0
-    drawn = (programs.generate(seed, options.only) for seed in range(options.seed, options.seed + options.programs))
+    print(rotation.words())
+    drawn = (programs.generate(seed, options.only) for seed in rotation.rotating(range(options.seed, options.seed + options.programs)))
     return report(judge.judge_all(drawn, options.how), options)
 
 

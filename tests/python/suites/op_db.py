@@ -11,7 +11,7 @@ from torch.testing._internal.common_methods_invocations import op_db
 
 import judge
 
-DTYPES = (torch.float32, torch.float64, torch.int64)
+DTYPES = (torch.float64, torch.float32, torch.int64)
 #: Their memory has no values; all else about them is compared.
 WITHOUT_VALUES = {"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"}
 

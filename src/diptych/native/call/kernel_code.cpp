@@ -9,7 +9,7 @@
 #include "diptych/native/call/body_sizes.h"
 #include "diptych/native/call/body_table.h"
 #include "diptych/native/fusion/fused_node.h"
-#include "diptych/native/jit/object_cache.h"
+#include "diptych/native/jit/jit.h"
 #include "diptych/native/jit/profiler_names.h"
 #include "diptych/native/kernel/print.h"
 #include "diptych/native/lower/lower_group.h"

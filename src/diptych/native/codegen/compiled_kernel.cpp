@@ -175,14 +175,14 @@ class JitKernel final : public CompiledKernel {
 };
 
 // The kernels of real numbers that a kernel is computed by, one after the other; none if there are none.
-std::vector<Kernel> parts_of(const Kernel& kernel, std::string& why) {
+std::vector<Kernel> real_parts_of(const Kernel& kernel, std::string& why) {
   const auto real = with_complex_parts(kernel, why);
   return real ? kernels_without_scattered_sums(*real) : std::vector<Kernel>{};
 }
 
-std::vector<Kernel> parts_of(const Kernel& kernel) {
+std::vector<Kernel> real_parts_of(const Kernel& kernel) {
   std::string why;
-  auto parts = parts_of(kernel, why);
+  auto parts = real_parts_of(kernel, why);
   DIPTYCH_ASSERT(!parts.empty(), "kernel '{}' has no code: {}", kernel.name, why);
   return parts;
 }
@@ -210,7 +210,7 @@ class KernelSequence final : public CompiledKernel {
 };
 
 std::shared_ptr<const CompiledKernel> make_code(const Kernel& kernel, const CodeTarget& target) {
-  const auto parts = parts_of(kernel);
+  const auto parts = real_parts_of(kernel);
   if (parts.size() == 1) return std::make_shared<const JitKernel>(schedule_of(parts[0], target));
   return std::make_shared<const KernelSequence>(parts, target);
 }
@@ -230,7 +230,7 @@ KernelTable& kernel_table() {
 
 std::optional<std::string> codegen_problem(const Kernel& kernel, const CodeTarget& target) {
   std::string why;
-  const auto parts = parts_of(kernel, why);
+  const auto parts = real_parts_of(kernel, why);
   const bool has_code =
       std::ranges::all_of(parts, [&](const Kernel& part) { return make_schedule(part, why, target).has_value(); });
   return has_code && !parts.empty() ? std::nullopt : std::optional(std::move(why));
@@ -238,7 +238,7 @@ std::optional<std::string> codegen_problem(const Kernel& kernel, const CodeTarge
 
 std::vector<std::string> llvm_modules(const Kernel& kernel, const CodeTarget& target) {
   std::vector<std::string> texts;
-  for (const Kernel& part : parts_of(kernel)) {
+  for (const Kernel& part : real_parts_of(kernel)) {
     texts.push_back(write_kernel(schedule_of(part, target)).text);
   }
   return texts;

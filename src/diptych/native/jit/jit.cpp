@@ -7,12 +7,13 @@
 #include <stdexcept>
 #include <utility>
 
+#include "diptych/backend/cache_folder.h"
+#include "diptych/base/environment.h"
 #include "diptych/base/error.h"
 #include "diptych/base/switches.h"
 #include "diptych/base/torch_library.h"
 #include "diptych/native/jit/living_code.h"
 #include "diptych/native/jit/llvm_library.h"
-#include "diptych/native/jit/object_cache.h"
 #include "diptych/native/jit/profiler_names.h"
 
 namespace diptych::detail {
@@ -42,9 +43,15 @@ std::string key_of(const std::string& text) {
                      host.vector_bytes, text);
 }
 
-ObjectCache& object_cache() {
+constexpr CacheKind kKernels{.backend = "native",
+                             .what = "kernels",
+                             .magic = "diptych kernel 1\n",
+                             .mark = ".kernel",
+                             .bound = uint64_t{256} << 20};
+
+CacheFolder& object_cache() {
   // Compilers in the background may still run when static objects are destroyed.
-  static auto* const cache = new ObjectCache(keeps_kernels() ? kernel_folder() : "");
+  static auto* const cache = new CacheFolder(keeps_kernels() ? user_cache_folder("kernels") : "", kKernels);
   return *cache;
 }
 
@@ -62,6 +69,8 @@ std::string object_of(const std::string& key, const std::string& text, const std
 }
 
 }  // namespace
+
+bool keeps_kernels() { return is_on("DIPTYCH_KERNEL_CACHE", true); }
 
 const HostTarget& host_target() {
   static const auto* const target = new HostTarget(find_host_target());

@@ -17,6 +17,10 @@ struct HostTarget {
 /// The machine that runs this process. Threads: any.
 const HostTarget& host_target();
 
+/// Whether kernels are kept for the next process: DIPTYCH_KERNEL_CACHE=0 says no. Errors: UserError if it is neither 0
+/// nor 1.
+bool keeps_kernels();
+
 /// Machine code in memory, for as long as this lives.
 class MachineCode {
  public:

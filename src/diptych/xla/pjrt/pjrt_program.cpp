@@ -58,7 +58,7 @@ PjrtProgram::PjrtProgram(std::shared_ptr<const PjrtClient> client, std::string_v
     : client_(std::move(client)), options_(std::move(options)), executable_(nullptr, {&client_->api()}) {
   client_->api().check_process();
   const std::string compilation = options_of(*client_, options_.devices);
-  const ProgramCache cache(*client_, module, compilation);
+  ProgramCache cache(*client_, module, compilation);
   executable_ = cache.load();
   if (executable_ == nullptr) {
     executable_ = compile_module(*client_, module, compilation);

@@ -22,8 +22,8 @@ class PjrtProgram {
  public:
   using Buffers = std::vector<std::shared_ptr<PjrtBuffer>>;
 
-  /// Compiles a StableHLO module whose function `main` takes and returns tensors, or reads it from the folder that the
-  /// environment variable DIPTYCH_XLA_CACHE names (program_cache.h).
+  /// Compiles a StableHLO module whose function `main` takes and returns tensors, or reads it from the cache of an
+  /// earlier process (program_cache.h).
   /// Errors: UserError holds the plugin's text, with the name of the node that it refuses.
   PjrtProgram(std::shared_ptr<const PjrtClient> client, std::string_view module, PjrtProgramOptions options = {});
 

@@ -2,19 +2,22 @@
 
 #include <cstdlib>
 
-#include "diptych/backend/cache_entry.h"
 #include "diptych/base/error.h"
 #include "diptych/base/switches.h"
-#include "diptych/graph/checksum.h"
 
 namespace diptych::detail {
 namespace {
 
-constexpr std::string_view kMagic = "diptych xla program 1\n";
+constexpr CacheKind kPrograms{.backend = "xla",
+                              .what = "programs",
+                              .magic = "diptych xla program 1\n",
+                              .mark = ".xla",
+                              .bound = uint64_t{1} << 30};
 
-std::filesystem::path cache_folder() {
+std::filesystem::path program_folder() {
   const char* const value = std::getenv("DIPTYCH_XLA_CACHE");
-  if (value == nullptr || *value == '\0') return {};
+  if (value == nullptr || *value == '\0') return user_cache_folder("programs");
+  if (std::string_view(value) == "0") return {};
   std::filesystem::path folder = value;
   std::error_code error;
   std::filesystem::create_directories(folder, error);
@@ -33,33 +36,27 @@ PjrtExecutableHandle executable_of(const PjrtApi& api, PJRT_LoadedExecutable* ex
 }
 
 ProgramCache::ProgramCache(const PjrtClient& client, std::string_view module, std::string_view options)
-    : client_(client) {
-  const std::filesystem::path folder = cache_folder();
-  if (folder.empty()) return;
-  key_ = fmt::format("{}\n{}\n{}", client.fingerprint(), options, module);
-  path_ = folder / fmt::format("{:016x}.xla", checksum(key_));
-}
+    : client_(client),
+      folder_(program_folder(), kPrograms),
+      key_(fmt::format("{}\n{}\n{}", client.fingerprint(), options, module)) {}
 
 PjrtLoadedExecutableHandle ProgramCache::load() const {
   const PjrtApi& api = client_.api();
-  if (path_.empty()) return {nullptr, {&api}};
-  auto [program, fault] = read_entry({kMagic, path_, key_});
-  if (!program && fault.empty()) return {nullptr, {&api}};
-  if (program) {
-    PJRT_Executable_DeserializeAndLoad_Args args{};
-    args.client = client_.get();
-    args.serialized_executable = program->data();
-    args.serialized_executable_size = program->size();
-    try {
-      api.call(api.table().PJRT_Executable_DeserializeAndLoad, args, "loading a compiled program");
-      log(Log::kCache, "xla: a program was read from '{}'", path_.string());
-      return {args.loaded_executable, {&api}};
-    } catch (const UserError& error) {
-      fault = error.what();
-    }
+  const auto program = folder_.load(key_);
+  if (!program) return {nullptr, {&api}};
+  PJRT_Executable_DeserializeAndLoad_Args args{};
+  args.client = client_.get();
+  args.serialized_executable = program->data();
+  args.serialized_executable_size = program->size();
+  try {
+    api.call(api.table().PJRT_Executable_DeserializeAndLoad, args, "loading a compiled program");
+  } catch (const UserError& error) {
+    log(Log::kCache, "xla: an entry of '{}' is of no use and is compiled again: {}", folder_.path().string(),
+        error.what());
+    return {nullptr, {&api}};
   }
-  log(Log::kCache, "xla: '{}' is of no use and is compiled again: {}", path_.string(), fault);
-  return {nullptr, {&api}};
+  log(Log::kCache, "xla: a program was read from '{}'", folder_.path().string());
+  return {args.loaded_executable, {&api}};
 }
 
 std::string ProgramCache::serialize(PJRT_LoadedExecutable* executable) const {
@@ -73,18 +70,14 @@ std::string ProgramCache::serialize(PJRT_LoadedExecutable* executable) const {
   return bytes;
 }
 
-void ProgramCache::store(PJRT_LoadedExecutable* executable) const {
-  if (path_.empty()) return;
-  std::string fault;
+void ProgramCache::store(PJRT_LoadedExecutable* executable) {
+  if (folder_.path().empty()) return;
   try {
-    fault = write_entry({kMagic, path_, key_}, serialize(executable));
+    if (folder_.store(key_, serialize(executable))) {
+      log(Log::kCache, "xla: a program was written to '{}'", folder_.path().string());
+    }
   } catch (const std::exception& error) {
-    fault = error.what();
-  }
-  if (fault.empty()) {
-    log(Log::kCache, "xla: a program was written to '{}'", path_.string());
-  } else {
-    log(Log::kCache, "xla: '{}' was not written: {}", path_.string(), fault);
+    log(Log::kCache, "xla: a program was not written to '{}': {}", folder_.path().string(), error.what());
   }
 }
 

@@ -1,6 +1,6 @@
-// Kernels in a folder: found again, bounded, and of no consequence where the folder or an entry is not what it should
-// be.
-#include "diptych/native/jit/object_cache.h"
+// What was compiled, in a folder: found again, bounded, and of no consequence where the folder or an entry is not what
+// it should be.
+#include "diptych/backend/cache_folder.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -12,7 +12,6 @@
 #include <thread>
 
 #include "diptych/base/switches.h"
-#include "diptych/native/jit/jit.h"
 #include "testing/expect_error.h"
 
 namespace diptych::detail {
@@ -24,7 +23,7 @@ using diptych::testing::expect_contains;
 using diptych::testing::expect_error;
 
 // A folder of its own, and the lines that are logged meanwhile.
-class KernelCache : public ::testing::Test {
+class CacheFolders : public ::testing::Test {
  protected:
   void SetUp() override {
     fs::remove_all(root);
@@ -58,17 +57,21 @@ std::string read_all(const fs::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
+CacheKind kind(uint64_t bound = uint64_t{1} << 20) {
+  return {.backend = "native", .what = "kernels", .magic = "diptych kernel 1\n", .mark = ".kernel", .bound = bound};
+}
+
 // Objects have zeros and line ends in them.
 const std::string kObject("an\0object\n\xff", 11);
 
-TEST_F(KernelCache, AnObjectIsFoundByItsKey) {
-  ObjectCache cache(folder);
+TEST_F(CacheFolders, AnObjectIsFoundByItsKey) {
+  CacheFolder cache(folder, kind());
   EXPECT_FALSE(cache.load("key"));
   EXPECT_FALSE(fs::exists(folder));
   cache.store("key", kObject);
   cache.store("another key", "another");
   EXPECT_EQ(cache.load("key"), kObject);
-  EXPECT_EQ(ObjectCache(folder).load("key"), kObject);  // as in the next process
+  EXPECT_EQ(CacheFolder(folder, kind()).load("key"), kObject);  // as in the next process
   EXPECT_EQ(cache.load("another key"), "another");
   EXPECT_FALSE(cache.load("third key"));
   EXPECT_EQ(entries().size(), 2U);
@@ -76,16 +79,16 @@ TEST_F(KernelCache, AnObjectIsFoundByItsKey) {
   EXPECT_EQ(lines, "");
 }
 
-TEST_F(KernelCache, AnObjectIsReplaced) {
-  ObjectCache cache(folder);
+TEST_F(CacheFolders, AnObjectIsReplaced) {
+  CacheFolder cache(folder, kind());
   cache.store("key", kObject);
   cache.store("key", "newer");
   EXPECT_EQ(cache.load("key"), "newer");
   EXPECT_EQ(entries().size(), 1U);
 }
 
-TEST_F(KernelCache, ADamagedEntryIsAMiss) {
-  ObjectCache cache(folder);
+TEST_F(CacheFolders, ADamagedEntryIsAMiss) {
+  CacheFolder cache(folder, kind());
   cache.store("key", kObject);
   const auto path = entries().at(0);
   const auto whole = read_all(path);
@@ -105,8 +108,8 @@ TEST_F(KernelCache, ADamagedEntryIsAMiss) {
   }
 }
 
-TEST_F(KernelCache, AnEntryOfAnotherKeyIsAMiss) {
-  ObjectCache cache(folder);
+TEST_F(CacheFolders, AnEntryOfAnotherKeyIsAMiss) {
+  CacheFolder cache(folder, kind());
   cache.store("key", kObject);
   const auto path = entries().at(0);
   fs::rename(path, root / "kept");
@@ -116,8 +119,8 @@ TEST_F(KernelCache, AnEntryOfAnotherKeyIsAMiss) {
   expect_contains(lines, "it belongs to another program");
 }
 
-TEST_F(KernelCache, AFolderOrAnotherUsersFileInAnEntrysPlaceIsAMiss) {
-  ObjectCache cache(folder);
+TEST_F(CacheFolders, AFolderOrAnotherUsersFileInAnEntrysPlaceIsAMiss) {
+  CacheFolder cache(folder, kind());
   cache.store("key", kObject);
   const auto path = entries().at(0);
   if (geteuid() == 0) {
@@ -132,11 +135,11 @@ TEST_F(KernelCache, AFolderOrAnotherUsersFileInAnEntrysPlaceIsAMiss) {
 }
 
 // Nobody can make files in /proc, whatever the permissions.
-TEST_F(KernelCache, AFolderThatCannotBeWrittenToIsReportedOnce) {
+TEST_F(CacheFolders, AFolderThatCannotBeWrittenToIsReportedOnce) {
   std::ofstream(root / "file") << "not a folder";
   for (const fs::path& place : {fs::path("/proc/self"), fs::path("/proc/self/kernels"), root / "file" / "kernels"}) {
     lines.clear();
-    ObjectCache cache(place);
+    CacheFolder cache(place, kind());
     for (int i = 0; i < 3; ++i) {
       cache.store("key", kObject);
       EXPECT_FALSE(cache.load("key"));
@@ -147,8 +150,8 @@ TEST_F(KernelCache, AFolderThatCannotBeWrittenToIsReportedOnce) {
 }
 
 // A limit of the size of files stands for a disk that is full.
-TEST_F(KernelCache, AFullDiskIsReportedOnceAndLeavesNothing) {
-  ObjectCache cache(folder);
+TEST_F(CacheFolders, AFullDiskIsReportedOnceAndLeavesNothing) {
+  CacheFolder cache(folder, kind());
   cache.store("small", "a");
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
@@ -165,9 +168,9 @@ TEST_F(KernelCache, AFullDiskIsReportedOnceAndLeavesNothing) {
   EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 1) << lines;
 }
 
-TEST_F(KernelCache, TheOldestGoWhenThereAreTooMany) {
+TEST_F(CacheFolders, TheOldestGoWhenThereAreTooMany) {
   constexpr uint64_t kBound = 20000;
-  ObjectCache cache(folder, kBound);
+  CacheFolder cache(folder, kind(kBound));
   const auto now = fs::file_time_type::clock::now();
   for (int i = 0; i < 60; ++i) {
     const auto key = fmt::format("key {}", i);
@@ -186,17 +189,17 @@ TEST_F(KernelCache, TheOldestGoWhenThereAreTooMany) {
   expect_contains(lines, "the oldest kernels were removed");
 }
 
-TEST_F(KernelCache, FilesOfOthersAreNeitherCountedNorRemoved) {
+TEST_F(CacheFolders, FilesOfOthersAreNeitherCountedNorRemoved) {
   fs::create_directories(folder);
   std::ofstream(folder / "thesis.tex") << std::string(50000, 'x');
-  ObjectCache cache(folder, 20000);
+  CacheFolder cache(folder, kind(20000));
   for (int i = 0; i < 40; ++i) cache.store(fmt::format("key {}", i), std::string(1000, 'x'));
   EXPECT_TRUE(fs::exists(folder / "thesis.tex"));
   EXPECT_GT(entries().size(), 10U);
 }
 
-TEST_F(KernelCache, ThreadsWriteAndReadAtOnce) {
-  ObjectCache cache(folder, 30000);
+TEST_F(CacheFolders, ThreadsWriteAndReadAtOnce) {
+  CacheFolder cache(folder, kind(30000));
   std::vector<std::thread> threads;
   std::atomic<int> wrong = 0;
   for (int t = 0; t < 4; ++t) {
@@ -215,8 +218,8 @@ TEST_F(KernelCache, ThreadsWriteAndReadAtOnce) {
   EXPECT_EQ(lines.find("no use"), lines.npos) << lines;
 }
 
-TEST_F(KernelCache, WithoutAFolderNothingIsKept) {
-  ObjectCache cache("");
+TEST_F(CacheFolders, WithoutAFolderNothingIsKept) {
+  CacheFolder cache("", kind());
   cache.store("key", kObject);
   EXPECT_FALSE(cache.load("key"));
   EXPECT_EQ(lines, "");
@@ -235,28 +238,18 @@ class Variable {
   std::optional<std::string> before_;
 };
 
-TEST_F(KernelCache, VariablesSayWhereTheFolderIs) {
+TEST_F(CacheFolders, VariablesSayWhereTheFolderIs) {
   const Variable own("DIPTYCH_CACHE_DIR"), caches("XDG_CACHE_HOME"), home("HOME");
   setenv("DIPTYCH_CACHE_DIR", "/own", 1);
   setenv("XDG_CACHE_HOME", "/caches", 1);
   setenv("HOME", "/home/user", 1);
-  EXPECT_EQ(kernel_folder(), "/own/kernels");
+  EXPECT_EQ(user_cache_folder("kernels"), "/own/kernels");
   setenv("DIPTYCH_CACHE_DIR", "", 1);
-  EXPECT_EQ(kernel_folder(), "/caches/diptych/kernels");
+  EXPECT_EQ(user_cache_folder("kernels"), "/caches/diptych/kernels");
   unsetenv("XDG_CACHE_HOME");
-  EXPECT_EQ(kernel_folder(), "/home/user/.cache/diptych/kernels");
+  EXPECT_EQ(user_cache_folder("kernels"), "/home/user/.cache/diptych/kernels");
   unsetenv("HOME");
-  EXPECT_EQ(kernel_folder(), "");
-}
-
-TEST_F(KernelCache, AVariableTurnsItOff) {
-  const Variable keeps("DIPTYCH_KERNEL_CACHE");
-  unsetenv("DIPTYCH_KERNEL_CACHE");
-  EXPECT_TRUE(keeps_kernels());
-  setenv("DIPTYCH_KERNEL_CACHE", "0", 1);
-  EXPECT_FALSE(keeps_kernels());
-  setenv("DIPTYCH_KERNEL_CACHE", "off", 1);
-  expect_error([] { (void)keeps_kernels(); }, "[DIPTYCH_KERNEL_CACHE] got 'off', expected 0 or 1");
+  EXPECT_EQ(user_cache_folder("kernels"), "");
 }
 
 }  // namespace
