@@ -1,10 +1,10 @@
 """Makes the wheel as `make wheel` does, looks into it, and uses it as its users do: in an environment of its own, outside the repository.
 
-The wheel holds the library of the build that the test belongs to. The environment holds torch and pytest, from the indexes that
-pip is configured with, and is kept between runs, since torch takes half a minute; it has no NumPy and nothing of the repository
-in it, and no compiler, CMake or Ninja on its PATH."""
+The wheel holds the library of the build that the test belongs to. The environment holds torch and pytest with what they require;
+it has no NumPy and nothing of the repository in it, and no compiler, CMake or Ninja on its PATH."""
 import argparse
 import functools
+import importlib.metadata
 import os
 import pathlib
 import re
@@ -15,6 +15,8 @@ import sysconfig
 import textwrap
 import venv
 import zipfile
+
+from packaging.requirements import Requirement
 
 PIP = ("-m", "pip", "--disable-pip-version-check")
 # Where the package's library looks for its other one, and for torch's.
@@ -96,17 +98,40 @@ def check_llvm(library):
         sys.exit(f"{LLVM_LIBRARY} shows {shown[:5]}")
 
 
-def make_environment(folder, torch, pytest):
-    """An environment with torch and pytest in it, and without Diptych."""
-    python, stamp = folder / "bin" / "python", folder / "made-for"
-    wanted = f"{torch} {pytest} {sys.version}"
-    if not stamp.exists() or stamp.read_text() != wanted:
-        shutil.rmtree(folder, ignore_errors=True)
-        venv.create(folder, with_pip=True)
-        indexes = ["--extra-index-url", "https://download.pytorch.org/whl/cpu"] if "+cpu" in torch else []
-        run(python, *PIP, "install", "--no-compile", f"torch=={torch}", f"pytest=={pytest}", *indexes)
-        stamp.write_text(wanted)
-    run(python, *PIP, "uninstall", "--yes", "diptych")
+def closure(names):
+    """The installed distributions of these names and of all that they require here."""
+    found, waiting = {}, list(names)
+    while waiting:
+        name = waiting.pop()
+        if name in found:
+            continue
+        found[name] = importlib.metadata.distribution(name)
+        requirements = map(Requirement, found[name].requires or [])
+        waiting += [one.name for one in requirements if one.marker is None or one.marker.evaluate({"extra": ""})]
+    return list(found.values())
+
+
+def link(distribution, site_packages):
+    """Puts the files of a distribution into another environment, as links: torch has half a gigabyte, and pip takes two minutes for it."""
+    for file in distribution.files:
+        if ".." in file.parts or "__pycache__" in file.parts:  # scripts are not used, and caches are made where they are missing
+            continue
+        target = site_packages / file
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.link(file.locate(), target)
+        except OSError:  # another file system
+            shutil.copy2(file.locate(), target)
+
+
+def make_environment(folder):
+    """An environment with torch and pytest in it, those that run this, and without Diptych."""
+    shutil.rmtree(folder, ignore_errors=True)
+    venv.create(folder, with_pip=True)
+    python = folder / "bin" / "python"
+    [site_packages] = folder.glob("lib/python*/site-packages")
+    for distribution in closure(["torch", "pytest"]):
+        link(distribution, site_packages)
     return python
 
 
@@ -154,13 +179,11 @@ def main():
     parser.add_argument("--torch-dir", required=True, help="where TorchConfig.cmake is")
     parser.add_argument("--compiler", required=True)
     options = parser.parse_args()
-    import importlib.metadata
-
     check_refusal(options, options.work / "refusal")
     check_configuration(options, options.work / "configuration")
     wheel = make_wheel(options, options.work / "wheels")
     check_contents(wheel, options.source)
-    python = make_environment(options.work / "environment", importlib.metadata.version("torch"), importlib.metadata.version("pytest"))
+    python = make_environment(options.work / "environment")
     tests = options.source / "tests" / "python"
     use(python, wheel, [tests / "compiled_beside_eager.py", tests / "test_functions.py", tests / "test_stubs.py", tests / "test_dynamo.py"], options.work / "outside")
 
