@@ -1,8 +1,12 @@
-// Which of the many seeds of a test a run takes: all, or the part that DIPTYCH_TEST_PART names (tests/README.md, "Tiers").
+// Which of the many seeds of a test a run takes: all, or the part that DIPTYCH_TEST_PART names (tests/README.md,
+// "Tiers").
 #pragma once
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
+#include <map>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -38,8 +42,21 @@ inline std::vector<uint32_t> rotating_seeds(uint32_t begin, uint32_t end) {
   return seeds;
 }
 
-/// How many of `taken` seeds must do what `share` of `whole` do: these where all are taken; half of their share of a part,
-/// which varies.
+/// Whether this run takes the next sample of a kind in the present test: the first of each kind is always taken, and of
+/// the others the run's part. The sample need not be known before: it is told by how many of its kind came before it.
+inline bool takes_sample(const std::string& kind) {
+  static const ::testing::TestInfo* test = nullptr;
+  static std::map<std::string, uint32_t> met;
+  const auto* const present = ::testing::UnitTest::GetInstance()->current_test_info();
+  if (present != test) met.clear();
+  test = present;
+  const Part part = part_of_run();
+  const uint32_t place = met[kind]++;
+  return place == 0 || (place - 1) % part.of == part.index;
+}
+
+/// How many of `taken` seeds must do what `share` of `whole` do: these where all are taken; half of their share of a
+/// part, which varies.
 inline size_t share_of(size_t taken, size_t share, size_t whole) {
   return taken == whole ? share : taken * share / whole / 2;
 }

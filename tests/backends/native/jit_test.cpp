@@ -270,7 +270,8 @@ TEST(Jit, AVariableSaysThatKernelsAreNotKept) {
   setenv("DIPTYCH_KERNEL_CACHE", "0", 1);
   EXPECT_FALSE(keeps_kernels());
   setenv("DIPTYCH_KERNEL_CACHE", "off", 1);
-  EXPECT_EQ(message_of([] { (void)keeps_kernels(); }), "[DIPTYCH_KERNEL_CACHE] got 'off', expected 0 or 1; correct it, or unset it");
+  EXPECT_EQ(message_of([] { (void)keeps_kernels(); }),
+            "[DIPTYCH_KERNEL_CACHE] got 'off', expected 0 or 1; correct it, or unset it");
   before == nullptr ? unsetenv("DIPTYCH_KERNEL_CACHE") : setenv("DIPTYCH_KERNEL_CACHE", kept.c_str(), 1);
 }
 

@@ -10,6 +10,7 @@
 #include "diptych/xla/hlo/lowering.h"
 #include "diptych/xla/xla_backend.h"
 #include "interpreter/graph_builder.h"
+#include "testing/rotation.h"
 
 namespace diptych::testing {
 
@@ -38,9 +39,11 @@ class XlaCheck {
   }
 
   /// Expects that every node is lowered (or decomposes into such nodes), and that the program returns what eager
-  /// returned: the same dtypes, sizes and strides, and values within rounding.
+  /// returned: the same dtypes, sizes and strides, and values within rounding. Of a test's programs of the same
+  /// operators a run takes the first and its part of the others.
   void expect_eager(const std::vector<Value>& outputs) {
     const Graph graph = builder_.finish(outputs);
+    if (!takes_sample(operators_of(graph))) return;
     const detail::XlaBackend backend;
     for (const Node& node : graph.nodes()) {
       ASSERT_TRUE(backend.supports(graph, node)) << detail::node_line(graph, node);
@@ -52,6 +55,11 @@ class XlaCheck {
   }
 
  private:
+  static std::string operators_of(const Graph& graph) {
+    std::string names;
+    for (const Node& node : graph.nodes()) names += node.op.name() + ' ';
+    return names;
+  }
   static void expect_same(const at::Tensor& got, const at::Tensor& expected, const Graph& graph) {
     ASSERT_EQ(got.scalar_type(), expected.scalar_type()) << graph.code();
     ASSERT_EQ(got.sizes(), expected.sizes()) << graph.code();
