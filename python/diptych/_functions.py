@@ -8,8 +8,8 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 import torch
 
 from . import _core
-from ._host_keeper import Anew, Keeper, noticed
-from ._module_state import kept
+from ._host.keeper import Anew, Keeper, noticed
+from ._host.module_state import kept
 
 # What Options takes, the first three of which say something of one capture; a test compares them with Options.
 _CAPTURE_OPTIONS = frozenset({"name", "partition", "decompositions"})

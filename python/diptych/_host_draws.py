@@ -15,7 +15,7 @@ import threading
 import torch
 
 from . import _core, _torch_batch_norm
-from ._host_events import STAND_INS
+from ._host.events import STAND_INS
 from ._host_integers import OpenInt
 from ._host_numbers import OpenFloat, functions_of_math
 from ._torch_checkpoint import is_tracing

@@ -25,7 +25,7 @@ absent_of = functools.cache(_Absent)
 
 @dataclasses.dataclass
 class Packed:
-    """An object, a list or a dict in place of which a tree stands (_host_objects.py): its number, an object of that class, whose methods
+    """An object, a list or a dict in place of which a tree stands (_host/objects.py): its number, an object of that class, whose methods
     and class attributes guards read, or the class itself, as of a list or a dict; and what it holds, None where it comes again."""
 
     index: int
@@ -203,7 +203,7 @@ def refuse_hidden_tensors(result):
     hidden = _hidden_stand_in(result, "", False, 5)
     if hidden:
         from . import UserError
-        from ._host_state import captures_anew_for
+        from ._host.watch import captures_anew_for
 
         refusal = (
             f"[capture] the function returned an object that holds a tensor, at 'result{hidden}', expected tensors in lists, "

@@ -38,7 +38,7 @@ const void* definition_of(py::handle callable) {
 
 /// What is to be watched; both members are kept forever.
 struct Watched {
-  py::object state = py::module_::import("diptych._host_state");
+  py::object state = py::module_::import("diptych._host.watch");
   py::list table = state.attr("watched")();
   WatchedCalls calls;
   Watched() {

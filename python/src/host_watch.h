@@ -18,8 +18,8 @@ namespace py = pybind11;
 /// Note [What a function does on the host]: a graph holds only operators. A random number of Python, the time of day or
 /// a file that the traced function read is a constant of the graph; a counter that it raised, a list that it appended
 /// to and an iterator that it advanced do not change when the graph runs. So a capture is watched: a profile function
-/// of the interpreter sees calls of functions that return something else each time (diptych/_host_events.py), and the
-/// objects that the function leads to are compared before and after (diptych/_host_state.py). If something is found, it
+/// of the interpreter sees calls of functions that return something else each time (diptych/_host/events.py), and the
+/// objects that the function leads to are compared before and after (diptych/_host/watch.py). If something is found, it
 /// is undone, and calls of that kind run the function itself. If there is no function to run, as in a bare pair, the
 /// function is refused.
 class HostWatch : public CaptureWatch {

@@ -15,9 +15,7 @@ HERE = pathlib.Path(diptych.__file__).parent
 def import_built_for(version, folder):
     """Imports a copy of the package that says it was built for a version; it has no library, so to load one would fail."""
     package = folder / "diptych"
-    package.mkdir()
-    for file in HERE.glob("*.py"):
-        shutil.copy(file, package)
+    shutil.copytree(HERE, package, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
     facts = (HERE / "_build.py").read_text()
     changed = re.sub(r'TORCH_VERSION = ".*"', f'TORCH_VERSION = "{version}"', facts)
     (package / "_build.py").write_text(changed)

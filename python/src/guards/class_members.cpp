@@ -112,7 +112,7 @@ Key* kept(Key* object) {
 const CodeNames& names_of_code(PyObject* code) {
   static ByAddress<PyObject, const CodeNames*> known;
   return *known.get(code, [](py::handle asked) {
-    const auto pair = py::module_::import("diptych._host_contents").attr("names_by_use")(asked);
+    const auto pair = py::module_::import("diptych._host.contents").attr("names_by_use")(asked);
     auto* const names = new CodeNames;
     for (const py::handle name : py::reinterpret_borrow<py::tuple>(pair)[0]) add_once(names->variables, interned(name));
     for (const py::handle name : py::reinterpret_borrow<py::tuple>(pair)[1])
@@ -124,7 +124,7 @@ const CodeNames& names_of_code(PyObject* code) {
 bool is_users_module(PyObject* module) {
   static ByAddress<PyObject, bool> known;
   return known.get(module, [](py::handle asked) {
-    return !py::module_::import("diptych._host_contents").attr("is_library_module")(asked).cast<bool>();
+    return !py::module_::import("diptych._host.contents").attr("is_library_module")(asked).cast<bool>();
   });
 }
 

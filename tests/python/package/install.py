@@ -71,7 +71,8 @@ def check_contents(wheel, source):
     """The files that should be there, and no others."""
     name, version, *_ = wheel.name.split("-")
     information = f"{name}-{version}.dist-info"
-    expected = {f"{name}/{file.name}" for file in (source / "python" / name).iterdir() if file.is_file()} | {f"{name}/_build.py", f"{name}/{LLVM_LIBRARY}"}
+    sources = [file for file in (source / "python" / name).rglob("*") if file.is_file() and file.suffix != ".pyc"]
+    expected = {file.relative_to(source / "python").as_posix() for file in sources} | {f"{name}/_build.py", f"{name}/{LLVM_LIBRARY}"}
     expected |= {f"{information}/{file}" for file in ("METADATA", "WHEEL", "RECORD", "entry_points.txt", "licenses/LICENSE")}
     archive = zipfile.ZipFile(wheel)
     found = set(archive.namelist())

@@ -5,8 +5,8 @@ import types
 
 import torch
 
-from ._host_contents import contents_of
-from ._tree import Packed, _parts
+from .._tree import Packed, _parts
+from .contents import contents_of
 
 _SAME_EACH_TIME = (type, types.ModuleType, types.MethodType, types.BuiltinFunctionType, enum.Enum)
 _DEEPEST = 5

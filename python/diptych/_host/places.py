@@ -1,5 +1,5 @@
 """Places where a function keeps tensors from one call to the next: an attribute, a buffer, a variable, an element of a dict or a
-list. _host_keeper.py says what becomes of them."""
+list. keeper.py says what becomes of them."""
 import collections
 import sys
 import types
@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from . import _core
-from ._host_contents import MISSING, PLAIN, same
+from .. import _core
+from .contents import MISSING, PLAIN, same
 
 _TREES = (list, tuple, dict)
 _TENSORS = frozenset((torch.Tensor, torch.nn.Parameter, torch.nn.Buffer))

@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 
 import torch
 
-from . import _core
-from ._host_caches import holds_stand_in
-from ._host_contents import LARGE, PLAIN, contents_of, same, subclass_attributes
-from ._host_events import DRAWS, ENVIRONMENT, FILES, HOOKS, MAKES, SEEDS, SETS, culprit, place, watched
-from ._host_keeper import Anew, classes_of, meets_what_is_given, module_of, notice
-from ._host_objects import classes_to_take_apart, classes_with_stand_ins
-from ._host_places import places_of
-from ._host_results import made_by_function, put_back, switches
+from .. import _core
+from .caches import holds_stand_in
+from .contents import LARGE, PLAIN, contents_of, same, subclass_attributes
+from .events import DRAWS, ENVIRONMENT, FILES, HOOKS, MAKES, SEEDS, SETS, culprit, place, watched
+from .keeper import Anew, classes_of, meets_what_is_given, module_of, notice
+from .objects import classes_to_take_apart, classes_with_stand_ins
+from .places import places_of
+from .results import made_by_function, put_back, switches
 
 __all__ = ["Watch", "watched"]
 

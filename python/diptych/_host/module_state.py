@@ -3,10 +3,10 @@ import contextlib
 
 import torch
 
-from . import _core
-from ._host_keeper import is_kept
-from ._host_places import Place, leaves
-from ._host_state import may_do
+from .. import _core
+from .keeper import is_kept
+from .places import Place, leaves
+from .watch import may_do
 
 
 def _registries(module):

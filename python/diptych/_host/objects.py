@@ -16,10 +16,10 @@ import typing
 import torch
 from torch.utils import _pytree
 
-from . import _core
-from ._host_contents import MISSING, in_slot, slots_of
-from ._host_places import UNCHANGED, has_weak_references
-from ._tree import Packed, field_names
+from .. import _core
+from .._tree import Packed, field_names
+from .contents import MISSING, in_slot, slots_of
+from .places import UNCHANGED, has_weak_references
 
 _PACKAGES = frozenset(("torch", "functorch", "numpy", "diptych", *sys.stdlib_module_names)) - {"__main__"}
 _EMPTY_BASES = (object, abc.ABC, typing.Generic, typing.Protocol)  # of the standard library, but of no content

@@ -4,7 +4,7 @@ import gc
 
 import torch
 
-from . import _core
+from .. import _core
 
 CACHED = type(functools.lru_cache(lambda: None))
 

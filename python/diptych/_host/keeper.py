@@ -16,13 +16,13 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils import _pytree
 
-from . import _core
-from ._cache_stats import together
-from ._host_objects import Objects, Unfit, like
-from ._host_places import HELD, UNCHANGED, can_be_given, can_be_returned, paths_of
-from ._host_reach import OBJECTS, SEVERED, has_history, misjudged, severed
-from ._torch_checkpoint import is_tracing
-from ._tree import refuse_hidden_tensors
+from .. import _core
+from .._cache_stats import together
+from .._torch_checkpoint import is_tracing
+from .._tree import refuse_hidden_tensors
+from .objects import Objects, Unfit, like
+from .places import HELD, UNCHANGED, can_be_given, can_be_returned, paths_of
+from .reach import OBJECTS, SEVERED, has_history, misjudged, severed
 
 _MOST_PLACES, _MOST_LESSONS, _MOST_USELESS = 64, 8, 32
 _SEVERED = "(without history)"  # stands in the state for the numbers of places
@@ -335,7 +335,7 @@ class _Runner:
             _running.names = names
 
     def _outcome(self, state, args, kwargs):
-        from ._host_state import fails_with_state, known_objects, may_do
+        from .watch import fails_with_state, known_objects, may_do
 
         places, before, given = self._places, [place.read() for place in self._places], [state[path] for path in self._paths]
         objects = Objects(self._likes, known_objects())
@@ -369,7 +369,7 @@ class _Runner:
 
     def _judge(self, given, state, result, kept, objects):
         """Sees to it that tensors are given with their history where results depend on them, and that this trace is of no use if not."""
-        from ._host_state import may_do
+        from .watch import may_do
 
         wrong = misjudged(given, state.get(_SEVERED, ()), objects, result, kept)
         if wrong:

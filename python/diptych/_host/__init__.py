@@ -1,0 +1,1 @@
+"""What functions do on the host while they are traced, and tensors that they keep there between calls."""
