@@ -57,7 +57,7 @@ from ._core import (
     wait_for_compilers,
     while_loop,
 )
-from . import _display, _host_numbers, _torch_backward, _torch_checkpoint, _torch_memory, _torch_operators, backward_capture, fx, xla
+from . import _display, _torch_backward, _torch_checkpoint, _torch_memory, _torch_operators, backward_capture, fx, xla
 from ._files import export_stablehlo, load, save
 from ._functions import (
     AotModule,
@@ -70,8 +70,9 @@ from ._functions import (
     grad,
     value_and_grad,
 )
+from ._host.numbers import floats as _floats
 
-_host_numbers.replace()
+_floats.replace()
 _torch_backward.replace()
 _torch_checkpoint.replace()
 _torch_memory.replace()

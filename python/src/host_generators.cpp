@@ -1,4 +1,5 @@
-// The random numbers of Python's random module and of numpy.random, which a trace records: see diptych/_host_draws.py.
+// The random numbers of Python's random module and of numpy.random, which a trace records: see
+// diptych/_host/numbers/draws.py.
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/empty.h>
 

@@ -54,7 +54,7 @@ const Watched& watched_calls() {
   return storage.call_once_and_store_result([] { return Watched(); }).get_stored();
 }
 
-py::object draws() { return py::module_::import("diptych._host_draws"); }
+py::object draws() { return py::module_::import("diptych._host.numbers.draws"); }
 
 const void* definition_of_event(PyFrameObject* frame, int what, PyObject* argument) {
   if (what == PyTrace_C_CALL) {
@@ -129,7 +129,7 @@ void HostWatch::stop() {
   Py_XDECREF(earlier.object);
   const py::error_scope error;  // saves what is raised while the watch is destroyed
   draws().attr("end")();
-  py::module_::import("diptych._host_numbers").attr("end")();
+  py::module_::import("diptych._host.numbers.floats").attr("end")();
 }
 
 void HostWatch::begin_trace(py::handle function) const {

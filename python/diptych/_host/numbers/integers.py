@@ -1,5 +1,5 @@
 """item() of a tensor of integers in a trace: an integer that stays a tensor as long as nobody needs its value, as the floats of
-_host_numbers.py do.
+floats.py do.
 
 A count divides and scales: x / mask.sum().item(). Of an integer that may be large it is asked first whether it is small, by which
 the capture is guarded; a large one is an int. Arithmetic is recorded where it can't leave 31 bits, since torch's constructors cut
@@ -10,8 +10,8 @@ import threading
 
 import torch
 
-from . import _core
-from ._host_numbers import OPERATORS, ByValue, ClosedFloat, OpenFloat, by_value, close, is_of_this_trace, keep, with_value, with_value_behind
+from ... import _core
+from .floats import OPERATORS, ByValue, ClosedFloat, OpenFloat, by_value, close, is_of_this_trace, keep, with_value, with_value_behind
 
 _SMALL = 24  # bits of an integer of which it was asked whether it is small
 _MOST = 31  # bits of an open integer

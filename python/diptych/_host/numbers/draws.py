@@ -1,6 +1,6 @@
 """Random numbers of Python and numpy in a trace: an operator of the graph, which draws anew in each call.
 
-random.random() and its kin give open numbers (see _host_numbers.py): they scale as operands, and steer by comparisons that the
+random.random() and its kin give open numbers (see floats.py): they scale as operands, and steer by comparisons that the
 capture is guarded by. A call asks these questions with the generators set back, and then draws once. Functions that hold the
 methods themselves (from random import random), draws of arrays and other generators are seen by the watch: there the function
 itself runs.
@@ -14,11 +14,11 @@ import threading
 
 import torch
 
-from . import _core, _torch_batch_norm
-from ._host.events import STAND_INS
-from ._host_integers import OpenInt
-from ._host_numbers import OpenFloat, functions_of_math
-from ._torch_checkpoint import is_tracing
+from ... import _core, _torch_batch_norm
+from ..._torch_checkpoint import is_tracing
+from ..events import STAND_INS
+from .floats import OpenFloat, functions_of_math
+from .integers import OpenInt
 
 
 def _recording(torchs, draw, number):

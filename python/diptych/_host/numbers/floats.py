@@ -14,8 +14,8 @@ import weakref
 import torch
 from torch.utils import _pytree
 
-from . import _core
-from ._torch_checkpoint import is_tracing
+from ... import _core
+from ..._torch_checkpoint import is_tracing
 
 _EXACT = 2.0**53  # integers below this are floats, and floats below this have integers
 
@@ -138,7 +138,7 @@ def is_of_this_trace(number):
 def operand(number):
     """Returns a number as a tensor f64[] of the trace; None for what is not one that can be recorded."""
     if is_open_integer(number):
-        number = _host_integers.as_float(number)
+        number = integers.as_float(number)
     if type(number) is OpenFloat:
         return number.node.diptych_tensor if is_of_this_trace(number) else None
     if type(number) is float or (type(number) in (int, bool) and abs(number) < _EXACT):
@@ -147,14 +147,14 @@ def operand(number):
 
 
 def is_open_integer(number):
-    return type(number) is _host_integers.OpenInt
+    return type(number) is integers.OpenInt
 
 
 def close(number):
     """Returns the value of an open number, or of one that was; anything else as it is."""
     if type(number) in (OpenFloat, ClosedFloat):
         return float(number)
-    return int(number) if type(number) in (_host_integers.OpenInt, _host_integers.ClosedInt) else number
+    return int(number) if type(number) in (integers.OpenInt, integers.ClosedInt) else number
 
 
 def _is_number(other):
@@ -266,7 +266,7 @@ def _of_number(theirs, recorded):
     @functools.wraps(theirs)
     def compute(number):
         if is_open_integer(number):
-            number = _host_integers.as_float(number)
+            number = integers.as_float(number)
         made = recorded(number.node.diptych_tensor) if type(number) is OpenFloat and is_of_this_trace(number) else NotImplemented
         return theirs(close(number)) if made is NotImplemented else made
 
@@ -301,14 +301,14 @@ def _in_trace(torchs, tensor):
     if not _core.may_stay_open(tensor):
         return torchs(tensor)
     if not tensor.is_floating_point():
-        return _host_integers.of_tensor(tensor)
+        return integers.of_tensor(tensor)
     return OpenFloat(tensor.detach().reshape(()).to(torch.float64, copy=True))
 
 
 def replace():
     """Has item() give open numbers in a trace."""
-    _core.set_open_numbers((OpenFloat, ClosedFloat), (_host_integers.OpenInt, _host_integers.ClosedInt), close_all)
+    _core.set_open_numbers((OpenFloat, ClosedFloat), (integers.OpenInt, integers.ClosedInt), close_all)
     _core.route_method("item", _in_trace)
 
 
-from . import _host_integers  # noqa: E402  # which is made of what is above
+from . import integers  # noqa: E402  # which is made of what is above
