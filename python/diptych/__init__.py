@@ -11,7 +11,7 @@ recorded, whoever wrote it. Arguments and results are trees: tuples, lists, dict
 JAX), named tuples, dataclasses, classes registered with torch.utils._pytree, and torch.nn modules, whose parameters and
 buffers are inputs under their names.
 """
-from . import _torch_check  # before the library is loaded, since it fits only one version of torch
+from ._torch import check as _check  # before the library is loaded, since it fits only one version of torch
 from ._build import VERSION as _version
 from ._core import (
     Aot,
@@ -57,7 +57,7 @@ from ._core import (
     wait_for_compilers,
     while_loop,
 )
-from . import _display, _torch_backward, _torch_checkpoint, _torch_memory, _torch_operators, backward_capture, fx, xla
+from . import _display, backward_capture, fx, xla
 from ._files import export_stablehlo, load, save
 from ._functions import (
     AotModule,
@@ -71,12 +71,10 @@ from ._functions import (
     value_and_grad,
 )
 from ._host.numbers import floats as _floats
+from ._torch import backward as _backward, checkpoint as _checkpoint, memory as _memory, operators as _operators
 
-_floats.replace()
-_torch_backward.replace()
-_torch_checkpoint.replace()
-_torch_memory.replace()
-_torch_operators.replace()
+for _module in (_floats, _backward, _checkpoint, _memory, _operators):
+    _module.replace()
 
 __version__ = _version
 __all__ = sorted(name for name in globals() if not name.startswith("_"))

@@ -18,7 +18,7 @@ from torch.utils import _pytree
 
 from .. import _core
 from .._cache_stats import together
-from .._torch_checkpoint import is_tracing
+from .._torch.checkpoint import is_tracing
 from .._tree import refuse_hidden_tensors
 from .objects import Objects, Unfit, like
 from .places import HELD, UNCHANGED, can_be_given, can_be_returned, paths_of

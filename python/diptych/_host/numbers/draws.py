@@ -14,8 +14,9 @@ import threading
 
 import torch
 
-from ... import _core, _torch_batch_norm
-from ..._torch_checkpoint import is_tracing
+from ... import _core
+from ..._torch import batch_norm
+from ..._torch.checkpoint import is_tracing
 from ..events import STAND_INS
 from .floats import OpenFloat, functions_of_math
 from .integers import OpenInt
@@ -144,7 +145,7 @@ class _Replaced:
             self.num_traces += 1
             if self.num_traces > 1:
                 return
-            known = [*functions_of_math(), *_torch_batch_norm.functions(), *_of_python(), *(_of_numpy() if "numpy.random" in sys.modules else ())]
+            known = [*functions_of_math(), *batch_norm.functions(), *_of_python(), *(_of_numpy() if "numpy.random" in sys.modules else ())]
             self.rows = [row for row in known if getattr(row[0], row[1], row[2]) == row[2]]  # else somebody has replaced it
             for module, name, _, ours in self.rows:
                 setattr(module, name, ours)

@@ -15,7 +15,7 @@ import torch
 from torch.utils import _pytree
 
 from ... import _core
-from ..._torch_checkpoint import is_tracing
+from ..._torch.checkpoint import is_tracing
 
 _EXACT = 2.0**53  # integers below this are floats, and floats below this have integers
 

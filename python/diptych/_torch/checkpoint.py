@@ -12,7 +12,7 @@ from torch.utils import _pytree
 from torch.utils import checkpoint as _torchs
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from . import _core
+from .. import _core
 
 
 def is_tracing():

@@ -18,8 +18,8 @@ from torch._higher_order_ops.while_loop import WhileLoopOp
 from torch.amp.autocast_mode import _cast
 from torch.utils import _pytree
 
-from . import _core
-from ._torch_checkpoint import is_tracing
+from .. import _core
+from .checkpoint import is_tracing
 
 
 class _Tensors:

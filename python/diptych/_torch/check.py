@@ -1,7 +1,7 @@
 """Refuses a torch that the library was not built for, before the linker fails with an obscure message."""
 import torch
 
-from ._build import TORCH_VERSION
+from .._build import TORCH_VERSION
 
 
 def _release(version):

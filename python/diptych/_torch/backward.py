@@ -3,8 +3,8 @@ import functools
 
 import torch
 
-from . import _core
-from ._torch_checkpoint import is_tracing
+from .. import _core
+from .checkpoint import is_tracing
 
 
 def _in_trace(tensor):

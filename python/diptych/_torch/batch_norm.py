@@ -7,8 +7,8 @@ import torch
 from torch.nn import functional
 from torch.nn.modules import batchnorm
 
-from ._host.numbers.floats import OpenFloat, operand
-from ._torch_checkpoint import is_tracing
+from .._host.numbers.floats import OpenFloat, operand
+from .checkpoint import is_tracing
 
 _torchs = functional.batch_norm
 
