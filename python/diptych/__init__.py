@@ -70,10 +70,10 @@ from ._functions import (
     grad,
     value_and_grad,
 )
-from ._host.numbers import floats as _floats
-from ._torch import backward as _backward, checkpoint as _checkpoint, memory as _memory, operators as _operators
+from ._host.numbers import draws as _draws, floats as _floats, item as _item
+from ._torch import backward as _backward, batch_norm as _batch_norm, checkpoint as _checkpoint, memory as _memory, operators as _operators
 
-for _module in (_floats, _backward, _checkpoint, _memory, _operators):
+for _module in (_draws, _floats, _item, _backward, _batch_norm, _checkpoint, _memory, _operators):
     _module.replace()
 
 __version__ = _version

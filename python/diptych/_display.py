@@ -1,12 +1,12 @@
 """How graphs and pairs show themselves in notebooks and at the prompt; attached to the classes of the library."""
-from . import _core
+import html
+
+from . import _core, fx
 from ._cache_stats import CacheStats
 
 
 def _page_in_a_frame(page):
     """The page inside a notebook: its styles and its script keep to themselves."""
-    import html
-
     return f'<iframe srcdoc="{html.escape(page)}" title="diptych" style="width: 100%; height: 32em; border: 0"></iframe>'
 
 
@@ -27,8 +27,6 @@ def _print_tabular(self):
 def _print_readable(self, print_output=True):
     """Prints the graph as the Python code of an fx.GraphModule, of a pair both graphs, and returns the text.
     Errors: UserError for a graph with dynamic sizes. Source: torch.fx.GraphModule.print_readable."""
-    from . import fx
-
     graphs = (self.forward, self.backward) if isinstance(self, _core.Pair) else (self,)
     text = "\n".join(fx.to_graph_module(graph).print_readable(print_output=False) for graph in graphs)
     if print_output:

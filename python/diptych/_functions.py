@@ -8,8 +8,9 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 import torch
 
 from . import _core
-from ._host.keeper import Anew, Keeper, noticed
+from ._host.keeper import Keeper
 from ._host.module_state import kept
+from ._host.register import Anew, noticed
 
 # What Options takes, the first three of which say something of one capture; a test compares them with Options.
 _CAPTURE_OPTIONS = frozenset({"name", "partition", "decompositions"})

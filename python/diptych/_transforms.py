@@ -3,6 +3,9 @@ vmap."""
 import torch
 from torch.utils import _pytree
 
+from ._core import UserError
+from ._tree import ABSENT, fill_gradients
+
 
 def value_and_grad(function, has_aux, first, args, kwargs):
     """Returns (value, gradients) of function(first, *args, **kwargs) while a transform of torch.func is active; with
@@ -23,9 +26,6 @@ class _Rule:
     def _places(self):
         """Returns the indices of the tensors among the leaves, in the order in which gradients are returned: that of
         sorted keys."""
-        from . import UserError
-        from ._tree import fill_gradients
-
         free = [place for place, leaf in enumerate(self.leaves) if isinstance(leaf, torch.Tensor)]
         places = []
         for tensor in fill_gradients(self.args, self.args):
@@ -53,8 +53,6 @@ class _Rule:
 
     def backward(self, residuals, tangents):
         """Returns one gradient per tensor of the arguments, None for no gradient."""
-        from ._tree import ABSENT, fill_gradients
-
         gradients = fill_gradients(self.bwd(residuals, _pytree.tree_unflatten(tangents, self.result)), self.args)
         return [None if gradient is ABSENT else gradient for gradient in gradients]
 

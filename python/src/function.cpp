@@ -121,7 +121,7 @@ Value Function::operator()(const Arguments& arguments) const {
     throw;
   }
   if (is_traced) {
-    py::module_::import("diptych._tree").attr("refuse_hidden_tensors")(result);
+    py::module_::import("diptych._host.hidden_tensors").attr("refuse_hidden_tensors")(result);
     if (const HostWatch* const watch = HostWatch::current()) watch->leave(callable_.get(), result);
   }
   return Value(result, /*takes_carriers=*/true);

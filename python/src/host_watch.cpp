@@ -54,7 +54,7 @@ const Watched& watched_calls() {
   return storage.call_once_and_store_result([] { return Watched(); }).get_stored();
 }
 
-py::object draws() { return py::module_::import("diptych._host.numbers.draws"); }
+py::object replaced() { return py::module_::import("diptych._host.replaced"); }
 
 const void* definition_of_event(PyFrameObject* frame, int what, PyObject* argument) {
   if (what == PyTrace_C_CALL) {
@@ -110,7 +110,7 @@ HostWatch::HostWatch(py::handle function, bool can_run)
   earlier_profiler = {thread->c_profilefunc, thread->c_profileobj};
   Py_XINCREF(earlier_profiler.object);
   current_watch = this;
-  draws().attr("begin")();
+  replaced().attr("begin")();
   PyEval_SetProfile(&on_profile_event, watch_.ptr());
 }
 
@@ -128,8 +128,8 @@ void HostWatch::stop() {
   PyEval_SetProfile(earlier.function, earlier.object);
   Py_XDECREF(earlier.object);
   const py::error_scope error;  // saves what is raised while the watch is destroyed
-  draws().attr("end")();
-  py::module_::import("diptych._host.numbers.floats").attr("end")();
+  replaced().attr("end")();
+  py::module_::import("diptych._host.numbers.base").attr("end")();
 }
 
 void HostWatch::begin_trace(py::handle function) const {
@@ -168,7 +168,7 @@ void HostWatch::find_shared_memory(const std::vector<at::Tensor>& written) const
     ranges.push_back(diptych::detail::MemoryRange::of(*tensor.storage().unsafeGetStorageImpl()));
   }
   if (ranges.empty()) return;
-  const py::dict known = watch_.attr("known");
+  const py::dict known = watch_.attr("capture").attr("known");
   const auto is_written = [&](const auto& object) {
     const auto memory = memory_of(object.second);
     return std::any_of(ranges.begin(), ranges.end(), [&](const auto& range) { return range.overlaps(memory); });

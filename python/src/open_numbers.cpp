@@ -1,5 +1,5 @@
 // Numbers that a traced Python function has asked for, and that are tensors of the trace as long as nothing needs their
-// values: see Note [Open numbers] in trace/host_numbers.h, and diptych/_host/numbers/floats.py.
+// values: see Note [Open numbers] in trace/host_numbers.h, and diptych/_host/numbers/.
 #include <ATen/ops/scalar_tensor.h>
 #include <torch/csrc/utils/python_symnode.h>
 
@@ -17,7 +17,7 @@ namespace diptych::python {
 using namespace detail;
 namespace {
 
-// The tensor of a node of _host/numbers/floats.py.
+// The tensor of a node of _host/numbers/.
 at::Tensor tensor_of(py::handle node) {
   const py::object tensor = py::getattr(node, "diptych_tensor", py::none());
   if (THPVariable_Check(tensor.ptr())) return THPVariable_Unpack(tensor.ptr());
@@ -62,7 +62,7 @@ bool may_stay_open(const py::object& object) {
   return (is_signed || dtype == at::kByte) && tensor.numel() == 1 && !transform_of(tensor);
 }
 
-PyObject* close_all = nullptr;  // of _host/numbers/floats.py
+PyObject* close_all = nullptr;  // of _host/numbers/base.py
 
 void set_open_numbers_of_python(py::tuple floats, py::tuple integers, py::object close) {
   set_classes_of_open_numbers(std::move(floats), std::move(integers));

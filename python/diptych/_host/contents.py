@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 import torch
 
 from .. import _core
-from .._tree import Packed
 from .caches import CACHED, drop_of_trace, of_trace
 from .numbers.floats import OpenFloat
+from .packed import Packed
 
 MISSING = object()
 LARGE = 1_000_000  # a container with more elements is compared only by its length and its ends

@@ -6,7 +6,6 @@ these places among its arguments and its results: what a place holds goes in, wh
 put there after the call. While the call runs, something that guards take for a constant stands in the places. A call of which no
 graph can be made runs the function itself, on the places as they were before.
 """
-import collections
 import functools
 import inspect
 import threading
@@ -18,73 +17,17 @@ from torch.utils import _pytree
 
 from .. import _core
 from .._cache_stats import together
-from .._torch.checkpoint import is_tracing
-from .._tree import refuse_hidden_tensors
+from .hidden_tensors import refuse_hidden_tensors
 from .objects import Objects, Unfit, like
 from .places import HELD, UNCHANGED, can_be_given, can_be_returned, paths_of
 from .reach import OBJECTS, SEVERED, has_history, misjudged, severed
+from .register import Anew, fails_with_state, hold, is_tracing, known_objects, let_go, may_do, noticed, present
 
 _MOST_PLACES, _MOST_LESSONS, _MOST_USELESS = 64, 8, 32
 _SEVERED = "(without history)"  # stands in the state for the numbers of places
 _ITSELF = object()  # what a call returns that has to run the function itself
 _ANEW = object()  # what a call returns whose trace has found classes to take apart
 _NOT_APART = "returns an object that is not taken apart now"
-
-noticed = {}  # the Places and the classes of objects that a trace of a compiled function has found, by its id
-_modules = {}  # references to the modules whose forwards compiled functions are, or None, by the ids of all that ask for Places
-_likes = {}  # the classes whose objects a compiled function takes apart, by its id
-_num_keepers = collections.Counter()  # of a compiled function, by its id
-_running = threading.local()
-
-
-class Anew(Exception):
-    """Ends a trace of a function that will be captured anew, with objects taken apart; else a refusal in these words."""
-
-    is_undone = False  # whether the host is as it was before the trace
-
-
-def notice(function, places=(), classes=()):
-    """Called when all that a trace of a function has done on the host is to put tensors into these places, or to change or to
-    return objects of these classes. Returns whether the function will be captured anew for them."""
-    classes = set(classes) - _likes.get(id(function), {}).keys()
-    if id(function) not in _modules or not (places or classes):
-        return False
-    noticed[id(function)] = list(places), classes
-    return True
-
-
-def module_of(function):
-    """Returns the module whose forward a compiled function is, which is the same one in each call; None for another function."""
-    module = _modules.get(id(function))
-    return module() if module is not None else None
-
-
-def classes_of(function):
-    """The classes whose objects a compiled function takes apart."""
-    return _likes.get(id(function), {}).keys()
-
-
-def meets_what_is_given(function, reached):
-    """Whether one of the objects, lists, dicts and tensors that the present call of a function is given apart from its arguments is
-    among those with these ids."""
-    call = getattr(_running, "call", None)
-    if call is None or call.function is not function:
-        return False
-    tensors = [leaf for leaf in _pytree.tree_leaves([call.state, *call.objects.values()]) if isinstance(leaf, torch.Tensor)]
-    return call.objects.meet(reached) or any(id(tensor) in reached for tensor in tensors)
-
-
-def is_kept(registry, name):
-    """Whether the function that runs on this thread is captured with a place among its arguments and results."""
-    return (id(registry), name) in getattr(_running, "names", ())
-
-
-def _forget(function):
-    """Called when a Keeper lets go of a function, given by its id."""
-    _num_keepers[function] -= 1
-    if not _num_keepers[function]:
-        for held in (_num_keepers, _modules, _likes, noticed):
-            held.pop(function, None)
 
 
 class Outcome(NamedTuple):
@@ -101,6 +44,11 @@ class _Call(NamedTuple):
     function: Any
     state: dict
     objects: Objects
+
+    def meets(self, reached):
+        """Whether what it is given apart from its arguments has an object, a list, a dict or a tensor with one of these ids."""
+        tensors = [leaf for leaf in _pytree.tree_leaves([self.state, *self.objects.values()]) if isinstance(leaf, torch.Tensor)]
+        return self.objects.meet(reached) or any(id(tensor) in reached for tensor in tensors)
 
 
 class Keeper:
@@ -128,9 +76,8 @@ class Keeper:
 
     def _take(self, compiled):
         self.core, self._compiled, self._id = self._compile(compiled), compiled, id(compiled)
-        self._let_go = weakref.finalize(self, _forget, self._id)
-        _num_keepers[self._id] += 1
-        _modules[self._id], _likes[self._id] = self._module, self._likes
+        self._let_go = weakref.finalize(self, let_go, self._id)
+        hold(self._id, self._module, self._likes)
 
     def parts(self):
         """Returns what watches look at: the function, and the module whose forward it is."""
@@ -254,13 +201,13 @@ class Keeper:
         places, before = self._places, [place.read() for place in self._places]
         state, known = self._state(before, (args, kwargs))
         call = _Call(self._compiled, state, objects)
-        earlier, _running.call = getattr(_running, "call", None), call
+        earlier, present.call = present.call, call
         try:
             for place in places:
                 place.write(HELD)
             outcome = self.core(state, *args, **kwargs)
         finally:
-            _running.call = earlier
+            present.call = earlier
             for place, value in zip(places, before):
                 place.write(value)
         if outcome is _ITSELF:
@@ -322,21 +269,19 @@ class _Runner:
     def __call__(self, state, args, kwargs):
         """Returns the Outcome, or _ITSELF if these are the arguments of a call and no trace has replaced them. What was in the places
         before is put back, unless the function leaves what no graph makes, which is for the watch of the trace to see."""
-        call = getattr(_running, "call", None)
+        call = present.call
         if call is not None and call.state is state:
             return _ITSELF
         keeper = self._keeper()
         if keeper is not None:
             keeper.is_traced = True
-        names, _running.names = getattr(_running, "names", ()), {place.name for place in self._places}
+        names, present.names = present.names, {place.name for place in self._places}
         try:
             return self._outcome(state, args, kwargs)
         finally:
-            _running.names = names
+            present.names = names
 
     def _outcome(self, state, args, kwargs):
-        from .watch import fails_with_state, known_objects, may_do
-
         places, before, given = self._places, [place.read() for place in self._places], [state[path] for path in self._paths]
         objects = Objects(self._likes, known_objects())
         objects.is_given = False
@@ -369,8 +314,6 @@ class _Runner:
 
     def _judge(self, given, state, result, kept, objects):
         """Sees to it that tensors are given with their history where results depend on them, and that this trace is of no use if not."""
-        from .watch import may_do
-
         wrong = misjudged(given, state.get(_SEVERED, ()), objects, result, kept)
         if wrong:
             may_do("keeps a history that not all results have")

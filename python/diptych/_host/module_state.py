@@ -4,9 +4,8 @@ import contextlib
 import torch
 
 from .. import _core
-from .keeper import is_kept
 from .places import Place, leaves
-from .watch import may_do
+from .register import is_kept, may_do
 
 
 def _registries(module):

@@ -17,8 +17,8 @@ import torch
 from torch.utils import _pytree
 
 from .. import _core
-from .._tree import Packed, field_names
 from .contents import MISSING, in_slot, slots_of
+from .packed import Packed, field_names
 from .places import UNCHANGED, has_weak_references
 
 _PACKAGES = frozenset(("torch", "functorch", "numpy", "diptych", *sys.stdlib_module_names)) - {"__main__"}

@@ -5,8 +5,8 @@ import types
 
 import torch
 
-from .._tree import Packed, _parts
 from .contents import contents_of
+from .packed import Packed, parts_of
 
 _SAME_EACH_TIME = (type, types.ModuleType, types.MethodType, types.BuiltinFunctionType, enum.Enum)
 _DEEPEST = 5
@@ -26,7 +26,7 @@ def made_by_function(result, known, path="result", depth=_DEEPEST):
         return f"makes a {type(result).__name__} of a tensor, '{path}'"
     if isinstance(result, torch.Tensor):
         return f"gives attributes to a tensor that it returns, '{path}'" if getattr(result, "__dict__", None) else None
-    parts = None if isinstance(result, torch.nn.Module) else _parts(result)
+    parts = None if isinstance(result, torch.nn.Module) else parts_of(result)
     if parts is not None:
         found = (made_by_function(part, known, f"{path}.{name}", depth - 1) for name, part in parts.items()) if depth else ()
         return next((words for words in found if words), None)

@@ -14,9 +14,9 @@ from .. import _core
 from .caches import holds_stand_in
 from .contents import LARGE, PLAIN, contents_of, same, subclass_attributes
 from .events import DRAWS, ENVIRONMENT, FILES, HOOKS, MAKES, SEEDS, SETS, culprit, place, watched
-from .keeper import Anew, classes_of, meets_what_is_given, module_of, notice
-from .objects import classes_to_take_apart, classes_with_stand_ins
+from .objects import classes_to_take_apart
 from .places import places_of
+from .register import Anew, Capture, classes_of, meets_what_is_given, module_of, notice, present
 from .results import made_by_function, put_back, switches
 
 __all__ = ["Watch", "watched"]
@@ -94,49 +94,8 @@ class Found(NamedTuple):
     is_once: bool = False  # whether the next call may be captured, since it finds the work done
 
 
-_running = threading.local()
 _num_undone = 0  # how many times a watch of any thread has put something back
 _lock = threading.Lock()  # of that number
-
-
-def may_do(what, places=()):
-    """Tells the capture that runs on this thread what its function did, that it is undone, and in which Places it has put
-    tensors, if that is all. Returns whether the function itself may run in its place."""
-    watch = getattr(_running, "watch", None)
-    if watch is not None:
-        watch.note(what)
-        if places:
-            watch.bound[what] = places
-    return watch is not None
-
-
-def lend(tensor, array, number):
-    """Tells the capture that runs on this thread of an array that shares its memory with a tensor in eager. `number`: that of the
-    tensor's value."""
-    watch = getattr(_running, "watch", None)
-    if watch is not None:
-        watch.lent.append((tensor, number, array, array.tobytes()))
-
-
-def captures_anew_for(result, refusal):
-    """Ends the capture that runs on this thread if its function will be captured anew with the objects that it returns taken apart.
-    `refusal`: what its user is told if that cannot be."""
-    watch = getattr(_running, "watch", None)
-    if watch is not None and watch.runs_function is not None and notice(watch.runs_function, classes=classes_with_stand_ins(result, watch.reached)):
-        raise Anew(refusal)
-
-
-def fails_with_state():
-    """Called when the function that is captured raises an exception and may have changed what the watch does not see."""
-    watch = getattr(_running, "watch", None)
-    if watch is not None:
-        watch.has_hidden_state = True
-
-
-def known_objects():
-    """The objects, by id, that the capture that runs on this thread has found before its function ran."""
-    watch = getattr(_running, "watch", None)
-    return watch.known if watch is not None else {}
 
 
 def _hooks_of_all_modules():
@@ -150,30 +109,24 @@ class Watch:
     """Watches one capture from its beginning to its end; the profile events that watched() asks for come to `event`."""
 
     def __init__(self, can_run):
-        _running.watch = self if can_run else None
+        self.capture = Capture()
+        present.capture = self.capture if can_run else None
         self._can_run = can_run
         self._root = sys._getframe().f_back  # the frame that called the bindings, which have no frame
-        self._reasons = []
         self._states = {}  # the states that generators had before they were drawn from
         self._lasting = []  # the reasons that can't be undone
         self._hooked = {}  # tensors on which a hook was registered, and the hooks that they had before
         self._made = {}  # generators that the function makes from a seed
         self._variables = {}  # context variables that the function uses, and what they were
         self._environment = {}  # variables of the environment that the function has read, and where
-        self.lent = []  # (tensor, number of its value, array of its elements, their bytes)
         self._left = {}  # what changed objects held when the function had run, by their ids: backwards are traced afterwards
-        self.bound = {}  # of the reasons, those that are tensors which the function has put into Places
-        self.known = {}  # all objects that were looked at, by id
         self._seen, self._copies = [], []
         self._runs = 0
-        self.runs_function = None  # the captured one, once it runs
-        self.reached = set()  # the ids of what the function leads to, arguments apart
-        self.has_hidden_state = False  # whether the function that fails may have changed objects that are made of trees
         self._given = []  # what the arguments lead to
         self._switches = switches()
         self._undone_before, self._num_undone = _num_undone, 0  # by all watches, and by this one since
         self._numpy = self._state_of_numpy()
-        _walk([("", self._numpy)] if self._numpy is not None else [], self.known, self._seen)
+        _walk([("", self._numpy)] if self._numpy is not None else [], self.capture.known, self._seen)
 
     @staticmethod
     def _state_of_numpy():
@@ -194,35 +147,37 @@ class Watch:
         parameters."""
         self.begin_trace()  # a function inside of another one is not told
         self._runs += 1
-        self.lent.clear()
-        self.runs_function = function
-        module, before = module_of(function), set(self.known)
-        is_all = _walk([("closure", function), *_hooks_of_all_modules(), *([("module", module)] if module is not None else [])], self.known, self._seen)
+        capture = self.capture
+        capture.lent.clear()
+        capture.function = function
+        module, before = module_of(function), set(capture.known)
+        is_all = _walk([("closure", function), *_hooks_of_all_modules(), *([("module", module)] if module is not None else [])], capture.known, self._seen)
         named = [(names[i] if i < len(names) else f"args.{i - len(names)}", value) for i, value in enumerate(args)]
-        self.reached.update(self.known.keys() - before)
-        if not _walk([*named, *kwargs.items()], self.known, self._copies) or not is_all:
+        capture.reached.update(capture.known.keys() - before)
+        if not _walk([*named, *kwargs.items()], capture.known, self._copies) or not is_all:
             self.note(f"leads to more than is looked at, {_MOST_OBJECTS} objects or {LARGE} elements of one")
         self._look_at_objects(function)
         self._switches = switches()
 
     def _look_at_objects(self, function):
         """Looks for objects that may not be taken apart, since the function reaches them in another way, too."""
-        if meets_what_is_given(function, self.reached):
+        known, reached = self.capture.known, self.capture.reached
+        if meets_what_is_given(function, reached):
             self.note("leads to an object or a tensor that it is also given")
         classes = classes_of(function)
-        kind = next((type(value) for value in self.known.values() if type(value) in classes), None) if classes else None
+        kind = next((type(value) for value in known.values() if type(value) in classes), None) if classes else None
         if kind is not None:
             self.note(f"leads to a {kind.__name__}, such as it also takes apart")
-        self._given = [value for key, value in self.known.items() if key not in self.reached]
+        self._given = [value for key, value in known.items() if key not in reached]
 
     def leave(self, result):
         """Called after the function ran and returned `result`."""
-        self._reasons.extend(f"sets {name}" for name in put_back(self._switches))
-        self._reasons.extend(f"sets the context variable '{variable.name}'" for variable, _ in self._variables_left_set())
-        if any(_core.value_number(tensor) != number or array.tobytes() != content for tensor, number, array, content in self.lent):
+        self.capture.reasons.extend(f"sets {name}" for name in put_back(self._switches))
+        self.capture.reasons.extend(f"sets the context variable '{variable.name}'" for variable, _ in self._variables_left_set())
+        if any(_core.value_number(tensor) != number or array.tobytes() != content for tensor, number, array, content in self.capture.lent):
             self.note("writes to memory that a tensor shares with an array, of numpy()")
         self._left = {id(one): now for one, now in _changed(self._seen)}
-        made = made_by_function(result, self.known)
+        made = made_by_function(result, self.capture.known)
         if made:
             self.note(made)
 
@@ -254,7 +209,7 @@ class Watch:
             return
         self._add_reason(kind, "os.environ" if kind is ENVIRONMENT and function is None else getattr(function, "__qualname__", asked), by)
         if kind in (FILES, SEEDS) or asked in _SETS:
-            self._lasting.append(self._reasons[-1])
+            self._lasting.append(self.capture.reasons[-1])
 
     def _set_generator(self, frame):
         """Gives up the trace before the function seeds a generator, as no graph can."""
@@ -283,7 +238,7 @@ class Watch:
         return [(variable, before) for variable, before in self._variables.values() if variable.get(_MISSING) is not before]
 
     def _add_reason(self, kind, name, frame):
-        self._reasons.append(f"{kind} ({name}) at {place(frame)}")
+        self.capture.reasons.append(f"{kind} ({name}) at {place(frame)}")
 
     def _make(self, generator, seed, frame):
         self._made[id(generator)] = generator
@@ -294,20 +249,20 @@ class Watch:
     def _hook(self, tensor):
         """Whether a hook that is registered on this tensor stays there after the call. If so, remembers the hooks that
         the tensor had before."""
-        if id(tensor) not in self.known:
+        if id(tensor) not in self.capture.known:
             return False
         hooks = {name: getattr(tensor, name) for name in ("_backward_hooks", "_post_accumulate_grad_hooks")}
         self._hooked.setdefault(id(tensor), (tensor, {name: dict(held or {}) for name, held in hooks.items()}))
         return True
 
     def note(self, what):
-        self._reasons.append(what)
+        self.capture.reasons.append(what)
 
     def finish(self):
         """Returns what was found. It is undone if it can be, so that the host is as it was."""
-        _running.watch = None
+        present.capture = None
         changed, of_copies = list(_changed(self._seen)), list(_changed(self._copies))
-        reasons = [*self._reasons]
+        reasons = [*self.capture.reasons]
         for one, now in (*changed, *of_copies):
             reasons.append("draws random numbers of numpy" if one.path == "" else _words(one, now))
         read = {"reads": next(iter(self._environment.values()), ""), "environment": tuple(self._environment)}
@@ -322,20 +277,20 @@ class Watch:
             self._undo([*changed, *of_copies])
         is_lost = not is_undone and (self._runs > 1 or any(one.contents.write is not None for one, _ in of_copies) or any(holds_stand_in(now) for _, now in changed))
         draw = next((reason for reason in reasons if reason.startswith(DRAWS)), "")
-        is_once = not self._reasons and not of_copies and all(one.contents.is_cache for one, _ in changed)
+        is_once = not self.capture.reasons and not of_copies and all(one.contents.is_cache for one, _ in changed)
         return Found([*taken, *reasons][0], is_undone, is_lost, draw, is_once=is_once, **read)
 
     def _notice_places(self, changed, of_copies):
         """Tells the compiled function the Places into which its function puts tensors, if that is all that it does."""
         if of_copies:
-            notice(self.runs_function, classes=classes_to_take_apart(self._given, [one.contents.holder for one, _ in of_copies]))
-        if of_copies or not self._runs or any(reason not in self.bound for reason in self._reasons):
+            notice(self.capture.function, classes=classes_to_take_apart(self._given, [one.contents.holder for one, _ in of_copies]))
+        if of_copies or not self._runs or any(reason not in self.capture.bound for reason in self.capture.reasons):
             return
         if any(id(one) not in self._left or not all(map(operator.is_, self._left[id(one)], now)) for one, now in changed):
             return  # a backward has changed it
         found = [places_of(one.path.lstrip("."), one.contents.holder, one.content, now) for one, now in changed]
         if None not in found:
-            notice(self.runs_function, [place for places in (*self.bound.values(), *found) for place in places])
+            notice(self.capture.function, [place for places in (*self.capture.bound.values(), *found) for place in places])
 
     def forget(self, exception, has_written):
         """Called after an error: undoes what holds a tensor of the trace, which is dead. `exception`: the function's
@@ -343,13 +298,13 @@ class Watch:
         Returns None if the error may be raised as it is. An exception may not if the function has written to tensors or
         kept some: the trace has not done that for good, so the function itself must run. In that case everything is
         undone, and "" is returned; or, in words, what can't be undone."""
-        _running.watch = None
+        present.capture = None
         changed = [*_changed(self._seen), *_changed(self._copies)]
         of_trace = [(one, now) for one, now in changed if one.contents.write is not None and (one.contents.is_cache or holds_stand_in(now))]
         if exception is None:
             self._undo(of_trace)
             return None
-        if not (has_written or self.has_hidden_state or isinstance(exception, Anew) or self._hooked or of_trace or holds_stand_in([exception.args, vars(exception)])):
+        if not (has_written or self.capture.has_hidden_state or isinstance(exception, Anew) or self._hooked or of_trace or holds_stand_in([exception.args, vars(exception)])):
             return None
         unset = [f"sets the context variable '{variable.name}'" for variable, before in self._variables_left_set() if before is _MISSING]
         lasting = [*self._lasting, *unset, *(_words(one, now) for one, now in changed if one.contents.write is None)]

@@ -4,7 +4,7 @@ import functools
 import torch
 
 from .. import _core
-from .checkpoint import is_tracing
+from .._host.register import is_tracing
 
 
 def _in_trace(tensor):

@@ -8,7 +8,8 @@ from torch.nn import functional
 from torch.nn.modules import batchnorm
 
 from .._host.numbers.floats import OpenFloat, operand
-from .checkpoint import is_tracing
+from .._host.register import is_tracing
+from .._host.replaced import while_tracing
 
 _torchs = functional.batch_norm
 
@@ -31,6 +32,10 @@ def _float(number=0.0, /):
     return 1.0 * number.item() if isinstance(number, torch.Tensor) and is_tracing() else builtins.float(number)
 
 
-def functions():
-    """Returns (module, name, torch's function, ours): what is put in its place while functions are traced."""
+def _functions():
     return [(functional, "batch_norm", _torchs, _batch_norm), (batchnorm, "float", builtins.float, _float)]
+
+
+def replace():
+    """Has batch_norm keep a momentum open in a trace."""
+    while_tracing(_functions)

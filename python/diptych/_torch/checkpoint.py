@@ -13,11 +13,7 @@ from torch.utils import checkpoint as _torchs
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from .. import _core
-
-
-def is_tracing():
-    """Whether operators that are called on this thread are recorded."""
-    return torch._C._dispatch_tls_is_dispatch_key_included("Fake")
+from .._host.register import is_tracing
 
 
 def in_region(function, args=(), kwargs=None, policy=None):

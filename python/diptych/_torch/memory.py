@@ -9,7 +9,7 @@ import functools
 import torch
 
 from .. import _core
-from .._host.watch import lend, may_do
+from .._host.register import lend, may_do
 
 _MOST_BYTES = 2**20  # of a value that is compared at each call; as of an array that guards read
 

@@ -19,7 +19,7 @@ from torch.amp.autocast_mode import _cast
 from torch.utils import _pytree
 
 from .. import _core
-from .checkpoint import is_tracing
+from .._host.register import is_tracing
 
 
 class _Tensors:

@@ -30,7 +30,7 @@ struct Known {
   py::object values = py::module_::import("diptych._tree").attr("values_of_the_standard_library")();
   py::object registered = py::module_::import("torch.utils._pytree").attr("SUPPORTED_NODES");
   py::object is_dataclass = py::module_::import("dataclasses").attr("is_dataclass");
-  py::object field_names = py::module_::import("diptych._tree").attr("field_names");
+  py::object field_names = py::module_::import("diptych._host.packed").attr("field_names");
   py::object absent = py::module_::import("diptych._tree").attr("ABSENT");
   py::object absent_of = py::module_::import("diptych._tree").attr("absent_of");
   py::object uninitialized = py::module_::import("torch.nn.parameter").attr("UninitializedTensorMixin");

@@ -40,8 +40,8 @@ py::handle absent_tensor();
 /// Returns what stands in a result in place of a tensor of this class.
 py::object absent_tensor_of(py::handle type);
 
-/// Whether an object is a number whose value a trace may still be asked for: see diptych/_host/numbers/floats.py. Trees
-/// hold it as the float or the integer that it is.
+/// Whether an object is a number whose value a trace may still be asked for: see diptych/_host/numbers/. Trees hold it
+/// as the float or the integer that it is.
 bool is_open_number(py::handle object);
 /// Sets the classes of such floats, and of such integers: in their traces, and after them. All are kept.
 void set_classes_of_open_numbers(py::tuple floats, py::tuple integers);

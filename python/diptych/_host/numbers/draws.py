@@ -10,15 +10,14 @@ import math
 import pickle
 import random
 import sys
-import threading
 
 import torch
 
 from ... import _core
-from ..._torch import batch_norm
-from ..._torch.checkpoint import is_tracing
 from ..events import STAND_INS
-from .floats import OpenFloat, functions_of_math
+from ..register import is_tracing
+from ..replaced import while_tracing
+from .floats import OpenFloat
 from .integers import OpenInt
 
 
@@ -134,31 +133,11 @@ def _of_numpy():
     return _Generator(generator.get_state, generator.set_state).rows(library, standard, generator.random_sample, others)
 
 
-class _Replaced:
-    """What is replaced while functions are traced, on any thread: others see the host's functions as they are."""
-
-    def __init__(self):
-        self.lock, self.num_traces, self.rows = threading.Lock(), 0, []
-
-    def begin(self):
-        with self.lock:
-            self.num_traces += 1
-            if self.num_traces > 1:
-                return
-            known = [*functions_of_math(), *batch_norm.functions(), *_of_python(), *(_of_numpy() if "numpy.random" in sys.modules else ())]
-            self.rows = [row for row in known if getattr(row[0], row[1], row[2]) == row[2]]  # else somebody has replaced it
-            for module, name, _, ours in self.rows:
-                setattr(module, name, ours)
-
-    def end(self):
-        with self.lock:
-            self.num_traces -= 1
-            if self.num_traces:
-                return
-            for module, name, theirs, ours in self.rows:
-                if getattr(module, name) is ours:
-                    setattr(module, name, theirs)
+def _of_loaded_numpy():
+    return _of_numpy() if "numpy.random" in sys.modules else ()
 
 
-_replaced = _Replaced()
-begin, end = _replaced.begin, _replaced.end
+def replace():
+    """Has draws of Python's generator and of numpy's recorded in a trace."""
+    while_tracing(_of_python)
+    while_tracing(_of_loaded_numpy)

@@ -1,21 +1,15 @@
-"""item() in a trace: a number that stays a tensor as long as nobody needs its value.
-
-A capture that holds for one number alone is of little use where the number goes straight back into a tensor, as in
-x / total.item(). So item() of a floating-point tensor gives an OpenFloat. Operators take it as a tensor of the graph; arithmetic
-with it is recorded; a comparison is asked for its truth, by which the capture is guarded. Everything else asks for the value.
-See Note [Open numbers] in trace/host_numbers.h.
-"""
+"""Floats that stay open in a trace, and what functions of math make of them."""
 import functools
 import math
 import operator
 import threading
-import weakref
 
 import torch
-from torch.utils import _pytree
 
 from ... import _core
-from ..._torch.checkpoint import is_tracing
+from ..register import is_tracing
+from ..replaced import while_tracing
+from .base import OPERATORS, ByValue, Closed, as_float, by_value, close, is_of_this_trace, keep, with_value, with_value_behind
 
 _EXACT = 2.0**53  # integers below this are floats, and floats below this have integers
 
@@ -47,24 +41,6 @@ class _Node:
         return str(self.guard_float("", 0))
 
     __str__ = _graph_repr
-
-
-class ByValue:
-    """What Python asks of a number that stays open, and is answered by the value: of a float or an int, as __class__ says."""
-
-    def __hash__(self):
-        return hash(self.__class__(self))
-
-    def __reduce__(self):
-        return self.__class__, (self.__class__(self),)
-
-    def __deepcopy__(self, memo):
-        return self
-
-    def __array__(self, *args, **kwargs):
-        import numpy
-
-        return numpy.array(self.__class__(self)).__array__(*args, **kwargs)
 
 
 class OpenFloat(ByValue, torch.SymFloat):
@@ -104,7 +80,7 @@ class OpenFloat(ByValue, torch.SymFloat):
         return _divided(other, self)
 
 
-class ClosedFloat:
+class ClosedFloat(Closed):
     """What an OpenFloat is after the capture, if something has kept it where nothing looks: a float by its value."""
 
     @property
@@ -114,47 +90,18 @@ class ClosedFloat:
     def __float__(self):
         return self.node.value
 
-    @classmethod
-    def __torch_function__(cls, function, types, args=(), kwargs=None):
-        args, kwargs = _pytree.tree_map(close, (args, kwargs or {}))
-        return function(*args, **kwargs)
-
 
 OpenFloat.CLOSED = ClosedFloat
-_made = weakref.WeakValueDictionary()  # by id: numbers that may be met after their traces
-_set_class = object.__dict__["__class__"].__set__
-
-
-def keep(number):
-    """Remembers an open number, which becomes a closed one when its trace ends."""
-    _made[id(number)] = number
-
-
-def is_of_this_trace(number):
-    """Whether arithmetic with a number can be recorded. In the body of an operator nobody could ask for what comes of it."""
-    return number.node.value is None and number.node.trace == _core.trace_number()
 
 
 def operand(number):
     """Returns a number as a tensor f64[] of the trace; None for what is not one that can be recorded."""
-    if is_open_integer(number):
-        number = integers.as_float(number)
+    number = as_float(number)
     if type(number) is OpenFloat:
         return number.node.diptych_tensor if is_of_this_trace(number) else None
     if type(number) is float or (type(number) in (int, bool) and abs(number) < _EXACT):
         return torch.scalar_tensor(number, dtype=torch.float64)
     return None
-
-
-def is_open_integer(number):
-    return type(number) is integers.OpenInt
-
-
-def close(number):
-    """Returns the value of an open number, or of one that was; anything else as it is."""
-    if type(number) in (OpenFloat, ClosedFloat):
-        return float(number)
-    return int(number) if type(number) in (integers.OpenInt, integers.ClosedInt) else number
 
 
 def _is_number(other):
@@ -206,11 +153,6 @@ def _rounded(round_tensor, plain):
     return method
 
 
-def by_value(name, kind=float):
-    """Returns the method of that name of a float, or an int, by the value of an open number."""
-    return lambda self, *args, **kwargs: getattr(kind(self), name)(*map(close, args), **kwargs)
-
-
 for _name, _recorded in (("add", torch.add), ("sub", torch.sub), ("mul", torch.mul)):
     _method, _reflected = _arithmetic(_recorded, getattr(operator, _name))
     setattr(OpenFloat, f"__{_name}__", _method)
@@ -227,17 +169,6 @@ for _name in (
     setattr(OpenFloat, _name, by_value(_name))
 for _name in ("real", "imag"):
     setattr(OpenFloat, _name, property(lambda self, _name=_name: getattr(float(self), _name)))
-OPERATORS = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "eq", "ne", "lt", "le", "gt", "ge")
-
-
-def with_value(operation, kind=float):
-    return lambda self, other: operation(kind(self), close(other))
-
-
-def with_value_behind(operation, kind=float):
-    return lambda self, other: operation(close(other), kind(self))
-
-
 for _name in dir(float):
     if callable(getattr(float, _name)) and _name not in (
         "__class__", "__new__", "__init__", "__init_subclass__", "__subclasshook__", "__getattribute__", "__setattr__", "__delattr__",
@@ -248,7 +179,6 @@ for _name in OPERATORS:
     setattr(ClosedFloat, f"__{_name}__", with_value(getattr(operator, _name)))
     if hasattr(float, f"__r{_name}__"):
         setattr(ClosedFloat, f"__r{_name}__", with_value_behind(getattr(operator, _name)))
-ClosedFloat.__reduce__, ClosedFloat.__array__, ClosedFloat.__deepcopy__ = OpenFloat.__reduce__, OpenFloat.__array__, OpenFloat.__deepcopy__
 
 
 def _is(name):
@@ -265,8 +195,7 @@ def _of_number(theirs, recorded):
 
     @functools.wraps(theirs)
     def compute(number):
-        if is_open_integer(number):
-            number = integers.as_float(number)
+        number = as_float(number)
         made = recorded(number.node.diptych_tensor) if type(number) is OpenFloat and is_of_this_trace(number) else NotImplemented
         return theirs(close(number)) if made is NotImplemented else made
 
@@ -274,41 +203,12 @@ def _of_number(theirs, recorded):
 
 
 @functools.cache
-def functions_of_math():
+def _functions_of_math():
     """Returns (module, name, the host's function, ours): what is put in its place while functions are traced."""
     recorded = {"isnan": _is("isnan"), "isinf": _is("isinf"), "isfinite": _is("isfinite"), "sqrt": _root}
     return [(math, name, getattr(math, name), _of_number(getattr(math, name), ours)) for name, ours in recorded.items()]
 
 
-def close_all():
-    """Called when a traced function has run, in its trace. What is left of its open numbers is in its result, or where something
-    keeps it, such as a backward that is yet to be traced: these are floats from now on, and the capture holds for them."""
-    for number in list(_made.values()):
-        if number.node.trace == _core.trace_number():
-            close(number)
-            number.node.diptych_tensor = None
-
-
-def end():
-    """Called when a capture has ended: what keeps a number of this thread's has a float."""
-    for number in list(_made.values()):
-        if number.node.thread == threading.get_ident():
-            _set_class(number, number.CLOSED)
-            del _made[id(number)]
-
-
-def _in_trace(torchs, tensor):
-    if not _core.may_stay_open(tensor):
-        return torchs(tensor)
-    if not tensor.is_floating_point():
-        return integers.of_tensor(tensor)
-    return OpenFloat(tensor.detach().reshape(()).to(torch.float64, copy=True))
-
-
 def replace():
-    """Has item() give open numbers in a trace."""
-    _core.set_open_numbers((OpenFloat, ClosedFloat), (integers.OpenInt, integers.ClosedInt), close_all)
-    _core.route_method("item", _in_trace)
-
-
-from . import integers  # noqa: E402  # which is made of what is above
+    """Has what functions of math make of an open number recorded in a trace."""
+    while_tracing(_functions_of_math)

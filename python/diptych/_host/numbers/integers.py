@@ -11,7 +11,8 @@ import threading
 import torch
 
 from ... import _core
-from .floats import OPERATORS, ByValue, ClosedFloat, OpenFloat, by_value, close, is_of_this_trace, keep, with_value, with_value_behind
+from .base import OPERATORS, ByValue, Closed, as_float, by_value, close, is_of_this_trace, keep, with_value, with_value_behind
+from .floats import OpenFloat
 
 _SMALL = 24  # bits of an integer of which it was asked whether it is small
 _MOST = 31  # bits of an open integer
@@ -141,8 +142,13 @@ class OpenInt(ByValue, torch.SymInt):
     def __rtruediv__(self, other):
         return other / as_float(self)
 
+    def _as_float(self):
+        if not _fits(self, _EXACT):
+            return float(int(self))
+        return OpenFloat(self.node.diptych_tensor.to(torch.float64))
 
-class ClosedInt:
+
+class ClosedInt(Closed):
     """What an OpenInt is after the capture, if something has kept it where nothing looks: an int by its value."""
 
     @property
@@ -153,7 +159,6 @@ class ClosedInt:
         return self.node.value
 
     __index__ = __int__
-    __torch_function__ = ClosedFloat.__torch_function__
 
 
 OpenInt.CLOSED = ClosedInt
@@ -168,13 +173,6 @@ def _fits(number, bits):
     if node.bits > bits and bool((node.diptych_tensor.abs() < 2**small) & (node.diptych_tensor != -(2**63))):
         node.bits = small
     return node.bits <= bits
-
-
-def as_float(number):
-    """Returns an open integer as a float: an open one if that is exact."""
-    if not _fits(number, _EXACT):
-        return float(int(number))
-    return OpenFloat(number.node.diptych_tensor.to(torch.float64))
 
 
 def _is_plain(number):
@@ -219,7 +217,7 @@ def _arithmetic(name, recorded, bits_of):
 
     def apply(left, right):
         if isinstance(left, float) or isinstance(right, float):
-            return plain(*(as_float(one) if type(one) is OpenInt else one for one in (left, right)))
+            return plain(as_float(left), as_float(right))
         if not (_is_integer(left) and _is_integer(right)):
             return NotImplemented if not isinstance(left, int) or not isinstance(right, int) else plain(close(left), close(right))
         if bits_of(_bits(left), _bits(right)) > _MOST and not all(_fits(one, most) if type(one) is OpenInt else _bits(one) <= most for one in (left, right)):
@@ -271,7 +269,6 @@ for _name in OPERATORS:
     setattr(ClosedInt, f"__{_name}__", with_value(getattr(operator, _name), int))
     if hasattr(int, f"__r{_name}__"):
         setattr(ClosedInt, f"__r{_name}__", with_value_behind(getattr(operator, _name), int))
-ClosedInt.__reduce__, ClosedInt.__array__, ClosedInt.__deepcopy__ = OpenInt.__reduce__, OpenInt.__array__, OpenInt.__deepcopy__
 
 _BITS_OF_DTYPE = {torch.uint8: 8, torch.int8: 8, torch.int16: 16, torch.int32: 32}
 
