@@ -1,4 +1,4 @@
-# Types of the compiled module; its docstrings say what each thing does. tests/python/test_stubs.py holds the two together.
+# Types of the compiled module; its docstrings say what each thing does. tests/python/exchange/test_stubs.py holds the two together.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, TypeVar

@@ -144,7 +144,7 @@ def test_the_command(tmp_path):
 
 
 def test_the_reference_names_every_option_of_the_command():
-    page = (pathlib.Path(__file__).parents[2] / "docs/python_api.md").read_text()
+    page = (pathlib.Path(__file__).parents[3] / "docs/python_api.md").read_text()
     section = page.partition("## The `diptych` command")[2].partition("\n## ")[0]
     names = re.findall(r"^    (\w[\w-]*)(?: |$)", command("--help").stdout, flags=re.M)
     assert len(names) == 4
