@@ -1,17 +1,13 @@
 """The judge of the suites finds what is wrong: each test has a function in the place of a compiled one that differs from eager in one thing."""
 import faulthandler
 import os
-import pathlib
-import sys
 import time
 
 import diptych
 import pytest
 import torch
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent / "suites"))
-
-import judge  # noqa: E402
+import judge
 
 
 def verdict(eager, ours, order=2, needs=True):
