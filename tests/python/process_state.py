@@ -12,7 +12,7 @@ from torch.utils import deterministic
 
 _HOOKS = (modules._global_forward_hooks, modules._global_forward_pre_hooks, modules._global_backward_hooks, modules._global_backward_pre_hooks,
           optimizer._global_optimizer_pre_hooks, optimizer._global_optimizer_post_hooks)
-_OF_OTHERS = ("PYTEST_CURRENT_TEST", "TORCHINDUCTOR_CACHE_DIR")  # in which part of which case pytest is; set when Inductor is imported
+_OF_OTHERS = ("PYTEST_", "TORCHINDUCTOR_", "_TORCHINDUCTOR_")  # begin what pytest sets for each case, and Inductor when it is first used
 _LEAST = sys.float_info.min
 
 
@@ -30,7 +30,7 @@ def _set_hooks(values):
 
 
 def _environment():
-    return {name: value for name, value in os.environ.items() if name not in _OF_OTHERS}
+    return {name: value for name, value in os.environ.items() if not name.startswith(_OF_OTHERS)}
 
 
 def _set_environment(values):
@@ -60,7 +60,6 @@ STATE = {
     "a process group": (lambda: torch.distributed.is_available() and torch.distributed.is_initialized(), None),
     "the environment": (_environment, _set_environment),
     "the folder": (os.getcwd, os.chdir),
-    "where modules are found": (lambda: list(sys.path), lambda path: sys.path.__setitem__(slice(None), path)),
     "garbage collection": (gc.isenabled, lambda on: gc.enable() if on else gc.disable()),
     "the limit of recursion": (sys.getrecursionlimit, sys.setrecursionlimit),
     "traces and profiles": (lambda: (sys.gettrace(), sys.getprofile()), lambda both: (sys.settrace(both[0]), sys.setprofile(both[1]))),

@@ -1,4 +1,5 @@
 """Graphs in other hands: fx, Dynamo, files, the command."""
+import os
 import pathlib
 import re
 import subprocess
@@ -117,9 +118,8 @@ def test_files(tmp_path):
 
 
 def command(*arguments, **options):
-    return subprocess.run(
-        [sys.executable, "-m", "diptych._command", *arguments], capture_output=True, text=True, **options
-    )
+    environment = {**os.environ, "PYTHONPATH": str(pathlib.Path(diptych.__file__).parents[1])}  # from wherever it runs
+    return subprocess.run([sys.executable, "-m", "diptych._command", *arguments], capture_output=True, text=True, env=environment, **options)
 
 
 def test_the_command(tmp_path):
