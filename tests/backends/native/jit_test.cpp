@@ -8,10 +8,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <thread>
 #include <vector>
 
@@ -273,6 +275,35 @@ TEST(Jit, AVariableSaysThatKernelsAreNotKept) {
   EXPECT_EQ(message_of([] { (void)keeps_kernels(); }),
             "[DIPTYCH_KERNEL_CACHE] got 'off', expected 0 or 1; correct it, or unset it");
   before == nullptr ? unsetenv("DIPTYCH_KERNEL_CACHE") : setenv("DIPTYCH_KERNEL_CACHE", kept.c_str(), 1);
+}
+
+// As its own CPU, a machine is what it is; as a lesser one, code is for that and runs here.
+TEST(Jit, AnotherCpuIsWhatBothCanDo) {
+  const HostTarget host = find_host_target();
+  EXPECT_FALSE(find_host_as("no such CPU"));
+  EXPECT_EQ(find_host_as(host.cpu).value_or(HostTarget()).vector_bytes, host.vector_bytes);
+  if (!host.triple.starts_with("x86_64-")) return;
+  const HostTarget plain = find_host_as("x86-64").value(), haswell = find_host_as("haswell").value();
+  EXPECT_EQ(plain.vector_bytes, 16);
+  EXPECT_EQ(haswell.vector_bytes, std::min(host.vector_bytes, 32));
+  expect_contains(plain.features, {"-avx2", "-avx512f", "+sse2"});
+  const auto wide = compile_module(add_text("add", 16), "add", haswell, CodeForm::kAssembly);
+  EXPECT_EQ(wide.find("%zmm"), wide.npos);
+}
+
+// Read once, so that only another process shows it.
+TEST(Jit, TheEnvironmentNamesTheCpu) {
+  ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
+  const auto with_cpu = [](const char* cpu) {
+    setenv("DIPTYCH_CPU", cpu, 1);
+    std::cerr << message_of([] { std::cerr << "made for " << host_target().cpu; });
+    std::_Exit(0);
+  };
+  EXPECT_EXIT(with_cpu("no-such-cpu"), ::testing::ExitedWithCode(0),
+              "\\[DIPTYCH_CPU\\] got 'no-such-cpu', expected a CPU by LLVM's name");
+#ifdef __x86_64__
+  EXPECT_EXIT(with_cpu("x86-64"), ::testing::ExitedWithCode(0), "made for x86-64");
+#endif
 }
 
 }  // namespace

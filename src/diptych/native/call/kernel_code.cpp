@@ -32,6 +32,7 @@ KernelCode make_code(const Graph& body) {
   // These are the user's errors, and no problem of the body.
   (void)keeps_kernels();
   (void)names_kernels();
+  (void)host_target();
   KernelCode made;
   try {
     made.kernel = lower_group(body, &made.problem, &made.symbols);

@@ -26,8 +26,8 @@ struct KernelCode {
 std::vector<SizeExpr> sizes_of_call(const Graph& body, const std::vector<SizeExpr>& symbols);
 
 /// Returns the code of a body, made when it is first asked for and logged (DIPTYCH_LOG=kernels). Whatever stands in the
-/// way of a kernel is a problem, and no error. Errors: UserError for a variable of the environment that is neither 0
-/// nor 1 (DIPTYCH_KERNEL_CACHE, DIPTYCH_PERF). Threads: any; bodies are compiled at the same time, each by one.
+/// way of a kernel is a problem, and no error. Errors: UserError for a variable of the environment that says nothing
+/// (DIPTYCH_KERNEL_CACHE, DIPTYCH_PERF, DIPTYCH_CPU). Threads: any; bodies are compiled at the same time, each by one.
 std::shared_ptr<const KernelCode> code_of(const std::shared_ptr<const Graph>& body);
 
 /// Makes the code of the bodies of all hop.fused nodes of a graph, and of its bodies, several at a time.

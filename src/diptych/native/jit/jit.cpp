@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <stdexcept>
 #include <utility>
 
@@ -34,6 +35,15 @@ auto with_user_errors(const std::string& name, Make make) {
   } catch (const std::runtime_error& error) {
     throw_user_error(fmt::format("[native] LLVM could not compile {}: {}; mend its text", name, error.what()));
   }
+}
+
+HostTarget target_by_environment() {
+  const char* const cpu = std::getenv("DIPTYCH_CPU");
+  if (cpu == nullptr || *cpu == '\0') return find_host_target();
+  const auto target = find_host_as(cpu);
+  DIPTYCH_CHECK(target, "[DIPTYCH_CPU] got '{}', expected a CPU by LLVM's name, such as x86-64-v3; correct it, or unset it",
+                cpu);
+  return *target;
 }
 
 // All that an object is made of.
@@ -73,7 +83,7 @@ std::string object_of(const std::string& key, const std::string& text, const std
 bool keeps_kernels() { return is_on("DIPTYCH_KERNEL_CACHE", true); }
 
 const HostTarget& host_target() {
-  static const auto* const target = new HostTarget(find_host_target());
+  static const auto* const target = new HostTarget(target_by_environment());
   return *target;
 }
 

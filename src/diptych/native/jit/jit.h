@@ -14,7 +14,8 @@ struct HostTarget {
   int vector_bytes = 16;  ///< of the widest vectors that code should use: 64 with AVX-512, 32 with AVX2, else 16
 };
 
-/// The machine that runs this process. Threads: any.
+/// The machine that runs this process, or as much of it as the CPU has that the environment variable DIPTYCH_CPU names.
+/// Errors: UserError if there is no CPU of this name. Threads: any.
 const HostTarget& host_target();
 
 /// Whether kernels are kept for the next process: DIPTYCH_KERNEL_CACHE=0 says no. Errors: UserError if it is neither 0

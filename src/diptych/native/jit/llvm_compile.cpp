@@ -23,6 +23,7 @@
 #include <llvm/IR/Module.h>
 #include <llvm/IR/PassInstrumentation.h>
 #include <llvm/IR/Verifier.h>
+#include <llvm/MC/MCSubtargetInfo.h>
 #include <llvm/MC/TargetRegistry.h>
 #include <llvm/Support/ErrorHandling.h>
 #include <llvm/Support/SourceMgr.h>
@@ -39,6 +40,7 @@
 #include <llvm/Transforms/Scalar/SimplifyCFG.h>
 
 #include <mutex>
+#include <set>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -64,15 +66,21 @@ void initialize_llvm() {
   });
 }
 
-std::unique_ptr<llvm::TargetMachine> make_machine(const HostTarget& target) {
+const llvm::Target& find_target(const std::string& triple) {
   std::string error;
-  const auto* found = llvm::TargetRegistry::lookupTarget(target.triple, error);
+  const auto* found = llvm::TargetRegistry::lookupTarget(triple, error);
   if (found == nullptr) throw std::runtime_error(error);
+  return *found;
+}
+
+std::unique_ptr<llvm::TargetMachine> make_machine(const HostTarget& target) {
   llvm::TargetOptions options;
   options.AllowFPOpFusion = llvm::FPOpFusion::Standard;  // only what the text marks as `contract`
-  return std::unique_ptr<llvm::TargetMachine>(
-      found->createTargetMachine(target.triple, target.cpu, target.features, options, llvm::Reloc::PIC_,
-                                 llvm::CodeModel::Small, llvm::CodeGenOptLevel::Default, /*JIT=*/true));
+  return std::unique_ptr<llvm::TargetMachine>(find_target(target.triple)
+                                                  .createTargetMachine(target.triple, target.cpu, target.features,
+                                                                       options, llvm::Reloc::PIC_,
+                                                                       llvm::CodeModel::Small,
+                                                                       llvm::CodeGenOptLevel::Default, /*JIT=*/true));
 }
 
 // Machines that no thread uses now: making one, and what it learns of its processor, is a tenth of a kernel's time.
@@ -214,24 +222,51 @@ std::string write_code(llvm::Module& module, llvm::TargetMachine& machine, CodeF
   return std::string(code.data(), code.size());
 }
 
+// Whether the machine has each feature that LLVM asks it for; a map of LLVM has no order.
+using Features = std::map<std::string, bool>;
+
+HostTarget make_target(const std::string& cpu, const Features& features) {
+  HostTarget target;
+  target.triple = llvm::sys::getProcessTriple();
+  target.cpu = cpu;
+  llvm::SubtargetFeatures list;
+  for (const auto& [name, there] : features) list.AddFeature(name, there);
+  target.features = list.getString();
+  const auto has = [&](const char* name) {
+    const auto found = features.find(name);
+    return found != features.end() && found->second;
+  };
+  const bool wide = has("avx512f") && has("avx512bw") && has("avx512dq") && has("avx512vl");
+  target.vector_bytes = wide ? 64 : has("avx2") && has("fma") ? 32 : 16;
+  return target;
+}
+
+Features host_features() {
+  Features features;
+  for (const auto& feature : llvm::sys::getHostCPUFeatures()) {
+    features.emplace(feature.getKey().str(), feature.getValue());
+  }
+  return features;
+}
+
 }  // namespace
 
 std::string compiler_version() { return std::string(LLVM_VERSION_STRING) + " " + kPasses; }
 
-HostTarget find_host_target() {
-  HostTarget target;
-  target.triple = llvm::sys::getProcessTriple();
-  target.cpu = llvm::sys::getHostCPUName().str();
-  const auto features = llvm::sys::getHostCPUFeatures();
-  std::map<std::string, bool> sorted;  // a map of LLVM has no order
-  for (const auto& feature : features) sorted.emplace(feature.getKey().str(), feature.getValue());
-  llvm::SubtargetFeatures list;
-  for (const auto& [name, there] : sorted) list.AddFeature(name, there);
-  target.features = list.getString();
-  const auto has = [&](const char* name) { return features.lookup(name); };
-  const bool wide = has("avx512f") && has("avx512bw") && has("avx512dq") && has("avx512vl");
-  target.vector_bytes = wide ? 64 : has("avx2") && has("fma") ? 32 : 16;
-  return target;
+HostTarget find_host_target() { return make_target(llvm::sys::getHostCPUName().str(), host_features()); }
+
+std::optional<HostTarget> find_host_as(const std::string& cpu) {
+  initialize_llvm();
+  const std::string triple = llvm::sys::getProcessTriple();
+  const auto subtarget = [&](const std::string& name) {
+    return std::unique_ptr<llvm::MCSubtargetInfo>(find_target(triple).createMCSubtargetInfo(triple, name, ""));
+  };
+  if (!subtarget("")->isCPUStringValid(cpu)) return std::nullopt;  // it would be printed to standard error
+  std::set<std::string> known;
+  for (const auto& feature : subtarget(cpu)->getEnabledProcessorFeatures()) known.insert(feature.Key);
+  Features features = host_features();
+  for (auto& [name, there] : features) there = there && known.contains(name);
+  return make_target(cpu, features);
 }
 
 std::string compile_module(const std::string& text, const std::string& name, const HostTarget& target, CodeForm form) {

@@ -4,6 +4,7 @@
 #pragma once
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "diptych/native/jit/jit.h"
@@ -14,6 +15,10 @@ namespace diptych::detail {
 
 /// The machine that runs this process.
 DIPTYCH_LLVM_EXPORT HostTarget find_host_target();
+
+/// The same machine as another CPU of those that LLVM has a name for: code is made and scheduled for that one, of the
+/// features that both have, so that it runs here. Nothing if LLVM knows no such CPU.
+DIPTYCH_LLVM_EXPORT std::optional<HostTarget> find_host_as(const std::string& cpu);
 
 /// What else than its text and its target a module's code depends on: LLVM's version and the passes.
 DIPTYCH_LLVM_EXPORT std::string compiler_version();

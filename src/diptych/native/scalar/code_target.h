@@ -12,7 +12,7 @@ struct CodeTarget {
 };
 
 CodeTarget code_target(const HostTarget& machine);
-/// The machine that runs this process.
+/// That of host_target().
 const CodeTarget& host_code_target();
 
 }  // namespace diptych::detail
