@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup train test test-all test-each wheel docs debug threads bench check-jax check-models fuzz format tidy lint clean
+.PHONY: help setup train test test-all test-each wheel docs debug threads bench check-cpus check-jax check-models fuzz format tidy lint clean
 
 JOBS ?= $(shell tools/jobs.sh)
 ARGS ?=
@@ -45,6 +45,9 @@ threads: setup ## Build and run the tests with several threads under the thread 
 
 bench: setup ## Run our benchmarks and the peers beside them: make bench ARGS="'call/*' --rounds 9"
 	@benchmarks/run.sh $(ARGS)
+
+check-cpus: setup ## Run the tests as on other CPUs, and say what failed on which: make check-cpus ARGS="--only avx2 -R native"
+	@tools/check_cpus.py --jobs $(JOBS) $(ARGS)
 
 check-jax: setup ## Have JAX load, run and compare what export_stablehlo writes (installs JAX, 600 MB)
 	@tools/build.sh ci $(JOBS) diptych_python

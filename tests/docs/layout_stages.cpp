@@ -98,7 +98,8 @@ void backend() {
 }
 
 void run() {
-  const auto compiled = dp::aot_function(function, {.partition = dp::min_cut(), .argument_names = {"x", "w"}});
+  const auto compiled =
+      dp::aot_function(function, {.backend = "interpreter", .partition = dp::min_cut(), .argument_names = {"x", "w"}});
   const at::Tensor y = compiled(x, w);
   show("y", y);
   std::cout << "y == eager's: " << std::boolalpha << at::equal(y, function(x, w)) << '\n';

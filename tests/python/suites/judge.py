@@ -31,6 +31,8 @@ from torch.utils import _pytree
 
 sys.path.append(str(pathlib.Path(__file__).parents[1]))
 
+from as_near import WIDE, is_as_true, shaken, to_wide  # noqa: E402
+import onednn  # noqa: E402, F401
 import rotation  # noqa: E402
 from children import Died, in_child  # noqa: E402
 
@@ -39,8 +41,6 @@ EAGER_RAISES = "a result is returned, expected what eager raises:"
 FAILED = ("[interpreter] node", "[backend ")  # what was captured does not run: no refusal, whatever the type
 ESCAPED = "got a tensor that escaped from a trace"  # used where no binding of ours makes a UserError of it
 EXPECTED = pathlib.Path(__file__).with_name("expected.json")
-ULPS = 8  # of a tensor's largest number, besides twice eager's error
-WIDE = {torch.float16: torch.float64, torch.bfloat16: torch.float64, torch.float32: torch.float64, torch.complex64: torch.complex128}
 #: backend: the one that compiled() uses; main() sets it. wide: whether eager runs in float64, for the truth. shaken: which digits eager's inputs
 #: get in the last place, 0 for their own; shift: by how much, relative, None for one place. narrow: whether float64 results come from narrower numbers.
 settings = types.SimpleNamespace(backend="interpreter", wide=False, shaken=0, shift=None, narrow=False)
@@ -70,15 +70,13 @@ def compiled_module(module):
 def shake(tensor):
     """Changes a tensor a little while neighbours are observed."""
     if settings.shaken and tensor.dtype in WIDE and tensor.layout == torch.strided:
-        ups = torch.rand(tensor.shape, dtype=torch.float32, generator=torch.Generator().manual_seed(settings.shaken)) < 0.5
-        shift = settings.shift or torch.finfo(tensor.dtype).eps
-        tensor.copy_(tensor.to(WIDE[tensor.dtype]) * torch.where(ups, 1.0, -1.0).double().mul(shift).add(1))
+        tensor.copy_(shaken(tensor, settings.shaken, settings.shift))
 
 
 def widened(tensor):
     """A tensor as the side that is being observed has it: while the truth is computed, in float64; for its neighbours, shaken."""
     shake(tensor)
-    return tensor.to(WIDE[tensor.dtype]) if settings.wide and tensor.dtype in WIDE else tensor
+    return to_wide(tensor) if settings.wide else tensor
 
 
 @contextlib.contextmanager
@@ -193,29 +191,6 @@ def observe(call, leaves, arguments, keywords, order, state=(), aliases=True, **
     changed = [tensor for tensor in given if tensor.grad_fn is not None]
     note_gradients(seen, tensors(result) + changed, leaves, order, **how)
     return seen
-
-
-def is_as_true(got, expected, truth, scale, neighbours=()):
-    """Whether the error of `got` against the truth is at most twice that of `expected`, or of a neighbour, give or take some ulps; of `scale`, the largest of all
-    that was seen, where the truth is zero, as terms that cancel are; None where `truth` is not what the two
-    round: other numbers were drawn, or a dtype was written into the function."""
-    if not (isinstance(truth, torch.Tensor) and truth.shape == expected.shape and truth.dtype == WIDE.get(expected.dtype) and expected.layout == torch.strided):
-        return None
-    if got.dtype != expected.dtype or got.shape != expected.shape:
-        return False
-    finite = expected.isfinite() & truth.isfinite()
-    if not torch.equal(torch.nan_to_num(got[~finite], nan=7.0), torch.nan_to_num(expected[~finite], nan=7.0)):
-        return False
-    if not finite.any():
-        return True
-    exact, largest = truth[finite], truth[finite].abs().max()
-    own = (expected[finite] - exact).abs().max()
-    if own > 1e-2 * largest:
-        return None
-    about = torch.finfo(expected.dtype)
-    errors = [(near[finite] - exact).abs().max() for near in neighbours if isinstance(near, torch.Tensor) and near.shape == expected.shape]
-    own = max([own, *(error for error in errors if error <= 1e-2 * largest)])
-    return bool((got[finite] - exact).abs().max() <= 2 * own + ULPS * about.eps * (largest or scale) + about.tiny)  # denormals may be zeros
 
 
 def is_as_true_nearby(index, draws):

@@ -41,8 +41,8 @@ HostTarget target_by_environment() {
   const char* const cpu = std::getenv("DIPTYCH_CPU");
   if (cpu == nullptr || *cpu == '\0') return find_host_target();
   const auto target = find_host_as(cpu);
-  DIPTYCH_CHECK(target, "[DIPTYCH_CPU] got '{}', expected a CPU by LLVM's name, such as x86-64-v3; correct it, or unset it",
-                cpu);
+  DIPTYCH_CHECK(
+      target, "[DIPTYCH_CPU] got '{}', expected a CPU by LLVM's name, such as x86-64-v3; correct it, or unset it", cpu);
   return *target;
 }
 

@@ -76,11 +76,10 @@ const llvm::Target& find_target(const std::string& triple) {
 std::unique_ptr<llvm::TargetMachine> make_machine(const HostTarget& target) {
   llvm::TargetOptions options;
   options.AllowFPOpFusion = llvm::FPOpFusion::Standard;  // only what the text marks as `contract`
-  return std::unique_ptr<llvm::TargetMachine>(find_target(target.triple)
-                                                  .createTargetMachine(target.triple, target.cpu, target.features,
-                                                                       options, llvm::Reloc::PIC_,
-                                                                       llvm::CodeModel::Small,
-                                                                       llvm::CodeGenOptLevel::Default, /*JIT=*/true));
+  return std::unique_ptr<llvm::TargetMachine>(
+      find_target(target.triple)
+          .createTargetMachine(target.triple, target.cpu, target.features, options, llvm::Reloc::PIC_,
+                               llvm::CodeModel::Small, llvm::CodeGenOptLevel::Default, /*JIT=*/true));
 }
 
 // Machines that no thread uses now: making one, and what it learns of its processor, is a tenth of a kernel's time.
