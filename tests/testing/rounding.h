@@ -21,12 +21,13 @@ inline double unit_of(at::ScalarType dtype) {
   const auto real = c10::toRealValueType(dtype);
   if (real == at::kDouble) return std::numeric_limits<double>::epsilon();
   if (real == at::kFloat) return std::numeric_limits<float>::epsilon();
-  return real == at::kHalf ? std::numeric_limits<c10::Half>::epsilon() : std::numeric_limits<c10::BFloat16>::epsilon();
+  if (real == at::kHalf) return std::numeric_limits<c10::Half>::epsilon();
+  return std::numeric_limits<c10::BFloat16>::epsilon();
 }
 /// Numbers below it may become zeros where they are computed, or are as far apart as this.
 inline double least_of(at::ScalarType dtype) {
   if (computed_in(dtype) == at::kDouble) return std::numeric_limits<double>::min();
-  return dtype == at::kHalf ? std::numeric_limits<c10::Half>::denorm_min() : std::numeric_limits<float>::min();
+  return dtype == at::kHalf ? double{std::numeric_limits<c10::Half>::denorm_min()} : std::numeric_limits<float>::min();
 }
 
 /// Element by element: whether numbers are the same, all NaN being one.
@@ -34,12 +35,13 @@ inline at::Tensor same_numbers(const at::Tensor& a, const at::Tensor& b) {
   return a.eq(b) | (at::isnan(a) & at::isnan(b));
 }
 
-/// Element by element: whether a result is the truth rounded, or apart from it by no more than `moved`, a rounding to its
-/// dtype and some in the dtype that is computed in. `truth` is of wide_dtype().
+/// Element by element: whether a result is the truth rounded, or apart from it by no more than `moved`, a rounding to
+/// its dtype and some in the dtype that is computed in. `truth` is of wide_dtype().
 inline at::Tensor is_near(const at::Tensor& got, const at::Tensor& truth, const at::Tensor& moved) {
   constexpr double kRoundings = 8;
   const auto dtype = got.scalar_type();
-  const double units = kRoundings * unit_of(computed_in(dtype)) + (unit_of(dtype) > unit_of(at::kFloat) ? unit_of(dtype) : 0);
+  const double units =
+      kRoundings * unit_of(computed_in(dtype)) + (unit_of(dtype) > unit_of(at::kFloat) ? unit_of(dtype) : 0);
   const at::Tensor rounded = truth.to(dtype), error = (got.to(truth.scalar_type()) - truth).abs();
   const at::Tensor near = error.le(moved + truth.abs() * units + least_of(dtype));
   return same_numbers(got, rounded) | (at::isfinite(rounded) & at::isfinite(got) & near);

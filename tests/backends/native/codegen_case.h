@@ -55,10 +55,13 @@ inline void expect_code_agrees(const detail::Kernel& kernel, const Tensors& inpu
       right = right | is_near(found[i], rounding->exact[i], rounding->moved[i]);
     }
     const at::Tensor wrong = right.logical_not();
-    EXPECT_TRUE(right.all().item<bool>()) << "output " << i << " at\n"
-                                          << wrong.nonzero() << "\nis\n"
-                                          << found[i].masked_select(wrong) << "\nexpected\n"
-                                          << expected[i].masked_select(wrong) << detail::llvm_text(kernel);
+    EXPECT_TRUE(right.all().item<bool>())
+        << "output " << i << " at\n"
+        << wrong.nonzero() << "\nis\n"
+        << found[i].masked_select(wrong) << "\nexpected\n"
+        << expected[i].masked_select(wrong) << "\napart by\n"
+        << (found[i] - expected[i]).masked_select(wrong) << "\nrounding moves it by\n"
+        << (rounding ? rounding->moved[i].masked_select(wrong) : at::Tensor()) << detail::llvm_text(kernel);
   }
 }
 

@@ -25,7 +25,7 @@
 
 namespace diptych::testing {
 
-/// A kernel of constant sizes in float64, with two inputs more: factors near 1 for values of f32 and for those of f64.
+/// A kernel of constant sizes in float64, with two inputs more: what values of f32 and of f64 are off by, relatively.
 class NoisyKernel {
  public:
   explicit NoisyKernel(const detail::Kernel& of) : of_(of), domains_(detail::value_domains(of)) {
@@ -50,8 +50,8 @@ class NoisyKernel {
     for (const at::Tensor& input : inputs) given.push_back(input.to(wide(input.scalar_type())));
     auto generator = at::detail::createCPUGenerator(draw);
     for (const auto dtype : {at::kFloat, at::kDouble}) {
-      const at::Tensor random = at::rand({factors_}, generator, at::TensorOptions(at::kDouble)).mul(2).sub(1);
-      given.push_back(random.mul(draw == 0 ? 0 : unit_of(dtype)).add(1));
+      const at::Tensor random = at::rand({noises_}, generator, at::TensorOptions(at::kDouble)).mul(2).sub(1);
+      given.push_back(random.mul(draw == 0 ? 0 : unit_of(dtype)));
     }
     std::vector<detail::KernelMemory> reads, writes;
     for (const at::Tensor& input : given) reads.push_back(detail::KernelMemory::of(input));
@@ -64,7 +64,7 @@ class NoisyKernel {
   }
 
  private:
-  static constexpr int32_t kApart = 61;  // between the factors of two values at a point
+  static constexpr int32_t kApart = 61;  // between the noises of two values at a point
 
   // Halves are storage, and stay rounded.
   static at::ScalarType wide(at::ScalarType dtype) {
@@ -99,8 +99,8 @@ class NoisyKernel {
     return result;
   }
 
-  // A factor near 1 for each point of a value; n times as far from it as one rounding.
-  int32_t factor(int32_t value, double n) {
+  // What each point of a value is off by, relatively: n roundings.
+  int32_t noise(int32_t value, double n) {
     detail::IndexMap map;
     int64_t points = 1;
     for (auto d = static_cast<int32_t>(of_.extents.size()); d-- > 0;) {
@@ -110,13 +110,11 @@ class NoisyKernel {
     }
     const int64_t offset = int64_t{kApart} * static_cast<int64_t>(made_.values.size());
     map.add(detail::offset_term({offset}));
-    factors_ = std::max(factors_, offset + points);
+    noises_ = std::max(noises_, offset + points);
     const auto real = c10::toRealValueType(of_.values[value].dtype);
     const auto input = static_cast<int32_t>(of_.inputs.size()) + (real == at::kFloat ? 0 : 1);
     const int32_t once = add(at::kDouble, detail::KernelLoad{input, map, {}});
-    if (n == 1) return once;
-    const int32_t off = scalar("mul", {scalar("sub", {once, number(1)}), number(n)});
-    return scalar("add", {off, number(1)});
+    return n == 1 ? once : scalar("mul", {once, number(n)});
   }
 
   // `change` of a real number, or of both parts of a complex one.
@@ -128,7 +126,9 @@ class NoisyKernel {
   }
 
   int32_t noisy(int32_t place, int32_t value, double n = 1) {
-    return by_parts(place, [&](int32_t part) { return scalar("mul", {part, factor(value, n)}); });
+    return by_parts(place, [&](int32_t part) {
+      return scalar("mul", {part, scalar("add", {noise(value, n), number(1)})});
+    });
   }
 
   // Off by what is rounded of the magnitudes of its terms.
@@ -137,7 +137,7 @@ class NoisyKernel {
     const int32_t terms = add(at::kDouble, reduce);
     const int32_t is_finite = scalar("is_finite", {terms}, at::kBool);
     return by_parts(place, [&](int32_t part) {
-      const int32_t off = scalar("mul", {scalar("sub", {factor(value, n), number(1)}), terms});
+      const int32_t off = scalar("mul", {noise(value, n), terms});
       return scalar("select", {is_finite, scalar("add", {part, off}), part});
     });
   }
@@ -152,7 +152,9 @@ class NoisyKernel {
     const detail::KernelValue& made = of_.values[value];
     return std::visit([&](const auto& way) { return add_noisy(value, wide(made.dtype), way); }, made.made_by);
   }
-  int32_t add_noisy(int32_t, at::ScalarType dtype, const detail::KernelConstant& constant) { return add(dtype, constant); }
+  int32_t add_noisy(int32_t, at::ScalarType dtype, const detail::KernelConstant& constant) {
+    return add(dtype, constant);
+  }
   int32_t add_noisy(int32_t, at::ScalarType dtype, const detail::KernelIndex& index) {
     return add(dtype, detail::KernelIndex{moved(index.map)});
   }
@@ -162,8 +164,9 @@ class NoisyKernel {
     return add(dtype, load);
   }
   int32_t add_noisy(int32_t value, at::ScalarType dtype, detail::KernelScalar scalar) {
-    const bool is_exact = is_one_of(scalar.op->name, {"neg", "abs", "sign", "min", "max", "floor", "ceil", "trunc", "round",
-                                                      "copysign", "select", "real", "imag", "conj", "complex", "cast"});
+    const bool is_exact =
+        is_one_of(scalar.op->name, {"neg", "abs", "sign", "min", "max", "floor", "ceil", "trunc", "round", "copysign",
+                                    "select", "real", "imag", "conj", "complex", "cast"});
     for (int32_t& operand : scalar.operands) {
       const int32_t original = operand;
       operand = places_[operand];
@@ -171,7 +174,8 @@ class NoisyKernel {
     }
     const int32_t place = add(dtype, scalar);
     const auto& operand = of_.values[std::get<detail::KernelScalar>(of_.values[value].made_by).operands.back()];
-    const bool narrows = scalar.op->name == "cast" && c10::elementSize(operand.dtype) >= c10::elementSize(of_.values[value].dtype);
+    const bool narrows =
+        scalar.op->name == "cast" && c10::elementSize(operand.dtype) >= c10::elementSize(of_.values[value].dtype);
     return is_rounded(of_.values[value].dtype) && (!is_exact || narrows) ? noisy(place, value) : place;
   }
   int32_t add_noisy(int32_t value, at::ScalarType dtype, detail::KernelReduce reduce) {
@@ -183,7 +187,8 @@ class NoisyKernel {
       return noisy_sum(add(dtype, reduce), value, reduce, n);
     }
     // Deviations are from a mean that is rounded, and exponentials are of rounded differences.
-    if (is_rounded(of_.values[original].dtype)) reduce.operand = noisy(reduce.operand, original, name == "logsumexp" ? 1 : n);
+    if (is_rounded(of_.values[original].dtype))
+      reduce.operand = noisy(reduce.operand, original, name == "logsumexp" ? 1 : n);
     return noisy(add(dtype, reduce), value, n);
   }
 
@@ -191,7 +196,7 @@ class NoisyKernel {
   std::vector<detail::DimSet> domains_;
   detail::Kernel made_;
   std::vector<int32_t> places_;  // of the kernel's values among those that are made
-  int64_t factors_ = 1;          // elements of each of the two inputs
+  int64_t noises_ = 1;           // elements of each of the two inputs
 };
 
 /// What a kernel stores in float64, and how far rounding may carry it, element by element.
@@ -215,5 +220,16 @@ struct Rounding {
     }
   }
 };
+
+/// How far rounding may carry each element of result `index`. `results`: as the kernel stores them, densely; after
+/// them it may store its check.
+inline at::Tensor rounding_of(const detail::Kernel& kernel, const Tensors& inputs, const Tensors& results,
+                              size_t index) {
+  std::vector<int64_t> counts;
+  for (const at::Tensor& result : results) counts.push_back(result.numel());
+  counts.resize(kernel.outputs.size(), 1);
+  const at::Tensor moved = Rounding(kernel, inputs, counts).moved[index];
+  return moved.as_strided(results[index].sizes(), results[index].strides());
+}
 
 }  // namespace diptych::testing

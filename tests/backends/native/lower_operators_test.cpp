@@ -3,6 +3,7 @@
 #include <map>
 #include <set>
 
+#include "backends/native/kernel_noise.h"
 #include "backends/native/lowering_check.h"
 #include "backends/native/operator_cases.h"
 #include "diptych/native/codegen/compiled_kernel.h"
@@ -92,7 +93,8 @@ void compare(GraphWriter& writer, std::vector<Value> outputs, testing::Judge jud
   for (size_t i = 0; i < outputs.size(); ++i) {
     const at::Tensor eager = writer.tensor(outputs[i]);
     EXPECT_EQ(ours[i].strides(), eager.strides());
-    EXPECT_TRUE(judge.is_right(ours[i], eager, i)) << print(*kernel);
+    const auto moved = [&] { return testing::rounding_of(*kernel, writer.inputs(), ours, i); };
+    EXPECT_TRUE(judge.is_right(ours[i], eager, i, moved)) << print(*kernel);
   }
 }
 
@@ -202,7 +204,8 @@ class CompiledOperators {
     compile_kernel(*kernel)->run(read.data(), written.data(), {});
     for (size_t i = 0; i < ours.size(); ++i) {
       const at::Tensor eager = writer_.tensor(outputs_[i]);
-      EXPECT_TRUE(SampledCase(of_[i].of, dtype_).judge().is_right(ours[i], eager, of_[i].index))
+      const auto moved = [&] { return testing::rounding_of(*kernel, writer_.inputs(), ours, i); };
+      EXPECT_TRUE(SampledCase(of_[i].of, dtype_).judge().is_right(ours[i], eager, of_[i].index, moved))
           << described(of_[i].of, dtype_);
     }
     compared += ours.size();
