@@ -182,7 +182,7 @@ struct Part {
   std::vector<KernelStore> stores;
 };
 
-std::vector<Kernel> parts_of(const Kernel& kernel) {
+std::vector<Kernel> sums_apart(const Kernel& kernel) {
   std::vector<Part> parts;
   for (const KernelStore& store : kernel.stores) {
     const DimSet dims = dims_used(with_stores(kernel, {store}));
@@ -240,7 +240,7 @@ std::vector<Kernel> kernels_without_scattered_sums(const Kernel& kernel) {
   Kernel adding = AddingStores(kernel).run();
   const bool has_adds = std::ranges::any_of(adding.stores, &KernelStore::is_add);
   if (!has_adds) return {kernel};
-  return parts_of(adding);
+  return sums_apart(adding);
 }
 
 bool has_scattered_sum(const Kernel& kernel) {
