@@ -39,8 +39,7 @@ debug: setup ## Build and test with address and undefined-behaviour sanitizers
 	@tools/test.sh debug $(JOBS)
 
 threads: setup ## Build and run the tests with several threads under the thread sanitizer
-	@tools/build.sh threads $(JOBS) test_compile_backward_capture test_compile_backward_hooks test_compile_backward_threads \
-	  test_backends_native_backend test_backends_native_codegen test_backends_native_jit
+	@tools/build.sh threads $(JOBS) test_compile test_backends_native test_backends_native_jit
 	@ctest --preset threads -j $(JOBS) --no-tests=error
 
 bench: setup ## Run our benchmarks and the peers beside them: make bench ARGS="'call/*' --rounds 9"

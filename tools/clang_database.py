@@ -3,9 +3,10 @@
 
 tools/clang_database.py <build folder> <out folder>. Clang can't read g++'s .gch files, and takes one for its own if it
 is beside the header that -include names; so the header is copied to where there is no .gch, and g++'s own flags are
-left out.
+left out. Files that are compiled several at a time have entries of their own.
 """
 import json
+import re
 import shlex
 import shutil
 import sys
@@ -23,6 +24,15 @@ def plain_header(header: Path, out: Path) -> Path:
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(header, copy)
     return copy
+
+
+def apart(entry: dict) -> list[dict]:
+    """Returns an entry for each file of a unit that CMake made of several, or the entry of one that it did not."""
+    unit = Path(entry["file"])
+    if unit.parent.name != "Unity":
+        return [entry]
+    files = re.findall(r'^#include "(.*)"$', unit.read_text(), re.M)
+    return [{**entry, "file": file, "command": entry["command"].replace(entry["file"], file)} for file in files]
 
 
 def translate(entry: dict, out: Path) -> dict | None:
@@ -53,7 +63,7 @@ def main() -> int:
     build, out = Path(sys.argv[1]), Path(sys.argv[2])
     out.mkdir(parents=True, exist_ok=True)
     entries = json.loads((build / "compile_commands.json").read_text())
-    translated = [t for entry in entries if (t := translate(entry, out.resolve()))]
+    translated = [t for unit in entries for entry in apart(unit) if (t := translate(entry, out.resolve()))]
     (out / "compile_commands.json").write_text(json.dumps(translated, indent=1))
     return 0
 

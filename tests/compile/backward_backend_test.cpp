@@ -43,7 +43,7 @@ class BackwardBackend : public ::testing::Test {
 };
 
 // Returns how many programs it took.
-size_t expect_as_eager(const Loss& loss, const Tensors& inputs, size_t passes = 3) {
+size_t expect_by_xla_as_eager(const Loss& loss, const Tensors& inputs, size_t passes = 3) {
   const Tensors expected = gradients_of(loss, inputs);
   const Programs programs;
   const BackwardCapture capture(kXla);
@@ -63,7 +63,7 @@ TEST_F(BackwardBackend, OneProgramWhereNoCodeRunsOnTheWay) {
   model->to(torch::kFloat64);
   const at::Tensor x = torch::randn({5, 3}, torch::kFloat64);
   const Tensors parameters = model->parameters();
-  EXPECT_EQ(expect_as_eager([&](const Tensors&) { return model->forward(x).square().mean(); }, parameters), 1);
+  EXPECT_EQ(expect_by_xla_as_eager([&](const Tensors&) { return model->forward(x).square().mean(); }, parameters), 1);
 }
 
 TEST_F(BackwardBackend, LossesOfManyKinds) {
@@ -90,7 +90,7 @@ TEST_F(BackwardBackend, LossesOfManyKinds) {
   for (const auto& [name, loss] : losses) {
     SCOPED_TRACE(name);
     backward_capture::reset();
-    expect_as_eager(loss, leaves({{3, 4}, {4, 3}}));
+    expect_by_xla_as_eager(loss, leaves({{3, 4}, {4, 3}}));
   }
 }
 
@@ -104,7 +104,7 @@ TEST_F(BackwardBackend, HooksRunBetweenPrograms) {
     });
     return (y * t[1].t()).sin().sum();
   };
-  EXPECT_EQ(expect_as_eager(loss, leaves({{3, 4}, {4, 3}})), 2);
+  EXPECT_EQ(expect_by_xla_as_eager(loss, leaves({{3, 4}, {4, 3}})), 2);
   ASSERT_EQ(seen.size(), 4);
   for (const double sum : seen) EXPECT_NEAR(sum, seen[0], 1e-12);
 }
@@ -118,7 +118,7 @@ TEST_F(BackwardBackend, HooksMayWriteToGradientsThatOthersView) {
     flat.register_hook([](const at::Tensor& gradient) { gradient.detach().add_(1); });
     return (flat * flat).sum() + (z * z).sum();
   };
-  expect_as_eager(loss, leaves({{3, 4}}));
+  expect_by_xla_as_eager(loss, leaves({{3, 4}}));
 }
 
 struct Noise : torch::autograd::Function<Noise> {
@@ -136,7 +136,7 @@ TEST_F(BackwardBackend, DrawsAreEagersAlsoRoundHooksThatDraw) {
     y.register_hook([](const at::Tensor& gradient) { return gradient + torch::rand_like(gradient); });
     return Noise::apply(Noise::apply(y)).sum();
   };
-  expect_as_eager(loss, leaves({{3, 4}}));
+  expect_by_xla_as_eager(loss, leaves({{3, 4}}));
 }
 
 TEST_F(BackwardBackend, AccumulatesInPlaceAndStopsWithTheGraph) {
@@ -175,7 +175,7 @@ TEST_F(BackwardBackend, SparseGradientsThroughWhatIsComputed) {
     return torch::embedding(t[0] * 2, rows, -1, false, /*sparse=*/true).square().sum();
   };
   const Tensors weight = leaves({{5, 2}});
-  expect_as_eager(loss, weight);
+  expect_by_xla_as_eager(loss, weight);
 }
 
 TEST_F(BackwardBackend, HigherOrdersAndUnusedInputs) {

@@ -41,15 +41,15 @@ struct TraceableSine : torch::autograd::Function<TraceableSine> {
   }
 };
 
-constexpr Likeness kOfOneLayout{.rtol = 1e-12, .atol = 1e-12, .strides = true};
+constexpr Likeness kLaidOutAlike{.rtol = 1e-12, .atol = 1e-12, .strides = true};
 
 // Three passes: captured once, run twice more.
-void expect_as_eager(const Loss& loss, const Tensors& inputs) {
+void expect_captured_as_eager(const Loss& loss, const Tensors& inputs) {
   backward_capture::reset();
   const Tensors expected = gradients_of(loss, inputs);
   for (size_t pass = 0; pass < 3; ++pass) {
     const BackwardCapture capture;
-    EXPECT_TRUE(same_tensors(gradients_of(loss, inputs), expected, kOfOneLayout));
+    EXPECT_TRUE(same_tensors(gradients_of(loss, inputs), expected, kLaidOutAlike));
   }
   const auto statistics = backward_capture::statistics();
   EXPECT_EQ(statistics.captures, 1);
@@ -99,7 +99,7 @@ TEST(BackwardCapture, GivesEagersGradients) {
        }}};
   for (const auto& [name, loss] : losses) {
     SCOPED_TRACE(name);
-    expect_as_eager(loss, leaves({{3, 4}, {4, 3}}));
+    expect_captured_as_eager(loss, leaves({{3, 4}, {4, 3}}));
   }
 }
 
@@ -113,7 +113,7 @@ TEST(BackwardCapture, ModulesTrainAlike) {
   const Loss loss = [&](const Tensors&) { return torch::nll_loss(torch::log_softmax(model->forward(x), 1), y); };
   Tensors parameters;
   for (const at::Tensor& parameter : model->parameters()) parameters.push_back(parameter);
-  expect_as_eager(loss, parameters);
+  expect_captured_as_eager(loss, parameters);
 }
 
 TEST(BackwardCapture, AccumulatesIntoWhatIsThere) {
@@ -129,7 +129,7 @@ TEST(BackwardCapture, AccumulatesIntoWhatIsThere) {
     EXPECT_TRUE(t[0].grad().is_same(before)) << "in place";
     return Tensors{t[0].grad().clone()};
   };
-  EXPECT_TRUE(same_tensors(twice(true), twice(false), kOfOneLayout));
+  EXPECT_TRUE(same_tensors(twice(true), twice(false), kLaidOutAlike));
 }
 
 TEST(BackwardCapture, GradOfSomeInputsAndUndefinedOnes) {
@@ -147,7 +147,7 @@ TEST(BackwardCapture, GradOfSomeInputsAndUndefinedOnes) {
   const Tensors expected = run();
   for (int pass = 0; pass < 2; ++pass) {
     const BackwardCapture capture;
-    EXPECT_TRUE(same_tensors(run(), expected, kOfOneLayout));
+    EXPECT_TRUE(same_tensors(run(), expected, kLaidOutAlike));
   }
   EXPECT_FALSE(t[0].grad().defined());
 }
@@ -189,7 +189,7 @@ TEST(BackwardCapture, BackwardIntoSomeInputs) {
   const auto into_first = [&](const at::Tensor& loss) { loss.backward({}, {}, false, at::TensorList{t[0]}); };
   const Tensors expected = run(into_first);
   const BackwardCapture capture;
-  EXPECT_TRUE(same_tensors(run(into_first), expected, kOfOneLayout));
+  EXPECT_TRUE(same_tensors(run(into_first), expected, kLaidOutAlike));
 }
 
 TEST(BackwardCapture, RetainedGraphsAndThoseThatAreNot) {
@@ -220,7 +220,7 @@ TEST(BackwardCapture, HigherOrders) {
   const Tensors expected = third();
   for (int pass = 0; pass < 2; ++pass) {
     const BackwardCapture capture;
-    EXPECT_TRUE(same_tensors(third(), expected, kOfOneLayout));
+    EXPECT_TRUE(same_tensors(third(), expected, kLaidOutAlike));
   }
 }
 
@@ -239,7 +239,7 @@ TEST(BackwardCapture, PairsOfOursAreInlinedIntoOneGraph) {
   };
   const auto first = half("first"), second = half("second");
   const Loss loss = [&](const Tensors& t) { return second(first(t[0]).exp().clamp(0, 2)).sum(); };
-  expect_as_eager(loss, leaves({{3, 3}}));
+  expect_captured_as_eager(loss, leaves({{3, 3}}));
   const std::string code = backward_capture::last_graph().code();
   EXPECT_NE(code.find("DiptychBackward(first)"), std::string::npos) << code;
   EXPECT_NE(code.find("DiptychBackward(second)"), std::string::npos);
@@ -252,7 +252,7 @@ TEST(BackwardCapture, SparseGradients) {
   const Loss loss = [](const Tensors& t) {
     return torch::embedding(t[0], torch::tensor({1, 3, 1}), -1, false, /*sparse=*/true).square().sum();
   };
-  expect_as_eager(loss, weight);
+  expect_captured_as_eager(loss, weight);
 }
 
 TEST(BackwardCapture, EveryMissIsExplained) {

@@ -78,11 +78,11 @@ struct Twice : ag::Function<Twice> {
   static Tensors backward(ag::AutogradContext* /*context*/, Tensors gradients) { return {gradients[0] * 2}; }
 };
 
-at::Tensor leaf() { return torch::arange(1, 4, torch::kFloat64).requires_grad_(); }
+at::Tensor counting_leaf() { return torch::arange(1, 4, torch::kFloat64).requires_grad_(); }
 
 TEST(BackwardKey, FunctionsOfAnyNumberOfResults) {
   const auto gradient = [](int64_t count, bool materialize, size_t used) {
-    const at::Tensor x = leaf();
+    const at::Tensor x = counting_leaf();
     Fan::apply(x, count, materialize)[used].sum().backward();
     return x.grad();
   };
@@ -103,7 +103,7 @@ TEST(BackwardKey, FunctionsOfAnyNumberOfResults) {
 
 TEST(BackwardKey, NumbersThatAFunctionHolds) {
   const auto gradient = [](const std::vector<double>& first, const std::vector<double>& second, int64_t power) {
-    const at::Tensor x = leaf();
+    const at::Tensor x = counting_leaf();
     const at::Tensor y = Powers::apply(x, first, power) + Fan::apply(x, 2, true)[0];
     (y * Powers::apply(x.sin(), second, 2)).sum().backward();
     return x.grad();
@@ -128,7 +128,7 @@ TEST(BackwardKey, FunctionsThatChangeAViewInPlace) {
       [](const at::Tensor& t) { return t.view({3}); }, [](const at::Tensor& t) { return t; }};
   for (const auto& view : views) {
     const auto gradient = [&] {
-      const at::Tensor x = leaf();
+      const at::Tensor x = counting_leaf();
       const at::Tensor base = x.clone();
       const at::Tensor part = Twice::apply(view(base));
       (base.square().sum() + part.sum()).backward();
@@ -143,7 +143,7 @@ TEST(BackwardKey, FunctionsThatChangeAViewInPlace) {
 }
 
 TEST(BackwardKey, TheCopyOfASliceRunsOnce) {
-  const at::Tensor x = leaf();
+  const at::Tensor x = counting_leaf();
   const at::Tensor base = x.clone();
   base[0].mul_(3);
   const at::Tensor loss = base.sum();
@@ -163,7 +163,7 @@ TEST(BackwardKey, HooksOfAFunctionsNodeRunOnce) {
   };
   const auto counted = [](bool captured) {
     int count = 0;
-    const at::Tensor x = leaf();
+    const at::Tensor x = counting_leaf();
     const at::Tensor y = Fan::apply(x, 2, true)[1];
     y.grad_fn()->add_pre_hook(std::make_unique<Count>(count));
     std::optional<BackwardCapture> capture;
@@ -179,7 +179,7 @@ TEST(BackwardKey, HooksOfAFunctionsNodeRunOnce) {
 TEST(BackwardKey, ManyHooksAreNotNone) {
   const auto counted = [](int hooks) {
     int count = 0;
-    const at::Tensor x = leaf();
+    const at::Tensor x = counting_leaf();
     const at::Tensor y = x * 2;
     for (int i = 0; i < hooks; ++i) y.register_hook([&](const at::Tensor& /*gradient*/) { ++count; });
     y.sum().backward();
@@ -234,7 +234,7 @@ class RandomPass {
   explicit RandomPass(uint64_t seed) : random_(seed) {}
 
   Tensors gradients() {
-    const Tensors leaves{leaf(), (leaf().detach() / 2).requires_grad_()};
+    const Tensors leaves{counting_leaf(), (counting_leaf().detach() / 2).requires_grad_()};
     Tensors pool = leaves;
     const size_t count = 1 + pick(4);
     for (size_t i = 0; i < count; ++i) grow(pool);
@@ -316,7 +316,7 @@ TEST(BackwardKey, RandomPassesInOneCacheAreNotTakenForOneAnother) {
 
 // The guard against the class: were something missing in the key, this is what would be seen.
 TEST(BackwardKey, AGraphThatMeetsAnotherRunIsOurFault) {
-  const at::Tensor x = leaf();
+  const at::Tensor x = counting_leaf();
   const at::Tensor y = Fan::apply(x, 3, true)[0];
   std::vector<detail::RunCall> calls(1);
   calls[0].node = y.grad_fn();

@@ -11,7 +11,7 @@ namespace {
 
 const AotOptions kChecked{.check = 1, .name = "f"};
 
-at::Tensor leaf() { return torch::tensor({0.5F, -1.0F, 2.0F}).requires_grad_(); }
+at::Tensor three_numbers() { return torch::tensor({0.5F, -1.0F, 2.0F}).requires_grad_(); }
 
 // What an error of a check says; empty if there is none.
 template <class Action>
@@ -49,7 +49,7 @@ Compiler off() {
 
 TEST(Check, PassesWhatIsAsInEager) {
   const CheckOptions options{.aot = kChecked};
-  const auto two = [] { return Tensors{leaf(), torch::ones({3}).requires_grad_()}; };
+  const auto two = [] { return Tensors{three_numbers(), torch::ones({3}).requires_grad_()}; };
   const auto check = [&](const Function& function) { expect_as_eager(two, function, options); };
   check([](const Tensors& t) -> Tensors { return {(t[0] * t[1]).sin().sum(), t[0].exp(), t[1]}; });
   check([](const Tensors& t) -> Tensors {
@@ -63,7 +63,7 @@ TEST(Check, PassesWhatIsAsInEager) {
 
 TEST(Check, PassesArgumentsThatAreWrittenTo) {
   const Inputs inputs{[] {
-                        return Tensors{leaf(), torch::arange(6.0).requires_grad_()};
+                        return Tensors{three_numbers(), torch::arange(6.0).requires_grad_()};
                       },
                       [](const Tensors& leaves) {
                         const at::Tensor base = leaves[1] * 1;
@@ -88,7 +88,7 @@ TEST(Check, LeavesGeneratorsGradientsAndHooksAlone) {
   int hooks = 0;
   const auto run = [&](const AotOptions& options) {
     torch::manual_seed(3);
-    const at::Tensor x = leaf();
+    const at::Tensor x = three_numbers();
     x.register_hook([&](const at::Tensor&) { ++hooks; });
     const auto f = aot_function([](const at::Tensor& t) { return at::dropout(t, 0.5, true).sum(); }, options);
     Tensors seen{f(x), f(x)};
@@ -122,13 +122,13 @@ TEST(Check, RunsTheOriginalOnCopiesOfAModulesTensors) {
 TEST(Check, FindsANumberThatIsNotGuarded) {
   double scale = 2;
   const auto f = aot_function([&](const at::Tensor& x) { return (x.sin() * scale).cos(); }, kChecked);
-  f(leaf());
+  f(three_numbers());
   scale = 3;
-  expect_words(said_by([&] { f(leaf()); }),
+  expect_words(said_by([&] { f(three_numbers()); }),
                {"[check f] result 'out' differs from the original function's: the values:", "originally", "compiled",
                 "first node whose value differs: ", "aten.mul.", "2.0", "f32[3]: 1.43828"});
   scale = 2;
-  EXPECT_EQ(said_by([&] { f(leaf()); }), "");
+  EXPECT_EQ(said_by([&] { f(three_numbers()); }), "");
 }
 
 TEST(Check, FindsAnotherWayThroughTheFunction) {
@@ -139,17 +139,17 @@ TEST(Check, FindsAnotherWayThroughTheFunction) {
         return is_training ? y.tanh() : y.sigmoid();
       },
       kChecked);
-  f(leaf());
+  f(three_numbers());
   is_training = false;
-  expect_words(said_by([&] { f(leaf()); }), {"the two diverge where the graph has", "aten.tanh", "calls sigmoid"});
+  expect_words(said_by([&] { f(three_numbers()); }), {"the two diverge where the graph has", "aten.tanh", "calls sigmoid"});
 }
 
 TEST(Check, FindsACompilerThatIsWrong) {
   const auto f = [](const at::Tensor& x) { return (x * x).tanh(); };
-  expect_words(said_by([&] { aot_function(f, {.inference_compiler = off(), .check = 1})(leaf().detach()); }),
+  expect_words(said_by([&] { aot_function(f, {.inference_compiler = off(), .check = 1})(three_numbers().detach()); }),
                {"result 'out'", "the values", "no node's value differs when the interpreter runs the graph"});
   const auto wrong_backward = aot_function(f, {.backward_compiler = off(), .check = 1, .name = "g"});
-  const at::Tensor x = leaf();
+  const at::Tensor x = three_numbers();
   const at::Tensor y = wrong_backward(x);
   expect_words(said_by([&] { y.sum().backward(); }), {"[check g] the gradient of argument 'arg0'", "the values"});
 }
@@ -162,9 +162,9 @@ TEST(Check, FindsAnErrorThatTheOriginalThrows) {
         return x * 2;
       },
       kChecked);
-  f(leaf());
+  f(three_numbers());
   throws = true;
-  expect_words(said_by([&] { f(leaf()); }),
+  expect_words(said_by([&] { f(three_numbers()); }),
                {"the call differs from the original", "an error (out of luck)", "results"});
 }
 
@@ -177,9 +177,9 @@ TEST(Check, FindsWritesThatAreMissing) {
         return x * 2;
       },
       kChecked);
-  f(leaf());
+  f(three_numbers());
   writes = true;
-  expect_words(said_by([&] { f(leaf()); }), {"a tensor that is not an argument", "written to originally"});
+  expect_words(said_by([&] { f(three_numbers()); }), {"a tensor that is not an argument", "written to originally"});
   EXPECT_EQ(count.sum().item<float>(), 0);
 }
 
@@ -191,9 +191,9 @@ TEST(Check, FindsDrawsThatAreMissing) {
         return x * 2;
       },
       kChecked);
-  f(leaf());
+  f(three_numbers());
   draws = true;
-  expect_words(said_by([&] { f(leaf()); }), {"the generator of random numbers"});
+  expect_words(said_by([&] { f(three_numbers()); }), {"the generator of random numbers"});
 }
 
 TEST(Check, FindsResultsThatShareMemoryOtherwise) {
@@ -204,21 +204,21 @@ TEST(Check, FindsResultsThatShareMemoryOtherwise) {
         return Tensors{y, clones ? y.clone() : y.detach()};
       },
       kChecked);
-  f(leaf());
+  f(three_numbers());
   clones = false;
-  expect_words(said_by([&] { f(leaf()); }), {"which tensors it shares memory", "result '0'"});
+  expect_words(said_by([&] { f(three_numbers()); }), {"which tensors it shares memory", "result '0'"});
 }
 
 TEST(Check, ComparesEveryNthCall) {
   double scale = 2;
   const auto f = aot_function([&](const at::Tensor& x) { return x * scale; }, {.check = 3});
-  f(leaf());
+  f(three_numbers());
   scale = 3;
-  EXPECT_EQ(said_by([&] { f(leaf()); }), "");
+  EXPECT_EQ(said_by([&] { f(three_numbers()); }), "");
   EXPECT_EQ(f.stats().checks, 0U);
-  EXPECT_NE(said_by([&] { f(leaf()); }), "");
+  EXPECT_NE(said_by([&] { f(three_numbers()); }), "");
   EXPECT_EQ(f.stats().checks, 1U);
-  EXPECT_EQ(said_by([&] { f(leaf()); }), "");
+  EXPECT_EQ(said_by([&] { f(three_numbers()); }), "");
 }
 
 TEST(Check, TakesATolerance) {
@@ -228,10 +228,10 @@ TEST(Check, TakesATolerance) {
     return aot_function([&](const at::Tensor& x) { return x * scale; }, {.check = 1, .check_tolerance = tolerance});
   };
   const auto exact = make(0), wide = make(0.1);
-  exact(leaf()), wide(leaf());
+  exact(three_numbers()), wide(three_numbers());
   scale = 1.001;
-  EXPECT_NE(said_by([&] { exact(leaf()); }), "");
-  EXPECT_EQ(said_by([&] { wide(leaf()); }), "");
+  EXPECT_NE(said_by([&] { exact(three_numbers()); }), "");
+  EXPECT_EQ(said_by([&] { wide(three_numbers()); }), "");
 }
 
 TEST(Check, ComparesNoValuesWhereNoneWereSet) {
@@ -240,12 +240,12 @@ TEST(Check, ComparesNoValuesWhereNoneWereSet) {
         return Tensors{at::empty({64}), at::empty_like(x), x * 2};
       },
       kChecked);
-  for (int call = 0; call < 3; ++call) EXPECT_EQ(said_by([&] { f(leaf()); }), "");
+  for (int call = 0; call < 3; ++call) EXPECT_EQ(said_by([&] { f(three_numbers()); }), "");
 }
 
 TEST(Check, FollowsEachBackwardOfACall) {
   const auto f = aot_function([](const at::Tensor& x) { return Tensors{x.sin(), (x * x).sum()}; }, kChecked);
-  const at::Tensor x = leaf();
+  const at::Tensor x = three_numbers();
   const Tensors y = f(x);
   EXPECT_EQ(said_by([&] {
               y[0].sum().backward({}, /*retain_graph=*/true);

@@ -71,7 +71,7 @@ double call_double(const char* name, const at::Tensor& x) { return call<double(c
 
 // Calls `function` in eager and compiled for each argument, twice, and compares results, arguments and generators.
 template <class F>
-CacheStats expect_as_eager(const F& function) {
+CacheStats expect_numbers_as_eager(const F& function) {
   const auto compiled = aot_function(function);
   for (const std::vector<double>& values :
        {std::vector<double>{1, 2, 3}, {-1, 2, 3}, {1, 2, 3}, {2, -5, 1}, {-1, 2, 3}}) {
@@ -85,7 +85,7 @@ CacheStats expect_as_eager(const F& function) {
 }
 
 TEST(LibraryNumbers, ACaptureHoldsForTheAnswer) {
-  const auto stats = expect_as_eager([](const at::Tensor& x) { return x.exp() * call_count(x * 2); });
+  const auto stats = expect_numbers_as_eager([](const at::Tensor& x) { return x.exp() * call_count(x * 2); });
   EXPECT_EQ(stats.misses, 2U);  // 3 and 2
   EXPECT_NE(stats.last_miss.find("the value that diptych_numbers::count_positive asks for is 2, was 3"),
             std::string::npos)
@@ -93,8 +93,8 @@ TEST(LibraryNumbers, ACaptureHoldsForTheAnswer) {
 }
 
 TEST(LibraryNumbers, AKernelForAllDevicesThatReadsValues) {
-  expect_as_eager([](const at::Tensor& x) { return x * call_double("diptych_numbers::largest", x.sin()); });
-  expect_as_eager([](const at::Tensor& x) {
+  expect_numbers_as_eager([](const at::Tensor& x) { return x * call_double("diptych_numbers::largest", x.sin()); });
+  expect_numbers_as_eager([](const at::Tensor& x) {
     const at::Tensor rows = call<at::Tensor(const at::Tensor&)>("diptych_numbers::first_rows", x.abs());
     return rows.sum() + x;
   });
@@ -105,12 +105,12 @@ TEST(LibraryNumbers, BesideTensorsAndInLists) {
     return call<std::tuple<at::Tensor, int64_t, bool>(const at::Tensor&, const std::optional<at::Tensor>&)>(
         "diptych_numbers::scaled", x, by);
   };
-  expect_as_eager([&](const at::Tensor& x) {
+  expect_numbers_as_eager([&](const at::Tensor& x) {
     const auto [first, n, is_large] = scaled_by(x.detach(), std::nullopt);
     const auto [second, m, unused] = scaled_by(first, x);
     return is_large ? first * n + second : second - m;
   });
-  expect_as_eager([](const at::Tensor& x) {
+  expect_numbers_as_eager([](const at::Tensor& x) {
     const auto [counts, sums, twice] =
         call<std::tuple<std::vector<int64_t>, std::vector<double>, at::Tensor>(at::TensorList)>(
             "diptych_numbers::listed", at::TensorList({x, x * 2}));
@@ -119,7 +119,7 @@ TEST(LibraryNumbers, BesideTensorsAndInLists) {
 }
 
 TEST(LibraryNumbers, OneThatWritesToItsArgument) {
-  expect_as_eager([](const at::Tensor& x) {
+  expect_numbers_as_eager([](const at::Tensor& x) {
     const double of_argument = call_double("diptych_numbers::bump", x);
     const at::Tensor y = x * of_argument;
     return call_double("diptych_numbers::bump", y) * y;
@@ -127,7 +127,7 @@ TEST(LibraryNumbers, OneThatWritesToItsArgument) {
 }
 
 TEST(LibraryNumbers, AFakeKernelsNumberIsNotTakenForTheAnswer) {
-  expect_as_eager(
+  expect_numbers_as_eager(
       [](const at::Tensor& x) { return x + call<int64_t(const at::Tensor&)>("diptych_numbers::marked", x); });
 }
 

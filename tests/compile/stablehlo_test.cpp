@@ -24,7 +24,7 @@ size_t count(const std::string& text, const std::string& part) {
   return found;
 }
 
-at::Tensor leaf(at::IntArrayRef sizes) { return torch::randn(sizes).requires_grad_(); }
+at::Tensor random_leaf(at::IntArrayRef sizes) { return torch::randn(sizes).requires_grad_(); }
 
 // Runs the module of a graph, with the graph's sizes and in the order of its slots; empty slots stay undefined.
 std::vector<at::Tensor> run_module(const Graph& graph, std::vector<at::Tensor> inputs) {
@@ -75,7 +75,7 @@ void expect_modules_run(const Pair& pair, std::vector<at::Tensor> arguments) {
 }
 
 TEST(StableHlo, ModulesOfLayersRun) {
-  const at::Tensor x = leaf({4, 3}), w = leaf({3, 5}), unused = torch::ones({2});
+  const at::Tensor x = random_leaf({4, 3}), w = random_leaf({3, 5}), unused = torch::ones({2});
   const auto layer = [](const at::Tensor& x, const at::Tensor& unused, const at::Tensor& w) {
     return std::vector<at::Tensor>{at::gelu(x.matmul(w)).sum(0), x, unused + 1};
   };
@@ -88,14 +88,14 @@ TEST(StableHlo, ModulesTakeSizesAsTheSlotsHaveThem) {
 }
 
 TEST(StableHlo, ModulesTakeConstantsLast) {
-  const at::Tensor x = leaf({2, 3});
+  const at::Tensor x = random_leaf({2, 3});
   const auto scaled = [](const at::Tensor& x) { return x * at::arange(6).reshape({2, 3}); };
   const Pair pair = capture(scaled, x);
   expect_modules_run(pair, {x});
 }
 
 TEST(StableHlo, ModulesOfLoopsAndBranchesRun) {
-  const at::Tensor w = leaf({3, 3}), h = leaf({2, 3}), xs = leaf({5, 2, 3});
+  const at::Tensor w = random_leaf({3, 3}), h = random_leaf({2, 3}), xs = random_leaf({5, 2, 3});
   const auto scanned = [](const at::Tensor& w, const at::Tensor& h, const at::Tensor& xs) {
     const auto step = [&](const at::Tensor& h, const at::Tensor& x) {
       const at::Tensor next = at::tanh(h.matmul(w) + x);
@@ -112,7 +112,7 @@ TEST(StableHlo, ModulesOfLoopsAndBranchesRun) {
 }
 
 TEST(StableHlo, MutatedInputsGiveTheirMemoryToTheirNewValues) {
-  const at::Tensor x = torch::randn({3}), w = leaf({3});
+  const at::Tensor x = torch::randn({3}), w = random_leaf({3});
   const auto accumulate = [](at::Tensor x, const at::Tensor& w) {
     x.mul_(2);
     return x * w;
@@ -126,7 +126,7 @@ TEST(StableHlo, MutatedInputsGiveTheirMemoryToTheirNewValues) {
 at::Tensor two_layers(const at::Tensor& w, const at::Tensor& x) { return x.matmul(w).tanh().matmul(w).sin().exp(); }
 
 TEST(StableHlo, CheckpointsAreRecomputedBehindBarriers) {
-  const at::Tensor w = leaf({3, 3}), x = leaf({2, 3});
+  const at::Tensor w = random_leaf({3, 3}), x = random_leaf({2, 3});
   const StableHlo plain = stablehlo(capture(two_layers, w, x));
   EXPECT_EQ(count(plain.backward, "stablehlo.tanh"), 0U);
   EXPECT_EQ(count(plain.backward, "optimization_barrier"), 0U);
@@ -143,7 +143,7 @@ TEST(StableHlo, CheckpointsAreRecomputedBehindBarriers) {
 }
 
 TEST(StableHlo, EachCheckpointedRegionHasItsBarrier) {
-  const at::Tensor w = leaf({3, 3}), x = leaf({2, 3});
+  const at::Tensor w = random_leaf({3, 3}), x = random_leaf({2, 3});
   const auto layer = checkpoint(two_layers);
   const Pair pair =
       capture([&](const at::Tensor& w, const at::Tensor& x) { return layer(w, layer(w, layer(w, x))); }, w, x);
@@ -153,7 +153,7 @@ TEST(StableHlo, EachCheckpointedRegionHasItsBarrier) {
 }
 
 TEST(StableHlo, WhatAPartitionerRecomputesOnItsOwnHasNoBarrier) {
-  const at::Tensor x = leaf({2, 3});
+  const at::Tensor x = random_leaf({2, 3});
   const auto chain = [](const at::Tensor& x) { return x.sin().cos().exp().tanh().sum(); };
   const Pair pair = capture_with({.partition = partitioner_by_name("min_cut")}, chain, x);
   EXPECT_EQ(count(stablehlo(pair).backward, "optimization_barrier"), 0U);
@@ -165,7 +165,7 @@ TEST(StableHlo, RefusesByName) {
     const Graph graph = capture(function, x).forward;
     return message_of([&] { stablehlo(graph); });
   };
-  expect_contains(message([](const at::Tensor& x) { return at::dropout(x, 0.5, true); }, leaf({3})),
+  expect_contains(message([](const at::Tensor& x) { return at::dropout(x, 0.5, true); }, random_leaf({3})),
                   {"[stablehlo] graph 'forward': node 1", "draws random numbers", "as an argument"});
   expect_contains(message([](const at::Tensor& x) { return at::linalg_inv(x.sin()); }, x),
                   {"[stablehlo] graph 'forward': node 1", "aten.linalg_inv_ex", "has no lowering"});
@@ -195,7 +195,7 @@ class Export : public ::testing::Test {
 
   fs::path root;
   std::string folder;
-  at::Tensor w = leaf({3, 2}), x = torch::ones({4, 3}), free = leaf({2});
+  at::Tensor w = random_leaf({3, 2}), x = torch::ones({4, 3}), free = random_leaf({2});
   Pair pair = capture_with(
       {.argument_names = {"w", "x"}},
       [this](const at::Tensor& w, const at::Tensor& x) { return (x.matmul(w) + free).sin(); }, w, x);
@@ -237,7 +237,7 @@ TEST_F(Export, ReplacesAnEarlierExportAndNothingElse) {
 }
 
 TEST_F(Export, WritesNothingThatIsHalfRight) {
-  const auto no_module = capture([](const at::Tensor& x) { return at::dropout(x, 0.5, true); }, leaf({3}));
+  const auto no_module = capture([](const at::Tensor& x) { return at::dropout(x, 0.5, true); }, random_leaf({3}));
   expect_error([&] { export_stablehlo(no_module, folder); }, "draws random numbers");
   expect_error([&] { export_stablehlo(pair, folder, {{"w", torch::ones({5})}}); }, {"w", "f32[5]", "f32[3,2]"});
   expect_error([&] { export_stablehlo(pair, ""); }, "name is empty");

@@ -17,7 +17,7 @@ void expect_close(const at::Tensor& got, const at::Tensor& expected) {
 // Calls `function` in eager and compiled on copies of the same arguments, from the same seed, and compares results,
 // gradients, what the arguments are afterwards, and where the generator stands.
 template <class F>
-void expect_as_eager(const F& function, const Aot<F>& compiled, const at::Tensor& given_x, const at::Tensor& given_n) {
+void expect_call_as_eager(const F& function, const Aot<F>& compiled, const at::Tensor& given_x, const at::Tensor& given_n) {
   struct Run {
     at::Tensor x, n, result, gradient, generator;
   };
@@ -45,7 +45,7 @@ TEST(ValuePaths, BranchesAreCapturedAsTheyAreMet) {
     return n.item<double>() > 0 ? (x * n).sin() : x.exp();
   };
   const auto compiled = aot_function(f);
-  for (const double value : {2.0, -1.0, 2.0, -1.0, 2.0}) expect_as_eager(f, compiled, positive(), number(value));
+  for (const double value : {2.0, -1.0, 2.0, -1.0, 2.0}) expect_call_as_eager(f, compiled, positive(), number(value));
   EXPECT_EQ(compiled.stats().entries, 2U);
   EXPECT_EQ(compiled.stats().misses, 2U);
   EXPECT_EQ(compiled.stats().hits, 3U);
@@ -60,7 +60,7 @@ TEST(ValuePaths, AQuestionThatDependsOnAnEarlierAnswer) {
   };
   const auto compiled = aot_function(f);
   for (const double value : {1.0, -1.0, -2.5, -0.5, 1.0, -1.0, -2.5, -2.9}) {
-    expect_as_eager(f, compiled, positive(), number(value));
+    expect_call_as_eager(f, compiled, positive(), number(value));
   }
   EXPECT_EQ(compiled.stats().entries, 4U);  // positive; 2, 1 and 3 elements
   EXPECT_EQ(compiled.stats().hits, 4U);
@@ -77,8 +77,8 @@ TEST(ValuePaths, WhatIsWrittenAndDrawnBeforeAQuestionHappensOnce) {
   };
   const auto compiled = aot_function(f);
   for (int call = 0; call < 3; ++call) {
-    expect_as_eager(f, compiled, positive(), number(call));
-    expect_as_eager(f, compiled, positive() * 0.1, number(call));
+    expect_call_as_eager(f, compiled, positive(), number(call));
+    expect_call_as_eager(f, compiled, positive() * 0.1, number(call));
   }
 }
 
@@ -87,7 +87,7 @@ TEST(ValuePaths, MasksAndCountsGiveSizes) {
     return torch::cat({x.index({x > n}), x.masked_select(x <= n) * 2, x.nonzero().squeeze(1) * x.sum()});
   };
   const auto compiled = aot_function(f);
-  for (const double value : {1.5, 2.5, 1.5, 0.0}) expect_as_eager(f, compiled, positive(), number(value));
+  for (const double value : {1.5, 2.5, 1.5, 0.0}) expect_call_as_eager(f, compiled, positive(), number(value));
   EXPECT_EQ(compiled.stats().entries, 3U);
 }
 
@@ -97,11 +97,11 @@ TEST(ValuePaths, ACapturedTensorIsAskedAtEachCall) {
     return threshold.item<double>() > 0 ? x * threshold : x - n;
   };
   const auto compiled = aot_function(f);
-  expect_as_eager(f, compiled, positive(), number(1));
+  expect_call_as_eager(f, compiled, positive(), number(1));
   threshold.fill_(-1);
-  expect_as_eager(f, compiled, positive(), number(1));
+  expect_call_as_eager(f, compiled, positive(), number(1));
   threshold.fill_(1);
-  expect_as_eager(f, compiled, positive(), number(1));
+  expect_call_as_eager(f, compiled, positive(), number(1));
   EXPECT_EQ(compiled.stats().entries, 2U);
 }
 
@@ -125,7 +125,7 @@ TEST(ValuePaths, TheSameQuestionIsAskedOnce) {
     return y;
   };
   const auto compiled = aot_function(f);
-  expect_as_eager(f, compiled, positive(), number(1));
+  expect_call_as_eager(f, compiled, positive(), number(1));
   EXPECT_EQ(compiled.captures()[0]->captured().questions().size(), 1U);
 }
 
@@ -134,14 +134,14 @@ TEST(ValuePaths, WhatNoArgumentChangesIsNoQuestion) {
     return torch::arange(4, at::kDouble).sum().item<double>() > 5 ? x * 2 : x;
   };
   const auto compiled = aot_function(f);
-  expect_as_eager(f, compiled, positive(), number(1));
+  expect_call_as_eager(f, compiled, positive(), number(1));
   EXPECT_TRUE(compiled.captures()[0]->captured().questions().empty());
 }
 
 TEST(ValuePaths, BeyondTheLimitTheFunctionItselfRuns) {
   const auto f = [](const at::Tensor& x, const at::Tensor& n) { return x * n.item<double>(); };
   const auto compiled = aot_function(f, {.path_limit = 3});
-  for (int call = 0; call < 7; ++call) expect_as_eager(f, compiled, positive(), number(call));
+  for (int call = 0; call < 7; ++call) expect_call_as_eager(f, compiled, positive(), number(call));
   EXPECT_GE(compiled.stats().originals, 3U);
   EXPECT_NE(compiled.stats().last_original.find("more than 3 paths"), std::string::npos);
 }
@@ -173,7 +173,7 @@ TEST(ValuePaths, SizesStayStaticWhereValuesAreAskedFor) {
   const auto compiled = aot_function(f, {.dynamic = true});
   for (const int64_t size : {4, 6, 9, 4}) {
     for (const double value : {1.0, -1.0})
-      expect_as_eager(f, compiled, torch::rand({size}, at::kDouble), number(value));
+      expect_call_as_eager(f, compiled, torch::rand({size}, at::kDouble), number(value));
   }
 }
 

@@ -4,9 +4,9 @@
 namespace diptych::testing {
 namespace {
 
-Tensors inputs(int64_t length) { return {leaf64({3}), leaf64({length, 3}, 0.3), leaf64({3}, 0.7), leaf64({3}, 1.1)}; }
+Tensors decaying_inputs(int64_t length) { return {leaf64({3}), leaf64({length, 3}, 0.3), leaf64({3}, 0.7), leaf64({3}, 1.1)}; }
 
-Tensors run(const Tensors& t, const ScanOptions& options) {
+Tensors run_decaying(const Tensors& t, const ScanOptions& options) {
   const auto step = [&](const std::pair<at::Tensor, at::Tensor>& carry, const at::Tensor& x) {
     const at::Tensor h = torch::tanh(carry.first * t[2] + x * carry.second);
     return std::pair{std::pair{h, carry.second * 0.9}, h * t[3]};
@@ -16,7 +16,7 @@ Tensors run(const Tensors& t, const ScanOptions& options) {
 }
 
 std::vector<at::Tensor> gradients(const Tensors& t, const ScanOptions& options) {
-  const Tensors out = run(t, options);
+  const Tensors out = run_decaying(t, options);
   return torch::autograd::grad({out[0].sum() + out[1].square().sum() + (out[2] * out[2]).sum()}, t);
 }
 
@@ -25,7 +25,7 @@ TEST(CheckpointedScan, GivesThePlainScansGradients) {
     for (const int64_t carries : {1, 2, 3, 5}) {
       for (const int64_t segment : {0, 1, 2, 5}) {
         for (const bool reverse : {false, true}) {
-          const Tensors t = inputs(length);
+          const Tensors t = decaying_inputs(length);
           ScanOptions kept{.reverse = reverse, .max_saved_carries = carries};
           if (segment > 0) kept.segment = segment;
           const auto ours = gradients(t, kept), theirs = gradients(t, {.reverse = reverse});
@@ -38,12 +38,12 @@ TEST(CheckpointedScan, GivesThePlainScansGradients) {
 }
 
 TEST(CheckpointedScan, GradientsAreRightToTheSecondOrder) {
-  const auto function = [](const Tensors& t) { return run(t, {.max_saved_carries = 2, .segment = 1}); };
-  expect_gradients_right(inputs(4), function);
+  const auto function = [](const Tensors& t) { return run_decaying(t, {.max_saved_carries = 2, .segment = 1}); };
+  expect_gradients_right(decaying_inputs(4), function);
   // In eager, too.
-  const Tensors t = inputs(5);
+  const Tensors t = decaying_inputs(5);
   const auto second = [&](const ScanOptions& options) {
-    const auto first = torch::autograd::grad({run(t, options)[2].square().sum()}, t, {}, true, true);
+    const auto first = torch::autograd::grad({run_decaying(t, options)[2].square().sum()}, t, {}, true, true);
     return torch::autograd::grad({first[0].sum() + first[1].square().sum() + first[2].sum()}, t);
   };
   const auto ours = second({.max_saved_carries = 2}), theirs = second({});
@@ -51,8 +51,8 @@ TEST(CheckpointedScan, GradientsAreRightToTheSecondOrder) {
 }
 
 TEST(CheckpointedScan, CapturedAsInEager) {
-  expect_as_eager([] { return inputs(9); },
-                  [](const Tensors& t) { return run(t, {.max_saved_carries = 3, .segment = 2}); },
+  expect_as_eager([] { return decaying_inputs(9); },
+                  [](const Tensors& t) { return run_decaying(t, {.max_saved_carries = 3, .segment = 2}); },
                   {.tolerance = 1e-12});
 }
 
@@ -74,9 +74,9 @@ TEST(CheckpointedScan, DrawsOncePerStep) {
 }
 
 TEST(CheckpointedScan, RefusesByName) {
-  const Tensors t = inputs(4);
-  expect_error<UserError>([&] { run(t, {.max_saved_carries = 0}); }, "options.max_saved_carries is 0");
-  expect_error<UserError>([&] { run(t, {.max_saved_carries = 1, .segment = -1}); }, "options.segment is -1");
+  const Tensors t = decaying_inputs(4);
+  expect_error<UserError>([&] { run_decaying(t, {.max_saved_carries = 0}); }, "options.max_saved_carries is 0");
+  expect_error<UserError>([&] { run_decaying(t, {.max_saved_carries = 1, .segment = -1}); }, "options.segment is -1");
 }
 
 // The costs of the best schedules, by the recursion that defines them.

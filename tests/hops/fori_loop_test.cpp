@@ -22,7 +22,7 @@ TEST(ForiLoop, CountsFromTheBeginningToTheEnd) {
   EXPECT_EQ(power(-3).item<float>(), 1);
 }
 
-const bool kAdded = add_generic_set(
+const bool kForiLoopAdded = add_generic_set(
     {.name = "fori_loop",
      .run = [](const Step& step, const Tensors& init, const Tensors& xs, int64_t length) -> StepResult {
        const auto body = [&](const at::Tensor& i, const Tensors& carry) {

@@ -10,7 +10,6 @@ namespace {
 
 using T = const Tensors&;
 
-Tensors three() { return {leaf64({2, 3}), leaf64({3, 2, 3}, 0.3), leaf64({2, 3}, 0.7)}; }
 
 // In-place operators.
 void in_place_on_intermediates(const Subject& subject) {

@@ -13,11 +13,6 @@ StepResult split_and(const LoopFunction& run, const Case& loop, const Tensors& i
   return run(step, Tensors(inputs.begin(), slices_begin), Tensors(slices_begin, captured_begin), loop.length);
 }
 
-Tensors joined(StepResult parts) {
-  parts.first.insert(parts.first.end(), parts.second.begin(), parts.second.end());
-  return parts.first;
-}
-
 Tensors contiguous(Tensors tensors) {
   for (at::Tensor& tensor : tensors) tensor = tensor.contiguous();
   return tensors;
@@ -178,14 +173,14 @@ bool fits(const Subject& subject, const Check& check) {
 
 }  // namespace
 
-bool add_generic_set(const Subject& subject) {
+bool add_generic_set(const Subject& subject, const std::source_location caller) {
   const auto* const kept = new Subject(subject);  // tests run when this has returned
   for (const auto* checks : {&value_checks(), &operand_checks(), &gradient_checks(), &effect_checks(), &random_checks(),
                              &nesting_checks()}) {
     for (const Check& check : *checks) {
       if (!fits(*kept, check)) continue;
-      ::testing::RegisterTest(kept->name.c_str(), check.name.c_str(), nullptr, nullptr, __FILE__, __LINE__,
-                              [kept, &check] { return new GenericTest(*kept, check); });
+      ::testing::RegisterTest(kept->name.c_str(), check.name.c_str(), nullptr, nullptr, caller.file_name(),
+                              static_cast<int>(caller.line()), [kept, &check] { return new GenericTest(*kept, check); });
     }
   }
   return true;

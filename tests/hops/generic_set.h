@@ -47,6 +47,9 @@ const std::vector<Check>& nesting_checks();
 /// A recurrent cell: carry [2,3], slices [2,3], two captured matrices [3,3]; gives out twice its carry.
 Case cell(int64_t length = 3);
 
+/// Leaves for three steps: a carry [2,3], slices [3,2,3], a captured [2,3].
+inline Tensors three() { return {leaf64({2, 3}), leaf64({3, 2, 3}, 0.3), leaf64({2, 3}, 0.7)}; }
+
 /// How an operator is called: as it is, or in an aot_function.
 struct Caller {
   std::string name;

@@ -4,7 +4,7 @@
 namespace diptych::testing {
 namespace {
 
-const bool kAdded = [] {
+const bool kLibraryAdded = [] {
   for (const Subject& subject : library_subjects()) add_generic_set(subject);
   return true;
 }();

@@ -7,7 +7,6 @@ namespace {
 using T = const Tensors&;
 
 // Carry, slices and one captured tensor, all [2,3].
-Tensors three(int64_t length = 3) { return {leaf64({2, 3}), leaf64({length, 2, 3}, 0.3), leaf64({2, 3}, 0.7)}; }
 
 // Lengths.
 template <int64_t kLength>

@@ -60,8 +60,8 @@ TEST(LoopMemory, ACheckpointedScanHoldsItsCarriesAndASegment) {
   }
 }
 
-struct BlockImpl : torch::nn::Module {
-  explicit BlockImpl(bool checkpointed)
+struct WideBlockImpl : torch::nn::Module {
+  explicit WideBlockImpl(bool checkpointed)
       : is_checkpointed(checkpointed),
         up(register_module("up", torch::nn::Linear(16, 64))),
         down(register_module("down", torch::nn::Linear(64, 16))) {}
@@ -72,10 +72,10 @@ struct BlockImpl : torch::nn::Module {
   bool is_checkpointed;
   torch::nn::Linear up, down;
 };
-TORCH_MODULE(Block);
+TORCH_MODULE(WideBlock);
 
 int64_t peak_of_layers(int64_t depth, int64_t rows, bool checkpointed) {
-  std::vector<Block> blocks;
+  std::vector<WideBlock> blocks;
   for (int64_t i = 0; i < depth; ++i) blocks.emplace_back(checkpointed);
   const at::Tensor x = values({rows, 16}).requires_grad_();
   const auto compiled = aot_function([&](const at::Tensor& t) { return scan_layers(blocks, t).sum(); });

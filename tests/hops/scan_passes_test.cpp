@@ -30,25 +30,20 @@ Tensors part(const Tensors& list, size_t begin, size_t count) {
   return {list.begin() + static_cast<int64_t>(begin), list.begin() + static_cast<int64_t>(begin + count)};
 }
 
-Tensors join(std::pair<Tensors, Tensors> parts) {
-  parts.first.insert(parts.first.end(), parts.second.begin(), parts.second.end());
-  return parts.first;
-}
-
-struct Case {
+struct RandomScan {
   uint64_t seed = 0;
   int64_t length = 0;
   ScanOptions options = {};
 
   RandomBody body(const Tensors& t) const { return {seed, part(t, 7, 3)}; }
-  Tensors scanned(const Tensors& t) const { return join(scan(body(t), part(t, 0, 4), part(t, 4, 3), options)); }
+  Tensors scanned(const Tensors& t) const { return joined(scan(body(t), part(t, 0, 4), part(t, 4, 3), options)); }
   Tensors written_out(const Tensors& t) const {
-    return join(unrolled_scan(body(t), part(t, 0, 4), part(t, 4, 3), options));
+    return joined(unrolled_scan(body(t), part(t, 0, 4), part(t, 4, 3), options));
   }
 };
 
 // Results, then gradients of all inputs; undefined where none comes.
-Tensors run(const Function& function, const Tensors& inputs) {
+Tensors run_with_gradients(const Function& function, const Tensors& inputs) {
   Tensors outputs = function(inputs);
   at::Tensor loss = torch::zeros({}, torch::kFloat64);
   for (size_t i = 0; i < outputs.size(); ++i) loss = loss + (outputs[i] * outputs[i].detach().cos()).sum();
@@ -59,33 +54,33 @@ Tensors run(const Function& function, const Tensors& inputs) {
 
 constexpr Likeness kZerosAlike{.rtol = 1e-10, .atol = 1e-10, .zeros_for_undefined = true};
 
-Tensors with_pass(const std::string& name, const Case& example, const Tensors& inputs) {
+Tensors with_pass(const std::string& name, const RandomScan& example, const Tensors& inputs) {
   const OnlyPass only(name);
-  return run(aot_function([&](const Tensors& t) { return example.scanned(t); }), inputs);
+  return run_with_gradients(aot_function([&](const Tensors& t) { return example.scanned(t); }), inputs);
 }
 
 class ScanPasses : public ::testing::TestWithParam<int64_t> {};
 
 TEST_P(ScanPasses, GiveWhatTheLoopGives) {
   for (const uint64_t seed : rotating_seeds(0, 30)) {
-    const Case example{seed, GetParam(), {.reverse = seed % 2 == 1, .unroll = 1 + static_cast<int64_t>(seed % 3)}};
+    const RandomScan example{seed, GetParam(), {.reverse = seed % 2 == 1, .unroll = 1 + static_cast<int64_t>(seed % 3)}};
     SCOPED_TRACE(seed);
     const Tensors inputs = RandomBody::inputs(example.length, static_cast<double>(seed));
     const Tensors plain = with_pass("", example, inputs);
     if (example.length > 0) {
       EXPECT_TRUE(
-          same_tensors(plain, run([&](const Tensors& t) { return example.written_out(t); }, inputs), kZerosAlike));
+          same_tensors(plain, run_with_gradients([&](const Tensors& t) { return example.written_out(t); }, inputs), kZerosAlike));
     }
-    EXPECT_TRUE(same_tensors(run(aot_function([&](const Tensors& t) { return example.scanned(t); }), inputs), plain,
+    EXPECT_TRUE(same_tensors(run_with_gradients(aot_function([&](const Tensors& t) { return example.scanned(t); }), inputs), plain,
                              kZerosAlike));
-    EXPECT_TRUE(same_tensors(run([&](const Tensors& t) { return example.scanned(t); }, inputs), plain, kZerosAlike));
+    EXPECT_TRUE(same_tensors(run_with_gradients([&](const Tensors& t) { return example.scanned(t); }, inputs), plain, kZerosAlike));
     if (::testing::Test::HasFailure()) return;
   }
 }
 
 TEST_P(ScanPasses, GiveItEachAlone) {
   for (uint64_t seed = 100; seed < 106; ++seed) {
-    const Case example{seed, GetParam(), {.reverse = seed % 2 == 1}};
+    const RandomScan example{seed, GetParam(), {.reverse = seed % 2 == 1}};
     SCOPED_TRACE(seed);
     const Tensors inputs = RandomBody::inputs(example.length);
     const Tensors plain = with_pass("", example, inputs);
@@ -102,13 +97,13 @@ INSTANTIATE_TEST_SUITE_P(Lengths, ScanPasses, ::testing::Values(0, 1, 2, 7));
 TEST(ScanPassesOnBodies, KeepTheSecondOrderRight) {
   for (uint64_t seed = 200; seed < 204; ++seed) {
     SCOPED_TRACE(seed);
-    const Case example{seed, 2, {.reverse = seed % 2 == 1}};
+    const RandomScan example{seed, 2, {.reverse = seed % 2 == 1}};
     expect_gradients_right(RandomBody::inputs(2), [&](const Tensors& t) { return example.scanned(t); });
   }
 }
 
 // A scan in a scan: rows of x, and in each row its elements.
-Tensors nested(const Tensors& t) {
+Tensors nested_scans(const Tensors& t) {
   const at::Tensor w = t[2], u = t[3];
   const auto inner = [&](const Tensors& h, const Tensors& x) -> std::pair<Tensors, Tensors> {
     const at::Tensor next = torch::tanh(x[0].mm(w) + h[0].mm(u));
@@ -118,7 +113,7 @@ Tensors nested(const Tensors& t) {
     const auto [last, rows] = scan(inner, h, x, {.reverse = true});
     return {last, {rows[0], (rows[0] * w).sum(0)}};
   };
-  return join(scan(outer, Tensors{t[0]}, Tensors{t[1]}));
+  return joined(scan(outer, Tensors{t[0]}, Tensors{t[1]}));
 }
 
 Tensors nested_inputs() {
@@ -132,11 +127,11 @@ TEST(ScanPassesOnBodies, ReachScansInScans) {
   Tensors plain;
   {
     const OnlyPass none("");
-    plain = run(aot_function(nested), nested_inputs());
+    plain = run_with_gradients(aot_function(nested_scans), nested_inputs());
   }
-  EXPECT_TRUE(same_tensors(run(aot_function(nested), nested_inputs()), plain, kZerosAlike));
-  EXPECT_TRUE(same_tensors(run(nested, nested_inputs()), plain, kZerosAlike));
-  expect_gradients_right(nested_inputs(), nested);
+  EXPECT_TRUE(same_tensors(run_with_gradients(aot_function(nested_scans), nested_inputs()), plain, kZerosAlike));
+  EXPECT_TRUE(same_tensors(run_with_gradients(nested_scans, nested_inputs()), plain, kZerosAlike));
+  expect_gradients_right(nested_inputs(), nested_scans);
 }
 
 TEST(ScanPassesOnBodies, DrawWhatTheLoopDraws) {
@@ -152,10 +147,10 @@ TEST(ScanPassesOnBodies, DrawWhatTheLoopDraws) {
   };
   const auto draw = [&](const Function& function) {
     torch::manual_seed(7);
-    return run(function, inputs());
+    return run_with_gradients(function, inputs());
   };
-  const Function scanned = [&](const Tensors& t) { return join(scan(body({t[2]}), Tensors{t[0]}, Tensors{t[1]})); };
-  const Function loop = [&](const Tensors& t) { return join(unrolled_scan(body({t[2]}), {t[0]}, {t[1]})); };
+  const Function scanned = [&](const Tensors& t) { return joined(scan(body({t[2]}), Tensors{t[0]}, Tensors{t[1]})); };
+  const Function loop = [&](const Tensors& t) { return joined(unrolled_scan(body({t[2]}), {t[0]}, {t[1]})); };
   EXPECT_TRUE(same_tensors(draw(aot_function(scanned)), draw(loop), kZerosAlike));
   EXPECT_TRUE(same_tensors(draw(scanned), draw(loop), kZerosAlike));
 }

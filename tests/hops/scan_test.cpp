@@ -6,11 +6,6 @@ namespace diptych::testing {
 using namespace detail;
 namespace {
 
-Tensors join(std::pair<Tensors, Tensors> parts) {
-  parts.first.insert(parts.first.end(), parts.second.begin(), parts.second.end());
-  return parts.first;
-}
-
 // inputs: h [2,3], x [T,2,3], w [3,3], u [3,3]
 struct Rnn {
   at::Tensor w, u;
@@ -20,11 +15,11 @@ struct Rnn {
   }
 };
 
-Tensors scanned(const Tensors& t, const ScanOptions& options = {}) {
-  return join(scan(Rnn{t[2], t[3]}, Tensors{t[0]}, Tensors{t[1]}, options));
+Tensors scanned_rnn(const Tensors& t, const ScanOptions& options = {}) {
+  return joined(scan(Rnn{t[2], t[3]}, Tensors{t[0]}, Tensors{t[1]}, options));
 }
-Tensors written_out(const Tensors& t, const ScanOptions& options = {}) {
-  return join(unrolled_scan(Rnn{t[2], t[3]}, Tensors{t[0]}, Tensors{t[1]}, options));
+Tensors written_out_rnn(const Tensors& t, const ScanOptions& options = {}) {
+  return joined(unrolled_scan(Rnn{t[2], t[3]}, Tensors{t[0]}, Tensors{t[1]}, options));
 }
 Tensors rnn_inputs(int64_t length) {
   return {leaf64({2, 3}), leaf64({length, 2, 3}, 0.3), leaf64({3, 3}, 0.7), leaf64({3, 3}, 1.1)};
@@ -33,8 +28,8 @@ Tensors rnn_inputs(int64_t length) {
 TEST(Scan, RunsAsTheLoop) {
   const Tensors inputs = rnn_inputs(5);
   for (const bool reverse : {false, true}) {
-    const Tensors ours = scanned(inputs, {.reverse = reverse});
-    const Tensors loop = written_out(inputs, {.reverse = reverse});
+    const Tensors ours = scanned_rnn(inputs, {.reverse = reverse});
+    const Tensors loop = written_out_rnn(inputs, {.reverse = reverse});
     ASSERT_EQ(ours.size(), loop.size());
     for (size_t i = 0; i < ours.size(); ++i) {
       EXPECT_TRUE(torch::equal(ours[i], loop[i]));
@@ -50,18 +45,18 @@ TEST(Scan, RunsAsTheLoop) {
 }
 
 TEST(Scan, GradientsAreRightToTheSecondOrder) {
-  expect_gradients_right(rnn_inputs(3), [](const Tensors& t) { return scanned(t); });
+  expect_gradients_right(rnn_inputs(3), [](const Tensors& t) { return scanned_rnn(t); });
 }
 
 TEST(Scan, CapturedAsInEager) {
-  expect_as_eager([] { return rnn_inputs(4); }, [](const Tensors& t) { return scanned(t); }, {.tolerance = 1e-12});
+  expect_as_eager([] { return rnn_inputs(4); }, [](const Tensors& t) { return scanned_rnn(t); }, {.tolerance = 1e-12});
 }
 
 TEST(Scan, ReadBackFromTextAndFilesItRunsTheSame) {
   const Tensors t = rnn_inputs(3);
   const Pair pair = capture(
       [](const at::Tensor& h, const at::Tensor& x, const at::Tensor& w, const at::Tensor& u) {
-        return scanned({h, x, w, u})[1];
+        return scanned_rnn({h, x, w, u})[1];
       },
       t[0], t[1], t[2], t[3]);
   const auto expected = pair.forward_call(t);
@@ -85,9 +80,9 @@ struct Stepping {
 void expect_draws_of_the_loop(const Stepping& body, const at::Tensor& init) {
   const at::Tensor xs = values({3, 2});
   torch::manual_seed(7);
-  const Tensors ours = join(scan(body, Tensors{init}, Tensors{xs}));
+  const Tensors ours = joined(scan(body, Tensors{init}, Tensors{xs}));
   torch::manual_seed(7);
-  EXPECT_TRUE(torch::equal(ours[0], join(unrolled_scan(body, Tensors{init}, Tensors{xs}))[0]));
+  EXPECT_TRUE(torch::equal(ours[0], joined(unrolled_scan(body, Tensors{init}, Tensors{xs}))[0]));
 }
 
 TEST(Scan, DrawsForCarriesInTheOrderOfTheirMemory) {
@@ -138,8 +133,8 @@ TEST(Scan, WritesWhatTheLoopWritesOrSaysWhyNot) {
     return y.t();
   }};
   for (const auto& [body, init] : {std::pair{flattens, plain}, {writes_apart, plain}, {writes_apart, transposed}}) {
-    const Tensors ours = join(scan(body, Tensors{init}, Tensors{xs}));
-    EXPECT_TRUE(torch::equal(ours[0], join(unrolled_scan(body, Tensors{init}, Tensors{xs}))[0]));
+    const Tensors ours = joined(scan(body, Tensors{init}, Tensors{xs}));
+    EXPECT_TRUE(torch::equal(ours[0], joined(unrolled_scan(body, Tensors{init}, Tensors{xs}))[0]));
   }
   for (const auto& [body, init] :
        {std::pair{flattens, transposed}, {turns, plain}, {turns, transposed}, {writes_beneath, plain}}) {

@@ -28,8 +28,8 @@ struct Given {
   DIPTYCH_FIELDS(values, name)
 };
 
-// inputs: h [2], sum [2], x [3,2], more [3], w [2]
-Tensors inputs() { return {leaf64({2}), leaf64({2}, 0.1), leaf64({3, 2}, 0.3), leaf64({3}, 0.5), leaf64({2}, 0.7)}; }
+// h [2], sum [2], x [3,2], more [3], w [2]
+Tensors structure_inputs() { return {leaf64({2}), leaf64({2}, 0.1), leaf64({3, 2}, 0.3), leaf64({3}, 0.5), leaf64({2}, 0.7)}; }
 
 State initial(const Tensors& t) {
   return {t[0], {{"a", t[1]}, {"b", torch::zeros({}, torch::kLong)}}, torch::zeros({}, torch::kLong), {t[1] * 2, 7}};
@@ -50,20 +50,15 @@ Tensors leaves_of(const State& state) {
   return {state.h, state.sums.at("a"), state.sums.at("b"), *state.count, std::get<0>(state.rest)};
 }
 
-Tensors joined(Tensors first, const at::Tensor& second) {
-  first.push_back(second);
-  return first;
-}
-
-Tensors scanned(const Tensors& t) {
+Tensors scanned_structures(const Tensors& t) {
   const auto [last, given] = scan([&](const State& c, const Slice& x) { return step(c, x, t[4]); }, initial(t),
                                   Slice{t[2], {t[3]}, std::nullopt});
   EXPECT_EQ(given.name, "kept");
   EXPECT_FALSE(given.values.second.has_value());
-  return joined(leaves_of(last), given.values.first);
+  return joined(leaves_of(last), {given.values.first});
 }
 
-Tensors written_out(const Tensors& t) {
+Tensors written_out_structures(const Tensors& t) {
   State state = initial(t);
   Tensors rows;
   for (int64_t i = 0; i < 3; ++i) {
@@ -71,16 +66,16 @@ Tensors written_out(const Tensors& t) {
     state = next;
     rows.push_back(given.values.first);
   }
-  Tensors found = joined(leaves_of(state), torch::stack(rows));
+  Tensors found = joined(leaves_of(state), {torch::stack(rows)});
   found[4] = found[4].clone();  // it goes through the loop as it is; an operator's results are its own
   return found;
 }
 
-const CheckOptions kClose{.tolerance = 1e-12};
+const CheckOptions kStructuresClose{.tolerance = 1e-12};
 
 TEST(Structures, Scan) {
-  expect_alike({inputs}, written_out, scanned, kClose);
-  expect_compiled_as({inputs}, written_out, scanned, kClose);
+  expect_alike({structure_inputs}, written_out_structures, scanned_structures, kStructuresClose);
+  expect_compiled_as({structure_inputs}, written_out_structures, scanned_structures, kStructuresClose);
 }
 
 Tensors looped(const Tensors& t) {
@@ -93,12 +88,12 @@ Tensors looped(const Tensors& t) {
 
 TEST(Structures, WhileLoop) {
   const auto carries = [](const Tensors& t) {
-    Tensors all = written_out(t);
+    Tensors all = written_out_structures(t);
     all.pop_back();
     return all;
   };
-  expect_alike({inputs}, carries, looped, kClose);
-  expect_compiled_as({inputs}, carries, looped, kClose);
+  expect_alike({structure_inputs}, carries, looped, kStructuresClose);
+  expect_compiled_as({structure_inputs}, carries, looped, kStructuresClose);
 }
 
 Tensors chosen(const Tensors& t) {
@@ -117,8 +112,8 @@ Tensors chosen_in_eager(const Tensors& t) {
 }
 
 TEST(Structures, Cond) {
-  expect_alike({inputs}, chosen_in_eager, chosen, kClose);
-  expect_compiled_as({inputs}, chosen_in_eager, chosen, kClose);
+  expect_alike({structure_inputs}, chosen_in_eager, chosen, kStructuresClose);
+  expect_compiled_as({structure_inputs}, chosen_in_eager, chosen, kStructuresClose);
 }
 
 TEST(Structures, Map) {
@@ -132,8 +127,8 @@ TEST(Structures, Map) {
     return {found.values.first, *found.values.second};
   };
   const auto expected = [](const Tensors& t) -> Tensors { return {t[2] * t[4], t[3].sin()}; };
-  expect_alike({inputs}, expected, mapped, kClose);
-  expect_compiled_as({inputs}, expected, mapped, kClose);
+  expect_alike({structure_inputs}, expected, mapped, kStructuresClose);
+  expect_compiled_as({structure_inputs}, expected, mapped, kStructuresClose);
 }
 
 // A condition that captures what the body changes.

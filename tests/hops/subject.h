@@ -1,5 +1,6 @@
 // What the generic set knows of an operator: how it runs a step, and the same written out in eager.
 #pragma once
+#include <source_location>
 #include <string>
 
 #include "hops/unrolled.h"
@@ -31,9 +32,9 @@ struct Subject {
 /// The operators of the library.
 const std::vector<Subject>& library_subjects();
 
-/// Runs every check that fits on `subject`, as tests "<subject>.<check>". Call it before the tests run, as from the
-/// initializer of a global: const bool kAdded = add_generic_set(my_subject());
-bool add_generic_set(const Subject& subject);
+/// Runs every check that fits on `subject`, as tests "<subject>.<check>" of the file that calls it. Call it before the
+/// tests run, as from the initializer of a global: const bool kAdded = add_generic_set(my_subject());
+bool add_generic_set(const Subject& subject, std::source_location caller = std::source_location::current());
 
 /// The reference of an operator with carries and outputs.
 StepResult written_out(const Step& step, const Tensors& init, const Tensors& xs, int64_t length);

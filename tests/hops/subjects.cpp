@@ -5,11 +5,6 @@
 namespace diptych::testing {
 namespace {
 
-Tensors joined(Tensors first, const Tensors& second) {
-  first.insert(first.end(), second.begin(), second.end());
-  return first;
-}
-
 Tensors slices_at(const Tensors& xs, int64_t index) {
   Tensors slices;
   for (const at::Tensor& x : xs) slices.push_back(x[index]);

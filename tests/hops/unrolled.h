@@ -1,9 +1,14 @@
 // What loops mean: the same written out, in eager.
 #pragma once
+#include "diptych/base/list.h"
 #include "testing/eager_check.h"
 #include "testing/values.h"
 
 namespace diptych::testing {
+
+using detail::joined;
+/// What a loop returns as one list.
+inline Tensors joined(std::pair<Tensors, Tensors> parts) { return joined(std::move(parts.first), parts.second); }
 
 /// A step: carries, then slices, to carries, then outputs.
 using Step = std::function<std::pair<Tensors, Tensors>(Tensors carry, const Tensors& slices)>;

@@ -36,6 +36,7 @@ std::vector<Layout> nonempty_layouts(const at::Tensor& tensor);
 at::Tensor f32(at::IntArrayRef sizes);  ///< standard normal
 at::Tensor f64(at::IntArrayRef sizes);
 at::Tensor i64(at::IntArrayRef sizes, int64_t below);  ///< uniform in [0, below)
+inline const c10::IValue kNone;
 c10::IValue ints(std::vector<int64_t> values);
 c10::IValue bools(std::vector<bool> values);
 at::Tensor channels_last(const at::Tensor& tensor);

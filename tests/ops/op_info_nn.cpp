@@ -6,7 +6,6 @@
 namespace diptych::test {
 namespace {
 
-const c10::IValue kNone;
 
 void add_bags(Samples& out) {
   for (const int64_t mode : {0, 1, 2}) {

@@ -6,7 +6,6 @@
 namespace diptych::test {
 namespace {
 
-const c10::IValue kNone;
 
 void add_products(Samples& out) {
   for (const Layout& a : layouts(f32({4, 3}))) {

@@ -12,10 +12,10 @@ using namespace detail;
 namespace {
 
 std::vector<at::Tensor> evaluate(const Graph& graph) { return testing::run_graph(graph, {}); }
-Graph pass(const Graph& graph) { return fold_constants(graph, evaluate); }
+Graph folded(const Graph& graph) { return fold_constants(graph, evaluate); }
 
 TEST(FoldConstants, ComputesWhatDependsOnNoInput) {
-  testing::expect_pass(pass, R"(graph f(%0 x : f32[2])
+  testing::expect_pass(folded, R"(graph f(%0 x : f32[2])
   %1 : f32[2] = aten.ones([2])
   %2 : f32[2] = constant 0
   %3 : f32[2] = aten.sub.Tensor(%2, %1)
@@ -36,7 +36,7 @@ TEST(FoldConstants, MakesOutputsAnewAtEachCall) {
   %2 : f32[1,2] = aten.unsqueeze(%1, 0)
   return (%2 y)
 )";
-  testing::expect_pass(pass, text, text);
+  testing::expect_pass(folded, text, text);
 }
 
 TEST(FoldConstants, DrawsAnewAtEachCall) {
@@ -45,7 +45,7 @@ TEST(FoldConstants, DrawsAnewAtEachCall) {
   %2 : f32[2] = aten.add.Tensor(%0, %1)
   return (%2 y)
 )";
-  testing::expect_pass(pass, text, text);
+  testing::expect_pass(folded, text, text);
 }
 
 TEST(FoldConstants, LeavesLargeResultsToTheCall) {

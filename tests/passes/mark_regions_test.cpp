@@ -76,7 +76,7 @@ TEST(MarkRegions, ARuleSeesTheWholeFunction) {
 }
 
 /// A stretch of a random joint graph's forward as one region.
-JointCase random_case(uint64_t seed) {
+JointCase random_region(uint64_t seed) {
   JointCase sample = testing::RandomJoint(seed, /*size=*/5, /*length=*/10 + static_cast<int>(seed % 20)).make();
   Graph& graph = sample.joint.graph;
   size_t num_forward = 0;
@@ -92,7 +92,7 @@ JointCase random_case(uint64_t seed) {
 TEST(RegionBudget, SavedBytesNeverGrowAsItFallsAndValuesStay) {
   bool is_between = false;
   for (uint64_t seed = 0; seed < 60; ++seed) {
-    const auto sample = random_case(seed);
+    const auto sample = random_region(seed);
     const auto expected = sample.run();
     const auto eager = residual_bytes(split_joint(sample.joint, default_partition()));
     int64_t least = -1;

@@ -17,7 +17,7 @@ namespace {
 using testing::JointCase;
 using testing::same_tensors;
 
-std::vector<Partitioner> all_partitioners() {
+std::vector<Partitioner> obeying_partitioners() {
   // Its choice breaks every mark, and names what the backward does not want.
   const Partitioner stubborn{"stubborn", [](const Joint& joint) {
                                std::vector<Value> all(joint.graph.inputs().begin(), joint.graph.inputs().begin() + 3);
@@ -31,7 +31,7 @@ std::vector<Partitioner> all_partitioners() {
 }
 
 /// Puts the forward nodes of a random joint graph into regions, with random marks; their scopes become their numbers.
-JointCase random_case(uint64_t seed) {
+JointCase random_marks(uint64_t seed) {
   JointCase sample = testing::RandomJoint(seed, /*size=*/5, /*length=*/6 + static_cast<int>(seed % 25)).make();
   std::mt19937_64 random(seed);
   const auto pick = [&](size_t count) { return std::uniform_int_distribution<size_t>(0, count - 1)(random); };
@@ -82,9 +82,9 @@ void expect_obeyed(const Graph& joint, const Split& split) {
 
 TEST(Marks, EveryPartitionerObeysAndTheSplitComputesTheSame) {
   for (uint64_t seed = 0; seed < 90; ++seed) {
-    const auto sample = random_case(seed);
+    const auto sample = random_marks(seed);
     const auto expected = sample.run();
-    for (const auto& partitioner : all_partitioners()) {
+    for (const auto& partitioner : obeying_partitioners()) {
       SCOPED_TRACE(partitioner.name + " of program " + std::to_string(seed));
       const auto split = split_joint(sample.joint, partitioner);
       ASSERT_TRUE(same_tensors(sample.run(split), expected, {.equal_nan = true}));
@@ -97,7 +97,7 @@ TEST(Marks, EveryPartitionerObeysAndTheSplitComputesTheSame) {
 
 TEST(Marks, MemoryBudgetIsMonotoneBesideThem) {
   for (uint64_t seed = 0; seed < 40; ++seed) {
-    const auto sample = random_case(seed);
+    const auto sample = random_marks(seed);
     int64_t previous = -1;
     for (const double fraction : {0.0, 0.2, 0.4, 0.6, 0.8, 1.0}) {
       const auto bytes = residual_bytes(split_joint(sample.joint, memory_budget(fraction)));

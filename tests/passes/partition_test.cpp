@@ -26,7 +26,7 @@ using testing::JointCase;
 using testing::RandomJoint;
 using testing::same_tensors;
 
-JointCase random_case(uint64_t seed) {
+JointCase random_joint(uint64_t seed) {
   return RandomJoint(seed, /*size=*/6, /*length=*/4 + static_cast<int>(seed % 30)).make();
 }
 
@@ -43,7 +43,7 @@ size_t count(const Graph& graph, std::string_view name) {
 
 TEST(Partition, SplitPairsComputeWhatTheJointGraphComputes) {
   for (uint64_t seed = 0; seed < 120; ++seed) {
-    const auto sample = random_case(seed);
+    const auto sample = random_joint(seed);
     const auto expected = sample.run();
     for (const auto& partitioner : all_partitioners()) {
       const auto split = split_joint(sample.joint, partitioner);
@@ -56,7 +56,7 @@ TEST(Partition, SplitPairsComputeWhatTheJointGraphComputes) {
 TEST(Partition, MinCutNeverSavesMoreThanDefault) {
   bool saves_less_somewhere = false;
   for (uint64_t seed = 0; seed < 200; ++seed) {
-    const auto sample = random_case(seed);
+    const auto sample = random_joint(seed);
     const auto least = residual_bytes(split_joint(sample.joint, min_cut()));
     const auto eager = residual_bytes(split_joint(sample.joint, default_partition()));
     ASSERT_LE(least, eager) << "program " << seed;
@@ -78,7 +78,7 @@ std::vector<Value> saved_of_users(const JointAnalysis& analysis, const Split& sp
 TEST(Partition, HiddenMinCutSavesInputsAndOutputsOnlyWhereEagerDoes) {
   bool min_cut_saves_others = false, saves_less_somewhere = false;
   for (uint64_t seed = 0; seed < 200; ++seed) {
-    const auto sample = random_case(seed);
+    const auto sample = random_joint(seed);
     const JointAnalysis analysis(sample.joint);
     const auto hidden = split_joint(sample.joint, hidden_min_cut());
     const auto eager = split_joint(sample.joint, default_partition());
@@ -98,7 +98,7 @@ TEST(Partition, HiddenMinCutSavesInputsAndOutputsOnlyWhereEagerDoes) {
 
 TEST(Partition, MemoryBudgetIsMonotoneInItsFraction) {
   for (uint64_t seed = 0; seed < 60; ++seed) {
-    const auto sample = random_case(seed);
+    const auto sample = random_joint(seed);
     int64_t previous = -1;
     for (const double fraction : {0.0, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.95, 1.0}) {
       const auto bytes = residual_bytes(split_joint(sample.joint, memory_budget(fraction)));
@@ -111,7 +111,7 @@ TEST(Partition, MemoryBudgetIsMonotoneInItsFraction) {
 
 TEST(Partition, MemoryBudgetZeroSavesNoMoreThanMinCut) {
   for (uint64_t seed = 0; seed < 60; ++seed) {
-    const auto sample = random_case(seed);
+    const auto sample = random_joint(seed);
     ASSERT_LE(residual_bytes(split_joint(sample.joint, memory_budget(0))),
               residual_bytes(split_joint(sample.joint, min_cut())))
         << "program " << seed;
@@ -120,8 +120,8 @@ TEST(Partition, MemoryBudgetZeroSavesNoMoreThanMinCut) {
 
 TEST(Partition, IsTheSameEveryTime) {
   for (const auto& partitioner : all_partitioners()) {
-    EXPECT_EQ(split_joint(random_case(7).joint, partitioner).saved,
-              split_joint(random_case(7).joint, partitioner).saved);
+    EXPECT_EQ(split_joint(random_joint(7).joint, partitioner).saved,
+              split_joint(random_joint(7).joint, partitioner).saved);
   }
 }
 

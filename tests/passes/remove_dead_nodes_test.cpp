@@ -12,10 +12,10 @@ namespace {
 
 using testing::expect_pass;
 
-Graph pass(const Graph& graph) { return remove_dead_nodes(graph); }
+Graph without_dead_nodes(const Graph& graph) { return remove_dead_nodes(graph); }
 
 TEST(RemoveDeadNodes, DropsWhatNoOutputNeeds) {
-  expect_pass(pass, R"(graph f(%0 x : f32[2], %1 unused : f32[2])
+  expect_pass(without_dead_nodes, R"(graph f(%0 x : f32[2], %1 unused : f32[2])
   %2 : f32[2] = aten.tanh(%0)
   %3 : f32[2] = aten.exp(%2)
   %4 : f32[2] = aten.neg(%3)
@@ -34,7 +34,7 @@ TEST(RemoveDeadNodes, KeepsRandomNodesBecauseTheyMoveTheGenerator) {
   %4 : f32[2] = aten.rand_like(%0)
   return (%4 y)
 )");
-  const auto result = pass(dropout);
+  const auto result = without_dead_nodes(dropout);
   EXPECT_EQ(result.nodes().size(), 3U);
   EXPECT_TRUE(testing::run_alike(dropout, result));
 }
@@ -44,7 +44,7 @@ TEST(RemoveDeadNodes, DropsDropoutOutsideTraining) {
   %1 : f32[2], %2 : b8[2] = aten.native_dropout(%0, 0.5, false)
   return (%0 y)
 )");
-  EXPECT_EQ(pass(graph).nodes().size(), 0U);
+  EXPECT_EQ(without_dead_nodes(graph).nodes().size(), 0U);
 }
 
 TEST(RemoveDeadNodes, DropsConstantsThatNothingReads) {
@@ -54,7 +54,7 @@ TEST(RemoveDeadNodes, DropsConstantsThatNothingReads) {
   return (%0 y)
 )",
                            {torch::ones({2})});
-  EXPECT_TRUE(pass(graph).constants().empty());
+  EXPECT_TRUE(without_dead_nodes(graph).constants().empty());
 }
 
 TEST(RemoveDeadNodes, KeepsTheForwardWhereVariantsShareIt) {
@@ -64,7 +64,7 @@ TEST(RemoveDeadNodes, KeepsTheForwardWhereVariantsShareIt) {
   writer.phase = Phase::kBackward;
   writer.call("aten.exp", {x});
   const Graph graph = writer.finish({x});
-  EXPECT_EQ(remove_dead_nodes(graph).nodes().size(), 0U);
+  EXPECT_EQ(without_dead_nodes(graph).nodes().size(), 0U);
   const auto kept = remove_dead_nodes(graph, {.keep_forward = true});
   ASSERT_EQ(kept.nodes().size(), 1U);
   EXPECT_EQ(kept.nodes()[0].op.name(), "aten.tanh");

@@ -14,10 +14,10 @@ namespace {
 using testing::expect_pass;
 using testing::GraphWriter;
 
-Graph pass(const Graph& graph) { return remove_needless_copies(graph); }
+Graph without_needless_copies(const Graph& graph) { return remove_needless_copies(graph); }
 
 TEST(RemoveNeedlessCopies, ReadsTheOriginal) {
-  expect_pass(pass, R"(graph f(%0 x : f32[2])
+  expect_pass(without_needless_copies, R"(graph f(%0 x : f32[2])
   %1 : f32[2] = aten.clone(%0)
   %2 : f32[2] = aten.clone(%1)
   %3 : f32[2] = aten._to_copy(%2, dtype=f32)
@@ -37,7 +37,7 @@ TEST(RemoveNeedlessCopies, KeepsCopiesThatChangeDtypeOrLayout) {
   %3 : f64[2,3] = aten.exp(%2)
   return (%3 y)
 )";
-  expect_pass(pass, text, text);
+  expect_pass(without_needless_copies, text, text);
 }
 
 TEST(RemoveNeedlessCopies, KeepsCopiesOfViewsThatLieAsTheirOperands) {
@@ -52,7 +52,7 @@ TEST(RemoveNeedlessCopies, KeepsCopiesOfViewsThatLieAsTheirOperands) {
   %8 : c64[2,2] = aten.exp(%7)
   return (%8 y)
 )";
-  expect_pass(pass, text, text);
+  expect_pass(without_needless_copies, text, text);
 }
 
 TEST(RemoveNeedlessCopies, KeepsAnOutputThatIsAFreshCloneOfAnInput) {
@@ -63,7 +63,7 @@ TEST(RemoveNeedlessCopies, KeepsAnOutputThatIsAFreshCloneOfAnInput) {
   %4 : f32[1,2] = aten.unsqueeze(%3, 0)
   return (%1 y, %4 z)
 )";
-  expect_pass(pass, text, text);
+  expect_pass(without_needless_copies, text, text);
 }
 
 TEST(RemoveNeedlessCopies, KeepsCopiesThatCutGradientsOff) {
@@ -72,7 +72,7 @@ TEST(RemoveNeedlessCopies, KeepsCopiesThatCutGradientsOff) {
   %2 : f32[2] grad = aten.mul.Tensor(%0, %1)
   return (%2 y)
 )";
-  expect_pass(pass, text, text);
+  expect_pass(without_needless_copies, text, text);
   EXPECT_EQ(remove_needless_copies(parse(text), {.keep_gradient_stops = false}).nodes().size(), 1U);
 }
 
@@ -87,7 +87,7 @@ TEST(RemoveNeedlessCopies, KeepsWhatShieldsTheBackwardFromItsCaller) {
   writer.phase = Phase::kBackward;
   const Value t = writer.input(torch::randn({2}), "t", SlotKind::kTangent);
   const Value g = writer.call("aten.mul.Tensor", {t, writer.call("aten.cos", {twice})});
-  const Graph result = pass(writer.finish({y, g}));
+  const Graph result = without_needless_copies(writer.finish({y, g}));
   ASSERT_EQ(result.nodes().size(), 4U);
   EXPECT_EQ(result.nodes()[0].op.name(), "aten.clone");
   EXPECT_EQ(result.nodes()[1].op.name(), "aten.sin");
@@ -97,7 +97,7 @@ TEST(RemoveNeedlessCopies, KeepsWhatRandomJointGraphsCompute) {
   for (uint64_t seed = 0; seed < 40; ++seed) {
     auto sample = testing::RandomJoint(seed, 5, 20).make();
     const auto expected = sample.run();
-    sample.joint.graph = pass(sample.joint.graph);
+    sample.joint.graph = without_needless_copies(sample.joint.graph);
     ASSERT_TRUE(testing::same_tensors(sample.run(), expected, {.equal_nan = true})) << seed;
   }
 }

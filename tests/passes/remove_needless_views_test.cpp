@@ -12,10 +12,10 @@ namespace {
 
 using testing::expect_pass;
 
-Graph pass(const Graph& graph) { return remove_needless_views(graph); }
+Graph without_needless_views(const Graph& graph) { return remove_needless_views(graph); }
 
 TEST(RemoveNeedlessViews, SeesThroughViewsThatComeBack) {
-  expect_pass(pass, R"(graph f(%0 x : f32[2,3])
+  expect_pass(without_needless_views, R"(graph f(%0 x : f32[2,3])
   %1 : f32[3,2]{1,3} = aten.t(%0)
   %2 : f32[2,3] = aten.t(%1)
   %3 : f32[6] = aten.view(%2, [6])
@@ -41,7 +41,7 @@ TEST(RemoveNeedlessViews, KeepsViewsThatShowOtherElements) {
   %4 : f32[2] = aten.add.Tensor(%2, %3)
   return (%4 y)
 )";
-  expect_pass(pass, text, text);
+  expect_pass(without_needless_views, text, text);
 }
 
 TEST(RemoveNeedlessViews, KeepsViewsThatShowOtherNumbers) {
@@ -49,7 +49,7 @@ TEST(RemoveNeedlessViews, KeepsViewsThatShowOtherNumbers) {
   const Value x = writer.input(torch::randn({2}, at::kComplexDouble));
   const Value conj = writer.call("aten._conj", {x});
   const Graph graph = writer.finish({writer.call("aten.mul.Tensor", {conj, conj})});
-  EXPECT_EQ(pass(graph).code(), graph.code());
+  EXPECT_EQ(without_needless_views(graph).code(), graph.code());
 }
 
 TEST(RemoveNeedlessViews, KeepsOutputsThatAreViews) {
@@ -57,7 +57,7 @@ TEST(RemoveNeedlessViews, KeepsOutputsThatAreViews) {
   %1 : f32[4] = aten.view(%0, [4])
   return (%1 y)
 )";
-  expect_pass(pass, text, text);
+  expect_pass(without_needless_views, text, text);
 }
 
 TEST(RemoveNeedlessViews, KeepsDetachUnlessTold) {
@@ -66,7 +66,7 @@ TEST(RemoveNeedlessViews, KeepsDetachUnlessTold) {
   %2 : f32[4] grad = aten.mul.Tensor(%0, %1)
   return (%2 y)
 )";
-  expect_pass(pass, text, text);
+  expect_pass(without_needless_views, text, text);
   EXPECT_EQ(remove_needless_views(parse(text), {.keep_gradient_stops = false}).nodes().size(), 1U);
 }
 
@@ -76,7 +76,7 @@ TEST(RemoveNeedlessViews, KeepsViewsTakenWithoutGradients) {
   %2 : f32[4] grad = aten.mul.Tensor(%0, %1)
   return (%2 y)
 )";
-  expect_pass(pass, text, text);
+  expect_pass(without_needless_views, text, text);
 }
 
 }  // namespace

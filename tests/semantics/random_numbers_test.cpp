@@ -4,7 +4,7 @@
 namespace diptych::testing {
 namespace {
 
-Tensors one() { return {torch::arange(12.0).mul(0.37).cos().reshape({3, 4}).to(torch::kFloat).requires_grad_()}; }
+Tensors one_leaf() { return {torch::arange(12.0).mul(0.37).cos().reshape({3, 4}).to(torch::kFloat).requires_grad_()}; }
 
 std::vector<Partitioner> partitioners() {
   return {default_partition(), min_cut(), memory_budget(0), memory_budget(0.5), memory_budget(1)};
@@ -16,7 +16,7 @@ TEST(RandomNumbers, DropoutDrawsAsEagerAndKeepsOneMask) {
     CheckOptions options;
     options.aot.partition = partition;
     expect_as_eager(
-        one,
+        one_leaf,
         [](const Tensors& t) -> Tensors {
           return {torch::dropout(t[0].sin(), 0.5, true) * t[0], torch::dropout(t[0], 0.2, true).exp()};
         },
@@ -60,7 +60,7 @@ TEST(RandomNumbers, SecondOrderUsesTheSameMask) {
   const auto f = aot_function(g);
   const auto second = [](const auto& function) {
     torch::manual_seed(11);
-    const at::Tensor x = one()[0].detach().requires_grad_();
+    const at::Tensor x = one_leaf()[0].detach().requires_grad_();
     const at::Tensor first = torch::autograd::grad({function(x)}, {x}, {}, true, true)[0];
     return std::vector<at::Tensor>{first, torch::autograd::grad({first.pow(2).sum()}, {x})[0], torch::rand({2})};
   };

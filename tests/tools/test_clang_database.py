@@ -36,6 +36,17 @@ class Translate(unittest.TestCase):
     def test_the_unit_that_makes_the_header_is_left_out(self):
         self.assertIsNone(self.translate("c++ -c x", file="/b/cmake_pch.hxx.cxx"))
 
+    def test_the_files_of_a_unit_have_entries_of_their_own(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        unit = Path(folder.name) / "Unity" / "unity_0_cxx.cxx"
+        unit.parent.mkdir()
+        unit.write_text('/* generated */\n\n#include "/r/a.cpp"\n\n#include "/r/b.cpp"\n')
+        entries = database.apart({"directory": "/b", "file": str(unit), "command": f"c++ -o unity_0_cxx.o -c {unit}"})
+        self.assertEqual([entry["file"] for entry in entries], ["/r/a.cpp", "/r/b.cpp"])
+        self.assertEqual(entries[1]["command"], "c++ -o unity_0_cxx.o -c /r/b.cpp")
+        self.assertEqual(database.apart(entries[0]), [entries[0]])
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -26,7 +26,7 @@ class NewPass(unittest.TestCase):
         self.assertIn("SOURCES\n  cse.cpp\n  drop_views.cpp\n  fuse.cpp)\nlib_room(z", (self.root / "src/diptych/CMakeLists.txt").read_text())
         self.assertEqual(
             (self.root / "tests/passes/CMakeLists.txt").read_text(),
-            "diptych_test(passes_drop_views SOURCES drop_views_test.cpp DEPS passes)\n",
+            "diptych_test(passes_drop_views SOURCES drop_views_test.cpp)\n",
         )
 
     def test_what_is_made_keeps_the_layers(self):

@@ -32,7 +32,7 @@ std::string difference(const A& expected, const B& got) {
 }
 
 using testing::Tensors;
-enum class Mode : int8_t { kTrain = -1, kTest = 1 };
+enum class Stage : int8_t { kTrain = -1, kTest = 1 };
 
 struct Batch {
   Tensors tokens;
@@ -59,7 +59,7 @@ TEST(FirstDifference, NamesTheConstantThatDiffers) {
   EXPECT_EQ(difference(std::string("relu"), std::string("gelu")), "x: expected \"relu\", got \"gelu\"");
   EXPECT_EQ(difference(at::kFloat, at::kDouble), "x: expected Float, got Double");
   EXPECT_EQ(difference(c10::Device("cuda:0"), c10::Device("cuda:1")), "x: expected cuda:0, got cuda:1");
-  EXPECT_EQ(difference(Mode::kTrain, Mode::kTest), "x: expected enum value -1, got enum value 1");
+  EXPECT_EQ(difference(Stage::kTrain, Stage::kTest), "x: expected enum value -1, got enum value 1");
   EXPECT_EQ(difference(std::complex<double>(1, 2), std::complex<double>(1, -2)), "x: expected 1+2i, got 1-2i");
   EXPECT_EQ(difference(at::Scalar(3), at::Scalar(3.0)), "x: expected the integer 3, got the float 3");
   EXPECT_EQ(difference(UINT64_MAX, UINT64_MAX - 1), "x: expected 18446744073709551615, got 18446744073709551614");

@@ -46,7 +46,7 @@ TEST(NativeCode, ComputesPointwiseChainsOfAnyLength) {
   }
 }
 
-constexpr auto kSoftmax = R"(kernel softmax(d0={0}, d1={1}) {{
+constexpr auto kSoftmaxOfSizes = R"(kernel softmax(d0={0}, d1={1}) {{
   x0 : f32
   y0 : f32
   %0 : f32 = load x0[{1}*d0 + d1]
@@ -60,7 +60,7 @@ constexpr auto kSoftmax = R"(kernel softmax(d0={0}, d1={1}) {{
 
 TEST(NativeCode, ComputesSoftmaxOfShortAndLongRows) {
   for (const auto& [rows, columns] : {std::pair<int64_t, int64_t>{5, 7}, {1, 1}, {3, 130}, {2, 50257}, {300, 64}}) {
-    expect_code_agrees(fmt::format(kSoftmax, rows, columns), {at::randn({rows * columns}) * 10}, {rows * columns});
+    expect_code_agrees(fmt::format(kSoftmaxOfSizes, rows, columns), {at::randn({rows * columns}) * 10}, {rows * columns});
   }
 }
 

@@ -16,10 +16,10 @@
 #include <utility>
 #include <vector>
 
-#include "diptych/backends/native/kernel/evaluate.h"
-#include "diptych/backends/native/kernel/kernel.h"
-#include "diptych/backends/native/kernel/reduction.h"
-#include "diptych/backends/native/kernel/scalar_op.h"
+#include "diptych/native/kernel/evaluate.h"
+#include "diptych/native/kernel/kernel.h"
+#include "diptych/native/kernel/reduction.h"
+#include "diptych/native/kernel/scalar_op.h"
 #include "testing/rounding.h"
 #include "testing/tensors.h"
 

@@ -8,13 +8,12 @@ namespace {
 
 using namespace detail;
 using testing::GraphWriter;
+using testing::integer;
 using testing::Tensors;
 using testing::values;
 
-const std::vector<at::ScalarType> kDtypes = {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16,
+const std::vector<at::ScalarType> kGatheredDtypes = {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16,
                                              at::kLong,  at::kInt,    at::kByte, at::kBool};
-
-Operand integer(int64_t value) { return c10::IValue(value); }
 
 at::Tensor table(at::IntArrayRef sizes, at::ScalarType dtype = at::kFloat) {
   return at::isFloatingType(dtype) ? values(sizes).to(dtype) : values(sizes).mul(100).abs().to(at::kLong).to(dtype);
@@ -41,7 +40,7 @@ void expect_gathers(GraphWriter& w, const std::vector<Value>& outputs, const tes
 }
 
 TEST(LowerGather, GathersAlongEachDim) {
-  for (const auto dtype : kDtypes) {
+  for (const auto dtype : kGatheredDtypes) {
     for (const int64_t dim : {0, 1, 2, -1}) {
       SCOPED_TRACE(dtype_name(dtype) + std::string(" along ") + std::to_string(dim));
       GraphWriter w;
@@ -97,7 +96,7 @@ TEST(LowerGather, ReadsTablesThatLieOtherwiseByIndicesOfTheGroup) {
 
 // As the loss of a class does: of what the group makes, one element of each row.
 TEST(LowerGather, PicksFromWhatTheGroupMakes) {
-  for (const auto dtype : kDtypes) {
+  for (const auto dtype : kGatheredDtypes) {
     for (const int64_t dim : {0, 1}) {
       GraphWriter w;
       const Value x = w.input(table({6, 40}, dtype)),

@@ -7,12 +7,11 @@ namespace {
 
 using namespace detail;
 using testing::GraphWriter;
+using testing::integer;
 using testing::Tensors;
 using testing::values;
 
-const std::vector<at::ScalarType> kDtypes = {at::kFloat, at::kDouble, at::kLong, at::kInt, at::kShort, at::kByte};
-
-Operand integer(int64_t value) { return c10::IValue(value); }
+const std::vector<at::ScalarType> kAddedDtypes = {at::kFloat, at::kDouble, at::kLong, at::kInt, at::kShort, at::kByte};
 
 at::Tensor numbers(at::IntArrayRef sizes, at::ScalarType dtype = at::kFloat, double shift = 0) {
   const at::Tensor x = values(sizes, shift);
@@ -41,7 +40,7 @@ void expect_sums(GraphWriter& w, const std::vector<Value>& outputs, bool has_cod
 }
 
 TEST(LowerScatter, AddsSlicesAlongEachDim) {
-  for (const auto dtype : kDtypes) {
+  for (const auto dtype : kAddedDtypes) {
     for (const int64_t dim : {0, 1, 2, -1}) {
       for (const int64_t alpha : {1, 3}) {
         GraphWriter w;
@@ -59,7 +58,7 @@ TEST(LowerScatter, AddsSlicesAlongEachDim) {
 }
 
 TEST(LowerScatter, AddsElementsAlongEachDim) {
-  for (const auto dtype : kDtypes) {
+  for (const auto dtype : kAddedDtypes) {
     for (const int64_t dim : {0, 1, 2}) {
       GraphWriter w;
       const at::Tensor base = numbers({3, 4, 5}, dtype);

@@ -10,6 +10,7 @@ namespace {
 
 using namespace detail;
 using testing::GraphWriter;
+using testing::integer;
 using testing::ints;
 using testing::like_eager;
 using testing::lowered;
@@ -18,7 +19,6 @@ using testing::values;
 using testing::within;
 
 Operand flag(bool value) { return c10::IValue(value); }
-Operand integer(int64_t value) { return c10::IValue(value); }
 
 TEST(Lower, AChainOfPointwiseNodesOverADenseTensorIsOneDim) {
   GraphWriter w;

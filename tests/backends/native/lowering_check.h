@@ -6,15 +6,12 @@
 #include "diptych/native/kernel/verify.h"
 #include "diptych/native/lower/lower_group.h"
 #include "testing/graph_writer.h"
+#include "testing/values.h"
 
 namespace diptych::testing {
 
-/// Numbers between -1 and 1, none like another; `shift` gives others.
-inline at::Tensor values(at::IntArrayRef sizes, double shift = 0) {
-  int64_t count = 1;
-  for (const int64_t size : sizes) count *= size;
-  return at::arange(count, at::kFloat).mul(0.37).add(shift).cos().reshape(sizes);
-}
+/// A constant operand.
+inline Operand integer(int64_t value) { return c10::IValue(value); }
 
 /// Runs a kernel on the inputs of a graph, by `run` of the buffers that it reads and writes; the outputs have the
 /// graph's metadata. Expects that its check, if it has one, finds what `is_wrong` says.

@@ -329,7 +329,7 @@ class NativeOperators : public ::testing::Test {
   int threads_ = at::get_num_threads();
 };
 
-using Names = std::set<std::string>;
+using NameSet = std::set<std::string>;
 
 TEST_F(NativeOperators, PointwiseOperatorsServeAllSizes) {
   const auto cases = [](const CaseSizes&) {
@@ -339,10 +339,10 @@ TEST_F(NativeOperators, PointwiseOperatorsServeAllSizes) {
     std::erase_if(all, [&](const OperatorCase& c) { return !known.emplace(c.op, samples_of(c)).second; });
     return all;
   };
-  EXPECT_EQ(Family(cases, kAll, 8).compare(), Names{});
+  EXPECT_EQ(Family(cases, kAll, 8).compare(), NameSet{});
 }
 TEST_F(NativeOperators, ActivationsAndTheirGradientsServeAllSizes) {
-  EXPECT_EQ(Family([](const CaseSizes&) { return activation_cases(); }, kAll, 8).compare(), Names{});
+  EXPECT_EQ(Family([](const CaseSizes&) { return activation_cases(); }, kAll, 8).compare(), NameSet{});
 }
 TEST_F(NativeOperators, ReductionsServeAllSizes) {
   const auto cases = [](const CaseSizes&) {
@@ -351,20 +351,20 @@ TEST_F(NativeOperators, ReductionsServeAllSizes) {
     std::erase_if(all, [](const OperatorCase& c) { return samples_of(c)[0] == Sample::kSpecial; });
     return all;
   };
-  EXPECT_EQ(Family(cases, kAll, 1).compare(), Names{});
+  EXPECT_EQ(Family(cases, kAll, 1).compare(), NameSet{});
 }
 // Sizes that do not follow from a kernel's inputs are the interpreter's.
 TEST_F(NativeOperators, WhatMakesOrMovesElementsServesAllSizes) {
   EXPECT_EQ(Family(moving_cases, kAll, 1).compare(),
-            (Names{"aten.arange", "aten.arange.start", "aten.eye", "aten.eye.m", "aten.full", "aten.linspace",
+            (NameSet{"aten.arange", "aten.arange.start", "aten.eye", "aten.eye.m", "aten.full", "aten.linspace",
                    "aten.ones", "aten.select_backward", "aten.zeros"}));
 }
 TEST_F(NativeOperators, WhatReadsOrAddsAtIndicesServesAllSizes) {
-  EXPECT_EQ(Family(indexing_cases, kAll, 1).compare(), Names{});
+  EXPECT_EQ(Family(indexing_cases, kAll, 1).compare(), NameSet{});
 }
 // A composite of no elements is not taken apart.
 TEST_F(NativeOperators, CompositesServeAllSizes) {
-  EXPECT_EQ(Family(composite_cases, kAll - kNumEmpty, 1).compare(), Names{"aten.nll_loss_forward"});
+  EXPECT_EQ(Family(composite_cases, kAll - kNumEmpty, 1).compare(), NameSet{"aten.nll_loss_forward"});
 }
 
 }  // namespace

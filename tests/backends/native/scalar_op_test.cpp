@@ -56,7 +56,7 @@ at::Tensor special_integers() {
 }
 
 // One of each kind of number that the dtype has.
-at::Tensor special_numbers(at::ScalarType dtype) {
+at::Tensor numbers_of_each_kind(at::ScalarType dtype) {
   if (dtype == at::kBool) return at::tensor({0, 1}).to(at::kBool);
   if (dtype == at::kFloat) return at::tensor(special_floats<float>());
   if (dtype == at::kDouble) return at::tensor(special_floats<double>());
@@ -204,7 +204,7 @@ bool is_integer_division(std::string_view name, at::ScalarType dtype) {
 }
 
 Tensors operands_for(const ScalarOp& op, at::ScalarType dtype) {
-  const auto numbers = special_numbers(dtype);
+  const auto numbers = numbers_of_each_kind(dtype);
   if (op.arity == 1) return {numbers};
   auto pairs = all_pairs(numbers, numbers);
   if (op.has_condition) pairs.insert(pairs.begin(), at::rand({pairs[0].numel()}) < 0.5);
@@ -263,7 +263,7 @@ TEST(ScalarOps, CastAsAtenDoes) {
     for (int j = 0; j < static_cast<int>(at::ScalarType::NumOptions); ++j) {
       const auto to = static_cast<at::ScalarType>(j);
       if (!has_dtype(kStored, to)) continue;
-      auto numbers = special_numbers(from);
+      auto numbers = numbers_of_each_kind(from);
       // C++ leaves open what a float becomes that an integer cannot hold.
       if (has_dtype(kIntegers, to) && !has_dtype(kIntegers | kBools, from)) {
         const auto real = numbers.is_complex() ? at::real(numbers) : numbers;

@@ -4,10 +4,11 @@
 namespace diptych {
 namespace {
 
+using testing::kInf;
+using testing::kNan;
+using testing::list_of;
 using testing::XlaCheck;
 
-constexpr double kInf = std::numeric_limits<double>::infinity(), kNan = std::numeric_limits<double>::quiet_NaN();
-c10::IValue list_of(const std::vector<int64_t>& values) { return values; }
 c10::IValue yes() { return true; }
 c10::IValue no() { return false; }
 

@@ -5,6 +5,7 @@ namespace diptych {
 namespace {
 
 using testing::expect_lowered;
+using testing::list_of;
 
 struct ConvolutionCase {
   std::vector<int64_t> x, kernel;  ///< sizes
@@ -36,7 +37,6 @@ const ConvolutionCase kConvolutionCases[] = {
     {{1, 2, 3, 3, 3}, {2, 3, 2, 2, 3}, {2, 1, 2}, {0, 1, 1}, {1, 1, 1}, 1, {1, 0, 0}},
 };
 
-c10::IValue list_of(const std::vector<int64_t>& values) { return values; }
 
 std::vector<Operand> options_of(const ConvolutionCase& example) {
   const bool is_transposed = !example.output_padding.empty();

@@ -1,13 +1,13 @@
 // Sampling at the points of a grid, and its gradients, against eager.
-#include <limits>
-
 #include "backends/xla/operator_calls.h"
 
 namespace diptych {
 namespace {
 
+using testing::kInf;
+using testing::kNan;
+
 constexpr int64_t kCubic = 2;
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN(), kInf = std::numeric_limits<double>::infinity();
 
 struct GridCase {
   std::vector<int64_t> images, grid;

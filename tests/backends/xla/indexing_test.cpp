@@ -17,13 +17,13 @@ at::Tensor positions(at::IntArrayRef values) { return at::tensor(values, at::kLo
 at::Tensor random_positions(at::IntArrayRef sizes, int64_t size) { return at::randint(size, sizes, at::kLong); }
 const std::vector<at::ScalarType> kNumbers = {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf,
                                               at::kLong,  at::kInt,    at::kByte,     at::kComplexFloat};
-at::Tensor numbers(at::IntArrayRef sizes, at::ScalarType dtype = at::kFloat) {
+at::Tensor small_numbers(at::IntArrayRef sizes, at::ScalarType dtype = at::kFloat) {
   return at::randint(1, 9, sizes, at::kLong).to(dtype);
 }
 
 TEST(XlaIndexing, Gathers) {
   const at::Tensor x = at::randn({4, 5}), t = at::randn({5, 4}).t(), none = at::zeros({0}, at::kLong);
-  for (const at::Tensor& table : {x, t, numbers({4, 5}, at::kBool), numbers({4, 5}, at::kComplexFloat)}) {
+  for (const at::Tensor& table : {x, t, small_numbers({4, 5}, at::kBool), small_numbers({4, 5}, at::kComplexFloat)}) {
     expect_call("aten.gather", {table, 0, random_positions({3, 5}, 4)});
     expect_call("aten.gather", {table, -1, random_positions({2, 7}, 5)});
     expect_call("aten.index_select", {table, -1, positions({4, 0, 4})});
@@ -57,7 +57,7 @@ TEST(XlaIndexing, IndexesByTensors) {
   }
   expect_call("aten.index.Tensor", {x.permute({2, 0, 1}), optional_tensors({none, i.to(at::kInt)})});
   expect_call("aten.index.Tensor", {x, optional_tensors({at::zeros({0}, at::kLong)})});
-  expect_call("aten.index.Tensor", {numbers({4}, at::kBool), optional_tensors({column})});
+  expect_call("aten.index.Tensor", {small_numbers({4}, at::kBool), optional_tensors({column})});
   expect_not_lowered("aten.index.Tensor", {x, optional_tensors({at::ones({4}, at::kBool)})});
 }
 
@@ -66,7 +66,7 @@ TEST(XlaIndexing, PutsByTensors) {
                          column = positions({1, -2}).reshape({2, 1});
   for (const bool sums : {false, true}) {
     for (const auto dtype : kNumbers)
-      expect_call("aten.index_put", {numbers({4, 5}, dtype), optional_tensors({i, j}), numbers({3}, dtype), sums});
+      expect_call("aten.index_put", {small_numbers({4, 5}, dtype), optional_tensors({i, j}), small_numbers({3}, dtype), sums});
     const at::Tensor x = at::randn({4, 5, 3});
     for (const Tensors& indices : {Tensors{i}, Tensors{none, j}, Tensors{i, none, positions({0, 1, 2})},
                                    Tensors{column, i}, Tensors{none, i.add(1), column}, Tensors{none, none, column}}) {
@@ -83,8 +83,8 @@ TEST(XlaIndexing, PutsByTensors) {
     expect_call("aten.index_put", {x, optional_tensors({none, none, at::zeros({3}, at::kBool)}), at::randn({}), sums});
   }
   for (const auto dtype : kNumbers) {
-    expect_call("aten.index_put", {numbers({3, 2}, dtype), optional_tensors({positions({1, 1, -2, 0, 1})}),
-                                   numbers({5, 2}, dtype), true});
+    expect_call("aten.index_put", {small_numbers({3, 2}, dtype), optional_tensors({positions({1, 1, -2, 0, 1})}),
+                                   small_numbers({5, 2}, dtype), true});
   }
   expect_not_lowered("aten.index_put",
                      {at::randn({2}), optional_tensors({positions({1, 0}).to(at::kByte)}), at::randn({}), true});
@@ -95,7 +95,7 @@ TEST(XlaIndexing, PutsByTensors) {
 TEST(XlaIndexing, Scatters) {
   const at::Tensor unique = positions({2, 0, 3, 1, 3, 0}).reshape({3, 2}).t();
   for (const auto dtype : kNumbers) {
-    const at::Tensor x = numbers({4, 5}, dtype), source = numbers({3, 6}, dtype);
+    const at::Tensor x = small_numbers({4, 5}, dtype), source = small_numbers({3, 6}, dtype);
     expect_call("aten.scatter.src", {x, 0, unique.slice(0, 0, 1), source});
     expect_call("aten.scatter.value", {x, -1, unique, 3});
     expect_call("aten.scatter_add", {x, 0, random_positions({3, 5}, 4), source});
@@ -106,13 +106,13 @@ TEST(XlaIndexing, Scatters) {
   expect_call("aten.scatter.reduce", {x.t(), -1, random_positions({2, 3}, 4), at::randn({2, 3}), "add"});
   for (const char* reduce : {"add", "multiply"})
     expect_call("aten.scatter.value_reduce", {x, 0, random_positions({2, 3}, 4), 1.5, reduce});
-  expect_call("aten.scatter.value", {numbers({3}, at::kBool), 0, positions({1}), true});
+  expect_call("aten.scatter.value", {small_numbers({3}, at::kBool), 0, positions({1}), true});
   expect_call("aten.scatter.value", {at::randn({}), 0, positions({0}), 2});
   expect_call("aten.scatter.src", {at::randn({}), 0, at::zeros({}, at::kLong), at::randn({})});
   expect_call("aten.scatter_add", {x, 0, at::zeros({0, 5}, at::kLong), x});
   expect_call("aten.scatter.src", {x, 0, at::zeros({0}, at::kLong), at::randn({3})});
   expect_call("aten.scatter_add", {at::zeros({3}), 0, positions({1, 1, 1, 2}), at::randn({4})});
-  expect_not_lowered("aten.scatter_add", {numbers({3}, at::kBool), 0, positions({1}), numbers({1}, at::kBool)});
+  expect_not_lowered("aten.scatter_add", {small_numbers({3}, at::kBool), 0, positions({1}), small_numbers({1}, at::kBool)});
 }
 
 TEST(XlaIndexing, ScatterReductions) {
@@ -130,9 +130,9 @@ TEST(XlaIndexing, ScatterReductions) {
     }
     for (const char* reduce : {"sum", "prod", "mean", "amax", "amin"}) {
       for (const auto dtype : {at::kLong, at::kChar, at::kByte}) {
-        const at::Tensor source = numbers({5}, dtype);
+        const at::Tensor source = small_numbers({5}, dtype);
         expect_call("aten.scatter_reduce.two",
-                    {numbers({4}, dtype), 0, positions({1, 1, 0, 1, 0}), source, reduce, includes_self});
+                    {small_numbers({4}, dtype), 0, positions({1, 1, 0, 1, 0}), source, reduce, includes_self});
       }
     }
   }
@@ -140,23 +140,23 @@ TEST(XlaIndexing, ScatterReductions) {
               {at::randn({4}, at::kBFloat16), 0, positions({1, 1}), at::randn({2}, at::kBFloat16), "amax"});
   expect_call("aten.scatter_reduce.two", {at::randn({4}), 0, at::zeros({0}, at::kLong), at::randn({0}), "mean"});
   expect_not_lowered("aten.scatter_reduce.two",
-                     {numbers({4}, at::kBool), 0, positions({1}), numbers({1}, at::kBool), "amax"});
+                     {small_numbers({4}, at::kBool), 0, positions({1}), small_numbers({1}, at::kBool), "amax"});
 }
 
 TEST(XlaIndexing, Rows) {
   for (const auto dtype : kNumbers) {
-    const at::Tensor x = numbers({4, 3}, dtype);
-    expect_call("aten.index_add", {x, 0, positions({1, 3, 1}), numbers({3, 3}, dtype), 2});
-    expect_call("aten.index_copy", {x.t(), -1, positions({3, 0}), numbers({3, 2}, dtype)});
+    const at::Tensor x = small_numbers({4, 3}, dtype);
+    expect_call("aten.index_add", {x, 0, positions({1, 3, 1}), small_numbers({3, 3}, dtype), 2});
+    expect_call("aten.index_copy", {x.t(), -1, positions({3, 0}), small_numbers({3, 2}, dtype)});
     expect_call("aten.index_fill.int_Scalar", {x, 1, positions({-1, 0}), 7});
-    expect_call("aten.put", {x, positions({-1, 2}), numbers({2}, dtype)});
+    expect_call("aten.put", {x, positions({-1, 2}), small_numbers({2}, dtype)});
   }
   const at::Tensor x = at::randn({4, 3}), none = at::zeros({0}, at::kLong);
   expect_call("aten.index_add", {x, 1, positions({2, 2}).to(at::kInt), at::randn({2, 4}).t(), 0.5});
   expect_call("aten.index_add", {at::randn({}), 0, positions({0}), at::randn({})});
   expect_call("aten.index_add", {x, 0, none, at::randn({0, 3})});
-  expect_not_lowered("aten.index_add", {numbers({2}, at::kBool), 0, positions({0}), numbers({1}, at::kBool)});
-  expect_call("aten.index_copy", {numbers({3}, at::kBool), 0, positions({1}), at::zeros({1}, at::kBool)});
+  expect_not_lowered("aten.index_add", {small_numbers({2}, at::kBool), 0, positions({0}), small_numbers({1}, at::kBool)});
+  expect_call("aten.index_copy", {small_numbers({3}, at::kBool), 0, positions({1}), at::zeros({1}, at::kBool)});
   expect_call("aten.index_copy", {at::randn({}), 0, positions({0}), at::randn({})});
   expect_call("aten.index_copy", {x, 0, none, at::randn({0, 3})});
   expect_call("aten.index_fill.int_Tensor", {x.t(), 0, positions({1, -1, 1}), at::scalar_tensor(NAN)});
@@ -172,7 +172,7 @@ TEST(XlaIndexing, ScattersUnderMasks) {
   expect_call("aten.masked_scatter", {source.t().contiguous().t(), mask.slice(1, 0, 1), at::randn({20})});
   expect_call("aten.masked_scatter", {x, at::ones({}, at::kBool), source});
   expect_call("aten.masked_scatter", {x, at::zeros({5, 3}, at::kBool), at::randn({0})});
-  expect_call("aten.masked_scatter", {numbers({7}, at::kLong), at::ones({1}, at::kBool), numbers({7}, at::kLong)});
+  expect_call("aten.masked_scatter", {small_numbers({7}, at::kLong), at::ones({1}, at::kBool), small_numbers({7}, at::kLong)});
   expect_call("aten.masked_scatter", {at::randn({}), at::ones({}, at::kBool), at::randn({1})});
   expect_not_lowered("aten.masked_scatter", {at::randn({1, 3}), mask, at::randn({20})});
 }

@@ -1,17 +1,17 @@
 // Elementwise operators beside eager: dtypes, promotion, special values.
 #include <algorithm>
-#include <limits>
 
 #include "backends/xla/xla_check.h"
 
 namespace diptych {
 namespace {
 
+using testing::kInf;
+using testing::kNan;
 using testing::XlaCheck;
 using Names = std::vector<std::string>;
 
-constexpr double kInf = std::numeric_limits<double>::infinity(), kNan = std::numeric_limits<double>::quiet_NaN();
-const std::vector<at::ScalarType> kFloats = {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16};
+const std::vector<at::ScalarType> kFloatDtypes = {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16};
 const std::vector<at::ScalarType> kWholes = {at::kLong, at::kInt, at::kShort, at::kChar, at::kByte, at::kBool};
 
 // Numbers at which formulas go wrong, in two orders so that pairs of them meet.
@@ -82,7 +82,7 @@ const Names kUnary = {
     "aten.clone",      "aten.alias",       "aten.detach",       "aten.angle",        "aten.lift_fresh_copy"};
 
 TEST(XlaPointwise, FunctionsOfFloats) {
-  for (const auto dtype : kFloats) expect_all(kUnary, {}, {specials(dtype)});
+  for (const auto dtype : kFloatDtypes) expect_all(kUnary, {}, {specials(dtype)});
 }
 TEST(XlaPointwise, FunctionsOfWholeNumbers) {
   // The other dtypes differ from int64 in operators that do not compute in floats.
@@ -161,7 +161,7 @@ const Names kBinaryOfWholes = [] {
 }();
 
 TEST(XlaPointwise, PairsOfFloats) {
-  for (const auto dtype : kFloats) {
+  for (const auto dtype : kFloatDtypes) {
     const auto [x, y] = pairs(specials(dtype));
     expect_all(kBinary, {}, {x, y});
   }
@@ -194,7 +194,7 @@ TEST(XlaPointwise, Numbers) {
                       "aten.clamp",
                       "aten.pow.Tensor_Scalar"};
   arithmetic.insert(arithmetic.end(), comparisons.begin(), comparisons.end());
-  for (const auto dtype : kFloats) {
+  for (const auto dtype : kFloatDtypes) {
     for (const double number : {0.1, -2.5}) expect_all(arithmetic, {c10::IValue(number)}, {specials(dtype)});
     expect_all({"aten.pow.Scalar", "aten.xlogy.Scalar_Self", "aten.special_xlog1py.self_scalar",
                 "aten.remainder.Scalar_Tensor"},
@@ -237,7 +237,7 @@ TEST(XlaPointwise, Powers) {
 
 TEST(XlaPointwise, Divisions) {
   for (const char* mode : {"floor", "trunc"}) {
-    for (const auto dtype : kFloats) {
+    for (const auto dtype : kFloatDtypes) {
       const auto [x, y] = pairs(specials(dtype));
       expect_one("aten.div.Tensor_mode", {x, y}, {c10::IValue(mode)});
       // Whole quotients, whose reciprocals round.
@@ -322,7 +322,7 @@ TEST(XlaPointwise, ScaledSumsAndMixedDtypes) {
 }
 
 TEST(XlaPointwise, ActivationsAndParts) {
-  for (const auto dtype : kFloats) {
+  for (const auto dtype : kFloatDtypes) {
     const auto x = specials(dtype), g = at::linspace(-1, 1, 19).to(dtype), w = at::linspace(2, -1, 19).to(dtype);
     expect_all({"aten.hardshrink_backward", "aten.softshrink_backward", "aten.threshold_backward"}, {c10::IValue(0.5)},
                {g, x});

@@ -10,9 +10,8 @@ namespace {
 
 using testing::expect_call;
 using testing::expect_lowered;
+using testing::list_of;
 using testing::XlaCheck;
-
-c10::IValue list_of(const std::vector<int64_t>& values) { return values; }
 
 struct PoolCase {
   std::vector<int64_t> x, kernel, stride, padding, dilation;

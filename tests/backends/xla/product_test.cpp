@@ -6,7 +6,7 @@ namespace {
 
 using testing::expect_lowered;
 
-at::Tensor numbers(at::IntArrayRef sizes, at::ScalarType dtype) {
+at::Tensor factors(at::IntArrayRef sizes, at::ScalarType dtype) {
   if (at::isIntegralType(dtype, true)) return at::randint(0, 9, sizes).to(dtype);
   return at::randn(sizes, at::isReducedFloatingType(dtype) ? at::kFloat : dtype).to(dtype);
 }
@@ -18,11 +18,11 @@ TEST(XlaProduct, EveryDtype) {
   for (const auto dtype : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kLong, at::kInt, at::kShort,
                            at::kByte, at::kChar, at::kComplexFloat, at::kComplexDouble}) {
     SCOPED_TRACE(c10::toString(dtype));
-    expect_lowered("aten.mm", {numbers({3, 5}, dtype), numbers({5, 4}, dtype)});
-    expect_lowered("aten.bmm", {numbers({2, 3, 5}, dtype), numbers({2, 5, 4}, dtype)});
-    expect_lowered("aten.mv", {numbers({3, 5}, dtype), numbers({5}, dtype)});
-    expect_lowered("aten.dot", {numbers({5}, dtype), numbers({5}, dtype)});
-    expect_lowered("aten.addmm", {numbers({4}, dtype), numbers({3, 5}, dtype), numbers({5, 4}, dtype)},
+    expect_lowered("aten.mm", {factors({3, 5}, dtype), factors({5, 4}, dtype)});
+    expect_lowered("aten.bmm", {factors({2, 3, 5}, dtype), factors({2, 5, 4}, dtype)});
+    expect_lowered("aten.mv", {factors({3, 5}, dtype), factors({5}, dtype)});
+    expect_lowered("aten.dot", {factors({5}, dtype), factors({5}, dtype)});
+    expect_lowered("aten.addmm", {factors({4}, dtype), factors({3, 5}, dtype), factors({5, 4}, dtype)},
                    {numeral(int64_t{2}), numeral(int64_t{3})});
   }
 }
@@ -50,14 +50,14 @@ TEST(XlaProduct, WhatIsAdded) {
   expect_lowered("aten.addmm", {at::full({4}, NAN), a, b});
   for (const auto dtype : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kLong, at::kComplexFloat}) {
     SCOPED_TRACE(c10::toString(dtype));
-    const at::Tensor left = numbers({2, 3, 5}, dtype), right = numbers({2, 5, 4}, dtype);
+    const at::Tensor left = factors({2, 3, 5}, dtype), right = factors({2, 5, 4}, dtype);
     const c10::IValue beta = numeral(int64_t{2}), alpha = numeral(int64_t{-1});
-    expect_lowered("aten.baddbmm", {numbers({4}, dtype), left, right}, {beta, alpha});
-    expect_lowered("aten.baddbmm", {numbers({2, 3, 4}, dtype), left, right}, {numeral(int64_t{0}), alpha});
-    expect_lowered("aten.addbmm", {numbers({3, 4}, dtype), left, right}, {beta, alpha});
-    expect_lowered("aten.addmv", {numbers({3}, dtype), left[0], numbers({5}, dtype)}, {beta, alpha});
-    expect_lowered("aten.addr", {numbers({3, 4}, dtype), numbers({3}, dtype), numbers({4}, dtype)}, {beta, alpha});
-    expect_lowered("aten.addr", {numbers({4}, dtype), numbers({3}, dtype), numbers({4}, dtype)});
+    expect_lowered("aten.baddbmm", {factors({4}, dtype), left, right}, {beta, alpha});
+    expect_lowered("aten.baddbmm", {factors({2, 3, 4}, dtype), left, right}, {numeral(int64_t{0}), alpha});
+    expect_lowered("aten.addbmm", {factors({3, 4}, dtype), left, right}, {beta, alpha});
+    expect_lowered("aten.addmv", {factors({3}, dtype), left[0], factors({5}, dtype)}, {beta, alpha});
+    expect_lowered("aten.addr", {factors({3, 4}, dtype), factors({3}, dtype), factors({4}, dtype)}, {beta, alpha});
+    expect_lowered("aten.addr", {factors({4}, dtype), factors({3}, dtype), factors({4}, dtype)});
   }
   expect_lowered("aten.addmv", {at::randn({}), a, at::randn({5})}, {numeral(0.5)});
   expect_lowered("aten.addbmm", {at::randn({3, 4}), at::randn({0, 3, 5}), at::randn({0, 5, 4})});
@@ -67,9 +67,9 @@ TEST(XlaProduct, WhatIsAdded) {
 TEST(XlaProduct, VectorsAndSumsOfThree) {
   at::manual_seed(0);
   for (const auto dtype : {at::kFloat, at::kLong, at::kBool, at::kComplexFloat, at::kHalf}) {
-    expect_lowered("aten.outer", {numbers({3}, dtype), numbers({4}, dtype)});
+    expect_lowered("aten.outer", {factors({3}, dtype), factors({4}, dtype)});
   }
-  expect_lowered("aten.outer", {numbers({3}, at::kLong), numbers({4}, at::kFloat)});
+  expect_lowered("aten.outer", {factors({3}, at::kLong), factors({4}, at::kFloat)});
   expect_lowered("aten.ger", {at::randn({0}), at::randn({4})});
   expect_lowered("aten.vdot", {at::randn({5}), at::randn({5})});
   for (const at::IntArrayRef sizes : {at::IntArrayRef{3, 5}, {2, 3, 5}, {2, 0, 5}, {1, 5}, {5}}) {

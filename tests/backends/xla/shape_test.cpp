@@ -10,9 +10,9 @@ namespace {
 using testing::expect_call;
 using testing::expect_not_lowered;
 using testing::Ints;
+using testing::kNan;
 using testing::Tensors;
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr int64_t kEnd = std::numeric_limits<int64_t>::max();
 
 at::Tensor numbers(at::IntArrayRef sizes, at::ScalarType dtype = at::kFloat) {

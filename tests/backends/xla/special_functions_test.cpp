@@ -1,14 +1,12 @@
 // Bessel's and Airy's functions and orthogonal polynomials, against eager.
-#include <limits>
-
 #include "backends/xla/xla_check.h"
 
 namespace diptych {
 namespace {
 
+using testing::kInf;
+using testing::kNan;
 using testing::XlaCheck;
-
-constexpr double kInf = std::numeric_limits<double>::infinity(), kNan = std::numeric_limits<double>::quiet_NaN();
 
 const char* const kBesselOperators[] = {
     "bessel_j0",

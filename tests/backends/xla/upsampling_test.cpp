@@ -7,8 +7,7 @@ namespace diptych {
 namespace {
 
 using testing::expect_lowered;
-
-c10::IValue list_of(const std::vector<int64_t>& values) { return values; }
+using testing::list_of;
 
 struct ResizeCase {
   std::vector<int64_t> x, output;

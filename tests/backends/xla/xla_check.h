@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -14,15 +15,11 @@
 
 namespace diptych::testing {
 
-/// Seeds the generator for each test: a process starts with a seed of its own, and some operators magnify rounding for
-/// some of the numbers that would be drawn.
-class SeedEachTest : public ::testing::EmptyTestEventListener {
-  void OnTestStart(const ::testing::TestInfo& /*test*/) override { at::manual_seed(0); }
-};
-inline const bool kSeeds = [] {
-  ::testing::UnitTest::GetInstance()->listeners().Append(new SeedEachTest);
-  return true;
-}();
+constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+/// A constant operand.
+inline c10::IValue list_of(std::vector<int64_t> values) { return values; }
 
 /// Builds a graph of one operator or several, and runs it by XLA.
 class XlaCheck {
