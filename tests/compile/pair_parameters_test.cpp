@@ -15,6 +15,7 @@ namespace diptych::testing {
 namespace {
 
 namespace fs = std::filesystem;
+using diptych::NamedTensors;
 
 struct Params {
   at::Tensor bias, weight;

@@ -32,7 +32,7 @@ struct Case {
   int tensors = 1;
 };
 
-class PointwiseReuse : public testing::TestWithParam<int> {};
+class PointwiseReuse : public ::testing::TestWithParam<int> {};
 
 const std::vector<Case>& pointwise_cases() {
   static const auto* cases = new std::vector<Case>{
@@ -118,7 +118,7 @@ TEST_P(PointwiseReuse, IsBitIdenticalToOutOfPlace) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Operators, PointwiseReuse, testing::Range(0, static_cast<int>(pointwise_cases().size())));
+INSTANTIATE_TEST_SUITE_P(Operators, PointwiseReuse, ::testing::Range(0, static_cast<int>(pointwise_cases().size())));
 
 TEST(Reuse, NeverOverwritesInputsThatTheCallerHolds) {
   GraphBuilder builder;
