@@ -15,9 +15,9 @@ using namespace detail;
 namespace {
 
 constexpr int64_t kCarries = 64;
-constexpr int64_t kLongestChecked = 2048;
+constexpr int64_t kLongestRnnChecked = 2048;
 
-RnnShape shape_of(int64_t length) { return {length, /*batch=*/4, /*hidden=*/32}; }
+RnnShape small_rnn(int64_t length) { return {length, /*batch=*/4, /*hidden=*/32}; }
 
 /// Returns the bytes of the gradients of W, U, b and the first state.
 int64_t gradient_bytes(const RnnShape& shape) {
@@ -31,7 +31,7 @@ int64_t gradient_bytes(const RnnShape& shape) {
 /// the forward's, whose stack is one tensor. Each step is run once more for its residuals, and a step that is run again
 /// to recompute carries, once for each time.
 nlohmann::json theory(int64_t length, const ScanOptions& options) {
-  const RnnShape shape = shape_of(length);
+  const RnnShape shape = small_rnn(length);
   const int64_t state = shape.batch * shape.hidden * int64_t{sizeof(float)};
   const int64_t gradients = gradient_bytes(shape);
   if (!options.max_saved_carries) {
@@ -60,9 +60,9 @@ GradientCase time_case(int64_t length, const ScanOptions& options) {
                              const Tensors& data) { return rnn_by_scan(params, data[0], States::kLast, options); },
                    {.name = "long_rnn"});
   GradientCase::Parts parts{"checkpoint/" + std::to_string(length),
-                            [length] { return rnn(shape_of(length), States::kLast); },
+                            [length] { return rnn(small_rnn(length), States::kLast); },
                             [compiled](const Model& model) { return compiled(model.params, model.data); }};
-  if (length <= kLongestChecked) {
+  if (length <= kLongestRnnChecked) {
     parts.eager = [](const Model& model) { return rnn_in_eager(model.params, model.data[0], States::kLast); };
   }
   parts.facts = [=] { return theory(length, options); };

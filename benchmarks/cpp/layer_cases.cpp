@@ -20,7 +20,7 @@ namespace {
 constexpr int64_t kDeepest = 48;
 constexpr int64_t kDeepestChecked = 12;
 
-GptShape shape_of(int64_t depth) {
+GptShape gpt_of(int64_t depth) {
   return {depth, /*width=*/64, /*heads=*/4, /*vocab=*/256, /*block=*/128, /*batch=*/8, /*positions=*/128};
 }
 
@@ -127,7 +127,7 @@ GradientCase step_case(const GptShape& shape, LayerWay way) {
 
 void add_layer_cases(Cases& cases, LayerWay way) {
   for (const int64_t depth : {kDeepestChecked, kDeepest}) {
-    const GptShape shape = shape_of(depth);
+    const GptShape shape = gpt_of(depth);
     cases["layers/step/" + std::to_string(depth)] = step_case(shape, way);
     if (way == LayerWay::kEager) continue;
     cases["layers/capture/" + std::to_string(depth)] = [=](int repeat) { return run_capture(shape, way, repeat); };
@@ -138,7 +138,7 @@ Cases diptych_one_block_cases() {
   Cases cases;
   for (const int64_t beside : {kDeepestChecked, kDeepest}) {
     cases["layers/capture/" + std::to_string(beside)] = [](int repeat) {
-      return run_capture(shape_of(1), LayerWay::kWrittenOut, repeat);
+      return run_capture(gpt_of(1), LayerWay::kWrittenOut, repeat);
     };
   }
   return cases;

@@ -141,7 +141,8 @@ TEST(Check, FindsAnotherWayThroughTheFunction) {
       kChecked);
   f(three_numbers());
   is_training = false;
-  expect_words(said_by([&] { f(three_numbers()); }), {"the two diverge where the graph has", "aten.tanh", "calls sigmoid"});
+  expect_words(said_by([&] { f(three_numbers()); }),
+               {"the two diverge where the graph has", "aten.tanh", "calls sigmoid"});
 }
 
 TEST(Check, FindsACompilerThatIsWrong) {

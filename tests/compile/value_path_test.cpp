@@ -17,7 +17,8 @@ void expect_close(const at::Tensor& got, const at::Tensor& expected) {
 // Calls `function` in eager and compiled on copies of the same arguments, from the same seed, and compares results,
 // gradients, what the arguments are afterwards, and where the generator stands.
 template <class F>
-void expect_call_as_eager(const F& function, const Aot<F>& compiled, const at::Tensor& given_x, const at::Tensor& given_n) {
+void expect_call_as_eager(const F& function, const Aot<F>& compiled, const at::Tensor& given_x,
+                          const at::Tensor& given_n) {
   struct Run {
     at::Tensor x, n, result, gradient, generator;
   };

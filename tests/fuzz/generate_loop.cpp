@@ -8,8 +8,6 @@
 namespace diptych::fuzz {
 namespace {
 
-using Kind = Loop::Kind;
-
 class LoopGenerator {
  public:
   explicit LoopGenerator(uint64_t seed) : seed_(seed), choose_(seed ^ 0x9e3779b97f4a7c15U) {}
@@ -23,21 +21,23 @@ class LoopGenerator {
 
  private:
   bool make() {
-    static const std::vector<Kind> kKinds = {Kind::kScan,  Kind::kScan, Kind::kScan, Kind::kMap,
-                                             Kind::kWhile, Kind::kCond, Kind::kCond};
-    static const std::vector<Kind> kInner = {Kind::kNone, Kind::kNone, Kind::kNone,  Kind::kNone, Kind::kNone,
-                                             Kind::kScan, Kind::kMap,  Kind::kWhile, Kind::kCond};
+    static const std::vector<Loop::Kind> kKinds = {Loop::Kind::kScan, Loop::Kind::kScan,  Loop::Kind::kScan,
+                                                   Loop::Kind::kMap,  Loop::Kind::kWhile, Loop::Kind::kCond,
+                                                   Loop::Kind::kCond};
+    static const std::vector<Loop::Kind> kInner = {Loop::Kind::kNone, Loop::Kind::kNone,  Loop::Kind::kNone,
+                                                   Loop::Kind::kNone, Loop::Kind::kNone,  Loop::Kind::kScan,
+                                                   Loop::Kind::kMap,  Loop::Kind::kWhile, Loop::Kind::kCond};
     static const std::vector<int64_t> kLengths = {0, 1, 2, 2, 3, 3, 4};
     Loop& loop = program_.loop;
     loop.kind = choose_.one_of(kKinds);
     loop.inner = choose_.one_of(kInner);
     loop.length = choose_.one_of(kLengths);
-    loop.reverse = loop.kind == Kind::kScan && choose_.chance(0.3);
+    loop.reverse = loop.kind == Loop::Kind::kScan && choose_.chance(0.3);
     loop.clones = choose_.chance(0.8);
     const auto count = static_cast<int64_t>(program_.arguments.size());
     loop.carries = static_cast<int>(choose_.below(std::min<int64_t>(count, 2) + 1));
     loop.slices = static_cast<int>(choose_.below(std::min<int64_t>(count - loop.carries, 2) + 1));
-    if (loop.inner == Kind::kWhile && loop.carries == 0) loop.inner = Kind::kNone;
+    if (loop.inner == Loop::Kind::kWhile && loop.carries == 0) loop.inner = Loop::Kind::kNone;
     program_.calls = 2;
     return std::none_of(program_.body.begin(), program_.body.end(), is_another_case) && choose_outputs();
   }

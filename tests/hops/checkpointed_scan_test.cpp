@@ -4,7 +4,9 @@
 namespace diptych::testing {
 namespace {
 
-Tensors decaying_inputs(int64_t length) { return {leaf64({3}), leaf64({length, 3}, 0.3), leaf64({3}, 0.7), leaf64({3}, 1.1)}; }
+Tensors decaying_inputs(int64_t length) {
+  return {leaf64({3}), leaf64({length, 3}, 0.3), leaf64({3}, 0.7), leaf64({3}, 1.1)};
+}
 
 Tensors run_decaying(const Tensors& t, const ScanOptions& options) {
   const auto step = [&](const std::pair<at::Tensor, at::Tensor>& carry, const at::Tensor& x) {

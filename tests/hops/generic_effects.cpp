@@ -10,7 +10,6 @@ namespace {
 
 using T = const Tensors&;
 
-
 // In-place operators.
 void in_place_on_intermediates(const Subject& subject) {
   expect_as_loop(subject, {.leaves = three, .step = [](T c, T x, T w) -> StepResult {

@@ -7,7 +7,6 @@ namespace {
 
 using T = const Tensors&;
 
-
 StepResult with_dropout(T carry, T slices, T captured) {
   const at::Tensor h = torch::dropout(carry[0] * captured[0] + slices[0].sin(), 0.4, true).tanh();
   return {{h}, {torch::dropout(h, 0.2, true) * 2}};

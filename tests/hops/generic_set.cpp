@@ -180,7 +180,8 @@ bool add_generic_set(const Subject& subject, const std::source_location caller) 
     for (const Check& check : *checks) {
       if (!fits(*kept, check)) continue;
       ::testing::RegisterTest(kept->name.c_str(), check.name.c_str(), nullptr, nullptr, caller.file_name(),
-                              static_cast<int>(caller.line()), [kept, &check] { return new GenericTest(*kept, check); });
+                              static_cast<int>(caller.line()),
+                              [kept, &check] { return new GenericTest(*kept, check); });
     }
   }
   return true;

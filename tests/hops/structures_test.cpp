@@ -29,7 +29,9 @@ struct Given {
 };
 
 // h [2], sum [2], x [3,2], more [3], w [2]
-Tensors structure_inputs() { return {leaf64({2}), leaf64({2}, 0.1), leaf64({3, 2}, 0.3), leaf64({3}, 0.5), leaf64({2}, 0.7)}; }
+Tensors structure_inputs() {
+  return {leaf64({2}), leaf64({2}, 0.1), leaf64({3, 2}, 0.3), leaf64({3}, 0.5), leaf64({2}, 0.7)};
+}
 
 State initial(const Tensors& t) {
   return {t[0], {{"a", t[1]}, {"b", torch::zeros({}, torch::kLong)}}, torch::zeros({}, torch::kLong), {t[1] * 2, 7}};

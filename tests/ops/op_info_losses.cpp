@@ -8,7 +8,6 @@
 namespace diptych::test {
 namespace {
 
-
 void add_elementwise_losses(Samples& out, const Layout& x, int64_t reduction) {
   const at::Tensor p = x.tensor.sigmoid(), target = torch::rand(x.tensor.sizes(), x.tensor.dtype());
   const at::Tensor grad =

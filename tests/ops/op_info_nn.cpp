@@ -6,7 +6,6 @@
 namespace diptych::test {
 namespace {
 
-
 void add_bags(Samples& out) {
   for (const int64_t mode : {0, 1, 2}) {
     for (const bool last_offset : {false, true}) {

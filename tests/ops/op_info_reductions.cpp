@@ -6,7 +6,6 @@
 namespace diptych::test {
 namespace {
 
-
 void add_full_reductions(Samples& out, const Layout& x) {
   for (const auto& op : {"aten::prod", "aten::nansum", "aten::sum"}) out.push_back(sample(op, {x.tensor}, x.name));
   if (x.name != "empty") {

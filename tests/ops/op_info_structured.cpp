@@ -6,7 +6,6 @@
 namespace diptych::test {
 namespace {
 
-
 void add_products(Samples& out) {
   for (const Layout& a : layouts(f32({4, 3}))) {
     for (const Layout& b : nonempty_layouts(f32({3, 5}))) {

@@ -31,7 +31,7 @@ at::Tensor each(const std::function<at::Tensor(const at::Tensor&)>& f, const at:
 TEST(Vmap, StacksWhatTheElementsGive) {
   const at::Tensor x = values({5, 3}), w = values({3, 2}, 1);
   expect_close_in_float(vmap([&](const at::Tensor& row) { return loss(w, row); })(x),
-               each([&](const at::Tensor& row) { return loss(w, row); }, x));
+                        each([&](const at::Tensor& row) { return loss(w, row); }, x));
 }
 
 TEST(Vmap, DimensionsAreChosenPerArgumentAndResult) {

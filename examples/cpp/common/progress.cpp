@@ -9,7 +9,7 @@
 
 namespace examples {
 namespace {
-constexpr int64_t kWidth = 30;
+constexpr int64_t kLineWidth = 30;
 constexpr std::chrono::milliseconds kTerminalInterval{100};
 constexpr std::chrono::seconds kFileInterval{10};
 }  // namespace
@@ -48,8 +48,8 @@ void Progress::note(const std::string& line) { fmt::print(stderr, "{}{}\n", term
 std::string Progress::text() const {
   const double seconds = std::chrono::duration<double>(Clock::now() - start_).count();
   const auto done = static_cast<double>(step_ - first_);
-  const auto filled = total_ > 0 ? kWidth * step_ / total_ : kWidth;
-  const std::string bar = std::string(filled, '#') + std::string(kWidth - filled, '.');
+  const auto filled = total_ > 0 ? kLineWidth * step_ / total_ : kWidth;
+  const std::string bar = std::string(filled, '#') + std::string(kLineWidth - filled, '.');
   return fmt::format("{} [{}] {}/{}  loss {:.4f}  {:.0f} {}/s  {} left", label_, bar, step_, total_, loss_,
                      seconds > 0 ? done * units_per_step_ / seconds : 0.0, unit_,
                      done > 0 ? clock_text(seconds / done * static_cast<double>(total_ - step_)) : "?");

@@ -60,7 +60,8 @@ constexpr auto kSoftmaxOfSizes = R"(kernel softmax(d0={0}, d1={1}) {{
 
 TEST(NativeCode, ComputesSoftmaxOfShortAndLongRows) {
   for (const auto& [rows, columns] : {std::pair<int64_t, int64_t>{5, 7}, {1, 1}, {3, 130}, {2, 50257}, {300, 64}}) {
-    expect_code_agrees(fmt::format(kSoftmaxOfSizes, rows, columns), {at::randn({rows * columns}) * 10}, {rows * columns});
+    expect_code_agrees(fmt::format(kSoftmaxOfSizes, rows, columns), {at::randn({rows * columns}) * 10},
+                       {rows * columns});
   }
 }
 

@@ -13,7 +13,7 @@ using testing::Tensors;
 using testing::values;
 
 const std::vector<at::ScalarType> kGatheredDtypes = {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16,
-                                             at::kLong,  at::kInt,    at::kByte, at::kBool};
+                                                     at::kLong,  at::kInt,    at::kByte, at::kBool};
 
 at::Tensor table(at::IntArrayRef sizes, at::ScalarType dtype = at::kFloat) {
   return at::isFloatingType(dtype) ? values(sizes).to(dtype) : values(sizes).mul(100).abs().to(at::kLong).to(dtype);

@@ -357,7 +357,7 @@ TEST_F(NativeOperators, ReductionsServeAllSizes) {
 TEST_F(NativeOperators, WhatMakesOrMovesElementsServesAllSizes) {
   EXPECT_EQ(Family(moving_cases, kAll, 1).compare(),
             (NameSet{"aten.arange", "aten.arange.start", "aten.eye", "aten.eye.m", "aten.full", "aten.linspace",
-                   "aten.ones", "aten.select_backward", "aten.zeros"}));
+                     "aten.ones", "aten.select_backward", "aten.zeros"}));
 }
 TEST_F(NativeOperators, WhatReadsOrAddsAtIndicesServesAllSizes) {
   EXPECT_EQ(Family(indexing_cases, kAll, 1).compare(), NameSet{});

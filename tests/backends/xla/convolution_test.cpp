@@ -37,7 +37,6 @@ const ConvolutionCase kConvolutionCases[] = {
     {{1, 2, 3, 3, 3}, {2, 3, 2, 2, 3}, {2, 1, 2}, {0, 1, 1}, {1, 1, 1}, 1, {1, 0, 0}},
 };
 
-
 std::vector<Operand> options_of(const ConvolutionCase& example) {
   const bool is_transposed = !example.output_padding.empty();
   const std::vector<int64_t> none(example.stride.size(), 0);

@@ -66,7 +66,8 @@ TEST(XlaIndexing, PutsByTensors) {
                          column = positions({1, -2}).reshape({2, 1});
   for (const bool sums : {false, true}) {
     for (const auto dtype : kNumbers)
-      expect_call("aten.index_put", {small_numbers({4, 5}, dtype), optional_tensors({i, j}), small_numbers({3}, dtype), sums});
+      expect_call("aten.index_put",
+                  {small_numbers({4, 5}, dtype), optional_tensors({i, j}), small_numbers({3}, dtype), sums});
     const at::Tensor x = at::randn({4, 5, 3});
     for (const Tensors& indices : {Tensors{i}, Tensors{none, j}, Tensors{i, none, positions({0, 1, 2})},
                                    Tensors{column, i}, Tensors{none, i.add(1), column}, Tensors{none, none, column}}) {
@@ -112,7 +113,8 @@ TEST(XlaIndexing, Scatters) {
   expect_call("aten.scatter_add", {x, 0, at::zeros({0, 5}, at::kLong), x});
   expect_call("aten.scatter.src", {x, 0, at::zeros({0}, at::kLong), at::randn({3})});
   expect_call("aten.scatter_add", {at::zeros({3}), 0, positions({1, 1, 1, 2}), at::randn({4})});
-  expect_not_lowered("aten.scatter_add", {small_numbers({3}, at::kBool), 0, positions({1}), small_numbers({1}, at::kBool)});
+  expect_not_lowered("aten.scatter_add",
+                     {small_numbers({3}, at::kBool), 0, positions({1}), small_numbers({1}, at::kBool)});
 }
 
 TEST(XlaIndexing, ScatterReductions) {
@@ -155,7 +157,8 @@ TEST(XlaIndexing, Rows) {
   expect_call("aten.index_add", {x, 1, positions({2, 2}).to(at::kInt), at::randn({2, 4}).t(), 0.5});
   expect_call("aten.index_add", {at::randn({}), 0, positions({0}), at::randn({})});
   expect_call("aten.index_add", {x, 0, none, at::randn({0, 3})});
-  expect_not_lowered("aten.index_add", {small_numbers({2}, at::kBool), 0, positions({0}), small_numbers({1}, at::kBool)});
+  expect_not_lowered("aten.index_add",
+                     {small_numbers({2}, at::kBool), 0, positions({0}), small_numbers({1}, at::kBool)});
   expect_call("aten.index_copy", {small_numbers({3}, at::kBool), 0, positions({1}), at::zeros({1}, at::kBool)});
   expect_call("aten.index_copy", {at::randn({}), 0, positions({0}), at::randn({})});
   expect_call("aten.index_copy", {x, 0, none, at::randn({0, 3})});
@@ -172,7 +175,8 @@ TEST(XlaIndexing, ScattersUnderMasks) {
   expect_call("aten.masked_scatter", {source.t().contiguous().t(), mask.slice(1, 0, 1), at::randn({20})});
   expect_call("aten.masked_scatter", {x, at::ones({}, at::kBool), source});
   expect_call("aten.masked_scatter", {x, at::zeros({5, 3}, at::kBool), at::randn({0})});
-  expect_call("aten.masked_scatter", {small_numbers({7}, at::kLong), at::ones({1}, at::kBool), small_numbers({7}, at::kLong)});
+  expect_call("aten.masked_scatter",
+              {small_numbers({7}, at::kLong), at::ones({1}, at::kBool), small_numbers({7}, at::kLong)});
   expect_call("aten.masked_scatter", {at::randn({}), at::ones({}, at::kBool), at::randn({1})});
   expect_not_lowered("aten.masked_scatter", {at::randn({1, 3}), mask, at::randn({20})});
 }
