@@ -48,7 +48,7 @@ void Progress::note(const std::string& line) { fmt::print(stderr, "{}{}\n", term
 std::string Progress::text() const {
   const double seconds = std::chrono::duration<double>(Clock::now() - start_).count();
   const auto done = static_cast<double>(step_ - first_);
-  const auto filled = total_ > 0 ? kLineWidth * step_ / total_ : kWidth;
+  const auto filled = total_ > 0 ? kLineWidth * step_ / total_ : kLineWidth;
   const std::string bar = std::string(filled, '#') + std::string(kLineWidth - filled, '.');
   return fmt::format("{} [{}] {}/{}  loss {:.4f}  {:.0f} {}/s  {} left", label_, bar, step_, total_, loss_,
                      seconds > 0 ? done * units_per_step_ / seconds : 0.0, unit_,
