@@ -3,13 +3,13 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup train test test-all test-each wheel docs debug threads bench check-cpus check-jax check-models fuzz format tidy lint clean
+.PHONY: help setup train test test-all test-affected test-each wheel docs debug threads bench check-cpus check-jax check-models fuzz format tidy lint clean
 
 JOBS ?= $(shell tools/jobs.sh)
 ARGS ?=
 
 help: ## Show this list
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS=$$'\t' read -r name text; do printf '  make %-9s %s\n' "$$name" "$$text"; done
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS=$$'\t' read -r name text; do printf '  make %-13s %s\n' "$$name" "$$text"; done
 
 setup: ## Install system packages (Debian 12 or 13, Ubuntu 24.04) and make .venv with torch
 	@tools/setup.sh
@@ -30,6 +30,10 @@ wheel: setup ## Build the Python package and leave its wheel in dist/
 
 docs: setup ## Build the documentation site, and say where it is
 	@tools/build.sh ci $(JOBS) site
+
+test-affected: setup ## Build and test what the changed files can affect: make test-affected ARGS=main
+	@tools/build.sh ci $(JOBS) --configure-only
+	@ONLY=$$(tools/affected.py ci $(ARGS)) && export ONLY && tools/test.sh ci $(JOBS)
 
 test-each: setup ## The same with a process for each GoogleTest case
 	@cmake --preset ci -DDIPTYCH_TEST_EACH=ON >/dev/null

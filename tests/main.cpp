@@ -1,6 +1,7 @@
 // The main function of all test programs. Each test draws the same numbers whenever it is run, alone or among others;
 // --gtest_random_seed=N draws others. A program holds the files of a folder: in --gtest_filter a file's name stands for
-// its cases, as in --gtest_filter=scan_test.cpp. With DIPTYCH_TEST_ONEDNN=0 eager has no use for oneDNN, as on some CPUs.
+// its cases, as in --gtest_filter=scan_test.cpp. With DIPTYCH_TEST_ONEDNN=0 eager has no use for oneDNN, as on some
+// CPUs.
 #include <ATen/Context.h>
 
 #include <cstdlib>

@@ -186,7 +186,7 @@ def main():
     check_contents(wheel, options.source)
     python = make_environment(options.work / "environment")
     tests = options.source / "tests" / "python"
-    use(python, wheel, [tests / "compiled_beside_eager.py", tests / "test_functions.py", tests / "test_stubs.py", tests / "test_dynamo.py"], options.work / "outside")
+    use(python, wheel, [tests / "compiled_beside_eager.py", tests / "functions" / "test_functions.py", tests / "exchange" / "test_stubs.py", tests / "exchange" / "test_dynamo.py"], options.work / "outside")
 
 
 if __name__ == "__main__":

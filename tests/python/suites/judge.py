@@ -354,6 +354,12 @@ def worst(outcomes):
     return max(outcomes, key=lambda outcome: OUTCOMES.index(outcome[0]), default=("eager refuses", "no samples"))
 
 
+def groups_of(entry):
+    """The (group, thunk) of an entry that this run takes. It is gone through twice, since a thunk may hold what the next turn of its loop changes."""
+    places = set(rotation.rotating(range(sum(1 for _ in entry()))))
+    return (pair for place, pair in enumerate(entry()) if place in places)
+
+
 def _judge_entries(entries, done, seconds):
     """Judges entries but for the (name, group) that are done. Yields what begins, (name, group), and what ends, (name, group, outcome, words).
     The process dies of an alarm where an entry takes longer."""
@@ -362,9 +368,8 @@ def _judge_entries(entries, done, seconds):
         signal.alarm(seconds)
         yield name, "suite"
         try:
-            places = set(rotation.rotating(range(sum(1 for _ in entry()))))
-            for place, (group, thunk) in enumerate(entry()):
-                if place in places and (name, group) not in done:
+            for group, thunk in groups_of(entry):
+                if (name, group) not in done:
                     seed(5)
                     yield name, group
                     yield name, group, *thunk()
@@ -463,6 +468,7 @@ def main(suite, doc, make_entries, add_arguments=None):
     parser.add_argument("--accept", action="store_true", help="writes what was refused to expected.json")
     parser.add_argument("--backend", help="what the compiled side runs by; the default backend if left out")
     parser.add_argument("--out", help="writes the rows as JSON")
+    parser.add_argument("--dry-run", action="store_true", help="prints what would be judged, a line each, and judges nothing")
     if add_arguments is not None:
         add_arguments(parser)
     options = parser.parse_args()
@@ -474,8 +480,12 @@ def main(suite, doc, make_entries, add_arguments=None):
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     wanted = tuple(options.only.split(",")) if options.only else ()
+    entries = [(name, entry) for name, entry in make_entries(options) if not wanted or name.startswith(wanted)]
+    if options.dry_run:
+        print(*(f"{suite}: {name} {group}" for name, entry in entries for group, _ in groups_of(entry)), sep="\n")
+        sys.exit(0)
     rows = []
-    for row in run_entries(((name, entry) for name, entry in make_entries(options) if not wanted or name.startswith(wanted)), options.seconds):
+    for row in run_entries(entries, options.seconds):
         rows.append(row)
         if OUTCOMES.index(row[2]) > OUTCOMES.index("refused") or (options.list and row[2] != "passed"):
             print(f"{row[2]:8} {row[0]} {row[1]}: {row[3]}", flush=True)

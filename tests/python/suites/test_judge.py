@@ -8,6 +8,13 @@ import pytest
 import torch
 
 import judge
+import rotation
+
+
+@pytest.fixture(autouse=True)
+def all_groups(monkeypatch):
+    """The entries of these tests are taken whole, whichever part of the samples the run takes."""
+    monkeypatch.setenv(rotation.VARIABLE, "all")
 
 
 def verdict(eager, ours, order=2, needs=True):
@@ -142,3 +149,26 @@ def test_refusals_may_not_come_or_go_unseen(tmp_path, monkeypatch):
     assert len(judge.unexpected("suite", rows[1:], complete=True)) == 1
     assert len(judge.unexpected("suite", rows[:3], complete=True)) == 1
     assert judge.unexpected("suite", rows[2:], complete=True, every_sample=False) == []
+
+
+def test_parts_of_a_suite_are_all_of_it(monkeypatch):
+    def entry(count):
+        for number in range(count):
+            yield str(number), lambda: number  # what it gives changes with the loop's next turn
+
+    for count in (1, 3, 10, 27):
+        taken = []
+        for part in range(10):
+            monkeypatch.setenv(rotation.VARIABLE, f"{part}/10")
+            groups = [(group, thunk()) for group, thunk in judge.groups_of(lambda: entry(count))]
+            assert groups and all(group == str(given) for group, given in groups)
+            assert len(groups) <= -(-count // 10)
+            taken += [group for group, _ in groups]
+        assert set(taken) == set(map(str, range(count)))
+
+
+@pytest.mark.parametrize("text", ["3", "10/10", "-1/10", "a/b"])
+def test_a_part_that_is_none_is_refused(monkeypatch, text):
+    monkeypatch.setenv(rotation.VARIABLE, text)
+    with pytest.raises(ValueError, match=rotation.VARIABLE):
+        rotation.part()
