@@ -4,6 +4,8 @@ import pathlib
 import subprocess
 import sys
 
+import repeating
+
 HERE = pathlib.Path(__file__).parents[1]
 CASES = """
 import os, random
@@ -40,7 +42,8 @@ def test_dies():
 
 def run(folder, text, *arguments):
     (folder / "test_some.py").write_text(text)
-    environment = {**os.environ, "PYTHONPATH": str(HERE), "DIPTYCH_CHOICE": "a b"}
+    own = {name: value for name, value in os.environ.items() if not name.startswith(repeating.CHOICES)}
+    environment = {**own, "PYTHONPATH": str(HERE), "DIPTYCH_CHOICE": "a b"}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "conftest", "test_some.py", *arguments]
     return subprocess.run(command, capture_output=True, text=True, env=environment, cwd=folder)
 
