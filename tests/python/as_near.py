@@ -6,7 +6,7 @@ import torch
 
 WIDE = {torch.float16: torch.float64, torch.bfloat16: torch.float64, torch.float32: torch.float64, torch.complex64: torch.complex128}
 ULPS = 8  # of the dtype that is computed in: float32 for halves
-NEIGHBOURS = 4
+NEIGHBOURS = 6
 
 
 def is_inexact(tensor):
@@ -50,11 +50,11 @@ def _apart(tensor):
 
 
 def _beside(tensor, seed):
-    """Each inexact number a thousandth larger or smaller."""
+    """Each inexact number up to a thousandth larger or smaller."""
     if not is_inexact(tensor):
         return tensor
-    ups = torch.rand(tensor.shape, generator=torch.Generator().manual_seed(seed)) < 0.5
-    return (to_wide(tensor) * torch.where(ups, 1.0, -1.0).double().mul(2.0**-10).add(1)).to(tensor.dtype)
+    shift = torch.rand(tensor.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)) - 0.5
+    return (to_wide(tensor) * (1 + shift / 512)).to(tensor.dtype)
 
 
 def _error(rounded, exact):

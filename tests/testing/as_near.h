@@ -69,7 +69,7 @@ class Judge {
   struct Sight {
     Tensors rounded, exact;
   };
-  static constexpr int kNeighbours = 4;
+  static constexpr int kNeighbours = 6;
 
   static at::ScalarType narrow(at::ScalarType dtype) {
     return dtype == at::kDouble ? at::kFloat : dtype == at::kComplexDouble ? at::kComplexFloat : dtype;
@@ -85,13 +85,13 @@ class Judge {
     }
     return tensors;
   }
-  // Each inexact number a thousandth larger or smaller.
+  // Each inexact number up to a thousandth larger or smaller.
   static Tensors beside(Tensors tensors, uint64_t seed) {
     auto generator = at::detail::createCPUGenerator(seed);
     for (at::Tensor& tensor : tensors) {
       if (!is_inexact(tensor)) continue;
-      const auto ups = at::randint(0, 2, tensor.sizes(), generator, at::TensorOptions(at::kDouble)).mul(2).sub(1);
-      tensor = tensor.to(wide_dtype(tensor.scalar_type())).mul(ups.mul(1.0 / 1024).add(1)).to(tensor.scalar_type());
+      const auto shift = at::rand(tensor.sizes(), generator, at::TensorOptions(at::kDouble)).sub(0.5).mul(1.0 / 512);
+      tensor = tensor.to(wide_dtype(tensor.scalar_type())).mul(shift.add(1)).to(tensor.scalar_type());
     }
     return tensors;
   }
