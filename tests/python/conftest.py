@@ -13,7 +13,6 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     config.pluginmanager.register(repeating.Repeats(config.rootpath))  # forks: torch, which has threads, is imported after it
-    import onednn  # noqa: F401
 
 
 def pytest_collection_modifyitems(config, items):

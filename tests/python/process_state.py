@@ -10,6 +10,8 @@ from torch.nn.modules import module as modules
 from torch.optim import optimizer
 from torch.utils import deterministic
 
+import onednn  # noqa: F401: as all tests are to have it
+
 _HOOKS = (modules._global_forward_hooks, modules._global_forward_pre_hooks, modules._global_backward_hooks, modules._global_backward_pre_hooks,
           optimizer._global_optimizer_pre_hooks, optimizer._global_optimizer_post_hooks)
 _OF_OTHERS = ("PYTEST_", "TORCHINDUCTOR_", "_TORCHINDUCTOR_")  # begin what pytest sets for each case, and Inductor when it is first used

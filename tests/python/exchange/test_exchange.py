@@ -180,6 +180,15 @@ def test_a_pair_is_called_in_the_place_of_its_function(tmp_path):
         diptych.tensors_of_argument(loaded.signature, "params", tensors, "params.")
 
 
+@pytest.fixture
+def recursion_limit():
+    """Inductor raises it for the process when it compiles."""
+    limit = sys.getrecursionlimit()
+    yield
+    sys.setrecursionlimit(limit)
+
+
+@pytest.mark.usefixtures("recursion_limit")
 def test_inductor_compiles_our_backward():
     x, w = torch.randn(3, 4), torch.randn(4, 2, requires_grad=True)
     pair = diptych.capture(lambda x, w: torch.tanh(x @ w).sum(), x, w)
