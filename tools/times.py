@@ -49,12 +49,12 @@ def read_tests(report: Path) -> list[tuple[str, float]]:
 
 
 def count_cases(report: Path) -> int:
-    """Returns how many cases the tests are: of a GoogleTest program as many as it says that it ran, else one a test."""
+    """Returns how many cases the tests are: of a GoogleTest program or a folder of pytest's as many as it says that it ran, else one a test."""
     if not report.exists():
         return 0
     outputs = [case.findtext("system-out") or "" for case in xml.etree.ElementTree.parse(report).getroot().iter("testcase")]
-    said = [re.search(r"\] (\d+) tests? from \d+ test suites? ran", output) for output in outputs]
-    return sum(int(found.group(1)) if found else 1 for found in said)
+    said = [re.search(r"\] (\d+) tests? from \d+ test suites? ran|^(\d+) passed.* in [\d.]+s", output, re.M) for output in outputs]
+    return sum(int(found.group(1) or found.group(2)) if found else 1 for found in said)
 
 
 def group_of_test(name: str) -> str:

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "backends/native/kernel_noise.h"
-#include "diptych/backends/native/kernel/parse.h"
+#include "backends/native/parse_kernel.h"
 
 namespace diptych::testing {
 namespace {
