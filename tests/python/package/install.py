@@ -166,7 +166,7 @@ def use(python, wheel, tests, outside):
     run_there(command, "show", "none.dp", status=1, expect="No such file")
     for test in tests:
         shutil.copy(test, outside)
-    print(run_there(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", outside, expect=" passed"))
+    print(run_there(python, "-m", "pytest", "-c", os.devnull, "-q", "-p", "no:cacheprovider", outside, expect=" passed"))  # not by the repository's options
     run_there(python, *PIP, "uninstall", "--yes", "diptych")
     if left := list(python.parent.parent.glob("lib/python3*/site-packages/diptych*")):
         sys.exit(f"the uninstalled package left {left}")
