@@ -1,18 +1,18 @@
 // A class that adds a field to a base class and has no list of its own.
 #include "diptych/tree/tree.h"
 
-struct Base {
+struct ListedBase {
   at::Tensor w;
   DIPTYCH_FIELDS(w)
 };
-struct Params : Base {
+struct DerivedParams : ListedBase {
   at::Tensor b;
 #ifdef MENDED
   DIPTYCH_FIELDS(w, b)
 #endif
 };
 
-void visit(Params& params) {
+void visit(DerivedParams& params) {
   diptych::LeafVisitor visitor;
   diptych::visit_leaves(params, diptych::Path("params"), visitor);
 }
