@@ -23,26 +23,59 @@ BLOCK = re.compile(
     re.S,
 )
 MARKER = re.compile(r"^<!-- (?:file:|output:|prints)", re.M)
-# Runs a list of blocks, and gives what each has printed.
-SESSION = """
-import contextlib, io, json, linecache, sys, types
-main, printed = types.ModuleType("__main__"), []
-sys.modules["__main__"] = main
-for place, code in json.load(sys.stdin):
-    linecache.cache["example.py"] = (len(code), None, code.splitlines(True), "example.py")
-    try:
-        with contextlib.redirect_stdout(io.StringIO()) as text:
-            exec(compile(code, "example.py", "exec"), main.__dict__)
-    except BaseException:
-        print("the block at line", place, "raised:", file=sys.stderr)
-        raise
-    printed.append(text.getvalue())
-json.dump(printed, sys.stdout)
+# Each line of the input is a list of blocks, which a child runs; what each has printed is a line of the output, or else what the
+# child wrote to its standard error. What pages import is imported once.
+SESSIONS = """
+import contextlib, io, json, linecache, os, sys, tempfile, traceback, types
+with contextlib.suppress(ImportError):
+    import diptych, torch
+
+def run_all(blocks):
+    main, printed = types.ModuleType("__main__"), []
+    sys.modules["__main__"] = main
+    for place, code in blocks:
+        linecache.cache["example.py"] = (len(code), None, code.splitlines(True), "example.py")
+        try:
+            with contextlib.redirect_stdout(io.StringIO()) as text:
+                exec(compile(code, "example.py", "exec"), main.__dict__)
+        except BaseException:
+            traceback.print_exc()
+            print("the block at line", place, "raised", file=sys.stderr, flush=True)
+            os._exit(1)
+        printed.append(text.getvalue())
+    return printed
+
+for line in sys.stdin:
+    with tempfile.TemporaryFile("w+") as printed, tempfile.TemporaryFile("w+") as errors:
+        child = os.fork()
+        if child == 0:
+            os.dup2(errors.fileno(), 2)
+            json.dump(run_all(json.loads(line)), printed)
+            printed.flush()
+            os._exit(0)
+        failed = os.waitpid(child, 0)[1] != 0
+        printed.seek(0), errors.seek(0)
+        print(json.dumps({"errors": errors.read() or "it died"} if failed else {"printed": json.load(printed)}), flush=True)
 """
 
 
-def run(command, what, **options):
-    done = subprocess.run(command, capture_output=True, text=True, check=False, **options)
+class Python:
+    """An interpreter that runs the blocks of pages, each page's in a child of its own."""
+
+    def __init__(self, path):
+        self.process = subprocess.Popen([path, "-c", SESSIONS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def run(self, blocks, what):
+        """What each of (line, code) prints."""
+        print(json.dumps(blocks), file=self.process.stdin, flush=True)
+        answer = json.loads(self.process.stdout.readline() or '{"errors": "it ended before it could run them"}')
+        if "errors" in answer:
+            sys.exit(f"{what} failed:\n{answer['errors']}")
+        return answer["printed"]
+
+
+def run(command, what):
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         sys.exit(f"{what} failed with {done.returncode}:\n{done.stdout}{done.stderr}")
     return done.stdout
@@ -64,7 +97,7 @@ def run_python(page, blocks, pythons):
         if python not in pythons:
             continue
         code = [(line_of(block), block["text"]) for block in members if block["kind"] is None]
-        printed = iter(json.loads(run([pythons[python], "-c", SESSION], f"{page} ({python})", input=json.dumps(code))))
+        printed = iter(pythons[python].run(code, f"{page} ({python})"))
         text = ""
         for block in members:
             if block["kind"] is None:
@@ -122,7 +155,8 @@ def main():
     parser.add_argument("--python", action="append", default=[], metavar="NAME=PATH")
     parser.add_argument("--update", action="store_true")
     options = parser.parse_args()
-    options.program, options.python = pairs(options.program), pairs(options.python)
+    options.program = pairs(options.program)
+    options.python = {name: Python(path) for name, path in pairs(options.python).items()}
     count, wrong = 0, []
     for given in options.pages:
         for page in sorted(given.rglob("*.md")) if given.is_dir() else [given]:
