@@ -86,12 +86,12 @@ def read_report(row: Row, report: Path) -> Result:
     return result
 
 
-def run(row: Row, preset: str, arguments: list[str]) -> Result:
+def run(row: Row, preset: str, jobs: str, arguments: list[str]) -> Result:
     folder = ROOT / "build" / preset / "cpus"
     folder.mkdir(parents=True, exist_ok=True)
     report, log = folder / f"{row.name}.xml", folder / f"{row.name}.log"
     report.unlink(missing_ok=True)
-    command = ["ctest", "--preset", preset, "--no-tests=error", "--output-junit", str(report), *arguments]
+    command = ["ctest", "--preset", preset, "-j", jobs, "--no-tests=error", "--output-junit", str(report), *arguments]
     with log.open("w") as output:
         status = subprocess.run(command, cwd=ROOT, env={**os.environ, **row.environment}, stdout=output, stderr=subprocess.STDOUT)
     result = read_report(row, report)
@@ -119,7 +119,7 @@ def table(results: list[Result]) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
     parser.add_argument("--preset", default="ci")
-    parser.add_argument("--jobs", default="2", help="of the build")
+    parser.add_argument("--jobs", default="2", help="of the build, and of the tests")
     parser.add_argument("--no-build", action="store_true", help="the build folder is as it should be")
     parser.add_argument("--only", default="", metavar="ROW,...", help=", ".join(row.name for row in ROWS))
     options, arguments = parser.parse_known_args()
@@ -135,7 +135,7 @@ def main() -> int:
     for row in rows:
         why = why_not(row, features)
         print(f"check-cpus: {row.name}{': skipped, ' + why if why else ''}", file=sys.stderr, flush=True)
-        results.append(Result(row, skipped=why) if why else run(row, options.preset, arguments))
+        results.append(Result(row, skipped=why) if why else run(row, options.preset, options.jobs, arguments))
     print(table(results))
     return 1 if any(result.failed for result in results) else 0
 
