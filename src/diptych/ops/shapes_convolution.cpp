@@ -3,6 +3,7 @@
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/native/ConvUtils.h>
+#include <ATen/ops/_nnpack_available.h>
 
 #include <algorithm>
 #include <array>
@@ -35,18 +36,6 @@ ConvolutionSettings settings_of(const at::Tensor& weight, at::IntArrayRef stride
           groups};
 }
 
-// Channels last where either tensor is; the 3-d kernel for float64 knows no channels last.
-at::MemoryFormat convolution_format(const at::Tensor& input, const at::Tensor& weight) {
-  const auto either = [&](at::MemoryFormat format) {
-    return input.suggest_memory_format() == format || weight.suggest_memory_format() == format;
-  };
-  if (input.numel() == 0) return at::MemoryFormat::Contiguous;
-  if (weight.dim() == 4 && either(at::MemoryFormat::ChannelsLast)) return at::MemoryFormat::ChannelsLast;
-  const bool has_3d = weight.dim() == 5 && input.scalar_type() != at::kDouble;
-  return has_3d && either(at::MemoryFormat::ChannelsLast3d) ? at::MemoryFormat::ChannelsLast3d
-                                                            : at::MemoryFormat::Contiguous;
-}
-
 // ATen's rule for handing a convolution of these tensors to oneDNN instead of running its own kernel.
 bool runs_in_onednn(const at::Tensor& input, const at::Tensor& weight, const ConvolutionSettings& conv) {
   if (!at::globalContext().userEnabledMkldnn() || input.scalar_type() == at::kDouble) return false;
@@ -59,6 +48,28 @@ bool runs_in_onednn(const at::Tensor& input, const at::Tensor& weight, const Con
   const bool is_large = conv.groups > 1 || (weight.size(-1) > 3 && weight.size(-2) > 3) || input.size(0) > 1 ||
                         input.size(0) * input.size(1) * input.size(2) * input.size(3) > 20480;
   return pays_off && is_large;
+}
+
+// ATen's rule for handing one to NNPACK, which knows no channels last, where oneDNN does not run it.
+bool runs_in_nnpack(const at::Tensor& input, const at::Tensor& weight, const ConvolutionSettings& conv) {
+  const auto& context = at::globalContext();
+  if (runs_in_onednn(input, weight, conv) || !context.userEnabledNNPACK() || !at::_nnpack_available()) return false;
+  const bool is_dilated = std::any_of(conv.dilation.begin(), conv.dilation.end(), [](int64_t d) { return d != 1; });
+  return input.scalar_type() == at::kFloat && !is_dilated && !conv.transposed && weight.dim() == 4 &&
+         weight.size(2) < 17 && weight.size(3) < 17 && input.size(0) >= 16;
+}
+
+// Channels last where either tensor is; the 3-d kernel for float64 knows no channels last.
+at::MemoryFormat convolution_format(const at::Tensor& input, const at::Tensor& weight,
+                                    const ConvolutionSettings& conv) {
+  const auto either = [&](at::MemoryFormat format) {
+    return input.suggest_memory_format() == format || weight.suggest_memory_format() == format;
+  };
+  if (input.numel() == 0 || runs_in_nnpack(input, weight, conv)) return at::MemoryFormat::Contiguous;
+  if (weight.dim() == 4 && either(at::MemoryFormat::ChannelsLast)) return at::MemoryFormat::ChannelsLast;
+  const bool has_3d = weight.dim() == 5 && input.scalar_type() != at::kDouble;
+  return has_3d && either(at::MemoryFormat::ChannelsLast3d) ? at::MemoryFormat::ChannelsLast3d
+                                                            : at::MemoryFormat::Contiguous;
 }
 
 std::vector<int64_t> output_sizes(const at::Tensor& input, const at::Tensor& weight, const ConvolutionSettings& conv) {
@@ -89,9 +100,9 @@ at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight, const 
   for (size_t i = 2; i < sizes.size(); ++i) {
     TORCH_CHECK(sizes[i] >= 0, "Kernel of size ", weight.sizes(), " is larger than the padded input ", input.sizes());
   }
-  if (weight.dim() != 3) return meta_empty(sizes, input.scalar_type(), convolution_format(input, weight));
+  if (weight.dim() != 3) return meta_empty(sizes, input.scalar_type(), convolution_format(input, weight, conv));
   // The kernel runs a 1-d convolution of a contiguous input as a 2-d one of height 1 and drops that dimension again.
-  const auto format = convolution_format(input.contiguous().unsqueeze(2), weight.unsqueeze(2));
+  const auto format = convolution_format(input.contiguous().unsqueeze(2), weight.unsqueeze(2), conv);
   return meta_empty({sizes[0], sizes[1], 1, sizes[2]}, input.scalar_type(), format).squeeze(2);
 }
 
@@ -99,7 +110,7 @@ at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight, const 
 // such as 1x1 and depthwise weights, which are contiguous in every format.
 at::Tensor grad_weight(const at::Tensor& input, const at::Tensor& weight, const ConvolutionSettings& conv) {
   if (input.numel() == 0) return meta_like(weight);
-  const auto format = convolution_format(input, weight);
+  const auto format = convolution_format(input, weight, conv);
   const bool keeps_strides = !runs_in_onednn(input, weight, conv) && weight.is_contiguous(format);
   return keeps_strides ? meta_like(weight) : meta_like(weight, format);
 }
@@ -114,7 +125,7 @@ ThreeTensors convolution_backward(const at::Tensor& grad, const at::Tensor& inpu
   const auto conv = settings_of(weight, stride, padding, dilation, transposed, output_padding, groups);
   const auto finish = [&](const at::Tensor& result) { return is_1d ? result.squeeze(2) : result; };
   at::Tensor grad_x, grad_w, grad_bias;
-  if (mask[0]) grad_x = finish(x.numel() == 0 ? meta_like(x) : meta_like(x, convolution_format(x, w)));
+  if (mask[0]) grad_x = finish(x.numel() == 0 ? meta_like(x) : meta_like(x, convolution_format(x, w, conv)));
   if (mask[1]) grad_w = finish(grad_weight(x, w, conv));
   if (mask[2]) grad_bias = meta_empty({grad.size(1)}, grad.scalar_type());
   return {grad_x, grad_w, grad_bias};

@@ -40,6 +40,7 @@ constexpr KernelMode kKernelModes[] = {
        return context.deterministicAlgorithms() && context.deterministicFillUninitializedMemory();
      }},
     {"MKL-DNN", [](const at::Context& context) { return context.userEnabledMkldnn(); }},
+    {"NNPACK", [](const at::Context& context) { return context.userEnabledNNPACK(); }},
     {"deterministic MKL-DNN", [](const at::Context& context) { return context.deterministicMkldnn(); }},
     {"flash attention", [](const at::Context& context) { return context.userEnabledFlashSDP(); }},
     {"memory-efficient attention", [](const at::Context& context) { return context.userEnabledMemEfficientSDP(); }},

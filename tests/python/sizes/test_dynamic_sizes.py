@@ -119,6 +119,8 @@ def test_images_of_any_height_and_width():
 
 @pytest.mark.parametrize("shape", [lambda n: (5, n, 3), lambda n: (n, 2, 3)], ids=["batch", "length"])
 def test_lstm(shape):
+    if shape(7)[0] == 7 and not torch._C._get_mkldnn_enabled():
+        pytest.skip("without oneDNN an LSTM is its steps, so that each length is a graph of its own")
     torch.manual_seed(0)
     lstm = nn.LSTM(3, 4)
     assert captures(lambda x: lstm(x)[0], [(shape(n),) for n in range(3, 20)]) <= 3
