@@ -14,29 +14,16 @@ namespace diptych::detail {
 /// Returns the name that the paths of an argument start with: the given one, or one made from its position.
 std::string argument_name(const std::vector<std::string>& names, size_t index);
 
-/// Calls `visit(argument, path)` for each argument in order.
-template <class Visit, class... A>
-void for_each_argument(const std::vector<std::string>& names, const Visit& visit, A&... arguments) {
-  size_t index = 0;
-  (
-      [&] {
-        const std::string name = argument_name(names, index++);
-        visit(arguments, Path(name));
-      }(),
-      ...);
-}
-
 template <class... A>
 Flattened flatten_arguments(const std::vector<std::string>& names, const A&... arguments) {
   TreeRecorder recorder;
-  for_each_argument(
-      names, [&](const auto& argument, const Path& path) { visit_leaves(argument, path, recorder); }, arguments...);
+  visit_arguments(names, recorder, arguments...);
   return {recorder.take_tensors(), recorder.take_spec()};
 }
 
 template <class... A>
 bool match_arguments(const TreeSpec& spec, Cache::Tensors& tensors, const A&... arguments) {
-  TreeMatcher matcher(spec, [&](const at::Tensor& tensor) { tensors.push_back(&tensor); });
+  TreeMatcher matcher(spec, AppendAddress{tensors});
   (visit_leaves(arguments, Path(), matcher), ...);
   return matcher.matched();
 }

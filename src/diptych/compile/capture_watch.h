@@ -40,15 +40,7 @@ class CaptureWatch {
   virtual bool forget() = 0;
   /// Returns why no graph can be made of the function, if the exception that is being handled says so; else "". It may
   /// be an exception of the binding's language.
-  virtual std::string refusal() const {
-    try {
-      throw;
-    } catch (const CaptureRefused& refused) {
-      return refused.what();
-    } catch (...) {
-      return "";
-    }
-  }
+  virtual std::string refusal() const;
 };
 
 template <class F>
@@ -62,12 +54,6 @@ std::unique_ptr<CaptureWatch> watch_capture(F& function) {
 
 /// Ends the watch of a capture that gives way to a run of the function itself.
 /// Errors: UserError if that run would repeat what can't be undone.
-inline void take_back(CaptureWatch& watch) {
-  const CaptureWatch::Found found = watch.finish({});
-  DIPTYCH_CHECK(found.is_undone,
-                "[capture] the function {}, which can't be undone so that the function itself could run, as a call "
-                "inside a transform or on its tensors needs; pass what it takes as an argument",
-                found.what);
-}
+void take_back(CaptureWatch& watch);
 
 }  // namespace diptych::detail

@@ -1,5 +1,6 @@
 #include "diptych/compile/gradients.h"
 
+#include <ATen/functorch/Interpreter.h>
 #include <ATen/ops/_make_dual.h>
 #include <ATen/ops/_unpack_dual.h>
 #include <ATen/ops/alias.h>
@@ -21,8 +22,9 @@ at::Tensor with_tangent_of(const at::Tensor& dual, const at::Tensor& primal) {
 
 }  // namespace
 
-bool is_innermost_a_vmap() {
-  return levels_are_active() && innermost_level().kind == at::functorch::TransformType::Vmap;
+void enter_grad_in_vmap(std::optional<InnerLevel>& level) {
+  using Kind = at::functorch::TransformType;
+  if (levels_are_active() && innermost_level().kind == Kind::Vmap) level.emplace(Kind::Grad);
 }
 
 std::vector<at::Tensor> differentiation_inputs(const Flattened& flat) {

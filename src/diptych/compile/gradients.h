@@ -15,8 +15,9 @@ std::vector<at::Tensor> differentiation_inputs(const Flattened& flat);
 std::vector<at::Tensor> scalar_gradients(const at::Tensor& value, const std::vector<at::Tensor>& inputs,
                                          const std::vector<at::Tensor>& originals);
 
-/// Whether the thread is inside of a vmap, and of nothing inside of that.
-bool is_innermost_a_vmap();
+/// Begins a level of grad if the thread is inside of a vmap, and of nothing inside of that: autograd itself would sum
+/// over the elements of a batch.
+void enter_grad_in_vmap(std::optional<InnerLevel>& level);
 
 /// Returns the value in the result of a function whose gradients are taken: the result itself, or the first element of
 /// a pair of the value and of what else the function computed.
@@ -47,9 +48,8 @@ struct ValueAndGrad {
                   "grad and value_and_grad take a function that returns one tensor, or a std::pair of one tensor and "
                   "auxiliary results.");
     const c10::AutoGradMode record(true);
-    // Autograd itself would sum over the elements of a batch.
     std::optional<InnerLevel> level;
-    if (is_innermost_a_vmap()) level.emplace(at::functorch::TransformType::Grad);
+    enter_grad_in_vmap(level);
     const Flattened flat = flatten(first, argument_name({}, 0));
     const auto inputs = differentiation_inputs(flat);
     First argument = unflatten(First(first), inputs);

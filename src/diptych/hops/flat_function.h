@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "diptych/autodiff/joint_capture.h"
-#include "diptych/base/error.h"
 #include "diptych/hops/transformed_call.h"
 #include "diptych/tree/flatten.h"
 
@@ -17,17 +16,22 @@ namespace diptych::detail {
 template <class T>
 using Held = std::conditional_t<is_by_identity<std::remove_cv_t<T>>(), T&, std::remove_cv_t<T>>;
 
-/// Puts tensors into the leaves in order, passing over those of modules, and counts the leaves.
-struct StandInFiller : LeafVisitor {
-  static constexpr bool kReplacesTensors = true;
-  c10::ArrayRef<at::Tensor> tensors;
-  size_t next = 0;
-  void tensor(const Path&, at::Tensor& leaf) {
-    if (next < tensors.size()) leaf = tensors[next];
-    ++next;
-  }
-  void module_tensor(const Path&, const at::Tensor&) { ++next; }
+/// Puts tensors into the leaves in order, passing over those of modules.
+class StandInFiller final : public LeafReplacer {
+ public:
+  explicit StandInFiller(c10::ArrayRef<at::Tensor> tensors) : tensors_(tensors) {}
+  void tensor(const Path& path, at::Tensor& leaf) override;
+  void module_tensor(const Path& path, const at::Tensor& tensor) override;
+  /// Errors: UserError if there were not as many leaves as tensors.
+  void check_count() const;
+
+ private:
+  c10::ArrayRef<at::Tensor> tensors_;
+  size_t next_ = 0;
 };
+
+/// The flattened result of a user's function as that of a flat one.
+FlatResult flat_result(Flattened&& flat);
 
 /// The user's function on flat tensors. `result` receives what it returned, without tensors, when it has run. A
 /// function that may be run several times for one capture, and leaves something behind, has a member `void
@@ -37,22 +41,17 @@ FlatFunction make_flat(F& function, std::shared_ptr<Result>& result, A&... argum
   return [&function, &result, &arguments...](const std::vector<at::Tensor>& stand_ins) -> FlatResult {
     if constexpr (requires { function.begin_trace(); }) function.begin_trace();
     std::tuple<Held<A>...> held(arguments...);
-    StandInFiller filler;
-    filler.tensors = stand_ins;
-    std::apply([&](auto&... argument) { (visit_leaves(argument, Path(), filler), ...); }, held);
-    DIPTYCH_CHECK(
-        filler.next == stand_ins.size(),
-        "[capture] the arguments hold {} tensors, expected {} as at the call; the function, or another thread, "
-        "has changed what they lead to",
-        filler.next, stand_ins.size());
+    StandInFiller filler(stand_ins);
+    LeafReplacer& replacer = filler;
+    std::apply([&](auto&... argument) { (visit_leaves(argument, Path(), replacer), ...); }, held);
+    filler.check_count();
     Result value = std::apply([&](auto&... argument) -> Result { return function(argument...); }, held);
-    Flattened flat = diptych::flatten(value);
-    note_subclass(flat.spec);
-    std::vector<std::string> paths = flat.spec.tensor_paths();
-    if (paths.size() == 1 && paths[0].empty()) paths[0] = "out";  // the result is a tensor itself
+    FlatResult flat = flat_result(diptych::flatten(value));
     // The example keeps the structure and the constants, and no tensor of the trace.
-    result = std::make_shared<Result>(map_tensors(std::move(value), [](const at::Tensor&) { return at::Tensor(); }));
-    return {std::move(flat.tensors), std::move(paths)};
+    LeafEmptier emptier;
+    visit_leaves<Result, LeafReplacer>(value, Path(), emptier);
+    result = std::make_shared<Result>(std::move(value));
+    return flat;
   };
 }
 

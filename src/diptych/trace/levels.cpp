@@ -1,6 +1,7 @@
 #include "diptych/trace/levels.h"
 
 #include <ATen/functorch/BatchedTensorImpl.h>
+#include <ATen/functorch/DynamicLayer.h>
 #include <ATen/functorch/TensorWrapper.h>
 #include <c10/core/AutogradState.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -55,8 +56,8 @@ at::Tensor wrap(const at::Tensor& value, const TransformLevel& level) {
   return level.kind == Kind::Vmap ? ft::makeBatched(value, 0, level.id) : ft::makeTensorWrapper(value, level.id);
 }
 
-BelowLevel::BelowLevel() : layer_(ft::popDynamicLayer()) {
-  const auto& meta = layer_.interpreter().meta();
+BelowLevel::BelowLevel() : layer_(std::make_unique<ft::DynamicLayer>(ft::popDynamicLayer())) {
+  const auto& meta = layer_->interpreter().meta();
   if (const auto* grad = std::get_if<ft::GradInterpreterMeta>(&meta)) {
     if (!grad->prevGradMode_) grad_mode_.emplace(false);
   } else if (const auto* jvp = std::get_if<ft::JvpInterpreterMeta>(&meta)) {
@@ -64,7 +65,7 @@ BelowLevel::BelowLevel() : layer_(ft::popDynamicLayer()) {
   }
 }
 
-BelowLevel::~BelowLevel() { ft::pushDynamicLayer(std::move(layer_)); }
+BelowLevel::~BelowLevel() { ft::pushDynamicLayer(std::move(*layer_)); }
 
 InnerLevel::InnerLevel(const Batch& batch) {
   level_ = {Kind::Vmap, ft::initAndPushDynamicLayer(Kind::Vmap, c10::SymInt(batch.size), batch.randomness), batch};

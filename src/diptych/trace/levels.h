@@ -2,23 +2,30 @@
 // transforms.
 #pragma once
 #include <ATen/core/Tensor.h>
-#include <ATen/functorch/DynamicLayer.h>
 #include <c10/core/GradMode.h>
 
+#include <memory>
 #include <optional>
 #include <vector>
+
+// The header that defines these reads all of nlohmann's, and users' programs include this one.
+namespace at::functorch {
+enum class RandomnessType;
+enum class TransformType;
+struct DynamicLayer;
+}  // namespace at::functorch
 
 namespace diptych::detail {
 
 /// What the elements of a batch have in common.
 struct Batch {
   int64_t size = 0;
-  at::functorch::RandomnessType randomness = at::functorch::RandomnessType::Error;
+  at::functorch::RandomnessType randomness = {};  ///< RandomnessType::Error
 };
 
 /// One level. Its wrappers are batched tensors for a vmap, and TensorWrappers for grad and jvp.
 struct TransformLevel {
-  at::functorch::TransformType kind = at::functorch::TransformType::Torch;
+  at::functorch::TransformType kind = {};  ///< TransformType::Torch, which is none
   int64_t id = 0;
   Batch batch = {};  ///< of a vmap
 };
@@ -55,7 +62,7 @@ class BelowLevel {
   BelowLevel& operator=(const BelowLevel&) = delete;
 
  private:
-  at::functorch::DynamicLayer layer_;
+  std::unique_ptr<at::functorch::DynamicLayer> layer_;
   std::optional<c10::AutoGradMode> grad_mode_;
   std::optional<c10::AutoFwGradMode> forward_grad_mode_;
 };

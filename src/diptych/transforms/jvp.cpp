@@ -1,5 +1,6 @@
 #include "diptych/transforms/jvp.h"
 
+#include <ATen/functorch/Interpreter.h>
 #include <ATen/ops/_make_dual.h>
 #include <ATen/ops/_unpack_dual.h>
 #include <ATen/ops/zeros_like.h>

@@ -1,5 +1,6 @@
 #include "diptych/transforms/vjp.h"
 
+#include <ATen/functorch/Interpreter.h>
 #include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/autograd.h>
 

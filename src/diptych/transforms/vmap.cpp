@@ -1,5 +1,7 @@
 #include "diptych/transforms/vmap.h"
 
+#include <ATen/functorch/Interpreter.h>
+
 #include "diptych/base/error.h"
 
 namespace diptych::detail {

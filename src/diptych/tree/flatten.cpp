@@ -22,4 +22,15 @@ void throw_module_tensor(const char* who, const Path& path) {
                   who, path.str()));
 }
 
+void LeafFiller::tensor(const Path& path, at::Tensor& leaf) {
+  if (next == tensors.size()) throw_too_few_tensors(path, tensors.size());
+  leaf = tensors[next++];
+}
+
+void LeafFiller::module_tensor(const Path& path, const at::Tensor&) { throw_module_tensor("unflatten", path); }
+
+void LeafEmptier::tensor(const Path&, at::Tensor& leaf) { leaf = at::Tensor(); }
+
+void LeafEmptier::module_tensor(const Path& path, const at::Tensor&) { throw_module_tensor("map_tensors", path); }
+
 }  // namespace diptych::detail

@@ -34,31 +34,44 @@ namespace detail {
 [[noreturn]] void throw_too_many_tensors(size_t expected, size_t got);
 [[noreturn]] void throw_module_tensor(const char* who, const Path& path);
 
-/// Puts tensors into the leaves, one after the other.
-struct LeafFiller : LeafVisitor {
+/// Assigns to the leaves of a value. What it assigns is behind virtual functions, so that a user's program holds one
+/// visit of each of its types for all that is done to tensors.
+struct LeafReplacer : LeafVisitor {
   static constexpr bool kReplacesTensors = true;
+  virtual void tensor(const Path& path, at::Tensor& leaf) = 0;
+  virtual void module_tensor(const Path& path, const at::Tensor& tensor) = 0;
+
+ protected:
+  ~LeafReplacer() = default;
+};
+
+/// Puts tensors into the leaves, one after the other.
+struct LeafFiller final : LeafReplacer {
+  explicit LeafFiller(c10::ArrayRef<at::Tensor> tensors) : tensors(tensors) {}
   c10::ArrayRef<at::Tensor> tensors;
   size_t next = 0;
-  void tensor(const Path& path, at::Tensor& leaf) {
-    if (next == tensors.size()) throw_too_few_tensors(path, tensors.size());
-    leaf = tensors[next++];
-  }
-  void module_tensor(const Path& path, const at::Tensor&) { throw_module_tensor("unflatten", path); }
+  void tensor(const Path& path, at::Tensor& leaf) override;
+  void module_tensor(const Path& path, const at::Tensor& tensor) override;
+};
+
+/// Takes the tensors out of the leaves.
+struct LeafEmptier final : LeafReplacer {
+  void tensor(const Path& path, at::Tensor& leaf) override;
+  void module_tensor(const Path& path, const at::Tensor& tensor) override;
 };
 
 template <class Function>
-struct LeafMapper : LeafVisitor {
-  static constexpr bool kReplacesTensors = true;
+struct LeafMapper final : LeafReplacer {
   explicit LeafMapper(Function& function) : function(function) {}
   Function& function;
-  void tensor(const Path& path, at::Tensor& leaf) {
+  void tensor(const Path& path, at::Tensor& leaf) override {
     if constexpr (std::is_invocable_v<Function&, const Path&, const at::Tensor&>) {
       leaf = function(path, std::as_const(leaf));
     } else {
       leaf = function(std::as_const(leaf));
     }
   }
-  void module_tensor(const Path& path, const at::Tensor&) { throw_module_tensor("map_tensors", path); }
+  void module_tensor(const Path& path, const at::Tensor&) override { throw_module_tensor("map_tensors", path); }
 };
 
 }  // namespace detail
@@ -68,9 +81,8 @@ struct LeafMapper : LeafVisitor {
 /// Errors: UserError if there are not as many tensors as leaves, or if the example holds a module.
 template <class T>
 T unflatten(T example, c10::ArrayRef<at::Tensor> tensors, std::string_view name = "") {
-  detail::LeafFiller filler;
-  filler.tensors = tensors;
-  visit_leaves(example, Path(name), filler);
+  detail::LeafFiller filler(tensors);
+  visit_leaves<T, detail::LeafReplacer>(example, Path(name), filler);
   if (filler.next != tensors.size()) detail::throw_too_many_tensors(filler.next, tensors.size());
   return example;
 }
@@ -80,16 +92,29 @@ T unflatten(T example, c10::ArrayRef<at::Tensor> tensors, std::string_view name 
 template <class T, class Function>
 T map_tensors(T value, Function&& function, std::string_view name = "") {
   detail::LeafMapper<std::remove_reference_t<Function>> mapper(function);
-  visit_leaves(value, Path(name), mapper);
+  visit_leaves<T, detail::LeafReplacer>(value, Path(name), mapper);
   return value;
 }
 
 namespace detail {
 
+/// What a TreeMatcher does with tensors: nothing, or appending handles, or addresses.
+struct PassTensor {
+  void operator()(const at::Tensor&) const {}
+};
+struct AppendTensor {
+  c10::SmallVectorImpl<at::Tensor>& tensors;
+  void operator()(const at::Tensor& tensor) const { tensors.push_back(tensor); }
+};
+struct AppendAddress {
+  c10::SmallVectorImpl<const at::Tensor*>& tensors;
+  void operator()(const at::Tensor& tensor) const { tensors.push_back(&tensor); }
+};
+
 /// Whether `value` has the structure and the constants of `spec`. Does not allocate.
 template <class T>
 bool matches(const TreeSpec& spec, const T& value) {
-  TreeMatcher matcher(spec, [](const at::Tensor&) {});
+  TreeMatcher matcher(spec, PassTensor());
   visit_leaves(value, Path(), matcher);
   return matcher.matched();
 }
@@ -99,7 +124,7 @@ bool matches(const TreeSpec& spec, const T& value) {
 template <class T>
 bool flatten_if_matches(const TreeSpec& spec, const T& value, c10::SmallVectorImpl<at::Tensor>& tensors) {
   const size_t size = tensors.size();
-  TreeMatcher matcher(spec, [&](const at::Tensor& tensor) { tensors.push_back(tensor); });
+  TreeMatcher matcher(spec, AppendTensor{tensors});
   visit_leaves(value, Path(), matcher);
   if (!matcher.matched()) tensors.resize(size);
   return matcher.matched();
@@ -108,7 +133,7 @@ bool flatten_if_matches(const TreeSpec& spec, const T& value, c10::SmallVectorIm
 template <class T>
 bool flatten_if_matches(const TreeSpec& spec, const T& value, c10::SmallVectorImpl<const at::Tensor*>& tensors) {
   const size_t size = tensors.size();
-  TreeMatcher matcher(spec, [&](const at::Tensor& tensor) { tensors.push_back(&tensor); });
+  TreeMatcher matcher(spec, AppendAddress{tensors});
   visit_leaves(value, Path(), matcher);
   if (!matcher.matched()) tensors.resize(size);
   return matcher.matched();

@@ -14,13 +14,7 @@ std::vector<at::Tensor> cond_flat(const at::Tensor& predicate, const FlatFunctio
 template <class... A>
 Flattened flatten_all(const A&... arguments) {
   TreeRecorder recorder;
-  size_t index = 0;
-  (
-      [&] {
-        const std::string name = fmt::format("arg{}", index++);
-        visit_leaves(arguments, Path(name), recorder);
-      }(),
-      ...);
+  visit_arguments({}, recorder, arguments...);
   return {recorder.take_tensors(), recorder.take_spec()};
 }
 
