@@ -11,7 +11,7 @@ foreach(target ${rooms})
   string(REGEX REPLACE "^diptych_" "" room ${target})
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/diptych/${room} DESTINATION include/diptych FILES_MATCHING PATTERN "*.h")
 endforeach()
-install(FILES ${PROJECT_SOURCE_DIR}/src/diptych/diptych.h DESTINATION include/diptych)
+install(FILES ${PROJECT_SOURCE_DIR}/src/diptych/diptych.h ${PROJECT_SOURCE_DIR}/src/diptych/fwd.h DESTINATION include/diptych)
 
 if(DIPTYCH_LAUNCHER)
   install(TARGETS diptych_launch RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})

@@ -1,8 +1,10 @@
-# The umbrella target diptych::diptych: every room, and the header diptych/diptych.h. Rooms add themselves to it.
+# The umbrella target diptych::diptych: every room, and the headers diptych/diptych.h and diptych/fwd.h. Rooms add themselves to it.
 add_library(diptych INTERFACE)
 add_library(diptych::diptych ALIAS diptych)
 file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/rooms/umbrella/diptych)
-file(CREATE_LINK ${PROJECT_SOURCE_DIR}/src/diptych/diptych.h ${PROJECT_BINARY_DIR}/rooms/umbrella/diptych/diptych.h SYMBOLIC)
+foreach(header diptych.h fwd.h)
+  file(CREATE_LINK ${PROJECT_SOURCE_DIR}/src/diptych/${header} ${PROJECT_BINARY_DIR}/rooms/umbrella/diptych/${header} SYMBOLIC)
+endforeach()
 target_include_directories(diptych INTERFACE
   $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/rooms/umbrella> $<INSTALL_INTERFACE:include>)
 

@@ -17,6 +17,7 @@
 #include "diptych/distributed/environment.h"
 #include "diptych/distributed/gradient_reduction.h"
 #include "diptych/distributed/process.h"
+#include "diptych/fwd.h"
 #include "diptych/graph/graph.h"
 #include "diptych/graph/hop_schema.h"
 #include "diptych/graph/html.h"
