@@ -1,6 +1,4 @@
 // Trains a deep GPT on the text that the repository ships, its blocks one scan (dp::scan_layers) of checkpoints.
-#include <diptych/base/error.h>
-
 #include "common/compiled.h"
 #include "common/parameters.h"
 #include "common/text_data.h"
@@ -16,20 +14,16 @@ int main(int argc, char** argv) {
   DeepGptConfig config;
   GptConfig& sizes = config.sizes;
   int64_t sample_length = 200;
-  CLI::App app{"Trains a deep GPT, whose equal blocks are one scan over stacked parameters"};
-  add_train_options(app, options);
-  add_size_option(app, "--block", sizes.block, "Longest sequence, in characters");
-  add_size_option(app, "--layers", sizes.layers, "Transformer blocks");
-  add_size_option(app, "--width", sizes.width, "Numbers in a token's state; a multiple of --heads");
-  add_size_option(app, "--heads", sizes.heads, "Attention heads");
-  app.add_option("--sample", sample_length, "Characters of sampled text at the end")
-      ->check(CLI::NonNegativeNumber)
-      ->group(kHowGroup);
+  const auto app = make_app("Trains a deep GPT, whose equal blocks are one scan over stacked parameters");
+  add_train_options(*app, options);
+  add_size_option(*app, "--block", sizes.block, "Longest sequence, in characters");
+  add_size_option(*app, "--layers", sizes.layers, "Transformer blocks");
+  add_size_option(*app, "--width", sizes.width, "Numbers in a token's state; a multiple of --heads");
+  add_size_option(*app, "--heads", sizes.heads, "Attention heads");
+  add_sample_option(*app, sample_length);
 
-  return run_program(app, options, argc, argv, [&] {
-    DIPTYCH_CHECK(sizes.width % sizes.heads == 0,
-                  "[train_deep_gpt] --width {} is no multiple of --heads {}; change one of them", sizes.width,
-                  sizes.heads);
+  return run_program(*app, options, argc, argv, [&] {
+    check_heads("train_deep_gpt", sizes.width, sizes.heads);
     const TextData text(options.data, sizes.block);
     sizes.vocabulary = text.vocabulary();
     const auto build = [&](const std::string& backend) {

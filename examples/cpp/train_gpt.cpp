@@ -1,6 +1,4 @@
 // Trains a GPT on the text that the repository ships: `make train`, or `train_gpt --help`.
-#include <diptych/base/error.h>
-
 #include "common/compiled.h"
 #include "common/parameters.h"
 #include "common/text_data.h"
@@ -16,20 +14,16 @@ int main(int argc, char** argv) {
   options.compare_eager = 100;
   GptConfig config{.block = 128};
   int64_t sample_length = 400;
-  CLI::App app{"Trains a GPT to continue a text, one token a character"};
-  add_train_options(app, options);
-  add_size_option(app, "--block", config.block, "Longest sequence, in characters");
-  add_size_option(app, "--layers", config.layers, "Transformer blocks");
-  add_size_option(app, "--width", config.width, "Numbers in a token's state; a multiple of --heads");
-  add_size_option(app, "--heads", config.heads, "Attention heads");
-  app.add_option("--sample", sample_length, "Characters of sampled text at the end")
-      ->check(CLI::NonNegativeNumber)
-      ->group(kHowGroup);
+  const auto app = make_app("Trains a GPT to continue a text, one token a character");
+  add_train_options(*app, options);
+  add_size_option(*app, "--block", config.block, "Longest sequence, in characters");
+  add_size_option(*app, "--layers", config.layers, "Transformer blocks");
+  add_size_option(*app, "--width", config.width, "Numbers in a token's state; a multiple of --heads");
+  add_size_option(*app, "--heads", config.heads, "Attention heads");
+  add_sample_option(*app, sample_length);
 
-  return run_program(app, options, argc, argv, [&] {
-    DIPTYCH_CHECK(config.width % config.heads == 0,
-                  "[train_gpt] --width {} is no multiple of --heads {}; change one of them", config.width,
-                  config.heads);
+  return run_program(*app, options, argc, argv, [&] {
+    check_heads("train_gpt", config.width, config.heads);
     const TextData text(options.data, config.block);
     config.vocabulary = text.vocabulary();
     const auto build = [&](const std::string& backend) {

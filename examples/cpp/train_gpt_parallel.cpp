@@ -4,9 +4,11 @@
 #include <diptych/diptych.h>
 #include <torch/optim.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <nlohmann/json.hpp>
 
 #include "common/checkpoint.h"
 #include "common/parameters.h"
@@ -62,16 +64,14 @@ void resume(const ParallelOptions& options, const dp::distributed::Process& proc
   DIPTYCH_CHECK(found->options == options.run,
                 "[train_gpt_parallel] the checkpoint '{}' was made with {}, and this run has {}; give the same, start "
                 "over with --fresh, or choose another --out",
-                found->path.string(), found->options.dump(), options.run.dump());
+                found->path.string(), nlohmann::json(found->options).dump(), nlohmann::json(options.run).dump());
   restore(*found, state);
   if (process.rank() == 0) fmt::print("going on from {}\n", found->path.string());
 }
 
 int train_in_parallel(const ParallelOptions& options, GptConfig config) {
   const auto process = dp::distributed::init({.timeout = options.timeout});
-  DIPTYCH_CHECK(config.width % config.heads == 0,
-                "[train_gpt_parallel] --width {} is no multiple of --heads {}; change one of them", config.width,
-                config.heads);
+  check_heads("train_gpt_parallel", config.width, config.heads);
   DIPTYCH_CHECK(options.batch % process.size() == 0,
                 "[train_gpt_parallel] --batch {} does not divide by {} processes; choose a multiple", options.batch,
                 process.size());

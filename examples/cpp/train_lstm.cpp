@@ -13,15 +13,13 @@ int main(int argc, char** argv) {
   options.data = data_path("kjv_new_testament.txt");
   LstmConfig config;
   int64_t block = 64, sample_length = 300;
-  CLI::App app{"Trains an LSTM to continue a text, one token a character"};
-  add_train_options(app, options);
-  add_size_option(app, "--block", block, "Time steps that a gradient goes through, in characters");
-  add_size_option(app, "--width", config.width, "Numbers in the state");
-  app.add_option("--sample", sample_length, "Characters of sampled text at the end")
-      ->check(CLI::NonNegativeNumber)
-      ->group(kHowGroup);
+  const auto app = make_app("Trains an LSTM to continue a text, one token a character");
+  add_train_options(*app, options);
+  add_size_option(*app, "--block", block, "Time steps that a gradient goes through, in characters");
+  add_size_option(*app, "--width", config.width, "Numbers in the state");
+  add_sample_option(*app, sample_length);
 
-  return run_program(app, options, argc, argv, [&] {
+  return run_program(*app, options, argc, argv, [&] {
     const TextData text(options.data, block);
     config.vocabulary = text.vocabulary();
     const auto build = [&](const std::string& backend) {

@@ -12,11 +12,11 @@ int main(int argc, char** argv) {
       .name = "train_mlp", .unit = "images", .steps = 1000, .batch = 64, .lr = 2e-3, .weight_decay = 0.01};
   options.data = data_path("digits.csv");
   int64_t width = 128;
-  CLI::App app{"Trains a three-layer network to read 8x8 handwritten digits"};
-  add_train_options(app, options);
-  add_size_option(app, "--width", width, "Numbers in each hidden layer");
+  const auto app = make_app("Trains a three-layer network to read 8x8 handwritten digits");
+  add_train_options(*app, options);
+  add_size_option(*app, "--width", width, "Numbers in each hidden layer");
 
-  return run_program(app, options, argc, argv, [&] {
+  return run_program(*app, options, argc, argv, [&] {
     const DigitsData digits(options.data);
     const auto build = [&](const std::string& backend) {
       const Mlp mlp = make_mlp({64, width, width, 10});

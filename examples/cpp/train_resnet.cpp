@@ -12,11 +12,11 @@ int main(int argc, char** argv) {
       .name = "train_resnet", .unit = "images", .steps = 100, .batch = 32, .lr = 1e-3, .weight_decay = 0.05};
   options.data = data_path("digits.csv");
   int64_t width = 64;
-  CLI::App app{"Trains a ResNet-18 to read handwritten digits, upscaled to 32x32"};
-  add_train_options(app, options);
-  add_size_option(app, "--width", width, "Channels of the first stage; the paper has 64");
+  const auto app = make_app("Trains a ResNet-18 to read handwritten digits, upscaled to 32x32");
+  add_train_options(*app, options);
+  add_size_option(*app, "--width", width, "Channels of the first stage; the paper has 64");
 
-  return run_program(app, options, argc, argv, [&] {
+  return run_program(*app, options, argc, argv, [&] {
     const DigitsData digits(options.data);
     const auto build = [&](const std::string& backend) {
       ResNet18 resnet(/*channels=*/1, width, /*classes=*/10);

@@ -6,6 +6,8 @@
 #include <diptych/pair/pair_call.h>
 #include <diptych/pair/pair_parameters.h>
 
+#include <CLI/CLI.hpp>
+
 #include "common/parameters.h"
 #include "common/program.h"
 #include "common/progress.h"

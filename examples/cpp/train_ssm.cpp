@@ -13,18 +13,16 @@ int main(int argc, char** argv) {
   options.data = data_path("kjv_new_testament.txt");
   SsmConfig config;
   int64_t block = 128, sample_length = 300;
-  CLI::App app{"Trains a selective state-space model to continue a text, one token a character"};
-  add_train_options(app, options);
-  add_size_option(app, "--block", block, "Time steps that a gradient goes through, in characters");
-  add_size_option(app, "--layers", config.layers, "Layers");
-  add_size_option(app, "--width", config.width,
+  const auto app = make_app("Trains a selective state-space model to continue a text, one token a character");
+  add_train_options(*app, options);
+  add_size_option(*app, "--block", block, "Time steps that a gradient goes through, in characters");
+  add_size_option(*app, "--layers", config.layers, "Layers");
+  add_size_option(*app, "--width", config.width,
                   "Numbers between the layers; within one there are twice as many channels");
-  add_size_option(app, "--states", config.states, "Numbers that each channel keeps");
-  app.add_option("--sample", sample_length, "Characters of sampled text at the end")
-      ->check(CLI::NonNegativeNumber)
-      ->group(kHowGroup);
+  add_size_option(*app, "--states", config.states, "Numbers that each channel keeps");
+  add_sample_option(*app, sample_length);
 
-  return run_program(app, options, argc, argv, [&] {
+  return run_program(*app, options, argc, argv, [&] {
     const TextData text(options.data, block);
     config.vocabulary = text.vocabulary();
     const auto build = [&](const std::string& backend) {

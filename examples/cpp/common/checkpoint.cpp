@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 namespace examples {
 namespace {
@@ -72,7 +73,7 @@ std::vector<std::filesystem::path> CheckpointFolder::files() const {
   return found;
 }
 
-std::filesystem::path CheckpointFolder::save(const TrainState& state, const nlohmann::json& options) const {
+std::filesystem::path CheckpointFolder::save(const TrainState& state, const RunOptions& options) const {
   TensorFile contents;
   for (const auto& [name, tensor] : state.parameters) {
     const auto& moments = optimizer_state(*state.optimizer, tensor);
@@ -84,7 +85,7 @@ std::filesystem::path CheckpointFolder::save(const TrainState& state, const nloh
   for (const auto& [name, tensor] : state.buffers) contents.tensors.emplace_back("buffers." + name, tensor);
   contents.tensors.emplace_back("losses", torch::tensor(state.losses));
   contents.tensors.emplace_back("random_state", random_state());
-  contents.metadata = {{"step", std::to_string(state.step)}, {"options", options.dump()}};
+  contents.metadata = {{"step", std::to_string(state.step)}, {"options", nlohmann::json(options).dump()}};
   const auto path = folder_ / fmt::format("{}{:08}{}", kPrefix, state.step, kEnding);
   write_tensor_file(path, contents);
   const auto all = files();
@@ -97,7 +98,7 @@ std::optional<CheckpointFolder::Found> CheckpointFolder::newest() const {
   for (const auto& path : files()) {
     try {
       TensorFile contents = read_tensor_file(path);
-      auto options = nlohmann::json::parse(contents.metadata.at("options"));
+      RunOptions options = nlohmann::json::parse(contents.metadata.at("options"));
       return Found{path, std::move(contents), std::move(options), std::move(skipped)};
     } catch (const std::exception& error) {
       skipped.emplace_back(error.what());

@@ -4,9 +4,9 @@
 #include <torch/optim.h>
 #include <torch/optim/adamw.h>
 
-#include <nlohmann/json.hpp>
 #include <optional>
 
+#include "common/program.h"
 #include "common/tensor_file.h"
 
 namespace examples {
@@ -28,13 +28,13 @@ class CheckpointFolder {
 
   /// Writes "checkpoint-<step>.safetensors", then removes all but the newest two. `options` is kept with it.
   /// Errors: UserError if the disk refuses; older checkpoints are untouched then.
-  std::filesystem::path save(const TrainState& state, const nlohmann::json& options) const;
+  std::filesystem::path save(const TrainState& state, const RunOptions& options) const;
 
   /// A sound checkpoint, read but not yet applied.
   struct Found {
     std::filesystem::path path;
     TensorFile contents;
-    nlohmann::json options;
+    RunOptions options;
     std::vector<std::string> skipped;  ///< why newer ones were passed over
   };
   /// The newest sound checkpoint; nothing if the folder holds none at all.

@@ -10,12 +10,7 @@ namespace examples {
 namespace dp = diptych;
 
 /// What the user's options ask of Diptych. Errors: UserError if --partition names no partitioner.
-inline dp::AotOptions aot_options(const TrainOptions& options) {
-  return {.backend = options.backend,
-          .partition = dp::partitioner_by_name(options.partition),
-          .argument_names = {"model", "inputs", "targets"},
-          .name = options.name};
-}
+dp::AotOptions aot_options(const TrainOptions& options);
 
 /// Gives `trainable` the loss of `model`: loss_fn(model, inputs, targets), where the model is a struct with
 /// DIPTYCH_FIELDS or a torch::nn module holder. In eager it is called as it is; else its forward and backward graphs

@@ -9,6 +9,8 @@
 #include <numeric>
 #include <string_view>
 
+#include "common/batch_random.h"
+
 namespace examples {
 namespace {
 

@@ -5,6 +5,7 @@
 #include <diptych/base/error.h>
 #include <diptych/passes/partition.h>
 
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <iostream>
 
@@ -20,8 +21,8 @@ int fail(const TrainOptions& options, const std::string& text, int code) {
 }
 
 // The values of the options that decide the result, as text, so that numbers compare as they were given.
-nlohmann::json run_options(const CLI::App& app) {
-  nlohmann::json run = nlohmann::json::object();
+RunOptions run_options(const CLI::App& app) {
+  RunOptions run;
   for (const CLI::Option* option : app.get_options()) {
     if (option->get_group() != kRunGroup) continue;
     run[option->get_name()] =
@@ -48,6 +49,8 @@ std::string rate_error(const std::string& text) {
 }
 
 }  // namespace
+
+std::shared_ptr<CLI::App> make_app(const std::string& description) { return std::make_shared<CLI::App>(description); }
 
 void add_train_options(CLI::App& app, TrainOptions& options) {
   if (options.out.empty()) options.out = "out/" + options.name;
@@ -97,6 +100,17 @@ void add_train_options(CLI::App& app, TrainOptions& options) {
 
 void add_size_option(CLI::App& app, const std::string& name, int64_t& value, const std::string& help) {
   app.add_option(name, value, help)->check(CLI::Range(int64_t{1}, int64_t{1'000'000}))->group(kRunGroup);
+}
+
+void add_sample_option(CLI::App& app, int64_t& length) {
+  app.add_option("--sample", length, "Characters of sampled text at the end")
+      ->check(CLI::NonNegativeNumber)
+      ->group(kHowGroup);
+}
+
+void check_heads(const std::string& name, int64_t width, int64_t heads) {
+  DIPTYCH_CHECK(width % heads == 0, "[{}] --width {} is no multiple of --heads {}; change one of them", name, width,
+                heads);
 }
 
 std::string data_path(const std::string& file) { return std::string(DIPTYCH_EXAMPLES_DATA) + "/" + file; }

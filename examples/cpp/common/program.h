@@ -2,12 +2,19 @@
 #pragma once
 #include <diptych/backends/builtin_backends.h>
 
-#include <CLI/CLI.hpp>
 #include <functional>
-#include <nlohmann/json.hpp>
+#include <map>
+#include <memory>
 #include <string>
 
+namespace CLI {
+class App;
+}
+
 namespace examples {
+
+/// What decides the result of a run, by option name, as it was given.
+using RunOptions = std::map<std::string, std::string>;
 
 /// What the user chooses on the command line; a program fills in its own defaults first.
 struct TrainOptions {
@@ -26,18 +33,27 @@ struct TrainOptions {
   bool resume = false, fresh = false;
   int64_t compare_eager = 0;  ///< steps to run again in eager
   int64_t checkpoint_every = 200;
-  nlohmann::json run = {};  ///< what decides the result, by option name; a resumed run must agree with it
+  RunOptions run = {};  ///< a resumed run must agree with it
 };
 
 /// Option groups of the help page. What is in kRunGroup goes into TrainOptions::run.
 inline constexpr const char* kRunGroup = "What is trained";
 inline constexpr const char* kHowGroup = "How it runs";
 
+/// Makes a command line. Its class is slow to compile: only programs that use it themselves include it.
+std::shared_ptr<CLI::App> make_app(const std::string& description);
+
 /// Adds the options that all programs have, with `options` as the defaults.
 void add_train_options(CLI::App& app, TrainOptions& options);
 
 /// Adds a whole number of at least 1 to the group "What is trained".
 void add_size_option(CLI::App& app, const std::string& name, int64_t& value, const std::string& help);
+
+/// Adds --sample, how many characters of text are sampled at the end.
+void add_sample_option(CLI::App& app, int64_t& length);
+
+/// Errors: UserError, as from the program `name`, if `width` is no multiple of `heads`.
+void check_heads(const std::string& name, int64_t width, int64_t heads);
 
 /// Path of a file in the repository's data folder.
 std::string data_path(const std::string& file);

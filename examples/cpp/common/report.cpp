@@ -53,7 +53,7 @@ std::string loss_curve(const ReportData& data) {
 
 std::string configuration(const ReportData& data) {
   std::vector<Row> rows;
-  for (const auto& [name, value] : data.options.run.items()) rows.push_back({name, value.get<std::string>()});
+  for (const auto& [name, value] : data.options.run) rows.push_back({name, value});
   int64_t count = 0;
   for (const auto& [name, tensor] : data.run.state().parameters) count += tensor.numel();
   rows.push_back({"--steps", std::to_string(data.options.steps)});

@@ -8,6 +8,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "common/batch_random.h"
+
 namespace examples {
 
 std::string read_file(const std::filesystem::path& path, const std::string& who) {

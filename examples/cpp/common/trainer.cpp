@@ -171,13 +171,14 @@ TrainRun::TrainRun(const TrainOptions& options, const Task& task, const std::str
 }
 
 void TrainRun::resume(const CheckpointFolder::Found& found) {
-  for (const auto& [option, value] : options_.run.items()) {
-    const auto then = found.options.value(option, std::string("(not there)"));
+  for (const auto& [option, value] : options_.run) {
+    const auto place = found.options.find(option);
+    const std::string then = place == found.options.end() ? "(not there)" : place->second;
     DIPTYCH_CHECK(
-        then == value.get<std::string>(),
+        then == value,
         "[train] the checkpoint '{}' was made with {} {}, and this run has {}; give the same, start over with --fresh, "
         "or choose another --out",
-        found.path.string(), option, then, value.get<std::string>());
+        found.path.string(), option, then, value);
   }
   restore(found, state_);
 }

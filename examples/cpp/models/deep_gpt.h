@@ -5,6 +5,7 @@
 #include <diptych/hops/scan/scan_layers.h>
 #include <torch/nn.h>
 
+#include <string>
 #include <vector>
 
 #include "models/gpt.h"
@@ -60,7 +61,7 @@ struct DeepGptImpl : torch::nn::Module {
         positions(register_module("positions", torch::nn::Embedding(config.sizes.block, config.sizes.width))),
         norm(register_module("norm", torch::nn::LayerNorm(torch::nn::LayerNormOptions({config.sizes.width})))) {
     for (int64_t i = 0; i < config.sizes.layers; ++i) {
-      blocks.push_back(register_module(fmt::format("block{}", i), DeepBlock(config)));
+      blocks.push_back(register_module("block" + std::to_string(i), DeepBlock(config)));
     }
     const torch::NoGradGuard no_grad;
     tokens->weight.mul_(0.02);

@@ -2,10 +2,10 @@
 // final norm, and a head that shares the token embedding's weight. Source: Radford et al. 2019; sizes as in nanoGPT.
 #pragma once
 #include <diptych/trace/scope.h>
-#include <fmt/format.h>
 #include <torch/types.h>
 
 #include <cmath>
+#include <string>
 #include <vector>
 
 #include "models/layers.h"
@@ -68,7 +68,7 @@ inline at::Tensor attention(const GptBlock& block, const at::Tensor& x, int64_t 
 inline at::Tensor gpt_logits(const Gpt& gpt, const at::Tensor& tokens) {
   at::Tensor x = at::embedding(gpt.tokens, tokens) + gpt.positions.slice(0, 0, tokens.size(1));
   for (size_t i = 0; i < gpt.blocks.size(); ++i) {
-    const auto scope = diptych::scope(fmt::format("block{}", i));
+    const auto scope = diptych::scope("block" + std::to_string(i));
     const GptBlock& block = gpt.blocks[i];
     x = x + attention(block, apply(block.attention_norm, x), gpt.heads);
     x = x + apply(block.mlp_out, at::gelu(apply(block.mlp_in, apply(block.mlp_norm, x)), "tanh"));

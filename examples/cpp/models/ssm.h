@@ -4,9 +4,9 @@
 #pragma once
 #include <diptych/hops/associative_scan.h>
 #include <diptych/trace/scope.h>
-#include <fmt/format.h>
 
 #include <cmath>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -92,7 +92,7 @@ inline at::Tensor apply(const SsmLayer& layer, const at::Tensor& x) {
 inline at::Tensor ssm_logits(const Ssm& ssm, const at::Tensor& tokens) {
   at::Tensor x = at::embedding(ssm.tokens, tokens);
   for (size_t i = 0; i < ssm.layers.size(); ++i) {
-    const auto scope = diptych::scope(fmt::format("layer{}", i));
+    const auto scope = diptych::scope("layer" + std::to_string(i));
     x = x + apply(ssm.layers[i], x);
   }
   return apply(ssm.head, apply(ssm.final_norm, x));
