@@ -45,7 +45,7 @@ seed_costs() {
   [ -f "$costs" ] || { mkdir -p "${costs%/*}" && cp tests/costs.txt "$costs"; }
 }
 
-# The GoogleTest programs list their cases while they are built; none listed would be a broken build and not a success.
+# A test whose filter matches no case fails, and so does a run without tests: neither is a success.
 run_tests() {
   rm -f "$report"
   seed_costs

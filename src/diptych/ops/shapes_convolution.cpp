@@ -36,30 +36,30 @@ ConvolutionSettings settings_of(const at::Tensor& weight, at::IntArrayRef stride
           groups};
 }
 
+bool any_is_not_one(const std::vector<int64_t>& settings) {
+  return std::any_of(settings.begin(), settings.end(), [](int64_t x) { return x != 1; });
+}
+
 // ATen's rule for handing a convolution of these tensors to oneDNN instead of running its own kernel.
 bool runs_in_onednn(const at::Tensor& input, const at::Tensor& weight, const ConvolutionSettings& conv) {
   if (!at::globalContext().userEnabledMkldnn() || input.scalar_type() == at::kDouble) return false;
   if (input.scalar_type() != at::kFloat) return true;
-  const auto any_above_one = [](const std::vector<int64_t>& v) {
-    return std::any_of(v.begin(), v.end(), [](int64_t x) { return x != 1; });
-  };
-  const bool pays_off = any_above_one(conv.stride) || any_above_one(conv.dilation) || input.size(0) >= 16 ||
+  const bool pays_off = any_is_not_one(conv.stride) || any_is_not_one(conv.dilation) || input.size(0) >= 16 ||
                         weight.size(-1) != 1 || weight.size(-2) != 1 || at::get_num_threads() > 1;
   const bool is_large = conv.groups > 1 || (weight.size(-1) > 3 && weight.size(-2) > 3) || input.size(0) > 1 ||
                         input.size(0) * input.size(1) * input.size(2) * input.size(3) > 20480;
   return pays_off && is_large;
 }
 
-// ATen's rule for handing one to NNPACK, which knows no channels last, where oneDNN does not run it.
+// ATen's rule for handing a convolution that oneDNN does not run to NNPACK, whose results are contiguous.
 bool runs_in_nnpack(const at::Tensor& input, const at::Tensor& weight, const ConvolutionSettings& conv) {
   const auto& context = at::globalContext();
   if (runs_in_onednn(input, weight, conv) || !context.userEnabledNNPACK() || !at::_nnpack_available()) return false;
-  const bool is_dilated = std::any_of(conv.dilation.begin(), conv.dilation.end(), [](int64_t d) { return d != 1; });
-  return input.scalar_type() == at::kFloat && !is_dilated && !conv.transposed && weight.dim() == 4 &&
+  return input.scalar_type() == at::kFloat && !any_is_not_one(conv.dilation) && !conv.transposed && weight.dim() == 4 &&
          weight.size(2) < 17 && weight.size(3) < 17 && input.size(0) >= 16;
 }
 
-// Channels last where either tensor is; the 3-d kernel for float64 knows no channels last.
+// Channels last where either tensor is; of the 3-d kernels oneDNN's alone knows channels last.
 at::MemoryFormat convolution_format(const at::Tensor& input, const at::Tensor& weight,
                                     const ConvolutionSettings& conv) {
   const auto either = [&](at::MemoryFormat format) {
@@ -67,7 +67,7 @@ at::MemoryFormat convolution_format(const at::Tensor& input, const at::Tensor& w
   };
   if (input.numel() == 0 || runs_in_nnpack(input, weight, conv)) return at::MemoryFormat::Contiguous;
   if (weight.dim() == 4 && either(at::MemoryFormat::ChannelsLast)) return at::MemoryFormat::ChannelsLast;
-  const bool has_3d = weight.dim() == 5 && input.scalar_type() != at::kDouble;
+  const bool has_3d = weight.dim() == 5 && runs_in_onednn(input, weight, conv);
   return has_3d && either(at::MemoryFormat::ChannelsLast3d) ? at::MemoryFormat::ChannelsLast3d
                                                             : at::MemoryFormat::Contiguous;
 }
