@@ -274,25 +274,33 @@ TEST(PjrtPlugin, TheOneThatTheEnvironmentNames) {
 
 // Runs `check` in a process that starts anew: the shared client is opened once, and other tests may have opened it.
 template <class Check>
-void expect_in_new_process(const char* devices, const Check& check) {
+void expect_in_new_process(const char* variable, const char* value, const Check& check) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(
       {
-        setenv("DIPTYCH_XLA_CPU_DEVICES", devices, 1);
+        setenv(variable, value, 1);
         std::_Exit(check() ? 0 : 1);
       },
       ::testing::ExitedWithCode(0), "");
 }
 
 TEST(PjrtPlugin, TheNumberOfCpuDevices) {
-  expect_in_new_process("3", [] { return PjrtClient::shared()->num_devices() == 3; });
+  expect_in_new_process("DIPTYCH_XLA_CPU_DEVICES", "3", [] { return PjrtClient::shared()->num_devices() == 3; });
   EXPECT_EQ(PjrtClient(PjrtApi::load(find_pjrt_plugin()), 2).num_devices(), 2U);
 }
 
 TEST(PjrtPlugin, ANumberOfDevicesThatIsNone) {
-  expect_in_new_process("two", [] {
+  expect_in_new_process("DIPTYCH_XLA_CPU_DEVICES", "two", [] {
     const auto message = testing::message_of([] { (void)PjrtClient::shared(); });
     return message.find("DIPTYCH_XLA_CPU_DEVICES is 'two', expected a positive whole number") != message.npos;
+  });
+}
+
+// Programs that were compiled by other flags are of no use.
+TEST(PjrtPlugin, TheFingerprintHoldsTheFlagsOfTheEnvironment) {
+  const char* const flag = "--xla_backend_optimization_level=1";
+  expect_in_new_process("XLA_FLAGS", flag, [flag] {
+    return PjrtClient::shared()->fingerprint().find(flag) != std::string::npos;
   });
 }
 

@@ -49,6 +49,19 @@ std::string topology_text(const PjrtClient& client) {
   return text;
 }
 
+// What tells a plugin how to compile beside the options that it is called with. Plugins read it once, when they start.
+const std::string& flags_of_environment() {
+  static const std::string flags = [] {
+    std::string text;
+    for (const char* const name : {"XLA_FLAGS", "LIBTPU_INIT_ARGS"}) {
+      const char* const value = std::getenv(name);
+      text += fmt::format("{}={} ", name, value == nullptr ? "" : value);
+    }
+    return text;
+  }();
+  return flags;
+}
+
 // A run takes memory for its results and temporaries and frees it again. glibc's malloc hands large blocks back to the
 // kernel, so that each run faults its pages in anew, until the program has freed a block of such a size itself: the
 // size of the largest one, up to 32 MB, is what it keeps from then on. Until then an MLP's step takes twice its time.
@@ -62,6 +75,7 @@ void keep_freed_memory() {
 
 PjrtClient::PjrtClient(const PjrtApi& api, std::optional<int64_t> cpu_devices) : api_(api), client_(nullptr, {&api}) {
   api.check_process();
+  flags_of_environment();
   const PJRT_NamedValue option = cpu_device_count(cpu_devices.value_or(1));
   PJRT_Client_Create_Args create{};
   if (cpu_devices) {
@@ -124,9 +138,10 @@ std::string PjrtClient::fingerprint() const {
   const auto& api_version = api_.table().pjrt_api_version;
   std::error_code ignored;  // a plugin that is gone meanwhile has size -1, which is as good as another
   return fmt::format(
-      "{} {} {}.{} {} {} {}", platform_, std::string_view(version.platform_version, version.platform_version_size),
+      "{} {} {}.{} {} {} {}{}", platform_, std::string_view(version.platform_version, version.platform_version_size),
       api_version.major_version, api_version.minor_version, std::filesystem::file_size(api_.path(), ignored),
-      std::filesystem::last_write_time(api_.path(), ignored).time_since_epoch().count(), topology_text(*this));
+      std::filesystem::last_write_time(api_.path(), ignored).time_since_epoch().count(), flags_of_environment(),
+      topology_text(*this));
 }
 
 }  // namespace diptych::detail

@@ -35,8 +35,8 @@ class PjrtClient {
   /// Keeps other threads from launching on several devices until the lock is gone, so that all devices meet such
   /// programs in one order: they wait for one another. A program of one device needs no lock.
   std::unique_lock<std::mutex> lock_launch(size_t num_devices) const;
-  /// Text that differs between clients whose compiled programs do: the plugin's file and versions, and the kind of its
-  /// devices.
+  /// Text that differs between clients whose compiled programs do: the plugin's file and versions, the flags of
+  /// the environment, and the kind of its devices.
   std::string fingerprint() const;
 
  private:
