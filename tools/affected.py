@@ -18,7 +18,7 @@ ROWS = (
     (r"src/diptych/xla/", r"xla|stablehlo|training_|python\.steps|^fuzz$"),
     (r"src/diptych/training/", r"training_|python\.(xla|steps)|docs_xla"),
     (r"src/diptych/distributed/|src/launch/", r"^distributed"),
-    (r"src/diptych/transforms/", r"transforms|suite_(op_transforms|func_db)|example"),
+    (r"src/diptych/transforms/", r"transforms|suites_of_(operators|programs)|example"),
     (r"python/.*\.md$|docs/|README\.md|[A-Z]+\.md", r"^docs"),
     (r"python/", r"^python\.(?!package)|examples_saved_runs|docs\.(python|docs_from)"),
     (r"tests/python/suites/", r"python\.suite"),

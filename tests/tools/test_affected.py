@@ -6,7 +6,7 @@ from load import load
 affected = load("affected")
 
 NAMES = ("backends_native_jit", "backends_xla_shape", "compile_check", "docs.links_lead_somewhere", "docs_spec", "fuzz", "hops_scan",
-         "package.example", "python.hops", "python.package", "python.suite_op_db", "python.xla", "tools.sz", "training_mesh_step", "xla_step")
+         "package.example", "python.hops", "python.package", "python.suites_of_operators", "python.xla", "tools.sz", "training_mesh_step", "xla_step")
 TESTS = [{"name": name, "command": ["/b/bin/test", f"--gtest_filter={name.split('_')[-1]}_test.cpp:more_test.cpp"]} for name in NAMES]
 
 
@@ -22,7 +22,7 @@ class Affected(unittest.TestCase):
         self.assertEqual(names("tests/hops/subjects.cpp"), ["hops_scan"])
         self.assertEqual(names("tests/backends/native/cases.h"), ["backends_native_jit"])
         self.assertEqual(names("tests/python/hops/test_bodies.py"), ["python.hops"])
-        self.assertEqual(names("tests/python/suites/judge.py"), ["python.suite_op_db"])
+        self.assertEqual(names("tests/python/suites/judge.py"), ["python.suites_of_operators"])
 
     def test_a_room_that_few_use_affects_these(self):
         self.assertEqual(names("src/diptych/xla/hlo/hlo_text.cpp"), ["backends_xla_shape", "fuzz", "python.xla", "training_mesh_step", "xla_step"])

@@ -119,30 +119,60 @@ def test_files(tmp_path):
     assert sorted(file.name for file in tmp_path.iterdir()) == ["pair.dp", "pair.dp.safetensors"]
 
 
-def command(*arguments, **options):
+@pytest.fixture
+def command(tmp_path, monkeypatch, capsys):
+    """The command in this process: command(*arguments) is whether it failed, and what it said."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+    def run(*arguments):
+        try:
+            status = _command.main(list(arguments))
+        except SystemExit as end:
+            status = end.code
+        sys.modules.pop("model", None)
+        said = capsys.readouterr()
+        return bool(status), f"{said.out}{said.err}{status}"
+
+    return run
+
+
+MODEL = "import torch\ndef f(x, w):\n    return torch.tanh(x @ w).sum()\n"
+
+
+def test_the_command_in_a_process_of_its_own(tmp_path):
+    (tmp_path / "model.py").write_text(MODEL)
     environment = {**os.environ, "PYTHONPATH": str(pathlib.Path(diptych.__file__).parents[1])}  # from wherever it runs
-    return subprocess.run([sys.executable, "-m", "diptych._command", *arguments], capture_output=True, text=True, env=environment, **options)
-
-
-def test_the_command(tmp_path):
-    (tmp_path / "model.py").write_text("import torch\ndef f(x, w):\n    return torch.tanh(x @ w).sum()\n")
-    run = command("capture", "model:f", "f32[3,4]", "f32[4,2]!", "--save", "f.dp", "--html", "f.html", cwd=tmp_path)
+    words = [sys.executable, "-m", "diptych._command", "capture", "model:f"]
+    run = subprocess.run([*words, "f32[3,4]", "f32[4,2]!", "--html", "f.html"], capture_output=True, text=True, env=environment, cwd=tmp_path)
     assert run.returncode == 0, run.stderr
     assert (tmp_path / "f.html").read_text().startswith("<!")
-    run = command("show", "f.dp", "--table", cwd=tmp_path)
-    assert run.returncode == 0 and "aten.tanh" in run.stdout
-    run = command("capture", "model:f", "f32[3,4]", "f32[4,2]!", cwd=tmp_path)
-    assert "graph backward" in run.stdout
-    run = command("doctor")
-    assert run.returncode == 0 and "a capture  works" in run.stdout
-    for wrong, words in [
-        (("show", "none.dp"), "No such file"),
-        (("capture", "model:g", "f32[3]"), "can't be imported"),
-        (("capture", "model:f", "q[3]"), "expected one such as f32[8,16]"),
-        (("capture", "model", "f32[3]"), "expected module:function"),
+    run = subprocess.run([*words, "q[3]"], capture_output=True, text=True, env=environment, cwd=tmp_path)
+    assert run.returncode == 1 and "expected one such as f32[8,16]" in run.stderr
+
+
+def test_the_command(tmp_path, command):
+    (tmp_path / "model.py").write_text(MODEL)
+    for words, expected in [
+        (("capture", "model:f", "f32[3,4]", "f32[4,2]!"), "graph backward"),
+        (("capture", "model:f", "f32[3,4]", "f32[4,2]!", "--save", "f.dp"), "wrote f.dp"),
+        (("show", "f.dp", "--table"), "aten.tanh"),
+        (("doctor",), "a capture  works"),
     ]:
-        run = command(*wrong, cwd=tmp_path)
-        assert run.returncode != 0 and words in run.stderr, run.stderr
+        failed, said = command(*words)
+        assert not failed and expected in said, said
+
+
+@pytest.mark.parametrize("wrong, words", [
+    (("show", "none.dp"), "No such file"),
+    (("capture", "model:g", "f32[3]"), "can't be imported"),
+    (("capture", "model:f", "q[3]"), "expected one such as f32[8,16]"),
+    (("capture", "model", "f32[3]"), "expected module:function"),
+])
+def test_mistakes_at_the_command_are_named(tmp_path, command, wrong, words):
+    (tmp_path / "model.py").write_text(MODEL)
+    failed, said = command(*wrong)
+    assert failed and words in said
 
 
 def test_the_reference_names_every_option_of_the_command(capsys):

@@ -10,6 +10,7 @@ import torch
 from torch.func import grad, hessian, jacfwd, jacrev, jvp, vjp, vmap
 
 from loops import close, plain_loop, plain_while
+from rotation import rotating
 
 torch.manual_seed(0)
 BATCH, STEPS, WIDTH = 3, 4, 2
@@ -347,16 +348,16 @@ def test_vjp_outside_of_its_level():
         close(vmap(pull)(tangents)[0], torch.stack([wanted_pull(t)[0] for t in tangents]))
 
 
-def test_gradcheck_of_what_vmap_makes():
-    for program in PROGRAMS:
-        f = vmap(functools.partial(program, diptych))
-        leaves = (X[:2].clone().requires_grad_(), W[:2].clone().requires_grad_())
-        # The batches of gradcheck are those of torch's older vmap, which no loop of unknown length runs under.
-        has_loop = program in (loop, loop_with_a_domain, loop_of_equal_length, nested)
-        batched = not has_loop and program is not ruled
-        assert torch.autograd.gradcheck(f, leaves, check_forward_ad=True, check_batched_grad=True, check_batched_forward_grad=batched)
-        if program not in (loop_with_a_domain, branch_with_a_domain):  # whose second derivatives are large
-            assert torch.autograd.gradgradcheck(f, leaves, check_fwd_over_rev=True)
+@pytest.mark.parametrize("program", rotating(PROGRAMS), ids=lambda program: program.__name__)
+def test_gradcheck_of_what_vmap_makes(program):
+    f = vmap(functools.partial(program, diptych))
+    leaves = (X[:2].clone().requires_grad_(), W[:2].clone().requires_grad_())
+    # The batches of gradcheck are those of torch's older vmap, which no loop of unknown length runs under.
+    has_loop = program in (loop, loop_with_a_domain, loop_of_equal_length, nested)
+    batched = not has_loop and program is not ruled
+    assert torch.autograd.gradcheck(f, leaves, check_forward_ad=True, check_batched_grad=True, check_batched_forward_grad=batched)
+    if program not in (loop_with_a_domain, branch_with_a_domain):  # whose second derivatives are large
+        assert torch.autograd.gradgradcheck(f, leaves, check_fwd_over_rev=True)
 
 
 TRANSFORMS = {
