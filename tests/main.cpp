@@ -3,6 +3,7 @@
 // its cases, as in --gtest_filter=scan_test.cpp. With DIPTYCH_TEST_ONEDNN=0 eager has no use for oneDNN, as on some
 // CPUs.
 #include <ATen/Context.h>
+#include <fmt/format.h>
 
 #include <cstdlib>
 #include <filesystem>

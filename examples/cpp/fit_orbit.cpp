@@ -2,6 +2,7 @@
 // E - e sin E = M, which Newton's method finds in as many steps as it takes: a dp::while_loop inside the loss, which
 // gradients flow through. The eccentricity and the phase of the orbit are then found by gradient descent.
 #include <diptych/diptych.h>
+#include <fmt/format.h>
 #include <torch/torch.h>
 
 #include <iostream>

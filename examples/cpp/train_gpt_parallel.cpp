@@ -14,6 +14,7 @@
 #include "common/parameters.h"
 #include "common/program.h"
 #include "common/text_data.h"
+#include "diptych/base/check.h"
 #include "models/gpt.h"
 
 namespace dp = diptych;

@@ -12,6 +12,7 @@
 #include "common/program.h"
 #include "common/progress.h"
 #include "common/text_data.h"
+#include "diptych/base/check.h"
 #include "models/gpt.h"
 
 using namespace examples;

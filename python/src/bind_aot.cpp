@@ -1,6 +1,7 @@
 // Functions that are compiled ahead of their backward.
 #include "diptych/compile/aot.h"
 
+#include <fmt/format.h>
 #include <pybind11/stl.h>
 
 #include <atomic>

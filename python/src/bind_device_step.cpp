@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "bindings.h"
+#include "diptych/base/check.h"
 #include "diptych/compile/arguments.h"
 #include "diptych/training/device_step.h"
 #include "function.h"

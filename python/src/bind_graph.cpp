@@ -1,5 +1,6 @@
 #include "diptych/graph/graph.h"
 
+#include <fmt/format.h>
 #include <pybind11/operators.h>
 #include <pybind11/stl.h>
 #include <torch/csrc/jit/python/pybind_utils.h>

@@ -1,4 +1,5 @@
 // Higher-order operators on Python functions.
+#include <fmt/format.h>
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 

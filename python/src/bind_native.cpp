@@ -1,4 +1,5 @@
 // What backend "native" made of graphs.
+#include <fmt/format.h>
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 

@@ -1,5 +1,6 @@
 #include "diptych/tree/signature.h"
 
+#include <fmt/format.h>
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 

@@ -1,5 +1,6 @@
 #include "errors.h"
 
+#include <fmt/format.h>
 #include <torch/csrc/Exceptions.h>
 
 #include <algorithm>

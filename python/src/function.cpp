@@ -1,5 +1,6 @@
 #include "function.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <unordered_map>
 

@@ -9,7 +9,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/trace/traced_writes.h"
 #include "diptych/trace/transforms.h"
 #include "errors.h"

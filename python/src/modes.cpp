@@ -10,7 +10,7 @@
 #include <optional>
 
 #include "bindings.h"
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/hops/transformed_call.h"
 #include "diptych/trace/transforms.h"
 #include "guards/classes.h"

@@ -4,6 +4,7 @@
 #include <torch/csrc/utils/python_symnode.h>
 
 #include "bindings.h"
+#include "diptych/base/check.h"
 #include "diptych/trace/host_numbers.h"
 #include "diptych/trace/location.h"
 #include "diptych/trace/recorder.h"

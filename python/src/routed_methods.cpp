@@ -6,7 +6,7 @@
 #include <array>
 
 #include "bindings.h"
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/trace/trace_guard.h"
 
 namespace diptych::python {

@@ -1,4 +1,5 @@
 #include "value.h"
+#include <fmt/format.h>
 
 namespace diptych::python {
 

@@ -2,6 +2,7 @@
 // it should be.
 #include "diptych/backend/cache_folder.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <unistd.h>

@@ -2,6 +2,7 @@
 // function's, in eager, compiled, and after a way through a file.
 #include "diptych/pair/pair_call.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <filesystem>

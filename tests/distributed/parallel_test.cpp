@@ -1,4 +1,5 @@
 // Two processes together. Every process runs every test, in the same order.
+#include <fmt/format.h>
 #include <torch/nn.h>
 #include <torch/types.h>
 

@@ -1,6 +1,7 @@
 // One process alone: what it reads from its launcher, and what it refuses.
 #include "diptych/distributed/process.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>

@@ -1,4 +1,5 @@
 // Messages of checkpoint regions and their policies.
+#include <fmt/format.h>
 #include "testing/refusal.h"
 
 namespace diptych::testing {

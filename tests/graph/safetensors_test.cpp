@@ -1,6 +1,7 @@
 // Files of tensors: what was written is read, and what is no such file is refused.
 #include "diptych/graph/safetensors.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <torch/types.h>
 #include <unistd.h>

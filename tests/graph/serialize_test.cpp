@@ -1,4 +1,5 @@
 // Graphs survive files and JSON unchanged; damaged, foreign and newer files are refused by name.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 

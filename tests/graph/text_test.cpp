@@ -1,4 +1,5 @@
 // code() and parse() are each other's inverse, and parse() tells what is wrong with a text.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "diptych/base/error.h"

@@ -1,6 +1,7 @@
 #include "diptych/interpreter/program.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <fmt/format.h>
 
 #include <atomic>
 #include <thread>

@@ -1,4 +1,5 @@
 // Random programs with checkpoint regions inside each other, of random policies, against eager.
+#include <fmt/format.h>
 #include <random>
 
 #include "testing/eager_check.h"

@@ -1,5 +1,6 @@
 // What goes into a checkpoint, and which one is read.
 #include "common/checkpoint.h"
+#include "diptych/base/check.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <diptych/base/error.h>

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "common/batch_random.h"
+#include "diptych/base/check.h"
 
 namespace examples {
 namespace {

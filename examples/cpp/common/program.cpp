@@ -1,5 +1,6 @@
 // Options, exit codes and error lines of the training programs.
 #include "common/program.h"
+#include "diptych/base/check.h"
 
 #include <c10/util/Exception.h>
 #include <diptych/base/error.h>

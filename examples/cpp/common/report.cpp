@@ -13,6 +13,7 @@
 
 #include "common/chart.h"
 #include "common/lap.h"
+#include "diptych/base/check.h"
 
 namespace examples {
 namespace {

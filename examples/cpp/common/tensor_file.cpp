@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/batch.h"
+#include "diptych/base/check.h"
 
 namespace examples {
 namespace {

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "common/batch_random.h"
+#include "diptych/base/check.h"
 
 namespace examples {
 

@@ -16,6 +16,7 @@
 #include "common/lap.h"
 #include "common/progress.h"
 #include "common/report.h"
+#include "diptych/base/check.h"
 
 namespace examples {
 namespace {

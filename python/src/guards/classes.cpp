@@ -1,5 +1,6 @@
 #include "guards/classes.h"
 
+#include <fmt/format.h>
 #include <pybind11/gil_safe_call_once.h>
 #include <torch/csrc/Device.h>
 #include <torch/csrc/Dtype.h>

@@ -10,7 +10,7 @@
 #include <queue>
 #include <unordered_map>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/trace/custom_function.h"
 #include "diptych/trace/node_hooks.h"
 #include "diptych/trace/sparse_gradients.h"

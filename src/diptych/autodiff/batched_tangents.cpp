@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <map>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/trace/transforms.h"
 
 namespace diptych::detail {

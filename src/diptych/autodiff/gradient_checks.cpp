@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/trace/custom_function.h"
 
 namespace diptych::detail {

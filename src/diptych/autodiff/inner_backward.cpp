@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/trace/memory_overlap.h"
 #include "diptych/trace/transforms.h"
 

@@ -11,7 +11,7 @@
 #include "diptych/autodiff/inner_backward.h"
 #include "diptych/autodiff/output_analysis.h"
 #include "diptych/autodiff/stages.h"
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/passes/mark_regions.h"
 #include "diptych/trace/custom_function.h"
 #include "diptych/trace/generator_watch.h"

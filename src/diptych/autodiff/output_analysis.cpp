@@ -6,7 +6,7 @@
 
 #include <map>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/graph/rewrite.h"
 #include "diptych/ops/dispatch_keys.h"
 #include "diptych/ops/tags.h"

@@ -9,7 +9,7 @@
 #include <set>
 
 #include "diptych/autodiff/generator_states.h"
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/graph/rewrite.h"
 #include "diptych/interpreter/evaluate.h"
 #include "diptych/interpreter/program.h"

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "diptych/backend/interpreter_backend.h"
-#include "diptych/base/switches.h"
+#include "diptych/base/log.h"
 #include "diptych/interpreter/run_guards.h"
 
 namespace diptych::detail {

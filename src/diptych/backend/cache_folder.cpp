@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "diptych/base/switches.h"
+#include "diptych/base/log.h"
 #include "diptych/graph/checksum.h"
 
 namespace diptych::detail {

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "diptych/backend/interpreter_backend.h"
-#include "diptych/base/error.h"
-#include "diptych/base/switches.h"
+#include "diptych/base/check.h"
+#include "diptych/base/log.h"
 #include "diptych/graph/print.h"
 #include "diptych/graph/rewrite.h"
 

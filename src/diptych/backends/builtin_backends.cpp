@@ -12,7 +12,7 @@
 #include "diptych/backend/fallback.h"
 #include "diptych/backend/interpreter_backend.h"
 #include "diptych/backends/stablehlo.h"
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/native/native_backend.h"
 #include "diptych/xla/export_graph.h"
 #include "diptych/xla/xla_backend.h"

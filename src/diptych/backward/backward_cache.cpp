@@ -6,6 +6,7 @@
 
 #include "diptych/base/error.h"
 #include "diptych/base/error_words.h"
+#include "diptych/base/log.h"
 #include "diptych/base/switches.h"
 #include "diptych/graph/map_sizes.h"
 #include "diptych/interpreter/sizes_input.h"

@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/graph/hop_attributes.h"
 #include "diptych/interpreter/hop_rules.h"
 #include "diptych/interpreter/program.h"

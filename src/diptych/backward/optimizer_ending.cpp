@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "diptych/backward/prepare_gradients.h"
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/trace/scope.h"
 
 namespace diptych::detail {

@@ -10,7 +10,7 @@
 
 #include "diptych/backward/update_parameters.h"
 #include "diptych/backward/update_rules.h"
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 
 namespace diptych::detail {
 namespace {

@@ -1,6 +1,7 @@
 #include "diptych/backward/optimizer_view.h"
 
 #include <c10/util/Type.h>
+#include <fmt/format.h>
 #include <torch/optim/adam.h>
 #include <torch/optim/adamw.h>
 #include <torch/optim/sgd.h>

@@ -8,7 +8,7 @@
 #include <ATen/ops/stack.h>
 #include <fmt/ranges.h>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 
 namespace diptych::detail {
 

@@ -3,7 +3,7 @@
 #include <ATen/ops/add.h>
 #include <fmt/ranges.h>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/trace/hollow_tensor.h"
 #include "diptych/trace/node_hooks.h"
 #include "diptych/trace/scope.h"

@@ -4,7 +4,7 @@
 
 #include "diptych/backward/optimizer_ending.h"
 #include "diptych/backward/scopes.h"
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/trace/recorder.h"
 
 namespace diptych {

@@ -10,6 +10,7 @@
 #include <ATen/ops/sqrt.h>
 #include <ATen/ops/sub.h>
 #include <ATen/ops/where.h>
+#include <fmt/format.h>
 
 #include "diptych/backward/update_rules.h"
 #include "diptych/base/error.h"

@@ -7,7 +7,7 @@
 #include <unordered_set>
 
 #include "diptych/backward/update_rules.h"
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/graph/hop_attributes.h"
 #include "diptych/interpreter/hop_rules.h"
 #include "diptych/ops/hop_schemas.h"

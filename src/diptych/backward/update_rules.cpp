@@ -6,6 +6,7 @@
 #include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/_fused_sgd.h>
 #include <ATen/ops/scalar_tensor.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 

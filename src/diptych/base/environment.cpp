@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 
 namespace diptych::detail {
 

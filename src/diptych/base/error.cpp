@@ -1,5 +1,6 @@
 #include "diptych/base/error.h"
 
+#include <fmt/format.h>
 #include <atomic>
 #include <string_view>
 

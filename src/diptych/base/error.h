@@ -1,7 +1,5 @@
-// The two kinds of error that Diptych throws, and the macros that throw them.
+// The two kinds of error that Diptych throws.
 #pragma once
-#include <fmt/format.h>
-
 #include <stdexcept>
 #include <string>
 
@@ -24,18 +22,3 @@ namespace detail {
 [[noreturn]] void throw_internal_error(const char* file, int line, const char* condition, const std::string& text);
 }  // namespace detail
 }  // namespace diptych
-
-/// DIPTYCH_CHECK(condition, "[scan] carry {} came in as {}; ...", args...) throws UserError when the condition is
-/// false.
-#define DIPTYCH_CHECK(condition, ...)                                  \
-  do {                                                                 \
-    if (!(condition)) [[unlikely]]                                     \
-      ::diptych::detail::throw_user_error(::fmt::format(__VA_ARGS__)); \
-  } while (false)
-
-/// DIPTYCH_ASSERT(condition, "format", args...) throws InternalError when the condition is false; never for user input.
-#define DIPTYCH_ASSERT(condition, ...)                                                                     \
-  do {                                                                                                     \
-    if (!(condition)) [[unlikely]]                                                                         \
-      ::diptych::detail::throw_internal_error(__FILE__, __LINE__, #condition, ::fmt::format(__VA_ARGS__)); \
-  } while (false)

@@ -7,8 +7,8 @@
 #include <cstdlib>
 #include <mutex>
 
+#include "diptych/base/check.h"
 #include "diptych/base/environment.h"
-#include "diptych/base/error.h"
 
 namespace diptych {
 

@@ -1,13 +1,10 @@
 // Debug switches, read once from the environment variables DIPTYCH_LOG, DIPTYCH_CHECK and DIPTYCH_CHECK_CALLS, and the
 // one sink that log lines go to.
 #pragma once
-#include <fmt/format.h>
-
 #include <cstddef>
 #include <functional>
 #include <string>
 #include <string_view>
-#include <type_traits>
 
 namespace diptych {
 
@@ -39,23 +36,5 @@ size_t calls_per_check();
 
 /// Sends every log line to `sink` instead of standard error; an empty function restores standard error.
 void set_log_sink(std::function<void(std::string_view line)> sink);
-
-namespace detail {
-void write_log(Log kind, std::string_view text);
-}
-
-/// Writes the text that `make` returns if the switch of its kind is on; otherwise `make` is not called.
-template <class Make>
-requires std::is_invocable_r_v<std::string, Make>
-void log(Log kind, Make&& make) {
-  if (log_enabled(kind)) detail::write_log(kind, make());
-}
-
-/// Formats and writes one log entry if its switch is on. Arguments are evaluated whether it is on or not; use the other
-/// form for text that takes time to make.
-template <class... Args>
-void log(Log kind, fmt::format_string<Args...> format, Args&&... args) {
-  if (log_enabled(kind)) detail::write_log(kind, fmt::format(format, std::forward<Args>(args)...));
-}
 
 }  // namespace diptych

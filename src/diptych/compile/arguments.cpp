@@ -1,4 +1,5 @@
 #include "diptych/compile/arguments.h"
+#include <fmt/format.h>
 
 namespace diptych::detail {
 

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "diptych/autodiff/batched_tangents.h"
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/base/last_error.h"
 #include "diptych/base/switches.h"
 #include "diptych/compile/second_order.h"

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "diptych/base/switches.h"
+#include "diptych/base/log.h"
 #include "diptych/compile/warning.h"
 #include "diptych/hops/transformed_call.h"
 

@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "diptych/autodiff/joint_capture.h"
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/hops/argument_writes.h"
 #include "diptych/trace/memory_overlap.h"
 #include "diptych/trace/recorder.h"

@@ -1,4 +1,5 @@
 #include "diptych/compile/capture_watch.h"
+#include "diptych/base/check.h"
 
 namespace diptych::detail {
 

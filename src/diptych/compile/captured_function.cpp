@@ -8,8 +8,8 @@
 
 #include "diptych/autodiff/inner_backward.h"
 #include "diptych/backends/builtin_backends.h"
-#include "diptych/base/error.h"
-#include "diptych/base/switches.h"
+#include "diptych/base/check.h"
+#include "diptych/base/log.h"
 #include "diptych/compile/host_error.h"
 #include "diptych/compile/release_rules.h"
 #include "diptych/ops/tags.h"

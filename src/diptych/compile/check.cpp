@@ -9,7 +9,7 @@
 #include <unordered_map>
 
 #include "diptych/backends/builtin_backends.h"
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/base/switches.h"
 #include "diptych/compile/backward_node.h"
 #include "diptych/compile/check_backward.h"

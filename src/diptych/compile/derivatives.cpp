@@ -17,7 +17,7 @@
 #include "diptych/autodiff/batched_tangents.h"
 #include "diptych/autodiff/generator_states.h"
 #include "diptych/autodiff/gradient_checks.h"
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/base/last_error.h"
 #include "diptych/compile/compiled_function.h"
 #include "diptych/compile/second_order.h"

@@ -6,7 +6,7 @@
 #include <ATen/ops/alias.h>
 #include <ATen/ops/zeros_like.h>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/trace/transforms.h"
 
 namespace diptych::detail {

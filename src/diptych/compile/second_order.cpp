@@ -1,7 +1,7 @@
 #include "diptych/compile/second_order.h"
 
 #include "diptych/autodiff/generator_states.h"
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/graph/rewrite.h"
 #include "diptych/interpreter/run_guards.h"
 #include "diptych/ops/tags.h"

@@ -4,9 +4,9 @@
 #include <torch/csrc/autograd/functions/basic_ops.h>
 #include <torch/csrc/autograd/variable.h>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/base/error_words.h"
-#include "diptych/base/switches.h"
+#include "diptych/base/log.h"
 #include "diptych/compile/value_path.h"
 #include "diptych/graph/map_sizes.h"
 #include "diptych/interpreter/evaluate.h"

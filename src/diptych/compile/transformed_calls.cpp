@@ -5,7 +5,7 @@
 #include <mutex>
 
 #include "diptych/autodiff/generator_states.h"
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/base/list.h"
 #include "diptych/compile/compiled_operator.h"
 #include "diptych/compile/output_aliases.h"

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <map>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 
 namespace diptych::distributed {
 namespace {

@@ -5,7 +5,7 @@
 #include <limits>
 #include <string_view>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 
 namespace diptych::distributed {
 namespace {

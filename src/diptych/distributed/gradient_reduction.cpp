@@ -4,7 +4,7 @@
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/zeros.h>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 
 namespace diptych::distributed {
 namespace {

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <exception>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/distributed/process_group.h"
 
 namespace diptych::distributed {

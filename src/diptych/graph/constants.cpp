@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/graph/identical.h"
 #include "diptych/graph/json.h"
 

@@ -1,6 +1,7 @@
 #include "diptych/graph/file.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

@@ -2,7 +2,7 @@
 
 #include <atomic>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 
 namespace diptych {
 

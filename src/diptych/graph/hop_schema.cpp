@@ -2,7 +2,7 @@
 
 #include <torch/csrc/jit/frontend/function_schema_parser.h>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/base/error_words.h"
 #include "diptych/graph/operand.h"
 

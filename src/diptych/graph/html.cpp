@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/graph/names.h"
 #include "diptych/graph/operand.h"
 #include "diptych/graph/print.h"

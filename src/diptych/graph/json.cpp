@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/graph/names.h"
 #include "diptych/graph/number_values.h"
 #include "diptych/graph/operand.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <unordered_map>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/graph/in_tensors.h"
 #include "diptych/graph/on_copies.h"
 

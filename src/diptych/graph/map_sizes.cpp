@@ -1,5 +1,6 @@
 #include "diptych/graph/map_sizes.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 
 #include "diptych/base/error.h"

@@ -1,5 +1,6 @@
 #include "diptych/graph/names.h"
 
+#include <fmt/format.h>
 #include <array>
 #include <charconv>
 

@@ -1,6 +1,6 @@
 #include "diptych/graph/op.h"
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/graph/library_forms.h"
 
 namespace diptych {

@@ -1,5 +1,6 @@
 #include "diptych/graph/operand.h"
 
+#include <fmt/format.h>
 #include <array>
 #include <bit>
 #include <cmath>

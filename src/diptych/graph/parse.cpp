@@ -1,5 +1,6 @@
 #include "diptych/graph/parse.h"
 
+#include <fmt/format.h>
 #include <set>
 
 #include "diptych/base/error.h"

@@ -1,5 +1,6 @@
 #include "diptych/graph/parse_operand.h"
 
+#include <fmt/format.h>
 #include <charconv>
 
 #include "diptych/base/error.h"

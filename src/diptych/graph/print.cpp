@@ -1,5 +1,6 @@
 #include "diptych/graph/print.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 
 #include "diptych/base/error.h"

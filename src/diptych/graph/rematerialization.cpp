@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 
 namespace diptych {
 

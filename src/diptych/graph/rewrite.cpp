@@ -1,6 +1,6 @@
 #include "diptych/graph/rewrite.h"
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 
 namespace diptych::detail {
 

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <utility>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/graph/checksum.h"
 #include "diptych/graph/file.h"
 #include "diptych/graph/identical.h"

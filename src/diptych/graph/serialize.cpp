@@ -2,7 +2,7 @@
 
 #include <charconv>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/graph/checksum.h"
 #include "diptych/graph/constants.h"
 #include "diptych/graph/file.h"

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 
 namespace diptych {
 

@@ -1,5 +1,6 @@
 #include "diptych/graph/size_number.h"
 
+#include <fmt/format.h>
 #include <array>
 #include <cmath>
 

@@ -1,4 +1,5 @@
 // Graph::table(): one row per node in aligned columns.
+#include <fmt/format.h>
 #include <array>
 
 #include "diptych/base/error.h"

@@ -1,5 +1,6 @@
 #include "diptych/graph/text_cursor.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <charconv>
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/graph/names.h"
 #include "diptych/graph/operand.h"
 #include "diptych/graph/print.h"

@@ -3,7 +3,7 @@
 #include <ATen/ops/clone.h>
 #include <c10/core/GradMode.h>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/trace/memory_overlap.h"
 #include "diptych/trace/recorder.h"
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/graph/rewrite.h"
 #include "diptych/hops/replay.h"
 #include "diptych/hops/strides.h"

@@ -10,6 +10,7 @@
 #include <torch/csrc/autograd/saved_variable.h>
 
 #include "diptych/autodiff/batched_tangents.h"
+#include "diptych/base/check.h"
 #include "diptych/base/last_error.h"
 #include "diptych/base/list.h"
 #include "diptych/hops/transforms/call_at_level.h"

@@ -1,6 +1,6 @@
 #include "diptych/hops/draws.h"
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/graph/rewrite.h"
 #include "diptych/ops/tags.h"
 #include "diptych/trace/location.h"

@@ -8,7 +8,7 @@
 #include <algorithm>
 
 #include "diptych/autodiff/batched_tangents.h"
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/hops/loop_body.h"
 #include "diptych/hops/strides.h"
 #include "diptych/hops/transformed_call.h"

@@ -1,6 +1,6 @@
 #include "diptych/hops/flat_function.h"
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 
 namespace diptych::detail {
 

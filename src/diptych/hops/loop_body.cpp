@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <map>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/hops/same_flow.h"
 #include "diptych/hops/strides.h"
 #include "diptych/hops/transformed_call.h"

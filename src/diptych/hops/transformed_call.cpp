@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "diptych/base/check.h"
 #include "diptych/trace/levels.h"
 
 namespace diptych::detail {

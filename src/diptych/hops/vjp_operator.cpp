@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <map>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/base/list.h"
 #include "diptych/graph/subgraphs.h"
 #include "diptych/hops/call.h"

@@ -11,7 +11,7 @@
 #include <mutex>
 #include <utility>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/graph/map_sizes.h"
 #include "diptych/interpreter/boxed_arguments.h"
 #include "diptych/interpreter/caller.h"

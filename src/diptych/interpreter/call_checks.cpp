@@ -2,7 +2,7 @@
 
 #include <fmt/ranges.h>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/base/switches.h"
 #include "diptych/interpreter/symbols.h"
 

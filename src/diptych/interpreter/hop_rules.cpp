@@ -4,7 +4,7 @@
 #include <mutex>
 #include <string>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 
 namespace diptych::detail {
 namespace {

@@ -1,6 +1,7 @@
 // What a user sees when a kernel refuses its operands.
 #include <c10/util/Exception.h>
 #include <c10/util/Type.h>
+#include <fmt/format.h>
 
 #include <exception>
 

@@ -6,7 +6,7 @@
 
 #include <chrono>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/base/switches.h"
 #include "diptych/interpreter/call_checks.h"
 #include "diptych/interpreter/plan.h"

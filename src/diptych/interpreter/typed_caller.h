@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/interpreter/argument_slots.h"
 
 namespace diptych::detail {

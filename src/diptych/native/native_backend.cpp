@@ -1,6 +1,6 @@
 #include "diptych/native/native_backend.h"
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/interpreter/allocated_results.h"
 #include "diptych/interpreter/hop_rules.h"
 #include "diptych/interpreter/program.h"

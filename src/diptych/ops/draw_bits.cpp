@@ -5,7 +5,7 @@
 #include <ATen/ops/empty_like.h>
 #include <torch/library.h>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 
 namespace diptych::detail {
 namespace {

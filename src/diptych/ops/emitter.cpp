@@ -1,6 +1,6 @@
 #include "diptych/ops/emitter.h"
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/graph/operand.h"
 #include "diptych/graph/recomputation.h"
 #include "diptych/ops/infer_metas.h"

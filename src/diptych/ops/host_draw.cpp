@@ -4,7 +4,7 @@
 #include <ATen/ops/scalar_tensor.h>
 #include <torch/library.h>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 
 namespace diptych::detail {
 namespace {

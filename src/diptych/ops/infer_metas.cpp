@@ -4,7 +4,7 @@
 #include <ATen/ops/empty_strided.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/ops/dispatch_keys.h"
 #include "diptych/ops/hidden_kernels.h"
 #include "diptych/ops/shapes.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/ops/hop_schemas.h"
 
 namespace diptych::detail {

@@ -7,7 +7,7 @@
 
 #include <unordered_map>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/ops/shapes_table.h"
 
 namespace diptych::detail {

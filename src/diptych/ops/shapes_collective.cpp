@@ -1,4 +1,5 @@
 // Shapes of c10d's functional collectives, whose own kernels would call the other processes for meta tensors too.
+#include <fmt/format.h>
 #include "diptych/base/error.h"
 #include "diptych/ops/shapes_table.h"
 

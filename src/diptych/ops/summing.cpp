@@ -2,7 +2,7 @@
 
 #include <unordered_map>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/graph/operand.h"
 #include "diptych/ops/tags.h"
 

@@ -2,7 +2,7 @@
 
 #include <fmt/ranges.h>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/compile/check_slots.h"
 #include "diptych/compile/output_aliases.h"
 #include "diptych/graph/html.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/compile/check_slots.h"
 #include "diptych/hops/custom_vjp/custom_vjp.h"
 #include "diptych/trace/recorder.h"

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/compile/check_slots.h"
 #include "diptych/compile/output_aliases.h"
 #include "diptych/graph/names.h"

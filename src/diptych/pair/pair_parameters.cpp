@@ -4,7 +4,7 @@
 
 #include <set>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/compile/check_slots.h"
 #include "diptych/graph/file.h"
 #include "diptych/graph/safetensors.h"

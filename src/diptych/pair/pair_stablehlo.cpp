@@ -5,7 +5,7 @@
 #include <atomic>
 #include <filesystem>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/graph/file.h"
 #include "diptych/graph/safetensors.h"
 #include "diptych/pair/stablehlo_manifest.h"

@@ -3,7 +3,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/compile/check_slots.h"
 #include "diptych/graph/names.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/graph/recomputation.h"
 #include "diptych/graph/rewrite.h"
 #include "diptych/ops/tags.h"

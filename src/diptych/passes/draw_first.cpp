@@ -1,5 +1,6 @@
 #include "diptych/passes/draw_first.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 
 #include "diptych/graph/rewrite.h"

@@ -2,8 +2,8 @@
 
 #include <charconv>
 
-#include "diptych/base/error.h"
-#include "diptych/base/switches.h"
+#include "diptych/base/check.h"
+#include "diptych/base/log.h"
 #include "diptych/graph/rewrite.h"
 #include "diptych/ops/tags.h"
 #include "diptych/passes/build_backward.h"

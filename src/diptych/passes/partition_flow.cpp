@@ -12,7 +12,7 @@
 #endif
 #include <limits>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/ops/tags.h"
 
 namespace diptych::detail {

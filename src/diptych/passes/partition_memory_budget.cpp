@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/ops/cost.h"
 #include "diptych/ops/tags.h"
 #include "diptych/passes/partition_flow.h"

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/graph/identical.h"
 #include "diptych/graph/rewrite.h"
 #include "diptych/ops/tags.h"

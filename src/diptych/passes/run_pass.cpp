@@ -4,7 +4,8 @@
 #include <chrono>
 #include <cstdlib>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
+#include "diptych/base/log.h"
 #include "diptych/base/switches.h"
 #include "diptych/graph/identical.h"
 #include "diptych/graph/verify.h"

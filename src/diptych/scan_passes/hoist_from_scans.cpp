@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/ops/batching.h"
 #include "diptych/ops/tags.h"
 #include "diptych/scan_passes/body_flow.h"

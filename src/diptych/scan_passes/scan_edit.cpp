@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/graph/subgraphs.h"
 #include "diptych/ops/batching.h"
 #include "diptych/ops/tags.h"

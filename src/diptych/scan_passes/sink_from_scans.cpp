@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/ops/summing.h"
 #include "diptych/ops/tags.h"
 #include "diptych/scan_passes/stack_views.h"

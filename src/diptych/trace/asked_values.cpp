@@ -22,7 +22,7 @@
 #include <iterator>
 #include <span>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/graph/in_tensors.h"
 #include "diptych/trace/exchange_tensors.h"
 #include "diptych/trace/generator_watch.h"

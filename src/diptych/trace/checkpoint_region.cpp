@@ -1,6 +1,6 @@
 #include "diptych/trace/checkpoint_region.h"
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/trace/recorder.h"
 
 namespace diptych {

@@ -8,7 +8,7 @@
 #include <c10/core/InferenceMode.h>
 #include <torch/library.h>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/ops/dispatch_keys.h"
 #include "diptych/ops/remedies.h"
 #include "diptych/trace/exchange_tensors.h"

@@ -5,7 +5,7 @@
 
 #include <typeinfo>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/ops/dispatch_keys.h"
 
 namespace diptych::detail {

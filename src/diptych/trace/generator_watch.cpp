@@ -7,7 +7,7 @@
 #include <mutex>
 #include <utility>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/trace/location.h"
 
 namespace diptych::detail {

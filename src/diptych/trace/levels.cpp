@@ -8,7 +8,7 @@
 
 #include <variant>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/trace/outer_levels.h"
 
 namespace diptych::detail {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/graph/in_tensors.h"
 #include "diptych/trace/location.h"
 #include "diptych/trace/recorder.h"

@@ -5,7 +5,7 @@
 #include <ATen/FunctionalTensorWrapper.h>
 #include <ATen/ops/alias.h>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/ops/dispatch_keys.h"
 #include "diptych/trace/location.h"
 #include "diptych/trace/memory_overlap.h"

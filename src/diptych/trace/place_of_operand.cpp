@@ -5,7 +5,7 @@
 #include <ATen/ops/slice_scatter.h>
 #include <ATen/ops/where.h>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/ops/tags.h"
 #include "diptych/trace/location.h"
 

@@ -4,7 +4,7 @@
 
 #include <unordered_set>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/trace/fake_tensor.h"
 #include "diptych/trace/placeholder.h"
 #include "diptych/trace/view_steps.h"

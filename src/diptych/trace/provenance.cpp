@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/trace/fake_tensor.h"
 #include "diptych/trace/location.h"
 #include "diptych/trace/scope.h"

@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <atomic>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/graph/in_tensors.h"
 #include "diptych/ops/dispatch_keys.h"
 #include "diptych/trace/eager_layout.h"

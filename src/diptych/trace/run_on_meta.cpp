@@ -3,7 +3,7 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/ops/alias.h>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/base/error_words.h"
 #include "diptych/trace/exchange_tensors.h"
 #include "diptych/trace/location.h"

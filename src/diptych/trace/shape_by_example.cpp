@@ -3,7 +3,7 @@
 #include <ATen/ops/empty_strided.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/ops/tags.h"
 #include "diptych/trace/fake_tensor.h"
 #include "diptych/trace/generator_watch.h"

@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/trace/autograd_facts.h"
 #include "diptych/trace/strided_view.h"
 

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <utility>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/trace/exchange_tensors.h"
 #include "diptych/trace/location.h"
 

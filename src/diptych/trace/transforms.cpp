@@ -14,7 +14,8 @@
 #include <atomic>
 #include <mutex>
 
-#include "diptych/base/switches.h"
+#include "diptych/base/check.h"
+#include "diptych/base/log.h"
 #include "diptych/ops/dispatch_keys.h"
 #include "diptych/trace/fake_tensor.h"
 #include "diptych/trace/levels.h"

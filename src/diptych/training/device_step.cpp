@@ -12,8 +12,8 @@
 #include <unordered_map>
 
 #include "diptych/backends/builtin_backends.h"
-#include "diptych/base/error.h"
-#include "diptych/base/switches.h"
+#include "diptych/base/check.h"
+#include "diptych/base/log.h"
 #include "diptych/compile/cache.h"
 #include "diptych/compile/tensor_guards.h"
 #include "diptych/hops/transformed_call.h"

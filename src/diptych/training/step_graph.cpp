@@ -13,7 +13,7 @@
 
 #include "diptych/backward/prepare_gradients.h"
 #include "diptych/backward/update_formulas.h"
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/graph/rewrite.h"
 #include "diptych/hops/graph_edit.h"
 

@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "diptych/backends/builtin_backends.h"
-#include "diptych/base/error.h"
-#include "diptych/base/switches.h"
+#include "diptych/base/check.h"
+#include "diptych/base/log.h"
 #include "diptych/graph/print.h"
 #include "diptych/graph/rewrite.h"
 #include "diptych/passes/draw_first.h"

@@ -8,7 +8,7 @@
 
 #include <mutex>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/trace/levels.h"
 
 namespace diptych::detail {

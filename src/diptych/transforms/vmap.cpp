@@ -2,7 +2,7 @@
 
 #include <ATen/functorch/Interpreter.h>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 
 namespace diptych::detail {
 namespace {

@@ -1,6 +1,6 @@
 #include "diptych/tree/constant.h"
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 
 namespace diptych {
 

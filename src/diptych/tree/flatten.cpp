@@ -1,5 +1,6 @@
 #include "diptych/tree/flatten.h"
 
+#include <fmt/format.h>
 #include "diptych/base/error.h"
 
 namespace diptych::detail {

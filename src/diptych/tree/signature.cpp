@@ -6,7 +6,7 @@
 #include <numeric>
 #include <ostream>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/graph/names.h"
 
 namespace diptych {

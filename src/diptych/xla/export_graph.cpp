@@ -2,7 +2,7 @@
 
 #include <optional>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/graph/map_sizes.h"
 #include "diptych/graph/names.h"
 #include "diptych/graph/print.h"

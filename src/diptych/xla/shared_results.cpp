@@ -1,5 +1,6 @@
 #include "diptych/xla/shared_results.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <map>
 

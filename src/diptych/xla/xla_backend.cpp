@@ -5,8 +5,8 @@
 
 #include "diptych/backend/compile_per_sizes.h"
 #include "diptych/backend/fallback.h"
-#include "diptych/base/error.h"
-#include "diptych/base/switches.h"
+#include "diptych/base/check.h"
+#include "diptych/base/log.h"
 #include "diptych/interpreter/symbols.h"
 #include "diptych/passes/draw_first.h"
 #include "diptych/passes/draw_on_device.h"

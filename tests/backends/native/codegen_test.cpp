@@ -5,6 +5,7 @@
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/tensor.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>

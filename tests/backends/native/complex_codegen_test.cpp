@@ -3,6 +3,7 @@
 #include <ATen/ops/complex.h>
 #include <ATen/ops/meshgrid.h>
 #include <ATen/ops/randn.h>
+#include <fmt/format.h>
 #include <torch/types.h>
 
 #include <functional>

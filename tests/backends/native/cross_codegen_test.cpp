@@ -1,5 +1,6 @@
 // Texts that codegen writes for another machine: they are assembled for it, and never run, as there was no such
 // machine.
+#include <fmt/format.h>
 #include <torch/types.h>
 
 #include <functional>

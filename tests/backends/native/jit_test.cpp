@@ -2,6 +2,7 @@
 // what is wrong with a text is said.
 #include "diptych/native/jit/jit.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <sys/prctl.h>

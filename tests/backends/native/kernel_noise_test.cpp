@@ -1,4 +1,5 @@
 // How far rounding carries a kernel is about what its terms say, and no more.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "backends/native/kernel_noise.h"

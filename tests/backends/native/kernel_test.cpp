@@ -1,4 +1,5 @@
 // The reference evaluator computes what ATen does, kernel by kernel.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <limits>

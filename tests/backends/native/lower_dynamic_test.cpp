@@ -1,4 +1,5 @@
 // Random groups with dynamic sizes: one kernel computes at each size what eager computes.
+#include <fmt/format.h>
 #include <functional>
 #include <map>
 #include <random>

@@ -1,4 +1,5 @@
 // Dims that run together become one, and kernels compute what they did.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <random>

@@ -1,4 +1,5 @@
 // Graphs with dynamic sizes as native kernels: one for all sizes.
+#include <fmt/format.h>
 #include <torch/nn/functional.h>
 
 #include "backends/native/native_case.h"

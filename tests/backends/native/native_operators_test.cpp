@@ -1,5 +1,6 @@
 // Every operator that kernels have, with its gradient, at dynamic sizes: one graph beside eager at many sizes.
 #include <ATen/Parallel.h>
+#include <fmt/format.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <map>

@@ -1,5 +1,6 @@
 #include "backends/native/parse_kernel.h"
 
+#include <fmt/format.h>
 #include <charconv>
 #include <map>
 

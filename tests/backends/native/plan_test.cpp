@@ -1,4 +1,5 @@
 // Loops as native steps: beside eager, and what of them can't be planned.
+#include <fmt/format.h>
 #include <thread>
 
 #include "backends/native/native_case.h"

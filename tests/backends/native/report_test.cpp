@@ -1,6 +1,7 @@
 // What backend "native" says of its kernels: texts, bytes, times, and why parts are apart.
 #include "diptych/native/native_graph.h"
 
+#include <fmt/format.h>
 #include <torch/optim.h>
 #include <torch/types.h>
 

@@ -1,6 +1,7 @@
 // Every scalar operation of kernels gives what ATen's operator gives, on numbers of every kind.
 #include "diptych/native/kernel/scalar_op.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <functional>

@@ -1,6 +1,7 @@
 // The verifier refuses each thing that the header says it does, and names the line.
 #include "diptych/native/kernel/verify.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "backends/native/parse_kernel.h"

@@ -1,4 +1,5 @@
 // What the backend does around its programs: parts that fall back, layouts, constants, sizes that change.
+#include <fmt/format.h>
 #include <cmath>
 #include <limits>
 

@@ -1,5 +1,6 @@
 // Programs and buffers of a PJRT plugin, below any graph: donation, transfers, errors, several threads, the cache.
 #include <ATen/ATen.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>

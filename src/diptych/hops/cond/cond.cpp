@@ -1,6 +1,6 @@
 #include "diptych/hops/cond/cond.h"
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/hops/call.h"
 #include "diptych/hops/cond/cond_operator.h"
 #include "diptych/hops/eager_loops.h"

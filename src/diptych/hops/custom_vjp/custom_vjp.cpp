@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "diptych/autodiff/batched_tangents.h"
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/hops/call.h"
 #include "diptych/hops/custom_vjp/custom_vjp_operator.h"
 #include "diptych/hops/strides.h"

@@ -1,6 +1,6 @@
 #include "diptych/hops/custom_vjp/custom_vjp_operator.h"
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/hops/cond/cond_operator.h"
 #include "diptych/hops/draws.h"
 #include "diptych/hops/strides.h"

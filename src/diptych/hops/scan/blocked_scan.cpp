@@ -2,7 +2,7 @@
 
 #include <ATen/ops/cat.h>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/hops/strides.h"
 
 namespace diptych::detail {

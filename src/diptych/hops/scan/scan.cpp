@@ -1,6 +1,6 @@
 #include "diptych/hops/scan/scan.h"
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/hops/call.h"
 #include "diptych/hops/checkpointed_scan/checkpointed_scan.h"
 #include "diptych/hops/eager_loops.h"

@@ -6,7 +6,7 @@
 
 #include <map>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/hops/strides.h"
 
 namespace diptych::detail {

@@ -2,7 +2,7 @@
 
 #include <ATen/ops/stack.h>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/hops/loop_body.h"
 #include "diptych/hops/scan/scan_operator.h"
 #include "diptych/hops/strides.h"

@@ -10,7 +10,7 @@
 
 #include <algorithm>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/base/list.h"
 #include "diptych/hops/call.h"
 #include "diptych/hops/transforms/transformed_body.h"

@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/hops/call.h"
 #include "diptych/hops/replay.h"
 #include "diptych/ops/wrong_under_vmap.h"

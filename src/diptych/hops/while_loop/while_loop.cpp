@@ -1,6 +1,6 @@
 #include "diptych/hops/while_loop/while_loop.h"
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/hops/call.h"
 #include "diptych/hops/eager_loops.h"
 #include "diptych/hops/loop_body.h"

@@ -1,5 +1,6 @@
 #include "diptych/native/call/body_sizes.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 
 namespace diptych::detail {

@@ -10,7 +10,7 @@
 #include <map>
 #include <optional>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/base/switches.h"
 #include "diptych/graph/map_sizes.h"
 #include "diptych/graph/safetensors.h"

@@ -4,8 +4,8 @@
 #include <mutex>
 #include <vector>
 
+#include "diptych/base/log.h"
 #include "diptych/base/parallel.h"
-#include "diptych/base/switches.h"
 #include "diptych/native/call/body_sizes.h"
 #include "diptych/native/call/body_table.h"
 #include "diptych/native/fusion/fused_node.h"

@@ -7,7 +7,7 @@
 #include <span>
 #include <utility>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/base/parallel.h"
 #include "diptych/native/codegen/complex_parts.h"
 #include "diptych/native/codegen/kernel_text.h"

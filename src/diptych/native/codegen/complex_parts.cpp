@@ -1,5 +1,6 @@
 #include "diptych/native/codegen/complex_parts.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 
 #include "diptych/base/error.h"

@@ -4,7 +4,7 @@
 #include <array>
 #include <limits>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/native/kernel/reduction.h"
 #include "diptych/native/kernel/scalar_op.h"
 #include "diptych/native/scalar/scalar_code.h"

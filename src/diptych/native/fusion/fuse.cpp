@@ -6,7 +6,7 @@
 #include <set>
 #include <string>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/graph/rewrite.h"
 #include "diptych/graph/subgraphs.h"
 #include "diptych/native/fusion/fused_node.h"

@@ -9,9 +9,9 @@
 #include <utility>
 
 #include "diptych/backend/cache_folder.h"
+#include "diptych/base/check.h"
 #include "diptych/base/environment.h"
-#include "diptych/base/error.h"
-#include "diptych/base/switches.h"
+#include "diptych/base/log.h"
 #include "diptych/base/torch_library.h"
 #include "diptych/native/jit/living_code.h"
 #include "diptych/native/jit/llvm_library.h"

@@ -4,7 +4,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 
 namespace diptych::detail {
 namespace {

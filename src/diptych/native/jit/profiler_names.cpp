@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "diptych/base/environment.h"
-#include "diptych/base/switches.h"
+#include "diptych/base/log.h"
 
 namespace diptych::detail {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <type_traits>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 
 namespace diptych::detail {
 

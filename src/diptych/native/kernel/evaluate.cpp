@@ -5,6 +5,7 @@
 #include <cstring>
 #include <map>
 
+#include "diptych/base/check.h"
 #include "diptych/graph/tensor_meta.h"
 #include "diptych/native/kernel/print.h"
 #include "diptych/native/kernel/reduction.h"

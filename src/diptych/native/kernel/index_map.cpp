@@ -4,7 +4,7 @@
 #include <limits>
 #include <tuple>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 
 namespace diptych::detail {
 

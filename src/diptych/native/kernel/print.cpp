@@ -1,5 +1,6 @@
 #include "diptych/native/kernel/print.h"
 
+#include <fmt/format.h>
 #include <cmath>
 
 #include "diptych/graph/tensor_meta.h"

@@ -1,5 +1,6 @@
 #include "diptych/native/kernel/store_overlap.h"
 
+#include <fmt/format.h>
 #include <cstdlib>
 #include <numeric>
 #include <optional>

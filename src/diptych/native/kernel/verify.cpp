@@ -1,5 +1,6 @@
 #include "diptych/native/kernel/verify.h"
 
+#include <fmt/format.h>
 #include <bit>
 #include <cmath>
 #include <limits>

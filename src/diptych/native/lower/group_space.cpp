@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/native/lower/kernel_row.h"
 #include "diptych/native/lower/lower_group.h"
 

@@ -2,7 +2,7 @@
 
 #include <unordered_map>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 
 namespace diptych::detail {
 namespace {

@@ -1,6 +1,6 @@
 #include "diptych/native/plan/block_maker.h"
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/graph/hop_attributes.h"
 #include "diptych/native/call/call_shapes.h"
 #include "diptych/native/fusion/fused_node.h"

@@ -1,6 +1,6 @@
 #include "diptych/native/plan/block_values.h"
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/interpreter/program.h"
 #include "diptych/native/fusion/single_node.h"
 #include "diptych/ops/tags.h"

@@ -1,6 +1,6 @@
 #include "diptych/native/plan/planned_node.h"
 
-#include "diptych/base/switches.h"
+#include "diptych/base/log.h"
 #include "diptych/graph/hop_attributes.h"
 #include "diptych/graph/rewrite.h"
 #include "diptych/interpreter/hop_rules.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "diptych/base/switches.h"
+#include "diptych/base/log.h"
 #include "diptych/graph/map_sizes.h"
 #include "diptych/graph/rewrite.h"
 #include "diptych/native/call/body_sizes.h"

@@ -10,7 +10,7 @@
 #include <memory>
 #include <vector>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/graph/safetensors.h"
 #include "diptych/graph/serialize.h"
 #include "diptych/interpreter/program.h"

@@ -1,6 +1,7 @@
 #include "diptych/native/report/machine_speed.h"
 
 #include <ATen/Parallel.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>

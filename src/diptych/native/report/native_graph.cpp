@@ -1,5 +1,6 @@
 #include "diptych/native/native_graph.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <utility>
 

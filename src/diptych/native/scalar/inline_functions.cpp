@@ -1,5 +1,6 @@
 #include "diptych/native/scalar/inline_functions.h"
 
+#include <fmt/format.h>
 #include <initializer_list>
 
 namespace diptych::detail {

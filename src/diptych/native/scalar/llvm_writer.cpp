@@ -3,7 +3,7 @@
 #include <array>
 #include <utility>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 
 namespace diptych::detail {
 namespace {

@@ -1,5 +1,6 @@
 // Instructions of one scalar operation on the operands' type.
 #pragma once
+#include <fmt/format.h>
 #include <string>
 #include <vector>
 

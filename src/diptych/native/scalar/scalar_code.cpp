@@ -4,7 +4,7 @@
 #include <bit>
 #include <span>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/native/kernel/scalar_op.h"
 #include "diptych/native/scalar/casts.h"
 #include "diptych/native/scalar/inline_functions.h"

@@ -1,4 +1,5 @@
 #include "diptych/native/scalar/sleef.h"
+#include <fmt/format.h>
 
 namespace diptych::detail {
 namespace {

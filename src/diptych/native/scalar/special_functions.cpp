@@ -1,5 +1,6 @@
 #include "diptych/native/scalar/special_functions.h"
 
+#include <fmt/format.h>
 #include <initializer_list>
 #include <limits>
 #include <numbers>

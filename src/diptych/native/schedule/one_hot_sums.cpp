@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/native/lower/kernel_builder.h"
 #include "diptych/native/schedule/kernel_patterns.h"
 #include "diptych/native/schedule/kernel_rewriter.h"

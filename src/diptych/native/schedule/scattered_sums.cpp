@@ -1,5 +1,6 @@
 #include "diptych/native/schedule/scattered_sums.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <cstdlib>
 #include <optional>

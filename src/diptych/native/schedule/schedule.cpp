@@ -1,5 +1,6 @@
 #include "diptych/native/schedule/schedule.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <functional>
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 
 namespace diptych::detail {
 namespace {

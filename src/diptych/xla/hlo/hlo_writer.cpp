@@ -6,7 +6,7 @@
 #include <bit>
 #include <cmath>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/xla/hlo/element_types.h"
 #include "diptych/xla/hlo/hlo_text.h"
 

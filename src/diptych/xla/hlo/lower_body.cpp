@@ -4,7 +4,7 @@
 #include <set>
 #include <string_view>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/graph/map_sizes.h"
 #include "diptych/graph/print.h"
 #include "diptych/graph/rewrite.h"

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/graph/argument_values.h"
 #include "diptych/graph/print.h"
 

@@ -6,7 +6,7 @@
 #include <functional>
 #include <numeric>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 
 namespace diptych::xla {
 namespace {

@@ -10,7 +10,7 @@
 #include <map>
 #include <mutex>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 
 namespace diptych::detail {
 namespace {

@@ -3,7 +3,7 @@
 #include <ATen/ops/empty.h>
 #include <c10/core/CPUAllocator.h>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/xla/hlo/element_types.h"
 #include "diptych/xla/hlo/hlo_writer.h"
 

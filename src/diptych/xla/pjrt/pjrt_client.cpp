@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <map>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 
 namespace diptych::detail {
 namespace {

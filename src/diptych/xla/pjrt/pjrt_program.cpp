@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/xla/pjrt/compile_options.h"
 #include "diptych/xla/pjrt/program_cache.h"
 

@@ -2,8 +2,8 @@
 
 #include <cstdlib>
 
-#include "diptych/base/error.h"
-#include "diptych/base/switches.h"
+#include "diptych/base/check.h"
+#include "diptych/base/log.h"
 
 namespace diptych::detail {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "diptych/base/error.h"
+#include "diptych/base/check.h"
 #include "diptych/xla/hlo/hlo_writer.h"
 
 namespace diptych::detail {
