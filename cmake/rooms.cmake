@@ -27,7 +27,7 @@ function(lib_room name)
   list(TRANSFORM ROOM_DEPS PREPEND diptych_)
   target_link_libraries(${target} PUBLIC ${ROOM_DEPS} torch fmt::fmt-header-only PRIVATE $<BUILD_INTERFACE:diptych_options>)
   target_compile_features(${target} PUBLIC cxx_std_20) # for users of the installation; inside, compile_options.cmake says it
-  set_target_properties(${target} PROPERTIES EXPORT_NAME ${name} UNITY_BUILD ${DIPTYCH_UNITY} UNITY_BUILD_BATCH_SIZE 10)
+  set_target_properties(${target} PROPERTIES EXPORT_NAME ${name} UNITY_BUILD ${DIPTYCH_UNITY} UNITY_BUILD_BATCH_SIZE 16)
   set_property(GLOBAL APPEND PROPERTY DIPTYCH_ROOMS ${target})
   target_link_libraries(diptych INTERFACE ${target})
   if(name STREQUAL base)

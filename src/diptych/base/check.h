@@ -1,5 +1,5 @@
-// The macros that throw the two kinds of error. Apart from error.h, so that headers of the public interface, which throw
-// none themselves, do without fmt.
+// The macros that throw the two kinds of error. Apart from error.h, so that headers of the public interface, which
+// throw none themselves, do without fmt.
 #pragma once
 #include <fmt/format.h>
 

@@ -9,6 +9,7 @@
 
 #include "diptych/base/check.h"
 #include "diptych/base/environment.h"
+#include "diptych/base/log.h"
 
 namespace diptych {
 

@@ -19,7 +19,7 @@ bool can_be_copied(const c10::TypePtr& type) {
   return type->isSubtypeOf(*c10::OptionalType::ofTensor()) && type->kind() != c10::TypeKind::NoneType;
 }
 
-bool has_form(const c10::OperatorHandle& op) {
+bool can_work_on_copies(const c10::OperatorHandle& op) {
   const auto& schema = op.schema();
   if (!schema.is_mutable() || op.hasTag(at::Tag::inplace_view)) return false;
   const auto fits = [](const c10::Argument& argument) {
@@ -30,7 +30,7 @@ bool has_form(const c10::OperatorHandle& op) {
          std::all_of(schema.returns().begin(), schema.returns().end(), fits);
 }
 
-std::vector<c10::Argument> returns_of(const c10::FunctionSchema& schema) {
+std::vector<c10::Argument> returns_with_copies(const c10::FunctionSchema& schema) {
   std::vector<c10::Argument> returns;
   for (const auto& result : schema.returns()) {
     if (!is_written_argument(result)) returns.push_back(result);
@@ -82,8 +82,11 @@ void run_on_copies(const c10::OperatorHandle& form, c10::Stack* stack) {
 }  // namespace
 
 const LibraryForm& on_copies_form() {
-  static const auto* form = new LibraryForm{
-      "on_copies", has_form, returns_of, c10::KernelFunction::makeFromBoxedFunction<&run_on_copies>(), {}};
+  static const auto* form = new LibraryForm{"on_copies",
+                                            can_work_on_copies,
+                                            returns_with_copies,
+                                            c10::KernelFunction::makeFromBoxedFunction<&run_on_copies>(),
+                                            {}};
   return *form;
 }
 

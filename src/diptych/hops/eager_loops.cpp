@@ -26,7 +26,7 @@ int64_t version_in_loop(const at::Tensor& tensor) {
   return !tensor.defined() || tensor.is_inference() ? 0 : static_cast<int64_t>(tensor._version());
 }
 
-bool shares_memory(const at::Tensor& a, const at::Tensor& b) {
+bool shares_wrapped_memory(const at::Tensor& a, const at::Tensor& b) {
   const auto inside = [](at::Tensor tensor) {
     while (true) {
       if (const auto* batched = at::functorch::maybeGetBatchedImpl(tensor)) {
@@ -106,7 +106,7 @@ struct Rows {
   void add(Tensors row, const Tensors& carries) {
     std::vector<std::optional<int64_t>> found;
     for (const at::Tensor& tensor : row) {
-      const auto shares = [&](const at::Tensor& carry) { return shares_memory(tensor, carry); };
+      const auto shares = [&](const at::Tensor& carry) { return shares_wrapped_memory(tensor, carry); };
       const bool is_carried = std::any_of(carries.begin(), carries.end(), shares);
       found.push_back(is_carried ? std::optional(version_in_loop(tensor)) : std::nullopt);
     }

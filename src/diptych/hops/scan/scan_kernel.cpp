@@ -12,9 +12,9 @@ namespace {
 using Tensors = std::vector<at::Tensor>;
 
 /// The rows of a tensor along its first dimension, as tensors that share its memory.
-class Rows {
+class StackedRows {
  public:
-  explicit Rows(const at::Tensor& stack) : stack_(stack), offset_(stack.storage_offset()) {
+  explicit StackedRows(const at::Tensor& stack) : stack_(stack), offset_(stack.storage_offset()) {
     if (stack.size(0) > 0) stride_ = stack.stride(0);
   }
 
@@ -67,7 +67,7 @@ class StackWriter {
   const at::Tensor& stack() const { return rows_.stack(); }
 
  private:
-  Rows rows_;
+  StackedRows rows_;
   std::vector<int64_t> sizes_, strides_;
   int64_t row_bytes_ = 0;
   bool is_plain_ = false;
@@ -106,8 +106,8 @@ class ScanKernel {
 
  private:
   struct Run {
-    Tensors carries;           ///< and behind them room for a program's inputs
-    std::vector<Rows> slices;  ///< for each slice, one view per step of those run together
+    Tensors carries;                  ///< and behind them room for a program's inputs
+    std::vector<StackedRows> slices;  ///< for each slice, one view per step of those run together
     Tensors free;
     std::vector<StackWriter> stacks;
   };
