@@ -106,8 +106,9 @@ Call pointwise_call(int64_t n) {
 }
 
 TEST(NonTemporalStores, WriteTheSameFromAnyAddressOn) {
-  for (const int64_t n : {1, 3, 15, 16, 31, 64, 65, 100, 4096, 5000}) {
-    const Call call = pointwise_call(n);
+  constexpr int64_t kCounts[] = {1, 3, 15, 16, 31, 64, 65, 100, 4096, 5000};
+  for (const uint32_t place : testing::rotating_seeds(0, std::size(kCounts))) {
+    const Call call = pointwise_call(kCounts[place]);
     expect_agrees(call);
     for (const int64_t offset : {0, 1, 7, 8, 15, 16}) {
       expect_same_bytes(call, {offset, offset});
@@ -132,7 +133,9 @@ TEST(NonTemporalStores, WriteToElementsThatAreNotAligned) {
 }
 
 TEST(NonTemporalStores, WriteTheSameInRowsOfAnyWidth) {
-  for (const int64_t width : {5, 16, 77, 128, 1000, 5001}) {
+  constexpr int64_t kWidths[] = {5, 16, 77, 128, 1000, 5001};
+  for (const uint32_t place : testing::rotating_seeds(0, std::size(kWidths))) {
+    const int64_t width = kWidths[place];
     const auto kernel = detail::parse_kernel(fmt::format(R"(kernel rows(d0=9, d1={0}) {{
       x0 : f32
       y0 : f32
