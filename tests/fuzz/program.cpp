@@ -55,6 +55,18 @@ Tensors run_body(const Program& program, const Tensors& arguments, const Tensors
   return outputs;
 }
 
+namespace {
+// Moves floats by at most a unit in their last place.
+void shake(at::Tensor& tensor, int way) {
+  if (!at::isFloatingType(tensor.scalar_type())) return;
+  const double unit = tensor.scalar_type() == at::kDouble  ? 0x1p-52
+                      : tensor.scalar_type() == at::kFloat ? 0x1p-23
+                                                           : 0x1p-8;
+  const at::Tensor places = at::arange(tensor.numel(), at::kDouble).reshape(tensor.sizes());
+  tensor.mul_(places.mul(0.7 * way).add(way).cos().mul(unit).add(1).to(tensor.scalar_type()));
+}
+}  // namespace
+
 at::Tensor make_leaf(const Leaf& leaf, uint64_t number, int64_t three) {
   const torch::NoGradGuard guard;
   at::Generator generator = at::detail::createCPUGenerator(number);
@@ -79,6 +91,7 @@ at::Tensor make_leaf(const Leaf& leaf, uint64_t number, int64_t three) {
       break;
     }
   }
+  if (leaf.shaken != 0) shake(tensor, leaf.shaken);
   return tensor.set_requires_grad(leaf.requires_grad);
 }
 

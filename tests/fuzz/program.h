@@ -34,6 +34,7 @@ struct Leaf {
   std::vector<int64_t> sizes;
   bool requires_grad = false;
   Layout layout = Layout::kContiguous;
+  int shaken = 0;  ///< if not zero, its floats are moved in their last place, each number in another way
 };
 
 /// How an output's tangent is laid out; kNone leaves it undefined.

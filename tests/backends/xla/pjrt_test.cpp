@@ -300,9 +300,8 @@ TEST(PjrtPlugin, ANumberOfDevicesThatIsNone) {
 // Programs that were compiled by other flags are of no use.
 TEST(PjrtPlugin, TheFingerprintHoldsTheFlagsOfTheEnvironment) {
   const char* const flag = "--xla_backend_optimization_level=1";
-  expect_in_new_process("XLA_FLAGS", flag, [flag] {
-    return PjrtClient::shared()->fingerprint().find(flag) != std::string::npos;
-  });
+  expect_in_new_process("XLA_FLAGS", flag,
+                        [flag] { return PjrtClient::shared()->fingerprint().find(flag) != std::string::npos; });
 }
 
 // A cache in a folder of its own, and the lines that it logs.
