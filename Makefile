@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup train test test-all test-affected test-each wheel docs debug threads bench check-cpus check-jax check-models fuzz format tidy lint clean
+.PHONY: help setup train test test-all test-affected test-each wheel docs debug threads bench check-cpus check-jax check-models fuzz mutants format tidy lint clean
 
 JOBS ?= $(shell tools/jobs.sh)
 ARGS ?=
@@ -68,6 +68,11 @@ fuzz: setup ## Run 20,000 random programs against eager, in C++ and in Python: m
 	@tools/build.sh ci $(JOBS) fuzz_programs diptych_python
 	@build/ci/bin/fuzz_programs $(if $(ARGS),$(ARGS),--programs 20000); status=$$?; \
 	PYTHONPATH=build/ci/python .venv/bin/python tests/python/fuzz/run.py --show $(if $(ARGS),$(ARGS),--programs 20000) && exit $$status
+
+mutants: setup ## Change a clone's sources in 60 small ways, and say which test finds which: make mutants ARGS="--seed 7"
+	@.venv/bin/python -m pip --disable-pip-version-check install -q --target out/mutants/site-packages --upgrade -r tools/mutants.txt
+	@[ -d out/mutants/tree ] || { git clone -q . out/mutants/tree && ln -s "$$PWD/.venv" out/mutants/tree/.venv; }
+	@PYTHONPATH=out/mutants/site-packages tools/mutants.py --tree out/mutants/tree --state out/mutants/state --jobs $(JOBS) $(ARGS)
 
 lint: setup ## Check layers, format and sizes, without a build
 	@tools/lint.sh
