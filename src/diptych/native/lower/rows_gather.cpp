@@ -95,11 +95,12 @@ Term checked_index(const NodeLowering& node, const Gather& gather) {
 // Each dim of the table is read along one of the result, but for the one that is counted along.
 std::vector<ReadPlace> places_of(const NodeLowering& node, const Gather& gather) {
   const size_t rank = node.graph().meta(gather.table).sizes.size();
-  const size_t index_rank = node.graph().meta(gather.index).sizes.size();
+  // index_select() takes an index without dims as one of one element.
+  const size_t result_rank = node.graph().meta(node.node().outputs[0]).sizes.size();
   std::vector<ReadPlace> places;
   for (size_t i = 0; i < rank; ++i) {
     const bool is_behind = !gather.is_elementwise && i > gather.dim;
-    places.push_back({0, i == gather.dim ? 0 : 1, is_behind ? i + index_rank - 1 : i});
+    places.push_back({0, i == gather.dim ? 0 : 1, is_behind ? i + result_rank - rank : i});
   }
   return places;
 }
