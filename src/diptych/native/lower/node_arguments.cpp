@@ -23,12 +23,16 @@ at::ScalarType promote(at::ScalarType a, at::ScalarType b) {
 // Of two dtypes of different rank in ATen's promotion, the lower one counts only where its kind is higher.
 at::ScalarType combine(at::ScalarType higher, at::ScalarType lower) {
   if (higher == kUndefined) return lower;
-  if (lower == kUndefined || at::isFloatingType(higher)) return higher;
-  return higher == at::kBool || at::isFloatingType(lower) ? c10::promoteTypes(higher, lower) : higher;
+  if (lower == kUndefined || at::isComplexType(higher)) return higher;
+  if (at::isFloatingType(higher)) return at::isComplexType(lower) ? at::toComplexType(higher) : higher;
+  const bool is_higher_kind = at::isFloatingType(lower) || at::isComplexType(lower);
+  return higher == at::kBool || is_higher_kind ? c10::promoteTypes(higher, lower) : higher;
 }
 
 at::ScalarType dtype_of(const at::Scalar& number) {
-  return number.isFloatingPoint() ? at::typeMetaToScalarType(at::get_default_dtype()) : number.type();
+  const auto inexact = at::typeMetaToScalarType(at::get_default_dtype());
+  if (number.isComplex()) return at::toComplexType(inexact);
+  return number.isFloatingPoint() ? inexact : number.type();
 }
 
 // Whether ATen converts a number to the dtype; true and false are taken for numbers by some operators alone.

@@ -13,6 +13,9 @@ Terms compare(NodeLowering& node) {
   return {node.operand(0, dtype).apply(kOp, node.operand(1, dtype))};
 }
 
+// Half beside a complex number is compared as a dtype that kernels do not have.
+bool has_common_dtype(const NodeArguments& node) { return node.common_dtype({0, 1}) != at::kComplexHalf; }
+
 Terms logical_not(NodeLowering& node) { return {!node.own(0).to(at::kBool)}; }
 template <const char* kOp>
 Terms logical(NodeLowering& node) {
@@ -50,10 +53,10 @@ constexpr char kAnd[] = "and", kOr[] = "or", kXor[] = "xor", kLeft[] = "shift_le
 constexpr char kIsNan[] = "is_nan", kIsInf[] = "is_inf", kIsFinite[] = "is_finite";
 
 constexpr KernelRow kComparisonRows[] = {
-    also_complex({"aten.eq.Tensor", place_pointwise, compare<kEq>}),
-    also_complex({"aten.eq.Scalar", place_pointwise, compare<kEq>}),
-    also_complex({"aten.ne.Tensor", place_pointwise, compare<kNe>}),
-    also_complex({"aten.ne.Scalar", place_pointwise, compare<kNe>}),
+    also_complex({"aten.eq.Tensor", place_pointwise, compare<kEq>, has_common_dtype}),
+    also_complex({"aten.eq.Scalar", place_pointwise, compare<kEq>, has_common_dtype}),
+    also_complex({"aten.ne.Tensor", place_pointwise, compare<kNe>, has_common_dtype}),
+    also_complex({"aten.ne.Scalar", place_pointwise, compare<kNe>, has_common_dtype}),
     {"aten.lt.Tensor", place_pointwise, compare<kLt>},
     {"aten.lt.Scalar", place_pointwise, compare<kLt>},
     {"aten.le.Tensor", place_pointwise, compare<kLe>},
