@@ -60,7 +60,7 @@ std::vector<Value> hardswish_backward(const Call& call) {
   const Expr g = call.wide(0);
   const Expr x = call.wide(1);
   const Expr inside = where(x < 3.0, g * (x / 3.0 + 0.5), g);
-  return call.result(where(x > -3.0, inside, 0.0));
+  return call.result(where(x <= -3.0, 0.0, inside));
 }
 
 std::vector<Value> leaky_relu_backward(const Call& call) {
