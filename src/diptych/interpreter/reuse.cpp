@@ -66,6 +66,7 @@ std::unique_ptr<Caller> make_reusing_caller(const Node& node, Value operand, Ope
 Value find_reusable_operand(const Graph& graph, const Node& node, const std::vector<Value>& dying) {
   if (node.op.is_hop() || !has_tag(node.op, Tag::kPointwise) || has_tag(node.op, Tag::kRandom)) return {};
   if (node.outputs.size() != 1 || !node.outputs[0]) return {};
+  if (!computes_alike_in_place(node.op, graph.meta(node.outputs[0]).dtype)) return {};
   Value chosen;
   for (const Value value : dying) {
     if (!same_layout(graph.meta(value), graph.meta(node.outputs[0])) || !is_plain_operand(node, value)) continue;

@@ -463,6 +463,11 @@ bool has_effect(const Node& node) {
          draws_random(node);
 }
 
+bool computes_alike_in_place(const Op& op, at::ScalarType dtype) {
+  // Of halves aten.mul_.Scalar rounds the number first, and aten.mul.Scalar does not.
+  return !at::isReducedFloatingType(dtype) || op.name() != "aten.mul.Scalar";
+}
+
 std::optional<Op> inplace_variant(const Op& op) {
   if (op.is_hop()) return std::nullopt;
   thread_local OperatorCache<std::optional<Op>> cache;

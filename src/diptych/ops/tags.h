@@ -65,5 +65,7 @@ bool leaves_values_unset(const Op& op);
 /// else (views, resizing). It may be called where the first operand is no longer needed, has the dtype, sizes and
 /// strides of the result, and shares its storage with no other operand. Threads: any.
 std::optional<Op> inplace_variant(const Op& op);
+/// Whether that operator, on tensors of this dtype, computes the same to the bit.
+bool computes_alike_in_place(const Op& op, at::ScalarType dtype);
 
 }  // namespace diptych::detail
