@@ -85,7 +85,10 @@ at::Tensor meta_pointwise(TensorRefs inputs, at::ScalarType dtype) {
   ResultShape shape;
   if (give_pointwise(shape, inputs, dtype)) return meta_of(shape, {});
   at::TensorIteratorConfig config;
-  config.check_all_same_dtype(false).declare_static_dtype_and_device(dtype, at::kMeta).add_owned_output(at::Tensor());
+  config.check_all_same_dtype(false)
+      .check_all_same_device(false)
+      .declare_static_dtype_and_device(dtype, at::kMeta)
+      .add_owned_output(at::Tensor());
   for (const at::Tensor& input : inputs) config.add_owned_const_input(input);
   return config.build().output();
 }
