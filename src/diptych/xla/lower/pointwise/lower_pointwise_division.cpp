@@ -78,6 +78,17 @@ HloTerm whole_power(const HloTerm& x, int64_t n) {
   }
 }
 
+// The same of tensors. HLO's own reads six bits of an exponent; to negative ones it rounds to zero, as ATen does.
+HloTerm whole_power(const HloTerm& x, const HloTerm& n) {
+  const auto bits = static_cast<int64_t>(8 * at::elementSize(n.dtype())) - 1;
+  HloTerm large = x.like(1), square = x;
+  for (int64_t bit = 0; bit < bits; ++bit) {
+    large = (n & n.like(int64_t{1} << bit)).equals(0.0).choose(large, large * square);
+    square = square * square;
+  }
+  return (n < 64.0).choose(x.binary("power", n), large);
+}
+
 // Roots are powers to ATen where the dtype is half: those of -0 and of negative infinity have no sign.
 HloTerm root_operand(const HloTerm& x, bool is_half) {
   if (!is_half) return x;
@@ -108,7 +119,8 @@ std::vector<Hlo> raise(const Lowering& node) {
     return as_result(node, power_by_number(computed_operand(node, 0), *exponent, node.dtype() == at::kHalf));
   // HLO would take large exponents of bytes for negative ones.
   const auto wide = node.dtype() == at::kByte ? at::kInt : Lowering::wide(node.dtype());
-  return as_result(node, computed_operand(node, 0).to(wide).binary("power", computed_operand(node, 1).to(wide)));
+  const HloTerm x = computed_operand(node, 0).to(wide), n = computed_operand(node, 1).to(wide);
+  return as_result(node, at::isIntegralType(wide, true) ? whole_power(x, n) : x.binary("power", n));
 }
 // Eager refuses a negative number as the exponent of whole numbers; in a tensor it is taken, and powers are rounded to
 // zero, as HLO has it.
