@@ -29,6 +29,16 @@ std::vector<Hlo> subtract_from(const Lowering& node) {
   return as_result(node, computed_operand(node, 1) - scaled_operand(node, 0));
 }
 HloTerm product_of(const HloTerm& x, const HloTerm& y) { return x.dtype() == at::kBool ? x & y : x * y; }
+// XLA takes the product of a number and a converted truth for a choice of that number or zero, also where it is none.
+std::vector<Hlo> multiply(const Lowering& node) {
+  for (const size_t truth : {0, 1}) {
+    const auto* value = std::get_if<Value>(&node.node().operands[truth]);
+    if (node.dtype() == at::kBool || !value || node.graph().meta(*value).dtype != at::kBool) continue;
+    const HloTerm x = computed_operand(node, 1 - truth), is_true(node.writer(), node.spread(truth, at::kBool));
+    return as_result(node, is_true.choose(x, x * x.like(0)));
+  }
+  return formula_of_two<product_of>(node);
+}
 
 template <const char* kOperation>
 std::vector<Hlo> rounded(const Lowering& node) {
@@ -105,8 +115,8 @@ constexpr LoweringRow kPointwiseRows[] = {
     {"aten.sub.Scalar", scaled<kSubtract>},
     {"aten.rsub.Tensor", subtract_from},
     {"aten.rsub.Scalar", subtract_from},
-    {"aten.mul.Tensor", formula_of_two<product_of>},
-    {"aten.mul.Scalar", formula_of_two<product_of>},
+    {"aten.mul.Tensor", multiply},
+    {"aten.mul.Scalar", multiply},
     {"aten.maximum", kBinaryRule<kMaximum>},
     {"aten.minimum", kBinaryRule<kMinimum>},
     {"aten.eq.Tensor", compare<kEq>},
