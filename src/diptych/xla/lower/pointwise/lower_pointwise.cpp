@@ -57,6 +57,9 @@ std::vector<Hlo> compare(const Lowering& node) {
   return {node.writer().compare(kDirection, node.spread(0, dtype), node.spread(1, dtype))};
 }
 
+// Half beside a complex number is compared as a dtype that HLO does not have.
+bool has_common_type(const Lowering& node) { return has_hlo_type(node.common_dtype({0, 1})); }
+
 std::vector<Hlo> where(const Lowering& node) {
   return {node.writer().select(node.spread(0, at::kBool), node.spread(1, node.dtype()), node.spread(2, node.dtype()))};
 }
@@ -119,10 +122,10 @@ constexpr LoweringRow kPointwiseRows[] = {
     {"aten.mul.Scalar", multiply},
     {"aten.maximum", kBinaryRule<kMaximum>},
     {"aten.minimum", kBinaryRule<kMinimum>},
-    {"aten.eq.Tensor", compare<kEq>},
-    {"aten.eq.Scalar", compare<kEq>},
-    {"aten.ne.Tensor", compare<kNe>},
-    {"aten.ne.Scalar", compare<kNe>},
+    {"aten.eq.Tensor", compare<kEq>, has_common_type},
+    {"aten.eq.Scalar", compare<kEq>, has_common_type},
+    {"aten.ne.Tensor", compare<kNe>, has_common_type},
+    {"aten.ne.Scalar", compare<kNe>, has_common_type},
     {"aten.lt.Tensor", compare<kLt>},
     {"aten.lt.Scalar", compare<kLt>},
     {"aten.le.Tensor", compare<kLe>},
