@@ -90,7 +90,8 @@ std::vector<Value> lerp_scalar(const Call& call) {
 
 std::vector<Value> rsub_scalar(const Call& call) {
   const Expr x = call.tensor(0);
-  if (!at::isFloatingType(x.meta().dtype)) return {};
+  const bool has_complex = call.constant(1).toScalar().isComplex() || call.constant(2).toScalar().isComplex();
+  if (!at::isFloatingType(x.meta().dtype) || has_complex) return {};
   return {(-(x * call.number(2)) + call.number(1)).value};
 }
 

@@ -19,6 +19,11 @@ Terms add(NodeLowering& node) {
 bool subtracts_numbers(const NodeArguments& node) {
   return node.operand_dtype(0) != at::kBool && node.operand_dtype(1) != at::kBool;
 }
+// Eager multiplies what it subtracts from a complex number by a complex one, which makes NaN of infinities.
+bool subtracts_from_alike(const NodeArguments& node) {
+  const bool is_complex = at::isComplexType(node.dtype());
+  return subtracts_numbers(node) && is_complex == at::isComplexType(node.operand_dtype(0));
+}
 Terms subtract(NodeLowering& node) { return {node.operand(0) - scaled_operand(node, 1)}; }
 Terms subtract_from(NodeLowering& node) { return {node.operand(1) - scaled_operand(node, 0)}; }
 Terms multiply(NodeLowering& node) {
@@ -91,7 +96,7 @@ constexpr KernelRow kArithmeticRows[] = {
     also_complex({"aten.sub.Tensor", place_pointwise, subtract, subtracts_numbers, kSecond}),
     also_complex({"aten.sub.Scalar", place_pointwise, subtract, subtracts_numbers, kSecond}),
     also_complex({"aten.rsub.Tensor", place_pointwise, subtract_from, subtracts_numbers}),
-    also_complex({"aten.rsub.Scalar", place_pointwise, subtract_from, subtracts_numbers}),
+    also_complex({"aten.rsub.Scalar", place_pointwise, subtract_from, subtracts_from_alike}),
     also_complex({"aten.mul.Tensor", place_pointwise, multiply, nullptr, kSecond}),
     also_complex({"aten.mul.Scalar", place_pointwise, multiply, nullptr, kSecond}),
     also_complex({"aten.addcmul", place_pointwise, add_product, has_number_result}),

@@ -28,6 +28,10 @@ std::vector<Hlo> scaled(const Lowering& node) {
 std::vector<Hlo> subtract_from(const Lowering& node) {
   return as_result(node, computed_operand(node, 1) - scaled_operand(node, 0));
 }
+// Eager multiplies by a complex one, which makes NaN of infinities.
+bool subtracts_alike(const Lowering& node) {
+  return at::isComplexType(node.dtype()) == at::isComplexType(operand_dtype(node, 0));
+}
 HloTerm product_of(const HloTerm& x, const HloTerm& y) { return x.dtype() == at::kBool ? x & y : x * y; }
 // XLA takes the product of a number and a converted truth for a choice of that number or zero, also where it is none.
 std::vector<Hlo> multiply(const Lowering& node) {
@@ -117,7 +121,7 @@ constexpr LoweringRow kPointwiseRows[] = {
     {"aten.sub.Tensor", scaled<kSubtract>},
     {"aten.sub.Scalar", scaled<kSubtract>},
     {"aten.rsub.Tensor", subtract_from},
-    {"aten.rsub.Scalar", subtract_from},
+    {"aten.rsub.Scalar", subtract_from, subtracts_alike},
     {"aten.mul.Tensor", multiply},
     {"aten.mul.Scalar", multiply},
     {"aten.maximum", kBinaryRule<kMaximum>},
