@@ -42,17 +42,22 @@ inline std::vector<uint32_t> rotating_seeds(uint32_t begin, uint32_t end) {
   return seeds;
 }
 
-/// Whether this run takes the next sample of a kind in the present test: the first of each kind is always taken, and of
-/// the others the run's part. The sample need not be known before: it is told by how many of its kind came before it.
+/// Whether this run takes the sample of a kind before which there are so many: the first of each kind is always taken,
+/// and of the others the run's part.
+inline bool takes_place(uint32_t place) {
+  const Part part = part_of_run();
+  return place == 0 || (place - 1) % part.of == part.index;
+}
+
+/// The same of the next sample of a kind in the present test. The sample need not be known before: it is told by how
+/// many of its kind came before it.
 inline bool takes_sample(const std::string& kind) {
   static const ::testing::TestInfo* test = nullptr;
   static std::map<std::string, uint32_t> met;
   const auto* const present = ::testing::UnitTest::GetInstance()->current_test_info();
   if (present != test) met.clear();
   test = present;
-  const Part part = part_of_run();
-  const uint32_t place = met[kind]++;
-  return place == 0 || (place - 1) % part.of == part.index;
+  return takes_place(met[kind]++);
 }
 
 /// How many of `taken` seeds must do what `share` of `whole` do: these where all are taken; half of their share of a

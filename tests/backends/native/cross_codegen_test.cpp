@@ -11,10 +11,10 @@
 
 #include "backends/native/cross_assembly.h"
 #include "backends/native/lowering_check.h"
-#include "backends/native/operator_cases.h"
 #include "backends/native/parse_kernel.h"
 #include "backends/native/random_row_kernel.h"
 #include "diptych/compile/aot.h"
+#include "samples/cases.h"
 #include "testing/expect_error.h"
 #include "testing/rotation.h"
 
@@ -131,21 +131,21 @@ TEST(ArmCode, OfFunctionsAndTheirGradientsAssembles) {
 // The kernel of one operator, if there is one.
 void add_kernel_of(const OperatorCase& c, at::ScalarType dtype, ArmModule& module) {
   GraphWriter writer;
-  std::map<Sample, Value> known;
-  const auto input = [&](Sample kind) {
+  std::map<OperandKind, Value> known;
+  const auto input = [&](OperandKind kind) {
     const auto [found, is_new] = known.try_emplace(kind);
     if (is_new) found->second = writer.input(plain_sample(kind, dtype));
     return found->second;
   };
   std::vector<Operand> operands;
   for (const Argument& argument : c.arguments) {
-    if (const auto* one = std::get_if<Sample>(&argument)) {
+    if (const auto* one = std::get_if<OperandKind>(&argument)) {
       operands.emplace_back(input(*one));
     } else if (const auto* constant = std::get_if<Operand>(&argument)) {
       operands.push_back(*constant);
     } else {
       ValueList list;
-      for (const Sample kind : std::get<std::vector<Sample>>(argument)) list.push_back(input(kind));
+      for (const OperandKind kind : std::get<std::vector<OperandKind>>(argument)) list.push_back(input(kind));
       operands.emplace_back(list);
     }
   }
@@ -164,7 +164,7 @@ TEST(ArmCode, OfOperatorsAssembles) {
        {pointwise_cases(), activation_cases(), reduction_cases(), moving_cases(), indexing_cases()}) {
     for (const OperatorCase& c : cases) {
       for (const auto dtype : {at::kFloat, at::kLong}) {
-        if (has_dtype(c.tried, dtype) && takes_sample(c.op)) add_kernel_of(c, dtype, module);
+        if (has_dtype(c.dtypes, dtype) && takes_sample(c.op)) add_kernel_of(c, dtype, module);
       }
     }
   }

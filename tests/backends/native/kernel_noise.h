@@ -47,7 +47,7 @@ class NoisyKernel {
   /// What it stores; draw 0 has no noise.
   Tensors run(const Tensors& inputs, const std::vector<int64_t>& output_counts, uint64_t draw) const {
     Tensors given, found;
-    for (const at::Tensor& input : inputs) given.push_back(input.to(wide(input.scalar_type())));
+    for (const at::Tensor& input : inputs) given.push_back(widened(input));
     auto generator = at::detail::createCPUGenerator(draw);
     for (const auto dtype : {at::kFloat, at::kDouble}) {
       const at::Tensor random = at::rand({noises_}, generator, at::TensorOptions(at::kDouble)).mul(2).sub(1);
@@ -66,6 +66,12 @@ class NoisyKernel {
  private:
   static constexpr int32_t kApart = 61;  // between the noises of two values at a point
 
+  // In the same layout.
+  static at::Tensor widened(const at::Tensor& input) {
+    const auto count = static_cast<int64_t>(input.storage().nbytes() / input.itemsize());
+    const at::Tensor all = input.as_strided({count}, {1}, 0).to(wide(input.scalar_type()));
+    return all.as_strided(input.sizes(), input.strides(), input.storage_offset());
+  }
   // Halves are storage, and stay rounded.
   static at::ScalarType wide(at::ScalarType dtype) {
     return dtype == at::kFloat ? at::kDouble : dtype == at::kComplexFloat ? at::kComplexDouble : dtype;

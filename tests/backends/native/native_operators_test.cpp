@@ -6,11 +6,11 @@
 #include <map>
 #include <set>
 
-#include "backends/native/operator_cases.h"
 #include "diptych/autodiff/joint_capture.h"
 #include "diptych/graph/map_sizes.h"
 #include "diptych/native/native_backend.h"
 #include "diptych/passes/unify_sizes.h"
+#include "samples/cases.h"
 #include "testing/run_graph.h"
 #include "testing/same_tensors.h"
 
@@ -27,16 +27,17 @@ struct Way {
 };
 
 // The samples that a case takes, each once; a case without any takes one that tells the sizes.
-std::vector<Sample> samples_of(const OperatorCase& c) {
-  std::vector<Sample> samples;
-  const auto add = [&](Sample sample) {
+std::vector<OperandKind> samples_of(const OperatorCase& c) {
+  std::vector<OperandKind> samples;
+  const auto add = [&](OperandKind sample) {
     if (std::find(samples.begin(), samples.end(), sample) == samples.end()) samples.push_back(sample);
   };
   for (const Argument& argument : c.arguments) {
-    if (const auto* sample = std::get_if<Sample>(&argument)) add(*sample);
-    if (const auto* list = std::get_if<std::vector<Sample>>(&argument)) std::for_each(list->begin(), list->end(), add);
+    if (const auto* sample = std::get_if<OperandKind>(&argument)) add(*sample);
+    if (const auto* list = std::get_if<std::vector<OperandKind>>(&argument))
+      std::for_each(list->begin(), list->end(), add);
   }
-  if (samples.empty()) add(Sample::kBlock);
+  if (samples.empty()) add(OperandKind::kBlock);
   return samples;
 }
 
@@ -49,13 +50,13 @@ class SizedCalls {
     for (const OperatorCase* const c : cases) parts_.push_back({c, samples_of(*c), 0});
     for (Part& part : parts_) {
       part.begin = tensors_.size();
-      for (const Sample sample : part.samples) tensors_.push_back(plain_sample(sample, way.dtype, sizes));
+      for (const OperandKind sample : part.samples) tensors_.push_back(plain_sample(sample, way.dtype, sizes));
     }
     num_samples_ = tensors_.size();
-    std::map<Sample, size_t> known;
+    std::map<OperandKind, size_t> known;
     for (const Part& part : parts_) {
       for (size_t i = 0; i < part.samples.size(); ++i) {
-        const Sample sample = part.samples[i];
+        const OperandKind sample = part.samples[i];
         const at::Tensor plain = tensors_[part.begin + i];
         const bool is_number = plain.scalar_type() == way.dtype && !is_index(sample);
         if (is_number && known.emplace(sample, tensors_.size()).second) {
@@ -92,18 +93,18 @@ class SizedCalls {
  private:
   struct Part {
     const OperatorCase* of;
-    std::vector<Sample> samples;
+    std::vector<OperandKind> samples;
     size_t begin;  // among the tensors
   };
 
-  static bool is_index(Sample sample) {
-    return sample == Sample::kPlaces || sample == Sample::kIndices || sample == Sample::kClasses;
+  static bool is_index(OperandKind sample) {
+    return sample == OperandKind::kPlaces || sample == OperandKind::kIndices || sample == OperandKind::kClasses;
   }
 
   static torch::jit::Stack call(const Part& part, const Tensors& operands) {
     const Op op = Op::find(part.of->op);
     const auto tensor_of = [&](Value value) { return operands[value.id]; };
-    const auto value_of = [&](Sample sample) {
+    const auto value_of = [&](OperandKind sample) {
       return Value{
           static_cast<int32_t>(std::find(part.samples.begin(), part.samples.end(), sample) - part.samples.begin())};
     };
@@ -116,10 +117,10 @@ class SizedCalls {
       const Argument& argument = part.of->arguments[stack.size()];
       Operand operand;
       if (const auto* given = std::get_if<Operand>(&argument)) operand = *given;
-      if (const auto* sample = std::get_if<Sample>(&argument)) operand = value_of(*sample);
-      if (const auto* samples = std::get_if<std::vector<Sample>>(&argument)) {
+      if (const auto* sample = std::get_if<OperandKind>(&argument)) operand = value_of(*sample);
+      if (const auto* samples = std::get_if<std::vector<OperandKind>>(&argument)) {
         ValueList list;
-        for (const Sample sample : *samples) list.push_back(value_of(sample));
+        for (const OperandKind sample : *samples) list.push_back(value_of(sample));
         operand = list;
       }
       stack.push_back(to_ivalue(operand, formal.real_type(), tensor_of));
@@ -335,7 +336,7 @@ using NameSet = std::set<std::string>;
 TEST_F(NativeOperators, PointwiseOperatorsServeAllSizes) {
   const auto cases = [](const CaseSizes&) {
     // Numbers among the operands make no difference here.
-    std::set<std::pair<std::string, std::vector<Sample>>> known;
+    std::set<std::pair<std::string, std::vector<OperandKind>>> known;
     auto all = pointwise_cases();
     std::erase_if(all, [&](const OperatorCase& c) { return !known.emplace(c.op, samples_of(c)).second; });
     return all;
@@ -349,7 +350,7 @@ TEST_F(NativeOperators, ReductionsServeAllSizes) {
   const auto cases = [](const CaseSizes&) {
     auto all = reduction_cases();
     // Here its numbers are those of a block.
-    std::erase_if(all, [](const OperatorCase& c) { return samples_of(c)[0] == Sample::kSpecial; });
+    std::erase_if(all, [](const OperatorCase& c) { return samples_of(c)[0] == OperandKind::kSpecial; });
     return all;
   };
   EXPECT_EQ(Family(cases, kAll, 1).compare(), NameSet{});

@@ -137,6 +137,19 @@ TEST(XlaBackend, InputsThatTheProgramWasNotCompiledFor) {
   EXPECT_TRUE(at::equal(executable->run({x, x}).at(0), at::full({2, 3}, 2.0)));
 }
 
+// The bits of results, for tolerances hide small numbers.
+TEST(XlaBackend, NeighboursOfSmallNumbers) {
+  const double kInf = testing::kInf;
+  const at::Tensor numbers =
+      at::tensor({0., -0., 1., -1., 1.5, -3.25, 1e-40, -1e-45, 1e-310, 65504., 3e38, 1e300, kInf, -kInf}, at::kDouble);
+  for (const auto& [dtype, bits] :
+       {std::pair{at::kFloat, at::kInt}, {at::kDouble, at::kLong}, {at::kBFloat16, at::kShort}}) {
+    XlaCheck check;
+    const Value x = check.input(numbers.to(dtype)), y = check.input(numbers.to(dtype).unsqueeze(1));
+    check.expect_eager({check.node("aten.view.dtype", {check.node("aten.nextafter", {x, y}), c10::IValue(bits)})});
+  }
+}
+
 TEST(XlaBackend, NumbersThatAreNone) {
   const double infinity = std::numeric_limits<double>::infinity(), nan = std::nan("");
   const at::Tensor x = at::tensor({nan, infinity, -infinity, 1.0});

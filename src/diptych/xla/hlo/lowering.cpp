@@ -176,6 +176,14 @@ std::string Lowering::text(size_t index, std::string otherwise) const {
   return value.isNone() ? std::move(otherwise) : value.toStringRef();
 }
 
+std::vector<const LoweringRow*> all_lowerings() {
+  std::vector<const LoweringRow*> rows;
+  for (const auto table : kTables) {
+    for (const LoweringRow& row : table()) rows.push_back(&row);
+  }
+  return rows;
+}
+
 const LoweringRow* find_lowering(const Graph& graph, const Node& node) {
   const auto found = rows_by_op().find(node.op.name());
   if (found == rows_by_op().end()) return nullptr;

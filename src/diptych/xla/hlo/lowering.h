@@ -87,6 +87,9 @@ struct LoweringRow {
 /// other than the CPU and dynamic sizes are not looked at.
 const LoweringRow* find_lowering(const Graph& graph, const Node& node);
 
+/// Every row of every table.
+std::vector<const LoweringRow*> all_lowerings();
+
 /// The tables, one per family of operators.
 std::span<const LoweringRow> pointwise_lowerings();
 std::span<const LoweringRow> shape_lowerings();
