@@ -31,6 +31,7 @@ from pathlib import Path
 
 from mutant_sites import KINDS, Mutant, all_mutants, drawn, key_of, place_in
 
+HANGS = "took more than"
 MOST_MEMORY = 12 << 30  # bytes that a test may allocate
 #: Tests that run no code of the library that could be on trial, or build it anew, and the reason.
 LEFT_OUT = (
@@ -189,7 +190,7 @@ def run(test: Test, environment: dict[str, str], limit: float, known: set[str]) 
         try:
             status = process.wait(limit)
         except subprocess.TimeoutExpired:
-            return f"took more than {limit:.0f} s", set()
+            return f"{HANGS} {limit:.0f} s", set()
         finally:
             try:
                 os.killpg(process.pid, signal.SIGKILL)  # also what it started and left behind
@@ -199,7 +200,7 @@ def run(test: Test, environment: dict[str, str], limit: float, known: set[str]) 
         output.seek(0)
         text = output.read().decode(errors="replace")
     cases = failed_cases(text)
-    return "" if cases and cases <= known else fault(test, status, text), cases
+    return "" if status > 0 and cases and cases <= known else fault(test, status, text), cases
 
 
 class Runs:
@@ -235,6 +236,16 @@ class Runs:
         names = [name for name, found in self.reach.items() if number in found["reached"] and (found["cases"] or not found["wrong"])]
         return sorted(names, key=lambda name: (name != first, self.reach[name]["seconds"]))
 
+    def wrong_with(self, name: str, environment: dict[str, str]) -> str:
+        """Returns what is wrong with a test on a mutant. It hangs only if it does so twice: the machine may be busy with other things."""
+        found, wrong = self.reach[name], ""
+        for patience in (1, 4):
+            with self.busy[name]:
+                wrong, _ = run(self.tests[name], environment, patience * (30 + 5 * found["seconds"]), set(found["cases"]))
+            if not wrong.startswith(HANGS):
+                break
+        return wrong
+
     def try_mutant(self, number: int, parts: list[str], first: str, most: float) -> dict:
         """Runs the tests that reach a mutant until one fails, with each of these parts of the samples, for so many seconds."""
         names = self.tests_on(number, first)
@@ -244,9 +255,7 @@ class Runs:
             most -= self.reach[name]["seconds"]
             if most < 0:
                 break
-            environment = {"DIPTYCH_MUTANT": str(number), "DIPTYCH_TEST_PART": part}
-            with self.busy[name]:
-                wrong, _ = run(self.tests[name], environment, 30 + 5 * self.reach[name]["seconds"], set(self.reach[name]["cases"]))
+            wrong = self.wrong_with(name, {"DIPTYCH_MUTANT": str(number), "DIPTYCH_TEST_PART": part})
             found["runs"] += 1
             if wrong:
                 return {**found, "part": part, "killer": name, "why": wrong}
@@ -350,7 +359,7 @@ def main() -> int:
     listed = subprocess.run(["ctest", "--preset", "ci", "--show-only=json-v1"], cwd=options.tree, check=True, capture_output=True)
     runs = Runs(tests_of(json.loads(listed.stdout)), options.state, options.jobs, options.note)
     runs.everything(mutants, [*([options.part] if options.part else []), "all"], before, options.most)
-    text = report(mutants, runs.results, before, f"{len(mutants)} mutants, seed {options.seed}")
+    text = report(mutants, runs.results, before, f"{len(mutants)} mutants, {options.mutants or f'seed {options.seed}'}")
     (options.state / "report.txt").write_text(text + "\n")
     print(text)
     return 0

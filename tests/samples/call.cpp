@@ -1,6 +1,7 @@
 #include "samples/call.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <fmt/format.h>
 #include <torch/types.h>
 
 #include <map>

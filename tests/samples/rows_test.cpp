@@ -1,4 +1,6 @@
 // Every row of a table of rules is compared with eager by some sample: by what left_to_the_interpreter.txt leaves.
+#include <fmt/format.h>
+
 #include <map>
 #include <set>
 
