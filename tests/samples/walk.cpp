@@ -41,11 +41,7 @@ std::vector<Family> families_of(const std::string& prefix) {
   return found;
 }
 
-Walk::Walk() : renews_(*variable("DIPTYCH_RENEW_SAMPLES") != '\0'), left_(read_left_samples()) {
-  // Compiling is most of what a part takes, and half of that is XLA's optimizing, which whole runs have.
-  const bool is_whole = testing::part_of_run().is_whole();
-  if (!is_whole) setenv("XLA_FLAGS", "--xla_backend_optimization_level=0", /*overwrite=*/0);
-}
+Walk::Walk() : renews_(*variable("DIPTYCH_RENEW_SAMPLES") != '\0'), left_(read_left_samples()) {}
 
 bool Walk::is_wanted(const std::string& op, int number) const {
   const std::string wanted = variable("DIPTYCH_SAMPLE");
