@@ -7,6 +7,7 @@ import torch
 
 from beside_eager import both, loop
 from as_eager import as_eager
+from rotation import rotating
 
 
 def test_slices_share_what_their_places_say():
@@ -170,9 +171,8 @@ COMPUTED = {
 }
 
 
-@pytest.mark.parametrize("backend", diptych.backend_names())
-@pytest.mark.parametrize("partition", ["default", "min_cut"])
-@pytest.mark.parametrize("name", COMPUTED)
+@pytest.mark.parametrize("name, backend", [(name, backend) for name in COMPUTED for backend in diptych.backend_names()])
+@pytest.mark.parametrize("partition", rotating(["default", "min_cut"]))
 def test_places_of_what_a_loop_computes(name, partition, backend):
     """A loop's body reads what was computed before it, or saved for its backward, as slices of stacks."""
     part, x = COMPUTED[name], torch.rand(3, 5, dtype=torch.float64)
