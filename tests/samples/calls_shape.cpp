@@ -280,6 +280,7 @@ void gradients_of_parts(Samples& out) {
   const at::Tensor x = numbers({4, 6}), t = numbers({6, 4}).t();
   add(out, "aten.slice_scatter", {x, at::randn({2, 6}), 0, 1, 3});
   add(out, "aten.slice_scatter", {t, at::randn({4, 2}), -1, -4, kEnd, 2});
+  out.back().is_fixed = true;  // a step that is taken for 1
   add(out, "aten.slice_scatter", {x, at::randn({0, 6}), 0, 3, 1});
   add(out, "aten.slice_scatter", {x, t});
   add(out, "aten.slice_scatter", {numbers({4}, at::kBool), at::zeros({2}, at::kBool), 0, 0, kEnd, 2});

@@ -22,6 +22,7 @@ struct OpSample {
   bool is_for_shapes =
       false;  ///< whether eager's numbers mean nothing, as where it takes what lies otherwise for dense
   bool may_be_refused = false;  ///< whether eager may have no such call, as of a dtype
+  bool is_fixed = false;        ///< whether every run takes it, as what rotation alone would find is found by it
 
   c10::OperatorHandle handle() const;
 };

@@ -43,12 +43,13 @@ std::vector<Family> families_of(const std::string& prefix) {
 
 Walk::Walk() : renews_(*variable("DIPTYCH_RENEW_SAMPLES") != '\0'), left_(read_left_samples()) {}
 
-bool Walk::is_wanted(const std::string& op, int number) const {
+bool Walk::is_wanted(const OpSample& sample, int number) const {
   const std::string wanted = variable("DIPTYCH_SAMPLE");
-  if (!wanted.empty()) return wanted == op || wanted == fmt::format("{} {}", op, number);
+  if (!wanted.empty()) return wanted == sample.op || wanted == fmt::format("{} {}", sample.op, number);
   const auto& before = samples_before(GetParam().name);
-  const auto found = before.find(op);
-  return renews_ || testing::takes_place((found == before.end() ? 0 : found->second) + static_cast<uint32_t>(number));
+  const auto found = before.find(sample.op);
+  return renews_ || sample.is_fixed ||
+         testing::takes_place((found == before.end() ? 0 : found->second) + static_cast<uint32_t>(number));
 }
 
 void Walk::note(const char* judge, const OpSample& sample, int number, bool takes, const std::string& where) {
@@ -95,7 +96,7 @@ void Walk::walk() {
   std::map<std::string, int> numbers;
   for (const OpSample& sample : GetParam().samples()) {
     const int number = numbers[sample.op]++;
-    if (is_wanted(sample.op, number)) judge(sample, number);
+    if (is_wanted(sample, number)) judge(sample, number);
   }
   native_.finish();
   xla_.finish();

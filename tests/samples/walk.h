@@ -1,5 +1,6 @@
 // Every sample of a family before every judge. Eager runs once for all of them. A run takes the first sample of each
-// operator and its part of the others; DIPTYCH_SAMPLE='aten.view 3' takes one, DIPTYCH_SAMPLE=aten.view an operator's.
+// operator, those that are fixed, and its part of the others; DIPTYCH_SAMPLE='aten.view 3' takes one,
+// DIPTYCH_SAMPLE=aten.view an operator's.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -21,7 +22,7 @@ class Walk : public ::testing::TestWithParam<Family> {
   void walk();
 
  private:
-  bool is_wanted(const std::string& op, int number) const;
+  bool is_wanted(const OpSample& sample, int number) const;
   /// Expects of a judge what left_to_the_interpreter.txt says, or writes it down.
   void note(const char* judge, const OpSample& sample, int number, bool takes, const std::string& where);
   void judge(const OpSample& sample, int number);
