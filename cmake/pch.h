@@ -1,4 +1,4 @@
-// The one precompiled header of the library's rooms: what nearly every unit needs and is slow to read.
+// The one precompiled header of the library's rooms: what most units need and is slow to read.
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>

@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 APART = r"tools\.|docs\.(errors_page|links|tests_that|namespace|umbrella|site)|package\.|python\.package$|errors_compile_fail|tree_compile_fail"
 #: (what a path begins with, the names of the tests that it can affect), the first that fits; {1} is the first group.
 ROWS = (
-    (r"src/diptych/xla/", r"xla|stablehlo|training_|python\.steps|^fuzz$"),
+    (r"src/diptych/xla/", r"xla|stablehlo|training_|python\.(steps|suites_of_operators)|^fuzz$|^samples"),
     (r"src/diptych/training/", r"training_|python\.(xla|steps)|docs_xla"),
     (r"src/diptych/distributed/|src/launch/", r"^distributed"),
     (r"src/diptych/transforms/", r"transforms|suites_of_(operators|programs)|example"),
@@ -25,6 +25,7 @@ ROWS = (
     (r"tests/python/(\w+)/", r"python\.{1}$"),
     (r"tests/python/", r"^python\.(?!package)"),
     (r"tests/backends/(native|xla)/", r"backends_{1}"),
+    (r"tests/samples/", r"^samples|^ops|^backends_native"),
     (r"tests/(testing|main\.cpp|pch)", r"^(?!python|docs\.|tools|package)"),
     (r"tests/(\w+)/", r"^{1}"),
     (r"(examples|tutorial|benchmarks|tools)/", r"^{1}"),

@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "fuzz/operators.h"
+#include "testing/rounding.h"
 
 namespace diptych::fuzz {
 
@@ -59,9 +60,7 @@ namespace {
 // Moves floats by at most a unit in their last place.
 void shake(at::Tensor& tensor, int way) {
   if (!at::isFloatingType(tensor.scalar_type())) return;
-  const double unit = tensor.scalar_type() == at::kDouble  ? 0x1p-52
-                      : tensor.scalar_type() == at::kFloat ? 0x1p-23
-                                                           : 0x1p-8;
+  const double unit = testing::unit_of(tensor.scalar_type());
   const at::Tensor places = at::arange(tensor.numel(), at::kDouble).reshape(tensor.sizes());
   tensor.mul_(places.mul(0.7 * way).add(way).cos().mul(unit).add(1).to(tensor.scalar_type()));
 }

@@ -4,10 +4,9 @@
 
 #include "backends/native/kernel_noise.h"
 #include "backends/native/lowering_check.h"
+#include "backends/xla/xla_check.h"
 #include "diptych/graph/print.h"
 #include "diptych/interpreter/program.h"
-#include "diptych/xla/xla_backend.h"
-#include "interpreter/graph_builder.h"
 #include "testing/as_near.h"
 
 namespace diptych::test {
@@ -30,13 +29,6 @@ std::vector<std::pair<size_t, at::Tensor>> defined_results(const SampledCall& ca
   return defined;
 }
 
-// How far results may be apart that are right without a look at the truth.
-double tolerance_of(at::ScalarType dtype) {
-  if (at::isIntegralType(dtype, true)) return 0;
-  if (dtype == at::kDouble || dtype == at::kComplexDouble) return 1e-12;
-  return dtype == at::kHalf ? 2e-3 : dtype == at::kBFloat16 ? 2e-2 : 1e-5;
-}
-
 ::testing::AssertionResult xla_is_right(const SharedCall& call, const Tensors& results) {
   Judge judge = judge_of(call);
   size_t next = 0;
@@ -49,7 +41,7 @@ double tolerance_of(at::ScalarType dtype) {
     if (eager.is_non_overlapping_and_dense() && !has_strides) {
       return ::testing::AssertionFailure() << "lies as " << described({got}) << ", expected " << described({eager});
     }
-    const double tolerance = tolerance_of(eager.scalar_type());
+    const double tolerance = testing::xla_tolerance(eager.scalar_type());
     if (tolerance == 0 ? at::equal(got, eager) : at::allclose(got, eager, tolerance, tolerance, true)) continue;
     if (const auto right = judge.is_right(got, eager, index); !right) {
       return ::testing::AssertionFailure() << "result " << index << " " << right.message();
@@ -74,10 +66,6 @@ Tensors run_xla(const std::vector<SharedCall>& calls) {
   all.finish();
   return XlaBackend().compile(all.graph)->run(std::move(all.inputs));
 }
-
-}  // namespace
-
-namespace {
 
 // The same bits but for those of NaN, which differ with where an element lies in memory.
 bool is_same(const at::Tensor& got, const at::Tensor& eager) {

@@ -19,8 +19,8 @@ struct OpSample {
   std::string op;  ///< "aten.add.Tensor"
   c10::Stack arguments;
   std::string note;  ///< what is special about these arguments, for failure messages
-  bool is_for_shapes =
-      false;  ///< whether eager's numbers mean nothing, as where it takes what lies otherwise for dense
+  /// Whether eager's numbers mean nothing, as where it takes what lies otherwise for dense.
+  bool is_for_shapes = false;
   bool may_be_refused = false;  ///< whether eager may have no such call, as of a dtype
   bool is_fixed = false;        ///< whether every run takes it, as what rotation alone would find is found by it
 

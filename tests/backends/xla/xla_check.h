@@ -16,10 +16,13 @@
 namespace diptych::testing {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-/// A constant operand.
-inline c10::IValue list_of(std::vector<int64_t> values) { return values; }
+/// How far apart XLA's results and eager's may be, absolutely and relatively, without a look at the truth.
+inline double xla_tolerance(at::ScalarType dtype) {
+  if (at::isIntegralType(dtype, true)) return 0;
+  if (dtype == at::kDouble || dtype == at::kComplexDouble) return 1e-12;
+  return dtype == at::kHalf ? 2e-3 : dtype == at::kBFloat16 ? 2e-2 : 1e-5;
+}
 
 /// Builds a graph of one operator or several, and runs it by XLA.
 class XlaCheck {
@@ -63,15 +66,10 @@ class XlaCheck {
     if (expected.is_non_overlapping_and_dense()) {
       EXPECT_EQ(got.numel() < 2 || got.strides() == expected.strides(), true) << graph.code();
     }
-    const double tolerance = tolerance_of(expected.scalar_type());
+    const double tolerance = xla_tolerance(expected.scalar_type());
     EXPECT_TRUE(tolerance == 0 ? at::equal(got, expected) : at::allclose(got, expected, tolerance, tolerance, true))
         << graph.code() << got << "\nexpected\n"
         << expected;
-  }
-  static double tolerance_of(at::ScalarType dtype) {
-    if (at::isIntegralType(dtype, true)) return 0;
-    if (dtype == at::kDouble || dtype == at::kComplexDouble) return 1e-12;
-    return dtype == at::kHalf ? 2e-3 : dtype == at::kBFloat16 ? 2e-2 : 1e-5;
   }
 
   test::GraphBuilder builder_;

@@ -75,7 +75,7 @@ void keep_freed_memory() {
 
 PjrtClient::PjrtClient(const PjrtApi& api, std::optional<int64_t> cpu_devices) : api_(api), client_(nullptr, {&api}) {
   api.check_process();
-  flags_of_environment();
+  flags_of_environment();  // as they are when the plugin starts
   const PJRT_NamedValue option = cpu_device_count(cpu_devices.value_or(1));
   PJRT_Client_Create_Args create{};
   if (cpu_devices) {
