@@ -60,9 +60,7 @@ from ._core import (
 from . import _display, backward_capture, fx, xla
 from ._files import export_stablehlo, load, save
 from ._functions import (
-    AotModule,
     aot_function,
-    aot_module,
     capture,
     capture_with,
     checkpoint,
@@ -70,6 +68,7 @@ from ._functions import (
     grad,
     value_and_grad,
 )
+from ._modules import AotModule, aot_module, compile
 from ._host.numbers import draws as _draws, floats as _floats, item as _item
 from ._torch import backward as _backward, batch_norm as _batch_norm, checkpoint as _checkpoint, memory as _memory, operators as _operators
 

@@ -2,6 +2,7 @@
 import functools
 import inspect
 import sys
+import types
 from collections.abc import Callable
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
@@ -9,7 +10,6 @@ import torch
 
 from . import _core
 from ._host.keeper import Keeper
-from ._host.module_state import kept
 from ._host.register import Anew, noticed
 
 # What Options takes, the first three of which say something of one capture; a test compares them with Options.
@@ -22,13 +22,13 @@ _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
 
-class _Compiled(Generic[_Arguments, _Result]):
+class Compiled(Generic[_Arguments, _Result]):
     """A compiled function: calls it, and passes on what else is asked of it."""
 
     def __init__(self, function: Callable[_Arguments, _Result], core_options: _core.Options, options: dict[str, Any], module: torch.nn.Module | None = None) -> None:
         functools.update_wrapper(self, function)
         self._keeper = Keeper(function, lambda function: _core.Aot(function, core_options), module)
-        self._options = options
+        self.options = options
 
     def __call__(self, /, *args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
         keeper = self._keeper
@@ -49,13 +49,13 @@ class _Compiled(Generic[_Arguments, _Result]):
         return f"<compiled {getattr(self, '__name__', 'function')}: {stats.entries} captures, {stats.hits} hits>"
 
     def __get__(self, instance, owner=None):
-        return self if instance is None else functools.partial(self, instance)
+        return self if instance is None else types.MethodType(self, instance)
 
     def __reduce__(self):
         """Kept by its name where it stands in the function's place, as functions are; else compiled anew, with the same options."""
         names = getattr(self, "__qualname__", "").split(".")
         found = functools.reduce(lambda holder, name: getattr(holder, name, None), names, sys.modules.get(self.__module__))
-        return self.__qualname__ if found is self else (_remade, (self.__wrapped__, self._options))
+        return self.__qualname__ if found is self else (_remade, (self.__wrapped__, self.options))
 
     def stats(self) -> _core.CacheStats:
         """Hits, misses, and why the last miss was one."""
@@ -84,7 +84,7 @@ def _remade(function, options):
     return aot_function(function, **options)
 
 
-def _as_written(function):
+def as_written(function):
     """What torch.compile() made a function of, whose state is guarded then and not the compiler's; another as it is. A module stays
     what it is, since torch.compile's has hooks of its own; its trace runs what it was made of all the same."""
     while not isinstance(function, torch.nn.Module) and getattr(function, "_torchdynamo_wrapper_id", None) == id(function):
@@ -98,9 +98,9 @@ def _named(options, function):
 
 
 @overload
-def aot_function(function: Callable[_Arguments, _Result], **options: Any) -> _Compiled[_Arguments, _Result]: ...
+def aot_function(function: Callable[_Arguments, _Result], **options: Any) -> Compiled[_Arguments, _Result]: ...
 @overload
-def aot_function(function: None = None, **options: Any) -> Callable[[Callable[_Arguments, _Result]], _Compiled[_Arguments, _Result]]: ...
+def aot_function(function: None = None, **options: Any) -> Callable[[Callable[_Arguments, _Result]], Compiled[_Arguments, _Result]]: ...
 def aot_function(function=None, **options):
     """Makes a compiled function of `function`, which gives what `function` gives in eager: values, gradients, aliasing,
     mutation and errors. Also a decorator, with options or without: those that Options takes. What it returns has the methods
@@ -114,79 +114,12 @@ def aot_function(function=None, **options):
     """
     if function is None:
         return functools.partial(aot_function, **options)
-    function = _as_written(function)
+    function = as_written(function)
     if isinstance(function, torch.nn.Module):
+        from ._modules import aot_module  # which stands on this file
+
         return aot_module(function, **options)
-    return _Compiled(function, _named(options, function), options)
-
-
-def _forward_of(module):
-    """The forward of a module as a function that takes a module like it first."""
-
-    def forward(module, *args, **kwargs):
-        with kept(module):
-            return module(*args, **kwargs)
-
-    first = inspect.Parameter("module", inspect.Parameter.POSITIONAL_ONLY)
-    parameters = inspect.signature(module.forward).parameters.values()
-    forward.__signature__ = inspect.Signature([first, *parameters], __validate_parameters__=False)
-    return forward
-
-
-class AotModule(_Compiled[..., Any]):
-    """A module whose forward is compiled; other attributes are the module's, to read and to set. copy.deepcopy() and pickle
-    make another module, compiled anew with the same options."""
-
-    def __init__(self, module: torch.nn.Module, **options: Any) -> None:
-        forward = _forward_of(module)
-        super().__init__(forward, _core.Options(**{"name": type(module).__name__, "eager_fallback": True, **options}), options, module)
-        self.__signature__ = inspect.signature(module.forward)
-        self.__doc__ = module.__doc__
-        self.module = module  # the last: from here on others are the module's
-
-    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        return super().__call__(self.module, *args, **kwargs)
-
-    def _is_own(self, name):
-        """Whether an attribute is not the module's. What Python asks of any object, as copy and pickle do, is not asked of it."""
-        return name in self.__dict__ or hasattr(type(self), name) or name.startswith("__") or "module" not in self.__dict__
-
-    def __getattr__(self, name: str) -> Any:
-        if self._is_own(name):
-            raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'", name=name, obj=self)
-        found = getattr(self.module, name)
-        if not inspect.ismethod(found) or found.__self__ is not self.module:
-            return found
-
-        @functools.wraps(found)
-        def method(*args, **kwargs):
-            result = found(*args, **kwargs)
-            return self if result is self.module else result  # train(), to() and the like
-
-        return method
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if self._is_own(name):
-            super().__setattr__(name, value)
-        else:
-            setattr(self.module, name, value)
-
-    def __delattr__(self, name: str) -> None:
-        if self._is_own(name):
-            super().__delattr__(name)
-        else:
-            delattr(self.module, name)
-
-    def __reduce__(self):
-        return functools.partial(type(self), **self._options), (self.module,)
-
-
-def aot_module(module: torch.nn.Module, **options: Any) -> AotModule:
-    """Compiles a torch.nn.Module: its parameters and buffers are inputs of the graph under their names, "module.weight".
-    Gradients land on the module's parameters, and buffers such as BatchNorm's are updated, as in eager. Other attributes of
-    the result are the module's. A call of which no graph can be made runs the module itself, with one warning that names what
-    a graph can't hold and the line; with eager_fallback=False that is a UserError."""
-    return AotModule(module, **options)
+    return Compiled(function, _named(options, function), options)
 
 
 def capture_with(options: _core.Options, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> _core.Pair:
@@ -255,14 +188,14 @@ def value_and_grad(function: Callable[_Arguments, Any], has_aux: bool = False, *
     has_aux: `function` returns (value, extras), and the result is ((value, extras), gradients).
     Errors, when called: UserError for a leaf of the first argument that is not floating point, and for a value that is no
     scalar. Source: jax.value_and_grad."""
-    function = _as_written(function)
+    function = as_written(function)
     return _with_first_argument(function, _core.AotGradients(function, _named(options, function), has_aux))
 
 
 def grad(function: Callable[_Arguments, Any], has_aux: bool = False, **options: Any) -> Callable[_Arguments, Any]:
     """Returns a compiled function of the same arguments that gives the gradients alone, or with `has_aux` (gradients, extras):
     see value_and_grad()."""
-    function = _as_written(function)
+    function = as_written(function)
     core = _core.AotGradients(function, _named(options, function), has_aux)
 
     def gradients(*args, **kwargs):

@@ -15,7 +15,8 @@ import torch
 
 from . import _core
 from ._core import DeviceTensor
-from ._functions import _as_written, _forward_of
+from ._functions import as_written
+from ._modules import forward_of
 
 __all__ = ["DeviceTensor", "Mesh", "Step", "StepResult", "capture_step"]
 
@@ -157,10 +158,10 @@ def capture_step(
     name: names the step in logs, graphs and errors.
     Errors: UserError for another optimizer, for options and hooks of it that a step can't hold, a norm or bound that is not
     positive, a mesh that has no sizes."""
-    loss = _as_written(loss)
+    loss = as_written(loss)
     first: tuple[Any, ...] = ()
     if isinstance(loss, torch.nn.Module):
-        first, loss = (loss,), _forward_of(loss)
+        first, loss = (loss,), forward_of(loss)
     mesh = mesh if mesh is not None else Mesh()
     core = _core.DeviceStep(
         loss, optimizer, max_gradient_norm=max_gradient_norm, norm_type=norm_type, partition=partition, argument_names=list(argument_names),

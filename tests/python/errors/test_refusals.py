@@ -85,7 +85,7 @@ def test_compiled_functions_are_copied_and_pickled():
     original(x)
     for other in (copy.copy(original), copy.deepcopy(original), pickle.loads(pickle.dumps(original))):
         torch.testing.assert_close(other(x), not_replaced(x))
-        assert other is not original and other.stats().misses == 1 and other._options == {"partition": "min_cut", "cache_limit": 3}
+        assert other is not original and other.stats().misses == 1 and other.options == {"partition": "min_cut", "cache_limit": 3}
     scale = 3.0
     local = diptych.aot_function(lambda x: x * scale)
     torch.testing.assert_close(copy.deepcopy({"f": local})["f"](x), x * 3)

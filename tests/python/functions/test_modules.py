@@ -94,7 +94,7 @@ def test_a_copy_of_a_compiled_module_has_tensors_of_its_own(copied):
     compiled, x = diptych.aot_module(Net(), partition="min_cut").eval(), torch.randn(5, 4)
     expected = compiled(x)
     other = copied(compiled)
-    assert type(other) is diptych.AotModule and other.module is not compiled.module
+    assert isinstance(other, diptych.AotModule) and other.module is not compiled.module
     torch.testing.assert_close(other(x), expected)
     with torch.no_grad():
         other.last.weight.zero_()
