@@ -55,12 +55,14 @@ LAYERS = {
     # The verbs.
     "_cache_stats": [],
     "_files": ["_core"],
-    "_functions": ["_host.keeper", "_host.module_state"],
+    "_compiled": ["_host.keeper"],
+    "_modules": ["_compiled", "_host.module_state"],
+    "_functions": ["_modules"],
     "_dynamo": ["_functions"],
     "backward_capture": ["_core"],
     "fx": ["_core"],
     "_display": ["_cache_stats", "fx"],
-    "xla": ["_functions"],
+    "xla": ["_modules"],
     ROOT: ["_display", "_files", "_functions", "_host.numbers.draws", "_host.numbers.item", "_torch.*", "_torch.check", "backward_capture", "xla"],
     "_command": [ROOT],
 }

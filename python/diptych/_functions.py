@@ -1,16 +1,14 @@
 """The verbs that take a Python function."""
 import functools
 import inspect
-import sys
-import types
 from collections.abc import Callable
-from typing import Any, Generic, ParamSpec, TypeVar, overload
+from typing import Any, ParamSpec, TypeVar, overload
 
 import torch
 
 from . import _core
-from ._host.keeper import Keeper
-from ._host.register import Anew, noticed
+from ._compiled import Compiled, as_written, named
+from ._modules import aot_module
 
 # What Options takes, the first three of which say something of one capture; a test compares them with Options.
 _CAPTURE_OPTIONS = frozenset({"name", "partition", "decompositions"})
@@ -20,81 +18,6 @@ _CALL_OPTIONS = frozenset(
 )
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
-
-
-class Compiled(Generic[_Arguments, _Result]):
-    """A compiled function: calls it, and passes on what else is asked of it."""
-
-    def __init__(self, function: Callable[_Arguments, _Result], core_options: _core.Options, options: dict[str, Any], module: torch.nn.Module | None = None) -> None:
-        functools.update_wrapper(self, function)
-        self._keeper = Keeper(function, lambda function: _core.Aot(function, core_options), module)
-        self.options = options
-
-    def __call__(self, /, *args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
-        keeper = self._keeper
-        keeper.calls.append(None)
-        try:
-            if keeper.is_plain:
-                return keeper.plain(*args, **kwargs)
-        except Anew as refusal:
-            keeper.heed(refusal)
-        finally:
-            keeper.calls.pop()
-            if noticed:
-                keeper.learn()
-        return keeper.call(args, kwargs)
-
-    def __repr__(self):
-        stats = self.stats()
-        return f"<compiled {getattr(self, '__name__', 'function')}: {stats.entries} captures, {stats.hits} hits>"
-
-    def __get__(self, instance, owner=None):
-        return self if instance is None else types.MethodType(self, instance)
-
-    def __reduce__(self):
-        """Kept by its name where it stands in the function's place, as functions are; else compiled anew, with the same options."""
-        names = getattr(self, "__qualname__", "").split(".")
-        found = functools.reduce(lambda holder, name: getattr(holder, name, None), names, sys.modules.get(self.__module__))
-        return self.__qualname__ if found is self else (_remade, (self.__wrapped__, self.options))
-
-    def stats(self) -> _core.CacheStats:
-        """Hits, misses, and why the last miss was one."""
-        return self._keeper.stats()
-
-    def clear(self) -> None:
-        """Forgets every capture."""
-        self._keeper.clear()
-
-    def explain(self) -> str:
-        """The captures in words, oldest first: the types of the arguments, and below them the values that the function asks for as a
-        tree, whose branches are answers and whose leaves are graphs. Calls that run the function itself say why."""
-        return self._keeper.core.explain()
-
-    def forward_graphs(self) -> list[_core.Graph]:
-        """The forward graphs of the captures that are cached, most recent first."""
-        return self._keeper.core.forward_graphs()
-
-    def native_graphs(self) -> list[_core.NativeGraph]:
-        """What backend "native" made of the graphs of these captures, as far as they are compiled: of each the forward graph, then
-        its backward graphs."""
-        return self._keeper.core.native_graphs()
-
-
-def _remade(function, options):
-    return aot_function(function, **options)
-
-
-def as_written(function):
-    """What torch.compile() made a function of, whose state is guarded then and not the compiler's; another as it is. A module stays
-    what it is, since torch.compile's has hooks of its own; its trace runs what it was made of all the same."""
-    while not isinstance(function, torch.nn.Module) and getattr(function, "_torchdynamo_wrapper_id", None) == id(function):
-        function = function._torchdynamo_orig_callable
-    return function
-
-
-def _named(options, function):
-    name = getattr(function, "__name__", type(function).__name__)
-    return _core.Options(**{"name": name, **options})
 
 
 @overload
@@ -116,10 +39,8 @@ def aot_function(function=None, **options):
         return functools.partial(aot_function, **options)
     function = as_written(function)
     if isinstance(function, torch.nn.Module):
-        from ._modules import aot_module  # which stands on this file
-
         return aot_module(function, **options)
-    return Compiled(function, _named(options, function), options)
+    return Compiled(function, named(options, function), options)
 
 
 def capture_with(options: _core.Options, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> _core.Pair:
@@ -189,14 +110,14 @@ def value_and_grad(function: Callable[_Arguments, Any], has_aux: bool = False, *
     Errors, when called: UserError for a leaf of the first argument that is not floating point, and for a value that is no
     scalar. Source: jax.value_and_grad."""
     function = as_written(function)
-    return _with_first_argument(function, _core.AotGradients(function, _named(options, function), has_aux))
+    return _with_first_argument(function, _core.AotGradients(function, named(options, function), has_aux))
 
 
 def grad(function: Callable[_Arguments, Any], has_aux: bool = False, **options: Any) -> Callable[_Arguments, Any]:
     """Returns a compiled function of the same arguments that gives the gradients alone, or with `has_aux` (gradients, extras):
     see value_and_grad()."""
     function = as_written(function)
-    core = _core.AotGradients(function, _named(options, function), has_aux)
+    core = _core.AotGradients(function, named(options, function), has_aux)
 
     def gradients(*args, **kwargs):
         value, found = core(*args, **kwargs)

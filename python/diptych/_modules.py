@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import torch
 
 from . import _core
-from ._functions import Compiled
+from ._compiled import Compiled
 from ._host.module_state import kept
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])

@@ -15,7 +15,7 @@ import torch
 
 from . import _core
 from ._core import DeviceTensor
-from ._functions import as_written
+from ._compiled import as_written
 from ._modules import forward_of
 
 __all__ = ["DeviceTensor", "Mesh", "Step", "StepResult", "capture_step"]
