@@ -152,6 +152,13 @@ class _Calls:
         self._aot_original.__class__ = kind
         _follow(self)
 
+    def __eq__(self, other):
+        """Whoever keeps something of modules in a table, as fully_shard does, finds there what it keeps of the original."""
+        return self._aot_original == (other._aot_original if isinstance(other, AotModule) else other)
+
+    def __hash__(self):
+        return hash(self._aot_original)
+
     def __copy__(self):
         return aot_module(self._aot_original, **self._aot_call.options)
 

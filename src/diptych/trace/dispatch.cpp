@@ -53,6 +53,10 @@ void refuse_unsupported(const Recorder& recorder, const c10::OperatorHandle& op,
                 "[trace] {} changes an argument or returns a view of one, but has no functionalization kernel; use an "
                 "operator that returns new tensors, or call it outside the traced function",
                 with_place(op.operator_name()));
+  DIPTYCH_CHECK(!plan.takes_process_group,
+                "[trace] {} communicates with other processes by their group, which a graph can't hold; use "
+                "torch.distributed._functional_collectives, or call it outside the traced function",
+                with_place(op.operator_name()));
   DIPTYCH_CHECK(!reads_values(plan, stack) || may_ask(recorder, plan),
                 "[trace] {} needs the values of a tensor, which are not known while tracing; {}",
                 with_place(op.operator_name()), remedy_for_values(op.operator_name().name));

@@ -73,6 +73,15 @@ bool has_aliases_unknown_to_functionalization(const c10::OperatorHandle& op) {
   return has_tag(Op(op), Tag::kNative) || has_tag(Op(op), Tag::kCollective) || !functionalize_on_copies(op);
 }
 
+// What such an operator does to the tensors of other processes is in no graph, and what it returns is a handle to wait
+// on.
+bool takes_process_group(const c10::FunctionSchema& schema) {
+  return std::any_of(schema.arguments().begin(), schema.arguments().end(), [](const c10::Argument& argument) {
+    return argument.type()->kind() == c10::TypeKind::ClassType &&
+           argument.type()->str().ends_with(".c10d.ProcessGroup");
+  });
+}
+
 // Reads the tables of ops/.
 void read_tables(const Op& op, OperatorPlan& plan) {
   plan.draws_random = has_tag(op, Tag::kRandom);
@@ -101,6 +110,7 @@ OperatorPlan make_plan(const c10::OperatorHandle& op) {
   plan.reads_values = has_tag(Op(op), Tag::kDataDependent);
   plan.may_select_by_mask = !plan.reads_values && op.hasTag(at::Tag::dynamic_output_shape);
   plan.has_hidden_aliases = has_aliases_unknown_to_functionalization(op);
+  plan.takes_process_group = takes_process_group(schema);
   plan.is_composite = op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
   read_meta_kernels(op, plan);
   plan.quick_shape = find_quick_shape(op);

@@ -25,10 +25,11 @@ struct OperatorPlan {
   bool has_meta_kernel = false;     ///< of C++ or of Python
   bool has_python_meta_kernel = false;
   const c10::KernelFunction* meta_kernel = nullptr;  ///< of a native operator: see Note [Kernels for shapes]
-  bool changes_storage = false;     ///< replaces or resizes a storage, which a graph can't hold (set_, resize_)
-  bool has_hidden_aliases = false;  ///< mutates or returns views, and functionalization can't tell of what
-  bool is_native = false;           ///< LibTorch's own, not a library's
-  bool is_composite = false;        ///< decomposed by autograd: its inner operators pass the front key too
+  bool changes_storage = false;      ///< replaces or resizes a storage, which a graph can't hold (set_, resize_)
+  bool has_hidden_aliases = false;   ///< mutates or returns views, and functionalization can't tell of what
+  bool takes_process_group = false;  ///< communicates on its own, unlike functional collectives
+  bool is_native = false;            ///< LibTorch's own, not a library's
+  bool is_composite = false;         ///< decomposed by autograd: its inner operators pass the front key too
   bool is_view = false;
   bool is_inverse_view = false;  ///< functionalization writes new elements of a view into its base with it
   bool reinterprets = false;     ///< a view that shows elements as their conjugates, or as another dtype
