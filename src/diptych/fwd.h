@@ -12,6 +12,8 @@ template <class F>
 class Aot;
 template <class Module>
 class AotModule;
+template <class Module>
+class AotModuleImpl;
 struct AotOptions;
 struct CacheStats;
 struct Pair;
