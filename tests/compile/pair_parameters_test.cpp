@@ -100,10 +100,6 @@ TEST_F(PairParameters, AreNotWrittenBesideAPairThatNoFileCanHold) {
   const auto draws = [&](const at::Tensor& t) { return (t * at::rand({2}, generator)).sum(); };
   const Pair unsavable = capture(draws, torch::ones({2}).requires_grad_());
   expect_error([&] { save_with_tensors(unsavable, tensors, path); }, "generator");
-  const at::Tensor free = torch::ones({2});
-  Pair conjugated = capture([&](const at::Tensor& t) { return t * free; }, torch::ones({2}).requires_grad_());
-  conjugated.free_variables[0] = torch::ones({2}, at::kComplexFloat).conj();
-  expect_error([&] { save_with_tensors(conjugated, tensors, path); }, "lazy conjugate");
   NamedTensors sparse = tensors;
   sparse["params.bias"] = torch::ones({2}).to_sparse();
   expect_error([&] { save_with_tensors(pair, sparse, path); }, "'params.bias'");

@@ -4,6 +4,7 @@
 #include <torch/types.h>
 
 #include "diptych/base/error.h"
+#include "diptych/graph/identical.h"
 #include "testing/pass_case.h"
 
 namespace diptych {
@@ -28,6 +29,24 @@ TEST(FoldConstants, ComputesWhatDependsOnNoInput) {
   return (%2 y)
 )",
                        {torch::full({2}, 3.0)});
+}
+
+// The bit of a lazy conjugate is the tensor's alone: who compares or stores constants reads their memory.
+TEST(FoldConstants, ResolvesLazyConjugatesAndNegatives) {
+  const char* text = R"(graph f(%0 x : c64[2])
+  %1 : c64[2] = constant 0
+  %2 : c64[2] = aten._conj(%1)
+  %3 : f32[2] = aten.imag(%2)
+  %4 : c64[2] = aten.mul.Tensor(%0, %2)
+  %5 : c64[2] = aten.mul.Tensor(%4, %3)
+  return (%5 y)
+)";
+  const at::Tensor i = torch::complex(torch::zeros({2}), torch::ones({2}));
+  const Graph graph = folded(parse(text, {i}));
+  ASSERT_EQ(graph.constants().size(), 2U);
+  for (const at::Tensor& constant : graph.constants()) EXPECT_FALSE(constant.is_conj() || constant.is_neg());
+  EXPECT_FALSE(identical_tensors(i, i.conj())) << "the bytes are the same, the numbers are not";
+  EXPECT_TRUE(identical_tensors(graph.constants()[0], i.conj()));
 }
 
 TEST(FoldConstants, MakesOutputsAnewAtEachCall) {

@@ -13,10 +13,7 @@ namespace {
 
 using nlohmann::json;
 
-json entry_of(const at::Tensor& tensor, size_t index, std::string& bytes) {
-  DIPTYCH_CHECK(!tensor.is_conj() && !tensor.is_neg(),
-                "[graph file] constant {} is a lazy conjugate or negative; call resolve_conj() or resolve_neg() on it",
-                index);
+json entry_of(const at::Tensor& tensor, std::string& bytes) {
   json entry = write_meta(TensorMeta::of(tensor));
   const auto dense = dense_bytes(tensor);
   entry["offset"] = bytes.size();
@@ -96,7 +93,7 @@ json write_constants(const std::vector<at::Tensor>& tensors, std::string& bytes)
     if (same < i) {
       table.push_back({{"same_as", same}});
     } else {
-      table.push_back(entry_of(tensors[i], i, bytes));
+      table.push_back(entry_of(tensors[i], bytes));
     }
   }
   return table;

@@ -66,6 +66,10 @@ Value Graph::add_input(TensorMeta meta, Slot slot) {
 
 Value Graph::add_constant(at::Tensor tensor) {
   Content& content = change();
+  if (tensor.is_conj() || tensor.is_neg()) {
+    const bool requires_grad = tensor.requires_grad();
+    tensor = tensor.detach().resolve_conj().resolve_neg().set_requires_grad(requires_grad);
+  }
   const Value value{static_cast<int32_t>(content.values.size())};
   content.values.push_back(
       {TensorMeta::of(tensor), -1, static_cast<int32_t>(content.constants.size()), ValueInfo::Kind::kConstant});

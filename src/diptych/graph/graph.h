@@ -125,6 +125,7 @@ class Graph {
   Value add_input(TensorMeta meta, Slot slot);
   /// Puts the inputs, with their slots, into the order of `order` (a permutation of input positions).
   void order_inputs(const std::vector<size_t>& order);
+  /// A lazy conjugate or negative becomes what it stands for: who reads constants reads their memory.
   Value add_constant(at::Tensor tensor);
   /// Appends a node and makes one value per entry of `metas`, in order; an empty optional is an undefined output.
   /// Requires: operands refer to earlier values. Returns the node's index.

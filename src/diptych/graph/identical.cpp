@@ -64,7 +64,8 @@ void append_bytes(std::string& bytes, const char* data, at::IntArrayRef sizes, a
 }  // namespace
 
 std::string dense_bytes(const at::Tensor& tensor) {
-  const at::Tensor source = tensor.device().is_cpu() ? tensor : tensor.cpu();
+  // A lazy conjugate or negative has the bytes of what it is made of.
+  const at::Tensor source = (tensor.device().is_cpu() ? tensor : tensor.cpu()).resolve_conj().resolve_neg();
   std::string bytes;
   if (source.numel() == 0) return bytes;
   bytes.reserve(source.numel() * source.element_size());
@@ -76,7 +77,9 @@ std::string dense_bytes(const at::Tensor& tensor) {
 bool identical_tensors(const at::Tensor& a, const at::Tensor& b) {
   if (a.is_same(b)) return true;
   return a.scalar_type() == b.scalar_type() && a.device() == b.device() && a.sizes() == b.sizes() &&
-         a.strides() == b.strides() && a.requires_grad() == b.requires_grad() && dense_bytes(a) == dense_bytes(b);
+         a.strides() == b.strides() && a.requires_grad() == b.requires_grad() &&
+         a.unsafeGetTensorImpl()->is_wrapped_number() == b.unsafeGetTensorImpl()->is_wrapped_number() &&
+         dense_bytes(a) == dense_bytes(b);
 }
 
 std::vector<at::Tensor> all_constants(const Graph& graph) {

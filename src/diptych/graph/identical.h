@@ -13,13 +13,13 @@ bool identical(const Graph& a, const Graph& b);
 /// Whether two graphs agree in everything but their names, their slots and where nodes come from.
 bool same_but_origins(const Graph& a, const Graph& b);
 
-/// Whether two constants have the same metadata and the same bytes.
+/// Whether two constants have the same metadata and the same elements, bit for bit.
 bool identical_tensors(const at::Tensor& a, const at::Tensor& b);
 
 /// The constants of a graph and of its subgraphs in the order in which code() numbers them; parse() takes them.
 std::vector<at::Tensor> all_constants(const Graph& graph);
 
-/// The bytes of a strided tensor, dense and in row-major order.
+/// The bytes of a strided tensor's elements, dense and in row-major order.
 std::string dense_bytes(const at::Tensor& tensor);
 
 }  // namespace diptych::detail

@@ -132,8 +132,7 @@ void save_tensors(const std::map<std::string, at::Tensor>& tensors, const std::s
         "[save_tensors] '{}' is {}, expected a strided tensor of a dtype that safetensors support; convert it", name,
         is_plain ? dtype_name(tensor.scalar_type()) : "undefined or not strided");
     const size_t begin = data.size();
-    // The format has no lazy conjugates and negatives.
-    data += dense_bytes(tensor.detach().cpu().resolve_conj().resolve_neg());
+    data += dense_bytes(tensor.detach());
     header[name] = {{"dtype", word}, {"shape", tensor.sizes().vec()}, {"data_offsets", {begin, data.size()}}};
   }
   header[kMetadata] = {{kChecksum, checksum_text(header, data)}};

@@ -78,7 +78,7 @@ constexpr ScalarOp kScalarOps[] = {
     binary<kNumbers, [](auto a, auto b) { return reference::power(a, b); }>("pow"),
     {"fma", 3, kFloats, false, ResultRule::kSame,
      &evaluate_row<3, kFloats, ResultRule::kSame, [](auto a, auto b, auto c) { return std::fma(a, b, c); }>},
-    unary<kNumbers, [](auto a) { return reference::wrapping(decltype(a)(0)) - reference::wrapping(a); }>("neg"),
+    unary<kNumbers, [](auto a) { return -reference::wrapping(a); }>("neg"),
     unary<kNumbers, [](auto a) { return reference::absolute(a); }, ResultRule::kReal>("abs"),
     unary<kNumbers, [](auto a) { return reference::sign(a); }>("sign"),
     binary<kBools | kRealNumbers, [](auto a, auto b) { return reference::minimum(a, b); }>("min"),

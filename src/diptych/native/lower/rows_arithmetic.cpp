@@ -58,11 +58,13 @@ Term fraction_of(const Term& x) { return x - x.apply("trunc"); }
 
 Term lesser(const Term& x, const Term& y) { return minimum(x, y); }
 Term greater(const Term& x, const Term& y) { return maximum(x, y); }
-// Of a number and NaN, the number.
+// Of a number and NaN, the number. Of zeros of two signs eager's kernel takes the first, and the second of bf16.
 template <Term (*kChoice)(const Term&, const Term&)>
-Term ignoring_nan(const Term& x, const Term& y) {
-  if (!x.is_float()) return kChoice(x, y);
-  return x.apply("is_nan").choose(y, y.apply("is_nan").choose(x, kChoice(x, y)));
+Terms ignoring_nan(NodeLowering& node) {
+  const Term x = node.operand(0), y = node.operand(1);
+  if (!x.is_float()) return {kChoice(x, y)};
+  const Term choice = node.dtype() == at::kBFloat16 ? kChoice(y, x) : kChoice(x, y);
+  return {x.apply("is_nan").choose(y, y.apply("is_nan").choose(x, choice))};
 }
 
 // Bounds that are numbers, or tensors, by position; 0 for none. NaN is handed on.
@@ -115,8 +117,8 @@ constexpr KernelRow kArithmeticRows[] = {
     {"aten.frac", place_pointwise, formula_of_one<fraction_of>, has_float_result},
     {"aten.minimum", place_pointwise, formula_of_two<lesser>},
     {"aten.maximum", place_pointwise, formula_of_two<greater>},
-    {"aten.fmin", place_pointwise, formula_of_two<ignoring_nan<lesser>>},
-    {"aten.fmax", place_pointwise, formula_of_two<ignoring_nan<greater>>},
+    {"aten.fmin", place_pointwise, ignoring_nan<lesser>},
+    {"aten.fmax", place_pointwise, ignoring_nan<greater>},
     {"aten.clamp", place_pointwise, clamp<1, 2>, has_number_result},
     {"aten.clamp.Tensor", place_pointwise, clamp<1, 2>, has_number_result},
     {"aten.hardtanh", place_pointwise, clamp<1, 2>, has_float_result},

@@ -97,15 +97,15 @@ std::string write_floor_div(const OpCode& op) {
   return op.select(lowers, op.binary("sub", quotient, op.constant(1)), quotient);
 }
 
-// The smaller or larger; NaN wins.
+// The smaller or larger; NaN wins, and of zeros of two signs the first.
 std::string write_extreme(const OpCode& op, std::string_view float_less, std::string_view signed_less,
                           std::string_view unsigned_less) {
   if (!op.is_float()) {
     const auto takes_second = op.compare(op.is_unsigned() ? unsigned_less : signed_less, op[1], op[0]);
     return op.select(takes_second, op[1], op[0]);
   }
-  const auto keeps_first = op.logic("or", op.compare(float_less, op[0], op[1]), op.is_nan(op[0]));
-  return op.select(keeps_first, op[0], op[1]);
+  const auto takes_second = op.logic("or", op.compare(float_less, op[1], op[0]), op.is_nan(op[1]));
+  return op.select(takes_second, op[1], op[0]);
 }
 
 std::string write_sign(const OpCode& op) {

@@ -94,8 +94,13 @@ inline HloTerm operator+(double x, const HloTerm& y) { return y.like(x) + y; }
 inline HloTerm operator-(double x, const HloTerm& y) { return y.like(x) - y; }
 inline HloTerm operator*(double x, const HloTerm& y) { return y.like(x) * y; }
 inline HloTerm operator/(double x, const HloTerm& y) { return y.like(x) / y; }
-inline HloTerm maximum(const HloTerm& x, const HloTerm& y) { return x.binary("maximum", y); }
-inline HloTerm minimum(const HloTerm& x, const HloTerm& y) { return x.binary("minimum", y); }
+/// NaN where one is NaN. Of zeros of two signs the first, as in ATen, where StableHLO's own takes the one beyond.
+inline HloTerm maximum(const HloTerm& x, const HloTerm& y) {
+  return at::isFloatingType(x.dtype()) ? (y > x | y.is_nan()).choose(y, x) : x.binary("maximum", y);
+}
+inline HloTerm minimum(const HloTerm& x, const HloTerm& y) {
+  return at::isFloatingType(x.dtype()) ? (y < x | y.is_nan()).choose(y, x) : x.binary("minimum", y);
+}
 
 /// The whole numbers that have as many bits as a float.
 inline at::ScalarType bits_of(at::ScalarType dtype) {

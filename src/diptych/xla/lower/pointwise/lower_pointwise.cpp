@@ -74,11 +74,11 @@ std::vector<Hlo> masked_fill(const Lowering& node) {
 // Bounds that are numbers, or tensors, by position; 0 for none. NaN is handed on, as in ATen.
 template <size_t kLow, size_t kHigh>
 std::vector<Hlo> clamp(const Lowering& node) {
-  HloWriter& writer = node.writer();
-  Hlo x = node.spread(0, node.dtype());
-  if (kLow != 0 && node.is_given(kLow)) x = writer.binary("maximum", x, node.spread(kLow, node.dtype()));
-  if (kHigh != 0 && node.is_given(kHigh)) x = writer.binary("minimum", x, node.spread(kHigh, node.dtype()));
-  return {x};
+  const auto operand = [&](size_t index) { return HloTerm(node.writer(), node.spread(index, node.dtype())); };
+  HloTerm x = operand(0);
+  if (kLow != 0 && node.is_given(kLow)) x = maximum(x, operand(kLow));
+  if (kHigh != 0 && node.is_given(kHigh)) x = minimum(x, operand(kHigh));
+  return {x.value()};
 }
 
 std::vector<Hlo> logical_not(const Lowering& node) {
@@ -97,7 +97,7 @@ std::vector<Hlo> copy_source(const Lowering& node) { return {node.spread(1, node
 
 constexpr char kNegate[] = "negate", kNot[] = "not", kFloor[] = "floor", kCeil[] = "ceil";
 constexpr char kRound[] = "round_nearest_even", kAdd[] = "add", kSubtract[] = "subtract";
-constexpr char kAnd[] = "and", kOr[] = "or", kXor[] = "xor", kMaximum[] = "maximum", kMinimum[] = "minimum";
+constexpr char kAnd[] = "and", kOr[] = "or", kXor[] = "xor";
 constexpr char kEq[] = "EQ", kNe[] = "NE", kLt[] = "LT", kLe[] = "LE", kGt[] = "GT", kGe[] = "GE";
 
 template <const char* kOperation>
@@ -124,8 +124,8 @@ constexpr LoweringRow kPointwiseRows[] = {
     {"aten.rsub.Scalar", subtract_from, subtracts_alike},
     {"aten.mul.Tensor", multiply},
     {"aten.mul.Scalar", multiply},
-    {"aten.maximum", kBinaryRule<kMaximum>},
-    {"aten.minimum", kBinaryRule<kMinimum>},
+    {"aten.maximum", formula_of_two<maximum>},
+    {"aten.minimum", formula_of_two<minimum>},
     {"aten.eq.Tensor", compare<kEq>, has_common_type},
     {"aten.eq.Scalar", compare<kEq>, has_common_type},
     {"aten.ne.Tensor", compare<kNe>, has_common_type},

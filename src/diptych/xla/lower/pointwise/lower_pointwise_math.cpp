@@ -119,8 +119,13 @@ HloTerm heaviside_of(const HloTerm& x, const HloTerm& at_zero) {
 HloTerm ignoring_nan(const HloTerm& x, const HloTerm& y, const HloTerm& both) {
   return x.is_nan().choose(y, y.is_nan().choose(x, both));
 }
-HloTerm fmax_of(const HloTerm& x, const HloTerm& y) { return ignoring_nan(x, y, maximum(x, y)); }
-HloTerm fmin_of(const HloTerm& x, const HloTerm& y) { return ignoring_nan(x, y, minimum(x, y)); }
+// Of zeros of two signs eager's kernels take the first, and the second of bf16.
+template <HloTerm (*kChoice)(const HloTerm&, const HloTerm&)>
+std::vector<Hlo> number_of_two(const Lowering& node) {
+  const HloTerm x = computed_operand(node, 0), y = computed_operand(node, 1);
+  const bool takes_second = node.dtype() == at::kBFloat16;
+  return as_result(node, ignoring_nan(x, y, takes_second ? kChoice(y, x) : kChoice(x, y)));
+}
 
 double largest_of(at::ScalarType dtype) {
   if (dtype == at::kHalf) return 65504;
@@ -226,8 +231,8 @@ constexpr LoweringRow kMathRows[] = {
     {"aten.special_xlog1py.other_scalar", formula_of_two<xlog1py_of>},
     {"aten.ldexp.Tensor", ldexp_by_tensor, has_real_float_result},
     {"aten.heaviside", formula_of_two<heaviside_of>},
-    {"aten.fmax", formula_of_two<fmax_of>},
-    {"aten.fmin", formula_of_two<fmin_of>},
+    {"aten.fmax", number_of_two<maximum>},
+    {"aten.fmin", number_of_two<minimum>},
     {"aten.nan_to_num", nan_to_num, has_real_result},
     {"aten.round.decimals", round_at_digit, is_single_or_double},
     {"aten.addcmul", formula_of_two_with_numbers<add_combined<kTimes>>},

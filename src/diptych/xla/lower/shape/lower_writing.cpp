@@ -94,6 +94,48 @@ bool adds_under_mask(const Lowering& node) {
          node.dtype() != at::kBool && has_integer_indices<2>(node);
 }
 
+// Operand `index` and what it is made of with as many elements: all that could be the same memory.
+std::vector<Value> with_same_memory(const Lowering& node, size_t index) {
+  const Graph& graph = node.graph();
+  std::vector<Value> found{std::get<Value>(node.node().operands[index])};
+  for (const Node* maker = graph.producer(found[0]); maker != nullptr; maker = graph.producer(found.back())) {
+    std::vector<Value> read;
+    for_each_operand_value(*maker, [&](Value value) { read.push_back(value); });
+    if (read.size() != 1 || graph.meta(read[0]).numel() != graph.meta(found[0]).numel()) break;
+    found.push_back(read[0]);
+  }
+  return found;
+}
+
+// Whether what is written is computed from what it is written to. XLA may run such an update in place and read what
+// it has already written.
+bool reads_what_it_writes(const Lowering& node) {
+  const auto written = with_same_memory(node, 0);
+  std::vector<bool> is_seen(node.graph().num_values());
+  std::vector<Value> left{std::get<Value>(node.node().operands[1])};
+  while (!left.empty()) {
+    const Value value = left.back();
+    left.pop_back();
+    if (is_seen[value.id]) continue;
+    is_seen[value.id] = true;
+    if (std::find(written.begin(), written.end(), value) != written.end()) return true;
+    const Node* maker = node.graph().producer(value);
+    if (maker != nullptr) for_each_operand_value(*maker, [&](Value operand) { left.push_back(operand); });
+  }
+  return false;
+}
+
+// Puts `source` at `begin`, `begin + step`, ... along a dimension of `x`, which stays as it is and is read afterwards.
+Hlo write_to_copy(const Lowering& node, const Hlo& x, const Hlo& source, int64_t dim, int64_t begin, int64_t step) {
+  HloWriter& writer = node.writer();
+  const std::vector<int64_t> none(x.sizes.size(), 0);
+  auto low = none, high = none, between = none;
+  low[dim] = begin, high[dim] = x.sizes[dim] - begin - (source.sizes[dim] - 1) * step - 1, between[dim] = step - 1;
+  const Hlo is_written =
+      writer.pad(writer.constant(true, at::kBool, source.sizes), node.scalar_of(false, at::kBool), low, high, between);
+  return writer.select(is_written, writer.pad(source, node.scalar_of(0, x.dtype), low, high, between), x);
+}
+
 std::vector<Hlo> starts_at(const Lowering& node, int64_t rank, int64_t dim, int64_t begin) {
   std::vector<Hlo> starts;
   for (int64_t i = 0; i < rank; ++i) starts.push_back(node.scalar_of(i == dim ? begin : 0, at::kLong));
@@ -106,7 +148,9 @@ std::vector<Hlo> select_scatter(const Lowering& node) {
   const int64_t dim = Lowering::wrap(node.integer(2), x.dim()), begin = Lowering::wrap(node.integer(3), x.sizes[dim]);
   auto sizes = x.sizes;
   sizes[dim] = 1;
-  return {writer.dynamic_update_slice(x, writer.reshape(node.tensor(1), sizes), starts_at(node, x.dim(), dim, begin))};
+  const Hlo source = writer.reshape(node.tensor(1), sizes);
+  if (reads_what_it_writes(node)) return {write_to_copy(node, x, source, dim, begin, 1)};
+  return {writer.dynamic_update_slice(x, source, starts_at(node, x.dim(), dim, begin))};
 }
 
 std::vector<Hlo> slice_scatter(const Lowering& node) {
@@ -114,14 +158,9 @@ std::vector<Hlo> slice_scatter(const Lowering& node) {
   const Hlo x = node.tensor(0), source = node.tensor(1);
   if (elements_of(source.sizes) == 0) return {x};
   const int64_t dim = Lowering::wrap(node.integer(2), x.dim()), size = x.sizes[dim], step = node.integer(5, 1);
-  const int64_t begin = std::clamp<int64_t>(Lowering::wrap(node.integer(3), size), 0, size), count = source.sizes[dim];
-  if (step == 1) return {writer.dynamic_update_slice(x, source, starts_at(node, x.dim(), dim, begin))};
-  const std::vector<int64_t> none(x.sizes.size(), 0);
-  auto low = none, high = none, between = none;
-  low[dim] = begin, high[dim] = size - begin - (count - 1) * step - 1, between[dim] = step - 1;
-  const Hlo is_written =
-      writer.pad(writer.constant(true, at::kBool, source.sizes), node.scalar_of(false, at::kBool), low, high, between);
-  return {writer.select(is_written, writer.pad(source, node.scalar_of(0, x.dtype), low, high, between), x)};
+  const int64_t begin = std::clamp<int64_t>(Lowering::wrap(node.integer(3), size), 0, size);
+  if (step != 1 || reads_what_it_writes(node)) return {write_to_copy(node, x, source, dim, begin, step)};
+  return {writer.dynamic_update_slice(x, source, starts_at(node, x.dim(), dim, begin))};
 }
 
 // The source's elements in order at those of the mask. A source with too few is eager's error; here its last repeats.
