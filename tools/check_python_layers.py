@@ -58,7 +58,7 @@ LAYERS = {
     "_compiled": ["_host.keeper"],
     "_modules": ["_compiled", "_host.module_state"],
     "_functions": ["_modules"],
-    "_dynamo": ["_functions"],
+    "_dynamo": ["_functions", "_torch.*"],
     "backward_capture": ["_core"],
     "fx": ["_core"],
     "_display": ["_cache_stats", "fx"],

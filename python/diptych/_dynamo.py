@@ -1,6 +1,7 @@
 """torch.compile(backend="diptych"): an entry point of the group torch_dynamo_backends, which Dynamo finds by itself."""
 from . import _core
 from ._functions import aot_function
+from ._torch.checkpoint import run_as_written
 
 
 def backend(module, example_inputs, options=None, mode=None):
@@ -17,6 +18,6 @@ def backend(module, example_inputs, options=None, mode=None):
         raise _core.UserError(f"[torch.compile] got options {names}, expected those of diptych.Options: {error}") from None
 
     def call(*inputs):
-        return module(*inputs)
+        return run_as_written(module, *inputs)
 
     return aot_function(call, **chosen)

@@ -5,9 +5,10 @@ and needs to do neither, since it knows which values to compute again. So what t
 it was imported, asks whether a trace runs on this thread. Outside a trace it is torch's.
 """
 import functools
+import threading
 
 import torch
-from torch._higher_order_ops.wrap import _always_prefer_recompute
+from torch._higher_order_ops import wrap
 from torch.utils import _pytree
 from torch.utils import checkpoint as _torchs
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -100,7 +101,7 @@ def _policy_of(context_fn=_torchs.noop_context_fn, determinism_check="default", 
         return _core.save_nothing()
     forward = context_fn()[0]
     if type(forward) is _torchs._CachingTorchDispatchMode:
-        return _core.save_nothing() if forward.policy_fn is _always_prefer_recompute else _by_policy(forward.policy_fn)
+        return _core.save_nothing() if forward.policy_fn is wrap._always_prefer_recompute else _by_policy(forward.policy_fn)
     if isinstance(forward, TorchDispatchMode):
         raise _core.UserError(
             f"[capture] the function calls torch.utils.checkpoint with a context_fn that makes a {type(forward).__name__}, which decides by operator what is "
@@ -148,7 +149,58 @@ def _replace_function():
     _torchs.CheckpointFunction.apply = classmethod(apply)
 
 
+class _Original(threading.local):
+    runs = False  # what Dynamo found, on this thread, as it is
+
+
+_original = _Original()
+
+
+def run_as_written(function, *args):
+    """Returns function(*args), in which what Dynamo made of a checkpoint is the checkpoint that the user wrote, wherever no trace runs."""
+    before, _original.runs = _original.runs, True
+    try:
+        return function(*args)
+    finally:
+        _original.runs = before
+
+
+def _split(args):
+    """Returns the tensors of arguments that require grad, and a function that gives all arguments back for such tensors. The others may be
+    buffers that a checkpoint's function changes, which torch refuses of arguments and not of what the function captures."""
+    given = [arg for arg in args if isinstance(arg, torch.Tensor) and arg.requires_grad]
+    kept = [None if isinstance(arg, torch.Tensor) and arg.requires_grad else (arg,) for arg in args]
+
+    def joined(tensors):
+        rest = iter(tensors)
+        return [next(rest) if one is None else one[0] for one in kept]
+
+    return given, joined
+
+
+def _replace_tags():
+    """Has the operator that Dynamo makes of a checkpoint ask first. torch's leaves the state of generators to the compiler of the graph,
+    and keeps what operators give by a mode under which buffers must not change."""
+    torchs = wrap.tag_activation_checkpoint_impl
+
+    @functools.wraps(torchs)
+    def tagged(module, *args, **kwargs):
+        if not _original.runs or is_tracing():
+            return torchs(module, *args, **kwargs)
+        if "_checkpoint_context_fn" in module.meta:
+            kwargs["context_fn"] = module.meta["_checkpoint_context_fn"]
+        given, joined = _split(args)
+
+        def function(*tensors):
+            return run_as_written(module, *joined(tensors))  # also when it is computed again
+
+        return _torchs.checkpoint(function, *given, **{**kwargs, "use_reentrant": False})
+
+    wrap.tag_activation_checkpoint_impl = tagged
+
+
 def replace():
     """Puts Diptych's checkpoint in the place of torch's in traces."""
     _replace_checkpoint()
     _replace_function()
+    _replace_tags()

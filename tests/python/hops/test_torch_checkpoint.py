@@ -1,6 +1,7 @@
 """torch.utils.checkpoint inside captured functions: a region that is computed again, and draws once."""
 import functools
 import itertools
+import time
 
 import diptych
 import pytest
@@ -352,3 +353,75 @@ def test_batch_norm_changes_its_buffers_once(reentrant):
             y = x.clone().requires_grad_()
             call(y * 1).square().sum().backward()
     torch.testing.assert_close(dict(norms[1].named_buffers()), dict(norms[0].named_buffers()))
+
+
+@torch.compiler.allow_in_graph
+def clocked(x):
+    """What Dynamo leaves in its graph, so that the graph runs as it is at each call."""
+    time.perf_counter()
+    return x * 1
+
+
+@torch.compiler.allow_in_graph
+def refused(x):
+    """Likewise, since no graph of ours can be made of it."""
+    if diptych._core.is_stand_in(x):
+        raise diptych.UserError("no graph can be made of this")
+    return x * 1
+
+
+class Counted(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(3)
+
+    def forward(self, x, w):
+        return functional.dropout(self.norm(x * w), 0.5)
+
+
+def _selective(ctx, operator, *args, **kwargs):
+    return module.CheckpointPolicy.MUST_SAVE if operator is torch.ops.aten.mm.default else module.CheckpointPolicy.PREFER_RECOMPUTE
+
+
+def _under_autocast(x, w):
+    with torch.autocast("cpu", torch.bfloat16):
+        return checkpoint(lambda x, w: functional.dropout(LAYER(x) * w, 0.5).float(), x, w, use_reentrant=False)
+
+
+NORM, SEQUENCE = Counted(), nn.Sequential(nn.Dropout(0.5), nn.Tanh(), nn.Dropout(0.1))
+DRAWING = {
+    "plain": lambda x, w: checkpoint(BODIES["dropout"], x, w, use_reentrant=False),
+    "reentrant": lambda x, w: checkpoint(BODIES["draws"], x, w, use_reentrant=True),
+    "nested": lambda x, w: checkpoint(lambda x, w: functional.dropout(checkpoint(BODIES["dropout"], x, w, use_reentrant=False), 0.2) * x, x, w, use_reentrant=False),
+    "two of them": lambda x, w: sum(checkpoint(BODIES[name], x, w, use_reentrant=False) for name in ("dropout", "draws")) + torch.rand(3),
+    "a sequence": lambda x, w: checkpoint_sequential(SEQUENCE, 2, x * w, use_reentrant=False),
+    "selective": lambda x, w: checkpoint(lambda x, w: functional.dropout(x.mm(x.mT), 0.5).sin().mv(x @ w), x, w, use_reentrant=False,
+                                         context_fn=functools.partial(module.create_selective_checkpoint_contexts, _selective)),
+    "autocast": _under_autocast,
+    "buffers": lambda x, w: checkpoint(NORM, x, w, use_reentrant=False),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*runs uncompiled", "ignore:.*context_fn")
+@pytest.mark.parametrize("why", (clocked, refused))
+@pytest.mark.parametrize("name", DRAWING)
+def test_what_dynamo_found_draws_the_same_when_it_is_computed_again(name, why):
+    torch.compiler.reset()
+    function = DRAWING[name]
+    compiled = torch.compile(lambda x, w: function(why(x), w), backend="diptych")
+
+    def look(call):
+        NORM.norm.reset_running_stats()
+        return result_of(call), NORM.norm.running_mean.clone(), NORM.norm.num_batches_tracked.clone()
+
+    torch.testing.assert_close(look(compiled), look(function))
+
+
+@pytest.mark.parametrize("reentrant", (False, True))
+@pytest.mark.parametrize("name", ("dropout", "draws", "module and closure"))
+def test_compiled_functions_in_torchs_checkpoint(name, reentrant):
+    """Which runs them again in a backward, where the graph draws as it did."""
+    for body in (BODIES[name], lambda x, w: BODIES[name](clocked(x), w)):
+        compiled = diptych.aot_function(body)
+        around = lambda f: lambda x, w: checkpoint(f, x, w, use_reentrant=reentrant)
+        torch.testing.assert_close(result_of(around(compiled)), result_of(around(BODIES[name])))
