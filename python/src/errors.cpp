@@ -218,33 +218,42 @@ void bind_errors(py::module_& module) {
   });
 }
 
-std::string refusal_in_python(const std::exception_ptr& thrown) {
+namespace {
+
+// Calls look(exception) of the binding's language that was thrown, which stays as it is, and whether a backward threw
+// it; does nothing for an exception of C++.
+template <class Look>
+void with_exception(const std::exception_ptr& thrown, const Look& look) {
   try {
     std::rethrow_exception(thrown);
   } catch (const py::error_already_set& error) {
-    return error.matches(user_error) ? py::str(error.value()).cast<std::string>() : "";
+    look(error, false);
   } catch (python_error& error) {  // torch's own carrier of an exception, as its engine has it
+    error.persist();
     error.restore();
     raise_anew();
-    py::error_already_set raised;
-    const std::string text = raised.matches(user_error) ? py::str(raised.value()).cast<std::string>() : "";
-    raised.restore();
-    error.persist();
-    return text;
-  } catch (...) {
-    return "";
+    look(py::error_already_set(), true);
+  } catch (...) {  // NOLINT(bugprone-empty-catch): a C++ exception
   }
 }
 
-py::object exception_of_function(const std::exception_ptr& thrown) {
-  try {
-    std::rethrow_exception(thrown);
-  } catch (const py::error_already_set& error) {
+}  // namespace
+
+std::string refusal_in_python(const std::exception_ptr& thrown) {
+  std::string text;
+  with_exception(thrown, [&](const py::error_already_set& error, bool) {
+    if (error.matches(user_error)) text = py::str(error.value()).cast<std::string>();
+  });
+  return text;
+}
+
+ExceptionOfFunction exception_of_function(const std::exception_ptr& thrown) {
+  ExceptionOfFunction found;
+  with_exception(thrown, [&](const py::error_already_set& error, bool is_of_backward) {
     const bool is_ours = error.matches(user_error) || error.matches(internal_error);
-    if (!error.matches(PyExc_KeyboardInterrupt) && !is_ours) return error.value();
-  } catch (...) {  // NOLINT(bugprone-empty-catch): a C++ exception
-  }
-  return py::none();
+    if (!error.matches(PyExc_KeyboardInterrupt) && !is_ours) found = {error.value(), is_of_backward};
+  });
+  return found;
 }
 
 void restore_user_error(py::error_already_set& error) {

@@ -16,9 +16,13 @@ void bind_errors(py::module_& module);
 /// capture, also throws a UserError in place of torch's refusals, such as to read the memory of a stand-in.
 void restore_user_error(py::error_already_set& error);
 
+struct ExceptionOfFunction {
+  py::object value = py::none();
+  bool is_of_backward = false;  ///< whether a hook or a Function of a backward raised it, which the engine ran
+};
 /// Returns the exception if Python code raised it, and if it is neither a refusal or a fault of ours, nor one that the
 /// user at the keyboard raised, which may have come anywhere; else None. Requires: the GIL; bind_errors() was called.
-py::object exception_of_function(const std::exception_ptr& thrown);
+ExceptionOfFunction exception_of_function(const std::exception_ptr& thrown);
 
 /// Returns the text of a UserError that Python code passed on; "" for other exceptions. Requires: as above.
 std::string refusal_in_python(const std::exception_ptr& thrown);

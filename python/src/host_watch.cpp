@@ -201,11 +201,21 @@ std::string HostWatch::finish_draws() {
 
 bool HostWatch::forget() {
   const py::gil_scoped_acquire gil;
-  const py::error_scope error;  // saves the error of a hook, which torch leaves set on its way here
+  bool may_run = false;
+  {
+    const py::error_scope error;  // saves the error of a hook, which torch leaves set on its way here
+    may_run = forgets();
+  }
+  if (may_run) PyErr_Clear();
+  return may_run;
+}
+
+bool HostWatch::forgets() {
   stop();
-  const py::object exception = exception_of_function(std::current_exception());
-  const bool has_written = diptych::detail::traced_writes != writes_before_;
-  const py::object lasting = watch_.attr("forget")(exception, has_written);
+  const auto [exception, is_of_backward] = exception_of_function(std::current_exception());
+  // A backward of eager raises later than the function returns, which writes and keeps what it does until then.
+  const bool is_too_late = is_of_backward || diptych::detail::traced_writes != writes_before_;
+  const py::object lasting = watch_.attr("forget")(exception, is_too_late);
   if (lasting.is_none()) return false;
   const auto words = lasting.cast<std::string>();
   DIPTYCH_CHECK(words.empty(),

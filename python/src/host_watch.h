@@ -52,6 +52,7 @@ class HostWatch : public CaptureWatch {
  private:
   HostWatch(py::handle function, bool can_run);
   void stop();
+  bool forgets();
   void find_shared_memory(const std::vector<at::Tensor>& written) const;
 
   PyObject* function_;  // owned by the caller

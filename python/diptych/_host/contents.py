@@ -268,13 +268,30 @@ def _of_object(value):
         held = [(f".{name}", part) for name, part in zip(slots, read()[1:]) if part is not MISSING]
         attributes = getattr(value, "__dict__", None)
         known = _OF_MODULES if isinstance(value, torch.nn.Module) else ()
-        return [*held, *([("", Attributes(attributes, known))] if isinstance(attributes, dict) else []), ("", type(value))]
+        empty = Empty([(name, attributes[name]) for name in known if isinstance(attributes.get(name), _REGISTRIES) and not attributes[name]])
+        return [*held, ("", empty), *([("", Attributes(attributes, known))] if isinstance(attributes, dict) else []), ("", type(value))]
 
     return Contents(read, write, parts, holder=value)
 
 
 # The attributes that every module has; guards see what is added to one of them that is empty.
 _OF_MODULES = frozenset(vars(torch.nn.Module()))
+_REGISTRIES = (dict, set)
+
+
+class Empty(NamedTuple):
+    """The empty dicts and sets of a module, (name, one): of hooks, of children, of names."""
+
+    registries: list
+
+    def contents(self):
+        names, held = [name for name, _ in self.registries], [one for _, one in self.registries]
+
+        def write(_):
+            for one in held:
+                one.clear()
+
+        return Contents(lambda: [*names, *map(len, held)], write, _none)
 
 
 class Attributes:
@@ -424,7 +441,7 @@ def _of_builtin(function):
 
 _OF_TYPE = {
     types.CellType: _of_cell, types.FunctionType: _of_any_function, types.BuiltinFunctionType: _of_builtin, types.MethodWrapperType: _of_builtin,
-    Attributes: Attributes.contents, VariablesOf: lambda value: variables(value.variables, value.names),
+    Attributes: Attributes.contents, Empty: Empty.contents, VariablesOf: lambda value: variables(value.variables, value.names),
     torch.Tensor: _of_tensor, torch.nn.Parameter: _of_tensor, CACHED: _of_cached, types.GeneratorType: _of_iterator, **{kind: _of_iterator for kind in _ITERATORS},
     **{kind: _of_callable for kind in (types.MethodType, functools.partial, property, staticmethod, classmethod, functools.cached_property,
                                               functools.partialmethod, functools.singledispatchmethod)},

@@ -12,7 +12,7 @@ import torch
 
 from .. import _core
 from .caches import holds_stand_in
-from .contents import LARGE, PLAIN, contents_of, same, subclass_attributes
+from .contents import LARGE, PLAIN, VariablesOf, contents_of, same, subclass_attributes
 from .events import DRAWS, ENVIRONMENT, FILES, HOOKS, MAKES, SEEDS, SETS, culprit, place, watched
 from .objects import classes_to_take_apart
 from .places import places_of
@@ -99,10 +99,10 @@ _lock = threading.Lock()  # of that number
 
 
 def _hooks_of_all_modules():
-    """Returns the hooks that torch calls for each module that the function calls; nothing that the function holds leads
-    to them."""
+    """Returns where torch has the hooks that it calls for each module that the function calls; nothing that the function holds
+    leads to them."""
     held = vars(torch.nn.modules.module)
-    return [(name, held[name]) for name in held if name.startswith("_global_") and held[name]]
+    return [("hooks of all modules", VariablesOf(held, [name for name in held if name.startswith("_global_")]))]
 
 
 class Watch:
@@ -292,7 +292,7 @@ class Watch:
         if None not in found:
             notice(self.capture.function, [place for places in (*self.capture.bound.values(), *found) for place in places])
 
-    def forget(self, exception, has_written):
+    def forget(self, exception, is_too_late):
         """Called after an error: undoes what holds a tensor of the trace, which is dead. `exception`: the function's
         own, or None for a refusal.
         Returns None if the error may be raised as it is. An exception may not if the function has written to tensors or
@@ -304,7 +304,7 @@ class Watch:
         if exception is None:
             self._undo(of_trace)
             return None
-        if not (has_written or self.capture.has_hidden_state or isinstance(exception, Anew) or self._hooked or of_trace or holds_stand_in([exception.args, vars(exception)])):
+        if not (is_too_late or self.capture.has_hidden_state or isinstance(exception, Anew) or self._hooked or of_trace or holds_stand_in([exception.args, vars(exception)])):
             return None
         unset = [f"sets the context variable '{variable.name}'" for variable, before in self._variables_left_set() if before is _MISSING]
         lasting = [*self._lasting, *unset, *(_words(one, now) for one, now in changed if one.contents.write is None)]
