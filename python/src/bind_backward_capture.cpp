@@ -46,7 +46,9 @@ py::class_<C> bind_context(py::module_& module, const char* name, const char* do
 /// A BackwardCapture whose statistics and graphs can be read even after it has been left.
 class Capture {
  public:
-  explicit Capture(std::string backend) : options_{std::move(backend)} { detail::run_backend(options_.backend); }
+  explicit Capture(backward_capture::Options options) : options_(std::move(options)) {
+    detail::run_backend(options_.backend);
+  }
   void enter() { guards_.push_back(std::make_unique<BackwardCapture>(options_)); }
   void exit() {
     last_ = guards_.back()->stats();
@@ -64,6 +66,15 @@ class Capture {
   backward_capture::Statistics last_;
   detail::RunGraphs last_graphs_;
 };
+
+/// A compiler of Python's, whose graphs are found again as long as it lives.
+struct RunCompiler {
+  std::shared_ptr<const detail::RunBackend> made;
+};
+
+backward_capture::Options options_from(std::string backend, const RunCompiler* compiler, bool strict) {
+  return {std::move(backend), compiler != nullptr ? compiler->made : nullptr, strict};
+}
 
 // Takes the GIL while nodes are asked what they hold: hooks of saved tensors, and what they packed, are Python's
 // objects.
@@ -85,10 +96,16 @@ void bind_backward_capture(py::module_& module) {
       .def_readonly("misses", &Statistics::misses, "Why each captured run found no graph, in order.")
       .def_readonly("misses_by_reason", &Statistics::misses_by_reason, "The number of misses by kind of reason.")
       .def_readonly("eager_by_reason", &Statistics::eager_by_reason, "Why autograd's engine did runs, with counts.");
+  py::class_<RunCompiler>(module, "BackwardCompiler", "A compiler of one's own for backward passes.")
+      .def(py::init([](const py::object& compiler) { return RunCompiler{compiler_of(compiler_from(compiler))}; }),
+           py::arg("compiler"));
   bind_context<Capture>(module, "BackwardCapture", R"(While entered, backward passes that this thread
 starts run through a captured graph of the whole pass, hooks and the accumulation of gradients among its nodes. The
 backend computes what stands between nodes that run live; the innermost capture's is used.)")
-      .def(py::init<std::string>(), py::arg("backend") = Options().backend)
+      .def(py::init([](std::string backend, const RunCompiler* compiler, bool strict) {
+             return std::make_unique<Capture>(options_from(std::move(backend), compiler, strict));
+           }),
+           py::arg("backend") = Options().backend, py::arg("compiler") = py::none(), py::arg("strict") = false)
       .def("stats", &Capture::stats, "The counters of this thread's runs since the capture was last entered.")
       .def("native_graphs", &Capture::native_graphs, WithoutLock(),
            "What backend \"native\" made of the graphs of these runs, the most recent first, as far as they are "
@@ -97,9 +114,12 @@ backend computes what stands between nodes that run live; the innermost capture'
                                             "The name of the graphs that are traced while it is entered.")
       .def(py::init<std::string>(), py::arg("name"));
   module.def(
-      "enable_backward_capture", [](std::string backend) { enable({std::move(backend)}); },
-      "Like BackwardCapture, for all threads and until it is disabled; called again, it changes the backend.",
-      py::arg("backend") = Options().backend);
+      "enable_backward_capture",
+      [](std::string backend, const RunCompiler* compiler, bool strict) {
+        enable(options_from(std::move(backend), compiler, strict));
+      },
+      "Like BackwardCapture, for all threads and until it is disabled; called again, it changes the options.",
+      py::arg("backend") = Options().backend, py::arg("compiler") = py::none(), py::arg("strict") = false);
   module.def("disable_backward_capture", &disable);
   module.def("backward_statistics", &statistics, WithoutLock(), "The counters of all threads since the last reset.");
   module.def("reset_backward_capture", &reset, WithoutLock(), "Discards all graphs and the process's counters.");

@@ -25,6 +25,8 @@ class PythonExecutable final : public Executable {
   Handle callable_;
 };
 
+}  // namespace
+
 Compiler compiler_from(const py::object& callable) {
   if (callable.is_none()) return {};
   return [handle = Handle(callable)](const Graph& graph) -> std::shared_ptr<const Executable> {
@@ -32,6 +34,8 @@ Compiler compiler_from(const py::object& callable) {
     return std::make_shared<PythonExecutable>(handle.get()(graph));
   };
 }
+
+namespace {
 
 // Lets go of the GIL, if this thread has it, until the result is dropped.
 std::shared_ptr<void> release_gil() {

@@ -10,6 +10,8 @@ namespace diptych::python {
 
 namespace py = pybind11;
 
+/// A compiler that takes a Graph and returns a callable from a list of tensors to a list of tensors; empty for None.
+Compiler compiler_from(const py::object& callable);
 void bind_graph(py::module_& module);
 void bind_signature(py::module_& module);
 void bind_pair(py::module_& module);

@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/anomaly_mode.h>
 #include <torch/csrc/autograd/engine.h>
 
+#include <algorithm>
 #include <atomic>
 #include <mutex>
 
@@ -15,6 +16,7 @@
 #include "diptych/backward/run_limits.h"
 #include "diptych/backward/scopes.h"
 #include "diptych/base/check.h"
+#include "diptych/base/last_error.h"
 #include "diptych/base/log.h"
 #include "diptych/interpreter/call_checks.h"
 #include "diptych/interpreter/run_guards.h"
@@ -29,6 +31,10 @@ namespace {
 
 thread_local BackwardCapture* innermost_guard = nullptr;
 
+const RunBackend& chosen_backend(const backward_capture::Options& options) {
+  return options.compiler != nullptr ? *options.compiler : run_backend(options.backend);
+}
+
 }  // namespace
 
 /// The guards that eager on this thread, the innermost first.
@@ -38,6 +44,7 @@ struct detail::GuardsOfThread {
       visit(guard->stats_, guard->graphs_);
   }
   static const RunBackend* backend() { return innermost_guard == nullptr ? nullptr : &innermost_guard->backend_; }
+  static bool is_strict() { return innermost_guard->options_.strict; }
 };
 
 namespace {
@@ -51,6 +58,7 @@ struct Switches {
   std::mutex mutex;
   size_t count = 0;                                        ///< guards of all threads, and 1 for enable()
   std::atomic<const RunBackend*> of_all_threads{nullptr};  ///< since enable(); null if it was not called
+  std::atomic<bool> is_strict{false};                      ///< of these
 };
 
 Switches& switches() {
@@ -261,8 +269,18 @@ std::string surroundings() {
   return words;
 }
 
-ag::variable_list run_counted_in_eager(const NodePtr& root, const ag::GraphTask& task, const char* why) {
+// A training step is what it is without a guard.
+bool is_strict(const detail::PlannedEnding& planned) {
+  if (planned.ending != nullptr) return false;
+  return innermost_guard != nullptr ? detail::GuardsOfThread::is_strict() : switches().is_strict.load();
+}
+
+ag::variable_list run_counted_in_eager(const NodePtr& root, const ag::GraphTask& task, const char* why, bool strict) {
   log(Log::kBackward, "run in eager: {}", why);
+  DIPTYCH_CHECK(!strict,
+                "[backward] autograd's engine would run this backward itself: {}; expected one that can be captured, "
+                "since strict is set; mend that, or leave the capture for it",
+                why);
   count({why});
   return run_in_eager(root, task);
 }
@@ -280,8 +298,7 @@ ag::variable_list run_graph(const detail::BackwardCache::Found& found, const std
   return CapturedRun(*entry, calls, task.keep_graph_).run(std::move(inputs), c10::GradMode::is_enabled());
 }
 
-ag::variable_list run_task(const NodePtr& root, const ag::GraphTask& task, bool /*accumulate*/,
-                           const ag::edge_list& /*outputs*/) {
+ag::variable_list run_planned(const NodePtr& root, const ag::GraphTask& task) {
   detail::leave_entry();
   // A run that starts inside this one has no ending.
   const detail::PlannedEnding planned = std::exchange(next_ending, {});
@@ -290,7 +307,8 @@ ag::variable_list run_task(const NodePtr& root, const ag::GraphTask& task, bool 
   if (backend == nullptr) return run_in_eager(root, task);
   auto& mutable_task = const_cast<ag::GraphTask&>(task);
   const at::ThreadLocalStateGuard state(mutable_task.thread_locals_);
-  if (const char* why = why_in_eager(task)) return run_counted_in_eager(root, task, why);
+  const bool strict = is_strict(planned);
+  if (const char* why = why_in_eager(task)) return run_counted_in_eager(root, task, why, strict);
   auto calls = detail::calls_in_order(root, task);
   if (ending != nullptr) detail::hand_out_gradients(calls, ending->leaves());
   const size_t num_results = ending != nullptr ? ending->leaves().size() : task.captured_vars_.size();
@@ -298,13 +316,15 @@ ag::variable_list run_task(const NodePtr& root, const ag::GraphTask& task, bool 
   contents.emplace(calls, num_results, c10::GradMode::is_enabled(), surroundings(), *backend, ending);
   if (const char* why = contents->obstacle()) {
     contents.reset();
-    return run_counted_in_eager(root, task, why);
+    return run_counted_in_eager(root, task, why, strict);
   }
   const auto found = detail::BackwardCache::instance().find(calls, *contents);
   last = found.entry;
   if (!found.entry->program) {
     contents.reset();
-    count({"nodes that can't be replayed", false, found.miss});
+    constexpr const char* kWhy = "nodes that can't be replayed";
+    if (strict) return run_counted_in_eager(root, task, kWhy, strict);
+    count({kWhy, false, found.miss});
     return run_in_eager(root, task);
   }
   count({nullptr, found.miss.has_value(), found.miss, found.was_traced});
@@ -315,6 +335,11 @@ ag::variable_list run_task(const NodePtr& root, const ag::GraphTask& task, bool 
   if (ending != nullptr) ending->take_results(std::exchange(results, {}));
   run_final_callbacks(mutable_task);
   return results;
+}
+
+ag::variable_list run_task(const NodePtr& root, const ag::GraphTask& task, bool /*accumulate*/,
+                           const ag::edge_list& /*outputs*/) {
+  return detail::called_by_engine([&] { return run_planned(root, task); });
 }
 
 }  // namespace
@@ -329,7 +354,7 @@ detail::EndingScope::EndingScope(RunEnding& ending, const RunBackend& backend, R
 detail::EndingScope::~EndingScope() { next_ending = outer_; }
 
 BackwardCapture::BackwardCapture(const backward_capture::Options& options)
-    : backend_(run_backend(options.backend)), outer_(innermost_guard) {
+    : options_(options), backend_(chosen_backend(options_)), outer_(innermost_guard) {
   add_user();
   innermost_guard = this;
 }
@@ -342,8 +367,21 @@ BackwardCapture::~BackwardCapture() {
   remove_user();
 }
 
+std::shared_ptr<const RunBackend> backward_capture::compiler_of(Compiler compile) {
+  return detail::run_backend_of(std::move(compile));
+}
+
+// Threads may be in a run by what was enabled before, so compilers that were enabled are kept.
 void backward_capture::enable(const Options& options) {
-  if (switches().of_all_threads.exchange(&run_backend(options.backend)) != nullptr) return;
+  static auto* const kept = new std::vector<std::shared_ptr<const RunBackend>>;
+  const RunBackend& backend = chosen_backend(options);
+  {
+    const std::lock_guard lock(switches().mutex);
+    if (options.compiler && std::find(kept->begin(), kept->end(), options.compiler) == kept->end())
+      kept->push_back(options.compiler);
+  }
+  switches().is_strict = options.strict;
+  if (switches().of_all_threads.exchange(&backend) != nullptr) return;
   try {
     add_user();
   } catch (...) {

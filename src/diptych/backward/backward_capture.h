@@ -23,7 +23,16 @@ struct Options {
   /// Which built-in backend runs their graphs: see backend_names(). Whatever it is, hooks, accumulation and nodes that
   /// stay eager run live, and a run that records gradients (create_graph) is the interpreter's.
   std::string backend = default_backend();
+  /// If set, compiles their graphs in the backend's place: see compiler_of(). Graphs that it has compiled are found
+  /// again where the same one is given.
+  std::shared_ptr<const detail::RunBackend> compiler = {};
+  /// Whether a run that would be left to autograd's engine is a UserError that says why, and runs nothing.
+  bool strict = false;
 };
+
+/// Makes a compiler of one's own fit for Options::compiler. It is given the parts of each run that only compute: one
+/// graph of gradients if nothing in it runs live. Errors: in a backward, what the compiler throws.
+std::shared_ptr<const detail::RunBackend> compiler_of(Compiler compile);
 
 /// What happened to backward runs.
 struct Statistics {
@@ -50,8 +59,8 @@ struct Statistics {
 /// warnings and accumulated gradients are eager's. Guards nest, and the innermost says which backend runs a graph.
 /// Threads: each has guards of its own; threads without one run in eager.
 /// Source: PyTorch's compiled autograd (torch/csrc/dynamo/compiled_autograd.h), whose interface to nodes it uses.
-/// Errors: UserError for an unknown backend; c10::Error if another thread is in a backward run while the process's
-/// first guard is made.
+/// Errors: UserError for an unknown backend, and with Options::strict for a run that the engine would run; c10::Error
+/// if another thread is in a backward run while the process's first guard is made.
 ///
 ///   dp::BackwardCapture guard({.backend = "xla"});
 ///   loss.backward();
@@ -74,6 +83,7 @@ class BackwardCapture {
   friend struct detail::GuardsOfThread;
   backward_capture::Statistics stats_;
   detail::RunGraphs graphs_;
+  const backward_capture::Options options_;
   const detail::RunBackend& backend_;
   BackwardCapture* outer_;
 };

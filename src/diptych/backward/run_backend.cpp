@@ -1,5 +1,8 @@
 #include "diptych/backward/run_backend.h"
 
+#include <fmt/format.h>
+
+#include <atomic>
 #include <map>
 #include <mutex>
 
@@ -74,7 +77,26 @@ class PieceBackend final : public Backend {
   const Backend& backend_;
 };
 
+/// A compiler of the user's.
+class CompilerBackend final : public Backend {
+ public:
+  explicit CompilerBackend(Compiler compile) : compile_(std::move(compile)) {}
+  std::string name() const override { return "compiler"; }
+  bool supports(const Graph& /*graph*/, const Node& /*node*/) const override { return true; }
+  bool may_be_interpreted() const override { return false; }
+  std::shared_ptr<const Executable> compile(const Graph& graph) const override { return compile_(graph); }
+
+ private:
+  Compiler compile_;
+};
+
 }  // namespace
+
+std::shared_ptr<const RunBackend> run_backend_of(Compiler compile) {
+  static std::atomic<uint64_t> number{0};
+  return std::make_shared<const RunBackend>(
+      RunBackend{fmt::format("compiler {}", ++number), std::make_shared<CompilerBackend>(std::move(compile))});
+}
 
 const RunBackend& run_backend(const std::string& name) {
   static auto* const mutex = new std::mutex;

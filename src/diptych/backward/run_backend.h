@@ -13,13 +13,16 @@ inline constexpr const char* kInterpreter = "interpreter";
 
 /// What runs the graphs of captured runs.
 struct RunBackend {
-  std::string name;
+  std::string name;                        ///< no other has it
   std::shared_ptr<const Backend> backend;  ///< null for the interpreter, which runs each graph as one Program
 };
 
 /// Returns a backend by its name, the same one each time; it is never freed. Errors: UserError lists the names.
 /// Threads: any.
 const RunBackend& run_backend(const std::string& name);
+
+/// Returns a backend that has `compile` compile all that it is given.
+std::shared_ptr<const RunBackend> run_backend_of(Compiler compile);
 
 /// Whether a node runs code of a live backward, or changes tensors in place.
 bool has_effects(const Node& node);

@@ -38,6 +38,7 @@ class Cache {
     /// those that agreed are served. Nullopt if all sizes that pass the guards are served.
     std::optional<std::map<SymbolValues, bool>> checked = {};
     mutable std::atomic<uint64_t> last_used{0};
+    mutable std::atomic<uint64_t> num_served{0};  ///< calls, as far as they are counted: see check_constants()
     /// Why calls of this kind run the function itself instead of `code`; empty if they run `code`.
     std::string original;
     /// Whether the first such call runs `code` after all, because the capture has already done what the function does.

@@ -2,6 +2,7 @@
 
 #include <c10/core/AutogradState.h>
 
+#include "diptych/compile/check_constants.h"
 #include "diptych/compile/explain_captures.h"
 #include "diptych/trace/transforms.h"
 
@@ -154,6 +155,8 @@ void CallRunner::serve(ErasedCall& call, const EntryPtr& entry, const Cache::Ten
   const bool accumulates = entry->original.empty() && !entry->code->plan().accumulated.empty();
   if (accumulates && entry->code->captured().meets_gradient_hook(tensors)) [[unlikely]]
     return run_in_eager(call, "its backward() meets a hook on a gradient");
+  if (constants_are_due(call, *entry)) [[unlikely]]
+    check_constants_of(call, *entry, tensors);
   if (!accumulates && check_.is_due()) [[unlikely]]
     return run_checked(call, entry, tensors);
   run_entry(call, *entry, tensors, std::move(handed_on));
@@ -169,6 +172,25 @@ void CallRunner::run_checked(ErasedCall& call, const EntryPtr& entry, const Cach
   if (original) check.compare_structure(call.spec_of(original.get()), call.spec_of(compiled));
   check.compare(outputs);
   call.set_result(compiled, std::move(outputs));
+}
+
+bool CallRunner::constants_are_due(const ErasedCall& call, const Cache::Entry& entry) const {
+  if (call.is_watched || options_.check_constants == 0 || !entry.original.empty()) return false;
+  const uint64_t earlier = entry.num_served.fetch_add(1, std::memory_order_relaxed);
+  return earlier == 1 || (earlier != 0 && earlier % options_.check_constants == 0);
+}
+
+void CallRunner::check_constants_of(ErasedCall& call, const Cache::Entry& entry, Cache::Tensors tensors) const {
+  const Flattened flat = call.flatten(options_.argument_names);
+  const CapturedFunction now(call.flat_function(), flat.tensors, flat.spec.tensor_paths(), options_,
+                             CaptureExtent::kTrace);
+  if (!(call.spec_of(call.example().get()) == call.spec_of(entry.result_example.get())))
+    report_moved(options_.name, "other constants in its result");
+  if (!entry.sized) return check_constants(entry.code->captured(), now);
+  SymbolValues sizes{};
+  entry.code->captured().append_free_variables(tensors);
+  entry.guards.check(tensors, &sizes);
+  if (entry.sized->agrees(now, sizes) == std::optional(false)) report_moved(options_.name, "other nodes or constants");
 }
 
 void CallRunner::run_original(ErasedCall& call) {

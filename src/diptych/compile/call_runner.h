@@ -39,6 +39,8 @@ class CallRunner {
   void run_new(ErasedCall& call, Flattened flat, Cache::Tensors& tensors);
   void serve(ErasedCall& call, const EntryPtr& entry, const Cache::Tensors& tensors, std::vector<at::Tensor> handed_on);
   void run_checked(ErasedCall& call, const EntryPtr& entry, const Cache::Tensors& tensors);
+  bool constants_are_due(const ErasedCall& call, const Cache::Entry& entry) const;
+  void check_constants_of(ErasedCall& call, const Cache::Entry& entry, Cache::Tensors tensors) const;
   void run_original(ErasedCall& call);
   void run_entry(ErasedCall& call, const Cache::Entry& entry, const Cache::Tensors& tensors,
                  std::vector<at::Tensor> handed_on);

@@ -47,6 +47,11 @@ struct AotOptions {
   /// Whether a call of which no graph can be made runs the function itself, as later calls of its kind do, with one
   /// warning that says why and where. If false, such a call is a UserError.
   bool eager_fallback = false;
+  /// In C++ guards see the arguments alone: what else a function reads (a number captured by reference, a global, a
+  /// member) is a constant of its graphs. So it is traced again at the second call that a capture serves, and at every
+  /// `check_constants`-th, and the graphs are compared: one that moved is a UserError (Note [Constants of C++]). 0:
+  /// never. Functions of Python have guards for what they read.
+  size_t check_constants = 1000;
   /// Every `check`-th call also runs the original function, on copies, and compares what both have done, gradients
   /// included; the first difference is a UserError (Note [A checked call]). 0: as the environment variable
   /// DIPTYCH_CHECK says, or never.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "diptych/graph/operand.h"
+#include "diptych/graph/print.h"
 #include "diptych/graph/print_order.h"
 
 namespace diptych::detail {
@@ -123,6 +124,42 @@ bool same_but_origins(const Graph& a, const Graph& b) {
   return same_values(a, b) &&
          std::equal(a.nodes().begin(), a.nodes().end(), b.nodes().begin(),
                     [](const Node& x, const Node& y) { return same_node(x, y, same_but_origins); });
+}
+
+namespace {
+
+std::string line_and_place(const Graph& graph, const Node& node) {
+  const std::string scope = node.provenance.scope.str();
+  return node_line(graph, node) + (scope.empty() ? "" : " in " + scope);
+}
+
+// The first constant that differs, by the node that reads it.
+std::string first_other_constant(const Graph& before, const Graph& now) {
+  for (size_t i = 0; i < std::min(before.constants().size(), now.constants().size()); ++i) {
+    if (identical_tensors(before.constants()[i], now.constants()[i])) continue;
+    for (const Node& node : before.nodes()) {
+      bool reads = false;
+      for_each_operand_value(node, [&](Value value) {
+        const ValueInfo& info = before.info(value);
+        reads |= info.kind == ValueInfo::Kind::kConstant && static_cast<size_t>(info.index) == i;
+      });
+      if (reads) return line_and_place(before, node) + ", and now with another tensor of the host's";
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string first_difference(const Graph& before, const Graph& now) {
+  if (same_but_origins(before, now)) return "";
+  const auto &a = before.nodes(), &b = now.nodes();
+  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
+    if (same_node(a[i], b[i], same_but_origins)) continue;
+    return line_and_place(before, a[i]) + ", and now " + line_and_place(now, b[i]);
+  }
+  if (std::string found = first_other_constant(before, now); !found.empty()) return found;
+  return "other results, or results of other sizes";
 }
 
 }  // namespace diptych::detail

@@ -1,5 +1,6 @@
 // When two graphs are the same graph.
 #pragma once
+#include <string>
 #include <vector>
 
 #include "diptych/graph/graph.h"
@@ -12,6 +13,10 @@ bool identical(const Graph& a, const Graph& b);
 
 /// Whether two graphs agree in everything but their names, their slots and where nodes come from.
 bool same_but_origins(const Graph& a, const Graph& b);
+
+/// Says where two graphs part that may differ in more than their origins: "%3 = aten.mul(%1, 2) in block3, and now %3 =
+/// aten.mul(%1, 4)"; empty if same_but_origins().
+std::string first_difference(const Graph& before, const Graph& now);
 
 /// Whether two constants have the same metadata and the same elements, bit for bit.
 bool identical_tensors(const at::Tensor& a, const at::Tensor& b);

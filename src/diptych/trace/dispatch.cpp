@@ -237,7 +237,7 @@ void front_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack
   below = below - kWrapperKeys;  // which stand-ins do not have
   if (fill_by_mask(op, stack)) return;
   if (reads_values(plan, *stack) && answer_on_host(*recorder, op, stack)) return;
-  if (plan.mutates) ++traced_writes;
+  if (plan.mutates || plan.draws_random) ++traced_writes;
   if (mutates_hidden(plan, *stack)) return plan.hidden_mutation->declared.handle().callBoxed(stack);
   refuse_draw_with_gaps(op, plan, *stack);
   if (record_sparse_gradient(*recorder, op, plan, stack)) return;

@@ -5,7 +5,7 @@
 
 namespace diptych::detail {
 
-/// How many writes to tensors, draws of the host, and open numbers were traced on this thread so far.
+/// How many writes to tensors, draws, and open numbers were traced on this thread so far.
 inline thread_local uint64_t traced_writes = 0;
 
 }  // namespace diptych::detail

@@ -1,5 +1,5 @@
-// A torch::nn module that shares another's parameters, buffers and children. This is a separate header because torch's is
-// slow to compile.
+// A torch::nn module that shares another's parameters, buffers and children. This is a separate header because torch's
+// is slow to compile.
 #pragma once
 #include <torch/nn/module.h>
 
@@ -7,8 +7,8 @@
 
 namespace diptych::detail {
 
-/// Registers what another module has registered, under the same names, and leaves to it what torch lets a class override.
-/// The other has to live as long.
+/// Registers what another module has registered, under the same names, and leaves to it what torch lets a class
+/// override. The other has to live as long.
 class ModuleLike : public torch::nn::Module {
  public:
   explicit ModuleLike(torch::nn::Module& original);
