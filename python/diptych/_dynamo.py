@@ -17,7 +17,8 @@ def backend(module, example_inputs, options=None, mode=None):
         names = ", ".join(sorted(options))
         raise _core.UserError(f"[torch.compile] got options {names}, expected those of diptych.Options: {error}") from None
 
+    # Its __call__ would print the traceback of what forward() raises, which may be a refusal that is dealt with.
     def call(*inputs):
-        return run_as_written(module, *inputs)
+        return run_as_written(module.forward, *inputs)
 
     return aot_function(call, **chosen)

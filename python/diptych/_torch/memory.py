@@ -5,6 +5,7 @@ shares its memory with the tensor. That of a trace has memory of its own, so a f
 Outside a trace, and where nobody can say the value, both are torch's.
 """
 import functools
+import sys
 
 import torch
 
@@ -34,6 +35,14 @@ def _in_trace(torchs, tensor, **keywords):
     return result
 
 
+def _is_for_the_dispatcher(frame):
+    """Whether the text is for torch.ops, which describes its arguments for each overload that does not fit: words of an error that is
+    raised if none does."""
+    while frame is not None and frame.f_code.co_filename == torch._tensor.__file__:
+        frame = frame.f_back
+    return frame is not None and frame.f_code.co_filename == torch._ops.__file__
+
+
 def _replace_texts():
     """The text of a tensor of a trace says what it is there. A function that makes one is run itself."""
     torchs = torch._tensor_str._str
@@ -41,6 +50,8 @@ def _replace_texts():
     @functools.wraps(torchs)
     def text(self, *args, **keywords):
         if _core.is_stand_in(self):
+            if _is_for_the_dispatcher(sys._getframe(1)):
+                return f"tensor(..., size={tuple(self.size())}, dtype={self.dtype})"
             may_do("makes a text of a tensor")
         return torchs(self, *args, **keywords)
 

@@ -63,6 +63,20 @@ def test_a_text_is_made_by_the_function_itself():
     assert texts == [f"{X.detach()} {X.detach() * 2!r}"] * 2 and compiled.stats().originals == 2
 
 
+@pytest.mark.parametrize("function", [
+    lambda x: torch.ops.aten.lerp(x, x, x), lambda x: torch.ops.aten.clamp(x, x, x), lambda x: torch.ops.aten.pow(2, x), lambda x: torch.ops.aten.eq(x, x[0]),
+    lambda x: torch.ops.aten.scatter(x, -1, torch.zeros(4, 2, dtype=torch.long), x[:, :2]),
+])
+def test_an_overload_that_does_not_fit_reads_no_values(function):
+    """torch.ops describes the arguments in the error of each overload that it tries, whether another one fits or not."""
+    compiled = diptych.aot_function(function)
+    torch.testing.assert_close(compiled(X), function(X))
+    assert compiled.stats().misses == 1 and not compiled.stats().last_original
+    diptych.capture(function, X)
+    with pytest.raises(RuntimeError, match="failed to match any schema"):
+        diptych.aot_function(lambda x: torch.ops.aten.add(x, "a"))(X)
+
+
 def test_a_captured_tensor_is_read_at_each_call():
     kept = torch.tensor([1, 2])
     compiled = diptych.aot_function(lambda x: x * kept.tolist()[1])

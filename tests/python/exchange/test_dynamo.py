@@ -194,3 +194,12 @@ def test_dynamo_goes_on_after_a_trace():
     with pytest.raises(diptych.UserError, match="needs the values"):
         broken(x)
     torch.testing.assert_close(torch.compile(lambda x: compiled(x) * 2, backend="eager")(x), x.sin() * 2)
+
+
+@pytest.mark.parametrize("function", [lambda x: x.clone().resize_(3), lambda x: x.to_sparse().to_dense(), lambda x: x.clone().set_()])
+def test_a_refusal_that_ends_well_prints_no_traceback(function, capfd):
+    module = torch.fx.symbolic_trace(function)
+    call = torch._dynamo.lookup_backend("diptych")(module, [torch.ones(2)])
+    with pytest.warns(UserWarning, match="runs uncompiled"):
+        call(torch.ones(2))
+    assert "Traceback" not in capfd.readouterr().err
