@@ -164,6 +164,10 @@ void selections_and_conversions(Samples& out) {
   add_one(out, "aten.where.ScalarOther", {x > y, x}, {c10::IValue(2.5)});
   add_one(out, "aten.masked_fill.Scalar", {x.expand({19, 19}), x > y}, {c10::IValue(-kInf)});
   add_one(out, "aten.masked_fill.Tensor", {x.expand({19, 19}), x > y, at::scalar_tensor(2.5)});
+  for (const auto dtype : {at::kFloat, at::kLong}) {
+    add_one(out, "diptych.checked", {x.to(dtype), x.isnan() & ~x.isnan()},
+            {c10::IValue("refused"), c10::IValue(false)});
+  }
   for (const auto& bounds : {std::pair{-1., 1.}, {2., -2.}, {kNan, 1.}}) {
     add_one(out, "aten.clamp", {x}, {c10::IValue(bounds.first), c10::IValue(bounds.second)});
     add_one(out, "aten.clamp", {x}, {c10::IValue(), c10::IValue(bounds.second)});

@@ -2,6 +2,7 @@
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/FunctionalTensorWrapper.h>
+#include <fmt/ranges.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <map>
@@ -176,6 +177,11 @@ void Analyzer::find_mutation(size_t index) {
                   "[capture] '{}' is changed in place, but several of its elements share one memory location (it is "
                   "expanded, or its strides overlap); pass a clone of it",
                   primal.slot.path);
+    DIPTYCH_CHECK(
+        mutation.geometry || primal.stand_in.sizes() == primal.real.sizes(),
+        "[capture] the function resizes '{}' from [{}] to [{}], as an operator with out= of another size does; "
+        "pass out= of the result's size, or take the result without out=",
+        primal.slot.path, fmt::join(primal.real.sizes(), ","), fmt::join(primal.stand_in.sizes(), ","));
     mutated_.push_back(plan().mutations.size());
   }
   plan().mutations.push_back(std::move(mutation));

@@ -27,9 +27,11 @@ at::Tensor attention_grad(const at::Tensor& input) {
   return meta_strided(input.sizes(), {length * heads * size, size, heads * size, 1}, input.scalar_type());
 }
 
-ThreeTensors flash_attention_backward(const at::Tensor&, const at::Tensor& query, const at::Tensor& key,
+// Of no gradient the kernel makes none, and so it does under a capture of a whole backward.
+ThreeTensors flash_attention_backward(const at::Tensor& grad, const at::Tensor& query, const at::Tensor& key,
                                       const at::Tensor& value, const at::Tensor&, const at::Tensor&, double, bool,
                                       const OptionalTensor&, std::optional<double>) {
+  if (!grad.defined()) return {};
   return {attention_grad(query), attention_grad(key), attention_grad(value)};
 }
 

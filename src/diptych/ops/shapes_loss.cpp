@@ -1,7 +1,6 @@
 // Shapes of losses and their gradients.
 #include <ATen/ExpandUtils.h>
 #include <ATen/core/Reduction.h>
-#include <ATen/ops/result_type.h>
 
 #include "diptych/ops/shapes_table.h"
 
@@ -19,8 +18,9 @@ at::Tensor binary_cross_entropy_backward(const at::Tensor&, const at::Tensor& se
   return meta_like(self);
 }
 
+// Of the input's dtype, whatever the target's is.
 at::Tensor huber_loss(const at::Tensor& self, const at::Tensor& target, int64_t reduction, double) {
-  const auto dtype = at::result_type(self, target);
+  const auto dtype = self.scalar_type();
   return reduction == at::Reduction::None ? meta_pointwise({self, target}, dtype) : scalar(dtype);
 }
 
@@ -78,10 +78,15 @@ at::Tensor multilabel_margin_loss_backward(const at::Tensor&, const at::Tensor& 
   return meta_empty(self.sizes(), self.scalar_type());
 }
 
+at::Tensor checked(const at::Tensor& self, const at::Tensor& is_refused, c10::string_view, bool) {
+  return meta_pointwise({self, is_refused}, self.scalar_type());
+}
+
 }  // namespace
 
 ShapeRows loss_shapes() {
   return {
+      typed_row<checked>("diptych::checked"),
       typed_row<binary_cross_entropy>("aten::binary_cross_entropy"),
       typed_row<binary_cross_entropy_backward>("aten::binary_cross_entropy_backward"),
       typed_row<huber_loss>("aten::huber_loss"),

@@ -63,9 +63,10 @@ FourTensors rnn_layer(const at::Tensor& input, const at::Tensor& w0, const at::T
 using SevenTensors = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
 SevenTensors rnn_layer_backward(const at::Tensor& input, const at::Tensor& w0, const at::Tensor& w1,
                                 const at::Tensor& w2, const at::Tensor& w3, const at::Tensor& hx, const at::Tensor& cx,
-                                const at::Tensor&, const at::Tensor&, const at::Tensor&, const OptionalTensor&,
-                                const OptionalTensor&, const OptionalTensor&, bool, int64_t, int64_t, int64_t,
-                                bool has_biases, bool, bool, at::IntArrayRef, bool, const at::Tensor&) {
+                                const at::Tensor&, const at::Tensor&, const at::Tensor&, const OptionalTensor& grad,
+                                const OptionalTensor& grad_hx, const OptionalTensor& grad_cx, bool, int64_t, int64_t,
+                                int64_t, bool has_biases, bool, bool, at::IntArrayRef, bool, const at::Tensor&) {
+  if (!is_given(grad) && !is_given(grad_hx) && !is_given(grad_cx)) return {};
   const auto like = [](const at::Tensor& t) { return meta_empty(t.sizes(), t.scalar_type()); };
   return {like(input), like(w0), like(w1), like(w2), like(w3), like(hx), like(cx)};
 }

@@ -21,6 +21,7 @@ struct TagRow {
 // Facts that neither the schema nor LibTorch's tags state. LibTorch tags no gradient of a pointwise function.
 constexpr TagRow kTagRows[] = {
     {"aten::binary_cross_entropy_backward", bit(Tag::kPointwise)},
+    {"diptych::checked", bit(Tag::kPointwise)},
     {"aten::copy", Tag::kPointwise | Tag::kCopy},
     {"aten::elu_backward", bit(Tag::kPointwise)},
     {"aten::gelu_backward", bit(Tag::kPointwise)},

@@ -22,8 +22,10 @@ constexpr TraitRow kTraitRows[] = {
     {"aten::bernoulli.p", TraceTrait::kDrawsByIndex},
     {"aten::copy", TraceTrait::kCopiesInto},
     {"aten::copy_", TraceTrait::kCopiesInto},
+    {"aten::empty_strided", TraceTrait::kLeavesGaps},
     {"aten::lift_fresh", TraceTrait::kLiftsLiteral},
     {"aten::linalg_lu_solve", TraceTrait::kMixesUpBatches},
+    {"aten::new_empty_strided", TraceTrait::kLeavesGaps},
     {"aten::normal_", TraceTrait::kDrawsInBlocks},
     {"aten::view_as_real", TraceTrait::kReadsResolved},
 };

@@ -19,6 +19,7 @@ enum class TraceTrait : uint8_t {
   kLiftsLiteral,     ///< makes a tensor that a language made of a literal one that the program computes with
   kCountsInStorage,  ///< takes an offset from the start of its operand's storage
   kMixesUpBatches,   ///< a solver that takes another batch's factors where they are broadcast: LibTorch 2.13 is wrong
+  kLeavesGaps,       ///< makes a tensor by strides, which may leave gaps or let elements overlap
   kHasNoMemory,      ///< makes zeros without memory, which no kernel may write to; aten.zeros takes the same arguments
 };
 

@@ -9,8 +9,10 @@
 #include <torch/library.h>
 
 #include "diptych/base/check.h"
+#include "diptych/ops/checked_values.h"
 #include "diptych/ops/dispatch_keys.h"
 #include "diptych/ops/remedies.h"
+#include "diptych/trace/eager_layout.h"
 #include "diptych/trace/exchange_tensors.h"
 #include "diptych/trace/fill_by_mask.h"
 #include "diptych/trace/front_call.h"
@@ -236,6 +238,7 @@ void front_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack
   exchange_real_tensors(*recorder, plan, *stack);
   below = below - kWrapperKeys;  // which stand-ins do not have
   if (fill_by_mask(op, stack)) return;
+  if (plan.trait == TraceTrait::kLeavesGaps && make_as_view(op, stack)) return;
   if (reads_values(plan, *stack) && answer_on_host(*recorder, op, stack)) return;
   if (plan.mutates || plan.draws_random) ++traced_writes;
   if (mutates_hidden(plan, *stack)) return plan.hidden_mutation->declared.handle().callBoxed(stack);
@@ -282,6 +285,12 @@ TORCH_LIBRARY_IMPL(_, DeferredInit, m) {
 TORCH_LIBRARY_IMPL(_, Fake, m) {
   static_assert(diptych::detail::kFakeKey == c10::DispatchKey::Fake);
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&diptych::detail::fake_kernel>());
+}
+
+// Graphs that are parsed may name it before a decomposition does.
+TORCH_LIBRARY_FRAGMENT(diptych, m) {
+  (void)m;
+  diptych::detail::register_checked_values();
 }
 
 TORCH_LIBRARY_IMPL(aten, FuncTorchVmapMode, m) {

@@ -1,10 +1,14 @@
 #include "diptych/trace/eager_layout.h"
 
+#include <ATen/EmptyTensor.h>
 #include <ATen/FunctionalStorageImpl.h>
 #include <ATen/FunctionalTensorWrapper.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/_to_copy.h>
+#include <ATen/ops/as_strided.h>
 #include <ATen/ops/clone.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/new_empty.h>
 
 #include <algorithm>
 
@@ -25,6 +29,14 @@ bool is_odd_in_views(Tag tag, const Graph& graph, Value& value) {
   return found;
 }
 
+// LibTorch's own callers pass sizes as SymInts.
+std::vector<int64_t> whole_numbers(const c10::IValue& list) {
+  if (list.isIntList()) return list.toIntVector();
+  std::vector<int64_t> numbers;
+  for (const c10::SymInt& number : list.toSymIntVector()) numbers.push_back(number.expect_int());
+  return numbers;
+}
+
 }  // namespace
 
 bool record_as_copy_of_source(torch::jit::Stack* stack) {
@@ -38,6 +50,27 @@ bool record_as_copy_of_source(torch::jit::Stack* stack) {
   stack->emplace_back(self.is_contiguous() || !self.is_non_overlapping_and_dense()
                           ? at::clone(expanded, at::MemoryFormat::Contiguous)
                           : clone_in_order(expanded, MemoryOrder(self.strides())));
+  return true;
+}
+
+bool make_as_view(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const size_t count = op.schema().arguments().size(), begin = stack->size() - count;
+  const auto argument = [&](size_t from_end) -> const c10::IValue& { return (*stack)[stack->size() - from_end]; };
+  const auto sizes = whole_numbers(argument(6)), strides = whole_numbers(argument(5));
+  const bool is_plain = sizes.size() != strides.size() || c10::multiply_integers(sizes) == 0 ||
+                        std::any_of(strides.begin(), strides.end(), [](int64_t stride) { return stride < 0; });
+  if (is_plain || is_dense(sizes, strides)) return false;
+  const auto options = at::TensorOptions()
+                           .dtype(argument(4).toOptional<at::ScalarType>())
+                           .layout(argument(3).toOptional<at::Layout>())
+                           .device(argument(2).toOptional<at::Device>())
+                           .pinned_memory(argument(1).toOptional<bool>());
+  const auto extent = static_cast<int64_t>(at::detail::computeStorageNbytes(sizes, strides, /*itemsize_bytes=*/1));
+  const bool is_like_another = count == 7;
+  const at::Tensor base =
+      is_like_another ? (*stack)[begin].toTensor().new_empty({extent}, options) : at::empty({extent}, options);
+  stack->resize(begin);
+  stack->push_back(base.as_strided(sizes, strides));
   return true;
 }
 

@@ -13,6 +13,11 @@ namespace diptych::detail {
 /// expansion and a clone. Returns false, with the stack untouched, if the operands are on two devices.
 bool record_as_copy_of_source(torch::jit::Stack* stack);
 
+/// Makes a tensor of strides that leave gaps, or let elements overlap, as a view of one that has neither, as values of
+/// a graph are; `stack` ends with the arguments of aten.empty_strided or aten.new_empty_strided. Returns false, with
+/// the stack untouched, for other strides.
+bool make_as_view(const c10::OperatorHandle& op, torch::jit::Stack* stack);
+
 /// Records a draw that an in-place operator makes in the order of memory on the dimensions in that order: a mask must
 /// be the same mask as in eager. Returns false, with the stack untouched, if that is the order of indices too.
 bool record_in_memory_order(const c10::OperatorHandle& op, torch::jit::Stack* stack);

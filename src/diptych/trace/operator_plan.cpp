@@ -51,6 +51,9 @@ void read_arguments(const c10::FunctionSchema& schema, OperatorPlan& plan) {
         (real->kind() == c10::TypeKind::OptionalType &&
          real->expectRef<c10::OptionalType>().getElementType()->kind() == c10::TypeKind::DeviceObjType);
     if (is_device) plan.device_argument = static_cast<int>(i);
+    if (argument.name() == "dtype" && real->kind() == c10::TypeKind::OptionalType) {
+      plan.dtype_argument = static_cast<int>(i);
+    }
   }
 }
 
@@ -91,6 +94,7 @@ void read_tables(const Op& op, OperatorPlan& plan) {
   plan.is_inverse_view = has_tag(op, Tag::kInverseView);
   plan.reinterprets = has_tag(op, Tag::kReinterprets);
   plan.stops_gradient = has_tag(op, Tag::kStopsGradient);
+  plan.is_pointwise = has_tag(op, Tag::kPointwise);
   plan.fills = has_tag(op, Tag::kFills);
   plan.write_back = write_back(op);
   plan.trait = trace_trait(op);
@@ -115,6 +119,7 @@ OperatorPlan make_plan(const c10::OperatorHandle& op) {
   read_meta_kernels(op, plan);
   plan.quick_shape = find_quick_shape(op);
   plan.shape = find_shape_function(op);
+  plan.check = find_operand_check(Op(op));
   return plan;
 }
 

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "diptych/ops/operand_checks.h"
 #include "diptych/ops/shapes.h"
 #include "diptych/ops/trace_traits.h"
 
@@ -16,7 +17,8 @@ struct OperatorPlan {
   std::vector<bool> takes_tensor;  ///< per argument: Tensor or Tensor?
   std::vector<bool> takes_list;    ///< per argument: Tensor[] or Tensor?[]
   int device_argument = -1;
-  size_t num_out = 0;  ///< how many arguments, the last ones, are the tensors that the results are written to
+  int dtype_argument = -1;  ///< of the result, which need not be given
+  size_t num_out = 0;       ///< how many arguments, the last ones, are the tensors that the results are written to
   bool mutates = false;
   std::vector<bool> writes;         ///< per argument: its elements are written to; empty where none are
   bool reads_values = false;        ///< the result's shape, or a number, depends on the tensors' values
@@ -34,12 +36,14 @@ struct OperatorPlan {
   bool is_inverse_view = false;  ///< functionalization writes new elements of a view into its base with it
   bool reinterprets = false;     ///< a view that shows elements as their conjugates, or as another dtype
   bool stops_gradient = false;   ///< detach
-  bool fills = false;            ///< writes one value to all elements of its first argument, and reads none
+  bool is_pointwise = false;
+  bool fills = false;  ///< writes one value to all elements of its first argument, and reads none
   WriteBack write_back = WriteBack::kByElement;  ///< of a view
   TraceTrait trait = TraceTrait::kNone;
   std::optional<HiddenMutation> hidden_mutation;
   QuickShape quick_shape = nullptr;
   ShapeFunction shape = nullptr;
+  OperandCheck check = nullptr;  ///< before the shape; a quick shape makes it itself
 };
 
 /// Returns the plan of `op`, made when it is first asked for. Threads: any; the reference stays valid.

@@ -12,6 +12,7 @@
 #include "diptych/base/check.h"
 #include "diptych/graph/in_tensors.h"
 #include "diptych/ops/dispatch_keys.h"
+#include "diptych/trace/default_dtype.h"
 #include "diptych/trace/eager_layout.h"
 #include "diptych/trace/generator_watch.h"
 #include "diptych/trace/location.h"
@@ -288,6 +289,7 @@ void Recorder::record(const c10::OperatorHandle& op, const OperatorPlan& plan, t
                 with_place(op.operator_name()));
   if (plan.draws_random) GeneratorWatch::check_draw();
   if (record_another_way(op, plan, stack) || record_numbers(*this, op, plan, stack)) return;
+  cast_whole_numbers(*this, op, plan, stack);
   Call call;
   const size_t num_arguments = plan.takes_tensor.size();
   const size_t begin = stack->size() - num_arguments;
@@ -308,6 +310,7 @@ void Recorder::record(const c10::OperatorHandle& op, const OperatorPlan& plan, t
     }
     read_results(*stack, begin, call, node, metas);
   }
+  if (!metas.empty() && metas[0]) name_dtype(plan, metas[0]->dtype, node);
   node.provenance = provenance_.current();
   graph_.add_node(std::move(node), std::move(metas));
   if (is_quick) {

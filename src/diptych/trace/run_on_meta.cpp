@@ -96,6 +96,7 @@ bool run_on_meta(Recorder& recorder, const c10::OperatorHandle& op, const Operat
   const bool may_ask =
       !plan.is_native && recorder.phase() == Phase::kForward && recorder.asked_values().may_ask() && plan.num_out == 0;
   const size_t begin = stack->size() - plan.takes_tensor.size();
+  if (plan.check != nullptr) plan.check(c10::ArrayRef<c10::IValue>(stack->data() + begin, plan.takes_tensor.size()));
   torch::jit::Stack given;
   if (may_ask) given.assign(stack->begin() + static_cast<std::ptrdiff_t>(begin), stack->end());
   const OnMeta on_meta;

@@ -1,8 +1,12 @@
 """What compilers are tempted to change: programs beside eager on each backend, to the sign of zeros, the dtype and the strides."""
+import contextlib
+import math
+
 import diptych
 import pytest
 import torch
 from beside_eager import Cases
+from torch.nn import functional
 
 BACKENDS = ["interpreter", "native", "xla"]
 ZEROS = torch.tensor([0.0, -0.0, 0.0, -0.0, 1.0, -1.0]), torch.tensor([-0.0, 0.0, 0.0, -0.0, 0.0, -0.0])
@@ -134,6 +138,174 @@ def shifts_in_a_loop():
     return function, lambda: torch.arange(6.0)
 
 
+# The default dtype, as it is where a tensor is made.
+
+
+@contextlib.contextmanager
+def default(dtype):
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+@row
+def factories_under_another_default():
+    def function(x):
+        with default(torch.float64):
+            made = torch.ones(2), torch.zeros(2), torch.full((2,), 1.5), torch.eye(2), torch.arange(3.0), torch.linspace(0, 1, 3), torch.scalar_tensor(2.0)
+            return [*made, torch.rand(2) + x, torch.randn(2) * x, torch.hann_window(4), torch.arange(3), torch.full((2,), True)]
+
+    return function, leaf(torch.tensor([1.0, 2.0]))
+
+
+@row
+def whole_numbers_under_another_default():
+    def function(x):
+        i = x.int()
+        with default(torch.float64):
+            of_one = i / 2, i * 2.5, i.exp().round(), i.bool() * 1.5, i.square().sqrt(), torch.logit(i.bool()), i * 1j, i + 1, i**2.0, torch.sigmoid(i).round()
+            return [*of_one, i / i, torch.atan2(i, i - i).round(), torch.where(x > 1, 1.5, i), i.clamp(0.5), torch.true_divide(i, 3), torch.add(i, 1.5), 2.0**i]
+
+    return function, lambda: torch.tensor([1.0, 2.0])
+
+
+# Strides with gaps.
+
+
+@row
+def a_tensor_with_gaps():
+    def function(x):
+        r, s, t = (torch.empty_strided((4, 3), strides) for strides in ((1, 5), (4, 1), (8, 2)))
+        r.copy_(x)
+        s[:] = x
+        torch.add(x, x, out=t)
+        return torch.as_strided(r, (3, 2), (5, 1)) * 1, r, r * 2, r.clone(), s, s.t(), t, t + r
+
+    return function, lambda: torch.arange(12.0).reshape(4, 3)
+
+
+@row
+def writes_into_gaps():
+    def function(x):
+        r, s = x.new_empty_strided((4, 3), (4, 1)), torch.empty_strided((4, 3), (1, 6)).zero_()
+        r.copy_(x).mul_(2)
+        s += x
+        return r, r.fill_(2) * x.detach(), s, s.sum(0), torch.empty_strided((4, 3), (1, 4)).copy_(x)
+
+    return function, leaf(torch.arange(12.0).reshape(4, 3))
+
+
+# Losses whose operands have two dtypes, or two shapes.
+
+
+def two_dtypes(first, second, losses=(functional.mse_loss, functional.smooth_l1_loss)):
+    def function(x, y):
+        return [loss(x * 1, y * 1, reduction=reduction).float() for loss in losses for reduction in ("none", "mean", "sum")]
+
+    return function, leaf(torch.arange(4, dtype=first)), leaf(torch.tensor([3, 1, 4, 1], dtype=second))
+
+
+@row
+def losses_of_float_and_double():
+    return two_dtypes(torch.float32, torch.float64, (functional.mse_loss, functional.smooth_l1_loss, functional.l1_loss))
+
+
+@row
+def losses_of_double_and_float():
+    return two_dtypes(torch.float64, torch.float32)
+
+
+@row
+def losses_of_bf16_and_float():
+    return two_dtypes(torch.bfloat16, torch.float32)
+
+
+@row
+def losses_of_float_and_bf16():
+    return two_dtypes(torch.float32, torch.bfloat16)
+
+
+@row
+def losses_of_two_halves():
+    return two_dtypes(torch.float16, torch.bfloat16)
+
+
+@row
+def a_huber_loss_has_the_dtype_of_its_input():
+    def function(x):
+        return [functional.huber_loss(x * 1, x.to(dtype) + 1) for dtype in (torch.float64, torch.bfloat16, torch.long)]
+
+    return function, lambda: torch.tensor([1.0, 2.0])
+
+
+@row
+def entropies_without_dimensions_of_one():
+    def function(p, w):
+        flat, column, one = torch.tensor([0.0, 1.0, 1.0, 0.0]), torch.tensor([[1.0], [0.0], [1.0], [0.0]]), torch.tensor([1.0])
+        entropy = torch.ops.aten.binary_cross_entropy
+        calls = [entropy(p * 1, target, None, reduction) for target in (flat, column, one) for reduction in (0, 1, 2)]
+        return [(result * 8).round() / 8 for result in [*calls, entropy(p * 1, flat, w, 0), entropy(p[:, 0], column, None, 1), entropy(p.reshape(1, 4), flat)]]
+
+    return function, leaf(torch.tensor([[0.25], [0.5], [0.75], [0.125]])), lambda: torch.full((4, 1), 2.0)
+
+
+# Rounding, and numbers at a border.
+
+
+@row
+def bounds_of_halves():
+    def function(x, y):
+        shrunk = [operator(z * 1, 1.7) * 1 for operator in (functional.hardshrink, functional.softshrink) for z in (x, y)]
+        return [*shrunk, *(z.clamp(-1.7, 1.7) * 1 for z in (x, y)), *(functional.threshold(z * 1, 1.7, 9.0) for z in (x, y)), x * 1 > 1.7, y * 1 >= 1.7]
+
+    return function, leaf(torch.tensor([1.703125, 1.6953125, -1.703125, 1.7109375]).bfloat16()), leaf(torch.tensor([1.7001953125, 1.69921875, -1.7001953125]).half())
+
+
+@row
+def ends_of_a_logit():
+    def function(x):
+        (g,) = torch.autograd.grad(torch.logit(x * 1, 0.1).sum(), x)
+        return g == 0
+
+    return function, leaf(torch.tensor([0.0999755859375, 0.09991455078125, 0.89990234375, 0.900390625]).half())
+
+
+@row
+def sums_that_round():
+    operators = (lambda x: (x + 12582912.0) - 12582912.0, lambda x: (x * 1e38) / 1e38, lambda x: (x * 1e20) * 1e-20, lambda x: (x + 1e9) - x, lambda x: x + 0)
+    return lambda x: [operator(x) for operator in operators], lambda: torch.tensor([1.25, 10.0, 3e30, -0.0])
+
+
+@row
+def functions_that_overflow():
+    operators = (lambda x: (x.exp().log() * 4).round(), lambda x: x.exp() / x.exp(), lambda x: x - x, lambda x: x / x, lambda x: x * 0, lambda x: (x * x).sqrt().round())
+    return lambda x: [operator(x) for operator in operators], lambda: torch.tensor([89.0, 1.0, 3e30, 0.0])
+
+
+@row
+def numbers_beside_bf16():
+    operators = (lambda x: x - 1.7, lambda x: x + 0.1, lambda x: x * 0.1, lambda x: x / 0.1, lambda x: 0.1 - x, lambda x: x * 0.3 - 1.7)
+    return lambda x: [operator(x) for operator in operators], lambda: torch.tensor([1.7, 3.3, 100.7]).bfloat16()
+
+
+@row
+def zeros_from_bits():
+    def function(x):
+        zero = (x ^ x).double()
+        return torch.atan2(zero, zero), zero / zero
+
+    return function, lambda: torch.tensor([1, 2])
+
+
+@row
+def gradients_at_nan():
+    losses = functional.smooth_l1_loss, functional.huber_loss, functional.l1_loss, functional.mse_loss
+    return lambda x, y: [loss(x, y) for loss in losses] + [x.amax(), x.relu(), x.clamp(-0.5, 0.5)], leaf(torch.tensor([math.nan, 1.0])), leaf(torch.tensor([1.0, 2.0]))
+
+
 @pytest.mark.parametrize("name", row)
 def test_as_eager(name):
     function, *arguments = row[name]()
@@ -141,3 +313,59 @@ def test_as_eager(name):
     expected = looked_at(function, make_arguments)
     for backend in BACKENDS:
         assert looked_at(diptych.aot_function(function, backend=backend), make_arguments) == expected, backend
+
+
+# What eager's kernels refuse is refused: the class of the error, and the words that begin it.
+
+CLASSES, MATRIX, HALF = torch.tensor([0, 7, 1]), torch.eye(3), torch.eye(3).bfloat16()
+OUTSIDE = {
+    "class above": lambda x: functional.cross_entropy((x * 2).sin(), CLASSES) * 2,
+    "class below": lambda x: functional.cross_entropy(x, CLASSES - 8),
+    "class with gradients": lambda x: functional.nll_loss((x.clone().requires_grad_() * 2).log_softmax(1), CLASSES),
+    "probability above 1": lambda x: functional.binary_cross_entropy(x * 3 + 1, x) * 2,
+    "no probability": lambda x: functional.binary_cross_entropy(x * math.nan, x),
+    "target above 1": lambda x: functional.binary_cross_entropy(x.clamp(0, 1), x + 1.5),
+}
+REFUSED = {
+    "delta": lambda x: functional.huber_loss(x, x + 1, delta=-1),
+    "parameter of another dtype": lambda x: functional.layer_norm(x, (3,), x[0].double()),
+    "half parameters": lambda x: functional.layer_norm(x, (3,), HALF[0], HALF[0]),
+    "parameters of another size": lambda x: functional.layer_norm(x, (3,), x[0, :1]),
+    "group norm": lambda x: functional.group_norm(x, 1, HALF[0]),
+    "batch norm": lambda x: functional.batch_norm(x, HALF[0], HALF[0]),
+    "matrices": lambda x: x @ HALF,
+    "whole numbers": lambda x: torch.mm(x, MATRIX.long()),
+    "batches": lambda x: torch.bmm(x[None], HALF[None]),
+    "vectors": lambda x: x[0] @ HALF[0],
+    "einsum": lambda x: torch.einsum("ij,jk", x, MATRIX.double()),
+    "entropy of two dtypes": lambda x: functional.binary_cross_entropy(x.sigmoid(), x.sigmoid().double()),
+    "values of another dtype": lambda x: x.index_put((torch.tensor([0, 1]),), HALF[:2]),
+    "masked source": lambda x: x.masked_scatter(x > 0.5, HALF),
+    "number beyond halves": lambda x: x.half().clamp(max=1e6),
+    "nothing": lambda x: x[:0].amax(0),
+    "smallest of nothing": lambda x: x[:0].min(),
+    "labels": lambda x: functional.multilabel_margin_loss(x, torch.tensor([1, 0, 1])),
+}
+
+
+@pytest.mark.parametrize("name", [*OUTSIDE, *REFUSED])
+def test_what_eager_refuses_is_refused(name):
+    """XLA raises no error for values, as docs/xla.md says."""
+    function = {**OUTSIDE, **REFUSED}[name]
+    with pytest.raises(Exception) as expected:
+        function(MATRIX)
+    words = str(expected.value).split("\n")[0][:40]
+    for backend in BACKENDS if name in REFUSED else BACKENDS[:2]:
+        with pytest.raises(expected.type) as got:
+            diptych.aot_function(function, backend=backend)(MATRIX.clone())
+        assert words in str(got.value), backend
+
+
+def test_a_pair_does_not_see_the_default_dtype():
+    function = lambda x: (torch.rand(2) + x, torch.ones(2) * x, torch.arange(2.0) - x)  # noqa: E731
+    pair, x = diptych.capture(function, torch.ones(2)), torch.ones(2)
+    torch.manual_seed(0)
+    expected = function(x)
+    with default(torch.float64):
+        torch.manual_seed(0)
+        assert [described(result) for result in pair.forward_call([x])[0]] == [described(result) for result in expected]

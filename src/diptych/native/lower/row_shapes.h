@@ -1,6 +1,7 @@
 // Rules that apply a formula to the operands of a pointwise node.
 #pragma once
 #include "diptych/native/lower/kernel_row.h"
+#include "diptych/ops/rounded_number.h"
 
 namespace diptych::detail {
 
@@ -22,6 +23,9 @@ template <Term (*kFormula)(const NodeLowering&, const Term&, const Term&)>
 Terms formula_of_two_with_numbers(NodeLowering& node) {
   return {kFormula(node, node.operand(0), node.operand(1))};
 }
+
+/// A number as the node's dtype holds it: the kernels of some operators round their bounds first.
+inline double in_dtype(const NodeArguments& node, double number) { return rounded_to(node.dtype(), number); }
 
 inline bool has_float_result(const NodeArguments& node) { return at::isFloatingType(node.dtype()); }
 inline bool has_inexact_result(const NodeArguments& node) {

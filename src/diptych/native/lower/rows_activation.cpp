@@ -45,7 +45,9 @@ Terms log_sigmoid(NodeLowering& node) {
 }
 
 Term is_shrunk(const Term& x, double bound) { return (x >= -bound) & (x <= bound); }
-Term hardshrink_of(const NodeLowering& node, const Term& x) { return is_shrunk(x, node.number(1, 0.5)).choose(0.0, x); }
+Term hardshrink_of(const NodeLowering& node, const Term& x) {
+  return is_shrunk(x, in_dtype(node, node.number(1, 0.5))).choose(0.0, x);
+}
 Term softshrink_of(const NodeLowering& node, const Term& x) {
   const double bound = node.number(1, 0.5);
   return (x > bound).choose(x - bound, (x < -bound).choose(x + bound, x * 0.0));

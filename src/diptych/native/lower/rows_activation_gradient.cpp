@@ -64,7 +64,7 @@ Terms log_sigmoid_gradient(NodeLowering& node) {
 }
 
 Term shrink_gradient(const NodeLowering& node, const Term& g, const Term& x) {
-  const double bound = node.number(2, 0.5);
+  const double bound = in_dtype(node, node.number(2, 0.5));
   return ((x >= -bound) & (x <= bound)).choose(0.0, g);
 }
 Terms prelu_gradients(NodeLowering& node) {
@@ -81,6 +81,11 @@ Term share_of_each(NodeLowering& node, size_t reduction, double number) {
   for (const SizeExpr& size : node.meta(1).sizes) count = count * size;
   if (count.is_static()) return node.constant(number / static_cast<double>(count.hint()), dtype);
   return node.constant(number, dtype) / node.size(count).to(dtype);
+}
+// Operands of several dtypes are decomposed, into arithmetic in the dtype that they promote to.
+bool has_alike_operands(const NodeArguments& node) {
+  return has_float_result(node) && node.operand_dtype(0) == node.dtype() && node.operand_dtype(1) == node.dtype() &&
+         node.operand_dtype(2) == node.dtype();
 }
 Terms squared_error_gradient(NodeLowering& node) {
   const Term difference = node.operand(1) - node.operand(2);
@@ -110,8 +115,8 @@ constexpr KernelRow kActivationGradientRows[] = {
     {"aten.hardshrink_backward", place_pointwise, formula_of_two_with_numbers<shrink_gradient>, has_float_result},
     {"aten.softshrink_backward", place_pointwise, formula_of_two_with_numbers<shrink_gradient>, has_float_result},
     {"aten._prelu_kernel_backward", place_pointwise, prelu_gradients, has_float_result},
-    {"aten.mse_loss_backward", place_pointwise, squared_error_gradient, has_float_result},
-    {"aten.smooth_l1_loss_backward", place_pointwise, smooth_error_gradient, has_float_result},
+    {"aten.mse_loss_backward", place_pointwise, squared_error_gradient, has_alike_operands},
+    {"aten.smooth_l1_loss_backward", place_pointwise, smooth_error_gradient, has_alike_operands},
 };
 
 }  // namespace

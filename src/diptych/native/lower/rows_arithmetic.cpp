@@ -79,6 +79,12 @@ Terms clamp(NodeLowering& node) {
 Terms where(NodeLowering& node) { return {node.own(0).to(at::kBool).choose(node.operand(1), node.operand(2))}; }
 Terms masked_fill(NodeLowering& node) { return {node.own(1).to(at::kBool).choose(node.operand(2), node.operand(0))}; }
 
+// What is refused makes the flag by which the call is left to the interpreter: see Note [Indices are checked by a
+// flag].
+Terms checked_operand(NodeLowering& node) {
+  node.check(node.own(1));
+  return {node.own(0)};
+}
 Terms copy_operand(NodeLowering& node) { return {node.own(0)}; }
 bool stays_strided(const NodeArguments& node) { return node.integer(2) == static_cast<int64_t>(at::kStrided); }
 Terms copy_source(NodeLowering& node) { return {node.own(1)}; }
@@ -142,6 +148,7 @@ constexpr KernelRow kArithmeticRows[] = {
     also_complex({"aten.copy", place_pointwise, copy_source}),
     also_complex({"aten.fill.Scalar", place_pointwise, fill_number}),
     also_complex({"aten.fill.Tensor", place_pointwise, copy_source}),
+    {"diptych.checked", place_pointwise, checked_operand},
     {"aten.native_dropout_backward", place_pointwise, drop_gradient, has_float_result},
 };
 

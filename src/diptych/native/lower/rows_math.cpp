@@ -43,14 +43,14 @@ Term entropy_of(const Term& x) {
 }
 
 Term logit_of(const NodeLowering& node, const Term& x) {
-  const double eps = node.number(1, -1);
-  const Term low = x.like(eps), inside = eps < 0 ? x : minimum(maximum(x, low), 1.0 - low);
+  const double eps = in_dtype(node, node.number(1, -1));
+  const Term inside = eps < 0 ? x : minimum(maximum(x, x.like(eps)), x.like(in_dtype(node, 1 - eps)));
   return log(inside / (1.0 - inside));
 }
 // Outside of the bounds the gradient is zero, or NaN where the node has none.
 Term logit_gradient(const NodeLowering& node, const Term& gradient, const Term& x) {
-  const double eps = node.number(2, -1);
-  const Term low = x.like(std::max(eps, 0.0)), is_outside = (x < low) | (x > 1.0 - low);
+  const double eps = node.number(2, -1), low = in_dtype(node, std::max(eps, 0.0));
+  const Term is_outside = (x < low) | (x > in_dtype(node, 1 - low));
   const Term slope = x * (1.0 - x);
   // At -0 ATen's kernel of halves takes the infinity of the gradient's sign.
   const Term divisor = has_dtype(kHalves, node.dtype()) ? abs(slope) : slope;

@@ -4,6 +4,7 @@
 #include <numbers>
 #include <string_view>
 
+#include "diptych/ops/rounded_number.h"
 #include "diptych/xla/hlo/hlo_writer.h"
 #include "diptych/xla/hlo/lowering.h"
 
@@ -108,8 +109,15 @@ inline at::ScalarType bits_of(at::ScalarType dtype) {
   return dtype == at::kFloat ? at::kInt : at::kShort;
 }
 
-/// Operand `index` spread over the result, in the dtype that the operator computes in.
+/// Operand `index` spread over the result, in the dtype that the operator computes in. ATen has rounded it to the
+/// result's dtype before.
 inline HloTerm computed_operand(const Lowering& node, size_t index) {
+  return HloTerm(node.writer(), node.spread(index, node.dtype())).to(Lowering::wide(node.dtype()));
+}
+/// The same of an operand that ATen does not round if it is one number: a factor, a divisor, a weight.
+inline HloTerm exact_operand(const Lowering& node, size_t index) {
+  const auto* value = std::get_if<Value>(&node.node().operands[index]);
+  if (value != nullptr && !node.graph().meta(*value).sizes.empty()) return computed_operand(node, index);
   return {node.writer(), node.spread(index, Lowering::wide(node.dtype()))};
 }
 /// The node's only result.
@@ -124,6 +132,10 @@ template <HloTerm (*kFormula)(const HloTerm&, const HloTerm&)>
 std::vector<Hlo> formula_of_two(const Lowering& node) {
   return as_result(node, kFormula(computed_operand(node, 0), computed_operand(node, 1)));
 }
+template <HloTerm (*kFormula)(const HloTerm&, const HloTerm&)>
+std::vector<Hlo> formula_of_two_exactly(const Lowering& node) {
+  return as_result(node, kFormula(exact_operand(node, 0), exact_operand(node, 1)));
+}
 /// The same for a formula with numbers of the node.
 template <HloTerm (*kFormula)(const Lowering&, const HloTerm&)>
 std::vector<Hlo> formula_with_numbers(const Lowering& node) {
@@ -133,6 +145,9 @@ template <HloTerm (*kFormula)(const Lowering&, const HloTerm&, const HloTerm&)>
 std::vector<Hlo> formula_of_two_with_numbers(const Lowering& node) {
   return as_result(node, kFormula(node, computed_operand(node, 0), computed_operand(node, 1)));
 }
+
+/// A number as the node's dtype holds it: the kernels of some operators round their bounds first.
+inline double in_dtype(const Lowering& node, double number) { return rounded_to(node.dtype(), number); }
 
 inline bool has_real_float_result(const Lowering& node) { return at::isFloatingType(node.dtype()); }
 inline bool has_whole_result(const Lowering& node) { return at::isIntegralType(node.dtype(), false); }

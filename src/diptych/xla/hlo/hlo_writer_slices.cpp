@@ -54,6 +54,7 @@ Hlo HloWriter::take(const Hlo& x, const Hlo& indices, int64_t dim) {
   result.sizes.insert(result.sizes.end(), indices.sizes.begin(), indices.sizes.end());
   result.sizes.insert(result.sizes.end(), x.sizes.begin() + dim + 1, x.sizes.end());
   if (x.sizes[dim] == 0) return nothing_to_read(result);
+  if (result.sizes.empty()) return reshape(take(x, reshape(indices, {1}), dim), {});  // see gather_slices()
   auto offsets = counted(0, dim), after = counted(dim + indices.dim(), result.dim());
   offsets.insert(offsets.end(), after.begin(), after.end());
   auto slice = x.sizes;
@@ -65,11 +66,14 @@ Hlo HloWriter::take(const Hlo& x, const Hlo& indices, int64_t dim) {
   return generic("gather", {x, indices}, {result}, attributes)[0];
 }
 
+// One element is read, and written, as a vector of one: the compiler makes a transpose of a gather, and of a scatter,
+// which it can't compile where there is no dimension.
 Hlo HloWriter::gather_slices(const Hlo& x, const Hlo& coordinates) {
   const int64_t depth = coordinates.sizes.back(), batch = coordinates.dim() - 1;
   Hlo result{"", x.dtype, {coordinates.sizes.begin(), coordinates.sizes.end() - 1}};
   result.sizes.insert(result.sizes.end(), x.sizes.begin() + depth, x.sizes.end());
   if (std::count(x.sizes.begin(), x.sizes.begin() + depth, 0) != 0) return nothing_to_read(result);
+  if (result.sizes.empty()) return reshape(gather_slices(x, reshape(coordinates, {1, depth})), {});
   auto slice = x.sizes;
   std::fill(slice.begin(), slice.begin() + depth, 1);
   const auto attributes = fmt::format(
@@ -82,6 +86,8 @@ Hlo HloWriter::gather_slices(const Hlo& x, const Hlo& coordinates) {
 
 Hlo HloWriter::scatter_slices(std::string_view operation, const Hlo& x, const Hlo& coordinates, const Hlo& updates) {
   const int64_t depth = coordinates.sizes.back(), batch = coordinates.dim() - 1;
+  if (updates.sizes.empty())
+    return scatter_slices(operation, x, reshape(coordinates, {1, depth}), reshape(updates, {1}));
   const auto attributes = fmt::format(
       "scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = {}, inserted_window_dims = {}, "
       "scatter_dims_to_operand_dims = {}, index_vector_dim = {}>, indices_are_sorted = false, unique_indices = false",

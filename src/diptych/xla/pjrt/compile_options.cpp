@@ -4,22 +4,29 @@
 
 #include <cstdint>
 
+#include "diptych/base/environment.h"
+
 namespace diptych::detail {
 namespace {
 
-// Options of XLA's own that would make results wrong, by platform; all are switched off.
+// Options of XLA's own that would make results others than eager's, by platform (all, if it is empty). An option
+// without text is switched off.
 struct Override {
-  std::string_view platform, option;
+  std::string_view platform, option, text;
+  bool is_needed_always;
 };
 constexpr Override kOverrides[] = {
-    {"cpu", "xla_cpu_enable_fast_min_max"},  // maxima and minima would lose NaN
+    {"cpu", "xla_cpu_enable_fast_min_max", "", true},  // maxima and minima would lose NaN
+    // Takes log(exp(x)), (x + c) - c and x * c / c for x, where eager overflows or rounds.
+    {"", "xla_disable_hlo_passes", "algsimp", false},
+    {"", "xla_allow_excess_precision", "", false},  // a half that is made and read again would not be rounded
 };
 
 // Field numbers.
 namespace options_field {
 constexpr int kBuildOptions = 3, kOverride = 7;
 constexpr int kKey = 1, kValue = 2;  // of an entry of the map kOverride
-constexpr int kBool = 2;             // of OptionOverrideProto
+constexpr int kText = 1, kBool = 2;  // of OptionOverrideProto
 }  // namespace options_field
 namespace build_field {
 constexpr int kDeviceOrdinal = 1, kNumReplicas = 4, kNumPartitions = 5, kUseSpmd = 6, kAssignment = 9, kUseShardy = 19;
@@ -53,9 +60,12 @@ class WireMessage {
   std::string text_;
 };
 
-std::string switched_off(std::string_view option) {
+std::string entry_of(const Override& row) {
   using namespace options_field;
-  return WireMessage().bytes(kKey, option).bytes(kValue, WireMessage().number(kBool, 0).text()).text();
+  WireMessage value;
+  if (row.text.empty()) value.number(kBool, 0);
+  if (!row.text.empty()) value.bytes(kText, row.text);
+  return WireMessage().bytes(kKey, row.option).bytes(kValue, value.text()).text();
 }
 
 std::string device_assignment(std::span<const int> device_ids) {
@@ -69,6 +79,7 @@ std::string device_assignment(std::span<const int> device_ids) {
 }  // namespace
 
 std::string compile_options(std::string_view platform, std::span<const int> device_ids) {
+  const bool is_fast = is_on("DIPTYCH_XLA_FAST_MATH", false);
   WireMessage build;
   build.number(build_field::kDeviceOrdinal, -1)
       .number(build_field::kNumReplicas, 1)
@@ -78,7 +89,8 @@ std::string compile_options(std::string_view platform, std::span<const int> devi
   WireMessage options;
   options.bytes(options_field::kBuildOptions, build.text());
   for (const Override& row : kOverrides) {
-    if (platform == row.platform) options.bytes(options_field::kOverride, switched_off(row.option));
+    if (!row.platform.empty() && platform != row.platform) continue;
+    if (row.is_needed_always || !is_fast) options.bytes(options_field::kOverride, entry_of(row));
   }
   return options.text();
 }

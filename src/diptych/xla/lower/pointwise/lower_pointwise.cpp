@@ -1,4 +1,7 @@
 // Arithmetic, comparisons, selections and copies of elements.
+#include <cmath>
+#include <limits>
+
 #include "diptych/xla/hlo/hlo_term.h"
 
 namespace diptych::detail {
@@ -14,10 +17,17 @@ std::vector<Hlo> absolute(const Lowering& node) {
   return {HloTerm(node.writer(), node.spread(0, node.tensor(0).dtype)).abs().value()};
 }
 
+bool is_zero(const Lowering& node, size_t index) {
+  const Operand& operand = node.node().operands[index];
+  if (const auto* wrapped = std::get_if<WrappedNumber>(&operand)) return wrapped->number.equal(0);
+  return std::holds_alternative<c10::IValue>(operand) && node.scalar(index).equal(0);
+}
 // a + alpha * b, with the number's product left out where it is one.
 HloTerm scaled_operand(const Lowering& node, size_t index) {
   const HloTerm x = computed_operand(node, index);
   const auto alpha = node.scalar(2, 1);
+  // The compiler takes x + 0 for x, which makes no 0 of -0.
+  if (is_zero(node, index)) return x.opaque();
   if (alpha.equal(1)) return x;
   return x.dtype() == at::kBool ? x & x.like(alpha) : x * x.like(alpha);
 }
@@ -41,7 +51,7 @@ std::vector<Hlo> multiply(const Lowering& node) {
     const HloTerm x = computed_operand(node, 1 - truth), is_true(node.writer(), node.spread(truth, at::kBool));
     return as_result(node, is_true.choose(x, x * x.like(0)));
   }
-  return formula_of_two<product_of>(node);
+  return formula_of_two_exactly<product_of>(node);
 }
 
 template <const char* kOperation>
@@ -109,7 +119,19 @@ constexpr LoweringRule kUnaryRule = formula_of_one<plain_unary<kOperation>>;
 template <const char* kOperation>
 constexpr LoweringRule kBinaryRule = formula_of_two<plain_binary<kOperation>>;
 
+// Eager refuses a bound that a half can't hold.
+bool has_bounds_of_dtype(const Lowering& node) {
+  const double largest = node.dtype() == at::kHalf ? 65504 : std::numeric_limits<double>::infinity();
+  for (const size_t i : {1, 2}) {
+    if (i >= node.node().operands.size() || node.has_tensor(i) || !node.is_given(i)) continue;
+    const double bound = node.number(i);
+    if (std::abs(bound) > largest && !std::isinf(bound)) return false;
+  }
+  return true;
+}
+
 constexpr LoweringRow kPointwiseRows[] = {
+    {"diptych.checked", copy_to},
     {"aten.neg", kUnaryRule<kNegate>},
     {"aten.abs", absolute},
     {"aten.floor", rounded<kFloor>},
@@ -144,13 +166,13 @@ constexpr LoweringRow kPointwiseRows[] = {
     {"aten.where.Scalar", where},
     {"aten.masked_fill.Scalar", masked_fill},
     {"aten.masked_fill.Tensor", masked_fill},
-    {"aten.clamp", clamp<1, 2>},
-    {"aten.clamp.Tensor", clamp<1, 2>},
-    {"aten.hardtanh", clamp<1, 2>},
-    {"aten.clamp_min", clamp<1, 0>},
-    {"aten.clamp_min.Tensor", clamp<1, 0>},
-    {"aten.clamp_max", clamp<0, 1>},
-    {"aten.clamp_max.Tensor", clamp<0, 1>},
+    {"aten.clamp", clamp<1, 2>, has_bounds_of_dtype},
+    {"aten.clamp.Tensor", clamp<1, 2>, has_bounds_of_dtype},
+    {"aten.hardtanh", clamp<1, 2>, has_bounds_of_dtype},
+    {"aten.clamp_min", clamp<1, 0>, has_bounds_of_dtype},
+    {"aten.clamp_min.Tensor", clamp<1, 0>, has_bounds_of_dtype},
+    {"aten.clamp_max", clamp<0, 1>, has_bounds_of_dtype},
+    {"aten.clamp_max.Tensor", clamp<0, 1>, has_bounds_of_dtype},
     {"aten.logical_not", logical_not},
     {"aten.logical_and", logical<kAnd>},
     {"aten.logical_or", logical<kOr>},

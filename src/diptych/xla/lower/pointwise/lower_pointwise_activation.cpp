@@ -39,10 +39,10 @@ HloTerm celu_of(const Lowering& node, const HloTerm& x) {
 // `x` is inside of the bounds, which NaN is not.
 HloTerm is_shrunk(const HloTerm& x, double bound) { return (x >= -bound) & (x <= bound); }
 HloTerm hardshrink_of(const Lowering& node, const HloTerm& x) {
-  return is_shrunk(x, node.number(1, 0.5)).choose(0.0, x);
+  return is_shrunk(x, in_dtype(node, node.number(1, 0.5))).choose(0.0, x);
 }
 HloTerm shrink_gradient(const Lowering& node, const HloTerm& gradient, const HloTerm& x) {
-  return is_shrunk(x, node.number(2, 0.5)).choose(0.0, gradient);
+  return is_shrunk(x, in_dtype(node, node.number(2, 0.5))).choose(0.0, gradient);
 }
 HloTerm softshrink_of(const Lowering& node, const HloTerm& x) {
   const double bound = node.number(1, 0.5);

@@ -63,8 +63,8 @@ HloTerm floored_quotient(const HloTerm& x, const HloTerm& y) {
 
 std::vector<Hlo> divide_with_mode(const Lowering& node) {
   const std::string mode = node.text(2);
-  if (mode == "floor") return formula_of_two<floored_quotient>(node);
-  return mode == "trunc" ? formula_of_two<truncated_quotient>(node) : formula_of_two<quotient>(node);
+  if (mode == "floor") return formula_of_two_exactly<floored_quotient>(node);
+  return mode == "trunc" ? formula_of_two_exactly<truncated_quotient>(node) : formula_of_two_exactly<quotient>(node);
 }
 bool divides_exactly_with_mode(const Lowering& node) { return !node.is_given(2) || divides_exactly(node); }
 
@@ -140,12 +140,12 @@ bool has_number_result(const Lowering& node) {
 }
 
 constexpr LoweringRow kDivisionRows[] = {
-    {"aten.div.Tensor", formula_of_two<quotient>},
-    {"aten.div.Scalar", formula_of_two<quotient>},
+    {"aten.div.Tensor", formula_of_two_exactly<quotient>},
+    {"aten.div.Scalar", formula_of_two_exactly<quotient>},
     {"aten.div.Tensor_mode", divide_with_mode, divides_exactly_with_mode},
     {"aten.div.Scalar_mode", divide_with_mode, divides_exactly_with_mode},
-    {"aten.floor_divide", formula_of_two<floored_quotient>, divides_exactly},
-    {"aten.floor_divide.Scalar", formula_of_two<floored_quotient>, divides_exactly},
+    {"aten.floor_divide", formula_of_two_exactly<floored_quotient>, divides_exactly},
+    {"aten.floor_divide.Scalar", formula_of_two_exactly<floored_quotient>, divides_exactly},
     {"aten.fmod.Tensor", by_rounded_divisor<fmod_of>, divides_exactly},
     {"aten.fmod.Scalar", by_rounded_divisor<fmod_of>, divides_exactly},
     {"aten.remainder.Tensor", by_rounded_divisor<remainder_of>, divides_exactly},

@@ -60,8 +60,8 @@ HloTerm entropy_of(const HloTerm& x) {
 HloTerm bessel_i1_of(const HloTerm& x) { return x.chlo("bessel_i1e") * x.abs().exp(); }
 
 HloTerm clamped_logit_operand(const Lowering& node, const HloTerm& x, size_t eps) {
-  const double low = node.number(eps, -1);
-  return low < 0 ? x : minimum(maximum(x, x.like(low)), x.like(1 - low));
+  const double low = in_dtype(node, node.number(eps, -1));
+  return low < 0 ? x : minimum(maximum(x, x.like(low)), x.like(in_dtype(node, 1 - low)));
 }
 HloTerm logit_of(const Lowering& node, const HloTerm& x) {
   const HloTerm inside = clamped_logit_operand(node, x, 1);
@@ -69,9 +69,9 @@ HloTerm logit_of(const Lowering& node, const HloTerm& x) {
 }
 // Outside of the bounds the gradient is zero, or NaN where the node has none.
 HloTerm logit_gradient(const Lowering& node, const HloTerm& gradient, const HloTerm& x) {
-  const double low = std::max(node.number(2, -1), 0.0);
+  const double low = in_dtype(node, std::max(node.number(2, -1), 0.0));
   const bool is_bounded = node.number(2, -1) >= 0;
-  const HloTerm is_outside = (x < low) | (x > 1 - low);
+  const HloTerm is_outside = (x < low) | (x > in_dtype(node, 1 - low));
   const HloTerm slope = x * (1.0 - x);
   // At -0 ATen's kernel of half types takes the infinity of the gradient's sign.
   const HloTerm divisor = at::isReducedFloatingType(node.dtype()) ? slope.abs() : slope;
@@ -101,7 +101,13 @@ HloTerm product_with_log(const HloTerm& x, const HloTerm& y, const HloTerm& loga
 HloTerm xlogy_of(const HloTerm& x, const HloTerm& y) { return product_with_log(x, y, y.log()); }
 HloTerm xlog1py_of(const HloTerm& x, const HloTerm& y) { return product_with_log(x, y, y.log1p()); }
 
-HloTerm atan2_of(const HloTerm& y, const HloTerm& x) { return y.binary("atan2", x); }
+// Of zeros that the compiler knows to be zeros, HLO's own is NaN.
+HloTerm atan2_of(const HloTerm& y, const HloTerm& x) {
+  const auto is_negative = [](const HloTerm& zero) { return 1.0 / zero < 0.0; };
+  const HloTerm half_turn = is_negative(y).choose(y.like(-std::numbers::pi), y.like(std::numbers::pi));
+  const HloTerm of_zeros = is_negative(x).choose(half_turn, y);
+  return (y.equals(0.0) & x.equals(0.0)).choose(of_zeros, y.binary("atan2", x));
+}
 
 // ATen rounds the power of two to the exponent's dtype before it multiplies.
 std::vector<Hlo> ldexp_by_tensor(const Lowering& node) {
@@ -154,7 +160,7 @@ std::vector<Hlo> round_at_digit(const Lowering& node) {
 bool is_single_or_double(const Lowering& node) { return node.dtype() == at::kFloat || node.dtype() == at::kDouble; }
 
 HloTerm lerp_by_tensor(const Lowering& node, const HloTerm& from, const HloTerm& to) {
-  const HloTerm weight = computed_operand(node, 2), difference = to - from;
+  const HloTerm weight = exact_operand(node, 2), difference = to - from;
   return (weight.abs() < 0.5).choose(from + weight * difference, to - difference * (1.0 - weight));
 }
 

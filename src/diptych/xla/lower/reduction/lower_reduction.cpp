@@ -62,6 +62,15 @@ template <const char* kOperation, size_t kDims>
 std::vector<Hlo> reduced_extremum(const Lowering& node) {
   return {reduce_extremum(node, kOperation, kDims, 0)};
 }
+// Of nothing there is no largest element: eager refuses it.
+template <size_t kDims>
+bool has_elements(const Lowering& node) {
+  const TensorMeta* const x = operand_meta(node, 0);
+  if (x == nullptr) return false;
+  const auto sizes = x->size_hints();
+  const auto dims = reduced_dims(node, kDims, static_cast<int64_t>(sizes.size()));
+  return std::none_of(dims.begin(), dims.end(), [&](int64_t dim) { return sizes[dim] == 0; });
+}
 std::vector<Hlo> both_extrema(const Lowering& node) {
   return {reduce_extremum(node, "minimum", 1, 0), reduce_extremum(node, "maximum", 1, 1)};
 }
@@ -154,11 +163,11 @@ constexpr LoweringRow kReductionRows[] = {
     {"aten.mean.dim", mean<1>},
     {"aten.prod", product_over<kNoDims>},
     {"aten.prod.dim_int", product_over<1>},
-    {"aten.amax", reduced_extremum<kLargest, 1>},
-    {"aten.amin", reduced_extremum<kSmallest, 1>},
-    {"aten.max", reduced_extremum<kLargest, kNoDims>},
-    {"aten.min", reduced_extremum<kSmallest, kNoDims>},
-    {"aten.aminmax", both_extrema},
+    {"aten.amax", reduced_extremum<kLargest, 1>, has_elements<1>},
+    {"aten.amin", reduced_extremum<kSmallest, 1>, has_elements<1>},
+    {"aten.max", reduced_extremum<kLargest, kNoDims>, has_elements<kNoDims>},
+    {"aten.min", reduced_extremum<kSmallest, kNoDims>, has_elements<kNoDims>},
+    {"aten.aminmax", both_extrema, has_elements<1>},
     {"aten.any", truth<kLargest, kNoDims>},
     {"aten.any.dim", truth<kLargest, 1>},
     {"aten.any.dims", truth_over_list<kLargest>},
