@@ -39,6 +39,11 @@ TEST(AssociativeScanErrors, ALeafWithoutDimensions) {
       {"[associative_scan] got 'xs.1' as f32[], a scalar, expected a sequence along dim 0", "let f capture it"});
 }
 
+TEST(AssociativeScanErrors, ASparseLeaf) {
+  expect_scan_refused(add_pairs, Pair2(torch::ones({4}), torch::eye(4).to_sparse()),
+                      {"[associative_scan] got 'xs.1', a tensor of layout Sparse", "call to_dense()"});
+}
+
 TEST(AssociativeScanErrors, ATreeWithoutTensors) {
   const auto f = [](const Tensors& a, const Tensors&) { return a; };
   expect_scan_refused(f, Tensors{}, {"[associative_scan] got xs without a tensor, expected at least one"});

@@ -193,6 +193,9 @@ int64_t dim_of(const at::Tensor& leaf, const std::string& path, int64_t dim) {
                 "[associative_scan] got an undefined tensor as '{}', expected a sequence; pass a defined tensor, or an "
                 "absent std::optional",
                 path);
+  DIPTYCH_CHECK(leaf.layout() == c10::kStrided,
+                "[associative_scan] got '{}', a tensor of layout {}, expected a strided one; call to_dense()", path,
+                c10::str(leaf.layout()));
   DIPTYCH_CHECK(leaf.dim() > 0,
                 "[associative_scan] got '{}' as {}, a scalar, expected a sequence along dim {}; unsqueeze and expand "
                 "it, or let f capture it",

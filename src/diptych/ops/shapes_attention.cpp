@@ -47,7 +47,7 @@ at::Tensor masked_softmax_backward(const at::Tensor& grad, const at::Tensor&, co
 // The fast path of modules. Without weights the kernel returns an undefined tensor, where the Meta kernel makes an
 // empty one.
 TwoTensors multi_head_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor&, int64_t embed_dim,
-                                int64_t num_heads, const at::Tensor&, const at::Tensor&, const at::Tensor&,
+                                int64_t num_heads, const at::Tensor&, const at::Tensor&, const at::Tensor& projection,
                                 const at::Tensor&, const OptionalTensor&, bool need_weights, bool average_weights,
                                 std::optional<int64_t>) {
   TORCH_CHECK(query.dim() == 3, "expected 3-D `query`, got ", query.dim(), "-D tensor");
@@ -55,7 +55,7 @@ TwoTensors multi_head_attention(const at::Tensor& query, const at::Tensor& key, 
               query.size(2));
   const int64_t batch = query.size(0), length = query.size(1);
   if (query.numel() == 0) return {meta_like(query), at::Tensor()};
-  const at::Tensor result = meta_empty({batch, length, embed_dim}, query.scalar_type());
+  const at::Tensor result = meta_empty({batch, length, projection.size(0)}, query.scalar_type());
   if (!need_weights) return {result, at::Tensor()};
   const int64_t others = key.size(1);
   return {result, average_weights ? meta_empty({batch, length, others}, query.scalar_type())

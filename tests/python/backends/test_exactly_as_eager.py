@@ -198,6 +198,15 @@ def writes_into_gaps():
     return function, leaf(torch.arange(12.0).reshape(4, 3))
 
 
+@row
+def an_attention_that_projects_to_another_width():
+    def function(x):
+        widths = torch.ones(24, 8), torch.zeros(24), torch.ones(6, 8), torch.zeros(6)
+        return [(result * 4).round() for result in torch._native_multi_head_attention(x, x, x, 8, 2, *widths)]
+
+    return function, lambda: torch.ones(2, 3, 8)
+
+
 # Losses whose operands have two dtypes, or two shapes.
 
 

@@ -5,6 +5,7 @@ import diptych
 import pytest
 import torch
 from torch import autograd
+from torch.nn import functional
 
 from passes import Fan, beside_eager, capture, same
 
@@ -113,6 +114,26 @@ def test_the_copy_of_a_slice_runs_once_as_in_eager():
         loss.backward()
         with pytest.raises(RuntimeError, match="backward through the graph a second time"):
             loss.backward()
+
+
+UNDEFINED = {
+    "attention": lambda x: functional.scaled_dot_product_attention(x, x * 2, x.sin()),
+    "attention alone": lambda x: functional.scaled_dot_product_attention(x, x, x),
+    "lstm": lambda x: torch._VF.lstm(x[0], (torch.zeros(1, 4, 8),) * 2, [torch.ones(32, 8), torch.ones(32, 8)], False, 1, 0.0, True, False, False)[0],
+    "normalization": lambda x: functional.layer_norm(x, (8,)),
+    "convolution": lambda x: functional.conv2d(x, torch.ones(2, 2, 1, 1)),
+}
+
+
+@pytest.mark.parametrize("name", UNDEFINED)
+def test_an_undefined_gradient_stays_undefined(name):
+    """As gradcheck hands one on, after which nothing has a gradient."""
+    x = torch.randn(1, 2, 4, 8, requires_grad=True)
+    result = UNDEFINED[name](x)
+    undefined, zeros = torch._C._functions.UndefinedGrad()(result), torch.zeros_like(result)
+    assert autograd.grad([undefined], [x], [zeros], allow_unused=True, retain_graph=True) == (None,)
+    with capture():
+        assert autograd.grad([undefined], [x], [zeros], allow_unused=True) == (None,)
 
 
 class Slices(autograd.Function):
