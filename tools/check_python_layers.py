@@ -41,7 +41,9 @@ LAYERS = {
     "_host.results": ["_host.contents"],
     "_host.hidden_tensors": ["_host.objects", "_host.register"],
     "_host.module_state": ["_host.places", "_host.register"],
-    "_host.watch": ["_host.events", "_host.objects", "_host.register", "_host.results"],
+    "_host.walk": ["_host.contents"],
+    "_host.libraries": ["_host.walk"],
+    "_host.watch": ["_host.events", "_host.libraries", "_host.objects", "_host.register", "_host.results"],
     "_host.keeper": ["_cache_stats", "_host.hidden_tensors", "_host.reach"],
     # What takes the place of torch's functions.
     "_torch": [],

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "diptych/base/check.h"
@@ -73,6 +74,12 @@ struct Profiler {
 };
 thread_local Profiler earlier_profiler;
 
+/// The code that no watch has to be told of, such as torch's; kept forever.
+std::unordered_set<const PyObject*>& untold_code() {
+  static auto* const code = new std::unordered_set<const PyObject*>();
+  return *code;
+}
+
 int on_profile_event(PyObject* watch, PyFrameObject* frame, int what, PyObject* argument) {
   if (const void* const definition = definition_of_event(frame, what, argument)) {
     static const WatchedCalls& calls = watched_calls().calls;
@@ -85,6 +92,14 @@ int on_profile_event(PyObject* watch, PyFrameObject* frame, int what, PyObject* 
         error.restore();
         return -1;
       }
+    }
+  }
+  if (what == PyTrace_CALL && current_watch != nullptr) {
+    try {
+      current_watch->tell_of_call(frame);
+    } catch (py::error_already_set& error) {
+      error.restore();
+      return -1;
     }
   }
   const Profiler& earlier = earlier_profiler;
@@ -118,6 +133,7 @@ HostWatch::~HostWatch() {
   const py::gil_scoped_acquire gil;
   stop();
   watch_ = py::object();
+  told_code_.clear();
 }
 
 void HostWatch::stop() {
@@ -130,6 +146,13 @@ void HostWatch::stop() {
   const py::error_scope error;  // saves what is raised while the watch is destroyed
   replaced().attr("end")();
   py::module_::import("diptych._host.numbers.base").attr("end")();
+}
+
+void HostWatch::tell_of_call(PyFrameObject* frame) {
+  const auto code = py::reinterpret_steal<py::object>(reinterpret_cast<PyObject*>(PyFrame_GetCode(frame)));
+  if (untold_code().contains(code.ptr()) || !told_code_.emplace(code.ptr(), code).second) return;
+  if (watch_.attr("called")(py::handle(reinterpret_cast<PyObject*>(frame))).cast<bool>()) return;
+  untold_code().insert(code.inc_ref().ptr());
 }
 
 void HostWatch::begin_trace(py::handle function) const {

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "diptych/compile/capture_watch.h"
@@ -31,6 +32,8 @@ class HostWatch : public CaptureWatch {
   static std::unique_ptr<HostWatch> begin(py::handle function, bool can_run);
   ~HostWatch() override;
 
+  /// Called for each call of a Python function: tells the Python side of its code, the first time, before it runs.
+  void tell_of_call(PyFrameObject* frame);
   /// Called before a function is traced: if it is the captured one, undoes what an earlier trace has left on the host.
   void begin_trace(py::handle function) const;
   /// Called before a function runs on stand-ins: if it is the captured one, remembers what it and its arguments, whose
@@ -59,6 +62,7 @@ class HostWatch : public CaptureWatch {
   py::object watch_;
   bool is_on_ = false;
   uint64_t writes_before_ = 0;
+  std::unordered_map<const PyObject*, py::object> told_code_;  ///< what tell_of_call() has told of, which it keeps
   std::vector<const void*> arguments_;  ///< the addresses of what `args` holds, which live as long as the run
 };
 

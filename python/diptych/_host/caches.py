@@ -1,23 +1,39 @@
 """Finds tensors of a trace in the caches of functools: they would be dead when the function is asked for them again."""
+import collections
 import functools
 import gc
+import types
 
 import torch
 
 from .. import _core
 
+_ATOMS = frozenset((type(None), bool, int, float, str, bytes))
 CACHED = type(functools.lru_cache(lambda: None))
+
+
+def _parts(value):
+    """Returns what a container or an object holds."""
+    if isinstance(value, (type, types.ModuleType)):
+        return ()
+    own = getattr(value, "__dict__", None)
+    attributes = list(own.values()) if isinstance(own, dict) else []
+    slots = [getattr(value, name, None) for kind in type(value).__mro__ for name in kind.__dict__.get("__slots__", ()) if isinstance(name, str)]
+    if isinstance(value, dict):
+        return [*value.keys(), *value.values(), *attributes, *slots]
+    return [*(value if isinstance(value, (list, tuple, set, frozenset, collections.deque)) else ()), *attributes, *slots]
 
 
 def holds_stand_in(value, depth=3):
     """Whether an object holds a tensor of a trace, at most `depth` containers and attributes deep."""
-    if isinstance(value, torch.Tensor):
-        return _core.is_stand_in(value)
-    if depth and isinstance(value, (list, tuple, set)):
-        return any(holds_stand_in(part, depth - 1) for part in value)
-    if depth and isinstance(value, dict):
-        return any(holds_stand_in(part, depth - 1) for part in value.values())
-    return bool(depth) and any(holds_stand_in(part, depth - 1) for part in getattr(value, "__dict__", {}).values()) and not isinstance(value, type)
+    met, level = {id(value)}, [value]
+    for _ in range(depth + 1):
+        if any(isinstance(one, torch.Tensor) and _core.is_stand_in(one) for one in level):
+            return True
+        found = {id(part): part for one in level if not isinstance(one, torch.Tensor) for part in _parts(one) if type(part) not in _ATOMS}
+        level = [part for key, part in found.items() if key not in met]
+        met.update(found)
+    return False
 
 
 def _results(cached):

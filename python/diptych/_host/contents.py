@@ -209,7 +209,9 @@ class VariablesOf(NamedTuple):
 _OF_PYTHON = frozenset(("__dict__", "__weakref__", "__doc__", "__abstractmethods__", "__slotnames__"))
 
 
-def _of_class(kind):
+def members_of(kind):
+    """Returns the Contents of a class, without what they lead to."""
+
     def read():
         held = {name: value for name, value in vars(kind).items() if name not in _OF_PYTHON}
         return [*held, *held.values()]
@@ -223,8 +225,12 @@ def _of_class(kind):
             if vars(kind).get(name, MISSING) is not value:
                 type.__setattr__(kind, name, value)
 
+    return Contents(read, write, _none)
+
+
+def _of_class(kind):
     bases = [base for base in kind.__mro__[1:] if not is_of_library(base)]
-    return Contents(read, write, lambda: [*((f".{name}", value) for name, value in list(vars(kind).items())), *(("", base) for base in bases)])
+    return members_of(kind)._replace(parts=lambda: [*((f".{name}", value) for name, value in list(vars(kind).items())), *(("", base) for base in bases)])
 
 
 def _mangled(name, kind):
@@ -386,6 +392,18 @@ def _is_library(module):
         return True
     file = getattr(sys.modules.get(module), "__file__", None) or ""
     return "/site-packages/" in file or "/dist-packages/" in file
+
+
+@functools.cache
+def is_of_host(module):
+    """Whether a module, given by its name, is Python's, torch's, numpy's or of this library."""
+    package = module.partition(".")[0]
+    return package in _OURS or package in sys.stdlib_module_names and package != "__main__"
+
+
+def is_of_others(module):
+    """Whether a module, given by its name, belongs to any other installed library."""
+    return not is_of_host(module) and _is_library(module)
 
 
 def is_library_module(module):

@@ -11,66 +11,20 @@ from typing import Any, NamedTuple
 import torch
 
 from .. import _core
+from . import libraries
 from .caches import holds_stand_in
-from .contents import LARGE, PLAIN, VariablesOf, contents_of, same, subclass_attributes
+from .contents import LARGE, VariablesOf, is_of_host, same
 from .events import DRAWS, ENVIRONMENT, FILES, HOOKS, MAKES, SEEDS, SETS, culprit, place, watched
 from .objects import classes_to_take_apart
 from .places import places_of
 from .register import Anew, Capture, classes_of, meets_what_is_given, module_of, notice, present
 from .results import made_by_function, put_back, switches
+from .walk import MOST_OBJECTS, changes_in, walk
 
 __all__ = ["Watch", "watched"]
 
-_MOST_OBJECTS = 100_000
-_DEEPEST = 40
 _MISSING = object()  # what a context variable holds that was never set
 _SETS = frozenset(("__setitem__", "__delitem__", "set", "reset"))  # watched functions that change later answers
-
-
-class _Seen(NamedTuple):
-    """An object as it was before the function ran."""
-
-    path: str
-    contents: Any
-    content: list
-
-
-def _walk(roots, known, seen):
-    """Adds to `seen` what `roots` lead to, each object once; `known` keeps the objects alive. Returns whether that was
-    all."""
-    is_all = True
-    open_ends = [(path, value, 0) for path, value in reversed(roots)]
-    while open_ends and len(known) < _MOST_OBJECTS:
-        path, value, depth = open_ends.pop()
-        if type(value) in PLAIN or id(value) in known:
-            continue
-        known[id(value)] = value
-        try:
-            contents = contents_of(value)
-            if contents is None:
-                continue
-            seen.append(_Seen(path, contents, list(contents.read())))
-            parts = [*contents.parts(), ("", subclass_attributes(value))]
-            is_all = is_all and contents.is_all
-        except Exception:  # noqa: BLE001  # an object may raise anything when it is read
-            continue
-        parts = [(path + name, part, depth + 1) for name, part in reversed(parts) if type(part) not in PLAIN]
-        open_ends.extend(parts if depth < _DEEPEST else ())
-        is_all = is_all and (depth < _DEEPEST or not parts)
-    return is_all and not open_ends
-
-
-def _changed(seen):
-    """Yields (object as it was, what it holds now) for each object that changed."""
-    for one in seen:
-        try:
-            now = list(one.contents.read())
-        except Exception:  # noqa: BLE001  # as when it was first read
-            continue
-        if len(now) == len(one.content) and all(map(operator.is_, one.content, now)):
-            continue
-        if len(now) != len(one.content) or not all(map(same, one.content, now)):
-            yield one, now
 
 
 def _path_of_change(one, now):
@@ -123,10 +77,11 @@ class Watch:
         self._seen, self._copies = [], []
         self._runs = 0
         self._given = []  # what the arguments lead to
+        self._libraries = libraries.Libraries(self.capture.known)
         self._switches = switches()
         self._undone_before, self._num_undone = _num_undone, 0  # by all watches, and by this one since
         self._numpy = self._state_of_numpy()
-        _walk([("", self._numpy)] if self._numpy is not None else [], self.capture.known, self._seen)
+        walk([("", self._numpy)] if self._numpy is not None else [], self.capture.known, self._seen)
 
     @staticmethod
     def _state_of_numpy():
@@ -140,7 +95,7 @@ class Watch:
     def begin_trace(self):
         """Called before the arguments are looked at: the function that is traced again finds the host as it was, if that can be."""
         if self._runs:
-            self._undo([(one, now) for one, now in _changed(self._seen) if one.contents.write is not None])
+            self._undo([*((one, now) for one, now in changes_in(self._seen) if one.contents.write is not None), *self._libraries.left()])
 
     def enter(self, function, args, kwargs, names):
         """Called before the function runs on stand-ins. Containers among the arguments are copies; `names` are those of
@@ -150,12 +105,13 @@ class Watch:
         capture = self.capture
         capture.lent.clear()
         capture.function = function
-        module, before = module_of(function), set(capture.known)
-        is_all = _walk([("closure", function), *_hooks_of_all_modules(), *([("module", module)] if module is not None else [])], capture.known, self._seen)
+        module, before, others = module_of(function), set(capture.known), []
+        is_all = walk([("closure", function), *_hooks_of_all_modules(), *([("module", module)] if module is not None else [])], capture.known, self._seen, others=others)
         named = [(names[i] if i < len(names) else f"args.{i - len(names)}", value) for i, value in enumerate(args)]
         capture.reached.update(capture.known.keys() - before)
-        if not _walk([*named, *kwargs.items()], capture.known, self._copies) or not is_all:
-            self.note(f"leads to more than is looked at, {_MOST_OBJECTS} objects or {LARGE} elements of one")
+        if not walk([*named, *kwargs.items()], capture.known, self._copies, others=others) or not is_all:
+            self.note(f"leads to more than is looked at, {MOST_OBJECTS} objects or {LARGE} elements of one")
+        self._libraries.look(others)
         self._look_at_objects(function)
         self._switches = switches()
 
@@ -176,7 +132,7 @@ class Watch:
         self.capture.reasons.extend(f"sets the context variable '{variable.name}'" for variable, _ in self._variables_left_set())
         if any(_core.value_number(tensor) != number or array.tobytes() != content for tensor, number, array, content in self.capture.lent):
             self.note("writes to memory that a tensor shares with an array, of numpy()")
-        self._left = {id(one): now for one, now in _changed(self._seen)}
+        self._left = {id(one): now for one, now in changes_in(self._seen)}
         made = made_by_function(result, self.capture.known)
         if made:
             self.note(made)
@@ -210,6 +166,13 @@ class Watch:
         self._add_reason(kind, "os.environ" if kind is ENVIRONMENT and function is None else getattr(function, "__qualname__", asked), by)
         if kind in (FILES, SEEDS) or asked in _SETS:
             self._lasting.append(self.capture.reasons[-1])
+
+    def called(self, frame):
+        """Called for the first call of a piece of code. Returns whether it is one to be told of."""
+        if is_of_host(str(frame.f_globals.get("__name__"))):
+            return False
+        self._libraries.called(frame)
+        return True
 
     def _set_generator(self, frame):
         """Gives up the trace before the function seeds a generator, as no graph can."""
@@ -261,10 +224,13 @@ class Watch:
     def finish(self):
         """Returns what was found. It is undone if it can be, so that the host is as it was."""
         present.capture = None
-        changed, of_copies = list(_changed(self._seen)), list(_changed(self._copies))
+        left = self._libraries.left()
+        changed, of_copies = list(changes_in(self._seen)), list(changes_in(self._copies))
         reasons = [*self.capture.reasons]
         for one, now in (*changed, *of_copies):
             reasons.append("draws random numbers of numpy" if one.path == "" else _words(one, now))
+        if left:
+            reasons.append(libraries.words(left))
         read = {"reads": next(iter(self._environment.values()), ""), "environment": tuple(self._environment)}
         if not reasons:
             if _num_undone - self._undone_before > self._num_undone:  # and what this function has changed may be among it
@@ -275,7 +241,8 @@ class Watch:
         if is_undone:
             self._notice_places(changed, of_copies)
             self._undo([*changed, *of_copies])
-        is_lost = not is_undone and (self._runs > 1 or any(one.contents.write is not None for one, _ in of_copies) or any(holds_stand_in(now) for _, now in changed))
+        self._undo(left)
+        is_lost = not is_undone and (self._runs > 1 or bool(left) or any(one.contents.write is not None for one, _ in of_copies) or any(holds_stand_in(now) for _, now in changed))
         draw = next((reason for reason in reasons if reason.startswith(DRAWS)), "")
         is_once = not self.capture.reasons and not of_copies and all(one.contents.is_cache for one, _ in changed)
         return Found([*taken, *reasons][0], is_undone, is_lost, draw, is_once=is_once, **read)
@@ -299,8 +266,9 @@ class Watch:
         kept some: the trace has not done that for good, so the function itself must run. In that case everything is
         undone, and "" is returned; or, in words, what can't be undone."""
         present.capture = None
-        changed = [*_changed(self._seen), *_changed(self._copies)]
+        changed = [*changes_in(self._seen), *changes_in(self._copies)]
         of_trace = [(one, now) for one, now in changed if one.contents.write is not None and (one.contents.is_cache or holds_stand_in(now))]
+        of_trace += self._libraries.left()
         if exception is None:
             self._undo(of_trace)
             return None
@@ -309,7 +277,7 @@ class Watch:
         unset = [f"sets the context variable '{variable.name}'" for variable, before in self._variables_left_set() if before is _MISSING]
         lasting = [*self._lasting, *unset, *(_words(one, now) for one, now in changed if one.contents.write is None)]
         try:
-            self._undo(of_trace if lasting else changed)
+            self._undo(of_trace if lasting else [*changed, *of_trace])
         except Exception as error:  # noqa: BLE001  # the user's class may raise anything
             lasting.append(f"changes what raises {error!r} when it is set to what it was")
         put_back({} if lasting else self._switches)

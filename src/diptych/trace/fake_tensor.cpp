@@ -3,6 +3,7 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/FunctionalTensorWrapper.h>
 
+#include <atomic>
 #include <typeinfo>
 
 #include "diptych/base/check.h"
@@ -33,6 +34,12 @@ c10::DispatchKeySet fake_keys(c10::Device device) {
   return c10::DispatchKeySet({kFakeKey, c10::computeDispatchKey(std::nullopt, c10::kStrided, device)});
 }
 
+std::atomic<int64_t> num_live{0};
+
+void count(uint64_t trace_id, int64_t change) {
+  if (trace_id != kNoTrace) num_live.fetch_add(change, std::memory_order_relaxed);
+}
+
 struct KeysOf : c10::TensorImpl {
   static void remove(c10::TensorImpl& tensor, c10::DispatchKey key) {
     c10::DispatchKeySet& keys = tensor.*(&KeysOf::key_set_);
@@ -58,6 +65,7 @@ FakeTensorImpl::FakeTensorImpl(at::Tensor meta, c10::Device device, uint64_t tra
       storage_size_(static_cast<int64_t>(meta_.storage().nbytes() / meta_.itemsize())) {
   storage_ = empty_storage(device);
   set_sizes_and_strides(meta_.sizes(), meta_.strides(), meta_.storage_offset());
+  count(trace_id, 1);
 }
 
 FakeTensorImpl::FakeTensorImpl(const ResultShape& shape, int64_t storage_size, c10::Device device, uint64_t trace,
@@ -68,7 +76,10 @@ FakeTensorImpl::FakeTensorImpl(const ResultShape& shape, int64_t storage_size, c
       storage_size_(storage_size) {
   storage_ = empty_storage(device);
   set_sizes_and_strides(shape.sizes, shape.strides, shape.offset);
+  count(trace_id, 1);
 }
+
+FakeTensorImpl::~FakeTensorImpl() { count(trace_id, -1); }
 
 const at::Tensor& FakeTensorImpl::meta() const {
   if (!meta_.defined()) {
@@ -108,6 +119,8 @@ at::Tensor make_fake(const ResultShape& shape, int64_t storage_size, c10::Device
                      Value value) {
   return kept(at::detail::make_tensor<FakeTensorImpl>(shape, storage_size, device, trace_id, value), trace_id);
 }
+
+int64_t num_live_fakes() { return num_live.load(std::memory_order_relaxed); }
 
 void release_fakes() { kept_fakes.clear(); }
 

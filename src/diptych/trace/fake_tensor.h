@@ -20,6 +20,7 @@ struct FakeTensorImpl final : c10::TensorImpl {
   FakeTensorImpl(at::Tensor meta, c10::Device device, uint64_t trace_id, Value value);
   /// Has the sizes, strides, offset and dtype of `shape`; `storage_size` is the size of its storage in elements.
   FakeTensorImpl(const ResultShape& shape, int64_t storage_size, c10::Device device, uint64_t trace_id, Value value);
+  ~FakeTensorImpl() override;
 
   /// Returns a meta tensor that looks like this one, made when it is first asked for.
   const at::Tensor& meta() const;
@@ -50,6 +51,9 @@ void release_fakes();
 FakeTensorImpl* as_fake(const at::Tensor& tensor);
 /// Whether `tensor` stands for a value of some trace, live or ended.
 bool is_stand_in(const at::Tensor& tensor);
+/// Returns how many fake tensors of traces there are in the process. Where no trace runs, each is one that somebody
+/// has kept, and that is of no use to him.
+int64_t num_live_fakes();
 /// Makes data_ptr() on a stand-in throw instead of returning null, and makes the stand-in report the backend of a dense
 /// tensor.
 void look_dense(const at::Tensor& stand_in);
