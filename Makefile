@@ -68,7 +68,8 @@ check-models: setup ## Run small models of transformers, torchvision and timm be
 fuzz: setup ## Run 20,000 random programs against eager, in C++ and in Python: make fuzz ARGS="--programs 1000 --seed 7"
 	@tools/build.sh ci $(JOBS) fuzz_programs diptych_python
 	@build/ci/bin/fuzz_programs $(if $(ARGS),$(ARGS),--programs 20000); status=$$?; \
-	PYTHONPATH=build/ci/python .venv/bin/python tests/python/fuzz/run.py --show $(if $(ARGS),$(ARGS),--programs 20000) && exit $$status
+	PYTHONPATH=build/ci/python .venv/bin/python tests/python/fuzz/run.py --show $(if $(ARGS),$(ARGS),--programs 20000) && \
+	PYTHONPATH=build/ci/python .venv/bin/python tests/python/fuzz/sequences.py --models 2000 && exit $$status
 
 mutants: setup ## Change a clone's sources in 60 small ways, and say which test finds which: make mutants ARGS="--seed 7"
 	@.venv/bin/python -m pip --disable-pip-version-check install -q --target out/mutants/site-packages --upgrade -r tools/mutants.txt

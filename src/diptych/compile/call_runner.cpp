@@ -177,7 +177,8 @@ void CallRunner::run_checked(ErasedCall& call, const EntryPtr& entry, const Cach
 bool CallRunner::constants_are_due(const ErasedCall& call, const Cache::Entry& entry) const {
   if (call.is_watched || options_.check_constants == 0 || !entry.original.empty()) return false;
   const uint64_t earlier = entry.num_served.fetch_add(1, std::memory_order_relaxed);
-  return earlier == 1 || (earlier != 0 && earlier % options_.check_constants == 0);
+  const bool is_second = earlier == 1 && !entry.checked;  // which has met a trace at each size
+  return is_second || (earlier != 0 && earlier % options_.check_constants == 0);
 }
 
 void CallRunner::check_constants_of(ErasedCall& call, const Cache::Entry& entry, Cache::Tensors tensors) const {

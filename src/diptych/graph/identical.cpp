@@ -65,8 +65,10 @@ void append_bytes(std::string& bytes, const char* data, at::IntArrayRef sizes, a
 }  // namespace
 
 std::string dense_bytes(const at::Tensor& tensor) {
-  // A lazy conjugate or negative has the bytes of what it is made of.
-  const at::Tensor source = (tensor.device().is_cpu() ? tensor : tensor.cpu()).resolve_conj().resolve_neg();
+  at::Tensor source = tensor.device().is_cpu() ? tensor : tensor.cpu();
+  // A lazy conjugate or negative has the bytes of what it is made of. Constants are none, and a trace, whose operators
+  // have no memory, compares constants.
+  if (source.is_conj() || source.is_neg()) source = source.resolve_conj().resolve_neg();
   std::string bytes;
   if (source.numel() == 0) return bytes;
   bytes.reserve(source.numel() * source.element_size());

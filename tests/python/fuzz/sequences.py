@@ -147,7 +147,7 @@ WAYS = {
     "function": lambda module: Loss(module, diptych.aot_function),
     "twice": lambda module: diptych.aot_module(inside(module, diptych.aot_module)),
 }
-OPTIMIZERS = (lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9), lambda p: torch.optim.AdamW(p, lr=1e-2), lambda p: torch.optim.Adam(p, lr=1e-2, foreach=True))
+OPTIMIZERS = (lambda p: torch.optim.SGD(p, lr=0.01, momentum=0.5), lambda p: torch.optim.AdamW(p, lr=1e-2), lambda p: torch.optim.Adam(p, lr=1e-2, foreach=True))
 
 
 class Model:
@@ -272,7 +272,8 @@ def run(models, steps, is_compiled):
 def difference(expected, got, has_autocast):
     for number, (one, other) in enumerate(zip(expected, got, strict=True)):
         tolerance = 5e-2 if has_autocast else TOLERANCE.get(one.dtype, 0)
-        if one.shape != other.shape or one.dtype != other.dtype or not torch.allclose(one, other, tolerance, tolerance, equal_nan=True):
+        largest = one.abs().max().item() if tolerance and one.numel() else 0.0  # by which rounding is measured
+        if one.shape != other.shape or one.dtype != other.dtype or not torch.allclose(one, other, tolerance, tolerance * max(largest, 1.0), equal_nan=True):
             return f"tensor {number} of {len(expected)} is off by {(one - other).abs().max().item():.1e}" if one.shape == other.shape else f"tensor {number} has other sizes"
     return ""
 
