@@ -56,8 +56,8 @@ void huber(Arguments arguments) {
 
 void labels(Arguments arguments) {
   const auto &input = arguments[0].toTensor(), &target = arguments[1].toTensor();
-  const bool fits = input.dim() <= 1 ? target.dim() <= 1 && target.numel() == input.numel()
-                                     : target.sizes().equals(input.sizes());
+  const bool fits =
+      input.dim() <= 1 ? target.dim() <= 1 && target.numel() == input.numel() : target.sizes().equals(input.sizes());
   TORCH_CHECK(fits, "inconsistent target size: ", target.sizes(), " for input of size: ", input.sizes());
 }
 

@@ -10,7 +10,8 @@ namespace diptych::detail {
 /// Refuses what eager's kernel refuses, by an error of the same class with the same words. Reads no elements.
 using OperandCheck = void (*)(c10::ArrayRef<c10::IValue> arguments);
 
-/// Returns the check of `op`, overload included; null if its kernel for shapes makes it, or there is none. Threads: any.
+/// Returns the check of `op`, overload included; null if its kernel for shapes makes it, or there is none. Threads:
+/// any.
 OperandCheck find_operand_check(const Op& op);
 
 }  // namespace diptych::detail
