@@ -41,6 +41,7 @@ LAYERS = {
     "_host.results": ["_host.contents"],
     "_host.hidden_tensors": ["_host.objects", "_host.register"],
     "_host.module_state": ["_host.places", "_host.register"],
+    "_host.strays": ["_host.caches"],
     "_host.walk": ["_host.contents"],
     "_host.libraries": ["_host.walk"],
     "_host.watch": ["_host.events", "_host.libraries", "_host.objects", "_host.register", "_host.results"],

@@ -180,8 +180,8 @@ void bind_aot(py::module_& module) {
       },
       py::arg("tensor"),
       "The stand-in of a tensor that the function which is traced has used; another tensor as it is.");
-  module.def("num_live_stand_ins", &diptych::detail::num_live_fakes,
-             "How many stand-ins there are in the process; outside traces, how many somebody has kept.");
+  module.def("stand_ins_left_behind", &HostWatch::left_behind,
+             "The stand-ins of traces that have ended to which something of Python still refers.");
   module.def("is_stand_in", &diptych::detail::is_stand_in, py::arg("tensor"),
              "Whether a tensor is a stand-in for another one in a trace.");
 }

@@ -3,8 +3,10 @@
 #include <frameobject.h>
 #include <pybind11/gil_safe_call_once.h>
 #include <pybind11/stl.h>
+#include <torch/csrc/utils/pybind.h>
 
 #include <algorithm>
+#include <exception>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -80,6 +82,25 @@ std::unordered_set<const PyObject*>& untold_code() {
   return *code;
 }
 
+using diptych::detail::GivenStandIns;
+
+/// The stand-ins that something still referred to when their watch ended. Requires: the GIL.
+GivenStandIns::Weak& left_weakly() {
+  static auto* const left = new GivenStandIns::Weak();
+  return *left;
+}
+
+// Returns the stand-ins to which something of Python refers. A tensor that C++ has besides, as it is here, refers to
+// its Python object once.
+std::vector<at::Tensor> kept_by_python(const GivenStandIns::Weak& given) {
+  std::vector<at::Tensor> kept = GivenStandIns::alive(given);
+  std::erase_if(kept, [](const at::Tensor& tensor) {
+    PyObject* const object = tensor.unsafeGetTensorImpl()->pyobj_slot()->load_pyobj();
+    return object == nullptr || Py_REFCNT(object) < 2;
+  });
+  return kept;
+}
+
 int on_profile_event(PyObject* watch, PyFrameObject* frame, int what, PyObject* argument) {
   if (const void* const definition = definition_of_event(frame, what, argument)) {
     static const WatchedCalls& calls = watched_calls().calls;
@@ -134,6 +155,14 @@ HostWatch::~HostWatch() {
   stop();
   watch_ = py::object();
   told_code_.clear();
+  for (const at::Tensor& kept : kept_by_python(given_.given())) left_weakly().emplace_back(kept.getIntrusivePtr());
+}
+
+std::vector<at::Tensor> HostWatch::left_behind() {
+  auto kept = kept_by_python(left_weakly());
+  left_weakly().clear();
+  for (const at::Tensor& tensor : kept) left_weakly().emplace_back(tensor.getIntrusivePtr());
+  return kept;
 }
 
 void HostWatch::stop() {
@@ -201,11 +230,21 @@ void HostWatch::find_shared_memory(const std::vector<at::Tensor>& written) const
   }
 }
 
+void HostWatch::refuse_strays() const {
+  if (kept_by_python(given_.given()).empty()) return;
+  py::module_::import("gc").attr("collect")();
+  const auto kept = kept_by_python(given_.given());
+  if (kept.empty()) return;
+  py::module_::import("diptych._host.strays").attr("refuse_strays")(kept, std::current_exception() != nullptr);
+}
+
 CaptureWatch::Found HostWatch::finish(const std::vector<at::Tensor>& written) {
   const py::gil_scoped_acquire gil;
   stop();
   find_shared_memory(written);
   const py::object found = watch_.attr("finish")();
+  watch_.attr("let_go")();
+  refuse_strays();
   const auto what = found.attr("what").cast<std::string>();
   DIPTYCH_CHECK(!found.attr("is_lost").cast<bool>(),
                 "[capture] the function {}, which can't be undone so that the function itself could run, and leaves a "

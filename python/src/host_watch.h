@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "diptych/compile/capture_watch.h"
+#include "diptych/trace/fake_tensor.h"
 
 namespace diptych::python {
 
@@ -31,6 +32,8 @@ class HostWatch : public CaptureWatch {
   /// whether calls may run the function itself, whatever it does.
   static std::unique_ptr<HostWatch> begin(py::handle function, bool can_run);
   ~HostWatch() override;
+  /// Returns the stand-ins of traces that have ended to which something of Python still refers. Requires: the GIL.
+  static std::vector<at::Tensor> left_behind();
 
   /// Called for each call of a Python function: tells the Python side of its code, the first time, before it runs.
   void tell_of_call(PyFrameObject* frame);
@@ -56,12 +59,14 @@ class HostWatch : public CaptureWatch {
   HostWatch(py::handle function, bool can_run);
   void stop();
   bool forgets();
+  void refuse_strays() const;
   void find_shared_memory(const std::vector<at::Tensor>& written) const;
 
   PyObject* function_;  // owned by the caller
   py::object watch_;
   bool is_on_ = false;
   uint64_t writes_before_ = 0;
+  diptych::detail::GivenStandIns given_;
   std::unordered_map<const PyObject*, py::object> told_code_;  ///< what tell_of_call() has told of, which it keeps
   std::vector<const void*> arguments_;  ///< the addresses of what `args` holds, which live as long as the run
 };

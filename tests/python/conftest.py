@@ -41,3 +41,5 @@ def the_process_as_it_was():
     yield
     left = process_state.put_back(before)
     assert not left, f"this case has changed what those after it meet: {'; '.join(left)}"
+    keepers = process_state.keepers_of_stand_ins()
+    assert not keepers, f"this case leaves tensors of its traces in {', '.join(keepers)}"

@@ -12,7 +12,7 @@ from torch.utils import deterministic
 
 import onednn  # noqa: F401: as all tests are to have it
 
-_HOOKS = (modules._global_forward_hooks, modules._global_forward_pre_hooks, modules._global_backward_hooks, modules._global_backward_pre_hooks,
+_HOOKS = (*(held for name, held in vars(modules).items() if name.startswith("_global_") and isinstance(held, dict)),
           optimizer._global_optimizer_pre_hooks, optimizer._global_optimizer_post_hooks)
 _OF_OTHERS = ("PYTEST_", "TORCHINDUCTOR_", "_TORCHINDUCTOR_")  # begin what pytest sets for each case, and Inductor when it is first used
 _LEAST = sys.float_info.min
@@ -66,6 +66,18 @@ STATE = {
     "the limit of recursion": (sys.getrecursionlimit, sys.setrecursionlimit),
     "traces and profiles": (lambda: (sys.gettrace(), sys.getprofile()), lambda both: (sys.settrace(both[0]), sys.setprofile(both[1]))),
 }
+
+
+def keepers_of_stand_ins():
+    """Who keeps tensors of traces that have ended: modules and classes, in words. A compiled function may, as long as it is there."""
+    core = sys.modules.get("diptych._core")
+    if core is None or not core.stand_ins_left_behind():
+        return []
+    from diptych._host import strays
+
+    gc.collect()
+    left = core.stand_ins_left_behind()
+    return [owner for owner in (strays.owner(tensor, {id(left)}) for tensor in left) if owner]
 
 
 def read():

@@ -247,6 +247,12 @@ class Watch:
         is_once = not self.capture.reasons and not of_copies and all(one.contents.is_cache for one, _ in changed)
         return Found([*taken, *reasons][0], is_undone, is_lost, draw, is_once=is_once, **read)
 
+    def let_go(self):
+        """Called last: drops what the watch has remembered."""
+        self._seen, self._copies, self._given, self._left = [], [], [], {}
+        self._libraries = None
+        self.capture.known.clear(), self.capture.lent.clear(), self.capture.bound.clear()
+
     def _notice_places(self, changed, of_copies):
         """Tells the compiled function the Places into which its function puts tensors, if that is all that it does."""
         if of_copies:

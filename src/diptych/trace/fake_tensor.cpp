@@ -3,8 +3,8 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/FunctionalTensorWrapper.h>
 
-#include <atomic>
 #include <typeinfo>
+#include <utility>
 
 #include "diptych/base/check.h"
 #include "diptych/ops/dispatch_keys.h"
@@ -34,12 +34,6 @@ c10::DispatchKeySet fake_keys(c10::Device device) {
   return c10::DispatchKeySet({kFakeKey, c10::computeDispatchKey(std::nullopt, c10::kStrided, device)});
 }
 
-std::atomic<int64_t> num_live{0};
-
-void count(uint64_t trace_id, int64_t change) {
-  if (trace_id != kNoTrace) num_live.fetch_add(change, std::memory_order_relaxed);
-}
-
 struct KeysOf : c10::TensorImpl {
   static void remove(c10::TensorImpl& tensor, c10::DispatchKey key) {
     c10::DispatchKeySet& keys = tensor.*(&KeysOf::key_set_);
@@ -65,7 +59,6 @@ FakeTensorImpl::FakeTensorImpl(at::Tensor meta, c10::Device device, uint64_t tra
       storage_size_(static_cast<int64_t>(meta_.storage().nbytes() / meta_.itemsize())) {
   storage_ = empty_storage(device);
   set_sizes_and_strides(meta_.sizes(), meta_.strides(), meta_.storage_offset());
-  count(trace_id, 1);
 }
 
 FakeTensorImpl::FakeTensorImpl(const ResultShape& shape, int64_t storage_size, c10::Device device, uint64_t trace,
@@ -76,10 +69,7 @@ FakeTensorImpl::FakeTensorImpl(const ResultShape& shape, int64_t storage_size, c
       storage_size_(storage_size) {
   storage_ = empty_storage(device);
   set_sizes_and_strides(shape.sizes, shape.strides, shape.offset);
-  count(trace_id, 1);
 }
-
-FakeTensorImpl::~FakeTensorImpl() { count(trace_id, -1); }
 
 const at::Tensor& FakeTensorImpl::meta() const {
   if (!meta_.defined()) {
@@ -120,8 +110,6 @@ at::Tensor make_fake(const ResultShape& shape, int64_t storage_size, c10::Device
   return kept(at::detail::make_tensor<FakeTensorImpl>(shape, storage_size, device, trace_id, value), trace_id);
 }
 
-int64_t num_live_fakes() { return num_live.load(std::memory_order_relaxed); }
-
 void release_fakes() { kept_fakes.clear(); }
 
 FakeTensorImpl* as_fake(const at::Tensor& tensor) {
@@ -140,11 +128,28 @@ FakeTensorImpl* as_fake(const at::Tensor& tensor) {
 
 bool is_stand_in(const at::Tensor& tensor) { return as_fake(tensor) != nullptr; }
 
+namespace {
+thread_local GivenStandIns* given_here = nullptr;
+}  // namespace
+
+GivenStandIns::GivenStandIns() : outer_(std::exchange(given_here, this)) {}
+GivenStandIns::~GivenStandIns() { given_here = outer_; }
+void GivenStandIns::add(const at::Tensor& stand_in) { given_.emplace_back(stand_in.getIntrusivePtr()); }
+
+std::vector<at::Tensor> GivenStandIns::alive(const Weak& given) {
+  std::vector<at::Tensor> found;
+  for (const auto& one : given) {
+    if (auto kept = one.lock()) found.emplace_back(std::move(kept));
+  }
+  return found;
+}
+
 // Only mutable access to the data is refused, since autograd reads a wrapper's device through a const pointer. Python's
 // new() and new_tensor() look for the backend among a tensor's keys, where kFakeKey would confuse them; the wrapper can
 // lose it, since the thread includes the key while a trace runs, and the fake tensor inside keeps it.
 void look_dense(const at::Tensor& stand_in) {
   if (!stand_in.defined() || !at::functionalization::impl::isFunctionalTensor(stand_in)) return;
+  if (given_here != nullptr) given_here->add(stand_in);
   stand_in.storage().unsafeGetStorageImpl()->set_throw_on_mutable_data_ptr();
   KeysOf::remove(*stand_in.unsafeGetTensorImpl(), kFakeKey);
 }

@@ -1,6 +1,9 @@
 // The stand-in for a tensor: it has no data, and flows through the user's function while the function is traced.
 #pragma once
 #include <ATen/core/Tensor.h>
+#include <c10/core/UndefinedTensorImpl.h>
+
+#include <vector>
 
 #include "diptych/graph/graph.h"
 #include "diptych/ops/shapes.h"
@@ -20,7 +23,6 @@ struct FakeTensorImpl final : c10::TensorImpl {
   FakeTensorImpl(at::Tensor meta, c10::Device device, uint64_t trace_id, Value value);
   /// Has the sizes, strides, offset and dtype of `shape`; `storage_size` is the size of its storage in elements.
   FakeTensorImpl(const ResultShape& shape, int64_t storage_size, c10::Device device, uint64_t trace_id, Value value);
-  ~FakeTensorImpl() override;
 
   /// Returns a meta tensor that looks like this one, made when it is first asked for.
   const at::Tensor& meta() const;
@@ -51,12 +53,28 @@ void release_fakes();
 FakeTensorImpl* as_fake(const at::Tensor& tensor);
 /// Whether `tensor` stands for a value of some trace, live or ended.
 bool is_stand_in(const at::Tensor& tensor);
-/// Returns how many fake tensors of traces there are in the process. Where no trace runs, each is one that somebody
-/// has kept, and that is of no use to him.
-int64_t num_live_fakes();
 /// Makes data_ptr() on a stand-in throw instead of returning null, and makes the stand-in report the backend of a dense
 /// tensor.
 void look_dense(const at::Tensor& stand_in);
+/// Remembers, and does not keep, the stand-ins that functions get on this thread as long as it lives. Requires: is
+/// destroyed on the thread that made it, the last one first.
+class GivenStandIns {
+ public:
+  GivenStandIns();
+  ~GivenStandIns();
+  GivenStandIns(const GivenStandIns&) = delete;
+  GivenStandIns& operator=(const GivenStandIns&) = delete;
+  using Weak = std::vector<c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>>;
+  void add(const at::Tensor& stand_in);
+  const Weak& given() const { return given_; }
+  /// Returns those that somebody keeps.
+  static std::vector<at::Tensor> alive(const Weak& given);
+
+ private:
+  GivenStandIns* outer_;
+  Weak given_;
+};
+
 /// Returns a meta tensor with the sizes, strides, offset and dtype of `tensor`.
 at::Tensor meta_like(const at::Tensor& tensor);
 

@@ -1,6 +1,8 @@
 """What an installed library keeps of the tensors that it makes: a trace leaves none of its own there, eager finds the library in order
 afterwards, and what it keeps once costs one run of the function itself."""
+import ctypes
 import importlib.util
+import json
 import sys
 
 import diptych
@@ -240,3 +242,61 @@ def test_a_pair_leaves_nothing(library):
     lib = library()
     diptych.capture(lambda x: x * lib.table(3), torch.ones(3))
     assert not lib.TABLE
+
+
+def _by_an_extension(x):
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(x * 2))
+
+
+STRAYS = {
+    "torch.nn.functional.left": lambda x: setattr(torch.nn.functional, "left", x * 2),
+    "torch.nn.modules.linear.Linear": lambda x: setattr(torch.nn.Linear, "left", [x * 2]),
+    "json.left": lambda x: vars(json).setdefault("left", []).append({"deep": x * 2}),
+    "something that Python's garbage collector does not see": _by_an_extension,
+}
+
+
+@pytest.mark.parametrize("owner", STRAYS)
+def test_what_nobody_watches_is_refused_by_name(owner):
+    compiled = diptych.aot_function(lambda x: (STRAYS[owner](x), x * 3)[1])
+    with pytest.raises(diptych.UserError, match=f"leaves a tensor of its trace in {owner}"):
+        compiled(torch.ones(2))
+    assert not (hasattr(torch.nn.functional, "left") or hasattr(torch.nn.Linear, "left") and torch.nn.Linear.left)
+    for module, name in ((torch.nn.Linear, "left"), (json, "left")):
+        if hasattr(module, name):
+            delattr(module, name)
+
+
+class Kept(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.kept = x * 2
+        return x * 3
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * ctx.kept
+
+
+def _cycle(x):
+    made = {"y": x * 2}
+    made["made"] = made
+    return made["y"]
+
+
+def _hook(x):
+    y, z = x * 2, x.sin()
+    y.register_hook(lambda gradient: gradient * z)
+    return y * z
+
+
+@pytest.mark.parametrize("function", (Kept.apply, _cycle, _hook))
+def test_garbage_and_what_a_backward_keeps_cost_no_graph(function):
+    compiled = diptych.aot_function(lambda x: function(x))
+    found = []
+    for call in (compiled, compiled, function):
+        x = torch.ones(2, requires_grad=True)
+        call(x).sum().backward()
+        found.append(x.grad)
+    torch.testing.assert_close(found[:2], found[2:] * 2)
+    assert compiled.stats().originals == 0 and compiled.stats().hits == 1
