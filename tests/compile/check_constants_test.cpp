@@ -82,10 +82,14 @@ TEST(CheckConstants, LooksAgainAtEveryNthCallAndNotBetween) {
   const AotOptions options{.check_constants = 5};
   const auto f = aot_function(Scaled{&k}, options);
   f(x()), f(x());
-  EXPECT_EQ(said_after(f, [&] { k = 3; }, /*num_calls=*/2), "");  // the third to the fifth
+  EXPECT_EQ(said_after(
+                f, [&] { k = 3; }, /*num_calls=*/2),
+            "");  // the third to the fifth
   EXPECT_THROW(f(x()), UserError);
   const auto never = aot_function(Scaled{&k}, {.check_constants = 0});
-  EXPECT_EQ(said_after(never, [&] { k = 4; }, 20), "");
+  EXPECT_EQ(said_after(
+                never, [&] { k = 4; }, 20),
+            "");
 }
 
 TEST(CheckConstants, ClearForgetsAndWhatDoesNotMovePasses) {
@@ -93,20 +97,28 @@ TEST(CheckConstants, ClearForgetsAndWhatDoesNotMovePasses) {
   auto f = aot_function(Scaled{&k});
   EXPECT_FALSE(said_after(f, [&] { k = 3; }).empty());
   f.clear();
-  EXPECT_EQ(said_after(f, [] {}, 5), "");
+  EXPECT_EQ(said_after(
+                f, [] {}, 5),
+            "");
   EXPECT_EQ(f(x())[0].item<double>(), 3);
   const at::Tensor w = at::rand({3});
   const auto same = aot_function([&](const at::Tensor& x) { return x * w + at::rand({3}); });
-  EXPECT_EQ(said_after(same, [] {}, 3), "");
+  EXPECT_EQ(said_after(
+                same, [] {}, 3),
+            "");
 }
 
 TEST(CheckConstants, OfDynamicSizesAndOfValuesThatAreAskedFor) {
   double k = 2;
   const auto sized = aot_function(Scaled{&k}, {.dynamic = true});
   for (const int64_t n : {3, 5, 7}) sized(at::ones({n}));
-  EXPECT_EQ(said_after(sized, [] {}, 3), "");
+  EXPECT_EQ(said_after(
+                sized, [] {}, 3),
+            "");
   const auto asks = aot_function([&k](const at::Tensor& x) { return x.sum().item<double>() > 0 ? x * k : x; });
-  EXPECT_EQ(said_after(asks, [] {}, 3), "");
+  EXPECT_EQ(said_after(
+                asks, [] {}, 3),
+            "");
   asks(-x());
   k = 3;
   const auto moved = aot_function([&k](const at::Tensor& x) { return x.sum().item<double>() > 0 ? x * k : x; });

@@ -25,7 +25,8 @@ std::string first_other_tensor(const CapturedFunction& captured, const CapturedF
 
 void report_moved(const std::string& function, const std::string& what) {
   throw_user_error(fmt::format(
-      "[check_constants {}] the graph was captured with {}; something that the function reads besides its arguments has "
+      "[check_constants {}] the graph was captured with {}; something that the function reads besides its arguments "
+      "has "
       "changed (a variable captured by reference, a global, a member), and no guard of C++ looks there; pass it as an "
       "argument, or call clear() after such a change (check_constants = 0 turns this check off)",
       function, what));

@@ -1,9 +1,9 @@
 // Whether what a function of C++ reads besides its arguments is still what it was when the function was captured.
 //
-// Note [Constants of C++]: nobody tells what a lambda reads through a reference, a global or a member. A graph has it as a
-// constant, and a captured tensor as a free variable. So a function is traced again from time to time, at the second
-// call that a capture serves and at every n-th, and the graphs as they were traced are compared. Between two such calls
-// a change goes unseen; a trace costs what a first call costs without compiling.
+// Note [Constants of C++]: nobody tells what a lambda reads through a reference, a global or a member. A graph has it
+// as a constant, and a captured tensor as a free variable. So a function is traced again from time to time, at the
+// second call that a capture serves and at every n-th, and the graphs as they were traced are compared. Between two
+// such calls a change goes unseen; a trace costs what a first call costs without compiling.
 #pragma once
 #include <string>
 
