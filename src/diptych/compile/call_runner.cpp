@@ -155,10 +155,10 @@ void CallRunner::serve(ErasedCall& call, const EntryPtr& entry, const Cache::Ten
   const bool accumulates = entry->original.empty() && !entry->code->plan().accumulated.empty();
   if (accumulates && entry->code->captured().meets_gradient_hook(tensors)) [[unlikely]]
     return run_in_eager(call, "its backward() meets a hook on a gradient");
-  if (constants_are_due(call, *entry)) [[unlikely]]
-    check_constants_of(call, *entry, tensors);
   if (!accumulates && check_.is_due()) [[unlikely]]
     return run_checked(call, entry, tensors);
+  if (constants_are_due(call, *entry)) [[unlikely]]
+    check_constants_of(call, *entry, tensors);
   run_entry(call, *entry, tensors, std::move(handed_on));
 }
 
@@ -176,6 +176,7 @@ void CallRunner::run_checked(ErasedCall& call, const EntryPtr& entry, const Cach
 
 bool CallRunner::constants_are_due(const ErasedCall& call, const Cache::Entry& entry) const {
   if (call.is_watched || options_.check_constants == 0 || !entry.original.empty()) return false;
+  if (!entry.code->captured().questions().empty()) return false;  // which a trace would ask, and so compute, again
   const uint64_t earlier = entry.num_served.fetch_add(1, std::memory_order_relaxed);
   const bool is_second = earlier == 1 && !entry.checked;  // which has met a trace at each size
   return is_second || (earlier != 0 && earlier % options_.check_constants == 0);

@@ -3,7 +3,8 @@
 // Note [Constants of C++]: nobody tells what a lambda reads through a reference, a global or a member. A graph has it
 // as a constant, and a captured tensor as a free variable. So a function is traced again from time to time, at the
 // second call that a capture serves and at every n-th, and the graphs as they were traced are compared. Between two
-// such calls a change goes unseen; a trace costs what a first call costs without compiling.
+// such calls a change goes unseen, and so does any where the function asks for values, which a trace would compute
+// again. A trace costs what a first call costs without compiling.
 #pragma once
 #include <string>
 

@@ -1,6 +1,7 @@
 """What one of two processes does, started by torchrun: trains models in several ways beside eager, and prints for each the largest
 difference of parameters, buffers and losses from eager's, what the compiled parts of it did, and what they warned of."""
 import json
+import os
 import sys
 import warnings
 
@@ -195,6 +196,7 @@ def main():
         json.dump(seen, file)
     dist.barrier()
     dist.destroy_process_group()
+    os._exit(0)  # threads of gloo's may be left, and end a process that unloads its libraries by SIGABRT
 
 
 if __name__ == "__main__":
