@@ -378,3 +378,23 @@ def test_a_pair_does_not_see_the_default_dtype():
     with default(torch.float64):
         torch.manual_seed(0)
         assert [described(result) for result in pair.forward_call([x])[0]] == [described(result) for result in expected]
+
+
+OF_ANOTHER_SIZE = {
+    "mul": lambda x, out: torch.mul(x, 2, out=out),
+    "add": lambda x, out: torch.add(x, x, out=out),
+    "sum": lambda x, out: torch.sum(x, 0, out=out),
+    "cat": lambda x, out: torch.cat([x, x], out=out),
+}
+
+
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized", "ignore:.*runs uncompiled")
+@pytest.mark.parametrize("name", OF_ANOTHER_SIZE)
+def test_an_out_of_another_size_is_refused_by_its_name(name):
+    function, x = OF_ANOTHER_SIZE[name], torch.ones(3, 2)
+    with pytest.raises(diptych.UserError, match=r"resizes 'out' from \[5\] to \["):
+        diptych.aot_function(function)(x, torch.ones(5))
+    for out in (torch.ones(5), torch.ones(function(x, torch.empty(0)).shape)):  # with a fallback as in eager
+        expected, own = function(x, out.clone()), out.clone()
+        got = diptych.aot_function(function, eager_fallback=True)(x, own)
+        assert got is own and torch.equal(got, expected)
