@@ -3,6 +3,7 @@ import gc
 import os
 import random
 import sys
+import weakref
 
 import numpy
 import torch
@@ -68,16 +69,26 @@ STATE = {
 }
 
 
+_harmless = []  # references to tensors of traces that a case has left to what may keep them; looking again costs most of a second
+
+
+def _is_harmless(tensor):
+    return any(reference() is tensor for reference in _harmless)
+
+
 def keepers_of_stand_ins():
     """Who keeps tensors of traces that have ended: modules and classes, in words. A compiled function may, as long as it is there."""
     core = sys.modules.get("diptych._core")
-    if core is None or not core.stand_ins_left_behind():
+    if core is None or all(map(_is_harmless, core.stand_ins_left_behind())):
         return []
     from diptych._host import strays
 
     gc.collect()
-    left = core.stand_ins_left_behind()
-    return [owner for owner in (strays.owner(tensor, {id(left)}) for tensor in left) if owner]
+    left = [tensor for tensor in core.stand_ins_left_behind() if not _is_harmless(tensor)]
+    owners = [strays.owner(tensor, {id(left)}) for tensor in left]
+    _harmless[:] = [reference for reference in _harmless if reference() is not None]
+    _harmless.extend(weakref.ref(tensor) for tensor, owner in zip(left, owners) if not owner)
+    return [owner for owner in owners if owner]
 
 
 def read():
