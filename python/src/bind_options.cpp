@@ -62,6 +62,7 @@ AotOptions make_options(std::string name, std::string backend, std::string draws
   options.decompositions = std::move(decompositions);
   options.dynamic = dynamic;
   options.check_sizes = check_sizes;
+  options.check_constants = 0;  // guards of Python compare what a function reads
   options.cache_limit = cache_limit;
   options.path_limit = path_limit;
   options.eager_fallback = eager_fallback;

@@ -92,7 +92,10 @@ CapturedFunction::CapturedFunction(const FlatFunction& function, const std::vect
   Joint joint = trace_joint();
   layout_ = joint.layout;
   host_reads_ = capture_->host_reads();
-  traced_graph_ = mode.extent != CaptureExtent::kCallable ? remove_dead_nodes(joint.graph) : joint.graph;
+  if (mode.extent != CaptureExtent::kCallable)
+    traced_graph_ = remove_dead_nodes(joint.graph);
+  else if (options_.check_constants != 0)
+    traced_graph_ = joint.graph;
   free_variables_ = capture_->free_variables();
   for (const auto& derived : plan().derived) free_variables_[derived.free_variable] = at::Tensor();
   for (const size_t index : plan().captured_arguments) captured_arguments_.push_back(arguments[index]);

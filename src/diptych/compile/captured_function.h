@@ -69,7 +69,8 @@ class CapturedFunction final : public GraphSource {
   Graph handed_on() const override;
   const JointLayout& layout() const { return layout_; }
   bool is_differentiable() const { return !plan().differentiable.empty(); }
-  /// The joint graph as it was traced; without dead nodes in an extent other than kCallable.
+  /// The joint graph as it was traced; without dead nodes in an extent other than kCallable, which has one only if
+  /// constants are checked.
   const Graph& traced_graph() const { return traced_graph_; }
   /// The forward graph before the passes that follow the split. Requires: an extent other than kTrace.
   const Graph& split_forward() const { return split_forward_; }
