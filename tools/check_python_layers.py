@@ -28,6 +28,7 @@ LAYERS = {
     "_host.reach": [],
     "_host.register": [],
     "_host.replaced": [],
+    "_host.tensor_work": [],
     "_host.caches": ["_core"],
     "_host.numbers": [],
     "_host.numbers.base": ["_core"],

@@ -1,12 +1,9 @@
 // What the backward of a torch.autograd.Function reads, and hooks on gradients: see Note [What a backward reads].
 #include <torch/csrc/autograd/python_cpp_function.h>
-#include <torch/csrc/autograd/python_hook.h>
 
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
-#include <typeinfo>
 #include <utility>
 #include <vector>
 
@@ -16,6 +13,7 @@
 #include "diptych/tree/spec.h"
 #include "guards/closure.h"
 #include "handle.h"
+#include "python_hooks.h"
 #include "tensors.h"
 
 namespace diptych::python {
@@ -66,13 +64,13 @@ void add_function(ag::Node& node, ReadsOfNode& reads) {
 }
 
 // Adds the user's hooks. torch's own, such as those behind a module's backward hooks, are left out: they keep what they
-// need from one call to the next. The type is compared by its mangled name, since torch does not export it.
+// need from one call to the next.
 template <class OfPython>
-void add_hooks(const auto& hooks, std::string_view type, ReadsOfNode& reads) {
+void add_hooks(const auto& hooks, ReadsOfNode& reads) {
   for (const auto& hook : hooks) {
-    const auto& known = *hook;
-    if (std::string_view(typeid(known).name()).find(type) == std::string_view::npos) continue;
-    for (const auto& [key, function] : py::reinterpret_borrow<py::dict>(static_cast<const OfPython&>(known).dict)) {
+    PyObject* const functions = functions_of<OfPython>(*hook);
+    if (functions == nullptr) continue;
+    for (const auto& [key, function] : py::reinterpret_borrow<py::dict>(functions)) {
       const bool is_torchs = PyFunction_Check(function.ptr()) && is_of_library(function.ptr());
       if (!is_torchs) reads.add_hook(function);
     }
@@ -83,9 +81,9 @@ std::shared_ptr<const diptych::detail::HostReads> reads_of(ag::Node& node) {
   const py::gil_scoped_acquire gil;
   const auto reads = std::make_shared<ReadsOfNode>();
   add_function(node, *reads);
-  add_hooks<ag::PyFunctionTensorPreHook>(node.tensor_pre_hooks(), "PyFunctionTensorPreHook", *reads);
-  add_hooks<ag::PyFunctionPreHook>(node.pre_hooks(), "PyFunctionPreHook", *reads);
-  add_hooks<ag::PyFunctionPostHook>(node.post_hooks(), "PyFunctionPostHook", *reads);
+  add_hooks<ag::PyFunctionTensorPreHook>(node.tensor_pre_hooks(), *reads);
+  add_hooks<ag::PyFunctionPreHook>(node.pre_hooks(), *reads);
+  add_hooks<ag::PyFunctionPostHook>(node.post_hooks(), *reads);
   return reads->is_empty() ? nullptr : reads;
 }
 

@@ -20,6 +20,7 @@ void bind_aot(py::module_& module);
 void bind_asked_values(py::module_& module);
 void bind_modes();
 void bind_backward_reads();
+void bind_hook_graphs();
 void watch_attributes();
 void bind_hops(py::module_& module);
 void bind_open_numbers(py::module_& module);

@@ -26,6 +26,7 @@ PYBIND11_MODULE(_core, module) {
   bind_device_step(module);
   bind_modes();
   bind_backward_reads();
+  bind_hook_graphs();
   watch_attributes();
   tell_locations();
 }

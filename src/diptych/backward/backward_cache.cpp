@@ -39,6 +39,13 @@ size_t common_calls(const RunKey& a, const RunKey& b) {
   return count;
 }
 
+// See Note [Hooks as nodes].
+bool hooks_read_what_may_change(const BackwardTrace& trace, const std::vector<RunCall>& calls) {
+  const bool all_constant = std::all_of(trace.hooks.begin(), trace.hooks.end(),
+                                        [](const HookUse& use) { return use.graph->is_constant; });
+  return !all_constant && (trace.runs_user_code || !hooks_hold(trace.hooks, calls));
+}
+
 void make_runnable(BackwardEntry& entry, const RunContents& contents) {
   entry.program = std::make_shared<const Program>(lower(Stage::kBackwardRun, entry.trace.graph));
   if (const RunBackend* backend = contents.other_backend())
@@ -51,7 +58,7 @@ bool unify_traces(const std::vector<RunCall>& calls, RunContents& contents, cons
   const auto actual = *pattern.match(contents.key().sizes);
   const TraceAt trace = [&](const SymbolValues& symbols) -> std::optional<std::vector<Graph>> {
     try {
-      auto traced = trace_backward(calls, contents, entry.stays_eager, pattern.at(symbols));
+      auto traced = trace_backward(calls, contents, entry.stays_eager, pattern.at(symbols), entry.hooks);
       if (symbols == actual) entry.trace = traced;
       return std::vector{std::move(traced.graph)};
     } catch (const std::exception& error) {
@@ -109,8 +116,11 @@ BackwardCache& BackwardCache::instance() {
   return *cache;
 }
 
-std::optional<BackwardCache::Found> BackwardCache::find_known(size_t hash, const RunKey& key) {
+// An entry whose hooks all run live stands for any hooks, and comes last.
+std::optional<BackwardCache::Found> BackwardCache::find_known(size_t hash, const std::vector<RunCall>& calls,
+                                                              const RunKey& key) {
   const auto [begin, end] = by_structure_.equal_range(hash);
+  std::optional<std::pair<std::list<Entry>::iterator, SymbolValues>> by_any_hooks;
   for (auto known = begin; known != end; ++known) {
     const BackwardEntry& entry = **known->second;
     if (!entry.key.same_structure(key)) continue;
@@ -123,9 +133,22 @@ std::optional<BackwardCache::Found> BackwardCache::find_known(size_t hash, const
     } else if (entry.key.sizes != key.sizes) {
       continue;
     }
-    return used(known->second, symbols);
+    if (entry.trace.hooks.empty()) {
+      by_any_hooks = {known->second, symbols};
+    } else if (hooks_hold(entry.trace.hooks, calls)) {
+      return used(known->second, symbols);
+    }
   }
-  return std::nullopt;
+  return by_any_hooks ? std::optional(used(by_any_hooks->first, by_any_hooks->second)) : std::nullopt;
+}
+
+bool BackwardCache::hooks_change(size_t hash, const RunKey& key) const {
+  const auto known = of_structure(hash, key);
+  const auto differs_in_hooks = [&](const Entry& entry) {
+    const bool has_sizes = entry->pattern ? entry->pattern->match(key.sizes).has_value() : entry->key.sizes == key.sizes;
+    return has_sizes && !entry->trace.hooks.empty();
+  };
+  return std::count_if(known.begin(), known.end(), differs_in_hooks) >= static_cast<std::ptrdiff_t>(kMostHooks);
 }
 
 BackwardCache::Found BackwardCache::used(std::list<Entry>::iterator place, const SymbolValues& symbols) {
@@ -139,12 +162,12 @@ std::optional<BackwardCache::Found> BackwardCache::find_by_trace(size_t hash, co
   const auto [begin, end] = by_structure_.equal_range(hash);
   for (auto known = begin; known != end; ++known) {
     BackwardEntry& entry = **known->second;
-    if (!entry.pattern || !entry.key.same_structure(key)) continue;
+    if (!entry.pattern || !entry.key.same_structure(key) || !hooks_hold(entry.trace.hooks, calls)) continue;
     const auto symbols = entry.pattern->match(key.sizes);
     if (!symbols || entry.checked.count(*symbols) != 0) continue;
     bool agrees = false;
     try {
-      const auto traced = trace_backward(calls, contents, entry.stays_eager, key.sizes);
+      const auto traced = trace_backward(calls, contents, entry.stays_eager, key.sizes, entry.hooks);
       agrees = is_instance(entry.general, entry.pattern->named(*symbols), traced.graph);
     } catch (const LostNode&) {
       throw;
@@ -175,27 +198,35 @@ void BackwardCache::add(size_t hash, Entry entry) {
 BackwardCache::Found BackwardCache::find(const std::vector<RunCall>& calls, RunContents& contents) {
   const size_t hash = hash_of(contents.key());
   const std::lock_guard lock(mutex_);
-  if (auto known = find_known(hash, contents.key())) return *known;
+  if (auto known = find_known(hash, calls, contents.key())) return *known;
   if (auto right = find_by_trace(hash, calls, contents)) return *right;
   Miss miss = explain(calls, contents.key());
-  auto entry = generalize(hash, calls, contents);
+  const HookMode hooks = hooks_change(hash, contents.key()) ? HookMode::kNone : HookMode::kAll;
+  auto entry = generalize(hash, calls, contents, hooks);
   if (entry) miss.reason += ": now dynamic";
   log(Log::kBackward, "miss: {}", miss.reason);
-  if (!entry) entry = capture(calls, contents);
+  if (!entry) entry = capture(calls, contents, hooks);
   log_entry(*entry);
   add(hash, entry);
   return {entry, entry->pattern ? *entry->pattern->match(contents.key().sizes) : SymbolValues{}, std::move(miss)};
 }
 
-// Nodes that turn out not to be replayable become eager nodes, one after the other.
-std::shared_ptr<BackwardEntry> BackwardCache::capture(const std::vector<RunCall>& calls, RunContents& contents) {
+// Nodes that turn out not to be replayable become eager nodes, one after the other; so do hooks that read what others
+// may change.
+std::shared_ptr<BackwardEntry> BackwardCache::capture(const std::vector<RunCall>& calls, RunContents& contents,
+                                                      HookMode hooks) {
   auto entry = std::make_shared<BackwardEntry>();
+  entry->hooks = hooks;
   entry->key = contents.key();
   entry->stays_eager.resize(calls.size());
   for (const RunCall& call : calls) entry->names.push_back(name_of(call));
   while (!entry->program) {
     try {
-      entry->trace = trace_backward(calls, contents, entry->stays_eager, contents.key().sizes);
+      entry->trace = trace_backward(calls, contents, entry->stays_eager, contents.key().sizes, entry->hooks);
+      if (entry->hooks == HookMode::kAll && hooks_read_what_may_change(entry->trace, calls)) {
+        entry->hooks = HookMode::kConstant;
+        continue;
+      }
       make_runnable(*entry, contents);
     } catch (const UnsupportedNode& node) {
       log(Log::kBackward, "{} (call {}) stays eager: {}", entry->names[node.call()], node.call(), node.what());
@@ -207,7 +238,7 @@ std::shared_ptr<BackwardEntry> BackwardCache::capture(const std::vector<RunCall>
 }
 
 std::shared_ptr<BackwardEntry> BackwardCache::generalize(size_t hash, const std::vector<RunCall>& calls,
-                                                         RunContents& contents) {
+                                                         RunContents& contents, HookMode hooks) {
   const auto known = of_structure(hash, contents.key());
   if (known.empty() || failures_[hash] == kMostFailures) return nullptr;
   std::vector<std::vector<int64_t>> examples;
@@ -218,7 +249,9 @@ std::shared_ptr<BackwardEntry> BackwardCache::generalize(size_t hash, const std:
   entry->key = contents.key();
   entry->names = known.front()->names;
   entry->stays_eager = known.front()->stays_eager;
-  if (!unify_traces(calls, contents, *pattern, *entry)) {
+  entry->hooks = std::max(known.front()->hooks, hooks);
+  if (!unify_traces(calls, contents, *pattern, *entry) ||
+      (entry->hooks == HookMode::kAll && hooks_read_what_may_change(entry->trace, calls))) {
     ++failures_[hash];
     return nullptr;
   }
@@ -264,6 +297,8 @@ BackwardCache::Miss BackwardCache::explain(const std::vector<RunCall>& calls, co
   }
   const auto& known = nearest->key.sizes;
   const auto [was, is] = std::mismatch(known.begin(), known.end(), key.sizes.begin(), key.sizes.end());
+  if (known == key.sizes && nearest->key.ending == key.ending)
+    return {"other hooks", "a hook is another one, or reads something else"};
   if (known == key.sizes) return {"other ending", explain_ending(nearest->key, key)};
   if (was == known.end() || is == key.sizes.end()) return {"size changed", "the number of sizes changed"};
   const auto position = static_cast<uint32_t>(is - key.sizes.begin());

@@ -22,6 +22,7 @@ struct BackwardEntry {
   std::optional<SizePattern> pattern;  ///< of the key's sizes, if some are dynamic
   std::vector<std::string> names;      ///< of the nodes, in order
   std::vector<bool> stays_eager;       ///< which of them can't be replayed
+  HookMode hooks = HookMode::kAll;     ///< which hooks may be nodes
   BackwardTrace trace;
   Graph general;                         ///< the traced graph, before any pass, if some sizes are dynamic
   std::map<SymbolValues, bool> checked;  ///< sizes at which a trace was compared with `general`, and whether it agreed
@@ -53,19 +54,23 @@ class BackwardCache {
 
  private:
   using Entry = std::shared_ptr<BackwardEntry>;
-  std::optional<Found> find_known(size_t hash, const RunKey& key);
+  std::optional<Found> find_known(size_t hash, const std::vector<RunCall>& calls, const RunKey& key);
   /// Returns an entry with dynamic sizes that a trace at this run's sizes shows to be right for them.
   std::optional<Found> find_by_trace(size_t hash, const std::vector<RunCall>& calls, RunContents& contents);
   Found used(std::list<Entry>::iterator place, const SymbolValues& symbols);
-  std::shared_ptr<BackwardEntry> capture(const std::vector<RunCall>& calls, RunContents& contents);
+  static std::shared_ptr<BackwardEntry> capture(const std::vector<RunCall>& calls, RunContents& contents, HookMode hooks);
+  /// Returns whether the hooks of a run with this key were others too often.
+  bool hooks_change(size_t hash, const RunKey& key) const;
   /// Makes a graph for the sizes of this run and of the entries that have its structure; null if there is none.
-  std::shared_ptr<BackwardEntry> generalize(size_t hash, const std::vector<RunCall>& calls, RunContents& contents);
+  std::shared_ptr<BackwardEntry> generalize(size_t hash, const std::vector<RunCall>& calls, RunContents& contents,
+                                            HookMode hooks);
   std::vector<Entry> of_structure(size_t hash, const RunKey& key) const;
   void add(size_t hash, Entry entry);
   Miss explain(const std::vector<RunCall>& calls, const RunKey& key) const;
 
   static constexpr size_t kMostEntries = 256;
   static constexpr size_t kMostFailures = 3;
+  static constexpr size_t kMostHooks = 3;
   std::mutex mutex_;
   std::list<Entry> entries_;  ///< the most recently used first
   std::unordered_multimap<size_t, std::list<Entry>::iterator> by_structure_;

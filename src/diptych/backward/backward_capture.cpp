@@ -290,6 +290,7 @@ ag::variable_list run_graph(const detail::BackwardCache::Found& found, const std
   const auto& [entry, symbols, miss, was_traced] = found;
   auto inputs = std::move(contents.compiler().tensor_args.inputs);
   for (const auto& input : contents.ending_inputs()) inputs.push_back(input.tensor);
+  inputs.insert(inputs.end(), entry->trace.read.begin(), entry->trace.read.end());
   if (entry->pattern) inputs.push_back(detail::sizes_tensor(entry->pattern->num_symbols(), symbols));
   DIPTYCH_ASSERT(calls.size() == entry->names.size() && inputs.size() == entry->trace.graph.inputs().size(),
                  "a run of {} nodes with {} tensors has the graph of one of {} nodes with {} tensors", calls.size(),

@@ -42,7 +42,7 @@ struct Statistics {
   size_t eager = 0;                 ///< runs that autograd's engine ran because they could not be captured
   std::vector<std::string> misses;  ///< one line per capture: why it had to be made
   /// How many misses there were of each kind: "first backward", "new autograd node", "fewer autograd nodes", "size
-  /// changed", "other results", "other ending", "other state", "other backend".
+  /// changed", "other results", "other ending", "other state", "other hooks", "other backend".
   std::map<std::string, size_t> misses_by_reason;
   std::map<std::string, size_t> eager_by_reason;  ///< why the engine ran them, such as "batched gradients"
 };

@@ -76,9 +76,9 @@ class ReplayInterface final : public ca::PyCompilerInterface {
 }  // namespace
 
 BackwardTrace trace_backward(const std::vector<RunCall>& calls, RunContents& contents,
-                             const std::vector<bool>& stays_eager, const std::vector<int64_t>& sizes) {
+                             const std::vector<bool>& stays_eager, const std::vector<int64_t>& sizes, HookMode hooks) {
   const ca::PyCompilerGuard guard(std::make_unique<ReplayInterface>());
-  return Replay(calls, contents, stays_eager, sizes).run();
+  return Replay(calls, contents, stays_eager, sizes, hooks).run();
 }
 
 }  // namespace diptych::detail

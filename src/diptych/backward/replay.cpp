@@ -152,6 +152,54 @@ std::vector<bool> Replay::wanted_outputs() const {
   return wanted;
 }
 
+// Returns the graph that hooks are, if they are nothing more. They may see None in place of what turns out undefined.
+std::shared_ptr<const HookGraph> Replay::graph_of_hooks(EagerStage stage, const ag::variable_list& gradients) {
+  if (hook_mode_ == HookMode::kNone || hook_reader() == nullptr || c10::GradMode::is_enabled()) return nullptr;
+  const auto may_be_missing = [&](const at::Tensor& gradient) { return !maybe_undefined_.of(gradient).empty(); };
+  if (std::any_of(gradients.begin(), gradients.end(), may_be_missing)) return nullptr;
+  const size_t num_warnings = warnings_.size();
+  auto graph = hook_reader()(*calls_[current_].node, stage, gradients);
+  if (warnings_.size() > num_warnings) {  // which the graph would not repeat
+    warnings_.forget_after(num_warnings);
+    return nullptr;
+  }
+  return graph == nullptr || (hook_mode_ == HookMode::kConstant && !graph->is_constant) ? nullptr : graph;
+}
+
+at::Tensor Replay::read_by_hooks(const at::Tensor& tensor) {
+  const auto known = std::find_if(read_.begin(), read_.end(), [&](const at::Tensor& one) { return one.is_same(tensor); });
+  if (known != read_.end()) return stand_ins_of_read_[static_cast<size_t>(known - read_.begin())];
+  stand_ins_of_read_.push_back(
+      recorder_.add_input(tensor, {SlotKind::kFreeVariable, fmt::format("hooks.{}", read_.size())}));
+  read_.push_back(tensor);
+  return stand_ins_of_read_.back();
+}
+
+// Records a stage of hooks; the first `num_results` of the gradients are what it returns.
+ag::variable_list Replay::run_hooks(EagerStage stage, const ag::variable_list& gradients, size_t num_results) {
+  const auto is_given = defined(gradients);
+  const std::vector<bool> is_wanted(is_given.begin(), is_given.begin() + static_cast<std::ptrdiff_t>(num_results));
+  const auto graph = graph_of_hooks(stage, gradients);
+  if (graph == nullptr) {
+    runs_user_code_ = true;
+    return eager(stage, gradients, is_wanted);
+  }
+  ag::variable_list inputs;
+  for (const at::Tensor& gradient : gradients) {
+    if (gradient.defined()) inputs.push_back(recorder_.stand_in(gradient));
+  }
+  for (const at::Tensor& tensor : graph->read) inputs.push_back(read_by_hooks(tensor));
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);  // its casts are nodes
+  auto made = graph->program->run(std::move(inputs), {.differentiable = true});
+  hooks_.push_back({current_, stage, graph});
+  ag::variable_list results(num_results);
+  size_t next = 0;
+  for (size_t i = 0; i < num_results; ++i) {
+    if (is_wanted[i]) results[i] = made[next++];
+  }
+  return results;
+}
+
 // Records the bare node: its hooks have graph nodes of their own around it.
 ag::variable_list Replay::run_node_as_it_is(const ag::variable_list& inputs) {
   runs_user_code_ = true;
@@ -207,10 +255,6 @@ void Replay::evaluate(size_t index) {
   DIPTYCH_ASSERT(inputs.size() <= node.num_inputs(), "{} takes {} gradients and got {}", short_name(node),
                  node.num_inputs(), inputs.size());
   inputs.resize(node.num_inputs());
-  const auto with_hooks = [&](EagerStage stage, const ag::variable_list& list) {
-    runs_user_code_ = true;
-    return eager(stage, list, defined(list));
-  };
   // For a node that runs, the engine hands out the gradients that came in; for one that does not, what its hooks made
   // of them.
   const auto hand_out = [&] {
@@ -218,7 +262,7 @@ void Replay::evaluate(size_t index) {
   };
   if (call.needed) hand_out();
   if (!node.tensor_pre_hooks().empty() || !node.retains_grad_hooks().empty()) {
-    inputs = with_hooks(EagerStage::kTensorHooks, inputs);
+    inputs = run_hooks(EagerStage::kTensorHooks, inputs, inputs.size());
   }
   if (!call.needed) hand_out();
   if (!call.needed) return;
@@ -228,7 +272,7 @@ void Replay::evaluate(size_t index) {
     runs_user_code_ = runs_user_code_ || !accumulations_[index];
     return pass_on(eager(EagerStage::kNode, inputs, wanted_outputs()));
   }
-  if (!node.pre_hooks().empty()) inputs = with_hooks(EagerStage::kPreHooks, inputs);
+  if (!node.pre_hooks().empty()) inputs = run_hooks(EagerStage::kPreHooks, inputs, inputs.size());
   ag::variable_list outputs = apply(inputs);
   check_outputs(outputs);
   // The graph would not warn.
@@ -237,8 +281,7 @@ void Replay::evaluate(size_t index) {
   if (!node.post_hooks().empty()) {
     ag::variable_list both = outputs;
     both.insert(both.end(), inputs.begin(), inputs.end());
-    runs_user_code_ = true;
-    outputs = eager(EagerStage::kPostHooks, both, defined(outputs));
+    outputs = run_hooks(EagerStage::kPostHooks, both, outputs.size());
   }
   pass_on(std::move(outputs));
 }
@@ -283,6 +326,8 @@ BackwardTrace Replay::begin_result() {
   trace.num_numbers = static_cast<size_t>(num_numbers_);
   trace.accumulations = std::move(accumulations_);
   trace.runs_user_code = runs_user_code_;
+  trace.hooks = std::move(hooks_);
+  trace.read = std::move(read_);
   return trace;
 }
 

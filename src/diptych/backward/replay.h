@@ -17,6 +17,8 @@ class KeptWarnings final : public c10::WarningHandler {
   void process(const c10::Warning& warning) override { words_.push_back(warning.msg()); }
   bool any() const { return !words_.empty(); }
   const std::string& first() const { return words_.front(); }
+  size_t size() const { return words_.size(); }
+  void forget_after(size_t size) { words_.resize(size); }
 
  private:
   std::vector<std::string> words_;
@@ -26,11 +28,12 @@ class KeptWarnings final : public c10::WarningHandler {
 class Replay {
  public:
   Replay(const std::vector<RunCall>& calls, RunContents& contents, const std::vector<bool>& stays_eager,
-         const std::vector<int64_t>& sizes)
+         const std::vector<int64_t>& sizes, HookMode hook_mode)
       : calls_(calls),
         contents_(contents),
         stays_eager_(stays_eager),
         sizes_(sizes),
+        hook_mode_(hook_mode),
         recorder_("backward"),
         found_(contents.key().num_results),
         accumulations_(calls.size()) {}
@@ -65,6 +68,10 @@ class Replay {
   std::vector<bool> wanted_outputs() const;
   torch::autograd::variable_list eager(EagerStage stage, const torch::autograd::variable_list& inputs,
                                        const std::vector<bool>& is_wanted);
+  torch::autograd::variable_list run_hooks(EagerStage stage, const torch::autograd::variable_list& gradients,
+                                           size_t num_results);
+  std::shared_ptr<const HookGraph> graph_of_hooks(EagerStage stage, const torch::autograd::variable_list& gradients);
+  at::Tensor read_by_hooks(const at::Tensor& tensor);
   torch::autograd::variable_list run_node_as_it_is(const torch::autograd::variable_list& inputs);
   torch::autograd::variable_list with_stand_ins(torch::dynamo::autograd::SwapSavedVariables& saved,
                                                 const torch::autograd::variable_list& inputs);
@@ -78,6 +85,7 @@ class Replay {
   RunContents& contents_;
   const std::vector<bool>& stays_eager_;
   const std::vector<int64_t>& sizes_;
+  const HookMode hook_mode_;
   Recorder recorder_;
   /// What nodes expect of the gradients that come to them, with the sizes to trace for.
   std::map<std::pair<const torch::autograd::Node*, uint32_t>, torch::autograd::InputMetadata> expected_;
@@ -96,6 +104,8 @@ class Replay {
   int64_t num_numbers_ = 0;
   std::vector<bool> accumulations_;  ///< by call
   bool runs_user_code_ = false;
+  std::vector<HookUse> hooks_;
+  std::vector<at::Tensor> read_, stand_ins_of_read_;  ///< of hooks
 };
 
 }  // namespace diptych::detail
