@@ -1,8 +1,6 @@
 // What hooks of Python compute, if they do nothing else: see Note [Hooks as nodes].
 #include "diptych/backward/hook_graph.h"
 
-#include <ATen/PythonTorchFunctionTLS.h>
-
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -65,15 +63,12 @@ void read(const py::list& functions, Visitor& visitor) {
   for (const py::handle function : functions) reader.object(function, Path(Path(), index++));
 }
 
-// Modes see what hooks call.
-bool sees_modes() { return at::impl::PythonTorchFunctionTLS::stack_len() != 0; }
-
 /// The hooks that Python has registered for a stage of a node, and what they read.
 struct HooksOfPython final : public diptych::detail::HookGraph {
   bool holds(const ag::Node& node, EagerStage stage) const override {
     const py::gil_scoped_acquire gil;
     const auto functions = functions_of_stage(const_cast<ag::Node&>(node), stage);
-    if (!functions || sees_modes()) return false;
+    if (!functions) return false;
     TreeMatcher matcher(spec, [](const at::Tensor&) {});
     diptych::python::read(*functions, matcher);
     return matcher.matched();
@@ -158,7 +153,7 @@ std::shared_ptr<const diptych::detail::HookGraph> graph_of(const ag::Node& const
   auto& node = const_cast<ag::Node&>(constant);
   try {
     const auto functions = functions_of_stage(node, stage);
-    if (!functions || sees_modes()) return nullptr;
+    if (!functions) return nullptr;
     const py::object work = py::module_::import("diptych._host.tensor_work");
     if (!work.attr("is_only_tensor_work")(*functions).cast<bool>()) return nullptr;
     TreeRecorder recorder;

@@ -41,8 +41,8 @@ size_t common_calls(const RunKey& a, const RunKey& b) {
 
 // See Note [Hooks as nodes].
 bool hooks_read_what_may_change(const BackwardTrace& trace, const std::vector<RunCall>& calls) {
-  const bool all_constant = std::all_of(trace.hooks.begin(), trace.hooks.end(),
-                                        [](const HookUse& use) { return use.graph->is_constant; });
+  const bool all_constant =
+      std::all_of(trace.hooks.begin(), trace.hooks.end(), [](const HookUse& use) { return use.graph->is_constant; });
   return !all_constant && (trace.runs_user_code || !hooks_hold(trace.hooks, calls));
 }
 
@@ -145,7 +145,8 @@ std::optional<BackwardCache::Found> BackwardCache::find_known(size_t hash, const
 bool BackwardCache::hooks_change(size_t hash, const RunKey& key) const {
   const auto known = of_structure(hash, key);
   const auto differs_in_hooks = [&](const Entry& entry) {
-    const bool has_sizes = entry->pattern ? entry->pattern->match(key.sizes).has_value() : entry->key.sizes == key.sizes;
+    const bool has_sizes =
+        entry->pattern ? entry->pattern->match(key.sizes).has_value() : entry->key.sizes == key.sizes;
     return has_sizes && !entry->trace.hooks.empty();
   };
   return std::count_if(known.begin(), known.end(), differs_in_hooks) >= static_cast<std::ptrdiff_t>(kMostHooks);

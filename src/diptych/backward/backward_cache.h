@@ -58,7 +58,8 @@ class BackwardCache {
   /// Returns an entry with dynamic sizes that a trace at this run's sizes shows to be right for them.
   std::optional<Found> find_by_trace(size_t hash, const std::vector<RunCall>& calls, RunContents& contents);
   Found used(std::list<Entry>::iterator place, const SymbolValues& symbols);
-  static std::shared_ptr<BackwardEntry> capture(const std::vector<RunCall>& calls, RunContents& contents, HookMode hooks);
+  static std::shared_ptr<BackwardEntry> capture(const std::vector<RunCall>& calls, RunContents& contents,
+                                                HookMode hooks);
   /// Returns whether the hooks of a run with this key were others too often.
   bool hooks_change(size_t hash, const RunKey& key) const;
   /// Makes a graph for the sizes of this run and of the entries that have its structure; null if there is none.

@@ -37,8 +37,8 @@ class LostNode : public InternalError {
 
 /// Traces a run. `stays_eager`: calls whose nodes are eager nodes, besides those that `contents` names. `sizes`: those
 /// of the key, or others in their place; the run is traced as if its nodes had them. `hooks`: which may become nodes.
-/// Nothing is run, and the nodes are left as they were. Threads: one at a time in the process. Requires: the engine's task is current
-/// on this thread, with its grad mode. Errors: UnsupportedNode; LostNode; what the ending throws.
+/// Nothing is run, and the nodes are left as they were. Threads: one at a time in the process. Requires: the engine's
+/// task is current on this thread, with its grad mode. Errors: UnsupportedNode; LostNode; what the ending throws.
 BackwardTrace trace_backward(const std::vector<RunCall>& calls, RunContents& contents,
                              const std::vector<bool>& stays_eager, const std::vector<int64_t>& sizes, HookMode hooks);
 

@@ -14,8 +14,8 @@ namespace diptych::detail {
 /// hooks of the pass at hand would give the same graph; the pass is captured anew where they would not, and after a few
 /// times its hooks run live.
 /// A graph is asked before the pass begins, and a hook would read its variables in the middle of it. So what reads any
-/// runs live wherever other code of the user's runs in the pass, and what reads a tensor in whose memory the pass
-/// accumulates a gradient.
+/// runs live wherever other code of the user's runs in the pass; so does what reads a tensor in whose memory the pass
+/// accumulates a gradient, or is called with what code that runs live has returned: it may be missing, or sparse.
 struct HookGraph {
   HookGraph() = default;
   HookGraph(const HookGraph&) = delete;

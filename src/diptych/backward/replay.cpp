@@ -167,7 +167,8 @@ std::shared_ptr<const HookGraph> Replay::graph_of_hooks(EagerStage stage, const 
 }
 
 at::Tensor Replay::read_by_hooks(const at::Tensor& tensor) {
-  const auto known = std::find_if(read_.begin(), read_.end(), [&](const at::Tensor& one) { return one.is_same(tensor); });
+  const auto known =
+      std::find_if(read_.begin(), read_.end(), [&](const at::Tensor& one) { return one.is_same(tensor); });
   if (known != read_.end()) return stand_ins_of_read_[static_cast<size_t>(known - read_.begin())];
   stand_ins_of_read_.push_back(
       recorder_.add_input(tensor, {SlotKind::kFreeVariable, fmt::format("hooks.{}", read_.size())}));
