@@ -2,6 +2,7 @@
 import copy
 import subprocess
 import sys
+import types
 
 import diptych
 import pytest
@@ -203,3 +204,53 @@ def test_a_refusal_that_ends_well_prints_no_traceback(function, capfd):
     with pytest.warns(UserWarning, match="runs uncompiled"):
         call(torch.ones(2))
     assert "Traceback" not in capfd.readouterr().err
+
+
+class Counting(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x):
+        self.calls.add_(1)
+        return self.layer(x).relu() * self.calls
+
+
+def exported(made_of):
+    module, x = Counting(), torch.ones(2, 3)
+    if made_of == "torch.export":
+        return torch.export.export(module, (x,)).module()
+    return torch._dynamo.export(module)(x).graph_module if made_of == "Dynamo" else torch.fx.symbolic_trace(module)
+
+
+@pytest.mark.parametrize("compile", [diptych.aot_module, diptych.aot_function], ids=["module", "function"])
+@pytest.mark.parametrize("made_of", ["torch.export", "Dynamo", "torch.fx"])
+def test_exported_modules_are_captured(made_of, compile):
+    module = exported(made_of)
+    other, compiled = copy.deepcopy(module), compile(module)
+    for step in range(3):
+        x = torch.full((2, 3), float(step))
+        torch.testing.assert_close(compiled(x), other(x))
+    torch.testing.assert_close(dict(module.named_buffers()), dict(other.named_buffers()))
+    assert (compiled.stats().hits, compiled.stats().originals) == (2, 0)
+
+
+def broken_in_two(x, factor=2):
+    y = x * factor
+    torch._dynamo.graph_break()
+    return y.sin() + 1
+
+
+def test_code_that_dynamo_has_rewritten_is_captured():
+    rewritten = []
+    handle = torch._dynamo.convert_frame.register_bytecode_hook(lambda code, made: rewritten.append(made))
+    x = torch.ones(3)
+    torch.compile(broken_in_two, backend="eager")(x)
+    handle.remove()
+    code = next(made for made in rewritten if made.co_name == "broken_in_two")
+    function = types.FunctionType(code, broken_in_two.__globals__, "rewritten", broken_in_two.__defaults__)
+    compiled = diptych.aot_function(function)
+    for step in range(3):
+        torch.testing.assert_close(compiled(x * step), broken_in_two(x * step))
+    assert (compiled.stats().hits, compiled.stats().originals) == (2, 0)
