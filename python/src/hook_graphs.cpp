@@ -3,13 +3,13 @@
 
 #include <algorithm>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "bindings.h"
 #include "diptych/backward/run_limits.h"
-#include "diptych/base/check.h"
 #include "diptych/base/log.h"
 #include "diptych/hops/body.h"
 #include "diptych/trace/node_hooks.h"
@@ -74,6 +74,12 @@ struct HooksOfPython final : public diptych::detail::HookGraph {
     return matcher.matched();
   }
 
+  std::vector<at::Tensor> record(std::vector<at::Tensor>&& inputs) const override {
+    const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);  // its casts are nodes
+    return program->run(std::move(inputs), {.differentiable = true});
+  }
+
+  std::shared_ptr<const Program> program;
   TreeSpec spec;
 };
 
@@ -103,9 +109,7 @@ class StageFunction {
     const ag::variable_list results = called(node_, stage_, std::move(given));
     FlatResult flat;
     for (size_t i = 0; i < results.size(); ++i) {
-      DIPTYCH_CHECK(is_as_before(results[i], gradients_[i]),
-                    "[backward] a hook of {} returns a gradient of other sizes or dtype than it was given, or none",
-                    node_.name());
+      if (!is_as_before(results[i], gradients_[i])) throw std::runtime_error("one returns what eager refuses");
       if (!results[i].defined()) continue;
       flat.paths.push_back(std::to_string(flat.tensors.size()));
       flat.tensors.push_back(results[i]);

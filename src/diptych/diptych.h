@@ -6,6 +6,7 @@
 #include "diptych/backends/stablehlo.h"
 #include "diptych/backward/backward_capture.h"
 #include "diptych/backward/gradient_transform.h"
+#include "diptych/backward/register_hook.h"
 #include "diptych/backward/step.h"
 #include "diptych/base/error.h"
 #include "diptych/base/switches.h"

@@ -10,6 +10,8 @@
 #include <random>
 
 #include "diptych/backward/backward_capture.h"
+#include "diptych/backward/register_hook.h"
+#include "testing/expect_error.h"
 #include "testing/same_tensors.h"
 
 namespace diptych::testing {
@@ -270,6 +272,58 @@ TEST(BackwardHooks, ThatChangeTheSizesAreRefusedByName) {
     EXPECT_NE(std::string(error.what()).find("[backward] a hook of ExpBackward0 got a gradient of sizes [2]"),
               std::string::npos)
         << error.what();
+  }
+}
+
+at::Tensor clamped(const at::Tensor& g) { return g.clamp(-0.2, 0.2); }
+
+// What a pass with hooks of register_hook() leaves in its leaves: on a result, on a leaf, and two on one tensor.
+Tensors pass_with_computing_hooks(const at::Tensor& mask) {
+  torch::manual_seed(1);
+  const at::Tensor x = torch::randn({3, 4}, torch::kFloat64).requires_grad_();
+  const at::Tensor w = torch::randn({4}, torch::kFloat64).requires_grad_();
+  const at::Tensor y = (x * w).sin(), parts = y.split(2, 1)[1];
+  register_hook(y, [](const at::Tensor& g) { return clamped(g); });
+  register_hook(
+      w, [](const at::Tensor& g, const at::Tensor& m) { return g * m; }, mask);
+  register_hook(
+      w, [](const at::Tensor& g, const at::Tensor& m, const at::Tensor& n) { return g + m * n; }, mask, mask);
+  register_hook(parts, [](const at::Tensor& g) { return g / (g.norm() + 1); });
+  (y.square().sum() + parts.exp().sum()).backward();
+  return {x.grad(), w.grad()};
+}
+
+TEST(BackwardHooks, HooksThatComputeAreNodes) {
+  const at::Tensor mask = torch::rand({4}, torch::kFloat64), other = mask + 1;
+  const Tensors expected = pass_with_computing_hooks(mask), of_other = pass_with_computing_hooks(other);
+  for (const std::string& backend : backend_names()) {
+    const BackwardCapture capture({.backend = backend});
+    for (int i = 0; i < 3; ++i) EXPECT_TRUE(same_tensors(pass_with_computing_hooks(mask), expected, kClose));
+    EXPECT_EQ(backward_capture::last_graph().code().find("stage=0"), std::string::npos) << "no hook runs live";
+    EXPECT_TRUE(same_tensors(pass_with_computing_hooks(other), of_other, kClose));
+    EXPECT_EQ(capture.stats().captures, 2) << "the second for the other mask";
+    EXPECT_EQ(capture.stats().hits, 2);
+  }
+}
+
+TEST(BackwardHooks, HooksThatDoNotComputeSaySo) {
+  const at::Tensor x = torch::ones({2}).requires_grad_();
+  expect_error([] { register_hook(torch::ones({2}), [](const at::Tensor& g) { return g; }); }, "requires grad");
+  const auto fails = [&](auto hook) {
+    const at::Tensor y = x * 2;
+    register_hook(y, hook);
+    y.square().sum().backward();
+  };
+  for (const bool captured : {false, true}) {
+    std::optional<BackwardCapture> capture;
+    if (captured) capture.emplace();
+    expect_error([&] { fails([](const at::Tensor& g) { return g.sum(); }); },
+                 "[register_hook] the hook got a gradient of");
+    expect_error([&] { fails([](const at::Tensor& g) { return g.mul_(2); }); },
+                 "[register_hook] the hook writes to the");
+    x.mutable_grad().reset();
+    fails([](const at::Tensor& g) { return g.sum().item<float>() > 0 ? g * 3 : g; });
+    EXPECT_TRUE(x.grad().equal(torch::full({2}, 24.0))) << "a hook that asks for values is called";
   }
 }
 

@@ -231,6 +231,10 @@ std::shared_ptr<BackwardEntry> BackwardCache::capture(const std::vector<RunCall>
       make_runnable(*entry, contents);
     } catch (const UnsupportedNode& node) {
       log(Log::kBackward, "{} (call {}) stays eager: {}", entry->names[node.call()], node.call(), node.what());
+      if (entry->stays_eager[node.call()] && entry->hooks != HookMode::kNone) {
+        entry->hooks = HookMode::kNone;
+        continue;
+      }
       if (entry->stays_eager[node.call()] || node.call() == 0) break;
       entry->stays_eager[node.call()] = true;
     }

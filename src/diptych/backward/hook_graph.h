@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "diptych/backward/eager_nodes.h"
-#include "diptych/interpreter/program.h"
 
 namespace diptych::detail {
 
@@ -23,10 +22,11 @@ struct HookGraph {
   virtual ~HookGraph() = default;
   /// Whether the hooks of a node, of a pass that is about to run, are these and read the same.
   virtual bool holds(const torch::autograd::Node& node, EagerStage stage) const = 0;
+  /// Computes the stage's defined results from its defined gradients, then stand-ins of `read`, under a trace.
+  virtual std::vector<at::Tensor> record(std::vector<at::Tensor>&& inputs) const = 0;
 
-  std::shared_ptr<const Program> program;  ///< from the stage's defined gradients, then `read`, to its defined results
-  std::vector<at::Tensor> read;            ///< tensors that the hooks read besides
-  bool is_constant = false;                ///< whether nothing but their code says what they compute
+  std::vector<at::Tensor> read;  ///< tensors that the hooks read besides
+  bool is_constant = false;      ///< whether nothing but their code says what they compute
 };
 
 /// Returns the graph of a stage of hooks, called with the stand-ins `gradients` of the present trace; null if they have
@@ -34,9 +34,12 @@ struct HookGraph {
 using HookReader = std::shared_ptr<const HookGraph> (*)(const torch::autograd::Node& node, EagerStage stage,
                                                         const torch::autograd::variable_list& gradients);
 
-/// Sets the reader of all hooks. Set it once, before any run is captured; without it all hooks run live.
+/// Sets the reader of hooks in another language. Set it once, before any run is captured; without it they run live.
 void set_hook_reader(HookReader reader);
-HookReader hook_reader();
+
+/// Does what a HookReader does, for the hooks of C++ and those of the other language.
+std::shared_ptr<const HookGraph> graph_of_hooks(const torch::autograd::Node& node, EagerStage stage,
+                                                const torch::autograd::variable_list& gradients);
 
 /// Which hooks become nodes.
 enum class HookMode : uint8_t { kAll, kConstant, kNone };

@@ -154,11 +154,11 @@ std::vector<bool> Replay::wanted_outputs() const {
 
 // Returns the graph that hooks are, if they are nothing more. They may see None in place of what turns out undefined.
 std::shared_ptr<const HookGraph> Replay::graph_of_hooks(EagerStage stage, const ag::variable_list& gradients) {
-  if (hook_mode_ == HookMode::kNone || hook_reader() == nullptr || c10::GradMode::is_enabled()) return nullptr;
+  if (hook_mode_ == HookMode::kNone || c10::GradMode::is_enabled()) return nullptr;
   const auto may_be_missing = [&](const at::Tensor& gradient) { return !maybe_undefined_.of(gradient).empty(); };
   if (std::any_of(gradients.begin(), gradients.end(), may_be_missing)) return nullptr;
   const size_t num_warnings = warnings_.size();
-  auto graph = hook_reader()(*calls_[current_].node, stage, gradients);
+  auto graph = detail::graph_of_hooks(*calls_[current_].node, stage, gradients);
   if (warnings_.size() > num_warnings) {  // which the graph would not repeat
     warnings_.forget_after(num_warnings);
     return nullptr;
@@ -190,8 +190,7 @@ ag::variable_list Replay::run_hooks(EagerStage stage, const ag::variable_list& g
     if (gradient.defined()) inputs.push_back(recorder_.stand_in(gradient));
   }
   for (const at::Tensor& tensor : graph->read) inputs.push_back(read_by_hooks(tensor));
-  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);  // its casts are nodes
-  auto made = graph->program->run(std::move(inputs), {.differentiable = true});
+  auto made = graph->record(std::move(inputs));
   hooks_.push_back({current_, stage, graph});
   ag::variable_list results(num_results);
   size_t next = 0;
