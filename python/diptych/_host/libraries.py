@@ -13,6 +13,7 @@ from .walk import changes_in, walk
 
 _MOST_ELEMENTS = 10_000
 _WRAPPERS = (staticmethod, classmethod)
+_CODE = (types.FunctionType, type)
 
 
 def _none():
@@ -81,6 +82,16 @@ def _modules_by(names, values):
     return [(path, held) for path, held in found.values() if is_of_others(path)]
 
 
+def _own(frame):
+    """Returns what the function of a frame may keep tensors in that no name leads to, (path, object): what its closure holds, and the class
+    that it is called by."""
+    code, held = frame.f_code, frame.f_locals
+    found = [(f"{code.co_name}.{name}", held[name]) for name in code.co_freevars if name in held and _keeps(held[name])]
+    first = held.get(code.co_varnames[0]) if code.co_argcount else None
+    kind = first if isinstance(first, type) else type(first)
+    return [*found, (kind.__qualname__, kind)] if is_of_others(kind.__module__) else found
+
+
 class Libraries:
     """What the libraries hold that one capture meets. `known`: the objects, by id, that its watch looks at itself."""
 
@@ -88,8 +99,8 @@ class Libraries:
         self._watched, self._known, self._seen = known, {}, []
 
     def look(self, roots):
-        """Remembers what these lead to, (path, object)."""
-        roots = [(path, value) for path, value in roots if id(value) not in self._watched]
+        """Remembers what these lead to, (path, object). The watch itself does not look into functions and classes of libraries."""
+        roots = [(path, value) for path, value in roots if isinstance(value, _CODE) or id(value) not in self._watched]
         walk(roots, self._known, self._seen, _contents_of)
 
     def called(self, frame):
@@ -97,9 +108,10 @@ class Libraries:
         held, names = frame.f_globals, _names_in(frame.f_code)
         values = [*frame.f_locals.values(), *(held.get(name) for name in names)]
         modules = _modules_by(names, [*values, *(sys.modules.get(name) for name in names)])
+        direct = [(value.__qualname__, value) for value in values if isinstance(value, _CODE)]
         if is_of_others(str(held.get("__name__"))):
             modules.append((held["__name__"], held))
-        direct = [(value.__qualname__, value) for value in values if isinstance(value, (types.FunctionType, type))]
+            direct += _own(frame)
         self.look([*((path, VariablesOf(variables, names)) for path, variables in modules), *direct])
 
     def left(self):

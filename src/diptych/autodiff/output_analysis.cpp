@@ -162,6 +162,7 @@ void Analyzer::find_mutation(size_t index) {
   mutation.primal = index;
   mutation.data = wrapper->has_data_mutation();
   mutation.under_no_grad = !edge_changed;
+  mutation.counts = edge_changed || primal.counts_changes();
   if (wrapper->has_metadata_mutation()) {
     DIPTYCH_CHECK(!was_differentiable || !primal.real.is_leaf(),
                   "[capture] the function changes the shape of '{}' in place, but it is a leaf that requires grad and "

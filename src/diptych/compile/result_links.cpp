@@ -34,7 +34,7 @@ void apply_mutation(const MutationPlan& mutation, const at::Tensor& primal, cons
     const auto& geometry = *mutation.geometry;
     primal.as_strided_(geometry.sizes, geometry.strides, primal.storage_offset() + geometry.offset);
   }
-  if (mutation.data) primal.copy_(new_value);
+  if (mutation.data) (mutation.counts ? primal : primal.variable_data()).copy_(new_value);
 }
 
 // Returns the sizes that a hidden tangent has in this call.

@@ -25,9 +25,11 @@ Primal& PrimalTable::add(const at::Tensor& given, Primal primal) {
   const auto [known, is_new] = index_by_tensor_.try_emplace(given.unsafeGetTensorImpl(), primals_.size());
   if (is_new) {
     give_history(primal);
+    if (!primal.stand_in.is_inference()) primal.version = primal.stand_in._version();
   } else {
     const Primal& first = primals_[known->second];
     primal.stand_in = first.stand_in;
+    primal.version = first.version;
     primal.value = first.value;
     primal.same_as = known->second;
   }

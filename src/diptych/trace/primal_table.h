@@ -28,9 +28,12 @@ struct Primal {
   std::optional<size_t> same_as = {};  ///< the earlier primal that is the same tensor, whose stand-in it shares
   std::optional<size_t> part_of = {};  ///< merged: the primal that it is a view of, where its gradient arrives
   std::optional<size_t> base_of = {};  ///< added by a merge: the primal that is a view of it
+  uint32_t version = 0;                ///< of its stand-in, before the function ran
   std::optional<int64_t> place = {};   ///< merged: where it begins in the storage that it is put on, in elements
   /// Where it begins in what its stand-in's chain of views starts from.
   int64_t offset() const { return place.value_or(real.storage_offset()); }
+  /// Whether autograd knows of the changes that the function has made: those by x.data alone count no version.
+  bool counts_changes() const { return place || stand_in.is_inference() || stand_in._version() != version; }
   const at::Tensor& outside() const { return wrapped.defined() ? wrapped : real; }
 };
 

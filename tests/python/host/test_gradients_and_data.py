@@ -218,6 +218,39 @@ def test_data_of_a_captured_tensor_is_written_and_read():
     assert call.stats().originals == 0
 
 
+def _written_by_data(x):
+    x.data[0] = 3.0
+
+
+def _written_by_data_and_seen(x):
+    x.data.mul_(2)
+    with torch.no_grad():
+        x.add_(1)
+
+
+def _written_behind(x):
+    with torch.no_grad():
+        x.detach().mul_(2)
+
+
+@pytest.mark.parametrize("write", (_written_by_data, _written_by_data_and_seen, _written_behind))
+@pytest.mark.parametrize("compile", (diptych.aot_function, lambda f: torch.compile(f, backend="diptych")), ids=("aot_function", "torch.compile"))
+def test_autograd_counts_the_changes_that_it_counts_in_eager(write, compile):
+    """A solver writes rows of what earlier steps have saved, by .data so that autograd takes it for unchanged."""
+    seen = []
+    for call in (write, compile(write)):
+        for kind in (lambda x: x, lambda x: x.clone(), lambda x: x.detach()):
+            for _ in range(2):
+                x = kind(ones())
+                saved = (x * x).sum()
+                call(x)
+                seen.append((x._version, x.detach().clone(), x.requires_grad))
+                if x.requires_grad and write is _written_by_data:
+                    saved.backward()
+    half = len(seen) // 2
+    torch.testing.assert_close(seen[half:], seen[:half])
+
+
 def test_gradients_of_what_the_function_makes_are_its_own():
     def f(x):
         inner = x.detach().clone().requires_grad_()

@@ -3,6 +3,7 @@ afterwards, and what it keeps once costs one run of the function itself."""
 import ctypes
 import importlib.util
 import json
+import operator
 import sys
 
 import diptych
@@ -98,6 +99,26 @@ def _remembers(function):
     return get
 
 
+def _behind(function):
+    cached = functools.lru_cache(maxsize=1)(function)
+
+    @functools.wraps(function)
+    def get(*arguments):
+        return cached(*arguments)
+
+    return get
+
+
+class Rows:
+    of = staticmethod(_behind(lambda n: torch.arange(float(n))))
+
+    @_behind
+    def each(self, n):
+        return torch.arange(float(n))
+
+
+behind = _behind(lambda n: torch.arange(float(n)))
+MADE = Rows()
 closure = _with_memory()
 wrapped = _remembers(lambda n: torch.arange(float(n)))
 
@@ -149,6 +170,9 @@ ONCE = {
     "a global": lambda lib, x: x * lib.last(x.shape[-1]),
     "a key": lambda lib, x: x * lib.keys(x.shape[-1]),
     "a cache of functools": lambda lib, x: x * lib.cached(x.shape[-1]),
+    "a cache in a closure": lambda lib, x: x * lib.behind(x.shape[-1]),
+    "a cache of a class": lambda lib, x: x * lib.Rows.of(x.shape[-1]),
+    "a cache of a method": lambda lib, x: x * lib.MADE.each(x.shape[-1]),
     "a default argument": lambda lib, x: x * lib.default(3),
     "a closure": lambda lib, x: x * lib.closure(x.shape[-1]),
     "a decorator": lambda lib, x: x * lib.wrapped(x.shape[-1]),
@@ -197,6 +221,16 @@ def test_it_is_filled_as_in_eager(name, library):
     assert compiled.stats().originals == 1 and compiled.stats().hits >= 2, compiled.stats().last_original
     gradients = [value.grad for value in lib.STORE.parameters.values()]
     torch.testing.assert_close(gradients, [value.grad for value in other.STORE.parameters.values()])
+
+
+@pytest.mark.parametrize("held", ("behind", "Rows.of", "MADE.each", "closure", "wrapped", "default", "cached"))
+def test_a_function_of_it_that_the_user_holds(held, library):
+    find = operator.attrgetter(held)
+    function, other = find(library()), find(library())
+    compiled = diptych.aot_function(lambda x: x * function(3))
+    torch.testing.assert_close(_calls(lambda _, x: compiled(x), None), _calls(lambda _, x: x * other(3), None), rtol=0, atol=0)
+    torch.testing.assert_close(function(3) * 1, other(3) * 1)  # in eager
+    assert compiled.stats().originals == 1 and compiled.stats().hits >= 2, compiled.stats().last_original
 
 
 def test_what_is_kept_at_each_call(library):

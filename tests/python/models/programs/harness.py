@@ -30,7 +30,7 @@ def program(*imports):
 
 
 class Way:
-    """How a program is compiled: its model, or the function that it calls of it; eager where neither is."""
+    """How a program is compiled: its model (M, C, or by Dynamo alone), or the function that it calls of it (F); eager where neither is."""
 
     def __init__(self, name="eager"):
         self.name, self._compiled = name, []
@@ -40,6 +40,8 @@ class Way:
         if self.name == "M":
             self._compiled.append(partial(diptych.AotModule.stats, compiled := diptych.aot_module(module)))
             return compiled
+        if self.name == "Dynamo":
+            return torch.compile(module, backend="eager")
         return torch.compile(module, backend=self._of_dynamo) if self.name == "C" else module
 
     def function(self, function):
@@ -102,6 +104,16 @@ def _observe(run, path):
     yield None
 
 
+def _is_of_dynamo(run, error):
+    """Whether Dynamo raises the same with a backend that does nothing."""
+    torch._dynamo.reset()
+    try:
+        _run(run, Way("Dynamo"))
+    except Exception as other:
+        return type(other) is type(error)
+    return False
+
+
 def _judge(run, name, path):
     """Yields the word for a cell, and words. Eager runs once more afterwards: a library that a trace has broken is broken there too."""
     expected, way, before = torch.load(path, weights_only=False), Way(name), diptych.eager_calls()
@@ -111,7 +123,8 @@ def _judge(run, name, path):
         return (yield "refused", judge.words(error))
     except Exception as error:
         places = " < ".join(f"{frame.filename.rsplit('/', 1)[-1]}:{frame.lineno}" for frame in reversed(traceback.extract_tb(error.__traceback__)[-3:]))
-        return (yield "exc", f"{judge.words(error)} | {places}")
+        word = "Dynamo's" if name == "C" and _is_of_dynamo(run, error) else "exc"
+        return (yield word, f"{judge.words(error)} | {places}")
     if wrong := judge.difference(expected, got):
         return (yield "WRONG", wrong)
     try:
