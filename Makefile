@@ -59,11 +59,12 @@ check-jax: setup ## Have JAX load, run and compare what export_stablehlo writes 
 	@PYTHONPATH=build/ci/python .venv/bin/python tests/python/exports/export.py out/check-jax
 	@.venv-bench/bin/python tests/python/exports/check_in_jax.py out/check-jax
 
-check-models: setup ## Run small models of transformers, torchvision and timm beside eager, and three trainers (installs them into out/, 150 MB)
+check-models: setup ## Run small models of transformers, torchvision and timm beside eager, three trainers, and programs of ten libraries (installs them into out/, 570 MB)
 	@tools/build.sh ci $(JOBS) diptych_python
 	@.venv/bin/python -m pip --disable-pip-version-check install -q --no-deps --target out/models/site-packages -r tests/python/models/requirements.txt
 	@PYTHONPATH=build/ci/python DIPTYCH_MODELS=out/models/site-packages .venv/bin/python tests/python/models/run.py --list $(ARGS)
 	@PYTHONPATH=build/ci/python DIPTYCH_MODELS=out/models/site-packages .venv/bin/python tests/python/models/trainers.py
+	@PYTHONPATH=build/ci/python DIPTYCH_MODELS=out/models/site-packages .venv/bin/python tests/python/models/programs/run.py
 
 fuzz: setup ## Run 20,000 random programs against eager, in C++ and in Python: make fuzz ARGS="--programs 1000 --seed 7"
 	@tools/build.sh ci $(JOBS) fuzz_programs diptych_python

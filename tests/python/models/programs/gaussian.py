@@ -65,6 +65,6 @@ def acquisition_functions(way):
             gradient, = torch.autograd.grad(step(model, candidates).sum(), candidates)
             seen.note("gradient", gradient)
         starts = candidates.detach()
-        found = optimize_acqf(lambda candidates: step(model, candidates), bounds, q=count, num_restarts=4, batch_initial_conditions=starts, options={"maxiter": 5, "nonnegative": True})
+        found = optimize_acqf(lambda candidates: step(model, candidates), bounds, q=count, num_restarts=4, batch_initial_conditions=starts, options={"maxiter": 2, "nonnegative": True})
         seen.note_all("optimum", found)
     return note_state(seen)

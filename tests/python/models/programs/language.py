@@ -110,11 +110,11 @@ def llama_generates(way):
 
 #: What each model is asked for all its layers' states and attentions.
 LAYERS = {
-    "bert": ("BertModel", "BertConfig", dict(SMALL, attn_implementation="eager"), of_text),
-    "gpt2": ("GPT2Model", "GPT2Config", dict(vocab_size=VOCABULARY, n_positions=32, n_embd=16, n_layer=2, n_head=2, attn_implementation="eager"), of_text),
+    "bert": ("BertModel", "BertConfig", SMALL, of_text),
+    "gpt2": ("GPT2Model", "GPT2Config", dict(vocab_size=VOCABULARY, n_positions=32, n_embd=16, n_layer=2, n_head=2), of_text),
     "t5": ("T5Model", "T5Config", dict(vocab_size=VOCABULARY, d_model=16, d_kv=8, d_ff=24, num_layers=2, num_heads=2, decoder_start_token_id=0), of_text),
-    "llama": ("LlamaModel", "LlamaConfig", dict(LLAMA, attn_implementation="eager"), of_text),
-    "clip": ("CLIPModel", "CLIPConfig", dict(CLIP, attn_implementation="eager"), of_images_and_text),
+    "llama": ("LlamaModel", "LlamaConfig", LLAMA, of_text),
+    "clip": ("CLIPModel", "CLIPConfig", CLIP, of_images_and_text),
 }
 
 
@@ -134,7 +134,9 @@ def layers_of(name, kind, config, options, inputs):
         return sum((index + 1) * layer.square().mean() for index, layer in enumerate(layers)) * len(layers)
 
     def run(way):
-        return train(way, made(kind, config, options).train(), [batch(number) for number in range(STEPS)], loss, rate=1e-4)
+        model = made(kind, config, options).train()
+        model.set_attn_implementation("eager")  # which alone gives attentions
+        return train(way, model, [batch(number) for number in range(STEPS)], loss, rate=1e-4)
 
     run.__name__ = f"layers_of_{name}"
     program("transformers.trainer")(run)
