@@ -7,7 +7,7 @@ it is, those things of libraries are remembered that its code names, as they are
 import sys
 import types
 
-from .caches import holds_stand_in
+from .caches import CACHED, holds_stand_in
 from .contents import MISSING, PLAIN, Contents, VariablesOf, contents_of, is_of_host, is_of_others, members_of, names_in, variables
 from .walk import changes_in, walk
 
@@ -83,10 +83,10 @@ def _modules_by(names, values):
 
 
 def _own(frame):
-    """Returns what the function of a frame may keep tensors in that no name leads to, (path, object): what its closure holds, and the class
-    that it is called by."""
+    """Returns what the function of a frame may keep tensors in that no name leads to, (path, object): caches of functools that its closure
+    holds, and the class that it is called by. Other objects in a closure may have been made in the trace."""
     code, held = frame.f_code, frame.f_locals
-    found = [(f"{code.co_name}.{name}", held[name]) for name in code.co_freevars if name in held and _keeps(held[name])]
+    found = [(f"{code.co_name}.{name}", held[name]) for name in code.co_freevars if isinstance(held.get(name), CACHED)]
     first = held.get(code.co_varnames[0]) if code.co_argcount else None
     kind = first if isinstance(first, type) else type(first)
     return [*found, (kind.__qualname__, kind)] if is_of_others(kind.__module__) else found
