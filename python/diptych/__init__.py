@@ -70,9 +70,9 @@ from ._functions import (
 )
 from ._modules import AotModule, aot_module, compile
 from ._host.numbers import draws as _draws, floats as _floats, item as _item
-from ._torch import backward as _backward, batch_norm as _batch_norm, checkpoint as _checkpoint, distributed as _distributed, memory as _memory, operators as _operators
+from ._torch import backward as _backward, batch_norm as _batch_norm, checkpoint as _checkpoint, distributed as _distributed, indexing as _indexing, memory as _memory, operators as _operators
 
-for _module in (_draws, _floats, _item, _backward, _batch_norm, _checkpoint, _distributed, _memory, _operators):
+for _module in (_draws, _floats, _item, _backward, _batch_norm, _checkpoint, _distributed, _indexing, _memory, _operators):
     _module.replace()
 
 __version__ = _version

@@ -108,3 +108,52 @@ def fill_gradients(gradients, arguments):
         )
     pairs = enumerate(zip(gradients, arguments))
     return [leaf for index, (gradient, argument) in pairs for leaf in _gradients_of(gradient, argument, f"argument {index}")]
+
+
+def _sequence_like(expected, parts):
+    return expected._make(parts) if hasattr(expected, "_fields") else type(expected)(parts)
+
+
+def _is_sequence(value):
+    return type(value) in (list, tuple) or (isinstance(value, tuple) and hasattr(value, "_fields"))
+
+
+def in_structure_of(expected, got):
+    """Returns what a body has returned in the containers of what it got: a list for a tuple, and the reverse."""
+    if _is_sequence(expected) and _is_sequence(got) and len(expected) == len(got):
+        return _sequence_like(expected, [in_structure_of(*pair) for pair in zip(expected, got)])
+    if type(expected) is type(got) is dict and expected.keys() == got.keys():
+        return {key: in_structure_of(value, got[key]) for key, value in expected.items()}
+    return got
+
+
+_DTYPES = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
+
+
+def _dtype_of_moved(number, got):
+    """Returns the dtype that a number of a carry has as a tensor, if the next one is another number or a tensor; else None."""
+    if type(number) not in _DTYPES:
+        return None
+    if isinstance(got, torch.Tensor):
+        return got.dtype if got.dim() == 0 else None
+    if type(got) not in _DTYPES or (type(got) is type(number) and repr(got) == repr(number)):
+        return None
+    return torch.promote_types(_DTYPES[type(number)], _DTYPES[type(got)])
+
+
+def next_carry(init, got):
+    """Returns what a body has returned in the structure of its first carry; and the dtypes that with_tensors() takes, None if no number
+    changes."""
+    got = in_structure_of(init, got)
+    leaves, structure = _pytree.tree_flatten(init)
+    next_leaves, next_structure = _pytree.tree_flatten(got)
+    if structure != next_structure:
+        return got, None
+    dtypes = list(map(_dtype_of_moved, leaves, next_leaves))
+    return got, dtypes if any(dtypes) else None
+
+
+def with_tensors(init, dtypes):
+    """Returns a carry with tensors in place of the numbers that have a dtype."""
+    leaves, structure = _pytree.tree_flatten(init)
+    return _pytree.tree_unflatten([leaf if dtype is None else torch.tensor(leaf, dtype=dtype) for leaf, dtype in zip(leaves, dtypes)], structure)

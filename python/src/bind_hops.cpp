@@ -12,16 +12,51 @@
 namespace diptych::python {
 namespace {
 
+// Thrown out of the capture of a loop whose carry holds numbers that change: it begins anew, with tensors for these. It
+// is no std::exception, because a run in eager follows upon some of those.
+struct NumbersMove {
+  Handle dtypes;  ///< of the tensors
+};
+
+py::object of_tree(const char* name) { return py::module_::import("diptych._tree").attr(name); }
+
+// Returns the next carry in the structure of the first one. Errors: NumbersMove. A run in eager has no second begin.
+Value next_carry(const Value& init, const Value& got) {
+  const py::gil_scoped_acquire gil;
+  const py::tuple found = of_tree("next_carry")(init.handle.get(), got.handle.get());
+  if (!found[1].is_none() && is_tracing()) throw NumbersMove{Handle(found[1])};
+  return Value(found[0]);
+}
+
+// Calls a loop with its first carry, until no number of it changes.
+template <class Loop>
+py::object with_carry(const py::object& init, const Loop& loop) {
+  Handle carry(init);
+  while (true) {
+    try {
+      return loop(Value(carry.object()));
+    } catch (const NumbersMove& moved) {
+      carry = Handle(of_tree("with_tensors")(carry.get(), moved.dtypes.get()));
+    }
+  }
+}
+
 py::object python_scan(const py::object& f, const py::object& init, const py::object& xs, bool reverse,
                        std::optional<int64_t> length, std::optional<int64_t> max_saved_carries,
                        std::optional<int64_t> segment, int64_t unroll) {
   const ScanOptions options{reverse, length, max_saved_carries, segment, unroll};
-  PairFunction step{Function(f), "scan"};
-  const Value carry(init), slices(xs);
-  HostRefusal watch("scan", f);
-  const auto [last, stacks] = without_gil([&] { return scan(step, carry, slices, options); });
-  watch.finish();
-  return py::make_tuple(to_python(last), to_python(stacks));
+  const PairFunction call{Function(f), "scan"};
+  const Value slices(xs);
+  return with_carry(init, [&](const Value& carry) {
+    auto step = [&](const Value& now, const Value& x) {
+      auto [next, y] = call(now, x);
+      return std::pair(next_carry(carry, next), std::move(y));
+    };
+    HostRefusal watch("scan", f);
+    const auto [last, stacks] = without_gil([&] { return scan(step, carry, slices, options); });
+    watch.finish();
+    return py::make_tuple(to_python(last), to_python(stacks));
+  });
 }
 
 py::object python_map(const py::object& f, const py::object& xs) {
@@ -55,17 +90,24 @@ py::object python_cond(const py::object& chosen, const py::object& if_true, cons
 py::object python_while_loop(const py::object& condition, const py::object& f, const py::object& init,
                              std::optional<int64_t> checkpoint_every) {
   TensorFunction holds{Function(condition), "while_loop"};
-  Function step(f);
-  const Value carry(init);
-  HostRefusal watch("while_loop", f);
-  const Value last = without_gil([&] { return while_loop(holds, step, carry, WhileOptions{checkpoint_every}); });
-  watch.finish();
-  return to_python(last);
+  const Function call(f);
+  return with_carry(init, [&](const Value& carry) {
+    auto step = [&](const Value& now) { return next_carry(carry, call(now)); };
+    HostRefusal watch("while_loop", f);
+    const Value last = without_gil([&] { return while_loop(holds, step, carry, WhileOptions{checkpoint_every}); });
+    watch.finish();
+    return to_python(last);
+  });
 }
 
 py::object python_associative_scan(const py::object& f, const py::object& xs, bool reverse, int64_t dim) {
-  Function combine(f);
+  const Function call(f);
   const Value elements(xs);
+  const auto combine = [&](const Value& earlier, const Value& later) {
+    const Value result = call(earlier, later);
+    const py::gil_scoped_acquire gil;
+    return Value(of_tree("in_structure_of")(elements.handle.get(), result.handle.get()));
+  };
   HostRefusal watch("associative_scan", f);
   const Value result = without_gil([&] {
     return associative_scan(combine, elements, AssociativeScanOptions{reverse, dim});
@@ -139,6 +181,8 @@ void bind_hops(py::module_& module) {
 Returns (last carry, the y stacked). f runs once, on stand-ins, however long the scan is; it may capture tensors and
 modules, and everything is differentiable to any order.
 Shapes: a leaf of xs is [length, ...], f sees [...]; a y of [...] becomes [length, ...]; a carry keeps its sizes and dtype.
+Numbers of init that f changes are tensors of no dimensions to f and in the result: int64, float64 or bool, or of the dtype of the
+tensor that f returns in their place. f may return a list for a tuple of init, and the reverse.
 max_saved_carries: keeps at most so many carries for the backward and runs segments of steps again.
 Errors: UserError by path for a carry that changes, leaves of unequal lengths, an argument changed in place.
 Source: jax.lax.scan.)");
@@ -159,6 +203,7 @@ Source: jax.lax.cond.)");
              R"(Runs carry = f(carry) from init on while condition(carry) holds; returns the last carry.
 
 condition returns one element of dtype bool. Differentiable in reverse to any order.
+Numbers of init that f changes are tensors of no dimensions, as in scan(), also to the condition.
 checkpoint_every: keeps one carry in so many for the backward and runs the steps between again.
 Errors: UserError by path for a carry that changes its sizes or dtype, for another condition.
 Source: jax.lax.while_loop.)");

@@ -26,6 +26,7 @@ void bind_hops(py::module_& module);
 void bind_open_numbers(py::module_& module);
 void bind_host_generators(py::module_& module);
 void bind_routed_methods(py::module_& module);
+void bind_routed_subscripts(py::module_& module);
 void bind_native(py::module_& module);
 void bind_checkpoint(py::module_& module);
 void bind_backward_capture(py::module_& module);

@@ -20,6 +20,7 @@ PYBIND11_MODULE(_core, module) {
   bind_open_numbers(module);
   bind_host_generators(module);
   bind_routed_methods(module);
+  bind_routed_subscripts(module);
   bind_checkpoint(module);
   bind_backward_capture(module);
   bind_files(module);

@@ -249,7 +249,9 @@ void front_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack
   refuse_written_without_history(op, plan, *stack);
   read_own_histories(*recorder, plan, *stack);
   if (!plan.writes.empty() && write_by_strides(*recorder, op, plan, stack)) return;
+  Parts::Call parts(*recorder, op, plan, *stack);
   call_in_front(*recorder, op, plan, below, stack);
+  parts.finish(*stack);
 }
 
 void fake_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {

@@ -180,6 +180,16 @@ Value Recorder::value_of(const at::Tensor& stand_in) {
   return fake->value;
 }
 
+at::Tensor Recorder::snapshot(const at::Tensor& stand_in) {
+  (void)value_of(stand_in);  // applies pending writes
+  if (!at::functionalization::impl::isFunctionalTensor(stand_in)) return stand_in;
+  namespace fn = at::functionalization::impl;
+  const at::Tensor copy = fn::to_functional_tensor(fn::from_functional_tensor(stand_in));
+  copy.unsafeGetTensorImpl()->set_version_counter(c10::VariableVersion(0));  // else that of `stand_in`
+  look_dense(copy);
+  return copy;
+}
+
 Operand Recorder::tensor_operand(const at::Tensor& tensor, Call& call) {
   if (!tensor.defined()) return Value{};
   if (tensor.unsafeGetTensorImpl()->is_wrapped_number() && !owns(tensor)) {

@@ -14,6 +14,7 @@
 #include "diptych/trace/autograd_facts.h"
 #include "diptych/trace/fake_tensor.h"
 #include "diptych/trace/operator_plan.h"
+#include "diptych/trace/parts.h"
 #include "diptych/trace/primal_table.h"
 #include "diptych/trace/provenance.h"
 #include "diptych/trace/trace_guard.h"
@@ -21,9 +22,10 @@
 
 namespace diptych::detail {
 
-/// Records operators into a graph. One trace has one recorder; a thread records into `current()`, the innermost. Four
+/// Records operators into a graph. One trace has one recorder; a thread records into `current()`, the innermost. Five
 /// parts know what does not belong to the graph: primal_table() the tensors from outside, views() the views and writes
-/// of the function, provenance() where nodes come from, and asked_values() what the function asked for on the host.
+/// of the function, parts() what is taken of tensors at places that only the run knows, provenance() where nodes come
+/// from, and asked_values() what the function asked for on the host.
 /// Threads: a recorder is used by one thread at a time.
 class Recorder {
  public:
@@ -44,6 +46,7 @@ class Recorder {
   const ProvenanceTracker& provenance() const { return provenance_; }
   AskedValues& asked_values() { return asked_; }
   const AskedValues& asked_values() const { return asked_; }
+  Parts& parts() { return parts_; }
 
   /// Gives the free variables that have a number instead of a name the one that `find` returns for the real tensor, by
   /// which a binding knows that the function reaches it. A number stays where `find` returns an empty name, or one that
@@ -74,6 +77,8 @@ class Recorder {
   at::Tensor lift(const at::Tensor& literal);
   /// Returns the value that a stand-in of this trace has now, pending writes applied.
   Value value_of(const at::Tensor& stand_in);
+  /// Returns a stand-in of that value, which writes to `stand_in` do not change.
+  at::Tensor snapshot(const at::Tensor& stand_in);
   /// Says that the value of a stand-in that an operator has just made has no history, though it was given tensors that
   /// require grad.
   void forget_history(const at::Tensor& stand_in) { graph_.mutable_meta(value_of(stand_in)).requires_grad = false; }
@@ -122,6 +127,7 @@ class Recorder {
   ViewLedger views_;
   ProvenanceTracker provenance_{graph_};
   AskedValues asked_;
+  Parts parts_;
   Front front_;
   bool takes_wrapped_ = false;
   std::string transform_met_;

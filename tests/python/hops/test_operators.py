@@ -124,17 +124,6 @@ def test_cond_by_a_bool_calls_one_function():
             diptych.cond(predicate, torch.sin, torch.cos, x)
 
 
-def test_a_number_that_changes_is_no_carry():
-    def step(carry, x):
-        return carry + x.sum(), carry
-
-    for init in (0.0, 0):
-        with pytest.raises(diptych.UserError, match=r"\[scan\] .*return the same structure, and tensors for numbers that change"):
-            diptych.scan(step, init, randn(3, 2))
-    last, _ = diptych.scan(step, torch.tensor(0.0), torch.ones(3, 2))
-    assert last == 6
-
-
 def test_custom_vjp():
     def fwd(x, scale):
         return (x * scale).sin(), ((x * scale).cos(), scale)

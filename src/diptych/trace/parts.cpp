@@ -1,0 +1,137 @@
+#include "diptych/trace/parts.h"
+
+#include <ATen/ops/index.h>
+#include <ATen/ops/index_put.h>
+
+#include <algorithm>
+
+#include "diptych/base/check.h"
+#include "diptych/trace/levels.h"
+#include "diptych/trace/location.h"
+#include "diptych/trace/recorder.h"
+#include "diptych/trace/stack_tensors.h"
+
+namespace diptych::detail {
+namespace {
+
+using torch::jit::Stack;
+
+bool shares_storage(const at::Tensor& a, const c10::StorageImpl* storage) {
+  return a.storage().unsafeGetStorageImpl() == storage;
+}
+
+bool is_index(const c10::OperatorHandle& op) {
+  static const auto kIndex = c10::Dispatcher::singleton().findSchemaOrThrow("aten::index", "Tensor");
+  return op == kIndex;
+}
+
+/// A flag that is set as long as it lives.
+class Set {
+ public:
+  explicit Set(bool& flag) : flag_(flag) { flag_ = true; }
+  ~Set() { flag_ = false; }
+  Set(const Set&) = delete;
+  Set& operator=(const Set&) = delete;
+
+ private:
+  bool& flag_;
+};
+
+}  // namespace
+
+Parts::Call::Call(Recorder& recorder, const c10::OperatorHandle& op, const OperatorPlan& plan, const Stack& stack)
+    : recorder_(recorder) {
+  Parts& parts = recorder.parts();
+  if (parts.is_taking_ && is_index(op)) taken_.assign(stack.end() - 2, stack.end());
+  if (parts.parts_.empty()) return;
+  each_written(stack, plan, [this](const at::Tensor& tensor) {
+    if (tensor.defined()) written_.push_back(tensor);
+  });
+}
+
+void Parts::Call::finish(const Stack& stack) {
+  if (!taken_.empty()) recorder_.parts().note(recorder_, taken_, stack.back().toTensor());
+  for (const at::Tensor& tensor : written_) recorder_.parts().repeat_write(tensor);
+}
+
+at::Tensor Parts::take(const at::Tensor& tensor, const Indices& indices) {
+  const Set taking(is_taking_);
+  takes_in_transform_ = levels_are_active();  // while a transform calls an operator, its own level is put aside
+  return at::index(tensor, indices);
+}
+
+void Parts::note(Recorder& recorder, const Stack& taken, const at::Tensor& part) {
+  Indices indices;
+  for (const std::optional<at::Tensor>& index : optional_tensors(taken[1])) {
+    indices.push_back(index && index->defined() ? std::optional(recorder.snapshot(*index)) : std::nullopt);
+  }
+  c10::TensorImpl* const impl = part.unsafeGetTensorImpl();
+  parts_.push_back(std::make_shared<Part>(Part{.whole = taken[0].toTensor(),
+                                               .part = decltype(Part::part)(part.getIntrusivePtr()),
+                                               .storage = part.storage().getWeakStorageImpl(),
+                                               .version = impl->version_counter(),
+                                               .indices = std::move(indices),
+                                               .is_transformed = takes_in_transform_}));
+}
+
+bool Parts::shows(const at::Tensor& part, const at::Tensor& tensor, const Indices& indices, Recorder& recorder) const {
+  const auto is_same_index = [&](std::optional<at::Tensor> a, const std::optional<at::Tensor>& b) {
+    if (!a || !b) return !a && !b;
+    return recorder.value_of(*a) == recorder.value_of(recorder.stand_in(*b));
+  };
+  return std::any_of(parts_.begin(), parts_.end(), [&](const std::shared_ptr<Part>& one) {
+    const auto found = one->part.lock();
+    if (found.get() != part.unsafeGetTensorImpl() || !one->whole.is_same(recorder.stand_in(tensor))) return false;
+    if (one->is_transformed || one->indices.size() != indices.size()) return false;
+    for (size_t i = 0; i < indices.size(); ++i) {
+      if (!is_same_index(one->indices.get(i), indices.get(i))) return false;
+    }
+    return true;
+  });
+}
+
+void Parts::drop_dead() {
+  std::erase_if(parts_, [](const std::shared_ptr<Part>& part) { return part->storage.expired(); });
+}
+
+// First upwards, then to the other parts of what was written. The writes that repeat it come here, too.
+void Parts::repeat_write(const at::Tensor& written) {
+  drop_dead();
+  const c10::StorageImpl* const storage = written.storage().unsafeGetStorageImpl();
+  const auto parts = parts_;  // these writes take and drop parts
+  for (const auto& part : parts) {
+    if (!part->is_repeating && part->storage.lock().get() == storage) put_back(*part);
+  }
+  for (const auto& part : parts) {
+    if (!part->is_repeating && shares_storage(part->whole, storage)) show_again(*part);
+  }
+}
+
+void Parts::put_back(Part& part) {
+  check_can_repeat(part);
+  const auto elements = part.part.lock();
+  DIPTYCH_CHECK(static_cast<bool>(elements),
+                "[trace] {} writes to a view of a part that a tensor's index has taken, whose part is gone; keep the "
+                "part, or index the tensor when it is written to",
+                with_place("the function"));
+  const Set repeating(part.is_repeating);
+  part.whole.index_put_(part.indices, at::Tensor(elements));
+}
+
+void Parts::show_again(Part& part) {
+  check_can_repeat(part);
+  const auto elements = part.part.lock();
+  // What autograd has saved of a part that is gone was changed, as it would have been with the view that it is in eager.
+  if (!elements) return part.version.bump();
+  const Set repeating(part.is_repeating);
+  at::Tensor(elements).copy_(at::index(part.whole, part.indices));
+}
+
+void Parts::check_can_repeat(const Part& part) {
+  DIPTYCH_CHECK(!part.is_transformed,
+                "[trace] {} writes to a tensor of which it has taken a part by an index that is a tensor, or to that "
+                "part, in a transform of torch.func; assign to tensor[index], or use operators that return new tensors",
+                with_place("the function"));
+}
+
+}  // namespace diptych::detail
