@@ -1,12 +1,14 @@
 #include "diptych/backward/backward_capture.h"
 
 #include <pybind11/stl.h>
+#include <torch/csrc/autograd/python_cpp_function.h>
 
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "bindings.h"
+#include "diptych/backward/current_node.h"
 #include "diptych/backward/run_backend.h"
 #include "diptych/backward/run_key.h"
 #include "diptych/graph/graph.h"
@@ -83,6 +85,14 @@ std::shared_ptr<void> interpreter_lock() { return std::make_shared<py::gil_scope
 }  // namespace
 
 void bind_backward_capture(py::module_& module) {
+  module.def(
+      "current_autograd_node",
+      [] {
+        const auto node = detail::CurrentNode::get();
+        if (!node) return py::object(py::none());
+        return py::reinterpret_steal<py::object>(torch::autograd::functionToPyObject(node));
+      },
+      "The autograd node that this thread evaluates, in a captured backward as in the engine; None if there is none.");
   using namespace backward_capture;
   // These calls release the GIL: a thread that traces a backward run may hold the cache while it waits for the GIL.
   using WithoutLock = py::call_guard<py::gil_scoped_release>;

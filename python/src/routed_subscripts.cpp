@@ -63,8 +63,8 @@ void replace_slots(PyTypeObject* type) {
   PyMappingMethods* const slots = type->tp_as_mapping;
   if (slots != nullptr && slots->mp_subscript == torchs_get) slots->mp_subscript = &get;
   if (slots != nullptr && slots->mp_ass_subscript == torchs_set) slots->mp_ass_subscript = &set;
-  const py::list below = py::type(py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject*>(type)))
-                             .attr("__subclasses__")();
+  const py::list below =
+      py::type(py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject*>(type))).attr("__subclasses__")();
   for (const py::handle one : below) replace_slots(reinterpret_cast<PyTypeObject*>(one.ptr()));
 }
 

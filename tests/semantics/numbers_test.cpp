@@ -46,18 +46,20 @@ TEST(Numbers, AreOperandsInBodies) {
   expect_derivatives_right(leaves(at::kDouble), loop);
 }
 
-// A stand-in has no memory to read.
+// A stand-in has no memory to read, and none that LibTorch could fill with numbers.
 TEST(Numbers, OfStandInsAreNotToBeHad) {
   const auto read = [](const auto& function) { return [function] { (void)aot_function(function)(torch::ones({3})); }; };
-  const char* const words = "Cannot access data pointer of Tensor";
-  expect_error<c10::Error>(read([](const at::Tensor& x) { return x + (x.data_ptr() != nullptr); }), words);
-  expect_error<c10::Error>(read([](const at::Tensor& x) { return x + (x.sin().mutable_data_ptr() != nullptr); }),
-                           words);
-  const char* const typed_words = "its data is not allocated yet";
-  expect_error<c10::Error>(read([](const at::Tensor& x) {
-                             return x + *x.view({3, 1}).data_ptr<float>();
-                           }),
-                           typed_words);
+  const char* const words = "[capture] the function reads or writes the memory of a tensor";
+  expect_error<UserError>(read([](const at::Tensor& x) { return x + (x.data_ptr() != nullptr); }), words);
+  expect_error<UserError>(read([](const at::Tensor& x) { return x + (x.sin().mutable_data_ptr() != nullptr); }), words);
+  expect_error<UserError>(read([](const at::Tensor& x) { return x + *x.view({3, 1}).data_ptr<float>(); }), words);
+  expect_error<UserError>(read([](const at::Tensor& x) { return x + at::tensor({1.0, 2.0, 3.0}); }), words);
+  const auto in_body = [](const at::Tensor& x) {
+    return map([](const at::Tensor& one) { return one * at::tensor({2.0}); }, x);
+  };
+  expect_error<UserError>([&] { (void)in_body(torch::ones({3, 1})); }, words);
+  const auto made = [](const at::Tensor& x) { return x + torch::tensor({1.0, 2.0, 3.0}); };
+  EXPECT_TRUE(aot_function(made)(torch::ones({3})).equal(made(torch::ones({3}))));
 }
 
 }  // namespace

@@ -20,6 +20,16 @@ def _entered(tensor):
         return tensor.view_as(tensor)
 
 
+def _replace_current_node():
+    """torch tells a hook in a captured backward of no node."""
+
+    @functools.wraps(torch._C._current_autograd_node)
+    def current_autograd_node():
+        return _core.current_autograd_node()
+
+    torch._C._current_autograd_node = current_autograd_node
+
+
 def replace():
     """Has torch.autograd.backward() and torch.autograd.grad(), however they were imported, ask first."""
     torchs = torch.autograd._engine_run_backward
@@ -31,3 +41,4 @@ def replace():
         return torchs(outputs, gradients, retain_graph, create_graph, inputs, *args, **keywords)
 
     torch.autograd._engine_run_backward = run
+    _replace_current_node()

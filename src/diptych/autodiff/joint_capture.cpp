@@ -9,6 +9,7 @@
 #include "diptych/autodiff/backward_walk.h"
 #include "diptych/autodiff/gradient_checks.h"
 #include "diptych/autodiff/inner_backward.h"
+#include "diptych/autodiff/memory_errors.h"
 #include "diptych/autodiff/output_analysis.h"
 #include "diptych/autodiff/stages.h"
 #include "diptych/base/check.h"
@@ -77,9 +78,14 @@ void check_differentiable_again(const ag::variable_list& gradients, Recorder& re
 FlatResult call_watched(const FlatFunction& function, const std::vector<at::Tensor>& stand_ins,
                         detail::Recorder& recorder) {
   const detail::GeneratorWatch watch;
-  FlatResult result = function(stand_ins);
-  detail::GeneratorWatch::check(recorder.graph());
-  return result;
+  try {
+    FlatResult result = function(stand_ins);
+    detail::GeneratorWatch::check(recorder.graph());
+    return result;
+  } catch (const c10::Error& error) {
+    refuse_memory(error);
+    throw;
+  }
 }
 
 // Which primals to trace as views of one base, and the free variables known from the trace that found this out.

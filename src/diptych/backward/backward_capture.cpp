@@ -2,6 +2,7 @@
 
 #include <ATen/Context.h>
 #include <ATen/ThreadLocalState.h>
+#include <fmt/ranges.h>
 #include <torch/csrc/autograd/anomaly_mode.h>
 #include <torch/csrc/autograd/engine.h>
 
@@ -19,6 +20,7 @@
 #include "diptych/base/last_error.h"
 #include "diptych/base/log.h"
 #include "diptych/interpreter/call_checks.h"
+#include "diptych/interpreter/profiled_range.h"
 #include "diptych/interpreter/run_guards.h"
 #include "diptych/interpreter/sizes_input.h"
 #include "diptych/trace/global_state.h"
@@ -155,8 +157,21 @@ class CapturedRun {
   ag::variable_list run_program(std::vector<at::Tensor>&& inputs, bool records_gradients) const {
     if (records_gradients) return entry_.program->run(std::move(inputs), {.differentiable = true});
     const RunBelowAutograd below;
+    const detail::ProfiledRange range([this] { return name(); });
     return entry_.executable != nullptr ? entry_.executable->run(std::move(inputs))
                                         : entry_.program->run(std::move(inputs));
+  }
+
+  // The names of the nodes that the graph stands for, which the engine would have told the profiler one by one.
+  std::string name() const {
+    constexpr size_t kMostNamed = 8;
+    std::vector<std::string> names;
+    for (const auto& call : calls_) {
+      if (call.needed && names.size() < kMostNamed) names.push_back(call.node->name());
+    }
+    const size_t num_left = calls_.size() - names.size();
+    return fmt::format("diptych::backward {}{}", fmt::join(names, ", "),
+                       num_left > 0 ? fmt::format(" and {} more", num_left) : "");
   }
 
   // Releases what the nodes before number `end`, which have run, have saved.

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "diptych/backward/current_node.h"
 #include "diptych/base/check.h"
 #include "diptych/graph/hop_attributes.h"
 #include "diptych/interpreter/hop_rules.h"
@@ -213,6 +214,7 @@ std::vector<at::Tensor> EagerRun::wanted_of(const EagerCall& eager, std::vector<
 
 std::vector<at::Tensor> EagerRun::run_stage(const EagerCall& eager, std::vector<at::Tensor>&& inputs) const {
   ag::Node& node = *calls_[eager.call].node;
+  const CurrentNode current(calls_[eager.call].node);
   switch (eager.stage) {
     case EagerStage::kTensorHooks:
       inputs = hooked(node.tensor_pre_hooks(), std::move(inputs));

@@ -3,6 +3,7 @@
 #include <ATen/ops/add.h>
 #include <fmt/ranges.h>
 
+#include "diptych/backward/current_node.h"
 #include "diptych/base/check.h"
 #include "diptych/trace/hollow_tensor.h"
 #include "diptych/trace/node_hooks.h"
@@ -234,6 +235,7 @@ ag::variable_list Replay::apply(const ag::variable_list& inputs) {
 // or out: the node has then lost what it had saved, and nobody may run it.
 ag::variable_list Replay::with_stand_ins(ca::SwapSavedVariables& saved, const ag::variable_list& inputs) {
   ag::Node& node = *calls_[current_].node;
+  const CurrentNode current(calls_[current_].node);
   try {
     return node.apply_with_saved(inputs, saved);
   } catch (const c10::NotImplementedError& error) {

@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <typeinfo>
 
+#include "diptych/backward/current_node.h"
 #include "diptych/backward/run_limits.h"
 #include "diptych/trace/custom_function.h"
 
@@ -169,6 +170,7 @@ bool RunContents::collect_node(size_t index, const RunCall& call) {
   try {
     ca::NodeCall node_call(call.id, call.node);
     ca::CompiledNodeArgs args(compiler_, node_call);
+    const CurrentNode current(call.node);
     call.node->compiled_args(args);
     append(key_.structure, args);
     says_all = compiler_.sv_to_hooks.size() == num_hooked &&

@@ -14,6 +14,7 @@
 #include "diptych/compile/check_slots.h"
 #include "diptych/compile/result_links.h"
 #include "diptych/compile/second_order.h"
+#include "diptych/interpreter/profiled_range.h"
 #include "diptych/interpreter/run_guards.h"
 #include "diptych/passes/remove_dead_nodes.h"
 #include "diptych/passes/reuse_results.h"
@@ -281,6 +282,7 @@ std::vector<at::Tensor> CompiledFunction::run_forward(const std::vector<at::Tens
     handed_on = path_->handed_on(given);
   }
   const RunBelowAutograd guard;
+  const detail::ProfiledRange range([this] { return "diptych::forward " + options().name; });
   std::vector<at::Tensor> inputs = primals;
   // A call that changes a primal's shape must not reshape the residuals: the backward expects the original shape.
   for (const size_t primal : captured_.reshaped()) inputs[primal] = primals[primal].tensor_data();

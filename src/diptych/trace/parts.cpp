@@ -121,7 +121,8 @@ void Parts::put_back(Part& part) {
 void Parts::show_again(Part& part) {
   check_can_repeat(part);
   const auto elements = part.part.lock();
-  // What autograd has saved of a part that is gone was changed, as it would have been with the view that it is in eager.
+  // What autograd has saved of a part that is gone was changed, as it would have been with the view that it is in
+  // eager.
   if (!elements) return part.version.bump();
   const Set repeating(part.is_repeating);
   at::Tensor(elements).copy_(at::index(part.whole, part.indices));
