@@ -77,9 +77,21 @@ void parameters(Arguments arguments) {
   }
 }
 
+void batch_norm(Arguments arguments) {
+  for (const size_t i : {3, 4}) {
+    if (!is_given(arguments[i])) continue;
+    const auto rank = arguments[i].toTensor().dim();
+    TORCH_CHECK(rank == 1, "TensorAccessor expected 1 dims but tensor has ", rank);
+  }
+  parameters<1, 2, 3, 4>(arguments);
+}
+
 void layer_norm(Arguments arguments) {
   if (!arguments[1].isIntList()) return;
   const auto shape = arguments[1].toDimVector();
+  TORCH_CHECK(!shape.empty(),
+              "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element, but got "
+              "normalized_shape = []");
   for (const size_t i : {2, 3}) {
     if (!is_given(arguments[i])) continue;
     const auto sizes = arguments[i].toTensor().sizes();
@@ -121,9 +133,10 @@ const std::unordered_map<std::string_view, OperandCheck>& checks() {
       {"aten.multilabel_margin_loss_forward", labels},
       {"aten.native_layer_norm", layer_norm},
       {"aten.native_group_norm", parameters<1, 2>},
-      {"aten.native_batch_norm", parameters<1, 2, 3, 4>},
-      {"aten._native_batch_norm_legit", parameters<1, 2, 3, 4>},
-      {"aten._native_batch_norm_legit_no_training", parameters<1, 2, 3, 4>},
+      {"aten.native_batch_norm", batch_norm},
+      {"aten._native_batch_norm_legit", batch_norm},
+      {"aten._native_batch_norm_legit_functional", batch_norm},
+      {"aten._native_batch_norm_legit_no_training", batch_norm},
   };
   return rows;
 }

@@ -1,4 +1,6 @@
 // Shapes of random operators that have no C++ Meta kernel.
+#include <ATen/ops/result_type.h>
+
 #include "diptych/ops/shapes_table.h"
 
 namespace diptych::detail {
@@ -12,9 +14,10 @@ TwoTensors native_dropout(const at::Tensor& input, double, std::optional<bool>) 
 }
 
 at::Tensor native_dropout_backward(const at::Tensor& grad, const at::Tensor& mask, double) {
-  const bool is_integral = c10::isIntegralType(grad.scalar_type(), /*includeBool=*/true);
+  const auto product = at::result_type(grad, mask);
   const auto usual = c10::typeMetaToScalarType(at::get_default_dtype());
-  return meta_pointwise({grad, mask}, is_integral ? usual : grad.scalar_type());  // times a number that is a double
+  const bool is_integral = c10::isIntegralType(product, /*includeBool=*/true);
+  return meta_pointwise({grad, mask}, is_integral ? usual : product);  // times a number that is a double
 }
 
 at::Tensor multinomial(const at::Tensor& self, int64_t num_samples, bool, const OptionalGenerator&) {

@@ -1,6 +1,10 @@
 #include "diptych/passes/decompose.h"
 
+#include <c10/util/Exception.h>
+
 #include <algorithm>
+#include <optional>
+#include <vector>
 
 #include "diptych/base/check.h"
 #include "diptych/graph/rewrite.h"
@@ -66,6 +70,44 @@ const Decomposition* rule_for(const Graph& graph, const Node& node, const KeepsN
   return row == nullptr || !is_static(graph, node) || (keeps && keeps(graph, node)) ? nullptr : row;
 }
 
+// Whether the operands have several dtypes.
+bool is_mixed(const Graph& graph, const Node& node) {
+  std::optional<at::ScalarType> first;
+  bool mixed = false;
+  for_each_operand_value(node, [&](Value value) {
+    const auto dtype = graph.meta(value).dtype;
+    mixed = mixed || first.value_or(dtype) != dtype;
+    first = dtype;
+  });
+  return mixed;
+}
+
+bool fits(const Emitter& emitter, const Graph& graph, const Node& node, const std::vector<Value>& results) {
+  DIPTYCH_ASSERT(results.size() == node.outputs.size(), "{} decomposed to {} results, expected {}", node.op.name(),
+                 results.size(), node.outputs.size());
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (!node.outputs[i]) continue;
+    const auto &wanted = graph.meta(node.outputs[i]), &got = emitter.meta(results[i]);
+    const bool is_same = got.dtype == wanted.dtype && got.sizes == wanted.sizes;
+    if (!is_same && is_mixed(graph, node)) return false;
+    DIPTYCH_ASSERT(is_same, "{} decomposed to {}, expected {}", node.op.name(), type_string(got), type_string(wanted));
+  }
+  return true;
+}
+
+// The results of a rule; none where the node stays. Rules promote operands of several dtypes as arithmetic does, and
+// kernels may take them in another way: such a node stays, and what was written for it is dead.
+std::vector<Value> apply_rule(const Decomposition& rule, Emitter& emitter, const Graph& graph, const Node& node,
+                              c10::ArrayRef<Operand> operands) {
+  try {
+    auto results = rule.rule(Call(emitter, node, operands));
+    return results.empty() || fits(emitter, graph, node, results) ? results : std::vector<Value>();
+  } catch (const c10::Error&) {
+    if (!is_mixed(graph, node)) throw;
+    return {};
+  }
+}
+
 // Makes one round over the graph; sets `changed` if any node was decomposed.
 Graph decompose_once(const Graph& graph, const KeepsNode& keeps, bool& changed) {
   Rewriter rewriter(graph);
@@ -83,21 +125,16 @@ Graph decompose_once(const Graph& graph, const KeepsNode& keeps, bool& changed) 
     const Value grad_of = node.provenance.grad_of;
     like.provenance.grad_of = grad_of && rewriter.is_mapped(grad_of) ? rewriter[grad_of] : Value{};
     Emitter emitter(rewriter.graph(), like);
-    const auto results = row->rule(Call(emitter, node, {operands.data(), operands.size()}));
+    const auto results = apply_rule(*row, emitter, graph, node, {operands.data(), operands.size()});
     if (results.empty()) {
       rewriter.copy_node(node);
       continue;
     }
     changed = true;
-    DIPTYCH_ASSERT(results.size() == node.outputs.size(), "{} decomposed to {} results, expected {}", node.op.name(),
-                   results.size(), node.outputs.size());
     for (size_t i = 0; i < results.size(); ++i) {
       if (!node.outputs[i]) continue;
       const auto& wanted = graph.meta(node.outputs[i]);
       const Value own = in_own_memory(emitter, rewriter.graph(), results[i], first, node);
-      const auto& got = emitter.meta(own);
-      DIPTYCH_ASSERT(got.dtype == wanted.dtype && got.sizes == wanted.sizes, "{} decomposed to {}, expected {}",
-                     node.op.name(), type_string(got), type_string(wanted));
       const Value value = emitter.with_strides(own, wanted);
       rewriter.graph().mutable_meta(value).requires_grad = wanted.requires_grad;
       mark_result(rewriter.graph(), value, first, node.provenance);

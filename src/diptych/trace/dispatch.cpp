@@ -1,5 +1,6 @@
 #include "diptych/trace/dispatch.h"
 
+#include <ATen/autocast_mode.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/copy.h>
 #include <c10/core/AutogradState.h>
@@ -13,6 +14,7 @@
 #include "diptych/ops/dispatch_keys.h"
 #include "diptych/ops/remedies.h"
 #include "diptych/trace/eager_layout.h"
+#include "diptych/trace/eager_refusal.h"
 #include "diptych/trace/exchange_tensors.h"
 #include "diptych/trace/fill_by_mask.h"
 #include "diptych/trace/front_call.h"
@@ -218,6 +220,12 @@ void call_in_front(Recorder& recorder, const c10::OperatorHandle& op, const Oper
   dress_results(op, *stack);
 }
 
+// Whether the call is never recorded as it is: other operators than eager's kernel calls are, or another than the one
+// with out=. Autocast, which has yet to change dtypes, lies below.
+bool is_taken_apart(const OperatorPlan& plan) {
+  return (plan.is_composite || plan.num_out > 0) && !at::autocast::is_autocast_enabled(c10::DeviceType::CPU);
+}
+
 void front_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
   c10::DispatchKeySet below = keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kFrontKey);
   const OperatorPlan& plan = plan_for(op);
@@ -244,6 +252,7 @@ void front_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack
   if (mutates_hidden(plan, *stack)) return plan.hidden_mutation->declared.handle().callBoxed(stack);
   refuse_draw_with_gaps(op, plan, *stack);
   if (record_sparse_gradient(*recorder, op, plan, stack)) return;
+  if (is_taken_apart(plan)) refuse_dtypes_as_eager(op, plan, *stack);
   // The inner operators of a composite pass here themselves, one by one, as the calls that autograd knows.
   if (plan.is_composite) return call_composite(op, plan, below, stack);
   refuse_written_without_history(op, plan, *stack);

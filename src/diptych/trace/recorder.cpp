@@ -14,6 +14,7 @@
 #include "diptych/ops/dispatch_keys.h"
 #include "diptych/trace/default_dtype.h"
 #include "diptych/trace/eager_layout.h"
+#include "diptych/trace/eager_refusal.h"
 #include "diptych/trace/generator_watch.h"
 #include "diptych/trace/location.h"
 #include "diptych/trace/numbers_of_libraries.h"
@@ -298,6 +299,7 @@ void Recorder::record(const c10::OperatorHandle& op, const OperatorPlan& plan, t
                 "there",
                 with_place(op.operator_name()));
   if (plan.draws_random) GeneratorWatch::check_draw();
+  refuse_dtypes_as_eager(op, plan, *stack);
   if (record_another_way(op, plan, stack) || record_numbers(*this, op, plan, stack)) return;
   cast_whole_numbers(*this, op, plan, stack);
   Call call;

@@ -5,6 +5,7 @@
 
 #include "diptych/base/check.h"
 #include "diptych/base/error_words.h"
+#include "diptych/trace/eager_refusal.h"
 #include "diptych/trace/exchange_tensors.h"
 #include "diptych/trace/location.h"
 #include "diptych/trace/meta_kernel.h"
@@ -68,11 +69,28 @@ MetaRun run_kernels(const c10::OperatorHandle& op, const OperatorPlan& plan, tor
   return is_of_python && !plan.is_native ? run_meta_kernel(op, plan.meta_kernel, stack) : run;
 }
 
+// As run_kernels(); what a kernel for shapes refuses is refused as eager does, by class and words.
+MetaRun run_kernels_as_eager(const c10::OperatorHandle& op, const OperatorPlan& plan, torch::jit::Stack* stack,
+                             const torch::jit::Stack& given) {
+  try {
+    return run_kernels(op, plan, stack);
+  } catch (const UserError&) {
+    throw;
+  } catch (const std::exception& error) {
+    if (!is_taken_by_eager(op, plan, given)) throw;
+    throw_user_error(
+        fmt::format("[trace] {} has a kernel for shapes that refuses what its own kernel takes: {}; call it outside "
+                    "the traced function",
+                    with_place(op.operator_name()), words_of(error)));
+  }
+}
+
 // The kernel of a library's operator that stands in for one for shapes, since it is there for all devices. It may read
 // memory, which a meta tensor lacks.
 MetaRun run_kernels_of_library(const c10::OperatorHandle& op, const OperatorPlan& plan, torch::jit::Stack* stack,
-                               bool may_ask) {
-  if (plan.is_native || op.hasKernelForDispatchKey(c10::DispatchKey::Meta)) return run_kernels(op, plan, stack);
+                               bool may_ask, const torch::jit::Stack& given) {
+  if (plan.is_native) return run_kernels_as_eager(op, plan, stack, given);
+  if (op.hasKernelForDispatchKey(c10::DispatchKey::Meta)) return run_kernels(op, plan, stack);
   try {
     return run_kernels(op, plan, stack);
   } catch (const std::exception& error) {
@@ -97,11 +115,10 @@ bool run_on_meta(Recorder& recorder, const c10::OperatorHandle& op, const Operat
       !plan.is_native && recorder.phase() == Phase::kForward && recorder.asked_values().may_ask() && plan.num_out == 0;
   const size_t begin = stack->size() - plan.takes_tensor.size();
   if (plan.check != nullptr) plan.check(c10::ArrayRef<c10::IValue>(stack->data() + begin, plan.takes_tensor.size()));
-  torch::jit::Stack given;
-  if (may_ask) given.assign(stack->begin() + static_cast<std::ptrdiff_t>(begin), stack->end());
+  const torch::jit::Stack given(stack->begin() + static_cast<std::ptrdiff_t>(begin), stack->end());
   const OnMeta on_meta;
   exchange_for_meta(recorder, *stack, plan);
-  const MetaRun run = run_kernels_of_library(op, plan, stack, may_ask);
+  const MetaRun run = run_kernels_of_library(op, plan, stack, may_ask, given);
   if (run == MetaRun::kDone) return true;
   if (may_ask) {
     stack->resize(begin);

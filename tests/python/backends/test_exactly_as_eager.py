@@ -261,6 +261,17 @@ def entropies_without_dimensions_of_one():
     return function, leaf(torch.tensor([[0.25], [0.5], [0.75], [0.125]])), lambda: torch.full((4, 1), 2.0)
 
 
+@row
+def operands_that_decompositions_do_not_promote():
+    def function(x):
+        small, bools = torch.tensor([0, 1], dtype=torch.uint8), x > 0.5
+        losses = functional.nll_loss(x, small), functional.cross_entropy(x * 1, small), functional.mse_loss(bools, x), functional.smooth_l1_loss(x, bools)
+        normal = torch.native_batch_norm(x.bfloat16(), x[0] + 1, x[0], x[0] * 1, x[0] + 1, True, 0.1, 1.0)
+        return [(result * 64).round() for result in (*losses, *normal, torch.ops.aten.native_dropout_backward(x, x.double(), 2.0))]
+
+    return function, lambda: torch.tensor([[0.25, 0.5], [1.0, 0.75]])
+
+
 # Rounding, and numbers at a border.
 
 
@@ -354,6 +365,22 @@ REFUSED = {
     "nothing": lambda x: x[:0].amax(0),
     "smallest of nothing": lambda x: x[:0].min(),
     "labels": lambda x: functional.multilabel_margin_loss(x, torch.tensor([1, 0, 1])),
+    "statistics of another dtype": lambda x: functional.batch_norm(x, x[0], x[0].double()),
+    "slopes of another dtype": lambda x: torch._softmax_backward_data(x.bfloat16(), x, 1, torch.float32),
+    "doubles beside parameters": lambda x: torch.native_batch_norm(x.double(), x[0], x[0], None, None, True, 0.1, 1.0),
+    "weights of classes": lambda x: functional.nll_loss(x, torch.tensor([0, 1, 2]), x[0].double()),
+    "statistics of another rank": lambda x: functional.batch_norm(x, x[:1] * 1, x[0] * 1, training=True),
+    "no shape to normalize": lambda x: torch.native_layer_norm(x, (), None, None, 1e-5),
+    "complex fractions": lambda x: torch.frac(x.requires_grad_() + 0j),
+    "complex bounds": lambda x: functional.relu6(x + 0j),
+    "maxima of whole numbers": lambda x: functional.max_pool1d(x.long()[None], 2),
+    "reflected bools": lambda x: functional.pad(x.bool()[None], (1, 1), "reflect"),
+    "products of bools": lambda x: torch.bmm(x.bool()[None], x[None]),
+    "entropy of bools": lambda x: functional.binary_cross_entropy_with_logits(x.bool(), x),
+    "bools beside weights": lambda x: functional.conv3d(x.bool()[None, None, None], x[None, None, None]),
+    "a dimension too many": lambda x: torch.narrow_copy(x, 3, 0, 1),
+    "out of another dtype": lambda x: torch.gather(x, 1, torch.tensor([[0]]), out=torch.zeros(1, 1).double()),
+    "draws of another dtype": lambda x: torch.multinomial(x + 1, 2, out=torch.zeros(3, 2).int()),
 }
 
 
