@@ -306,6 +306,15 @@ def functions_that_overflow():
 
 
 @row
+def norms_of_one_element():
+    def function(x):
+        orders = 2, 3, -2.0, 0.0, math.nan, math.inf
+        return [torch.linalg.vector_norm(x, order, 1) for order in orders] + [x.norm(dim=1), torch.dist(x[0], x[1] * 0), x.renorm(2, 0, 1.0), functional.normalize(x)]
+
+    return function, lambda: torch.tensor([[1e30], [1e-30], [-3.0]])
+
+
+@row
 def numbers_beside_bf16():
     operators = (lambda x: x - 1.7, lambda x: x + 0.1, lambda x: x * 0.1, lambda x: x / 0.1, lambda x: 0.1 - x, lambda x: x * 0.3 - 1.7)
     return lambda x: [operator(x) for operator in operators], lambda: torch.tensor([1.7, 3.3, 100.7]).bfloat16()

@@ -69,6 +69,13 @@ Term NodeLowering::reduced_count(at::ScalarType dtype) const {
   return count.is_static() ? constant(static_cast<double>(count.hint()), dtype) : size(count).to(dtype);
 }
 
+bool NodeLowering::reduces_one() const {
+  return std::all_of(sources_.reduced.begin(), sources_.reduced.end(), [&](int32_t dim) {
+    const SizeExpr& extent = (*sources_.extents)[dim];
+    return extent.is_static() && extent.hint() == 1;
+  });
+}
+
 Term NodeLowering::position(size_t dim) const {
   IndexMap map;
   add_dim_terms(map, *sources_.sizes, sources_.dims(node().outputs[0])[dim], *sources_.extents, 1);

@@ -60,6 +60,7 @@ class NodeLowering : public NodeArguments {
   DimSet reduced() const;
   bool reduces_in_order() const;
   Term reduced_count(at::ScalarType dtype) const;
+  bool reduces_one() const;  ///< whether each result is known to come from one element
 
   /// The position along a dim of the result, as an i64.
   Term position(size_t dim) const;

@@ -82,7 +82,8 @@ Terms logsumexp(NodeLowering& node) {
 
 Terms vector_norm(NodeLowering& node) {
   const Term size = abs(node.own(0).is_complex() ? node.own(0) : node.operand(0)).to(NodeLowering::wide(node.dtype()));
-  const double order = node.number(1, 2);
+  // Of one element eager takes the magnitude, which does not overflow.
+  const double asked = node.number(1, 2), order = asked != 0 && node.reduces_one() ? 1 : asked;
   if (std::isinf(order)) return {reduced(node, order > 0 ? "max" : "min", size)};
   if (order == 0) return {reduced(node, "sum", size.differs(0.0).to(size.dtype()))};
   if (order == 1) return {reduced(node, "sum", size)};

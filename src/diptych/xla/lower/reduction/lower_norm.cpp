@@ -1,6 +1,8 @@
 // Norms of vectors, distances, and tensors scaled by their norms.
 #include <ATen/ExpandUtils.h>
 
+#include <algorithm>
+
 #include "diptych/xla/hlo/reduction_parts.h"
 
 namespace diptych::detail {
@@ -10,11 +12,17 @@ Hlo magnitudes_of(HloWriter& writer, const Hlo& x) {
   return at::isComplexType(x.dtype) ? writer.complex_part("abs", x) : writer.unary("abs", x);
 }
 
+// Of one element eager takes the magnitude, which does not overflow.
+Hlo norm_as_eager(HloWriter& writer, const Hlo& x, double order, at::IntArrayRef dims) {
+  const bool is_one = std::all_of(dims.begin(), dims.end(), [&](int64_t dim) { return x.sizes[dim] == 1; });
+  return norm_over(writer, magnitudes_of(writer, x), is_one && order != 0 ? 1 : order, dims);
+}
+
 // The norm of an operand that is first converted to the dtype that is asked for.
 Hlo norm_of(const Lowering& node, const Hlo& x, double order, at::IntArrayRef dims) {
   HloWriter& writer = node.writer();
   const Hlo wide = writer.convert(x, Lowering::wide(x.dtype));
-  const Hlo norm = norm_over(writer, magnitudes_of(writer, wide), order, dims);
+  const Hlo norm = norm_as_eager(writer, wide, order, dims);
   return writer.convert(writer.reshape(norm, node.sizes()), node.dtype());
 }
 
@@ -55,7 +63,7 @@ std::vector<Hlo> renorm(const Lowering& node) {
   for (int64_t dim = 0; dim < x.dim(); ++dim) {
     if (dim != kept) dims.push_back(dim);
   }
-  const Hlo norm = norm_over(writer, magnitudes_of(writer, x), node.number(1), dims);
+  const Hlo norm = norm_as_eager(writer, x, node.number(1), dims);
   const Hlo bound = node.filled(node.scalar(3), norm);
   const Hlo factor = writer.binary("divide", bound, writer.binary("add", norm, node.filled(1e-7, norm)));
   const Hlo scale = writer.select(writer.compare("GT", norm, bound), factor, node.filled(1, norm));
