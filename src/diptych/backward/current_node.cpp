@@ -18,7 +18,8 @@ CurrentNode::~CurrentNode() { innermost_node = outer_; }
 
 c10::intrusive_ptr<torch::autograd::Node> CurrentNode::get() {
   auto engines = torch::autograd::get_current_node();
-  const bool is_inside = innermost_node != nullptr && innermost_node->engines_ == engines;  // and no run of the engine is
+  const bool is_inside =
+      innermost_node != nullptr && innermost_node->engines_ == engines;  // and no run of the engine is
   return is_inside ? innermost_node->node_ : engines;
 }
 

@@ -52,12 +52,12 @@ unsigned register_hook(const at::Tensor& tensor, F /*f*/, const Read&... read) {
   static_assert(std::is_empty_v<F> && std::is_default_constructible_v<F>,
                 "register_hook: the hook has a state, expected a lambda that captures nothing; pass the tensors that "
                 "it reads behind it, or call Tensor::register_hook");
-  return detail::add_computing_hook(
-      tensor,
-      [](const at::Tensor& gradient, const std::vector<at::Tensor>& given) {
-        return detail::compute_with<F>(gradient, given, std::index_sequence_for<Read...>());
-      },
-      {read...});
+  return detail::add_computing_hook(tensor,
+                                    [](const at::Tensor& gradient, const std::vector<at::Tensor>& given) {
+                                      return detail::compute_with<F>(gradient, given,
+                                                                     std::index_sequence_for<Read...>());
+                                    },
+                                    {read...});
 }
 
 }  // namespace diptych

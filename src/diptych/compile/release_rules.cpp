@@ -62,7 +62,7 @@ class ResidualReads {
     std::map<std::pair<Bits, Bits>, Bits> reads;
     for (size_t i = 0; i < graph_.nodes().size(); ++i) {
       const Node& node = graph_.nodes()[i];
-      if (analysis_.place(i) != detail::Place::kBackward) continue;
+      if (analysis_.place(i) != detail::JointPlace::kBackward) continue;
       Bits gradients = gradients_of(node);
       if (gradients.empty() && has_effect(node)) gradients.assign(layout_.num_gradients(), true);
       if (gradients.empty()) continue;
@@ -92,7 +92,7 @@ class ResidualReads {
     }
     for (size_t i = 0; i < graph_.nodes().size(); ++i) {
       const Node& node = graph_.nodes()[i];
-      if (analysis_.place(i) != detail::Place::kBackward) continue;
+      if (analysis_.place(i) != detail::JointPlace::kBackward) continue;
       Bits sum;
       for_each_operand_value(node, [&](Value value) { unite(sum, tangents_[value.id]); });
       if (sum.empty() && has_effect(node)) sum.assign(layout_.num_tangents, true);  // it runs in every backward
@@ -106,7 +106,7 @@ class ResidualReads {
     // readers.
     for (size_t i = graph_.nodes().size(); i-- > 0;) {
       const Node& node = graph_.nodes()[i];
-      if (analysis_.place(i) != detail::Place::kBackward) continue;
+      if (analysis_.place(i) != detail::JointPlace::kBackward) continue;
       const Bits tangents = tangents_of(node);
       for_each_operand_value(node, [&](Value value) {
         const Node* producer = graph_.producer(value);
@@ -134,7 +134,7 @@ class ResidualReads {
       of_value[i] = true;
     }
     for (size_t i = graph_.nodes().size(); i-- > 0;) {
-      if (analysis_.place(i) != detail::Place::kBackward) continue;
+      if (analysis_.place(i) != detail::JointPlace::kBackward) continue;
       const Node& node = graph_.nodes()[i];
       const Bits gradients = gradients_of(node);
       for_each_operand_value(node, [&](Value value) { unite(gradients_[value.id], gradients); });

@@ -51,7 +51,7 @@ class BackwardBuilder {
     mark_needed(gradients);
     for (size_t i = 0; i < source_.nodes().size(); ++i) {
       const Node& node = source_.nodes()[i];
-      if (!needed_[i] || analysis_.place(i) != Place::kBackward) continue;
+      if (!needed_[i] || analysis_.place(i) != JointPlace::kBackward) continue;
       for_each_operand_value(node, [&](Value value) { recompute(value, node.provenance.region); });
       emit({i, {}});
     }
@@ -78,7 +78,7 @@ class BackwardBuilder {
     }
     for (size_t i = source_.nodes().size(); i-- > 0;) {
       const Node& node = source_.nodes()[i];
-      needed_[i] = analysis_.place(i) == Place::kBackward && has_effect(node);
+      needed_[i] = analysis_.place(i) == JointPlace::kBackward && has_effect(node);
       for (const Value output : node.outputs) {
         needed_[i] = needed_[i] || (output && wanted[output.id] && !is_given_[output.id]);
       }
@@ -97,7 +97,7 @@ class BackwardBuilder {
     if (!analysis_.has_marks()) return {};
     const auto index = static_cast<size_t>(source_.info(value).node);
     const Provenance& from = source_.nodes()[index].provenance;
-    if (from.region.empty() || analysis_.place(index) != Place::kForward) return {};
+    if (from.region.empty() || analysis_.place(index) != JointPlace::kForward) return {};
     size_t depth = common_region_depth(from.region, region);
     const auto deciding = from.marks.deciding_depth();
     if (analysis_.must_recompute(index) && !analysis_.leaves_region(value)) depth = std::max(depth, *deciding + 1);
@@ -108,7 +108,7 @@ class BackwardBuilder {
   // The region for which a run reads its operands. A node that autograd recorded reads them for the region whose
   // gradient it computes.
   InternedString reads_for(const Run& run) const {
-    return analysis_.place(run.node) == Place::kForward ? run.stage : source_.nodes()[run.node].provenance.region;
+    return analysis_.place(run.node) == JointPlace::kForward ? run.stage : source_.nodes()[run.node].provenance.region;
   }
 
   // The value in the backward graph that replaces `value` for readers in `region`.
@@ -153,7 +153,7 @@ class BackwardBuilder {
 
   void emit(const Run& run) {
     Node node = source_.nodes()[run.node];
-    if (analysis_.place(run.node) == Place::kForward) {
+    if (analysis_.place(run.node) == JointPlace::kForward) {
       DIPTYCH_CHECK(!has_effect(node),
                     "[split_joint] the backward of '{}' needs the result of {}, which must not run twice; have the "
                     "partitioner save it",

@@ -53,7 +53,7 @@ void JointAnalysis::find_places() {
     DIPTYCH_ASSERT(!is_late || !in_forward[i], "a forward output of joint graph '{}' depends on a tangent through {}",
                    graph().name(), node.op.name());
     const bool is_forward = in_forward[i] || node.provenance.phase == Phase::kForward;
-    places_.push_back(is_late ? Place::kBackward : is_forward ? Place::kForward : Place::kEither);
+    places_.push_back(is_late ? JointPlace::kBackward : is_forward ? JointPlace::kForward : JointPlace::kEither);
     for (const Value output : node.outputs) {
       if (output && is_late) late_[output.id] = true;
     }
@@ -80,13 +80,13 @@ void JointAnalysis::find_marks() {
   leaves_region_.assign(graph().num_values(), false);
   for (size_t i = 0; i < graph().nodes().size(); ++i) {
     const Node& node = graph().nodes()[i];
-    const bool is_forward = places_[i] == Place::kForward;
+    const bool is_forward = places_[i] == JointPlace::kForward;
     if (is_forward) {
       const auto decision = node.provenance.marks.decision();
       has_marks_ = has_marks_ || decision != Rematerialize::kAuto;
       must_recompute_[i] = decision == Rematerialize::kRecompute && !has_effect(node);
     }
-    if (!has_marks_ || places_[i] == Place::kBackward) continue;
+    if (!has_marks_ || places_[i] == JointPlace::kBackward) continue;
     for_each_operand_value(node, [&](Value value) {
       const auto maker = graph().info(value).node;
       if (maker < 0 || !must_recompute_[maker]) return;
@@ -100,7 +100,8 @@ void JointAnalysis::find_marks() {
 }
 
 bool JointAnalysis::must_save(size_t node) const {
-  return places_[node] == Place::kForward && graph().nodes()[node].provenance.marks.decision() == Rematerialize::kSave;
+  return places_[node] == JointPlace::kForward &&
+         graph().nodes()[node].provenance.marks.decision() == Rematerialize::kSave;
 }
 
 // Whether `reader` is outside the region that decided about the maker of `value`.
@@ -127,7 +128,7 @@ std::vector<Value> JointAnalysis::saved_if(const IsSaved& is_saved) const {
     return must_save(node) || has_effect(nodes[node]) || is_saved(node, value);
   };
   for (size_t i = nodes.size(); i-- > 0;) {
-    const bool is_late = places_[i] == Place::kBackward;
+    const bool is_late = places_[i] == JointPlace::kBackward;
     bool runs = is_late && has_effect(nodes[i]);
     for (const Value output : nodes[i].outputs) {
       if (!output || !is_wanted[output.id]) continue;
@@ -151,7 +152,7 @@ std::vector<Value> JointAnalysis::saved_if(const IsSaved& is_saved) const {
 
 std::vector<Value> JointAnalysis::required(bool either_is_late) const {
   return saved_if([&](size_t node, Value) {
-    return !must_recompute_[node] && !(either_is_late && places_[node] == Place::kEither);
+    return !must_recompute_[node] && !(either_is_late && places_[node] == JointPlace::kEither);
   });
 }
 
@@ -164,7 +165,7 @@ std::vector<bool> JointAnalysis::recomputed_for(const std::vector<bool>& is_chos
     if (graph().outputs()[i]) is_wanted[graph().outputs()[i].id] = true;
   }
   for (size_t i = nodes.size(); i-- > 0;) {
-    runs[i] = places_[i] == Place::kBackward && has_effect(nodes[i]);
+    runs[i] = places_[i] == JointPlace::kBackward && has_effect(nodes[i]);
     for (const Value output : nodes[i].outputs) {
       runs[i] = runs[i] || (output && is_wanted[output.id] && !is_chosen[output.id]);
     }

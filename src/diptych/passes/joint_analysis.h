@@ -8,7 +8,7 @@
 namespace diptych::detail {
 
 /// Where a node of a joint graph may run.
-enum class Place : uint8_t {
+enum class JointPlace : uint8_t {
   kForward,   ///< recorded in the user's forward, or needed for a forward output
   kEither,    ///< recorded by autograd, yet independent of tangents: a mask, a derivative at the saved point
   kBackward,  ///< depends on a tangent, or belongs to the backward for another reason
@@ -22,8 +22,8 @@ class JointAnalysis {
 
   const Joint& joint() const { return joint_; }
   const Graph& graph() const { return joint_.graph; }
-  Place place(size_t node) const { return places_[node]; }
-  /// Whether `value` exists only in the backward: a tangent, or made by a node of Place::kBackward.
+  JointPlace place(size_t node) const { return places_[node]; }
+  /// Whether `value` exists only in the backward: a tangent, or made by a node of JointPlace::kBackward.
   bool is_late(Value value) const { return late_[value.id]; }
   /// Whether `value` is an input of the joint graph that is not a tangent.
   bool is_primal(Value value) const;
@@ -33,7 +33,7 @@ class JointAnalysis {
   /// Whether the storage of `root` is one of the user's outputs, so that it lives beyond the forward anyway.
   bool is_returned(Value root) const { return returned_[root.id]; }
   /// Returns the values that are not late and that the nodes of the backward or the gradients read, by number: they
-  /// must be saved or recomputed. `either_is_late` says whether nodes of Place::kEither are left to the backward.
+  /// must be saved or recomputed. `either_is_late` says whether nodes of JointPlace::kEither are left to the backward.
   /// Values that checkpoints want recomputed are replaced by those that they are computed from.
   std::vector<Value> required(bool either_is_late) const;
 
@@ -66,7 +66,7 @@ class JointAnalysis {
 
   const Joint& joint_;
   std::vector<bool> late_;
-  std::vector<Place> places_;
+  std::vector<JointPlace> places_;
   std::vector<Value> roots_;
   std::vector<bool> returned_;
   bool has_marks_ = false;

@@ -15,7 +15,7 @@ using namespace detail;
 namespace {
 
 using detail::JointAnalysis;
-using detail::Place;
+using detail::JointPlace;
 using detail::residual_slots;
 using detail::slice;
 
@@ -28,7 +28,7 @@ Graph forward_graph(const JointAnalysis& analysis, const std::vector<Value>& sav
   for (auto& slot : residual_slots(saved.size())) slots.push_back(std::move(slot));
   std::vector<size_t> effects;
   for (size_t i = 0; i < joint.nodes().size(); ++i) {
-    if (analysis.place(i) == Place::kForward && has_effect(joint.nodes()[i])) effects.push_back(i);
+    if (analysis.place(i) == JointPlace::kForward && has_effect(joint.nodes()[i])) effects.push_back(i);
   }
   return extract(joint, "forward", slice(joint.inputs(), 0, layout.num_primals()),
                  slice(joint.input_slots(), 0, layout.num_primals()), outputs, std::move(slots), effects);

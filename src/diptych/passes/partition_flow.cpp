@@ -137,7 +137,7 @@ class CutBuilder {
 
   void add_node_edges(size_t i) {
     const Node& node = graph_.nodes()[i];
-    if (analysis_.place(i) == Place::kForward) {
+    if (analysis_.place(i) == JointPlace::kForward) {
       const auto price = price_of_recomputing(i);
       if (!price || *price > 0) add_edge(kSource, node_vertex(i), price.value_or(kForbidden));
     }

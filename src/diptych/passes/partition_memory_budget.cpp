@@ -57,7 +57,7 @@ class Frontier {
     Candidate candidate{std::move(choice), 0, 0};
     candidate.bytes = analysis_.new_bytes(candidate.choice.saved);
     for (size_t i = 0; i < ns_.size(); ++i) {
-      if (candidate.choice.recomputed[i] && analysis_.place(i) == detail::Place::kForward) candidate.ns += ns_[i];
+      if (candidate.choice.recomputed[i] && analysis_.place(i) == detail::JointPlace::kForward) candidate.ns += ns_[i];
     }
     return candidate;
   }

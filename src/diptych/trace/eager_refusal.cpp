@@ -108,14 +108,15 @@ void run(const c10::OperatorHandle& op, const OperatorPlan& plan, const Stack& s
 
 // Whether an error is about dtypes, and not about elements, which are not those of the call.
 bool is_about_dtypes(const c10::Error& error, const OperatorPlan& plan, const Stack& stack) {
-  constexpr std::string_view kWords[] = {"dtype",          "scalar type", "scalar_type",    "not implemented for",
-                                         "result type",    "data type",   "but found",      "does not support",
-                                         "floating point", "bool tensor", "complex",      "same type"};
+  constexpr std::string_view kWords[] = {"dtype",          "scalar type", "scalar_type", "not implemented for",
+                                         "result type",    "data type",   "but found",   "does not support",
+                                         "floating point", "bool tensor", "complex",     "same type"};
   const std::string_view words = error.what_without_backtrace();
   const auto is_named = [&](const at::Tensor& tensor) {
     return tensor.defined() && words.find(c10::toString(tensor.scalar_type())) != std::string_view::npos;
   };
-  return any_tensor(stack, plan, is_named) || std::any_of(std::begin(kWords), std::end(kWords),
+  return any_tensor(stack, plan, is_named) ||
+         std::any_of(std::begin(kWords), std::end(kWords),
                      [&](std::string_view part) { return words.find(part) != std::string_view::npos; });
 }
 

@@ -34,7 +34,7 @@ class ViewTaker {
     take_bits();
   }
 
-  Place place() const { return {meta_, is_conjugate_ || is_negative_}; }
+  StoragePlace place() const { return {meta_, is_conjugate_ || is_negative_}; }
 
  private:
   void take_bits() {
@@ -56,7 +56,7 @@ ViewTaker start_of(const Primal* primal, const at::Tensor& meta) {
 
 }  // namespace
 
-Place place_in_storage(const at::Tensor& stand_in) {
+StoragePlace place_in_storage(const at::Tensor& stand_in) {
   if (!fn::impl::isFunctionalTensor(stand_in)) return {as_fake(stand_in)->meta()};
   auto* storage = static_cast<fn::FunctionalStorageImpl*>(stand_in.storage().unsafeGetStorageImpl());
   ViewTaker views = start_of(Recorder::current()->primal_table().behind(stand_in), as_fake(storage->base())->meta());

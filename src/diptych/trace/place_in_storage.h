@@ -7,14 +7,14 @@
 
 namespace diptych::detail {
 
-struct Place {
+struct StoragePlace {
   at::Tensor meta;       ///< lies in its storage as the stand-in does
   bool is_lazy = false;  ///< elements are conjugated or negated when they are read: eager reads a copy instead
 };
 
 /// Returns where a stand-in lies in the storage that it shares with the tensor it was taken from; a tensor that an
 /// operator wrote lies by itself until it is read. Requires: called in the trace.
-Place place_in_storage(const at::Tensor& stand_in);
+StoragePlace place_in_storage(const at::Tensor& stand_in);
 
 /// Checks the arguments of an as_strided call on a stand-in of `primal`, or on a view of it.
 /// Errors: UserError if the result has elements that are not the primal's own.

@@ -13,7 +13,7 @@ std::vector<int64_t> with_last(std::vector<int64_t> sizes, int64_t last) {
 }
 
 // The position in memory of every element of a view.
-Hlo strided_positions(HloWriter& writer, const StridedView& view) {
+Hlo strided_positions(HloWriter& writer, const StridedElements& view) {
   Hlo positions = writer.constant(view.offset, at::kLong, view.sizes);
   for (size_t i = 0; i < view.sizes.size(); ++i) {
     if (view.sizes[i] == 1 || view.strides[i] == 0) continue;
@@ -75,11 +75,11 @@ Hlo coordinates_along(HloWriter& writer, const Hlo& index, int64_t dim) {
   return writer.concatenate(coordinates, index.dim());
 }
 
-Hlo read_strided(HloWriter& writer, const Hlo& x, const StridedView& view) {
+Hlo read_strided(HloWriter& writer, const Hlo& x, const StridedElements& view) {
   return writer.take(writer.reshape(x, {elements_of(x.sizes)}), strided_positions(writer, view), 0);
 }
 
-Hlo write_strided(HloWriter& writer, std::string_view operation, const Hlo& x, const StridedView& view,
+Hlo write_strided(HloWriter& writer, std::string_view operation, const Hlo& x, const StridedElements& view,
                   const Hlo& updates) {
   if (elements_of(view.sizes) == 0) return x;
   const Hlo positions = writer.reshape(strided_positions(writer, view), with_last(view.sizes, 1));

@@ -7,7 +7,7 @@
 namespace diptych::detail {
 
 /// Elements of a contiguous tensor by stride, in elements.
-struct StridedView {
+struct StridedElements {
   std::vector<int64_t> sizes, strides;
   int64_t offset = 0;
 };
@@ -33,8 +33,8 @@ Hlo identity_matrix(HloWriter& writer, at::ScalarType dtype, const std::vector<i
 Hlo running_count(HloWriter& writer, const Hlo& flags);
 
 /// Reads and writes the elements of a view of `x`, which is taken as contiguous; `operation` is that of a scatter.
-Hlo read_strided(HloWriter& writer, const Hlo& x, const StridedView& view);
-Hlo write_strided(HloWriter& writer, std::string_view operation, const Hlo& x, const StridedView& view,
+Hlo read_strided(HloWriter& writer, const Hlo& x, const StridedElements& view);
+Hlo write_strided(HloWriter& writer, std::string_view operation, const Hlo& x, const StridedElements& view,
                   const Hlo& updates);
 
 /// How x[indices] is read or written, where some dimensions have an index tensor each and the others are whole.

@@ -7,11 +7,11 @@ namespace diptych::detail {
 namespace {
 
 // The diagonal of two dimensions of a contiguous tensor, with the other dimensions before it.
-StridedView diagonal_view(const std::vector<int64_t>& sizes, int64_t offset, int64_t first, int64_t second) {
+StridedElements diagonal_view(const std::vector<int64_t>& sizes, int64_t offset, int64_t first, int64_t second) {
   const auto rank = static_cast<int64_t>(sizes.size());
   first = Lowering::wrap(first, rank), second = Lowering::wrap(second, rank);
   const auto strides = contiguous_strides_of(sizes);
-  StridedView view;
+  StridedElements view;
   for (int64_t i = 0; i < rank; ++i) {
     if (i == first || i == second) continue;
     view.sizes.push_back(sizes[i]);
@@ -41,10 +41,10 @@ std::vector<Hlo> diagonal_scatter(const Lowering& node) {
 }
 
 // Windows of `size` along a dimension, `step` apart, with the places in a window as the last dimension.
-StridedView window_view(std::vector<int64_t> sizes, int64_t dim, int64_t size, int64_t step) {
+StridedElements window_view(std::vector<int64_t> sizes, int64_t dim, int64_t size, int64_t step) {
   if (sizes.empty()) return {{size}, {1}, 0};
   dim = Lowering::wrap(dim, static_cast<int64_t>(sizes.size()));
-  StridedView view{sizes, contiguous_strides_of(sizes), 0};
+  StridedElements view{sizes, contiguous_strides_of(sizes), 0};
   view.sizes[dim] = (sizes[dim] - size) / step + 1;
   view.sizes.push_back(size);
   view.strides.push_back(view.strides[dim]);
@@ -66,7 +66,7 @@ std::vector<Hlo> unfold_backward(const Lowering& node) {
 // Blocks of images, as columns. The operands from `first` on are the kernel, dilation, padding and stride.
 struct ColumnPlan {
   std::vector<int64_t> padded, low;  ///< the sizes of the padded images, and their padding
-  StridedView view;
+  StridedElements view;
 };
 ColumnPlan column_plan(const Lowering& node, std::vector<int64_t> images, size_t first) {
   if (images.size() == 3) images.insert(images.begin(), 1);
@@ -115,13 +115,13 @@ bool lies_in_order(const TensorMeta& meta) {
   }
   return true;
 }
-bool stays_inside(const StridedView& view, int64_t numel) {
+bool stays_inside(const StridedElements& view, int64_t numel) {
   int64_t last = view.offset;
   for (size_t i = 0; i < view.sizes.size(); ++i) last += (view.sizes[i] - 1) * view.strides[i];
   return last < numel;
 }
 template <size_t kSizes>
-StridedView view_of(const Lowering& node) {
+StridedElements view_of(const Lowering& node) {
   return {node.integers(kSizes), node.integers(kSizes + 1), 0};
 }
 // An offset is counted from the start of the memory, in which the operand itself may begin anywhere.
