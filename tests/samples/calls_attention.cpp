@@ -51,7 +51,7 @@ void cases(Samples& out) {
 }
 
 void masks(Samples& out) {
-  for (const at::IntArrayRef sizes : {at::IntArrayRef{5, 5}, {1, 5}, {2, 1, 5, 5}, {1, 4, 5, 5}, {2, 1, 1, 5}}) {
+  for (const auto& sizes : {std::vector<int64_t>{5, 5}, {1, 5}, {2, 1, 5, 5}, {1, 4, 5, 5}, {2, 1, 1, 5}}) {
     at::Tensor mask = mask_of(sizes);
     mask.select(-1, 0).fill_(0);
     expect_attention(out, {.mask = mask});
