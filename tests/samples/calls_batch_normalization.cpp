@@ -20,7 +20,7 @@ c10::IValue mask_of(bool first, bool second, bool third) { return c10::List<bool
 
 void forward(Samples& out) {
   const ChannelVectors vectors = vectors_of(3);
-  for (const at::IntArrayRef sizes : {at::IntArrayRef{4, 3}, {2, 3, 5}, {2, 3, 4, 5}, {2, 3, 2, 2, 3}}) {
+  for (const auto& sizes : {std::vector<int64_t>{4, 3}, {2, 3, 5}, {2, 3, 4, 5}, {2, 3, 2, 2, 3}}) {
     const at::Tensor x = at::randn(sizes) * 2 + 1;
     add(out, "aten._native_batch_norm_legit_functional",
         {x, vectors.weight, vectors.bias, vectors.mean, vectors.variance}, {kTrue, kMomentum, kEpsilon});
@@ -51,7 +51,7 @@ void dtypes(Samples& out) {
 
 void gradients(Samples& out) {
   const ChannelVectors vectors = vectors_of(3);
-  for (const at::IntArrayRef sizes : {at::IntArrayRef{4, 3}, {2, 3, 4, 5}}) {
+  for (const auto& sizes : {std::vector<int64_t>{4, 3}, {2, 3, 4, 5}}) {
     const at::Tensor x = at::randn(sizes) * 2 + 1, gradient = at::randn(sizes);
     const auto [y, mean, inverse] = at::native_batch_norm(x, vectors.weight, vectors.bias, {}, {}, true, 0.1, 1e-5);
     add(out, "aten.native_batch_norm_backward",

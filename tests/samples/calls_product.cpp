@@ -40,7 +40,7 @@ void layouts_and_empty_tensors(Samples& out) {
 
 void what_is_added(Samples& out) {
   const at::Tensor a = at::randn({3, 5}), b = at::randn({5, 4});
-  for (const at::IntArrayRef sizes : {at::IntArrayRef{4}, {3, 4}, {3, 1}, {1, 4}, {1}, {}}) {
+  for (const auto& sizes : {std::vector<int64_t>{4}, {3, 4}, {3, 1}, {1, 4}, {1}, {}}) {
     add(out, "aten.addmm", {at::randn(sizes), a, b}, {numeral(0.5), numeral(-1.5)});
   }
   add(out, "aten.addmm", {at::full({4}, NAN), a, b}, {numeral(0.0)});
@@ -67,7 +67,7 @@ void vectors_and_sums_of_three(Samples& out) {
   add(out, "aten.outer", {factors({3}, at::kLong), factors({4}, at::kFloat)});
   add(out, "aten.ger", {at::randn({0}), at::randn({4})});
   add(out, "aten.vdot", {at::randn({5}), at::randn({5})});
-  for (const at::IntArrayRef sizes : {at::IntArrayRef{3, 5}, {2, 3, 5}, {2, 0, 5}, {1, 5}, {5}}) {
+  for (const auto& sizes : {std::vector<int64_t>{3, 5}, {2, 3, 5}, {2, 0, 5}, {1, 5}, {5}}) {
     add(out, "aten.linear", {at::randn(sizes), at::randn({4, 5}), at::randn({4})});
   }
   add(out, "aten.linear", {at::randn({2, 5}, at::kFloat).to(at::kBFloat16), at::randn({4, 5}).to(at::kBFloat16)});
