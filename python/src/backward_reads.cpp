@@ -63,8 +63,24 @@ void add_function(ag::Node& node, ReadsOfNode& reads) {
   if (!is_class_of_library(kind)) reads.add_function(kind);
 }
 
-// Adds the user's hooks. torch's own, such as those behind a module's backward hooks, are left out: they keep what they
-// need from one call to the next.
+// Adds the backward hooks of a module that one of torch's own hooks calls, which itself is left out: it keeps what it
+// needs from one call to the next.
+void add_hooks_of_module(py::handle torchs, ReadsOfNode& reads) {
+  static const Handle kind(py::module_::import("torch.utils.hooks").attr("BackwardHook"));
+  PyObject* const cells = PyFunction_GetClosure(torchs.ptr());
+  for (Py_ssize_t i = 0; cells != nullptr && i < PyTuple_GET_SIZE(cells); ++i) {
+    const py::handle behind = PyCell_GET(PyTuple_GET_ITEM(cells, i));
+    if (!behind || !py::isinstance(behind, kind.get())) continue;
+    for (const char* const name : {"user_hooks", "user_pre_hooks"}) {
+      for (const py::handle hook : behind.attr(name)) {
+        const py::str module = py::getattr(hook, "__module__", py::str());
+        if (!module.cast<std::string_view>().starts_with("torch.")) reads.add_hook(hook);
+      }
+    }
+  }
+}
+
+// Adds the user's hooks.
 template <class OfPython>
 void add_hooks(const auto& hooks, ReadsOfNode& reads) {
   for (const auto& hook : hooks) {
@@ -72,7 +88,7 @@ void add_hooks(const auto& hooks, ReadsOfNode& reads) {
     if (functions == nullptr) continue;
     for (const auto& [key, function] : py::reinterpret_borrow<py::dict>(functions)) {
       const bool is_torchs = PyFunction_Check(function.ptr()) && is_of_library(function.ptr());
-      if (!is_torchs) reads.add_hook(function);
+      is_torchs ? add_hooks_of_module(function, reads) : reads.add_hook(function);
     }
   }
 }

@@ -33,7 +33,7 @@ struct Primal {
   /// Where it begins in what its stand-in's chain of views starts from.
   int64_t offset() const { return place.value_or(real.storage_offset()); }
   /// Whether autograd knows of the changes that the function has made: those by x.data alone count no version.
-  bool counts_changes() const { return place || stand_in.is_inference() || stand_in._version() != version; }
+  bool counts_changes() const { return stand_in.is_inference() || stand_in._version() != version; }
   const at::Tensor& outside() const { return wrapped.defined() ? wrapped : real; }
 };
 

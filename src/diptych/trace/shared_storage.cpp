@@ -212,6 +212,7 @@ void PrimalMerge::make_head(size_t head, size_t first) {
     const auto& counter = primals_[first].stand_in.unsafeGetTensorImpl()->version_counter();
     primal.stand_in.unsafeGetTensorImpl()->set_version_counter(counter);
   }
+  if (!primal.stand_in.is_inference()) primal.version = primal.stand_in._version();
 }
 
 void PrimalMerge::make_part(size_t part, size_t head, const at::Tensor& storage) {

@@ -157,12 +157,21 @@ def test_what_a_hook_reads_changes_before_it_runs(monkeypatch):
         y.grad_fn.register_hook(lambda to, given: (to[0] * scales["local"],))
         return y * 3
 
+    def by_module(register, hook):
+        module = torch.nn.Tanh()
+        getattr(module, register)(hook)
+        return lambda x: module(x.sin()) * 3
+
+    after = lambda module, to, given: (to[0] * SCALE * scales["local"],)  # noqa: E731
+    before = lambda module, given: (given[0] * SCALE * scales["local"],)  # noqa: E731
+    of_modules = [by_module("register_full_backward_hook", after), by_module("register_full_backward_pre_hook", before), by_module("register_backward_hook", after)]
+
     def started(function):
         x = torch.ones(3, requires_grad=True)
         result = function(x)
         return lambda: torch.autograd.grad(result.sum(), x)[0]
 
-    for function in (scaled, by_node):
+    for function in (scaled, by_node, *of_modules):
         compiled = diptych.aot_function(function)
         for scale in (2.0, 3.0, 2.0):  # before the call
             monkeypatch.setattr(sys.modules[__name__], "SCALE", scale)
