@@ -144,5 +144,34 @@ TEST(Scan, WritesWhatTheLoopWritesOrSaysWhyNot) {
   }
 }
 
+// A range that begins at a tensor is a view, read and written by indices that only the run knows.
+TEST(Scan, TakesRangesThatBeginAtATensor) {
+  const auto body = [](const at::Tensor& table) {
+    return [table](const Tensors& carry, const Tensors& x) -> std::pair<Tensors, Tensors> {
+      const at::Tensor copy = table * 1;
+      const at::Tensor part = copy.narrow(0, carry[0], 2);
+      part.mul_(x[0]);
+      copy.narrow(1, -carry[0] - 1, 1).add_(part.sum());
+      return {{carry[0] + 1}, {copy.sin(), part * 2}};
+    };
+  };
+  const Tensors inputs{leaf64({4, 3}), leaf64({3, 3}, 0.3)};
+  const at::Tensor first = at::scalar_tensor(0, at::kLong);
+  const auto ours = [&](const Tensors& t) { return scan(body(t[0]), Tensors{first}, Tensors{t[1]}).second; };
+  const auto loop = [&](const Tensors& t) { return unrolled_scan(body(t[0]), Tensors{first}, Tensors{t[1]}).second; };
+  const auto gradients = [&](const Tensors& results) {
+    return torch::autograd::grad({results[0].sum() + results[1].square().sum()}, inputs);
+  };
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_TRUE(torch::allclose(ours(inputs)[i], loop(inputs)[i]));
+    EXPECT_TRUE(torch::allclose(aot_function(ours)(inputs)[i], loop(inputs)[i]));
+    EXPECT_TRUE(torch::allclose(gradients(ours(inputs))[i], gradients(loop(inputs))[i]));
+  }
+  const auto indexed = [&](const Tensors& carry, const Tensors& x) -> std::pair<Tensors, Tensors> {
+    return {carry, {x[0].index({carry[0]})}};
+  };
+  expect_error<UserError>([&] { scan(indexed, Tensors{first}, Tensors{inputs[1]}); }, "index_select or gather");
+}
+
 }  // namespace
 }  // namespace diptych::testing

@@ -10,6 +10,7 @@
 #include "diptych/trace/location.h"
 #include "diptych/trace/recorder.h"
 #include "diptych/trace/stack_tensors.h"
+#include "diptych/trace/view_steps.h"
 
 namespace diptych::detail {
 namespace {
@@ -43,7 +44,7 @@ Parts::Call::Call(Recorder& recorder, const c10::OperatorHandle& op, const Opera
     : recorder_(recorder) {
   Parts& parts = recorder.parts();
   if (parts.is_taking_ && is_index(op)) taken_.assign(stack.end() - 2, stack.end());
-  if (parts.parts_.empty()) return;
+  if (parts.parts_.empty() || op.hasTag(at::Tag::inplace_view)) return;  // which changes no element
   each_written(stack, plan, [this](const at::Tensor& tensor) {
     if (tensor.defined()) written_.push_back(tensor);
   });
@@ -129,6 +130,11 @@ void Parts::show_again(Part& part) {
 }
 
 void Parts::check_can_repeat(const Part& part) {
+  const auto elements = part.part.lock();
+  DIPTYCH_CHECK(!elements || steps_of(at::Tensor(elements)).empty(),
+                "[trace] {} writes to a tensor of which it has taken a part by an index that is a tensor, or to that "
+                "part, whose shape it has changed in place; reshape a view of it",
+                with_place("the function"));
   DIPTYCH_CHECK(!part.is_transformed,
                 "[trace] {} writes to a tensor of which it has taken a part by an index that is a tensor, or to that "
                 "part, in a transform of torch.func; assign to tensor[index], or use operators that return new tensors",

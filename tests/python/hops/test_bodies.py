@@ -125,7 +125,7 @@ def test_a_number_is_the_condition_of_a_loop():
 def test_what_a_body_can_not_do_is_refused_with_the_way_round_it():
     x = torch.arange(3.0)
     with pytest.raises(diptych.UserError, match="index_select or gather for an index that is a tensor"):
-        diptych.scan(lambda c, i: (c, c.narrow(0, i, 1)), x, torch.arange(3))
+        diptych.scan(lambda c, i: (c, c[i : i + 1]), x, torch.arange(3))
     last, picked = diptych.scan(lambda c, i: (c, c.index_select(0, i.reshape(1))[0]), x, torch.arange(3).flip(0))
     torch.testing.assert_close(picked, x.flip(0))
     with pytest.raises(diptych.UserError, match=r"\[cond\] 'out' is f32\[3\] in the true function's result, f32\[2\] in the false function's; return tensors of the same sizes"):

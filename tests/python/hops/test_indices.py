@@ -78,6 +78,11 @@ def in_a_vmap_and_a_grad(t, i, x):
 
 
 @READS
+def a_range_that_begins_at_one(t, i, x):
+    return t.narrow(0, i, 2).sum((0, 1)) * x + torch.narrow(t, -1, -(i % 3).int() - 1, 1).sum() + t.narrow(1, i % 2, 0).sum()
+
+
+@READS
 def by_the_method(t, i, x):
     return t.__getitem__((i, 0)) * x + torch.Tensor.__getitem__(t, i).sum(0)
 
@@ -137,6 +142,21 @@ def an_index_that_changes(t, i, x):
     k.add_(1)
     r.add_(x)
     return t.sin().sum((0, 1)) + t[k % 5, 0]
+
+
+@WRITES
+def a_range_is_a_view(t, i, x):
+    r = t.narrow(0, i, 2)
+    r.mul_(x)
+    t[i] += 1
+    return t.sin().sum((0, 1)) + r.sum((0, 1))
+
+
+@WRITES
+def a_part_that_is_transposed_in_place(t, i, x):
+    r = t[i]
+    r.t_()
+    return t.sin().sum((0, 1)) + (r @ t[i]).sum(0) * x
 
 
 @WRITES
@@ -240,11 +260,28 @@ def test_a_backward_takes_one():
     (lambda i: i.double(), IndexError, "tensors used as indices must be long, int, byte or bool tensors"),
     (lambda i: i > 0, diptych.UserError, "needs the values of a tensor"),
     (lambda i: i.byte(), diptych.UserError, "needs the values of a tensor"),
-    (lambda i: slice(i, None), diptych.UserError, "needs the values of a tensor"),
+    (lambda i: slice(i, i + 1), diptych.UserError, "needs the values of a tensor"),
 ])
 def test_what_no_index_can_be(index, error, words):
     with pytest.raises(error, match=words):
         diptych.scan(lambda i, x: (i, x[index(i)]), torch.tensor(0), torch.ones(2, 3, 3))
+
+
+def test_a_range_out_of_range_is_refused():
+    for start in (2, -1, -4, 3):
+        with pytest.raises(diptych.UserError, match="index 3 is out of bounds for dimension 0 with size 3|index 2 is|index 4 is") as error:
+            diptych.scan(lambda i, x: (i, x.narrow(0, i, 2)), torch.tensor(start), torch.ones(2, 3, 3))
+        assert isinstance(error.value, IndexError)
+
+
+def test_a_part_whose_shape_changed_is_not_written_to():
+    def step(i, x):
+        part = (x * 1)[i]
+        part.t_()
+        return i, part.mul_(2)
+
+    with pytest.raises(diptych.UserError, match="whose shape it has changed in place; reshape a view of it"):
+        diptych.scan(step, torch.tensor(0), torch.ones(2, 3, 3, 3))
 
 
 def test_a_part_is_not_written_to_in_a_transform():
