@@ -1,4 +1,6 @@
 """Helpers that the bindings call."""
+import copy
+import dataclasses
 import datetime
 import decimal
 import fractions
@@ -110,21 +112,48 @@ def fill_gradients(gradients, arguments):
     return [leaf for index, (gradient, argument) in pairs for leaf in _gradients_of(gradient, argument, f"argument {index}")]
 
 
-def _sequence_like(expected, parts):
-    return expected._make(parts) if hasattr(expected, "_fields") else type(expected)(parts)
-
-
 def _is_sequence(value):
     return type(value) in (list, tuple) or (isinstance(value, tuple) and hasattr(value, "_fields"))
 
 
+def _children(value):
+    """Returns the parts of what holds others, None for a leaf."""
+    if _is_sequence(value):
+        return list(value)
+    if type(value) is dict:
+        return list(value.values())
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return [getattr(value, field.name) for field in dataclasses.fields(value)]
+    return None
+
+
+def _with_children(value, children):
+    """Returns such a value with other parts."""
+    if _is_sequence(value):
+        return value._make(children) if hasattr(value, "_fields") else type(value)(children)
+    if type(value) is dict:
+        return dict(zip(value, children))
+    made = copy.copy(value)
+    for field, child in zip(dataclasses.fields(value), children):
+        object.__setattr__(made, field.name, child)
+    return made
+
+
+def _pairs(expected, got):
+    """Returns the parts of two values side by side, if they hold as many of the same kind; a list is as good as a tuple. Else None."""
+    if _is_sequence(expected) and _is_sequence(got):
+        return list(zip(expected, got)) if len(expected) == len(got) else None
+    if type(expected) is not type(got) or _children(expected) is None:
+        return None
+    if type(expected) is dict:
+        return [(value, got[key]) for key, value in expected.items()] if expected.keys() == got.keys() else None
+    return list(zip(_children(expected), _children(got)))
+
+
 def in_structure_of(expected, got):
     """Returns what a body has returned in the containers of what it got: a list for a tuple, and the reverse."""
-    if _is_sequence(expected) and _is_sequence(got) and len(expected) == len(got):
-        return _sequence_like(expected, [in_structure_of(*pair) for pair in zip(expected, got)])
-    if type(expected) is type(got) is dict and expected.keys() == got.keys():
-        return {key: in_structure_of(value, got[key]) for key, value in expected.items()}
-    return got
+    pairs = _pairs(expected, got)
+    return got if pairs is None else _with_children(expected, [in_structure_of(*pair) for pair in pairs])
 
 
 _DTYPES = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
@@ -132,7 +161,7 @@ _DTYPES = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: to
 
 def _dtype_of_moved(number, got):
     """Returns the dtype that a number of a carry has as a tensor, if the next one is another number or a tensor; else None."""
-    if type(number) not in _DTYPES:
+    if type(number) not in _DTYPES or (type(number) is int and not -(2**63) <= number < 2**63):
         return None
     if isinstance(got, torch.Tensor):
         return got.dtype if got.dim() == 0 else None
@@ -141,19 +170,25 @@ def _dtype_of_moved(number, got):
     return torch.promote_types(_DTYPES[type(number)], _DTYPES[type(got)])
 
 
+def _dtypes(init, got):
+    """Returns the dtypes of numbers that change, in lists that are nested as the parts of the carry; None if none changes."""
+    pairs = _pairs(init, got)
+    if pairs is None:
+        return _dtype_of_moved(init, got)
+    found = [_dtypes(*pair) for pair in pairs]
+    return found if any(found) else None
+
+
 def next_carry(init, got):
-    """Returns what a body has returned in the structure of its first carry; and the dtypes that with_tensors() takes, None if no number
-    changes."""
+    """Returns what a body has returned in the structure of its first carry; and what with_tensors() takes, None if no number changes."""
     got = in_structure_of(init, got)
-    leaves, structure = _pytree.tree_flatten(init)
-    next_leaves, next_structure = _pytree.tree_flatten(got)
-    if structure != next_structure:
-        return got, None
-    dtypes = list(map(_dtype_of_moved, leaves, next_leaves))
-    return got, dtypes if any(dtypes) else None
+    return got, _dtypes(init, got)
 
 
 def with_tensors(init, dtypes):
     """Returns a carry with tensors in place of the numbers that have a dtype."""
-    leaves, structure = _pytree.tree_flatten(init)
-    return _pytree.tree_unflatten([leaf if dtype is None else torch.tensor(leaf, dtype=dtype) for leaf, dtype in zip(leaves, dtypes)], structure)
+    if dtypes is None:
+        return init
+    if isinstance(dtypes, list):
+        return _with_children(init, [with_tensors(*pair) for pair in zip(_children(init), dtypes)])
+    return torch.tensor(init, dtype=dtypes)

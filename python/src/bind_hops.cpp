@@ -181,8 +181,8 @@ void bind_hops(py::module_& module) {
 Returns (last carry, the y stacked). f runs once, on stand-ins, however long the scan is; it may capture tensors and
 modules, and everything is differentiable to any order.
 Shapes: a leaf of xs is [length, ...], f sees [...]; a y of [...] becomes [length, ...]; a carry keeps its sizes and dtype.
-Numbers of init that f changes are tensors of no dimensions to f and in the result: int64, float64 or bool, or of the dtype of the
-tensor that f returns in their place. f may return a list for a tuple of init, and the reverse.
+Numbers of init that f changes are tensors of no dimensions to f, which then runs once more, and in the result: int64, float64 or
+bool, or of the dtype of the tensor that f returns in their place. f may return a list for a tuple of init, and the reverse.
 max_saved_carries: keeps at most so many carries for the backward and runs segments of steps again.
 Errors: UserError by path for a carry that changes, leaves of unequal lengths, an argument changed in place.
 Source: jax.lax.scan.)");

@@ -17,8 +17,21 @@ namespace {
 
 using torch::jit::Stack;
 
-bool shares_storage(const at::Tensor& a, const c10::StorageImpl* storage) {
-  return a.storage().unsafeGetStorageImpl() == storage;
+const c10::StorageImpl* memory_of(const at::Tensor& tensor) { return tensor.storage().unsafeGetStorageImpl(); }
+
+// Calls `visit` for each tensor that the operator writes to, as its schema says, tensors for results included.
+template <class Visit>
+void each_written_argument(const Stack& stack, const OperatorPlan& plan, const Visit& visit) {
+  const size_t begin = stack.size() - plan.takes_tensor.size();
+  for (size_t i = 0; i < plan.writes.size(); ++i) {
+    const c10::IValue& argument = stack[begin + i];
+    if (!plan.writes[i] || argument.isNone()) continue;
+    if (argument.isTensor()) {
+      visit(argument.toTensor());
+    } else if (argument.isTensorList()) {
+      for (const at::Tensor& tensor : argument.toTensorList()) visit(tensor);
+    }
+  }
 }
 
 bool is_index(const c10::OperatorHandle& op) {
@@ -44,10 +57,15 @@ Parts::Call::Call(Recorder& recorder, const c10::OperatorHandle& op, const Opera
     : recorder_(recorder) {
   Parts& parts = recorder.parts();
   if (parts.is_taking_ && is_index(op)) taken_.assign(stack.end() - 2, stack.end());
-  if (parts.parts_.empty() || op.hasTag(at::Tag::inplace_view)) return;  // which changes no element
-  each_written(stack, plan, [this](const at::Tensor& tensor) {
-    if (tensor.defined()) written_.push_back(tensor);
+  if (parts.parts_.empty()) return;
+  each_written_argument(stack, plan, [&](const at::Tensor& tensor) {
+    if (tensor.defined() && parts.touches(tensor)) written_.push_back(tensor);
   });
+  DIPTYCH_CHECK(
+      written_.size() < 2,
+      "[trace] {} writes to several tensors, more than one of which is a part that an index which is a tensor "
+      "has taken, or has such parts; write to one after the other",
+      with_place(op.operator_name()));
 }
 
 void Parts::Call::finish(const Stack& stack) {
@@ -91,6 +109,28 @@ bool Parts::shows(const at::Tensor& part, const at::Tensor& tensor, const Indice
   });
 }
 
+bool Parts::touches(const at::Tensor& written) const {
+  const c10::StorageImpl* const memory = memory_of(written);
+  return std::any_of(parts_.begin(), parts_.end(),
+                     [&](const auto& one) { return one->is_in(memory) || one->is_of(memory); });
+}
+
+bool Parts::relates(const at::Tensor& a, const at::Tensor& b) const {
+  if (parts_.empty() || !a.has_storage() || !b.has_storage()) return false;
+  // What the memory of a tensor is part of, and the memory itself.
+  const auto wholes = [&](const at::Tensor& tensor) {
+    std::vector<const c10::StorageImpl*> found{memory_of(tensor)};
+    for (size_t i = 0; i < found.size(); ++i) {
+      for (const auto& one : parts_) {
+        if (one->is_in(found[i])) found.push_back(memory_of(one->whole));
+      }
+    }
+    return found;
+  };
+  const auto of_a = wholes(a), of_b = wholes(b);
+  return std::find_first_of(of_a.begin(), of_a.end(), of_b.begin(), of_b.end()) != of_a.end();
+}
+
 void Parts::drop_dead() {
   std::erase_if(parts_, [](const std::shared_ptr<Part>& part) { return part->storage.expired(); });
 }
@@ -98,13 +138,13 @@ void Parts::drop_dead() {
 // First upwards, then to the other parts of what was written. The writes that repeat it come here, too.
 void Parts::repeat_write(const at::Tensor& written) {
   drop_dead();
-  const c10::StorageImpl* const storage = written.storage().unsafeGetStorageImpl();
+  const c10::StorageImpl* const memory = memory_of(written);
   const auto parts = parts_;  // these writes take and drop parts
   for (const auto& part : parts) {
-    if (!part->is_repeating && part->storage.lock().get() == storage) put_back(*part);
+    if (!part->is_repeating && part->is_in(memory)) put_back(*part);
   }
   for (const auto& part : parts) {
-    if (!part->is_repeating && shares_storage(part->whole, storage)) show_again(*part);
+    if (!part->is_repeating && part->is_of(memory)) show_again(*part);
   }
 }
 

@@ -31,6 +31,9 @@ class Parts {
   /// Whether `part` shows these elements of `tensor`, so that putting it there changes nothing.
   bool shows(const at::Tensor& part, const at::Tensor& tensor, const Indices& indices, Recorder& recorder) const;
 
+  /// Whether one of two tensors is a part of the other, or both are parts of one.
+  bool relates(const at::Tensor& a, const at::Tensor& b) const;
+
   /// A call of an operator while it lives; finish() remembers a part, and repeats a write.
   class Call {
    public:
@@ -53,8 +56,12 @@ class Parts {
     Indices indices;  ///< as they were then
     bool is_transformed = false;
     bool is_repeating = false;  ///< a write between the two
+
+    bool is_in(const c10::StorageImpl* memory) const { return storage.lock().get() == memory; }
+    bool is_of(const c10::StorageImpl* memory) const { return whole.storage().unsafeGetStorageImpl() == memory; }
   };
 
+  bool touches(const at::Tensor& written) const;
   void note(Recorder& recorder, const torch::jit::Stack& taken, const at::Tensor& part);
   void repeat_write(const at::Tensor& written);
   static void put_back(Part& part);

@@ -54,11 +54,16 @@ bool is_tracing() {
   return innermost_recorder() != nullptr && c10::impl::tls_local_dispatch_key_set().included_.has(kFakeKey);
 }
 
+// A part that a trace has taken is a copy that behaves as a view: see Note [Parts].
 bool share_memory_in_traces(const at::Tensor& a, const at::Tensor& b) {
+  const auto are_related = [](const at::Tensor& one, const at::Tensor& other) {
+    return may_share_memory(one, other) ||
+           std::any_of(active_recorders.begin(), active_recorders.end(),
+                       [&](Recorder* recorder) { return recorder->parts().relates(one, other); });
+  };
   const auto left = stood_for(a), right = stood_for(b);
   return std::any_of(left.begin(), left.end(), [&](const at::Tensor& one) {
-    return std::any_of(right.begin(), right.end(),
-                       [&](const at::Tensor& other) { return may_share_memory(one, other); });
+    return std::any_of(right.begin(), right.end(), [&](const at::Tensor& other) { return are_related(one, other); });
   });
 }
 

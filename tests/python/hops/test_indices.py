@@ -145,6 +145,17 @@ def an_index_that_changes(t, i, x):
 
 
 @WRITES
+def a_part_is_what_an_operator_fills(t, i, x):
+    with torch.no_grad():
+        filled = torch.zeros(5, 4, dtype=t.dtype)
+        torch.add(x.detach(), 1, out=filled[(i + 1) % 4])
+    torch._foreach_mul_([t[i], x * 1], 2.0)
+    diptych.cond(x.sum() > 0, lambda part: part.mul_(2), lambda part: part.add_(1), t[i])
+    torch.nn.functional.relu_(t[:, i % 3])
+    return t.sin().sum((0, 1)) + filled.sum(0)
+
+
+@WRITES
 def a_range_is_a_view(t, i, x):
     r = t.narrow(0, i, 2)
     r.mul_(x)
@@ -272,6 +283,22 @@ def test_a_range_out_of_range_is_refused():
         with pytest.raises(diptych.UserError, match="index 3 is out of bounds for dimension 0 with size 3|index 2 is|index 4 is") as error:
             diptych.scan(lambda i, x: (i, x.narrow(0, i, 2)), torch.tensor(start), torch.ones(2, 3, 3))
         assert isinstance(error.value, IndexError)
+
+
+def test_a_part_is_written_to_beside_another_of_its_memory():
+    def at_once(i, x):
+        t = x * 1
+        torch._foreach_mul_([t[i], t[1 - i]], 2.0)
+        return i, t
+
+    def in_a_branch(i, x):
+        t = x * 1
+        part = t[i]
+        return i, diptych.cond(x.sum() > 0, lambda: (part.mul_(2), t * 1)[1], lambda: (t.add_(1), part * t)[1])
+
+    for step, words in (at_once, "writes to several tensors, more than one of which is a part"), (in_a_branch, "whose memory 'free.[01]' shares"):
+        with pytest.raises(diptych.UserError, match=words):
+            diptych.scan(step, torch.tensor(0), torch.ones(2, 3, 3))
 
 
 def test_a_part_whose_shape_changed_is_not_written_to():
