@@ -98,6 +98,7 @@ class Analyzer {
   Geometry geometry_of(const at::Tensor& tensor, size_t primal) const;
   void find_outputs_of_their_own();
   void plan_output(size_t index);
+  void check_is_no_part(size_t index) const;
   bool is_own_leaf(const at::Tensor& tensor) const;
   bool plan_function_view(size_t index);
   bool plan_alias_of_primal(size_t index, Value value);
@@ -237,6 +238,7 @@ void Analyzer::plan_output(size_t index) {
   output.retains_grad = tensor.retains_grad() && !tensor.is_leaf();
   const Value value = recorder_.value_of(tensor);
   if (exact_outputs_) return plan_slot(index, tensor);
+  check_is_no_part(index);
   for (size_t earlier = 0; earlier < index; ++earlier) {
     if (!result_.tensors[earlier].is_same(tensor)) continue;
     output.kind = OutputPlan::Kind::kSame;
@@ -247,6 +249,21 @@ void Analyzer::plan_output(size_t index) {
   if (plan_function_view(index) || plan_alias_of_primal(index, value) || plan_alias_of_intermediate(index, value))
     return;
   plan_slot(index, tensor);
+}
+
+// A part is a copy, and in eager a view: whoever has both could tell. See Note [Parts].
+void Analyzer::check_is_no_part(size_t index) const {
+  const at::Tensor& tensor = result_.tensors[index];
+  const auto shows = [&](const at::Tensor& other) {
+    return other.defined() && !share_storage(other, tensor) && recorder_.parts().relates(tensor, other);
+  };
+  const auto& primals = recorder_.primals();
+  DIPTYCH_CHECK(
+      std::none_of(result_.tensors.begin(), result_.tensors.end(), shows) &&
+          std::none_of(primals.begin(), primals.end(), [&](const auto& primal) { return shows(primal.stand_in); }),
+      "[trace] '{}' is a part that an index which is a tensor has taken, in eager a view of what the caller "
+      "has, too; return clone() of it, or let the capture ask for values (path_limit)",
+      result_.paths[index]);
 }
 
 // The graph makes the view, and its base is found by the storage. If nobody has the base, the output need not be a

@@ -285,6 +285,17 @@ def test_a_range_out_of_range_is_refused():
         assert isinstance(error.value, IndexError)
 
 
+def test_a_part_is_no_result_beside_what_it_is_part_of():
+    table, i = torch.randn(4, 3), torch.tensor(1)
+    for function in (lambda t, i: t[i], lambda t, i: (t.narrow(0, i, 2) + 1, t[i][1:])):
+        with pytest.raises(diptych.UserError, match=r"is a part that an index which is a tensor has taken, .*return clone\(\) of it"):
+            diptych.aot_function(function, path_limit=0)(table, i)
+        asked = diptych.aot_function(function)(table, i)
+        torch.testing.assert_close(asked, function(table, i))
+    torch.testing.assert_close(diptych.aot_function(lambda t, i: t[i] * t[i].clone(), path_limit=0)(table, i), table[1] ** 2)
+    assert diptych.aot_function(lambda t, i: t[i])(table, i).data_ptr() == table[1].data_ptr()
+
+
 def test_a_part_is_written_to_beside_another_of_its_memory():
     def at_once(i, x):
         t = x * 1
