@@ -3,8 +3,10 @@
 #include <ATen/core/Tensor.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 
 namespace diptych::detail {
 namespace {
@@ -102,6 +104,39 @@ void layer_norm(Arguments arguments) {
   parameters<2, 3>(arguments);
 }
 
+void numbers_of_convolution(Arguments arguments) {
+  const auto all = [&](size_t i, int64_t least) {
+    if (!arguments[i].isIntList()) return true;
+    const auto numbers = arguments[i].toDimVector();
+    return std::all_of(numbers.begin(), numbers.end(), [&](int64_t number) { return number >= least; });
+  };
+  TORCH_CHECK(all(4, 0), "negative padding is not supported");
+  TORCH_CHECK(all(7, 0), "negative output_padding is not supported");
+  TORCH_CHECK(all(3, 1), "non-positive stride is not supported");
+  TORCH_CHECK(all(5, 1), "dilation should be greater than zero");
+}
+
+void sampled_batches(Arguments arguments) {
+  const auto input = arguments[0].toTensor().sizes(), grid = arguments[1].toTensor().sizes();
+  TORCH_CHECK(input.empty() || grid.empty() || input[0] == grid[0],
+              "grid_sampler(): expected grid and input to have same batch size, but got input with sizes ", input,
+              " and grid with sizes ", grid);
+}
+
+void positions_to_unpool(Arguments arguments) {
+  const auto input = arguments[0].toTensor().sizes(), indices = arguments[1].toTensor().sizes();
+  TORCH_CHECK(input.equals(indices), "Expected shape of indices to be same as that of the input tensor (", input,
+              ") but got indices tensor with shape: ", indices);
+}
+
+void sides_of_triangle(Arguments arguments) {
+  const std::pair<size_t, const char*> names[] = {{0, "row"}, {1, "col"}};
+  for (const auto& [i, name] : names) {
+    if (!arguments[i].isInt()) continue;
+    TORCH_CHECK(arguments[i].toInt() >= 0, name, " must be non-negative, got", arguments[i].toInt());
+  }
+}
+
 // One number under a mask is filled in, whatever its dtype.
 void put_values(Arguments arguments) {
   if (arguments[2].toTensor().numel() == 1) return;
@@ -126,6 +161,13 @@ const std::unordered_map<std::string_view, OperandCheck>& checks() {
       {"aten._cdist_forward", two_alike},
       {"aten.index_put", put_values},
       {"aten.masked_scatter", masked_source},
+      {"aten.convolution", numbers_of_convolution},
+      {"aten.grid_sampler_2d", sampled_batches},
+      {"aten.grid_sampler_3d", sampled_batches},
+      {"aten.max_unpool2d", positions_to_unpool},
+      {"aten.max_unpool3d", positions_to_unpool},
+      {"aten.tril_indices", sides_of_triangle},
+      {"aten.triu_indices", sides_of_triangle},
       {"aten.huber_loss", huber},
       {"aten.huber_loss_backward", like_input<1, 0, 2>},
       {"aten.binary_cross_entropy", like_input<0, 1, 2>},

@@ -32,9 +32,10 @@ at::ScalarType float_dtype(const at::Tensor& self) {
 
 at::Tensor logit(const at::Tensor& self, std::optional<double>) { return meta_pointwise({self}, float_dtype(self)); }
 
+// Of complex numbers the kernel makes a new tensor, which it lays out as contiguous.
 at::Tensor angle(const at::Tensor& self) {
-  const auto dtype = self.is_complex() ? c10::toRealValueType(self.scalar_type()) : float_dtype(self);
-  return meta_pointwise({self}, dtype);
+  if (self.is_complex()) return meta_empty(self.sizes(), c10::toRealValueType(self.scalar_type()));
+  return meta_pointwise({self}, float_dtype(self));
 }
 
 at::Tensor isnan(const at::Tensor& self) { return meta_pointwise({self}, at::kBool); }

@@ -27,6 +27,8 @@ constexpr TraitRow kTraitRows[] = {
     {"aten::linalg_lu_solve", TraceTrait::kMixesUpBatches},
     {"aten::new_empty_strided", TraceTrait::kLeavesGaps},
     {"aten::normal_", TraceTrait::kDrawsInBlocks},
+    {"aten::resolve_conj", TraceTrait::kResolvesConjugate},
+    {"aten::resolve_neg", TraceTrait::kResolvesNegative},
     {"aten::view_as_real", TraceTrait::kReadsResolved},
 };
 

@@ -11,16 +11,18 @@ namespace diptych::detail {
 /// Why a trace treats a call of an operator in a way of its own. An operator has at most one such trait.
 enum class TraceTrait : uint8_t {
   kNone,
-  kCopiesInto,       ///< copies its second operand into the first; the functional form has no formula in autograd
-  kCasts,            ///< converts its first operand to the dtype in the second, and checks nothing
-  kDrawsByIndex,     ///< draws in the order of indices, where its in-place form draws in the order of memory
-  kDrawsInBlocks,    ///< on a CPU draws blocks of numbers for contiguous tensors, and single ones for all others
-  kReadsResolved,    ///< refuses an operand with a pending conjugation, which a stand-in does not have
-  kLiftsLiteral,     ///< makes a tensor that a language made of a literal one that the program computes with
-  kCountsInStorage,  ///< takes an offset from the start of its operand's storage
-  kMixesUpBatches,   ///< a solver that takes another batch's factors where they are broadcast: LibTorch 2.13 is wrong
-  kLeavesGaps,       ///< makes a tensor by strides, which may leave gaps or let elements overlap
-  kHasNoMemory,      ///< makes zeros without memory, which no kernel may write to; aten.zeros takes the same arguments
+  kCopiesInto,         ///< copies its second operand into the first; the functional form has no formula in autograd
+  kCasts,              ///< converts its first operand to the dtype in the second, and checks nothing
+  kDrawsByIndex,       ///< draws in the order of indices, where its in-place form draws in the order of memory
+  kDrawsInBlocks,      ///< on a CPU draws blocks of numbers for contiguous tensors, and single ones for all others
+  kReadsResolved,      ///< refuses an operand with a pending conjugation, which a stand-in does not have
+  kResolvesConjugate,  ///< copies a tensor that is lazily conjugated, as no stand-in says it is
+  kResolvesNegative,   ///< copies a tensor that is lazily negated
+  kLiftsLiteral,       ///< makes a tensor that a language made of a literal one that the program computes with
+  kCountsInStorage,    ///< takes an offset from the start of its operand's storage
+  kMixesUpBatches,     ///< a solver that takes another batch's factors where they are broadcast: LibTorch 2.13 is wrong
+  kLeavesGaps,         ///< makes a tensor by strides, which may leave gaps or let elements overlap
+  kHasNoMemory,  ///< makes zeros without memory, which no kernel may write to; aten.zeros takes the same arguments
 };
 
 /// Returns the trait of `op`, overload included. Threads: any; callers that see an operator often keep the answer.

@@ -253,6 +253,7 @@ void front_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack
   if (mutates_hidden(plan, *stack)) return plan.hidden_mutation->declared.handle().callBoxed(stack);
   refuse_draw_with_gaps(op, plan, *stack);
   if (record_sparse_gradient(*recorder, op, plan, stack)) return;
+  if (resolve_lazy_view(*recorder, plan, stack)) return;
   if (is_taken_apart(plan)) refuse_dtypes_as_eager(op, plan, *stack);
   // The inner operators of a composite pass here themselves, one by one, as the calls that autograd knows.
   if (plan.is_composite) return call_composite(op, plan, below, stack);

@@ -92,6 +92,18 @@ bool is_conjugate_view(const Recorder& recorder, Value value) {
   return found != (primal != nullptr && primal->real.is_conj());
 }
 
+bool resolve_lazy_view(Recorder& recorder, const OperatorPlan& plan, torch::jit::Stack* stack) {
+  const bool conjugates = plan.trait == TraceTrait::kResolvesConjugate;
+  if (!conjugates && plan.trait != TraceTrait::kResolvesNegative) return false;
+  const at::Tensor self = stack->back().toTensor();
+  if (!recorder.owns(self)) return false;
+  Value value = recorder.value_of(self);
+  const bool is_lazy = conjugates ? self.is_complex() && is_conjugate_view(recorder, value)
+                                  : is_odd_in_views(Tag::kNegates, recorder.graph(), value);
+  if (is_lazy) stack->back() = self.clone();
+  return is_lazy;
+}
+
 void resolve_base(Recorder& recorder, const at::Tensor& tensor) {
   if (steps_of(tensor).empty()) return;
   at::functionalization::impl::unsafeGetFunctionalWrapper(tensor)->apply_updates();

@@ -26,6 +26,10 @@ bool record_in_memory_order(const c10::OperatorHandle& op, torch::jit::Stack* st
 /// tensor is.
 bool is_conjugate_view(const Recorder& recorder, Value value);
 
+/// Does what aten.resolve_conj or aten.resolve_neg does, for a stand-in that ends the stack: copies one that is lazily
+/// conjugated, or negated. Returns false, with the stack untouched, if it is not, and for another operator.
+bool resolve_lazy_view(Recorder& recorder, const OperatorPlan& plan, torch::jit::Stack* stack);
+
 /// Makes a base that was written to through conjugate or negative views hold the new elements themselves, as in eager,
 /// and not a lazy view of them.
 void resolve_base(Recorder& recorder, const at::Tensor& tensor);

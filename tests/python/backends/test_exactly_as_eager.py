@@ -19,7 +19,7 @@ def described(tensor):
     plain = tensor.detach().resolve_conj().resolve_neg()
     parts = torch.view_as_real(plain) if plain.is_complex() else plain
     signs = parts.signbit() & ~parts.isnan() if parts.is_floating_point() else None
-    return tensor.dtype, tensor.size(), tensor.stride(), parts.nan_to_num(12345.0).tolist(), signs is not None and signs.tolist()
+    return tensor.dtype, tensor.size(), tensor.stride(), tensor.is_conj(), tensor.is_neg(), parts.nan_to_num(12345.0).tolist(), signs is not None and signs.tolist()
 
 
 def looked_at(function, make_arguments):
@@ -59,6 +59,18 @@ def adjoint_of_a_constant():
         return ((x + 0j) @ r @ r.mH).real
 
     return function, leaf(torch.eye(2))
+
+
+@row
+def lazy_views_that_are_resolved():
+    k = torch.tensor([[1j, 2.0], [3.0, 4j]]).conj()
+
+    def function(x):
+        c = torch.complex(x, x + 1)
+        views = c.conj(), k.conj() + c, (k * c).mH, c.conj().conj(), torch._neg_view(c), c.conj()[0], k
+        return [*(view.resolve_conj() for view in views), *(view.resolve_neg() for view in views), torch._neg_view(x * 1).resolve_neg(), c.conj(), c.t().angle().cos()]
+
+    return function, lambda: torch.tensor([[1.0, 2.0], [3.0, 4.0]])
 
 
 @row
@@ -388,6 +400,10 @@ REFUSED = {
     "entropy of bools": lambda x: functional.binary_cross_entropy_with_logits(x.bool(), x),
     "bools beside weights": lambda x: functional.conv3d(x.bool()[None, None, None], x[None, None, None]),
     "a dimension too many": lambda x: torch.narrow_copy(x, 3, 0, 1),
+    "negative paddings": lambda x: functional.conv_transpose2d(x[None, None], x[None, None], padding=-1),
+    "grids of another batch": lambda x: functional.grid_sample(x[None, None], x.new_zeros(2, 3, 3, 2), align_corners=False),
+    "positions of another size": lambda x: functional.max_unpool2d(x[None], torch.zeros(1, 2, 3).long(), 2),
+    "triangles of no size": lambda x: torch.tril_indices(-2, 3) * x[0, 0].long(),
     "out of another dtype": lambda x: torch.gather(x, 1, torch.tensor([[0]]), out=torch.zeros(1, 1).double()),
     "draws of another dtype": lambda x: torch.multinomial(x + 1, 2, out=torch.zeros(3, 2).int()),
 }

@@ -13,6 +13,12 @@ std::vector<Hlo> linalg_solve_triangular(const Lowering& node) {
       writer, a, b, {.is_left = node.flag(3, true), .is_upper = node.flag(2), .has_unit_diagonal = node.flag(4)})};
 }
 
+// Eager takes a right side of another dtype for what its memory is not.
+bool has_one_dtype(const Lowering& node) {
+  const auto dtype = [&](size_t i) { return node.graph().meta(std::get<Value>(node.node().operands[i])).dtype; };
+  return dtype(0) == dtype(1);
+}
+
 // The older operator takes the right side first, and returns the matrix, too.
 std::vector<Hlo> triangular_solve(const Lowering& node) {
   HloWriter& writer = node.writer();
@@ -61,8 +67,8 @@ std::vector<Hlo> linalg_cross(const Lowering& node) {
 bool is_cross_of_numbers(const Lowering& node) { return node.dtype() != at::kBool; }
 
 constexpr LoweringRow kLinearAlgebraRows[] = {
-    {"aten.linalg_solve_triangular", linalg_solve_triangular},
-    {"aten.triangular_solve", triangular_solve},
+    {"aten.linalg_solve_triangular", linalg_solve_triangular, has_one_dtype},
+    {"aten.triangular_solve", triangular_solve, has_one_dtype},
     {"aten.cholesky_solve", cholesky_solve},
     {"aten._cholesky_solve_helper", cholesky_solve},
     {"aten.cholesky_inverse", cholesky_inverse, has_real_float_factor},
