@@ -9,6 +9,7 @@ import warnings
 sys.path.append(str(pathlib.Path(__file__).parents[1]))
 
 import children  # noqa: E402
+import watch
 from programs import Program, simpler
 from watch import Refused, difference, is_of_versions
 
@@ -55,6 +56,7 @@ def judge(program, how):
         return diptych.aot_function(function, **options, **how)
 
     warnings.simplefilter("ignore")
+    watch.tolerance[0] = 1e-2 if "float16" in program.text() else 2e-5
     expected, eager_error = observe(program, lambda function, options: function)
     again, error_again = observe(program, lambda function, options: function)
     if difference(expected, again) or type(eager_error) is not type(error_again):

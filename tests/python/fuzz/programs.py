@@ -6,6 +6,7 @@ import textwrap
 import features
 import features_autograd  # enters its features
 import features_decisions  # enters its features
+import features_dtypes  # enters its features
 import features_memory  # enters its features
 
 PRELUDE = """\
