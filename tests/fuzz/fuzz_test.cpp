@@ -54,7 +54,7 @@ TEST(Fuzz, RandomBodiesDoAsTheLoopWrittenOutByNativeKernels) {
 }
 
 TEST(Fuzz, SizesThatChangeDoAsInEagerByNativeKernels) {
-  run_clean({.programs = 100, .seed = 4, .backend = "native", .dynamic = true, .most_faults = 5}, 60);
+  run_clean({.programs = 100, .seed = 4, .dynamic = true, .backend = "native", .most_faults = 5}, 60);
 }
 
 TEST(Fuzz, RandomProgramsDoAsInEagerByXla) {
