@@ -37,7 +37,9 @@ at::ScalarType promoted(Expr left, Expr right) {
 std::vector<Value> reduced_promoted(const Call& call, Expr losses) {
   const auto dtype = promoted(call.tensor(0), call.tensor(1));
   if (!at::isFloatingType(dtype) && !at::isComplexType(dtype)) return {};
-  return {reduced(call, losses, 2).to(dtype).value};
+  // Elements are rounded before they are summed, and overflow in halves.
+  const Expr rounded = at::isReducedFloatingType(dtype) ? losses.to(dtype).to(losses.meta().dtype) : losses;
+  return {reduced(call, rounded, 2).to(dtype).value};
 }
 
 // `values`, or an error with this message if an element of them is refused.

@@ -255,6 +255,15 @@ def losses_of_two_halves():
 
 
 @row
+def losses_that_overflow_in_halves():
+    def function(x):
+        pairs = (x, x * 0), (x.long() * 0, x), (x.bfloat16(), x.bfloat16() * 0)
+        return [functional.mse_loss(*pair, reduction=reduction) for pair in pairs for reduction in ("none", "mean", "sum")]
+
+    return function, lambda: torch.tensor([300.0, 0.0, 0.0, 0.0]).half()
+
+
+@row
 def a_huber_loss_has_the_dtype_of_its_input():
     def function(x):
         return [functional.huber_loss(x * 1, x.to(dtype) + 1) for dtype in (torch.float64, torch.bfloat16, torch.long)]
