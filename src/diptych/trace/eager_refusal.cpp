@@ -22,10 +22,25 @@ using torch::jit::Stack;
 
 bool is_number(const at::Tensor& tensor) { return tensor.unsafeGetTensorImpl()->is_wrapped_number(); }
 
+// Whether whole numbers stand beside operands of another dtype, such as indices and lengths. Kernels may trust them.
+bool may_trust_operands(const OperatorPlan& plan, const Stack& stack) {
+  if (plan.is_pointwise || plan.num_out > 0) return false;
+  bool has_whole = false, has_others = false;
+  any_tensor(stack, plan, [&](const at::Tensor& tensor) {
+    if (!tensor.defined()) return false;
+    const bool is_whole = tensor.scalar_type() == at::kLong || tensor.scalar_type() == at::kInt;
+    has_whole = has_whole || is_whole;
+    has_others = has_others || !is_whole;
+    return false;
+  });
+  return has_whole && has_others;
+}
+
 // Whether the kernel can be asked: it is LibTorch's, draws from no generator of the caller's, and its results have the
 // same sizes whatever the elements are.
 bool may_be_asked(const OperatorPlan& plan, const Stack& stack) {
   if (!plan.is_native || plan.changes_storage || reads_values(plan, stack)) return false;
+  if (may_trust_operands(plan, stack)) return false;
   const auto first = stack.end() - static_cast<std::ptrdiff_t>(plan.takes_tensor.size());
   if (std::any_of(first, stack.end(), [](const c10::IValue& argument) { return argument.isGenerator(); })) return false;
   const bool is_strange = any_tensor(stack, plan, [](const at::Tensor& tensor) {
