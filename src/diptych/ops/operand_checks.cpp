@@ -52,6 +52,12 @@ void like_input(Arguments arguments) {
   }
 }
 
+void weights_of_classes(Arguments arguments) {
+  if (!is_given(arguments[2])) return;
+  const auto wanted = arguments[0].toTensor().scalar_type(), found = arguments[2].toTensor().scalar_type();
+  TORCH_CHECK(found == wanted, "expected scalar type ", wanted, " but found ", found);
+}
+
 void huber(Arguments arguments) {
   TORCH_CHECK(arguments[3].toDouble() > 0, "huber_loss does not support non-positive values for delta.");
 }
@@ -168,6 +174,8 @@ const std::unordered_map<std::string_view, OperandCheck>& checks() {
       {"aten.max_unpool3d", positions_to_unpool},
       {"aten.tril_indices", sides_of_triangle},
       {"aten.triu_indices", sides_of_triangle},
+      {"aten.nll_loss_forward", weights_of_classes},
+      {"aten.nll_loss2d_forward", weights_of_classes},
       {"aten.huber_loss", huber},
       {"aten.huber_loss_backward", like_input<1, 0, 2>},
       {"aten.binary_cross_entropy", like_input<0, 1, 2>},
