@@ -33,10 +33,11 @@ class Generator {
   Leaf random_leaf() {
     static const std::vector<std::vector<int64_t>> kSizes = {{2, 3}, {2, 3}, {3}, {3, 3}, {2, 1}, {1, 3}, {2, 3, 4},
                                                              {4},    {3, 4}, {},  {1},    {2, 0}, {0},    {2, 2, 3}};
-    static const std::vector<at::ScalarType> kTypes = {at::kFloat,  at::kFloat,  at::kFloat,
-                                                       at::kDouble, at::kDouble, at::kLong};
+    static const std::vector<at::ScalarType> kTypes = {
+        at::kFloat,  at::kFloat,  at::kFloat, at::kFloat,    at::kFloat, at::kFloat, at::kDouble, at::kDouble,
+        at::kDouble, at::kDouble, at::kLong,  at::kBFloat16, at::kHalf,  at::kInt,   at::kBool,   at::kLong};
     Leaf leaf{.dtype = choose_.one_of(kTypes), .sizes = choose_.one_of(kSizes)};
-    leaf.requires_grad = leaf.dtype != at::kLong && choose_.chance(0.65);
+    leaf.requires_grad = at::isFloatingType(leaf.dtype) && choose_.chance(0.65);
     if (choose_.chance(0.25)) leaf.layout = choose_.chance(0.5) ? Leaf::Layout::kTransposed : Leaf::Layout::kSliced;
     return leaf;
   }
@@ -48,7 +49,7 @@ class Generator {
       if (!choose_.chance(0.5)) continue;
       leaf.sizes = program_.leaves[0].sizes;
       leaf.dtype = program_.leaves[0].dtype;
-      leaf.requires_grad = leaf.requires_grad && leaf.dtype != at::kLong;
+      leaf.requires_grad = leaf.requires_grad && at::isFloatingType(leaf.dtype);
     }
     for (int64_t i = choose_.chance(0.25) ? choose_.below(2) + 1 : 0; i > 0; --i)
       program_.captured.push_back(random_leaf());

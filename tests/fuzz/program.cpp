@@ -22,7 +22,7 @@ void define(Tensors& variables, int id, at::Tensor tensor) {
 
 at::Tensor numbers_for(const Leaf& leaf, const std::vector<int64_t>& sizes, at::Generator& generator) {
   const auto options = torch::dtype(leaf.dtype);
-  if (leaf.dtype == at::kLong) return torch::randint(-3, 6, sizes, generator, options);
+  if (c10::isIntegralType(leaf.dtype, /*includeBool=*/false)) return torch::randint(-3, 6, sizes, generator, options);
   if (leaf.dtype == at::kBool) return torch::randint(0, 2, sizes, generator, torch::kLong).to(at::kBool);
   // Sixteenths: sums and products of few of them are exact, whatever their order.
   return torch::randint(-32, 33, sizes, generator, torch::kLong).to(leaf.dtype).div(16);
