@@ -22,25 +22,35 @@ using torch::jit::Stack;
 
 bool is_number(const at::Tensor& tensor) { return tensor.unsafeGetTensorImpl()->is_wrapped_number(); }
 
-// Whether whole numbers stand beside operands of another dtype, such as indices and lengths. Kernels may trust them.
-bool may_trust_operands(const OperatorPlan& plan, const Stack& stack) {
+bool is_small(const at::Tensor& tensor) {
+  constexpr int64_t kMany = 4096;
+  return !tensor.defined() || tensor.numel() <= kMany;
+}
+
+// Whether a kernel may read or write beside the memory of operands that are made up. Kernels trust whole numbers beside
+// operands of another dtype (indices, lengths, what a library packs into bytes), and those for LibTorch's own use trust
+// what other kernels gave: sizes that fit each other, and workspaces.
+bool may_trust_operands(const c10::OperatorHandle& op, const OperatorPlan& plan, const Stack& stack) {
   if (plan.is_pointwise || plan.num_out > 0) return false;
-  bool has_whole = false, has_others = false;
+  bool has_whole = false, has_others = false, has_large = false;
   any_tensor(stack, plan, [&](const at::Tensor& tensor) {
     if (!tensor.defined()) return false;
-    const bool is_whole = tensor.scalar_type() == at::kLong || tensor.scalar_type() == at::kInt;
+    const bool is_whole = c10::isIntegralType(tensor.scalar_type(), /*includeBool=*/false);
     has_whole = has_whole || is_whole;
     has_others = has_others || !is_whole;
+    has_large = has_large || !is_small(tensor);
     return false;
   });
-  return has_whole && has_others;
+  const std::string_view full = op.schema().name(), name = full.substr(full.find("::") + 2);
+  const bool is_internal = name.starts_with('_') || name.find("backward") != std::string_view::npos;
+  return (has_whole && has_others) || (is_internal && (has_whole || has_large)) || name.starts_with("mkldnn");
 }
 
 // Whether the kernel can be asked: it is LibTorch's, draws from no generator of the caller's, and its results have the
 // same sizes whatever the elements are.
-bool may_be_asked(const OperatorPlan& plan, const Stack& stack) {
+bool may_be_asked(const c10::OperatorHandle& op, const OperatorPlan& plan, const Stack& stack) {
   if (!plan.is_native || plan.changes_storage || reads_values(plan, stack)) return false;
-  if (may_trust_operands(plan, stack)) return false;
+  if (may_trust_operands(op, plan, stack)) return false;
   const auto first = stack.end() - static_cast<std::ptrdiff_t>(plan.takes_tensor.size());
   if (std::any_of(first, stack.end(), [](const c10::IValue& argument) { return argument.isGenerator(); })) return false;
   const bool is_strange = any_tensor(stack, plan, [](const at::Tensor& tensor) {
@@ -71,11 +81,6 @@ std::string key_of(const c10::OperatorHandle& op, const OperatorPlan& plan, cons
   const auto* name = &op.schema();
   key.append(reinterpret_cast<const char*>(&name), sizeof(name));
   return key;
-}
-
-bool is_small(const at::Tensor& tensor) {
-  constexpr int64_t kMany = 4096;
-  return !tensor.defined() || tensor.numel() <= kMany;
 }
 
 // A tensor of the size and strides, or a smaller one, which keeps what the kernel costs low and sizes that are equal
@@ -140,7 +145,7 @@ bool is_about_dtypes(const c10::Error& error, const OperatorPlan& plan, const St
 void refuse_dtypes_as_eager(const c10::OperatorHandle& op, const OperatorPlan& plan, const Stack& stack) {
   if (plan.is_view) return;
   const std::string key = key_of(op, plan, stack);
-  if (key.empty() || !may_be_asked(plan, stack)) return;
+  if (key.empty() || !may_be_asked(op, plan, stack)) return;
   static auto* mutex = new std::mutex();
   static auto* taken = new std::unordered_set<std::string>();
   {
@@ -157,7 +162,7 @@ void refuse_dtypes_as_eager(const c10::OperatorHandle& op, const OperatorPlan& p
 }
 
 bool is_taken_by_eager(const c10::OperatorHandle& op, const OperatorPlan& plan, const Stack& arguments) {
-  if (!may_be_asked(plan, arguments)) return false;
+  if (!may_be_asked(op, plan, arguments)) return false;
   run(op, plan, arguments);
   return !any_tensor(arguments, plan, [](const at::Tensor& tensor) { return !is_small(tensor); });
 }
