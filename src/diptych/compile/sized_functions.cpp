@@ -202,7 +202,7 @@ Graph SizedFunctions::with_sizes(Graph forward) const {
   if (!captured().is_differentiable()) return fold(forward);
   TensorMeta meta = detail::sizes_meta(pattern_.num_symbols(), points_[0]);
   const c10::IValue none;
-  Node node{Op::find("aten.empty.memory_format"), {}, {}, {}, {}, {}};
+  Node node{Op::find("aten.empty.memory_format"), {}, {}, {-1}, {}, {}};
   node.operands = {meta.sizes, c10::IValue(meta.dtype), none, c10::IValue(meta.device), none, none};
   auto outputs = forward.outputs();
   auto slots = forward.output_slots();

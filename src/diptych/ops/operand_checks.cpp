@@ -86,6 +86,9 @@ void parameters(Arguments arguments) {
 }
 
 void batch_norm(Arguments arguments) {
+  const auto dtype = arguments[0].toTensor().scalar_type();
+  TORCH_CHECK_NOT_IMPLEMENTED(!c10::isIntegralType(dtype, /*includeBool=*/true), "\"batch_norm\" not implemented for '",
+                              dtype, "'");
   for (const size_t i : {3, 4}) {
     if (!is_given(arguments[i])) continue;
     const auto rank = arguments[i].toTensor().dim();
@@ -151,6 +154,12 @@ void put_values(Arguments arguments) {
               " for the destination and ", from, " for the source.");
 }
 
+void put_at_places(Arguments arguments) {
+  const auto self = arguments[0].toTensor().scalar_type(), source = arguments[2].toTensor().scalar_type();
+  TORCH_CHECK(self == source, "put_(): self and source expected to have the same dtype, but got self.dtype = ", self,
+              " and source.dtype = ", source);
+}
+
 void masked_source(Arguments arguments) {
   const auto self = arguments[0].toTensor().scalar_type(), source = arguments[2].toTensor().scalar_type();
   TORCH_CHECK(self == source, "masked_scatter: expected self and source to have same dtypes but got ", self, " and ",
@@ -167,6 +176,7 @@ const std::unordered_map<std::string_view, OperandCheck>& checks() {
       {"aten._cdist_forward", two_alike},
       {"aten.index_put", put_values},
       {"aten.masked_scatter", masked_source},
+      {"aten.put", put_at_places},
       {"aten.convolution", numbers_of_convolution},
       {"aten.grid_sampler_2d", sampled_batches},
       {"aten.grid_sampler_3d", sampled_batches},

@@ -391,6 +391,8 @@ REFUSED = {
     "entropy of two dtypes": lambda x: functional.binary_cross_entropy(x.sigmoid(), x.sigmoid().double()),
     "values of another dtype": lambda x: x.index_put((torch.tensor([0, 1]),), HALF[:2]),
     "masked source": lambda x: x.masked_scatter(x > 0.5, HALF),
+    "source of put": lambda x: x.put(torch.tensor([0, 1]), torch.tensor([1, 2])),
+    "batch norm of bools": lambda x: functional.batch_norm(x[None] > 0, None, None, x.new_ones(x.shape[-1]), None, True),
     "number beyond halves": lambda x: x.half().clamp(max=1e6),
     "nothing": lambda x: x[:0].amax(0),
     "smallest of nothing": lambda x: x[:0].min(),
