@@ -51,7 +51,7 @@ PathQuestion::PathQuestion(const ValueQuestion& question, c10::ArrayRef<const at
     : inputs_(question.inputs),
       question_(question.question),
       place_(question.place),
-      program_(question.graph),
+      program_(question.graph, {.is_checked = question.question != Question::kSizes}),
       generators_(generators_of(question.graph)) {
   for (const auto& input : inputs_) {
     if (input.is_primal && input.index >= num_arguments) {

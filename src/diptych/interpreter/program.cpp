@@ -21,7 +21,10 @@ using detail::Step;
 
 struct Program::Plan {
   Plan(const Graph& source, const ProgramOptions& options)
-      : graph(source), compiled(detail::compile(graph, options)), sizes(graph, compiled) {}
+      : graph(source),
+        compiled(detail::compile(graph, options)),
+        sizes(graph, compiled),
+        may_check(options.is_checked) {}
 
   void check(const std::vector<at::Tensor>& inputs) const;
   void run_steps(Frame& frame, size_t& current) const;
@@ -37,6 +40,7 @@ struct Program::Plan {
   Graph graph;
   detail::Compiled compiled;
   detail::SizeResolver sizes;
+  bool may_check;
 };
 
 namespace {
@@ -220,7 +224,7 @@ std::vector<at::Tensor> Program::run(std::vector<at::Tensor>&& inputs, const Run
   const auto dynamic = plan_->sizes.resolve(inputs);
   c10::SmallVector<at::Tensor, 32> registers(compiled.num_registers);
   Frame frame{registers.data(), compiled.constants.data(), dynamic.get(), &options, {}};
-  const bool is_checked = checks_calls() && plan_->is_made_for(inputs, frame);
+  const bool is_checked = checks_calls() && plan_->may_check && plan_->is_made_for(inputs, frame);
   for (size_t i = 0; i < inputs.size(); ++i) registers[i] = std::move(inputs[i]);
   for (const int32_t index : compiled.unused_inputs) registers[index].reset();
 

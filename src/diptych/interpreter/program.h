@@ -16,6 +16,9 @@ struct ProgramOptions {
   /// Write a pointwise result over an operand that dies there, where nobody else holds its memory. Results are
   /// bit-identical either way.
   bool reuse_buffers = true;
+  /// Whether a checked run (DIPTYCH_CHECK_CALLS) compares its tensors with the graph: not where they may have other
+  /// sizes, as in a question that asks for these.
+  bool is_checked = true;
 };
 
 struct RunOptions {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <set>
-#include <string_view>
+#include <string>
 
 #include "diptych/base/check.h"
 #include "diptych/graph/map_sizes.h"
@@ -73,7 +73,7 @@ Graph in_lowered_operators(const Graph& graph) { return decompose(graph, has_low
 
 Graph in_lowered_operators_if_whole(const Graph& graph) {
   Graph parts = in_lowered_operators(graph);
-  std::set<std::string_view> refused;
+  std::set<std::string> refused;
   for (const Node& node : parts.nodes()) {
     if (!is_lowered(parts, node)) refused.insert(node.op.name());
   }
