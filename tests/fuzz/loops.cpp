@@ -89,8 +89,9 @@ StepResult written_out(Loop::Kind kind, const Step& step, const Operands& operan
     case Loop::Kind::kWhile:
       return {written_out_scan(step, {operands.carries, operands.xs, operands.length, false}).first, {}};
     case Loop::Kind::kCond: {
+      const bool is_true = predicate(operands).item<bool>();  // of the operands as they are given
       const StepResult result = step(operands.carries, slices_at(operands.xs, 0));
-      if (predicate(operands).item<bool>()) return result;
+      if (is_true) return result;
       return {halved(result.first), halved(result.second)};
     }
     default:

@@ -183,9 +183,7 @@ Graph CapturedFunction::handed_on() const {
 }
 
 void CapturedFunction::find_mutated() {
-  is_mutated_.resize(layout_.num_primals());
   for (const auto& mutation : plan().mutations) {
-    is_mutated_[mutation.primal] = true;
     if (mutation.geometry) reshaped_.push_back(mutation.primal);
   }
 }

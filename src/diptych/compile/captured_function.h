@@ -120,8 +120,6 @@ class CapturedFunction final : public GraphSource {
   bool meets_gradient_hook(c10::ArrayRef<const at::Tensor*> arguments) const;
   /// Returns those primals that a call writes to.
   std::vector<at::Tensor> written(c10::ArrayRef<const at::Tensor*> arguments) const;
-  /// Whether a call changes the elements or the geometry of a primal.
-  bool is_mutated(size_t primal) const { return is_mutated_[primal]; }
   /// The primals whose geometry a call changes.
   const std::vector<size_t>& reshaped() const { return reshaped_; }
   bool draws_random() const { return draws_random_; }
@@ -166,7 +164,6 @@ class CapturedFunction final : public GraphSource {
   std::vector<size_t> gradient_primals_;
   std::vector<size_t> gradient_crossings_;
   std::vector<std::vector<size_t>> tangents_of_stage_;
-  std::vector<bool> is_mutated_;
   std::vector<size_t> reshaped_;
   std::vector<ResidualSource> residual_sources_;
   bool draws_random_ = false;

@@ -299,11 +299,17 @@ std::vector<at::Tensor> CompiledFunction::take_residuals(std::vector<at::Tensor>
   return residuals;
 }
 
-// A later derivative starts from the primal as it was, with the history that it had.
+// A later derivative starts from the primal as it was, with the history that it had. One that is given twice is written
+// to by one of its places.
 std::vector<at::Tensor> CompiledFunction::gradient_primals_of(const std::vector<at::Tensor>& primals) const {
+  const auto& mutations = plan().mutations;
   std::vector<at::Tensor> kept;
   for (const size_t index : captured_.gradient_primals()) {
-    kept.push_back(captured_.is_mutated(index) ? primals[index].clone() : primals[index]);
+    const at::Tensor& primal = primals[index];
+    const bool is_written = std::any_of(mutations.begin(), mutations.end(), [&](const auto& mutation) {
+      return mutation.primal == index || primals[mutation.primal].is_same(primal);
+    });
+    kept.push_back(is_written ? primal.clone() : primal);
   }
   return kept;
 }

@@ -307,3 +307,15 @@ def test_bodies_and_gradients_do_it_themselves():
         factor = 1 if number is None else number
         torch.testing.assert_close(diptych.scan(step, torch.zeros(2), xs)[0], (xs * factor).sum(0))
         torch.testing.assert_close(gradient(xs[1])[0], (xs[1] * factor).sum())
+
+
+@pytest.mark.parametrize("write", [lambda x: x.detach().mul_(2), lambda x: x.data.mul_(2)], ids=["detach", "data"])
+@pytest.mark.parametrize("times", [1, 2, 3])
+def test_second_derivatives_start_from_a_tensor_that_is_given_twice_as_it_was(write, times):
+    def seen(compile):
+        x = torch.tensor([0.3, 0.7, -0.4], dtype=torch.float64, requires_grad=True)
+        compiled = compile(lambda *given: (write(given[-1]), given[0].sin())[1])
+        (first,) = torch.autograd.grad(compiled(*[x] * times).sum(), x, create_graph=True)
+        return first.detach(), *torch.autograd.grad(first.square().sum(), x)
+
+    torch.testing.assert_close(seen(diptych.aot_function), seen(lambda function: function))
