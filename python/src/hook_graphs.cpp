@@ -12,7 +12,6 @@
 #include "diptych/backward/run_limits.h"
 #include "diptych/base/log.h"
 #include "diptych/hops/body.h"
-#include "diptych/trace/node_hooks.h"
 #include "diptych/trace/placeholder.h"
 #include "diptych/tree/spec.h"
 #include "dynamo.h"
@@ -43,7 +42,6 @@ std::optional<py::list> functions_in(const auto& hooks) {
 std::optional<py::list> functions_of_stage(ag::Node& node, EagerStage stage) {
   switch (stage) {
     case EagerStage::kTensorHooks:
-      if (!node.retains_grad_hooks().empty()) return std::nullopt;
       return functions_in<ag::PyFunctionTensorPreHook>(node.tensor_pre_hooks());
     case EagerStage::kPreHooks:
       return functions_in<ag::PyFunctionPreHook>(node.pre_hooks());
@@ -83,17 +81,6 @@ struct HooksOfPython final : public diptych::detail::HookGraph {
   TreeSpec spec;
 };
 
-// Calls the hooks of a stage as the engine does.
-ag::variable_list called(ag::Node& node, EagerStage stage, ag::variable_list gradients) {
-  if (stage == EagerStage::kTensorHooks) return hooked(node.tensor_pre_hooks(), std::move(gradients));
-  if (stage == EagerStage::kPreHooks) return hooked(node.pre_hooks(), std::move(gradients));
-  const auto middle = gradients.begin() + static_cast<std::ptrdiff_t>(node.num_outputs());
-  const ag::variable_list given(middle, gradients.end());
-  ag::variable_list outputs(gradients.begin(), middle);
-  for (const auto& hook : node.post_hooks()) outputs = (*hook)(outputs, given);
-  return outputs;
-}
-
 /// The hooks of a stage as a function of the gradients that are defined.
 class StageFunction {
  public:
@@ -106,7 +93,7 @@ class StageFunction {
     for (size_t i = 0; i < given.size(); ++i) {
       if (gradients_[i].defined()) given[i] = stand_ins[next++];
     }
-    const ag::variable_list results = called(node_, stage_, std::move(given));
+    const ag::variable_list results = diptych::detail::call_hooks(node_, stage_, std::move(given));
     FlatResult flat;
     for (size_t i = 0; i < results.size(); ++i) {
       if (!is_as_before(results[i], gradients_[i])) throw std::runtime_error("one returns what eager refuses");

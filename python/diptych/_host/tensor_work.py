@@ -44,15 +44,15 @@ def is_constant(functions):
 
 def _variables(function):
     """What a function reads besides its arguments, modules and builtins apart."""
-    names = {name for _, name in _reads(function.__code__, ("LOAD_GLOBAL", "LOAD_NAME"))}
+    names = set(_names(function.__code__, ("LOAD_GLOBAL",)))
     found = [function.__globals__[name] for name in names if name in function.__globals__]
     cells = [cell.cell_contents for cell in function.__closure__ or ()]
     defaults = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
     return [value for value in found if not isinstance(value, types.ModuleType)] + cells + defaults
 
 
-def _reads(code, kinds):
-    return [(one.opname, one.argval) for one in dis.get_instructions(code) if one.opname in kinds]
+def _names(code, instructions):
+    return [one.argval for one in dis.get_instructions(code) if one.opname in instructions]
 
 
 def _is_work(function, depth):
@@ -63,10 +63,10 @@ def _is_work(function, depth):
     code = function.__code__
     if code.co_flags & (0x20 | 0x80 | 0x100 | 0x200) or any(_keeps(one) for one in dis.get_instructions(code)):
         return False
-    attributes = [name for _, name in _reads(code, ("LOAD_ATTR", "LOAD_METHOD"))]
+    attributes = _names(code, ("LOAD_ATTR", "LOAD_METHOD"))
     if not all(name in _operators() or name in _FACTS for name in attributes) or "out" in _names_of_arguments(code):
         return False
-    names = [name for _, name in _reads(code, ("LOAD_GLOBAL", "LOAD_NAME"))]
+    names = _names(code, ("LOAD_GLOBAL",))
     unknown = [name for name in names if name not in function.__globals__]
     if any(name not in _BUILTINS or not hasattr(builtins, name) for name in unknown):
         return False
@@ -86,7 +86,7 @@ def _keeps(instruction):
 
 
 def _names_of_arguments(code):
-    """The names by which code gives arguments, and texts that it has besides."""
+    """The names by which code gives arguments, and the texts in its tuples."""
     return {name for value in code.co_consts if isinstance(value, tuple) for name in value if isinstance(name, str)}
 
 

@@ -52,15 +52,15 @@ struct Statistics {
 /// While a guard lives, each backward run that this thread starts runs as one captured graph: every autograd node,
 /// whoever made it, with hooks and the accumulation of gradients. The first run of its kind is captured; later runs
 /// with the same nodes, constants, sizes and strides run its graph. What a graph can't hold (accumulation, hooks that
-/// do more than compute or that C++ has registered, nodes that can't be replayed on stand-ins) is a hop.autograd_node
-/// in it, which runs as in eager and in eager's order. A run that can't be captured at all runs in eager, and the
-/// statistics count it by reason: batched gradients, transforms of functions, dispatch modes, forward-mode
-/// differentiation, tensor subclasses, nested, sparse, quantized and lazily conjugated tensors, anomaly mode, and runs
-/// that are nested more than eight deep. Results, errors, warnings and accumulated gradients are eager's. Guards nest,
-/// and the innermost says which backend runs a graph. Threads: each has guards of its own; threads without one run in
-/// eager. Source: PyTorch's compiled autograd (torch/csrc/dynamo/compiled_autograd.h), whose interface to nodes it
-/// uses. Errors: UserError for an unknown backend, and with Options::strict for a run that the engine would run;
-/// c10::Error if another thread is in a backward run while the process's first guard is made.
+/// do more than compute or that Tensor::register_hook has in C++, nodes that can't be replayed on stand-ins) is a
+/// hop.autograd_node in it, which runs as in eager and in eager's order. A run that can't be captured at all runs in
+/// eager, and the statistics count it by reason: batched gradients, transforms of functions, dispatch modes,
+/// forward-mode differentiation, tensor subclasses, nested, sparse, quantized and lazily conjugated tensors, anomaly
+/// mode, and runs that are nested more than eight deep. Results, errors, warnings and accumulated gradients are
+/// eager's. Guards nest, and the innermost says which backend runs a graph. Threads: each has guards of its own;
+/// threads without one run in eager. Source: PyTorch's compiled autograd (torch/csrc/dynamo/compiled_autograd.h), whose
+/// interface to nodes it uses. Errors: UserError for an unknown backend, and with Options::strict for a run that the
+/// engine would run; c10::Error if another thread is in a backward run while the process's first guard is made.
 ///
 ///   dp::BackwardCapture guard({.backend = "xla"});
 ///   loss.backward();

@@ -119,6 +119,21 @@ Node make_eager_node(const EagerCall& eager, const std::vector<Value>& operands)
                          {"first_number", eager.first_number}}});
 }
 
+ag::variable_list call_hooks(ag::Node& node, EagerStage stage, ag::variable_list gradients) {
+  if (stage == EagerStage::kPreHooks) return hooked(node.pre_hooks(), std::move(gradients));
+  if (stage == EagerStage::kTensorHooks) {
+    gradients = hooked(node.tensor_pre_hooks(), std::move(gradients));
+    for (const auto& [output, hook] : node.retains_grad_hooks()) gradients = (*hook)(gradients);
+    return gradients;
+  }
+  const auto middle = gradients.begin() + static_cast<std::ptrdiff_t>(node.num_outputs());
+  const ag::variable_list given(middle, gradients.end());
+  ag::variable_list outputs(gradients.begin(), middle);
+  gradients.clear();
+  for (const auto& hook : node.post_hooks()) outputs = (*hook)(outputs, given);
+  return outputs;
+}
+
 void drop_history(at::Tensor& gradient) {
   if (!c10::GradMode::is_enabled() && gradient.defined() && gradient.requires_grad()) gradient = gradient.detach();
 }
@@ -217,19 +232,9 @@ std::vector<at::Tensor> EagerRun::run_stage(const EagerCall& eager, std::vector<
   const CurrentNode current(calls_[eager.call].node);
   switch (eager.stage) {
     case EagerStage::kTensorHooks:
-      inputs = hooked(node.tensor_pre_hooks(), std::move(inputs));
-      for (const auto& [output, hook] : node.retains_grad_hooks()) inputs = (*hook)(inputs);
-      return std::move(inputs);
     case EagerStage::kPreHooks:
-      return hooked(node.pre_hooks(), std::move(inputs));
-    case EagerStage::kPostHooks: {
-      const auto middle = inputs.begin() + static_cast<std::ptrdiff_t>(node.num_outputs());
-      const ag::variable_list given(middle, inputs.end());
-      ag::variable_list outputs(inputs.begin(), middle);
-      inputs.clear();
-      for (const auto& hook : node.post_hooks()) outputs = (*hook)(outputs, given);
-      return outputs;
-    }
+    case EagerStage::kPostHooks:
+      return call_hooks(node, eager.stage, std::move(inputs));
     case EagerStage::kSum:
       return {sum_of(inputs[0], inputs[1])};
     case EagerStage::kBareNode:

@@ -33,6 +33,10 @@ const HopSchema& autograd_node_schema();
 /// Makes the graph's node for an eager call.
 Node make_eager_node(const EagerCall& eager, const std::vector<Value>& operands);
 
+/// Calls a stage's hooks of a node as the engine does. Requires: it is one of hooks.
+torch::autograd::variable_list call_hooks(torch::autograd::Node& node, EagerStage stage,
+                                          torch::autograd::variable_list gradients);
+
 /// The state that the eager calls of one captured run read. It is made before the graph is run, on the same thread.
 class EagerRun {
  public:

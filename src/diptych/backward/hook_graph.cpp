@@ -38,7 +38,7 @@ struct Placed {
 // mangled name, since torch does not export it.
 std::vector<Placed> computing_hooks(const ag::Node& node, EagerStage stage) {
   auto& asked = const_cast<ag::Node&>(node);
-  if (stage != EagerStage::kTensorHooks || !asked.retains_grad_hooks().empty()) return {};
+  if (stage != EagerStage::kTensorHooks) return {};
   std::vector<Placed> found;
   for (const auto& hooks : asked.tensor_pre_hooks()) {
     const auto& known = *hooks;
@@ -92,6 +92,8 @@ void set_hook_reader(HookReader made) { reader = made; }
 
 std::shared_ptr<const HookGraph> graph_of_hooks(const ag::Node& node, EagerStage stage,
                                                 const ag::variable_list& gradients) {
+  // What retains a gradient writes to the tensor. How many do so is a part of the key.
+  if (stage == EagerStage::kTensorHooks && !const_cast<ag::Node&>(node).retains_grad_hooks().empty()) return nullptr;
   if (const auto hooks = computing_hooks(node, stage); !hooks.empty())
     return std::make_shared<const ComputingHooks>(hooks, gradients);
   return reader == nullptr ? nullptr : reader(node, stage, gradients);

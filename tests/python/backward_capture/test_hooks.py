@@ -21,7 +21,7 @@ def looked(register):
 
     def look():
         torch.manual_seed(0)
-        x, w = torch.randn(2, 4, requires_grad=True)[0].detach().requires_grad_(), torch.randn(4, requires_grad=True)
+        x, w = torch.randn(4, requires_grad=True), torch.randn(4, requires_grad=True)
         y = (x * w).sin()
         register(x, y)
         (y.square() + y).sum().backward()
