@@ -50,9 +50,9 @@ TEST_F(Files, RefusesAForeignFile) {
 TEST_F(Files, RefusesANewerVersion) {
   std::string newer = bytes;
   const size_t digit = newer.find(' ') + 1;
-  newer.replace(digit, 1, "4");
+  newer.replace(digit, 1, "5");
   expect_refused(newer,
-                 {"has format version 4, but this Diptych reads 1 to 3; load it with the newer Diptych that saved it"});
+                 {"has format version 5, but this Diptych reads 1 to 4; load it with the newer Diptych that saved it"});
 }
 
 TEST_F(Files, RefusesACutOrDamagedFile) {

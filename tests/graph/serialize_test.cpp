@@ -188,9 +188,9 @@ TEST_F(Serialize, ErrorsNameWhatIsWrong) {
   };
   expect("", "is not a graph file (it does not start with 'diptych-graphs')");
   expect("PK\x03\x04 something else", "is not a graph file");
-  expect("diptych-graphs 4" + rest,
-         "has format version 4, but this Diptych reads 1 to 3; load it with the newer Diptych");
-  expect("diptych-graphs 0" + rest, "has format version 0, but this Diptych reads 1 to 3; capture again");
+  expect("diptych-graphs 5" + rest,
+         "has format version 5, but this Diptych reads 1 to 4; load it with the newer Diptych");
+  expect("diptych-graphs 0" + rest, "has format version 0, but this Diptych reads 1 to 4; capture again");
   expect(good.substr(0, 20), "was cut short in its first line");
   expect(good.substr(0, good.size() - 1), "the file was cut short or has grown");
   expect(good + "x", "the file was cut short or has grown");
@@ -206,7 +206,7 @@ TEST_F(Serialize, ReadsVersionOne) {
   const auto bytes = read(path());
   const auto line_end = bytes.find('\n');
   const auto sizes = "1" + bytes.substr(16, bytes.rfind(' ', line_end) - 16);
-  ASSERT_EQ(bytes.substr(0, 16), "diptych-graphs 3");
+  ASSERT_EQ(bytes.substr(0, 16), "diptych-graphs 4");
   const auto body = bytes.substr(line_end + 1);
   const auto text = body.substr(0, std::stoul(sizes.substr(2)));
   const auto sum = checksum(body.substr(text.size()), checksum(text, checksum(sizes)));
@@ -235,7 +235,7 @@ TEST_F(Serialize, OperatorsThatAreMissingOrHaveChangedAreRefused) {
   expect_contains(signed_with("Scalar alpha=1", "Scalar alpha=2"),
                   "aten.add.Tensor was saved as 'aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=2) -> "
                   "Tensor', but is");
-  expect_contains(signed_with("\"version\":3", "\"version\":9"), "has format version 9");
+  expect_contains(signed_with("\"version\":4", "\"version\":9"), "has format version 9");
   expect_contains(signed_with("\"scope\":\"block0\"", "\"marks\":\"keep\""), "got the marks 'keep', expected");
   expect_contains(signed_with("diptych-graph", "other"), "got JSON that is not a graph");
   expect_contains(json_error({1, 2}, {}), "got JSON that is not a graph");

@@ -44,7 +44,7 @@ constexpr std::string_view kRegions = R"(graph f(%0 x : f32[2] grad)
   %1 : f32[2] grad = aten.sin(%0)  # block0 · region checkpoint.0 recompute
   %2 : f32[2] grad = aten.tanh(%1)  # region checkpoint.0/checkpoint.1 auto/save · named "q,k" · by decompose
   %3 : f32[2] = aten.tanh_backward(%0, %2)  # grad of %2 · region checkpoint.0/checkpoint.1
-  %4 : f32[2] = aten.neg(%3)  # "region" · region "a b" save · no_grad
+  %4 : f32[2] = aten.neg(%3)  # "region" · region "a b" save · own_derivative · no_grad
   return (%4 y)
 )";
 
@@ -58,6 +58,7 @@ TEST(Text, HoldsRegionsMarksAndNames) {
   EXPECT_TRUE(has_residual_name(second.residual_name, "k"));
   EXPECT_FALSE(has_residual_name(second.residual_name, "q,k"));
   EXPECT_EQ(graph.nodes()[3].provenance.scope.str(), "region");
+  EXPECT_TRUE(graph.nodes()[3].provenance.own_derivative && !second.own_derivative);
   EXPECT_NE(graph.table().find("block0 · region checkpoint.0 recompute"), std::string::npos) << graph.table();
   const auto line = [](std::string_view note) {
     return fmt::format("graph f(%0 x : f32[2])\n  %1 : f32[2] = aten.sin(%0)  # {}\n  return (%1)", note);

@@ -23,7 +23,7 @@ constexpr bool is_bare_word(std::string_view text) {
 /// Whether `text` is a keyword after the '#'; a scope of that name is quoted.
 constexpr bool is_provenance_word(std::string_view text) {
   return text == "grad" || text == "forward" || text == "backward" || text == "by" || text == "no_grad" ||
-         text == "region" || text == "named";
+         text == "region" || text == "named" || text == "own_derivative";
 }
 
 }  // namespace diptych::detail

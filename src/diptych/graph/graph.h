@@ -56,9 +56,9 @@ struct Provenance {
   /// The checkpoint regions that the node, or the forward node that it differentiates, was recorded in; empty outside
   /// any. In a backward graph, for a recomputed node, the regions whose recomputation it is part of.
   InternedString region;
-  bool rewrites_history = false;  ///< from a body that did so unseen by autograd: its graph lacks the derivative
-  RegionMarks marks;              ///< what those regions decided; see Note [Checkpoint regions]
-  InternedString residual_name;   ///< name by which policies save its values; several are separated by commas
+  bool own_derivative = false;   ///< from a body whose derivative is not that of these operators
+  RegionMarks marks;             ///< what those regions decided; see Note [Checkpoint regions]
+  InternedString residual_name;  ///< name by which policies save its values; several are separated by commas
 };
 
 /// An operator applied to operands.

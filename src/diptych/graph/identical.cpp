@@ -27,7 +27,8 @@ bool same_slots(const std::vector<Slot>& a, const std::vector<Slot>& b) {
 
 bool same_origin(const Provenance& a, const Provenance& b) {
   return a.scope == b.scope && a.origin == b.origin && a.grad_of == b.grad_of && a.phase == b.phase &&
-         a.region == b.region && a.marks == b.marks && a.residual_name == b.residual_name;
+         a.region == b.region && a.marks == b.marks && a.residual_name == b.residual_name &&
+         a.own_derivative == b.own_derivative;
 }
 
 using SameGraph = bool (*)(const Graph& a, const Graph& b);

@@ -62,6 +62,7 @@ json write_provenance(const Provenance& from) {
   if (!from.region.empty()) result["region"] = from.region.str();
   if (!from.marks.empty()) result["marks"] = from.marks.str(from.marks.depth());
   if (!from.residual_name.empty()) result["named"] = from.residual_name.str();
+  if (from.own_derivative) result["own_derivative"] = true;
   return result;
 }
 
@@ -344,6 +345,7 @@ class GraphReader {
     provenance.phase = from.value("phase", "forward") == "backward" ? Phase::kBackward : Phase::kForward;
     provenance.region = InternedString(from.value("region", ""));
     provenance.residual_name = InternedString(from.value("named", ""));
+    provenance.own_derivative = from.value("own_derivative", false);
     const auto text = from.value("marks", "");
     const auto marks = RegionMarks::parse(text);
     DIPTYCH_CHECK(marks.has_value(), "[graph file] got the marks '{}', expected those that code() prints", text);

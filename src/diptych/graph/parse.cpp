@@ -303,7 +303,8 @@ class GraphParser {
     do {
       const bool is_string = cursor_.peek() == '"';
       const size_t at = cursor_.position();
-      const auto word = cursor_.word_or_string("a scope, 'grad of %3', 'forward', 'backward', 'by pass' or 'no_grad'");
+      const auto word = cursor_.word_or_string(
+          "a scope, 'grad of %3', 'forward', 'backward', 'by pass', 'own_derivative' or 'no_grad'");
       if (!is_string && word == "grad") {
         cursor_.expect("of");
         parsed_.grad_of.emplace_back(parsed_.num_nodes(), parse_value_number(cursor_), at);
@@ -317,15 +318,19 @@ class GraphParser {
         parse_region(from);
       } else if (!is_string && word == "named") {
         from.residual_name = InternedString(cursor_.word_or_string("the name of a residual"));
+      } else if (!is_string && word == "own_derivative") {
+        from.own_derivative = true;
       } else if (!is_string && word == "no_grad") {
         node.grad_enabled = false;
       } else if (first) {
         from.scope = InternedString(word);
       } else {
-        cursor_.fail_at(at, fmt::format("got '{}', expected 'grad of %3', 'forward', 'backward', "
-                                        "'region checkpoint.0', 'named x', 'by pass' or 'no_grad'; a remark starts "
-                                        "with //",
-                                        word));
+        cursor_.fail_at(
+            at,
+            fmt::format("got '{}', expected 'grad of %3', 'forward', 'backward', "
+                        "'region checkpoint.0', 'named x', 'by pass', 'own_derivative' or 'no_grad'; a remark starts "
+                        "with //",
+                        word));
       }
       first = false;
     } while (!cursor_.at_line_end() && cursor_.accept("·"));

@@ -102,6 +102,7 @@ std::string provenance_text(const Node& node) {
   if (!from.region.empty()) notes.push_back(region_text(from));
   if (!from.residual_name.empty()) notes.push_back("named " + word_or_quoted(from.residual_name.str()));
   if (!from.origin.empty()) notes.push_back("by " + word_or_quoted(from.origin.str()));
+  if (from.own_derivative) notes.emplace_back("own_derivative");
   if (!node.grad_enabled) notes.emplace_back("no_grad");
   std::string text;
   for (const auto& note : notes) text += (text.empty() ? "  # " : " · ") + note;

@@ -15,8 +15,9 @@
 namespace diptych {
 
 /// Files of this version are written; those from kOldestGraphFileVersion on are read, as the changelog says. Version 2
-/// added checkpoint regions and names of residuals; version 3 names the operands of higher-order operators.
-inline constexpr int kGraphFileVersion = 3;
+/// added checkpoint regions and names of residuals; version 3 names the operands of higher-order operators;
+/// version 4 marks nodes with a derivative of their own.
+inline constexpr int kGraphFileVersion = 4;
 inline constexpr int kOldestGraphFileVersion = 1;
 
 /// What a file holds: graphs by name in order, and strings of the program that saved it.

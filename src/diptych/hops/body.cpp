@@ -4,6 +4,7 @@
 
 #include "diptych/base/check.h"
 #include "diptych/graph/rewrite.h"
+#include "diptych/graph/subgraphs.h"
 #include "diptych/hops/replay.h"
 #include "diptych/hops/strides.h"
 #include "diptych/ops/tags.h"
@@ -36,13 +37,17 @@ std::shared_ptr<const Graph> forward_graph(JointCapture& capture, const std::str
       extract(joint.graph, name, first(joint.graph.inputs(), num_inputs), first(joint.graph.input_slots(), num_inputs),
               first(joint.graph.outputs(), num_results), first(joint.graph.output_slots(), num_results), drawing);
   graph = lower(Stage::kBody, std::move(graph), {.simplify = {.keep_gradient_stops = true}});
-  if (capture.plan().rewrites_history) mark_rewritten_history(graph);
+  mark_own_derivative(graph, capture.plan());
   return std::make_shared<const Graph>(std::move(graph));
 }
 
-bool any_rewritten_history(const Graph& graph) {
-  return std::any_of(graph.nodes().begin(), graph.nodes().end(),
-                     [](const Node& node) { return node.provenance.rewrites_history; });
+// Nodes that passes move out of a body, as out of a loop within it, keep the mark. What custom_vjp runs has the
+// derivative that it says.
+bool has_marked_nodes(const Graph& graph) {
+  return std::any_of(graph.nodes().begin(), graph.nodes().end(), [](const Node& node) {
+    if (node.provenance.own_derivative) return true;
+    return node.op.name() != "hop.custom_vjp" && any_subgraph(node, has_marked_nodes);
+  });
 }
 
 // The graph's nodes carry their grad mode, scopes and checkpoint regions, and its casts are nodes, so replaying it is
@@ -85,7 +90,7 @@ Body::Body(const FlatFunction& function, const std::vector<at::Tensor>& argument
                               name);
   capture_->capture.release_arguments();
   draws_ = any_draws(*graph_);
-  rewrites_history_ = capture_->capture.plan().rewrites_history;
+  own_derivative_ = rewrites_history() || has_custom_function() || has_marked_nodes(*graph_);
   differentiable_.resize(num_results());
   for (const size_t slot : capture_->capture.plan().differentiable) {
     if (slot < num_results()) differentiable_[slot] = true;
@@ -93,7 +98,7 @@ Body::Body(const FlatFunction& function, const std::vector<at::Tensor>& argument
 }
 
 Body::Body(std::shared_ptr<const Graph> graph)
-    : graph_(std::move(graph)), draws_(any_draws(*graph_)), rewrites_history_(any_rewritten_history(*graph_)) {}
+    : graph_(std::move(graph)), draws_(any_draws(*graph_)), own_derivative_(has_marked_nodes(*graph_)) {}
 
 const Program& Body::program() const {
   const std::lock_guard lock(mutex_);
@@ -116,21 +121,18 @@ std::shared_ptr<SharedCapture> Body::capture_that_covers(const std::vector<bool>
   for (size_t i = 0; covers && i < requires_grad.size(); ++i) {
     covers = traced_requires_grad_[i] || !requires_grad[i];
   }
-  DIPTYCH_CHECK(
-      covers || !rewrites_history_,
-      "[{}] the body changes a tensor in place where autograd does not see it (under no_grad, through "
-      "detach() or by .data), so its derivative does not follow from its graph; use an out-of-place operator there",
-      graph_->name());
   DIPTYCH_CHECK(covers,
-                "[{}] the body calls a torch::autograd::Function, whose backward is known only for inputs with the "
-                "requires_grad that they were captured with; pass tensors that require grad in the same places",
+                "[{}] the body calls a torch::autograd::Function, or changes a tensor in place where autograd does not "
+                "see it (under no_grad, through detach() or by .data), so its derivative is known only for inputs with "
+                "the requires_grad that they were captured with; pass tensors that require grad in the same places, or "
+                "use custom_vjp, or an out-of-place operator",
                 graph_->name());
   return capture_;
 }
 
 std::shared_ptr<SharedCapture> Body::capture_with(const std::vector<bool>& requires_grad) const {
   if (capture_ && requires_grad == traced_requires_grad_) return capture_;
-  if (rewrites_history_ || has_custom_function()) return capture_that_covers(requires_grad);
+  if (own_derivative_) return capture_that_covers(requires_grad);
   std::vector<at::Tensor> placeholders;
   std::vector<std::string> paths;
   for (size_t i = 0; i < num_inputs(); ++i) {

@@ -44,9 +44,11 @@ class Body {
   const std::vector<detail::ValueQuestion>& questions() const { return capture_->capture.asked().questions; }
   /// Whether it calls a torch::autograd::Function, whose backward its graph does not show.
   bool has_custom_function() const { return capture_ && capture_->capture.plan().has_custom_function; }
-  /// Whether it changes a tensor with a history in place where autograd does not see it. Running its graph, which is
-  /// pure, under autograd would then not yield its derivative.
-  bool rewrites_history() const { return rewrites_history_; }
+  /// Whether its code changes a tensor with a history in place where autograd does not see it.
+  bool rewrites_history() const { return capture_ && capture_->capture.plan().rewrites_history; }
+  /// Whether it, or a body that it calls, has a custom function or rewrites history: running its graph, which is pure,
+  /// under autograd would not yield its derivative.
+  bool has_own_derivative() const { return own_derivative_; }
   /// Whether its code changes a tensor in place. Its graph does not.
   bool writes() const { return capture_ && capture_->capture.plan().writes; }
   /// Whether running it draws random numbers.
@@ -80,7 +82,7 @@ class Body {
   std::vector<at::Tensor> free_variables_;
   std::vector<detail::MutationPlan> mutations_;
   bool draws_ = false;
-  bool rewrites_history_ = false;
+  bool own_derivative_ = false;
   mutable std::mutex mutex_;
   mutable std::shared_ptr<const Program> program_;
   mutable std::vector<KeyedPair> pairs_;

@@ -6,10 +6,11 @@
 
 namespace diptych::detail {
 
-void mark_rewritten_history(Graph& graph) {
+void mark_own_derivative(Graph& graph, const ForwardPlan& plan) {
+  if (!plan.rewrites_history && !plan.has_custom_function) return;
   for (size_t i = 0; i < graph.nodes().size(); ++i) {
     Provenance provenance = graph.nodes()[i].provenance;
-    provenance.rewrites_history = true;
+    provenance.own_derivative = true;
     graph.set_provenance(i, provenance);
   }
 }
@@ -41,7 +42,7 @@ BodyPair::BodyPair(std::shared_ptr<SharedCapture> capture, size_t num_results, s
   }
   forward.set_outputs(std::move(outputs), std::move(slots));
   forward.set_name("forward");
-  if (capture_->capture.plan().rewrites_history) mark_rewritten_history(forward);
+  mark_own_derivative(forward, capture_->capture.plan());
   forward_ = std::make_shared<const Graph>(
       lower(Stage::kBody, std::move(forward), {.simplify = {.keep_gradient_stops = true}}));
 }

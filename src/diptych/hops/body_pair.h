@@ -17,9 +17,9 @@ struct SharedCapture {
   JointCapture capture;
 };
 
-/// Marks each node of a graph as part of a body that rewrites history; see Body::rewrites_history(). Nodes keep the
-/// mark through every pass.
-void mark_rewritten_history(Graph& graph);
+/// Marks each node of a graph as part of a body with a derivative of its own, see Body::has_own_derivative(), if the
+/// body was planned as one. Nodes keep the mark through every pass.
+void mark_own_derivative(Graph& graph, const ForwardPlan& plan);
 
 /// A body's forward, which also returns what its backward reads, and its backward for any set of given tangents. The
 /// forward does not return residuals that are inputs of the body, since an operator has these already. It does return

@@ -55,6 +55,7 @@ bool same_subgraphs(const Node& left, const Node& right) {
 bool are_equal(const NodeInTerms& left, const NodeInTerms& right) {
   return left.node->op == right.node->op && left.node->grad_enabled == right.node->grad_enabled &&
          left.node->provenance.phase == right.node->provenance.phase &&
+         left.node->provenance.own_derivative == right.node->provenance.own_derivative &&
          same_checkpoint(left.node->provenance, right.node->provenance) && same_subgraphs(*left.node, *right.node) &&
          std::equal(left.operands.begin(), left.operands.end(), right.operands.begin(), right.operands.end(),
                     [](const Operand& a, const Operand& b) { return identical(a, b); });

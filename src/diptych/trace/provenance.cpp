@@ -32,6 +32,7 @@ Provenance ProvenanceTracker::current() const {
     provenance.region = known.region;
     provenance.marks = known.marks;
     provenance.residual_name = known.residual_name;
+    provenance.own_derivative = known.own_derivative;
   } else if (!open_regions_.empty()) {
     provenance.region = open_regions_.back();
   }

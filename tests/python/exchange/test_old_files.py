@@ -71,7 +71,7 @@ def test_a_file_of_version_2_computes_what_the_function_does(function, tmp_path)
 
     path = tmp_path / "again"
     diptych.save(pair, path)
-    assert path.read_bytes().startswith(b"diptych-graphs 3 ")
+    assert path.read_bytes().startswith(b"diptych-graphs 4 ")
     again = diptych.load(path)
     assert again.forward.code() == pair.forward.code()
     assert again.backward.code() == pair.backward.code()
@@ -79,6 +79,6 @@ def test_a_file_of_version_2_computes_what_the_function_does(function, tmp_path)
 
 def test_a_later_version_is_refused_by_its_number(tmp_path):
     path = tmp_path / "later"
-    path.write_bytes((FILES / "cond.diptych").read_bytes().replace(b"diptych-graphs 2", b"diptych-graphs 4", 1))
-    with pytest.raises(diptych.UserError, match="has format version 4, but this Diptych reads 1 to 3"):
+    path.write_bytes((FILES / "cond.diptych").read_bytes().replace(b"diptych-graphs 2", b"diptych-graphs 5", 1))
+    with pytest.raises(diptych.UserError, match="has format version 5, but this Diptych reads 1 to 4"):
         diptych.load(path)

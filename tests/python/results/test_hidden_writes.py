@@ -428,3 +428,67 @@ def test_data_in_a_body(body, order, wrap):
 
     for ours, theirs in zip(gradients(diptych.scan), gradients(loop)):
         torch.testing.assert_close(ours, theirs)
+
+
+# A body whose derivative is not that of its operators, in a loop in another: a gradient that runs the outer loop again has the graphs alone.
+class Sevenfold(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * 7
+
+
+def doubled_by_data(x):
+    y = x.clone()
+    y.data.mul_(2)
+    return y * y
+
+
+def doubled_by_detach(x):
+    y = x.clone()
+    y.detach().mul_(2)
+    return y * y
+
+
+def whole(body, x):
+    return body(x)
+
+
+def mapped(body, x):
+    return diptych.map(body, x)
+
+
+def scanned_slices(body, x):
+    return diptych.scan(lambda c, e: (c, body(e)), x[0], x)[1]
+
+
+def branched(body, x):
+    return diptych.cond(x.sum() > 0, body, lambda a: a.clone(), x)
+
+
+def looped(body, x):
+    return diptych.while_loop(lambda c: c[0] < 1, lambda c: (c[0] + 1, body(c[1])), (torch.zeros((), dtype=torch.long), x))[1]
+
+
+def with_a_rule(body):
+    return diptych.custom_vjp(body, lambda x: (body(x), x), lambda x, g: (g * 7,))
+
+
+@pytest.mark.parametrize("inner", [whole, mapped, scanned_slices, branched, looped])
+@pytest.mark.parametrize("body", [Sevenfold.apply, doubled_by_data, doubled_by_detach])
+def test_a_derivative_of_a_bodys_own_is_not_lost_in_loops_in_loops(body, inner):
+    def gradient(outer, of=body):
+        x = X[0].clone().requires_grad_()
+        return grad(diptych.aot_function(lambda x: outer(lambda a: inner(of, a), x))(x).sum(), x)[0]
+
+    if inner is not looped:
+        plain = gradient(whole)
+        torch.testing.assert_close(gradient(branched), plain)
+    with pytest.raises(diptych.UserError, match="calls a torch::autograd::Function, or changes a tensor in place.* does not see it"):
+        gradient(looped)
+    if inner in (mapped, branched, looped):  # what is given a rule has that derivative everywhere
+        torch.testing.assert_close(gradient(looped, with_a_rule(body)), 7 * torch.ones(3, dtype=torch.double))

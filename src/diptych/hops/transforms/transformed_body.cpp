@@ -26,7 +26,7 @@ using Kind = at::functorch::TransformType;
 // A body's derivative is not that of its graph if it calls an autograd Function, or changes a tensor where autograd
 // does not see it.
 void check_derivative_is_of_graph(const Body& body) {
-  DIPTYCH_CHECK(!body.has_custom_function() && !body.rewrites_history(),
+  DIPTYCH_CHECK(!body.has_own_derivative(),
                 "[{}] the body calls a torch::autograd::Function, or changes a tensor in place where autograd does not "
                 "see it, so its tangents do not follow from its graph; use custom_vjp, or an out-of-place operator",
                 body.graph()->name());
@@ -76,7 +76,7 @@ std::shared_ptr<const Body> capture_pure(const std::function<Tensors(const Tenso
 
 TransformedBody batch_body(const Body& body, const std::vector<bool>& inputs, const std::vector<bool>& results,
                            const Batch& batch) {
-  DIPTYCH_CHECK(!body.has_custom_function() && !body.rewrites_history(),
+  DIPTYCH_CHECK(!body.has_own_derivative(),
                 "[vmap] the body calls a torch::autograd::Function, or changes a tensor in place where autograd does "
                 "not see it, which its graph does not show; use custom_vjp, or an out-of-place operator");
   std::vector<TensorMeta> metas;

@@ -30,7 +30,7 @@ std::optional<LoopGradient> gradient_of_while_loop(const Node& vjp) {
   const HopAttributes attributes = HopAttributes::of(vjp);
   const HopPtr hop = Hop::of(*loop);
   const Body& step = hop->body(1);
-  if (step.draws() || step.rewrites_history()) return std::nullopt;
+  if (step.draws() || step.has_own_derivative()) return std::nullopt;
   const size_t num_carries = hop->group("init"), first_free = num_carries + hop->group("condition_free");
   const auto wanted = attributes.flags("wanted");
   const auto requires_grad = joined(part(wanted, 0, num_carries), part(wanted, first_free, hop->group("step_free")));
