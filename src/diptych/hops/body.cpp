@@ -5,6 +5,7 @@
 #include "diptych/base/check.h"
 #include "diptych/graph/rewrite.h"
 #include "diptych/graph/subgraphs.h"
+#include "diptych/hops/custom_vjp/custom_vjp_operator.h"
 #include "diptych/hops/replay.h"
 #include "diptych/hops/strides.h"
 #include "diptych/ops/tags.h"
@@ -46,7 +47,8 @@ std::shared_ptr<const Graph> forward_graph(JointCapture& capture, const std::str
 bool has_marked_nodes(const Graph& graph) {
   return std::any_of(graph.nodes().begin(), graph.nodes().end(), [](const Node& node) {
     if (node.provenance.own_derivative) return true;
-    return node.op.name() != "hop.custom_vjp" && any_subgraph(node, has_marked_nodes);
+    const bool has_rule = node.op.is_hop() && &node.op.hop() == &CustomVjpOperator::get().schema();
+    return !has_rule && any_subgraph(node, has_marked_nodes);
   });
 }
 
