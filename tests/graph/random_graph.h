@@ -172,6 +172,7 @@ class RandomGraph {
     from.origin = InternedString(text());
     from.grad_of = value(graph);
     from.phase = chance(2) ? Phase::kForward : Phase::kBackward;
+    from.own_derivative = chance(4);
     if (!chance(2)) return from;
     from.region = InternedString(pick<std::string>({"", "checkpoint.0", "checkpoint.0/checkpoint.12", "a//b \"c\""}));
     from.residual_name = InternedString(pick<std::string>({"", "q", "q,k", "region", "größe"}));

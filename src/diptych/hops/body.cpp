@@ -42,8 +42,8 @@ std::shared_ptr<const Graph> forward_graph(JointCapture& capture, const std::str
   return std::make_shared<const Graph>(std::move(graph));
 }
 
-// Nodes that passes move out of a body, as out of a loop within it, keep the mark. What custom_vjp runs has the
-// derivative that it says.
+// Passes move nodes out of a loop's body into the graph around it, and the nodes keep their mark. The derivative of a
+// custom_vjp is its rule, whatever its bodies do.
 bool has_marked_nodes(const Graph& graph) {
   return std::any_of(graph.nodes().begin(), graph.nodes().end(), [](const Node& node) {
     if (node.provenance.own_derivative) return true;

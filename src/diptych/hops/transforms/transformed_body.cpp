@@ -23,8 +23,6 @@ namespace {
 using Tensors = std::vector<at::Tensor>;
 using Kind = at::functorch::TransformType;
 
-// A body's derivative is not that of its graph if it calls an autograd Function, or changes a tensor where autograd
-// does not see it.
 void check_derivative_is_of_graph(const Body& body) {
   DIPTYCH_CHECK(!body.has_own_derivative(),
                 "[{}] the body calls a torch::autograd::Function, or changes a tensor in place where autograd does not "
