@@ -11,6 +11,7 @@
 #include "diptych/graph/rewrite.h"
 #include "diptych/ops/dispatch_keys.h"
 #include "diptych/ops/tags.h"
+#include "diptych/ops/trace_traits.h"
 #include "diptych/trace/autograd_facts.h"
 #include "diptych/trace/custom_function.h"
 #include "diptych/trace/memory_overlap.h"
@@ -310,6 +311,12 @@ bool Analyzer::plan_alias_of_primal(size_t index, Value value) {
     output.alias_text = "shares the data of " + path;
     return true;
   }
+  // The parts of a tensor that is lazily conjugated can't be viewed, whatever has been written to it.
+  const auto is_read_resolved = [&](Value v) {
+    const Node* const node = recorder_.graph().producer(v);
+    return node != nullptr && trace_trait(node->op) == TraceTrait::kReadsResolved;
+  };
+  if (primal.real.is_conj() && walk_back(value, is_read_resolved)) check_strides_tell(index);
   regenerate(index, value, {true, found->second}, end, "is a view of " + path);
   return true;
 }

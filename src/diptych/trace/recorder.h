@@ -92,6 +92,10 @@ class Recorder {
   /// Returns the first reason given to note_transform(); empty if there is none.
   const std::string& transform_met() const { return transform_met_; }
 
+  /// Says that the function calls an operator with a body whose graph does not show all of its derivative.
+  void note_rule_of_body() { has_rule_of_body_ = true; }
+  bool has_rule_of_body() const { return has_rule_of_body_; }
+
   /// The operator that the user, or autograd for him, calls; null outside such a call.
   struct Front {
     const c10::FunctionSchema* schema = nullptr;
@@ -131,6 +135,7 @@ class Recorder {
   Front front_;
   bool takes_wrapped_ = false;
   std::string transform_met_;
+  bool has_rule_of_body_ = false;
 };
 
 }  // namespace diptych::detail
