@@ -122,7 +122,8 @@ std::shared_ptr<SharedCapture> Body::capture_that_covers(const std::vector<bool>
       "detach() or by .data), so its derivative does not follow from its graph; use an out-of-place operator there",
       graph_->name());
   DIPTYCH_CHECK(covers,
-                "[{}] the body calls a torch::autograd::Function, whose backward is known only for inputs with the "
+                "[{}] the body calls a torch::autograd::Function or registers a hook, whose backward is known only for "
+                "inputs with the "
                 "requires_grad that they were captured with; pass tensors that require grad in the same places",
                 graph_->name());
   return capture_;
@@ -130,7 +131,7 @@ std::shared_ptr<SharedCapture> Body::capture_that_covers(const std::vector<bool>
 
 std::shared_ptr<SharedCapture> Body::capture_with(const std::vector<bool>& requires_grad) const {
   if (capture_ && requires_grad == traced_requires_grad_) return capture_;
-  if (rewrites_history_ || has_custom_function()) return capture_that_covers(requires_grad);
+  if (rewrites_history_ || has_own_rule()) return capture_that_covers(requires_grad);
   std::vector<at::Tensor> placeholders;
   std::vector<std::string> paths;
   for (size_t i = 0; i < num_inputs(); ++i) {
@@ -153,8 +154,9 @@ std::shared_ptr<const BodyPair> Body::pair(const std::vector<bool>& requires_gra
     const bool fits = known.requires_grad == requires_grad && known.num_carries == num_carries;
     if (fits && known.create_graph == create_graph) return known.pair;
   }
-  DIPTYCH_CHECK(!create_graph || !has_custom_function(),
-                "[{}] the body calls a torch::autograd::Function, whose backward can't be differentiated again; use "
+  DIPTYCH_CHECK(!create_graph || !has_own_rule(),
+                "[{}] the body calls a torch::autograd::Function or registers a hook, whose backward can't be "
+                "differentiated again; use "
                 "custom_vjp, or call backward without create_graph",
                 graph_->name());
   DIPTYCH_CHECK(

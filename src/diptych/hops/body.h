@@ -42,8 +42,10 @@ class Body {
   /// What the function asked for on the host; the graph stands for calls with the same answers. Requires: it is
   /// captured from code.
   const std::vector<detail::ValueQuestion>& questions() const { return capture_->capture.asked().questions; }
-  /// Whether it calls a torch::autograd::Function, whose backward its graph does not show.
-  bool has_custom_function() const { return capture_ && capture_->capture.plan().has_custom_function; }
+  /// Whether it calls a torch::autograd::Function or registers a hook, which its graph does not show.
+  bool has_own_rule() const {
+    return capture_ && (capture_->capture.plan().has_custom_function || capture_->capture.plan().has_hook);
+  }
   /// Whether it changes a tensor with a history in place where autograd does not see it. Running its graph, which is
   /// pure, under autograd would then not yield its derivative.
   bool rewrites_history() const { return rewrites_history_; }

@@ -272,6 +272,9 @@ std::vector<at::Tensor> call(const HopPtr& hop, std::vector<at::Tensor> operands
     if (!any_tangent(operands)) detail::check_plain(hop->op().schema().name(), operands);
   }
   const bool records = records_gradients(*hop, operands);
+  const auto has_own_rule = [](const auto& body) { return body->has_own_rule(); };
+  if (records && is_tracing() && std::any_of(hop->bodies().begin(), hop->bodies().end(), has_own_rule))
+    Recorder::current()->note_rule_of_body();
   // The history of a dual's primal is not in the graph, which alone says what a further derivative is.
   DIPTYCH_CHECK(
       !records || !is_tracing() || !any_tangent(operands),

@@ -257,10 +257,10 @@ std::unique_ptr<Derivative> replay_derivative(const Hop& hop, const std::vector<
                                               const std::vector<bool>& requires_grad,
                                               const std::function<Reach()>& find_reach) {
   for (const auto& body : hop.bodies()) {
-    DIPTYCH_CHECK(
-        !body->has_custom_function(),
-        "[{}] the body calls a torch::autograd::Function, whose backward is not in the graph of hop.{}; use custom_vjp",
-        hop.op().schema().name(), hop.op().schema().name());
+    DIPTYCH_CHECK(!body->has_own_rule(),
+                  "[{}] the body calls a torch::autograd::Function or registers a hook, whose backward is not in the "
+                  "graph of hop.{}; use custom_vjp",
+                  hop.op().schema().name(), hop.op().schema().name());
     DIPTYCH_CHECK(!body->rewrites_history(),
                   "[{}] the body changes a tensor in place where autograd does not see it (under no_grad, through "
                   "detach() or by .data), "
