@@ -341,10 +341,32 @@ TEST(LoopErrors, AHiddenMutationInALoopThatIsRunAgain) {
                                  Tensors{t, torch::zeros({}, torch::kLong)});
     return last[0];
   };
-  expect_refusal(
-      [&] { aot_function(loop)(x).sum().backward(); },
-      {"[while_loop] the body calls a torch::autograd::Function, or changes a tensor in place where autograd",
-       "out-of-place"});
+  expect_refusal([&] { aot_function(loop)(x).sum().backward(); },
+                 {"[while_loop] the body calls a torch::autograd::Function or registers a hook, or changes a tensor in "
+                  "place where autograd",
+                  "out-of-place"});
+}
+
+// Its graph does not show a hook, so neither what is run again nor a second derivative would call it.
+TEST(LoopErrors, AHookInABodyWhoseGraphIsDifferentiated) {
+  const at::Tensor x = ones_leaf({3, 2});
+  const auto hooked = [](const at::Tensor& t) {
+    const at::Tensor h = t * 2;
+    h.register_hook([](const at::Tensor& gradient) { return gradient * 3; });
+    return h.exp();
+  };
+  const auto loop = [&](const at::Tensor& t) {
+    return while_loop([](const at::Tensor& c) { return c.sum() < 9; }, hooked, t);
+  };
+  const std::vector<std::string> words{"the body calls a torch::autograd::Function or registers a hook"};
+  expect_refusal([&] { aot_function(loop)(x).sum().backward(); }, words);
+  expect_refusal([&] { (void)torch::autograd::grad({map(hooked, x).sum()}, {x}, {}, true, /*create_graph=*/true); },
+                 words);
+  const auto in_a_branch = [&](const at::Tensor& t) {
+    return while_loop([](const at::Tensor& c) { return c.sum() < 9; },
+                      [&](const at::Tensor& c) { return cond(c.sum() > 0, hooked, hooked, c); }, t);
+  };
+  expect_refusal([&] { aot_function(in_a_branch)(x).sum().backward(); }, words);
 }
 
 }  // namespace

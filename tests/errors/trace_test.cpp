@@ -193,6 +193,38 @@ TEST(RefusedHooks, MayNotStandBeforeWhatIsMadeOutsideTheGraph) {
   }
 }
 
+TEST(RefusedHooks, MayNotStayWithATensorAfterTheCall) {
+  const auto twice = [](const at::Tensor& gradient) { return gradient * 2; };
+  using Step = std::function<at::Tensor(const at::Tensor&)>;
+  const std::vector<Step> steps{[&](const at::Tensor& x) { return (void)x.register_hook(twice), x * 3; },
+                                [&](const at::Tensor& x) {
+                                  const at::Tensor y = x * 3;
+                                  y.register_hook(twice);
+                                  return y;
+                                },
+                                [&](const at::Tensor& x) {
+                                  const at::Tensor y = x * 3;
+                                  y.register_hook(twice);
+                                  y.retain_grad();
+                                  return y;
+                                }};
+  const std::vector<std::string> words{"[capture] the function registers a hook on", "on a clone"};
+  for (const Step& step : steps) {
+    expect_refusal([&] { (void)aot_function(step)(ones_leaf({2})); }, words);
+    expect_refusal([&] { (void)aot_function(step)(ones_leaf({2}) * 2); }, words);
+  }
+  const Step retains = [](const at::Tensor& x) { return x.retain_grad(), x * 3; };
+  expect_refusal([&] { (void)aot_function(retains)(ones_leaf({2}) * 2); }, words);
+  const Step on_clones = [&](const at::Tensor& x) {
+    const at::Tensor y = x.clone();
+    y.register_hook(twice);
+    return y * 3;
+  };
+  const at::Tensor x = ones_leaf({2});
+  aot_function(on_clones)(x).sum().backward();
+  EXPECT_TRUE(at::equal(x.grad(), torch::full({2}, 6.0)));
+}
+
 TEST(Leaves, MayNotBeChangedInPlaceAsInEager) {
   const auto f = [](const at::Tensor& x) { return x.add_(1) * 2; };
   expect_capture_refused<c10::Error>(f, {"a leaf Variable that requires grad is being used in an in-place operation"},

@@ -61,16 +61,18 @@ void report(const CampaignOptions& options, int64_t number, const Program& progr
   const Program small = shrink(program, verdict, options.isolate ? check_isolated : check);
   const Verdict again = options.isolate ? check_isolated(small) : check(small);
   fmt::print(
-      "\nprogram {} of seed {} {}: {}\n{}{}\n(see it again: --backend {} {}{}{}--seed {} --first {} --programs 1)\n",
+      "\nprogram {} of seed {} {}: {}\n{}{}\n(see it again: --backend {} {}{}{}{}--seed {} --first {} --programs 1)\n",
       number, options.seed, verdict.is_fault() ? "fails" : "is refused", verdict.key, to_string(small),
       again.details.empty() ? verdict.details : again.details, options.backend, options.loops ? "--loops " : "",
-      options.dynamic ? "--dynamic " : "", options.captured ? "--captured " : "", options.seed, number);
+      options.dynamic ? "--dynamic " : "", options.captured ? "--captured " : "",
+      options.topic.empty() ? "" : "--topic " + options.topic + " ", options.seed, number);
   std::fflush(stdout);
 }
 
 Program make_program(const CampaignOptions& options, int64_t number) {
   const uint64_t seed = seed_of(options, number);
-  Program program = options.loops ? generate_loop(seed) : generate(seed);
+  const Topic topic = options.topic.empty() ? Topic::kNone : topics().at(options.topic);
+  Program program = options.loops ? generate_loop(seed, topic) : generate(seed, topic);
   program.captures_backward = options.captured;
   program.dynamic = options.dynamic;
   program.backend = options.backend;

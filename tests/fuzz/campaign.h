@@ -20,6 +20,7 @@ struct CampaignOptions {
   bool captured = false;      ///< see Program::captures_backward
   std::string backend = default_backend();
   bool loops = false;        ///< bodies are those of loops and branches
+  std::string topic;         ///< what all of the programs have: see topics(); empty: some have each
   bool progress = false;     ///< a line now and then
   int64_t most_faults = 20;  ///< give up after so many
 };

@@ -23,9 +23,15 @@ constexpr double kTolerance = 1e-4;
 
 // Kernels compute what lies between halves in float, and round in other places.
 double tolerance_of(const Program& program) {
-  const auto is_half = [](const Leaf& leaf) { return at::isReducedFloatingType(leaf.dtype); };
-  const bool has_halves = std::any_of(program.leaves.begin(), program.leaves.end(), is_half) ||
-                          std::any_of(program.captured.begin(), program.captured.end(), is_half);
+  const auto is_half = [](at::ScalarType dtype) { return at::isReducedFloatingType(dtype); };
+  const auto is_of_halves = [&](const Leaf& leaf) { return is_half(leaf.dtype); };
+  const auto makes_halves = [&](const Statement& statement) {
+    return statement.default_dtype && is_half(*statement.default_dtype);
+  };
+  const bool has_halves = std::any_of(program.leaves.begin(), program.leaves.end(), is_of_halves) ||
+                          std::any_of(program.captured.begin(), program.captured.end(), is_of_halves) ||
+                          std::any_of(program.body.begin(), program.body.end(), makes_halves) ||
+                          is_half(program.default_dtype.dtype);
   return has_halves ? 3e-2 : kTolerance;
 }
 constexpr double kLargest = 1e5;
@@ -153,6 +159,9 @@ Verdict check_calls(const Program& program, const MakeFunction& expected_by, con
     if (verdict.outcome == Outcome::kAgreed && diptych::detail::Recorder::current() != nullptr) {
       verdict = {Outcome::kDisagreed, "a trace was left active", ""};
     }
+    if (verdict.outcome == Outcome::kAgreed && c10::get_default_dtype_as_scalartype() != at::kFloat) {
+      verdict = {Outcome::kDisagreed, "the default dtype was left changed", ""};
+    }
     if (verdict.outcome == Outcome::kAgreed) continue;
     verdict.details = "in call " + std::to_string(number) + ": " + verdict.details;
     return verdict;
@@ -216,7 +225,7 @@ testing::Observed observe_eager(const Program& program, int call) {
 bool is_tame(const Observed& seen) {
   const auto are_small = [](const Tensors& tensors) {
     return std::all_of(tensors.begin(), tensors.end(), [](const at::Tensor& tensor) {
-      if (!tensor.defined() || tensor.numel() == 0 || !detail::is_float(tensor)) return true;
+      if (!tensor.defined() || tensor.numel() == 0 || !is_differentiable(tensor.scalar_type())) return true;
       return tensor.detach().abs().max().item<double>() < kLargest;  // false for NaN
     });
   };

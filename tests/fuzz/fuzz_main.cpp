@@ -5,6 +5,7 @@
 
 #include "diptych/native/schedule/nontemporal_stores.h"
 #include "fuzz/campaign.h"
+#include "fuzz/program.h"
 
 int main(int argc, char** argv) {
   diptych::fuzz::CampaignOptions options;
@@ -27,6 +28,8 @@ int main(int argc, char** argv) {
   app.add_flag("--loops", options.loops, "Make the programs bodies of scan, map, while_loop and cond");
   app.add_flag("--dynamic", options.dynamic, "Call each program with several sizes, with AotOptions::dynamic");
   app.add_flag("--captured", options.captured, "Run each backward as a captured graph of the whole pass");
+  app.add_option("--topic", options.topic, "What all programs have: conjugates, default-dtypes or hooks")
+      ->check(CLI::IsMember(diptych::fuzz::topics()));
   app.add_option("--backend", options.backend, "What runs the compiled side's graphs")->capture_default_str();
   app.add_flag("--verbose", options.verbose, "Print every program");
   app.add_flag("--show-refused", options.show_refused, "Print a program for each class of refusals, too");

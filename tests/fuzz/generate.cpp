@@ -1,6 +1,7 @@
 #include "fuzz/generate.h"
 
 #include <algorithm>
+#include <set>
 
 #include "fuzz/check.h"
 #include "fuzz/operators.h"
@@ -10,7 +11,7 @@ namespace {
 
 class Generator {
  public:
-  explicit Generator(uint64_t seed) : seed_(seed), choose_(seed) {}
+  Generator(uint64_t seed, Topic topic) : seed_(seed), choose_(seed), topics_(choose_topics(seed, topic)) {}
 
   Program generate() {
     for (int attempt = 0;; ++attempt) {
@@ -20,14 +21,28 @@ class Generator {
   }
 
  private:
+  // By numbers of their own, so that programs of no topic are what they are without topics.
+  static std::set<Topic> choose_topics(uint64_t seed, Topic always) {
+    Chooser choose(seed ^ 0x7f4a7c159e3779b9U);
+    std::set<Topic> chosen = {Topic::kNone, always};
+    for (const auto& entry : topics()) {
+      if (choose.chance(0.12)) chosen.insert(entry.second);
+    }
+    return chosen;
+  }
+
+  bool has(Topic topic) const { return topics_.count(topic) != 0; }
+
   void make() {
     program_ = {};
     program_.seed = seed_;
     make_leaves();
     make_arguments();
+    if (has(Topic::kDefaultDtypes)) make_default_dtype();
     make_body();
     make_outputs();
     make_what_follows();
+    if (has(Topic::kHooks)) make_hooks();
   }
 
   Leaf random_leaf() {
@@ -37,8 +52,12 @@ class Generator {
         at::kFloat,  at::kFloat,  at::kFloat, at::kFloat,    at::kFloat, at::kFloat, at::kDouble, at::kDouble,
         at::kDouble, at::kDouble, at::kLong,  at::kBFloat16, at::kHalf,  at::kInt,   at::kBool,   at::kLong};
     Leaf leaf{.dtype = choose_.one_of(kTypes), .sizes = choose_.one_of(kSizes)};
-    leaf.requires_grad = at::isFloatingType(leaf.dtype) && choose_.chance(0.65);
+    if (has(Topic::kConjugates) && choose_.chance(0.5))
+      leaf.dtype = choose_.chance(0.25) ? at::kComplexDouble : at::kComplexFloat;
+    leaf.requires_grad = is_differentiable(leaf.dtype) && choose_.chance(0.65);
     if (choose_.chance(0.25)) leaf.layout = choose_.chance(0.5) ? Leaf::Layout::kTransposed : Leaf::Layout::kSliced;
+    if (has(Topic::kConjugates) && is_differentiable(leaf.dtype) && choose_.chance(0.25))
+      leaf.layout = choose_.chance(0.7) ? Leaf::Layout::kLazy : Leaf::Layout::kLazyTransposed;
     return leaf;
   }
 
@@ -49,7 +68,8 @@ class Generator {
       if (!choose_.chance(0.5)) continue;
       leaf.sizes = program_.leaves[0].sizes;
       leaf.dtype = program_.leaves[0].dtype;
-      leaf.requires_grad = leaf.requires_grad && at::isFloatingType(leaf.dtype);
+      leaf.requires_grad = leaf.requires_grad && is_differentiable(leaf.dtype);
+      if (!is_differentiable(leaf.dtype) && leaf.layout >= Leaf::Layout::kLazy) leaf.layout = Leaf::Layout::kContiguous;
     }
     for (int64_t i = choose_.chance(0.25) ? choose_.below(2) + 1 : 0; i > 0; --i)
       program_.captured.push_back(random_leaf());
@@ -63,6 +83,7 @@ class Generator {
       choose_.set_variables(variables);
       if (!op.make(choose_, statement)) continue;
       statement.no_grad = no_grad_;
+      statement.default_dtype = default_dtype_;
       if (try_statement(op, statement, variables)) {
         statements.push_back(statement);
         return statement.results.empty() ? -1 : statement.results[0];
@@ -76,11 +97,12 @@ class Generator {
   }
 
   const Operator& random_operator(const std::function<bool(const Operator&)>& wanted) {
+    const auto is_one = [&](const Operator& op) { return has(op.topic) && wanted(op); };
     int64_t total = 0;
-    for (const Operator& op : operators()) total += wanted(op) ? op.weight : 0;
+    for (const Operator& op : operators()) total += is_one(op) ? op.weight : 0;
     int64_t left = choose_.below(total);
     for (const Operator& op : operators()) {
-      if (!wanted(op)) continue;
+      if (!is_one(op)) continue;
       left -= op.weight;
       if (left < 0) return op;
     }
@@ -90,9 +112,12 @@ class Generator {
   bool try_statement(const Operator& op, Statement& statement, Tensors& variables) {
     Tensors arguments;
     for (const int id : statement.args) arguments.push_back(variables[id]);
+    if (op.topic == Topic::kHooks && is_captured(statement.args[0])) return false;
     if (op.kind == Kind::kInPlace && !is_well_defined(arguments, writes_one_value(op))) return false;
     try {
       const at::AutoGradMode mode(!statement.no_grad);
+      std::optional<DefaultDtypeGuard> guard;
+      if (statement.default_dtype) guard.emplace(*statement.default_dtype);
       const Tensors results = op.run(arguments, statement);
       for (const at::Tensor& result : results) {
         if (result.numel() > 400) return false;
@@ -104,6 +129,11 @@ class Generator {
       failed_ = choose_.chance(0.03) && in_body_;  // what the caller does around the function must run
       return false;
     }
+  }
+
+  // Each call would register one more hook, of which C++ sees no trace (docs/limits.md).
+  bool is_captured(int variable) const {
+    return variable >= static_cast<int>(program_.arguments.size()) && variable < static_cast<int>(num_inputs_);
   }
 
   static bool writes_one_value(const Operator& op) { return op.name == "fill_" || op.name == "zero_"; }
@@ -181,7 +211,21 @@ class Generator {
     }
   }
 
+  static at::ScalarType random_default(Chooser& choose) {
+    return choose.one_of(std::vector<at::ScalarType>{at::kDouble, at::kDouble, at::kBFloat16, at::kHalf});
+  }
+
+  // The caller sets it, or the function does for some of its statements.
+  void make_default_dtype() {
+    using Scope = DefaultDtype::Scope;
+    static const std::vector<Scope> kScopes = {Scope::kCall, Scope::kOddCalls, Scope::kCallAndBackward};
+    sets_default_dtype_ = choose_.chance(0.3);
+    if (!sets_default_dtype_) program_.default_dtype = {random_default(choose_), choose_.one_of(kScopes)};
+  }
+
   void make_body() {
+    const DefaultDtypeGuard guard(
+        program_.default_dtype.scope == DefaultDtype::Scope::kOddCalls ? at::kFloat : program_.default_dtype.dtype);
     const Tensors captured = make_captured(program_);
     Tensors variables = make_call(program_, captured, 0).arguments;
     variables.insert(variables.end(), captured.begin(), captured.end());
@@ -192,11 +236,14 @@ class Generator {
     no_grad_ = false;
     for (int64_t left = 1 + choose_.below(choose_.chance(0.3) ? 16 : 8); left > 0 && !failed_; --left) {
       if (choose_.chance(no_grad_ ? 0.5 : 0.06)) no_grad_ = !no_grad_;
+      if (sets_default_dtype_ && choose_.chance(0.4))
+        default_dtype_ = default_dtype_ ? std::nullopt : std::optional(random_default(choose_));
       const double draw = static_cast<double>(choose_.below(100)) / 100;
       const Kind kind = draw < 0.5 ? Kind::kPlain : draw < 0.78 ? Kind::kView : Kind::kInPlace;
       add(program_.body, variables, [kind](const Operator& op) { return op.kind == kind; });
     }
     num_variables_ = variables.size();
+    default_dtype_.reset();
   }
 
   void make_outputs() {
@@ -238,6 +285,28 @@ class Generator {
     if (program_.new_sizes && !runs(program_.calls - 1)) program_.new_sizes = false;
   }
 
+  void make_hooks() {
+    using Target = Hook::Target;
+    using When = Hook::When;
+    using Kind = Hook::Kind;
+    static const std::vector<Target> kTargets = {Target::kOutput, Target::kOutput, Target::kArgument, Target::kLeaf};
+    static const std::vector<When> kTimes = {When::kBeforeCall, When::kAfterCall, When::kAfterCall, When::kAfterEdit};
+    static const std::vector<Kind> kKinds = {Kind::kWatch, Kind::kWatch,   Kind::kTriple,     Kind::kTriple,
+                                             Kind::kShift, Kind::kRemoved, Kind::kRetainGrad, Kind::kRetainGrad};
+    static const std::vector<Kind> kKindsOfLeaves = {
+        Kind::kWatch, Kind::kTriple, Kind::kShift, Kind::kRemoved, Kind::kBeforeAccumulation, Kind::kAfterAccumulation};
+    for (int64_t i = choose_.below(3); i >= 0; --i) {
+      Hook hook{.target = choose_.one_of(kTargets), .when = choose_.one_of(kTimes)};
+      if (hook.target == Target::kOutput && hook.when == When::kBeforeCall) hook.when = When::kAfterCall;
+      hook.kind = choose_.one_of(hook.target == Target::kLeaf ? kKindsOfLeaves : kKinds);
+      const size_t count = hook.target == Target::kOutput     ? program_.outputs.size()
+                           : hook.target == Target::kArgument ? program_.arguments.size()
+                                                              : program_.leaves.size() + program_.captured.size();
+      hook.index = static_cast<int>(choose_.below(static_cast<int64_t>(count)));
+      program_.hooks.push_back(hook);
+    }
+  }
+
   bool runs(int call) const {
     try {
       return observe_eager(program_, call).error.empty();
@@ -258,8 +327,11 @@ class Generator {
 
   uint64_t seed_;
   Chooser choose_;
+  std::set<Topic> topics_;
   Program program_;
   bool no_grad_ = false;
+  bool sets_default_dtype_ = false;
+  std::optional<at::ScalarType> default_dtype_;
   bool failed_ = false;
   bool in_body_ = false;
   size_t num_inputs_ = 0;
@@ -268,6 +340,6 @@ class Generator {
 
 }  // namespace
 
-Program generate(uint64_t seed) { return Generator(seed).generate(); }
+Program generate(uint64_t seed, Topic topic) { return Generator(seed, topic).generate(); }
 
 }  // namespace diptych::fuzz

@@ -27,7 +27,7 @@ Tensors joined(const StepResult& result) { return joined(result.first, result.se
 
 // One slice unlike the other.
 at::Tensor variation(const at::Tensor& tensor, int64_t index) {
-  if (tensor.is_floating_point()) return tensor * (1 - 0.25 * static_cast<double>(index));
+  if (is_differentiable(tensor.scalar_type())) return tensor * (1 - 0.25 * static_cast<double>(index));
   return tensor.scalar_type() == at::kBool ? tensor.logical_xor(torch::tensor(index % 2 == 1)) : tensor + index;
 }
 
@@ -52,7 +52,7 @@ at::Tensor predicate(const Operands& operands) {
 
 // The other branch: what it returns is told from the first one's.
 Tensors halved(Tensors results) {
-  for (at::Tensor& tensor : results) tensor = tensor.is_floating_point() ? tensor * 0.5 : tensor.clone();
+  for (at::Tensor& tensor : results) tensor = is_differentiable(tensor.scalar_type()) ? tensor * 0.5 : tensor.clone();
   return results;
 }
 
@@ -147,16 +147,9 @@ StepResult checked(Tensors outputs, const Tensors& carries) {
   return {Tensors(outputs.begin(), end), Tensors(end, outputs.end())};
 }
 
-// An operator's results share memory with nothing.
-Tensors owned(Tensors results, const Tensors& operands) {
-  const auto share = [](const at::Tensor& a, const at::Tensor& b) { return a.storage().is_alias_of(b.storage()); };
-  for (size_t i = 0; i < results.size(); ++i) {
-    const auto is_shared = [&](const at::Tensor& other) { return share(results[i], other); };
-    if (results[i].is_view() || std::any_of(operands.begin(), operands.end(), is_shared) ||
-        std::any_of(results.begin(), results.begin() + static_cast<int64_t>(i), is_shared)) {
-      results[i] = results[i].clone(at::MemoryFormat::Contiguous);
-    }
-  }
+// An operator's results share memory with nothing, and a hook on one of them sees nothing of another's gradient.
+Tensors owned(Tensors results) {
+  for (at::Tensor& result : results) result = result.clone(at::MemoryFormat::Contiguous);
   return results;
 }
 
@@ -201,8 +194,8 @@ Tensors run_function(const Program& program, const Tensors& arguments, const Ten
   for (auto slice = slices_begin; slice != rest; ++slice) operands.xs.push_back(slices_of(*slice, operands.length));
   Tensors results = joined(run(loop.kind, way, step, operands));
   if (loop.length == 0) results.resize(loop.carries);  // the loop written out does not know its outputs' sizes
-  for (at::Tensor& result : results) result = result.contiguous();
-  if (way == Way::kWrittenOut) results = owned(std::move(results), joined(arguments, captured));
+  for (at::Tensor& result : results) result = result.resolve_conj().resolve_neg().contiguous();
+  if (way == Way::kWrittenOut) results = owned(std::move(results));
   return results;
 }
 

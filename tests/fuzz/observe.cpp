@@ -1,5 +1,7 @@
 #include "fuzz/observe.h"
 
+#include "fuzz/hooks.h"
+
 namespace diptych::fuzz {
 
 using namespace detail;
@@ -46,7 +48,8 @@ at::Tensor sum_of_squares(const Tensors& gradients) {
   at::Tensor total;
   for (const at::Tensor& gradient : gradients) {
     if (!gradient.defined() || !gradient.requires_grad()) continue;
-    const at::Tensor term = gradient.to(at::kDouble).square().sum();
+    at::Tensor term = at::real(gradient).to(at::kDouble).square().sum();
+    if (gradient.is_complex()) term = term + at::imag(gradient).to(at::kDouble).square().sum();
     total = total.defined() ? total + term : term;
   }
   return total;
@@ -103,7 +106,13 @@ void edit(const Program& program, const Observed& seen) {
   if (program.edit.target == Edit::Target::kNone) return;
   const at::AutoGradMode mode(!program.edit.no_grad);
   const Tensors& tensors = program.edit.target == Edit::Target::kOutput ? seen.outputs : seen.inputs;
-  if (static_cast<size_t>(program.edit.index) < tensors.size()) tensors[program.edit.index].mul_(2);
+  if (static_cast<size_t>(program.edit.index) >= tensors.size()) return;
+  testing::is_leaf(tensors[program.edit.index]);  // or eager may refuse to change a view that nobody has looked at
+  tensors[program.edit.index].mul_(2);
+}
+
+bool is_set_in(const DefaultDtype& other, int number) {
+  return other.dtype != at::kFloat && (other.scope != DefaultDtype::Scope::kOddCalls || number % 2 == 1);
 }
 
 }  // namespace
@@ -122,14 +131,21 @@ Run observe(const Program& program, const Function& function, const Tensors& cap
     leaf.mutable_grad() = at::Tensor();
     if (leaf.requires_grad()) wanted.push_back(leaf);
   }
+  Hooks hooks(program, leaves, run, eager);
   try {
     torch::manual_seed(program.seed + number);
+    hooks.add(Hook::When::kBeforeCall);
+    std::optional<DefaultDtypeGuard> default_dtype;
+    if (is_set_in(program.default_dtype, number)) default_dtype.emplace(program.default_dtype.dtype);
     {
       const at::AutoGradMode mode(!program.called_without_grad);
       run.seen.outputs = function(call.arguments);
     }
+    if (program.default_dtype.scope != DefaultDtype::Scope::kCallAndBackward) default_dtype.reset();
+    hooks.add(Hook::When::kAfterCall);
     run.stage = "edit";
     edit(program, run.seen);
+    hooks.add(Hook::When::kAfterEdit);
     run.stage = "backward";
     std::optional<BackwardCapture> capture;
     if (eager != nullptr && program.captures_backward) capture.emplace();
@@ -145,6 +161,7 @@ Run observe(const Program& program, const Function& function, const Tensors& cap
     run.seen.error = error.what();
   }
   for (const at::Tensor& leaf : leaves) run.seen.grads.push_back(leaf.is_leaf() ? leaf.grad() : at::Tensor());
+  hooks.look();
   // What the function captures may be changed by it like any argument.
   run.seen.inputs.insert(run.seen.inputs.end(), captured.begin(), captured.end());
   return run;

@@ -14,6 +14,8 @@ struct Run {
   bool user_error = false;
   /// Per output, then per argument, whether it is a root of the backward: it required grad where eager ran.
   std::vector<bool> is_root;
+  /// Per hook, whether there was something to register it on.
+  std::vector<bool> is_hooked;
 };
 
 /// Calls the function on the program's arguments of call `number`, and does the program's edit and backward. `eager`:

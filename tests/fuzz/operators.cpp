@@ -19,11 +19,21 @@ int Chooser::variable(const std::function<bool(const at::Tensor&)>& fits) {
   return fitting[std::max(below(count), below(count))];
 }
 
+namespace {
+std::vector<Operator> of_topic(Topic topic, std::vector<Operator> rows) {
+  for (Operator& row : rows) row.topic = topic;
+  return rows;
+}
+}  // namespace
+
 const std::vector<Operator>& operators() {
   static const std::vector<Operator> kAll = [] {
     std::vector<Operator> all;
     for (auto rows : {detail::pointwise_operators(), detail::reduction_operators(), detail::structured_operators(),
-                      detail::view_operators(), detail::in_place_operators()}) {
+                      detail::view_operators(), detail::in_place_operators(),
+                      of_topic(Topic::kConjugates, detail::complex_operators()),
+                      of_topic(Topic::kDefaultDtypes, detail::default_dtype_operators()),
+                      of_topic(Topic::kHooks, detail::hook_operators())}) {
       all.insert(all.end(), rows.begin(), rows.end());
     }
     return all;
@@ -45,10 +55,13 @@ const Operator& operator_named(const std::string& name) {
 namespace detail {
 
 bool is_float(const at::Tensor& tensor) { return at::isFloatingType(tensor.scalar_type()); }
+bool has_complex(const at::Tensor& tensor) { return tensor.is_complex(); }
 bool is_long(const at::Tensor& tensor) { return tensor.scalar_type() == at::kLong; }
 bool is_bool(const at::Tensor& tensor) { return tensor.scalar_type() == at::kBool; }
+bool is_whole(const at::Tensor& tensor) { return c10::isIntegralType(tensor.scalar_type(), /*includeBool=*/false); }
 bool is_number(const at::Tensor& tensor) { return !is_bool(tensor); }
 bool is_any(const at::Tensor&) { return true; }
+bool has_elements(const at::Tensor& tensor) { return tensor.numel() > 0; }
 
 bool broadcasts(at::IntArrayRef from, at::IntArrayRef to) {
   if (from.size() > to.size()) return false;

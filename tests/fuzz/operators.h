@@ -46,6 +46,7 @@ struct Operator {
   /// Fills in args, ints and numbers; false if nothing fits.
   std::function<bool(Chooser&, Statement&)> make;
   std::function<Tensors(const Tensors&, const Statement&)> run;
+  Topic topic = Topic::kNone;
 };
 
 /// Every operator, in a fixed order.
@@ -59,15 +60,21 @@ std::vector<Operator> reduction_operators();
 std::vector<Operator> structured_operators();
 std::vector<Operator> view_operators();
 std::vector<Operator> in_place_operators();
+std::vector<Operator> complex_operators();
+std::vector<Operator> default_dtype_operators();
+std::vector<Operator> hook_operators();
 
 using Make = std::function<bool(Chooser&, Statement&)>;
 using Fits = std::function<bool(const at::Tensor&)>;
 
 bool is_float(const at::Tensor& tensor);
+bool has_complex(const at::Tensor& tensor);
 bool is_long(const at::Tensor& tensor);
 bool is_bool(const at::Tensor& tensor);
+bool is_whole(const at::Tensor& tensor);  ///< of ints, not bools
 bool is_number(const at::Tensor& tensor);
 bool is_any(const at::Tensor& tensor);
+bool has_elements(const at::Tensor& tensor);
 bool broadcasts(at::IntArrayRef from, at::IntArrayRef to);  ///< `from` expands to `to`
 bool broadcast_together(const at::Tensor& a, const at::Tensor& b);
 Fits of_rank(const Fits& fits, int64_t least, int64_t most = 9);

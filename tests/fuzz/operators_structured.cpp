@@ -7,7 +7,6 @@ namespace {
 using A = const Tensors&;
 using S = const Statement&;
 
-bool has_elements(const at::Tensor& tensor) { return tensor.numel() > 0; }
 bool float_with_elements(const at::Tensor& tensor) { return is_float(tensor) && has_elements(tensor); }
 
 // Two of one dtype for which `fit` holds.

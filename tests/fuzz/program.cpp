@@ -24,11 +24,25 @@ at::Tensor numbers_for(const Leaf& leaf, const std::vector<int64_t>& sizes, at::
   const auto options = torch::dtype(leaf.dtype);
   if (c10::isIntegralType(leaf.dtype, /*includeBool=*/false)) return torch::randint(-3, 6, sizes, generator, options);
   if (leaf.dtype == at::kBool) return torch::randint(0, 2, sizes, generator, torch::kLong).to(at::kBool);
+  if (at::isComplexType(leaf.dtype)) {
+    const Leaf part{.dtype = c10::toRealValueType(leaf.dtype)};
+    const at::Tensor real = numbers_for(part, sizes, generator);
+    return at::complex(real, numbers_for(part, sizes, generator));
+  }
   // Sixteenths: sums and products of few of them are exact, whatever their order.
   return torch::randint(-32, 33, sizes, generator, torch::kLong).to(leaf.dtype).div(16);
 }
 
+// Conjugates and negatives that nobody has computed.
+at::Tensor lazy(const at::Tensor& tensor) { return tensor.is_complex() ? tensor.conj() : at::_neg_view(tensor); }
+
 }  // namespace
+
+const std::map<std::string, Topic>& topics() {
+  static const std::map<std::string, Topic> kTopics = {
+      {"default-dtypes", Topic::kDefaultDtypes}, {"conjugates", Topic::kConjugates}, {"hooks", Topic::kHooks}};
+  return kTopics;
+}
 
 void run(const Statement& statement, Tensors& variables) {
   Tensors arguments;
@@ -39,6 +53,8 @@ void run(const Statement& statement, Tensors& variables) {
     arguments.push_back(variables[id]);
   }
   const at::AutoGradMode mode(!statement.no_grad && c10::GradMode::is_enabled());
+  std::optional<DefaultDtypeGuard> guard;
+  if (statement.default_dtype) guard.emplace(*statement.default_dtype);
   Tensors results = operator_named(statement.op).run(arguments, statement);
   if (results.size() < statement.results.size()) throw InvalidProgram("fewer results than variables");
   for (size_t i = 0; i < statement.results.size(); ++i) define(variables, statement.results[i], std::move(results[i]));
@@ -59,6 +75,11 @@ Tensors run_body(const Program& program, const Tensors& arguments, const Tensors
 namespace {
 // Moves floats by at most a unit in their last place.
 void shake(at::Tensor& tensor, int way) {
+  if (tensor.is_complex()) {
+    at::Tensor parts = at::view_as_real(tensor.resolve_conj());
+    shake(parts, way);
+    tensor.copy_(at::view_as_complex(parts));
+  }
   if (!at::isFloatingType(tensor.scalar_type())) return;
   const double unit = testing::unit_of(tensor.scalar_type());
   const at::Tensor places = at::arange(tensor.numel(), at::kDouble).reshape(tensor.sizes());
@@ -76,12 +97,17 @@ at::Tensor make_leaf(const Leaf& leaf, uint64_t number, int64_t three) {
     case Leaf::Layout::kContiguous:
       tensor = numbers_for(leaf, sizes, generator);
       break;
-    case Leaf::Layout::kTransposed: {
+    case Leaf::Layout::kLazy:
+      tensor = lazy(numbers_for(leaf, sizes, generator)).detach();
+      break;
+    case Leaf::Layout::kTransposed:
+    case Leaf::Layout::kLazyTransposed: {
       std::reverse(sizes.begin(), sizes.end());
       tensor = numbers_for(leaf, sizes, generator);
       std::vector<int64_t> order(sizes.size());
       for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int64_t>(order.size() - 1 - i);
       tensor = tensor.permute(order).detach();
+      if (leaf.layout == Leaf::Layout::kLazyTransposed) tensor = lazy(tensor).detach();
       break;
     }
     case Leaf::Layout::kSliced: {
@@ -164,11 +190,15 @@ std::string line(const Statement& statement, const Namer& name) {
   std::string text = expand_text(statement, name);
   if (results.size() == 1) text = fmt::format("auto {} = {}", results[0], text);
   if (results.size() > 1) text = fmt::format("auto [{}] = {}", fmt::join(results, ", "), text);
-  return statement.no_grad ? fmt::format("{{ NoGradGuard g; {}; }}\n", text) : text + ";\n";
+  std::string guards = statement.no_grad ? "NoGradGuard g; " : "";
+  if (statement.default_dtype)
+    guards += fmt::format("DefaultDtypeGuard d({}); ", c10::toString(*statement.default_dtype));
+  return guards.empty() ? text + ";\n" : fmt::format("{{ {}{}; }}\n", guards, text);
 }
 
 std::string to_string(const Leaf& leaf) {
-  static constexpr std::array<const char*, 3> kLayouts = {"", ", transposed", ", sliced"};
+  static constexpr std::array<const char*, 5> kLayouts = {"", ", transposed", ", sliced", ", lazy",
+                                                          ", transposed and lazy"};
   return fmt::format("{}[{}]{}{}", c10::toString(leaf.dtype), fmt::join(leaf.sizes, ","),
                      leaf.requires_grad ? ", requires grad" : "", kLayouts[static_cast<size_t>(leaf.layout)]);
 }
@@ -182,6 +212,26 @@ std::string to_string(const Loop& loop) {
                                  loop.clones ? "both cloned first" : "as they are");
   if (loop.inner != Loop::Kind::kNone) text += fmt::format("; in each step a {} of two steps", name(loop.inner));
   return text + "\n";
+}
+
+std::string to_string(const DefaultDtype& other) {
+  static constexpr std::array<const char*, 3> kScopes = {"in calls", "in calls 1, 3, ...", "in calls and backwards"};
+  if (other.dtype == at::kFloat) return "";
+  return fmt::format(", default dtype {} {}", c10::toString(other.dtype), kScopes[static_cast<size_t>(other.scope)]);
+}
+
+std::string to_string(const Hook& hook) {
+  static constexpr std::array<const char*, 3> kTargets = {"outputs", "arguments", "leaves and captured tensors"};
+  static constexpr std::array<const char*, 3> kTimes = {"before the call", "after the call", "after the edit"};
+  static constexpr std::array<const char*, 7> kKinds = {"register_hook that keeps the gradient",
+                                                        "register_hook of g * 3",
+                                                        "register_hook of g + 1",
+                                                        "register_hook of g * 3, and remove_hook",
+                                                        "retain_grad",
+                                                        "add_pre_hook of grads * 3 on its AccumulateGrad",
+                                                        "add_post_hook on its AccumulateGrad that keeps the gradient"};
+  return fmt::format("{}, on number {} of the {}: {}\n", kTimes[static_cast<size_t>(hook.when)], hook.index,
+                     kTargets[static_cast<size_t>(hook.target)], kKinds[static_cast<size_t>(hook.kind)]);
 }
 
 std::string after_call(const Program& program) {
@@ -199,6 +249,7 @@ std::string after_call(const Program& program) {
     text += fmt::format("then {}{}[{}].mul_(2)\n", program.edit.no_grad ? "without grad " : "",
                         program.edit.target == Edit::Target::kOutput ? "outputs" : "arguments", program.edit.index);
   }
+  for (const Hook& hook : program.hooks) text += to_string(hook);
   std::vector<std::string> tangents;
   for (const Tangent tangent : program.backward.tangents)
     tangents.emplace_back(kTangents[static_cast<size_t>(tangent)]);
@@ -248,10 +299,11 @@ std::string to_string(const Program& program) {
   text += to_string(program.loop);
   std::vector<int64_t> threes;
   for (int call = 0; call < program.calls; ++call) threes.push_back(three_in(program, call));
-  text += fmt::format("{}f({}), {} calls, in which sizes 3 are {}, partition {}{}{}, backend {}\n",
+  text += fmt::format("{}f({}), {} calls, in which sizes 3 are {}, partition {}{}{}, backend {}{}\n",
                       program.called_without_grad ? "without grad " : "", fmt::join(passed, ", "), program.calls,
                       fmt::join(threes, ", "), program.partition, program.dynamic ? ", dynamic" : "",
-                      program.captures_backward ? ", backward captured" : "", program.backend);
+                      program.captures_backward ? ", backward captured" : "", program.backend,
+                      to_string(program.default_dtype));
   return text + after_call(program);
 }
 

@@ -1,9 +1,12 @@
 // A random program as data: a list of statements over numbered tensors that can be run, printed and taken apart.
 #pragma once
+#include <c10/core/DefaultDtype.h>
 #include <torch/types.h>
 
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -17,19 +20,26 @@ using namespace detail;
 
 using testing::Tensors;
 
+/// What a program may have besides plain tensors. Rows of operators() belong to one, too.
+enum class Topic { kNone, kDefaultDtypes, kConjugates, kHooks };
+/// The topics by the names that a command line gives them.
+const std::map<std::string, Topic>& topics();
+
 /// One operator call. Variables are numbers that never change, so that statements can be dropped.
 struct Statement {
   std::string op;  ///< the name of a row of operators()
   std::vector<int> args;
   std::vector<int64_t> ints;  ///< dimensions, sizes, indices
   std::vector<double> numbers;
-  std::vector<int> results;  ///< the variables that it defines; none if it works in place
-  bool no_grad = false;      ///< runs where gradients are not recorded
+  std::vector<int> results;                     ///< the variables that it defines; none if it works in place
+  bool no_grad = false;                         ///< runs where gradients are not recorded
+  std::optional<at::ScalarType> default_dtype;  ///< the function sets it while this runs
 };
 
 /// A tensor that the program's caller makes: filled from the call's number, a leaf.
 struct Leaf {
-  enum class Layout { kContiguous, kTransposed, kSliced };
+  /// The last two are lazy: conj() of a complex tensor, the negative of a real one.
+  enum class Layout { kContiguous, kTransposed, kSliced, kLazy, kLazyTransposed };
   at::ScalarType dtype = at::kFloat;
   std::vector<int64_t> sizes;
   bool requires_grad = false;
@@ -69,6 +79,24 @@ struct Edit {
   bool no_grad = false;
 };
 
+/// The default dtype of the caller, and for how long he sets it.
+struct DefaultDtype {
+  enum class Scope { kCall, kOddCalls, kCallAndBackward };
+  at::ScalarType dtype = at::kFloat;
+  Scope scope = Scope::kCall;
+};
+
+/// A hook that the caller registers, on what then requires grad.
+struct Hook {
+  enum class Target { kOutput, kArgument, kLeaf };
+  enum class When { kBeforeCall, kAfterCall, kAfterEdit };
+  enum class Kind { kWatch, kTriple, kShift, kRemoved, kRetainGrad, kBeforeAccumulation, kAfterAccumulation };
+  Target target = Target::kOutput;
+  int index = 0;
+  When when = When::kAfterCall;
+  Kind kind = Kind::kWatch;
+};
+
 /// A whole test: how arguments are made, what the function does with them, and what the caller does with the results.
 struct Program {
   uint64_t seed = 0;
@@ -81,6 +109,8 @@ struct Program {
   Loop loop = {};
   Backward backward;
   Edit edit;
+  DefaultDtype default_dtype = {};
+  std::vector<Hook> hooks;
   std::string partition = "default";
   int calls = 2;
   bool new_sizes = false;  ///< a last call with every size 3 made 5
@@ -94,6 +124,23 @@ struct Program {
 struct InvalidProgram : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
+
+/// Sets the default dtype, until it is destroyed.
+class DefaultDtypeGuard {
+ public:
+  explicit DefaultDtypeGuard(at::ScalarType dtype) : before_(c10::get_default_dtype()) {
+    c10::set_default_dtype(c10::scalarTypeToTypeMeta(dtype));
+  }
+  DefaultDtypeGuard(const DefaultDtypeGuard&) = delete;
+  DefaultDtypeGuard& operator=(const DefaultDtypeGuard&) = delete;
+  ~DefaultDtypeGuard() { c10::set_default_dtype(before_); }
+
+ private:
+  caffe2::TypeMeta before_;
+};
+
+/// Whether tensors of the dtype can require grad.
+inline bool is_differentiable(at::ScalarType dtype) { return at::isFloatingType(dtype) || at::isComplexType(dtype); }
 
 /// Runs one statement on its variables. Errors: InvalidProgram if one is not defined; what the operator throws.
 void run(const Statement& statement, Tensors& variables);

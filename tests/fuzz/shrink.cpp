@@ -45,8 +45,17 @@ class Shrinker {
         program.backward.tangents.erase(program.backward.tangents.begin() + static_cast<int64_t>(i));
         if (program.edit.target == Edit::Target::kOutput && program.edit.index > static_cast<int>(i))
           --program.edit.index;
+        drop_hooks(program, Hook::Target::kOutput, static_cast<int>(i));
       });
     }
+  }
+
+  // Those of what goes go with it.
+  static void drop_hooks(Program& program, Hook::Target target, int index) {
+    auto& hooks = program.hooks;
+    const auto is_of_it = [=](const Hook& hook) { return hook.target == target && hook.index == index; };
+    hooks.erase(std::remove_if(hooks.begin(), hooks.end(), is_of_it), hooks.end());
+    for (Hook& hook : hooks) hook.index -= hook.target == target && hook.index > index ? 1 : 0;
   }
 
   static void replace(std::vector<int>& ids, int from, int to) { std::replace(ids.begin(), ids.end(), from, to); }
@@ -104,12 +113,14 @@ class Shrinker {
         program.arguments.erase(program.arguments.begin() + static_cast<int64_t>(i));
         if (program.edit.target == Edit::Target::kArgument && program.edit.index > static_cast<int>(i))
           --program.edit.index;
+        drop_hooks(program, Hook::Target::kArgument, static_cast<int>(i));
         remove_input(program, static_cast<int>(i));
       });
     }
     if (program_.captured.empty()) return;
     attempt([](Program& program) {
       program.captured.pop_back();
+      drop_hooks(program, Hook::Target::kLeaf, static_cast<int>(program.leaves.size() + program.captured.size()));
       remove_input(program, static_cast<int>(program.arguments.size() + program.captured.size()));
     });
   }
@@ -144,7 +155,26 @@ class Shrinker {
     simplify_leaves(&Program::captured);
     for (size_t i = 0; i < program_.body.size(); ++i) {
       if (program_.body[i].no_grad) attempt([i](Program& program) { program.body[i].no_grad = false; });
+      if (program_.body[i].default_dtype) attempt([i](Program& program) { program.body[i].default_dtype.reset(); });
     }
+    simplify_topics();
+  }
+
+  void simplify_topics() {
+    for (size_t i = program_.hooks.size(); i-- > 0;)
+      attempt([i](Program& program) { program.hooks.erase(program.hooks.begin() + static_cast<int64_t>(i)); });
+    for (size_t i = 0; i < program_.hooks.size(); ++i) {
+      for (const auto kind : {Hook::Kind::kWatch, Hook::Kind::kTriple}) {
+        if (program_.hooks[i].kind == kind) break;
+        if (attempt([=](Program& program) { program.hooks[i].kind = kind; })) break;
+      }
+    }
+    if (program_.default_dtype.dtype == at::kFloat) return;
+    if (attempt([](Program& program) { program.default_dtype = {}; })) return;
+    if (program_.default_dtype.scope != DefaultDtype::Scope::kCall)
+      attempt([](Program& program) { program.default_dtype.scope = DefaultDtype::Scope::kCall; });
+    if (program_.default_dtype.dtype != at::kDouble)
+      attempt([](Program& program) { program.default_dtype.dtype = at::kDouble; });
   }
 
   void simplify_loop() {
@@ -173,6 +203,9 @@ class Shrinker {
       if (leaf.layout != Leaf::Layout::kContiguous)
         attempt([=](Program& program) { (program.*part)[i].layout = Leaf::Layout::kContiguous; });
       if (leaf.dtype == at::kDouble) attempt([=](Program& program) { (program.*part)[i].dtype = at::kFloat; });
+      if (leaf.dtype == at::kComplexDouble)
+        attempt([=](Program& program) { (program.*part)[i].dtype = at::kComplexFloat; });
+      if (leaf.dtype == at::kComplexFloat) attempt([=](Program& program) { (program.*part)[i].dtype = at::kFloat; });
     }
   }
 

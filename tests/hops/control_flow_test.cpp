@@ -116,5 +116,30 @@ TEST(Map, IsTheFunctionOnEachSlice) {
   });
 }
 
+// Each captured tensor is written back as its own change was made: autograd sees that of `seen` alone.
+TEST(Cond, ChangesOneTensorWithAHistoryAndOneUnseen) {
+  const at::Tensor leaf = torch::ones({2}, torch::requires_grad()), seen = leaf * 1;
+  const auto branch = [&](const at::Tensor& x) {
+    leaf.detach().mul_(2);
+    seen.add_(3);
+    return x * seen;
+  };
+  cond(torch::tensor(true), branch, branch, torch::full({2}, 5.0)).sum().backward();
+  EXPECT_TRUE(at::equal(leaf, torch::full({2}, 2.0)) && at::equal(seen, torch::full({2}, 4.0)));
+  EXPECT_TRUE(at::equal(leaf.grad(), torch::full({2}, 5.0)));
+}
+
+TEST(WhileLoop, ReturnsAViewOfWhatItChangesUnderNoGrad) {
+  const at::Tensor weight = torch::ones({1, 3}, torch::requires_grad());
+  const torch::NoGradGuard guard;
+  const auto body = [&](const at::Tensor& c) {
+    const at::Tensor view = weight.slice(0, 0, 1);
+    view.copy_(c + 4);
+    return view;
+  };
+  const at::Tensor last = while_loop([](const at::Tensor& c) { return c.sum() < 9; }, body, torch::ones({1, 3}));
+  EXPECT_TRUE(at::equal(last, torch::full({1, 3}, 5.0)) && at::equal(weight, last));
+}
+
 }  // namespace
 }  // namespace diptych::testing

@@ -108,7 +108,16 @@ TEST(HigherDerivatives, SecondOrderWhereAutogradWasKeptFromSeeingAMutation) {
     const at::AutoGradMode grad(true);
     return y.pow(3).sum();
   };
-  const std::vector<std::function<at::Tensor(const at::Tensor&)>> functions{through_detach, by_data, under_no_grad};
+  const auto by_a_view_under_no_grad = [](const at::Tensor& x) {
+    at::Tensor view;
+    {
+      const at::NoGradGuard no_grad;
+      view = x.view({3});
+    }
+    return x.clone().mul_(view).pow(2).sum();
+  };
+  const std::vector<std::function<at::Tensor(const at::Tensor&)>> functions{through_detach, by_data, under_no_grad,
+                                                                            by_a_view_under_no_grad};
   for (const auto& g : functions) EXPECT_TRUE(at::allclose(second_derivative(g), second_derivative(aot_function(g))));
 }
 

@@ -221,6 +221,66 @@ TEST(Mutation, WritesThroughConjugates) {
     t[0].conj().narrow(0, 1, 2).add_(1);
     return {at::real(t[0]) + at::imag(t[0])};
   });
+  expect_as_eager(complex_values, [](const Tensors& t) -> Tensors {
+    const at::Tensor y = at::matmul(t[0].reshape({1, 3, 1}), t[0].reshape({1, 1, 3}));
+    y.conj().mul_(c10::complex<double>(0, 2));
+    return {y};
+  });
+}
+
+Tensors lazy_tensors() {
+  const at::Tensor numbers = at::view_as_complex(values({3, 2, 2}));
+  return {numbers.conj().detach(), numbers.clone().conj().t().detach(), at::_neg_view(values({3, 2})).detach()};
+}
+
+// A copy is made of what is lazy, and what is written to stays so.
+TEST(Mutation, OfTensorsThatAreConjugatedOrNegatedLazily) {
+  using Step = std::function<Tensors(const Tensors&)>;
+  const std::vector<Step> steps{
+      [](const Tensors& t) -> Tensors {
+        return {t[0].resolve_conj(), t[1].resolve_conj(), t[2].resolve_neg()};
+      },
+      [](const Tensors& t) -> Tensors {
+        return {t[0].conj().resolve_conj(), at::_neg_view(t[2]).resolve_neg()};
+      },
+      [](const Tensors& t) -> Tensors {
+        for (const at::Tensor& one : t) one.add_(one);
+        return {t[0].resolve_conj(), t[1].t().resolve_conj(), t[2].resolve_neg()};
+      },
+      [](const Tensors& t) -> Tensors {
+        t[0].conj_physical_();
+        t[1].mul(2).conj_physical_();
+        return {(t[0] * 2).conj_physical_(), t[1].resolve_conj()};
+      },
+      [](const Tensors& t) -> Tensors { return {at::view_as_real(t[1].mH().resolve_conj()) * 2}; },
+      [](const Tensors& t) -> Tensors {
+        return cond(
+            torch::ones({}, at::kBool),
+            [&](const Tensors&) -> Tensors { return {at::view_as_real(t[1].mH().resolve_conj()) * 2}; },
+            [&](const Tensors&) -> Tensors { return {at::view_as_real(t[1].mH().resolve_conj()) * 3}; }, Tensors{});
+      },
+      [](const Tensors& t) -> Tensors {
+        const auto step = [&](const Tensors& c, const Tensors&) {
+          return std::pair(Tensors{c[0] + 1}, Tensors{t[0].isfinite(), at::view_as_real(t[0].resolve_conj())});
+        };
+        const auto [carries, rows] = scan(step, Tensors{torch::zeros({})}, Tensors{}, {.length = 2});
+        return {carries[0], rows[0], rows[1]};
+      }};
+  for (const Step& step : steps) expect_as_eager(lazy_tensors, step);
+}
+
+TEST(Mutation, OfLazyTensorsOfDynamicSizes) {
+  const auto f = [](const at::Tensor& x) {
+    at::imag(x).add_(1);
+    return x.resolve_conj();
+  };
+  const auto compiled = aot_function(f, {.dynamic = true});
+  for (const int64_t size : {2, 3, 5, 7}) {
+    const at::Tensor x = at::view_as_complex(values({size, 2})).conj(), y = x.clone().conj_physical().conj();
+    const at::Tensor expected = f(x), got = compiled(y);
+    EXPECT_FALSE(got.is_conj() || got.is_alias_of(y));
+    EXPECT_TRUE(at::allclose(got, expected) && at::allclose(x, y)) << size;
+  }
 }
 
 }  // namespace

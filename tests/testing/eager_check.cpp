@@ -68,7 +68,9 @@ Tolerance tolerance_of(const CheckOptions& options) {
 bool close(const at::Tensor& eager, const at::Tensor& ours, double tolerance) {
   if (tolerance == 0) return at::equal(eager.detach().nan_to_num(), ours.detach().nan_to_num());
   const at::Tensor a = eager.detach();
-  const double scale = a.numel() == 0 ? 0 : a.to(at::kDouble).abs().nan_to_num(0, 0, 0).max().item<double>();
+  const double scale =
+      a.numel() == 0 ? 0
+                     : (a.is_complex() ? a.abs() : a).to(at::kDouble).abs().nan_to_num(0, 0, 0).max().item<double>();
   return at::allclose(a, ours.detach(), tolerance, tolerance * std::max(1.0, scale), /*equal_nan=*/true);
 }
 
@@ -99,6 +101,8 @@ void compare_facts(const at::Tensor& eager, const at::Tensor& ours, const std::s
   compare_fact(eager.requires_grad(), ours.requires_grad(), what + ": requires_grad", lines);
   if (is_usable(eager)) compare_fact(is_leaf(eager), is_leaf(ours), what + ": is_leaf", lines);
   compare_fact(eager.is_view(), ours.is_view(), what + ": is_view", lines);
+  compare_fact(eager.is_conj(), ours.is_conj(), what + ": is_conj", lines);
+  compare_fact(eager.is_neg(), ours.is_neg(), what + ": is_neg", lines);
 }
 
 bool share(const at::Tensor& a, const at::Tensor& b) { return a.storage().is_alias_of(b.storage()); }

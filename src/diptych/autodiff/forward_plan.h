@@ -114,6 +114,7 @@ struct PlanStructure {
   bool rewrites_history = false;     ///< see ViewLedger::rewrites_history(): no derivative by running the graph again
   bool writes = false;               ///< see ViewLedger::writes()
   bool has_custom_function = false;  ///< a torch::autograd::Function lies between outputs and primals
+  bool has_hook = false;             ///< so does a hook that the function registers
   bool operator==(const PlanStructure&) const = default;
 };
 

@@ -7,6 +7,7 @@
 
 #include "diptych/base/check.h"
 #include "diptych/trace/custom_function.h"
+#include "diptych/trace/transforms.h"
 
 namespace diptych::detail {
 
@@ -39,16 +40,43 @@ bool meets_hook(const at::Tensor& tensor, const std::unordered_set<const ag::Nod
   return false;
 }
 
+bool has_tensor_hooks(const Primal& primal) {
+  if (!primal.edge.is_valid()) return false;
+  // A leaf's hooks are kept with the leaf until its accumulator runs.
+  return !primal.edge.function->tensor_pre_hooks().empty() || !ag::impl::hooks(primal.stand_in).empty();
+}
+
+// A hook stays with the tensor that it is registered on when the call is over. A tensor from outside would have one
+// more with each call, for all of its gradient, and a result's hooks come before those that its caller adds, while a
+// graph comes behind them. In a body that is so of what it captures; its arguments and results are a loop's own.
+void check_hooks_go(const Recorder& recorder, const OutputAnalysis& analysis, size_t num_arguments,
+                    const CaptureOptions& options) {
+  const auto refuse = [&](const std::string& what) {
+    if (options.accumulates) throw TransformMet("the function registers a hook on " + what);
+    DIPTYCH_CHECK(
+        false,
+        "[capture] the function registers a hook on {}, or retains its gradient, which that tensor would keep "
+        "after the call; do it outside the function, or on a clone",
+        what);
+  };
+  const auto& primals = recorder.primals();
+  const size_t begin = options.accumulates ? primals.size() : options.exact_outputs ? num_arguments : 0;
+  for (size_t i = begin; i < primals.size(); ++i) {
+    const bool retains = primals[i].edge.is_valid() && primals[i].stand_in.retains_grad();
+    if (retains || has_tensor_hooks(primals[i])) refuse(fmt::format("'{}'", primals[i].slot.path));
+  }
+  for (const auto& slot : analysis.slots) {
+    ag::Node* const node = options.exact_outputs || !slot.tensor.defined() ? nullptr : node_of(slot.tensor);
+    if (node != nullptr && !node->tensor_pre_hooks().empty()) refuse(fmt::format("output '{}'", slot.path));
+  }
+}
+
 // Refuses hooks that would miss gradients. The function's hooks run inside the graph; an argument that is returned as
 // it is gets its gradient outside, and so do views that are taken again there.
 void check_hooks(const Recorder& recorder, const std::vector<at::Tensor>& outputs, const OutputAnalysis& analysis) {
   std::unordered_set<const ag::Node*> hooked, inside;
   for (const auto& primal : recorder.primals()) {
-    // A leaf's hooks are kept with the leaf until its accumulator runs.
-    if (!primal.edge.is_valid() ||
-        (primal.edge.function->tensor_pre_hooks().empty() && ag::impl::hooks(primal.stand_in).empty())) {
-      continue;
-    }
+    if (!has_tensor_hooks(primal)) continue;
     hooked.insert(primal.edge.function.get());
     const auto found = std::find_if(outputs.begin(), outputs.end(),
                                     [&](const at::Tensor& output) { return output.is_same(primal.stand_in); });
@@ -108,10 +136,11 @@ void check_checkpoints(const OutputAnalysis& analysis) {
 }  // namespace
 
 void check_gradients_pass(const Recorder& recorder, const std::vector<at::Tensor>& outputs,
-                          const OutputAnalysis& analysis, bool has_stages) {
+                          const OutputAnalysis& analysis, size_t num_arguments, const CaptureOptions& options) {
   check_checkpoints(analysis);
   check_hooks(recorder, outputs, analysis);
-  if (!has_stages) check_retained(analysis);
+  check_hooks_go(recorder, analysis, num_arguments, options);
+  if (!options.stages) check_retained(analysis);
 }
 
 }  // namespace diptych::detail

@@ -27,9 +27,10 @@ bool reaches(const torch::autograd::edge_list& roots, const IsWanted& is_wanted)
 }
 
 /// Checks that the gradients of a function's outputs pass everything that the function put on their way, wherever they
-/// enter the graph. `outputs`: stand-ins, all defined. `has_stages`:
-/// see Note [Stages of a backward]. Errors: UserError names the output or the argument.
+/// enter the graph, and that the function has put nothing on tensors that their owners have after the call. `outputs`:
+/// stand-ins, all defined. Throws TransformMet where the function may be run itself. Errors: UserError names the output
+/// or the argument.
 void check_gradients_pass(const Recorder& recorder, const std::vector<at::Tensor>& outputs,
-                          const OutputAnalysis& analysis, bool has_stages);
+                          const OutputAnalysis& analysis, size_t num_arguments, const CaptureOptions& options);
 
 }  // namespace diptych::detail

@@ -354,7 +354,7 @@ void JointCapture::State::trace(const FlatFunction& function, const std::vector<
       "[capture] the function returned no tensor and changed none; return at least one");
   analysis.plan.accumulated = std::move(accumulated);
   if (!options.accumulates) detail::check_nothing_accumulated(recorder);
-  detail::check_gradients_pass(recorder, result.tensors, analysis, options.stages);
+  detail::check_gradients_pass(recorder, result.tensors, analysis, num_arguments, options);
   stages = detail::find_stages(recorder, result.tensors, analysis, options.stages);
   add_tangents();
   for (size_t i = 0; i < recorder.primals().size(); ++i) {
@@ -369,6 +369,7 @@ void JointCapture::State::trace(const FlatFunction& function, const std::vector<
   analysis.plan.rewrites_history = recorder.views().rewrites_history();
   analysis.plan.writes = recorder.views().writes();
   analysis.plan.has_custom_function = detail::reaches(stages.tangents, detail::is_custom_function);
+  analysis.plan.has_hook = detail::reaches(stages.tangents, has_hooks);
 }
 
 void JointCapture::State::trace_plain(const FlatFunction& function, const std::vector<at::Tensor>& arguments,

@@ -11,6 +11,7 @@
 #include "diptych/graph/rewrite.h"
 #include "diptych/ops/dispatch_keys.h"
 #include "diptych/ops/tags.h"
+#include "diptych/ops/trace_traits.h"
 #include "diptych/trace/autograd_facts.h"
 #include "diptych/trace/custom_function.h"
 #include "diptych/trace/memory_overlap.h"
@@ -100,6 +101,7 @@ class Analyzer {
   void plan_output(size_t index);
   void check_is_no_part(size_t index) const;
   bool is_own_leaf(const at::Tensor& tensor) const;
+  bool is_primal(const at::Tensor& tensor) const;
   bool plan_function_view(size_t index);
   bool plan_alias_of_primal(size_t index, Value value);
   bool plan_part_of_primal(size_t index);
@@ -225,9 +227,13 @@ void Analyzer::find_outputs_of_their_own() {
 // A view of a tensor that requires grad requires it too, even one that was taken under no_grad and has no history.
 bool Analyzer::is_own_leaf(const at::Tensor& tensor) const {
   if (tensor.is_view() && tensor._base().requires_grad()) return false;
-  const auto is_stand_in = [&](const auto& primal) { return primal.stand_in.is_same(tensor); };
+  return tensor.requires_grad() && tensor.is_leaf() && !is_primal(tensor);
+}
+
+bool Analyzer::is_primal(const at::Tensor& tensor) const {
   const auto& primals = recorder_.primals();
-  return tensor.requires_grad() && tensor.is_leaf() && std::none_of(primals.begin(), primals.end(), is_stand_in);
+  return std::any_of(primals.begin(), primals.end(),
+                     [&](const auto& primal) { return primal.stand_in.is_same(tensor); });
 }
 
 void Analyzer::plan_output(size_t index) {
@@ -310,6 +316,12 @@ bool Analyzer::plan_alias_of_primal(size_t index, Value value) {
     output.alias_text = "shares the data of " + path;
     return true;
   }
+  // The parts of a tensor that is lazily conjugated can't be viewed, whatever has been written to it.
+  const auto is_read_resolved = [&](Value v) {
+    const Node* const node = recorder_.graph().producer(v);
+    return node != nullptr && trace_trait(node->op) == TraceTrait::kReadsResolved;
+  };
+  if (primal.real.is_conj() && walk_back(value, is_read_resolved)) check_strides_tell(index);
   regenerate(index, value, {true, found->second}, end, "is a view of " + path);
   return true;
 }
@@ -464,7 +476,10 @@ void Analyzer::mark_differentiable(size_t index) {
   // A leaf that is passed through, as exact outputs are, gets its gradient here; one that the function made does not.
   if (slot.kind == SlotKind::kOutput && is_own_leaf(slot.tensor)) return plan().fresh_leaves.push_back(index);
   // A view that was taken under no_grad requires grad by its base and has no history.
-  if (slot.kind == SlotKind::kOutput && !exact_outputs_ && slot.tensor.is_view() && slot.tensor.is_leaf()) return;
+  if (slot.kind == SlotKind::kOutput && slot.tensor.is_view() && slot.tensor.is_leaf() &&
+      !(exact_outputs_ && is_primal(slot.tensor))) {
+    return;
+  }
   if (slot.kind == SlotKind::kMutated) {
     for (const auto& mutation : plan().mutations) {
       if (mutation.data && mutation.slot == index && mutation.under_no_grad) return;

@@ -92,7 +92,7 @@ Body::Body(const FlatFunction& function, const std::vector<at::Tensor>& argument
                               name);
   capture_->capture.release_arguments();
   draws_ = any_draws(*graph_);
-  own_derivative_ = rewrites_history() || has_custom_function() || has_marked_nodes(*graph_);
+  own_derivative_ = rewrites_history() || has_own_rule() || has_marked_nodes(*graph_);
   differentiable_.resize(num_results());
   for (const size_t slot : capture_->capture.plan().differentiable) {
     if (slot < num_results()) differentiable_[slot] = true;
@@ -124,10 +124,10 @@ std::shared_ptr<SharedCapture> Body::capture_that_covers(const std::vector<bool>
     covers = traced_requires_grad_[i] || !requires_grad[i];
   }
   DIPTYCH_CHECK(covers,
-                "[{}] the body calls a torch::autograd::Function, or changes a tensor in place where autograd does not "
-                "see it (under no_grad, through detach() or by .data), so its derivative is known only for inputs with "
-                "the requires_grad that they were captured with; pass tensors that require grad in the same places, or "
-                "use custom_vjp, or an out-of-place operator",
+                "[{}] the body calls a torch::autograd::Function or registers a hook, or changes a tensor in place "
+                "where autograd does not see it (under no_grad, through detach() or by .data), so its derivative is "
+                "known only for inputs with the requires_grad that they were captured with; pass tensors that require "
+                "grad in the same places, or use custom_vjp, or an out-of-place operator",
                 graph_->name());
   return capture_;
 }
@@ -157,9 +157,9 @@ std::shared_ptr<const BodyPair> Body::pair(const std::vector<bool>& requires_gra
     const bool fits = known.requires_grad == requires_grad && known.num_carries == num_carries;
     if (fits && known.create_graph == create_graph) return known.pair;
   }
-  DIPTYCH_CHECK(!create_graph || !has_custom_function(),
-                "[{}] the body calls a torch::autograd::Function, whose backward can't be differentiated again; use "
-                "custom_vjp, or call backward without create_graph",
+  DIPTYCH_CHECK(!create_graph || !has_own_rule(),
+                "[{}] the body calls a torch::autograd::Function or registers a hook, whose backward can't be "
+                "differentiated again; use custom_vjp, or call backward without create_graph",
                 graph_->name());
   DIPTYCH_CHECK(
       !create_graph || !capture_ || !capture_->capture.plan().hides_history,

@@ -42,11 +42,13 @@ class Body {
   /// What the function asked for on the host; the graph stands for calls with the same answers. Requires: it is
   /// captured from code.
   const std::vector<detail::ValueQuestion>& questions() const { return capture_->capture.asked().questions; }
-  /// Whether it calls a torch::autograd::Function, whose backward its graph does not show.
-  bool has_custom_function() const { return capture_ && capture_->capture.plan().has_custom_function; }
+  /// Whether it calls a torch::autograd::Function or registers a hook, which its graph does not show.
+  bool has_own_rule() const {
+    return capture_ && (capture_->capture.plan().has_custom_function || capture_->capture.plan().has_hook);
+  }
   /// Whether its code changes a tensor with a history in place where autograd does not see it.
   bool rewrites_history() const { return capture_ && capture_->capture.plan().rewrites_history; }
-  /// Whether it, or a body that it calls, has a custom function or rewrites history: running its graph, which is pure,
+  /// Whether it, or a body that it calls, has a rule of its own or rewrites history: running its graph, which is pure,
   /// under autograd would not yield its derivative.
   bool has_own_derivative() const { return own_derivative_; }
   /// Whether its code changes a tensor in place. Its graph does not.

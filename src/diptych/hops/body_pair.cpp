@@ -7,7 +7,7 @@
 namespace diptych::detail {
 
 void mark_own_derivative(Graph& graph, const ForwardPlan& plan) {
-  if (!plan.rewrites_history && !plan.has_custom_function) return;
+  if (!plan.rewrites_history && !plan.has_custom_function && !plan.has_hook) return;
   for (size_t i = 0; i < graph.nodes().size(); ++i) {
     Provenance provenance = graph.nodes()[i].provenance;
     provenance.own_derivative = true;

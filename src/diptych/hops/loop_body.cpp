@@ -55,7 +55,7 @@ class Capturer {
         init_(init),
         inputs_(inputs),
         buffers_(inputs.buffers),
-        writes_buffers_with_grad_(inputs.writes_buffers_with_grad),
+        seen_buffers_(inputs.seen_buffers),
         writes_(inputs.writes) {
     for (size_t i = 0; i < init.tensors.size(); ++i) {
       const at::Tensor& tensor = init.tensors[i];
@@ -76,7 +76,7 @@ class Capturer {
         const bool is_of_first_step = write.argument < carries_.size() && !write.is_next_carry;
         if (is_of_first_step) write.under_no_grad = first_under_no_grad_[write.argument];
       }
-      return {std::move(body), buffers_, writes_buffers_with_grad_, writes_};
+      return {std::move(body), buffers_, seen_buffers_, writes_};
     }
   }
 
@@ -98,7 +98,7 @@ class Capturer {
   const LoopInputs& inputs_;
   std::vector<TensorMeta> carries_;
   Tensors buffers_;
-  bool writes_buffers_with_grad_ = false;
+  std::vector<bool> seen_buffers_;  ///< see LoopBody::seen_buffers
   std::vector<ArgumentWrite> writes_;
   std::map<size_t, bool> first_under_no_grad_;  ///< per written argument: what its first step does with init as it is
 };
@@ -170,7 +170,7 @@ bool Capturer::find_writes(const Body& body) {
     if (mutation.primal >= num_arguments) {
       found = add_buffer(body, mutation) || found;
     } else if (mutation.primal >= buffers_begin && mutation.primal < buffers_end) {
-      writes_buffers_with_grad_ = writes_buffers_with_grad_ || !mutation.under_no_grad;
+      if (!mutation.under_no_grad) seen_buffers_[mutation.primal - buffers_begin] = true;
     } else if (inputs_.examples.empty() || mutation.primal < buffers_begin) {
       const size_t argument = mutation.primal - (mutation.primal < buffers_begin ? 0 : buffers_.size());
       found = add_argument(body, mutation, argument) || found;
@@ -191,6 +191,7 @@ bool Capturer::add_buffer(const Body& body, const MutationPlan& mutation) {
                 who_, path);
   check_memory_is_its_own(buffer, path, body, std::nullopt);
   buffers_.push_back(buffer);
+  seen_buffers_.push_back(!mutation.under_no_grad);
   return true;
 }
 
@@ -311,7 +312,7 @@ Tensors LoopBody::buffer_operands() const {
 Tensors LoopBody::write_buffers(Tensors results, size_t num_carries) const {
   const auto begin = results.begin() + static_cast<int64_t>(num_carries);
   for (size_t i = 0; i < buffers.size(); ++i) {
-    write_back(buffers[i], *(begin + static_cast<int64_t>(i)), !writes_buffers_with_grad);
+    write_back(buffers[i], *(begin + static_cast<int64_t>(i)), !seen_buffers[i]);
   }
   results.erase(begin, begin + static_cast<int64_t>(buffers.size()));
   return results;

@@ -29,7 +29,7 @@ struct LoopInputs {
   /// Tensors that are buffers and arguments that leave the body again, whether this code changes them or not: another
   /// body of the same operator does.
   std::vector<at::Tensor> buffers = {};
-  bool writes_buffers_with_grad = false;
+  std::vector<bool> seen_buffers = {};
   std::vector<ArgumentWrite> writes = {};
 };
 
@@ -41,8 +41,8 @@ LoopInputs inputs_of_call(const char* who, const Flattened& arguments);
 /// carries, the buffers' new values, whatever else the code returns, the new values of `writes`.
 struct LoopBody {
   std::shared_ptr<const Body> body;
-  std::vector<at::Tensor> buffers;        ///< captured tensors that the code changes in place
-  bool writes_buffers_with_grad = false;  ///< whether autograd sees a change of one
+  std::vector<at::Tensor> buffers;  ///< captured tensors that the code changes in place
+  std::vector<bool> seen_buffers;   ///< whether autograd sees a change of each
   std::vector<ArgumentWrite> writes = {};
 
   /// The operands of a loop: the first `num_carries` arguments, the buffers, the other arguments, the free variables.

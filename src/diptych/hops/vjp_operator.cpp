@@ -257,12 +257,11 @@ std::unique_ptr<Derivative> replay_derivative(const Hop& hop, const std::vector<
                                               const std::vector<bool>& requires_grad,
                                               const std::function<Reach()>& find_reach) {
   for (const auto& body : hop.bodies()) {
-    DIPTYCH_CHECK(
-        !body->has_own_derivative(),
-        "[{}] the body calls a torch::autograd::Function, or changes a tensor in place where autograd does not "
-        "see it (under no_grad, through detach() or by .data), and differentiating its graph would give other "
-        "gradients; use custom_vjp, or an out-of-place operator",
-        hop.op().schema().name());
+    DIPTYCH_CHECK(!body->has_own_derivative(),
+                  "[{}] the body calls a torch::autograd::Function or registers a hook, or changes a tensor in place "
+                  "where autograd does not see it (under no_grad, through detach() or by .data), and differentiating "
+                  "its graph would give other gradients; use custom_vjp, or an out-of-place operator",
+                  hop.op().schema().name());
   }
   return std::make_unique<ReplayDerivative>(hop, operands, requires_grad,
                                             find_reach ? std::optional(find_reach()) : std::nullopt);

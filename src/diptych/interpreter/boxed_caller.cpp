@@ -18,6 +18,7 @@
 #include "diptych/interpreter/hop_rules.h"
 #include "diptych/ops/related_operators.h"
 #include "diptych/ops/tags.h"
+#include "diptych/ops/trace_traits.h"
 
 namespace diptych::detail {
 namespace {
@@ -120,6 +121,18 @@ class ComplexPartCaller final : public BoxedCaller {
   }
 };
 
+// A body takes its operands resolved where the caller's are lazy, and its nodes may be moved out of it.
+class ResolvedCaller final : public BoxedCaller {
+ public:
+  using BoxedCaller::BoxedCaller;
+
+ private:
+  void call_operator(const Frame& /*frame*/, torch::jit::Stack& stack) const override {
+    if (stack[0].toTensor().is_conj()) stack[0] = stack[0].toTensor().resolve_conj();
+    call_boxed(stack);
+  }
+};
+
 /// The kernels of a higher-order node. Most kernels plan for the sizes of the node's subgraphs, so where those are
 /// dynamic there is one kernel for each of the last few sets of sizes. Threads: any.
 class HopKernels {
@@ -187,9 +200,12 @@ std::unique_ptr<Caller> make_complex_part_caller(const Node& node, OperandTable&
   return std::make_unique<ComplexPartCaller>(node, table, std::move(outputs), dying);
 }
 
+bool reads_resolved(const Node& node) { return trace_trait(node.op) == TraceTrait::kReadsResolved; }
+
 std::unique_ptr<Caller> make_boxed_caller(const Node& node, OperandTable& table, OutputRegisters outputs,
                                           c10::ArrayRef<int32_t> dying) {
   if (node.op.is_hop()) return std::make_unique<HopCaller>(node, table, std::move(outputs), dying);
+  if (reads_resolved(node)) return std::make_unique<ResolvedCaller>(node, table, std::move(outputs), dying);
   return std::make_unique<BoxedCaller>(node, table, std::move(outputs), dying);
 }
 

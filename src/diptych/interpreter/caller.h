@@ -28,6 +28,9 @@ class Caller {
 std::unique_ptr<Caller> make_typed_caller(const c10::OperatorHandle& handle, OperandTable& table,
                                           c10::ArrayRef<Operand> operands, OutputRegisters outputs);
 
+/// Whether a node's operator refuses an operand that is lazily conjugated; a boxed caller resolves it.
+bool reads_resolved(const Node& node);
+
 /// Makes a caller that goes through the operator's boxed entry; it takes any operator. `dying` holds the registers
 /// whose values are used for the last time; they are moved onto the stack.
 std::unique_ptr<Caller> make_boxed_caller(const Node& node, OperandTable& table, OutputRegisters outputs,

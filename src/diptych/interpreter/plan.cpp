@@ -113,7 +113,7 @@ class PlanMaker {
         step.caller = make_complex_part_caller(node, table_, outputs, dying);
         return;
       }
-      if (!node.op.is_hop() && !has_tag(node.op, Tag::kMutating)) {
+      if (!node.op.is_hop() && !has_tag(node.op, Tag::kMutating) && !reads_resolved(node)) {
         step.caller = make_typed_caller(node.op.handle(), table_, node.operands, outputs);
       }
       if (!step.caller) {

@@ -14,6 +14,7 @@
 
 #include "diptych/ops/tags.h"
 #include "diptych/trace/memory_order.h"
+#include "diptych/trace/place_in_storage.h"
 
 namespace diptych::detail {
 namespace {
@@ -21,12 +22,19 @@ namespace {
 // Goes from a value to what its chain of views starts from, and returns whether an odd number of them has `tag`.
 bool is_odd_in_views(Tag tag, const Graph& graph, Value& value) {
   bool found = false;
-  const Node* node = graph.producer(value);
-  for (; node != nullptr && has_tag(node->op, Tag::kView); node = graph.producer(value)) {
+  const auto is_view = [](const Node* node) {
+    return node != nullptr && (has_tag(node->op, Tag::kView) || has_tag(node->op, Tag::kSharesStorage));
+  };
+  for (const Node* node = graph.producer(value); is_view(node); node = graph.producer(value)) {
     found = found != has_tag(node->op, tag);
     value = std::get<Value>(node->operands[0]);
   }
   return found;
+}
+
+// The primal whose value this is, or null.
+const Primal* primal_of(const Recorder& recorder, Value value) {
+  return recorder.graph().producer(value) == nullptr ? recorder.primal_table().of_value(value) : nullptr;
 }
 
 // LibTorch's own callers pass sizes as SymInts.
@@ -87,9 +95,14 @@ bool record_in_memory_order(const c10::OperatorHandle& op, torch::jit::Stack* st
 
 bool is_conjugate_view(const Recorder& recorder, Value value) {
   const bool found = is_odd_in_views(Tag::kConjugates, recorder.graph(), value);
-  const Primal* primal =
-      recorder.graph().producer(value) == nullptr ? recorder.primal_table().of_value(value) : nullptr;
+  const Primal* primal = primal_of(recorder, value);
   return found != (primal != nullptr && primal->real.is_conj());
+}
+
+bool is_negative_view(const Recorder& recorder, Value value) {
+  const bool found = is_odd_in_views(Tag::kNegates, recorder.graph(), value);
+  const Primal* primal = primal_of(recorder, value);
+  return found != (primal != nullptr && primal->real.is_neg());
 }
 
 bool resolve_lazy_view(Recorder& recorder, const OperatorPlan& plan, torch::jit::Stack* stack) {
@@ -97,9 +110,10 @@ bool resolve_lazy_view(Recorder& recorder, const OperatorPlan& plan, torch::jit:
   if (!conjugates && plan.trait != TraceTrait::kResolvesNegative) return false;
   const at::Tensor self = stack->back().toTensor();
   if (!recorder.owns(self)) return false;
-  Value value = recorder.value_of(self);
-  const bool is_lazy = conjugates ? self.is_complex() && is_conjugate_view(recorder, value)
-                                  : is_odd_in_views(Tag::kNegates, recorder.graph(), value);
+  if (conjugates && !self.is_complex()) return false;
+  // By the views that it was taken by: what has been written to a lazy tensor is computed, and the tensor stays lazy.
+  const StoragePlace place = place_in_storage(self);
+  const bool is_lazy = conjugates ? place.is_conjugate : place.is_negative;
   if (is_lazy) stack->back() = self.clone();
   return is_lazy;
 }
@@ -108,8 +122,8 @@ void resolve_base(Recorder& recorder, const at::Tensor& tensor) {
   if (steps_of(tensor).empty()) return;
   at::functionalization::impl::unsafeGetFunctionalWrapper(tensor)->apply_updates();
   auto* storage = static_cast<at::functionalization::FunctionalStorageImpl*>(tensor.storage().unsafeGetStorageImpl());
-  Value value = as_fake(storage->base())->value;
-  if (!is_conjugate_view(recorder, value) && !is_odd_in_views(Tag::kNegates, recorder.graph(), value)) return;
+  const Value value = as_fake(storage->base())->value;
+  if (!is_conjugate_view(recorder, value) && !is_negative_view(recorder, value)) return;
   replace_base(tensor);
 }
 

@@ -22,9 +22,10 @@ bool make_as_view(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 /// be the same mask as in eager. Returns false, with the stack untouched, if that is the order of indices too.
 bool record_in_memory_order(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
-/// Whether a value that the graph computes is conjugated lazily: by the views that made it, or because the caller's
-/// tensor is.
+/// Whether a value that the graph computes is conjugated lazily, or negated: by the views that made it, or because the
+/// caller's tensor is.
 bool is_conjugate_view(const Recorder& recorder, Value value);
+bool is_negative_view(const Recorder& recorder, Value value);
 
 /// Does what aten.resolve_conj or aten.resolve_neg does, for a stand-in that ends the stack: copies one that is lazily
 /// conjugated, or negated. Returns false, with the stack untouched, if it is not, and for another operator.

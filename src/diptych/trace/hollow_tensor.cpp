@@ -11,6 +11,8 @@ at::Tensor hollow_like(const at::Tensor& like, at::IntArrayRef sizes, at::IntArr
   auto hollow = at::detail::make_tensor<c10::TensorImpl>(
       std::move(storage), c10::DispatchKeySet(like.key_set().highestBackendKey()), like.dtype());
   hollow.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides, like.storage_offset());
+  if (like.is_conj()) hollow._set_conj(true);
+  if (like.is_neg()) hollow._set_neg(true);
   if (like.requires_grad()) hollow.set_requires_grad(true);
   return hollow;
 }

@@ -7,6 +7,29 @@
 #include "diptych/trace/stack_tensors.h"
 
 namespace diptych::detail {
+namespace {
+
+// A kernel for all devices may choose its code by the device, and have none for meta tensors: that of conj_physical_.
+bool has_no_code_for_meta(const c10::Error& error) {
+  return std::string_view(error.what_without_backtrace()).starts_with("DispatchStub: unsupported device type");
+}
+
+// What an operator in place returns is what it writes to, whose shape stays.
+void run_or_return_self(const c10::OperatorHandle& op, const OperatorPlan& plan, torch::jit::Stack* stack) {
+  const size_t begin = stack->size() - plan.takes_tensor.size();
+  const c10::IValue self = plan.takes_tensor.empty() ? c10::IValue() : (*stack)[begin];
+  try {
+    plan.meta_kernel->callBoxed(op, c10::DispatchKeySet(c10::DispatchKey::Meta), stack);
+  } catch (const c10::Error& error) {
+    const auto& returns = op.schema().returns();
+    const bool is_in_place = plan.mutates && returns.size() == 1 && plan.writes[0] && self.isTensor();
+    if (!is_in_place || !has_no_code_for_meta(error)) throw;
+    stack->resize(begin);
+    stack->push_back(self);
+  }
+}
+
+}  // namespace
 
 void run_inner_meta_kernel(const c10::OperatorHandle& op, const OperatorPlan& plan, c10::DispatchKeySet keys,
                            torch::jit::Stack* stack) {
@@ -19,7 +42,7 @@ void run_inner_meta_kernel(const c10::OperatorHandle& op, const OperatorPlan& pl
     return device.isDevice() && device.toDevice().is_meta();
   };
   if (plan.meta_kernel != nullptr && (any_tensor(*stack, plan, is_meta) || makes_meta())) {
-    return plan.meta_kernel->callBoxed(op, c10::DispatchKeySet(c10::DispatchKey::Meta), stack);
+    return run_or_return_self(op, plan, stack);
   }
   op.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kFakeKey), stack);
 }
@@ -40,6 +63,8 @@ MetaRun run_meta_kernel(const c10::OperatorHandle& op, const c10::KernelFunction
     }
     return MetaRun::kDone;
   } catch (const c10::NotImplementedError&) {
+  } catch (const c10::Error& error) {
+    if (!has_no_code_for_meta(error)) throw;
   } catch (const std::exception& error) {
     constexpr std::string_view kWords[] = {"no fake impl registered", "output Tensor with data-dependent shape"};
     const std::string_view words = error.what();

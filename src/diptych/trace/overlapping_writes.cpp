@@ -151,7 +151,7 @@ void check_operands(const c10::OperatorHandle& op, const OperatorPlan& plan, con
       const bool is_itself = read.argument == written.argument && read.element == written.element;
       if (!written.is_written || is_itself || !are_views_of_one(written.tensor, read.tensor)) continue;
       const StoragePlace to = place_in_storage(written.tensor), from = place_in_storage(read.tensor);
-      if (to.is_lazy || from.is_lazy || !share_places(to.meta, from.meta)) continue;
+      if (to.is_lazy() || from.is_lazy() || !share_places(to.meta, from.meta)) continue;
       const bool is_own = read.element == written.element && lie_alike(to.meta, from.meta) && !mixes_elements(Op(op));
       if (is_own && has_tag(Op(op), Tag::kPointwise) && to.meta.strides() == from.meta.strides()) continue;
       if (have_one_storage(written.tensor, read.tensor)) ask_kernel(op, plan, stack);

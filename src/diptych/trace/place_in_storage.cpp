@@ -34,7 +34,7 @@ class ViewTaker {
     take_bits();
   }
 
-  StoragePlace place() const { return {meta_, is_conjugate_ || is_negative_}; }
+  StoragePlace place() const { return {meta_, is_conjugate_, is_negative_}; }
 
  private:
   void take_bits() {

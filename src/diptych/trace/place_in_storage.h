@@ -8,8 +8,10 @@
 namespace diptych::detail {
 
 struct StoragePlace {
-  at::Tensor meta;       ///< lies in its storage as the stand-in does
-  bool is_lazy = false;  ///< elements are conjugated or negated when they are read: eager reads a copy instead
+  at::Tensor meta;                                              ///< lies in its storage as the stand-in does
+  bool is_conjugate = false;                                    ///< elements are conjugated when they are read
+  bool is_negative = false;                                     ///< they are negated
+  bool is_lazy() const { return is_conjugate || is_negative; }  ///< eager reads a copy instead
 };
 
 /// Returns where a stand-in lies in the storage that it shares with the tensor it was taken from; a tensor that an

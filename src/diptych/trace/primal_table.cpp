@@ -78,6 +78,7 @@ const Primal* PrimalTable::of_value(Value value) const {
 }
 
 bool PrimalTable::reached_from(const ag::Edge& from) const {
+  if (!from.is_valid()) return false;  // a view of a tensor that requires grad, taken under no_grad
   std::unordered_set<const ag::Node*> ends, seen;
   for (const Primal& primal : primals_) {
     if (primal.edge.is_valid()) ends.insert(primal.edge.function.get());

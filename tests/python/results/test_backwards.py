@@ -236,12 +236,31 @@ def test_second_order_through_a_hook_inside():
 def test_second_order_through_a_hook_inside_is_refused_where_one_result_is_made_of_another():
     def f(x):
         y = x.sin()
-        y.register_hook(lambda g: g * 3)
-        return y, (y * y * y).sum()
+        h = y * 1
+        h.register_hook(lambda g: g * 3)
+        return y, (h * h * h).sum()
 
     x = leaf()
     with pytest.raises(diptych.UserError, match="that the function registers a hook on, and the hook"):
         grad(diptych.aot_function(f)(x)[1], x, create_graph=True)
+
+
+def test_a_hook_on_a_result_comes_before_those_of_the_caller():
+    def f(x):
+        y = x.sin()
+        y.register_hook(lambda g: g * 3)
+        return y
+
+    def look(f):
+        x, seen = leaf(), []
+        y = f(x)
+        y.retain_grad()
+        y.register_hook(lambda g: g + 1)
+        y.register_hook(seen.append)
+        y.sum().backward(retain_graph=True)
+        return [x.grad, y.grad, *seen, *grad(y.sum(), [y, x])]
+
+    twice(look, f)
 
 
 def test_second_order_where_a_hook_has_no_part_in_it():

@@ -43,7 +43,7 @@ class Branches {
     LoopBody body = capture_loop_body("cond", function, {}, inputs_);
     inputs_.buffers = body.buffers;
     inputs_.writes = body.writes;
-    inputs_.writes_buffers_with_grad = body.writes_buffers_with_grad;
+    inputs_.seen_buffers = body.seen_buffers;
     return body;
   }
 

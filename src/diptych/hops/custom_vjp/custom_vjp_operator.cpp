@@ -131,9 +131,9 @@ std::unique_ptr<Derivative> CustomVjpOperator::differentiate(const Hop& hop, con
                   "pass it as an argument, or detach() it",
                   hop.body(0).graph()->input_slots()[i].path);
   }
-  DIPTYCH_CHECK(!create_graph || !hop.body(1).has_custom_function(),
-                "[custom_vjp] bwd calls a torch::autograd::Function, whose backward can't be differentiated again; use "
-                "custom_vjp there, too");
+  DIPTYCH_CHECK(!create_graph || !hop.body(1).has_own_rule(),
+                "[custom_vjp] bwd calls a torch::autograd::Function or registers a hook, whose backward can't be "
+                "differentiated again; use custom_vjp there, too");
   return std::make_unique<CustomDerivative>(hop, create_graph);
 }
 

@@ -24,10 +24,12 @@ using Tensors = std::vector<at::Tensor>;
 using Kind = at::functorch::TransformType;
 
 void check_derivative_is_of_graph(const Body& body) {
-  DIPTYCH_CHECK(!body.has_own_derivative(),
-                "[{}] the body calls a torch::autograd::Function, or changes a tensor in place where autograd does not "
-                "see it, so its tangents do not follow from its graph; use custom_vjp, or an out-of-place operator",
-                body.graph()->name());
+  DIPTYCH_CHECK(
+      !body.has_own_derivative(),
+      "[{}] the body calls a torch::autograd::Function or registers a hook, or changes a tensor in place where "
+      "autograd does not see it, so its tangents do not follow from its graph; use custom_vjp, or an out-of-place "
+      "operator",
+      body.graph()->name());
 }
 
 // Dimensions within an element keep their order in memory, since a view that was recorded is legal for that order.
@@ -74,9 +76,10 @@ std::shared_ptr<const Body> capture_pure(const std::function<Tensors(const Tenso
 
 TransformedBody batch_body(const Body& body, const std::vector<bool>& inputs, const std::vector<bool>& results,
                            const Batch& batch) {
-  DIPTYCH_CHECK(!body.has_own_derivative(),
-                "[vmap] the body calls a torch::autograd::Function, or changes a tensor in place where autograd does "
-                "not see it, which its graph does not show; use custom_vjp, or an out-of-place operator");
+  DIPTYCH_CHECK(
+      !body.has_own_derivative(),
+      "[vmap] the body calls a torch::autograd::Function or registers a hook, or changes a tensor in place where "
+      "autograd does not see it, which its graph does not show; use custom_vjp, or an out-of-place operator");
   std::vector<TensorMeta> metas;
   for (size_t i = 0; i < inputs.size(); ++i) {
     metas.push_back(inputs[i] ? batch_of(body.input(i), batch.size) : body.input(i));
