@@ -8,6 +8,7 @@ import itertools
 from functools import partial
 
 import judge
+import suite
 import torch
 from torch.testing._internal.autograd_function_db import autograd_function_db
 from torch.testing._internal.custom_op_db import custom_op_db
@@ -45,4 +46,4 @@ def entries(options):
 
 
 if __name__ == "__main__":
-    judge.main("autograd_function_db", __doc__, entries)
+    suite.main("autograd_function_db", __doc__, entries)

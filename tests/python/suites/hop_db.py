@@ -13,6 +13,7 @@ from unittest import mock
 
 import diptych
 import judge
+import suite
 import torch
 from torch.testing._internal import hop_db
 from torch.utils import _pytree
@@ -118,4 +119,4 @@ def entries(options):
 
 
 if __name__ == "__main__":
-    judge.main("hop_db", __doc__, entries)
+    suite.main("hop_db", __doc__, entries)

@@ -10,6 +10,7 @@ from torch.testing._internal import common_methods_invocations
 from torch.testing._internal.common_methods_invocations import op_db
 
 import judge
+import suite
 
 DTYPES = (torch.float64, torch.float32, torch.int64)
 #: Their memory has no values; all else about them is compared.
@@ -77,4 +78,4 @@ def entries(options):
 
 
 if __name__ == "__main__":
-    judge.main("op_db", __doc__, entries)
+    suite.main("op_db", __doc__, entries)

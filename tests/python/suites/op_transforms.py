@@ -14,6 +14,7 @@ What eager refuses is not asked. An outcome "original" is eager's result, which 
 from functools import partial
 
 import judge
+import suite
 import torch
 from judge import _pytree
 from torch.func import grad, jvp, vmap
@@ -159,4 +160,4 @@ def entries(options):
 
 
 if __name__ == "__main__":
-    judge.main("op_transforms", __doc__, entries)
+    suite.main("op_transforms", __doc__, entries)

@@ -11,6 +11,7 @@ import itertools
 from functools import partial
 
 import judge
+import suite
 import torch
 from torch.testing._internal import common_methods_invocations
 from torch.testing._internal.common_methods_invocations import op_db
@@ -87,4 +88,4 @@ def entries(options):
 
 
 if __name__ == "__main__":
-    judge.main("op_variants", __doc__, entries)
+    suite.main("op_variants", __doc__, entries)

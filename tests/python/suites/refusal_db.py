@@ -13,6 +13,7 @@ import zlib
 
 import judge
 import rotation
+import suite
 import torch
 from torch.testing._internal import common_methods_invocations
 from torch.testing._internal.common_methods_invocations import op_db
@@ -181,4 +182,4 @@ def add_arguments(parser):
 
 
 if __name__ == "__main__":
-    judge.main("refusal_db", __doc__, entries, add_arguments)
+    suite.main("refusal_db", __doc__, entries, add_arguments)

@@ -9,6 +9,7 @@ import torch
 
 import judge
 import rotation
+import suite
 
 
 @pytest.fixture(autouse=True)
@@ -133,7 +134,7 @@ def test_a_crash_and_a_hang_are_rows():
     expected += [*rows_of("b", first="passed", second="slow"), *rows_of("c", suite="crashed")]
     expected += rows_of("d", first="passed", second="crashed", third="passed")
     for batch in (1, 2, 10):
-        rows = list(judge.run_entries(entries, 1, batch))
+        rows = list(suite.run_entries(entries, 1, batch))
         assert [row[:3] for row in rows] == expected
         assert {row[3] for row in rows if row[2] == "crashed"} == {"SIGABRT", "exit 3"}
 
@@ -141,14 +142,14 @@ def test_a_crash_and_a_hang_are_rows():
 def test_refusals_may_not_come_or_go_unseen(tmp_path, monkeypatch):
     path = tmp_path / "expected.json"
     path.write_text('{"suite": {"passed": 2, "refused": {"a *": "item", "b float32": "sparse"}}}')
-    monkeypatch.setattr(judge, "EXPECTED", path)
+    monkeypatch.setattr(suite, "EXPECTED", path)
     rows = [("a", "x", "refused", "item"), ("b", "float32", "refused", "sparse"), ("c", "x", "passed", ""), ("d", "x", "passed", "")]
-    assert judge.unexpected("suite", rows, complete=True) == []
-    assert len(judge.unexpected("suite", [*rows, ("c", "y", "refused", "item")], complete=True)) == 1
-    assert len(judge.unexpected("suite", [("a", "x", "refused", "other"), *rows[1:]], complete=False)) == 1
-    assert len(judge.unexpected("suite", rows[1:], complete=True)) == 1
-    assert len(judge.unexpected("suite", rows[:3], complete=True)) == 1
-    assert judge.unexpected("suite", rows[2:], complete=True, every_sample=False) == []
+    assert suite.unexpected("suite", rows, complete=True) == []
+    assert len(suite.unexpected("suite", [*rows, ("c", "y", "refused", "item")], complete=True)) == 1
+    assert len(suite.unexpected("suite", [("a", "x", "refused", "other"), *rows[1:]], complete=False)) == 1
+    assert len(suite.unexpected("suite", rows[1:], complete=True)) == 1
+    assert len(suite.unexpected("suite", rows[:3], complete=True)) == 1
+    assert suite.unexpected("suite", rows[2:], complete=True, every_sample=False) == []
 
 
 def test_parts_of_a_suite_are_all_of_it(monkeypatch):
@@ -160,7 +161,7 @@ def test_parts_of_a_suite_are_all_of_it(monkeypatch):
         taken = []
         for part in range(10):
             monkeypatch.setenv(rotation.VARIABLE, f"{part}/10")
-            groups = [(group, thunk()) for group, thunk in judge.groups_of(lambda: entry(count))]
+            groups = [(group, thunk()) for group, thunk in suite.groups_of(lambda: entry(count))]
             assert groups and all(group == str(given) for group, given in groups)
             assert len(groups) <= -(-count // 10)
             taken += [group for group, _ in groups]
