@@ -16,6 +16,7 @@ from functools import partial
 import judge
 import suite
 import torch
+import torch._decomp.decompositions_for_jvp  # noqa: F401: jvp() would, in each child
 from judge import _pytree
 from samples import name_of, operators, samples
 from torch.func import grad, jvp, vmap

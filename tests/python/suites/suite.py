@@ -19,10 +19,16 @@ from functools import partial
 import torch
 
 import judge
+import repeating
 import rotation
 from children import Died, in_child
 
 EXPECTED = pathlib.Path(__file__).with_name("expected.json")
+BATCH = 60  # entries that a process judges
+
+
+def is_bad(row):
+    return judge.OUTCOMES.index(row[2]) > judge.OUTCOMES.index("refused")
 
 
 def groups_of(entry):
@@ -48,7 +54,7 @@ def _judge_entries(entries, done, seconds):
             yield name, "suite", "error", "of the suite or its samples: " + judge.words(error)
 
 
-def run_entries(entries, seconds, batch=60):
+def run_entries(entries, seconds, batch=BATCH):
     """Yields the rows (name, group, outcome, words) of entries (name, thunk that yields (group, thunk giving outcome and words)). A child process judges
     a batch of them, one after the other, so that each meets what others left in caches; where one crashes, another child goes on from there."""
     waiting, done = list(entries), set()
@@ -129,44 +135,80 @@ def print_table(rows):
         print(f"| {group} | " + " | ".join(str(counts[group][outcome]) for outcome in judge.OUTCOMES) + " |")
 
 
-def main(suite, doc, make_entries, add_arguments=None):
-    """Runs a suite from the command line. make_entries(options) gives (name, entry); see run_entries() for entries. add_arguments(parser): those of the suite."""
-    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", help="names, set apart by commas; of each, what starts with it")
-    parser.add_argument("--samples", type=int, help="at most so many samples of each entry")
-    parser.add_argument("--seconds", type=int, default=300, help="for one entry")
-    parser.add_argument("--list", action="store_true", help="prints every row that did not pass, refusals as well")
-    parser.add_argument("--accept", action="store_true", help="writes what was refused to expected.json")
-    parser.add_argument("--backend", help="what the compiled side runs by; the default backend if left out")
-    parser.add_argument("--out", help="writes the rows as JSON")
-    parser.add_argument("--dry-run", action="store_true", help="prints what would be judged, a line each, and judges nothing")
-    if add_arguments is not None:
-        add_arguments(parser)
-    options = parser.parse_args()
-    import diptych  # imported once, before the processes fork
+class Run:
+    """A suite with the options of a command line, and the rows that came of it."""
 
-    judge.settings.backend = options.backend or diptych.default_backend()
+    def __init__(self, program, arguments, name, doc, make_entries, add_arguments=None):
+        """program: what the suite is started by. The others: see main()."""
+        import diptych
+
+        parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+        parser.add_argument("--only", help="names, set apart by commas; of each, what starts with it")
+        parser.add_argument("--samples", type=int, help="at most so many samples of each entry")
+        parser.add_argument("--seconds", type=int, default=300, help="for one entry")
+        parser.add_argument("--list", action="store_true", help="prints every row that did not pass, refusals as well")
+        parser.add_argument("--accept", action="store_true", help="writes what was refused to expected.json")
+        parser.add_argument("--backend", help="what the compiled side runs by; the default backend if left out")
+        parser.add_argument("--out", help="writes the rows as JSON")
+        parser.add_argument("--dry-run", action="store_true", help="prints what would be judged, a line each, and judges nothing")
+        if add_arguments is not None:
+            add_arguments(parser)
+        self.command, self.name, self.options, self.rows = [program, *arguments], name, parser.parse_args(arguments), []
+        self.backend = self.options.backend or diptych.default_backend()
+        self.title = name + (f" by {self.options.backend}" if self.options.backend else "")
+        self.wanted = tuple(self.options.only.split(",")) if self.options.only else ()
+        self.entries = [(name, partial(self._groups, entry)) for name, entry in make_entries(self.options) if not self.wanted or name.startswith(self.wanted)]
+
+    def _groups(self, entry):
+        judge.settings.backend = self.backend
+        yield from entry()
+
+    def take(self, row):
+        self.rows.append(row)
+        if is_bad(row) or (self.options.list and row[2] != "passed"):
+            print(f"{row[2]:8} {self.title}: {row[0]} {row[1]}: {row[3]}", flush=True)
+
+    def report(self):
+        """Prints what came of it; whether it failed."""
+        print(self.title)
+        print_table(self.rows)
+        if self.options.accept:
+            accept(self.name, self.rows)
+        print(rotation.words())
+        complaints = unexpected(self.name, self.rows, complete=not self.wanted and rotation.is_whole(), every_sample=not self.options.samples)
+        print("\n".join(complaints))
+        if self.options.out:
+            pathlib.Path(self.options.out).write_text(json.dumps(self.rows, indent=1))
+        bad = dict.fromkeys(row[0] for row in self.rows if is_bad(row))
+        for name in bad:
+            print(f"repeat: {repeating.of_python([*self.command, '--only', name])}")
+        return bool(bad or complaints or not self.rows)
+
+
+def judge_together(runs):
+    """Judges suites entry by entry: after one of them, what the others have of its name, to which its samples are there (samples.py)."""
+    by_name = collections.defaultdict(list)
+    for place, run in enumerate(runs):
+        for name, entry in run.entries:
+            by_name[name].append((f"{place} {name}", entry))
+    entries = [entry for alike in by_name.values() for entry in alike]
+    for key, *row in run_entries(entries, max(run.options.seconds for run in runs), BATCH * len(runs)):
+        place, name = key.split(" ", 1)
+        runs[int(place)].take((name, *row))
+
+
+def carry_out(runs):
+    """Whether one of some suites failed. A dry run judges nothing."""
+    if any(run.options.dry_run for run in runs):
+        print(*(f"{run.name}: {name} {group}" for run in runs for name, entry in run.entries for group, _ in groups_of(entry)), sep="\n")
+        return False
     gc.freeze()  # what was imported is not looked through in each child
-
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    wanted = tuple(options.only.split(",")) if options.only else ()
-    entries = [(name, entry) for name, entry in make_entries(options) if not wanted or name.startswith(wanted)]
-    if options.dry_run:
-        print(*(f"{suite}: {name} {group}" for name, entry in entries for group, _ in groups_of(entry)), sep="\n")
-        sys.exit(0)
-    rows = []
-    for row in run_entries(entries, options.seconds):
-        rows.append(row)
-        if judge.OUTCOMES.index(row[2]) > judge.OUTCOMES.index("refused") or (options.list and row[2] != "passed"):
-            print(f"{row[2]:8} {row[0]} {row[1]}: {row[3]}", flush=True)
-    print_table(rows)
-    if options.accept:
-        accept(suite, rows)
-    print(rotation.words())
-    complaints = unexpected(suite, rows, complete=not wanted and rotation.is_whole(), every_sample=not options.samples)
-    print("\n".join(complaints))
-    if options.out:
-        pathlib.Path(options.out).write_text(json.dumps(rows, indent=1))
-    bad = [row for row in rows if judge.OUTCOMES.index(row[2]) > judge.OUTCOMES.index("refused")]
-    sys.exit(1 if bad or complaints or not rows else 0)
+    judge_together(runs)
+    return any([run.report() for run in runs])
+
+
+def main(name, doc, make_entries, add_arguments=None):
+    """Runs a suite from the command line. make_entries(options) gives (name, entry); see run_entries() for entries. add_arguments(parser): those of the suite."""
+    sys.exit(carry_out([Run(sys.argv[0], sys.argv[1:], name, doc, make_entries, add_arguments)]))

@@ -1,6 +1,8 @@
-"""The judge of the suites finds what is wrong: each test has a function in the place of a compiled one that differs from eager in one thing."""
+"""The judge of the suites finds what is wrong: each test has a function in the place of a compiled one that differs from eager in one thing; and what the
+suites share."""
 import faulthandler
 import os
+import shlex
 import time
 
 import diptych
@@ -137,6 +139,20 @@ def test_a_crash_and_a_hang_are_rows():
         rows = list(suite.run_entries(entries, 1, batch))
         assert [row[:3] for row in rows] == expected
         assert {row[3] for row in rows if row[2] == "crashed"} == {"SIGABRT", "exit 3"}
+
+
+def test_suites_that_go_together_take_turns_and_say_how_to_repeat(capsys):
+    def entries(options):
+        return [(name, lambda: iter([("x", lambda: ("wrong", judge.settings.backend))])) for name in names]
+
+    names, backends = ("a", "b c"), ("interpreter", "native")
+    runs = [suite.Run(__file__, ["--backend", backend, "--only", "a,b"], "suite", "", entries) for backend in backends]
+    suite.judge_together(runs)
+    assert all([run.report() for run in runs])
+    said = capsys.readouterr().out.splitlines()
+    assert [line for line in said if line.startswith("wrong ")] == [f"wrong    suite by {backend}: {name} x: {backend}" for name in names for backend in backends]
+    repeats = [shlex.split(line)[-7:] for line in said if line.startswith("repeat: ")]
+    assert repeats == [["tests/python/suites/test_judge.py", "--backend", backend, "--only", "a,b", "--only", name] for backend in backends for name in names]
 
 
 def test_refusals_may_not_come_or_go_unseen(tmp_path, monkeypatch):
