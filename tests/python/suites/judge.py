@@ -209,6 +209,8 @@ def difference(expected, got, find_truth=lambda: (), find_neighbours=lambda: (),
             if isinstance(x, torch.Tensor) or isinstance(y, torch.Tensor) or x != y:
                 return f"{label} is {summary(y)}, expected {summary(x)}"
             continue
+        if is_same(x, y):
+            continue
         if x.dtype in WIDE and not torch.equal(x, y):
             truth = list(find_truth()) if truth is None else truth
             true = is_as_true(y, x, truth[index][1] if index < len(truth) and truth[index][0] == label else None, scale)
@@ -233,6 +235,12 @@ def difference(expected, got, find_truth=lambda: (), find_neighbours=lambda: (),
     if len(expected) != len(got):
         return f"{len(got)} things were seen, expected {len(expected)}"
     return None
+
+
+def is_same(x, y):
+    """Whether all that assert_close() looks at is the same, in a tenth of its time; a NaN is left to it, and what equal() does not know."""
+    alike = (x.dtype, x.layout, x.device, x.shape) == (y.dtype, y.layout, y.device, y.shape)
+    return alike and x.layout == torch.strided and x.dtype != torch.complex32 and torch.equal(x, y)
 
 
 def summary(value):
