@@ -14,14 +14,19 @@ def _from_root(path):
     return str(path.relative_to(ROOT) if path.is_relative_to(ROOT) else path)
 
 
-def command(rootpath, case):
-    """What runs the one case, from the root of the source tree."""
-    file, _, rest = case.partition("::")
+def of_python(arguments):
+    """What runs Python with the arguments, the first a file, from the root of the source tree."""
     variables = {name: value for name, value in sorted(os.environ.items()) if name.startswith(CHOICES)}
     if path := os.environ.get("PYTHONPATH"):
         variables["PYTHONPATH"] = os.pathsep.join(map(_from_root, path.split(os.pathsep)))
-    words = [_from_root(sys.executable), "-m", "pytest", f"{_from_root(rootpath / file)}::{rest}"]
+    words = [_from_root(sys.executable), _from_root(arguments[0]), *arguments[1:]]
     return " ".join([*(f"{name}={shlex.quote(value)}" for name, value in variables.items()), *map(shlex.quote, words)])
+
+
+def command(rootpath, case):
+    """What runs the one case."""
+    file, _, rest = case.partition("::")
+    return of_python(["-m", "pytest", f"{_from_root(rootpath / file)}::{rest}"])
 
 
 class Repeats:

@@ -2,6 +2,7 @@
 
 #include <c10/core/AutogradState.h>
 
+#include "diptych/base/error_words.h"
 #include "diptych/compile/check_constants.h"
 #include "diptych/compile/explain_captures.h"
 #include "diptych/trace/transforms.h"
@@ -89,7 +90,7 @@ void CallRunner::run_in_transform(ErasedCall& call, const std::string& why) {
     }
     met = entry->why;
   } catch (const std::exception& error) {
-    met = error.what();  // the function itself may do what no rule covers, or has the same error
+    met = words_of(error);  // the function itself may do what no rule covers, or has the same error
   }
   run_in_eager(call, met);
 }
@@ -105,7 +106,7 @@ std::shared_ptr<const TransformedCalls::Entry> CallRunner::capture_transformed(E
     if (watch) entry->why = watch->finish(TransformedCalls::written(*entry, flat)).what;
   } catch (const std::exception& error) {
     entry = TransformedCalls::describe(flat);
-    entry->why = error.what();
+    entry->why = words_of(error);
   }
   entry->result_example = call.example();
   entry->result_type = &call.result_type;

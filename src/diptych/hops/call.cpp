@@ -11,6 +11,7 @@
 
 #include "diptych/autodiff/batched_tangents.h"
 #include "diptych/base/check.h"
+#include "diptych/base/error_words.h"
 #include "diptych/base/last_error.h"
 #include "diptych/base/list.h"
 #include "diptych/hops/transforms/call_at_level.h"
@@ -136,7 +137,7 @@ ag::variable_list HopNode::apply_again_if_possible(const std::vector<at::Tensor>
   try {
     return apply_again(tangents);
   } catch (const std::exception& error) {
-    why = error.what();
+    why = words_of(error);
   }
   std::vector<at::Tensor> read = tangents, below;
   for (size_t i = 0; i < saved_->num_operands(); ++i) read.push_back(saved_->operand(i));

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "diptych/base/error_words.h"
 #include "diptych/trace/recorder.h"
 #include "diptych/trace/transforms.h"
 #include "diptych/tree/flatten.h"
@@ -46,7 +47,7 @@ auto captured_or_eager(const char* who, std::initializer_list<const Flattened*> 
     } catch (const std::exception& error) {
       // What no rule covers inside of a transform, the user's function may do.
       if (!is_transformed(arguments)) throw;
-      why = error.what();
+      why = words_of(error);
     }
   }
   if (Recorder::current() != nullptr) {

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <iterator>
+#include <string>
 #include <string_view>
 
+#include "diptych/base/error_words.h"
 #include "diptych/trace/stack_tensors.h"
 
 namespace diptych::detail {
@@ -67,7 +69,7 @@ MetaRun run_meta_kernel(const c10::OperatorHandle& op, const c10::KernelFunction
     if (!has_no_code_for_meta(error)) throw;
   } catch (const std::exception& error) {
     constexpr std::string_view kWords[] = {"no fake impl registered", "output Tensor with data-dependent shape"};
-    const std::string_view words = error.what();
+    const std::string words = words_of(error);
     const auto says = [&](std::string_view part) { return words.find(part) != std::string_view::npos; };
     if (std::none_of(std::begin(kWords), std::end(kWords), says)) throw;
     missing = MetaRun::kNeedsValues;

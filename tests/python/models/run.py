@@ -19,6 +19,7 @@ sys.path.append(str(pathlib.Path(__file__).parents[1] / "suites"))
 
 import judge  # noqa: E402
 import packages  # noqa: E402
+import suite  # noqa: E402
 import torch  # noqa: E402
 from zoo import ZOO, padding, tokens  # noqa: E402
 
@@ -106,4 +107,4 @@ if __name__ == "__main__":
     if not FOUND:
         print("none of", *packages.NAMES, "is there")
         sys.exit(77)
-    judge.main("models", __doc__, entries)
+    suite.main("models", __doc__, entries)

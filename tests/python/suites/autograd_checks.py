@@ -13,6 +13,7 @@ from unittest import mock
 
 import diptych
 import judge
+import suite
 import torch
 from cases import CASES, settings
 from torch.testing._internal.optests import aot_autograd
@@ -145,4 +146,4 @@ def entries(options):
 
 
 if __name__ == "__main__":
-    judge.main("autograd_checks", __doc__, entries)
+    suite.main("autograd_checks", __doc__, entries)

@@ -4,11 +4,12 @@
 
 A Function that reads its tensors by NumPy can't be traced and has to be refused by name. An operator may: it is one node.
 """
-import itertools
 from functools import partial
 
 import judge
+import suite
 import torch
+from samples import samples
 from torch.testing._internal.autograd_function_db import autograd_function_db
 from torch.testing._internal.custom_op_db import custom_op_db
 
@@ -17,9 +18,9 @@ DTYPES = (torch.float32, torch.float64, torch.int64)
 
 def judge_samples(function, op, dtype, order, limit):
     def outcomes():
-        for sample in itertools.islice(op.sample_inputs("cpu", dtype, requires_grad=order > 0), limit):
+        for sample in samples(op, dtype, order > 0, limit):
             def look(call, order):
-                arguments, keywords = judge.clone(((sample.input, *sample.args), sample.kwargs))
+                arguments, keywords = judge.clone((sample.arguments, sample.keywords))
                 return judge.observe(call, judge.tensors((arguments, keywords)), arguments, keywords, order)
 
             yield judge.judge_to_order(partial(look, function), partial(look, judge.compiled(function)), order)
@@ -45,4 +46,4 @@ def entries(options):
 
 
 if __name__ == "__main__":
-    judge.main("autograd_function_db", __doc__, entries)
+    suite.main("autograd_function_db", __doc__, entries)

@@ -10,6 +10,7 @@ import functools
 from functools import partial
 
 import judge
+import suite
 from func_functions import FORMS, FUNCTIONS, PLAIN, make
 from func_programs import ERRORS, PROGRAMS
 from func_transforms import TRANSFORMS
@@ -104,4 +105,4 @@ def add_arguments(parser):
 
 
 if __name__ == "__main__":
-    judge.main("func_db", __doc__, entries, add_arguments)
+    suite.main("func_db", __doc__, entries, add_arguments)

@@ -210,7 +210,7 @@ def cond_in_map():
 
 
 def case_entries(ours, plain, compilers):
-    """The entries of the cases, for judge.main."""
+    """The entries of the cases, for suite.main."""
 
     def entry(name, inputs, torchs, loop):
         def torchs_plain(*args):

@@ -7,13 +7,14 @@ which is Diptych's there, or is refused by name. hop_cases.py has the cases that
 torch's operator gives them, first gradients; second ones against the operator written as a loop.
 """
 import contextlib
-import itertools
 from functools import partial
 from unittest import mock
 
 import diptych
 import judge
+import suite
 import torch
+from samples import name_of, samples
 from torch.testing._internal import hop_db
 from torch.utils import _pytree
 
@@ -86,13 +87,13 @@ def judge_samples(op, dtype, compile_, limit):
     compiled = compile_(function)
     outcomes = []
     try:
-        samples = list(itertools.islice(op.sample_inputs("cpu", dtype, requires_grad=differentiable), limit))
+        found = list(samples(op, dtype, differentiable, limit))
     except ValueError as error:  # an entry whose samples require grad, of a dtype that can't
         return "eager refuses", judge.words(error)
-    for sample in samples:
+    for sample in found:
 
         def look(call, order):
-            arguments, keywords = judge.clone(((sample.input, *sample.args), sample.kwargs))
+            arguments, keywords = judge.clone((sample.arguments, sample.keywords))
             return judge.observe(call, judge.tensors((arguments, keywords)), arguments, keywords, order, aliases=False)
 
         outcomes.append(judge.judge_to_order(partial(look, function), partial(look, compiled), 1 if differentiable else 0))
@@ -113,9 +114,9 @@ def entry(op, limit):
 def entries(options):
     from hop_cases import case_entries
 
-    database = [(f"{op.name}.{op.variant_test_name}", partial(entry, op, options.samples)) for op in hop_db.hop_db if op.supported_dtypes("cpu")]
+    database = [(name_of(op), partial(entry, op, options.samples)) for op in hop_db.hop_db if op.supported_dtypes("cpu")]
     return database + case_entries(ours, plain, COMPILERS)
 
 
 if __name__ == "__main__":
-    judge.main("hop_db", __doc__, entries)
+    suite.main("hop_db", __doc__, entries)

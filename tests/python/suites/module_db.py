@@ -15,6 +15,7 @@ from functools import partial
 
 import diptych
 import judge
+import suite
 import torch
 from torch.testing._internal.common_modules import module_db
 
@@ -104,4 +105,4 @@ def entries(options):
 
 if __name__ == "__main__":
     how = next((how for how in HOW if how in sys.argv and how != "aot"), "")
-    judge.main(f"module_db_{how}".rstrip("_"), __doc__, entries, lambda parser: parser.add_argument("--how", choices=HOW, default="aot"))
+    suite.main(f"module_db_{how}".rstrip("_"), __doc__, entries, lambda parser: parser.add_argument("--how", choices=HOW, default="aot"))

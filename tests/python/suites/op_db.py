@@ -2,22 +2,16 @@
 gradients, and second ones in float64 where the database says that they exist.
 
     python tests/python/suites/op_db.py --samples 4 [--only add,mul] [--list] [--backend xla]
-
-Seeds: many random operators come wrapped in a function that seeds the generator, which a capture refuses. The seed is set outside the function instead.
 """
 import torch
-from torch.testing._internal import common_methods_invocations
-from torch.testing._internal.common_methods_invocations import op_db
 
 import judge
+import suite
+from samples import eager_once, name_of, operators, samples
 
 DTYPES = (torch.float64, torch.float32, torch.int64)
 #: Their memory has no values; all else about them is compared.
 WITHOUT_VALUES = {"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"}
-
-
-def unseeded(function, *args, **kwargs):
-    return function(*args, **kwargs)
 
 
 def order_of(op, dtype):
@@ -34,37 +28,28 @@ def without_values(seen):
     return seen
 
 
-def judge_sample(op, sample, order):
+def judge_sample(op, key, sample, order):
     def observation(function, order):
-        arguments, keywords = judge.clone(((sample.input, *sample.args), dict(sample.kwargs)))
+        arguments, keywords = judge.clone((sample.arguments, sample.keywords))
         seen = judge.observe(function, judge.tensors((arguments, keywords)), arguments, keywords, order)
         return without_values(seen) if op.name in WITHOUT_VALUES else seen
 
-    # What the database takes of a result whose gradient is defined for a part of it alone.
-    part = sample.output_process_fn_grad if order > 0 else None
-
     def function(*args, **kwargs):
         result = op.op(*args, **kwargs)
-        return part(result) if part else result
+        return sample.part(result) if order > 0 else result
 
-    return judge.judge_to_order(lambda n: observation(function, n), lambda n: observation(judge.compiled(function), n), order)
+    return judge.judge_to_order(lambda n: eager_once(op, ("as leaves", n, *key), lambda: observation(function, n))(), lambda n: observation(judge.compiled(function), n), order)
 
 
 def entry_of(op, options):
     def entry():
-        common_methods_invocations.wrapper_set_seed = unseeded
         for dtype in DTYPES:
             if dtype not in op.supported_dtypes("cpu"):
                 continue
             order = order_of(op, dtype)
 
             def outcomes(dtype=dtype, order=order):
-                found = []
-                for sample in op.sample_inputs("cpu", dtype, requires_grad=order > 0):
-                    found.append(judge_sample(op, sample, order))
-                    if len(found) == options.samples:
-                        break
-                return judge.worst(found)
+                return judge.worst([judge_sample(op, (dtype, place), sample, order) for place, sample in enumerate(samples(op, dtype, order > 0, options.samples))])
 
             yield str(dtype).removeprefix("torch."), outcomes
 
@@ -72,9 +57,9 @@ def entry_of(op, options):
 
 
 def entries(options):
-    for op in op_db:
-        yield f"{op.name}.{op.variant_test_name}" if op.variant_test_name else op.name, entry_of(op, options)
+    for op in operators():
+        yield name_of(op), entry_of(op, options)
 
 
 if __name__ == "__main__":
-    judge.main("op_db", __doc__, entries)
+    suite.main("op_db", __doc__, entries)

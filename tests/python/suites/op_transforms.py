@@ -14,11 +14,12 @@ What eager refuses is not asked. An outcome "original" is eager's result, which 
 from functools import partial
 
 import judge
+import suite
 import torch
+import torch._decomp.decompositions_for_jvp  # noqa: F401: jvp() would, in each child
 from judge import _pytree
+from samples import name_of, operators, samples
 from torch.func import grad, jvp, vmap
-from torch.testing._internal import common_methods_invocations
-from torch.testing._internal.common_methods_invocations import op_db
 
 WITHOUT_VALUES = ("empty", "new_empty")  # what these start with gives memory as it was
 EAGER_IS_WRONG = {"select_scatter"}  # its gradient around a vmap is multiplied: values alone are compared
@@ -26,7 +27,6 @@ EAGER_IS_WRONG = {"select_scatter"}  # its gradient around a vmap is multiplied:
 LEFT_OUT = {("as_strided_copy", "vmap of grad")}
 #: Whether a result requires grad is not what eager says: draws and constants have a gradient of zeros in eager, and none here.
 WITHOUT_GRADIENT = {"bernoulli", "normal", "linalg.matrix_power"}
-common_methods_invocations.wrapper_set_seed = lambda operator, *args, **kwargs: operator(*args, **kwargs)
 
 
 def floats(tensors):
@@ -44,7 +44,7 @@ def stacked(tensor):
 
 def split(sample):
     """The sample's tensors and a function that calls with tensors in their place."""
-    leaves, spec = _pytree.tree_flatten(((sample.input, *sample.args), sample.kwargs))
+    leaves, spec = _pytree.tree_flatten((sample.arguments, sample.keywords))
     places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
 
     def with_tensors(function):
@@ -140,12 +140,7 @@ def entry_of(op, options):
             if (op.name, name) not in LEFT_OUT and (needs is None or getattr(op, needs)):
 
                 def outcomes(transform=transform):
-                    found = []
-                    for sample in op.sample_inputs("cpu", torch.float64, requires_grad=False):
-                        found.append(judge_sample(op, transform, sample, order))
-                        if len(found) == options.samples:
-                            break
-                    return judge.worst(found)
+                    return judge.worst([judge_sample(op, transform, sample, order) for sample in samples(op, torch.float64, False, options.samples)])
 
                 yield name, outcomes
 
@@ -153,10 +148,10 @@ def entry_of(op, options):
 
 
 def entries(options):
-    for op in op_db:
+    for op in operators():
         if not op.name.startswith(WITHOUT_VALUES):
-            yield f"{op.name}.{op.variant_test_name}" if op.variant_test_name else op.name, entry_of(op, options)
+            yield name_of(op), entry_of(op, options)
 
 
 if __name__ == "__main__":
-    judge.main("op_transforms", __doc__, entries)
+    suite.main("op_transforms", __doc__, entries)

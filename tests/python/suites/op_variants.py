@@ -7,21 +7,17 @@ function gets all samples, so that guards have to tell them apart; "dynamic", wh
 its backward passes are captured as a whole.
 """
 import contextlib
-import itertools
 from functools import partial
 
 import judge
+import suite
 import torch
-from torch.testing._internal import common_methods_invocations
-from torch.testing._internal.common_methods_invocations import op_db
+from samples import eager_once, name_of, operators, samples
 
 DTYPES = (torch.float64, torch.int64)
 WITHOUT_VALUES = ("empty", "new_empty")  # what these start with gives memory as it was
+OF_THE_OPERATOR = ("as it is", "dynamic", "backward")  # variants that are the same in eager
 GRADIENT_READS_VALUES = ("linalg.eig",)  # eager refuses gradients by what the eigenvectors are, which no graph sees
-
-
-# The database seeds the generator inside of random operators, which a graph can't hold; the judge does before it calls one, so that draws are compared.
-common_methods_invocations.wrapper_set_seed = lambda operator, *args, **kwargs: operator(*args, **kwargs)
 
 
 def observe(given, order, call, around=contextlib.nullcontext):
@@ -59,18 +55,18 @@ def judge_samples(op, dtype, name, function, needs_out, limit):
     differentiable = dtype.is_floating_point and op.supports_autograd and dtype in op.supported_backward_dtypes("cpu")
     differentiable = differentiable and not needs_out and op.name not in GRADIENT_READS_VALUES
     outcomes, compiled = [], judge.compiled(function, dynamic=name == "dynamic")
-    samples = op.sample_inputs("cpu", dtype, requires_grad=differentiable)
-    for sample in itertools.islice(samples, limit * 3 if name == "dynamic" else limit):
-        arguments = (sample.input, *sample.args)
+    for place, sample in enumerate(samples(op, dtype, differentiable, limit * 3 if name == "dynamic" else limit)):
+        arguments = sample.arguments
         if needs_out:
             try:
-                result = op.op(*judge.clone(arguments), **judge.clone(sample.kwargs))
+                result = op.op(*judge.clone(arguments), **judge.clone(sample.keywords))
                 arguments = (judge._pytree.tree_map(lambda leaf: torch.zeros_like(leaf).contiguous(), result), *arguments)
             except Exception:  # eager says so below as well
                 continue
-        look = partial(observe, (arguments, sample.kwargs), 1 if differentiable else 0)
+        look = partial(observe, (arguments, sample.keywords), 1 if differentiable else 0)
         ours = partial(look, function, diptych.backward_capture.capture) if name == "backward" else partial(look, compiled)
-        outcomes.append(judge.judge(partial(look, function), ours))
+        eager = partial(look, function)
+        outcomes.append(judge.judge(eager_once(op, (dtype, place), eager) if name in OF_THE_OPERATOR else eager, ours))
     return judge.worst(outcomes)
 
 
@@ -83,8 +79,8 @@ def entry(op, limit):
 
 
 def entries(options):
-    return [(f"{op.name}.{op.variant_test_name}".rstrip("."), partial(entry, op, options.samples)) for op in op_db if not op.name.startswith(WITHOUT_VALUES)]
+    return [(name_of(op), partial(entry, op, options.samples)) for op in operators() if not op.name.startswith(WITHOUT_VALUES)]
 
 
 if __name__ == "__main__":
-    judge.main("op_variants", __doc__, entries)
+    suite.main("op_variants", __doc__, entries)

@@ -10,6 +10,7 @@ import itertools
 from functools import partial
 
 import judge
+import suite
 import torch
 from torch import nn
 from torch.testing._internal.common_optimizers import optim_db
@@ -76,4 +77,4 @@ def entries(options):
 
 
 if __name__ == "__main__":
-    judge.main("optim_db", __doc__, entries)
+    suite.main("optim_db", __doc__, entries)

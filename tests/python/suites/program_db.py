@@ -12,6 +12,7 @@ from functools import partial
 
 import diptych
 import judge
+import suite
 import numpy
 import torch
 from programs import PROGRAMS
@@ -99,4 +100,4 @@ def entries(options):
 
 if __name__ == "__main__":
     how = next((how for how in HOW if how in sys.argv and how != "aot"), "")
-    judge.main(f"program_db_{how}".rstrip("_"), __doc__, entries, lambda parser: parser.add_argument("--how", choices=HOW, default="aot"))
+    suite.main(f"program_db_{how}".rstrip("_"), __doc__, entries, lambda parser: parser.add_argument("--how", choices=HOW, default="aot"))

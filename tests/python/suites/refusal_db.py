@@ -13,9 +13,9 @@ import zlib
 
 import judge
 import rotation
+import suite
 import torch
-from torch.testing._internal import common_methods_invocations
-from torch.testing._internal.common_methods_invocations import op_db
+from samples import name_of, operators, samples, wrong_samples
 from torch.utils import _pytree
 
 BACKENDS = ("interpreter", "native", "xla")
@@ -50,8 +50,6 @@ FAMILIES = (*NARROW, torch.float64, *WHOLE, torch.complex64)
 #: Eager's words about values of tensors.
 OF_VALUES = ("out of bounds", "out of range", "Target", "must be in", "probability", "index", "all elements")
 OF_INDEX = {"beyond": 1000, "below": -1000}
-
-common_methods_invocations.wrapper_set_seed = lambda operator, *args, **kwargs: operator(*args, **kwargs)
 
 
 def sizes_of(tensor):
@@ -88,24 +86,15 @@ def changes_of(leaf):
         yield "a word", "nonsense"
 
 
-def wrong_samples(op, samples):
+def changed_samples(right):
     """(words, arguments) with one leaf of a sample changed."""
-    for place, sample in enumerate(samples):
-        leaves, spec = _pytree.tree_flatten(((sample.input, *sample.args), dict(sample.kwargs)))
+    for place, sample in enumerate(right):
+        leaves, spec = _pytree.tree_flatten((sample.arguments, sample.keywords))
         for index, leaf in enumerate(leaves):
             for name, changed in changes_of(leaf):
                 needs = isinstance(leaf, torch.Tensor) and leaf.requires_grad and (changed.is_floating_point() or changed.is_complex())
                 changed = changed.requires_grad_() if needs else changed
                 yield f"{place}.{index} {name}", _pytree.tree_unflatten([*leaves[:index], changed, *leaves[index + 1 :]], spec)
-
-
-def listed_samples(op):
-    """(words, arguments) of what the database itself says is refused."""
-    if op.error_inputs_func is None:
-        return
-    for place, error in enumerate(op.error_inputs("cpu")):
-        sample = error.sample_input
-        yield f"listed {place}", ((sample.input, *sample.args), dict(sample.kwargs))
 
 
 def judge_call(op, given, order, backend):
@@ -142,8 +131,9 @@ def by_class(outcome, backend, eager=None, ours=None):
 
 def calls_of(op, options):
     needs = op.supports_autograd and torch.float32 in op.supported_backward_dtypes("cpu")
-    samples = list(itertools.islice(op.sample_inputs("cpu", torch.float32 if op.supports_dtype(torch.float32, "cpu") else torch.int64, requires_grad=needs), 2))
-    found = [*listed_samples(op), *wrong_samples(op, samples)]
+    right = samples(op, torch.float32 if op.supports_dtype(torch.float32, "cpu") else torch.int64, needs, 2)
+    listed = [(f"listed {place}", (sample.arguments, sample.keywords)) for place, sample in enumerate(wrong_samples(op))]
+    found = [*listed, *changed_samples(right)]
     backends = itertools.cycle(BACKENDS) if options.backend is None else itertools.repeat(options.backend)
     if options.all:
         return [(words, given, backend) for words, given in found for backend in (BACKENDS if options.backend is None else (options.backend,))], needs
@@ -169,9 +159,9 @@ def entry_of(op, options):
 
 
 def entries(options):
-    chosen = [op for op in op_db if not op.name.startswith(WITHOUT_VALUES + BEYOND_MEMORY)]
+    chosen = [op for op in operators() if not op.name.startswith(WITHOUT_VALUES + BEYOND_MEMORY)]
     for op in rotation.rotating(chosen):
-        yield f"{op.name}.{op.variant_test_name}".rstrip("."), entry_of(op, options)
+        yield name_of(op), entry_of(op, options)
 
 
 def add_arguments(parser):
@@ -181,4 +171,4 @@ def add_arguments(parser):
 
 
 if __name__ == "__main__":
-    judge.main("refusal_db", __doc__, entries, add_arguments)
+    suite.main("refusal_db", __doc__, entries, add_arguments)

@@ -1,6 +1,8 @@
-"""The judge of the suites finds what is wrong: each test has a function in the place of a compiled one that differs from eager in one thing."""
+"""The judge of the suites finds what is wrong: each test has a function in the place of a compiled one that differs from eager in one thing; and what the
+suites share."""
 import faulthandler
 import os
+import shlex
 import time
 
 import diptych
@@ -9,6 +11,7 @@ import torch
 
 import judge
 import rotation
+import suite
 
 
 @pytest.fixture(autouse=True)
@@ -133,22 +136,36 @@ def test_a_crash_and_a_hang_are_rows():
     expected += [*rows_of("b", first="passed", second="slow"), *rows_of("c", suite="crashed")]
     expected += rows_of("d", first="passed", second="crashed", third="passed")
     for batch in (1, 2, 10):
-        rows = list(judge.run_entries(entries, 1, batch))
+        rows = list(suite.run_entries(entries, 1, batch))
         assert [row[:3] for row in rows] == expected
         assert {row[3] for row in rows if row[2] == "crashed"} == {"SIGABRT", "exit 3"}
+
+
+def test_suites_that_go_together_take_turns_and_say_how_to_repeat(capsys):
+    def entries(options):
+        return [(name, lambda: iter([("x", lambda: ("wrong", judge.settings.backend))])) for name in names]
+
+    names, backends = ("a", "b c"), ("interpreter", "native")
+    runs = [suite.Run(__file__, ["--backend", backend, "--only", "a,b"], "suite", "", entries) for backend in backends]
+    suite.judge_together(runs)
+    assert all([run.report() for run in runs])
+    said = capsys.readouterr().out.splitlines()
+    assert [line for line in said if line.startswith("wrong ")] == [f"wrong    suite by {backend}: {name} x: {backend}" for name in names for backend in backends]
+    repeats = [shlex.split(line)[-7:] for line in said if line.startswith("repeat: ")]
+    assert repeats == [["tests/python/suites/test_judge.py", "--backend", backend, "--only", "a,b", "--only", name] for backend in backends for name in names]
 
 
 def test_refusals_may_not_come_or_go_unseen(tmp_path, monkeypatch):
     path = tmp_path / "expected.json"
     path.write_text('{"suite": {"passed": 2, "refused": {"a *": "item", "b float32": "sparse"}}}')
-    monkeypatch.setattr(judge, "EXPECTED", path)
+    monkeypatch.setattr(suite, "EXPECTED", path)
     rows = [("a", "x", "refused", "item"), ("b", "float32", "refused", "sparse"), ("c", "x", "passed", ""), ("d", "x", "passed", "")]
-    assert judge.unexpected("suite", rows, complete=True) == []
-    assert len(judge.unexpected("suite", [*rows, ("c", "y", "refused", "item")], complete=True)) == 1
-    assert len(judge.unexpected("suite", [("a", "x", "refused", "other"), *rows[1:]], complete=False)) == 1
-    assert len(judge.unexpected("suite", rows[1:], complete=True)) == 1
-    assert len(judge.unexpected("suite", rows[:3], complete=True)) == 1
-    assert judge.unexpected("suite", rows[2:], complete=True, every_sample=False) == []
+    assert suite.unexpected("suite", rows, complete=True) == []
+    assert len(suite.unexpected("suite", [*rows, ("c", "y", "refused", "item")], complete=True)) == 1
+    assert len(suite.unexpected("suite", [("a", "x", "refused", "other"), *rows[1:]], complete=False)) == 1
+    assert len(suite.unexpected("suite", rows[1:], complete=True)) == 1
+    assert len(suite.unexpected("suite", rows[:3], complete=True)) == 1
+    assert suite.unexpected("suite", rows[2:], complete=True, every_sample=False) == []
 
 
 def test_parts_of_a_suite_are_all_of_it(monkeypatch):
@@ -160,7 +177,7 @@ def test_parts_of_a_suite_are_all_of_it(monkeypatch):
         taken = []
         for part in range(10):
             monkeypatch.setenv(rotation.VARIABLE, f"{part}/10")
-            groups = [(group, thunk()) for group, thunk in judge.groups_of(lambda: entry(count))]
+            groups = [(group, thunk()) for group, thunk in suite.groups_of(lambda: entry(count))]
             assert groups and all(group == str(given) for group, given in groups)
             assert len(groups) <= -(-count // 10)
             taken += [group for group, _ in groups]
