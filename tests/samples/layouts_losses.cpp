@@ -23,6 +23,26 @@ void add_elementwise_losses(Samples& out, const Layout& x, int64_t reduction) {
   out.push_back(sample("aten.huber_loss_backward", {grad, x.tensor, target, reduction, 1.0}, x.name));
 }
 
+// Two shapes, as LibTorch's binary_cross_entropy() passes them, and two dtypes.
+void add_unlike_losses(Samples& out, int64_t reduction) {
+  const at::Tensor column = torch::rand({6, 1}), flat = torch::rand({6}), wide = f64({6}),
+                   half = f32({6}).to(at::kBFloat16);
+  const at::Tensor grad = reduction == 0 ? torch::ones({6, 1}) : torch::ones({});
+  for (const at::Tensor& target : {flat, column.t().contiguous(), torch::rand({1})}) {
+    out.push_back(sample("aten.binary_cross_entropy", {column, target, kNone, reduction}, "columns"));
+    out.push_back(sample("aten.binary_cross_entropy", {column, target, column, reduction}, "columns with weights"));
+    out.push_back(sample("aten.binary_cross_entropy_backward", {grad, column, target, kNone, reduction}, "columns"));
+  }
+  for (const auto& [self, target] : {std::pair{flat, wide}, {wide, flat}, {half, flat}, {flat, half}}) {
+    const at::Tensor g = reduction == 0 ? torch::ones({6}) : torch::ones({});
+    out.push_back(sample("aten.mse_loss", {self, target, reduction}, "two dtypes"));
+    out.push_back(sample("aten.mse_loss_backward", {g, self, target, reduction}, "two dtypes"));
+    out.push_back(sample("aten.smooth_l1_loss", {self, target, reduction, 0.5}, "two dtypes"));
+    out.push_back(sample("aten.smooth_l1_loss_backward", {g, self, target, reduction, 0.5}, "two dtypes"));
+    out.push_back(sample("aten.huber_loss", {self, target, reduction, 0.5}, "two dtypes"));
+  }
+}
+
 void add_class_losses(Samples& out, int64_t reduction) {
   for (const Layout& x : nonempty_layouts(f32({6, 4}))) {
     const at::Tensor target = i64({6}, 4);
@@ -75,6 +95,7 @@ Samples layouts_loss() {
     for (const Layout& x : layouts(f32({4, 3, 5}))) add_elementwise_losses(out, x, reduction);
     for (const Layout& x : layouts(f32({2, 3, 4, 5}))) add_elementwise_losses(out, x, reduction);
     add_elementwise_losses(out, {f64({4, 3}), "f64"}, reduction);
+    add_unlike_losses(out, reduction);
     add_class_losses(out, reduction);
   }
   return out;
