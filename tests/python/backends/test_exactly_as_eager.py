@@ -306,6 +306,11 @@ def bounds_of_halves():
 
 
 @row
+def numbers_below_a_dtype_without_a_sign():
+    return lambda x: [(x + 1).clamp_min(-1) + 1, (x * 2).clamp(-3, 200) * 1, x * 2 + -1, (x + 1).fmod(-3) * 1], lambda: torch.tensor([0, 1, 100], dtype=torch.uint8)
+
+
+@row
 def ends_of_a_logit():
     def function(x):
         (g,) = torch.autograd.grad(torch.logit(x * 1, 0.1).sum(), x)

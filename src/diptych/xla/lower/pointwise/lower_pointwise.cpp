@@ -1,6 +1,5 @@
 // Arithmetic, comparisons, selections and copies of elements.
-#include <cmath>
-#include <limits>
+#include <ATen/Dispatch_v2.h>
 
 #include "diptych/xla/hlo/hlo_term.h"
 
@@ -119,13 +118,14 @@ constexpr LoweringRule kUnaryRule = formula_of_one<plain_unary<kOperation>>;
 template <const char* kOperation>
 constexpr LoweringRule kBinaryRule = formula_of_two<plain_binary<kOperation>>;
 
-// Eager refuses a bound that a half can't hold.
+// A bound that the dtype can't hold is refused, wrapped or ignored by eager, as its version has it.
 bool has_bounds_of_dtype(const Lowering& node) {
-  const double largest = node.dtype() == at::kHalf ? 65504 : std::numeric_limits<double>::infinity();
   for (const size_t i : {1, 2}) {
     if (i >= node.node().operands.size() || node.has_tensor(i) || !node.is_given(i)) continue;
-    const double bound = node.number(i);
-    if (std::abs(bound) > largest && !std::isinf(bound)) return false;
+    const bool holds = AT_DISPATCH_V2(
+        node.dtype(), "clamp", AT_WRAP([&] { return !c10::overflows<scalar_t, double>(node.number(i), true); }),
+        AT_EXPAND(AT_ALL_TYPES), at::kHalf, at::kBFloat16);
+    if (!holds) return false;
   }
   return true;
 }
