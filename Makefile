@@ -52,12 +52,13 @@ bench: setup ## Run our benchmarks and the peers beside them: make bench ARGS="'
 check-cpus: setup ## Run the tests as on other CPUs, and say what failed on which: make check-cpus ARGS="--only avx2 -R native"
 	@tools/check_cpus.py --jobs $(JOBS) $(ARGS)
 
-check-jax: setup ## Have JAX load, run and compare what export_stablehlo writes (installs JAX, 600 MB)
+check-jax: setup ## Have JAX load, run and compare what export_stablehlo writes, and what pages show of it (installs JAX, 600 MB)
 	@tools/build.sh ci $(JOBS) diptych_python
 	@benchmarks/setup.sh
 	@rm -rf out/check-jax
 	@PYTHONPATH=build/ci/python .venv/bin/python tests/python/exports/export.py out/check-jax
 	@.venv-bench/bin/python tests/python/exports/check_in_jax.py out/check-jax
+	@.venv/bin/python tests/docs/check_page.py docs --root . --python jax=.venv-bench/bin/python
 
 check-models: setup ## Run small models of transformers, torchvision and timm beside eager, three trainers, and programs of ten libraries (installs them into out/, 570 MB)
 	@tools/build.sh ci $(JOBS) diptych_python
