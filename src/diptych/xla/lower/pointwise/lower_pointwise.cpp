@@ -122,9 +122,9 @@ constexpr LoweringRule kBinaryRule = formula_of_two<plain_binary<kOperation>>;
 bool has_bounds_of_dtype(const Lowering& node) {
   for (const size_t i : {1, 2}) {
     if (i >= node.node().operands.size() || node.has_tensor(i) || !node.is_given(i)) continue;
-    const bool holds = AT_DISPATCH_V2(
-        node.dtype(), "clamp", AT_WRAP([&] { return !c10::overflows<scalar_t, double>(node.number(i), true); }),
-        AT_EXPAND(AT_ALL_TYPES), at::kHalf, at::kBFloat16);
+    const bool holds = AT_DISPATCH_V2(node.dtype(), "clamp",
+                                      AT_WRAP([&] { return !c10::overflows<scalar_t, double>(node.number(i), true); }),
+                                      AT_EXPAND(AT_ALL_TYPES), at::kHalf, at::kBFloat16);
     if (!holds) return false;
   }
   return true;
