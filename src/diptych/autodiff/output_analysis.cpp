@@ -32,7 +32,7 @@ bool share_storage(const at::Tensor& a, const at::Tensor& b) { return functional
 // has been written to.
 Geometry geometry_in(const at::Tensor& tensor, const at::Tensor& start, int64_t origin) {
   const auto* wrapper = at::functionalization::impl::unsafeGetFunctionalWrapper(tensor);
-  const c10::impl::ExcludeDispatchKeyGuard guard(kNotOnMeta);
+  const BelowTraceGuard guard;
   const at::Tensor meta = at::functionalization::impl::apply_view_meta_sequence(start, wrapper->view_metas());
   return {meta.sizes().vec(), meta.strides().vec(), meta.storage_offset() - origin};
 }

@@ -113,6 +113,8 @@ std::optional<c10::OperatorHandle> find_library_form(const c10::OperatorName& na
   return std::nullopt;
 }
 
+bool is_library_form(const c10::OperatorName& name) { return name_of_original(name).has_value(); }
+
 c10::OperatorName name_for_user(const c10::OperatorName& name) {
   const auto original = name_of_original(name);
   return original ? name_for_user(*original) : name;

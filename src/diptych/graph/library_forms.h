@@ -35,6 +35,9 @@ c10::OperatorHandle original_of(const c10::OperatorHandle& form);
 /// Returns the form that has this name; nullopt if it is no name of a form, or no operator has it. Threads: any.
 std::optional<c10::OperatorHandle> find_library_form(const c10::OperatorName& name);
 
+/// Whether an operator of this name is a form. Threads: any.
+bool is_library_form(const c10::OperatorName& name);
+
 /// Returns the name by which a user knows an operator: of a form, that of the library's operator. Threads: any.
 c10::OperatorName name_for_user(const c10::OperatorName& name);
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "diptych/interpreter/program.h"
+#include "diptych/ops/dispatch_keys.h"
 #include "diptych/ops/related_operators.h"
 
 namespace diptych::detail {
@@ -15,11 +16,8 @@ namespace {
 thread_local c10::Allocator* open_allocator = nullptr;
 
 bool is_plain(const at::Tensor& tensor) {
-  constexpr c10::DispatchKeySet kWrapping{c10::DispatchKey::Fake, c10::DispatchKey::Functionalize,
-                                          c10::DispatchKey::Python, c10::DispatchKey::FuncTorchBatched,
-                                          c10::DispatchKey::FuncTorchGradWrapper};
   return tensor.defined() && tensor.is_cpu() && tensor.layout() == at::kStrided &&
-         !tensor.unsafeGetTensorImpl()->key_set().has_any(kWrapping);
+         !tensor.unsafeGetTensorImpl()->key_set().has_any(kTransformedKeys);
 }
 
 // Hands the out= form a tensor without elements, which that gives its sizes and strides, by the tensor's allocator.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "diptych/ops/dispatch_keys.h"
 #include "diptych/ops/tags.h"
 
 namespace diptych::detail {
@@ -89,15 +90,12 @@ std::optional<Reuse> make_reuse(const Graph& graph, const Node& node, Value oper
 
 bool may_overwrite(const Reuse& reuse, const at::Tensor& tensor) {
   // The memory behind wrappers (fake, functional, batched) and Python subclasses is not ours to write to.
-  constexpr c10::DispatchKeySet kWrapping{c10::DispatchKey::Fake, c10::DispatchKey::Functionalize,
-                                          c10::DispatchKey::Python, c10::DispatchKey::FuncTorchBatched,
-                                          c10::DispatchKey::FuncTorchGradWrapper};
   auto* impl = tensor.unsafeGetTensorImpl();
   if (!tensor.defined() || tensor.use_count() != 1 || !impl->has_storage()) return false;
   const auto& storage = impl->unsafe_storage();
   // resizable() is false for memory lent by its owner (from_blob, mapped files): the count does not tell who reads it.
   if (storage.use_count() != 1 || !storage.resizable()) return false;
-  if (impl->key_set().has_any(kWrapping) || impl->is_conj() || impl->is_neg()) return false;
+  if (impl->key_set().has_any(kTransformedKeys) || impl->is_conj() || impl->is_neg()) return false;
   if (impl->_is_zerotensor()) return false;  // a gradient that autograd knows to be zero, which has no memory
   // A view of part of a larger storage would keep all of it alive.
   if (storage.nbytes() != impl->numel() * impl->itemsize()) return false;

@@ -95,7 +95,7 @@ class MetaCall {
 };
 
 void run_shape_rule(const Op& op, c10::Stack& stack) {
-  const c10::impl::ExcludeDispatchKeyGuard guard(kNotOnMeta);  // a trace that is on must not record what kernels call
+  const BelowTraceGuard guard;  // a trace that is on must not record what kernels call
   const c10::OperatorHandle& handle = op.handle();
   const auto rule = find_shape_function(handle);
   if (rule != nullptr && rule(handle, stack)) return;

@@ -26,6 +26,7 @@
 #include "diptych/trace/overlapping_writes.h"
 #include "diptych/trace/own_history.h"
 #include "diptych/trace/recorder.h"
+#include "diptych/trace/recording_kernels.h"
 #include "diptych/trace/shadow.h"
 #include "diptych/trace/sparse_gradients.h"
 #include "diptych/trace/stack_tensors.h"
@@ -265,13 +266,16 @@ void front_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack
   parts.finish(*stack);
 }
 
+// LibTorch makes tensors of the host's data, as torch.tensor() does, where it excludes the key of its own fake tensors.
+bool wants_real_tensors() { return c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::Fake); }
+
 void fake_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
   const OperatorPlan& plan = plan_for(op);
+  if (wants_real_tensors()) return redispatch_below(op, plan, keys, stack);
   if (OnMeta::is_on()) return run_inner_meta_kernel(op, plan, keys, stack);
   Recorder* recorder = Recorder::current();
   if (recorder == nullptr && Shadow::current() != nullptr) {
-    const c10::DispatchKeySet below = keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kFakeKey);
-    return Shadow::current()->call_below(op, plan, below, stack);
+    return Shadow::current()->call_below(op, plan, keys, stack);
   }
   if (any_tensor(*stack, plan, is_plain_meta)) {
     return check_on_meta(op, plan, stack);
@@ -286,7 +290,7 @@ void fake_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack*
 
 }  // namespace
 
-void link_dispatch_kernels() {}
+void link_dispatch_kernels() { register_new_recording_kernels(); }
 
 }  // namespace diptych::detail
 
@@ -295,9 +299,12 @@ TORCH_LIBRARY_IMPL(_, DeferredInit, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&diptych::detail::front_kernel>());
 }
 
-TORCH_LIBRARY_IMPL(_, Fake, m) {
-  static_assert(diptych::detail::kFakeKey == c10::DispatchKey::Fake);
+// The fallback is for operators that no trace has met in front.
+TORCH_LIBRARY_IMPL(_, CustomRNGKeyId, m) {
+  static_assert(diptych::detail::kFakeKey == c10::DispatchKey::CustomRNGKeyId);
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&diptych::detail::fake_kernel>());
+  diptych::detail::register_recording_kernels(
+      c10::KernelFunction::makeFromBoxedFunction<&diptych::detail::fake_kernel>());
 }
 
 // Graphs that are parsed may name it before a decomposition does.

@@ -7,7 +7,8 @@
 
 namespace diptych::detail {
 
-/// Does nothing; calling it makes the linker keep the registration of the dispatch kernels.
+/// Gives operators that libraries have defined since their kernels; to be called before a trace begins. Calling it
+/// makes the linker keep the registration of the dispatch kernels.
 void link_dispatch_kernels();
 
 }  // namespace diptych::detail

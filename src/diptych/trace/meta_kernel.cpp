@@ -46,7 +46,7 @@ void run_inner_meta_kernel(const c10::OperatorHandle& op, const OperatorPlan& pl
   if (plan.meta_kernel != nullptr && (any_tensor(*stack, plan, is_meta) || makes_meta())) {
     return run_or_return_self(op, plan, stack);
   }
-  op.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kFakeKey), stack);
+  redispatch_below(op, plan, keys, stack);
 }
 
 // Torch registers kernels that throw these for operators that are written in Python. The second is thrown where a fake

@@ -8,6 +8,7 @@
 #include "diptych/ops/hidden_kernels.h"
 #include "diptych/ops/tags.h"
 #include "diptych/trace/functionalize.h"
+#include "diptych/trace/recording_kernels.h"
 
 namespace diptych::detail {
 namespace {
@@ -90,6 +91,7 @@ void read_tables(const Op& op, OperatorPlan& plan) {
   plan.draws_random = has_tag(op, Tag::kRandom);
   plan.changes_storage = has_tag(op, Tag::kChangesStorage);
   plan.is_native = has_tag(op, Tag::kNative);
+  plan.selects_backend = op.handle().hasKernelForDispatchKey(kSelectKey);
   plan.is_view = has_tag(op, Tag::kView);
   plan.is_inverse_view = has_tag(op, Tag::kInverseView);
   plan.reinterprets = has_tag(op, Tag::kReinterprets);
@@ -138,8 +140,20 @@ const OperatorPlan& plan_for(const c10::OperatorHandle& op) {
   // The schema's address names the operator for as long as it is registered.
   thread_local std::unordered_map<const c10::FunctionSchema*, const OperatorPlan*> known;
   auto& plan = known[&op.schema()];
-  if (plan == nullptr) plan = shared_plan(op);
+  if (plan == nullptr) {
+    plan = shared_plan(op);
+    register_new_recording_kernels();  // of this operator, if it is new, and of a form that its plan has made
+  }
   return *plan;
+}
+
+// Kernels at kSelectKey ask the thread's keys anew if the operator takes tensors, and must not come back from there.
+void redispatch_below(const c10::OperatorHandle& op, const OperatorPlan& plan, c10::DispatchKeySet keys,
+                      torch::jit::Stack* stack) {
+  const auto below = keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kFakeKey);
+  if (!plan.selects_backend) return op.redispatchBoxed(below, stack);
+  const BelowTraceGuard guard{c10::DispatchKeySet(kFakeKey)};
+  op.redispatchBoxed(below.add(kSelectKey), stack);
 }
 
 }  // namespace diptych::detail

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "diptych/ops/dispatch_keys.h"
 #include "diptych/ops/operand_checks.h"
 #include "diptych/ops/shapes.h"
 #include "diptych/ops/trace_traits.h"
@@ -31,6 +32,7 @@ struct OperatorPlan {
   bool has_hidden_aliases = false;   ///< mutates or returns views, and functionalization can't tell of what
   bool takes_process_group = false;  ///< communicates on its own, unlike functional collectives
   bool is_native = false;            ///< LibTorch's own, not a library's
+  bool selects_backend = false;      ///< a factory: see Note [The recording key]
   bool is_composite = false;         ///< decomposed by autograd: its inner operators pass the front key too
   bool is_view = false;
   bool is_inverse_view = false;  ///< functionalization writes new elements of a view into its base with it
@@ -48,5 +50,9 @@ struct OperatorPlan {
 
 /// Returns the plan of `op`, made when it is first asked for. Threads: any; the reference stays valid.
 const OperatorPlan& plan_for(const c10::OperatorHandle& op);
+
+/// Has a call that came to kFakeKey with `keys` go on to the backends.
+void redispatch_below(const c10::OperatorHandle& op, const OperatorPlan& plan, c10::DispatchKeySet keys,
+                      torch::jit::Stack* stack);
 
 }  // namespace diptych::detail

@@ -23,13 +23,13 @@ class ViewTaker {
  public:
   ViewTaker(const at::Tensor& start, bool is_conjugate, bool is_negative)
       : is_conjugate_(is_conjugate), is_negative_(is_negative) {
-    const c10::impl::ExcludeDispatchKeyGuard guard(kNotOnMeta);
+    const BelowTraceGuard guard;
     meta_ = at::alias(start);
     take_bits();
   }
 
   void take(const ViewStep& step) {
-    const c10::impl::ExcludeDispatchKeyGuard guard(kNotOnMeta);
+    const BelowTraceGuard guard;
     meta_ = step->forward(meta_);
     take_bits();
   }

@@ -25,6 +25,13 @@ const c10::StorageImpl* storage_of(const at::Tensor& tensor) {
   return tensor.defined() && tensor.has_storage() ? tensor.storage().unsafeGetStorageImpl() : nullptr;
 }
 
+// Whether the operators of a tensor don't come to kFakeKey, since its layout has a key above that.
+bool passes_by(const at::Tensor& tensor) {
+  constexpr c10::DispatchKeySet kAbove(c10::DispatchKeySet::FULL_AFTER, kSelectKey);
+  constexpr c10::DispatchKeySet kBelow(c10::DispatchKeySet::FULL_AFTER, kFakeKey);
+  return tensor.defined() && !((tensor.key_set() & kAbove) - kBelow - c10::DispatchKeySet(kFakeKey)).empty();
+}
+
 template <class Visit>
 void for_each_tensor(const c10::IValue& value, const Visit& visit) {
   if (value.isTensor()) {
@@ -97,7 +104,7 @@ void Shadow::protect(const at::Tensor& tensor) {
   if (storage == nullptr || storage->data() == nullptr || storage->nbytes() == 0) return;
   if (own_storages_.contains(storage)) return;
   const at::AutoDispatchBelowADInplaceOrView below;
-  const c10::impl::ExcludeDispatchKeyGuard plain(c10::python_ks | kNotOnMeta);
+  const BelowTraceGuard plain(c10::python_ks | kNotOnMeta);
   const auto bytes = at::TensorOptions(at::kByte).device(tensor.device());
   const at::Tensor scratch =
       at::from_blob(const_cast<void*>(storage->data()), {static_cast<int64_t>(storage->nbytes())}, bytes).clone();
@@ -137,10 +144,14 @@ void Shadow::call_in_front(const c10::OperatorHandle& op, const OperatorPlan& pl
   exchange_tensors(plan, *stack, is_real, [&](const at::Tensor& tensor) { return copy_of(tensor); });
   if (plan.is_composite) return op.redispatchBoxed(below, stack);
   const c10::impl::ExcludeDispatchKeyGuard guard(kFrontKey);
+  if (!any_tensor(*stack, plan, passes_by)) return op.redispatchBoxed(below, stack);
+  protect_written(op, plan, *stack);
+  const size_t begin = stack->size() - plan.takes_tensor.size();
   op.redispatchBoxed(below, stack);
+  if (!plan.is_view) note_results(*stack, begin, {});
 }
 
-void Shadow::call_below(const c10::OperatorHandle& op, const OperatorPlan& plan, c10::DispatchKeySet below,
+void Shadow::call_below(const c10::OperatorHandle& op, const OperatorPlan& plan, c10::DispatchKeySet keys,
                         torch::jit::Stack* stack) {
   // Memory from outside that a new tensor is made of, as by from_numpy(), belongs to the function.
   std::unordered_set<const c10::StorageImpl*> given;
@@ -150,8 +161,8 @@ void Shadow::call_below(const c10::OperatorHandle& op, const OperatorPlan& plan,
   protect_written(op, plan, *stack);
   const size_t begin = stack->size() - plan.takes_tensor.size();
   {
-    const c10::impl::ExcludeDispatchKeyGuard guard(c10::DispatchKeySet({kFakeKey, kFrontKey}));
-    op.redispatchBoxed(below, stack);
+    const BelowTraceGuard guard(c10::DispatchKeySet({kFakeKey, kFrontKey}));
+    redispatch_below(op, plan, keys, stack);
   }
   note_results(*stack, begin, given);
   if (plan.is_view || records_.size() == kMostRecords) return;
@@ -169,7 +180,7 @@ ShadowGuard::ShadowGuard(Shadow& shadow, bool lends_memory)
   auto keys = saved_keys_;
   const c10::DispatchKeySet watched({kFakeKey, kFrontKey});
   keys.included_ = keys.included_ | watched;
-  keys.excluded_ = keys.excluded_ - watched - c10::DispatchKeySet(kMetaMark);
+  keys.excluded_ = (keys.excluded_ - watched - c10::DispatchKeySet(kMetaMark)) | c10::DispatchKeySet(kSelectKey);
   c10::impl::_force_tls_local_dispatch_key_set(keys);
   if (lends_memory) shadow.lend_all();
   link_dispatch_kernels();

@@ -53,10 +53,11 @@ class Shadow {
   /// Returns the innermost shadow of this thread, or null.
   static Shadow* current();
 
-  /// The kernels of the two dispatch keys while a shadow is current.
+  /// The kernels of the two dispatch keys while a shadow is current: where the call goes on with the keys `below`, and
+  /// the `keys` that it came to kFakeKey with.
   void call_in_front(const c10::OperatorHandle& op, const OperatorPlan& plan, c10::DispatchKeySet below,
                      torch::jit::Stack* stack);
-  void call_below(const c10::OperatorHandle& op, const OperatorPlan& plan, c10::DispatchKeySet below,
+  void call_below(const c10::OperatorHandle& op, const OperatorPlan& plan, c10::DispatchKeySet keys,
                   torch::jit::Stack* stack);
 
  private:

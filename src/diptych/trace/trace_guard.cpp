@@ -74,13 +74,12 @@ TraceGuard::TraceGuard(Recorder& recorder)
       saved_hooks_(at::SavedTensorDefaultHooks::get_tls_state()),
       saved_reapply_views_(at::functionalization::impl::getFunctionalizationReapplyViewsTLS()) {
   auto keys = saved_keys_;
-  const c10::DispatchKeySet traced({kFakeKey, kFrontKey, c10::DispatchKey::Functionalize});
   if (active_recorders.empty()) {
     keys.included_ = keys.included_ & c10::default_included_set;
     at::SavedTensorDefaultHooks::set_tls_state({});
   }
-  keys.included_ = keys.included_ | traced;
-  keys.excluded_ = keys.excluded_ - traced - c10::DispatchKeySet(kMetaMark);
+  keys.included_ = keys.included_ | kTraceKeys;
+  keys.excluded_ = (keys.excluded_ - kTraceKeys - c10::DispatchKeySet(kMetaMark)) | c10::DispatchKeySet(kSelectKey);
   c10::impl::_force_tls_local_dispatch_key_set(keys);
   at::functionalization::impl::setFunctionalizationReapplyViewsTLS(true);
   active_recorders.push_back(&recorder);
@@ -100,7 +99,8 @@ TraceGuard::~TraceGuard() {
 
 PauseTraceGuard::PauseTraceGuard() : saved_keys_(c10::impl::tls_local_dispatch_key_set()) {
   auto keys = saved_keys_;
-  keys.included_ = keys.included_ - c10::DispatchKeySet({kFakeKey, kFrontKey, c10::DispatchKey::Functionalize});
+  keys.included_ = keys.included_ - kTraceKeys;
+  keys.excluded_ = keys.excluded_ - c10::DispatchKeySet(kSelectKey);
   c10::impl::_force_tls_local_dispatch_key_set(keys);
 }
 

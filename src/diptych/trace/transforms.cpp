@@ -66,8 +66,6 @@ constexpr KeyMeaning kOfThreads[] = {
     {Key::PythonDispatcher, "Python's dispatcher is active"},
 };
 
-constexpr c10::DispatchKeySet kTracing({detail::kFakeKey, detail::kFrontKey, Key::Functionalize});
-
 bool hooks_are_active() {
   return c10::GradMode::is_enabled() && !at::SavedTensorDefaultHooks::get_tls_state().stack.empty();
 }
@@ -92,8 +90,8 @@ std::optional<std::string> transform_by_keys(c10::DispatchKeySet known = {}) {
   auto included = keys.included_ - c10::default_included_set - known;
   auto excluded = keys.excluded_ - c10::default_excluded_set;
   if (detail::Recorder::current() != nullptr) {
-    included = included - kTracing;
-    excluded = excluded - kTracing;
+    included = included - detail::kTraceKeys;
+    excluded = excluded - detail::kTraceKeys - c10::DispatchKeySet(detail::kSelectKey);
   }
   if (c10::InferenceMode::is_enabled()) {
     excluded = excluded - c10::autograd_dispatch_keyset - c10::DispatchKeySet(Key::ADInplaceOrView);

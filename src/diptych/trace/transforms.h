@@ -17,6 +17,7 @@
 
 #include "diptych/base/error.h"
 #include "diptych/graph/tensor_meta.h"
+#include "diptych/ops/dispatch_keys.h"
 
 namespace diptych {
 
@@ -29,18 +30,6 @@ namespace detail {
 /// Dispatch keys of the wrappers that higher-order operators have rules for: those of torch.func.
 inline constexpr c10::DispatchKeySet kWrapperKeys({c10::DispatchKey::FuncTorchGradWrapper,
                                                    c10::DispatchKey::FuncTorchBatched});
-
-/// Dispatch keys of tensors that wrap others, or whose operators other code intercepts. A plain tensor has none of
-/// them.
-inline constexpr c10::DispatchKeySet kTransformedKeys({
-    c10::DispatchKey::FuncTorchGradWrapper,
-    c10::DispatchKey::FuncTorchBatched,
-    c10::DispatchKey::BatchedNestedTensor,
-    c10::DispatchKey::Batched,
-    c10::DispatchKey::Python,
-    c10::DispatchKey::Functionalize,
-    c10::DispatchKey::Fake,
-});
 
 /// Whether a tensor, or the tensor that it is a view of, has a forward-mode tangent.
 bool has_tangent(const at::Tensor& tensor);

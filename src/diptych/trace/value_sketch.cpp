@@ -2,7 +2,6 @@
 
 #include <ATen/Functions.h>
 #include <ATen/core/LegacyTypeDispatch.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -35,7 +34,7 @@ ValueSketch ValueSketch::of(const at::Tensor& tensor) {
   ValueSketch sketch;
   if (!has_elements(tensor)) return sketch;
   const at::AutoDispatchBelowADInplaceOrView below;
-  const c10::impl::ExcludeDispatchKeyGuard plain(c10::autocast_dispatch_keyset | c10::python_ks | kNotOnMeta);
+  const BelowTraceGuard plain(c10::autocast_dispatch_keyset | c10::python_ks | kNotOnMeta);
   const at::Tensor doubles = as_doubles(tensor);
   sketch.is_known = true;
   sketch.dtype = tensor.scalar_type();

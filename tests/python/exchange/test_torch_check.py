@@ -3,6 +3,7 @@ import importlib
 import pathlib
 import re
 import shutil
+import subprocess
 import sys
 
 import diptych
@@ -52,3 +53,22 @@ def test_the_facts_of_the_build():
 
     assert torch.__version__.startswith(_build.TORCH_VERSION)
     assert diptych.__version__ == _build.VERSION
+
+
+# From 2.16 on LibTorch has a fallback at the key of fake tensors, and a second one would abort the process.
+BESIDE_FAKE_TENSORS = """
+import torch
+library = torch.library.Library("_", "IMPL", "Fake")
+library.fallback(lambda *args, **kwargs: None, "Fake")
+import diptych
+x = torch.ones(3, requires_grad=True)
+function = diptych.aot_function(lambda x: (x * torch.arange(3) + torch.full((3,), 2.0)).exp().sum())
+function(x).backward()
+print(x.grad.tolist() == [0.0, torch.tensor(3.0).exp().item(), 2 * torch.tensor(4.0).exp().item()], function.stats().misses)
+print(torch._C._is_fake_tensor(torch.ones(1)) if hasattr(torch._C, "_is_fake_tensor") else False)
+"""
+
+
+def test_fake_tensors_of_torchs_own_keep_their_key():
+    done = subprocess.run([sys.executable, "-c", BESIDE_FAKE_TENSORS], capture_output=True, text=True)
+    assert (done.stdout, done.returncode) == ("True 1\nFalse\n", 0), done.stderr

@@ -2,16 +2,13 @@
 
 #include <ATen/ops/empty_strided.h>
 
+#include "diptych/ops/dispatch_keys.h"
+
 namespace diptych::detail {
 namespace {
 
 // Tensors that stand for others, or have no memory.
-constexpr c10::DispatchKeySet kNotPlain{c10::DispatchKey::Fake,
-                                        c10::DispatchKey::Functionalize,
-                                        c10::DispatchKey::Python,
-                                        c10::DispatchKey::FuncTorchBatched,
-                                        c10::DispatchKey::FuncTorchGradWrapper,
-                                        c10::DispatchKey::ZeroTensor};
+constexpr c10::DispatchKeySet kNotPlain = kTransformedKeys.add(c10::DispatchKey::ZeroTensor);
 
 enum class Fit : uint8_t { kExact, kOtherStrides, kNone };
 
