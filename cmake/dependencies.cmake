@@ -1,7 +1,6 @@
 # Every outside library that Diptych links, in one place.
 # Torch comes from the wheel of the project's own environment unless Torch_DIR or CMAKE_PREFIX_PATH names another; when pip
 # builds the Python package, from the environment that pip installs into, which scikit-build-core puts on CMAKE_PREFIX_PATH.
-set(DIPTYCH_TORCH_VERSION 2.13)
 if(NOT Torch_DIR AND NOT SKBUILD)
   set(DIPTYCH_VENV ${PROJECT_SOURCE_DIR}/.venv CACHE PATH "Python environment that holds torch")
   file(GLOB torch_config ${DIPTYCH_VENV}/lib/python3*/site-packages/torch/share/cmake/Torch)
@@ -9,13 +8,14 @@ if(NOT Torch_DIR AND NOT SKBUILD)
     list(GET torch_config 0 Torch_DIR)
   endif()
 endif()
-find_package(Torch ${DIPTYCH_TORCH_VERSION})
+include(torch)
+find_torch()
 if(NOT Torch_FOUND AND SKBUILD)
-  message(FATAL_ERROR "Diptych needs torch ${DIPTYCH_TORCH_VERSION} in the environment that it is installed into; versions that "
-    "are there: ${Torch_CONSIDERED_VERSIONS}. Run pip install torch==${DIPTYCH_TORCH_VERSION}.0 there first; where the build "
+  message(FATAL_ERROR "Diptych needs torch ${DIPTYCH_TORCH_OLDEST} to ${DIPTYCH_TORCH_NEWEST} in the environment that it is installed into; "
+    "versions that are there: ${Torch_CONSIDERED_VERSIONS}. Run pip install torch there first; where the build "
     "can't see that environment, add --no-build-isolation.")
 elseif(NOT Torch_FOUND)
-  message(FATAL_ERROR "Diptych needs LibTorch ${DIPTYCH_TORCH_VERSION} and found none. "
+  message(FATAL_ERROR "Diptych needs LibTorch ${DIPTYCH_TORCH_OLDEST} to ${DIPTYCH_TORCH_NEWEST} and found none: '${Torch_CONSIDERED_VERSIONS}'. "
     "Run make setup, which puts it into ${PROJECT_SOURCE_DIR}/.venv, or pass -DTorch_DIR=<torch>/share/cmake/Torch.")
 endif()
 find_package(fmt REQUIRED) # used header-only: torch brings headers of another fmt, which come first

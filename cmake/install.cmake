@@ -23,5 +23,5 @@ configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/DiptychConfig.cmake.in
   ${PROJECT_BINARY_DIR}/DiptychConfig.cmake INSTALL_DESTINATION ${config_folder})
 # Before 1.0 a minor version may change the interface.
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/DiptychConfigVersion.cmake COMPATIBILITY SameMinorVersion)
-install(FILES ${PROJECT_BINARY_DIR}/DiptychConfig.cmake ${PROJECT_BINARY_DIR}/DiptychConfigVersion.cmake
+install(FILES ${PROJECT_SOURCE_DIR}/cmake/torch.cmake ${PROJECT_BINARY_DIR}/DiptychConfig.cmake ${PROJECT_BINARY_DIR}/DiptychConfigVersion.cmake
   DESTINATION ${config_folder})
