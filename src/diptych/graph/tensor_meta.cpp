@@ -1,11 +1,10 @@
 #include "diptych/graph/tensor_meta.h"
 
-#include <array>
-
 #include <algorithm>
 #include <numeric>
 
 #include "diptych/base/check.h"
+#include "diptych/base/torch_version.h"
 
 namespace diptych {
 
@@ -16,7 +15,7 @@ struct DtypeName {
   at::ScalarType dtype;
   std::string_view name;
 };
-constexpr std::array<DtypeName, 21> kDtypeNames{{
+constexpr DtypeName kDtypeNames[] = {
     {at::kFloat, "f32"},
     {at::kDouble, "f64"},
     {at::kHalf, "f16"},
@@ -30,6 +29,9 @@ constexpr std::array<DtypeName, 21> kDtypeNames{{
     {at::kComplexFloat, "c64"},
     {at::kComplexDouble, "c128"},
     {at::kComplexHalf, "c32"},
+#if DIPTYCH_TORCH_AT_LEAST(2, 14)
+    {at::ScalarType::BComplex32, "bc32"},
+#endif
     {at::kUInt16, "u16"},
     {at::kUInt32, "u32"},
     {at::kUInt64, "u64"},
@@ -38,7 +40,7 @@ constexpr std::array<DtypeName, 21> kDtypeNames{{
     {at::kFloat8_e4m3fnuz, "f8e4m3fnuz"},
     {at::kFloat8_e5m2fnuz, "f8e5m2fnuz"},
     {at::kFloat8_e8m0fnu, "f8e8m0fnu"},
-}};
+};
 
 template <class Range>
 void assign(Sizes& sizes, const Range& values) {

@@ -13,8 +13,8 @@ Terms compare(NodeLowering& node) {
   return {node.operand(0, dtype).apply(kOp, node.operand(1, dtype))};
 }
 
-// Half beside a complex number is compared as a dtype that kernels do not have.
-bool has_common_dtype(const NodeArguments& node) { return node.common_dtype({0, 1}) != at::kComplexHalf; }
+// Halves beside a complex number are compared as a dtype that kernels do not have.
+bool has_common_dtype(const NodeArguments& node) { return has_dtype(kStored, node.common_dtype({0, 1})); }
 
 Terms logical_not(NodeLowering& node) { return {!node.own(0).to(at::kBool)}; }
 template <const char* kOp>
