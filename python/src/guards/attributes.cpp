@@ -162,7 +162,8 @@ py::dict attributes_beside(py::handle object) {
 py::object bound_to(py::handle object) {
   PyObject* bound = nullptr;
   if (PyCFunction_Check(object.ptr())) bound = PyCFunction_GET_SELF(object.ptr());
-  if (Py_TYPE(object.ptr()) == &_PyMethodWrapper_Type) return object.attr("__self__");
+  static PyTypeObject* const method_wrapper = Py_TYPE(py::none().attr("__str__").ptr());  // no name in C from 3.13 on
+  if (Py_TYPE(object.ptr()) == method_wrapper) return object.attr("__self__");
   return bound == nullptr || PyModule_Check(bound) ? py::object() : py::reinterpret_borrow<py::object>(bound);
 }
 

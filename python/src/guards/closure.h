@@ -7,6 +7,17 @@
 
 namespace diptych::python {
 
+/// Returns the object that a weak reference or a proxy stands for; None if it is gone.
+inline py::object referent(PyObject* reference) {
+#if PY_VERSION_HEX < 0x030D0000
+  return py::reinterpret_borrow<py::object>(PyWeakref_GetObject(reference));
+#else
+  PyObject* found = nullptr;
+  if (PyWeakref_GetRef(reference, &found) < 0) throw py::error_already_set();
+  return found == nullptr ? py::object(py::none()) : py::reinterpret_steal<py::object>(found);
+#endif
+}
+
 /// Visits what a callable reads: the cells of its closure, its defaults, the globals that its code names, the object
 /// that it is a method of, and so on for the functions and methods that it names; and what other objects hold. Numbers
 /// and strings count by value, tensors by identity, modules and objects by what they hold: see Note [What is guarded].
@@ -75,7 +86,7 @@ class ClosureReader {
       case AttributeSource::kView:
         return reader_.attribute(py::list(py::reinterpret_borrow<py::object>(value)), path);
       case AttributeSource::kReference:
-        return reader_.attribute(PyWeakref_GetObject(object), path);
+        return reader_.attribute(referent(object), path);
       case AttributeSource::kAttributes:
         return attributes(value, path);
     }

@@ -178,7 +178,12 @@ struct ListSlot {
     is_none = constant.isNone();
     if (!is_none) elements = FromConstant<std::vector<Element>>::read(constant);
   }
-  View get(const Frame&) const { return is_none ? View{} : View(c10::ArrayRef<Element>(elements)); }
+  View get(const Frame&) const {
+    if constexpr (std::is_same_v<View, c10::ArrayRef<Element>>)
+      return elements;
+    else
+      return is_none ? View() : View(std::optional(c10::ArrayRef<Element>(elements)));
+  }
   std::vector<Element> elements;
   bool is_none;
 };
@@ -281,7 +286,7 @@ template <>
 struct Slot<at::OptionalSymIntArrayRef> : SizesSlot {
   using SizesSlot::SizesSlot;
   at::OptionalSymIntArrayRef get(const Frame& frame) const {
-    return is_none ? at::OptionalSymIntArrayRef() : at::OptionalSymIntArrayRef(value(frame));
+    return is_none ? at::OptionalSymIntArrayRef() : at::OptionalSymIntArrayRef(std::optional(value(frame)));
   }
 };
 
