@@ -113,7 +113,8 @@ constexpr Refusal kRefusals[] = {
      "[capture] {}: the function calls an operator of a library that has no fake kernel, so the sizes of its results "
      "are unknown; register one with register_fake(), or call it outside the function"},
     {"could not find kernel for HigherOrderOperator",
-     "[capture] {}: the function calls a higher-order operator of torch; use diptych's operator of the same name"},
+     "[capture] {}: the function calls a higher-order operator of torch; use diptych's operator of that meaning (cond, "
+     "scan, map, while_loop, associative_scan)"},
     {"torch._dynamo",
      "[capture] {}: the function calls an operator that torch compiles with Dynamo, such as torch.cond; use diptych's "
      "operator of the same name, or call it outside the function"},

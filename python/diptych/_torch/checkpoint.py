@@ -5,6 +5,7 @@ and needs to do neither, since it knows which values to compute again. So what t
 it was imported, asks whether a trace runs on this thread. Outside a trace it is torch's.
 """
 import functools
+import inspect
 import threading
 
 import torch
@@ -92,11 +93,11 @@ def _by_policy(policy):
     return _core.save_by_rule("selective", decide)
 
 
-def _policy_of(context_fn=_torchs.noop_context_fn, determinism_check="default", **others):
-    """Returns the policy of a region that says all that a checkpoint with these arguments, which is not reentrant, would do; None if
-    none does. Errors: UserError for a mode of the user's own, which sees operators that no graph calls."""
-    if determinism_check not in _torchs._allowed_determinism_checks_to_fns:
-        return None  # which torch refuses
+def _policy_of(use_reentrant=None, context_fn=_torchs.noop_context_fn, determinism_check="default", **others):
+    """Returns the policy of a region that says all that a checkpoint with these arguments would do; None if none does, as for a
+    reentrant one. Errors: UserError for a mode of the user's own, which sees operators that no graph calls."""
+    if use_reentrant is not False or determinism_check not in _torchs._allowed_determinism_checks_to_fns:
+        return None
     if context_fn is _torchs.noop_context_fn:
         return _core.save_nothing()
     forward = context_fn()[0]
@@ -110,10 +111,10 @@ def _policy_of(context_fn=_torchs.noop_context_fn, determinism_check="default", 
     return None
 
 
-def _non_reentrant(function, args, kwargs, policy):
-    for name in ("use_reentrant", "preserve_rng_state", "context_fn", "determinism_check", "debug", "early_stop"):
-        kwargs.pop(name, None)
-    return in_region(function, args, kwargs, policy)
+def _without_options(kwargs):
+    """Returns the keyword arguments of a checkpoint that are its function's."""
+    options = ("use_reentrant", "preserve_rng_state", "context_fn", "determinism_check", "debug", "early_stop", "respect_saved_tensors_hooks")
+    return {name: value for name, value in kwargs.items() if name not in options}
 
 
 def _replace_checkpoint():
@@ -129,22 +130,37 @@ def _replace_checkpoint():
 
         return replaced or torch._dynamo.disable(written, True, wrapping=False)
 
-    def checkpoint(function, *args, **kwargs):
-        if is_tracing() and kwargs.get("use_reentrant") is False and (policy := _policy_of(**kwargs)):
-            return _non_reentrant(function, args, kwargs, policy)
-        return torchs()(function, *args, **kwargs)
+    def checkpoint(*args, **kwargs):
+        if args and args[0] is not None and is_tracing() and (policy := _policy_of(**kwargs)):
+            return in_region(args[0], args[1:], _without_options(kwargs), policy)
+        return torchs()(*args, **kwargs)
 
     setattr(written, attribute, checkpoint)
 
 
+def _replace_decorated():
+    """Has what checkpoint(use_reentrant=False) decorates ask first, which doesn't call checkpoint(); from torch 2.14 on."""
+    torchs = getattr(_torchs, "_checkpoint_impl", None)
+    if torchs is None:
+        return
+
+    @functools.wraps(torchs)
+    def checkpoint_impl(function, args, kwargs, **options):
+        if is_tracing() and (policy := _policy_of(**options)):
+            return in_region(function, args, kwargs, policy)
+        return torchs(function, args, kwargs, **options)
+
+    _torchs._checkpoint_impl = checkpoint_impl
+
+
 def _replace_function():
     """Has the reentrant checkpoint ask first."""
-    torchs = _torchs.CheckpointFunction.apply.__func__
+    torchs = inspect.getattr_static(_torchs.CheckpointFunction, "apply")  # written in C from torch 2.14 on
 
     def apply(cls, function, preserve_rng_state, *args):
         if is_tracing() and cls is _torchs.CheckpointFunction:
             return reentrant(function, *args)
-        return torchs(cls, function, preserve_rng_state, *args)
+        return torchs.__get__(None, cls)(function, preserve_rng_state, *args)
 
     _torchs.CheckpointFunction.apply = classmethod(apply)
 
@@ -202,5 +218,6 @@ def _replace_tags():
 def replace():
     """Puts Diptych's checkpoint in the place of torch's in traces."""
     _replace_checkpoint()
+    _replace_decorated()
     _replace_function()
     _replace_tags()

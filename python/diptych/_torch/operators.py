@@ -43,7 +43,7 @@ def _cond(_, predicate, if_true, if_false, operands):
     return _core.cond(predicate, if_true, if_false, *operands)
 
 
-def _scan(_, combine, init, xs, additional_inputs):
+def _scan(_, combine, init, xs, additional_inputs, **mutated):
     tensors = _Tensors(combine)
 
     def step(carry, slices):
@@ -54,7 +54,7 @@ def _scan(_, combine, init, xs, additional_inputs):
     return tensors.rebuilt((*carry, *ys))
 
 
-def _map(_, function, xs, operands):
+def _map(_, function, xs, operands, **mutated):
     tensors = _Tensors(function)
     return tensors.rebuilt(_core.map(lambda slices: tensors(*slices, *operands), tuple(xs)))
 
