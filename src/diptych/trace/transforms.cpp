@@ -16,10 +16,15 @@
 
 #include "diptych/base/check.h"
 #include "diptych/base/log.h"
+#include "diptych/base/torch_version.h"
 #include "diptych/ops/dispatch_keys.h"
 #include "diptych/trace/fake_tensor.h"
 #include "diptych/trace/levels.h"
 #include "diptych/trace/recorder.h"
+
+#if DIPTYCH_TORCH_AT_LEAST(2, 14)
+#include <ATen/NodeCreationHooks.h>
+#endif
 
 namespace diptych {
 
@@ -68,6 +73,15 @@ constexpr KeyMeaning kOfThreads[] = {
 
 bool hooks_are_active() {
   return c10::GradMode::is_enabled() && !at::SavedTensorDefaultHooks::get_tls_state().stack.empty();
+}
+
+// Such hooks see the nodes that eager makes, of which a compiled call makes none.
+bool node_hooks_are_active() {
+#if DIPTYCH_TORCH_AT_LEAST(2, 14)
+  return c10::GradMode::is_enabled() && !at::impl::NodeCreationHooks::empty();
+#else
+  return false;
+#endif
 }
 
 bool function_modes_are_active() {
@@ -164,6 +178,7 @@ namespace {
 std::optional<std::string> transform_of_hooks() {
   if (Recorder::current() != nullptr) return std::nullopt;
   if (hooks_are_active()) return "hooks on saved tensors are active around the call";
+  if (node_hooks_are_active()) return "hooks on the creation of autograd's nodes are active around the call";
   if (ag::AnomalyMode::is_enabled()) return "anomaly mode is on";
   return std::nullopt;
 }
@@ -189,7 +204,8 @@ void set_mode_reader(ModeReader reader) { mode_reader = reader; }
 bool thread_may_transform() {
   const auto keys = c10::impl::tls_local_dispatch_key_set();
   const auto unknown = (keys.included_ - c10::default_included_set) | (keys.excluded_ - c10::default_excluded_set);
-  return !unknown.empty() || function_modes_are_active() || ag::AnomalyMode::is_enabled() || hooks_are_active();
+  return !unknown.empty() || function_modes_are_active() || ag::AnomalyMode::is_enabled() || hooks_are_active() ||
+         node_hooks_are_active();
 }
 
 namespace {
