@@ -4,6 +4,7 @@
 // graph.
 #include "diptych/autodiff/backward_walk.h"
 
+#include <ATen/EmptyTensor.h>
 #include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
@@ -33,6 +34,11 @@ struct RanEarlier {
   }
 };
 
+// The engine runs a node whose gradients are on a device on that device's thread, where no trace runs. So what it hands
+// to the walk is a tensor on the CPU that nobody reads, and the walk runs on this thread. No operator makes it, since a
+// trace runs.
+at::Tensor nothing_on_cpu() { return at::Tensor(at::detail::empty_cpu({0}, at::TensorOptions(at::kFloat))); }
+
 /// The node that represents the whole backward.
 class Walk final : public ag::Node {
  public:
@@ -43,7 +49,7 @@ class Walk final : public ag::Node {
         gradients_(std::move(gradients)),
         found_(num_wanted) {
     set_next_edges(ag::edge_list(roots_));
-    add_input_metadata(gradients_[0]);
+    add_input_metadata(nothing_on_cpu());
   }
 
   ag::variable_list found() { return std::move(found_); }
@@ -201,9 +207,8 @@ ag::variable_list Walk::apply(ag::variable_list&& /*inputs*/) {
 ag::variable_list walk_backward(Recorder& recorder, const ag::edge_list& roots, ag::variable_list gradients,
                                 bool create_graph, const ag::edge_list& wanted, const WalkPart& part) {
   ag::validate_outputs(roots, gradients, [](const std::string& problem) { return problem; });
-  const at::Tensor first = gradients[0];
   const auto walk = c10::make_intrusive<Walk>(recorder, roots, std::move(gradients), wanted.size(), part);
-  ag::Engine::get_default_engine().execute({ag::Edge(walk, 0)}, {first}, /*keep_graph=*/true, create_graph,
+  ag::Engine::get_default_engine().execute({ag::Edge(walk, 0)}, {nothing_on_cpu()}, /*keep_graph=*/true, create_graph,
                                            /*accumulate_grad=*/false, wanted);
   return walk->found();
 }

@@ -44,6 +44,14 @@ at::Tensor masked_softmax_backward(const at::Tensor& grad, const at::Tensor&, co
   return meta_empty(grad.sizes(), grad.scalar_type());
 }
 
+// The softmax of attention that is composed of other operators, as on CUDA: rows of -inf give zeros.
+at::Tensor safe_softmax(const at::Tensor& self, int64_t dim, std::optional<at::ScalarType> dtype) {
+  const at::ScalarType result = dtype.value_or(self.scalar_type());
+  at::maybe_wrap_dim(dim, self.dim());
+  TORCH_CHECK_NOT_IMPLEMENTED(at::isFloatingType(result), "\"softmax\" not implemented for '", result, "'");
+  return meta_empty(self.sizes(), result);
+}
+
 // The fast path of modules. Without weights the kernel returns an undefined tensor, where the Meta kernel makes an
 // empty one.
 TwoTensors multi_head_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor&, int64_t embed_dim,
@@ -69,6 +77,7 @@ ShapeRows attention_shapes() {
       typed_row<multi_head_attention>("aten::_native_multi_head_attention"),
       typed_row<flash_attention>("aten::_scaled_dot_product_flash_attention_for_cpu"),
       typed_row<flash_attention_backward>("aten::_scaled_dot_product_flash_attention_for_cpu_backward"),
+      typed_row<safe_softmax>("aten::_safe_softmax"),
       typed_row<masked_softmax>("aten::_masked_softmax"),
       typed_row<masked_softmax_backward>("aten::_masked_softmax_backward"),
   };

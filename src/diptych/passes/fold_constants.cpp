@@ -22,9 +22,12 @@ bool is_constant(const Node& node) {
   return !node.op.is_hop() && has_tag(node.op, Tag::kNative) && !has_effect(node) && !has_dynamic_sizes(node);
 }
 
-bool is_small(const Graph& graph, const Node& node, int64_t max_bytes) {
+// Another device than the CPU may not be there while a graph is made.
+bool is_small_and_on_host(const Graph& graph, const Node& node, int64_t max_bytes) {
   return std::all_of(node.outputs.begin(), node.outputs.end(), [&](Value output) {
-    return !output || (graph.meta(output).is_static() && graph.meta(output).nbytes() <= max_bytes);
+    if (!output) return true;
+    const TensorMeta& meta = graph.meta(output);
+    return meta.device.is_cpu() && meta.is_static() && meta.nbytes() <= max_bytes;
   });
 }
 
@@ -39,7 +42,7 @@ Folding find_folding(const Graph& graph, const FoldConstantsOptions& options) {
   std::vector<bool> is_read(graph.num_values());
   for (size_t i = 0; i < graph.nodes().size(); ++i) {
     const Node& node = graph.nodes()[i];
-    bool folds = is_constant(node) && is_small(graph, node, options.max_bytes);
+    bool folds = is_constant(node) && is_small_and_on_host(graph, node, options.max_bytes);
     for_each_operand_value(node, [&](Value value) { folds = folds && is_known[value.id]; });
     for (const Value output : node.outputs) folds = folds && (!output || !escapes[roots[output.id].id]);
     found.folds[i] = folds;
