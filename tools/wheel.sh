@@ -1,11 +1,15 @@
 #!/usr/bin/env bash
-# Makes the Python package's wheel of what a build folder holds: tools/wheel.sh <build folder> <folder for the wheel>.
+# Makes the Python package's wheel of what build folders hold: tools/wheel.sh <build folder> <folder for the wheel> [<build
+# folder for another torch>...]. The import takes the library for the torch that is there.
 # The library goes into it as it was built and tested there, so this takes seconds; `pip install .` compiles its own.
 # PYTHON names the Python that the build was made for, where that is not .venv's.
 set -euo pipefail
 build=$(realpath "$1")
 mkdir -p "$2"
 to=$(realpath "$2")
+shift 2
+others=()
+for other in "$@"; do others+=("$(realpath "$other")"); done
 cd "$(dirname "$0")/.."
 python=${PYTHON:-.venv/bin/python}
 
@@ -15,6 +19,18 @@ cmake --install "$build" --component python --strip --prefix "$staged" >"$build/
 library=$staged/diptych/_core$("$python" -c 'import sysconfig; print(sysconfig.get_config_var("EXT_SUFFIX"))')
 [ -f "$library" ] || { echo "wheel: $build was built for another Python than $python: it has no $(basename "$library")" >&2; exit 1; }
 
+# The torch that a staged package was built for, "2.15".
+torch_of() { sed -n 's/^TORCH_VERSION = "\([0-9]*\.[0-9]*\).*/\1/p' "$1/diptych/_build.py"; }
+
+torches=$(torch_of "$staged")
+for other in "${others[@]}"; do
+  rm -rf "$other/wheel"
+  cmake --install "$other" --component python --strip --prefix "$other/wheel" >>"$build/wheel.log"
+  mkdir -p "$staged/diptych/_cores/$(torch_of "$other/wheel")"
+  mv "$other/wheel/diptych/$(basename "$library")" "$staged/diptych/_cores/$(torch_of "$other/wheel")"
+  torches+=", $(torch_of "$other/wheel")"
+done
+
 # Nothing is configured or compiled: the package's sources and the staged files are packed, for the platform that Python is for.
 rm -f "$to"/diptych-*.whl
 "$python" -m pip --disable-pip-version-check wheel . --no-deps --no-build-isolation --wheel-dir "$to" \
@@ -22,7 +38,7 @@ rm -f "$to"/diptych-*.whl
   { cat "$build/wheel.log" >&2; exit 1; }
 
 # The newest of the versioned symbols that a prefix stands before: what a system must have at least.
-newest() { readelf --version-info --wide "$staged"/diptych/*.so | grep -o "$1_[0-9.]*" | sort -V | tail -1; }
+newest() { readelf --version-info --wide $(find "$staged" -name "*.so") | grep -o "$1_[0-9.]*" | sort -V | tail -1; }
 for wheel in "$to"/diptych-*.whl; do
-  echo "wheel: $wheel, $(du -h "$wheel" | cut -f1), needs torch 2.13, $(newest GLIBC) and $(newest GLIBCXX)"
+  echo "wheel: $wheel, $(du -h "$wheel" | cut -f1), for torch $torches, needs $(newest GLIBC) and $(newest GLIBCXX)"
 done

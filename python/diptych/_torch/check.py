@@ -1,15 +1,54 @@
-"""Refuses a torch that the library was not built for, before the linker fails with an obscure message."""
+"""Picks the library that was built for the torch that is installed, before the linker fails with an obscure message.
+
+A wheel holds the library for one torch beside the package, and those for others, if any, in folders of _cores that are called by
+the torch: each fits one minor version, as LibTorch's C++ interface does, and both its CPU and its CUDA builds.
+"""
+import importlib.machinery
+import importlib.util
+import sys
+from pathlib import Path
+
 import torch
 
 from .._build import TORCH_VERSION
 
+_CORES = Path(__file__).resolve().parents[1] / "_cores"
+_SUFFIXES = tuple(importlib.machinery.EXTENSION_SUFFIXES)
 
-def _release(version):
-    return version.split("+")[0].split(".")[:2]
+
+def _minor(version):
+    return ".".join(version.split("+")[0].split(".")[:2])
 
 
-if _release(torch.__version__) != _release(TORCH_VERSION):
-    raise ImportError(
-        f"this build of diptych is for torch {TORCH_VERSION}, and torch {torch.__version__} is installed; install that "
-        "torch, or a diptych that was built for yours"
-    )
+def _others():
+    """Returns the libraries for other torches than that of the build, by their minor versions."""
+    found = sorted(_CORES.glob("*/_core.*")) if _CORES.is_dir() else []
+    return {path.parent.name: path for path in found if path.name.endswith(_SUFFIXES)}
+
+
+def _load(path):
+    spec = importlib.util.spec_from_file_location(f"{__package__.rpartition('.')[0]}._core", path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[spec.name]
+        raise
+
+
+def _pick():
+    here = _minor(torch.__version__)
+    if here == _minor(TORCH_VERSION):
+        return
+    others = _others()
+    if here not in others:
+        built_for = ", ".join((TORCH_VERSION, *others))
+        raise ImportError(
+            f"this build of diptych is for torch {built_for}, and torch {torch.__version__} is installed; install {'one of these' if others else 'that torch'}, "
+            "or a diptych that was built for yours"
+        )
+    _load(others[here])
+
+
+_pick()

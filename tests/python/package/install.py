@@ -20,7 +20,7 @@ from packaging.requirements import Requirement
 
 PIP = ("-m", "pip", "--disable-pip-version-check")
 # Where the package's library looks for its other one, and for torch's.
-LIBRARY_FOLDERS = "$ORIGIN:$ORIGIN/../torch/lib"
+LIBRARY_FOLDERS = "$ORIGIN:$ORIGIN/../torch/lib:$ORIGIN/../.."
 LLVM_LIBRARY = "libdiptych_llvm.so"
 BUILD_TOOLS = ("cc", "c++", "gcc", "g++", "clang", "clang++", "clang-19", "clang++-19", "ccache", "cmake", "ninja", "make", "ld")
 
