@@ -1,0 +1,133 @@
+#!/usr/bin/env python3
+"""Builds and tests Diptych beside another torch than .venv's, and says what differs: `make check-torch TORCH=2.15.0`.
+
+check_torch.py VERSION [--jobs 2] [--python PYTHON] [--until STAGE] [--minutes M] [what ctest takes, such as -R python.hops]
+
+The environment lies in the user's cache folder, so that a second run installs nothing; the build folder is build/torch-VERSION. The
+stages: `install`, `probe` (tools/probe_torch.py), `differences` (tools/torch_differences.py against .venv's torch), `build`, `test`.
+All run even if one before them fails, but for the tests, which need the build. A skipped test is a failure: what is meant to be run
+before a release was not run. With --minutes the tests end by themselves, and what was not reached is named.
+"""
+import argparse
+import os
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+REQUIREMENTS = ROOT / "tools" / "requirements.txt"
+STAGES = ("install", "probe", "differences", "build", "test")
+# Not run without the packages of `make check-models`, in any version.
+MAY_BE_SKIPPED = {"python.models"}
+
+
+def cache_folder():
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "diptych" / "torch"
+
+
+def say(text):
+    print(f"check-torch: {text}", file=sys.stderr, flush=True)
+
+
+class Check:
+    def __init__(self, options, ctest_arguments):
+        tag = subprocess.run([options.python, "-c", "import sys; print('py%d.%d' % sys.version_info[:2])"], capture_output=True, text=True, check=True)
+        self.version, self.jobs, self.base, self.ctest_arguments = options.version, options.jobs, options.python, ctest_arguments
+        self.deadline = time.monotonic() + 60 * options.minutes if options.minutes else None
+        self.environment = cache_folder() / f"{options.version}-{tag.stdout.strip()}"
+        self.python = self.environment / "bin" / "python"
+        self.build_folder = ROOT / "build" / f"torch-{options.version}"
+
+    def install(self):
+        """Makes the environment: torch, and what the tests need beside it as .venv has it."""
+        others = [line.partition("#")[0].strip() for line in REQUIREMENTS.read_text().splitlines()]
+        wanted = [f"torch=={self.version}", *(line for line in others if line and not line.startswith("torch=="))]
+        stamp = self.environment / ".ready"
+        if stamp.exists() and stamp.read_text() == "\n".join(wanted):
+            return 0
+        self.environment.parent.mkdir(parents=True, exist_ok=True)
+        if not self.python.exists():
+            subprocess.run([self.base, "-m", "venv", self.environment], check=True)
+        status = self._run("install", [self.python, "-m", "pip", "--disable-pip-version-check", "install", "--progress-bar", "off", *wanted])
+        if status == 0:
+            stamp.write_text("\n".join(wanted))
+        return status
+
+    def probe(self):
+        return subprocess.run([self.python, ROOT / "tools" / "probe_torch.py"], check=False).returncode
+
+    def differences(self):
+        """Compares with the torch of .venv, newest last, whichever that is."""
+        packages = [self._packages(ROOT / ".venv" / "bin" / "python"), self._packages(self.python)]
+        tool = [ROOT / ".venv" / "bin" / "python", ROOT / "tools" / "torch_differences.py"]
+        return subprocess.run([*tool, *packages, "--looked-at", ROOT / "tools" / "torch_looked_at.txt"], check=False).returncode
+
+    def build(self):
+        configure = ["cmake", "--preset", "ci", "-B", self.build_folder, f"-DDIPTYCH_VENV={self.environment}",
+                     f"-DCMAKE_RUNTIME_OUTPUT_DIRECTORY={self.build_folder / 'bin'}"]
+        return self._run("configure", configure) or self._run("build", ["cmake", "--build", self.build_folder, "-j", self.jobs])
+
+    def test(self):
+        report = self.build_folder / "tests.xml"
+        report.unlink(missing_ok=True)
+        command = ["ctest", "--test-dir", self.build_folder, "-j", self.jobs, "-LE", "perf", "--output-on-failure", "--no-tests=error",
+                   "--output-junit", report, *self.ctest_arguments]
+        if self.deadline:
+            # Tests that are not begun by then are not run, and stand in the report as such.
+            command += ["--stop-time", time.strftime("%H:%M:%S", time.localtime(time.time() + self.deadline - time.monotonic()))]
+        status = self._run("tests", command, {"OMP_NUM_THREADS": "1"})
+        return self._judge(report) if report.exists() else status or 1
+
+    def _judge(self, report):
+        """Prints the tests by what became of them. Returns 1 if one failed, or was skipped without leave."""
+        found = {"run": [], "fail": [], "notrun": []}
+        for case in xml.etree.ElementTree.parse(report).getroot().iter("testcase"):
+            found.setdefault(case.get("status"), []).append(case.get("name"))
+        skipped = [name for name in found["notrun"] if name not in MAY_BE_SKIPPED]
+        print(f"torch {self.version}: {len(found['run'])} tests passed, {len(found['fail'])} failed, {len(skipped)} not run")
+        for what, names in (("failed", found["fail"]), ("not run", skipped)):
+            for name in names:
+                print(f"    {what}: {name}")
+        return 1 if found["fail"] or skipped else 0
+
+    def _run(self, stage, command, environment=None):
+        """Runs a command whose words go to a file, and shows their end if it fails."""
+        self.build_folder.mkdir(parents=True, exist_ok=True)
+        log = self.build_folder / f"{stage}.log"
+        with log.open("w") as output:
+            status = subprocess.run(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT, env={**os.environ, **(environment or {})}, check=False)
+        if status.returncode:
+            say(f"{stage} failed; the last words of {log}:\n" + "\n".join(log.read_text(errors="replace").splitlines()[-30:]))
+        return status.returncode
+
+    @staticmethod
+    def _packages(python):
+        """Returns the folder that torch is installed into."""
+        code = "import importlib.metadata; print(importlib.metadata.distribution('torch').locate_file(''))"
+        return subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
+    parser.add_argument("version", help="of torch, as pip knows it: 2.15.0")
+    parser.add_argument("--jobs", default="2", help="of the build, and of the tests")
+    parser.add_argument("--python", default=str(ROOT / ".venv" / "bin" / "python"), help="the Python to make the environment with")
+    parser.add_argument("--until", choices=STAGES, default="test", help="the last stage to run")
+    parser.add_argument("--minutes", type=float, help="when to end the tests, counted from the start of all")
+    options, ctest_arguments = parser.parse_known_args()
+    check = Check(options, ctest_arguments)
+    failed = []
+    for stage in STAGES[: STAGES.index(options.until) + 1]:
+        say(stage)
+        if getattr(check, stage)():
+            failed.append(stage)
+            if stage in ("install", "build"):
+                break
+    print(f"check-torch: torch {options.version}: {'failed: ' + ', '.join(failed) if failed else 'everything passed'}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
