@@ -35,15 +35,14 @@ at::ScalarType dtype_of(const at::Scalar& number) {
   return number.isFloatingPoint() ? inexact : number.type();
 }
 
-// Whether a number is one of the dtype, a negative one of none without a sign: what ATen makes of others depends on the
-// operator and on its version. True and false are taken for numbers by some operators alone.
+// Whether ATen converts a number to the dtype; true and false are taken for numbers by some operators alone.
 bool holds(at::ScalarType dtype, const at::Scalar& number) {
   if (dtype == at::kBool) return true;
   if (number.isBoolean()) return false;
   return AT_DISPATCH_V2(dtype, "holds", AT_WRAP([&] {
-                          if (number.isComplex()) return !c10::overflows<scalar_t>(number.toComplexDouble(), true);
-                          return number.isFloatingPoint() ? !c10::overflows<scalar_t>(number.toDouble(), true)
-                                                          : !c10::overflows<scalar_t>(number.toLong(), true);
+                          if (number.isComplex()) return !c10::overflows<scalar_t>(number.toComplexDouble());
+                          return number.isFloatingPoint() ? !c10::overflows<scalar_t>(number.toDouble())
+                                                          : !c10::overflows<scalar_t>(number.toLong());
                         }),
                         at::kHalf, at::kBFloat16, AT_EXPAND(AT_ALL_TYPES_AND_COMPLEX));
 }

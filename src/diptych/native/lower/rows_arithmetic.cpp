@@ -76,6 +76,11 @@ Terms clamp(NodeLowering& node) {
   return {x};
 }
 
+// What eager makes of a bound below a dtype without a sign depends on its version.
+bool has_bounds_of_dtype(const NodeArguments& node) {
+  return has_number_result(node) && (node.dtype() != at::kByte || (node.number(1) >= 0 && node.number(2) >= 0));
+}
+
 Terms where(NodeLowering& node) { return {node.own(0).to(at::kBool).choose(node.operand(1), node.operand(2))}; }
 Terms masked_fill(NodeLowering& node) { return {node.own(1).to(at::kBool).choose(node.operand(2), node.operand(0))}; }
 
@@ -125,12 +130,12 @@ constexpr KernelRow kArithmeticRows[] = {
     {"aten.maximum", place_pointwise, formula_of_two<greater>},
     {"aten.fmin", place_pointwise, ignoring_nan<lesser>},
     {"aten.fmax", place_pointwise, ignoring_nan<greater>},
-    {"aten.clamp", place_pointwise, clamp<1, 2>, has_number_result},
+    {"aten.clamp", place_pointwise, clamp<1, 2>, has_bounds_of_dtype},
     {"aten.clamp.Tensor", place_pointwise, clamp<1, 2>, has_number_result},
     {"aten.hardtanh", place_pointwise, clamp<1, 2>, has_float_result},
-    {"aten.clamp_min", place_pointwise, clamp<1, 0>, has_number_result},
+    {"aten.clamp_min", place_pointwise, clamp<1, 0>, has_bounds_of_dtype},
     {"aten.clamp_min.Tensor", place_pointwise, clamp<1, 0>},
-    {"aten.clamp_max", place_pointwise, clamp<0, 1>, has_number_result},
+    {"aten.clamp_max", place_pointwise, clamp<0, 1>, has_bounds_of_dtype},
     {"aten.clamp_max.Tensor", place_pointwise, clamp<0, 1>},
     also_complex({"aten.where.self", place_pointwise, where}),
     also_complex({"aten.where.ScalarOther", place_pointwise, where}),
