@@ -49,7 +49,8 @@ LAYERS = {
     "_host.keeper": ["_cache_stats", "_host.hidden_tensors", "_host.reach"],
     # What takes the place of torch's functions.
     "_torch": [],
-    "_torch.check": ["_build"],
+    "_torch.check": ["_build", "_torch.keys"],
+    "_torch.keys": [],
     "_torch.*": ["_host.numbers.floats", "_host.register", "_host.replaced"],
     # What the bindings call.
     "_names": [],

@@ -10,33 +10,14 @@ import ast
 import ctypes
 import importlib
 import re
+import runpy
 import sys
 from pathlib import Path
 
 import torch
 
 ROOT = Path(__file__).resolve().parents[1]
-# Where traces record, where they meet real tensors, and the mark of shapes: src/diptych/ops/dispatch_keys.h.
-KEYS = ("CustomRNGKeyId", "DeferredInit", "TESTING_ONLY_GenericMode")
 SYMBOLS = ("Sleef_expf16_u10", "Sleef_expf8_u10", "Sleef_expd8_u10", "Sleef_tanhf8_u10", "GOMP_parallel")
-
-
-def foreign_kernels(key):
-    """Returns the operators that have a kernel at a dispatch key."""
-    return [name for name in torch._C._dispatch_get_all_op_names() if torch._C._dispatch_has_kernel_for_dispatch_key(name, key)]
-
-
-def has_fallback(key):
-    """Whether something has registered a fallback for a dispatch key: a second one is an error, and aborts where a library is loaded."""
-    library = torch.library.Library("_", "IMPL", key)
-    try:
-        library.fallback(torch.library.fallthrough_kernel, key)
-    except RuntimeError as error:
-        if "multiple backend fallbacks" not in str(error):
-            raise
-        return True
-    library._destroy()
-    return False
 
 
 def names_used(source):
@@ -100,10 +81,7 @@ def _loads(path):
 
 
 def facts(sources):
-    for key in KEYS:
-        kernels = foreign_kernels(key)
-        yield f"no operator has a kernel at {key}" + (f": {', '.join(kernels[:3])} ..." if kernels else ""), not kernels
-        yield f"{key} has no fallback", not has_fallback(key)
+    yield from runpy.run_path(str(sources / "_torch" / "keys.py"))["facts"]()
     names = python_names(sources)
     yield f"{len(names)} names of torch that the package uses", all(there for _, there in names)
     yield from ((name, there) for name, there in names if not there)

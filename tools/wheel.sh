@@ -31,14 +31,22 @@ for other in "${others[@]}"; do
   torches+=", $(torch_of "$other/wheel")"
 done
 
+# The newest of the versioned symbols that a prefix stands before: what a system must have at least.
+newest() { readelf --version-info --wide $(find "$staged" -name "*.so") | grep -o "$1_[0-9.]*" | sort -V | tail -1; }
+fits() { [ "$(printf '%s\n' "$1" "$2" | sort -V | tail -1)" = "$2" ]; }
+
+# What asks for nothing newer than systems of 2021 have is tagged so (PEP 600), and pip takes it on all of them: python/src/old_symbols.cpp.
+platform=()
+if [ "$(uname -m)" = x86_64 ] && fits "$(newest GLIBC)" GLIBC_2.34 && fits "$(newest GLIBCXX)" GLIBCXX_3.4.29 && fits "$(newest CXXABI)" CXXABI_1.3.13; then
+  platform=(-C env._PYTHON_HOST_PLATFORM=manylinux_2_34_x86_64)
+fi
+
 # Nothing is configured or compiled: the package's sources and the staged files are packed, for the platform that Python is for.
 rm -f "$to"/diptych-*.whl
 "$python" -m pip --disable-pip-version-check wheel . --no-deps --no-build-isolation --wheel-dir "$to" \
-  -C wheel.cmake=false -C wheel.platlib=true -C "wheel.force-include.$staged/diptych=diptych" >>"$build/wheel.log" 2>&1 ||
+  -C wheel.cmake=false -C wheel.platlib=true -C "wheel.force-include.$staged/diptych=diptych" "${platform[@]}" >>"$build/wheel.log" 2>&1 ||
   { cat "$build/wheel.log" >&2; exit 1; }
 
-# The newest of the versioned symbols that a prefix stands before: what a system must have at least.
-newest() { readelf --version-info --wide $(find "$staged" -name "*.so") | grep -o "$1_[0-9.]*" | sort -V | tail -1; }
 for wheel in "$to"/diptych-*.whl; do
   echo "wheel: $wheel, $(du -h "$wheel" | cut -f1), for torch $torches, needs $(newest GLIBC) and $(newest GLIBCXX)"
 done

@@ -1,16 +1,19 @@
 """Picks the library that was built for the torch that is installed, before the linker fails with an obscure message.
 
 A wheel holds the library for one torch beside the package, and those for others, if any, in folders of _cores that are called by
-the torch: each fits one minor version, as LibTorch's C++ interface does, and both its CPU and its CUDA builds.
+the torch: each fits one minor version, as LibTorch's C++ interface does, and both its CPU and its CUDA builds. A library that was built
+for a newer torch than the tests were run with is loaded if that has left the dispatch keys of traces alone, with a warning.
 """
 import importlib.machinery
 import importlib.util
 import sys
+import warnings
 from pathlib import Path
 
 import torch
 
-from .._build import TORCH_VERSION
+from .._build import TORCH_NEWEST, TORCH_VERSION
+from . import keys
 
 _CORES = Path(__file__).resolve().parents[1] / "_cores"
 _SUFFIXES = tuple(importlib.machinery.EXTENSION_SUFFIXES)
@@ -37,9 +40,21 @@ def _load(path):
         raise
 
 
+def _meet_newer(here):
+    """Warns of a torch that nothing was tested with. Errors: ImportError where loading the library would abort the process."""
+    if [int(part) for part in here.split(".")] <= [int(part) for part in TORCH_NEWEST.split(".")]:
+        return
+    words = f"torch {torch.__version__} is newer than {TORCH_NEWEST}, the newest that this diptych was tested with"
+    missing = [fact for fact, holds in keys.facts() if not holds]
+    if missing:
+        raise ImportError(f"{words}, and lacks what it relies on ({missing[0]}); install torch {TORCH_NEWEST}, or a newer diptych")
+    warnings.warn(f"{words}; what it relies on is there, but results may differ from eager's: make check-torch runs the tests", stacklevel=2)
+
+
 def _pick():
     here = _minor(torch.__version__)
     if here == _minor(TORCH_VERSION):
+        _meet_newer(here)
         return
     others = _others()
     if here not in others:

@@ -1,5 +1,6 @@
 """A build for another torch says so before its library is loaded."""
 import importlib
+import os
 import pathlib
 import re
 import shutil
@@ -14,14 +15,19 @@ from children import in_child
 HERE = pathlib.Path(diptych.__file__).parent
 
 
+def copy_with(folder, **facts):
+    package = folder / "diptych"
+    shutil.copytree(HERE, package, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    text = (HERE / "_build.py").read_text()
+    for name, value in facts.items():
+        text = re.sub(f'{name} = ".*"', f'{name} = "{value}"', text)
+    (package / "_build.py").write_text(text)
+
+
 def import_built_for(version, folder):
     """Imports a copy of the package that says it was built for a version, in a copy of this process, and returns the error; the copy of the
     package has no library, so to load one would fail."""
-    package = folder / "diptych"
-    shutil.copytree(HERE, package, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
-    facts = (HERE / "_build.py").read_text()
-    changed = re.sub(r'TORCH_VERSION = ".*"', f'TORCH_VERSION = "{version}"', facts)
-    (package / "_build.py").write_text(changed)
+    copy_with(folder, TORCH_VERSION=version)
 
     def work():
         for name in [name for name in sys.modules if name.partition(".")[0] == "diptych"]:
@@ -46,6 +52,33 @@ def test_another_torch_is_refused(version, tmp_path):
 def test_a_patch_release_of_the_same_torch_is_accepted(tmp_path):
     error = import_built_for(".".join(torch.__version__.split(".")[:2]) + ".99+other", tmp_path)
     assert "No module named 'diptych._core'" in error  # it came as far as the library
+
+
+NEWER = """
+import sys, warnings, torch
+warnings.simplefilter("always")
+def load():
+    try:
+        import diptych
+    except ImportError as error:
+        print(error)
+        for name in [name for name in sys.modules if name.partition(".")[0] == "diptych"]:
+            del sys.modules[name]
+load()
+library = torch.library.Library("_", "IMPL", "CustomRNGKeyId")
+library.fallback(torch.library.fallthrough_kernel, "CustomRNGKeyId")
+load()
+"""
+
+
+def test_a_newer_torch_than_the_tests_were_run_with(tmp_path):
+    copy_with(tmp_path, TORCH_NEWEST="2.12")
+    done = subprocess.run([sys.executable, "-c", NEWER], env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, text=True)
+    words = f"torch {torch.__version__} is newer than 2.12, the newest that this diptych was tested with"
+    assert done.stderr.count("UserWarning: ") == 1 and f"{words}; what it relies on is there" in done.stderr
+    without_library, refusal = done.stdout.splitlines()
+    assert "diptych._core" in without_library
+    assert refusal == f"{words}, and lacks what it relies on (CustomRNGKeyId has no fallback); install torch 2.12, or a newer diptych"
 
 
 def test_the_facts_of_the_build():

@@ -7,6 +7,7 @@ import functools
 import importlib.metadata
 import os
 import pathlib
+import platform
 import re
 import shutil
 import subprocess
@@ -83,10 +84,17 @@ def check_contents(wheel, source):
     if [line.split("[")[1].rstrip("]") for line in dynamic.splitlines() if "PATH)" in line] != [LIBRARY_FOLDERS]:
         sys.exit(f"the library looks elsewhere than in {LIBRARY_FOLDERS}:\n{dynamic}")
     check_llvm(archive.extract(f"{name}/{LLVM_LIBRARY}", wheel.parent))
-    python, abi, platform = wheel.stem.split("-")[2:]
+    python, abi, tag = wheel.stem.split("-")[2:]
     expected = f"cp{sys.version_info.major}{sys.version_info.minor}"
-    if (python, abi) != (expected, expected) or platform != sysconfig.get_platform().replace("-", "_").replace(".", "_"):
-        sys.exit(f"{wheel.name} is called for another Python or platform than this one")
+    # A newer compiler's library may ask for more than the tag of systems of 2021 allows.
+    tags = ["manylinux_2_34_x86_64"] if is_debian_12() else ["manylinux_2_34_x86_64", sysconfig.get_platform().replace("-", "_").replace(".", "_")]
+    if (python, abi) != (expected, expected) or tag not in tags:
+        sys.exit(f"{wheel.name} is called for another Python or platform than this one, expected {tags}")
+
+
+def is_debian_12():
+    system = platform.freedesktop_os_release()
+    return (system["ID"], system.get("VERSION_ID"), platform.machine()) == ("debian", "12", "x86_64")
 
 
 def check_llvm(library):
