@@ -28,8 +28,8 @@ struct FoldConstantsOptions {
 };
 
 /// Returns `graph` with every node folded whose tensor operands are constants or folded themselves, whose results are
-/// small enough and keep their storage inside the graph, and which has no effect. A constant that leaves the graph
-/// would be one tensor for all callers, so outputs are computed at each call.
+/// small enough, on the CPU, and keep their storage inside the graph, and which has no effect. A constant that leaves
+/// the graph would be one tensor for all callers, so outputs are computed at each call.
 /// Requires: a graph that verifies. Ensures: slots are kept; idempotent.
 /// Errors: what `evaluator` throws; InternalError if it returns the wrong number of tensors.
 Graph fold_constants(const Graph& graph, const Evaluator& evaluator, const FoldConstantsOptions& options = {});
