@@ -69,7 +69,7 @@ LAYERS = {
     "_display": ["_cache_stats", "fx"],
     "xla": ["_modules"],
     ROOT: ["_display", "_files", "_functions", "_host.numbers.draws", "_host.numbers.item", "_torch.*", "_torch.check", "backward_capture", "xla"],
-    "_command": [ROOT],
+    "_command": [ROOT, "_torch.check"],
 }
 
 

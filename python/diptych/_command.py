@@ -89,10 +89,10 @@ def doctor(_options):
     import torch
 
     import diptych
-    from diptych import _build
+    from diptych._torch import check
 
     print(f"diptych    {diptych.__version__} at {pathlib.Path(diptych.__file__).parent}")
-    print(f"torch      {torch.__version__} (built for {_build.TORCH_VERSION})")
+    print(f"torch      {torch.__version__} (built for {check.BUILT_FOR})")
     print(f"python     {platform.python_version()} on {platform.platform()}")
     print(f"backends   {', '.join(diptych.backend_names())}; {diptych.default_backend()} by default")
     print(f"threads    {torch.get_num_threads()}")

@@ -30,7 +30,9 @@ def _others():
 
 
 def _load(path):
-    spec = importlib.util.spec_from_file_location(f"{__package__.rpartition('.')[0]}._core", path)
+    """Does what an import of the library from its folder would do, the package's attribute included."""
+    package = sys.modules[__package__.rpartition(".")[0]]
+    spec = importlib.util.spec_from_file_location(f"{package.__name__}._core", path)
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     try:
@@ -38,6 +40,7 @@ def _load(path):
     except BaseException:
         del sys.modules[spec.name]
         raise
+    package._core = module
 
 
 def _meet_newer(here):
@@ -52,10 +55,11 @@ def _meet_newer(here):
 
 
 def _pick():
+    """Loads the library for the torch that is there, if it isn't the one beside the package, and returns the torch that it was built for."""
     here = _minor(torch.__version__)
     if here == _minor(TORCH_VERSION):
         _meet_newer(here)
-        return
+        return TORCH_VERSION
     others = _others()
     if here not in others:
         built_for = ", ".join((TORCH_VERSION, *others))
@@ -64,6 +68,7 @@ def _pick():
             "or a diptych that was built for yours"
         )
     _load(others[here])
+    return here
 
 
-_pick()
+BUILT_FOR = _pick()

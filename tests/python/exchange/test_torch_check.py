@@ -49,6 +49,25 @@ def test_another_torch_is_refused(version, tmp_path):
     )
 
 
+WITH_SEVERAL = """
+import diptych, torch
+x = torch.ones(3, requires_grad=True)
+diptych.aot_function(lambda x: (x * 2).exp().sum())(x).backward()
+print(x.grad.tolist() == [2 * torch.tensor(2.0).exp().item()] * 3, diptych._torch.check.BUILT_FOR, diptych._core.__file__)
+"""
+
+
+def test_of_several_libraries_the_one_for_this_torch_is_taken(tmp_path):
+    copy_with(tmp_path, TORCH_VERSION="2.12.1")
+    library, package = pathlib.Path(diptych._core.__file__).resolve(), tmp_path / "diptych"
+    folder = package / "_cores" / ".".join(torch.__version__.split(".")[:2])
+    folder.mkdir(parents=True)
+    shutil.copy2(library, folder)
+    (package / "libdiptych_llvm.so").symlink_to((HERE / "libdiptych_llvm.so").resolve())
+    done = subprocess.run([sys.executable, "-c", WITH_SEVERAL], env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, text=True)
+    assert done.stdout == f"True {folder.name} {folder / library.name}\n", done.stderr
+
+
 def test_a_patch_release_of_the_same_torch_is_accepted(tmp_path):
     error = import_built_for(".".join(torch.__version__.split(".")[:2]) + ".99+other", tmp_path)
     assert "No module named 'diptych._core'" in error  # it came as far as the library
