@@ -285,6 +285,7 @@ constexpr TagRow kTagRows[] = {
     {"_c10d_functional::reduce_scatter_tensor_coalesced", bit(Tag::kCollective)},
     // It returns the tensor that it waits for.
     {"_c10d_functional::wait_tensor", Tag::kCollective | Tag::kSharesStorage},
+    {"_c10d_functional::wait_tensors", bit(Tag::kCollective)},  // of torch 2.15
 };
 
 // Tags that LibTorch, or a row for all overloads, gives to an operator to which they do not apply.
