@@ -45,7 +45,7 @@ def test_meta_tensors_are_captured_as_they_are():
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="is about a device that is not there")
 def test_a_device_that_is_not_there():
-    with pytest.raises(AssertionError, match="not compiled with CUDA"):  # torch's own words
+    with pytest.raises((AssertionError, RuntimeError), match="not compiled with CUDA|no NVIDIA driver"):  # torch's own words, by its build
         diptych.aot_function(lambda x: x.to("cuda") * 2)(EYE)
     torch.testing.assert_close(EYE + 1, EYE.add(1))
 
