@@ -126,7 +126,6 @@ at::Tensor positive_definite(at::IntArrayRef sizes) {
 
 void add_factorizations(Samples& out, const Layout& x) {
   for (const bool upper : {false, true}) {
-    out.push_back(sample("aten.cholesky", {x.tensor, upper}, x.name));
     out.push_back(sample("aten.cholesky_inverse", {x.tensor, upper}, x.name));
     out.push_back(sample("aten._cholesky_solve_helper", {f32(x.tensor.sizes()), x.tensor, upper}, x.name));
     out.push_back(sample("aten.linalg_cholesky_ex", {x.tensor, upper}, x.name));

@@ -20,6 +20,7 @@ constexpr TraitRow kTraitRows[] = {
     {"aten::as_strided_copy", TraceTrait::kCountsInStorage},
     {"aten::as_strided_scatter", TraceTrait::kCountsInStorage},
     {"aten::bernoulli.p", TraceTrait::kDrawsByIndex},
+    {"aten::conj_physical", TraceTrait::kFunctionalForm},
     {"aten::copy", TraceTrait::kCopiesInto},
     {"aten::copy_", TraceTrait::kCopiesInto},
     {"aten::empty_strided", TraceTrait::kLeavesGaps},

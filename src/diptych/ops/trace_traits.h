@@ -22,6 +22,7 @@ enum class TraceTrait : uint8_t {
   kCountsInStorage,    ///< takes an offset from the start of its operand's storage
   kMixesUpBatches,     ///< a solver that takes another batch's factors where they are broadcast: LibTorch 2.13 is wrong
   kLeavesGaps,         ///< makes a tensor by strides, which may leave gaps or let elements overlap
+  kFunctionalForm,     ///< is taken apart by autograd, but called below it for its in-place form, which is not
   kHasNoMemory,  ///< makes zeros without memory, which no kernel may write to; aten.zeros takes the same arguments
 };
 

@@ -11,6 +11,7 @@
 
 #include "diptych/graph/library_forms.h"
 #include "diptych/ops/dispatch_keys.h"
+#include "diptych/ops/trace_traits.h"
 
 namespace diptych::detail {
 namespace {
@@ -48,10 +49,11 @@ struct Registered {
   c10::RegistrationHandleRAII listening{nullptr};
 };
 
-// Whether autograd takes the operator apart on all devices. Forms are called below it, as one operator.
+// Whether autograd takes the operator apart on all devices, and it is not called below autograd as one operator.
 bool is_composite(const c10::OperatorHandle& op) {
   return op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&
-         !op.hasKernelForDispatchKey(c10::DispatchKey::CPU) && !is_library_form(op.operator_name());
+         !op.hasKernelForDispatchKey(c10::DispatchKey::CPU) && !is_library_form(op.operator_name()) &&
+         trace_trait(Op(op)) != TraceTrait::kFunctionalForm;
 }
 
 Registered& registered() {
