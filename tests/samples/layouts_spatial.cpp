@@ -1,6 +1,8 @@
 // Samples of operators on images and sequences, and of linear algebra.
 #include <torch/types.h>
 
+#include <ATen/core/dispatch/Dispatcher.h>
+
 #include "samples/families.h"
 
 namespace diptych::test {
@@ -126,6 +128,9 @@ at::Tensor positive_definite(at::IntArrayRef sizes) {
 
 void add_factorizations(Samples& out, const Layout& x) {
   for (const bool upper : {false, true}) {
+    if (c10::Dispatcher::singleton().findSchema({"aten::cholesky", ""})) {  // up to torch 2.13
+      out.push_back(sample("aten.cholesky", {x.tensor, upper}, x.name));
+    }
     out.push_back(sample("aten.cholesky_inverse", {x.tensor, upper}, x.name));
     out.push_back(sample("aten._cholesky_solve_helper", {f32(x.tensor.sizes()), x.tensor, upper}, x.name));
     out.push_back(sample("aten.linalg_cholesky_ex", {x.tensor, upper}, x.name));
