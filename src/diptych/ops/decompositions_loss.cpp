@@ -47,9 +47,10 @@ Expr checked(Expr values, Expr is_refused, std::string_view message, bool is_ind
   return values.apply("diptych.checked", {is_refused.value, c10::IValue(std::string(message)), c10::IValue(is_index)});
 }
 
-// The incoming gradient for each element; for a mean it is divided by the number of elements.
+// The incoming gradient for each element, as precise as the input; for a mean it is divided by the number of elements.
 Expr spread_gradient(const Call& call, size_t reduction, size_t input) {
-  const Expr g = call.wide(0);
+  const auto dtype = c10::promoteTypes(call.wide(0).meta().dtype, call.wide(input).meta().dtype);
+  const Expr g = call.wide(0).to(dtype);
   const int64_t count = call.tensor(input).meta().numel();
   return call.integer(reduction) == kMeanReduction && count > 0 ? g / static_cast<double>(count) : g;
 }
