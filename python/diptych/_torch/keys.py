@@ -1,5 +1,6 @@
 """Whether torch leaves alone the dispatch keys that traces use. Imports torch alone, since tools/probe_torch.py runs it beside torches that there is no library for."""
 import torch
+from torch import library
 
 # Where traces record, where they meet real tensors, and the mark of shapes: src/diptych/ops/dispatch_keys.h.
 KEYS = ("CustomRNGKeyId", "DeferredInit", "TESTING_ONLY_GenericMode")
@@ -12,14 +13,14 @@ def foreign_kernels(key):
 
 def has_fallback(key):
     """Whether something has registered a fallback for a dispatch key: a second one is an error, and aborts where a library is loaded."""
-    library = torch.library.Library("_", "IMPL", key)
+    registered = library.Library("_", "IMPL", key)
     try:
-        library.fallback(torch.library.fallthrough_kernel, key)
+        registered.fallback(library.fallthrough_kernel, key)
     except RuntimeError as error:
         if "multiple backend fallbacks" not in str(error):
             raise
         return True
-    library._destroy()
+    registered._destroy()
     return False
 
 

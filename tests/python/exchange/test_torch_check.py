@@ -74,7 +74,8 @@ def test_a_patch_release_of_the_same_torch_is_accepted(tmp_path):
 
 
 NEWER = """
-import sys, warnings, torch
+import sys, warnings
+from torch import library
 warnings.simplefilter("always")
 def load():
     try:
@@ -84,8 +85,8 @@ def load():
         for name in [name for name in sys.modules if name.partition(".")[0] == "diptych"]:
             del sys.modules[name]
 load()
-library = torch.library.Library("_", "IMPL", "CustomRNGKeyId")
-library.fallback(torch.library.fallthrough_kernel, "CustomRNGKeyId")
+registered = library.Library("_", "IMPL", "CustomRNGKeyId")
+registered.fallback(library.fallthrough_kernel, "CustomRNGKeyId")
 load()
 """
 
@@ -110,8 +111,9 @@ def test_the_facts_of_the_build():
 # From 2.16 on LibTorch has a fallback at the key of fake tensors, and a second one would abort the process.
 BESIDE_FAKE_TENSORS = """
 import torch
-library = torch.library.Library("_", "IMPL", "Fake")
-library.fallback(lambda *args, **kwargs: None, "Fake")
+from torch import library
+registered = library.Library("_", "IMPL", "Fake")
+registered.fallback(lambda *args, **kwargs: None, "Fake")
 import diptych
 x = torch.ones(3, requires_grad=True)
 function = diptych.aot_function(lambda x: (x * torch.arange(3) + torch.full((3,), 2.0)).exp().sum())
