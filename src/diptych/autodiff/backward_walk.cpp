@@ -156,9 +156,8 @@ bool Walk::reads_forward(size_t first_node, const ag::variable_list& results) co
 }
 
 void Walk::note_host_reads(ag::Node& node) {
-  const bool has_hooks = !node.tensor_pre_hooks().empty() || !node.pre_hooks().empty() || !node.post_hooks().empty();
   if (host_reads_of == nullptr || part_.host_reads.contains(node.sequence_nr())) return;
-  if (!has_hooks && !is_python_function(node)) return;
+  if (!has_hooks(node) && !is_python_function(node)) return;
   if (auto reads = host_reads_of(node)) part_.host_reads.emplace(node.sequence_nr(), std::move(reads));
 }
 

@@ -7,6 +7,7 @@
 
 #include "diptych/base/check.h"
 #include "diptych/trace/custom_function.h"
+#include "diptych/trace/node_hooks.h"
 #include "diptych/trace/transforms.h"
 
 namespace diptych::detail {
@@ -32,9 +33,7 @@ bool meets_hook(const at::Tensor& tensor, const std::unordered_set<const ag::Nod
                 const std::unordered_set<const ag::Node*>& ends) {
   ag::Node* node = node_of(tensor);
   while (node != nullptr && !ends.contains(node)) {
-    const bool has_hooks =
-        !node->tensor_pre_hooks().empty() || !node->pre_hooks().empty() || !node->post_hooks().empty();
-    if (has_hooks || hooked.contains(node)) return true;
+    if (has_hooks(*node) || hooked.contains(node)) return true;
     node = node->num_outputs() == 0 ? nullptr : node->next_edge(0).function.get();
   }
   return false;

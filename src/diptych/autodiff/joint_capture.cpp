@@ -18,6 +18,7 @@
 #include "diptych/trace/generator_watch.h"
 #include "diptych/trace/location.h"
 #include "diptych/trace/memory_overlap.h"
+#include "diptych/trace/node_hooks.h"
 #include "diptych/trace/own_history.h"
 #include "diptych/trace/placeholder.h"
 #include "diptych/trace/recorder.h"
@@ -31,10 +32,6 @@ namespace {
 
 namespace ag = torch::autograd;
 
-bool has_hooks(ag::Node& node) {
-  return !node.tensor_pre_hooks().empty() || !node.pre_hooks().empty() || !node.post_hooks().empty();
-}
-
 void add_found(ag::variable_list& gradients, const std::vector<size_t>& places, ag::variable_list&& found) {
   for (size_t i = 0; i < places.size(); ++i) {
     at::Tensor& sum = gradients[places[i]];
@@ -44,7 +41,8 @@ void add_found(ag::variable_list& gradients, const std::vector<size_t>& places, 
 
 // A Function that is differentiable once leads to a node that throws.
 bool has_rule(ag::Node& node) {
-  return detail::is_custom_function(node) || has_hooks(node) || dynamic_cast<const ag::Error*>(&node) != nullptr;
+  return detail::is_custom_function(node) || detail::has_hooks(node) ||
+         dynamic_cast<const ag::Error*>(&node) != nullptr;
 }
 
 ag::edge_list edges_of(const ag::variable_list& tensors) {
@@ -63,7 +61,7 @@ void check_differentiable_again(const ag::variable_list& gradients, Recorder& re
                 "[second order] the gradient depends on the result of a torch.autograd.Function, and a graph does not "
                 "differentiate that Function's backward; write the rule with custom_vjp, call backward without "
                 "create_graph, or keep that Function outside the compiled function");
-  DIPTYCH_CHECK(!detail::reaches(edges, has_hooks),
+  DIPTYCH_CHECK(!detail::reaches(edges, detail::has_hooks),
                 "[second order] the gradient depends on a tensor that the function registers a hook on, and the hook "
                 "would have to run for the second derivative as well; register the hook outside the compiled function, "
                 "write the rule with custom_vjp, or call backward without create_graph");
@@ -369,7 +367,7 @@ void JointCapture::State::trace(const FlatFunction& function, const std::vector<
   analysis.plan.rewrites_history = recorder.views().rewrites_history();
   analysis.plan.writes = recorder.views().writes();
   analysis.plan.has_custom_function = detail::reaches(stages.tangents, detail::is_custom_function);
-  analysis.plan.has_hook = detail::reaches(stages.tangents, has_hooks);
+  analysis.plan.has_hook = detail::reaches(stages.tangents, detail::has_hooks);
 }
 
 void JointCapture::State::trace_plain(const FlatFunction& function, const std::vector<at::Tensor>& arguments,

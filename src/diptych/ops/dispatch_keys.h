@@ -50,17 +50,16 @@ inline constexpr c10::DispatchKeySet kTransformedKeys({
 /// While it lives, operators of this thread pass by `keys`, and reach the backends as where no trace is.
 class BelowTraceGuard {
  public:
-  explicit BelowTraceGuard(c10::DispatchKeySet keys = kNotOnMeta) : saved_(c10::impl::tls_local_dispatch_key_set()) {
-    auto below = saved_;
-    below.excluded_ = (below.excluded_ | keys) - c10::DispatchKeySet(kSelectKey);
-    c10::impl::_force_tls_local_dispatch_key_set(below);
-  }
-  ~BelowTraceGuard() { c10::impl::_force_tls_local_dispatch_key_set(saved_); }
-  BelowTraceGuard(const BelowTraceGuard&) = delete;
-  BelowTraceGuard& operator=(const BelowTraceGuard&) = delete;
+  explicit BelowTraceGuard(c10::DispatchKeySet keys = kNotOnMeta) : guard_(below(keys)) {}
 
  private:
-  c10::impl::LocalDispatchKeySet saved_;
+  static c10::impl::LocalDispatchKeySet below(c10::DispatchKeySet keys) {
+    auto local = c10::impl::tls_local_dispatch_key_set();
+    local.excluded_ = (local.excluded_ | keys) - c10::DispatchKeySet(kSelectKey);
+    return local;
+  }
+
+  c10::impl::ForceDispatchKeyGuard guard_;
 };
 
 }  // namespace diptych::detail

@@ -10,17 +10,16 @@ namespace diptych::detail {
 /// Switches autograd and the recording of gradients on for this thread; its end restores both.
 class AutogradGuard {
  public:
-  AutogradGuard() : saved_(c10::impl::tls_local_dispatch_key_set()) {
-    auto keys = saved_;
-    keys.excluded_ = keys.excluded_ - kAutogradKeys;
-    c10::impl::_force_tls_local_dispatch_key_set(keys);
-  }
-  ~AutogradGuard() { c10::impl::_force_tls_local_dispatch_key_set(saved_); }
-  AutogradGuard(const AutogradGuard&) = delete;
-  AutogradGuard& operator=(const AutogradGuard&) = delete;
+  AutogradGuard() : keys_(with_autograd()) {}
 
  private:
-  c10::impl::LocalDispatchKeySet saved_;
+  static c10::impl::LocalDispatchKeySet with_autograd() {
+    auto local = c10::impl::tls_local_dispatch_key_set();
+    local.excluded_ = local.excluded_ - kAutogradKeys;
+    return local;
+  }
+
+  c10::impl::ForceDispatchKeyGuard keys_;
   at::AutoGradMode grad_mode_{true};
 };
 

@@ -32,9 +32,12 @@ bool is_odd_in_views(Tag tag, const Graph& graph, Value& value) {
   return found;
 }
 
-// The primal whose value this is, or null.
-const Primal* primal_of(const Recorder& recorder, Value value) {
-  return recorder.graph().producer(value) == nullptr ? recorder.primal_table().of_value(value) : nullptr;
+// Whether a value is lazy: by the views that made it, which have `tag`, or because the tensor of the caller has `bit`.
+bool is_lazy(const Recorder& recorder, Value value, Tag tag, bool (at::TensorBase::*bit)() const) {
+  const bool found = is_odd_in_views(tag, recorder.graph(), value);
+  const Primal* primal =
+      recorder.graph().producer(value) == nullptr ? recorder.primal_table().of_value(value) : nullptr;
+  return found != (primal != nullptr && (primal->real.*bit)());
 }
 
 // LibTorch's own callers pass sizes as SymInts.
@@ -94,15 +97,11 @@ bool record_in_memory_order(const c10::OperatorHandle& op, torch::jit::Stack* st
 }
 
 bool is_conjugate_view(const Recorder& recorder, Value value) {
-  const bool found = is_odd_in_views(Tag::kConjugates, recorder.graph(), value);
-  const Primal* primal = primal_of(recorder, value);
-  return found != (primal != nullptr && primal->real.is_conj());
+  return is_lazy(recorder, value, Tag::kConjugates, &at::TensorBase::is_conj);
 }
 
 bool is_negative_view(const Recorder& recorder, Value value) {
-  const bool found = is_odd_in_views(Tag::kNegates, recorder.graph(), value);
-  const Primal* primal = primal_of(recorder, value);
-  return found != (primal != nullptr && primal->real.is_neg());
+  return is_lazy(recorder, value, Tag::kNegates, &at::TensorBase::is_neg);
 }
 
 bool resolve_lazy_view(Recorder& recorder, const OperatorPlan& plan, torch::jit::Stack* stack) {

@@ -5,6 +5,11 @@
 
 namespace diptych::detail {
 
+/// Whether gradients that pass a node pass a hook on one of its sides.
+inline bool has_hooks(torch::autograd::Node& node) {
+  return !node.tensor_pre_hooks().empty() || !node.pre_hooks().empty() || !node.post_hooks().empty();
+}
+
 /// Returns the gradients after a list of hooks was called on them, one after the other.
 torch::autograd::variable_list hooked(const auto& hooks, torch::autograd::variable_list gradients) {
   for (const auto& hook : hooks) gradients = (*hook)(gradients);
