@@ -4,7 +4,9 @@
 check_cpus.py [--preset ci] [--jobs 2] [--no-build] [--only ROW,...] [what ctest takes, such as -R backends_native]
 
 Eager's kernels, oneDNN's and our own are made for the CPU at hand; variables of the environment have them be those of
-another, of which a row is skipped that this machine can't run. The exit status is 0 only if nothing failed.
+another, of which a row is skipped that this machine can't run. Each row takes another tenth of the samples that rotate, as ten
+commits do (tools/test.sh); DIPTYCH_TEST_PART=3/10 names one for all rows, "all" takes all. The exit status is 0 only if
+nothing failed.
 """
 import argparse
 import os
@@ -32,6 +34,7 @@ class Row:
 class Result:
     row: Row
     skipped: str = ""  # why it was not run
+    part: str = ""  # of the samples that rotate
     tests: int = 0
     left_out: list[str] = field(default_factory=list)  # by the tests themselves
     failed: list[str] = field(default_factory=list)
@@ -71,11 +74,16 @@ def why_not(row: Row, features: set[str]) -> str:
     return f"this CPU has no {', '.join(missing)}" if missing else ""
 
 
-def read_report(row: Row, report: Path) -> Result:
+def parts(rows: int, commits: int, named: str | None) -> list[str]:
+    """Returns the part of the samples that rotate for each row: another tenth for each, from the commit's on, or the named one."""
+    return [named or f"{(commits + index) % 10}/10" for index in range(rows)]
+
+
+def read_report(row: Row, report: Path, part: str = "") -> Result:
     """Returns what ctest wrote down; without a report ctest itself has failed."""
     if not report.exists():
-        return Result(row, failed=["ctest"])
-    result = Result(row)
+        return Result(row, part=part, failed=["ctest"])
+    result = Result(row, part=part)
     for case in xml.etree.ElementTree.parse(report).getroot().iter("testcase"):
         status, name = case.get("status"), case.get("name", "")
         result.tests += 1
@@ -86,15 +94,21 @@ def read_report(row: Row, report: Path) -> Result:
     return result
 
 
-def run(row: Row, preset: str, jobs: str, arguments: list[str]) -> Result:
+def environment_of(row: Row, part: str) -> dict[str, str]:
+    """Returns the row's environment; as in tools/test.sh, LLVM optimizes XLA's programs only where all samples run."""
+    unoptimized = {} if part == "all" else {"XLA_FLAGS": "--xla_backend_optimization_level=0"}
+    return {**unoptimized, **os.environ, "DIPTYCH_TEST_PART": part, **row.environment}
+
+
+def run(row: Row, part: str, preset: str, jobs: str, arguments: list[str]) -> Result:
     folder = ROOT / "build" / preset / "cpus"
     folder.mkdir(parents=True, exist_ok=True)
     report, log = folder / f"{row.name}.xml", folder / f"{row.name}.log"
     report.unlink(missing_ok=True)
     command = ["ctest", "--preset", preset, "-j", jobs, "--no-tests=error", "--output-junit", str(report), *arguments]
     with log.open("w") as output:
-        status = subprocess.run(command, cwd=ROOT, env={**os.environ, **row.environment}, stdout=output, stderr=subprocess.STDOUT)
-    result = read_report(row, report)
+        status = subprocess.run(command, cwd=ROOT, env=environment_of(row, part), stdout=output, stderr=subprocess.STDOUT)
+    result = read_report(row, report, part)
     if status.returncode and not result.failed:
         result.failed.append("ctest")
     return result
@@ -102,17 +116,17 @@ def run(row: Row, preset: str, jobs: str, arguments: list[str]) -> Result:
 
 def table(results: list[Result]) -> str:
     """Returns a line for each row: its tests, how many failed, their names, and what was not run."""
-    lines = [f"{'CPU':16}{'tests':>6}{'failed':>8}  by what"]
+    lines = [f"{'CPU':16}{'part':>6}{'tests':>7}{'failed':>8}  by what"]
     for result in results:
         row = result.row
         how = " ".join(f"{name}={value}" for name, value in row.environment.items())
         if result.skipped:
-            lines.append(f"{row.name:16}{'-':>6}{'-':>8}  {how}: skipped, {result.skipped}")
+            lines.append(f"{row.name:16}{'-':>6}{'-':>7}{'-':>8}  {how}: skipped, {result.skipped}")
             continue
-        lines.append(f"{row.name:16}{result.tests:6}{len(result.failed):8}  {how}")
-        lines += [f"{'':16}{'':6}{'':8}  {name}" for name in result.failed]
+        lines.append(f"{row.name:16}{result.part:>6}{result.tests:7}{len(result.failed):8}  {how}")
+        lines += [f"{'':16}{'':6}{'':7}{'':8}  {name}" for name in result.failed]
         if result.left_out:
-            lines.append(f"{'':16}{'':6}{'':8}  not run: {', '.join(result.left_out)}")
+            lines.append(f"{'':16}{'':6}{'':7}{'':8}  not run: {', '.join(result.left_out)}")
     return "\n".join(lines)
 
 
@@ -131,11 +145,12 @@ def main() -> int:
         subprocess.run(["tools/build.sh", options.preset, options.jobs, "all"], cwd=ROOT, check=True)
     cpuinfo = Path("/proc/cpuinfo")
     features = features_of(cpuinfo.read_text()) if cpuinfo.exists() else set()
+    commits = subprocess.run(["git", "rev-list", "--count", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False).stdout
     results = []
-    for row in rows:
+    for row, part in zip(rows, parts(len(rows), int(commits or 0), os.environ.get("DIPTYCH_TEST_PART")), strict=True):
         why = why_not(row, features)
-        print(f"check-cpus: {row.name}{': skipped, ' + why if why else ''}", file=sys.stderr, flush=True)
-        results.append(Result(row, skipped=why) if why else run(row, options.preset, options.jobs, arguments))
+        print(f"check-cpus: {row.name}{': skipped, ' + why if why else ', part ' + part}", file=sys.stderr, flush=True)
+        results.append(Result(row, skipped=why) if why else run(row, part, options.preset, options.jobs, arguments))
     print(table(results))
     return 1 if any(result.failed for result in results) else 0
 

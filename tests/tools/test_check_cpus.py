@@ -2,6 +2,7 @@
 import sys
 import tempfile
 import unittest
+import unittest.mock
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
@@ -38,6 +39,15 @@ class Rows(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "got the row 'z80', expected some of onednn-off"):
             check_cpus.chosen("z80")
 
+    def test_each_row_takes_another_tenth_of_the_samples(self):
+        self.assertEqual(check_cpus.parts(3, 128, None), ["8/10", "9/10", "0/10"])
+        self.assertEqual(check_cpus.parts(2, 128, "all"), ["all", "all"])
+
+    def test_only_a_run_of_all_samples_optimizes_xlas_programs(self):
+        self.assertIn("XLA_FLAGS", check_cpus.environment_of(SOME, "3/10"))
+        with unittest.mock.patch.dict("os.environ", {}, clear=True):
+            self.assertEqual(check_cpus.environment_of(SOME, "all"), {"DIPTYCH_TEST_PART": "all", "ATEN_CPU_CAPABILITY": "default"})
+
 
 class Table(unittest.TestCase):
     def read(self, text):
@@ -45,23 +55,23 @@ class Table(unittest.TestCase):
             report = Path(folder) / "report.xml"
             if text:
                 report.write_text(text)
-            return check_cpus.read_report(SOME, report)
+            return check_cpus.read_report(SOME, report, "3/10")
 
     def test_a_report_tells_failures_from_what_was_not_run(self):
-        self.assertEqual(self.read(REPORT), Result(SOME, tests=4, left_out=["python.models"], failed=["backends_native_lower"]))
+        self.assertEqual(self.read(REPORT), Result(SOME, part="3/10", tests=4, left_out=["python.models"], failed=["backends_native_lower"]))
 
     def test_no_report_is_a_failure(self):
         self.assertEqual(self.read("").failed, ["ctest"])
 
     def test_the_table_names_what_failed_and_what_was_not_run(self):
-        results = [self.read(REPORT), Result(WIDE, skipped="this CPU has no avx512f"), Result(WIDE, tests=7)]
+        results = [self.read(REPORT), Result(WIDE, skipped="this CPU has no avx512f"), Result(WIDE, part="4/10", tests=7)]
         self.assertEqual(check_cpus.table(results), """\
-CPU              tests  failed  by what
-some                 4       1  ATEN_CPU_CAPABILITY=default
-                                backends_native_lower
-                                not run: python.models
-wide                 -       -  DIPTYCH_CPU=znver4: skipped, this CPU has no avx512f
-wide                 7       0  DIPTYCH_CPU=znver4""")
+CPU               part  tests  failed  by what
+some              3/10      4       1  ATEN_CPU_CAPABILITY=default
+                                       backends_native_lower
+                                       not run: python.models
+wide                 -      -       -  DIPTYCH_CPU=znver4: skipped, this CPU has no avx512f
+wide              4/10      7       0  DIPTYCH_CPU=znver4""")
 
 
 if __name__ == "__main__":
